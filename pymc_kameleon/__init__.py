@@ -1,0 +1,1 @@
+"""Gradient-free, kernel-adaptive step methods for PyMC."""

@@ -1,0 +1,95 @@
+"""The seam every sampler here shares, and the one accept/reject step.
+
+An algorithm is a module that exports ``State``, ``init``, ``propose`` and ``adapt``. ``propose`` returns a
+:class:`Proposal` whose ``log_q_ratio`` is *everything in the Metropolis-Hastings ratio except the target*,
+
+    log_q_ratio = log q(x | x*) - log q(x* | x),
+
+so that the test  ``log u < log p(x*) - log p(x) + log_q_ratio``  is written once, here.
+"""
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+
+
+class Proposal(NamedTuple):
+    """A proposed point and what the test needs to know about how it was made.
+
+    Attributes
+    ----------
+    position : ndarray of shape (d,)
+        The proposed point x*. When it *is* the current point (the same array), nothing needs evaluating.
+    log_q_ratio : float
+        log q(x | x*) - log q(x* | x). ``-inf`` evaluates the point and never moves there.
+    move : str
+        Which of the algorithm's kernels made the proposal.
+    carry : object
+        What the algorithm computed at ``position`` and wants back, in ``adapt`` and ``keep``, if it is accepted.
+    log_density : float or None
+        The log density at ``position`` when it is known already, so that it is not evaluated again.
+    """
+
+    position: np.ndarray
+    log_q_ratio: float
+    move: str = ""
+    carry: Any = None
+    log_density: float | None = None
+
+
+class Outcome(NamedTuple):
+    """What became of a proposal; the argument of ``adapt``.
+
+    Attributes
+    ----------
+    position, log_density : ndarray of shape (d,), float
+        The chain's state *after* the test.
+    proposal : Proposal
+    proposed_log_density : float
+        The log density at ``proposal.position``; ``-inf`` where it was not finite.
+    accept_prob : float
+        Acceptance probability, in [0, 1].
+    accepted : bool
+    """
+
+    position: np.ndarray
+    log_density: float
+    proposal: Proposal
+    proposed_log_density: float
+    accept_prob: float
+    accepted: bool
+
+
+def acceptance_probability(log_density: float, proposed_log_density: float, log_q_ratio: float) -> float:
+    """Metropolis-Hastings acceptance probability min(1, exp(log ratio)), always a number in [0, 1].
+
+    A proposed log density of NaN or +inf is an error of the model's, not a good place to be: probability 0
+    (Python's ``min(0.0, nan)`` is 0.0, which would accept it). From a current ``-inf`` any finite proposal
+    is accepted.
+    """
+    log_ratio = proposed_log_density - log_density + log_q_ratio
+    if math.isnan(log_ratio) or proposed_log_density == math.inf:
+        return 0.0
+    return math.exp(min(0.0, log_ratio))  # the cap at 1 is what Robbins-Monro needs
+
+
+def accept(
+    rng: np.random.Generator, log_density: float, proposed_log_density: float, log_q_ratio: float
+) -> tuple[float, bool]:
+    """Return (acceptance probability, accepted). Uses exactly one uniform, whatever the outcome.
+
+    Exactness hangs on this line being the only place where a chain moves (Metropolis et al., 1953;
+    Hastings, 1970).
+    """
+    probability = acceptance_probability(log_density, proposed_log_density, log_q_ratio)
+    return probability, bool(rng.random() < probability)
+
+
+def robbins_monro(log_scale: float, accept_prob: float, target_accept: float, rate: float) -> float:
+    """One Robbins-Monro step of a log scale towards a target acceptance probability.
+
+    log s <- log s + rate (alpha - alpha*)  (Andrieu & Thoms, 2008, eq. 19). ``accept_prob`` is the acceptance
+    probability, not the 0/1 indicator: the same mean with less variance.
+    """
+    return log_scale + rate * (accept_prob - target_accept)

@@ -1,0 +1,24 @@
+"""How this suite decides what is right.
+
+1. Identities (formula against oracle, fast path against slow path, derivative against difference, reversibility,
+   log_q_ratio(x -> y) = -log_q_ratio(y -> x)): tolerance from floating point, rtol=1e-10 (1e-6 for differences), in
+   d = 1, 2 and 5.
+2. Statistics: a fixed seed; compare (estimate - truth) / standard error and accept |z| < 4.5 (7e-6 per comparison,
+   two-sided). The standard error comes from independent chains, never from a formula that assumes a chain's draws
+   independent. No bare atol.
+3. Power: every statistical test has a negative control (ratio dropped, metric at the wrong point, tuning not frozen)
+   that must give |z| > 10, or that is xfail(strict=True). Sizes are chosen by the control, not by patience.
+4. Rates rather than values for approximations.
+5. Never: seeds from the date, unseeded choices, retries, a test without an assertion, a skip that CI cannot turn into
+   a failure.
+"""
+
+import os
+
+# One BLAS thread per process: the matrices are small, and the chains are what runs in parallel.
+for _name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
+    os.environ.setdefault(_name, "1")
+
+import matplotlib
+
+matplotlib.use("Agg")
