@@ -1,0 +1,256 @@
+"""Running means and covariances, and the small triangular algebra every algorithm here lives on.
+
+The triangular functions are compiled loops that beat a call into LAPACK for d <= 20 or so. They
+take float64 arrays, return new ones, never raise, and can be called from other compiled functions.
+"""
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+from numba import njit
+
+# --- running moments ---------------------------------------------------------------------------
+
+
+class Moments(NamedTuple):
+    """Count, mean and scatter of a set of points: enough to add a point or a block to it.
+
+    Attributes
+    ----------
+    count : int
+    mean : ndarray of shape (d,)
+    scatter : ndarray of shape (d, d)
+        sum_i (x_i - mean)(x_i - mean)^T, not divided by anything.
+    """
+
+    count: int
+    mean: np.ndarray
+    scatter: np.ndarray
+
+
+def empty_moments(dim: int) -> Moments:
+    """The moments of no points in ``dim`` dimensions: the neutral element of :func:`merge`."""
+    return Moments(0, np.zeros(dim), np.zeros((dim, dim)))
+
+
+def summarise(points: np.ndarray) -> Moments:
+    """The moments of the rows of ``points``, shape (n, d), in two passes (one BLAS product)."""
+    points = np.asarray(points, dtype=float)
+    if len(points) == 0:
+        return empty_moments(points.shape[1])
+    mean = points.mean(axis=0)
+    centred = points - mean
+    return Moments(len(points), mean, centred.T @ centred)
+
+
+def push(moments: Moments, x: np.ndarray) -> Moments:
+    """The moments with the point ``x``, shape (d,), added (Welford, 1962)."""
+    mean, scatter = _welford(moments.count, moments.mean, moments.scatter, x)
+    return Moments(moments.count + 1, mean, scatter)
+
+
+def merge(a: Moments, b: Moments) -> Moments:
+    """The moments of the union of two disjoint sets of points (Chan, Golub & LeVeque, 1983).
+
+    Pushing the points of ``b`` one by one onto ``a`` gives the same: fold a history in by blocks.
+    """
+    if b.count == 0:
+        return a
+    count = a.count + b.count
+    delta = b.mean - a.mean
+    mean = a.mean + delta * (b.count / count)
+    scatter = a.scatter + b.scatter + np.outer(delta, delta) * (a.count * b.count / count)
+    return Moments(count, mean, scatter)
+
+
+def covariance(moments: Moments, ddof: int = 0) -> np.ndarray:
+    """Covariance scatter / (count - ddof), shape (d, d); zeros while there are too few points.
+
+    ``ddof=0`` (the default) is what the adaptive samplers' recursions compute, ``ddof=1`` is
+    unbiased.
+    """
+    return moments.scatter / max(moments.count - ddof, 1)
+
+
+@njit(cache=True)
+def _welford(count, mean, scatter, x):
+    d = mean.shape[0]
+    weight = 1.0 / (count + 1.0)
+    delta = x - mean
+    new_mean = mean + weight * delta
+    new_scatter = np.empty((d, d))
+    for i in range(d):
+        before = (1.0 - weight) * delta[i]
+        for j in range(i + 1):  # one triangle, mirrored: symmetric to the last bit
+            value = scatter[i, j] + before * delta[j]
+            new_scatter[i, j] = value
+            new_scatter[j, i] = value
+    return new_mean, new_scatter
+
+
+# --- triangular algebra -------------------------------------------------------------------------
+
+
+@njit(cache=True)
+def cholesky(a):
+    """Lower Cholesky factor L of ``a`` = L L^T, and whether there is one.
+
+    Parameters
+    ----------
+    a : ndarray of shape (d, d)
+        Symmetric; only the lower triangle is read.
+
+    Returns
+    -------
+    factor : ndarray of shape (d, d)
+        Lower triangular, zeros above. Meaningless when ``ok`` is False.
+    ok : bool
+        False if ``a`` is not positive definite in floating point, or holds a NaN or an infinity.
+    """
+    d = a.shape[0]
+    factor = np.zeros((d, d))
+    for i in range(d):
+        for j in range(i):
+            value = a[i, j]
+            for k in range(j):
+                value -= factor[i, k] * factor[j, k]
+            factor[i, j] = value / factor[j, j]
+        pivot = a[i, i]
+        for k in range(i):
+            pivot -= factor[i, k] * factor[i, k]
+        if not 0.0 < pivot < np.inf:  # written so that a NaN fails it
+            return factor, False
+        factor[i, i] = math.sqrt(pivot)
+    return factor, True
+
+
+@njit(cache=True)
+def multiply_lower(factor, z):
+    """L z for a lower triangular ``factor`` of shape (d, d) and ``z`` of shape (d,)."""
+    d = z.shape[0]
+    result = np.empty(d)
+    for i in range(d):
+        value = 0.0
+        for k in range(i + 1):
+            value += factor[i, k] * z[k]
+        result[i] = value
+    return result
+
+
+@njit(cache=True)
+def solve_lower(factor, b):
+    """L^-1 b for a lower triangular ``factor`` of shape (d, d) and ``b`` of shape (d,)."""
+    d = b.shape[0]
+    result = np.empty(d)
+    for i in range(d):
+        value = b[i]
+        for k in range(i):
+            value -= factor[i, k] * result[k]
+        result[i] = value / factor[i, i]
+    return result
+
+
+@njit(cache=True)
+def solve_lower_transpose(factor, b):
+    """L^-T b for a lower triangular ``factor`` of shape (d, d) and ``b`` of shape (d,)."""
+    d = b.shape[0]
+    result = b.copy()
+    for i in range(d - 1, -1, -1):
+        result[i] /= factor[i, i]
+        for k in range(i):
+            result[k] -= factor[i, k] * result[i]
+    return result
+
+
+@njit(cache=True)
+def log_determinant(factor):
+    """Sum_i log L_ii = log det L, half the log determinant of L L^T."""
+    value = 0.0
+    for i in range(factor.shape[0]):
+        value += math.log(factor[i, i])
+    return value
+
+
+@njit(cache=True)
+def log_normal_density(delta, factor):
+    """Log density log N(delta; 0, L L^T) without its constant -(d/2) log(2 pi).
+
+    Parameters
+    ----------
+    delta : ndarray of shape (d,)
+        Distance from the mean.
+    factor : ndarray of shape (d, d)
+        Lower Cholesky factor L of the covariance.
+    """
+    d = delta.shape[0]
+    whitened = np.empty(d)
+    value = 0.0
+    for i in range(d):
+        residual = delta[i]
+        for k in range(i):
+            residual -= factor[i, k] * whitened[k]
+        residual /= factor[i, i]
+        whitened[i] = residual
+        value -= 0.5 * residual * residual + math.log(factor[i, i])
+    return value
+
+
+@njit(cache=True)
+def cholesky_update(factor, v):
+    """The lower Cholesky factor of L L^T + v v^T in O(d^2) (Golub & Van Loan, 2013, sec. 6.5.4).
+
+    Parameters
+    ----------
+    factor : ndarray of shape (d, d)
+        L, lower triangular with a positive diagonal.
+    v : ndarray of shape (d,)
+
+    Returns
+    -------
+    ndarray of shape (d, d)
+        Always exists: Givens rotations only. For a L L^T + b v v^T give sqrt(a) L and sqrt(b) v.
+    """
+    d = v.shape[0]
+    updated = factor.copy()
+    rest = v.copy()
+    for k in range(d):
+        radius = math.hypot(updated[k, k], rest[k])
+        cosine, sine = updated[k, k] / radius, rest[k] / radius
+        updated[k, k] = radius
+        for i in range(k + 1, d):
+            column = updated[i, k]
+            updated[i, k] = cosine * column + sine * rest[i]
+            rest[i] = cosine * rest[i] - sine * column
+    return updated
+
+
+@njit(cache=True)
+def cholesky_downdate(factor, v):
+    """The lower Cholesky factor of L L^T - v v^T in O(d^2), and whether there is one.
+
+    Mixed hyperbolic rotations (Bojanczyk, Brent, Van Dooren & de Hoog, 1987), the stable form of
+    the recursion.
+
+    Returns
+    -------
+    downdated : ndarray of shape (d, d)
+        Meaningless when ``ok`` is False.
+    ok : bool
+        False if the difference is not positive definite in floating point.
+    """
+    d = v.shape[0]
+    downdated = factor.copy()
+    rest = v.copy()
+    for k in range(d):
+        pivot = (factor[k, k] - rest[k]) * (factor[k, k] + rest[k])
+        if not 0.0 < pivot < np.inf:
+            return downdated, False
+        radius = math.sqrt(pivot)
+        cosine, sine = radius / factor[k, k], rest[k] / factor[k, k]
+        downdated[k, k] = radius
+        for i in range(k + 1, d):
+            value = (factor[i, k] - sine * rest[i]) / cosine
+            downdated[i, k] = value
+            rest[i] = cosine * rest[i] - sine * value
+    return downdated, True

@@ -1,0 +1,141 @@
+"""Running moments against two-pass NumPy, triangular algebra against dense LAPACK."""
+
+import numpy as np
+import pytest
+import scipy.linalg
+from scipy.stats import multivariate_normal
+
+from pymc_kameleon import covariance as cov
+
+DIMS = (1, 2, 5, 20)
+
+
+def spd(rng, d):
+    """A covariance matrix with a condition number of a few hundred."""
+    q, _ = np.linalg.qr(rng.standard_normal((d, d)))
+    return (q * np.geomspace(0.1, 20.0, d)) @ q.T
+
+
+def assert_close(actual, expected, rtol=1e-10):
+    """Relative to the largest entry: a matrix's small entries carry its large ones' rounding."""
+    np.testing.assert_allclose(actual, expected, rtol=rtol, atol=rtol * np.abs(expected).max())
+
+
+@pytest.mark.parametrize("d", DIMS)
+def test_moments_by_points_by_blocks_and_at_once_agree_with_numpy(d):
+    rng = np.random.default_rng(1)
+    points = rng.standard_normal((57, d)) @ rng.standard_normal((d, d)) + 3.0
+    pushed = cov.empty_moments(d)
+    for x in points:
+        pushed = cov.push(pushed, x)
+    merged = cov.empty_moments(d)
+    for block in np.split(points, [0, 1, 20, 50]):  # an empty block, one of a single point, others
+        merged = cov.merge(merged, cov.summarise(block))
+    for moments in (pushed, merged, cov.summarise(points)):
+        assert moments.count == 57
+        assert_close(moments.mean, points.mean(axis=0))
+        assert_close(cov.covariance(moments), np.cov(points.T, ddof=0).reshape(d, d))
+        assert_close(cov.covariance(moments, ddof=1), np.cov(points.T).reshape(d, d))
+        np.testing.assert_array_equal(moments.scatter, moments.scatter.T)
+
+
+def test_moments_survive_a_mean_far_from_zero():
+    # the textbook sum of squares loses all 16 digits here
+    points = 1e8 + np.array([[4.0], [7.0], [13.0], [16.0]])
+    moments = cov.empty_moments(1)
+    for x in points:
+        moments = cov.push(moments, x)
+    assert cov.covariance(moments, ddof=1)[0, 0] == 30.0
+    halves = cov.merge(cov.summarise(points[:2]), cov.summarise(points[2:]))
+    assert cov.covariance(halves, ddof=1)[0, 0] == 30.0
+
+
+def test_moments_are_not_mutated_and_few_points_have_no_covariance():
+    empty = cov.empty_moments(2)
+    one = cov.push(empty, np.array([1.0, 2.0]))
+    assert empty.count == 0
+    assert not empty.mean.any()
+    np.testing.assert_array_equal(one.mean, [1.0, 2.0])
+    for moments in (empty, one):
+        np.testing.assert_array_equal(cov.covariance(moments, ddof=1), np.zeros((2, 2)))
+
+
+@pytest.mark.parametrize("d", DIMS)
+def test_triangular_algebra_agrees_with_lapack(d):
+    rng = np.random.default_rng(2)
+    a, b = spd(rng, d), rng.standard_normal(d)
+    factor, ok = cov.cholesky(a)
+    assert ok
+    expected = np.linalg.cholesky(a)
+    assert_close(factor, expected)
+    np.testing.assert_array_equal(np.triu(factor, 1), 0.0)
+    assert_close(cov.multiply_lower(expected, b), expected @ b)
+    assert_close(
+        cov.solve_lower(expected, b), scipy.linalg.solve_triangular(expected, b, lower=True)
+    )
+    assert_close(
+        cov.solve_lower_transpose(expected, b),
+        scipy.linalg.solve_triangular(expected, b, lower=True, trans="T"),
+    )
+    assert cov.log_determinant(expected) == pytest.approx(
+        0.5 * np.linalg.slogdet(a)[1], rel=1e-10, abs=1e-10
+    )
+    constant = 0.5 * d * np.log(2 * np.pi)
+    assert cov.log_normal_density(b, expected) - constant == pytest.approx(
+        multivariate_normal(np.zeros(d), a).logpdf(b), rel=1e-10
+    )
+
+
+@pytest.mark.parametrize(
+    "a",
+    [
+        [[0.0]],
+        [[-1.0]],
+        [[np.nan]],
+        [[np.inf]],
+        [[1.0, 2.0], [2.0, 1.0]],
+        [[1.0, 1.0], [1.0, 1.0]],
+        [[1.0, 0.0], [np.nan, 1.0]],
+        [[1.0, 0.0], [0.0, np.nan]],
+    ],
+)
+def test_cholesky_reports_failure_instead_of_raising(a):
+    assert not cov.cholesky(np.array(a))[1]
+
+
+@pytest.mark.parametrize("d", DIMS)
+def test_rank_one_update_and_downdate_agree_with_dense(d):
+    rng = np.random.default_rng(3)
+    a, v = spd(rng, d), 3.0 * rng.standard_normal(d)
+    factor = np.linalg.cholesky(a)
+    before = factor.copy()
+    updated = cov.cholesky_update(factor, v)
+    expected = np.linalg.cholesky(a + np.outer(v, v))
+    assert_close(updated, expected)
+    np.testing.assert_array_equal(np.triu(updated, 1), 0.0)
+    downdated, ok = cov.cholesky_downdate(expected, v)
+    assert ok
+    assert_close(downdated, factor)
+    np.testing.assert_array_equal(factor, before)
+
+
+@pytest.mark.parametrize("d", DIMS)
+def test_downdate_reports_failure_at_the_edge_of_definiteness(d):
+    factor = np.linalg.cholesky(spd(np.random.default_rng(4), d))
+    direction = factor @ np.ones(d) / np.sqrt(d)  # |L^-1 v| = 1: the difference is singular
+    assert cov.cholesky_downdate(factor, 0.999 * direction)[1]
+    assert not cov.cholesky_downdate(factor, 1.001 * direction)[1]
+    assert not cov.cholesky_downdate(factor, np.full(d, np.nan))[1]
+
+
+def test_a_window_that_slides_by_update_and_downdate_stays_on_the_dense_factor():
+    rng = np.random.default_rng(5)
+    d, width = 5, 40
+    points = rng.standard_normal((2000, d)) * np.array([1.0, 2.0, 0.5, 3.0, 1.0])
+    factor = np.linalg.cholesky(points[:width].T @ points[:width])
+    for i in range(width, len(points)):
+        factor = cov.cholesky_update(factor, points[i])
+        factor, ok = cov.cholesky_downdate(factor, points[i - width])
+        assert ok
+    window = points[-width:]
+    assert_close(factor, np.linalg.cholesky(window.T @ window))
