@@ -1,8 +1,9 @@
 """Kernels: value, gradient and spectral sampler, at unit lengthscale.
 
-One parametrisation everywhere: a kernel with lengthscale l is k(x / l, z / l). For the Gaussian that is
-exp(-|x - z|^2 / (2 l^2)). (The papers write sigma for l, for 2 l^2 and for 1 / (2 l^2).) A gradient with
-respect to x is therefore ``kernel.gradient(x / l, z / l) / l`` and a frequency ``kernel.frequencies(...) / l``.
+One parametrisation everywhere: a kernel with lengthscale l is k(x / l, z / l). For the Gaussian
+that is exp(-|x - z|^2 / (2 l^2)). (The papers write sigma for l, for 2 l^2 and for 1 / (2 l^2).) A
+gradient with respect to x is therefore ``kernel.gradient(x / l, z / l) / l`` and a frequency
+``kernel.frequencies(...) / l``.
 """
 
 import math
@@ -25,8 +26,8 @@ class Kernel(Protocol):
     gradient(x, z)
         d k(x, z_i) / d x, shape (n, d).
     frequencies(rng, size, dim)
-        Draws from the kernel's spectral density, shape (size, dim). Only random features need it; a kernel
-        that is not shift-invariant raises ``NotImplementedError``.
+        Draws from the kernel's spectral density, shape (size, dim). Only random features need it; a
+        kernel that is not shift-invariant raises ``NotImplementedError``.
     """
 
     name: str
@@ -39,12 +40,14 @@ class Kernel(Protocol):
 
 
 class RadialKernel:
-    """A kernel of r = |x - z|. Its gradient is weight(r^2) (z - x), with weight(r^2) = -k'(r) / r."""
+    """A kernel of r = |x - z|. Its gradient is weight(r^2) (z - x), with weight(r^2) = -k'(r) /
+    r.
+    """
 
     name = "radial"
 
     def profile(self, r2: np.ndarray) -> np.ndarray:
-        """k as a function of the squared distance."""
+        """The kernel as a function of the squared distance."""
         raise NotImplementedError
 
     def weight(self, r2: np.ndarray) -> np.ndarray:
@@ -52,11 +55,11 @@ class RadialKernel:
         raise NotImplementedError
 
     def value(self, x, z):
-        """k(x, z_i), shape (n,)."""
+        """Kernel values k(x, z_i), shape (n,)."""
         return self.profile(np.square(z - x).sum(axis=1))
 
     def gradient(self, x, z):
-        """d k(x, z_i) / d x, shape (n, d)."""
+        """Gradients d k(x, z_i) / d x, shape (n, d)."""
         delta = z - x
         return self.weight(np.square(delta).sum(axis=1))[:, None] * delta
 
@@ -83,22 +86,25 @@ class Gaussian(RadialKernel):
 
 
 class Matern(RadialKernel):
-    """Matern kernel, 2^(1-nu) / Gamma(nu) s^nu K_nu(s) with s = sqrt(2 nu) r; nu > 0.
+    """Matern kernel, 2^(1-nu) / Gamma(nu) s^nu K_nu(s) with s = sqrt(2 nu) r.
 
-    Frequencies are **multivariate** t with 2 nu degrees of freedom (one chi-square for the whole vector;
-    independent t's per axis would be another kernel as soon as d > 1).
+    Frequencies are **multivariate** t with 2 nu degrees of freedom (one chi-square for the whole
+    vector; independent t's per axis would be another kernel as soon as d > 1).
 
     Parameters
     ----------
     nu : float
-        Smoothness, > 0. The gradient at z = x exists for nu > 1 only.
+        Smoothness, in (0, 500]. The gradient at z = x exists for nu > 1 only.
     """
 
     name = "matern"
 
     def __init__(self, nu: float):
-        if not (math.isfinite(nu) and nu > 0):
-            raise ValueError(f"Matern smoothness nu must be a positive number, got {nu!r}.")
+        if not 0 < nu <= 500:
+            raise ValueError(
+                f"Matern smoothness nu must be in (0, 500], got {nu!r}. For larger nu use the "
+                "Gaussian kernel: they differ by O(1 / nu)."
+            )
         self.nu = float(nu)
 
     def profile(self, r2):  # noqa: D102
@@ -116,18 +122,35 @@ class Matern(RadialKernel):
         if self.nu == 2.5:
             return 5.0 / 3.0 * (1.0 + s) * np.exp(-s)
         if self.nu <= 1.0:
-            raise NotImplementedError(f"Matern with nu = {self.nu} <= 1 has no gradient at zero distance.")
+            raise NotImplementedError(
+                f"Matern with nu = {self.nu} <= 1 has no gradient at zero distance."
+            )
         # d/ds [s^nu K_nu(s)] = -s^nu K_{nu-1}(s)  (DLMF 10.29.4)
         return self._bessel(s, self.nu - 1.0) * self.nu / (self.nu - 1.0)
 
     @staticmethod
     def _bessel(s, nu):
-        small = s < 1e-10
-        safe = np.where(small, 1.0, s)
-        value = np.exp(
-            (1.0 - nu) * math.log(2.0) - special.gammaln(nu) + nu * np.log(safe) - safe
-        ) * special.kve(nu, safe)
-        return np.where(small, 1.0, value)
+        """M_nu(s) = 2^(1-nu) / Gamma(nu) s^nu K_nu(s), the Matern function, for orders up to 500.
+
+        K_nu itself overflows for large orders. M_nu does not: from DLMF 10.29.1 it obeys
+        M_{nu+1} = M_nu + s^2 / (4 nu (nu - 1)) M_{nu-1}, all terms positive, hence stable upwards.
+        """
+        zero = s < 1e-100
+        safe = np.where(zero, 1.0, s)
+
+        def direct(order):
+            constant = (1.0 - order) * math.log(2.0) - special.gammaln(order)
+            return np.exp(constant + order * np.log(safe)) * special.kve(order, safe)
+
+        steps = max(math.ceil(nu) - 2, 0)
+        order = nu - steps  # in (0, 2]
+        value = direct(order)
+        if steps:
+            below = direct(order - 1.0)
+            for _ in range(steps):
+                above = value + safe**2 / (4.0 * order * (order - 1.0)) * below
+                below, value, order = value, above, order + 1.0
+        return np.where(zero, 1.0, np.exp(-safe) * value)
 
     def frequencies(self, rng, size, dim):  # noqa: D102
         df = 2.0 * self.nu
@@ -147,7 +170,9 @@ class InverseMultiquadric(RadialKernel):
 
     def __init__(self, beta: float = 0.5):
         if not (math.isfinite(beta) and beta > 0):
-            raise ValueError(f"Inverse multiquadric exponent beta must be a positive number, got {beta!r}.")
+            raise ValueError(
+                f"Inverse multiquadric exponent beta must be a positive number, got {beta!r}."
+            )
         self.beta = float(beta)
 
     def profile(self, r2):  # noqa: D102
@@ -165,7 +190,9 @@ class InverseMultiquadric(RadialKernel):
 
 
 class Linear:
-    """<x, z>. Turns KAMH into Adaptive Metropolis with covariance 4 nu^2 Z^T H Z (a test oracle)."""
+    """<x, z>. Turns KAMH into Adaptive Metropolis with covariance 4 nu^2 Z^T H Z (a test
+    oracle).
+    """
 
     name = "linear"
 
@@ -176,11 +203,18 @@ class Linear:
         return np.array(z, dtype=float)
 
     def frequencies(self, rng, size, dim):  # noqa: D102
-        raise NotImplementedError("kernel 'linear' is not shift-invariant: it has no random Fourier features")
+        raise NotImplementedError(
+            "kernel 'linear' is not shift-invariant: it has no random Fourier features"
+        )
+
+    def __repr__(self):
+        return "Linear()"
 
 
 class ProductKernel:
-    """A product over coordinates of one even function of x_i - z_i; subclasses give it and its derivative."""
+    """A product over coordinates of one even function of x_i - z_i; subclasses give it and its
+    derivative.
+    """
 
     name = "product"
 
@@ -193,11 +227,11 @@ class ProductKernel:
         raise NotImplementedError
 
     def value(self, x, z):
-        """k(x, z_i), shape (n,)."""
+        """Kernel values k(x, z_i), shape (n,)."""
         return self.factor(z - x).prod(axis=1)
 
     def gradient(self, x, z):
-        """d k(x, z_i) / d x, shape (n, d)."""
+        """Gradients d k(x, z_i) / d x, shape (n, d)."""
         delta = z - x
         factors = self.factor(delta)
         gradient = -self.factor_slope(delta)  # d/dx = -d/ddelta
@@ -263,9 +297,11 @@ class CustomKernel:
     Parameters
     ----------
     value, gradient : callable
-        ``(x, z) -> (n,)`` and ``(x, z) -> (n, d)`` at unit lengthscale, ``x`` of shape (d,), ``z`` of (n, d).
+        ``(x, z) -> (n,)`` and ``(x, z) -> (n, d)`` at unit lengthscale, ``x`` of shape (d,), ``z``
+        of (n, d).
     frequencies : callable, optional
-        ``(rng, size, dim) -> (size, dim)``, draws from the spectral density; needed for random features only.
+        ``(rng, size, dim) -> (size, dim)``, draws from the spectral density; needed for random
+        features only.
     name : str
     """
 
@@ -282,8 +318,8 @@ class CustomKernel:
     def frequencies(self, rng, size, dim):  # noqa: D102
         if self._frequencies is None:
             raise NotImplementedError(
-                f"kernel {self.name!r} was given no spectral sampler (frequencies=): it cannot be used with "
-                "random Fourier features."
+                f"kernel {self.name!r} was given no spectral sampler (frequencies=): it cannot be "
+                "used with random Fourier features."
             )
         return self._frequencies(rng, size, dim)
 
@@ -312,13 +348,17 @@ def get_kernel(kernel: str | Kernel) -> Kernel:
     """
     if isinstance(kernel, str):
         if kernel not in _NAMED:
-            raise ValueError(f"Unknown kernel {kernel!r}; choose one of {sorted(_NAMED)} or pass a kernel object.")
+            raise ValueError(
+                f"Unknown kernel {kernel!r}; choose one of {sorted(_NAMED)} or pass a kernel."
+            )
         return _NAMED[kernel]()
-    missing = [m for m in ("value", "gradient", "frequencies") if not callable(getattr(kernel, m, None))]
+    missing = [
+        m for m in ("value", "gradient", "frequencies") if not callable(getattr(kernel, m, None))
+    ]
     if missing:
         raise TypeError(
-            f"{kernel!r} is not a kernel: it has no method {', '.join(missing)}. See pymc_kameleon.kernels.Kernel "
-            "or wrap functions in CustomKernel."
+            f"{kernel!r} is not a kernel: it has no method {', '.join(missing)}. See "
+            "pymc_kameleon.kernels.Kernel or wrap functions in CustomKernel."
         )
     return kernel
 
@@ -326,7 +366,8 @@ def get_kernel(kernel: str | Kernel) -> Kernel:
 def median_distance(points: np.ndarray, max_points: int = 150) -> float:
     """Median pairwise distance of at most ``max_points`` evenly spaced rows: the median heuristic.
 
-    Zero distances (a chain repeats its state at every rejection) are left out; ``nan`` if nothing is left.
+    Zero distances (a chain repeats its state at every rejection) are left out; ``nan`` if nothing
+    is left.
     """
     points = np.asarray(points, dtype=float)
     if len(points) > max_points:

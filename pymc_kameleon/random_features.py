@@ -1,0 +1,210 @@
+"""Random Fourier features: a finite map phi with phi(x) . phi(z) ~ k(x, z), and its derivatives.
+
+Two embeddings of a shift-invariant kernel (Rahimi & Recht, 2007; Sutherland & Schneider, 2015),
+with frequencies w_i drawn from the kernel's spectral density:
+
+- ``"sincos"``: phi(x) = sqrt(2/D) [sin(w_1.x), ..., sin(w_m.x), cos(w_1.x), ..., cos(w_m.x)],
+  m = D/2 frequencies;
+- ``"cos"``: phi(x) = sqrt(2/D) [cos(w_1.x + b_1), ..., cos(w_m.x + b_m)],
+  m = D frequencies, b_i ~ U(0, 2 pi).
+
+``"sincos"`` has the lower variance for the Gaussian kernel, and phi(x) . phi(x) = 1 exactly.
+
+References
+----------
+A. Rahimi, B. Recht (2007). Random features for large-scale kernel machines. NIPS.
+D. J. Sutherland, J. Schneider (2015). On the error of random Fourier features. UAI.
+F. X. Yu et al. (2016). Orthogonal random features. NIPS.
+"""
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+from numba import njit
+
+from pymc_kameleon.kernels import Kernel, RadialKernel, get_kernel
+
+EMBEDDINGS = ("sincos", "cos")
+
+
+class RandomFeatures(NamedTuple):
+    """A drawn feature map.
+
+    Attributes
+    ----------
+    frequencies : ndarray of shape (m, d)
+        In units of 1 / (units of x): the lengthscale is already divided out.
+    offsets : ndarray of shape (m,)
+        Phases b_i of the ``"cos"`` embedding; zeros for ``"sincos"``.
+    sincos : bool
+        Which embedding: D = 2 m features if True, D = m if False.
+    """
+
+    frequencies: np.ndarray
+    offsets: np.ndarray
+    sincos: bool
+
+    @property
+    def n_features(self) -> int:
+        """Number of features D."""
+        return len(self.offsets) * (2 if self.sincos else 1)
+
+
+def draw_features(
+    rng: np.random.Generator,
+    kernel: str | Kernel,
+    dim: int,
+    n_features: int,
+    lengthscale: float = 1.0,
+    embedding: str = "sincos",
+    orthogonal: bool = False,
+) -> RandomFeatures:
+    """Draw a feature map for k(x / l, z / l).
+
+    Parameters
+    ----------
+    rng : numpy.random.Generator
+    kernel : str or Kernel
+        Anything with a spectral sampler, see :mod:`pymc_kameleon.kernels`.
+    dim : int
+        Dimension d of x.
+    n_features : int
+        Number of features D; even for ``"sincos"``.
+    lengthscale : float, default 1
+        Lengthscale l, in units of x.
+    embedding : {"sincos", "cos"}
+    orthogonal : bool, default False
+        Directions of the frequencies orthogonal within blocks of d, with the norms of independent
+        draws (Yu et al., 2016). Still unbiased, with less variance. Radial kernels only.
+
+    Raises
+    ------
+    ValueError
+        For an unknown embedding, a number of features that does not fit it, a lengthscale that is
+        not positive, or ``orthogonal`` with a kernel that is not radial.
+    NotImplementedError
+        For a kernel without spectral sampler.
+    """
+    kernel = get_kernel(kernel)
+    if embedding not in EMBEDDINGS:
+        raise ValueError(f"Unknown embedding {embedding!r}; choose one of {EMBEDDINGS}.")
+    sincos = embedding == "sincos"
+    if n_features < 1 or n_features != int(n_features) or (sincos and n_features % 2):
+        raise ValueError(
+            f"n_features must be a positive {'even ' * sincos}integer for embedding {embedding!r}, "
+            f"got {n_features!r}."
+        )
+    if not (math.isfinite(lengthscale) and lengthscale > 0):
+        raise ValueError(f"lengthscale must be a positive number, got {lengthscale!r}.")
+    m = int(n_features) // 2 if sincos else int(n_features)
+    frequencies = kernel.frequencies(rng, m, dim)  # (m, d)
+    if orthogonal:
+        frequencies = _orthogonalize(rng, kernel, frequencies)
+    offsets = np.zeros(m) if sincos else rng.uniform(0.0, 2.0 * np.pi, m)
+    return RandomFeatures(np.ascontiguousarray(frequencies / lengthscale), offsets, sincos)
+
+
+def _orthogonalize(rng, kernel, frequencies):
+    """Replace directions by uniform ones that are orthogonal within blocks of d; keep the norms.
+
+    A radial kernel's spectral density is radial too, so that direction and norm are independent and
+    every single frequency keeps its distribution (for the Gaussian the norms are chi-distributed
+    with d degrees of freedom).
+    """
+    if not isinstance(kernel, RadialKernel):
+        raise ValueError(
+            f"orthogonal=True needs a radial kernel (a subclass of RadialKernel), not "
+            f"{kernel.name!r}: its spectral density is not rotation-invariant, so orthogonal "
+            "directions would give another kernel. Pass orthogonal=False."
+        )
+    m, dim = frequencies.shape
+    norms = np.sqrt(np.square(frequencies).sum(axis=1, keepdims=True))  # (m, 1)
+    directions = [_random_rotation(rng, dim) for _ in range(-(-m // dim))]
+    return norms * np.concatenate(directions)[:m]
+
+
+def _random_rotation(rng, dim):
+    """An orthogonal matrix, uniformly distributed: the signs make QR's Q Haar (Mezzadri, 2007)."""
+    q, r = np.linalg.qr(rng.standard_normal((dim, dim)))
+    return q * np.sign(np.diagonal(r))
+
+
+def features(x: np.ndarray, rf: RandomFeatures) -> np.ndarray:
+    """phi(x): shape (D,) for ``x`` of shape (d,), shape (n, D) for a batch of shape (n, d)."""
+    if x.ndim == 1:
+        return _features(x, rf.frequencies, rf.offsets, rf.sincos)
+    argument = x @ rf.frequencies.T  # (n, m)
+    if rf.sincos:
+        phi = np.concatenate([np.sin(argument), np.cos(argument)], axis=1)
+    else:
+        phi = np.cos(argument + rf.offsets)
+    phi *= math.sqrt(2.0 / phi.shape[1])
+    return phi  # (n, D)
+
+
+def slopes(x: np.ndarray, rf: RandomFeatures) -> np.ndarray:
+    """Derivative of phi_i with respect to its argument w_i . x, shape (D,) or (n, D) for a batch.
+
+    Row i of the Jacobian is this times w_i (see :func:`stacked_frequencies`).
+    """
+    argument = np.atleast_2d(x) @ rf.frequencies.T  # (n, m)
+    if rf.sincos:
+        slope = np.concatenate([np.cos(argument), -np.sin(argument)], axis=1)
+    else:
+        slope = -np.sin(argument + rf.offsets)
+    slope *= math.sqrt(2.0 / slope.shape[1])
+    return slope if x.ndim == 2 else slope[0]
+
+
+def jacobian(x: np.ndarray, rf: RandomFeatures) -> np.ndarray:
+    """Jacobian d phi_i / d x_l at ``x`` of shape (d,); shape (D, d)."""
+    return _jacobian(x, rf.frequencies, rf.offsets, rf.sincos)
+
+
+def second_derivatives(x: np.ndarray, rf: RandomFeatures) -> np.ndarray:
+    """Unmixed second derivatives d^2 phi_i / d x_l^2 = -w_il^2 phi_i(x) at ``x`` of shape (d,);
+    shape (D, d).
+    """
+    return -features(x, rf)[:, None] * np.square(stacked_frequencies(rf))
+
+
+def stacked_frequencies(rf: RandomFeatures) -> np.ndarray:
+    """The frequency of every feature, shape (D, d): once for ``"cos"``, twice for ``"sincos"``."""
+    return np.concatenate([rf.frequencies, rf.frequencies]) if rf.sincos else rf.frequencies
+
+
+@njit(cache=True)
+def _features(x, frequencies, offsets, sincos):
+    m, dim = frequencies.shape
+    phi = np.empty(2 * m if sincos else m)
+    scale = math.sqrt(2.0 / phi.size)
+    for i in range(m):
+        argument = offsets[i]
+        for l in range(dim):
+            argument += frequencies[i, l] * x[l]
+        if sincos:
+            phi[i] = scale * math.sin(argument)
+            phi[m + i] = scale * math.cos(argument)
+        else:
+            phi[i] = scale * math.cos(argument)
+    return phi
+
+
+@njit(cache=True)
+def _jacobian(x, frequencies, offsets, sincos):
+    m, dim = frequencies.shape
+    J = np.empty((2 * m if sincos else m, dim))
+    scale = math.sqrt(2.0 / J.shape[0])
+    for i in range(m):
+        argument = offsets[i]
+        for l in range(dim):
+            argument += frequencies[i, l] * x[l]
+        sine, cosine = scale * math.sin(argument), scale * math.cos(argument)
+        for l in range(dim):
+            if sincos:
+                J[i, l] = cosine * frequencies[i, l]
+                J[m + i, l] = -sine * frequencies[i, l]
+            else:
+                J[i, l] = -sine * frequencies[i, l]
+    return J

@@ -1,0 +1,204 @@
+"""Kernels: gradients against differences, values against known forms, and useful errors."""
+
+import math
+import pickle
+
+import numpy as np
+import pytest
+from scipy import special, stats
+
+from pymc_kameleon.kernels import (
+    CustomKernel,
+    Gaussian,
+    InverseMultiquadric,
+    Kernel,
+    Laplacian,
+    Linear,
+    Matern,
+    Sinc,
+    SincSquared,
+    get_kernel,
+    median_distance,
+)
+
+KERNELS = [
+    Gaussian(),
+    Matern(0.5),
+    Matern(1.2),
+    Matern(1.5),
+    Matern(2.5),
+    Matern(4.1),
+    Matern(60.0),
+    InverseMultiquadric(),
+    InverseMultiquadric(1.7),
+    Linear(),
+    Laplacian(),
+    Sinc(),
+    SincSquared(),
+]
+each_dim = pytest.mark.parametrize("dim", [1, 2, 5])
+each_kernel = pytest.mark.parametrize("kernel", KERNELS, ids=repr)
+
+
+def points(dim, n=7):
+    rng = np.random.default_rng([11, dim])
+    return rng.standard_normal(dim), 1.5 * rng.standard_normal((n, dim))
+
+
+@each_dim
+@pytest.mark.parametrize("kernel", [k for k in KERNELS if repr(k) != "Matern(nu=0.5)"], ids=repr)
+def test_gradient_against_differences(kernel, dim):
+    x, z = points(dim)
+    h = 1e-5
+    differences = [
+        (kernel.value(x + e, z) - kernel.value(x - e, z)) / (2 * h) for e in h * np.eye(dim)
+    ]
+    np.testing.assert_allclose(
+        kernel.gradient(x, z), np.stack(differences, axis=1), rtol=1e-6, atol=1e-8
+    )
+
+
+@each_dim
+@pytest.mark.parametrize("kernel", [k for k in KERNELS if repr(k) != "Matern(nu=0.5)"], ids=repr)
+def test_at_zero_distance(kernel, dim):
+    """At z = x: value 1 and gradient 0 (a chain's history contains the current point)."""
+    x, _ = points(dim)
+    if kernel.name == "linear":
+        np.testing.assert_array_equal(kernel.gradient(x, x[None]), x[None])
+        return
+    np.testing.assert_allclose(kernel.value(x, x[None]), 1.0, rtol=1e-10)
+    np.testing.assert_allclose(kernel.gradient(x, x[None]), 0.0, atol=1e-12)
+
+
+@each_dim
+def test_values_against_known_forms(dim):
+    x, z = points(dim)
+    r = np.linalg.norm(z - x, axis=1)
+    np.testing.assert_allclose(Gaussian().value(x, z), np.exp(-(r**2) / 2), rtol=1e-12)
+    np.testing.assert_allclose(Matern(0.5).value(x, z), np.exp(-r), rtol=1e-10)
+    np.testing.assert_allclose(
+        InverseMultiquadric(0.5).value(x, z), 1 / np.sqrt(1 + r**2), rtol=1e-12
+    )
+    np.testing.assert_allclose(
+        Laplacian().value(x, z), np.exp(-np.abs(z - x).sum(axis=1)), rtol=1e-12
+    )
+    np.testing.assert_allclose(Linear().value(x, z), z @ x, rtol=1e-12)
+
+
+@pytest.mark.parametrize("nu", [1.5, 2.5])
+def test_matern_closed_form_agrees_with_bessel(nu):
+    r2 = np.array([0.0, 1e-8, 0.01, 1.0, 9.0, 400.0])
+    # next to the half-integer, the general branch is taken; the kernel is smooth in nu
+    close = Matern(nu + 1e-12)
+    np.testing.assert_allclose(Matern(nu).profile(r2), close.profile(r2), rtol=1e-8)
+    np.testing.assert_allclose(Matern(nu).weight(r2), close.weight(r2), rtol=1e-8)
+
+
+def test_matern_against_textbook_formula():
+    nu, r = 3.3, np.array([0.1, 1.0, 4.0])
+    s = np.sqrt(2 * nu) * r
+    expected = 2 ** (1 - nu) / special.gamma(nu) * s**nu * special.kv(nu, s)
+    np.testing.assert_allclose(Matern(nu).profile(r**2), expected, rtol=1e-10)
+
+
+@pytest.mark.parametrize("nu", [0.05, 0.5, 1.0, 2.0, 3.0, 40.0, 500.0])
+def test_matern_near_zero(nu):
+    """No overflow: close pairs are common in a chain's history (and rare in a test's)."""
+    s = np.array([0.0, 1e-120, 1e-12, 1e-6, 1e-3])
+    value = Matern(nu).profile(s**2 / (2 * nu))
+    assert value[0] == value[1] == 1.0 or nu < 0.5
+    if nu > 1.5:
+        np.testing.assert_allclose(value, 1 - s**2 / (4 * (nu - 1)), rtol=1e-8)
+    if nu < 0.5:  # leading term of 1 - k, DLMF 10.31.1 and 10.27.4
+        slope = special.gamma(1 - nu) / special.gamma(1 + nu) * (s / 2) ** (2 * nu)
+        np.testing.assert_allclose(value, 1 - slope, rtol=1e-5)
+
+
+def test_matern_tends_to_the_gaussian():
+    r2 = np.linspace(0, 9, 10)
+    errors = [np.abs(Matern(nu).profile(r2) - np.exp(-r2 / 2)).max() for nu in (6.5, 26, 104, 416)]
+    ratios = np.array(errors[1:]) / errors[:-1]  # the error is O(1 / nu)
+    assert np.all(np.abs(ratios - 0.25) < 0.02)
+
+
+FREQUENCY_DISTRIBUTIONS = [
+    (Gaussian(), stats.norm()),
+    (Matern(1.5), stats.t(3)),
+    (Matern(0.5), stats.t(1)),
+    (Laplacian(), stats.cauchy()),
+    (Sinc(), stats.uniform(-1, 2)),
+    (SincSquared(), stats.triang(0.5, -1, 2)),
+]
+
+
+@each_dim
+@pytest.mark.parametrize(("kernel", "marginal"), FREQUENCY_DISTRIBUTIONS)
+def test_frequency_marginals(kernel, marginal, dim):
+    """A coordinate of a frequency has the spectral density of the kernel along that axis."""
+    w = kernel.frequencies(np.random.default_rng([12, dim]), 3000, dim)
+    assert w.shape == (3000, dim)
+    for column in w.T:
+        assert stats.kstest(column, marginal.cdf).pvalue > 7e-6
+
+
+@each_dim
+@pytest.mark.parametrize("kernel", [k for k in KERNELS if k.name != "linear"], ids=repr)
+def test_frequencies_reproduce_the_kernel(kernel, dim):
+    """Bochner: E cos(w . delta) = k(delta), off the axes."""
+    x, z = points(dim)
+    w = kernel.frequencies(np.random.default_rng([13, dim]), 20_000, dim)
+    cosines = np.cos(w @ (z - x).T)
+    error = cosines.std(0, ddof=1) / np.sqrt(len(w))
+    assert np.abs((cosines.mean(0) - kernel.value(x, z)) / error).max() < 4.5
+
+
+def test_names_and_protocol():
+    for name in ("gaussian", "matern32", "matern52", "inverse_multiquadric", "linear"):
+        assert isinstance(get_kernel(name), Kernel)
+    kernel = Matern(1.5)
+    assert get_kernel(kernel) is kernel
+    assert repr(get_kernel("matern32")) == repr(kernel)
+    for k in KERNELS:
+        assert repr(pickle.loads(pickle.dumps(k))) == repr(k)
+
+
+def test_custom_kernel_has_what_it_was_given():
+    g = Gaussian()
+    x, z = points(2)
+    custom = CustomKernel(g.value, g.gradient, name="mine")
+    np.testing.assert_array_equal(get_kernel(custom).gradient(x, z), g.gradient(x, z))
+    with pytest.raises(NotImplementedError, match="mine"):
+        custom.frequencies(np.random.default_rng(0), 3, 2)
+
+
+@pytest.mark.parametrize("bad", [0.0, -1.0, math.nan, math.inf])
+def test_bad_parameters(bad):
+    with pytest.raises(ValueError, match="nu"):
+        Matern(bad)
+    with pytest.raises(ValueError, match="beta"):
+        InverseMultiquadric(bad)
+
+
+def test_bad_kernels():
+    with pytest.raises(ValueError, match="gaussian"):
+        get_kernel("gauss")
+    with pytest.raises(TypeError, match="frequencies"):
+        get_kernel(object())
+    with pytest.raises(NotImplementedError, match="shift-invariant"):
+        Linear().frequencies(np.random.default_rng(0), 3, 2)
+    with pytest.raises(NotImplementedError, match="gradient"):
+        Matern(0.5).gradient(*points(2))
+
+
+def test_median_distance():
+    z = np.array([[0.0], [1.0], [3.0]])
+    assert median_distance(z) == 2.0
+    # repeats of a chain's state do not pull the median to zero
+    assert median_distance(np.repeat(z, 20, axis=0)) == 2.0
+    assert math.isnan(median_distance(np.zeros((10, 2))))
+    assert math.isnan(median_distance(np.zeros((1, 2))))
+    rng = np.random.default_rng(14)
+    many = rng.standard_normal((5000, 3))
+    full = median_distance(many[:1000], max_points=1000)
+    assert abs(median_distance(many) / full - 1) < 0.1
+    np.testing.assert_allclose(median_distance(1e6 * many), 1e6 * median_distance(many), rtol=1e-10)

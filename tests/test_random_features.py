@@ -1,0 +1,197 @@
+"""Random features against the exact kernels, and their derivatives against differences."""
+
+import numpy as np
+import pytest
+
+from pymc_kameleon import random_features as rff
+from pymc_kameleon.kernels import (
+    CustomKernel,
+    Gaussian,
+    InverseMultiquadric,
+    Laplacian,
+    Matern,
+    Sinc,
+    SincSquared,
+)
+
+KERNELS = [
+    Gaussian(),
+    Laplacian(),
+    Matern(0.5),
+    Matern(0.8),
+    Matern(1.5),
+    Matern(2.5),
+    Matern(3.3),
+    InverseMultiquadric(),
+    InverseMultiquadric(1.7),
+    Sinc(),
+    SincSquared(),
+]
+RADIAL = [k for k in KERNELS if isinstance(k, rff.RadialKernel)]
+LENGTHSCALE = 1.7
+
+each_kernel = pytest.mark.parametrize("kernel", KERNELS, ids=repr)
+each_dim = pytest.mark.parametrize("dim", [1, 2, 5])
+each_embedding = pytest.mark.parametrize("embedding", rff.EMBEDDINGS)
+
+
+def off_axis_pairs(rng, dim, n=6):
+    """Points whose difference has no zero coordinate: on the axes wrong kernels pass."""
+    x = rng.standard_normal(dim)
+    return x, x + LENGTHSCALE * np.linspace(0.3, 2.0, n)[:, None] * rng.uniform(0.5, 1.0, (n, dim))
+
+
+def estimates(rng, kernel, x, z, n_features, embedding, orthogonal, repeats):
+    """Independent estimates of k(x, z_i), shape (repeats, n)."""
+    out = np.empty((repeats, len(z)))
+    for r in range(repeats):
+        rf = rff.draw_features(
+            rng, kernel, len(x), n_features, LENGTHSCALE, embedding, orthogonal=orthogonal
+        )
+        out[r] = rff.features(z, rf) @ rff.features(x, rf)
+    return out
+
+
+@each_embedding
+@each_dim
+@each_kernel
+def test_unbiased(kernel, dim, embedding):
+    rng = np.random.default_rng([1, dim])
+    x, z = off_axis_pairs(rng, dim)
+    exact = kernel.value(x / LENGTHSCALE, z / LENGTHSCALE)
+    draws = estimates(rng, kernel, x, z, 200, embedding, False, repeats=300)
+    z_score = (draws.mean(0) - exact) / (draws.std(0, ddof=1) / np.sqrt(len(draws)))
+    assert np.abs(z_score).max() < 4.5
+
+
+@each_embedding
+@pytest.mark.parametrize("dim", [2, 5])
+@pytest.mark.parametrize("kernel", RADIAL, ids=repr)
+def test_orthogonal_unbiased(kernel, dim, embedding):
+    rng = np.random.default_rng([2, dim])
+    x, z = off_axis_pairs(rng, dim)
+    exact = kernel.value(x / LENGTHSCALE, z / LENGTHSCALE)
+    # 22 frequencies are not a multiple of 5: the last block is cut
+    draws = estimates(rng, kernel, x, z, 44, embedding, True, repeats=400)
+    z_score = (draws.mean(0) - exact) / (draws.std(0, ddof=1) / np.sqrt(len(draws)))
+    assert np.abs(z_score).max() < 4.5
+
+
+def test_independent_t_frequencies_would_be_caught():
+    """Negative control: per-axis t frequencies are right on the axes only."""
+
+    def independent_t(rng, size, dim):
+        return rng.standard_t(3.0, (size, dim))
+
+    matern = Matern(1.5)
+    wrong = CustomKernel(matern.value, matern.gradient, independent_t, name="wrong")
+    rng = np.random.default_rng(3)
+    x, z = off_axis_pairs(rng, 5)
+    exact = matern.value(x / LENGTHSCALE, z / LENGTHSCALE)
+    draws = estimates(rng, wrong, x, z, 200, "sincos", False, repeats=300)
+    z_score = (draws.mean(0) - exact) / (draws.std(0, ddof=1) / np.sqrt(len(draws)))
+    assert np.abs(z_score).max() > 10
+
+
+@each_embedding
+@pytest.mark.parametrize("kernel", [Gaussian(), Laplacian(), Matern(1.5)], ids=repr)
+def test_error_falls_as_inverse_square_root(kernel, embedding):
+    """Root mean squared error over 64 times the features: slope -1/2 within its standard error."""
+    rng = np.random.default_rng(4)
+    x, z = off_axis_pairs(rng, 2, n=1)
+    exact = kernel.value(x / LENGTHSCALE, z / LENGTHSCALE)
+    sizes = np.array([16, 64, 256, 1024])
+    logs, errors = [], []
+    for size in sizes:
+        squared = (estimates(rng, kernel, x, z, size, embedding, False, 200) - exact)[:, 0] ** 2
+        logs.append(0.5 * np.log(squared.mean()))
+        errors.append(0.5 * squared.std(ddof=1) / squared.mean() / np.sqrt(len(squared)))
+    t = np.log(sizes) - np.log(sizes).mean()
+    slope = t @ logs / (t @ t)
+    standard_error = np.sqrt(np.square(t * errors).sum()) / (t @ t)
+    assert abs(slope + 0.5) < 4.5 * standard_error
+    assert standard_error < 0.03  # the test can tell -1/2 from -0.35 or -0.65
+
+
+def test_orthogonal_has_less_variance():
+    rng = np.random.default_rng(5)
+    x, z = off_axis_pairs(rng, 5, n=1)
+    z = x + 0.5 * (z - x)
+    iid = estimates(rng, "gaussian", x, z, 40, "sincos", False, 400).var()
+    orthogonal = estimates(rng, "gaussian", x, z, 40, "sincos", True, 400).var()
+    assert orthogonal < 0.5 * iid
+
+
+def test_orthogonal_blocks():
+    rf = rff.draw_features(np.random.default_rng(6), "gaussian", 4, 16, 0.5, orthogonal=True)
+    for block in rf.frequencies.reshape(2, 4, 4):
+        gram = block @ block.T
+        np.testing.assert_allclose(gram, np.diag(np.diag(gram)), atol=1e-10 * gram.max())
+
+
+@each_embedding
+@each_dim
+def test_single_and_batch_agree(dim, embedding):
+    rng = np.random.default_rng([7, dim])
+    rf = rff.draw_features(rng, "gaussian", dim, 30, LENGTHSCALE, embedding)
+    x = rng.standard_normal((9, dim))
+    phi, slope = rff.features(x, rf), rff.slopes(x, rf)
+    assert phi.shape == slope.shape == (9, 30) == (9, rf.n_features)
+    one_by_one = np.stack([rff.features(row, rf) for row in x])
+    np.testing.assert_allclose(phi, one_by_one, rtol=1e-10, atol=1e-14)
+    for row, s in zip(x, slope, strict=True):
+        np.testing.assert_allclose(rff.slopes(row, rf), s, rtol=1e-10, atol=1e-14)
+        by_slopes = s[:, None] * rff.stacked_frequencies(rf)
+        np.testing.assert_allclose(rff.jacobian(row, rf), by_slopes, rtol=1e-10, atol=1e-14)
+
+
+@each_embedding
+@each_dim
+def test_derivatives_against_differences(dim, embedding):
+    rng = np.random.default_rng([8, dim])
+    rf = rff.draw_features(rng, "matern52", dim, 40, LENGTHSCALE, embedding)
+    h = 1e-4
+    for x in rng.standard_normal((3, dim)):
+        steps = h * np.eye(dim)
+        first = [(rff.features(x + e, rf) - rff.features(x - e, rf)) / (2 * h) for e in steps]
+        np.testing.assert_allclose(rff.jacobian(x, rf), np.stack(first, 1), rtol=1e-6, atol=1e-7)
+        second = [
+            (rff.jacobian(x + e, rf)[:, l] - rff.jacobian(x - e, rf)[:, l]) / (2 * h)
+            for l, e in enumerate(steps)
+        ]
+        np.testing.assert_allclose(
+            rff.second_derivatives(x, rf), np.stack(second, 1), rtol=1e-6, atol=1e-7
+        )
+
+
+def test_sincos_has_unit_norm():
+    rng = np.random.default_rng(9)
+    rf = rff.draw_features(rng, "laplacian", 3, 20, 2.0)
+    phi = rff.features(rng.standard_normal((5, 3)), rf)
+    np.testing.assert_allclose(np.square(phi).sum(1), 1.0, rtol=1e-12)
+
+
+def test_custom_kernel_by_its_spectral_sampler():
+    gaussian = Gaussian()
+    custom = CustomKernel(gaussian.value, gaussian.gradient, gaussian.frequencies)
+    a = rff.draw_features(np.random.default_rng(10), custom, 2, 10, 3.0)
+    b = rff.draw_features(np.random.default_rng(10), "gaussian", 2, 10, 3.0)
+    np.testing.assert_array_equal(a.frequencies, b.frequencies)
+
+
+@pytest.mark.parametrize(
+    ("kwargs", "error", "match"),
+    [
+        ({"n_features": 11}, ValueError, "even"),
+        ({"n_features": 0}, ValueError, "n_features"),
+        ({"lengthscale": 0.0}, ValueError, "lengthscale"),
+        ({"lengthscale": np.nan}, ValueError, "lengthscale"),
+        ({"embedding": "sin"}, ValueError, "embedding"),
+        ({"kernel": "laplacian", "orthogonal": True}, ValueError, "radial"),
+        ({"kernel": "linear"}, NotImplementedError, "shift-invariant"),
+    ],
+)
+def test_refusals(kwargs, error, match):
+    arguments = {"kernel": "gaussian", "dim": 2, "n_features": 10} | kwargs
+    with pytest.raises(error, match=match):
+        rff.draw_features(np.random.default_rng(0), **arguments)
