@@ -67,6 +67,12 @@ class RadialKernel:
         """Draws from the spectral density, shape (size, dim)."""
         raise NotImplementedError(f"kernel {self.name!r} has no spectral sampler")
 
+    def __eq__(self, other):
+        return type(self) is type(other) and vars(self) == vars(other)
+
+    def __hash__(self):
+        return hash((type(self), *vars(self).values()))
+
     def __repr__(self):
         return f"{type(self).__name__}()"
 
@@ -240,6 +246,12 @@ class ProductKernel:
             gradient[:, i] *= others
         return gradient
 
+    def __eq__(self, other):
+        return type(self) is type(other) and vars(self) == vars(other)
+
+    def __hash__(self):
+        return hash((type(self), *vars(self).values()))
+
     def __repr__(self):
         return f"{type(self).__name__}()"
 
@@ -322,6 +334,12 @@ class CustomKernel:
                 "used with random Fourier features."
             )
         return self._frequencies(rng, size, dim)
+
+    def __eq__(self, other):
+        return type(self) is type(other) and vars(self) == vars(other)
+
+    def __hash__(self):
+        return hash((type(self), *vars(self).values()))
 
 
 _NAMED: dict[str, Callable[[], Kernel]] = {
