@@ -113,13 +113,19 @@ def init(
     if scaling not in ("learned", "fixed"):
         raise ValueError(f"scaling must be 'learned' or 'fixed', got {scaling!r}.")
     if covariance not in ("window", "recursive", "identity"):
-        raise ValueError(f"covariance must be 'window', 'recursive' or 'identity', got {covariance!r}.")
+        raise ValueError(
+            f"covariance must be 'window', 'recursive' or 'identity', got {covariance!r}."
+        )
     if not 0 <= exploration_share < 1:
         raise ValueError(f"exploration_share must lie in [0, 1), got {exploration_share!r}.")
     scale = OPTIMAL_SCALE / math.sqrt(d) if scale is None else float(scale)
     initial = np.broadcast_to(np.asarray(initial_scale, dtype=float), (d,))
-    if not (scale > 0 and math.isfinite(scale) and np.all(initial > 0) and np.isfinite(initial).all()):
-        raise ValueError(f"scale and initial_scale must be positive, got {scale!r} and {initial_scale!r}.")
+    if not (
+        scale > 0 and math.isfinite(scale) and np.all(initial > 0) and np.isfinite(initial).all()
+    ):
+        raise ValueError(
+            f"scale and initial_scale must be positive, got {scale!r} and {initial_scale!r}."
+        )
     warmup = 0
     if covariance == "window":
         warmup = SWEEPS * d if tune is None else min(SWEEPS * d, tune // 5)

@@ -181,9 +181,7 @@ def init(
 def propose(rng: np.random.Generator, x: np.ndarray, state: State) -> Proposal:
     """A local move with the local covariance at ``x``, or a global one."""
     options = state.options
-    if state.points is None or (
-        options.global_share > 0.0 and rng.random() < options.global_share
-    ):
+    if state.points is None or (options.global_share > 0.0 and rng.random() < options.global_share):
         return adaptive_metropolis.propose(rng, x, state.random_walk)
     gamma, nu = _gamma(state), math.exp(state.log_scale)
     normals = rng.standard_normal(len(x))
@@ -222,9 +220,7 @@ def adapt(rng: np.random.Generator, state: State, outcome: Outcome) -> State:
     if outcome.proposal.move == "local":
         moves += 1
         rate = 2.0 * moves**-adaptive_metropolis.RATE_EXPONENT
-        log_scale = robbins_monro(
-            log_scale, outcome.accept_prob, state.options.target_accept, rate
-        )
+        log_scale = robbins_monro(log_scale, outcome.accept_prob, state.options.target_accept, rate)
         log_scale = min(max(log_scale, LOG_SCALE_BOUNDS[0]), LOG_SCALE_BOUNDS[1])
     state = state._replace(random_walk=random_walk, log_scale=log_scale, moves=moves)
     if random_walk.iteration >= state.next_refresh and random_walk.history is not None:

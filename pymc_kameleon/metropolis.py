@@ -61,7 +61,9 @@ class Outcome(NamedTuple):
     accepted: bool
 
 
-def acceptance_probability(log_density: float, proposed_log_density: float, log_q_ratio: float) -> float:
+def acceptance_probability(
+    log_density: float, proposed_log_density: float, log_q_ratio: float
+) -> float:
     """Metropolis-Hastings acceptance probability min(1, exp(log ratio)), always a number in [0, 1].
 
     A proposed log density of NaN or +inf is an error of the model's, not a good place to be: probability 0

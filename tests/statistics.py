@@ -2,30 +2,33 @@
 
 import numpy as np
 
-from pymc_kameleon.metropolis import accept
+from pymc_kameleon.metropolis import Outcome, accept
 
 
-def run_transitions(rng, algorithm, states, log_density, starts, steps, frozen=True):
-    """Apply ``steps`` transitions of ``algorithm`` to every start; return the end points, shape (N, d).
+def run_transitions(rng, algorithm, states, log_density, starts, steps):
+    """Apply ``steps`` frozen transitions of ``algorithm`` to every start; return the end points, shape (N, d).
 
-    ``states`` is one state shared by all chains, or a list of one state a chain. The state is *not* adapted, except
-    for what ``keep`` caches at the current point.
+    ``states`` is one state shared by all chains, or a list of one state a chain. Nothing adapts: only ``start`` and
+    ``keep`` are called, exactly as the step calls them after tuning.
     """
     ends = np.empty_like(starts)
-    keep = getattr(algorithm, "keep", None)
-    for n, start in enumerate(starts):
-        x, state = start, states[n] if isinstance(states, list) else states
-        if hasattr(algorithm, "start"):
-            state = algorithm.start(state, x)
+    for n, x in enumerate(starts):
+        state = states[n] if isinstance(states, list) else states
         value = log_density(x)
+        if hasattr(algorithm, "start"):
+            state = algorithm.start(state, x, value)
         for _ in range(steps):
             proposal = algorithm.propose(rng, x, state)
-            new_value = log_density(proposal.position)
-            _, accepted = accept(rng, value, new_value, proposal.log_q_ratio)
+            new_value = value if proposal.position is x else log_density(proposal.position)
+            log_q_ratio = proposal.log_q_ratio
+            if hasattr(algorithm, "log_ratio"):
+                log_q_ratio = algorithm.log_ratio(state, x, value, proposal, new_value)
+            probability, accepted = accept(rng, value, new_value, log_q_ratio)
             if accepted:
                 x, value = proposal.position, new_value
-                if keep is not None:
-                    state = keep(state, proposal)
+                if hasattr(algorithm, "keep"):
+                    outcome = Outcome(x, value, proposal, new_value, probability, accepted)
+                    state = algorithm.keep(state, outcome)
         ends[n] = x
     return ends
 
@@ -38,7 +41,9 @@ def z_scores(ends, mean, cov):
     centred = ends - mean
     d = ends.shape[1]
     functionals = [centred[:, i] for i in range(d)]
-    functionals += [centred[:, i] * centred[:, j] - cov[i, j] for i in range(d) for j in range(i + 1)]
+    functionals += [
+        centred[:, i] * centred[:, j] - cov[i, j] for i in range(d) for j in range(i + 1)
+    ]
     return np.array([f.mean() / (f.std(ddof=1) / np.sqrt(len(f))) for f in functionals])
 
 

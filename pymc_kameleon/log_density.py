@@ -1,0 +1,216 @@
+"""A PyMC model's log density as a function of one vector: compiled once, evaluated as fast as the linker allows."""
+
+import logging
+import warnings
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import numpy as np
+import pytensor
+from pymc.pytensorf import compile as compile_pymc
+from pymc.pytensorf import join_nonshared_inputs, make_shared_replacements
+from pytensor.compile.mode import get_default_mode
+from pytensor.compile.sharedvalue import SharedVariable
+from pytensor.graph.replace import clone_replace
+from pytensor.tensor.random.type import RandomType
+
+from pymc_kameleon import pseudo_marginal
+
+_log = logging.getLogger("pymc.kameleon")
+_said: set[str] = set()
+
+
+class LogDensity:
+    """log p of the model as a function of the raveled values of ``vars``, the other variables held at shared values.
+
+    Parameters
+    ----------
+    model : pymc.Model
+    vars : list of value variables
+        The ones that make up the vector, in this order.
+    initial_point : dict of name to ndarray
+        Gives shapes and dtypes.
+    compile_kwargs : dict, optional
+        Passed to ``pymc.pytensorf.compile`` as they are. Without a ``mode``, PyTensor's default is used, except that
+        black-box Ops are run by the C virtual machine (Numba's object mode costs more), and that Numba is chosen
+        where PyTensor would silently fall back to Python for want of a C++ compiler.
+
+    Attributes
+    ----------
+    dim : int
+    noisy : bool
+        Whether the log density draws random numbers.
+    split : bool
+        Whether noisy and deterministic factors are kept apart, because another step may move variables that only
+        the deterministic ones depend on.
+    """
+
+    def __init__(self, model, vars, initial_point, compile_kwargs=None):
+        self._layout = []
+        offset = 0
+        for variable in vars:
+            value = np.asarray(initial_point[variable.name])
+            self._layout.append(
+                (variable.name, offset, offset + value.size, value.shape, value.dtype)
+            )
+            offset += value.size
+        self.dim = offset
+        self._single = len(self._layout) == 1
+        shared = make_shared_replacements(initial_point, vars, model)
+        self._others = {variable.name: value.name for variable, value in shared.items()}
+        noise = pseudo_marginal.find_noise(model, vars, step_owns=vars)
+        self.noisy, self.split = bool(noise.factors), bool(noise.factors and shared)
+        outputs = [noise.deterministic, noise.noisy] if self.split else [model.logp()]
+        outputs, joined = join_nonshared_inputs(initial_point, outputs, vars, shared)
+        # Never the model's own streams: every function compiled from the model shares those.
+        own_streams = {
+            r: pytensor.shared(np.random.default_rng(), name=f"noise_{i}")
+            for i, r in enumerate(pseudo_marginal.noise_streams(outputs))
+        }
+        if own_streams:
+            outputs = clone_replace(outputs, own_streams)
+        self._function = compile_log_density([joined], outputs, compile_kwargs)
+        self._deterministic = None
+        if self.split:
+            self._deterministic = compile_log_density([joined], outputs[:1], compile_kwargs)
+            self._deterministic.trust_input = True
+        self._evaluate = None
+
+    # -- evaluating ---------------------------------------------------------------------------
+
+    def __call__(self, x: np.ndarray) -> float:
+        """The log density at ``x``, a C-contiguous float64 array of shape (d,); NaN and infinities as they come."""
+        if self._evaluate is None:
+            self._evaluate = _fastest_callable(self._function)
+        return self._evaluate(x)
+
+    def parts(self, x: np.ndarray) -> tuple[float, float]:
+        """(deterministic, noisy) part of the log density at ``x``; needs ``split``."""
+        deterministic, noisy = self._function(x)
+        return float(deterministic), float(noisy)
+
+    def deterministic_part(self, x: np.ndarray) -> float:
+        """The deterministic factors at ``x``; draws nothing; needs ``split``."""
+        return float(self._deterministic(x)[0])
+
+    # -- points -------------------------------------------------------------------------------
+
+    def ravel(self, point: dict[str, np.ndarray]) -> np.ndarray:
+        """The vector of ``point``, shape (d,). May share its memory."""
+        if self._single:
+            return np.ascontiguousarray(point[self._layout[0][0]], dtype=np.float64).reshape(-1)
+        return np.concatenate(
+            [np.asarray(point[name]).ravel() for name, *_ in self._layout], dtype=np.float64
+        )
+
+    def update(self, point: dict[str, np.ndarray], x: np.ndarray) -> dict[str, np.ndarray]:
+        """A copy of ``point``, keys in the same order, with the variables of this vector set from ``x``."""
+        new = point.copy()
+        for name, first, last, shape, dtype in self._layout:
+            value = x[first:last].reshape(shape)
+            new[name] = value.copy() if value.dtype == dtype else value.astype(dtype)
+        return new
+
+    def follow(self, point: dict[str, np.ndarray]) -> bool:
+        """Take over the other variables' values; whether any of them moved."""
+        moved = False
+        for name, shared_name in self._others.items():
+            for function in (self._function, self._deterministic):
+                for cell in _cells(function, lambda v: v.name == shared_name):  # noqa: B023
+                    if not np.array_equal(cell.storage[0], point[name]):
+                        cell.storage[0] = np.array(point[name], dtype=cell.storage[0].dtype)
+                        moved = True
+        return moved
+
+    @property
+    def has_others(self) -> bool:
+        """Whether the model has variables outside this vector."""
+        return bool(self._others)
+
+    # -- noise --------------------------------------------------------------------------------
+
+    def noise_cells(self) -> list:
+        """The containers of this density's own random generators, in a fixed order."""
+        return _cells(self._function, lambda v: isinstance(v.type, RandomType))
+
+    # -- explaining ---------------------------------------------------------------------------
+
+    def offending_factors(self, model, point: dict[str, np.ndarray]) -> dict[str, float]:
+        """Name and value of every factor of the model that is not finite at ``point``."""
+        factors = model.free_RVs + model.observed_RVs + model.potentials
+        terms = [term.sum() for term in model.logp(factors, sum=False)]
+        function = model.compile_fn(terms, inputs=model.value_vars, point_fn=True)
+        values = function({v.name: point[v.name] for v in model.value_vars})
+        return {
+            f.name: float(v) for f, v in zip(factors, values, strict=True) if not np.isfinite(v)
+        }
+
+    def __getstate__(self):
+        return {**self.__dict__, "_evaluate": None}  # a raw Numba handle does not survive the trip
+
+
+def compile_log_density(inputs, outputs, compile_kwargs: dict[str, Any] | None):
+    """Compile with the linker that runs this graph fastest; see :class:`LogDensity`."""
+    outputs = outputs[0] if len(outputs) == 1 else outputs
+    kwargs = dict(compile_kwargs or {})
+    if "mode" in kwargs:  # the user's word is final
+        return compile_pymc(inputs, outputs, **kwargs)
+    has_compiler = bool(pytensor.config.cxx)
+    if not has_compiler and type(get_default_mode().linker).__name__ == "VMLinker":
+        _say_once(
+            "PyTensor found no C++ compiler and would run the log density in Python; using its Numba linker instead."
+        )
+        kwargs["mode"] = "NUMBA"
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        function = compile_pymc(inputs, outputs, **kwargs)
+    black_box = [w for w in caught if "object mode" in str(w.message)]
+    for other in caught:
+        if other not in black_box:
+            warnings.warn_explicit(other.message, other.category, other.filename, other.lineno)
+    if black_box and has_compiler:
+        function = compile_pymc(inputs, outputs, **{**kwargs, "mode": "CVM"})
+    return function
+
+
+def _fastest_callable(function) -> Callable[[np.ndarray], float]:
+    """The cheapest way from a float64 vector to a float that the linker offers.
+
+    The Numba linker's jitted function, called directly, costs a third of the PyTensor Function around it. Shared
+    values are read from their live containers, so ``set_value`` and ``pm.set_data`` are followed.
+    """
+    jitted = getattr(getattr(function, "vm", None), "jit_fn", None)
+    outputs = function.maker.fgraph.outputs
+    if jitted is None or len(outputs) != 1:  # other linkers, or generators to write back
+        function.trust_input = True
+        if len(function.maker.outputs) == 1 and not isinstance(function.maker.outputs, list):
+            return lambda x: float(function(x))
+        return lambda x: float(function(x))
+    cells = [cell.storage for cell in function.input_storage[1:]]
+    if not cells:
+        return lambda x: float(jitted(x)[0])
+    return lambda x: float(jitted(x, *[cell[0] for cell in cells])[0])
+
+
+def _cells(function, wanted: Callable[[Any], bool]) -> list:
+    """Containers of the shared inputs of ``function`` that are wanted. They survive fork and pickling, while the
+    link from a shared variable to the function need not.
+    """
+    if function is None:
+        return []
+    return [
+        cell
+        for given, cell in zip(function.maker.inputs, function.input_storage, strict=True)
+        if isinstance(given.variable, SharedVariable) and wanted(given.variable)
+    ]
+
+
+def _say_once(message: str) -> None:
+    if message not in _said:
+        _said.add(message)
+        _log.info(message)
+
+
+def names(variables: Iterable) -> str:
+    """Variables' names for a message."""
+    return ", ".join(sorted(str(v.name) for v in variables))

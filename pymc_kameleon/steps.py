@@ -1,0 +1,490 @@
+"""The step methods: PyMC's side of every algorithm of this package.
+
+:class:`KernelStep` holds what they share: the log density compiled once and its value at the current state retained,
+the life cycle of a chain, the sampling state, the statistics and the progress bar. A subclass names an algorithm (a
+core module with ``State, init, propose, adapt, freeze``) and its options.
+"""
+
+import logging
+import math
+import multiprocessing
+from types import ModuleType
+from typing import Any, ClassVar
+
+import numpy as np
+import pymc as pm
+from pymc.exceptions import SamplingError
+from pymc.step_methods.compound import BlockedStep, Competence, StepMethodState
+from pymc.step_methods.state import dataclass_state
+from pymc.util import (
+    get_random_generator,
+    get_state_from_generator,
+    get_value_vars_from_user_vars,
+    random_generator_from_state,
+)
+from rich.progress import TextColumn
+from rich.table import Column
+
+from pymc_kameleon import adaptive_metropolis, kameleon
+from pymc_kameleon.log_density import LogDensity, names
+from pymc_kameleon.metropolis import Outcome, accept
+
+_log = logging.getLogger("pymc.kameleon")
+
+FLOAT = (np.float64, [])
+MOVE = (np.dtype("U16"), [])
+TUNE_PER_DIMENSION = (
+    400  # draws; below, the covariance is not learned (see benchmarks/cold_start.py)
+)
+
+
+@dataclass_state
+class KernelStepState(StepMethodState):
+    """Everything mutable in a step: with it, a chain resumes bit for bit.
+
+    Attributes
+    ----------
+    tune : bool
+    position : ndarray of shape (d,) or None
+        The current point as this step left it; ``None`` before a chain's first draw.
+    log_density, noisy_log_density : float
+        Retained values at ``position``: the whole, and the part from noisy factors where the two are kept apart.
+    nonfinite, evaluations : int
+        How many proposals had no finite log density; log density evaluations so far in this chain.
+    noise : list
+        States of the generators that the log density draws from.
+    algorithm_state : tuple or None
+        The algorithm's own ``State``.
+    """
+
+    tune: bool
+    position: Any
+    log_density: float
+    noisy_log_density: float
+    nonfinite: int
+    evaluations: int
+    noise: list
+    algorithm_state: Any
+
+
+class KernelStep(BlockedStep):
+    """Base of the package's steps; not to be instantiated itself.
+
+    Parameters
+    ----------
+    vars : list of variables, optional
+        Default: all continuous variables of the model.
+    model : pymc.Model, optional
+        Default: the model on the context stack.
+    rng : numpy.random.Generator or seed, optional
+        ``pm.sample`` replaces it, chain by chain, from ``random_seed``.
+    initial_point : dict, optional
+        Gives the variables' shapes. Default: ``model.initial_point()``.
+    compile_kwargs : dict, optional
+        For ``pymc.pytensorf.compile``, e.g. ``{"mode": "NUMBA"}``. Default: the fastest that works.
+    blocked : bool
+        One step for all variables (default), or one a variable.
+    options
+        The algorithm's, see its ``init``.
+
+    Raises
+    ------
+    ValueError
+        For discrete variables and for options outside their domain.
+    pymc.exceptions.SamplingError
+        At a chain's first draw, if the log density there is not finite; the message names the factors.
+    """
+
+    name: ClassVar[str] = ""
+    default_blocked = True
+    _state_class = KernelStepState
+    algorithm: ClassVar[ModuleType]
+
+    stats_dtypes_shapes: ClassVar[dict] = {
+        "accept": FLOAT,
+        "accepted": FLOAT,
+        "scaling": FLOAT,
+        "model_logp": FLOAT,
+        "nonfinite": FLOAT,
+        "move": MOVE,
+    }
+
+    def __init__(
+        self, vars=None, *, model=None, rng=None, initial_point=None, compile_kwargs=None, blocked=True, **options
+    ):  # fmt: skip
+        model = pm.modelcontext(model)
+        if vars is None:
+            vars = model.continuous_value_vars
+        else:
+            vars = get_value_vars_from_user_vars(vars, model)
+        if not vars:
+            raise ValueError(f"{type(self).__name__} found no continuous variable to sample.")
+        discrete = [v for v in vars if v.dtype not in pm.vartypes.continuous_types]
+        if discrete:
+            raise ValueError(
+                f"{type(self).__name__} samples continuous variables only; {names(discrete)} is discrete. Leave it "
+                "out of vars and pm.sample gives it a step of its own."
+            )
+        self.vars, self.blocked, self.rng = list(vars), blocked, get_random_generator(rng)
+        point = model.initial_point() if initial_point is None else initial_point
+        self._model = model
+        self._density = LogDensity(model, self.vars, point, compile_kwargs)
+        self._options = options
+        dim = self._density.dim
+        self.default_tune_steps = max(1000, TUNE_PER_DIMENSION * dim)
+        self._init_algorithm(np.zeros(dim))  # options are wrong now or never
+        self._reset(tune=True)
+
+    # -- life cycle ---------------------------------------------------------------------------
+
+    def set_rng(self, rng):
+        """Begin a chain (PyMC < 6.3)."""
+        self._begin_chain(rng)
+
+    def setup_chain(self, rng, tune, draws):
+        """Begin a chain (PyMC >= 6.3). ``tune`` and ``draws`` are not used: older versions do not tell them, and the
+        same seed is to give the same draws everywhere.
+        """
+        self._begin_chain(rng)
+
+    def _begin_chain(self, rng):
+        self.rng = get_random_generator(rng, copy=False)
+        cells = self._density.noise_cells()
+        if cells:  # streams of this chain's own, so that random_seed reproduces the noise too
+            for cell, generator in zip(cells, self.rng.spawn(len(cells)), strict=True):
+                cell.storage[0] = generator
+        self._reset(tune=True)
+
+    def _reset(self, tune):
+        self.tune = tune
+        self.position, self.log_density, self.noisy_log_density = None, -np.inf, 0.0
+        self.nonfinite, self.evaluations = 0, 0
+        self.algorithm_state = self._frozen_stats = None
+
+    def reset_tuning(self):
+        """Forget everything that was learned (called between sequential chains); uses no random numbers."""
+        self._reset(tune=True)
+
+    def stop_tuning(self):
+        """Freeze everything that adapts."""
+        if self.tune and self.algorithm_state is not None:
+            self._warn_if_short()
+            self.algorithm_state = self.algorithm.freeze(self.algorithm_state)
+            self._start_algorithm()
+        self.tune = False
+
+    @property
+    def noise(self):
+        """States of the log density's generators."""
+        return [get_state_from_generator(c.storage[0]) for c in self._density.noise_cells()]
+
+    @noise.setter
+    def noise(self, states):
+        for cell, state in zip(self._density.noise_cells(), states, strict=True):
+            cell.storage[0] = random_generator_from_state(state)
+
+    @property
+    def algorithm_state(self):
+        """The algorithm's own state."""
+        return self._algorithm_state
+
+    @algorithm_state.setter
+    def algorithm_state(self, state):
+        self._algorithm_state = state
+        self._frozen_stats = None
+
+    # -- one draw -----------------------------------------------------------------------------
+
+    def step(self, point):
+        """One draw: at most one evaluation of the log density."""
+        moved = self._density.has_others and self._density.follow(point)
+        x = self._density.ravel(point)
+        if self.position is None or moved or x.tobytes() != self.position.tobytes():
+            self._restart(point, x, moved)
+        algorithm, position = self.algorithm, self.position
+        proposal = algorithm.propose(self.rng, position, self._algorithm_state)
+        proposed, noisy = self._evaluate(proposal)
+        # The value at the current state is the retained one, never a fresh one: what makes a noisy, unbiased
+        # likelihood estimate exact (Andrieu & Roberts, 2009).
+        probability, accepted = accept(
+            self.rng, self.log_density, proposed, self._log_q_ratio(proposal, proposed)
+        )
+        if accepted:
+            self.position, self.log_density, self.noisy_log_density = (
+                proposal.position, proposed, noisy,
+            )  # fmt: skip
+        if accepted or self.tune:
+            outcome = Outcome(
+                self.position, self.log_density, proposal, proposed, probability, accepted
+            )
+            if accepted and self._keeps:
+                self._algorithm_state = algorithm.keep(self._algorithm_state, outcome)
+            if self.tune:
+                self._algorithm_state = algorithm.adapt(self.rng, self._algorithm_state, outcome)
+        if self.position is not position:
+            point = self._density.update(point, self.position)
+        return point, [self._statistics(proposal, probability, accepted)]
+
+    def _evaluate(self, proposal):
+        """(log density, its noisy part) at the proposal; -inf and a count where it is not finite."""
+        if proposal.log_density is not None:
+            return proposal.log_density, self.noisy_log_density
+        if proposal.position is self.position:
+            return self.log_density, self.noisy_log_density
+        self.evaluations += 1
+        if self._density.split:
+            deterministic, noisy = self._density.parts(proposal.position)
+            value = deterministic + noisy
+        else:
+            value, noisy = self._density(proposal.position), 0.0
+        if not -math.inf < value < math.inf:  # NaN fails both
+            self.nonfinite += 1
+            return -math.inf, 0.0
+        return value, noisy
+
+    def _log_q_ratio(self, proposal, proposed):
+        if not self._corrects:
+            return proposal.log_q_ratio
+        return self.algorithm.log_ratio(
+            self._algorithm_state, self.position, self.log_density, proposal, proposed
+        )
+
+    def _restart(self, point, x, others_moved):
+        """The chain starts, or another step moved a variable: evaluate the log density at the current point."""
+        x = x.copy()  # the driver's memory may be overwritten after the draw
+        if self._density.split and self.position is not None and np.array_equal(x, self.position):
+            # Only variables of the deterministic factors moved: the noisy estimate stays what it is.
+            value = self._density.deterministic_part(x) + self.noisy_log_density
+        elif self._density.split:
+            deterministic, self.noisy_log_density = self._density.parts(x)
+            value = deterministic + self.noisy_log_density
+            self.evaluations += 1
+        else:
+            value = self._density(x)
+            self.evaluations += 1
+        if not math.isfinite(value) and (self.position is None or not value == -math.inf):
+            self._refuse(point, value)
+        self.position, self.log_density = x, value
+        if self._algorithm_state is None:
+            self.algorithm_state = self._init_algorithm(x)
+            if not self.tune:
+                self._algorithm_state = self.algorithm.freeze(self._algorithm_state)
+        self._start_algorithm()
+
+    def _start_algorithm(self):
+        if self._starts and self.position is not None:
+            self._algorithm_state = self.algorithm.start(
+                self._algorithm_state, self.position, self.log_density
+            )
+
+    def _init_algorithm(self, x):
+        return self.algorithm.init(x, **self._options)
+
+    @property
+    def _keeps(self):
+        return hasattr(self.algorithm, "keep")
+
+    @property
+    def _starts(self):
+        return hasattr(self.algorithm, "start")
+
+    @property
+    def _corrects(self):
+        return hasattr(self.algorithm, "log_ratio")
+
+    def _refuse(self, point, value):
+        factors = self._density.offending_factors(self._model, point)
+        found = ", ".join(f"{name} = {v}" for name, v in factors.items()) or f"their sum, {value}"
+        raise SamplingError(
+            f"{type(self).__name__} cannot start: the log density is {value} at the chain's first point. Not finite "
+            f"there: {found}. The point (unconstrained): "
+            f"{ {k: np.asarray(v).tolist() for k, v in point.items()} }. Give another start with "
+            "pm.sample(initvals=...), or look at the factors named."
+        )
+
+    # -- statistics and progress --------------------------------------------------------------
+
+    def _statistics(self, proposal, probability, accepted):
+        own = self._frozen_stats
+        if own is None:
+            own = self.algorithm.stats(self._algorithm_state)
+            if not self.tune:
+                self._frozen_stats = own
+        return {
+            "accept": probability,
+            "accepted": float(accepted),
+            "model_logp": self.log_density,
+            "nonfinite": float(self.nonfinite),
+            "move": proposal.move,
+            **own,
+        }
+
+    def _warn_if_short(self):
+        iteration = getattr(self._algorithm_state, "iteration", None)
+        walk = getattr(self._algorithm_state, "random_walk", None)
+        seen = walk.iteration if walk is not None else iteration
+        wanted = TUNE_PER_DIMENSION * self._density.dim
+        first = multiprocessing.current_process().name in ("MainProcess", "worker_chain_0")
+        if seen is not None and seen < wanted and first:
+            _log.warning(
+                f"{type(self).__name__}: {seen} tuning draws are few for {self._density.dim} dimensions; "
+                f"tune={wanted} or more lets the proposal learn the posterior's shape."
+            )
+
+    @staticmethod
+    def competence(var, has_grad):
+        """NUTS where there is a gradient; preferred where there is none. See ``register``."""
+        if var.dtype not in pm.vartypes.continuous_types:
+            return Competence.INCOMPATIBLE
+        return Competence.COMPATIBLE if has_grad else Competence.PREFERRED
+
+    @staticmethod
+    def _progressbar_config(n_chains=1):
+        columns = [
+            TextColumn(
+                "{task.fields[accept]:.2f}",
+                table_column=Column("Acceptance", ratio=1, no_wrap=True),
+            ),
+            TextColumn(
+                "{task.fields[scaling]:.2g}", table_column=Column("Scaling", ratio=1, no_wrap=True)
+            ),
+        ]
+        return columns, {"accept": [0.0] * n_chains, "scaling": [0.0] * n_chains}
+
+    @staticmethod
+    def _make_progressbar_update_functions():
+        def update_stats(step_stats):
+            return {key: step_stats[key] for key in ("accept", "scaling")}
+
+        return (update_stats,)
+
+
+class AdaptiveMetropolisStep(KernelStep):
+    """Adaptive Metropolis (Haario et al., 2001; Andrieu & Thoms, 2008): a random walk with a learned covariance.
+
+    Parameters
+    ----------
+    scaling : {"learned", "fixed"}
+        Whether the overall scale is tuned to ``target_accept`` too (AM-LS, default), or stays ``scale`` (AM-FS).
+    covariance : {"window", "recursive", "identity"}
+        How the covariance is learned; "identity" with ``scaling="fixed"`` is plain isotropic Metropolis.
+    target_accept, exploration_share, scale, initial_scale, tune
+        See :func:`pymc_kameleon.adaptive_metropolis.init`.
+    preset : {None, "paper"}
+        "paper": Andrieu & Thoms (2008), algorithm 4, from the identity, with Roberts & Rosenthal's (2009) share of
+        0.05 fixed small moves. Options given besides it win.
+    vars, model, rng, initial_point, compile_kwargs, blocked
+        See :class:`KernelStep`.
+
+    Notes
+    -----
+    Statistics of every draw: ``accept`` (acceptance probability), ``accepted`` (0 or 1), ``scaling``, ``lp``,
+    ``nonfinite`` (running count of proposals without a finite log density), ``move``.
+    """
+
+    name = "adaptive_metropolis"
+    algorithm = adaptive_metropolis
+    presets: ClassVar[dict] = {"paper": {"covariance": "recursive", "exploration_share": 0.05}}
+
+    def __init__(
+        self, vars=None, *, model=None, rng=None, initial_point=None, compile_kwargs=None, blocked=True,
+        preset=None, target_accept=None, scaling=None, covariance=None, exploration_share=None, scale=None,
+        initial_scale=None, tune=None,
+    ):  # fmt: skip
+        super().__init__(
+            vars, model=model, rng=rng, initial_point=initial_point, compile_kwargs=compile_kwargs, blocked=blocked,
+            **_options(
+                self, preset, target_accept=target_accept, scaling=scaling, covariance=covariance,
+                exploration_share=exploration_share, scale=scale, initial_scale=initial_scale, tune=tune,
+            ),
+        )  # fmt: skip
+
+
+class KameleonStep(KernelStep):
+    """Kernel Adaptive Metropolis-Hastings, "MCMC Kameleon" (Sejdinovic et al., 2014): proposals whose covariance
+    follows the shape of the history near the current point.
+
+    Parameters
+    ----------
+    n_history : int
+        Size of the subsample of the history, default 1000.
+    kernel : str or Kernel
+        Default "gaussian".
+    lengthscale, gamma, normalization, coordinates, global_share, target_accept, subsample, local_start, tune
+        See :func:`pymc_kameleon.kameleon.init`.
+    preset : {None, "paper"}
+        "paper": the covariance gamma^2 I + nu^2 M H M^T in the parameters' own units with gamma = 0.2, the median
+        heuristic, a random subsample, and no other moves. Options given besides it win.
+    vars, model, rng, initial_point, compile_kwargs, blocked
+        See :class:`KernelStep`.
+
+    Notes
+    -----
+    Statistics of every draw: ``accept``, ``accepted``, ``scaling`` (nu), ``lp``, ``nonfinite``, ``move`` ("local",
+    "global" or "coordinate"), ``n_history``, ``lengthscale``, ``gamma`` (zero before the first local move).
+    """
+
+    name = "kameleon"
+    algorithm = kameleon
+    stats_dtypes_shapes: ClassVar[dict] = {
+        **KernelStep.stats_dtypes_shapes, "n_history": FLOAT, "lengthscale": FLOAT, "gamma": FLOAT,
+    }  # fmt: skip
+    presets: ClassVar[dict] = {
+        "paper": {
+            "gamma": 0.2, "lengthscale_factor": 1.0, "normalization": "none", "coordinates": "raw",
+            "global_share": 0.0, "subsample": "random", "local_start": 500,
+        }
+    }  # fmt: skip
+
+    def __init__(
+        self, vars=None, *, model=None, rng=None, initial_point=None, compile_kwargs=None, blocked=True,
+        preset=None, n_history=None, kernel=None, lengthscale=None, lengthscale_factor=None, gamma=None,
+        normalization=None, coordinates=None, global_share=None, target_accept=None, scale=None, subsample=None,
+        local_start=None, tune=None,
+    ):  # fmt: skip
+        self._paper = preset == "paper"
+        super().__init__(
+            vars, model=model, rng=rng, initial_point=initial_point, compile_kwargs=compile_kwargs, blocked=blocked,
+            **_options(
+                self, preset, n_history=n_history, kernel=kernel, lengthscale=lengthscale,
+                lengthscale_factor=lengthscale_factor, gamma=gamma, normalization=normalization,
+                coordinates=coordinates, global_share=global_share, target_accept=target_accept, scale=scale,
+                subsample=subsample, local_start=local_start, tune=tune,
+            ),
+        )  # fmt: skip
+
+    def _init_algorithm(self, x):
+        if not self._paper:
+            return super()._init_algorithm(x)
+        options = dict(self._options)
+        gamma = options["gamma"]
+        options.setdefault("scale", adaptive_metropolis.OPTIMAL_SCALE / math.sqrt(len(x)))
+        # Until there is a history the paper's proposal is N(x, gamma^2 I).
+        walk = adaptive_metropolis.init(x, covariance="identity", scaling="fixed", scale=gamma)
+        walk = walk._replace(history=kameleon.history.empty(len(x)))
+        return kameleon.init(x, random_walk=walk, **options)
+
+
+def _options(step, preset, **given) -> dict[str, Any]:
+    """The preset's options, overridden by those that were given."""
+    if preset is not None and preset not in step.presets:
+        raise ValueError(f"preset must be None or one of {sorted(step.presets)}, got {preset!r}.")
+    options = dict(step.presets.get(preset, {}))
+    options.update({name: value for name, value in given.items() if value is not None})
+    return options
+
+
+def register(step=KameleonStep) -> None:
+    """Let ``pm.sample`` choose ``step`` by itself for variables without a gradient (PyMC's default: Slice, Metropolis).
+
+    Explicit ``pm.sample(step=...)`` needs no registration and is the better way when a noisy or joint black-box
+    likelihood must stay in one step.
+    """
+    if step not in pm.STEP_METHODS:
+        pm.STEP_METHODS.insert(0, step)
+
+
+def unregister(step=KameleonStep) -> None:
+    """Undo :func:`register`."""
+    if step in pm.STEP_METHODS:
+        pm.STEP_METHODS.remove(step)
