@@ -343,7 +343,7 @@ def _draw(x, centre, factor, covariance, gamma, nu, normals):
 
 @njit(cache=True)
 def _log_density(delta, covariance, gamma, nu):
-    """log N(delta; 0, gamma^2 I + nu^2 covariance) up to the constant that both directions share."""
+    """Log N(delta; 0, gamma^2 I + nu^2 covariance) up to the constant that both directions share."""
     root, ok = cholesky(_regularised(covariance, gamma, nu))
     return log_normal_density(delta, root) if ok else -math.inf
 

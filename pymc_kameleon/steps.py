@@ -262,7 +262,7 @@ class KernelStep(BlockedStep):
         else:
             value = self._density(x)
             self.evaluations += 1
-        if not math.isfinite(value) and (self.position is None or not value == -math.inf):
+        if not math.isfinite(value) and (self.position is None or value != -math.inf):
             self._refuse(point, value)
         self.position, self.log_density = x, value
         if self._algorithm_state is None:
