@@ -1,0 +1,170 @@
+"""What a surrogate sampler that learns from values knows: its state, while tuning and after."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from pymc_kameleon import adaptive_metropolis, surrogate_dynamics
+from pymc_kameleon.history import History
+from pymc_kameleon.residual_mixture import Current, Mixture
+from pymc_kameleon.surrogate_dynamics import Dynamics, DualAveraging
+from pymc_kameleon.value_regression import Family, Fit
+
+
+class Options(NamedTuple):
+    """What stays fixed; see :func:`pymc_kameleon.value_kamiltonian.init`."""
+
+    tune: int | None
+    library: tuple[Family, ...]
+    first_fit: int
+    growth: float
+    temperatures: tuple[float, ...]
+    companion_share: float
+    swap_share: float
+
+
+class Carry(NamedTuple):
+    """What ``propose`` computed at the proposed point.
+
+    Attributes
+    ----------
+    kernel : int
+        0 for the random walk, 1, 2, ... for the arms.
+    z, value : ndarray of shape (d,), float
+        The proposed point in the coordinates of the dynamics, and f there; empty and NaN without a surrogate.
+    evaluated : bool
+        Whether the log density is evaluated for this draw.
+    companion : int
+        Of which companion chain this is a proposal or with which it is a swap; -1 for none.
+    companion_log_ratio : float
+        The part of the companion's Metropolis-Hastings ratio that is known before the evaluation.
+    origin, origin_log_density : ndarray of shape (d,), float
+        Where the chain was when it proposed.
+    gradients, accept_prob, energy_error, diverging :
+        See :class:`pymc_kameleon.surrogate_dynamics.Trajectory`.
+    """
+
+    kernel: int
+    z: np.ndarray
+    value: float
+    origin: np.ndarray
+    origin_log_density: float
+    evaluated: bool = True
+    companion: int = -1
+    companion_log_ratio: float = 0.0
+    gradients: int = 0
+    accept_prob: float = float("nan")
+    energy_error: float = 0.0
+    diverging: bool = False
+
+
+class Learning(NamedTuple):
+    """Everything that is needed while tuning only.
+
+    Attributes
+    ----------
+    positions, log_densities : History
+        Every point evaluated, the start included, and its log density.
+    chain_log_densities : History
+        Beside the chain's states, which the random walk keeps.
+    companions, companion_log_densities : ndarray of shape (c, d), (c,)
+        Where the companion chains are.
+    draws : int
+        Draws seen.
+    refits, last_refit, next_refit : int
+        How many, and at which numbers of evaluations.
+    final : bool
+        Whether the last refit has been.
+    surprises : int
+        Plausible points since the last refit that the surrogate had wrong.
+    residuals : History
+        log p - f along the surrogate's moves since the last refit: out of sample.
+    typical : float
+        Their recent median, NaN until there are enough.
+    uncovered, judged : int
+        Draws since the last refit that stood where f is more than 2.5 too low, and draws judged.
+    averaging : DualAveraging or None
+    distance, trials : ndarray of shape (1 + arms, d), (1 + arms,)
+        Expected squared jump in units of the spread summed over proposals, and their number, by kernel.
+    spread : ndarray of shape (d,)
+    """
+
+    positions: History
+    log_densities: History
+    chain_log_densities: History
+    companions: np.ndarray
+    companion_log_densities: np.ndarray
+    draws: int
+    refits: int
+    last_refit: int
+    next_refit: int
+    final: bool
+    surprises: int
+    residuals: History
+    typical: float
+    uncovered: int
+    judged: int
+    averaging: DualAveraging | None
+    distance: np.ndarray
+    trials: np.ndarray
+    spread: np.ndarray
+
+
+class Quality(NamedTuple):
+    """How good the surrogate is, out of sample.
+
+    Attributes
+    ----------
+    residual_sd : float
+        Robust sd of log p - f under the chain, since the last refit.
+    uncovered : float
+        Share of the chain's states at which f is more than 2.5 too low.
+    refits, evaluations : int
+        While tuning.
+    """
+
+    residual_sd: float
+    uncovered: float
+    refits: int
+    evaluations: int
+
+
+class State(NamedTuple):
+    """The adaptive state.
+
+    Attributes
+    ----------
+    walk : adaptive_metropolis.State
+    current : Current
+        What is retained at the chain's point.
+    share : float
+        t at the chain's point; 1 while tuning.
+    fit, dynamics : Fit, Dynamics or None
+        None until there are enough evaluations for a quadratic.
+    arms : ndarray of shape (1 + arms,)
+        Probabilities of the random walk and of the arms.
+    mixture : Mixture or None
+        Set when tuning ends.
+    quality : Quality
+    learning : Learning or None
+        None once tuning has ended.
+    """
+
+    options: Options
+    walk: adaptive_metropolis.State
+    current: Current
+    share: float
+    fit: Fit | None
+    dynamics: Dynamics | None
+    arms: np.ndarray
+    mixture: Mixture | None
+    quality: Quality
+    learning: Learning | None
+
+
+def locate(dynamics: Dynamics | None, x: np.ndarray, log_density: float) -> Current:
+    """What is retained at ``x``."""
+    if dynamics is None:
+        return Current(np.zeros(0), log_density, float("nan"))
+    z = surrogate_dynamics.to_z(dynamics, x)
+    return Current(z, log_density, surrogate_dynamics.value(dynamics, z))

@@ -1,0 +1,361 @@
+"""Transitions that are reversible with respect to exp(f), f a surrogate: they cost no evaluation of the log density.
+
+Dynamics run in coordinates z with x = centre + scale * (B z); B comes from :func:`metric`. One *inner transition* is
+
+- leapfrog Hamiltonian Monte Carlo on f with a random integration time and a random step size, with its own
+  accept/reject on f (Duane et al., 1987; Neal, 2011, section 5.3.2), or
+- a random-walk or differential-evolution step (ter Braak & Vrugt, 2008) from an archive that does not change,
+
+chosen at random, independently of where the chain is. Each is reversible with respect to exp(f) restricted to
+
+    D = {|z| < radius, f < ceiling},
+
+therefore so is their mixture P, and so is P^K, K transitions in a row. It follows that a Metropolis-Hastings step with
+proposal P^K has the ratio exp{[log p(x') - f(x')] - [log p(x) - f(x)]} (Christen & Fox, 2005, eq. 5, where K = 1).
+
+References
+----------
+J. A. Christen, C. Fox (2005). Markov chain Monte Carlo using an approximation. JCGS 14.
+C. J. F. ter Braak, J. A. Vrugt (2008). Differential evolution Markov chain with snooker updater and fewer chains.
+"""
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+from numba import njit
+
+from pymc_kameleon.value_features import FAST, Surrogate, value_and_gradient
+
+MAX_LEAPFROG = 120
+TARGET_ACCEPT = (
+    0.85  # of the leapfrog on the surrogate; too long a step costs nothing but free transitions
+)
+SMALLEST_STEP, LARGEST_STEP = 0.005, 1.2
+
+
+class Arm(NamedTuple):
+    """How many inner transitions, of what kind: one of the proposals that tuning chooses among.
+
+    Attributes
+    ----------
+    transitions : int
+        K.
+    time : float
+        Mean integration time of the leapfrog; it is drawn uniformly from (0.4, 1.6) times that.
+    jumps : float
+        Probability that an inner transition is a random-walk or differential-evolution step.
+    """
+
+    transitions: int
+    time: float
+    jumps: float
+
+
+ARMS = (Arm(1, 0.4, 0.0), Arm(1, 1.5, 0.0), Arm(4, 2.0, 0.0), Arm(40, 1.5, 0.8))
+
+
+class Dynamics(NamedTuple):
+    """A surrogate and everything its inner transitions depend on; constant between refits and once frozen.
+
+    Attributes
+    ----------
+    surrogate : Surrogate
+    metric, inverse : ndarray of shape (d, d)
+        B, and the matrix that takes x - centre to z.
+    archive : ndarray of shape (n, d)
+        Past states of the chain, in z: the differences of differential evolution.
+    step_size : float
+        Mean leapfrog step size, in z.
+    radius, ceiling : float
+        The region D.
+    """
+
+    surrogate: Surrogate
+    metric: np.ndarray
+    inverse: np.ndarray
+    archive: np.ndarray
+    step_size: float
+    radius: float
+    ceiling: float
+
+
+class Trajectory(NamedTuple):
+    """What K inner transitions did.
+
+    Attributes
+    ----------
+    z : ndarray of shape (d,)
+    start_value, end_value : float
+        f at either end.
+    moved : bool
+    accept_prob : float
+        Mean over the leapfrog transitions, NaN if there was none.
+    gradients : int
+        Evaluations of f.
+    energy_error : float
+        Of the last leapfrog transition.
+    diverging : bool
+        Some leapfrog transition left D or lost more than 1000 in energy.
+    """
+
+    z: np.ndarray
+    start_value: float
+    end_value: float
+    moved: bool
+    accept_prob: float
+    gradients: int
+    energy_error: float
+    diverging: bool
+
+
+def metric(whiten_factor: np.ndarray, curvature: np.ndarray) -> np.ndarray:
+    """B (d, d): the chain's Cholesky factor L, corrected where the fitted quadratic is clearly curved.
+
+    With H = L' (d^2 f / ds^2) L = V diag(-lambda) V', B = L V diag(a) V' with a = lambda^(-1/2), clipped to
+    [1e-4, 3], where lambda > 0.02, and 1 elsewhere. On a cold start the chain has seen a small part of the target
+    and the quadratic already knows its long axes: this is what crosses the transient of an ill-conditioned normal
+    target in a few refits.
+    """
+    bent = -whiten_factor.T @ curvature @ whiten_factor
+    eigenvalues, vectors = np.linalg.eigh(0.5 * (bent + bent.T))
+    known = eigenvalues > 0.02
+    axes = np.where(known, np.clip(np.maximum(eigenvalues, 0.02) ** -0.5, 1e-4, 3.0), 1.0)
+    return np.ascontiguousarray((whiten_factor @ (vectors * axes)) @ vectors.T)
+
+
+def make_dynamics(
+    surrogate: Surrogate, metric: np.ndarray, archive: np.ndarray, step_size: float
+) -> Dynamics:
+    """Dynamics on all of R^d for states ``archive`` (n, d) in the coordinates of the log density."""
+    inverse = np.ascontiguousarray(np.linalg.inv(metric) / surrogate.scale)
+    z = np.ascontiguousarray((archive - surrogate.centre) @ inverse.T)
+    return Dynamics(surrogate, metric, inverse, z, float(step_size), math.inf, math.inf)
+
+
+def to_z(dynamics: Dynamics, x: np.ndarray) -> np.ndarray:
+    """Coordinates of the dynamics, shape (d,)."""
+    return dynamics.inverse @ (x - dynamics.surrogate.centre)
+
+
+def to_x(dynamics: Dynamics, z: np.ndarray) -> np.ndarray:
+    """Coordinates of the log density, shape (d,)."""
+    return dynamics.surrogate.centre + dynamics.surrogate.scale * (dynamics.metric @ z)
+
+
+def value(dynamics: Dynamics, z: np.ndarray) -> float:
+    """F at ``z``."""
+    return _value(dynamics.surrogate, dynamics.metric, z)
+
+
+def run(
+    rng: np.random.Generator, z: np.ndarray, dynamics: Dynamics, arm: Arm, temperature: float = 1.0
+) -> Trajectory:
+    """``arm.transitions`` inner transitions from ``z``, reversible with respect to exp(``temperature`` * f) on D.
+
+    All randomness is drawn here, in arrays whose size depends on the arm alone.
+    """
+    normals = rng.standard_normal((arm.transitions, len(z)))
+    uniforms = rng.random((arm.transitions, 7))
+    return Trajectory(
+        *_transitions(
+            dynamics.surrogate,
+            dynamics.metric,
+            dynamics.archive,
+            z,
+            dynamics.step_size,
+            arm.time,
+            arm.jumps,
+            temperature,
+            dynamics.radius,
+            dynamics.ceiling,
+            MAX_LEAPFROG,
+            normals,
+            uniforms,
+        )
+    )
+
+
+@njit(cache=True)
+def _value(surrogate, metric, z):
+    s = metric @ z
+    return value_and_gradient(surrogate, s, np.empty(z.size))
+
+
+@njit(cache=True, fastmath=FAST)
+def _at(surrogate, metric, temperature, z, gradient, s, by_s):
+    """temperature * f at z, and its gradient with respect to z."""
+    d = z.size
+    for i in range(d):
+        total = 0.0
+        for j in range(d):
+            total += metric[i, j] * z[j]
+        s[i] = total
+    value = value_and_gradient(surrogate, s, by_s)
+    for j in range(d):
+        gradient[j] = 0.0
+    for i in range(d):
+        slope = temperature * by_s[i]
+        for j in range(d):
+            gradient[j] += metric[i, j] * slope
+    return temperature * value
+
+
+@njit(cache=True, fastmath=FAST)
+def _transitions(
+    surrogate,
+    metric,
+    archive,
+    start,
+    step_size,
+    time,
+    jumps,
+    temperature,
+    radius,
+    ceiling,
+    max_leapfrog,
+    normals,
+    uniforms,
+):
+    d = start.size
+    z = start.copy()
+    new = np.empty(d)
+    gradient = np.empty(d)
+    new_gradient = np.empty(d)
+    momentum = np.empty(d)
+    s = np.empty(d)
+    by_s = np.empty(d)
+    square_radius = radius * radius
+    ceiling = temperature * ceiling
+    value = _at(surrogate, metric, temperature, z, gradient, s, by_s)
+    start_value = value
+    moved = False
+    gradients = 1
+    accept_sum = 0.0
+    trajectories = 0
+    energy_error = 0.0
+    diverging = False
+    for k in range(normals.shape[0]):
+        u = uniforms[k]
+        inside = True
+        if u[0] < jumps:
+            _jump(z, archive, normals[k], u, new)
+            inside = _square(new) < square_radius
+            log_ratio = -np.inf
+            if inside:
+                new_value = _at(surrogate, metric, temperature, new, new_gradient, s, by_s)
+                gradients += 1
+                log_ratio = new_value - value  # both jumps are symmetric
+        else:
+            trajectories += 1
+            step = step_size * (0.8 + 0.4 * u[1])
+            steps = min(int(time * (0.4 + 1.2 * u[2]) / step) + 1, max_leapfrog)
+            energy = value
+            for i in range(d):
+                momentum[i] = normals[k, i]
+                energy -= 0.5 * momentum[i] * momentum[i]
+                new[i] = z[i]
+                new_gradient[i] = gradient[i]
+            new_value = value
+            for _ in range(steps):
+                for i in range(d):
+                    momentum[i] += 0.5 * step * new_gradient[i]
+                    new[i] += step * momentum[i]
+                # the whole path must lie in the ball: the reversed path is then rejected exactly when this one is
+                inside = _square(new) < square_radius
+                if not inside:
+                    break
+                new_value = _at(surrogate, metric, temperature, new, new_gradient, s, by_s)
+                gradients += 1
+                for i in range(d):
+                    momentum[i] += 0.5 * step * new_gradient[i]
+            log_ratio = -np.inf
+            if inside:
+                log_ratio = new_value - energy
+                for i in range(d):
+                    log_ratio -= 0.5 * momentum[i] * momentum[i]
+            energy_error = -log_ratio
+            if not log_ratio > -1000.0:
+                diverging = True
+        # outside D, and where f overflowed, the density exp(f) is zero
+        if inside and new_value < ceiling and math.isfinite(new_value):
+            accept_prob = math.exp(min(0.0, log_ratio))
+        else:
+            accept_prob = 0.0
+        if u[0] >= jumps:
+            accept_sum += accept_prob
+        if u[6] < accept_prob:  # the inner accept/reject, on which reversibility hangs
+            moved = True
+            value = new_value
+            for i in range(d):
+                z[i] = new[i]
+                gradient[i] = new_gradient[i]
+    accept_prob = accept_sum / trajectories if trajectories > 0 else np.nan
+    return z, start_value, value, moved, accept_prob, gradients, energy_error, diverging
+
+
+@njit(cache=True)
+def _square(z):
+    total = 0.0
+    for i in range(z.size):
+        total += z[i] * z[i]
+    return total
+
+
+@njit(cache=True)
+def _jump(z, archive, normals, u, new):
+    """A symmetric jump: a random walk of random scale (3 in 10) or a difference of two archived states."""
+    d = z.size
+    if u[1] < 0.3:
+        scale = 2.38 / math.sqrt(d) * math.exp(1.5 * u[2] - 1.0)
+        for i in range(d):
+            new[i] = z[i] + scale * normals[i]
+    else:
+        a = min(int(u[3] * archive.shape[0]), archive.shape[0] - 1)
+        b = min(int(u[4] * archive.shape[0]), archive.shape[0] - 1)
+        gamma = 1.0 if u[5] < 0.5 else 2.38 / math.sqrt(2.0 * d)
+        for i in range(d):
+            new[i] = z[i] + gamma * (archive[a, i] - archive[b, i]) + 0.05 * normals[i]
+
+
+# --- step size: dual averaging on the surrogate -----------------------------------------------------------------------
+
+
+class DualAveraging(NamedTuple):
+    """Nesterov's dual averaging of the log step size (Hoffman & Gelman, 2014, section 3.2, with gamma = 0.1)."""
+
+    log_step: float
+    log_average: float
+    shrink_towards: float
+    error: float
+    count: int
+
+
+def start_dual_averaging(step_size: float) -> DualAveraging:
+    """Start from ``step_size``, shrinking towards five times it."""
+    log_step = math.log(min(max(step_size, 0.02), LARGEST_STEP))
+    return DualAveraging(log_step, log_step, log_step + math.log(5.0), 0.0, 0)
+
+
+def update_dual_averaging(averaging: DualAveraging, accept_prob: float) -> DualAveraging:
+    """One update; an acceptance probability that is not a number counts as 0."""
+    accept_prob = accept_prob if accept_prob >= 0.0 else 0.0
+    count = averaging.count + 1
+    error = averaging.error + (TARGET_ACCEPT - accept_prob - averaging.error) / (count + 10.0)
+    log_step = averaging.shrink_towards - math.sqrt(count) / 0.1 * error
+    log_step = min(max(log_step, math.log(SMALLEST_STEP)), math.log(LARGEST_STEP))
+    weight = count**-0.75
+    log_average = weight * log_step + (1.0 - weight) * averaging.log_average
+    return DualAveraging(log_step, log_average, averaging.shrink_towards, error, count)
+
+
+def find_step_size(
+    rng: np.random.Generator, z: np.ndarray, dynamics: Dynamics, trials: int = 25
+) -> tuple[Dynamics, DualAveraging]:
+    """A step size for a new surrogate by ``trials`` trajectories from ``z``."""
+    averaging = start_dual_averaging(dynamics.step_size)
+    for _ in range(trials):
+        dynamics = dynamics._replace(step_size=math.exp(averaging.log_step))
+        trajectory = run(rng, z, dynamics, Arm(1, 1.0, 0.0))
+        averaging = update_dual_averaging(averaging, trajectory.accept_prob)
+    return dynamics._replace(step_size=math.exp(averaging.log_average)), averaging
