@@ -1,0 +1,552 @@
+"""Score matching against brute-force loops, differences and the paper's own matrix formulas."""
+
+import numpy as np
+import pytest
+
+from pymc_kameleon import random_features as rff
+from pymc_kameleon import score_matching as sm
+from pymc_kameleon import score_matching_finite as finite
+from pymc_kameleon import score_matching_lite as lite
+from pymc_kameleon import score_matching_low_rank as low_rank
+from pymc_kameleon import score_matching_online as online_finite
+
+each_dim = pytest.mark.parametrize("dim", [1, 2, 5])
+each_base = pytest.mark.parametrize("with_base", [False, True], ids=["flat", "base"])
+each_embedding = pytest.mark.parametrize("embedding", rff.EMBEDDINGS)
+LENGTHSCALE = 1.3
+
+
+def problem(dim, with_base=True, n=12, seed=0):
+    rng = np.random.default_rng([seed, dim])
+    points = rng.standard_normal((n, dim)) * np.linspace(0.7, 1.2, dim)
+    weights = rng.integers(1, 4, n).astype(float)
+    scale = np.linspace(1.5, 2.5, dim) if with_base else np.inf
+    base = sm.gaussian_base(dim, rng.standard_normal(dim) * 0.3, scale)
+    return rng, points, weights, base
+
+
+def surrogates(dim, with_base=True):
+    """One fitted surrogate of each family (both embeddings)."""
+    rng, points, weights, base = problem(dim, with_base)
+    fits = [lite.fit_lite(points, LENGTHSCALE, 1e-2, weights, base)]
+    for embedding in rff.EMBEDDINGS:
+        features = rff.draw_features(rng, "gaussian", dim, 14, LENGTHSCALE, embedding)
+        fits.append(finite.fit_finite(points, features, 1e-2, weights, base))
+    return rng, points, weights, fits
+
+
+# --- oracles: loops
+# ---------------------------------------------------------------------------------
+
+
+def loop_objective(value, points, weights, dim, h=1e-3):
+    """J of a function known by its values only, with fourth-order differences."""
+    total = 0.0
+    for x, w in zip(points, weights / weights.sum(), strict=True):
+        for e in h * np.eye(dim):
+            f = [value(x + k * e) for k in (-2, -1, 0, 1, 2)]
+            first = (f[0] - 8 * f[1] + 8 * f[3] - f[4]) / (12 * h)
+            second = (-f[0] + 16 * f[1] - 30 * f[2] + 16 * f[3] - f[4]) / (12 * h * h)
+            total += w * (second + 0.5 * first**2)
+    return total
+
+
+def loop_lite(points, lengthscale, weights, base):
+    """h and Q of the lite objective by their definition, four nested loops."""
+    n, dim = points.shape
+    h, Q = np.zeros(n), np.zeros((n, n))
+    first, second = np.zeros((n, n, dim)), np.zeros((n, n, dim))
+    for i in range(n):
+        for j in range(n):
+            k = np.exp(-np.sum((points[i] - points[j]) ** 2) / (2 * lengthscale**2))
+            for l in range(dim):
+                u = (points[i, l] - points[j, l]) / lengthscale**2
+                first[i, j, l] = u * k
+                second[i, j, l] = (u * u - 1 / lengthscale**2) * k
+    for j, w in enumerate(weights / weights.sum()):
+        for l in range(dim):
+            pull = -base.precision[l] * (points[j, l] - base.mean[l])
+            h += w * (second[:, j, l] + pull * first[:, j, l])
+            Q += w * np.outer(first[:, j, l], first[:, j, l])
+    return h, Q
+
+
+def loop_finite(points, features, weights, base):
+    """b and C of the finite objective from the feature map's derivatives, draw by draw."""
+    D = features.n_features
+    b, C = np.zeros(D), np.zeros((D, D))
+    for x, w in zip(points, weights / weights.sum(), strict=True):
+        first, second = rff.jacobian(x, features), rff.second_derivatives(x, features)
+        for l in range(len(x)):
+            pull = -base.precision[l] * (x[l] - base.mean[l])
+            b -= w * (second[:, l] + pull * first[:, l])
+            C += w * np.outer(first[:, l], first[:, l])
+    return b, C
+
+
+# --- value, gradient, Laplacian, objective
+# ------------------------------------------------------------
+
+
+@each_base
+@each_dim
+def test_compiled_and_batch_agree(dim, with_base):
+    rng, _, _, fits = surrogates(dim, with_base)
+    x = rng.standard_normal((7, dim))
+    for fit in fits:
+        for row, v, g in zip(x, fit.values(x), fit.gradients(x), strict=True):
+            np.testing.assert_allclose(sm.value(row, fit), v, rtol=1e-10, atol=1e-12)
+            np.testing.assert_allclose(sm.gradient(row, fit), g, rtol=1e-10, atol=1e-12)
+
+
+@each_base
+@each_dim
+def test_derivatives_against_differences(dim, with_base):
+    rng, _, _, fits = surrogates(dim, with_base)
+    x = rng.standard_normal((4, dim))
+    h = 1e-4
+    for fit in fits:
+        slopes, bend = np.empty((4, dim)), np.zeros(4)
+        for l, e in enumerate(h * np.eye(dim)):
+            slopes[:, l] = (fit.values(x + e) - fit.values(x - e)) / (2 * h)
+            bend += (fit.gradients(x + e) - fit.gradients(x - e))[:, l] / (2 * h)
+        np.testing.assert_allclose(fit.gradients(x), slopes, rtol=1e-6, atol=1e-7)
+        np.testing.assert_allclose(fit.laplacians(x), bend, rtol=1e-6, atol=1e-7)
+
+
+@each_base
+@each_dim
+def test_objective_against_differences_of_values(dim, with_base):
+    _, points, weights, fits = surrogates(dim, with_base)
+    for fit in fits:
+        slow = loop_objective(lambda x, fit=fit: fit.values(x[None])[0], points, weights, dim)
+        np.testing.assert_allclose(sm.score_objective(fit, points, weights), slow, rtol=1e-6)
+
+
+def test_objective_of_the_base_density_alone():
+    """N(0, s^2) and weighted draws: J = mean [x^2 / s^4] / 2 - 1 / s^2 exactly."""
+    points, weights = np.array([[1.0], [3.0]]), np.array([3.0, 1.0])
+    base = sm.gaussian_base(1, 0.0, 2.0)
+    fit = lite.LiteSurrogate(points, np.zeros(2), 1.0, base.mean, base.precision)
+    expected = 0.5 * (0.75 * 1 + 0.25 * 9) / 16 - 1 / 4
+    np.testing.assert_allclose(sm.score_objective(fit, points, weights), expected, rtol=1e-12)
+
+
+def test_gaussian_objective_is_that_of_the_gaussian_fit():
+    rng, points, weights, _ = problem(3, n=30)
+    mean = np.average(points, axis=0, weights=weights)
+    cov = np.cov(points.T, aweights=weights, ddof=0)
+    test = rng.standard_normal((5, 3))
+    slow = loop_objective(
+        lambda x: -0.5 * (x - mean) @ np.linalg.solve(cov, x - mean), test, np.ones(5), 3
+    )
+    np.testing.assert_allclose(sm.gaussian_objective(points, test, weights), slow, rtol=1e-6)
+
+
+# --- lite
+# ---------------------------------------------------------------------------------------------
+
+
+@each_base
+@each_dim
+def test_lite_matrices_against_loops(dim, with_base):
+    _, points, weights, base = problem(dim, with_base)
+    h, Q = lite._objective(points, LENGTHSCALE, weights / weights.sum(), base)
+    slow_h, slow_Q = loop_lite(points, LENGTHSCALE, weights, base)
+    np.testing.assert_allclose(h, slow_h, rtol=1e-10, atol=1e-12)
+    np.testing.assert_allclose(Q, slow_Q, rtol=1e-10, atol=1e-12 * np.abs(Q).max())
+
+
+def text_lite(z, sigma, lam, factor):
+    """Proposition 1 of Strathmann et al. (2015), literally; k = exp(-r^2 / sigma)."""
+    n = len(z)
+    K = np.exp(-np.square(z[:, None] - z[None]).sum(-1) / sigma)
+    b, C = np.zeros(n), np.zeros((n, n))
+    for l in range(z.shape[1]):
+        D, s = np.diag(z[:, l]), z[:, l] ** 2
+        one = np.ones(n)
+        b += 2 / sigma * (K @ s + np.diag(s) @ K @ one - 2 * D @ K @ z[:, l]) - K @ one
+        C += (D @ K - K @ D) @ (K @ D - D @ K)
+    return factor * np.linalg.solve(C + lam * np.eye(n), b)
+
+
+@each_dim
+def test_lite_is_the_papers_proposition_1(dim):
+    """With -sigma / 2 and lambda scaled by n^2 sigma^2 / 4; the appendix, which drops -sigma / 2,
+    is off.
+    """
+    _, points, _, _ = problem(dim)
+    sigma, regularization = 2 * LENGTHSCALE**2, 1e-3
+    fit = lite.fit_lite(points, LENGTHSCALE, regularization)
+    lam = regularization * len(points) ** 2 * sigma**2 / 4
+    alpha = text_lite(points, sigma, lam, -sigma / 2)
+    np.testing.assert_allclose(fit.coefficients, alpha, rtol=1e-7, atol=1e-9)
+    appendix = fit._replace(coefficients=text_lite(points, sigma, lam, 1.0))
+    assert sm.score_objective(fit, points) < 0 < sm.score_objective(appendix, points)
+
+
+@each_base
+@each_dim
+def test_lite_minimises_its_penalised_objective(dim, with_base):
+    rng, points, weights, base = problem(dim, with_base)
+    regularization = 1e-2
+    fit = lite.fit_lite(points, LENGTHSCALE, regularization, weights, base)
+
+    def penalised(a):
+        objective = sm.score_objective(fit._replace(coefficients=a), points, weights)
+        return objective + 0.5 * regularization * len(points) * a @ a
+
+    check_minimum(penalised, fit.coefficients, rng)
+
+
+def check_minimum(objective, at, rng, h=1e-4):
+    """A quadratic's central differences are exact: zero slope, and up in every direction."""
+    best = objective(at)
+    for _ in range(10):
+        e = h * rng.standard_normal(len(at))
+        up, down = objective(at + e), objective(at - e)
+        curvature = up + down - 2 * best
+        assert curvature > 0
+        assert abs(up - down) < 1e-4 * curvature + 1e-13 * abs(best)
+
+
+def test_duplicates_are_weights_and_regularization_means_the_same_for_every_n():
+    rng, points, _, base = problem(2)
+    x = rng.standard_normal((5, 2))
+    once = lite.fit_lite(points, LENGTHSCALE, 1e-3, None, base)
+    twice = lite.fit_lite(np.concatenate([points, points]), LENGTHSCALE, 1e-3, None, base)
+    np.testing.assert_allclose(once.gradients(x), twice.gradients(x), rtol=1e-7)
+    features = rff.draw_features(rng, "gaussian", 2, 20, LENGTHSCALE)
+    once = finite.fit_finite(points, features, 1e-3, None, base)
+    twice = finite.fit_finite(points, features, 1e-3, np.full(len(points), 2.0), base)
+    thrice = finite.fit_finite(np.repeat(points, 3, axis=0), features, 1e-3, None, base)
+    np.testing.assert_allclose(once.gradients(x), twice.gradients(x), rtol=1e-8)
+    np.testing.assert_allclose(once.gradients(x), thrice.gradients(x), rtol=1e-8)
+
+
+@pytest.mark.parametrize("family", ["lite", "finite"])
+def test_units_of_the_points_do_not_matter_but_for_lambda(family):
+    """Everything scaled by c: gradients scale by 1 / c when lambda does by 1 / c^2 (it stands
+    beside Q or C).
+    """
+    rng, points, weights, base = problem(2)
+    c, x = 1e3, rng.standard_normal((5, 2))
+    scaled_base = sm.GaussianBase(c * base.mean, base.precision / c**2)
+    unit = rff.draw_features(rng, "gaussian", 2, 20)
+
+    def gradients(x, points, base, lengthscale, regularization):
+        if family == "lite":
+            fit = lite.fit_lite(points, lengthscale, regularization, weights, base)
+        else:
+            features = finite.at_lengthscale(unit, lengthscale)
+            fit = finite.fit_finite(points, features, regularization, weights, base)
+        return fit.gradients(x)
+
+    np.testing.assert_allclose(
+        c * gradients(c * x, c * points, scaled_base, c * LENGTHSCALE, 1e-2 / c**2),
+        gradients(x, points, base, LENGTHSCALE, 1e-2),
+        rtol=1e-8,
+    )
+
+
+@each_base
+def test_low_rank_converges_to_dense(with_base):
+    """Error against the tolerance of the incomplete Cholesky factor, down to conjugate gradients'
+    own.
+    """
+    rng, points, weights, base = problem(2, with_base, n=150)
+    x = rng.standard_normal((20, 2))
+    exact = lite.fit_lite(points, LENGTHSCALE, 1e-3, weights, base).gradients(x)
+    errors = []
+    for tolerance in (1e-2, 1e-4, 1e-6, 1e-10):
+        fit, _ = low_rank.fit_low_rank(
+            points, LENGTHSCALE, 1e-3, weights, base, tolerance=tolerance, residual=1e-10
+        )
+        errors.append(np.abs(fit.gradients(x) - exact).max() / np.abs(exact).max())
+    assert errors[0] > 10 * errors[1] > 100 * errors[2]
+    assert errors[3] < 1e-6
+
+
+def test_incomplete_cholesky_leaves_no_more_than_its_tolerance():
+    _, points, _, _ = problem(2, n=80)
+    kernel, _ = lite._gram(points, points, LENGTHSCALE)
+    factor = low_rank._incomplete_cholesky(points, LENGTHSCALE, 1e-3, 80)
+    assert factor.shape[1] < 60
+    rest = np.diag(kernel - factor @ factor.T)
+    assert rest.min() > -1e-12
+    assert rest.max() <= 1e-3
+    assert low_rank._incomplete_cholesky(points, LENGTHSCALE, 1e-3, 5).shape == (80, 5)
+
+
+def test_warm_start_saves_iterations():
+    """A few points more, started at the old coefficients: fewer iterations to the same residual."""
+    _, points, weights, base = problem(2, n=200)
+    args = (LENGTHSCALE, 1e-5)
+    old, cold = low_rank.fit_low_rank(points[:195], *args, weights[:195], base)
+    new, cold = low_rank.fit_low_rank(points, *args, weights, base)
+    warm_fit, warm = low_rank.fit_low_rank(points, *args, weights, base, start=old.coefficients)
+    assert 0 < warm < cold
+    np.testing.assert_allclose(warm_fit.values(points), new.values(points), rtol=0.02, atol=0.02)
+
+
+def test_lite_falls_back_to_its_base_away_from_the_points():
+    for with_base in (False, True):
+        _, points, _, base = problem(2, with_base)
+        fit = lite.fit_lite(points, LENGTHSCALE, 1e-3, None, base)
+        far = np.array([40.0, -30.0])
+        np.testing.assert_allclose(sm.gradient(far, fit), base.gradients(far[None])[0], atol=1e-12)
+
+
+def test_too_little_regularization_is_reported_not_raised():
+    points = np.repeat(np.array([[0.0], [1.0]]), 20, axis=0)
+    assert lite.fit_lite(points, 1.0, 0.0) is None
+
+
+# --- finite
+# -------------------------------------------------------------------------------------------
+
+
+@each_embedding
+@each_base
+@each_dim
+def test_finite_matrices_against_loops(dim, with_base, embedding):
+    rng, points, weights, base = problem(dim, with_base)
+    features = rff.draw_features(rng, "matern52", dim, 16, LENGTHSCALE, embedding)
+    sums = finite.score_sums(points, features, weights, base)
+    b, C = loop_finite(points, features, weights, base)
+    np.testing.assert_allclose(sums.slope / sums.weight, b, rtol=1e-10, atol=1e-12)
+    np.testing.assert_allclose(sums.curvature / sums.weight, C, rtol=1e-10, atol=1e-12)
+
+
+@each_embedding
+@each_base
+@each_dim
+def test_finite_minimises_its_penalised_objective(dim, with_base, embedding):
+    rng, points, weights, base = problem(dim, with_base)
+    features = rff.draw_features(rng, "gaussian", dim, 16, LENGTHSCALE, embedding)
+    fit = finite.fit_finite(points, features, 1e-2, weights, base)
+    sums = finite.score_sums(points, features, weights, base)
+
+    def penalised(theta):
+        objective = sm.score_objective(fit._replace(coefficients=theta), points, weights)
+        np.testing.assert_allclose(finite.objective(sums, theta), objective, rtol=1e-8)
+        return objective + 0.5 * 1e-2 * theta @ theta
+
+    check_minimum(penalised, fit.coefficients, rng)
+
+
+def test_sums_add():
+    rng, points, weights, base = problem(3)
+    features = rff.draw_features(rng, "gaussian", 3, 10, LENGTHSCALE)
+    whole = finite.score_sums(points, features, weights, base)
+    parts = [
+        finite.score_sums(points[s], features, weights[s], base) for s in (slice(5), slice(5, 12))
+    ]
+    for a, b in zip(whole, finite.merge(*parts), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-10, atol=1e-12)
+
+
+@each_embedding
+def test_finite_tends_to_lite_as_features_grow(embedding):
+    """Restricted to theta = sum_i a_i phi(z_i), finite's objective is lite's; the error falls as
+    D^(-1/2).
+    """
+    rng, points, weights, base = problem(2)
+    h, Q = lite._objective(points, LENGTHSCALE, weights / weights.sum(), base)
+    sizes, logs = np.array([32, 128, 512]), []
+    for size in sizes:
+        errors = []
+        for _ in range(20):
+            features = rff.draw_features(rng, "gaussian", 2, size, LENGTHSCALE, embedding)
+            sums = finite.score_sums(points, features, weights, base)
+            phi = rff.features(points, features)
+            error_h = phi @ sums.slope / sums.weight + h
+            error_Q = phi @ sums.curvature @ phi.T / sums.weight - Q
+            errors.append([np.square(error_h).mean(), np.square(error_Q).mean()])
+        logs.append(0.5 * np.log(np.mean(errors, axis=0)))
+    slopes = np.polyfit(np.log(sizes), np.array(logs), 1)[0]
+    assert np.all(np.abs(slopes + 0.5) < 0.1)
+
+
+# --- online
+# -------------------------------------------------------------------------------------------
+
+
+@each_embedding
+def test_online_is_the_batch_estimate(embedding):
+    """After every point: theta is the batch solution at the ridge kept, which stays within a factor
+    2.
+    """
+    rng, points, _, base = problem(2, n=60)
+    features = rff.draw_features(rng, "gaussian", 2, 20, LENGTHSCALE, embedding)
+    online = online_finite.start(points[:10], features, 1e-3, base)
+    refactored = 0
+    for t in range(10, 60):
+        ridge = online.ridge
+        online = online_finite.push(online, points[t])
+        refactored += online.ridge != ridge
+        asked = 1e-3 * (t + 1)
+        assert asked / 2 < online.ridge <= asked * (1 + 1e-12)
+        batch = finite.fit_finite(points[: t + 1], features, online.ridge / (t + 1), None, base)
+        np.testing.assert_allclose(
+            online_finite.surrogate(online).coefficients, batch.coefficients, rtol=1e-7, atol=1e-9
+        )
+    assert refactored == 2  # at 20 and 40
+
+
+def test_online_factor_is_the_cholesky_factor():
+    rng, points, _, base = problem(5, n=20)
+    features = rff.draw_features(rng, "gaussian", 5, 12, LENGTHSCALE)
+    online = online_finite.start(points[:15], features, 1e-2, base)
+    for x in points[15:]:
+        online = online_finite.push(online, x)
+    expected = online.sums.curvature + online.ridge * np.eye(12)
+    np.testing.assert_allclose(online.factor.T @ online.factor, expected, rtol=1e-10, atol=1e-12)
+    np.testing.assert_array_equal(np.tril(online.factor, -1), 0.0)
+
+
+def test_online_refuses_no_regularization():
+    rng, points, _, _ = problem(2)
+    features = rff.draw_features(rng, "gaussian", 2, 60, LENGTHSCALE)
+    with pytest.raises(np.linalg.LinAlgError, match=r"regularization = 0\.0"):
+        online_finite.start(points, features, 0.0)
+
+
+# --- validation
+# ---------------------------------------------------------------------------------------
+
+GRID = np.array([0.3, 1.0, 3.0, 10.0]), np.array([1e-1, 1e-3, 1e-5])
+
+
+def validate(family, rng, points, folds, weights=None, base=None, grid=GRID):
+    if family == "lite":
+        return lite.validate_lite(points, folds, *grid, weights, base)
+    unit = rff.draw_features(rng, "gaussian", points.shape[1], 60)
+    return finite.validate_finite(points, folds, unit, *grid, weights, base)
+
+
+@each_base
+@pytest.mark.parametrize("family", ["lite", "finite"])
+def test_validation_scores_are_held_out_refits(family, with_base):
+    _, points, weights, base = problem(2, with_base, n=24)
+    folds = sm.block_folds(24, 3, 2)
+    result = validate(family, np.random.default_rng(1), points, folds, weights, base)
+    unit = rff.draw_features(np.random.default_rng(1), "gaussian", 2, 60)
+    for i, lengthscale in enumerate(GRID[0]):
+        for j, regularization in enumerate(GRID[1]):
+            scores = []
+            for fold in folds:
+                train = np.setdiff1d(np.arange(24), fold)
+                if family == "lite":
+                    fit = lite.fit_lite(
+                        points[train], lengthscale, regularization, weights[train], base
+                    )
+                else:
+                    features = finite.at_lengthscale(unit, lengthscale)
+                    fit = finite.fit_finite(
+                        points[train], features, regularization, weights[train], base
+                    )
+                scores.append(sm.score_objective(fit, points[fold], weights[fold]))
+            np.testing.assert_allclose(result.scores[i, j], np.mean(scores), rtol=1e-6)
+    assert result.score == result.scores.min()
+    best = np.argwhere(result.scores == result.score)[0]
+    assert result.lengthscale == GRID[0][best[0]]
+    assert result.regularization == GRID[1][best[1]]
+    np.testing.assert_allclose(result.gain, result.gaussian_score - result.score, rtol=1e-10)
+
+
+def banana(rng, n):
+    x = rng.standard_normal((n, 2))
+    x[:, 1] += 1.5 * (x[:, 0] ** 2 - 1)
+    return x
+
+
+def test_validation_recognises_a_gaussian_and_a_banana():
+    """The gain over a Gaussian fit: clearly positive for a banana, not for a Gaussian."""
+    rng = np.random.default_rng(2)
+    folds, base = sm.block_folds(600), sm.gaussian_base(2, 0.0, 3.0)
+    for family in ("lite", "finite"):
+        curved = validate(family, rng, banana(rng, 600), folds, None, base)
+        assert curved.gain > 4 * curved.gain_error > 0
+        straight = validate(family, rng, rng.standard_normal((600, 2)), folds, None, base)
+        assert straight.gain < 2 * straight.gain_error
+        assert straight.lengthscale > curved.lengthscale or family == "finite"
+
+
+def random_walk_chain(rng, n):
+    """A Metropolis chain on N(0, I) with its repeats."""
+    x, chain = np.zeros(2), []
+    for _ in range(n):
+        new = x + rng.standard_normal(2)
+        if np.log(rng.random()) < 0.5 * (x @ x - new @ new):
+            x = new
+        chain.append(x)
+    return np.array(chain)
+
+
+def test_repeated_states_fool_random_folds_but_not_distinct_ones():
+    """The same state on both sides of a split: the smallest lengthscale seems best, and is not."""
+    rng = np.random.default_rng(3)
+    chain = random_walk_chain(rng, 800)
+    fresh = rng.standard_normal((2000, 2))
+    random = np.array_split(rng.permutation(800), 4)
+    grid = np.array([0.2, 0.5, 1.0, 3.0]), np.array([1e-1, 1e-3, 1e-5, 1e-7])
+    fooled = validate("lite", rng, chain, random, None, None, grid)
+    states, weights = sm.distinct_states(chain)
+    honest = validate("lite", rng, states, sm.block_folds(len(states)), weights, None, grid)
+    assert fooled.lengthscale == 0.2
+    assert honest.lengthscale == 3.0
+
+    def truth(v):
+        fit = lite.fit_lite(states, v.lengthscale, v.regularization, weights)
+        return sm.score_objective(fit, fresh)
+
+    assert fooled.score < -4  # what it promises; nothing is better than -1
+    assert truth(fooled) > 0
+    assert abs(truth(honest) - honest.score) < 0.1
+    assert truth(honest) < -0.9
+
+
+def test_distinct_states():
+    points = np.array([[2.0, 1.0], [2.0, 1.0], [0.0, 5.0], [2.0, 1.0], [1.0, 1.0]])
+    states, weights = sm.distinct_states(points)
+    np.testing.assert_array_equal(states, [[2.0, 1.0], [0.0, 5.0], [1.0, 1.0]])
+    np.testing.assert_array_equal(weights, [3.0, 1.0, 1.0])
+
+
+def test_block_folds_partition_into_blocks():
+    folds = sm.block_folds(50, 4, 3)
+    np.testing.assert_array_equal(np.sort(np.concatenate(folds)), np.arange(50))
+    for fold in folds:
+        assert (np.diff(fold) > 1).sum() == 2  # three contiguous blocks
+
+
+def test_failed_pairs_are_never_selected():
+    scores = np.array([[[np.inf, -1.0]], [[-50.0, -2.0]]])
+    best = sm.select(scores, [0.0, 0.0], [1.0], [1e-9, 1e-3])
+    assert best.regularization == 1e-3
+    assert best.score == -1.5
+    none = sm.select(np.full((2, 1, 2), np.inf), [0.0, 0.0], [1.0], [1e-9, 1e-3])
+    assert none.gain == -np.inf
+
+
+def test_score_error_falls_with_the_number_of_draws():
+    """Mean squared error of the gradient on N(0, I) with a sensible base: down by more than 4 for n
+    x 16.
+    """
+    rng = np.random.default_rng(4)
+    base = sm.gaussian_base(2, 0.0, 2.0)
+    x = rng.standard_normal((400, 2))
+    errors = []
+    for n in (50, 800):
+        repeats = []
+        for _ in range(5):
+            fit = lite.fit_lite(rng.standard_normal((n, 2)), 2.0, 1e-4, None, base)
+            repeats.append(np.square(fit.gradients(x) + x).sum(axis=1).mean())
+        errors.append(np.mean(repeats))
+    assert errors[1] < errors[0] / 4
+
+
+def test_base_density_needs_a_positive_scale():
+    with pytest.raises(ValueError, match="scale"):
+        sm.gaussian_base(2, 0.0, 0.0)
