@@ -1,7 +1,8 @@
 """Running means and covariances, and the small triangular algebra every algorithm here lives on.
 
-The triangular functions are compiled loops that beat a call into LAPACK for d <= 20 or so. They
-take float64 arrays, return new ones, never raise, and can be called from other compiled functions.
+The triangular functions are compiled loops that cost what a call into LAPACK costs up to d = 20 or
+so (under 2 microseconds). They take float64 arrays, return new ones, never raise, and can be called
+from other compiled functions.
 """
 
 import math
@@ -254,3 +255,62 @@ def cholesky_downdate(factor, v):
             downdated[i, k] = value
             rest[i] = cosine * rest[i] - sine * value
     return downdated, True
+
+
+# --- an adapted shape: a covariance of determinant one ------------------------------------------
+
+
+@njit(cache=True)
+def relative_condition(factor, base):
+    """Condition number of B^-1 L L^T B^-T, (d, d) lower ``factor`` L and ``base`` B: O(d^3)."""
+    d = factor.shape[0]
+    relative = np.empty((d, d))
+    for j in range(d):
+        relative[:, j] = solve_lower(base, factor[:, j].copy())
+    return np.linalg.cond(relative) ** 2
+
+
+@njit(cache=True)
+def update_shape(factor, base, condition, condition_limit, v, keep, weight):
+    """Factor of keep L L^T + weight v v^T scaled to determinant one, unless ill-conditioned.
+
+    Eigenvalues of the new shape relative to the old one lie between keep and
+    keep + weight |L^-1 v|^2, so the condition number grows at most by their ratio. That bound is
+    carried along in O(d^2) and replaced by the condition number itself, in O(d^3), only when it
+    passes the limit: once in O(d) updates for weights of O(1 / d^2).
+
+    Parameters
+    ----------
+    factor : ndarray of shape (d, d)
+        L, lower triangular with a positive diagonal.
+    base : ndarray of shape (d, d)
+        Lower factor of the shape relative to which the condition number is measured: that of the
+        start, which makes the limit independent of the units of the coordinates.
+    condition, condition_limit : float
+        An upper bound on the condition number of L L^T, and what it must not exceed.
+    v : ndarray of shape (d,)
+    keep, weight : float
+        Positive and non-negative.
+
+    Returns
+    -------
+    factor : ndarray of shape (d, d)
+        The old one if the new one's condition number would exceed the limit.
+    log_scale : float
+        What was taken out: the new factor times exp(log_scale) is the factor of
+        keep L L^T + weight v v^T. Zero if the update was refused.
+    condition : float
+        An upper bound on the condition number of the factor returned.
+    """
+    whitened = solve_lower(factor, v)
+    grown = condition * (1.0 + weight / keep * np.dot(whitened, whitened))
+    if not grown < np.inf:  # v is not finite
+        return factor, 0.0, condition
+    updated = cholesky_update(math.sqrt(keep) * factor, math.sqrt(weight) * v)
+    log_scale = log_determinant(updated) / v.shape[0]
+    updated *= math.exp(-log_scale)
+    if grown > condition_limit:
+        grown = relative_condition(updated, base)
+        if grown > condition_limit:
+            return factor, 0.0, condition
+    return updated, log_scale, grown

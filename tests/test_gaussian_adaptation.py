@@ -1,0 +1,222 @@
+"""M-GaA against its dense definition, its stationary distribution, its bounds."""
+
+import math
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from pymc_kameleon import gaussian_adaptation as gaa
+from pymc_kameleon.covariance import multiply_lower, update_shape
+from pymc_kameleon.metropolis import Outcome, Proposal
+from tests.adaptation import Banana, average_z_scores, run_chain
+from tests.statistics import run_transitions, z_scores
+
+
+def standard_normal(x):
+    return -0.5 * float(x @ x)
+
+
+def outcome(x, proposal, accepted):
+    value = 0.0 if accepted else -math.inf
+    return Outcome(x, 0.0, proposal, value, float(accepted), accepted)
+
+
+def dense(radius, shape, rate, target_accept, step, accepted):
+    """The paper's two recursions, with the steps as they are seen from outside."""
+    new_radius = radius * (1 + rate * (1 - target_accept) if accepted else 1 - rate * target_accept)
+    if accepted:
+        shape = (1 - rate) * shape + rate * np.outer(step, step) / radius**2
+        shape = shape / np.linalg.det(shape) ** (1 / len(step))
+    return new_radius, shape
+
+
+@pytest.mark.parametrize("diminishing", [False, True])
+@pytest.mark.parametrize("d", [1, 2, 5])
+def test_adaptation_is_the_paper_s_recursion(d, diminishing):
+    state = gaa.init(np.zeros(d), diminishing=diminishing)
+    radius, shape = math.exp(state.log_radius), np.eye(d)
+    rate = math.log(d + 1) / (d + 1) ** 2
+    previous, iteration = np.zeros(d), 0
+
+    def compare(_, state, outcome):
+        nonlocal radius, shape, previous, iteration
+        iteration += 1
+        scale = min(1, (iteration / 200) ** -0.6) if diminishing else 1
+        step = outcome.position - previous
+        radius, shape = dense(radius, shape, scale * rate, 0.234, step, outcome.accepted)
+        previous = outcome.position
+        assert state.log_radius == pytest.approx(math.log(radius), rel=1e-10, abs=1e-10)
+        learned = state.factor @ state.factor.T
+        np.testing.assert_allclose(learned, shape, rtol=1e-10, atol=1e-10 * shape.max())
+
+    rng = np.random.default_rng(1)
+    run_chain(rng, gaa, state, standard_normal, np.zeros(d), 500, visit=compare)
+    assert iteration == 500
+
+
+def test_the_proposal_is_a_symmetric_random_walk_with_covariance_r2_l_lt():
+    covariance = np.array([[4.0, 1.0], [1.0, 9.0]])
+    x = np.array([1.0, -2.0])
+    state = gaa.init(x, initial_covariance=covariance, initial_radius=0.7)
+    np.testing.assert_allclose(np.linalg.det(state.factor), 1.0, rtol=1e-10)
+    total = math.exp(2 * state.log_radius) * state.factor @ state.factor.T
+    np.testing.assert_allclose(total, 0.49 * covariance, rtol=1e-10)
+    proposal = gaa.propose(np.random.default_rng(2), x, state)
+    z = np.random.default_rng(2).standard_normal(2)
+    expected = x + 0.7 * np.linalg.cholesky(covariance) @ z
+    np.testing.assert_allclose(proposal.position, expected, rtol=1e-10)
+    assert proposal.log_q_ratio == 0.0
+    assert gaa.stats(state)["scaling"] == pytest.approx(0.7 * 35**0.25, rel=1e-10)
+
+
+def test_frozen_adaptation_leaves_a_skewed_target_invariant():
+    target, rng = Banana(2), np.random.default_rng(3)
+    state, _ = run_chain(rng, gaa, gaa.init(np.zeros(2)), target.log_density, np.zeros(2), 300)
+    state = gaa.freeze(state)
+    z = average_z_scores(rng, gaa, state, target, chains=60, steps=2000, adapt=False)
+    assert np.abs(z).max() < 4.5
+
+
+def test_control_adaptation_that_is_not_frozen_fails():
+    target, rng = Banana(2), np.random.default_rng(3)
+    state = gaa.init(np.zeros(2), rate=0.5, diminishing=False)
+    z = average_z_scores(rng, gaa, state, target, chains=60, steps=2000, adapt=True)
+    assert np.abs(z).max() > 10
+
+
+@pytest.mark.parametrize("ratio", ["kept", "dropped"])
+@pytest.mark.parametrize("d", [2, 5])
+def test_transitions_from_exact_draws_and_control_without_the_ratio(d, ratio):
+    target, rng = Banana(d), np.random.default_rng(4)
+    state = gaa.init(np.zeros(d), initial_scale=np.linspace(0.5, 2.0, d))
+    log_density = target.log_density if ratio == "kept" else (lambda x: 0.0)
+    ends = run_transitions(rng, gaa, state, log_density, target.draw(rng, 2000), steps=20)
+    worst = np.abs(z_scores(ends, target.mean, target.cov)).max()
+    assert worst < 4.5 if ratio == "kept" else worst > 10
+
+
+def _determinant_in_the_radius(rng, state, outcome):
+    moved = gaa.adapt(rng, state, outcome)
+    if not outcome.accepted:
+        return moved
+    rate = state.options.rate * gaa.rate_multiplier(state.iteration + 1)
+    step = multiply_lower(state.factor, outcome.proposal.carry)
+    _, log_scale, _ = update_shape(state.factor, state.base, 1.0, 1e12, step, 1.0 - rate, rate)
+    return moved._replace(log_radius=moved.log_radius + log_scale)
+
+
+@pytest.mark.parametrize("determinant", ["dropped", "kept"])
+def test_acceptance_settles_at_its_target_and_control_with_the_determinant(determinant):
+    adapt = gaa.adapt if determinant == "dropped" else _determinant_in_the_radius
+    algorithm = SimpleNamespace(propose=gaa.propose, adapt=adapt)
+    rng, x, rates = np.random.default_rng(5), np.zeros(2), []
+    for _ in range(12):
+        state, _ = run_chain(rng, algorithm, gaa.init(x), standard_normal, x, 2000)
+        _, draws = run_chain(rng, algorithm, state, standard_normal, x, 2000, adapt=False)
+        rates.append(np.any(np.diff(draws, axis=0) != 0, axis=1).mean())
+    z = (np.mean(rates) - 0.234) / (np.std(rates, ddof=1) / math.sqrt(len(rates)))
+    assert abs(z) < 4.5 if determinant == "dropped" else z > 10
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_shape_is_learned(seed):
+    scales = np.array([30.0, 1.0, 0.3])
+    rotation, _ = np.linalg.qr(np.random.default_rng(6).standard_normal((3, 3)))
+    precision = rotation / scales**2 @ rotation.T
+    rng, x = np.random.default_rng(seed), np.zeros(3)
+    start = gaa.init(x)
+    state, _ = run_chain(rng, gaa, start, lambda x: -0.5 * float(x @ precision @ x), x, 6000)
+    assert np.linalg.cond(start.factor.T @ precision @ start.factor) == pytest.approx(1e4)
+    assert np.linalg.cond(state.factor.T @ precision @ state.factor) < 10
+
+
+def test_initial_scales_make_the_chain_independent_of_units():
+    units = np.array([1e-6, 1.0, 1e6])
+    x, draws = np.ones(3), []
+    for scale in (np.ones(3), units):
+        state = gaa.init(x * scale, initial_scale=scale, condition_limit=20.0)
+        log_density = lambda x, scale=scale: standard_normal(x / scale)  # noqa: E731
+        rng = np.random.default_rng(7)
+        state, trace = run_chain(rng, gaa, state, log_density, x * scale, 1000)
+        draws.append(trace / scale)
+        assert state.condition <= 20.0
+    np.testing.assert_allclose(draws[1], draws[0], rtol=1e-8, atol=1e-8)
+
+
+@pytest.mark.parametrize("accepted", [True, False])
+def test_radius_and_condition_stay_within_their_bounds(accepted):
+    rng, x = np.random.default_rng(8), np.zeros(3)
+    start = gaa.init(x, rate=0.5, diminishing=False, radius_range=100.0, condition_limit=50.0)
+    state = start
+    for _ in range(300):
+        proposal = gaa.propose(rng, x, state)
+        state = gaa.adapt(rng, state, outcome(x, proposal, accepted))
+        assert abs(state.log_radius - start.log_radius) <= math.log(100.0) + 1e-12
+        assert np.linalg.cond(state.factor @ state.factor.T) <= 50.0 * (1 + 1e-10)
+        np.testing.assert_allclose(np.diag(state.factor).prod(), 1.0, rtol=1e-10)
+    assert abs(state.log_radius - start.log_radius) == pytest.approx(math.log(100.0))
+    assert accepted == (not np.array_equal(state.factor, start.factor))
+
+
+def test_states_are_values():
+    rng, x = np.random.default_rng(9), np.zeros(2)
+    state = gaa.init(x)
+    factor = state.factor.copy()
+    proposal = gaa.propose(rng, x, state)
+    gaa.adapt(rng, state, outcome(proposal.position, proposal, True))
+    np.testing.assert_array_equal(state.factor, factor)
+    np.testing.assert_array_equal(x, 0.0)
+    assert isinstance(proposal, Proposal)
+
+
+def test_rates_are_constant_then_diminish():
+    assert gaa.rate_multiplier(1) == gaa.rate_multiplier(200) == 1.0
+    assert gaa.rate_multiplier(200 * 1024) == pytest.approx(1 / 64, rel=1e-10)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"initial_radius": 0.0}, "initial_radius"),
+        ({"target_accept": 1.0}, "target_accept"),
+        ({"rate": 1.0}, "rate"),
+        ({"rate": math.nan}, "rate"),
+        ({"radius_range": 1.0}, "radius_range"),
+        ({"condition_limit": 0.5}, "condition_limit"),
+        ({"initial_scale": [1.0, -1.0]}, "initial_scale"),
+        ({"initial_scale": [1.0]}, "initial_scale"),
+        ({"initial_scale": [1.0, math.inf]}, "initial_scale"),
+        ({"initial_covariance": np.eye(3)}, "initial_covariance"),
+        ({"initial_covariance": -np.eye(2)}, "initial_covariance"),
+        ({"initial_covariance": [[1.0, 0.9], [0.1, 1.0]]}, "initial_covariance"),
+        ({"initial_covariance": np.eye(2), "initial_scale": [1.0, 1.0]}, "not both"),
+    ],
+)
+def test_options_out_of_their_domain_are_refused(options, message):
+    with pytest.raises(ValueError, match=message):
+        gaa.init(np.zeros(2), **options)
+
+
+@pytest.mark.slow
+def test_a_million_iterations_on_the_strongly_twisted_gaussian():
+    # pi_4 of Haario, Saksman & Tamminen (1999): variances (100, 1, ..., 1), b = 0.1, d = 11
+    def log_density(x):
+        bend = x[1] + 0.1 * (x[0] * x[0] - 100.0)
+        return -0.005 * x[0] * x[0] - 0.5 * bend * bend - 0.5 * float(x[2:] @ x[2:])
+
+    def check(_, state, __):
+        if state.iteration % 1000 == 0:
+            assert np.isfinite(state.factor).all()
+            assert np.diag(state.factor).min() > 1e-6
+            assert abs(np.log(np.diag(state.factor)).sum()) < 1e-9
+
+    x = np.zeros(11)
+    x[1] = 10.0
+    state = gaa.init(x, diminishing=False)  # the rates that broke the published code
+    rng = np.random.default_rng(10)
+    state, draws = run_chain(rng, gaa, state, log_density, x, 1_000_000, visit=check)
+    assert state.iteration == 1_000_000
+    assert np.isfinite(draws).all()
+    moved = np.any(np.diff(draws[::10], axis=0) != 0, axis=1).mean()
+    assert moved > 0.5
