@@ -14,6 +14,7 @@ from typing import Any, ClassVar
 import numpy as np
 import pymc as pm
 from pymc.exceptions import SamplingError
+from pymc.step_methods import STEP_METHODS
 from pymc.step_methods.compound import BlockedStep, Competence, StepMethodState
 from pymc.step_methods.state import dataclass_state
 from pymc.util import (
@@ -480,11 +481,11 @@ def register(step=KameleonStep) -> None:
     Explicit ``pm.sample(step=...)`` needs no registration and is the better way when a noisy or joint black-box
     likelihood must stay in one step.
     """
-    if step not in pm.STEP_METHODS:
-        pm.STEP_METHODS.insert(0, step)
+    if step not in STEP_METHODS:
+        STEP_METHODS.insert(0, step)
 
 
 def unregister(step=KameleonStep) -> None:
     """Undo :func:`register`."""
-    if step in pm.STEP_METHODS:
-        pm.STEP_METHODS.remove(step)
+    if step in STEP_METHODS:
+        STEP_METHODS.remove(step)
