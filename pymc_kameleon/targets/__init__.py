@@ -1,0 +1,30 @@
+"""Targets with a known truth.
+
+Log density (NumPy, Numba and PyMC), exact draws, moments, regions of exact content.
+"""
+
+from pymc_kameleon.targets.base import GaussianImage, Rescaled, Target
+from pymc_kameleon.targets.curved import Banana, Funnel, TwistedGaussian, odd_units_banana
+from pymc_kameleon.targets.elliptical import Bimodal, CorrelatedGaussian, StudentT
+from pymc_kameleon.targets.posteriors import EightSchools, LogisticRegression
+from pymc_kameleon.targets.predator_prey import LotkaVolterra, solve_lotka_volterra
+from pymc_kameleon.targets.rings import Flower, Ring
+
+__all__ = [
+    "Banana",
+    "Bimodal",
+    "CorrelatedGaussian",
+    "EightSchools",
+    "Flower",
+    "Funnel",
+    "GaussianImage",
+    "LogisticRegression",
+    "LotkaVolterra",
+    "Rescaled",
+    "Ring",
+    "StudentT",
+    "Target",
+    "TwistedGaussian",
+    "odd_units_banana",
+    "solve_lotka_volterra",
+]

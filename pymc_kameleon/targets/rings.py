@@ -1,0 +1,204 @@
+"""The flower and the ring: mass along a closed curve around the origin.
+
+With r and theta the polar coordinates of (x_1, x_2) and m(theta) = radius + amplitude cos(frequency
+theta),
+
+    log p(x) = -(r - m(theta))^2 / (2 width^2) - (x_3^2 + ... + x_d^2) / 2.
+
+This is a density with respect to x, so the polar coordinates carry the Jacobian r: neither is theta
+uniform nor r Gaussian. (Sejdinovic et al. 2014, section 5, print the formula without the square.)
+"""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numba import njit
+from scipy import stats
+
+from pymc_kameleon.targets.base import Target, require_integer, require_positive
+
+
+@njit(cache=True)
+def _flower(x, radius, amplitude, frequency, width):
+    r = math.sqrt(x[0] * x[0] + x[1] * x[1])
+    e = (r - radius - amplitude * math.cos(frequency * math.atan2(x[1], x[0]))) / width
+    s = e * e
+    for i in range(2, x.size):
+        s += x[i] * x[i]
+    return -0.5 * s
+
+
+@dataclass(frozen=True)
+class Flower(Target):
+    """Petals in the first two coordinates, standard normal in the others.
+
+    Log density without its constant. Mean and covariance by the trapezoidal rule over the angle
+    (2048 points; the integrand is periodic, so that is exact to rounding) with closed-form radial
+    moments.
+
+    Parameters
+    ----------
+    radius, amplitude : float
+        The curve is r = radius + amplitude cos(frequency theta); radius > 0, amplitude >= 0.
+    frequency : int
+        Number of petals, >= 1.
+    width : float
+        Standard deviation of the radial residual, > 0.
+    dim : int
+        At least 2; the paper's is 8.
+
+    References
+    ----------
+    Sejdinovic, Strathmann, Lomeli Garcia, Andrieu & Gretton (2014), Kernel adaptive
+    Metropolis-Hastings, section 5: F(10, 6, 6, 1).
+    """
+
+    radius: float = 10.0
+    amplitude: float = 6.0
+    frequency: int = 6
+    width: float = 1.0
+    dim: int = 8
+
+    _kernel = staticmethod(_flower)
+
+    def __post_init__(self):
+        require_integer(2, dim=self.dim)
+        require_positive(radius=self.radius, width=self.width)
+        if not (math.isfinite(self.amplitude) and self.amplitude >= 0):
+            raise ValueError(f"amplitude must be a number >= 0, got {self.amplitude!r}.")
+        require_integer(1, frequency=self.frequency)
+
+    @property
+    def _parameters(self):
+        return float(self.radius), float(self.amplitude), float(self.frequency), float(self.width)
+
+    def _symbolic(self, x):
+        import pytensor.tensor as pt
+
+        r = pt.sqrt(x[0] ** 2 + x[1] ** 2)
+        curve = self.radius + self.amplitude * pt.cos(self.frequency * pt.arctan2(x[1], x[0]))
+        return -0.5 * (((r - curve) / self.width) ** 2 + (x[2:] ** 2).sum())
+
+    @property
+    def initial_point(self):
+        """The tip of the first petal: at the origin the gradient does not exist."""
+        return np.eye(self.dim)[0] * (self.radius + self.amplitude)
+
+    def _curve(self, theta):
+        return self.radius + self.amplitude * np.cos(self.frequency * theta)
+
+    def _radial_moments(self, m, order):
+        """Integrals over r > 0 of r^k exp(-(r - m)^2 / (2 width^2)), k = 0, ..., order."""
+        variance = self.width**2
+        moments = [self.width * math.sqrt(2 * math.pi) * stats.norm.cdf(m / self.width)]
+        moments.append(m * moments[0] + variance * np.exp(-0.5 * m * m / variance))
+        for k in range(1, order):  # by parts
+            moments.append(m * moments[k] + k * variance * moments[k - 1])
+        return moments
+
+    def sample(self, rng, n):
+        """Draw ``n`` exact points, shape (n, d): angle by rejection, radius given the angle."""
+        theta = self._sample_angle(rng, n)
+        r = self._sample_radius(rng, self._curve(theta))
+        rest = rng.standard_normal((n, self.dim - 2))
+        return np.column_stack([r * np.cos(theta), r * np.sin(theta), rest])
+
+    def _sample_angle(self, rng, n):
+        """Angles from their marginal.
+
+        Proportional to the integral over r > 0 of r exp(-(r - m(theta))^2 / (2 width^2)).
+        """
+        # the weight increases with m, so its maximum is at the tips of the petals
+        most = self._radial_moments(np.array(self.radius + self.amplitude), 1)[1]
+
+        def accept(theta):
+            return rng.uniform(0, most, len(theta)) < self._radial_moments(self._curve(theta), 1)[1]
+
+        return _reject(lambda k: rng.uniform(-np.pi, np.pi, k), accept, n)
+
+    def _sample_radius(self, rng, m):
+        """Radii from p(r) proportional to r exp(-(r - m)^2 / (2 width^2)), r > 0.
+
+        log r <= log t + (r - t) / t at the mode t of p makes N(t, width^2) an envelope, with
+        acceptance probability (r / t) exp(1 - r / t): near 1 when the ring is thin.
+        """
+        mode = 0.5 * (m + np.sqrt(m * m + 4 * self.width**2))
+        r = np.empty_like(m)
+        todo = np.arange(len(m))
+        while todo.size:
+            t = mode[todo]
+            candidate = t + self.width * rng.standard_normal(todo.size)
+            ratio = candidate / t
+            ok = (candidate > 0) & (rng.uniform(size=todo.size) < ratio * np.exp(1.0 - ratio))
+            r[todo[ok]] = candidate[ok]
+            todo = todo[~ok]
+        return r
+
+    def _planar_moments(self):
+        """E[x_1], E[x_1^2] and E[x_2^2] (the others vanish by the symmetry theta -> -theta)."""
+        theta = np.arange(2048) * (2 * np.pi / 2048)
+        _, w1, w2, w3 = self._radial_moments(self._curve(theta), 3)  # r dr, and r^k on top of it
+        cos, sin = np.cos(theta), np.sin(theta)
+        total = w1.sum()
+        return (w2 * cos).sum() / total, (w3 * cos**2).sum() / total, (w3 * sin**2).sum() / total
+
+    @property
+    def mean(self):  # noqa: D102
+        return np.eye(self.dim)[0] * self._planar_moments()[0]
+
+    @property
+    def cov(self):  # noqa: D102
+        m, s1, s2 = self._planar_moments()
+        return np.diag([s1 - m * m, s2] + [1.0] * (self.dim - 2))
+
+    def level(self, x):
+        """Content of the highest-density region through each point: chi-square, d - 1 degrees.
+
+        Integrating r over a region symmetric in the residual e = r - m leaves m, whatever the
+        region, so that the content is that of N(0, I) in d - 1 dimensions. The part of e < -m that
+        r > 0 cuts off disturbs this by less than width (phi(a) - a Phi(-a)) / radius with a =
+        (radius - amplitude) / width: 7e-7 for the paper's flower.
+
+        Raises
+        ------
+        NotImplementedError
+            If radius - amplitude < 4 width, where the petals meet at the origin and the content is
+            not closed-form.
+        """
+        if self.radius - self.amplitude < 4 * self.width:
+            raise NotImplementedError(
+                f"{self!r} has no closed-form regions: radius - amplitude must be at least 4 width."
+            )
+        x = np.asarray(x, dtype=float)
+        e = (np.hypot(x[:, 0], x[:, 1]) - self._curve(np.arctan2(x[:, 1], x[:, 0]))) / self.width
+        return stats.chi2.cdf(e * e + np.square(x[:, 2:]).sum(axis=1), self.dim - 1)
+
+
+class Ring(Flower):
+    """A flower without petals: r ~ r N(r; radius, width^2), the angle uniform.
+
+    Parameters
+    ----------
+    radius, width : float
+        > 0.
+    dim : int
+        At least 2.
+    """
+
+    def __init__(self, radius: float = 10.0, width: float = 1.0, dim: int = 8):
+        super().__init__(radius=radius, amplitude=0.0, frequency=1, width=width, dim=dim)
+
+    def __repr__(self):
+        return f"Ring(radius={self.radius!r}, width={self.width!r}, dim={self.dim!r})"
+
+
+def _reject(draw, accept, n):
+    """Collect ``n`` accepted proposals in blocks."""
+    kept, found = [], 0
+    while found < n:
+        block = draw(2 * (n - found) + 100)
+        block = block[accept(block)]
+        kept.append(block)
+        found += len(block)
+    return np.concatenate(kept)[:n]
