@@ -46,6 +46,7 @@ class LogDensity:
     """
 
     def __init__(self, model, vars, initial_point, compile_kwargs=None):
+        self._compile_kwargs = compile_kwargs
         self._layout = []
         offset = 0
         for variable in vars:
@@ -139,8 +140,9 @@ class LogDensity:
         """Name and value of every factor of the model that is not finite at ``point``."""
         factors = model.free_RVs + model.observed_RVs + model.potentials
         terms = [term.sum() for term in model.logp(factors, sum=False)]
-        function = model.compile_fn(terms, inputs=model.value_vars, point_fn=True)
-        values = function({v.name: point[v.name] for v in model.value_vars})
+        # With the linker that sampling uses, so that what is not finite there is not finite here.
+        function = compile_log_density(model.value_vars, terms, self._compile_kwargs)
+        values = np.atleast_1d(function(*[point[v.name] for v in model.value_vars]))
         return {
             f.name: float(v) for f, v in zip(factors, values, strict=True) if not np.isfinite(v)
         }
