@@ -74,7 +74,6 @@ class LogDensity:
         self._deterministic = None
         if self.split:
             self._deterministic = compile_log_density([joined], outputs[:1], compile_kwargs)
-            self._deterministic.trust_input = True
         self._evaluate = None
 
     # -- evaluating ---------------------------------------------------------------------------
@@ -92,7 +91,7 @@ class LogDensity:
 
     def deterministic_part(self, x: np.ndarray) -> float:
         """The deterministic factors at ``x``; draws nothing; needs ``split``."""
-        return float(self._deterministic(x)[0])
+        return float(self._deterministic(x))
 
     # -- points -------------------------------------------------------------------------------
 
@@ -185,8 +184,6 @@ def _fastest_callable(function) -> Callable[[np.ndarray], float]:
     outputs = function.maker.fgraph.outputs
     if jitted is None or len(outputs) != 1:  # other linkers, or generators to write back
         function.trust_input = True
-        if len(function.maker.outputs) == 1 and not isinstance(function.maker.outputs, list):
-            return lambda x: float(function(x))
         return lambda x: float(function(x))
     cells = [cell.storage for cell in function.input_storage[1:]]
     if not cells:
