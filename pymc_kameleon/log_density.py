@@ -58,7 +58,6 @@ class LogDensity:
         self.dim = offset
         self._single = len(self._layout) == 1
         shared = make_shared_replacements(initial_point, vars, model)
-        self._others = {variable.name: value.name for variable, value in shared.items()}
         noise = pseudo_marginal.find_noise(model, vars, step_owns=vars)
         self.noisy, self.split = bool(noise.factors), bool(noise.factors and shared)
         outputs = [noise.deterministic, noise.noisy] if self.split else [model.logp()]
@@ -74,6 +73,17 @@ class LogDensity:
         self._deterministic = None
         if self.split:
             self._deterministic = compile_log_density([joined], outputs[:1], compile_kwargs)
+        # By place in the function: unlike the link from a shared variable, it survives fork and pickling.
+        functions = [self._function, self._deterministic] if self.split else [self._function]
+        self._others = {
+            variable.name: [
+                (function, i)
+                for function in functions
+                for i, given in enumerate(function.maker.inputs)
+                if given.variable is value
+            ]
+            for variable, value in shared.items()
+        }
         self._evaluate = None
 
     # -- evaluating ---------------------------------------------------------------------------
@@ -114,13 +124,23 @@ class LogDensity:
     def follow(self, point: dict[str, np.ndarray]) -> bool:
         """Take over the other variables' values; whether any of them moved."""
         moved = False
-        for name, shared_name in self._others.items():
-            for function in (self._function, self._deterministic):
-                for cell in _cells(function, lambda v: v.name == shared_name):  # noqa: B023
-                    if not np.array_equal(cell.storage[0], point[name]):
-                        cell.storage[0] = np.array(point[name], dtype=cell.storage[0].dtype)
-                        moved = True
+        for name, inputs in self._others.items():
+            value = point[name]
+            for function, i in inputs:
+                storage = function.input_storage[i].storage
+                if not np.array_equal(storage[0], value):
+                    storage[0] = np.array(value, dtype=storage[0].dtype)
+                    moved = True
         return moved
+
+    @property
+    def others(self) -> dict[str, np.ndarray]:
+        """The other variables' values as the log density has them now; can be given to ``follow``."""
+        return {
+            name: inputs[0][0].input_storage[inputs[0][1]].storage[0]
+            for name, inputs in self._others.items()
+            if inputs
+        }
 
     @property
     def has_others(self) -> bool:

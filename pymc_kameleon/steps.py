@@ -52,6 +52,8 @@ class KernelStepState(StepMethodState):
         Retained values at ``position``: the whole, and the part from noisy factors where the two are kept apart.
     nonfinite, evaluations : int
         How many proposals had no finite log density; log density evaluations so far in this chain.
+    others : dict of name to ndarray
+        The other steps' variables, where ``log_density`` was evaluated.
     noise : list
         States of the generators that the log density draws from.
     algorithm_state : tuple or None
@@ -64,6 +66,7 @@ class KernelStepState(StepMethodState):
     noisy_log_density: float
     nonfinite: int
     evaluations: int
+    others: dict
     noise: list
     algorithm_state: Any
 
@@ -173,6 +176,15 @@ class KernelStep(BlockedStep):
             self.algorithm_state = self.algorithm.freeze(self.algorithm_state)
             self._start_algorithm()
         self.tune = False
+
+    @property
+    def others(self):
+        """Values of the variables of other steps that the retained log density belongs to."""
+        return self._density.others
+
+    @others.setter
+    def others(self, values):
+        self._density.follow(values)
 
     @property
     def noise(self):
