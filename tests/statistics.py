@@ -47,11 +47,23 @@ def z_scores(ends, mean, cov):
     return np.array([f.mean() / (f.std(ddof=1) / np.sqrt(len(f))) for f in functionals])
 
 
-def two_sample_z(ends, starts):
-    """z-scores of the change of mean, variance and cross moments between exact starts and end points (paired)."""
+def two_sample_z(ends, starts, log_density=None):
+    """z-scores of the change between exact starts and end points, which are paired: means, second moments, the 10 and
+    90 % quantile indicators and, if given, the log density (clipped: its tail is heavy).
+    """
+    low, high = np.quantile(starts, [0.1, 0.9], axis=0)
     centre = starts.mean(axis=0)
-    a, b = ends - centre, starts - centre
-    d = ends.shape[1]
-    changes = [a[:, i] - b[:, i] for i in range(d)]
-    changes += [a[:, i] * a[:, j] - b[:, i] * b[:, j] for i in range(d) for j in range(i + 1)]
-    return np.array([c.mean() / (c.std(ddof=1) / np.sqrt(len(c)) + 1e-300) for c in changes])
+
+    def functionals(points):
+        a, d = points - centre, points.shape[1]
+        values = [a[:, i] for i in range(d)]
+        values += [a[:, i] * a[:, j] for i in range(d) for j in range(i + 1)]
+        values += [(points[:, i] < low[i]) * 1.0 for i in range(d)]
+        values += [(points[:, i] > high[i]) * 1.0 for i in range(d)]
+        if log_density is not None:
+            values.append(np.array([max(log_density(x), -30.0) for x in points]))
+        return np.array(values)
+
+    changes = functionals(ends) - functionals(starts)
+    spread = changes.std(axis=1, ddof=1) / np.sqrt(len(ends))
+    return changes.mean(axis=1) / np.maximum(spread, 1e-300)

@@ -1,0 +1,182 @@
+"""Adaptive Metropolis: what is learned, that it is frozen, and exactness."""
+
+import math
+
+import numpy as np
+import pytest
+
+from pymc_kameleon import adaptive_metropolis
+from pymc_kameleon.metropolis import Outcome, Proposal, accept
+from tests.statistics import run_transitions, two_sample_z
+from tests.test_kameleon import skewed_density, skewed_draws
+
+
+def run(state, log_density, x, draws, seed=0):
+    rng = np.random.default_rng(seed)
+    value = log_density(x)
+    positions, probabilities, moves = [], [], []
+    for _ in range(draws):
+        proposal = adaptive_metropolis.propose(rng, x, state)
+        new = log_density(proposal.position)
+        probability, accepted = accept(rng, value, new, proposal.log_q_ratio)
+        if accepted:
+            x, value = proposal.position, new
+        outcome = Outcome(x, value, proposal, new, probability, accepted)
+        state = adaptive_metropolis.adapt(rng, state, outcome)
+        positions.append(x)
+        probabilities.append(probability)
+        moves.append(proposal.move)
+    return state, np.array(positions), np.array(probabilities), moves
+
+
+def correlated(cov):
+    precision = np.linalg.inv(cov)
+    return lambda x: -0.5 * x @ precision @ x
+
+
+# --- exactness -------------------------------------------------------------------------------
+
+
+def mediocre(**options):
+    state = adaptive_metropolis.init(np.zeros(2), **options)
+    state = state._replace(factor=np.array([[1.0, 0.0], [0.8, 0.5]]), log_scale=math.log(1.2))
+    return adaptive_metropolis.freeze(state)._replace(factor=np.array([[1.0, 0.0], [0.8, 0.5]]))
+
+
+@pytest.mark.parametrize("options", [{}, {"exploration_share": 0.3}], ids=["plain", "mixture"])
+def test_invariance(options):
+    rng = np.random.default_rng(1)
+    starts = skewed_draws(rng, 20_000)
+    state = mediocre(**options)
+    ends = run_transitions(rng, adaptive_metropolis, state, skewed_density, starts, 5)
+    assert np.abs(two_sample_z(ends, starts, skewed_density)).max() < 4.5
+
+
+class RatioDropped:
+    """Negative control: a move along the scale of x, which is not symmetric, with the ratio dropped."""
+
+    @staticmethod
+    def propose(rng, x, state):
+        return Proposal(x * np.exp(0.5 * rng.standard_normal(2)), 0.0)
+
+
+class NotFrozen:
+    """Negative control: the scale goes on adapting, fast."""
+
+    @staticmethod
+    def start(state, x, log_density):
+        return state._replace(log_scale=math.log(0.3 + abs(x[1])))
+
+    propose = staticmethod(adaptive_metropolis.propose)
+
+    @staticmethod
+    def keep(state, outcome):
+        return NotFrozen.start(state, outcome.position, outcome.log_density)
+
+
+@pytest.mark.parametrize("control", [RatioDropped, NotFrozen])
+def test_invariance_fails_when_it_should(control):
+    rng = np.random.default_rng(1)
+    starts = skewed_draws(rng, 20_000)
+    ends = run_transitions(rng, control, mediocre(), skewed_density, starts, 5)
+    assert np.abs(two_sample_z(ends, starts, skewed_density)).max() > 10
+
+
+# --- what is learned -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("covariance", ["window", "recursive"])
+def test_learns_the_covariance_and_the_acceptance(covariance):
+    cov = np.array([[4.0, 1.9], [1.9, 1.0]])
+    state = adaptive_metropolis.init(np.zeros(2), covariance=covariance)
+    state, _, probabilities, _ = run(state, correlated(cov), np.zeros(2), 8000)
+    learned = state.factor @ state.factor.T
+    assert np.abs(learned / cov - 1.0).max() < 0.3
+    assert abs(probabilities[4000:].mean() - 0.234) < 0.03
+
+
+@pytest.mark.parametrize("unit", [1e-6, 1.0, 1e6])
+def test_units_do_not_matter(unit):
+    """Every parameter's own unit: after the coordinate-wise phase and a few updates the acceptance is the target's."""
+    units = np.array([unit, 1.0, 1.0 / unit])
+    state = adaptive_metropolis.init(np.zeros(3))
+    state, positions, probabilities, _ = run(
+        state, lambda x: -0.5 * ((x / units) ** 2).sum(), np.zeros(3), 6000
+    )
+    assert abs(probabilities[3000:].mean() - 0.234) < 0.05
+    np.testing.assert_allclose(positions[1000:].std(axis=0) / units, 1.0, atol=0.35)
+
+
+def test_coordinate_phase_moves_one_coordinate_at_a_time():
+    state = adaptive_metropolis.init(np.zeros(3))
+    _, positions, _, moves = run(state, lambda x: -0.5 * x @ x, np.zeros(3), 100)
+    assert moves[:60] == ["coordinate"] * 60
+    assert set(moves[60:]) == {"global"}
+    changed = (np.diff(positions[:60], axis=0) != 0).sum(axis=1)
+    assert changed.max() == 1
+
+
+def test_identity_and_fixed_is_plain_metropolis():
+    state = adaptive_metropolis.init(np.zeros(2), covariance="identity", scaling="fixed", scale=0.7)
+    after, _, _, _ = run(state, lambda x: -0.5 * x @ x, np.zeros(2), 200)
+    np.testing.assert_array_equal(after.factor, np.eye(2))
+    assert after.log_scale == math.log(0.7)
+
+
+def test_fixed_scaling_keeps_the_optimal_scale():
+    state = adaptive_metropolis.init(np.zeros(2), scaling="fixed")
+    after, _, _, _ = run(state, lambda x: -0.5 * x @ x, np.zeros(2), 2000)
+    assert math.exp(after.log_scale) == pytest.approx(2.38 / math.sqrt(2))
+
+
+def test_recursion_is_the_textbooks():
+    """Andrieu & Thoms (2008), eq. 17, step by step, against the factor that is updated in O(d^2)."""
+    state = adaptive_metropolis.init(np.zeros(3), covariance="recursive")
+    rng = np.random.default_rng(4)
+    mean, cov = np.zeros(3), np.eye(3)
+    for t in range(1, 50):
+        x = rng.standard_normal(3)
+        proposal = Proposal(x, 0.0, "global")
+        state = adaptive_metropolis.adapt(rng, state, Outcome(x, 0.0, proposal, 0.0, 1.0, True))
+        rate = (t + 1.0) ** -0.6
+        cov = cov + rate * (np.outer(x - mean, x - mean) - cov)
+        mean = mean + rate * (x - mean)
+    np.testing.assert_allclose(state.mean, mean, rtol=1e-10)
+    np.testing.assert_allclose(state.factor @ state.factor.T, cov, rtol=1e-10)
+
+
+def test_covariance_update_keeps_the_volume_of_the_proposal():
+    state = adaptive_metropolis.init(np.zeros(2))
+    state, _, _, _ = run(state, correlated(np.diag([9.0, 0.01])), np.zeros(2), 300)
+    before = 2 * state.log_scale + np.log(np.diag(state.factor)).sum()
+    updated = adaptive_metropolis.update_covariance(state)
+    after = 2 * updated.log_scale + np.log(np.diag(updated.factor)).sum()
+    assert updated.last_update == state.iteration
+    assert after <= before + 1e-10
+    np.testing.assert_allclose(after, before, atol=1e-10)
+
+
+def test_freeze_drops_the_history_even_within_the_coordinate_phase():
+    for draws in (5, 500):
+        state = adaptive_metropolis.init(np.zeros(2))
+        state, _, _, _ = run(state, lambda x: -0.5 * x @ x, np.zeros(2), draws)
+        frozen = adaptive_metropolis.freeze(state)
+        assert frozen.history is None
+        move = adaptive_metropolis.propose(np.random.default_rng(0), np.zeros(2), frozen).move
+        assert move == "global"
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"target_accept": 1.5}, "target_accept.*1.5"),
+        ({"scaling": "none"}, "scaling.*'none'"),
+        ({"covariance": "full"}, "covariance.*'full'"),
+        ({"exploration_share": -0.1}, "exploration_share.*-0.1"),
+        ({"scale": 0.0}, "scale.*0.0"),
+        ({"initial_scale": np.array([1.0, -1.0])}, "initial_scale"),
+    ],
+)
+def test_wrong_options_are_named(options, message):
+    with pytest.raises(ValueError, match=message):
+        adaptive_metropolis.init(np.zeros(2), **options)

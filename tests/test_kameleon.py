@@ -1,0 +1,325 @@
+"""KAMH: formulas against oracles, exactness against exact draws."""
+
+import numpy as np
+import pytest
+
+from pymc_kameleon import adaptive_metropolis, history, kameleon
+from pymc_kameleon.kernels import (
+    CustomKernel,
+    Gaussian,
+    InverseMultiquadric,
+    Laplacian,
+    Linear,
+    Matern,
+    Sinc,
+)
+from pymc_kameleon.local_covariance import local_covariance
+from pymc_kameleon.metropolis import Outcome
+from tests.statistics import run_transitions, two_sample_z
+
+KERNELS = [
+    Gaussian(),
+    Matern(1.5),
+    Matern(2.5),
+    Matern(3.7),
+    InverseMultiquadric(),
+    Laplacian(),
+    Linear(),
+]
+IDS = [repr(k) if not isinstance(k, Linear) else "Linear" for k in KERNELS]
+
+
+# --- identities ------------------------------------------------------------------------------
+
+
+def slow_paper_covariance(y, points, kernel, lengthscale):
+    """M H M^T as in the paper, with H formed."""
+    z = points.T / lengthscale
+    m = 2.0 * np.array(kernel.gradient(y / lengthscale, z) / lengthscale).T  # (d, n)
+    n = len(z)
+    return m @ (np.eye(n) - np.ones((n, n)) / n) @ m.T
+
+
+def slow_local_covariance(y, points, kernel, lengthscale):
+    weights = kernel.value(y / lengthscale, points.T / lengthscale)
+    total = sum(w * np.outer(z - y, z - y) for w, z in zip(weights, points.T, strict=True))
+    return total / weights.sum()
+
+
+@pytest.mark.parametrize("d", [1, 2, 5])
+@pytest.mark.parametrize("kernel", KERNELS, ids=IDS)
+def test_fast_covariance_is_the_slow_one(kernel, d):
+    rng = np.random.default_rng(d)
+    points = rng.standard_normal((d, 37)) * 2.0
+    for y in (points[:, 3], rng.standard_normal(d), 3.0 * np.ones(d)):
+        fast = local_covariance(y, points, kernel, 1.7, "none")
+        slow = slow_paper_covariance(y, points, kernel, 1.7)
+        np.testing.assert_allclose(fast, slow, rtol=1e-10, atol=1e-12 * np.abs(slow).max())
+        trace = local_covariance(y, points, kernel, 1.7, "trace")
+        np.testing.assert_allclose(trace, slow * d / np.trace(slow), rtol=1e-9)
+        if not isinstance(kernel, Linear):
+            fast = local_covariance(y, points, kernel, 1.7, "local")
+            slow = slow_local_covariance(y, points, kernel, 1.7)
+            np.testing.assert_allclose(fast, slow, rtol=1e-10, atol=1e-12 * np.abs(slow).max())
+
+
+def test_local_covariance_does_not_underflow_far_away():
+    points = np.random.default_rng(0).standard_normal((3, 50))
+    y = np.array([300.0, 0.0, 0.0])
+    moment = local_covariance(y, points, Gaussian(), 1.0, "local")
+    nearest = points[:, np.argmin(((points - y[:, None]) ** 2).sum(0))]
+    np.testing.assert_allclose(moment, np.outer(nearest - y, nearest - y), rtol=1e-10)
+
+
+@pytest.mark.parametrize("d", [1, 2, 5])
+def test_linear_kernel_is_adaptive_metropolis(d):
+    """With <x, z> the proposal's covariance is gamma^2 I + 4 nu^2 Z^T H Z everywhere: Adaptive Metropolis."""
+    rng = np.random.default_rng(1)
+    z = rng.standard_normal((50, d))
+    centred = z - z.mean(axis=0)
+    for y in rng.standard_normal((3, d)) * 5.0:
+        covariance = local_covariance(y, np.ascontiguousarray(z.T), Linear(), 1.0, "none")
+        np.testing.assert_allclose(covariance, 4.0 * centred.T @ centred, rtol=1e-10, atol=1e-10)
+    state = frozen_state(z, kernel="linear", normalization="none", lengthscale=1.0, scale=0.1)
+    x = rng.standard_normal(d)
+    state = kameleon.start(state, x, 0.0)
+    ratios = [kameleon.propose(rng, x, state).log_q_ratio for _ in range(20)]
+    np.testing.assert_allclose(ratios, 0.0, atol=1e-10)  # the same covariance everywhere: symmetric
+
+
+@pytest.mark.parametrize("normalization", ["none", "local", "trace"])
+@pytest.mark.parametrize("d", [1, 2, 5])
+def test_log_q_ratio_is_the_ratio_of_the_densities(d, normalization):
+    """Against the slow densities, both with the covariance of the point that they start from."""
+    rng = np.random.default_rng(2)
+    z = rng.standard_normal((80, d)) * np.arange(1, d + 1)
+    state = frozen_state(z, normalization=normalization, scale=0.8, gamma=0.3)
+    for x in z[:3]:
+        here = kameleon.start(state, x, 0.0)
+        proposal = kameleon.propose(rng, x, here)
+        forward = slow_log_q(proposal.position, x, state, 0.8, 0.3)
+        reverse = slow_log_q(x, proposal.position, state, 0.8, 0.3)
+        np.testing.assert_allclose(proposal.log_q_ratio, reverse - forward, rtol=1e-9, atol=1e-9)
+        there = kameleon.start(state, proposal.position, 0.0)
+        np.testing.assert_allclose(there.covariance, proposal.carry, rtol=1e-9, atol=1e-14)
+
+
+def slow_log_q(x_new, x, state, nu, gamma):
+    from scipy.stats import multivariate_normal
+
+    y = np.linalg.solve(state.factor, x - state.centre)
+    oracle = {
+        "none": slow_paper_covariance,
+        "local": slow_local_covariance,
+        "trace": lambda *a: (
+            slow_paper_covariance(*a) * len(y) / np.trace(slow_paper_covariance(*a))
+        ),
+    }[state.options.normalization]
+    local = oracle(y, state.points, state.options.kernel, state.lengthscale)
+    r = gamma**2 * np.eye(len(y)) + nu**2 * local
+    return multivariate_normal(x, state.factor @ r @ state.factor.T).logpdf(x_new)
+
+
+def frozen_state(z, *, random_walk_scale=0.5, **options):
+    """A state as if the history had been ``z`` (n, d), frozen, with the local move only unless told otherwise."""
+    d = z.shape[1]
+    options.setdefault("global_share", 0.0)
+    walk = adaptive_metropolis.init(z[0], scale=random_walk_scale)
+    past = history.empty(d)
+    for x in z:
+        past = history.append(past, x)
+    walk = walk._replace(history=past, iteration=len(z), options=walk.options._replace(warmup=0))
+    state = kameleon.init(z[0], random_walk=walk, local_start=0, **options)
+    state = kameleon._refresh(np.random.default_rng(0), state, z[0])
+    assert state.points is not None
+    return kameleon.freeze(state)
+
+
+# --- exactness -------------------------------------------------------------------------------
+
+
+def skewed_density(x):
+    """Log density of a skewed funnel: e^y1 ~ Exp(1), y2 | y1 ~ N(0, e^(2 y1)): the local shape is never the same."""
+    return -np.exp(x[0]) - 0.5 * (x[1] * np.exp(-x[0])) ** 2
+
+
+def skewed_draws(rng, n):
+    y1 = np.log(rng.exponential(size=n))
+    return np.column_stack([y1, np.exp(y1) * rng.standard_normal(n)])
+
+
+CASES = {
+    "local": {"normalization": "local", "scale": 1.6, "gamma": 0.1, "lengthscale": 0.4},
+    "none": {"normalization": "none", "coordinates": "raw", "scale": 0.3, "gamma": 0.1, "lengthscale": 1.0},
+    "trace": {"normalization": "trace", "scale": 0.7, "gamma": 0.1, "lengthscale": 0.7},
+    "matern": {"normalization": "none", "kernel": "matern52", "scale": 0.2, "gamma": 0.1, "lengthscale": 1.0},
+    "mixed": {"normalization": "local", "scale": 1.2, "gamma": 0.1, "lengthscale": 0.4, "global_share": 0.5},
+}  # fmt: skip
+
+
+def invariance(case, algorithm=kameleon, n=24000, steps=4):
+    rng = np.random.default_rng(5)
+    state = frozen_state(skewed_draws(rng, 200), n_history=200, **CASES[case])
+    starts = skewed_draws(rng, n)
+    ends = run_transitions(rng, algorithm, state, skewed_density, starts, steps)
+    return two_sample_z(ends, starts, skewed_density)
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        "local",
+        "none",
+        *(pytest.param(c, marks=pytest.mark.slow) for c in ("trace", "matern", "mixed")),
+    ],
+)
+def test_invariance(case):
+    assert np.abs(invariance(case)).max() < 4.5
+
+
+class WrongReverse:
+    """Negative control: the reverse density with the covariance at x instead of x* (so that it cancels)."""
+
+    start, keep = staticmethod(kameleon.start), staticmethod(kameleon.keep)
+
+    @staticmethod
+    def propose(rng, x, state):
+        return kameleon.propose(rng, x, state)._replace(log_q_ratio=0.0)
+
+
+class PreviousReverse:
+    """Negative control: the reverse density with the covariance of the *previous* accepted point, as published."""
+
+    @staticmethod
+    def start(state, x, log_density):
+        state = kameleon.start(state, x, log_density)
+        return state._replace(random_walk=state.covariance)  # a place to remember it in
+
+    @staticmethod
+    def propose(rng, x, state):
+        previous = state.random_walk
+        proposal = kameleon.propose(rng, x, state)
+        delta = np.linalg.solve(state.factor, proposal.position - x)
+        gamma, nu = state.options.gamma, np.exp(state.log_scale)
+        forward = kameleon._log_density(delta, state.covariance, gamma, nu)
+        reverse = kameleon._log_density(delta, previous, gamma, nu)
+        return proposal._replace(log_q_ratio=reverse - forward)
+
+    @staticmethod
+    def keep(state, outcome):
+        return kameleon.keep(state, outcome)._replace(random_walk=state.covariance)
+
+
+@pytest.mark.parametrize(
+    ("case", "control"),
+    [
+        ("local", PreviousReverse),
+        ("none", WrongReverse),
+        *(
+            pytest.param(case, control, marks=pytest.mark.slow)
+            for case, control in [
+                ("local", WrongReverse),
+                ("none", PreviousReverse),
+                ("trace", PreviousReverse),
+                ("matern", WrongReverse),
+                ("mixed", WrongReverse),
+            ]
+        ),
+    ],
+)
+def test_a_wrong_reverse_density_is_noticed(case, control):
+    assert np.abs(invariance(case, control)).max() > 10
+
+
+class NotFrozen:
+    """Negative control: the subsample goes on being the chain's own last states, and nu on adapting."""
+
+    start = staticmethod(kameleon.start)
+    propose = staticmethod(kameleon.propose)
+
+    @staticmethod
+    def keep(state, outcome):
+        y = np.linalg.solve(state.factor, outcome.position - state.centre)
+        points = np.ascontiguousarray(np.column_stack([state.points[:, -3:], y]))
+        return kameleon.keep(state._replace(points=points), outcome)
+
+
+@pytest.mark.parametrize("case", ["local"])
+def test_adaptation_that_is_not_frozen_is_noticed(case):
+    assert np.abs(invariance(case, NotFrozen)).max() > 10
+
+
+# --- adaptation ------------------------------------------------------------------------------
+
+
+def adapt_chain(state, draws, seed=0, target=skewed_density):
+    rng = np.random.default_rng(seed)
+    x, value = np.zeros(2), target(np.zeros(2))
+    from pymc_kameleon.metropolis import accept
+
+    state = kameleon.start(state, x, value)
+    for _ in range(draws):
+        proposal = kameleon.propose(rng, x, state)
+        new = target(proposal.position)
+        probability, accepted = accept(rng, value, new, proposal.log_q_ratio)
+        if accepted:
+            x, value = proposal.position, new
+        outcome = Outcome(x, value, proposal, new, probability, accepted)
+        if accepted:
+            state = kameleon.keep(state, outcome)
+        state = kameleon.adapt(rng, state, outcome)
+        if (
+            state.points is not None
+        ):  # trap 2: what is cached belongs to the current point and state
+            expected = kameleon._covariance_at(state, x)
+            np.testing.assert_allclose(state.covariance, expected, rtol=1e-9)
+    return state
+
+
+def test_cached_covariance_is_always_the_current_points():
+    state = adapt_chain(kameleon.init(np.zeros(2), local_start=100, n_history=50), 600)
+    assert state.points.shape == (2, 50)
+    assert state.log_scale != state.random_walk.log_scale  # it has adapted
+    assert state.next_refresh > 600
+    frozen = kameleon.freeze(state)
+    assert frozen.random_walk.history is None
+    assert kameleon.stats(frozen)["n_history"] == 50
+
+
+def test_custom_kernel_is_the_built_in_one():
+    gaussian = Gaussian()
+    custom = CustomKernel(gaussian.value, gaussian.gradient)
+    rng = np.random.default_rng(3)
+    points, y = rng.standard_normal((2, 30)), rng.standard_normal(2)
+    for normalization in ("none", "local", "trace"):
+        np.testing.assert_allclose(
+            local_covariance(y, points, custom, 0.9, normalization),
+            local_covariance(y, points, gaussian, 0.9, normalization),
+            rtol=1e-10,
+        )
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"n_history": 1}, "n_history.*1"),
+        ({"n_history": 2.5}, "n_history.*2.5"),
+        ({"gamma": -0.1}, "gamma.*-0.1"),
+        ({"lengthscale": np.nan}, "lengthscale.*nan"),
+        ({"normalization": "both"}, "normalization.*'both'"),
+        ({"coordinates": "polar"}, "coordinates.*'polar'"),
+        ({"global_share": 1.0}, "global_share.*1.0"),
+        ({"subsample": "all"}, "subsample.*'all'"),
+        ({"kernel": "gausian"}, "Unknown kernel 'gausian'"),
+        ({"kernel": "linear"}, "'linear' takes negative values"),
+        ({"kernel": Sinc()}, "'sinc' takes negative values"),
+    ],
+)
+def test_wrong_options_are_named(options, message):
+    with pytest.raises(ValueError, match=message):
+        kameleon.init(np.zeros(2), **options)
+
+
+def test_not_a_kernel():
+    with pytest.raises(TypeError, match="no method value, gradient, frequencies"):
+        kameleon.init(np.zeros(2), kernel=object())

@@ -1,0 +1,84 @@
+"""The accept step, the history, and the core algorithms' shared pieces."""
+
+import math
+
+import numpy as np
+import pytest
+
+from pymc_kameleon import history
+from pymc_kameleon.metropolis import accept, acceptance_probability, robbins_monro
+
+INF, NAN = math.inf, math.nan
+
+
+@pytest.mark.parametrize(
+    ("current", "proposed", "log_q_ratio", "expected"),
+    [
+        (0.0, -1.0, 0.0, math.exp(-1.0)),
+        (0.0, -1.0, 0.25, math.exp(-0.75)),
+        (0.0, 800.0, 0.0, 1.0),  # capped: Robbins-Monro must never see more than 1
+        (0.0, NAN, 0.0, 0.0),  # min(0.0, nan) is 0.0 in Python, which would accept
+        (0.0, -INF, 0.0, 0.0),
+        (0.0, INF, 0.0, 0.0),
+        (-INF, -3.0, 0.0, 1.0),
+        (-INF, -INF, 0.0, 0.0),
+        (0.0, 0.0, NAN, 0.0),
+        (0.0, 0.0, -INF, 0.0),
+    ],
+)
+def test_acceptance_probability(current, proposed, log_q_ratio, expected):
+    assert acceptance_probability(current, proposed, log_q_ratio) == expected
+
+
+def test_accept_uses_one_uniform_whatever_happens():
+    for proposed in (NAN, -INF, -1.0, 5.0):
+        rng, reference = np.random.default_rng(1), np.random.default_rng(1)
+        accept(rng, 0.0, proposed, 0.0)
+        reference.random()
+        assert rng.bit_generator.state == reference.bit_generator.state
+
+
+def test_accept_frequency():
+    rng = np.random.default_rng(2)
+    n, probability = 100_000, math.exp(-1.0)
+    accepted = sum(accept(rng, 0.0, -1.0, 0.0)[1] for _ in range(n))
+    assert abs(accepted - n * probability) < 4.5 * math.sqrt(n * probability * (1 - probability))
+
+
+def test_robbins_monro_finds_the_target():
+    """P(accept | log s) = exp(-s): the root of exp(-s) = 0.234 is s = 1.452."""
+    rng = np.random.default_rng(3)
+    ends = []
+    for _ in range(50):
+        log_scale = 3.0
+        for t in range(2000):
+            accepted = rng.random() < math.exp(-math.exp(log_scale))
+            log_scale = robbins_monro(log_scale, float(accepted), 0.234, 2.0 * (t + 1) ** -0.6)
+        ends.append(log_scale)
+    error = np.mean(ends) - math.log(-math.log(0.234))
+    assert abs(error) < 4.5 * np.std(ends, ddof=1) / math.sqrt(len(ends)) + 0.01
+
+
+def test_history_grows_and_keeps_its_order():
+    past = history.empty(2, capacity=4)
+    states = np.arange(40.0).reshape(20, 2)
+    for x in states:
+        past = history.append(past, x)
+    np.testing.assert_array_equal(past.buffer[: past.size], states)
+    np.testing.assert_array_equal(history.window(past, 0.5), states[10:])
+
+
+def test_count_distinct_counts_moves_not_draws():
+    states = np.array([[0.0], [0.0], [1.0], [1.0], [1.0], [0.0]])
+    assert history.count_distinct(states) == 3
+    assert history.count_distinct(states[:0]) == 0
+
+
+def test_thin_is_even_and_a_copy():
+    states = np.arange(100.0)[:, None]
+    thinned = history.thin(states, 10)
+    assert len(thinned) == 10
+    np.testing.assert_allclose(np.diff(thinned[:, 0]), 10.0)
+    thinned[:] = -1.0
+    assert states.min() == 0.0
+    assert len(history.thin(states, 1000)) == 100
