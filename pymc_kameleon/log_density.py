@@ -57,6 +57,7 @@ class LogDensity:
             offset += value.size
         self.dim = offset
         self._single = len(self._layout) == 1
+        self._rounds = any(dtype != np.float64 for *_, dtype in self._layout)
         shared = make_shared_replacements(initial_point, vars, model)
         noise = pseudo_marginal.find_noise(model, vars, step_owns=vars)
         self.noisy, self.split = bool(noise.factors), bool(noise.factors and shared)
@@ -69,6 +70,7 @@ class LogDensity:
         }
         if own_streams:
             outputs = clone_replace(outputs, own_streams)
+        self._dtype = joined.dtype
         self._function = compile_log_density([joined], outputs, compile_kwargs)
         self._deterministic = None
         if self.split:
@@ -91,17 +93,21 @@ class LogDensity:
     def __call__(self, x: np.ndarray) -> float:
         """The log density at ``x``, a C-contiguous float64 array of shape (d,); NaN and infinities as they come."""
         if self._evaluate is None:
-            self._evaluate = _fastest_callable(self._function)
+            evaluate = _fastest_callable(self._function)
+            if self._dtype != "float64":  # PyTensor's floatX; the algorithms stay in float64
+                self._evaluate = lambda x: evaluate(x.astype(self._dtype))
+            else:
+                self._evaluate = evaluate
         return self._evaluate(x)
 
     def parts(self, x: np.ndarray) -> tuple[float, float]:
         """(deterministic, noisy) part of the log density at ``x``; needs ``split``."""
-        deterministic, noisy = self._function(x)
+        deterministic, noisy = self._function(x.astype(self._dtype, copy=False))
         return float(deterministic), float(noisy)
 
     def deterministic_part(self, x: np.ndarray) -> float:
         """The deterministic factors at ``x``; draws nothing; needs ``split``."""
-        return float(self._deterministic(x))
+        return float(self._deterministic(x.astype(self._dtype, copy=False)))
 
     # -- points -------------------------------------------------------------------------------
 
@@ -120,6 +126,12 @@ class LogDensity:
             value = x[first:last].reshape(shape)
             new[name] = value.copy() if value.dtype == dtype else value.astype(dtype)
         return new
+
+    def is_at(self, x: np.ndarray, position: np.ndarray) -> bool:
+        """Whether ``x``, raveled from a point, is ``position`` as ``update`` writes it into one."""
+        if self._rounds:  # a float32 variable holds less than ``position``
+            position = self.ravel(self.update({}, position))
+        return x.tobytes() == position.tobytes()
 
     def follow(self, point: dict[str, np.ndarray]) -> bool:
         """Take over the other variables' values; whether any of them moved."""

@@ -212,7 +212,7 @@ class KernelStep(BlockedStep):
         """One draw: at most one evaluation of the log density."""
         moved = self._density.has_others and self._density.follow(point)
         x = self._density.ravel(point)
-        if self.position is None or moved or x.tobytes() != self.position.tobytes():
+        if self.position is None or moved or not self._density.is_at(x, self.position):
             self._restart(point, x, moved)
         algorithm, position = self.algorithm, self.position
         proposal = algorithm.propose(self.rng, position, self._algorithm_state)
@@ -265,7 +265,8 @@ class KernelStep(BlockedStep):
     def _restart(self, point, x, others_moved):
         """The chain starts, or another step moved a variable: evaluate the log density at the current point."""
         x = x.copy()  # the driver's memory may be overwritten after the draw
-        if self._density.split and self.position is not None and np.array_equal(x, self.position):
+        unmoved = self.position is not None and self._density.is_at(x, self.position)
+        if self._density.split and unmoved:
             # Only variables of the deterministic factors moved: the noisy estimate stays what it is.
             value = self._density.deterministic_part(x) + self.noisy_log_density
         elif self._density.split:
