@@ -131,7 +131,7 @@ class KernelStep(BlockedStep):
             )
         self.vars, self.blocked, self.rng = list(vars), blocked, get_random_generator(rng)
         point = model.initial_point() if initial_point is None else initial_point
-        self._model = model
+        self._model, self._warned = model, False
         self._density = LogDensity(model, self.vars, point, compile_kwargs)
         self._options = options
         dim = self._density.dim
@@ -213,7 +213,7 @@ class KernelStep(BlockedStep):
         moved = self._density.has_others and self._density.follow(point)
         x = self._density.ravel(point)
         if self.position is None or moved or not self._density.is_at(x, self.position):
-            self._restart(point, x, moved)
+            self._restart(point, x)
         algorithm, position = self.algorithm, self.position
         proposal = algorithm.propose(self.rng, position, self._algorithm_state)
         proposed, noisy = self._evaluate(proposal)
@@ -262,7 +262,7 @@ class KernelStep(BlockedStep):
             self._algorithm_state, self.position, self.log_density, proposal, proposed
         )
 
-    def _restart(self, point, x, others_moved):
+    def _restart(self, point, x):
         """The chain starts, or another step moved a variable: evaluate the log density at the current point."""
         x = x.copy()  # the driver's memory may be overwritten after the draw
         unmoved = self.position is not None and self._density.is_at(x, self.position)
@@ -309,9 +309,12 @@ class KernelStep(BlockedStep):
     def _refuse(self, point, value):
         factors = self._density.offending_factors(self._model, point)
         found = ", ".join(f"{name} = {v}" for name, v in factors.items()) or f"their sum, {value}"
+        if self.position is None:
+            where = f"cannot start: the log density is {value} at the chain's first point"
+        else:
+            where = f"cannot go on: the log density became {value} when another step moved its variables"
         raise SamplingError(
-            f"{type(self).__name__} cannot start: the log density is {value} at the chain's first point. Not finite "
-            f"there: {found}. The point (unconstrained): "
+            f"{type(self).__name__} {where}. Not finite there: {found}. The point (unconstrained): "
             f"{ {k: np.asarray(v).tolist() for k, v in point.items()} }. Give another start with "
             "pm.sample(initvals=...), or look at the factors named."
         )
@@ -339,7 +342,8 @@ class KernelStep(BlockedStep):
         seen = walk.iteration if walk is not None else iteration
         wanted = TUNE_PER_DIMENSION * self._density.dim
         first = multiprocessing.current_process().name in ("MainProcess", "worker_chain_0")
-        if seen is not None and seen < wanted and first:
+        if seen is not None and seen < wanted and first and not self._warned:
+            self._warned = True  # sequential chains share the step
             _log.warning(
                 f"{type(self).__name__}: {seen} tuning draws are few for {self._density.dim} dimensions; "
                 f"tune={wanted} or more lets the proposal learn the posterior's shape."
