@@ -1,0 +1,501 @@
+"""Metropolis-Hastings with local means: a small Gaussian mixture, fitted to the history, serves three exact moves.
+
+Not from the Kameleon papers. Like them it learns local structure from the chain's past; unlike them it learns where
+the mass near a point *is*, not only how it is spread. In the whitened coordinates z = L^-1 (x - m) of the last refresh
+let pihat = sum_k w_k N(mu_k, C_k) be the mixture, frozen with all else when tuning ends. A draw is one of four moves:
+
+"global"        z* ~ N(z, s^2 I): adaptive Metropolis.
+"local"         z* ~ N(z, gamma^2 I + nu^2 S(z)), S(z) = sum_k r_k(z) [C_k + (z - mu_k)(z - mu_k)^T], r_k(z) the
+                responsibilities: Kameleon's idea with the mixture in the kernel's place. Full ratio, S at z* on the way
+                back.
+"auxiliary"     u ~ N(z, h^2 I), z* ~ pihat(z*) N(u; z*, h^2 I) / p(u), itself a mixture, sampled exactly.
+"independence"  z* ~ pihat.
+
+The last two have the same ratio pi(z*) pihat(z) / (pi(z) pihat(z*)). For the auxiliary move: on the joint space of
+(z, u), pi(z) N(u; z, h^2 I), u is first redrawn given z (a Gibbs step), then z* proposed given u, with ratio
+
+    pi(z*) N(u; z*, h^2 I) pihat(z) N(u; z, h^2 I) / p(u)
+    -----------------------------------------------------,
+    pi(z) N(u; z, h^2 I) pihat(z*) N(u; z*, h^2 I) / p(u)
+
+in which u and its normaliser p(u) cancel: an independence sampler's test although the jump is local.
+
+What is analogous in the literature. Independence proposals from mixtures fitted to the history: Andrieu & Moulines
+(2006), Holden, Hauge & Holden (2009), Giordani & Kohn (2010); here the fit is frozen after tuning, which is simpler
+than their conditions for adapting forever. Auxiliary u ~ N(z, (delta/2) I) followed by a draw that combines u with a
+tractable part of the target: Titsias & Papaspiliopoulos (2018), whose tractable part is a Gaussian *prior* and whose
+likelihood enters through its gradient; here the tractable part is the fitted mixture and there is no gradient. The
+combination, and its defaults, come from this project's own experiments; no claim of priority is made.
+"""
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+from numba import njit
+
+from pymc_kameleon import adaptive_metropolis, history, mixture_fit
+from pymc_kameleon.covariance import cholesky, log_normal_density, solve_lower
+from pymc_kameleon.metropolis import Outcome, Proposal, robbins_monro
+from pymc_kameleon.mixture_fit import Mixture
+
+LOG_SCALE_BOUNDS = (-8.0, 4.0)
+GROWTH = 1.1  # of the intervals between refreshes
+NEVER = 2**62
+LAST_REFRESH = 0.95  # of tuning, where its length is known: then only scales adapt
+
+# Reassociation lets the sums run in vector registers; NaN and infinities keep their meaning.
+FAST = {"reassoc", "contract", "arcp", "nsz"}
+
+
+class Options(NamedTuple):
+    """What stays fixed; see :func:`init` for meanings and defaults."""
+
+    n_history: int
+    max_components: int
+    inflation: float
+    broad_share: float
+    cumulative_shares: tuple[float, float, float]
+    target_accept: float
+    auxiliary_target_accept: float
+    local_start: int | None
+    last_refresh: float
+
+
+class Surrogate(NamedTuple):
+    """pihat, with C_k = sum_i e_ki q_ki q_ki^T: in its axes, C_k + h^2 I is diagonal for every h.
+
+    Attributes
+    ----------
+    cumulative : ndarray of shape (K,)
+        Of the weights.
+    log_weights, log_norms : ndarray of shape (K,)
+        log w_k, and log w_k - (1/2) log |C_k|.
+    means, covariances : ndarray of shape (K, d), (K, d, d)
+    axes, variances : ndarray of shape (K, d, d), (K, d)
+        Rows q_ki, and e_ki.
+    """
+
+    cumulative: np.ndarray
+    log_weights: np.ndarray
+    log_norms: np.ndarray
+    means: np.ndarray
+    covariances: np.ndarray
+    axes: np.ndarray
+    variances: np.ndarray
+
+
+class State(NamedTuple):
+    """Everything that adapts. Nothing is cached at the current point: pihat there costs less than its bookkeeping.
+
+    Attributes
+    ----------
+    random_walk : adaptive_metropolis.State
+        The global kernel; it also keeps the history and learns the coordinates.
+    centre, factor : ndarray of shape (d,), (d, d)
+        m and L, as of the last refresh.
+    surrogate : Surrogate or None
+        ``None`` until the first refresh.
+    log_scale, auxiliary_log_scale : float
+        log nu and log h.
+    moves, auxiliary_moves : int
+        Moves of either kind since their gain was last reset.
+    next_refresh : int
+        Iteration.
+    """
+
+    options: Options
+    random_walk: adaptive_metropolis.State
+    centre: np.ndarray
+    factor: np.ndarray
+    surrogate: Surrogate | None
+    log_scale: float
+    auxiliary_log_scale: float
+    moves: int
+    auxiliary_moves: int
+    next_refresh: int
+
+
+def init(
+    x: np.ndarray,
+    *,
+    n_history: int = 1000,
+    max_components: int = 16,
+    inflation: float = 1.4,
+    broad_share: float = 0.1,
+    shares: tuple[float, float, float, float] = (0.25, 0.25, 0.25, 0.25),
+    target_accept: float = 0.234,
+    auxiliary_target_accept: float = 0.4,
+    local_start: int | None = None,
+    tune: int | None = None,
+    random_walk: adaptive_metropolis.State | None = None,
+) -> State:
+    """Start at ``x`` of shape (d,).
+
+    Parameters
+    ----------
+    n_history : int
+        Largest size of the evenly thinned history that the mixture is fitted to. Default 1000.
+    max_components : int
+        Largest mixture that cross-validation may choose. Default 16.
+    inflation : float
+        Factor of the components' covariances, at least 1. Default 1.4: what has not been seen lies outside of what
+        has, and an independence proposal must be wider than the target.
+    broad_share : float
+        Weight of the component N(0, 4 I), in (0, 1). Default 0.1.
+    shares : tuple of 4 floats
+        Probabilities of the moves "global", "local", "auxiliary" and "independence". Default a quarter each. To reward
+        the moves that jump farthest starves the two random walks, which alone extend the explored set.
+    target_accept : float
+        Of the global and the local move. Default 0.234 (Roberts, Gelman & Gilks, 1997).
+    auxiliary_target_accept : float
+        Of the auxiliary move. Default 0.4.
+    local_start : int, optional
+        Draws before the first fit. Default: 200 d, but within 0.35 and 0.5 of ``tune`` where that is given.
+    tune : int, optional
+        Length of tuning, if known.
+    random_walk : adaptive_metropolis.State, optional
+        The global kernel. Default: its cold start.
+
+    Raises
+    ------
+    ValueError
+        For an option outside its domain, with the value.
+    """
+    for name, value, least in (("n_history", n_history, 20), ("max_components", max_components, 1)):
+        if not (isinstance(value, (int, np.integer)) and value >= least):
+            raise ValueError(f"{name} must be an integer of at least {least}, got {value!r}.")
+    if not (math.isfinite(inflation) and inflation >= 1):
+        raise ValueError(f"inflation must be at least 1, got {inflation!r}.")
+    for name, value in (
+        ("broad_share", broad_share),
+        ("target_accept", target_accept),
+        ("auxiliary_target_accept", auxiliary_target_accept),
+    ):
+        if not 0 < value < 1:
+            raise ValueError(f"{name} must lie strictly between 0 and 1, got {value!r}.")
+    if not (len(shares) == 4 and min(shares) >= 0 and math.isclose(sum(shares), 1.0)):
+        raise ValueError(
+            f"shares must be 4 probabilities (global, local, auxiliary, independence) with sum 1, got {shares!r}."
+        )
+    d = len(x)
+    if random_walk is None:
+        random_walk = adaptive_metropolis.init(x, target_accept=target_accept, tune=tune)
+    if local_start is None:
+        local_start = 200 * d
+        if tune is not None:
+            local_start = int(max(0.35 * tune, min(local_start, 0.5 * tune)))
+    cumulative = tuple(float(c) for c in np.cumsum(shares)[:3])
+    options = Options(
+        int(n_history), int(max_components), inflation, broad_share, cumulative, target_accept,
+        auxiliary_target_accept, local_start, math.inf if tune is None else LAST_REFRESH * tune,
+    )  # fmt: skip
+    return State(
+        options=options,
+        random_walk=random_walk,
+        centre=np.zeros(d),
+        factor=np.eye(d),
+        surrogate=None,
+        log_scale=math.nan,
+        auxiliary_log_scale=0.0,
+        moves=0,
+        auxiliary_moves=0,
+        next_refresh=max(random_walk.next_update, local_start),
+    )
+
+
+def propose(rng: np.random.Generator, x: np.ndarray, state: State) -> Proposal:
+    """One of the four moves, chosen without looking at ``x``: each leaves the target invariant by itself."""
+    surrogate = state.surrogate
+    if surrogate is None:
+        return adaptive_metropolis.propose(rng, x, state.random_walk)
+    global_end, local_end, auxiliary_end = state.options.cumulative_shares
+    choice, d = rng.random(), len(x)
+    if choice < global_end:
+        return adaptive_metropolis.propose(rng, x, state.random_walk)
+    _, log_weights, log_norms, means, covariances, axes, variances = surrogate
+    if choice < local_end:
+        x_new, log_q_ratio = _local(
+            x, state.centre, state.factor, log_norms, means, covariances, axes, variances,
+            _gamma(state), math.exp(state.log_scale), rng.standard_normal(d),
+        )  # fmt: skip
+        return Proposal(x_new, log_q_ratio, "local")
+    if choice < auxiliary_end:
+        x_new, log_q_ratio = _auxiliary(
+            x, state.centre, state.factor, log_weights, log_norms, means, axes, variances,
+            math.exp(state.auxiliary_log_scale), rng.standard_normal(2 * d), rng.random(),
+        )  # fmt: skip
+        return Proposal(x_new, log_q_ratio, "auxiliary")
+    x_new, log_q_ratio = _independence(
+        x, state.centre, state.factor, surrogate.cumulative, log_norms, means, axes, variances,
+        rng.standard_normal(d), rng.random(),
+    )  # fmt: skip
+    return Proposal(x_new, log_q_ratio, "independence")
+
+
+def adapt(rng: np.random.Generator, state: State, outcome: Outcome) -> State:
+    """Learn from one draw, whichever kernel made it."""
+    options, move = state.options, outcome.proposal.move
+    state = state._replace(random_walk=adaptive_metropolis.adapt(rng, state.random_walk, outcome))
+    if move == "local":
+        moves = state.moves + 1
+        log_scale = _tuned(state.log_scale, outcome.accept_prob, options.target_accept, moves)
+        state = state._replace(moves=moves, log_scale=log_scale)
+    elif move == "auxiliary":
+        moves = state.auxiliary_moves + 1
+        log_scale = _tuned(
+            state.auxiliary_log_scale, outcome.accept_prob, options.auxiliary_target_accept, moves
+        )
+        state = state._replace(auxiliary_moves=moves, auxiliary_log_scale=log_scale)
+    walk = state.random_walk
+    if walk.iteration >= state.next_refresh and walk.history is not None:
+        state = _refresh(rng, state)
+    return state
+
+
+def freeze(state: State) -> State:
+    """End of tuning: nothing adapts any more and the history is dropped; the mixture stays."""
+    return state._replace(random_walk=adaptive_metropolis.freeze(state.random_walk))
+
+
+def stats(state: State) -> dict[str, float]:
+    """``scaling`` (s, of the global move), ``local_scale`` (nu), ``auxiliary_scale`` (h), ``n_components``.
+
+    The last three are 0 before the first fit; the broad component is not counted.
+    """
+    values = {"scaling": math.exp(state.random_walk.log_scale)}
+    if state.surrogate is None:
+        return {**values, "local_scale": 0.0, "auxiliary_scale": 0.0, "n_components": 0.0}
+    return {
+        **values,
+        "local_scale": math.exp(state.log_scale),
+        "auxiliary_scale": math.exp(state.auxiliary_log_scale),
+        "n_components": len(state.surrogate.log_weights) - 1.0,
+    }
+
+
+def _gamma(state: State) -> float:
+    return 0.5 * math.exp(state.random_walk.log_scale)
+
+
+def _tuned(log_scale, accept_prob, target_accept, moves):
+    rate = 2.0 * moves**-adaptive_metropolis.RATE_EXPONENT
+    log_scale = robbins_monro(log_scale, accept_prob, target_accept, rate)
+    return min(max(log_scale, LOG_SCALE_BOUNDS[0]), LOG_SCALE_BOUNDS[1])
+
+
+def _refresh(rng: np.random.Generator, state: State) -> State:
+    """Relearn the coordinates and the mixture; its size too."""
+    options = state.options
+    d, t = len(state.centre), state.random_walk.iteration
+    if t > options.last_refresh:
+        return state._replace(next_refresh=NEVER)
+    walk = adaptive_metropolis.update_covariance(state.random_walk)
+    states = history.window(walk.history, adaptive_metropolis.FORGET)
+    distinct = history.count_distinct(states)
+    if distinct <= 4 * d:
+        return state._replace(random_walk=walk, next_refresh=max(t + 20, int(1.2 * t)))
+    walk = walk._replace(options=walk.options._replace(growth=GROWTH))
+    thinned = history.thin(states, options.n_history)
+    points = np.linalg.solve(walk.factor, (thinned - walk.mean).T).T
+    n = len(points)
+    # A chain's distinct states are not independent; half of them is a guess on the safe side.
+    effective_size = min(n, distinct / 2)
+    largest = min(options.max_components, min(distinct, 2 * n) // (4 * d))
+    widening = options.inflation, options.broad_share
+    size = mixture_fit.choose_size(rng, points, largest, effective_size, *widening)
+    fitted = mixture_fit.fit(rng, points, size, effective_size)
+    return state._replace(
+        random_walk=walk,
+        centre=walk.mean,
+        factor=walk.factor,
+        surrogate=build_surrogate(mixture_fit.widen(fitted, *widening)),
+        log_scale=walk.log_scale if math.isnan(state.log_scale) else state.log_scale,
+        moves=max(int(0.3 * state.moves), 10),
+        auxiliary_moves=max(int(0.3 * state.auxiliary_moves), 10),
+        next_refresh=int(GROWTH * t) + 1,
+    )
+
+
+def build_surrogate(mixture: Mixture) -> Surrogate:
+    """``mixture`` with what the moves need of it."""
+    weights, means, covariances = mixture
+    variances, axes = np.linalg.eigh(covariances)
+    return Surrogate(
+        cumulative=np.cumsum(weights),
+        log_weights=np.log(weights),
+        log_norms=np.log(weights) - 0.5 * np.log(variances).sum(axis=1),
+        means=means,
+        covariances=covariances,
+        axes=np.ascontiguousarray(axes.transpose(0, 2, 1)),
+        variances=variances,
+    )
+
+
+# --- the three moves, compiled: arrays of normals and uniforms in, (x*, log_q_ratio) out ---------
+
+
+@njit(cache=True)
+def _local(
+    x, centre, factor, log_norms, means, covariances, axes, variances, gamma, nu, normals
+):  # fmt: skip
+    d = x.size
+    z = solve_lower(factor, x - centre)
+    moment = _local_moment(z, log_norms, means, covariances, axes, variances)
+    root, _ = cholesky(_regularised(moment, gamma, nu))
+    z_new, delta = np.empty(d), np.empty(d)
+    forward = 0.0
+    for i in range(d):
+        total = 0.0
+        for j in range(i + 1):
+            total += root[i, j] * normals[j]
+        delta[i] = total
+        z_new[i] = z[i] + total
+        forward -= 0.5 * normals[i] * normals[i] + math.log(root[i, i])
+    # Exactness hangs here: the way back has the covariance *at z_new*, with the same mixture, gamma and nu.
+    moment = _local_moment(z_new, log_norms, means, covariances, axes, variances)
+    root, ok = cholesky(_regularised(moment, gamma, nu))
+    reverse = log_normal_density(delta, root) if ok else -math.inf
+    return _position(z_new, centre, factor), reverse - forward
+
+
+@njit(cache=True)
+def _auxiliary(
+    x, centre, factor, log_weights, log_norms, means, axes, variances, h, normals, uniform
+):  # fmt: skip
+    d = x.size
+    z = solve_lower(factor, x - centre)
+    u = np.empty(d)
+    for i in range(d):
+        u[i] = z[i] + h * normals[i]
+    z_new = _draw_given(u, log_weights, means, axes, variances, h * h, normals[d:], uniform)
+    # Exactness hangs here: pihat alone, without u (see the module's docstring).
+    log_q_ratio = _log_sum(_log_terms(z, log_norms, means, axes, variances)) - _log_sum(
+        _log_terms(z_new, log_norms, means, axes, variances)
+    )
+    return _position(z_new, centre, factor), log_q_ratio
+
+
+@njit(cache=True)
+def _independence(
+    x, centre, factor, cumulative, log_norms, means, axes, variances, normals, uniform
+):  # fmt: skip
+    d = x.size
+    z = solve_lower(factor, x - centre)
+    k = 0
+    while k < cumulative.size - 1 and uniform * cumulative[-1] > cumulative[k]:
+        k += 1
+    z_new = means[k].copy()
+    for i in range(d):
+        step = math.sqrt(variances[k, i]) * normals[i]
+        for j in range(d):
+            z_new[j] += step * axes[k, i, j]
+    log_q_ratio = _log_sum(_log_terms(z, log_norms, means, axes, variances)) - _log_sum(
+        _log_terms(z_new, log_norms, means, axes, variances)
+    )
+    return _position(z_new, centre, factor), log_q_ratio
+
+
+@njit(cache=True)
+def _draw_given(u, log_weights, means, axes, variances, h2, normals, uniform):
+    """Draw z ~ pihat(z) N(u; z, h2 I) / p(u): component k with probability proportional to w_k N(u; mu_k, C_k + h2 I),
+    then N(mu_k + C_k (C_k + h2 I)^-1 (u - mu_k), h2 C_k (C_k + h2 I)^-1), in the axes of C_k.
+    """
+    size, d = means.shape
+    widened = np.empty((size, d))
+    log_norms = np.empty(size)
+    for k in range(size):
+        log_norms[k] = log_weights[k]
+        for i in range(d):
+            widened[k, i] = variances[k, i] + h2
+            log_norms[k] -= 0.5 * math.log(widened[k, i])
+    logs = _log_terms(u, log_norms, means, axes, widened)
+    peak = logs.max()
+    total = 0.0
+    for k in range(size):
+        logs[k] = math.exp(logs[k] - peak)
+        total += logs[k]
+    threshold, k = uniform * total, 0
+    while k < size - 1 and threshold > logs[k]:
+        threshold -= logs[k]
+        k += 1
+    z = means[k].copy()
+    for i in range(d):
+        coordinate = 0.0
+        for j in range(d):
+            coordinate += axes[k, i, j] * (u[j] - means[k, j])
+        gain = variances[k, i] / widened[k, i]
+        coordinate = gain * coordinate + math.sqrt(gain * h2) * normals[i]
+        for j in range(d):
+            z[j] += coordinate * axes[k, i, j]
+    return z
+
+
+@njit(cache=True, fastmath=FAST)
+def _log_terms(z, log_norms, means, axes, variances):
+    """Terms log w_k + log N(z; mu_k, .) without -(d/2) log(2 pi), shape (K,): ``variances`` along the ``axes``."""
+    size, d = means.shape
+    logs = np.empty(size)
+    delta = np.empty(d)
+    for k in range(size):
+        for i in range(d):
+            delta[i] = z[i] - means[k, i]
+        square = 0.0
+        for i in range(d):
+            coordinate = 0.0
+            for j in range(d):
+                coordinate += axes[k, i, j] * delta[j]
+            square += coordinate * coordinate / variances[k, i]
+        logs[k] = log_norms[k] - 0.5 * square
+    return logs
+
+
+@njit(cache=True)
+def _log_sum(logs):
+    peak = logs.max()
+    total = 0.0
+    for value in logs:
+        total += math.exp(value - peak)
+    return peak + math.log(total)
+
+
+@njit(cache=True, fastmath=FAST)
+def _local_moment(z, log_norms, means, covariances, axes, variances):
+    """S(z) = sum_k r_k(z) [C_k + (z - mu_k)(z - mu_k)^T], shape (d, d); only the lower triangle is filled."""
+    size, d = means.shape
+    logs = _log_terms(z, log_norms, means, axes, variances)
+    peak = logs.max()
+    moment = np.zeros((d, d))
+    total = 0.0
+    for k in range(size):
+        weight = math.exp(logs[k] - peak)
+        total += weight
+        if weight < 1e-16:  # of the largest: nothing in floating point
+            continue
+        for i in range(d):
+            weighted = weight * (z[i] - means[k, i])
+            for j in range(i + 1):
+                moment[i, j] += weight * covariances[k, i, j] + weighted * (z[j] - means[k, j])
+    moment /= total
+    return moment
+
+
+@njit(cache=True)
+def _regularised(moment, gamma, nu):
+    result = nu * nu * moment
+    for i in range(moment.shape[0]):
+        result[i, i] += gamma * gamma
+    return result
+
+
+@njit(cache=True)
+def _position(z, centre, factor):
+    """The parameters' own coordinates, x = m + L z."""
+    d = z.size
+    x = np.empty(d)
+    for i in range(d):
+        total = centre[i]
+        for j in range(i + 1):
+            total += factor[i, j] * z[j]
+        x[i] = total
+    return x

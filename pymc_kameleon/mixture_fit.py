@@ -1,0 +1,176 @@
+"""Fit a small Gaussian mixture to a chain's past: sum_k w_k N(mu_k, C_k), its size chosen by block cross-validation.
+
+Expectation-maximisation (Dempster, Laird & Rubin, 1977) from k-means++ seeds (Arthur & Vassilvitskii, 2007), a fixed
+number of iterations, every covariance shrunk towards the pooled within-component one:
+
+    C_k = (S_k + kappa P) / (N_k + kappa),   P = sum_k S_k / n + 1e-6 I,   kappa = (d + 1) n / n_eff,
+
+S_k the scatter about mu_k under the responsibilities and N_k their sum. n_eff says that a chain's states are not
+independent: with few of them every component has nearly the pooled shape. Points are expected in whitened
+coordinates, which is what makes the constants here free of units and the sums over features stable.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+ITERATIONS = 15
+SELECTION_ITERATIONS = 10
+BLOCKS = 10  # of time; odd ones against even ones
+JITTER = 1e-6
+WEIGHT_PRIOR = 1e-3  # pseudo-count of every component
+BROAD_VARIANCE = 4.0  # of the broad component, in whitened coordinates
+
+
+class Mixture(NamedTuple):
+    """sum_k w_k N(mu_k, C_k).
+
+    Attributes
+    ----------
+    weights, means, covariances : ndarray of shape (K,), (K, d), (K, d, d)
+    """
+
+    weights: np.ndarray
+    means: np.ndarray
+    covariances: np.ndarray
+
+
+def fit(
+    rng: np.random.Generator,
+    points: np.ndarray,
+    size: int,
+    effective_size: float,
+    iterations: int = ITERATIONS,
+) -> Mixture:
+    """The mixture of ``size`` components after ``iterations`` of EM.
+
+    Parameters
+    ----------
+    points : ndarray of shape (n, d)
+    effective_size : float
+        n_eff, at most n: how many independent points they are worth.
+    """
+    features = _features(points)
+    if size == 1:
+        return _maximise(np.ones((len(points), 1)), features, points.shape[1], effective_size)
+    nearest = _nearest(points, _seeds(rng, points, size))
+    mixture = _maximise(np.eye(size)[nearest], features, points.shape[1], effective_size)
+    for _ in range(iterations - 1):
+        logs = _log_terms(mixture, features)
+        logs -= logs.max(axis=1, keepdims=True)
+        responsibilities = np.exp(logs)
+        responsibilities /= responsibilities.sum(axis=1, keepdims=True)
+        mixture = _maximise(responsibilities, features, points.shape[1], effective_size)
+    return mixture
+
+
+def widen(mixture: Mixture, inflation: float, broad_share: float) -> Mixture:
+    """Covariances times ``inflation``, and a component N(0, 4 I) of weight ``broad_share``."""
+    weights, means, covariances = mixture
+    d = means.shape[1]
+    return Mixture(
+        np.append((1.0 - broad_share) * weights, broad_share),
+        np.vstack([means, np.zeros(d)]),
+        np.concatenate([inflation * covariances, BROAD_VARIANCE * np.eye(d)[None]]),
+    )
+
+
+def choose_size(
+    rng: np.random.Generator,
+    points: np.ndarray,
+    largest: int,
+    effective_size: float,
+    inflation: float,
+    broad_share: float,
+) -> int:
+    """Number of components among 1, 2, 4, ... <= ``largest`` that predicts held-out points best, once widened.
+
+    ``points`` (n, d) are in the order of time. Neighbours in time are alike, so whole blocks of them are held out: ten
+    blocks, fitted to the even and scored on the odd ones and the other way round. A size is not tried after two that
+    did not improve on a smaller one.
+    """
+    block = np.arange(len(points)) * BLOCKS // len(points)
+    halves = points[block % 2 == 0], points[block % 2 == 1]
+    best, best_score, failures, size = 1, -np.inf, 0, 1
+    while size <= largest and failures < 2:
+        score = sum(
+            _score(
+                widen(
+                    fit(rng, train, size, effective_size / 2, SELECTION_ITERATIONS),
+                    inflation,
+                    broad_share,
+                ),
+                test,
+            )
+            for train, test in (halves, halves[::-1])
+        )
+        if score > best_score:
+            best, best_score, failures = size, score, 0
+        else:
+            failures += 1
+        size *= 2
+    return best
+
+
+def log_density(mixture: Mixture, points: np.ndarray) -> np.ndarray:
+    """Log density at ``points`` (n, d), without the constant -(d/2) log(2 pi); shape (n,)."""
+    logs = _log_terms(mixture, _features(points))
+    peak = logs.max(axis=1)
+    return peak + np.log(np.exp(logs - peak[:, None]).sum(axis=1))
+
+
+def _score(mixture, points):
+    """Mean held-out log density; one wild point must not decide, so each counts at least as -60 - 3 d."""
+    return np.maximum(log_density(mixture, points), -60.0 - 3.0 * points.shape[1]).mean()
+
+
+def _features(points):
+    """[1, z, all z_i z_j], shape (n, 1 + d + d^2): both steps of EM are one matrix product with it."""
+    n, d = points.shape
+    squares = points[:, :, None] * points[:, None, :]
+    return np.hstack([np.ones((n, 1)), points, squares.reshape(n, d * d)])
+
+
+def _log_terms(mixture, features):
+    """Terms log w_k + log N(z_a; mu_k, C_k) without -(d/2) log(2 pi), shape (n, K)."""
+    weights, means, covariances = mixture
+    size, d = means.shape
+    precisions = np.linalg.inv(covariances)
+    linear = np.einsum("kij,kj->ki", precisions, means)
+    constant = np.log(weights) - 0.5 * np.linalg.slogdet(covariances)[1]
+    constant -= 0.5 * np.einsum("ki,ki->k", linear, means)
+    coefficients = np.hstack([constant[:, None], linear, -0.5 * precisions.reshape(size, d * d)])
+    return features @ coefficients.T
+
+
+def _maximise(responsibilities, features, d, effective_size):
+    """The mixture given ``responsibilities`` (n, K): weighted moments, shrunk."""
+    n, size = responsibilities.shape
+    sums = responsibilities.T @ features
+    counts = np.maximum(sums[:, 0], 1e-10)
+    means = sums[:, 1 : d + 1] / counts[:, None]
+    scatters = sums[:, d + 1 :].reshape(size, d, d)
+    scatters = scatters - counts[:, None, None] * means[:, :, None] * means[:, None, :]
+    pooled = scatters.sum(axis=0) / n + JITTER * np.eye(d)
+    shrinkage = (d + 1.0) * n / effective_size
+    covariances = (scatters + shrinkage * pooled) / (counts + shrinkage)[:, None, None]
+    weights = (counts + WEIGHT_PRIOR) / (counts.sum() + size * WEIGHT_PRIOR)
+    return Mixture(weights, means, covariances)
+
+
+def _seeds(rng, points, size):
+    """``size`` of the points, each drawn in proportion to its squared distance from those drawn before."""
+    uniforms = rng.random(size)
+    seeds = [points[int(uniforms[0] * len(points))]]
+    squares = np.full(len(points), np.inf)
+    for u in uniforms[1:]:
+        squares = np.minimum(squares, ((points - seeds[-1]) ** 2).sum(axis=1))
+        cumulative = np.cumsum(squares)
+        chosen = np.searchsorted(cumulative, u * cumulative[-1], side="right")
+        seeds.append(points[min(chosen, len(points) - 1)])
+    return np.array(seeds)
+
+
+def _nearest(points, seeds):
+    squares = (seeds**2).sum(axis=1) - 2.0 * points @ seeds.T
+    return squares.argmin(axis=1)

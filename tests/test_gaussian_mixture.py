@@ -1,0 +1,464 @@
+"""The mixture step against SciPy's normals, and each of its moves for invariance, with controls that must fail."""
+
+import copy
+import math
+from functools import partial
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from scipy.special import logsumexp
+from scipy.stats import multivariate_normal
+
+from pymc_kameleon import adaptive_metropolis, gaussian_mixture, mixture_fit
+from pymc_kameleon.covariance import solve_lower
+from pymc_kameleon.metropolis import Outcome, accept
+from tests.statistics import run_transitions, two_sample_z
+
+MOVES = ("global", "local", "auxiliary", "independence")
+DIMENSIONS = (1, 2, 5)
+
+
+# --- oracles: SciPy's normals, one component at a time ------------------------------------------
+
+
+def slow_log_terms(mixture, z, extra=0.0):
+    """log w_k N(z; mu_k, C_k + extra I), shape (K,)."""
+    identity = np.eye(len(z))
+    return np.array(
+        [
+            math.log(w) + multivariate_normal(mu, c + extra * identity).logpdf(z)
+            for w, mu, c in zip(*mixture, strict=True)
+        ]
+    )
+
+
+def slow_log_density(mixture, z):
+    return logsumexp(slow_log_terms(mixture, z))
+
+
+def slow_local_moment(mixture, z):
+    logs = slow_log_terms(mixture, z)
+    responsibilities = np.exp(logs - logsumexp(logs))
+    moment = np.zeros((len(z), len(z)))
+    for r, mu, c in zip(responsibilities, mixture.means, mixture.covariances, strict=True):
+        moment += r * (c + np.outer(z - mu, z - mu))
+    return moment
+
+
+def slow_conditional(mixture, u, h):
+    """pihat(z) N(u; z, h^2 I) / p(u) as a mixture, from precisions: completing the square."""
+    d = len(u)
+    logs = slow_log_terms(mixture, u, extra=h * h)
+    precisions = np.linalg.inv(mixture.covariances)
+    covariances = np.linalg.inv(precisions + np.eye(d) / h**2)
+    shifts = np.einsum("kij,kj->ki", precisions, mixture.means) + u / h**2
+    means = np.einsum("kij,kj->ki", covariances, shifts)
+    return mixture_fit.Mixture(np.exp(logs - logsumexp(logs)), means, covariances)
+
+
+def some_mixture(rng, d, size=3):
+    roots = rng.standard_normal((size, d, d)) + 0.5 * np.eye(d)
+    return mixture_fit.Mixture(
+        rng.dirichlet(np.ones(size)),
+        rng.standard_normal((size, d)),
+        roots @ roots.transpose(0, 2, 1) + 0.1 * np.eye(d),
+    )
+
+
+def arrays(surrogate):
+    return surrogate.log_norms, surrogate.means, surrogate.axes, surrogate.variances
+
+
+def random_affine(rng, d):
+    return rng.standard_normal(d), np.linalg.cholesky(
+        np.cov(rng.standard_normal((d, 3 * d + 2))).reshape(d, d)
+    )
+
+
+# --- identities ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("d", DIMENSIONS)
+def test_log_density_of_the_mixture_is_scipys(d):
+    rng = np.random.default_rng(d)
+    mixture = some_mixture(rng, d)
+    surrogate = gaussian_mixture.build_surrogate(mixture)
+    points = 3.0 * rng.standard_normal((6, d))
+    expected = np.array([slow_log_density(mixture, z) for z in points])
+    expected += 0.5 * d * math.log(2 * math.pi)
+    fast = [gaussian_mixture._log_sum(gaussian_mixture._log_terms(z, *arrays(surrogate))) for z in points]  # fmt: skip
+    np.testing.assert_allclose(fast, expected, rtol=1e-10)
+    np.testing.assert_allclose(mixture_fit.log_density(mixture, points), expected, rtol=1e-10)
+
+
+@pytest.mark.parametrize("d", DIMENSIONS)
+def test_local_moment_is_the_sum_over_components(d):
+    rng = np.random.default_rng(10 + d)
+    mixture = some_mixture(rng, d)
+    surrogate = gaussian_mixture.build_surrogate(mixture)
+    log_norms, means, axes, variances = arrays(surrogate)
+    for z in 2.0 * rng.standard_normal((4, d)):
+        fast = gaussian_mixture._local_moment(
+            z, log_norms, means, surrogate.covariances, axes, variances
+        )
+        np.testing.assert_allclose(fast, np.tril(slow_local_moment(mixture, z)), rtol=1e-10)
+
+
+@pytest.mark.parametrize("h", [0.1, 1.0, 10.0])
+@pytest.mark.parametrize("d", DIMENSIONS)
+def test_conditional_mixture_of_the_auxiliary_move(d, h):
+    """Weights from where the uniform changes component, means from zero normals, covariances from unit ones."""
+    rng = np.random.default_rng(20 + d)
+    mixture = some_mixture(rng, d)
+    s = gaussian_mixture.build_surrogate(mixture)
+    u = rng.standard_normal(d)
+    expected = slow_conditional(mixture, u, h)
+    edges = np.concatenate([[0.0], np.cumsum(expected.weights)])
+
+    def draw(normals, uniform):
+        return gaussian_mixture._draw_given(
+            u, s.log_weights, s.means, s.axes, s.variances, h * h, normals, uniform
+        )
+
+    for k in range(len(expected.weights)):
+        width = edges[k + 1] - edges[k]
+        for uniform in (edges[k] + 1e-9 * width, edges[k] + 0.5 * width, edges[k + 1] - 1e-9 * width):  # fmt: skip
+            mean = draw(np.zeros(d), uniform)
+            np.testing.assert_allclose(mean, expected.means[k], rtol=1e-9, atol=1e-12)
+        root = np.array([draw(e, uniform) - mean for e in np.eye(d)])
+        np.testing.assert_allclose(root.T @ root, expected.covariances[k], rtol=1e-8, atol=1e-12)
+
+
+@pytest.mark.parametrize("d", DIMENSIONS)
+def test_the_conditional_is_bayes_rule(d):
+    """pihat(z) N(u; z, h^2 I) = p(u) p(z | u), whatever z: what makes u and p(u) cancel in the ratio."""
+    rng = np.random.default_rng(30 + d)
+    mixture, h = some_mixture(rng, d), 0.7
+    u = rng.standard_normal(d)
+    log_p_u = logsumexp(slow_log_terms(mixture, u, extra=h * h))
+    for z in rng.standard_normal((4, d)):
+        joint = slow_log_density(mixture, z) + multivariate_normal(z, h * h * np.eye(d)).logpdf(u)
+        conditional = slow_log_density(slow_conditional(mixture, u, h), z)
+        assert joint == pytest.approx(log_p_u + conditional, rel=1e-10)
+
+
+@pytest.mark.parametrize("move", MOVES[1:])
+@pytest.mark.parametrize("d", DIMENSIONS)
+def test_ratio_of_every_move_is_the_oracles(d, move):
+    """log q(x | x*) - log q(x* | x) from SciPy's densities, in the parameters' own coordinates."""
+    rng = np.random.default_rng(40 + d)
+    mixture = some_mixture(rng, d)
+    state = fixed_state(d, mixture, move, *random_affine(rng, d))
+    s, nu = math.exp(state.random_walk.log_scale), math.exp(state.log_scale)
+    for x in rng.standard_normal((5, d)):
+        proposal = gaussian_mixture.propose(rng, x, state)
+        assert proposal.move == move
+        z, z_new = (np.linalg.solve(state.factor, p - state.centre) for p in (x, proposal.position))
+        if move == "local":
+            expected = 0.0
+            for sign, here in ((-1, z), (1, z_new)):
+                covariance = 0.25 * s**2 * np.eye(d) + nu**2 * slow_local_moment(mixture, here)
+                expected += sign * multivariate_normal(here, covariance).logpdf(z + z_new - here)
+        else:
+            expected = slow_log_density(mixture, z) - slow_log_density(mixture, z_new)
+        assert proposal.log_q_ratio == pytest.approx(expected, rel=1e-9, abs=1e-9)
+
+
+def fixed_state(d, mixture, move, centre=None, factor=None, nu=0.8, h=0.7):
+    """A frozen state with this mixture and only this move; "all" for all of them."""
+    shares = (0.25,) * 4 if move == "all" else tuple(float(m == move) for m in MOVES)
+    state = gaussian_mixture.init(np.zeros(d), shares=shares)
+    return gaussian_mixture.freeze(state)._replace(
+        centre=np.zeros(d) if centre is None else centre,
+        factor=np.eye(d) if factor is None else factor,
+        surrogate=gaussian_mixture.build_surrogate(mixture),
+        log_scale=math.log(nu),
+        auxiliary_log_scale=math.log(h),
+    )
+
+
+# --- the fit ------------------------------------------------------------------------------------
+
+
+def two_clusters(rng, n=400, d=2):
+    """Sorted by nothing; separation 8 sd."""
+    points = rng.standard_normal((n, d))
+    points[:, 0] += 8.0 * (rng.random(n) < 0.5)
+    return points
+
+
+def test_features_give_the_textbook_m_step():
+    rng = np.random.default_rng(50)
+    points, d, n_eff = rng.standard_normal((40, 3)), 3, 25.0
+    responsibilities = rng.dirichlet(np.ones(4), size=40)
+    counts = responsibilities.sum(axis=0)
+    means = (responsibilities.T @ points) / counts[:, None]
+    scatters = np.array(
+        [((points - m).T * r) @ (points - m) for m, r in zip(means, responsibilities.T, strict=True)]
+    )  # fmt: skip
+    pooled = scatters.sum(axis=0) / 40 + 1e-6 * np.eye(d)
+    kappa = (d + 1) * 40 / n_eff
+    features = mixture_fit._features(points)
+    fitted = mixture_fit._maximise(responsibilities, features, d, n_eff)
+    np.testing.assert_allclose(fitted.means, means, rtol=1e-10)
+    np.testing.assert_allclose(
+        fitted.covariances,
+        [(s + kappa * pooled) / (c + kappa) for s, c in zip(scatters, counts, strict=True)],
+        rtol=1e-10,
+    )
+    np.testing.assert_allclose(fitted.weights, (counts + 1e-3) / (40 + 4e-3), rtol=1e-10)
+
+
+def test_em_finds_two_clusters_and_never_lowers_its_likelihood():
+    rng = np.random.default_rng(51)
+    points = two_clusters(rng)
+    mixture = mixture_fit.fit(rng, points, 2, len(points))
+    left, right = mixture.means[np.argsort(mixture.means[:, 0])]
+    assert abs(left[0]) < 0.4
+    assert abs(right[0] - 8.0) < 0.4
+    likelihoods = [  # unshrunk, EM is monotone: kappa to 0 with an infinite effective size
+        mixture_fit.log_density(mixture_fit.fit(copy.deepcopy(rng), points, 4, 1e12, k), points).mean()
+        for k in (1, 3, 6, 12)
+    ]  # fmt: skip
+    assert np.all(np.diff(likelihoods) > 0)
+
+
+def test_size_is_chosen_by_what_is_held_out():
+    rng = np.random.default_rng(52)
+    normal = rng.standard_normal((600, 3))
+    assert mixture_fit.choose_size(rng, normal, 16, 600.0, 1.0, 0.1) == 1
+    clusters = two_clusters(rng, 600, 3)
+    clusters = (clusters - clusters.mean(axis=0)) / clusters.std(axis=0)
+    assert mixture_fit.choose_size(rng, clusters, 16, 600.0, 1.4, 0.1) > 1
+    assert mixture_fit.choose_size(rng, clusters, 1, 600.0, 1.4, 0.1) == 1
+
+
+def test_fit_takes_its_randomness_from_the_generator():
+    points = two_clusters(np.random.default_rng(53))
+    first, again, other = (
+        mixture_fit.fit(np.random.default_rng(seed), points, 4, 100.0, 2) for seed in (1, 1, 2)
+    )
+    np.testing.assert_array_equal(first.means, again.means)
+    assert not np.array_equal(first.means, other.means)
+
+
+def test_a_component_without_points_keeps_the_pooled_shape():
+    points = np.repeat([[0.0, 0.0], [1.0, 1.0]], 30, axis=0)  # 2 distinct points, 8 components
+    mixture = mixture_fit.fit(np.random.default_rng(54), points, 8, 5.0)
+    assert all(np.isfinite(part).all() for part in mixture)
+    assert np.linalg.eigvalsh(mixture.covariances).min() > 0
+    assert mixture.weights.sum() == pytest.approx(1.0)
+
+
+# --- invariance: exact draws of a curved, skewed target in, exact draws out --------------------
+
+CURVATURE, SHAPE = 2.0, 2.0
+
+
+def target_draws(rng, n):
+    """(x0, x1): x0 a standardised log-gamma, skewed to the left; x1 | x0 normal about a parabola."""
+    draws = rng.standard_normal((n, 2))
+    draws[:, 0] = np.log(rng.gamma(SHAPE, size=n))
+    draws[:, 1] += CURVATURE * draws[:, 0] ** 2
+    return draws
+
+
+def target_log_density(x):
+    return SHAPE * x[0] - math.exp(x[0]) - 0.5 * (x[1] - CURVATURE * x[0] ** 2) ** 2
+
+
+def mediocre_state(rng, move, n_points=120, size=6, h=0.7):
+    """A frozen state whose mixture was fitted to few points, not where the chains are."""
+    points = target_draws(rng, n_points) * [0.8, 0.7] + [0.4, -0.3]
+    mean, factor = points.mean(axis=0), np.linalg.cholesky(np.cov(points.T))
+    z = np.linalg.solve(factor, (points - mean).T).T
+    mixture = mixture_fit.widen(mixture_fit.fit(rng, z, size, n_points), 1.4, 0.1)
+    state = fixed_state(2, mixture, move, mean, factor, nu=0.9, h=h)
+    walk = state.random_walk._replace(mean=mean, factor=factor, log_scale=math.log(0.3))
+    return state._replace(random_walk=walk)
+
+
+def invariance_z(algorithm, states, rng, n, steps):
+    starts = target_draws(rng, n)
+    ends = run_transitions(rng, algorithm, states, target_log_density, starts, steps)
+    assert (ends != starts).any(axis=1).mean() > 0.3  # the kernel moves at all
+    return np.abs(two_sample_z(ends, starts)).max()
+
+
+@pytest.mark.parametrize("move", [*MOVES[1:], "all"])
+def test_every_move_leaves_the_target_invariant(move):
+    rng = np.random.default_rng(60)
+    state = mediocre_state(rng, move)
+    assert invariance_z(gaussian_mixture, state, rng, 6_000, 6) < 4.5
+
+
+class Recorder:
+    """A generator that remembers the normals it handed out last."""
+
+    def __init__(self, rng):
+        self.rng, self.random = rng, rng.random
+
+    def standard_normal(self, size):
+        self.normals = self.rng.standard_normal(size)
+        return self.normals
+
+
+def biased(wrong_ratio):
+    """The algorithm with another ``log_q_ratio``, which may look at the normals that made the proposal."""
+
+    def propose(rng, x, state):
+        recorder = Recorder(rng)
+        proposal = gaussian_mixture.propose(recorder, x, state)
+        return proposal._replace(log_q_ratio=wrong_ratio(recorder.normals, x, state, proposal))
+
+    return SimpleNamespace(propose=propose)
+
+
+def without_ratio(normals, x, state, proposal):
+    """For the local move: the covariance of the *previous* point on the way back, so that both densities agree."""
+    return 0.0
+
+
+def with_auxiliary_density(normals, x, state, proposal):
+    """N(u; z, h^2 I) / N(u; z*, h^2 I) too: from the proposal's density, without u in the target to cancel it."""
+    h = math.exp(state.auxiliary_log_scale)
+    z, z_new = (solve_lower(state.factor, p - state.centre) for p in (x, proposal.position))
+    u = z + h * normals[: len(x)]
+    return proposal.log_q_ratio + (((u - z_new) ** 2).sum() - ((u - z) ** 2).sum()) / (2 * h * h)
+
+
+@pytest.mark.parametrize(
+    ("move", "wrong_ratio"),
+    [
+        ("local", without_ratio),
+        ("auxiliary", without_ratio),
+        ("auxiliary", with_auxiliary_density),
+        ("independence", without_ratio),
+    ],
+)
+def test_a_wrong_ratio_is_seen(move, wrong_ratio):
+    rng = np.random.default_rng(60)
+    state = mediocre_state(rng, move)
+    assert invariance_z(biased(wrong_ratio), state, rng, 6_000, 6) > 10
+
+
+def test_a_mixture_that_follows_the_chain_is_seen():
+    """Not frozen: the mixture refitted at every draw to a short history that ends at the current point."""
+
+    def propose(rng, x, memory):
+        recent = np.array([*memory.recent[-7:], x])
+        centre = recent.mean(axis=0)
+        scatter = np.cov(recent.T) + 0.05 * np.eye(2)
+        factor = np.linalg.cholesky(scatter)
+        fitted = mixture_fit.Mixture(np.ones(1), np.zeros((1, 2)), np.eye(2)[None])
+        state = memory.state._replace(
+            centre=centre,
+            factor=factor,
+            surrogate=gaussian_mixture.build_surrogate(mixture_fit.widen(fitted, 1.4, 0.1)),
+        )
+        return gaussian_mixture.propose(rng, x, state)
+
+    def keep(memory, outcome):
+        return SimpleNamespace(state=memory.state, recent=[*memory.recent, outcome.position])
+
+    rng = np.random.default_rng(61)
+    memory = SimpleNamespace(
+        state=mediocre_state(rng, "independence"), recent=list(target_draws(rng, 4))
+    )
+    refitting = SimpleNamespace(propose=propose, keep=keep)
+    assert invariance_z(refitting, memory, rng, 3_000, 6) > 10
+
+
+# --- life ---------------------------------------------------------------------------------------
+
+
+def drive(rng, state, log_density, x, n, algorithm=gaussian_mixture):
+    """``n`` tuning draws as the step makes them; returns (state, x, moves)."""
+    value, moves = log_density(x), []
+    for _ in range(n):
+        proposal = algorithm.propose(rng, x, state)
+        new_value = log_density(proposal.position)
+        probability, accepted = accept(rng, value, new_value, proposal.log_q_ratio)
+        if accepted:
+            x, value = proposal.position, new_value
+        outcome = Outcome(x, value, proposal, new_value, probability, accepted)
+        state = algorithm.adapt(rng, state, outcome)
+        moves.append(proposal.move)
+    return state, x, moves
+
+
+def test_life_cold_start_fit_freeze():
+    rng = np.random.default_rng(70)
+    x = np.array([0.5, 0.5])
+    state = gaussian_mixture.init(x, tune=2000)
+    assert state.next_refresh == 700  # 200 d = 400 lies below 0.35 tune
+    state, x, moves = drive(rng, state, target_log_density, x, 1900)
+    assert set(moves[:40]) == {"coordinate"}
+    assert set(moves[40:700]) == {"global"}
+    shares = {m: np.mean(np.array(moves[700:]) == m) for m in MOVES}
+    for share in shares.values():  # binomial, known sd
+        assert abs(share - 0.25) < 4.5 * math.sqrt(0.25 * 0.75 / 1200)
+    before = state.surrogate
+    state, x, _ = drive(rng, state, target_log_density, x, 100)
+    assert state.surrogate is before  # refits end at 0.95 tune
+    assert 0.02 < math.exp(state.auxiliary_log_scale) < 60
+    frozen = gaussian_mixture.freeze(state)
+    assert frozen.random_walk.history is None
+    assert frozen.surrogate is state.surrogate
+    assert (frozen.log_scale, frozen.auxiliary_log_scale) == (
+        state.log_scale,
+        state.auxiliary_log_scale,
+    )
+    names = {"scaling", "local_scale", "auxiliary_scale", "n_components"}
+    assert set(gaussian_mixture.stats(frozen)) == names
+    assert set(gaussian_mixture.stats(gaussian_mixture.init(x))) == names
+    rng, start = np.random.default_rng(70), np.array([0.5, 0.5])
+    again = gaussian_mixture.init(start, tune=2000)
+    again, _, _ = drive(rng, again, target_log_density, start, 1900)
+    np.testing.assert_array_equal(again.surrogate.means, before.means)
+
+
+@pytest.mark.parametrize(
+    ("d", "tune", "start"), [(2, 10_000, 3500), (8, 4000, 1600), (20, 5000, 2500), (20, 9000, 4000)]
+)
+def test_local_start_follows_the_length_of_tuning(d, tune, start):
+    assert gaussian_mixture.init(np.zeros(d), tune=tune).next_refresh == start
+
+
+def log_density_in_units(x, scale):
+    return target_log_density(x / scale)
+
+
+def test_units_do_not_matter():
+    """The same chain in other units: powers of two, so that not even rounding differs before the first division."""
+    units = np.array([2.0**-20, 2.0**20])
+    ends = []
+    for scale in (np.ones(2), units):
+        rng = np.random.default_rng(71)
+        x = np.array([0.5, 0.5]) * scale
+        walk = adaptive_metropolis.init(x, initial_scale=0.1 * scale)
+        state = gaussian_mixture.init(x, local_start=500, random_walk=walk)
+        density = partial(log_density_in_units, scale=scale)
+        state, x, moves = drive(rng, state, density, x, 600)
+        assert "independence" in moves
+        ends.append(x / scale)
+    np.testing.assert_allclose(ends[0], ends[1], rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [
+        ("n_history", 5),
+        ("max_components", 0),
+        ("inflation", 0.9),
+        ("broad_share", 0.0),
+        ("shares", (0.5, 0.5, 0.5, 0.5)),
+        ("shares", (0.5, 0.5)),
+        ("target_accept", 1.0),
+        ("auxiliary_target_accept", 0.0),
+    ],
+)
+def test_options_are_checked(option, value):
+    with pytest.raises(ValueError, match=option):
+        gaussian_mixture.init(np.zeros(2), **{option: value})
