@@ -4,7 +4,7 @@ A target is a log density with a known truth. The truth is what samplers are jud
 draws, moments, and regions of exactly known probability.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
@@ -157,16 +157,14 @@ class Rescaled(Target):
 
     base: Target
     units: tuple[float, ...]
+    dim: int = field(init=False, repr=False)
 
     def __post_init__(self):
         units = np.asarray(self.units, dtype=float)
         if units.shape != (self.base.dim,) or not np.all(np.isfinite(units) & (units > 0)):
             raise ValueError(f"units must be {self.base.dim} positive numbers, got {self.units!r}.")
-        object.__setattr__(self, "units", tuple(units.tolist()))
-
-    @property
-    def dim(self) -> int:  # noqa: D102
-        return self.base.dim
+        object.__setattr__(self, "units", tuple(units.tolist()))  # frozen: no other way
+        object.__setattr__(self, "dim", self.base.dim)
 
     @cached_property
     def _units(self):
