@@ -25,7 +25,7 @@ class Moments(NamedTuple):
         sum_i (x_i - mean)(x_i - mean)^T, not divided by anything.
     """
 
-    count: int
+    count: int  # type: ignore[assignment]  # shadows tuple.count
     mean: np.ndarray
     scatter: np.ndarray
 
