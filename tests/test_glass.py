@@ -28,7 +28,7 @@ def server(tmp_path, monkeypatch):
 
     handler = functools.partial(Handler, directory=str(folder))
     with http.server.HTTPServer(("127.0.0.1", 0), handler) as uci:
-        thread = threading.Thread(target=uci.serve_forever)
+        thread = threading.Thread(target=uci.serve_forever, args=(0.01,))
         thread.start()
         monkeypatch.setattr(glass, "_URL", f"http://127.0.0.1:{uci.server_port}/")
         monkeypatch.setenv("no_proxy", "127.0.0.1")

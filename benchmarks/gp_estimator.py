@@ -1,0 +1,204 @@
+"""What an unbiased GP classification likelihood costs, and how noisy it is.
+
+    python benchmarks/gp_estimator.py [--data glass.data]
+
+On UCI Glass (214 rows, whitened), at points of the posterior that a short chain visits:
+
+1. Milliseconds per estimate, beside the LAPACK calls in it that cannot be avoided - the Cholesky
+   factors (of K, of B for every Newton step, of C) and the dlauum - timed in turns with it, on one
+   BLAS thread. Processor time; the lower quartile, because other programs only ever add.
+2. The variance of the log estimate, and the Pareto k of the weights (Vehtari et al., 2024: below
+0.7
+   the weights behave as if their variance were finite), by approximation and number of draws.
+3. The same when the signal variance grows, which is why EP is the default when it is free.
+
+One to two minutes. Tables are printed and written to benchmarks/results/gp_estimator.md.
+"""
+
+import argparse
+import itertools
+import os
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+from scipy import stats
+from scipy.linalg import lapack
+
+from pymc_kameleon.glass import load_glass
+from pymc_kameleon.gp_estimator import GPClassificationEstimator
+
+PRIOR_MEAN, PRIOR_VARIANCE = -np.log(2.0), 20.0
+
+
+def whitened_glass(path):
+    data = load_glass(path)
+    factor = np.linalg.cholesky(np.cov(data.X.T))
+    return np.linalg.solve(factor, (data.X - data.X.mean(axis=0)).T).T, data.y
+
+
+def posterior_points(X, y, rng, n_points=6, spacing=400):
+    """Where a random-walk pseudo-marginal chain is every ``spacing`` evaluations."""
+    estimator = GPClassificationEstimator(X, y)
+
+    def log_density(theta):
+        return estimator(rng, theta) - np.square(theta - PRIOR_MEAN).sum() / (2 * PRIOR_VARIANCE)
+
+    theta, points = np.full(X.shape[1], 2.0), []
+    value = log_density(theta)
+    for step in range((n_points + 2) * spacing):
+        proposal = theta + 1.5 * rng.standard_normal(len(theta))
+        proposed = log_density(proposal)
+        if np.log(rng.random()) < proposed - value:
+            theta, value = proposal, proposed
+        if step >= 2 * spacing and step % spacing == 0:
+            points.append(theta)
+    return np.array(points)
+
+
+def milliseconds(functions, repeats):
+    """Lower quartile of the processor time of every function, called in turns."""
+    times = np.empty((repeats, len(functions)))
+    for row in times:
+        for k, function in enumerate(functions):
+            begin = time.process_time()
+            function()
+            row[k] = time.process_time() - begin
+    return 1e3 * np.quantile(times, 0.25, axis=0)
+
+
+def lapack_floor(K, repeats, estimate):
+    """(milliseconds of a Cholesky factorisation, of dlauum, of the estimate)."""
+    work = K.copy(order="F")
+
+    def refill():
+        work[...] = K
+
+    def cholesky():
+        refill()
+        lapack.dpotrf(work, lower=1, clean=0, overwrite_a=1)
+
+    def product():
+        refill()
+        lapack.dlauum(work, lower=1, overwrite_c=1)
+
+    fill, potrf, lauum, total = milliseconds([refill, cholesky, product, estimate], repeats)
+    return potrf - fill, lauum - fill, total
+
+
+def timing_table(X, y, points, rng):
+    settings = {
+        "Laplace, 16 draws": {},
+        "Laplace, 100 draws": {"n_importance": 100},
+        "Laplace, 16 draws, cold start": {"start": "zeros"},
+        "Laplace, 16 draws, probit": {"link": "probit"},
+        "EP, 16 draws": {"approximation": "ep"},
+    }
+    rows = [(name, *time_estimate(X, y, points, rng, **kw)) for name, kw in settings.items()]
+    return ("estimate", "Choleskys", "LAPACK floor, ms", "estimate, ms", "ratio"), rows
+
+
+def time_estimate(X, y, points, rng, **settings):
+    """(factorisations made, their and dlauum's milliseconds, the estimate's, the ratio)."""
+    estimator = GPClassificationEstimator(X, y, **settings)
+    u, turns = rng.standard_normal(estimator.aux_shape), itertools.cycle(points)
+    factorizations = np.mean([estimator._fit(theta).factorizations for theta in points])
+    K = np.asfortranarray(np.tril(estimator._covariance.matrix))
+    potrf, lauum, total = lapack_floor(K, 300, lambda: estimator.log_estimate(next(turns), u))
+    floor = factorizations * potrf + lauum
+    return factorizations, f"{floor:.3f}", f"{total:.3f}", f"{total / floor:.2f}"
+
+
+def pareto_k(log_weights):
+    """Shape of a generalised Pareto distribution fitted to the largest 3 sqrt(N) weights."""
+    w = np.sort(np.exp(log_weights - log_weights.max()))
+    tail = int(3 * np.sqrt(len(w)))
+    k, _, _ = stats.genpareto.fit(w[-tail:] - w[-tail - 1], floc=0.0)
+    return k
+
+
+def noise(X, y, theta, n_importance, rng, repeats=200, **arguments):
+    """(variance of the log estimate, Pareto k of the weights)."""
+    estimator = GPClassificationEstimator(X, y, n_importance, **arguments)
+    logs = [estimator(rng, theta) for _ in range(repeats)]
+    many = GPClassificationEstimator(X, y, 20_000, **arguments)
+    u = rng.standard_normal(many.aux_shape)
+    # one of every antithetic pair: independent weights
+    return np.var(logs, ddof=1), pareto_k(many.log_weights(theta, u)[::2])
+
+
+def ranges(results):
+    low, high = np.min(results, axis=0), np.max(results, axis=0)
+    return f"{low[0]:.2g} - {high[0]:.2g}", f"{low[1]:.2f} - {high[1]:.2f}"
+
+
+def variance_table(X, y, points, rng):
+    places = {
+        "posterior": points[:3],
+        "prior": rng.normal(PRIOR_MEAN, np.sqrt(PRIOR_VARIANCE), (3, 9)),
+    }
+    rows = []
+    for place, thetas in places.items():
+        for approximation in ("laplace", "ep"):
+            for n_importance in (1, 16, 100):
+                results = [
+                    noise(X, y, theta, n_importance, rng, approximation=approximation)
+                    for theta in thetas
+                ]
+                rows.append((place, approximation, n_importance, *ranges(results)))
+    return ("theta from the", "approximation", "draws", "var log estimate", "Pareto k"), rows
+
+
+def amplitude_table(X, y, points, rng):
+    rows = []
+    for variance in (1, 10, 30, 100):
+        for approximation in ("laplace", "ep"):
+            results = [
+                noise(
+                    X,
+                    y,
+                    np.append(theta, np.log(variance)),
+                    50,
+                    rng,
+                    repeats=100,
+                    signal_variance="free",
+                    approximation=approximation,
+                )
+                for theta in points[:3]
+            ]
+            rows.append((variance, approximation, *ranges(results)))
+    return ("s^2", "approximation", "var log estimate, 50 draws", "Pareto k"), rows
+
+
+def markdown(header, rows):
+    lines = [header, ["---"] * len(header), *rows]
+    return "\n".join("| " + " | ".join(map(str, line)) + " |" for line in lines) + "\n"
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--data", help="a copy of UCI's glass.data (default: download)")
+    parser.add_argument("--seed", type=int, default=1)
+    options = parser.parse_args()
+    rng = np.random.default_rng(options.seed)
+    X, y = whitened_glass(options.data)
+    points = posterior_points(X, y, rng)
+    report = "# The Gaussian-process classification estimator on UCI Glass\n"
+    for title, table in (
+        ("Cost, n = 214, one BLAS thread", timing_table),
+        ("Noise, signal variance 1", variance_table),
+        ("Noise, free signal variance, posterior points", amplitude_table),
+    ):
+        report += f"\n## {title}\n\n" + markdown(*table(X, y, points, rng))
+    print(report)
+    results = Path(__file__).parent / "results"
+    results.mkdir(exist_ok=True)
+    (results / "gp_estimator.md").write_text(report)
+
+
+if __name__ == "__main__":
+    if os.environ.get("OPENBLAS_NUM_THREADS") != "1":  # BLAS reads it when it is loaded
+        one_thread = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
+        os.execve(sys.executable, [sys.executable, *sys.argv], {**os.environ, **one_thread})
+    main()
