@@ -1,1 +1,37 @@
-"""Gradient-free, kernel-adaptive step methods for PyMC."""
+"""Gradient-free, kernel-adaptive step methods for PyMC.
+
+>>> import pymc as pm
+>>> import pymc_kameleon as pk
+>>> with pm.Model():
+...     x = pm.Normal("x", shape=2)
+...     idata = pm.sample(step=pk.FastKameleonStep())  # doctest: +SKIP
+"""
+
+from importlib.metadata import PackageNotFoundError, version
+
+from pymc_kameleon.steps import (
+    AdaptiveMetropolisStep,
+    CMAStep,
+    FastKameleonStep,
+    GaussianAdaptationStep,
+    GaussianMixtureStep,
+    KameleonStep,
+    register,
+    unregister,
+)
+
+try:
+    __version__ = version("pymc-kameleon")
+except PackageNotFoundError:  # a source tree that was never installed
+    __version__ = "0+unknown"
+
+__all__ = [
+    "AdaptiveMetropolisStep",
+    "CMAStep",
+    "FastKameleonStep",
+    "GaussianAdaptationStep",
+    "GaussianMixtureStep",
+    "KameleonStep",
+    "register",
+    "unregister",
+]

@@ -26,6 +26,9 @@ COORDINATE_ACCEPT = 0.44  # optimal in one dimension, Roberts & Rosenthal (2001)
 RATE_EXPONENT = 0.6  # of every Robbins-Monro rate; any value in (1/2, 1] converges
 FORGET = 0.33  # share of the history that is left out of the covariance
 
+# Andrieu & Thoms (2008), algorithm 4, with the mixture of Roberts & Rosenthal (2009), section 2.
+PAPER = {"covariance": "recursive", "exploration_share": 0.05}
+
 
 class Options(NamedTuple):
     """What stays fixed; see :func:`init` for meanings and defaults."""

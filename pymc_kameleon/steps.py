@@ -5,6 +5,8 @@ the life cycle of a chain, the sampling state, the statistics and the progress b
 core module with ``State, init, propose, adapt, freeze``) and its options.
 """
 
+import difflib
+import inspect
 import logging
 import math
 import multiprocessing
@@ -26,7 +28,14 @@ from pymc.util import (
 from rich.progress import TextColumn
 from rich.table import Column
 
-from pymc_kameleon import adaptive_metropolis, kameleon
+from pymc_kameleon import (
+    adaptive_metropolis,
+    cma,
+    fast_kameleon,
+    gaussian_adaptation,
+    gaussian_mixture,
+    kameleon,
+)
 from pymc_kameleon.log_density import LogDensity, names
 from pymc_kameleon.metropolis import Outcome, accept
 
@@ -37,6 +46,16 @@ MOVE = (np.dtype("U16"), [])
 TUNE_PER_DIMENSION = (
     400  # draws; below, the covariance is not learned (see benchmarks/cold_start.py)
 )
+
+
+def algorithm_options(algorithm: ModuleType) -> dict[str, inspect.Parameter]:
+    """The options of an algorithm: the keywords of its ``init``, less those that a step provides itself."""
+    parameters = inspect.signature(algorithm.init).parameters
+    return {
+        name: parameter
+        for name, parameter in parameters.items()
+        if name not in ("x", "rng", "random_walk")
+    }
 
 
 @dataclass_state
@@ -88,13 +107,17 @@ class KernelStep(BlockedStep):
         For ``pymc.pytensorf.compile``, e.g. ``{"mode": "NUMBA"}``. Default: the fastest that works.
     blocked : bool
         One step for all variables (default), or one a variable.
+    preset : str, optional
+        A named set of options; the options given besides it win.
     options
-        The algorithm's, see its ``init``.
+        The algorithm's: the keywords of its ``init``, with the same defaults.
 
     Raises
     ------
     ValueError
         For discrete variables and for options outside their domain.
+    TypeError
+        For an option that the algorithm does not have.
     pymc.exceptions.SamplingError
         At a chain's first draw, if the log density there is not finite; the message names the factors.
     """
@@ -102,7 +125,8 @@ class KernelStep(BlockedStep):
     name: ClassVar[str] = ""
     default_blocked = True
     _state_class = KernelStepState
-    algorithm: ClassVar[ModuleType]
+    algorithm: ModuleType  # has State, init, propose, adapt, freeze, stats and maybe start, keep, log_ratio, draw_stats
+    presets: ClassVar[dict[str, dict]] = {}
 
     stats_dtypes_shapes: ClassVar[dict] = {
         "accept": FLOAT,
@@ -114,7 +138,8 @@ class KernelStep(BlockedStep):
     }
 
     def __init__(
-        self, vars=None, *, model=None, rng=None, initial_point=None, compile_kwargs=None, blocked=True, **options
+        self, vars=None, *, model=None, rng=None, initial_point=None, compile_kwargs=None, blocked=True,
+        preset=None, **options,
     ):  # fmt: skip
         model = pm.modelcontext(model)
         if vars is None:
@@ -133,10 +158,12 @@ class KernelStep(BlockedStep):
         point = model.initial_point() if initial_point is None else initial_point
         self._model, self._warned = model, False
         self._density = LogDensity(model, self.vars, point, compile_kwargs)
-        self._options = options
+        self._options = self._checked(preset, options)
         dim = self._density.dim
         self.default_tune_steps = max(1000, TUNE_PER_DIMENSION * dim)
-        self._init_algorithm(np.zeros(dim))  # options are wrong now or never
+        self._init_algorithm(
+            np.zeros(dim), np.random.default_rng(0)
+        )  # options are wrong now or never
         self._reset(tune=True)
 
     # -- life cycle ---------------------------------------------------------------------------
@@ -280,7 +307,7 @@ class KernelStep(BlockedStep):
             self._refuse(point, value)
         self.position, self.log_density = x, value
         if self._algorithm_state is None:
-            self.algorithm_state = self._init_algorithm(x)
+            self.algorithm_state = self._init_algorithm(x, self.rng)
             if not self.tune:
                 self._algorithm_state = self.algorithm.freeze(self._algorithm_state)
         self._start_algorithm()
@@ -291,8 +318,34 @@ class KernelStep(BlockedStep):
                 self._algorithm_state, self.position, self.log_density
             )
 
-    def _init_algorithm(self, x):
-        return self.algorithm.init(x, **self._options)
+    def _init_algorithm(self, x, rng):
+        takes_rng = "rng" in inspect.signature(self.algorithm.init).parameters
+        return self.algorithm.init(x, **self._options, **({"rng": rng} if takes_rng else {}))
+
+    def _checked(self, preset, options):
+        """The preset's options with the given ones on top; refuses names that the algorithm does not know."""
+        if preset is not None and preset not in self.presets:
+            raise ValueError(
+                f"preset must be None{''.join(f' or {p!r}' for p in self.presets)}, got {preset!r}."
+            )
+        known = algorithm_options(self.algorithm)
+        for name in options:
+            if name not in known:
+                close = difflib.get_close_matches(name, known, 1)
+                raise TypeError(
+                    f"{type(self).__name__} has no option {name!r}{f' (did you mean {close[0]!r}?)' if close else ''}; "
+                    f"it has {', '.join(sorted(known))}."
+                )
+        return {**self.presets.get(preset, {}), **options}
+
+    def __init_subclass__(cls, **kwargs):
+        """Show the algorithm's options, with their defaults, in the signature."""
+        super().__init_subclass__(**kwargs)
+        if hasattr(cls, "algorithm"):
+            own = list(inspect.signature(KernelStep.__init__).parameters.values())[1:-1]
+            cls.__signature__ = inspect.Signature(
+                [*own, *algorithm_options(cls.algorithm).values()]
+            )
 
     @property
     def _keeps(self):
@@ -402,25 +455,13 @@ class AdaptiveMetropolisStep(KernelStep):
 
     name = "adaptive_metropolis"
     algorithm = adaptive_metropolis
-    presets: ClassVar[dict] = {"paper": {"covariance": "recursive", "exploration_share": 0.05}}
-
-    def __init__(
-        self, vars=None, *, model=None, rng=None, initial_point=None, compile_kwargs=None, blocked=True,
-        preset=None, target_accept=None, scaling=None, covariance=None, exploration_share=None, scale=None,
-        initial_scale=None, tune=None,
-    ):  # fmt: skip
-        super().__init__(
-            vars, model=model, rng=rng, initial_point=initial_point, compile_kwargs=compile_kwargs, blocked=blocked,
-            **_options(
-                self, preset, target_accept=target_accept, scaling=scaling, covariance=covariance,
-                exploration_share=exploration_share, scale=scale, initial_scale=initial_scale, tune=tune,
-            ),
-        )  # fmt: skip
+    presets: ClassVar[dict] = {"paper": adaptive_metropolis.PAPER}
 
 
 class KameleonStep(KernelStep):
-    """Kernel Adaptive Metropolis-Hastings, "MCMC Kameleon" (Sejdinovic et al., 2014): proposals whose covariance
-    follows the shape of the history near the current point.
+    """Kernel Adaptive Metropolis-Hastings, "MCMC Kameleon" (Sejdinovic et al., 2014).
+
+    Proposals whose covariance follows the shape of the history near the current point.
 
     Parameters
     ----------
@@ -428,7 +469,8 @@ class KameleonStep(KernelStep):
         Size of the subsample of the history, default 1000.
     kernel : str or Kernel
         Default "gaussian".
-    lengthscale, gamma, normalization, coordinates, global_share, target_accept, subsample, local_start, tune
+    lengthscale, lengthscale_factor, gamma, normalization, coordinates, global_share, target_accept, scale, \
+subsample, local_start, tune
         See :func:`pymc_kameleon.kameleon.init`.
     preset : {None, "paper"}
         "paper": the covariance gamma^2 I + nu^2 M H M^T in the parameters' own units with gamma = 0.2, the median
@@ -447,49 +489,108 @@ class KameleonStep(KernelStep):
     stats_dtypes_shapes: ClassVar[dict] = {
         **KernelStep.stats_dtypes_shapes, "n_history": FLOAT, "lengthscale": FLOAT, "gamma": FLOAT,
     }  # fmt: skip
-    presets: ClassVar[dict] = {
-        "paper": {
-            "gamma": 0.2, "lengthscale_factor": 1.0, "normalization": "none", "coordinates": "raw",
-            "global_share": 0.0, "subsample": "random", "local_start": 500,
-        }
+    presets: ClassVar[dict] = {"paper": kameleon.PAPER}
+
+
+class FastKameleonStep(KernelStep):
+    """Fast KAMH (Kotlicki, 2015): Kameleon proposals from random Fourier features of the history.
+
+    The cost of a draw does not depend on how long the history is.
+
+    Parameters
+    ----------
+    n_features : int
+        Default 300.
+    kernel : str or Kernel
+        Any shift-invariant kernel with a spectral sampler, default "gaussian".
+    embedding : {"sincos", "cos"}
+    orthogonal, lengthscale, lengthscale_factor, gamma, normalization, coordinates, global_share, target_accept, \
+scale, variance_share, whole_history, local_start, tune
+        See :func:`pymc_kameleon.fast_kameleon.init`.
+    preset : {None, "paper"}
+        "paper": the dissertation's covariance gamma^2 I + eta^2 J^T C J in the parameters' own units with
+        gamma = 0.5, the median heuristic, the whole history, and no other moves.
+    vars, model, rng, initial_point, compile_kwargs, blocked
+        See :class:`KernelStep`.
+
+    Notes
+    -----
+    Statistics of every draw: those of :class:`KameleonStep` (``scaling`` is eta), and ``rank``, of the factor of the
+    feature covariance.
+    """
+
+    name = "fast_kameleon"
+    algorithm = fast_kameleon
+    stats_dtypes_shapes: ClassVar[dict] = {**KameleonStep.stats_dtypes_shapes, "rank": FLOAT}
+    presets: ClassVar[dict] = {"paper": fast_kameleon.PAPER}
+
+
+class GaussianMixtureStep(KernelStep):
+    """Local covariances *and* local means: a Gaussian mixture fitted to the history serves three exact moves.
+
+    A local random walk, a localised independence move through an auxiliary point, and plain independence, beside
+    adaptive Metropolis. Not from the Kameleon papers; see :mod:`pymc_kameleon.gaussian_mixture` for what it is like.
+
+    Parameters
+    ----------
+    max_components : int
+        Default 16; cross-validation chooses at each fit.
+    n_history, inflation, broad_share, shares, target_accept, auxiliary_target_accept, local_start, tune
+        See :func:`pymc_kameleon.gaussian_mixture.init`.
+    vars, model, rng, initial_point, compile_kwargs, blocked
+        See :class:`KernelStep`.
+
+    Notes
+    -----
+    Statistics of every draw: ``accept``, ``accepted``, ``scaling`` (of the global move), ``local_scale``,
+    ``auxiliary_scale``, ``n_components``, ``lp``, ``nonfinite``, ``move`` ("global", "local", "auxiliary",
+    "independence" or "coordinate").
+    """
+
+    name = "gaussian_mixture"
+    algorithm = gaussian_mixture
+    stats_dtypes_shapes: ClassVar[dict] = {
+        **KernelStep.stats_dtypes_shapes, "local_scale": FLOAT, "auxiliary_scale": FLOAT, "n_components": FLOAT,
     }  # fmt: skip
 
-    def __init__(
-        self, vars=None, *, model=None, rng=None, initial_point=None, compile_kwargs=None, blocked=True,
-        preset=None, n_history=None, kernel=None, lengthscale=None, lengthscale_factor=None, gamma=None,
-        normalization=None, coordinates=None, global_share=None, target_accept=None, scale=None, subsample=None,
-        local_start=None, tune=None,
-    ):  # fmt: skip
-        self._paper = preset == "paper"
-        super().__init__(
-            vars, model=model, rng=rng, initial_point=initial_point, compile_kwargs=compile_kwargs, blocked=blocked,
-            **_options(
-                self, preset, n_history=n_history, kernel=kernel, lengthscale=lengthscale,
-                lengthscale_factor=lengthscale_factor, gamma=gamma, normalization=normalization,
-                coordinates=coordinates, global_share=global_share, target_accept=target_accept, scale=scale,
-                subsample=subsample, local_start=local_start, tune=tune,
-            ),
-        )  # fmt: skip
 
-    def _init_algorithm(self, x):
-        if not self._paper:
-            return super()._init_algorithm(x)
-        options = dict(self._options)
-        gamma = options["gamma"]
-        options.setdefault("scale", adaptive_metropolis.OPTIMAL_SCALE / math.sqrt(len(x)))
-        # Until there is a history the paper's proposal is N(x, gamma^2 I).
-        walk = adaptive_metropolis.init(x, covariance="identity", scaling="fixed", scale=gamma)
-        walk = walk._replace(history=kameleon.history.empty(len(x)))
-        return kameleon.init(x, random_walk=walk, **options)
+class GaussianAdaptationStep(KernelStep):
+    """Metropolis Gaussian Adaptation (Mueller & Sbalzarini, 2010): radius and shape adapted at every draw.
+
+    Parameters
+    ----------
+    initial_radius, initial_scale, initial_covariance, target_accept, rate, diminishing, radius_range, condition_limit
+        See :func:`pymc_kameleon.gaussian_adaptation.init`.
+    vars, model, rng, initial_point, compile_kwargs, blocked
+        See :class:`KernelStep`.
+
+    Notes
+    -----
+    Statistics of every draw: ``accept``, ``accepted``, ``scaling`` (the radius), ``lp``, ``nonfinite``, ``move``.
+    """
+
+    name = "gaussian_adaptation"
+    algorithm = gaussian_adaptation
 
 
-def _options(step, preset, **given) -> dict[str, Any]:
-    """The preset's options, overridden by those that were given."""
-    if preset is not None and preset not in step.presets:
-        raise ValueError(f"preset must be None or one of {sorted(step.presets)}, got {preset!r}.")
-    options = dict(step.presets.get(preset, {}))
-    options.update({name: value for name, value in given.items() if value is not None})
-    return options
+class CMAStep(KernelStep):
+    """The (1+1)-CMA evolution strategy as a sampler (Igel, Suttorp & Hansen, 2006; Khoury, 2018).
+
+    Parameters
+    ----------
+    initial_sigma, initial_scale, initial_covariance, target_accept, rate_factor, diminishing, sigma_range, \
+condition_limit
+        See :func:`pymc_kameleon.cma.init`.
+    vars, model, rng, initial_point, compile_kwargs, blocked
+        See :class:`KernelStep`.
+
+    Notes
+    -----
+    Statistics of every draw: ``accept``, ``accepted``, ``scaling`` (sigma), ``lp``, ``nonfinite``, ``move``.
+    """
+
+    name = "cma"
+    algorithm = cma
 
 
 def register(step=KameleonStep) -> None:

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from pymc_kameleon import adaptive_metropolis, history, kameleon
+from pymc_kameleon import adaptive_metropolis, history, kameleon, local_moves
 from pymc_kameleon.kernels import (
     CustomKernel,
     Gaussian,
@@ -115,7 +115,7 @@ def slow_log_q(x_new, x, state, nu, gamma):
             slow_paper_covariance(*a) * len(y) / np.trace(slow_paper_covariance(*a))
         ),
     }[state.options.normalization]
-    local = oracle(y, state.points, state.options.kernel, state.lengthscale)
+    local = oracle(y, state.model.points, state.options.kernel, state.model.lengthscale)
     r = gamma**2 * np.eye(len(y)) + nu**2 * local
     return multivariate_normal(x, state.factor @ r @ state.factor.T).logpdf(x_new)
 
@@ -130,8 +130,8 @@ def frozen_state(z, *, random_walk_scale=0.5, **options):
         past = history.append(past, x)
     walk = walk._replace(history=past, iteration=len(z), options=walk.options._replace(warmup=0))
     state = kameleon.init(z[0], random_walk=walk, local_start=0, **options)
-    state = kameleon._refresh(np.random.default_rng(0), state, z[0])
-    assert state.points is not None
+    state = local_moves._refresh(np.random.default_rng(0), state, kameleon._learn)
+    assert state.model is not None
     return kameleon.freeze(state)
 
 
@@ -200,9 +200,9 @@ class PreviousReverse:
         previous = state.random_walk
         proposal = kameleon.propose(rng, x, state)
         delta = np.linalg.solve(state.factor, proposal.position - x)
-        gamma, nu = state.options.gamma, np.exp(state.log_scale)
-        forward = kameleon._log_density(delta, state.covariance, gamma, nu)
-        reverse = kameleon._log_density(delta, previous, gamma, nu)
+        gamma, nu = state.schedule.gamma, np.exp(state.log_scale)
+        forward = local_moves.log_step_density(delta, state.covariance, gamma, nu)
+        reverse = local_moves.log_step_density(delta, previous, gamma, nu)
         return proposal._replace(log_q_ratio=reverse - forward)
 
     @staticmethod
@@ -240,8 +240,9 @@ class NotFrozen:
     @staticmethod
     def keep(state, outcome):
         y = np.linalg.solve(state.factor, outcome.position - state.centre)
-        points = np.ascontiguousarray(np.column_stack([state.points[:, -3:], y]))
-        return kameleon.keep(state._replace(points=points), outcome)
+        points = np.ascontiguousarray(np.column_stack([state.model.points[:, -3:], y]))
+        model = state.model._replace(points=points)
+        return kameleon.keep(state._replace(model=model), outcome)
 
 
 @pytest.mark.parametrize("case", ["local"])
@@ -268,17 +269,15 @@ def adapt_chain(state, draws, seed=0, target=skewed_density):
         if accepted:
             state = kameleon.keep(state, outcome)
         state = kameleon.adapt(rng, state, outcome)
-        if (
-            state.points is not None
-        ):  # trap 2: what is cached belongs to the current point and state
-            expected = kameleon._covariance_at(state, x)
+        if state.model is not None:  # trap 2: what is cached belongs to the current point
+            expected = kameleon.start(state, x, value).covariance
             np.testing.assert_allclose(state.covariance, expected, rtol=1e-9)
     return state
 
 
 def test_cached_covariance_is_always_the_current_points():
     state = adapt_chain(kameleon.init(np.zeros(2), local_start=100, n_history=50), 600)
-    assert state.points.shape == (2, 50)
+    assert state.model.points.shape == (2, 50)
     assert state.log_scale != state.random_walk.log_scale  # it has adapted
     assert state.next_refresh > 600
     frozen = kameleon.freeze(state)

@@ -1,0 +1,278 @@
+"""Moves with a local covariance, x* ~ N(x, gamma^2 I + nu^2 S(x)), beside adaptive Metropolis.
+
+What KAMH and its random-feature version share: a global kernel that also learns the coordinates, the local proposal
+with its Metropolis-Hastings ratio, the tuning of nu, and the schedule on which S is learned anew. An algorithm brings
+S itself, as two functions:
+
+``learn(rng, state, states) -> model``     from past states in the kernel's coordinates, shape (n, d)
+``covariance(model, options, y) -> S``     at the point y in those coordinates, shape (d, d)
+
+The two kinds of moves are two transition kernels, chosen without looking at the state, each with its own
+Metropolis-Hastings ratio: each leaves the target invariant, so nothing else enters the ratio.
+"""
+
+import math
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+from numba import njit
+
+from pymc_kameleon import adaptive_metropolis, history
+from pymc_kameleon.covariance import cholesky, log_normal_density, solve_lower
+from pymc_kameleon.metropolis import Outcome, Proposal, robbins_monro
+
+COORDINATES = ("whitened", "scaled", "raw")
+LOG_SCALE_BOUNDS = (-8.0, 4.0)
+DRAWS_PER_DIMENSION = 200  # before the first local move, unless told otherwise
+
+Covariance = Callable[[Any, Any, np.ndarray], np.ndarray]
+Learn = Callable[[np.random.Generator, Any, "State", np.ndarray], Any]
+
+
+class Schedule(NamedTuple):
+    """What stays fixed about the moves; see :func:`init`."""
+
+    gamma: float | None
+    coordinates: str
+    global_share: float
+    target_accept: float
+    forget: float
+    local_start: int
+
+
+class State(NamedTuple):
+    """Everything that adapts.
+
+    Attributes
+    ----------
+    options : tuple
+        The algorithm's own.
+    random_walk : adaptive_metropolis.State
+        The global kernel; it also keeps the history and learns the coordinates.
+    centre, factor : ndarray of shape (d,), (d, d)
+        The local kernel's coordinates, y = factor^-1 (x - centre), as of the last refresh.
+    model : tuple or None
+        What S(y) is computed from; ``None`` until the first refresh.
+    log_scale : float or None
+        log nu; ``None`` until it starts from the global kernel's scale.
+    moves : int
+        Local moves since the gain was last raised, for the Robbins-Monro rate.
+    next_refresh : int
+        Iteration.
+    covariance : ndarray of shape (d, d) or None
+        S at the chain's current point, before nu and gamma enter: cached, so that a draw needs one and not two.
+    """
+
+    options: Any
+    schedule: Schedule
+    random_walk: adaptive_metropolis.State
+    centre: np.ndarray
+    factor: np.ndarray
+    model: Any
+    log_scale: float | None
+    moves: int
+    next_refresh: int
+    covariance: np.ndarray | None
+
+
+def init(
+    x: np.ndarray,
+    options: Any,
+    *,
+    gamma: float | None,
+    coordinates: str,
+    global_share: float,
+    target_accept: float,
+    scale: float | None,
+    forget: float,
+    local_start: int | None,
+    tune: int | None,
+    random_walk: adaptive_metropolis.State | None,
+) -> State:
+    """Start at ``x`` of shape (d,); the arguments are documented where the algorithms take them.
+
+    Raises
+    ------
+    ValueError
+        For an option outside its domain, with the value.
+    """
+    check_positive(gamma=gamma, scale=scale)
+    if coordinates not in COORDINATES:
+        raise ValueError(f"coordinates must be one of {COORDINATES}, got {coordinates!r}.")
+    if not 0 <= global_share < 1:
+        raise ValueError(f"global_share must lie in [0, 1), got {global_share!r}.")
+    d = len(x)
+    if random_walk is None and coordinates == "raw" and global_share == 0 and gamma is not None:
+        # The papers' setting: without a history the proposal is N(x, gamma^2 I), in place of the cold start.
+        walk = adaptive_metropolis.init(x, covariance="identity", scaling="fixed", scale=gamma)
+        random_walk = walk._replace(history=history.empty(d))
+        scale = adaptive_metropolis.OPTIMAL_SCALE / math.sqrt(d) if scale is None else scale
+    elif random_walk is None:
+        random_walk = adaptive_metropolis.init(x, target_accept=target_accept, tune=tune)
+    if local_start is None:
+        local_start = DRAWS_PER_DIMENSION * d if tune is None else int(0.3 * tune)
+    return State(
+        options=options,
+        schedule=Schedule(gamma, coordinates, global_share, target_accept, forget, local_start),
+        random_walk=random_walk,
+        centre=np.zeros(d),
+        factor=np.eye(d),
+        model=None,
+        log_scale=None if scale is None else math.log(scale),
+        moves=0,
+        next_refresh=max(random_walk.next_update, local_start),
+        covariance=None,
+    )
+
+
+def propose(
+    rng: np.random.Generator, x: np.ndarray, state: State, covariance: Covariance
+) -> Proposal:
+    """A local move with the covariance at ``x``, or a global one."""
+    share = state.schedule.global_share
+    if state.model is None or (share > 0.0 and rng.random() < share):
+        return adaptive_metropolis.propose(rng, x, state.random_walk)
+    gamma, nu = local_gamma(state), math.exp(state.log_scale)
+    normals = rng.standard_normal(len(x))
+    x_new, y_new, delta, forward = _draw(
+        x, state.centre, state.factor, state.covariance, gamma, nu, normals
+    )
+    there = covariance(state.model, state.options, y_new)
+    # Exactness hangs here: the reverse density takes the covariance *at x_new*, with the same model, nu and gamma as
+    # the forward density (Sejdinovic et al., 2014, algorithm 1, step 6).
+    reverse = log_step_density(delta, there, gamma, nu)
+    return Proposal(x_new, reverse - forward, "local", there)
+
+
+def start(state: State, x: np.ndarray, covariance: Covariance) -> State:
+    """The chain's current point was set from outside: recompute what is cached there."""
+    if state.model is None:
+        return state
+    y = solve_lower(state.factor, x - state.centre)
+    return state._replace(covariance=covariance(state.model, state.options, y))
+
+
+def keep(state: State, outcome: Outcome, covariance: Covariance) -> State:
+    """The chain moved: cache the local covariance of its new point."""
+    if state.model is None or outcome.proposal.move != "local":
+        return start(state, outcome.position, covariance)
+    return state._replace(covariance=outcome.proposal.carry)
+
+
+def adapt(
+    rng: np.random.Generator, state: State, outcome: Outcome, learn: Learn, covariance: Covariance
+) -> State:
+    """Learn from one draw, whichever kernel made it; called after ``keep``."""
+    random_walk = adaptive_metropolis.adapt(rng, state.random_walk, outcome)
+    log_scale, moves = state.log_scale, state.moves
+    if outcome.proposal.move == "local":
+        moves += 1
+        rate = 2.0 * moves**-adaptive_metropolis.RATE_EXPONENT
+        target = state.schedule.target_accept
+        log_scale = robbins_monro(log_scale, outcome.accept_prob, target, rate)
+        log_scale = min(max(log_scale, LOG_SCALE_BOUNDS[0]), LOG_SCALE_BOUNDS[1])
+    state = state._replace(random_walk=random_walk, log_scale=log_scale, moves=moves)
+    if random_walk.iteration < state.next_refresh or random_walk.history is None:
+        return state
+    # Recomputed after every refresh, whether the draw was accepted or not.
+    return start(_refresh(rng, state, learn), outcome.position, covariance)
+
+
+def freeze(state: State) -> State:
+    """End of tuning: nothing adapts any more and the history is dropped; the model stays."""
+    return state._replace(random_walk=adaptive_metropolis.freeze(state.random_walk))
+
+
+def scaling(state: State) -> float:
+    """The statistic ``scaling``: nu, or the global kernel's scale before the first local move."""
+    return math.exp(state.random_walk.log_scale if state.model is None else state.log_scale)
+
+
+def local_gamma(state: State) -> float:
+    """Sd of the isotropic part: given, or half of the global kernel's scale."""
+    if state.schedule.gamma is not None:
+        return state.schedule.gamma
+    return 0.5 * math.exp(state.random_walk.log_scale)
+
+
+def check_positive(**values: float | None) -> None:
+    """Refuse a given value that is not a positive number."""
+    for name, value in values.items():
+        if value is not None and not (value > 0 and math.isfinite(value)):
+            raise ValueError(f"{name} must be a positive number, got {value!r}.")
+
+
+def _refresh(rng: np.random.Generator, state: State, learn: Learn) -> State:
+    """Relearn the coordinates and the model from the history, if there is enough of it."""
+    walk = state.random_walk
+    if walk.options.covariance == "window":
+        walk = adaptive_metropolis.update_covariance(walk)
+    t, d = walk.iteration, len(state.centre)
+    states = history.window(walk.history, state.schedule.forget)
+    if history.count_distinct(states) <= 4 * d:
+        return state._replace(random_walk=walk, next_refresh=max(t + 20, int(1.2 * t)))
+    centre, factor = _learned_coordinates(state.schedule.coordinates, walk, states)
+    state = state._replace(
+        random_walk=walk._replace(options=walk.options._replace(growth=1.1)),
+        centre=centre,
+        factor=factor,
+        log_scale=walk.log_scale if state.log_scale is None else state.log_scale,
+        moves=max(int(0.3 * state.moves), 10),
+        next_refresh=int(1.1 * t) + 1,
+    )
+    return state._replace(model=learn(rng, state, states))
+
+
+def whiten(state: State, states: np.ndarray) -> np.ndarray:
+    """``states`` (n, d) in the local kernel's coordinates, one *column* a state, shape (d, n)."""
+    return np.ascontiguousarray(np.linalg.solve(state.factor, (states - state.centre).T))
+
+
+def _learned_coordinates(kind, walk, states):
+    if kind == "whitened":
+        return walk.mean, walk.factor
+    if kind == "scaled":
+        return states.mean(axis=0), np.diag(np.maximum(states.std(axis=0), 1e-300))
+    d = states.shape[1]
+    return np.zeros(d), np.eye(d)
+
+
+@njit(cache=True)
+def _draw(x, centre, factor, covariance, gamma, nu, normals):
+    """Draw the step in the kernel's coordinates: (x*, y*, y* - y, log N(y*; y, R(y)))."""
+    d = x.size
+    root, _ = cholesky(_regularised(covariance, gamma, nu))
+    delta = np.empty(d)
+    forward = 0.0
+    for i in range(d):
+        total = 0.0
+        for j in range(i + 1):
+            total += root[i, j] * normals[j]
+        delta[i] = total
+        forward -= 0.5 * normals[i] * normals[i] + math.log(root[i, i])
+    x_new = np.empty(d)
+    for i in range(d):
+        total = 0.0
+        for j in range(i + 1):
+            total += factor[i, j] * delta[j]
+        x_new[i] = x[i] + total
+    return x_new, solve_lower(factor, x_new - centre), delta, forward
+
+
+@njit(cache=True)
+def log_step_density(delta, covariance, gamma, nu):
+    """Log N(delta; 0, gamma^2 I + nu^2 covariance) up to the constant that both directions share."""
+    root, ok = cholesky(_regularised(covariance, gamma, nu))
+    return log_normal_density(delta, root) if ok else -math.inf
+
+
+@njit(cache=True)
+def _regularised(covariance, gamma, nu):
+    d = covariance.shape[0]
+    result = np.empty((d, d))
+    for i in range(d):
+        for j in range(d):
+            result[i, j] = nu * nu * covariance[i, j]
+        result[i, i] += gamma * gamma
+    return result

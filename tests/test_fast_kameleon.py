@@ -1,0 +1,230 @@
+"""F-KAMH: formulas against oracles, exactness against exact draws."""
+
+import numpy as np
+import pytest
+
+from pymc_kameleon import adaptive_metropolis, fast_kameleon, history, local_moves
+from pymc_kameleon.kernels import CustomKernel, Gaussian
+from pymc_kameleon.local_covariance import local_covariance
+from pymc_kameleon.random_features import features, jacobian
+from tests.statistics import run_transitions, two_sample_z
+from tests.test_kameleon import skewed_density, skewed_draws
+
+EMBEDDINGS = ["sincos", "cos"]
+
+
+def frozen_state(z, *, freeze=True, seed=0, **options):
+    """A state as if the history had been ``z`` (n, d); the local move only unless told otherwise."""
+    options = {"global_share": 0.0, "local_start": 0, **options}
+    walk = adaptive_metropolis.init(z[0], scale=0.5)
+    past = history.empty(z.shape[1])
+    for x in z:
+        past = history.append(past, x)
+    walk = walk._replace(history=past, iteration=len(z), options=walk.options._replace(warmup=0))
+    state = fast_kameleon.init(z[0], random_walk=walk, **options)
+    state = local_moves._refresh(np.random.default_rng(seed), state, fast_kameleon._learn)
+    return fast_kameleon.freeze(state) if freeze else state
+
+
+RAW = {
+    "normalization": "none",
+    "coordinates": "raw",
+    "variance_share": 1.0,
+    "whole_history": True,
+    "gamma": 0.3,
+    "scale": 0.8,
+}
+
+
+def oracle(state, z, y):
+    """J^T C J from the features' own derivatives and NumPy's covariance over the history."""
+    scaled = fast_kameleon._scaled(state.model.unit, state.model.lengthscale)
+    jac = jacobian(y, scaled)
+    cov = np.atleast_2d(np.cov(features(z, scaled).T, bias=True))
+    return jac.T @ cov @ jac
+
+
+@pytest.mark.parametrize("embedding", EMBEDDINGS)
+@pytest.mark.parametrize("d", [1, 2, 5])
+@pytest.mark.parametrize("kernel", ["gaussian", "matern32", "laplacian"])
+def test_covariance_is_the_oracles(kernel, d, embedding):
+    rng = np.random.default_rng(d)
+    z = rng.standard_normal((150, d)) * np.arange(1, d + 1)
+    state = frozen_state(z, freeze=False, kernel=kernel, embedding=embedding, n_features=40, **RAW)
+    for y in (z[3], rng.standard_normal(d), 4.0 * np.ones(d)):
+        fast = fast_kameleon._covariance(state.model, state.options, y)
+        slow = oracle(state, z, y)
+        np.testing.assert_allclose(fast, slow, rtol=1e-10, atol=1e-12 * np.abs(slow).max())
+    frozen = fast_kameleon.freeze(state)
+    np.testing.assert_array_equal(
+        fast_kameleon._covariance(frozen.model, frozen.options, z[3]),
+        fast_kameleon._covariance(state.model, state.options, z[3]),
+    )
+
+
+def test_folding_block_by_block_is_the_whole():
+    rng = np.random.default_rng(0)
+    z = rng.standard_normal((700, 2))
+    whole = frozen_state(z, freeze=False, n_features=30, lengthscale=1.0, **RAW)
+    part = frozen_state(z[:300], freeze=False, n_features=30, lengthscale=1.0, **RAW)
+    past = part.random_walk.history
+    for x in z[300:]:
+        past = history.append(past, x)
+    walk = part.random_walk._replace(history=past, iteration=700)
+    part = local_moves._refresh(rng, part._replace(random_walk=walk), fast_kameleon._learn)
+    assert part.model.seen == 700
+    np.testing.assert_allclose(part.model.moments.mean, whole.model.moments.mean, atol=1e-13)
+    np.testing.assert_allclose(part.model.moments.scatter, whole.model.moments.scatter, atol=1e-10)
+
+
+@pytest.mark.parametrize("embedding", EMBEDDINGS)
+def test_converges_to_the_kernels_covariance(embedding):
+    """J^T C J -> M H M^T / (4 n) at the rate D^(-1/2)."""
+    rng = np.random.default_rng(7)
+    z = rng.standard_normal((60, 2))
+    y = np.array([0.7, -0.4])
+    exact = local_covariance(y, np.ascontiguousarray(z.T), Gaussian(), 1.5, "none") / (4 * 60)
+    sizes, errors = np.array([20, 80, 320]), []
+    for size in sizes:
+        squares = []
+        for seed in range(12):
+            state = frozen_state(
+                z, seed=seed, embedding=embedding, n_features=int(size), lengthscale=1.5, **RAW
+            )
+            error = fast_kameleon._covariance(state.model, state.options, y) - exact
+            squares.append(np.square(error).sum())
+        errors.append(np.sqrt(np.mean(squares)))
+    slope = np.polyfit(np.log(sizes), np.log(errors), 1)[0]
+    assert -0.7 < slope < -0.3
+
+
+def test_truncation_carries_the_stated_share():
+    rng = np.random.default_rng(1)
+    z = rng.standard_normal((500, 3))
+    ranks = []
+    for share in (0.3, 0.75, 0.95, 1.0):
+        state = frozen_state(z, freeze=False, n_features=60, **{**RAW, "variance_share": share})
+        model = state.model
+        kept = np.square(model.roots).sum() * 60 / 2
+        total = np.trace(model.moments.scatter) / model.moments.count
+        assert kept >= share * total * (1 - 1e-10)
+        ranks.append(model.roots.shape[1])
+    assert ranks == sorted(ranks)
+    assert ranks[0] < ranks[-1] <= 60
+
+
+@pytest.mark.parametrize("normalization", ["none", "trace"])
+@pytest.mark.parametrize("embedding", EMBEDDINGS)
+def test_log_q_ratio_is_antisymmetric(embedding, normalization):
+    """log_q_ratio(x -> x*) from the states at either end, the truncated covariance in both directions."""
+    rng = np.random.default_rng(3)
+    z = rng.standard_normal((200, 3)) * [1.0, 3.0, 0.2]
+    options = {**RAW, "normalization": normalization, "variance_share": 0.7}
+    state = frozen_state(z, embedding=embedding, **options)
+    gamma, nu = 0.3, 0.8
+    for x in z[:5]:
+        here = fast_kameleon.start(state, x, 0.0)
+        proposal = fast_kameleon.propose(rng, x, here)
+        there = fast_kameleon.start(state, proposal.position, 0.0)
+        delta = np.linalg.solve(state.factor, proposal.position - x)
+        forward = local_moves.log_step_density(delta, here.covariance, gamma, nu)
+        reverse = local_moves.log_step_density(-delta, there.covariance, gamma, nu)
+        np.testing.assert_allclose(proposal.log_q_ratio, reverse - forward, rtol=1e-9, atol=1e-9)
+
+
+STRONG = {
+    "normalization": "none",
+    "scale": 10.0,
+    "gamma": 0.05,
+}  # a mediocre proposal: the ratio matters
+CASES = {
+    "sincos": {"embedding": "sincos", **STRONG},
+    "cos": {"embedding": "cos", **STRONG},
+    "trace": {"embedding": "sincos", "normalization": "trace"},
+    "mixed": {"embedding": "cos", "normalization": "trace", "global_share": 0.5},
+}
+
+
+def invariance(case, algorithm=fast_kameleon, n=24_000, steps=4):
+    rng = np.random.default_rng(5)
+    options = {"n_features": 60, "lengthscale": 0.6, "scale": 1.2, "gamma": 0.1, **CASES[case]}
+    state = frozen_state(skewed_draws(rng, 200), **options)
+    starts = skewed_draws(rng, n)
+    ends = run_transitions(rng, algorithm, state, skewed_density, starts, steps)
+    return two_sample_z(ends, starts, skewed_density)
+
+
+slow = pytest.mark.slow
+
+
+@pytest.mark.parametrize(
+    "case", ["sincos", "cos", pytest.param("trace", marks=slow), pytest.param("mixed", marks=slow)]
+)
+def test_invariance(case):
+    assert np.abs(invariance(case)).max() < 4.5
+
+
+class PreviousReverse:
+    """Negative control, and what the dissertation's code does: the covariance of the previous accepted state."""
+
+    @staticmethod
+    def start(state, x, log_density):
+        state = fast_kameleon.start(state, x, log_density)
+        return state._replace(random_walk=state.covariance)
+
+    @staticmethod
+    def propose(rng, x, state):
+        proposal = fast_kameleon.propose(rng, x, state)
+        delta = np.linalg.solve(state.factor, proposal.position - x)
+        gamma, nu = state.schedule.gamma, np.exp(state.log_scale)
+        forward = local_moves.log_step_density(delta, state.covariance, gamma, nu)
+        reverse = local_moves.log_step_density(delta, state.random_walk, gamma, nu)
+        return proposal._replace(log_q_ratio=reverse - forward)
+
+    @staticmethod
+    def keep(state, outcome):
+        return fast_kameleon.keep(state, outcome)._replace(random_walk=state.covariance)
+
+
+class RatioDropped:
+    """Negative control: the proposal taken for symmetric."""
+
+    start, keep = staticmethod(fast_kameleon.start), staticmethod(fast_kameleon.keep)
+
+    @staticmethod
+    def propose(rng, x, state):
+        return fast_kameleon.propose(rng, x, state)._replace(log_q_ratio=0.0)
+
+
+@pytest.mark.parametrize(
+    ("case", "control"),
+    [
+        ("sincos", PreviousReverse),
+        ("cos", RatioDropped),
+        pytest.param("sincos", RatioDropped, marks=slow),
+        pytest.param("cos", PreviousReverse, marks=slow),
+    ],
+)
+def test_a_wrong_ratio_is_noticed(case, control):
+    assert np.abs(invariance(case, control)).max() > 10
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "message"),
+    [
+        ({"n_features": 7}, ValueError, "n_features.*7"),
+        ({"embedding": "sin"}, ValueError, "'sin'"),
+        ({"normalization": "local"}, ValueError, "normalization.*'local'"),
+        ({"variance_share": 0.0}, ValueError, "variance_share.*0.0"),
+        ({"lengthscale": -1.0}, ValueError, "lengthscale.*-1.0"),
+        ({"kernel": "linear"}, NotImplementedError, "'linear'"),
+        (
+            {"kernel": CustomKernel(Gaussian().value, Gaussian().gradient, name="mine")},
+            NotImplementedError,
+            "'mine' was given no spectral sampler",
+        ),
+    ],
+)
+def test_wrong_options_are_named(options, error, message):
+    with pytest.raises(error, match=message):
+        fast_kameleon.init(np.zeros(2), **options)
