@@ -1,0 +1,188 @@
+"""What every step has to pass: the steps, models with known answers, and a driver that does what PyMC's drivers do.
+
+The protocols are those of PyMC's own ``tests/helpers.py`` (``StepMethodTester``, ``RVsAssignmentStepsTester``), which
+is not shipped with PyMC, re-implemented.
+"""
+
+from functools import cache
+from typing import NamedTuple
+
+import numpy as np
+import pymc as pm
+import pytensor.tensor as pt
+import pytest
+from pymc.step_methods.compound import BlockedStep
+from pytensor.graph.basic import Apply
+from pytensor.graph.op import Op
+
+from pymc_kameleon.steps import AdaptiveMetropolisStep, KameleonStep
+
+# PyTensor from a wheel says this once per process, at whichever graph comes first; it is not about this package.
+NO_BLAS = pytest.mark.filterwarnings("ignore:PyTensor could not link to a BLAS:UserWarning")
+
+# --- the steps -------------------------------------------------------------------------------
+
+
+class Case(NamedTuple):
+    """A step and options with which it goes through all its phases within some 200 draws of tuning."""
+
+    step: type
+    options: dict
+    moves: tuple  # what it calls its moves after tuning
+
+
+# A new step is one line here, a stream (tests/streams/make.py), and nothing else.
+CASES = {
+    "kameleon": Case(KameleonStep, {"n_history": 40, "local_start": 60}, ("local", "global")),
+    "adaptive_metropolis": Case(AdaptiveMetropolisStep, {}, ("global",)),
+}
+every_step = pytest.mark.parametrize("case", CASES.values(), ids=CASES)
+
+
+def make(case, model, vars=None, **kwargs):
+    if vars is not None:  # PyMC's __new__ takes an explicit None for one variable
+        kwargs["vars"] = vars
+    return case.step(model=model, **case.options, **kwargs)
+
+
+# --- the driver ------------------------------------------------------------------------------
+
+
+def begin(step, seed=0):
+    """Begin a chain as the installed PyMC begins one."""
+    if hasattr(BlockedStep, "setup_chain"):
+        step.setup_chain(np.random.default_rng(seed), 0, 0)
+    else:
+        step.set_rng(np.random.default_rng(seed))
+    return step
+
+
+def drive(step, point, draws, tune=0):
+    """``tune`` and ``draws`` steps from ``point``; return the points and statistics of them all."""
+    points, stats = [], []
+    for i in range(tune + draws):
+        if i == tune and tune:
+            step.stop_tuning()
+        point, [stat] = step.step(point)
+        points.append(point)
+        stats.append(stat)
+    return points, stats
+
+
+def values(points, name):
+    return np.array([p[name] for p in points])
+
+
+def assert_same_draws(first, second):
+    """Equal to the last bit: points and statistics as ``drive`` returns them."""
+    for a, b in zip(first[0], second[0], strict=True):
+        assert list(a) == list(b)
+        for name in a:
+            np.testing.assert_array_equal(a[name], b[name], err_msg=name)
+    assert first[1] == second[1]
+
+
+def sample(step, model, **kwargs):
+    """``pm.sample`` without bar and checks, on one core."""
+    given = {
+        "draws": 50, "tune": 200, "chains": 2, "cores": 1, "random_seed": 20261120, "progressbar": False,
+        "compute_convergence_checks": False,
+    }  # fmt: skip
+    return pm.sample(model=model, step=step, **{**given, **kwargs})
+
+
+# --- black boxes -----------------------------------------------------------------------------
+
+
+class BlackBox(Op):
+    """A scalar function without gradient. Every evaluation adds a byte to ``path``, in whichever process it happens."""
+
+    def __init__(self, function, path=None):
+        self.function, self.path = function, path
+
+    def make_node(self, *inputs):
+        return Apply(self, [pt.as_tensor(i) for i in inputs], [pt.dscalar()])
+
+    def perform(self, node, inputs, outputs):
+        if self.path is not None:
+            with open(self.path, "ab") as file:
+                file.write(b".")
+        outputs[0][0] = np.asarray(self.function(*inputs), dtype="float64")
+
+
+class Counter:
+    """Evaluations of a ``BlackBox`` since the last look."""
+
+    def __init__(self, path):
+        self.path = path
+        path.touch()
+        self._seen = 0
+
+    def take(self):
+        total = self.path.stat().st_size
+        new, self._seen = total - self._seen, total
+        return new
+
+
+def minus_half_square(x):
+    return -0.5 * np.sum(np.square(x))
+
+
+# --- models ----------------------------------------------------------------------------------
+
+MEAN = np.array([-0.1, 0.5, 1.1])
+_P = np.array([[2.0, 0.25, 0.0], [0.05, 0.1, 0.0], [1.0, -0.05, 5.5]])
+PRECISION = _P @ _P.T
+COVARIANCE = np.linalg.inv(PRECISION)  # condition number 5e3: PyMC's own ``mv_simple``
+
+
+@cache
+def gaussian():
+    """Three dimensions, known moments."""
+    with pm.Model() as model:
+        x = pm.Flat("x", shape=3, initval=np.array([0.1, 1.0, 0.8]))
+        delta = x - MEAN  # elementwise: PyTensor from a wheel has no BLAS and says so
+        pm.Potential("target", -0.5 * (PRECISION * delta[:, None] * delta[None, :]).sum())
+    return model
+
+
+@cache
+def shapes():
+    """A scalar, a matrix, a simplex and an interval, all but the matrix transformed; a data container."""
+    with pm.Model() as model:
+        scale = pm.HalfNormal("scale", 1.0)
+        matrix = pm.Normal("matrix", 0.0, scale, shape=(2, 2))
+        weights = pm.Dirichlet("weights", np.ones(3))
+        unit = pm.Uniform("unit", 0.0, 1.0, shape=2)
+        data = pm.Data("data", np.array([0.3, -0.2]))
+        pm.Normal("y", matrix.sum() + weights[0] + unit.sum(), 1.0, observed=data)
+    return model
+
+
+@cache
+def switch():
+    """A binary k and x | k ~ N(3 k, (1 + k)^2): what one step does has to follow the other."""
+    with pm.Model() as model:
+        k = pm.Bernoulli("k", 0.4)
+        pm.Normal("x", 3.0 * k, 1.0 + k)
+    return model
+
+
+@cache
+def pair():
+    """Two continuous variables that depend on each other."""
+    with pm.Model() as model:
+        a = pm.Normal("a", 0.0, 1.0)
+        pm.Normal("b", a, 0.5, shape=2)
+    return model
+
+
+@cache
+def compiled(name, model):
+    """One step of each kind for each model: ``begin`` resets it, and compiling costs more than a test."""
+    return make(CASES[name], model)
+
+
+def compiled_step(case, model, seed=0):
+    [name] = [n for n, c in CASES.items() if c is case]
+    return begin(compiled(name, model), seed)

@@ -1,0 +1,583 @@
+"""What PyMC asks of a step method, asked of every step here: life cycle, sampling state, points, evaluations."""
+
+import copy
+import pickle
+import subprocess
+import sys
+
+import cloudpickle
+import numpy as np
+import pymc as pm
+import pytest
+from pymc.step_methods.compound import CompoundStep
+from pymc.step_methods.state import equal_dataclass_values
+
+from tests import step_tester as tester
+from tests.step_tester import (
+    NO_BLAS,
+    BlackBox,
+    Counter,
+    assert_same_draws,
+    begin,
+    compiled_step,
+    drive,
+    every_step,
+    make,
+    sample,
+    values,
+)
+
+TUNE = 200
+pytestmark = NO_BLAS
+
+
+def tuned(case, model, seed=0):
+    """A step that has just stopped tuning, and the point where it is."""
+    step = compiled_step(case, model, seed)
+    points, _ = drive(step, model.initial_point(), 0, TUNE)
+    step.stop_tuning()
+    return step, points[-1]
+
+
+# --- PyMC's own protocols --------------------------------------------------------------------
+
+
+@every_step
+def test_step_continuous_protocol(case):
+    """``StepMethodTester.step_continuous``, with standard errors in place of its tolerances."""
+    model = tester.gaussian()
+    step = compiled_step(case, model)
+    start = model.initial_point()
+    step.step(start)  # without setup_chain, straight after construction, must work
+    state = step.sampling_state
+    assert equal_dataclass_values(state, step.sampling_state)
+    point, _ = step.step(start)
+    after = step.sampling_state
+    step.sampling_state = state
+    again, _ = step.step(start)
+    np.testing.assert_array_equal(point["x"], again["x"])
+    assert equal_dataclass_values(after, step.sampling_state)
+
+    idata = sample(step, model, draws=70, tune=130, chains=1, discard_tuned_samples=False)
+    assert idata["warmup_posterior"]["x"].shape == (1, 130, 3)
+    assert idata["posterior"]["x"].shape == (1, 70, 3)
+    assert not equal_dataclass_values(state, step.sampling_state)
+
+    other = make(case, model)
+    other.sampling_state = step.sampling_state
+    assert equal_dataclass_values(other.sampling_state, step.sampling_state)
+
+
+@every_step
+def test_moments(case):
+    """Independent chains from a cold start; the standard errors come from between them."""
+    model, chains = tester.gaussian(), 40
+    step = compiled_step(case, model)
+    centred = []
+    for seed in range(chains):
+        points, _ = drive(begin(step, seed), model.initial_point(), draws=300, tune=500)
+        centred.append(values(points[500:], "x") - tester.MEAN)
+    centred = np.array(centred)  # (chain, draw, 3)
+    means = centred.mean(axis=1)
+    squares = np.square(centred).mean(axis=1) - np.diag(tester.COVARIANCE)
+    for per_chain in (means, squares):
+        z = per_chain.mean(axis=0) / (per_chain.std(axis=0, ddof=1) / np.sqrt(chains))
+        assert np.abs(z).max() < 4.5, z
+    # Power: the same figures notice a mean that is off by a quarter of a standard deviation.
+    off = means + 0.25 * np.sqrt(np.diag(tester.COVARIANCE))
+    z = off.mean(axis=0) / (off.std(axis=0, ddof=1) / np.sqrt(chains))
+    assert np.abs(z).min() > 4.5, z
+
+
+@every_step
+def test_rvs_assignment_protocol(case):
+    model = tester.shapes()
+    with model:
+        for name in ("matrix", "scale"):
+            step = make(case, model, [model[name]])
+            assert step.vars == [model.rvs_to_values[model[name]]]
+        step = make(case, model, [model["scale"], model.rvs_to_values[model["matrix"]]])
+    expected = {model.rvs_to_values[model[name]] for name in ("matrix", "scale")}
+    assert set(step.vars) == expected
+
+
+@every_step
+def test_all_continuous_variables_by_default(case):
+    assert [v.name for v in compiled_step(case, tester.shapes()).vars] == [
+        "scale_log__", "matrix", "weights_simplex__", "unit_interval__",
+    ]  # fmt: skip
+
+
+# --- tuning ----------------------------------------------------------------------------------
+
+
+@every_step
+def test_tuning_starts_anew_in_every_sequential_chain(case):
+    model = tester.gaussian()
+    step = compiled_step(case, model)
+    idata = sample(step, model, chains=3, discard_tuned_samples=False)
+    warmup = idata["warmup_sample_stats"]["scaling"].values
+    first = step.algorithm.stats(step.algorithm.init(model.initial_point()["x"], **step._options))
+    np.testing.assert_allclose(warmup[:, 0], first["scaling"], rtol=1e-12)
+    assert (np.ptp(warmup, axis=1) > 0).all()
+    np.testing.assert_array_equal(warmup[:, :5], warmup[:1, :5].repeat(3, axis=0))
+
+
+@every_step
+def test_a_chain_does_not_depend_on_those_before_it(case):
+    model = tester.gaussian()
+    alone = drive(compiled_step(case, model, seed=2), model.initial_point(), 30, TUNE)
+    step = compiled_step(case, model, seed=1)
+    drive(step, model.initial_point(), 30, TUNE)
+    after_another = drive(begin(step, seed=2), model.initial_point(), 30, TUNE)
+    assert_same_draws(alone, after_another)
+
+
+@every_step
+def test_nothing_adapts_after_tuning(case, monkeypatch):
+    model = tester.gaussian()
+    step, point = tuned(case, model)
+    calls = []
+    adapt = case.step.algorithm.adapt
+    monkeypatch.setattr(case.step.algorithm, "adapt", lambda *args: calls.append(1) or adapt(*args))
+    x, value, before = step.position, step.log_density, step.algorithm_state
+    _, stats = drive(step, point, 100)
+    assert not calls
+    own = [{k: v for k, v in s.items() if k in step.algorithm.stats(before)} for s in stats]
+    assert all(s == own[0] for s in own)
+    after = step.algorithm_state
+    if hasattr(step.algorithm, "start"):  # what is cached at the current point may differ, no more
+        after = step.algorithm.start(after, x, value)
+        before = step.algorithm.start(before, x, value)
+    assert equal_dataclass_values(before, after)
+    # Power: while tuning, the same watch sees a call at every draw.
+    drive(begin(step), point, 10)
+    assert len(calls) == 10
+
+
+@every_step
+def test_state_does_not_grow_after_tuning(case):
+    model = tester.gaussian()
+    step, point = tuned(case, model)
+    size = len(pickle.dumps(step.sampling_state))
+    drive(step, point, 400)
+    assert abs(len(pickle.dumps(step.sampling_state)) - size) < 200
+
+
+@every_step
+def test_phases_are_reached_in_these_tests(case):
+    """The options of CASES take the step through all its moves: without this, the tests here prove little."""
+    model = tester.gaussian()
+    step, point = tuned(case, model)
+    _, stats = drive(step, point, 100)
+    assert {s["move"] for s in stats} == set(case.moves)
+    assert 0.05 < np.mean([s["accepted"] for s in stats]) < 0.7
+
+
+@every_step
+def test_no_tuning_at_all(case):
+    model = tester.gaussian()
+    step = compiled_step(case, model)
+    idata = sample(step, model, tune=0, draws=30)
+    assert idata["posterior"]["x"].shape == (2, 30, 3)
+    assert np.ptp(idata["sample_stats"]["scaling"].values) == 0
+
+
+# --- the sampling state ----------------------------------------------------------------------
+
+MOMENTS = {"before the first draw": 0, "early": 1, "while tuning": 150, "after tuning": TUNE}
+
+
+def at_moment(case, model, draws, seed=0):
+    step = compiled_step(case, model, seed)
+    point = model.initial_point()
+    if draws:
+        points, _ = drive(step, point, 0, draws)
+        point = points[-1]
+    if draws == TUNE:
+        step.stop_tuning()
+    return step, point
+
+
+@every_step
+@pytest.mark.parametrize("draws", MOMENTS.values(), ids=MOMENTS)
+def test_state_round_trip(case, draws):
+    """30 draws, the state put back, the same 30 draws: points, statistics and final state, to the last bit."""
+    step, point = at_moment(case, tester.shapes(), draws)
+    state = step.sampling_state
+    assert equal_dataclass_values(state, state)  # a NaN would not be equal to itself
+    first = drive(step, point, 30)
+    final, evaluations = step.sampling_state, step.evaluations
+    step.sampling_state = state
+    second = drive(step, point, 30)
+    assert_same_draws(first, second)
+    assert evaluations == step.evaluations
+    assert equal_dataclass_values(final, step.sampling_state)
+
+
+@every_step
+@pytest.mark.parametrize("draws", MOMENTS.values(), ids=MOMENTS)
+def test_state_moves_to_another_step(case, draws):
+    model = tester.shapes()
+    step, point = at_moment(case, model, draws)
+    state = pickle.loads(pickle.dumps(step.sampling_state))
+    first = drive(step, point, 30)
+    other = copy.deepcopy(step)
+    drive(begin(other, seed=7), model.initial_point(), 20)
+    other.sampling_state = state
+    assert_same_draws(first, drive(other, point, 30))
+    assert other.evaluations == step.evaluations
+
+
+@every_step
+def test_state_remembers_the_other_variables(case):
+    """The retained value was evaluated at k = 0; that k is 1 now must not be hidden by the step's memory of the
+    draws that were undone.
+    """
+    model = tester.switch()
+    x = model["x"]
+    step = begin(make(case, model, [x]))
+    start = {"k": np.array(0), "x": np.array(0.3)}
+    start = {name: start[name] for name in model.initial_point()}
+    point, _ = step.step(start)
+    state = step.sampling_state
+    point["k"] = np.array(1)  # another step moved it
+    step.step(point)  # is followed ...
+    step.sampling_state = state  # ... and undone
+    after, _ = step.step(point)
+    assert step.log_density == pytest.approx(float(model.compile_logp()(after)), rel=1e-12)
+
+
+@every_step
+def test_state_is_a_copy(case):
+    step, point = at_moment(case, tester.gaussian(), 150)
+    state = step.sampling_state
+    frozen = pickle.dumps(state)
+    drive(step, point, 50)
+    assert pickle.dumps(state) == frozen
+
+
+@every_step
+def test_state_of_other_variables_is_refused(case):
+    one = make(case, tester.pair(), [tester.pair()["a"]])
+    other = make(case, tester.pair(), [tester.pair()["b"]])
+    with pytest.raises(ValueError, match="var_names"):
+        one.sampling_state = other.sampling_state
+
+
+# --- copies ----------------------------------------------------------------------------------
+
+
+@every_step
+def test_deepcopy_is_independent(case):
+    model = tester.switch()
+    step = begin(make(case, model, [model["x"]]))
+    point = {**model.initial_point(), "k": np.array(1)}
+    points, _ = drive(step, point, 0, 100)
+    twin = copy.deepcopy(step)
+    elsewhere = {**points[-1], "k": np.array(0)}
+    drive(twin, elsewhere, 20)  # moves the twin's k and its generator
+    fresh = copy.deepcopy(step)
+    assert_same_draws(drive(step, points[-1], 20), drive(fresh, points[-1], 20))
+
+
+PICKLE_SCRIPT = """
+import pickle, sys, warnings
+import cloudpickle
+with open(sys.argv[1], "rb") as file:
+    jobs = cloudpickle.load(file)
+warnings.simplefilter("error")
+done = []
+for step, point in jobs:
+    draws = []
+    for _ in range(30):
+        point, [stat] = step.step(point)
+        draws.append((point, stat))
+    done.append(([p for p, _ in draws], [s for _, s in draws]))
+with open(sys.argv[2], "wb") as file:
+    pickle.dump(done, file)
+"""
+
+
+def test_pickled_steps_go_on_in_another_process(tmp_path):
+    """Mid-tuning and after it, for every step: the same draws as here, bit for bit."""
+    model = tester.shapes()
+    jobs = []
+    for case in tester.CASES.values():
+        for draws in (150, TUNE):
+            step, point = at_moment(case, model, draws)
+            jobs.append((copy.deepcopy(step), point))
+    (tmp_path / "jobs").write_bytes(cloudpickle.dumps(jobs))
+    run = subprocess.run(
+        [sys.executable, "-c", PICKLE_SCRIPT, tmp_path / "jobs", tmp_path / "done"],
+        capture_output=True,
+        text=True,
+    )
+    assert run.returncode == 0, run.stderr
+    done = pickle.loads((tmp_path / "done").read_bytes())
+    for (step, point), there in zip(jobs, done, strict=True):
+        assert_same_draws(drive(step, point, 30), there)
+
+
+@every_step
+def test_zarr_state_resumes(case, monkeypatch):
+    """What PyMC stores in a ZarrTrace goes on where the chain stopped."""
+    pytest.importorskip("zarr")
+    import numcodecs.pickles
+    from pymc.backends.zarr import ZarrTrace
+
+    monkeypatch.setattr(numcodecs.pickles, "ALLOW_UNSAFE_PICKLE_DECODE", True)
+    model = tester.gaussian()
+    step = compiled_step(case, model)
+    trace = ZarrTrace(draws_per_chunk=10)
+    options = {"tune": 150, "chains": 2, "return_inferencedata": False, "trace": trace}
+    sample(step, model, draws=40, **options)
+    stored = trace.root._sampling_state.sampling_state[1]
+    position = trace.posterior["x"][1, -1]
+    step.sampling_state = stored
+    evaluations = step.evaluations
+    continued, _ = drive(step, {"x": np.asarray(position)}, 30)
+    assert step.evaluations == evaluations + 30  # nothing is evaluated again
+    longer = ZarrTrace(draws_per_chunk=10)
+    sample(step, model, draws=70, **{**options, "trace": longer})
+    np.testing.assert_array_equal(longer.posterior["x"][1, 40:], values(continued, "x"))
+    assert set(np.unique(longer.sample_stats["sampler_0__move"][1])) >= set(case.moves)
+
+
+# --- points ----------------------------------------------------------------------------------
+
+
+@every_step
+def test_points_keep_order_shape_and_dtype(case):
+    model = tester.shapes()
+    start = model.initial_point()
+    points, _ = drive(compiled_step(case, model), start, 50, TUNE)
+    for point in points:
+        assert list(point) == list(start)
+        for name, value in point.items():
+            assert isinstance(value, np.ndarray)
+            assert value.shape == start[name].shape
+            assert value.dtype == start[name].dtype
+            assert value.flags.c_contiguous
+
+
+@every_step
+def test_variables_given_in_another_order_are_not_swapped(case):
+    """On PyMC 6, a point with its keys in another order swaps the variables in the trace, silently."""
+    model = tester.shapes()
+    order = [model[name] for name in ("unit", "weights", "scale", "matrix")]
+    idata = sample(make(case, model, order), model, chains=1)
+    posterior = idata["posterior"]
+    weights, unit = posterior["weights"].values, posterior["unit"].values
+    np.testing.assert_allclose(weights.sum(axis=-1), 1.0, rtol=1e-12)
+    assert weights.shape == (1, 50, 3)
+    assert posterior["matrix"].shape == (1, 50, 2, 2)
+    assert unit.min() > 0
+    assert unit.max() < 1
+    assert posterior["scale"].values.min() > 0
+
+
+@every_step
+def test_returned_points_are_not_written_to_again(case):
+    model = tester.shapes()
+    step = compiled_step(case, model)
+    point, seen = model.initial_point(), []
+    for i in range(TUNE + 50):
+        if i == TUNE:
+            step.stop_tuning()
+        point, _ = step.step(point)
+        seen.append((point, {k: v.copy() for k, v in point.items()}))
+    for now, then in seen:
+        for name in now:
+            np.testing.assert_array_equal(now[name], then[name])
+
+
+@every_step
+def test_drivers_memory_may_be_overwritten(case):
+    """PyMC's workers hand out views of shared memory and write the next point into them."""
+    model = tester.shapes()
+    expected = drive(compiled_step(case, model), model.initial_point(), 50, TUNE)
+    step = compiled_step(case, model)
+    shared = {k: v.copy() for k, v in model.initial_point().items()}
+    points, stats = [], []
+    for i in range(TUNE + 50):
+        if i == TUNE:
+            step.stop_tuning()
+        point, [stat] = step.step(shared)
+        points.append({k: v.copy() for k, v in point.items()})
+        stats.append(stat)
+        for name in shared:
+            shared[name][...] = np.nan  # as if something else lived there in between
+        for name in shared:
+            shared[name][...] = points[-1][name]
+    assert_same_draws(expected, (points, stats))
+
+
+@every_step
+def test_rejected_draw_returns_the_same_values(case):
+    model = tester.gaussian()
+    start = model.initial_point()
+    points, stats = drive(compiled_step(case, model), start, 50, TUNE)
+    before = [start, *points[:-1]]
+    moved = [not np.array_equal(a["x"], b["x"]) for a, b in zip(before, points, strict=True)]
+    assert moved == [bool(s["accepted"]) for s in stats]
+    assert 10 < sum(moved) < len(moved) - 10
+    for old, new, stat in zip(before, points, stats, strict=True):
+        if not stat["accepted"]:
+            np.testing.assert_array_equal(old["x"], new["x"])
+
+
+# --- evaluations -----------------------------------------------------------------------------
+
+
+@pytest.fixture
+def counter(tmp_path):
+    return Counter(tmp_path / "evaluations")
+
+
+def counted_model(counter):
+    with pm.Model() as model:
+        a = pm.Normal("a")
+        b = pm.Normal("b", shape=2)
+        pm.Potential("black_box", BlackBox(counted_density, counter.path)(a, b))
+    return model
+
+
+def counted_density(a, b):
+    return -0.5 * float(a**2 + np.sum(np.square(b - a)))
+
+
+@every_step
+def test_one_evaluation_a_draw_and_one_a_chain(case, counter):
+    model = counted_model(counter)
+    step = make(case, model)
+    counter.take()
+    sample(step, model, draws=40, tune=130, chains=3)
+    assert counter.take() == 3 * (130 + 40 + 1)
+    sample(step, model, draws=40, tune=0, chains=2)
+    assert counter.take() == 2 * (40 + 1)
+
+
+@every_step
+def test_one_evaluation_a_draw_in_workers(case, counter):
+    model = counted_model(counter)
+    step = make(case, model)
+    counter.take()
+    sample(step, model, draws=40, tune=130, chains=2, cores=2, mp_ctx="fork")
+    assert counter.take() == 2 * (130 + 40 + 1)
+
+
+@every_step
+def test_evaluated_again_only_when_another_step_moved_a_variable(case, counter):
+    model = counted_model(counter)
+    step = begin(make(case, model, [model["b"]]))
+    point = model.initial_point()
+    counter.take()
+    rng = np.random.default_rng(1)
+    moves = 0
+    for i in range(TUNE + 60):
+        if i == TUNE:
+            before = counter.take()
+            assert before == TUNE + 1 + moves
+            moves = 0
+            step.stop_tuning()
+            assert counter.take() == 0  # freezing evaluates nothing
+        if i > 0 and rng.random() < 0.3:
+            point = {**point, "a": rng.standard_normal(())[()] * np.ones(())}
+            moves += 1
+        point, [stat] = step.step(point)
+        assert stat["model_logp"] == pytest.approx(logp(point), rel=1e-12)
+    assert counter.take() == 60 + moves
+    assert step.evaluations == before + 60 + moves
+
+
+def logp(point):
+    """Of ``counted_model``."""
+    a, b = point["a"], point["b"]
+    constant = -1.5 * np.log(2 * np.pi)
+    return counted_density(a, b) + constant - 0.5 * float(a**2 + np.sum(np.square(b)))
+
+
+@every_step
+def test_a_point_that_the_driver_moved_is_evaluated(case, counter):
+    model = counted_model(counter)
+    step = begin(make(case, model))
+    points, _ = drive(step, model.initial_point(), 20)
+    counter.take()
+    elsewhere = {**points[-1], "b": points[-1]["b"] + 0.5}
+    point, [stat] = step.step(elsewhere)
+    assert counter.take() == 2
+    assert stat["model_logp"] == pytest.approx(logp(point), rel=1e-12)
+
+
+# --- the same seed, the same draws -----------------------------------------------------------
+
+
+def trace_of(idata):
+    groups = idata["posterior"], idata["sample_stats"]
+    found = {name: group[name].values for group in groups for name in group.data_vars}
+    return {name: value for name, value in found.items() if name not in TIMES}  # NUTS reports them
+
+
+TIMES = ("perf_counter_diff", "perf_counter_start", "process_time_diff")
+
+
+def assert_same_trace(first, second):
+    first, second = trace_of(first), trace_of(second)
+    assert set(first) == set(second)
+    for name in first:
+        np.testing.assert_array_equal(first[name], second[name], err_msg=name)
+
+
+@every_step
+def test_same_draws_sequentially_and_forked(case):
+    model = tester.shapes()
+    step = compiled_step(case, model)
+    one = sample(step, model)
+    assert_same_trace(one, sample(step, model))  # and again: nothing is left over
+    assert_same_trace(one, sample(step, model, cores=2, mp_ctx="fork"))
+    draws = one["posterior"]["matrix"].values
+    assert not np.array_equal(draws[0], draws[1])  # the chains differ
+    assert_differs(one, sample(step, model, random_seed=3))
+
+
+def assert_differs(first, second):
+    assert not np.array_equal(first["posterior"]["matrix"], second["posterior"]["matrix"])
+
+
+@pytest.mark.slow
+@every_step
+@pytest.mark.parametrize("method", ["forkserver", "spawn"])
+def test_same_draws_in_new_processes(case, method):
+    model = tester.shapes()
+    step = compiled_step(case, model)
+    assert_same_trace(sample(step, model), sample(step, model, cores=2, mp_ctx=method))
+
+
+@every_step
+def test_same_draws_next_to_nuts(case):
+    model = tester.pair()
+    ours, nuts = make(case, model, [model["b"]]), pm.NUTS([model["a"]], model=model)
+    step, untuned = CompoundStep([ours, nuts]), nuts.sampling_state
+    one = sample(step, model, draws=30, tune=130)
+    nuts.sampling_state = untuned  # forked processes inherit what NUTS has learned, and keep it
+    assert_same_trace(one, sample(step, model, draws=30, tune=130, cores=2, mp_ctx="fork"))
+    assert np.isfinite(one["posterior"]["a"].values).all()
+
+
+@every_step
+def test_same_draws_one_step_a_variable(case):
+    model = tester.pair()
+    step = make(case, model, blocked=False)
+    assert isinstance(step, CompoundStep)
+    assert [m.vars for m in step.methods] == [[v] for v in model.value_vars]
+    one = sample(step, model)
+    assert_same_trace(one, sample(step, model, cores=2, mp_ctx="fork"))
+    assert one["sample_stats"]["scaling"].shape == (2, 50, 2)
+    # the last step's value belongs to the point that is recorded
+    value = model.compile_logp()
+    posterior = one["posterior"]
+    for draw in (0, 17, 49):
+        point = {name: posterior[name].values[1, draw] for name in ("a", "b")}
+        lp = one["sample_stats"]["lp"].values[1, draw]
+        assert np.ravel(lp)[-1] == pytest.approx(float(value(point)), rel=1e-12)
