@@ -15,7 +15,14 @@ from pymc.step_methods.compound import BlockedStep
 from pytensor.graph.basic import Apply
 from pytensor.graph.op import Op
 
-from pymc_kameleon.steps import AdaptiveMetropolisStep, KameleonStep
+from pymc_kameleon.steps import (
+    AdaptiveMetropolisStep,
+    CMAStep,
+    FastKameleonStep,
+    GaussianAdaptationStep,
+    GaussianMixtureStep,
+    KameleonStep,
+)
 
 # PyTensor from a wheel says this once per process, at whichever graph comes first; it is not about this package.
 NO_BLAS = pytest.mark.filterwarnings("ignore:PyTensor could not link to a BLAS:UserWarning")
@@ -31,12 +38,31 @@ class Case(NamedTuple):
     moves: tuple  # what it calls its moves after tuning
 
 
-# A new step is one line here, a stream (tests/streams/make.py), and nothing else.
+# A new step is one line here, and a stream (tests/streams/make.py).
 CASES = {
     "kameleon": Case(KameleonStep, {"n_history": 40, "local_start": 60}, ("local", "global")),
     "adaptive_metropolis": Case(AdaptiveMetropolisStep, {}, ("global",)),
+    "fast_kameleon": Case(
+        FastKameleonStep, {"n_features": 20, "local_start": 60}, ("local", "global")
+    ),
+    "gaussian_mixture": Case(
+        GaussianMixtureStep,
+        {"max_components": 2, "local_start": 60},
+        ("local", "auxiliary", "independence", "global"),
+    ),
+    "gaussian_adaptation": Case(GaussianAdaptationStep, {}, ("",)),
+    "cma": Case(CMAStep, {}, ("",)),
 }
-every_step = pytest.mark.parametrize("case", CASES.values(), ids=CASES)
+# The base step is the same for all: two of them go through everything in the fast suite, the others in the slow one.
+_FIRST = ("kameleon", "adaptive_metropolis")
+every_step = pytest.mark.parametrize(
+    "case",
+    [
+        pytest.param(case, id=name, marks=[] if name in _FIRST else pytest.mark.slow)
+        for name, case in CASES.items()
+    ],
+)
+every_step_fast = pytest.mark.parametrize("case", CASES.values(), ids=CASES)
 
 
 def make(case, model, vars=None, **kwargs):
