@@ -28,6 +28,7 @@ DRAWS_PER_DIMENSION = 200  # before the first local move, unless told otherwise
 
 Covariance = Callable[[Any, Any, np.ndarray], np.ndarray]
 Learn = Callable[[np.random.Generator, Any, "State", np.ndarray], Any]
+Tune = Callable[["State", Outcome], "State"]
 
 
 class Schedule(NamedTuple):
@@ -62,6 +63,7 @@ class State(NamedTuple):
         Iteration.
     covariance : ndarray of shape (d, d) or None
         S at the chain's current point, before nu and gamma enter: cached, so that a draw needs one and not two.
+        (PCA-Kameleon keeps its principal directions there, shape (m, d).)
     """
 
     options: Any
@@ -130,8 +132,7 @@ def propose(
     rng: np.random.Generator, x: np.ndarray, state: State, covariance: Covariance
 ) -> Proposal:
     """A local move with the covariance at ``x``, or a global one."""
-    share = state.schedule.global_share
-    if state.model is None or (share > 0.0 and rng.random() < share):
+    if global_turn(rng, state):
         return adaptive_metropolis.propose(rng, x, state.random_walk)
     gamma, nu = local_gamma(state), math.exp(state.log_scale)
     normals = rng.standard_normal(len(x))
@@ -143,6 +144,12 @@ def propose(
     # the forward density (Sejdinovic et al., 2014, algorithm 1, step 6).
     reverse = log_step_density(delta, there, gamma, nu)
     return Proposal(x_new, reverse - forward, "local", there)
+
+
+def global_turn(rng: np.random.Generator, state: State) -> bool:
+    """Whether the next move is a global one; decided without looking at where the chain is."""
+    share = state.schedule.global_share
+    return state.model is None or (share > 0.0 and rng.random() < share)
 
 
 def start(state: State, x: np.ndarray, covariance: Covariance) -> State:
@@ -160,19 +167,33 @@ def keep(state: State, outcome: Outcome, covariance: Covariance) -> State:
     return state._replace(covariance=outcome.proposal.carry)
 
 
+def tune_scale(state: State, outcome: Outcome) -> State:
+    """Tune nu after a local move."""
+    moves = state.moves + 1
+    log_scale = tuned(state.log_scale, moves, outcome, state.schedule)
+    return state._replace(log_scale=log_scale, moves=moves)
+
+
+def tuned(log_scale: float, moves: int, outcome: Outcome, schedule: Schedule) -> float:
+    """A local move's log scale after one Robbins-Monro step, the ``moves``-th."""
+    rate = 2.0 * moves**-adaptive_metropolis.RATE_EXPONENT
+    log_scale = robbins_monro(log_scale, outcome.accept_prob, schedule.target_accept, rate)
+    return min(max(log_scale, LOG_SCALE_BOUNDS[0]), LOG_SCALE_BOUNDS[1])
+
+
 def adapt(
-    rng: np.random.Generator, state: State, outcome: Outcome, learn: Learn, covariance: Covariance
+    rng: np.random.Generator,
+    state: State,
+    outcome: Outcome,
+    learn: Learn,
+    covariance: Covariance,
+    tune: Tune = tune_scale,
 ) -> State:
-    """Learn from one draw, whichever kernel made it; called after ``keep``."""
+    """Learn from one draw, whichever kernel made it; called after ``keep``. ``tune`` sees the local moves only."""
     random_walk = adaptive_metropolis.adapt(rng, state.random_walk, outcome)
-    log_scale, moves = state.log_scale, state.moves
+    state = state._replace(random_walk=random_walk)
     if outcome.proposal.move == "local":
-        moves += 1
-        rate = 2.0 * moves**-adaptive_metropolis.RATE_EXPONENT
-        target = state.schedule.target_accept
-        log_scale = robbins_monro(log_scale, outcome.accept_prob, target, rate)
-        log_scale = min(max(log_scale, LOG_SCALE_BOUNDS[0]), LOG_SCALE_BOUNDS[1])
-    state = state._replace(random_walk=random_walk, log_scale=log_scale, moves=moves)
+        state = tune(state, outcome)
     if random_walk.iteration < state.next_refresh or random_walk.history is None:
         return state
     # Recomputed after every refresh, whether the draw was accepted or not.
@@ -251,13 +272,21 @@ def _draw(x, centre, factor, covariance, gamma, nu, normals):
             total += root[i, j] * normals[j]
         delta[i] = total
         forward -= 0.5 * normals[i] * normals[i] + math.log(root[i, i])
+    x_new, y_new = displace(x, centre, factor, delta)
+    return x_new, y_new, delta, forward
+
+
+@njit(cache=True)
+def displace(x, centre, factor, delta):
+    """The point a step ``delta`` away from ``x`` in the kernel's coordinates: (x*, y*), shape (d,) each."""
+    d = x.size
     x_new = np.empty(d)
     for i in range(d):
         total = 0.0
         for j in range(i + 1):
             total += factor[i, j] * delta[j]
         x_new[i] = x[i] + total
-    return x_new, solve_lower(factor, x_new - centre), delta, forward
+    return x_new, solve_lower(factor, x_new - centre)
 
 
 @njit(cache=True)

@@ -35,6 +35,7 @@ from pymc_kameleon import (
     gaussian_adaptation,
     gaussian_mixture,
     kameleon,
+    pca_kameleon,
 )
 from pymc_kameleon.log_density import LogDensity, names
 from pymc_kameleon.metropolis import Outcome, accept
@@ -332,9 +333,10 @@ class KernelStep(BlockedStep):
         for name in options:
             if name not in known:
                 close = difflib.get_close_matches(name, known, 1)
+                chosen = f" with proposal={self.proposal!r}" if hasattr(self, "proposal") else ""
                 raise TypeError(
-                    f"{type(self).__name__} has no option {name!r}{f' (did you mean {close[0]!r}?)' if close else ''}; "
-                    f"it has {', '.join(sorted(known))}."
+                    f"{type(self).__name__}{chosen} has no option {name!r}"
+                    f"{f' (did you mean {close[0]!r}?)' if close else ''}; it has {', '.join(sorted(known))}."
                 )
         return {**self.presets.get(preset, {}), **options}
 
@@ -343,9 +345,12 @@ class KernelStep(BlockedStep):
         super().__init_subclass__(**kwargs)
         if hasattr(cls, "algorithm"):
             own = list(inspect.signature(KernelStep.__init__).parameters.values())[1:-1]
-            cls.__signature__ = inspect.Signature(
-                [*own, *algorithm_options(cls.algorithm).values()]
-            )
+            if "__init__" in vars(cls):  # a keyword of its own chooses the algorithm
+                own += list(inspect.signature(cls.__init__).parameters.values())[2:-1]
+            options = algorithm_options(cls.algorithm)
+            for other in getattr(cls, "proposals", {}).values():
+                options = algorithm_options(other) | options
+            cls.__signature__ = inspect.Signature([*own, *options.values()])
 
     @property
     def _keeps(self):
@@ -465,8 +470,14 @@ class KameleonStep(KernelStep):
 
     Parameters
     ----------
+    proposal : {"full", "pca"}
+        "full" (default): the whole local covariance. "pca": along one kernel principal direction at a time (appendix
+        C), which mixes worse; see :mod:`pymc_kameleon.pca_kameleon`.
     n_history : int
         Size of the subsample of the history, default 1000.
+    n_directions : int
+        With ``proposal="pca"`` only, default 20; see :func:`pymc_kameleon.pca_kameleon.init`, also for what
+        ``normalization`` means there.
     kernel : str or Kernel
         Default "gaussian".
     lengthscale, lengthscale_factor, gamma, normalization, coordinates, global_share, target_accept, scale, \
@@ -490,6 +501,21 @@ subsample, local_start, tune
         **KernelStep.stats_dtypes_shapes, "n_history": FLOAT, "lengthscale": FLOAT, "gamma": FLOAT,
     }  # fmt: skip
     presets: ClassVar[dict] = {"paper": kameleon.PAPER}
+    proposals: ClassVar[dict[str, ModuleType]] = {"full": kameleon, "pca": pca_kameleon}
+
+    def __init__(self, vars=None, *, proposal="full", **options):
+        if proposal not in self.proposals:
+            raise ValueError(f"proposal must be one of {tuple(self.proposals)}, got {proposal!r}.")
+        self.proposal, self.algorithm = proposal, self.proposals[proposal]
+        super().__init__(vars, **options)
+
+    def __getstate__(self):
+        """Everything but the module, which cannot be copied."""
+        return {name: value for name, value in self.__dict__.items() if name != "algorithm"}
+
+    def __setstate__(self, state):
+        self.__dict__.update(state)
+        self.algorithm = self.proposals[self.proposal]
 
 
 class FastKameleonStep(KernelStep):
