@@ -26,26 +26,29 @@ than their conditions for adapting forever. Auxiliary u ~ N(z, (delta/2) I) foll
 tractable part of the target: Titsias & Papaspiliopoulos (2018), whose tractable part is a Gaussian *prior* and whose
 likelihood enters through its gradient; here the tractable part is the fitted mixture and there is no gradient. The
 combination, and its defaults, come from this project's own experiments; no claim of priority is made.
+
+References
+----------
+Andrieu & Moulines (2006), On the ergodicity properties of some adaptive MCMC algorithms, Ann. Appl. Probab. 16.
+Holden, Hauge & Holden (2009), Adaptive independent Metropolis-Hastings, Ann. Appl. Probab. 19.
+Giordani & Kohn (2010), Adaptive independent Metropolis-Hastings by fast estimation of mixtures of normals,
+J. Comput. Graph. Statist. 19.
+Titsias & Papaspiliopoulos (2018), Auxiliary gradient-based sampling algorithms, J. R. Stat. Soc. B 80.
 """
 
 import math
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
-from pymc_kameleon import adaptive_metropolis, history, mixture_fit
-from pymc_kameleon.covariance import cholesky, log_normal_density, solve_lower
+from pymc_kameleon import adaptive_metropolis, history, mixture_fit, mixture_moves
 from pymc_kameleon.metropolis import Outcome, Proposal, robbins_monro
-from pymc_kameleon.mixture_fit import Mixture
+from pymc_kameleon.mixture_moves import Surrogate
 
 LOG_SCALE_BOUNDS = (-8.0, 4.0)
 GROWTH = 1.1  # of the intervals between refreshes
 NEVER = 2**62
 LAST_REFRESH = 0.95  # of tuning, where its length is known: then only scales adapt
-
-# Reassociation lets the sums run in vector registers; NaN and infinities keep their meaning.
-FAST = {"reassoc", "contract", "arcp", "nsz"}
 
 
 class Options(NamedTuple):
@@ -60,29 +63,6 @@ class Options(NamedTuple):
     auxiliary_target_accept: float
     local_start: int | None
     last_refresh: float
-
-
-class Surrogate(NamedTuple):
-    """pihat, with C_k = sum_i e_ki q_ki q_ki^T: in its axes, C_k + h^2 I is diagonal for every h.
-
-    Attributes
-    ----------
-    cumulative : ndarray of shape (K,)
-        Of the weights.
-    log_weights, log_norms : ndarray of shape (K,)
-        log w_k, and log w_k - (1/2) log |C_k|.
-    means, covariances : ndarray of shape (K, d), (K, d, d)
-    axes, variances : ndarray of shape (K, d, d), (K, d)
-        Rows q_ki, and e_ki.
-    """
-
-    cumulative: np.ndarray
-    log_weights: np.ndarray
-    log_norms: np.ndarray
-    means: np.ndarray
-    covariances: np.ndarray
-    axes: np.ndarray
-    variances: np.ndarray
 
 
 class State(NamedTuple):
@@ -215,18 +195,18 @@ def propose(rng: np.random.Generator, x: np.ndarray, state: State) -> Proposal:
         return adaptive_metropolis.propose(rng, x, state.random_walk)
     _, log_weights, log_norms, means, covariances, axes, variances = surrogate
     if choice < local_end:
-        x_new, log_q_ratio = _local(
+        x_new, log_q_ratio = mixture_moves.local(
             x, state.centre, state.factor, log_norms, means, covariances, axes, variances,
             _gamma(state), math.exp(state.log_scale), rng.standard_normal(d),
         )  # fmt: skip
         return Proposal(x_new, log_q_ratio, "local")
     if choice < auxiliary_end:
-        x_new, log_q_ratio = _auxiliary(
+        x_new, log_q_ratio = mixture_moves.auxiliary(
             x, state.centre, state.factor, log_weights, log_norms, means, axes, variances,
             math.exp(state.auxiliary_log_scale), rng.standard_normal(2 * d), rng.random(),
         )  # fmt: skip
         return Proposal(x_new, log_q_ratio, "auxiliary")
-    x_new, log_q_ratio = _independence(
+    x_new, log_q_ratio = mixture_moves.independence(
         x, state.centre, state.factor, surrogate.cumulative, log_norms, means, axes, variances,
         rng.standard_normal(d), rng.random(),
     )  # fmt: skip
@@ -309,193 +289,9 @@ def _refresh(rng: np.random.Generator, state: State) -> State:
         random_walk=walk,
         centre=walk.mean,
         factor=walk.factor,
-        surrogate=build_surrogate(mixture_fit.widen(fitted, *widening)),
+        surrogate=mixture_moves.build_surrogate(mixture_fit.widen(fitted, *widening)),
         log_scale=walk.log_scale if math.isnan(state.log_scale) else state.log_scale,
         moves=max(int(0.3 * state.moves), 10),
         auxiliary_moves=max(int(0.3 * state.auxiliary_moves), 10),
         next_refresh=int(GROWTH * t) + 1,
     )
-
-
-def build_surrogate(mixture: Mixture) -> Surrogate:
-    """``mixture`` with what the moves need of it."""
-    weights, means, covariances = mixture
-    variances, axes = np.linalg.eigh(covariances)
-    return Surrogate(
-        cumulative=np.cumsum(weights),
-        log_weights=np.log(weights),
-        log_norms=np.log(weights) - 0.5 * np.log(variances).sum(axis=1),
-        means=means,
-        covariances=covariances,
-        axes=np.ascontiguousarray(axes.transpose(0, 2, 1)),
-        variances=variances,
-    )
-
-
-# --- the three moves, compiled: arrays of normals and uniforms in, (x*, log_q_ratio) out ---------
-
-
-@njit(cache=True)
-def _local(
-    x, centre, factor, log_norms, means, covariances, axes, variances, gamma, nu, normals
-):  # fmt: skip
-    d = x.size
-    z = solve_lower(factor, x - centre)
-    moment = _local_moment(z, log_norms, means, covariances, axes, variances)
-    root, _ = cholesky(_regularised(moment, gamma, nu))
-    z_new, delta = np.empty(d), np.empty(d)
-    forward = 0.0
-    for i in range(d):
-        total = 0.0
-        for j in range(i + 1):
-            total += root[i, j] * normals[j]
-        delta[i] = total
-        z_new[i] = z[i] + total
-        forward -= 0.5 * normals[i] * normals[i] + math.log(root[i, i])
-    # Exactness hangs here: the way back has the covariance *at z_new*, with the same mixture, gamma and nu.
-    moment = _local_moment(z_new, log_norms, means, covariances, axes, variances)
-    root, ok = cholesky(_regularised(moment, gamma, nu))
-    reverse = log_normal_density(delta, root) if ok else -math.inf
-    return _position(z_new, centre, factor), reverse - forward
-
-
-@njit(cache=True)
-def _auxiliary(
-    x, centre, factor, log_weights, log_norms, means, axes, variances, h, normals, uniform
-):  # fmt: skip
-    d = x.size
-    z = solve_lower(factor, x - centre)
-    u = np.empty(d)
-    for i in range(d):
-        u[i] = z[i] + h * normals[i]
-    z_new = _draw_given(u, log_weights, means, axes, variances, h * h, normals[d:], uniform)
-    # Exactness hangs here: pihat alone, without u (see the module's docstring).
-    log_q_ratio = _log_sum(_log_terms(z, log_norms, means, axes, variances)) - _log_sum(
-        _log_terms(z_new, log_norms, means, axes, variances)
-    )
-    return _position(z_new, centre, factor), log_q_ratio
-
-
-@njit(cache=True)
-def _independence(
-    x, centre, factor, cumulative, log_norms, means, axes, variances, normals, uniform
-):  # fmt: skip
-    d = x.size
-    z = solve_lower(factor, x - centre)
-    k = 0
-    while k < cumulative.size - 1 and uniform * cumulative[-1] > cumulative[k]:
-        k += 1
-    z_new = means[k].copy()
-    for i in range(d):
-        step = math.sqrt(variances[k, i]) * normals[i]
-        for j in range(d):
-            z_new[j] += step * axes[k, i, j]
-    log_q_ratio = _log_sum(_log_terms(z, log_norms, means, axes, variances)) - _log_sum(
-        _log_terms(z_new, log_norms, means, axes, variances)
-    )
-    return _position(z_new, centre, factor), log_q_ratio
-
-
-@njit(cache=True)
-def _draw_given(u, log_weights, means, axes, variances, h2, normals, uniform):
-    """Draw z ~ pihat(z) N(u; z, h2 I) / p(u): component k with probability proportional to w_k N(u; mu_k, C_k + h2 I),
-    then N(mu_k + C_k (C_k + h2 I)^-1 (u - mu_k), h2 C_k (C_k + h2 I)^-1), in the axes of C_k.
-    """
-    size, d = means.shape
-    widened = np.empty((size, d))
-    log_norms = np.empty(size)
-    for k in range(size):
-        log_norms[k] = log_weights[k]
-        for i in range(d):
-            widened[k, i] = variances[k, i] + h2
-            log_norms[k] -= 0.5 * math.log(widened[k, i])
-    logs = _log_terms(u, log_norms, means, axes, widened)
-    peak = logs.max()
-    total = 0.0
-    for k in range(size):
-        logs[k] = math.exp(logs[k] - peak)
-        total += logs[k]
-    threshold, k = uniform * total, 0
-    while k < size - 1 and threshold > logs[k]:
-        threshold -= logs[k]
-        k += 1
-    z = means[k].copy()
-    for i in range(d):
-        coordinate = 0.0
-        for j in range(d):
-            coordinate += axes[k, i, j] * (u[j] - means[k, j])
-        gain = variances[k, i] / widened[k, i]
-        coordinate = gain * coordinate + math.sqrt(gain * h2) * normals[i]
-        for j in range(d):
-            z[j] += coordinate * axes[k, i, j]
-    return z
-
-
-@njit(cache=True, fastmath=FAST)
-def _log_terms(z, log_norms, means, axes, variances):
-    """Terms log w_k + log N(z; mu_k, .) without -(d/2) log(2 pi), shape (K,): ``variances`` along the ``axes``."""
-    size, d = means.shape
-    logs = np.empty(size)
-    delta = np.empty(d)
-    for k in range(size):
-        for i in range(d):
-            delta[i] = z[i] - means[k, i]
-        square = 0.0
-        for i in range(d):
-            coordinate = 0.0
-            for j in range(d):
-                coordinate += axes[k, i, j] * delta[j]
-            square += coordinate * coordinate / variances[k, i]
-        logs[k] = log_norms[k] - 0.5 * square
-    return logs
-
-
-@njit(cache=True)
-def _log_sum(logs):
-    peak = logs.max()
-    total = 0.0
-    for value in logs:
-        total += math.exp(value - peak)
-    return peak + math.log(total)
-
-
-@njit(cache=True, fastmath=FAST)
-def _local_moment(z, log_norms, means, covariances, axes, variances):
-    """S(z) = sum_k r_k(z) [C_k + (z - mu_k)(z - mu_k)^T], shape (d, d); only the lower triangle is filled."""
-    size, d = means.shape
-    logs = _log_terms(z, log_norms, means, axes, variances)
-    peak = logs.max()
-    moment = np.zeros((d, d))
-    total = 0.0
-    for k in range(size):
-        weight = math.exp(logs[k] - peak)
-        total += weight
-        if weight < 1e-16:  # of the largest: nothing in floating point
-            continue
-        for i in range(d):
-            weighted = weight * (z[i] - means[k, i])
-            for j in range(i + 1):
-                moment[i, j] += weight * covariances[k, i, j] + weighted * (z[j] - means[k, j])
-    moment /= total
-    return moment
-
-
-@njit(cache=True)
-def _regularised(moment, gamma, nu):
-    result = nu * nu * moment
-    for i in range(moment.shape[0]):
-        result[i, i] += gamma * gamma
-    return result
-
-
-@njit(cache=True)
-def _position(z, centre, factor):
-    """The parameters' own coordinates, x = m + L z."""
-    d = z.size
-    x = np.empty(d)
-    for i in range(d):
-        total = centre[i]
-        for j in range(i + 1):
-            total += factor[i, j] * z[j]
-        x[i] = total
-    return x

@@ -88,6 +88,9 @@ def choose_size(
     ``points`` (n, d) are in the order of time. Neighbours in time are alike, so whole blocks of them are held out: ten
     blocks, fitted to the even and scored on the odd ones and the other way round. A size is not tried after two that
     did not improve on a smaller one.
+
+    Scored is what proposes, the widened mixture: for a mixture that is not widened a few held-out points in a gap
+    decide, larger ones are refused, and on cold-started chains two fifths of the effective draws are lost.
     """
     block = np.arange(len(points)) * BLOCKS // len(points)
     halves = points[block % 2 == 0], points[block % 2 == 1]

@@ -10,7 +10,7 @@ import pytest
 from scipy.special import logsumexp
 from scipy.stats import multivariate_normal
 
-from pymc_kameleon import adaptive_metropolis, gaussian_mixture, mixture_fit
+from pymc_kameleon import adaptive_metropolis, gaussian_mixture, mixture_fit, mixture_moves
 from pymc_kameleon.covariance import solve_lower
 from pymc_kameleon.metropolis import Outcome, accept
 from tests.statistics import run_transitions, two_sample_z
@@ -83,11 +83,11 @@ def random_affine(rng, d):
 def test_log_density_of_the_mixture_is_scipys(d):
     rng = np.random.default_rng(d)
     mixture = some_mixture(rng, d)
-    surrogate = gaussian_mixture.build_surrogate(mixture)
+    surrogate = mixture_moves.build_surrogate(mixture)
     points = 3.0 * rng.standard_normal((6, d))
     expected = np.array([slow_log_density(mixture, z) for z in points])
     expected += 0.5 * d * math.log(2 * math.pi)
-    fast = [gaussian_mixture._log_sum(gaussian_mixture._log_terms(z, *arrays(surrogate))) for z in points]  # fmt: skip
+    fast = [mixture_moves.log_sum(mixture_moves.log_terms(z, *arrays(surrogate))) for z in points]  # fmt: skip
     np.testing.assert_allclose(fast, expected, rtol=1e-10)
     np.testing.assert_allclose(mixture_fit.log_density(mixture, points), expected, rtol=1e-10)
 
@@ -96,10 +96,10 @@ def test_log_density_of_the_mixture_is_scipys(d):
 def test_local_moment_is_the_sum_over_components(d):
     rng = np.random.default_rng(10 + d)
     mixture = some_mixture(rng, d)
-    surrogate = gaussian_mixture.build_surrogate(mixture)
+    surrogate = mixture_moves.build_surrogate(mixture)
     log_norms, means, axes, variances = arrays(surrogate)
     for z in 2.0 * rng.standard_normal((4, d)):
-        fast = gaussian_mixture._local_moment(
+        fast = mixture_moves.local_moment(
             z, log_norms, means, surrogate.covariances, axes, variances
         )
         np.testing.assert_allclose(fast, np.tril(slow_local_moment(mixture, z)), rtol=1e-10)
@@ -111,13 +111,13 @@ def test_conditional_mixture_of_the_auxiliary_move(d, h):
     """Weights from where the uniform changes component, means from zero normals, covariances from unit ones."""
     rng = np.random.default_rng(20 + d)
     mixture = some_mixture(rng, d)
-    s = gaussian_mixture.build_surrogate(mixture)
+    s = mixture_moves.build_surrogate(mixture)
     u = rng.standard_normal(d)
     expected = slow_conditional(mixture, u, h)
     edges = np.concatenate([[0.0], np.cumsum(expected.weights)])
 
     def draw(normals, uniform):
-        return gaussian_mixture._draw_given(
+        return mixture_moves.draw_given(
             u, s.log_weights, s.means, s.axes, s.variances, h * h, normals, uniform
         )
 
@@ -172,7 +172,7 @@ def fixed_state(d, mixture, move, centre=None, factor=None, nu=0.8, h=0.7):
     return gaussian_mixture.freeze(state)._replace(
         centre=np.zeros(d) if centre is None else centre,
         factor=np.eye(d) if factor is None else factor,
-        surrogate=gaussian_mixture.build_surrogate(mixture),
+        surrogate=mixture_moves.build_surrogate(mixture),
         log_scale=math.log(nu),
         auxiliary_log_scale=math.log(h),
     )
@@ -293,6 +293,35 @@ def test_every_move_leaves_the_target_invariant(move):
     assert invariance_z(gaussian_mixture, state, rng, 6_000, 6) < 4.5
 
 
+def test_a_retained_noisy_estimate_keeps_the_target():
+    """Pseudo-marginal: log density + N(-v/2, v), retained. Under the extended target the noise at exact draws of x is
+    N(+v/2, v): what the starts get, so that the pair (x, estimate) starts in equilibrium.
+    """
+    rng, noise, variance = np.random.default_rng(62), np.random.default_rng(63), 1.0
+    state, starts = mediocre_state(rng, "all"), target_draws(rng, 6_000)
+    known = {x.tobytes() for x in starts}
+
+    def estimate(x):
+        shift = 0.5 if x.tobytes() in known else -0.5
+        return target_log_density(x) + shift * variance + math.sqrt(variance) * noise.normal()
+
+    ends = run_transitions(rng, gaussian_mixture, state, estimate, starts, 6)
+    assert (ends != starts).any(axis=1).mean() > 0.3
+    assert np.abs(two_sample_z(ends, starts)).max() < 4.5
+
+    def refreshed(
+        rng, x, state
+    ):  # control, sd 2: both estimates drawn anew in every draw, none retained
+        proposal = gaussian_mixture.propose(rng, x, state)
+        anew = 2.0 * (noise.normal() - noise.normal())
+        return proposal._replace(log_q_ratio=proposal.log_q_ratio + anew)
+
+    biased_ends = run_transitions(
+        rng, SimpleNamespace(propose=refreshed), state, target_log_density, starts, 6
+    )
+    assert np.abs(two_sample_z(biased_ends, starts)).max() > 10
+
+
 class Recorder:
     """A generator that remembers the normals it handed out last."""
 
@@ -355,7 +384,7 @@ def test_a_mixture_that_follows_the_chain_is_seen():
         state = memory.state._replace(
             centre=centre,
             factor=factor,
-            surrogate=gaussian_mixture.build_surrogate(mixture_fit.widen(fitted, 1.4, 0.1)),
+            surrogate=mixture_moves.build_surrogate(mixture_fit.widen(fitted, 1.4, 0.1)),
         )
         return gaussian_mixture.propose(rng, x, state)
 
