@@ -7,7 +7,7 @@ import numpy as np
 from pymc_kameleon import adaptive_metropolis, surrogate_dynamics
 from pymc_kameleon.history import History
 from pymc_kameleon.residual_mixture import Current, Mixture
-from pymc_kameleon.surrogate_dynamics import Dynamics, DualAveraging
+from pymc_kameleon.surrogate_dynamics import DualAveraging, Dynamics
 from pymc_kameleon.value_regression import Family, Fit
 
 
@@ -31,7 +31,8 @@ class Carry(NamedTuple):
     kernel : int
         0 for the random walk, 1, 2, ... for the arms.
     z, value : ndarray of shape (d,), float
-        The proposed point in the coordinates of the dynamics, and f there; empty and NaN without a surrogate.
+        The proposed point in the coordinates of the dynamics, and f there; empty and NaN without a
+        surrogate.
     evaluated : bool
         Whether the log density is evaluated for this draw.
     companion : int
@@ -58,58 +59,6 @@ class Carry(NamedTuple):
     diverging: bool = False
 
 
-class Learning(NamedTuple):
-    """Everything that is needed while tuning only.
-
-    Attributes
-    ----------
-    positions, log_densities : History
-        Every point evaluated, the start included, and its log density.
-    chain_log_densities : History
-        Beside the chain's states, which the random walk keeps.
-    companions, companion_log_densities : ndarray of shape (c, d), (c,)
-        Where the companion chains are.
-    draws : int
-        Draws seen.
-    refits, last_refit, next_refit : int
-        How many, and at which numbers of evaluations.
-    final : bool
-        Whether the last refit has been.
-    surprises : int
-        Plausible points since the last refit that the surrogate had wrong.
-    residuals : History
-        log p - f along the surrogate's moves since the last refit: out of sample.
-    typical : float
-        Their recent median, NaN until there are enough.
-    uncovered, judged : int
-        Draws since the last refit that stood where f is more than 2.5 too low, and draws judged.
-    averaging : DualAveraging or None
-    distance, trials : ndarray of shape (1 + arms, d), (1 + arms,)
-        Expected squared jump in units of the spread summed over proposals, and their number, by kernel.
-    spread : ndarray of shape (d,)
-    """
-
-    positions: History
-    log_densities: History
-    chain_log_densities: History
-    companions: np.ndarray
-    companion_log_densities: np.ndarray
-    draws: int
-    refits: int
-    last_refit: int
-    next_refit: int
-    final: bool
-    surprises: int
-    residuals: History
-    typical: float
-    uncovered: int
-    judged: int
-    averaging: DualAveraging | None
-    distance: np.ndarray
-    trials: np.ndarray
-    spread: np.ndarray
-
-
 class Quality(NamedTuple):
     """How good the surrogate is, out of sample.
 
@@ -127,6 +76,68 @@ class Quality(NamedTuple):
     uncovered: float
     refits: int
     evaluations: int
+
+
+class Learning(NamedTuple):
+    """Everything that is needed while tuning only.
+
+    Attributes
+    ----------
+    positions, log_densities : History
+        Every point evaluated, the start included, and its log density.
+    chain_log_densities : History
+        Beside the chain's states, which the random walk keeps.
+    companions, companion_log_densities : ndarray of shape (c, d), (c,)
+        Where the companion chains are.
+    draws, rejections : int
+        Draws seen; rejections in a row.
+    refreshes, square_noise : int, float
+        Unselected second evaluations at the chain's point, and the sum over them of half the
+        squared difference: the variance of the noise in the log density is their ratio.
+    refits, last_refit, next_refit : int
+        How many, and at which numbers of evaluations.
+    final : bool
+        Whether the last refit has been.
+    surprises : int
+        Plausible points since the last refit that the surrogate had wrong.
+    residuals : History
+        log p - f along the surrogate's moves since the last refit: out of sample.
+    typical : float
+        Their recent median, NaN until there are enough.
+    earlier : Quality or None
+        Measured before the last refit: what is known until the new surrogate has been judged.
+    uncovered, judged : int
+        Draws since the last refit that stood where f is more than 2.5 too low, and draws judged.
+    averaging : DualAveraging or None
+    distance, trials : ndarray of shape (1 + arms, d), (1 + arms,)
+        Expected squared jump in units of the spread summed over proposals, and their number, by
+        kernel; those from before the last refit count a tenth.
+    spread : ndarray of shape (d,)
+    """
+
+    positions: History
+    log_densities: History
+    chain_log_densities: History
+    companions: np.ndarray
+    companion_log_densities: np.ndarray
+    draws: int
+    rejections: int
+    refreshes: int
+    square_noise: float
+    refits: int
+    last_refit: int
+    next_refit: int
+    final: bool
+    surprises: int
+    residuals: History
+    typical: float
+    earlier: Quality | None
+    uncovered: int
+    judged: int
+    averaging: DualAveraging | None
+    distance: np.ndarray
+    trials: np.ndarray
+    spread: np.ndarray
 
 
 class State(NamedTuple):

@@ -1,9 +1,11 @@
-"""What is learned from each tuning draw, when the surrogate is refitted, and what is fixed when tuning ends.
+"""What is learned from each tuning draw, when the surrogate is refitted, and what is fixed when
+tuning ends.
 
-Refits come when the number of evaluations has grown by a factor, and earlier when the chain meets *surprises*:
-plausible points that the surrogate had wrong by more than 2. Every third refit searches the whole library of feature
-families, the others only the cheap ones and the last winner. Nothing here looks at a clock, so that a run is
-reproducible: the work of a refit is counted and capped in :mod:`pymc_kameleon.value_regression`.
+Refits come when the number of evaluations has grown by a factor, and earlier when the chain meets
+*surprises*: plausible points that the surrogate had wrong by more than 2. Every third refit
+searches the whole library of feature families, the others only the cheap ones and the last winner.
+Nothing here looks at a clock, so that a run is reproducible: the work of a refit is counted and
+capped in :mod:`pymc_kameleon.value_regression`.
 """
 
 import math
@@ -41,14 +43,18 @@ def adapt(rng: np.random.Generator, state: State, outcome: Outcome) -> State:
         learning = _record(learning, outcome.proposal.position, outcome.proposed_log_density)
     if outcome.proposal.move == "companion":
         learning = _move_companion(rng, learning, state, outcome)
+    elif outcome.proposal.move == "refresh":
+        learning = _measure_noise(learning, outcome)
     else:
+        rejections = 0 if outcome.accepted else learning.rejections + int(carry.evaluated)
+        learning = learning._replace(rejections=rejections)
         if (
             carry.companion >= 0 and outcome.accepted
         ):  # a swap: the companion takes the chain's place
             learning = _place_companion(
                 learning, carry.companion, carry.origin, carry.origin_log_density
             )
-        state = state._replace(walk=adaptive_metropolis.adapt(rng, state.walk, outcome))
+        state = state._replace(walk=_adapt_walk(rng, state.walk, learning, outcome))
         value = np.array([outcome.log_density])
         learning = learning._replace(
             chain_log_densities=history.append(learning.chain_log_densities, value)
@@ -70,6 +76,34 @@ def _record(learning: Learning, position, log_density) -> Learning:
         positions=history.append(learning.positions, position),
         log_densities=history.append(learning.log_densities, np.array([log_density])),
     )
+
+
+def _measure_noise(learning: Learning, outcome: Outcome) -> Learning:
+    """Half the squared difference of two evaluations at one point: unbiased for the noise variance.
+
+    Refreshes after many rejections in a row reset their count and are not used: they were selected
+    for a high first value.
+    """
+    if learning.rejections:
+        return learning._replace(rejections=0)
+    difference = outcome.proposed_log_density - outcome.proposal.carry.origin_log_density
+    return learning._replace(
+        refreshes=learning.refreshes + 1,
+        square_noise=learning.square_noise + min(0.5 * difference**2, 50.0),
+    )
+
+
+def _adapt_walk(rng, walk, learning: Learning, outcome: Outcome):
+    """Adapt the random walk to its acceptance relative to a step of length 0.
+
+    With noise of sd s the latter is accepted with probability 2 Phi(-s / sqrt 2) only (Doucet et
+    al., 2015, eq. 3.2); the best scale hardly changes with s, its acceptance does by that factor
+    (Sherlock et al., 2015). Without the correction a scale tuned to 0.44 under s = 1 goes to 0.
+    """
+    if learning.square_noise > 0.0:
+        still = math.erfc(0.5 * math.sqrt(learning.square_noise / learning.refreshes))
+        outcome = outcome._replace(accept_prob=min(1.0, outcome.accept_prob / max(still, 0.05)))
+    return adaptive_metropolis.adapt(rng, walk, outcome)
 
 
 def _move_companion(rng, learning: Learning, state: State, outcome: Outcome) -> Learning:
@@ -95,7 +129,7 @@ def _place_companion(learning: Learning, c: int, position, log_density) -> Learn
 
 
 def _judge_point(learning: Learning, state: State) -> Learning:
-    """Does the surrogate cover the point where the chain is?"""
+    """Count whether the surrogate covers the point where the chain is."""
     if math.isnan(learning.typical):
         return learning
     residual = state.current.log_density - state.current.value
@@ -142,7 +176,9 @@ def _worth(learning: Learning) -> np.ndarray:
 
 
 def _adapt_arms(state: State, learning: Learning) -> State:
-    """Every 50 draws: probabilities by worth squared, none neglected, the random walk at least a fifth."""
+    """Every 50 draws: probabilities by worth squared, none neglected, the random walk at least a
+    fifth.
+    """
     if learning.draws % 50 or learning.trials.min() < 8:
         return state
     weights = np.square(_worth(learning))
@@ -156,14 +192,16 @@ def _with_floor(arms, floor):
     return arms
 
 
-# --- refits -----------------------------------------------------------------------------------------------------------
+# --- refits ---------------------------------------------------------------------------------------
 
 
 def _refit_is_due(state: State) -> bool:
     learning, evaluations = state.learning, state.learning.positions.size
     if learning.final or learning.chain_log_densities.size < 2:
         return False
-    if evaluations >= learning.next_refit or _last_refit_is_due(state):
+    if evaluations >= learning.next_refit:
+        return True
+    if _last_refit_is_due(state) and evaluations >= 1.5 * quadratic_size(len(learning.spread)):
         return True
     return (
         state.fit is not None
@@ -216,10 +254,11 @@ def refit(rng: np.random.Generator, state: State, x: np.ndarray, log_density: fl
         surprises=0,
         residuals=history.empty(1),
         typical=math.nan,
+        earlier=None if state.fit is None else measure(learning),
         uncovered=0,
         judged=0,
-        distance=np.zeros_like(learning.distance),
-        trials=np.zeros_like(learning.trials),
+        distance=0.1 * learning.distance,
+        trials=0.1 * learning.trials,
         spread=np.sqrt(np.diag(covariance)),
     )
     if state.fit is None:  # the companions start from here
@@ -240,7 +279,9 @@ def _covariance(dynamics):
 
 
 def _walk_along(walk, covariance):
-    """Give the random walk the surrogate's covariance while its own history is too short to have one."""
+    """Give the random walk the surrogate's covariance while its own history is too short to have
+    one.
+    """
     factor, ok = cholesky(covariance)
     if not ok:
         return walk
@@ -248,7 +289,7 @@ def _walk_along(walk, covariance):
     return walk._replace(factor=factor, log_scale=log_scale)
 
 
-# --- end of tuning ----------------------------------------------------------------------------------------------------
+# --- end of tuning --------------------------------------------------------------------------------
 
 
 def freeze(state: State) -> State:
@@ -282,8 +323,14 @@ def freeze(state: State) -> State:
 
 
 def measure(learning: Learning) -> Quality:
-    """How good the surrogate has been since the last refit; pessimistic where there is little to go by."""
+    """How good the surrogate has been since the last refit.
+
+    Where there is too little to judge by, the quality of the surrogate before: it had less to go
+    by. Without that either, nothing is taken for granted.
+    """
     size, residual_sd, uncovered = learning.residuals.size, 2.0, 1.0
+    if learning.earlier is not None:
+        residual_sd, uncovered = learning.earlier[:2]
     if size > ENOUGH:
         low, high = np.quantile(learning.residuals.buffer[:size], [0.03, 0.97])
         residual_sd = float(high - low) / 3.76  # of a normal distribution
@@ -293,7 +340,9 @@ def measure(learning: Learning) -> Quality:
 
 
 def _bound(dynamics, chain, learning):
-    """D: twice as far as the chain has been, and not where f promises much more than was ever seen."""
+    """D: twice as far as the chain has been, and not where f promises much more than was ever
+    seen.
+    """
     z = (chain - dynamics.surrogate.centre) @ dynamics.inverse.T
     radius = 2.0 * math.sqrt(np.square(z).sum(axis=1).max())
     values = learning.log_densities.buffer[: learning.log_densities.size, 0]

@@ -1,29 +1,34 @@
-"""A mixture of two Metropolis-Hastings kernels whose weights depend on how wrong the surrogate is, and its ratio.
+"""A mixture of two Metropolis-Hastings kernels whose weights depend on how wrong the surrogate is,
+and its ratio.
 
-Let y be the retained log density (or its retained estimate) at x, f a fixed surrogate, r = y - f(x) - m its residual
-about a fixed typical value m, and
+Let y be the retained log density (or its retained estimate) at x, f a fixed surrogate, r = y - f(x)
+- m its residual about a fixed typical value m, and
 
     t(x, y) = exp(-max(0, r - slack))  for x in D = {|z| < radius, f < ceiling},   0 outside,
 
-the *share*. With probability (1 - floor) t the surrogate's kernel proposes, otherwise the random walk does, and the
-ratio of either carries the ratio of the probabilities with which it is chosen:
+the *share*. With probability (1 - floor) t the surrogate's kernel proposes, otherwise the random
+walk does, and the ratio of either carries the ratio of the probabilities with which it is chosen:
 
     surrogate     exp{y' - y + f(x) - f(x')} t' / t,
     random walk   exp{y' - y} (1 - (1 - floor) t') / (1 - (1 - floor) t).
 
-Each of the two satisfies detailed balance on its own with its probability of being chosen counted as part of it.
-Since exp(y) t = min(exp(y), exp(f + m + slack)) on D, the surrogate's kernel samples the part of the target that lies
-below the surrogate, and the random walk the remainder: where f << y the surrogate's kernel would stick for
+Each of the two satisfies detailed balance on its own with its probability of being chosen counted
+as part of it. Since exp(y) t = min(exp(y), exp(f + m + slack)) on D, the surrogate's kernel samples
+the part of the target that lies below the surrogate, and the random walk the remainder: where f <<
+y the surrogate's kernel would stick for
 exp(y - f) draws, and is not used there.
 
 On what exactness hangs:
 
-- t is a function of (x, y), the *extended* state: with a noisy log density the residual contains the retained noise,
-  and a fresh estimate at x' must enter t' as it enters the test. Nothing is re-evaluated at x.
-- f, m, slack, floor, D, the archive, the step size and the probabilities of the arms are fixed when tuning ends.
-- A draw in which no inner transition moved stays where it is, with y: no test, no evaluation. That is the diagonal
-  part of P^K, which is reversible by itself.
-- floor > 0: the random walk can be chosen everywhere, so the chain is irreducible whatever the surrogate.
+- t is a function of (x, y), the *extended* state: with a noisy log density the residual contains
+  the retained noise, and a fresh estimate at x' must enter t' as it enters the test. Nothing is
+  re-evaluated at x.
+- f, m, slack, floor, D, the archive, the step size and the probabilities of the arms are fixed when
+  tuning ends.
+- A draw in which no inner transition moved stays where it is, with y: no test, no evaluation. That
+  is the diagonal part of P^K, which is reversible by itself.
+- floor > 0: the random walk can be chosen everywhere, so the chain is irreducible whatever the
+  surrogate.
 """
 
 import math
@@ -33,7 +38,8 @@ import numpy as np
 
 
 class Mixture(NamedTuple):
-    """What fixes the shares, with the region D in :class:`pymc_kameleon.surrogate_dynamics.Dynamics`.
+    """What fixes the shares, with the region D in
+    :class:`pymc_kameleon.surrogate_dynamics.Dynamics`.
 
     Attributes
     ----------
@@ -89,7 +95,8 @@ def choose_floor(uncovered: float, residual_sd: float) -> float:
     Parameters
     ----------
     uncovered : float
-        Share of the chain's states since the last refit whose residual is more than 2.5 above the median.
+        Share of the chain's states since the last refit whose residual is more than 2.5 above the
+        median.
     residual_sd : float
         Robust standard deviation of the residual out of sample.
     """

@@ -1,22 +1,28 @@
-"""Transitions that are reversible with respect to exp(f), f a surrogate: they cost no evaluation of the log density.
+"""Transitions that are reversible with respect to exp(f), f a surrogate: they cost no evaluation of
+the log density.
 
-Dynamics run in coordinates z with x = centre + scale * (B z); B comes from :func:`metric`. One *inner transition* is
+Dynamics run in coordinates z with x = centre + scale * (B z); B comes from :func:`metric`. One
+*inner transition* is
 
-- leapfrog Hamiltonian Monte Carlo on f with a random integration time and a random step size, with its own
-  accept/reject on f (Duane et al., 1987; Neal, 2011, section 5.3.2), or
-- a random-walk or differential-evolution step (ter Braak & Vrugt, 2008) from an archive that does not change,
+- leapfrog Hamiltonian Monte Carlo on f with a random integration time and a random step size, with
+  its own accept/reject on f (Duane et al., 1987; Neal, 2011, section 5.3.2), or
+- a random-walk or differential-evolution step (ter Braak & Vrugt, 2008) from an archive that does
+  not change,
 
-chosen at random, independently of where the chain is. Each is reversible with respect to exp(f) restricted to
+chosen at random, independently of where the chain is. Each is reversible with respect to exp(f)
+restricted to
 
     D = {|z| < radius, f < ceiling},
 
-therefore so is their mixture P, and so is P^K, K transitions in a row. It follows that a Metropolis-Hastings step with
-proposal P^K has the ratio exp{[log p(x') - f(x')] - [log p(x) - f(x)]} (Christen & Fox, 2005, eq. 5, where K = 1).
+therefore so is their mixture P, and so is P^K, K transitions in a row. It follows that a
+Metropolis-Hastings step with proposal P^K has the ratio exp{[log p(x') - f(x')] - [log p(x) -
+f(x)]} (Christen & Fox, 2005, eq. 5, where K = 1).
 
 References
 ----------
 J. A. Christen, C. Fox (2005). Markov chain Monte Carlo using an approximation. JCGS 14.
-C. J. F. ter Braak, J. A. Vrugt (2008). Differential evolution Markov chain with snooker updater and fewer chains.
+C. J. F. ter Braak, J. A. Vrugt (2008). Differential evolution Markov chain with snooker updater and
+fewer chains.
 """
 
 import math
@@ -56,7 +62,8 @@ ARMS = (Arm(1, 0.4, 0.0), Arm(1, 1.5, 0.0), Arm(4, 2.0, 0.0), Arm(40, 1.5, 0.8))
 
 
 class Dynamics(NamedTuple):
-    """A surrogate and everything its inner transitions depend on; constant between refits and once frozen.
+    """A surrogate and everything its inner transitions depend on; constant between refits and once
+    frozen.
 
     Attributes
     ----------
@@ -110,12 +117,13 @@ class Trajectory(NamedTuple):
 
 
 def metric(whiten_factor: np.ndarray, curvature: np.ndarray) -> np.ndarray:
-    """B (d, d): the chain's Cholesky factor L, corrected where the fitted quadratic is clearly curved.
+    """B (d, d): the chain's Cholesky factor L, corrected where the fitted quadratic is clearly
+    curved.
 
-    With H = L' (d^2 f / ds^2) L = V diag(-lambda) V', B = L V diag(a) V' with a = lambda^(-1/2), clipped to
-    [1e-4, 3], where lambda > 0.02, and 1 elsewhere. On a cold start the chain has seen a small part of the target
-    and the quadratic already knows its long axes: this is what crosses the transient of an ill-conditioned normal
-    target in a few refits.
+    With H = L' (d^2 f / ds^2) L = V diag(-lambda) V', B = L V diag(a) V' with a = lambda^(-1/2),
+    clipped to [1e-4, 3], where lambda > 0.02, and 1 elsewhere. On a cold start the chain has seen a
+    small part of the target and the quadratic already knows its long axes: this is what crosses the
+    transient of an ill-conditioned normal target in a few refits.
     """
     bent = -whiten_factor.T @ curvature @ whiten_factor
     eigenvalues, vectors = np.linalg.eigh(0.5 * (bent + bent.T))
@@ -151,7 +159,8 @@ def value(dynamics: Dynamics, z: np.ndarray) -> float:
 def run(
     rng: np.random.Generator, z: np.ndarray, dynamics: Dynamics, arm: Arm, temperature: float = 1.0
 ) -> Trajectory:
-    """``arm.transitions`` inner transitions from ``z``, reversible with respect to exp(``temperature`` * f) on D.
+    """``arm.transitions`` inner transitions from ``z``, reversible with respect to
+    exp(``temperature`` * f) on D.
 
     All randomness is drawn here, in arrays whose size depends on the arm alone.
     """
@@ -184,7 +193,7 @@ def _value(surrogate, metric, z):
 
 @njit(cache=True, fastmath=FAST)
 def _at(surrogate, metric, temperature, z, gradient, s, by_s):
-    """temperature * f at z, and its gradient with respect to z."""
+    """Temperature * f at z, and its gradient with respect to z."""
     d = z.size
     for i in range(d):
         total = 0.0
@@ -261,7 +270,8 @@ def _transitions(
                 for i in range(d):
                     momentum[i] += 0.5 * step * new_gradient[i]
                     new[i] += step * momentum[i]
-                # the whole path must lie in the ball: the reversed path is then rejected exactly when this one is
+                # the whole path must lie in the ball: the reversed path is then rejected exactly
+                # when this one is
                 inside = _square(new) < square_radius
                 if not inside:
                     break
@@ -318,7 +328,7 @@ def _jump(z, archive, normals, u, new):
             new[i] = z[i] + gamma * (archive[a, i] - archive[b, i]) + 0.05 * normals[i]
 
 
-# --- step size: dual averaging on the surrogate -----------------------------------------------------------------------
+# --- step size: dual averaging on the surrogate ---------------------------------------------------
 
 
 class DualAveraging(NamedTuple):

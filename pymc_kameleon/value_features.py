@@ -1,22 +1,25 @@
-"""Feature families for a surrogate of the log density, as matrices to fit with and as compiled value and gradient.
+"""Feature families for a surrogate of the log density, as matrices to fit with and as compiled
+value and gradient.
 
-Everything lives in standardised coordinates s = (x - centre) / scale and whitened ones z = W s. A surrogate is
+Everything lives in standardised coordinates s = (x - centre) / scale and whitened ones z = W s. A
+surrogate is
 
     f(s) = c + b's + s'Qs/2  +  sum_k a_k s^(e_k)  +  g(s)  +  h(s),
 
 with monomials of total degree 3 or 4 in at most three variables; g a sum over centres of one of
 
     Gaussian    exp(-|z - z_k|^2 / 2 l^2), in whitened coordinates,
-    pairwise    (1 / 2d) sum_i k_i + (1 / d(d-1)) sum_{i<j} k_i k_j with k_i = exp(-(s_i - s_ki)^2 / 2 l^2),
-    Fourier     cos(w_k's + u_k) with one or two non-zero entries in w_k;
+    pairwise    (1 / 2d) sum_i k_i + (1 / d(d-1)) sum_{i<j} k_i k_j with k_i = exp(-(s_i - s_ki)^2 /
+    2 l^2), Fourier     cos(w_k's + u_k) with one or two non-zero entries in w_k;
 
 and h the heavy tails, a ladder of logarithms and a rational quadratic in r^2 = |z|^2,
 
     h = sum_j v_j log(1 + r^2 / q_j)  +  (p's + s'Rs/2) / (1 + r^2 / q).
 
-A multivariate t is one logarithm exactly; the rational part is the derivative of that logarithm with respect to its
-centre and its matrix, so that both need be known only roughly. All of it is linear in its coefficients, which is what
-lets :mod:`pymc_kameleon.value_regression` fit it by least squares.
+A multivariate t is one logarithm exactly; the rational part is the derivative of that logarithm
+with respect to its centre and its matrix, so that both need be known only roughly. All of it is
+linear in its coefficients, which is what lets :mod:`pymc_kameleon.value_regression` fit it by least
+squares.
 """
 
 import itertools
@@ -108,7 +111,7 @@ def blank(centre: np.ndarray, scale: np.ndarray, whiten: np.ndarray) -> Surrogat
     )
 
 
-# --- features as matrices ---------------------------------------------------------------------------------------------
+# --- features as matrices -------------------------------------------------------------------------
 
 
 def quadratic_size(d: int) -> int:
@@ -166,7 +169,8 @@ def gaussian_kernel(z: np.ndarray, centres: np.ndarray, lengthscale: float) -> n
 def pairwise_kernel(s: np.ndarray, centres: np.ndarray, lengthscale: float) -> np.ndarray:
     """The additive kernel of main effects and pairs, shape (n, k).
 
-    sum_{i<j} k_i k_j = ((sum k_i)^2 - sum k_i^2) / 2, so a pair costs no more than a single variable.
+    sum_{i<j} k_i k_j = ((sum k_i)^2 - sum k_i^2) / 2, so a pair costs no more than a single
+    variable.
     """
     d = s.shape[1]
     total = np.zeros((len(s), len(centres)))
@@ -204,7 +208,7 @@ def tail_features(s: np.ndarray, z: np.ndarray, tail_scale: float) -> np.ndarray
     return np.concatenate([np.log1p(r2 / LOG_LADDER), rational], axis=1)
 
 
-# --- compiled value and gradient --------------------------------------------------------------------------------------
+# --- compiled value and gradient ------------------------------------------------------------------
 
 
 @njit(cache=True, fastmath=FAST)

@@ -1,28 +1,33 @@
 """Kamiltonian Monte Carlo that learns from every evaluation: KamiltonianStep(surrogate="values").
 
-While tuning, a surrogate f of the log density is fitted to the value at every point ever evaluated, accepted or
-rejected (:mod:`pymc_kameleon.value_regression`). A proposal is the end of a long, free Markov chain on f
-(:mod:`pymc_kameleon.surrogate_dynamics`), tested with one evaluation. When tuning ends everything is fixed, and the
-surrogate shares the draws with a random walk according to how wrong it is where the chain is
-(:mod:`pymc_kameleon.residual_mixture`), which is what keeps the chain exact *and* moving if f is bad.
+While tuning, a surrogate f of the log density is fitted to the value at every point ever evaluated,
+accepted or rejected (:mod:`pymc_kameleon.value_regression`). A proposal is the end of a long, free
+Markov chain on f (:mod:`pymc_kameleon.surrogate_dynamics`), tested with one evaluation. When tuning
+ends everything is fixed, and the surrogate shares the draws with a random walk according to how
+wrong it is where the chain is (:mod:`pymc_kameleon.residual_mixture`), which is what keeps the
+chain exact *and* moving if f is bad.
 
-Strathmann et al. (2015) fit f to the chain's states by score matching and leapfrog once per evaluation. Differs from
-the paper: values instead of score matching, which works from a cold start; many inner transitions instead of one
-trajectory, so that the error of f matters and its gradient's does not; the mixture.
+Strathmann et al. (2015) fit f to the chain's states by score matching and leapfrog once per
+evaluation. Differs from the paper: values instead of score matching, which works from a cold start;
+many inner transitions instead of one trajectory, so that the error of f matters and its gradient's
+does not; the mixture.
 
 The seam. Beside ``init, propose, adapt, freeze`` this module has
 
 - ``start(state, x, log_density)``: the chain's point or its log density changed from outside;
-- ``log_ratio(state, x, log_density, proposal, proposed_log_density)``: replaces ``proposal.log_q_ratio``, because the
-  shares depend on the log density at both ends;
-- ``keep(state, outcome)``: called after the test at every draw, before ``adapt``; moves what is retained.
+- ``log_ratio(state, x, log_density, proposal, proposed_log_density)``: replaces
+  ``proposal.log_q_ratio``, because the shares depend on the log density at both ends;
+- ``keep(state, outcome)``: called after the test at every draw, before ``adapt``; moves what is
+  retained.
 
-``propose`` takes the current log density from ``state.current``. While tuning, proposals of the companion chains are
-evaluated with ``log_q_ratio = -inf``: the chain stays and ``adapt`` runs the companion's test.
+``propose`` takes the current log density from ``state.current``. While tuning, proposals of the
+companion chains are evaluated with ``log_q_ratio = -inf``: the chain stays and ``adapt`` runs the
+companion's test.
 
 References
 ----------
-H. Strathmann et al. (2015). Gradient-free Hamiltonian Monte Carlo with efficient kernel exponential families. NIPS.
+H. Strathmann et al. (2015). Gradient-free Hamiltonian Monte Carlo with efficient kernel exponential
+families. NIPS.
 """
 
 import math
@@ -40,6 +45,8 @@ from pymc_kameleon.value_regression import LIBRARY, Family
 
 __all__ = ["State", "adapt", "freeze", "init", "keep", "log_ratio", "propose", "start", "stats"]
 
+FIRST_REFRESHES = 10  # of a noisy log density
+REFRESH = 10  # rejections in a row
 STUCK = 3.5  # residual above the typical one at which tuning turns to the random walk
 
 
@@ -57,15 +64,16 @@ def init(
     Parameters
     ----------
     tune : int, optional
-        Number of tuning draws, if known: the last refit, a search of the whole library, is then at 85 % of it.
-        Otherwise the surrogate is the one of the last of the geometrically spaced refits.
+        Number of tuning draws, if known: the last refit, a search of the whole library, is then at
+        85 % of it. Otherwise the surrogate is the one of the last of the geometrically spaced
+        refits.
     library : tuple of Family
         Feature families to choose from by held-out error.
     growth : float
         Refit whenever the number of evaluations has grown by this factor. Default 1.35, above 1.
     companion_share : float
-        Share of the tuning draws for two chains at inverse temperatures 0.5 and 1 + 0.8 / d, which show the surrogate
-        tails and necks. Default 0.25, in [0, 1).
+        Share of the tuning draws for two chains at inverse temperatures 0.5 and 1 + 0.8 / d, which
+        show the surrogate tails and necks. Default 0.25, in [0, 1).
     initial_scale : float or ndarray of shape (d,)
         Of the coordinate-wise cold start, see :func:`pymc_kameleon.adaptive_metropolis.init`.
 
@@ -102,6 +110,9 @@ def init(
             companions=np.tile(x, (len(cold), 1)),
             companion_log_densities=np.full(len(cold), -math.inf),
             draws=0,
+            rejections=0,
+            refreshes=0,
+            square_noise=0.0,
             refits=0,
             last_refit=0,
             next_refit=first,
@@ -109,6 +120,7 @@ def init(
             surprises=0,
             residuals=history.empty(1),
             typical=math.nan,
+            earlier=None,
             uncovered=0,
             judged=0,
             averaging=None,
@@ -149,6 +161,9 @@ def _retain(state, current):
 
 def propose(rng: np.random.Generator, x: np.ndarray, state: State) -> Proposal:
     """One proposal, whose test costs at most one evaluation."""
+    if state.learning is not None and _refresh_is_due(state.learning):
+        proposal = Proposal(x.copy(), math.inf, "refresh")
+        return _carrying(proposal, x, state)
     if state.dynamics is None:
         return _plain_walk(rng, x, state)
     learning, u = state.learning, rng.random()
@@ -160,6 +175,20 @@ def propose(rng: np.random.Generator, x: np.ndarray, state: State) -> Proposal:
             return _propose_for_companion(rng, x, state)
     kernel = _choose_kernel(rng, state)
     return _walk(rng, x, state) if kernel == 0 else _free_chain(rng, x, state, kernel)
+
+
+def _refresh_is_due(learning):
+    """Evaluate the chain's point again, while tuning: at the start, then now and again under noise.
+
+    With a noisy log density an overestimate holds the chain for a long time. That must be so after
+    tuning (a fresh value would bias the draws); while tuning the chain is to learn, not to stick.
+    The first refresh tells whether there is noise at all; if not it was the last.
+    """
+    if learning.draws == 0:
+        return True
+    if learning.square_noise == 0.0:
+        return False
+    return learning.draws < FIRST_REFRESHES or learning.rejections >= REFRESH
 
 
 def _choose_kernel(rng, state):
@@ -270,7 +299,8 @@ def log_ratio(
     proposal: Proposal,
     proposed_log_density: float,
 ) -> float:
-    """Everything in the Metropolis-Hastings ratio but log p(x') - log p(x): the kernel's, and the shares'.
+    """Everything in the Metropolis-Hastings ratio but log p(x') - log p(x): the kernel's, and the
+    shares'.
 
     Exactness hangs on the shares: see :mod:`pymc_kameleon.residual_mixture`.
     """
@@ -289,8 +319,9 @@ def log_ratio(
 def stats(state: State, proposal: Proposal | None = None) -> dict[str, Any]:
     """Statistics of the state, and of the last proposal if it is given.
 
-    ``surrogate_error`` is the held-out error of the fit and ``residual_sd`` the out-of-sample sd of log p - f since
-    the last refit, both in units of the log density; ``share`` is t at the chain's point.
+    ``surrogate_error`` is the held-out error of the fit and ``residual_sd`` the out-of-sample sd of
+    log p - f since the last refit, both in units of the log density; ``share`` is t at the chain's
+    point.
     """
     carry = proposal.carry if proposal is not None else None
     fit, quality = state.fit, state.quality

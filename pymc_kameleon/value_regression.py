@@ -1,19 +1,21 @@
 """Regress the log density on features at every point ever evaluated, accepted or rejected.
 
-Weighted ridge regression on one of a small library of feature families, chosen with its lengthscale and its ridge by
-squared error on held-out points. With y_i the log density at x_i and y_ref a low quantile of the chain's own,
+Weighted ridge regression on one of a small library of feature families, chosen with its lengthscale
+and its ridge by squared error on held-out points. With y_i the log density at x_i and y_ref a low
+quantile of the chain's own,
 
     w_i = 1 / {s0^2 + (c max(0, y_ref - y_i))^2}:
 
-an error of c = 15 % of the depth is as good as one of s0 at the top, because far out only the sign of the slope
-matters. s0 is the typical held-out residual of the previous fit, which is how the weights adapt to noise.
+an error of c = 15 % of the depth is as good as one of s0 at the top, because far out only the sign
+of the slope matters. s0 is the typical held-out residual of the previous fit, which is how the
+weights adapt to noise.
 
-A polynomial comes before any kernel, and the quadratic is hardly penalised, because of what they do where there is no
-data: at equal held-out error a polynomial extrapolates a hundred times better.
+A polynomial comes before any kernel, and the quadratic is hardly penalised, because of what they do
+where there is no data: at equal held-out error a polynomial extrapolates a hundred times better.
 
-Differs from the kernel-smoothing and score-matching surrogates of the literature: those see the chain's states only,
-and need them to be draws from the target. Values need not be: a rejected proposal says as much about the log density
-as an accepted one.
+Differs from the kernel-smoothing and score-matching surrogates of the literature: those see the
+chain's states only, and need them to be draws from the target. Values need not be: a rejected
+proposal says as much about the log density as an accepted one.
 """
 
 from typing import NamedTuple
@@ -86,7 +88,8 @@ class Fit(NamedTuple):
     error : float
         Root of the weighted, clipped held-out squared error of the chosen family.
     top_error : float
-        The same, unweighted, over held-out points near the top: what ``relative_error`` is chosen by.
+        The same, unweighted, over held-out points near the top: what ``relative_error`` is chosen
+        by.
     residual_sd : float
         Robust sd of the held-out residual at the points of high weight: the s0 of the next fit.
     relative_error : float
@@ -182,7 +185,8 @@ def fit(
     previous : Fit, optional
         Its family is tried again, its residual sets s0, its c is kept.
     full : bool
-        Search the whole library, and c; otherwise the quadratic, the polynomial and the previous winner.
+        Search the whole library, and c; otherwise the quadratic, the polynomial and the previous
+        winner.
     library : tuple of Family
 
     Returns
@@ -197,9 +201,12 @@ def fit(
     relative = RELATIVE_ERROR if previous is None or full else previous.relative_error
     floor = FLOOR[0] if previous is None else min(max(previous.residual_sd, FLOOR[0]), FLOOR[1])
     finite = np.isfinite(log_densities)
+    if finite.sum() < features.quadratic_size(positions.shape[1]):
+        raise np.linalg.LinAlgError(f"{finite.sum()} finite values are too few for a quadratic")
     if not finite.all():
         positions, log_densities = positions[finite], log_densities[finite]
-    problem = (positions, log_densities, chain, chain_log_densities, floor)
+    depths = _without_noise(positions, log_densities, previous)
+    problem = (positions, log_densities, depths, chain, chain_log_densities, floor)
     families = _shortlist(library, None if previous is None else previous.family, full)
     best = _search(rng, prepare(rng, *problem, relative), families, relative)
     if full and best.top_error**2 > GOOD_ENOUGH:
@@ -217,8 +224,27 @@ def fit(
     return best
 
 
+def _without_noise(positions, log_densities, previous: Fit | None):
+    """Values to take the depth in the weights from: f where it agrees with y, y elsewhere.
+
+    Weights that follow the noise in y bias the fit (upwards, and more so further out).
+    """
+    if previous is None:
+        return log_densities
+    smooth = features.values(previous.surrogate, np.ascontiguousarray(positions))
+    agree = np.abs(smooth - log_densities) < 4.0 * previous.residual_sd
+    return np.where(agree, smooth, log_densities)
+
+
 def prepare(
-    rng: np.random.Generator, positions, log_densities, chain, chain_log_densities, floor, relative
+    rng: np.random.Generator,
+    positions,
+    log_densities,
+    depths,
+    chain,
+    chain_log_densities,
+    floor,
+    relative,
 ) -> Data:
     """Coordinates from the chain, relative-error weights, and the random held-out fifth."""
     centre = np.median(chain, axis=0)
@@ -229,7 +255,7 @@ def prepare(
     whiten = np.linalg.inv(factor)
     reference = np.quantile(chain_log_densities, REFERENCE_QUANTILE)
     offset = float(np.median(chain_log_densities))
-    weights = 1.0 / (floor**2 + np.square(relative * np.maximum(0.0, reference - log_densities)))
+    weights = 1.0 / (floor**2 + np.square(relative * np.maximum(0.0, reference - depths)))
     weights /= weights.max()
     kept = weights > 1e-10
     s = (positions[kept] - centre) / scale

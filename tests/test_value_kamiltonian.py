@@ -1,5 +1,6 @@
 """KamiltonianStep(surrogate="values"): the frozen kernel is exact whatever the surrogate; tuning finds a good one."""
 
+import copy
 import math
 import pickle
 
@@ -16,10 +17,10 @@ from pymc_kameleon import (
 from pymc_kameleon.kamiltonian_state import Quality
 from pymc_kameleon.metropolis import Outcome, accept
 from pymc_kameleon.surrogate_dynamics import Arm
-from pymc_kameleon.value_features import GAUSSIAN, NONE
+from pymc_kameleon.value_features import GAUSSIAN
 from tests.statistics import two_sample_z
 
-# --- a skewed target with exact draws, and surrogates that are badly wrong about it -------------------------------------
+# --- a skewed target with exact draws, and surrogates that are badly wrong about it ---------------
 
 
 def skewed(x):
@@ -56,7 +57,9 @@ def frozen_state(surrogate, arms, floor=0.15, typical=-4.0, slack=0.5, radius=2.
     dynamics = surrogate_dynamics.make_dynamics(surrogate, metric, archive, 0.45)
     state = value_kamiltonian.init(np.zeros(d))
     return state._replace(
-        walk=adaptive_metropolis.freeze(adaptive_metropolis.init(np.zeros(d), covariance="identity")),
+        walk=adaptive_metropolis.freeze(
+            adaptive_metropolis.init(np.zeros(d), covariance="identity")
+        ),
         dynamics=dynamics._replace(radius=radius, ceiling=ceiling),
         arms=np.array([floor, *arms]),
         mixture=residual_mixture.Mixture(floor, typical, slack),
@@ -80,36 +83,42 @@ def transition(rng, state, x, y, log_density, ratio=value_kamiltonian.log_ratio)
 
 
 def apply_kernel(state, n=4000, steps=6, noise=0.0, seed=1, **controls):
-    """Exact draws of the (extended) target, ``steps`` transitions each: starts and ends, (n, 2)."""
+    """Exact draws of the extended target, ``steps`` transitions each: starts and ends, (n, 3).
+
+    The third column is the retained noise of the log density, whose law must be invariant too.
+    """
     rng = np.random.default_rng(seed)
-    starts = draw_skewed(rng, n)
+    starts = np.column_stack([draw_skewed(rng, n), np.zeros(n)])
+    # under the extended target the retained noise is tilted: N(s^2 / 2, s^2), not N(-s^2 / 2, s^2)
+    starts[:, 2] = noise * rng.standard_normal(n) + 0.5 * noise**2
     ends = np.empty_like(starts)
     change = controls.pop("change", None)
 
     def log_density(x):
         return skewed(x) + noise * rng.standard_normal() - 0.5 * noise**2
 
-    for i, x in enumerate(starts):
-        # under the extended target the retained noise is tilted: N(s^2 / 2, s^2), not N(-s^2 / 2, s^2)
-        y = skewed(x) + noise * rng.standard_normal() + 0.5 * noise**2
+    for i, start in enumerate(starts):
+        x, y = start[:2], skewed(start[:2]) + start[2]
         own = value_kamiltonian.start(state, x, y)
         for _ in range(steps):
             own, x, y, _ = transition(rng, own, x, y, log_density, **controls)
             if change is not None:
                 own = value_kamiltonian.start(change(own, x), x, y)
-        ends[i] = x
+        ends[i] = [*x, y - skewed(x)]
     return starts, ends
 
 
 def largest_z(starts, ends):
-    """Largest z-score over means, second moments and a few regions, the hole and the edge of D among them."""
+    """Largest z-score over means, second moments and regions, the hole and the edge of D included."""
+    if starts[:, 2].std() == 0.0:
+        starts, ends = starts[:, :2], ends[:, :2]
     z = two_sample_z(ends, starts)
     hole = np.array([0.4, 0.5]) + np.array([0.8, 0.7])
     regions = [
-        lambda x: np.square(x - hole).sum(axis=1) < 0.3,
+        lambda x: np.square(x[:, :2] - hole).sum(axis=1) < 0.3,
         lambda x: x[:, 0] < -0.7,
         lambda x: x[:, 1] > 1.2,
-        lambda x: np.square(x - np.array([0.4, 0.5])).sum(axis=1) < 0.3,
+        lambda x: np.square(x[:, :2] - np.array([0.4, 0.5])).sum(axis=1) < 0.3,
     ]
     changes = [r(ends).astype(float) - r(starts) for r in regions]
     z = [*z, *(c.mean() / (c.std(ddof=1) / math.sqrt(len(c))) for c in changes)]
@@ -144,18 +153,322 @@ def share_at_one_end(state, x, y, proposal, new):
     return value_kamiltonian.log_ratio(state._replace(share=1.0), x, y, proposal, new)
 
 
-def fresh_share(state, x, y, proposal, new):
-    """The share at x from the noiseless log density instead of the retained estimate."""
-    current = state.current._replace(log_density=skewed(x))
-    dynamics = state.dynamics
-    share = residual_mixture.share(state.mixture, dynamics.radius, dynamics.ceiling, current)
-    return value_kamiltonian.log_ratio(state._replace(share=max(share, 1e-300)), x, y, proposal, new)
+@pytest.mark.parametrize(
+    ("ratio", "noise", "n"),
+    [
+        (without_share, 0.0, 6000),
+        (without_share, 1.0, 12000),
+        (share_at_one_end, 0.0, 4000),
+        (share_at_one_end, 1.0, 8000),
+    ],
+)
+def test_control_a_wrong_share_is_noticed(ratio, noise, n):
+    state = frozen_state(bad_surrogate(), EVERY_ARM)
+    assert largest_z(*apply_kernel(state, n=n, noise=noise, ratio=ratio)) > 10
+
+
+def recentred(state, x):
+    """What goes on learning after tuning does: the surrogate follows the chain."""
+    surrogate = state.dynamics.surrogate
+    centre = 0.5 * surrogate.centre + 0.5 * x
+    dynamics = state.dynamics._replace(surrogate=surrogate._replace(centre=centre))
+    return state._replace(dynamics=dynamics)
+
+
+def test_control_a_surrogate_that_goes_on_adapting_is_noticed():
+    state = frozen_state(bad_surrogate(), EVERY_ARM)
+    assert largest_z(*apply_kernel(state, change=recentred)) > 10
+
+
+# --- inner transitions --------------------------------------------------------------------------
+
+
+def slow_transitions(
+    surrogate, metric, archive, z, step_size, time, jumps, temperature, radius, ceiling, longest,
+    normals, uniforms, test=True,
+):  # fmt: skip
+    """The inner transitions, plainly; ``test=False`` leaves the inner accept/reject out."""
+    d = len(z)
+
+    def density(z):
+        s, gradient = metric @ z, np.empty(d)
+        value = value_features.value_and_gradient(surrogate, s, gradient)
+        return temperature * value, temperature * metric.T @ gradient
+
+    value, gradient = density(z)
+    for normal, u in zip(normals, uniforms, strict=True):
+        if u[0] < jumps:
+            if u[1] < 0.3:
+                new = z + 2.38 / math.sqrt(d) * math.exp(1.5 * u[2] - 1.0) * normal
+            else:
+                a, b = archive[int(u[3] * len(archive))], archive[int(u[4] * len(archive))]
+                new = z + (1.0 if u[5] < 0.5 else 2.38 / math.sqrt(2 * d)) * (a - b) + 0.05 * normal
+            inside = new @ new < radius**2
+            new_value, new_gradient = density(new)
+            log_ratio = new_value - value
+        else:
+            epsilon = step_size * (0.8 + 0.4 * u[1])
+            new, momentum, new_gradient, inside = z, normal, gradient, True
+            for _ in range(min(int(time * (0.4 + 1.2 * u[2]) / epsilon) + 1, longest)):
+                momentum = momentum + 0.5 * epsilon * new_gradient
+                new = new + epsilon * momentum
+                inside = inside and new @ new < radius**2
+                new_value, new_gradient = density(new)
+                momentum = momentum + 0.5 * epsilon * new_gradient
+            log_ratio = new_value - 0.5 * momentum @ momentum - value + 0.5 * normal @ normal
+        if inside and new_value < temperature * ceiling:
+            accepted = u[6] < math.exp(min(0.0, log_ratio))
+            if accepted or not test:
+                z, value, gradient = new, new_value, new_gradient
+    return z, value
+
+
+def arguments(rng, dynamics, z, arm, temperature=1.0):
+    return (
+        dynamics.surrogate, dynamics.metric, dynamics.archive, z, dynamics.step_size, arm.time, arm.jumps,
+        temperature, dynamics.radius, dynamics.ceiling, 120,
+        rng.standard_normal((arm.transitions, len(z))), rng.random((arm.transitions, 7)),
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("temperature", [1.0, 0.5])
+def test_inner_transitions_agree_with_the_plain_version(temperature):
+    rng = np.random.default_rng(3)
+    dynamics = frozen_state(bad_surrogate(depth=3.0), EVERY_ARM).dynamics
+    moves = 0
+    for _ in range(30):
+        args = arguments(rng, dynamics, 0.5 * rng.standard_normal(2), Arm(5, 1.5, 0.5), temperature)
+        z, _, value, moved, *_ = surrogate_dynamics._transitions(*args)
+        slow_z, slow_value = slow_transitions(*args)
+        np.testing.assert_allclose(z, slow_z, rtol=1e-8, atol=1e-10)
+        np.testing.assert_allclose(value, slow_value, rtol=1e-8, atol=1e-10)
+        moves += moved
+    assert moves > 20
+
+
+def draw_surrogate(rng, dynamics, n):
+    """Exact draws, in z, of exp(f) restricted to D: by rejection from the uniform on the ball's box."""
+    draws, bound = [], dynamics.ceiling
+    while len(draws) < n:
+        z = rng.uniform(-dynamics.radius, dynamics.radius, 2)
+        value = surrogate_dynamics.value(dynamics, z)
+        inside = z @ z < dynamics.radius**2 and value < dynamics.ceiling
+        if inside and math.log(rng.random()) < value - bound:
+            draws.append(z)
+    return np.array(draws)
+
+
+def test_inner_transitions_are_reversible_on_the_region_and_the_control_is_not():
+    """Exact draws of exp(f) on D in, K transitions: moments stay, and so does E[g(z) h(z')] - E[h(z) g(z')]."""
+    rng = np.random.default_rng(4)
+    dynamics = frozen_state(
+        bad_surrogate(depth=2.0), EVERY_ARM, radius=1.5, ceiling=6.0
+    ).dynamics._replace(step_size=1.1)
+    starts = draw_surrogate(rng, dynamics, 3000)
+    every = [arguments(rng, dynamics, z, Arm(4, 1.5, 0.4)) for z in starts]
+    ends = np.array([surrogate_dynamics._transitions(*a)[0] for a in every])
+    wrong = np.array([slow_transitions(*a, test=False)[0] for a in every])
+
+    def z_scores(ends):
+        flow = starts[:, 0] * ends[:, 1] ** 2 - ends[:, 0] * starts[:, 1] ** 2
+        return [*two_sample_z(ends, starts), flow.mean() / (flow.std() / math.sqrt(len(flow)))]
+
+    assert np.abs(z_scores(ends)).max() < 4.5
+    assert np.abs(z_scores(wrong)).max() > 10
+
+
+def test_control_the_whole_kernel_without_the_inner_test_is_noticed(monkeypatch):
+    def untested(*args):
+        z, value = slow_transitions(*args, test=False)
+        start = slow_transitions(*args[:-2], np.empty((0, 2)), np.empty((0, 7)))[1]
+        return z, start, value, True, 1.0, 1, 0.0, False
+
+    monkeypatch.setattr(surrogate_dynamics, "_transitions", untested)
+    state = frozen_state(bad_surrogate(depth=2.0), (0.0, 0.0, 0.85, 0.0))
+    state = state._replace(dynamics=state.dynamics._replace(step_size=1.1))
+    assert largest_z(*apply_kernel(state, n=2500)) > 10
+
+
+def test_the_shares_cancel_when_the_move_is_reversed():
+    mixture = residual_mixture.Mixture(0.2, 0.0, 0.5)
+    for surrogate_moved in (True, False):
+        for a, b in ((1.0, 0.3), (1e-12, 1.0), (0.4, 0.4)):
+            there = residual_mixture.log_ratio(mixture, surrogate_moved, a, b)
+            back = residual_mixture.log_ratio(mixture, surrogate_moved, b, a)
+            np.testing.assert_allclose(there, -back, rtol=1e-10, atol=1e-15)
+
+
+# --- tuning -------------------------------------------------------------------------------------
+
+
+def run_chain(seed, log_density, x, tune, draws, known=True, watch=None):
+    """A whole chain as the step runs it; returns draws, final state and evaluations."""
+    rng = np.random.default_rng(seed)
+    state = value_kamiltonian.init(x, tune=tune if known else None)
+    y = log_density(x)
+    state = value_kamiltonian.start(state, x, y)
+    chain = np.empty((draws, len(x)))
+    for t in range(tune + draws):
+        if t == tune:
+            state = value_kamiltonian.start(value_kamiltonian.freeze(state), x, y)
+        state, x, y, outcome = transition(rng, state, x, y, log_density)
+        if t < tune:
+            state = value_kamiltonian.adapt(rng, state, outcome)
+        else:
+            chain[t - tune] = x
+        if watch is not None:
+            watch(t, state, outcome, rng, x, y)
+    return chain, state
+
+
+def banana(x):
+    """Haario's banana in two dimensions, b = 0.1 and variance 100."""
+    return -0.005 * x[0] ** 2 - 0.5 * (x[1] - 0.1 * (x[0] ** 2 - 100.0)) ** 2
+
+
+@pytest.fixture(scope="module")
+def tuned():
+    """A tuned and frozen state on the banana, with the point where the chain was."""
+    seen = {}
+
+    def watch(t, state, outcome, rng, x, y):
+        if t == 1199:
+            seen.update(state=state, x=x, y=y)
+
+    run_chain(5, banana, np.array([8.0, -8.0]), 1200, 0, watch=watch)
+    return seen
+
+
+def test_tuning_finds_a_surrogate_that_is_right_about_the_banana(tuned):
+    state = value_kamiltonian.freeze(tuned["state"])
+    truth = np.random.default_rng(0).standard_normal((500, 2)) * [10.0, 1.0]
+    truth[:, 1] += 0.1 * (truth[:, 0] ** 2 - 100.0)
+    f = value_features.values(state.dynamics.surrogate, truth)
+    error = np.array([banana(x) for x in truth]) - f
+    assert np.std(error) < 0.05, "a quartic polynomial holds the banana exactly"
+    assert state.fit.error < 0.05
+    assert state.fit.family != "quadratic"
+
+
+def test_the_frozen_state_has_dropped_the_evaluated_points(tuned):
+    state = value_kamiltonian.freeze(tuned["state"])
+    assert state.learning is None
+    assert state.walk.history is None
+    assert len(pickle.dumps(state)) < 0.5 * len(pickle.dumps(tuned["state"]))
+    assert value_kamiltonian.freeze(state) is state
+    outcome = Outcome(tuned["x"], tuned["y"], None, 0.0, 1.0, True)
+    assert value_kamiltonian.adapt(np.random.default_rng(0), state, outcome) is state
+
+
+def test_a_draw_evaluates_at_most_once_and_not_at_all_when_nothing_moved(tuned):
+    state = value_kamiltonian.freeze(tuned["state"])
+    x, y, rng, unmoved = tuned["x"], tuned["y"], np.random.default_rng(6), 0
+    state = value_kamiltonian.start(state, x, y)
+    for _ in range(600):
+        calls = []
+        state, x, y, outcome = transition(
+            rng, state, x, y, lambda x, calls=calls: calls.append(x) or banana(x)
+        )
+        free = outcome.proposal.log_density is not None
+        unmoved += free
+        assert len(calls) == 1 - free
+        if free:
+            assert outcome.proposal.position is outcome.position
+    assert unmoved > 0
+
+
+def test_the_chain_resumes_bit_for_bit_from_a_copied_or_pickled_state():
+    saved = {}
+
+    def watch(t, state, outcome, rng, x, y):
+        if t in (60, 500, 900):  # cold start, tuning, frozen
+            saved[t] = pickle.dumps((copy.deepcopy(state), rng, x, y))
+
+    full, _ = run_chain(8, banana, np.array([1.0, 0.0]), 800, 300, watch=watch)
+    for t, blob in saved.items():
+        state, rng, x, y = pickle.loads(blob)
+        rest = []
+        for s in range(t + 1, 1100):
+            if s == 800:
+                state = value_kamiltonian.start(value_kamiltonian.freeze(state), x, y)
+            state, x, y, outcome = transition(rng, state, x, y, banana)
+            if s < 800:
+                state = value_kamiltonian.adapt(rng, state, outcome)
+            else:
+                rest.append(x)
+        np.testing.assert_array_equal(rest, full[-len(rest) :])
+
+
+def test_companions_never_move_the_chain_and_their_values_are_learned_from():
+    seen = {"companion": 0, "swap": 0}
+
+    def watch(t, state, outcome, rng, x, y):
+        move = outcome.proposal.move
+        if move in seen:
+            seen[move] += 1
+        if move == "companion":
+            assert not outcome.accepted
+            size = state.learning.positions.size
+            np.testing.assert_array_equal(
+                state.learning.positions.buffer[size - 1], outcome.proposal.position
+            )
+        if state.fit is not None:
+            values = [banana(c) for c in state.learning.companions]
+            np.testing.assert_array_equal(state.learning.companion_log_densities, values)
+        assert state.current.log_density == y
+
+    run_chain(9, banana, np.array([1.0, 0.0]), 700, 0, watch=watch)
+    assert min(seen.values()) > 30
+
+
+def test_without_enough_tuning_it_is_adaptive_metropolis():
+    chain, state = run_chain(10, lambda x: -0.5 * x @ x, np.ones(5), 30, 200)
+    assert state.dynamics is None
+    assert state.mixture is None
+    assert len(np.unique(chain[:, 0])) > 20
+    assert value_kamiltonian.stats(state)["surrogate"] == "none"
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_one_dimension(known):
+    chain, state = run_chain(
+        11, lambda x: x[0] - math.exp(x[0]), np.ones(1), 600, 2000, known=known
+    )
+    assert state.quality.residual_sd < 0.1
+    z = (chain.mean() + np.euler_gamma) / (chain.std() / math.sqrt(len(chain) / 4))
+    assert abs(z) < 4.5
+
+
+@pytest.mark.parametrize("options", [{"growth": 1.0}, {"companion_share": 1.0}, {"library": ()}])
+def test_options_outside_their_domain_are_refused(options):
+    with pytest.raises(ValueError, match=next(iter(options))):
+        value_kamiltonian.init(np.zeros(2), **options)
 
 
 @pytest.mark.parametrize(
-    ("ratio", "noise"),
-    [(without_share, 0.0), (without_share, 1.0), (share_at_one_end, 0.0), (fresh_share, 1.0)],
+    ("seeds", "noise"),
+    [
+        (16, 0.0),
+        pytest.param(100, 0.0, marks=pytest.mark.slow),
+        pytest.param(100, 1.0, marks=pytest.mark.slow),
+    ],
 )
-def test_control_a_wrong_share_is_noticed(ratio, noise):
-    state = frozen_state(bad_surrogate(), EVERY_ARM)
-    assert largest_z(*apply_kernel(state, noise=noise, ratio=ratio)) > 10
+def test_adaptive_chains_have_the_right_moments(seeds, noise):
+    """Independent chains, tuned from a cold start each: means of the functionals against the exact ones."""
+    results = []
+    for seed in range(seeds):
+        noisy = np.random.default_rng(10_000 + seed)
+
+        def log_density(x, noisy=noisy):
+            return skewed(x) + noise * noisy.standard_normal()
+
+        start = 2.0 * noisy.standard_normal(2)
+        chain, _ = run_chain(seed, log_density, start, 700, 1500)
+        x0, x1 = chain.T
+        results.append([x0.mean(), (x0**2).mean(), x1.mean(), (x1**2).mean(), (x0 * x1).mean()])
+    results = np.array(results)
+    reference = draw_skewed(np.random.default_rng(99), 4_000_000)
+    x0, x1 = reference.T
+    truth = np.array([x0.mean(), (x0**2).mean(), x1.mean(), (x1**2).mean(), (x0 * x1).mean()])
+    z = (results.mean(axis=0) - truth) / (results.std(axis=0, ddof=1) / math.sqrt(seeds))
+    assert np.abs(z).max() < 4.5

@@ -1,0 +1,253 @@
+"""Surrogates fitted to values: features against plain sums, fits against plain least squares."""
+
+import math
+
+import numpy as np
+import pytest
+
+from pymc_kameleon import value_features as features
+from pymc_kameleon import value_regression as regression
+from pymc_kameleon.value_features import FOURIER, GAUSSIAN, LOG_LADDER, NONE, PAIRWISE
+from pymc_kameleon.value_regression import LIBRARY, Family
+
+# --- features -----------------------------------------------------------------------------------
+
+
+def random_surrogate(rng, d, kind):
+    """Every term of a surrogate at once, with random coefficients."""
+    variables, powers = features.monomial_exponents(d, 4, 3)
+    q, r = rng.standard_normal((2, d, d))
+    blank = features.blank(
+        rng.standard_normal(d), np.exp(rng.standard_normal(d)), rng.standard_normal((d, d))
+    )
+    return blank._replace(
+        constant=1.3,
+        linear=rng.standard_normal(d),
+        quadratic=q + q.T,
+        variables=variables,
+        powers=powers,
+        monomials=rng.standard_normal(len(variables)),
+        kind=kind,
+        centres=rng.standard_normal((4, d)),
+        phases=rng.random(4),
+        weights=rng.standard_normal(4),
+        lengthscale=1.7,
+        tails=rng.standard_normal(len(LOG_LADDER)),
+        tail_scale=3.0,
+        tail_linear=rng.standard_normal(d),
+        tail_quadratic=r + r.T,
+    )
+
+
+def plain_value(f, x):
+    """The formula of the module's docstring, term by term."""
+    s = (x - f.centre) / f.scale
+    z, d = f.whiten @ s, len(s)
+    value = f.constant + f.linear @ s + 0.5 * s @ f.quadratic @ s
+    for variables, powers, weight in zip(f.variables, f.powers, f.monomials, strict=True):
+        value += weight * math.prod(s[i] ** p for i, p in zip(variables, powers, strict=True))
+    for centre, phase, weight in zip(f.centres, f.phases, f.weights, strict=True):
+        if f.kind == GAUSSIAN:
+            value += weight * math.exp(-0.5 * np.sum((z - centre) ** 2) / f.lengthscale**2)
+        elif f.kind == PAIRWISE:
+            k = np.exp(-0.5 * (s - centre) ** 2 / f.lengthscale**2)
+            pairs = [k[i] * k[j] for i in range(d) for j in range(i + 1, d)]
+            value += weight * (0.5 * k.mean() + (0.5 * np.mean(pairs) if pairs else 0.0))
+        elif f.kind == FOURIER:
+            value += weight * math.cos(centre @ s + phase)
+    r2 = z @ z
+    value += sum(v * math.log(1.0 + r2 / q) for v, q in zip(f.tails, LOG_LADDER, strict=True))
+    numerator = f.tail_linear @ s + 0.5 * s @ f.tail_quadratic @ s
+    return value + numerator / (1.0 + r2 / f.tail_scale)
+
+
+@pytest.mark.parametrize("kind", [NONE, GAUSSIAN, PAIRWISE, FOURIER])
+@pytest.mark.parametrize("d", [1, 2, 5])
+def test_compiled_value_and_gradient(d, kind):
+    rng = np.random.default_rng(d)
+    f = random_surrogate(rng, d, kind)
+    points = f.centre + f.scale * rng.standard_normal((5, d))
+    expected = [plain_value(f, x) for x in points]
+    np.testing.assert_allclose(features.values(f, points), expected, rtol=1e-10, atol=1e-10)
+    for x in points:
+        s, gradient, h = (x - f.centre) / f.scale, np.empty(d), 1e-5
+        features.value_and_gradient(f, s, gradient)
+        differences = [
+            (plain_value(f, x + h * f.scale * e) - plain_value(f, x - h * f.scale * e)) / (2 * h)
+            for e in np.eye(d)
+        ]
+        np.testing.assert_allclose(gradient, differences, rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize("d", [1, 2, 5])
+def test_monomials_are_all_and_only_those_asked_for(d):
+    variables, powers = features.monomial_exponents(d, 4, 3)
+    exponents = np.zeros((len(powers), d), dtype=int)
+    for row, i, p in zip(exponents, variables, powers, strict=True):
+        np.add.at(row, i, p)
+    assert len(np.unique(exponents, axis=0)) == len(exponents)
+    assert set(exponents.sum(axis=1)) == {3, 4}
+    grid = np.stack(np.meshgrid(*[np.arange(5)] * d), axis=-1).reshape(-1, d)
+    wanted = ((grid > 0).sum(axis=1) <= 3) & np.isin(grid.sum(axis=1), (3, 4))
+    assert len(exponents) == wanted.sum()
+
+
+# --- fits ---------------------------------------------------------------------------------------
+
+
+def problem(rng, log_density, d, n=800, spread=1.5, noise=0.0):
+    """Evaluated points wider than the target, and a chain of some of them."""
+    x = spread * rng.standard_normal((n, d))
+    y = np.array([log_density(row) for row in x]) + noise * rng.standard_normal(n)
+    chain = rng.standard_normal((n // 2, d))
+    return x, y, chain, np.array([log_density(row) for row in chain])
+
+
+def quartic(x):
+    return -0.5 * x[0] ** 2 - 2.0 * (x[1] - 0.7 * x[0] ** 2) ** 2 - 0.5 * np.sum(x[2:] ** 2)
+
+
+def student(x):
+    """A t with 5 degrees of freedom, off centre and correlated: one logarithm of a quadratic."""
+    u = x - 0.3
+    r2 = u @ u + 0.8 * u[0] * u[1]
+    return -0.5 * (5 + len(x)) * math.log1p(r2 / 5)
+
+
+def smooth(x):
+    return math.sin(2.0 * x[0]) * math.cos(x[1]) - 0.5 * x @ x
+
+
+@pytest.mark.parametrize("family", LIBRARY, ids=lambda f: f.name)
+def test_a_fit_is_weighted_ridge_regression(family):
+    """Against numpy's least squares on the augmented system, with weights written out."""
+    rng = np.random.default_rng(2)
+    x, y, chain, chain_y = problem(rng, smooth, 3, n=300)
+    library = (family,)
+    fitted = regression.fit(np.random.default_rng(5), x, y, chain, chain_y, library=library)
+    if family.name == "quadratic":
+        basis_library = ()
+    else:
+        basis_library = library
+    # the same random numbers, in the order of the fit: held-out points, then the basis
+    again = np.random.default_rng(5)
+    data = regression.prepare(again, x, y, y, chain, chain_y, 0.3, 0.15)
+    depth = np.maximum(0.0, np.quantile(chain_y, 0.3) - y)
+    weights = 1.0 / (0.09 + (0.15 * depth) ** 2)
+    np.testing.assert_allclose(data.weights, weights / weights.max(), rtol=1e-10)
+    shared = regression.share_columns(data, family.monomials)
+    basis = (
+        regression.build(again, data, shared, family)
+        if basis_library
+        else regression.quadratic_basis(data)
+    )
+    columns = np.concatenate([shared.columns[:, : basis.base], basis.extra], axis=1)
+    free, p = 10, columns.shape[1]
+    for ridge in (1e-4, 1e-2):
+        penalty = data.weights.sum() * np.where(np.arange(p) < free, 1e-10, ridge)
+        root = np.sqrt(data.weights)
+        system = np.concatenate([columns * root[:, None], np.diag(np.sqrt(penalty))])
+        right = np.concatenate([data.y * root, np.zeros(p)])
+        expected = np.linalg.lstsq(system, right, rcond=None)[0]
+        gram = columns.T @ (columns * data.weights[:, None])
+        moment = columns.T @ (data.weights * data.y)
+        found = regression._solve(gram, moment, free, ridge, data.weights.sum())
+        surrogate = regression.unpack(basis, found, shared.scale[: basis.base], data.offset)
+        np.testing.assert_allclose(
+            features.values(surrogate, x), columns @ expected + data.offset, rtol=1e-5, atol=1e-5
+        )
+    # the fit itself is this at the ridge that it chose
+    if fitted.family == family.name and fitted.relative_error == 0.15:
+        found = regression._solve(gram, moment, free, fitted.ridge, data.weights.sum())
+        surrogate = regression.unpack(basis, found, shared.scale[: basis.base], data.offset)
+        np.testing.assert_allclose(
+            features.values(fitted.surrogate, x),
+            features.values(surrogate, x),
+            rtol=1e-5,
+            atol=1e-5,
+        )
+
+
+@pytest.mark.parametrize(
+    ("log_density", "d", "family", "error"),
+    [
+        (lambda x: -0.5 * x @ x + 0.4 * x[0] * x[-1], 1, None, 1e-6),
+        (lambda x: -0.5 * x @ x + 0.4 * x[0] * x[-1], 5, None, 1e-6),
+        (quartic, 4, "polynomial", 1e-3),
+        (student, 4, "tails", 0.1),
+    ],
+)
+def test_targets_inside_a_family_are_recovered(log_density, d, family, error):
+    rng = np.random.default_rng(3)
+    spread = 3.0 if log_density is student else 1.5
+    fitted = regression.fit(rng, *problem(rng, log_density, d, spread=spread))
+    test = rng.standard_normal((300, d))
+    residual = features.values(fitted.surrogate, test) - [log_density(x) for x in test]
+    assert np.std(residual) < error
+    if family is not None:
+        assert fitted.family.startswith(family)
+        assert fitted.error < 0.1 * fitted.quadratic_error
+
+
+def test_tails_extrapolate_where_kernels_cannot():
+    """Ten times beyond the data: the logarithm is still right to a few per cent, a kernel is not."""
+    rng = np.random.default_rng(3)
+    data = problem(rng, student, 3, spread=3.0)
+    far = 10.0 * rng.standard_normal((200, 3))
+    truth = np.array([student(x) for x in far])
+    errors = {}
+    for family in LIBRARY:
+        if family.name in ("tails4", "polynomial+gaussian4"):
+            fitted = regression.fit(rng, *data, library=(family,))
+            values = features.values(fitted.surrogate, far)
+            errors[family.name] = np.median(np.abs(values - truth) / np.abs(truth))
+    assert errors["tails4"] < 0.1
+    assert errors["polynomial+gaussian4"] > 0.5
+
+
+def test_the_error_under_noise_falls_with_the_square_root_of_the_points():
+    errors = []
+    for n in (400, 6400):
+        squares = []
+        for seed in range(6):
+            rng = np.random.default_rng(seed)
+            library = (Family("quadratic"),)
+            data = problem(rng, lambda x: -0.5 * x @ x, 2, n=n, noise=1.0)
+            fitted = None
+            for _ in range(4):  # the weights come from the fit before
+                fitted = regression.fit(rng, *data, previous=fitted, library=library)
+            test = rng.standard_normal((200, 2))
+            residual = features.values(fitted.surrogate, test) + 0.5 * np.square(test).sum(axis=1)
+            squares.append(np.var(residual))  # a constant does not matter
+        errors.append(math.sqrt(np.mean(squares)))
+    assert 2.0 < errors[0] / errors[1] < 8.0  # 4 in expectation
+    assert 0.7 < fitted.residual_sd < 1.3
+
+
+def test_a_fit_is_determined_by_its_seed_and_ignores_points_without_a_density():
+    rng = np.random.default_rng(3)
+    x, y, chain, chain_y = problem(rng, smooth, 2, n=300)
+    first, second = (
+        regression.fit(np.random.default_rng(1), x, y, chain, chain_y) for _ in range(2)
+    )
+    np.testing.assert_array_equal(first.surrogate.weights, second.surrogate.weights)
+    extended = np.concatenate([x, x[:50] + 9.0]), np.concatenate([y, np.full(50, -np.inf)])
+    third = regression.fit(np.random.default_rng(1), *extended, chain, chain_y)
+    np.testing.assert_array_equal(
+        features.values(first.surrogate, x), features.values(third.surrogate, x)
+    )
+
+
+def test_work_is_capped(monkeypatch):
+    rng = np.random.default_rng(3)
+    data = problem(rng, smooth, 2, n=400)
+    assert regression.fit(np.random.default_rng(1), *data).family != "quadratic"
+    monkeypatch.setattr(regression, "MAX_WORK", 1.0)
+    assert regression.fit(np.random.default_rng(1), *data).family == "quadratic"
+
+
+def test_too_few_points_are_refused():
+    rng = np.random.default_rng(3)
+    x = np.zeros((20, 3))
+    with pytest.raises(np.linalg.LinAlgError):
+        regression.fit(rng, x, np.full(20, np.nan), x, np.zeros(20))
