@@ -1,0 +1,46 @@
+# Each target builds .venv by itself. PYTHON chooses the interpreter, e.g. make test PYTHON=python3.13
+PYTHON ?= python3
+VENV ?= .venv
+BIN = $(VENV)/bin
+# The matrices are small and the chains are what runs in parallel.
+export OPENBLAS_NUM_THREADS = 1
+export OMP_NUM_THREADS = 1
+
+.PHONY: demo test test-slow lint bench notebooks clean
+
+$(VENV)/.run: pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --upgrade pip
+	$(BIN)/python -m pip install --quiet -e .
+	touch $@
+
+$(VENV)/.dev: $(VENV)/.run
+	$(BIN)/python -m pip install --quiet -e ".[dev]"
+	touch $@
+
+$(VENV)/.bench: $(VENV)/.run
+	$(BIN)/python -m pip install --quiet -e ".[bench]"
+	touch $@
+
+demo: $(VENV)/.run  ## sample the lynx-hare posterior; about a minute
+	$(BIN)/python -m pymc_kameleon $(OPTIONS)
+
+lint: $(VENV)/.dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+test: lint  ## lint and the fast test suite
+	$(BIN)/python -m pytest
+
+test-slow: $(VENV)/.dev  ## the long statistical suites
+	$(BIN)/python -m pytest -m slow
+
+notebooks: $(VENV)/.dev
+	$(BIN)/python -m pytest --nbmake notebooks
+
+bench: $(VENV)/.bench  ## the quick benchmarks; benchmarks/README.md lists them all
+	$(BIN)/python -m benchmarks.step_cost
+
+clean:
+	rm -rf $(VENV) demo-output build dist .pytest_cache .ruff_cache .mypy_cache
