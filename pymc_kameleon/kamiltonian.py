@@ -1,0 +1,481 @@
+"""Kamiltonian Monte Carlo: leapfrog on a surrogate f of the log density, learned by score matching.
+
+In learned coordinates z, x = centre + L z, with momentum p ~ N(0, I) and potential energy **-f**,
+
+    p += (e/2) grad f(z);  z += e p;  p += (e/2) grad f(z)      for a random number of steps,
+
+then accept with min(1, exp(H(start) - H(end))), H = |p|^2 / 2 - log density, the *true* one
+(Strathmann et al., 2015, algorithm 1). Leapfrog on any smooth f is reversible and preserves volume,
+so this is exact whatever f is; f only decides how far a proposal gets. Seen from the accept step,
+log_q_ratio is the change of kinetic energy. Only positions are learned from, so that a noisy
+estimate of the log density does as well.
+
+Differs from the paper:
+
+- U = -f and exp(H(start) - H(end)); the text has both signs reversed.
+- *Cold start*. The published adaptive version starts on a history that is not informative yet and
+  collapses (step size to zero, chain stuck); all published experiments used exact draws. Here the
+  chain starts as adaptive Metropolis and stays a mixture with it; :func:`init` has the rule.
+- The momentum lives in coordinates whitened by the history, not in the target's own.
+
+References
+----------
+H. Strathmann, D. Sejdinovic, S. Livingstone, Z. Szabo, A. Gretton (2015). Gradient-free
+Hamiltonian Monte Carlo with efficient kernel exponential families. NIPS.
+"""
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from pymc_kameleon import adaptive_metropolis, covariance, random_features
+from pymc_kameleon.covariance import multiply_lower, solve_lower
+from pymc_kameleon.history import window
+from pymc_kameleon.kamiltonian_surrogate import Fit, Recipe, fit, leapfrog, stable_step_size
+from pymc_kameleon.kernels import Kernel, get_kernel
+from pymc_kameleon.metropolis import Outcome, Proposal, robbins_monro
+
+JITTER = 0.2  # the step size is drawn within this share of its mean
+ENOUGH_TRIALS = 20  # trajectories before the two kernels are compared
+NEVER = 1 << 62
+
+
+class Options(NamedTuple):
+    """What stays fixed; see :func:`init` for meanings and defaults."""
+
+    recipe: Recipe
+    whiten: bool
+    n_leapfrog: tuple[int, int]
+    step_size: float | tuple[float, float] | None
+    target_accept: float
+    random_walk_share: float
+    trial_share: float
+    growth: float
+    last_fit: float
+    adapt_share: bool
+
+
+class Jumps(NamedTuple):
+    """Sums of acceptance probability times squared jump in learned coordinates, since the last fit.
+
+    Attributes
+    ----------
+    random_walk, hamiltonian : ndarray of shape (d,)
+    n_random_walk, n_hamiltonian : int
+        Proposals of either kind.
+    """
+
+    random_walk: np.ndarray
+    hamiltonian: np.ndarray
+    n_random_walk: int
+    n_hamiltonian: int
+
+
+class State(NamedTuple):
+    """Everything that adapts.
+
+    Attributes
+    ----------
+    options : Options
+    random_walk : adaptive_metropolis.State
+        The other kernel of the mixture; it keeps the history.
+    centre, factor : ndarray of shape (d,), (d, d)
+        The learned coordinates: x = centre + factor z, factor lower triangular.
+    fitted : Fit or None
+        The surrogate in those coordinates.
+    share : float
+        Probability of a random-walk move, whatever the position.
+    log_step, log_step_average, log_step_limit : float
+        Of the leapfrog's mean step size; its average over iterations; the largest stable one.
+    jumps : Jumps
+    refits, next_fit : int
+        Surrogates so far, and the iteration of the next.
+    """
+
+    options: Options
+    random_walk: adaptive_metropolis.State
+    centre: np.ndarray
+    factor: np.ndarray
+    fitted: Fit | None
+    share: float
+    log_step: float
+    log_step_average: float
+    log_step_limit: float
+    jumps: Jumps
+    refits: int
+    next_fit: int
+
+
+def init(
+    x: np.ndarray,
+    *,
+    surrogate: str = "finite",
+    history: np.ndarray | None = None,
+    rng: np.random.Generator | None = None,
+    n_history: int | None = None,
+    n_features: int = 300,
+    kernel: str | Kernel = "gaussian",
+    embedding: str = "sincos",
+    lengthscale: float | None = None,
+    regularization: float | None = None,
+    base_scale: float = 2.0,
+    whiten: bool = True,
+    n_leapfrog: int | tuple[int, int] = (1, 10),
+    step_size: float | tuple[float, float] | None = None,
+    target_accept: float = 0.5,
+    random_walk_share: float = 0.2,
+    trial_share: float = 0.1,
+    first_fit: int | None = None,
+    initial_scale: float | np.ndarray = 0.1,
+    tune: int | None = None,
+) -> State:
+    """Start at ``x`` of shape (d,).
+
+    The cold start, in four rules. (1) Adaptive Metropolis alone for ``first_fit`` draws. (2) Then
+    surrogates, at geometrically growing intervals, each fitted to the last two thirds of the
+    history. Its held-out score must be better than that of a Gaussian fit, otherwise adaptive
+    Metropolis goes on alone. (3) A better one gets ``trial_share`` of the draws, and the step size
+    is tuned on them. (4) After 20 of them, and again every 25 draws, the share of random-walk moves
+    is set to 1 / r, between ``random_walk_share`` and 1 - ``trial_share``, where r is the ratio of
+    the two kernels' expected squared jumps in the learned coordinate in which it is smallest for
+    each. Nothing of this goes on when tuning has ended: the share is then a constant and the
+    mixture of the two kernels exact.
+
+    Parameters
+    ----------
+    surrogate : {"finite", "lite"}
+    history : ndarray of shape (n, d), optional
+        Points that represent the target: the paper's setting. One surrogate is fitted to them and
+        kept, and the share is ``random_walk_share`` from the start. ``rng`` is then needed.
+    n_history : int, optional
+        States that a surrogate is fitted to. Default 500 for lite (cost n per leapfrog step), 1500
+        for finite.
+    n_features : int
+        Random features D of finite. Default 300.
+    kernel, embedding : str or Kernel, {"sincos", "cos"}
+        Of finite; lite's kernel is Gaussian.
+    lengthscale, regularization : float, optional
+        In learned coordinates; lambda stands beside a mean. Default: by held-out score at every
+        fit.
+    base_scale : float
+        Standard deviation of the Gaussian base density in learned coordinates; ``inf`` is none, as
+        in the paper. Default 2: it confines the tails and leaves the bulk to the fit (1, the
+        Gaussian fit itself, costs half of the effective draws on a logistic regression and a
+        multivariate t).
+    whiten : bool
+        False: the learned coordinates are the target's own, as in the paper.
+    n_leapfrog : int or (int, int)
+        Number of leapfrog steps, or the range from which it is drawn. Default (1, 10), the paper's.
+    step_size : float or (float, float), optional
+        A fixed mean, or a range to draw from (the paper's (0.01, 0.1)). Default: tuned.
+    target_accept : float
+        Acceptance probability of the trajectories. Default 0.5: between the optimum of HMC, 0.65,
+        and what a surrogate's error often allows. The step size never exceeds what keeps the
+        surrogate's own energy, so that acceptance may stay above it.
+    random_walk_share : float
+        Least probability of a random-walk move, the safety net. Default 0.2.
+    trial_share : float
+        Largest share of a surrogate that has not proved itself. Default 0.1.
+    first_fit : int, optional
+        Default max(500, 50 d).
+    initial_scale : float or ndarray of shape (d,)
+        Where the random walk starts, see :func:`pymc_kameleon.adaptive_metropolis.init`.
+    tune : int, optional
+        Length of tuning, if known: no surrogate is fitted in its last 15 %.
+
+    Raises
+    ------
+    ValueError
+        For an option outside its domain, with the value, and for a history that does not fit ``x``
+        or spans no volume.
+    """
+    x = np.asarray(x, dtype=float)
+    dim = len(x)
+    low, high = (n_leapfrog, n_leapfrog) if np.ndim(n_leapfrog) == 0 else n_leapfrog
+    recipe = Recipe(
+        surrogate,
+        get_kernel(kernel),
+        embedding,
+        (500 if surrogate == "lite" else 1500) if n_history is None else n_history,
+        n_features,
+        lengthscale,
+        regularization,
+        base_scale,
+    )
+    options = Options(
+        recipe,
+        whiten,
+        (low, high),
+        step_size,
+        target_accept,
+        random_walk_share,
+        trial_share,
+        1.5,
+        math.inf if tune is None else 0.85 * tune,
+        history is None,
+    )
+    _check(options, dim)
+    state = State(
+        options=options,
+        random_walk=adaptive_metropolis.init(x, initial_scale=initial_scale, tune=tune),
+        centre=np.zeros(dim),
+        factor=np.eye(dim),
+        fitted=None,
+        share=1.0,
+        log_step=0.0,
+        log_step_average=0.0,
+        log_step_limit=0.0,
+        jumps=_no_jumps(dim),
+        refits=0,
+        next_fit=max(500, 50 * dim) if first_fit is None else first_fit,
+    )
+    return state if history is None else _start_from(rng, state, np.asarray(history, dtype=float))
+
+
+def _check(options, dim):
+    """Refuse options outside their domain."""
+    recipe = options.recipe
+    if recipe.surrogate not in ("lite", "finite"):
+        raise ValueError(f"surrogate must be 'lite' or 'finite', got {recipe.surrogate!r}.")
+    if recipe.surrogate == "finite":  # refuses kernels and numbers of features that do not fit
+        random_features.draw_features(
+            np.random.default_rng(0), recipe.kernel, dim, recipe.n_features, 1.0, recipe.embedding
+        )
+    elif recipe.kernel.name != "gaussian":
+        raise ValueError(
+            f"surrogate='lite' has a Gaussian kernel, got {recipe.kernel!r}; use surrogate='finite'."
+        )
+    for name in ("lengthscale", "regularization", "base_scale", "n_history"):
+        number = getattr(recipe, name)
+        if number is not None and not number > 0:
+            raise ValueError(f"{name} must be positive, got {number!r}.")
+    low, high = options.n_leapfrog
+    if not (low == int(low) and high == int(high) and 1 <= low <= high):
+        raise ValueError(f"n_leapfrog must be a range of positive integers, got {(low, high)!r}.")
+    step = options.step_size
+    if step is not None and not (np.size(step) <= 2 and np.all(np.asarray(step) > 0)):
+        raise ValueError(f"step_size must be a positive number or a range, got {step!r}.")
+    if not 0 < options.target_accept < 1:
+        raise ValueError(f"target_accept must lie in (0, 1), got {options.target_accept!r}.")
+    if not 0 <= options.random_walk_share < 1:
+        raise ValueError(
+            f"random_walk_share must lie in [0, 1), got {options.random_walk_share!r}."
+        )
+    if not 0 < options.trial_share <= 1 - options.random_walk_share:
+        raise ValueError(
+            "trial_share must lie between 0 and 1 - random_walk_share, got "
+            f"{options.trial_share!r} with random_walk_share = {options.random_walk_share!r}."
+        )
+
+
+def _start_from(rng, state, history):
+    """A fixed surrogate from a given history, which also shapes the random walk."""
+    dim = len(state.centre)
+    if rng is None:
+        raise ValueError("history needs rng: the features are drawn at random.")
+    if history.ndim != 2 or history.shape[1] != dim or not np.isfinite(history).all():
+        raise ValueError(f"history must be finite and of shape (n, {dim}), got {history.shape}.")
+    moments = covariance.summarise(history)
+    factor, ok = covariance.cholesky(covariance.covariance(moments))
+    if not ok or len(history) <= dim:
+        raise ValueError(f"history spans no volume: {len(history)} points in {dim} dimensions.")
+    random_walk = state.random_walk._replace(
+        mean=moments.mean,
+        factor=factor,
+        next_update=NEVER,
+        options=state.random_walk.options._replace(warmup=0),
+    )
+    state = state._replace(random_walk=random_walk, share=state.options.random_walk_share)
+    state = refit(rng, state, history)._replace(next_fit=NEVER)
+    if state.fitted is None:
+        raise ValueError("No surrogate could be fitted to history: give a larger regularization.")
+    return state
+
+
+# --- one draw -------------------------------------------------------------------------------------
+
+
+def propose(rng: np.random.Generator, x: np.ndarray, state: State) -> Proposal:
+    """A random-walk move with probability ``state.share``, otherwise a leapfrog trajectory.
+
+    The choice does not depend on ``x``, so that each of the two needs its own ratio only. A
+    trajectory's number of steps and step size do not depend on it either, on which reversibility
+    hangs.
+    """
+    if state.fitted is None or rng.random() < state.share:
+        walk = adaptive_metropolis.propose(rng, x, state.random_walk)
+        carry = {"walk": walk, "start": x}
+        return Proposal(walk.position, walk.log_q_ratio, "random_walk", carry)
+    low, high = state.options.n_leapfrog
+    n_steps = low + int((high - low + 1) * rng.random())
+    step_size = _draw_step_size(rng, state)
+    z = solve_lower(state.factor, x - state.centre)
+    momentum = rng.standard_normal(len(x))
+    end, turned, inside = leapfrog(z, momentum, state.fitted.surrogate, step_size, n_steps)
+    stats = {
+        "step_size": step_size,
+        "n_steps": n_steps,
+        "diverging": not inside,
+        "kinetic_energy": math.nan,
+    }
+    carry = {"stats": stats, "jump": end - z}
+    if not inside:  # the current point itself: refused without an evaluation
+        return Proposal(x, -math.inf, "hamiltonian", carry)
+    stats["kinetic_energy"] = kinetic = 0.5 * float(turned @ turned)
+    # K(start) - K(end): with the true log densities in the accept step, H(start) - H(end)
+    log_q_ratio = 0.5 * float(momentum @ momentum) - kinetic
+    position = state.centre + multiply_lower(state.factor, end)
+    return Proposal(position, log_q_ratio, "hamiltonian", carry)
+
+
+def _draw_step_size(rng, state):
+    uniform = rng.random()
+    if isinstance(state.options.step_size, tuple):
+        low, high = state.options.step_size
+        return low + (high - low) * uniform
+    return math.exp(state.log_step) * (1.0 + JITTER * (2.0 * uniform - 1.0))
+
+
+# --- tuning ---------------------------------------------------------------------------------------
+
+
+def adapt(rng: np.random.Generator, state: State, outcome: Outcome) -> State:
+    """Learn from one draw: random walk, step size, the comparison of the two, and, when due, f."""
+    proposal = outcome.proposal
+    if proposal.move == "hamiltonian":
+        random_walk = adaptive_metropolis.adapt(rng, state.random_walk, outcome)
+        state = _adapt_step_size(state._replace(random_walk=random_walk), outcome)
+    else:
+        own = outcome._replace(proposal=proposal.carry["walk"])
+        random_walk = adaptive_metropolis.adapt(rng, state.random_walk, own)
+        state = _count_random_walk(state._replace(random_walk=random_walk), outcome)
+    iteration = random_walk.iteration
+    if iteration >= state.next_fit:
+        later = int(state.options.growth * iteration) + 1
+        state = state._replace(next_fit=later if later < state.options.last_fit else NEVER)
+        state = refit(rng, state, window(random_walk.history, adaptive_metropolis.FORGET))
+    if state.refits and iteration % 25 == 0:
+        state = hand_over(state)
+    return state
+
+
+def freeze(state: State) -> State:
+    """End of tuning: the history is dropped, the step size is its average, nothing adapts any
+    more.
+    """
+    state = hand_over(state)
+    return state._replace(
+        random_walk=adaptive_metropolis.freeze(state.random_walk),
+        log_step=state.log_step_average,
+        next_fit=NEVER,
+    )
+
+
+def refit(rng: np.random.Generator, state: State, past: np.ndarray) -> State:
+    """A new surrogate from ``past`` (n, d) in new coordinates; the old one stays if none can be
+    had.
+    """
+    options, random_walk, dim = state.options, state.random_walk, len(state.centre)
+    centre = random_walk.mean if options.whiten else np.zeros(dim)
+    factor = random_walk.factor if options.whiten else np.eye(dim)
+    z = np.ascontiguousarray(np.linalg.solve(factor, (past - centre).T).T)
+    fitted = fit(rng, options.recipe, z)
+    if fitted is None:
+        return state
+    limit = math.log(stable_step_size(rng, fitted, options.n_leapfrog))
+    log_step = math.log(options.step_size) if isinstance(options.step_size, float | int) else limit
+    return state._replace(
+        centre=centre,
+        factor=factor,
+        fitted=fitted,
+        log_step=log_step,
+        log_step_average=log_step,
+        log_step_limit=limit,
+        jumps=_no_jumps(dim),
+        refits=state.refits + 1,
+    )
+
+
+def informative(state: State) -> bool:
+    """Whether there is a surrogate with a better held-out score than a Gaussian fit's."""
+    return state.fitted is not None and state.fitted.validation.gain > 0.0
+
+
+def efficiency(state: State) -> float:
+    """The ratio r of :func:`init`; NaN while there are too few draws of either kind to say."""
+    jumps = state.jumps
+    if jumps.n_hamiltonian < ENOUGH_TRIALS or jumps.n_random_walk < ENOUGH_TRIALS:
+        return math.nan
+    random_walk = jumps.random_walk.min() / jumps.n_random_walk
+    hamiltonian = jumps.hamiltonian.min() / jumps.n_hamiltonian
+    return float(hamiltonian / random_walk) if random_walk > 0.0 else math.inf
+
+
+def hand_over(state: State) -> State:
+    """Set the share of random-walk moves by the rule of :func:`init`."""
+    options = state.options
+    if state.fitted is None or not options.adapt_share:
+        return state
+    if not informative(state):
+        return state._replace(share=1.0)
+    most = 1.0 - options.trial_share
+    ratio = efficiency(state)
+    if math.isnan(ratio):
+        return state._replace(share=min(state.share, most))
+    wanted = 1.0 / ratio if ratio > 0.0 else most
+    return state._replace(share=min(max(wanted, options.random_walk_share), most))
+
+
+def stats(state: State) -> dict[str, float]:
+    """Statistics of the state; NaN where there is no surrogate yet."""
+    fitted = state.fitted
+    none = fitted is None
+    return {
+        "step_size": math.nan if none else math.exp(state.log_step),
+        "random_walk_share": state.share,
+        "surrogate_score": math.nan if none else fitted.validation.score,
+        "gaussian_score": math.nan if none else fitted.validation.gaussian_score,
+        "efficiency": efficiency(state),
+        "n_history": 0 if none else len(fitted.states),
+        "lengthscale": math.nan if none else fitted.lengthscale,
+        "regularization": math.nan if none else fitted.regularization,
+        "refits": state.refits,
+    }
+
+
+def _no_jumps(dim):
+    return Jumps(np.zeros(dim), np.zeros(dim), 0, 0)
+
+
+def _adapt_step_size(state, outcome):
+    """Robbins-Monro towards the target acceptance, below the surrogate's limit and above 1 % of
+    it.
+    """
+    jumps = state.jumps
+    count = jumps.n_hamiltonian + 1
+    gained = jumps.hamiltonian
+    if outcome.accept_prob > 0.0:
+        gained = gained + outcome.accept_prob * outcome.proposal.carry["jump"] ** 2
+    state = state._replace(jumps=jumps._replace(hamiltonian=gained, n_hamiltonian=count))
+    if state.options.step_size is not None:
+        return state
+    rate = 2.0 * (count + 10.0) ** -adaptive_metropolis.RATE_EXPONENT
+    target = state.options.target_accept
+    log_step = robbins_monro(state.log_step, outcome.accept_prob, target, rate)
+    limit = state.log_step_limit
+    log_step = min(max(log_step, limit - math.log(100.0)), limit)
+    weight = (count + 5.0) ** -0.75  # the average of Hoffman & Gelman (2014), algorithm 5
+    average = weight * log_step + (1.0 - weight) * state.log_step_average
+    return state._replace(log_step=log_step, log_step_average=average)
+
+
+def _count_random_walk(state, outcome):
+    if state.fitted is None:
+        return state
+    jumps = state.jumps
+    jump = solve_lower(state.factor, outcome.proposal.position - outcome.proposal.carry["start"])
+    gained = jumps.random_walk + outcome.accept_prob * jump**2
+    return state._replace(
+        jumps=jumps._replace(random_walk=gained, n_random_walk=jumps.n_random_walk + 1)
+    )

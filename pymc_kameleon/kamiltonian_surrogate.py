@@ -1,0 +1,189 @@
+"""From a chain's history to a surrogate of the log density, and Hamiltonian dynamics on it.
+
+The history is given in the coordinates z of the dynamics. Lengthscale and regularisation are those
+with the best held-out score objective (Strathmann et al., 2015, appendix A.1), unless they were
+given. The scale of the Gaussian base density is not chosen like that: the score is a mean over the
+bulk and prefers the Gaussian fit itself, whose tails are then too light to come back from.
+"""
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+from numba import njit
+
+from pymc_kameleon import random_features, score_matching
+from pymc_kameleon.kernels import Kernel
+from pymc_kameleon.metropolis import robbins_monro
+from pymc_kameleon.score_matching import Validation, block_folds, gaussian_base, lengthscale_grid
+from pymc_kameleon.score_matching_finite import (
+    FiniteSurrogate,
+    at_lengthscale,
+    fit_finite,
+    validate_finite,
+)
+from pymc_kameleon.score_matching_lite import LiteSurrogate, fit_lite, validate_lite
+
+REGULARIZATIONS = 10.0 ** np.arange(-1.0, -7.0, -1.0)
+VALIDATION_POINTS = 300  # of lite, and
+VALIDATION_FEATURES = 200  # of finite: validation costs as much as one fit of 1000
+RADIUS = 1e3  # a trajectory that leaves |z| < RADIUS diverged
+
+
+class Recipe(NamedTuple):
+    """How to make a surrogate; :func:`pymc_kameleon.kamiltonian.init` explains the fields."""
+
+    surrogate: str
+    kernel: Kernel
+    embedding: str
+    n_history: int
+    n_features: int
+    lengthscale: float | None
+    regularization: float | None
+    base_scale: float
+
+
+class Fit(NamedTuple):
+    """A surrogate and how it came about.
+
+    Attributes
+    ----------
+    surrogate : LiteSurrogate or FiniteSurrogate
+    states : ndarray of shape (n, d)
+        What it was fitted to.
+    lengthscale, regularization : float
+    validation : Validation
+        Held-out scores.
+    """
+
+    surrogate: LiteSurrogate | FiniteSurrogate
+    states: np.ndarray
+    lengthscale: float
+    regularization: float
+    validation: Validation
+
+
+def fit(rng: np.random.Generator, recipe: Recipe, past: np.ndarray) -> Fit | None:
+    """Choose what was not given by validation, and fit to at most ``n_history`` states.
+
+    Parameters
+    ----------
+    rng : numpy.random.Generator
+        For the frequencies of *finite*.
+    recipe : Recipe
+    past : ndarray of shape (n, d)
+        A chain's states with their repeats, or draws.
+
+    Returns
+    -------
+    Fit or None
+        ``None`` if no pair on the grid gave a positive definite system.
+    """
+    states, weights = _evenly(*score_matching.distinct_states(past), recipe.n_history)
+    dim = states.shape[1]
+    unit = None
+    if recipe.surrogate == "finite":
+        unit = random_features.draw_features(
+            rng, recipe.kernel, dim, recipe.n_features, 1.0, recipe.embedding
+        )
+    base = gaussian_base(dim, 0.0, recipe.base_scale)
+    validation = _validate(recipe, states, weights, base, unit)
+    lengthscale, regularization = validation.lengthscale, validation.regularization
+    if unit is None:
+        surrogate = fit_lite(states, lengthscale, regularization, weights, base)
+    else:
+        features = at_lengthscale(unit, lengthscale)
+        surrogate = fit_finite(states, features, regularization, weights, base)
+    if surrogate is None or validation.gain == -math.inf:
+        return None
+    return Fit(surrogate, states, lengthscale, regularization, validation)
+
+
+def _evenly(states, weights, size):
+    """At most ``size`` evenly spaced states and their weights."""
+    if len(states) > size:
+        rows = ((np.arange(size) + 0.5) * len(states) / size).astype(int)
+        return np.ascontiguousarray(states[rows]), weights[rows]
+    return states, weights
+
+
+def _validate(recipe, states, weights, base, unit):
+    lengthscales, regularizations = lengthscale_grid(states, 5), REGULARIZATIONS
+    if recipe.lengthscale is not None:
+        lengthscales = np.array([recipe.lengthscale])
+    if recipe.regularization is not None:
+        regularizations = np.array([recipe.regularization])
+    if unit is None:
+        states, weights = _evenly(states, weights, VALIDATION_POINTS)
+        folds = block_folds(len(states))
+        return validate_lite(states, folds, lengthscales, regularizations, weights, base)
+    folds = block_folds(len(states))
+    few = _first_features(unit, VALIDATION_FEATURES)
+    return validate_finite(states, folds, few, lengthscales, regularizations, weights, base)
+
+
+def _first_features(rf, n):
+    """The map made of the first ``n`` features: lambda means the same for any number of them."""
+    m = n // 2 if rf.sincos else n
+    return rf._replace(frequencies=rf.frequencies[:m], offsets=rf.offsets[:m])
+
+
+# --- dynamics -------------------------------------------------------------------------------------
+
+
+@njit(cache=True)
+def leapfrog(z, momentum, surrogate, step_size, n_steps):
+    """``n_steps`` leapfrog steps from (z, momentum), each (d,), with potential energy -f.
+
+    Returns
+    -------
+    z, momentum : ndarray of shape (d,)
+    inside : bool
+        False if the path left the ball of radius ``RADIUS``. The start counts as part of the path,
+        so that a path is refused exactly when its reverse is.
+    """
+    z, momentum = z.copy(), momentum.copy()
+    limit = RADIUS * RADIUS
+    if not np.dot(z, z) < limit:
+        return z, momentum, False
+    slope = score_matching.gradient(z, surrogate)
+    for _ in range(n_steps):
+        momentum += 0.5 * step_size * slope
+        z += step_size * momentum
+        if not np.dot(z, z) < limit:  # written so that a NaN fails it
+            return z, momentum, False
+        slope = score_matching.gradient(z, surrogate)
+        momentum += 0.5 * step_size * slope
+    return z, momentum, True
+
+
+def stable_step_size(
+    rng: np.random.Generator,
+    fitted: Fit,
+    n_leapfrog: tuple[int, int],
+    target: float = 0.9,
+    trials: int = 40,
+) -> float:
+    """A step size at which trajectories on the surrogate keep the *surrogate's* energy.
+
+    Robbins-Monro on trial trajectories from the history, which cost no evaluation of the target.
+    What acceptance is then lost to the target is the surrogate's error, which a smaller step
+    reduces only by moving less far.
+    """
+    log_step, total = math.log(0.5), 0.0
+    surrogate, dim = fitted.surrogate, fitted.states.shape[1]
+    for trial in range(trials):
+        z = fitted.states[rng.integers(len(fitted.states))]
+        momentum = rng.standard_normal(dim)
+        n_steps = int(rng.integers(n_leapfrog[0], n_leapfrog[1] + 1))
+        end, turned, inside = leapfrog(z, momentum, surrogate, math.exp(log_step), n_steps)
+        accept_prob = 0.0
+        if inside:
+            gain = score_matching.value(end, surrogate) - score_matching.value(z, surrogate)
+            gain += 0.5 * (momentum @ momentum - turned @ turned)
+            accept_prob = math.exp(min(0.0, gain))
+        log_step = robbins_monro(log_step, accept_prob, target, 2.0 * (trial + 2.0) ** -0.6)
+        log_step = min(log_step, math.log(1.5))
+        if trial >= trials // 2:
+            total += log_step / (trials - trials // 2)
+    return math.exp(total)

@@ -1,0 +1,506 @@
+"""Kamiltonian Monte Carlo: reversibility and volume, invariance with negative controls, the cold
+start.
+"""
+
+import math
+
+import numpy as np
+import pytest
+
+from pymc_kameleon import kamiltonian, score_matching
+from pymc_kameleon import kamiltonian_surrogate as ks
+from pymc_kameleon.metropolis import Outcome, accept
+from tests.statistics import run_transitions, two_sample_z
+
+each_family = pytest.mark.parametrize("family", ["lite", "finite"])
+each_dim = pytest.mark.parametrize("dim", [1, 2, 5])
+
+
+def log_density(x):
+    """A skewed target: x_2 | x_1 bends, the others are normal (x_1 alone in one dimension:
+    Gumbel).
+    """
+    if len(x) == 1:
+        return float(x[0] - math.exp(min(x[0], 50.0)))
+    bend = x[1] - 0.7 * (x[0] * x[0] - 1.0)
+    return float(-0.5 * x[0] * x[0] - bend * bend - 0.5 * x[2:] @ x[2:])
+
+
+def draw(rng, n, dim=2):
+    if dim == 1:
+        return np.log(rng.exponential(size=(n, 1)))
+    x = rng.standard_normal((n, dim))
+    x[:, 1] = 0.7 * (x[:, 0] ** 2 - 1.0) + x[:, 1] * math.sqrt(0.5)
+    return x
+
+
+def mediocre(family, dim=2, seed=0, **options):
+    """A frozen state whose surrogate knows 60 draws: good enough to move, bad enough to need its
+    ratio.
+    """
+    rng = np.random.default_rng([seed, dim])
+    past = draw(rng, 60, dim)
+    options = {
+        "surrogate": family,
+        "n_features": 60,
+        "step_size": 0.2,
+        "random_walk_share": 0.05,
+    } | options
+    return kamiltonian.freeze(kamiltonian.init(past[0], history=past, rng=rng, **options))
+
+
+class Variant:
+    """The algorithm with another ``propose``."""
+
+    def __init__(self, propose):
+        self.propose = propose
+
+
+# --- leapfrog
+# -----------------------------------------------------------------------------------------
+
+
+@each_family
+@each_dim
+def test_leapfrog_is_reversible(family, dim):
+    surrogate = mediocre(family, dim).fitted.surrogate
+    rng = np.random.default_rng(1)
+    for n_steps in (1, 7, 50):
+        z, p = 0.5 * rng.standard_normal((2, dim))
+        end, turned, inside = ks.leapfrog(z, p, surrogate, 0.2, n_steps)
+        assert inside
+        assert np.abs(end - z).max() > 1e-2
+        back, returned, inside = ks.leapfrog(end, -turned, surrogate, 0.2, n_steps)
+        np.testing.assert_allclose(back, z, rtol=1e-10, atol=1e-10)
+        np.testing.assert_allclose(returned, -p, rtol=1e-10, atol=1e-10)
+
+
+@each_family
+@each_dim
+def test_leapfrog_preserves_volume(family, dim):
+    surrogate = mediocre(family, dim).fitted.surrogate
+    rng = np.random.default_rng(2)
+    start = 0.5 * rng.standard_normal(2 * dim)
+    h = 1e-5
+
+    def flow(zp):
+        end, turned, _ = ks.leapfrog(zp[:dim], zp[dim:], surrogate, 0.2, 10)
+        return np.concatenate([end, turned])
+
+    jacobian = [(flow(start + e) - flow(start - e)) / (2 * h) for e in h * np.eye(2 * dim)]
+    assert np.abs(np.linalg.norm(np.array(jacobian) - np.eye(2 * dim))) > 0.1
+    np.testing.assert_allclose(abs(np.linalg.det(jacobian)), 1.0, rtol=1e-6)
+
+
+@each_family
+def test_leapfrog_follows_minus_f_as_potential(family):
+    """Its energy |p|^2 / 2 - f is kept to second order in the step size; with +f it would not
+    be.
+    """
+    surrogate = mediocre(family).fitted.surrogate
+    rng = np.random.default_rng(3)
+    for _ in range(5):
+        z, p = 0.5 * rng.standard_normal((2, 2))
+        errors = []
+        for n_steps in (32, 64, 128):
+            end, turned, _ = ks.leapfrog(z, p, surrogate, 1.0 / n_steps, n_steps)
+            gain = score_matching.value(end, surrogate) - score_matching.value(z, surrogate)
+            errors.append(abs(gain + 0.5 * (p @ p - turned @ turned)))
+        assert errors[2] < 1e-3
+        np.testing.assert_allclose(errors[1] / errors[2], 4.0, rtol=0.1)
+
+
+@each_family
+@each_dim
+def test_log_q_ratio_changes_sign_on_the_way_back(family, dim):
+    """From the proposal with the momentum turned round, the same path leads back."""
+    state = mediocre(family, dim, random_walk_share=0.0, n_leapfrog=5)
+    rng = np.random.default_rng(4)
+    x = draw(rng, 1, dim)[0]
+
+    class Fixed:
+        """A generator that hands out given numbers."""
+
+        def __init__(self, momentum):
+            self.momentum = momentum
+
+        def random(self):
+            return 0.5
+
+        def standard_normal(self, size):
+            return self.momentum
+
+    p = rng.standard_normal(dim)
+    there = kamiltonian.propose(Fixed(p), x, state)
+    z = np.linalg.solve(state.factor, x - state.centre)
+    _, turned, _ = ks.leapfrog(z, p, state.fitted.surrogate, there.carry["stats"]["step_size"], 5)
+    back = kamiltonian.propose(Fixed(-turned), there.position, state)
+    np.testing.assert_allclose(back.position, x, rtol=1e-10, atol=1e-10)
+    np.testing.assert_allclose(back.log_q_ratio, -there.log_q_ratio, rtol=1e-8, atol=1e-10)
+    assert there.log_q_ratio != 0.0
+
+
+@pytest.mark.parametrize("step_size", [50.0, 1e200])
+@each_family
+def test_divergence_is_refused_without_an_evaluation(family, step_size):
+    state = mediocre(family, step_size=step_size, n_leapfrog=50, random_walk_share=0.0)
+    x = draw(np.random.default_rng(5), 1)[0]
+    proposal = kamiltonian.propose(np.random.default_rng(5), x, state)
+    assert proposal.position is x
+    assert proposal.log_q_ratio == -math.inf
+    assert proposal.carry["stats"]["diverging"]
+
+
+def test_no_trajectory_starts_where_none_returns():
+    state = mediocre("lite")
+    far = np.array([2e3, 0.0])
+    _, _, inside = ks.leapfrog(far, np.array([-1e4, 0.0]), state.fitted.surrogate, 0.2, 1)
+    assert not inside
+
+
+# --- invariance
+# ---------------------------------------------------------------------------------------
+
+
+def invariance(algorithm, state, n=3000, steps=4, seed=6, dim=2):
+    rng = np.random.default_rng(seed)
+    starts = draw(rng, n, dim)
+    ends = run_transitions(rng, algorithm, state, log_density, starts, steps)
+    return np.abs(two_sample_z(ends, starts, log_density)).max(), np.square(ends - starts).mean()
+
+
+@pytest.mark.parametrize("dim", [1, 2, 5])
+@each_family
+def test_invariance(family, dim):
+    z, moved = invariance(kamiltonian, mediocre(family, dim), dim=dim)
+    assert z < 4.5
+    assert moved > 0.2
+
+
+@each_family
+def test_without_the_kinetic_term_it_fails(family):
+    def propose(rng, x, state):
+        proposal = kamiltonian.propose(rng, x, state)
+        if proposal.log_q_ratio > -math.inf:
+            proposal = proposal._replace(log_q_ratio=0.0)
+        return proposal
+
+    assert invariance(Variant(propose), mediocre(family))[0] > 10
+
+
+@each_family
+def test_with_the_ratios_sign_reversed_it_fails(family):
+    """The text's eq. (3)."""
+
+    def reversed_sign(rng, x, state):
+        proposal = kamiltonian.propose(rng, x, state)
+        if proposal.log_q_ratio == -math.inf:
+            return proposal
+        return proposal._replace(log_q_ratio=-proposal.log_q_ratio)
+
+    assert invariance(Variant(reversed_sign), mediocre(family))[0] > 10
+
+
+@each_family
+def test_with_the_surrogates_sign_flipped_it_is_exact_but_slow(family):
+    state = mediocre(family, base_scale=math.inf, random_walk_share=0.0)
+    surrogate = state.fitted.surrogate
+    flipped = surrogate._replace(coefficients=-surrogate.coefficients)
+    wrong = state._replace(fitted=state.fitted._replace(surrogate=flipped))
+    z, moved = invariance(kamiltonian, wrong)
+    _, moved_right = invariance(kamiltonian, state)
+    assert z < 4.5
+    assert moved < 0.75 * moved_right
+
+
+def refit_to_here(family):
+    """A ``propose`` whose surrogate is refitted to the latest state: a window that does not grow.
+
+    Every single trajectory has its own right ratio; the way back would have used another surrogate.
+    """
+
+    def propose(rng, x, state):
+        fitted, scale = state.fitted, state.options.recipe.base_scale
+        z = np.linalg.solve(state.factor, x - state.centre)[None]
+        base = score_matching.gaussian_base(2, 0.0, scale)
+        if family == "lite":
+            surrogate = ks.fit_lite(z, 1.0, 0.5, None, base)
+        else:
+            surrogate = ks.fit_finite(z, fitted.surrogate.features, 0.5, None, base)
+        return kamiltonian.propose(
+            rng, x, state._replace(fitted=fitted._replace(surrogate=surrogate))
+        )
+
+    return propose
+
+
+@each_family
+def test_refitted_after_tuning_it_fails(family):
+    state = mediocre(family, lengthscale=1.0)
+    n = 5000 if family == "lite" else 2500
+    assert invariance(Variant(refit_to_here(family)), state, n)[0] > 10
+
+
+def noisy_ends(refresh, noise=2.0, n=2000, steps=10):
+    """Transitions with an unbiased estimate of the density, from exact draws of the extended
+    target.
+    """
+    rng = np.random.default_rng(8)
+    state = mediocre("finite", random_walk_share=0.8, trial_share=0.1)
+    starts = draw(rng, n)
+    ends = np.empty_like(starts)
+
+    def estimate(x):
+        return log_density(x) + noise * rng.standard_normal() - 0.5 * noise**2
+
+    for i, x in enumerate(starts):
+        # the retained estimate of a stationary chain is the larger by the variance of the noise
+        value = log_density(x) + noise * rng.standard_normal() + 0.5 * noise**2
+        for _ in range(steps):
+            if refresh:
+                value = estimate(x)
+            proposal = kamiltonian.propose(rng, x, state)
+            new = estimate(proposal.position)
+            _, accepted = accept(rng, value, new, proposal.log_q_ratio)
+            if accepted:
+                x, value = proposal.position, new
+        ends[i] = x
+    return np.abs(two_sample_z(ends, starts, log_density)).max()
+
+
+def test_exact_with_a_noisy_log_density():
+    assert noisy_ends(refresh=False) < 4.5
+
+
+def test_refreshing_the_noise_at_the_current_point_fails():
+    assert noisy_ends(refresh=True) > 10
+
+
+# --- given history
+# ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("unit", [1e-6, 1e6])
+@each_family
+def test_units_do_not_matter(family, unit):
+    rng = np.random.default_rng(9)
+    past = draw(rng, 50)
+
+    def proposals(c):
+        rng = np.random.default_rng(10)
+        state = kamiltonian.init(
+            c * past[0], history=c * past, rng=rng, surrogate=family, n_features=40
+        )
+        made = [kamiltonian.propose(rng, c * past[1], state) for _ in range(30)]
+        return np.array([m.position / c for m in made]), np.array([m.log_q_ratio for m in made])
+
+    for a, b in zip(proposals(1.0), proposals(unit), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6)
+
+
+@each_family
+def test_unwhitened_momentum_lives_in_the_targets_coordinates(family):
+    state = mediocre(family, whiten=False, random_walk_share=0.0, base_scale=math.inf)
+    np.testing.assert_array_equal(state.factor, np.eye(2))
+    np.testing.assert_array_equal(state.centre, 0.0)
+    z, _ = invariance(kamiltonian, state)
+    assert z < 4.5
+
+
+def test_given_history_is_used_as_it_is():
+    """A fixed surrogate: tuning moves the step size and the random walk, nothing else."""
+    rng = np.random.default_rng(11)
+    past = draw(rng, 300)
+    state = kamiltonian.init(past[0], history=past, rng=rng, surrogate="lite", target_accept=0.95)
+    tuned, _ = run(rng, state, past[0], 600)
+    assert tuned.fitted is state.fitted
+    assert tuned.share == state.share == 0.2
+    assert tuned.refits == 1
+    assert tuned.log_step != state.log_step
+
+
+def run(rng, state, x, steps, adapt=True):
+    value, outcomes = log_density(x), []
+    for _ in range(steps):
+        proposal = kamiltonian.propose(rng, x, state)
+        new = log_density(proposal.position)
+        probability, accepted = accept(rng, value, new, proposal.log_q_ratio)
+        if accepted:
+            x, value = proposal.position, new
+        outcomes.append(Outcome(x, value, proposal, new, probability, accepted))
+        if adapt:
+            state = kamiltonian.adapt(rng, state, outcomes[-1])
+    return state, outcomes
+
+
+def test_step_size_is_tuned_to_the_target_acceptance():
+    """Where the surrogate's own limit does not bind: long trajectories on a poor surrogate."""
+    rng = np.random.default_rng(12)
+    past = draw(rng, 25, 5)
+    state = kamiltonian.init(
+        past[0],
+        history=past,
+        rng=rng,
+        surrogate="lite",
+        n_leapfrog=(20, 40),
+        target_accept=0.7,
+        random_walk_share=0.05,
+    )
+    tuned, _ = run(rng, state, past[0], 3000)
+    tuned = kamiltonian.freeze(tuned)
+    assert tuned.log_step < tuned.log_step_limit
+    groups = []
+    for seed in range(10):
+        start = draw(np.random.default_rng(seed), 1, 5)[0]
+        _, outcomes = run(np.random.default_rng(seed), tuned, start, 400, adapt=False)
+        groups.append(
+            np.mean([o.accept_prob for o in outcomes if o.proposal.move == "hamiltonian"])
+        )
+    # independent chains; Robbins-Monro leaves an error of its own in the step size, allowed for by
+    # 0.1
+    error = np.std(groups, ddof=1) / math.sqrt(len(groups))
+    assert abs(np.mean(groups) - 0.7) < 4.5 * error + 0.1
+
+
+# --- cold start
+# ---------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module", params=["lite", "finite"])
+def cold(request):
+    """A chain from an over-dispersed point, tuned for 3000 draws, then frozen and run for 3000
+    more.
+    """
+    rng = np.random.default_rng(13)
+    x = np.array([2.5, -1.0])
+    state = kamiltonian.init(x, surrogate=request.param, n_features=100, first_fit=300, tune=3000)
+    states = []
+    value = log_density(x)
+    for t in range(6000):
+        if t == 3000:
+            state = kamiltonian.freeze(state)
+        proposal = kamiltonian.propose(rng, x, state)
+        new = log_density(proposal.position)
+        probability, accepted = accept(rng, value, new, proposal.log_q_ratio)
+        if accepted:
+            x, value = proposal.position, new
+        outcome = Outcome(x, value, proposal, new, probability, accepted)
+        if t < 3000:
+            state = kamiltonian.adapt(rng, state, outcome)
+        states.append((state, outcome))
+    return states
+
+
+def test_cold_start_hands_over(cold):
+    shares = np.array([s.share for s, _ in cold])
+    moves = np.array([o.proposal.move for _, o in cold])
+    assert np.all(shares[:299] == 1.0)
+    assert np.all(moves[:299] == "random_walk")
+    assert np.all((shares[300:] >= 0.2) & (shares[300:] <= 1.0))
+    final = cold[-1][0]
+    assert final.share < 0.9
+    assert kamiltonian.informative(final)
+    assert set(moves[3000:]) == {"random_walk", "hamiltonian"}
+
+
+def test_cold_start_refits_at_growing_intervals_and_stops(cold):
+    refits = np.array([s.refits for s, _ in cold])
+    at = np.flatnonzero(np.diff(refits)) + 2  # iterations
+    np.testing.assert_array_equal(at[:2], [300, 451])
+    assert np.all(np.diff(at)[1:] > np.diff(at)[:-1])
+    assert at[-1] < 0.85 * 3000
+
+
+def test_nothing_adapts_once_frozen(cold):
+    frozen = cold[3000][0]
+    assert all(s is frozen for s, _ in cold[3000:])
+    assert frozen.random_walk.history is None
+
+
+def test_cold_start_is_never_stuck(cold):
+    for move in ("random_walk", "hamiltonian"):
+        accepted = [o.accept_prob for _, o in cold[3000:] if o.proposal.move == move]
+        assert np.mean(accepted) > 0.1
+    path = np.array([o.position for _, o in cold[3000:]])
+    still = np.diff(np.flatnonzero(np.append(True, (path[1:] != path[:-1]).any(axis=1))))
+    assert still.max() < 100
+
+
+def test_state_statistics(cold):
+    first, final = kamiltonian.stats(cold[0][0]), kamiltonian.stats(cold[-1][0])
+    assert first.keys() == final.keys()
+    assert math.isnan(first["surrogate_score"])
+    assert first["refits"] == first["n_history"] == 0
+    assert final["surrogate_score"] < final["gaussian_score"]
+    assert final["refits"] >= 3
+    assert final["step_size"] > 0
+    assert final["n_history"] > 100
+    per_draw = next(o for _, o in cold[::-1] if o.proposal.move == "hamiltonian")
+    assert per_draw.proposal.carry["stats"].keys() == {
+        "step_size",
+        "n_steps",
+        "diverging",
+        "kinetic_energy",
+    }
+
+
+def with_evidence(ratio, gain=1.0, trials=50):
+    """A state that has seen ``trials`` draws of each kernel whose jumps have the given ratio."""
+    state = mediocre("lite", random_walk_share=0.2)
+    validation = state.fitted.validation._replace(gain=gain)
+    jumps = kamiltonian.Jumps(np.ones(2) * trials, ratio * np.ones(2) * trials, trials, trials)
+    return state._replace(
+        options=state.options._replace(adapt_share=True),
+        fitted=state.fitted._replace(validation=validation),
+        jumps=jumps,
+        share=0.95,
+    )
+
+
+@pytest.mark.parametrize(
+    ("evidence", "share"),
+    [
+        ({"ratio": 0.5}, 0.9),
+        ({"ratio": 0.0}, 0.9),
+        ({"ratio": 2.0}, 0.5),
+        ({"ratio": 100.0}, 0.2),
+        ({"ratio": 100.0, "gain": -0.01}, 1.0),  # no better than a Gaussian: whatever else
+        ({"ratio": 100.0, "trials": 19}, 0.9),  # not enough trials yet
+    ],
+)
+def test_hand_over_rule(evidence, share):
+    assert kamiltonian.hand_over(with_evidence(**evidence)).share == share
+
+
+def test_failed_fit_keeps_the_old_surrogate():
+    state = mediocre("lite")
+    recipe = state.options.recipe._replace(regularization=1e-300, lengthscale=1e3)
+    failing = state._replace(options=state.options._replace(recipe=recipe))
+    past = draw(np.random.default_rng(14), 100)
+    assert kamiltonian.refit(np.random.default_rng(0), failing, past) is failing
+
+
+@pytest.mark.parametrize(
+    ("options", "match"),
+    [
+        ({"surrogate": "values"}, "surrogate"),
+        ({"surrogate": "lite", "kernel": "laplacian"}, "Gaussian"),
+        ({"n_features": 7}, "n_features"),
+        ({"lengthscale": -1.0}, "lengthscale"),
+        ({"regularization": 0.0}, "regularization"),
+        ({"base_scale": 0.0}, "base_scale"),
+        ({"n_leapfrog": (0, 5)}, "n_leapfrog"),
+        ({"n_leapfrog": (5, 2)}, "n_leapfrog"),
+        ({"step_size": -0.1}, "step_size"),
+        ({"step_size": (0.1, 0.2, 0.3)}, "step_size"),
+        ({"target_accept": 1.0}, "target_accept"),
+        ({"random_walk_share": 1.0}, "random_walk_share"),
+        ({"trial_share": 0.9}, "trial_share"),
+        ({"history": np.zeros((10, 2))}, "rng"),
+        ({"history": np.zeros((10, 2)), "rng": np.random.default_rng(0)}, "volume"),
+        ({"history": np.zeros((10, 3)), "rng": np.random.default_rng(0)}, "shape"),
+    ],
+)
+def test_refusals(options, match):
+    with pytest.raises(ValueError, match=match):
+        kamiltonian.init(np.zeros(2), **options)
