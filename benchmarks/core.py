@@ -1,0 +1,275 @@
+"""What the benchmarks share: one chain of one algorithm, without PyMC around it, and its measures.
+
+:func:`run_chain` calls the seam (``init, start, propose, keep, adapt, freeze, log_ratio``) exactly as
+:class:`pymc_kameleon.steps.KernelStep` does, so that what is measured here is what a user gets.
+
+    python benchmarks/core.py
+
+checks that: for every step, the chain of the runner and the chain of ``pm.sample`` are the same numbers.
+"""
+
+import inspect
+import math
+import platform
+import time
+from collections.abc import Callable
+from importlib.metadata import version
+from types import ModuleType
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from pymc_kameleon.diagnostics import CountingLogDensity
+from pymc_kameleon.metropolis import Outcome, accept
+from pymc_kameleon.targets import Target
+
+
+class Chain(NamedTuple):
+    """One chain.
+
+    Attributes
+    ----------
+    draws : ndarray of shape (n, d)
+        After tuning.
+    acceptance : float
+        Mean acceptance probability of those draws.
+    evaluations : int
+        Log-density evaluations in all: start, tuning and draws.
+    tuning_seconds, seconds : float
+        Processor time of tuning and of the draws.
+    state : tuple
+        The algorithm's, at the end.
+    """
+
+    draws: np.ndarray
+    acceptance: float
+    evaluations: int
+    tuning_seconds: float
+    seconds: float
+    state: Any
+
+
+class Chains(NamedTuple):
+    """Independent chains of one algorithm, stacked: every attribute of :class:`Chain` by chain."""
+
+    draws: np.ndarray  # (chains, n, d)
+    acceptance: np.ndarray  # (chains,)
+    evaluations: np.ndarray
+    tuning_seconds: np.ndarray
+    seconds: np.ndarray
+    states: list
+
+
+def run_chain(
+    algorithm: ModuleType,
+    log_density: Callable[[np.ndarray], float],
+    x: np.ndarray,
+    rng: np.random.Generator,
+    *,
+    tune: int,
+    draws: int,
+    **options: Any,
+) -> Chain:
+    """Run ``algorithm`` from ``x`` of shape (d,) for ``tune`` adaptive draws and ``draws`` frozen ones.
+
+    Parameters
+    ----------
+    algorithm : module
+        Of the seam, or an object with the same names.
+    log_density : callable
+        From a point to a float.
+    options
+        The algorithm's.
+    """
+    log_density = CountingLogDensity(log_density)
+    walk = _Walk(algorithm, log_density, np.array(x, dtype=float), rng, options)
+    begin = time.process_time()
+    for _ in range(tune):
+        walk.step(tuning=True)
+    walk.freeze()
+    half_time = time.process_time()
+    kept, probability = np.empty((draws, len(x))), 0.0
+    for n in range(draws):
+        probability += walk.step(tuning=False)
+        kept[n] = walk.x
+    end = time.process_time()
+    acceptance = probability / max(draws, 1)
+    seconds = half_time - begin, end - half_time
+    return Chain(kept, acceptance, log_density.evaluations, *seconds, walk.state)
+
+
+class _Walk:
+    """The current point, the retained log density there, and the algorithm's state."""
+
+    def __init__(self, algorithm, log_density, x, rng, options):
+        self.algorithm, self.log_density, self.rng, self.x = algorithm, log_density, rng, x
+        if "rng" in inspect.signature(algorithm.init).parameters:
+            options = {**options, "rng": rng}
+        self.starts = hasattr(algorithm, "start")
+        self.keeps = hasattr(algorithm, "keep")
+        self.corrects = hasattr(algorithm, "log_ratio")
+        self.value = log_density(x)
+        self.state = algorithm.init(x, **options)
+        self._start()
+
+    def _start(self):
+        if self.starts:
+            self.state = self.algorithm.start(self.state, self.x, self.value)
+
+    def freeze(self):
+        self.state = self.algorithm.freeze(self.state)
+        self._start()
+
+    def step(self, tuning):
+        """One draw; returns its acceptance probability."""
+        algorithm, state = self.algorithm, self.state
+        proposal = algorithm.propose(self.rng, self.x, state)
+        proposed = self._evaluate(proposal)
+        log_q_ratio = proposal.log_q_ratio
+        if self.corrects:
+            log_q_ratio = algorithm.log_ratio(state, self.x, self.value, proposal, proposed)
+        probability, accepted = accept(self.rng, self.value, proposed, log_q_ratio)
+        if accepted:
+            self.x, self.value = proposal.position, proposed
+        if accepted or tuning:
+            outcome = Outcome(self.x, self.value, proposal, proposed, probability, accepted)
+            if accepted and self.keeps:
+                self.state = algorithm.keep(self.state, outcome)
+            if tuning:
+                self.state = algorithm.adapt(self.rng, self.state, outcome)
+        return probability
+
+    def _evaluate(self, proposal):
+        if proposal.log_density is not None:
+            return proposal.log_density
+        if proposal.position is self.x:
+            return self.value
+        value = self.log_density(proposal.position)
+        return value if math.isfinite(value) else -math.inf
+
+
+def run_chains(
+    algorithm: ModuleType,
+    target: Target,
+    *,
+    chains: int,
+    tune: int,
+    draws: int,
+    seed: int,
+    starts: np.ndarray | None = None,
+    **options: Any,
+) -> Chains:
+    """Independent chains, from the target's initial point or from ``starts`` of shape (chains, d)."""
+    if starts is None:
+        starts = np.tile(target.initial_point, (chains, 1))
+    return stack(
+        [
+            run_chain(
+                algorithm, target.numba_log_density, x, rng, tune=tune, draws=draws, **options
+            )
+            for x, rng in zip(starts, generators(seed, chains), strict=True)
+        ]
+    )
+
+
+def stack(chains: list[Chain]) -> Chains:
+    """Chains that were run one at a time."""
+    *arrays, states = zip(*chains, strict=True)
+    return Chains(*map(np.array, arrays), list(states))
+
+
+def generators(seed: int, n: int) -> list[np.random.Generator]:
+    """Independent streams; the first ones are the same whatever ``n``."""
+    return [np.random.default_rng(child) for child in np.random.SeedSequence(seed).spawn(n)]
+
+
+def bulk_ess(draws: np.ndarray) -> np.ndarray:
+    """ArviZ's bulk effective sample size of every coordinate, over all chains together, shape (d,).
+
+    Coordinates that never moved have none.
+    """
+    import arviz as az
+
+    ess = np.asarray(az.ess({"x": draws}, method="bulk")["x"].values)
+    return np.where(np.ptp(draws, axis=(0, 1)) == 0, 0.0, ess)
+
+
+def autocorrelation(series: np.ndarray) -> np.ndarray:
+    """Autocorrelation at lags 0, 1, ..., n - 1 along the last axis."""
+    n = series.shape[-1]
+    centred = series - series.mean(axis=-1, keepdims=True)
+    spectrum = np.abs(np.fft.rfft(centred, 2 * n)) ** 2
+    autocovariance = np.fft.irfft(spectrum)[..., :n]
+    return autocovariance / autocovariance[..., :1]
+
+
+def autocorrelation_time(series: np.ndarray, window: float = 5.0) -> np.ndarray:
+    """Integrated autocorrelation time 1 + 2 sum of the autocorrelations, along the last axis.
+
+    The sum stops at the first lag of ``window`` times itself (Sokal, 1989): later lags are noise.
+    """
+    rho = autocorrelation(series)
+    times = 2.0 * np.cumsum(rho, axis=-1) - 1.0
+    enough = np.arange(rho.shape[-1]) >= window * times
+    first = np.where(enough.any(axis=-1), enough.argmax(axis=-1), rho.shape[-1] - 1)
+    return np.take_along_axis(times, first[..., None], axis=-1)[..., 0]
+
+
+def versions() -> str:
+    """Python and the packages that numbers may depend on."""
+    packages = ("pymc", "pytensor", "numpy", "numba", "arviz")
+    return ", ".join(
+        [f"Python {platform.python_version()}", *(f"{name} {version(name)}" for name in packages)]
+    )
+
+
+def main():
+    import pymc as pm
+
+    import pymc_kameleon
+    from pymc_kameleon.targets import Banana
+
+    target, tune, draws = Banana(0.03, 100.0, 4), 1200, 300
+    steps = [getattr(pymc_kameleon, name) for name in dir(pymc_kameleon) if name.endswith("Step")]
+    for step in steps:
+        with target.pymc_model():
+            trace = pm.sample(
+                draws=draws, tune=tune, chains=1, cores=1, step=step(), random_seed=1,
+                progressbar=False, compute_convergence_checks=False, quiet=True,
+            )  # fmt: skip
+        expected = trace.posterior["x"].values[0]
+        rng = _generator_of_the_first_chain(step, target)
+        chain = run_chain(
+            step.algorithm,
+            target.numba_log_density,
+            target.initial_point,
+            rng,
+            tune=tune,
+            draws=draws,
+        )
+        np.testing.assert_allclose(chain.draws, expected, rtol=1e-9, atol=1e-9)
+        print(f"{step.__name__}: the same {draws} draws")
+
+
+def _generator_of_the_first_chain(step, target):
+    """The generator that ``pm.sample(random_seed=1)`` hands to the first chain: asked for, not guessed."""
+    import pymc as pm
+
+    seen = []
+
+    class Recorder(step):
+        def _begin_chain(self, rng):
+            super()._begin_chain(rng)
+            seen.append(np.random.Generator(type(self.rng.bit_generator)()))
+            seen[-1].bit_generator.state = self.rng.bit_generator.state
+
+    with target.pymc_model():
+        pm.sample(
+            draws=1, tune=0, chains=1, cores=1, step=Recorder(), random_seed=1, progressbar=False,
+            compute_convergence_checks=False, quiet=True,
+        )  # fmt: skip
+    return seen[-1]
+
+
+if __name__ == "__main__":
+    main()
