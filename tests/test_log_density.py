@@ -1,0 +1,408 @@
+"""The log density as a function of one vector: the right value, at the linker's best speed, followed everywhere."""
+
+import copy
+import logging
+import os
+import subprocess
+import sys
+import warnings
+
+import cloudpickle
+import numpy as np
+import pymc as pm
+import pytensor
+import pytensor.tensor as pt
+import pytest
+
+from pymc_kameleon import log_density
+from pymc_kameleon.log_density import LogDensity, compile_log_density
+from tests import step_tester as tester
+from tests.step_tester import NO_BLAS, BlackBox, Counter, minus_half_square
+
+pytestmark = NO_BLAS
+
+LINKERS = {"default": None, "cvm": {"mode": "CVM"}, "numba": {"mode": "NUMBA"}}
+every_linker = pytest.mark.parametrize("compile_kwargs", LINKERS.values(), ids=LINKERS)
+
+
+def density(model, names=None, compile_kwargs=None):
+    vars = model.continuous_value_vars if names is None else [model[name] for name in names]
+    vars = [model.rvs_to_values.get(v, v) for v in vars]
+    return LogDensity(model, vars, model.initial_point(), compile_kwargs)
+
+
+def linker_of(function):
+    return type(function.maker.linker).__name__
+
+
+def random_points(model, size, seed=1):
+    rng = np.random.default_rng(seed)
+    start = model.initial_point()
+    return [{k: rng.standard_normal(v.shape) for k, v in start.items()} for _ in range(size)]
+
+
+# --- value -----------------------------------------------------------------------------------
+
+
+@every_linker
+def test_is_the_models_log_density(compile_kwargs):
+    model = tester.shapes()
+    ours, theirs = density(model, compile_kwargs=compile_kwargs), model.compile_logp()
+    assert ours.dim == 1 + 4 + 2 + 2
+    for point in random_points(model, 20):
+        assert ours(ours.ravel(point)) == pytest.approx(float(theirs(point)), rel=1e-10)
+
+
+@every_linker
+def test_non_finite_values_pass_as_they_come(compile_kwargs):
+    # Fast-math flags must not assume them away.
+    with pm.Model() as model:
+        x = pm.Flat("x")
+        pm.Potential(
+            "edge",
+            pt.switch(x > 2, np.nan, pt.switch(x > 1, np.inf, pt.switch(x < -1, -np.inf, x))),
+        )
+    ours = density(model, compile_kwargs=compile_kwargs)
+    values = [ours(np.array([x])) for x in (0.5, 3.0, 1.5, -2.0)]
+    np.testing.assert_array_equal(values, [0.5, np.nan, np.inf, -np.inf])
+    assert all(type(v) is float for v in values)
+
+
+# --- points ----------------------------------------------------------------------------------
+
+
+def test_ravel_and_update_are_inverse():
+    model = tester.shapes()
+    ours = density(model, ["unit", "scale", "matrix"])  # another order than the model's
+    [point, other] = random_points(model, 2)
+    x = ours.ravel(other)
+    assert x.shape == (2 + 1 + 4,)
+    assert x.dtype == np.float64
+    new = ours.update(point, x)
+    assert list(new) == list(point)
+    np.testing.assert_array_equal(ours.ravel(new), x)
+    for name in point:
+        expected = point if name == "weights_simplex__" else other
+        np.testing.assert_array_equal(new[name], expected[name])
+        assert isinstance(new[name], np.ndarray)
+        assert new[name].shape == point[name].shape
+    x[:] = np.nan  # nothing in the point is a view of x
+    assert all(np.isfinite(v).all() for v in new.values())
+
+
+@pytest.mark.parametrize("names", [["a"], ["b"], ["b", "a"]])
+def test_is_at(names):
+    model = tester.pair()
+    ours = density(model, names)
+    [point] = random_points(model, 1)
+    x = ours.ravel(point).copy()
+    assert ours.is_at(ours.ravel(ours.update(point, x)), x)
+    x[-1] = np.nextafter(x[-1], np.inf)
+    assert not ours.is_at(ours.ravel(point), x)
+
+
+# --- the other variables ---------------------------------------------------------------------
+
+
+@every_linker
+def test_follows_other_variables(compile_kwargs):
+    model = tester.switch()
+    ours, theirs = density(model, ["x"], compile_kwargs), model.compile_logp()
+    assert ours.has_others
+    x = np.array([0.7])
+    values = set()
+    for k, moved in ((0, False), (1, True), (1, False), (0, True)):
+        point = {"k": np.array(k), "x": np.array(0.7)}
+        assert ours.follow(point) == moved
+        assert ours(x) == pytest.approx(float(theirs(point)), rel=1e-10)
+        values.add(ours(x))
+        assert ours.others == {"k": k}
+    assert len(values) == 2
+
+
+@every_linker
+def test_follows_new_data(compile_kwargs):
+    with pm.Model() as model:
+        x = pm.Normal("x")
+        data = pm.Data("data", np.zeros(3))
+        pm.Normal("y", x, 1.0, observed=data)
+    ours = density(model, compile_kwargs=compile_kwargs)
+    values = []
+    for new in (np.zeros(3), np.ones(3), np.full(5, 2.0)):  # the length may change too
+        with model:
+            pm.set_data({"data": new})
+        values.append(ours(np.array([0.4])))
+        expected = model.compile_logp()({"x": np.array(0.4)})
+        assert values[-1] == pytest.approx(float(expected), rel=1e-10)
+    assert len(set(values)) == 3
+
+
+def test_data_with_the_name_of_a_shared_replacement():
+    """PyMC calls the stand-in for the variable k ``k_shared``; a user may have chosen that name too."""
+    with pm.Model() as model:
+        k = pm.Normal("k")
+        data = pm.Data("k_shared", 5.0)
+        x = pm.Normal("x", k)
+        pm.Normal("y", x, 1.0, observed=data)
+    ours = density(model, ["x"])
+    point = {"k": np.array(-1.0), "x": np.array(0.3)}
+    ours.follow(point)
+    expected = float(model.compile_logp()(point))
+    assert ours(np.array([0.3])) == pytest.approx(expected, rel=1e-10)
+    assert model["k_shared"].get_value() == 5.0
+
+
+def test_memory_of_other_variables_is_copied():
+    ours = density(tester.pair(), ["a"])
+    memory = {"a": np.zeros(()), "b": np.ones(2)}
+    ours.follow(memory)
+    before = ours(np.array([0.3]))
+    memory["b"][:] = 9.0  # PyMC's workers write the next point there
+    assert ours(np.array([0.3])) == before
+    assert ours.follow(memory)
+
+
+# --- linkers ---------------------------------------------------------------------------------
+
+
+def test_numba_is_called_without_the_function_around_it(monkeypatch):
+    model = tester.shapes()
+    ours = density(model, compile_kwargs={"mode": "NUMBA"})
+    x = ours.ravel(model.initial_point())
+    value = ours(x)
+
+    def refuse(*args, **kwargs):
+        raise AssertionError("the PyTensor Function was called")
+
+    monkeypatch.setattr(type(ours._function), "__call__", refuse)
+    assert ours(x) == value
+    monkeypatch.setattr(ours._function.vm, "jit_fn", None)
+    slow = copy.copy(ours)
+    slow._evaluate = None
+    with pytest.raises(AssertionError, match="Function was called"):  # the watch works
+        slow(x)
+
+
+def test_users_mode_wins():
+    model = tester.pair()
+    for mode, linker in (("FAST_COMPILE", None), ("NUMBA", "NumbaLinker"), ("CVM", "VMLinker")):
+        function = density(model, compile_kwargs={"mode": mode})._function
+        assert linker is None or linker_of(function) == linker
+    step = tester.make(
+        tester.CASES["kameleon"], model, compile_kwargs={"mode": pytensor.compile.get_mode("NUMBA")}
+    )
+    assert linker_of(step._density._function) == "NumbaLinker"
+
+
+def black_box_model(function=minus_half_square, path=None):
+    with pm.Model() as model:
+        x = pm.Normal("x", shape=2)
+        pm.Potential("black_box", BlackBox(function, path)(x))
+    return model
+
+
+def test_black_box_runs_on_cvm_without_a_word(recwarn, tmp_path):
+    counter = Counter(tmp_path / "calls")
+    ours = density(black_box_model(path=counter.path))
+    assert linker_of(ours._function) == "VMLinker"
+    assert [w for w in recwarn if "object mode" in str(w.message)] == []
+    assert counter.take() == 0  # compiling evaluates nothing
+    x = np.array([0.3, -0.4])
+    expected = -np.log(2 * np.pi) - 2 * 0.5 * (x @ x)
+    assert ours(x) == pytest.approx(expected, rel=1e-12)
+    assert counter.take() == 1
+
+
+def test_black_box_on_the_linker_that_the_user_wants():
+    with pytest.warns(UserWarning, match="object mode"):
+        ours = density(black_box_model(), compile_kwargs={"mode": "NUMBA"})
+    assert linker_of(ours._function) == "NumbaLinker"
+    assert ours(np.ones(2)) == pytest.approx(-np.log(2 * np.pi) - 2.0, rel=1e-12)
+
+
+def test_other_warnings_of_the_compiler_are_passed_on(monkeypatch):
+    def grumble(*args, mode=None, **kwargs):
+        if mode is None:
+            warnings.warn("something else", UserWarning, stacklevel=1)
+            warnings.warn("Numba will use object mode to run it", UserWarning, stacklevel=1)
+        return mode
+
+    monkeypatch.setattr(log_density, "compile_pymc", grumble)
+    with pytest.warns(UserWarning, match="") as caught:
+        assert compile_log_density([], [1], None) == "CVM"
+    assert [str(w.message) for w in caught] == ["something else"]
+
+
+def test_says_it_once(caplog, monkeypatch):
+    monkeypatch.setattr(log_density, "_said", set())
+    with caplog.at_level(logging.INFO, logger="pymc.kameleon"):
+        for _ in range(3):
+            log_density._say_once("only once")
+    assert [r.getMessage() for r in caplog.records] == ["only once"]
+
+
+NO_COMPILER = """
+import logging, sys, warnings
+import numpy as np, pymc as pm, pytensor
+assert pytensor.config.cxx == ""
+from pymc_kameleon.steps import AdaptiveMetropolisStep, KameleonStep
+from tests.step_tester import BlackBox, minus_half_square, sample
+with pm.Model() as model:
+    x = pm.Normal("x", shape=2)
+for step in (KameleonStep, AdaptiveMetropolisStep):
+    function = step(model=model)._density._function
+    print("linker", type(function.maker.linker).__name__)
+with pm.Model() as model:
+    x = pm.Normal("x", shape=2)
+    pm.Potential("black_box", BlackBox(minus_half_square)(x))
+with warnings.catch_warnings():
+    warnings.simplefilter("error")
+    step = AdaptiveMetropolisStep(model=model)
+value = step._density(np.ones(2))
+print("black box", value)
+"""
+
+
+@pytest.mark.slow
+def test_no_c_compiler():
+    """PyTensor 2 would run the graph in Python without a word; PyTensor 3 takes Numba by itself."""
+    flags = {"PYTENSOR_FLAGS": "cxx=", "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
+    run = subprocess.run(
+        [sys.executable, "-c", NO_COMPILER],
+        capture_output=True, text=True, env={**os.environ, **flags},
+    )  # fmt: skip
+    assert run.returncode == 0, run.stderr
+    lines = run.stdout.splitlines()
+    assert lines[:2] == ["linker NumbaLinker"] * 2
+    assert float(lines[2].split()[-1]) == pytest.approx(-np.log(2 * np.pi) - 2.0, rel=1e-12)
+    said = run.stderr.count("PyTensor found no C++ compiler")
+    assert said == (1 if pytensor.__version__.startswith("2.") else 0)
+
+
+# --- float32 ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("compile_kwargs", [{"mode": "CVM"}, {"mode": "NUMBA"}], ids=str)
+def test_single_precision(compile_kwargs):
+    with pytensor.config.change_flags(floatX="float32"):
+        with pm.Model() as model:
+            pm.Normal("x", shape=2)
+            pm.HalfNormal("y")
+        step = tester.begin(
+            tester.make(tester.CASES["adaptive_metropolis"], model, compile_kwargs=compile_kwargs)
+        )
+        points, stats = tester.drive(step, model.initial_point(), 60, 100)
+        assert {v.dtype for p in points for v in p.values()} == {np.dtype("float32")}
+        assert sum(s["accepted"] for s in stats) > 30
+        assert (
+            step.evaluations == 160 + 1
+        )  # a point rounded to float32 is not a point that was moved
+        expected = float(model.compile_logp()(points[-1]))
+        assert stats[-1]["model_logp"] == pytest.approx(expected, rel=1e-5)
+
+
+# --- copies ----------------------------------------------------------------------------------
+
+
+@every_linker
+def test_pickled_density_is_the_same(compile_kwargs):
+    model = tester.switch()
+    ours = density(model, ["x"], compile_kwargs)
+    ours.follow({"k": np.array(1), "x": np.array(0.0)})
+    value = ours(np.array([0.4]))  # the raw handle exists now, and must not go along
+    for twin in (cloudpickle.loads(cloudpickle.dumps(ours)), copy.deepcopy(ours)):
+        assert twin(np.array([0.4])) == value
+        assert twin.follow({"k": np.array(0), "x": np.array(0.0)})
+        assert twin(np.array([0.4])) != value
+        assert ours(np.array([0.4])) == value
+
+
+# --- noise -----------------------------------------------------------------------------------
+
+
+def noisy_model():
+    """a has a noisy factor, b only deterministic ones."""
+    with pm.Model() as model:
+        a = pm.Normal("a")
+        pm.Normal("b", a)
+        pm.Potential("noisy", -0.5 * (a - pm.Normal.dist(0.0, 1.0)) ** 2)
+    return model
+
+
+def seed(ours, number):
+    for i, cell in enumerate(ours.noise_cells()):
+        cell.storage[0] = np.random.default_rng([number, i])
+
+
+@every_linker
+def test_noise_comes_from_streams_of_its_own(compile_kwargs):
+    model = noisy_model()
+    one = density(model, compile_kwargs=compile_kwargs)
+    two = density(model, compile_kwargs=compile_kwargs)
+    assert one.noisy
+    assert not one.split
+    assert len(one.noise_cells()) == 1
+    x = np.zeros(2)
+    seed(one, 3)
+    first = [one(x) for _ in range(4)]
+    assert len(set(first)) == 4
+    seed(one, 3)
+    again = []
+    for _ in range(4):
+        again.append(one(x))
+        two(x)  # another density of the same model draws in between
+    assert first == again
+
+
+def test_noise_of_the_same_seed_is_the_same_on_every_linker():
+    model = noisy_model()
+    values = []
+    for kwargs in LINKERS.values():
+        ours = density(model, compile_kwargs=kwargs)
+        seed(ours, 5)
+        values.append([ours(np.ones(2)) for _ in range(5)])
+    np.testing.assert_allclose(values, [values[0]] * 3, rtol=1e-12)
+
+
+def test_noisy_and_deterministic_parts():
+    model = noisy_model()
+    ours = density(model, ["a"])
+    assert ours.split
+    x = np.array([0.3])
+    ours.follow({"a": np.array(0.3), "b": np.array(1.0)})
+    expected = -np.log(2 * np.pi) - 0.5 * (0.3**2 + 0.7**2)
+    parts = [ours.parts(x) for _ in range(3)]
+    for deterministic, _ in parts:
+        assert deterministic == pytest.approx(expected, rel=1e-12)
+    assert len({noisy for _, noisy in parts}) == 3
+    before = ours.noise_cells()[0].storage[0].bit_generator.state
+    assert ours.deterministic_part(x) == pytest.approx(expected, rel=1e-12)
+    assert ours.noise_cells()[0].storage[0].bit_generator.state == before
+    ours.follow({"a": np.array(0.3), "b": np.array(0.3)})
+    expected = -np.log(2 * np.pi) - 0.5 * 0.3**2
+    assert ours.deterministic_part(x) == pytest.approx(expected, rel=1e-12)
+
+
+def test_step_that_does_not_own_the_noisy_factors_variables_is_refused():
+    with pytest.raises(ValueError, match=r"'noisy'.*also depends on a\b"):
+        density(noisy_model(), ["b"])
+
+
+# --- explaining ------------------------------------------------------------------------------
+
+
+def test_offending_factors():
+    with pm.Model() as model:
+        x = pm.Normal("x", shape=2)
+        pm.Uniform("unit", 0.0, 1.0, default_transform=None)
+        pm.Normal("y", x[0], 1.0, observed=np.array([1.0, np.inf]))
+        pm.Potential("root", pt.sqrt(x[1]))
+        pm.Potential("fine", -(x[1] ** 2))
+    ours = density(model)
+    point = {"x": np.array([0.0, -1.0]), "unit": np.array(3.0)}
+    found = ours.offending_factors(model, point)
+    assert set(found) == {"unit", "y", "root"}
+    assert found["unit"] == -np.inf
+    assert np.isnan(found["root"])
+    assert found["y"] == -np.inf
+    assert "fine" not in found
