@@ -9,6 +9,7 @@
 
 from importlib.metadata import PackageNotFoundError, version
 
+from pymc_kameleon.pseudo_marginal import NoisyLogLikelihood
 from pymc_kameleon.steps import (
     AdaptiveMetropolisStep,
     CMAStep,
@@ -32,6 +33,7 @@ __all__ = [
     "GaussianAdaptationStep",
     "GaussianMixtureStep",
     "KameleonStep",
+    "NoisyLogLikelihood",
     "register",
     "unregister",
 ]

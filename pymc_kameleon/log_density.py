@@ -35,17 +35,22 @@ class LogDensity:
         black-box Ops are run by the C virtual machine (Numba's object mode costs more), and that Numba is chosen
         where PyTensor would silently fall back to Python for want of a C++ compiler.
 
+    own_auxiliary : bool
+        Make the standard normals of the model's estimators inputs (``auxiliary``) instead of drawing them anew.
+
     Attributes
     ----------
     dim : int
     noisy : bool
-        Whether the log density draws random numbers.
+        Whether the log density is an estimate.
+    suspects : list of str
+        Black-box Ops that seem to draw random numbers that PyTensor cannot see.
     split : bool
         Whether noisy and deterministic factors are kept apart, because another step may move variables that only
         the deterministic ones depend on.
     """
 
-    def __init__(self, model, vars, initial_point, compile_kwargs=None):
+    def __init__(self, model, vars, initial_point, compile_kwargs=None, own_auxiliary=False):
         self._compile_kwargs = compile_kwargs
         self._layout = []
         offset = 0
@@ -59,10 +64,14 @@ class LogDensity:
         self._single = len(self._layout) == 1
         self._rounds = any(dtype != np.float64 for *_, dtype in self._layout)
         shared = make_shared_replacements(initial_point, vars, model)
-        noise = pseudo_marginal.find_noise(model, vars, step_owns=vars)
+        noise = pseudo_marginal.find_noise(model, step_owns=vars)
         self.noisy, self.split = bool(noise.factors), bool(noise.factors and shared)
         outputs = [noise.deterministic, noise.noisy] if self.split else [model.logp()]
         outputs, joined = join_nonshared_inputs(initial_point, outputs, vars, shared)
+        self.suspects = pseudo_marginal.hidden_generators(outputs)
+        auxiliary = []
+        if own_auxiliary:
+            outputs, auxiliary = pseudo_marginal.take_auxiliary(outputs)
         # Never the model's own streams: every function compiled from the model shares those.
         own_streams = {
             r: pytensor.shared(np.random.default_rng(), name=f"noise_{i}")
@@ -86,6 +95,10 @@ class LogDensity:
             ]
             for variable, value in shared.items()
         }
+        self._auxiliary = [
+            next(i for i, g in enumerate(self._function.maker.inputs) if g.variable is value)
+            for value in auxiliary
+        ]
         self._evaluate = None
 
     # -- evaluating ---------------------------------------------------------------------------
@@ -164,6 +177,16 @@ class LogDensity:
     def noise_cells(self) -> list:
         """The containers of this density's own random generators, in a fixed order."""
         return _cells(self._function, lambda v: isinstance(v.type, RandomType))
+
+    @property
+    def auxiliary(self) -> list[np.ndarray]:
+        """The standard normals that the estimators are a function of, one array an estimator."""
+        return [self._function.input_storage[i].storage[0] for i in self._auxiliary]
+
+    @auxiliary.setter
+    def auxiliary(self, values):
+        for i, value in zip(self._auxiliary, values, strict=True):
+            self._function.input_storage[i].storage[0] = value
 
     # -- explaining ---------------------------------------------------------------------------
 

@@ -10,6 +10,7 @@ import inspect
 import logging
 import math
 import multiprocessing
+import warnings
 from types import ModuleType
 from typing import Any, ClassVar
 
@@ -44,6 +45,11 @@ _log = logging.getLogger("pymc.kameleon")
 
 FLOAT = (np.float64, [])
 MOVE = (np.dtype("U16"), [])
+HIDDEN_NOISE = (
+    "The log density seems to draw random numbers that PyTensor cannot see ({}): parallel chains would share them, "
+    "random_seed would not reproduce them, and compiled functions may freeze them. Put the estimator into "
+    "pymc_kameleon.NoisyLogLikelihood(fn), whose fn(rng, *parameters) gets its generator from the step."
+)
 TUNE_PER_DIMENSION = (
     400  # draws; below, the covariance is not learned (see benchmarks/cold_start.py)
 )
@@ -76,6 +82,8 @@ class KernelStepState(StepMethodState):
         The other steps' variables, where ``log_density`` was evaluated.
     noise : list
         States of the generators that the log density draws from.
+    auxiliary : list of ndarray
+        The standard normals that the retained estimate is a function of, where the step owns them.
     algorithm_state : tuple or None
         The algorithm's own ``State``.
     """
@@ -88,6 +96,7 @@ class KernelStepState(StepMethodState):
     evaluations: int
     others: dict
     noise: list
+    auxiliary: list
     algorithm_state: Any
 
 
@@ -108,6 +117,13 @@ class KernelStep(BlockedStep):
         For ``pymc.pytensorf.compile``, e.g. ``{"mode": "NUMBA"}``. Default: the fastest that works.
     blocked : bool
         One step for all variables (default), or one a variable.
+    correlation : float, optional
+        In [0, 1): correlated pseudo-marginal (Deligiannidis, Doucet & Pitt, 2018). The standard normals u of the
+        model's ``NoisyLogLikelihood(fn, auxiliary_shape=...)`` become part of the state and are proposed as
+        correlation u + sqrt(1 - correlation^2) times fresh ones. Default: fresh noise for every estimate.
+    refresh_blocks : int, optional
+        Block pseudo-marginal (Tran et al., 2016): cut u into this many blocks and propose anew only one of them, chosen
+        at random, in each draw.
     preset : str, optional
         A named set of options; the options given besides it win.
     options
@@ -140,7 +156,7 @@ class KernelStep(BlockedStep):
 
     def __init__(
         self, vars=None, *, model=None, rng=None, initial_point=None, compile_kwargs=None, blocked=True,
-        preset=None, **options,
+        correlation=None, refresh_blocks=None, preset=None, **options,
     ):  # fmt: skip
         model = pm.modelcontext(model)
         if vars is None:
@@ -158,7 +174,12 @@ class KernelStep(BlockedStep):
         self.vars, self.blocked, self.rng = list(vars), blocked, get_random_generator(rng)
         point = model.initial_point() if initial_point is None else initial_point
         self._model, self._warned = model, False
-        self._density = LogDensity(model, self.vars, point, compile_kwargs)
+        self._correlation, self._blocks = _checked_auxiliary(correlation, refresh_blocks)
+        owns_auxiliary = correlation is not None or refresh_blocks is not None
+        self._density = LogDensity(model, self.vars, point, compile_kwargs, owns_auxiliary)
+        self._first_values: dict = {}
+        if self._density.suspects:
+            warnings.warn(HIDDEN_NOISE.format(", ".join(self._density.suspects)), stacklevel=2)
         self._options = self._checked(preset, options)
         dim = self._density.dim
         self.default_tune_steps = max(1000, TUNE_PER_DIMENSION * dim)
@@ -191,6 +212,7 @@ class KernelStep(BlockedStep):
         self.tune = tune
         self.position, self.log_density, self.noisy_log_density = None, -np.inf, 0.0
         self.nonfinite, self.evaluations = 0, 0
+        self.auxiliary, self._proposed_auxiliary = [], []
         self.algorithm_state = self._frozen_stats = None
 
     def reset_tuning(self):
@@ -254,6 +276,7 @@ class KernelStep(BlockedStep):
             self.position, self.log_density, self.noisy_log_density = (
                 proposal.position, proposed, noisy,
             )  # fmt: skip
+            self.auxiliary = self._proposed_auxiliary  # accepted jointly with the position
         if accepted or self.tune:
             outcome = Outcome(
                 self.position, self.log_density, proposal, proposed, probability, accepted
@@ -268,11 +291,15 @@ class KernelStep(BlockedStep):
 
     def _evaluate(self, proposal):
         """(log density, its noisy part) at the proposal; -inf and a count where it is not finite."""
+        self._proposed_auxiliary = self.auxiliary
         if proposal.log_density is not None:
             return proposal.log_density, self.noisy_log_density
         if proposal.position is self.position:
             return self.log_density, self.noisy_log_density
         self.evaluations += 1
+        if self.auxiliary:
+            self._proposed_auxiliary = [self._refreshed(u) for u in self.auxiliary]
+            self._density.auxiliary = self._proposed_auxiliary
         if self._density.split:
             deterministic, noisy = self._density.parts(proposal.position)
             value = deterministic + noisy
@@ -294,6 +321,12 @@ class KernelStep(BlockedStep):
         """The chain starts, or another step moved a variable: evaluate the log density at the current point."""
         x = x.copy()  # the driver's memory may be overwritten after the draw
         unmoved = self.position is not None and self._density.is_at(x, self.position)
+        if self.position is None:
+            self.auxiliary = [self.rng.standard_normal(u.shape) for u in self._density.auxiliary]
+        if (
+            self.auxiliary
+        ):  # with u kept, the estimate is a function of the point: it may be evaluated again
+            self._density.auxiliary = self.auxiliary
         if self._density.split and unmoved:
             # Only variables of the deterministic factors moved: the noisy estimate stays what it is.
             value = self._density.deterministic_part(x) + self.noisy_log_density
@@ -306,12 +339,36 @@ class KernelStep(BlockedStep):
             self.evaluations += 1
         if not math.isfinite(value) and (self.position is None or value != -math.inf):
             self._refuse(point, value)
+        if self.position is None and not self._density.noisy:
+            self._compare_with_other_chains(x, value)
         self.position, self.log_density = x, value
         if self._algorithm_state is None:
             self.algorithm_state = self._init_algorithm(x, self.rng)
             if not self.tune:
                 self._algorithm_state = self.algorithm.freeze(self._algorithm_state)
         self._start_algorithm()
+
+    def _refreshed(self, u):
+        """Proposed standard normals: reversible with respect to N(0, I), one block of them if there are blocks."""
+        new = u.copy()
+        flat = new.reshape(-1)
+        block = flat
+        if self._blocks > 1:
+            edges = np.linspace(0, flat.size, self._blocks + 1).astype(int)
+            chosen = self.rng.integers(self._blocks)
+            block = flat[edges[chosen] : edges[chosen + 1]]
+        rho = self._correlation
+        block[:] = rho * block + math.sqrt(1.0 - rho * rho) * self.rng.standard_normal(block.size)
+        return new
+
+    def _compare_with_other_chains(self, x, value):
+        """Chains that start at the same point must find the same log density there, unless noise is hidden."""
+        key = (x.tobytes(), *(np.asarray(v).tobytes() for v in self.others.values()))
+        first = self._first_values.setdefault(key, value)
+        if abs(first - value) > 1e-9 * (1.0 + abs(first)):
+            warnings.warn(
+                HIDDEN_NOISE.format(f"values {first} and {value} at one point"), stacklevel=2
+            )
 
     def _start_algorithm(self):
         if self._starts and self.position is not None:
@@ -617,6 +674,16 @@ condition_limit
 
     name = "cma"
     algorithm = cma
+
+
+def _checked_auxiliary(correlation, refresh_blocks):
+    if correlation is not None and not 0 <= correlation < 1:
+        raise ValueError(f"correlation must lie in [0, 1), got {correlation!r}.")
+    if refresh_blocks is not None and not (
+        isinstance(refresh_blocks, (int, np.integer)) and refresh_blocks >= 1
+    ):
+        raise ValueError(f"refresh_blocks must be a positive integer, got {refresh_blocks!r}.")
+    return float(correlation or 0.0), int(refresh_blocks or 1)
 
 
 def register(step=KameleonStep) -> None:
