@@ -41,7 +41,9 @@ def adapt(rng: np.random.Generator, state: State, outcome: Outcome) -> State:
     learning = learning._replace(draws=learning.draws + 1)
     if carry.evaluated:
         learning = _record(learning, outcome.proposal.position, outcome.proposed_log_density)
-    if outcome.proposal.move == "companion":
+    if outcome.proposal.move == "probe":
+        pass
+    elif outcome.proposal.move == "companion":
         learning = _move_companion(rng, learning, state, outcome)
     elif outcome.proposal.move == "refresh":
         learning = _measure_noise(learning, outcome)
@@ -197,7 +199,8 @@ def _with_floor(arms, floor):
 
 def _refit_is_due(state: State) -> bool:
     learning, evaluations = state.learning, state.learning.positions.size
-    if learning.final or learning.chain_log_densities.size < 2:
+    affordable = value_regression.affordable(len(learning.spread))
+    if learning.final or not affordable or learning.chain_log_densities.size < 2:
         return False
     if evaluations >= learning.next_refit:
         return True
@@ -239,7 +242,7 @@ def refit(rng: np.random.Generator, state: State, x: np.ndarray, log_density: fl
             full=final or refits % 3 == 2,
             library=options.library,
         )
-        metric = surrogate_dynamics.metric(fit.whiten_factor, fit.curvature)
+        metric, axes = surrogate_dynamics.metric(fit.whiten_factor, fit.curvature)
     except np.linalg.LinAlgError:  # too few distinct points, or too degenerate: wait for more
         return state._replace(learning=learning)
     archive = chain[rng.integers(len(chain), size=min(ARCHIVE, len(chain)))]
@@ -250,6 +253,7 @@ def refit(rng: np.random.Generator, state: State, x: np.ndarray, log_density: fl
     covariance = _covariance(dynamics)
     learning = learning._replace(
         refits=refits,
+        axes=axes,
         averaging=averaging,
         surprises=0,
         residuals=history.empty(1),

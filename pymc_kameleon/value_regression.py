@@ -205,6 +205,8 @@ def fit(
         raise np.linalg.LinAlgError(f"{finite.sum()} finite values are too few for a quadratic")
     if not finite.all():
         positions, log_densities = positions[finite], log_densities[finite]
+    latest = most_points(positions.shape[1])
+    positions, log_densities = positions[-latest:], log_densities[-latest:]
     depths = _without_noise(positions, log_densities, previous)
     problem = (positions, log_densities, depths, chain, chain_log_densities, floor)
     families = _shortlist(library, None if previous is None else previous.family, full)
@@ -222,6 +224,16 @@ def fit(
             if rival.top_error**2 < (0.85 if other > RELATIVE_ERROR else 1.02) * best.top_error**2:
                 best = rival._replace(quadratic_error=best.quadratic_error)
     return best
+
+
+def most_points(d: int) -> int:
+    """How many points a fit can afford: the quadratic's n p^2 must stay below ``MAX_WORK``."""
+    return int(MAX_WORK / features.quadratic_size(d) ** 2)
+
+
+def affordable(d: int) -> bool:
+    """Whether a quadratic in ``d`` dimensions can be fitted within ``MAX_WORK``: up to d = 78."""
+    return most_points(d) > 1.2 * features.quadratic_size(d)
 
 
 def _without_noise(positions, log_densities, previous: Fit | None):
@@ -282,14 +294,16 @@ def _shortlist(library, previous, full):
 def _search(rng, data: Data, families, relative) -> Fit:
     """The family, lengthscale and ridge with the least priced held-out error, refitted on all points."""
     n, d = data.s.shape
-    enough = n > 1.2 * features.quadratic_size(d)
+    quadratic_size = features.quadratic_size(d)
+    enough = n > 1.2 * quadratic_size
     shared = share_columns(data, enough and any(f.monomials for f in families))
     # The quadratic is always fitted: its curvature sets the metric of the dynamics
     quadratic = _evaluate(data, shared, quadratic_basis(data))
     if quadratic is None:
         raise np.linalg.LinAlgError("the evaluated points do not determine a quadratic")
     best, work = quadratic, 0.0
-    quadratic_error = quadratic.error
+    if quadratic.error < GOOD_ENOUGH and n > 1.5 * quadratic_size:
+        families = ()
     for family in families:
         if family.name == "quadratic" or not enough:
             continue
@@ -309,7 +323,7 @@ def _search(rng, data: Data, families, relative) -> Fit:
             best = candidate
         if candidate.error < GOOD_ENOUGH and n > 1.5 * p:
             break
-    return _finish(data, shared, best, quadratic, quadratic_error, relative)
+    return _finish(data, shared, best, quadratic, relative)
 
 
 def share_columns(data: Data, monomials: bool) -> Shared:
@@ -465,7 +479,7 @@ def _solve_stubbornly(gram, moment, free, ridge, weight):
                 raise
 
 
-def _finish(data, shared, best: Candidate, quadratic: Candidate, quadratic_error, relative) -> Fit:
+def _finish(data, shared, best: Candidate, quadratic: Candidate, relative) -> Fit:
     d = data.s.shape[1]
     free, weight = features.quadratic_size(d), data.weights.sum()
     scale = shared.scale
@@ -488,7 +502,7 @@ def _finish(data, shared, best: Candidate, quadratic: Candidate, quadratic_error
         residual_sd=residual_sd,
         relative_error=relative,
         ridge=best.ridge,
-        quadratic_error=float(np.sqrt(quadratic_error)),
+        quadratic_error=float(np.sqrt(quadratic.error)),
         curvature=features.unpack_quadratic(plain / scale[:free], d)[2],
         whiten_factor=data.whiten_factor,
         n_points=len(data.y),

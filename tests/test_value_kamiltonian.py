@@ -421,6 +421,42 @@ def test_companions_never_move_the_chain_and_their_values_are_learned_from():
     assert min(seen.values()) > 30
 
 
+def test_noise_is_found_and_measured_and_its_absence_costs_one_evaluation():
+    moves = {0.0: [], 1.0: []}
+    for noise, seen in moves.items():
+        rng = np.random.default_rng(12)
+
+        def log_density(x, noise=noise, rng=rng):
+            return skewed(x) + noise * rng.standard_normal()
+
+        def watch(t, state, outcome, rng, x, y, seen=seen):
+            seen.append((outcome.proposal.move, state.learning))
+
+        run_chain(12, log_density, np.zeros(2), 500, 0, watch=watch)
+    assert [m for m, _ in moves[0.0]].count("refresh") == 1
+    assert moves[0.0][-1][1].square_noise == 0.0
+    learning = moves[1.0][-1][1]
+    assert [m for m, _ in moves[1.0]].count("refresh") >= learning.refreshes >= 10
+    # half a squared difference is chi-square(1): the mean of n of them has standard error sqrt(2/n)
+    z = (learning.square_noise / learning.refreshes - 1.0) / math.sqrt(2 / learning.refreshes)
+    assert abs(z) < 4.5
+    assert "probe" in {m for m, _ in moves[1.0]}
+    assert "probe" not in {m for m, _ in moves[0.0]}
+
+
+def test_when_another_step_moves_something_the_companions_are_given_up(tuned):
+    state = value_kamiltonian.start(tuned["state"], tuned["x"], tuned["y"] - 1.0)
+    assert state.current.log_density == tuned["y"] - 1.0
+    rng = np.random.default_rng(13)
+    moves = {value_kamiltonian.propose(rng, tuned["x"], state).move for _ in range(300)}
+    assert moves.isdisjoint({"companion", "swap"})
+
+
+def test_where_a_quadratic_costs_too_much_it_stays_adaptive_metropolis():
+    assert value_kamiltonian.init(np.zeros(78)).learning.next_refit < 10_000
+    assert value_kamiltonian.init(np.zeros(79)).learning.next_refit > 10**9
+
+
 def test_without_enough_tuning_it_is_adaptive_metropolis():
     chain, state = run_chain(10, lambda x: -0.5 * x @ x, np.ones(5), 30, 200)
     assert state.dynamics is None
