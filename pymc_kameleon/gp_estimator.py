@@ -15,6 +15,7 @@ Filippone, M. & Girolami, M. (2014). Pseudo-marginal Bayesian inference for Gaus
 IEEE Transactions on Pattern Analysis and Machine Intelligence 36(11), 2214-2226.
 """
 
+import copy
 import math
 from typing import NamedTuple
 
@@ -24,7 +25,7 @@ from scipy import special
 from scipy.linalg import blas, lapack
 
 from pymc_kameleon.gp_covariance import SquaredExponential
-from pymc_kameleon.gp_sites import _FLUSH, LINKS, ep_sites, laplace_sites, link_terms
+from pymc_kameleon.gp_sites import FLUSH, LINKS, ep_sites, laplace_sites, link_terms
 
 _BLOCK = 64  # rows of draws made at a time: larger temporaries cost page faults
 _NODES, _WEIGHTS = np.polynomial.hermite_e.hermegauss(24)
@@ -87,7 +88,7 @@ def _log_weights(deviations, tau, nu, mean, log_normalizer, y, link, first, out)
                 linear, factor, _, _ = link_terms(y[j] * f, link)
                 total += linear - f * (nu[j] - 0.5 * tau[j] * f)
                 product *= factor
-                if product > _FLUSH:
+                if product > FLUSH:
                     total -= math.log(product)
                     product = 1.0
             out[index] = total - math.log(product)
@@ -159,6 +160,10 @@ class GPClassificationEstimator:
     Notes
     -----
     An instance has buffers: one instance per thread. Pickling drops them.
+
+    Keep BLAS to one thread (OPENBLAS_NUM_THREADS=1, or threadpoolctl): matrices of this size gain
+    nothing from more, and on a busy machine lose a factor of ten or more waiting for them.
+    ``gp_classification_model`` sees to it by itself.
 
     E_q[w^2] is formally infinite where the largest eigenvalue of T^1/2 K T^1/2 exceeds 1, because
     the likelihood flattens and q is narrower than the prior in that direction. It does not show in
@@ -244,9 +249,17 @@ class GPClassificationEstimator:
         """Log of an unbiased estimate of p(y | theta), with its noise from ``rng``."""
         return self.log_estimate(theta, rng.standard_normal(self.aux_shape))
 
+    def with_importance(self, n_importance):
+        """A copy of the estimator that makes ``n_importance`` draws, with buffers of its own."""
+        twin = copy.deepcopy(self)
+        twin.n_importance = _positive_integer("n_importance", n_importance)
+        twin.aux_shape = ((twin.n_importance + 1) // 2, len(self.y))
+        twin.failures = 0
+        twin._allocate()
+        return twin
+
     def log_estimate(self, theta, u):
-        """Log of the estimate of p(y | theta): deterministic, never NaN, -inf (and counted) where
-        it fails.
+        """Log of the estimate of p(y | theta): deterministic, never NaN; -inf, and counted, where it fails.
 
         Parameters
         ----------
@@ -271,8 +284,7 @@ class GPClassificationEstimator:
         return self._weigh(self._check_theta(theta), self._check_u(u))[1]
 
     def latent(self, theta, u, rng):
-        """One latent vector f, shape (n,), picked among the draws of ``u`` with probability
-        proportional to its weight.
+        """One latent vector f, shape (n,), picked among the draws of ``u`` in proportion to its weight.
 
         If (theta, u) is the state of a pseudo-marginal chain, (theta, f) is an exact draw of the
         joint posterior (Andrieu, Doucet & Holenstein, 2010, theorem 4's argument for one time
@@ -313,9 +325,9 @@ class GPClassificationEstimator:
         cross = blas.dtrsm(1.0, factor, cross, lower=1)  # L^-1 K_*, (n, m)
         spread = np.sqrt(np.maximum(variance - np.square(cross).sum(axis=0), 0.0))
         weights = special.softmax(log_weights)
-        deviations = np.concatenate(
-            [self._deviations(u[b : b + _BLOCK]) for b in range(0, len(u), _BLOCK)]
-        )
+        deviations = np.empty_like(u)
+        for row in range(0, len(u), _BLOCK):
+            deviations[row : row + _BLOCK] = self._deviations(u[row : row + _BLOCK])
         latents = np.stack([q.mean + deviations, q.mean - deviations], axis=1)
         latents = latents.reshape(-1, len(self.y))[: self.n_importance]
         means = cross.T @ blas.dtrsm(1.0, factor, latents.T, lower=1)  # (m, n_importance)

@@ -27,7 +27,7 @@ LOGIT, PROBIT = 0, 1
 LINKS = {"logit": LOGIT, "probit": PROBIT}
 
 _NODES, _WEIGHTS = np.polynomial.hermite_e.hermegauss(32)  # for the weight exp(-x^2 / 2)
-_FLUSH = 1e200  # a product of factors goes into the sum of logarithms before it can overflow
+FLUSH = 1e200  # a product of factors goes into the sum of logarithms before it can overflow
 
 
 class Sites(NamedTuple):
@@ -53,8 +53,7 @@ def _log_normal_cdf(z):
 
 @njit(cache=True, error_model="numpy")
 def link_terms(t, link):
-    """Log sigma(t) as ``linear - log(factor)``, 1 <= factor < 1e7; its derivative; minus its second
-    derivative.
+    """Log sigma(t) as ``linear - log(factor)``, 1 <= factor < 1e7; first derivative; minus the second.
 
     The split turns a sum of n logarithms into one product and one logarithm.
     """
@@ -79,7 +78,7 @@ def _expand(f, y, link, tau, nu):
         nu[j] = curvature * f[j] + y[j] * slope
         total += linear
         product *= factor
-        if product > _FLUSH:
+        if product > FLUSH:
             total -= math.log(product)
             product = 1.0
     return total - math.log(product)
@@ -111,8 +110,7 @@ def _solve(covariance, tau, nu, workspace):
 
 
 def laplace_sites(covariance, y, link, start, workspace, tolerance, max_newton):
-    """Sites of Laplace's approximation, by Newton's method with step halving; None if a
-    factorisation failed.
+    """Sites of Laplace's approximation, by Newton's method with step halving; None if a Cholesky failed.
 
     The sites of the expansion at f are tau = W(f), nu = W(f) f + grad log p(y | f), and the mean of
     their q is exactly the next Newton iterate. So the last of Newton's steps is taken for nothing
@@ -190,8 +188,7 @@ def _probit_moments(y, mean, variance):
 
 @njit(cache=True, error_model="numpy")
 def _match_moments(inverse, mean, y, link, floor, damping, tau, nu, nodes, weights):
-    """One parallel sweep over the sites, in place; return the largest mismatch of tilted and
-    marginal moments.
+    """One parallel sweep over the sites, in place; return the largest mismatch of tilted and marginal moments.
 
     ``inverse`` is L_B^-1. With b_j = [B^-1]_jj, a squared column norm of it, the marginal variance
     of q is (1 - b_j) / tau_j and the cavity's (1 - b_j) / (tau_j b_j), positive whatever the sites.
@@ -221,8 +218,7 @@ def _match_moments(inverse, mean, y, link, floor, damping, tau, nu, nodes, weigh
 
 
 def ep_sites(covariance, y, link, start, workspace, tolerance, max_sweeps, damping=0.9):
-    """Sites of parallel expectation propagation, from the sites ``start``; None if a factorisation
-    failed.
+    """Sites of parallel expectation propagation, from the sites ``start``; None if a Cholesky failed.
 
     Parameters
     ----------

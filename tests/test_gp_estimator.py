@@ -44,8 +44,7 @@ def quadrature(K, y, link, nodes=40):
 
 
 def three_points(setting, link="logit"):
-    """A random problem of three observations, (X, y, theta), with signal variances up to 4.5
-    (probit: 1.6).
+    """A random problem of three observations, (X, y, theta), with signal variances up to 4.5 (probit: 1.6).
 
     Beyond that the weights' variance may be infinite, and so a z-score's.
     """
@@ -122,8 +121,10 @@ def test_unbiased(method, link):
 
 @pytest.mark.parametrize("method", ["laplace", "one Newton step", "bad start"])
 def test_a_wrong_proposal_covariance_is_caught(method, monkeypatch):
-    """The control: draws with 10 % more variance than q has. (EP's own bias under it is of second
-    order, because its q has the posterior's moments.)"""
+    """The control: draws with 10 % more variance than q has.
+
+    EP's own bias under it is of second order, because its q has the posterior's moments.
+    """
     honest = GPClassificationEstimator._deviations
     monkeypatch.setattr(
         GPClassificationEstimator, "_deviations", lambda self, u: np.sqrt(1.1) * honest(self, u)
@@ -300,7 +301,9 @@ def test_prediction_matches_quadrature(link):
         spread = np.sqrt(variance * (1 + nugget) - k @ a)
         inner = SIGMA[link]((f @ a)[:, None] + spread * x) @ node_weights / node_weights.sum()
         exact.append(w @ inner / w.sum())
-    estimator = GPClassificationEstimator(X, y, 400, signal_variance="free", link=link)
+    estimator = GPClassificationEstimator(
+        X, y, 400, signal_variance="free", link=link, **METHODS["bad start"]
+    )
     rng = np.random.default_rng(10)
     draws = [
         estimator.predict(theta, rng.standard_normal(estimator.aux_shape), X_new)
