@@ -1,0 +1,73 @@
+"""The demonstration: what it prints and writes, and that its posterior is the right one."""
+
+import subprocess
+import sys
+
+import arviz as az
+import numpy as np
+import pymc as pm
+import pytest
+
+import pymc_kameleon as pk
+from pymc_kameleon import demo
+from pymc_kameleon.targets import LotkaVolterra
+
+
+def run(*options, cwd):
+    return subprocess.run(
+        [sys.executable, "-m", "pymc_kameleon", *options],
+        cwd=cwd, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+
+
+def test_wrong_options_say_what_is_allowed(tmp_path):
+    wrong_step = run("--step", "nuts", cwd=tmp_path)
+    assert wrong_step.returncode == 2
+    for name in demo.STEPS:
+        assert name in wrong_step.stderr
+    assert "must be at least 1" in run("--chains", "0", cwd=tmp_path).stderr
+
+
+def test_it_prints_and_writes(tmp_path):
+    result = run("--draws", "300", "--tune", "300", "--chains", "2", cwd=tmp_path)
+    assert result.returncode == 0, result.stderr
+    out = tmp_path / "demo-output"
+    for name in ("trace.png", "populations.png", "lynx_hare.nc"):
+        assert (out / name).stat().st_size > 10_000
+    assert "alpha" in result.stdout
+    assert "1,202" in result.stdout  # 2 chains: tune + draws + 1 solves each
+    assert "pm.DEMetropolisZ" in result.stdout
+
+
+def log_parameters(idata):
+    posterior = idata["posterior"]
+    rates = [np.log(posterior[name].values)[..., None] for name in demo.PARAMETERS[:4]]
+    return np.concatenate(
+        [*rates, np.log(posterior["initial"].values), np.log(posterior["sigma"].values)], axis=-1
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("step_class", [pk.KameleonStep, pk.FastKameleonStep])
+def test_posterior_agrees_with_nuts(step_class):
+    """All R-hat < 1.02, and means within 4 combined standard errors of NUTS on the same model made differentiable."""
+    solver = demo.PredatorPrey()
+    with demo.lynx_hare_model(solver):
+        step = step_class()
+        solver.calls = 0
+        idata = pm.sample(
+            10_000, tune=5_000, chains=4, cores=1, step=step, random_seed=1, progressbar=False
+        )
+    assert solver.calls == 4 * (10_000 + 5_000 + 1)
+    ours = log_parameters(idata)
+    target = LotkaVolterra(5)  # five Runge-Kutta steps a year: 1e-4 in the logs
+    with target.pymc_model():
+        nuts = pm.sample(
+            500, tune=500, chains=4, cores=2, init="adapt_diag", initvals={"x": target.initial_point},
+            random_seed=2, progressbar=False,
+        )["posterior"]["x"].values  # fmt: skip
+    for i in range(8):
+        assert float(az.rhat(ours[..., i])) < 1.02
+        errors = [float(az.mcse(np.ascontiguousarray(d[..., i]))) for d in (ours, nuts)]
+        z = (ours[..., i].mean() - nuts[..., i].mean()) / np.hypot(*errors)
+        assert abs(z) < 4
