@@ -1,0 +1,527 @@
+"""PCA-Kameleon: formulas against oracles, exactness against exact draws."""
+
+import copy
+import inspect
+import pickle
+
+import cloudpickle
+import numpy as np
+import pymc as pm
+import pytest
+from scipy.stats import multivariate_normal
+
+from pymc_kameleon import adaptive_metropolis, history, kameleon, local_moves, pca_kameleon
+from pymc_kameleon.kernels import Gaussian, InverseMultiquadric, Matern
+from pymc_kameleon.local_covariance import local_covariance
+from pymc_kameleon.metropolis import Outcome, accept
+from pymc_kameleon.steps import KameleonStep
+from tests.statistics import run_transitions, two_sample_z
+from tests.test_kameleon import skewed_density, skewed_draws, slow_paper_covariance
+
+KERNELS = [Gaussian(), Matern(2.5), InverseMultiquadric()]
+slow = pytest.mark.slow
+
+
+def learned_state(z, *, random_walk_scale=0.5, **options):
+    """A state as if the history had been ``z`` (n, d), still tuning; local moves only unless told otherwise."""
+    options = {"global_share": 0.0, "local_start": 0, **options}
+    walk = adaptive_metropolis.init(z[0], scale=random_walk_scale)
+    past = history.empty(z.shape[1])
+    for x in z:
+        past = history.append(past, x)
+    walk = walk._replace(history=past, iteration=len(z), options=walk.options._replace(warmup=0))
+    state = pca_kameleon.init(z[0], random_walk=walk, **options)
+    state = local_moves._refresh(np.random.default_rng(0), state, pca_kameleon._learn)
+    assert state.model is not None
+    return state
+
+
+def with_scales(state, rng):
+    """Different scales for different directions: with equal ones a test would not notice them being mixed up."""
+    m = len(state.model.weights)
+    log_scales = state.model.log_scales + 0.5 * rng.standard_normal(m)
+    return state._replace(model=state.model._replace(log_scales=log_scales))
+
+
+# --- identities ------------------------------------------------------------------------------
+
+
+class SlowMixture:
+    """The proposal as in the paper's appendix C: H formed, all of its spectrum, one SciPy normal a component."""
+
+    def __init__(self, state):
+        model, options = state.model, state.options
+        self.state, self.kernel, self.lengthscale = state, options.kernel, model.lengthscale
+        self.z = model.points.T / self.lengthscale
+        n, m = len(self.z), len(model.weights)
+        self.centring = np.eye(n) - np.ones((n, n)) / n
+        gram = np.array([self.kernel.value(z, self.z) for z in self.z])
+        eigenvalues, vectors = np.linalg.eigh(self.centring @ gram @ self.centring)
+        self.eigenvalues, self.alpha = eigenvalues[::-1][:m], vectors[:, ::-1][:, :m]
+        self.weights = self.eigenvalues / self.eigenvalues.sum()
+        self.gamma = local_moves.local_gamma(state)
+
+    def directions(self, y):
+        gradient = self.kernel.gradient(y / self.lengthscale, self.z) / self.lengthscale
+        g = (2.0 * gradient.T @ self.centring @ self.alpha).T  # (m, d)
+        if self.state.options.normalization == "trace":
+            g = g * np.sqrt(len(y) / np.sum(self.weights * np.square(g).sum(axis=1)))
+        return g
+
+    def components(self, x):
+        """One covariance a component, in the kernel's coordinates and in those of ``x``."""
+        factor = self.state.factor
+        y = np.linalg.solve(factor, x - self.state.centre)
+        for g, log_scale in zip(self.directions(y), self.state.model.log_scales, strict=True):
+            inner = self.gamma**2 * np.eye(len(x)) + np.exp(2 * log_scale) * np.outer(g, g)
+            yield factor @ inner @ factor.T
+
+    def log_density(self, x_new, x):
+        parts = [multivariate_normal(x, c).logpdf(x_new) for c in self.components(x)]
+        return np.logaddexp.reduce(np.log(self.weights) + np.atleast_1d(parts))
+
+
+def history_of(rng, d, n=40):
+    return rng.standard_normal((n, d)) * np.arange(1, d + 1)
+
+
+@pytest.mark.parametrize("normalization", ["none", "trace"])
+@pytest.mark.parametrize("d", [1, 2, 5])
+@pytest.mark.parametrize("kernel", KERNELS, ids=repr)
+def test_directions_are_the_papers(kernel, d, normalization):
+    rng = np.random.default_rng(d)
+    options = {"kernel": kernel, "normalization": normalization, "n_directions": 6}
+    state = learned_state(history_of(rng, d), **options)
+    oracle = SlowMixture(state)
+    np.testing.assert_allclose(state.model.weights, oracle.weights, rtol=1e-10)
+    for y in (state.model.points[:, 3], rng.standard_normal(d), 3.0 * np.ones(d)):
+        fast = pca_kameleon._directions(state.model, state.options, y)
+        expected = oracle.directions(y)
+        # An eigenvector's sign is nobody's business.
+        fast, expected = ([np.outer(g, g) for g in gs] for gs in (fast, expected))
+        np.testing.assert_allclose(fast, expected, rtol=1e-8, atol=1e-10 * np.abs(expected).max())
+
+
+@pytest.mark.parametrize("d", [1, 2, 5])
+@pytest.mark.parametrize("kernel", KERNELS, ids=repr)
+def test_all_directions_together_are_the_full_covariance(kernel, d):
+    """sum_j M H alpha_j alpha_j^T H M^T over all n directions is M H M^T."""
+    rng = np.random.default_rng(d)
+    points = np.ascontiguousarray(history_of(rng, d, 25).T)
+    coefficients, weights = pca_kameleon.principal_coefficients(points.T / 1.7, kernel, 25)
+    model = pca_kameleon.Directions(points, 1.7, coefficients, weights, None, None)
+    options = pca_kameleon.Options(kernel, 25, None, 1.0, "none", "even", 25)
+    for y in (points[:, 3], 3.0 * np.ones(d)):
+        g = pca_kameleon._directions(model, options, y)
+        full = slow_paper_covariance(y, points, kernel, 1.7)
+        # what is left out are eigenvalues that are zero to rounding, with their directions
+        np.testing.assert_allclose(g.T @ g, full, rtol=1e-6, atol=1e-6 * np.abs(full).max())
+        np.testing.assert_allclose(full, local_covariance(y, points, kernel, 1.7, "none"))
+
+
+def test_linear_kernel_walks_along_the_principal_axes():
+    """With <x, z> the directions are 2 sqrt(n lambda_j) v_j everywhere: Andrieu & Thoms (2008), algorithm 8."""
+    rng = np.random.default_rng(1)
+    z = history_of(rng, 3, 60)
+    state = learned_state(
+        z, kernel="linear", normalization="none", coordinates="raw", lengthscale=1.0
+    )
+    points = state.model.points
+    eigenvalues, axes = np.linalg.eigh(np.cov(points, bias=True))
+    expected = 2.0 * np.sqrt(points.shape[1] * eigenvalues[::-1]) * axes[:, ::-1]
+    assert state.model.coefficients.shape == (3, points.shape[1])  # the rank, not n_directions
+    for y in rng.standard_normal((2, 3)) * 5.0:
+        fast = pca_kameleon._directions(state.model, state.options, y)
+        np.testing.assert_allclose(np.abs(fast), np.abs(expected.T), rtol=1e-9)
+    state = pca_kameleon.start(with_scales(state, rng), z[0], 0.0)
+    ratios = [pca_kameleon.propose(rng, z[0], state).log_q_ratio for _ in range(20)]
+    np.testing.assert_allclose(ratios, 0.0, atol=1e-9)  # the same everywhere: symmetric
+
+
+@pytest.mark.parametrize("normalization", ["none", "trace"])
+@pytest.mark.parametrize("d", [1, 2, 5])
+def test_log_q_ratio_is_that_of_the_mixtures(d, normalization):
+    """Against the slow mixture at either end, and with the sign turned for the way back."""
+    rng = np.random.default_rng(2)
+    z = history_of(rng, d)
+    state = learned_state(z, normalization=normalization, gamma=0.3, n_directions=6, scale=0.8)
+    state = with_scales(state, rng)
+    oracle = SlowMixture(state)
+    for x in z[:4]:
+        here = pca_kameleon.start(state, x, 0.0)
+        proposal = pca_kameleon.propose(rng, x, here)
+        x_new = proposal.position
+        expected = oracle.log_density(x, x_new) - oracle.log_density(x_new, x)
+        np.testing.assert_allclose(proposal.log_q_ratio, expected, rtol=1e-7, atol=1e-8)
+        there = pca_kameleon.start(state, x_new, 0.0)
+        np.testing.assert_allclose(
+            there.covariance, proposal.carry.directions, rtol=1e-8, atol=1e-12
+        )
+        delta = np.linalg.solve(state.factor, x_new - x)
+        way = [
+            pca_kameleon.log_mixture_density(
+                sign * delta, end.covariance, state.model.weights, state.model.log_scales, 0.3
+            )
+            for sign, end in ((-1.0, there), (1.0, here))
+        ]
+        np.testing.assert_allclose(proposal.log_q_ratio, way[0] - way[1], rtol=1e-8, atol=1e-8)
+
+
+@pytest.mark.parametrize("d", [1, 2, 5])
+def test_draws_have_the_mixtures_covariance_and_weights(d):
+    rng = np.random.default_rng(3)
+    state = learned_state(history_of(rng, d), gamma=0.3, n_directions=4)
+    state = with_scales(state, rng)
+    x = np.ones(d)
+    state = pca_kameleon.start(state, x, 0.0)
+    n = 6000
+    proposals = [pca_kameleon.propose(rng, x, state) for _ in range(n)]
+    steps = np.array([p.position for p in proposals]) - x
+    oracle = SlowMixture(state)
+    expected = np.einsum("j,jab->ab", oracle.weights, list(oracle.components(x)))
+    products = steps[:, :, None] * steps[:, None, :] - expected
+    z = products.mean(axis=0) / (products.std(axis=0, ddof=1) / np.sqrt(n))
+    assert np.abs(z).max() < 4.5
+    drawn = np.bincount([p.carry.drawn for p in proposals], minlength=4)
+    p = oracle.weights
+    assert np.abs((drawn - n * p) / np.sqrt(n * p * (1 - p))).max() < 4.5
+    # Power: the weights or the scales of one direction given to another are noticed.
+    assert np.abs((drawn - n * p[::-1]) / np.sqrt(n * p * (1 - p))).max() > 10
+
+
+def test_far_from_the_history_nothing_underflows():
+    rng = np.random.default_rng(4)
+    z = rng.standard_normal((60, 3))
+    y = np.array([300.0, 0.0, 0.0])
+    for normalization in ("trace", "none"):
+        state = learned_state(z, normalization=normalization, coordinates="raw", gamma=0.2)
+        g = pca_kameleon._directions(state.model, state.options, y)
+        size = state.model.weights @ np.square(g).sum(axis=1)
+        np.testing.assert_allclose(size, 3.0 if normalization == "trace" else 0.0, rtol=1e-10)
+        proposal = pca_kameleon.propose(rng, y, pca_kameleon.start(state, y, 0.0))
+        assert np.isfinite(proposal.log_q_ratio)
+
+
+# --- exactness -------------------------------------------------------------------------------
+
+BASE = {"gamma": 0.05, "lengthscale": 0.6, "n_history": 200, "n_directions": 8}
+CASES = {
+    "trace": {**BASE, "normalization": "trace", "scale": 1.0},
+    "none": {**BASE, "normalization": "none", "coordinates": "raw", "lengthscale": 1.0, "scale": 1.5},
+    "matern": {**BASE, "normalization": "none", "kernel": "matern52", "scale": 0.3},
+    "mixed": {**BASE, "normalization": "trace", "scale": 1.0, "global_share": 0.5},
+}  # fmt: skip
+
+
+def invariance(case, algorithm=pca_kameleon, n=16_000, steps=4):
+    rng = np.random.default_rng(5)
+    state = with_scales(learned_state(skewed_draws(rng, 200), **CASES[case]), rng)
+    state = pca_kameleon.freeze(state)
+    starts = skewed_draws(rng, n)
+    ends = run_transitions(rng, algorithm, state, skewed_density, starts, steps)
+    return two_sample_z(ends, starts, skewed_density)
+
+
+def component_density(state, directions, delta, j):
+    """Of the component drawn alone."""
+    log_scales, gamma = state.model.log_scales[j : j + 1], state.schedule.gamma
+    return pca_kameleon.log_mixture_density(
+        delta, directions[j : j + 1], np.ones(1), log_scales, gamma
+    )
+
+
+def mixture_density(state, directions, delta):
+    weights, log_scales = state.model.weights, state.model.log_scales
+    return pca_kameleon.log_mixture_density(
+        delta, directions, weights, log_scales, state.schedule.gamma
+    )
+
+
+class OneSided:
+    """Negative control: the mixture summed out on the way back only; the density of the component drawn forwards."""
+
+    start, keep = staticmethod(pca_kameleon.start), staticmethod(pca_kameleon.keep)
+
+    @staticmethod
+    def propose(rng, x, state):
+        proposal = pca_kameleon.propose(rng, x, state)
+        there, j = proposal.carry
+        delta = np.linalg.solve(state.factor, proposal.position - x)
+        forward = component_density(state, state.covariance, delta, j)
+        return proposal._replace(log_q_ratio=mixture_density(state, there, delta) - forward)
+
+
+class Component:
+    """No negative control: with the density of the component drawn, at both ends, the chain is a mixture of kernels,
+    chosen with probabilities omega_j that do not depend on the point. Exact too, accepting at most as often.
+    """
+
+    start, keep = staticmethod(pca_kameleon.start), staticmethod(pca_kameleon.keep)
+
+    @staticmethod
+    def propose(rng, x, state):
+        proposal = pca_kameleon.propose(rng, x, state)
+        there, j = proposal.carry
+        delta = np.linalg.solve(state.factor, proposal.position - x)
+        reverse, forward = (
+            component_density(state, g, delta, j) for g in (there, state.covariance)
+        )
+        return proposal._replace(log_q_ratio=reverse - forward)
+
+
+class Previous:
+    """Negative control: the reverse density with the directions of the *previous* accepted point."""
+
+    @staticmethod
+    def start(state, x, log_density):
+        state = pca_kameleon.start(state, x, log_density)
+        return state._replace(random_walk=state.covariance)  # a place to remember them in
+
+    @staticmethod
+    def propose(rng, x, state):
+        previous = state.random_walk
+        proposal = pca_kameleon.propose(rng, x, state)
+        delta = np.linalg.solve(state.factor, proposal.position - x)
+        reverse, forward = (mixture_density(state, g, delta) for g in (previous, state.covariance))
+        return proposal._replace(log_q_ratio=reverse - forward)
+
+    @staticmethod
+    def keep(state, outcome):
+        return pca_kameleon.keep(state, outcome)._replace(random_walk=state.covariance)
+
+
+class Dropped:
+    """Negative control: the proposal taken for symmetric."""
+
+    start, keep = staticmethod(pca_kameleon.start), staticmethod(pca_kameleon.keep)
+
+    @staticmethod
+    def propose(rng, x, state):
+        return pca_kameleon.propose(rng, x, state)._replace(log_q_ratio=0.0)
+
+
+@pytest.mark.parametrize(
+    ("case", "algorithm"),
+    [
+        ("trace", pca_kameleon),
+        ("none", pca_kameleon),
+        pytest.param("matern", pca_kameleon, marks=slow),
+        pytest.param("mixed", pca_kameleon, marks=slow),
+        pytest.param("trace", Component, marks=slow),
+        pytest.param("none", Component, marks=slow),
+    ],
+)
+def test_invariance(case, algorithm):
+    assert np.abs(invariance(case, algorithm)).max() < 4.5
+
+
+@pytest.mark.parametrize(
+    ("case", "control"),
+    [
+        ("trace", OneSided),
+        ("trace", Previous),
+        ("none", Dropped),
+        pytest.param("matern", OneSided, marks=slow),
+        pytest.param("none", Previous, marks=slow),
+        pytest.param("trace", Dropped, marks=slow),
+        pytest.param("matern", Dropped, marks=slow),
+    ],
+)
+def test_a_wrong_ratio_is_noticed(case, control):
+    assert np.abs(invariance(case, control)).max() > 10
+
+
+@pytest.mark.parametrize("case", ["trace", "none"])
+def test_the_mixture_accepts_more_than_the_component_drawn(case):
+    """min(sum_j a_j, sum_j b_j) >= sum_j min(a_j, b_j), a_j and b_j the two flows by way of direction j."""
+    rng = np.random.default_rng(7)
+    state = with_scales(learned_state(skewed_draws(rng, 200), **CASES[case]), rng)
+    gains = []
+    for x in skewed_draws(rng, 2000):
+        here = pca_kameleon.start(state, x, 0.0)
+        proposal = pca_kameleon.propose(rng, x, here)
+        change = skewed_density(proposal.position) - skewed_density(x)
+        there, j = proposal.carry
+        delta = np.linalg.solve(state.factor, proposal.position - x)
+        component = component_density(state, there, delta, j)
+        component -= component_density(state, here.covariance, delta, j)
+        probabilities = [
+            np.exp(min(0.0, change + ratio)) for ratio in (proposal.log_q_ratio, component)
+        ]
+        gains.append(probabilities[0] - probabilities[1])
+    z = np.mean(gains) / (np.std(gains, ddof=1) / np.sqrt(len(gains)))
+    assert z > 4.5
+
+
+# --- adaptation ------------------------------------------------------------------------------
+
+
+def adapt_chain(state, draws, seed=0):
+    """Tune for ``draws``; yield (state before, outcome, state after) of each."""
+    rng = np.random.default_rng(seed)
+    x, value = np.zeros(2), skewed_density(np.zeros(2))
+    state = pca_kameleon.start(state, x, value)
+    for _ in range(draws):
+        before = state
+        proposal = pca_kameleon.propose(rng, x, state)
+        new = skewed_density(proposal.position)
+        probability, accepted = accept(rng, value, new, proposal.log_q_ratio)
+        if accepted:
+            x, value = proposal.position, new
+        outcome = Outcome(x, value, proposal, new, probability, accepted)
+        if accepted:
+            state = pca_kameleon.keep(state, outcome)
+        state = pca_kameleon.adapt(rng, state, outcome)
+        yield before, outcome, state
+
+
+def test_scales_adapt_only_the_direction_drawn():
+    state = pca_kameleon.init(np.zeros(2), local_start=100, n_history=60, n_directions=5)
+    tuned, refreshed = np.zeros(5), 0
+    for before, outcome, after in adapt_chain(state, 800):
+        if after.model is None or before.model is None:
+            continue
+        if after.model.points is not before.model.points:
+            # Scales stay with their rank, and so does the one that this draw has just tuned.
+            refreshed += 1
+            continue
+        changed = before.model.log_scales != after.model.log_scales
+        if outcome.proposal.move != "local":
+            assert not changed.any()
+            continue
+        j = outcome.proposal.carry.drawn
+        assert changed.sum() <= 1
+        assert not np.delete(changed, j).any()
+        error = outcome.accept_prob - 0.234
+        assert np.sign(after.model.log_scales[j] - before.model.log_scales[j]) == np.sign(error)
+        np.testing.assert_array_equal(np.flatnonzero(after.model.moves - before.model.moves), [j])
+        tuned[j] += 1
+    assert refreshed > 5
+    assert (tuned > 10).all()
+
+
+def test_what_is_cached_is_always_the_current_points():
+    state = pca_kameleon.init(np.zeros(2), local_start=100, n_history=50, n_directions=5)
+    for _, outcome, after in adapt_chain(state, 500):
+        if after.model is not None:
+            expected = pca_kameleon.start(after, outcome.position, outcome.log_density).covariance
+            np.testing.assert_allclose(after.covariance, expected, rtol=1e-7, atol=1e-9)
+    assert after.covariance.shape == (5, 2)
+
+
+def test_frozen():
+    """After tuning the history is gone, the directions and scales stay, and a chain moves nothing but its cache."""
+    state = pca_kameleon.init(np.zeros(2), local_start=100, n_history=50, n_directions=5)
+    *_, (_, outcome, state) = adapt_chain(state, 400)
+    frozen = pca_kameleon.freeze(state)
+    assert frozen.random_walk.history is None
+    assert frozen.model is state.model
+    stats = pca_kameleon.stats(frozen)
+    assert stats["n_history"] == 50
+    scales = np.exp(frozen.model.log_scales)
+    assert scales.min() < stats["scaling"] < scales.max()
+    assert len(np.unique(scales)) == 5
+    rng = np.random.default_rng(0)
+    moved = frozen
+    for _ in range(20):
+        proposal = pca_kameleon.propose(rng, outcome.position, moved)
+        moved = pca_kameleon.keep(moved, outcome._replace(proposal=proposal))
+    assert moved.model is frozen.model
+    assert moved._replace(covariance=None) == frozen._replace(covariance=None)
+
+
+def test_unknown_directions_start_where_the_scale_starts():
+    """A history of higher rank brings new directions; those known before keep what they have learned."""
+    rng = np.random.default_rng(6)
+    z = rng.standard_normal((30, 2))
+    state = learned_state(z, n_directions=20, scale=0.7)
+    model = state.model
+    few = model._replace(
+        weights=model.weights[:3],
+        coefficients=model.coefficients[:3],
+        log_scales=np.array([-1.0, 0.0, 1.0]),
+        moves=np.array([100, 10, 40]),
+    )
+    more = pca_kameleon._learn(rng, state._replace(model=few), z)
+    assert len(more.weights) == 20
+    np.testing.assert_array_equal(more.log_scales[:3], few.log_scales)
+    np.testing.assert_allclose(more.log_scales[3:], np.log(0.7))
+    np.testing.assert_array_equal(more.moves[:4], [30, 10, 12, 10])
+
+
+# --- options ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"n_directions": 0}, "n_directions.*0"),
+        ({"n_directions": 2.5}, "n_directions.*2.5"),
+        ({"n_directions": 11, "n_history": 10}, "n_history = 10, got 11"),
+        ({"normalization": "local"}, r"normalization.*\('trace', 'none'\), got 'local'"),
+        ({"gamma": -0.1}, "gamma.*-0.1"),
+        ({"n_history": 1}, "n_history.*1"),
+        ({"kernel": "gausian"}, "Unknown kernel 'gausian'"),
+    ],
+)
+def test_wrong_options_are_named(options, message):
+    with pytest.raises(ValueError, match=message):
+        pca_kameleon.init(np.zeros(2), **options)
+
+
+@pytest.fixture(scope="module")
+def model():
+    with pm.Model() as model:
+        pm.Normal("x", shape=2)
+    return model
+
+
+def test_the_step_chooses_the_module(model):
+    assert KameleonStep(model=model).algorithm is kameleon
+    step = KameleonStep(model=model, proposal="pca", preset="paper", n_directions=7)
+    options = step.algorithm.init(np.zeros(2), **step._options).options
+    assert (options.n_directions, options.normalization) == (7, "none")
+    for twin in (copy.deepcopy(step), cloudpickle.loads(cloudpickle.dumps(step))):
+        assert twin.proposal == "pca"
+        assert twin.algorithm is pca_kameleon
+    parameters = inspect.signature(KameleonStep).parameters
+    assert parameters["proposal"].default == "full"
+    assert parameters["n_directions"].default == 20
+    assert parameters["normalization"].default == "local"
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "message"),
+    [
+        ({"n_directions": 7}, TypeError, "proposal='full' has no option 'n_directions'"),
+        ({"proposal": "pca", "n_direction": 7}, TypeError, "proposal='pca'.*did you mean 'n_dir"),
+        ({"proposal": "pca", "normalization": "local"}, ValueError, "'local'"),
+        ({"proposal": "principal"}, ValueError, "proposal must be one of.*'principal'"),
+    ],
+)
+def test_wrong_combinations_are_refused(model, options, error, message):
+    with pytest.raises(error, match=message):
+        KameleonStep(model=model, **options)
+
+
+def test_samples_inside_pymc(model):
+    """Bit for bit the same with the sampling state put back, through every move."""
+    step = KameleonStep(model=model, proposal="pca", n_history=40, local_start=60, rng=1)
+    point, moves = model.initial_point(), set()
+    for _ in range(200):
+        point, [stat] = step.step(point)
+    step.stop_tuning()
+    state = pickle.loads(pickle.dumps(step.sampling_state))
+    runs = []
+    for _ in range(2):
+        step.sampling_state = state
+        at, draws = point, []
+        for _ in range(50):
+            at, [stat] = step.step(at)
+            draws.append(at["x"])
+            moves.add(stat["move"])
+        runs.append(np.array(draws))
+    np.testing.assert_array_equal(runs[0], runs[1])
+    assert moves == {"local", "global"}
+    assert stat["n_history"] == 40
+    assert len(np.unique(runs[0], axis=0)) > 5
