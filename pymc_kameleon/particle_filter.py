@@ -1,0 +1,230 @@
+"""Bootstrap particle filters: unbiased likelihood estimates of state-space models.
+
+The hidden state is a stationary autoregression, seen through noise:
+
+    x_1 ~ N(mean, sd^2 / (1 - persistence^2)),   x_t = mean + persistence (x_{t-1} - mean) + sd e_t,
+    y_t ~ g(y_t | x_t).
+
+N particles are moved by the dynamics, weighted by g and resampled at every time. The product over t of the mean weights
+is an unbiased estimate of p(y_1, ..., y_T) (Gordon, Salmond & Smith, 1993, is the filter; Del Moral, 2004,
+proposition 7.4.1, is the unbiasedness; Andrieu, Doucet & Holenstein, 2010, is what it is good for).
+
+References
+----------
+Andrieu, C., Doucet, A. & Holenstein, R. (2010). Particle Markov chain Monte Carlo methods. JRSS B 72.
+Deligiannidis, G., Doucet, A. & Pitt, M. K. (2018). The correlated pseudo-marginal method. JRSS B 80.
+Del Moral, P. (2004). Feynman-Kac Formulae. Springer.
+Doucet, A., Pitt, M. K., Deligiannidis, G. & Kohn, R. (2015). Efficient implementation of Markov chain Monte Carlo when
+using an unbiased likelihood estimator. Biometrika 102.
+Gordon, N. J., Salmond, D. J. & Smith, A. F. M. (1993). Novel approach to nonlinear/non-Gaussian Bayesian state
+estimation. IEE Proceedings F 140(2).
+Kitagawa, G. (1996). Monte Carlo filter and smoother for non-Gaussian nonlinear state space models. JCGS 5.
+"""
+
+import math
+
+import numpy as np
+from numba import njit
+
+_VOLATILITY, _GAUSSIAN = 0, 1
+_LOG_2PI = math.log(2.0 * math.pi)
+
+
+@njit(cache=True, error_model="numpy")
+def _log_density(y, x, observation, observation_sd):
+    """Log g(y | x)."""
+    if observation == _VOLATILITY:  # y ~ N(0, exp(x)); exp(-x) may overflow where y is 0
+        scaled = y * y * math.exp(-x) if y != 0.0 else 0.0
+        return -0.5 * (_LOG_2PI + x + scaled)
+    z = (y - x) / observation_sd
+    return -0.5 * (_LOG_2PI + z * z) - math.log(observation_sd)
+
+
+@njit(cache=True, error_model="numpy")
+def _uniform(z):
+    """A uniform number from a standard normal one."""
+    return 0.5 * math.erfc(-z / math.sqrt(2.0))
+
+
+@njit(cache=True, error_model="numpy")
+def _resample(particles, cumulative, normals, systematic, out):
+    """Particles in proportion to their weights, with ``cumulative`` sums of weights of total n."""
+    n = particles.shape[0]
+    total, j = cumulative[n - 1], 0
+    shift = _uniform(normals[0])
+    for i in range(n):
+        if systematic:  # one uniform for all, evenly spaced: Kitagawa (1996)
+            position = (i + shift) * total / n
+            while j < n - 1 and cumulative[j] < position:
+                j += 1
+        else:
+            j = min(np.searchsorted(cumulative, _uniform(normals[i]) * total), n - 1)
+        out[i] = particles[j]
+
+
+@njit(cache=True, error_model="numpy")
+def _bootstrap_filter(y, parameters, observation, u, n_particles, systematic, sort):
+    """Log of the product over t of the mean weights; ``parameters`` ends with the observation's sd."""
+    mean, persistence, sd, observation_sd = parameters
+    particles, parents = np.empty(n_particles), np.empty(n_particles)
+    weights, cumulative = np.empty(n_particles), np.empty(n_particles)
+    total = 0.0
+    for t in range(y.shape[0]):
+        if t == 0:
+            scale = sd / math.sqrt(1.0 - persistence * persistence)
+            for i in range(n_particles):
+                particles[i] = mean + scale * u[0, i]
+        else:
+            _resample(particles, cumulative, u[t, n_particles:], systematic, parents)
+            for i in range(n_particles):
+                particles[i] = mean + persistence * (parents[i] - mean) + sd * u[t, i]
+        if sort:
+            particles.sort()
+        largest = -math.inf
+        for i in range(n_particles):
+            # a missing observation weighs nothing
+            weights[i] = (
+                0.0
+                if math.isnan(y[t])
+                else _log_density(y[t], particles[i], observation, observation_sd)
+            )
+            largest = max(largest, weights[i])
+        if not -math.inf < largest < math.inf:
+            return -math.inf
+        running = 0.0
+        for i in range(n_particles):
+            running += math.exp(weights[i] - largest)
+            cumulative[i] = running
+        total += largest + math.log(running / n_particles)
+    return total
+
+
+class _BootstrapFilter:
+    """What both filters share; a subclass names its observation and parameters."""
+
+    parameters: tuple[str, ...] = ()
+    _observation = -1
+
+    def __init__(self, y, n_particles=200, *, resampling="systematic", sort=False):
+        self.y = np.array(y, dtype=float)
+        if self.y.ndim != 1 or len(self.y) == 0 or np.isinf(self.y).any():
+            raise ValueError(
+                f"y must be a series of finite numbers, NaN where one is missing; got shape {self.y.shape}"
+            )
+        if isinstance(n_particles, bool) or n_particles != int(n_particles) or n_particles < 1:
+            raise ValueError(f"n_particles must be an integer of at least 1; got {n_particles!r}")
+        if resampling not in ("systematic", "multinomial"):
+            raise ValueError(
+                f"resampling must be 'systematic' or 'multinomial'; got {resampling!r}"
+            )
+        self.n_particles, self.resampling, self.sort = int(n_particles), resampling, bool(sort)
+        uniforms = 1 if resampling == "systematic" else self.n_particles
+        self.aux_shape = (len(self.y), self.n_particles + uniforms)
+        self.failures = 0
+
+    def __call__(self, rng, *parameters):
+        """Log of an unbiased estimate of the likelihood, with its noise from ``rng``."""
+        return self.log_estimate(parameters, rng.standard_normal(self.aux_shape))
+
+    def log_estimate(self, theta, u):
+        """Log of the likelihood's estimate: deterministic, never NaN; -inf, and counted, where it fails.
+
+        Parameters
+        ----------
+        theta : sequence of float
+            In the order of ``parameters``. Outside their domain the estimate is -inf.
+        u : ndarray of shape ``aux_shape``
+            Standard normals: a row for each time, first those that move the particles, then those that resample.
+
+        Raises
+        ------
+        ValueError
+            Only for arguments of the wrong shape.
+        """
+        theta = [float(value) for value in theta]
+        if len(theta) != len(self.parameters):
+            raise ValueError(f"expected the parameters {self.parameters}; got {len(theta)} values")
+        if np.shape(u) != self.aux_shape:
+            raise ValueError(f"u must have shape {self.aux_shape}; got {np.shape(u)}")
+        value = -math.inf
+        if all(map(math.isfinite, theta)) and abs(theta[1]) < 1.0 and min(theta[2:]) > 0.0:
+            value = _bootstrap_filter(
+                self.y,
+                (*theta, 1.0)[:4],
+                self._observation,
+                u,
+                self.n_particles,
+                self.resampling == "systematic",
+                self.sort,
+            )
+        if not -math.inf < value < math.inf:
+            self.failures += 1
+            return -math.inf
+        return value
+
+
+class StochasticVolatilityFilter(_BootstrapFilter):
+    """Likelihood estimate of the stochastic-volatility model: y_t ~ N(0, exp(x_t)), x_t the log volatility.
+
+    ``filter(rng, mean, persistence, sd)`` is what :class:`pymc_kameleon.NoisyLogLikelihood` takes. It has no useful
+    gradient: resampling is discontinuous.
+
+    Parameters
+    ----------
+    y : array_like of shape (T,)
+        Returns; NaN is a missing observation.
+    n_particles : int, default 200
+        The variance of the log estimate is about proportional to T / n_particles; a standard deviation of 1 to 1.7
+        makes pseudo-marginal chains most efficient (Doucet, Pitt, Deligiannidis & Kohn, 2015).
+    resampling : {"systematic", "multinomial"}, default "systematic"
+        Both unbiased; systematic has less variance.
+    sort : bool, default False
+        Keep the particles in order, so that close u give close estimates: for the correlated pseudo-marginal method
+        (Deligiannidis, Doucet & Pitt, 2018).
+
+    Attributes
+    ----------
+    parameters : tuple of str
+    aux_shape : tuple
+        Shape of u.
+    failures : int
+        Estimates that were -inf.
+    """
+
+    parameters = ("mean", "persistence", "sd")
+    _observation = _VOLATILITY
+
+
+class LinearGaussianFilter(_BootstrapFilter):
+    """Likelihood estimate of y_t ~ N(x_t, observation_sd^2): the Kalman filter knows it exactly, so a test of filters.
+
+    ``filter(rng, mean, persistence, sd, observation_sd)``; everything else as in :class:`StochasticVolatilityFilter`.
+    """
+
+    parameters = ("mean", "persistence", "sd", "observation_sd")
+    _observation = _GAUSSIAN
+
+
+def simulate_states(rng, n, mean, persistence, sd):
+    """The hidden autoregression, shape (n,), from its stationary distribution on."""
+    if not (abs(persistence) < 1.0 and sd > 0.0):
+        raise ValueError(f"need |persistence| < 1 and sd > 0; got {persistence} and {sd}")
+    x = np.empty(n)
+    deviation = sd / math.sqrt(1.0 - persistence**2) * rng.standard_normal()
+    for t in range(n):
+        if t > 0:
+            deviation = persistence * deviation + sd * rng.standard_normal()
+        x[t] = mean + deviation
+    return x
+
+
+def simulate_stochastic_volatility(rng, n, mean=-1.0, persistence=0.95, sd=0.3):
+    """(returns y, log volatilities x), shape (n,) each."""
+    x = simulate_states(rng, n, mean, persistence, sd)
+    return np.exp(0.5 * x) * rng.standard_normal(n), x
+
+
+def simulate_linear_gaussian(rng, n, mean=0.0, persistence=0.9, sd=0.5, observation_sd=1.0):
+    """(observations y, states x), shape (n,) each."""
+    x = simulate_states(rng, n, mean, persistence, sd)
+    return x + observation_sd * rng.standard_normal(n), x
