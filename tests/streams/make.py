@@ -1,0 +1,39 @@
+"""A hundred draws of every step, stored: a change of the draws is then either intended or noticed.
+
+``python -m tests.streams.make [step ...]`` writes ``<step>.npz`` beside this file, for all steps or those named; say
+in the commit why the draws changed. Written with PyMC 5.28 on the C linker.
+"""
+
+import sys
+from pathlib import Path
+
+import numpy as np
+import pymc as pm
+import pytensor.tensor as pt
+
+from tests.step_tester import CASES, make, sample
+
+HERE = Path(__file__).parent
+STATISTICS = ("accept", "scaling", "lp")
+
+
+def banana():
+    """A curved target in two dimensions, of different units."""
+    with pm.Model() as model:
+        x = pm.Flat("x", shape=2, initval=np.array([1.0, 0.0]))
+        curve = 0.01 * x[1] + 0.5 * pt.sqr(x[0]) - 0.5
+        pm.Potential("target", -0.5 * pt.sqr(x[0]) - 2.0 * pt.sqr(curve))
+    return model
+
+
+def stream(name):
+    """What ``<name>.npz`` holds: draws (100, 2) and statistics (100,) after 200 draws of tuning."""
+    model = banana()
+    idata = sample(make(CASES[name], model), model, draws=100, tune=200, chains=1)
+    stats = {stat: idata["sample_stats"][stat].values[0] for stat in STATISTICS}
+    return {"x": idata["posterior"]["x"].values[0], **stats}
+
+
+if __name__ == "__main__":
+    for name in sys.argv[1:] or CASES:
+        np.savez_compressed(HERE / f"{name}.npz", **stream(name))

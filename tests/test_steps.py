@@ -1,0 +1,634 @@
+"""The steps inside ``pm.sample``: what users see, what they are told when something is wrong, what comes out."""
+
+import logging
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import arviz as az
+import numpy as np
+import pymc as pm
+import pytest
+from pymc.exceptions import SamplingError
+from pymc.sampling.mcmc import assign_step_methods
+from pymc.sampling.parallel import ParallelSamplingError
+from pymc.step_methods import STEP_METHODS
+from pymc.step_methods.compound import Competence, CompoundStep
+
+import pymc_kameleon
+from pymc_kameleon.steps import AdaptiveMetropolisStep, KameleonStep, register, unregister
+from tests import step_tester as tester
+from tests.step_tester import (
+    NO_BLAS,
+    BlackBox,
+    begin,
+    compiled_step,
+    drive,
+    every_step,
+    make,
+    minus_half_square,
+    sample,
+    values,
+)
+from tests.streams.make import stream
+
+pytestmark = NO_BLAS
+STREAMS = Path(__file__).parent / "streams"
+AT_IMPORT = list(STEP_METHODS)
+PUBLIC = [value for name, value in vars(pymc_kameleon).items() if name.endswith("Step")]
+
+
+def black_box_model(function=minus_half_square, path=None, initval=None):
+    with pm.Model() as model:
+        x = pm.Normal("x", shape=2, initval=initval)
+        pm.Potential("black_box", BlackBox(function, path)(x))
+    return model
+
+
+# --- options ---------------------------------------------------------------------------------
+
+WRONG = [
+    (AdaptiveMetropolisStep, {"target_accept": 0.0}),
+    (AdaptiveMetropolisStep, {"target_accept": 1.5}),
+    (AdaptiveMetropolisStep, {"scaling": "sometimes"}),
+    (AdaptiveMetropolisStep, {"covariance": "banded"}),
+    (AdaptiveMetropolisStep, {"exploration_share": 1.0}),
+    (AdaptiveMetropolisStep, {"scale": -2.0}),
+    (AdaptiveMetropolisStep, {"scale": float("nan")}),
+    (AdaptiveMetropolisStep, {"initial_scale": 0.0}),
+    (AdaptiveMetropolisStep, {"preset": "papers"}),
+    (KameleonStep, {"target_accept": -0.1}),
+    (KameleonStep, {"n_history": 1}),
+    (KameleonStep, {"n_history": 12.5}),
+    (KameleonStep, {"kernel": "gausian"}),
+    (KameleonStep, {"lengthscale": -1.0}),
+    (KameleonStep, {"gamma": 0.0}),
+    (KameleonStep, {"gamma": -0.5, "preset": "paper"}),
+    (KameleonStep, {"normalization": "global"}),
+    (KameleonStep, {"kernel": "linear", "normalization": "local"}),
+    (KameleonStep, {"coordinates": "polar"}),
+    (KameleonStep, {"global_share": 1.2}),
+    (KameleonStep, {"subsample": "odd"}),
+    (KameleonStep, {"preset": "papers"}),
+]
+
+
+@pytest.mark.parametrize(("step", "options"), WRONG, ids=lambda v: getattr(v, "name", str(v)))
+def test_wrong_option_is_named_with_its_value(step, options):
+    with pytest.raises(ValueError) as error:  # noqa: PT011
+        step(model=tester.pair(), compile_kwargs={"mode": "FAST_COMPILE"}, **options)
+    name, value = next(iter(options.items()))
+    assert name in str(error.value)
+    assert repr(value) in str(error.value)
+
+
+@pytest.mark.parametrize("step", PUBLIC)
+def test_unknown_option_is_refused(step):
+    fast = {"model": tester.pair(), "compile_kwargs": {"mode": "FAST_COMPILE"}}
+    with pytest.raises(TypeError, match="temperature"):
+        step(temperature=2.0, **fast)
+    with pytest.raises(ValueError, match="'newspaper'"):
+        step(preset="newspaper", **fast)
+
+
+def test_preset_is_overridden_by_what_is_given():
+    fast = {"model": tester.pair(), "compile_kwargs": {"mode": "FAST_COMPILE"}}
+    paper = KameleonStep(preset="paper", **fast)
+    ours = KameleonStep(preset="paper", gamma=0.7, **fast)
+    assert paper._options["gamma"] == 0.2
+    assert ours._options["gamma"] == 0.7
+    assert {k: v for k, v in ours._options.items() if k != "gamma"} == {
+        k: v for k, v in paper._options.items() if k != "gamma"
+    }
+    assert KameleonStep(**fast)._options != paper._options
+
+
+@pytest.mark.parametrize("step", [KameleonStep, AdaptiveMetropolisStep])
+def test_paper_preset_samples(step):
+    model = tester.gaussian()
+    chain = begin(step(model=model, preset="paper"))
+    points, stats = drive(chain, model.initial_point(), 200, 800)
+    assert 0.05 < np.mean([s["accepted"] for s in stats[800:]]) < 0.7
+    assert np.ptp(values(points[800:], "x"), axis=0).min() > 0
+
+
+# --- variables -------------------------------------------------------------------------------
+
+
+@every_step
+def test_discrete_variable_is_refused(case):
+    model = tester.switch()
+    with pytest.raises(ValueError, match=r"continuous variables only; k is discrete.*Leave it out"):
+        make(case, model, [model["x"], model["k"]])
+    with pm.Model() as discrete:
+        pm.Poisson("n", 3.0)
+    with pytest.raises(ValueError, match="no continuous variable"):
+        make(case, discrete)
+
+
+@every_step
+def test_the_rest_of_a_mixed_model_gets_other_steps(case):
+    model = tester.switch()
+    step = make(case, model)
+    assert [v.name for v in step.vars] == ["x"]
+    idata = sample(step, model, chains=1)
+    assert set(np.unique(idata["posterior"]["k"].values)) <= {0, 1}
+    assert idata["posterior"]["k"].dtype.kind == "i"
+    assert idata["sample_stats"]["scaling"].values.ndim >= 2
+    assert (idata["sample_stats"]["nonfinite"] == 0).all()
+
+
+def test_a_model_is_needed():
+    with pytest.raises(TypeError, match="model"):
+        KameleonStep()
+
+
+def test_model_from_the_context():
+    model = tester.pair()
+    with model:
+        step = AdaptiveMetropolisStep(compile_kwargs={"mode": "FAST_COMPILE"})
+    assert step.vars == model.continuous_value_vars
+
+
+# --- automatic assignment --------------------------------------------------------------------
+
+
+def test_nothing_is_registered_at_import():
+    assert not set(AT_IMPORT) & set(PUBLIC)
+    assert not any(m.__module__.startswith("pymc_kameleon") for m in AT_IMPORT)
+
+
+@pytest.fixture
+def registered():
+    register()
+    yield KameleonStep
+    unregister()
+
+
+def test_register_and_unregister():
+    register(AdaptiveMetropolisStep)
+    register(AdaptiveMetropolisStep)
+    assert STEP_METHODS.count(AdaptiveMetropolisStep) == 1
+    unregister(AdaptiveMetropolisStep)
+    unregister(AdaptiveMetropolisStep)
+    assert list(STEP_METHODS) == AT_IMPORT
+
+
+def test_registered_step_is_chosen_where_there_is_no_gradient(registered):
+    with pm.Model() as model:
+        a = pm.Normal("a")  # PyMC alone: Slice
+        b = pm.Normal("b", shape=2)  # PyMC alone: Metropolis
+        pm.Normal("c")  # has a gradient
+        pm.Poisson("n", 2.0)
+        pm.Potential("black_box", BlackBox(sum_of_squares)(a, b))
+    _, assigned = assign_step_methods(model)
+    chosen = {v.name: step for step, vars in assigned.items() for v in vars}
+    assert chosen["a"] is chosen["b"] is registered
+    assert chosen["c"] is pm.NUTS
+    assert chosen["n"] is pm.Metropolis
+
+
+def sum_of_squares(a, b):
+    return -0.5 * (np.sum(np.square(a)) + np.sum(np.square(b)))
+
+
+def test_registered_step_takes_its_options_from_pm_sample(registered, monkeypatch):
+    model = black_box_model()
+    steps = []
+    monkeypatch.setattr(
+        KameleonStep, "set_rng", lambda self, rng: steps.append(self) or self._begin_chain(rng)
+    )
+    monkeypatch.setattr(
+        KameleonStep,
+        "setup_chain",
+        lambda self, rng, tune, draws: steps.append(self) or self._begin_chain(rng),
+    )
+    idata = sample(None, model, chains=1, kameleon={"target_accept": 0.3, "n_history": 77})
+    assert {type(s) for s in steps} == {KameleonStep}
+    assert steps[0]._options == {"target_accept": 0.3, "n_history": 77}
+    assert "n_history" in idata["sample_stats"]
+
+
+def test_competence():
+    continuous, discrete = tester.switch()["x"], tester.switch()["k"]
+    for step in PUBLIC:
+        assert step.competence(continuous, True) == Competence.COMPATIBLE
+        assert step.competence(continuous, False) == Competence.PREFERRED
+        assert step.competence(discrete, False) == Competence.INCOMPATIBLE
+        assert step.competence(discrete, True) == Competence.INCOMPATIBLE
+
+
+# --- log densities that are not finite -------------------------------------------------------
+
+
+def bad_everywhere(x):
+    return float("nan")
+
+
+def plus_infinity(x):
+    return float("inf")
+
+
+def minus_infinity(x):
+    return float("-inf")
+
+
+@every_step
+@pytest.mark.parametrize("function", [bad_everywhere, plus_infinity, minus_infinity])
+def test_bad_start(case, function):
+    model = black_box_model(function)
+    step = make(case, model)
+    value = function(None)
+    with pytest.raises(SamplingError) as error:
+        sample(step, model)
+    text = str(error.value)
+    assert f"log density is {value} at the chain's first point" in text
+    accused = text.split("Not finite there:")[1].split("The point")[0]
+    assert accused.split() == ["black_box", "=", f"{value}."]  # and not x, which is in order
+    assert "'x': [0.0, 0.0]" in text
+    assert "initvals" in text
+
+
+def test_bad_start_in_workers():
+    model = black_box_model(bad_everywhere)
+    step = AdaptiveMetropolisStep(model=model)
+    with pytest.raises(ParallelSamplingError, match="black_box = nan"):
+        sample(step, model, cores=2, mp_ctx="fork")
+
+
+@every_step
+def test_another_start_helps(case):
+    def positive_only(x):
+        return 0.0 if np.all(x > 0) else float("nan")
+
+    model = black_box_model(positive_only, initval=np.array([-1.0, 1.0]))
+    step = make(case, model)
+    with pytest.raises(SamplingError, match="black_box = nan"):
+        sample(step, model)
+    idata = sample(step, model, initvals={"x": np.array([1.0, 1.0])})
+    assert idata["posterior"]["x"].values.min() > 0
+
+
+def test_value_spoiled_by_another_step_is_not_called_a_start():
+    with pm.Model() as model:
+        a = pm.Flat("a")
+        b = pm.Normal("b")
+        pm.Potential("log", pm.math.log(a) * pm.math.exp(-b))
+    step = begin(AdaptiveMetropolisStep([b], model=model))
+    point, _ = step.step({"a": np.array(1.0), "b": np.array(0.0)})
+    with pytest.raises(SamplingError, match=r"became nan when another step.*log = nan"):
+        step.step({**point, "a": np.array(-1.0)})
+
+
+def cliffs(x):
+    """NaN, +inf and -inf where the first coordinate exceeds 1, the second does, or either is below -1."""
+    if x[0] > 1:
+        return float("nan")
+    if x[1] > 1:
+        return float("inf")
+    return 0.0 if x.min() > -1 else float("-inf")
+
+
+@every_step
+def test_later_non_finite_values_are_rejected_and_counted(case):
+    bad = []
+
+    def watched(x):
+        value = cliffs(x)
+        bad.append(not np.isfinite(value))
+        return value
+
+    model = black_box_model(watched)
+    step = begin(make(case, model))
+    point, seen = model.initial_point(), []
+    for i in range(700):
+        if i == 400:
+            step.stop_tuning()
+        before = point["x"].copy()
+        point, [stat] = step.step(point)
+        seen.append(point["x"])
+        assert stat["nonfinite"] == sum(bad)
+        if bad[-1]:
+            assert stat["accept"] == 0.0
+            assert stat["accepted"] == 0.0
+            np.testing.assert_array_equal(point["x"], before)
+        assert np.isfinite(stat["model_logp"])
+    seen = np.array(seen)
+    assert np.abs(seen).max() < 1
+    assert 50 < sum(bad) < 650
+    assert np.ptp(seen[400:], axis=0).min() > 1  # it does move
+
+
+@pytest.mark.parametrize("mode", ["CVM", "NUMBA"])
+def test_non_finite_values_of_compiled_code(mode):
+    with pm.Model() as model:
+        x = pm.Flat("x", initval=0.5)
+        pm.Potential("edge", pm.math.switch(x > 1, np.nan, pm.math.switch(x < 0, np.inf, 0.0 * x)))
+    step = begin(AdaptiveMetropolisStep(model=model, compile_kwargs={"mode": mode}))
+    points, stats = drive(step, model.initial_point(), 300, 200)
+    x = values(points, "x")
+    assert 0 <= x.min() < 0.1
+    assert 0.9 < x.max() <= 1
+    assert stats[-1]["nonfinite"] > 50
+
+
+# --- exactness that hangs on the base step ---------------------------------------------------
+
+
+def exact_switch(rng, size):
+    """Draws of (k, x) from ``tester.switch``."""
+    k = (rng.random(size) < 0.4).astype(int)
+    return k, 3.0 * k + (1.0 + k) * rng.standard_normal(size)
+
+
+def gibbs_k(rng, x):
+    """Exact draw of k given x."""
+    weights = np.array([0.6, 0.4]) * np.exp(-0.5 * np.array([x, (x - 3.0) / 2.0]) ** 2) / [1.0, 2.0]
+    return int(rng.random() < weights[1] / weights.sum())
+
+
+def switch_z(step, starts=3000, sweeps=3):
+    """z-scores of the change of four moments, from exact draws through sweeps of k | x (exact) and x | k (ours)."""
+    rng = np.random.default_rng(5)
+    before = np.stack(exact_switch(rng, starts), axis=1)
+    after = np.empty_like(before)
+    for i, (k, x) in enumerate(before):
+        point = {"k": np.array(int(k)), "x": np.array(x)}
+        for _ in range(sweeps):
+            point = {**point, "k": np.array(gibbs_k(rng, float(point["x"])))}
+            point, _ = step.step(point)
+        after[i] = int(point["k"]), float(point["x"])
+
+    def moments(draws):
+        k, x = draws.T
+        return np.stack([k, x, x**2, k * x])
+
+    change = moments(after) - moments(before)
+    return change.mean(axis=1) / (change.std(axis=1, ddof=1) / np.sqrt(starts))
+
+
+@every_step
+def test_target_is_left_invariant_next_to_another_step(case, monkeypatch):
+    model = tester.switch()
+    step = begin(make(case, model, [model["x"]]))
+    rng, point = np.random.default_rng(1), {"k": np.array(0), "x": np.array(0.0)}
+    for _ in range(300):
+        point = {**point, "k": np.array(gibbs_k(rng, float(point["x"])))}
+        point, _ = step.step(point)
+    step.stop_tuning()
+    z = switch_z(step)
+    assert np.abs(z).max() < 4.5, z
+    # Control: the moves of k go unnoticed.
+    monkeypatch.setattr(step._density, "follow", lambda point: False)
+    z = switch_z(step)
+    assert np.abs(z).max() > 10, z
+
+
+def noisy_gaussian():
+    """N(0, 1), of which only exp(1.5 n - 1.5^2 / 2) times the density is seen, n ~ N(0, 1): unbiased."""
+    with pm.Model() as model:
+        x = pm.Flat("x", initval=0.0)
+        pm.Potential("target", -0.5 * x**2)
+        pm.Potential("noise", 1.5 * pm.Normal.dist(0.0, 1.0) - 1.125 + 0.0 * x)
+    return model
+
+
+def variance_z(step, model, forget, chains=16, draws=1500):
+    squares = np.empty(chains)
+    for chain in range(chains):
+        begin(step, seed=chain)
+        point, total = model.initial_point(), 0.0
+        for i in range(300 + draws):
+            if i == 300:
+                step.stop_tuning()
+            if forget:
+                step.position = None
+            point, _ = step.step(point)
+            total += float(point["x"]) ** 2 if i >= 300 else 0.0
+        squares[chain] = total / draws
+    return (squares.mean() - 1.0) / (squares.std(ddof=1) / np.sqrt(chains))
+
+
+def test_noisy_log_density_is_sampled_exactly():
+    model = noisy_gaussian()
+    step = AdaptiveMetropolisStep(model=model, compile_kwargs={"mode": "CVM"})
+    assert abs(variance_z(step, model, forget=False)) < 4.5
+    # Control: an estimate that is made anew at every draw, as PyMC's own steps do, widens the posterior.
+    assert variance_z(step, model, forget=True) > 10
+
+
+def test_noise_is_reproduced_from_the_seed():
+    model = noisy_gaussian()
+    step = AdaptiveMetropolisStep(model=model)
+    one = sample(step, model)
+    again = sample(step, model, cores=2, mp_ctx="fork")
+    np.testing.assert_array_equal(one["posterior"]["x"].values, again["posterior"]["x"].values)
+    lp = one["sample_stats"]["lp"].values
+    np.testing.assert_array_equal(lp, again["sample_stats"]["lp"].values)
+    assert not np.array_equal(lp[0], lp[1])
+
+
+def test_noisy_estimate_survives_a_state_round_trip():
+    model = noisy_gaussian()
+    step = begin(AdaptiveMetropolisStep(model=model))
+    points, _ = drive(step, model.initial_point(), 50)
+    state = step.sampling_state
+    first = drive(step, points[-1], 40)
+    step.sampling_state = state
+    tester.assert_same_draws(first, drive(step, points[-1], 40))
+
+
+def test_noisy_estimate_is_kept_when_another_step_moves():
+    """b enters deterministic factors only: the estimate at the current a stays, the rest is evaluated again."""
+    with pm.Model() as model:
+        a = pm.Normal("a")
+        pm.Normal("b", a)
+        pm.Potential("noisy", 1.5 * pm.Normal.dist(0.0, 1.0) + 0.0 * a)
+    step = begin(AdaptiveMetropolisStep([a], model=model))
+    point, rng = model.initial_point(), np.random.default_rng(3)
+    for i in range(200):
+        point = {**point, "b": np.array(rng.standard_normal())}
+        kept = step.noisy_log_density if i else None
+        a_before = float(point["a"])
+        point, [stat] = step.step(point)
+        rest = -np.log(2 * np.pi) - 0.5 * (point["a"] ** 2 + (point["b"] - point["a"]) ** 2)
+        assert stat["model_logp"] - step.noisy_log_density == pytest.approx(float(rest), rel=1e-9)
+        if i and not stat["accepted"]:
+            assert step.noisy_log_density == kept
+            assert float(point["a"]) == a_before
+
+
+# --- what comes out --------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def results():
+    """One small run of each of the two steps, on a model with all kinds of shapes."""
+    model = tester.shapes()
+    found = {}
+    for name in ("kameleon", "adaptive_metropolis"):
+        step = compiled_step(tester.CASES[name], model)
+        found[name] = step, sample(step, model, draws=200)
+    return found
+
+
+@pytest.mark.parametrize("name", ["kameleon", "adaptive_metropolis"])
+def test_statistics(results, name):
+    step, idata = results[name]
+    stats = idata["sample_stats"]
+    renamed = {"model_logp": "lp"}
+    declared = {renamed.get(k, k): np.dtype(v[0]) for k, v in step.stats_dtypes_shapes.items()}
+    assert set(stats.data_vars) == set(declared)
+    for stat, dtype in declared.items():
+        assert stats[stat].shape == (2, 200), stat
+        assert stats[stat].dtype == dtype, stat
+    assert ((stats["accept"] >= 0) & (stats["accept"] <= 1)).all()
+    assert set(np.unique(stats["accepted"])) == {0.0, 1.0}
+    assert (stats["scaling"] > 0).all()
+    assert set(np.unique(stats["move"])) == set(tester.CASES[name].moves)
+    assert (np.diff(stats["nonfinite"], axis=-1) >= 0).all()
+    if name == "kameleon":
+        assert (stats["n_history"] == 40).all()
+        assert (stats["lengthscale"] > 0).all()
+        assert (stats["gamma"] > 0).all()
+    # the log density recorded is that of the point recorded
+    moved = (np.diff(idata["posterior"]["scale"], axis=-1) != 0).astype(float)
+    np.testing.assert_array_equal(moved, stats["accepted"].values[:, 1:])
+    constant = np.diff(stats["lp"].values, axis=-1) == 0
+    np.testing.assert_array_equal(constant, moved == 0)
+
+
+# ArviZ 0.23 beside matplotlib 3.11
+@pytest.mark.filterwarnings("ignore:Passing a dict or None as alias_mapping")
+@pytest.mark.parametrize("name", ["kameleon", "adaptive_metropolis"])
+def test_arviz(results, name):
+    _, idata = results[name]
+    summary = az.summary(idata)
+    assert {"scale", "matrix[0, 0]", "weights[2]", "unit[1]"} <= set(summary.index)
+    assert np.isfinite(summary[["mean", "sd", "ess_bulk", "r_hat"]].to_numpy(dtype=float)).all()
+    for diagnostic in (az.ess, az.rhat):
+        result = diagnostic(idata)
+        assert np.isfinite(result["matrix"].values).all()
+        assert result["matrix"].shape == (2, 2)
+    plot = az.plot_trace(idata, var_names=["scale", "unit"])
+    assert plot is not None
+    import matplotlib.pyplot as plt
+
+    plt.close("all")
+
+
+@pytest.mark.parametrize("name", ["kameleon", "adaptive_metropolis"])
+def test_netcdf_and_back(results, name, tmp_path):
+    _, idata = results[name]
+    path = str(tmp_path / "run.nc")
+    idata.to_netcdf(path, engine="h5netcdf")
+    back = az.from_netcdf(path)
+    for group in ("posterior", "sample_stats"):
+        for variable in idata[group].data_vars:
+            np.testing.assert_array_equal(
+                back[group][variable].values, idata[group][variable].values, err_msg=variable
+            )
+
+
+@pytest.mark.parametrize("name", tester.CASES)
+def test_stored_stream(name):
+    """The draws are those that were stored, whatever the version of PyMC and the linker: see tests/streams."""
+    stored = np.load(STREAMS / f"{name}.npz")
+    now = stream(name)
+    assert set(stored.files) == set(now)
+    for (
+        key,
+        value,
+    ) in now.items():  # PyMC 5 and 6 agree to 5e-10: compilers and BLAS round differently
+        np.testing.assert_allclose(value, stored[key], rtol=1e-7, err_msg=key)
+
+
+# --- progress and messages -------------------------------------------------------------------
+
+
+@every_step
+def test_progress_functions(case):
+    """PyMC hands all statistics to the bar unless told otherwise; one called ``total`` would break it."""
+    columns, initial = case.step._progressbar_config(3)
+    assert [c.get_table_column().header for c in columns] == ["Acceptance", "Scaling"]
+    assert all(len(v) == 3 for v in initial.values())
+    [update] = case.step._make_progressbar_update_functions()
+    _, [stat] = compiled_step(case, tester.gaussian()).step(tester.gaussian().initial_point())
+    assert set(update(stat)) == set(initial)
+
+
+@every_step
+def test_progress_bar_changes_nothing(case):
+    model = tester.gaussian()
+    step = compiled_step(case, model)
+    with_bar, without = sample(step, model, progressbar=True), sample(step, model)
+    np.testing.assert_array_equal(with_bar["posterior"]["x"], without["posterior"]["x"])
+
+
+BAR = """
+from tests import step_tester as tester
+model = tester.switch()
+for case in tester.CASES.values():
+    print("step", case.step.__name__, flush=True)
+    tester.sample(tester.make(case, model), model, progressbar=True)  # beside a step for k
+    tester.sample(tester.make(case, model), model, progressbar=True, cores=2, mp_ctx="fork")
+"""
+
+
+@pytest.mark.slow
+def test_progress_bar_shows_acceptance_and_scaling():
+    settings = {"COLUMNS": "160", "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
+    run = subprocess.run(
+        [sys.executable, "-c", BAR], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+        env={**os.environ, **settings},
+    )  # fmt: skip
+    assert run.returncode == 0, run.stdout
+    parts = run.stdout.split("\nstep ")
+    assert len(parts) == len(tester.CASES)
+    for part in parts:
+        headers = re.findall(r"Acceptance +Scaling", part)
+        assert len(headers) == 2, part  # in one process, and in two
+        assert len(re.findall(r"[01]\.\d\d +[\d.e+-]+ ", part)) >= 4, part
+
+
+def test_short_tuning_is_said_once(caplog):
+    model = tester.gaussian()
+    step = AdaptiveMetropolisStep(model=model)
+    with caplog.at_level(logging.WARNING, logger="pymc.kameleon"):
+        sample(step, model, chains=3, tune=100)
+    said = [r.getMessage() for r in caplog.records if r.name == "pymc.kameleon"]
+    assert len(said) == 1
+    assert "100 tuning draws are few for 3 dimensions; tune=1200" in said[0]
+    caplog.clear()
+    step = AdaptiveMetropolisStep(model=model)
+    with caplog.at_level(logging.WARNING, logger="pymc.kameleon"):
+        sample(step, model, chains=1, tune=1200, draws=10)
+    assert [r for r in caplog.records if r.name == "pymc.kameleon"] == []
+
+
+def test_tuning_length_by_default():
+    assert compiled_step(tester.CASES["kameleon"], tester.gaussian()).default_tune_steps == 1200
+    with pm.Model() as model:
+        pm.Normal("x")
+    step = AdaptiveMetropolisStep(model=model, compile_kwargs={"mode": "FAST_COMPILE"})
+    assert step.default_tune_steps == 1000
+    if pm.__version__.startswith("5"):
+        return  # does not ask
+    with model:
+        idata = pm.sample(10, step=step, chains=1, cores=1, progressbar=False, random_seed=1)
+    assert idata["posterior"].attrs["tuning_steps"] == 1000
+
+
+def test_compound_of_two_of_ours():
+    model = tester.pair()
+    step = CompoundStep(
+        [
+            KameleonStep([model["a"]], model=model),
+            AdaptiveMetropolisStep([model["b"]], model=model),
+        ]
+    )
+    idata = sample(step, model)
+    assert idata["sample_stats"]["accept"].shape == (2, 50, 2)
+    assert idata["sample_stats"]["n_history"].shape == (2, 50)
