@@ -25,6 +25,7 @@ from scipy.linalg import solve_triangular
 from threadpoolctl import ThreadpoolController
 
 from pymc_kameleon.gp_estimator import GPClassificationEstimator, check_covariates, check_data
+from pymc_kameleon.pseudo_marginal import NoisyLogLikelihood
 
 __all__ = ["GPClassificationEstimator", "Prediction", "gp_classification_model", "predict"]
 
@@ -72,7 +73,7 @@ class Whitening(NamedTuple):
 
 
 class OneThread:
-    """``estimator(rng, theta)`` on one BLAS thread; picklable.
+    """``estimator.log_estimate(theta, u)``, as ``fn(u, theta)`` and on one BLAS thread; picklable.
 
     More threads wait for one another: on a busy machine the estimate at n = 214 took 70 ms with two and 2.6 ms
     with one. ``pm.sample`` leaves BLAS as it is wherever processes are forked. Setting the limit takes 11 us.
@@ -81,10 +82,10 @@ class OneThread:
     def __init__(self, estimator):
         self.estimator = estimator
 
-    def __call__(self, rng, theta):
+    def __call__(self, u, theta):
         """Log of an unbiased estimate of p(y | theta)."""
         with _blas().limit(limits=1):
-            return self.estimator(rng, theta)
+            return self.estimator.log_estimate(theta, u)
 
 
 @functools.cache
@@ -107,7 +108,8 @@ def gp_classification_model(
 
     One variable, ``theta``: log l_k^2 for every covariate (and log s^2 last, if the signal variance
     is free), and one potential, the log of an unbiased estimate of p(y | theta). Sample it with a
-    step of this package; ``pm.Metropolis``, ``pm.DEMetropolisZ`` and ``pm.Slice`` are biased here.
+    step of this package, with ``correlation=`` if you like; ``pm.Metropolis``,
+    ``pm.DEMetropolisZ`` and ``pm.Slice`` are biased here.
 
     Parameters
     ----------
@@ -139,8 +141,6 @@ def gp_classification_model(
     ValueError
         For bad data or settings.
     """
-    from pymc_kameleon.pseudo_marginal import NoisyLogLikelihood
-
     if target not in _PRIORS:
         raise ValueError(f"target must be one of {', '.join(map(repr, _PRIORS))}; got {target!r}")
     X, y = check_data(X, y)
@@ -156,7 +156,8 @@ def gp_classification_model(
         mean, variance = np.append(mean, _SIGNAL_PRIOR[0]), np.append(variance, _SIGNAL_PRIOR[1])
     with pm.Model(coords={"parameter": names}) as model:
         theta = pm.Normal("theta", mean, np.sqrt(variance), dims="parameter")
-        pm.Potential("marginal_likelihood", NoisyLogLikelihood(OneThread(estimator))(theta))
+        estimate = NoisyLogLikelihood(OneThread(estimator), auxiliary_shape=estimator.aux_shape)
+        pm.Potential("marginal_likelihood", estimate(theta))
     model.gp_classifier = _Classifier(estimator, whitening)
     return model
 

@@ -126,6 +126,13 @@ class _BootstrapFilter:
         """Log of an unbiased estimate of the likelihood, with its noise from ``rng``."""
         return self.log_estimate(parameters, rng.standard_normal(self.aux_shape))
 
+    def given(self, u, *parameters):
+        """``log_estimate(parameters, u)``: the form for noise that the sampler owns and may correlate.
+
+        ``NoisyLogLikelihood(filter.given, auxiliary_shape=filter.aux_shape)``
+        """
+        return self.log_estimate(parameters, u)
+
     def log_estimate(self, theta, u):
         """Log of the likelihood's estimate: deterministic, never NaN; -inf, and counted, where it fails.
 
