@@ -30,6 +30,7 @@ TARGET = Banana(0.1, 100.0, 8)
 SIZES = (10, 16, 26, 42, 70, 120, 200, 350, 600)
 EMBEDDINGS = ("sincos", "cos")
 PLACES = {"ridge": "15 points along the ridge", "far": "the far point (0, −200, 0, …)"}
+ASYMPTOTIC = 70  # smallest D of the second slope
 PUBLISHED = {"ridge": -0.6, "far": -1.0}
 
 
@@ -72,8 +73,8 @@ class Errors(NamedTuple):
     place: str
     values: np.ndarray  # (sizes,)
     standard_errors: np.ndarray  # of the logarithm, (sizes,)
-    slope: float
-    slope_error: float
+    slope: tuple[float, float]  # and its standard error
+    late_slope: tuple[float, float]  # from D = ASYMPTOTIC on
 
 
 def measure(n_history, repeats, seed):
@@ -106,13 +107,26 @@ def measure(n_history, repeats, seed):
 def summarise(embedding, place, squares):
     mean = squares.mean(axis=1)
     relative = squares.std(axis=1, ddof=1) / math.sqrt(squares.shape[1]) / mean
-    slopes = [slope(s) for s in np.array_split(squares, 10, axis=1)]
-    spread = float(np.std(slopes, ddof=1)) / math.sqrt(len(slopes))
-    return Errors(embedding, place, np.sqrt(mean), relative / 2, slope(squares), spread)
+    late = SIZES.index(ASYMPTOTIC)
+    return Errors(
+        embedding, place, np.sqrt(mean), relative / 2, slope(squares, 0), slope(squares, late)
+    )
 
 
-def slope(squares):
-    return float(np.polyfit(np.log(SIZES), 0.5 * np.log(squares.mean(axis=1)), 1)[0])
+def slope(squares, first):
+    """Least-squares slope on log-log axes from the size number ``first`` on, and its standard error."""
+    log_sizes = np.log(SIZES[first:])
+
+    def fit(part):
+        return float(np.polyfit(log_sizes, 0.5 * np.log(part[first:].mean(axis=1)), 1)[0])
+
+    parts = [fit(part) for part in np.array_split(squares, 10, axis=1)]
+    return fit(squares), float(np.std(parts, ddof=1)) / math.sqrt(len(parts))
+
+
+def signed(value):
+    """A number with a minus sign, not a hyphen."""
+    return f"{value:g}".replace("-", "−")
 
 
 def draw_figure(results, scale, path):
@@ -121,12 +135,12 @@ def draw_figure(results, scale, path):
     for panel, place in zip(panels, PLACES, strict=True):
         for k, r in enumerate(r for r in results if r.place == place):
             panel.errorbar(
-                sizes, r.values, yerr=2 * r.values * r.standard_errors, fmt="os"[k], ms=5, lw=1.2,
-                color=f"C{k}", ls="-", label=f"{r.embedding}: slope {r.slope:.2f}",
+                sizes, r.values, yerr=2 * r.values * r.standard_errors, fmt="os"[k], ms=5, lw=1.2, ls="-",
+                color=f"C{k}", label=f"{r.embedding}: {signed(round(r.late_slope[0], 2))} from D = {ASYMPTOTIC} on",
             )  # fmt: skip
         reference = np.mean([r.values[0] for r in results if r.place == place])
         panel.plot(sizes, 0.5 * reference * (sizes / sizes[0]) ** PUBLISHED[place], ls=":", color="0.4",
-                   label=f"published slope {PUBLISHED[place]:g}")  # fmt: skip
+                   label=f"published slope: {signed(PUBLISHED[place])}")  # fmt: skip
         panel.set(
             xscale="log", yscale="log", title=f"At {PLACES[place]}", xlabel="number of features D"
         )
@@ -147,7 +161,9 @@ def table(results):
     rows = [header, ["---:"] * len(header)]
     for i, size in enumerate(SIZES):
         rows.append([str(size), *(f"{r.values[i]:.2e}" for r in results)])
-    rows.append(["slope", *(f"{r.slope:.2f} ± {r.slope_error:.2f}" for r in results)])
+    for label, attribute in (("slope", "slope"), (f"slope, D ≥ {ASYMPTOTIC}", "late_slope")):
+        fits = [getattr(r, attribute) for r in results]
+        rows.append([label, *(f"{value:.2f} ± {error:.2f}" for value, error in fits)])
     rows.append(["published", *(f"{PUBLISHED[r.place]:g}" for r in results)])
     return "\n".join(f"| {' | '.join(row)} |" for row in rows)
 
