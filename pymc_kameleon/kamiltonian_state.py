@@ -21,7 +21,6 @@ class Options(NamedTuple):
     temperatures: tuple[float, ...]
     companion_share: float
     swap_share: float
-    probe_share: float
 
 
 class Carry(NamedTuple):
@@ -110,8 +109,6 @@ class Learning(NamedTuple):
     uncovered, judged : int
         Draws since the last refit that stood where f is more than 2.5 too low, and draws judged.
     averaging : DualAveraging or None
-    axes : ndarray of shape (d, d)
-        Axes of the fitted quadratic, in z, as columns: directions and lengths of the probes.
     distance, trials : ndarray of shape (1 + arms, d), (1 + arms,)
         Expected squared jump in units of the spread summed over proposals, and their number, by
         kernel; those from before the last refit count a tenth.
@@ -138,7 +135,6 @@ class Learning(NamedTuple):
     uncovered: int
     judged: int
     averaging: DualAveraging | None
-    axes: np.ndarray
     distance: np.ndarray
     trials: np.ndarray
     spread: np.ndarray

@@ -41,9 +41,7 @@ def adapt(rng: np.random.Generator, state: State, outcome: Outcome) -> State:
     learning = learning._replace(draws=learning.draws + 1)
     if carry.evaluated:
         learning = _record(learning, outcome.proposal.position, outcome.proposed_log_density)
-    if outcome.proposal.move == "probe":
-        pass
-    elif outcome.proposal.move == "companion":
+    if outcome.proposal.move == "companion":
         learning = _move_companion(rng, learning, state, outcome)
     elif outcome.proposal.move == "refresh":
         learning = _measure_noise(learning, outcome)
@@ -242,7 +240,7 @@ def refit(rng: np.random.Generator, state: State, x: np.ndarray, log_density: fl
             full=final or refits % 3 == 2,
             library=options.library,
         )
-        metric, axes = surrogate_dynamics.metric(fit.whiten_factor, fit.curvature)
+        metric = surrogate_dynamics.metric(fit.whiten_factor, fit.curvature)
     except np.linalg.LinAlgError:  # too few distinct points, or too degenerate: wait for more
         return state._replace(learning=learning)
     archive = chain[rng.integers(len(chain), size=min(ARCHIVE, len(chain)))]
@@ -253,7 +251,6 @@ def refit(rng: np.random.Generator, state: State, x: np.ndarray, log_density: fl
     covariance = _covariance(dynamics)
     learning = learning._replace(
         refits=refits,
-        axes=axes,
         averaging=averaging,
         surprises=0,
         residuals=history.empty(1),

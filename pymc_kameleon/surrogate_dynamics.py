@@ -116,22 +116,19 @@ class Trajectory(NamedTuple):
     diverging: bool
 
 
-def metric(whiten_factor: np.ndarray, curvature: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def metric(whiten_factor: np.ndarray, curvature: np.ndarray) -> np.ndarray:
     """B (d, d), the chain's Cholesky factor L corrected where the quadratic is clearly curved.
 
     With H = L' (d^2 f / ds^2) L = V diag(-lambda) V', B = L V diag(a) V' with a = lambda^(-1/2),
     clipped to [1e-4, 3], where lambda > 0.02, and 1 elsewhere. On a cold start the chain has seen a
     small part of the target and the quadratic already knows its long axes: this is what crosses the
     transient of an ill-conditioned normal target in a few refits.
-
-    Also returns the axes as columns in z, each as long as the quadratic says, without the clip at 3.
     """
     bent = -whiten_factor.T @ curvature @ whiten_factor
     eigenvalues, vectors = np.linalg.eigh(0.5 * (bent + bent.T))
     known = eigenvalues > 0.02
     axes = np.where(known, np.clip(np.maximum(eigenvalues, 0.02) ** -0.5, 1e-4, 3.0), 1.0)
-    metric = np.ascontiguousarray((whiten_factor @ (vectors * axes)) @ vectors.T)
-    return metric, vectors * (np.maximum(eigenvalues, 0.02) ** -0.5 / axes)
+    return np.ascontiguousarray((whiten_factor @ (vectors * axes)) @ vectors.T)
 
 
 def make_dynamics(

@@ -48,6 +48,7 @@ __all__ = ["State", "adapt", "freeze", "init", "keep", "log_ratio", "propose", "
 NEVER = 2**62  # evaluations: beyond some 80 dimensions this stays adaptive Metropolis
 FIRST_REFRESHES = 10  # of a noisy log density
 REFRESH = 10  # rejections in a row
+SWAP_SHARE = 0.15  # of the tuning draws; they cost no evaluation
 STUCK = 3.5  # residual above the typical one at which tuning turns to the random walk
 
 
@@ -58,7 +59,6 @@ def init(
     library: tuple[Family, ...] = LIBRARY,
     growth: float = 1.35,
     companion_share: float = 0.25,
-    probe_share: float = 0.1,
     initial_scale: float | np.ndarray = 0.1,
 ) -> State:
     """Start at ``x`` of shape (d,).
@@ -76,8 +76,6 @@ def init(
     companion_share : float
         Share of the tuning draws for two chains at inverse temperatures 0.5 and 1 + 0.8 / d, which
         show the surrogate tails and necks. Default 0.25, in [0, 1).
-    probe_share : float
-        Share of the tuning draws for points far out along the axes of the fitted quadratic.
     initial_scale : float or ndarray of shape (d,)
         Of the coordinate-wise cold start, see :func:`pymc_kameleon.adaptive_metropolis.init`.
 
@@ -100,9 +98,7 @@ def init(
         first = NEVER
     cold = (0.5, 1.0 + 0.8 / d)
     return State(
-        options=Options(
-            tune, tuple(library), first, growth, cold, companion_share, 0.15, probe_share
-        ),
+        options=Options(tune, tuple(library), first, growth, cold, companion_share, SWAP_SHARE),
         walk=walk,
         current=locate(None, x, -math.inf),
         share=1.0,
@@ -132,7 +128,6 @@ def init(
             uncovered=0,
             judged=0,
             averaging=None,
-            axes=np.eye(d),
             distance=np.zeros((1 + len(ARMS), d)),
             trials=np.zeros(1 + len(ARMS)),
             spread=np.ones(d),
@@ -190,8 +185,6 @@ def propose(rng: np.random.Generator, x: np.ndarray, state: State) -> Proposal:
         u = (u - state.options.swap_share) / (1.0 - state.options.swap_share)
         if u < state.options.companion_share:  # evaluated, this chain stays
             return _propose_for_companion(rng, x, state)
-        if learning.square_noise > 0.0 and u > 1.0 - state.options.probe_share:
-            return _propose_probe(rng, x, state)
     kernel = _choose_kernel(rng, state)
     return _walk(rng, x, state) if kernel == 0 else _free_chain(rng, x, state, kernel)
 
@@ -309,19 +302,6 @@ def _propose_for_companion(rng, x, state):
         position, ratio = own + (1.3 if temperature < 1.0 else 0.5) * step, 0.0
     proposal = Proposal(position, -math.inf, "companion")
     return _carrying(proposal, x, state, companion=c, companion_log_ratio=ratio)
-
-
-def _propose_probe(rng, x, state):
-    """A point one and a half to three standard deviations out along an axis of the quadratic.
-
-    Evaluated and never moved to. Under noise a narrow cloud of points leaves its long axes
-    undetermined: a point far out has the leverage.
-    """
-    dynamics = state.dynamics
-    axis = state.learning.axes[:, int(rng.integers(len(x)))]
-    distance = rng.uniform(1.5, 3.0) * (1.0 if rng.random() < 0.5 else -1.0)
-    position = surrogate_dynamics.to_x(dynamics, distance * axis)
-    return _carrying(Proposal(position, -math.inf, "probe"), x, state)
 
 
 def log_ratio(
