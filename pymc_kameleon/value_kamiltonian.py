@@ -335,18 +335,20 @@ def stats(state: State, proposal: Proposal | None = None) -> dict[str, Any]:
     log p - f since the last refit, both in units of the log density; ``share`` is t at the chain's
     point.
     """
-    carry = proposal.carry if proposal is not None else None
     fit, quality = state.fit, state.quality
-    return {
-        "move": proposal.move if proposal is not None else "",
-        "n_steps": carry.gradients if carry is not None else 0,
+    result = {
         "step_size": state.dynamics.step_size if state.dynamics is not None else math.nan,
-        "energy_error": carry.energy_error if carry is not None else 0.0,
-        "diverging": carry.diverging if carry is not None else False,
         "surrogate": fit.family if fit is not None else "none",
         "surrogate_error": fit.error if fit is not None else math.nan,
         "residual_sd": quality.residual_sd,
         "uncovered": quality.uncovered,
         "share": state.share if fit is not None else 0.0,
-        "refits": quality.refits,
+        "refits": quality.refits if state.learning is None else state.learning.refits,
     }
+    if proposal is not None:
+        carry = proposal.carry
+        result["move"] = proposal.move
+        result["n_steps"] = carry.gradients
+        result["energy_error"] = carry.energy_error
+        result["diverging"] = carry.diverging
+    return result

@@ -350,6 +350,18 @@ def test_tuning_finds_a_surrogate_that_is_right_about_the_banana(tuned):
     assert state.fit.family != "quadratic"
 
 
+def test_statistics(tuned):
+    tuning, frozen = tuned["state"], value_kamiltonian.freeze(tuned["state"])
+    proposal = value_kamiltonian.propose(np.random.default_rng(0), tuned["x"], frozen)
+    values = value_kamiltonian.stats(frozen, proposal)
+    assert values["move"] == proposal.move
+    assert values["refits"] == value_kamiltonian.stats(tuning)["refits"] > 3
+    assert values["surrogate"] == frozen.fit.family
+    assert values["residual_sd"] < 0.1
+    assert 0.0 < values["share"] <= 1.0
+    assert set(value_kamiltonian.stats(frozen)) < set(values)
+
+
 def test_the_frozen_state_has_dropped_the_evaluated_points(tuned):
     state = value_kamiltonian.freeze(tuned["state"])
     assert state.learning is None
