@@ -144,6 +144,8 @@ class KernelStep(BlockedStep):
     _state_class = KernelStepState
     algorithm: ModuleType  # has State, init, propose, adapt, freeze, stats and maybe start, keep, log_ratio, draw_stats
     presets: ClassVar[dict[str, dict]] = {}
+    chooses: ClassVar[str] = ""  # a keyword that chooses between algorithms ...
+    variants: ClassVar[dict[str, ModuleType]] = {}  # ... these; the first is the default
 
     stats_dtypes_shapes: ClassVar[dict] = {
         "accept": FLOAT,
@@ -158,6 +160,13 @@ class KernelStep(BlockedStep):
         self, vars=None, *, model=None, rng=None, initial_point=None, compile_kwargs=None, blocked=True,
         correlation=None, refresh_blocks=None, preset=None, **options,
     ):  # fmt: skip
+        if self.chooses:
+            self.variant = options.pop(self.chooses, next(iter(self.variants)))
+            if self.variant not in self.variants:
+                raise ValueError(
+                    f"{self.chooses} must be one of {tuple(self.variants)}, got {self.variant!r}."
+                )
+            self.algorithm = self.variants[self.variant]
         model = pm.modelcontext(model)
         if vars is None:
             vars = model.continuous_value_vars
@@ -175,17 +184,16 @@ class KernelStep(BlockedStep):
         point = model.initial_point() if initial_point is None else initial_point
         self._model, self._warned = model, False
         self._correlation, self._blocks = _checked_auxiliary(correlation, refresh_blocks)
+        self._options = self._checked(preset, options)
+        dim = sum(np.size(point[v.name]) for v in self.vars)
+        self.default_tune_steps = max(1000, TUNE_PER_DIMENSION * dim)
+        # Options are wrong now or never, and a large model takes long to compile.
+        self._init_algorithm(np.zeros(dim), np.random.default_rng(0))
         owns_auxiliary = correlation is not None or refresh_blocks is not None
         self._density = LogDensity(model, self.vars, point, compile_kwargs, owns_auxiliary)
         self._first_values: dict = {}
         if self._density.suspects:
             warnings.warn(HIDDEN_NOISE.format(", ".join(self._density.suspects)), stacklevel=2)
-        self._options = self._checked(preset, options)
-        dim = self._density.dim
-        self.default_tune_steps = max(1000, TUNE_PER_DIMENSION * dim)
-        self._init_algorithm(
-            np.zeros(dim), np.random.default_rng(0)
-        )  # options are wrong now or never
         self._reset(tune=True)
 
     # -- life cycle ---------------------------------------------------------------------------
@@ -363,7 +371,7 @@ class KernelStep(BlockedStep):
 
     def _compare_with_other_chains(self, x, value):
         """Chains that start at the same point must find the same log density there, unless noise is hidden."""
-        key = (x.tobytes(), *(np.asarray(v).tobytes() for v in self.others.values()))
+        key = (x.tobytes(), *self._density.given())
         first = self._first_values.setdefault(key, value)
         if abs(first - value) > 1e-9 * (1.0 + abs(first)):
             warnings.warn(
@@ -377,8 +385,20 @@ class KernelStep(BlockedStep):
             )
 
     def _init_algorithm(self, x, rng):
-        takes_rng = "rng" in inspect.signature(self.algorithm.init).parameters
-        return self.algorithm.init(x, **self._options, **({"rng": rng} if takes_rng else {}))
+        provided = {"rng": rng, self.chooses: getattr(self, "variant", None)}
+        taken = inspect.signature(self.algorithm.init).parameters
+        return self.algorithm.init(
+            x, **self._options, **{name: v for name, v in provided.items() if name in taken}
+        )
+
+    def __getstate__(self):
+        """Everything but a chosen module, which cannot be copied."""
+        return {name: value for name, value in self.__dict__.items() if name != "algorithm"}
+
+    def __setstate__(self, state):
+        self.__dict__.update(state)
+        if self.chooses:
+            self.algorithm = self.variants[self.variant]
 
     def _checked(self, preset, options):
         """The preset's options with the given ones on top; refuses names that the algorithm does not know."""
@@ -390,7 +410,7 @@ class KernelStep(BlockedStep):
         for name in options:
             if name not in known:
                 close = difflib.get_close_matches(name, known, 1)
-                chosen = f" with proposal={self.proposal!r}" if hasattr(self, "proposal") else ""
+                chosen = f" with {self.chooses}={self.variant!r}" if self.chooses else ""
                 raise TypeError(
                     f"{type(self).__name__}{chosen} has no option {name!r}"
                     f"{f' (did you mean {close[0]!r}?)' if close else ''}; it has {', '.join(sorted(known))}."
@@ -402,11 +422,17 @@ class KernelStep(BlockedStep):
         super().__init_subclass__(**kwargs)
         if hasattr(cls, "algorithm"):
             own = list(inspect.signature(KernelStep.__init__).parameters.values())[1:-1]
-            if "__init__" in vars(cls):  # a keyword of its own chooses the algorithm
-                own += list(inspect.signature(cls.__init__).parameters.values())[2:-1]
             options = algorithm_options(cls.algorithm)
-            for other in getattr(cls, "proposals", {}).values():
+            for other in cls.variants.values():
                 options = algorithm_options(other) | options
+            if cls.chooses:
+                chooser = inspect.Parameter(
+                    cls.chooses, inspect.Parameter.KEYWORD_ONLY, default=next(iter(cls.variants))
+                )
+                options = {
+                    cls.chooses: chooser,
+                    **{n: o for n, o in options.items() if n != cls.chooses},
+                }
             cls.__signature__ = inspect.Signature([*own, *options.values()])
 
     @property
@@ -558,21 +584,8 @@ subsample, local_start, tune
         **KernelStep.stats_dtypes_shapes, "n_history": FLOAT, "lengthscale": FLOAT, "gamma": FLOAT,
     }  # fmt: skip
     presets: ClassVar[dict] = {"paper": kameleon.PAPER}
-    proposals: ClassVar[dict[str, ModuleType]] = {"full": kameleon, "pca": pca_kameleon}
-
-    def __init__(self, vars=None, *, proposal="full", **options):
-        if proposal not in self.proposals:
-            raise ValueError(f"proposal must be one of {tuple(self.proposals)}, got {proposal!r}.")
-        self.proposal, self.algorithm = proposal, self.proposals[proposal]
-        super().__init__(vars, **options)
-
-    def __getstate__(self):
-        """Everything but the module, which cannot be copied."""
-        return {name: value for name, value in self.__dict__.items() if name != "algorithm"}
-
-    def __setstate__(self, state):
-        self.__dict__.update(state)
-        self.algorithm = self.proposals[self.proposal]
+    chooses = "proposal"
+    variants: ClassVar[dict[str, ModuleType]] = {"full": kameleon, "pca": pca_kameleon}
 
 
 class FastKameleonStep(KernelStep):
