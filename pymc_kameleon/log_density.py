@@ -167,6 +167,13 @@ class LogDensity:
             if inputs
         }
 
+    def given(self) -> list[bytes]:
+        """All that the log density depends on beside ``x`` and noise: the other variables, and the model's data."""
+        return [
+            np.asarray(cell.storage[0]).tobytes()
+            for cell in _cells(self._function, lambda v: not isinstance(v.type, RandomType))
+        ]
+
     @property
     def has_others(self) -> bool:
         """Whether the model has variables outside this vector."""
