@@ -482,7 +482,7 @@ def test_the_step_chooses_the_module(model):
     options = step.algorithm.init(np.zeros(2), **step._options).options
     assert (options.n_directions, options.normalization) == (7, "none")
     for twin in (copy.deepcopy(step), cloudpickle.loads(cloudpickle.dumps(step))):
-        assert twin.proposal == "pca"
+        assert twin.variant == "pca"
         assert twin.algorithm is pca_kameleon
     parameters = inspect.signature(KameleonStep).parameters
     assert parameters["proposal"].default == "full"

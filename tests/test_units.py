@@ -1,0 +1,45 @@
+"""Metres or millimetres: the same model in other units mixes equally."""
+
+import arviz as az
+import numpy as np
+import pytest
+
+from benchmarks.core import run_chain
+from pymc_kameleon import adaptive_metropolis, fast_kameleon, gaussian_mixture, kameleon
+from pymc_kameleon.targets import Banana, Rescaled
+
+ALGORITHMS = [adaptive_metropolis, kameleon, fast_kameleon, gaussian_mixture]
+
+
+def acceptance_and_ess(algorithm, unit, seed, **options):
+    units = np.array([unit, 1.0, 1.0 / unit, unit])
+    target = Rescaled(Banana(b=0.03, v=10.0, dim=4), units)
+    start = np.array([1.0, -1.0, 0.5, -0.5]) * units
+    rng = np.random.default_rng(seed)
+    chain = run_chain(
+        algorithm, target.numba_log_density, start, rng, tune=4000, draws=6000, **options
+    )
+    ess = min(float(az.ess(np.ascontiguousarray(chain.draws[None, :, i]))) for i in range(4))
+    return chain.acceptance, np.log(ess)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("unit", [1e-6, 1e6])
+@pytest.mark.parametrize("algorithm", ALGORITHMS, ids=lambda a: a.__name__.split(".")[-1])
+def test_units_change_nothing_beyond_noise(algorithm, unit):
+    n = 10
+    own = np.array([acceptance_and_ess(algorithm, 1.0, s) for s in range(n)])
+    other = np.array([acceptance_and_ess(algorithm, unit, 100 + s) for s in range(n)])
+    error = np.sqrt((own.var(axis=0, ddof=1) + other.var(axis=0, ddof=1)) / n)
+    z = (own.mean(axis=0) - other.mean(axis=0)) / error
+    assert np.abs(z).max() < 4.5
+
+
+@pytest.mark.slow
+def test_raw_coordinates_do_depend_on_units():
+    """The control: the paper's settings, in the parameters' own units."""
+    n = 6
+    own = np.array([acceptance_and_ess(kameleon, 1.0, s, **kameleon.PAPER) for s in range(n)])
+    other = np.array([acceptance_and_ess(kameleon, 1e6, s, **kameleon.PAPER) for s in range(n)])
+    error = np.sqrt((own.var(axis=0, ddof=1) + other.var(axis=0, ddof=1)) / n)
+    assert np.abs((own.mean(axis=0) - other.mean(axis=0)) / error).max() > 10
