@@ -7,7 +7,17 @@ M H M^T. Every direction has a scale nu_j of its own. With the linear kernel the
 principal axes of the history (Andrieu & Thoms, 2008, algorithm 8).
 
 The density of the proposal is that of the *mixture*, at either end: which direction was drawn is summed out. A
-component's covariance is a rank-one update of gamma^2 I, hence its density costs O(d).
+component's covariance is a rank-one update of gamma^2 I, hence its density costs O(d). (Since the omega_j do not
+depend on the point, the ratio of the component drawn, at both ends, would be exact too; it accepts less often.)
+
+It mixes worse than the whole covariance: on the 8-d banana B(0.03, 100) with the defaults, 10,000 draws after 10,000
+of tuning, 24 chains, 2.9 (standard error 0.3) effective draws per 1000 in the worst coordinate beside 7.3 (0.9) of
+``kameleon`` and 3.8 (0.5) of adaptive Metropolis alone.
+
+Differs from the paper, unless its settings are chosen (``PAPER``): coordinates, gamma and the share of adaptive
+Metropolis moves are as in ``kameleon``, and the directions at a point are scaled together to a mean square of d.
+Unscaled they vanish in the tails: on an 8-d Student t with 5 degrees of freedom, local moves alone, 8 chains, that is
+7.2 (1.5) effective draws per 1000 in place of 12.4 (2.0); on the banana it makes no difference.
 """
 
 import math
@@ -162,8 +172,8 @@ def propose(rng: np.random.Generator, x: np.ndarray, state: State) -> Proposal:
         rng.random(), rng.standard_normal(len(x) + 1),
     )  # fmt: skip
     there = _directions(model, state.options, y_new)
-    # Exactness hangs here: both densities are those of the mixture, not of the component drawn, and the reverse one
-    # takes the directions *at x_new*, with the same weights, nu_j and gamma.
+    # Exactness hangs here: both densities are the mixture's (one of the two and the component drawn in the other is
+    # wrong), and the reverse one takes the directions *at x_new*, with the same weights, nu_j and gamma.
     forward = log_mixture_density(delta, state.covariance, model.weights, model.log_scales, gamma)
     reverse = log_mixture_density(delta, there, model.weights, model.log_scales, gamma)
     return Proposal(x_new, reverse - forward, "local", Carry(there, drawn))
