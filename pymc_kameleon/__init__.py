@@ -17,6 +17,7 @@ from pymc_kameleon.steps import (
     GaussianAdaptationStep,
     GaussianMixtureStep,
     KameleonStep,
+    KamiltonianStep,
     register,
     unregister,
 )
@@ -33,6 +34,7 @@ __all__ = [
     "GaussianAdaptationStep",
     "GaussianMixtureStep",
     "KameleonStep",
+    "KamiltonianStep",
     "NoisyLogLikelihood",
     "register",
     "unregister",

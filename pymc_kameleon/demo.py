@@ -22,11 +22,13 @@ STEPS = {
     "adaptive-metropolis": steps.AdaptiveMetropolisStep,
     "kameleon": steps.KameleonStep,
     "fast-kameleon": steps.FastKameleonStep,
+    "kamiltonian": steps.KamiltonianStep,
     "gaussian-mixture": steps.GaussianMixtureStep,
     "gaussian-adaptation": steps.GaussianAdaptationStep,
     "cma": steps.CMAStep,
 }
-DEFAULT = "fast-kameleon"
+DEFAULT = "kamiltonian"
+BESIDE = "fast-kameleon"
 PARAMETERS = ("alpha", "beta", "gamma", "delta", "initial", "sigma")
 
 
@@ -166,17 +168,23 @@ def plot_populations(idata, data: LynxHare, rng: np.random.Generator, path: Path
 
 
 def main(step: str, *, draws: int, tune: int, chains: int, seed: int, out: Path) -> None:
-    """Sample with ``step`` and with PyMC's DEMetropolisZ; print and write what came out."""
+    """Sample with ``step``, FastKameleonStep and PyMC's DEMetropolisZ; print and write what came out."""
     console = Console()
     console.print(
         "[bold]Lynxes and hares, 1900-1920[/bold]: eight unknowns, one black-box ODE solver, no gradient.\n"
         f"{chains} chains, {tune:,} tuning draws and {draws:,} draws each.\n"
     )
     chosen = STEPS[step]
+    classes = (
+        [chosen, pm.DEMetropolisZ] if step == BESIDE else [chosen, STEPS[BESIDE], pm.DEMetropolisZ]
+    )
     runs = [
-        run(chosen.__name__, chosen, draws=draws, tune=tune, chains=chains, seed=seed),
-        run("pm.DEMetropolisZ", pm.DEMetropolisZ, draws=draws, tune=tune, chains=chains, seed=seed),
-    ]
+        run(
+            f"pm.{c.__name__}" if c is pm.DEMetropolisZ else c.__name__,
+            c, draws=draws, tune=tune, chains=chains, seed=seed,
+        )
+        for c in classes
+    ]  # fmt: skip
     console.print(f"\n[bold]az.summary, {chosen.__name__}[/bold]")
     print(az.summary(runs[0].idata, var_names=list(PARAMETERS)).to_string())
     console.print()

@@ -11,6 +11,7 @@ import logging
 import math
 import multiprocessing
 import warnings
+from contextlib import suppress
 from types import ModuleType
 from typing import Any, ClassVar
 
@@ -36,7 +37,9 @@ from pymc_kameleon import (
     gaussian_adaptation,
     gaussian_mixture,
     kameleon,
+    kamiltonian,
     pca_kameleon,
+    value_kamiltonian,
 )
 from pymc_kameleon.log_density import LogDensity, names
 from pymc_kameleon.metropolis import Outcome, accept
@@ -182,7 +185,7 @@ class KernelStep(BlockedStep):
             )
         self.vars, self.blocked, self.rng = list(vars), blocked, get_random_generator(rng)
         point = model.initial_point() if initial_point is None else initial_point
-        self._model, self._warned = model, False
+        self._model, self._warned, self._warned_of_noise = model, False, False
         self._correlation, self._blocks = _checked_auxiliary(correlation, refresh_blocks)
         self._options = self._checked(preset, options)
         dim = sum(np.size(point[v.name]) for v in self.vars)
@@ -191,6 +194,8 @@ class KernelStep(BlockedStep):
         self._init_algorithm(np.zeros(dim), np.random.default_rng(0))
         owns_auxiliary = correlation is not None or refresh_blocks is not None
         self._density = LogDensity(model, self.vars, point, compile_kwargs, owns_auxiliary)
+        with suppress(TypeError):  # a generator that cannot spawn; a chain brings one that can
+            self._seed_noise()
         self._first_values: dict = {}
         if self._density.suspects:
             warnings.warn(HIDDEN_NOISE.format(", ".join(self._density.suspects)), stacklevel=2)
@@ -210,11 +215,14 @@ class KernelStep(BlockedStep):
 
     def _begin_chain(self, rng):
         self.rng = get_random_generator(rng, copy=False)
+        self._seed_noise()
+        self._reset(tune=True)
+
+    def _seed_noise(self):
         cells = self._density.noise_cells()
         if cells:  # streams of this chain's own, so that random_seed reproduces the noise too
             for cell, generator in zip(cells, self.rng.spawn(len(cells)), strict=True):
                 cell.storage[0] = generator
-        self._reset(tune=True)
 
     def _reset(self, tune):
         self.tune = tune
@@ -277,9 +285,9 @@ class KernelStep(BlockedStep):
         proposed, noisy = self._evaluate(proposal)
         # The value at the current state is the retained one, never a fresh one: what makes a noisy, unbiased
         # likelihood estimate exact (Andrieu & Roberts, 2009).
-        probability, accepted = accept(
-            self.rng, self.log_density, proposed, self._log_q_ratio(proposal, proposed)
-        )
+        log_q_ratio = self._log_q_ratio(proposal, proposed)
+        self._log_ratio = proposed - self.log_density + log_q_ratio
+        probability, accepted = accept(self.rng, self.log_density, proposed, log_q_ratio)
         if accepted:
             self.position, self.log_density, self.noisy_log_density = (
                 proposal.position, proposed, noisy,
@@ -349,6 +357,8 @@ class KernelStep(BlockedStep):
             self._refuse(point, value)
         if self.position is None and not self._density.noisy:
             self._compare_with_other_chains(x, value)
+        elif self.position is None:
+            self._warn_of_steps_beside_noise()
         self.position, self.log_density = x, value
         if self._algorithm_state is None:
             self.algorithm_state = self._init_algorithm(x, self.rng)
@@ -376,6 +386,18 @@ class KernelStep(BlockedStep):
         if abs(first - value) > 1e-9 * (1.0 + abs(first)):
             warnings.warn(
                 HIDDEN_NOISE.format(f"values {first} and {value} at one point"), stacklevel=2
+            )
+
+    def _warn_of_steps_beside_noise(self):
+        """The noisy factors do not depend on the other steps' variables, and bias those steps all the same."""
+        prepared = getattr(self._model, "beside_noise", set())
+        others = sorted(set(self._density.others) - prepared)
+        if others and not self._warned_of_noise and _first_process():
+            self._warned_of_noise = True
+            _log.warning(
+                f"The log density is noisy, and the step that samples {', '.join(others)} evaluates it anew at every "
+                "draw, which biases it although no noisy factor depends on its variables. Build that step with "
+                "pymc_kameleon.pseudo_marginal.step_beside_noise."
             )
 
     def _start_algorithm(self):
@@ -465,8 +487,8 @@ class KernelStep(BlockedStep):
     def _statistics(self, proposal, probability, accepted):
         own = self._frozen_stats
         if own is None:
-            own = self.algorithm.stats(self._algorithm_state)
-            if not self.tune:
+            own = self._own_statistics(proposal)
+            if not (self.tune or self._draws_differ):
                 self._frozen_stats = own
         return {
             "accept": probability,
@@ -477,13 +499,19 @@ class KernelStep(BlockedStep):
             **own,
         }
 
+    _draws_differ: ClassVar[bool] = (
+        False  # whether the algorithm's own statistics change after tuning
+    )
+
+    def _own_statistics(self, proposal):
+        return self.algorithm.stats(self._algorithm_state)
+
     def _warn_if_short(self):
         iteration = getattr(self._algorithm_state, "iteration", None)
         walk = getattr(self._algorithm_state, "random_walk", None)
         seen = walk.iteration if walk is not None else iteration
         wanted = TUNE_PER_DIMENSION * self._density.dim
-        first = multiprocessing.current_process().name in ("MainProcess", "worker_chain_0")
-        if seen is not None and seen < wanted and first and not self._warned:
+        if seen is not None and seen < wanted and _first_process() and not self._warned:
             self._warned = True  # sequential chains share the step
             _log.warning(
                 f"{type(self).__name__}: {seen} tuning draws are few for {self._density.dim} dimensions; "
@@ -650,6 +678,78 @@ class GaussianMixtureStep(KernelStep):
     }  # fmt: skip
 
 
+class KamiltonianStep(KernelStep):
+    """Kamiltonian Monte Carlo (Strathmann et al., 2015): Hamiltonian moves on a learned surrogate of the log density.
+
+    Leapfrog needs a gradient; the surrogate has one. The true log density, or its retained noisy estimate, decides
+    acceptance, so a bad surrogate costs time and never exactness.
+
+    Parameters
+    ----------
+    surrogate : {"values", "lite", "finite"}
+        "values" (default): a regression on the log density at every point evaluated while tuning, accepted or rejected,
+        see :mod:`pymc_kameleon.value_kamiltonian`. "lite" and "finite": the paper's kernel exponential families, fitted
+        to the chain's history by score matching, see :mod:`pymc_kameleon.kamiltonian`.
+    library, growth, companion_share
+        With "values" only; see :func:`pymc_kameleon.value_kamiltonian.init`.
+    history, n_history, n_features, kernel, embedding, lengthscale, regularization, base_scale, whiten, n_leapfrog, \
+step_size, target_accept, random_walk_share, trial_share, first_fit
+        With "lite" and "finite"; see :func:`pymc_kameleon.kamiltonian.init`.
+    initial_scale, tune
+        See either.
+    vars, model, rng, initial_point, compile_kwargs, blocked, correlation, refresh_blocks
+        See :class:`KernelStep`.
+
+    Notes
+    -----
+    Statistics of every draw: ``accept``, ``accepted``, ``scaling`` and ``step_size`` (of the leapfrog), ``lp``,
+    ``nonfinite``, ``move`` (which kernel made the draw), ``evaluations`` (of the log density, so far), ``n_steps``
+    (surrogate gradients), ``energy_error``, ``diverging``, ``refits``; with "values" ``surrogate`` (the family chosen),
+    ``surrogate_error`` (held out), ``residual_sd`` (out of sample), ``uncovered``, ``share``; otherwise
+    ``surrogate_score``, ``gaussian_score``, ``random_walk_share``, ``n_history``, ``lengthscale``, ``regularization``.
+    What does not apply is NaN, zero or empty.
+    """
+
+    name = "kamiltonian"
+    chooses = "surrogate"
+    variants: ClassVar[dict[str, ModuleType]] = {
+        "values": value_kamiltonian, "lite": kamiltonian, "finite": kamiltonian,
+    }  # fmt: skip
+    algorithm = value_kamiltonian
+    stats_dtypes_shapes: ClassVar[dict] = {
+        **KernelStep.stats_dtypes_shapes,
+        **dict.fromkeys(
+            ("step_size", "energy_error", "surrogate_error", "residual_sd", "uncovered", "share", "surrogate_score",
+             "gaussian_score", "random_walk_share", "efficiency", "n_history", "lengthscale", "regularization"),
+            FLOAT,
+        ),
+        **dict.fromkeys(("n_steps", "refits", "evaluations"), (np.int64, [])),
+        "diverging": (np.bool_, []),
+        "surrogate": (np.dtype("U24"), []),
+    }  # fmt: skip
+    _draws_differ = True
+    _MISSING: ClassVar[dict] = {"f": math.nan, "i": 0, "b": False, "U": ""}
+
+    def _own_statistics(self, proposal):
+        values = {
+            name: self._MISSING[np.dtype(dtype).kind]
+            for name, (dtype, _) in self.stats_dtypes_shapes.items()
+            if name not in KernelStep.stats_dtypes_shapes
+        }
+        if self.variant == "values":
+            values.update(value_kamiltonian.stats(self._algorithm_state, proposal))
+        else:
+            values.update(kamiltonian.stats(self._algorithm_state))
+            trajectory = proposal.carry.get("stats", {})
+            for name in ("step_size", "n_steps", "diverging"):
+                values[name] = trajectory.get(name, values[name])
+            if proposal.move == "hamiltonian":
+                values["energy_error"] = -self._log_ratio
+        values["evaluations"] = self.evaluations
+        values["scaling"] = values["step_size"]
+        return values
+
+
 class GaussianAdaptationStep(KernelStep):
     """Metropolis Gaussian Adaptation (Mueller & Sbalzarini, 2010): radius and shape adapted at every draw.
 
@@ -687,6 +787,10 @@ condition_limit
 
     name = "cma"
     algorithm = cma
+
+
+def _first_process() -> bool:
+    return multiprocessing.current_process().name in ("MainProcess", "worker_chain_0")
 
 
 def _checked_auxiliary(correlation, refresh_blocks):
