@@ -16,7 +16,8 @@ Differs from the paper:
 - *Cold start*. The published adaptive version starts on a history that is not informative yet and
   collapses (step size to zero, chain stuck); all published experiments used exact draws. Here the
   chain starts as adaptive Metropolis and stays a mixture with it; :func:`init` has the rule.
-- The momentum lives in coordinates whitened by the history, not in the target's own.
+- The momentum lives in coordinates whitened by the history, not in the target's own, and every one
+  of them has its own lengthscale.
 
 References
 ----------
@@ -117,11 +118,12 @@ def init(
     n_features: int = 300,
     kernel: str | Kernel = "gaussian",
     embedding: str = "sincos",
-    lengthscale: float | None = None,
+    lengthscale: float | np.ndarray | None = None,
     regularization: float | None = None,
+    isotropic: bool = False,
     base_scale: float = 2.0,
     whiten: bool = True,
-    n_leapfrog: int | tuple[int, int] = (1, 10),
+    n_leapfrog: int | tuple[int, int] = (1, 20),
     step_size: float | tuple[float, float] | None = None,
     target_accept: float = 0.5,
     random_walk_share: float = 0.2,
@@ -155,9 +157,12 @@ def init(
         Random features D of finite. Default 300.
     kernel, embedding : str or Kernel, {"sincos", "cos"}
         Of finite; lite's kernel is Gaussian.
-    lengthscale, regularization : float, optional
-        In learned coordinates; lambda stands beside a mean. Default: by held-out score at every
-        fit.
+    lengthscale : float or ndarray of shape (d,), optional
+        In learned coordinates. Default: one for each of them, by held-out score at every fit.
+    regularization : float, optional
+        lambda, beside a mean. Default: by held-out score at every fit.
+    isotropic : bool
+        True: one lengthscale for all coordinates, as in the paper.
     base_scale : float
         Standard deviation of the Gaussian base density in learned coordinates; ``inf`` is none, as
         in the paper. Default 2: it confines the tails and leaves the bulk to the fit (1, the
@@ -166,7 +171,7 @@ def init(
     whiten : bool
         False: the learned coordinates are the target's own, as in the paper.
     n_leapfrog : int or (int, int)
-        Number of leapfrog steps, or the range from which it is drawn. Default (1, 10), the paper's.
+        Number of leapfrog steps, or the range from which it is drawn; the paper's is (1, 10).
     step_size : float or (float, float), optional
         A fixed mean, or a range to draw from (the paper's (0.01, 0.1)). Default: tuned.
     target_accept : float
@@ -201,6 +206,7 @@ def init(
         n_features,
         lengthscale,
         regularization,
+        isotropic,
         base_scale,
     )
     options = Options(
@@ -248,7 +254,7 @@ def _check(options, dim):
         )
     for name in ("lengthscale", "regularization", "base_scale", "n_history"):
         number = getattr(recipe, name)
-        if number is not None and not number > 0:
+        if number is not None and not np.all(np.asarray(number) > 0):
             raise ValueError(f"{name} must be positive, got {number!r}.")
     low, high = options.n_leapfrog
     if not (low == int(low) and high == int(high) and 1 <= low <= high):
@@ -380,7 +386,8 @@ def refit(rng: np.random.Generator, state: State, past: np.ndarray) -> State:
     centre = random_walk.mean if options.whiten else np.zeros(dim)
     factor = random_walk.factor if options.whiten else np.eye(dim)
     z = np.ascontiguousarray(np.linalg.solve(factor, (past - centre).T).T)
-    fitted = fit(rng, options.recipe, z)
+    previous = None if state.fitted is None else state.fitted.lengthscale
+    fitted = fit(rng, options.recipe, z, previous)
     if fitted is None:
         return state
     limit = math.log(stable_step_size(rng, fitted, options.n_leapfrog))
@@ -438,7 +445,7 @@ def stats(state: State) -> dict[str, float]:
         "gaussian_score": math.nan if none else fitted.validation.gaussian_score,
         "efficiency": efficiency(state),
         "n_history": 0 if none else len(fitted.states),
-        "lengthscale": math.nan if none else fitted.lengthscale,
+        "lengthscale": math.nan if none else float(np.min(fitted.lengthscale)),
         "regularization": math.nan if none else fitted.regularization,
         "refits": state.refits,
     }

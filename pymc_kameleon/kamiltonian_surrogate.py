@@ -1,9 +1,10 @@
 """From a chain's history to a surrogate of the log density, and Hamiltonian dynamics on it.
 
-The history is given in the coordinates z of the dynamics. Lengthscale and regularisation are those
-with the best held-out score objective (Strathmann et al., 2015, appendix A.1), unless they were
-given. The scale of the Gaussian base density is not chosen like that: the score is a mean over the
-bulk and prefers the Gaussian fit itself, whose tails are then too light to come back from.
+The history is given in the coordinates z of the dynamics. Lengthscales, one for each coordinate,
+and regularisation are those with the best held-out score objective (Strathmann et al., 2015,
+appendix A.1), unless they were given. The scale of the Gaussian base density is not chosen like
+that: the score is a mean over the bulk and prefers the Gaussian fit itself, whose tails are then
+too light to come back from.
 """
 
 import math
@@ -23,10 +24,11 @@ from pymc_kameleon.score_matching_finite import (
     validate_finite,
 )
 from pymc_kameleon.score_matching_lite import LiteSurrogate, fit_lite, validate_lite
+from pymc_kameleon.score_matching_search import search_lengthscales
 
-REGULARIZATIONS = 10.0 ** np.arange(-1.0, -7.0, -1.0)
-VALIDATION_POINTS = 300  # of lite, and
-VALIDATION_FEATURES = 200  # of finite: validation costs as much as one fit of 1000
+REGULARIZATIONS = 10.0 ** np.arange(-1.0, -9.0, -1.0)
+VALIDATION_POINTS = 300  # of lite
+SEARCH_POINTS, SEARCH_FEATURES = 1000, 200  # of finite, and of the search for lengthscales
 RADIUS = 1e3  # a trajectory that leaves |z| < RADIUS diverged
 
 
@@ -38,8 +40,9 @@ class Recipe(NamedTuple):
     embedding: str
     n_history: int
     n_features: int
-    lengthscale: float | None
+    lengthscale: float | np.ndarray | None
     regularization: float | None
+    isotropic: bool
     base_scale: float
 
 
@@ -51,28 +54,36 @@ class Fit(NamedTuple):
     surrogate : LiteSurrogate or FiniteSurrogate
     states : ndarray of shape (n, d)
         What it was fitted to.
-    lengthscale, regularization : float
+    lengthscale : float or ndarray of shape (d,)
+    regularization : float
     validation : Validation
         Held-out scores.
     """
 
     surrogate: LiteSurrogate | FiniteSurrogate
     states: np.ndarray
-    lengthscale: float
+    lengthscale: float | np.ndarray
     regularization: float
     validation: Validation
 
 
-def fit(rng: np.random.Generator, recipe: Recipe, past: np.ndarray) -> Fit | None:
+def fit(
+    rng: np.random.Generator,
+    recipe: Recipe,
+    past: np.ndarray,
+    previous: np.ndarray | float | None = None,
+) -> Fit | None:
     """Choose what was not given by validation, and fit to at most ``n_history`` states.
 
     Parameters
     ----------
     rng : numpy.random.Generator
-        For the frequencies of *finite*.
+        For the frequencies.
     recipe : Recipe
     past : ndarray of shape (n, d)
         A chain's states with their repeats, or draws.
+    previous : float or ndarray of shape (d,), optional
+        The lengthscales of an earlier fit, where the search may start.
 
     Returns
     -------
@@ -81,18 +92,15 @@ def fit(rng: np.random.Generator, recipe: Recipe, past: np.ndarray) -> Fit | Non
     """
     states, weights = _evenly(*score_matching.distinct_states(past), recipe.n_history)
     dim = states.shape[1]
-    unit = None
-    if recipe.surrogate == "finite":
-        unit = random_features.draw_features(
-            rng, recipe.kernel, dim, recipe.n_features, 1.0, recipe.embedding
-        )
     base = gaussian_base(dim, 0.0, recipe.base_scale)
-    validation = _validate(recipe, states, weights, base, unit)
+    kernel, size = recipe.kernel, max(recipe.n_features, SEARCH_FEATURES)
+    unit = random_features.draw_features(rng, kernel, dim, size, 1.0, recipe.embedding)
+    validation = _validate(recipe, states, weights, base, unit, previous)
     lengthscale, regularization = validation.lengthscale, validation.regularization
-    if unit is None:
+    if recipe.surrogate == "lite":
         surrogate = fit_lite(states, lengthscale, regularization, weights, base)
     else:
-        features = at_lengthscale(unit, lengthscale)
+        features = at_lengthscale(_first_features(unit, recipe.n_features), lengthscale)
         surrogate = fit_finite(states, features, regularization, weights, base)
     if surrogate is None or validation.gain == -math.inf:
         return None
@@ -107,19 +115,30 @@ def _evenly(states, weights, size):
     return states, weights
 
 
-def _validate(recipe, states, weights, base, unit):
-    lengthscales, regularizations = lengthscale_grid(states, 5), REGULARIZATIONS
-    if recipe.lengthscale is not None:
-        lengthscales = np.array([recipe.lengthscale])
+def _validate(recipe, states, weights, base, unit, previous):
+    """Lengthscale and regularisation, and how well they do where they were not fitted."""
+    few, few_weights = _evenly(states, weights, SEARCH_POINTS)
+    few_features, folds = _first_features(unit, SEARCH_FEATURES), block_folds(len(few))
+    regularizations = REGULARIZATIONS
     if recipe.regularization is not None:
         regularizations = np.array([recipe.regularization])
-    if unit is None:
-        states, weights = _evenly(states, weights, VALIDATION_POINTS)
-        folds = block_folds(len(states))
-        return validate_lite(states, folds, lengthscales, regularizations, weights, base)
-    folds = block_folds(len(states))
-    few = _first_features(unit, VALIDATION_FEATURES)
-    return validate_finite(states, folds, few, lengthscales, regularizations, weights, base)
+    if recipe.lengthscale is not None:
+        lengthscales = [recipe.lengthscale]
+    elif recipe.isotropic:
+        lengthscales = list(lengthscale_grid(states, 5))
+    else:
+        start = None if previous is None else np.full(states.shape[1], previous)
+        searched = search_lengthscales(
+            few, folds, few_features, regularizations, few_weights, base, start=start
+        )
+        lengthscales = [searched]
+    if recipe.surrogate == "finite":
+        return validate_finite(
+            few, folds, few_features, lengthscales, regularizations, few_weights, base
+        )
+    few, few_weights = _evenly(states, weights, VALIDATION_POINTS)
+    folds = block_folds(len(few))
+    return validate_lite(few, folds, lengthscales, regularizations, few_weights, base)
 
 
 def _first_features(rf, n):

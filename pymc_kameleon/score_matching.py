@@ -167,7 +167,8 @@ class Validation(NamedTuple):
 
     Attributes
     ----------
-    lengthscale, regularization : float
+    lengthscale : float or ndarray of shape (d,)
+    regularization : float
         The pair with the smallest mean held-out score.
     score, gaussian_score : float
         Mean held-out J of that pair, and of a Gaussian fitted to the same training sets.
@@ -178,7 +179,7 @@ class Validation(NamedTuple):
     scores : ndarray of shape (n_lengthscales, n_regularizations)
     """
 
-    lengthscale: float
+    lengthscale: float | np.ndarray
     regularization: float
     score: float
     gaussian_score: float
@@ -198,7 +199,7 @@ def select(fold_scores, gaussian_scores, lengthscales, regularizations) -> Valid
     gains = np.asarray(gaussian_scores) - fold_scores[:, i, j]
     finite = bool(np.isfinite(gains).all())
     return Validation(
-        float(lengthscales[i]),
+        lengthscales[i],
         float(regularizations[j]),
         float(scores[i, j]),
         float(np.mean(gaussian_scores)),

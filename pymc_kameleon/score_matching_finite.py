@@ -15,7 +15,9 @@ that C = (S'S / n) * (V V') entry by entry: one matrix product, whatever d.
 makes cross-validation cheap and what :mod:`pymc_kameleon.score_matching_online` keeps running.
 """
 
+import functools
 import math
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -229,37 +231,46 @@ def validate_finite(
     points: np.ndarray,
     folds: list[np.ndarray],
     unit_features: RandomFeatures,
-    lengthscales: np.ndarray,
-    regularizations: np.ndarray,
+    lengthscales: Sequence[float | np.ndarray],
+    regularizations: Sequence[float],
     weights: np.ndarray | None = None,
     base: GaussianBase | None = None,
 ) -> Validation:
     """Held-out score objective over a grid, without regularisation in the score (appendix A.1).
 
-    ``unit_features`` are drawn at lengthscale 1 and divided by each lengthscale: with fresh
-    frequencies for every grid point the comparison would be one of draws.
+    ``unit_features`` are drawn at lengthscale 1 and divided by each lengthscale, a number or one
+    for each coordinate: with fresh frequencies for every grid point the comparison would be one of
+    draws.
     """
     weights = np.ones(len(points)) if weights is None else weights
-    scores = np.empty((len(folds), len(lengthscales), len(regularizations)))
-    for j, lengthscale in enumerate(lengthscales):
-        features = at_lengthscale(unit_features, lengthscale)
-        parts = [score_sums(points[fold], features, weights[fold], base) for fold in folds]
-        for i, test in enumerate(parts):
-            train = None
-            for part in parts[:i] + parts[i + 1 :]:
-                train = part if train is None else merge(train, part)
-            for k, regularization in enumerate(regularizations):
-                theta = solve(train, regularization)
-                scores[i, j, k] = np.inf if theta is None else objective(test, theta)
+    scores = [
+        fold_scores(points, folds, at_lengthscale(unit_features, l), regularizations, weights, base)
+        for l in lengthscales
+    ]
     gaussian = []
     for fold in folds:
         train = np.delete(np.arange(len(points)), fold)
         gaussian.append(
             gaussian_objective(points[train], points[fold], weights[train], weights[fold])
         )
-    return select(scores, gaussian, lengthscales, regularizations)
+    return select(np.stack(scores, axis=1), gaussian, lengthscales, regularizations)
 
 
-def at_lengthscale(unit_features: RandomFeatures, lengthscale: float) -> RandomFeatures:
-    """The same draw of features for another lengthscale."""
+def fold_scores(points, folds, features, regularizations, weights, base) -> np.ndarray:
+    """Held-out J of every fold and regularisation, shape (n_folds, n_regularizations)."""
+    parts = [score_sums(points[fold], features, weights[fold], base) for fold in folds]
+    scores = np.full((len(folds), len(regularizations)), np.inf)
+    for i, test in enumerate(parts):
+        train = functools.reduce(merge, parts[:i] + parts[i + 1 :])
+        for j, regularization in enumerate(regularizations):
+            theta = solve(train, regularization)
+            if theta is not None:
+                scores[i, j] = objective(test, theta)
+    return scores
+
+
+def at_lengthscale(
+    unit_features: RandomFeatures, lengthscale: float | np.ndarray
+) -> RandomFeatures:
+    """The same draw of features for another lengthscale, or one for each coordinate, (d,)."""
     return unit_features._replace(frequencies=unit_features.frequencies / lengthscale)

@@ -17,7 +17,7 @@ from pymc_kameleon.score_matching_lite import LiteSurrogate
 
 def fit_low_rank(
     points: np.ndarray,
-    lengthscale: float,
+    lengthscale: float | np.ndarray,
     regularization: float,
     weights: np.ndarray | None = None,
     base: GaussianBase | None = None,
@@ -53,46 +53,47 @@ def fit_low_rank(
     """
     n, dim = points.shape
     base = gaussian_base(dim) if base is None else base
+    lengthscale = np.full(dim, lengthscale, dtype=float)
     weights = normalized_weights(weights, n)
-    factor = _incomplete_cholesky(
-        points, lengthscale, tolerance, n if max_rank is None else max_rank
-    )  # (n, r)
-    l2 = lengthscale**2
-    gram = factor @ (
-        factor.T @ np.column_stack([weights, weights[:, None] * points])
-    )  # K W [1, z], (n, 1 + d)
-    squares = np.square(points).sum(axis=1)
-    distances = squares * gram[:, 0] - 2.0 * (points * gram[:, 1:]).sum(axis=1)
-    distances += factor @ (factor.T @ (weights * squares))  # (K * R) W 1
-    slope = distances / l2**2 - dim / l2 * gram[:, 0]
-    pull = weights[:, None] * base.gradients(points)
-    slope += (points * (factor @ (factor.T @ pull))).sum(axis=1) / l2
-    slope -= factor @ (factor.T @ (points * pull).sum(axis=1)) / l2
+    rank = n if max_rank is None else max_rank
+    factor = _incomplete_cholesky(points / lengthscale, tolerance, rank)  # (n, r)
+    z = points / lengthscale**2  # d_l k(z_i, x) = k (z_il - x_l) in these units
+
+    def apply(columns):
+        """K times ``columns`` (n, c)."""
+        return factor @ (factor.T @ columns)
+
+    def forces(pull):
+        """sum_j sum_l pull_jl k_ij (z_il - z_jl), shape (n,), for ``pull`` of shape (n, d)."""
+        image = apply(np.column_stack([(z * pull).sum(axis=1), pull]))
+        return (z * image[:, 1:]).sum(axis=1) - image[:, 0]
 
     def product(v):
-        """(Q + n lambda I) v; the gradients of sum_i v_i k(z_i, .) at the points in between, (n,
-        d).
-        """
-        kernel_v = factor @ (factor.T @ np.column_stack([v, v[:, None] * points]))
-        slopes = weights[:, None] * (kernel_v[:, 1:] - points * kernel_v[:, :1]) / l2
-        back = factor @ (factor.T @ np.column_stack([(points * slopes).sum(axis=1), slopes]))
-        return ((points * back[:, 1:]).sum(axis=1) - back[:, 0]) / l2 + n * regularization * v
+        """(Q + n lambda I) v; in between, the slopes of sum_i v_i k(z_i, .) at the points."""
+        image = apply(np.column_stack([v, v[:, None] * z]))
+        slopes = weights[:, None] * (image[:, 1:] - z * image[:, :1])
+        return forces(slopes) + n * regularization * v
 
+    squares = np.square(z).sum(axis=1)
+    images = apply(np.column_stack([weights, weights * squares, weights[:, None] * z]))
+    slope = squares * images[:, 0] - 2.0 * (z * images[:, 2:]).sum(axis=1) + images[:, 1]
+    slope -= (lengthscale**-2.0).sum() * images[:, 0]
+    slope += forces(weights[:, None] * base.gradients(points))
     guess = np.zeros(n)
     if start is not None:
         guess[: len(start)] = start * (len(start) / n)
     coefficients, iterations = _conjugate_gradients(
         product, -slope, guess, residual, max_iterations
     )
-    return LiteSurrogate(
-        points, coefficients, float(lengthscale), base.mean, base.precision
-    ), iterations
+    fit = LiteSurrogate(points, coefficients, lengthscale, base.mean, base.precision)
+    return fit, iterations
 
 
 @njit(cache=True)
-def _incomplete_cholesky(points, lengthscale, tolerance, max_rank):
-    """L (n, r) with L L' ~ K, pivoting on the largest remaining diagonal entry (Shawe-Taylor &
-    Cristianini, 2004).
+def _incomplete_cholesky(points, tolerance, max_rank):
+    """L (n, r) with L L' ~ K at unit lengthscale, pivoting on the largest entry that remains.
+
+    Shawe-Taylor & Cristianini (2004), section 5.2.
     """
     n, dim = points.shape
     factor = np.zeros((n, min(n, max_rank)))
@@ -107,7 +108,7 @@ def _incomplete_cholesky(points, lengthscale, tolerance, max_rank):
             squared = 0.0
             for l in range(dim):
                 squared += (points[i, l] - points[pivot, l]) ** 2
-            entry = math.exp(-0.5 * squared / lengthscale**2)
+            entry = math.exp(-0.5 * squared)
             for r in range(rank):
                 entry -= factor[i, r] * factor[pivot, r]
             factor[i, rank] = entry / root

@@ -44,6 +44,7 @@ def mediocre(family, dim=2, seed=0, **options):
         "surrogate": family,
         "n_features": 60,
         "step_size": 0.2,
+        "n_leapfrog": (1, 10),
         "random_walk_share": 0.05,
     } | options
     return kamiltonian.freeze(kamiltonian.init(past[0], history=past, rng=rng, **options))

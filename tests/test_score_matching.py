@@ -9,11 +9,23 @@ from pymc_kameleon import score_matching_finite as finite
 from pymc_kameleon import score_matching_lite as lite
 from pymc_kameleon import score_matching_low_rank as low_rank
 from pymc_kameleon import score_matching_online as online_finite
+from pymc_kameleon import score_matching_search as search
 
 each_dim = pytest.mark.parametrize("dim", [1, 2, 5])
 each_base = pytest.mark.parametrize("with_base", [False, True], ids=["flat", "base"])
 each_embedding = pytest.mark.parametrize("embedding", rff.EMBEDDINGS)
 LENGTHSCALE = 1.3
+
+
+def lengthscales(dim):
+    """A different one for each coordinate."""
+    return LENGTHSCALE * np.linspace(0.8, 1.3, dim)
+
+
+def draw_features(rng, kernel, dim, n_features, embedding="sincos"):
+    """Features with those lengthscales."""
+    unit = rff.draw_features(rng, kernel, dim, n_features, 1.0, embedding)
+    return finite.at_lengthscale(unit, lengthscales(dim))
 
 
 def problem(dim, with_base=True, n=12, seed=0):
@@ -28,9 +40,9 @@ def problem(dim, with_base=True, n=12, seed=0):
 def surrogates(dim, with_base=True):
     """One fitted surrogate of each family (both embeddings)."""
     rng, points, weights, base = problem(dim, with_base)
-    fits = [lite.fit_lite(points, LENGTHSCALE, 1e-2, weights, base)]
+    fits = [lite.fit_lite(points, lengthscales(dim), 1e-2, weights, base)]
     for embedding in rff.EMBEDDINGS:
-        features = rff.draw_features(rng, "gaussian", dim, 14, LENGTHSCALE, embedding)
+        features = draw_features(rng, "gaussian", dim, 14, embedding)
         fits.append(finite.fit_finite(points, features, 1e-2, weights, base))
     return rng, points, weights, fits
 
@@ -58,11 +70,11 @@ def loop_lite(points, lengthscale, weights, base):
     first, second = np.zeros((n, n, dim)), np.zeros((n, n, dim))
     for i in range(n):
         for j in range(n):
-            k = np.exp(-np.sum((points[i] - points[j]) ** 2) / (2 * lengthscale**2))
+            k = np.exp(-0.5 * np.sum(((points[i] - points[j]) / lengthscale) ** 2))
             for l in range(dim):
-                u = (points[i, l] - points[j, l]) / lengthscale**2
+                u = (points[i, l] - points[j, l]) / lengthscale[l] ** 2
                 first[i, j, l] = u * k
-                second[i, j, l] = (u * u - 1 / lengthscale**2) * k
+                second[i, j, l] = (u * u - 1 / lengthscale[l] ** 2) * k
     for j, w in enumerate(weights / weights.sum()):
         for l in range(dim):
             pull = -base.precision[l] * (points[j, l] - base.mean[l])
@@ -127,7 +139,7 @@ def test_objective_of_the_base_density_alone():
     """N(0, s^2) and weighted draws: J = mean [x^2 / s^4] / 2 - 1 / s^2 exactly."""
     points, weights = np.array([[1.0], [3.0]]), np.array([3.0, 1.0])
     base = sm.gaussian_base(1, 0.0, 2.0)
-    fit = lite.LiteSurrogate(points, np.zeros(2), 1.0, base.mean, base.precision)
+    fit = lite.LiteSurrogate(points, np.zeros(2), np.ones(1), base.mean, base.precision)
     expected = 0.5 * (0.75 * 1 + 0.25 * 9) / 16 - 1 / 4
     np.testing.assert_allclose(sm.score_objective(fit, points, weights), expected, rtol=1e-12)
 
@@ -151,8 +163,8 @@ def test_gaussian_objective_is_that_of_the_gaussian_fit():
 @each_dim
 def test_lite_matrices_against_loops(dim, with_base):
     _, points, weights, base = problem(dim, with_base)
-    h, Q = lite._objective(points, LENGTHSCALE, weights / weights.sum(), base)
-    slow_h, slow_Q = loop_lite(points, LENGTHSCALE, weights, base)
+    h, Q = lite._objective(points, lengthscales(dim), weights / weights.sum(), base)
+    slow_h, slow_Q = loop_lite(points, lengthscales(dim), weights, base)
     np.testing.assert_allclose(h, slow_h, rtol=1e-10, atol=1e-12)
     np.testing.assert_allclose(Q, slow_Q, rtol=1e-10, atol=1e-12 * np.abs(Q).max())
 
@@ -190,7 +202,7 @@ def test_lite_is_the_papers_proposition_1(dim):
 def test_lite_minimises_its_penalised_objective(dim, with_base):
     rng, points, weights, base = problem(dim, with_base)
     regularization = 1e-2
-    fit = lite.fit_lite(points, LENGTHSCALE, regularization, weights, base)
+    fit = lite.fit_lite(points, lengthscales(dim), regularization, weights, base)
 
     def penalised(a):
         objective = sm.score_objective(fit._replace(coefficients=a), points, weights)
@@ -256,11 +268,11 @@ def test_low_rank_converges_to_dense(with_base):
     """
     rng, points, weights, base = problem(2, with_base, n=150)
     x = rng.standard_normal((20, 2))
-    exact = lite.fit_lite(points, LENGTHSCALE, 1e-3, weights, base).gradients(x)
+    exact = lite.fit_lite(points, lengthscales(2), 1e-3, weights, base).gradients(x)
     errors = []
     for tolerance in (1e-2, 1e-4, 1e-6, 1e-10):
         fit, _ = low_rank.fit_low_rank(
-            points, LENGTHSCALE, 1e-3, weights, base, tolerance=tolerance, residual=1e-10
+            points, lengthscales(2), 1e-3, weights, base, tolerance=tolerance, residual=1e-10
         )
         errors.append(np.abs(fit.gradients(x) - exact).max() / np.abs(exact).max())
     assert errors[0] > 10 * errors[1] > 100 * errors[2]
@@ -269,13 +281,13 @@ def test_low_rank_converges_to_dense(with_base):
 
 def test_incomplete_cholesky_leaves_no_more_than_its_tolerance():
     _, points, _, _ = problem(2, n=80)
-    kernel, _ = lite._gram(points, points, LENGTHSCALE)
-    factor = low_rank._incomplete_cholesky(points, LENGTHSCALE, 1e-3, 80)
+    kernel = lite._gram(points, points, np.full(2, LENGTHSCALE))
+    factor = low_rank._incomplete_cholesky(points / LENGTHSCALE, 1e-3, 80)
     assert factor.shape[1] < 60
     rest = np.diag(kernel - factor @ factor.T)
     assert rest.min() > -1e-12
     assert rest.max() <= 1e-3
-    assert low_rank._incomplete_cholesky(points, LENGTHSCALE, 1e-3, 5).shape == (80, 5)
+    assert low_rank._incomplete_cholesky(points / LENGTHSCALE, 1e-3, 5).shape == (80, 5)
 
 
 def test_warm_start_saves_iterations():
@@ -311,7 +323,7 @@ def test_too_little_regularization_is_reported_not_raised():
 @each_dim
 def test_finite_matrices_against_loops(dim, with_base, embedding):
     rng, points, weights, base = problem(dim, with_base)
-    features = rff.draw_features(rng, "matern52", dim, 16, LENGTHSCALE, embedding)
+    features = draw_features(rng, "matern52", dim, 16, embedding)
     sums = finite.score_sums(points, features, weights, base)
     b, C = loop_finite(points, features, weights, base)
     np.testing.assert_allclose(sums.slope / sums.weight, b, rtol=1e-10, atol=1e-12)
@@ -323,7 +335,7 @@ def test_finite_matrices_against_loops(dim, with_base, embedding):
 @each_dim
 def test_finite_minimises_its_penalised_objective(dim, with_base, embedding):
     rng, points, weights, base = problem(dim, with_base)
-    features = rff.draw_features(rng, "gaussian", dim, 16, LENGTHSCALE, embedding)
+    features = draw_features(rng, "gaussian", dim, 16, embedding)
     fit = finite.fit_finite(points, features, 1e-2, weights, base)
     sums = finite.score_sums(points, features, weights, base)
 
@@ -352,12 +364,12 @@ def test_finite_tends_to_lite_as_features_grow(embedding):
     D^(-1/2).
     """
     rng, points, weights, base = problem(2)
-    h, Q = lite._objective(points, LENGTHSCALE, weights / weights.sum(), base)
+    h, Q = lite._objective(points, lengthscales(2), weights / weights.sum(), base)
     sizes, logs = np.array([32, 128, 512]), []
     for size in sizes:
         errors = []
         for _ in range(20):
-            features = rff.draw_features(rng, "gaussian", 2, size, LENGTHSCALE, embedding)
+            features = draw_features(rng, "gaussian", 2, size, embedding)
             sums = finite.score_sums(points, features, weights, base)
             phi = rff.features(points, features)
             error_h = phi @ sums.slope / sums.weight + h
@@ -378,7 +390,7 @@ def test_online_is_the_batch_estimate(embedding):
     2.
     """
     rng, points, _, base = problem(2, n=60)
-    features = rff.draw_features(rng, "gaussian", 2, 20, LENGTHSCALE, embedding)
+    features = draw_features(rng, "gaussian", 2, 20, embedding)
     online = online_finite.start(points[:10], features, 1e-3, base)
     refactored = 0
     for t in range(10, 60):
@@ -471,6 +483,52 @@ def test_validation_recognises_a_gaussian_and_a_banana():
         straight = validate(family, rng, rng.standard_normal((600, 2)), folds, None, base)
         assert straight.gain < 2 * straight.gain_error
         assert straight.lengthscale > curved.lengthscale or family == "finite"
+
+
+def slow_banana(rng, n):
+    """Bent in the first two of five coordinates, standard normal in the others."""
+    x = rng.standard_normal((n, 5))
+    x[:, :2] = banana(rng, n)
+    return x / x.std(axis=0)
+
+
+@pytest.mark.parametrize("family", ["lite", "finite"])
+def test_search_finds_the_coordinates_that_matter(family):
+    """Shorter lengthscales where the target bends, and a better held-out score on fresh draws."""
+    rng = np.random.default_rng(5)
+    points, fresh = slow_banana(rng, 500), slow_banana(rng, 2000)
+    folds, base, weights = sm.block_folds(500), sm.gaussian_base(5, 0.0, 2.0), np.ones(500)
+    unit = rff.draw_features(rng, "gaussian", 5, 150)
+    grid = 10.0 ** np.arange(-1.0, -7.0, -1.0)
+    found = search.search_lengthscales(points, folds, unit, grid, weights, base)
+    assert found[:2].max() < 0.5 * found[2:].min()
+    isotropic = finite.validate_finite(points, folds, unit, sm.lengthscale_grid(points, 5), grid)
+    scores = []
+    for lengthscale in (found, isotropic.lengthscale):
+        if family == "lite":
+            best = lite.validate_lite(points[:200], sm.block_folds(200), [lengthscale], grid)
+            fit = lite.fit_lite(points, lengthscale, best.regularization, None, base)
+        else:
+            best = finite.validate_finite(points, folds, unit, [lengthscale], grid, None, base)
+            features = finite.at_lengthscale(unit, lengthscale)
+            fit = finite.fit_finite(points, features, best.regularization, None, base)
+        scores.append(sm.score_objective(fit, fresh))
+    assert scores[0] < 1.3 * scores[1] < 0  # in units of the true score's -J
+
+
+def test_search_leaves_an_isotropic_target_alone_and_starts_where_it_is_told():
+    rng = np.random.default_rng(6)
+    points = rng.standard_normal((400, 3))
+    folds, base, weights = sm.block_folds(400), sm.gaussian_base(3, 0.0, 2.0), np.ones(400)
+    unit = rff.draw_features(rng, "gaussian", 3, 100)
+    grid = 10.0 ** np.arange(-1.0, -7.0, -1.0)
+    args = (points, folds, unit, grid, weights, base)
+    assert np.ptp(search.search_lengthscales(*args)) == 0.0
+    # a start that is better than every isotropic candidate is where it stays without sweeps
+    bent = slow_banana(rng, 400)[:, :3]
+    found = search.search_lengthscales(bent, *args[1:])
+    again = search.search_lengthscales(bent, *args[1:], start=found, sweeps=0)
+    np.testing.assert_array_equal(again, found)
 
 
 def random_walk_chain(rng, n):
