@@ -24,6 +24,7 @@ given: give it after changing a sampler.
 import argparse
 import copy
 import importlib
+import importlib.metadata
 import json
 import math
 import multiprocessing
@@ -218,6 +219,25 @@ def run(name: str, target_name: str, budget: int, seed: int) -> list[Chain]:
     ]
 
 
+def source(name: str) -> str:
+    """Fingerprint of what a sampler is made of: its module and all it uses of this package, or PyMC's version."""
+    sampler = (SAMPLERS | ABLATED)[name]
+    if sampler.algorithm.startswith("pm."):
+        return f"pymc {importlib.metadata.version('pymc')}"
+    found, todo = set(), [f"pymc_kameleon.{sampler.algorithm}"]
+    while todo:
+        module = importlib.import_module(todo.pop())
+        if module not in found:
+            found.add(module)
+            used = {
+                getattr(v, "__module__", None) or getattr(v, "__name__", "")
+                for v in vars(module).values()
+            }
+            todo += [u for u in used if u.startswith("pymc_kameleon.")]
+    texts = sorted(Path(module.__file__).read_bytes() for module in found)
+    return f"{zlib.crc32(b''.join(texts)):08x}"
+
+
 def _own_chain(sampler, target, x, rng, budget):
     """At most one evaluation in a draw, so half of the draws are tuning."""
     algorithm = importlib.import_module(f"pymc_kameleon.{sampler.algorithm}")
@@ -397,6 +417,7 @@ def cell_key(sampler, target, budget, seed):
 def _job(arguments):
     sampler, target, budget, seed, store = arguments
     cell = measure(run(sampler, target, budget, seed), truth(target, store))
+    cell["source"] = source(sampler)
     return arguments[:4], cell, {target: store["truth"][target]}
 
 
@@ -581,9 +602,23 @@ def write_tables(store: dict) -> None:
             time_table(board),
         ]
     (RESULTS / "cold_start.md").write_text("\n\n".join(sections) + "\n")
+    for line in out_of_date(store):
+        print(line)
     for budget in budgets:
         print(f"\n{budget:,} evaluations\n{summary_table(Board(store, budget))}")
     draw_figure(store, budgets)
+
+
+def out_of_date(store):
+    """What was stored before the sampler's source changed, if only in a comment."""
+    counts: dict[str, int] = {}
+    for key, cell in store["cells"].items():
+        name = key.split(" | ")[0]
+        if name in SAMPLERS and cell.get("source") != source(name):
+            counts[name] = counts.get(name, 0) + 1
+    return [
+        f"{name}: {n} cells are of another source than the present" for name, n in counts.items()
+    ]
 
 
 INTRODUCTION = f"""\
@@ -659,8 +694,10 @@ def draw_figure(store, budgets):
             panel.set_axisbelow(True)
             panel.spines[["top", "right"]].set_visible(False)
     handles, labels = panels[0, 0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="lower center", ncols=6, frameon=False, fontsize=9)
-    figure.tight_layout(rect=(0, 0.04, 1, 1))
+    figure.legend(
+        handles, labels, loc="lower center", ncols=3 * len(budgets), frameon=False, fontsize=9
+    )
+    figure.tight_layout(rect=(0, 0.06, 1, 1))
     figure.savefig(RESULTS / "cold_start.png", dpi=110)
     plt.close(figure)
 
