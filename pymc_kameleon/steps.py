@@ -43,11 +43,15 @@ from pymc_kameleon import (
 )
 from pymc_kameleon.log_density import LogDensity, names
 from pymc_kameleon.metropolis import Outcome, accept
+from pymc_kameleon.value_regression import affordable
 
 _log = logging.getLogger("pymc.kameleon")
 
 FLOAT = (np.float64, [])
 MOVE = (np.dtype("U16"), [])
+UNCOVERED = (
+    0.05  # worth a warning: the share of states where the surrogate is more than 2.5 too low
+)
 HIDDEN_NOISE = (
     "The log density seems to draw random numbers that PyTensor cannot see ({}): parallel chains would share them, "
     "random_seed would not reproduce them, and compiled functions may freeze them. Put the estimator into "
@@ -185,7 +189,7 @@ class KernelStep(BlockedStep):
             )
         self.vars, self.blocked, self.rng = list(vars), blocked, get_random_generator(rng)
         point = model.initial_point() if initial_point is None else initial_point
-        self._model, self._warned, self._warned_of_noise = model, False, False
+        self._model, self._warned, self._warned_of_noise = model, set(), False
         self._correlation, self._blocks = _checked_auxiliary(correlation, refresh_blocks)
         self._options = self._checked(preset, options)
         dim = sum(np.size(point[v.name]) for v in self.vars)
@@ -507,16 +511,19 @@ class KernelStep(BlockedStep):
         return self.algorithm.stats(self._algorithm_state)
 
     def _warn_if_short(self):
-        iteration = getattr(self._algorithm_state, "iteration", None)
-        walk = getattr(self._algorithm_state, "random_walk", None)
-        seen = walk.iteration if walk is not None else iteration
-        wanted = TUNE_PER_DIMENSION * self._density.dim
-        if seen is not None and seen < wanted and _first_process() and not self._warned:
-            self._warned = True  # sequential chains share the step
-            _log.warning(
-                f"{type(self).__name__}: {seen} tuning draws are few for {self._density.dim} dimensions; "
-                f"tune={wanted} or more lets the proposal learn the posterior's shape."
+        walk = getattr(self._algorithm_state, "random_walk", self._algorithm_state)
+        seen, wanted = getattr(walk, "iteration", None), TUNE_PER_DIMENSION * self._density.dim
+        if seen is not None and seen < wanted:
+            self._say(
+                f"{seen} tuning draws are few for {self._density.dim} dimensions; tune={wanted} or more lets the "
+                "proposal learn the posterior's shape."
             )
+
+    def _say(self, message):
+        """Log a warning once: sequential chains share the step, and of the workers only the first speaks."""
+        if _first_process() and message[:20] not in self._warned:
+            self._warned.add(message[:20])
+            _log.warning(f"{type(self).__name__}: {message}")
 
     @staticmethod
     def competence(var, has_grad):
@@ -729,6 +736,26 @@ step_size, target_accept, random_walk_share, trial_share, first_fit
     }  # fmt: skip
     _draws_differ = True
     _MISSING: ClassVar[dict] = {"f": math.nan, "i": 0, "b": False, "U": ""}
+
+    def _init_algorithm(self, x, rng):
+        if self.variant == "values" and not affordable(len(x)):
+            self._say(
+                f"{len(x)} dimensions are more than a surrogate of the log density can be fitted in; sampling by "
+                "adaptive Metropolis instead. FastKameleonStep or a model with fewer unknowns may do better."
+            )
+        return super()._init_algorithm(x, rng)
+
+    def stop_tuning(self):
+        """Freeze everything that adapts; warn where the surrogate does not cover the posterior."""
+        tuned = self.tune and self.algorithm_state is not None
+        super().stop_tuning()
+        if tuned and self.variant == "values":
+            uncovered = value_kamiltonian.stats(self.algorithm_state)["uncovered"]
+            if uncovered > UNCOVERED:
+                self._say(
+                    f"the surrogate does not cover the posterior ({uncovered:.0%} of the chain's late states lie where "
+                    "it is too low): random-walk moves do the work there. Tune longer, or reparametrise."
+                )
 
     def _own_statistics(self, proposal):
         values = {
