@@ -14,14 +14,19 @@ M.-N. Tran, R. Kohn, M. Quiroz, M. Villani (2016). The block pseudo-marginal sam
 """
 
 import dis
+import random
 from collections.abc import Callable
-from types import FunctionType, MethodType, ModuleType
+from contextlib import suppress
+from functools import partial
+from types import CodeType, FunctionType, MethodType, ModuleType
 from typing import Any, NamedTuple
 
 import numpy as np
 import pytensor
 import pytensor.tensor as pt
+from pymc.model.core import modelcontext
 from pymc.pytensorf import find_rng_nodes
+from pymc.util import get_value_vars_from_user_vars
 from pytensor.compile.mode import optdb
 from pytensor.graph import Apply, Op
 from pytensor.graph.replace import clone_replace
@@ -75,6 +80,17 @@ class NoisyLogLikelihood(RNGConsumerOp):
         if inplace:
             self.destroy_map = {0: [0]}
 
+    def __eq__(self, other):
+        """The same ``fn``: not an equal one, which an estimator that is a dataclass with arrays could not say."""
+        return type(self) is type(other) and self._identity == other._identity
+
+    def __hash__(self):
+        return hash(self._identity)
+
+    @property
+    def _identity(self):
+        return type(self), id(self.fn), self.auxiliary_shape, self.inplace
+
     def __call__(self, *parameters, rng=None, **kwargs):
         """The log estimate as a scalar variable; every call has a random stream of its own."""
         if rng is None:
@@ -111,13 +127,20 @@ class GivenAuxiliary(Op):
     def __init__(self, fn):
         self.fn = fn
 
+    def __eq__(self, other):
+        return type(self) is type(other) and self.fn is other.fn
+
+    def __hash__(self):
+        return hash((type(self), id(self.fn)))
+
     def make_node(self, auxiliary, *parameters):
         """Inputs: the standard normals and the parameters. Output: the log estimate."""
         return Apply(self, [auxiliary, *map(pt.as_tensor, parameters)], [pt.dscalar()])
 
     def perform(self, node, inputs, outputs):
         """Evaluate ``fn``."""
-        outputs[0][0] = np.asarray(self.fn(*inputs), dtype=np.float64)
+        auxiliary, *parameters = inputs  # part of the chain's state: ``fn`` may sort its own copy
+        outputs[0][0] = np.asarray(self.fn(auxiliary.copy(), *parameters), dtype=np.float64)
 
     def do_constant_folding(self, fgraph, node):
         """Never: the auxiliary variables are set from outside."""
@@ -171,26 +194,98 @@ def find_noise(model, step_owns) -> Noise:
     ValueError
         Naming the factor, and the variables that would have to be in the same step.
     """
-    factors = model.free_RVs + model.observed_RVs + model.potentials
-    terms = [term.sum() for term in model.logp(factors, sum=False)]
-    noisy = [bool(find_rng_nodes([term])) for term in terms]
+    factors, terms, noisy = _factors(model)
     if not any(noisy):
         return Noise([], None, None)
     value_vars, owned = set(model.value_vars), set(step_owns)
     for factor, term, is_noisy in zip(factors, terms, noisy, strict=True):
-        foreign = ({v for v in ancestors([term]) if v in value_vars} - owned) if is_noisy else ()
-        if foreign:
+        depends_on = {v for v in ancestors([term]) if v in value_vars} if is_noisy else set()
+        if depends_on - owned:
             raise ValueError(
                 f"The log density of {factor.name!r} is a noisy estimate that also depends on "
-                f"{', '.join(sorted(v.name for v in foreign))}, which this step does not sample. The estimate at the "
-                "current state has to be kept, so one step has to own every variable it depends on: pass them all to "
-                "this step (vars=...)."
+                f"{_names(depends_on - owned)}, which this step does not sample. The estimate at the current state "
+                "has to be kept, so one step has to own every variable it depends on: pass them all to that step "
+                "(vars=...), and build a step of other variables with pymc_kameleon.pseudo_marginal.step_beside_noise."
             )
     parts = [
         sum((t for t, n in zip(terms, noisy, strict=True) if n is kind), start=pt.constant(0.0))
         for kind in (False, True)
     ]
     return Noise([f for f, n in zip(factors, noisy, strict=True) if n], *parts)
+
+
+def _factors(model) -> tuple[list, list, list[bool]]:
+    """The model's factors, their log densities, and whether these are noisy."""
+    factors = model.free_RVs + model.observed_RVs + model.potentials
+    terms = [term.sum() for term in model.logp(factors, sum=False)]
+    return factors, terms, [bool(find_rng_nodes([term])) for term in terms]
+
+
+def _names(variables) -> str:
+    return ", ".join(sorted(v.name for v in variables))
+
+
+def step_beside_noise(step, vars, *, model=None, **options):
+    """Build a step, of PyMC's or of this package's, for variables that no noisy factor of the model depends on.
+
+    A step of PyMC evaluates the whole log density, noisy factors too, anew at every draw. They do not depend on its
+    variables, but their noise does not cancel either: ``pm.NUTS`` or ``pm.Metropolis`` beside a noisy likelihood
+    sample a posterior that is too wide, and pay for estimates. The step built here leaves those factors out, which
+    changes nothing but a constant.
+
+    Parameters
+    ----------
+    step : type
+        E.g. ``pm.NUTS``, ``pm.Metropolis``, ``pm.BinaryGibbsMetropolis``, ``AdaptiveMetropolisStep``.
+    vars : list of variables
+    model : pymc.Model, optional
+        Default: the model on the context stack.
+    options
+        The step's.
+
+    Raises
+    ------
+    ValueError
+        Naming the factor, if a noisy one depends on one of ``vars``.
+
+    Examples
+    --------
+    >>> import pymc as pm, pymc_kameleon as pk
+    >>> from pymc_kameleon.pseudo_marginal import step_beside_noise
+    >>> def log_estimate(rng, x):
+    ...     return -0.5 * x**2 + 0.5 * rng.standard_normal() - 0.125
+    >>> with pm.Model() as model:
+    ...     x, k = pm.Flat("x"), pm.Poisson("k", 2.0)
+    ...     likelihood = pm.Potential("likelihood", pk.NoisyLogLikelihood(log_estimate)(x))
+    ...     steps = [pk.KameleonStep([x]), step_beside_noise(pm.Metropolis, [k])]
+    """
+    model = modelcontext(model)
+    vars = get_value_vars_from_user_vars(vars, model)
+    factors, terms, noisy = _factors(model)
+    for factor, term, is_noisy in zip(factors, terms, noisy, strict=True):
+        touched = set(vars) & set(ancestors([term])) if is_noisy else None
+        if touched:
+            raise ValueError(
+                f"The log density of {factor.name!r} is a noisy estimate that depends on {_names(touched)}: a step of "
+                "pymc_kameleon has to own them, together with all others it depends on."
+            )
+    kept = {f for f, n in zip(factors, noisy, strict=True) if not n}
+    log_density = model.logp
+
+    def without_noise(vars=None, jacobian=True, sum=True):
+        vars = factors if vars is None else vars if isinstance(vars, (list, tuple)) else [vars]
+        wanted = [v for v in vars if model.values_to_rvs.get(v, v) in kept]
+        found = dict(zip(wanted, log_density(wanted, jacobian, sum=False), strict=True))
+        terms = [found.get(v, pt.constant(0.0)) for v in vars]
+        return pt.add(pt.constant(0.0), *[t.sum() for t in terms]) if sum else terms
+
+    model.logp = without_noise  # on this instance, while the step compiles what it needs
+    try:
+        built = step(vars, model=model, **options)
+    finally:
+        del model.logp
+    model.beside_noise = {*getattr(model, "beside_noise", ()), *(v.name for v in vars)}
+    return built
 
 
 def noise_streams(outputs) -> list:
@@ -238,51 +333,88 @@ def hidden_generators(outputs) -> list[str]:
     """Names of black-box Ops in the graph that seem to draw random numbers from a generator PyTensor cannot see.
 
     Found by looking at what an Op and its functions hold or refer to, without an evaluation; a generator behind
-    compiled code stays hidden.
+    compiled code stays hidden. A generator that a function makes anew from a seed of its own is no noise.
     """
     suspects: list[str] = []
     operations = {id(v.owner.op): v.owner.op for v in ancestors(outputs) if v.owner is not None}
     for op in operations.values():
-        own = type(op).__module__.startswith(("pytensor.", "pymc.", "pymc_kameleon."))
-        looked_at = [*vars(op).values()] if own else [*vars(op).values(), type(op).perform]
+        looked_at = [*vars(op).values()] + ([] if _of_pymc(op) else [type(op).perform])
         if any(_holds_generator(value) for value in looked_at) and str(op) not in suspects:
             suspects.append(str(op))
     return suspects
 
 
+GENERATORS = (np.random.Generator, np.random.RandomState, np.random.BitGenerator, random.Random)
+_MAKERS = (np.random.default_rng, np.random.RandomState, random.Random)
+
+
 def _holds_generator(value, depth=3) -> bool:
-    if isinstance(value, (np.random.Generator, np.random.RandomState, np.random.BitGenerator)):
+    if isinstance(value, GENERATORS):
         return True
     if depth == 0 or isinstance(value, (str, bytes, int, float, np.ndarray, type, ModuleType)):
         return False
-    if isinstance(value, MethodType):
-        value = value.__func__
+    if type(value).__module__.startswith("scipy.stats"):  # a distribution holds NumPy's global one
+        return False
+    return any(_holds_generator(part, depth - 1) for part in _parts(value))
+
+
+def _parts(value) -> list:
+    """What ``value`` holds or, if it is a function, refers to."""
     if isinstance(value, FunctionType):
-        cells = [c.cell_contents for c in value.__closure__ or () if c.cell_contents is not value]
-        used = [value.__globals__[n] for n in value.__code__.co_names if n in value.__globals__]
-        return _uses_numpy_random(value) or any(
-            _holds_generator(v, depth - 1) for v in [*cells, *used]
-        )
+        return _referred_to(value)
+    if isinstance(value, MethodType):
+        return [value.__self__, *_referred_to(value.__func__)]
+    if isinstance(value, partial):
+        return [value.func, *value.args, *value.keywords.values()]
     if isinstance(value, (list, tuple)):
-        return any(_holds_generator(v, depth - 1) for v in value)
+        return list(value)
     if isinstance(value, dict):
-        return any(_holds_generator(v, depth - 1) for v in value.values())
-    held = getattr(value, "__dict__", {})
-    return any(_holds_generator(v, depth - 1) for v in list(held.values()))
+        return list(value.values())
+    parts = [*getattr(value, "__dict__", {}).values()]
+    if hasattr(value, "__self__"):  # a built-in method: np.random.normal belongs to a RandomState
+        parts.append(value.__self__)
+    call = getattr(type(value), "__call__", None)  # noqa: B004
+    if isinstance(call, FunctionType) and not _of_pymc(value):
+        parts += _referred_to(call)
+    return parts
 
 
-def _uses_numpy_random(function: FunctionType) -> bool:
-    """Whether the function's own code reads ``numpy.random``, by any name (not: a method called ``random``)."""
-    previous = None
-    for instruction in dis.get_instructions(function):
-        if instruction.opname == "LOAD_GLOBAL":
-            previous = function.__globals__.get(instruction.argval)
-            if previous is np.random:
-                return True
-        elif instruction.opname in ("LOAD_ATTR", "LOAD_METHOD"):
-            if previous is np and instruction.argval == "random":
-                return True
-            previous = None
-        else:
-            previous = None
-    return False
+def _of_pymc(value) -> bool:
+    return type(value).__module__.startswith(("pytensor.", "pymc.", "pymc_kameleon."))
+
+
+def _referred_to(function: FunctionType) -> list:
+    """Defaults, variables of enclosing scopes and globals of a Python function; attributes of modules are followed."""
+    enclosing = {}
+    for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
+        with suppress(ValueError):  # an empty cell
+            enclosing[name] = cell.cell_contents
+    found = [*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()]
+    return [v for v in found + _loaded(function.__code__, function.__globals__, enclosing)
+            if v is not function]  # fmt: skip
+
+
+def _loaded(code: CodeType, globals_: dict, enclosing: dict) -> list:
+    """Values that the code, and the code of functions inside it, loads from outside."""
+    missing = object()
+    found, current = [], missing
+    for instruction in dis.get_instructions(code):
+        operation, argument = instruction.opname, instruction.argval
+        if operation in ("PRECALL", "PUSH_NULL"):
+            continue
+        if operation in ("LOAD_ATTR", "LOAD_METHOD") and isinstance(current, ModuleType):
+            current = getattr(current, argument, missing)
+            continue
+        if current is not missing:
+            found.append(current)
+            if operation == "CALL" and argument == 0 and any(current is m for m in _MAKERS):
+                found.append(current())  # without a seed: a generator that differs every time
+        current = missing
+        if operation == "LOAD_GLOBAL":
+            current = globals_.get(argument, missing)
+        elif operation == "LOAD_DEREF":
+            current = enclosing.get(argument, missing)
+    for inner in code.co_consts:
+        if isinstance(inner, CodeType):
+            found += _loaded(inner, globals_, enclosing)
+    return found

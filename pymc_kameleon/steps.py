@@ -189,7 +189,7 @@ class KernelStep(BlockedStep):
             )
         self.vars, self.blocked, self.rng = list(vars), blocked, get_random_generator(rng)
         point = model.initial_point() if initial_point is None else initial_point
-        self._model, self._warned, self._warned_of_noise = model, set(), False
+        self._model, self._warned = model, set()
         self._correlation, self._blocks = _checked_auxiliary(correlation, refresh_blocks)
         self._options = self._checked(preset, options)
         dim = sum(np.size(point[v.name]) for v in self.vars)
@@ -396,10 +396,9 @@ class KernelStep(BlockedStep):
         """The noisy factors do not depend on the other steps' variables, and bias those steps all the same."""
         prepared = getattr(self._model, "beside_noise", set())
         others = sorted(set(self._density.others) - prepared)
-        if others and not self._warned_of_noise and _first_process():
-            self._warned_of_noise = True
-            _log.warning(
-                f"The log density is noisy, and the step that samples {', '.join(others)} evaluates it anew at every "
+        if others:
+            self._say(
+                f"the log density is noisy, and the step that samples {', '.join(others)} evaluates it anew at every "
                 "draw, which biases it although no noisy factor depends on its variables. Build that step with "
                 "pymc_kameleon.pseudo_marginal.step_beside_noise."
             )
