@@ -52,6 +52,7 @@ class Result(NamedTuple):
     time: float  # integrated autocorrelation time of the slow coordinate, mean of the chains
     time_error: float
     geweke: float  # root mean square of the Geweke scores
+    geweke_error: float
     curve: np.ndarray  # autocorrelation of the slow coordinate at lags 0 ... LAGS
 
 
@@ -78,6 +79,8 @@ def measure(repeats, draws, seed):
 def judge(target_name, sampler, target, draws, acceptance):
     slow = draws @ target.axis  # the long axis, which is the slow direction of all four
     times = autocorrelation_time(slow)
+    squares = np.square(geweke_scores(draws)).mean(axis=1)  # (chains,)
+    geweke = math.sqrt(squares.mean())
     return Result(
         target=target_name,
         sampler=sampler,
@@ -85,7 +88,8 @@ def judge(target_name, sampler, target, draws, acceptance):
         regions=confidence_regions(np.array([target.level(x) for x in draws])),
         time=float(times.mean()),
         time_error=float(times.std(ddof=1)) / math.sqrt(len(times)),
-        geweke=float(np.sqrt(np.square(geweke_scores(draws)).mean())),
+        geweke=geweke,
+        geweke_error=float(squares.std(ddof=1)) / math.sqrt(len(squares)) / (2 * geweke),
         curve=autocorrelation(slow)[:, : LAGS + 1].mean(axis=0),
     )
 
@@ -93,16 +97,14 @@ def judge(target_name, sampler, target, draws, acceptance):
 def geweke_scores(draws, first=0.1, last=0.5):
     """Geweke's z: mean of the first tenth against the last half, shape (chains, d).
 
-    Standard errors from the integrated autocorrelation times of either part.
+    Variance and integrated autocorrelation time are those of the whole chain: from a tenth of it the time
+    comes out too short, and the scores of a stationary chain too large.
     """
     n = draws.shape[1]
-    parts = draws[:, : int(first * n)], draws[:, n - int(last * n) :]
-    means = [part.mean(axis=1) for part in parts]
-    variances = [
-        part.var(axis=1) * autocorrelation_time(np.moveaxis(part, 1, 2)) / part.shape[1]
-        for part in parts
-    ]
-    return (means[0] - means[1]) / np.sqrt(variances[0] + variances[1])
+    head, tail = int(first * n), int(last * n)
+    difference = draws[:, :head].mean(axis=1) - draws[:, n - tail :].mean(axis=1)
+    spread = draws.var(axis=1) * autocorrelation_time(np.moveaxis(draws, 1, 2))
+    return difference / np.sqrt(spread * (1 / head + 1 / tail))
 
 
 HEADER = (
@@ -117,9 +119,8 @@ def format_row(r):
         for c, s in zip(r.regions.coverage, r.regions.standard_error, strict=True)
     )
     times = f"{r.time:.0f} ± {r.time_error:.0f}"
-    return (
-        f"| {r.target} | {r.sampler} | {r.acceptance:.2f} | {shares} | {times} | {r.geweke:.1f} |"
-    )
+    geweke = f"{r.geweke:.1f} ± {r.geweke_error:.1f}"
+    return f"| {r.target} | {r.sampler} | {r.acceptance:.2f} | {shares} | {times} | {geweke} |"
 
 
 COLORS = {name: f"C{k}" for k, name in enumerate(SAMPLERS)}
