@@ -21,10 +21,10 @@ from typing import NamedTuple
 import arviz as az
 import numpy as np
 import pymc as pm
-from scipy.linalg import solve_triangular
 from threadpoolctl import ThreadpoolController
 
-from pymc_kameleon.gp_estimator import GPClassificationEstimator, check_covariates, check_data
+from pymc_kameleon.classification_data import Whitening, check_covariates, check_data
+from pymc_kameleon.gp_estimator import GPClassificationEstimator
 from pymc_kameleon.pseudo_marginal import NoisyLogLikelihood
 
 __all__ = ["GPClassificationEstimator", "Prediction", "gp_classification_model", "predict"]
@@ -47,29 +47,6 @@ class Prediction(NamedTuple):
 
     probability: np.ndarray
     mcse: np.ndarray
-
-
-class Whitening(NamedTuple):
-    """x -> L^-1 (x - mean), with L L' the covariance of the training rows: column k given those before."""
-
-    mean: np.ndarray
-    factor: np.ndarray
-
-    @classmethod
-    def fit(cls, X):
-        """From the training rows alone, shape (n, d)."""
-        try:
-            factor = np.linalg.cholesky(np.atleast_2d(np.cov(X.T)))
-        except np.linalg.LinAlgError:
-            raise ValueError(
-                "the columns of X are collinear, so they cannot be whitened: drop those that others determine, "
-                "or pass whiten=False"
-            ) from None
-        return cls(X.mean(axis=0), factor)
-
-    def apply(self, X):
-        """Whitened rows, shape (m, d)."""
-        return np.ascontiguousarray(solve_triangular(self.factor, (X - self.mean).T, lower=True).T)
 
 
 class OneThread:
@@ -140,6 +117,16 @@ def gp_classification_model(
     ------
     ValueError
         For bad data or settings.
+
+    Examples
+    --------
+    >>> import pymc as pm
+    >>> import pymc_kameleon as pk
+    >>> from pymc_kameleon.datasets import load_glass
+    >>> glass = load_glass()  # doctest: +SKIP
+    >>> with gp_classification_model(glass.X, glass.y):  # doctest: +SKIP
+    ...     idata = pm.sample(step=pk.FastKameleonStep(), tune=5000, draws=20000)
+    ...     prediction = predict(idata, glass.X[:3])
     """
     if target not in _PRIORS:
         raise ValueError(f"target must be one of {', '.join(map(repr, _PRIORS))}; got {target!r}")

@@ -24,8 +24,9 @@ from numba import njit
 from scipy import special
 from scipy.linalg import blas, lapack
 
+from pymc_kameleon.classification_data import check_covariates, check_data
 from pymc_kameleon.gp_covariance import SquaredExponential
-from pymc_kameleon.gp_sites import FLUSH, LINKS, ep_sites, laplace_sites, link_terms
+from pymc_kameleon.gp_sites import LINKS, ep_sites, fill_log_weights, laplace_sites
 
 _BLOCK = 64  # rows of draws made at a time: larger temporaries cost page faults
 _NODES, _WEIGHTS = np.polynomial.hermite_e.hermegauss(24)
@@ -69,29 +70,6 @@ def _log_diagonal(factor):
     for j in range(factor.shape[0]):
         total += math.log(factor[j, j])
     return total
-
-
-@njit(cache=True, error_model="numpy")
-def _log_weights(deviations, tau, nu, mean, log_normalizer, y, link, first, out):
-    """Log weights of mean + deviation and mean - deviation, row after row, into ``out[first:]``."""
-    for i in range(deviations.shape[0]):
-        for side in range(2):
-            index = first + 2 * i + side
-            if (
-                index >= out.shape[0]
-            ):  # an odd number of draws leaves the last without its mirror image
-                break
-            sign = 1.0 - 2.0 * side
-            total, product = log_normalizer, 1.0
-            for j in range(y.shape[0]):
-                f = mean[j] + sign * deviations[i, j]
-                linear, factor, _, _ = link_terms(y[j] * f, link)
-                total += linear - f * (nu[j] - 0.5 * tau[j] * f)
-                product *= factor
-                if product > FLUSH:
-                    total -= math.log(product)
-                    product = 1.0
-            out[index] = total - math.log(product)
 
 
 class GPClassificationEstimator:
@@ -172,6 +150,18 @@ class GPClassificationEstimator:
 
     Differs from the paper: antithetic pairs, draws from L C^-T/2 instead of a factor of q's
     covariance, and the weights in site form.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.standard_normal((50, 2))
+    >>> estimator = GPClassificationEstimator(X, X[:, 0] > 0.0)
+    >>> theta, u = np.zeros(2), rng.standard_normal(estimator.aux_shape)
+    >>> estimator.log_estimate(theta, u) == estimator.log_estimate(theta, u)
+    True
+    >>> estimator(rng, theta) == estimator(rng, theta)  # fresh noise
+    False
     """
 
     def __init__(
@@ -385,7 +375,7 @@ class GPClassificationEstimator:
         if q is not None:
             for row in range(0, len(u), _BLOCK):
                 deviations = self._deviations(u[row : row + _BLOCK])
-                _log_weights(deviations, *q[:4], self.y, LINKS[self.link], 2 * row, log_weights)
+                fill_log_weights(deviations, *q[:4], self.y, LINKS[self.link], 2 * row, log_weights)
         return q, log_weights
 
     def _check_theta(self, theta):
@@ -417,32 +407,3 @@ def _number(name, value):
     if not 0.0 <= value < math.inf:
         raise ValueError(f"{name} must be finite and not negative; got {value}")
     return value
-
-
-def check_covariates(name, X, n_columns=None):
-    """``X`` as a finite float array of shape (m, n_columns)."""
-    X = np.array(X, dtype=float, order="C")
-    if X.ndim != 2 or (n_columns is not None and X.shape[1] != n_columns):
-        wanted = "rows and columns" if n_columns is None else f"{n_columns} columns"
-        raise ValueError(f"{name} must be two-dimensional with {wanted}; got shape {X.shape}")
-    if not np.isfinite(X).all():
-        rows = np.flatnonzero(~np.isfinite(X).all(axis=1))
-        raise ValueError(f"{name} has NaN or infinite values in rows {rows[:10].tolist()}")
-    return X
-
-
-def check_data(X, y):
-    """``X`` as a finite float array without constant columns, and ``y`` as floats in {-1, 1}."""
-    X = check_covariates("X", X)
-    constant = np.flatnonzero(np.ptp(X, axis=0) == 0.0) if len(X) else []
-    if len(constant):
-        raise ValueError(f"columns {constant.tolist()} of X are constant: drop them")
-    y = np.array(y, dtype=float)
-    if y.shape != (len(X),):
-        raise ValueError(f"y must have shape ({len(X)},), a label for each row of X; got {y.shape}")
-    labels = np.unique(y)
-    if not (np.isin(labels, (-1.0, 1.0)).all() or np.isin(labels, (0.0, 1.0)).all()):
-        raise ValueError(f"labels must be in {{-1, 1}} or {{0, 1}}; got {labels[:10].tolist()}")
-    if len(labels) < 2:
-        raise ValueError(f"y has one class only ({labels.tolist()}): there is nothing to classify")
-    return X, np.where(y > 0.0, 1.0, -1.0)

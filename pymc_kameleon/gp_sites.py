@@ -27,7 +27,7 @@ LOGIT, PROBIT = 0, 1
 LINKS = {"logit": LOGIT, "probit": PROBIT}
 
 _NODES, _WEIGHTS = np.polynomial.hermite_e.hermegauss(32)  # for the weight exp(-x^2 / 2)
-FLUSH = 1e200  # a product of factors goes into the sum of logarithms before it can overflow
+_FLUSH = 1e200  # a product of factors goes into the sum of logarithms before it can overflow
 
 
 class Sites(NamedTuple):
@@ -78,10 +78,31 @@ def _expand(f, y, link, tau, nu):
         nu[j] = curvature * f[j] + y[j] * slope
         total += linear
         product *= factor
-        if product > FLUSH:
+        if product > _FLUSH:
             total -= math.log(product)
             product = 1.0
     return total - math.log(product)
+
+
+@njit(cache=True, error_model="numpy")
+def fill_log_weights(deviations, tau, nu, mean, log_normalizer, y, link, first, out):
+    """Log weights of mean + deviation and mean - deviation, row after row, into ``out[first:]``."""
+    for i in range(deviations.shape[0]):
+        for side in range(2):
+            index = first + 2 * i + side
+            if index >= out.shape[0]:
+                break  # an odd number of draws leaves the last without its mirror image
+            sign = 1.0 - 2.0 * side
+            total, product = log_normalizer, 1.0
+            for j in range(y.shape[0]):
+                f = mean[j] + sign * deviations[i, j]
+                linear, factor, _, _ = link_terms(y[j] * f, link)
+                total += linear - f * (nu[j] - 0.5 * tau[j] * f)
+                product *= factor
+                if product > _FLUSH:
+                    total -= math.log(product)
+                    product = 1.0
+            out[index] = total - math.log(product)
 
 
 @njit(cache=True, error_model="numpy")

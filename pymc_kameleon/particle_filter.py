@@ -196,6 +196,15 @@ class StochasticVolatilityFilter(_BootstrapFilter):
         Shape of u.
     failures : int
         Estimates that were -inf.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> rng = np.random.default_rng(0)
+    >>> y, _ = simulate_stochastic_volatility(rng, 100)
+    >>> likelihood = StochasticVolatilityFilter(y, n_particles=100)
+    >>> bool(likelihood(rng, -1.0, 0.95, 0.3) > likelihood(rng, 5.0, 0.95, 0.3))
+    True
     """
 
     parameters = ("mean", "persistence", "sd")

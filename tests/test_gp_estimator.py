@@ -430,6 +430,8 @@ def test_noise_that_is_not_finite_is_a_failure():
         ({"start": np.zeros(3)}, "start must be 40 finite values"),
         ({"reference": np.zeros(2)}, "theta must have shape"),
         ({"X": np.zeros(40)}, "two-dimensional"),
+        ({"X": np.zeros((1, 3)), "y": [1.0]}, "two rows and one column at least"),
+        ({"X": np.zeros((40, 0))}, "two rows and one column at least"),
         ({"X": np.full((40, 3), np.nan)}, r"X has NaN or infinite values in rows \[0, 1,"),
         (
             {"X": np.column_stack([np.arange(40.0), np.ones(40)])},
