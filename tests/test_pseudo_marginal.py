@@ -1,0 +1,895 @@
+"""Noisy log densities: exact posteriors, reproducible noise, one evaluation a draw, and the ways to get it wrong."""
+
+import itertools
+import logging
+import math
+import pickle
+import random
+import warnings
+from dataclasses import dataclass
+from functools import cache, partial
+from types import SimpleNamespace
+
+import cloudpickle
+import numpy as np
+import pymc as pm
+import pytensor.tensor as pt
+import pytest
+from numba import njit
+from pymc.step_methods.compound import CompoundStep
+from pymc.step_methods.state import equal_dataclass_values
+from pytensor.graph.traversal import ancestors
+from pytensor.tensor.random.type import RandomType
+from scipy.stats import norm
+
+from pymc_kameleon import pseudo_marginal, steps
+from pymc_kameleon.log_density import _cells, compile_log_density
+from pymc_kameleon.pseudo_marginal import NoisyLogLikelihood, step_beside_noise
+from pymc_kameleon.steps import (
+    AdaptiveMetropolisStep,
+    FastKameleonStep,
+    GaussianMixtureStep,
+    KameleonStep,
+)
+from tests.step_tester import (
+    NO_BLAS,
+    BlackBox,
+    Counter,
+    assert_same_draws,
+    begin,
+    drive,
+    minus_half_square,
+    sample,
+    values,
+)
+
+OBJECT_MODE = pytest.mark.filterwarnings("ignore:.*object mode.*:UserWarning")
+pytestmark = [NO_BLAS, OBJECT_MODE]
+STEPS = (KameleonStep, FastKameleonStep, AdaptiveMetropolisStep, GaussianMixtureStep)
+every_step = pytest.mark.parametrize("step_type", STEPS)
+
+
+class Estimate:
+    """log N(x; 0, 1), without its constant, plus log-normal noise of mean one; counts its calls."""
+
+    def __init__(self, sd, path=None):
+        self.sd, self.path, self.calls = sd, path, 0
+
+    def __call__(self, rng, x):
+        self.calls += 1
+        if self.path is not None:
+            with open(self.path, "ab") as file:
+                file.write(b".")
+        return float(-0.5 * x * x + self.sd * rng.standard_normal() - 0.5 * self.sd**2)
+
+
+def model_of(estimate, auxiliary_shape=None):
+    with pm.Model() as model:
+        x = pm.Flat("x", initval=0.0)
+        pm.Potential("likelihood", NoisyLogLikelihood(estimate, auxiliary_shape)(x))
+    return model
+
+
+# --- NoisyLogLikelihood ----------------------------------------------------------------------
+
+
+def noisy_nodes(function):
+    found = [n.op for n in function.maker.fgraph.apply_nodes]
+    return [op for op in found if isinstance(op, NoisyLogLikelihood)]
+
+
+@pytest.mark.parametrize("mode", ["CVM", "NUMBA", "FAST_COMPILE"])
+def test_one_evaluation_a_call(mode):
+    estimate = Estimate(1.0)
+    x = pt.dscalar()
+    function = compile_log_density([x], [NoisyLogLikelihood(estimate)(x)], {"mode": mode})
+    function(0.0)
+    before, seen = estimate.calls, {float(function(0.0)) for _ in range(20)}
+    assert estimate.calls == before + 20
+    assert len(seen) == 20
+
+
+def test_constant_parameters_are_not_folded():
+    estimate = Estimate(1.0)
+    function = compile_log_density([], [NoisyLogLikelihood(estimate)(pt.constant(0.3))], None)
+    assert len({float(function()) for _ in range(10)}) == 10
+    assert estimate.calls >= 10
+    # also with a constant generator, which makes every input constant
+    rng = pt.random.type.RandomGeneratorType().make_constant(np.random.default_rng(1))
+    node = NoisyLogLikelihood(estimate)(pt.constant(0.3), rng=rng).owner
+    assert not node.op.do_constant_folding(None, node)
+
+
+@pytest.mark.parametrize("mode", ["CVM", "NUMBA"])
+def test_compiled_functions_advance_the_stream_in_place(mode, monkeypatch):
+    copies = []
+    original = pseudo_marginal.custom_rng_deepcopy
+    monkeypatch.setattr(
+        pseudo_marginal, "custom_rng_deepcopy", lambda r: copies.append(1) or original(r)
+    )
+    model = model_of(Estimate(1.0))
+    [user] = [v.owner.op for v in ancestors([model.logp()]) if _is_noisy(v)][:1]
+    assert not user.inplace
+    assert user.destroy_map == {}
+    function = AdaptiveMetropolisStep(model=model, compile_kwargs={"mode": mode})._density._function
+    [op] = noisy_nodes(function)
+    assert op.inplace
+    assert op.destroy_map == {0: [0]}
+    for _ in range(5):
+        function(np.zeros(1))
+    assert not copies
+    # Control: the user's own graph copies, at every evaluation.
+    rng, x = np.random.default_rng(1), pt.dscalar()
+    node = NoisyLogLikelihood(Estimate(1.0))(x).owner
+    out = [[None], [None]]
+    state = rng.bit_generator.state
+    node.op.perform(node, [rng, np.array(0.0)], out)
+    assert copies
+    assert rng.bit_generator.state == state
+
+
+def _is_noisy(variable):
+    return variable.owner is not None and isinstance(variable.owner.op, NoisyLogLikelihood)
+
+
+@pytest.mark.parametrize("module", [pickle, cloudpickle])
+def test_pickled(module):
+    op = NoisyLogLikelihood(Estimate(0.7), auxiliary_shape=(3,))
+    twin = module.loads(module.dumps(op))
+    assert twin.fn.sd == 0.7
+    assert twin.auxiliary_shape == (3,)
+    twin = cloudpickle.loads(cloudpickle.dumps(NoisyLogLikelihood(lambda rng, x: -x)))
+    assert twin.fn(None, 2.0) == -2.0
+
+
+def test_zero_estimates_are_rejected():
+    """Half of the estimates are zero and the others twice as large: the posterior is as it was."""
+
+    def estimate(rng, x):
+        return -0.5 * x * x + (math.log(2.0) if rng.random() < 0.5 else -math.inf)
+
+    model = model_of(estimate)
+    step, start = AdaptiveMetropolisStep(model=model), {"x": np.array(0.2)}
+    variances, refused = [], 0
+    for seed in range(40):
+        begin(step, seed)
+        try:
+            points, stats = drive(step, start, 600, 300)
+        except pm.exceptions.SamplingError:  # a start needs an estimate above zero
+            refused += 1
+            continue
+        assert 0.4 < stats[-1]["nonfinite"] / 900 < 0.6
+        assert np.isfinite([s["model_logp"] for s in stats]).all()
+        variances.append(np.mean(values(points[300:], "x") ** 2))
+    assert 8 < refused < 32
+    z = (np.mean(variances) - 1.0) / (np.std(variances, ddof=1) / math.sqrt(len(variances)))
+    assert abs(z) < 4.5
+
+
+def test_two_instances_are_independent():
+    """Also with the same function at the same point: neither merged nor correlated."""
+    estimate = Estimate(1.0)
+    with pm.Model() as model:
+        x = pm.Flat("x", initval=0.0)
+        pm.Potential("one", NoisyLogLikelihood(estimate)(x))
+        pm.Potential("two", NoisyLogLikelihood(estimate)(x))
+    density = begin(AdaptiveMetropolisStep(model=model))._density
+    first = density.noise_cells()
+    assert len(first) == 2
+    before, zero = estimate.calls, np.zeros(1)
+    total = np.array([density(zero) for _ in range(4000)])
+    assert estimate.calls == before + 8000
+    # var = 2 if independent, 4 if the same; its standard error is 2 sqrt(2 / 4000)
+    assert abs(total.var() - 2.0) / (2.0 * math.sqrt(2.0 / 4000)) < 4.5
+    assert abs(2 * total.var() - 2.0) / (2.0 * math.sqrt(2.0 / 4000)) > 10
+
+
+@pytest.mark.parametrize("bad", [None, 3.0, "log_likelihood"])
+def test_not_callable(bad):
+    with pytest.raises(TypeError, match=rf"fn must be callable.*{bad!r}"):
+        NoisyLogLikelihood(bad)
+
+
+@dataclass
+class Dataclass:
+    """As users write estimators: not hashable, and == of the arrays is no bool."""
+
+    y: np.ndarray
+
+    def __call__(self, rng, x):
+        return float(-0.5 * np.sum((self.y - x) ** 2) + rng.standard_normal() - 0.5)
+
+
+def test_an_estimator_that_cannot_be_hashed():
+    one, two = Dataclass(np.zeros(2)), Dataclass(np.zeros(2))
+    assert NoisyLogLikelihood(one) == NoisyLogLikelihood(one)
+    assert NoisyLogLikelihood(one) != NoisyLogLikelihood(two)
+    step = begin(AdaptiveMetropolisStep(model=model_of(one)))
+    points, _ = drive(step, {"x": np.array(0.0)}, 50)
+    assert np.ptp(values(points, "x")) > 0
+    step = AdaptiveMetropolisStep(model=model_of(partial(_first, one), (2,)), correlation=0.5)
+    drive(begin(step), {"x": np.array(0.0)}, 5)
+
+
+def _first(estimate, u, x):
+    return estimate(SimpleNamespace(standard_normal=lambda: u[0]), x)
+
+
+# --- noise streams ---------------------------------------------------------------------------
+
+
+def simulate(rng, x, size):
+    return rng.normal(x, 1.0, size=size)
+
+
+@cache
+def noisy_model(kind):
+    if kind == "NoisyLogLikelihood":
+        return model_of(Estimate(1.0))
+    with pm.Model() as model:
+        x = pm.Normal("x", 0.0, 1.0, initval=0.0)
+        if kind == "pt.random":
+            pm.Potential("noise", pt.random.normal(-0.5, 1.0))
+        else:
+            pm.Simulator("y", simulate, x, epsilon=1.0, observed=np.array([0.3, -0.2, 0.5]))
+    return model
+
+
+KINDS = ("NoisyLogLikelihood", "pt.random", "Simulator")
+every_kind = pytest.mark.parametrize("kind", KINDS)
+
+
+@cache
+def noisy_step(kind, mode="CVM"):
+    return AdaptiveMetropolisStep(model=noisy_model(kind), compile_kwargs={"mode": mode})
+
+
+def trace_of(kind, step=None, **kwargs):
+    """(x, log density) of every chain and draw."""
+    step = noisy_step(kind) if step is None else step
+    idata = sample(step, noisy_model(kind), draws=30, tune=60, **kwargs)
+    return idata["posterior"]["x"].values, idata["sample_stats"]["lp"].values
+
+
+def assert_equal(first, second):
+    for a, b in zip(first, second, strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+@every_kind
+def test_seed_reproduces_the_noise(kind):
+    one = trace_of(kind)
+    assert_equal(one, trace_of(kind))
+    assert_equal(one, trace_of(kind, cores=2, mp_ctx="fork"))
+    _, lp = one
+    assert not np.array_equal(lp[0], lp[1])  # chains have noise of their own
+    assert not np.array_equal(trace_of(kind, random_seed=3)[1], lp)
+
+
+@every_kind
+def test_linkers_draw_the_same_noise(kind):
+    for a, b in zip(trace_of(kind), trace_of(kind, noisy_step(kind, "NUMBA")), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.slow
+@every_kind
+@pytest.mark.parametrize("method", ["forkserver", "spawn"])
+def test_new_processes_draw_the_same_noise(kind, method):
+    assert_equal(trace_of(kind), trace_of(kind, cores=2, mp_ctx=method))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("method", ["fork", "forkserver", "spawn"])
+def test_new_processes_draw_the_same_noise_with_numba(method):
+    kind = "NoisyLogLikelihood"
+    step = noisy_step(kind, "NUMBA")
+    assert_equal(trace_of(kind, step), trace_of(kind, step, cores=2, mp_ctx=method))
+
+
+def test_first_noise_of_the_chains_is_uncorrelated():
+    """What a generator hidden in an Op gets wrong: every worker starts with the same numbers."""
+    step, model = noisy_step("NoisyLogLikelihood"), noisy_model("NoisyLogLikelihood")
+    noise = []
+    for generator in np.random.default_rng(5).spawn(200):
+        step.set_rng(generator) if hasattr(step, "set_rng") else step.setup_chain(generator, 0, 0)
+        noise.append([step._density(np.zeros(1)) for _ in range(2)])
+    noise = np.array(noise) + 0.5  # (chain, evaluation)
+    assert len(np.unique(noise)) == 400
+    neighbours = np.mean(noise[:-1, 0] * noise[1:, 0]) * math.sqrt(199)
+    assert abs(neighbours) < 4.5
+    assert abs(noise.mean() * 20.0) < 4.5
+    assert set(model.initial_point()) == {"x"}
+
+
+@every_kind
+def test_steps_of_one_model_do_not_advance_each_others_noise(kind):
+    model, point = noisy_model(kind), noisy_model(kind).initial_point()
+    one = noisy_step(kind)
+    other = AdaptiveMetropolisStep(model=model, compile_kwargs={"mode": "CVM"})
+    alone = drive(begin(one, 1), point, 30)
+    begin(one, 1), begin(other, 2)
+    together = ([], [])
+    p, q = point, point
+    for _ in range(30):
+        q, _ = other.step(q)
+        p, [stat] = one.step(p)
+        together[0].append(p), together[1].append(stat)
+    assert_same_draws(alone, together)
+    # nor do the model's own functions
+    logp = model.compile_logp()
+    begin(one, 1)
+    logp(point)
+    assert_same_draws(alone, drive(one, point, 30))
+
+
+@every_kind
+def test_state_round_trip_replays_the_noise(kind):
+    step, point = begin(noisy_step(kind), 4), noisy_model(kind).initial_point()
+    point = drive(step, point, 25)[0][-1]
+    state = pickle.loads(pickle.dumps(step.sampling_state))
+    first, final = drive(step, point, 25), step.sampling_state
+    other = cloudpickle.loads(cloudpickle.dumps(step))
+    for again in (step, other):
+        again.sampling_state = state
+        assert equal_dataclass_values(again.sampling_state, state)
+        assert_same_draws(first, drive(again, point, 25))
+        assert equal_dataclass_values(again.sampling_state, final)
+
+
+def test_noise_follows_the_steps_own_rng_without_a_chain():
+    model = noisy_model("NoisyLogLikelihood")
+    kwargs = {"model": model, "compile_kwargs": {"mode": "CVM"}}
+    one, two = (
+        drive(AdaptiveMetropolisStep(**kwargs, rng=8), model.initial_point(), 10) for _ in "ab"
+    )
+    assert_same_draws(one, two)
+
+
+# --- exactness -------------------------------------------------------------------------------
+
+
+def seed_noise(function, seed):
+    """Of a step of PyMC's, whose noise ``random_seed`` does not reach. One stream each for the two points that it
+    compares: were they the same, additive noise would cancel.
+    """
+    cells = _cells(function, lambda v: isinstance(v.type, RandomType))
+    for i, cell in enumerate(cells):
+        cell.storage[0] = np.random.default_rng([seed, i])
+
+
+def moment_z(step, model, chains=16, tune=400, draws=1000):
+    """z-scores of mean and variance against 0 and 1; standard errors from independent chains."""
+    moments = []
+    for seed in range(chains):
+        begin(step, seed)
+        if isinstance(step, pm.DEMetropolisZ):
+            step.reset_tuning()
+            seed_noise(step.delta_logp, seed)
+        x = values(drive(step, model.initial_point(), draws, tune)[0], "x")[tune:]
+        moments.append([x.mean(), np.mean(x**2) - 1.0])
+    moments = np.array(moments)
+    return moments.mean(axis=0) / (moments.std(axis=0, ddof=1) / math.sqrt(chains))
+
+
+SDS = [pytest.param(sd, marks=[] if sd == 1.5 else pytest.mark.slow) for sd in (0.5, 1.0, 1.5)]
+
+
+@pytest.mark.parametrize("sd", SDS)
+@every_step
+def test_posterior_is_exact(step_type, sd):
+    model = model_of(Estimate(sd))
+    z = moment_z(step_type(model=model), model)
+    assert np.abs(z).max() < 4.5, z
+
+
+@pytest.mark.parametrize("sd", SDS)
+def test_demetropolis_is_not_exact(sd):
+    """The control: what ``pm.DEMetropolisZ`` makes of the same models."""
+    model = model_of(Estimate(sd))
+    draws = {0.5: 12_000, 1.0: 3000, 1.5: 1200}[sd]
+    assert moment_z(pm.DEMetropolisZ(model=model), model, draws=draws)[1] > 10
+
+
+# --- correlated and block pseudo-marginal ----------------------------------------------------
+
+N_AUXILIARY = 8
+
+
+def sd_at(x):
+    """Noise that depends on x, so that an error in the law of the noise is an error in the posterior."""
+    return 0.5 + 1.0 / (1.0 + math.exp(-2.0 * x))
+
+
+def uneven_estimate(u, x):
+    sd = sd_at(float(x))
+    return float(-0.5 * x * x + sd * u.sum() / math.sqrt(N_AUXILIARY) - 0.5 * sd**2)
+
+
+@cache
+def uneven_model():
+    return model_of(uneven_estimate, (N_AUXILIARY,))
+
+
+def exact_start(rng):
+    """(x, u) from the joint density N(x; 0, 1) N(u; 0, I) exp(noise): the sum of u is tilted, nothing else."""
+    x, u = rng.standard_normal(), rng.standard_normal(N_AUXILIARY)
+    return x, u + sd_at(x) / math.sqrt(N_AUXILIARY)
+
+
+def invariance_z(step, n=2500, draws=15):
+    """z-scores of what ``draws`` tuned draws change in the moments of exact starts; of x, of u and of both."""
+    drive(begin(step, 0), {"x": np.array(0.0)}, 0, 400)
+    step.stop_tuning()
+    rng, changes = np.random.default_rng(11), np.empty((n, 5))
+    for i in range(n):
+        x, u = exact_start(rng)
+        step.position, step.auxiliary = np.array([x]), [u]
+        step.log_density = uneven_estimate(u, x)
+        step._start_algorithm()
+        point = drive(step, {"x": np.array(x)}, draws)[0][-1]
+        [end] = step.auxiliary
+        changes[i] = functionals(float(point["x"]), end) - functionals(x, u)
+    return changes.mean(axis=0) / (changes.std(axis=0, ddof=1) / math.sqrt(n))
+
+
+def functionals(x, u):
+    along = u.sum() / math.sqrt(N_AUXILIARY)
+    return np.array([x, x * x, along, along**2, x * along])
+
+
+SCHEMES = {
+    "independent": {"correlation": 0.0},
+    "correlated": {"correlation": 0.9},
+    "very correlated": {"correlation": 0.99},
+    "blocks": {"refresh_blocks": 4},
+    "correlated blocks": {"refresh_blocks": 3, "correlation": 0.9},
+}
+
+
+@pytest.mark.parametrize("scheme", SCHEMES.values(), ids=SCHEMES)
+def test_correlated_noise_is_exact(scheme):
+    z = invariance_z(AdaptiveMetropolisStep(model=uneven_model(), **scheme))
+    assert np.abs(z).max() < 4.5, z
+
+
+@pytest.mark.slow
+@every_step
+@pytest.mark.parametrize("scheme", SCHEMES.values(), ids=SCHEMES)
+def test_correlated_noise_is_exact_with_every_step(step_type, scheme):
+    z = invariance_z(step_type(model=uneven_model(), **scheme))
+    assert np.abs(z).max() < 4.5, z
+
+
+def test_controls_of_correlated_noise(monkeypatch):
+    """A refresh without sqrt(1 - rho^2), and u that moves on rejection too: both must be noticed."""
+    step = AdaptiveMetropolisStep(model=uneven_model(), correlation=0.9)
+    rng = np.random.default_rng(2)
+    with monkeypatch.context() as patch:
+        patch.setattr(step, "_refreshed", lambda u: 0.9 * u + rng.standard_normal(u.shape))
+        z = invariance_z(step)
+        assert np.abs(z).max() > 10, z
+
+    refreshed = step._refreshed
+
+    def moved_at_once(u):
+        new = refreshed(u)
+        step.auxiliary = [new]
+        return new
+
+    monkeypatch.setattr(step, "_refreshed", moved_at_once)
+    z = invariance_z(step)
+    assert np.abs(z).max() > 10, z
+
+
+def test_how_much_of_u_is_proposed_anew():
+    u = np.zeros(N_AUXILIARY)
+    step = begin(AdaptiveMetropolisStep(model=uneven_model(), refresh_blocks=4))
+    seen = [tuple(np.flatnonzero(step._refreshed(u))) for _ in range(200)]
+    assert set(seen) == {(0, 1), (2, 3), (4, 5), (6, 7)}
+    step = begin(AdaptiveMetropolisStep(model=uneven_model(), correlation=0.6))
+    new = np.array([step._refreshed(np.ones(N_AUXILIARY)) for _ in range(4000)])
+    assert abs((new.mean() - 0.6) / 0.8 * math.sqrt(new.size)) < 4.5
+    assert abs(new.var() / 0.64 - 1.0) / math.sqrt(2.0 / new.size) < 4.5
+
+
+@pytest.mark.parametrize(
+    ("options", "share"),
+    [({"correlation": 0.0}, 1.0), ({"correlation": 0.99}, 0.01), ({"refresh_blocks": 4}, 0.25)],
+    ids=str,
+)
+def test_noise_of_successive_estimates_differs_by_less(options, share):
+    """What it is for: the difference of two log estimates has the share 1 - rho of its variance, or one block's."""
+    step = begin(AdaptiveMetropolisStep(model=uneven_model(), **options))
+    rng, differences = np.random.default_rng(6), np.empty(4000)
+    for i in range(len(differences)):
+        u = rng.standard_normal(N_AUXILIARY)
+        differences[i] = uneven_estimate(step._refreshed(u), 0.3) - uneven_estimate(u, 0.3)
+    ratio = np.square(differences).mean() / (2.0 * share * sd_at(0.3) ** 2)
+    assert abs(ratio - 1.0) / math.sqrt(2.0 / len(differences)) < 4.5
+
+
+def test_estimator_may_reorder_its_normals():
+    """u is part of the state: what ``fn`` does to the array that it gets stays there."""
+
+    def estimate(u, x):
+        u.sort()
+        return uneven_estimate(u, x)
+
+    one = drive(
+        begin(AdaptiveMetropolisStep(model=uneven_model(), correlation=0.9)),
+        {"x": np.array(0.0)}, 50,
+    )  # fmt: skip
+    model = model_of(estimate, (N_AUXILIARY,))
+    two = drive(
+        begin(AdaptiveMetropolisStep(model=model, correlation=0.9)), {"x": np.array(0.0)}, 50
+    )
+    np.testing.assert_allclose(values(one[0], "x"), values(two[0], "x"), rtol=1e-9)
+
+
+def test_auxiliary_state_round_trip():
+    step = begin(KameleonStep(model=uneven_model(), correlation=0.9))
+    point = drive(step, {"x": np.array(0.0)}, 40)[0][-1]
+    state = pickle.loads(pickle.dumps(step.sampling_state))
+    first, final = drive(step, point, 30), step.sampling_state
+    twin = cloudpickle.loads(cloudpickle.dumps(step))
+    twin.sampling_state = state
+    assert_same_draws(first, drive(twin, point, 30))
+    assert equal_dataclass_values(twin.sampling_state, final)
+    # the retained value is the estimate at the retained x and u
+    [u] = step.auxiliary
+    assert step.log_density == pytest.approx(uneven_estimate(u, step.position[0]), rel=1e-12)
+
+
+@pytest.mark.parametrize("shape", [(), (1,), (2, 3)], ids=str)
+def test_auxiliary_of_any_shape(shape):
+    def estimate(u, x):
+        assert u.shape == shape
+        return float(-0.5 * x * x + 0.1 * u.sum() - 0.005 * u.size)
+
+    model = model_of(estimate, shape)
+    for options in ({"correlation": 0.5}, {"refresh_blocks": 2}, {}):
+        step = begin(AdaptiveMetropolisStep(model=model, **options))
+        assert drive(step, {"x": np.array(0.0)}, 20)[1][-1]["nonfinite"] == 0
+
+
+def test_correlation_needs_auxiliary_noise():
+    plain = model_of(Estimate(1.0))
+    with pm.Model() as mixed:
+        x = pm.Flat("x", initval=0.0)
+        pm.Potential("u", NoisyLogLikelihood(uneven_estimate, (N_AUXILIARY,))(x))
+        pm.Potential("n", pt.random.normal(0.0, 1.0))
+    with pm.Model() as quiet:
+        pm.Normal("x")
+    for model, kind in (
+        (plain, "there is none"),
+        (quiet, "there is none"),
+        (mixed, "another kind"),
+    ):
+        for options in ({"correlation": 0.9}, {"refresh_blocks": 2}):
+            with pytest.raises(ValueError, match=f"auxiliary_shape.*{kind}"):
+                AdaptiveMetropolisStep(model=model, **options)
+    AdaptiveMetropolisStep(model=mixed)  # fresh noise needs nothing
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"correlation": 1.0}, r"correlation must lie in \[0, 1\), got 1.0"),
+        ({"correlation": -0.1}, r"got -0.1"),
+        ({"correlation": math.nan}, r"got nan"),
+        ({"refresh_blocks": 0}, r"refresh_blocks must be a positive integer, got 0"),
+        ({"refresh_blocks": 2.5}, r"got 2.5"),
+    ],
+)
+def test_bad_values_are_named(options, message):
+    with pytest.raises(ValueError, match=message):
+        AdaptiveMetropolisStep(model=uneven_model(), **options)
+
+
+# --- beside other steps ----------------------------------------------------------------------
+
+
+def compound_model(estimate):
+    """x has the noisy factor; k and b only deterministic ones, and k depends on x."""
+    with pm.Model() as model:
+        x = pm.Normal("x", 0.0, 1.0, initval=0.0)
+        k = pm.Poisson("k", 2.0)
+        pm.Normal("b", 0.5 * x + k, 1.0)
+        pm.Potential("likelihood", NoisyLogLikelihood(estimate)(x))
+    return model
+
+
+def test_variable_of_another_step_is_named():
+    with pm.Model() as model:
+        x, b = pm.Normal("x"), pm.Normal("b")
+        pm.Gamma("scale", 1.0, 1.0)
+        pm.Potential(
+            "estimated likelihood",
+            NoisyLogLikelihood(lambda rng, *p: rng.random())(x, b, model["scale"]),
+        )
+    with pytest.raises(ValueError, match=r"'estimated likelihood'.*also depends on b, scale_log__"):
+        KameleonStep([x], model=model)
+    with pytest.raises(ValueError, match=r"'estimated likelihood'.*also depends on"):
+        KameleonStep(model=model, blocked=False)
+    with pytest.raises(ValueError, match=r"'estimated likelihood'.*depends on b:"):
+        step_beside_noise(pm.Metropolis, [b], model=model)
+    assert "logp" not in vars(model)
+
+
+class Moments:
+    """Of ``compound_model`` with an estimate of N(x; 0, 1): x ~ N(0, 1/2), k ~ Poisson(2), b | x, k."""
+
+    x2, k, k2, b = 0.5, 2.0, 6.0, 2.0
+
+
+def compound_z(model, other, chains=8, draws=1200):
+    with model:
+        ours = AdaptiveMetropolisStep([model["x"]])
+        step = CompoundStep([ours, *other()])
+        idata = sample(step, model, draws=draws, tune=400, chains=chains)
+    p = {name: idata["posterior"][name].values for name in "xkb"}
+    found = np.array([p["x"], p["x"] ** 2 - Moments.x2, p["k"] - Moments.k, p["k"] ** 2 - Moments.k2,
+                      p["b"] - Moments.b]).mean(axis=2)  # fmt: skip
+    return found.mean(axis=1) / (found.std(axis=1, ddof=1) / math.sqrt(chains))
+
+
+def test_steps_beside_a_noisy_factor(caplog):
+    """Other steps move k and b: the estimate stays frozen, no one else asks for one, and the posterior is right."""
+    estimate = Estimate(1.0)
+    model = compound_model(estimate)
+
+    def other():
+        return [
+            step_beside_noise(s, [model[v]]) for s, v in ((pm.Metropolis, "k"), (pm.Slice, "b"))
+        ]
+
+    chains, draws = 8, 1200
+    before = estimate.calls
+    with caplog.at_level(logging.WARNING, logger="pymc.kameleon"):
+        z = compound_z(model, other, chains, draws)
+    assert estimate.calls - before == chains * (400 + draws + 1)
+    assert np.abs(z).max() < 4.5, z
+    assert "noisy" not in caplog.text
+
+
+@pytest.mark.parametrize("kind", [pm.Metropolis, pm.Slice])
+def test_steps_built_without_care_are_biased(kind, caplog):
+    """The control: PyMC's steps evaluate the factor anew although it does not depend on their variables."""
+    estimate = Estimate(1.5)
+    with pm.Model() as model:
+        x, b = pm.Normal("x"), pm.Normal("b")
+        pm.Potential("likelihood", NoisyLogLikelihood(estimate)(x))
+        step = CompoundStep([AdaptiveMetropolisStep([x]), kind([b])])
+    with caplog.at_level(logging.WARNING, logger="pymc.kameleon"):
+        idata = sample(step, model, draws=1000, tune=400, chains=8)
+    assert caplog.text.count("samples b evaluates it anew") == 1
+    assert estimate.calls > 2.9 * 8 * 1400
+    squares = np.square(idata["posterior"]["b"].values).mean(axis=1) - 1.0
+    assert squares.mean() / (squares.std(ddof=1) / math.sqrt(8)) > 5, squares
+
+
+@pytest.mark.slow
+def test_nuts_and_our_own_steps_beside_a_noisy_factor():
+    estimate = Estimate(1.0)
+    model = compound_model(estimate)
+    for kind in (pm.NUTS, AdaptiveMetropolisStep):
+        before = estimate.calls
+        z = compound_z(
+            model,
+            lambda kind=kind: [
+                step_beside_noise(pm.Metropolis, [model["k"]]),
+                step_beside_noise(kind, [model["b"]]),
+            ],
+        )
+        assert estimate.calls - before == 8 * 1601
+        assert np.abs(z).max() < 4.5, z
+
+
+def test_step_beside_noise_sees_every_other_factor():
+    """What it compiles differs from the whole log density by the noisy factor alone."""
+    with pm.Model() as model:
+        x, scale = pm.Normal("x"), pm.Gamma("scale", 2.0, 1.0)
+        pm.Normal("y", 0.3, scale, observed=np.array([0.1, 2.0]))
+        pm.Potential("penalty", -(scale**2))
+        pm.Potential("likelihood", NoisyLogLikelihood(Estimate(1.0))(x))
+    with pm.Model() as quiet:
+        x, scale = pm.Normal("x"), pm.Gamma("scale", 2.0, 1.0)
+        pm.Normal("y", 0.3, scale, observed=np.array([0.1, 2.0]))
+        pm.Potential("penalty", -(scale**2))
+    step = step_beside_noise(AdaptiveMetropolisStep, [model["scale"]], model=model)
+    assert not step._density.noisy
+    expected = quiet.compile_logp()
+    for value in (-1.0, 0.4):
+        point = {"x": np.array(0.0), "scale_log__": np.array(value)}
+        found = step._density(np.array([value]))
+        assert found == pytest.approx(float(expected(point)), rel=1e-12)
+
+
+@pytest.mark.parametrize("mode", ["CVM", "NUMBA"])
+def test_no_estimate_is_made_when_others_move(mode):
+    estimate = Estimate(1.0)
+    model = compound_model(estimate)
+    step = begin(AdaptiveMetropolisStep([model["x"]], model=model, compile_kwargs={"mode": mode}))
+    point, rng = model.initial_point(), np.random.default_rng(3)
+    before = estimate.calls
+    for i in range(100):
+        point = {**point, "k": np.array(rng.poisson(2.0)), "b": np.array(rng.standard_normal())}
+        kept = step.noisy_log_density
+        point, [stat] = step.step(point)
+        if i and not stat["accepted"]:
+            assert step.noisy_log_density == kept
+    assert estimate.calls - before == step.evaluations == 101
+
+
+# --- hidden generators -----------------------------------------------------------------------
+
+GLOBAL_GENERATOR = np.random.default_rng(1)
+rng = np.random.default_rng(2)  # never used by a likelihood here: only its name is
+
+
+class Simulation:
+    def __init__(self, generator):
+        self.generator = generator
+
+    def log_likelihood(self, x):
+        return float(self.generator.normal(-0.5 * x**2))
+
+    __call__ = log_likelihood
+
+
+class UsesRandomModule:
+    def __call__(self, x):
+        return -0.5 * x**2 + random.gauss(0.0, 1.0)
+
+
+def uses_global(x):
+    return float(GLOBAL_GENERATOR.normal(-0.5 * x**2))
+
+
+def uses_numpy(x):
+    return float(np.random.normal(-0.5 * x**2))  # noqa: NPY002
+
+
+def uses_numpy_inside(x):
+    return float(np.mean(list(np.random.normal(-0.5 * x**2) for _ in range(3))))  # noqa: C400, NPY002
+
+
+def uses_default(x, rng=np.random.default_rng(3)):  # noqa: B008
+    return float(rng.normal(-0.5 * x**2))
+
+
+def makes_unseeded(x):
+    return float(np.random.default_rng().normal(-0.5 * x**2))
+
+
+def calls_another(x):
+    return uses_numpy(x)
+
+
+@njit
+def compiled_by_numba(x):
+    return -0.5 * x**2 + np.random.normal(0.0, 1.0)  # noqa: NPY002
+
+
+def closure():
+    generator = np.random.default_rng(4)
+    return lambda x: float(generator.normal(-0.5 * x**2))
+
+
+NORMAL = np.random.normal
+
+HIDDEN = {
+    "in an Op": Simulation(np.random.default_rng(5)),
+    "legacy generator": Simulation(np.random.RandomState(5)),
+    "method of its owner": Simulation(np.random.default_rng(5)).log_likelihood,
+    "standard library": Simulation(random.Random(5)),
+    "callable object": UsesRandomModule(),
+    "closure": closure(),
+    "global": uses_global,
+    "np.random": uses_numpy,
+    "np.random inside": uses_numpy_inside,
+    "np.random by another name": lambda x: float(NORMAL(-0.5 * x**2)),
+    "default argument": uses_default,
+    "unseeded": makes_unseeded,
+    "through another function": calls_another,
+    "partial": partial(lambda generator, x: float(generator.normal(x)), np.random.default_rng(6)),
+    "numba": compiled_by_numba,
+}
+
+
+@pytest.mark.parametrize("function", HIDDEN.values(), ids=HIDDEN)
+def test_hidden_generators_are_found(function):
+    x = pt.dscalar()
+    assert pseudo_marginal.hidden_generators([BlackBox(function)(x)])
+
+
+def given_a_generator(rng, x):
+    assert isinstance(rng, np.random.Generator)
+    return rng.normal(-0.5 * x**2) + rng.random() + math.log(np.mean(rng.random(3)))
+
+
+def seeds_its_own(x):  # common random numbers: deterministic
+    return float(np.random.default_rng(7).normal(-0.5 * x**2))
+
+
+def uses_scipy(x):  # the distribution holds NumPy's global generator; its density does not use it
+    return float(norm.logpdf(x))
+
+
+def name_only(x):
+    holder = SimpleNamespace(rng=x, GLOBAL_GENERATOR=x)
+    return float(-0.5 * holder.rng * holder.GLOBAL_GENERATOR)
+
+
+INNOCENT = {
+    "its own rng": NoisyLogLikelihood(given_a_generator),
+    "bound method": NoisyLogLikelihood(Estimate(1.0).__call__),
+    "seeded inside": BlackBox(seeds_its_own),
+    "scipy.stats": BlackBox(uses_scipy),
+    "attribute with a generator's name": BlackBox(name_only),
+    "plain": BlackBox(minus_half_square),
+}
+
+
+@pytest.mark.parametrize("op", INNOCENT.values(), ids=INNOCENT)
+def test_no_false_alarm(op):
+    assert pseudo_marginal.hidden_generators([op(pt.dscalar())]) == []
+
+
+def black_box_model(function, path=None):
+    with pm.Model() as model:
+        x = pm.Flat("x", initval=0.0)
+        pm.Potential("likelihood", BlackBox(function, path)(x))
+    return model
+
+
+def test_hidden_generator_is_warned_about():
+    with pytest.warns(UserWarning, match="pymc_kameleon.NoisyLogLikelihood"):
+        AdaptiveMetropolisStep(model=black_box_model(uses_numpy))
+    hybrid = model_of(lambda rng, x: rng.normal(x) + GLOBAL_GENERATOR.random())
+    with pytest.warns(UserWarning, match="random numbers that PyTensor cannot see"):
+        AdaptiveMetropolisStep(model=hybrid)
+
+
+@pytest.fixture
+def counter(tmp_path):
+    return Counter(tmp_path / "evaluations")
+
+
+def test_generator_behind_compiled_code_is_noticed_by_the_second_chain(counter):
+    """An iterator is as opaque as a C library; the chains start at one point and find two values there."""
+    draw = itertools.cycle([0.3, -0.2, 0.1, 0.7, -0.5]).__next__
+    model = black_box_model(lambda x: -0.5 * float(x) ** 2 + draw(), counter.path)
+    step = AdaptiveMetropolisStep(model=model)  # nothing to be seen yet
+    counter.take()
+    with pytest.warns(UserWarning, match="values .* and .* at one point.*NoisyLogLikelihood"):
+        sample(step, model, draws=6, tune=5, chains=3)
+    assert counter.take() == 3 * 12  # and no evaluation for finding out
+
+
+def test_deterministic_chains_are_not_warned_about(counter):
+    """Also when the data or the other variables change between runs of one step."""
+    with pm.Model() as model:
+        data = pm.Data("data", np.array([0.5, 1.0]))
+        x = pm.Normal("x", initval=0.0)
+        pm.Potential("likelihood", BlackBox(minus_half_square, counter.path)(x - data))
+    step = AdaptiveMetropolisStep(model=model)
+    counter.take()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for value in (0.5, 3.0):
+            pm.set_data({"data": np.array([value, 1.0])}, model=model)
+            sample(step, model, draws=5, tune=5, chains=2)
+    assert counter.take() == 2 * 2 * 11
+
+
+def test_noise_that_is_declared_is_not_warned_about():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for kind in KINDS:
+            trace_of(kind)
+
+
+def test_log_names_are_those_of_the_package():
+    assert steps._log.name == "pymc.kameleon"
