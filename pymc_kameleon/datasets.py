@@ -5,6 +5,10 @@ from typing import NamedTuple
 
 import numpy as np
 
+from pymc_kameleon.glass import Glass, load_glass
+
+__all__ = ["Glass", "LynxHare", "load_glass", "load_lynx_hare"]
+
 
 class LynxHare(NamedTuple):
     """Yearly pelt counts of a prey and its predator.
