@@ -31,7 +31,7 @@ lint: $(VENV)/.dev
 	$(BIN)/mypy
 
 test: lint  ## lint and the fast test suite
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n 2
 
 test-slow: $(VENV)/.dev  ## the long statistical suites
 	$(BIN)/python -m pytest -m slow
