@@ -321,7 +321,7 @@ def measure(chains: list[Chain], reference: MarginalTruth) -> dict:
     ess, rhat = np.zeros(draws.shape[2]), math.nan
     if n >= 4:
         ess = np.nan_to_num(core.bulk_ess(draws))
-        rhat = float(az.rhat({"x": draws})["x"].max())
+        rhat = float(az.rhat({"x": draws})["x"].values.max())  # NaN if a coordinate never moved
     ess = np.maximum(ess, 1.0)  # there is no less than one draw
     low, centre_low, centre_high, high = reference.quantiles
     shares = [
@@ -477,7 +477,7 @@ class Board:
     def converged(self, sampler, target):
         """Whether R-hat is small in every seed."""
         cells = self.cells.get((sampler, target), {}).values()
-        return all(c["rhat"] is not None and c["rhat"] < CONVERGED for c in cells)
+        return all(map(agree, cells))
 
     def best(self, score, target):
         """Of PyMC's steps on this target."""
@@ -505,10 +505,13 @@ class Board:
         return f"{min(counts)}" if min(counts) == max(counts) else f"{min(counts)}–{max(counts)}"
 
 
+def agree(cell):
+    """Whether the chains do, by R-hat."""
+    return cell["rhat"] is not None and cell["rhat"] < CONVERGED
+
+
 def comparable(cell):
-    return (
-        cell["rhat"] is not None and cell["rhat"] < CONVERGED and cell["ess_min"] > WORTH_COMPARING
-    )
+    return agree(cell) and cell["ess_min"] > WORTH_COMPARING
 
 
 def geometric(values):
@@ -648,7 +651,7 @@ def write_ablation(store: dict) -> None:
         if not all(by_target):
             continue
         ess = [geometric([c["ess_min"] for c in found]) for found in by_target]
-        stars = ["" if all(c["rhat"] < CONVERGED for c in found) else "\\*" for found in by_target]
+        stars = ["" if all(map(agree, found)) else "\\*" for found in by_target]
         error = geometric([error_score(found).worst for found in by_target])
         values = [digits(e) + s for e, s in zip(ess, stars, strict=True)]
         rows.append([sampler.label, *values, digits(geometric(ess)), digits(error)])
