@@ -44,7 +44,15 @@ from tests.step_tester import (
 )
 
 OBJECT_MODE = pytest.mark.filterwarnings("ignore:.*object mode.*:UserWarning")
-pytestmark = [NO_BLAS, OBJECT_MODE]
+# PyTensor 3 announces these to whoever builds a random variable, ``pm.Simulator`` included.
+RNG_OUTPUT = pytest.mark.filterwarnings(
+    "ignore:RandomVariable Ops will stop hiding the rng output:DeprecationWarning"
+)
+RNG_INPUT = pytest.mark.filterwarnings(
+    "ignore:Calling a RandomVariable without an explicit rng:DeprecationWarning"
+)
+pytestmark = [NO_BLAS, OBJECT_MODE, RNG_OUTPUT, RNG_INPUT]
+CVM = {"compile_kwargs": {"mode": "CVM"}}  # Numba's object mode costs more
 STEPS = (KameleonStep, FastKameleonStep, AdaptiveMetropolisStep, GaussianMixtureStep)
 every_step = pytest.mark.parametrize("step_type", STEPS)
 
@@ -388,7 +396,7 @@ def test_demetropolis_is_not_exact(sd):
     """The control: what ``pm.DEMetropolisZ`` makes of the same models."""
     model = model_of(Estimate(sd))
     draws = {0.5: 12_000, 1.0: 3000, 1.5: 1200}[sd]
-    assert moment_z(pm.DEMetropolisZ(model=model), model, draws=draws)[1] > 10
+    assert moment_z(pm.DEMetropolisZ(model=model, **CVM), model, draws=draws)[1] > 10
 
 
 # --- correlated and block pseudo-marginal ----------------------------------------------------
@@ -417,7 +425,7 @@ def exact_start(rng):
     return x, u + sd_at(x) / math.sqrt(N_AUXILIARY)
 
 
-def invariance_z(step, n=2500, draws=15):
+def invariance_z(step, n=1500, draws=10):
     """z-scores of what ``draws`` tuned draws change in the moments of exact starts; of x, of u and of both."""
     drive(begin(step, 0), {"x": np.array(0.0)}, 0, 400)
     step.stop_tuning()
@@ -641,7 +649,8 @@ def test_steps_beside_a_noisy_factor(caplog):
 
     def other():
         return [
-            step_beside_noise(s, [model[v]]) for s, v in ((pm.Metropolis, "k"), (pm.Slice, "b"))
+            step_beside_noise(s, [model[v]], **CVM)
+            for s, v in ((pm.Metropolis, "k"), (pm.Slice, "b"))
         ]
 
     chains, draws = 8, 1200
@@ -660,13 +669,13 @@ def test_steps_built_without_care_are_biased(kind, caplog):
     with pm.Model() as model:
         x, b = pm.Normal("x"), pm.Normal("b")
         pm.Potential("likelihood", NoisyLogLikelihood(estimate)(x))
-        step = CompoundStep([AdaptiveMetropolisStep([x]), kind([b])])
+        step = CompoundStep([AdaptiveMetropolisStep([x]), kind([b], **CVM)])
     with caplog.at_level(logging.WARNING, logger="pymc.kameleon"):
-        idata = sample(step, model, draws=1000, tune=400, chains=8)
+        idata = sample(step, model, draws=1000, tune=400, chains=16)
     assert caplog.text.count("samples b evaluates it anew") == 1
-    assert estimate.calls > 2.9 * 8 * 1400
+    assert estimate.calls > 2.9 * 16 * 1400
     squares = np.square(idata["posterior"]["b"].values).mean(axis=1) - 1.0
-    assert squares.mean() / (squares.std(ddof=1) / math.sqrt(8)) > 5, squares
+    assert squares.mean() / (squares.std(ddof=1) / math.sqrt(16)) > 10, squares
 
 
 @pytest.mark.slow
@@ -886,7 +895,7 @@ def test_deterministic_chains_are_not_warned_about(counter):
 
 def test_noise_that_is_declared_is_not_warned_about():
     with warnings.catch_warnings():
-        warnings.simplefilter("error")
+        warnings.simplefilter("error", UserWarning)
         for kind in KINDS:
             trace_of(kind)
 
