@@ -42,6 +42,11 @@ class Case(NamedTuple):
 CASES = {
     "kameleon": Case(KameleonStep, {"n_history": 40, "local_start": 60}, ("local", "global")),
     "adaptive_metropolis": Case(AdaptiveMetropolisStep, {}, ("global",)),
+    "pca_kameleon": Case(
+        KameleonStep,
+        {"proposal": "pca", "n_history": 40, "n_directions": 5, "local_start": 60},
+        ("local", "global"),
+    ),
     "fast_kameleon": Case(
         FastKameleonStep, {"n_features": 20, "local_start": 60}, ("local", "global")
     ),
@@ -54,11 +59,12 @@ CASES = {
     "cma": Case(CMAStep, {}, ("",)),
 }
 # The base step is the same for all: two of them go through everything in the fast suite, the others in the slow one.
-_FIRST = ("kameleon", "adaptive_metropolis")
+FIRST = ("kameleon", "adaptive_metropolis")
+OTHERS = tuple(name for name in CASES if name not in FIRST)
 every_step = pytest.mark.parametrize(
     "case",
     [
-        pytest.param(case, id=name, marks=[] if name in _FIRST else pytest.mark.slow)
+        pytest.param(case, id=name, marks=[] if name in FIRST else pytest.mark.slow)
         for name, case in CASES.items()
     ],
 )
@@ -174,14 +180,23 @@ def gaussian():
 
 @cache
 def shapes():
-    """A scalar, a matrix, a simplex and an interval, all but the matrix transformed; a data container."""
+    """A scalar, a matrix and intervals, all but the matrix transformed; a data container."""
     with pm.Model() as model:
         scale = pm.HalfNormal("scale", 1.0)
         matrix = pm.Normal("matrix", 0.0, scale, shape=(2, 2))
-        weights = pm.Dirichlet("weights", np.ones(3))
         unit = pm.Uniform("unit", 0.0, 1.0, shape=2)
         data = pm.Data("data", np.array([0.3, -0.2]))
-        pm.Normal("y", matrix.sum() + weights[0] + unit.sum(), 1.0, observed=data)
+        pm.Normal("y", matrix.sum() + unit.sum(), 1.0, observed=data)
+    return model
+
+
+@cache
+def simplex():
+    """A variable with fewer coordinates than it has values, and one of every sign beside it."""
+    with pm.Model() as model:
+        weights = pm.Dirichlet("weights", np.ones(3))
+        pm.Normal("level", weights[0], 1.0, shape=(2, 2))
+        pm.HalfNormal("scale", 1.0)
     return model
 
 

@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import warnings
+from functools import cache
 
 import cloudpickle
 import numpy as np
@@ -41,16 +42,25 @@ def random_points(model, size, seed=1):
     return [{k: rng.standard_normal(v.shape) for k, v in start.items()} for _ in range(size)]
 
 
+@cache
+def _compiled_logp(model):
+    return model.compile_logp(mode="FAST_COMPILE")
+
+
+def pymcs_own(model, point):
+    return float(_compiled_logp(model)(point))
+
+
 # --- value -----------------------------------------------------------------------------------
 
 
 @every_linker
 def test_is_the_models_log_density(compile_kwargs):
     model = tester.shapes()
-    ours, theirs = density(model, compile_kwargs=compile_kwargs), model.compile_logp()
-    assert ours.dim == 1 + 4 + 2 + 2
+    ours = density(model, compile_kwargs=compile_kwargs)
+    assert ours.dim == 1 + 4 + 2
     for point in random_points(model, 20):
-        assert ours(ours.ravel(point)) == pytest.approx(float(theirs(point)), rel=1e-10)
+        assert ours(ours.ravel(point)) == pytest.approx(pymcs_own(model, point), rel=1e-10)
 
 
 @every_linker
@@ -73,16 +83,16 @@ def test_non_finite_values_pass_as_they_come(compile_kwargs):
 
 def test_ravel_and_update_are_inverse():
     model = tester.shapes()
-    ours = density(model, ["unit", "scale", "matrix"])  # another order than the model's
+    ours = density(model, ["unit", "scale"])  # another order than the model's
     [point, other] = random_points(model, 2)
     x = ours.ravel(other)
-    assert x.shape == (2 + 1 + 4,)
+    assert x.shape == (2 + 1,)
     assert x.dtype == np.float64
     new = ours.update(point, x)
     assert list(new) == list(point)
     np.testing.assert_array_equal(ours.ravel(new), x)
     for name in point:
-        expected = point if name == "weights_simplex__" else other
+        expected = point if name == "matrix" else other
         np.testing.assert_array_equal(new[name], expected[name])
         assert isinstance(new[name], np.ndarray)
         assert new[name].shape == point[name].shape
@@ -107,14 +117,14 @@ def test_is_at(names):
 @every_linker
 def test_follows_other_variables(compile_kwargs):
     model = tester.switch()
-    ours, theirs = density(model, ["x"], compile_kwargs), model.compile_logp()
+    ours = density(model, ["x"], compile_kwargs)
     assert ours.has_others
     x = np.array([0.7])
     values = set()
     for k, moved in ((0, False), (1, True), (1, False), (0, True)):
         point = {"k": np.array(k), "x": np.array(0.7)}
         assert ours.follow(point) == moved
-        assert ours(x) == pytest.approx(float(theirs(point)), rel=1e-10)
+        assert ours(x) == pytest.approx(pymcs_own(model, point), rel=1e-10)
         values.add(ours(x))
         assert ours.others == {"k": k}
     assert len(values) == 2
@@ -132,8 +142,7 @@ def test_follows_new_data(compile_kwargs):
         with model:
             pm.set_data({"data": new})
         values.append(ours(np.array([0.4])))
-        expected = model.compile_logp()({"x": np.array(0.4)})
-        assert values[-1] == pytest.approx(float(expected), rel=1e-10)
+        assert values[-1] == pytest.approx(pymcs_own(model, {"x": np.array(0.4)}), rel=1e-10)
     assert len(set(values)) == 3
 
 
@@ -147,7 +156,7 @@ def test_data_with_the_name_of_a_shared_replacement():
     ours = density(model, ["x"])
     point = {"k": np.array(-1.0), "x": np.array(0.3)}
     ours.follow(point)
-    expected = float(model.compile_logp()(point))
+    expected = pymcs_own(model, point)
     assert ours(np.array([0.3])) == pytest.approx(expected, rel=1e-10)
     assert model["k_shared"].get_value() == 5.0
 
