@@ -37,6 +37,12 @@ from pymc_kameleon.kamiltonian_surrogate import Fit, Recipe, fit, leapfrog, stab
 from pymc_kameleon.kernels import Kernel, get_kernel
 from pymc_kameleon.metropolis import Outcome, Proposal, robbins_monro
 
+# Strathmann et al. (2015), sections 5 and A; lengthscale and regularisation by held-out score
+# (A.1).
+PAPER = {
+    "embedding": "cos", "isotropic": True, "base_scale": math.inf, "whiten": False, "n_leapfrog": (1, 10),
+    "step_size": (0.01, 0.1), "random_walk_share": 0.0,
+}  # fmt: skip
 JITTER = 0.2  # the step size is drawn within this share of its mean
 ENOUGH_TRIALS = 20  # trajectories before the two kernels are compared
 NEVER = 1 << 62
@@ -125,7 +131,7 @@ def init(
     whiten: bool = True,
     n_leapfrog: int | tuple[int, int] = (1, 20),
     step_size: float | tuple[float, float] | None = None,
-    target_accept: float = 0.5,
+    target_accept: float = 0.4,
     random_walk_share: float = 0.2,
     trial_share: float = 0.1,
     first_fit: int | None = None,
@@ -175,9 +181,10 @@ def init(
     step_size : float or (float, float), optional
         A fixed mean, or a range to draw from (the paper's (0.01, 0.1)). Default: tuned.
     target_accept : float
-        Acceptance probability of the trajectories. Default 0.5: between the optimum of HMC, 0.65,
-        and what a surrogate's error often allows. The step size never exceeds what keeps the
-        surrogate's own energy, so that acceptance may stay above it.
+        Acceptance probability that the step size is lowered to reach. Default 0.4: less than HMC's
+        0.65 because what is lost to the surrogate's error is lost at the end of long trajectories,
+        and a step so short that they are accepted anyway leads nowhere. The step size never exceeds
+        what keeps the surrogate's own energy, so that acceptance may stay above it.
     random_walk_share : float
         Least probability of a random-walk move, the safety net. Default 0.2.
     trial_share : float
@@ -197,7 +204,7 @@ def init(
     """
     x = np.asarray(x, dtype=float)
     dim = len(x)
-    low, high = (n_leapfrog, n_leapfrog) if np.ndim(n_leapfrog) == 0 else n_leapfrog
+    low, high = (n_leapfrog, n_leapfrog) if isinstance(n_leapfrog, int) else n_leapfrog
     recipe = Recipe(
         surrogate,
         get_kernel(kernel),
@@ -357,7 +364,7 @@ def adapt(rng: np.random.Generator, state: State, outcome: Outcome) -> State:
         random_walk = adaptive_metropolis.adapt(rng, state.random_walk, own)
         state = _count_random_walk(state._replace(random_walk=random_walk), outcome)
     iteration = random_walk.iteration
-    if iteration >= state.next_fit:
+    if iteration >= state.next_fit and random_walk.history is not None:
         later = int(state.options.growth * iteration) + 1
         state = state._replace(next_fit=later if later < state.options.last_fit else NEVER)
         state = refit(rng, state, window(random_walk.history, adaptive_metropolis.FORGET))
@@ -435,20 +442,27 @@ def hand_over(state: State) -> State:
 
 
 def stats(state: State) -> dict[str, float]:
-    """Statistics of the state; NaN where there is no surrogate yet."""
+    """Statistics of the state, NaN where there is no surrogate yet; the shortest lengthscale."""
     fitted = state.fitted
-    none = fitted is None
-    return {
-        "step_size": math.nan if none else math.exp(state.log_step),
+    values = {
+        "step_size": math.nan,
         "random_walk_share": state.share,
-        "surrogate_score": math.nan if none else fitted.validation.score,
-        "gaussian_score": math.nan if none else fitted.validation.gaussian_score,
+        "surrogate_score": math.nan,
+        "gaussian_score": math.nan,
         "efficiency": efficiency(state),
-        "n_history": 0 if none else len(fitted.states),
-        "lengthscale": math.nan if none else float(np.min(fitted.lengthscale)),
-        "regularization": math.nan if none else fitted.regularization,
+        "n_history": 0,
+        "lengthscale": math.nan,
+        "regularization": math.nan,
         "refits": state.refits,
     }
+    if fitted is not None:
+        values["step_size"] = math.exp(state.log_step)
+        values["surrogate_score"] = fitted.validation.score
+        values["gaussian_score"] = fitted.validation.gaussian_score
+        values["n_history"] = len(fitted.states)
+        values["lengthscale"] = float(np.min(fitted.lengthscale))
+        values["regularization"] = fitted.regularization
+    return values
 
 
 def _no_jumps(dim):
@@ -456,9 +470,7 @@ def _no_jumps(dim):
 
 
 def _adapt_step_size(state, outcome):
-    """Robbins-Monro towards the target acceptance, below the surrogate's limit and above 1 % of
-    it.
-    """
+    """Robbins-Monro towards the target acceptance, between 5 % of the surrogate's limit and it."""
     jumps = state.jumps
     count = jumps.n_hamiltonian + 1
     gained = jumps.hamiltonian
@@ -471,7 +483,7 @@ def _adapt_step_size(state, outcome):
     target = state.options.target_accept
     log_step = robbins_monro(state.log_step, outcome.accept_prob, target, rate)
     limit = state.log_step_limit
-    log_step = min(max(log_step, limit - math.log(100.0)), limit)
+    log_step = min(max(log_step, limit - math.log(20.0)), limit)
     weight = (count + 5.0) ** -0.75  # the average of Hoffman & Gelman (2014), algorithm 5
     average = weight * log_step + (1.0 - weight) * state.log_step_average
     return state._replace(log_step=log_step, log_step_average=average)

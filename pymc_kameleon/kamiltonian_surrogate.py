@@ -97,6 +97,7 @@ def fit(
     unit = random_features.draw_features(rng, kernel, dim, size, 1.0, recipe.embedding)
     validation = _validate(recipe, states, weights, base, unit, previous)
     lengthscale, regularization = validation.lengthscale, validation.regularization
+    surrogate: LiteSurrogate | FiniteSurrogate | None
     if recipe.surrogate == "lite":
         surrogate = fit_lite(states, lengthscale, regularization, weights, base)
     else:

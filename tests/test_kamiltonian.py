@@ -13,6 +13,10 @@ from pymc_kameleon.metropolis import Outcome, accept
 from tests.statistics import run_transitions, two_sample_z
 
 each_family = pytest.mark.parametrize("family", ["lite", "finite"])
+# the negative controls that differ little between the families: one of them in the fast suite
+lite_or_slow = pytest.mark.parametrize(
+    "family", ["lite", pytest.param("finite", marks=pytest.mark.slow)]
+)
 each_dim = pytest.mark.parametrize("dim", [1, 2, 5])
 
 
@@ -189,7 +193,7 @@ def test_without_the_kinetic_term_it_fails(family):
     assert invariance(Variant(propose), mediocre(family))[0] > 10
 
 
-@each_family
+@lite_or_slow
 def test_with_the_ratios_sign_reversed_it_fails(family):
     """The text's eq. (3)."""
 
@@ -202,7 +206,7 @@ def test_with_the_ratios_sign_reversed_it_fails(family):
     assert invariance(Variant(reversed_sign), mediocre(family))[0] > 10
 
 
-@each_family
+@lite_or_slow
 def test_with_the_surrogates_sign_flipped_it_is_exact_but_slow(family):
     state = mediocre(family, base_scale=math.inf, random_walk_share=0.0)
     surrogate = state.fitted.surrogate
@@ -235,7 +239,7 @@ def refit_to_here(family):
     return propose
 
 
-@each_family
+@lite_or_slow
 def test_refitted_after_tuning_it_fails(family):
     state = mediocre(family, lengthscale=1.0)
     n = 5000 if family == "lite" else 2500
@@ -306,6 +310,19 @@ def test_unwhitened_momentum_lives_in_the_targets_coordinates(family):
     np.testing.assert_array_equal(state.centre, 0.0)
     z, _ = invariance(kamiltonian, state)
     assert z < 4.5
+
+
+def test_papers_settings_run():
+    rng = np.random.default_rng(15)
+    past = draw(rng, 200)
+    state = kamiltonian.init(past[0], history=past, rng=rng, **kamiltonian.PAPER)
+    frozen = kamiltonian.freeze(run(rng, state, past[0], 50)[0])
+    _, outcomes = run(rng, frozen, past[0], 300, adapt=False)
+    stats = [o.proposal.carry["stats"] for o in outcomes]
+    assert {o.proposal.move for o in outcomes} == {"hamiltonian"}
+    assert 0.01 <= min(s["step_size"] for s in stats) < max(s["step_size"] for s in stats) <= 0.1
+    assert {s["n_steps"] for s in stats} == set(range(1, 11))
+    assert np.ndim(frozen.fitted.lengthscale) == 0
 
 
 def test_given_history_is_used_as_it_is():
