@@ -593,7 +593,7 @@ def write_tables(store: dict) -> None:
     for budget in budgets:
         board = Board(store, budget)
         sections += [
-            f"## {budget:,} evaluations per chain",
+            f"## {budget:,} evaluations per chain{so_far(board)}",
             summary_table(board),
             "### Effective draws per 1000 evaluations, worst coordinate, tuning counted",
             score_table(board, board.ess, marks=True),
@@ -610,6 +610,12 @@ def write_tables(store: dict) -> None:
     for budget in budgets:
         print(f"\n{budget:,} evaluations\n{summary_table(Board(store, budget))}")
     draw_figure(store, budgets)
+
+
+def so_far(board):
+    """What is missing from a board, in words."""
+    done = len(board.targets)
+    return "" if done == len(TARGETS) else f" (so far {done} of the {len(TARGETS)} targets)"
 
 
 def out_of_date(store):
