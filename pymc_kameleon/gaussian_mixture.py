@@ -142,6 +142,7 @@ def init(
     ValueError
         For an option outside its domain, with the value.
     """
+    value: float
     for name, value, least in (("n_history", n_history, 20), ("max_components", max_components, 1)):
         if not (isinstance(value, (int, np.integer)) and value >= least):
             raise ValueError(f"{name} must be an integer of at least {least}, got {value!r}.")
@@ -165,9 +166,9 @@ def init(
         local_start = 200 * d
         if tune is not None:
             local_start = int(max(0.35 * tune, min(local_start, 0.5 * tune)))
-    cumulative = tuple(float(c) for c in np.cumsum(shares)[:3])
+    first, second, third = (float(c) for c in np.cumsum(shares)[:3])
     options = Options(
-        int(n_history), int(max_components), inflation, broad_share, cumulative, target_accept,
+        int(n_history), int(max_components), inflation, broad_share, (first, second, third), target_accept,
         auxiliary_target_accept, local_start, math.inf if tune is None else LAST_REFRESH * tune,
     )  # fmt: skip
     return State(

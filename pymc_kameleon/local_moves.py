@@ -27,7 +27,7 @@ LOG_SCALE_BOUNDS = (-8.0, 4.0)
 DRAWS_PER_DIMENSION = 200  # before the first local move, unless told otherwise
 
 Covariance = Callable[[Any, Any, np.ndarray], np.ndarray]
-Learn = Callable[[np.random.Generator, Any, "State", np.ndarray], Any]
+Learn = Callable[[np.random.Generator, "State", np.ndarray], Any]
 Tune = Callable[["State", Outcome], "State"]
 
 

@@ -69,7 +69,7 @@ class LogDensity:
         outputs = [noise.deterministic, noise.noisy] if self.split else [model.logp()]
         outputs, joined = join_nonshared_inputs(initial_point, outputs, vars, shared)
         self.suspects = pseudo_marginal.hidden_generators(outputs)
-        auxiliary = []
+        auxiliary: list = []
         if own_auxiliary:
             outputs, auxiliary = pseudo_marginal.take_auxiliary(outputs)
         # Never the model's own streams: every function compiled from the model shares those.

@@ -159,7 +159,7 @@ local_start, tune, random_walk
         raise ValueError(
             f"n_directions must be an integer from 1 to n_history = {n_history}, got {n_directions!r}."
         )
-    return state._replace(options=Options(*state.options, int(n_directions)))
+    return state._replace(options=Options(*state.options, int(n_directions)))  # type: ignore[call-arg]
 
 
 def propose(rng: np.random.Generator, x: np.ndarray, state: State) -> Proposal:

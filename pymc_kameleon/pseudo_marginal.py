@@ -308,7 +308,8 @@ def take_auxiliary(outputs) -> tuple[list, list]:
     ValueError
         If there is noise that is not of this kind, or none at all.
     """
-    replacements, auxiliary = {}, []
+    replacements: dict = {}
+    auxiliary: list = []
     for variable in ancestors(outputs):
         node = variable.owner
         if node is None or not isinstance(node.op, NoisyLogLikelihood):
@@ -363,7 +364,7 @@ def _parts(value) -> list:
     if isinstance(value, FunctionType):
         return _referred_to(value)
     if isinstance(value, MethodType):
-        return [value.__self__, *_referred_to(value.__func__)]
+        return [value.__self__, *_parts(value.__func__)]
     if isinstance(value, partial):
         return [value.func, *value.args, *value.keywords.values()]
     if isinstance(value, (list, tuple)):
@@ -397,7 +398,8 @@ def _referred_to(function: FunctionType) -> list:
 def _loaded(code: CodeType, globals_: dict, enclosing: dict) -> list:
     """Values that the code, and the code of functions inside it, loads from outside."""
     missing = object()
-    found, current = [], missing
+    current: Any = missing
+    found: list = []
     for instruction in dis.get_instructions(code):
         operation, argument = instruction.opname, instruction.argval
         if operation in ("PRECALL", "PUSH_NULL"):

@@ -47,8 +47,8 @@ from pymc_kameleon.value_regression import affordable
 
 _log = logging.getLogger("pymc.kameleon")
 
-FLOAT = (np.float64, [])
-MOVE = (np.dtype("U16"), [])
+FLOAT: tuple[Any, list] = (np.float64, [])
+MOVE: tuple[Any, list] = (np.dtype("U16"), [])
 UNCOVERED = (
     0.05  # worth a warning: the share of states where the surrogate is more than 2.5 too low
 )
@@ -394,7 +394,7 @@ class KernelStep(BlockedStep):
 
     def _warn_of_steps_beside_noise(self):
         """The noisy factors do not depend on the other steps' variables, and bias those steps all the same."""
-        prepared = getattr(self._model, "beside_noise", set())
+        prepared: set = getattr(self._model, "beside_noise", set())
         others = sorted(set(self._density.others) - prepared)
         if others:
             self._say(

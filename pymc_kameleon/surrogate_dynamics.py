@@ -337,7 +337,7 @@ class DualAveraging(NamedTuple):
     log_average: float
     shrink_towards: float
     error: float
-    count: int
+    count: int  # type: ignore[assignment]  # hides tuple.count, which nobody needs here
 
 
 def start_dual_averaging(step_size: float) -> DualAveraging:

@@ -219,11 +219,11 @@ def pair():
 
 
 @cache
-def compiled(name, model):
+def compiled(name, model, twin):
     """One step of each kind for each model: ``begin`` resets it, and compiling costs more than a test."""
     return make(CASES[name], model)
 
 
-def compiled_step(case, model, seed=0):
+def compiled_step(case, model, seed=0, twin=False):
     [name] = [n for n, c in CASES.items() if c is case]
-    return begin(compiled(name, model), seed)
+    return begin(compiled(name, model, twin), seed)

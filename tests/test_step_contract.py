@@ -66,7 +66,7 @@ def test_step_continuous_protocol(case):
     assert idata["posterior"]["x"].shape == (1, 70, 3)
     assert not equal_dataclass_values(state, step.sampling_state)
 
-    other = make(case, model)
+    other = compiled_step(case, model, twin=True)
     other.sampling_state = step.sampling_state
     assert equal_dataclass_values(other.sampling_state, step.sampling_state)
 
@@ -74,7 +74,7 @@ def test_step_continuous_protocol(case):
 @every_step
 def test_moments(case):
     """Independent chains from a cold start; the standard errors come from between them."""
-    model, chains = tester.gaussian(), 40
+    model, chains = tester.gaussian(), 30
     step = compiled_step(case, model)
     centred = []
     for seed in range(chains):
@@ -245,8 +245,8 @@ def test_state_moves_to_another_step(case, draws):
     step, point = at_moment(case, model, draws)
     state = pickle.loads(pickle.dumps(step.sampling_state))
     first = drive(step, point, 30)
-    other = copy.deepcopy(step)
-    drive(begin(other, seed=7), model.initial_point(), 20)
+    other = compiled_step(case, model, seed=7, twin=True)
+    drive(other, model.initial_point(), 20)
     other.sampling_state = state
     assert_same_draws(first, drive(other, point, 30))
     assert other.evaluations == step.evaluations
