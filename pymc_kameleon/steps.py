@@ -12,6 +12,7 @@ import math
 import multiprocessing
 import warnings
 from contextlib import suppress
+from dataclasses import field
 from types import ModuleType
 from typing import Any, ClassVar
 
@@ -78,6 +79,8 @@ class KernelStepState(StepMethodState):
 
     Attributes
     ----------
+    method : str
+        Which algorithm: the state of another one is refused.
     tune : bool
     position : ndarray of shape (d,) or None
         The current point as this step left it; ``None`` before a chain's first draw.
@@ -95,6 +98,7 @@ class KernelStepState(StepMethodState):
         The algorithm's own ``State``.
     """
 
+    method: str = field(metadata={"frozen": True})
     tune: bool
     position: Any
     log_density: float
@@ -246,6 +250,11 @@ class KernelStep(BlockedStep):
             self.algorithm_state = self.algorithm.freeze(self.algorithm_state)
             self._start_algorithm()
         self.tune = False
+
+    @property
+    def method(self) -> str:
+        """Name of the step, and of the algorithm that it was told to use."""
+        return f"{self.name}, {self.chooses}={self.variant!r}" if self.chooses else self.name
 
     @property
     def others(self):
