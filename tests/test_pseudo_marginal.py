@@ -662,7 +662,7 @@ def test_steps_beside_a_noisy_factor(caplog):
     assert "noisy" not in caplog.text
 
 
-@pytest.mark.parametrize("kind", [pm.Metropolis, pm.Slice])
+@pytest.mark.parametrize("kind", [pm.Metropolis, pytest.param(pm.Slice, marks=pytest.mark.slow)])
 def test_steps_built_without_care_are_biased(kind, caplog):
     """The control: PyMC's steps evaluate the factor anew although it does not depend on their variables."""
     estimate = Estimate(1.5)

@@ -1,0 +1,243 @@
+"""What a noisy likelihood does to samplers that do not know of it, and to those that do.
+
+1. The target is N(0, 1), of which a step sees only unbiased estimates: the density times exp(s n - s^2 / 2), with
+   n ~ N(0, 1) anew at every evaluation. Posterior mean and standard deviation at s = 0.5, 1 and 1.5. Steps that keep
+   the estimate at the current point are exact; PyMC's evaluate it anew and come out too wide.
+2. The same, with steps that sample *another* variable, b ~ N(0, 1), which the noisy factor does not depend on: PyMC's
+   as they are, and built by ``step_beside_noise``.
+3. A real estimator: the stochastic-volatility model, its likelihood by a bootstrap particle filter. R-hat and
+   effective draws per 1000 estimates, with fresh noise and with the noise of successive estimates correlated.
+
+    OPENBLAS_NUM_THREADS=1 python benchmarks/noisy_likelihood.py
+
+Two to three minutes; prints the tables and writes them to benchmarks/results/noisy_likelihood.md.
+"""
+
+import argparse
+import logging
+import math
+import warnings
+from pathlib import Path
+from typing import NamedTuple
+
+import arviz as az
+import numpy as np
+import pymc as pm
+from core import versions
+from pymc.step_methods.compound import CompoundStep
+from pytensor.tensor.random.type import RandomType
+
+from pymc_kameleon import (
+    AdaptiveMetropolisStep,
+    FastKameleonStep,
+    GaussianMixtureStep,
+    KameleonStep,
+    NoisyLogLikelihood,
+)
+from pymc_kameleon.particle_filter import StochasticVolatilityFilter, simulate_stochastic_volatility
+from pymc_kameleon.pseudo_marginal import step_beside_noise
+
+NOISE_SDS = (0.5, 1.0, 1.5)
+OURS = (KameleonStep, FastKameleonStep, GaussianMixtureStep, AdaptiveMetropolisStep)
+THEIRS = (pm.DEMetropolisZ, pm.Metropolis, pm.Slice)
+VOLATILITY = (-1.0, 0.95, 0.3)
+
+
+class Moments(NamedTuple):
+    """Posterior mean and standard deviation with standard errors from between the chains."""
+
+    mean: float
+    mean_error: float
+    sd: float
+    sd_error: float
+
+    def cells(self):
+        """Mean, sd, and the z-score of the sd against 1."""
+        z = (self.sd - 1.0) / self.sd_error
+        return (
+            f"{self.mean:+.3f} ± {self.mean_error:.3f}",
+            f"{self.sd:.3f} ± {self.sd_error:.3f}",
+            f"{z:+.1f}",
+        )
+
+
+def moments(draws: np.ndarray) -> Moments:
+    """Of a standard normal variable, from draws of shape (chains, n)."""
+    means, squares = draws.mean(axis=1), np.square(draws).mean(axis=1)
+    root = math.sqrt(len(draws))
+    sd = math.sqrt(squares.mean() - means.mean() ** 2)
+    return Moments(
+        means.mean(), means.std(ddof=1) / root, sd, squares.std(ddof=1) / root / (2.0 * sd)
+    )
+
+
+class Estimate:
+    """Log of the noisy density; the noise has standard deviation ``sd``. Counts its evaluations."""
+
+    def __init__(self, sd):
+        self.sd, self.calls = sd, 0
+
+    def __call__(self, rng, x):
+        """The log of an unbiased estimate."""
+        self.calls += 1
+        return float(-0.5 * x * x + self.sd * rng.standard_normal() - 0.5 * self.sd**2)
+
+
+def seed_noise(step, seed):
+    """Seed the noise of a step of PyMC's, which ``random_seed`` does not reach."""
+    function = getattr(step, "delta_logp", None) or getattr(step, "logp", None)
+    if function is None:
+        return
+    pairs = zip(function.maker.inputs, function.input_storage, strict=True)
+    cells = [cell for given, cell in pairs if isinstance(given.variable.type, RandomType)]
+    for i, cell in enumerate(cells):
+        cell.storage[0] = np.random.default_rng([seed, i])
+
+
+def sample(step, model, settings, **kwargs):
+    given = {"chains": settings.chains, "draws": settings.draws, "tune": settings.tune, **kwargs}
+    return pm.sample(
+        model=model, step=step, cores=1, random_seed=settings.seed, progressbar=False, quiet=True,
+        compute_convergence_checks=False, **given,
+    )  # fmt: skip
+
+
+def target_rows(settings):
+    """Part 1."""
+    rows = []
+    for noise_sd in NOISE_SDS:
+        estimate = Estimate(noise_sd)
+        with pm.Model() as model:
+            x = pm.Flat("x", initval=0.0)
+            pm.Potential("likelihood", NoisyLogLikelihood(estimate)(x))
+            steps = [kind() for kind in (*OURS, *THEIRS)]
+        for step in steps:
+            seed_noise(step, settings.seed)
+            before = estimate.calls
+            draws = sample(step, model, settings)["posterior"]["x"].values
+            found = moments(draws).cells()
+            calls = (estimate.calls - before) / (settings.chains * (settings.tune + settings.draws))
+            rows.append((noise_sd, type(step).__name__, *found, f"{calls:.1f}"))
+            print(rows[-1], flush=True)
+    return rows
+
+
+def compound_rows(settings):
+    """Part 2."""
+    rows = []
+    for kind in (pm.Metropolis, pm.Slice):
+        for careful in (False, True):
+            estimate = Estimate(1.5)
+            with pm.Model() as model:
+                x, b = pm.Normal("x"), pm.Normal("b")
+                pm.Potential("likelihood", NoisyLogLikelihood(estimate)(x))
+                other = step_beside_noise(kind, [b]) if careful else kind([b])
+                step = CompoundStep([AdaptiveMetropolisStep([x]), other])
+            seed_noise(other, settings.seed)
+            before = estimate.calls
+            draws = sample(step, model, settings)["posterior"]["b"].values
+            calls = (estimate.calls - before) / (settings.chains * (settings.tune + settings.draws))
+            name = f"step_beside_noise(pm.{kind.__name__})" if careful else f"pm.{kind.__name__}"
+            rows.append((name, *moments(draws).cells(), f"{calls:.1f}"))
+            print(rows[-1], flush=True)
+    return rows
+
+
+def volatility_model(y, n_particles, correlated):
+    """Weak priors; the noise of the correlated filter is handed over, and its particles are sorted."""
+    likelihood = StochasticVolatilityFilter(y, n_particles, sort=correlated)
+    if correlated:
+        op = NoisyLogLikelihood(likelihood.given, auxiliary_shape=likelihood.aux_shape)
+    else:
+        op = NoisyLogLikelihood(likelihood)
+    with pm.Model() as model:
+        mean = pm.Normal("mean", -1.0, 1.0)
+        persistence = pm.Beta("persistence", 20.0, 1.5, initval=0.93)
+        sd = pm.HalfNormal("sd", 0.5, initval=0.3)
+        pm.Potential("likelihood", op(mean, persistence, sd))
+    rng = np.random.default_rng(1)
+    spread = np.std([likelihood(rng, *VOLATILITY) for _ in range(300)])
+    return model, spread
+
+
+def volatility_rows(settings):
+    """Part 3."""
+    y, _ = simulate_stochastic_volatility(np.random.default_rng(settings.seed), 200, *VOLATILITY)
+    rows = []
+    for n_particles, correlation in ((50, None), (50, 0.99), (20, 0.99)):
+        model, spread = volatility_model(y, n_particles, correlation is not None)
+        for kind in (KameleonStep, AdaptiveMetropolisStep):
+            step = kind(model=model, correlation=correlation)
+            idata = sample(
+                step, model, settings, chains=4, tune=settings.pf_tune, draws=settings.pf_draws
+            )
+            names = ("mean", "persistence", "sd")
+            posterior = {name: idata["posterior"][name].values for name in names}
+            ess = [float(az.ess({name: v})[name]) for name, v in posterior.items()]
+            rhat = [float(az.rhat({name: v})[name]) for name, v in posterior.items()]
+            summary = [f"{v.mean():.3f} ± {v.std():.3f}" for v in posterior.values()]
+            evaluations = 4 * (settings.pf_draws + settings.pf_tune + 1)
+            accepted = idata["sample_stats"]["accepted"].values.mean()
+            rows.append(
+                (n_particles, f"{spread:.2f}", correlation or "fresh", kind.__name__, f"{accepted:.2f}",
+                 f"{max(rhat):.3f}", f"{1000 * min(ess) / evaluations:.1f}", *summary)
+            )  # fmt: skip
+            print(rows[-1], flush=True)
+    return rows
+
+
+def table(header, rows):
+    lines = [header, ["---"] * len(header), *rows]
+    return "\n".join("| " + " | ".join(map(str, line)) + " |" for line in lines)
+
+
+def report(settings):
+    """The three tables as Markdown."""
+    one, two, three = target_rows(settings), compound_rows(settings), volatility_rows(settings)
+    columns = ["mean", "sd", "z of the sd", "estimates a draw"]
+    return f"""# Noisy likelihoods
+
+{versions()}. Parts 1 and 2: {settings.chains} chains of {settings.draws:,} draws after {settings.tune:,}, seed
+{settings.seed}; standard errors from between the chains. `python benchmarks/noisy_likelihood.py`
+
+## N(0, 1) seen through log-normal noise
+
+{table(["log-estimate noise sd", "step", *columns], one)}
+
+## b ~ N(0, 1) beside a noisy factor that does not depend on it, noise sd 1.5
+
+AdaptiveMetropolisStep samples the noisy factor's variable, the step named samples b.
+
+{table(["step of b", *columns], two)}
+
+## Stochastic volatility by a particle filter, 200 returns
+
+4 chains of {settings.pf_draws:,} draws after {settings.pf_tune:,}. Truth: mean {VOLATILITY[0]}, persistence
+{VOLATILITY[1]}, sd {VOLATILITY[2]}. Effective draws of the worst parameter, tuning counted among the estimates. With a
+correlation the particles are sorted.
+
+{table(["particles", "noise sd at the truth", "correlation", "step", "accepted", "R-hat", "effective draws per 1000 estimates", "mean", "persistence", "sd"], three)}
+"""  # noqa: E501
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
+    parser.add_argument("--chains", type=int, default=16)
+    parser.add_argument("--draws", type=int, default=2500)
+    parser.add_argument("--tune", type=int, default=800)
+    parser.add_argument("--pf-draws", type=int, default=2500)
+    parser.add_argument("--pf-tune", type=int, default=1200)
+    parser.add_argument("--seed", type=int, default=20261120)
+    parser.add_argument(
+        "--output", type=Path, default=Path(__file__).parent / "results" / "noisy_likelihood.md"
+    )
+    settings = parser.parse_args()
+    logging.getLogger("pymc").setLevel(logging.ERROR)
+    warnings.filterwarnings("ignore", message=".*object mode.*|.*could not link to a BLAS.*")
+    text = report(settings)
+    print(text)
+    settings.output.write_text(text)
+
+
+if __name__ == "__main__":
+    main()
