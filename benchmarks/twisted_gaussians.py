@@ -172,6 +172,9 @@ def write(results, arguments):
         "the long axis, in draws; root mean square of the Geweke scores over coordinates and chains, 1 "
         "where a chain is long enough to be stationary by that measure.",
         "\n".join([HEADER, *map(format_row, results)]),
+        "π₄: a random walk with one covariance gets to the ends of the arms rarely and stays there long, "
+        "longer than a chain here. The shares of single chains are skew: most a little too large, a few much too "
+        "small, and the mean of these few chains, started at the origin, tends to be too large.",
         "All samplers have this package's defaults; Metropolis is N(x, (2.38² / d) I), untuned. A million "
         "iterations of M-GaA and (1+1)-CMA on π₄ at constant rates, without an overflow, an underflow or a "
         "failed factorisation, are the slow tests of tests/test_gaussian_adaptation.py and "
