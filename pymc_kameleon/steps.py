@@ -739,7 +739,7 @@ step_size, target_accept, random_walk_share, trial_share, first_fit
             FLOAT,
         ),
         **dict.fromkeys(("n_steps", "refits", "evaluations"), (np.int64, [])),
-        "diverging": (np.bool_, []),
+        "diverging": (bool, []),  # NUTS's type, or the two cannot sample together
         "surrogate": (np.dtype("U24"), []),
     }  # fmt: skip
     _draws_differ = True
