@@ -680,9 +680,12 @@ def draw_figure(store, budgets):
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
 
+    # Budgets of which only some targets have been run are in the tables, not in the figure.
+    budgets = [b for b in budgets if len(Board(store, b).targets) == len(TARGETS)] or budgets[:1]
     figure, panels = plt.subplots(
-        2, len(budgets), figsize=(5.2 * len(budgets) + 1.5, 8.5), sharey=True, squeeze=False
+        2, len(budgets), figsize=(6.0 * len(budgets) + 1.5, 8.5), squeeze=False
     )
+    colours = {s: f"C{i}" for i, s in enumerate(s for s in SAMPLERS if s in OURS)}
     for column, budget in zip(panels.T, budgets, strict=True):
         board = Board(store, budget)
         titles = (
@@ -691,12 +694,13 @@ def draw_figure(store, budgets):
         )
         for panel, score, title in zip(column, (board.ess, board.error), titles, strict=True):
             rows = np.arange(len(board.targets))[::-1]
-            for i, s in enumerate(s for s in board.samplers if s in OURS):
+            for s in (s for s in board.samplers if s in OURS):
                 x = [score(s, t) for t in board.targets]
-                panel.plot(x, rows, "o", color=f"C{i}", ms=6, label=SAMPLERS[s].label)
+                panel.plot(x, rows, "o", color=colours[s], ms=6, label=SAMPLERS[s].label)
             best = [board.best(score, t) for t in board.targets]
             panel.plot(best, rows, "|", color="black", ms=14, mew=2, label="best of PyMC's")
             panel.set_xscale("log")
+            panel.xaxis.set_major_formatter("{x:g}")
             panel.set_yticks(rows, board.targets)
             panel.set_title(f"{budget:,} evaluations: {title}", fontsize=10)
             panel.grid(axis="both", color="0.92")
