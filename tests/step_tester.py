@@ -22,6 +22,7 @@ from pymc_kameleon.steps import (
     GaussianAdaptationStep,
     GaussianMixtureStep,
     KameleonStep,
+    KamiltonianStep,
 )
 
 # PyTensor from a wheel says this once per process, at whichever graph comes first; it is not about this package.
@@ -55,18 +56,35 @@ CASES = {
         {"max_components": 2, "local_start": 60},
         ("local", "auxiliary", "independence", "global"),
     ),
+    "kamiltonian_finite": Case(
+        KamiltonianStep,
+        {
+            "surrogate": "finite",
+            "first_fit": 80,
+            "n_history": 100,
+            "n_features": 30,
+            "n_leapfrog": (1, 5),
+        },
+        ("random_walk", "hamiltonian"),
+    ),
     "gaussian_adaptation": Case(GaussianAdaptationStep, {}, ("",)),
     "cma": Case(CMAStep, {}, ("",)),
 }
 # The base step is the same for all: two of them go through everything in the fast suite, the others in the slow one.
 FIRST = ("kameleon", "adaptive_metropolis")
 OTHERS = tuple(name for name in CASES if name not in FIRST)
-every_step = pytest.mark.parametrize(
-    "case",
-    [
-        pytest.param(case, id=name, marks=[] if name in FIRST else pytest.mark.slow)
-        for name, case in CASES.items()
-    ],
+
+
+def _params(names):
+    return [
+        pytest.param(CASES[name], id=name, marks=[] if name in FIRST else pytest.mark.slow)
+        for name in names
+    ]
+
+
+every_step = pytest.mark.parametrize("case", _params(CASES))
+every_step_with_a_scale = pytest.mark.parametrize(  # one that is not drawn anew for every draw
+    "case", _params(name for name, case in CASES.items() if not case.step._draws_differ)
 )
 every_step_fast = pytest.mark.parametrize("case", CASES.values(), ids=CASES)
 
@@ -111,7 +129,7 @@ def assert_same_draws(first, second):
         assert list(a) == list(b)
         for name in a:
             np.testing.assert_array_equal(a[name], b[name], err_msg=name)
-    assert first[1] == second[1]
+    np.testing.assert_equal(first[1], second[1])  # NaN equals NaN here
 
 
 def sample(step, model, **kwargs):
