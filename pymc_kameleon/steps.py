@@ -30,6 +30,7 @@ from pymc.util import (
 )
 from rich.progress import TextColumn
 from rich.table import Column
+from scipy.special import ndtri
 
 from pymc_kameleon import (
     adaptive_metropolis,
@@ -43,13 +44,15 @@ from pymc_kameleon import (
     value_kamiltonian,
 )
 from pymc_kameleon.log_density import LogDensity, names
-from pymc_kameleon.metropolis import Outcome, accept
+from pymc_kameleon.metropolis import Outcome, Proposal, accept, acceptance_probability
 from pymc_kameleon.value_regression import affordable
 
 _log = logging.getLogger("pymc.kameleon")
 
 FLOAT: tuple[Any, list] = (np.float64, [])
 MOVE: tuple[Any, list] = (np.dtype("U16"), [])
+TOO_NOISY = 0.1  # share of moves accepted at best: a log-estimate sd of 2.3
+PROBE_EVERY = 10  # tuning draws of a noisy log density
 UNCOVERED = (
     0.05  # worth a warning: the share of states where the surrogate is more than 2.5 too low
 )
@@ -94,6 +97,8 @@ class KernelStepState(StepMethodState):
         States of the generators that the log density draws from.
     auxiliary : list of ndarray
         The standard normals that the retained estimate is a function of, where the step owns them.
+    probes : list
+        Of a noisy log density while tuning: draws so far, probes among them, sum of their acceptance probabilities.
     algorithm_state : tuple or None
         The algorithm's own ``State``.
     """
@@ -108,6 +113,7 @@ class KernelStepState(StepMethodState):
     others: dict
     noise: list
     auxiliary: list
+    probes: list
     algorithm_state: Any
 
 
@@ -237,6 +243,7 @@ class KernelStep(BlockedStep):
         self.position, self.log_density, self.noisy_log_density = None, -np.inf, 0.0
         self.nonfinite, self.evaluations = 0, 0
         self.auxiliary, self._proposed_auxiliary = [], []
+        self.probes = [0, 0, 0.0]
         self.algorithm_state = self._frozen_stats = None
 
     def reset_tuning(self):
@@ -247,6 +254,7 @@ class KernelStep(BlockedStep):
         """Freeze everything that adapts."""
         if self.tune and self.algorithm_state is not None:
             self._warn_if_short()
+            self._warn_if_too_noisy()
             self.algorithm_state = self.algorithm.freeze(self.algorithm_state)
             self._start_algorithm()
         self.tune = False
@@ -293,6 +301,8 @@ class KernelStep(BlockedStep):
         x = self._density.ravel(point)
         if self.position is None or moved or not self._density.is_at(x, self.position):
             self._restart(point, x)
+        if self._is_probe():
+            return point, [self._probe()]
         algorithm, position = self.algorithm, self.position
         proposal = algorithm.propose(self.rng, position, self._algorithm_state)
         proposed, noisy = self._evaluate(proposal)
@@ -313,10 +323,37 @@ class KernelStep(BlockedStep):
             if accepted and self._keeps:
                 self._algorithm_state = algorithm.keep(self._algorithm_state, outcome)
             if self.tune:
-                self._algorithm_state = algorithm.adapt(self.rng, self._algorithm_state, outcome)
+                relative = min(1.0, probability / self._standstill_acceptance())
+                self._algorithm_state = algorithm.adapt(
+                    self.rng, self._algorithm_state, outcome._replace(accept_prob=relative)
+                )
         if self.position is not position:
             point = self._density.update(point, self.position)
         return point, [self._statistics(proposal, probability, accepted)]
+
+    def _is_probe(self):
+        """Whether this tuning draw measures the noise. An algorithm that measures it by itself says so."""
+        if not (self.tune and self._density.noisy) or hasattr(self.algorithm, "MEASURES_NOISE"):
+            return False
+        self.probes[0] += 1
+        return self.probes[0] % PROBE_EVERY == 0
+
+    def _probe(self):
+        """Spend a tuning draw on estimating the log density of the current point again; the chain stays.
+
+        Its acceptance probability is that of a step of length zero, 2 Phi(-sigma / sqrt(2)) for Gaussian noise of sd
+        sigma: the most that any step can reach. Scales are tuned by acceptance relative to it; by the absolute one
+        they would shrink to nothing as soon as the noise alone keeps acceptance below the target.
+        """
+        proposal = Proposal(self.position.copy(), -math.inf, "refresh")
+        value, _ = self._evaluate(proposal)
+        self.probes[1] += 1
+        self.probes[2] += acceptance_probability(self.log_density, value, 0.0)
+        return self._statistics(proposal, 0.0, False)
+
+    def _standstill_acceptance(self):
+        """Running mean over the probes, started at 1 with the weight of one probe."""
+        return (1.0 + self.probes[2]) / (1.0 + self.probes[1])
 
     def _evaluate(self, proposal):
         """(log density, its noisy part) at the proposal; -inf and a count where it is not finite."""
@@ -525,6 +562,15 @@ class KernelStep(BlockedStep):
             self._say(
                 f"{seen} tuning draws are few for {self._density.dim} dimensions; tune={wanted} or more lets the "
                 "proposal learn the posterior's shape."
+            )
+
+    def _warn_if_too_noisy(self):
+        highest = self._standstill_acceptance()
+        if self.probes[1] >= 10 and highest < TOO_NOISY:
+            self._say(
+                f"the noise of the log density lets at most {highest:.0%} of any moves through (log-estimate sd near "
+                f"{-math.sqrt(2.0) * float(ndtri(0.5 * highest)):.1f}). Bring it down to about 1 to 1.8, with "
+                "more particles or importance samples, or correlate the noise (correlation=)."
             )
 
     def _say(self, message):

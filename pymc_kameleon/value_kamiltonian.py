@@ -51,6 +51,8 @@ REFRESH = 10  # rejections in a row
 SWAP_SHARE = 0.15  # of the tuning draws; they cost no evaluation
 STUCK = 3.5  # residual above the typical one at which tuning turns to the random walk
 
+MEASURES_NOISE = True  # by refreshes of its own, see kamiltonian_tuning
+
 
 def init(
     x: np.ndarray,
