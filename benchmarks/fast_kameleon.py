@@ -299,9 +299,10 @@ def write(results, arguments):
         'draws inside the region − its content|; "of which noise" is what it would be on average by '
         "chance alone, from the spread between the chains. Read the columns together: a chain that "
         "stays out of the arms has many effective draws of the wrong distribution, and its variance of "
-        "x₁ shows it. Chains with the right ratio on B(0.1, 100) err by more than chance where they are too "
-        "short for it: with one or two effective draws in 1000 they have not forgotten the origin. The log "
-        "density costs next to nothing here; where it takes a millisecond, the first column counts alone.",
+        "x₁ shows it. Chains with the right ratio on B(0.1, 100) err by more than chance because they are "
+        "short: they visit the ends of the arms rarely and for long, and have not forgotten where tuning left "
+        "them (that the frozen kernels keep exact draws exact is what tests/test_fast_kameleon.py tests). The "
+        "log density costs next to nothing here; where it takes a millisecond, the first column counts alone.",
         "## What changes against the published figures",
         "The dissertation's acceptance ratio took the covariance of the previous accepted state for the "
         "reverse density, so that its chain does not have the target as invariant distribution. The same "
