@@ -1,7 +1,8 @@
 """What the benchmarks share: one chain of one algorithm, without PyMC around it, and its measures.
 
 :func:`run_chain` calls the seam (``init, start, propose, keep, adapt, freeze, log_ratio``) exactly as
-:class:`pymc_kameleon.steps.KernelStep` does, so that what is measured here is what a user gets.
+:class:`pymc_kameleon.steps.KernelStep` does on a log density without noise, so that what is measured here is what
+a user gets.
 
     python benchmarks/core.py
 
