@@ -22,14 +22,14 @@ class History(NamedTuple):
 
 def empty(dim: int, capacity: int = 256) -> History:
     """A history with no states."""
-    return History(np.empty((capacity, dim)), 0)
+    return History(np.zeros((capacity, dim)), 0)
 
 
 def append(history: History, x: np.ndarray) -> History:
     """Add the state ``x`` of shape (d,)."""
     buffer, size = history
     if size == len(buffer):
-        buffer = np.empty((2 * size, buffer.shape[1]))
+        buffer = np.zeros((2 * size, buffer.shape[1]))
         buffer[:size] = history.buffer
     buffer[size] = x
     return History(buffer, size + 1)

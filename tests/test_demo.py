@@ -68,6 +68,6 @@ def test_posterior_agrees_with_nuts(step_class):
         )["posterior"]["x"].values  # fmt: skip
     for i in range(8):
         assert float(az.rhat(ours[..., i])) < 1.02
-        errors = [float(az.mcse(np.ascontiguousarray(d[..., i]))) for d in (ours, nuts)]
+        errors = [float(az.mcse({"x": np.ascontiguousarray(d[..., i])})["x"]) for d in (ours, nuts)]
         z = (ours[..., i].mean() - nuts[..., i].mean()) / np.hypot(*errors)
         assert abs(z) < 4
