@@ -45,7 +45,10 @@ def test_one_evaluation_a_draw_and_probes_only_where_there_is_noise(noisy):
         step.set_rng(np.random.default_rng(0))
         point, moves = model.initial_point(), []
         for _ in range(200):
+            retained = step.log_density
             point, [statistics] = step.step(point)
             moves.append(statistics["move"])
+            if moves[-1] == "refresh":  # measured, never taken over
+                assert step.log_density == retained
     assert moves.count("refresh") == (20 if noisy else 0)
     assert step.evaluations == 201
