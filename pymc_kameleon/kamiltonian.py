@@ -30,9 +30,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pymc_kameleon import adaptive_metropolis, covariance, random_features
+from pymc_kameleon import adaptive_metropolis, covariance, kamiltonian_handover, random_features
 from pymc_kameleon.covariance import multiply_lower, solve_lower
 from pymc_kameleon.history import window
+from pymc_kameleon.kamiltonian_handover import Jumps, no_jumps
 from pymc_kameleon.kamiltonian_surrogate import Fit, Recipe, fit, leapfrog, stable_step_size
 from pymc_kameleon.kernels import Kernel, get_kernel
 from pymc_kameleon.metropolis import Outcome, Proposal, robbins_monro
@@ -44,7 +45,6 @@ PAPER = {
     "step_size": (0.01, 0.1), "random_walk_share": 0.0,
 }  # fmt: skip
 JITTER = 0.2  # the step size is drawn within this share of its mean
-ENOUGH_TRIALS = 20  # trajectories before the two kernels are compared
 NEVER = 1 << 62
 
 
@@ -61,22 +61,6 @@ class Options(NamedTuple):
     growth: float
     last_fit: float
     adapt_share: bool
-
-
-class Jumps(NamedTuple):
-    """Sums of acceptance probability times squared jump in learned coordinates, since the last fit.
-
-    Attributes
-    ----------
-    random_walk, hamiltonian : ndarray of shape (d,)
-    n_random_walk, n_hamiltonian : int
-        Proposals of either kind.
-    """
-
-    random_walk: np.ndarray
-    hamiltonian: np.ndarray
-    n_random_walk: int
-    n_hamiltonian: int
 
 
 class State(NamedTuple):
@@ -239,7 +223,7 @@ def init(
         log_step=0.0,
         log_step_average=0.0,
         log_step_limit=0.0,
-        jumps=_no_jumps(dim),
+        jumps=no_jumps(dim),
         refits=0,
         next_fit=max(500, 50 * dim) if first_fit is None else first_fit,
     )
@@ -406,7 +390,7 @@ def refit(rng: np.random.Generator, state: State, past: np.ndarray) -> State:
         log_step=log_step,
         log_step_average=log_step,
         log_step_limit=limit,
-        jumps=_no_jumps(dim),
+        jumps=no_jumps(dim),
         refits=state.refits + 1,
     )
 
@@ -418,12 +402,7 @@ def informative(state: State) -> bool:
 
 def efficiency(state: State) -> float:
     """The ratio r of :func:`init`; NaN while there are too few draws of either kind to say."""
-    jumps = state.jumps
-    if jumps.n_hamiltonian < ENOUGH_TRIALS or jumps.n_random_walk < ENOUGH_TRIALS:
-        return math.nan
-    random_walk = jumps.random_walk.min() / jumps.n_random_walk
-    hamiltonian = jumps.hamiltonian.min() / jumps.n_hamiltonian
-    return float(hamiltonian / random_walk) if random_walk > 0.0 else math.inf
+    return kamiltonian_handover.efficiency(state.jumps)
 
 
 def hand_over(state: State) -> State:
@@ -431,14 +410,14 @@ def hand_over(state: State) -> State:
     options = state.options
     if state.fitted is None or not options.adapt_share:
         return state
-    if not informative(state):
-        return state._replace(share=1.0)
-    most = 1.0 - options.trial_share
-    ratio = efficiency(state)
-    if math.isnan(ratio):
-        return state._replace(share=min(state.share, most))
-    wanted = 1.0 / ratio if ratio > 0.0 else most
-    return state._replace(share=min(max(wanted, options.random_walk_share), most))
+    share = kamiltonian_handover.random_walk_share(
+        state.jumps,
+        state.fitted.validation.gain,
+        state.share,
+        options.random_walk_share,
+        options.trial_share,
+    )
+    return state._replace(share=share)
 
 
 def stats(state: State) -> dict[str, float]:
@@ -465,20 +444,14 @@ def stats(state: State) -> dict[str, float]:
     return values
 
 
-def _no_jumps(dim):
-    return Jumps(np.zeros(dim), np.zeros(dim), 0, 0)
-
-
 def _adapt_step_size(state, outcome):
     """Robbins-Monro towards the target acceptance, between 5 % of the surrogate's limit and it."""
-    jumps = state.jumps
-    count = jumps.n_hamiltonian + 1
-    gained = jumps.hamiltonian
-    if outcome.accept_prob > 0.0:
-        gained = gained + outcome.accept_prob * outcome.proposal.carry["jump"] ** 2
-    state = state._replace(jumps=jumps._replace(hamiltonian=gained, n_hamiltonian=count))
+    jump = outcome.proposal.carry["jump"]
+    jumps = kamiltonian_handover.count_hamiltonian(state.jumps, outcome.accept_prob, jump)
+    state = state._replace(jumps=jumps)
     if state.options.step_size is not None:
         return state
+    count = jumps.n_hamiltonian
     rate = 2.0 * (count + 10.0) ** -adaptive_metropolis.RATE_EXPONENT
     target = state.options.target_accept
     log_step = robbins_monro(state.log_step, outcome.accept_prob, target, rate)
@@ -492,9 +465,6 @@ def _adapt_step_size(state, outcome):
 def _count_random_walk(state, outcome):
     if state.fitted is None:
         return state
-    jumps = state.jumps
     jump = solve_lower(state.factor, outcome.proposal.position - outcome.proposal.carry["start"])
-    gained = jumps.random_walk + outcome.accept_prob * jump**2
-    return state._replace(
-        jumps=jumps._replace(random_walk=gained, n_random_walk=jumps.n_random_walk + 1)
-    )
+    jumps = kamiltonian_handover.count_random_walk(state.jumps, outcome.accept_prob, jump)
+    return state._replace(jumps=jumps)

@@ -1,0 +1,99 @@
+"""When trajectories on the surrogate take over from the random walk: the rule of the cold start.
+
+A surrogate that was fitted to a chain's first states knows little, and a chain that relies on it
+stands still. What can be seen while tuning, without an evaluation of its own, is
+
+- its held-out score beside a Gaussian fit's: no better, no trajectories;
+- how far either kernel moves the chain. With alpha the acceptance probability and dz the proposed
+  jump in learned coordinates, s_l = mean of alpha dz_l^2 is the expected squared jump along
+  coordinate l (Pasarica & Gelman, 2010), and
+
+      r = min_l s_l(trajectories) / min_l s_l(random walk)
+
+  what a trajectory brings, in random-walk moves, where it is slowest.
+
+The share of random-walk moves is 1 / r within its bounds: a surrogate that brings twice as much
+gets half of the draws, one that brings nothing keeps what it is tried out with.
+
+References
+----------
+C. Pasarica, A. Gelman (2010). Adaptively scaling the Metropolis algorithm using expected squared
+jumped distance. Statistica Sinica 20.
+"""
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+ENOUGH_TRIALS = 20  # proposals of either kernel before the two are compared
+
+
+class Jumps(NamedTuple):
+    """Sums of acceptance probability times squared jump in learned coordinates, since the last fit.
+
+    Attributes
+    ----------
+    random_walk, hamiltonian : ndarray of shape (d,)
+    n_random_walk, n_hamiltonian : int
+        Proposals of either kind.
+    """
+
+    random_walk: np.ndarray
+    hamiltonian: np.ndarray
+    n_random_walk: int
+    n_hamiltonian: int
+
+
+def no_jumps(dim: int) -> Jumps:
+    """Nothing seen yet."""
+    return Jumps(np.zeros(dim), np.zeros(dim), 0, 0)
+
+
+def count_random_walk(jumps: Jumps, accept_prob: float, jump: np.ndarray) -> Jumps:
+    """Add a random-walk proposal; ``jump`` of shape (d,), in learned coordinates."""
+    gained = jumps.random_walk + accept_prob * jump**2
+    return jumps._replace(random_walk=gained, n_random_walk=jumps.n_random_walk + 1)
+
+
+def count_hamiltonian(jumps: Jumps, accept_prob: float, jump: np.ndarray) -> Jumps:
+    """Add a trajectory; where it was refused ``jump`` need not be finite."""
+    gained = jumps.hamiltonian
+    if accept_prob > 0.0:
+        gained = gained + accept_prob * jump**2
+    return jumps._replace(hamiltonian=gained, n_hamiltonian=jumps.n_hamiltonian + 1)
+
+
+def efficiency(jumps: Jumps) -> float:
+    """The ratio r; NaN while there are too few proposals of either kind to say."""
+    if jumps.n_hamiltonian < ENOUGH_TRIALS or jumps.n_random_walk < ENOUGH_TRIALS:
+        return math.nan
+    random_walk = jumps.random_walk.min() / jumps.n_random_walk
+    hamiltonian = jumps.hamiltonian.min() / jumps.n_hamiltonian
+    return float(hamiltonian / random_walk) if random_walk > 0.0 else math.inf
+
+
+def random_walk_share(
+    jumps: Jumps, gain: float, share: float, least: float, trial_share: float
+) -> float:
+    """The share of random-walk moves.
+
+    Parameters
+    ----------
+    jumps : Jumps
+    gain : float
+        Of the surrogate's held-out score over a Gaussian fit's.
+    share : float
+        What it has been.
+    least : float
+        The safety net: never less than this.
+    trial_share : float
+        Of the draws, for a surrogate that has not proved itself.
+    """
+    if not gain > 0.0:
+        return 1.0
+    most, ratio = 1.0 - trial_share, efficiency(jumps)
+    if math.isnan(ratio):
+        return min(share, most)
+    wanted = 1.0 / ratio if ratio > 0.0 else most
+    return min(max(wanted, least), most)
