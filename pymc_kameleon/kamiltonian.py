@@ -10,12 +10,20 @@ so this is exact whatever f is; f only decides how far a proposal gets. Seen fro
 log_q_ratio is the change of kinetic energy. Only positions are learned from, so that a noisy
 estimate of the log density does as well.
 
+A trajectory from a point that f underrates leads away from it, and is refused for about exp(log p -
+f) draws. When tuning has ended the two kernels therefore share the draws by how far f is too low
+where the chain is (:mod:`pymc_kameleon.residual_mixture`), and the ratio of either carries the
+ratio of the probabilities with which it is chosen. The retained log density at the chain's point,
+or its retained estimate, is all that this looks at; nothing is evaluated for it.
+
 Differs from the paper:
 
 - U = -f and exp(H(start) - H(end)); the text has both signs reversed.
 - *Cold start*. The published adaptive version starts on a history that is not informative yet and
   collapses (step size to zero, chain stuck); all published experiments used exact draws. Here the
   chain starts as adaptive Metropolis and stays a mixture with it; :func:`init` has the rule.
+- *The residual-dependent mixture* is not in the paper, whose chain is one kernel;
+  ``mixture="constant"`` is without it, and ``PAPER`` without any random walk.
 - The momentum lives in coordinates whitened by the history, not in the target's own, and every one
   of them has its own lengthscale.
 
@@ -30,21 +38,31 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pymc_kameleon import adaptive_metropolis, covariance, kamiltonian_handover, random_features
+from pymc_kameleon import (
+    adaptive_metropolis,
+    covariance,
+    kamiltonian_handover,
+    random_features,
+    residual_mixture,
+    score_matching,
+)
 from pymc_kameleon.covariance import multiply_lower, solve_lower
-from pymc_kameleon.history import window
+from pymc_kameleon.history import History, append, empty, window
 from pymc_kameleon.kamiltonian_handover import Jumps, no_jumps
-from pymc_kameleon.kamiltonian_surrogate import Fit, Recipe, fit, leapfrog, stable_step_size
+from pymc_kameleon.kamiltonian_surrogate import RADIUS, Fit, Recipe, fit, leapfrog, stable_step_size
 from pymc_kameleon.kernels import Kernel, get_kernel
 from pymc_kameleon.metropolis import Outcome, Proposal, robbins_monro
+from pymc_kameleon.residual_mixture import Current, Mixture
 
 # Strathmann et al. (2015), sections 5 and A; lengthscale and regularisation by held-out score
 # (A.1).
 PAPER = {
     "embedding": "cos", "isotropic": True, "base_scale": math.inf, "whiten": False, "n_leapfrog": (1, 10),
-    "step_size": (0.01, 0.1), "random_walk_share": 0.0,
+    "step_size": (0.01, 0.1), "random_walk_share": 0.0, "mixture": "constant",
 }  # fmt: skip
 JITTER = 0.2  # the step size is drawn within this share of its mean
+ENOUGH_RESIDUALS = 20  # to judge a surrogate by
+MOST_SLACK = 3.0
 NEVER = 1 << 62
 
 
@@ -61,6 +79,7 @@ class Options(NamedTuple):
     growth: float
     last_fit: float
     adapt_share: bool
+    mixture: str
 
 
 class State(NamedTuple):
@@ -76,10 +95,18 @@ class State(NamedTuple):
     fitted : Fit or None
         The surrogate in those coordinates.
     share : float
-        Probability of a random-walk move, whatever the position.
+        Probability of a random-walk move; with ``mixture`` its least probability.
+    mixture : Mixture or None
+        Set when tuning ends, if the shares are to depend on the residual.
+    current : Current or None
+        What is retained at the chain's point: z, log density, f; ``None`` without a surrogate.
+    trust : float
+        t at the chain's point: trajectories are chosen with probability (1 - share) t.
     log_step, log_step_average, log_step_limit : float
         Of the leapfrog's mean step size; its average over iterations; the largest stable one.
     jumps : Jumps
+    residuals : History
+        log p - f at the chain's states since the last fit, out of sample; empty after tuning.
     refits, next_fit : int
         Surrogates so far, and the iteration of the next.
     """
@@ -90,10 +117,14 @@ class State(NamedTuple):
     factor: np.ndarray
     fitted: Fit | None
     share: float
+    mixture: Mixture | None
+    current: Current | None
+    trust: float
     log_step: float
     log_step_average: float
     log_step_limit: float
     jumps: Jumps
+    residuals: History
     refits: int
     next_fit: int
 
@@ -118,6 +149,7 @@ def init(
     target_accept: float = 0.4,
     random_walk_share: float = 0.2,
     trial_share: float = 0.1,
+    mixture: str = "residual",
     first_fit: int | None = None,
     initial_scale: float | np.ndarray = 0.1,
     tune: int | None = None,
@@ -173,6 +205,10 @@ def init(
         Least probability of a random-walk move, the safety net. Default 0.2.
     trial_share : float
         Largest share of a surrogate that has not proved itself. Default 0.1.
+    mixture : {"residual", "constant"}
+        How the two kernels share the draws after tuning. "residual": the surrogate is used less
+        where it is too low, by exp(-excess), with the share above as the least of the random walk.
+        "constant": by that share alone, which is also what "residual" is where the share is 0.
     first_fit : int, optional
         Default max(500, 50 d).
     initial_scale : float or ndarray of shape (d,)
@@ -211,6 +247,7 @@ def init(
         1.5,
         math.inf if tune is None else 0.85 * tune,
         history is None,
+        mixture,
     )
     _check(options, dim)
     state = State(
@@ -220,10 +257,14 @@ def init(
         factor=np.eye(dim),
         fitted=None,
         share=1.0,
+        mixture=None,
+        current=None,
+        trust=1.0,
         log_step=0.0,
         log_step_average=0.0,
         log_step_limit=0.0,
         jumps=no_jumps(dim),
+        residuals=empty(1),
         refits=0,
         next_fit=max(500, 50 * dim) if first_fit is None else first_fit,
     )
@@ -264,6 +305,8 @@ def _check(options, dim):
             "trial_share must lie between 0 and 1 - random_walk_share, got "
             f"{options.trial_share!r} with random_walk_share = {options.random_walk_share!r}."
         )
+    if options.mixture not in ("residual", "constant"):
+        raise ValueError(f"mixture must be 'residual' or 'constant', got {options.mixture!r}.")
 
 
 def _start_from(rng, state, history):
@@ -293,16 +336,47 @@ def _start_from(rng, state, history):
 # --- one draw -------------------------------------------------------------------------------------
 
 
-def propose(rng: np.random.Generator, x: np.ndarray, state: State) -> Proposal:
-    """A random-walk move with probability ``state.share``, otherwise a leapfrog trajectory.
+def start(state: State, x: np.ndarray, log_density: float) -> State:
+    """Retain ``x`` and its log density: at the chain's start, and when it was moved from outside."""
+    if state.fitted is None:
+        return state
+    return _retain(state, _locate(state, x, log_density))
 
-    The choice does not depend on ``x``, so that each of the two needs its own ratio only. A
-    trajectory's number of steps and step size do not depend on it either, on which reversibility
-    hangs.
+
+def keep(state: State, outcome: Outcome) -> State:
+    """Retain the accepted point: its log density is never evaluated again."""
+    if state.fitted is None:
+        return state
+    there = outcome.proposal.carry.get("there")
+    if there is None:
+        return start(state, outcome.position, outcome.log_density)
+    return _retain(state, there._replace(log_density=outcome.log_density))
+
+
+def _locate(state, x, log_density):
+    z = solve_lower(state.factor, x - state.centre)
+    return Current(z, log_density, score_matching.value(z, state.fitted.surrogate))
+
+
+def _retain(state, current):
+    trust = 1.0
+    if state.mixture is not None:
+        trust = residual_mixture.share(state.mixture, RADIUS, math.inf, current)
+    return state._replace(current=current, trust=trust)
+
+
+def propose(rng: np.random.Generator, x: np.ndarray, state: State) -> Proposal:
+    """A random-walk move with probability 1 - (1 - ``share``) ``trust``, otherwise a trajectory.
+
+    Where ``trust`` depends on the log density, :func:`log_ratio` corrects for it; where it is 1 the
+    choice does not depend on ``x`` and each of the two needs its own ratio only. A trajectory's
+    number of steps and step size do not depend on ``x`` either, on which reversibility hangs.
     """
-    if state.fitted is None or rng.random() < state.share:
+    if state.fitted is None or rng.random() < 1.0 - (1.0 - state.share) * state.trust:
         walk = adaptive_metropolis.propose(rng, x, state.random_walk)
         carry = {"walk": walk, "start": x}
+        if state.mixture is not None:
+            carry["there"] = _locate(state, walk.position, math.nan)
         return Proposal(walk.position, walk.log_q_ratio, "random_walk", carry)
     low, high = state.options.n_leapfrog
     n_steps = low + int((high - low + 1) * rng.random())
@@ -323,7 +397,32 @@ def propose(rng: np.random.Generator, x: np.ndarray, state: State) -> Proposal:
     # K(start) - K(end): with the true log densities in the accept step, H(start) - H(end)
     log_q_ratio = 0.5 * float(momentum @ momentum) - kinetic
     position = state.centre + multiply_lower(state.factor, end)
+    if state.mixture is not None:
+        value = score_matching.value(end, state.fitted.surrogate)
+        carry["there"] = Current(end, math.nan, value)
     return Proposal(position, log_q_ratio, "hamiltonian", carry)
+
+
+def log_ratio(
+    state: State,
+    x: np.ndarray,
+    log_density: float,
+    proposal: Proposal,
+    proposed_log_density: float,
+) -> float:
+    """Everything in the Metropolis-Hastings ratio but log p(x') - log p(x): the kernel's own part
+    and, with a mixture, the ratio of the probabilities of choosing it.
+
+    Exactness hangs on the latter: see :mod:`pymc_kameleon.residual_mixture`.
+    """
+    there = proposal.carry.get("there")
+    if state.mixture is None or there is None or proposed_log_density == -math.inf:
+        return proposal.log_q_ratio
+    there = there._replace(log_density=proposed_log_density)
+    trust = residual_mixture.share(state.mixture, RADIUS, math.inf, there)
+    return proposal.log_q_ratio + residual_mixture.log_ratio(
+        state.mixture, proposal.move == "hamiltonian", state.trust, trust
+    )
 
 
 def _draw_step_size(rng, state):
@@ -347,11 +446,16 @@ def adapt(rng: np.random.Generator, state: State, outcome: Outcome) -> State:
         own = outcome._replace(proposal=proposal.carry["walk"])
         random_walk = adaptive_metropolis.adapt(rng, state.random_walk, own)
         state = _count_random_walk(state._replace(random_walk=random_walk), outcome)
+    if state.current is not None:
+        residual = outcome.log_density - state.current.value
+        residuals = append(state.residuals, np.array([residual]))
+        state = state._replace(residuals=residuals)
     iteration = random_walk.iteration
     if iteration >= state.next_fit and random_walk.history is not None:
         later = int(state.options.growth * iteration) + 1
         state = state._replace(next_fit=later if later < state.options.last_fit else NEVER)
         state = refit(rng, state, window(random_walk.history, adaptive_metropolis.FORGET))
+        state = start(state, outcome.position, outcome.log_density)
     if state.refits and iteration % 25 == 0:
         state = hand_over(state)
     return state
@@ -364,9 +468,21 @@ def freeze(state: State) -> State:
     state = hand_over(state)
     return state._replace(
         random_walk=adaptive_metropolis.freeze(state.random_walk),
+        mixture=_mixture(state),
+        residuals=empty(1, 1),
         log_step=state.log_step_average,
         next_fit=NEVER,
     )
+
+
+def _mixture(state):
+    """The shares of the frozen kernels, if they are to depend on the residual."""
+    past = state.residuals.buffer[: state.residuals.size, 0]
+    floor = state.share
+    if state.options.mixture != "residual" or not 0.0 < floor < 1.0 or len(past) < ENOUGH_RESIDUALS:
+        return None
+    typical, spread = kamiltonian_handover.typical_residual(past)
+    return Mixture(floor, typical, 0.5 + min(spread, MOST_SLACK))
 
 
 def refit(rng: np.random.Generator, state: State, past: np.ndarray) -> State:
@@ -391,6 +507,7 @@ def refit(rng: np.random.Generator, state: State, past: np.ndarray) -> State:
         log_step_average=log_step,
         log_step_limit=limit,
         jumps=no_jumps(dim),
+        residuals=empty(1),
         refits=state.refits + 1,
     )
 
@@ -426,6 +543,7 @@ def stats(state: State) -> dict[str, float]:
     values = {
         "step_size": math.nan,
         "random_walk_share": state.share,
+        "share": state.trust if fitted is not None else 0.0,
         "surrogate_score": math.nan,
         "gaussian_score": math.nan,
         "efficiency": efficiency(state),

@@ -97,3 +97,9 @@ def random_walk_share(
         return min(share, most)
     wanted = 1.0 / ratio if ratio > 0.0 else most
     return min(max(wanted, least), most)
+
+
+def typical_residual(residuals: np.ndarray) -> tuple[float, float]:
+    """Median of log p - f along the chain, shape (n,), and its robust standard deviation."""
+    low, middle, high = np.quantile(residuals, [0.03, 0.5, 0.97])
+    return float(middle), float(high - low) / 3.76  # of a normal distribution

@@ -753,11 +753,15 @@ class KamiltonianStep(KernelStep):
         to the chain's history by score matching, see :mod:`pymc_kameleon.kamiltonian`.
     library, growth, companion_share
         With "values" only; see :func:`pymc_kameleon.value_kamiltonian.init`.
-    history, n_history, n_features, kernel, embedding, lengthscale, regularization, base_scale, whiten, n_leapfrog, \
-step_size, target_accept, random_walk_share, trial_share, first_fit
+    history, n_history, n_features, kernel, embedding, lengthscale, regularization, isotropic, base_scale, whiten, \
+n_leapfrog, step_size, target_accept, random_walk_share, trial_share, mixture, first_fit
         With "lite" and "finite"; see :func:`pymc_kameleon.kamiltonian.init`.
     initial_scale, tune
         See either.
+    preset : {None, "paper"}
+        "paper", with "lite" and "finite": one lengthscale, no base density, the parameters' own units, 1 to 10 leapfrog
+        steps of U[0.01, 0.1], and no random walk beside it once there is a surrogate that is good enough. The paper
+        gave exact draws as ``history``. Options given besides it win.
     vars, model, rng, initial_point, compile_kwargs, blocked, correlation, refresh_blocks
         See :class:`KernelStep`.
 
@@ -767,11 +771,13 @@ step_size, target_accept, random_walk_share, trial_share, first_fit
     ``nonfinite``, ``move`` (which kernel made the draw), ``evaluations`` (of the log density, so far), ``n_steps``
     (surrogate gradients), ``energy_error``, ``diverging``, ``refits``; with "values" ``surrogate`` (the family chosen),
     ``surrogate_error`` (held out), ``residual_sd`` (out of sample), ``uncovered``, ``share``; otherwise
-    ``surrogate_score``, ``gaussian_score``, ``random_walk_share``, ``n_history``, ``lengthscale``, ``regularization``.
-    What does not apply is NaN, zero or empty.
+    ``surrogate_score``, ``gaussian_score``, ``random_walk_share`` (the least), ``share`` (of the rest, where the chain
+    is, for the surrogate), ``efficiency`` (of a trajectory, in random-walk moves), ``n_history``, ``lengthscale``,
+    ``regularization``. What does not apply is NaN, zero or empty.
     """
 
     name = "kamiltonian"
+    presets: ClassVar[dict] = {"paper": kamiltonian.PAPER}
     chooses = "surrogate"
     variants: ClassVar[dict[str, ModuleType]] = {
         "values": value_kamiltonian, "lite": kamiltonian, "finite": kamiltonian,
@@ -790,6 +796,14 @@ step_size, target_accept, random_walk_share, trial_share, first_fit
     }  # fmt: skip
     _draws_differ = True
     _MISSING: ClassVar[dict] = {"f": math.nan, "i": 0, "b": False, "U": ""}
+
+    def _checked(self, preset, options):
+        if preset == "paper" and self.variant == "values":
+            raise ValueError(
+                "preset='paper' is for the paper's estimators, and surrogate='values' is not one of them: give "
+                "surrogate='lite' or surrogate='finite' too."
+            )
+        return super()._checked(preset, options)
 
     def _init_algorithm(self, x, rng):
         if self.variant == "values" and not affordable(len(x)):

@@ -10,6 +10,8 @@ import pytest
 from pymc_kameleon import kamiltonian, score_matching
 from pymc_kameleon import kamiltonian_surrogate as ks
 from pymc_kameleon.metropolis import Outcome, accept
+from pymc_kameleon.steps import KamiltonianStep
+from tests import step_tester as tester
 from tests.statistics import run_transitions, two_sample_z
 
 each_family = pytest.mark.parametrize("family", ["lite", "finite"])
@@ -323,6 +325,29 @@ def test_papers_settings_run():
     assert 0.01 <= min(s["step_size"] for s in stats) < max(s["step_size"] for s in stats) <= 0.1
     assert {s["n_steps"] for s in stats} == set(range(1, 11))
     assert np.ndim(frozen.fitted.lengthscale) == 0
+
+
+def test_papers_settings_are_a_preset_of_the_papers_estimators():
+    fast = {"model": tester.pair(), "compile_kwargs": {"mode": "FAST_COMPILE"}}
+    for surrogate in ("lite", "finite"):
+        step = KamiltonianStep(surrogate=surrogate, preset="paper", n_leapfrog=50, **fast)
+        assert step._options == kamiltonian.PAPER | {"n_leapfrog": 50}
+    assert not KamiltonianStep(surrogate="lite", **fast)._options
+    for surrogate in ({}, {"surrogate": "values"}):
+        with pytest.raises(ValueError, match="surrogate='finite'"):
+            KamiltonianStep(preset="paper", **surrogate, **fast)
+
+
+def test_papers_preset_samples():
+    model = tester.gaussian()
+    rng = np.random.default_rng(16)
+    past = rng.multivariate_normal(tester.MEAN, tester.COVARIANCE, 200)
+    step = KamiltonianStep(model=model, surrogate="lite", preset="paper", history=past)
+    chain = tester.begin(step)
+    points, stats = tester.drive(chain, model.initial_point(), 100, 50)
+    assert {s["move"] for s in stats} == {"hamiltonian"}
+    assert np.mean([s["accepted"] for s in stats]) > 0.05
+    assert np.ptp(tester.values(points, "x"), axis=0).min() > 0
 
 
 def test_given_history_is_used_as_it_is():
