@@ -9,8 +9,10 @@ from pymc_kameleon.targets.elliptical import Bimodal, CorrelatedGaussian, Studen
 from pymc_kameleon.targets.posteriors import EightSchools, LogisticRegression
 from pymc_kameleon.targets.predator_prey import LotkaVolterra, solve_lotka_volterra
 from pymc_kameleon.targets.rings import Flower, Ring
+from pymc_kameleon.targets.skew_normal_abc import ABCLikelihood, SkewNormalABC
 
 __all__ = [
+    "ABCLikelihood",
     "Banana",
     "Bimodal",
     "CorrelatedGaussian",
@@ -22,6 +24,7 @@ __all__ = [
     "LotkaVolterra",
     "Rescaled",
     "Ring",
+    "SkewNormalABC",
     "StudentT",
     "Target",
     "TwistedGaussian",

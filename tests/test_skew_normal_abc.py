@@ -1,0 +1,284 @@
+"""The skew normal ABC posterior, and the rival that the benchmarks run on it, Hamiltonian ABC."""
+
+import pickle
+
+import numpy as np
+import pytest
+from pytensor.compile.mode import Mode
+from scipy import optimize, special, stats
+
+from benchmarks.stochastic_gradients import (
+    SPASGradient,
+    hamiltonian_abc,
+    spas,
+    synthetic_log_likelihood,
+)
+from pymc_kameleon.targets import SkewNormalABC
+from pymc_kameleon.targets.skew_normal_abc import mean_of_half_normals
+from tests.test_targets import balance_z, level_z, moment_z
+
+LIMIT = 4.5
+each = pytest.mark.parametrize
+TARGETS = [
+    SkewNormalABC(),
+    SkewNormalABC(dim=1, n_observations=1, location=1.0),
+    SkewNormalABC(dim=2, n_observations=1, epsilon=0.4, prior_sd=1.0, location=1.0),
+    SkewNormalABC(dim=5, skewness=0.5, n_observations=3, epsilon=1.0),
+]
+
+
+def near(target, n, seed=0):
+    """Points about the posterior's bulk, shape (n, d)."""
+    sd = np.sqrt(np.diag(target.cov))
+    return target.mean + sd * np.random.default_rng(seed).standard_normal((n, target.dim))
+
+
+# --- the simulator and the estimate -----------------------------------------------------------
+
+
+def slow_data(target, rng, theta, size):
+    """Observations, shape (size, d), by rejection from the density that defines them."""
+    alpha, kept = np.full(target.dim, target.skewness), []
+    while len(kept) < size:
+        y = theta + rng.standard_normal((size, target.dim))
+        kept += list(y[rng.random(size) < special.ndtr((y - theta) @ alpha)])
+    return np.array(kept[:size])
+
+
+@each("target", TARGETS, ids=str)
+def test_simulator_draws_from_the_skew_normal(target):
+    rng, theta, n = np.random.default_rng(1), np.full(target.dim, 0.7), 20_000
+    likelihood = target.likelihood(n)
+    ours = likelihood.simulate(rng.standard_normal(likelihood.auxiliary_shape), theta)
+    assert likelihood.simulations == n
+    k = target.n_observations
+    theirs = slow_data(target, rng, theta, n * k).reshape(n, k, -1).mean(axis=1)
+
+    def z_against(other):
+        f = [g(x - theta) for x in (ours, other) for g in (np.asarray, np.square, np.sin)]
+        f += [(x - theta)[:, :1] * (x - theta)[:, -1:] ** 2 for x in (ours, other)]
+        pairs = [(f[0], f[3]), (f[1], f[4]), (f[2], f[5]), (f[6], f[7])]
+        return max(
+            np.abs((a.mean(0) - b.mean(0)) / np.sqrt((a.var(0) + b.var(0)) / n)).max()
+            for a, b in pairs
+        )
+
+    assert z_against(theirs) < LIMIT
+    symmetric = theta + (theirs - theta) * rng.choice([-1.0, 1.0], size=(n, 1))
+    assert z_against(symmetric) > 10
+
+
+@each("target", TARGETS, ids=str)
+def test_estimate_is_the_mean_kernel_of_simulated_data_sets(target):
+    likelihood, rng = target.likelihood(7), np.random.default_rng(2)
+    d, delta = target.dim, target.delta
+    for theta in near(target, 3):
+        u = rng.standard_normal(likelihood.auxiliary_shape)
+        a = np.full(d, d**-0.5)
+        root = np.eye(d) + (np.sqrt(1 - delta**2) - 1) * np.outer(a, a)
+        densities = []
+        for data_set in u:
+            y = np.array([theta + delta * abs(row[0]) * a + root @ row[1:] for row in data_set])
+            densities.append(
+                np.exp(-0.5 * np.sum((y.mean(0) - target.observed) ** 2) / target.epsilon**2)
+            )
+        expected = np.log(np.mean(densities))
+        assert likelihood.given(u, theta) == pytest.approx(expected, rel=1e-10)
+    assert likelihood.simulations == 21
+    same = [likelihood(np.random.default_rng(5), theta) for _ in range(2)]
+    assert same[0] == same[1]
+
+
+@each("target", TARGETS, ids=str)
+def test_estimate_is_unbiased_for_the_exact_likelihood(target):
+    rng, n = np.random.default_rng(3), 3000
+    likelihood = target.likelihood(20 if target.dim > 5 else 2)
+    points = near(target, 3)
+    variance = target._variances[1]
+    d = target.dim
+    ratios = []
+    for x in points:
+        # the exact log density has constants of its own: prior, and the normalisers of the kernel
+        exact = target.log_density(x) + 0.5 * x @ x / target.prior_sd**2
+        exact += d * np.log(target.epsilon) - 0.5 * np.log(variance)
+        exact -= 0.5 * (d - 1) * np.log(target._variances[0])
+        ratios.append([np.exp(likelihood(rng, x) - exact) for _ in range(n)])
+    ratios = np.array(ratios)
+    error = ratios.std(axis=1, ddof=1) / np.sqrt(n)
+    assert np.abs((ratios.mean(axis=1) - 1) / error).max() < LIMIT
+    logs = np.log(ratios).mean(axis=1)  # the logarithm is biased: the control
+    assert (np.abs(logs) / (np.log(ratios).std(axis=1) / np.sqrt(n))).max() > 10
+
+
+# --- the exact posterior ------------------------------------------------------------------------
+
+
+@each("n", [1, 2, 3, 10])
+def test_density_along_the_skewed_direction_by_fourier_inversion(n):
+    nodes, weights = mean_of_half_normals(n, 60)
+    r, t = np.linspace(-1.5, 3.5, 41), np.linspace(-140, 140, 100_001)
+    for sd in (0.3, 1.0):
+        # the characteristic function of |N(0, 1)| is Faddeeva's w(t / sqrt 2)
+        phi = special.wofz(t / n / np.sqrt(2)) ** n * np.exp(-0.5 * (sd * t) ** 2)
+        expected = np.array([(np.exp(-1j * t * x) * phi).real.sum() for x in r])
+        expected *= (t[1] - t[0]) / (2 * np.pi)
+        ours = stats.norm.pdf(r[:, None], nodes, sd) @ weights
+        bulk = expected > 1e-5 * expected.max()
+        np.testing.assert_allclose(ours[bulk], expected[bulk], rtol=1e-9)
+
+
+def test_one_observation_has_the_skew_normal_likelihood():
+    target = SkewNormalABC(dim=3, skewness=2.0, n_observations=1, epsilon=0.5, prior_sd=2.0)
+    alpha, points = np.full(3, 2.0), near(target, 8)
+    # a skew normal plus N(0, epsilon^2 I) is skew normal (Azzalini & Dalla Valle, 1996)
+    total = 1 + target.epsilon**2
+    delta = alpha / np.sqrt(1 + alpha @ alpha)
+    shape = delta / total / np.sqrt(1 - delta @ delta / total)
+    r = target.observed - points
+    expected = stats.norm.logcdf(r @ shape) - 0.5 * (r**2).sum(1) / total
+    expected += stats.norm.logpdf(points, scale=2.0).sum(1)
+    ours = np.array([target.log_density(x) for x in points])
+    np.testing.assert_allclose(ours - ours[0], expected - expected[0], rtol=1e-9, atol=1e-9)
+
+
+@each("target", TARGETS, ids=str)
+def test_draws_moments_and_regions_belong_to_the_density(target):
+    rng = np.random.default_rng(4)
+    x = target.sample(rng, 20_000)
+    assert np.abs(moment_z(x, target.mean, target.cov)).max() < LIMIT
+    assert np.abs(balance_z(target, x, rng)).max() < LIMIT
+    shifted = x + 0.5 * np.sqrt(np.diag(target.cov))
+    assert np.abs(moment_z(shifted, target.mean, target.cov)).max() > 10
+    assert np.abs(balance_z(target, shifted, rng)).max() > 10
+    assert np.abs(level_z(target.level(x))).max() < LIMIT
+    z = rng.standard_normal((50, target.dim))
+    np.testing.assert_allclose(target.to_normal(target.from_normal(z)), z, rtol=1e-7, atol=1e-7)
+
+
+def test_pymc_models_have_the_density_and_its_noisy_estimate():
+    target = pickle.loads(pickle.dumps(TARGETS[2]))
+    model = target.pymc_model()
+    mode = Mode(linker="py", optimizer="fast_compile")  # an identity needs no compiler
+    logp, slope = model.compile_logp(mode=mode), model.compile_dlogp(mode=mode)
+    for x in near(target, 4):
+        assert logp({"x": x}) == pytest.approx(target.log_density(x), rel=1e-10)
+        numeric = optimize.approx_fprime(x, target.log_density, 1e-6)
+        np.testing.assert_allclose(slope({"x": x}), numeric, rtol=1e-4, atol=1e-4)
+    likelihood = target.likelihood(3)
+    noisy = target.noisy_pymc_model(likelihood).compile_logp(mode=mode)
+    values = [float(noisy({"x": target.mean})) for _ in range(5)]
+    assert len(set(values)) == 5
+    assert likelihood.simulations == 15
+
+
+def test_domains():
+    for wrong in ({"epsilon": 0.1}, {"skewness": -1.0}, {"n_observations": 0}, {"prior_sd": 0.0}):
+        with pytest.raises(ValueError, match=str(next(iter(wrong)))):
+            SkewNormalABC(**wrong)
+
+
+# --- Hamiltonian ABC ----------------------------------------------------------------------------
+
+
+def test_synthetic_likelihood_is_the_gaussian_of_the_simulated_moments():
+    x = np.random.default_rng(5).standard_normal((12, 4))
+    cov = np.cov(x.T) + 0.25 * np.eye(4)
+    expected = stats.multivariate_normal.logpdf(np.ones(4), x.mean(axis=0), cov)
+    assert synthetic_log_likelihood(x, np.ones(4), 0.5) == pytest.approx(expected, rel=1e-10)
+
+
+@pytest.fixture(scope="module")
+def gradients():
+    """Gradients at one point, (4000, 4) each, with the same seeds on both sides and with others."""
+    target = SkewNormalABC(dim=4)
+    likelihood, rng = target.likelihood(10), np.random.default_rng(6)
+    theta = target.mean + 0.3
+
+    def log_likelihood(u, x):
+        return synthetic_log_likelihood(likelihood.simulate(u, x), target.observed, target.epsilon)
+
+    found, differences = {"sticky": [], "fresh": []}, []
+    for _ in range(4000):
+        for seeds, values in found.items():
+            gradient = SPASGradient(
+                rng,
+                log_likelihood,
+                likelihood.auxiliary_shape,
+                np.zeros_like,
+                seeds=seeds,
+                width=0.02,
+            )
+            values.append(gradient(theta))
+        u = rng.standard_normal(likelihood.auxiliary_shape)
+        h = 0.05 * np.eye(4)
+        steps = [log_likelihood(u, theta + e) - log_likelihood(u, theta - e) for e in h]
+        differences.append(np.array(steps) / 0.1)
+    return np.array(found["sticky"]), np.array(found["fresh"]), np.array(differences)
+
+
+def test_simultaneous_perturbation_has_the_mean_of_finite_differences(gradients):
+    sticky, fresh, differences = gradients
+    for found in (sticky, fresh):
+        error = np.sqrt((found.var(axis=0) + differences.var(axis=0)) / len(found))
+        assert np.abs((found.mean(axis=0) - differences.mean(axis=0)) / error).max() < LIMIT
+    error = np.sqrt((sticky.var(axis=0) + differences.var(axis=0)) / len(sticky))
+    wrong = np.abs((sticky.mean(axis=0) + differences.mean(axis=0)) / error)  # the sign reversed
+    assert wrong.max() > 10
+
+
+def test_common_seeds_take_most_of_the_noise_away(gradients):
+    sticky, fresh, _ = gradients
+    assert np.all(fresh.var(axis=0) > 10 * sticky.var(axis=0))
+
+
+def test_the_mean_of_many_sign_vectors_is_the_gradient():
+    def value(x):
+        return np.sin(x[0]) + x[0] * x[1] ** 2
+
+    x, rng, n = np.array([0.4, -0.7]), np.random.default_rng(7), 20_000
+    exact = np.array([np.cos(0.4) + 0.49, -0.56])
+    one = np.array([spas(rng, value, x, 1e-4) for _ in range(n)])
+    assert np.abs((one.mean(axis=0) - exact) / (one.std(axis=0) / np.sqrt(n))).max() < LIMIT
+    many = np.array([spas(rng, value, x, 1e-4, repeats=16) for _ in range(500)])
+    np.testing.assert_allclose(many.var(axis=0), one.var(axis=0) / 16, rtol=0.3)
+
+
+def variance_z(gradient, friction, seed):
+    """z-scores of the second moments of N(0, diag(1, 4)), over independent chains."""
+    scale, squares = np.array([1.0, 4.0]), []
+    for rng in map(np.random.default_rng, np.random.SeedSequence(seed).spawn(10)):
+        x = hamiltonian_abc(
+            rng, lambda t, rng=rng: gradient(rng, -t / scale), rng.standard_normal(2) * scale**0.5,
+            warmup=40, draws=250, n_steps=15, step_size=(0.05, 0.15), friction=friction,
+        )  # fmt: skip
+        squares.append((x**2).mean(axis=0) / scale)
+    squares = np.array(squares)
+    return (squares.mean(axis=0) - 1.0) / (squares.std(axis=0, ddof=1) / np.sqrt(10))
+
+
+def test_exact_gradients_of_a_quadratic_are_sampled_and_noise_heats():
+    def exact(rng, g):
+        return g
+
+    def noisy(rng, g):
+        return g + 4.0 * rng.standard_normal(2)
+
+    assert np.abs(variance_z(exact, 0.0, 8)).max() < LIMIT
+    assert np.abs(variance_z(exact, 1.0, 9)).max() < LIMIT
+    assert np.abs(variance_z(noisy, 1.0, 10)).max() < LIMIT  # friction makes up for the noise
+    assert variance_z(noisy, 0.0, 11).max() > 10  # leapfrog takes it for signal
+
+
+def test_persistent_seeds_have_the_law_that_the_likelihood_gives_them():
+    """u_1 ~ N(0, 1) weighted by exp(2 u_1) is N(2, 1); without the test it would stay N(0, 1)."""
+    gradient = SPASGradient(
+        np.random.default_rng(12), lambda u, x: 2.0 * u[0, 0], (3, 1), np.zeros_like, seeds="persistent"
+    )  # fmt: skip
+    seen = []
+    for _ in range(20_000):
+        gradient.new_trajectory(np.zeros(1))
+        seen.append(gradient.u[:2, 0].copy())
+    batches = np.array(seen).reshape(20, 1000, 2).mean(axis=1)[1:]
+    z = (batches.mean(axis=0) - [2.0, 0.0]) / (batches.std(axis=0, ddof=1) / np.sqrt(19))
+    assert np.abs(z).max() < LIMIT
+    assert batches[:, 0].mean() > 10 * batches[:, 0].std() / np.sqrt(19)
