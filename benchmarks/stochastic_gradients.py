@@ -44,7 +44,7 @@ SEEDS = ("sticky", "persistent", "fresh")
 REFRESHED = 0.2  # share of the persistent seeds that is proposed anew before a trajectory
 
 
-@njit(cache=True)
+@njit  # not cached: tests import this file under another name than the benchmark, and Numba's cache knows one
 def synthetic_log_likelihood(summaries, observed, epsilon):
     """Log N(observed; mean, covariance + epsilon^2 I) with the moments of ``summaries``, shape (S, d)."""
     n, d = summaries.shape

@@ -165,10 +165,11 @@ def test_pymc_models_have_the_density_and_its_noisy_estimate():
         numeric = optimize.approx_fprime(x, target.log_density, 1e-6)
         np.testing.assert_allclose(slope({"x": x}), numeric, rtol=1e-4, atol=1e-4)
     likelihood = target.likelihood(3)
-    noisy = target.noisy_pymc_model(likelihood).compile_logp(mode=mode)
-    values = [float(noisy({"x": target.mean})) for _ in range(5)]
-    assert len(set(values)) == 5
-    assert likelihood.simulations == 15
+    for given in (False, True):
+        noisy = target.noisy_pymc_model(likelihood, given=given).compile_logp(mode=mode)
+        values = [float(noisy({"x": target.mean})) for _ in range(5)]
+        assert len(set(values)) == 5
+    assert likelihood.simulations == 30
 
 
 def test_domains():

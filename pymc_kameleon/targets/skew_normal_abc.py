@@ -246,7 +246,7 @@ class SkewNormalABC(GaussianImage):
         quadratic = (x**2).sum() / prior + ((residual**2).sum() - r**2) / across
         return -0.5 * quadratic + pt.logsumexp(terms)
 
-    def noisy_pymc_model(self, likelihood: ABCLikelihood | None = None):
+    def noisy_pymc_model(self, likelihood: ABCLikelihood | None = None, *, given: bool = False):
         """Return the PyMC model in which a simulator stands for the likelihood.
 
         x ~ N(0, prior_sd^2 I), of shape (d,), and a Potential with the log of an unbiased estimate.
@@ -255,6 +255,9 @@ class SkewNormalABC(GaussianImage):
         ----------
         likelihood : ABCLikelihood, optional
             Default: a new one. Give one to read its count of simulations.
+        given : bool
+            True: the standard normals behind an estimate are handed over, so that a step may correlate
+            those of successive draws (``correlation=``).
         """
         import pymc as pm
 
@@ -263,7 +266,11 @@ class SkewNormalABC(GaussianImage):
         likelihood = self.likelihood() if likelihood is None else likelihood
         with pm.Model() as model:
             x = pm.Normal("x", 0.0, self.prior_sd, shape=self.dim, initval=self.initial_point)
-            pm.Potential("likelihood", NoisyLogLikelihood(likelihood)(x))
+            if given:
+                estimate = NoisyLogLikelihood(likelihood.given, likelihood.auxiliary_shape)
+            else:
+                estimate = NoisyLogLikelihood(likelihood)
+            pm.Potential("likelihood", estimate(x))
         return model
 
     @property
