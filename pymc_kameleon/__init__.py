@@ -9,6 +9,7 @@
 
 from importlib.metadata import PackageNotFoundError, version
 
+from pymc_kameleon import plots
 from pymc_kameleon.pseudo_marginal import NoisyLogLikelihood
 from pymc_kameleon.steps import (
     AdaptiveMetropolisStep,
@@ -36,6 +37,7 @@ __all__ = [
     "KameleonStep",
     "KamiltonianStep",
     "NoisyLogLikelihood",
+    "plots",
     "register",
     "unregister",
 ]

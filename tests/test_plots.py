@@ -1,0 +1,388 @@
+"""plots.surrogate: what is drawn is the surrogate, and the points are what they are said to be."""
+
+import math
+import sys
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pymc as pm
+import pytest
+
+import pymc_kameleon as pk
+from pymc_kameleon import (
+    history,
+    kamiltonian,
+    plots,
+    score_matching,
+    surrogate_dynamics,
+    value_features,
+    value_kamiltonian,
+)
+from pymc_kameleon.value_regression import Fit
+from tests.test_diagnostics import as_inference_data
+
+MEAN = np.array([1.0, -2.0, 30.0])
+PRECISION = np.array([[2.0, -1.0, 0.0], [-1.0, 1.5, 0.05], [0.0, 0.05, 0.01]])
+
+
+@pytest.fixture(autouse=True)
+def _close_figures():
+    yield
+    plt.close("all")
+
+
+def gaussian():
+    with pm.Model() as model:
+        a = pm.Flat("a", initval=0.0)
+        b = pm.Flat("b", shape=2, initval=np.zeros(2))
+        x = pm.math.stack([a, b[0], b[1]]) - MEAN
+        pm.Potential("log_density", -0.5 * pm.math.dot(x, pm.math.dot(PRECISION, x)))
+    return model
+
+
+@pytest.fixture(scope="module")
+def sampled():
+    """A step after pm.sample in this process, and what it sampled."""
+    with gaussian():
+        step = pk.KamiltonianStep(compile_kwargs={"mode": "FAST_COMPILE"})
+        idata = pm.sample(
+            100, tune=500, chains=2, cores=1, step=step, random_seed=1, progressbar=False,
+            compute_convergence_checks=False,
+        )  # fmt: skip
+    return step, idata
+
+
+def quadratic_state(d):
+    """A frozen state whose surrogate is -|(x - centre) / scale|^2 / 2, with the identity as metric."""
+    scale = 1.0 + np.arange(d)
+    f = value_features.blank(np.arange(d) - 0.5, scale, np.eye(d))._replace(quadratic=-np.eye(d))
+    archive = f.centre + scale * np.random.default_rng(d).standard_normal((200, d))
+    fit = Fit(f, "quadratic", 0.25, 0.2, 0.3, 0.1, 1e-8, 0.25, -np.eye(d), np.eye(d), 200)
+    state = value_kamiltonian.init(np.zeros(d))
+    return state._replace(
+        fit=fit,
+        dynamics=surrogate_dynamics.make_dynamics(f, np.eye(d), archive, 0.3),
+        current=state.current._replace(z=np.full(d, 0.1)),
+        learning=None,
+    ), archive
+
+
+def lines(axis):
+    """Vertices (n, 2) of the contour lines of a panel, by level."""
+    (contours,) = [c for c in axis.collections if hasattr(c, "levels") and not c.filled]
+    return {
+        float(level): path.vertices
+        for level, path in zip(contours.levels, contours.get_paths(), strict=True)
+    }
+
+
+def points(axis, label):
+    """What is drawn in a panel under ``label``, shape (n, 2)."""
+    (found,) = [line for line in axis.lines if line.get_label() == label]
+    return found.get_xydata()
+
+
+# -- contours
+
+
+@pytest.mark.parametrize("d", [2, 5])
+def test_a_slice_is_the_surrogate_at_its_grid_points(d):
+    state, _ = quadratic_state(d)
+    values = plots._learned(state).values
+    point, across, up = np.full(d, 0.7), np.array([-1.0, 0.5, 3.0]), np.array([2.0, 4.0])
+    found = plots._slice(values, point, (0, across), (1, up))
+    assert found.shape == (2, 3)
+    # centre (-0.5, 0.5, 1.5, ...), scale (1, 2, 3, ...)
+    rest = sum(((0.7 - (i - 0.5)) / (i + 1)) ** 2 for i in range(2, d))
+    by_hand = -0.5 * ((3.0 + 0.5) ** 2 + ((2.0 - 0.5) / 2) ** 2 + rest)
+    assert found[0, 2] == pytest.approx(by_hand, rel=1e-10)
+    swapped = plots._slice(values, point, (1, up), (0, across))
+    np.testing.assert_allclose(swapped, found.T, rtol=1e-10)
+
+
+def test_contours_lie_where_the_surrogate_is_that_far_below_its_top():
+    state, _ = quadratic_state(2)
+    (axis,) = plots.surrogate(state, levels=(0.5, 1.0, 2.0)).ravel()
+    drawn = lines(axis)
+    assert list(drawn) == [0.5, 1.0, 2.0]
+    h = max(np.ptp(axis.get_xlim()), np.ptp(axis.get_ylim()) / 2.0) / 199  # of the grid, in sd
+    # In each coordinate, the top on the grid is at most h^2 / 8 below the true one, and the lines are interpolated
+    # linearly, with as much error again.
+    error = 4 * h**2 / 8
+    for level, x in drawn.items():
+        below = 0.5 * np.square((x - [-0.5, 0.5]) / [1.0, 2.0]).sum(axis=1)
+        assert len(x) > 50
+        assert np.abs(below - level).max() < error
+    assert error < 0.01
+
+
+def test_all_panels_share_one_top():
+    state, _ = quadratic_state(3)
+    at = np.array([-0.5, 0.5, 1.5 + 3.0])  # the last coordinate is one sd from the top: 1/2 nat
+    axes = plots.surrogate(state, at=at, levels=(0.25, 2.0))
+    assert list(lines(axes[0, 0])) == [2.0]
+    assert list(lines(axes[1, 0])) == [0.25, 2.0]
+    x = lines(axes[0, 0])[2.0]
+    below = 0.5 + 0.5 * np.square((x - [-0.5, 0.5]) / [1.0, 2.0]).sum(axis=1)
+    assert np.abs(below - 2.0).max() < 0.01
+
+
+def test_on_a_gaussian_the_learned_slices_are_the_true_ones(sampled):
+    step, _ = sampled
+    axes = plots.surrogate(step, at=MEAN, levels=(1.0, 2.0))
+    for row, column in ((0, 0), (1, 0), (1, 1)):
+        pair = [column, row + 1]
+        x = lines(axes[row, column])[1.0] - MEAN[pair]
+        np.testing.assert_allclose(
+            0.5 * (x @ PRECISION[np.ix_(pair, pair)] * x).sum(1), 1, rtol=0.02
+        )
+        middle = 0.5 * (x.max(axis=0) + x.min(axis=0))
+        assert (np.abs(middle) < 0.02 * np.ptp(x, axis=0)).all()
+
+
+def test_nothing_is_drawn_where_the_sampler_does_not_use_the_surrogate():
+    state, _ = quadratic_state(2)
+    small = state._replace(dynamics=state.dynamics._replace(radius=1.0))
+    (axis,) = plots.surrogate(small, levels=(0.25, 0.6)).ravel()
+    assert list(lines(axis)) == [0.25]  # |z| < 1 is less than 1/2 nat
+    values = plots._learned(small).values(np.array([[-0.5, 0.5], [0.6, 0.5], [-0.5, 2.6]]))
+    np.testing.assert_array_equal(values, [0.0, -np.inf, -np.inf])
+    low = state._replace(dynamics=state.dynamics._replace(ceiling=-1.0))
+    assert plots._learned(low).values(np.array([[-0.5, 0.5]])) == -np.inf
+    with pytest.raises(ValueError, match="nowhere on these slices"):
+        plots.surrogate(state._replace(dynamics=state.dynamics._replace(ceiling=-1e9)))
+
+
+@pytest.mark.parametrize("kind", ["lite", "finite"])
+def test_surrogates_fitted_by_score_matching(kind):
+    rng = np.random.default_rng(2)
+    x = 3.0 + rng.standard_normal((400, 2)) * [1.0, 20.0]
+    state = kamiltonian.init(
+        x[0],
+        surrogate=kind,
+        history=x,
+        rng=rng,
+        n_history=200,
+        lengthscale=2.0,
+        regularization=1e-3,
+    )
+    learned = plots._learned(state)
+    z = np.linalg.solve(state.factor, x[5] - state.centre)
+    expected = score_matching.value(z, state.fitted.surrogate)
+    assert learned.values(x[4:7])[1] == pytest.approx(expected, rel=1e-10)
+    (axis,) = plots.surrogate(state).ravel()
+    assert len(points(axis, "states that f was fitted to")) == 200
+    # every one of them is a point of the history
+    distance = np.abs(learned.archive[:, None] - x).max(axis=2).min(axis=1)
+    assert distance.max() < 1e-10
+    with pytest.raises(ValueError, match="at must be 'median' or an array of 2"):
+        plots.surrogate(state, at="current")
+
+
+# -- points
+
+
+def test_while_tuning_the_evaluated_points_are_told_from_the_visited_ones():
+    step = pk.KamiltonianStep(model=gaussian(), compile_kwargs={"mode": "FAST_COMPILE"})
+    step.set_rng(np.random.default_rng(3))
+    point, visited = {"a": np.zeros(()), "b": np.zeros(2)}, [np.zeros(3)]
+    for _ in range(250):
+        point, _ = step.step(point)
+        visited.append(step._density.ravel(point))
+    visited = np.unique(visited, axis=0)
+    clouds = {c.label: c.positions for c in plots._learned(step).clouds}
+    learning = step.algorithm_state.learning
+    assert sum(map(len, clouds.values())) == learning.positions.size
+    seen = np.unique(clouds["visited by the chain"], axis=0)
+    assert 10 < len(seen) <= len(visited)
+    assert {x.tobytes() for x in seen} <= {x.tobytes() for x in visited}
+    others = {x.tobytes() for x in clouds["evaluated only"]}
+    assert len(others) > 50
+    assert not others & {x.tobytes() for x in seen}
+    axes = plots.surrogate(step, at="current")
+    drawn = history.thin(clouds["evaluated only"], plots.POINTS)
+    np.testing.assert_array_equal(points(axes[1, 0], "evaluated only"), drawn[:, [0, 2]])
+    held = points(axes[1, 1], "where the others are held")
+    np.testing.assert_array_equal(held, step.position[None, [1, 2]])
+
+
+def test_after_tuning_the_archive_is_drawn(sampled):
+    step, _ = sampled
+    axes = plots.surrogate(step)
+    dynamics = step.algorithm_state.dynamics
+    archive = np.array([surrogate_dynamics.to_x(dynamics, z) for z in dynamics.archive])
+    drawn = points(axes[1, 0], "past states of the chain")
+    np.testing.assert_allclose(drawn, history.thin(archive, plots.POINTS)[:, [0, 2]], rtol=1e-10)
+    held = points(axes[1, 0], "where the others are held")[0]
+    assert np.abs(archive[:, [0, 2]] - held).max(axis=1).min() < 1e-9  # one of them, in the middle
+    x = plots._point("median", plots._learned(step)) - MEAN
+    assert 0.5 * x @ PRECISION @ x < 0.5
+
+
+def test_draws_are_transformed_even_where_a_bound_is_random():
+    with pm.Model() as model:
+        s = pm.HalfNormal("s", shape=2)
+        pm.Uniform("u", -1.0, s[0])
+    rng = np.random.default_rng(4)
+    scale = rng.gamma(2.0, size=(2, 50, 2))
+    u = -1.0 + (scale[..., 0] + 1.0) * rng.random((2, 50))
+    idata = as_inference_data({"u": u, "s": scale})
+    step = pk.KamiltonianStep(model=model, compile_kwargs={"mode": "FAST_COMPILE"})
+    layout = plots._layout(step, 3, model)
+    found = plots._unconstrained(idata, layout, model)
+    p = ((u + 1.0) / (scale[..., 0] + 1.0)).ravel()
+    expected = np.column_stack([np.log(scale.reshape(-1, 2)), np.log(p / (1.0 - p))])
+    np.testing.assert_allclose(found, expected, rtol=1e-8)
+    with pytest.raises(ValueError, match="no draws of u"):
+        plots._unconstrained(as_inference_data({"s": scale}), layout, model)
+
+
+def test_draws_of_all_chains_widen_the_axes(sampled):
+    step, idata = sampled
+    axes = plots.surrogate(step, idata=idata)
+    drawn = points(axes[0, 0], "posterior draws")
+    assert len(drawn) == 200
+    posterior = idata["posterior"]
+    np.testing.assert_array_equal(drawn[:, 0], posterior["a"].values.ravel())
+    np.testing.assert_array_equal(drawn[:, 1], posterior["b"].values[..., 0].ravel())
+    low, high = axes[0, 0].get_xlim()
+    assert low < drawn[:, 0].min() < drawn[:, 0].max() < high
+    with pytest.raises(ValueError, match="idata needs the model"):
+        plots.surrogate(step.algorithm_state, idata=idata)
+
+
+# -- names, figure
+
+
+def test_grid_of_panels_with_names_shared_axes_and_one_colour_bar(sampled):
+    step, _ = sampled
+    axes = plots.surrogate(step, figsize=(6, 5))
+    figure = axes[0, 0].figure
+    assert axes.shape == (2, 2)
+    assert not axes[0, 1].axison
+    assert [axis.get_xlabel() for axis in axes[1]] == ["a", "b[0]"]
+    assert [axis.get_ylabel() for axis in axes[:, 0]] == ["b[0]", "b[1]"]
+    assert axes[0, 0].get_xlim() == axes[1, 0].get_xlim()
+    assert axes[1, 1].get_ylim() == axes[1, 0].get_ylim()
+    bars = [axis for axis in figure.axes if axis not in axes.ravel()]
+    assert [bar.get_ylabel() for bar in bars] == ["nats below the top of f"]
+    caption = " ".join(figure.get_supxlabel().split())
+    held = plots._point("median", plots._learned(step))
+    assert f"held: a = {held[0]:.3g}, b[0] = {held[1]:.3g}, b[1] = {held[2]:.3g}." in caption
+    assert step.algorithm_state.fit.family in caption
+    assert list(figure.get_size_inches()) == [6, 5]
+    assert len(plt.get_fignums()) == 1
+    plt.close(figure)
+    assert plt.get_fignums() == []
+
+
+@pytest.mark.parametrize(
+    ("coordinates", "expected"),
+    [
+        (["b[1]", "a"], [2, 0]),
+        (["b"], [1, 2]),
+        ("b", [1, 2]),
+        ([2, "b", 1, "a"], [2, 1, 0]),
+        (np.array([0, 2]), [0, 2]),
+    ],
+)
+def test_coordinates_by_name_variable_and_place(sampled, coordinates, expected):
+    step, _ = sampled
+    layout = plots._layout(step, 3, step._model)
+    assert layout["a"].shape == ()
+    assert plots._choose(coordinates, ["a", "b[0]", "b[1]"], layout, step._model) == expected
+
+
+def test_transformed_variables_have_both_names():
+    with pm.Model() as model:
+        pm.HalfNormal("s", shape=(1, 2))
+        pm.Normal("m")
+    step = pk.KamiltonianStep(model=model, compile_kwargs={"mode": "FAST_COMPILE"})
+    layout = plots._layout(step, 3, model)
+    labels = [label for name, places in layout.items() for label in plots._labels(name, places)]
+    assert labels == ["s_log__[0, 0]", "s_log__[0, 1]", "m"]
+    assert plots._choose(["m", "s"], labels, layout, model) == [2, 0, 1]
+
+
+def test_states_are_named_by_the_model_if_there_is_one(sampled):
+    step, _ = sampled
+    sampling_state, state = step.sampling_state, step.algorithm_state
+
+    def names(axes):
+        return [axes[1, 0].get_xlabel(), axes[1, 1].get_xlabel(), axes[1, 0].get_ylabel()]
+
+    assert names(plots.surrogate(state)) == ["x[0]", "x[1]", "x[2]"]
+    assert names(plots.surrogate(sampling_state)) == ["x[0]", "x[1]", "x[2]"]
+    assert names(plots.surrogate(sampling_state, model=step._model)) == ["a", "b[0]", "b[1]"]
+    with step._model:
+        assert names(plots.surrogate(state)) == ["a", "b[0]", "b[1]"]
+    with pm.Model() as other:
+        pm.Normal("y", shape=2)
+    with pytest.raises(ValueError, match="3 coordinates, the model has 2"):
+        plots.surrogate(state, model=other)
+    with pytest.raises(ValueError, match="3 coordinates, the model has 0"):
+        plots.surrogate(sampling_state, model=other)
+
+
+def test_many_coordinates_are_cut_to_five_with_a_notice(caplog):
+    state, _ = quadratic_state(7)
+    with caplog.at_level("INFO", logger="pymc.kameleon"):
+        axes = plots.surrogate(state)
+    assert axes.shape == (4, 4)
+    assert "first 5 of 7 coordinates" in caplog.text
+    caplog.clear()
+    assert plots.surrogate(state, coordinates=[6, 0]).shape == (1, 1)
+    assert caplog.text == ""
+
+
+# -- refusals
+
+
+def test_a_step_that_sampled_elsewhere_or_nothing():
+    step = pk.KamiltonianStep(model=gaussian(), compile_kwargs={"mode": "FAST_COMPILE"})
+    for source in (step, step.sampling_state):
+        with pytest.raises(ValueError, match=r"cores > 1 .* use pm.sample\(..., cores=1\)"):
+            plots.surrogate(source)
+    step.set_rng(np.random.default_rng(0))
+    step.step({"a": np.zeros(()), "b": np.zeros(2)})
+    with pytest.raises(ValueError, match=r"takes 100 evaluations and there were [12]; tune longer"):
+        plots.surrogate(step)
+    step.stop_tuning()
+    with pytest.raises(ValueError, match="tune longer"):
+        plots.surrogate(step)
+    with pytest.raises(ValueError, match="200 dimensions are too many"):
+        plots.surrogate(value_kamiltonian.init(np.zeros(200)))
+    with pytest.raises(ValueError, match="in 0 tuning draws"):
+        plots.surrogate(kamiltonian.init(np.zeros(2)))
+
+
+def test_a_step_without_a_surrogate():
+    step = pk.FastKameleonStep(model=gaussian(), compile_kwargs={"mode": "FAST_COMPILE"})
+    with pytest.raises(TypeError, match=r"Only KamiltonianStep .* not FastKameleonStep"):
+        plots.surrogate(step)
+    with pytest.raises(TypeError, match="not NoneType"):
+        plots.surrogate(None)
+
+
+def test_wrong_arguments(sampled):
+    step, _ = sampled
+    with pytest.raises(ValueError, match=r"no coordinate 'b\[2\]' \(did you mean 'b\[[01]\]'\?\)"):
+        plots.surrogate(step, coordinates=["a", "b[2]"])
+    with pytest.raises(ValueError, match=r"no coordinate 3; there are a, b\[0\], b\[1\]"):
+        plots.surrogate(step, coordinates=[0, 3])
+    with pytest.raises(ValueError, match=r"two coordinates, got \['a'\]"):
+        plots.surrogate(step, coordinates=["a", 0])
+    for at in ("mean", [0.0, 1.0], [math.nan, 0.0, 0.0]):
+        with pytest.raises(ValueError, match="at must be 'median', 'current' or an array of 3"):
+            plots.surrogate(step, at=at)
+    for levels in ((), (1.0, 1.0), (0.0, 1.0), 2.0):
+        with pytest.raises(ValueError, match="levels must be positive and increasing"):
+            plots.surrogate(step, levels=levels)
+    assert plt.get_fignums() == []
+
+
+def test_without_matplotlib(monkeypatch):
+    state, _ = quadratic_state(2)
+    monkeypatch.setitem(sys.modules, "matplotlib.pyplot", None)
+    with pytest.raises(ImportError, match="plots needs matplotlib: pip install"):
+        plots.surrogate(state)
