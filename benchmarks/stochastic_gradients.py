@@ -50,17 +50,19 @@ def synthetic_log_likelihood(summaries, observed, epsilon):
     n, d = summaries.shape
     mean = np.zeros(d)
     for s in range(n):
-        mean += summaries[s] / n
+        for i in range(d):
+            mean[i] += summaries[s, i] / n
     if not np.abs(mean).max() < 1e8:  # diverging dynamics: rounding takes the spread away
         return math.nan
-    centred = summaries - mean
-    cov = centred.T @ centred / (n - 1.0)
-    for i in range(d):
-        cov[i, i] += epsilon * epsilon
-    factor = np.linalg.cholesky(cov)
-    total = -0.5 * d * math.log(2.0 * math.pi)
-    z = observed - mean
-    for i in range(d):  # forward substitution
+    total, z, factor = -0.5 * d * math.log(2.0 * math.pi), observed - mean, np.zeros((d, d))
+    for i in range(d):  # Cholesky factor and forward substitution, row by row
+        for j in range(i + 1):
+            entry = epsilon * epsilon if i == j else 0.0
+            for s in range(n):
+                entry += (summaries[s, i] - mean[i]) * (summaries[s, j] - mean[j]) / (n - 1.0)
+            for k in range(j):
+                entry -= factor[i, k] * factor[j, k]
+            factor[i, j] = math.sqrt(entry) if i == j else entry / factor[j, j]
         for j in range(i):
             z[i] -= factor[i, j] * z[j]
         z[i] /= factor[i, i]
