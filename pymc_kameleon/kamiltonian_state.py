@@ -31,7 +31,7 @@ class Carry(NamedTuple):
     kernel : int
         0 for the random walk, 1, 2, ... for the arms.
     z, value : ndarray of shape (d,), float
-        The proposed point in the coordinates of the dynamics, and f there; empty and NaN without a
+        The proposed point in the coordinates of the dynamics, and f there; empty and 0 without a
         surrogate.
     evaluated : bool
         Whether the log density is evaluated for this draw.
@@ -102,8 +102,8 @@ class Learning(NamedTuple):
         Plausible points since the last refit that the surrogate had wrong.
     residuals : History
         log p - f along the surrogate's moves since the last refit: out of sample.
-    typical : float
-        Their recent median, NaN until there are enough.
+    typical : float or None
+        Their recent median, None until there are enough.
     earlier : Quality or None
         Measured before the last refit: what is known until the new surrogate has been judged.
     uncovered, judged : int
@@ -130,7 +130,7 @@ class Learning(NamedTuple):
     final: bool
     surprises: int
     residuals: History
-    typical: float
+    typical: float | None
     earlier: Quality | None
     uncovered: int
     judged: int
@@ -157,6 +157,7 @@ class State(NamedTuple):
     mixture : Mixture or None
         Set when tuning ends.
     quality : Quality
+        Of the frozen surrogate; while tuning and without one: that nothing is known.
     learning : Learning or None
         None once tuning has ended.
     """
@@ -176,6 +177,6 @@ class State(NamedTuple):
 def locate(dynamics: Dynamics | None, x: np.ndarray, log_density: float) -> Current:
     """What is retained at ``x``."""
     if dynamics is None:
-        return Current(np.zeros(0), log_density, float("nan"))
+        return Current(np.zeros(0), log_density, 0.0)
     z = surrogate_dynamics.to_z(dynamics, x)
     return Current(z, log_density, surrogate_dynamics.value(dynamics, z))

@@ -130,7 +130,7 @@ def _place_companion(learning: Learning, c: int, position, log_density) -> Learn
 
 def _judge_point(learning: Learning, state: State) -> Learning:
     """Count whether the surrogate covers the point where the chain is."""
-    if math.isnan(learning.typical):
+    if learning.typical is None:
         return learning
     residual = state.current.log_density - state.current.value
     return learning._replace(
@@ -151,9 +151,10 @@ def _judge_kernel(learning: Learning, state: State, outcome: Outcome) -> Learnin
         if size >= ENOUGH and size % 10 == 0:
             recent = learning.residuals.buffer[max(0, size - 100) : size]
             learning = learning._replace(typical=float(np.median(recent)))
-    error = outcome.proposed_log_density - carry.value - learning.typical
-    if probability > 0.02 and abs(error) > SURPRISE:  # False while ``typical`` is NaN
-        learning = learning._replace(surprises=learning.surprises + 1)
+    if learning.typical is not None and probability > 0.02:
+        error = outcome.proposed_log_density - carry.value - learning.typical
+        surprise = int(abs(error) > SURPRISE)
+        learning = learning._replace(surprises=learning.surprises + surprise)
     distance, trials = learning.distance.copy(), learning.trials.copy()
     jump = (outcome.proposal.position - carry.origin) / learning.spread
     distance[carry.kernel] += probability * np.square(jump)
@@ -254,7 +255,7 @@ def refit(rng: np.random.Generator, state: State, x: np.ndarray, log_density: fl
         averaging=averaging,
         surprises=0,
         residuals=history.empty(1),
-        typical=math.nan,
+        typical=None,
         earlier=None if state.fit is None else measure(learning),
         uncovered=0,
         judged=0,
@@ -302,7 +303,7 @@ def freeze(state: State) -> State:
     evaluations = learning.positions.size
     state = state._replace(walk=adaptive_metropolis.freeze(state.walk), learning=None)
     if state.dynamics is None:
-        return state._replace(quality=Quality(math.nan, math.nan, learning.refits, evaluations))
+        return state._replace(quality=Quality(math.inf, 1.0, learning.refits, evaluations))
     quality = measure(learning)
     dynamics = state.dynamics._replace(step_size=math.exp(learning.averaging.log_average))
     dynamics = _bound(dynamics, past.buffer[past.size // 3 : past.size], learning)

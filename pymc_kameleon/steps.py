@@ -790,7 +790,8 @@ n_leapfrog, step_size, target_accept, random_walk_share, trial_share, mixture, f
              "gaussian_score", "random_walk_share", "efficiency", "n_history", "lengthscale", "regularization"),
             FLOAT,
         ),
-        **dict.fromkeys(("n_steps", "refits", "evaluations"), (np.int64, [])),
+        "tree_size": FLOAT,  # NUTS' name and type; PyMC's converter calls it n_steps
+        **dict.fromkeys(("refits", "evaluations"), (np.int64, [])),
         "diverging": (bool, []),  # NUTS's type, or the two cannot sample together
         "surrogate": (np.dtype("U24"), []),
     }  # fmt: skip
@@ -819,7 +820,12 @@ n_leapfrog, step_size, target_accept, random_walk_share, trial_share, mixture, f
         super().stop_tuning()
         if tuned and self.variant == "values":
             uncovered = value_kamiltonian.stats(self.algorithm_state)["uncovered"]
-            if uncovered > UNCOVERED:
+            if uncovered == 1.0:  # what stands for "unknown"
+                self._say(
+                    "tuning ended before a surrogate was learned and judged: random-walk moves do most of the work. "
+                    "Tune longer."
+                )
+            elif uncovered > UNCOVERED:
                 self._say(
                     f"the surrogate does not cover the posterior ({uncovered:.0%} of the chain's late states lie where "
                     "it is too low): random-walk moves do the work there. Tune longer, or reparametrise."
@@ -835,11 +841,13 @@ n_leapfrog, step_size, target_accept, random_walk_share, trial_share, mixture, f
             values.update(value_kamiltonian.stats(self._algorithm_state, proposal))
         else:
             values.update(kamiltonian.stats(self._algorithm_state))
+            values["n_steps"] = 0
             trajectory = proposal.carry.get("stats", {})
             for name in ("step_size", "n_steps", "diverging"):
                 values[name] = trajectory.get(name, values[name])
             if proposal.move == "hamiltonian":
                 values["energy_error"] = -self._log_ratio
+        values["tree_size"] = float(values.pop("n_steps"))
         values["evaluations"] = self.evaluations
         values["scaling"] = values["step_size"]
         return values

@@ -32,8 +32,10 @@ from numba import njit
 NONE, GAUSSIAN, PAIRWISE, FOURIER = 0, 1, 2, 3  # values of Surrogate.kind
 LOG_LADDER = 2.0 ** np.arange(0, 7)  # q_j: from within one standard deviation to the far tail
 
-# NaN and infinity must keep their meaning (trajectories diverge), sums may be reordered
-FAST = {"reassoc", "contract", "nsz", "arcp"}
+# NaN and infinity must keep their meaning (trajectories diverge). Sums may not be reordered:
+# compiled code would then choose the order by where in memory the arrays lie, and the same seed
+# would not give the same draws.
+FAST = {"contract", "nsz", "arcp"}
 
 
 class Surrogate(NamedTuple):

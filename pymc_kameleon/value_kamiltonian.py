@@ -108,7 +108,7 @@ def init(
         dynamics=None,
         arms=np.array([0.4] + [0.6 / len(ARMS)] * len(ARMS)),
         mixture=None,
-        quality=Quality(math.nan, math.nan, 0, 0),
+        quality=Quality(math.inf, 1.0, 0, 0),
         learning=Learning(
             positions=history.empty(d),
             log_densities=history.empty(1),
@@ -125,7 +125,7 @@ def init(
             final=False,
             surprises=0,
             residuals=history.empty(1),
-            typical=math.nan,
+            typical=None,
             earlier=None,
             uncovered=0,
             judged=0,
@@ -212,8 +212,8 @@ def _choose_kernel(rng, state):
         walk = 1.0 - (1.0 - state.mixture.floor) * state.share  # the mixture's weights
     else:
         walk = state.arms[0]
-        residual = state.current.log_density - state.current.value
-        if residual - state.learning.typical > STUCK:  # False while ``typical`` is NaN
+        residual, typical = state.current.log_density - state.current.value, state.learning.typical
+        if typical is not None and residual - typical > STUCK:
             walk = 0.7 + 0.3 * walk
     if u < walk:
         return 0
@@ -246,7 +246,7 @@ def _free_chain(rng, x, state, kernel):
 
 def _plain_walk(rng, x, state):
     proposal = adaptive_metropolis.propose(rng, x, state.walk)
-    return proposal._replace(carry=Carry(0, np.zeros(0), math.nan, x, state.current.log_density))
+    return proposal._replace(carry=Carry(0, np.zeros(0), 0.0, x, state.current.log_density))
 
 
 def _walk(rng, x, state):
@@ -342,8 +342,8 @@ def stats(state: State, proposal: Proposal | None = None) -> dict[str, Any]:
         "step_size": state.dynamics.step_size if state.dynamics is not None else math.nan,
         "surrogate": fit.family if fit is not None else "none",
         "surrogate_error": fit.error if fit is not None else math.nan,
-        "residual_sd": quality.residual_sd,
-        "uncovered": quality.uncovered,
+        "residual_sd": quality.residual_sd if state.mixture is not None else math.nan,
+        "uncovered": quality.uncovered if state.mixture is not None else math.nan,
         "share": state.share if fit is not None else 0.0,
         "refits": quality.refits if state.learning is None else state.learning.refits,
     }

@@ -37,6 +37,8 @@ class Case(NamedTuple):
     step: type
     options: dict
     moves: tuple  # what it calls its moves after tuning
+    rare: tuple = ()  # and those of them that a hundred draws may lack
+    skips: bool = False  # some draws need no evaluation; its statistic ``evaluations`` counts
 
 
 # A new step is one line here, and a stream (tests/streams/make.py).
@@ -66,6 +68,13 @@ CASES = {
             "n_leapfrog": (1, 5),
         },
         ("random_walk", "hamiltonian"),
+    ),
+    "kamiltonian": Case(
+        KamiltonianStep,
+        {},
+        ("global", "differential"),
+        ("short", "long", "surrogate1", "surrogate2", "surrogate3", "surrogate4"),
+        skips=True,
     ),
     "gaussian_adaptation": Case(GaussianAdaptationStep, {}, ("",)),
     "cma": Case(CMAStep, {}, ("",)),

@@ -13,7 +13,6 @@ from pymc.step_methods.compound import CompoundStep
 from pymc.step_methods.state import equal_dataclass_values
 
 from pymc_kameleon.history import History
-from pymc_kameleon.steps import GaussianMixtureStep
 from tests import step_tester as tester
 from tests.step_tester import (
     NO_BLAS,
@@ -44,19 +43,12 @@ def tuned(case, model, seed=0):
     return step, points[-1]
 
 
-def expect_nan(request, case):
-    """GaussianMixtureStep's ``log_scale`` is NaN before the first fit, and PyMC compares states by ``==``."""
-    if case.step is GaussianMixtureStep:
-        request.applymarker(pytest.mark.xfail(reason="NaN in the sampling state", strict=True))
-
-
 # --- PyMC's own protocols --------------------------------------------------------------------
 
 
 @every_step
-def test_step_continuous_protocol(case, request):
+def test_step_continuous_protocol(case):
     """``StepMethodTester.step_continuous``, with standard errors in place of its tolerances."""
-    expect_nan(request, case)
     model = tester.gaussian()
     step = compiled_step(case, model)
     start = model.initial_point()
@@ -184,8 +176,10 @@ def test_phases_are_reached_in_these_tests(case):
     model = tester.gaussian()
     step, point = tuned(case, model)
     _, stats = drive(step, point, 100)
-    assert {s["move"] for s in stats} == set(case.moves)
-    assert 0.05 < np.mean([s["accepted"] for s in stats]) < 0.7
+    seen = {s["move"] for s in stats}
+    assert set(case.moves) <= seen <= {*case.moves, *case.rare}
+    assert len(seen) >= len(case.moves) + min(len(case.rare), 2)
+    assert 0.05 < np.mean([s["accepted"] for s in stats]) < (0.9 if case.skips else 0.7)
 
 
 @every_step
@@ -234,10 +228,8 @@ def at_moment(case, model, draws, seed=0):
 
 @every_step
 @pytest.mark.parametrize("draws", MOMENTS.values(), ids=MOMENTS)
-def test_state_round_trip(case, draws, request):
+def test_state_round_trip(case, draws):
     """30 draws, the state put back, the same 30 draws: points, statistics and final state, to the last bit."""
-    if draws < TUNE:
-        expect_nan(request, case)
     step, point = at_moment(case, tester.shapes(), draws)
     state = step.sampling_state
     assert equal_dataclass_values(state, state)  # a NaN would not be equal to itself
@@ -384,7 +376,8 @@ def test_zarr_state_resumes(case, monkeypatch):
     step.sampling_state = stored
     evaluations = step.evaluations
     continued, _ = drive(step, {"x": np.asarray(position)}, 30)
-    assert step.evaluations == evaluations + 30  # nothing is evaluated again
+    again = step.evaluations - evaluations  # nothing is evaluated again
+    assert 0 < again <= 30 if case.skips else again == 30
     longer = ZarrTrace(draws_per_chunk=10)
     sample(step, model, draws=70, **{**options, "trace": longer})
     np.testing.assert_array_equal(longer.posterior["x"][1, 40:], values(continued, "x"))
@@ -464,7 +457,9 @@ def test_rejected_draw_returns_the_same_values(case):
     points, stats = drive(compiled_step(case, model), start, 50, TUNE)
     before = [start, *points[:-1]]
     moved = [not np.array_equal(a["x"], b["x"]) for a, b in zip(before, points, strict=True)]
-    assert moved == [bool(s["accepted"]) for s in stats]
+    for was_moved, stat in zip(moved, stats, strict=True):
+        if stat["move"] not in ("refresh", "swap"):  # to where the chain is already
+            assert was_moved == bool(stat["accepted"])
     assert 10 < sum(moved) < len(moved) - 10
     for old, new, stat in zip(before, points, stats, strict=True):
         if not stat["accepted"]:
@@ -496,10 +491,19 @@ def test_one_evaluation_a_draw_and_one_a_chain(case, counter):
     model = counted_model(counter)
     step = make(case, model)
     counter.take()
-    sample(step, model, draws=40, tune=130, chains=3)
-    assert counter.take() == 3 * (130 + 40 + 1)
-    sample(step, model, draws=40, tune=0, chains=2)
-    assert counter.take() == 2 * (40 + 1)
+    idata = sample(step, model, draws=40, tune=130, chains=3)
+    assert counter.take() == evaluations(case, idata, 3 * (130 + 40 + 1))
+    idata = sample(step, model, draws=40, tune=0, chains=2)
+    assert counter.take() == evaluations(case, idata, 2 * (40 + 1))
+
+
+def evaluations(case, idata, at_most):
+    """One a draw and one a chain, or what the statistic says where a draw may need none."""
+    if not case.skips:
+        return at_most
+    counted = int(idata["sample_stats"]["evaluations"].values[:, -1].sum())
+    assert 0.7 * at_most < counted <= at_most
+    return counted
 
 
 @every_step
@@ -507,8 +511,8 @@ def test_one_evaluation_a_draw_in_workers(case, counter):
     model = counted_model(counter)
     step = make(case, model)
     counter.take()
-    sample(step, model, draws=40, tune=130, chains=2, cores=2, mp_ctx="fork")
-    assert counter.take() == 2 * (130 + 40 + 1)
+    idata = sample(step, model, draws=40, tune=130, chains=2, cores=2, mp_ctx="fork")
+    assert counter.take() == evaluations(case, idata, 2 * (130 + 40 + 1))
 
 
 @every_step
@@ -522,7 +526,10 @@ def test_evaluated_again_only_when_another_step_moved_a_variable(case, counter):
     for i in range(TUNE + 60):
         if i == TUNE:
             before = counter.take()
-            assert before == TUNE + 1 + moves
+            if case.skips:
+                assert moves < before == step.evaluations <= TUNE + 1 + moves
+            else:
+                assert before == TUNE + 1 + moves
             moves = 0
             step.stop_tuning()
             assert counter.take() == 0  # freezing evaluates nothing
@@ -531,8 +538,9 @@ def test_evaluated_again_only_when_another_step_moved_a_variable(case, counter):
             moves += 1
         point, [stat] = step.step(point)
         assert stat["model_logp"] == pytest.approx(logp(point), rel=1e-12)
-    assert counter.take() == 60 + moves
-    assert step.evaluations == before + 60 + moves
+    after = counter.take()
+    assert step.evaluations == before + after
+    assert moves < after <= 60 + moves if case.skips else after == 60 + moves
 
 
 def logp(point):
