@@ -842,7 +842,7 @@ n_leapfrog, step_size, target_accept, random_walk_share, trial_share, mixture, f
         else:
             values.update(kamiltonian.stats(self._algorithm_state))
             values["n_steps"] = 0
-            trajectory = proposal.carry.get("stats", {})
+            trajectory = (proposal.carry or {}).get("stats", {})  # a probe carries nothing
             for name in ("step_size", "n_steps", "diverging"):
                 values[name] = trajectory.get(name, values[name])
             if proposal.move == "hamiltonian":

@@ -6,6 +6,7 @@ import pytest
 
 import pymc_kameleon as pk
 from pymc_kameleon import adaptive_metropolis
+from tests import step_tester as tester
 
 
 class Estimate:
@@ -52,3 +53,17 @@ def test_one_evaluation_a_draw_and_probes_only_where_there_is_noise(noisy):
                 assert step.log_density == retained
     assert moves.count("refresh") == (20 if noisy else 0)
     assert step.evaluations == 201
+
+
+@tester.every_step_fast
+def test_every_step_goes_through_its_phases_beside_noise(case):
+    """A probe is not one of the algorithm's own proposals: its statistics have to be there all the same."""
+    with pm.Model() as model:
+        x = pm.Normal("x", shape=3)
+        pm.Potential("likelihood", pk.NoisyLogLikelihood(Estimate())(x[0]))
+    step = tester.begin(tester.make(case, model))
+    _, stats = tester.drive(step, model.initial_point(), draws=50, tune=200)
+    moves = [s["move"] for s in stats]
+    assert "refresh" in moves[:200]
+    assert "refresh" not in moves[200:]
+    assert np.isfinite([s["model_logp"] for s in stats]).all()

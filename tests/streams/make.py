@@ -14,6 +14,9 @@ import pytensor.tensor as pt
 from tests.step_tester import CASES, make, sample
 
 HERE = Path(__file__).parent
+# Hundreds of leapfrog steps a draw: a last bit that another compiler rounds otherwise is another chain soon. That the
+# same installation repeats itself to the last bit is tested in test_step_contract.py.
+STORED = tuple(name for name in CASES if name != "kamiltonian")
 STATISTICS = ("accept", "scaling", "lp")
 
 
@@ -35,5 +38,5 @@ def stream(name):
 
 
 if __name__ == "__main__":
-    for name in sys.argv[1:] or CASES:
+    for name in sys.argv[1:] or STORED:
         np.savez_compressed(HERE / f"{name}.npz", **stream(name))
