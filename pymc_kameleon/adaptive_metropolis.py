@@ -3,7 +3,8 @@
 Haario, Saksman & Tamminen (2001); Andrieu & Thoms (2008), algorithm 4, for the learned scale s; Roberts & Rosenthal
 (2009), section 2, for the mixture with a small fixed proposal. The default is the *cold start* that every algorithm
 built on this one shares: coordinate-wise moves find the units, the covariance is learned from a window that forgets
-the transient, at geometrically growing intervals, and each update keeps the volume of the proposal.
+the transient, at geometrically growing intervals, and each update keeps the volume of the proposal. Along axes that
+the chain has not explored yet the values of the log density say how long they are (``value_covariance``).
 
 Differs from the papers: they update the covariance recursively at every draw, from the identity, over the whole
 history. That start costs two thirds of the effective draws on a range of targets; ``covariance="recursive"`` is it.
@@ -15,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
-from pymc_kameleon import history
+from pymc_kameleon import autoregressive, history, value_covariance
 from pymc_kameleon.covariance import cholesky, cholesky_update
 from pymc_kameleon.history import History
 from pymc_kameleon.metropolis import Outcome, Proposal, robbins_monro
@@ -37,6 +38,7 @@ class Options(NamedTuple):
     scaling: str
     covariance: str
     exploration_share: float
+    autoregressive_share: float
     warmup: int
     growth: float
 
@@ -58,6 +60,9 @@ class State(NamedTuple):
         Of the coordinate-wise phase: log proposal sd, and how often its direction of change turned (signed).
     history : History or None
         ``None`` once tuning has ended.
+    values : value_covariance.Values or None
+        The log densities seen; ``None`` if they are not to be used, and once tuning has ended.
+    autoregression : autoregressive.Tuning
     """
 
     options: Options
@@ -71,6 +76,8 @@ class State(NamedTuple):
     coordinate_log_scales: np.ndarray
     reversals: np.ndarray
     history: History | None
+    values: value_covariance.Values | None
+    autoregression: autoregressive.Tuning
 
 
 def init(
@@ -80,8 +87,10 @@ def init(
     scaling: str = "learned",
     covariance: str = "window",
     exploration_share: float = 0.0,
+    autoregressive_share: float = 0.0,
     scale: float | None = None,
     initial_scale: float | np.ndarray = 0.1,
+    learn_from_values: bool = True,
     tune: int | None = None,
 ) -> State:
     """Start at ``x`` of shape (d,).
@@ -97,6 +106,12 @@ def init(
         "identity": not learned, for plain isotropic random-walk Metropolis.
     exploration_share : float
         Probability of a move N(x, (0.1^2 / d) I) instead (Roberts & Rosenthal, 2009, who take 0.05). Default 0.
+    autoregressive_share : float
+        Share of moves towards the history's mean, see :mod:`pymc_kameleon.autoregressive`. Default 0: with them this is
+        no longer what the literature calls adaptive Metropolis. KameleonStep and FastKameleonStep have them.
+    learn_from_values : bool
+        With "window": extend the covariance along axes in which the log density's values at all points proposed say
+        that it is much longer than where the chain has been, see :mod:`pymc_kameleon.value_covariance`. Default True.
     scale : float, optional
         s, or where its adaptation starts. Default 2.38 / sqrt(d).
     initial_scale : float or ndarray of shape (d,)
@@ -121,6 +136,8 @@ def init(
         )
     if not 0 <= exploration_share < 1:
         raise ValueError(f"exploration_share must lie in [0, 1), got {exploration_share!r}.")
+    if not 0 <= autoregressive_share < 1:
+        raise ValueError(f"autoregressive_share must lie in [0, 1), got {autoregressive_share!r}.")
     scale = OPTIMAL_SCALE / math.sqrt(d) if scale is None else float(scale)
     initial = np.broadcast_to(np.asarray(initial_scale, dtype=float), (d,))
     if not (
@@ -133,7 +150,9 @@ def init(
     if covariance == "window":
         warmup = SWEEPS * d if tune is None else min(SWEEPS * d, tune // 5)
     factor = np.diag(initial) if np.ndim(initial_scale) else np.eye(d)
-    options = Options(target_accept, scaling, covariance, exploration_share, warmup, 1.2)
+    options = Options(
+        target_accept, scaling, covariance, exploration_share, autoregressive_share, warmup, 1.2
+    )
     return State(
         options=options,
         mean=np.array(x, dtype=float),
@@ -146,17 +165,21 @@ def init(
         coordinate_log_scales=np.log(initial),
         reversals=np.zeros(d),
         history=history.empty(d) if covariance == "window" else None,
+        values=value_covariance.empty(d) if covariance == "window" and learn_from_values else None,
+        autoregression=autoregressive.Tuning(),
     )
 
 
 def propose(rng: np.random.Generator, x: np.ndarray, state: State) -> Proposal:
-    """Symmetric, so ``log_q_ratio`` is 0: a coordinate-wise, a global or an exploration move."""
+    """A coordinate-wise, a global, an exploration or an autoregressive move; all but the last are symmetric."""
     options, d = state.options, len(x)
     if state.iteration < options.warmup:
         i = state.iteration % d
         x_new = x.copy()
         x_new[i] += math.exp(state.coordinate_log_scales[i]) * rng.standard_normal()
         return Proposal(x_new, 0.0, "coordinate")
+    if options.autoregressive_share > 0.0 and rng.random() < options.autoregressive_share:
+        return autoregressive.propose(rng, x, state.mean, state.factor, state.autoregression)
     normals = rng.standard_normal(d)
     if options.exploration_share > 0.0 and rng.random() < options.exploration_share:
         return Proposal(x + (0.1 / math.sqrt(d)) * normals, 0.0, "exploration")
@@ -169,6 +192,9 @@ def adapt(rng: np.random.Generator, state: State, outcome: Outcome) -> State:
     log_scale, moves = state.log_scale, state.moves
     if move == "coordinate":
         state = _adapt_coordinate(state, outcome.accept_prob)
+    elif move == "autoregressive":
+        autoregression = autoregressive.adapt(state.autoregression, outcome.accept_prob)
+        state = state._replace(autoregression=autoregression)
     elif move == "global":
         moves += 1
         if options.scaling == "learned":
@@ -176,16 +202,20 @@ def adapt(rng: np.random.Generator, state: State, outcome: Outcome) -> State:
                 log_scale, outcome.accept_prob, options.target_accept, _rate(state)
             )
     iteration = state.iteration + 1
-    past = state.history
+    past, values = state.history, state.values
     if past is not None:
         past = history.append(past, outcome.position)
-    state = state._replace(log_scale=log_scale, moves=moves, iteration=iteration, history=past)
+    if values is not None:
+        values = value_covariance.record(values, outcome)
+    state = state._replace(
+        log_scale=log_scale, moves=moves, iteration=iteration, history=past, values=values
+    )
     if iteration == options.warmup and iteration > 0:
         state = _end_warmup(state)
     if options.covariance == "recursive":
         state = _update_recursively(state, outcome.position)
     elif past is not None and iteration >= state.next_update:
-        state = update_covariance(state)
+        state = update_covariance(rng, state)
     return state
 
 
@@ -193,7 +223,7 @@ def freeze(state: State) -> State:
     """End of tuning: nothing adapts any more and the history is dropped."""
     if state.options.covariance == "window" and state.iteration < state.options.warmup:
         state = _end_warmup(state)
-    return state._replace(history=None, options=state.options._replace(warmup=0))
+    return state._replace(history=None, values=None, options=state.options._replace(warmup=0))
 
 
 def stats(state: State) -> dict[str, float]:
@@ -201,7 +231,7 @@ def stats(state: State) -> dict[str, float]:
     return {"scaling": math.exp(state.log_scale)}
 
 
-def update_covariance(state: State) -> State:
+def update_covariance(rng: np.random.Generator, state: State) -> State:
     """Relearn mean and factor from the window, keeping the volume of the proposal.
 
     Off-diagonal entries are shrunk by 1 - min(1, 2 d / m)^2, m the number of distinct states: with m <= 2 d
@@ -222,6 +252,9 @@ def update_covariance(state: State) -> State:
     factor, ok = cholesky(covariance)
     if not ok:
         return state
+    if state.values is not None:
+        learned = value_covariance.factor(rng, state.values, states)
+        factor = factor if learned is None else learned
     log_scale = state.log_scale
     if state.options.scaling == "learned":
         growth = np.log(np.diag(factor)).sum() - np.log(np.diag(state.factor)).sum()

@@ -1,8 +1,8 @@
 """Moves with a local covariance, x* ~ N(x, gamma^2 I + nu^2 S(x)), beside adaptive Metropolis.
 
-What KAMH and its random-feature version share: a global kernel that also learns the coordinates, the local proposal
-with its Metropolis-Hastings ratio, the tuning of nu, and the schedule on which S is learned anew. An algorithm brings
-S itself, as two functions:
+What KAMH and its random-feature version share: a global kernel (adaptive Metropolis, and moves that contract towards
+the history's mean) that also learns the coordinates, the local proposal with its Metropolis-Hastings ratio, the tuning
+of nu, and the schedule on which S is learned anew. An algorithm brings S itself, as two functions:
 
 ``learn(rng, state, states) -> model``     from past states in the kernel's coordinates, shape (n, d)
 ``covariance(model, options, y) -> S``     at the point y in those coordinates, shape (d, d)
@@ -37,6 +37,7 @@ class Schedule(NamedTuple):
     gamma: float | None
     coordinates: str
     global_share: float
+    autoregressive_share: float
     target_accept: float
     forget: float
     local_start: int
@@ -85,6 +86,7 @@ def init(
     gamma: float | None,
     coordinates: str,
     global_share: float,
+    autoregressive_share: float,
     target_accept: float,
     scale: float | None,
     forget: float,
@@ -104,6 +106,8 @@ def init(
         raise ValueError(f"coordinates must be one of {COORDINATES}, got {coordinates!r}.")
     if not 0 <= global_share < 1:
         raise ValueError(f"global_share must lie in [0, 1), got {global_share!r}.")
+    if not 0 <= autoregressive_share < 1:
+        raise ValueError(f"autoregressive_share must lie in [0, 1), got {autoregressive_share!r}.")
     d = len(x)
     if random_walk is None and coordinates == "raw" and global_share == 0 and gamma is not None:
         # The papers' setting: without a history the proposal is N(x, gamma^2 I), in place of the cold start.
@@ -116,7 +120,15 @@ def init(
         local_start = DRAWS_PER_DIMENSION * d if tune is None else int(0.3 * tune)
     return State(
         options=options,
-        schedule=Schedule(gamma, coordinates, global_share, target_accept, forget, local_start),
+        schedule=Schedule(
+            gamma,
+            coordinates,
+            global_share,
+            autoregressive_share,
+            target_accept,
+            forget,
+            local_start,
+        ),
         random_walk=random_walk,
         centre=np.zeros(d),
         factor=np.eye(d),
@@ -228,14 +240,17 @@ def _refresh(rng: np.random.Generator, state: State, learn: Learn) -> State:
     """Relearn the coordinates and the model from the history, if there is enough of it."""
     walk = state.random_walk
     if walk.options.covariance == "window":
-        walk = adaptive_metropolis.update_covariance(walk)
+        walk = adaptive_metropolis.update_covariance(rng, walk)
     t, d = walk.iteration, len(state.centre)
     states = history.window(walk.history, state.schedule.forget)
     if history.count_distinct(states) <= 4 * d:
         return state._replace(random_walk=walk, next_refresh=max(t + 20, int(1.2 * t)))
     centre, factor = _learned_coordinates(state.schedule.coordinates, walk, states)
+    options = walk.options._replace(growth=1.1)
+    if options.covariance == "window":  # there is a mean worth moving to
+        options = options._replace(autoregressive_share=state.schedule.autoregressive_share)
     state = state._replace(
-        random_walk=walk._replace(options=walk.options._replace(growth=1.1)),
+        random_walk=walk._replace(options=options),
         centre=centre,
         factor=factor,
         log_scale=walk.log_scale if state.log_scale is None else state.log_scale,

@@ -109,6 +109,7 @@ def init(
     normalization: str = "trace",
     coordinates: str = "whitened",
     global_share: float = 0.5,
+    autoregressive_share: float = 0.5,
     target_accept: float = 0.234,
     scale: float | None = None,
     subsample: str = "even",
@@ -126,8 +127,8 @@ def init(
         The g_j at a point scaled together, so that sum_j omega_j |g_j|^2 = d, or as they are (the paper's).
     scale : float, optional
         Where the adaptation of every nu_j starts. Default: the global kernel's learned scale.
-    n_history, kernel, lengthscale, lengthscale_factor, gamma, coordinates, global_share, target_accept, subsample, \
-local_start, tune, random_walk
+    n_history, kernel, lengthscale, lengthscale_factor, gamma, coordinates, global_share, autoregressive_share, \
+target_accept, subsample, local_start, tune, random_walk
         As in :func:`pymc_kameleon.kameleon.init`.
 
     Raises
@@ -147,6 +148,7 @@ local_start, tune, random_walk
         normalization=normalization,
         coordinates=coordinates,
         global_share=global_share,
+        autoregressive_share=autoregressive_share,
         target_accept=target_accept,
         scale=scale,
         subsample=subsample,

@@ -616,7 +616,7 @@ class AdaptiveMetropolisStep(KernelStep):
         Whether the overall scale is tuned to ``target_accept`` too (AM-LS, default), or stays ``scale`` (AM-FS).
     covariance : {"window", "recursive", "identity"}
         How the covariance is learned; "identity" with ``scaling="fixed"`` is plain isotropic Metropolis.
-    target_accept, exploration_share, scale, initial_scale, tune
+    target_accept, exploration_share, autoregressive_share, learn_from_values, scale, initial_scale, tune
         See :func:`pymc_kameleon.adaptive_metropolis.init`.
     preset : {None, "paper"}
         "paper": Andrieu & Thoms (2008), algorithm 4, from the identity, with Roberts & Rosenthal's (2009) share of
@@ -652,8 +652,8 @@ class KameleonStep(KernelStep):
         ``normalization`` means there.
     kernel : str or Kernel
         Default "gaussian".
-    lengthscale, lengthscale_factor, gamma, normalization, coordinates, global_share, target_accept, scale, \
-subsample, local_start, tune
+    lengthscale, lengthscale_factor, gamma, normalization, coordinates, global_share, autoregressive_share, \
+target_accept, scale, subsample, local_start, tune
         See :func:`pymc_kameleon.kameleon.init`.
     preset : {None, "paper"}
         "paper": the covariance gamma^2 I + nu^2 M H M^T in the parameters' own units with gamma = 0.2, the median
@@ -664,7 +664,8 @@ subsample, local_start, tune
     Notes
     -----
     Statistics of every draw: ``accept``, ``accepted``, ``scaling`` (nu), ``lp``, ``nonfinite``, ``move`` ("local",
-    "global" or "coordinate"), ``n_history``, ``lengthscale``, ``gamma`` (zero before the first local move).
+    "global", "autoregressive" or "coordinate"), ``n_history``, ``lengthscale``, ``gamma`` (zero before the first local
+    move).
     """
 
     name = "kameleon"
@@ -689,8 +690,8 @@ class FastKameleonStep(KernelStep):
     kernel : str or Kernel
         Any shift-invariant kernel with a spectral sampler, default "gaussian".
     embedding : {"sincos", "cos"}
-    orthogonal, lengthscale, lengthscale_factor, gamma, normalization, coordinates, global_share, target_accept, \
-scale, variance_share, whole_history, local_start, tune
+    orthogonal, lengthscale, lengthscale_factor, gamma, normalization, coordinates, global_share, \
+autoregressive_share, target_accept, scale, variance_share, whole_history, local_start, tune
         See :func:`pymc_kameleon.fast_kameleon.init`.
     preset : {None, "paper"}
         "paper": the dissertation's covariance gamma^2 I + eta^2 J^T C J in the parameters' own units with

@@ -94,7 +94,9 @@ def init(
         raise ValueError("library is empty: give at least one Family, such as Family('quadratic').")
     x = np.array(x, dtype=float)
     d = len(x)
-    walk = adaptive_metropolis.init(x, initial_scale=initial_scale, tune=tune)
+    walk = adaptive_metropolis.init(
+        x, initial_scale=initial_scale, learn_from_values=False, tune=tune
+    )
     first = max(100, int(1.5 * quadratic_size(d)), walk.options.warmup)
     if not affordable(d):
         first = NEVER

@@ -41,18 +41,18 @@ class Case(NamedTuple):
     skips: bool = False  # some draws need no evaluation; its statistic ``evaluations`` counts
 
 
+KAMELEON_MOVES = ("local", "global", "autoregressive")
+
 # A new step is one line here, and a stream (tests/streams/make.py).
 CASES = {
-    "kameleon": Case(KameleonStep, {"n_history": 40, "local_start": 60}, ("local", "global")),
+    "kameleon": Case(KameleonStep, {"n_history": 40, "local_start": 60}, KAMELEON_MOVES),
     "adaptive_metropolis": Case(AdaptiveMetropolisStep, {}, ("global",)),
     "pca_kameleon": Case(
         KameleonStep,
         {"proposal": "pca", "n_history": 40, "n_directions": 5, "local_start": 60},
-        ("local", "global"),
+        KAMELEON_MOVES,
     ),
-    "fast_kameleon": Case(
-        FastKameleonStep, {"n_features": 20, "local_start": 60}, ("local", "global")
-    ),
+    "fast_kameleon": Case(FastKameleonStep, {"n_features": 20, "local_start": 60}, KAMELEON_MOVES),
     "gaussian_mixture": Case(
         GaussianMixtureStep,
         {"max_components": 2, "local_start": 60},

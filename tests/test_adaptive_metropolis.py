@@ -149,7 +149,7 @@ def test_covariance_update_keeps_the_volume_of_the_proposal():
     state = adaptive_metropolis.init(np.zeros(2))
     state, _, _, _ = run(state, correlated(np.diag([9.0, 0.01])), np.zeros(2), 300)
     before = 2 * state.log_scale + np.log(np.diag(state.factor)).sum()
-    updated = adaptive_metropolis.update_covariance(state)
+    updated = adaptive_metropolis.update_covariance(np.random.default_rng(0), state)
     after = 2 * updated.log_scale + np.log(np.diag(updated.factor)).sum()
     assert updated.last_update == state.iteration
     assert after <= before + 1e-10
@@ -173,6 +173,7 @@ def test_freeze_drops_the_history_even_within_the_coordinate_phase():
         ({"scaling": "none"}, "scaling.*'none'"),
         ({"covariance": "full"}, "covariance.*'full'"),
         ({"exploration_share": -0.1}, "exploration_share.*-0.1"),
+        ({"autoregressive_share": 1.0}, "autoregressive_share.*1.0"),
         ({"scale": 0.0}, "scale.*0.0"),
         ({"initial_scale": np.array([1.0, -1.0])}, "initial_scale"),
     ],

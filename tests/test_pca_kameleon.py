@@ -522,6 +522,6 @@ def test_samples_inside_pymc(model):
             moves.add(stat["move"])
         runs.append(np.array(draws))
     np.testing.assert_array_equal(runs[0], runs[1])
-    assert moves == {"local", "global"}
+    assert moves == {"local", "global", "autoregressive"}
     assert stat["n_history"] == 40
     assert len(np.unique(runs[0], axis=0)) > 5
