@@ -191,11 +191,9 @@ class Given:
 
     def __init__(self, algorithm, start):
         self.begin = start
-        for name in ("propose", "adapt", "freeze", "keep"):
+        for name in ("start", "propose", "log_ratio", "adapt", "freeze", "keep"):
             if hasattr(algorithm, name):
                 setattr(self, name, getattr(algorithm, name))
-        if hasattr(algorithm, "start"):
-            self.start = algorithm.start
 
     def init(self, x, *, rng, history):
         """The state at ``x``."""

@@ -61,8 +61,6 @@ PAPER = {
     "step_size": (0.01, 0.1), "random_walk_share": 0.0, "mixture": "constant",
 }  # fmt: skip
 JITTER = 0.2  # the step size is drawn within this share of its mean
-ENOUGH_RESIDUALS = 20  # to judge a surrogate by
-MOST_SLACK = 3.0
 NEVER = 1 << 62
 
 
@@ -163,8 +161,8 @@ def init(
     is tuned on them. (4) After 20 of them, and again every 25 draws, the share of random-walk moves
     is set to 1 / r, between ``random_walk_share`` and 1 - ``trial_share``, where r is the ratio of
     the two kernels' expected squared jumps in the learned coordinate in which it is smallest for
-    each. Nothing of this goes on when tuning has ended: the share is then a constant and the
-    mixture of the two kernels exact.
+    each. Nothing of this goes on when tuning has ended: the mixture of the two kernels is then
+    fixed, and exact.
 
     Parameters
     ----------
@@ -206,9 +204,10 @@ def init(
     trial_share : float
         Largest share of a surrogate that has not proved itself. Default 0.1.
     mixture : {"residual", "constant"}
-        How the two kernels share the draws after tuning. "residual": the surrogate is used less
-        where it is too low, by exp(-excess), with the share above as the least of the random walk.
-        "constant": by that share alone, which is also what "residual" is where the share is 0.
+        How the two kernels share the draws after tuning. "residual": trajectories are chosen less
+        often where f is too low, by a factor exp(-excess), and the random walk's least share is the
+        one above or what the residuals ask for (at most a half, if f is bad). "constant": by the
+        share above alone, which is also what is left of "residual" where that is 0.
     first_fit : int, optional
         Default max(500, 50 d).
     initial_scale : float or ndarray of shape (d,)
@@ -466,23 +465,19 @@ def freeze(state: State) -> State:
     more.
     """
     state = hand_over(state)
+    options, mixture = state.options, None
+    if options.mixture == "residual" and state.fitted is not None and state.share < 1.0:
+        past = state.residuals.buffer[: state.residuals.size, 0]
+        most = 1.0 - options.trial_share
+        mixture = kamiltonian_handover.frozen_mixture(past, state.share, most)
     return state._replace(
         random_walk=adaptive_metropolis.freeze(state.random_walk),
-        mixture=_mixture(state),
+        share=state.share if mixture is None else mixture.floor,
+        mixture=mixture,
         residuals=empty(1, 1),
         log_step=state.log_step_average,
         next_fit=NEVER,
     )
-
-
-def _mixture(state):
-    """The shares of the frozen kernels, if they are to depend on the residual."""
-    past = state.residuals.buffer[: state.residuals.size, 0]
-    floor = state.share
-    if state.options.mixture != "residual" or not 0.0 < floor < 1.0 or len(past) < ENOUGH_RESIDUALS:
-        return None
-    typical, spread = kamiltonian_handover.typical_residual(past)
-    return Mixture(floor, typical, 0.5 + min(spread, MOST_SLACK))
 
 
 def refit(rng: np.random.Generator, state: State, past: np.ndarray) -> State:

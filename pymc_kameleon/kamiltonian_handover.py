@@ -13,7 +13,9 @@ stands still. What can be seen while tuning, without an evaluation of its own, i
   what a trajectory brings, in random-walk moves, where it is slowest.
 
 The share of random-walk moves is 1 / r within its bounds: a surrogate that brings twice as much
-gets half of the draws, one that brings nothing keeps what it is tried out with.
+gets half of the draws, one that brings nothing keeps what it is tried out with. When tuning has
+ended it becomes the least share, and how much of the rest the surrogate gets depends on how far it
+is too low where the chain is: :func:`frozen_mixture`.
 
 References
 ----------
@@ -26,7 +28,13 @@ from typing import NamedTuple
 
 import numpy as np
 
+from pymc_kameleon import residual_mixture
+from pymc_kameleon.residual_mixture import Mixture
+
 ENOUGH_TRIALS = 20  # proposals of either kernel before the two are compared
+ENOUGH_RESIDUALS = 20  # to judge a surrogate by
+UNCOVERED = 2.5  # above the typical residual, in units of the log density
+MOST_SLACK = 3.0  # a worse surrogate is not trusted the more for it
 
 
 class Jumps(NamedTuple):
@@ -99,7 +107,31 @@ def random_walk_share(
     return min(max(wanted, least), most)
 
 
-def typical_residual(residuals: np.ndarray) -> tuple[float, float]:
-    """Median of log p - f along the chain, shape (n,), and its robust standard deviation."""
-    low, middle, high = np.quantile(residuals, [0.03, 0.5, 0.97])
-    return float(middle), float(high - low) / 3.76  # of a normal distribution
+def frozen_mixture(residuals: np.ndarray, share: float, most: float) -> Mixture | None:
+    """How the two kernels share the draws when tuning has ended.
+
+    Parameters
+    ----------
+    residuals : ndarray of shape (n,)
+        log p - f at the chain's states since the last fit, with the noise in the retained log p.
+    share : float
+        Of random-walk moves so far: the least from now on, unless f is so bad that
+        :func:`pymc_kameleon.residual_mixture.choose_floor` asks for more. The jumps above are means
+        over the bulk and do not see how slowly a chain gets in and out of where f is too low: that
+        is left to the random walk, whose traffic between the two is proportional to its least.
+    most : float
+        Of that least.
+
+    Returns
+    -------
+    Mixture or None
+        ``None``, for constant shares, without a random walk or with too few residuals to judge by.
+    """
+    residuals = residuals[np.isfinite(residuals)]
+    if not share > 0.0 or len(residuals) < ENOUGH_RESIDUALS:
+        return None
+    low, typical, high = np.quantile(residuals, [0.03, 0.5, 0.97])
+    spread = float(high - low) / 3.76  # the standard deviation, of a normal distribution
+    uncovered = float(np.mean(residuals - typical > UNCOVERED))
+    floor = max(share, min(residual_mixture.choose_floor(uncovered, spread), most))
+    return Mixture(floor, float(typical), 0.5 + min(spread, MOST_SLACK))

@@ -7,10 +7,18 @@ import math
 import numpy as np
 import pytest
 
-from pymc_kameleon import kamiltonian, random_features, residual_mixture
+from pymc_kameleon import kamiltonian, kamiltonian_handover, random_features, residual_mixture
 from pymc_kameleon.metropolis import Outcome, accept
 from tests.statistics import two_sample_z
-from tests.test_kamiltonian import draw, each_family, lite_or_slow, log_density, mediocre
+from tests.test_kamiltonian import (
+    draw,
+    each_family,
+    lite_or_slow,
+    log_density,
+    mediocre,
+    run,
+    transition,
+)
 
 # --- surrogates that are badly wrong --------------------------------------------------------------
 
@@ -142,6 +150,93 @@ def recentred(state, x):
     return state._replace(centre=0.5 * state.centre + 0.5 * x)
 
 
+@pytest.mark.slow
 def test_control_a_surrogate_that_goes_on_adapting_is_noticed():
     state = mixed("lite", too_steep)
     assert largest_z(*apply_kernel(state, n=6000, steps=6, change=recentred), state) > 10
+
+
+# --- what the shares are fixed to when tuning ends ------------------------------------------------
+
+
+def residuals(spread, uncovered, n=1000):
+    """Normal about 7, a share of them far above."""
+    values = 7.0 + spread * np.random.default_rng(22).standard_normal(n)
+    values[: int(uncovered * n)] += 10.0
+    return values
+
+
+@pytest.mark.parametrize(
+    ("past", "share", "floor"),
+    [
+        (residuals(0.3, 0.0), 0.2, 0.2),  # good: the share stays
+        (residuals(0.3, 0.0), 0.7, 0.7),
+        (residuals(0.8, 0.01), 0.2, 0.25),
+        (residuals(0.3, 0.03), 0.2, 0.35),
+        (residuals(0.3, 0.2), 0.2, 0.5),
+        (residuals(0.3, 0.2), 0.7, 0.7),  # what the jumps ask for is never undercut
+    ],
+)
+def test_floor_follows_the_residuals(past, share, floor):
+    mixture = kamiltonian_handover.frozen_mixture(past, share, 0.9)
+    assert mixture.floor == floor
+    np.testing.assert_allclose(mixture.typical, np.median(past))
+
+
+def test_slack_follows_their_spread_and_no_further_than_trust():
+    for spread in (0.1, 1.0, 2.0):
+        mixture = kamiltonian_handover.frozen_mixture(residuals(spread, 0.0, 4000), 0.2, 0.9)
+        np.testing.assert_allclose(mixture.slack, 0.5 + spread, rtol=0.1)
+    assert kamiltonian_handover.frozen_mixture(residuals(50.0, 0.0), 0.2, 0.9).slack == 3.5
+
+
+def test_largest_floor():
+    assert kamiltonian_handover.frozen_mixture(residuals(0.3, 0.2), 0.2, 0.3).floor == 0.3
+
+
+def test_constant_shares_without_a_random_walk_or_without_evidence():
+    past = residuals(0.3, 0.0)
+    assert kamiltonian_handover.frozen_mixture(past, 0.0, 0.9) is None
+    assert kamiltonian_handover.frozen_mixture(past[:10], 0.2, 0.9) is None
+    unknown = np.where(np.arange(1000) < 990, -math.inf, past)
+    assert kamiltonian_handover.frozen_mixture(unknown, 0.2, 0.9) is None
+
+
+@pytest.mark.parametrize(
+    ("options", "mixes"),
+    [({}, True), ({"mixture": "constant"}, False), ({"random_walk_share": 0.0}, False)],
+)
+@each_family
+def test_mixture_is_made_of_what_tuning_saw(family, options, mixes):
+    """From a given history: with residuals to judge by, unless told otherwise or without a walk."""
+    rng = np.random.default_rng(23)
+    past = draw(rng, 60)
+    state = kamiltonian.init(
+        past[0], history=past, rng=rng, surrogate=family, n_features=60, **options
+    )
+    share = state.share
+    tuned, _ = run(rng, state, past[0], 200)
+    assert tuned.residuals.size == 200
+    frozen = kamiltonian.freeze(tuned)
+    assert (frozen.mixture is not None) == mixes
+    if not mixes:
+        assert frozen.share == share
+        return
+    assert frozen.mixture.floor == frozen.share >= share
+    _, outcomes = run(rng, frozen, past[0], 200, adapt=False)
+    assert {o.proposal.move for o in outcomes} == {"random_walk", "hamiltonian"}
+
+
+def test_where_the_surrogate_is_too_low_the_random_walk_does_the_work():
+    state = mixed("lite", with_hole, floor=0.05)
+    x = state.centre + state.factor @ HOLE
+    y = log_density(x)
+
+    def walked(state):
+        """Accepted random-walk moves per draw in the hole."""
+        rng, state = np.random.default_rng(24), kamiltonian.start(state, x, y)
+        outcomes = [transition(rng, state, x, y, adapt=False)[1] for _ in range(2000)]
+        return sum(o.accept_prob for o in outcomes if o.proposal.move == "random_walk") / 2000
+
+    assert kamiltonian.start(state, x, y).trust < 0.01
+    assert walked(state) > 5.0 * walked(state._replace(mixture=None))
