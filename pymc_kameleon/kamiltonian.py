@@ -161,8 +161,8 @@ def init(
     is tuned on them. (4) After 20 of them, and again every 25 draws, the share of random-walk moves
     is set to 1 / r, between ``random_walk_share`` and 1 - ``trial_share``, where r is the ratio of
     the two kernels' expected squared jumps in the learned coordinate in which it is smallest for
-    each. Nothing of this goes on when tuning has ended: the mixture of the two kernels is then
-    fixed, and exact.
+    each; the lower bound is raised, to 0.75 at most, by residuals that say that f is bad. Nothing
+    of this goes on when tuning has ended: the mixture of the two kernels is then fixed, and exact.
 
     Parameters
     ----------
@@ -205,9 +205,9 @@ def init(
         Largest share of a surrogate that has not proved itself. Default 0.1.
     mixture : {"residual", "constant"}
         How the two kernels share the draws after tuning. "residual": trajectories are chosen less
-        often where f is too low, by a factor exp(-excess), and the random walk's least share is the
-        one above or what the residuals ask for (at most a half, if f is bad). "constant": by the
-        share above alone, which is also what is left of "residual" where that is 0.
+        often where f is too low, by a factor exp(-excess), and the share of the rule above is the
+        random walk's least. "constant": by that share, to which residuals then do not matter; also
+        what is left of "residual" where ``random_walk_share`` is 0.
     first_fit : int, optional
         Default max(500, 50 d).
     initial_scale : float or ndarray of shape (d,)
@@ -465,19 +465,24 @@ def freeze(state: State) -> State:
     more.
     """
     state = hand_over(state)
-    options, mixture = state.options, None
-    if options.mixture == "residual" and state.fitted is not None and state.share < 1.0:
-        past = state.residuals.buffer[: state.residuals.size, 0]
-        most = 1.0 - options.trial_share
-        mixture = kamiltonian_handover.frozen_mixture(past, state.share, most)
+    mixture = None
+    if _looks_at_residuals(state.options):
+        mixture = kamiltonian_handover.frozen_mixture(_quality(state), state.share)
     return state._replace(
         random_walk=adaptive_metropolis.freeze(state.random_walk),
-        share=state.share if mixture is None else mixture.floor,
         mixture=mixture,
         residuals=empty(1, 1),
         log_step=state.log_step_average,
         next_fit=NEVER,
     )
+
+
+def _looks_at_residuals(options):
+    return options.mixture == "residual" and options.random_walk_share > 0.0
+
+
+def _quality(state):
+    return kamiltonian_handover.judge(state.residuals.buffer[: state.residuals.size, 0])
 
 
 def refit(rng: np.random.Generator, state: State, past: np.ndarray) -> State:
@@ -522,12 +527,11 @@ def hand_over(state: State) -> State:
     options = state.options
     if state.fitted is None or not options.adapt_share:
         return state
+    least = options.random_walk_share
+    if _looks_at_residuals(options):
+        least = kamiltonian_handover.least_share(_quality(state), least)
     share = kamiltonian_handover.random_walk_share(
-        state.jumps,
-        state.fitted.validation.gain,
-        state.share,
-        options.random_walk_share,
-        options.trial_share,
+        state.jumps, state.fitted.validation.gain, state.share, least, options.trial_share
     )
     return state._replace(share=share)
 

@@ -7,7 +7,13 @@ import math
 import numpy as np
 import pytest
 
-from pymc_kameleon import kamiltonian, kamiltonian_handover, random_features, residual_mixture
+from pymc_kameleon import (
+    history,
+    kamiltonian,
+    kamiltonian_handover,
+    random_features,
+    residual_mixture,
+)
 from pymc_kameleon.metropolis import Outcome, accept
 from tests.statistics import two_sample_z
 from tests.test_kamiltonian import (
@@ -18,6 +24,7 @@ from tests.test_kamiltonian import (
     mediocre,
     run,
     transition,
+    with_evidence,
 )
 
 # --- surrogates that are badly wrong --------------------------------------------------------------
@@ -167,39 +174,57 @@ def residuals(spread, uncovered, n=1000):
 
 
 @pytest.mark.parametrize(
-    ("past", "share", "floor"),
+    ("past", "least"),
     [
-        (residuals(0.3, 0.0), 0.2, 0.2),  # good: the share stays
-        (residuals(0.3, 0.0), 0.7, 0.7),
-        (residuals(0.8, 0.01), 0.2, 0.25),
-        (residuals(0.3, 0.03), 0.2, 0.35),
-        (residuals(0.3, 0.2), 0.2, 0.5),
-        (residuals(0.3, 0.2), 0.7, 0.7),  # what the jumps ask for is never undercut
+        (residuals(0.3, 0.0), 0.2),  # good: nothing more
+        (residuals(0.8, 0.01), 0.25),
+        (residuals(0.3, 0.03), 0.35),
+        (residuals(0.3, 0.08), 0.5),
+        (residuals(0.3, 0.2), 0.75),
+        (residuals(0.3, 0.2)[:19], 0.2),  # too few to say
+        (np.full(1000, -math.inf), 0.2),
     ],
 )
-def test_floor_follows_the_residuals(past, share, floor):
-    mixture = kamiltonian_handover.frozen_mixture(past, share, 0.9)
-    assert mixture.floor == floor
-    np.testing.assert_allclose(mixture.typical, np.median(past))
+def test_least_share_follows_the_residuals(past, least):
+    quality = kamiltonian_handover.judge(np.random.default_rng(0).permutation(past))
+    assert kamiltonian_handover.least_share(quality, 0.2) == least
+    assert kamiltonian_handover.least_share(quality, 0.8) == 0.8
 
 
-def test_slack_follows_their_spread_and_no_further_than_trust():
-    for spread in (0.1, 1.0, 2.0):
-        mixture = kamiltonian_handover.frozen_mixture(residuals(spread, 0.0, 4000), 0.2, 0.9)
-        np.testing.assert_allclose(mixture.slack, 0.5 + spread, rtol=0.1)
-    assert kamiltonian_handover.frozen_mixture(residuals(50.0, 0.0), 0.2, 0.9).slack == 3.5
+def test_residuals_raise_the_share_whatever_the_jumps():
+    bad = residuals(0.3, 0.2)
+    state = with_evidence(ratio=100.0)
+    state = state._replace(residuals=history.History(bad[:, None], len(bad)))
+    assert kamiltonian.hand_over(state).share == 0.75
+    for option, share in (({"mixture": "constant"}, 0.2), ({"random_walk_share": 0.0}, 0.01)):
+        own = state._replace(options=state.options._replace(**option))
+        assert kamiltonian.hand_over(own).share == share
+        assert kamiltonian.freeze(own).mixture is None
 
 
-def test_largest_floor():
-    assert kamiltonian_handover.frozen_mixture(residuals(0.3, 0.2), 0.2, 0.3).floor == 0.3
+def test_judge():
+    past = residuals(0.7, 0.05, 4000)
+    quality = kamiltonian_handover.judge(np.append(past, -math.inf))
+    np.testing.assert_allclose(quality.typical, np.median(past))
+    np.testing.assert_allclose(quality.uncovered, 0.05, rtol=0.05)
+    spread = kamiltonian_handover.judge(residuals(0.7, 0.0, 4000)).spread
+    np.testing.assert_allclose(spread, 0.7, rtol=0.1)
+
+
+def test_slack_follows_the_spread_and_no_further_than_trust():
+    def slack(spread):
+        quality = kamiltonian_handover.Quality(7.0, spread, 0.0)
+        return kamiltonian_handover.frozen_mixture(quality, 0.2).slack
+
+    assert [slack(s) for s in (0.1, 1.0, 50.0)] == [0.6, 1.5, 3.5]
 
 
 def test_constant_shares_without_a_random_walk_or_without_evidence():
-    past = residuals(0.3, 0.0)
-    assert kamiltonian_handover.frozen_mixture(past, 0.0, 0.9) is None
-    assert kamiltonian_handover.frozen_mixture(past[:10], 0.2, 0.9) is None
-    unknown = np.where(np.arange(1000) < 990, -math.inf, past)
-    assert kamiltonian_handover.frozen_mixture(unknown, 0.2, 0.9) is None
+    quality = kamiltonian_handover.Quality(7.0, 1.0, 0.0)
+    assert kamiltonian_handover.frozen_mixture(quality, 0.2) == (0.2, 7.0, 1.5)
+    assert kamiltonian_handover.frozen_mixture(quality, 0.0) is None
+    assert kamiltonian_handover.frozen_mixture(quality, 1.0) is None
+    assert kamiltonian_handover.frozen_mixture(None, 0.2) is None
 
 
 @pytest.mark.parametrize(
@@ -222,7 +247,7 @@ def test_mixture_is_made_of_what_tuning_saw(family, options, mixes):
     if not mixes:
         assert frozen.share == share
         return
-    assert frozen.mixture.floor == frozen.share >= share
+    assert frozen.mixture.floor == frozen.share == share
     _, outcomes = run(rng, frozen, past[0], 200, adapt=False)
     assert {o.proposal.move for o in outcomes} == {"random_walk", "hamiltonian"}
 
