@@ -61,8 +61,6 @@ PAPER = {
     "step_size": (0.01, 0.1), "random_walk_share": 0.0, "mixture": "constant",
 }  # fmt: skip
 JITTER = 0.2  # the step size is drawn within this share of its mean
-ENOUGH_RESIDUALS = 20  # to judge a surrogate by
-MOST_SLACK = 3.0
 NEVER = 1 << 62
 
 
@@ -163,8 +161,8 @@ def init(
     is tuned on them. (4) After 20 of them, and again every 25 draws, the share of random-walk moves
     is set to 1 / r, between ``random_walk_share`` and 1 - ``trial_share``, where r is the ratio of
     the two kernels' expected squared jumps in the learned coordinate in which it is smallest for
-    each. Nothing of this goes on when tuning has ended: the share is then a constant and the
-    mixture of the two kernels exact.
+    each; the lower bound is raised, to 0.75 at most, by residuals that say that f is bad. Nothing
+    of this goes on when tuning has ended: the mixture of the two kernels is then fixed, and exact.
 
     Parameters
     ----------
@@ -206,9 +204,10 @@ def init(
     trial_share : float
         Largest share of a surrogate that has not proved itself. Default 0.1.
     mixture : {"residual", "constant"}
-        How the two kernels share the draws after tuning. "residual": the surrogate is used less
-        where it is too low, by exp(-excess), with the share above as the least of the random walk.
-        "constant": by that share alone, which is also what "residual" is where the share is 0.
+        How the two kernels share the draws after tuning. "residual": trajectories are chosen less
+        often where f is too low, by a factor exp(-excess), and the share of the rule above is the
+        random walk's least. "constant": by that share, to which residuals then do not matter; also
+        what is left of "residual" where ``random_walk_share`` is 0.
     first_fit : int, optional
         Default max(500, 50 d).
     initial_scale : float or ndarray of shape (d,)
@@ -466,23 +465,24 @@ def freeze(state: State) -> State:
     more.
     """
     state = hand_over(state)
+    mixture = None
+    if _looks_at_residuals(state.options):
+        mixture = kamiltonian_handover.frozen_mixture(_quality(state), state.share)
     return state._replace(
         random_walk=adaptive_metropolis.freeze(state.random_walk),
-        mixture=_mixture(state),
+        mixture=mixture,
         residuals=empty(1, 1),
         log_step=state.log_step_average,
         next_fit=NEVER,
     )
 
 
-def _mixture(state):
-    """The shares of the frozen kernels, if they are to depend on the residual."""
-    past = state.residuals.buffer[: state.residuals.size, 0]
-    floor = state.share
-    if state.options.mixture != "residual" or not 0.0 < floor < 1.0 or len(past) < ENOUGH_RESIDUALS:
-        return None
-    typical, spread = kamiltonian_handover.typical_residual(past)
-    return Mixture(floor, typical, 0.5 + min(spread, MOST_SLACK))
+def _looks_at_residuals(options):
+    return options.mixture == "residual" and options.random_walk_share > 0.0
+
+
+def _quality(state):
+    return kamiltonian_handover.judge(state.residuals.buffer[: state.residuals.size, 0])
 
 
 def refit(rng: np.random.Generator, state: State, past: np.ndarray) -> State:
@@ -527,12 +527,11 @@ def hand_over(state: State) -> State:
     options = state.options
     if state.fitted is None or not options.adapt_share:
         return state
+    least = options.random_walk_share
+    if _looks_at_residuals(options):
+        least = kamiltonian_handover.least_share(_quality(state), least)
     share = kamiltonian_handover.random_walk_share(
-        state.jumps,
-        state.fitted.validation.gain,
-        state.share,
-        options.random_walk_share,
-        options.trial_share,
+        state.jumps, state.fitted.validation.gain, state.share, least, options.trial_share
     )
     return state._replace(share=share)
 

@@ -12,8 +12,13 @@ stands still. What can be seen while tuning, without an evaluation of its own, i
 
   what a trajectory brings, in random-walk moves, where it is slowest.
 
+- the residuals log p - f at the chain's states, which were not there yet when f was fitted.
+
 The share of random-walk moves is 1 / r within its bounds: a surrogate that brings twice as much
-gets half of the draws, one that brings nothing keeps what it is tried out with.
+gets half of the draws, one that brings nothing keeps what it is tried out with; the worse the
+residuals, the higher the lower bound (:func:`least_share`). When tuning has ended that share
+becomes the least one, and how much of the rest the surrogate gets depends on how far it is too low
+where the chain is (:func:`frozen_mixture`).
 
 References
 ----------
@@ -26,7 +31,14 @@ from typing import NamedTuple
 
 import numpy as np
 
+from pymc_kameleon import residual_mixture
+from pymc_kameleon.residual_mixture import Mixture
+
 ENOUGH_TRIALS = 20  # proposals of either kernel before the two are compared
+ENOUGH_RESIDUALS = 20  # to judge a surrogate by
+UNCOVERED = 2.5  # above the typical residual, in units of the log density
+MOSTLY_WRONG = 0.1  # of the states uncovered
+MOST_SLACK = 3.0  # a worse surrogate is not trusted the more for it
 
 
 class Jumps(NamedTuple):
@@ -94,12 +106,60 @@ def random_walk_share(
         return 1.0
     most, ratio = 1.0 - trial_share, efficiency(jumps)
     if math.isnan(ratio):
-        return min(share, most)
+        return min(max(share, least), most)
     wanted = 1.0 / ratio if ratio > 0.0 else most
     return min(max(wanted, least), most)
 
 
-def typical_residual(residuals: np.ndarray) -> tuple[float, float]:
-    """Median of log p - f along the chain, shape (n,), and its robust standard deviation."""
-    low, middle, high = np.quantile(residuals, [0.03, 0.5, 0.97])
-    return float(middle), float(high - low) / 3.76  # of a normal distribution
+class Quality(NamedTuple):
+    """How good a surrogate is, out of sample.
+
+    Attributes
+    ----------
+    typical, spread : float
+        Median of log p - f along the chain, and its robust standard deviation.
+    uncovered : float
+        Share of the chain's states at which f is more than 2.5 lower than typical.
+    """
+
+    typical: float
+    spread: float
+    uncovered: float
+
+
+def judge(residuals: np.ndarray) -> Quality | None:
+    """From log p - f at the chain's states since the last fit, shape (n,); ``None`` from too few.
+
+    The noise of a retained log p is part of it.
+    """
+    residuals = residuals[np.isfinite(residuals)]
+    if len(residuals) < ENOUGH_RESIDUALS:
+        return None
+    low, typical, high = np.quantile(residuals, [0.03, 0.5, 0.97])
+    spread = (high - low) / 3.76  # the standard deviation, of a normal distribution
+    uncovered = np.mean(residuals - typical > UNCOVERED)
+    return Quality(float(typical), float(spread), float(uncovered))
+
+
+def least_share(quality: Quality | None, least: float) -> float:
+    """Least share of random-walk moves: ``least``, or more for a surrogate that is bad.
+
+    Jumps are means over the bulk. They do not see how slowly a chain gets in and out of where f is
+    too low: that is left to the random walk, whose traffic between the two is proportional to its
+    least share, with whatever mixture.
+    """
+    if quality is None:
+        return least
+    if quality.uncovered > MOSTLY_WRONG:
+        return max(least, 0.75)
+    return max(least, residual_mixture.choose_floor(quality.uncovered, quality.spread))
+
+
+def frozen_mixture(quality: Quality | None, share: float) -> Mixture | None:
+    """How the two kernels share the draws when tuning has ended, with ``share`` the random walk's least.
+
+    ``None``, for constant shares, without a random walk or with nothing to judge the surrogate by.
+    """
+    if quality is None or not 0.0 < share < 1.0:
+        return None
+    return Mixture(share, quality.typical, 0.5 + min(quality.spread, MOST_SLACK))

@@ -552,6 +552,7 @@ def test_failed_fit_keeps_the_old_surrogate():
         ({"target_accept": 1.0}, "target_accept"),
         ({"random_walk_share": 1.0}, "random_walk_share"),
         ({"trial_share": 0.9}, "trial_share"),
+        ({"mixture": "share"}, "mixture"),
         ({"history": np.zeros((10, 2))}, "rng"),
         ({"history": np.zeros((10, 2)), "rng": np.random.default_rng(0)}, "volume"),
         ({"history": np.zeros((10, 3)), "rng": np.random.default_rng(0)}, "shape"),

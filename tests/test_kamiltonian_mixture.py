@@ -7,10 +7,25 @@ import math
 import numpy as np
 import pytest
 
-from pymc_kameleon import kamiltonian, random_features, residual_mixture
+from pymc_kameleon import (
+    history,
+    kamiltonian,
+    kamiltonian_handover,
+    random_features,
+    residual_mixture,
+)
 from pymc_kameleon.metropolis import Outcome, accept
 from tests.statistics import two_sample_z
-from tests.test_kamiltonian import draw, each_family, lite_or_slow, log_density, mediocre
+from tests.test_kamiltonian import (
+    draw,
+    each_family,
+    lite_or_slow,
+    log_density,
+    mediocre,
+    run,
+    transition,
+    with_evidence,
+)
 
 # --- surrogates that are badly wrong --------------------------------------------------------------
 
@@ -142,6 +157,111 @@ def recentred(state, x):
     return state._replace(centre=0.5 * state.centre + 0.5 * x)
 
 
+@pytest.mark.slow
 def test_control_a_surrogate_that_goes_on_adapting_is_noticed():
     state = mixed("lite", too_steep)
     assert largest_z(*apply_kernel(state, n=6000, steps=6, change=recentred), state) > 10
+
+
+# --- what the shares are fixed to when tuning ends ------------------------------------------------
+
+
+def residuals(spread, uncovered, n=1000):
+    """Normal about 7, a share of them far above."""
+    values = 7.0 + spread * np.random.default_rng(22).standard_normal(n)
+    values[: int(uncovered * n)] += 10.0
+    return values
+
+
+@pytest.mark.parametrize(
+    ("past", "least"),
+    [
+        (residuals(0.3, 0.0), 0.2),  # good: nothing more
+        (residuals(0.8, 0.01), 0.25),
+        (residuals(0.3, 0.03), 0.35),
+        (residuals(0.3, 0.08), 0.5),
+        (residuals(0.3, 0.2), 0.75),
+        (residuals(0.3, 0.2)[:19], 0.2),  # too few to say
+        (np.full(1000, -math.inf), 0.2),
+    ],
+)
+def test_least_share_follows_the_residuals(past, least):
+    quality = kamiltonian_handover.judge(np.random.default_rng(0).permutation(past))
+    assert kamiltonian_handover.least_share(quality, 0.2) == least
+    assert kamiltonian_handover.least_share(quality, 0.8) == 0.8
+
+
+def test_residuals_raise_the_share_whatever_the_jumps():
+    bad = residuals(0.3, 0.2)
+    state = with_evidence(ratio=100.0)
+    state = state._replace(residuals=history.History(bad[:, None], len(bad)))
+    assert kamiltonian.hand_over(state).share == 0.75
+    for option, share in (({"mixture": "constant"}, 0.2), ({"random_walk_share": 0.0}, 0.01)):
+        own = state._replace(options=state.options._replace(**option))
+        assert kamiltonian.hand_over(own).share == share
+        assert kamiltonian.freeze(own).mixture is None
+
+
+def test_judge():
+    past = residuals(0.7, 0.05, 4000)
+    quality = kamiltonian_handover.judge(np.append(past, -math.inf))
+    np.testing.assert_allclose(quality.typical, np.median(past))
+    np.testing.assert_allclose(quality.uncovered, 0.05, rtol=0.05)
+    spread = kamiltonian_handover.judge(residuals(0.7, 0.0, 4000)).spread
+    np.testing.assert_allclose(spread, 0.7, rtol=0.1)
+
+
+def test_slack_follows_the_spread_and_no_further_than_trust():
+    def slack(spread):
+        quality = kamiltonian_handover.Quality(7.0, spread, 0.0)
+        return kamiltonian_handover.frozen_mixture(quality, 0.2).slack
+
+    assert [slack(s) for s in (0.1, 1.0, 50.0)] == [0.6, 1.5, 3.5]
+
+
+def test_constant_shares_without_a_random_walk_or_without_evidence():
+    quality = kamiltonian_handover.Quality(7.0, 1.0, 0.0)
+    assert kamiltonian_handover.frozen_mixture(quality, 0.2) == (0.2, 7.0, 1.5)
+    assert kamiltonian_handover.frozen_mixture(quality, 0.0) is None
+    assert kamiltonian_handover.frozen_mixture(quality, 1.0) is None
+    assert kamiltonian_handover.frozen_mixture(None, 0.2) is None
+
+
+@pytest.mark.parametrize(
+    ("options", "mixes"),
+    [({}, True), ({"mixture": "constant"}, False), ({"random_walk_share": 0.0}, False)],
+)
+@each_family
+def test_mixture_is_made_of_what_tuning_saw(family, options, mixes):
+    """From a given history: with residuals to judge by, unless told otherwise or without a walk."""
+    rng = np.random.default_rng(23)
+    past = draw(rng, 60)
+    state = kamiltonian.init(
+        past[0], history=past, rng=rng, surrogate=family, n_features=60, **options
+    )
+    share = state.share
+    tuned, _ = run(rng, state, past[0], 200)
+    assert tuned.residuals.size == 200
+    frozen = kamiltonian.freeze(tuned)
+    assert (frozen.mixture is not None) == mixes
+    if not mixes:
+        assert frozen.share == share
+        return
+    assert frozen.mixture.floor == frozen.share == share
+    _, outcomes = run(rng, frozen, past[0], 200, adapt=False)
+    assert {o.proposal.move for o in outcomes} == {"random_walk", "hamiltonian"}
+
+
+def test_where_the_surrogate_is_too_low_the_random_walk_does_the_work():
+    state = mixed("lite", with_hole, floor=0.05)
+    x = state.centre + state.factor @ HOLE
+    y = log_density(x)
+
+    def walked(state):
+        """Accepted random-walk moves per draw in the hole."""
+        rng, state = np.random.default_rng(24), kamiltonian.start(state, x, y)
+        outcomes = [transition(rng, state, x, y, adapt=False)[1] for _ in range(2000)]
+        return sum(o.accept_prob for o in outcomes if o.proposal.move == "random_walk") / 2000
+
+    assert kamiltonian.start(state, x, y).trust < 0.01
+    assert walked(state) > 5.0 * walked(state._replace(mixture=None))
