@@ -183,6 +183,8 @@ ABLATIONS = {
     "normalization trace": {"normalization": "trace"},
     "coordinates scaled": {"coordinates": "scaled"},
     "coordinates raw": {"coordinates": "raw"},
+    "autoregressive share 0": {"autoregressive_share": 0.0},
+    "learn_from_values no": {"learn_from_values": False},
     "global share 0": {"global_share": 0.0},
     "global share 0.25": {"global_share": 0.25},
     "n_history 200": {"n_history": 200},

@@ -107,6 +107,7 @@ def init(
     coordinates: str = "whitened",
     global_share: float = 0.5,
     autoregressive_share: float = 0.5,
+    learn_from_values: bool = True,
     target_accept: float = 0.234,
     scale: float | None = None,
     variance_share: float = 0.75,
@@ -128,8 +129,8 @@ def init(
         See ``random_features``.
     orthogonal : bool
         Orthogonal random features (radial kernels only).
-    lengthscale, lengthscale_factor, gamma, coordinates, global_share, autoregressive_share, target_accept, scale, \
-local_start, tune
+    lengthscale, lengthscale_factor, gamma, coordinates, global_share, autoregressive_share, learn_from_values, \
+target_accept, scale, local_start, tune
         As in :func:`pymc_kameleon.kameleon.init`.
     normalization : {"trace", "none"}
         J^T C J scaled to trace d, or as it is (the dissertation's).
@@ -166,6 +167,7 @@ local_start, tune
         coordinates=coordinates,
         global_share=global_share,
         autoregressive_share=autoregressive_share,
+        learn_from_values=learn_from_values,
         target_accept=target_accept,
         scale=scale,
         forget=0.0 if whole_history else adaptive_metropolis.FORGET,

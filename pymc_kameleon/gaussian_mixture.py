@@ -106,6 +106,7 @@ def init(
     shares: tuple[float, float, float, float] = (0.25, 0.25, 0.25, 0.25),
     target_accept: float = 0.234,
     auxiliary_target_accept: float = 0.4,
+    learn_from_values: bool = True,
     local_start: int | None = None,
     tune: int | None = None,
     random_walk: adaptive_metropolis.State | None = None,
@@ -130,6 +131,8 @@ def init(
         Of the global and the local move. Default 0.234 (Roberts, Gelman & Gilks, 1997).
     auxiliary_target_accept : float
         Of the auxiliary move. Default 0.4.
+    learn_from_values : bool
+        See :func:`pymc_kameleon.adaptive_metropolis.init`.
     local_start : int, optional
         Draws before the first fit. Default: 200 d, but within 0.35 and 0.5 of ``tune`` where that is given.
     tune : int, optional
@@ -161,7 +164,9 @@ def init(
         )
     d = len(x)
     if random_walk is None:
-        random_walk = adaptive_metropolis.init(x, target_accept=target_accept, tune=tune)
+        random_walk = adaptive_metropolis.init(
+            x, target_accept=target_accept, learn_from_values=learn_from_values, tune=tune
+        )
     if local_start is None:
         local_start = 200 * d
         if tune is not None:

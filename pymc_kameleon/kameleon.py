@@ -77,6 +77,7 @@ def init(
     coordinates: str = "whitened",
     global_share: float = 0.5,
     autoregressive_share: float = 0.5,
+    learn_from_values: bool = True,
     target_accept: float = 0.234,
     scale: float | None = None,
     subsample: str = "even",
@@ -109,6 +110,8 @@ def init(
         Share of the global moves that contract towards the history's mean (:mod:`pymc_kameleon.autoregressive`)
         instead of walking at random (adaptive Metropolis), in [0, 1). Default 0.5: it doubles the effective draws
         where the posterior is close to normal and costs nothing that could be measured elsewhere.
+    learn_from_values : bool
+        See :func:`pymc_kameleon.adaptive_metropolis.init`.
     target_accept : float
         Default 0.234 (Roberts, Gelman & Gilks, 1997), also the paper's.
     scale : float, optional
@@ -152,6 +155,7 @@ def init(
         coordinates=coordinates,
         global_share=global_share,
         autoregressive_share=autoregressive_share,
+        learn_from_values=learn_from_values,
         target_accept=target_accept,
         scale=scale,
         forget=adaptive_metropolis.FORGET if subsample == "even" else 0.0,

@@ -87,6 +87,7 @@ def init(
     coordinates: str,
     global_share: float,
     autoregressive_share: float,
+    learn_from_values: bool,
     target_accept: float,
     scale: float | None,
     forget: float,
@@ -115,7 +116,9 @@ def init(
         random_walk = walk._replace(history=history.empty(d))
         scale = adaptive_metropolis.OPTIMAL_SCALE / math.sqrt(d) if scale is None else scale
     elif random_walk is None:
-        random_walk = adaptive_metropolis.init(x, target_accept=target_accept, tune=tune)
+        random_walk = adaptive_metropolis.init(
+            x, target_accept=target_accept, learn_from_values=learn_from_values, tune=tune
+        )
     if local_start is None:
         local_start = DRAWS_PER_DIMENSION * d if tune is None else int(0.3 * tune)
     return State(

@@ -110,6 +110,7 @@ def init(
     coordinates: str = "whitened",
     global_share: float = 0.5,
     autoregressive_share: float = 0.5,
+    learn_from_values: bool = True,
     target_accept: float = 0.234,
     scale: float | None = None,
     subsample: str = "even",
@@ -128,7 +129,7 @@ def init(
     scale : float, optional
         Where the adaptation of every nu_j starts. Default: the global kernel's learned scale.
     n_history, kernel, lengthscale, lengthscale_factor, gamma, coordinates, global_share, autoregressive_share, \
-target_accept, subsample, local_start, tune, random_walk
+learn_from_values, target_accept, subsample, local_start, tune, random_walk
         As in :func:`pymc_kameleon.kameleon.init`.
 
     Raises
@@ -149,6 +150,7 @@ target_accept, subsample, local_start, tune, random_walk
         coordinates=coordinates,
         global_share=global_share,
         autoregressive_share=autoregressive_share,
+        learn_from_values=learn_from_values,
         target_accept=target_accept,
         scale=scale,
         subsample=subsample,

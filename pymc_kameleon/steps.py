@@ -653,7 +653,7 @@ class KameleonStep(KernelStep):
     kernel : str or Kernel
         Default "gaussian".
     lengthscale, lengthscale_factor, gamma, normalization, coordinates, global_share, autoregressive_share, \
-target_accept, scale, subsample, local_start, tune
+learn_from_values, target_accept, scale, subsample, local_start, tune
         See :func:`pymc_kameleon.kameleon.init`.
     preset : {None, "paper"}
         "paper": the covariance gamma^2 I + nu^2 M H M^T in the parameters' own units with gamma = 0.2, the median
@@ -691,7 +691,7 @@ class FastKameleonStep(KernelStep):
         Any shift-invariant kernel with a spectral sampler, default "gaussian".
     embedding : {"sincos", "cos"}
     orthogonal, lengthscale, lengthscale_factor, gamma, normalization, coordinates, global_share, \
-autoregressive_share, target_accept, scale, variance_share, whole_history, local_start, tune
+autoregressive_share, learn_from_values, target_accept, scale, variance_share, whole_history, local_start, tune
         See :func:`pymc_kameleon.fast_kameleon.init`.
     preset : {None, "paper"}
         "paper": the dissertation's covariance gamma^2 I + eta^2 J^T C J in the parameters' own units with
@@ -721,7 +721,8 @@ class GaussianMixtureStep(KernelStep):
     ----------
     max_components : int
         Default 16; cross-validation chooses at each fit.
-    n_history, inflation, broad_share, shares, target_accept, auxiliary_target_accept, local_start, tune
+    n_history, inflation, broad_share, shares, target_accept, auxiliary_target_accept, learn_from_values, local_start, \
+tune
         See :func:`pymc_kameleon.gaussian_mixture.init`.
     vars, model, rng, initial_point, compile_kwargs, blocked
         See :class:`KernelStep`.
