@@ -52,6 +52,7 @@ _log = logging.getLogger("pymc.kameleon")
 FLOAT: tuple[Any, list] = (np.float64, [])
 MOVE: tuple[Any, list] = (np.dtype("U16"), [])
 TOO_NOISY = 0.1  # share of moves accepted at best: a log-estimate sd of 2.3
+COUNTS = {"tune", "local_start", "first_fit"}  # options that are numbers of draws
 PROBE_EVERY = 10  # tuning draws of a noisy log density
 UNCOVERED = (
     0.05  # worth a warning: the share of states where the surrogate is more than 2.5 too low
@@ -309,7 +310,7 @@ class KernelStep(BlockedStep):
         # The value at the current state is the retained one, never a fresh one: what makes a noisy, unbiased
         # likelihood estimate exact (Andrieu & Roberts, 2009).
         log_q_ratio = self._log_q_ratio(proposal, proposed)
-        self._log_ratio = proposed - self.log_density + log_q_ratio
+        self._log_ratio = proposed - self.log_density + proposal.log_q_ratio  # without the shares
         probability, accepted = accept(self.rng, self.log_density, proposed, log_q_ratio)
         if accepted:
             self.position, self.log_density, self.noisy_log_density = (
@@ -486,6 +487,15 @@ class KernelStep(BlockedStep):
                     f"{type(self).__name__}{chosen} has no option {name!r}"
                     f"{f' (did you mean {close[0]!r}?)' if close else ''}; it has {', '.join(sorted(known))}."
                 )
+        for name in COUNTS & set(options):
+            count = options[name]
+            if count is not None and not (
+                isinstance(count, (int, np.integer))
+                and not isinstance(count, bool)
+                and count >= (name == "tune")
+            ):
+                least = "a positive integer" if name == "tune" else "an integer of 0 or more"
+                raise ValueError(f"{name} must be {least} or None, got {count!r}.")
         return {**self.presets.get(preset, {}), **options}
 
     def __init_subclass__(cls, **kwargs):

@@ -18,7 +18,13 @@ from pymc.step_methods import STEP_METHODS
 from pymc.step_methods.compound import Competence, CompoundStep
 
 import pymc_kameleon
-from pymc_kameleon.steps import AdaptiveMetropolisStep, KameleonStep, register, unregister
+from pymc_kameleon.steps import (
+    AdaptiveMetropolisStep,
+    KameleonStep,
+    KamiltonianStep,
+    register,
+    unregister,
+)
 from tests import step_tester as tester
 from tests.step_tester import (
     NO_BLAS,
@@ -72,6 +78,12 @@ WRONG = [
     (KameleonStep, {"global_share": 1.2}),
     (KameleonStep, {"subsample": "odd"}),
     (KameleonStep, {"preset": "papers"}),
+    (KameleonStep, {"tune": -5}),
+    (KameleonStep, {"tune": 0}),
+    (KameleonStep, {"local_start": -3}),
+    (KameleonStep, {"local_start": 2.5}),
+    (KameleonStep, {"autoregressive_share": 1.0}),
+    (KamiltonianStep, {"first_fit": -1, "surrogate": "lite"}),
 ]
 
 
