@@ -34,6 +34,12 @@ GOOD_ENOUGH = 0.003  # weighted held-out squared error at which the search stops
 RIDGES = 10.0 ** np.arange(-10.0, 1.0, 2.0)
 QUADRATIC_RIDGE = 1e-10
 MAX_MONOMIALS = 700
+KEPT = 30  # monomials of the last fit, where not all can be had
+SCREENED = (100, 300)  # their number after each stage of the search for more
+SCREENING_QUANTILE = 0.8
+SCREENING_RIDGE = 1e-4
+BLOCK = 500  # monomials at a time: thousands of columns would need much memory
+NO_MONOMIALS = np.zeros((0, 3), dtype=np.int64)
 MAX_CENTRES = 300
 MAX_WORK = 4e10  # multiply-adds of one search: one to four seconds on one core
 
@@ -210,7 +216,8 @@ def fit(
     depths = _without_noise(positions, log_densities, previous)
     problem = (positions, log_densities, depths, chain, chain_log_densities, floor)
     families = _shortlist(library, None if previous is None else previous.family, full)
-    best = _search(rng, prepare(rng, *problem, relative), families, relative)
+    earlier = None if previous is None else previous.surrogate
+    best = _search(rng, prepare(rng, *problem, relative), families, relative, earlier)
     if full and best.top_error**2 > GOOD_ENOUGH:
         for other in (
             0.05,
@@ -218,7 +225,7 @@ def fit(
         ):  # a larger c lets go of the tails: it must be clearly better at the top
             winner = tuple(f for f in library if f.name == best.family)
             try:
-                rival = _search(rng, prepare(rng, *problem, other), winner, other)
+                rival = _search(rng, prepare(rng, *problem, other), winner, other, earlier)
             except np.linalg.LinAlgError:
                 continue
             if rival.top_error**2 < (0.85 if other > RELATIVE_ERROR else 1.02) * best.top_error**2:
@@ -291,18 +298,19 @@ def _shortlist(library, previous, full):
     return tuple(f for f in library if f.name in names)
 
 
-def _search(rng, data: Data, families, relative) -> Fit:
+def _search(rng, data: Data, families, relative, earlier: Surrogate | None) -> Fit:
     """The family, lengthscale and ridge with the least priced held-out error, refitted on all points."""
     n, d = data.s.shape
     quadratic_size = features.quadratic_size(d)
     enough = n > 1.2 * quadratic_size
-    shared = share_columns(data, enough and any(f.monomials for f in families))
+    shared = share_columns(data, enough and any(f.monomials for f in families), earlier)
     # The quadratic is always fitted: its curvature sets the metric of the dynamics
     quadratic = _evaluate(data, shared, quadratic_basis(data))
     if quadratic is None:
         raise np.linalg.LinAlgError("the evaluated points do not determine a quadratic")
     best, work = quadratic, 0.0
-    if quadratic.error < GOOD_ENOUGH and n > 1.5 * quadratic_size:
+    many = n >= int(1.5 * quadratic_size)  # the first fit of a chain has just so many
+    if quadratic.error < GOOD_ENOUGH and many:
         families = ()
     for family in families:
         if family.name == "quadratic" or not enough:
@@ -326,26 +334,91 @@ def _search(rng, data: Data, families, relative) -> Fit:
     return _finish(data, shared, best, quadratic, relative)
 
 
-def share_columns(data: Data, monomials: bool) -> Shared:
-    """Quadratic columns, then the richest set of monomials with at most min(0.35 n, 700) terms."""
-    n, d = data.s.shape
+def share_columns(data: Data, monomials: bool, earlier: Surrogate | None = None) -> Shared:
+    """Quadratic columns, then the richest set of monomials with at most min(0.35 n, 700) terms.
+
+    Where not even the quartic in pairs of variables has so few, beyond 16 dimensions, its most promising terms: those
+    that mattered ``earlier`` and those that :func:`_screen` finds.
+    """
     columns = features.quadratic_features(data.s)
-    variables = powers = np.zeros((0, 3), dtype=np.int64)
+    variables = powers = NO_MONOMIALS
     if monomials:
-        for degree, order in ((4, 3), (4, 2), (3, 3), (3, 2)):
-            variables, powers = features.monomial_exponents(d, degree, order)
-            if len(variables) <= min(0.35 * n, MAX_MONOMIALS):
-                break
-        else:
-            variables = powers = np.zeros((0, 3), dtype=np.int64)
+        variables, powers = _choose_monomials(data, columns, earlier)
         columns = np.concatenate(
             [columns, features.monomial_features(data.s, variables, powers)], axis=1
         )
-    scale = np.sqrt(data.weights @ np.square(columns) / data.weights.sum()) + 1e-300
+    scale = _size(columns, data.weights)
     columns = columns / scale
     train, test = ~data.held_out, data.held_out
     grams = [_gram(columns[part], columns[part], data.weights[part]) for part in (train, test)]
     return Shared(columns, scale, variables, powers, *grams)
+
+
+def _choose_monomials(data: Data, quadratic, earlier):
+    n, d = data.s.shape
+    pairs = features.monomial_exponents(d, 4, 2)
+    if len(pairs[0]) > MAX_MONOMIALS:
+        return _screen(data, quadratic, *pairs, earlier)
+    for degree, order in ((4, 3), (4, 2), (3, 3), (3, 2)):
+        variables, powers = features.monomial_exponents(d, degree, order)
+        if len(variables) <= min(0.35 * n, MAX_MONOMIALS):
+            return variables, powers
+    return NO_MONOMIALS, NO_MONOMIALS
+
+
+def _screen(data: Data, quadratic, variables, powers, earlier):
+    """The monomials that correlate most with what the quadratic leaves over, in two stages.
+
+    The second stage looks at what the first selection leaves over: in a banana, x_0^4 and x_0^2 x_1 hide each other.
+    Residuals are clipped, or a few points far out decide. Held-out points have no say.
+    """
+    train, weights = ~data.held_out, data.weights[~data.held_out]
+    s, y, root = data.s[train], data.y[train], np.sqrt(weights)
+    base = quadratic[train] / _size(quadratic[train], weights)
+    chosen = _largest(s, weights, variables, powers, earlier)
+    for keep in SCREENED:
+        extra = features.monomial_features(s, variables[chosen], powers[chosen])
+        columns = np.concatenate([base, extra / _size(extra, weights)], axis=1)
+        moment = columns.T @ (weights * y)
+        gram = _gram(columns, columns, weights)
+        fitted = columns @ _solve_stubbornly(
+            gram, moment, base.shape[1], SCREENING_RIDGE, weights.sum()
+        )
+        residual = root * (y - fitted)
+        if residual @ residual < GOOD_ENOUGH * weights.sum():
+            break
+        bound = np.quantile(np.abs(residual), SCREENING_QUANTILE)
+        score = _correlate(s, variables, powers, root, np.clip(residual, -bound, bound))
+        score[chosen] = np.inf
+        size = int(min(keep, 0.35 * len(data.s)))
+        chosen = np.sort(np.argsort(-score, kind="stable")[:size])
+    return variables[chosen], powers[chosen]
+
+
+def _largest(s, weights, variables, powers, earlier):
+    """Where among ``variables`` and ``powers`` the monomials are that contributed most to the earlier surrogate."""
+    if earlier is None or not len(earlier.monomials):
+        return np.zeros(0, dtype=np.int64)
+    size = _size(features.monomial_features(s, earlier.variables, earlier.powers), weights)
+    order = np.argsort(-np.abs(earlier.monomials) * size, kind="stable")[:KEPT]
+    where = {key: k for k, key in enumerate(map(tuple, np.hstack([variables, powers]).tolist()))}
+    keys = map(tuple, np.hstack([earlier.variables, earlier.powers])[order].tolist())
+    return np.sort(np.array([where[key] for key in keys], dtype=np.int64))
+
+
+def _correlate(s, variables, powers, root, residual):
+    """|cosine|, up to a constant, between each monomial and the residual, both weighted."""
+    score = np.empty(len(variables))
+    for begin in range(0, len(score), BLOCK):
+        block = slice(begin, begin + BLOCK)
+        columns = features.monomial_features(s, variables[block], powers[block]) * root[:, None]
+        score[block] = np.abs(residual @ columns) / (np.linalg.norm(columns, axis=0) + 1e-300)
+    return score
+
+
+def _size(columns, weights):
+    """Weighted root mean square of every column."""
+    return np.sqrt(weights @ np.square(columns) / weights.sum()) + 1e-300
 
 
 def _gram(a, b, weights):

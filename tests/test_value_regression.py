@@ -251,3 +251,47 @@ def test_too_few_points_are_refused():
     x = np.zeros((20, 3))
     with pytest.raises(np.linalg.LinAlgError):
         regression.fit(rng, x, np.full(20, np.nan), x, np.zeros(20))
+
+
+def banana_in_twenty_dimensions(n, seed=0):
+    rng = np.random.default_rng(seed)
+    x = rng.standard_normal((n, 20)) * np.array([10.0, *np.ones(19)])
+    x[:, 1] += 2.0 * rng.standard_normal(n)
+    y = -0.005 * x[:, 0] ** 2 - 0.5 * (x[:, 1] + 0.03 * (x[:, 0] ** 2 - 100.0)) ** 2
+    return x, y - 0.5 * np.square(x[:, 2:]).sum(axis=1)
+
+
+def chosen_monomials(shared):
+    return set(map(tuple, np.hstack([shared.variables, shared.powers]).tolist()))
+
+
+def test_in_many_dimensions_the_monomials_that_matter_are_found_and_kept():
+    x, y = banana_in_twenty_dimensions(800)
+    rng = np.random.default_rng(1)
+    problem = (x, y, y, x, y, 0.3, 0.15)
+    data = regression.prepare(rng, *problem)
+    matter = {
+        (0, 0, 0, 4, 0, 0),
+        (0, 1, 0, 2, 1, 0),
+    }  # of some 1000 monomials in pairs of variables
+    shared = regression.share_columns(data, True)
+    assert len(shared.variables) < regression.MAX_MONOMIALS / 2
+    assert matter <= chosen_monomials(shared)
+    fit = regression.fit(rng, x, y, x, y)
+    assert fit.family.startswith("polynomial")
+    assert fit.error < 0.01
+    # where the values say nothing, the last fit's are kept; without it they are not
+    noise = data._replace(y=rng.standard_normal(len(data.y)))
+    assert matter <= chosen_monomials(regression.share_columns(noise, True, fit.surrogate))
+    assert not matter <= chosen_monomials(regression.share_columns(noise, True))
+
+
+def test_held_out_points_have_no_say_in_which_monomials_are_tried():
+    x, y = banana_in_twenty_dimensions(800)
+    data = regression.prepare(np.random.default_rng(1), x, y, y, x, y, 0.3, 0.15)
+    other = np.where(data.held_out, 100.0 * data.y[::-1], data.y)
+    chosen = [
+        regression.share_columns(data._replace(y=v), True) for v in (data.y, other, other[::-1])
+    ]
+    assert chosen_monomials(chosen[0]) == chosen_monomials(chosen[1])
+    assert chosen_monomials(chosen[0]) != chosen_monomials(chosen[2])
