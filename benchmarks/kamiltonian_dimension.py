@@ -369,15 +369,15 @@ def largest() -> int:
 
 SUMMARY = """\
 What the tables show. Up to 20 dimensions all three targets give some 200 to 560 effective draws per 1000 evaluations
-with R-hat 1.00, where adaptive Metropolis gives 4 to 56 in 2 dimensions and 0.7 to 5 in 20. In 50 the normal target is no
-harder (351). The banana is: every chain finds its terms among 6225 possible ones or some that replace them, but the
-chains do not agree yet (R-hat 1.08; by error 12 against the random walk's 2.1). The t in 50
-dimensions is not learned at this budget: the step is then a random walk with a surrogate beside it, at the same
-efficiency (by error 1.2 against 1.5) and ten times the processor time. In 78, the last dimension with a surrogate, a single
-fit falls within this tuning: better than a random walk on the normal target (7.7 against 0.26 by error), not yet good,
-and no better on the other two. So: to 20 dimensions as it is; to 50 where the posterior is close to normal, or with
-more tuning; beyond that another step. Fitting costs seconds to 20 dimensions and up to half a minute a chain in 50,
-where its working memory is a third of a gigabyte, in 78 two thirds."""
+with R-hat 1.00, where adaptive Metropolis gives 4 to 56 in 2 dimensions and 0.7 to 5 in 20. In 50 the normal target
+is no harder (351). The banana is: every chain finds its terms among 6225 possible ones or some that replace them, but
+the chains do not agree yet (R-hat 1.08; by error 12 against the random walk's 2.1). The t in 50 dimensions is not
+learned at this budget: the step is then a random walk with a surrogate beside it, at the same efficiency (by error
+1.2 against 1.5) and ten times the processor time. In 78, the last dimension with a surrogate, a single fit falls
+within this tuning: better than a random walk on the normal target (7.7 against 0.26 by error), not yet good, and no
+better on the other two. So: to 20 dimensions as it is; to 50 where the posterior is close to normal, or with more
+tuning; beyond that another step. Fitting costs seconds to 20 dimensions and up to half a minute a chain in 50, where
+its working memory is a third of a gigabyte, in 78 two thirds."""
 
 
 def write_report(store):
