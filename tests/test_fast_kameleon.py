@@ -192,7 +192,7 @@ CASES = {
     "sincos": {"embedding": "sincos", **STRONG},
     "cos": {"embedding": "cos", **STRONG},
     "trace": {"embedding": "sincos", "normalization": "trace"},
-    "shift": {"embedding": "cos", "lengthscale": 1.5, "gamma": 0.05, "scale": 2.5},
+    "shift": {"embedding": "cos", "lengthscale": 2.0, "gamma": 0.3, "scale": 0.5},
     "mixed": {"embedding": "cos", "normalization": "trace", "global_share": 0.5},
 }
 
