@@ -114,7 +114,8 @@ def test_mean_shift_is_the_way_to_the_mean_of_the_history_nearby():
     way = weights @ (z - y) / weights.sum()
     found = []
     for seed in range(8):
-        state = frozen_state(z, seed=seed, n_features=2000, lengthscale=1.5, **RAW)
+        options = {**RAW, "variance_share": 0.3}
+        state = frozen_state(z, seed=seed, n_features=1000, lengthscale=1.5, **options)
         model = state.model
         found.append(
             1.5**2
