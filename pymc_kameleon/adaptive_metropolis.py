@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
-from pymc_kameleon import autoregressive, history, value_covariance
+from pymc_kameleon import autoregressive, history, value_covariance, value_regression
 from pymc_kameleon.covariance import cholesky, cholesky_update
 from pymc_kameleon.history import History
 from pymc_kameleon.metropolis import Outcome, Proposal, robbins_monro
@@ -149,6 +149,7 @@ def init(
     warmup = 0
     if covariance == "window":
         warmup = SWEEPS * d if tune is None else min(SWEEPS * d, tune // 5)
+    learns = covariance == "window" and learn_from_values and value_regression.affordable(d)
     factor = np.diag(initial) if np.ndim(initial_scale) else np.eye(d)
     options = Options(
         target_accept, scaling, covariance, exploration_share, autoregressive_share, warmup, 1.2
@@ -165,7 +166,7 @@ def init(
         coordinate_log_scales=np.log(initial),
         reversals=np.zeros(d),
         history=history.empty(d) if covariance == "window" else None,
-        values=value_covariance.empty(d) if covariance == "window" and learn_from_values else None,
+        values=value_covariance.empty(d) if learns else None,
         autoregression=autoregressive.Tuning(),
     )
 
@@ -253,8 +254,7 @@ def update_covariance(rng: np.random.Generator, state: State) -> State:
     if not ok:
         return state
     if state.values is not None:
-        learned = value_covariance.factor(rng, state.values, states)
-        factor = factor if learned is None else learned
+        factor = value_covariance.extend(rng, state.values, states, factor)
     log_scale = state.log_scale
     if state.options.scaling == "learned":
         growth = np.log(np.diag(factor)).sum() - np.log(np.diag(state.factor)).sum()

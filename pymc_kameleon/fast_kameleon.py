@@ -8,10 +8,10 @@ C is used through a factor C = U U^T truncated to the leading eigenvectors that 
 forward and the reverse density use the same U, so truncation changes the proposal and never the target.
 
 Differs from the dissertation, unless its settings are chosen (``PAPER``): coordinates are whitened, J^T C J is scaled
-to trace d (unscaled it collapses in the tails, and the way back is refused), half of the moves are adaptive
-Metropolis', and the feature moments are recomputed when the coordinates are. Its code divides by the density under
-the *previous* state's covariance, which does not leave the target invariant; here the reverse density is the one at
-the proposed point.
+to trace d (unscaled it collapses in the tails, and the way back is refused), a rank-one term points to the mass nearby
+(``mean_shift``), half of the moves are the global kernel's, and the feature moments are recomputed when the coordinates
+are. Its code divides by the density under the *previous* state's covariance, which does not leave the target invariant;
+here the reverse density is the one at the proposed point.
 """
 
 import math
@@ -45,7 +45,7 @@ __all__ = [
 # Kotlicki (2015), chapter 5.
 PAPER = {
     "gamma": 0.5, "lengthscale_factor": 1.0, "normalization": "none", "coordinates": "raw", "global_share": 0.0,
-    "local_start": 1000, "variance_share": 1.0, "whole_history": True,
+    "mean_shift": False, "local_start": 1000, "variance_share": 1.0, "whole_history": True,
 }  # fmt: skip
 
 NORMALIZATIONS = ("trace", "none")
@@ -62,6 +62,7 @@ class Options(NamedTuple):
     lengthscale: float | None
     lengthscale_factor: float
     normalization: str
+    mean_shift: bool
     variance_share: float
     whole_history: bool
 
@@ -83,6 +84,8 @@ class FeatureModel(NamedTuple):
         At ``lengthscale``, one column a frequency.
     roots : ndarray of shape (2, r, m)
         U^T, r the rank: the rows that multiply the sines' and the cosines' slopes ("sincos"), or one row ("cos").
+    density : ndarray of shape (2, m) or (1, m)
+        Weights of the sines and cosines in the kernel mean m(y) over the history.
     """
 
     unit: RandomFeatures
@@ -91,6 +94,7 @@ class FeatureModel(NamedTuple):
     seen: int
     frequencies: np.ndarray
     roots: np.ndarray
+    density: np.ndarray
 
 
 def init(
@@ -101,7 +105,7 @@ def init(
     embedding: str = "sincos",
     orthogonal: bool = False,
     lengthscale: float | None = None,
-    lengthscale_factor: float = 0.5,
+    lengthscale_factor: float = 1.0,
     gamma: float | None = None,
     normalization: str = "trace",
     coordinates: str = "whitened",
@@ -110,6 +114,7 @@ def init(
     learn_from_values: bool = True,
     target_accept: float = 0.234,
     scale: float | None = None,
+    mean_shift: bool = True,
     variance_share: float = 0.75,
     whole_history: bool = False,
     local_start: int | None = None,
@@ -129,11 +134,19 @@ def init(
         See ``random_features``.
     orthogonal : bool
         Orthogonal random features (radial kernels only).
-    lengthscale, lengthscale_factor, gamma, coordinates, global_share, autoregressive_share, learn_from_values, \
+    lengthscale, gamma, coordinates, global_share, autoregressive_share, learn_from_values, \
 target_accept, scale, local_start, tune
         As in :func:`pymc_kameleon.kameleon.init`.
     normalization : {"trace", "none"}
         J^T C J scaled to trace d, or as it is (the dissertation's).
+    lengthscale_factor : float
+        Times the median distance, at each refresh. Default 1, the median heuristic: the mean shift needs a kernel mean
+        that stands out from the noise of the features.
+    mean_shift : bool
+        Add g g^T to the covariance, g(y) = l^2 grad log m(y) with m the kernel mean over the history: for a Gaussian
+        kernel, the way from y to the mean of the history near it (Comaniciu & Meer, 2002). It lets a proposal contract
+        towards the mass while it moves sideways, as KameleonStep's second moment about y does. Default True; the
+        dissertation has none.
     variance_share : float
         Share of the trace of C that the truncated factor carries, in (0, 1]. Default 0.75.
     whole_history : bool
@@ -158,7 +171,7 @@ target_accept, scale, local_start, tune
         raise ValueError(f"variance_share must lie in (0, 1], got {variance_share!r}.")
     options = Options(
         kernel, int(n_features), embedding, orthogonal, lengthscale, lengthscale_factor, normalization,
-        variance_share, whole_history,
+        mean_shift, variance_share, whole_history,
     )  # fmt: skip
     return local_moves.init(
         x,
@@ -227,7 +240,13 @@ def stats(state: State) -> dict[str, float]:
 def _covariance(model: FeatureModel, options: Options, y: np.ndarray) -> np.ndarray:
     s = feature_covariance(y, model.frequencies, model.unit.offsets, model.roots, model.unit.sincos)
     if options.normalization == "trace":
-        return s * (len(y) / max(np.trace(s), 1e-300))
+        s = s * (len(y) / max(np.trace(s), 1e-300))
+    if options.mean_shift:
+        noise = 1.0 / math.sqrt(options.n_features)
+        shift = mean_shift(
+            y, model.frequencies, model.unit.offsets, model.density, model.unit.sincos, noise
+        )
+        s = s + model.lengthscale**4 * np.outer(shift, shift)
     return s
 
 
@@ -254,7 +273,10 @@ def _learn(rng: np.random.Generator, state: State, states: np.ndarray) -> Featur
         moments = _fold(None, _scaled(unit, lengthscale), state, chosen)
     roots = _roots(covariance(moments), unit, options.variance_share)
     frequencies = np.ascontiguousarray(unit.frequencies.T / lengthscale)
-    return FeatureModel(unit, lengthscale, moments, len(states), frequencies, roots)
+    m = len(unit.offsets)
+    density = math.sqrt(2.0 / unit.n_features) * moments.mean
+    density = np.ascontiguousarray(density.reshape(2, m) if unit.sincos else density[None])
+    return FeatureModel(unit, lengthscale, moments, len(states), frequencies, roots, density)
 
 
 def _scaled(unit: RandomFeatures, lengthscale: float) -> RandomFeatures:
@@ -337,3 +359,31 @@ def feature_covariance(y, frequencies, offsets, roots, sincos):
         for j in range(i):
             result[j, i] = result[i, j]
     return result
+
+
+@njit(cache=True)
+def mean_shift(y, frequencies, offsets, density, sincos, noise):
+    """Grad m(y) / max(m(y), ``noise``), shape (d,), m(y) = phi(y) . (mean of phi over the history).
+
+    ``density`` is that mean, laid out as ``roots``. Where the history is far away m is below what the features can
+    tell from zero, of order D^(-1/2), and may be negative.
+    """
+    d, n = frequencies.shape
+    argument = offsets.copy()
+    for i in range(d):
+        here = y[i]
+        for a in range(n):
+            argument[a] += frequencies[i, a] * here
+    value = 0.0
+    gradient = np.zeros(d)
+    for a in range(n):
+        sine, cosine = math.sin(argument[a]), math.cos(argument[a])
+        if sincos:
+            value += density[0, a] * sine + density[1, a] * cosine
+            slope = density[0, a] * cosine - density[1, a] * sine
+        else:
+            value += density[0, a] * cosine
+            slope = -density[0, a] * sine
+        for i in range(d):
+            gradient[i] += slope * frequencies[i, a]
+    return gradient / max(value, noise)

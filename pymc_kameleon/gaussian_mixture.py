@@ -276,7 +276,9 @@ def _refresh(rng: np.random.Generator, state: State) -> State:
     d, t = len(state.centre), state.random_walk.iteration
     if t > options.last_refresh:
         return state._replace(next_refresh=NEVER)
-    walk = adaptive_metropolis.update_covariance(rng, state.random_walk)
+    walk = state.random_walk
+    if walk.last_update < t:
+        walk = adaptive_metropolis.update_covariance(rng, walk)
     states = history.window(walk.history, adaptive_metropolis.FORGET)
     distinct = history.count_distinct(states)
     if distinct <= 4 * d:

@@ -5,8 +5,8 @@ follows the shape of the history *near the current point*, as a kernel sees it (
 
 Differs from the paper, unless its settings are chosen (``PAPER``): the local moment is normalised by the kernel's
 weights, coordinates are whitened by the running covariance, gamma is half the learned scale of the global kernel, and
-half of the moves are adaptive Metropolis'. From a cold start the paper's form does a fifth to a third as well as a
-good adaptive Metropolis; this one does better than it.
+half of the moves are the global kernel's: adaptive Metropolis and moves towards the history's mean. From a cold start
+the paper's form does a fifth to a third as well as a good adaptive Metropolis; this one does better than it.
 """
 
 from typing import NamedTuple

@@ -150,6 +150,7 @@ def init(
     mixture: str = "residual",
     first_fit: int | None = None,
     initial_scale: float | np.ndarray = 0.1,
+    learn_from_values: bool = True,
     tune: int | None = None,
 ) -> State:
     """Start at ``x`` of shape (d,).
@@ -212,6 +213,8 @@ def init(
         Default max(500, 50 d).
     initial_scale : float or ndarray of shape (d,)
         Where the random walk starts, see :func:`pymc_kameleon.adaptive_metropolis.init`.
+    learn_from_values : bool
+        Of the random walk, see there; the surrogate learns from positions only.
     tune : int, optional
         Length of tuning, if known: no surrogate is fitted in its last 15 %.
 
@@ -251,7 +254,9 @@ def init(
     _check(options, dim)
     state = State(
         options=options,
-        random_walk=adaptive_metropolis.init(x, initial_scale=initial_scale, tune=tune),
+        random_walk=adaptive_metropolis.init(
+            x, initial_scale=initial_scale, learn_from_values=learn_from_values, tune=tune
+        ),
         centre=np.zeros(dim),
         factor=np.eye(dim),
         fitted=None,

@@ -82,7 +82,9 @@ def efficiency(jumps: Jumps) -> float:
         return math.nan
     random_walk = jumps.random_walk.min() / jumps.n_random_walk
     hamiltonian = jumps.hamiltonian.min() / jumps.n_hamiltonian
-    return float(hamiltonian / random_walk) if random_walk > 0.0 else math.inf
+    if random_walk > 0.0:
+        return float(hamiltonian / random_walk)
+    return math.inf if hamiltonian > 0.0 else 0.0  # where neither has moved, nothing is proved
 
 
 def random_walk_share(

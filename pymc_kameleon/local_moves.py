@@ -1,4 +1,4 @@
-"""Moves with a local covariance, x* ~ N(x, gamma^2 I + nu^2 S(x)), beside adaptive Metropolis.
+"""Moves with a local covariance, x* ~ N(x, gamma^2 I + nu^2 S(x)), beside a global kernel.
 
 What KAMH and its random-feature version share: a global kernel (adaptive Metropolis, and moves that contract towards
 the history's mean) that also learns the coordinates, the local proposal with its Metropolis-Hastings ratio, the tuning
@@ -242,7 +242,7 @@ def check_positive(**values: float | None) -> None:
 def _refresh(rng: np.random.Generator, state: State, learn: Learn) -> State:
     """Relearn the coordinates and the model from the history, if there is enough of it."""
     walk = state.random_walk
-    if walk.options.covariance == "window":
+    if walk.options.covariance == "window" and walk.last_update < walk.iteration:
         walk = adaptive_metropolis.update_covariance(rng, walk)
     t, d = walk.iteration, len(state.centre)
     states = history.window(walk.history, state.schedule.forget)

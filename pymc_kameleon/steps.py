@@ -701,7 +701,8 @@ class FastKameleonStep(KernelStep):
         Any shift-invariant kernel with a spectral sampler, default "gaussian".
     embedding : {"sincos", "cos"}
     orthogonal, lengthscale, lengthscale_factor, gamma, normalization, coordinates, global_share, \
-autoregressive_share, learn_from_values, target_accept, scale, variance_share, whole_history, local_start, tune
+autoregressive_share, learn_from_values, target_accept, scale, mean_shift, variance_share, whole_history, \
+local_start, tune
         See :func:`pymc_kameleon.fast_kameleon.init`.
     preset : {None, "paper"}
         "paper": the dissertation's covariance gamma^2 I + eta^2 J^T C J in the parameters' own units with
@@ -781,11 +782,11 @@ n_leapfrog, step_size, target_accept, random_walk_share, trial_share, mixture, f
     -----
     Statistics of every draw: ``accept``, ``accepted``, ``scaling`` and ``step_size`` (of the leapfrog), ``lp``,
     ``nonfinite``, ``move`` (which kernel made the draw), ``evaluations`` (of the log density, so far), ``n_steps``
-    (surrogate gradients), ``energy_error``, ``diverging``, ``refits``; with "values" ``surrogate`` (the family chosen),
-    ``surrogate_error`` (held out), ``residual_sd`` (out of sample), ``uncovered``, ``share``; otherwise
-    ``surrogate_score``, ``gaussian_score``, ``random_walk_share`` (the least), ``share`` (of the rest, where the chain
-    is, for the surrogate), ``efficiency`` (of a trajectory, in random-walk moves), ``n_history``, ``lengthscale``,
-    ``regularization``. What does not apply is NaN, zero or empty.
+    (surrogate gradients; in the step itself under NUTS' name, ``tree_size``), ``energy_error``, ``diverging``,
+    ``refits``; with "values" ``surrogate`` (the family chosen), ``surrogate_error`` (held out), ``residual_sd`` (out of
+    sample), ``uncovered``, ``share``; otherwise ``surrogate_score``, ``gaussian_score``, ``random_walk_share`` (the
+    least), ``share`` (of the rest, where the chain is, for the surrogate), ``efficiency`` (of a trajectory, in
+    random-walk moves), ``n_history``, ``lengthscale``, ``regularization``. What does not apply is NaN, zero or empty.
     """
 
     name = "kamiltonian"
@@ -831,7 +832,9 @@ n_leapfrog, step_size, target_accept, random_walk_share, trial_share, mixture, f
         tuned = self.tune and self.algorithm_state is not None
         super().stop_tuning()
         if tuned and self.variant == "values":
-            uncovered = value_kamiltonian.stats(self.algorithm_state)["uncovered"]
+            uncovered = self.algorithm_state.quality.uncovered
+            if not affordable(len(self.position)):
+                return  # has been said
             if uncovered == 1.0:  # what stands for "unknown"
                 self._say(
                     "tuning ended before a surrogate was learned and judged: random-walk moves do most of the work. "

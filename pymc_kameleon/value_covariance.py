@@ -11,6 +11,7 @@ covariance stays.
 Not from the papers. The regression is that of :mod:`pymc_kameleon.value_regression`, with its weights.
 """
 
+import math
 from typing import NamedTuple
 
 import numpy as np
@@ -27,6 +28,8 @@ POINTS = (1.5, 4)  # for each coefficient: before the first regression, and at m
 FEWEST = 60
 LEAST_CURVATURE = 0.1  # times the held-out error: what the regression cannot tell from none
 LONGER = 2.0  # than the chain's own extent: a smaller difference is left to the chain
+FALL = 2.0  # nats along a slope
+CLIFF = 10.0  # nats, and 2 d more: how far the log density may fall inside the new ellipsoid
 
 
 class Values(NamedTuple):
@@ -52,51 +55,82 @@ def empty(d: int) -> Values:
 def record(values: Values, outcome: Outcome) -> Values:
     """Add one draw's."""
     d = len(outcome.position)
-    row = np.empty(d + 1)
-    row[:d] = outcome.proposal.position
-    row[d] = outcome.proposed_log_density
-    return Values(
-        history.append(values.proposed, row),
-        history.append(values.chain, np.array([outcome.log_density])),
-    )
+    proposed = values.proposed
+    if outcome.proposal.log_q_ratio > -math.inf:  # otherwise it was refused without an evaluation
+        row = np.empty(d + 1)
+        row[:d] = outcome.proposal.position
+        row[d] = outcome.proposed_log_density
+        proposed = history.append(proposed, row)
+    return Values(proposed, history.append(values.chain, np.array([outcome.log_density])))
 
 
-def factor(rng: np.random.Generator, values: Values, states: np.ndarray) -> np.ndarray | None:
-    """Cholesky factor (d, d) of the covariance, or None where the values do not (yet) say what it is.
+def extend(
+    rng: np.random.Generator, values: Values, states: np.ndarray, factor: np.ndarray
+) -> np.ndarray:
+    """``factor``, longer along the axes where the values say so; itself where they do not (yet).
 
     Parameters
     ----------
     states : ndarray of shape (m, d)
         The chain's last m states, m at most ``values.chain.size``.
+    factor : ndarray of shape (d, d)
+        Cholesky factor of their covariance.
     """
     n, d = values.proposed.size, states.shape[1]
     size = quadratic_size(d)
-    if n < max(POINTS[0] * size, FEWEST) or not value_regression.affordable(d):
-        return None
-    rows = values.proposed.buffer[max(0, n - max(POINTS[1] * size, 4 * FEWEST)) : n]
+    if n < max(POINTS[0] * size, FEWEST):
+        return factor
+    rows = values.proposed.buffer[:n]
+    latest = rows[-max(POINTS[1] * size, 4 * FEWEST) :]
     chain = values.chain.buffer[values.chain.size - len(states) : values.chain.size, 0]
     try:
         fit = value_regression.fit(
-            rng, rows[:, :d], rows[:, d], states, chain, full=False, library=LIBRARY[:1]
+            rng, latest[:, :d], latest[:, d], states, chain, full=False, library=LIBRARY[:1]
         )
+        axes = _axes(fit, factor, np.median(states, axis=0))
     except np.linalg.LinAlgError:
-        return None
+        return factor
+    if axes is None:
+        return factor
+    longer, ok = cholesky(axes @ axes.T)
+    if not ok or _has_cliffs(longer, rows, np.median(states, axis=0), float(np.median(chain))):
+        return factor
+    return longer
+
+
+def _axes(fit: Fit, factor: np.ndarray, centre: np.ndarray) -> np.ndarray | None:
+    """L V diag(a), with L' (-H) L = V diag(lambda) V', H the quadratic's curvature, and a = lambda^(-1/2).
+
+    In these coordinates the chain's states have unit variance and a says how much longer the target is. None where no
+    axis is clearly longer. Along an axis that is not concave, or on a slope, the log density says nothing of the kind:
+    a is 1, or at most what it takes to fall by ``FALL``.
+    """
     if not fit.error < GOOD_ENOUGH:
         return None
-    axes = fit.surrogate.scale[:, None] * _axes(fit)
-    root, ok = cholesky(axes @ axes.T)
-    return root if ok else None
-
-
-def _axes(fit: Fit) -> np.ndarray:
-    """L V diag(a), with L the chain's Cholesky factor, L' (-H) L = V diag(lambda) V' and a = lambda^(-1/2).
-
-    In these coordinates the chain's states have unit variance and a says how much longer the target is. Only what is
-    clearly longer is taken over, and nothing along axes where the log density is convex.
-    """
-    bent = -fit.whiten_factor.T @ fit.curvature @ fit.whiten_factor
+    # in the log density's own units; the surrogate is the plain quadratic
+    scale = fit.surrogate.scale
+    bent = -factor.T @ (fit.surrogate.quadratic / np.outer(scale, scale)) @ factor
     eigenvalues, vectors = np.linalg.eigh(0.5 * (bent + bent.T))
+    s = (centre - fit.surrogate.centre) / scale
+    gradient = (fit.surrogate.linear + fit.surrogate.quadratic @ s) / scale
+    slopes = np.abs(vectors.T @ (factor.T @ gradient))
     least = max(LEAST_CURVATURE * fit.error, 1e-7)
     lengths = np.maximum(eigenvalues, least) ** -0.5
+    lengths = np.minimum(lengths, FALL / np.maximum(slopes, 1e-7))
     longer = (eigenvalues > -least) & (lengths > LONGER)
-    return fit.whiten_factor @ (vectors * np.where(longer, lengths, 1.0))
+    if not longer.any():
+        return None
+    return factor @ (vectors * np.where(longer, lengths, 1.0))
+
+
+def _has_cliffs(factor: np.ndarray, rows: np.ndarray, centre: np.ndarray, typical: float) -> bool:
+    """Whether points in the inner half of the ellipsoid have a log density far below, or none.
+
+    A quadratic fitted beside a wall does not see the wall.
+    """
+    d = len(centre)
+    low = ~(rows[:, d] > typical - CLIFF - 2.0 * d)
+    if not low.any():
+        return False
+    z = np.linalg.solve(factor, (rows[low, :d] - centre).T)
+    return bool(np.square(z).sum(axis=0).min() < 0.25 * d)

@@ -255,6 +255,7 @@ def _walk(rng, x, state):
     """A symmetric step: differential evolution from the archive or adaptive Metropolis, half and half."""
     dynamics, d = state.dynamics, len(x)
     u, scale = rng.random(2)
+    # symmetric, on which exactness hangs: ``state.walk`` has no autoregressive moves
     proposal = adaptive_metropolis.propose(rng, x, state.walk)
     step = proposal.position - x
     if u < 0.5:

@@ -302,6 +302,8 @@ def _search(rng, data: Data, families, relative, earlier: Surrogate | None) -> F
     """The family, lengthscale and ridge with the least priced held-out error, refitted on all points."""
     n, d = data.s.shape
     quadratic_size = features.quadratic_size(d)
+    if n < quadratic_size or not data.held_out.any() or data.held_out.all():
+        raise np.linalg.LinAlgError(f"{n} values near the top are too few for a quadratic")
     enough = n > 1.2 * quadratic_size
     shared = share_columns(data, enough and any(f.monomials for f in families), earlier)
     # The quadratic is always fitted: its curvature sets the metric of the dynamics

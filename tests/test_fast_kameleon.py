@@ -31,6 +31,7 @@ RAW = {
     "coordinates": "raw",
     "variance_share": 1.0,
     "whole_history": True,
+    "mean_shift": False,
     "gamma": 0.3,
     "scale": 0.8,
 }
@@ -75,6 +76,56 @@ def test_folding_block_by_block_is_the_whole():
     assert part.model.seen == 700
     np.testing.assert_allclose(part.model.moments.mean, whole.model.moments.mean, atol=1e-13)
     np.testing.assert_allclose(part.model.moments.scatter, whole.model.moments.scatter, atol=1e-10)
+
+
+@pytest.mark.parametrize("embedding", EMBEDDINGS)
+@pytest.mark.parametrize("d", [1, 2, 5])
+def test_mean_shift_is_the_oracles(d, embedding):
+    """The derivative of the log of the mean feature product, from the features' own derivatives."""
+    rng = np.random.default_rng(d)
+    z = rng.standard_normal((150, d))
+    options = {**RAW, "mean_shift": True, "n_features": 60, "lengthscale": 1.5}
+    state = frozen_state(z, freeze=False, embedding=embedding, **options)
+    plain = frozen_state(z, freeze=False, embedding=embedding, **{**options, "mean_shift": False})
+    scaled = fast_kameleon._scaled(state.model.unit, state.model.lengthscale)
+    mean = features(z, scaled).mean(axis=0)
+    for y in (z[3], 0.1 * np.ones(d)):
+        value, gradient = features(y, scaled) @ mean, jacobian(y, scaled).T @ mean
+        assert value > 60**-0.5
+        shift = 1.5**2 * gradient / value
+        expected = fast_kameleon._covariance(plain.model, plain.options, y) + np.outer(shift, shift)
+        fast = fast_kameleon._covariance(state.model, state.options, y)
+        np.testing.assert_allclose(fast, expected, rtol=1e-10, atol=1e-12)
+    far = 30.0 * np.ones(d)  # where the history is not: noise over noise, but bounded
+    model = state.model
+    shift = fast_kameleon.mean_shift(
+        far, model.frequencies, model.unit.offsets, model.density, model.unit.sincos, 60**-0.5
+    )
+    slope = jacobian(far, scaled).T @ mean
+    assert np.linalg.norm(shift) <= np.linalg.norm(slope) * 60**0.5 * (1 + 1e-10)
+
+
+def test_mean_shift_is_the_way_to_the_mean_of_the_history_nearby():
+    """For a Gaussian kernel, as the features grow in number."""
+    rng = np.random.default_rng(0)
+    z = rng.standard_normal((400, 2))
+    y = np.array([1.0, -0.5])
+    weights = np.exp(-0.5 * np.square(z - y).sum(axis=1) / 1.5**2)
+    way = weights @ (z - y) / weights.sum()
+    found = []
+    for seed in range(8):
+        options = {**RAW, "variance_share": 0.3}
+        state = frozen_state(z, seed=seed, n_features=1000, lengthscale=1.5, **options)
+        model = state.model
+        found.append(
+            1.5**2
+            * fast_kameleon.mean_shift(
+                y, model.frequencies, model.unit.offsets, model.density, model.unit.sincos, 0.02
+            )
+        )
+    error = np.mean(found, axis=0) - way
+    assert np.all(np.abs(error) < 4.5 * np.std(found, axis=0, ddof=1) / np.sqrt(8))
+    assert np.abs(way).max() > 10 * np.std(found, axis=0, ddof=1).max()
 
 
 @pytest.mark.parametrize("embedding", EMBEDDINGS)
@@ -136,11 +187,13 @@ STRONG = {
     "normalization": "none",
     "scale": 10.0,
     "gamma": 0.05,
+    "mean_shift": False,
 }  # a mediocre proposal: the ratio matters
 CASES = {
     "sincos": {"embedding": "sincos", **STRONG},
     "cos": {"embedding": "cos", **STRONG},
     "trace": {"embedding": "sincos", "normalization": "trace"},
+    "shift": {"embedding": "cos", "lengthscale": 2.0, "gamma": 0.3, "scale": 0.5},
     "mixed": {"embedding": "cos", "normalization": "trace", "global_share": 0.5},
 }
 
@@ -158,7 +211,14 @@ slow = pytest.mark.slow
 
 
 @pytest.mark.parametrize(
-    "case", ["sincos", "cos", pytest.param("trace", marks=slow), pytest.param("mixed", marks=slow)]
+    "case",
+    [
+        "sincos",
+        "cos",
+        "shift",
+        pytest.param("trace", marks=slow),
+        pytest.param("mixed", marks=slow),
+    ],
 )
 def test_invariance(case):
     assert np.abs(invariance(case)).max() < 4.5
@@ -201,6 +261,7 @@ class RatioDropped:
     [
         ("sincos", PreviousReverse),
         ("cos", RatioDropped),
+        ("shift", RatioDropped),
         pytest.param("sincos", RatioDropped, marks=slow),
         pytest.param("cos", PreviousReverse, marks=slow),
     ],
