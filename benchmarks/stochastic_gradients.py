@@ -17,7 +17,7 @@ Seeds u: ``"fresh"`` at every gradient, ``"sticky"`` for a whole trajectory, ``"
 state, renewed piece by piece with a Metropolis test between trajectories.
 
 What is from where. Meeds et al.: simultaneous perturbation with common seeds, both likelihoods, dynamics with friction,
-seeds as a part of the state. Their full text was not at hand (its abstract and Robert's discussion were), so these are
+seeds as a part of the state. Their full text was not at hand (a discussion of it by C. P. Robert was), so these are
 choices: V from pairs of gradients at the same point and seeds, taken while warming up, a diagonal; C = B + 1; a
 uniformly drawn fifth of the seeds proposed; h = 0.1. The public experiments of Strathmann et al. (2015): 50 steps of
 U[0.01, 0.1], momentum anew at every trajectory, ten simulations, one perturbation, sticky seeds, with and without
