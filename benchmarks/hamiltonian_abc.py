@@ -7,8 +7,7 @@ anew at both ends. The exact ABC posterior is known (`targets/skew_normal_abc.py
 sets.
 
 Two posteriors: data sets of ten observations, as in the paper's public experiments, whose mean is nearly normal; and of
-one observation, as a likelihood of one point would have it, which leaves the posterior skewed but takes hundreds of simulations
-an estimate.
+one observation each, which leaves the posterior skewed but takes hundreds of simulations an estimate.
 
 *along* is the direction (1, ..., 1), the only one in which the simulator is skewed, *across* any other.
 
