@@ -654,6 +654,20 @@ def test_short_tuning_is_said_once(caplog):
     assert [r for r in caplog.records if r.name == "pymc.kameleon"] == []
 
 
+def test_tuning_that_ends_before_a_surrogate_is_said(caplog):
+    model = tester.gaussian()
+    step = tester.begin(KamiltonianStep(model=model))
+    with caplog.at_level(logging.WARNING, logger="pymc.kameleon"):
+        tester.drive(step, model.initial_point(), draws=5, tune=40)
+    said = [r.getMessage() for r in caplog.records if "surrogate was learned" in r.getMessage()]
+    assert len(said) == 1
+    caplog.clear()
+    step = tester.begin(KamiltonianStep(model=model))
+    with caplog.at_level(logging.WARNING, logger="pymc.kameleon"):
+        tester.drive(step, model.initial_point(), draws=5, tune=1500)
+    assert [r for r in caplog.records if "surrogate" in r.getMessage()] == []
+
+
 def test_tuning_length_by_default():
     assert compiled_step(tester.CASES["kameleon"], tester.gaussian()).default_tune_steps == 1200
     with pm.Model() as model:
