@@ -1,6 +1,6 @@
 """UCI Glass: the lengthscales of a Gaussian-process classifier, from a noisy likelihood.
 
-    python benchmarks/glass.py [--data glass.data]
+    python benchmarks/glass.py
 
 Window glass against the rest, 214 rows, whitened covariates; log squared lengthscales of nine covariates, each
 N(-log 2, 20) a priori, the posterior that Kernel adaptive Metropolis-Hastings was shown on. The likelihood is an
@@ -354,7 +354,6 @@ def draw_efficiencies(panel, runs):
 
 def parse(arguments=None):
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--data", help="a copy of UCI's glass.data (default: download)")
     parser.add_argument("--tune", type=int, default=5000, help="of the long run")
     parser.add_argument("--draws", type=int, default=12_000, help="of the long run, per chain")
     parser.add_argument(
@@ -374,7 +373,7 @@ def main():
     from pymc_kameleon.gp_classification import gp_classification_model
 
     options = parse()
-    data = load_glass(options.data)
+    data = load_glass()
     model = gp_classification_model(data.X, data.y, feature_names=data.feature_names)
     folder, seed, half = options.store, options.seed, options.budget // 2
     size = (options.tune, options.draws, 1000 * seed)

@@ -1,6 +1,6 @@
 """What an unbiased GP classification likelihood costs, and how noisy it is.
 
-    python benchmarks/gp_estimator.py [--data glass.data]
+    python benchmarks/gp_estimator.py
 
 On UCI Glass (214 rows, whitened), at points of the posterior that a short chain visits:
 
@@ -32,8 +32,8 @@ from pymc_kameleon.gp_estimator import GPClassificationEstimator
 PRIOR_MEAN, PRIOR_VARIANCE = -np.log(2.0), 20.0
 
 
-def whitened_glass(path):
-    data = load_glass(path)
+def whitened_glass():
+    data = load_glass()
     factor = np.linalg.cholesky(np.cov(data.X.T))
     return np.linalg.solve(factor, (data.X - data.X.mean(axis=0)).T).T, data.y
 
@@ -178,11 +178,10 @@ def markdown(header, rows):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--data", help="a copy of UCI's glass.data (default: download)")
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
     rng = np.random.default_rng(options.seed)
-    X, y = whitened_glass(options.data)
+    X, y = whitened_glass()
     points = posterior_points(X, y, rng)
     report = "# The Gaussian-process classification estimator on UCI Glass\n"
     for title, table in (

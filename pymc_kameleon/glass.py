@@ -1,20 +1,14 @@
-"""The UCI Glass Identification data: downloaded once, checked, cached; never shipped."""
+"""The UCI Glass Identification data, which ships with the package."""
 
-import hashlib
-from pathlib import Path
+from importlib import resources
 from typing import NamedTuple
 
 import numpy as np
-import pooch
 
-_URL = "https://archive.ics.uci.edu/ml/machine-learning-databases/glass/"
-_FILE = "glass.data"
-_SHA256 = "dd67373f4baf2807345df02cbfef2093d342e61ad0d82a4fb79af43ef8ce449d"
-_VARIABLE = "PYMC_KAMELEON_DATA_DIR"
-_FEATURES = ("RI", "Na", "Mg", "Al", "Si", "K", "Ca", "Ba", "Fe")
 _ATTRIBUTION = (
     "German, B. (1987). Glass Identification [Dataset]. UCI Machine Learning Repository. "
-    "https://doi.org/10.24432/C5WW2P. Licensed under CC BY 4.0."
+    "https://doi.org/10.24432/C5WW2P. Licensed under CC BY 4.0, "
+    "https://creativecommons.org/licenses/by/4.0/."
 )
 
 
@@ -42,30 +36,14 @@ class Glass(NamedTuple):
     attribution: str
 
 
-def load_glass(path: str | Path | None = None) -> Glass:
+def load_glass() -> Glass:
     """Glass Identification: 214 fragments, nine covariates, window glass against the rest.
 
-    Without ``path`` the file comes from the UCI Machine Learning Repository on first use and
-    from a cache afterwards. The environment variable ``PYMC_KAMELEON_DATA_DIR`` names another
-    folder for the cache; a ``glass.data`` that is there already is used as it is.
-
-    Parameters
-    ----------
-    path : path-like, optional
-        A copy of UCI's ``glass.data``. Nothing is downloaded then.
+    The file ships with the package; nothing is downloaded.
 
     Returns
     -------
     Glass
-
-    Raises
-    ------
-    FileNotFoundError
-        ``path`` does not exist.
-    OSError
-        The download failed; the message names both ways around it.
-    ValueError
-        The file is not UCI's, byte for byte.
 
     Notes
     -----
@@ -75,29 +53,18 @@ def load_glass(path: str | Path | None = None) -> Glass:
     ----------
     German, B. (1987). Glass Identification [Dataset]. UCI Machine Learning Repository.
     https://doi.org/10.24432/C5WW2P. CC BY 4.0.
+
+    Examples
+    --------
+    >>> from pymc_kameleon.datasets import load_glass
+    >>> data = load_glass()
+    >>> print(data.feature_names[1], data.X[0, 1], data.types[0])
+    Na 13.64 1
     """
-    content = (Path(path) if path is not None else _download()).read_bytes()
-    if hashlib.sha256(content).hexdigest() != _SHA256:
-        raise ValueError(f"{path} is not UCI's {_FILE}: its sha256 is not {_SHA256}")
-    rows = np.loadtxt(content.decode("ascii").splitlines(), delimiter=",")
-    types = rows[:, -1].astype(int)  # columns: row number, nine covariates, type
+    text = resources.files("pymc_kameleon").joinpath("data/glass.csv").read_text("utf-8")
+    header, *lines = (line for line in text.splitlines() if not line.startswith("#"))
+    rows = np.loadtxt(lines, delimiter=",")  # columns: row number, nine covariates, type
+    types = rows[:, -1].astype(int)
+    names = tuple(header.split(",")[1:-1])
     y = np.where(types <= 3, 1.0, -1.0)
-    return Glass(np.ascontiguousarray(rows[:, 1:-1]), y, types, _FEATURES, _ATTRIBUTION)
-
-
-def _download() -> Path:
-    """Path of the cached file, fetched and checked first if need be."""
-    fetcher = pooch.create(
-        path=pooch.os_cache("pymc_kameleon"),
-        base_url=_URL,
-        registry={_FILE: f"sha256:{_SHA256}"},
-        env=_VARIABLE,
-    )
-    try:
-        return Path(fetcher.fetch(_FILE))
-    except OSError as error:  # requests' exceptions are OSErrors
-        raise OSError(
-            f"could not download {_URL}{_FILE} ({type(error).__name__}). Either pass a copy of the "
-            f"file, load_glass(path=...), or set the environment variable {_VARIABLE} to a folder "
-            f"that has {_FILE} in it."
-        ) from error
+    return Glass(np.ascontiguousarray(rows[:, 1:-1]), y, types, names, _ATTRIBUTION)

@@ -1,7 +1,6 @@
 """Gaussian-process classification as a PyMC model: the prior, the whitening, sampling, prediction."""
 
 import pickle
-from pathlib import Path
 
 import numpy as np
 import pymc as pm
@@ -14,8 +13,6 @@ from pymc_kameleon.glass import load_glass
 from pymc_kameleon.gp_classification import OneThread, gp_classification_model, predict
 from pymc_kameleon.gp_estimator import GPClassificationEstimator
 from pymc_kameleon.steps import AdaptiveMetropolisStep
-
-DATA = Path(__file__).parents[2] / "shared" / "data" / "glass.data"
 
 
 def small_problem(n=40, d=2, seed=0):
@@ -284,7 +281,7 @@ def test_sampling_and_predicting():
 )  # PyMC 6's default linker
 def test_glass_at_the_papers_settings():
     """The real data run through model, compiled log density and prediction."""
-    data = load_glass(DATA)
+    data = load_glass()
     train = np.arange(214) % 5 != 0
     model = gp_classification_model(data.X[train], data.y[train], feature_names=data.feature_names)
     theta = np.full(9, np.log(9.0))

@@ -2,7 +2,6 @@
 
 import functools
 import pickle
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,7 +11,6 @@ from pymc_kameleon.glass import load_glass
 from pymc_kameleon.gp_estimator import GPClassificationEstimator
 from pymc_kameleon.gp_sites import LINKS, _log_normal_cdf, link_terms
 
-DATA = Path(__file__).parents[2] / "shared" / "data" / "glass.data"
 SIGMA = {"logit": special.expit, "probit": special.ndtr}
 LOG_SIGMA = {"logit": special.log_expit, "probit": special.log_ndtr}
 
@@ -67,7 +65,7 @@ def z_score(values):
 
 @pytest.fixture(scope="module")
 def glass():
-    data = load_glass(DATA)
+    data = load_glass()
     X = data.X - data.X.mean(axis=0)
     factor = np.linalg.cholesky(np.cov(X.T))
     return np.linalg.solve(factor, X.T).T, data.y
