@@ -51,6 +51,7 @@ _log = logging.getLogger("pymc.kameleon")
 
 FLOAT: tuple[Any, list] = (np.float64, [])
 MOVE: tuple[Any, list] = (np.dtype("U16"), [])
+DIVERGENCE = 1000.0  # energy error from which on NUTS calls a trajectory diverging (pymc's Emax)
 TOO_NOISY = 0.1  # share of moves accepted at best: a log-estimate sd of 2.3
 COUNTS = {"tune", "local_start", "first_fit"}  # options that are numbers of draws
 PROBE_EVERY = 10  # tuning draws of a noisy log density
@@ -782,8 +783,10 @@ n_leapfrog, step_size, target_accept, random_walk_share, trial_share, mixture, f
     -----
     Statistics of every draw: ``accept``, ``accepted``, ``scaling`` and ``step_size`` (of the leapfrog), ``lp``,
     ``nonfinite``, ``move`` (which kernel made the draw), ``evaluations`` (of the log density, so far), ``n_steps``
-    (surrogate gradients; in the step itself under NUTS' name, ``tree_size``), ``energy_error``, ``diverging``,
-    ``refits``; with "values" ``surrogate`` (the family chosen), ``surrogate_error`` (held out), ``residual_sd`` (out of
+    (surrogate gradients; in the step itself under NUTS' name, ``tree_size``), ``energy_error`` (of a tested trajectory,
+    with the true log density), ``diverging`` (that error is finite and above 1000, as for NUTS),
+    ``surrogate_diverging`` (a trajectory left the region where the surrogate is used, or diverged on it: refused by
+    design, at no cost), ``refits``; with "values" ``surrogate`` (the family chosen), ``surrogate_error`` (held out), ``residual_sd`` (out of
     sample), ``uncovered``, ``share``; otherwise ``surrogate_score``, ``gaussian_score``, ``random_walk_share`` (the
     least), ``share`` (of the rest, where the chain is, for the surrogate), ``efficiency`` (of a trajectory, in
     random-walk moves), ``n_history``, ``lengthscale``, ``regularization``. What does not apply is NaN, zero or empty.
@@ -805,7 +808,8 @@ n_leapfrog, step_size, target_accept, random_walk_share, trial_share, mixture, f
         ),
         "tree_size": FLOAT,  # NUTS' name and type; PyMC's converter calls it n_steps
         **dict.fromkeys(("refits", "evaluations"), (np.int64, [])),
-        "diverging": (bool, []),  # NUTS's type, or the two cannot sample together
+        # NUTS's type, or the two cannot sample together
+        **dict.fromkeys(("diverging", "surrogate_diverging"), (bool, [])),
         "surrogate": (np.dtype("U24"), []),
     }  # fmt: skip
     _draws_differ = True
@@ -853,15 +857,23 @@ n_leapfrog, step_size, target_accept, random_walk_share, trial_share, mixture, f
             if name not in KernelStep.stats_dtypes_shapes
         }
         if self.variant == "values":
-            values.update(value_kamiltonian.stats(self._algorithm_state, proposal))
+            found = value_kamiltonian.stats(self._algorithm_state, proposal)
         else:
-            values.update(kamiltonian.stats(self._algorithm_state))
-            values["n_steps"] = 0
             trajectory = (proposal.carry or {}).get("stats", {})  # a probe carries nothing
-            for name in ("step_size", "n_steps", "diverging"):
-                values[name] = trajectory.get(name, values[name])
-            if proposal.move == "hamiltonian":
-                values["energy_error"] = -self._log_ratio
+            found = {"n_steps": 0, "diverging": False, **kamiltonian.stats(self._algorithm_state)}
+            found |= {n: trajectory[n] for n in ("step_size", "n_steps", "diverging") if trajectory}
+        # What the surrogate's own dynamics call diverging is a trajectory that was refused by design and at no cost. To
+        # PyMC and ArviZ ``diverging`` says that the sampler cannot follow the log density: only the true one can tell.
+        values["surrogate_diverging"] = found.pop("diverging")
+        if (
+            proposal.move.startswith(("surrogate", "hamiltonian"))
+            and proposal.log_q_ratio > -math.inf
+        ):
+            found["energy_error"] = error = -self._log_ratio
+            values["diverging"] = DIVERGENCE < error < math.inf  # infinite: in ``nonfinite``
+        else:
+            found["energy_error"] = math.nan
+        values.update(found)
         values["tree_size"] = float(values.pop("n_steps"))
         values["evaluations"] = self.evaluations
         values["scaling"] = values["step_size"]

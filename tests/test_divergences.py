@@ -1,0 +1,53 @@
+"""``diverging`` says what it says for NUTS: the true energy error of a tested trajectory exceeds 1000."""
+
+import logging
+import math
+
+import numpy as np
+import pymc as pm
+import pytest
+
+import pymc_kameleon as pk
+from tests.step_tester import NO_BLAS
+
+pytestmark = NO_BLAS
+
+
+def test_a_clean_run_has_no_divergences(caplog):
+    """Trajectories that leave the region of the surrogate are refused by design; here 90 of 2000."""
+    with pm.Model(), caplog.at_level(logging.WARNING, logger="pymc"):
+        pm.Normal("mu")
+        pm.HalfNormal("sigma")
+        idata = pm.sample(
+            1000, tune=3000, chains=2, cores=1, step=pk.KamiltonianStep(), random_seed=1, progressbar=False
+        )  # fmt: skip
+    stats = idata["sample_stats"]
+    assert stats["diverging"].values.sum() == 0
+    assert not [r for r in caplog.records if "divergence" in r.getMessage()]
+    assert stats["surrogate_diverging"].values.sum() > 20
+    tested = np.char.startswith(stats["move"].values, "surrogate") & (stats["accept"].values > 0)
+    assert np.isfinite(stats["energy_error"].values[tested]).all()
+
+
+@pytest.mark.parametrize(
+    ("error", "diverging"), [(999.0, False), (1001.0, True), (math.inf, False), (-2000.0, False)]
+)
+@pytest.mark.parametrize(
+    ("surrogate", "move"), [("values", "surrogate2"), ("finite", "hamiltonian")]
+)
+def test_only_a_large_and_finite_energy_error_is_one(surrogate, move, error, diverging):
+    """Infinite errors are proposals without a finite log density, which ``nonfinite`` counts."""
+    with pm.Model() as model:
+        pm.Normal("x", shape=2)
+    step = pk.KamiltonianStep(surrogate=surrogate, model=model)
+    step.step(model.initial_point())
+    proposal = step.algorithm.propose(np.random.default_rng(0), np.zeros(2), step._algorithm_state)
+    step._log_ratio = -error
+    proposal = proposal._replace(position=np.ones(2), log_q_ratio=0.3, move=move)
+    found = step._own_statistics(proposal)
+    assert found["diverging"] is diverging
+    assert found["energy_error"] == error
+    assert not step._own_statistics(proposal._replace(move="global"))["diverging"]
+    untested = step._own_statistics(proposal._replace(log_q_ratio=-math.inf))
+    assert not untested["diverging"]
+    assert math.isnan(untested["energy_error"])
