@@ -786,10 +786,11 @@ n_leapfrog, step_size, target_accept, random_walk_share, trial_share, mixture, f
     (surrogate gradients; in the step itself under NUTS' name, ``tree_size``), ``energy_error`` (of a tested trajectory,
     with the true log density), ``diverging`` (that error is finite and above 1000, as for NUTS),
     ``surrogate_diverging`` (a trajectory left the region where the surrogate is used, or diverged on it: refused by
-    design, at no cost), ``refits``; with "values" ``surrogate`` (the family chosen), ``surrogate_error`` (held out), ``residual_sd`` (out of
-    sample), ``uncovered``, ``share``; otherwise ``surrogate_score``, ``gaussian_score``, ``random_walk_share`` (the
-    least), ``share`` (of the rest, where the chain is, for the surrogate), ``efficiency`` (of a trajectory, in
-    random-walk moves), ``n_history``, ``lengthscale``, ``regularization``. What does not apply is NaN, zero or empty.
+    design, at no cost), ``refits``; with "values" ``surrogate`` (the family chosen), ``surrogate_error`` (held out),
+    ``residual_sd`` (out of sample), ``uncovered``, ``share``; otherwise ``surrogate_score``, ``gaussian_score``,
+    ``random_walk_share`` (the least), ``share`` (of the rest, where the chain is, for the surrogate), ``efficiency``
+    (of a trajectory, in random-walk moves), ``n_history``, ``lengthscale``, ``regularization``.
+    What does not apply is NaN, zero or empty.
     """
 
     name = "kamiltonian"
