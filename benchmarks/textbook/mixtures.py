@@ -1,0 +1,41 @@
+"""Mixtures, simplices and latent fields."""
+
+import numpy as np
+import pymc as pm
+import pytensor.tensor as pt
+
+
+def _two_groups(seed, n, weight, means, sds):
+    rng = np.random.default_rng(seed)
+    group = (rng.random(n) < weight).astype(int)
+    return rng.normal(np.array(means)[group], np.array(sds)[group])
+
+
+def mixture() -> pm.Model:
+    """Two normal components whose means are kept in order: five unknowns, waiting times in minutes."""
+    waiting = _two_groups(301, 150, 0.63, (54.0, 80.0), (6.0, 6.0))
+    with pm.Model() as model:
+        weight = pm.Dirichlet("weight", np.ones(2))
+        mean = pm.Normal(
+            "mean", np.array([50.0, 90.0]), 20.0, shape=2,
+            transform=pm.distributions.transforms.ordered, initval=np.array([50.0, 90.0]),
+        )  # fmt: skip
+        sd = pm.HalfNormal("sd", 20.0, shape=2)
+        pm.NormalMixture("waiting", w=weight, mu=mean, sigma=sd, observed=waiting)
+    return model
+
+
+def gaussian_process() -> pm.Model:
+    """Counts in ten intervals about a log rate with a Gaussian process prior, not centred: 13 unknowns."""
+    rng = np.random.default_rng(302)
+    t = np.arange(10.0)
+    counts = rng.poisson(np.exp(2.0 + np.sin(t / 2.0)))
+    squared = (t[:, None] - t) ** 2
+    with pm.Model() as model:
+        mean = pm.Normal("mean", 0.0, 3.0)
+        scale = pm.HalfNormal("scale", 2.0)
+        length = pm.InverseGamma("length", 5.0, 10.0)
+        z = pm.Normal("z", 0.0, 1.0, shape=10)
+        factor = pt.linalg.cholesky(pt.exp(-0.5 * squared / length**2) + 1e-6 * np.eye(10))
+        pm.Poisson("counts", pt.exp(mean + scale * pm.math.dot(factor, z)), observed=counts)
+    return model

@@ -1,0 +1,139 @@
+"""A model's posterior as a log density of one unconstrained vector, its starts, and what is known to be true of it."""
+
+import ast
+import inspect
+import json
+import zlib
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from benchmarks import core
+from benchmarks.textbook import MODELS
+from pymc_kameleon.log_density import LogDensity
+
+REFERENCE = Path(__file__).parents[1] / "results" / "textbook_reference.json"
+RETRIES = 10  # pm.sample's jitter_max_retries
+
+
+class Reference(NamedTuple):
+    """Long runs' moments and quantiles in unconstrained coordinates, each of shape (d,); see ``reference.py``.
+
+    ``ess`` and ``rhat`` are the reference's own, ``level`` is its highest log density less d / 2 + 3.
+    """
+
+    mean: np.ndarray
+    sd: np.ndarray
+    q05: np.ndarray
+    q95: np.ndarray
+    ess: np.ndarray
+    rhat: float
+    level: float
+
+
+class Posterior:
+    """Log density of ``MODELS[name]``; vectors are in the order of the model's value variables.
+
+    Attributes
+    ----------
+    variables : list of value variables
+    initial : ndarray of shape (d,)
+        The model's initial point.
+    black_box : bool
+        Whether the model has no gradient.
+    """
+
+    def __init__(self, name: str):
+        self.name, self.model = name, MODELS[name]()
+        self.variables = self.model.continuous_value_vars
+        if len(self.variables) != len(self.model.value_vars):
+            raise ValueError(f"{name} has discrete unknowns; sum them out.")
+        self.point = self.model.initial_point()
+        self.black_box = not _has_gradient(self.model)
+        # Numba's linker makes a call cost microseconds; black boxes run by whichever is the default.
+        mode = None if self.black_box else {"mode": "NUMBA"}
+        self._density = LogDensity(self.model, self.variables, self.point, mode)
+        self.initial = self._density.ravel(self.point).copy()
+        self.dim = len(self.initial)
+
+    def log_density(self, x: np.ndarray) -> float:
+        """As the model gives it: NaN and infinities too."""
+        with np.errstate(all="ignore"):
+            return self._density(x)
+
+    def start(self, rng: np.random.Generator) -> np.ndarray:
+        """Where ``pm.sample`` would start NUTS: the initial point + U(-1, 1), again if that is not finite."""
+        for _ in range(RETRIES):
+            x = self.initial + rng.uniform(-1.0, 1.0, self.dim)
+            if np.isfinite(self.log_density(x)):
+                break
+        return x
+
+    def starts(self, seed: int, chains: int) -> np.ndarray:
+        """Shape (chains, d); the same for every step."""
+        return np.array(
+            [self.start(rng) for rng in core.generators([key(self.name), seed], chains)]
+        )
+
+    def to_point(self, x: np.ndarray) -> dict[str, np.ndarray]:
+        """The dictionary that a step takes."""
+        return self._density.update(self.point, np.ascontiguousarray(x))
+
+    def ravel(self, point: dict[str, np.ndarray]) -> np.ndarray:
+        """The vector of a point, a copy."""
+        return np.array(self._density.ravel(point))
+
+    def coordinates(self) -> list[str]:
+        """Names of the vector's entries."""
+        names: list[str] = []
+        for variable in self.variables:
+            shape = np.shape(self.point[variable.name])
+            entries = [f"[{', '.join(map(str, i))}]" for i in np.ndindex(shape)] if shape else [""]
+            names += [variable.name + entry for entry in entries]
+        return names
+
+
+def _has_gradient(model) -> bool:
+    try:
+        model.dlogp()
+    except (NotImplementedError, AttributeError):
+        return False
+    return True
+
+
+@cache
+def posterior(name: str) -> Posterior:
+    """Compiled once in a process."""
+    return Posterior(name)
+
+
+def key(text: str) -> int:
+    """A number for a seed."""
+    return zlib.crc32(text.encode())
+
+
+def model_digest(name: str) -> str:
+    """Of the model's own function, less its docstring: what was measured with another one is of another model."""
+    [function] = ast.parse(inspect.getsource(MODELS[name])).body
+    function.body = function.body[ast.get_docstring(function) is not None :]
+    return f"{key(ast.unparse(function)):08x}"
+
+
+def references() -> dict[str, dict]:
+    """The stored ones by model."""
+    return json.loads(REFERENCE.read_text())["models"] if REFERENCE.exists() else {}
+
+
+def reference(name: str) -> Reference:
+    """The model's reference posterior, refused if the model has changed since."""
+    stored = references().get(name)
+    command = f"python -m benchmarks.textbook.reference --models {name}"
+    if stored is None:
+        raise ValueError(f"There is no reference posterior of {name!r} yet: run {command}.")
+    if stored["digest"] != model_digest(name):
+        raise ValueError(f"{name!r} is not the model whose reference is stored: run {command}.")
+    return Reference(
+        *(np.array(stored[f]) for f in ("mean", "sd", "q05", "q95", "ess")), stored["rhat"], stored["level"]
+    )  # fmt: skip

@@ -1,0 +1,148 @@
+"""Regressions as textbooks write them: raw units, interactions, many or correlated coefficients, wide priors."""
+
+import numpy as np
+import pymc as pm
+
+# Motor Trend, 1974: 32 cars (R's mtcars).
+MPG = [
+    21.0, 21.0, 22.8, 21.4, 18.7, 18.1, 14.3, 24.4, 22.8, 19.2, 17.8, 16.4, 17.3, 15.2, 10.4, 10.4,
+    14.7, 32.4, 30.4, 33.9, 21.5, 15.5, 15.2, 13.3, 19.2, 27.3, 26.0, 30.4, 15.8, 19.7, 15.0, 21.4,
+]  # fmt: skip
+WEIGHT = [  # 1000 lb
+    2.620, 2.875, 2.320, 3.215, 3.440, 3.460, 3.570, 3.190, 3.150, 3.440, 3.440, 4.070, 3.730, 3.780, 5.250, 5.424,
+    5.345, 2.200, 1.615, 1.835, 2.465, 3.520, 3.435, 3.840, 3.845, 1.935, 2.140, 1.513, 3.170, 2.770, 3.570, 2.780,
+]  # fmt: skip
+POWER = [
+    110, 110, 93, 110, 175, 105, 245, 62, 95, 123, 123, 180, 180, 180, 205, 215,
+    230, 66, 52, 65, 97, 150, 150, 245, 175, 66, 91, 113, 264, 175, 335, 109,
+]  # fmt: skip
+
+# Longley (1967): employment in the United States, 1947 to 1962.
+LONGLEY = np.array([
+    [83.0, 234.289, 235.6, 159.0, 107.608, 1947, 60.323],
+    [88.5, 259.426, 232.5, 145.6, 108.632, 1948, 61.122],
+    [88.2, 258.054, 368.2, 161.6, 109.773, 1949, 60.171],
+    [89.5, 284.599, 335.1, 165.0, 110.929, 1950, 61.187],
+    [96.2, 328.975, 209.9, 309.9, 112.075, 1951, 63.221],
+    [98.1, 346.999, 193.2, 359.4, 113.270, 1952, 63.639],
+    [99.0, 365.385, 187.0, 354.7, 115.094, 1953, 64.989],
+    [100.0, 363.112, 357.8, 335.0, 116.219, 1954, 63.761],
+    [101.2, 397.469, 290.4, 304.8, 117.388, 1955, 66.019],
+    [104.6, 419.180, 282.2, 285.7, 118.734, 1956, 67.857],
+    [108.4, 442.769, 293.6, 279.8, 120.445, 1957, 68.169],
+    [110.8, 444.546, 468.1, 263.7, 121.950, 1958, 66.513],
+    [112.6, 482.704, 381.3, 255.2, 123.366, 1959, 68.655],
+    [114.2, 502.601, 393.1, 251.4, 125.368, 1960, 69.564],
+    [115.7, 518.173, 480.6, 257.2, 127.852, 1961, 69.331],
+    [116.9, 554.894, 400.7, 282.7, 130.081, 1962, 70.551],
+])  # fmt: skip
+
+
+def linear() -> pm.Model:
+    """Miles per gallon on weight in pounds: intercept and slope are correlated at -.96 in units 1 : 10,000."""
+    with pm.Model() as model:
+        intercept = pm.Flat("intercept")
+        slope = pm.Flat("slope")
+        sigma = pm.HalfNormal("sigma", 10.0)
+        pm.Normal("mpg", intercept + slope * 1000.0 * np.array(WEIGHT), sigma, observed=MPG)
+    return model
+
+
+def trend() -> pm.Model:
+    """A linear trend with the calendar year as covariate, not centred."""
+    rng = np.random.default_rng(101)
+    year = np.arange(1970, 2020)
+    extent = 7.5 - 0.06 * (year - 1980) + rng.normal(0.0, 0.5, len(year))
+    with pm.Model() as model:
+        intercept = pm.Normal("intercept", 0.0, 1000.0)
+        slope = pm.Normal("slope", 0.0, 10.0)
+        sigma = pm.Exponential("sigma", 1.0)
+        pm.Normal("extent", intercept + slope * year, sigma, observed=extent)
+    return model
+
+
+def interaction() -> pm.Model:
+    """Fuel economy on horse power, weight and their product, none of them centred."""
+    power, weight = np.array(POWER, dtype=float), np.array(WEIGHT)
+    with pm.Model() as model:
+        b = pm.Normal("b", 0.0, 100.0, shape=4)
+        sigma = pm.HalfCauchy("sigma", 5.0)
+        mean = b[0] + b[1] * power + b[2] * weight + b[3] * power * weight
+        pm.Normal("mpg", mean, sigma, observed=MPG)
+    return model
+
+
+def log_log() -> pm.Model:
+    """Log cost on an intercept and six log inputs, uncentred: a Cobb-Douglas cost function with correlated inputs."""
+    rng = np.random.default_rng(102)
+    size = rng.normal(9.0, 1.2, 120)
+    inputs = np.column_stack([c + size + rng.normal(0.0, s, 120) for c, s in
+                              [(0.0, 0.3), (1.0, 0.5), (-2.0, 0.4), (3.0, 0.6), (-4.0, 0.5), (2.0, 0.8)]])  # fmt: skip
+    elasticity = np.array([0.35, 0.2, 0.15, 0.1, 0.12, 0.05])
+    cost = -1.5 + inputs @ elasticity + rng.normal(0.0, 0.25, 120)
+    with pm.Model() as model:
+        intercept = pm.Normal("intercept", 0.0, 10.0)
+        beta = pm.Normal("beta", 0.0, 10.0, shape=6)
+        sigma = pm.HalfNormal("sigma", 1.0)
+        pm.Normal("log_cost", intercept + pm.math.dot(inputs, beta), sigma, observed=cost)
+    return model
+
+
+def correlated() -> pm.Model:
+    """Six standardised covariates that correlate at .98, known noise: six coefficients and nothing else."""
+    rng = np.random.default_rng(103)
+    common = rng.standard_normal((80, 1))
+    x = np.sqrt(0.98) * common + np.sqrt(0.02) * rng.standard_normal((80, 6))
+    y = x @ np.array([1.0, -0.5, 0.3, 0.0, 2.0, -1.0]) + rng.standard_normal(80)
+    with pm.Model() as model:
+        beta = pm.Normal("beta", 0.0, 10.0, shape=6)
+        pm.Normal("y", pm.math.dot(x, beta), 1.0, observed=y)
+    return model
+
+
+def survey() -> pm.Model:
+    """Ten coefficients of a logistic regression on a survey: age in years, its square, income in thousands, dummies."""
+    rng = np.random.default_rng(104)
+    n = 500
+    age = rng.integers(18, 85, n).astype(float)
+    income = np.round(np.exp(rng.normal(3.5, 0.6, n)), 1)
+    education = rng.integers(8, 20, n).astype(float)
+    female, urban, married = (rng.random((3, n)) < [[0.51], [0.7], [0.55]]).astype(float)
+    region = np.eye(4)[rng.integers(0, 4, n)][:, 1:]
+    x = np.column_stack(
+        [np.ones(n), age, age**2 / 100, income, education, female, urban, married, region[:, :2]]
+    )
+    true = np.array([-4.0, 0.08, -0.06, 0.01, 0.1, 0.4, 0.3, -0.2, 0.5, -0.3])
+    voted = rng.random(n) < 1 / (1 + np.exp(-x @ true))
+    with pm.Model() as model:
+        beta = pm.Normal("beta", 0.0, 5.0, shape=10)
+        pm.Bernoulli("voted", logit_p=pm.math.dot(x, beta), observed=voted.astype(int))
+    return model
+
+
+def many() -> pm.Model:
+    """Intercept, 24 coefficients and the noise: 26 unknowns, covariates of three different magnitudes."""
+    rng = np.random.default_rng(105)
+    n, k = 200, 24
+    mixing = np.eye(k) + 0.3 * rng.standard_normal((k, k)) / np.sqrt(k) * 3
+    units = np.repeat([0.1, 1.0, 10.0], 8)
+    x = 1.0 + rng.standard_normal((n, k)) @ mixing
+    true = rng.normal(0.0, 1.0, k) * (rng.random(k) < 0.5)
+    y = 3.0 + x @ true + rng.normal(0.0, 1.5, n)
+    with pm.Model() as model:
+        intercept = pm.Normal("intercept", 0.0, 10.0)
+        beta = pm.Normal("beta", 0.0, 10.0, shape=k)
+        sigma = pm.HalfNormal("sigma", 5.0)
+        pm.Normal("y", intercept + pm.math.dot(x * units, beta), sigma, observed=y)
+    return model
+
+
+def longley() -> pm.Model:
+    """Longley's employment data as printed, six covariates that nearly depend on each other: a strong ridge."""
+    x, employed = LONGLEY[:, :6], LONGLEY[:, 6]
+    with pm.Model() as model:
+        intercept = pm.Normal("intercept", 0.0, 10_000.0)
+        beta = pm.Normal("beta", 0.0, 10.0, shape=6)
+        sigma = pm.HalfNormal("sigma", 1.0)
+        pm.Normal("employed", intercept + pm.math.dot(x, beta), sigma, observed=employed)
+    return model

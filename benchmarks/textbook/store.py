@@ -1,0 +1,104 @@
+"""What has been run: one line a cell in results/textbook.json, by what was run and with which code."""
+
+import ast
+import fcntl
+import importlib.metadata
+import json
+import os
+import zlib
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple
+
+import pymc_kameleon
+from benchmarks import core
+from benchmarks.textbook.drive import step_class
+from benchmarks.textbook.posterior import model_digest
+
+STORE = Path(__file__).parents[1] / "results" / "textbook.json"
+PACKAGE = Path(pymc_kameleon.__file__).parent
+
+
+class Cell(NamedTuple):
+    """``code``: digest of the step's source and the model's."""
+
+    model: str
+    step: str
+    seed: int
+    evaluations: int
+    code: str
+
+    @property
+    def key(self) -> str:
+        """Its key in the file."""
+        return " | ".join(map(str, self))
+
+
+def cell(model: str, step: str, seed: int, evaluations: int) -> Cell:
+    """With the digest of the present code."""
+    return Cell(model, step, seed, evaluations, f"{source(step)}-{model_digest(model)}")
+
+
+@cache
+def source(step: str) -> str:
+    """Digest of a step's algorithm, of all that it uses of this package, and of the steps' base; or PyMC's version."""
+    found = step_class(step)
+    if step.startswith("pm."):
+        return f"pymc-{importlib.metadata.version('pymc')}"
+    others = _algorithms() - _algorithms_of(found)
+    seen, todo = set(), [found.__module__, *_algorithms_of(found)]
+    while todo:
+        name = todo.pop()
+        if name not in seen and name not in others:
+            seen.add(name)
+            todo += _imports(name)
+    return f"{zlib.crc32(b''.join(_path(n).read_bytes() for n in sorted(seen))):08x}"
+
+
+def _algorithms_of(step):
+    return {m.__name__ for m in (step.algorithm, *step.variants.values())}
+
+
+def _algorithms():
+    """Modules that some step is about; a step's digest does not depend on those of other steps."""
+    steps = [v for k, v in vars(pymc_kameleon).items() if k.endswith("Step")]
+    return set().union(*map(_algorithms_of, steps))
+
+
+def _path(module):
+    path = PACKAGE.parent.joinpath(*module.split("."))
+    return path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
+
+
+@cache
+def _imports(module):
+    """Modules of this package that a module imports."""
+    found = []
+    for node in ast.walk(ast.parse(_path(module).read_text())):
+        if isinstance(node, ast.Import):
+            found += [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            found += [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
+    return [f for f in found if f.startswith("pymc_kameleon.") and _path(f).exists()]
+
+
+def load() -> dict[str, dict]:
+    return json.loads(STORE.read_text())["cells"] if STORE.exists() else {}
+
+
+def save(cell: Cell, found: dict) -> None:
+    """Add a cell to what is in the file by now; several processes may."""
+    STORE.parent.mkdir(exist_ok=True)
+    with open(STORE.with_suffix(".lock"), "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        cells = load() | {cell.key: _rounded(found)}
+        lines = ",\n".join(f"{json.dumps(k)}: {json.dumps(v)}" for k, v in sorted(cells.items()))
+        temporary = STORE.with_suffix(f".{os.getpid()}.tmp")
+        temporary.write_text(f'{{"versions": "{core.versions()}", "cells": {{\n{lines}\n}}}}\n')
+        temporary.replace(STORE)
+
+
+def _rounded(value):
+    if isinstance(value, dict):
+        return {k: _rounded(v) for k, v in value.items()}
+    return float(f"{value:.4g}") if isinstance(value, float) else value
