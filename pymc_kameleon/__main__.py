@@ -1,7 +1,6 @@
 """``python -m pymc_kameleon``: the demonstration."""
 
 import argparse
-import logging
 import sys
 from pathlib import Path
 
@@ -29,6 +28,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--draws", type=positive, default=10_000, help="draws per chain")
     parser.add_argument("--tune", type=positive, default=5_000, help="tuning draws per chain")
     parser.add_argument("--chains", type=positive, default=4, help="chains")
+    parser.add_argument("--cores", type=positive, default=demo.available_cores(), help="processes")
     parser.add_argument("--seed", type=int, default=1900, help="random seed")
     parser.add_argument(
         "--out", type=Path, default=Path("demo-output"), help="folder for the results"
@@ -36,7 +36,6 @@ def main(arguments: list[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     if options.draws < 4:
         parser.error("argument --draws: at least 4, for the diagnostics")
-    logging.getLogger("pymc").setLevel(logging.WARNING)
     try:
         demo.main(**vars(options))
     except KeyboardInterrupt:

@@ -1,6 +1,11 @@
 """The demonstration: lynxes and hares, 1900 to 1920, behind a solver that nobody can differentiate."""
 
+import itertools
+import logging
+import multiprocessing
+import os
 import time
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -9,6 +14,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
+import xarray as xr
 from pytensor.graph import Apply, Op
 from rich.console import Console
 from rich.table import Table
@@ -82,7 +88,7 @@ def lynx_hare_model(solver: PredatorPrey | None = None) -> pm.Model:
 
 
 class Run(NamedTuple):
-    """One sampler's run: its name, InferenceData or DataTree, log density evaluations, and seconds."""
+    """One sampler's run: name, InferenceData or DataTree, log density evaluations, seconds of processor time."""
 
     name: str
     idata: Any
@@ -90,17 +96,79 @@ class Run(NamedTuple):
     seconds: float
 
 
-def run(name: str, step_class, *, draws: int, tune: int, chains: int, seed: int) -> Run:
-    """Sample the model with one step method, counting the solver's calls."""
+def run(name: str, step_class, *, draws: int, tune: int, chains: range, seed: int) -> Run:
+    """Sample some of the chains with one step method, counting the solver's calls."""
+    logging.getLogger("pymc").setLevel(logging.WARNING)
     solver = PredatorPrey()
     with lynx_hare_model(solver):
         step = step_class()
-        solver.calls, start = 0, time.perf_counter()
-        # One process: a draw takes microseconds, sending it between processes costs more, and the count is exact.
+        solver.calls, start = 0, time.process_time()
         idata = pm.sample(
-            draws, tune=tune, chains=chains, cores=1, step=step, random_seed=seed, compute_convergence_checks=False
+            draws, tune=tune, chains=len(chains), cores=1, step=step, random_seed=of_chains(chains, seed),
+            progressbar=False, compute_convergence_checks=False,
         )  # fmt: skip
-        return Run(name, idata, solver.calls, time.perf_counter() - start)
+        return Run(name, idata, solver.calls, time.process_time() - start)
+
+
+def of_chains(chains: range, seed: int) -> np.random.Generator:
+    """The generator from which ``pm.sample`` spawns what it spawns for these of all the chains from ``seed``."""
+    return np.random.default_rng(np.random.SeedSequence(seed, n_children_spawned=chains.start))
+
+
+def run_all(classes, *, draws: int, tune: int, chains: int, seed: int, cores: int) -> list[Run]:
+    """Sample with every step method, the chains divided among ``cores`` processes.
+
+    The draws do not depend on ``cores``. ``pm.sample(cores=2)`` sends every draw between processes, which costs more
+    than a draw here; so each process has whole chains, ``cores=1`` inside, and counts its own calls.
+    """
+    names = [f"pm.{c.__name__}" if c is pm.DEMetropolisZ else c.__name__ for c in classes]
+    ends = np.linspace(0, chains, min(cores, chains) + 1).round().astype(int)
+    shares = [range(*pair) for pair in itertools.pairwise(ends.tolist())]
+    options = {"draws": draws, "tune": tune, "seed": seed}
+    if len(shares) == 1:
+        return [run(n, c, chains=shares[0], **options) for n, c in zip(names, classes, strict=True)]
+    # Not fork: by now there are threads.
+    with ProcessPoolExecutor(len(shares), multiprocessing.get_context("spawn")) as pool:
+        parts = [
+            [pool.submit(run, n, c, chains=share, **options) for share in shares]
+            for n, c in zip(names, classes, strict=True)
+        ]
+        return [join([part.result() for part in of_one]) for of_one in parts]
+
+
+def join(parts: list[Run]) -> Run:
+    """One run of all the chains."""
+    groups = {}
+    for name in _groups(parts[0].idata):
+        sets = [_dataset(part.idata[name]) for part in parts]
+        groups[name] = sets[0]
+        if "chain" in sets[0].dims:
+            joined = xr.concat(sets, dim="chain")
+            groups[name] = joined.assign_coords(chain=np.arange(joined.sizes["chain"]))
+    tree = hasattr(parts[0].idata, "children")
+    return Run(
+        parts[0].name,
+        type(parts[0].idata).from_dict(groups) if tree else az.InferenceData(**groups),
+        sum(part.evaluations for part in parts),
+        sum(part.seconds for part in parts),
+    )
+
+
+def _groups(idata) -> list[str]:
+    """Names of the groups, of ArviZ 0's InferenceData or xarray's DataTree."""
+    return list(idata.children) if hasattr(idata, "children") else list(idata.groups())
+
+
+def _dataset(group) -> xr.Dataset:
+    """A group as a Dataset, whatever holds it."""
+    return group.to_dataset() if hasattr(group, "to_dataset") else group
+
+
+def available_cores() -> int:
+    """Cores that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
 
 
 def compare(runs: list[Run]) -> Table:
@@ -109,7 +177,7 @@ def compare(runs: list[Run]) -> Table:
         title="Lynx-hare posterior: effective draws for the solver's work", title_justify="left"
     )
     table.add_column("step", no_wrap=True)
-    for heading in ("ODE solves", "min bulk ESS", "per 1000 solves", "max R-hat", "seconds"):
+    for heading in ("ODE solves", "min bulk ESS", "per 1000 solves", "max R-hat", "CPU seconds"):
         table.add_column(heading, justify="right")
     for r in runs:
         scores = efficiency(r.idata, r.evaluations)
@@ -134,10 +202,7 @@ def plot_trace(idata, path: Path) -> None:
 
 def plot_populations(idata, data: LynxHare, rng: np.random.Generator, path: Path) -> None:
     """Observed pelts over the posterior predictive distribution: its median and central 50 and 90 %."""
-    posterior = (
-        idata["posterior"].to_dataset() if hasattr(idata, "children") else idata["posterior"]
-    )
-    flat = posterior.stack(sample=("chain", "draw"))
+    flat = _dataset(idata["posterior"]).stack(sample=("chain", "draw"))
     chosen = rng.choice(flat.sizes["sample"], min(2000, flat.sizes["sample"]), replace=False)
     rates = np.array([flat[name].values[chosen] for name in PARAMETERS[:4]])
     initial, sigma = flat["initial"].values[:, chosen], flat["sigma"].values[:, chosen]
@@ -167,24 +232,23 @@ def plot_populations(idata, data: LynxHare, rng: np.random.Generator, path: Path
     plt.close(figure)
 
 
-def main(step: str, *, draws: int, tune: int, chains: int, seed: int, out: Path) -> None:
+def main(
+    step: str, *, draws: int, tune: int, chains: int, cores: int, seed: int, out: Path
+) -> None:
     """Sample with ``step``, FastKameleonStep and PyMC's DEMetropolisZ; print and write what came out."""
     console = Console()
+    chosen = STEPS[step]
+    classes = list(dict.fromkeys([chosen, STEPS[BESIDE], pm.DEMetropolisZ]))
     console.print(
         "[bold]Lynxes and hares, 1900-1920[/bold]: eight unknowns, one black-box ODE solver, no gradient.\n"
-        f"{chains} chains, {tune:,} tuning draws and {draws:,} draws each.\n"
+        f"{', '.join(c.__name__ for c in classes)}: {chains} chains each, {tune:,} tuning draws and {draws:,} draws."
     )
-    chosen = STEPS[step]
-    classes = (
-        [chosen, pm.DEMetropolisZ] if step == BESIDE else [chosen, STEPS[BESIDE], pm.DEMetropolisZ]
+    start = time.perf_counter()
+    with console.status("Sampling"):
+        runs = run_all(classes, draws=draws, tune=tune, chains=chains, seed=seed, cores=cores)
+    console.print(
+        f"Sampled in {time.perf_counter() - start:.0f} seconds on {min(cores, chains)} cores."
     )
-    runs = [
-        run(
-            f"pm.{c.__name__}" if c is pm.DEMetropolisZ else c.__name__,
-            c, draws=draws, tune=tune, chains=chains, seed=seed,
-        )
-        for c in classes
-    ]  # fmt: skip
     console.print(f"\n[bold]az.summary, {chosen.__name__}[/bold]")
     print(az.summary(runs[0].idata, var_names=list(PARAMETERS)).to_string())
     console.print()
