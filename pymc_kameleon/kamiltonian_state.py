@@ -89,6 +89,8 @@ class Learning(NamedTuple):
         Beside the chain's states, which the random walk keeps.
     companions, companion_log_densities : ndarray of shape (c, d), (c,)
         Where the companion chains are.
+    companion_noise : tuple of length c
+        What belongs to their log densities, see :class:`pymc_kameleon.metropolis.Outcome`.
     draws, rejections : int
         Draws seen; rejections in a row.
     refreshes, square_noise : int, float
@@ -120,6 +122,7 @@ class Learning(NamedTuple):
     chain_log_densities: History
     companions: np.ndarray
     companion_log_densities: np.ndarray
+    companion_noise: tuple
     draws: int
     rejections: int
     refreshes: int

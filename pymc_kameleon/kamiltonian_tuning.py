@@ -52,7 +52,11 @@ def adapt(rng: np.random.Generator, state: State, outcome: Outcome) -> State:
             carry.companion >= 0 and outcome.accepted
         ):  # a swap: the companion takes the chain's place
             learning = _place_companion(
-                learning, carry.companion, carry.origin, carry.origin_log_density
+                learning,
+                carry.companion,
+                carry.origin,
+                carry.origin_log_density,
+                outcome.former_noise,
             )
         state = state._replace(walk=_adapt_walk(rng, state.walk, learning, outcome))
         value = np.array([outcome.log_density])
@@ -67,7 +71,8 @@ def adapt(rng: np.random.Generator, state: State, outcome: Outcome) -> State:
             state = _adapt_arms(state, learning)
     state = state._replace(learning=learning)
     if _refit_is_due(state):
-        state = refit(rng, state, outcome.position, outcome.log_density)
+        noise = outcome.noise if outcome.accepted else outcome.former_noise
+        state = refit(rng, state, outcome.position, outcome.log_density, noise)
     return state
 
 
@@ -117,15 +122,19 @@ def _move_companion(rng, learning: Learning, state: State, outcome: Outcome) -> 
         carry.companion_log_ratio,
     )
     if rng.random() < probability:
-        return _place_companion(learning, c, outcome.proposal.position, y)
+        return _place_companion(learning, c, outcome.proposal.position, y, outcome.noise)
     return learning
 
 
-def _place_companion(learning: Learning, c: int, position, log_density) -> Learning:
+def _place_companion(learning: Learning, c: int, position, log_density, noise) -> Learning:
     companions = learning.companions.copy()
     log_densities = learning.companion_log_densities.copy()
     companions[c], log_densities[c] = position, log_density
-    return learning._replace(companions=companions, companion_log_densities=log_densities)
+    return learning._replace(
+        companions=companions,
+        companion_log_densities=log_densities,
+        companion_noise=(*learning.companion_noise[:c], noise, *learning.companion_noise[c + 1 :]),
+    )
 
 
 def _judge_point(learning: Learning, state: State) -> Learning:
@@ -217,8 +226,13 @@ def _last_refit_is_due(state: State) -> bool:
     return tune is not None and state.learning.draws >= LAST_REFIT * tune
 
 
-def refit(rng: np.random.Generator, state: State, x: np.ndarray, log_density: float) -> State:
-    """Fit a new surrogate to all evaluated points; keep the old one where that fails."""
+def refit(
+    rng: np.random.Generator, state: State, x: np.ndarray, log_density: float, noise=None
+) -> State:
+    """Fit a new surrogate to all evaluated points; keep the old one where that fails.
+
+    ``x``, ``log_density`` and ``noise`` are the chain's.
+    """
     learning, options = state.learning, state.options
     final = _last_refit_is_due(state)
     evaluations = learning.positions.size
@@ -266,7 +280,9 @@ def refit(rng: np.random.Generator, state: State, x: np.ndarray, log_density: fl
     if state.fit is None:  # the companions start from here
         c = len(learning.companions)
         learning = learning._replace(
-            companions=np.tile(x, (c, 1)), companion_log_densities=np.full(c, log_density)
+            companions=np.tile(x, (c, 1)),
+            companion_log_densities=np.full(c, log_density),
+            companion_noise=(noise,) * c,
         )
     walk = state.walk
     few = evaluations < 6 * quadratic_size(len(x))

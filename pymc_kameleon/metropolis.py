@@ -29,6 +29,9 @@ class Proposal(NamedTuple):
         What the algorithm computed at ``position`` and wants back, in ``adapt`` and ``keep``, if it is accepted.
     log_density : float or None
         The log density at ``position`` when it is known already, so that it is not evaluated again.
+    noise : object
+        Where a noisy log density is a function of retained random numbers, and the proposal comes from a point that is
+        not the chain's: the noise retained there, as an :class:`Outcome` told it. To be given back, not to be read.
     """
 
     position: np.ndarray
@@ -36,6 +39,7 @@ class Proposal(NamedTuple):
     move: str = ""
     carry: Any = None
     log_density: float | None = None
+    noise: Any = None
 
 
 class Outcome(NamedTuple):
@@ -51,6 +55,9 @@ class Outcome(NamedTuple):
     accept_prob : float
         Acceptance probability, in [0, 1].
     accepted : bool
+    noise, former_noise : object
+        What belongs to ``proposed_log_density``, and what belonged to the chain's log density before the test, where a
+        log density has retained noise. An algorithm that keeps a point of its own keeps its noise beside it.
     """
 
     position: np.ndarray
@@ -59,6 +66,8 @@ class Outcome(NamedTuple):
     proposed_log_density: float
     accept_prob: float
     accepted: bool
+    noise: Any = None
+    former_noise: Any = None
 
 
 def acceptance_probability(

@@ -307,6 +307,7 @@ class KernelStep(BlockedStep):
             return point, [self._probe()]
         algorithm, position = self.algorithm, self.position
         proposal = algorithm.propose(self.rng, position, self._algorithm_state)
+        before = self.noisy_log_density, self.auxiliary
         proposed, noisy = self._evaluate(proposal)
         # The value at the current state is the retained one, never a fresh one: what makes a noisy, unbiased
         # likelihood estimate exact (Andrieu & Roberts, 2009).
@@ -320,8 +321,9 @@ class KernelStep(BlockedStep):
             self.auxiliary = self._proposed_auxiliary  # accepted jointly with the position
         if accepted or self.tune:
             outcome = Outcome(
-                self.position, self.log_density, proposal, proposed, probability, accepted
-            )
+                self.position, self.log_density, proposal, proposed, probability, accepted,
+                (noisy, self._proposed_auxiliary), before,
+            )  # fmt: skip
             if accepted and self._keeps:
                 self._algorithm_state = algorithm.keep(self._algorithm_state, outcome)
             if self.tune:
@@ -359,14 +361,16 @@ class KernelStep(BlockedStep):
 
     def _evaluate(self, proposal):
         """(log density, its noisy part) at the proposal; -inf and a count where it is not finite."""
-        self._proposed_auxiliary = self.auxiliary
+        noisy, self._proposed_auxiliary = self.noisy_log_density, self.auxiliary
+        if proposal.noise is not None:  # it comes from where another chain of the algorithm is
+            noisy, self._proposed_auxiliary = proposal.noise
         if proposal.log_density is not None:
-            return proposal.log_density, self.noisy_log_density
+            return proposal.log_density, noisy
         if proposal.position is self.position:
             return self.log_density, self.noisy_log_density
         self.evaluations += 1
         if self.auxiliary:
-            self._proposed_auxiliary = [self._refreshed(u) for u in self.auxiliary]
+            self._proposed_auxiliary = [self._refreshed(u) for u in self._proposed_auxiliary]
             self._density.auxiliary = self._proposed_auxiliary
         if self._density.split:
             deterministic, noisy = self._density.parts(proposal.position)

@@ -117,6 +117,7 @@ def init(
             chain_log_densities=history.empty(1),
             companions=np.tile(x, (len(cold), 1)),
             companion_log_densities=np.full(len(cold), -math.inf),
+            companion_noise=(None,) * len(cold),
             draws=0,
             rejections=0,
             refreshes=0,
@@ -285,7 +286,8 @@ def _propose_swap(rng, x, state):
     c = int(rng.integers(len(state.options.temperatures)))
     y = float(learning.companion_log_densities[c])
     ratio = -state.options.temperatures[c] * (y - state.current.log_density)
-    proposal = Proposal(learning.companions[c].copy(), ratio, "swap", None, y)
+    noise = learning.companion_noise[c]  # an estimate goes with the noise that it is a function of
+    proposal = Proposal(learning.companions[c].copy(), ratio, "swap", None, y, noise)
     return _carrying(proposal, x, state, evaluated=False, companion=c)
 
 
@@ -305,7 +307,7 @@ def _propose_for_companion(rng, x, state):
     else:
         step = adaptive_metropolis.propose(rng, own, state.walk).position - own
         position, ratio = own + (1.3 if temperature < 1.0 else 0.5) * step, 0.0
-    proposal = Proposal(position, -math.inf, "companion")
+    proposal = Proposal(position, -math.inf, "companion", noise=learning.companion_noise[c])
     return _carrying(proposal, x, state, companion=c, companion_log_ratio=ratio)
 
 

@@ -30,6 +30,7 @@ from pymc_kameleon.steps import (
     FastKameleonStep,
     GaussianMixtureStep,
     KameleonStep,
+    KamiltonianStep,
 )
 from tests.step_tester import (
     NO_BLAS,
@@ -547,6 +548,53 @@ def test_auxiliary_state_round_trip():
     # the retained value is the estimate at the retained x and u
     [u] = step.auxiliary
     assert step.log_density == pytest.approx(uneven_estimate(u, step.position[0]), rel=1e-12)
+
+
+def split_model(auxiliary_shape):
+    """x has the noisy factor; b only a deterministic one."""
+    estimate = uneven_estimate if auxiliary_shape else Estimate(1.0)
+    with pm.Model() as model:
+        x = pm.Flat("x", initval=0.0)
+        pm.Normal("b", x)
+        pm.Potential("likelihood", NoisyLogLikelihood(estimate, auxiliary_shape)(x))
+    return model
+
+
+SWAPS = {
+    "correlated": (uneven_model, {"correlation": 0.9}),
+    "split": (lambda: split_model(None), {}),
+    "both": (lambda: split_model((N_AUXILIARY,)), {"correlation": 0.9}),
+}
+
+
+@pytest.mark.parametrize(("model", "options"), SWAPS.values(), ids=SWAPS)
+def test_a_swap_takes_over_the_noise_with_the_estimate(model, options):
+    """While tuning, KamiltonianStep exchanges its point with companion chains: whole points, noise included."""
+    model = model()
+    step = begin(KamiltonianStep(vars=[model["x"]], model=model, **options), 3)
+    point, swaps, noise_of_companions = model.initial_point(), 0, 0
+
+    def assert_consistent(x, log_density, noise):
+        noisy, auxiliary = noise
+        if auxiliary:
+            estimate = uneven_estimate(auxiliary[0], float(x[0]))
+            assert (noisy if step._density.split else log_density) == pytest.approx(estimate)
+        if step._density.split:
+            deterministic = step._density.deterministic_part(x)
+            assert log_density == pytest.approx(deterministic + noisy, rel=1e-12)
+
+    for _ in range(900):
+        point, [stat] = step.step(point)
+        swaps += stat["move"] == "swap" and bool(stat["accepted"])
+        assert_consistent(step.position, step.log_density, (step.noisy_log_density, step.auxiliary))
+        learning = step.algorithm_state.learning
+        for x, y, noise in zip(learning.companions, learning.companion_log_densities,
+                               learning.companion_noise, strict=True):  # fmt: skip
+            if noise is not None:
+                assert_consistent(x, y, noise)
+                noise_of_companions += 1
+    assert swaps > 40
+    assert noise_of_companions > 500
 
 
 @pytest.mark.parametrize("shape", [(), (1,), (2, 3)], ids=str)
