@@ -13,7 +13,7 @@ draws. Four schedules, each the same algorithm otherwise:
 A second table shows the bias falling in proportion to the rate: diminishing rates leave what belongs
 to the rates they have come down to, freezing leaves nothing.
 
-    python benchmarks/adaptation_bias.py
+    python -m benchmarks.adaptation_bias
 
 prints the tables (also written as Markdown) and draws the figure; one to two minutes.
 """

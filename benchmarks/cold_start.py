@@ -12,10 +12,10 @@ Two measures, both per 1000 evaluations:
 - squared error against the truth, turned into equivalent independent draws of the worst coordinate
   (``diagnostics.error_efficiency``), over the chains of all seeds.
 
-    python benchmarks/cold_start.py                      # everything: hours; --sampler, --target, --budget
-    python benchmarks/cold_start.py --table              # the tables again, from results/cold_start.json
-    python benchmarks/cold_start.py --ablation           # KameleonStep, one switch at a time
-    python benchmarks/cold_start.py --check              # the chains are those of pm.sample
+    python -m benchmarks.cold_start                      # everything: hours; --sampler, --target, --budget
+    python -m benchmarks.cold_start --table              # the tables again, from results/cold_start.json
+    python -m benchmarks.cold_start --ablation           # KameleonStep, one switch at a time
+    python -m benchmarks.cold_start --check              # the chains are those of pm.sample
 
 Every (sampler, target, budget, seed) is stored when it is done and not run again, unless ``--again`` is
 given: give it after changing a sampler.
@@ -37,11 +37,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-if __package__:  # python -m benchmarks.cold_start
-    from benchmarks import core
-else:
-    import core
-
+from benchmarks import core
 from pymc_kameleon import kameleon
 from pymc_kameleon.diagnostics import CountingLogDensity, MarginalTruth, error_efficiency
 from pymc_kameleon.targets import (

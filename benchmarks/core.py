@@ -4,7 +4,7 @@
 :class:`pymc_kameleon.steps.KernelStep` does on a log density without noise, so that what is measured here is what
 a user gets.
 
-    python benchmarks/core.py
+    python -m benchmarks.core
 
 checks that: for every step, the chain of the runner and the chain of ``pm.sample`` are the same numbers, for as
 long as ``pm.sample`` repeats itself.

@@ -7,7 +7,7 @@ published figures came from a chain without the right invariant distribution: it
 took the covariance at the *previous* accepted state where the one at the proposed point belongs. A
 chain with that ratio is run as well, to show what its effective sample size is worth.
 
-    python benchmarks/fast_kameleon.py
+    python -m benchmarks.fast_kameleon
 
 About ten minutes of processor time; ``--seeds``, ``--draws`` and ``--paper-draws`` make it shorter.
 A draw with the dissertation's settings and D = 600 costs 15 to 25 times one with the defaults, so
@@ -22,8 +22,8 @@ from typing import Any, NamedTuple
 
 import matplotlib
 import numpy as np
-from core import bulk_ess, generators, run_chain, versions
 
+from benchmarks.core import bulk_ess, generators, run_chain, versions
 from pymc_kameleon import adaptive_metropolis, fast_kameleon, kameleon, local_moves
 from pymc_kameleon.diagnostics import DECILES
 from pymc_kameleon.targets import Banana

@@ -5,7 +5,7 @@ to nu^2 M H M^T of the kernel. The history is n exact draws of the banana B(0.1,
 the covariances are compared, by the Frobenius norm of their difference at eta = 1, at 15 points along
 the ridge and at a far point, (0, -200, 0, ...).
 
-    python benchmarks/feature_convergence.py
+    python -m benchmarks.feature_convergence
 
 One to two minutes; prints the table (also written as Markdown) and draws the figure.
 """
@@ -17,8 +17,8 @@ from typing import NamedTuple
 
 import matplotlib
 import numpy as np
-from core import generators, versions
 
+from benchmarks.core import generators, versions
 from pymc_kameleon import fast_kameleon, kameleon
 from pymc_kameleon.metropolis import Outcome, Proposal
 from pymc_kameleon.targets import Banana

@@ -1,6 +1,6 @@
 """UCI Glass: the lengthscales of a Gaussian-process classifier, from a noisy likelihood.
 
-    python benchmarks/glass.py
+    python -m benchmarks.glass
 
 Window glass against the rest, 214 rows, whitened covariates; log squared lengthscales of nine covariates, each
 N(-log 2, 20) a priori, the posterior that Kernel adaptive Metropolis-Hastings was shown on. The likelihood is an
@@ -25,10 +25,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-if __package__:  # python -m benchmarks.glass
-    from benchmarks import core
-else:
-    import core
+from benchmarks import core
 
 CHAINS = 4
 CONVERGED = 1.01  # R-hat
@@ -439,5 +436,5 @@ def report(options, data, long_run, reference, runs, result):
 if __name__ == "__main__":
     if os.environ.get("OPENBLAS_NUM_THREADS") != "1":  # BLAS reads it when it is loaded
         one_thread = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
-        os.execve(sys.executable, [sys.executable, *sys.argv], {**os.environ, **one_thread})
+        os.execve(sys.executable, [sys.executable, *sys.orig_argv[1:]], {**os.environ, **one_thread})
     main()

@@ -1,6 +1,6 @@
 """What an unbiased GP classification likelihood costs, and how noisy it is.
 
-    python benchmarks/gp_estimator.py
+    python -m benchmarks.gp_estimator
 
 On UCI Glass (214 rows, whitened), at points of the posterior that a short chain visits:
 
@@ -199,5 +199,5 @@ def main():
 if __name__ == "__main__":
     if os.environ.get("OPENBLAS_NUM_THREADS") != "1":  # BLAS reads it when it is loaded
         one_thread = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
-        os.execve(sys.executable, [sys.executable, *sys.argv], {**os.environ, **one_thread})
+        os.execve(sys.executable, [sys.executable, *sys.orig_argv[1:]], {**os.environ, **one_thread})
     main()

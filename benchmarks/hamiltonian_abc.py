@@ -22,7 +22,7 @@ persistent seeds), and what they report of their own error is not to be trusted.
 most, sevenfold. The published bias of Hamiltonian ABC is not seen in the first case; see `stochastic_gradients.py` for
 what was differentiated there.
 
-    OPENBLAS_NUM_THREADS=1 python benchmarks/hamiltonian_abc.py
+    OPENBLAS_NUM_THREADS=1 python -m benchmarks.hamiltonian_abc
 
 Five minutes; prints the tables and writes benchmarks/results/hamiltonian_abc.md and .png.
 """
@@ -37,10 +37,10 @@ from typing import NamedTuple
 import matplotlib
 import numpy as np
 import pymc as pm
-from core import autocorrelation, bulk_ess, generators, versions
 from noisy_likelihood import seed_noise, table
-from stochastic_gradients import SPASGradient, hamiltonian_abc, synthetic_log_likelihood
 
+from benchmarks.core import autocorrelation, bulk_ess, generators, versions
+from benchmarks.stochastic_gradients import SPASGradient, hamiltonian_abc, synthetic_log_likelihood
 from pymc_kameleon import AdaptiveMetropolisStep, KamiltonianStep
 from pymc_kameleon.targets import SkewNormalABC
 
@@ -280,7 +280,7 @@ def report(results, a):
         f"a tenth of it (a third of both with ten sign vectors), {SIMULATIONS} simulations a likelihood, two "
         "likelihoods a sign vector, no accept step. "
         "All start at the observed summary. Effective draws of the worst coordinate, tuning not counted; those of a "
-        "biased chain are of another distribution. `python benchmarks/hamiltonian_abc.py`\n"
+        "biased chain are of another distribution. `python -m benchmarks.hamiltonian_abc`\n"
     ]
     for title, (target, runs) in results.items():
         shift, ratio = synthetic_limit(target)

@@ -17,7 +17,7 @@ ten seeds. On the banana all of them are alike: no chain stands still for longer
 medians over seeds are higher, all chains together and the squared errors within the two columns of adaptive Metropolis
 or a little below; of ten seeds 6 and 7 reach 0.8 of its effective draws, and it does itself in 5.
 
-    python benchmarks/kamiltonian_cold_start.py
+    python -m benchmarks.kamiltonian_cold_start
 
 prints the tables (also written as Markdown); ten minutes of one core.
 """
@@ -27,9 +27,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-from cold_start import CHAINS, TARGETS, load, starts, truth
-from core import bulk_ess, generators, run_chain, versions
 
+from benchmarks.cold_start import CHAINS, TARGETS, load, starts, truth
+from benchmarks.core import bulk_ess, generators, run_chain, versions
 from pymc_kameleon import adaptive_metropolis, kamiltonian
 from pymc_kameleon.diagnostics import error_efficiency
 

@@ -11,7 +11,7 @@ from cold starts at 10,000 evaluations, half of them tuning, beside adaptive Met
 For each: effective draws, R-hat, error against the truth, the family chosen, processor time of fitting and of the
 free trajectories, and memory. ``--part costs`` asks the last three of the twelve targets of ``cold_start.py``.
 
-    python benchmarks/kamiltonian_dimension.py            # both parts; --table for the report alone
+    python -m benchmarks.kamiltonian_dimension            # both parts; --table for the report alone
 
 Every cell is stored in ``results/kamiltonian_dimension.json`` when it is done and not run again, unless ``--again``
 is given. Twenty minutes of one core. Use one BLAS thread.
@@ -30,9 +30,9 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
-from cold_start import TARGETS, starts
-from core import bulk_ess, generators, run_chain, versions
 
+from benchmarks.cold_start import TARGETS, starts
+from benchmarks.core import bulk_ess, generators, run_chain, versions
 from pymc_kameleon import (
     adaptive_metropolis,
     surrogate_dynamics,

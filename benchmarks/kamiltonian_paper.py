@@ -20,7 +20,7 @@ do best and cost up to 3 ms a draw; the defaults, which are chosen by the held-o
 depend on the units, get a quarter of that at a fifteenth of the price, ten times as much as KAMH.
 What happens without draws to start from: kamiltonian_cold_start.py.
 
-    python benchmarks/kamiltonian_paper.py
+    python -m benchmarks.kamiltonian_paper
 
 prints the tables (also written as Markdown) and draws the two figures; about ten minutes.
 """
@@ -32,10 +32,10 @@ from typing import NamedTuple
 
 import matplotlib
 import numpy as np
-from core import bulk_ess, generators, run_chain, versions
 from numba import types
 from numba.extending import overload
 
+from benchmarks.core import bulk_ess, generators, run_chain, versions
 from pymc_kameleon import adaptive_metropolis as am
 from pymc_kameleon import kameleon, kamiltonian, kamiltonian_surrogate, score_matching
 from pymc_kameleon.diagnostics import quantile_deviation

@@ -8,7 +8,7 @@
 3. A real estimator: the stochastic-volatility model, its likelihood by a bootstrap particle filter. R-hat and
    effective draws per 1000 estimates, with fresh noise and with the noise of successive estimates correlated.
 
-    OPENBLAS_NUM_THREADS=1 python benchmarks/noisy_likelihood.py
+    OPENBLAS_NUM_THREADS=1 python -m benchmarks.noisy_likelihood
 
 Two to three minutes; prints the tables and writes them to benchmarks/results/noisy_likelihood.md.
 """
@@ -23,10 +23,10 @@ from typing import NamedTuple
 import arviz as az
 import numpy as np
 import pymc as pm
-from core import versions
 from pymc.step_methods.compound import CompoundStep
 from pytensor.tensor.random.type import RandomType
 
+from benchmarks.core import versions
 from pymc_kameleon import (
     AdaptiveMetropolisStep,
     FastKameleonStep,
@@ -198,7 +198,7 @@ def report(settings):
     return f"""# Noisy likelihoods
 
 {versions()}. Parts 1 and 2: {settings.chains} chains of {settings.draws:,} draws after {settings.tune:,}, seed
-{settings.seed}; standard errors from between the chains. `python benchmarks/noisy_likelihood.py`
+{settings.seed}; standard errors from between the chains. `python -m benchmarks.noisy_likelihood`
 
 ## N(0, 1) seen through log-normal noise
 

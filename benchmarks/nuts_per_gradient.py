@@ -11,7 +11,7 @@ Gradients are the leapfrog steps (``n_steps``) of all draws, tuning included; Py
 from. A gradient costs more than an evaluation of the log density: one and a half to four times as much where it is
 derived by reverse differentiation, d times as much or more where it is taken by differences.
 
-    python benchmarks/nuts_per_gradient.py         # twenty minutes of one core; --table for the table alone
+    python -m benchmarks.nuts_per_gradient         # twenty minutes of one core; --table for the table alone
 
 Stored in ``results/nuts_per_gradient.json``; what is there is not run again, unless ``--again`` is given.
 """
@@ -24,10 +24,11 @@ import warnings
 from pathlib import Path
 
 import numpy as np
-from cold_start import CHAINS, TARGETS, measure, starts, truth
-from cold_start import Chain as Cell
-from cold_start import load as load_cold_start
-from core import versions
+
+from benchmarks.cold_start import CHAINS, TARGETS, measure, starts, truth
+from benchmarks.cold_start import Chain as Cell
+from benchmarks.cold_start import load as load_cold_start
+from benchmarks.core import versions
 
 RESULTS = Path(__file__).parent / "results"
 NAME = "nuts_per_gradient"

@@ -1,6 +1,6 @@
 """What a particle-filter likelihood costs, how noisy it is, and what correlation buys.
 
-    python benchmarks/particle_filter.py
+    python -m benchmarks.particle_filter
 
 1. Linear Gaussian model, where the Kalman filter gives the truth: mean of the ratio of estimate and likelihood, in
    standard errors from 1, and the bias of the log estimate beside minus half its variance, which it should be.

@@ -7,7 +7,7 @@ turns, block by block, and the fastest block counts: other programs only ever ad
 
 Then FastKameleonStep alone: draw 100,000 beside draw 1,000, after tuning and while tuning.
 
-    OPENBLAS_NUM_THREADS=1 python benchmarks/step_cost.py
+    OPENBLAS_NUM_THREADS=1 python -m benchmarks.step_cost
 
 Two minutes; prints the tables and writes them, with a figure, under the name of the PyMC version.
 """
@@ -21,10 +21,10 @@ from typing import NamedTuple
 import matplotlib
 import numpy as np
 import pymc as pm
-from core import versions
 from pymc.step_methods.compound import BlockedStep
 from pymc.util import get_random_generator
 
+from benchmarks.core import versions
 from pymc_kameleon import (
     AdaptiveMetropolisStep,
     FastKameleonStep,

@@ -6,7 +6,7 @@ frozen. For every sampler: acceptance, share of the draws inside the 68.3, 90, 9
 independent draws, integrated autocorrelation time, and Geweke scores. Repeated, so that every share
 has a standard error.
 
-    python benchmarks/twisted_gaussians.py
+    python -m benchmarks.twisted_gaussians
 
 Four minutes of processor time; ``--repeats`` and ``--draws`` make it shorter.
 """
@@ -18,8 +18,8 @@ from typing import NamedTuple
 
 import matplotlib
 import numpy as np
-from core import autocorrelation, autocorrelation_time, generators, run_chains, versions
 
+from benchmarks.core import autocorrelation, autocorrelation_time, generators, run_chains, versions
 from pymc_kameleon import adaptive_metropolis, cma, fast_kameleon, gaussian_adaptation, kameleon
 from pymc_kameleon.diagnostics import ConfidenceRegions, confidence_regions
 from pymc_kameleon.targets import TwistedGaussian
