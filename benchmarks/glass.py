@@ -436,5 +436,7 @@ def report(options, data, long_run, reference, runs, result):
 if __name__ == "__main__":
     if os.environ.get("OPENBLAS_NUM_THREADS") != "1":  # BLAS reads it when it is loaded
         one_thread = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
-        os.execve(sys.executable, [sys.executable, *sys.orig_argv[1:]], {**os.environ, **one_thread})
+        os.execve(
+            sys.executable, [sys.executable, *sys.orig_argv[1:]], {**os.environ, **one_thread}
+        )
     main()

@@ -199,5 +199,7 @@ def main():
 if __name__ == "__main__":
     if os.environ.get("OPENBLAS_NUM_THREADS") != "1":  # BLAS reads it when it is loaded
         one_thread = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
-        os.execve(sys.executable, [sys.executable, *sys.orig_argv[1:]], {**os.environ, **one_thread})
+        os.execve(
+            sys.executable, [sys.executable, *sys.orig_argv[1:]], {**os.environ, **one_thread}
+        )
     main()

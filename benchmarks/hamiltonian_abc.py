@@ -37,9 +37,9 @@ from typing import NamedTuple
 import matplotlib
 import numpy as np
 import pymc as pm
-from noisy_likelihood import seed_noise, table
 
 from benchmarks.core import autocorrelation, bulk_ess, generators, versions
+from benchmarks.noisy_likelihood import seed_noise, table
 from benchmarks.stochastic_gradients import SPASGradient, hamiltonian_abc, synthetic_log_likelihood
 from pymc_kameleon import AdaptiveMetropolisStep, KamiltonianStep
 from pymc_kameleon.targets import SkewNormalABC
