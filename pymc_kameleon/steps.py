@@ -7,9 +7,7 @@ core module with ``State, init, propose, adapt, freeze``) and its options.
 
 import difflib
 import inspect
-import logging
 import math
-import multiprocessing
 import warnings
 from contextlib import suppress
 from dataclasses import field
@@ -45,9 +43,8 @@ from pymc_kameleon import (
 )
 from pymc_kameleon.log_density import LogDensity, names
 from pymc_kameleon.metropolis import Outcome, Proposal, accept, acceptance_probability
+from pymc_kameleon.sampler_warnings import SamplerWarning, SamplerWarnings, WarningType
 from pymc_kameleon.value_regression import affordable
-
-_log = logging.getLogger("pymc.kameleon")
 
 FLOAT: tuple[Any, list] = (np.float64, [])
 MOVE: tuple[Any, list] = (np.dtype("U16"), [])
@@ -101,6 +98,8 @@ class KernelStepState(StepMethodState):
         The standard normals that the retained estimate is a function of, where the step owns them.
     probes : list
         Of a noisy log density while tuning: draws so far, probes among them, sum of their acceptance probabilities.
+    said, pending : list
+        Keys of the warnings given, and those that have not left with a draw yet.
     algorithm_state : tuple or None
         The algorithm's own ``State``.
     """
@@ -116,6 +115,8 @@ class KernelStepState(StepMethodState):
     noise: list
     auxiliary: list
     probes: list
+    said: list
+    pending: list
     algorithm_state: Any
 
 
@@ -173,6 +174,7 @@ class KernelStep(BlockedStep):
         "model_logp": FLOAT,
         "nonfinite": FLOAT,
         "move": MOVE,
+        "warning": (SamplerWarning, None),  # as NUTS has it
     }
 
     def __init__(
@@ -201,7 +203,7 @@ class KernelStep(BlockedStep):
             )
         self.vars, self.blocked, self.rng = list(vars), blocked, get_random_generator(rng)
         point = model.initial_point() if initial_point is None else initial_point
-        self._model, self._warned = model, set()
+        self._model, self._warnings = model, SamplerWarnings(type(self).__name__)
         self._correlation, self._blocks = _checked_auxiliary(correlation, refresh_blocks)
         self._options = self._checked(preset, options)
         dim = sum(np.size(point[v.name]) for v in self.vars)
@@ -231,6 +233,7 @@ class KernelStep(BlockedStep):
 
     def _begin_chain(self, rng):
         self.rng = get_random_generator(rng, copy=False)
+        self._warnings.begin_chain(self.rng)
         self._seed_noise()
         self._reset(tune=True)
 
@@ -246,6 +249,7 @@ class KernelStep(BlockedStep):
         self.nonfinite, self.evaluations = 0, 0
         self.auxiliary, self._proposed_auxiliary = [], []
         self.probes = [0, 0, 0.0]
+        self._warnings.reset()
         self.algorithm_state = self._frozen_stats = None
 
     def reset_tuning(self):
@@ -284,6 +288,24 @@ class KernelStep(BlockedStep):
     def noise(self, states):
         for cell, state in zip(self._density.noise_cells(), states, strict=True):
             cell.storage[0] = random_generator_from_state(state)
+
+    @property
+    def said(self):
+        """Keys of the warnings that this chain has given."""
+        return self._warnings.said
+
+    @said.setter
+    def said(self, keys):
+        self._warnings.said = keys
+
+    @property
+    def pending(self):
+        """Warnings that leave with the next draws."""
+        return self._warnings.pending
+
+    @pending.setter
+    def pending(self, warnings):
+        self._warnings.pending = warnings
 
     @property
     def algorithm_state(self):
@@ -450,9 +472,11 @@ class KernelStep(BlockedStep):
         others = sorted(set(self._density.others) - prepared)
         if others:
             self._say(
+                "other steps beside noise",
                 f"the log density is noisy, and the step that samples {', '.join(others)} evaluates it anew at every "
                 "draw, which biases it although no noisy factor depends on its variables. Build that step with "
-                "pymc_kameleon.pseudo_marginal.step_beside_noise."
+                "pymc_kameleon.pseudo_marginal.step_beside_noise.",
+                whole_run=True,
             )
 
     def _start_algorithm(self):
@@ -560,6 +584,7 @@ class KernelStep(BlockedStep):
             "model_logp": self.log_density,
             "nonfinite": float(self.nonfinite),
             "move": proposal.move,
+            "warning": self._warnings.take(),
             **own,
         }
 
@@ -575,24 +600,25 @@ class KernelStep(BlockedStep):
         seen, wanted = getattr(walk, "iteration", None), TUNE_PER_DIMENSION * self._density.dim
         if seen is not None and seen < wanted:
             self._say(
+                "short tuning",
                 f"{seen} tuning draws are few for {self._density.dim} dimensions; tune={wanted} or more lets the "
-                "proposal learn the posterior's shape."
+                "proposal learn the posterior's shape.",
+                whole_run=True,
             )
 
     def _warn_if_too_noisy(self):
         highest = self._standstill_acceptance()
         if self.probes[1] >= 10 and highest < TOO_NOISY:
             self._say(
+                "noise",
                 f"the noise of the log density lets at most {highest:.0%} of any moves through (log-estimate sd near "
                 f"{-math.sqrt(2.0) * float(ndtri(0.5 * highest)):.1f}). Bring it down to about 1 to 1.8, with "
-                "more particles or importance samples, or correlate the noise (correlation=)."
+                "more particles or importance samples, or correlate the noise (correlation=).",
             )
 
-    def _say(self, message):
-        """Log a warning once: sequential chains share the step, and of the workers only the first speaks."""
-        if _first_process() and message[:20] not in self._warned:
-            self._warned.add(message[:20])
-            _log.warning(f"{type(self).__name__}: {message}")
+    def _say(self, key, message, kind=WarningType.BAD_PARAMS, *, whole_run=False, **measured):
+        """Warn, with the next draw and once a chain; see :meth:`SamplerWarnings.add`."""
+        self._warnings.add(key, message, kind, whole_run=whole_run, **measured)
 
     @staticmethod
     def competence(var, has_grad):
@@ -828,13 +854,15 @@ n_leapfrog, step_size, target_accept, random_walk_share, trial_share, mixture, f
             )
         return super()._checked(preset, options)
 
-    def _init_algorithm(self, x, rng):
-        if self.variant == "values" and not affordable(len(x)):
+    def _restart(self, point, x):
+        if self.position is None and self.variant == "values" and not affordable(len(x)):
             self._say(
+                "dimension",
                 f"{len(x)} dimensions are more than a surrogate of the log density can be fitted in; sampling by "
-                "adaptive Metropolis instead. FastKameleonStep or a model with fewer unknowns may do better."
+                "adaptive Metropolis instead. FastKameleonStep or a model with fewer unknowns may do better.",
+                whole_run=True,
             )
-        return super()._init_algorithm(x, rng)
+        super()._restart(point, x)
 
     def stop_tuning(self):
         """Freeze everything that adapts; warn where the surrogate does not cover the posterior."""
@@ -846,13 +874,15 @@ n_leapfrog, step_size, target_accept, random_walk_share, trial_share, mixture, f
                 return  # has been said
             if uncovered == 1.0:  # what stands for "unknown"
                 self._say(
+                    "no surrogate",
                     "tuning ended before a surrogate was learned and judged: random-walk moves do most of the work. "
-                    "Tune longer."
+                    "Tune longer.",
                 )
             elif uncovered > UNCOVERED:
                 self._say(
+                    "uncovered",
                     f"the surrogate does not cover the posterior ({uncovered:.0%} of the chain's late states lie where "
-                    "it is too low): random-walk moves do the work there. Tune longer, or reparametrise."
+                    "it is too low): random-walk moves do the work there. Tune longer, or reparametrise.",
                 )
 
     def _own_statistics(self, proposal):
@@ -922,10 +952,6 @@ condition_limit
 
     name = "cma"
     algorithm = cma
-
-
-def _first_process() -> bool:
-    return multiprocessing.current_process().name in ("MainProcess", "worker_chain_0")
 
 
 def _checked_auxiliary(correlation, refresh_blocks):

@@ -13,7 +13,7 @@ PACKAGE = Path(pymc_kameleon.__file__).parent
 # Everything that may import more than the core does. A new module is core unless it is put here on purpose.
 HOST_SIDE = {
     "__init__", "__main__", "steps", "log_density", "pseudo_marginal", "gp_classification", "datasets", "glass",
-    "diagnostics", "plots", "demo",
+    "diagnostics", "plots", "demo", "sampler_warnings",
 }  # fmt: skip
 NUMERICS = {"numpy", "scipy", "numba"}
 

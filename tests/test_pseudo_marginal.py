@@ -22,7 +22,7 @@ from pytensor.graph.traversal import ancestors
 from pytensor.tensor.random.type import RandomType
 from scipy.stats import norm
 
-from pymc_kameleon import pseudo_marginal, steps
+from pymc_kameleon import log_density, pseudo_marginal
 from pymc_kameleon.log_density import _cells, compile_log_density
 from pymc_kameleon.pseudo_marginal import NoisyLogLikelihood, step_beside_noise
 from pymc_kameleon.steps import (
@@ -703,7 +703,7 @@ def test_steps_beside_a_noisy_factor(caplog):
 
     chains, draws = 8, 1200
     before = estimate.calls
-    with caplog.at_level(logging.WARNING, logger="pymc.kameleon"):
+    with caplog.at_level(logging.WARNING, logger="pymc"):
         z = compound_z(model, other, chains, draws)
     assert estimate.calls - before == chains * (400 + draws + 1)
     assert np.abs(z).max() < 4.5, z
@@ -718,7 +718,7 @@ def test_steps_built_without_care_are_biased(kind, caplog):
         x, b = pm.Normal("x"), pm.Normal("b")
         pm.Potential("likelihood", NoisyLogLikelihood(estimate)(x))
         step = CompoundStep([AdaptiveMetropolisStep([x]), kind([b], **CVM)])
-    with caplog.at_level(logging.WARNING, logger="pymc.kameleon"):
+    with caplog.at_level(logging.WARNING, logger="pymc"):
         idata = sample(step, model, draws=1000, tune=400, chains=16)
     assert caplog.text.count("samples b evaluates it anew") == 1
     assert estimate.calls > 2.9 * 16 * 1400
@@ -949,4 +949,4 @@ def test_noise_that_is_declared_is_not_warned_about():
 
 
 def test_log_names_are_those_of_the_package():
-    assert steps._log.name == "pymc.kameleon"
+    assert log_density._log.name == "pymc.kameleon"

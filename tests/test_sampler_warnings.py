@@ -1,0 +1,193 @@
+"""What a step warns of reaches the user: from every chain, with its number, in every run, wherever the chain runs."""
+
+import logging
+import multiprocessing
+
+import arviz as az
+import numpy as np
+import pymc as pm
+import pytest
+from pymc.step_methods.compound import CompoundStep
+
+import pymc_kameleon as pk
+from pymc_kameleon.sampler_warnings import SamplerWarning, SamplerWarnings, WarningType
+from tests import step_tester as tester
+
+pytestmark = tester.NO_BLAS
+
+
+class Estimate:
+    """N(0, 1) with log-estimate noise of sd 6, which every chain has to warn of."""
+
+    def __call__(self, rng, x):
+        return -0.5 * float(x) ** 2 + 6.0 * rng.standard_normal() - 18.0
+
+
+@pytest.fixture(scope="module")
+def noisy():
+    with pm.Model() as model:
+        x = pm.Flat("x")
+        pm.Potential("likelihood", pk.NoisyLogLikelihood(Estimate())(x))
+        return model, pk.AdaptiveMetropolisStep()
+
+
+def said_in(run, caplog):
+    """What handlers of the ``pymc`` logger see of ours during ``run()``."""
+    caplog.clear()
+    with caplog.at_level(logging.WARNING, logger="pymc"):
+        idata = run()
+    found = [r.getMessage() for r in caplog.records if r.name.startswith("pymc")]
+    return [m for m in found if "Step" in m], idata
+
+
+def assert_complete(said, chains):
+    """The short tuning once, the noise once a chain."""
+    assert len(said) == chains + 1
+    assert sum("tuning draws are few for 1 dimensions" in m for m in said) == 1
+    for chain in range(chains):
+        [message] = [m for m in said if m.startswith(f"AdaptiveMetropolisStep, chain {chain}: ")]
+        assert "the noise of the log density" in message
+
+
+CONTEXTS = [
+    {"cores": 1},
+    {"cores": 2, "mp_ctx": "fork"},
+    pytest.param({"cores": 2, "mp_ctx": "spawn"}, marks=pytest.mark.slow),
+]
+
+
+@pytest.mark.parametrize("where", CONTEXTS, ids=lambda w: w.get("mp_ctx", "one core"))
+def test_every_chain_is_heard_once_in_every_run(noisy, caplog, where):
+    model, step = noisy
+    for _ in range(2):  # a step that is used again warns again
+        said, _ = said_in(lambda: tester.sample(step, model, chains=3, **where), caplog)
+        assert_complete(said, 3)
+
+
+def test_numbers_do_not_hang_on_the_seed(noisy, caplog):
+    """A generator that has children already hands chain 0 another place in its order; and one can be given again."""
+    model, step = noisy
+    rng = np.random.default_rng(1)
+    rng.spawn(5)
+    for _ in range(2):
+        said, _ = said_in(lambda: tester.sample(step, model, random_seed=rng), caplog)
+        assert_complete(said, 2)
+
+
+def test_long_tuning_is_not_warned_about(caplog):
+    model = tester.gaussian()
+    step = tester.compiled("adaptive_metropolis", model, False)
+    run = {"model": model, "chains": 1, "draws": 10}
+    said, _ = said_in(lambda: tester.sample(step, tune=1199, **run), caplog)
+    assert [m.split(";")[0] for m in said] == [
+        "AdaptiveMetropolisStep: 1199 tuning draws are few for 3 dimensions"
+    ]
+    said, _ = said_in(lambda: tester.sample(step, tune=1200, **run), caplog)
+    assert said == []
+
+
+def test_tuning_that_ends_before_a_surrogate_is_said(caplog):
+    model = tester.gaussian()
+    step = tester.compiled("kamiltonian", model, False)
+    said, _ = said_in(lambda: tester.sample(step, model, tune=40, draws=5), caplog)
+    assert sum("surrogate was learned" in m for m in said) == 2
+    said, _ = said_in(lambda: tester.sample(step, model, tune=1500, draws=5), caplog)
+    assert said == []
+
+
+def test_warnings_do_not_disturb_what_comes_out(noisy, tmp_path):
+    model, step = noisy
+    idata = tester.sample(step, model, discard_tuned_samples=False)
+    for group in ("sample_stats", "warmup_sample_stats"):
+        assert "warning" not in idata[group]
+    path = str(tmp_path / "run.nc")
+    idata.to_netcdf(path, engine="h5netcdf")
+    assert "accept" in az.from_netcdf(path)["sample_stats"]
+    kept = tester.sample(step, model, keep_warning_stat=True)["sample_stats"]["warning"].values
+    found = [w for w in kept.ravel() if w is not None]
+    assert {type(w) for w in found} == {SamplerWarning}
+    assert sorted((w.extra["key"], w.extra["chain"]) for w in found) == [
+        ("noise", 0), ("noise", 1), ("short tuning", 0),
+    ]  # fmt: skip
+
+
+def test_beside_nuts(caplog, tmp_path):
+    """NUTS has the statistic too, and ours keeps its number when PyMC spawns a generator for each of them."""
+    model = tester.pair()
+    ours = pk.KamiltonianStep([model["b"]], model=model)
+    step = CompoundStep([ours, pm.NUTS([model["a"]], model=model)])
+    for where in ({"cores": 1}, {"cores": 2, "mp_ctx": "fork"}):
+        said, idata = said_in(lambda w=where: tester.sample(step, model, tune=40, **w), caplog)
+        assert [sum(f"KamiltonianStep, chain {c}: " in m for m in said) for c in (0, 1, 2)] == [
+            1,
+            1,
+            0,
+        ]
+        idata.to_netcdf(str(tmp_path / "run.nc"), engine="h5netcdf")
+
+
+# --- one chain's warnings --------------------------------------------------------------------
+
+
+def spawned(n, seed=0):
+    return np.random.default_rng(seed).spawn(n)
+
+
+def add(warnings, key="key", **options):
+    warnings.add(key, "text", WarningType.BAD_PARAMS, **options)
+    return warnings.take()
+
+
+def test_once_a_key_and_one_a_draw():
+    warnings = SamplerWarnings("Step")
+    assert add(warnings, sd=2.0).extra == {"key": "key", "chain": 0, "sd": 2.0}
+    assert add(warnings) is None
+    warnings.add("a", "1", WarningType.BAD_PARAMS)
+    warnings.add("b", "1", WarningType.BAD_PARAMS)  # the same words, another matter
+    assert [warnings.take().extra["key"], warnings.take().extra["key"]] == ["a", "b"]
+    assert warnings.take() is None
+    warnings.reset()
+    assert add(warnings).message == "Step, chain 0: text"
+
+
+def test_chains_are_numbered_and_the_first_speaks_for_all():
+    warnings = SamplerWarnings("Step")
+    for _ in range(2):
+        for chain, rng in enumerate(spawned(3)):
+            warnings.begin_chain(rng)
+            warnings.reset()
+            assert warnings.chain == chain
+            common = add(warnings, whole_run=True)
+            assert (common is not None) == (chain == 0)
+            assert common is None or common.message == "Step: text"
+    for rng in (
+        spawned(5, seed=1)[4],
+        np.random.default_rng(3),
+        np.random.Generator(np.random.MT19937()),
+    ):
+        warnings.begin_chain(rng)
+        assert warnings.chain == 0
+
+
+def test_a_worker_knows_its_number_by_name(monkeypatch):
+    class Worker:
+        name = "worker_chain_12"
+
+    monkeypatch.setattr(multiprocessing, "current_process", Worker)
+    warnings = SamplerWarnings("Step")
+    warnings.begin_chain(spawned(1)[0])
+    assert add(warnings).message == "Step, chain 12: text"
+
+
+def test_what_has_not_left_is_part_of_the_sampling_state(noisy):
+    model, step = noisy
+    tester.begin(step)
+    tester.drive(step, model.initial_point(), draws=0, tune=300)
+    step.stop_tuning()
+    state = step.sampling_state
+    point = model.initial_point()
+    first = [step.step(point)[1][0]["warning"] for _ in range(3)]
+    assert [w is not None for w in first] == [True, True, False]
+    step.sampling_state = state
+    assert [step.step(point)[1][0]["warning"] for _ in range(3)] == first
+    assert step.sampling_state.said == ["short tuning", "noise"]
