@@ -255,7 +255,7 @@ def refit(
             full=final or refits % 3 == 2,
             library=options.library,
         )
-        metric = surrogate_dynamics.metric(fit.whiten_factor, fit.curvature)
+        metric = surrogate_dynamics.metric(fit.whiten_factor, fit.curvature, fit.quadratic_error)
     except np.linalg.LinAlgError:  # too few distinct points, or too degenerate: wait for more
         return state._replace(learning=learning)
     archive = chain[rng.integers(len(chain), size=min(ARCHIVE, len(chain)))]

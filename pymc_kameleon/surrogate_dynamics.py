@@ -31,11 +31,21 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
-from pymc_kameleon.value_features import FAST, Surrogate, value_and_gradient
+from pymc_kameleon.value_features import (
+    FAST,
+    Surrogate,
+    add_other_terms,
+    compose,
+    is_quadratic,
+    quadratic_value,
+)
 
 MAX_LEAPFROG = 120
 TARGET_ACCEPT = (
     0.85  # of the leapfrog on the surrogate; too long a step costs nothing but free transitions
+)
+CURVED = (
+    0.1  # times the held-out error of a quadratic: the least curvature that it can tell from none
 )
 SMALLEST_STEP, LARGEST_STEP = 0.005, 1.2
 
@@ -68,6 +78,8 @@ class Dynamics(NamedTuple):
     Attributes
     ----------
     surrogate : Surrogate
+    composed : Surrogate
+        The same with its quadratic in z: what the compiled functions read.
     metric, inverse : ndarray of shape (d, d)
         B, and the matrix that takes x - centre to z.
     archive : ndarray of shape (n, d)
@@ -79,6 +91,7 @@ class Dynamics(NamedTuple):
     """
 
     surrogate: Surrogate
+    composed: Surrogate
     metric: np.ndarray
     inverse: np.ndarray
     archive: np.ndarray
@@ -116,18 +129,23 @@ class Trajectory(NamedTuple):
     diverging: bool
 
 
-def metric(whiten_factor: np.ndarray, curvature: np.ndarray) -> np.ndarray:
-    """B (d, d), the chain's Cholesky factor L corrected where the quadratic is clearly curved.
+def metric(whiten_factor: np.ndarray, curvature: np.ndarray, error: float = math.inf) -> np.ndarray:
+    """B (d, d), the chain's factor L corrected where the quadratic is clearly curved.
 
-    With H = L' (d^2 f / ds^2) L = V diag(-lambda) V', B = L V diag(a) V' with a = lambda^(-1/2),
-    clipped to [1e-4, 3], where lambda > 0.02, and 1 elsewhere. On a cold start the chain has seen a
+    With H = d^2 f / dz^2 = V diag(-lambda) V' the ``curvature`` in coordinates whitened by L, B = L V diag(a) V' with
+    a = lambda^(-1/2), at most 3, where lambda > 0.02, and 1 elsewhere. On a cold start the chain has seen a
     small part of the target and the quadratic already knows its long axes: this is what crosses the
     transient of an ill-conditioned normal target in a few refits.
+
+    Where the quadratic predicts held-out values to ``error``, lambda counts from a tenth of that, and a may be up to
+    error^(-1/3): what the log density has beside the quadratic is at most ``error`` as far as the points reach, and
+    if it is cubic at most 1 so many times as far.
     """
-    bent = -whiten_factor.T @ curvature @ whiten_factor
-    eigenvalues, vectors = np.linalg.eigh(0.5 * (bent + bent.T))
-    known = eigenvalues > 0.02
-    axes = np.where(known, np.clip(np.maximum(eigenvalues, 0.02) ** -0.5, 1e-4, 3.0), 1.0)
+    eigenvalues, vectors = np.linalg.eigh(-0.5 * (curvature + curvature.T))
+    longest = max(max(error, 1e-15) ** (-1.0 / 3.0), 3.0)
+    least = min(CURVED * max(error, 1e-15), 0.02)
+    known = eigenvalues > least
+    axes = np.where(known, np.clip(np.maximum(eigenvalues, least) ** -0.5, 1e-8, longest), 1.0)
     return np.ascontiguousarray((whiten_factor @ (vectors * axes)) @ vectors.T)
 
 
@@ -135,9 +153,10 @@ def make_dynamics(
     surrogate: Surrogate, metric: np.ndarray, archive: np.ndarray, step_size: float
 ) -> Dynamics:
     """Dynamics on all of R^d for states ``archive`` (n, d) in the coordinates of the log density."""
-    inverse = np.ascontiguousarray(np.linalg.inv(metric) / surrogate.scale)
+    composed = compose(surrogate, metric)
+    inverse = np.ascontiguousarray(composed.frame / surrogate.scale)
     z = np.ascontiguousarray((archive - surrogate.centre) @ inverse.T)
-    return Dynamics(surrogate, metric, inverse, z, float(step_size), math.inf, math.inf)
+    return Dynamics(surrogate, composed, metric, inverse, z, float(step_size), math.inf, math.inf)
 
 
 def to_z(dynamics: Dynamics, x: np.ndarray) -> np.ndarray:
@@ -152,7 +171,7 @@ def to_x(dynamics: Dynamics, z: np.ndarray) -> np.ndarray:
 
 def value(dynamics: Dynamics, z: np.ndarray) -> float:
     """F at ``z``."""
-    return _value(dynamics.surrogate, dynamics.metric, z)
+    return _value(dynamics.composed, dynamics.metric, z)
 
 
 def run(
@@ -167,7 +186,7 @@ def run(
     uniforms = rng.random((arm.transitions, 7))
     return Trajectory(
         *_transitions(
-            dynamics.surrogate,
+            dynamics.composed,
             dynamics.metric,
             dynamics.archive,
             z,
@@ -185,33 +204,36 @@ def run(
 
 
 @njit(cache=True)
-def _value(surrogate, metric, z):
-    s = metric @ z
-    return value_and_gradient(surrogate, s, np.empty(z.size))
+def _value(composed, metric, z):
+    d = z.size
+    return _at(composed, metric, 1.0, z, np.empty(d), np.empty(d), np.empty(d))
 
 
-@njit(cache=True, fastmath=FAST)
-def _at(surrogate, metric, temperature, z, gradient, s, by_s):
+@njit(cache=True, fastmath=FAST, inline="always")
+def _at(composed, metric, temperature, z, gradient, s, by_s):
     """Temperature * f at z, and its gradient with respect to z."""
     d = z.size
-    for i in range(d):
-        total = 0.0
-        for j in range(d):
-            total += metric[i, j] * z[j]
-        s[i] = total
-    value = value_and_gradient(surrogate, s, by_s)
-    for j in range(d):
-        gradient[j] = 0.0
-    for i in range(d):
-        slope = temperature * by_s[i]
-        for j in range(d):
-            gradient[j] += metric[i, j] * slope
+    value = composed.constant + quadratic_value(composed.linear, composed.quadratic, z, gradient)
+    if not is_quadratic(composed):
+        for i in range(d):
+            total = 0.0
+            for j in range(d):
+                total += metric[i, j] * z[j]
+            s[i] = total
+            by_s[i] = 0.0
+        value += add_other_terms(composed, s, by_s)
+        for i in range(d):
+            for j in range(d):
+                gradient[j] += metric[i, j] * by_s[i]
+    if temperature != 1.0:
+        for i in range(d):
+            gradient[i] *= temperature
     return temperature * value
 
 
 @njit(cache=True, fastmath=FAST)
 def _transitions(
-    surrogate,
+    composed,
     metric,
     archive,
     start,
@@ -235,7 +257,7 @@ def _transitions(
     by_s = np.empty(d)
     square_radius = radius * radius
     ceiling = temperature * ceiling
-    value = _at(surrogate, metric, temperature, z, gradient, s, by_s)
+    value = _at(composed, metric, temperature, z, gradient, s, by_s)
     start_value = value
     moved = False
     gradients = 1
@@ -251,7 +273,7 @@ def _transitions(
             inside = _square(new) < square_radius
             log_ratio = -np.inf
             if inside:
-                new_value = _at(surrogate, metric, temperature, new, new_gradient, s, by_s)
+                new_value = _at(composed, metric, temperature, new, new_gradient, s, by_s)
                 gradients += 1
                 log_ratio = new_value - value  # both jumps are symmetric
         else:
@@ -274,7 +296,7 @@ def _transitions(
                 inside = _square(new) < square_radius
                 if not inside:
                     break
-                new_value = _at(surrogate, metric, temperature, new, new_gradient, s, by_s)
+                new_value = _at(composed, metric, temperature, new, new_gradient, s, by_s)
                 gradients += 1
                 for i in range(d):
                     momentum[i] += 0.5 * step * new_gradient[i]

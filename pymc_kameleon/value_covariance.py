@@ -107,13 +107,12 @@ def _axes(fit: Fit, factor: np.ndarray, centre: np.ndarray) -> np.ndarray | None
     """
     if not fit.error < GOOD_ENOUGH:
         return None
-    # in the log density's own units; the surrogate is the plain quadratic
-    scale = fit.surrogate.scale
-    bent = -factor.T @ (fit.surrogate.quadratic / np.outer(scale, scale)) @ factor
-    eigenvalues, vectors = np.linalg.eigh(0.5 * (bent + bent.T))
-    s = (centre - fit.surrogate.centre) / scale
-    gradient = (fit.surrogate.linear + fit.surrogate.quadratic @ s) / scale
-    slopes = np.abs(vectors.T @ (factor.T @ gradient))
+    f = fit.surrogate  # the plain quadratic
+    to_u = f.frame @ (factor / f.scale[:, None])  # never in the log density's own units: digits
+    eigenvalues, vectors = np.linalg.eigh(-to_u.T @ f.quadratic @ to_u)
+    u = f.frame @ ((centre - f.centre) / f.scale - f.origin)
+    gradient = to_u.T @ (f.linear + f.quadratic @ u)
+    slopes = np.abs(vectors.T @ gradient)
     least = max(LEAST_CURVATURE * fit.error, 1e-7)
     lengths = np.maximum(eigenvalues, least) ** -0.5
     lengths = np.minimum(lengths, FALL / np.maximum(slopes, 1e-7))

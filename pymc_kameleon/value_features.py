@@ -1,12 +1,14 @@
 """Feature families for a surrogate of the log density, as matrices to fit with and as compiled
 value and gradient.
 
-Everything lives in standardised coordinates s = (x - centre) / scale and whitened ones z = W s. A
-surrogate is
+Everything lives in standardised coordinates s = (x - centre) / scale and ones that are whitened: z =
+W s by the chain, u = V (s - o) by the points of the fit. A surrogate is
 
-    f(s) = c + b's + s'Qs/2  +  sum_k a_k s^(e_k)  +  g(s)  +  h(s),
+    f(s) = c + b'u + u'Qu/2  +  sum_k a_k s^(e_k)  +  g(s)  +  h(s),
 
-with monomials of total degree 3 or 4 in at most three variables; g a sum over centres of one of
+with the quadratic in u, because on a rotated target with axes of 1 : 1e6 its second derivatives in s
+cancel to twelve digits; monomials of total degree 3 or 4 in at most three variables, in s, where
+curved targets have few of them; g a sum over centres of one of
 
     Gaussian    exp(-|z - z_k|^2 / 2 l^2), in whitened coordinates,
     pairwise    (1 / 2d) sum_i k_i + (1 / d(d-1)) sum_{i<j} k_i k_j with k_i = exp(-(s_i - s_ki)^2 /
@@ -47,9 +49,11 @@ class Surrogate(NamedTuple):
         s = (x - centre) / scale.
     whiten : ndarray of shape (d, d)
         W: z = W s.
+    origin, frame : ndarray of shape (d,), (d, d)
+        o and V: u = V (s - o).
     constant : float
     linear, quadratic : ndarray of shape (d,), (d, d)
-        b and the symmetric Q.
+        b and the symmetric Q, in u.
     variables, powers : ndarray of shape (m, 3)
         Which variables a monomial has and to what power; a power of 0 means "not there".
     monomials : ndarray of shape (m,)
@@ -71,6 +75,8 @@ class Surrogate(NamedTuple):
     centre: np.ndarray
     scale: np.ndarray
     whiten: np.ndarray
+    origin: np.ndarray
+    frame: np.ndarray
     constant: float
     linear: np.ndarray
     quadratic: np.ndarray
@@ -89,12 +95,14 @@ class Surrogate(NamedTuple):
 
 
 def blank(centre: np.ndarray, scale: np.ndarray, whiten: np.ndarray) -> Surrogate:
-    """The surrogate f = 0 in given coordinates; the families fill it in with ``_replace``."""
+    """The surrogate f = 0 in given coordinates, u = s; the families fill it in with ``_replace``."""
     d = len(centre)
     return Surrogate(
         centre=np.array(centre, dtype=float),
         scale=np.array(scale, dtype=float),
         whiten=np.ascontiguousarray(whiten, dtype=float),
+        origin=np.zeros(d),
+        frame=np.eye(d),
         constant=0.0,
         linear=np.zeros(d),
         quadratic=np.zeros((d, d)),
@@ -210,6 +218,24 @@ def tail_features(s: np.ndarray, z: np.ndarray, tail_scale: float) -> np.ndarray
     return np.concatenate([np.log1p(r2 / LOG_LADDER), rational], axis=1)
 
 
+def compose(f: Surrogate, matrix: np.ndarray) -> Surrogate:
+    """The same f with its quadratic in coordinates y in which s = ``matrix`` y; everything else stays in s.
+
+    Composed once, so that no factor of V is multiplied in and out at every gradient.
+    """
+    to_u = f.frame @ matrix
+    u = -f.frame @ f.origin
+    slope = f.linear + f.quadratic @ u
+    quadratic = to_u.T @ f.quadratic @ to_u
+    return f._replace(
+        origin=np.zeros(len(u)),
+        frame=np.linalg.inv(matrix),
+        constant=f.constant + float(u @ (f.linear + 0.5 * f.quadratic @ u)),
+        linear=to_u.T @ slope,
+        quadratic=np.ascontiguousarray(0.5 * (quadratic + quadratic.T)),
+    )
+
+
 # --- compiled value and gradient ------------------------------------------------------------------
 
 
@@ -217,13 +243,43 @@ def tail_features(s: np.ndarray, z: np.ndarray, tail_scale: float) -> np.ndarray
 def value_and_gradient(f, s, gradient):
     """F(s) for s of shape (d,), writing df/ds into ``gradient``."""
     d = s.size
-    value = f.constant
+    u = np.zeros(d)
+    by_u = np.empty(d)
+    for i in range(d):
+        for j in range(d):
+            u[i] += f.frame[i, j] * (s[j] - f.origin[j])
+        gradient[i] = 0.0
+    value = f.constant + quadratic_value(f.linear, f.quadratic, u, by_u)
+    for i in range(d):
+        for j in range(d):
+            gradient[j] += f.frame[i, j] * by_u[i]
+    return value + add_other_terms(f, s, gradient)
+
+
+@njit(cache=True, fastmath=FAST, inline="always")
+def quadratic_value(linear, quadratic, u, gradient):
+    """Return b'u + u'Qu/2, writing its gradient."""
+    d = u.size
+    value = 0.0
     for i in range(d):
         row = 0.0
         for j in range(d):
-            row += f.quadratic[i, j] * s[j]
-        gradient[i] = f.linear[i] + row
-        value += s[i] * (f.linear[i] + 0.5 * row)
+            row += quadratic[i, j] * u[j]
+        gradient[i] = linear[i] + row
+        value += u[i] * (linear[i] + 0.5 * row)
+    return value
+
+
+@njit(cache=True, inline="always")
+def is_quadratic(f):
+    """Whether there is nothing but c + b'u + u'Qu/2."""
+    return f.monomials.size == 0 and f.kind == NONE and f.tails.size == 0
+
+
+@njit(cache=True, fastmath=FAST, inline="always")
+def add_other_terms(f, s, gradient):
+    """The value at s of everything but the quadratic; its gradient is added to ``gradient``."""
+    value = 0.0
     if f.monomials.size > 0:
         value += _monomials(f.variables, f.powers, f.monomials, s, gradient)
     if f.kind == GAUSSIAN:

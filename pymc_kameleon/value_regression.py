@@ -13,6 +13,11 @@ weights adapt to noise.
 A polynomial comes before any kernel, and the quadratic is hardly penalised, because of what they do
 where there is no data: at equal held-out error a polynomial extrapolates a hundred times better.
 
+The quadratic's columns are in coordinates whitened by the weighted points, where their Gram matrix is
+well conditioned whatever the target's axes; its small ridge, and what squaring has lost, are taken
+back by iterative refinement with the residuals themselves (Golub & Van Loan, section 5.3.8). All other
+columns stay in the axes of the model, where curved targets have few monomials.
+
 Differs from the kernel-smoothing and score-matching surrogates of the literature: those see the
 chain's states only, and need them to be draws from the target. Values need not be: a rejected
 proposal says as much about the log density as an accepted one.
@@ -23,6 +28,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy import linalg
 
+from pymc_kameleon import quadratic_fit
 from pymc_kameleon import value_features as features
 from pymc_kameleon.value_features import FOURIER, GAUSSIAN, LOG_LADDER, PAIRWISE, Surrogate
 
@@ -32,7 +38,9 @@ FLOOR = (0.3, 2.0)  # range of s0
 HELD_OUT = 0.2
 GOOD_ENOUGH = 0.003  # weighted held-out squared error at which the search stops
 RIDGES = 10.0 ** np.arange(-10.0, 1.0, 2.0)
-QUADRATIC_RIDGE = 1e-10
+QUADRATIC_RIDGE = 1e-10  # to factorise with; refinement takes it back
+REFINEMENTS = 3
+SHRINK = 0.001  # of the chain's covariance towards the points'
 MAX_MONOMIALS = 700
 KEPT = 30  # monomials of the last fit, where not all can be had
 SCREENED = (100, 300)  # their number after each stage of the search for more
@@ -104,9 +112,9 @@ class Fit(NamedTuple):
     quadratic_error : float
         ``error`` of the plain quadratic.
     curvature : ndarray of shape (d, d)
-        Second derivative, in s, of the plain quadratic fitted with the same weights.
+        Second derivative, in z, of the plain quadratic fitted with the same weights.
     whiten_factor : ndarray of shape (d, d)
-        Cholesky factor of the chain's correlation.
+        s = L z: lower triangular factor of the chain's correlation, shrunk towards the points'.
     n_points : int
     """
 
@@ -124,9 +132,10 @@ class Fit(NamedTuple):
 
 
 class Data(NamedTuple):
-    """The regression problem in standardised coordinates."""
+    """The regression problem in standardised coordinates, the held-out points last."""
 
     s: np.ndarray  # (n, d)
+    u: np.ndarray  # (n, d)
     z: np.ndarray  # (n, d)
     y: np.ndarray  # (n,), log density minus ``offset``
     weights: np.ndarray  # (n,), at most 1
@@ -166,8 +175,8 @@ class Candidate(NamedTuple):
     ridge: float
     error: float  # weighted clipped mean square on held-out points
     residual: np.ndarray  # of the held-out points
+    columns: np.ndarray  # (n, p)
     gram: np.ndarray  # over all points
-    moment: np.ndarray
 
 
 def fit(
@@ -268,27 +277,48 @@ def prepare(
     """Coordinates from the chain, relative-error weights, and the random held-out fifth."""
     centre = np.median(chain, axis=0)
     scale = chain.std(axis=0) + 1e-9 * np.abs(centre) + 1e-300
-    d = len(centre)
-    correlation = np.cov(((chain - centre) / scale).T, ddof=0).reshape(d, d)
-    factor = np.linalg.cholesky(0.999 * correlation + 0.001 * np.eye(d))
-    whiten = np.linalg.inv(factor)
     reference = np.quantile(chain_log_densities, REFERENCE_QUANTILE)
     offset = float(np.median(chain_log_densities))
     weights = 1.0 / (floor**2 + np.square(relative * np.maximum(0.0, reference - depths)))
     weights /= weights.max()
-    kept = weights > 1e-10
-    s = (positions[kept] - centre) / scale
+    kept = np.flatnonzero(weights > 1e-10)
+    held_out = rng.random(len(kept)) < HELD_OUT
+    order = np.argsort(held_out, kind="stable")  # so that both parts are slices
+    kept, held_out = kept[order], held_out[order]
+    s, weights = (positions[kept] - centre) / scale, weights[kept]
+    origin, spread = quadratic_fit.whiten(s, weights)
+    if not np.linalg.norm(spread, axis=1).min() > 1e-100:
+        raise np.linalg.LinAlgError("the values near the top are all at one value of a coordinate")
+    frame = _inverse(spread)
+    factor = _chain_factor((chain - centre) / scale, spread)
+    whiten = _inverse(factor)
+    template = features.blank(centre, scale, whiten)
     return Data(
         s=s,
+        u=(s - origin) @ frame.T,
         z=s @ whiten.T,
         y=log_densities[kept] - offset,
-        weights=weights[kept],
-        held_out=rng.random(int(kept.sum())) < HELD_OUT,
+        weights=weights,
+        held_out=held_out,
         offset=offset,
         reference=float(reference) - offset,
-        template=features.blank(centre, scale, whiten),
+        template=template._replace(origin=origin, frame=frame),
         whiten_factor=factor,
     )
+
+
+def _chain_factor(s, spread):
+    """Lower triangular L: L L' is the covariance of ``s`` (m, d), shrunk towards ``spread`` ``spread``'.
+
+    Shrunk towards the diagonal it would stop at axes of 1 : 30, and be another matrix in other units of rotated axes.
+    """
+    own = np.sqrt((1.0 - SHRINK) / len(s)) * (s - s.mean(axis=0))
+    return quadratic_fit.root(np.concatenate([own, np.sqrt(SHRINK) * spread.T]))
+
+
+def _inverse(factor):
+    inverse = linalg.solve_triangular(factor, np.eye(len(factor)), lower=True)
+    return np.ascontiguousarray(inverse)
 
 
 def _shortlist(library, previous, full):
@@ -342,7 +372,7 @@ def share_columns(data: Data, monomials: bool, earlier: Surrogate | None = None)
     Where not even the quartic in pairs of variables has so few, beyond 16 dimensions, its most promising terms: those
     that mattered ``earlier`` and those that :func:`_screen` finds.
     """
-    columns = features.quadratic_features(data.s)
+    columns = features.quadratic_features(data.u)
     variables = powers = NO_MONOMIALS
     if monomials:
         variables, powers = _choose_monomials(data, columns, earlier)
@@ -351,7 +381,7 @@ def share_columns(data: Data, monomials: bool, earlier: Surrogate | None = None)
         )
     scale = _size(columns, data.weights)
     columns = columns / scale
-    train, test = ~data.held_out, data.held_out
+    train, test = _parts(data)
     grams = [_gram(columns[part], columns[part], data.weights[part]) for part in (train, test)]
     return Shared(columns, scale, variables, powers, *grams)
 
@@ -374,18 +404,17 @@ def _screen(data: Data, quadratic, variables, powers, earlier):
     The second stage looks at what the first selection leaves over: in a banana, x_0^4 and x_0^2 x_1 hide each other.
     Residuals are clipped, or a few points far out decide. Held-out points have no say.
     """
-    train, weights = ~data.held_out, data.weights[~data.held_out]
+    train, _ = _parts(data)
+    weights = data.weights[train]
     s, y, root = data.s[train], data.y[train], np.sqrt(weights)
     base = quadratic[train] / _size(quadratic[train], weights)
     chosen = _largest(s, weights, variables, powers, earlier)
     for keep in SCREENED:
         extra = features.monomial_features(s, variables[chosen], powers[chosen])
         columns = np.concatenate([base, extra / _size(extra, weights)], axis=1)
-        moment = columns.T @ (weights * y)
         gram = _gram(columns, columns, weights)
-        fitted = columns @ _solve_stubbornly(
-            gram, moment, base.shape[1], SCREENING_RIDGE, weights.sum()
-        )
+        problem = Problem(columns, y, weights, base.shape[1], gram)
+        fitted = columns @ _solve_stubbornly(problem, SCREENING_RIDGE)
         residual = root * (y - fitted)
         if residual @ residual < GOOD_ENOUGH * weights.sum():
             break
@@ -492,27 +521,26 @@ def _nystroem(gram):
 
 def _evaluate(data: Data, shared: Shared, basis: Basis) -> Candidate | None:
     """Held-out error of a family along a path of ridges; None if no ridge gives a solution."""
-    train, test = ~data.held_out, data.held_out
+    train, test = _parts(data)
     base, extra = basis.base, basis.extra
+    columns = shared.columns[:, :base]
+    if extra.shape[1]:
+        columns = np.concatenate([columns, extra], axis=1)
     gram, test_gram = (
         _join(g[:base, :base], shared.columns[part, :base], extra[part], data.weights[part])
         for g, part in ((shared.train, train), (shared.test, test))
     )
-    moment, test_moment = (
-        np.concatenate([shared.columns[part, :base], extra[part]], axis=1).T
-        @ (data.weights[part] * data.y[part])
-        for part in (train, test)
-    )
-    test_columns = np.concatenate([shared.columns[test, :base], extra[test]], axis=1)
     free = features.quadratic_size(data.s.shape[1])
-    weight, test_weights = data.weights[train].sum(), data.weights[test]
+    problem = Problem(columns[train], data.y[train], data.weights[train], free, gram)
+    alone = columns.shape[1] == free
+    test_weights = data.weights[test]
     best, worsenings = None, 0
-    for ridge in RIDGES if len(moment) > free else (1e-9,):
+    for ridge in (0.0,) if alone else RIDGES:
         try:
-            coefficients = _solve(gram, moment, free, ridge, weight)
+            coefficients = solve(problem, ridge, REFINEMENTS if alone else 0)
         except np.linalg.LinAlgError:
             continue
-        residual = data.y[test] - test_columns @ coefficients
+        residual = data.y[test] - columns[test] @ coefficients
         square = np.square(residual) * test_weights
         error = np.minimum(square, np.quantile(square, 0.95)).sum() / test_weights.sum()
         if best is None or error < best[0]:
@@ -524,7 +552,13 @@ def _evaluate(data: Data, shared: Shared, basis: Basis) -> Candidate | None:
     if best is None:
         return None
     error, ridge, residual = best
-    return Candidate(basis, ridge, error, residual, gram + test_gram, moment + test_moment)
+    return Candidate(basis, ridge, error, residual, columns, gram + test_gram)
+
+
+def _parts(data: Data) -> tuple[slice, slice]:
+    """Training and held-out rows."""
+    n_train = len(data.y) - int(np.count_nonzero(data.held_out))
+    return slice(0, n_train), slice(n_train, len(data.y))
 
 
 def _join(gram, columns, extra, weights):
@@ -534,20 +568,36 @@ def _join(gram, columns, extra, weights):
     return np.block([[gram, cross], [cross.T, _gram(extra, extra, weights)]])
 
 
-def _solve(gram, moment, free, ridge, weight):
-    """Ridge on all but the first ``free`` columns, which get hardly any; scaled with the sum of the weights."""
+class Problem(NamedTuple):
+    """Weighted least squares, with what its normal equations need."""
+
+    columns: np.ndarray  # (n, p)
+    y: np.ndarray  # (n,)
+    weights: np.ndarray  # (n,)
+    free: int  # columns at the beginning without a penalty
+    gram: np.ndarray  # (p, p)
+
+
+def solve(problem: Problem, ridge: float, refinements: int = REFINEMENTS) -> np.ndarray:
+    """Coefficients (p,) with a penalty of ``ridge`` times the sum of the weights on all but the free columns."""
+    columns, y, weights, free, gram = problem
+    penalty = np.full(len(gram), ridge * weights.sum())
+    penalty[:free] = 0.0
     penalised = gram.copy()
     diagonal = np.einsum("ii->i", penalised)
-    diagonal[:free] += QUADRATIC_RIDGE * weight
-    diagonal[free:] += ridge * weight
+    diagonal += np.maximum(penalty, QUADRATIC_RIDGE * weights.sum())
     factor = linalg.cho_factor(penalised, lower=True, overwrite_a=True, check_finite=False)
-    return linalg.cho_solve(factor, moment, check_finite=False)
+    coefficients = linalg.cho_solve(factor, (weights * y) @ columns, check_finite=False)
+    for _ in range(refinements):
+        rest = (weights * (y - columns @ coefficients)) @ columns - penalty * coefficients
+        coefficients += linalg.cho_solve(factor, rest, check_finite=False)
+    return coefficients
 
 
-def _solve_stubbornly(gram, moment, free, ridge, weight):
+def _solve_stubbornly(problem, ridge):
     while True:
         try:
-            return _solve(gram, moment, free, ridge, weight)
+            return solve(problem, ridge)
         except np.linalg.LinAlgError:
             ridge = max(30.0 * ridge, 1e-12)
             if ridge > 1e6:
@@ -556,10 +606,13 @@ def _solve_stubbornly(gram, moment, free, ridge, weight):
 
 def _finish(data, shared, best: Candidate, quadratic: Candidate, relative) -> Fit:
     d = data.s.shape[1]
-    free, weight = features.quadratic_size(d), data.weights.sum()
-    scale = shared.scale
-    coefficients = _solve_stubbornly(best.gram, best.moment, free, best.ridge, weight)
-    plain = _solve_stubbornly(quadratic.gram, quadratic.moment, free, 1e-9, weight)
+    free, scale = features.quadratic_size(d), shared.scale
+    coefficients, plain = (
+        _solve_stubbornly(Problem(c.columns, data.y, data.weights, free, c.gram), c.ridge)
+        for c in (best, quadratic)
+    )
+    to_u = data.template.frame @ data.whiten_factor
+    curvature = features.unpack_quadratic(plain / scale[:free], d)[2]
     surrogate = unpack(best.basis, coefficients, scale[: best.basis.base], data.offset)
     y, weights = data.y[data.held_out], data.weights[data.held_out]
     near_top = y > data.reference - 1.0 - 0.25 * d
@@ -578,7 +631,7 @@ def _finish(data, shared, best: Candidate, quadratic: Candidate, relative) -> Fi
         relative_error=relative,
         ridge=best.ridge,
         quadratic_error=float(np.sqrt(quadratic.error)),
-        curvature=features.unpack_quadratic(plain / scale[:free], d)[2],
+        curvature=to_u.T @ curvature @ to_u,
         whiten_factor=data.whiten_factor,
         n_points=len(data.y),
     )

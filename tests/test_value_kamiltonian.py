@@ -227,7 +227,7 @@ def slow_transitions(
 
 def arguments(rng, dynamics, z, arm, temperature=1.0):
     return (
-        dynamics.surrogate, dynamics.metric, dynamics.archive, z, dynamics.step_size, arm.time, arm.jumps,
+        dynamics.composed, dynamics.metric, dynamics.archive, z, dynamics.step_size, arm.time, arm.jumps,
         temperature, dynamics.radius, dynamics.ceiling, 120,
         rng.standard_normal((arm.transitions, len(z))), rng.random((arm.transitions, 7)),
     )  # fmt: skip
@@ -241,7 +241,7 @@ def test_inner_transitions_agree_with_the_plain_version(temperature):
     for _ in range(30):
         args = arguments(rng, dynamics, 0.5 * rng.standard_normal(2), Arm(5, 1.5, 0.5), temperature)
         z, _, value, moved, *_ = surrogate_dynamics._transitions(*args)
-        slow_z, slow_value = slow_transitions(*args)
+        slow_z, slow_value = slow_transitions(dynamics.surrogate, *args[1:])
         np.testing.assert_allclose(z, slow_z, rtol=1e-8, atol=1e-10)
         np.testing.assert_allclose(value, slow_value, rtol=1e-8, atol=1e-10)
         moves += moved

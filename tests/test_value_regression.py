@@ -21,6 +21,8 @@ def random_surrogate(rng, d, kind):
         rng.standard_normal(d), np.exp(rng.standard_normal(d)), rng.standard_normal((d, d))
     )
     return blank._replace(
+        origin=rng.standard_normal(d),
+        frame=np.tril(rng.standard_normal((d, d))),
         constant=1.3,
         linear=rng.standard_normal(d),
         quadratic=q + q.T,
@@ -42,8 +44,8 @@ def random_surrogate(rng, d, kind):
 def plain_value(f, x):
     """The formula of the module's docstring, term by term."""
     s = (x - f.centre) / f.scale
-    z, d = f.whiten @ s, len(s)
-    value = f.constant + f.linear @ s + 0.5 * s @ f.quadratic @ s
+    z, u, d = f.whiten @ s, f.frame @ (s - f.origin), len(s)
+    value = f.constant + f.linear @ u + 0.5 * u @ f.quadratic @ u
     for variables, powers, weight in zip(f.variables, f.powers, f.monomials, strict=True):
         value += weight * math.prod(s[i] ** p for i, p in zip(variables, powers, strict=True))
     for centre, phase, weight in zip(f.centres, f.phases, f.weights, strict=True):
@@ -132,9 +134,10 @@ def test_a_fit_is_weighted_ridge_regression(family):
     # the same random numbers, in the order of the fit: held-out points, then the basis
     again = np.random.default_rng(5)
     data = regression.prepare(again, x, y, y, chain, chain_y, 0.3, 0.15)
-    depth = np.maximum(0.0, np.quantile(chain_y, 0.3) - y)
+    depth = np.maximum(0.0, np.quantile(chain_y, 0.3) - data.y - data.offset)
     weights = 1.0 / (0.09 + (0.15 * depth) ** 2)
     np.testing.assert_allclose(data.weights, weights / weights.max(), rtol=1e-10)
+    at = data.template.centre + data.template.scale * data.s  # the points, in the fit's order
     shared = regression.share_columns(data, family.monomials)
     basis = (
         regression.build(again, data, shared, family)
@@ -143,22 +146,22 @@ def test_a_fit_is_weighted_ridge_regression(family):
     )
     columns = np.concatenate([shared.columns[:, : basis.base], basis.extra], axis=1)
     free, p = 10, columns.shape[1]
+    gram = columns.T @ (columns * data.weights[:, None])
+    system_of_all = regression.Problem(columns, data.y, data.weights, free, gram)
     for ridge in (1e-4, 1e-2):
-        penalty = data.weights.sum() * np.where(np.arange(p) < free, 1e-10, ridge)
+        penalty = data.weights.sum() * np.where(np.arange(p) < free, 0.0, ridge)
         root = np.sqrt(data.weights)
         system = np.concatenate([columns * root[:, None], np.diag(np.sqrt(penalty))])
         right = np.concatenate([data.y * root, np.zeros(p)])
         expected = np.linalg.lstsq(system, right, rcond=None)[0]
-        gram = columns.T @ (columns * data.weights[:, None])
-        moment = columns.T @ (data.weights * data.y)
-        found = regression._solve(gram, moment, free, ridge, data.weights.sum())
+        found = regression.solve(system_of_all, ridge)
         surrogate = regression.unpack(basis, found, shared.scale[: basis.base], data.offset)
         np.testing.assert_allclose(
-            features.values(surrogate, x), columns @ expected + data.offset, rtol=1e-5, atol=1e-5
+            features.values(surrogate, at), columns @ expected + data.offset, rtol=1e-8, atol=1e-8
         )
     # the fit itself is this at the ridge that it chose
     if fitted.family == family.name and fitted.relative_error == 0.15:
-        found = regression._solve(gram, moment, free, fitted.ridge, data.weights.sum())
+        found = regression.solve(system_of_all, fitted.ridge)
         surrogate = regression.unpack(basis, found, shared.scale[: basis.base], data.offset)
         np.testing.assert_allclose(
             features.values(fitted.surrogate, x),

@@ -1,0 +1,153 @@
+"""A normal target is learned whatever its axes and wherever the points lie, and stays learned as a chain goes on."""
+
+import numpy as np
+import pytest
+
+from pymc_kameleon import (
+    surrogate_dynamics,
+    value_covariance,
+    value_features,
+    value_kamiltonian,
+    value_regression,
+)
+from pymc_kameleon.metropolis import Outcome, Proposal, accept
+from pymc_kameleon.value_features import quadratic_size
+from tests.quadratics import CLOUDS, RATIOS, cloud, normal
+
+LEARNED = 1e-3  # nats: fresh residual sd
+
+
+def fitted(d, ratio, rotated, kind):
+    """Two fits, the second with the weights that follow from the first; residuals at fresh draws of the target."""
+    rng = np.random.default_rng(d)
+    log_density, place, sds = normal(rng, d, ratio, rotated)
+    n = max(3 * quadratic_size(d), 60)
+    x = place(cloud(rng, kind, n, sds))
+    y = log_density(x)
+    recent = slice(n // 2, n)
+    fit = None
+    for _ in range(2):
+        fit = value_regression.fit(rng, x, y, x[recent], y[recent], previous=fit)
+    fresh = place(rng.standard_normal((200, d)))
+    return fit, x[recent], fresh, log_density(fresh)
+
+
+def residual_sds(fit, chain, fresh, truth):
+    """Of the surrogate as it is, and as the dynamics see it."""
+    metric = surrogate_dynamics.metric(fit.whiten_factor, fit.curvature, fit.quadratic_error)
+    dynamics = surrogate_dynamics.make_dynamics(fit.surrogate, metric, chain[:20], 0.3)
+    z = [surrogate_dynamics.to_z(dynamics, x) for x in fresh]
+    return (
+        np.std(value_features.values(fit.surrogate, fresh) - truth),
+        np.std([surrogate_dynamics.value(dynamics, row) for row in z] - truth),
+    )
+
+
+@pytest.mark.parametrize("kind", CLOUDS)
+@pytest.mark.parametrize("rotated", [False, True])
+@pytest.mark.parametrize(
+    "d",
+    [2, 5, 12, pytest.param(20, marks=pytest.mark.slow), pytest.param(40, marks=pytest.mark.slow)],
+)
+def test_a_normal_target_is_learned(d, rotated, kind):
+    for ratio in RATIOS:
+        sds = residual_sds(*fitted(d, ratio, rotated, kind))
+        assert max(sds) < LEARNED, f"ratio {ratio:g}: {sds}"
+
+
+@pytest.mark.parametrize("kind", ["draws", "transient"])
+def test_standardised_one_by_one_it_is_not(kind, monkeypatch):
+    """The control: the same regression in the coordinates that kernels and monomials keep."""
+
+    def one_by_one(points, weights):
+        centre = weights @ points / weights.sum()
+        scale = np.sqrt(weights @ np.square(points - centre) / weights.sum())
+        return centre, np.diag(scale)
+
+    monkeypatch.setattr(value_regression.quadratic_fit, "whiten", one_by_one)
+    assert max(residual_sds(*fitted(5, 1e6, True, kind))) > 100 * LEARNED
+
+
+@pytest.mark.parametrize("ratio", [1e3, 1e4])
+@pytest.mark.parametrize("d", [2, 12])
+def test_the_metric_is_the_targets_own(d, ratio):
+    """Leapfrog steps and times are in units in which f is round, from a chain that has seen 30 shortest axes."""
+    rng = np.random.default_rng(d)
+    log_density, place, sds = normal(rng, d, ratio)
+    x = place(cloud(rng, "local", 3 * quadratic_size(d) + 60, sds))
+    y = log_density(x)
+    fit = value_regression.fit(rng, x, y, x, y)
+    metric = surrogate_dynamics.metric(fit.whiten_factor, fit.curvature, fit.quadratic_error)
+    dynamics = surrogate_dynamics.make_dynamics(fit.surrogate, metric, x[:20], 0.3)
+    np.testing.assert_allclose(-np.linalg.eigvalsh(dynamics.composed.quadratic), 1.0, rtol=1e-3)
+    cautious = surrogate_dynamics.metric(fit.whiten_factor, fit.curvature)
+    dynamics = surrogate_dynamics.make_dynamics(fit.surrogate, cautious, x[:20], 0.3)
+    curvatures = -np.linalg.eigvalsh(dynamics.composed.quadratic)
+    assert curvatures.min() < 0.1  # without an error it goes three times as far as the chain
+
+
+@pytest.mark.parametrize("ratio", [1e3, 1e5])
+def test_adaptive_metropolis_learns_its_axes_from_values(ratio):
+    """From states within 30 of the shortest axis."""
+    d, rng = 5, np.random.default_rng(1)
+    log_density, place, sds = normal(rng, d, ratio)
+    points = place(cloud(rng, "local", 600, sds))
+    values = value_covariance.empty(d)
+    for x, point in zip(points[:300], points[300:], strict=True):
+        outcome = Outcome(
+            x, log_density(x), Proposal(point, 0.0, "global"), log_density(point), 0.3, False
+        )
+        values = value_covariance.record(values, outcome)
+    states = points[:300]
+    factor = np.linalg.cholesky(np.cov(states.T))
+    longer = value_covariance.extend(rng, values, states, factor)
+    to_z = np.linalg.lstsq(place(np.eye(d)) - place(np.zeros((1, d))), np.eye(d), rcond=None)[0]
+    roots = np.linalg.svd(to_z.T @ longer, compute_uv=False)  # 1: the target's own covariance
+    assert roots.min() > 0.3
+    assert roots.max() < 1.1
+    assert np.linalg.svd(to_z.T @ factor, compute_uv=False).min() < 0.05
+
+
+def run_chain(rng, log_density, x, draws, tune):
+    """A chain of KamiltonianStep's algorithm; its state and the draws after tuning."""
+    state = value_kamiltonian.init(x, tune=tune)
+    y, kept = float(log_density(x)), []
+    state = value_kamiltonian.start(state, x, y)
+    for draw in range(draws):
+        if draw == tune:
+            state = value_kamiltonian.freeze(state)
+        proposal = value_kamiltonian.propose(rng, x, state)
+        known = proposal.log_density
+        new = float(log_density(proposal.position)) if known is None else known
+        ratio = value_kamiltonian.log_ratio(state, x, y, proposal, new)
+        probability, accepted = accept(rng, y, new, ratio)
+        if accepted:
+            x, y = proposal.position, new
+        outcome = Outcome(x, y, proposal, new, probability, accepted)
+        if accepted:
+            state = value_kamiltonian.keep(state, outcome)
+        if draw < tune:
+            state = value_kamiltonian.adapt(rng, state, outcome)
+        else:
+            kept.append(x)
+    return state, np.array(kept)
+
+
+@pytest.mark.parametrize("ratio", [7e3, 1e6])
+def test_it_stays_learned_as_a_chain_goes_on(ratio):
+    d = 12
+    for seed in range(2):
+        rng = np.random.default_rng(seed)
+        log_density, place, _ = normal(rng, d, ratio)
+        start = place(rng.uniform(-2.0, 2.0, d))
+        state, draws = run_chain(rng, log_density, start, 3000, 2000)
+        assert state.fit.family == "quadratic"
+        assert state.quality.residual_sd < LEARNED
+        whitened = np.linalg.lstsq(
+            (place(np.eye(d)) - place(np.zeros((1, d)))).T,
+            (draws - place(np.zeros((1, d)))).T,
+            rcond=None,
+        )[0]
+        lagged = [np.corrcoef(row[:-1], row[1:])[0, 1] for row in whitened]
+        assert max(lagged) < 0.6  # 0.99 and more where the fit is lost
+        assert 0.6 < np.square(whitened).mean() < 1.5
