@@ -147,7 +147,7 @@ def _pymc_step(posterior, text):
     """A new step for every chain, on a model of the right shape: PyMC compiles its density, which is replaced."""
 
     def driver(x, rng, log_density, evaluations, tune):
-        with _stand_in(posterior.dim):
+        with stand_in(posterior.dim):
             step = step_class(text)(rng=rng, **parse(text)[1])
         if hasattr(step, "delta_logp"):  # log p(proposed) - log p(current): both are evaluated
             step.delta_logp = lambda q, q0: log_density(q) - log_density(q0)
@@ -159,7 +159,8 @@ def _pymc_step(posterior, text):
 
 
 @cache
-def _stand_in(dim):
+def stand_in(dim):
+    """A model of the right shape."""
     with pm.Model() as model:
         pm.Normal("x", shape=dim)
     return model

@@ -3,9 +3,138 @@
 import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
+from pytensor.graph import Apply, Op
+from scipy.integrate import odeint
 
 from pymc_kameleon.datasets import load_lynx_hare
 from pymc_kameleon.demo import PredatorPrey
+
+# Carlson (1913): yeast by the hour.
+YEAST = np.array([
+    9.6, 18.3, 29.0, 47.2, 71.1, 119.1, 174.6, 257.3, 350.7, 441.0, 513.3, 559.7, 594.8, 629.4, 640.8, 651.1, 655.9,
+    659.6, 661.8,
+])  # fmt: skip
+
+# Influenza in a boarding school of 763, 1978: boys in bed by the day.
+IN_BED = np.array([3, 8, 26, 76, 225, 298, 258, 233, 189, 128, 68, 29, 14, 4])
+
+# Treloar (1974): Puromycin; substrate in ppm, counts per minute and minute.
+SUBSTRATE = np.repeat([0.02, 0.06, 0.11, 0.22, 0.56, 1.10], 2)
+VELOCITY = np.array([76, 47, 97, 107, 123, 139, 159, 152, 191, 201, 207, 200], dtype=float)
+
+# Kwan et al. (1976): indomethacin in plasma of the first subject; hours, micrograms per millilitre.
+HOURS = np.array([0.25, 0.5, 0.75, 1.0, 1.25, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0])
+PLASMA = np.array([1.50, 0.94, 0.78, 0.48, 0.37, 0.19, 0.12, 0.11, 0.08, 0.07, 0.05])
+
+
+class Solution(Op):
+    """A function from a vector to a vector that PyTensor cannot look into, for instance SciPy's solver."""
+
+    __props__ = ("solve",)
+
+    def __init__(self, solve):
+        self.solve = solve
+
+    def make_node(self, parameters):
+        """One vector in, one vector out."""
+        return Apply(self, [pt.as_tensor(parameters)], [pt.dvector()])
+
+    def perform(self, node, inputs, outputs):
+        """NaN where the solver gives up."""
+        with np.errstate(all="ignore"):
+            outputs[0][0] = np.asarray(self.solve(*inputs[0]), dtype=float)
+
+
+def _yeast(rate, capacity, first):
+    hours = np.arange(float(len(YEAST)))
+    return odeint(lambda n, t: rate * n * (1.0 - n / capacity), first, hours)[:, 0]
+
+
+def _infected(contact, recovery):
+    def slope(state, t):
+        new, healed = contact * state[0] * state[1] / 763.0, recovery * state[1]
+        return [-new, new - healed]
+
+    return odeint(slope, [762.0, 1.0], np.arange(len(IN_BED) + 1.0))[1:, 1]
+
+
+def logistic_growth() -> pm.Model:
+    """Yeast growing to a capacity, SciPy's solver as a black box, lognormal errors."""
+    with pm.Model() as model:
+        rate = pm.HalfNormal("rate", 1.0)
+        capacity = pm.HalfNormal("capacity", 1000.0)
+        first = pm.HalfNormal("first", 50.0)
+        sigma = pm.HalfNormal("sigma", 0.5)
+        solution = Solution(_yeast)(pt.stack([rate, capacity, first]))
+        pm.LogNormal("yeast", pt.log(solution), sigma, observed=YEAST)
+    return model
+
+
+def epidemic() -> pm.Model:
+    """SIR, SciPy's solver as a black box, negative binomial errors (Grinsztajn et al., 2021)."""
+    with pm.Model() as model:
+        contact = pm.TruncatedNormal("contact", 2.0, 1.0, lower=0.0)
+        recovery = pm.TruncatedNormal("recovery", 0.4, 0.5, lower=0.0)
+        dispersion = pm.Exponential("dispersion", 5.0)
+        infected = Solution(_infected)(pt.stack([contact, recovery]))
+        pm.NegativeBinomial(
+            "in_bed", mu=pt.maximum(infected, 1e-9), alpha=1.0 / dispersion, observed=IN_BED
+        )
+    return model
+
+
+def michaelis_menten() -> pm.Model:
+    """Velocity of a reaction on the substrate's concentration: counts in hundreds, a constant of some hundredths."""
+    with pm.Model() as model:
+        maximum = pm.HalfNormal("maximum", 500.0)
+        half = pm.HalfNormal("half", 1.0)
+        sigma = pm.HalfNormal("sigma", 50.0)
+        pm.Normal("velocity", maximum * SUBSTRATE / (half + SUBSTRATE), sigma, observed=VELOCITY)
+    return model
+
+
+def decay() -> pm.Model:
+    """A sum of two exponentials; the faster rate is the slower one and something more."""
+    with pm.Model() as model:
+        amplitude = pm.HalfNormal("amplitude", 5.0, shape=2)
+        slow = pm.LogNormal("slow", -1.0, 1.0)
+        more = pm.HalfNormal("more", 5.0)
+        sigma = pm.HalfNormal("sigma", 0.5)
+        mean = amplitude[0] * pt.exp(-slow * HOURS) + amplitude[1] * pt.exp(-(slow + more) * HOURS)
+        pm.LogNormal("plasma", pt.log(mean), sigma, observed=PLASMA)
+    return model
+
+
+def dose_response() -> pm.Model:
+    """A four-parameter logistic curve on the log10 of the dose in mol per litre, response in per cent."""
+    rng = np.random.default_rng(501)
+    dose = np.repeat(np.arange(-9.0, -3.5, 0.5), 3)
+    response = 4.0 + 92.0 / (1.0 + 10.0 ** (1.3 * (-6.2 - dose))) + rng.normal(0.0, 5.0, len(dose))
+    with pm.Model() as model:
+        bottom = pm.Normal("bottom", 0.0, 50.0)
+        top = pm.Normal("top", 100.0, 50.0)
+        log_half = pm.Normal("log_half", -6.0, 3.0)
+        hill = pm.LogNormal("hill", 0.0, 1.0)
+        sigma = pm.HalfNormal("sigma", 20.0)
+        mean = bottom + (top - bottom) / (1.0 + 10.0 ** (hill * (log_half - dose)))
+        pm.Normal("response", mean, sigma, observed=response)
+    return model
+
+
+def psychometric() -> pm.Model:
+    """Share of correct answers by contrast: threshold, slope, guessing and lapsing, each between bounds."""
+    rng = np.random.default_rng(502)
+    contrast = np.linspace(0.5, 8.0, 12)
+    p = 0.2 + (1.0 - 0.2 - 0.03) / (1.0 + np.exp(-1.5 * (contrast - 4.0)))
+    correct = rng.binomial(40, p)
+    with pm.Model() as model:
+        threshold = pm.Uniform("threshold", 0.0, 10.0)
+        slope = pm.Uniform("slope", 0.0, 10.0)
+        guess = pm.Uniform("guess", 0.0, 0.5)
+        lapse = pm.Uniform("lapse", 0.0, 0.1)
+        mean = guess + (1.0 - guess - lapse) * pm.math.invlogit(slope * (contrast - threshold))
+        pm.Binomial("correct", n=40, p=mean, observed=correct)
+    return model
 
 
 def lynx_hare() -> pm.Model:

@@ -25,6 +25,29 @@ def mixture() -> pm.Model:
     return model
 
 
+def unordered() -> pm.Model:
+    """Two normal components that overlap, priors that do not tell them apart: two modes that mirror each other."""
+    y = _two_groups(303, 80, 0.5, (0.0, 2.6), (1.0, 1.0))
+    with pm.Model() as model:
+        weight = pm.Dirichlet("weight", 2.0 * np.ones(2))
+        mean = pm.Normal("mean", 0.0, 5.0, shape=2)
+        sd = pm.HalfNormal("sd", 2.0, shape=2)
+        pm.NormalMixture("y", w=weight, mu=mean, sigma=sd, observed=y)
+    return model
+
+
+def simplex() -> pm.Model:
+    """Dirichlet-multinomial counts of five species in eight plots: their shares, and a concentration."""
+    rng = np.random.default_rng(304)
+    shares = rng.dirichlet(8.0 * np.array([0.45, 0.3, 0.15, 0.08, 0.02]), 8)
+    counts = np.array([rng.multinomial(60, share) for share in shares])
+    with pm.Model() as model:
+        share = pm.Dirichlet("share", np.ones(5))
+        concentration = pm.LogNormal("concentration", 1.0, 1.0)
+        pm.DirichletMultinomial("counts", n=60, a=share * concentration, observed=counts)
+    return model
+
+
 def gaussian_process() -> pm.Model:
     """Counts in ten intervals about a log rate with a Gaussian process prior, not centred: 13 unknowns."""
     rng = np.random.default_rng(302)

@@ -146,3 +146,60 @@ def longley() -> pm.Model:
         sigma = pm.HalfNormal("sigma", 1.0)
         pm.Normal("employed", intercept + pm.math.dot(x, beta), sigma, observed=employed)
     return model
+
+
+def dollars() -> pm.Model:
+    """House prices in dollars on square feet, flat priors: hundreds of thousands away from where a chain starts."""
+    rng = np.random.default_rng(106)
+    area = np.round(rng.normal(1800.0, 500.0, 60).clip(600.0), 0)
+    price = 40_000.0 + 155.0 * area + rng.normal(0.0, 45_000.0, 60)
+    with pm.Model() as model:
+        intercept = pm.Flat("intercept")
+        slope = pm.Flat("slope")
+        sigma = pm.HalfFlat("sigma")
+        pm.Normal("price", intercept + slope * area, sigma, observed=price)
+    return model
+
+
+def gravity() -> pm.Model:
+    """Log trade between pairs of countries: log products in dollars, distance in kilometres, border, language."""
+    rng = np.random.default_rng(107)
+    n = 150
+    exporter, importer = rng.normal(26.5, 1.5, (2, n))
+    distance = np.exp(rng.normal(8.3, 0.7, n))
+    border = (rng.random(n) < np.where(distance < 2000.0, 0.3, 0.02)).astype(float)
+    language = (rng.random(n) < 0.2).astype(float)
+    mean = (
+        -28.0 + 0.9 * exporter + 0.8 * importer - 1.5e-4 * distance + 0.7 * border + 0.4 * language
+    )
+    trade = mean + rng.normal(0.0, 1.1, n)
+    with pm.Model() as model:
+        constant = pm.Normal("constant", 0.0, 100.0)
+        elasticity = pm.Normal("elasticity", 1.0, 1.0, shape=2)
+        decay = pm.Normal("decay", 0.0, 1.0)  # by kilometre
+        bonus = pm.Normal("bonus", 0.0, 2.0, shape=2)
+        sigma = pm.HalfCauchy("sigma", 2.0)
+        mean = constant + elasticity[0] * exporter + elasticity[1] * importer + decay * distance
+        pm.Normal("trade", mean + bonus[0] * border + bonus[1] * language, sigma, observed=trade)
+    return model
+
+
+# Brownlee (1965): oxidation of ammonia; air flow, water temperature, acid concentration, loss.
+STACK_LOSS = np.array([
+    [80, 27, 89, 42], [80, 27, 88, 37], [75, 25, 90, 37], [62, 24, 87, 28], [62, 22, 87, 18], [62, 23, 87, 18],
+    [62, 24, 93, 19], [62, 24, 93, 20], [58, 23, 87, 15], [58, 18, 80, 14], [58, 18, 89, 14], [58, 17, 88, 13],
+    [58, 18, 82, 11], [58, 19, 93, 12], [50, 18, 89, 8], [50, 18, 86, 7], [50, 19, 72, 8], [50, 19, 79, 8],
+    [50, 20, 80, 9], [56, 20, 82, 15], [70, 20, 91, 15],
+], dtype=float)  # fmt: skip
+
+
+def robust() -> pm.Model:
+    """The stack loss data with Student t errors of unknown degrees of freedom, covariates as printed."""
+    with pm.Model() as model:
+        intercept = pm.Normal("intercept", 0.0, 100.0)
+        beta = pm.Normal("beta", 0.0, 10.0, shape=3)
+        sigma = pm.HalfCauchy("sigma", 5.0)
+        nu = pm.Gamma("nu", 2.0, 0.1)
+        mean = intercept + pm.math.dot(STACK_LOSS[:, :3], beta)
+        pm.StudentT("loss", nu=nu, mu=mean, sigma=sigma, observed=STACK_LOSS[:, 3])
+    return model

@@ -5,13 +5,28 @@ import pymc as pm
 import pytensor
 import pytensor.tensor as pt
 
+# Flow of the Nile at Aswan, 1871 to 1970, 1e8 cubic metres.
+NILE = np.array([
+    1120, 1160, 963, 1210, 1160, 1160, 813, 1230, 1370, 1140, 995, 935, 1110, 994, 1020, 960, 1180, 799, 958, 1140,
+    1100, 1210, 1150, 1250, 1260, 1220, 1030, 1100, 774, 840, 874, 694, 940, 833, 701, 916, 692, 1020, 1050, 969,
+    831, 726, 456, 824, 702, 1120, 1100, 832, 764, 821, 768, 845, 864, 862, 698, 845, 744, 796, 1040, 759,
+    781, 865, 845, 944, 984, 897, 822, 1010, 771, 676, 649, 846, 812, 742, 801, 1040, 860, 874, 848, 890,
+    744, 749, 838, 1050, 918, 986, 797, 923, 975, 815, 1020, 906, 901, 1170, 912, 746, 919, 718, 714, 740,
+], dtype=float)  # fmt: skip
+
+# British coal mining disasters by year from 1851; two years are missing.
+DISASTERS = np.array([
+    4, 5, 4, 0, 1, 4, 3, 4, 0, 6, 3, 3, 4, 0, 2, 6, 3, 3, 5, 4, 5, 3, 1, 4, 4, 1, 5, 5, 3, 4, 2, 5, 2, 2, 3, 4, 2,
+    1, 3, -1, 2, 1, 1, 1, 1, 3, 0, 0, 1, 0, 1, 1, 0, 0, 3, 1, 0, 3, 2, 2, 0, 1, 1, 1, 0, 1, 0, 1, 0, 0, 0, 2, 1, 0,
+    0, 0, 1, 1, 0, 2, 3, 3, 1, -1, 2, 1, 1, 1, 1, 2, 4, 2, 0, 0, 1, 4, 0, 0, 0, 1, 0, 0, 0, 0, 0, 1, 0, 0, 1, 0, 1,
+])  # fmt: skip
+
 
 def _loop(step, sequences, start, constants):
-    """The sequence of states of a recursion; PyMC's and PyTensor's spelling of it differ by version."""
-    found = pytensor.scan(
+    """The states of a recursion."""
+    return pytensor.scan(
         step, sequences=sequences, outputs_info=start, non_sequences=constants, strict=True, return_updates=False
     )  # fmt: skip
-    return found
 
 
 def autoregression() -> pm.Model:
@@ -32,11 +47,7 @@ def autoregression() -> pm.Model:
 
 
 def hidden_markov() -> pm.Model:
-    """Two hidden states, normal emissions, the states summed out by the forward algorithm: six unknowns.
-
-    The labels are told apart by the prior means of the emissions alone, so the exchanged labelling is another, lower
-    mode.
-    """
+    """Two hidden states, normal emissions, the states summed out by the forward algorithm: six unknowns."""
     rng = np.random.default_rng(202)
     stay, mean, sd = (0.9, 0.8), (1.0, 4.0), (0.7, 1.2)
     state, y = 0, np.empty(100)
@@ -46,7 +57,10 @@ def hidden_markov() -> pm.Model:
         y[t] = rng.normal(mean[state], sd[state])
     with pm.Model() as model:
         p = pm.Beta("p", 5.0, 2.0, shape=2)  # of staying
-        mu = pm.Normal("mu", np.array([0.0, 5.0]), 2.0, shape=2)
+        mu = pm.Normal(
+            "mu", 0.0, 5.0, shape=2,
+            transform=pm.distributions.transforms.ordered, initval=np.array([-1.0, 1.0]),
+        )  # fmt: skip
         sigma = pm.HalfNormal("sigma", 2.0, shape=2)
         emission = pm.logp(pm.Normal.dist(mu, sigma), pt.as_tensor(y[:, None]))  # (t, states)
         transition = pt.log(pt.stack([pt.stack([p[0], 1 - p[0]]), pt.stack([1 - p[1], p[1]])]))
@@ -55,4 +69,64 @@ def hidden_markov() -> pm.Model:
             [emission[1:]], emission[0] - np.log(2.0), [transition],
         )  # fmt: skip
         pm.Potential("likelihood", pt.logsumexp(forward[-1]))
+    return model
+
+
+def changepoint() -> pm.Model:
+    """Coal mining disasters: a rate that changes smoothly from early to late; when, in calendar years, and how fast."""
+    year = 1851.0 + np.arange(len(DISASTERS))
+    known = DISASTERS >= 0
+    with pm.Model() as model:
+        early = pm.Exponential("early", 1.0)
+        late = pm.Exponential("late", 1.0)
+        when = pm.Uniform("when", 1851.0, 1961.0)
+        width = pm.HalfNormal("width", 5.0)
+        rate = early + (late - early) * pm.math.invlogit((year[known] - when) / width)
+        pm.Poisson("disasters", rate, observed=DISASTERS[known])
+    return model
+
+
+def garch() -> pm.Model:
+    """GARCH(1, 1) of daily returns in per cent, as in Stan's manual: the coefficients sum to less than one."""
+    rng = np.random.default_rng(203)
+    returns, variance = np.empty(500), 1.0
+    for t in range(500):
+        returns[t] = 0.05 + np.sqrt(variance) * rng.standard_normal()
+        variance = 0.08 + 0.12 * (returns[t] - 0.05) ** 2 + 0.8 * variance
+    with pm.Model() as model:
+        mean = pm.Normal("mean", 0.0, 10.0)
+        constant = pm.HalfNormal("constant", 5.0)
+        shock = pm.Uniform("shock", 0.0, 1.0)
+        memory = pm.Uniform("memory", 0.0, 1.0)  # as a share of what the shock leaves
+        squares = (pt.as_tensor(returns) - mean) ** 2
+        variance = _loop(
+            lambda s, v, c, a, b: c + a * s + b * v, [squares[:-1]], pt.as_tensor(returns.var()),
+            [constant, shock, memory * (1.0 - shock)],
+        )  # fmt: skip
+        sd = pt.sqrt(pt.concatenate([[returns.var()], variance]))
+        pm.Normal("returns", mean, sd, observed=returns)
+    return model
+
+
+def local_level() -> pm.Model:
+    """The Nile as a random walk plus noise, the level summed out by the Kalman filter; sds and start in raw units."""
+    with pm.Model() as model:
+        sd_noise = pm.HalfNormal("sd_noise", 500.0)
+        sd_level = pm.HalfNormal("sd_level", 500.0)
+        start = pm.Normal("start", 0.0, 2000.0)
+
+        def filtered(y, mean, variance, noise, level):
+            predicted = variance + level**2
+            total = predicted + noise**2
+            log_density = -0.5 * (pt.log(2.0 * np.pi * total) + (y - mean) ** 2 / total)
+            gain = predicted / total
+            return mean + gain * (y - mean), predicted * (1.0 - gain), log_density
+
+        *_, log_density = _loop(
+            filtered,
+            [pt.as_tensor(NILE)],
+            [start, pt.zeros((), dtype="float64"), None],
+            [sd_noise, sd_level],
+        )
+        pm.Potential("likelihood", log_density.sum())
     return model

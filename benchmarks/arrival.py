@@ -1,0 +1,425 @@
+"""How many evaluations it takes to reach the typical set: log density within d / 2 + 3 of the mode's.
+
+Rotated normal targets, over start distances of 1 to 1e6 posterior sds, condition numbers of the covariance of 1 to 1e8
+and 2 to 40 dimensions; and the textbook models from where ``pm.sample`` starts, where the mode is the highest log
+density that long runs saw. Methods: the arrival phase of this package, SciPy's COBYQA (radius .3) and Powell, a plain
+CMA-ES (sigma .3), and two steps' algorithms with no arrival phase before them. None is told scales or bounds, each
+gets 3,000 evaluations; "converged" is a method that stopped by itself below the level.
+
+    python -m benchmarks.arrival [--methods ...] [--models ...] [--dimensions 2 5] [--seeds 3] [--again] [--table]
+
+Stored one line a cell in results/arrival.json; makes results/arrival.md and .png. Two hours for all, most of it COBYQA
+in 40 dimensions.
+"""
+
+import argparse
+import fcntl
+import importlib
+import json
+import math
+import os
+import warnings
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+import numpy as np
+from scipy import optimize
+
+from benchmarks import core
+from benchmarks.textbook import MODELS, drive, store
+from benchmarks.textbook.posterior import key, model_digest, posterior, reference, references
+from benchmarks.textbook.tables import digits, table
+
+RESULTS = Path(__file__).parent / "results"
+STORE = RESULTS / "arrival.json"
+BUDGET = 3000
+RADIUS = 0.3  # COBYQA's first trust region and CMA's first sigma
+DISTANCES = (1.0, 1e1, 1e3, 1e6)
+CONDITIONS = (1.0, 1e2, 1e4, 1e8)
+DIMENSIONS = (2, 5, 12, 40)
+MODEL_STARTS = 4
+
+# --- targets -------------------------------------------------------------------------------------
+
+
+def normal(dim: int, condition: float, distance: float, seed: int):
+    """A rotated normal with sds spread evenly in logarithm, geometric mean 1: (log density less the mode's, start)."""
+    rng = np.random.default_rng([20_251_122, dim, seed])
+    rotation = np.linalg.qr(rng.standard_normal((dim, dim)))[0]
+    sd = np.exp(np.linspace(-0.25, 0.25, dim) * math.log(condition))
+    mean, direction = rng.standard_normal(dim), rng.standard_normal(dim)
+
+    def log_density(x):
+        z = rotation.T @ (x - mean) / sd
+        return -0.5 * float(z @ z)
+
+    return log_density, mean + distance * (rotation @ (sd * direction))
+
+
+# --- counting ------------------------------------------------------------------------------------
+
+
+class _StopError(Exception):
+    pass
+
+
+class Race:
+    """A log density that stops the method when it has arrived, or when the budget is spent."""
+
+    def __init__(self, log_density: Callable[[np.ndarray], float], level: float, budget: int):
+        self.log_density, self.level, self.budget = log_density, level, budget
+        self.evaluations, self.arrived, self.best = 0, False, -np.inf
+
+    def __call__(self, x: np.ndarray) -> float:
+        """The value at ``x``; NaN where it is not a number."""
+        if self.evaluations >= self.budget:
+            raise _StopError
+        self.evaluations += 1
+        value = float(self.log_density(np.ascontiguousarray(x, dtype=float)))
+        self.best = max(self.best, value) if value == value else self.best
+        if value >= self.level:
+            self.arrived = True
+            raise _StopError
+        return value
+
+    def negative(self, x: np.ndarray) -> float:
+        """For minimisers: finite always."""
+        value = self(x)
+        return -value if math.isfinite(value) else 1e25
+
+
+# --- methods: (race, start, rng) until they stop or are stopped ----------------------------------
+
+
+def cobyqa(race: Race, x: np.ndarray, rng: np.random.Generator) -> None:
+    """Ragonneau & Zhang (2024), as SciPy has it."""
+    optimize.minimize(
+        race.negative, x, method="COBYQA",
+        options={"initial_tr_radius": RADIUS, "final_tr_radius": 1e-10, "maxfev": race.budget, "maxiter": race.budget},
+    )  # fmt: skip
+
+
+def powell(race: Race, x: np.ndarray, rng: np.random.Generator) -> None:
+    """Line searches along directions that are learned (Powell, 1964), as SciPy has it."""
+    optimize.minimize(
+        race.negative, x, method="Powell",
+        options={"maxfev": race.budget, "maxiter": race.budget, "xtol": 1e-8, "ftol": 1e-10},
+    )  # fmt: skip
+
+
+def cma(race: Race, x: np.ndarray, rng: np.random.Generator) -> None:
+    """The (mu/mu_w, lambda)-CMA-ES of Hansen's tutorial (2016, arXiv:1604.00772), its default parameters."""
+    d = len(x)
+    offspring = 4 + int(3 * math.log(d))
+    parents = offspring // 2
+    weights = math.log((offspring + 1) / 2) - np.log(np.arange(1, parents + 1))
+    weights /= weights.sum()
+    mass = 1.0 / np.sum(weights**2)
+    rate_path = (4 + mass / d) / (d + 4 + 2 * mass / d)
+    rate_sigma = (mass + 2) / (d + mass + 5)
+    rate_one = 2 / ((d + 1.3) ** 2 + mass)
+    rate_mu = min(1 - rate_one, 2 * (mass - 2 + 1 / mass) / ((d + 2) ** 2 + mass))
+    damping = 1 + 2 * max(0.0, math.sqrt((mass - 1) / (d + 1)) - 1) + rate_sigma
+    length = math.sqrt(d) * (1 - 1 / (4 * d) + 1 / (21 * d * d))  # E|N(0, I)|
+    mean, sigma, covariance = np.array(x), RADIUS, np.eye(d)
+    path, path_sigma, generation = np.zeros(d), np.zeros(d), 0
+    while True:
+        generation += 1
+        eigenvalues, basis = np.linalg.eigh(covariance)
+        scale = np.sqrt(np.maximum(eigenvalues, 1e-300))
+        steps = (rng.standard_normal((offspring, d)) * scale) @ basis.T
+        values = [race.negative(mean + sigma * step) for step in steps]
+        best = steps[np.argsort(values)[:parents]]
+        move = weights @ best
+        mean = mean + sigma * move
+        whitened = basis @ (basis.T @ move / scale)
+        path_sigma = (1 - rate_sigma) * path_sigma + math.sqrt(
+            rate_sigma * (2 - rate_sigma) * mass
+        ) * whitened
+        norm = np.linalg.norm(path_sigma)
+        fading = math.sqrt(1 - (1 - rate_sigma) ** (2 * generation))
+        slow = float(norm / fading < (1.4 + 2 / (d + 1)) * length)
+        path = (1 - rate_path) * path + slow * math.sqrt(rate_path * (2 - rate_path) * mass) * move
+        kept = 1 - rate_one - rate_mu + (1 - slow) * rate_one * rate_path * (2 - rate_path)
+        covariance = (
+            kept * covariance
+            + rate_one * np.outer(path, path)
+            + rate_mu * (best.T * weights) @ best
+        )
+        sigma *= math.exp(min(1.0, rate_sigma / damping * (norm / length - 1)))
+        if sigma * scale.max() < 1e-12:
+            return
+
+
+def walk(algorithm: str) -> Callable:
+    """A step's algorithm while it tunes, without what the step may do before it."""
+
+    def run(race, x, rng):
+        module = importlib.import_module(f"pymc_kameleon.{algorithm}")
+        core.run_chain(module, race, x, rng, tune=race.budget, draws=0)
+
+    return run
+
+
+def whole_step(name: str) -> Callable:
+    """A step as users get it, with its arrival phase, on the real model or on one of the right shape."""
+
+    def run(race, x, rng, on=None):
+        step = drive.step_class(name)
+        with drive.stand_in(len(x)) if on is None else on.model:
+            step = step(compile_kwargs={"mode": "FAST_COMPILE"})
+        step.setup_chain(rng, race.budget, 0)
+        step._density._evaluate = race
+        point = {"x": np.array(x)} if on is None else on.to_point(x)
+        for _ in range(race.budget):
+            point, _ = step.step(point)
+
+    return run
+
+
+METHODS: dict[str, Callable] = {
+    "KamiltonianStep": whole_step("KamiltonianStep"),
+    "COBYQA": cobyqa,
+    "Powell": powell,
+    "CMA-ES": cma,
+    "Kamiltonian, walk only": walk("value_kamiltonian"),
+    "AdaptiveMetropolis, walk only": walk("adaptive_metropolis"),
+}
+CHANGES = {  # whose results depend on the package's source
+    "KamiltonianStep": "KamiltonianStep",
+    "Kamiltonian, walk only": "KamiltonianStep",
+    "AdaptiveMetropolis, walk only": "AdaptiveMetropolisStep",
+}
+
+# --- cells ---------------------------------------------------------------------------------------
+
+
+def normal_cells(methods, dimensions, seeds):
+    return [
+        ("normal", f"{d} {condition:g} {distance:g}", method, seed)
+        for d in dimensions
+        for condition in CONDITIONS
+        for distance in DISTANCES
+        for method in methods
+        for seed in range(seeds)
+    ]
+
+
+def model_cells(methods, models):
+    known = references()
+    return [
+        ("model", name, method, seed)
+        for name in models
+        if name in known
+        for method in methods
+        for seed in range(MODEL_STARTS)
+    ]
+
+
+def cell_key(cell):
+    """With a digest of what the result depends on, less what never changes."""
+    kind, target, method, _ = cell
+    code = [store.source(CHANGES[method])] if method in CHANGES else []
+    code += [model_digest(target)] if kind == "model" else []
+    return " | ".join([*map(str, cell), *code])
+
+
+def run(cell) -> dict:
+    """Evaluations if it arrived, else nats below the level and whether the budget was spent."""
+    kind, target, method, seed = cell
+    rng = np.random.default_rng([key(target), key(method), seed])
+    options = {}
+    if kind == "normal":
+        d, condition, distance = target.split()
+        log_density, x = normal(int(d), float(condition), float(distance), seed)
+        level = -(int(d) / 2 + 3.0)
+    else:
+        of = posterior(target)
+        log_density, x, level = (
+            of.log_density,
+            of.starts(0, MODEL_STARTS)[seed],
+            reference(target).level,
+        )
+        options = {"on": of} if method == "KamiltonianStep" else {}
+    race = Race(log_density, level, BUDGET)
+    with warnings.catch_warnings(), np.errstate(all="ignore"), suppress(_StopError):
+        warnings.simplefilter("ignore")
+        METHODS[method](race, x, rng, **options)
+    return {
+        "arrived": race.evaluations if race.arrived else None,
+        "below": float(f"{level - race.best:.3g}"),
+        "evaluations": race.evaluations,
+    }
+
+
+def load() -> dict[str, dict]:
+    return json.loads(STORE.read_text())["cells"] if STORE.exists() else {}
+
+
+def save(found: dict[str, dict]) -> None:
+    """Add cells to what is in the file by now."""
+    with open(STORE.with_suffix(".lock"), "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        cells = load() | found
+        lines = ",\n".join(f"{json.dumps(k)}: {json.dumps(v)}" for k, v in sorted(cells.items()))
+        temporary = STORE.with_suffix(f".{os.getpid()}.tmp")
+        temporary.write_text(f'{{"versions": "{core.versions()}", "cells": {{\n{lines}\n}}}}\n')
+        temporary.replace(STORE)
+
+
+def run_all(cells, again: bool) -> None:
+    """Those that are not stored; saved by the ten, since most take milliseconds."""
+    stored = load()
+    todo = [c for c in cells if again or cell_key(c) not in stored]
+    print(f"{len(todo)} of {len(cells)} cells to run", flush=True)
+    found: dict[str, dict] = {}
+    for n, cell in enumerate(todo, 1):
+        found[cell_key(cell)] = run(cell)
+        if n % 10 == 0 or n == len(todo):
+            save(found)
+            print(f"{n}: {cell}: {found[cell_key(cell)]}", flush=True)
+            found = {}
+
+
+# --- tables and figure ---------------------------------------------------------------------------
+
+
+def write(dimensions, methods, models, seeds) -> str:
+    """results/arrival.md and .png of what is stored of these."""
+    stored = load()
+
+    def found(cells):
+        return [stored[k] for c in cells if (k := cell_key(c)) in stored]
+
+    normals = {
+        (d, condition, distance, m): found([("normal", f"{d} {condition:g} {distance:g}", m, s) for s in range(seeds)])
+        for d in dimensions for condition in CONDITIONS for distance in DISTANCES for m in methods
+    }  # fmt: skip
+    text = [
+        "# Arrival",
+        " ".join(__doc__.split("\n\n")[1].split())
+        + f" {seeds} seeds (`python -m benchmarks.arrival`).",
+        f"{core.versions()}.",
+        "## Rotated normals: arrived, and evaluations until then (median, worst)",
+        table(
+            ["d", *methods],
+            [[str(d), *(_over(normals, d, m) for m in methods)] for d in dimensions],
+        ),
+    ]
+    for d in dimensions:
+        rows = [
+            [f"{condition:g}, {distance:g}", *(_cell(normals[d, condition, distance, m]) for m in methods)]
+            for condition in CONDITIONS for distance in DISTANCES
+        ]  # fmt: skip
+        text += [
+            f"### d = {d}: evaluations, median over the seeds [arrived, if not all] (nats below the level)",
+            table(["condition, distance", *methods], rows),
+        ]
+    rows = [
+        [f"{name} ({posterior_dim(name)})", *(_starts(found(model_cells([m], [name]))) for m in methods)]
+        for name in models if name in references()
+    ]  # fmt: skip
+    text += [
+        "## Textbook models: evaluations by start (nats below the level where it never arrived)",
+        table(["model (d)", *methods], rows),
+    ]
+    (RESULTS / "arrival.md").write_text("\n\n".join(text) + "\n")
+    draw(normals, dimensions, methods)
+    return "\n\n".join(text)
+
+
+def posterior_dim(name):
+    return len(reference(name).mean)
+
+
+def _over(normals, d, method):
+    cells = [
+        c for (of, _, _, m), group in normals.items() if of == d and m == method for c in group
+    ]
+    if not cells:
+        return "–"
+    arrived = [c["arrived"] for c in cells if c["arrived"] is not None]
+    times = f", {np.median(arrived):.0f}, {max(arrived)}" if arrived else ""
+    return f"{len(arrived)}/{len(cells)}{times}"
+
+
+def _cell(cells):
+    if not cells:
+        return "–"
+    arrived = [c["arrived"] for c in cells if c["arrived"] is not None]
+    if not arrived:
+        return f"no ({digits(float(np.median([c['below'] for c in cells])))})"
+    return f"{np.median(arrived):.0f}" + (
+        "" if len(arrived) == len(cells) else f" [{len(arrived)}/{len(cells)}]"
+    )
+
+
+def _starts(cells):
+    found = [
+        f"no ({c['below']:.3g}{'' if c['evaluations'] >= BUDGET else ', converged'})" if c["arrived"] is None
+        else str(c["arrived"])
+        for c in cells
+    ]  # fmt: skip
+    return ", ".join(found) or "–"
+
+
+def draw(normals, dimensions, methods) -> None:
+    """Evaluations against distance (colour: method; row: condition number; column: dimension)."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    figure, panels = plt.subplots(
+        len(CONDITIONS), len(dimensions), figsize=(3.2 * len(dimensions) + 1, 9.5), squeeze=False,
+        sharex=True, sharey=True,
+    )  # fmt: skip
+    for row, condition in zip(panels, CONDITIONS, strict=True):
+        for panel, d in zip(row, dimensions, strict=True):
+            for i, m in enumerate(methods):
+                groups = [normals[d, condition, distance, m] for distance in DISTANCES]
+                times = [
+                    np.median([c["arrived"] or 1.6 * BUDGET for c in g]) if g else np.nan
+                    for g in groups
+                ]
+                panel.plot(DISTANCES, times, "o-", color=f"C{i}", ms=4, lw=1, label=m)
+            panel.axhline(BUDGET, color="0.6", lw=0.8, ls=":")
+            panel.set(xscale="log", yscale="log")
+            panel.set_title(f"d = {d}, condition number {condition:g}", fontsize=9)
+            panel.spines[["top", "right"]].set_visible(False)
+    figure.supxlabel("start distance, posterior sds", fontsize=10)
+    figure.supylabel(
+        "evaluations until the typical set (above the dotted line: not within the budget)",
+        fontsize=10,
+    )
+    handles, labels = panels[0, 0].get_legend_handles_labels()
+    figure.legend(
+        handles, labels, loc="upper center", ncols=len(methods), frameon=False, fontsize=8
+    )
+    figure.tight_layout(rect=(0, 0, 1, 0.97))
+    figure.savefig(RESULTS / "arrival.png", dpi=100)
+    plt.close(figure)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--methods", nargs="+", choices=METHODS, default=list(METHODS), metavar="METHOD",
+                        help="; ".join(METHODS))  # fmt: skip
+    parser.add_argument(
+        "--models", nargs="*", choices=MODELS, default=list(MODELS), metavar="MODEL"
+    )
+    parser.add_argument("--dimensions", nargs="*", type=int, default=list(DIMENSIONS))
+    parser.add_argument("--seeds", type=int, default=3, help="of the normals")
+    parser.add_argument("--again", action="store_true", help="also what is stored")
+    parser.add_argument("--table", action="store_true", help="run nothing")
+    arguments = parser.parse_args()
+    cells = model_cells(arguments.methods, arguments.models)
+    cells += normal_cells(arguments.methods, arguments.dimensions, arguments.seeds)
+    if not arguments.table:
+        run_all(cells, arguments.again)
+    write(DIMENSIONS, list(METHODS), list(MODELS), arguments.seeds)
+
+
+if __name__ == "__main__":
+    main()
