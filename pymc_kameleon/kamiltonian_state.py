@@ -93,9 +93,8 @@ class Learning(NamedTuple):
         What belongs to their log densities, see :class:`pymc_kameleon.metropolis.Outcome`.
     draws, rejections : int
         Draws seen; rejections in a row.
-    refreshes, square_noise : int, float
-        Unselected second evaluations at the chain's point, and the sum over them of half the
-        squared difference: the variance of the noise in the log density is their ratio.
+    noise_sd : float
+        Of the noise in the log density, as the step has measured it.
     refits, last_refit, next_refit : int
         How many, and at which numbers of evaluations.
     final : bool
@@ -125,8 +124,7 @@ class Learning(NamedTuple):
     companion_noise: tuple
     draws: int
     rejections: int
-    refreshes: int
-    square_noise: float
+    noise_sd: float
     refits: int
     last_refit: int
     next_refit: int

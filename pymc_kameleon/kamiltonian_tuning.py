@@ -38,13 +38,13 @@ def adapt(rng: np.random.Generator, state: State, outcome: Outcome) -> State:
     if learning is None:
         return state
     carry = outcome.proposal.carry
-    learning = learning._replace(draws=learning.draws + 1)
+    learning = learning._replace(draws=learning.draws + 1, noise_sd=outcome.noise_sd)
     if carry.evaluated:
-        learning = _record(learning, outcome.proposal.position, outcome.proposed_log_density)
+        learning = record(learning, outcome.proposal.position, outcome.proposed_log_density)
     if outcome.proposal.move == "companion":
         learning = _move_companion(rng, learning, state, outcome)
-    elif outcome.proposal.move == "refresh":
-        learning = _measure_noise(learning, outcome)
+    elif outcome.proposal.move == "renewal":
+        learning = learning._replace(rejections=0)
     else:
         rejections = 0 if outcome.accepted else learning.rejections + int(carry.evaluated)
         learning = learning._replace(rejections=rejections)
@@ -58,7 +58,7 @@ def adapt(rng: np.random.Generator, state: State, outcome: Outcome) -> State:
                 carry.origin_log_density,
                 outcome.former_noise,
             )
-        state = state._replace(walk=_adapt_walk(rng, state.walk, learning, outcome))
+        state = state._replace(walk=adaptive_metropolis.adapt(rng, state.walk, outcome))
         value = np.array([outcome.log_density])
         learning = learning._replace(
             chain_log_densities=history.append(learning.chain_log_densities, value)
@@ -76,39 +76,12 @@ def adapt(rng: np.random.Generator, state: State, outcome: Outcome) -> State:
     return state
 
 
-def _record(learning: Learning, position, log_density) -> Learning:
+def record(learning: Learning, position, log_density) -> Learning:
+    """Keep a point and the log density found there, for the next refit."""
     return learning._replace(
         positions=history.append(learning.positions, position),
         log_densities=history.append(learning.log_densities, np.array([log_density])),
     )
-
-
-def _measure_noise(learning: Learning, outcome: Outcome) -> Learning:
-    """Half the squared difference of two evaluations at one point: unbiased for the noise variance.
-
-    Refreshes after many rejections in a row reset their count and are not used: they were selected
-    for a high first value.
-    """
-    if learning.rejections:
-        return learning._replace(rejections=0)
-    difference = outcome.proposed_log_density - outcome.proposal.carry.origin_log_density
-    return learning._replace(
-        refreshes=learning.refreshes + 1,
-        square_noise=learning.square_noise + min(0.5 * difference**2, 50.0),
-    )
-
-
-def _adapt_walk(rng, walk, learning: Learning, outcome: Outcome):
-    """Adapt the random walk to its acceptance relative to a step of length 0.
-
-    With noise of sd s the latter is accepted with probability 2 Phi(-s / sqrt 2) only (Doucet et
-    al., 2015, eq. 3.2); the best scale hardly changes with s, its acceptance does by that factor
-    (Sherlock et al., 2015). Without the correction a scale tuned to 0.44 under s = 1 goes to 0.
-    """
-    if learning.square_noise > 0.0:
-        still = math.erfc(0.5 * math.sqrt(learning.square_noise / learning.refreshes))
-        outcome = outcome._replace(accept_prob=min(1.0, outcome.accept_prob / max(still, 0.05)))
-    return adaptive_metropolis.adapt(rng, walk, outcome)
 
 
 def _move_companion(rng, learning: Learning, state: State, outcome: Outcome) -> Learning:

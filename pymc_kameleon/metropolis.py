@@ -53,11 +53,14 @@ class Outcome(NamedTuple):
     proposed_log_density : float
         The log density at ``proposal.position``; ``-inf`` where it was not finite.
     accept_prob : float
-        Acceptance probability, in [0, 1].
+        Acceptance probability, in [0, 1]; for ``adapt`` relative to that of a step of length zero, which under noise is
+        below 1 (:mod:`pymc_kameleon.noise_probe`).
     accepted : bool
     noise, former_noise : object
         What belongs to ``proposed_log_density``, and what belonged to the chain's log density before the test, where a
         log density has retained noise. An algorithm that keeps a point of its own keeps its noise beside it.
+    noise_sd : float
+        Of the noise in the log density as far as it has been measured; 0 if it is exact.
     """
 
     position: np.ndarray
@@ -68,6 +71,7 @@ class Outcome(NamedTuple):
     accepted: bool
     noise: Any = None
     former_noise: Any = None
+    noise_sd: float = 0.0
 
 
 def acceptance_probability(

@@ -28,7 +28,6 @@ from pymc.util import (
 )
 from rich.progress import TextColumn
 from rich.table import Column
-from scipy.special import ndtri
 
 from pymc_kameleon import (
     adaptive_metropolis,
@@ -38,20 +37,21 @@ from pymc_kameleon import (
     gaussian_mixture,
     kameleon,
     kamiltonian,
+    noise_probe,
     pca_kameleon,
     value_kamiltonian,
 )
 from pymc_kameleon.log_density import LogDensity, names
-from pymc_kameleon.metropolis import Outcome, Proposal, accept, acceptance_probability
+from pymc_kameleon.metropolis import Outcome, Proposal, accept
 from pymc_kameleon.sampler_warnings import SamplerWarning, SamplerWarnings, WarningType
 from pymc_kameleon.value_regression import affordable
 
 FLOAT: tuple[Any, list] = (np.float64, [])
 MOVE: tuple[Any, list] = (np.dtype("U16"), [])
 DIVERGENCE = 1000.0  # energy error from which on NUTS calls a trajectory diverging (pymc's Emax)
-TOO_NOISY = 0.1  # share of moves accepted at best: a log-estimate sd of 2.3
+TOO_NOISY = 2.0  # sd of the log estimate: at most 16 % of any moves are accepted
+MEASURED = 10  # pairs of probes, or the noise is not known
 COUNTS = {"tune", "local_start", "first_fit"}  # options that are numbers of draws
-PROBE_EVERY = 10  # tuning draws of a noisy log density
 UNCOVERED = (
     0.05  # worth a warning: the share of states where the surrogate is more than 2.5 too low
 )
@@ -96,8 +96,8 @@ class KernelStepState(StepMethodState):
         States of the generators that the log density draws from.
     auxiliary : list of ndarray
         The standard normals that the retained estimate is a function of, where the step owns them.
-    probes : list
-        Of a noisy log density while tuning: draws so far, probes among them, sum of their acceptance probabilities.
+    probe : NoiseProbe
+        What is known about the noise of the log density.
     said, pending : list
         Keys of the warnings given, and those that have not left with a draw yet.
     algorithm_state : tuple or None
@@ -114,7 +114,7 @@ class KernelStepState(StepMethodState):
     others: dict
     noise: list
     auxiliary: list
-    probes: list
+    probe: Any
     said: list
     pending: list
     algorithm_state: Any
@@ -248,7 +248,7 @@ class KernelStep(BlockedStep):
         self.position, self.log_density, self.noisy_log_density = None, -np.inf, 0.0
         self.nonfinite, self.evaluations = 0, 0
         self.auxiliary, self._proposed_auxiliary = [], []
-        self.probes = [0, 0, 0.0]
+        self.probe = noise_probe.NoiseProbe()
         self._warnings.reset()
         self.algorithm_state = self._frozen_stats = None
 
@@ -351,35 +351,42 @@ class KernelStep(BlockedStep):
             if self.tune:
                 relative = min(1.0, probability / self._standstill_acceptance())
                 self._algorithm_state = algorithm.adapt(
-                    self.rng, self._algorithm_state, outcome._replace(accept_prob=relative)
+                    self.rng,
+                    self._algorithm_state,
+                    outcome._replace(accept_prob=relative, noise_sd=noise_probe.sd(self.probe)),
                 )
         if self.position is not position:
             point = self._density.update(point, self.position)
         return point, [self._statistics(proposal, probability, accepted)]
 
     def _is_probe(self):
-        """Whether this tuning draw measures the noise. An algorithm that measures it by itself says so."""
-        if not (self.tune and self._density.noisy) or hasattr(self.algorithm, "MEASURES_NOISE"):
+        """Whether this tuning draw measures the noise."""
+        if not (self.tune and self._density.noisy):
             return False
-        self.probes[0] += 1
-        return self.probes[0] % PROBE_EVERY == 0
+        self.probe, due = noise_probe.count(self.probe)
+        return due
 
     def _probe(self):
         """Spend a tuning draw on estimating the log density of the current point again; the chain stays.
 
-        Its acceptance probability is that of a step of length zero, 2 Phi(-sigma / sqrt(2)) for Gaussian noise of sd
-        sigma: the most that any step can reach. Scales are tuned by acceptance relative to it; by the absolute one
-        they would shrink to nothing as soon as the noise alone keeps acceptance below the target.
+        The second of a pair starts from the first's noise, where successive estimates are correlated.
         """
-        proposal = Proposal(self.position.copy(), -math.inf, "refresh")
-        value, _ = self._evaluate(proposal)
-        self.probes[1] += 1
-        self.probes[2] += acceptance_probability(self.log_density, value, 0.0)
+        noise = None if self.probe.first is None else self.probe.first[1]
+        proposal = Proposal(self.position.copy(), -math.inf, "refresh", noise=noise)
+        value, noisy = self._evaluate(proposal)
+        # other steps may move what the other factors depend on, between the two
+        measured = noisy if self._density.split and value > -math.inf else value
+        self.probe = noise_probe.record(self.probe, measured, (noisy, self._proposed_auxiliary))
+        if hasattr(self.algorithm, "observe"):
+            self._algorithm_state = self.algorithm.observe(
+                self._algorithm_state, proposal.position, value
+            )
         return self._statistics(proposal, 0.0, False)
 
     def _standstill_acceptance(self):
-        """Running mean over the probes, started at 1 with the weight of one probe."""
-        return (1.0 + self.probes[2]) / (1.0 + self.probes[1])
+        """The most that any step can reach: scales are tuned by acceptance relative to it."""
+        still = noise_probe.standstill_acceptance(noise_probe.sd(self.probe))
+        return max(still, noise_probe.LEAST_STANDSTILL)
 
     def _evaluate(self, proposal):
         """(log density, its noisy part) at the proposal; -inf and a count where it is not finite."""
@@ -415,6 +422,8 @@ class KernelStep(BlockedStep):
         """The chain starts, or another step moved a variable: evaluate the log density at the current point."""
         x = x.copy()  # the driver's memory may be overwritten after the draw
         unmoved = self.position is not None and self._density.is_at(x, self.position)
+        if not unmoved:
+            self.probe = self.probe._replace(first=None)  # of another point
         if self.position is None:
             self.auxiliary = [self.rng.standard_normal(u.shape) for u in self._density.auxiliary]
         if (
@@ -607,14 +616,23 @@ class KernelStep(BlockedStep):
             )
 
     def _warn_if_too_noisy(self):
-        highest = self._standstill_acceptance()
-        if self.probes[1] >= 10 and highest < TOO_NOISY:
+        sd = self._noise_sd()
+        if sd > TOO_NOISY:
+            low, high = noise_probe.work_factors(sd)
             self._say(
                 "noise",
-                f"the noise of the log density lets at most {highest:.0%} of any moves through (log-estimate sd near "
-                f"{-math.sqrt(2.0) * float(ndtri(0.5 * highest)):.1f}). Bring it down to about 1 to 1.8, with "
-                "more particles or importance samples, or correlate the noise (correlation=).",
+                f"the noise of the log density has a standard deviation of {sd:.1f}, which lets at most "
+                f"{noise_probe.standstill_acceptance(sd):.0%} of any moves through. {noise_probe.BEST_SD[0]} to "
+                f"{noise_probe.BEST_SD[1]} is best (Doucet et al., 2015): give the estimator {low:.0f} to {high:.0f} "
+                "times the work (particles, importance samples, simulations)"
+                f"{'' if self.auxiliary else ', or correlate the noise of successive estimates (correlation=)'}.",
+                WarningType.BAD_ACCEPTANCE,
+                noise_sd=sd,
             )
+
+    def _noise_sd(self):
+        """Measured sd of the log density's noise; 0 where there is none or too little was measured."""
+        return noise_probe.sd(self.probe) if self.probe.pairs >= MEASURED else 0.0
 
     def _say(self, key, message, kind=WarningType.BAD_PARAMS, *, whole_run=False, **measured):
         """Warn, with the next draw and once a chain; see :meth:`SamplerWarnings.add`."""
@@ -899,7 +917,7 @@ n_leapfrog, step_size, target_accept, random_walk_share, trial_share, mixture, f
             found |= {n: trajectory[n] for n in ("step_size", "n_steps", "diverging") if trajectory}
         # What the surrogate's own dynamics call diverging is a trajectory that was refused by design and at no cost. To
         # PyMC and ArviZ ``diverging`` says that the sampler cannot follow the log density: only the true one can tell.
-        values["surrogate_diverging"] = found.pop("diverging")
+        values["surrogate_diverging"] = found.pop("diverging", False)
         if (
             proposal.move.startswith(("surrogate", "hamiltonian"))
             and proposal.log_q_ratio > -math.inf
@@ -909,7 +927,7 @@ n_leapfrog, step_size, target_accept, random_walk_share, trial_share, mixture, f
         else:
             found["energy_error"] = math.nan
         values.update(found)
-        values["tree_size"] = float(values.pop("n_steps"))
+        values["tree_size"] = float(values.pop("n_steps", 0))
         values["evaluations"] = self.evaluations
         values["scaling"] = values["step_size"]
         return values

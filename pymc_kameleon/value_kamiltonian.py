@@ -18,7 +18,8 @@ The seam. Beside ``init, propose, adapt, freeze`` this module has
 - ``log_ratio(state, x, log_density, proposal, proposed_log_density)``: replaces
   ``proposal.log_q_ratio``, because the shares depend on the log density at both ends;
 - ``keep(state, outcome)``: called after the test at every draw, before ``adapt``; moves what is
-  retained.
+  retained;
+- ``observe(state, x, log_density)``: an evaluation that was no proposal.
 
 ``propose`` takes the current log density from ``state.current``. While tuning, proposals of the
 companion chains are evaluated with ``log_q_ratio = -inf``: the chain stays and ``adapt`` runs the
@@ -37,21 +38,20 @@ import numpy as np
 
 from pymc_kameleon import adaptive_metropolis, history, residual_mixture, surrogate_dynamics
 from pymc_kameleon.kamiltonian_state import Carry, Learning, Options, Quality, State, locate
-from pymc_kameleon.kamiltonian_tuning import adapt, freeze
+from pymc_kameleon.kamiltonian_tuning import adapt, freeze, record
 from pymc_kameleon.metropolis import Outcome, Proposal
 from pymc_kameleon.surrogate_dynamics import ARMS
 from pymc_kameleon.value_features import quadratic_size
 from pymc_kameleon.value_regression import LIBRARY, Family, affordable
 
-__all__ = ["State", "adapt", "freeze", "init", "keep", "log_ratio", "propose", "start", "stats"]
+__all__ = [
+    "State", "adapt", "freeze", "init", "keep", "log_ratio", "observe", "propose", "start", "stats",
+]  # fmt: skip
 
 NEVER = 2**62  # evaluations: beyond some 80 dimensions this stays adaptive Metropolis
-FIRST_REFRESHES = 10  # of a noisy log density
-REFRESH = 10  # rejections in a row
+RENEW = 10  # rejections in a row
 SWAP_SHARE = 0.15  # of the tuning draws; they cost no evaluation
 STUCK = 3.5  # residual above the typical one at which tuning turns to the random walk
-
-MEASURES_NOISE = True  # by refreshes of its own, see kamiltonian_tuning
 
 
 def init(
@@ -120,8 +120,7 @@ def init(
             companion_noise=(None,) * len(cold),
             draws=0,
             rejections=0,
-            refreshes=0,
-            square_noise=0.0,
+            noise_sd=0.0,
             refits=0,
             last_refit=0,
             next_refit=first,
@@ -159,6 +158,14 @@ def start(state: State, x: np.ndarray, log_density: float) -> State:
     return _retain(state._replace(learning=learning), locate(state.dynamics, x, log_density))
 
 
+def observe(state: State, x: np.ndarray, log_density: float) -> State:
+    """Learn from a second evaluation at the chain's point, which the step made to measure the noise."""
+    learning = state.learning
+    if learning is None:
+        return state
+    return state._replace(learning=record(learning, x, log_density))
+
+
 def keep(state: State, outcome: Outcome) -> State:
     """Retain the accepted point: its log density is never evaluated again."""
     if not outcome.accepted:
@@ -178,8 +185,8 @@ def _retain(state, current):
 
 def propose(rng: np.random.Generator, x: np.ndarray, state: State) -> Proposal:
     """One proposal, whose test costs at most one evaluation."""
-    if state.learning is not None and _refresh_is_due(state.learning):
-        proposal = Proposal(x.copy(), math.inf, "refresh")
+    if state.learning is not None and _renewal_is_due(state.learning):
+        proposal = Proposal(x.copy(), math.inf, "renewal")
         return _carrying(proposal, x, state)
     if state.dynamics is None:
         return _plain_walk(rng, x, state)
@@ -194,18 +201,13 @@ def propose(rng: np.random.Generator, x: np.ndarray, state: State) -> Proposal:
     return _walk(rng, x, state) if kernel == 0 else _free_chain(rng, x, state, kernel)
 
 
-def _refresh_is_due(learning):
-    """Evaluate the chain's point again, while tuning: at the start, then now and again under noise.
+def _renewal_is_due(learning):
+    """Evaluate the chain's point again and take the value over, while tuning, where there is noise.
 
     With a noisy log density an overestimate holds the chain for a long time. That must be so after
     tuning (a fresh value would bias the draws); while tuning the chain is to learn, not to stick.
-    The first refresh tells whether there is noise at all; if not it was the last.
     """
-    if learning.draws == 0:
-        return True
-    if learning.square_noise == 0.0:
-        return False
-    return learning.draws < FIRST_REFRESHES or learning.rejections >= REFRESH
+    return learning.noise_sd > 0.0 and learning.rejections >= RENEW
 
 
 def _choose_kernel(rng, state):
@@ -352,7 +354,7 @@ def stats(state: State, proposal: Proposal | None = None) -> dict[str, Any]:
         "share": state.share if fit is not None else 0.0,
         "refits": quality.refits if state.learning is None else state.learning.refits,
     }
-    if proposal is not None:
+    if proposal is not None and proposal.carry is not None:  # a step's own carries nothing
         carry = proposal.carry
         result["move"] = proposal.move
         result["n_steps"] = carry.gradients

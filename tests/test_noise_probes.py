@@ -1,11 +1,13 @@
 """Tuning under noise: scales follow the acceptance relative to standstill, so that noise alone cannot shrink them."""
 
+import math
+
 import numpy as np
 import pymc as pm
 import pytest
 
 import pymc_kameleon as pk
-from pymc_kameleon import adaptive_metropolis
+from pymc_kameleon import metropolis, noise_probe
 from tests import step_tester as tester
 
 
@@ -31,8 +33,8 @@ def test_strong_noise_does_not_stop_the_chain():
     assert np.median(variances()) > 0.5
 
 
-def test_without_probes_it_does(monkeypatch):
-    monkeypatch.setattr(adaptive_metropolis, "MEASURES_NOISE", True, raising=False)
+def test_with_absolute_acceptance_it_does(monkeypatch):
+    monkeypatch.setattr(noise_probe, "standstill_acceptance", lambda sd: 1.0)
     assert np.median(variances()) < 0.1
 
 
@@ -67,3 +69,113 @@ def test_every_step_goes_through_its_phases_beside_noise(case):
     assert "refresh" in moves[:200]
     assert "refresh" not in moves[200:]
     assert np.isfinite([s["model_logp"] for s in stats]).all()
+
+
+# --- what is measured ------------------------------------------------------------------------
+
+
+def fill(pairs, sd, seed, retained=False):
+    """The probe after ``pairs`` pairs under Gaussian noise; with ``retained`` the first value is a chain's own."""
+    rng, probe, kept = np.random.default_rng(seed), noise_probe.NoiseProbe(), 0.0
+    for _ in range(pairs):
+        first, second = sd * rng.standard_normal(2)
+        if retained:
+            for proposed in sd * rng.standard_normal(20):
+                if metropolis.accept(rng, kept, proposed, 0.0)[1]:
+                    kept = proposed
+            first = kept
+        probe = noise_probe.record(noise_probe.record(probe, first, None), second, None)
+    return probe
+
+
+@pytest.mark.parametrize("sd", [0.5, 1.5, 2.5])
+def test_variance_is_measured_without_bias(sd):
+    # half a squared difference over the variance is chi-square(1), the mean of n of them has variance 2 / n
+    n = 400
+    found = np.array([fill(noise_probe.MEMORY, sd, seed).variance for seed in range(n)]) / sd**2
+    z = (found.mean() - 1.0) / math.sqrt(2.0 / noise_probe.MEMORY / n)
+    assert abs(z) < 4.5
+    # Control: the value that the chain retains was selected.
+    found = [fill(noise_probe.MEMORY, sd, seed, retained=True).variance for seed in range(n)]
+    z = (np.mean(found) / sd**2 - 1.0) / math.sqrt(2.0 / noise_probe.MEMORY / n)
+    assert z > 10
+
+
+def test_what_was_measured_at_the_start_is_forgotten():
+    probe = noise_probe.NoiseProbe(pairs=1000, variance=50.0)
+    for _ in range(5 * noise_probe.MEMORY):
+        probe = noise_probe.record(noise_probe.record(probe, 0.0, None), 1.0, None)
+    assert 0.5 < probe.variance < 0.9
+    probe = noise_probe.record(noise_probe.record(probe, 0.0, None), -math.inf, None)
+    assert probe.variance < 2.0  # an estimate of zero counts, up to a bound
+
+
+def test_standstill_acceptance_is_that_of_a_step_of_length_zero():
+    rng, sd = np.random.default_rng(3), 1.3
+    retained = sd * rng.standard_normal(200_000) + sd**2  # as selected at stationarity
+    accepted = np.exp(np.minimum(0.0, sd * rng.standard_normal(200_000) - retained))
+    error = accepted.std(ddof=1) / math.sqrt(accepted.size)
+    assert abs(accepted.mean() - noise_probe.standstill_acceptance(sd)) < 4.5 * error
+    assert noise_probe.standstill_acceptance(0.0) == 1.0
+
+
+@tester.every_step_fast
+@pytest.mark.parametrize("sd", [1.0])
+def test_every_step_finds_the_noise_of_its_log_density(case, sd):
+    def estimate(rng, x):
+        return -0.5 * float(x) ** 2 + sd * rng.standard_normal() - 0.5 * sd**2
+
+    with pm.Model() as model:
+        x = pm.Flat("x")
+        pm.Potential("likelihood", pk.NoisyLogLikelihood(estimate)(x))
+    step = tester.begin(tester.make(case, model))
+    tester.drive(step, model.initial_point(), draws=0, tune=1000)
+    assert step.probe.pairs == 50
+    assert abs(step.probe.variance / sd**2 - 1.0) < 4.5 * math.sqrt(2.0 / 50)
+
+
+def test_a_pair_is_of_one_point():
+    """Somebody moves the chain between the two evaluations: the difference would be the log density's."""
+    with pm.Model() as model:
+        x = pm.Flat("x")
+        pm.Potential("likelihood", pk.NoisyLogLikelihood(steep)(x))
+    step = tester.begin(pk.AdaptiveMetropolisStep(model=model))
+    points, _ = tester.drive(step, model.initial_point(), draws=0, tune=noise_probe.EVERY - 1)
+    assert step.probe.first is not None
+    step.step({"x": points[-1]["x"] + 1.0})
+    assert step.probe.pairs == 0
+
+
+def steep(rng, x):
+    return 100.0 * float(x) + rng.standard_normal()
+
+
+def test_beside_a_step_that_moves_other_factors_only_the_noise_is_measured():
+    with pm.Model() as model:
+        x, b = pm.Flat("x"), pm.Normal("b", 0.0, 0.01)
+        pm.Potential("likelihood", pk.NoisyLogLikelihood(gentle)(x))
+    step = tester.begin(pk.AdaptiveMetropolisStep([x], model=model))
+    rng, point = np.random.default_rng(0), model.initial_point()
+    for _ in range(1000):
+        point, _ = step.step({**point, "b": np.array(rng.standard_normal())})
+    assert abs(step.probe.variance - 1.0) < 4.5 * math.sqrt(2.0 / step.probe.pairs)
+    assert b is not None
+
+
+def gentle(rng, x):
+    return -0.5 * float(x) ** 2 + rng.standard_normal() - 0.5
+
+
+def correlated(u, x):
+    return -0.5 * float(x) ** 2 + 3.0 * float(u[0]) - 4.5
+
+
+def test_correlated_noise_is_measured_as_moves_see_it():
+    """What a move has to overcome is how far successive estimates differ: sd 3 sqrt(1 - 0.99)."""
+    with pm.Model() as model:
+        x = pm.Flat("x")
+        pm.Potential("likelihood", pk.NoisyLogLikelihood(correlated, auxiliary_shape=(1,))(x))
+    step = tester.begin(pk.AdaptiveMetropolisStep(model=model, correlation=0.99))
+    tester.drive(step, model.initial_point(), draws=0, tune=1000)
+    expected = 9.0 * (1.0 - 0.99)
+    assert abs(step.probe.variance / expected - 1.0) < 4.5 * math.sqrt(2.0 / 50)

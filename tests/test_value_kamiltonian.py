@@ -445,25 +445,28 @@ def test_companions_never_move_the_chain_and_their_values_are_learned_from():
     assert min(seen.values()) > 30
 
 
-def test_noise_is_found_and_measured_and_its_absence_costs_one_evaluation():
-    moves = {0.0: [], 1.0: []}
-    for noise, seen in moves.items():
-        rng = np.random.default_rng(12)
+def test_an_overestimate_is_renewed_while_tuning_where_there_is_noise():
+    state = value_kamiltonian.init(np.zeros(2))
+    learning = state.learning._replace(rejections=value_kamiltonian.RENEW)
+    rng = np.random.default_rng(0)
+    for noise_sd, moves in ((0.0, False), (1.0, True)):
+        noisy = state._replace(learning=learning._replace(noise_sd=noise_sd))
+        proposal = value_kamiltonian.propose(rng, np.zeros(2), noisy)
+        assert (proposal.move == "renewal") is moves
+        assert (proposal.log_q_ratio == math.inf) is moves
+    frozen = value_kamiltonian.freeze(noisy)
+    assert value_kamiltonian.propose(rng, np.zeros(2), frozen).move != "renewal"
+    outcome = Outcome(np.zeros(2), -1.0, proposal, -1.0, 1.0, True, noise_sd=1.0)
+    assert value_kamiltonian.adapt(rng, noisy, outcome).learning.rejections == 0
 
-        def log_density(x, noise=noise, rng=rng):
-            return skewed(x) + noise * rng.standard_normal()
 
-        def watch(t, state, outcome, rng, x, y, seen=seen):
-            seen.append((outcome.proposal.move, state.learning))
-
-        run_chain(12, log_density, np.zeros(2), 500, 0, watch=watch)
-    assert [m for m, _ in moves[0.0]].count("refresh") == 1
-    assert moves[0.0][-1][1].square_noise == 0.0
-    learning = moves[1.0][-1][1]
-    assert [m for m, _ in moves[1.0]].count("refresh") >= learning.refreshes >= 10
-    # half a squared difference is chi-square(1): the mean of n of them has standard error sqrt(2/n)
-    z = (learning.square_noise / learning.refreshes - 1.0) / math.sqrt(2 / learning.refreshes)
-    assert abs(z) < 4.5
+def test_second_evaluations_are_learned_from():
+    state = value_kamiltonian.start(value_kamiltonian.init(np.zeros(2)), np.zeros(2), -1.0)
+    seen = value_kamiltonian.observe(state, np.zeros(2), -3.0).learning
+    np.testing.assert_array_equal(seen.positions.buffer[:2], np.zeros((2, 2)))
+    np.testing.assert_array_equal(seen.log_densities.buffer[:2, 0], [-1.0, -3.0])
+    frozen = value_kamiltonian.freeze(state)
+    assert value_kamiltonian.observe(frozen, np.zeros(2), -3.0) is frozen
 
 
 def test_when_another_step_moves_something_the_companions_are_given_up(tuned):
