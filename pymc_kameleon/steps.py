@@ -39,6 +39,7 @@ from pymc_kameleon import (
     kamiltonian,
     noise_probe,
     pca_kameleon,
+    surrogate_report,
     value_kamiltonian,
 )
 from pymc_kameleon.log_density import LogDensity, names
@@ -52,9 +53,6 @@ DIVERGENCE = 1000.0  # energy error from which on NUTS calls a trajectory diverg
 TOO_NOISY = 2.0  # sd of the log estimate: at most 16 % of any moves are accepted
 MEASURED = 10  # pairs of probes, or the noise is not known
 COUNTS = {"tune", "local_start", "first_fit"}  # options that are numbers of draws
-UNCOVERED = (
-    0.05  # worth a warning: the share of states where the surrogate is more than 2.5 too low
-)
 HIDDEN_NOISE = (
     "The log density seems to draw random numbers that PyTensor cannot see ({}): parallel chains would share them, "
     "random_seed would not reproduce them, and compiled functions may freeze them. Put the estimator into "
@@ -96,6 +94,8 @@ class KernelStepState(StepMethodState):
         States of the generators that the log density draws from.
     auxiliary : list of ndarray
         The standard normals that the retained estimate is a function of, where the step owns them.
+    tuning_draws : int
+        Tuning draws so far in this chain.
     probe : NoiseProbe
         What is known about the noise of the log density.
     said, pending : list
@@ -114,6 +114,7 @@ class KernelStepState(StepMethodState):
     others: dict
     noise: list
     auxiliary: list
+    tuning_draws: int
     probe: Any
     said: list
     pending: list
@@ -246,7 +247,7 @@ class KernelStep(BlockedStep):
     def _reset(self, tune):
         self.tune = tune
         self.position, self.log_density, self.noisy_log_density = None, -np.inf, 0.0
-        self.nonfinite, self.evaluations = 0, 0
+        self.nonfinite, self.evaluations, self.tuning_draws = 0, 0, 0
         self.auxiliary, self._proposed_auxiliary = [], []
         self.probe = noise_probe.NoiseProbe()
         self._warnings.reset()
@@ -321,6 +322,7 @@ class KernelStep(BlockedStep):
 
     def step(self, point):
         """One draw: at most one evaluation of the log density."""
+        self.tuning_draws += self.tune
         moved = self._density.has_others and self._density.follow(point)
         x = self._density.ravel(point)
         if self.position is None or moved or not self._density.is_at(x, self.position):
@@ -597,6 +599,7 @@ class KernelStep(BlockedStep):
             **own,
         }
 
+    _learns: ClassVar[str] = "proposal"  # what does, in messages
     _draws_differ: ClassVar[bool] = (
         False  # whether the algorithm's own statistics change after tuning
     )
@@ -604,15 +607,21 @@ class KernelStep(BlockedStep):
     def _own_statistics(self, proposal):
         return self.algorithm.stats(self._algorithm_state)
 
+    def _wanted_tuning(self):
+        """How many tuning draws the dimension asks for, if there were fewer; else None."""
+        wanted = TUNE_PER_DIMENSION * self._density.dim
+        return wanted if self.tuning_draws < wanted else None
+
     def _warn_if_short(self):
-        walk = getattr(self._algorithm_state, "random_walk", self._algorithm_state)
-        seen, wanted = getattr(walk, "iteration", None), TUNE_PER_DIMENSION * self._density.dim
-        if seen is not None and seen < wanted:
+        wanted = self._wanted_tuning()
+        if wanted:
             self._say(
                 "short tuning",
-                f"{seen} tuning draws are few for {self._density.dim} dimensions; tune={wanted} or more lets the "
-                "proposal learn the posterior's shape.",
+                f"{self.tuning_draws} tuning draws are few for {self._density.dim} dimensions; tune={wanted} or more "
+                f"lets the {self._learns} learn the posterior's shape.",
                 whole_run=True,
+                tuning_draws=self.tuning_draws,
+                wanted=wanted,
             )
 
     def _warn_if_too_noisy(self):
@@ -861,6 +870,7 @@ n_leapfrog, step_size, target_accept, random_walk_share, trial_share, mixture, f
         **dict.fromkeys(("diverging", "surrogate_diverging"), (bool, [])),
         "surrogate": (np.dtype("U24"), []),
     }  # fmt: skip
+    _learns = "surrogate"
     _draws_differ = True
     _MISSING: ClassVar[dict] = {"f": math.nan, "i": 0, "b": False, "U": ""}
 
@@ -883,25 +893,30 @@ n_leapfrog, step_size, target_accept, random_walk_share, trial_share, mixture, f
         super()._restart(point, x)
 
     def stop_tuning(self):
-        """Freeze everything that adapts; warn where the surrogate does not cover the posterior."""
+        """Freeze everything that adapts; say what is wrong with the surrogate, after what is wrong with the noise."""
         tuned = self.tune and self.algorithm_state is not None
         super().stop_tuning()
-        if tuned and self.variant == "values":
-            uncovered = self.algorithm_state.quality.uncovered
-            if not affordable(len(self.position)):
-                return  # has been said
-            if uncovered == 1.0:  # what stands for "unknown"
-                self._say(
-                    "no surrogate",
-                    "tuning ended before a surrogate was learned and judged: random-walk moves do most of the work. "
-                    "Tune longer.",
-                )
-            elif uncovered > UNCOVERED:
-                self._say(
-                    "uncovered",
-                    f"the surrogate does not cover the posterior ({uncovered:.0%} of the chain's late states lie where "
-                    "it is too low): random-walk moves do the work there. Tune longer, or reparametrise.",
-                )
+        if tuned and self.variant == "values" and affordable(len(self.position)):
+            self._warn_of_surrogate()
+
+    def _warn_of_surrogate(self):
+        state, wanted = self._algorithm_state, self._wanted_tuning()
+        if state.fit is None:
+            self._say(
+                "no surrogate",
+                f"tuning ended before a surrogate was learned ({self.evaluations} evaluations): random-walk moves do "
+                f"all of the work. Tune longer{f', {wanted} draws or more' if wanted else ''}.",
+                WarningType.CONVERGENCE,
+                evaluations=self.evaluations,
+            )
+            return
+        report = surrogate_report.Report(
+            state.fit.family, float(state.fit.error), float(state.quality.residual_sd),
+            float(state.quality.uncovered), 1.0 - float(state.mixture.floor), self._noise_sd(),
+        )  # fmt: skip
+        message = surrogate_report.describe(report, wanted)
+        if message is not None:
+            self._say("surrogate", message, WarningType.CONVERGENCE, **report._asdict())
 
     def _own_statistics(self, proposal):
         values = {

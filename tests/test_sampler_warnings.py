@@ -43,7 +43,7 @@ def said_in(run, caplog):
 def assert_complete(said, chains):
     """The short tuning once, the noise once a chain."""
     assert len(said) == chains + 1
-    assert sum("tuning draws are few for 1 dimensions" in m for m in said) == 1
+    assert sum("200 tuning draws are few for 1 dimensions" in m for m in said) == 1
     for chain in range(chains):
         [message] = [m for m in said if m.startswith(f"AdaptiveMetropolisStep, chain {chain}: ")]
         assert "the noise of the log density" in message

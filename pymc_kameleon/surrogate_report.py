@@ -1,0 +1,111 @@
+"""What to tell about a surrogate of the log density when tuning ends: what was measured, and what could help.
+
+Nothing, as long as it is good enough. Under noise the retained values scatter about the surrogate by the noise alone:
+the share of them that is more than 2.5 above it, and their spread, are judged beyond what the noise explains.
+"""
+
+import math
+from typing import NamedTuple
+
+UNCOVERED = 0.05  # share of the chain's states at which the surrogate is more than 2.5 too low
+GAP = 2.5
+INACCURATE = 2.0  # out-of-sample sd of log p - f, from which on few long moves are accepted
+# The spread that noise explains is estimated from a sticky chain: twice the share, and half again the variance.
+SHARE_MARGIN, VARIANCE_MARGIN = 2.0, 1.5
+NOISE = 1.0  # sd of the noise from which on less of it is what helps most
+
+
+class Report(NamedTuple):
+    """What was measured.
+
+    Attributes
+    ----------
+    family : str
+        The chosen feature family.
+    error : float
+        Held-out error of the fit, in units of the log density.
+    residual_sd : float
+        Out-of-sample sd of log p - f along the chain.
+    uncovered : float
+        Share of the chain's late states at which f is more than 2.5 too low; 1 where it is not known.
+    share : float
+        Share of the draws, at most, that the surrogate proposes.
+    noise_sd : float
+        Of the log density; 0 if it is exact.
+    """
+
+    family: str
+    error: float
+    residual_sd: float
+    uncovered: float
+    share: float
+    noise_sd: float
+
+
+def is_known(report: Report) -> bool:
+    """Whether the surrogate was judged since it was fitted."""
+    return report.uncovered < 1.0
+
+
+def does_not_cover(report: Report) -> bool:
+    """Whether the chain stands too often where the surrogate is too low."""
+    explained = (
+        0.5 * math.erfc(GAP / (math.sqrt(2.0) * report.noise_sd)) if report.noise_sd else 0.0
+    )
+    return is_known(report) and report.uncovered > UNCOVERED + SHARE_MARGIN * explained
+
+
+def is_inaccurate(report: Report) -> bool:
+    """Whether the surrogate is too wrong along the chain for long moves to be accepted."""
+    own = report.residual_sd**2 - VARIANCE_MARGIN * report.noise_sd**2
+    return own > INACCURATE**2
+
+
+def describe(report: Report, wanted: int | None) -> str | None:
+    """The warning, or None if there is nothing to warn of.
+
+    Parameters
+    ----------
+    report : Report
+    wanted : int or None
+        How many tuning draws the dimension asks for, if it were fewer.
+    """
+    if does_not_cover(report):
+        wrong = "does not cover the posterior"
+    elif is_inaccurate(report):
+        wrong = "is inaccurate"
+    elif not is_known(report):
+        wrong = "was not judged: tuning ended too soon after it was fitted"
+    else:
+        return None
+    return f"the surrogate {wrong} ({_measured(report)}). {_advice(report, wanted)}"
+
+
+def _measured(report: Report) -> str:
+    figures = [f"family {report.family}", f"held-out error {report.error:.2g}"]
+    if is_known(report):
+        noise = f", {report.noise_sd:.2g} of it noise" if report.noise_sd else ""
+        figures.append(f"out-of-sample sd {report.residual_sd:.2g} in the log density{noise}")
+        figures.append(f"{report.uncovered:.0%} of the chain's late states lie where it is too low")
+    figures.append(f"at most {report.share:.0%} of the moves are its own")
+    return ", ".join(figures)
+
+
+def _advice(report: Report, wanted: int | None) -> str:
+    """What could help, the likeliest first."""
+    longer = f"tune={wanted} or more" if wanted else "longer tuning"
+    if not is_known(report):
+        return f"What helps: {longer}."
+    helps = []
+    if report.noise_sd > NOISE:
+        helps.append("less noise (more work for the estimator)")
+    if wanted:
+        helps.append(longer)
+    helps.append(
+        "another parametrisation (non-centred hierarchies, logarithms of scales, fewer unknowns: the surrogate learns "
+        "smooth shapes)"
+    )
+    helps.append("GaussianMixtureStep or KameleonStep, which need no surrogate")
+    if not wanted:
+        helps.append(f"{longer}, least likely")
+    return "What could help, the likeliest first: " + "; ".join(helps) + "."

@@ -1,0 +1,108 @@
+"""What KamiltonianStep says when tuning ends: the noise first, then what was measured and what could help."""
+
+import numpy as np
+import pymc as pm
+import pytest
+
+import pymc_kameleon as pk
+from pymc_kameleon.surrogate_report import UNCOVERED, Report, describe
+from tests import step_tester as tester
+
+pytestmark = tester.NO_BLAS
+GOOD = Report("quadratic", 0.1, 0.3, 0.01, 0.9, 0.0)
+
+
+def test_a_good_surrogate_is_not_spoken_of():
+    assert describe(GOOD, None) is None
+    assert describe(GOOD, 4000) is None
+
+
+@pytest.mark.parametrize(
+    ("change", "wrong"),
+    [
+        ({"uncovered": 0.26}, "does not cover the posterior"),
+        ({"residual_sd": 3.1}, "is inaccurate"),
+        ({"uncovered": 1.0}, "was not judged"),
+        (
+            {"uncovered": 1.0, "residual_sd": 3.1},
+            "is inaccurate",
+        ),  # a large error is said, whatever else is known
+    ],
+)
+def test_what_is_wrong_is_said_with_what_was_measured(change, wrong):
+    said = describe(GOOD._replace(**change), None)
+    assert f"the surrogate {wrong}" in said
+    assert "family quadratic, held-out error 0.1" in said
+    assert "at most 90% of the moves are its own" in said
+    if change.get("uncovered") == 0.26:
+        assert "out-of-sample sd 0.3" in said
+        assert "26% of the chain's late states" in said
+
+
+def test_longer_tuning_comes_first_where_it_was_short_and_last_where_not():
+    report = GOOD._replace(uncovered=0.5)
+    short, long = describe(report, 8000), describe(report, None)
+    assert short.index("tune=8000 or more") < short.index("parametrisation")
+    assert long.index("parametrisation") < long.index("longer tuning, least likely")
+
+
+def test_what_the_noise_explains_is_not_laid_to_the_surrogate():
+    """Retained values under noise of sd s scatter with s about their median: for s = 2, 11 % are 2.5 above the typical."""
+    noisy = GOOD._replace(residual_sd=2.1, uncovered=0.12, noise_sd=2.0)
+    assert describe(noisy, None) is None
+    assert "does not cover" in describe(noisy._replace(noise_sd=0.0), None)
+    worse = describe(noisy._replace(uncovered=0.5), None)
+    assert worse.index("less noise") < worse.index("parametrisation")
+    assert "out-of-sample sd 2.1 in the log density, 2 of it noise" in worse
+
+
+class Estimate:
+    """N(0, I) in two dimensions with log-estimate noise of sd 2.7."""
+
+    def __call__(self, rng, x):
+        return -0.5 * float(x @ x) + 2.7 * rng.standard_normal() - 0.5 * 2.7**2
+
+
+def warnings_of(step, model, tune):
+    tester.begin(step, seed=3)
+    _, stats = tester.drive(step, model.initial_point(), draws=5, tune=tune)
+    return [s["warning"] for s in stats if s["warning"] is not None]
+
+
+def test_under_noise_the_noise_is_said_first_and_not_that_the_surrogate_does_not_cover():
+    with pm.Model() as model:
+        pm.Potential("likelihood", pk.NoisyLogLikelihood(Estimate())(pm.Flat("x", shape=2)))
+    step = pk.KamiltonianStep(model=model)
+    said = warnings_of(step, model, 1500)
+    assert step.algorithm_state.quality.uncovered > UNCOVERED  # which would be said without noise
+    assert [w.extra["key"] for w in said] == ["noise"]
+    assert abs(said[0].extra["noise_sd"] - 2.7) < 0.8
+    assert "times the work" in said[0].message
+
+
+def test_short_tuning_is_said_by_surrogates_too():
+    model = tester.gaussian()
+    for surrogate in ("values", "lite"):
+        step = pk.KamiltonianStep(surrogate=surrogate, model=model)
+        said = warnings_of(step, model, 1199)
+        assert [w.extra["key"] for w in said] == ["short tuning"]
+        assert "tune=1200 or more lets the surrogate learn" in said[0].message
+
+
+def test_a_surrogate_that_does_not_cover_is_reported_with_its_figures():
+    with pm.Model() as model:
+        pm.Normal("x", shape=2)
+    step = pk.KamiltonianStep(model=model)
+    tester.begin(step)
+    tester.drive(step, model.initial_point(), draws=0, tune=850)
+    state = step.algorithm.freeze(step.algorithm_state)
+    assert state.fit is not None
+    step._algorithm_state = state._replace(
+        quality=state.quality._replace(uncovered=0.4, residual_sd=1.5)
+    )
+    step._warn_of_surrogate()
+    [warning] = step.pending
+    assert warning.extra["uncovered"] == 0.4
+    assert warning.extra["family"] == state.fit.family
+    assert warning.extra["share"] == pytest.approx(1.0 - state.mixture.floor)
+    assert np.isfinite(warning.extra["error"])
