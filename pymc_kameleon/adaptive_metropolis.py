@@ -16,14 +16,18 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
-from pymc_kameleon import autoregressive, history, value_covariance, value_regression
+from pymc_kameleon import (
+    autoregressive,
+    coordinate_moves,
+    history,
+    value_covariance,
+    value_regression,
+)
 from pymc_kameleon.covariance import cholesky, cholesky_update
 from pymc_kameleon.history import History
 from pymc_kameleon.metropolis import Outcome, Proposal, robbins_monro
 
 OPTIMAL_SCALE = 2.38  # times d^-1/2: Roberts, Gelman & Gilks (1997)
-SWEEPS = 20  # of the coordinate-wise phase
-COORDINATE_ACCEPT = 0.44  # optimal in one dimension, Roberts & Rosenthal (2001)
 RATE_EXPONENT = 0.6  # of every Robbins-Monro rate; any value in (1/2, 1] converges
 FORGET = 0.33  # share of the history that is left out of the covariance
 
@@ -148,7 +152,7 @@ def init(
         )
     warmup = 0
     if covariance == "window":
-        warmup = SWEEPS * d if tune is None else min(SWEEPS * d, tune // 5)
+        warmup = coordinate_moves.length(d, tune)
     learns = covariance == "window" and learn_from_values and value_regression.affordable(d)
     factor = np.diag(initial) if np.ndim(initial_scale) else np.eye(d)
     options = Options(
@@ -176,9 +180,7 @@ def propose(rng: np.random.Generator, x: np.ndarray, state: State) -> Proposal:
     options, d = state.options, len(x)
     if state.iteration < options.warmup:
         i = state.iteration % d
-        x_new = x.copy()
-        x_new[i] += math.exp(state.coordinate_log_scales[i]) * rng.standard_normal()
-        return Proposal(x_new, 0.0, "coordinate")
+        return coordinate_moves.propose(rng, x, i, state.coordinate_log_scales[i])
     if options.autoregressive_share > 0.0 and rng.random() < options.autoregressive_share:
         return autoregressive.propose(rng, x, state.mean, state.factor, state.autoregression)
     normals = rng.standard_normal(d)
@@ -192,16 +194,15 @@ def adapt(rng: np.random.Generator, state: State, outcome: Outcome) -> State:
     options, move = state.options, outcome.proposal.move
     log_scale, moves = state.log_scale, state.moves
     if move == "coordinate":
-        state = _adapt_coordinate(state, outcome.accept_prob)
+        state = _adapt_coordinate(state, outcome)
     elif move == "autoregressive":
-        autoregression = autoregressive.adapt(state.autoregression, outcome.accept_prob)
+        autoregression = autoregressive.adapt(state.autoregression, outcome)
         state = state._replace(autoregression=autoregression)
     elif move == "global":
         moves += 1
         if options.scaling == "learned":
-            log_scale = robbins_monro(
-                log_scale, outcome.accept_prob, options.target_accept, _rate(state)
-            )
+            target = outcome.target(options.target_accept)
+            log_scale = robbins_monro(log_scale, outcome.accept_prob, target, _rate(state))
     iteration = state.iteration + 1
     past, values = state.history, state.values
     if past is not None:
@@ -273,18 +274,11 @@ def _rate(state: State) -> float:
     return rate
 
 
-def _adapt_coordinate(state: State, accept_prob: float) -> State:
-    """Kesten's rule: the rate falls only when the direction turns, so that any units are found within the phase."""
+def _adapt_coordinate(state: State, outcome: Outcome) -> State:
     i = state.iteration % len(state.mean)
-    error = accept_prob - COORDINATE_ACCEPT
-    log_scales, reversals = state.coordinate_log_scales.copy(), state.reversals.copy()
-    count = reversals[i]
-    if count != 0.0 and (count > 0) != (error > 0):
-        count = math.copysign(abs(count) + 1.0, error)
-    elif count == 0.0:
-        count = math.copysign(1.0, error)
-    reversals[i] = count
-    log_scales[i] += 4.0 / abs(count) * error
+    log_scales, reversals = coordinate_moves.adapt(
+        state.coordinate_log_scales, state.reversals, i, outcome
+    )
     return state._replace(coordinate_log_scales=log_scales, reversals=reversals)
 
 

@@ -25,7 +25,7 @@ import numpy as np
 from numba import njit
 
 from pymc_kameleon.covariance import solve_lower
-from pymc_kameleon.metropolis import Proposal, robbins_monro
+from pymc_kameleon.metropolis import Outcome, Proposal, robbins_monro
 
 TARGET_ACCEPT = 0.4  # as the localised independence of gaussian_mixture
 LOG_STEP_BOUNDS = (-8.0, -1e-3)
@@ -56,10 +56,11 @@ def propose(
     return Proposal(position, log_q_ratio, "autoregressive")
 
 
-def adapt(tuning: Tuning, accept_prob: float) -> Tuning:
+def adapt(tuning: Tuning, outcome: Outcome) -> Tuning:
     """Tune the step after one move."""
     moves = tuning.moves + 1
-    log_step = robbins_monro(tuning.log_step, accept_prob, TARGET_ACCEPT, 2.0 * moves**-0.6)
+    target = outcome.target(TARGET_ACCEPT)
+    log_step = robbins_monro(tuning.log_step, outcome.accept_prob, target, 2.0 * moves**-0.6)
     return Tuning(min(max(log_step, LOG_STEP_BOUNDS[0]), LOG_STEP_BOUNDS[1]), moves)
 
 

@@ -5,6 +5,11 @@
 The step size sigma learns from a smoothed acceptance rate, the shape C = A A^T from a path of
 accepted steps (Igel, Suttorp & Hansen, 2006, "A computational efficient covariance matrix update
 and a (1+1)-CMA for evolution strategies", GECCO; Khoury, 2018, as a sampler).
+
+Differs from the papers, unless their settings are chosen (``PAPER``): coordinate-wise moves find the
+units first, the rates diminish, and sigma learns from the acceptance probability instead of from
+acceptances. Always: the acceptance aimed at is the one that noise leaves attainable, and C has determinant
+one, see :func:`adapted`.
 """
 
 import math
@@ -13,26 +18,37 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
+from pymc_kameleon import coordinate_moves
 from pymc_kameleon.covariance import multiply_lower, update_shape
 from pymc_kameleon.gaussian_adaptation import (
+    OPTIMAL_SCALE,
     check_open,
+    check_success,
+    coordinate_scales,
     initial_shape,
     random_walk,
     rate_multiplier,
+    rescaled,
+    successes,
 )
 from pymc_kameleon.metropolis import Outcome, Proposal
 
+# Igel, Suttorp & Hansen (2006): C = I, their rates throughout; sigma at the start is the user's.
+PAPER = {
+    "initial_sigma": 1.0, "target_accept": 2 / 11, "rate_factor": 1.0, "diminishing": False, "success": "indicator",
+    "sweeps": 0,
+}  # fmt: skip
 SUCCESS_THRESHOLD = 0.44  # above it the path does not take the step (Igel et al., 2006)
 
 
 class Options(NamedTuple):
-    """What stays fixed; see :func:`init` for meanings and defaults. Bounds are on log sigma."""
+    """What stays fixed; see :func:`init` for meanings and defaults."""
 
     target_accept: float
     rate_factor: float
     diminishing: bool
-    log_sigma_min: float
-    log_sigma_max: float
+    success: str
+    log_range: float
     condition_limit: float
 
 
@@ -49,12 +65,14 @@ class State(NamedTuple):
         p_c, the smoothed accepted steps A z.
     success_rate : float
         p, the smoothed rate of acceptance.
-    base : ndarray of shape (d, d)
-        A at the start; the condition number of C is measured relative to it.
+    log_start, base : float, ndarray of shape (d, d)
+        log sigma and A where their adaptation started; range and condition number are relative to them.
     condition : float
-        An upper bound on that condition number.
+        An upper bound on the condition number of C.
     iteration : int
-        Adaptations so far.
+        Adaptations of sigma and A so far.
+    phase : coordinate_moves.Phase or None
+        The search for the coordinates' units; ``None`` when it is over.
     """
 
     options: Options
@@ -62,9 +80,11 @@ class State(NamedTuple):
     factor: np.ndarray
     path: np.ndarray
     success_rate: float
+    log_start: float
     base: np.ndarray
     condition: float
     iteration: int
+    phase: coordinate_moves.Phase | None
 
 
 def init(
@@ -76,8 +96,11 @@ def init(
     target_accept: float = 2 / 11,
     rate_factor: float = 1.0,
     diminishing: bool = True,
+    success: str = "probability",
+    sweeps: int = coordinate_moves.SWEEPS,
     sigma_range: float = 1e12,
     condition_limit: float = 1e12,
+    tune: int | None = None,
 ) -> State:
     """Start at ``x`` of shape (d,).
 
@@ -87,21 +110,28 @@ def init(
         sigma at the start, in units of the initial scales. Default 2.38 / sqrt(d): optimal when
         those are the target's (Roberts, Gelman & Gilks, 1997). The paper leaves it to the user.
     initial_scale : array of shape (d,)
-        Scales of the coordinates at the start. Default ones, as published: isotropic, which in odd
-        units has to be unlearned first.
+        Scales of the coordinates at the start, to within a dozen orders of magnitude where ``sweeps`` are
+        made. Default ones, as published.
     initial_covariance : array of shape (d, d)
-        Instead of ``initial_scale``, a whole covariance.
+        Instead of ``initial_scale``, a whole covariance; the sweeps change its scales and not its
+        correlations.
     target_accept : float
-        p_t. Default 2/11 (Igel et al., 2006).
+        p_t; under noise what :func:`pymc_kameleon.metropolis.attainable` makes of it. Default
+        2/11 (Igel et al., 2006).
     rate_factor : float
         Multiplies the published rates 1 / (1 + d/2) of log sigma and 2 / (d^2 + 6) of C. Default 1.
     diminishing : bool
         Multiply those rates by :func:`~pymc_kameleon.gaussian_adaptation.rate_multiplier` too.
         ``False`` is the published algorithm, which does not have the right stationary distribution
         unless it is frozen.
+    success, sweeps
+        As in :func:`pymc_kameleon.gaussian_adaptation.init`.
     sigma_range, condition_limit : float
         The step size stays within this factor of its start, either way, and the condition number
-        of C relative to its start stays below the limit.
+        of C relative to its start stays below the limit. Both are 1e12 and count from the end of the
+        sweeps.
+    tune : int, optional
+        Length of tuning, if known: the sweeps take at most a fifth of it.
 
     Raises
     ------
@@ -110,34 +140,43 @@ def init(
     """
     dim = len(x)
     base, log_scale = initial_shape(dim, initial_scale, initial_covariance)
-    sigma = 2.38 / math.sqrt(dim) if initial_sigma is None else initial_sigma
+    sigma = OPTIMAL_SCALE / math.sqrt(dim) if initial_sigma is None else initial_sigma
     check_open("initial_sigma", sigma, 0.0, math.inf)
     check_open("target_accept", target_accept, 0.0, 1.0)
     check_open("rate_factor", rate_factor, 0.0, (dim * dim + 6) / 2)  # c_cov < 1
     check_open("sigma_range", sigma_range, 1.0, math.inf)
     check_open("condition_limit", condition_limit, 1.0, math.inf)
+    check_success(success)
     log_sigma = math.log(sigma) + log_scale
-    log_range = math.log(sigma_range)
     options = Options(
         target_accept=float(target_accept),
         rate_factor=float(rate_factor),
         diminishing=bool(diminishing),
-        log_sigma_min=log_sigma - log_range,
-        log_sigma_max=log_sigma + log_range,
+        success=success,
+        log_range=math.log(sigma_range),
         condition_limit=float(condition_limit),
     )
+    phase = coordinate_moves.begin(coordinate_scales(base, log_scale), sweeps, tune)
     start = float(target_accept)  # neither grows nor shrinks
-    return State(options, log_sigma, base, np.zeros(dim), start, base, 1.0, 0)
+    return State(options, log_sigma, base, np.zeros(dim), start, log_sigma, base, 1.0, 0, phase)
 
 
 def propose(rng: np.random.Generator, x: np.ndarray, state: State) -> Proposal:
-    """Propose x + sigma A z. Symmetric, so the ratio is one; z is carried to ``adapt``."""
+    """Propose x + sigma A z, or, first, a move of one coordinate. Symmetric, so the ratio is one; z is
+    carried to ``adapt``.
+    """
+    if state.phase is not None:
+        return coordinate_moves.turn(rng, x, state.phase)
     z = rng.standard_normal(len(x))
     return Proposal(random_walk(x, state.log_sigma, state.factor, z), 0.0, "", z)
 
 
 def adapt(rng: np.random.Generator, state: State, outcome: Outcome) -> State:
     """Move step size and shape after one transition; see :func:`adapted`. Uses no randomness."""
+    if state.phase is not None:
+        phase = coordinate_moves.learn(state.phase, outcome)
+        state = state._replace(phase=phase)
+        return state if phase.iteration < phase.length else end_phase(state)
     options, iteration = state.options, state.iteration + 1
     multiplier = options.rate_factor
     if options.diminishing:
@@ -151,18 +190,36 @@ def adapt(rng: np.random.Generator, state: State, outcome: Outcome) -> State:
         state.condition,
         options.condition_limit,
         multiplier,
-        options.target_accept,
-        float(outcome.accepted),
+        outcome.target(options.target_accept),
+        outcome.target(SUCCESS_THRESHOLD),
+        successes(options.success, outcome),
         outcome.accepted,
         outcome.proposal.carry,
     )
-    log_sigma = min(max(log_sigma, options.log_sigma_min), options.log_sigma_max)
-    return State(options, log_sigma, factor, path, success_rate, state.base, condition, iteration)
+    low, high = state.log_start - options.log_range, state.log_start + options.log_range
+    log_sigma = min(max(log_sigma, low), high)
+    return state._replace(
+        log_sigma=log_sigma,
+        factor=factor,
+        path=path,
+        success_rate=success_rate,
+        condition=condition,
+        iteration=iteration,
+    )
+
+
+def end_phase(state: State) -> State:
+    """Start step size and shape from the scales that the coordinate-wise moves have found."""
+    base, change = rescaled(state.factor, state.phase)
+    log_sigma = state.log_sigma + change
+    return state._replace(
+        log_sigma=log_sigma, factor=base, log_start=log_sigma, base=base, phase=None
+    )
 
 
 def freeze(state: State) -> State:
-    """Nothing to finish or to drop: step size and shape stay where they are."""
-    return state
+    """Step size and shape stay where they are; the coordinate-wise moves end, if they have not."""
+    return state if state.phase is None else end_phase(state)
 
 
 def stats(state: State) -> dict[str, float]:
@@ -181,6 +238,7 @@ def adapted(
     condition_limit,
     multiplier,
     target_accept,
+    threshold,
     success,
     accepted,
     z,
@@ -193,8 +251,9 @@ def adapted(
     without that the determinant underflows. Because accepted steps are shorter than proposed ones
     it pulls sigma down a little, as published: acceptance settles above p_t, at 0.21 in d = 2.
 
-    ``success`` is 1.0 or 0.0 with ``accepted``. The acceptance probability in its place has the
-    same mean, so nearly the same fixed point, but another bias while the rates are constant.
+    ``success`` is the acceptance probability, or in the papers 1.0 or 0.0 with ``accepted``: the same mean,
+    so nearly the same fixed point, but another bias while the rates are constant. Above ``threshold`` the
+    path does not take the step.
     """
     d = z.shape[0]
     damping = 1.0 + 0.5 * d
@@ -206,7 +265,7 @@ def adapted(
         variance = rate_path * (2.0 - rate_path)
         path = (1.0 - rate_path) * path
         keep = 1.0 - rate_shape
-        if success_rate < SUCCESS_THRESHOLD:
+        if success_rate < threshold:
             path += math.sqrt(variance) * multiply_lower(factor, z)
         else:
             keep += rate_shape * variance  # for the step the path did not take

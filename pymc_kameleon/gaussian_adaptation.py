@@ -6,8 +6,10 @@ the radius r learns from acceptance and rejection, the shape C = L L^T from the 
 (Mueller & Sbalzarini, 2010, "Gaussian adaptation as a unifying framework for continuous black-box
 optimization and adaptive Monte Carlo sampling", IEEE CEC).
 
-Differs from the paper: rates that diminish, bounds on radius and shape, an acceptance target for
-sampling, a factor updated in O(d^2) instead of a matrix square root in O(d^3).
+Differs from the paper, unless its settings are chosen (``PAPER``): coordinate-wise moves find the units
+first, rates diminish, the radius learns from the acceptance probability instead of from acceptances, and
+aims at what is best for sampling. Always: the acceptance aimed at is the one that noise leaves attainable,
+radius and shape have bounds, and a factor is updated in O(d^2) instead of a matrix square root in O(d^3).
 """
 
 import math
@@ -16,18 +18,26 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
+from pymc_kameleon import coordinate_moves
 from pymc_kameleon.covariance import cholesky, log_determinant, multiply_lower, update_shape
 from pymc_kameleon.metropolis import Outcome, Proposal
 
+# Mueller & Sbalzarini (2010): Q = I, r = 1, P = 1/e, beta = lambda = ln(d + 1) / (d + 1)^2 throughout.
+PAPER = {
+    "initial_radius": 1.0, "target_accept": math.exp(-1.0), "diminishing": False, "success": "indicator", "sweeps": 0,
+}  # fmt: skip
+SUCCESSES = ("probability", "indicator")
+OPTIMAL_SCALE = 2.38  # of one coordinate alone; times d^-1/2 in d: Roberts, Gelman & Gilks (1997)
+
 
 class Options(NamedTuple):
-    """What stays fixed; see :func:`init` for meanings and defaults. Bounds are on log r."""
+    """What stays fixed; see :func:`init` for meanings and defaults."""
 
     target_accept: float
     rate: float
     diminishing: bool
-    log_radius_min: float
-    log_radius_max: float
+    success: str
+    log_range: float
     condition_limit: float
 
 
@@ -40,20 +50,24 @@ class State(NamedTuple):
         log r, in units of the geometric mean of the coordinates' units.
     factor : ndarray of shape (d, d)
         L, lower triangular, determinant one.
-    base : ndarray of shape (d, d)
-        L at the start; the condition number of C is measured relative to it.
+    log_start, base : float, ndarray of shape (d, d)
+        log r and L where their adaptation started; range and condition number are relative to them.
     condition : float
-        An upper bound on that condition number.
+        An upper bound on the condition number of C.
     iteration : int
-        Adaptations so far.
+        Adaptations of r and L so far.
+    phase : coordinate_moves.Phase or None
+        The search for the coordinates' units; ``None`` when it is over.
     """
 
     options: Options
     log_radius: float
     factor: np.ndarray
+    log_start: float
     base: np.ndarray
     condition: float
     iteration: int
+    phase: coordinate_moves.Phase | None
 
 
 def init(
@@ -65,8 +79,11 @@ def init(
     target_accept: float = 0.234,
     rate: float | None = None,
     diminishing: bool = True,
+    success: str = "probability",
+    sweeps: int = coordinate_moves.SWEEPS,
     radius_range: float = 1e12,
     condition_limit: float = 1e12,
+    tune: int | None = None,
 ) -> State:
     """Start at ``x`` of shape (d,).
 
@@ -76,20 +93,30 @@ def init(
         r at the start, in units of the initial scales. Default 2.38 / sqrt(d): optimal when those
         are the target's (Roberts, Gelman & Gilks, 1997). The paper starts from 1.
     initial_scale : array of shape (d,)
-        Scales of the coordinates at the start. Default ones, as published: isotropic, which in odd
-        units has to be unlearned first.
+        Scales of the coordinates at the start, to within a dozen orders of magnitude where ``sweeps`` are
+        made. Default ones, as published.
     initial_covariance : array of shape (d, d)
-        Instead of ``initial_scale``, a whole covariance.
+        Instead of ``initial_scale``, a whole covariance; the sweeps change its scales and not its
+        correlations.
     target_accept : float
-        P. Default 0.234 (Roberts, Gelman & Gilks, 1997); the paper's 1/e is the optimiser's.
+        P; under noise what :func:`pymc_kameleon.metropolis.attainable` makes of it. Default
+        0.234 (Roberts, Gelman & Gilks, 1997); the paper's 1/e is the optimiser's.
     rate : float
         beta = lambda. Default ln(d + 1) / (d + 1)^2, as published.
     diminishing : bool
         Multiply the rate by :func:`rate_multiplier`. ``False`` is the published algorithm, which
         does not have the right stationary distribution unless it is frozen.
+    success : {"probability", "indicator"}
+        What the radius learns from: the acceptance probability (default), or whether the proposal was
+        accepted (the paper's): the same mean with more variance.
+    sweeps : int
+        Moves of every coordinate by itself in the beginning, which find the units; see
+        :mod:`pymc_kameleon.coordinate_moves`. Default 20; 0 is the paper's.
     radius_range, condition_limit : float
         The radius stays within this factor of its start, either way, and the condition number of C
-        relative to its start stays below the limit.
+        relative to its start stays below the limit. Both are 1e12 and count from the end of the sweeps.
+    tune : int, optional
+        Length of tuning, if known: the sweeps take at most a fifth of it.
 
     Raises
     ------
@@ -98,34 +125,43 @@ def init(
     """
     dim = len(x)
     base, log_scale = initial_shape(dim, initial_scale, initial_covariance)
-    radius = 2.38 / math.sqrt(dim) if initial_radius is None else initial_radius
+    radius = OPTIMAL_SCALE / math.sqrt(dim) if initial_radius is None else initial_radius
     rate = math.log(dim + 1) / (dim + 1) ** 2 if rate is None else rate
     check_open("initial_radius", radius, 0.0, math.inf)
     check_open("target_accept", target_accept, 0.0, 1.0)
     check_open("rate", rate, 0.0, 1.0)
     check_open("radius_range", radius_range, 1.0, math.inf)
     check_open("condition_limit", condition_limit, 1.0, math.inf)
+    check_success(success)
     log_radius = math.log(radius) + log_scale
-    log_range = math.log(radius_range)
     options = Options(
         target_accept=float(target_accept),
         rate=float(rate),
         diminishing=bool(diminishing),
-        log_radius_min=log_radius - log_range,
-        log_radius_max=log_radius + log_range,
+        success=success,
+        log_range=math.log(radius_range),
         condition_limit=float(condition_limit),
     )
-    return State(options, log_radius, base, base, 1.0, 0)
+    phase = coordinate_moves.begin(coordinate_scales(base, log_scale), sweeps, tune)
+    return State(options, log_radius, base, log_radius, base, 1.0, 0, phase)
 
 
 def propose(rng: np.random.Generator, x: np.ndarray, state: State) -> Proposal:
-    """Propose x + r L z. Symmetric, so the ratio is one; z is carried to ``adapt``."""
+    """Propose x + r L z, or, first, a move of one coordinate. Symmetric, so the ratio is one; z is carried
+    to ``adapt``.
+    """
+    if state.phase is not None:
+        return coordinate_moves.turn(rng, x, state.phase)
     z = rng.standard_normal(len(x))
     return Proposal(random_walk(x, state.log_radius, state.factor, z), 0.0, "", z)
 
 
 def adapt(rng: np.random.Generator, state: State, outcome: Outcome) -> State:
     """Move radius and shape after one transition; see :func:`adapted`. Uses no randomness."""
+    if state.phase is not None:
+        phase = coordinate_moves.learn(state.phase, outcome)
+        state = state._replace(phase=phase)
+        return state if phase.iteration < phase.length else end_phase(state)
     options, iteration = state.options, state.iteration + 1
     rate = options.rate * rate_multiplier(iteration) if options.diminishing else options.rate
     log_radius, factor, condition = adapted(
@@ -135,18 +171,30 @@ def adapt(rng: np.random.Generator, state: State, outcome: Outcome) -> State:
         state.condition,
         options.condition_limit,
         rate,
-        options.target_accept,
-        float(outcome.accepted),
+        outcome.target(options.target_accept),
+        successes(options.success, outcome),
         outcome.accepted,
         outcome.proposal.carry,
     )
-    log_radius = min(max(log_radius, options.log_radius_min), options.log_radius_max)
-    return State(options, log_radius, factor, state.base, condition, iteration)
+    low, high = state.log_start - options.log_range, state.log_start + options.log_range
+    log_radius = min(max(log_radius, low), high)
+    return state._replace(
+        log_radius=log_radius, factor=factor, condition=condition, iteration=iteration
+    )
+
+
+def end_phase(state: State) -> State:
+    """Start radius and shape from the scales that the coordinate-wise moves have found."""
+    base, change = rescaled(state.factor, state.phase)
+    log_radius = state.log_radius + change
+    return state._replace(
+        log_radius=log_radius, factor=base, log_start=log_radius, base=base, phase=None
+    )
 
 
 def freeze(state: State) -> State:
-    """Nothing to finish or to drop: radius and shape stay where they are."""
-    return state
+    """Radius and shape stay where they are; the coordinate-wise moves end, if they have not."""
+    return state if state.phase is None else end_phase(state)
 
 
 def stats(state: State) -> dict[str, float]:
@@ -180,8 +228,8 @@ def adapted(
     determinant is *dropped*: in the radius it would lift the acceptance rate from P = 0.234 to 0.33
     in d = 2 and 0.25 in d = 11, because accepted steps are shorter than proposed ones.
 
-    ``success`` is 1.0 or 0.0 with ``accepted``. The acceptance probability in its place has the
-    same mean, so the same fixed point, but another bias while the rate is constant.
+    ``success`` is the acceptance probability, or in the paper 1.0 or 0.0 with ``accepted``: the same mean,
+    so the same fixed point, but another bias while the rate is constant.
     """
     log_radius += math.log1p(rate * (success - target_accept))
     if accepted:
@@ -230,6 +278,29 @@ def initial_shape(
         factor = np.diag(scale)
     log_scale = log_determinant(factor) / dim
     return factor * math.exp(-log_scale), log_scale
+
+
+def coordinate_scales(factor: np.ndarray, log_scale: float) -> np.ndarray:
+    """Proposal sd of a coordinate that moves alone, shape (d,), from exp(``log_scale``) L with ``factor`` L."""
+    return OPTIMAL_SCALE * math.exp(log_scale) * np.sqrt(np.square(factor).sum(axis=1))
+
+
+def rescaled(factor: np.ndarray, phase: coordinate_moves.Phase) -> tuple[np.ndarray, float]:
+    """L of determinant one in the units that ``phase`` has found, and by how much the log scale changes."""
+    found = phase.log_scales - phase.start
+    change = float(found.mean())
+    return np.exp(found - change)[:, None] * factor, change
+
+
+def successes(success: str, outcome: Outcome) -> float:
+    """What counts as a success, in [0, 1]; see :func:`init`."""
+    return float(outcome.accepted) if success == "indicator" else float(outcome.accept_prob)
+
+
+def check_success(success: str) -> None:
+    """Raise ValueError for what is not one of the two."""
+    if success not in SUCCESSES:
+        raise ValueError(f"success must be one of {SUCCESSES}, got {success!r}.")
 
 
 def check_open(name: str, value: float, low: float, high: float) -> None:

@@ -225,12 +225,12 @@ def adapt(rng: np.random.Generator, state: State, outcome: Outcome) -> State:
     state = state._replace(random_walk=adaptive_metropolis.adapt(rng, state.random_walk, outcome))
     if move == "local":
         moves = state.moves + 1
-        log_scale = _tuned(state.log_scale, outcome.accept_prob, options.target_accept, moves)
+        log_scale = _tuned(state.log_scale, outcome, options.target_accept, moves)
         state = state._replace(moves=moves, log_scale=log_scale)
     elif move == "auxiliary":
         moves = state.auxiliary_moves + 1
         log_scale = _tuned(
-            state.auxiliary_log_scale, outcome.accept_prob, options.auxiliary_target_accept, moves
+            state.auxiliary_log_scale, outcome, options.auxiliary_target_accept, moves
         )
         state = state._replace(auxiliary_moves=moves, auxiliary_log_scale=log_scale)
     walk = state.random_walk
@@ -264,9 +264,10 @@ def _gamma(state: State) -> float:
     return 0.5 * math.exp(state.random_walk.log_scale)
 
 
-def _tuned(log_scale, accept_prob, target_accept, moves):
+def _tuned(log_scale, outcome, target_accept, moves):
     rate = 2.0 * moves**-adaptive_metropolis.RATE_EXPONENT
-    log_scale = robbins_monro(log_scale, accept_prob, target_accept, rate)
+    target = outcome.target(target_accept)
+    log_scale = robbins_monro(log_scale, outcome.accept_prob, target, rate)
     return min(max(log_scale, LOG_SCALE_BOUNDS[0]), LOG_SCALE_BOUNDS[1])
 
 

@@ -575,7 +575,7 @@ def _adapt_step_size(state, outcome):
         return state
     count = jumps.n_hamiltonian
     rate = 2.0 * (count + 10.0) ** -adaptive_metropolis.RATE_EXPONENT
-    target = state.options.target_accept
+    target = outcome.target(state.options.target_accept)
     log_step = robbins_monro(state.log_step, outcome.accept_prob, target, rate)
     limit = state.log_step_limit
     log_step = min(max(log_step, limit - math.log(20.0)), limit)

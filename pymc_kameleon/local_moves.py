@@ -192,7 +192,8 @@ def tune_scale(state: State, outcome: Outcome) -> State:
 def tuned(log_scale: float, moves: int, outcome: Outcome, schedule: Schedule) -> float:
     """A local move's log scale after one Robbins-Monro step, the ``moves``-th."""
     rate = 2.0 * moves**-adaptive_metropolis.RATE_EXPONENT
-    log_scale = robbins_monro(log_scale, outcome.accept_prob, schedule.target_accept, rate)
+    target = outcome.target(schedule.target_accept)
+    log_scale = robbins_monro(log_scale, outcome.accept_prob, target, rate)
     return min(max(log_scale, LOG_SCALE_BOUNDS[0]), LOG_SCALE_BOUNDS[1])
 
 

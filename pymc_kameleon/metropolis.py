@@ -12,6 +12,7 @@ import math
 from typing import Any, NamedTuple
 
 import numpy as np
+from scipy.special import ndtr, ndtri
 
 
 class Proposal(NamedTuple):
@@ -53,14 +54,16 @@ class Outcome(NamedTuple):
     proposed_log_density : float
         The log density at ``proposal.position``; ``-inf`` where it was not finite.
     accept_prob : float
-        Acceptance probability, in [0, 1]; for ``adapt`` relative to that of a step of length zero, which under noise is
-        below 1 (:mod:`pymc_kameleon.noise_probe`).
+        Acceptance probability, in [0, 1].
     accepted : bool
     noise, former_noise : object
         What belongs to ``proposed_log_density``, and what belonged to the chain's log density before the test, where a
         log density has retained noise. An algorithm that keeps a point of its own keeps its noise beside it.
     noise_sd : float
         Of the noise in the log density as far as it has been measured; 0 if it is exact.
+    patience : float
+        In (0, 1]: how likely a move of length zero is from where the chain is, relative to the mean. An overestimated
+        log density holds the chain for hundreds of draws, whose rejections say nothing about a scale.
     """
 
     position: np.ndarray
@@ -72,6 +75,11 @@ class Outcome(NamedTuple):
     noise: Any = None
     former_noise: Any = None
     noise_sd: float = 0.0
+    patience: float = 1.0
+
+    def target(self, target_accept: float) -> float:
+        """What to compare ``accept_prob`` with when a scale is tuned to ``target_accept``."""
+        return self.patience * attainable(target_accept, self.noise_sd)
 
 
 def acceptance_probability(
@@ -99,6 +107,27 @@ def accept(
     """
     probability = acceptance_probability(log_density, proposed_log_density, log_q_ratio)
     return probability, bool(rng.random() < probability)
+
+
+def attainable(target_accept: float, noise_sd: float) -> float:
+    """The acceptance probability under noise of a move that has ``target_accept`` without: what to tune a scale to.
+
+    By ``target_accept`` itself a scale shrinks to nothing as soon as the noise alone keeps acceptance below it. Were
+    the move's own part of the log ratio normal with mean -v/2 and variance v, a move would be accepted with
+    probability 2 Phi(-sqrt(v) / 2); two estimates with noise of sd s add 2 s^2 to v (Sherlock et al., 2015). Best
+    scales hardly change with the noise, and so tuned they do not change at all. (Acceptance relative to that of a move
+    of length zero has to be capped at 1, and what is capped has a mean below 1 at a standstill: 0.33 for s = 1.8.)
+
+    Parameters
+    ----------
+    target_accept : float
+        In (0, 1).
+    noise_sd : float
+        s, of the log density's noise.
+    """
+    if noise_sd == 0.0:
+        return target_accept
+    return 2.0 * float(ndtr(-math.hypot(ndtri(0.5 * target_accept), noise_sd / math.sqrt(2.0))))
 
 
 def robbins_monro(log_scale: float, accept_prob: float, target_accept: float, rate: float) -> float:

@@ -7,8 +7,10 @@ was selected, and half their squared difference is unbiased for s^2. Which draws
 alone.
 
 With s known, a step of length zero is accepted with probability 2 Phi(-s / sqrt 2) (Doucet et al., 2015, eq. 3.2), the
-most that any step can reach. Scales are tuned by acceptance relative to that: the best scale hardly changes with s
-(Sherlock et al., 2015), and by the absolute acceptance it would shrink to nothing.
+most that any step can reach. Scales are tuned to what the noise leaves attainable of their target, see
+:func:`pymc_kameleon.metropolis.attainable`; by the target itself they would shrink to nothing. While an overestimate
+holds the chain its rejections say nothing about a scale: how likely it is to leave a point at all, probes tell too
+(:func:`patience`).
 
 References
 ----------
@@ -24,7 +26,7 @@ from typing import Any, NamedTuple
 EVERY = 20  # tuning draws; the last two of them are probes
 MEMORY = 50  # pairs: what was measured at the start of a long tuning run is forgotten
 LARGEST = 50.0  # that one pair may contribute: where an estimate is zero the difference is infinite
-LEAST_STANDSTILL = 0.01  # an acceptance that no scale is tuned relative to
+LEAST_STANDSTILL = 0.01  # that the chance of leaving a point is compared with
 BEST_SD = (
     1.2,
     1.5,
@@ -42,12 +44,16 @@ class NoiseProbe(NamedTuple):
         Running mean of half the squared differences.
     first : tuple or None
         (value, its noise as an ``Outcome`` tells it) of a pair that is half done.
+    met, chance : int, float
+        Probes since the chain last moved, and the sum of the probabilities with which it would have moved to them.
     """
 
     draws: int = 0
     pairs: int = 0
     variance: float = 0.0
     first: tuple[float, Any] | None = None
+    met: int = 0
+    chance: float = 0.0
 
 
 def count(probe: NoiseProbe) -> tuple[NoiseProbe, bool]:
@@ -65,6 +71,26 @@ def record(probe: NoiseProbe, value: float, noise: Any) -> NoiseProbe:
     pairs = probe.pairs + 1
     step = (min(square, LARGEST) - probe.variance) / min(pairs, MEMORY)
     return probe._replace(pairs=pairs, variance=probe.variance + step, first=None)
+
+
+def meet(probe: NoiseProbe, accept_prob: float) -> NoiseProbe:
+    """Take the probability with which the chain would have moved to a probe's value."""
+    return probe._replace(met=probe.met + 1, chance=probe.chance + accept_prob)
+
+
+def leave(probe: NoiseProbe) -> NoiseProbe:
+    """The chain moved."""
+    return probe._replace(met=0, chance=0.0)
+
+
+def patience(probe: NoiseProbe) -> float:
+    """How likely a step of length zero is from where the chain is, relative to the mean: at most 1, and 1 before a
+    probe, with the weight of one.
+    """
+    if probe.met == 0:
+        return 1.0
+    still = max(standstill_acceptance(sd(probe)), LEAST_STANDSTILL)
+    return min(1.0, (still + probe.chance) / ((1 + probe.met) * still))
 
 
 def sd(probe: NoiseProbe) -> float:

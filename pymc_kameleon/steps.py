@@ -43,7 +43,7 @@ from pymc_kameleon import (
     value_kamiltonian,
 )
 from pymc_kameleon.log_density import LogDensity, names
-from pymc_kameleon.metropolis import Outcome, Proposal, accept
+from pymc_kameleon.metropolis import Outcome, Proposal, accept, acceptance_probability
 from pymc_kameleon.sampler_warnings import SamplerWarning, SamplerWarnings, WarningType
 from pymc_kameleon.value_regression import affordable
 
@@ -52,7 +52,7 @@ MOVE: tuple[Any, list] = (np.dtype("U16"), [])
 DIVERGENCE = 1000.0  # energy error from which on NUTS calls a trajectory diverging (pymc's Emax)
 TOO_NOISY = 2.0  # sd of the log estimate: at most 16 % of any moves are accepted
 MEASURED = 10  # pairs of probes, or the noise is not known
-COUNTS = {"tune", "local_start", "first_fit"}  # options that are numbers of draws
+COUNTS = {"tune", "local_start", "first_fit", "sweeps"}  # options that are numbers of draws
 HIDDEN_NOISE = (
     "The log density seems to draw random numbers that PyTensor cannot see ({}): parallel chains would share them, "
     "random_seed would not reproduce them, and compiled functions may freeze them. Put the estimator into "
@@ -343,6 +343,7 @@ class KernelStep(BlockedStep):
                 proposal.position, proposed, noisy,
             )  # fmt: skip
             self.auxiliary = self._proposed_auxiliary  # accepted jointly with the position
+            self.probe = noise_probe.leave(self.probe)
         if accepted or self.tune:
             outcome = Outcome(
                 self.position, self.log_density, proposal, proposed, probability, accepted,
@@ -351,12 +352,10 @@ class KernelStep(BlockedStep):
             if accepted and self._keeps:
                 self._algorithm_state = algorithm.keep(self._algorithm_state, outcome)
             if self.tune:
-                relative = min(1.0, probability / self._standstill_acceptance())
-                self._algorithm_state = algorithm.adapt(
-                    self.rng,
-                    self._algorithm_state,
-                    outcome._replace(accept_prob=relative, noise_sd=noise_probe.sd(self.probe)),
+                outcome = outcome._replace(
+                    noise_sd=noise_probe.sd(self.probe), patience=noise_probe.patience(self.probe)
                 )
+                self._algorithm_state = algorithm.adapt(self.rng, self._algorithm_state, outcome)
         if self.position is not position:
             point = self._density.update(point, self.position)
         return point, [self._statistics(proposal, probability, accepted)]
@@ -379,16 +378,13 @@ class KernelStep(BlockedStep):
         # other steps may move what the other factors depend on, between the two
         measured = noisy if self._density.split and value > -math.inf else value
         self.probe = noise_probe.record(self.probe, measured, (noisy, self._proposed_auxiliary))
+        chance = acceptance_probability(self.log_density, value, 0.0)
+        self.probe = noise_probe.meet(self.probe, chance)
         if hasattr(self.algorithm, "observe"):
             self._algorithm_state = self.algorithm.observe(
                 self._algorithm_state, proposal.position, value
             )
         return self._statistics(proposal, 0.0, False)
-
-    def _standstill_acceptance(self):
-        """The most that any step can reach: scales are tuned by acceptance relative to it."""
-        still = noise_probe.standstill_acceptance(noise_probe.sd(self.probe))
-        return max(still, noise_probe.LEAST_STANDSTILL)
 
     def _evaluate(self, proposal):
         """(log density, its noisy part) at the proposal; -inf and a count where it is not finite."""
@@ -953,8 +949,12 @@ class GaussianAdaptationStep(KernelStep):
 
     Parameters
     ----------
-    initial_radius, initial_scale, initial_covariance, target_accept, rate, diminishing, radius_range, condition_limit
+    initial_radius, initial_scale, initial_covariance, target_accept, rate, diminishing, success, sweeps, \
+radius_range, condition_limit, tune
         See :func:`pymc_kameleon.gaussian_adaptation.init`.
+    preset : {None, "paper"}
+        "paper": from the identity and radius 1, at constant rates, by acceptances, towards an acceptance rate of 1/e,
+        without a search for the units. Options given besides it win.
     vars, model, rng, initial_point, compile_kwargs, blocked
         See :class:`KernelStep`.
 
@@ -965,6 +965,7 @@ class GaussianAdaptationStep(KernelStep):
 
     name = "gaussian_adaptation"
     algorithm = gaussian_adaptation
+    presets: ClassVar[dict] = {"paper": gaussian_adaptation.PAPER}
 
 
 class CMAStep(KernelStep):
@@ -972,9 +973,12 @@ class CMAStep(KernelStep):
 
     Parameters
     ----------
-    initial_sigma, initial_scale, initial_covariance, target_accept, rate_factor, diminishing, sigma_range, \
-condition_limit
+    initial_sigma, initial_scale, initial_covariance, target_accept, rate_factor, diminishing, success, sweeps, \
+sigma_range, condition_limit, tune
         See :func:`pymc_kameleon.cma.init`.
+    preset : {None, "paper"}
+        "paper": from the identity and sigma 1, at constant rates, by acceptances, without a search for the units.
+        Options given besides it win.
     vars, model, rng, initial_point, compile_kwargs, blocked
         See :class:`KernelStep`.
 
@@ -985,6 +989,7 @@ condition_limit
 
     name = "cma"
     algorithm = cma
+    presets: ClassVar[dict] = {"paper": cma.PAPER}
 
 
 def _checked_auxiliary(correlation, refresh_blocks):

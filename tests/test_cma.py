@@ -12,6 +12,11 @@ from tests.adaptation import Banana, average_z_scores, run_chain
 from tests.statistics import run_transitions, z_scores
 
 
+def start(x, **options):
+    """As published: no search for the units, and a 0/1 success."""
+    return cma.init(x, **{"sweeps": 0, "success": "indicator", **options})
+
+
 def standard_normal(x):
     return -0.5 * float(x @ x)
 
@@ -45,7 +50,7 @@ class Published:
 @pytest.mark.parametrize("d", [1, 2, 5])
 def test_proposals_are_the_published_ones_without_normalisation(d, diminishing):
     x = np.zeros(d)
-    state = cma.init(x, initial_sigma=0.05, diminishing=diminishing)
+    state = start(x, initial_sigma=0.05, diminishing=diminishing)
     published, previous, branches = Published(0.05, d), x, set()
 
     def compare(_, state, outcome):
@@ -72,7 +77,7 @@ def test_proposals_are_the_published_ones_without_normalisation(d, diminishing):
 def test_the_proposal_is_a_symmetric_random_walk_with_covariance_sigma2_a_at():
     covariance = np.array([[4.0, 1.0], [1.0, 9.0]])
     x = np.array([1.0, -2.0])
-    state = cma.init(x, initial_covariance=covariance, initial_sigma=0.7)
+    state = start(x, initial_covariance=covariance, initial_sigma=0.7)
     proposal = cma.propose(np.random.default_rng(2), x, state)
     z = np.random.default_rng(2).standard_normal(2)
     expected = x + 0.7 * np.linalg.cholesky(covariance) @ z
@@ -83,7 +88,7 @@ def test_the_proposal_is_a_symmetric_random_walk_with_covariance_sigma2_a_at():
 
 def test_frozen_adaptation_leaves_a_skewed_target_invariant():
     target, rng = Banana(2), np.random.default_rng(3)
-    state, _ = run_chain(rng, cma, cma.init(np.zeros(2)), target.log_density, np.zeros(2), 300)
+    state, _ = run_chain(rng, cma, start(np.zeros(2)), target.log_density, np.zeros(2), 300)
     state = cma.freeze(state)
     z = average_z_scores(rng, cma, state, target, chains=120, steps=2000, adapt=False)
     assert np.abs(z).max() < 4.5
@@ -91,7 +96,7 @@ def test_frozen_adaptation_leaves_a_skewed_target_invariant():
 
 def test_control_adaptation_that_is_not_frozen_fails():
     target, rng = Banana(2), np.random.default_rng(3)
-    state = cma.init(np.zeros(2), rate_factor=2.5, diminishing=False)
+    state = start(np.zeros(2), rate_factor=2.5, diminishing=False)
     z = average_z_scores(rng, cma, state, target, chains=120, steps=2000, adapt=True)
     assert np.abs(z).max() > 10
 
@@ -100,7 +105,7 @@ def test_control_adaptation_that_is_not_frozen_fails():
 @pytest.mark.parametrize("d", [2, 5])
 def test_transitions_from_exact_draws_and_control_without_the_ratio(d, ratio):
     target, rng = Banana(d), np.random.default_rng(4)
-    state = cma.init(np.zeros(d), initial_scale=np.linspace(0.5, 2.0, d))
+    state = start(np.zeros(d), initial_scale=np.linspace(0.5, 2.0, d))
     log_density = target.log_density if ratio == "kept" else (lambda x: 0.0)
     ends = run_transitions(rng, cma, state, log_density, target.draw(rng, 2000), steps=20)
     worst = np.abs(z_scores(ends, target.mean, target.cov)).max()
@@ -113,9 +118,9 @@ def test_the_shape_is_learned(seed):
     rotation, _ = np.linalg.qr(np.random.default_rng(6).standard_normal((3, 3)))
     precision = rotation / scales**2 @ rotation.T
     rng, x = np.random.default_rng(seed), np.zeros(3)
-    start = cma.init(x)
-    state, _ = run_chain(rng, cma, start, lambda x: -0.5 * float(x @ precision @ x), x, 6000)
-    assert np.linalg.cond(start.factor.T @ precision @ start.factor) == pytest.approx(1e4)
+    first = start(x)
+    state, _ = run_chain(rng, cma, first, lambda x: -0.5 * float(x @ precision @ x), x, 6000)
+    assert np.linalg.cond(first.factor.T @ precision @ first.factor) == pytest.approx(1e4)
     assert np.linalg.cond(state.factor.T @ precision @ state.factor) < 20
 
 
@@ -123,7 +128,7 @@ def test_initial_scales_make_the_chain_independent_of_units():
     units = np.array([1e-6, 1.0, 1e6])
     x, draws = np.ones(3), []
     for scale in (np.ones(3), units):
-        state = cma.init(x * scale, initial_scale=scale, condition_limit=20.0)
+        state = start(x * scale, initial_scale=scale, condition_limit=20.0)
         log_density = lambda x, scale=scale: standard_normal(x / scale)  # noqa: E731
         rng = np.random.default_rng(7)
         state, trace = run_chain(rng, cma, state, log_density, x * scale, 1000)
@@ -135,21 +140,21 @@ def test_initial_scales_make_the_chain_independent_of_units():
 @pytest.mark.parametrize("accepted", [True, False])
 def test_step_size_and_condition_stay_within_their_bounds(accepted):
     rng, x = np.random.default_rng(8), np.zeros(3)
-    start = cma.init(x, diminishing=False, sigma_range=100.0, condition_limit=1.5)
-    state, value = start, 0.0 if accepted else -math.inf
+    first = start(x, diminishing=False, sigma_range=100.0, condition_limit=1.5)
+    state, value = first, 0.0 if accepted else -math.inf
     for _ in range(400):
         proposal = cma.propose(rng, x, state)
         outcome = Outcome(x, 0.0, proposal, value, float(accepted), accepted)
         state = cma.adapt(rng, state, outcome)
-        assert abs(state.log_sigma - start.log_sigma) <= math.log(100.0) + 1e-12
+        assert abs(state.log_sigma - first.log_sigma) <= math.log(100.0) + 1e-12
         assert np.linalg.cond(state.factor @ state.factor.T) <= 1.5 * (1 + 1e-10)
         assert np.isfinite(state.path).all()
-    assert abs(state.log_sigma - start.log_sigma) == pytest.approx(math.log(100.0))
+    assert abs(state.log_sigma - first.log_sigma) == pytest.approx(math.log(100.0))
 
 
 def test_states_are_values():
     rng, x = np.random.default_rng(9), np.zeros(2)
-    state = cma.init(x)
+    state = start(x)
     factor, path = state.factor.copy(), state.path.copy()
     proposal = cma.propose(rng, x, state)
     moved = cma.adapt(rng, state, Outcome(proposal.position, 0.0, proposal, 0.0, 1.0, True))
@@ -191,7 +196,7 @@ def test_a_million_iterations_on_the_strongly_twisted_gaussian():
 
     x = np.zeros(11)
     x[1] = 10.0
-    state = cma.init(x, diminishing=False)  # the rates that broke the published code
+    state = start(x, diminishing=False)  # the rates that broke the published code
     rng = np.random.default_rng(10)
     state, draws = run_chain(rng, cma, state, log_density, x, 1_000_000, visit=check)
     assert state.iteration == 1_000_000

@@ -13,6 +13,11 @@ from tests.adaptation import Banana, average_z_scores, run_chain
 from tests.statistics import run_transitions, z_scores
 
 
+def start(x, **options):
+    """As published: no search for the units, and a 0/1 success."""
+    return gaa.init(x, **{"sweeps": 0, "success": "indicator", **options})
+
+
 def standard_normal(x):
     return -0.5 * float(x @ x)
 
@@ -34,7 +39,7 @@ def dense(radius, shape, rate, target_accept, step, accepted):
 @pytest.mark.parametrize("diminishing", [False, True])
 @pytest.mark.parametrize("d", [1, 2, 5])
 def test_adaptation_is_the_paper_s_recursion(d, diminishing):
-    state = gaa.init(np.zeros(d), diminishing=diminishing)
+    state = start(np.zeros(d), diminishing=diminishing)
     radius, shape = math.exp(state.log_radius), np.eye(d)
     rate = math.log(d + 1) / (d + 1) ** 2
     previous, iteration = np.zeros(d), 0
@@ -58,7 +63,7 @@ def test_adaptation_is_the_paper_s_recursion(d, diminishing):
 def test_the_proposal_is_a_symmetric_random_walk_with_covariance_r2_l_lt():
     covariance = np.array([[4.0, 1.0], [1.0, 9.0]])
     x = np.array([1.0, -2.0])
-    state = gaa.init(x, initial_covariance=covariance, initial_radius=0.7)
+    state = start(x, initial_covariance=covariance, initial_radius=0.7)
     np.testing.assert_allclose(np.linalg.det(state.factor), 1.0, rtol=1e-10)
     total = math.exp(2 * state.log_radius) * state.factor @ state.factor.T
     np.testing.assert_allclose(total, 0.49 * covariance, rtol=1e-10)
@@ -72,7 +77,7 @@ def test_the_proposal_is_a_symmetric_random_walk_with_covariance_r2_l_lt():
 
 def test_frozen_adaptation_leaves_a_skewed_target_invariant():
     target, rng = Banana(2), np.random.default_rng(3)
-    state, _ = run_chain(rng, gaa, gaa.init(np.zeros(2)), target.log_density, np.zeros(2), 300)
+    state, _ = run_chain(rng, gaa, start(np.zeros(2)), target.log_density, np.zeros(2), 300)
     state = gaa.freeze(state)
     z = average_z_scores(rng, gaa, state, target, chains=60, steps=2000, adapt=False)
     assert np.abs(z).max() < 4.5
@@ -80,7 +85,7 @@ def test_frozen_adaptation_leaves_a_skewed_target_invariant():
 
 def test_control_adaptation_that_is_not_frozen_fails():
     target, rng = Banana(2), np.random.default_rng(3)
-    state = gaa.init(np.zeros(2), rate=0.5, diminishing=False)
+    state = start(np.zeros(2), rate=0.5, diminishing=False)
     z = average_z_scores(rng, gaa, state, target, chains=60, steps=2000, adapt=True)
     assert np.abs(z).max() > 10
 
@@ -89,7 +94,7 @@ def test_control_adaptation_that_is_not_frozen_fails():
 @pytest.mark.parametrize("d", [2, 5])
 def test_transitions_from_exact_draws_and_control_without_the_ratio(d, ratio):
     target, rng = Banana(d), np.random.default_rng(4)
-    state = gaa.init(np.zeros(d), initial_scale=np.linspace(0.5, 2.0, d))
+    state = start(np.zeros(d), initial_scale=np.linspace(0.5, 2.0, d))
     log_density = target.log_density if ratio == "kept" else (lambda x: 0.0)
     ends = run_transitions(rng, gaa, state, log_density, target.draw(rng, 2000), steps=20)
     worst = np.abs(z_scores(ends, target.mean, target.cov)).max()
@@ -112,7 +117,7 @@ def test_acceptance_settles_at_its_target_and_control_with_the_determinant(deter
     algorithm = SimpleNamespace(propose=gaa.propose, adapt=adapt)
     rng, x, rates = np.random.default_rng(5), np.zeros(2), []
     for _ in range(12):
-        state, _ = run_chain(rng, algorithm, gaa.init(x), standard_normal, x, 2000)
+        state, _ = run_chain(rng, algorithm, start(x), standard_normal, x, 2000)
         _, draws = run_chain(rng, algorithm, state, standard_normal, x, 2000, adapt=False)
         rates.append(np.any(np.diff(draws, axis=0) != 0, axis=1).mean())
     z = (np.mean(rates) - 0.234) / (np.std(rates, ddof=1) / math.sqrt(len(rates)))
@@ -125,9 +130,9 @@ def test_the_shape_is_learned(seed):
     rotation, _ = np.linalg.qr(np.random.default_rng(6).standard_normal((3, 3)))
     precision = rotation / scales**2 @ rotation.T
     rng, x = np.random.default_rng(seed), np.zeros(3)
-    start = gaa.init(x)
-    state, _ = run_chain(rng, gaa, start, lambda x: -0.5 * float(x @ precision @ x), x, 6000)
-    assert np.linalg.cond(start.factor.T @ precision @ start.factor) == pytest.approx(1e4)
+    first = start(x)
+    state, _ = run_chain(rng, gaa, first, lambda x: -0.5 * float(x @ precision @ x), x, 6000)
+    assert np.linalg.cond(first.factor.T @ precision @ first.factor) == pytest.approx(1e4)
     assert np.linalg.cond(state.factor.T @ precision @ state.factor) < 10
 
 
@@ -135,7 +140,7 @@ def test_initial_scales_make_the_chain_independent_of_units():
     units = np.array([1e-6, 1.0, 1e6])
     x, draws = np.ones(3), []
     for scale in (np.ones(3), units):
-        state = gaa.init(x * scale, initial_scale=scale, condition_limit=20.0)
+        state = start(x * scale, initial_scale=scale, condition_limit=20.0)
         log_density = lambda x, scale=scale: standard_normal(x / scale)  # noqa: E731
         rng = np.random.default_rng(7)
         state, trace = run_chain(rng, gaa, state, log_density, x * scale, 1000)
@@ -147,21 +152,21 @@ def test_initial_scales_make_the_chain_independent_of_units():
 @pytest.mark.parametrize("accepted", [True, False])
 def test_radius_and_condition_stay_within_their_bounds(accepted):
     rng, x = np.random.default_rng(8), np.zeros(3)
-    start = gaa.init(x, rate=0.5, diminishing=False, radius_range=100.0, condition_limit=50.0)
-    state = start
+    first = start(x, rate=0.5, diminishing=False, radius_range=100.0, condition_limit=50.0)
+    state = first
     for _ in range(300):
         proposal = gaa.propose(rng, x, state)
         state = gaa.adapt(rng, state, outcome(x, proposal, accepted))
-        assert abs(state.log_radius - start.log_radius) <= math.log(100.0) + 1e-12
+        assert abs(state.log_radius - first.log_radius) <= math.log(100.0) + 1e-12
         assert np.linalg.cond(state.factor @ state.factor.T) <= 50.0 * (1 + 1e-10)
         np.testing.assert_allclose(np.diag(state.factor).prod(), 1.0, rtol=1e-10)
-    assert abs(state.log_radius - start.log_radius) == pytest.approx(math.log(100.0))
-    assert accepted == (not np.array_equal(state.factor, start.factor))
+    assert abs(state.log_radius - first.log_radius) == pytest.approx(math.log(100.0))
+    assert accepted == (not np.array_equal(state.factor, first.factor))
 
 
 def test_states_are_values():
     rng, x = np.random.default_rng(9), np.zeros(2)
-    state = gaa.init(x)
+    state = start(x)
     factor = state.factor.copy()
     proposal = gaa.propose(rng, x, state)
     gaa.adapt(rng, state, outcome(proposal.position, proposal, True))
@@ -213,7 +218,7 @@ def test_a_million_iterations_on_the_strongly_twisted_gaussian():
 
     x = np.zeros(11)
     x[1] = 10.0
-    state = gaa.init(x, diminishing=False)  # the rates that broke the published code
+    state = start(x, diminishing=False)  # the rates that broke the published code
     rng = np.random.default_rng(10)
     state, draws = run_chain(rng, gaa, state, log_density, x, 1_000_000, visit=check)
     assert state.iteration == 1_000_000

@@ -4,9 +4,10 @@ import math
 
 import numpy as np
 import pytest
+from scipy.special import ndtr, ndtri
 
 from pymc_kameleon import history
-from pymc_kameleon.metropolis import accept, acceptance_probability, robbins_monro
+from pymc_kameleon.metropolis import accept, acceptance_probability, attainable, robbins_monro
 
 INF, NAN = math.inf, math.nan
 
@@ -82,3 +83,25 @@ def test_thin_is_even_and_a_copy():
     thinned[:] = -1.0
     assert states.min() == 0.0
     assert len(history.thin(states, 1000)) == 100
+
+
+def test_what_noise_leaves_attainable():
+    """Against a simulation: the log ratio of a move is N(-v/2, v), and noise of sd s adds N(-s^2, 2 s^2) to it."""
+    rng = np.random.default_rng(1)
+    for target, sd in ((0.234, 0.5), (0.44, 1.0), (0.4, 1.8)):
+        v = 4.0 * ndtri(0.5 * target) ** 2
+        standstill = 2.0 * ndtr(-sd / math.sqrt(2.0))
+        own = -0.5 * v + math.sqrt(v) * rng.standard_normal(400_000)
+        noise = -(sd**2) + math.sqrt(2.0) * sd * rng.standard_normal(400_000)
+        for log_ratio, expected in (
+            (own, target),
+            (noise, standstill),
+            (own + noise, attainable(target, sd)),
+        ):
+            p = np.exp(np.minimum(log_ratio, 0.0))
+            z = (p.mean() - expected) / (p.std(ddof=1) / math.sqrt(len(p)))
+            assert abs(z) < 4.5
+        product = target * standstill  # the control: the two do not simply multiply
+        assert abs(p.mean() - product) / (p.std(ddof=1) / math.sqrt(len(p))) > 10
+        assert attainable(target, sd) < min(target, standstill)
+    assert attainable(0.3, 0.0) == 0.3

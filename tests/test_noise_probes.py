@@ -1,4 +1,4 @@
-"""Tuning under noise: scales follow the acceptance relative to standstill, so that noise alone cannot shrink them."""
+"""Tuning under noise: scales follow what noise leaves attainable, so that noise alone cannot shrink them."""
 
 import math
 
@@ -34,7 +34,7 @@ def test_strong_noise_does_not_stop_the_chain():
 
 
 def test_with_absolute_acceptance_it_does(monkeypatch):
-    monkeypatch.setattr(noise_probe, "standstill_acceptance", lambda sd: 1.0)
+    monkeypatch.setattr(metropolis.Outcome, "target", lambda self, target_accept: target_accept)
     assert np.median(variances()) < 0.1
 
 
@@ -179,3 +179,17 @@ def test_correlated_noise_is_measured_as_moves_see_it():
     tester.drive(step, model.initial_point(), draws=0, tune=1000)
     expected = 9.0 * (1.0 - 0.99)
     assert abs(step.probe.variance / expected - 1.0) < 4.5 * math.sqrt(2.0 / 50)
+
+
+def test_a_point_that_holds_the_chain_says_little_about_scales():
+    probe = noise_probe.NoiseProbe(pairs=10, variance=1.0)
+    assert noise_probe.patience(probe) == 1.0
+    still, held = noise_probe.standstill_acceptance(1.0), probe
+    for n in range(1, 100):
+        held = noise_probe.meet(held, 0.0)
+        assert noise_probe.patience(held) == pytest.approx(1.0 / (1 + n))
+    assert noise_probe.patience(noise_probe.meet(probe, still)) == pytest.approx(1.0)
+    assert noise_probe.patience(noise_probe.meet(probe, 1.0)) == 1.0
+    assert noise_probe.patience(noise_probe.leave(held)) == 1.0
+    outcome = metropolis.Outcome(None, 0.0, None, 0.0, 0.0, False, noise_sd=1.0, patience=0.25)
+    assert outcome.target(0.3) == 0.25 * metropolis.attainable(0.3, 1.0)
