@@ -44,7 +44,8 @@ class NoisyLogLikelihood(RNGConsumerOp):
     fn : callable
         ``fn(rng, *parameters) -> float``: the log of an unbiased estimate of the likelihood, all of whose randomness
         comes from the ``numpy.random.Generator`` it is given. The *likelihood* has to be unbiased, not its logarithm:
-        average the weights, then take the logarithm. Picklable, for parallel chains. -inf where the estimate is zero.
+        average the weights, then take the logarithm. Picklable, for parallel chains. -inf where the estimate is zero;
+        NaN to reject a point where the simulator fails (an exception ends the run).
     auxiliary_shape : tuple of int, optional
         If given, ``fn(u, *parameters)`` gets an array of this shape of independent standard normals instead of the
         generator. A step may then correlate those of successive draws (``correlation=``, ``refresh_blocks=``).
@@ -219,6 +220,20 @@ def _factors(model) -> tuple[list, list, list[bool]]:
     factors = model.free_RVs + model.observed_RVs + model.potentials
     terms = [term.sum() for term in model.logp(factors, sum=False)]
     return factors, terms, [bool(find_rng_nodes([term])) for term in terms]
+
+
+def black_boxes(model) -> list[str]:
+    """Names of the model's factors that run code that is neither PyTensor's nor PyMC's: the ones that may raise."""
+    factors, terms, _ = _factors(model)
+    return [
+        factor.name
+        for factor, term in zip(factors, terms, strict=True)
+        if any(v.owner is not None and not _of_host(v.owner.op) for v in ancestors([term]))
+    ]
+
+
+def _of_host(op) -> bool:
+    return type(op).__module__.startswith(("pytensor.", "pymc."))
 
 
 def _names(variables) -> str:

@@ -44,6 +44,7 @@ from pymc_kameleon import (
 )
 from pymc_kameleon.log_density import LogDensity, names
 from pymc_kameleon.metropolis import Outcome, Proposal, accept, acceptance_probability
+from pymc_kameleon.pseudo_marginal import black_boxes
 from pymc_kameleon.sampler_warnings import SamplerWarning, SamplerWarnings, WarningType
 from pymc_kameleon.value_regression import affordable
 
@@ -158,6 +159,9 @@ class KernelStep(BlockedStep):
         For an option that the algorithm does not have.
     pymc.exceptions.SamplingError
         At a chain's first draw, if the log density there is not finite; the message names the factors.
+    Exception
+        What the model raises while it is evaluated, with the point and the black-box factors added as a note. Return
+        NaN to reject a point instead.
     """
 
     name: ClassVar[str] = ""
@@ -399,15 +403,32 @@ class KernelStep(BlockedStep):
         if self.auxiliary:
             self._proposed_auxiliary = [self._refreshed(u) for u in self._proposed_auxiliary]
             self._density.auxiliary = self._proposed_auxiliary
-        if self._density.split:
-            deterministic, noisy = self._density.parts(proposal.position)
-            value = deterministic + noisy
-        else:
-            value, noisy = self._density(proposal.position), 0.0
+        value, noisy = self._log_density_at(proposal.position)
         if not -math.inf < value < math.inf:  # NaN fails both
             self.nonfinite += 1
             return -math.inf, 0.0
         return value, noisy
+
+    def _log_density_at(self, x):
+        """(log density, its noisy part where the two are kept apart); an exception of the model's tells the point."""
+        try:
+            if self._density.split:
+                deterministic, noisy = self._density.parts(x)
+                return deterministic + noisy, noisy
+            return self._density(x), 0.0
+        except Exception as error:
+            self._add_point(error, x)
+            raise
+
+    def _add_point(self, error, x):
+        at = {name: value.tolist() for name, value in self._density.update({}, x).items()}
+        factors = black_boxes(self._model)
+        where = f" of {' or '.join(map(repr, factors))}," if factors else ""
+        error.add_note(
+            f"{type(self).__name__} was evaluating the log density{where} at {at} (unconstrained values). Where a "
+            "model cannot be evaluated it can return NaN instead of raising: the proposal is then rejected, and counted in "
+            "the statistic 'nonfinite'."
+        )
 
     def _log_q_ratio(self, proposal, proposed):
         if not self._corrects:
@@ -431,12 +452,8 @@ class KernelStep(BlockedStep):
         if self._density.split and unmoved:
             # Only variables of the deterministic factors moved: the noisy estimate stays what it is.
             value = self._density.deterministic_part(x) + self.noisy_log_density
-        elif self._density.split:
-            deterministic, self.noisy_log_density = self._density.parts(x)
-            value = deterministic + self.noisy_log_density
-            self.evaluations += 1
         else:
-            value = self._density(x)
+            value, self.noisy_log_density = self._log_density_at(x)
             self.evaluations += 1
         if not math.isfinite(value) and (self.position is None or value != -math.inf):
             self._refuse(point, value)
