@@ -426,8 +426,8 @@ class KernelStep(BlockedStep):
         where = f" of {' or '.join(map(repr, factors))}," if factors else ""
         error.add_note(
             f"{type(self).__name__} was evaluating the log density{where} at {at} (unconstrained values). Where a "
-            "model cannot be evaluated it can return NaN instead of raising: the proposal is then rejected, and counted in "
-            "the statistic 'nonfinite'."
+            "model cannot be evaluated it can return NaN instead of raising: the proposal is then rejected, and "
+            "counted in the statistic 'nonfinite'."
         )
 
     def _log_q_ratio(self, proposal, proposed):
