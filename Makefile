@@ -22,7 +22,7 @@ $(VENV)/.bench: $(VENV)/.run
 	$(BIN)/python -m pip install --quiet -e ".[bench]"
 	touch $@
 
-demo: $(VENV)/.run  ## sample the lynx-hare posterior; about a minute
+demo: $(VENV)/.run  ## sample the lynx-hare posterior
 	$(BIN)/python -m pymc_kameleon $(OPTIONS)
 
 lint: $(VENV)/.dev

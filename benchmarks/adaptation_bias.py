@@ -28,6 +28,7 @@ import numpy as np
 from numba import njit
 from scipy import stats
 
+from benchmarks import provenance
 from pymc_kameleon import cma
 from pymc_kameleon import gaussian_adaptation as gaa
 from pymc_kameleon.metropolis import Outcome, accept, acceptance_probability
@@ -278,7 +279,7 @@ def main():
         f"{mean_multiplier(arguments.tune, arguments.draws):.3f} over the draws counted above.",
         "\n".join([RATE_HEADER, *map(format_rate, rates)]),
     ]
-    (arguments.output / "adaptation_bias.md").write_text("\n\n".join(sections) + "\n")
+    provenance.write(arguments.output / "adaptation_bias.md", "\n\n".join(sections))
 
 
 if __name__ == "__main__":

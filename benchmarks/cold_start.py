@@ -17,8 +17,8 @@ Two measures, both per 1000 evaluations:
     python -m benchmarks.cold_start --ablation           # KameleonStep, one switch at a time
     python -m benchmarks.cold_start --check              # the chains are those of pm.sample
 
-Every (sampler, target, budget, seed) is stored when it is done and not run again, unless ``--again`` is
-given: give it after changing a sampler.
+Every (sampler, target, budget, seed) is stored when it is done, with a digest of the code that made it, and not run
+again until that code changes, or ``--again`` is given.
 """
 
 import argparse
@@ -37,7 +37,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from benchmarks import core
+from benchmarks import core, provenance
 from pymc_kameleon import kameleon
 from pymc_kameleon.diagnostics import CountingLogDensity, MarginalTruth, error_efficiency
 from pymc_kameleon.targets import (
@@ -79,6 +79,7 @@ TARGETS = {
     "eight schools": EightSchools(),
     "odd units": odd_units_banana(),
 }
+TARGET_MODULES = tuple(sorted({type(target).__module__ for target in TARGETS.values()}))
 
 
 def start(name: str, rng: np.random.Generator) -> np.ndarray:
@@ -217,23 +218,16 @@ def run(name: str, target_name: str, budget: int, seed: int) -> list[Chain]:
     ]
 
 
-def source(name: str) -> str:
-    """Fingerprint of what a sampler is made of: its module and all it uses of this package, or PyMC's version."""
-    sampler = (SAMPLERS | ABLATED)[name]
-    if sampler.algorithm.startswith("pm."):
-        return f"pymc {importlib.metadata.version('pymc')}"
-    found, todo = set(), [f"pymc_kameleon.{sampler.algorithm}"]
-    while todo:
-        module = importlib.import_module(todo.pop())
-        if module not in found:
-            found.add(module)
-            used = {
-                getattr(v, "__module__", None) or getattr(v, "__name__", "")
-                for v in vars(module).values()
-            }
-            todo += [u for u in used if u.startswith("pymc_kameleon.")]
-    texts = sorted(Path(module.__file__).read_bytes() for module in found)
-    return f"{zlib.crc32(b''.join(texts)):08x}"
+@cache
+def code(name: str) -> str:
+    """Digest of what a cell of a sampler is made with: its module and the targets, with all they use, or PyMC."""
+    algorithm = (SAMPLERS | ABLATED)[name].algorithm
+    if algorithm.startswith("pm."):
+        version = importlib.metadata.version("pymc")
+        return f"pymc {version}, {provenance.digest(*TARGET_MODULES)}"
+    return provenance.digest(
+        f"pymc_kameleon.{algorithm}", "pymc_kameleon.targets", "benchmarks.core"
+    )
 
 
 def _own_chain(sampler, target, x, rng, budget):
@@ -415,15 +409,16 @@ def cell_key(sampler, target, budget, seed):
 def _job(arguments):
     sampler, target, budget, seed, store = arguments
     cell = measure(run(sampler, target, budget, seed), truth(target, store))
-    cell["source"] = source(sampler)
+    cell["code"] = code(sampler)
     return arguments[:4], cell, {target: store["truth"][target]}
 
 
 def run_all(cells: list[tuple], again: bool, processes: int, minutes: float) -> None:
-    """Run and store those of ``cells``, (sampler, target, budget, seed), that are not stored yet."""
+    """Run and store those of ``cells``, (sampler, target, budget, seed), that the present code has not made."""
     deadline = time.monotonic() + 60.0 * minutes
     store = load()
-    todo = [c for c in cells if again or cell_key(*c) not in store["cells"]]
+    stored = store["cells"]
+    todo = [c for c in cells if again or stored.get(cell_key(*c), {}).get("code") != code(c[0])]
     print(f"{len(todo)} of {len(cells)} cells to run", flush=True)
     jobs = ((*c, {"truth": store["truth"]}) for c in todo)
     if processes == 1:
@@ -486,6 +481,16 @@ class Board:
         found = {t: score(sampler, t) / self.best(score, t) for t in self.targets}
         return {t: r for t, r in found.items() if math.isfinite(r)}
 
+    def best_converged(self, score, target):
+        """Of those of PyMC's steps that have converged on this target; NaN if none has."""
+        found = (s for s in PYMC if (s, target) in self.cells and self.converged(s, target))
+        return max((score(s, target) for s in found), default=math.nan)
+
+    def fair_ratios(self, sampler, score):
+        """To the best converged one of PyMC's, over the targets that have one."""
+        found = {t: score(sampler, t) / self.best_converged(score, t) for t in self.targets}
+        return {t: r for t, r in found.items() if math.isfinite(r)}
+
     def lowest(self, sampler):
         """(ratio, target, seed): the lowest over converged cells of the best of PyMC's in the same seed."""
         ratios = []
@@ -537,27 +542,42 @@ def score_table(board, score, marks):
         rows.append([target, *(v + m for v, m in zip(values, mark, strict=True))])
     means = [digits(geometric(board.ratios(s, score).values())) for s in board.samplers]
     rows.append(["**× the best of PyMC's**", *(f"**{m}**" for m in means)])
+    fair = [board.fair_ratios(s, score) for s in board.samplers]
+    if fair[0]:
+        means = [digits(geometric(f.values())) for f in fair]
+        name = f"**× the best converged of PyMC's** ({', '.join(fair[0])})"
+        rows.append([name, *(f"**{m}**" for m in means)])
     return table(head, rows)
 
 
 def summary_table(board):
     head = [
-        "sampler", "seeds", "ESS, × best of PyMC's", "lowest target", "lowest converged cell",
-        "by squared error, × best of PyMC's", "lowest target", "× AdaptiveMetropolis: ESS", "squared error",
+        "sampler", "seeds", "ESS, × best of PyMC's", "× best converged one", "lowest target",
+        "lowest converged cell", "by squared error, × best of PyMC's", "× best converged one", "lowest target",
+        "× AdaptiveMetropolis: ESS", "squared error",
     ]  # fmt: skip
     rows = []
     for s in board.samplers:
         row = [SAMPLERS[s].label, board.seeds(s)]
         ratios, cell = board.ratios(s, board.ess), board.lowest(s)
-        row += [digits(geometric(ratios.values())), lowest_of(ratios)]
+        row += [digits(geometric(ratios.values())), fair_of(board, s, board.ess), lowest_of(ratios)]
         row.append("–" if cell is None else f"{digits(cell[0])} ({cell[1]}, seed {cell[2]})")
         ratios = board.ratios(s, board.error)
-        row += [digits(geometric(ratios.values())), lowest_of(ratios)]
+        row += [
+            digits(geometric(ratios.values())),
+            fair_of(board, s, board.error),
+            lowest_of(ratios),
+        ]
         for score in (board.ess, board.error):
             relative = [score(s, t) / score("adaptive_metropolis", t) for t in board.targets]
             row.append(digits(geometric([r for r in relative if math.isfinite(r)])))
         rows.append(row)
     return table(head, rows)
+
+
+def fair_of(board, sampler, score):
+    ratios = board.fair_ratios(sampler, score)
+    return f"{digits(geometric(ratios.values()))} ({len(ratios)} targets)"
 
 
 def lowest_of(ratios):
@@ -602,9 +622,9 @@ def write_tables(store: dict) -> None:
             "### Processor time per evaluation, microseconds, log density included",
             time_table(board),
         ]
-    (RESULTS / "cold_start.md").write_text("\n\n".join(sections) + "\n")
-    for line in out_of_date(store):
-        print(line)
+    stale = stale_cells(store, SAMPLERS)
+    provenance.write(RESULTS / "cold_start.md", "\n\n".join(sections), stale_cells=stale)
+    print(stale)
     for budget in budgets:
         print(f"\n{budget:,} evaluations\n{summary_table(Board(store, budget))}")
     draw_figure(store, budgets)
@@ -616,16 +636,14 @@ def so_far(board):
     return "" if done == len(TARGETS) else f" (so far {done} of the {len(TARGETS)} targets)"
 
 
-def out_of_date(store):
-    """What was stored before the sampler's source changed, if only in a comment."""
-    counts: dict[str, int] = {}
-    for key, cell in store["cells"].items():
-        name = key.split(" | ")[0]
-        if name in SAMPLERS and cell.get("source") != source(name):
-            counts[name] = counts.get(name, 0) + 1
-    return [
-        f"{name}: {n} cells are of another source than the present" for name, n in counts.items()
-    ]
+def stale_cells(store, samplers):
+    """In words, which cells of these samplers the present code has not made."""
+    names = [(key.split(" | ")[0], cell) for key, cell in store["cells"].items()]
+    return provenance.stale_cells(
+        (samplers[name].label, cell.get("code"), code(name))
+        for name, cell in names
+        if name in samplers
+    )
 
 
 INTRODUCTION = f"""\
@@ -634,8 +652,10 @@ INTRODUCTION = f"""\
 the four chains, geometric mean over the seeds; **\\*** marks an R-hat of {CONVERGED} or more in at least one seed,
 where the number says that the chains disagree and little else. Squared error: over the chains of all seeds; relative
 standard error about 0.3 with twelve chains. "× best of PyMC's": geometric mean over the targets of the ratio to
-whichever of PyMC's steps is best on that target by that measure. "Lowest converged cell": the lowest ratio in one seed,
-over targets where that seed's best of PyMC's has R-hat < {CONVERGED} and more than {WORTH_COMPARING:g} effective draws
+whichever of PyMC's steps is best on that target by that measure, converged or not; where it has not, the ratio divides
+by a number that says little. "× best converged one": to the best of those of PyMC's steps whose R-hat is below
+{CONVERGED} in every seed, over the targets that have one. "Lowest converged cell": the lowest ratio in one seed, over
+targets where that seed's best of PyMC's has R-hat < {CONVERGED} and more than {WORTH_COMPARING:g} effective draws
 per 1000 evaluations."""
 
 
@@ -668,7 +688,11 @@ def write_ablation(store: dict) -> None:
         store["versions"] + ".",
         table(head, rows),
     ]
-    (RESULTS / "cold_start_ablation.md").write_text("\n\n".join(text) + "\n")
+    provenance.write(
+        RESULTS / "cold_start_ablation.md",
+        "\n\n".join(text),
+        stale_cells=stale_cells(store, ABLATED),
+    )
     print(table(head, rows))
 
 
@@ -693,10 +717,13 @@ def draw_figure(store, budgets):
         for panel, score, title in zip(column, (board.ess, board.error), titles, strict=True):
             rows = np.arange(len(board.targets))[::-1]
             for s in (s for s in board.samplers if s in OURS):
-                x = [score(s, t) for t in board.targets]
-                panel.plot(x, rows, "o", color=colours[s], ms=6, label=SAMPLERS[s].label)
+                for row, t in zip(rows, board.targets, strict=True):
+                    face = colours[s] if board.converged(s, t) else "white"
+                    panel.plot(score(s, t), row, "o", color=colours[s], mfc=face, mew=1.5, ms=6.5)
             best = [board.best(score, t) for t in board.targets]
-            panel.plot(best, rows, "|", color="black", ms=14, mew=2, label="best of PyMC's")
+            panel.plot(best, rows, "|", color="0.7", ms=15, mew=2.5)
+            best = [board.best_converged(score, t) for t in board.targets]
+            panel.plot(best, rows, "|", color="black", ms=15, mew=2.5)
             panel.set_xscale("log")
             panel.xaxis.set_major_formatter("{x:g}")
             panel.set_yticks(rows, board.targets)
@@ -704,13 +731,32 @@ def draw_figure(store, budgets):
             panel.grid(axis="both", color="0.92")
             panel.set_axisbelow(True)
             panel.spines[["top", "right"]].set_visible(False)
-    handles, labels = panels[0, 0].get_legend_handles_labels()
-    figure.legend(
-        handles, labels, loc="lower center", ncols=3 * len(budgets), frameon=False, fontsize=9
-    )
-    figure.tight_layout(rect=(0, 0.06, 1, 1))
+    draw_legend(figure, colours, len(budgets))
+    figure.tight_layout(rect=(0, 0.08, 1, 1))
     figure.savefig(RESULTS / "cold_start.png", dpi=110)
     plt.close(figure)
+
+
+def draw_legend(figure, colours, columns):
+    """Colours are samplers; hollow and grey have not converged."""
+    from matplotlib.lines import Line2D
+
+    samplers = [
+        Line2D([], [], ls="", marker="o", color=c, ms=6.5, label=SAMPLERS[s].label)
+        for s, c in colours.items()
+    ]
+    bar = {"ls": "", "marker": "|", "ms": 15, "mew": 2.5}
+    marks = [
+        Line2D([], [], ls="", marker="o", color="0.3", mfc="white", mew=1.5, ms=6.5,
+               label=f"hollow: R-hat ≥ {CONVERGED} in a seed, not converged"),
+        Line2D([], [], color="black", label="best converged one of PyMC's", **bar),
+        Line2D([], [], color="0.7", label="best of PyMC's, if it has not converged", **bar),
+    ]  # fmt: skip
+    place = {"loc": "lower center", "frameon": False, "fontsize": 9}
+    figure.legend(
+        handles=samplers, ncols=5 if columns > 1 else 3, bbox_to_anchor=(0.5, 0.035), **place
+    )
+    figure.legend(handles=marks, ncols=3 if columns > 1 else 2, bbox_to_anchor=(0.5, 0.0), **place)
 
 
 # --- the check -----------------------------------------------------------------------------------
@@ -719,6 +765,8 @@ def draw_figure(store, budgets):
 def check() -> None:
     """The chains here are those of ``pm.sample``: PyMC's steps on one target, then (``core``) this package's."""
     import pymc as pm
+
+    from benchmarks import core_check
 
     target, x = TARGETS["banana .03"], starts("banana .03", 0)[0]
     sample = {
@@ -741,7 +789,7 @@ def check() -> None:
         expected = trace.posterior["x"].values[0]
         np.testing.assert_allclose(chain.draws, expected, rtol=1e-8, atol=1e-8)
         print(f"{sampler.label}: the same {len(chain.draws)} draws as pm.sample's")
-    core.main()
+    core_check.main()
 
 
 def _recording(step):

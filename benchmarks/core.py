@@ -4,10 +4,7 @@
 :class:`pymc_kameleon.steps.KernelStep` does on a log density without noise, so that what is measured here is what
 a user gets.
 
-    python -m benchmarks.core
-
-checks that: for every step, the chain of the runner and the chain of ``pm.sample`` are the same numbers, for as
-long as ``pm.sample`` repeats itself.
+``python -m benchmarks.core_check`` checks that against ``pm.sample``.
 """
 
 import inspect
@@ -223,72 +220,3 @@ def versions() -> str:
     return ", ".join(
         [f"Python {platform.python_version()}", *(f"{name} {version(name)}" for name in packages)]
     )
-
-
-def main():
-    import pymc_kameleon
-    from pymc_kameleon.targets import Banana
-
-    target, tune, draws = Banana(0.03, 100.0, 4), 1200, 300
-    steps = [getattr(pymc_kameleon, name) for name in dir(pymc_kameleon) if name.endswith("Step")]
-    for step in steps:
-        first, second = (_sample(step, target, tune, draws) for _ in range(2))
-        # Rounding in BLAS may depend on where an array lies in memory, and fits of a surrogate amplify it.
-        repeats = _length_of_agreement(first, second)
-        rng, log_density = _first_chain(step, target)
-        walk = _Walk(step.algorithm, log_density, target.initial_point, rng, {})
-        ours = np.empty_like(first)
-        for n in range(tune + draws):
-            if n == tune:
-                walk.freeze()
-            walk.step(tuning=n < tune)
-            ours[n] = walk.x
-        agrees = _length_of_agreement(first, ours)
-        print(f"{step.__name__}: {agrees} draws agree; pm.sample repeats itself for {repeats}")
-        if agrees < 0.5 * repeats:
-            raise SystemExit("The runner does not make the step's chain.")
-
-
-def _sample(step, target, tune, draws):
-    """All draws of ``pm.sample``, tuning included, shape (tune + draws, d)."""
-    import pymc as pm
-
-    with target.pymc_model():
-        trace = pm.sample(
-            draws=draws, tune=tune, chains=1, cores=1, step=step(), random_seed=1, progressbar=False,
-            compute_convergence_checks=False, discard_tuned_samples=False, quiet=True,
-        )  # fmt: skip
-    return np.concatenate([g["x"].values[0] for g in (trace.warmup_posterior, trace.posterior)])
-
-
-def _length_of_agreement(a, b):
-    differs = np.abs(a - b).max(axis=1) > 1e-9 * np.abs(a).max()
-    return int(differs.argmax()) if differs.any() else len(a)
-
-
-def _first_chain(step, target):
-    """The generator that ``pm.sample(random_seed=1)`` hands to the first chain, and the step's log density.
-
-    The step's and not the target's: they differ by rounding, which fits of a surrogate to values amplify.
-    """
-    import pymc as pm
-
-    seen = []
-
-    class Recorder(step):
-        def _begin_chain(self, rng):
-            super()._begin_chain(rng)
-            seen.append(np.random.Generator(type(self.rng.bit_generator)()))
-            seen[-1].bit_generator.state = self.rng.bit_generator.state
-
-    with target.pymc_model():
-        recorder = Recorder()
-        pm.sample(
-            draws=1, tune=0, chains=1, cores=1, step=recorder, random_seed=1, progressbar=False,
-            compute_convergence_checks=False, quiet=True,
-        )  # fmt: skip
-    return seen[-1], recorder._density
-
-
-if __name__ == "__main__":
-    main()

@@ -23,6 +23,7 @@ from typing import Any, NamedTuple
 import matplotlib
 import numpy as np
 
+from benchmarks import provenance
 from benchmarks.core import bulk_ess, generators, run_chain, versions
 from pymc_kameleon import adaptive_metropolis, fast_kameleon, kameleon, local_moves
 from pymc_kameleon.diagnostics import DECILES
@@ -309,7 +310,7 @@ def write(results, arguments):
         "chain, right but for that:",
         what_changes(results),
     ]
-    (arguments.output / "fast_kameleon.md").write_text("\n\n".join(sections) + "\n")
+    provenance.write(arguments.output / "fast_kameleon.md", "\n\n".join(sections))
 
 
 def parse(arguments=None):

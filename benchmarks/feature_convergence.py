@@ -18,6 +18,7 @@ from typing import NamedTuple
 import matplotlib
 import numpy as np
 
+from benchmarks import provenance
 from benchmarks.core import generators, versions
 from pymc_kameleon import fast_kameleon, kameleon
 from pymc_kameleon.metropolis import Outcome, Proposal
@@ -191,7 +192,7 @@ def main():
         "gradients g are not zero the covariance errs by terms in g e and in e², D^(-1/2) and D^(-1) "
         "together; far from the history g is zero and only e² is left.",
     ]
-    (arguments.output / "feature_convergence.md").write_text("\n\n".join(sections) + "\n")
+    provenance.write(arguments.output / "feature_convergence.md", "\n\n".join(sections))
 
 
 if __name__ == "__main__":

@@ -25,7 +25,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from benchmarks import core
+from benchmarks import core, provenance
 
 CHAINS = 4
 CONVERGED = 1.01  # R-hat
@@ -393,7 +393,7 @@ def main():
     result = held_out(data, *size, folder, "fold_{}_{}_{}".format(*size))
     options.output.mkdir(parents=True, exist_ok=True)
     text = report(options, data, long_run, reference, runs, result)
-    (options.output / "glass.md").write_text(text)
+    provenance.write(options.output / "glass.md", text)
     print(text)
     draw_figure(long_run, runs, data.feature_names, options.output / "glass.png")
 

@@ -26,6 +26,7 @@ import numpy as np
 from scipy import stats
 from scipy.linalg import lapack
 
+from benchmarks import provenance
 from pymc_kameleon.glass import load_glass
 from pymc_kameleon.gp_estimator import GPClassificationEstimator
 
@@ -193,7 +194,7 @@ def main():
     print(report)
     results = Path(__file__).parent / "results"
     results.mkdir(exist_ok=True)
-    (results / "gp_estimator.md").write_text(report)
+    provenance.write(results / "gp_estimator.md", report)
 
 
 if __name__ == "__main__":

@@ -38,6 +38,7 @@ import matplotlib
 import numpy as np
 import pymc as pm
 
+from benchmarks import provenance
 from benchmarks.core import autocorrelation, bulk_ess, generators, versions
 from benchmarks.noisy_likelihood import seed_noise, table
 from benchmarks.stochastic_gradients import SPASGradient, hamiltonian_abc, synthetic_log_likelihood
@@ -312,7 +313,7 @@ def main():
     }
     text = report(results, a)
     print(text)
-    (a.output / "hamiltonian_abc.md").write_text(text, encoding="utf-8")
+    provenance.write(a.output / "hamiltonian_abc.md", text)
     draw(results, a.output / "hamiltonian_abc.png")
 
 

@@ -28,6 +28,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from benchmarks import provenance
 from benchmarks.cold_start import CHAINS, TARGETS, load, starts, truth
 from benchmarks.core import bulk_ess, generators, run_chain, versions
 from pymc_kameleon import adaptive_metropolis, kamiltonian
@@ -128,7 +129,7 @@ def main():
         parts.append(f"## {name}\n\n{table(name, cells)}")
         print(parts[-1], flush=True)
     path = a.output / "kamiltonian_cold_start.md"
-    path.write_text("\n\n".join([*parts, versions()]) + "\n", encoding="utf-8")
+    provenance.write(path, "\n\n".join([*parts, versions()]))
 
 
 if __name__ == "__main__":

@@ -25,12 +25,14 @@ import math
 import pickle
 import time
 import tracemalloc
+from functools import cache
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 
+from benchmarks import provenance
 from benchmarks.cold_start import TARGETS, starts
 from benchmarks.core import bulk_ess, generators, run_chain, versions
 from pymc_kameleon import (
@@ -205,6 +207,12 @@ def measure_costs(name: str) -> dict[str, Any]:
 
 
 # --- store ---------------------------------------------------------------------------------------
+
+
+@cache
+def code() -> str:
+    """Digest of what a cell is made with."""
+    return provenance.digest(*provenance.RESULTS[NAME].modules)
 
 
 def load() -> dict:
@@ -420,7 +428,12 @@ def write_report(store):
             cold_start_costs(store["costs"]),
         ]
     parts.append(store["versions"] + ".")
-    (RESULTS / f"{NAME}.md").write_text("\n\n".join(parts) + "\n", encoding="utf-8")
+    stale = provenance.stale_cells(
+        (key.split(" | ")[0], cell.get("code"), code())
+        for part in PARTS
+        for key, cell in store[part].items()
+    )
+    provenance.write(RESULTS / f"{NAME}.md", "\n\n".join(parts), stale_cells=stale)
     figure(cells)
 
 
@@ -449,10 +462,10 @@ def main():
     if not a.table:
         warm_up()
         for part, key, measure, arguments in jobs:
-            if key in load()[part] and not a.again:
+            if load()[part].get(key, {}).get("code") == code() and not a.again:
                 continue
             cell, store = measure(*arguments), load()
-            store[part][key] = cell
+            store[part][key] = cell | {"code": code()}
             save(store)
             print(key, {k: v for k, v in cell.items() if not isinstance(v, float)},
                   *(f"{k} {v:.3g}" for k, v in cell.items() if isinstance(v, float)), flush=True)  # fmt: skip

@@ -35,6 +35,7 @@ import numpy as np
 from numba import types
 from numba.extending import overload
 
+from benchmarks import provenance
 from benchmarks.core import bulk_ess, generators, run_chain, versions
 from pymc_kameleon import adaptive_metropolis as am
 from pymc_kameleon import kameleon, kamiltonian, kamiltonian_surrogate, score_matching
@@ -388,8 +389,9 @@ def main():
             "# Acceptance of trajectories on surrogates of N(0, I)\n\n"
             f"Time pi / 2 in {STEPS} steps; {a.repeats} fits a cell, 50 trajectories each; seed {a.seed}.\n\n"
         )
-        (a.output / "kamiltonian_trajectories.md").write_text(
-            f"{text}{table}\n\n{versions()}\n", encoding="utf-8"
+        provenance.write(
+            a.output / "kamiltonian_trajectories.md",
+            f"{text}{table}\n\n{versions()}\n",
         )
     if a.only != "trajectories":
         print(HEADER)
@@ -401,8 +403,9 @@ def main():
             f"seed {a.seed}.\n\n"
         )
         table = "\n".join([HEADER, *map(format_row, rows)])
-        (a.output / "kamiltonian_banana.md").write_text(
-            f"{text}{table}\n\n{versions()}\n", encoding="utf-8"
+        provenance.write(
+            a.output / "kamiltonian_banana.md",
+            f"{text}{table}\n\n{versions()}\n",
         )
 
 

@@ -26,6 +26,7 @@ import pymc as pm
 from pymc.step_methods.compound import CompoundStep
 from pytensor.tensor.random.type import RandomType
 
+from benchmarks import provenance
 from benchmarks.core import versions
 from pymc_kameleon import (
     AdaptiveMetropolisStep,
@@ -236,7 +237,7 @@ def main():
     warnings.filterwarnings("ignore", message=".*object mode.*|.*could not link to a BLAS.*")
     text = report(settings)
     print(text)
-    settings.output.write_text(text)
+    provenance.write(settings.output, text, "noisy_likelihood")
 
 
 if __name__ == "__main__":

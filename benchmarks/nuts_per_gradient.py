@@ -21,10 +21,13 @@ import json
 import logging
 import time
 import warnings
+from functools import cache
+from importlib.metadata import version
 from pathlib import Path
 
 import numpy as np
 
+from benchmarks import provenance
 from benchmarks.cold_start import CHAINS, TARGETS, measure, starts, truth
 from benchmarks.cold_start import Chain as Cell
 from benchmarks.cold_start import load as load_cold_start
@@ -98,6 +101,12 @@ def mode(name: str) -> dict:
 
 
 # --- store and table -----------------------------------------------------------------------------
+
+
+@cache
+def code() -> str:
+    """Digest of what a cell is made with."""
+    return f"pymc {version('pymc')}, {provenance.digest(*provenance.RESULTS[NAME].modules)}"
 
 
 def load() -> dict:
@@ -175,7 +184,10 @@ def write_table(store):
         table(store["cells"]),
         store["versions"] + ".",
     ]
-    (RESULTS / f"{NAME}.md").write_text("\n\n".join(text) + "\n", encoding="utf-8")
+    stale = provenance.stale_cells(
+        (k.split(" | ")[0], c.get("code"), code()) for k, c in store["cells"].items()
+    )
+    provenance.write(RESULTS / f"{NAME}.md", "\n\n".join(text), stale_cells=stale)
     print(table(store["cells"]))
 
 
@@ -193,13 +205,13 @@ def main():
             keys = {part: f"{name} | {part} | {seed}" for part in ("default", "budget")}
             for part, key in keys.items():
                 done = load()["cells"]
-                if key in done and not a.again:
+                if done.get(key, {}).get("code") == code() and not a.again:
                     continue
                 draws = DEFAULT
                 if part == "budget":
                     draws = affordable_draws(name, seed, done[keys["default"]])
                 found = cell(name, seed, draws)
-                save(key, found)
+                save(key, found | {"code": code()})
                 print(
                     f"{key}: {draws} draws, ESS {found['ess_min']:.3g}, R-hat {found['rhat']}, "
                     f"{found['gradients']:.0f} gradients a chain, {found['seconds']:.0f} s",

@@ -19,6 +19,7 @@ from pathlib import Path
 
 import numpy as np
 
+from benchmarks import provenance
 from pymc_kameleon.particle_filter import (
     LinearGaussianFilter,
     StochasticVolatilityFilter,
@@ -107,7 +108,7 @@ def main():
     print(report)
     results = Path(__file__).parent / "results"
     results.mkdir(exist_ok=True)
-    (results / "particle_filter.md").write_text(report)
+    provenance.write(results / "particle_filter.md", report)
 
 
 if __name__ == "__main__":

@@ -24,6 +24,7 @@ import pymc as pm
 from pymc.step_methods.compound import BlockedStep
 from pymc.util import get_random_generator
 
+from benchmarks import provenance
 from benchmarks.core import versions
 from pymc_kameleon import (
     AdaptiveMetropolisStep,
@@ -234,7 +235,7 @@ def main():
     arguments.output.mkdir(parents=True, exist_ok=True)
     name = f"step_cost_pymc{pm.__version__.split('.')[0]}"
     draw_figure(costs, arguments.output / f"{name}.png")
-    (arguments.output / f"{name}.md").write_text("\n\n".join(sections) + "\n")
+    provenance.write(arguments.output / f"{name}.md", "\n\n".join(sections))
 
 
 if __name__ == "__main__":

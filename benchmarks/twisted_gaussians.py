@@ -19,6 +19,7 @@ from typing import NamedTuple
 import matplotlib
 import numpy as np
 
+from benchmarks import provenance
 from benchmarks.core import autocorrelation, autocorrelation_time, generators, run_chains, versions
 from pymc_kameleon import adaptive_metropolis, cma, fast_kameleon, gaussian_adaptation, kameleon
 from pymc_kameleon.diagnostics import ConfidenceRegions, confidence_regions
@@ -180,7 +181,7 @@ def write(results, arguments):
         "failed factorisation, are the slow tests of tests/test_gaussian_adaptation.py and "
         "tests/test_cma.py.",
     ]
-    (arguments.output / "twisted_gaussians.md").write_text("\n\n".join(sections) + "\n")
+    provenance.write(arguments.output / "twisted_gaussians.md", "\n\n".join(sections))
 
 
 def parse(arguments=None):

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks import core
+from benchmarks import core, provenance
 from benchmarks.textbook.measures import CONVERGED
 from benchmarks.textbook.posterior import reference
 
@@ -39,7 +39,7 @@ def write(cells: list, stored: dict, name: str) -> str:
         "## Errors against the reference: a mean's, in standard errors | in sds; |log sd ratio|",
         table(["model (d)", *steps], [[_title(m), *(_error(found.get((m, s))) for s in steps)] for m in models]),
     ])  # fmt: skip
-    (RESULTS / f"{name}.md").write_text(text + "\n")
+    provenance.write(RESULTS / f"{name}.md", text, "textbook")
     return text
 
 
