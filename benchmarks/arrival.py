@@ -26,7 +26,7 @@ from pathlib import Path
 import numpy as np
 from scipy import optimize
 
-from benchmarks import core
+from benchmarks import core, provenance
 from benchmarks.textbook import MODELS, drive, store
 from benchmarks.textbook.posterior import key, model_digest, posterior, reference, references
 from benchmarks.textbook.tables import digits, table
@@ -324,7 +324,7 @@ def write(dimensions, methods, models, seeds) -> str:
         "## Textbook models: evaluations by start (nats below the level where it never arrived)",
         table(["model (d)", *methods], rows),
     ]
-    (RESULTS / "arrival.md").write_text("\n\n".join(text) + "\n")
+    provenance.write(RESULTS / "arrival.md", "\n\n".join(text))
     draw(normals, dimensions, methods)
     return "\n\n".join(text)
 

@@ -17,6 +17,7 @@ import hashlib
 import re
 import subprocess
 from collections.abc import Callable, Iterable
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -54,6 +55,7 @@ def _package(*names: str) -> tuple[str, ...]:
 
 RESULTS = {
     "adaptation_bias": Result("adaptation_bias", 2),
+    "arrival": Result("arrival", 120),
     "cold_start": Result(
         "cold_start", 240, (*_package(*SAMPLERS, "targets", "diagnostics"), "benchmarks.core")
     ),
@@ -163,20 +165,26 @@ def imported(module: str, tree: ast.Module, reader: Callable[[str], str | None] 
     return {name for name in found if name.split(".")[0] in OURS}
 
 
+@cache
+def _read_module(module: str, reader: Callable[[str], str | None]) -> tuple[str, frozenset[str]]:
+    """A module's own digest, and what it imports."""
+    source = _source(module, reader)
+    if source is None:
+        raise ValueError(f"there is no module {module}: correct what names it in {__name__}")
+    tree = ast.parse(source)
+    own = hashlib.sha256(normalised(tree).encode()).hexdigest()[:8]
+    return own, frozenset(imported(module, tree, reader))
+
+
 def digests(modules: Iterable[str], reader: Callable[[str], str | None] = read) -> dict[str, str]:
     """Digest of every module among ``modules`` and of what they import of this project, sorted by name."""
     found: dict[str, str] = {}
     todo = list(modules)
     while todo:
         module = todo.pop()
-        if module in found or module == __name__ or module == "benchmarks.provenance":
-            continue
-        source = _source(module, reader)
-        if source is None:
-            raise ValueError(f"there is no module {module}: correct what names it in {__name__}")
-        tree = ast.parse(source)
-        found[module] = hashlib.sha256(normalised(tree).encode()).hexdigest()[:8]
-        todo += imported(module, tree, reader)
+        if module not in found and module != "benchmarks.provenance":
+            found[module], more = _read_module(module, reader)
+            todo += more
     return dict(sorted(found.items()))
 
 
@@ -241,6 +249,11 @@ def marked(text: str, sentence: str) -> str:
     return f"{title}\n\n{sentence}\n\n{rest.lstrip()}"
 
 
+def made() -> list[str]:
+    """The results that are there."""
+    return [name for name in RESULTS if (FOLDER / f"{name}.md").exists()]
+
+
 class Status(NamedTuple):
     """Of a result: the commit, the modules that changed since, and whether it says so itself."""
 
@@ -285,7 +298,7 @@ def main(arguments: list[str] | None = None) -> None:
     )
     options = parser.parse_args(arguments)
     minutes, stale = 0, 0
-    for name in RESULTS:
+    for name in made():
         found, path = status(name), FOLDER / f"{name}.md"
         if not found.changed and not found.says_so:
             continue
@@ -296,7 +309,7 @@ def main(arguments: list[str] | None = None) -> None:
             )
             found = found._replace(says_so=True)
         print(describe(name, found))
-    print(f"{stale} of {len(RESULTS)} results are stale; about {minutes} minutes to make them anew")
+    print(f"{stale} of {len(made())} results are stale; about {minutes} minutes to make them anew")
 
 
 if __name__ == "__main__":
