@@ -1,20 +1,20 @@
 """A PyMC model's log density as a function of one vector: compiled once, evaluated as fast as the linker allows."""
 
+import hashlib
 import logging
+import pickle
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 import pytensor
 from pymc.pytensorf import compile as compile_pymc
 from pymc.pytensorf import join_nonshared_inputs, make_shared_replacements
-from pytensor.compile.mode import get_default_mode
-from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.graph.replace import clone_replace
 from pytensor.tensor.random.type import RandomType
 
-from pymc_kameleon import pseudo_marginal
+from pymc_kameleon import pseudo_marginal, pytensor_internals
 
 _log = logging.getLogger("pymc.kameleon")
 _said: set[str] = set()
@@ -84,29 +84,24 @@ class LogDensity:
         self._deterministic = None
         if self.split:
             self._deterministic = compile_log_density([joined], outputs[:1], compile_kwargs)
-        # By place in the function: unlike the link from a shared variable, it survives fork and pickling.
         functions = [self._function, self._deterministic] if self.split else [self._function]
+        found = [cell for f in functions for cell in pytensor_internals.cells(f, lambda v: True)]
         self._others = {
-            variable.name: [
-                (function, i)
-                for function in functions
-                for i, given in enumerate(function.maker.inputs)
-                if given.variable is value
-            ]
+            variable.name: [cell for cell in found if cell.variable is value]
             for variable, value in shared.items()
         }
-        self._auxiliary = [
-            next(i for i, g in enumerate(self._function.maker.inputs) if g.variable is value)
-            for value in auxiliary
-        ]
-        self._evaluate = None
+        self._auxiliary = [next(c for c in found if c.variable is value) for value in auxiliary]
+        own = pytensor_internals.cells(self._function, lambda v: True)
+        self._noise = [cell for cell in own if isinstance(cell.variable.type, RandomType)]
+        self._given = [cell for cell in own if not isinstance(cell.variable.type, RandomType)]
+        self._evaluate = self._explain = None
 
     # -- evaluating ---------------------------------------------------------------------------
 
     def __call__(self, x: np.ndarray) -> float:
         """The log density at ``x``, a C-contiguous float64 array of shape (d,); NaN and infinities as they come."""
         if self._evaluate is None:
-            evaluate = _fastest_callable(self._function)
+            evaluate = pytensor_internals.raw_callable(self._function)
             if self._dtype != "float64":  # PyTensor's floatX; the algorithms stay in float64
                 self._evaluate = lambda x: evaluate(x.astype(self._dtype))
             else:
@@ -116,11 +111,12 @@ class LogDensity:
     def parts(self, x: np.ndarray) -> tuple[float, float]:
         """(deterministic, noisy) part of the log density at ``x``; needs ``split``."""
         deterministic, noisy = self._function(x.astype(self._dtype, copy=False))
-        return float(deterministic), float(noisy)
+        return pytensor_internals.number(deterministic), pytensor_internals.number(noisy)
 
     def deterministic_part(self, x: np.ndarray) -> float:
         """The deterministic factors at ``x``; draws nothing; needs ``split``."""
-        return float(self._deterministic(x.astype(self._dtype, copy=False)))
+        value = self._deterministic(x.astype(self._dtype, copy=False))
+        return pytensor_internals.number(value)
 
     # -- points -------------------------------------------------------------------------------
 
@@ -149,30 +145,31 @@ class LogDensity:
     def follow(self, point: dict[str, np.ndarray]) -> bool:
         """Take over the other variables' values; whether any of them moved."""
         moved = False
-        for name, inputs in self._others.items():
-            value = point[name]
-            for function, i in inputs:
-                storage = function.input_storage[i].storage
-                if not np.array_equal(storage[0], value):
-                    storage[0] = np.array(value, dtype=storage[0].dtype)
+        for name, cells in self._others.items():
+            for cell in cells:
+                known = cell.value
+                value = np.asarray(point[name], dtype=known.dtype)
+                if value.tobytes() != known.tobytes():  # NaN is what it was, too
+                    cell.value = value.copy()
                     moved = True
         return moved
 
     @property
     def others(self) -> dict[str, np.ndarray]:
         """The other variables' values as the log density has them now; can be given to ``follow``."""
-        return {
-            name: inputs[0][0].input_storage[inputs[0][1]].storage[0]
-            for name, inputs in self._others.items()
-            if inputs
-        }
+        return {name: cells[0].value for name, cells in self._others.items() if cells}
 
-    def given(self) -> list[bytes]:
-        """All that the log density depends on beside ``x`` and noise: the other variables, and the model's data."""
-        return [
-            np.asarray(cell.storage[0]).tobytes()
-            for cell in _cells(self._function, lambda v: not isinstance(v.type, RandomType))
-        ]
+    def digest(self, x: np.ndarray) -> bytes:
+        """16 bytes for all that the log density depends on beside noise: ``x``, other variables, the model's data."""
+        digest = hashlib.blake2b(x.tobytes(), digest_size=16)
+        for cell in self._given:
+            value = np.asarray(cell.value)
+            digest.update(f"{value.dtype} {value.shape} ".encode())
+            if value.dtype.hasobject:  # a sparse matrix
+                digest.update(pickle.dumps(cell.value))
+            else:
+                digest.update(np.ascontiguousarray(value).data)
+        return digest.digest()
 
     @property
     def has_others(self) -> bool:
@@ -181,35 +178,47 @@ class LogDensity:
 
     # -- noise --------------------------------------------------------------------------------
 
-    def noise_cells(self) -> list:
-        """The containers of this density's own random generators, in a fixed order."""
-        return _cells(self._function, lambda v: isinstance(v.type, RandomType))
+    def noise_cells(self) -> list[pytensor_internals.Cell]:
+        """The cells of this density's own random generators, in a fixed order."""
+        return self._noise
 
     @property
     def auxiliary(self) -> list[np.ndarray]:
         """The standard normals that the estimators are a function of, one array an estimator."""
-        return [self._function.input_storage[i].storage[0] for i in self._auxiliary]
+        return [cell.value for cell in self._auxiliary]
 
     @auxiliary.setter
     def auxiliary(self, values):
-        for i, value in zip(self._auxiliary, values, strict=True):
-            self._function.input_storage[i].storage[0] = value
+        for cell, value in zip(self._auxiliary, values, strict=True):
+            cell.value = value
 
     # -- explaining ---------------------------------------------------------------------------
 
     def offending_factors(self, model, point: dict[str, np.ndarray]) -> dict[str, float]:
         """Name and value of every factor of the model that is not finite at ``point``."""
+        found = self._factors_at(model, point)
+        return {name: float(np.sum(v)) for name, v in found.items() if not np.isfinite(v).all()}
+
+    def misshapen_factors(self, model, point: dict[str, np.ndarray]) -> dict[str, tuple[int, ...]]:
+        """Name and shape of every factor whose log density is an array where it had declared a number."""
+        found = self._factors_at(model, point)
+        return {name: np.shape(v) for name, v in found.items() if np.shape(v) != ()}
+
+    def _factors_at(self, model, point):
         factors = model.free_RVs + model.observed_RVs + model.potentials
-        terms = [term.sum() for term in model.logp(factors, sum=False)]
-        # With the linker that sampling uses, so that what is not finite there is not finite here.
-        function = compile_log_density(model.value_vars, terms, self._compile_kwargs)
-        values = np.atleast_1d(function(*[point[v.name] for v in model.value_vars]))
-        return {
-            f.name: float(v) for f, v in zip(factors, values, strict=True) if not np.isfinite(v)
-        }
+        if self._explain is None:
+            terms = [term.sum() for term in model.logp(factors, sum=False)]
+            # With the linker that sampling uses, so that what is not finite there is not finite here.
+            function = compile_log_density(model.value_vars, terms, self._compile_kwargs)
+            function.trust_input = False
+            self._explain = function
+        values = self._explain(*[point[v.name] for v in model.value_vars])
+        values = values if len(factors) > 1 else [values]
+        return dict(zip([f.name for f in factors], values, strict=True))
 
     def __getstate__(self):
-        return {**self.__dict__, "_evaluate": None}  # a raw Numba handle does not survive the trip
+        # a raw Numba handle does not survive the trip
+        return {**self.__dict__, "_evaluate": None, "_explain": None}
 
 
 def compile_log_density(inputs, outputs, compile_kwargs: dict[str, Any] | None):
@@ -219,7 +228,7 @@ def compile_log_density(inputs, outputs, compile_kwargs: dict[str, Any] | None):
     if "mode" in kwargs:  # the user's word is final
         return compile_pymc(inputs, outputs, **kwargs)
     has_compiler = bool(pytensor.config.cxx)
-    if not has_compiler and type(get_default_mode().linker).__name__ == "VMLinker":
+    if not has_compiler and pytensor_internals.runs_in_python():
         _say_once(
             "PyTensor found no C++ compiler and would run the log density in Python; using its Numba linker instead."
         )
@@ -227,43 +236,13 @@ def compile_log_density(inputs, outputs, compile_kwargs: dict[str, Any] | None):
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         function = compile_pymc(inputs, outputs, **kwargs)
-    black_box = [w for w in caught if "object mode" in str(w.message)]
+    black_box = [w for w in caught if pytensor_internals.says_object_mode(w)]
     for other in caught:
         if other not in black_box:
             warnings.warn_explicit(other.message, other.category, other.filename, other.lineno)
     if black_box and has_compiler:
         function = compile_pymc(inputs, outputs, **{**kwargs, "mode": "CVM"})
     return function
-
-
-def _fastest_callable(function) -> Callable[[np.ndarray], float]:
-    """The cheapest way from a float64 vector to a float that the linker offers.
-
-    The Numba linker's jitted function, called directly, costs a third of the PyTensor Function around it. Shared
-    values are read from their live containers, so ``set_value`` and ``pm.set_data`` are followed.
-    """
-    jitted = getattr(getattr(function, "vm", None), "jit_fn", None)
-    outputs = function.maker.fgraph.outputs
-    if jitted is None or len(outputs) != 1:  # other linkers, or generators to write back
-        function.trust_input = True
-        return lambda x: float(function(x))
-    cells = [cell.storage for cell in function.input_storage[1:]]
-    if not cells:
-        return lambda x: float(jitted(x)[0])
-    return lambda x: float(jitted(x, *[cell[0] for cell in cells])[0])
-
-
-def _cells(function, wanted: Callable[[Any], bool]) -> list:
-    """Containers of the shared inputs of ``function`` that are wanted. They survive fork and pickling, while the
-    link from a shared variable to the function need not.
-    """
-    if function is None:
-        return []
-    return [
-        cell
-        for given, cell in zip(function.maker.inputs, function.input_storage, strict=True)
-        if isinstance(given.variable, SharedVariable) and wanted(given.variable)
-    ]
 
 
 def _say_once(message: str) -> None:

@@ -13,27 +13,35 @@ G. Deligiannidis, A. Doucet, M. K. Pitt (2018). The correlated pseudo-marginal m
 M.-N. Tran, R. Kohn, M. Quiroz, M. Villani (2016). The block pseudo-marginal sampler. arXiv:1603.02485.
 """
 
-import dis
+import logging
 import random
+import weakref
 from collections.abc import Callable
-from contextlib import suppress
 from functools import partial
-from types import CodeType, FunctionType, MethodType, ModuleType
+from types import FunctionType, MethodType, ModuleType
 from typing import Any, NamedTuple
 
 import numpy as np
 import pytensor
 import pytensor.tensor as pt
 from pymc.model.core import modelcontext
-from pymc.pytensorf import find_rng_nodes
 from pymc.util import get_value_vars_from_user_vars
-from pytensor.compile.mode import optdb
 from pytensor.graph import Apply, Op
 from pytensor.graph.replace import clone_replace
-from pytensor.graph.rewriting.basic import dfs_rewriter, node_rewriter
+from pytensor.graph.rewriting.basic import node_rewriter
 from pytensor.graph.traversal import ancestors
-from pytensor.tensor.random.op import RNGConsumerOp
-from pytensor.tensor.random.utils import custom_rng_deepcopy
+
+from pymc_kameleon.pytensor_internals import (
+    RNGConsumerOp,
+    compiling_step,
+    copy_generator,
+    find_rng_nodes,
+    model_without,
+    referred_to,
+    register_rewrite,
+)
+
+_log = logging.getLogger("pymc.kameleon")
 
 
 class NoisyLogLikelihood(RNGConsumerOp):
@@ -110,10 +118,10 @@ class NoisyLogLikelihood(RNGConsumerOp):
         """Evaluate ``fn``."""
         rng, *parameters = inputs
         if not self.inplace:  # 20 us; the rewrite below does away with it in compiled functions
-            rng = custom_rng_deepcopy(rng)
+            rng = copy_generator(rng)
         source = rng if self.auxiliary_shape is None else rng.standard_normal(self.auxiliary_shape)
         outputs[0][0] = rng
-        outputs[1][0] = np.asarray(self.fn(source, *parameters), dtype=np.float64)
+        outputs[1][0] = _number(self.fn, self.fn(source, *parameters))
 
     def do_constant_folding(self, fgraph, node):
         """Never: the noise would be frozen when the function is compiled."""
@@ -141,11 +149,25 @@ class GivenAuxiliary(Op):
     def perform(self, node, inputs, outputs):
         """Evaluate ``fn``."""
         auxiliary, *parameters = inputs  # part of the chain's state: ``fn`` may sort its own copy
-        outputs[0][0] = np.asarray(self.fn(auxiliary.copy(), *parameters), dtype=np.float64)
+        outputs[0][0] = _number(self.fn, self.fn(auxiliary.copy(), *parameters))
 
     def do_constant_folding(self, fgraph, node):
         """Never: the auxiliary variables are set from outside."""
         return False
+
+
+def _number(fn, value) -> np.ndarray:
+    value = np.asarray(value, dtype=np.float64)
+    if value.ndim:
+        raise TypeError(
+            f"the estimator {_name_of(fn)} of a NoisyLogLikelihood returned an array of shape {value.shape}; it has to "
+            "return a number, the log of one likelihood estimate."
+        )
+    return value
+
+
+def _name_of(fn) -> str:
+    return getattr(fn, "__qualname__", type(fn).__qualname__)
 
 
 @node_rewriter([NoisyLogLikelihood])
@@ -159,9 +181,40 @@ def _noisy_log_likelihood_inplace(fgraph, node):
     )
 
 
-optdb.register(
+_warned: list = []  # the step that was last warned about, as a weak reference
+
+
+@node_rewriter([NoisyLogLikelihood])
+def _warn_other_steps(fgraph, node):
+    """Changes nothing: whoever compiles an estimate is looked at, and a step that will not keep it is warned about.
+
+    At compilation, because that happens in the main process and before anything is sampled. What else evaluates a
+    model (its start, predictions, ``compute_log_likelihood``) is not a step and goes by unnoticed.
+    """
+    step = compiling_step()
+    known = _warned and _warned[-1]() is step
+    if step is None or known or getattr(step, "keeps_estimates", False):
+        return False
+    _warned[:] = [weakref.ref(step)]
+    _log.warning(
+        f"{type(step).__name__} evaluates the noisy log likelihood {_name_of(node.op.fn)} anew at every draw and so "
+        "samples a posterior that is too wide, however good its effective sample size looks. Give the variables that "
+        "the likelihood depends on to one step of pymc_kameleon, and build steps of other variables with "
+        "pymc_kameleon.pseudo_marginal.step_beside_noise."
+    )
+    return False
+
+
+register_rewrite(
+    "noisy_log_likelihood_in_other_steps",
+    _warn_other_steps,
+    "fast_run",
+    "fast_compile",
+    position=50.90,
+)
+register_rewrite(
     "noisy_log_likelihood_inplace",
-    dfs_rewriter(_noisy_log_likelihood_inplace, ignore_newtrees=True),
+    _noisy_log_likelihood_inplace,
     "fast_run",
     "inplace",
     position=50.91,  # after PyTensor's own random variables
@@ -284,23 +337,8 @@ def step_beside_noise(step, vars, *, model=None, **options):
                 f"The log density of {factor.name!r} is a noisy estimate that depends on {_names(touched)}: a step of "
                 "pymc_kameleon has to own them, together with all others it depends on."
             )
-    kept = {f for f, n in zip(factors, noisy, strict=True) if not n}
-    log_density = model.logp
-
-    def without_noise(vars=None, jacobian=True, sum=True):
-        vars = factors if vars is None else vars if isinstance(vars, (list, tuple)) else [vars]
-        wanted = [v for v in vars if model.values_to_rvs.get(v, v) in kept]
-        found = dict(zip(wanted, log_density(wanted, jacobian, sum=False), strict=True))
-        terms = [found.get(v, pt.constant(0.0)) for v in vars]
-        return pt.add(pt.constant(0.0), *[t.sum() for t in terms]) if sum else terms
-
-    model.logp = without_noise  # on this instance, while the step compiles what it needs
-    try:
-        built = step(vars, model=model, **options)
-    finally:
-        del model.logp
-    model.beside_noise = {*getattr(model, "beside_noise", ()), *(v.name for v in vars)}
-    return built
+    noisy_factors = [f for f, n in zip(factors, noisy, strict=True) if n]
+    return step(vars, model=model_without(model, noisy_factors), **options)
 
 
 def noise_streams(outputs) -> list:
@@ -401,37 +439,9 @@ def _of_pymc(value) -> bool:
 
 def _referred_to(function: FunctionType) -> list:
     """Defaults, variables of enclosing scopes and globals of a Python function; attributes of modules are followed."""
-    enclosing = {}
-    for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
-        with suppress(ValueError):  # an empty cell
-            enclosing[name] = cell.cell_contents
     found = [*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()]
-    return [v for v in found + _loaded(function.__code__, function.__globals__, enclosing)
-            if v is not function]  # fmt: skip
-
-
-def _loaded(code: CodeType, globals_: dict, enclosing: dict) -> list:
-    """Values that the code, and the code of functions inside it, loads from outside."""
-    missing = object()
-    current: Any = missing
-    found: list = []
-    for instruction in dis.get_instructions(code):
-        operation, argument = instruction.opname, instruction.argval
-        if operation in ("PRECALL", "PUSH_NULL"):
-            continue
-        if operation in ("LOAD_ATTR", "LOAD_METHOD") and isinstance(current, ModuleType):
-            current = getattr(current, argument, missing)
-            continue
-        if current is not missing:
-            found.append(current)
-            if operation == "CALL" and argument == 0 and any(current is m for m in _MAKERS):
-                found.append(current())  # without a seed: a generator that differs every time
-        current = missing
-        if operation == "LOAD_GLOBAL":
-            current = globals_.get(argument, missing)
-        elif operation == "LOAD_DEREF":
-            current = enclosing.get(argument, missing)
-    for inner in code.co_consts:
-        if isinstance(inner, CodeType):
-            found += _loaded(inner, globals_, enclosing)
-    return found
+    for value, called in referred_to(function):
+        found.append(value)
+        if called and any(value is maker for maker in _MAKERS):
+            found.append(value())  # without a seed: a generator that differs every time
+    return [value for value in found if value is not function]

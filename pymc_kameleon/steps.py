@@ -6,6 +6,7 @@ core module with ``State, init, propose, adapt, freeze``) and its options.
 """
 
 import difflib
+import hashlib
 import inspect
 import math
 import warnings
@@ -17,7 +18,6 @@ from typing import Any, ClassVar
 import numpy as np
 import pymc as pm
 from pymc.exceptions import SamplingError
-from pymc.step_methods import STEP_METHODS
 from pymc.step_methods.compound import BlockedStep, Competence, StepMethodState
 from pymc.step_methods.state import dataclass_state
 from pymc.util import (
@@ -45,6 +45,12 @@ from pymc_kameleon import (
 from pymc_kameleon.log_density import LogDensity, names
 from pymc_kameleon.metropolis import Outcome, Proposal, accept, acceptance_probability
 from pymc_kameleon.pseudo_marginal import black_boxes
+from pymc_kameleon.pytensor_internals import (
+    STEP_METHODS,
+    NotScalar,
+    draws_random_numbers,
+    other_steps,
+)
 from pymc_kameleon.sampler_warnings import SamplerWarning, SamplerWarnings, WarningType
 from pymc_kameleon.value_regression import affordable
 
@@ -54,6 +60,14 @@ DIVERGENCE = 1000.0  # energy error from which on NUTS calls a trajectory diverg
 TOO_NOISY = 2.0  # sd of the log estimate: at most 16 % of any moves are accepted
 MEASURED = 10  # pairs of probes, or the noise is not known
 COUNTS = {"tune", "local_start", "first_fit", "sweeps"}  # options that are numbers of draws
+STATE_VERSION = 2  # of KernelStepState: raised whenever the meaning of a field changes
+# Two evaluations at one point that differ by less than this are not called noisy: float32 rounds to 1e-7 of the value
+# and of its terms, solvers with several threads sum in any order, and 0.01 changes no acceptance probability by more
+# than 1 %.
+SAME_VALUE = (0.01, 1e-6)  # absolute, and relative to the value
+FAILING = 0.01  # share of the proposals after tuning without a usable log density that is worth a warning ...
+FAILURES = 5  # ... and how many there have to be before that is said
+NEVER = 2**62
 HIDDEN_NOISE = (
     "The log density seems to draw random numbers that PyTensor cannot see ({}): parallel chains would share them, "
     "random_seed would not reproduce them, and compiled functions may freeze them. Put the estimator into "
@@ -80,8 +94,12 @@ class KernelStepState(StepMethodState):
 
     Attributes
     ----------
+    state_version : int
+        The states of other versions of this package are refused.
     method : str
         Which algorithm: the state of another one is refused.
+    shapes, options : dict
+        The variables' shapes and the step's options, described: the state of a step with others is refused.
     tune : bool
     position : ndarray of shape (d,) or None
         The current point as this step left it; ``None`` before a chain's first draw.
@@ -97,6 +115,9 @@ class KernelStepState(StepMethodState):
         The standard normals that the retained estimate is a function of, where the step owns them.
     tuning_draws : int
         Tuning draws so far in this chain.
+    failures : list
+        After tuning: proposals whose log density was NaN or +inf; log density evaluations when tuning ended; how many
+        proposals of the kind call for a look at the factors.
     probe : NoiseProbe
         What is known about the noise of the log density.
     said, pending : list
@@ -105,7 +126,10 @@ class KernelStepState(StepMethodState):
         The algorithm's own ``State``.
     """
 
+    state_version: int = field(default=0, metadata={"frozen": True})  # 0: from before there was one
     method: str = field(metadata={"frozen": True})
+    shapes: dict = field(metadata={"frozen": True})
+    options: dict = field(metadata={"frozen": True})
     tune: bool
     position: Any
     log_density: float
@@ -116,6 +140,7 @@ class KernelStepState(StepMethodState):
     noise: list
     auxiliary: list
     tuning_draws: int
+    failures: list
     probe: Any
     said: list
     pending: list
@@ -154,7 +179,7 @@ class KernelStep(BlockedStep):
     Raises
     ------
     ValueError
-        For discrete variables and for options outside their domain.
+        For discrete variables, for variables without a single element, and for options outside their domain.
     TypeError
         For an option that the algorithm does not have.
     pymc.exceptions.SamplingError
@@ -165,7 +190,9 @@ class KernelStep(BlockedStep):
     """
 
     name: ClassVar[str] = ""
+    keeps_estimates = True  # a step that does may have a noisy log likelihood: see pseudo_marginal
     default_blocked = True
+    state_version: ClassVar[int] = STATE_VERSION
     _state_class = KernelStepState
     algorithm: ModuleType  # has State, init, propose, adapt, freeze, stats and maybe start, keep, log_ratio, draw_stats
     presets: ClassVar[dict[str, dict]] = {}
@@ -211,8 +238,13 @@ class KernelStep(BlockedStep):
         self._model, self._warnings = model, SamplerWarnings(type(self).__name__)
         self._correlation, self._blocks = _checked_auxiliary(correlation, refresh_blocks)
         self._options = self._checked(preset, options)
+        self.shapes = {v.name: np.shape(point[v.name]) for v in self.vars}
         dim = sum(np.size(point[v.name]) for v in self.vars)
-        self.default_tune_steps = max(1000, TUNE_PER_DIMENSION * dim)
+        if dim == 0:
+            raise ValueError(
+                f"{type(self).__name__} found nothing to sample: "
+                f"{', '.join(f'{name} has shape {shape}' for name, shape in self.shapes.items())}."
+            )
         # Options are wrong now or never, and a large model takes long to compile.
         self._init_algorithm(np.zeros(dim), np.random.default_rng(0))
         owns_auxiliary = correlation is not None or refresh_blocks is not None
@@ -246,7 +278,7 @@ class KernelStep(BlockedStep):
         cells = self._density.noise_cells()
         if cells:  # streams of this chain's own, so that random_seed reproduces the noise too
             for cell, generator in zip(cells, self.rng.spawn(len(cells)), strict=True):
-                cell.storage[0] = generator
+                cell.value = generator
 
     def _reset(self, tune):
         self.tune = tune
@@ -254,6 +286,7 @@ class KernelStep(BlockedStep):
         self.nonfinite, self.evaluations, self.tuning_draws = 0, 0, 0
         self.auxiliary, self._proposed_auxiliary = [], []
         self.probe = noise_probe.NoiseProbe()
+        self.failures = [0, 0, NEVER]
         self._warnings.reset()
         self.algorithm_state = self._frozen_stats = None
 
@@ -268,12 +301,49 @@ class KernelStep(BlockedStep):
             self._warn_if_too_noisy()
             self.algorithm_state = self.algorithm.freeze(self.algorithm_state)
             self._start_algorithm()
+        if self.tune:
+            self.failures = [0, self.evaluations, FAILURES]
         self.tune = False
 
     @property
     def method(self) -> str:
         """Name of the step, and of the algorithm that it was told to use."""
         return f"{self.name}, {self.chooses}={self.variant!r}" if self.chooses else self.name
+
+    @property
+    def options(self) -> dict:
+        """The options, defaults included, described so that they can be compared and stored."""
+        defaults = {name: p.default for name, p in algorithm_options(self.algorithm).items()}
+        noise = {"correlation": self._correlation, "refresh_blocks": self._blocks}
+        return _described({**defaults, **self._options, **noise})
+
+    @property
+    def sampling_state(self):
+        """Everything mutable, as a :class:`KernelStepState`; setting it resumes the chain that it is from."""
+        return super().sampling_state
+
+    @sampling_state.setter
+    def sampling_state(self, state):
+        self._check_state(state)  # all of it before anything is changed
+        BlockedStep.sampling_state.fset(self, state)
+
+    def _check_state(self, state):
+        ours: dict[str, Any] = {
+            "state_version": self.state_version, "var_names": [v.name for v in self.vars],
+            "method": self.method, "shapes": self.shapes, "options": self.options,
+        }  # fmt: skip
+        for name, mine in ours.items():
+            given = getattr(state, name, None)
+            if given == mine:
+                continue
+            if name == "options":
+                differ = sorted(n for n in {*given, *mine} if given.get(n) != mine.get(n))
+                given, mine = ({n: d.get(n) for n in differ} for d in (given, mine))
+            raise ValueError(
+                f"{type(self).__name__} cannot go on from this sampling state: its {name} is {given}, and the step's "
+                f"is {mine}. Give it to a step of the same kind, variables and options as the one that it is from, in "
+                "the same version of pymc_kameleon."
+            )
 
     @property
     def others(self):
@@ -287,12 +357,12 @@ class KernelStep(BlockedStep):
     @property
     def noise(self):
         """States of the log density's generators."""
-        return [get_state_from_generator(c.storage[0]) for c in self._density.noise_cells()]
+        return [get_state_from_generator(c.value) for c in self._density.noise_cells()]
 
     @noise.setter
     def noise(self, states):
         for cell, state in zip(self._density.noise_cells(), states, strict=True):
-            cell.storage[0] = random_generator_from_state(state)
+            cell.value = random_generator_from_state(state)
 
     @property
     def said(self):
@@ -336,7 +406,7 @@ class KernelStep(BlockedStep):
         algorithm, position = self.algorithm, self.position
         proposal = algorithm.propose(self.rng, position, self._algorithm_state)
         before = self.noisy_log_density, self.auxiliary
-        proposed, noisy = self._evaluate(proposal)
+        proposed, noisy = self._evaluate(proposal, point)
         # The value at the current state is the retained one, never a fresh one: what makes a noisy, unbiased
         # likelihood estimate exact (Andrieu & Roberts, 2009).
         log_q_ratio = self._log_q_ratio(proposal, proposed)
@@ -378,7 +448,7 @@ class KernelStep(BlockedStep):
         """
         noise = None if self.probe.first is None else self.probe.first[1]
         proposal = Proposal(self.position.copy(), -math.inf, "refresh", noise=noise)
-        value, noisy = self._evaluate(proposal)
+        value, noisy = self._evaluate(proposal, None)
         # other steps may move what the other factors depend on, between the two
         measured = noisy if self._density.split and value > -math.inf else value
         self.probe = noise_probe.record(self.probe, measured, (noisy, self._proposed_auxiliary))
@@ -390,8 +460,8 @@ class KernelStep(BlockedStep):
             )
         return self._statistics(proposal, 0.0, False)
 
-    def _evaluate(self, proposal):
-        """(log density, its noisy part) at the proposal; -inf and a count where it is not finite."""
+    def _evaluate(self, proposal, point):
+        """(log density, its noisy part) at the proposal from ``point``; -inf and a count where it is not finite."""
         noisy, self._proposed_auxiliary = self.noisy_log_density, self.auxiliary
         if proposal.noise is not None:  # it comes from where another chain of the algorithm is
             noisy, self._proposed_auxiliary = proposal.noise
@@ -406,6 +476,8 @@ class KernelStep(BlockedStep):
         value, noisy = self._log_density_at(proposal.position)
         if not -math.inf < value < math.inf:  # NaN fails both
             self.nonfinite += 1
+            if not self.tune and value != -math.inf:
+                self._count_failure(point, proposal.position, value)
             return -math.inf, 0.0
         return value, noisy
 
@@ -428,6 +500,30 @@ class KernelStep(BlockedStep):
             f"{type(self).__name__} was evaluating the log density{where} at {at} (unconstrained values). Where a "
             "model cannot be evaluated it can return NaN instead of raising: the proposal is then rejected, and "
             "counted in the statistic 'nonfinite'."
+        )
+
+    def _count_failure(self, point, x, value):
+        """NaN is no density of zero, which -inf is: where it is frequent the posterior lacks what lies there."""
+        self.failures[0] += 1
+        failures, before, enough = self.failures
+        tried = self.evaluations - before
+        if failures < max(enough, FAILING * tried):
+            return
+        # Finding the factor takes a compilation and an evaluation: rarely.
+        factors = self._density.offending_factors(self._model, self._density.update(point, x))
+        if -math.inf in factors.values():  # outside another factor's support nothing is missing
+            self.failures[2] = 2 * failures
+            return
+        self.failures[2] = NEVER
+        found = ", ".join(f"{name} = {v}" for name, v in factors.items()) or f"the sum, {value}"
+        self._say(
+            "failures",
+            f"{failures} of {tried} proposals after tuning have a log density of NaN or +inf. They are rejected, so "
+            "that the posterior lacks whatever lies there. Last seen: "
+            f"{found} at {', '.join(f'{n} = {v.tolist()}' for n, v in self._density.update({}, x).items())} "
+            "(unconstrained). Repair the factor named, or let it return -inf where the density is zero.",
+            failures=failures,
+            tried=tried,
         )
 
     def _log_q_ratio(self, proposal, proposed):
@@ -453,7 +549,10 @@ class KernelStep(BlockedStep):
             # Only variables of the deterministic factors moved: the noisy estimate stays what it is.
             value = self._density.deterministic_part(x) + self.noisy_log_density
         else:
-            value, self.noisy_log_density = self._log_density_at(x)
+            try:
+                value, self.noisy_log_density = self._log_density_at(x)
+            except NotScalar as error:
+                self._refuse_shape(point, error)
             self.evaluations += 1
         if not math.isfinite(value) and (self.position is None or value != -math.inf):
             self._refuse(point, value)
@@ -483,17 +582,16 @@ class KernelStep(BlockedStep):
 
     def _compare_with_other_chains(self, x, value):
         """Chains that start at the same point must find the same log density there, unless noise is hidden."""
-        key = (x.tobytes(), *self._density.given())
-        first = self._first_values.setdefault(key, value)
-        if abs(first - value) > 1e-9 * (1.0 + abs(first)):
-            warnings.warn(
-                HIDDEN_NOISE.format(f"values {first} and {value} at one point"), stacklevel=2
-            )
+        first = self._first_values.setdefault(self._density.digest(x), value)
+        absolute, relative = SAME_VALUE
+        if abs(first - value) > absolute + relative * abs(first):
+            found = f"values {first} and {value} at one point, {abs(first - value):.2g} apart"
+            warnings.warn(HIDDEN_NOISE.format(found), stacklevel=2)
 
     def _warn_of_steps_beside_noise(self):
         """The noisy factors do not depend on the other steps' variables, and bias those steps all the same."""
-        prepared: set = getattr(self._model, "beside_noise", set())
-        others = sorted(set(self._density.others) - prepared)
+        noisy = [s for s in other_steps(self) if draws_random_numbers(s)]
+        others = sorted({v.name for s in noisy for v in s.vars} & set(self._density.others))
         if others:
             self._say(
                 "other steps beside noise",
@@ -594,6 +692,17 @@ class KernelStep(BlockedStep):
             "pm.sample(initvals=...), or look at the factors named."
         )
 
+    def _refuse_shape(self, point, error):
+        try:
+            factors = self._density.misshapen_factors(self._model, point)
+        except Exception:  # what is said below is worth more than why it cannot be said better
+            factors = {}
+        found = ", ".join(f"that of {name} has shape {shape}" for name, shape in factors.items())
+        raise SamplingError(
+            f"{type(self).__name__} cannot start: {error}{': ' if found else ''}{found}. A black-box Op has to return "
+            "what its make_node declares: a number, as np.asarray(value) of shape ()."
+        ) from error
+
     # -- statistics and progress --------------------------------------------------------------
 
     def _statistics(self, proposal, probability, accepted):
@@ -663,7 +772,7 @@ class KernelStep(BlockedStep):
     @staticmethod
     def competence(var, has_grad):
         """NUTS where there is a gradient; preferred where there is none. See ``register``."""
-        if var.dtype not in pm.vartypes.continuous_types:
+        if var.dtype not in pm.vartypes.continuous_types or 0 in var.type.shape:
             return Competence.INCOMPATIBLE
         return Competence.COMPATIBLE if has_grad else Competence.PREFERRED
 
@@ -1019,12 +1128,46 @@ def _checked_auxiliary(correlation, refresh_blocks):
     return float(correlation or 0.0), int(refresh_blocks or 1)
 
 
+def _described(value):
+    """An option's value as numbers, text and tuples, equal for equal options in every process."""
+    if isinstance(value, np.ndarray) and value.ndim:
+        digest = hashlib.blake2b(np.ascontiguousarray(value).data, digest_size=8).hexdigest()
+        return f"array {value.dtype} {value.shape} {digest}"
+    if isinstance(value, (np.generic, np.ndarray)):
+        value = value.item()
+    if isinstance(value, float) and math.isnan(value):
+        return "nan"  # which is equal to itself
+    if value is None or isinstance(value, (str, bool, int, float)):
+        return value
+    if isinstance(value, dict):
+        return {str(name): _described(part) for name, part in value.items()}
+    if isinstance(value, (list, tuple)):
+        return tuple(_described(part) for part in value)
+    if inspect.isroutine(value) or isinstance(value, (type, ModuleType)):
+        return getattr(value, "__qualname__", value.__name__)
+    return type(value).__qualname__, _described(getattr(value, "__dict__", {}))
+
+
 def register(step=KameleonStep) -> None:
     """Let ``pm.sample`` choose ``step`` by itself for variables without a gradient (PyMC's default: Slice, Metropolis).
 
     Explicit ``pm.sample(step=...)`` needs no registration and is the better way when a noisy or joint black-box
     likelihood must stay in one step.
+
+    Parameters
+    ----------
+    step : type
+        One of this package's steps: the class, neither its name nor an instance.
+
+    Raises
+    ------
+    TypeError
+        For anything else, which would break every later ``pm.sample``.
     """
+    if not (isinstance(step, type) and issubclass(step, KernelStep) and step.name):
+        raise TypeError(
+            f"register() takes a step's class, such as pymc_kameleon.KameleonStep, got {step!r}."
+        )
     if step not in STEP_METHODS:
         STEP_METHODS.insert(0, step)
 

@@ -171,6 +171,16 @@ def test_memory_of_other_variables_is_copied():
     assert ours.follow(memory)
 
 
+@pytest.mark.parametrize("value", [np.nan, np.inf, -0.0])
+def test_what_did_not_move_is_not_followed(value):
+    """NaN differs from itself: a step beside one evaluated twice at every draw."""
+    ours = density(tester.pair(), ["a"])
+    point = {"a": np.zeros(()), "b": np.array([1.0, value])}
+    assert ours.follow(point)
+    assert not ours.follow({name: v.copy() for name, v in point.items()})
+    assert ours.follow({**point, "b": np.array([2.0, value])})
+
+
 # --- linkers ---------------------------------------------------------------------------------
 
 
@@ -341,7 +351,7 @@ def noisy_model():
 
 def seed(ours, number):
     for i, cell in enumerate(ours.noise_cells()):
-        cell.storage[0] = np.random.default_rng([number, i])
+        cell.value = np.random.default_rng([number, i])
 
 
 @every_linker
@@ -385,9 +395,9 @@ def test_noisy_and_deterministic_parts():
     for deterministic, _ in parts:
         assert deterministic == pytest.approx(expected, rel=1e-12)
     assert len({noisy for _, noisy in parts}) == 3
-    before = ours.noise_cells()[0].storage[0].bit_generator.state
+    before = ours.noise_cells()[0].value.bit_generator.state
     assert ours.deterministic_part(x) == pytest.approx(expected, rel=1e-12)
-    assert ours.noise_cells()[0].storage[0].bit_generator.state == before
+    assert ours.noise_cells()[0].value.bit_generator.state == before
     ours.follow({"a": np.array(0.3), "b": np.array(0.3)})
     expected = -np.log(2 * np.pi) - 0.5 * 0.3**2
     assert ours.deterministic_part(x) == pytest.approx(expected, rel=1e-12)
@@ -399,6 +409,16 @@ def test_step_that_does_not_own_the_noisy_factors_variables_is_refused():
 
 
 # --- explaining ------------------------------------------------------------------------------
+
+
+def test_misshapen_factors():
+    with pm.Model() as model:
+        x = pm.Normal("x")
+        pm.Potential("fine", BlackBox(minus_half_square)(x))
+        pm.Potential("long", BlackBox(lambda x: np.array([1.0, float(x)]))(x))
+        pm.Potential("vector", pt.stack([x, x]))  # which is summed, as PyMC does
+    ours = density(model, compile_kwargs={"mode": "CVM"})
+    assert ours.misshapen_factors(model, {"x": np.array(1.0)}) == {"long": (2,)}
 
 
 def test_offending_factors():

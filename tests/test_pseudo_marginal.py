@@ -13,6 +13,8 @@ from types import SimpleNamespace
 import cloudpickle
 import numpy as np
 import pymc as pm
+import pytensor
+import pytensor.sparse
 import pytensor.tensor as pt
 import pytest
 from numba import njit
@@ -23,8 +25,9 @@ from pytensor.tensor.random.type import RandomType
 from scipy.stats import norm
 
 from pymc_kameleon import log_density, pseudo_marginal
-from pymc_kameleon.log_density import _cells, compile_log_density
+from pymc_kameleon.log_density import compile_log_density
 from pymc_kameleon.pseudo_marginal import NoisyLogLikelihood, step_beside_noise
+from pymc_kameleon.pytensor_internals import cells
 from pymc_kameleon.steps import (
     AdaptiveMetropolisStep,
     FastKameleonStep,
@@ -112,9 +115,9 @@ def test_constant_parameters_are_not_folded():
 @pytest.mark.parametrize("mode", ["CVM", "NUMBA"])
 def test_compiled_functions_advance_the_stream_in_place(mode, monkeypatch):
     copies = []
-    original = pseudo_marginal.custom_rng_deepcopy
+    original = pseudo_marginal.copy_generator
     monkeypatch.setattr(
-        pseudo_marginal, "custom_rng_deepcopy", lambda r: copies.append(1) or original(r)
+        pseudo_marginal, "copy_generator", lambda r: copies.append(1) or original(r)
     )
     model = model_of(Estimate(1.0))
     [user] = [v.owner.op for v in ancestors([model.logp()]) if _is_noisy(v)][:1]
@@ -362,9 +365,9 @@ def seed_noise(function, seed):
     """Of a step of PyMC's, whose noise ``random_seed`` does not reach. One stream each for the two points that it
     compares: were they the same, additive noise would cancel.
     """
-    cells = _cells(function, lambda v: isinstance(v.type, RandomType))
-    for i, cell in enumerate(cells):
-        cell.storage[0] = np.random.default_rng([seed, i])
+    noise = cells(function, lambda v: isinstance(v.type, RandomType))
+    for i, cell in enumerate(noise):
+        cell.value = np.random.default_rng([seed, i])
 
 
 def moment_z(step, model, chains=16, tune=400, draws=1000):
@@ -743,6 +746,91 @@ def test_nuts_and_our_own_steps_beside_a_noisy_factor():
         assert np.abs(z).max() < 4.5, z
 
 
+OTHERS = (pm.Metropolis, pm.Slice, pm.DEMetropolisZ)
+ANEW = "evaluates the noisy log likelihood Estimate anew at every draw"
+
+
+@pytest.mark.parametrize("mode", ["CVM", "NUMBA", "FAST_COMPILE"])
+@pytest.mark.parametrize("kind", OTHERS)
+def test_pymcs_own_steps_on_a_noisy_likelihood_are_warned_about(kind, mode, caplog):
+    """They look better and are wrong; said where the step is built, in the main process, once a step."""
+    model = model_of(Estimate(1.5))
+    with caplog.at_level(logging.WARNING, logger="pymc.kameleon"):
+        kind(model=model, compile_kwargs={"mode": mode})
+    assert [r.getMessage().split(" and so ")[0] for r in caplog.records] == [
+        f"{kind.__name__} {ANEW}"
+    ]
+    with caplog.at_level(logging.WARNING, logger="pymc.kameleon"):
+        kind(model=model, **CVM)  # another step is told again
+    assert caplog.text.count(ANEW) == 2
+
+
+def test_steps_that_pm_sample_chooses_are_warned_about(caplog):
+    with caplog.at_level(logging.WARNING, logger="pymc.kameleon"):
+        sample(None, model_of(Estimate(1.5)), draws=2, tune=2, chains=1)
+    assert caplog.text.count(ANEW) == 1
+
+
+@pytest.mark.filterwarnings("ignore:The effect of Potentials:UserWarning")
+def test_nothing_else_that_evaluates_the_model_is_warned_about(caplog):
+    with pm.Model() as model:
+        x, k = pm.Normal("x"), pm.Poisson("k", 2.0)
+        pm.Normal("b", 0.5 * x + k, 1.0)
+        pm.Normal("y", x, 1.0, observed=0.3)
+        pm.CustomDist("c", x, logp=lambda v, x: NoisyLogLikelihood(Estimate(1.0))(x), observed=0.5)
+    with caplog.at_level(logging.WARNING, logger="pymc.kameleon"), model:
+        AdaptiveMetropolisStep([model["x"]], compile_kwargs={"mode": "FAST_COMPILE"})
+        model.point_logps()
+        model.compile_logp()(model.initial_point())
+        steps = [AdaptiveMetropolisStep([model["x"]]), step_beside_noise(pm.Metropolis, [model["k"]], **CVM),
+                 step_beside_noise(pm.Slice, [model["b"]], **CVM)]  # fmt: skip
+        prior = pm.sample_prior_predictive(3, random_seed=1, var_names=["x", "k"])
+        idata = sample(CompoundStep(steps), model, draws=3, tune=3)
+        pm.sample_posterior_predictive(idata, var_names=["b"], progressbar=False)
+        pm.compute_log_likelihood(idata, progressbar=False)
+    assert prior is not None
+    text = [r.getMessage() for r in caplog.records if "noisy" in r.getMessage()]
+    assert not text
+
+
+def test_steps_that_keep_estimates_say_so(caplog):
+    class Careful(pm.Metropolis):
+        keeps_estimates = True
+
+    with caplog.at_level(logging.WARNING, logger="pymc.kameleon"):
+        Careful(model=model_of(Estimate(1.0)), **CVM)
+    assert not caplog.records
+
+
+@pytest.mark.parametrize("careful", [False, True])
+def test_steps_beside_noise_of_any_kind(careful, caplog):
+    """``pt.random`` and ``pm.Simulator`` too: what tells is whether the other step's function draws."""
+    with pm.Model() as model:
+        x, k = pm.Normal("x"), pm.Poisson("k", 2.0)
+        pm.Simulator("y", simulate, x, epsilon=1.0, observed=np.array([0.3, -0.2, 0.5]))
+        pm.Potential("noise", pt.random.normal(-0.5, 1.0))
+        ours = AdaptiveMetropolisStep([x])
+        other = (step_beside_noise if careful else lambda kind, v, **kw: kind(v, **kw))(
+            pm.Metropolis, [k], **CVM
+        )
+    with caplog.at_level(logging.WARNING):
+        sample(CompoundStep([ours, other]), model, draws=5, tune=5, chains=2)
+    assert ("samples k evaluates it anew" in caplog.text) == (not careful)
+
+
+def test_step_beside_noise_leaves_the_model_alone():
+    model = compound_model(Estimate(1.0))
+    before, function = dict(vars(model)), type(model).logp
+    with model:
+        steps = [AdaptiveMetropolisStep([model["x"]])]
+        steps.append(step_beside_noise(pm.Metropolis, [model["k"]], **CVM))
+    assert vars(model) == before
+    assert type(model).logp is function
+    point = CompoundStep(steps).step(model.initial_point())[0]
+    twin = cloudpickle.loads(cloudpickle.dumps(CompoundStep(steps)))
+    assert list(twin.step(point)[0]) == list(point)
+
+
 def test_step_beside_noise_sees_every_other_factor():
     """What it compiles differs from the whole log density by the noisy factor alone."""
     with pm.Model() as model:
@@ -923,6 +1011,56 @@ def test_generator_behind_compiled_code_is_noticed_by_the_second_chain(counter):
     with pytest.warns(UserWarning, match="values .* and .* at one point.*NoisyLogLikelihood"):
         sample(step, model, draws=6, tune=5, chains=3)
     assert counter.take() == 3 * 12  # and no evaluation for finding out
+
+
+@pytest.mark.parametrize("size", [0.0, 1e-8, 0.009, 0.03, 1.0])
+@pytest.mark.parametrize("value", [0.0, 1e6])
+def test_how_far_two_values_may_be_apart(size, value):
+    """float32 and solvers with several threads do not repeat their last digits: that is not noise."""
+    step = AdaptiveMetropolisStep(model=black_box_model(minus_half_square), **CVM)
+    allowed = size < 0.01 + 1e-6 * value
+    step._compare_with_other_chains(np.zeros(1), value)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        step._compare_with_other_chains(np.zeros(1), value + size)
+    assert bool(caught) != allowed
+    assert all(f"{size:.2g} apart" in str(w.message) for w in caught)
+
+
+def test_data_is_remembered_by_its_digest(counter):
+    """One megabyte of data, exchanged three times: the step that goes to the workers holds it once."""
+    data = np.random.default_rng(1).standard_normal(131_072)
+    with pm.Model() as model:
+        held = pm.Data("data", data)
+        x = pm.Normal("x", initval=0.0)
+        pm.Potential("likelihood", -0.5 * ((x - held) ** 2).mean())
+    step = AdaptiveMetropolisStep(model=model, **CVM)
+    before = len(cloudpickle.dumps(step))
+    for i in range(3):
+        pm.set_data({"data": data + i}, model=model)
+        begin(step).step(model.initial_point())
+    assert len(step._first_values) == 3
+    assert len(cloudpickle.dumps(step)) < before + 20_000
+    # what is told apart: a value, the same numbers in another shape, another point
+    density, zero = step._density, np.zeros(1)
+    first = density.digest(zero)
+    assert first == density.digest(zero)
+    pm.set_data({"data": data + 7}, model=model)
+    assert first != density.digest(zero) != density.digest(np.ones(1))
+
+
+def test_digest_of_what_is_no_plain_array():
+    from scipy import sparse
+
+    matrix = pytensor.shared(sparse.csr_matrix(np.eye(2)), name="matrix")
+    with pm.Model() as model:
+        x = pm.Normal("x", shape=(2, 1))
+        pm.Potential("p", pytensor.sparse.structured_dot(matrix, x).sum())
+    density = AdaptiveMetropolisStep(model=model, **CVM)._density
+    first = density.digest(np.zeros(2))
+    assert density.digest(np.zeros(2)) == first
+    matrix.set_value(sparse.csr_matrix(2.0 * np.eye(2)))
+    assert density.digest(np.zeros(2)) != first
 
 
 def test_deterministic_chains_are_not_warned_about(counter):

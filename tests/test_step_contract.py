@@ -13,6 +13,8 @@ from pymc.step_methods.compound import CompoundStep
 from pymc.step_methods.state import equal_dataclass_values
 
 from pymc_kameleon.history import History
+from pymc_kameleon.kernels import Matern
+from pymc_kameleon.steps import KameleonStep, _described
 from tests import step_tester as tester
 from tests.step_tester import (
     NO_BLAS,
@@ -304,6 +306,76 @@ def test_state_of_another_algorithm_is_refused():
             else:
                 with pytest.raises(ValueError, match="method"):
                     step.sampling_state = state
+
+
+def other_shape():
+    with pm.Model() as model:
+        pm.Normal("x", shape=4)
+    return model
+
+
+REFUSED = {
+    "shapes": (other_shape, {}, "shapes is {'x': \\(4,\\)}"),
+    "options": (tester.gaussian, {"n_history": 41}, "options is {'n_history': 41}"),
+    "kernel": (tester.gaussian, {"kernel": Matern(1.5)}, "options is {'kernel'"),
+}
+
+
+@pytest.mark.parametrize(("model", "options", "message"), REFUSED.values(), ids=REFUSED)
+def test_state_of_another_shape_or_other_options_is_refused(model, options, message):
+    """And nothing of it is taken over: the step goes on as if it had not been given."""
+    given = {"n_history": 40, "local_start": 60}
+    step, _ = at_moment(tester.CASES["kameleon"], tester.gaussian(), 30)
+    other = KameleonStep(model=model(), **QUICK, **{**given, **options})
+    begin(other, 3).step(model().initial_point())
+    before = step.sampling_state
+    with pytest.raises(ValueError, match=message):
+        step.sampling_state = other.sampling_state
+    assert equal_dataclass_values(before, step.sampling_state)
+    same = KameleonStep(model=tester.gaussian(), **QUICK, **given)
+    same.sampling_state = before  # told apart are options, not instances
+    assert same.evaluations == step.evaluations
+
+
+def test_state_of_another_version_is_refused():
+    step, _ = at_moment(tester.CASES["kameleon"], tester.gaussian(), 3)
+    state = step.sampling_state
+    assert state.state_version == step.state_version > 0
+    state.state_version += 1
+    with pytest.raises(ValueError, match="state_version"):
+        step.sampling_state = state
+    del state.state_version, state.options  # as pickled before there were any
+    with pytest.raises(ValueError, match="state_version is 0"):
+        step.sampling_state = state
+
+
+def test_options_are_described_alike_in_every_process():
+    history = np.arange(6.0).reshape(3, 2)
+    one = _described(
+        {
+            "k": Matern(1.5),
+            "h": history,
+            "n": np.float64(2.0),
+            "f": np.sum,
+            "v": (1, None),
+            "x": np.nan,
+        }
+    )
+    two = _described(
+        {"k": Matern(1.5), "h": history.copy(), "n": 2.0, "f": np.sum, "v": (1, None), "x": np.nan}
+    )
+    assert one == two
+    assert pickle.loads(pickle.dumps(one)) == one
+    assert "0x" not in repr(one)
+    for name, value in {
+        "k": Matern(2.5),
+        "h": history + 1,
+        "n": 3.0,
+        "f": np.mean,
+        "v": (1,),
+        "x": 0.0,
+    }.items():
+        assert _described(value) != one[name]
 
 
 # --- copies ----------------------------------------------------------------------------------

@@ -17,10 +17,12 @@ from pymc.step_methods import STEP_METHODS
 from pymc.step_methods.compound import Competence, CompoundStep
 
 import pymc_kameleon
+from pymc_kameleon.pseudo_marginal import NoisyLogLikelihood
 from pymc_kameleon.steps import (
     AdaptiveMetropolisStep,
     KameleonStep,
     KamiltonianStep,
+    KernelStep,
     register,
     unregister,
 )
@@ -187,6 +189,19 @@ def test_register_and_unregister():
     assert list(STEP_METHODS) == AT_IMPORT
 
 
+@pytest.mark.parametrize("wrong", ["kameleon", None, KernelStep, pm.Metropolis, dict])
+def test_what_is_no_step_of_ours_is_not_registered(wrong):
+    with pytest.raises(TypeError, match=f"takes a step's class.*got {re.escape(repr(wrong))}"):
+        register(wrong)
+    assert list(STEP_METHODS) == AT_IMPORT
+
+
+def test_an_instance_is_not_registered():
+    with pytest.raises(TypeError, match=r"takes a step's class.*got <pymc_kameleon"):
+        register(compiled_step(tester.CASES["kameleon"], tester.gaussian()))
+    assert list(STEP_METHODS) == AT_IMPORT
+
+
 def test_registered_step_is_chosen_where_there_is_no_gradient(registered):
     with pm.Model() as model:
         a = pm.Normal("a")  # PyMC alone: Slice
@@ -229,6 +244,18 @@ def test_competence():
         assert step.competence(continuous, False) == Competence.PREFERRED
         assert step.competence(discrete, False) == Competence.INCOMPATIBLE
         assert step.competence(discrete, True) == Competence.INCOMPATIBLE
+
+
+def test_nothing_to_sample_is_refused(registered):
+    with pm.Model() as model:
+        x = pm.Normal("x", shape=(0,))
+        y = pm.Normal("y", shape=2)
+        pm.Potential("black_box", BlackBox(sum_of_squares)(x, y))
+    with pytest.raises(ValueError, match=r"nothing to sample: x has shape \(0,\)"):
+        KameleonStep([x], model=model)
+    begin(AdaptiveMetropolisStep(model=model)).step(model.initial_point())  # beside another: fine
+    _, assigned = assign_step_methods(model)
+    assert [v.name for v in assigned[registered]] == ["y"]
 
 
 # --- log densities that are not finite -------------------------------------------------------
@@ -320,6 +347,8 @@ def test_later_non_finite_values_are_rejected_and_counted(case):
         before, evaluations = point["x"].copy(), len(bad)
         point, [stat] = step.step(point)
         seen.append(point["x"])
+        if len(bad) == evaluations + 2:  # once, to name the factor in a warning
+            bad.pop()
         assert stat["nonfinite"] == sum(bad)
         if len(bad) > evaluations and bad[-1]:
             assert stat["accept"] == 0.0
@@ -330,6 +359,94 @@ def test_later_non_finite_values_are_rejected_and_counted(case):
     assert np.abs(seen).max() < 1
     assert 50 < sum(bad) < 650
     assert np.ptp(seen[400:], axis=0).min() > 1  # it does move
+
+
+def failing_model(share, value):
+    """Fails in ``share`` of the support, and outside of it, where the density is zero anyway."""
+    with pm.Model() as model:
+        x = pm.Uniform("x", 0.0, 1.0, default_transform=None, initval=0.5)
+        pm.Potential("fine", -(x**2))
+        pm.Potential("solver", BlackBox(lambda x: value if x > 1.0 - share else 0.0)(x))
+    return model
+
+
+def told_of_failures(share, value, tune=400, draws=1500):
+    model = failing_model(share, value)
+    step = begin(AdaptiveMetropolisStep(model=model, compile_kwargs={"mode": "CVM"}), 4)
+    _, stats = drive(step, model.initial_point(), draws, tune)
+    return step, " ".join(s["warning"].message for s in stats if s["warning"] is not None)
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf], ids=str)
+def test_a_factor_that_fails_in_part_of_the_space_is_named(value):
+    step, told = told_of_failures(0.3, value)
+    assert told.count("proposals after tuning have a log density of NaN or +inf") == 1
+    assert re.search(rf"solver = {value} at x = 0\.[789]\d* \(unconstrained\)", told)
+    assert "fine =" not in told
+    assert step.failures[0] > 30
+
+
+@pytest.mark.parametrize(
+    ("share", "value"), [(0.3, -np.inf), (0.002, np.nan), (0.0, np.nan)], ids=str
+)
+def test_what_is_no_failure_is_not_warned_about(share, value):
+    """-inf is a density of zero, and a NaN now and then truncates nothing."""
+    _, told = told_of_failures(share, value)
+    assert "proposals after tuning" not in told
+
+
+def test_failures_while_tuning_are_not_counted():
+    step, told = told_of_failures(0.3, np.nan, tune=600, draws=1)
+    assert "proposals after tuning" not in told
+    assert step.failures[0] <= 1
+    assert step.nonfinite > 20
+
+
+def test_finding_the_factor_costs_one_evaluation(tmp_path):
+    counter = tester.Counter(tmp_path / "evaluations")
+    with pm.Model() as model:
+        x = pm.Flat("x", initval=0.5)
+        pm.Potential("box", BlackBox(lambda x: 0.0 if 0 < x < 1 else np.nan, counter.path)(x))
+    step = begin(AdaptiveMetropolisStep(model=model, compile_kwargs={"mode": "CVM"}), 4)
+    counter.take()
+    drive(step, model.initial_point(), 500, 400)
+    assert step.failures[0] > 50
+    assert counter.take() == step.evaluations + 1 == 902
+
+
+@pytest.mark.parametrize("beside", [False, True])
+def test_a_black_box_that_returns_an_array_is_named(beside):
+    with pm.Model() as model:
+        x = pm.Normal("x")
+        pm.Potential("box", BlackBox(lambda x: np.array([-float(x)]))(x))
+        if beside:
+            pm.Potential("other", BlackBox(minus_half_square)(x))
+    step = AdaptiveMetropolisStep(model=model, compile_kwargs={"mode": "CVM"})
+    expected = r"shape \(1,\) instead of \(\): that of box has shape \(1,\)"
+    with pytest.raises(SamplingError, match=expected):
+        step.step(model.initial_point())
+
+
+def test_an_estimator_that_returns_an_array_is_named():
+    def estimator_of_ours(rng, x):
+        return np.array([rng.normal()])
+
+    for shape in (None, (2,)):
+        with pm.Model() as model:
+            x = pm.Normal("x")
+            pm.Potential(
+                "noisy",
+                NoisyLogLikelihood(estimator_of_ours if shape is None else lambda u, x: u, shape)(
+                    x
+                ),
+            )
+        step = AdaptiveMetropolisStep(model=model, correlation=None if shape is None else 0.5)
+        name = "estimator_of_ours" if shape is None else "lambda"
+        with pytest.raises(
+            TypeError,
+            match=rf"{name}.* returned an array of shape \({1 if shape is None else 2},\)",
+        ):
+            step.step(model.initial_point())
 
 
 @pytest.mark.parametrize("mode", ["CVM", "NUMBA"])
@@ -640,13 +757,12 @@ def test_progress_bar_shows_acceptance_and_scaling():
 
 
 def test_tuning_length_by_default():
-    assert compiled_step(tester.CASES["kameleon"], tester.gaussian()).default_tune_steps == 1200
+    """PyMC's 1000 on either version: its maximum over the steps would have NUTS tune 400 draws a dimension of ours."""
+    step = compiled_step(tester.CASES["kameleon"], tester.gaussian())
+    assert getattr(step, "default_tune_steps", None) is None
     with pm.Model() as model:
-        pm.Normal("x")
-    step = AdaptiveMetropolisStep(model=model, compile_kwargs={"mode": "FAST_COMPILE"})
-    assert step.default_tune_steps == 1000
-    if pm.__version__.startswith("5"):
-        return  # does not ask
+        x = pm.Normal("x", shape=4)
+    step = AdaptiveMetropolisStep([x], model=model, compile_kwargs={"mode": "FAST_COMPILE"})
     with model:
         idata = pm.sample(10, step=step, chains=1, cores=1, progressbar=False, random_seed=1)
     assert idata["posterior"].attrs["tuning_steps"] == 1000

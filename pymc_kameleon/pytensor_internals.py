@@ -1,0 +1,265 @@
+"""What this package uses of PyMC's, PyTensor's and Python's insides: all here, so that a new version breaks one file.
+
+Each function says what it relies on and checks that it is there; where it is not, the slow public way is taken, or
+nothing is found and nothing said. ``tests/test_pytensor_internals.py`` has a test for each, of the fast way and of the
+other.
+"""
+
+import copy
+import dis
+import inspect
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from types import CodeType, FrameType, FunctionType, ModuleType
+from typing import Any
+
+import numpy as np
+import pytensor.tensor as pt
+from pymc.model import Model
+from pymc.pytensorf import find_rng_nodes
+from pymc.step_methods import STEP_METHODS
+from pymc.step_methods.compound import BlockedStep, CompoundStep
+from pytensor.compile import Function
+from pytensor.compile.mode import get_default_mode, optdb
+from pytensor.graph.rewriting.basic import dfs_rewriter
+from pytensor.tensor.random.op import RNGConsumerOp
+from pytensor.tensor.random.type import RandomType
+
+try:
+    from pytensor.tensor.random.utils import custom_rng_deepcopy as copy_generator
+except ImportError:  # slower
+    copy_generator = copy.deepcopy
+
+__all__ = [
+    "STEP_METHODS", "Cell", "NotScalar", "RNGConsumerOp", "cells", "compiling_step", "copy_generator",
+    "draws_random_numbers", "find_rng_nodes", "model_without", "number", "other_steps", "raw_callable", "referred_to",
+    "register_rewrite", "runs_in_python", "says_object_mode",
+]  # fmt: skip
+
+
+# --- compiled functions ----------------------------------------------------------------------
+
+
+def raw_callable(function) -> Callable[[np.ndarray], float]:
+    """The cheapest way from a float64 vector to a float that the linker offers.
+
+    The Numba linker's jitted function (``function.vm.jit_fn``), called directly, costs a third of the PyTensor
+    Function around it. Shared values are read from their live containers, so ``set_value`` and ``pm.set_data`` are
+    followed. Other linkers, several outputs (generators to write back among them), or an unknown inside: the Function.
+    """
+    function.trust_input = True
+    jitted = getattr(getattr(function, "vm", None), "jit_fn", None)
+    containers = _containers(function)
+    outputs = getattr(getattr(getattr(function, "maker", None), "fgraph", None), "outputs", ())
+    if not callable(jitted) or containers is None or len(outputs) != 1:
+        return lambda x: number(function(x))
+    stored = [container.storage for _, container in containers[1:]]
+    if not stored:
+        return lambda x: float(jitted(x)[0])
+    return lambda x: float(jitted(x, *[cell[0] for cell in stored])[0])
+
+
+def number(value) -> float:
+    """The float that a Function returned as an array of shape ()."""
+    try:
+        return float(value)
+    except TypeError:
+        raise NotScalar(value) from None
+
+
+class NotScalar(TypeError):
+    """A log density that is no number: an Op returned an array of another shape than it had declared."""
+
+    def __init__(self, value):
+        super().__init__(f"the log density has shape {np.shape(value)} instead of ()")
+
+
+class Cell:
+    """The value of one shared input of a compiled function, to be read and set.
+
+    In the function's own container (``function.input_storage``), which survives fork and pickling by place and costs
+    nothing; through the shared variable where that container does not hold the variable's value.
+    """
+
+    def __init__(self, function, variable):
+        self.variable, self._function = variable, function
+        self._place = None
+        for i, (given, container) in enumerate(_containers(function) or ()):
+            if given is variable and container.storage[0] is variable.get_value(borrow=True):
+                self._place = i
+
+    @property
+    def value(self):
+        """What the function will use."""
+        if self._place is None:
+            return self.variable.get_value(borrow=True)
+        return self._function.input_storage[self._place].storage[0]
+
+    @value.setter
+    def value(self, value):
+        if self._place is None:
+            self.variable.set_value(value, borrow=True)
+        else:
+            self._function.input_storage[self._place].storage[0] = value
+
+
+def cells(function, wanted: Callable[[Any], bool]) -> list[Cell]:
+    """The shared inputs of ``function`` that are wanted, in the function's order."""
+    return [Cell(function, variable) for variable in function.get_shared() if wanted(variable)]
+
+
+def _containers(function) -> list | None:
+    """Each input's variable and container; None if they are not where they are looked for."""
+    try:
+        found = [
+            (given.variable, container)
+            for given, container in zip(function.maker.inputs, function.input_storage, strict=True)
+        ]
+        for _, container in found:
+            container.storage[0]
+    except (AttributeError, IndexError, TypeError, ValueError):
+        return None
+    return found
+
+
+def says_object_mode(warning) -> bool:
+    """Whether a warning caught while compiling says that Numba will call Python for a black-box Op.
+
+    Known by its text. Unrecognised, the Op stays in Numba's object mode: slower, and PyTensor says so.
+    """
+    return "object mode" in str(warning.message)
+
+
+def runs_in_python() -> bool:
+    """Whether the default linker is the virtual machine of PyTensor 2, Python without a C++ compiler."""
+    return type(get_default_mode().linker).__name__ == "VMLinker"
+
+
+def register_rewrite(name: str, rewriter, *tags: str, position: float) -> None:
+    """Have every compilation in the modes ``tags`` apply ``rewriter`` once to each node."""
+    optdb.register(name, dfs_rewriter(rewriter, ignore_newtrees=True), *tags, position=position)
+
+
+# --- steps and models ------------------------------------------------------------------------
+
+
+def compiling_step() -> BlockedStep | None:
+    """The step, of whatever package, that asks for what is being compiled now; None if it is not a step that asks.
+
+    Found among the callers. A step that has its functions compiled by somebody else is not found.
+    """
+    for caller in _callers():
+        if isinstance(caller, BlockedStep):
+            return caller
+    return None
+
+
+def other_steps(step: BlockedStep) -> list[BlockedStep]:
+    """The steps that PyMC's driver calls in turn with ``step``, which is being called now."""
+    found: list[BlockedStep] = []
+    for caller in _callers():
+        if isinstance(caller, CompoundStep):
+            found += [m for m in caller.methods if isinstance(m, BlockedStep) and m is not step]
+    return found
+
+
+def _callers() -> Iterator[Any]:
+    """The objects whose methods are running, innermost first."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None:
+        if frame.f_code.co_argcount and frame.f_code.co_varnames[0] == "self":
+            yield frame.f_locals.get("self")
+        frame = frame.f_back
+
+
+def draws_random_numbers(step: BlockedStep) -> bool:
+    """Whether a compiled function that ``step`` holds draws from a generator: its log density is noisy."""
+    return any(
+        isinstance(variable.type, RandomType)
+        for function in _functions(step)
+        for variable in function.get_shared()
+    )
+
+
+def _functions(value, depth=3) -> Iterator[Function]:
+    if isinstance(value, Function):
+        yield value
+    elif depth and isinstance(value, (list, tuple)):
+        for part in value:
+            yield from _functions(part, depth - 1)
+    elif depth and hasattr(value, "__dict__") and not isinstance(value, (type, ModuleType)):
+        for part in list(vars(value).values()):
+            yield from _functions(part, depth - 1)
+
+
+def model_without(model: Model, factors) -> Model:
+    """A view of ``model`` whose log density lacks some factors: for a step that compiles it. The model is untouched."""
+    view = object.__new__(_ModelWithout)
+    view.__dict__.update(vars(model))
+    view._left_out = [factor.name for factor in factors]
+    return view
+
+
+class _ModelWithout(Model):
+    """Has everything of the model, the same objects, and a ``logp`` of its own."""
+
+    _left_out: list[str]
+
+    def logp(self, vars=None, jacobian=True, sum=True):
+        """The log density less the factors left out, which are zeros where every term is wanted."""
+        if vars is None:
+            vars = [*self.free_RVs, *self.observed_RVs, *self.potentials]
+        elif not isinstance(vars, (list, tuple)):
+            vars = [vars]
+        wanted = [v for v in vars if self.values_to_rvs.get(v, v).name not in self._left_out]
+        found = dict(zip(wanted, super().logp(wanted, jacobian, sum=False), strict=True))
+        terms = [found.get(v, pt.constant(0.0)) for v in vars]
+        return pt.add(pt.constant(0.0), *[t.sum() for t in terms]) if sum else terms
+
+
+# --- Python functions ------------------------------------------------------------------------
+
+
+def referred_to(function: FunctionType) -> list[tuple[Any, bool]]:
+    """What the code of a Python function loads from outside, and whether it calls that without an argument.
+
+    Attributes of modules are followed, by the names of opcodes. Where these are others than they were, by
+    :func:`inspect.getclosurevars`, which does not see attributes or calls.
+    """
+    enclosing = {}
+    for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
+        with suppress(ValueError):  # an empty cell
+            enclosing[name] = cell.cell_contents
+    if _loads(_known.__code__, globals(), {}) == [(np.random.default_rng, True)]:
+        return _loads(function.__code__, function.__globals__, enclosing)
+    outside = inspect.getclosurevars(function)
+    return [(v, False) for v in [*outside.nonlocals.values(), *outside.globals.values()]]
+
+
+def _known():
+    return np.random.default_rng()
+
+
+def _loads(code: CodeType, globals_: dict, enclosing: dict) -> list[tuple[Any, bool]]:
+    missing = object()
+    current: Any = missing
+    found: list[tuple[Any, bool]] = []
+    for instruction in dis.get_instructions(code):
+        operation, argument = instruction.opname, instruction.argval
+        if operation in ("PRECALL", "PUSH_NULL"):
+            continue
+        if operation in ("LOAD_ATTR", "LOAD_METHOD") and isinstance(current, ModuleType):
+            current = getattr(current, argument, missing)
+            continue
+        if current is not missing:
+            found.append((current, operation == "CALL" and argument == 0))
+        current = missing
+        if operation == "LOAD_GLOBAL":
+            current = globals_.get(argument, missing)
+        elif operation == "LOAD_DEREF":
+            current = enclosing.get(argument, missing)
+    for inner in code.co_consts:
+        if isinstance(inner, CodeType):
+            found += _loads(inner, globals_, enclosing)
+    return found

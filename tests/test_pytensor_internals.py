@@ -1,0 +1,433 @@
+"""Each thing that the package uses of PyMC's, PyTensor's and Python's insides: it is there, and how it goes without."""
+
+import sys
+import warnings
+from pathlib import Path
+from types import SimpleNamespace
+
+import cloudpickle
+import numpy as np
+import pymc as pm
+import pytensor
+import pytensor.tensor as pt
+import pytest
+from pymc.pytensorf import compile as compile_pymc
+from pymc.sampling.mcmc import assign_step_methods
+from pymc.step_methods.compound import BlockedStep, CompoundStep
+from pytensor.graph.rewriting.basic import node_rewriter
+from pytensor.tensor.random.type import RandomType
+
+import pymc_kameleon
+from pymc_kameleon import pseudo_marginal, pytensor_internals
+from pymc_kameleon.pytensor_internals import (
+    STEP_METHODS,
+    NotScalar,
+    cells,
+    compiling_step,
+    copy_generator,
+    draws_random_numbers,
+    find_rng_nodes,
+    model_without,
+    other_steps,
+    raw_callable,
+    referred_to,
+    runs_in_python,
+    says_object_mode,
+)
+from pymc_kameleon.steps import AdaptiveMetropolisStep
+from tests import step_tester as tester
+from tests.step_tester import NO_BLAS, BlackBox, assert_same_draws, begin
+
+pytestmark = [
+    NO_BLAS,
+    pytest.mark.filterwarnings("ignore:RandomVariable Ops will stop hiding:DeprecationWarning"),
+    pytest.mark.filterwarnings("ignore:Calling a RandomVariable without:DeprecationWarning"),
+]
+CVM = {"compile_kwargs": {"mode": "CVM"}}
+every_mode = pytest.mark.parametrize("mode", ["CVM", "NUMBA"])
+
+
+def noisy_function(mode):
+    """s . x + noise, and its shared inputs."""
+    x, s = pt.dvector("x"), pytensor.shared(np.array(2.0), name="s")
+    rng = pytensor.shared(np.random.default_rng(1), name="rng")
+    return compile_pymc([x], (x * s).sum() + pt.random.normal(rng=rng), mode=mode), s, rng
+
+
+# --- vm.jit_fn -------------------------------------------------------------------------------
+
+
+def function_of_x(mode):
+    x, s = pt.dvector("x"), pytensor.shared(np.array(2.0), name="s")
+    return compile_pymc([x], (x * s).sum(), mode=mode), s
+
+
+def is_called(function, call):
+    """Whether ``call`` goes through the PyTensor Function."""
+    seen, kind = [], type(function)
+    original = kind.__call__
+
+    def watched(self, *args, **kwargs):
+        seen.append(1)
+        return original(self, *args, **kwargs)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(kind, "__call__", watched)
+        value = call(np.ones(3))
+    return bool(seen), value
+
+
+def test_jitted_function_is_found():
+    function, s = function_of_x("NUMBA")
+    call = raw_callable(function)
+    assert is_called(function, call) == (False, 6.0)
+    s.set_value(np.array(3.0))
+    assert is_called(function, call) == (False, 9.0)
+
+
+@pytest.mark.parametrize("lost", ["vm", "jit_fn", "input_storage", "outputs"])
+def test_without_it_the_function_is_called(lost):
+    function, s = function_of_x("NUMBA")
+    stripped = {
+        "vm": lambda f: delattr(f, "vm"),
+        "jit_fn": lambda f: setattr(f.vm, "jit_fn", None),
+        "input_storage": lambda f: setattr(f, "input_storage", ()),
+        "outputs": lambda f: setattr(f.maker, "fgraph", SimpleNamespace()),
+    }
+    calls = []
+
+    class Function(SimpleNamespace):
+        def __call__(self, x):
+            calls.append(1)
+            return function(x)
+
+    twin = Function(vm=SimpleNamespace(jit_fn=function.vm.jit_fn), maker=SimpleNamespace(
+        fgraph=function.maker.fgraph, inputs=function.maker.inputs), input_storage=function.input_storage)  # fmt: skip
+    assert raw_callable(twin)(np.ones(3)) == 6.0
+    assert not calls  # as it is, this is enough
+    stripped[lost](twin)
+    assert raw_callable(twin)(np.ones(3)) == 6.0
+    assert len(calls) == 1
+    s.set_value(np.array(3.0))
+    assert raw_callable(twin)(np.ones(3)) == 9.0
+
+
+def test_a_function_without_a_number():
+    with pytest.raises(NotScalar, match=r"shape \(1,\) instead of \(\)"):
+        raw_callable(compile_pymc([x := pt.dvector()], x, mode="CVM"))(np.ones(1))
+
+
+# --- maker.inputs, input_storage -------------------------------------------------------------
+
+
+@every_mode
+def test_cells_are_the_functions_own(mode):
+    function, s, rng = noisy_function(mode)
+    [value] = cells(function, lambda v: not isinstance(v.type, RandomType))
+    [noise] = cells(function, lambda v: isinstance(v.type, RandomType))
+    assert (value.variable, noise.variable) == (s, rng)
+    assert value._place is not None
+    assert noise._place is not None
+    x = np.ones(2)
+    first = set_and_call(function, value, noise, 5.0)
+    assert value.value == 5.0
+    twin = cloudpickle.loads(cloudpickle.dumps((function, value, noise)))
+    assert set_and_call(*twin, 5.0) == first
+    assert set_and_call(*twin, 6.0) == pytest.approx(first + 2.0)
+    assert function(x) != first  # the stream has advanced
+
+
+def set_and_call(function, value, noise, number):
+    value.value = np.array(number)
+    noise.value = np.random.default_rng(3)
+    return float(function(np.ones(2)))
+
+
+@every_mode
+def test_cells_without_containers_go_through_the_shared_variables(mode, monkeypatch):
+    function, *_ = noisy_function(mode)
+    fast = set_and_call(function, *cells(function, lambda v: True), 5.0)
+    monkeypatch.setattr(pytensor_internals, "_containers", lambda function: None)
+    function, s, _ = noisy_function(mode)
+    slow = cells(function, lambda v: True)
+    assert [cell._place for cell in slow] == [None, None]
+    assert set_and_call(function, *slow, 5.0) == fast
+    assert s.get_value() == slow[0].value == 5.0
+    twin = cloudpickle.loads(cloudpickle.dumps((function, *slow)))
+    assert set_and_call(*twin, 6.0) == pytest.approx(fast + 2.0)
+    assert slow[0].value == 5.0
+
+
+def test_containers_elsewhere_are_noticed():
+    """A container that does not hold the shared variable's value is not the one that the function reads."""
+    function, s, _ = noisy_function("CVM")
+    s.set_value(np.array(4.0))
+    others = [SimpleNamespace(storage=[None]) for _ in function.input_storage]
+    twin = SimpleNamespace(
+        maker=function.maker, input_storage=others, get_shared=function.get_shared
+    )
+    assert [cell._place for cell in cells(twin, lambda v: True)] == [None, None]
+    assert cells(twin, lambda v: True)[0].value == 4.0
+    del twin.input_storage
+    assert cells(twin, lambda v: True)[0].value == 4.0
+
+
+@pytest.mark.parametrize("kind", ["plain", "noisy"])
+def test_a_step_without_any_of_it_makes_the_same_draws(kind, monkeypatch):
+    def draws():
+        with pm.Model() as model:
+            x, k = pm.Normal("x"), pm.Poisson("k", 2.0)
+            data = pm.Data("data", np.array([0.3, 1.2]))
+            pm.Normal("y", x + k, 1.0, observed=data)
+            if kind == "noisy":
+                pm.Potential("noise", pt.random.normal(-0.5, 1.0) + 0.0 * x)
+        step, point = begin(AdaptiveMetropolisStep([x], model=model)), model.initial_point()
+        points, stats = [], []
+        for i in range(60):
+            point, [stat] = step.step({**point, "k": np.array(1 + i // 20)})
+            points.append(point), stats.append(stat)
+        return points, stats, step.noise, step.others
+
+    fast = draws()
+    monkeypatch.setattr(pytensor_internals, "_containers", lambda function: None)
+    slow = draws()
+    assert_same_draws(fast, slow)
+    assert fast[2] == slow[2]
+    assert fast[3] == slow[3]
+
+
+# --- Numba's object mode, the default linker -------------------------------------------------
+
+
+def test_numba_says_that_it_calls_python():
+    x = pt.dscalar()
+    for output, said in ((BlackBox(np.square)(x), True), (x**2, False)):
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            compile_pymc([x], output, mode="NUMBA")
+        assert any(says_object_mode(w) for w in caught) == said
+
+
+@pytest.mark.filterwarnings("ignore:.*object mode.*:UserWarning")
+def test_unrecognised_it_costs_speed_only(monkeypatch):
+    from pymc_kameleon.log_density import compile_log_density
+
+    monkeypatch.setattr(pytensor_internals, "says_object_mode", lambda warning: False)
+    x = pt.dscalar()
+    with pytensor.config.change_flags(mode="NUMBA"):
+        assert compile_log_density([x], [BlackBox(np.square)(x)], None)(3.0) == 9.0
+
+
+def test_default_linker():
+    with pytensor.config.change_flags(mode="Mode", linker="vm"):
+        assert runs_in_python()
+    with pytensor.config.change_flags(mode="NUMBA"):
+        assert not runs_in_python()
+
+
+# --- random generators -----------------------------------------------------------------------
+
+
+def test_generators_are_found_and_copied():
+    rng = pytensor.shared(np.random.default_rng(1))
+    noise = pt.random.normal(rng=rng)
+    assert find_rng_nodes([noise + 1.0]) == [rng]
+    assert find_rng_nodes([pt.dscalar() + 1.0]) == []
+    original = np.random.default_rng(4)
+    copied = copy_generator(original)
+    assert copied.random() == np.random.default_rng(4).random()
+    assert original.random() == np.random.default_rng(4).random()
+
+
+def test_pymc_advances_the_streams_of_our_op():
+    """That it is an RNGConsumerOp with an update is all that PyMC is told."""
+    op = pseudo_marginal.NoisyLogLikelihood(lambda rng, x: rng.normal())
+    assert isinstance(op, pytensor_internals.RNGConsumerOp)
+    x = pt.dscalar()
+    for mode in ("CVM", "FAST_COMPILE"):
+        function = compile_pymc([x], op(x), mode=mode)
+        assert function(0.0) != function(0.0)
+
+
+# --- rewrites, and who compiles --------------------------------------------------------------
+
+
+@pytest.mark.parametrize("mode", ["CVM", "NUMBA", "FAST_COMPILE", "FAST_RUN"])
+def test_rewrites_see_every_compilation(mode):
+    seen = []
+
+    class Watched(BlackBox):
+        pass
+
+    @node_rewriter([Watched])
+    def watch(fgraph, node):
+        seen.append(compiling_step())
+        return False
+
+    name = f"test_watch_{mode}"
+    pytensor_internals.register_rewrite(name, watch, "fast_run", "fast_compile", position=50.9)
+    try:
+        with pm.Model() as model:
+            pm.Potential("p", Watched(np.square)(pm.Normal("x")))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)
+            model.compile_logp(mode=mode)
+            assert set(seen) == {None}
+            for step in (pm.Metropolis, pm.Slice, pm.DEMetropolisZ, AdaptiveMetropolisStep):
+                del seen[:]
+                built = step(model=model, compile_kwargs={"mode": mode})
+                assert set(seen) == {built}
+    finally:
+        pytensor.compile.mode.optdb.remove_tags(name, "fast_run", "fast_compile")
+
+
+def test_step_methods_is_the_list_that_pm_sample_reads(monkeypatch):
+    assert STEP_METHODS[0] is pm.NUTS
+    monkeypatch.setattr(STEP_METHODS[0], "competence", staticmethod(lambda var, has_grad: 0))
+    _, assigned = assign_step_methods(tester.pair())
+    assert pm.NUTS not in assigned
+    monkeypatch.undo()
+    _, assigned = assign_step_methods(tester.pair())
+    assert set(assigned) == {pm.NUTS}
+
+
+# --- the driver's other steps ----------------------------------------------------------------
+
+
+class Asking(BlockedStep):
+    name = "asking"
+
+    def __init__(self, vars=None, model=None, blocked=True, **kwargs):
+        self.vars = vars
+
+    def step(self, point):
+        self.found = other_steps(self)
+        return point, [{}]
+
+
+def test_other_steps_of_the_driver():
+    model = tester.pair()
+    a, b = model.value_vars
+    one, two = Asking([a], model=model), Asking([b], model=model)
+    third = pm.Metropolis([b], model=model)
+    CompoundStep([one, CompoundStep([two]), third]).step(model.initial_point())
+    assert one.found == [third]  # of a compound inside a compound, those that stand beside it
+    CompoundStep([one, two]).step({})
+    assert (one.found, two.found) == ([two], [one])
+    one.step({})
+    assert one.found == []
+
+
+@pytest.mark.parametrize("kind", [pm.Metropolis, pm.Slice, pm.DEMetropolisZ, pm.NUTS])
+def test_steps_that_draw_random_numbers(kind):
+    for noisy in (False, True):
+        with pm.Model() as model:
+            x = pm.Normal("x")
+            if noisy:
+                pm.Potential("noise", pt.random.normal(0.0, 1.0))
+        assert draws_random_numbers(kind([x], model=model)) == noisy
+
+
+# --- models less a factor --------------------------------------------------------------------
+
+
+def full_model():
+    with pm.Model(coords={"i": range(2)}) as model:
+        x, scale = pm.Normal("x", dims="i"), pm.Gamma("scale", 2.0, 1.0)
+        pm.Normal("y", 0.3, scale, observed=np.array([0.1, 2.0]))
+        pm.Potential("penalty", -(scale**2))
+        pm.Potential("out", 100.0 * x[0])
+    return model
+
+
+def test_model_without_a_factor():
+    model = full_model()
+    before, attributes = model.logp, dict(vars(model))
+    view = model_without(model, [model["out"]])
+    assert vars(model) == attributes
+    assert model.logp == before
+    assert view.value_vars == model.value_vars
+    point = {"x": np.array([2.0, 0.0]), "scale_log__": np.array(0.3)}
+    whole = float(model.compile_logp()(point))
+    assert float(view.compile_logp()(point)) == pytest.approx(whole - 200.0, rel=1e-12)
+    terms = view.logp(sum=False)
+    assert len(terms) == 5
+    assert float(terms[4].eval()) == 0.0
+    term = view.logp(model["penalty"])
+    one = view.compile_fn(term, inputs=view.value_vars, on_unused_input="ignore")
+    assert float(one(point)) == pytest.approx(-np.exp(0.6))
+    assert view.dlogp(model["scale"]) is not None
+    twin = cloudpickle.loads(cloudpickle.dumps((model, view)))[1]
+    assert float(twin.compile_logp()(point)) == pytest.approx(whole - 200.0, rel=1e-12)
+    with view:
+        assert pm.modelcontext(None) is view
+
+
+@pytest.mark.skipif(not hasattr(pm.model, "FrozenModel") and pm.__version__ < "6", reason="PyMC 6")
+def test_frozen_model_without_a_factor():
+    """Its ``logp`` and compiled functions are cached: neither must the view read them, nor write them."""
+    from pymc.model.transform.optimization import freeze_model
+
+    model = freeze_model(full_model())
+    point = {"x": np.array([2.0, 0.0]), "scale_log__": np.array(0.3)}
+    first = float(model.compile_logp()(point))
+    view = model_without(model, [model["out"]])
+    assert float(view.compile_logp()(point)) == pytest.approx(first - 200.0, rel=1e-12)
+    assert float(model.compile_logp()(point)) == first
+
+
+# --- opcodes ---------------------------------------------------------------------------------
+
+
+def uses(x):
+    return np.random.default_rng().normal(x) + tester.MEAN.sum() + sys.maxsize
+
+
+def test_what_functions_refer_to():
+    found = referred_to(uses)
+    assert (np.random.default_rng, True) in found
+    assert any(value is tester.MEAN for value, _ in found)
+    assert not any(value is np for value, _ in found)  # but what is taken from it
+    inner = 5.0
+    assert (inner, False) in referred_to(lambda x: [x + inner for _ in range(3)])
+
+
+def test_with_unknown_opcodes(monkeypatch):
+    """Less is seen: generators that a function holds, not those that it finds in a module."""
+    import dis
+
+    plain = dis.get_instructions
+
+    def renamed(code):
+        for i in plain(code):
+            yield SimpleNamespace(opname=f"NEW_{i.opname}", argval=i.argval)
+
+    generator = np.random.default_rng(1)
+    monkeypatch.setattr(pytensor_internals.dis, "get_instructions", renamed)
+    assert (generator, False) in referred_to(lambda x: generator.normal(x))
+    x = pt.dscalar()
+    assert pseudo_marginal.hidden_generators([BlackBox(lambda x: generator.normal(x))(x)])
+    assert not pseudo_marginal.hidden_generators([BlackBox(tester.minus_half_square)(x)])
+    assert not pseudo_marginal.hidden_generators([BlackBox(uses)(x)])
+
+
+# --- nothing of it elsewhere -----------------------------------------------------------------
+
+PRIVATE = (
+    "jit_fn", "input_storage", "maker.", ".storage", "opname", "LOAD_", "optdb", "_getframe", "f_locals", "f_back",
+    "custom_rng_deepcopy", "pytensor.tensor.random.op", "STEP_METHODS: ", "import STEP_METHODS", "VMLinker",
+    'in str(w.message)',
+)  # fmt: skip
+
+
+def test_it_stands_in_one_module():
+    package = Path(pymc_kameleon.__file__).parent
+    elsewhere = {
+        (path.name, name)
+        for path in package.rglob("*.py")
+        for name in PRIVATE
+        if path.name != "pytensor_internals.py" and name in path.read_text()
+    }
+    assert not elsewhere
+    text = (package / "pytensor_internals.py").read_text()
+    assert sum(name in text for name in PRIVATE) > 10  # the names are those that are used
