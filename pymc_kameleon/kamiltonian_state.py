@@ -6,6 +6,7 @@ import numpy as np
 
 from pymc_kameleon import adaptive_metropolis, surrogate_dynamics
 from pymc_kameleon.history import History
+from pymc_kameleon.kamiltonian_worth import Worth
 from pymc_kameleon.residual_mixture import Current, Mixture
 from pymc_kameleon.surrogate_dynamics import DualAveraging, Dynamics
 from pymc_kameleon.value_regression import Family, Fit
@@ -65,7 +66,8 @@ class Quality(NamedTuple):
     Attributes
     ----------
     residual_sd : float
-        Robust sd of log p - f under the chain, since the last refit.
+        Robust sd of log p - f under the chain, since the last refit; the fit's held-out one where there are
+        too few draws to tell.
     uncovered : float
         Share of the chain's states at which f is more than 2.5 too low.
     refits, evaluations : int
@@ -110,10 +112,10 @@ class Learning(NamedTuple):
     uncovered, judged : int
         Draws since the last refit that stood where f is more than 2.5 too low, and draws judged.
     averaging : DualAveraging or None
-    distance, trials : ndarray of shape (1 + arms, d), (1 + arms,)
-        Expected squared jump in units of the spread summed over proposals, and their number, by
-        kernel; those from before the last refit count a tenth.
-    spread : ndarray of shape (d,)
+    worth : Worth
+        Of the kernels.
+    seed : int
+        Of the refit at the end of tuning, if there is one; drawn with the last refit.
     """
 
     positions: History
@@ -136,9 +138,8 @@ class Learning(NamedTuple):
     uncovered: int
     judged: int
     averaging: DualAveraging | None
-    distance: np.ndarray
-    trials: np.ndarray
-    spread: np.ndarray
+    worth: Worth
+    seed: int
 
 
 class State(NamedTuple):

@@ -15,6 +15,7 @@ import numpy as np
 from pymc_kameleon import (
     adaptive_metropolis,
     history,
+    kamiltonian_worth,
     residual_mixture,
     surrogate_dynamics,
     value_regression,
@@ -29,7 +30,14 @@ ARCHIVE = 500
 SURPRISE = 2.0
 UNCOVERED = 2.5
 LARGEST_FLOOR = 0.9  # of the frozen random walk
-ENOUGH = 20  # residuals to judge by
+ENOUGH = 10  # residuals to judge by
+ARRIVED_QUANTILE = 0.05
+GOOD = 0.1  # out-of-sample residual sd from which on a better fit is not worth the work ...
+RARELY = 3.0  # ... until there are so many times the points
+NOT_GOOD, STALE = (
+    0.2,
+    1.1,
+)  # residual sd and growth at which the end of tuning has a refit of its own
 
 
 def adapt(rng: np.random.Generator, state: State, outcome: Outcome) -> State:
@@ -68,12 +76,16 @@ def adapt(rng: np.random.Generator, state: State, outcome: Outcome) -> State:
             if carry.evaluated:
                 learning = _judge_kernel(learning, state, outcome)
             state, learning = _adapt_step_size(state, learning, carry)
-            state = _adapt_arms(state, learning)
+            if learning.draws % 10 == 0:
+                state = state._replace(arms=kamiltonian_worth.shares(learning.worth))
     state = state._replace(learning=learning)
-    if _refit_is_due(state):
-        noise = outcome.noise if outcome.accepted else outcome.former_noise
-        state = refit(rng, state, outcome.position, outcome.log_density, noise)
-    return state
+    if not _refit_is_due(state):
+        return state
+    if _is_good(learning) and learning.positions.size < RARELY * learning.last_refit:
+        next_refit = int(state.options.growth * learning.positions.size) + 1
+        return state._replace(learning=learning._replace(next_refit=next_refit))
+    noise = outcome.noise if outcome.accepted else outcome.former_noise
+    return refit(rng, state, outcome.position, outcome.log_density, noise)
 
 
 def record(learning: Learning, position, log_density) -> Learning:
@@ -137,42 +149,18 @@ def _judge_kernel(learning: Learning, state: State, outcome: Outcome) -> Learnin
         error = outcome.proposed_log_density - carry.value - learning.typical
         surprise = int(abs(error) > SURPRISE)
         learning = learning._replace(surprises=learning.surprises + surprise)
-    distance, trials = learning.distance.copy(), learning.trials.copy()
-    jump = (outcome.proposal.position - carry.origin) / learning.spread
-    distance[carry.kernel] += probability * np.square(jump)
-    trials[carry.kernel] += 1
-    return learning._replace(distance=distance, trials=trials)
+    jump = outcome.proposal.position - carry.origin
+    return learning._replace(
+        worth=kamiltonian_worth.learn(learning.worth, carry.kernel, jump, probability)
+    )
 
 
 def _adapt_step_size(state: State, learning: Learning, carry) -> tuple[State, Learning]:
-    if math.isnan(carry.accept_prob):  # no leapfrog in this draw
+    if math.isnan(carry.accept_prob) or carry.companion >= 0:  # no leapfrog of the chain's own
         return state, learning
     averaging = surrogate_dynamics.update_dual_averaging(learning.averaging, carry.accept_prob)
     dynamics = state.dynamics._replace(step_size=math.exp(averaging.log_step))
     return state._replace(dynamics=dynamics), learning._replace(averaging=averaging)
-
-
-def _worth(learning: Learning) -> np.ndarray:
-    """Expected squared jump per evaluation of the slowest coordinate, by kernel, at most 1."""
-    worth = (learning.distance / np.maximum(learning.trials, 1)[:, None]).min(axis=1)
-    return worth / max(worth.max(), 1e-300)
-
-
-def _adapt_arms(state: State, learning: Learning) -> State:
-    """Every 50 draws: probabilities by worth squared, none neglected, the random walk at least a
-    fifth.
-    """
-    if learning.draws % 50 or learning.trials.min() < 8:
-        return state
-    weights = np.square(_worth(learning))
-    arms = 0.1 + weights / weights.sum()
-    return state._replace(arms=_with_floor(arms / arms.sum(), 0.2))
-
-
-def _with_floor(arms, floor):
-    if arms[0] < floor:
-        arms = np.concatenate([[floor], arms[1:] * (1.0 - floor) / arms[1:].sum()])
-    return arms
 
 
 # --- refits ---------------------------------------------------------------------------------------
@@ -180,18 +168,26 @@ def _with_floor(arms, floor):
 
 def _refit_is_due(state: State) -> bool:
     learning, evaluations = state.learning, state.learning.positions.size
-    affordable = value_regression.affordable(len(learning.spread))
-    if learning.final or not affordable or learning.chain_log_densities.size < 2:
+    d = learning.positions.buffer.shape[1]
+    if learning.final or not value_regression.affordable(d):
         return False
-    if evaluations >= learning.next_refit:
+    if learning.chain_log_densities.size < 2:
+        return False
+    if _last_refit_is_due(state) and evaluations >= 1.5 * quadratic_size(d):
         return True
-    if _last_refit_is_due(state) and evaluations >= 1.5 * quadratic_size(len(learning.spread)):
+    if evaluations >= learning.next_refit:
         return True
     return (
         state.fit is not None
         and learning.surprises >= 25 + 0.02 * evaluations
         and evaluations - learning.last_refit >= 80 + 0.05 * evaluations
     )
+
+
+def _is_good(learning: Learning) -> bool:
+    """Whether the surrogate is so good that a better one would not be worth the work."""
+    quality = measure(learning, math.inf)
+    return learning.judged >= 100 and quality.residual_sd < GOOD and quality.uncovered == 0.0
 
 
 def _last_refit_is_due(state: State) -> bool:
@@ -208,22 +204,20 @@ def refit(
     """
     learning, options = state.learning, state.options
     final = _last_refit_is_due(state)
-    evaluations = learning.positions.size
+    evaluations, d = learning.positions.size, len(x)
+    growth = options.growth
     learning = learning._replace(
-        final=final, last_refit=evaluations, next_refit=int(options.growth * evaluations) + 1
+        final=final, last_refit=evaluations, next_refit=int(growth * evaluations) + 1
     )
-    past = state.walk.history
-    forget = past.size // 2 if past.size > 4 * len(x) else 0
-    chain = past.buffer[forget : past.size]
-    fresh = learning.chain_log_densities
     refits = learning.refits + 1
+    chain, values = reference_states(state)
     try:
         fit = value_regression.fit(
             rng,
             learning.positions.buffer[:evaluations],
             learning.log_densities.buffer[:evaluations, 0],
             chain,
-            fresh.buffer[forget : fresh.size, 0],
+            values,
             previous=state.fit,
             full=final or refits % 3 == 2,
             library=options.library,
@@ -234,34 +228,91 @@ def refit(
     archive = chain[rng.integers(len(chain), size=min(ARCHIVE, len(chain)))]
     step_size = 0.3 if state.dynamics is None else state.dynamics.step_size
     dynamics = surrogate_dynamics.make_dynamics(fit.surrogate, metric, archive, step_size)
+    dynamics = _bound_while_tuning(dynamics, values, learning.earlier)
+    dynamics, averaging = surrogate_dynamics.find_step_size(rng, dynamics)
     current = locate(dynamics, x, log_density)
-    dynamics, averaging = surrogate_dynamics.find_step_size(rng, current.z, dynamics)
     covariance = _covariance(dynamics)
+    worth = kamiltonian_worth.after_refit(
+        rng, learning.worth, dynamics, fit.residual_sd, np.sqrt(np.diag(covariance))
+    )
     learning = learning._replace(
         refits=refits,
         averaging=averaging,
         surprises=0,
         residuals=history.empty(1),
         typical=None,
-        earlier=None if state.fit is None else measure(learning),
+        earlier=None if state.fit is None else measure(learning, state.fit.residual_sd),
         uncovered=0,
         judged=0,
-        distance=0.1 * learning.distance,
-        trials=0.1 * learning.trials,
-        spread=np.sqrt(np.diag(covariance)),
+        worth=worth,
+        seed=int(rng.integers(2**63)),
     )
-    if state.fit is None:  # the companions start from here
-        c = len(learning.companions)
-        learning = learning._replace(
-            companions=np.tile(x, (c, 1)),
-            companion_log_densities=np.full(c, log_density),
-            companion_noise=(noise,) * c,
-        )
+    everyone = state.fit is None
+    learning = _recall_companions(learning, dynamics, x, log_density, noise, everyone)
     walk = state.walk
-    few = evaluations < 6 * quadratic_size(len(x))
+    few = evaluations < 6 * quadratic_size(d)
     if few and fit.family == "quadratic" and fit.error < 2.0:
         walk = _walk_along(walk, covariance)
-    return state._replace(fit=fit, dynamics=dynamics, current=current, walk=walk, learning=learning)
+    return state._replace(
+        fit=fit,
+        dynamics=dynamics,
+        current=current,
+        walk=walk,
+        arms=kamiltonian_worth.shares(worth),
+        learning=learning,
+    )
+
+
+def reference_states(state: State) -> tuple[np.ndarray, np.ndarray]:
+    """The chain's states since it arrived, (m, d), and their log densities, (m,).
+
+    They set the coordinates, the reference depth, the archive and D, all of which a transient would
+    spoil: with a depth taken from states a hundred nats down, the fit spreads its weight over those
+    hundred nats. The chain has arrived where it first was as high as the lowest twentieth of its last
+    third. While it has hardly moved, the best of all evaluated points stand in.
+    """
+    learning, past = state.learning, state.walk.history
+    d, size = past.buffer.shape[1], past.size
+    values = learning.chain_log_densities.buffer[:size, 0]
+    if size > 4 * d:
+        low = np.quantile(values[-max(size // 3, 1) :], ARRIVED_QUANTILE)
+        forget = min(int(np.argmax(values >= low)), 2 * size // 3)
+        states = past.buffer[forget:size]
+        if history.count_distinct(states) >= max(3 * d, 20):
+            return states, values[forget:]
+    evaluations = learning.positions.size
+    heights = learning.log_densities.buffer[:evaluations, 0]
+    best = np.argsort(-np.where(np.isfinite(heights), heights, -np.inf), kind="stable")
+    best = best[: max(3 * d, 20)]
+    best = best[np.isfinite(heights[best])]
+    return learning.positions.buffer[best], heights[best]
+
+
+def _bound_while_tuning(dynamics, values, earlier: Quality | None):
+    """D until the chain is frozen: not far from where f has support, or a kernel's spurious mass out there
+    takes the trials.
+
+    A quadratic has none, and knows the way to a mode that the chain has not seen. The ceiling waits for a
+    surrogate that was right out of sample: a chain that still climbs is to go higher than it has ever been.
+    """
+    surrogate, d = dynamics.surrogate, len(dynamics.inverse)
+    if not (len(surrogate.monomials) or len(surrogate.weights) or len(surrogate.tails)):
+        return dynamics
+    norms = np.sqrt(np.square(dynamics.archive).sum(axis=1))
+    radius = max(3.0 * float(np.quantile(norms, 0.95)), 2.0 * (math.sqrt(d) + 2.0))
+    ceiling = math.inf
+    if earlier is not None and earlier.residual_sd < 1.0:
+        ceiling = float(values.max()) + 3.0 + 0.5 * math.sqrt(d)
+    return dynamics._replace(radius=radius, ceiling=ceiling)
+
+
+def _recall_companions(learning: Learning, dynamics, x, log_density, noise, everyone) -> Learning:
+    """Put companions that the new surrogate's region does not hold at the chain's point: they would stick."""
+    for c, position in enumerate(learning.companions):
+        z = surrogate_dynamics.to_z(dynamics, position)
+        if everyone or not z @ z < dynamics.radius**2:
+            learning = _place_companion(learning, c, x, log_density, noise)
+    return learning
 
 
 def _covariance(dynamics):
@@ -288,22 +339,26 @@ def freeze(state: State) -> State:
     learning = state.learning
     if learning is None:
         return state
-    past = state.walk.history
+    if state.fit is not None and _is_stale(state):
+        rng = np.random.default_rng(learning.seed)
+        state = refit(rng, state, _position(state), state.current.log_density)
+        learning = state.learning
     evaluations = learning.positions.size
+    chain, _ = reference_states(state)
     state = state._replace(walk=adaptive_metropolis.freeze(state.walk), learning=None)
     if state.dynamics is None:
         return state._replace(quality=Quality(math.inf, 1.0, learning.refits, evaluations))
-    quality = measure(learning)
+    quality = measure(learning, state.fit.residual_sd)
     dynamics = state.dynamics._replace(step_size=math.exp(learning.averaging.log_average))
-    dynamics = _bound(dynamics, past.buffer[past.size // 3 : past.size], learning)
-    weights = _worth(learning) ** 3
-    arms = 0.03 + weights / max(weights.sum(), 1e-300)
-    arms /= arms.sum()
+    dynamics = _bound(dynamics, chain, learning)
+    arms = kamiltonian_worth.shares(learning.worth)
     floor = residual_mixture.choose_floor(quality.uncovered, quality.residual_sd)
-    floor = min(max(floor, arms[0]), LARGEST_FLOOR)  # the random walk may be the better kernel
-    arms = _with_floor(arms, floor)
+    if not kamiltonian_worth.pays(learning.worth):
+        floor = max(floor, arms[0])  # the random walk may be the better kernel
+    floor = min(floor, LARGEST_FLOOR)
+    arms = np.concatenate([[floor], arms[1:] * (1.0 - floor) / arms[1:].sum()])
     size = learning.residuals.size
-    typical = state.current.log_density - state.current.value
+    typical = 0.0
     if size > 10:
         typical = float(np.median(learning.residuals.buffer[:size]))
     mixture = residual_mixture.Mixture(floor, typical, 0.5 + min(quality.residual_sd, 1.0))
@@ -313,16 +368,31 @@ def freeze(state: State) -> State:
     )
 
 
-def measure(learning: Learning) -> Quality:
+def _is_stale(state: State) -> bool:
+    """Whether the chain has learned much since the last refit, and needs it."""
+    learning = state.learning
+    if learning.positions.size < STALE * learning.last_refit:
+        return False
+    quality = measure(learning, state.fit.residual_sd)
+    return quality.residual_sd > NOT_GOOD or quality.uncovered > 0.01
+
+
+def _position(state: State) -> np.ndarray:
+    """Where the chain is: its last state."""
+    past = state.walk.history
+    return past.buffer[past.size - 1].copy()
+
+
+def measure(learning: Learning, held_out: float) -> Quality:
     """How good the surrogate has been since the last refit.
 
-    Where there is too little to judge by, the quality of the surrogate before: it had less to go
-    by. Without that either, nothing is taken for granted.
+    Where there is too little to judge by, what the fit's held-out residual sd says, and of the coverage
+    what was known of the surrogate before. Without that either, nothing is taken for granted.
     """
-    size, residual_sd, uncovered = learning.residuals.size, 2.0, 1.0
+    size, residual_sd, uncovered = learning.residuals.size, held_out, 1.0
     if learning.earlier is not None:
-        residual_sd, uncovered = learning.earlier[:2]
-    if size > ENOUGH:
+        uncovered = learning.earlier.uncovered
+    if size >= ENOUGH:
         low, high = np.quantile(learning.residuals.buffer[:size], [0.03, 0.97])
         residual_sd = float(high - low) / 3.76  # of a normal distribution
     if learning.judged > ENOUGH:

@@ -100,6 +100,8 @@ def choose_floor(uncovered: float, residual_sd: float) -> float:
     residual_sd : float
         Robust standard deviation of the residual out of sample.
     """
+    if uncovered == 0.0 and residual_sd < 0.2:
+        return 0.05
     if uncovered < 0.01 and residual_sd < 0.5:
         return 0.15
     return 0.25 if uncovered < 0.02 else 0.35 if uncovered < 0.05 else 0.5

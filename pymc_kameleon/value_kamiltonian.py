@@ -36,7 +36,13 @@ from typing import Any
 
 import numpy as np
 
-from pymc_kameleon import adaptive_metropolis, history, residual_mixture, surrogate_dynamics
+from pymc_kameleon import (
+    adaptive_metropolis,
+    history,
+    kamiltonian_worth,
+    residual_mixture,
+    surrogate_dynamics,
+)
 from pymc_kameleon.kamiltonian_state import Carry, Learning, Options, Quality, State, locate
 from pymc_kameleon.kamiltonian_tuning import adapt, freeze, record
 from pymc_kameleon.metropolis import Outcome, Proposal
@@ -132,9 +138,8 @@ def init(
             uncovered=0,
             judged=0,
             averaging=None,
-            distance=np.zeros((1 + len(ARMS), d)),
-            trials=np.zeros(1 + len(ARMS)),
-            spread=np.ones(d),
+            worth=kamiltonian_worth.empty(d),
+            seed=0,
         ),
     )
 
@@ -191,7 +196,8 @@ def propose(rng: np.random.Generator, x: np.ndarray, state: State) -> Proposal:
     if state.dynamics is None:
         return _plain_walk(rng, x, state)
     learning, u = state.learning, rng.random()
-    if learning is not None:
+    # The companions cost draws, and show tails to a surrogate that is good: not before it pays.
+    if learning is not None and kamiltonian_worth.pays(learning.worth):
         if u < state.options.swap_share:
             return _propose_swap(rng, x, state)
         u = (u - state.options.swap_share) / (1.0 - state.options.swap_share)

@@ -186,7 +186,7 @@ def test_control_a_surrogate_that_goes_on_adapting_is_noticed():
 
 
 def slow_transitions(
-    surrogate, metric, archive, z, step_size, time, jumps, temperature, radius, ceiling, longest,
+    surrogate, metric, archive, z, step_size, time, spread, jumps, temperature, radius, ceiling, longest,
     normals, uniforms, test=True,
 ):  # fmt: skip
     """The inner transitions, plainly; ``test=False`` leaves the inner accept/reject out."""
@@ -209,9 +209,10 @@ def slow_transitions(
             new_value, new_gradient = density(new)
             log_ratio = new_value - value
         else:
-            epsilon = step_size * (0.8 + 0.4 * u[1])
+            epsilon = step_size * (1.2 - u[1] ** 3)
             new, momentum, new_gradient, inside = z, normal, gradient, True
-            for _ in range(min(int(time * (0.4 + 1.2 * u[2]) / epsilon) + 1, longest)):
+            span = time * (1.0 - spread + 2.0 * spread * u[2])
+            for _ in range(min(int(span / epsilon) + 1, longest)):
                 momentum = momentum + 0.5 * epsilon * new_gradient
                 new = new + epsilon * momentum
                 inside = inside and new @ new < radius**2
@@ -227,7 +228,7 @@ def slow_transitions(
 
 def arguments(rng, dynamics, z, arm, temperature=1.0):
     return (
-        dynamics.composed, dynamics.metric, dynamics.archive, z, dynamics.step_size, arm.time, arm.jumps,
+        dynamics.composed, dynamics.metric, dynamics.archive, z, dynamics.step_size, arm.time, arm.spread, arm.jumps,
         temperature, dynamics.radius, dynamics.ceiling, 120,
         rng.standard_normal((arm.transitions, len(z))), rng.random((arm.transitions, 7)),
     )  # fmt: skip
@@ -239,7 +240,9 @@ def test_inner_transitions_agree_with_the_plain_version(temperature):
     dynamics = frozen_state(bad_surrogate(depth=3.0), EVERY_ARM).dynamics
     moves = 0
     for _ in range(30):
-        args = arguments(rng, dynamics, 0.5 * rng.standard_normal(2), Arm(5, 1.5, 0.5), temperature)
+        args = arguments(
+            rng, dynamics, 0.5 * rng.standard_normal(2), Arm(5, 1.5, 0.6, 0.5), temperature
+        )
         z, _, value, moved, *_ = surrogate_dynamics._transitions(*args)
         slow_z, slow_value = slow_transitions(dynamics.surrogate, *args[1:])
         np.testing.assert_allclose(z, slow_z, rtol=1e-8, atol=1e-10)
@@ -267,7 +270,7 @@ def test_inner_transitions_are_reversible_on_the_region_and_the_control_is_not()
         bad_surrogate(depth=2.0), EVERY_ARM, radius=1.5, ceiling=6.0
     ).dynamics._replace(step_size=1.1)
     starts = draw_surrogate(rng, dynamics, 3000)
-    every = [arguments(rng, dynamics, z, Arm(4, 1.5, 0.4)) for z in starts]
+    every = [arguments(rng, dynamics, z, Arm(4, 1.5, 0.6, 0.4)) for z in starts]
     ends = np.array([surrogate_dynamics._transitions(*a)[0] for a in every])
     wrong = np.array([slow_transitions(*a, test=False)[0] for a in every])
 
@@ -288,7 +291,7 @@ def test_control_the_whole_kernel_without_the_inner_test_is_noticed(monkeypatch)
     monkeypatch.setattr(surrogate_dynamics, "_transitions", untested)
     state = frozen_state(bad_surrogate(depth=2.0), (0.0, 0.0, 0.85, 0.0))
     state = state._replace(dynamics=state.dynamics._replace(step_size=1.1))
-    assert largest_z(*apply_kernel(state, n=2500)) > 10
+    assert largest_z(*apply_kernel(state, n=3000)) > 10
 
 
 def test_the_shares_cancel_when_the_move_is_reversed():
