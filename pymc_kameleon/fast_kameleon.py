@@ -24,7 +24,6 @@ from scipy.linalg import eigh
 from pymc_kameleon import adaptive_metropolis, history, local_moves
 from pymc_kameleon.covariance import Moments, covariance, merge, summarise
 from pymc_kameleon.kernels import Kernel, get_kernel, median_distance
-from pymc_kameleon.local_covariance import FAST
 from pymc_kameleon.local_moves import State
 from pymc_kameleon.metropolis import Outcome, Proposal
 from pymc_kameleon.random_features import RandomFeatures, draw_features, features
@@ -318,7 +317,7 @@ def _roots(cov: np.ndarray, unit: RandomFeatures, variance_share: float) -> np.n
     return np.ascontiguousarray(roots[None])
 
 
-@njit(cache=True, fastmath=FAST)
+@njit(cache=True)
 def feature_covariance(y, frequencies, offsets, roots, sincos):
     """J^T U U^T J at ``y`` of shape (d,), shape (d, d), in O(m r d).
 
@@ -336,25 +335,16 @@ def feature_covariance(y, frequencies, offsets, roots, sincos):
     for a in range(m):
         slope_sine[a] = -math.sin(argument[a])
         slope_cosine[a] = math.cos(argument[a]) if sincos else 0.0
-    projected = np.empty((rank, d))  # U^T J
-    combined = np.empty(m)
+    combined = np.empty((rank, m))
     for k in range(rank):
         if sincos:
             for a in range(m):
-                combined[a] = roots[0, k, a] * slope_cosine[a] + roots[1, k, a] * slope_sine[a]
+                combined[k, a] = roots[0, k, a] * slope_cosine[a] + roots[1, k, a] * slope_sine[a]
         else:
             for a in range(m):
-                combined[a] = roots[0, k, a] * slope_sine[a]
-        for i in range(d):
-            total = 0.0
-            for a in range(m):
-                total += combined[a] * frequencies[i, a]
-            projected[k, i] = total
-    result = np.zeros((d, d))
-    for k in range(rank):
-        for i in range(d):
-            for j in range(i + 1):
-                result[i, j] += projected[k, i] * projected[k, j]
+                combined[k, a] = roots[0, k, a] * slope_sine[a]
+    projected = np.dot(combined, frequencies.T)  # U^T J
+    result = np.dot(projected.T, projected)
     for i in range(d):
         for j in range(i):
             result[j, i] = result[i, j]

@@ -20,8 +20,6 @@ from pymc_kameleon.kernels import Gaussian, Kernel
 
 NORMALIZATIONS = ("local", "none", "trace")
 
-# Reassociation lets the sums run in vector registers; NaN and infinities keep their meaning.
-FAST = {"reassoc", "contract", "arcp", "nsz"}
 NEGLIGIBLE = 36.0  # exp(-36) = 2e-16 of the largest weight: exponents are cut off here
 
 
@@ -65,7 +63,12 @@ def _weighted_moment(y, points, weights):
     return (weights * delta) @ delta.T / total
 
 
-@njit(cache=True, fastmath=FAST)
+# No fastmath here or anywhere in the package: it leaves the order of a sum, and whether a product and a sum are rounded
+# once or twice, to each compilation, and two compilations of one source do differ. A chain would then depend on which
+# process compiled first. Elementwise loops run in vector registers without it; sums are left to BLAS.
+
+
+@njit(cache=True)
 def gaussian_local(y, points, lengthscale):
     """``normalization="local"`` for the Gaussian kernel. Exponents are shifted by the nearest point's: the ratio does
     not change, and nothing underflows however far ``y`` is from the history.
@@ -75,26 +78,16 @@ def gaussian_local(y, points, lengthscale):
     nearest = squares.min()
     precision = 0.5 / (lengthscale * lengthscale)
     weights = np.empty(n)
-    total = 0.0
     for a in range(n):
         weights[a] = _exp_minus(min((squares[a] - nearest) * precision, NEGLIGIBLE))
-        total += weights[a]
-    moment = np.empty((d, d))
-    weighted = np.empty(n)
+    weighted = np.empty((d, n))
     for i in range(d):
         for a in range(n):
-            weighted[a] = weights[a] * delta[i, a]
-        for j in range(i + 1):
-            value = 0.0
-            for a in range(n):
-                value += weighted[a] * delta[j, a]
-            value /= total
-            moment[i, j] = value
-            moment[j, i] = value
-    return moment
+            weighted[i, a] = weights[a] * delta[i, a]
+    return _symmetric(np.dot(weighted, delta.T), np.dot(weights, np.ones(n)))
 
 
-@njit(cache=True, fastmath=FAST)
+@njit(cache=True)
 def gaussian_gradients(y, points, lengthscale):
     """``normalization="none"`` for the Gaussian kernel, whose gradients are k(y, z) (z - y) / l^2."""
     d, n = points.shape
@@ -103,46 +96,49 @@ def gaussian_gradients(y, points, lengthscale):
     weights = np.empty(n)
     for a in range(n):
         weights[a] = 2.0 * precision * math.exp(-0.5 * precision * squares[a])
-    mean = np.empty(d)
     for i in range(d):
-        total = 0.0
         for a in range(n):
             gradients[i, a] *= weights[a]
-            total += gradients[i, a]
-        mean[i] = total / n
-    covariance = np.empty((d, d))
+    mean = np.dot(gradients, np.ones(n)) / n
+    covariance = np.dot(gradients, gradients.T)
     for i in range(d):
+        for j in range(d):
+            covariance[i, j] -= n * mean[i] * mean[j]
+    return _symmetric(covariance, 1.0)
+
+
+@njit(cache=True)
+def _symmetric(matrix, divisor):
+    """``matrix`` / ``divisor``, from the lower triangle."""
+    for i in range(matrix.shape[0]):
         for j in range(i + 1):
-            value = -n * mean[i] * mean[j]
-            for a in range(n):
-                value += gradients[i, a] * gradients[j, a]
-            covariance[i, j] = value
-            covariance[j, i] = value
-    return covariance
+            matrix[i, j] /= divisor
+            matrix[j, i] = matrix[i, j]
+    return matrix
 
 
-@njit(cache=True, fastmath=FAST, inline="always")
+@njit(cache=True, inline="always")
 def _exp_minus(exponent):
     """exp(-exponent) for exponents in [0, 36] to 1e-12, as (Taylor polynomial of exp(-exponent / 256))^256.
 
     Without a branch or a call the loop around it runs in vector registers: a third of the time of ``math.exp``.
     """
     u = exponent * (-1.0 / 256.0)
-    value = 1.0 + u / 9.0
-    value = 1.0 + u / 8.0 * value
-    value = 1.0 + u / 7.0 * value
-    value = 1.0 + u / 6.0 * value
-    value = 1.0 + u / 5.0 * value
-    value = 1.0 + u / 4.0 * value
-    value = 1.0 + u / 3.0 * value
-    value = 1.0 + u / 2.0 * value
+    value = 1.0 + u * (1.0 / 9.0)
+    value = 1.0 + u * (1.0 / 8.0) * value
+    value = 1.0 + u * (1.0 / 7.0) * value
+    value = 1.0 + u * (1.0 / 6.0) * value
+    value = 1.0 + u * (1.0 / 5.0) * value
+    value = 1.0 + u * (1.0 / 4.0) * value
+    value = 1.0 + u * (1.0 / 3.0) * value
+    value = 1.0 + u * (1.0 / 2.0) * value
     value = 1.0 + u * value
     for _ in range(8):
         value *= value
     return value
 
 
-@njit(cache=True, fastmath=FAST)
+@njit(cache=True)
 def _differences(y, points):
     """z_a - y, shape (d, n), and their squared lengths, shape (n,)."""
     d, n = points.shape

@@ -13,9 +13,6 @@ from numba import njit
 from pymc_kameleon.covariance import cholesky, log_normal_density, solve_lower
 from pymc_kameleon.mixture_fit import Mixture
 
-# Reassociation lets the sums run in vector registers; NaN and infinities keep their meaning.
-FAST = {"reassoc", "contract", "arcp", "nsz"}
-
 
 class Surrogate(NamedTuple):
     """pihat, with C_k = sum_i e_ki q_ki q_ki^T: in its axes, C_k + h^2 I is diagonal for every h.
@@ -154,7 +151,7 @@ def draw_given(u, log_weights, means, axes, variances, h2, normals, uniform):
     return z
 
 
-@njit(cache=True, fastmath=FAST)
+@njit(cache=True)
 def log_terms(z, log_norms, means, axes, variances):
     """Terms log w_k + log N(z; mu_k, .) without -(d/2) log(2 pi), shape (K,): ``variances`` along the ``axes``."""
     size, d = means.shape
@@ -183,7 +180,7 @@ def log_sum(logs):
     return peak + math.log(total)
 
 
-@njit(cache=True, fastmath=FAST)
+@njit(cache=True)
 def local_moment(z, log_norms, means, covariances, axes, variances):
     """S(z) = sum_k r_k(z) [C_k + (z - mu_k)(z - mu_k)^T], shape (d, d); only the lower triangle is filled."""
     size, d = means.shape

@@ -29,7 +29,6 @@ from scipy.linalg import eigh
 
 from pymc_kameleon import adaptive_metropolis, kameleon, local_moves
 from pymc_kameleon.kernels import Gaussian, Kernel
-from pymc_kameleon.local_covariance import FAST
 from pymc_kameleon.local_moves import State
 from pymc_kameleon.metropolis import Outcome, Proposal
 
@@ -274,7 +273,7 @@ def _directions(model: Directions, options: Options, y: np.ndarray) -> np.ndarra
     return directions
 
 
-@njit(cache=True, fastmath=FAST)
+@njit(cache=True)
 def gaussian_directions(y, points, lengthscale, coefficients, weights, trace):
     """The g_j for the Gaussian kernel, whose gradients are k(y, z) (z - y) / l^2, in O(n m d).
 

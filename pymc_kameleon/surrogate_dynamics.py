@@ -32,7 +32,6 @@ import numpy as np
 from numba import njit
 
 from pymc_kameleon.value_features import (
-    FAST,
     Surrogate,
     add_other_terms,
     compose,
@@ -219,7 +218,7 @@ def _value(composed, metric, z):
     return _at(composed, metric, 1.0, z, np.empty(d), np.empty(d), np.empty(d))
 
 
-@njit(cache=True, fastmath=FAST, inline="always")
+@njit(cache=True, inline="always")
 def _at(composed, metric, temperature, z, gradient, s, by_s):
     """Temperature * f at z, and its gradient with respect to z."""
     d = z.size
@@ -241,7 +240,7 @@ def _at(composed, metric, temperature, z, gradient, s, by_s):
     return temperature * value
 
 
-@njit(cache=True, fastmath=FAST)
+@njit(cache=True)
 def _transitions(
     composed,
     metric,

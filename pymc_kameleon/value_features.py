@@ -34,11 +34,6 @@ from numba import njit
 NONE, GAUSSIAN, PAIRWISE, FOURIER = 0, 1, 2, 3  # values of Surrogate.kind
 LOG_LADDER = 2.0 ** np.arange(0, 7)  # q_j: from within one standard deviation to the far tail
 
-# NaN and infinity must keep their meaning (trajectories diverge). Sums may not be reordered:
-# compiled code would then choose the order by where in memory the arrays lie, and the same seed
-# would not give the same draws.
-FAST = {"contract", "nsz", "arcp"}
-
 
 class Surrogate(NamedTuple):
     """A fitted surrogate: what the compiled functions need to evaluate f and its gradient.
@@ -239,7 +234,7 @@ def compose(f: Surrogate, matrix: np.ndarray) -> Surrogate:
 # --- compiled value and gradient ------------------------------------------------------------------
 
 
-@njit(cache=True, fastmath=FAST)
+@njit(cache=True)
 def value_and_gradient(f, s, gradient):
     """F(s) for s of shape (d,), writing df/ds into ``gradient``."""
     d = s.size
@@ -256,7 +251,7 @@ def value_and_gradient(f, s, gradient):
     return value + add_other_terms(f, s, gradient)
 
 
-@njit(cache=True, fastmath=FAST, inline="always")
+@njit(cache=True, inline="always")
 def quadratic_value(linear, quadratic, u, gradient):
     """Return b'u + u'Qu/2, writing its gradient."""
     d = u.size
@@ -276,7 +271,7 @@ def is_quadratic(f):
     return f.monomials.size == 0 and f.kind == NONE and f.tails.size == 0
 
 
-@njit(cache=True, fastmath=FAST, inline="always")
+@njit(cache=True, inline="always")
 def add_other_terms(f, s, gradient):
     """The value at s of everything but the quadratic; its gradient is added to ``gradient``."""
     value = 0.0
@@ -295,7 +290,7 @@ def add_other_terms(f, s, gradient):
     return value
 
 
-@njit(cache=True, fastmath=FAST)
+@njit(cache=True)
 def _monomials(variables, powers, weights, s, gradient):
     d = s.size
     table = np.empty((d, 5))
@@ -318,7 +313,7 @@ def _monomials(variables, powers, weights, s, gradient):
     return value
 
 
-@njit(cache=True, fastmath=FAST)
+@njit(cache=True)
 def _gaussian(centres, weights, lengthscale, whiten, s, gradient):
     d = s.size
     z = np.zeros(d)
@@ -343,7 +338,7 @@ def _gaussian(centres, weights, lengthscale, whiten, s, gradient):
     return value
 
 
-@njit(cache=True, fastmath=FAST)
+@njit(cache=True)
 def _pairwise(centres, weights, lengthscale, s, gradient):
     d = s.size
     single = 0.5 / d
@@ -369,7 +364,7 @@ def _pairwise(centres, weights, lengthscale, s, gradient):
     return value
 
 
-@njit(cache=True, fastmath=FAST)
+@njit(cache=True)
 def _fourier(frequencies, phases, weights, s, gradient):
     d = s.size
     value = 0.0
@@ -384,7 +379,7 @@ def _fourier(frequencies, phases, weights, s, gradient):
     return value
 
 
-@njit(cache=True, fastmath=FAST)
+@njit(cache=True)
 def _tails(tails, tail_scale, linear, quadratic, whiten, s, gradient):
     d = s.size
     z = np.zeros(d)
