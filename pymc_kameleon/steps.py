@@ -13,7 +13,7 @@ import warnings
 from contextlib import suppress
 from dataclasses import field
 from types import ModuleType
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypedDict, Unpack
 
 import numpy as np
 import pymc as pm
@@ -42,6 +42,7 @@ from pymc_kameleon import (
     surrogate_report,
     value_kamiltonian,
 )
+from pymc_kameleon.kernels import Kernel
 from pymc_kameleon.log_density import LogDensity, names
 from pymc_kameleon.metropolis import Outcome, Proposal, accept, acceptance_probability
 from pymc_kameleon.pseudo_marginal import black_boxes
@@ -52,7 +53,8 @@ from pymc_kameleon.pytensor_internals import (
     other_steps,
 )
 from pymc_kameleon.sampler_warnings import SamplerWarning, SamplerWarnings, WarningType
-from pymc_kameleon.value_regression import affordable
+from pymc_kameleon.signatures import default, given, signature
+from pymc_kameleon.value_regression import LIBRARY, Family, affordable
 
 FLOAT: tuple[Any, list] = (np.float64, [])
 MOVE: tuple[Any, list] = (np.dtype("U16"), [])
@@ -86,6 +88,18 @@ def algorithm_options(algorithm: ModuleType) -> dict[str, inspect.Parameter]:
         for name, parameter in parameters.items()
         if name not in ("x", "rng", "random_walk")
     }
+
+
+class CommonOptions(TypedDict, total=False):
+    """What every step takes, see :class:`KernelStep`; for editors, which complete these names."""
+
+    model: pm.Model | None
+    rng: Any
+    initial_point: dict[str, np.ndarray] | None
+    compile_kwargs: dict[str, Any] | None
+    blocked: bool
+    correlation: float | None
+    refresh_blocks: int | None
 
 
 @dataclass_state
@@ -634,6 +648,12 @@ class KernelStep(BlockedStep):
             if name not in known:
                 close = difflib.get_close_matches(name, known, 1)
                 chosen = f" with {self.chooses}={self.variant!r}" if self.chooses else ""
+                others = [v for v, m in self.variants.items() if name in algorithm_options(m)]
+                if others:
+                    raise TypeError(
+                        f"{name} is an option of {self.chooses}={' or '.join(map(repr, others))}; "
+                        f"{type(self).__name__}{chosen} has {', '.join(sorted(known))}."
+                    )
                 raise TypeError(
                     f"{type(self).__name__}{chosen} has no option {name!r}"
                     f"{f' (did you mean {close[0]!r}?)' if close else ''}; it has {', '.join(sorted(known))}."
@@ -650,22 +670,15 @@ class KernelStep(BlockedStep):
         return {**self.presets.get(preset, {}), **options}
 
     def __init_subclass__(cls, **kwargs):
-        """Show the algorithm's options, with their defaults, in the signature."""
+        """Show what every step takes in the subclass's signature, and its meaning below the subclass's own options."""
         super().__init_subclass__(**kwargs)
-        if hasattr(cls, "algorithm"):
-            own = list(inspect.signature(KernelStep.__init__).parameters.values())[1:-1]
-            options = algorithm_options(cls.algorithm)
-            for other in cls.variants.values():
-                options = algorithm_options(other) | options
-            if cls.chooses:
-                chooser = inspect.Parameter(
-                    cls.chooses, inspect.Parameter.KEYWORD_ONLY, default=next(iter(cls.variants))
-                )
-                options = {
-                    cls.chooses: chooser,
-                    **{n: o for n, o in options.items() if n != cls.chooses},
-                }
-            cls.__signature__ = inspect.Signature([*own, *options.values()])
+        if "__init__" in vars(cls):
+            cls.__signature__ = signature(cls.__init__, KernelStep.__init__)
+        if cls.__doc__ and KernelStep.__doc__ and "Parameters" in cls.__doc__:
+            common = KernelStep.__doc__.partition("Parameters\n    ----------\n")[2]
+            common = common.partition("    preset : ")[0]
+            heading = "\n    Of every step\n    -------------\n"
+            cls.__doc__ = f"{cls.__doc__.rstrip()}\n{heading}{common.rstrip()}\n    "
 
     @property
     def _keeps(self):
@@ -802,17 +815,37 @@ class AdaptiveMetropolisStep(KernelStep):
 
     Parameters
     ----------
-    scaling : {"learned", "fixed"}
-        Whether the overall scale is tuned to ``target_accept`` too (AM-LS, default), or stays ``scale`` (AM-FS).
-    covariance : {"window", "recursive", "identity"}
-        How the covariance is learned; "identity" with ``scaling="fixed"`` is plain isotropic Metropolis.
-    target_accept, exploration_share, autoregressive_share, learn_from_values, scale, initial_scale, tune
-        See :func:`pymc_kameleon.adaptive_metropolis.init`.
+    tune : int, optional
+        Length of tuning, if known: give it what ``pm.sample`` gets. Then the coordinate-wise phase, which finds the
+        units, takes at most a fifth of it.
+    target_accept : float
+        Acceptance probability that the scale is tuned to, in (0, 1). Default 0.234 (Roberts, Gelman & Gilks, 1997).
     preset : {None, "paper"}
         "paper": Andrieu & Thoms (2008), algorithm 4, from the identity, with Roberts & Rosenthal's (2009) share of
         0.05 fixed small moves. Options given besides it win.
-    vars, model, rng, initial_point, compile_kwargs, blocked
-        See :class:`KernelStep`.
+
+    For experiments
+    ---------------
+    scaling : {"learned", "fixed"}
+        Whether the overall scale is tuned to ``target_accept`` too (AM-LS, default), or stays ``scale`` (AM-FS).
+    covariance : {"window", "recursive", "identity"}
+        "window" (default): from the last two thirds of the history, after the coordinate-wise phase. "recursive":
+        Andrieu & Thoms (2008), eq. 17, from the identity. "identity": not learned; with ``scaling="fixed"`` plain
+        isotropic Metropolis.
+    exploration_share : float
+        Probability of a move N(x, (0.1^2 / d) I) instead (Roberts & Rosenthal, 2009, who take 0.05), in [0, 1).
+        Default 0.
+    autoregressive_share : float
+        Share of moves towards the history's mean, see :mod:`pymc_kameleon.autoregressive`, in [0, 1). Default 0: with
+        them this is no longer what the literature calls adaptive Metropolis.
+    learn_from_values : bool
+        With "window": extend the covariance along axes that the log density's values at all points proposed say to be
+        much longer than where the chain has been. Default True.
+    scale : float, optional
+        The overall scale, positive, or where its adaptation starts. Default 2.38 / sqrt(d).
+    initial_scale : float or ndarray of shape (d,)
+        Proposal sd, positive, with which the coordinate-wise phase starts; it spans six orders of magnitude either
+        way. Default 0.1.
 
     Notes
     -----
@@ -824,6 +857,24 @@ class AdaptiveMetropolisStep(KernelStep):
     algorithm = adaptive_metropolis
     presets: ClassVar[dict] = {"paper": adaptive_metropolis.PAPER}
 
+    def __init__(
+        self,
+        vars=None,
+        *,
+        tune: int | None = default(None),
+        target_accept: float = default(0.234),
+        preset: str | None = None,
+        scaling: str = default("learned"),
+        covariance: str = default("window"),
+        exploration_share: float = default(0.0),
+        autoregressive_share: float = default(0.0),
+        learn_from_values: bool = default(True),
+        scale: float | None = default(None),
+        initial_scale: float | np.ndarray = default(0.1),
+        **common: Unpack[CommonOptions],
+    ):
+        super().__init__(vars, **given(locals()), **common)
+
 
 class KameleonStep(KernelStep):
     """Kernel Adaptive Metropolis-Hastings, "MCMC Kameleon" (Sejdinovic et al., 2014).
@@ -832,24 +883,56 @@ class KameleonStep(KernelStep):
 
     Parameters
     ----------
-    proposal : {"full", "pca"}
-        "full" (default): the whole local covariance. "pca": along one kernel principal direction at a time (appendix
-        C), which mixes worse; see :mod:`pymc_kameleon.pca_kameleon`.
+    tune : int, optional
+        Length of tuning, if known: give it what ``pm.sample`` gets. Local moves then begin after 0.3 of it.
     n_history : int
-        Size of the subsample of the history, default 1000.
-    n_directions : int
-        With ``proposal="pca"`` only, default 20; see :func:`pymc_kameleon.pca_kameleon.init`, also for what
-        ``normalization`` means there.
-    kernel : str or Kernel
-        Default "gaussian".
-    lengthscale, lengthscale_factor, gamma, normalization, coordinates, global_share, autoregressive_share, \
-learn_from_values, target_accept, scale, subsample, local_start, tune
-        See :func:`pymc_kameleon.kameleon.init`.
+        Largest size of the subsample of the history, 2 or more; the cost of a draw grows with it. Default 1000, the
+        paper's (section 5).
+    target_accept : float
+        Acceptance probability that the scale nu is tuned to, in (0, 1). Default 0.234 (Roberts, Gelman & Gilks, 1997),
+        also the paper's.
     preset : {None, "paper"}
         "paper": the covariance gamma^2 I + nu^2 M H M^T in the parameters' own units with gamma = 0.2, the median
         heuristic, a random subsample, and no other moves. Options given besides it win.
-    vars, model, rng, initial_point, compile_kwargs, blocked
-        See :class:`KernelStep`.
+
+    For experiments
+    ---------------
+    proposal : {"full", "pca"}
+        "full" (default): the whole local covariance. "pca": along one kernel principal direction at a time (appendix
+        C), which mixes worse; see :mod:`pymc_kameleon.pca_kameleon`.
+    n_directions : int
+        With ``proposal="pca"`` only: how many directions at most, positive; fewer where the kernel matrix has a lower
+        rank. Default 20.
+    kernel : str or Kernel
+        A name or an object of :mod:`pymc_kameleon.kernels`; ``normalization="local"`` takes nonnegative ones only.
+        Default "gaussian".
+    lengthscale : float, optional
+        Positive, in the kernel's coordinates. Default: ``lengthscale_factor`` times the median distance.
+    lengthscale_factor : float
+        Positive. Default 0.5; the paper's median heuristic is 1.
+    gamma : float, optional
+        Sd of the isotropic part, positive, in the kernel's coordinates. Default: half of the global kernel's learned
+        scale. The paper's is 0.2.
+    normalization : {"local", "none", "trace"}
+        Of the local covariance, see :mod:`pymc_kameleon.local_covariance`. Default "local"; with "pca" "trace" or
+        "none", default "trace". The paper's is "none".
+    coordinates : {"whitened", "scaled", "raw"}
+        The kernel's: by the running covariance (default), by the running standard deviations, or the parameters' own
+        (the paper's).
+    global_share : float
+        Share of moves that are not local, in [0, 1). Default 0.5; the paper has none.
+    autoregressive_share : float
+        Share of those that contract towards the history's mean (:mod:`pymc_kameleon.autoregressive`) instead of walking
+        at random, in [0, 1). Default 0.5: it doubles the effective draws where the posterior is close to normal.
+    learn_from_values : bool
+        Of the global kernel: extend its covariance along axes that the log density's values say to be longer than where
+        the chain has been. Default True.
+    scale : float, optional
+        Where the adaptation of nu starts, positive. Default: the global kernel's learned scale.
+    subsample : {"even", "random"}
+        Evenly spaced over the last two thirds of the history (default), or drawn from all of it (the paper's).
+    local_start : int, optional
+        Draws before the first local move, 0 or more. Default: 0.3 ``tune`` where that is given, else 200 d.
 
     Notes
     -----
@@ -867,6 +950,32 @@ learn_from_values, target_accept, scale, subsample, local_start, tune
     chooses = "proposal"
     variants: ClassVar[dict[str, ModuleType]] = {"full": kameleon, "pca": pca_kameleon}
 
+    def __init__(
+        self,
+        vars=None,
+        *,
+        tune: int | None = default(None),
+        n_history: int = default(1000),
+        target_accept: float = default(0.234),
+        preset: str | None = None,
+        proposal: str = default("full"),
+        n_directions: int = default(20),
+        kernel: str | Kernel = default("gaussian"),
+        lengthscale: float | None = default(None),
+        lengthscale_factor: float = default(0.5),
+        gamma: float | None = default(None),
+        normalization: str = default("local"),
+        coordinates: str = default("whitened"),
+        global_share: float = default(0.5),
+        autoregressive_share: float = default(0.5),
+        learn_from_values: bool = default(True),
+        scale: float | None = default(None),
+        subsample: str = default("even"),
+        local_start: int | None = default(None),
+        **common: Unpack[CommonOptions],
+    ):
+        super().__init__(vars, **given(locals()), **common)
+
 
 class FastKameleonStep(KernelStep):
     """Fast KAMH (Kotlicki, 2015): Kameleon proposals from random Fourier features of the history.
@@ -875,20 +984,57 @@ class FastKameleonStep(KernelStep):
 
     Parameters
     ----------
+    tune : int, optional
+        Length of tuning, if known: give it what ``pm.sample`` gets. Local moves then begin after 0.3 of it.
     n_features : int
-        Default 300.
-    kernel : str or Kernel
-        Any shift-invariant kernel with a spectral sampler, default "gaussian".
-    embedding : {"sincos", "cos"}
-    orthogonal, lengthscale, lengthscale_factor, gamma, normalization, coordinates, global_share, \
-autoregressive_share, learn_from_values, target_accept, scale, mean_shift, variance_share, whole_history, \
-local_start, tune
-        See :func:`pymc_kameleon.fast_kameleon.init`.
+        Number D of random features, positive; the cost of a draw grows with it. Default 300; the dissertation finds 50
+        to 350 best.
+    target_accept : float
+        Acceptance probability that the scale eta is tuned to, in (0, 1). Default 0.234 (Roberts, Gelman & Gilks, 1997).
     preset : {None, "paper"}
         "paper": the dissertation's covariance gamma^2 I + eta^2 J^T C J in the parameters' own units with
-        gamma = 0.5, the median heuristic, the whole history, and no other moves.
-    vars, model, rng, initial_point, compile_kwargs, blocked
-        See :class:`KernelStep`.
+        gamma = 0.5, the median heuristic, the whole history, and no other moves. Options given besides it win.
+
+    For experiments
+    ---------------
+    kernel : str or Kernel
+        Any shift-invariant kernel with a spectral sampler: "gaussian" (default), "laplacian", "matern32", "matern52",
+        "inverse_multiquadric", "sinc", "sinc_squared", ``Matern(nu)``, ``CustomKernel(..., frequencies=...)``.
+    embedding : {"sincos", "cos"}
+        A sine and a cosine for every frequency (default), or a cosine with a random phase.
+    orthogonal : bool
+        Orthogonal random features, for radial kernels. Default False.
+    lengthscale : float, optional
+        Positive, in the kernel's coordinates. Default: ``lengthscale_factor`` times the median distance.
+    lengthscale_factor : float
+        Positive. Default 1: the mean shift needs a kernel mean that stands out from the noise of the features.
+    gamma : float, optional
+        Sd of the isotropic part, positive, in the kernel's coordinates. Default: half of the global kernel's learned
+        scale.
+    normalization : {"trace", "none"}
+        J^T C J scaled to trace d (default), or as it is (the dissertation's).
+    coordinates : {"whitened", "scaled", "raw"}
+        The kernel's: by the running covariance (default), by the running standard deviations, or the parameters' own.
+    global_share : float
+        Share of moves that are not local, in [0, 1). Default 0.5; the dissertation has none.
+    autoregressive_share : float
+        Share of those that contract towards the history's mean instead of walking at random, in [0, 1). Default 0.5.
+    learn_from_values : bool
+        Of the global kernel: extend its covariance along axes that the log density's values say to be longer than where
+        the chain has been. Default True.
+    scale : float, optional
+        Where the adaptation of eta starts, positive. Default: the global kernel's learned scale.
+    mean_shift : bool
+        Add the outer product of the way to the mean of the history near a point to the covariance (Comaniciu & Meer,
+        2002), so that a proposal can contract towards the mass while it moves sideways. Default True; the dissertation
+        has none.
+    variance_share : float
+        Share of the trace of C that the truncated factor carries, in (0, 1]. Default 0.75.
+    whole_history : bool
+        Keep coordinates and lengthscale from the first refresh on and fold in every later state (the dissertation's).
+        Default False: recompute them from the last two thirds of the history.
+    local_start : int, optional
+        Draws before the first local move, 0 or more. Default: 0.3 ``tune`` where that is given, else 200 d.
 
     Notes
     -----
@@ -901,6 +1047,34 @@ local_start, tune
     stats_dtypes_shapes: ClassVar[dict] = {**KameleonStep.stats_dtypes_shapes, "rank": FLOAT}
     presets: ClassVar[dict] = {"paper": fast_kameleon.PAPER}
 
+    def __init__(
+        self,
+        vars=None,
+        *,
+        tune: int | None = default(None),
+        n_features: int = default(300),
+        target_accept: float = default(0.234),
+        preset: str | None = None,
+        kernel: str | Kernel = default("gaussian"),
+        embedding: str = default("sincos"),
+        orthogonal: bool = default(False),
+        lengthscale: float | None = default(None),
+        lengthscale_factor: float = default(1.0),
+        gamma: float | None = default(None),
+        normalization: str = default("trace"),
+        coordinates: str = default("whitened"),
+        global_share: float = default(0.5),
+        autoregressive_share: float = default(0.5),
+        learn_from_values: bool = default(True),
+        scale: float | None = default(None),
+        mean_shift: bool = default(True),
+        variance_share: float = default(0.75),
+        whole_history: bool = default(False),
+        local_start: int | None = default(None),
+        **common: Unpack[CommonOptions],
+    ):
+        super().__init__(vars, **given(locals()), **common)
+
 
 class GaussianMixtureStep(KernelStep):
     """Local covariances *and* local means: a Gaussian mixture fitted to the history serves three exact moves.
@@ -910,13 +1084,33 @@ class GaussianMixtureStep(KernelStep):
 
     Parameters
     ----------
+    tune : int, optional
+        Length of tuning, if known: give it what ``pm.sample`` gets. The first fit is then between 0.35 and 0.5 of it.
     max_components : int
-        Default 16; cross-validation chooses at each fit.
-    n_history, inflation, broad_share, shares, target_accept, auxiliary_target_accept, learn_from_values, local_start, \
-tune
-        See :func:`pymc_kameleon.gaussian_mixture.init`.
-    vars, model, rng, initial_point, compile_kwargs, blocked
-        See :class:`KernelStep`.
+        Largest mixture that cross-validation may choose, positive. Default 16.
+    n_history : int
+        Largest size of the evenly thinned history that the mixture is fitted to. Default 1000.
+
+    For experiments
+    ---------------
+    inflation : float
+        Factor of the components' covariances, at least 1. Default 1.4: an independence proposal must be wider than the
+        target, and what has not been seen lies outside of what has.
+    broad_share : float
+        Weight of the component N(0, 4 I), in (0, 1). Default 0.1.
+    shares : tuple of 4 floats
+        Probabilities of the moves "global", "local", "auxiliary" and "independence". Default a quarter each.
+    target_accept : float
+        Of the global and the local move, in (0, 1). Default 0.234 (Roberts, Gelman & Gilks, 1997).
+    auxiliary_target_accept : float
+        Of the auxiliary move, in (0, 1). Default 0.4.
+    learn_from_values : bool
+        Of the global move: extend its covariance along axes that the log density's values say to be longer than where
+        the chain has been. Default True.
+    local_start : int, optional
+        Draws before the first fit, 0 or more. Default: 200 d, within 0.35 and 0.5 of ``tune`` where that is given.
+    preset : None
+        There is no paper.
 
     Notes
     -----
@@ -931,6 +1125,25 @@ tune
         **KernelStep.stats_dtypes_shapes, "local_scale": FLOAT, "auxiliary_scale": FLOAT, "n_components": FLOAT,
     }  # fmt: skip
 
+    def __init__(
+        self,
+        vars=None,
+        *,
+        tune: int | None = default(None),
+        max_components: int = default(16),
+        n_history: int = default(1000),
+        inflation: float = default(1.4),
+        broad_share: float = default(0.1),
+        shares: tuple[float, float, float, float] = default((0.25, 0.25, 0.25, 0.25)),
+        target_accept: float = default(0.234),
+        auxiliary_target_accept: float = default(0.4),
+        learn_from_values: bool = default(True),
+        local_start: int | None = default(None),
+        preset: str | None = None,
+        **common: Unpack[CommonOptions],
+    ):
+        super().__init__(vars, **given(locals()), **common)
+
 
 class KamiltonianStep(KernelStep):
     """Kamiltonian Monte Carlo (Strathmann et al., 2015): Hamiltonian moves on a learned surrogate of the log density.
@@ -940,23 +1153,72 @@ class KamiltonianStep(KernelStep):
 
     Parameters
     ----------
+    tune : int, optional
+        Length of tuning, if known: give it what ``pm.sample`` gets. The last fit is then at 85 % of it, with "values" a
+        search of the whole library; the rest judges the surrogate.
     surrogate : {"values", "lite", "finite"}
         "values" (default): a regression on the log density at every point evaluated while tuning, accepted or rejected,
         see :mod:`pymc_kameleon.value_kamiltonian`. "lite" and "finite": the paper's kernel exponential families, fitted
         to the chain's history by score matching, see :mod:`pymc_kameleon.kamiltonian`.
-    library, growth, companion_share
-        With "values" only; see :func:`pymc_kameleon.value_kamiltonian.init`.
-    history, n_history, n_features, kernel, embedding, lengthscale, regularization, isotropic, base_scale, whiten, \
-n_leapfrog, step_size, target_accept, random_walk_share, trial_share, mixture, first_fit
-        With "lite" and "finite"; see :func:`pymc_kameleon.kamiltonian.init`.
-    initial_scale, tune
-        See either.
     preset : {None, "paper"}
         "paper", with "lite" and "finite": one lengthscale, no base density, the parameters' own units, 1 to 10 leapfrog
         steps of U[0.01, 0.1], and no random walk beside it once there is a surrogate that is good enough. The paper
         gave exact draws as ``history``. Options given besides it win.
-    vars, model, rng, initial_point, compile_kwargs, blocked, correlation, refresh_blocks
-        See :class:`KernelStep`.
+
+    For experiments
+    ---------------
+    initial_scale : float or ndarray of shape (d,)
+        Proposal sd, positive, with which the coordinate-wise cold start begins; it spans six orders of magnitude either
+        way. Default 0.1.
+    library : tuple of Family
+        "values" only: feature families to choose from by held-out error. Default
+        ``pymc_kameleon.value_regression.LIBRARY``.
+    growth : float
+        "values" only: refit whenever the number of evaluations has grown by this factor, above 1. Default 1.35.
+    companion_share : float
+        "values" only: share of the tuning draws for two chains at other temperatures, which show the surrogate tails
+        and necks, in [0, 1). Default 0.25.
+    history : ndarray of shape (n, d), optional
+        "lite" and "finite", as all that follow: points that represent the target, the paper's setting. One surrogate is
+        fitted to them and kept. Default: the chain's own history.
+    n_history : int, optional
+        States that a surrogate is fitted to. Default 500 for lite (cost n per leapfrog step), 1500 for finite.
+    n_features : int
+        Random features of finite, positive. Default 300.
+    kernel : str or Kernel
+        Of finite; lite's is Gaussian. Default "gaussian".
+    embedding : {"sincos", "cos"}
+        Of finite. Default "sincos".
+    lengthscale : float or ndarray of shape (d,), optional
+        Positive, in learned coordinates. Default: one for each of them, by held-out score at every fit.
+    regularization : float, optional
+        Positive. Default: by held-out score at every fit.
+    isotropic : bool
+        One lengthscale for all coordinates, as in the paper. Default False.
+    base_scale : float
+        Sd of the Gaussian base density in learned coordinates, positive; ``inf`` is none, as in the paper. Default 2:
+        it confines the tails and leaves the bulk to the fit.
+    whiten : bool
+        Learn coordinates; False, the paper's, are the parameters' own. Default True.
+    n_leapfrog : int or (int, int)
+        Number of leapfrog steps, positive, or the range from which it is drawn. Default (1, 20); the paper's (1, 10).
+    step_size : float or (float, float), optional
+        A fixed mean, positive, or a range to draw from (the paper's (0.01, 0.1)). Default: tuned.
+    target_accept : float
+        Acceptance probability that the step size is lowered to reach, in (0, 1). Default 0.4, less than HMC's: what is
+        lost to the surrogate's error is lost at the end of long trajectories.
+    random_walk_share : float
+        Least probability of a random-walk move, the safety net, in [0, 1). Default 0.2.
+    trial_share : float
+        Largest share of a surrogate that has not proved itself, in (0, 1 - ``random_walk_share``]. Default 0.1.
+    mixture : {"residual", "constant"}
+        How the two kernels share the draws after tuning: "residual" (default) chooses trajectories less often where the
+        surrogate is too low; "constant" does not look.
+    first_fit : int, optional
+        Draws before the first fit, 0 or more. Default max(500, 50 d).
+    learn_from_values : bool
+        Of the random walk: extend its covariance along axes that the log density's values say to be longer than where
+        the chain has been. Default True.
 
     Notes
     -----
@@ -995,6 +1257,39 @@ n_leapfrog, step_size, target_accept, random_walk_share, trial_share, mixture, f
     _learns = "surrogate"
     _draws_differ = True
     _MISSING: ClassVar[dict] = {"f": math.nan, "i": 0, "b": False, "U": ""}
+
+    def __init__(
+        self,
+        vars=None,
+        *,
+        tune: int | None = default(None),
+        surrogate: str = default("values"),
+        preset: str | None = None,
+        initial_scale: float | np.ndarray = default(0.1),
+        library: tuple[Family, ...] = default(LIBRARY, "LIBRARY"),
+        growth: float = default(1.35),
+        companion_share: float = default(0.25),
+        history: np.ndarray | None = default(None),
+        n_history: int | None = default(None),
+        n_features: int = default(300),
+        kernel: str | Kernel = default("gaussian"),
+        embedding: str = default("sincos"),
+        lengthscale: float | np.ndarray | None = default(None),
+        regularization: float | None = default(None),
+        isotropic: bool = default(False),
+        base_scale: float = default(2.0),
+        whiten: bool = default(True),
+        n_leapfrog: int | tuple[int, int] = default((1, 20)),
+        step_size: float | tuple[float, float] | None = default(None),
+        target_accept: float = default(0.4),
+        random_walk_share: float = default(0.2),
+        trial_share: float = default(0.1),
+        mixture: str = default("residual"),
+        first_fit: int | None = default(None),
+        learn_from_values: bool = default(True),
+        **common: Unpack[CommonOptions],
+    ):
+        super().__init__(vars, **given(locals()), **common)
 
     def _checked(self, preset, options):
         if preset == "paper" and self.variant == "values":
@@ -1075,14 +1370,39 @@ class GaussianAdaptationStep(KernelStep):
 
     Parameters
     ----------
-    initial_radius, initial_scale, initial_covariance, target_accept, rate, diminishing, success, sweeps, \
-radius_range, condition_limit, tune
-        See :func:`pymc_kameleon.gaussian_adaptation.init`.
+    tune : int, optional
+        Length of tuning, if known: give it what ``pm.sample`` gets. The sweeps take at most a fifth of it.
+    target_accept : float
+        Acceptance probability that the radius is tuned to, in (0, 1). Default 0.234 (Roberts, Gelman & Gilks, 1997);
+        the paper's 1/e is the optimiser's.
+    initial_scale : ndarray of shape (d,), optional
+        Scales of the coordinates at the start, positive, to within a dozen orders of magnitude where ``sweeps`` are
+        made. Default: ones.
     preset : {None, "paper"}
         "paper": from the identity and radius 1, at constant rates, by acceptances, towards an acceptance rate of 1/e,
         without a search for the units. Options given besides it win.
-    vars, model, rng, initial_point, compile_kwargs, blocked
-        See :class:`KernelStep`.
+
+    For experiments
+    ---------------
+    initial_radius : float, optional
+        r at the start, positive, in units of the initial scales. Default 2.38 / sqrt(d); the paper starts from 1.
+    initial_covariance : ndarray of shape (d, d), optional
+        Instead of ``initial_scale``, a whole covariance.
+    rate : float, optional
+        beta = lambda, in (0, 1). Default ln(d + 1) / (d + 1)^2, as published.
+    diminishing : bool
+        Let the rate diminish. Default True; False is the published algorithm, which does not have the right stationary
+        distribution unless it is frozen.
+    success : {"probability", "indicator"}
+        What the radius learns from: the acceptance probability (default), or whether the proposal was accepted (the
+        paper's).
+    sweeps : int
+        Moves of every coordinate by itself in the beginning, which find the units, 0 or more. Default 20; the paper has
+        none.
+    radius_range : float
+        The radius stays within this factor of its start, either way. Default 1e12.
+    condition_limit : float
+        The condition number of the shape relative to its start stays below. Default 1e12.
 
     Notes
     -----
@@ -1093,20 +1413,64 @@ radius_range, condition_limit, tune
     algorithm = gaussian_adaptation
     presets: ClassVar[dict] = {"paper": gaussian_adaptation.PAPER}
 
+    def __init__(
+        self,
+        vars=None,
+        *,
+        tune: int | None = default(None),
+        target_accept: float = default(0.234),
+        initial_scale: np.ndarray | None = default(None),
+        preset: str | None = None,
+        initial_radius: float | None = default(None),
+        initial_covariance: np.ndarray | None = default(None),
+        rate: float | None = default(None),
+        diminishing: bool = default(True),
+        success: str = default("probability"),
+        sweeps: int = default(20),
+        radius_range: float = default(1e12),
+        condition_limit: float = default(1e12),
+        **common: Unpack[CommonOptions],
+    ):
+        super().__init__(vars, **given(locals()), **common)
+
 
 class CMAStep(KernelStep):
     """The (1+1)-CMA evolution strategy as a sampler (Igel, Suttorp & Hansen, 2006; Khoury, 2018).
 
     Parameters
     ----------
-    initial_sigma, initial_scale, initial_covariance, target_accept, rate_factor, diminishing, success, sweeps, \
-sigma_range, condition_limit, tune
-        See :func:`pymc_kameleon.cma.init`.
+    tune : int, optional
+        Length of tuning, if known: give it what ``pm.sample`` gets. The sweeps take at most a fifth of it.
+    target_accept : float
+        Acceptance probability that sigma is tuned to, in (0, 1). Default 2/11 (Igel et al., 2006).
+    initial_scale : ndarray of shape (d,), optional
+        Scales of the coordinates at the start, positive, to within a dozen orders of magnitude where ``sweeps`` are
+        made. Default: ones.
     preset : {None, "paper"}
         "paper": from the identity and sigma 1, at constant rates, by acceptances, without a search for the units.
         Options given besides it win.
-    vars, model, rng, initial_point, compile_kwargs, blocked
-        See :class:`KernelStep`.
+
+    For experiments
+    ---------------
+    initial_sigma : float, optional
+        sigma at the start, positive, in units of the initial scales. Default 2.38 / sqrt(d).
+    initial_covariance : ndarray of shape (d, d), optional
+        Instead of ``initial_scale``, a whole covariance.
+    rate_factor : float
+        Multiplies the published rates 1 / (1 + d/2) of log sigma and 2 / (d^2 + 6) of C, positive. Default 1.
+    diminishing : bool
+        Let the rates diminish. Default True; False is the published algorithm, which does not have the right stationary
+        distribution unless it is frozen.
+    success : {"probability", "indicator"}
+        What sigma learns from: the acceptance probability (default), or whether the proposal was accepted (the
+        paper's).
+    sweeps : int
+        Moves of every coordinate by itself in the beginning, which find the units, 0 or more. Default 20; the paper has
+        none.
+    sigma_range : float
+        sigma stays within this factor of its start, either way. Default 1e12.
+    condition_limit : float
+        The condition number of C relative to its start stays below. Default 1e12.
 
     Notes
     -----
@@ -1116,6 +1480,26 @@ sigma_range, condition_limit, tune
     name = "cma"
     algorithm = cma
     presets: ClassVar[dict] = {"paper": cma.PAPER}
+
+    def __init__(
+        self,
+        vars=None,
+        *,
+        tune: int | None = default(None),
+        target_accept: float = default(2 / 11),
+        initial_scale: np.ndarray | None = default(None),
+        preset: str | None = None,
+        initial_sigma: float | None = default(None),
+        initial_covariance: np.ndarray | None = default(None),
+        rate_factor: float = default(1.0),
+        diminishing: bool = default(True),
+        success: str = default("probability"),
+        sweeps: int = default(20),
+        sigma_range: float = default(1e12),
+        condition_limit: float = default(1e12),
+        **common: Unpack[CommonOptions],
+    ):
+        super().__init__(vars, **given(locals()), **common)
 
 
 def _checked_auxiliary(correlation, refresh_blocks):

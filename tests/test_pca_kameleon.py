@@ -493,7 +493,7 @@ def test_the_step_chooses_the_module(model):
 @pytest.mark.parametrize(
     ("options", "error", "message"),
     [
-        ({"n_directions": 7}, TypeError, "proposal='full' has no option 'n_directions'"),
+        ({"n_directions": 7}, TypeError, "n_directions is an option of proposal='pca'"),
         ({"proposal": "pca", "n_direction": 7}, TypeError, "proposal='pca'.*did you mean 'n_dir"),
         ({"proposal": "pca", "normalization": "local"}, ValueError, "'local'"),
         ({"proposal": "principal"}, ValueError, "proposal must be one of.*'principal'"),
