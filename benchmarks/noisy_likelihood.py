@@ -37,6 +37,7 @@ from pymc_kameleon import (
 )
 from pymc_kameleon.particle_filter import StochasticVolatilityFilter, simulate_stochastic_volatility
 from pymc_kameleon.pseudo_marginal import step_beside_noise
+from pymc_kameleon.pytensor_internals import cells
 
 NOISE_SDS = (0.5, 1.0, 1.5)
 OURS = (KameleonStep, FastKameleonStep, GaussianMixtureStep, AdaptiveMetropolisStep)
@@ -89,10 +90,8 @@ def seed_noise(step, seed):
     function = getattr(step, "delta_logp", None) or getattr(step, "logp", None)
     if function is None:
         return
-    pairs = zip(function.maker.inputs, function.input_storage, strict=True)
-    cells = [cell for given, cell in pairs if isinstance(given.variable.type, RandomType)]
-    for i, cell in enumerate(cells):
-        cell.storage[0] = np.random.default_rng([seed, i])
+    for i, cell in enumerate(cells(function, lambda v: isinstance(v.type, RandomType))):
+        cell.value = np.random.default_rng([seed, i])
 
 
 def sample(step, model, settings, **kwargs):
