@@ -311,8 +311,8 @@ class KernelStep(BlockedStep):
     def stop_tuning(self):
         """Freeze everything that adapts."""
         if self.tune and self.algorithm_state is not None:
+            self._warn_if_too_noisy()  # first: under noise the rest looks worse than it is
             self._warn_if_short()
-            self._warn_if_too_noisy()
             self.algorithm_state = self.algorithm.freeze(self.algorithm_state)
             self._start_algorithm()
         if self.tune:

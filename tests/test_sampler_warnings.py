@@ -190,4 +190,4 @@ def test_what_has_not_left_is_part_of_the_sampling_state(noisy):
     assert [w is not None for w in first] == [True, True, False]
     step.sampling_state = state
     assert [step.step(point)[1][0]["warning"] for _ in range(3)] == first
-    assert step.sampling_state.said == ["short tuning", "noise"]
+    assert step.sampling_state.said == ["noise", "short tuning"]
