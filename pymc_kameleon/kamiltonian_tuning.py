@@ -32,8 +32,7 @@ UNCOVERED = 2.5
 LARGEST_FLOOR = 0.9  # of the frozen random walk
 ENOUGH = 10  # residuals to judge by
 ARRIVED_QUANTILE = 0.05
-GOOD = 0.1  # out-of-sample residual sd from which on a better fit is not worth the work ...
-RARELY = 3.0  # ... until there are so many times the points
+GOOD = ((0.1, 3.0), (0.25, 1.8))  # out-of-sample residual sd, growth until the next refit
 NOT_GOOD, STALE = (
     0.2,
     1.1,
@@ -81,7 +80,7 @@ def adapt(rng: np.random.Generator, state: State, outcome: Outcome) -> State:
     state = state._replace(learning=learning)
     if not _refit_is_due(state):
         return state
-    if _is_good(learning) and learning.positions.size < RARELY * learning.last_refit:
+    if learning.positions.size < _worth_a_refit(learning) and not _last_refit_is_due(state):
         next_refit = int(state.options.growth * learning.positions.size) + 1
         return state._replace(learning=learning._replace(next_refit=next_refit))
     noise = outcome.noise if outcome.accepted else outcome.former_noise
@@ -184,10 +183,17 @@ def _refit_is_due(state: State) -> bool:
     )
 
 
-def _is_good(learning: Learning) -> bool:
-    """Whether the surrogate is so good that a better one would not be worth the work."""
+def _worth_a_refit(learning: Learning) -> float:
+    """At how many evaluations a better surrogate is worth the work: the better it is, the more."""
+    if learning.judged < 100 or learning.residuals.size < ENOUGH:
+        return 0.0
     quality = measure(learning, math.inf)
-    return learning.judged >= 100 and quality.residual_sd < GOOD and quality.uncovered == 0.0
+    if quality.uncovered > 0.0:
+        return 0.0
+    for residual_sd, growth in GOOD:
+        if quality.residual_sd < residual_sd:
+            return growth * learning.last_refit
+    return 0.0
 
 
 def _last_refit_is_due(state: State) -> bool:
@@ -353,7 +359,7 @@ def freeze(state: State) -> State:
     dynamics = _bound(dynamics, chain, learning)
     arms = kamiltonian_worth.shares(learning.worth)
     floor = residual_mixture.choose_floor(quality.uncovered, quality.residual_sd)
-    if not kamiltonian_worth.pays(learning.worth):
+    if arms[0] > 0.5:
         floor = max(floor, arms[0])  # the random walk may be the better kernel
     floor = min(floor, LARGEST_FLOOR)
     arms = np.concatenate([[floor], arms[1:] * (1.0 - floor) / arms[1:].sum()])

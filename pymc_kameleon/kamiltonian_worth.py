@@ -8,8 +8,8 @@ time, its effective draws per draw are about
     a / {(2 - a) tau},
 
 exactly so for independent proposals. tau is the geometric mean of the coordinates' and of their squares':
-a trajectory of half a period is perfect for the mean and useless for the spread. Work counts too, in
-evaluations, at a fixed price for a gradient of f: nothing looks at a clock, so that a run is
+a trajectory of half a period is perfect for the mean and useless for the spread. Work counts too, at a
+fixed price in evaluations for the arithmetic of f: nothing looks at a clock, so that a run is
 reproducible.
 """
 
@@ -18,12 +18,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pymc_kameleon import surrogate_dynamics
+from pymc_kameleon import surrogate_dynamics, value_features
 from pymc_kameleon.surrogate_dynamics import ARMS, Dynamics
 
-PRICE = 0.006  # of a gradient of f, in evaluations of the log density
-CHAINS = 24  # free chains of every arm
-LENGTHS = (24, 24, 8, 4)  # of the free chains, by arm: the long arms need fewer
+PRICE = 1e-6  # of a multiply-add in f, in evaluations of the log density
+CHAINS = 20  # free chains of every arm
+LENGTHS = (16, 20, 6, 3)  # of the free chains, by arm: the long arms need fewer
+SIMILAR = 0.05  # change of the promised acceptance at which the arms are not tried again ...
+RELIABLE = 0.85  # ... if it is so high
 ENOUGH = 1.15  # autocorrelation time below which no longer arm is tried
 PRIOR_TRIALS = 5.0  # what the fit's held-out residual counts for, in trials
 WALK_PRIOR = 5.0
@@ -47,8 +49,8 @@ class Worth(NamedTuple):
     times : ndarray of shape (arms,)
         Autocorrelation time of a free chain, geometric mean of that of the slowest coordinate and that of the
         slowest square.
-    gradients : ndarray of shape (arms,)
-        Of f in one proposal.
+    work : ndarray of shape (arms,)
+        Of one proposal's gradients, in evaluations of the log density.
     """
 
     accepted: np.ndarray
@@ -57,7 +59,7 @@ class Worth(NamedTuple):
     spread: np.ndarray
     expected: float
     times: np.ndarray
-    gradients: np.ndarray
+    work: np.ndarray
 
 
 def empty(d: int) -> Worth:
@@ -70,7 +72,7 @@ def empty(d: int) -> Worth:
         spread=np.ones(d),
         expected=0.0,
         times=np.full(len(ARMS), np.inf),
-        gradients=np.zeros(len(ARMS)),
+        work=np.zeros(len(ARMS)),
     )
 
 
@@ -78,16 +80,21 @@ def after_refit(
     rng: np.random.Generator, worth: Worth, dynamics: Dynamics, residual_sd: float, spread
 ) -> Worth:
     """Try every arm on the new surrogate; what the old one's were worth is mostly forgotten."""
-    times, gradients = try_arms(rng, dynamics)
+    # two values of a normal residual: the mean of min(1, exp(r' - r)) is 2 Phi(-s / sqrt 2)
+    expected = math.erfc(0.5 * residual_sd)
+    times, work = worth.times, worth.work
+    alike = min(expected, worth.expected) > RELIABLE and abs(expected - worth.expected) < SIMILAR
+    if not alike:
+        times, gradients = try_arms(rng, dynamics)
+        work = gradients * PRICE * value_features.work(dynamics.surrogate)
     return worth._replace(
         accepted=0.1 * worth.accepted,
         trials=0.1 * worth.trials,
         squares=0.1 * worth.squares * np.square(worth.spread / spread),
         spread=spread,
-        # two values of a normal residual: the mean of min(1, exp(r' - r)), 2 Phi(-s / sqrt 2)
-        expected=math.erfc(0.5 * residual_sd),
+        expected=expected,
         times=times,
-        gradients=gradients,
+        work=work,
     )
 
 
@@ -154,7 +161,7 @@ def acceptance(worth: Worth) -> np.ndarray:
 def scores(worth: Worth) -> tuple[float, np.ndarray]:
     """Effective draws per unit of work of the random walk and of the arms, (arms,)."""
     accept_prob = acceptance(worth)
-    arms = accept_prob / (2.0 - accept_prob) / worth.times / (1.0 + PRICE * worth.gradients)
+    arms = accept_prob / (2.0 - accept_prob) / worth.times / (1.0 + worth.work)
     arms[np.isinf(worth.times)] = 0.0
     # Half the mean square of the slowest coordinate's jump, in variances, is 1 minus its correlation c; the
     # effective draws are (1 - c) / (1 + c).
@@ -163,14 +170,8 @@ def scores(worth: Worth) -> tuple[float, np.ndarray]:
     return float(moved / (2.0 - min(moved, 1.0))), arms
 
 
-def pays(worth: Worth) -> bool:
-    """Whether some arm is worth more than the random walk."""
-    walk, arms = scores(worth)
-    return bool(arms.max() > walk)
-
-
 def shares(worth: Worth, sharpness: float = 6.0) -> np.ndarray:
-    """Probabilities of all kernels while tuning, (1 + arms,)."""
+    """Probabilities of all kernels while tuning, (1 + arms,); the surrogate pays where the first is below 1/2."""
     walk, arms = scores(worth)
     best = max(arms.max(), 1e-12)
     share = float(np.clip(walk**2 / (walk**2 + best**2), *SHARE_RANGE))

@@ -116,6 +116,16 @@ def blank(centre: np.ndarray, scale: np.ndarray, whiten: np.ndarray) -> Surrogat
     )
 
 
+def work(surrogate: Surrogate) -> float:
+    """About how many multiply-adds one value and gradient take."""
+    d = len(surrogate.centre)
+    kernel = len(surrogate.weights) * (
+        4.0 * d + 30.0
+    )  # an exponential or a pair of sine and cosine
+    tails = 2.0 * d * d if len(surrogate.tails) else 0.0
+    return 3.0 * d * d + 12.0 * len(surrogate.monomials) + kernel + tails
+
+
 # --- features as matrices -------------------------------------------------------------------------
 
 

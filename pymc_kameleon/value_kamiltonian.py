@@ -197,7 +197,7 @@ def propose(rng: np.random.Generator, x: np.ndarray, state: State) -> Proposal:
         return _plain_walk(rng, x, state)
     learning, u = state.learning, rng.random()
     # The companions cost draws, and show tails to a surrogate that is good: not before it pays.
-    if learning is not None and kamiltonian_worth.pays(learning.worth):
+    if learning is not None and state.arms[0] < 0.5:
         if u < state.options.swap_share:
             return _propose_swap(rng, x, state)
         u = (u - state.options.swap_share) / (1.0 - state.options.swap_share)
@@ -226,10 +226,12 @@ def _choose_kernel(rng, state):
         residual, typical = state.current.log_density - state.current.value, state.learning.typical
         if typical is not None and residual - typical > STUCK:
             walk = 0.7 + 0.3 * walk
-    if u < walk:
-        return 0
+    return 0 if u < walk else _choose_arm(arm, state)
+
+
+def _choose_arm(u, state):
     cumulative = np.cumsum(state.arms[1:])
-    return 1 + min(int(np.searchsorted(cumulative, arm * cumulative[-1])), len(cumulative) - 1)
+    return 1 + min(int(np.searchsorted(cumulative, u * cumulative[-1])), len(cumulative) - 1)
 
 
 def _free_chain(rng, x, state, kernel):
@@ -306,7 +308,7 @@ def _propose_for_companion(rng, x, state):
     temperature, own = state.options.temperatures[c], learning.companions[c]
     path = None
     if rng.random() >= 0.35:
-        arm = ARMS[int(rng.integers(len(ARMS)))]
+        arm = ARMS[_choose_arm(rng.random(), state) - 1]
         z = surrogate_dynamics.to_z(dynamics, own)
         path = surrogate_dynamics.run(rng, z, dynamics, arm, temperature)
     if path is not None and path.moved:
