@@ -45,6 +45,7 @@ __all__ = [
 PAPER = {
     "gamma": 0.5, "lengthscale_factor": 1.0, "normalization": "none", "coordinates": "raw", "global_share": 0.0,
     "mean_shift": False, "local_start": 1000, "variance_share": 1.0, "whole_history": True,
+    "rate": "harmonic",
 }  # fmt: skip
 
 NORMALIZATIONS = ("trace", "none")
@@ -116,6 +117,7 @@ def init(
     mean_shift: bool = True,
     variance_share: float = 0.75,
     whole_history: bool = False,
+    rate: str = "renewed",
     local_start: int | None = None,
     tune: int | None = None,
     random_walk: adaptive_metropolis.State | None = None,
@@ -149,9 +151,13 @@ target_accept, scale, local_start, tune
     variance_share : float
         Share of the trace of C that the truncated factor carries, in (0, 1]. Default 0.75.
     whole_history : bool
-        Keep coordinates and lengthscale from the first refresh on and fold every later state into the running
-        moments, block by block (the dissertation's). Default: recompute them from the last two thirds of the history
+        Keep the coordinates from the first refresh on and fold every later state into the running moments, block by
+        block (the dissertation's); they are computed anew when the median distance has changed by a tenth.
+        Default: recompute them from the last two thirds of the history
         at each refresh, in the coordinates learned by then.
+    rate : {"renewed", "harmonic"}
+        Of the Robbins-Monro steps of log eta, at the m-th local move: 2 m^-0.6, m counted anew in part at each refresh,
+        or 1 / m (the dissertation's 1 / (t - 1000)).
     random_walk : adaptive_metropolis.State, optional
         The global kernel. Default: its cold start.
 
@@ -183,6 +189,7 @@ target_accept, scale, local_start, tune
         target_accept=target_accept,
         scale=scale,
         forget=0.0 if whole_history else adaptive_metropolis.FORGET,
+        rate=rate,
         local_start=local_start,
         tune=tune,
         random_walk=random_walk,
@@ -252,30 +259,30 @@ def _covariance(model: FeatureModel, options: Options, y: np.ndarray) -> np.ndar
 def _learn(rng: np.random.Generator, state: State, states: np.ndarray) -> FeatureModel:
     """Bring the feature moments up to date and factor their covariance."""
     options, model = state.options, state.model
-    if model is not None and options.whole_history:
-        block = states[model.seen :]
-        moments = _fold(model.moments, _scaled(model.unit, model.lengthscale), state, block)
-        lengthscale, unit = model.lengthscale, model.unit
-    else:
-        chosen = states if options.whole_history else history.thin(states, MAX_STATES)
-        if model is None:
-            unit = draw_features(
-                rng, options.kernel, len(state.centre), options.n_features, 1.0, options.embedding,
-                options.orthogonal,
-            )  # fmt: skip
-        else:
-            unit = model.unit
-        lengthscale = options.lengthscale
-        if lengthscale is None:
-            points = local_moves.whiten(state, chosen).T
-            lengthscale = options.lengthscale_factor * median_distance(points)
-        moments = _fold(None, _scaled(unit, lengthscale), state, chosen)
+    chosen = states if options.whole_history else history.thin(states, MAX_STATES)
+    lengthscale, unit = options.lengthscale, None if model is None else model.unit
+    if lengthscale is None:
+        points = local_moves.whiten(state, history.thin(chosen, MAX_STATES)).T
+        lengthscale = options.lengthscale_factor * median_distance(points)
+    if unit is None:
+        unit = draw_features(
+            rng, options.kernel, len(state.centre), options.n_features, 1.0, options.embedding,
+            options.orthogonal,
+        )  # fmt: skip
+    moments = None
+    if model is not None and options.whole_history and _near(lengthscale, model.lengthscale):
+        moments, lengthscale, chosen = model.moments, model.lengthscale, states[model.seen :]
+    moments = _fold(moments, _scaled(unit, lengthscale), state, chosen)
     roots = _roots(covariance(moments), unit, options.variance_share)
     frequencies = np.ascontiguousarray(unit.frequencies.T / lengthscale)
     m = len(unit.offsets)
     density = math.sqrt(2.0 / unit.n_features) * moments.mean
     density = np.ascontiguousarray(density.reshape(2, m) if unit.sincos else density[None])
     return FeatureModel(unit, lengthscale, moments, len(states), frequencies, roots, density)
+
+
+def _near(lengthscale: float, former: float) -> bool:
+    return abs(math.log(lengthscale / former)) < math.log(1.1)
 
 
 def _scaled(unit: RandomFeatures, lengthscale: float) -> RandomFeatures:

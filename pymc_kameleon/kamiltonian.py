@@ -49,17 +49,30 @@ from pymc_kameleon import (
 from pymc_kameleon.covariance import multiply_lower, solve_lower
 from pymc_kameleon.history import History, append, empty, window
 from pymc_kameleon.kamiltonian_handover import Jumps, no_jumps
-from pymc_kameleon.kamiltonian_surrogate import RADIUS, Fit, Recipe, fit, leapfrog, stable_step_size
+from pymc_kameleon.kamiltonian_surrogate import (
+    RADIUS,
+    Fit,
+    Recipe,
+    distance,
+    fit,
+    leapfrog,
+    stable_step_size,
+)
 from pymc_kameleon.kernels import Kernel, get_kernel
 from pymc_kameleon.metropolis import Outcome, Proposal, robbins_monro
 from pymc_kameleon.residual_mixture import Current, Mixture
 
-# Strathmann et al. (2015), sections 5 and A; lengthscale and regularisation by held-out score
-# (A.1).
+# Strathmann et al. (2015), sections 5 and A; lengthscale and regularisation by held-out score (A.1). Trajectories
+# only, as soon as there is a surrogate.
 PAPER = {
     "embedding": "cos", "isotropic": True, "base_scale": math.inf, "whiten": False, "n_leapfrog": (1, 10),
-    "step_size": (0.01, 0.1), "random_walk_share": 0.0, "mixture": "constant",
+    "step_size": (0.01, 0.1), "random_walk_share": 0.0, "mixture": "constant", "adapt_share": False,
 }  # fmt: skip
+# The same with what differs between their experiments: lite on the Glass data, finite on the bananas.
+PAPERS = {
+    "lite": {**PAPER, "n_history": 1000},
+    "finite": {**PAPER, "n_history": 2000, "n_features": 2000, "n_leapfrog": (10, 100)},
+}
 JITTER = 0.2  # the step size is drawn within this share of its mean
 NEVER = 1 << 62
 
@@ -147,6 +160,7 @@ def init(
     target_accept: float = 0.4,
     random_walk_share: float = 0.2,
     trial_share: float = 0.1,
+    adapt_share: bool | None = None,
     mixture: str = "residual",
     first_fit: int | None = None,
     initial_scale: float | np.ndarray = 0.1,
@@ -204,6 +218,9 @@ def init(
         Least probability of a random-walk move, the safety net. Default 0.2.
     trial_share : float
         Largest share of a surrogate that has not proved itself. Default 0.1.
+    adapt_share : bool, optional
+        Whether rule (4) sets the share of random-walk moves. ``False``: it is ``random_walk_share`` as soon as there
+        is a surrogate (the paper's). Default: unless ``history`` is given.
     mixture : {"residual", "constant"}
         How the two kernels share the draws after tuning. "residual": trajectories are chosen less
         often where f is too low, by a factor exp(-excess), and the share of the rule above is the
@@ -248,7 +265,7 @@ def init(
         trial_share,
         1.5,
         math.inf if tune is None else 0.85 * tune,
-        history is None,
+        history is None if adapt_share is None else bool(adapt_share),
         mixture,
     )
     _check(options, dim)
@@ -344,7 +361,15 @@ def start(state: State, x: np.ndarray, log_density: float) -> State:
     """Retain ``x`` and its log density: at the chain's start, and when it was moved from outside."""
     if state.fitted is None:
         return state
-    return _retain(state, _locate(state, x, log_density))
+    current = _locate(state, x, log_density)
+    away = distance(current.z, state.fitted.region)
+    if state.share == 0.0 and not away < RADIUS:
+        raise ValueError(
+            f"The chain cannot move: it is {away:.3g} standard deviations away from the history's mean, farther than "
+            f"any trajectory goes ({RADIUS:g}), and random_walk_share=0 leaves no other move. Start it nearer, give a "
+            "history of this target, or random_walk_share above 0."
+        )
+    return _retain(state, current)
 
 
 def keep(state: State, outcome: Outcome) -> State:
@@ -362,10 +387,18 @@ def _locate(state, x, log_density):
     return Current(z, log_density, score_matching.value(z, state.fitted.surrogate))
 
 
+def _trust(state, point):
+    """T at ``point``, in the region where trajectories go."""
+    region = state.fitted.region
+    if region is not None:
+        point = point._replace(z=(point.z - region[0]) / region[1])
+    return residual_mixture.share(state.mixture, RADIUS, math.inf, point)
+
+
 def _retain(state, current):
     trust = 1.0
     if state.mixture is not None:
-        trust = residual_mixture.share(state.mixture, RADIUS, math.inf, current)
+        trust = _trust(state, current)
     return state._replace(current=current, trust=trust)
 
 
@@ -387,7 +420,8 @@ def propose(rng: np.random.Generator, x: np.ndarray, state: State) -> Proposal:
     step_size = _draw_step_size(rng, state)
     z = solve_lower(state.factor, x - state.centre)
     momentum = rng.standard_normal(len(x))
-    end, turned, inside = leapfrog(z, momentum, state.fitted.surrogate, step_size, n_steps)
+    fitted = state.fitted
+    end, turned, inside = leapfrog(z, momentum, fitted.surrogate, step_size, n_steps, fitted.region)
     stats = {
         "step_size": step_size,
         "n_steps": n_steps,
@@ -423,7 +457,7 @@ def log_ratio(
     if state.mixture is None or there is None or proposed_log_density == -math.inf:
         return proposal.log_q_ratio
     there = there._replace(log_density=proposed_log_density)
-    trust = residual_mixture.share(state.mixture, RADIUS, math.inf, there)
+    trust = _trust(state, there)
     return proposal.log_q_ratio + residual_mixture.log_ratio(
         state.mixture, proposal.move == "hamiltonian", state.trust, trust
     )
@@ -514,6 +548,7 @@ def refit(rng: np.random.Generator, state: State, past: np.ndarray) -> State:
         jumps=no_jumps(dim),
         residuals=empty(1),
         refits=state.refits + 1,
+        share=state.share if options.adapt_share else options.random_walk_share,
     )
 
 

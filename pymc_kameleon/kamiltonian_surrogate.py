@@ -29,7 +29,7 @@ from pymc_kameleon.score_matching_search import search_lengthscales
 REGULARIZATIONS = 10.0 ** np.arange(-1.0, -9.0, -1.0)
 VALIDATION_POINTS = 300  # of lite
 SEARCH_POINTS, SEARCH_FEATURES = 1000, 200  # of finite, and of the search for lengthscales
-RADIUS = 1e3  # a trajectory that leaves |z| < RADIUS diverged
+RADIUS = 1e3  # of the history's own standard deviations: a trajectory that goes farther from its mean diverged
 
 
 class Recipe(NamedTuple):
@@ -58,6 +58,8 @@ class Fit(NamedTuple):
     regularization : float
     validation : Validation
         Held-out scores.
+    region : ndarray of shape (2, d) or None
+        Mean and standard deviations of ``states``, in which ``RADIUS`` is measured; ``None`` for zeros and ones.
     """
 
     surrogate: LiteSurrogate | FiniteSurrogate
@@ -65,6 +67,7 @@ class Fit(NamedTuple):
     lengthscale: float | np.ndarray
     regularization: float
     validation: Validation
+    region: np.ndarray | None = None
 
 
 def fit(
@@ -105,7 +108,8 @@ def fit(
         surrogate = fit_finite(states, features, regularization, weights, base)
     if surrogate is None or validation.gain == -math.inf:
         return None
-    return Fit(surrogate, states, lengthscale, regularization, validation)
+    region = np.stack([states.mean(axis=0), np.maximum(states.std(axis=0), 1e-300)])
+    return Fit(surrogate, states, lengthscale, regularization, validation, region)
 
 
 def _evenly(states, weights, size):
@@ -152,25 +156,34 @@ def _first_features(rf, n):
 
 
 @njit(cache=True)
-def leapfrog(z, momentum, surrogate, step_size, n_steps):
+def distance(z, region):
+    """How far ``z`` (d,) is from the middle of ``region`` (2, d), in its units."""
+    total = 0.0
+    for i in range(z.size):
+        offset = z[i] if region is None else (z[i] - region[0, i]) / region[1, i]
+        total += offset * offset
+    return math.sqrt(total)
+
+
+@njit(cache=True)
+def leapfrog(z, momentum, surrogate, step_size, n_steps, region=None):
     """``n_steps`` leapfrog steps from (z, momentum), each (d,), with potential energy -f.
 
     Returns
     -------
     z, momentum : ndarray of shape (d,)
     inside : bool
-        False if the path left the ball of radius ``RADIUS``. The start counts as part of the path,
-        so that a path is refused exactly when its reverse is.
+        False if the path was ``RADIUS`` or farther from the middle of ``region``, see :class:`Fit`. The start
+        counts as part of the path, so that a path is refused exactly when its reverse is.
     """
     z, momentum = z.copy(), momentum.copy()
-    limit = RADIUS * RADIUS
-    if not np.dot(z, z) < limit:
+    if not distance(z, region) < RADIUS:
         return z, momentum, False
     slope = score_matching.gradient(z, surrogate)
     for _ in range(n_steps):
         momentum += 0.5 * step_size * slope
         z += step_size * momentum
-        if not np.dot(z, z) < limit:  # written so that a NaN fails it
+        if not distance(z, region) < RADIUS:  # written so that a NaN fails it
             return z, momentum, False
         slope = score_matching.gradient(z, surrogate)
         momentum += 0.5 * step_size * slope
@@ -196,7 +209,9 @@ def stable_step_size(
         z = fitted.states[rng.integers(len(fitted.states))]
         momentum = rng.standard_normal(dim)
         n_steps = int(rng.integers(n_leapfrog[0], n_leapfrog[1] + 1))
-        end, turned, inside = leapfrog(z, momentum, surrogate, math.exp(log_step), n_steps)
+        end, turned, inside = leapfrog(
+            z, momentum, surrogate, math.exp(log_step), n_steps, fitted.region
+        )
         accept_prob = 0.0
         if inside:
             gain = score_matching.value(end, surrogate) - score_matching.value(z, surrogate)

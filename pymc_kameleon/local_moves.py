@@ -23,7 +23,11 @@ from pymc_kameleon.covariance import cholesky, log_normal_density, solve_lower
 from pymc_kameleon.metropolis import Outcome, Proposal, robbins_monro
 
 COORDINATES = ("whitened", "scaled", "raw")
-LOG_SCALE_BOUNDS = (-8.0, 4.0)
+LOG_SCALE_BOUNDS = (
+    -30.0,
+    30.0,
+)  # against overflow only: a covariance in raw units may ask for any scale
+RATES = ("renewed", "harmonic")
 DRAWS_PER_DIMENSION = 200  # before the first local move, unless told otherwise
 
 Covariance = Callable[[Any, Any, np.ndarray], np.ndarray]
@@ -41,6 +45,7 @@ class Schedule(NamedTuple):
     target_accept: float
     forget: float
     local_start: int
+    rate: str
 
 
 class State(NamedTuple):
@@ -94,6 +99,7 @@ def init(
     local_start: int | None,
     tune: int | None,
     random_walk: adaptive_metropolis.State | None,
+    rate: str = "renewed",
 ) -> State:
     """Start at ``x`` of shape (d,); the arguments are documented where the algorithms take them.
 
@@ -103,6 +109,8 @@ def init(
         For an option outside its domain, with the value.
     """
     check_positive(gamma=gamma, scale=scale)
+    if rate not in RATES:
+        raise ValueError(f"rate must be one of {RATES}, got {rate!r}.")
     if coordinates not in COORDINATES:
         raise ValueError(f"coordinates must be one of {COORDINATES}, got {coordinates!r}.")
     if not 0 <= global_share < 1:
@@ -131,6 +139,7 @@ def init(
             target_accept,
             forget,
             local_start,
+            rate,
         ),
         random_walk=random_walk,
         centre=np.zeros(d),
@@ -191,7 +200,9 @@ def tune_scale(state: State, outcome: Outcome) -> State:
 
 def tuned(log_scale: float, moves: int, outcome: Outcome, schedule: Schedule) -> float:
     """A local move's log scale after one Robbins-Monro step, the ``moves``-th."""
-    rate = 2.0 * moves**-adaptive_metropolis.RATE_EXPONENT
+    rate = 1.0 / moves
+    if schedule.rate == "renewed":
+        rate = 2.0 * moves**-adaptive_metropolis.RATE_EXPONENT
     target = outcome.target(schedule.target_accept)
     log_scale = robbins_monro(log_scale, outcome.accept_prob, target, rate)
     return min(max(log_scale, LOG_SCALE_BOUNDS[0]), LOG_SCALE_BOUNDS[1])
@@ -253,12 +264,13 @@ def _refresh(rng: np.random.Generator, state: State, learn: Learn) -> State:
     options = walk.options._replace(growth=1.1)
     if options.covariance == "window":  # there is a mean worth moving to
         options = options._replace(autoregressive_share=state.schedule.autoregressive_share)
+    renewed = state.schedule.rate == "renewed"
     state = state._replace(
         random_walk=walk._replace(options=options),
         centre=centre,
         factor=factor,
         log_scale=walk.log_scale if state.log_scale is None else state.log_scale,
-        moves=max(int(0.3 * state.moves), 10),
+        moves=max(int(0.3 * state.moves), 10) if renewed else state.moves,
         next_refresh=int(1.1 * t) + 1,
     )
     return state._replace(model=learn(rng, state, states))

@@ -1031,8 +1031,11 @@ class FastKameleonStep(KernelStep):
     variance_share : float
         Share of the trace of C that the truncated factor carries, in (0, 1]. Default 0.75.
     whole_history : bool
-        Keep coordinates and lengthscale from the first refresh on and fold in every later state (the dissertation's).
-        Default False: recompute them from the last two thirds of the history.
+        Keep the coordinates from the first refresh on and fold in every later state (the dissertation's). Default
+        False: recompute them from the last two thirds of the history.
+    rate : {"renewed", "harmonic"}
+        Of the tuning of eta at the m-th local move: 2 m^-0.6 with m counted anew in part at each refresh (default), or
+        1 / m (the dissertation's).
     local_start : int, optional
         Draws before the first local move, 0 or more. Default: 0.3 ``tune`` where that is given, else 200 d.
 
@@ -1161,9 +1164,10 @@ class KamiltonianStep(KernelStep):
         see :mod:`pymc_kameleon.value_kamiltonian`. "lite" and "finite": the paper's kernel exponential families, fitted
         to the chain's history by score matching, see :mod:`pymc_kameleon.kamiltonian`.
     preset : {None, "paper"}
-        "paper", with "lite" and "finite": one lengthscale, no base density, the parameters' own units, 1 to 10 leapfrog
-        steps of U[0.01, 0.1], and no random walk beside it once there is a surrogate that is good enough. The paper
-        gave exact draws as ``history``. Options given besides it win.
+        "paper", with "lite" and "finite": one lengthscale, no base density, the parameters' own units, leapfrog steps
+        of U[0.01, 0.1] (1 to 10 of them and 1000 points with "lite", 10 to 100, 2000 points and 2000 features with
+        "finite"), and trajectories only as soon as there is a surrogate. The paper gave exact draws as ``history``;
+        from a cold start such a chain may stand still. Options given besides it win.
 
     For experiments
     ---------------
@@ -1211,6 +1215,9 @@ class KamiltonianStep(KernelStep):
         Least probability of a random-walk move, the safety net, in [0, 1). Default 0.2.
     trial_share : float
         Largest share of a surrogate that has not proved itself, in (0, 1 - ``random_walk_share``]. Default 0.1.
+    adapt_share : bool, optional
+        Whether the share of random-walk moves follows what the two kernels bring. False: it is ``random_walk_share`` as
+        soon as there is a surrogate, the paper's. Default: True unless ``history`` is given.
     mixture : {"residual", "constant"}
         How the two kernels share the draws after tuning: "residual" (default) chooses trajectories less often where the
         surrogate is too low; "constant" does not look.
@@ -1297,7 +1304,8 @@ class KamiltonianStep(KernelStep):
                 "preset='paper' is for the paper's estimators, and surrogate='values' is not one of them: give "
                 "surrogate='lite' or surrogate='finite' too."
             )
-        return super()._checked(preset, options)
+        checked = super()._checked(preset, options)
+        return {**kamiltonian.PAPERS[self.variant], **options} if preset == "paper" else checked
 
     def _restart(self, point, x):
         if self.position is None and self.variant == "values" and not affordable(len(x)):

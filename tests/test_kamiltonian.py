@@ -331,7 +331,7 @@ def test_papers_settings_are_a_preset_of_the_papers_estimators():
     fast = {"model": tester.pair(), "compile_kwargs": {"mode": "FAST_COMPILE"}}
     for surrogate in ("lite", "finite"):
         step = KamiltonianStep(surrogate=surrogate, preset="paper", n_leapfrog=50, **fast)
-        assert step._options == kamiltonian.PAPER | {"n_leapfrog": 50}
+        assert step._options == kamiltonian.PAPERS[surrogate] | {"n_leapfrog": 50}
     assert not KamiltonianStep(surrogate="lite", **fast)._options
     for surrogate in ({}, {"surrogate": "values"}):
         with pytest.raises(ValueError, match="surrogate='finite'"):

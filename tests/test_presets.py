@@ -1,0 +1,209 @@
+"""``preset="paper"``: each publication's settings, one by one, and that a chain with them can move or says so."""
+
+import math
+
+import numpy as np
+import pymc as pm
+import pytest
+
+from pymc_kameleon import (
+    FastKameleonStep,
+    KameleonStep,
+    KamiltonianStep,
+    adaptive_metropolis,
+    fast_kameleon,
+    kameleon,
+    kamiltonian,
+    local_moves,
+)
+from pymc_kameleon.kamiltonian_surrogate import RADIUS
+from pymc_kameleon.kernels import median_distance
+from pymc_kameleon.metropolis import Outcome, accept
+from tests.step_tester import begin, drive, values
+
+# --- one by one ----------------------------------------------------------------------------------
+
+
+def test_adaptive_metropolis_is_andrieu_and_thoms():
+    state = adaptive_metropolis.init(np.zeros(4), **adaptive_metropolis.PAPER)
+    options = state.options
+    assert options.covariance == "recursive"  # eq. 17, at every draw
+    assert options.scaling == "learned"
+    assert options.target_accept == 0.234
+    assert options.exploration_share == 0.05  # Roberts & Rosenthal (2009)
+    assert options.autoregressive_share == 0.0
+    assert options.warmup == 0
+    np.testing.assert_array_equal(state.factor, np.eye(4))
+    assert math.exp(state.log_scale) == pytest.approx(2.38 / 2.0)
+    assert state.values is None
+
+
+def test_kameleon_is_sejdinovic_et_al():
+    state = kameleon.init(np.zeros(4), **kameleon.PAPER)
+    schedule = state.schedule
+    assert state.options.n_history == 1000
+    assert state.options.lengthscale is None  # the median heuristic ...
+    assert state.options.lengthscale_factor == 1.0  # ... itself
+    assert state.options.normalization == "none"  # nu^2 M H M^T
+    assert schedule.gamma == 0.2
+    assert schedule.target_accept == 0.234
+    assert schedule.coordinates == "raw"
+    assert schedule.global_share == 0.0
+
+
+def test_fast_kameleon_is_kotlicki():
+    state = fast_kameleon.init(np.zeros(4), **fast_kameleon.PAPER)
+    schedule, options = state.schedule, state.options
+    assert 10 <= options.n_features <= 600
+    assert options.lengthscale is None
+    assert options.lengthscale_factor == 1.0
+    assert options.normalization == "none"  # eta^2 J^T C J
+    assert not options.mean_shift
+    assert options.variance_share == 1.0
+    assert options.whole_history
+    assert schedule.gamma == 0.5
+    assert schedule.coordinates == "raw"
+    assert schedule.global_share == 0.0
+    assert schedule.local_start == 1000
+    assert schedule.forget == 0.0
+    assert schedule.target_accept == 0.234
+    for m in (1, 7, 1000):  # rate 1 / (t - 1000)
+        outcome = Outcome(None, 0.0, None, 0.0, 0.734, True)
+        assert local_moves.tuned(0.0, m, outcome, schedule) == pytest.approx(0.5 / m)
+    with pytest.raises(ValueError, match="rate must be one of"):
+        fast_kameleon.init(np.zeros(4), rate="fast")
+
+
+@pytest.mark.parametrize(
+    ("surrogate", "n_history", "n_leapfrog"), [("lite", 1000, (1, 10)), ("finite", 2000, (10, 100))]
+)
+def test_kamiltonian_is_strathmann_et_al(surrogate, n_history, n_leapfrog):
+    given = kamiltonian.PAPERS[surrogate]
+    options = kamiltonian.init(np.zeros(4), surrogate=surrogate, **given).options
+    recipe = options.recipe
+    assert recipe.surrogate == surrogate
+    assert recipe.kernel.name == "gaussian"
+    assert recipe.n_history == n_history
+    assert surrogate == "lite" or recipe.n_features == 2000
+    assert recipe.embedding == "cos"
+    assert recipe.isotropic
+    assert recipe.base_scale == math.inf  # no base density
+    assert recipe.lengthscale is recipe.regularization is None  # by held-out score, A.1
+    assert options.n_leapfrog == n_leapfrog
+    assert options.step_size == (0.01, 0.1)
+    assert not options.whiten
+    assert options.random_walk_share == 0.0  # trajectories only
+    assert not options.adapt_share
+    assert options.mixture == "constant"
+
+
+# --- Kamiltonian: the region, and trajectories only ------------------------------------------------
+
+
+def normal_chain(mean, start, past=None, tune=30, draws=120, **options):
+    with pm.Model() as model:
+        x = pm.Flat("x", shape=2, initval=start)
+        pm.Potential("target", -0.5 * ((x - mean) ** 2).sum())
+        if past is not None:
+            options["history"] = past
+        step = KamiltonianStep(surrogate="lite", preset="paper", **options)
+    points, stats = drive(begin(step, 1), model.initial_point(), draws, tune)
+    return values(points, "x"), stats, step
+
+
+@pytest.mark.parametrize("mean", [0.0, 1000.0, 5000.0])
+def test_a_history_far_from_zero_is_sampled(mean):
+    rng = np.random.default_rng(1)
+    past = mean + rng.standard_normal((200, 2))
+    x, stats, _ = normal_chain(mean, past[0], past, draws=400)
+    assert {s["move"] for s in stats} == {"hamiltonian"}
+    assert not any(s["surrogate_diverging"] for s in stats)
+    away = x - mean
+    assert away.min() < -1.0 and away.max() > 1.0, (away.min(), away.max())  # noqa: PT018
+    assert np.mean([s["accepted"] for s in stats]) > 0.5
+
+
+def test_the_region_is_measured_in_the_history_s_units():
+    """Control: in the target's own it is |x| < 1000, and nothing ever starts at 5000."""
+    rng = np.random.default_rng(1)
+    past = 5000.0 + rng.standard_normal((200, 2))
+    options = kamiltonian.PAPERS["lite"]
+    state = kamiltonian.init(past[0], surrogate="lite", history=past, rng=rng, **options)
+    np.testing.assert_allclose(state.fitted.region[0], past.mean(axis=0))
+    np.testing.assert_allclose(state.fitted.region[1], past.std(axis=0))
+    state = kamiltonian.start(state, past[0], -1.0)
+    assert kamiltonian.propose(rng, past[0], state).log_q_ratio > -math.inf
+    own = state._replace(fitted=state.fitted._replace(region=None), share=0.1)
+    own = kamiltonian.start(own, past[0], -1.0)._replace(share=0.0)
+    assert kamiltonian.propose(rng, past[0], own).log_q_ratio == -math.inf
+
+
+def test_a_chain_that_cannot_move_says_so():
+    rng = np.random.default_rng(1)
+    past = rng.standard_normal((200, 2))
+    with pytest.raises(ValueError, match=r"cannot move: it is .* standard deviations away"):
+        normal_chain(0.0, np.full(2, 3.0 * RADIUS), past)
+    normal_chain(0.0, np.full(2, 3.0 * RADIUS), past, random_walk_share=0.1)  # this one can
+
+
+def test_from_a_cold_start_there_are_trajectories_only_once_there_is_a_surrogate():
+    _, stats, step = normal_chain(0.0, np.ones(2), tune=260, draws=100, first_fit=150)
+    moves = [s["move"] for s in stats]
+    assert set(moves[:150]) == {"random_walk"}
+    assert set(moves[150:]) == {"hamiltonian"}
+    assert step.algorithm_state.share == 0.0
+
+
+# --- FastKameleon: eta and the lengthscale ---------------------------------------------------------
+
+
+def run_fast(draws, **options):
+    sd = np.array([10.0, 1.0, 1.0, 1.0])
+    rng, x = np.random.default_rng(1), np.zeros(4)
+    state = fast_kameleon.init(x, n_features=50, **{**fast_kameleon.PAPER, **options})
+    y, chain, probabilities = 0.0, [], []
+    for _ in range(draws):
+        proposal = fast_kameleon.propose(rng, x, state)
+        new = -0.5 * float(np.sum((proposal.position / sd) ** 2))
+        probability, accepted = accept(rng, y, new, proposal.log_q_ratio)
+        if accepted:
+            x, y = proposal.position, new
+        outcome = Outcome(x, y, proposal, new, probability, accepted)
+        if accepted:
+            state = fast_kameleon.keep(state, outcome)
+        state = fast_kameleon.adapt(rng, state, outcome)
+        chain.append(x)
+        probabilities.append(probability)
+    return state, np.array(chain), np.array(probabilities)
+
+
+def test_fast_kameleon_reaches_its_acceptance_target_whatever_eta_that_takes():
+    state, chain, probabilities = run_fast(5000, rate="renewed")
+    assert math.exp(state.log_scale) > math.exp(4.0)  # where it used to stop
+    assert abs(probabilities[-2000:].mean() - 0.234) < 0.06
+    # The lengthscale is the history's median distance, not that of the first thousand draws.
+    lengthscale = state.model.lengthscale
+    own = median_distance(chain[:: len(chain) // 1000])
+    assert abs(math.log(lengthscale / own)) < math.log(1.15)
+    first = median_distance(chain[:1000])
+    assert abs(math.log(lengthscale / first)) > math.log(1.15)
+
+
+def test_moments_are_those_of_the_whole_history_at_its_lengthscale():
+    state, chain, _ = run_fast(2500)
+    model = state.model
+    seen = chain[: model.seen]
+    points = local_moves.whiten(state, seen)
+    whole = fast_kameleon._fold(
+        None, fast_kameleon._scaled(model.unit, model.lengthscale), state, seen
+    )
+    assert points.shape == (4, model.seen)
+    np.testing.assert_allclose(whole.mean, model.moments.mean, rtol=1e-8, atol=1e-10)
+    np.testing.assert_allclose(whole.scatter, model.moments.scatter, rtol=1e-8, atol=1e-6)
+
+
+@pytest.mark.parametrize("step", [KameleonStep, FastKameleonStep])
+def test_the_steps_take_their_papers_settings(step):
+    with pm.Model() as model:
+        pm.Normal("x")
+    assert step(model=model, preset="paper")._options == step.algorithm.PAPER
