@@ -1073,6 +1073,7 @@ class FastKameleonStep(KernelStep):
         mean_shift: bool = default(True),
         variance_share: float = default(0.75),
         whole_history: bool = default(False),
+        rate: str = default("renewed"),
         local_start: int | None = default(None),
         **common: Unpack[CommonOptions],
     ):
@@ -1291,6 +1292,7 @@ class KamiltonianStep(KernelStep):
         target_accept: float = default(0.4),
         random_walk_share: float = default(0.2),
         trial_share: float = default(0.1),
+        adapt_share: bool | None = default(None),
         mixture: str = default("residual"),
         first_fit: int | None = default(None),
         learn_from_values: bool = default(True),
