@@ -1,0 +1,132 @@
+"""How the two kernels of a frozen Kamiltonian chain share the draws: identities that hold draw by draw.
+
+The statistical tests of invariance see a wrong share only where it matters much. These see it in the first draw: what
+``keep`` retains is what ``start`` would, and the ratio changes sign when (x, y) and (x', y') change places. The
+surrogates are wrong by about a nat, so that the shares vary, and y by noise, so that y' is not a function of x'.
+"""
+
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from pymc_kameleon import kamiltonian, residual_mixture, value_kamiltonian
+from pymc_kameleon.metropolis import Outcome, accept
+from tests import test_kamiltonian as scores
+from tests import test_kamiltonian_mixture as mixtures
+from tests import test_value_kamiltonian as regression
+
+STORED = Path(__file__).parent / "streams" / "shares.npz"  # python -m tests.streams.make shares
+
+
+def lite():
+    return kamiltonian, mixtures.mixed("lite", mixtures.too_steep), scores.log_density
+
+
+def finite():
+    return kamiltonian, mixtures.mixed("finite", mixtures.too_narrow), scores.log_density
+
+
+def values():
+    surrogate = regression.bad_surrogate(depth=2.0)
+    return (
+        value_kamiltonian,
+        regression.frozen_state(surrogate, (0.3, 0.2, 0.2, 0.15), slack=0.2),
+        regression.skewed,
+    )
+
+
+CHAINS = {"lite": lite, "finite": finite, "values": values}
+
+
+def share(state):
+    return state.trust if hasattr(state, "trust") else state.share
+
+
+def reverse(state, proposal):
+    """The proposal of the way back, as far as its ratio is concerned; ``state`` is the one before it."""
+    carry, current = proposal.carry, state.current
+    if isinstance(carry, dict):
+        carry = {**carry, "there": current._replace(log_density=math.nan)}
+    else:
+        carry = carry._replace(z=current.z, value=current.value)
+    return proposal._replace(log_q_ratio=-proposal.log_q_ratio, carry=carry)
+
+
+def draws(name, n, seed=1, noise=1.0):
+    """(state, x, y, proposal, y') of ``n`` draws of a chain with a noisy log density."""
+    algorithm, state, log_density = CHAINS[name]()
+    rng = np.random.default_rng(seed)
+    x = np.zeros(2)
+    y = log_density(x)
+    state = algorithm.start(state, x, y)
+    for _ in range(n):
+        proposal = algorithm.propose(rng, x, state)
+        new = proposal.log_density
+        if proposal.position is x:
+            new = y
+        elif new is None:
+            new = log_density(proposal.position) + noise * rng.standard_normal() - 0.5 * noise**2
+        yield algorithm, state, x, y, proposal, new
+        ratio = algorithm.log_ratio(state, x, y, proposal, new)
+        probability, accepted = accept(rng, y, new, ratio)
+        if accepted:
+            x, y = proposal.position, new
+            outcome = Outcome(x, y, proposal, new, probability, accepted)
+            state = algorithm.keep(state, outcome)
+
+
+def stream(name, n=60):
+    """What ``shares.npz`` holds of a chain: point, log density and share at every draw, shape (n, 4)."""
+    return np.array([[*x, y, share(state)] for _, state, x, y, _, _ in draws(name, n)])
+
+
+@pytest.mark.parametrize("name", CHAINS)
+def test_keep_retains_what_start_would(name):
+    shares = []
+    for algorithm, state, _, _, proposal, new in draws(name, 150):
+        if not math.isfinite(proposal.log_q_ratio):
+            continue
+        outcome = Outcome(proposal.position, new, proposal, new, 1.0, True)
+        kept = algorithm.keep(state, outcome)
+        started = algorithm.start(state, proposal.position, new)
+        assert share(kept) == pytest.approx(share(started), rel=1e-9, abs=1e-12)
+        np.testing.assert_allclose(kept.current.z, started.current.z, rtol=1e-9, atol=1e-12)
+        assert kept.current.log_density == started.current.log_density == new
+        assert kept.current.value == pytest.approx(started.current.value, rel=1e-9, abs=1e-12)
+        shares.append(share(kept))
+    assert np.std(shares) > 0.1
+
+
+@pytest.mark.parametrize("name", CHAINS)
+def test_the_ratio_changes_sign_on_the_way_back(name):
+    shares, moves, differences = [], [], []
+    for algorithm, state, x, y, proposal, new in draws(name, 150):
+        if not math.isfinite(proposal.log_q_ratio):
+            continue
+        there = algorithm.start(state, proposal.position, new)
+        if share(there) == 0.0:
+            continue
+        forth = algorithm.log_ratio(state, x, y, proposal, new)
+        back = algorithm.log_ratio(there, proposal.position, new, reverse(state, proposal), y)
+        assert forth == pytest.approx(-back, rel=1e-9, abs=1e-11)
+        here = share(state)
+        surrogate = proposal.move.startswith(("hamiltonian", "surrogate"))
+        own = residual_mixture.log_ratio(state.mixture, surrogate, here, share(there))
+        assert forth - proposal.log_q_ratio == pytest.approx(own, rel=1e-9, abs=1e-11)
+        shares.append(share(there))
+        moves.append(surrogate)
+        differences.append(abs(own))
+    assert np.std(shares) > 0.1
+    assert 0 < sum(moves) < len(moves)
+    assert max(differences) > 0.5
+
+
+@pytest.mark.parametrize("name", CHAINS)
+def test_stored_shares(name):
+    expected = np.load(STORED)[name]
+    found = stream(name, len(expected))
+    np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-6)
+    assert expected[:, 3].std() > 0.1
+    assert len(np.unique(expected[:, 0])) > 15
