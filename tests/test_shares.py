@@ -32,7 +32,7 @@ def values():
     surrogate = regression.bad_surrogate(depth=2.0)
     return (
         value_kamiltonian,
-        regression.frozen_state(surrogate, (0.3, 0.2, 0.2, 0.15), slack=0.2),
+        regression.frozen_state(surrogate, (0.3, 0.2, 0.2, 0.15), typical=-5.0),
         regression.skewed,
     )
 
@@ -77,7 +77,7 @@ def draws(name, n, seed=1, noise=1.0):
             state = algorithm.keep(state, outcome)
 
 
-def stream(name, n=60):
+def stream(name, n=100):
     """What ``shares.npz`` holds of a chain: point, log density and share at every draw, shape (n, 4)."""
     return np.array([[*x, y, share(state)] for _, state, x, y, _, _ in draws(name, n)])
 
