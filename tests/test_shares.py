@@ -11,8 +11,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pymc_kameleon import kamiltonian, residual_mixture, value_kamiltonian
+from pymc_kameleon import KamiltonianStep, kamiltonian, residual_mixture, value_kamiltonian
 from pymc_kameleon.metropolis import Outcome, accept
+from tests import step_tester as tester
 from tests import test_kamiltonian as scores
 from tests import test_kamiltonian_mixture as mixtures
 from tests import test_value_kamiltonian as regression
@@ -32,7 +33,7 @@ def values():
     surrogate = regression.bad_surrogate(depth=2.0)
     return (
         value_kamiltonian,
-        regression.frozen_state(surrogate, (0.3, 0.2, 0.2, 0.15), typical=-5.0),
+        regression.frozen_state(surrogate, (0.3, 0.2, 0.2, 0.15), typical=-5.5),
         regression.skewed,
     )
 
@@ -130,3 +131,25 @@ def test_stored_shares(name):
     np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-6)
     assert expected[:, 3].std() > 0.1
     assert len(np.unique(expected[:, 0])) > 15
+
+
+@pytest.mark.parametrize("surrogate", ["values", "lite"])
+def test_a_step_tells_its_algorithm_where_the_chain_starts_and_was_moved(surrogate, monkeypatch):
+    """Otherwise shares belong to another point: at the first draw, and when the driver moved the chain."""
+    model, told = tester.pair(), []
+    step = tester.begin(KamiltonianStep(model=model, surrogate=surrogate))
+    real = step.algorithm.start
+
+    def start(state, x, log_density):
+        told.append((x.copy(), log_density))
+        return real(state, x, log_density)
+
+    monkeypatch.setattr(step.algorithm, "start", start)
+    point = model.initial_point()
+    step.step(point)
+    assert len(told) == 1
+    moved = {**point, "a": point["a"] + 0.5}
+    step.step(moved)
+    assert len(told) == 2
+    np.testing.assert_array_equal(told[1][0], [0.5, 0.0, 0.0])
+    assert told[1][1] == pytest.approx(float(model.compile_logp()(moved)))

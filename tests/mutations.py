@@ -1,0 +1,242 @@
+"""Does the fast suite notice? Small wrong changes of the package, one at a time, each with the tests that should fail.
+
+``python -m tests.mutations [--named] [number ...]`` copies the checkout to a temporary folder, makes each change there, runs the
+tests named beside it (fast ones, stopping at the first failure) and, if they all pass, the whole fast suite (not with
+``--named``). It prints a table and ends with an error if a mutation survives. A change whose text is not found exactly once is refused, here
+and in ``tests/test_mutations.py``, so that the list cannot rot.
+"""
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import NamedTuple
+
+ROOT = Path(__file__).parents[1]
+PARTS = ("pymc_kameleon", "tests", "benchmarks", "pyproject.toml", "README.md", "CHANGELOG.md")
+
+
+class Mutation(NamedTuple):
+    """Replace ``old`` by ``new`` in a module of the package; ``tests`` are pytest's arguments, files under tests/."""
+
+    module: str
+    old: str
+    new: str
+    reason: str
+    tests: str
+
+
+MUTATIONS = [
+    # --- the test itself, noise ---
+    Mutation("metropolis", "bool(rng.random() < probability)", "bool(rng.random() <= 1.3 * probability)",
+             "accepts too much", "test_metropolis.py test_adaptive_metropolis.py"),
+    Mutation("metropolis", "return math.exp(min(0.0, log_ratio))", "return math.exp(log_ratio)",
+             "probability above 1", "test_metropolis.py"),
+    Mutation("metropolis", "return log_scale + rate * (accept_prob - target_accept)",
+             "return log_scale - rate * (accept_prob - target_accept)", "scales run away", "test_metropolis.py"),
+    Mutation("metropolis", "noise_sd / math.sqrt(2.0)))", "noise_sd))", "attainable: twice the noise's variance",
+             "test_metropolis.py"),
+    Mutation("metropolis", "return self.patience * attainable(target_accept, self.noise_sd)",
+             "return attainable(target_accept, self.noise_sd)", "stuck draws drag scales", "test_noise_probes.py"),
+    Mutation("noise_probe", "square = 0.5 * difference**2", "square = difference**2", "noise variance twice",
+             "test_noise_probes.py"),
+    Mutation("noise_probe", "return probe._replace(met=0, chance=0.0)", "return probe",
+             "patience never returns", "test_noise_probes.py"),
+    # --- life cycle of a step ---
+    Mutation("steps", "            self.algorithm_state = self.algorithm.freeze(self.algorithm_state)\n            self._start",
+             "            self._start", "adaptation is not frozen", "test_step_contract.py -k nothing_adapts"),
+    Mutation("steps", "                self._algorithm_state = self.algorithm.freeze(self._algorithm_state)\n        self._start_algorithm()",
+             "                self._algorithm_state = self.algorithm.freeze(self._algorithm_state)",
+             "_restart does not call start", "test_shares.py"),
+    Mutation("steps", "            self.auxiliary = self._proposed_auxiliary  # accepted", "            pass  # accepted",
+             "accepted without its u", "test_pseudo_marginal.py -k 'auxiliary or correlat'"),
+    Mutation("steps", "rho * block + math.sqrt(1.0 - rho * rho) *", "rho * block + (1.0 - rho) *",
+             "u leaves N(0, I)", "test_pseudo_marginal.py -k 'correlat or differs or anew'"),
+    Mutation("steps", "self.nonfinite += 1", "self.nonfinite += 0", "non-finite proposals are not counted",
+             "test_steps.py -k 'finite'"),
+    Mutation("steps", "value = self._density.deterministic_part(x) + self.noisy_log_density",
+             "value = sum(self._density.parts(x))", "retained estimate is refreshed",
+             "test_steps.py -k 'noisy_estimate' test_pseudo_marginal.py -k 'no_estimate'"),
+    Mutation("steps", 'return {**kamiltonian.PAPERS[self.variant], **options} if', 'return {**kamiltonian.PAPER, **options} if',
+             "preset: one for both surrogates", "test_kamiltonian.py -k preset"),
+    # --- Kamiltonian, score matching ---
+    Mutation("kamiltonian", "    there = there._replace(log_density=proposed_log_density)\n",
+             "    there = there._replace(log_density=log_density)\n", "t' from the old y", "test_shares.py"),
+    Mutation("kamiltonian", "state.mixture, proposal.move == \"hamiltonian\", state.trust, trust",
+             "state.mixture, proposal.move == \"hamiltonian\", trust, state.trust", "shares the wrong way round",
+             "test_shares.py"),
+    Mutation("kamiltonian", "    return _retain(state, there._replace(log_density=outcome.log_density))",
+             "    return state._replace(current=there._replace(log_density=outcome.log_density))",
+             "keep does not update the share", "test_shares.py"),
+    Mutation("kamiltonian", "log_q_ratio = 0.5 * float(momentum @ momentum) - kinetic",
+             "log_q_ratio = kinetic - 0.5 * float(momentum @ momentum)", "kinetic energy reversed",
+             "test_kamiltonian.py -k 'log_q_ratio or sign or invariance'"),
+    Mutation("kamiltonian", "        mixture=mixture,\n        residuals=empty(1, 1),", "        mixture=None,\n        residuals=empty(1, 1),",
+             "frozen without its mixture", "test_kamiltonian_mixture.py"),
+    Mutation("kamiltonian", "z=(point.z - region[0]) / region[1]", "z=point.z",
+             "share measured in the target's units", "test_presets.py"),
+    Mutation("kamiltonian", "share=state.share if options.adapt_share else options.random_walk_share,",
+             "share=state.share,", "preset keeps the random walk", "test_presets.py"),
+    Mutation("kamiltonian_surrogate", "(z[i] - region[0, i]) / region[1, i]", "z[i]",
+             "region in the target's units", "test_presets.py"),
+    Mutation("kamiltonian_surrogate", "        z += step_size * momentum\n", "        z += 1.01 * step_size * momentum\n",
+             "leapfrog no longer follows -f", "test_kamiltonian.py -k leapfrog"),
+    # --- Kamiltonian, values ---
+    Mutation("value_kamiltonian", "    return state._replace(current=current, share=share)", "    return state._replace(current=current)",
+             "keep and start do not update the share", "test_shares.py"),
+    Mutation("value_kamiltonian", "residual_mixture.Current(carry.z, proposed_log_density, carry.value)",
+             "residual_mixture.Current(carry.z, log_density, carry.value)", "t' from the old y", "test_shares.py"),
+    Mutation("value_kamiltonian", "ratio = path.start_value - path.end_value  # P^K", "ratio = path.end_value - path.start_value  # P^K",
+             "surrogate's ratio reversed", "test_value_kamiltonian.py -k 'leaves_the_target'"),
+    Mutation("value_kamiltonian", "residual_mixture.Current(carry.z, outcome.log_density, carry.value)",
+             "residual_mixture.Current(carry.z, outcome.log_density, state.current.value)", "keep retains the old f",
+             "test_shares.py"),
+    Mutation("residual_mixture", "excess = point.log_density - point.value - mixture.typical - mixture.slack",
+             "excess = point.log_density - point.value - mixture.typical", "no slack", "test_shares.py"),
+    Mutation("residual_mixture", "return math.log((1.0 - keep * new_share) / (1.0 - keep * share))", "return 0.0",
+             "random walk's ratio dropped", "test_shares.py"),
+    Mutation("surrogate_dynamics", "        if u[6] < accept_prob:", "        if u[6] < 2.0:",
+             "inner test dropped", "test_value_kamiltonian.py -k 'inner'"),
+    Mutation("kamiltonian_tuning", "walk=adaptive_metropolis.freeze(state.walk), learning=None",
+             "walk=state.walk, learning=None", "the walk goes on adapting", "test_value_kamiltonian.py -k 'frozen or dropped'"),
+    # --- local moves, random features, mixture ---
+    Mutation("local_moves", "    reverse = log_step_density(delta, there, gamma, nu)",
+             "    reverse = log_step_density(delta, state.covariance, gamma, nu)", "reverse density at the old point",
+             "test_kameleon.py -k 'ratio or invariance'"),
+    Mutation("local_moves", "    return state._replace(covariance=outcome.proposal.carry)", "    return state",
+             "cached covariance is not moved", "test_kameleon.py"),
+    Mutation("local_moves", "    rate = 1.0 / moves\n", "    rate = 0.5 / moves\n", "not the dissertation's rate",
+             "test_presets.py"),
+    Mutation("local_moves", "min(max(log_scale, LOG_SCALE_BOUNDS[0]), LOG_SCALE_BOUNDS[1])", "min(log_scale, 4.0)", "eta is capped",
+             "test_presets.py"),
+    Mutation("fast_kameleon", "moments, lengthscale, chosen = model.moments, model.lengthscale, states[model.seen :]",
+             "moments, lengthscale, chosen = model.moments, model.lengthscale, states", "history counted twice",
+             "test_presets.py test_fast_kameleon.py"),
+    Mutation("kernels", "rng.chisquare(df, (size, 1))", "rng.chisquare(df, (size, dim))", "independent t's",
+             "test_kernels.py test_random_features.py"),
+    Mutation("random_features", "    phi *= math.sqrt(2.0 / phi.shape[1])", "    phi *= math.sqrt(1.0 / phi.shape[1])",
+             "features of half the kernel", "test_random_features.py"),
+    Mutation("mixture_moves", "    return _position(z_new, centre, factor), reverse - forward",
+             "    return _position(z_new, centre, factor), 0.0", "local move's ratio dropped",
+             "test_gaussian_mixture.py -k 'not slow'"),
+    Mutation("autoregressive", "log_ratio += 0.5 * (y_new[i] * y_new[i] - y[i] * y[i])",
+             "log_ratio -= 0.5 * (y_new[i] * y_new[i] - y[i] * y[i])", "ratio reversed", "test_autoregressive.py"),
+    # --- adapting ---
+    Mutation("coordinate_moves", "    log_scales[i] += GAIN / abs(count) * error", "    log_scales[i] += GAIN * error",
+             "the gain never falls", "test_coordinate_moves.py"),
+    Mutation("gaussian_adaptation", "float(outcome.accept_prob)", "float(outcome.accepted)", "noise collapses the radius",
+             "test_coordinate_moves.py"),
+    Mutation("cma", "outcome.target(SUCCESS_THRESHOLD)", "SUCCESS_THRESHOLD + 1.0", "path takes every step",
+             "test_cma.py test_coordinate_moves.py"),
+    Mutation("adaptive_metropolis", "    return state._replace(history=None, values=None, options=",
+             "    return state._replace(values=None, options=", "history kept after tuning",
+             "test_adaptive_metropolis.py test_step_contract.py -k 'grow or freeze or frozen'"),
+    # --- estimators ---
+    Mutation("gp_estimator", "np.exp(weights - largest).mean()", "np.exp(weights - largest).sum()",
+             "estimate n times too large", "test_gp_estimator.py"),
+    Mutation("particle_filter", "total += largest + math.log(running / n_particles)", "total += largest + math.log(running)",
+             "likelihood times n", "test_particle_filter.py"),
+    Mutation("particle_filter", "scale = sd / math.sqrt(1.0 - persistence * persistence)", "scale = sd",
+             "first state is not stationary", "test_particle_filter.py"),
+    Mutation("history", "return 1 + int((states[1:] != states[:-1]).any(axis=1).sum())", "return len(states)",
+             "repeats count as distinct", "test_metropolis.py"),
+]  # fmt: skip
+
+
+def mutated(text: str, mutation: Mutation) -> str:
+    """The module's text with the change made.
+
+    Raises
+    ------
+    ValueError
+        Unless the text to replace is found exactly once.
+    """
+    found = text.count(mutation.old)
+    if found != 1 or mutation.old == mutation.new:
+        raise ValueError(
+            f"{mutation.module}.py has {mutation.old!r} {found} times, not once: bring the mutation "
+            f"({mutation.reason}) up to date."
+        )
+    return text.replace(mutation.old, mutation.new)
+
+
+def passes(folder: Path, arguments: list[str]) -> bool:
+    """Whether the tests pass in ``folder``."""
+    environment = {
+        **os.environ,
+        "PYTHONPATH": str(folder),
+        "NUMBA_CACHE_DIR": str(folder / "numba"),
+    }
+    command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", *arguments]
+    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
+    if done.returncode not in (
+        0,
+        1,
+        2,
+    ):  # 2: the change broke the import of a test, which is noticed too
+        raise RuntimeError(f"pytest {' '.join(arguments)} did not run:\n{done.stdout[-2000:]}")
+    return done.returncode == 0
+
+
+def commands(tests: str) -> list[list[str]]:
+    """The arguments of pytest: a file, and what is to be chosen from it."""
+    import shlex
+
+    found: list[list[str]] = []
+    words = shlex.split(tests)
+    while words:
+        word = words.pop(0)
+        if word == "-k":
+            found[-1] += ["-k", words.pop(0)]
+        else:
+            found.append([f"tests/{word}"])
+    return found
+
+
+def run(folder: Path, mutation: Mutation, whole: bool) -> str:
+    """Which tests noticed; empty for a survivor. ``whole``: after those that are named, the whole fast suite."""
+    path = folder / "pymc_kameleon" / f"{mutation.module}.py"
+    original, times = path.read_text("utf-8"), path.stat()
+    path.write_text(mutated(original, mutation), "utf-8")
+    try:
+        for arguments in [*commands(mutation.tests), *([["tests"]] if whole else [])]:
+            if not passes(folder, arguments):
+                return " ".join(arguments)
+        return ""
+    finally:  # the same file as before, for Numba's cache
+        path.write_text(original, "utf-8")
+        os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
+
+
+def main(numbers: list[int], whole: bool = True) -> int:
+    """Print the table; the number of survivors."""
+    survivors = 0
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = Path(temporary)
+        for part in PARTS:
+            source = ROOT / part
+            if source.is_dir():
+                ignored = shutil.ignore_patterns("__pycache__")
+                shutil.copytree(source, folder / part, ignore=ignored)
+            elif source.exists():
+                shutil.copy2(source, folder / part)
+        for number in numbers:
+            mutation, began = MUTATIONS[number], time.perf_counter()
+            noticed = run(folder, mutation, whole)
+            survivors += not noticed
+            print(
+                f"| {number} | {mutation.module} | {mutation.reason} | {noticed or 'SURVIVES'} | "
+                f"{time.perf_counter() - began:.0f} s |",
+                flush=True,
+            )
+    print(f"{len(numbers)} mutations, {survivors} survive")
+    return survivors
+
+
+if __name__ == "__main__":
+    words = [word for word in sys.argv[1:] if word != "--named"]
+    chosen = [int(word) for word in words] or list(range(len(MUTATIONS)))
+    sys.exit(bool(main(chosen, whole="--named" not in sys.argv)))
