@@ -8,12 +8,15 @@ and in ``tests/test_mutations.py``, so that the list cannot rot.
 
 import os
 import shutil
-import subprocess
 import sys
 import tempfile
 import time
 from pathlib import Path
 from typing import NamedTuple
+
+import numba
+import pymc  # noqa: F401  # for the forks
+import pytest
 
 ROOT = Path(__file__).parents[1]
 PARTS = ("pymc_kameleon", "tests", "benchmarks", "pyproject.toml", "README.md", "CHANGELOG.md")
@@ -164,21 +167,29 @@ def mutated(text: str, mutation: Mutation) -> str:
 
 
 def passes(folder: Path, arguments: list[str]) -> bool:
-    """Whether the tests pass in ``folder``."""
-    environment = {
-        **os.environ,
-        "PYTHONPATH": str(folder),
-        "NUMBA_CACHE_DIR": str(folder / "numba"),
-    }
-    command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", *arguments]
-    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
-    if done.returncode not in (
-        0,
-        1,
-        2,
-    ):  # 2: the change broke the import of a test, which is noticed too
-        raise RuntimeError(f"pytest {' '.join(arguments)} did not run:\n{done.stdout[-2000:]}")
-    return done.returncode == 0
+    """Whether the tests pass in ``folder``. In a fork: PyMC is imported once, the package and its tests anew."""
+    log = folder / "pytest.log"
+    child = os.fork()
+    if child == 0:
+        status = 99
+        try:
+            with log.open("w") as file:
+                os.dup2(file.fileno(), 1)
+                os.dup2(file.fileno(), 2)
+                os.chdir(folder)
+                ours = ("tests", "benchmarks", "pymc_kameleon")
+                for name in [n for n in sys.modules if n.split(".")[0] in ours]:
+                    del sys.modules[name]
+                sys.path[:] = [str(folder), *(p for p in sys.path if p not in ("", str(ROOT)))]
+                os.environ["PYTHONPATH"] = str(folder)  # of the processes that tests start
+                numba.config.CACHE_DIR = str(folder / "numba")
+                status = pytest.main(["-x", "-q", "-p", "no:cacheprovider", *arguments])
+        finally:
+            os._exit(status)
+    status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    if status not in (0, 1, 2):  # 2: the change broke the import of a test, which is noticed too
+        raise RuntimeError(f"pytest {' '.join(arguments)} did not run:\n{log.read_text()[-2000:]}")
+    return status == 0
 
 
 def commands(tests: str) -> list[list[str]]:
