@@ -15,6 +15,7 @@ from pymc_kameleon import (
     kameleon,
     kamiltonian,
     local_moves,
+    residual_mixture,
 )
 from pymc_kameleon.kamiltonian_surrogate import RADIUS
 from pymc_kameleon.kernels import median_distance
@@ -136,6 +137,17 @@ def test_the_region_is_measured_in_the_history_s_units():
     own = state._replace(fitted=state.fitted._replace(region=None), share=0.1)
     own = kamiltonian.start(own, past[0], -1.0)._replace(share=0.0)
     assert kamiltonian.propose(rng, past[0], own).log_q_ratio == -math.inf
+
+
+def test_shares_are_measured_in_the_history_s_units_too():
+    rng = np.random.default_rng(1)
+    past = 5000.0 + rng.standard_normal((200, 2))
+    state = kamiltonian.init(past[0], surrogate="lite", history=past, rng=rng, whiten=False)
+    value = kamiltonian.start(state, past[0], 0.0).current.value
+    state = state._replace(mixture=residual_mixture.Mixture(0.2, 0.0, 1.0))
+    assert kamiltonian.start(state, past[0], value).trust == 1.0
+    far = past[0] + 2.0 * RADIUS  # no trajectory goes there
+    assert kamiltonian.start(state, far, value).trust == 0.0
 
 
 def test_a_chain_that_cannot_move_says_so():
