@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from pymc_kameleon import arrival
 from pymc_kameleon.diagnostics import CountingLogDensity
 from pymc_kameleon.metropolis import Outcome, accept
 from pymc_kameleon.targets import Target
@@ -67,6 +68,7 @@ def run_chain(
     *,
     tune: int,
     draws: int,
+    arrive: bool = False,
     **options: Any,
 ) -> Chain:
     """Run ``algorithm`` from ``x`` of shape (d,) for ``tune`` adaptive draws and ``draws`` frozen ones.
@@ -77,11 +79,15 @@ def run_chain(
         Of the seam, or an object with the same names.
     log_density : callable
         From a point to a float.
+    arrive : bool
+        As the steps' option ``arrival``, in units of 1: they take the prior's.
     options
         The algorithm's.
     """
     log_density = CountingLogDensity(log_density)
     walk = _Walk(algorithm, log_density, np.array(x, dtype=float), rng, options)
+    if arrive:
+        walk.set_out()
     begin = time.process_time()
     for _ in range(tune):
         walk.step(tuning=True)
@@ -108,19 +114,52 @@ class _Walk:
         self.keeps = hasattr(algorithm, "keep")
         self.corrects = hasattr(algorithm, "log_ratio")
         self.value = log_density(x)
+        self.options, self.arrival = options, None
         self.state = algorithm.init(x, **options)
         self._start()
+
+    def set_out(self, scale=1.0, start=None):
+        """Let the first tuning draws bring the chain to the typical set; see ``KernelStep``."""
+        tune, budget = self.options.get("tune"), arrival.default_budget(len(self.x))
+        if tune is not None:
+            budget = max(1, min(budget, int(0.4 * tune)))
+        self.arrival = arrival.init(self.x, self.value, scale=scale, budget=budget, start=start)
+
+    def _approach(self):
+        state = self.arrival
+        point = arrival.propose(self.rng, state)
+        self.arrival = arrival.tell(self.rng, state, point, self.log_density(point))
+        self._arrive()
+
+    def _arrive(self):
+        state = self.arrival
+        row = state.handed if state.done else state.current
+        self.x, self.value = state.positions[row].copy(), float(state.log_densities[row])
+        if state.done:
+            self.arrival, options = None, dict(self.options)
+            if options.get("tune") is not None:
+                options["tune"] = max(1, options["tune"] - state.evaluations + 1)
+            taken = inspect.signature(self.algorithm.init).parameters
+            learned = {n: v for n, v in arrival.learned(state).items() if n in taken}
+            self.state = self.algorithm.init(self.x, **options, **learned)
+            self._start()
 
     def _start(self):
         if self.starts:
             self.state = self.algorithm.start(self.state, self.x, self.value)
 
     def freeze(self):
+        if self.arrival is not None:
+            self.arrival = arrival.stop(self.arrival)
+            self._arrive()
         self.state = self.algorithm.freeze(self.state)
         self._start()
 
     def step(self, tuning):
         """One draw; returns its acceptance probability."""
+        if self.arrival is not None:
+            self._approach()
+            return 0.0
         algorithm, state = self.algorithm, self.state
         proposal = algorithm.propose(self.rng, self.x, state)
         proposed = self._evaluate(proposal)

@@ -67,6 +67,8 @@ class State(NamedTuple):
     values : value_covariance.Values or None
         The log densities seen; ``None`` if they are not to be used, and once tuning has ended.
     autoregression : autoregressive.Tuning
+    base : ndarray of shape (d, d) or None
+        The factor that an arrival brought; ``None`` without, and once tuning has ended.
     """
 
     options: Options
@@ -82,6 +84,7 @@ class State(NamedTuple):
     history: History | None
     values: value_covariance.Values | None
     autoregression: autoregressive.Tuning
+    base: np.ndarray | None = None
 
 
 def init(
@@ -96,6 +99,8 @@ def init(
     initial_scale: float | np.ndarray = 0.1,
     learn_from_values: bool = True,
     tune: int | None = None,
+    factor: np.ndarray | None = None,
+    evaluated: tuple[np.ndarray, np.ndarray] | None = None,
 ) -> State:
     """Start at ``x`` of shape (d,).
 
@@ -123,6 +128,12 @@ def init(
         With "identity" and "recursive" the initial covariance is its square where it is given as an array.
     tune : int, optional
         Length of tuning, if known: the coordinate-wise phase takes at most a fifth of it.
+    factor : ndarray of shape (d, d), optional
+        With "window": lower Cholesky factor of what the covariance is near ``x``, from an arrival
+        (:mod:`pymc_kameleon.arrival`). It takes the place of the coordinate-wise phase, and of the diagonal in the
+        shrinkage of :func:`update_covariance`. In :mod:`pymc_kameleon.steps` the step provides it.
+    evaluated : (ndarray of shape (n, d), ndarray of shape (n,)), optional
+        Points whose log density is known, for ``learn_from_values``; likewise.
 
     Raises
     ------
@@ -153,15 +164,25 @@ def init(
     warmup = 0
     if covariance == "window":
         warmup = coordinate_moves.length(d, tune)
+    known = factor is not None and covariance == "window"
     learns = covariance == "window" and learn_from_values and value_regression.affordable(d)
-    factor = np.diag(initial) if np.ndim(initial_scale) else np.eye(d)
+    shape = np.diag(initial) if np.ndim(initial_scale) else np.eye(d)
+    values = value_covariance.empty(d) if learns else None
+    if learns and evaluated is not None:
+        values = value_covariance.add(values, *evaluated)
     options = Options(
-        target_accept, scaling, covariance, exploration_share, autoregressive_share, warmup, 1.2
+        target_accept,
+        scaling,
+        covariance,
+        exploration_share,
+        autoregressive_share,
+        0 if known else warmup,
+        1.2,
     )
     return State(
         options=options,
         mean=np.array(x, dtype=float),
-        factor=factor,
+        factor=np.array(factor, dtype=float) if known else shape,
         log_scale=math.log(scale),
         iteration=0,
         moves=0,
@@ -170,8 +191,9 @@ def init(
         coordinate_log_scales=np.log(initial),
         reversals=np.zeros(d),
         history=history.empty(d) if covariance == "window" else None,
-        values=value_covariance.empty(d) if learns else None,
+        values=values,
         autoregression=autoregressive.Tuning(),
+        base=np.array(factor, dtype=float) if known else None,
     )
 
 
@@ -225,7 +247,9 @@ def freeze(state: State) -> State:
     """End of tuning: nothing adapts any more and the history is dropped."""
     if state.options.covariance == "window" and state.iteration < state.options.warmup:
         state = _end_warmup(state)
-    return state._replace(history=None, values=None, options=state.options._replace(warmup=0))
+    return state._replace(
+        history=None, values=None, base=None, options=state.options._replace(warmup=0)
+    )
 
 
 def stats(state: State) -> dict[str, float]:
@@ -237,7 +261,7 @@ def update_covariance(rng: np.random.Generator, state: State) -> State:
     """Relearn mean and factor from the window, keeping the volume of the proposal.
 
     Off-diagonal entries are shrunk by 1 - min(1, 2 d / m)^2, m the number of distinct states: with m <= 2 d
-    nothing is learned yet.
+    nothing is learned yet. Where an arrival has brought a factor, the whole covariance is shrunk towards its.
     """
     assert state.history is not None
     d, t = len(state.mean), state.iteration
@@ -250,8 +274,13 @@ def update_covariance(rng: np.random.Generator, state: State) -> State:
     centred = states - mean
     covariance = centred.T @ centred / len(states)
     shrink = 1.0 - min(1.0, 2.0 * d / distinct) ** 2
-    covariance = shrink * covariance + (1.0 - shrink) * np.diag(np.diag(covariance))
-    factor, ok = cholesky(covariance)
+    if state.base is None:
+        covariance = shrink * covariance + (1.0 - shrink) * np.diag(np.diag(covariance))
+        factor, ok = cholesky(covariance)
+    else:  # in its coordinates: condition numbers are then small
+        z = np.linalg.solve(state.base, centred.T)
+        factor, ok = cholesky(shrink * (z @ z.T) / len(states) + (1.0 - shrink) * np.eye(d))
+        factor = state.base @ factor
     if not ok:
         return state
     if state.values is not None:

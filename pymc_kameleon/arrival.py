@@ -33,7 +33,9 @@ from pymc_kameleon.arrival_model import Model
 from pymc_kameleon.covariance import cholesky
 from pymc_kameleon.history import History
 
-CONCAVE = -0.05  # curvature in a metric in which it should be -1: above it, a direction is not concave
+CONCAVE = (
+    -0.05
+)  # curvature in a metric in which it should be -1: above it, a direction is not concave
 FLAT = -0.3  # a slope with less curvature is not the end of a climb
 ENOUGH = 2.0  # nats to be gained beyond d/2 that are not worth a climb
 CHECKED = 1.5  # radius, in the metric, at which the neighbourhood is explored
@@ -126,8 +128,10 @@ class State(NamedTuple):
     done, arrived : bool
     handed : int
         Row of the point with which the chain is to go on.
+    own : int
+        First row of the chain's own: the model's initial point, which all chains have, does not count.
     factor : ndarray of shape (d, d) or None
-        Cholesky factor of the covariance there, once arrived.
+        Cholesky factor of the covariance there, as far as it is known.
     """
 
     evaluated: History
@@ -149,6 +153,7 @@ class State(NamedTuple):
     done: bool = False
     arrived: bool = False
     handed: int = 0
+    own: int = 0
     factor: np.ndarray | None = None
 
     @property
@@ -230,6 +235,20 @@ def init(
     )
 
 
+def learned(state: State) -> dict[str, object]:
+    """What an algorithm's ``init`` may want to know: the keywords ``factor`` and ``evaluated``."""
+    others = np.arange(state.evaluations) != state.handed
+    return {
+        "factor": state.factor,
+        "evaluated": (state.positions[others], state.log_densities[others]),
+    }
+
+
+def stop(state: State) -> State:
+    """End the arrival where it is, before it is done: tuning has ended."""
+    return state if state.done else _give_up(state)
+
+
 def propose(rng: np.random.Generator, state: State) -> np.ndarray:
     """The next point to evaluate, shape (d,)."""
     d = len(state.origin)
@@ -258,7 +277,8 @@ def tell(rng: np.random.Generator, state: State, point: np.ndarray, log_density:
     evaluated = history.append(state.evaluated, np.append(point, log_density))
     judged, state = state, state._replace(evaluated=evaluated)
     if state.move == "start":
-        return _begin(state, log_density)
+        state = _begin(state, log_density)
+        return _give_up(state) if state.evaluations >= state.budget else state
     gain = log_density - state.log_densities[state.current]
     state = _judge(state, judged, point, gain)
     d, n = len(point), state.evaluations
@@ -285,7 +305,7 @@ def _little(d):
 def _begin(state, log_density):
     """The over-dispersed start: half way back where the model has no density."""
     if math.isfinite(log_density):
-        return state._replace(start=None, move="explore", current=state.evaluations - 1)
+        return state._replace(start=None, move="explore", current=state.evaluations - 1, own=1)
     if state.evaluations >= min(6, state.budget):
         return state._replace(start=None, move="explore")
     return state._replace(start=0.5 * (state.start + state.positions[0]))
@@ -363,8 +383,13 @@ def _fit(state, anew=True):
     fall = np.where(finite, fall, max(10.0 * fall[finite].max(), 100.0))
     distance = np.sqrt(np.square(points).sum(axis=1))
     distance[state.current] = math.inf
+    if state.near is None:  # a chain that was sent elsewhere goes its own way
+        distance[fall < 0.0] = math.inf
     size = (d + 1) * (d + 2) // 2
-    most = min(int(1.3 * size) + 10, LARGEST_FIT if state.near is not None else 6 * d + 60, n - 1)
+    most = min(int(1.3 * size) + 10, LARGEST_FIT if state.near is not None else 6 * d + 60)
+    most = min(most, int(np.isfinite(distance).sum()))
+    if most == 0:
+        return state._replace(model=None, fitted=n)
     chosen = np.argsort(distance, kind="stable")[:most]
     chosen = chosen[(distance[chosen] < 1e4) | (np.arange(most) < 2 * d)]
     choices, next_choice = _choices(state, fall[chosen], anew)
@@ -453,7 +478,7 @@ def _come_near(state):
 
 
 def _leave(state):
-    current = int(np.argmax(state.log_densities))
+    current = state.own + int(np.argmax(state.log_densities[state.own :]))
     return state._replace(near=None, current=current, move="climb", failed=False)
 
 
@@ -533,7 +558,7 @@ def _stands_still(state):
     record, d = state.record, len(state.origin)
     if record is None or state.near is not None or state.evaluations - record.at <= 4 * d + 20:
         return False
-    return bool(state.log_densities.max() < record.log_density + _little(d))
+    return bool(state.log_densities[state.own :].max() < record.log_density + _little(d))
 
 
 def _restore(state):
@@ -552,4 +577,7 @@ def _give_up(state):
         return _arrive(state, state.near.candidate, factor)
     if state.record is not None:
         return _restore(state)
-    return state._replace(done=True, handed=int(np.argmax(state.log_densities)))
+    state = state._replace(done=True, handed=state.current)
+    if state.near is None or state.model is None:
+        return state
+    return state._replace(factor=_triangular(_normal_approximation(state)[1]))

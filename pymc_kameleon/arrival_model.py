@@ -26,7 +26,12 @@ import numpy as np
 from scipy.linalg import solve_triangular
 
 SLOPE, SAME, AXIS = 1e3, 3.0, 3.0  # G, T and D; prior variances in units of any other curvature's
-DEVIATIONS = (1e-6, 1e-4, 1e-2, 1e-1)  # relative, at the trust region's edge; grows with distance cubed
+DEVIATIONS = (
+    1e-6,
+    1e-4,
+    1e-2,
+    1e-1,
+)  # relative, at the trust region's edge; grows with distance cubed
 NEAREST, FARTHEST = 0.3, 30.0  # radii between which it grows
 JITTER = 1e-10
 
@@ -93,9 +98,7 @@ def fit(points: np.ndarray, fall: np.ndarray, choices: list[tuple[float, float]]
             continue
         half = solve_triangular(factor, values, lower=True, check_finite=False)
         amplitude = max(half @ half / m, 1e-300)
-        evidence = (
-            -0.5 * m * math.log(amplitude) - np.log(np.diag(factor)).sum() + log_jacobian
-        )
+        evidence = -0.5 * m * math.log(amplitude) - np.log(np.diag(factor)).sum() + log_jacobian
         if evidence > best_evidence:
             best, best_evidence = (transform, deviation, factor, half, amplitude), evidence
     if best is None:

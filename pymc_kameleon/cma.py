@@ -101,6 +101,7 @@ def init(
     sigma_range: float = 1e12,
     condition_limit: float = 1e12,
     tune: int | None = None,
+    factor: np.ndarray | None = None,
 ) -> State:
     """Start at ``x`` of shape (d,).
 
@@ -132,6 +133,9 @@ def init(
         sweeps.
     tune : int, optional
         Length of tuning, if known: the sweeps take at most a fifth of it.
+    factor : array of shape (d, d)
+        Lower Cholesky factor of the covariance, from an arrival (:mod:`pymc_kameleon.arrival`); what
+        is given by hand goes before it. No sweeps are needed then.
 
     Raises
     ------
@@ -139,7 +143,8 @@ def init(
         For an argument out of its domain.
     """
     dim = len(x)
-    base, log_scale = initial_shape(dim, initial_scale, initial_covariance)
+    arrived = factor is not None and initial_scale is None and initial_covariance is None
+    base, log_scale = initial_shape(dim, initial_scale, initial_covariance, factor)
     sigma = OPTIMAL_SCALE / math.sqrt(dim) if initial_sigma is None else initial_sigma
     check_open("initial_sigma", sigma, 0.0, math.inf)
     check_open("target_accept", target_accept, 0.0, 1.0)
@@ -156,7 +161,9 @@ def init(
         log_range=math.log(sigma_range),
         condition_limit=float(condition_limit),
     )
-    phase = coordinate_moves.begin(coordinate_scales(base, log_scale), sweeps, tune)
+    phase = coordinate_moves.begin(
+        coordinate_scales(base, log_scale), 0 if arrived else sweeps, tune
+    )
     start = float(target_accept)  # neither grows nor shrinks
     return State(options, log_sigma, base, np.zeros(dim), start, log_sigma, base, 1.0, 0, phase)
 

@@ -121,6 +121,8 @@ def init(
     local_start: int | None = None,
     tune: int | None = None,
     random_walk: adaptive_metropolis.State | None = None,
+    factor: np.ndarray | None = None,
+    evaluated: tuple[np.ndarray, np.ndarray] | None = None,
 ) -> State:
     """Start at ``x`` of shape (d,).
 
@@ -160,6 +162,8 @@ target_accept, scale, local_start, tune
         or 1 / m (the dissertation's 1 / (t - 1000)).
     random_walk : adaptive_metropolis.State, optional
         The global kernel. Default: its cold start.
+    factor, evaluated
+        From an arrival, see :func:`pymc_kameleon.adaptive_metropolis.init`.
 
     Raises
     ------
@@ -193,6 +197,8 @@ target_accept, scale, local_start, tune
         local_start=local_start,
         tune=tune,
         random_walk=random_walk,
+        factor=factor,
+        evaluated=evaluated,
     )
 
 

@@ -84,6 +84,7 @@ def init(
     radius_range: float = 1e12,
     condition_limit: float = 1e12,
     tune: int | None = None,
+    factor: np.ndarray | None = None,
 ) -> State:
     """Start at ``x`` of shape (d,).
 
@@ -117,6 +118,9 @@ def init(
         relative to its start stays below the limit. Both are 1e12 and count from the end of the sweeps.
     tune : int, optional
         Length of tuning, if known: the sweeps take at most a fifth of it.
+    factor : array of shape (d, d)
+        Lower Cholesky factor of the covariance, from an arrival (:mod:`pymc_kameleon.arrival`); what
+        is given by hand goes before it. No sweeps are needed then.
 
     Raises
     ------
@@ -124,7 +128,8 @@ def init(
         For an argument out of its domain.
     """
     dim = len(x)
-    base, log_scale = initial_shape(dim, initial_scale, initial_covariance)
+    arrived = factor is not None and initial_scale is None and initial_covariance is None
+    base, log_scale = initial_shape(dim, initial_scale, initial_covariance, factor)
     radius = OPTIMAL_SCALE / math.sqrt(dim) if initial_radius is None else initial_radius
     rate = math.log(dim + 1) / (dim + 1) ** 2 if rate is None else rate
     check_open("initial_radius", radius, 0.0, math.inf)
@@ -142,7 +147,9 @@ def init(
         log_range=math.log(radius_range),
         condition_limit=float(condition_limit),
     )
-    phase = coordinate_moves.begin(coordinate_scales(base, log_scale), sweeps, tune)
+    phase = coordinate_moves.begin(
+        coordinate_scales(base, log_scale), 0 if arrived else sweeps, tune
+    )
     return State(options, log_radius, base, log_radius, base, 1.0, 0, phase)
 
 
@@ -251,7 +258,10 @@ def rate_multiplier(iteration):
 
 
 def initial_shape(
-    dim: int, initial_scale: np.ndarray | None, initial_covariance: np.ndarray | None
+    dim: int,
+    initial_scale: np.ndarray | None,
+    initial_covariance: np.ndarray | None,
+    arrival_factor: np.ndarray | None = None,
 ) -> tuple[np.ndarray, float]:
     """Lower factor of the initial covariance scaled to determinant one, and log of the scale.
 
@@ -271,6 +281,8 @@ def initial_shape(
         factor, ok = cholesky(initial_covariance)
         if not (ok and np.allclose(initial_covariance, initial_covariance.T, rtol=1e-6, atol=0)):
             raise ValueError("initial_covariance must be symmetric and positive definite.")
+    elif initial_scale is None and arrival_factor is not None:
+        factor = np.array(arrival_factor, dtype=float)
     else:
         scale = np.ones(dim) if initial_scale is None else np.asarray(initial_scale, dtype=float)
         if scale.shape != (dim,) or not np.all((scale > 0) & np.isfinite(scale)):

@@ -110,6 +110,8 @@ def init(
     local_start: int | None = None,
     tune: int | None = None,
     random_walk: adaptive_metropolis.State | None = None,
+    factor: np.ndarray | None = None,
+    evaluated: tuple[np.ndarray, np.ndarray] | None = None,
 ) -> State:
     """Start at ``x`` of shape (d,).
 
@@ -139,6 +141,8 @@ def init(
         Length of tuning, if known.
     random_walk : adaptive_metropolis.State, optional
         The global kernel. Default: its cold start.
+    factor, evaluated
+        From an arrival, see :func:`pymc_kameleon.adaptive_metropolis.init`.
 
     Raises
     ------
@@ -165,8 +169,9 @@ def init(
     d = len(x)
     if random_walk is None:
         random_walk = adaptive_metropolis.init(
-            x, target_accept=target_accept, learn_from_values=learn_from_values, tune=tune
-        )
+            x, target_accept=target_accept, learn_from_values=learn_from_values, tune=tune, factor=factor,
+            evaluated=evaluated,
+        )  # fmt: skip
     if local_start is None:
         local_start = 200 * d
         if tune is not None:

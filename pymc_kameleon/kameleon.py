@@ -84,6 +84,8 @@ def init(
     local_start: int | None = None,
     tune: int | None = None,
     random_walk: adaptive_metropolis.State | None = None,
+    factor: np.ndarray | None = None,
+    evaluated: tuple[np.ndarray, np.ndarray] | None = None,
 ) -> State:
     """Start at ``x`` of shape (d,).
 
@@ -126,6 +128,8 @@ def init(
         Length of tuning, if known.
     random_walk : adaptive_metropolis.State, optional
         The global kernel. Default: its cold start.
+    factor, evaluated
+        From an arrival, see :func:`pymc_kameleon.adaptive_metropolis.init`.
 
     Raises
     ------
@@ -162,6 +166,8 @@ def init(
         local_start=local_start,
         tune=tune,
         random_walk=random_walk,
+        factor=factor,
+        evaluated=evaluated,
     )
 
 

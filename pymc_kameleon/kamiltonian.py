@@ -166,6 +166,8 @@ def init(
     initial_scale: float | np.ndarray = 0.1,
     learn_from_values: bool = True,
     tune: int | None = None,
+    factor: np.ndarray | None = None,
+    evaluated: tuple[np.ndarray, np.ndarray] | None = None,
 ) -> State:
     """Start at ``x`` of shape (d,).
 
@@ -234,6 +236,8 @@ def init(
         Of the random walk, see there; the surrogate learns from positions only.
     tune : int, optional
         Length of tuning, if known: no surrogate is fitted in its last 15 %.
+    factor, evaluated
+        From an arrival, see :func:`pymc_kameleon.adaptive_metropolis.init`.
 
     Raises
     ------
@@ -272,8 +276,13 @@ def init(
     state = State(
         options=options,
         random_walk=adaptive_metropolis.init(
-            x, initial_scale=initial_scale, learn_from_values=learn_from_values, tune=tune
-        ),
+            x,
+            initial_scale=initial_scale,
+            learn_from_values=learn_from_values,
+            tune=tune,
+            factor=factor,
+            evaluated=evaluated,
+        ),  # fmt: skip
         centre=np.zeros(dim),
         factor=np.eye(dim),
         fitted=None,

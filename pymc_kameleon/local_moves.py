@@ -99,6 +99,8 @@ def init(
     local_start: int | None,
     tune: int | None,
     random_walk: adaptive_metropolis.State | None,
+    factor: np.ndarray | None = None,
+    evaluated: tuple[np.ndarray, np.ndarray] | None = None,
     rate: str = "renewed",
 ) -> State:
     """Start at ``x`` of shape (d,); the arguments are documented where the algorithms take them.
@@ -125,8 +127,9 @@ def init(
         scale = adaptive_metropolis.OPTIMAL_SCALE / math.sqrt(d) if scale is None else scale
     elif random_walk is None:
         random_walk = adaptive_metropolis.init(
-            x, target_accept=target_accept, learn_from_values=learn_from_values, tune=tune
-        )
+            x, target_accept=target_accept, learn_from_values=learn_from_values, tune=tune, factor=factor,
+            evaluated=evaluated,
+        )  # fmt: skip
     if local_start is None:
         local_start = DRAWS_PER_DIMENSION * d if tune is None else int(0.3 * tune)
     return State(

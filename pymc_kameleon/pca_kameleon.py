@@ -116,6 +116,8 @@ def init(
     local_start: int | None = None,
     tune: int | None = None,
     random_walk: adaptive_metropolis.State | None = None,
+    factor: np.ndarray | None = None,
+    evaluated: tuple[np.ndarray, np.ndarray] | None = None,
 ) -> State:
     """Start at ``x`` of shape (d,).
 
@@ -128,7 +130,7 @@ def init(
     scale : float, optional
         Where the adaptation of every nu_j starts. Default: the global kernel's learned scale.
     n_history, kernel, lengthscale, lengthscale_factor, gamma, coordinates, global_share, autoregressive_share, \
-learn_from_values, target_accept, subsample, local_start, tune, random_walk
+learn_from_values, target_accept, subsample, local_start, tune, random_walk, factor, evaluated
         As in :func:`pymc_kameleon.kameleon.init`.
 
     Raises
@@ -156,6 +158,8 @@ learn_from_values, target_accept, subsample, local_start, tune, random_walk
         local_start=local_start,
         tune=tune,
         random_walk=random_walk,
+        factor=factor,
+        evaluated=evaluated,
     )
     whole = isinstance(n_directions, (int, np.integer))
     if not (whole and 1 <= n_directions <= n_history):

@@ -31,6 +31,7 @@ from rich.table import Column
 
 from pymc_kameleon import (
     adaptive_metropolis,
+    arrival,
     cma,
     fast_kameleon,
     gaussian_adaptation,
@@ -45,6 +46,7 @@ from pymc_kameleon import (
 from pymc_kameleon.kernels import Kernel
 from pymc_kameleon.log_density import LogDensity, names
 from pymc_kameleon.metropolis import Outcome, Proposal, accept, acceptance_probability
+from pymc_kameleon.prior_scale import jitter, prior_scale
 from pymc_kameleon.pseudo_marginal import black_boxes
 from pymc_kameleon.pytensor_internals import (
     STEP_METHODS,
@@ -62,7 +64,8 @@ DIVERGENCE = 1000.0  # energy error from which on NUTS calls a trajectory diverg
 TOO_NOISY = 2.0  # sd of the log estimate: at most 16 % of any moves are accepted
 MEASURED = 10  # pairs of probes, or the noise is not known
 COUNTS = {"tune", "local_start", "first_fit", "sweeps"}  # options that are numbers of draws
-STATE_VERSION = 2  # of KernelStepState: raised whenever the meaning of a field changes
+ARRIVAL_SHARE = 0.4  # of tuning, at most
+STATE_VERSION = 3  # of KernelStepState: raised whenever the meaning of a field changes
 # Two evaluations at one point that differ by less than this are not called noisy: float32 rounds to 1e-7 of the value
 # and of its terms, solvers with several threads sum in any order, and 0.01 changes no acceptance probability by more
 # than 1 %.
@@ -86,7 +89,7 @@ def algorithm_options(algorithm: ModuleType) -> dict[str, inspect.Parameter]:
     return {
         name: parameter
         for name, parameter in parameters.items()
-        if name not in ("x", "rng", "random_walk")
+        if name not in ("x", "rng", "random_walk", "factor", "evaluated")
     }
 
 
@@ -100,6 +103,7 @@ class CommonOptions(TypedDict, total=False):
     blocked: bool
     correlation: float | None
     refresh_blocks: int | None
+    arrival: bool | None
 
 
 @dataclass_state
@@ -136,6 +140,8 @@ class KernelStepState(StepMethodState):
         What is known about the noise of the log density.
     said, pending : list
         Keys of the warnings given, and those that have not left with a draw yet.
+    arrival_state : tuple or None
+        Of the arrival before the walk, while it lasts.
     algorithm_state : tuple or None
         The algorithm's own ``State``.
     """
@@ -158,6 +164,7 @@ class KernelStepState(StepMethodState):
     probe: Any
     said: list
     pending: list
+    arrival_state: Any
     algorithm_state: Any
 
 
@@ -185,6 +192,12 @@ class KernelStep(BlockedStep):
     refresh_blocks : int, optional
         Block pseudo-marginal (Tran et al., 2016): cut u into this many blocks and propose anew only one of them, chosen
         at random, in each draw.
+    arrival : bool
+        Whether the first tuning draws (move "arrival") bring the chain from where it starts to the typical set, see
+        :mod:`pymc_kameleon.arrival`; at most 60 d + 300 of them, and 0.4 ``tune`` where that is given. A chain that is
+        at the model's initial point first jumps to an over-dispersed start of its own, so that R-hat can tell whether
+        chains from different starts agree. Default True, False with ``preset="paper"``. Only the jump where the log
+        density is noisy or other steps move variables of the model.
     preset : str, optional
         A named set of options; the options given besides it win.
     options
@@ -225,7 +238,7 @@ class KernelStep(BlockedStep):
 
     def __init__(
         self, vars=None, *, model=None, rng=None, initial_point=None, compile_kwargs=None, blocked=True,
-        correlation=None, refresh_blocks=None, preset=None, **options,
+        correlation=None, refresh_blocks=None, arrival=None, preset=None, **options,
     ):  # fmt: skip
         if self.chooses:
             self.variant = options.pop(self.chooses, next(iter(self.variants)))
@@ -252,8 +265,11 @@ class KernelStep(BlockedStep):
         self._model, self._warnings = model, SamplerWarnings(type(self).__name__)
         self._correlation, self._blocks = _checked_auxiliary(correlation, refresh_blocks)
         self._options = self._checked(preset, options)
+        self._arrives = preset != "paper" if arrival is None else bool(arrival)
+        self._scale: np.ndarray | None = None  # of the prior, once it is needed
+        self._initial = {v.name: np.asarray(point[v.name]) for v in self.vars}
         self.shapes = {v.name: np.shape(point[v.name]) for v in self.vars}
-        dim = sum(np.size(point[v.name]) for v in self.vars)
+        dim = sum(value.size for value in self._initial.values())
         if dim == 0:
             raise ValueError(
                 f"{type(self).__name__} found nothing to sample: "
@@ -302,7 +318,7 @@ class KernelStep(BlockedStep):
         self.probe = noise_probe.NoiseProbe()
         self.failures = [0, 0, NEVER]
         self._warnings.reset()
-        self.algorithm_state = self._frozen_stats = None
+        self.arrival_state = self.algorithm_state = self._frozen_stats = None
 
     def reset_tuning(self):
         """Forget everything that was learned (called between sequential chains); uses no random numbers."""
@@ -310,6 +326,8 @@ class KernelStep(BlockedStep):
 
     def stop_tuning(self):
         """Freeze everything that adapts."""
+        if self.arrival_state is not None:
+            self._arrive(arrival.stop(self.arrival_state))
         if self.tune and self.algorithm_state is not None:
             self._warn_if_too_noisy()  # first: under noise the rest looks worse than it is
             self._warn_if_short()
@@ -415,6 +433,8 @@ class KernelStep(BlockedStep):
         x = self._density.ravel(point)
         if self.position is None or moved or not self._density.is_at(x, self.position):
             self._restart(point, x)
+        if self.arrival_state is not None:
+            return self._step_of_arrival(point)
         if self._is_probe():
             return point, [self._probe()]
         algorithm, position = self.algorithm, self.position
@@ -447,6 +467,65 @@ class KernelStep(BlockedStep):
         if self.position is not position:
             point = self._density.update(point, self.position)
         return point, [self._statistics(proposal, probability, accepted)]
+
+    def _step_of_arrival(self, point):
+        """One evaluation on the way to where the chain begins: no Metropolis test, because nothing is drawn yet."""
+        state = self.arrival_state
+        proposal = Proposal(arrival.propose(self.rng, state), -math.inf, "arrival")
+        value, noisy = self._evaluate(proposal)
+        state = arrival.tell(self.rng, state, proposal.position, value)
+        if state.current == state.evaluations - 1:  # the estimate's noise goes with the point
+            self.noisy_log_density, self.auxiliary = noisy, self._proposed_auxiliary
+        if state.done:
+            self._arrive(state)
+        else:
+            self.arrival_state, row = state, state.current
+            self.position = state.positions[row].copy()
+            self.log_density = float(state.log_densities[row])
+        moved = not self._density.is_at(self._density.ravel(point), self.position)
+        if moved:
+            point = self._density.update(point, self.position)
+        return point, [self._statistics(proposal, float(moved), moved)]
+
+    def _arrive(self, state):
+        """The walk begins where the arrival has ended, with what was learned on the way."""
+        self.arrival_state = None
+        self.position, self.log_density = state.position.copy(), state.log_density
+        learned = {}
+        if self._climbs():
+            learned = arrival.learned(state)
+            if not state.arrived:
+                self._say(
+                    "arrival",
+                    f"{state.evaluations} evaluations did not reach the typical set (the log density is "
+                    f"{state.log_density:.4g} "
+                    "and may rise): the random walk goes on from there. Tune longer, give pm.sample(initvals=...) "
+                    "nearer to the posterior, or priors on the parameters' own scale.",
+                )
+        self.algorithm_state = self._init_algorithm(
+            self.position, self.rng, self.tuning_draws, **learned
+        )
+        self._start_algorithm()
+
+    def _climbs(self):
+        """Whether values can be compared: not under noise, nor while other steps change the log density."""
+        return not (self._density.noisy or self._density.has_others)
+
+    def _set_out(self, x, value):
+        """The arrival's state at a chain's first point; None where there is nothing to do."""
+        at_initial = self._density.is_at(self._density.ravel(self._initial), x)
+        if not (self._arrives and self.tune and (at_initial or self._climbs())):
+            return None
+        if self._scale is None:
+            self._scale = prior_scale(self._model, self.vars, self._initial)
+        start, budget = None, arrival.default_budget(len(x))
+        if at_initial:
+            start = x + jitter(self._scale) * self.rng.uniform(-1.0, 1.0, len(x))
+        if not self._climbs():
+            budget = 1
+        elif self._options.get("tune") is not None:
+            budget = max(1, min(budget, int(ARRIVAL_SHARE * self._options["tune"])))
+        return arrival.init(x, value, scale=self._scale, budget=budget, start=start)
 
     def _is_probe(self):
         """Whether this tuning draw measures the noise."""
@@ -574,9 +653,14 @@ class KernelStep(BlockedStep):
             self._compare_with_other_chains(x, value)
         elif self.position is None:
             self._warn_of_steps_beside_noise()
+        begins = self.position is None
         self.position, self.log_density = x, value
+        if self.arrival_state is not None:  # somebody moved the chain on its way
+            self.arrival_state = self.algorithm_state = None
         if self._algorithm_state is None:
             self.algorithm_state = self._init_algorithm(x, self.rng)
+            if begins:
+                self.arrival_state = self._set_out(x, value)
             if not self.tune:
                 self._algorithm_state = self.algorithm.freeze(self._algorithm_state)
         self._start_algorithm()
@@ -621,11 +705,15 @@ class KernelStep(BlockedStep):
                 self._algorithm_state, self.position, self.log_density
             )
 
-    def _init_algorithm(self, x, rng):
-        provided = {"rng": rng, self.chooses: getattr(self, "variant", None)}
+    def _init_algorithm(self, x, rng, spent=0, **learned):
+        """``spent`` of the tuning draws are over; ``learned`` in them."""
+        provided = {"rng": rng, self.chooses: getattr(self, "variant", None), **learned}
+        options = dict(self._options)
+        if options.get("tune") is not None:
+            options["tune"] = max(1, options["tune"] - spent)
         taken = inspect.signature(self.algorithm.init).parameters
         return self.algorithm.init(
-            x, **self._options, **{name: v for name, v in provided.items() if name in taken}
+            x, **options, **{name: v for name, v in provided.items() if name in taken}
         )
 
     def __getstate__(self):

@@ -52,6 +52,14 @@ def empty(d: int) -> Values:
     return Values(history.empty(d + 1), history.empty(1))
 
 
+def add(values: Values, positions: np.ndarray, log_densities: np.ndarray) -> Values:
+    """Add points (n, d) that were evaluated outside of the chain."""
+    proposed = values.proposed
+    for row in np.column_stack([positions, log_densities]):
+        proposed = history.append(proposed, row)
+    return values._replace(proposed=proposed)
+
+
 def record(values: Values, outcome: Outcome) -> Values:
     """Add one draw's."""
     d = len(outcome.position)

@@ -68,6 +68,8 @@ def init(
     growth: float = 1.35,
     companion_share: float = 0.25,
     initial_scale: float | np.ndarray = 0.1,
+    factor: np.ndarray | None = None,
+    evaluated: tuple[np.ndarray, np.ndarray] | None = None,
 ) -> State:
     """Start at ``x`` of shape (d,).
 
@@ -86,6 +88,10 @@ def init(
         show the surrogate tails and necks. Default 0.25, in [0, 1).
     initial_scale : float or ndarray of shape (d,)
         Of the coordinate-wise cold start, see :func:`pymc_kameleon.adaptive_metropolis.init`.
+    factor
+        From an arrival, see there.
+    evaluated : (ndarray of shape (n, d), ndarray of shape (n,)), optional
+        Points whose log density is known, without ``x``: the surrogate learns from them too.
 
     Raises
     ------
@@ -101,8 +107,11 @@ def init(
     x = np.array(x, dtype=float)
     d = len(x)
     walk = adaptive_metropolis.init(
-        x, initial_scale=initial_scale, learn_from_values=False, tune=tune
+        x, initial_scale=initial_scale, learn_from_values=False, tune=tune, factor=factor
     )
+    known, values = history.empty(d), history.empty(1)
+    for position, value in zip(*evaluated, strict=True) if evaluated is not None else ():
+        known, values = history.append(known, position), history.append(values, np.array([value]))
     first = max(100, int(1.5 * quadratic_size(d)), walk.options.warmup)
     if not affordable(d):
         first = NEVER
@@ -118,8 +127,8 @@ def init(
         mixture=None,
         quality=Quality(math.inf, 1.0, 0, 0),
         learning=Learning(
-            positions=history.empty(d),
-            log_densities=history.empty(1),
+            positions=known,
+            log_densities=values,
             chain_log_densities=history.empty(1),
             companions=np.tile(x, (len(cold), 1)),
             companion_log_densities=np.full(len(cold), -math.inf),
@@ -129,7 +138,7 @@ def init(
             noise_sd=0.0,
             refits=0,
             last_refit=0,
-            next_refit=first,
+            next_refit=max(first, known.size + max(20, 2 * d)),
             final=False,
             surprises=0,
             residuals=history.empty(1),
@@ -365,6 +374,9 @@ def stats(state: State, proposal: Proposal | None = None) -> dict[str, Any]:
     if proposal is not None and proposal.carry is not None:  # a step's own carries nothing
         carry = proposal.carry
         result["move"] = proposal.move
+    if proposal is not None and carry is None:  # on the way to the chain's start
+        result.update(n_steps=0, energy_error=math.nan, diverging=False)
+    elif proposal is not None:
         result["n_steps"] = carry.gradients
         result["energy_error"] = carry.energy_error
         result["diverging"] = carry.diverging

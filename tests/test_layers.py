@@ -13,7 +13,7 @@ PACKAGE = Path(pymc_kameleon.__file__).parent
 # Everything that may import more than the core does. A new module is core unless it is put here on purpose.
 HOST_SIDE = {
     "__init__", "__main__", "steps", "log_density", "pseudo_marginal", "pytensor_internals", "sampler_warnings",
-    "gp_classification", "datasets", "glass", "diagnostics", "plots", "demo",
+    "gp_classification", "datasets", "glass", "diagnostics", "plots", "demo", "prior_scale",
 }  # fmt: skip
 NUMERICS = {"numpy", "scipy", "numba"}
 

@@ -16,7 +16,7 @@ from tests.step_tester import CASES, make, sample
 HERE = Path(__file__).parent
 # Hundreds of leapfrog steps a draw: a last bit that another compiler rounds otherwise is another chain soon. That the
 # same installation repeats itself to the last bit is tested in test_step_contract.py.
-STORED = tuple(name for name in CASES if name != "kamiltonian")
+STORED = (*(name for name in CASES if name != "kamiltonian"), "adaptive_metropolis-arrival")
 STATISTICS = ("accept", "scaling", "lp")
 
 
@@ -31,8 +31,9 @@ def banana():
 
 def stream(name):
     """What ``<name>.npz`` holds: draws (100, 2) and statistics (100,) after 200 draws of tuning."""
-    model = banana()
-    idata = sample(make(CASES[name], model), model, draws=100, tune=200, chains=1)
+    model, (case, _, how) = banana(), name.partition("-")
+    step = make(CASES[case], model, arrival=how == "arrival")
+    idata = sample(step, model, draws=100, tune=200, chains=1)
     stats = {stat: idata["sample_stats"][stat].values[0] for stat in STATISTICS}
     return {"x": idata["posterior"]["x"].values[0], **stats}
 

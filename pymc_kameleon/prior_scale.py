@@ -1,0 +1,61 @@
+"""How large each coordinate may be, from draws of the prior: free, for no likelihood is evaluated."""
+
+import numpy as np
+import pymc as pm
+from pymc.initial_point import make_initial_point_fn
+
+DRAWS = 100
+LARGEST_JITTER = 1.0  # PyMC's, for NUTS
+FAR = 1e3  # prior sds beyond that are units rather than ignorance
+
+
+def prior_scale(model: pm.Model, variables: list, point: dict[str, np.ndarray]) -> np.ndarray:
+    """Half the interquartile range of the prior in the unconstrained coordinates of value variables, shape (d,).
+
+    1 (that of a transformed positive variable, roughly) for a variable whose prior cannot be drawn from, or has no
+    spread; for such a variable without a transform its distance from 0, if that is larger.
+    """
+    draws = _draws(model)
+    scales = []
+    for variable in variables:
+        here = np.abs(np.asarray(point[variable.name], dtype=float)).ravel()
+        scale = np.maximum(here, 1.0)
+        if model.rvs_to_transforms.get(model.values_to_rvs[variable]) is not None:
+            scale = np.ones_like(here)
+        if variable.name in draws:
+            with np.errstate(all="ignore"):
+                low, high = np.quantile(draws[variable.name], [0.25, 0.75], axis=0)
+                spread = 0.5 * (high - low)
+            usable = np.isfinite(spread) & (spread > 0.0)
+            scale = np.where(usable, spread, scale)
+        scales.append(scale)
+    return np.concatenate(scales)
+
+
+def jitter(scale: np.ndarray) -> np.ndarray:
+    """Half the width of the box around the initial point that chains start in: PyMC's 1, less where the prior is
+    narrower, and a thousandth of the prior's scale where that is more.
+    """
+    return np.maximum(np.minimum(scale, LARGEST_JITTER), scale / FAR)
+
+
+def _draws(model):
+    """Prior draws by name of the value variable, each of shape (DRAWS, size); without those that cannot be drawn."""
+    flat = [rv for rv in model.free_RVs if "Flat" in type(rv.owner.op).__name__]
+    proper: list = [rv for rv in model.free_RVs if rv not in flat]
+    # Together, because scales depend on their parents; if something refuses, nothing is known.
+    try:
+        with model:
+            function = make_initial_point_fn(
+                model=model, overrides=dict.fromkeys(proper, "prior"), jitter_rvs=None,
+                default_strategy="support_point", return_transformed=True,
+            )  # fmt: skip
+            points = [function(seed) for seed in range(DRAWS)]
+    except Exception:  # noqa: BLE001  a user's distribution may do anything when asked for a draw
+        return {}
+    names = [model.rvs_to_values[rv].name for rv in proper]
+    return {
+        n: np.array([np.asarray(p[n], dtype=float).ravel() for p in points])
+        for n in names
+        if n in points[0]
+    }
