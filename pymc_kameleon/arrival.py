@@ -1,4 +1,4 @@
-"""From anywhere to the typical set, before a chain begins: a climb on quadratics in a metric that is learned on the way.
+"""From anywhere to the typical set, before a chain begins: a climb on quadratics, in a metric learned on the way.
 
 A random walk needs thousands of draws to come in from far away, in units that it does not know, along ridges. This
 takes tens to hundreds of evaluations, and hands over a point *in* the typical set (not the mode), a Cholesky factor of
@@ -30,7 +30,6 @@ import numpy as np
 
 from pymc_kameleon import arrival_model, history
 from pymc_kameleon.arrival_model import Model
-from pymc_kameleon.covariance import cholesky
 from pymc_kameleon.history import History
 
 CONCAVE = (
@@ -316,7 +315,7 @@ def _begin(state, log_density):
 
 def _judge(state, before, point, gain):
     """Compare with the prediction: the trust region, and the checks."""
-    if before.model is None or before.fitted < before.evaluations and state.move != "check":
+    if before.model is None or (before.fitted < before.evaluations and state.move != "check"):
         return state
     s = np.linalg.solve(state.basis, point - state.origin)
     predicted = arrival_model.gain(state.model, s)
@@ -404,9 +403,9 @@ def _choices(state, fall, anew):
     n, model = state.evaluations, state.model
     near = state.near is not None
     untransformed = model is not None and math.isinf(model.transform)
-    if model is not None and (untransformed or not near):
-        if not anew or (n < state.next_choice and n >= 3 * len(state.origin)):
-            return [(model.transform, model.deviation)], state.next_choice
+    keeps = not anew or (n < state.next_choice and n >= 3 * len(state.origin))
+    if model is not None and (untransformed or not near) and keeps:
+        return [(model.transform, model.deviation)], state.next_choice
     transforms = [math.inf] if near else arrival_model.transforms(fall)
     choices = [(c, e) for c in transforms for e in arrival_model.DEVIATIONS]
     return choices, n + 1 + n // 20

@@ -62,7 +62,7 @@ class Model(NamedTuple):
 
 
 def kernel(s: np.ndarray, t: np.ndarray, slope: float = SLOPE) -> np.ndarray:
-    """k of the rows of ``s`` (m, d) and ``t`` (n, d), shape (m, n); with ``slope=0`` its quadratic part."""
+    """Covariance k of the rows of ``s`` (m, d) and ``t`` (n, d), shape (m, n); with ``slope=0`` its quadratic part."""
     product, s2, t2 = s @ t.T, s * s, t * t
     same = np.outer(s2.sum(axis=1), t2.sum(axis=1))
     return slope * product + 0.5 * product**2 + 0.25 * SAME * same + 0.25 * AXIS * s2 @ t2.T

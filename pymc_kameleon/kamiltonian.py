@@ -282,7 +282,7 @@ def init(
             tune=tune,
             factor=factor,
             evaluated=evaluated,
-        ),  # fmt: skip
+        ),
         centre=np.zeros(dim),
         factor=np.eye(dim),
         fitted=None,

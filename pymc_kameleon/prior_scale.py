@@ -51,7 +51,7 @@ def _draws(model):
                 default_strategy="support_point", return_transformed=True,
             )  # fmt: skip
             points = [function(seed) for seed in range(DRAWS)]
-    except Exception:  # noqa: BLE001  a user's distribution may do anything when asked for a draw
+    except Exception:  # a user's distribution may do anything when asked for a draw
         return {}
     names = [model.rvs_to_values[rv].name for rv in proper]
     return {

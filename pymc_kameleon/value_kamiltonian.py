@@ -374,10 +374,9 @@ def stats(state: State, proposal: Proposal | None = None) -> dict[str, Any]:
     if proposal is not None and proposal.carry is not None:  # a step's own carries nothing
         carry = proposal.carry
         result["move"] = proposal.move
-    if proposal is not None and carry is None:  # on the way to the chain's start
-        result.update(n_steps=0, energy_error=math.nan, diverging=False)
-    elif proposal is not None:
         result["n_steps"] = carry.gradients
         result["energy_error"] = carry.energy_error
         result["diverging"] = carry.diverging
+    elif proposal is not None:
+        result.update(n_steps=0, energy_error=math.nan, diverging=False)
     return result

@@ -1,0 +1,358 @@
+"""Arrival before the walk: identities of its quadratic, where it ends, and that a chain resumes in the middle."""
+
+import math
+import pickle
+
+import arviz as az
+import numpy as np
+import pymc as pm
+import pytensor.tensor as pt
+import pytest
+
+from pymc_kameleon import arrival, arrival_model
+from pymc_kameleon.prior_scale import jitter, prior_scale
+from pymc_kameleon.steps import AdaptiveMetropolisStep, KameleonStep, KamiltonianStep
+from tests.step_tester import NO_BLAS, BlackBox, every_step_fast, make, sample
+
+pytestmark = NO_BLAS
+
+
+def rotation(rng, d):
+    return np.linalg.qr(rng.standard_normal((d, d)))[0]
+
+
+def normal(d, condition, distance, seed):
+    """(log density, start, covariance): rotated, ``distance`` sds away."""
+    rng = np.random.default_rng([d, seed])
+    sds = condition ** np.linspace(-0.25, 0.25, d)
+    axes = rotation(rng, d) * sds
+    inverse = np.linalg.inv(axes)
+    away = rng.standard_normal(d)
+    start = axes @ (distance * away / np.linalg.norm(away))
+    return lambda x: -0.5 * float(np.square(inverse @ x).sum()), start, axes
+
+
+def run(log_density, x, seed=0, **options):
+    rng = np.random.default_rng(seed)
+    state = arrival.init(x, log_density(x), **options)
+    while not state.done:
+        point = arrival.propose(rng, state)
+        state = arrival.tell(rng, state, point, log_density(point))
+    return state
+
+
+# --- the quadratic ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("d", [1, 2, 5])
+def test_a_quadratic_is_recovered_from_as_many_points_as_it_has_coefficients(d):
+    rng = np.random.default_rng(d)
+    slope, root = rng.standard_normal(d), rng.standard_normal((d, d))
+    hessian = root + root.T
+    points = rng.standard_normal(((d + 1) * (d + 2) // 2 + 2, d))
+    values = points @ slope + 0.5 * np.einsum("ij,jk,ik->i", points, hessian, points)
+    model = arrival_model.fit(points, -values, [(math.inf, 0.0)])
+    np.testing.assert_allclose(model.slope, slope, rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(model.hessian, hessian, rtol=1e-5, atol=1e-5)
+    fresh = rng.standard_normal(d)
+    expected = fresh @ slope + 0.5 * fresh @ hessian @ fresh
+    assert arrival_model.gain(model, fresh) == pytest.approx(expected, rel=1e-5, abs=1e-5)
+    # with fewer points it interpolates, and knows that it does not know the rest
+    few = arrival_model.fit(points[: d + 1], -values[: d + 1], [(math.inf, 0.0)])
+    at = [arrival_model.gain(few, p) for p in points[: d + 1]]
+    np.testing.assert_allclose(at, values[: d + 1], rtol=1e-4, atol=1e-4)
+    if d > 1:
+        sd = [arrival_model.curvature_sd(m, np.eye(d)[:1])[0] for m in (few, model)]
+        assert sd[0] > 100 * sd[1]
+
+
+@pytest.mark.parametrize("d", [1, 2, 5])
+def test_the_highest_point_of_the_trust_region(d):
+    rng = np.random.default_rng(10 + d)
+    for shift in (-6.0, 0.0, 6.0):  # inside, on the sphere, convex
+        root = rng.standard_normal((d, d))
+        hessian, slope = root + root.T + shift * np.eye(d), rng.standard_normal(d)
+        model = arrival_model.Model(None, slope, hessian, math.inf, 0.0, None, 1.0)
+        best = arrival_model.highest(model)
+        assert np.linalg.norm(best) <= 1 + 1e-6
+        s = rng.standard_normal((20_000, d))
+        s *= (rng.random(len(s)) ** (1 / d) / np.linalg.norm(s, axis=1))[:, None]
+        values = s @ slope + 0.5 * np.einsum("ij,jk,ik->i", s, hessian, s)
+        assert arrival_model.gain(model, best) >= values.max() - 1e-6
+
+
+def test_transform_and_its_curvature():
+    c, slope, hessian = 3.0, np.array([0.4, -1.0]), np.array([[-2.0, 0.3], [0.3, -1.0]])
+    model = arrival_model.Model(None, slope, hessian, c, 0.0, None, 1.0)
+    for change in (-50.0, -1.0, 0.0, 1.0):
+        there = arrival_model.transformed(model, change)
+        assert arrival_model.untransformed(model, there) == pytest.approx(change, rel=1e-10)
+    e, h = np.eye(2), 1e-4
+
+    def f(s):
+        return arrival_model.untransformed(model, arrival_model.gain(model, s))
+
+    numeric = [
+        [(f(h * (a + b)) - f(h * (a - b)) - f(h * (b - a)) + f(-h * (a + b))) / (4 * h * h) for b in e]
+        for a in e
+    ]  # fmt: skip
+    np.testing.assert_allclose(numeric, arrival_model.curvature(model), rtol=1e-5, atol=1e-5)
+
+
+# --- where it ends ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("condition", [1.0, 1e4, 1e8])
+@pytest.mark.parametrize("distance", [1.0, 1e3, 1e6])
+@pytest.mark.parametrize("d", [1, 2, 6])
+def test_rotated_normals(d, distance, condition):
+    for seed in range(2):
+        log_density, x, axes = normal(d, condition, distance, seed)
+        state = run(log_density, x, seed)
+        assert state.arrived
+        assert state.evaluations < 20 * d + 100
+        # in the typical set: chi-square of d degrees of freedom
+        assert 2 * -state.log_density < d + 4 * math.sqrt(2 * d) + 4
+        # and the covariance is known
+        ratio = np.linalg.svd(np.linalg.solve(axes, state.factor), compute_uv=False)
+        assert 0.5 < ratio.min() <= ratio.max() < 2.0
+        assert log_density(x) == state.log_densities[0]
+
+
+def test_not_the_mode():
+    """The handed point is a draw from the normal approximation: its distance from the mode is chi-square's."""
+    n, d = 100, 3
+    squares = []
+    for seed in range(n):
+        log_density, x, _ = normal(d, 100.0, 50.0, seed)
+        squares.append(-2 * run(log_density, x, seed).log_density)
+    z = (np.mean(squares) - d) / (np.std(squares, ddof=1) / math.sqrt(n))
+    assert abs(z) < 4.5
+    mode = (0.0 - d) / (np.std(squares, ddof=1) / math.sqrt(n))
+    assert abs(mode) > 10
+
+
+@pytest.mark.parametrize("unit", [1e-12, 1e12])
+def test_units(unit):
+    log_density, x, _ = normal(3, 100.0, 30.0, 0)
+    units = np.array([unit, 1.0, 1 / unit])
+    own = run(log_density, x, 5)
+    other = run(lambda y: log_density(y / units), x * units, 5, scale=units)
+    # the same until rounding, which the trust region amplifies, makes two arrivals of one
+    np.testing.assert_allclose(other.positions[:8] / units, own.positions[:8], rtol=1e-5)
+    assert other.arrived
+    assert -other.log_density < 15
+    unknown = run(lambda y: log_density(y / unit), x * unit, 5)  # the same, not told
+    assert unknown.arrived
+    assert -unknown.log_density < 15
+
+
+def neck(x):
+    """Ten normals of unknown scale exp(x[0]), given nothing else: unbounded where the scale goes to 0."""
+    scale = math.exp(max(min(x[0], 300.0), -300.0))
+    return -0.5 * (x[0] / 1.5) ** 2 - 9 * x[0] - 0.5 * float(np.square(x[1:] / scale).sum())
+
+
+def test_not_into_the_neck():
+    ends, highest = [], []
+    for seed in range(4):
+        x = np.random.default_rng(seed).uniform(-1, 1, 10)
+        state = run(neck, x, seed)
+        assert state.arrived
+        ends.append(state.position[0])
+        highest.append(state.positions[np.argmax(state.log_densities)][0])
+    assert min(ends) > -4.0  # the prior's sd is 1.5
+    # Power: the mode is there, and the climb would go.
+    assert 1.5**2 * 9 > 20
+
+
+def test_walls_and_nothing():
+    def box(x):
+        return -0.5 * float(x @ x) if np.all(np.abs(x) < 4) else math.nan
+
+    state = run(box, np.full(3, 3.9))
+    assert state.arrived
+    assert -state.log_density < 10
+    assert np.isfinite(state.log_densities).sum() > 10
+    flat = run(lambda x: 0.0, np.zeros(2))  # no typical set
+    assert flat.done
+    assert flat.evaluations <= arrival.default_budget(2) + 1
+
+
+def test_a_start_of_its_own():
+    far = np.array([30.0, -20.0])
+    log_density, x, _ = normal(2, 1.0, 1.0, 0)
+    state = run(log_density, x, start=far)
+    np.testing.assert_array_equal(state.positions[1], far)
+    assert state.arrived
+    # where the density does not exist there it comes half way back, and says nothing
+    wall = run(lambda y: log_density(y) if y[0] < 10 else math.inf, x, start=far)
+    assert wall.arrived
+    assert np.isneginf(wall.log_densities[1])
+
+
+def test_a_spent_budget_says_so():
+    log_density, x, _ = normal(6, 1e6, 1e4, 0)
+    state = run(log_density, x, budget=20)
+    assert state.done
+    assert not state.arrived
+    assert state.evaluations == 21
+    assert state.log_density == state.log_densities.max()
+
+
+def test_options_outside_their_domain():
+    with pytest.raises(ValueError, match="scale must be positive"):
+        arrival.init(np.zeros(2), 0.0, scale=np.array([1.0, 0.0]))
+    with pytest.raises(ValueError, match="budget must be at least 1, got 0"):
+        arrival.init(np.zeros(2), 0.0, budget=0)
+
+
+def test_resumes_bit_for_bit_at_every_evaluation():
+    log_density, x, _ = normal(3, 1e4, 1e3, 0)
+    whole = run(log_density, x, 3)
+    rng = np.random.default_rng(3)
+    state = arrival.init(x, log_density(x))
+    while not state.done:
+        state, rng = pickle.loads(pickle.dumps((state, rng)))
+        point = arrival.propose(rng, state)
+        state = arrival.tell(rng, state, point, log_density(point))
+    np.testing.assert_array_equal(state.positions, whole.positions)
+    assert state.handed == whole.handed
+
+
+# --- in the steps -----------------------------------------------------------------------------
+
+
+def straight_line():
+    """A regression in raw units, from far away."""
+    rng = np.random.default_rng(1)
+    age = rng.uniform(20, 70, 60)
+    with pm.Model() as model:
+        a, b = pm.Normal("a", 0, 1e4), pm.Normal("b", 0, 1e3)
+        s = pm.HalfNormal("s", 1e3)
+        pm.Normal("y", a + b * age, s, observed=3000 + 40 * age + rng.normal(0, 400, 60))
+    return model
+
+
+@every_step_fast
+def test_evaluations_and_moves(case, tmp_path):
+    model = straight_line()
+    step = make(case, model)
+    idata = sample(step, model, draws=20, tune=250, chains=1, discard_tuned_samples=False)
+    moves = idata["warmup_sample_stats"]["move"].values[0]
+    arriving = int((moves == "arrival").sum())
+    assert 30 < arriving < 250
+    assert (moves[:arriving] == "arrival").all()
+    assert "arrival" not in idata["sample_stats"]["move"].values
+    evaluations = step.evaluations
+    assert evaluations <= 271
+    assert case.skips or evaluations == 271
+    # Power: without it the same draws have not arrived.
+    lp = idata["warmup_sample_stats"]["lp"].values[0]
+    assert lp[arriving - 1] > lp[0]
+    assert lp[arriving - 1] > -480.0
+
+
+@every_step_fast
+def test_a_chain_resumes_in_the_middle_of_its_arrival(case):
+    model = straight_line()
+    step, other = make(case, model), make(case, model)
+    rng = np.random.default_rng(2)
+    step._begin_chain(rng)
+    point = model.initial_point()
+    for _ in range(25):
+        point, _ = step.step(point)
+    assert step.arrival_state is not None
+    saved, bits = pickle.dumps(step.sampling_state), pickle.dumps((rng, point))
+    ends = []
+    for resumed in (step, other):
+        generator, there = pickle.loads(bits)
+        resumed.sampling_state = pickle.loads(saved)
+        resumed.rng = generator
+        for _ in range(120):
+            there, _ = resumed.step(there)
+        ends.append(resumed.position)
+    np.testing.assert_array_equal(*ends)
+
+
+def test_paper_presets_and_other_steps_go_without():
+    model = straight_line()
+    for step in (
+        KameleonStep(model=model, preset="paper"),
+        KameleonStep(model=model, arrival=False),
+    ):
+        step._begin_chain(np.random.default_rng(0))
+        step.step(model.initial_point())
+        assert step.arrival_state is None
+    with model:
+        alone = AdaptiveMetropolisStep([model["a"]])
+    alone._begin_chain(np.random.default_rng(0))
+    point = model.initial_point()
+    point, _ = alone.step(point)
+    assert alone.arrival_state is None  # after the jump
+    assert point["a"] != model.initial_point()["a"]
+
+
+def two_modes():
+    with pm.Model() as model:
+        x = pm.Normal("x", 0.0, 3.0, initval=0.5)
+        pm.Potential("modes", pt.logaddexp(*(-0.5 * pt.sqr((x - m) / 0.15) for m in (-3.0, 3.0))))
+    return model
+
+
+def test_r_hat_sees_the_mode_that_chains_from_one_point_miss():
+    found = {}
+    for arrives in (True, False):
+        model = two_modes()
+        step = AdaptiveMetropolisStep(model=model, arrival=arrives)
+        idata = sample(step, model, draws=500, tune=300, chains=8)
+        found[arrives] = float(az.rhat(idata, var_names=["x"])["x"])
+    assert found[True] > 1.5
+    assert found[False] < 1.1  # half of the posterior missed, and nothing says so
+
+
+def test_it_says_that_it_has_not_arrived():
+    model = straight_line()
+    step = AdaptiveMetropolisStep(model=model, tune=60)
+    step._begin_chain(np.random.default_rng(0))
+    point, said = model.initial_point(), []
+    for _ in range(60):
+        point, [stats] = step.step(point)
+        said.append(stats["warning"])
+    assert any(w is not None and "did not reach the typical set" in w.message for w in said)
+
+
+def test_kamiltonian_keeps_every_point_evaluated():
+    model = straight_line()
+    step = KamiltonianStep(model=model)
+    step._begin_chain(np.random.default_rng(0))
+    point = model.initial_point()
+    point, _ = step.step(point)
+    while step.arrival_state is not None:
+        point, _ = step.step(point)
+    learning = step.algorithm_state.learning
+    assert learning.positions.size == step.evaluations
+    assert len(np.unique(learning.positions.buffer[: step.evaluations], axis=0)) == step.evaluations
+
+
+def test_prior_scale():
+    with pm.Model() as model:
+        a = pm.Normal("a", 3.0, 1e4)
+        pm.HalfNormal("s", 1e-6)
+        pm.Flat("f", shape=2, initval=[5.0, 0.0])
+        pm.Normal("b", a, 1.0)
+    scale = prior_scale(model, model.continuous_value_vars, model.initial_point())
+    assert scale.shape == (5,)
+    assert 4e3 < scale[0] < 1e4
+    assert 0.2 < scale[1] < 2.0
+    np.testing.assert_array_equal(scale[2:4], [5.0, 1.0])
+    assert 4e3 < scale[4] < 1e4
+    np.testing.assert_allclose(jitter(np.array([1e-3, 5.0, 1e6])), [1e-3, 1.0, 1e3])
+
+
+def test_prior_scale_of_what_cannot_be_drawn():
+    with pm.Model() as model:
+        x = pm.CustomDist("x", logp=lambda value: -0.5 * value**2)
+        pm.Potential("box", BlackBox(lambda v: float(-np.square(v).sum()))(x[None]))
+    scale = prior_scale(model, model.continuous_value_vars, model.initial_point())
+    np.testing.assert_array_equal(scale, [1.0])
