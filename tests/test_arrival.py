@@ -295,7 +295,7 @@ def test_paper_presets_and_other_steps_go_without():
 
 def two_modes():
     with pm.Model() as model:
-        x = pm.Normal("x", 0.0, 1.5, initval=0.2)
+        x = pm.Normal("x", 0.0, 1.5, initval=0.1)
         pm.Potential(
             "modes", pt.logaddexp(-0.5 * pt.sqr(x / 0.04), -0.5 * pt.sqr((x - 1.0) / 0.04))
         )
@@ -306,7 +306,7 @@ def test_r_hat_sees_the_mode_that_chains_from_one_point_miss():
     found = {}
     for arrives in (True, False):
         model = two_modes()
-        step = AdaptiveMetropolisStep(model=model, arrival=arrives)
+        step = AdaptiveMetropolisStep(model=model, arrival=arrives, initial_scale=1e-3)
         idata = sample(step, model, draws=500, tune=300, chains=8, random_seed=3)
         found[arrives] = float(az.rhat(idata, var_names=["x"])["x"])
     assert found[True] > 1.5

@@ -612,7 +612,7 @@ def results():
     found = {}
     for name in ("kameleon", "adaptive_metropolis"):
         step = compiled_step(tester.CASES[name], model)
-        found[name] = step, sample(step, model, draws=200, tune=400)  # some 150 of them to arrive
+        found[name] = step, sample(step, model, draws=200, tune=700)  # half of them to arrive
     return found
 
 
