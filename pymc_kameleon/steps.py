@@ -470,7 +470,9 @@ class KernelStep(BlockedStep):
 
     def _step_of_arrival(self, point):
         """One evaluation on the way to where the chain begins: no Metropolis test, because nothing is drawn yet."""
-        self.probe, _ = noise_probe.count(self.probe)  # which draws are probes depends on their number
+        self.probe, _ = noise_probe.count(
+            self.probe
+        )  # which draws are probes depends on their number
         state = self.arrival_state
         proposal = Proposal(arrival.propose(self.rng, state), -math.inf, "arrival")
         value, noisy = self._evaluate(proposal, point)

@@ -56,7 +56,8 @@ def test_the_driver_makes_the_draws_of_pm_sample(trend):
     )
     assert chain.evaluations == EVALUATIONS + 1
     assert len(np.unique(expected[:, 0])) >= 3  # it moved
-    np.testing.assert_allclose(chain.draws, expected, rtol=1e-8)
+    # two linkers round differently, and what an arrival learns amplifies it
+    np.testing.assert_allclose(chain.draws, expected, rtol=1e-5)
 
 
 @pytest.mark.parametrize(
