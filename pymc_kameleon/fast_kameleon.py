@@ -9,9 +9,10 @@ forward and the reverse density use the same U, so truncation changes the propos
 
 Differs from the dissertation, unless its settings are chosen (``PAPER``): coordinates are whitened, J^T C J is scaled
 to trace d (unscaled it collapses in the tails, and the way back is refused), a rank-one term points to the mass nearby
-(``mean_shift``), half of the moves are the global kernel's, and the feature moments are recomputed when the coordinates
-are. Its code divides by the density under the *previous* state's covariance, which does not leave the target invariant;
-here the reverse density is the one at the proposed point.
+(``mean_shift``), half of the moves are the global kernel's (where the history is curved, most of those are made in
+coordinates in which it is straight: ``shear``), and the feature moments are recomputed when the coordinates are. Its
+code divides by the density under the *previous* state's covariance, which does not leave the target invariant; here the
+reverse density is the one at the proposed point.
 """
 
 import math
@@ -44,8 +45,8 @@ __all__ = [
 # Kotlicki (2015), chapter 5.
 PAPER = {
     "gamma": 0.5, "lengthscale_factor": 1.0, "normalization": "none", "coordinates": "raw", "global_share": 0.0,
-    "mean_shift": False, "local_start": 1000, "variance_share": 1.0, "whole_history": True,
-    "rate": "harmonic",
+    "sheared_share": 0.0, "mean_shift": False, "local_start": 1000, "variance_share": 1.0,
+    "whole_history": True, "rate": "harmonic",
 }  # fmt: skip
 
 NORMALIZATIONS = ("trace", "none")
@@ -111,6 +112,7 @@ def init(
     coordinates: str = "whitened",
     global_share: float = 0.5,
     autoregressive_share: float = 0.5,
+    sheared_share: float = 0.75,
     learn_from_values: bool = True,
     target_accept: float = 0.234,
     scale: float | None = None,
@@ -140,6 +142,9 @@ def init(
     lengthscale, gamma, coordinates, global_share, autoregressive_share, learn_from_values, \
 target_accept, scale, local_start, tune
         As in :func:`pymc_kameleon.kameleon.init`.
+    sheared_share : float
+        Share of the global moves that are made in straightened coordinates (:mod:`pymc_kameleon.shear`), where the
+        history says that some coordinate is a curved function of others, in [0, 1). Default 0.75.
     normalization : {"trace", "none"}
         J^T C J scaled to trace d, or as it is (the dissertation's).
     lengthscale_factor : float
@@ -189,6 +194,7 @@ target_accept, scale, local_start, tune
         coordinates=coordinates,
         global_share=global_share,
         autoregressive_share=autoregressive_share,
+        sheared_share=sheared_share,
         learn_from_values=learn_from_values,
         target_accept=target_accept,
         scale=scale,

@@ -1,8 +1,9 @@
 """Moves with a local covariance, x* ~ N(x, gamma^2 I + nu^2 S(x)), beside a global kernel.
 
-What KAMH and its random-feature version share: a global kernel (adaptive Metropolis, and moves that contract towards
-the history's mean) that also learns the coordinates, the local proposal with its Metropolis-Hastings ratio, the tuning
-of nu, and the schedule on which S is learned anew. An algorithm brings S itself, as two functions:
+What KAMH and its random-feature version share: a global kernel (adaptive Metropolis, moves that contract towards the
+history's mean and, where asked for, moves in coordinates in which the history is straight, ``shear``) that also learns
+the coordinates, the local proposal with its Metropolis-Hastings ratio, the tuning of nu, and the schedule on which S is
+learned anew. An algorithm brings S itself, as two functions:
 
 ``learn(rng, state, states) -> model``     from past states in the kernel's coordinates, shape (n, d)
 ``covariance(model, options, y) -> S``     at the point y in those coordinates, shape (d, d)
@@ -18,9 +19,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numba import njit
 
-from pymc_kameleon import adaptive_metropolis, history
+from pymc_kameleon import adaptive_metropolis, history, shear
 from pymc_kameleon.covariance import cholesky, log_normal_density, solve_lower
 from pymc_kameleon.metropolis import Outcome, Proposal, robbins_monro
+from pymc_kameleon.shear import Shear
 
 COORDINATES = ("whitened", "scaled", "raw")
 LOG_SCALE_BOUNDS = (
@@ -46,6 +48,7 @@ class Schedule(NamedTuple):
     forget: float
     local_start: int
     rate: str
+    sheared_share: float = 0.0
 
 
 class State(NamedTuple):
@@ -70,6 +73,8 @@ class State(NamedTuple):
     covariance : ndarray of shape (d, d) or None
         S at the chain's current point, before nu and gamma enter: cached, so that a draw needs one and not two.
         (PCA-Kameleon keeps its principal directions there, shape (m, d).)
+    shear : Shear or None
+        Coordinates in which the history is straight; ``None`` where it is as straight as it can be without.
     """
 
     options: Any
@@ -82,6 +87,7 @@ class State(NamedTuple):
     moves: int
     next_refresh: int
     covariance: np.ndarray | None
+    shear: Shear | None = None
 
 
 def init(
@@ -102,6 +108,7 @@ def init(
     factor: np.ndarray | None = None,
     evaluated: tuple[np.ndarray, np.ndarray] | None = None,
     rate: str = "renewed",
+    sheared_share: float = 0.0,
 ) -> State:
     """Start at ``x`` of shape (d,); the arguments are documented where the algorithms take them.
 
@@ -119,6 +126,8 @@ def init(
         raise ValueError(f"global_share must lie in [0, 1), got {global_share!r}.")
     if not 0 <= autoregressive_share < 1:
         raise ValueError(f"autoregressive_share must lie in [0, 1), got {autoregressive_share!r}.")
+    if not 0 <= sheared_share < 1:
+        raise ValueError(f"sheared_share must lie in [0, 1), got {sheared_share!r}.")
     d = len(x)
     if random_walk is None and coordinates == "raw" and global_share == 0 and gamma is not None:
         # The papers' setting: without a history the proposal is N(x, gamma^2 I), in place of the cold start.
@@ -143,6 +152,7 @@ def init(
             forget,
             local_start,
             rate,
+            sheared_share,
         ),
         random_walk=random_walk,
         centre=np.zeros(d),
@@ -160,7 +170,7 @@ def propose(
 ) -> Proposal:
     """A local move with the covariance at ``x``, or a global one."""
     if global_turn(rng, state):
-        return adaptive_metropolis.propose(rng, x, state.random_walk)
+        return _global(rng, x, state)
     gamma, nu = local_gamma(state), math.exp(state.log_scale)
     normals = rng.standard_normal(len(x))
     x_new, y_new, delta, forward = _draw(
@@ -171,6 +181,13 @@ def propose(
     # the forward density (Sejdinovic et al., 2014, algorithm 1, step 6).
     reverse = log_step_density(delta, there, gamma, nu)
     return Proposal(x_new, reverse - forward, "local", there)
+
+
+def _global(rng, x, state):
+    """Chosen by nothing that changes after tuning."""
+    if state.shear is not None and rng.random() < state.schedule.sheared_share:
+        return shear.propose(rng, x, state.shear)
+    return adaptive_metropolis.propose(rng, x, state.random_walk)
 
 
 def global_turn(rng: np.random.Generator, state: State) -> bool:
@@ -224,6 +241,9 @@ def adapt(
     state = state._replace(random_walk=random_walk)
     if outcome.proposal.move == "local":
         state = tune(state, outcome)
+    elif outcome.proposal.move in shear.MOVES:
+        target = state.schedule.target_accept
+        state = state._replace(shear=shear.adapt(state.shear, outcome, target))
     if random_walk.iteration < state.next_refresh or random_walk.history is None:
         return state
     # Recomputed after every refresh, whether the draw was accepted or not.
@@ -276,6 +296,8 @@ def _refresh(rng: np.random.Generator, state: State, learn: Learn) -> State:
         moves=max(int(0.3 * state.moves), 10) if renewed else state.moves,
         next_refresh=int(1.1 * t) + 1,
     )
+    if state.schedule.sheared_share > 0.0:
+        state = state._replace(shear=shear.learn(states, state.shear))
     return state._replace(model=learn(rng, state, states))
 
 

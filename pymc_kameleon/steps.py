@@ -1110,6 +1110,9 @@ class FastKameleonStep(KernelStep):
         Share of moves that are not local, in [0, 1). Default 0.5; the dissertation has none.
     autoregressive_share : float
         Share of those that contract towards the history's mean instead of walking at random, in [0, 1). Default 0.5.
+    sheared_share : float
+        Share of the moves that are not local in coordinates in which the history is straight, in [0, 1), where it says
+        that a coordinate is a curved function of others (``move`` "sheared", "sheared_autoregressive"). Default 0.75.
     learn_from_values : bool
         Of the global kernel: extend its covariance along axes that the log density's values say to be longer than where
         the chain has been. Default True.
@@ -1159,6 +1162,7 @@ class FastKameleonStep(KernelStep):
         coordinates: str = default("whitened"),
         global_share: float = default(0.5),
         autoregressive_share: float = default(0.5),
+        sheared_share: float = default(0.75),
         learn_from_values: bool = default(True),
         scale: float | None = default(None),
         mean_shift: bool = default(True),

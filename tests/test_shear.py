@@ -1,0 +1,174 @@
+"""Straightened coordinates: the map, what is learned, exactness, use."""
+
+import numpy as np
+import pytest
+from scipy.optimize import approx_fprime
+
+from pymc_kameleon import autoregressive, fast_kameleon, shear
+from pymc_kameleon.autoregressive import Tuning
+from pymc_kameleon.metropolis import Outcome
+from tests.adaptation import Banana, run_chain
+from tests.statistics import run_transitions, z_scores
+
+BEST = (autoregressive.LOG_STEP_BOUNDS[1], 0)  # independent draws, all but
+
+
+def ridge(rng, n, d=3):
+    """Draws: the first two coordinates on a curve, in odd units, the others normal."""
+    x = rng.standard_normal((n, d))
+    x[:, 1] = 0.7 * x[:, 0] ** 2 - 0.2 * x[:, 0] ** 3 + 0.3 * x[:, 1]
+    return x * 10.0 ** np.arange(-2, d - 2) + 5.0
+
+
+@pytest.mark.parametrize("d", [2, 3, 5])
+def test_the_map_is_one_to_one_with_a_constant_jacobian(d):
+    rng = np.random.default_rng(d)
+    found = shear.learn(ridge(rng, 1500, d), None)
+    assert found.sinks[0] == 1
+    for x in ridge(rng, 20, d):
+        r = shear.straighten(x, *found[:5])
+        np.testing.assert_allclose(shear.bend(r, *found[:5]), x, rtol=1e-10, atol=1e-12)
+        jacobian = approx_fprime(
+            r, lambda r: (shear.bend(r, *found[:5]) - found.centre) / found.scale, 1e-7
+        )
+        assert np.linalg.det(jacobian) == pytest.approx(1.0, rel=1e-5)
+
+
+def test_a_sink_may_be_explained_by_a_sink_after_it():
+    rng = np.random.default_rng(1)
+    x = rng.standard_normal((2000, 4))
+    x[:, 1] = x[:, 0] ** 2 + 0.2 * x[:, 1]
+    x[:, 2] = np.sin(x[:, 1]) + 0.2 * x[:, 2]
+    found = shear.learn(x, None)
+    assert sorted(found.sinks) == [1, 2]
+    r = np.array([shear.straighten(p, *found[:5]) for p in x])
+    spread = r.std(axis=0) * found.scale
+    assert 0.1 < spread[1] < 0.23 < x[:, 1].std() / 5
+    assert 0.1 < spread[2] < 0.7 * x[:, 2].std()
+    back = np.array([shear.bend(p, *found[:5]) for p in r])
+    np.testing.assert_allclose(back, x, rtol=1e-9, atol=1e-9)
+
+
+def test_straight_histories_have_none():
+    rng = np.random.default_rng(2)
+    factor = rng.standard_normal((5, 5))
+    assert shear.learn(rng.standard_normal((2000, 5)) @ factor.T, None) is None
+    assert shear.learn(rng.standard_normal((2000, 1)), None) is None
+    assert shear.learn(np.ones((2000, 3)), None) is None
+    assert shear.learn(ridge(rng, 2000)[:12], None) is None  # too few to tell
+    assert shear.learn(ridge(rng, 2000), None) is not None
+
+
+def test_scales_go_on():
+    rng = np.random.default_rng(3)
+    x = ridge(rng, 1000)
+    first = shear.learn(x, None)
+    for move, name in (("sheared", "log_scale"), ("sheared_autoregressive", "autoregression")):
+        proposal = next(
+            p for p in iter(lambda: shear.propose(rng, x[0], first), None) if p.move == move
+        )
+        refused = Outcome(x[0], 0.0, proposal, -np.inf, 0.0, False)
+        later = shear.adapt(first, refused, 0.234)
+        changed = [
+            f for f in ("log_scale", "autoregression") if getattr(later, f) != getattr(first, f)
+        ]
+        assert changed == [name]
+        assert getattr(shear.learn(x, later), name) == getattr(later, name)
+
+
+def test_independent_proposals_are_accepted_along_a_ridge():
+    """What it is for: with the history's mean and covariance alone next to none is."""
+    rng = np.random.default_rng(4)
+    target = Banana(3)
+    x = target.draw(rng, 1000)
+    found = shear.learn(x, None)._replace(autoregression=Tuning(*BEST))
+    plain = np.linalg.cholesky(np.cov(x.T))
+
+    def acceptance(propose):
+        proposals = [(at, propose(at)) for at in x[:400]]
+        log_ratios = [
+            target.log_density(p.position) - target.log_density(at) + p.log_q_ratio
+            for at, p in proposals
+            if p.move.endswith("autoregressive")
+        ]
+        return np.exp(np.minimum(log_ratios, 0.0)).mean()
+
+    straight = acceptance(lambda at: shear.propose(rng, at, found))
+    bent = acceptance(
+        lambda at: autoregressive.propose(rng, at, x.mean(axis=0), plain, Tuning(*BEST))
+    )
+    assert straight > 0.7
+    assert bent < 0.5 * straight
+
+
+# --- exactness -----------------------------------------------------------------------------------
+
+TARGET = Banana(3)
+
+
+def mediocre():
+    """Learned from another target: a curve that is there, and is another one."""
+    draws = TARGET.draw(np.random.default_rng(5), 1500)
+    draws[:, 1] += 0.5 * draws[:, 0] + 0.1 * draws[:, 0] ** 2
+    found = shear.learn(draws, None)
+    return found._replace(log_scale=-0.5, autoregression=Tuning(-0.4, 0))
+
+
+class Sheared:
+    propose = staticmethod(lambda rng, x, state: shear.propose(rng, x, state))
+
+
+class WithoutRatio:
+    """Negative control: both moves taken for symmetric."""
+
+    @staticmethod
+    def propose(rng, x, state):
+        return shear.propose(rng, x, state)._replace(log_q_ratio=0.0)
+
+
+class AnotherWayBack:
+    """Negative control: bent by less than was straightened, so that a step in r is not symmetric in x."""
+
+    @staticmethod
+    def propose(rng, x, state):
+        proposal = shear.propose(rng, x, state)
+        r = shear.straighten(proposal.position, *state[:5])
+        other = state._replace(coefficients=0.9 * state.coefficients)
+        return proposal._replace(position=shear.bend(r, *other[:5]))
+
+
+def invariance(algorithm, state):
+    rng = np.random.default_rng(20261121)
+    starts = TARGET.draw(rng, 12_000)
+    ends = run_transitions(rng, algorithm, state, TARGET.log_density, starts, 6)
+    return np.abs(z_scores(ends, TARGET.mean, TARGET.cov)).max()
+
+
+def test_invariance():
+    assert invariance(Sheared, mediocre()) < 4.5
+
+
+@pytest.mark.parametrize("control", [WithoutRatio, AnotherWayBack])
+def test_a_wrong_move_is_another_distribution(control):
+    assert invariance(control, mediocre()) > 10
+
+
+def test_fast_kameleon_makes_them_where_the_history_is_curved_and_only_there():
+    def moves(target, **options):
+        rng = np.random.default_rng(7)
+        state = fast_kameleon.init(np.zeros(3), tune=600, **options)
+        seen = []
+        run_chain(
+            rng, fast_kameleon, state, target, np.zeros(3), 600, True, lambda _, s, o: seen.append(o.proposal.move)
+        )  # fmt: skip
+        return [m for m in seen if m in shear.MOVES]
+
+    assert set(moves(TARGET.log_density)) == set(shear.MOVES)
+    assert not moves(TARGET.log_density, sheared_share=0.0)
+    assert not moves(TARGET.log_density, **{**fast_kameleon.PAPER, "local_start": 200})
+    assert not moves(lambda x: -0.5 * float(x @ x))
+
+
+def test_a_share_that_is_none_is_refused():
+    with pytest.raises(ValueError, match=r"sheared_share.*1\.0"):
+        fast_kameleon.init(np.zeros(2), sheared_share=1.0)
