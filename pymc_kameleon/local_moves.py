@@ -30,6 +30,7 @@ LOG_SCALE_BOUNDS = (
     30.0,
 )  # against overflow only: a covariance in raw units may ask for any scale
 RATES = ("renewed", "harmonic")
+EARLY = 0.3  # of the draws before the first local move: then the history is straightened for the first time
 DRAWS_PER_DIMENSION = 200  # before the first local move, unless told otherwise
 
 Covariance = Callable[[Any, Any, np.ndarray], np.ndarray]
@@ -75,6 +76,8 @@ class State(NamedTuple):
         (PCA-Kameleon keeps its principal directions there, shape (m, d).)
     shear : Shear or None
         Coordinates in which the history is straight; ``None`` where it is as straight as it can be without.
+    next_shear : int
+        Iteration: before the first local move it is learned on a schedule of its own.
     """
 
     options: Any
@@ -88,6 +91,7 @@ class State(NamedTuple):
     next_refresh: int
     covariance: np.ndarray | None
     shear: Shear | None = None
+    next_shear: int = 0
 
 
 def init(
@@ -161,6 +165,7 @@ def init(
         log_scale=None if scale is None else math.log(scale),
         moves=0,
         next_refresh=max(random_walk.next_update, local_start),
+        next_shear=max(random_walk.next_update, int(EARLY * local_start)),
         covariance=None,
     )
 
@@ -245,9 +250,23 @@ def adapt(
         target = state.schedule.target_accept
         state = state._replace(shear=shear.adapt(state.shear, outcome, target))
     if random_walk.iteration < state.next_refresh or random_walk.history is None:
-        return state
+        return _straighten_early(state)
     # Recomputed after every refresh, whether the draw was accepted or not.
     return start(_refresh(rng, state, learn), outcome.position, covariance)
+
+
+def _straighten_early(state):
+    walk = state.random_walk
+    t, due = walk.iteration, state.next_shear
+    if (
+        state.schedule.sheared_share == 0.0
+        or state.model is not None
+        or t < due
+        or walk.history is None
+    ):
+        return state
+    states = history.window(walk.history, state.schedule.forget)
+    return state._replace(shear=shear.learn(states, state.shear), next_shear=int(1.2 * t) + 1)
 
 
 def freeze(state: State) -> State:

@@ -172,3 +172,12 @@ def test_fast_kameleon_makes_them_where_the_history_is_curved_and_only_there():
 def test_a_share_that_is_none_is_refused():
     with pytest.raises(ValueError, match=r"sheared_share.*1\.0"):
         fast_kameleon.init(np.zeros(2), sheared_share=1.0)
+
+
+def test_they_begin_before_the_local_moves():
+    rng = np.random.default_rng(8)
+    state = fast_kameleon.init(np.zeros(3), tune=1000, local_start=500)
+    state, _ = run_chain(rng, fast_kameleon, state, TARGET.log_density, np.zeros(3), 400)
+    assert state.model is None
+    assert state.shear is not None
+    assert fast_kameleon.freeze(state).shear is state.shear
