@@ -44,7 +44,7 @@ CHECKED = 1.5  # radius, in the metric, at which the neighbourhood is explored
 AXIS_CHECK = 2.0  # sds
 DRAWS = 4  # from the normal approximation, after the axes
 LONGEST, SHORTEST = 10.0, 1e-3  # changes of an axis at one change of the metric
-LARGEST_FIT = 800  # points: beyond some 35 dimensions fewer than a quadratic has coefficients
+LARGEST_FIT = 1200  # points: in more than 40 dimensions fewer than a quadratic has coefficients
 
 
 class Near(NamedTuple):
@@ -388,7 +388,7 @@ def _fit(state, anew=True):
     if state.near is None:  # a chain that was sent elsewhere goes its own way
         distance[fall < 0.0] = math.inf
     size = (d + 1) * (d + 2) // 2
-    most = min(int(1.3 * size) + 10, LARGEST_FIT if state.near is not None else 6 * d + 60)
+    most = min(int(1.3 * size) + 10, LARGEST_FIT)
     most = min(most, int(np.isfinite(distance).sum()))
     if most == 0:
         return state._replace(model=None, fitted=n)
