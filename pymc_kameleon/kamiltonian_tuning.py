@@ -18,6 +18,7 @@ from pymc_kameleon import (
     kamiltonian_worth,
     residual_mixture,
     surrogate_dynamics,
+    value_features,
     value_regression,
 )
 from pymc_kameleon.covariance import cholesky
@@ -33,6 +34,7 @@ LARGEST_FLOOR = 0.9  # of the frozen random walk
 ENOUGH = 10  # residuals to judge by
 ARRIVED_QUANTILE = 0.05
 GOOD = ((0.1, 3.0), (0.25, 1.8))  # out-of-sample residual sd, growth until the next refit
+STICKING = 0.8  # mean share of the surrogate at the last states, below which there is one too
 NOT_GOOD, STALE = (
     0.2,
     1.1,
@@ -275,13 +277,13 @@ def reference_states(state: State) -> tuple[np.ndarray, np.ndarray]:
     They set the coordinates, the reference depth, the archive and D, all of which a transient would
     spoil: with a depth taken from states a hundred nats down, the fit spreads its weight over those
     hundred nats. The chain has arrived where it first was as high as the lowest twentieth of its last
-    third. While it has hardly moved, the best of all evaluated points stand in.
+    sixth. While it has hardly moved, the best of all evaluated points stand in.
     """
     learning, past = state.learning, state.walk.history
     d, size = past.buffer.shape[1], past.size
     values = learning.chain_log_densities.buffer[:size, 0]
     if size > 4 * d:
-        low = np.quantile(values[-max(size // 3, 1) :], ARRIVED_QUANTILE)
+        low = np.quantile(values[-max(size // 6, 1) :], ARRIVED_QUANTILE)
         forget = min(int(np.argmax(values >= low)), 2 * size // 3)
         states = past.buffer[forget:size]
         if history.count_distinct(states) >= max(3 * d, 20):
@@ -363,11 +365,7 @@ def freeze(state: State) -> State:
         floor = max(floor, arms[0])  # the random walk may be the better kernel
     floor = min(floor, LARGEST_FLOOR)
     arms = np.concatenate([[floor], arms[1:] * (1.0 - floor) / arms[1:].sum()])
-    size = learning.residuals.size
-    typical = 0.0
-    if size > 10:
-        typical = float(np.median(learning.residuals.buffer[:size]))
-    mixture = residual_mixture.Mixture(floor, typical, 0.5 + min(quality.residual_sd, 1.0))
+    mixture = residual_mixture.Mixture(floor, _typical(learning), _slack(quality))
     share = residual_mixture.share(mixture, dynamics.radius, dynamics.ceiling, state.current)
     return state._replace(
         dynamics=dynamics, mixture=mixture, arms=arms, share=share, quality=quality
@@ -375,12 +373,34 @@ def freeze(state: State) -> State:
 
 
 def _is_stale(state: State) -> bool:
-    """Whether the chain has learned much since the last refit, and needs it."""
+    """Whether the chain has learned much since the last refit and needs it, or stands where f is too low."""
     learning = state.learning
+    if learning.positions.size > learning.last_refit and _recent_share(state) < STICKING:
+        return True
     if learning.positions.size < STALE * learning.last_refit:
         return False
     quality = measure(learning, state.fit.residual_sd)
     return quality.residual_sd > NOT_GOOD or quality.uncovered > 0.01
+
+
+def _recent_share(state: State) -> float:
+    """Mean share that the chain's last states would have: small where it has come to another place than it was."""
+    learning, past = state.learning, state.walk.history
+    last = slice(max(0, past.size - 100), past.size)
+    values = value_features.values(state.fit.surrogate, np.ascontiguousarray(past.buffer[last]))
+    residuals = learning.chain_log_densities.buffer[last, 0] - values
+    quality = measure(learning, state.fit.residual_sd)
+    excess = residuals - _typical(learning) - _slack(quality)
+    return float(np.exp(-np.maximum(0.0, excess)).mean())
+
+
+def _typical(learning: Learning) -> float:
+    size = learning.residuals.size
+    return float(np.median(learning.residuals.buffer[:size])) if size > 10 else 0.0
+
+
+def _slack(quality: Quality) -> float:
+    return 0.5 + min(quality.residual_sd, 1.0)
 
 
 def _position(state: State) -> np.ndarray:
