@@ -1,0 +1,108 @@
+"""Which kernel pays: free chains against theory, shares against efficiencies; the states that a fit refers to."""
+
+import math
+
+import numpy as np
+import pytest
+
+from pymc_kameleon import kamiltonian_tuning, kamiltonian_worth, surrogate_dynamics, value_features
+from pymc_kameleon import value_kamiltonian as sampler
+from pymc_kameleon.metropolis import Outcome, Proposal
+from pymc_kameleon.surrogate_dynamics import ARMS
+
+
+def normal_dynamics(d=3, step_size=0.15, size=500):
+    """A standard normal surrogate and exact draws as its archive."""
+    surrogate = value_features.blank(np.zeros(d), np.ones(d), np.eye(d))
+    surrogate = surrogate._replace(quadratic=-np.eye(d))
+    archive = np.random.default_rng(1).standard_normal((size, d))
+    return surrogate_dynamics.make_dynamics(surrogate, np.eye(d), archive, step_size)
+
+
+def test_free_chains_have_the_autocorrelation_time_of_theory():
+    """One trajectory of time t has correlation cos t, its square cos^2 t; both chains are of first order."""
+    arm = ARMS[1]
+    t = np.linspace(1.0 - arm.spread, 1.0 + arm.spread, 10_001) * arm.time
+    theory = [(1.0 + c) / (1.0 - c) for c in (np.cos(t).mean(), np.square(np.cos(t)).mean())]
+    # integration times are whole numbers of steps of random size: on average half a step longer
+    dynamics = normal_dynamics(step_size=0.02)
+    runs = [
+        kamiltonian_worth.try_arms(np.random.default_rng(seed), dynamics)[0][1] for seed in range(6)
+    ]
+    standard_error = np.std(runs, ddof=1) / math.sqrt(len(runs))
+    assert abs(np.mean(runs) - math.sqrt(theory[0] * theory[1])) < 4.5 * standard_error
+    # control: the short arm is not taken for it
+    short = kamiltonian_worth.try_arms(np.random.default_rng(0), dynamics)[0][0]
+    assert short - np.mean(runs) > 10.0 * standard_error
+
+
+def test_no_longer_arm_is_tried_than_is_needed(monkeypatch):
+    monkeypatch.setattr(kamiltonian_worth, "ENOUGH", 3.0)
+    times, gradients = kamiltonian_worth.try_arms(np.random.default_rng(0), normal_dynamics())
+    assert np.isfinite(times[1])
+    assert np.isinf(times[2:]).all()
+    assert np.isinf(gradients[2:]).all()
+
+
+def worth(**changes):
+    known = kamiltonian_worth.empty(2)._replace(
+        times=np.array([6.0, 1.5, 1.0, 1.0]),
+        work=np.array([0.02, 0.03, 0.1, 0.5]),
+        expected=0.9,
+    )
+    return known._replace(**changes)
+
+
+def test_of_equally_good_arms_the_cheaper_is_preferred():
+    _, scores = kamiltonian_worth.scores(worth())
+    assert scores[2] > scores[3] > scores[0]
+    shares = kamiltonian_worth.shares(worth())
+    assert shares.sum() == pytest.approx(1.0, rel=1e-12)
+    assert shares[3] > shares[4]
+
+
+def test_what_has_been_seen_outweighs_what_the_fit_promised():
+    """A held-out error can be .01 where the surrogate is wrong by thousands: some dozens of trials say so."""
+    seen = worth()
+    assert kamiltonian_worth.shares(seen)[0] < 0.5
+    for _ in range(40):
+        seen = kamiltonian_worth.learn(seen, 2, np.zeros(2), 0.0)
+        seen = kamiltonian_worth.learn(seen, 0, np.ones(2), 0.3)
+    assert kamiltonian_worth.acceptance(seen)[1] < 0.1
+    assert kamiltonian_worth.shares(seen)[0] > 0.5
+
+
+def test_an_arm_that_was_not_tried_is_not_chosen():
+    untried = worth(times=np.array([6.0, 1.1, np.inf, np.inf]))
+    assert (kamiltonian_worth.shares(untried)[3:] == 0.0).all()
+
+
+# --- the states that a fit refers to --------------------------------------------------------------
+
+
+def after_a_transient(length, d=2):
+    """A state whose chain climbed from -1000 for 60 draws and then stood in the typical set."""
+    rng = np.random.default_rng(2)
+    state = sampler.init(np.full(d, 60.0))
+    state = sampler.start(state, np.full(d, 60.0), -1000.0)
+    for n in range(length):
+        x = np.full(d, 60.0 - n) if n < 60 else rng.standard_normal(d)
+        y = -1000.0 + n * 16.0 if n < 60 else -0.5 * float(x @ x)
+        outcome = Outcome(x, y, Proposal(x, 0.0, "global"), y, 1.0, True)
+        carry = outcome.proposal._replace(carry=sampler.Carry(0, np.zeros(0), 0.0, x, y))
+        state = sampler.adapt(rng, state, outcome._replace(proposal=carry))
+    return state
+
+
+def test_the_transient_is_no_reference():
+    states, values = kamiltonian_tuning.reference_states(after_a_transient(300))
+    assert values.min() > -20.0
+    assert np.abs(states).max() < 6.0
+    assert len(states) == len(values) > 200  # and nothing but the transient is left out
+
+
+def test_a_chain_that_has_hardly_moved_refers_to_the_best_points():
+    state = after_a_transient(7)
+    states, values = kamiltonian_tuning.reference_states(state)
+    assert values[0] == values.max() == pytest.approx(-904.0, rel=1e-12)
+    assert len(states) == len(values)
