@@ -18,7 +18,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from pymc_kameleon import arrival
+from pymc_kameleon import arrival_search
+from pymc_kameleon.arrival import default_budget
 from pymc_kameleon.diagnostics import CountingLogDensity
 from pymc_kameleon.metropolis import Outcome, accept
 from pymc_kameleon.targets import Target
@@ -118,29 +119,33 @@ class _Walk:
         self.state = algorithm.init(x, **options)
         self._start()
 
-    def set_out(self, scale=1.0, start=None):
+    def set_out(self, scale=1.0, start=None, looks=None):
         """Let the first tuning draws bring the chain to the typical set; see ``KernelStep``."""
-        tune, budget = self.options.get("tune"), arrival.default_budget(len(self.x))
+        tune, budget = self.options.get("tune"), default_budget(len(self.x))
         if tune is not None:
             budget = max(1, min(budget, int(0.4 * tune)))
-        self.arrival = arrival.init(self.x, self.value, scale=scale, budget=budget, start=start)
+        self.arrival = arrival_search.init(
+            self.x, self.value, scale=scale, budget=budget, start=start, looks=looks
+        )
 
     def _approach(self):
         state = self.arrival
-        point = arrival.propose(self.rng, state)
-        self.arrival = arrival.tell(self.rng, state, point, self.log_density(point))
+        point = arrival_search.propose(self.rng, state)
+        self.arrival = arrival_search.tell(self.rng, state, point, self.log_density(point))
         self._arrive()
 
     def _arrive(self):
         state = self.arrival
-        row = state.handed if state.done else state.current
+        row = state.current
         self.x, self.value = state.positions[row].copy(), float(state.log_densities[row])
+        if state.done:
+            self.x, self.value = state.position.copy(), state.log_density
         if state.done:
             self.arrival, options = None, dict(self.options)
             if options.get("tune") is not None:
                 options["tune"] = max(1, options["tune"] - state.evaluations + 1)
             taken = inspect.signature(self.algorithm.init).parameters
-            learned = {n: v for n, v in arrival.learned(state).items() if n in taken}
+            learned = {n: v for n, v in arrival_search.learned(state).items() if n in taken}
             self.state = self.algorithm.init(self.x, **options, **learned)
             self._start()
 
@@ -150,7 +155,7 @@ class _Walk:
 
     def freeze(self):
         if self.arrival is not None:
-            self.arrival = arrival.stop(self.arrival)
+            self.arrival = arrival_search.stop(self.arrival)
             self._arrive()
         self.state = self.algorithm.freeze(self.state)
         self._start()

@@ -31,7 +31,7 @@ from rich.table import Column
 
 from pymc_kameleon import (
     adaptive_metropolis,
-    arrival,
+    arrival_search,
     cma,
     fast_kameleon,
     gaussian_adaptation,
@@ -43,6 +43,7 @@ from pymc_kameleon import (
     surrogate_report,
     value_kamiltonian,
 )
+from pymc_kameleon.arrival import default_budget
 from pymc_kameleon.kernels import Kernel
 from pymc_kameleon.log_density import LogDensity, names
 from pymc_kameleon.metropolis import Outcome, Proposal, accept, acceptance_probability
@@ -65,6 +66,7 @@ TOO_NOISY = 2.0  # sd of the log estimate: at most 16 % of any moves are accepte
 MEASURED = 10  # pairs of probes, or the noise is not known
 COUNTS = {"tune", "local_start", "first_fit", "sweeps"}  # options that are numbers of draws
 ARRIVAL_SHARE = 0.4  # of tuning, at most
+LOOKS = (1.0, 2.0)  # how far from the initial point the second and third climb begin, in jitters
 STATE_VERSION = 3  # of KernelStepState: raised whenever the meaning of a field changes
 # Two evaluations at one point that differ by less than this are not called noisy: float32 rounds to 1e-7 of the value
 # and of its terms, solvers with several threads sum in any order, and 0.01 changes no acceptance probability by more
@@ -327,7 +329,7 @@ class KernelStep(BlockedStep):
     def stop_tuning(self):
         """Freeze everything that adapts."""
         if self.arrival_state is not None:
-            self._arrive(arrival.stop(self.arrival_state))
+            self._arrive(arrival_search.stop(self.arrival_state))
         if self.tune and self.algorithm_state is not None:
             self._warn_if_too_noisy()  # first: under noise the rest looks worse than it is
             self._warn_if_short()
@@ -474,9 +476,9 @@ class KernelStep(BlockedStep):
             self.probe
         )  # which draws are probes depends on their number
         state = self.arrival_state
-        proposal = Proposal(arrival.propose(self.rng, state), -math.inf, "arrival")
+        proposal = Proposal(arrival_search.propose(self.rng, state), -math.inf, "arrival")
         value, noisy = self._evaluate(proposal, point)
-        state = arrival.tell(self.rng, state, proposal.position, value)
+        state = arrival_search.tell(self.rng, state, proposal.position, value)
         if state.current == state.evaluations - 1:  # the estimate's noise goes with the point
             self.noisy_log_density, self.auxiliary = noisy, self._proposed_auxiliary
         if state.done:
@@ -496,7 +498,7 @@ class KernelStep(BlockedStep):
         self.position, self.log_density = state.position.copy(), state.log_density
         learned = {}
         if self._climbs():
-            learned = arrival.learned(state)
+            learned = arrival_search.learned(state)
             if not state.arrived:
                 self._say(
                     "arrival",
@@ -521,14 +523,22 @@ class KernelStep(BlockedStep):
             return None
         if self._scale is None:
             self._scale = prior_scale(self._model, self.vars, self._initial)
-        start, budget = None, arrival.default_budget(len(x))
+        start, budget = None, default_budget(len(x))
         if at_initial:
             start = x + jitter(self._scale) * self.rng.uniform(-1.0, 1.0, len(x))
         if not self._climbs():
             budget = 1
         elif self._options.get("tune") is not None:
             budget = max(1, min(budget, int(ARRIVAL_SHARE * self._options["tune"])))
-        return arrival.init(x, value, scale=self._scale, budget=budget, start=start)
+        looks = None
+        if self._climbs():  # around the model's initial point, as chains start, and twice as far
+            spread = np.outer(LOOKS, jitter(self._scale))
+            looks = self._density.ravel(self._initial) + spread * self.rng.uniform(
+                -1.0, 1.0, spread.shape
+            )
+        return arrival_search.init(
+            x, value, scale=self._scale, budget=budget, start=start, looks=looks
+        )
 
     def _is_probe(self):
         """Whether this tuning draw measures the noise."""

@@ -1,0 +1,77 @@
+"""A second look: a chain leaves a mode that is far below another, and no other; nothing is lost on the way."""
+
+import numpy as np
+import pytest
+
+from pymc_kameleon import arrival, arrival_search
+
+
+def two_modes(difference, distance=12.0):
+    """Standard normals at 0 and at ``distance``, the second one ``difference`` nats higher; log densities far down
+    are those of the nearer one, so that each has a basin.
+    """
+
+    def log_density(x):
+        here = -0.5 * float(x @ x)
+        there = -0.5 * float((x - distance) @ (x - distance)) + difference
+        return max(here, there)
+
+    return log_density
+
+
+def arrive(log_density, start, looks, seed=0, budget=None):
+    rng = np.random.default_rng(seed)
+    start = np.asarray(start, dtype=float)
+    state = arrival_search.init(start, log_density(start), looks=looks, budget=budget)
+    while not state.done:
+        point = arrival_search.propose(rng, state)
+        state = arrival_search.tell(rng, state, point, log_density(point))
+    return state
+
+
+@pytest.mark.parametrize(("difference", "where"), [(40.0, 12.0), (5.0, 0.0), (-40.0, 0.0)])
+def test_a_chain_leaves_only_for_a_mode_that_is_far_higher(difference, where):
+    state = arrive(two_modes(difference), [0.5, -0.5], [[12.5, 11.0]])
+    assert state.arrived
+    assert len(state.climbs) == 2
+    assert np.abs(state.position - where).max() < 5.0
+    np.testing.assert_allclose(state.factor @ state.factor.T, np.eye(2), atol=0.3)
+
+
+def test_without_looks_it_is_the_arrival():
+    log_density = two_modes(40.0)
+    searched = arrive(log_density, [0.5, -0.5], None)
+    rng, x = np.random.default_rng(0), np.array([0.5, -0.5])
+    state = arrival.init(x, log_density(x))
+    while not state.done:
+        point = arrival.propose(rng, state)
+        state = arrival.tell(rng, state, point, log_density(point))
+    np.testing.assert_array_equal(searched.positions, state.positions)
+    np.testing.assert_array_equal(searched.position, state.position)
+
+
+def test_a_climb_that_comes_to_a_known_place_ends():
+    """It has found nothing new: far fewer evaluations than an arrival, and they are kept."""
+    alone = arrive(two_modes(-1e4), [0.5, -0.5], None)
+    twice = arrive(two_modes(-1e4), [0.5, -0.5], [[0.3, 3.0]])
+    assert alone.evaluations < twice.evaluations < alone.evaluations + 15
+    evaluated, values = arrival_search.learned(twice)["evaluated"]
+    assert len(evaluated) == len(values) == twice.evaluations - 1
+
+
+def test_looks_have_a_budget():
+    state = arrive(two_modes(40.0), [0.5, -0.5], 12.0 + np.ones((20, 2)), budget=60)
+    assert state.evaluations <= 61 + 30 + 1
+
+
+def test_positions_are_those_that_were_evaluated():
+    seen = []
+    log_density = two_modes(40.0)
+
+    def recording(x):
+        seen.append(np.array(x))
+        return log_density(x)
+
+    state = arrive(recording, [0.5, -0.5], [[12.5, 11.0], [-3.0, 4.0]])
+    np.testing.assert_array_equal(state.positions, seen)
+    np.testing.assert_array_equal(state.log_densities, [log_density(x) for x in seen])
