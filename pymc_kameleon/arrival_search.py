@@ -57,11 +57,15 @@ class State(NamedTuple):
 
     @property
     def chosen(self) -> arrival.State:
-        """The climb whose end the chain begins at."""
+        """The climb whose end the chain begins at; one that ran out of budget counts by its height alone."""
         best = self.climbs[0]
         for climb in self.climbs[1:]:
-            if climb.arrived and mass(climb) > mass(best) + BETTER:
-                best = climb
+            if climb.arrived:
+                better = mass(climb) > mass(best) + BETTER
+            else:
+                rise = climb.log_densities.max() - best.log_densities.max()
+                better = climb.done and rise > BETTER + len(self.scale)
+            best = climb if better else best
         return best
 
     @property

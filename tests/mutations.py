@@ -134,8 +134,8 @@ MUTATIONS = [
              "test_coordinate_moves.py"),
     Mutation("cma", "outcome.target(SUCCESS_THRESHOLD)", "SUCCESS_THRESHOLD + 1.0", "path takes every step",
              "test_cma.py test_coordinate_moves.py"),
-    Mutation("adaptive_metropolis", "    return state._replace(history=None, values=None, options=",
-             "    return state._replace(values=None, options=", "history kept after tuning",
+    Mutation("adaptive_metropolis", "        history=None, values=None, base=None, options=",
+             "        values=None, base=None, options=", "history kept after tuning",
              "test_adaptive_metropolis.py test_step_contract.py -k 'grow or freeze or frozen'"),
     # --- estimators ---
     Mutation("gp_estimator", "np.exp(weights - largest).mean()", "np.exp(weights - largest).sum()",

@@ -59,6 +59,19 @@ def test_a_climb_that_comes_to_a_known_place_ends():
     assert len(evaluated) == len(values) == twice.evaluations - 1
 
 
+@pytest.mark.parametrize(("higher", "leaves"), [(30.0, True), (8.0, False)])
+def test_a_climb_that_ran_out_of_budget_counts_by_its_height(higher, leaves):
+    state = arrive(two_modes(40.0), [0.5, -0.5], None)
+    own = state.climbs[0]
+    there = np.array([12.5, 12.0])
+    other = arrival.stop(arrival.init(there, own.log_densities.max() + higher))
+    state = state._replace(climbs=(own, other))
+    assert own.arrived
+    assert not other.arrived
+    assert (state.position == there).all() == leaves
+    assert state.arrived == (not leaves)
+
+
 def test_looks_have_a_budget():
     state = arrive(two_modes(40.0), [0.5, -0.5], 12.0 + np.ones((20, 2)), budget=60)
     assert state.evaluations <= 61 + 30 + 1

@@ -6,6 +6,7 @@ from scipy.stats import multivariate_normal
 
 from pymc_kameleon import adaptive_metropolis, autoregressive
 from pymc_kameleon.autoregressive import Tuning
+from pymc_kameleon.metropolis import Outcome, Proposal
 from tests.adaptation import Banana
 from tests.statistics import run_transitions, z_scores
 
@@ -50,14 +51,20 @@ def test_a_normal_target_accepts_everything():
         assert abs(ratio) < 1e-9
 
 
+def outcome(accept_prob):
+    """Of a log density without noise; only the acceptance probability matters here."""
+    x = np.zeros(1)
+    return Outcome(x, 0.0, Proposal(x, 0.0, "autoregressive"), 0.0, accept_prob, True)
+
+
 def test_the_step_follows_acceptance_and_stays_below_one():
     tuning = Tuning()
     for _ in range(2000):
-        tuning = autoregressive.adapt(tuning, 1.0)
+        tuning = autoregressive.adapt(tuning, outcome(1.0))
     assert tuning.moves == 2000
     assert tuning.log_step == autoregressive.LOG_STEP_BOUNDS[1]
     for _ in range(2000):
-        tuning = autoregressive.adapt(tuning, 0.0)
+        tuning = autoregressive.adapt(tuning, outcome(0.0))
     assert tuning.log_step < -3.0
 
 
