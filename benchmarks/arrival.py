@@ -30,6 +30,7 @@ from benchmarks import core, provenance
 from benchmarks.textbook import MODELS, drive, store
 from benchmarks.textbook.posterior import key, model_digest, posterior, reference, references
 from benchmarks.textbook.tables import digits, table
+from pymc_kameleon import arrival
 
 RESULTS = Path(__file__).parent / "results"
 STORE = RESULTS / "arrival.json"
@@ -69,7 +70,9 @@ class Race:
 
     def __init__(self, log_density: Callable[[np.ndarray], float], level: float, budget: int):
         self.log_density, self.level, self.budget = log_density, level, budget
-        self.evaluations, self.arrived, self.best = 0, False, -np.inf
+        self.evaluations, self.best = 0, -np.inf
+        self.arrived: int | None = None
+        self.stops = True  # a method that is to say by itself that it has arrived goes on
 
     def __call__(self, x: np.ndarray) -> float:
         """The value at ``x``; NaN where it is not a number."""
@@ -78,9 +81,10 @@ class Race:
         self.evaluations += 1
         value = float(self.log_density(np.ascontiguousarray(x, dtype=float)))
         self.best = max(self.best, value) if value == value else self.best
-        if value >= self.level:
-            self.arrived = True
-            raise _StopError
+        if value >= self.level and self.arrived is None:
+            self.arrived = self.evaluations
+            if self.stops:
+                raise _StopError
         return value
 
     def negative(self, x: np.ndarray) -> float:
@@ -162,6 +166,17 @@ def walk(algorithm: str) -> Callable:
     return run
 
 
+def arrival_phase(race: Race, x: np.ndarray, rng: np.random.Generator) -> dict:
+    """The package's own, until it says that it has arrived or that it has not; scales of one, its default budget."""
+    race.stops = False
+    state = arrival.init(x, race(x))
+    while not state.done:
+        point = arrival.propose(rng, state)
+        state = arrival.tell(rng, state, point, race(point))
+    handed = state.log_density
+    return {"said": bool(state.arrived), "handed_below": float(f"{race.level - handed:.3g}")}
+
+
 def whole_step(name: str) -> Callable:
     """A step as users get it, with its arrival phase, on the real model or on one of the right shape."""
 
@@ -179,6 +194,7 @@ def whole_step(name: str) -> Callable:
 
 
 METHODS: dict[str, Callable] = {
+    "arrival phase": arrival_phase,
     "KamiltonianStep": whole_step("KamiltonianStep"),
     "COBYQA": cobyqa,
     "Powell": powell,
@@ -186,10 +202,10 @@ METHODS: dict[str, Callable] = {
     "Kamiltonian, walk only": walk("value_kamiltonian"),
     "AdaptiveMetropolis, walk only": walk("adaptive_metropolis"),
 }
-CHANGES = {  # whose results depend on the package's source
-    "KamiltonianStep": "KamiltonianStep",
-    "Kamiltonian, walk only": "KamiltonianStep",
-    "AdaptiveMetropolis, walk only": "AdaptiveMetropolisStep",
+CHANGES = {  # whose results depend on the package's source, and on which
+    "arrival phase": {"pymc_kameleon.arrival"},
+    "Kamiltonian, walk only": {"pymc_kameleon.value_kamiltonian"},
+    "AdaptiveMetropolis, walk only": {"pymc_kameleon.adaptive_metropolis"},
 }
 
 # --- cells ---------------------------------------------------------------------------------------
@@ -220,7 +236,8 @@ def model_cells(methods, models):
 def cell_key(cell):
     """With a digest of what the result depends on, less what never changes."""
     kind, target, method, _ = cell
-    code = [store.source(CHANGES[method])] if method in CHANGES else []
+    code = [store.digest(CHANGES[method])] if method in CHANGES else []
+    code += [store.source(method)] if method == "KamiltonianStep" else []
     code += [model_digest(target)] if kind == "model" else []
     return " | ".join([*map(str, cell), *code])
 
@@ -243,11 +260,13 @@ def run(cell) -> dict:
         )
         options = {"on": of} if method == "KamiltonianStep" else {}
     race = Race(log_density, level, BUDGET)
+    extra = None
     with warnings.catch_warnings(), np.errstate(all="ignore"), suppress(_StopError):
         warnings.simplefilter("ignore")
-        METHODS[method](race, x, rng, **options)
+        extra = METHODS[method](race, x, rng, **options)
     return {
-        "arrived": race.evaluations if race.arrived else None,
+        **(extra or {}),
+        "arrived": race.arrived,
         "below": float(f"{level - race.best:.3g}"),
         "evaluations": race.evaluations,
     }
@@ -316,6 +335,7 @@ def write(dimensions, methods, models, seeds) -> str:
             f"### d = {d}: evaluations, median over the seeds [arrived, if not all] (nats below the level)",
             table(["condition, distance", *methods], rows),
         ]
+    text += ["## What the arrival phase says of itself", _said(found, models, dimensions, seeds)]
     rows = [
         [f"{name} ({posterior_dim(name)})", *(_starts(found(model_cells([m], [name]))) for m in methods)]
         for name in models if name in references()
@@ -327,6 +347,35 @@ def write(dimensions, methods, models, seeds) -> str:
     provenance.write(RESULTS / "arrival.md", "\n\n".join(text))
     draw(normals, dimensions, methods)
     return "\n\n".join(text)
+
+
+def _said(found, models, dimensions, seeds):
+    """Of its claims: how many are true of the point handed over (within another d / 2 + 3 of the level)."""
+    rows = []
+    groups = [
+        (f"normals, d = {d}", d, normal_cells(["arrival phase"], [d], seeds)) for d in dimensions
+    ]
+    groups += [
+        (n, posterior_dim(n), model_cells(["arrival phase"], [n]))
+        for n in models
+        if n in references()
+    ]
+    for name, d, cells in groups:
+        of = found(cells)
+        said = [c for c in of if c.get("said")]
+        true = sum(c["handed_below"] <= d / 2 + 3 for c in said)
+        missed = sum(c["arrived"] is not None for c in of if not c.get("said"))
+        ended = f"{np.median([c['evaluations'] for c in of]):.0f}" if of else "–"
+        rows.append([name, str(len(of)), str(len(said)), str(true), str(missed), ended])
+    head = [
+        "target",
+        "starts",
+        "says it arrived",
+        "and has",
+        "did not say so, but was there",
+        "evaluations to the end",
+    ]
+    return table(head, rows)
 
 
 def posterior_dim(name):

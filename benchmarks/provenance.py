@@ -82,6 +82,9 @@ RESULTS = {
     "textbook": Result(
         "textbook", 60, (*_package(*SAMPLERS, "steps", "log_density"), "benchmarks.textbook.drive")
     ),
+    "textbook_before": Result(  # of the code before the arrival phase, to compare with: stale on purpose
+        "textbook", 60, (*_package(*SAMPLERS, "steps", "log_density"), "benchmarks.textbook.drive")
+    ),
     "twisted_gaussians": Result("twisted_gaussians", 4),
 }  # fmt: skip
 

@@ -82,15 +82,18 @@ def parse(arguments=None):
 
 def main():
     arguments = parse()
-    cells = [
-        store.cell(model, step, seed, arguments.evaluations)
-        for model in arguments.models
-        for step in arguments.steps
-        for seed in range(arguments.seeds)
-    ]
+
+    def cells(models):
+        return [
+            store.cell(model, step, seed, arguments.evaluations)
+            for model in models
+            for step in arguments.steps
+            for seed in range(arguments.seeds)
+        ]
+
     if not arguments.table:
-        run(cells, arguments.jobs, arguments.again)
-    text = tables.write(cells, store.load(), arguments.out)
+        run(cells(arguments.models), arguments.jobs, arguments.again)
+    text = tables.write(cells(MODELS), store.load(), arguments.out)
     print(text)
 
 

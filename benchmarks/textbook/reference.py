@@ -34,7 +34,7 @@ CHAINS = 4
 ROUNDS = ((500, 300), (700, 1800), (2000, 6000))  # tuning, draws
 ENOUGH, CONVERGED = 4000.0, 1.005  # effective draws of the worst coordinate, R-hat
 BLACK_BOX_EVALUATIONS = 40_000
-OPTIMISER_STARTS, METRIC_ROUNDS = ((500, 300), (700, 1800), (2000, 6000))  # tuning, draws
+OPTIMISER_STARTS, METRIC_ROUNDS = 12, 4
 AGREE = 4.5  # standard errors between two samplers
 
 

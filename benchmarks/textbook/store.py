@@ -45,11 +45,16 @@ def source(step: str) -> str:
     found = step_class(step)
     if step.startswith("pm."):
         return f"pymc-{importlib.metadata.version('pymc')}"
-    others = _algorithms() - _algorithms_of(found)
-    seen, todo = set(), [found.__module__, *_algorithms_of(found)]
+    roots = {found.__module__, *_algorithms_of(found)}
+    return digest(roots, _algorithms() - _algorithms_of(found))
+
+
+def digest(roots: set[str], without: set[str] = frozenset()) -> str:
+    """Of these modules and of all that they use of this package."""
+    seen, todo = set(), list(roots)
     while todo:
         name = todo.pop()
-        if name not in seen and name not in others:
+        if name not in seen and name not in without:
             seen.add(name)
             todo += _imports(name)
     return f"{zlib.crc32(b''.join(_path(n).read_bytes() for n in sorted(seen))):08x}"
