@@ -776,10 +776,11 @@ class KernelStep(BlockedStep):
         if "__init__" in vars(cls):
             cls.__signature__ = signature(cls.__init__, KernelStep.__init__)
         if cls.__doc__ and KernelStep.__doc__ and "Parameters" in cls.__doc__:
-            common = KernelStep.__doc__.partition("Parameters\n    ----------\n")[2]
-            common = common.partition("    preset : ")[0]
-            heading = "\n    Of every step\n    -------------\n"
-            cls.__doc__ = f"{cls.__doc__.rstrip()}\n{heading}{common.rstrip()}\n    "
+            # Python 3.13 takes the indentation out by itself
+            common = inspect.cleandoc(KernelStep.__doc__).partition("Parameters\n----------\n")[2]
+            common = common.partition("\npreset : ")[0].rstrip()
+            own = inspect.cleandoc(cls.__doc__)
+            cls.__doc__ = f"{own}\n\nOf every step\n-------------\n{common}\n"
 
     @property
     def _keeps(self):

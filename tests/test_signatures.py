@@ -61,7 +61,7 @@ def test_options_are_real_keywords_with_the_defaults_of_the_algorithm(step):
 
 def test_the_control_finds_what_is_missing():
     class Forgetful(pk.CMAStep):
-        __doc__ = pk.CMAStep.__doc__.replace("    sweeps : int\n", "    swoops : int\n")
+        __doc__ = pk.CMAStep.__doc__.replace("sweeps : int\n", "swoops : int\n")
 
         def __init__(self, vars=None, *, sweeps=signatures.default(20), **common):
             super().__init__(vars, **signatures.given(locals()), **common)
