@@ -148,7 +148,9 @@ def test_arrival_stops_at_the_typical_set_and_says_when_it_was_not_reached():
 
 
 @pytest.mark.slow
-@pytest.mark.filterwarnings("ignore:.*link to a BLAS installation")  # what the linkers say of the machine
+@pytest.mark.filterwarnings(
+    "ignore:.*link to a BLAS installation"
+)  # what the linkers say of the machine
 @pytest.mark.filterwarnings("ignore:Cannot cache compiled function")
 @pytest.mark.parametrize("name", MODELS)
 def test_model_compiles_and_its_reference_beats_its_starts(name):
