@@ -29,9 +29,9 @@ from numba import njit
 from scipy import stats
 
 from benchmarks import provenance
-from pymc_kameleon import cma
-from pymc_kameleon import gaussian_adaptation as gaa
-from pymc_kameleon.metropolis import Outcome, accept, acceptance_probability
+from pymc_kameleon.samplers import cma
+from pymc_kameleon.samplers import gaussian_adaptation as gaa
+from pymc_kameleon.samplers.seam import Outcome, accept, acceptance_probability
 
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt

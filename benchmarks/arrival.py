@@ -30,7 +30,7 @@ from benchmarks import core, provenance
 from benchmarks.textbook import MODELS, drive, store
 from benchmarks.textbook.posterior import key, model_digest, posterior, reference, references
 from benchmarks.textbook.tables import digits, table
-from pymc_kameleon import arrival
+from pymc_kameleon.samplers.arrival import phase as arrival
 
 RESULTS = Path(__file__).parent / "results"
 STORE = RESULTS / "arrival.json"
@@ -160,7 +160,7 @@ def walk(algorithm: str) -> Callable:
     """A step's algorithm while it tunes, without what the step may do before it."""
 
     def run(race, x, rng):
-        module = importlib.import_module(f"pymc_kameleon.{algorithm}")
+        module = importlib.import_module(f"pymc_kameleon.samplers.{algorithm}")
         core.run_chain(module, race, x, rng, tune=race.budget, draws=0)
 
     return run
@@ -199,13 +199,13 @@ METHODS: dict[str, Callable] = {
     "COBYQA": cobyqa,
     "Powell": powell,
     "CMA-ES": cma,
-    "Kamiltonian, walk only": walk("value_kamiltonian"),
+    "Kamiltonian, walk only": walk("kamiltonian.values.sampler"),
     "AdaptiveMetropolis, walk only": walk("adaptive_metropolis"),
 }
 CHANGES = {  # whose results depend on the package's source, and on which
-    "arrival phase": {"pymc_kameleon.arrival"},
-    "Kamiltonian, walk only": {"pymc_kameleon.value_kamiltonian"},
-    "AdaptiveMetropolis, walk only": {"pymc_kameleon.adaptive_metropolis"},
+    "arrival phase": {"pymc_kameleon.samplers.arrival.phase"},
+    "Kamiltonian, walk only": {"pymc_kameleon.samplers.kamiltonian.values.sampler"},
+    "AdaptiveMetropolis, walk only": {"pymc_kameleon.samplers.adaptive_metropolis"},
 }
 
 # --- cells ---------------------------------------------------------------------------------------

@@ -38,8 +38,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from benchmarks import core, provenance
-from pymc_kameleon import kameleon
 from pymc_kameleon.diagnostics import CountingLogDensity, MarginalTruth, error_efficiency
+from pymc_kameleon.samplers.kameleon import full as kameleon
 from pymc_kameleon.targets import (
     Banana,
     Bimodal,
@@ -156,10 +156,10 @@ class Sampler(NamedTuple):
 
 SAMPLERS = {
     "adaptive_metropolis": Sampler("AdaptiveMetropolis", "adaptive_metropolis", {}),
-    "kameleon": Sampler("Kameleon", "kameleon", {}),
-    "fast_kameleon": Sampler("FastKameleon", "fast_kameleon", {}),
-    "gaussian_mixture": Sampler("GaussianMixture", "gaussian_mixture", {}),
-    "kamiltonian": Sampler("Kamiltonian", "value_kamiltonian", {}),
+    "kameleon": Sampler("Kameleon", "kameleon.full", {}),
+    "fast_kameleon": Sampler("FastKameleon", "kameleon.fast", {}),
+    "gaussian_mixture": Sampler("GaussianMixture", "gaussian_mixture.sampler", {}),
+    "kamiltonian": Sampler("Kamiltonian", "kamiltonian.values.sampler", {}),
     "demetropolisz": Sampler("pm.DEMetropolisZ", "pm.DEMetropolisZ", {}),
     "demetropolisz_lambda": Sampler("… tune=lambda", "pm.DEMetropolisZ", {"tune": "lambda"}),
     "demetropolisz_keep": Sampler(
@@ -232,7 +232,7 @@ def code(name: str) -> str:
 
 def _own_chain(sampler, target, x, rng, budget):
     """At most one evaluation in a draw, so half of the draws are tuning."""
-    algorithm = importlib.import_module(f"pymc_kameleon.{sampler.algorithm}")
+    algorithm = importlib.import_module(f"pymc_kameleon.samplers.{sampler.algorithm}")
     tune = budget // 2
     chain = core.run_chain(
         algorithm, target.numba_log_density, x, rng, tune=tune, draws=budget - tune,

@@ -18,10 +18,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from pymc_kameleon import arrival_search
-from pymc_kameleon.arrival import default_budget
 from pymc_kameleon.diagnostics import CountingLogDensity
-from pymc_kameleon.metropolis import Outcome, accept
+from pymc_kameleon.samplers.arrival import search as arrival_search
+from pymc_kameleon.samplers.arrival.phase import default_budget
+from pymc_kameleon.samplers.seam import Outcome, accept
 from pymc_kameleon.targets import Target
 
 

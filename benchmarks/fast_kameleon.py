@@ -25,8 +25,11 @@ import numpy as np
 
 from benchmarks import provenance
 from benchmarks.core import bulk_ess, generators, run_chain, versions
-from pymc_kameleon import adaptive_metropolis, fast_kameleon, kameleon, local_moves
 from pymc_kameleon.diagnostics import DECILES
+from pymc_kameleon.samplers import adaptive_metropolis
+from pymc_kameleon.samplers.kameleon import fast as fast_kameleon
+from pymc_kameleon.samplers.kameleon import full as kameleon
+from pymc_kameleon.samplers.kameleon import local_moves
 from pymc_kameleon.targets import Banana
 
 matplotlib.use("Agg")

@@ -20,8 +20,9 @@ import numpy as np
 
 from benchmarks import provenance
 from benchmarks.core import generators, versions
-from pymc_kameleon import fast_kameleon, kameleon
-from pymc_kameleon.metropolis import Outcome, Proposal
+from pymc_kameleon.samplers.kameleon import fast as fast_kameleon
+from pymc_kameleon.samplers.kameleon import full as kameleon
+from pymc_kameleon.samplers.seam import Outcome, Proposal
 from pymc_kameleon.targets import Banana
 
 matplotlib.use("Agg")

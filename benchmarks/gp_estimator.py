@@ -28,7 +28,7 @@ from scipy.linalg import lapack
 
 from benchmarks import provenance
 from pymc_kameleon.glass import load_glass
-from pymc_kameleon.gp_estimator import GPClassificationEstimator
+from pymc_kameleon.gp.estimator import GPClassificationEstimator
 
 PRIOR_MEAN, PRIOR_VARIANCE = -np.log(2.0), 20.0
 

@@ -31,8 +31,9 @@ import numpy as np
 from benchmarks import provenance
 from benchmarks.cold_start import CHAINS, TARGETS, load, starts, truth
 from benchmarks.core import bulk_ess, generators, run_chain, versions
-from pymc_kameleon import adaptive_metropolis, kamiltonian
 from pymc_kameleon.diagnostics import error_efficiency
+from pymc_kameleon.samplers import adaptive_metropolis
+from pymc_kameleon.samplers.kamiltonian.scores import sampler as kamiltonian
 
 BUDGET = 10_000
 AGAIN = 1000  # added to the seed

@@ -35,15 +35,13 @@ import numpy as np
 from benchmarks import provenance
 from benchmarks.cold_start import TARGETS, starts
 from benchmarks.core import bulk_ess, generators, run_chain, versions
-from pymc_kameleon import (
-    adaptive_metropolis,
-    surrogate_dynamics,
-    value_kamiltonian,
-    value_regression,
-)
 from pymc_kameleon.diagnostics import MarginalTruth, error_efficiency
+from pymc_kameleon.samplers import adaptive_metropolis
+from pymc_kameleon.samplers.kamiltonian.values import sampler as value_kamiltonian
+from pymc_kameleon.surrogates import transitions as surrogate_dynamics
+from pymc_kameleon.surrogates.values import regression as value_regression
+from pymc_kameleon.surrogates.values.features import quadratic_size
 from pymc_kameleon.targets import Banana, CorrelatedGaussian, StudentT
-from pymc_kameleon.value_features import quadratic_size
 
 RESULTS = Path(__file__).parent / "results"
 NAME = "kamiltonian_dimension"

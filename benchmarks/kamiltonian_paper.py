@@ -37,10 +37,13 @@ from numba.extending import overload
 
 from benchmarks import provenance
 from benchmarks.core import bulk_ess, generators, run_chain, versions
-from pymc_kameleon import adaptive_metropolis as am
-from pymc_kameleon import kameleon, kamiltonian, kamiltonian_surrogate, score_matching
 from pymc_kameleon.diagnostics import quantile_deviation
 from pymc_kameleon.kernels import get_kernel
+from pymc_kameleon.samplers import adaptive_metropolis as am
+from pymc_kameleon.samplers.kameleon import full as kameleon
+from pymc_kameleon.samplers.kamiltonian.scores import sampler as kamiltonian
+from pymc_kameleon.surrogates.scores import choose as kamiltonian_surrogate
+from pymc_kameleon.surrogates.scores import objective as score_matching
 from pymc_kameleon.targets import Banana
 
 matplotlib.use("Agg")

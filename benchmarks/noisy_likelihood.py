@@ -37,7 +37,7 @@ from pymc_kameleon import (
 )
 from pymc_kameleon.particle_filter import StochasticVolatilityFilter, simulate_stochastic_volatility
 from pymc_kameleon.pseudo_marginal import step_beside_noise
-from pymc_kameleon.pytensor_internals import cells
+from pymc_kameleon.steps.pytensor_internals import cells
 
 NOISE_SDS = (0.5, 1.0, 1.5)
 OURS = (KameleonStep, FastKameleonStep, GaussianMixtureStep, AdaptiveMetropolisStep)

@@ -25,7 +25,8 @@ ROOT = Path(__file__).parents[1]
 FOLDER = Path(__file__).parent / "results"
 OURS = ("benchmarks", "pymc_kameleon")
 SAMPLERS = (
-    "adaptive_metropolis", "kameleon", "fast_kameleon", "gaussian_mixture", "value_kamiltonian",
+    "samplers.adaptive_metropolis", "samplers.kameleon.full", "samplers.kameleon.fast",
+    "samplers.gaussian_mixture.sampler", "samplers.kamiltonian.values.sampler",
 )  # fmt: skip
 
 
@@ -60,7 +61,7 @@ RESULTS = {
         "cold_start", 240, (*_package(*SAMPLERS, "targets", "diagnostics"), "benchmarks.core")
     ),
     "cold_start_ablation": Result(
-        "cold_start --ablation", 30, (*_package("kameleon", "targets", "diagnostics"), "benchmarks.core")
+        "cold_start --ablation", 30, (*_package("samplers.kameleon.full", "targets", "diagnostics"), "benchmarks.core")
     ),
     "fast_kameleon": Result("fast_kameleon", 10),
     "feature_convergence": Result("feature_convergence", 1),
@@ -71,7 +72,7 @@ RESULTS = {
     "kamiltonian_cold_start": Result("kamiltonian_cold_start", 10),
     "kamiltonian_dimension": Result(
         "kamiltonian_dimension", 20,
-        (*_package("adaptive_metropolis", "value_kamiltonian", "targets", "diagnostics"), "benchmarks.core"),
+        (*_package(SAMPLERS[0], SAMPLERS[-1], "targets", "diagnostics"), "benchmarks.core"),
     ),
     "kamiltonian_trajectories": Result("kamiltonian_paper --only trajectories", 5),
     "noisy_likelihood": Result("noisy_likelihood", 3),
@@ -80,10 +81,10 @@ RESULTS = {
     "step_cost_pymc5": Result("step_cost", 1, needs="PyMC 5"),
     "step_cost_pymc6": Result("step_cost", 1, needs="PyMC 6"),
     "textbook": Result(
-        "textbook", 60, (*_package(*SAMPLERS, "steps", "log_density"), "benchmarks.textbook.drive")
+        "textbook", 60, (*_package(*SAMPLERS, "steps.methods", "steps.log_density"), "benchmarks.textbook.drive")
     ),
     "textbook_before": Result(  # of the code before the arrival phase, to compare with: stale on purpose
-        "textbook", 60, (*_package(*SAMPLERS, "steps", "log_density"), "benchmarks.textbook.drive")
+        "textbook", 60, (*_package(*SAMPLERS, "steps.methods", "steps.log_density"), "benchmarks.textbook.drive")
     ),
     "twisted_gaussians": Result("twisted_gaussians", 4),
 }  # fmt: skip

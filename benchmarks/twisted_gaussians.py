@@ -21,8 +21,10 @@ import numpy as np
 
 from benchmarks import provenance
 from benchmarks.core import autocorrelation, autocorrelation_time, generators, run_chains, versions
-from pymc_kameleon import adaptive_metropolis, cma, fast_kameleon, gaussian_adaptation, kameleon
 from pymc_kameleon.diagnostics import ConfidenceRegions, confidence_regions
+from pymc_kameleon.samplers import adaptive_metropolis, cma, gaussian_adaptation
+from pymc_kameleon.samplers.kameleon import fast as fast_kameleon
+from pymc_kameleon.samplers.kameleon import full as kameleon
 from pymc_kameleon.targets import TwistedGaussian
 
 matplotlib.use("Agg")

@@ -23,8 +23,8 @@ import numpy as np
 import pymc as pm
 from threadpoolctl import ThreadpoolController
 
-from pymc_kameleon.classification_data import Whitening, check_covariates, check_data
-from pymc_kameleon.gp_estimator import GPClassificationEstimator
+from pymc_kameleon.gp.data import Whitening, check_covariates, check_data
+from pymc_kameleon.gp.estimator import GPClassificationEstimator
 from pymc_kameleon.pseudo_marginal import NoisyLogLikelihood
 
 __all__ = ["GPClassificationEstimator", "Prediction", "gp_classification_model", "predict"]

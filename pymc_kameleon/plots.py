@@ -17,15 +17,13 @@ import pymc as pm
 import pytensor
 from pytensor.compile.mode import Mode
 
-from pymc_kameleon import (
-    history,
-    kamiltonian,
-    kamiltonian_state,
-    score_matching,
-    value_features,
-)
+from pymc_kameleon.numerics import history
+from pymc_kameleon.samplers.kamiltonian.scores import sampler as kamiltonian
+from pymc_kameleon.samplers.kamiltonian.values import state as kamiltonian_state
 from pymc_kameleon.steps import KamiltonianStep, KernelStep
-from pymc_kameleon.value_regression import affordable
+from pymc_kameleon.surrogates.scores import objective as score_matching
+from pymc_kameleon.surrogates.values import features as value_features
+from pymc_kameleon.surrogates.values.regression import affordable
 
 _log = logging.getLogger("pymc.kameleon")
 

@@ -31,7 +31,7 @@ from pytensor.graph.replace import clone_replace
 from pytensor.graph.rewriting.basic import node_rewriter
 from pytensor.graph.traversal import ancestors
 
-from pymc_kameleon.pytensor_internals import (
+from pymc_kameleon.steps.pytensor_internals import (
     RNGConsumerOp,
     compiling_step,
     copy_generator,

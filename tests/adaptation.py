@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from pymc_kameleon.metropolis import Outcome, accept
+from pymc_kameleon.samplers.seam import Outcome, accept
 
 
 class Banana:

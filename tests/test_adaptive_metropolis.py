@@ -5,8 +5,8 @@ import math
 import numpy as np
 import pytest
 
-from pymc_kameleon import adaptive_metropolis
-from pymc_kameleon.metropolis import Outcome, Proposal, accept
+from pymc_kameleon.samplers import adaptive_metropolis
+from pymc_kameleon.samplers.seam import Outcome, Proposal, accept
 from tests.statistics import run_transitions, two_sample_z
 from tests.test_kameleon import skewed_density, skewed_draws
 

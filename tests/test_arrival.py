@@ -9,9 +9,10 @@ import pymc as pm
 import pytensor.tensor as pt
 import pytest
 
-from pymc_kameleon import arrival, arrival_model
-from pymc_kameleon.prior_scale import jitter, prior_scale
+from pymc_kameleon.samplers.arrival import model as arrival_model
+from pymc_kameleon.samplers.arrival import phase as arrival
 from pymc_kameleon.steps import AdaptiveMetropolisStep, KameleonStep, KamiltonianStep
+from pymc_kameleon.steps.prior_scale import jitter, prior_scale
 from tests.step_tester import NO_BLAS, BlackBox, every_step_fast, make, sample
 
 pytestmark = NO_BLAS

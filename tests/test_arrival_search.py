@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from pymc_kameleon import arrival, arrival_search
+from pymc_kameleon.samplers.arrival import phase as arrival
+from pymc_kameleon.samplers.arrival import search as arrival_search
 
 
 def two_modes(difference, distance=12.0):

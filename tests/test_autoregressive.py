@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from scipy.stats import multivariate_normal
 
-from pymc_kameleon import adaptive_metropolis, autoregressive
-from pymc_kameleon.autoregressive import Tuning
-from pymc_kameleon.metropolis import Outcome, Proposal
+from pymc_kameleon.samplers import adaptive_metropolis, autoregressive
+from pymc_kameleon.samplers.autoregressive import Tuning
+from pymc_kameleon.samplers.seam import Outcome, Proposal
 from tests.adaptation import Banana
 from tests.statistics import run_transitions, z_scores
 

@@ -5,9 +5,9 @@ import math
 import numpy as np
 import pytest
 
-from pymc_kameleon import cma
-from pymc_kameleon.gaussian_adaptation import rate_multiplier
-from pymc_kameleon.metropolis import Outcome
+from pymc_kameleon.samplers import cma
+from pymc_kameleon.samplers.gaussian_adaptation import rate_multiplier
+from pymc_kameleon.samplers.seam import Outcome
 from tests.adaptation import Banana, average_z_scores, run_chain
 from tests.statistics import run_transitions, z_scores
 

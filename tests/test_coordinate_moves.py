@@ -11,12 +11,9 @@ from pymc_kameleon import (
     CMAStep,
     GaussianAdaptationStep,
     NoisyLogLikelihood,
-    adaptive_metropolis,
-    cma,
-    coordinate_moves,
-    gaussian_adaptation,
 )
-from pymc_kameleon.metropolis import Outcome, attainable
+from pymc_kameleon.samplers import adaptive_metropolis, cma, coordinate_moves, gaussian_adaptation
+from pymc_kameleon.samplers.seam import Outcome, attainable
 from tests.adaptation import run_chain
 from tests.step_tester import begin, drive, values
 

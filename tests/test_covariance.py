@@ -5,7 +5,7 @@ import pytest
 import scipy.linalg
 from scipy.stats import multivariate_normal
 
-from pymc_kameleon import covariance as cov
+from pymc_kameleon.numerics import covariance as cov
 
 DIMS = (1, 2, 5, 20)
 

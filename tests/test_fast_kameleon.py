@@ -3,10 +3,13 @@
 import numpy as np
 import pytest
 
-from pymc_kameleon import adaptive_metropolis, fast_kameleon, history, local_moves
 from pymc_kameleon.kernels import CustomKernel, Gaussian
-from pymc_kameleon.local_covariance import local_covariance
-from pymc_kameleon.random_features import features, jacobian
+from pymc_kameleon.numerics import history
+from pymc_kameleon.numerics.random_features import features, jacobian
+from pymc_kameleon.samplers import adaptive_metropolis
+from pymc_kameleon.samplers.kameleon import fast as fast_kameleon
+from pymc_kameleon.samplers.kameleon import local_moves
+from pymc_kameleon.samplers.kameleon.local_covariance import local_covariance
 from tests.statistics import run_transitions, two_sample_z
 from tests.test_kameleon import skewed_density, skewed_draws
 

@@ -6,9 +6,9 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from pymc_kameleon import gaussian_adaptation as gaa
-from pymc_kameleon.covariance import multiply_lower, update_shape
-from pymc_kameleon.metropolis import Outcome, Proposal
+from pymc_kameleon.numerics.covariance import multiply_lower, update_shape
+from pymc_kameleon.samplers import gaussian_adaptation as gaa
+from pymc_kameleon.samplers.seam import Outcome, Proposal
 from tests.adaptation import Banana, average_z_scores, run_chain
 from tests.statistics import run_transitions, z_scores
 

@@ -10,9 +10,12 @@ import pytest
 from scipy.special import logsumexp
 from scipy.stats import multivariate_normal
 
-from pymc_kameleon import adaptive_metropolis, gaussian_mixture, mixture_fit, mixture_moves
-from pymc_kameleon.covariance import solve_lower
-from pymc_kameleon.metropolis import Outcome, accept
+from pymc_kameleon.numerics.covariance import solve_lower
+from pymc_kameleon.samplers import adaptive_metropolis
+from pymc_kameleon.samplers.gaussian_mixture import fit as mixture_fit
+from pymc_kameleon.samplers.gaussian_mixture import moves as mixture_moves
+from pymc_kameleon.samplers.gaussian_mixture import sampler as gaussian_mixture
+from pymc_kameleon.samplers.seam import Outcome, accept
 from tests.statistics import run_transitions, two_sample_z
 
 MOVES = ("global", "local", "auxiliary", "independence")

@@ -8,8 +8,8 @@ import pytest
 from scipy import special, stats
 
 from pymc_kameleon.glass import load_glass
-from pymc_kameleon.gp_estimator import GPClassificationEstimator
-from pymc_kameleon.gp_sites import LINKS, _log_normal_cdf, link_terms
+from pymc_kameleon.gp.estimator import GPClassificationEstimator
+from pymc_kameleon.gp.sites import LINKS, _log_normal_cdf, link_terms
 
 SIGMA = {"logit": special.expit, "probit": special.ndtr}
 LOG_SIGMA = {"logit": special.log_expit, "probit": special.log_ndtr}

@@ -3,15 +3,13 @@
 import numpy as np
 import pytest
 
-from pymc_kameleon import (
-    surrogate_dynamics,
-    value_covariance,
-    value_features,
-    value_kamiltonian,
-    value_regression,
-)
-from pymc_kameleon.metropolis import Outcome, Proposal, accept
-from pymc_kameleon.value_features import quadratic_size
+from pymc_kameleon.samplers import long_axes as value_covariance
+from pymc_kameleon.samplers.kamiltonian.values import sampler as value_kamiltonian
+from pymc_kameleon.samplers.seam import Outcome, Proposal, accept
+from pymc_kameleon.surrogates import transitions as surrogate_dynamics
+from pymc_kameleon.surrogates.values import features as value_features
+from pymc_kameleon.surrogates.values import regression as value_regression
+from pymc_kameleon.surrogates.values.features import quadratic_size
 from tests.quadratics import CLOUDS, RATIOS, cloud, normal
 
 LEARNED = 1e-3  # nats: fresh residual sd

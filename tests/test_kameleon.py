@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 
-from pymc_kameleon import adaptive_metropolis, history, kameleon, local_moves
 from pymc_kameleon.kernels import (
     CustomKernel,
     Gaussian,
@@ -13,8 +12,12 @@ from pymc_kameleon.kernels import (
     Matern,
     Sinc,
 )
-from pymc_kameleon.local_covariance import local_covariance
-from pymc_kameleon.metropolis import Outcome
+from pymc_kameleon.numerics import history
+from pymc_kameleon.samplers import adaptive_metropolis
+from pymc_kameleon.samplers.kameleon import full as kameleon
+from pymc_kameleon.samplers.kameleon import local_moves
+from pymc_kameleon.samplers.kameleon.local_covariance import local_covariance
+from pymc_kameleon.samplers.seam import Outcome
 from tests.statistics import run_transitions, two_sample_z
 
 KERNELS = [
@@ -256,7 +259,7 @@ def test_adaptation_that_is_not_frozen_is_noticed(case):
 def adapt_chain(state, draws, seed=0, target=skewed_density):
     rng = np.random.default_rng(seed)
     x, value = np.zeros(2), target(np.zeros(2))
-    from pymc_kameleon.metropolis import accept
+    from pymc_kameleon.samplers.seam import accept
 
     state = kameleon.start(state, x, value)
     for _ in range(draws):

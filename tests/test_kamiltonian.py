@@ -7,10 +7,11 @@ import math
 import numpy as np
 import pytest
 
-from pymc_kameleon import kamiltonian, score_matching
-from pymc_kameleon import kamiltonian_surrogate as ks
-from pymc_kameleon.metropolis import Outcome, accept
+from pymc_kameleon.samplers.kamiltonian.scores import sampler as kamiltonian
+from pymc_kameleon.samplers.seam import Outcome, accept
 from pymc_kameleon.steps import KamiltonianStep
+from pymc_kameleon.surrogates.scores import choose as ks
+from pymc_kameleon.surrogates.scores import objective as score_matching
 from tests import step_tester as tester
 from tests.statistics import run_transitions, two_sample_z
 

@@ -7,14 +7,11 @@ import math
 import numpy as np
 import pytest
 
-from pymc_kameleon import (
-    history,
-    kamiltonian,
-    kamiltonian_handover,
-    random_features,
-    residual_mixture,
-)
-from pymc_kameleon.metropolis import Outcome, accept
+from pymc_kameleon.numerics import history, random_features
+from pymc_kameleon.samplers.kamiltonian import trust as residual_mixture
+from pymc_kameleon.samplers.kamiltonian.scores import handover as kamiltonian_handover
+from pymc_kameleon.samplers.kamiltonian.scores import sampler as kamiltonian
+from pymc_kameleon.samplers.seam import Outcome, accept
 from tests.statistics import two_sample_z
 from tests.test_kamiltonian import (
     draw,

@@ -5,10 +5,13 @@ import math
 import numpy as np
 import pytest
 
-from pymc_kameleon import kamiltonian_tuning, kamiltonian_worth, surrogate_dynamics, value_features
-from pymc_kameleon import value_kamiltonian as sampler
-from pymc_kameleon.metropolis import Outcome, Proposal
-from pymc_kameleon.surrogate_dynamics import ARMS
+from pymc_kameleon.samplers.kamiltonian.values import sampler
+from pymc_kameleon.samplers.kamiltonian.values import tuning as kamiltonian_tuning
+from pymc_kameleon.samplers.kamiltonian.values import worth as kamiltonian_worth
+from pymc_kameleon.samplers.seam import Outcome, Proposal
+from pymc_kameleon.surrogates import transitions as surrogate_dynamics
+from pymc_kameleon.surrogates.transitions import ARMS
+from pymc_kameleon.surrogates.values import features as value_features
 
 
 def normal_dynamics(d=3, step_size=0.15, size=500):

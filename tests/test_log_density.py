@@ -15,8 +15,8 @@ import pytensor
 import pytensor.tensor as pt
 import pytest
 
-from pymc_kameleon import log_density
-from pymc_kameleon.log_density import LogDensity, compile_log_density
+from pymc_kameleon.steps import log_density
+from pymc_kameleon.steps.log_density import LogDensity, compile_log_density
 from tests import step_tester as tester
 from tests.step_tester import NO_BLAS, BlackBox, Counter, minus_half_square
 

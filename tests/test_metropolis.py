@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 from scipy.special import ndtr, ndtri
 
-from pymc_kameleon import history
-from pymc_kameleon.metropolis import accept, acceptance_probability, attainable, robbins_monro
+from pymc_kameleon.numerics import history
+from pymc_kameleon.numerics.step_size import robbins_monro
+from pymc_kameleon.samplers.seam import accept, acceptance_probability, attainable
 
 INF, NAN = math.inf, math.nan
 

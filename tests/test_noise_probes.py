@@ -7,7 +7,8 @@ import pymc as pm
 import pytest
 
 import pymc_kameleon as pk
-from pymc_kameleon import metropolis, noise_probe
+from pymc_kameleon.samplers import noise_probe
+from pymc_kameleon.samplers import seam as metropolis
 from tests import step_tester as tester
 
 

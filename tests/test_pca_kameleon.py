@@ -10,10 +10,14 @@ import pymc as pm
 import pytest
 from scipy.stats import multivariate_normal
 
-from pymc_kameleon import adaptive_metropolis, history, kameleon, local_moves, pca_kameleon
 from pymc_kameleon.kernels import Gaussian, InverseMultiquadric, Matern
-from pymc_kameleon.local_covariance import local_covariance
-from pymc_kameleon.metropolis import Outcome, accept
+from pymc_kameleon.numerics import history
+from pymc_kameleon.samplers import adaptive_metropolis
+from pymc_kameleon.samplers.kameleon import full as kameleon
+from pymc_kameleon.samplers.kameleon import local_moves
+from pymc_kameleon.samplers.kameleon import pca as pca_kameleon
+from pymc_kameleon.samplers.kameleon.local_covariance import local_covariance
+from pymc_kameleon.samplers.seam import Outcome, accept
 from pymc_kameleon.steps import KameleonStep
 from tests.statistics import run_transitions, two_sample_z
 from tests.test_kameleon import skewed_density, skewed_draws, slow_paper_covariance

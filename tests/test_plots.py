@@ -9,16 +9,14 @@ import pymc as pm
 import pytest
 
 import pymc_kameleon as pk
-from pymc_kameleon import (
-    history,
-    kamiltonian,
-    plots,
-    score_matching,
-    surrogate_dynamics,
-    value_features,
-    value_kamiltonian,
-)
-from pymc_kameleon.value_regression import Fit
+from pymc_kameleon import plots
+from pymc_kameleon.numerics import history
+from pymc_kameleon.samplers.kamiltonian.scores import sampler as kamiltonian
+from pymc_kameleon.samplers.kamiltonian.values import sampler as value_kamiltonian
+from pymc_kameleon.surrogates import transitions as surrogate_dynamics
+from pymc_kameleon.surrogates.scores import objective as score_matching
+from pymc_kameleon.surrogates.values import features as value_features
+from pymc_kameleon.surrogates.values.regression import Fit
 from tests.test_diagnostics import as_inference_data
 
 MEAN = np.array([1.0, -2.0, 30.0])

@@ -6,20 +6,16 @@ import numpy as np
 import pymc as pm
 import pytest
 
-from pymc_kameleon import (
-    FastKameleonStep,
-    KameleonStep,
-    KamiltonianStep,
-    adaptive_metropolis,
-    fast_kameleon,
-    kameleon,
-    kamiltonian,
-    local_moves,
-    residual_mixture,
-)
-from pymc_kameleon.kamiltonian_surrogate import RADIUS
+from pymc_kameleon import FastKameleonStep, KameleonStep, KamiltonianStep
 from pymc_kameleon.kernels import median_distance
-from pymc_kameleon.metropolis import Outcome, accept
+from pymc_kameleon.samplers import adaptive_metropolis
+from pymc_kameleon.samplers.kameleon import fast as fast_kameleon
+from pymc_kameleon.samplers.kameleon import full as kameleon
+from pymc_kameleon.samplers.kameleon import local_moves
+from pymc_kameleon.samplers.kamiltonian import trust as residual_mixture
+from pymc_kameleon.samplers.kamiltonian.scores import sampler as kamiltonian
+from pymc_kameleon.samplers.seam import Outcome, accept
+from pymc_kameleon.surrogates.scores.choose import RADIUS
 from tests.step_tester import begin, drive, values
 
 # --- one by one ----------------------------------------------------------------------------------

@@ -73,9 +73,11 @@ def test_a_result_becomes_stale_and_says_so(tmp_path):
     assert fresh.changed == ()
     assert not fresh.says_so
     assert fresh.commit != "unknown"
-    other = re.sub(r"pymc_kameleon\.metropolis=\w{8}", "pymc_kameleon.metropolis=00000000", text)
+    other = re.sub(
+        r"pymc_kameleon\.samplers\.seam=\w{8}", "pymc_kameleon.samplers.seam=00000000", text
+    )
     stale = provenance.status("glass", other)
-    assert stale.changed == ("pymc_kameleon.metropolis",)
+    assert stale.changed == ("pymc_kameleon.samplers.seam",)
     assert "python -m benchmarks.glass" in provenance.describe("glass", stale)
     sentence = provenance.MARK.format(commit=stale.commit)
     assert provenance.status("glass", provenance.marked(other, sentence)).says_so

@@ -24,17 +24,18 @@ from pytensor.graph.traversal import ancestors
 from pytensor.tensor.random.type import RandomType
 from scipy.stats import norm
 
-from pymc_kameleon import log_density, pseudo_marginal
-from pymc_kameleon.log_density import compile_log_density
+from pymc_kameleon import pseudo_marginal
 from pymc_kameleon.pseudo_marginal import NoisyLogLikelihood, step_beside_noise
-from pymc_kameleon.pytensor_internals import cells
 from pymc_kameleon.steps import (
     AdaptiveMetropolisStep,
     FastKameleonStep,
     GaussianMixtureStep,
     KameleonStep,
     KamiltonianStep,
+    log_density,
 )
+from pymc_kameleon.steps.log_density import compile_log_density
+from pymc_kameleon.steps.pytensor_internals import cells
 from tests.step_tester import (
     NO_BLAS,
     BlackBox,

@@ -18,8 +18,9 @@ from pytensor.graph.rewriting.basic import node_rewriter
 from pytensor.tensor.random.type import RandomType
 
 import pymc_kameleon
-from pymc_kameleon import pseudo_marginal, pytensor_internals
-from pymc_kameleon.pytensor_internals import (
+from pymc_kameleon import pseudo_marginal
+from pymc_kameleon.steps import AdaptiveMetropolisStep, pytensor_internals
+from pymc_kameleon.steps.pytensor_internals import (
     STEP_METHODS,
     NotScalar,
     cells,
@@ -34,7 +35,6 @@ from pymc_kameleon.pytensor_internals import (
     runs_in_python,
     says_object_mode,
 )
-from pymc_kameleon.steps import AdaptiveMetropolisStep
 from tests import step_tester as tester
 from tests.step_tester import NO_BLAS, BlackBox, assert_same_draws, begin
 
@@ -210,7 +210,7 @@ def test_numba_says_that_it_calls_python():
 
 @pytest.mark.filterwarnings("ignore:.*object mode.*:UserWarning")
 def test_unrecognised_it_costs_speed_only(monkeypatch):
-    from pymc_kameleon.log_density import compile_log_density
+    from pymc_kameleon.steps.log_density import compile_log_density
 
     monkeypatch.setattr(pytensor_internals, "says_object_mode", lambda warning: False)
     x = pt.dscalar()

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from pymc_kameleon import quadratic_fit
-from pymc_kameleon.value_features import quadratic_size
+from pymc_kameleon.surrogates.values import quadratic as quadratic_fit
+from pymc_kameleon.surrogates.values.features import quadratic_size
 from tests.quadratics import CLOUDS, cloud, normal
 
 

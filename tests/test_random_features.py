@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 
-from pymc_kameleon import random_features as rff
 from pymc_kameleon.kernels import (
     CustomKernel,
     Gaussian,
@@ -13,6 +12,7 @@ from pymc_kameleon.kernels import (
     Sinc,
     SincSquared,
 )
+from pymc_kameleon.numerics import random_features as rff
 
 KERNELS = [
     Gaussian(),

@@ -13,14 +13,12 @@ import pytest
 from numba.core.dispatcher import Dispatcher
 
 import pymc_kameleon
-from pymc_kameleon import (
-    fast_kameleon,
-    local_covariance,
-    mixture_moves,
-    pca_kameleon,
-    surrogate_dynamics,
-    value_features,
-)
+from pymc_kameleon.samplers.gaussian_mixture import moves as mixture_moves
+from pymc_kameleon.samplers.kameleon import fast as fast_kameleon
+from pymc_kameleon.samplers.kameleon import local_covariance
+from pymc_kameleon.samplers.kameleon import pca as pca_kameleon
+from pymc_kameleon.surrogates import transitions as surrogate_dynamics
+from pymc_kameleon.surrogates.values import features as value_features
 
 NOT_IMPORTED = {"pymc_kameleon.__main__"}
 

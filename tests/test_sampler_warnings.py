@@ -10,7 +10,7 @@ import pytest
 from pymc.step_methods.compound import CompoundStep
 
 import pymc_kameleon as pk
-from pymc_kameleon.sampler_warnings import SamplerWarning, SamplerWarnings, WarningType
+from pymc_kameleon.steps.sampler_warnings import SamplerWarning, SamplerWarnings, WarningType
 from tests import step_tester as tester
 
 pytestmark = tester.NO_BLAS

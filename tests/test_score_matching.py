@@ -3,13 +3,11 @@
 import numpy as np
 import pytest
 
-from pymc_kameleon import random_features as rff
-from pymc_kameleon import score_matching as sm
-from pymc_kameleon import score_matching_finite as finite
-from pymc_kameleon import score_matching_lite as lite
-from pymc_kameleon import score_matching_low_rank as low_rank
-from pymc_kameleon import score_matching_online as online_finite
-from pymc_kameleon import score_matching_search as search
+from pymc_kameleon.numerics import random_features as rff
+from pymc_kameleon.surrogates.scores import finite, lite, low_rank
+from pymc_kameleon.surrogates.scores import lengthscales as search
+from pymc_kameleon.surrogates.scores import objective as sm
+from pymc_kameleon.surrogates.scores import online as online_finite
 
 each_dim = pytest.mark.parametrize("dim", [1, 2, 5])
 each_base = pytest.mark.parametrize("with_base", [False, True], ids=["flat", "base"])

@@ -11,8 +11,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pymc_kameleon import KamiltonianStep, kamiltonian, residual_mixture, value_kamiltonian
-from pymc_kameleon.metropolis import Outcome, accept
+from pymc_kameleon import KamiltonianStep
+from pymc_kameleon.samplers.kamiltonian import trust as residual_mixture
+from pymc_kameleon.samplers.kamiltonian.scores import sampler as kamiltonian
+from pymc_kameleon.samplers.kamiltonian.values import sampler as value_kamiltonian
+from pymc_kameleon.samplers.seam import Outcome, accept
 from tests import step_tester as tester
 from tests import test_kamiltonian as scores
 from tests import test_kamiltonian_mixture as mixtures

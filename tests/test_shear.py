@@ -4,9 +4,11 @@ import numpy as np
 import pytest
 from scipy.optimize import approx_fprime
 
-from pymc_kameleon import autoregressive, fast_kameleon, shear
-from pymc_kameleon.autoregressive import Tuning
-from pymc_kameleon.metropolis import Outcome
+from pymc_kameleon.samplers import autoregressive
+from pymc_kameleon.samplers.autoregressive import Tuning
+from pymc_kameleon.samplers.kameleon import fast as fast_kameleon
+from pymc_kameleon.samplers.kameleon import shear
+from pymc_kameleon.samplers.seam import Outcome
 from tests.adaptation import Banana, run_chain
 from tests.statistics import run_transitions, z_scores
 

@@ -12,9 +12,10 @@ import pytest
 from pymc.step_methods.compound import CompoundStep
 from pymc.step_methods.state import equal_dataclass_values
 
-from pymc_kameleon.history import History
 from pymc_kameleon.kernels import Matern
-from pymc_kameleon.steps import KameleonStep, _described
+from pymc_kameleon.numerics.history import History
+from pymc_kameleon.steps import KameleonStep
+from pymc_kameleon.steps.methods import _described
 from tests import step_tester as tester
 from tests.step_tester import (
     NO_BLAS,

@@ -5,7 +5,7 @@ import pymc as pm
 import pytest
 
 import pymc_kameleon as pk
-from pymc_kameleon.surrogate_report import UNCOVERED, Report, describe
+from pymc_kameleon.steps.surrogate_report import UNCOVERED, Report, describe
 from tests import step_tester as tester
 
 pytestmark = tester.NO_BLAS

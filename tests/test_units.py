@@ -5,7 +5,10 @@ import numpy as np
 import pytest
 
 from benchmarks.core import run_chain
-from pymc_kameleon import adaptive_metropolis, fast_kameleon, gaussian_mixture, kameleon
+from pymc_kameleon.samplers import adaptive_metropolis
+from pymc_kameleon.samplers.gaussian_mixture import sampler as gaussian_mixture
+from pymc_kameleon.samplers.kameleon import fast as fast_kameleon
+from pymc_kameleon.samplers.kameleon import full as kameleon
 from pymc_kameleon.targets import Banana, Rescaled
 
 ALGORITHMS = [adaptive_metropolis, kameleon, fast_kameleon, gaussian_mixture]

@@ -3,8 +3,9 @@
 import numpy as np
 import pytest
 
-from pymc_kameleon import adaptive_metropolis, value_covariance
-from pymc_kameleon.metropolis import Outcome, Proposal
+from pymc_kameleon.samplers import adaptive_metropolis
+from pymc_kameleon.samplers import long_axes as value_covariance
+from pymc_kameleon.samplers.seam import Outcome, Proposal
 from pymc_kameleon.targets import CorrelatedGaussian, Funnel
 from tests.adaptation import run_chain
 

@@ -8,18 +8,16 @@ import numpy as np
 import pytest
 from scipy import special
 
-from pymc_kameleon import (
-    adaptive_metropolis,
-    residual_mixture,
-    surrogate_dynamics,
-    value_features,
-    value_kamiltonian,
-)
-from pymc_kameleon.kamiltonian_state import Quality
-from pymc_kameleon.metropolis import Outcome, accept
-from pymc_kameleon.surrogate_dynamics import Arm
-from pymc_kameleon.value_features import GAUSSIAN
-from pymc_kameleon.value_regression import Family
+from pymc_kameleon.samplers import adaptive_metropolis
+from pymc_kameleon.samplers.kamiltonian import trust as residual_mixture
+from pymc_kameleon.samplers.kamiltonian.values import sampler as value_kamiltonian
+from pymc_kameleon.samplers.kamiltonian.values.state import Quality
+from pymc_kameleon.samplers.seam import Outcome, accept
+from pymc_kameleon.surrogates import transitions as surrogate_dynamics
+from pymc_kameleon.surrogates.transitions import Arm
+from pymc_kameleon.surrogates.values import features as value_features
+from pymc_kameleon.surrogates.values.features import GAUSSIAN
+from pymc_kameleon.surrogates.values.regression import Family
 from tests.statistics import two_sample_z
 
 # --- a skewed target with exact draws, and surrogates that are badly wrong about it ---------------

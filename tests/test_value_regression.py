@@ -5,10 +5,9 @@ import math
 import numpy as np
 import pytest
 
-from pymc_kameleon import value_features as features
-from pymc_kameleon import value_regression as regression
-from pymc_kameleon.value_features import FOURIER, GAUSSIAN, LOG_LADDER, NONE, PAIRWISE
-from pymc_kameleon.value_regression import LIBRARY, Family
+from pymc_kameleon.surrogates.values import features, regression
+from pymc_kameleon.surrogates.values.features import FOURIER, GAUSSIAN, LOG_LADDER, NONE, PAIRWISE
+from pymc_kameleon.surrogates.values.regression import LIBRARY, Family
 
 # --- features -----------------------------------------------------------------------------------
 

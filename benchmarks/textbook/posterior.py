@@ -12,7 +12,7 @@ import numpy as np
 
 from benchmarks import core
 from benchmarks.textbook import MODELS
-from pymc_kameleon.log_density import LogDensity
+from pymc_kameleon.steps.log_density import LogDensity
 
 REFERENCE = Path(__file__).parents[1] / "results" / "textbook_reference.json"
 RETRIES = 10  # pm.sample's jitter_max_retries

@@ -1,0 +1,1 @@
+"""Gaussian-process classification: unbiased estimates of the marginal likelihood."""

@@ -1,0 +1,1 @@
+"""Linear algebra, histories and random features: what every other wing stands on."""

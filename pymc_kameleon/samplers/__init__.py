@@ -1,0 +1,1 @@
+"""How a chain moves and learns: arrays in, arrays out."""

@@ -1,0 +1,340 @@
+"""Adaptive Metropolis: x* ~ N(x, s^2 L L^T), L L^T a covariance learned from the chain's own history.
+
+Haario, Saksman & Tamminen (2001); Andrieu & Thoms (2008), algorithm 4, for the learned scale s; Roberts & Rosenthal
+(2009), section 2, for the mixture with a small fixed proposal. The default is the *cold start* that every algorithm
+built on this one shares: coordinate-wise moves find the units, the covariance is learned from a window that forgets
+the transient, at geometrically growing intervals, and each update keeps the volume of the proposal. Along axes that
+the chain has not explored yet the values of the log density say how long they are (``value_covariance``).
+
+Differs from the papers: they update the covariance recursively at every draw, from the identity, over the whole
+history. That start costs two thirds of the effective draws on a range of targets; ``covariance="recursive"`` is it.
+"""
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+from numba import njit
+
+from pymc_kameleon.numerics import history
+from pymc_kameleon.numerics.covariance import cholesky, cholesky_update
+from pymc_kameleon.numerics.history import History
+from pymc_kameleon.numerics.step_size import robbins_monro
+from pymc_kameleon.samplers import autoregressive, coordinate_moves
+from pymc_kameleon.samplers import long_axes as value_covariance
+from pymc_kameleon.samplers.seam import Outcome, Proposal
+from pymc_kameleon.surrogates.values import regression as value_regression
+
+OPTIMAL_SCALE = 2.38  # times d^-1/2: Roberts, Gelman & Gilks (1997)
+RATE_EXPONENT = 0.6  # of every Robbins-Monro rate; any value in (1/2, 1] converges
+FORGET = 0.33  # share of the history that is left out of the covariance
+
+# Andrieu & Thoms (2008), algorithm 4, with the mixture of Roberts & Rosenthal (2009), section 2.
+PAPER = {"covariance": "recursive", "exploration_share": 0.05}
+
+
+class Options(NamedTuple):
+    """What stays fixed; see :func:`init` for meanings and defaults."""
+
+    target_accept: float
+    scaling: str
+    covariance: str
+    exploration_share: float
+    autoregressive_share: float
+    warmup: int
+    growth: float
+
+
+class State(NamedTuple):
+    """Everything that adapts.
+
+    Attributes
+    ----------
+    mean, factor : ndarray of shape (d,), (d, d)
+        Of the history: L lower triangular with L L^T the covariance. The learned coordinates are L^-1 (x - mean).
+    log_scale : float
+        log s.
+    iteration, moves : int
+        Draws seen while tuning; those among them made with L.
+    next_update, last_update : int
+        Iterations of the covariance updates.
+    coordinate_log_scales, reversals : ndarray of shape (d,)
+        Of the coordinate-wise phase: log proposal sd, and how often its direction of change turned (signed).
+    history : History or None
+        ``None`` once tuning has ended.
+    values : value_covariance.Values or None
+        The log densities seen; ``None`` if they are not to be used, and once tuning has ended.
+    autoregression : autoregressive.Tuning
+    base : ndarray of shape (d, d) or None
+        The factor that an arrival brought; ``None`` without, and once tuning has ended.
+    """
+
+    options: Options
+    mean: np.ndarray
+    factor: np.ndarray
+    log_scale: float
+    iteration: int
+    moves: int
+    next_update: int
+    last_update: int
+    coordinate_log_scales: np.ndarray
+    reversals: np.ndarray
+    history: History | None
+    values: value_covariance.Values | None
+    autoregression: autoregressive.Tuning
+    base: np.ndarray | None = None
+
+
+def init(
+    x: np.ndarray,
+    *,
+    target_accept: float = 0.234,
+    scaling: str = "learned",
+    covariance: str = "window",
+    exploration_share: float = 0.0,
+    autoregressive_share: float = 0.0,
+    scale: float | None = None,
+    initial_scale: float | np.ndarray = 0.1,
+    learn_from_values: bool = True,
+    tune: int | None = None,
+    factor: np.ndarray | None = None,
+    evaluated: tuple[np.ndarray, np.ndarray] | None = None,
+) -> State:
+    """Start at ``x`` of shape (d,).
+
+    Parameters
+    ----------
+    target_accept : float
+        Acceptance probability that the scale is tuned to. Default 0.234 (Roberts, Gelman & Gilks, 1997).
+    scaling : {"learned", "fixed"}
+        "learned": Robbins-Monro (AM-LS). "fixed": s = ``scale`` (AM-FS).
+    covariance : {"window", "recursive", "identity"}
+        "window": the cold start of this package. "recursive": Andrieu & Thoms (2008), eq. 17, from the identity.
+        "identity": not learned, for plain isotropic random-walk Metropolis.
+    exploration_share : float
+        Probability of a move N(x, (0.1^2 / d) I) instead (Roberts & Rosenthal, 2009, who take 0.05). Default 0.
+    autoregressive_share : float
+        Share of moves towards the history's mean, see :mod:`pymc_kameleon.samplers.autoregressive`. Default 0: with
+        them this is no longer what the literature calls adaptive Metropolis. KameleonStep and FastKameleonStep have
+        them.
+    learn_from_values : bool
+        With "window": extend the covariance along axes in which the log density's values at all points proposed say
+        that it is much longer than where the chain has been, see :mod:`pymc_kameleon.samplers.long_axes`. Default True.
+    scale : float, optional
+        s, or where its adaptation starts. Default 2.38 / sqrt(d).
+    initial_scale : float or ndarray of shape (d,)
+        Proposal sd with which the coordinate-wise phase starts; it spans six orders of magnitude either way.
+        With "identity" and "recursive" the initial covariance is its square where it is given as an array.
+    tune : int, optional
+        Length of tuning, if known: the coordinate-wise phase takes at most a fifth of it.
+    factor : ndarray of shape (d, d), optional
+        With "window": lower Cholesky factor of what the covariance is near ``x``, from an arrival
+        (:mod:`pymc_kameleon.samplers.arrival.phase`). It takes the place of the coordinate-wise phase, and of the
+        diagonal in the shrinkage of :func:`update_covariance`. In :mod:`pymc_kameleon.steps` the step provides it.
+    evaluated : (ndarray of shape (n, d), ndarray of shape (n,)), optional
+        Points whose log density is known, for ``learn_from_values``; likewise.
+
+    Raises
+    ------
+    ValueError
+        For an option outside its domain, with the value.
+    """
+    d = len(x)
+    if not 0 < target_accept < 1:
+        raise ValueError(f"target_accept must lie strictly between 0 and 1, got {target_accept!r}.")
+    if scaling not in ("learned", "fixed"):
+        raise ValueError(f"scaling must be 'learned' or 'fixed', got {scaling!r}.")
+    if covariance not in ("window", "recursive", "identity"):
+        raise ValueError(
+            f"covariance must be 'window', 'recursive' or 'identity', got {covariance!r}."
+        )
+    if not 0 <= exploration_share < 1:
+        raise ValueError(f"exploration_share must lie in [0, 1), got {exploration_share!r}.")
+    if not 0 <= autoregressive_share < 1:
+        raise ValueError(f"autoregressive_share must lie in [0, 1), got {autoregressive_share!r}.")
+    scale = OPTIMAL_SCALE / math.sqrt(d) if scale is None else float(scale)
+    initial = np.broadcast_to(np.asarray(initial_scale, dtype=float), (d,))
+    if not (
+        scale > 0 and math.isfinite(scale) and np.all(initial > 0) and np.isfinite(initial).all()
+    ):
+        raise ValueError(
+            f"scale and initial_scale must be positive, got {scale!r} and {initial_scale!r}."
+        )
+    warmup = 0
+    if covariance == "window":
+        warmup = coordinate_moves.length(d, tune)
+    known = factor is not None and covariance == "window"
+    learns = covariance == "window" and learn_from_values and value_regression.affordable(d)
+    shape = np.diag(initial) if np.ndim(initial_scale) else np.eye(d)
+    values = value_covariance.empty(d) if learns else None
+    if learns and evaluated is not None:
+        values = value_covariance.add(values, *evaluated)
+    options = Options(
+        target_accept,
+        scaling,
+        covariance,
+        exploration_share,
+        autoregressive_share,
+        0 if known else warmup,
+        1.2,
+    )
+    return State(
+        options=options,
+        mean=np.array(x, dtype=float),
+        factor=np.array(factor, dtype=float) if known else shape,
+        log_scale=math.log(scale),
+        iteration=0,
+        moves=0,
+        next_update=warmup + 20,
+        last_update=-1_000_000,
+        coordinate_log_scales=np.log(initial),
+        reversals=np.zeros(d),
+        history=history.empty(d) if covariance == "window" else None,
+        values=values,
+        autoregression=autoregressive.Tuning(),
+        base=np.array(factor, dtype=float) if known else None,
+    )
+
+
+def propose(rng: np.random.Generator, x: np.ndarray, state: State) -> Proposal:
+    """A coordinate-wise, a global, an exploration or an autoregressive move; all but the last are symmetric."""
+    options, d = state.options, len(x)
+    if state.iteration < options.warmup:
+        i = state.iteration % d
+        return coordinate_moves.propose(rng, x, i, state.coordinate_log_scales[i])
+    if options.autoregressive_share > 0.0 and rng.random() < options.autoregressive_share:
+        return autoregressive.propose(rng, x, state.mean, state.factor, state.autoregression)
+    normals = rng.standard_normal(d)
+    if options.exploration_share > 0.0 and rng.random() < options.exploration_share:
+        return Proposal(x + (0.1 / math.sqrt(d)) * normals, 0.0, "exploration")
+    return Proposal(_step(x, state.factor, math.exp(state.log_scale), normals), 0.0, "global")
+
+
+def adapt(rng: np.random.Generator, state: State, outcome: Outcome) -> State:
+    """Learn from one draw, whichever kernel made it; only a move of this module's own tunes a scale."""
+    options, move = state.options, outcome.proposal.move
+    log_scale, moves = state.log_scale, state.moves
+    if move == "coordinate":
+        state = _adapt_coordinate(state, outcome)
+    elif move == "autoregressive":
+        autoregression = autoregressive.adapt(state.autoregression, outcome)
+        state = state._replace(autoregression=autoregression)
+    elif move == "global":
+        moves += 1
+        if options.scaling == "learned":
+            target = outcome.target(options.target_accept)
+            log_scale = robbins_monro(log_scale, outcome.accept_prob, target, _rate(state))
+    iteration = state.iteration + 1
+    past, values = state.history, state.values
+    if past is not None:
+        past = history.append(past, outcome.position)
+    if values is not None:
+        values = value_covariance.record(values, outcome)
+    state = state._replace(
+        log_scale=log_scale, moves=moves, iteration=iteration, history=past, values=values
+    )
+    if iteration == options.warmup and iteration > 0:
+        state = _end_warmup(state)
+    if options.covariance == "recursive":
+        state = _update_recursively(state, outcome.position)
+    elif past is not None and iteration >= state.next_update:
+        state = update_covariance(rng, state)
+    return state
+
+
+def freeze(state: State) -> State:
+    """End of tuning: nothing adapts any more and the history is dropped."""
+    if state.options.covariance == "window" and state.iteration < state.options.warmup:
+        state = _end_warmup(state)
+    return state._replace(
+        history=None, values=None, base=None, options=state.options._replace(warmup=0)
+    )
+
+
+def stats(state: State) -> dict[str, float]:
+    """Statistics of the state: ``scaling``, the proposal's scale s."""
+    return {"scaling": math.exp(state.log_scale)}
+
+
+def update_covariance(rng: np.random.Generator, state: State) -> State:
+    """Relearn mean and factor from the window, keeping the volume of the proposal.
+
+    Off-diagonal entries are shrunk by 1 - min(1, 2 d / m)^2, m the number of distinct states: with m <= 2 d
+    nothing is learned yet. Where an arrival has brought a factor, the whole covariance is shrunk towards its.
+    """
+    assert state.history is not None
+    d, t = len(state.mean), state.iteration
+    state = state._replace(next_update=max(t + 20, int(state.options.growth * t)))
+    states = history.window(state.history, FORGET)
+    distinct = history.count_distinct(states)
+    if distinct <= 2 * d:
+        return state
+    mean = states.mean(axis=0)
+    centred = states - mean
+    covariance = centred.T @ centred / len(states)
+    shrink = 1.0 - min(1.0, 2.0 * d / distinct) ** 2
+    if state.base is None:
+        covariance = shrink * covariance + (1.0 - shrink) * np.diag(np.diag(covariance))
+        factor, ok = cholesky(covariance)
+    else:  # in its coordinates: condition numbers are then small
+        z = np.linalg.solve(state.base, centred.T)
+        factor, ok = cholesky(shrink * (z @ z.T) / len(states) + (1.0 - shrink) * np.eye(d))
+        factor = state.base @ factor
+    if not ok:
+        return state
+    if state.values is not None:
+        factor = value_covariance.extend(rng, state.values, states, factor)
+    log_scale = state.log_scale
+    if state.options.scaling == "learned":
+        growth = np.log(np.diag(factor)).sum() - np.log(np.diag(state.factor)).sum()
+        log_scale -= growth / d
+        if growth > 0:
+            log_scale = min(log_scale, math.log(OPTIMAL_SCALE / math.sqrt(d)) + 1.0)
+    return state._replace(mean=mean, factor=factor, log_scale=log_scale, last_update=t)
+
+
+def _rate(state: State) -> float:
+    """Robbins-Monro rate, with a boost in the 100 draws after a covariance update early on."""
+    rate = 2.0 * (state.moves + 2.0) ** -RATE_EXPONENT
+    since = state.iteration - state.last_update
+    if since < 100 and state.iteration < 2000:
+        rate += 0.3 * (1.0 + since) ** -RATE_EXPONENT
+    return rate
+
+
+def _adapt_coordinate(state: State, outcome: Outcome) -> State:
+    i = state.iteration % len(state.mean)
+    log_scales, reversals = coordinate_moves.adapt(
+        state.coordinate_log_scales, state.reversals, i, outcome
+    )
+    return state._replace(coordinate_log_scales=log_scales, reversals=reversals)
+
+
+def _end_warmup(state: State) -> State:
+    d = len(state.mean)
+    return state._replace(
+        factor=np.diag(np.exp(state.coordinate_log_scales)),
+        log_scale=-0.5 * math.log(d) if state.options.scaling == "learned" else state.log_scale,
+        next_update=state.iteration + 20,
+    )
+
+
+def _update_recursively(state: State, x: np.ndarray) -> State:
+    """Andrieu & Thoms (2008), eq. 17, with rate 1/t for the fixed scale (Haario et al.) and t^-0.6 otherwise."""
+    t = state.iteration
+    rate = 1.0 / (t + 1.0) if state.options.scaling == "fixed" else (t + 1.0) ** -RATE_EXPONENT
+    delta = x - state.mean
+    factor = cholesky_update(math.sqrt(1.0 - rate) * state.factor, math.sqrt(rate) * delta)
+    return state._replace(mean=state.mean + rate * delta, factor=factor)
+
+
+@njit(cache=True)
+def _step(x, factor, scale, normals):
+    d = x.size
+    x_new = np.empty(d)
+    for i in range(d):
+        total = 0.0
+        for j in range(i + 1):
+            total += factor[i, j] * normals[j]
+        x_new[i] = x[i] + scale * total
+    return x_new

@@ -1,0 +1,1 @@
+"""From any start to the typical set."""

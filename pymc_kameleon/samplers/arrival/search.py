@@ -1,0 +1,201 @@
+"""A second look before a chain begins: climbs from elsewhere, in case the first one ended in the wrong place.
+
+An arrival (:mod:`pymc_kameleon.samplers.arrival.phase`) finds *a* typical set: the one of the mode in whose basin it
+began. A mixture, a hidden Markov model or an ODE that can also fit a flat line have others, tens of nats lower, which
+no random walk leaves again. So a chain that has arrived climbs again, from points spread over the prior, and moves
+where it finds *far* more mass: more than ``BETTER`` nats, log density and log widths together. Modes that are anywhere
+near equal stay where each chain found them, for R-hat to compare. A climb that comes into the ellipsoid of one that is
+known has found nothing new, and ends there; what was evaluated on the way is kept like everything else.
+
+The names are those of :mod:`pymc_kameleon.samplers.arrival.phase`, so that a step can use the one or the other.
+"""
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from pymc_kameleon.samplers.arrival import phase as arrival
+
+BETTER = 10.0  # nats: weights of 1 to 20,000
+SHARE = 0.5  # of an arrival's default budget for all of them
+INSIDE = 4.0  # squared distance per dimension, in sds, within which two climbs have found the same
+
+
+class State(NamedTuple):
+    """Several climbs of one chain.
+
+    Attributes
+    ----------
+    climbs : tuple of arrival.State
+        The chain's own first; the last one is under way until it is done.
+    starts : ndarray of shape (k, d)
+        Where the next climbs begin.
+    budget : int
+        Evaluations of all climbs but the first.
+    same : bool
+        Whether the last climb has come where another one was.
+    """
+
+    climbs: tuple
+    starts: np.ndarray
+    scale: np.ndarray
+    budget: int
+    same: bool = False
+
+    @property
+    def last(self) -> arrival.State:
+        """The climb under way."""
+        return self.climbs[-1]
+
+    @property
+    def done(self) -> bool:
+        """Whether the chain can begin."""
+        if not (self.last.done or self.same):
+            return False
+        return not self.climbs[0].arrived or not len(self.starts) or self.budget <= 0
+
+    @property
+    def chosen(self) -> arrival.State:
+        """The climb whose end the chain begins at; one that ran out of budget counts by its height alone."""
+        best = self.climbs[0]
+        for climb in self.climbs[1:]:
+            if climb.arrived:
+                better = mass(climb) > mass(best) + BETTER
+            else:
+                rise = climb.log_densities.max() - best.log_densities.max()
+                better = climb.done and rise > BETTER + len(self.scale)
+            best = climb if better else best
+        return best
+
+    @property
+    def arrived(self) -> bool:
+        """Whether the chain is in a typical set."""
+        return self.chosen.arrived
+
+    @property
+    def evaluations(self) -> int:
+        """Points evaluated, the first one included."""
+        return sum(climb.evaluations for climb in self.climbs) - (len(self.climbs) - 1)
+
+    @property
+    def positions(self) -> np.ndarray:
+        """Every point evaluated, shape (n, d)."""
+        later = [climb.positions[1:] for climb in self.climbs[1:]]
+        return np.concatenate([self.climbs[0].positions, *later])
+
+    @property
+    def log_densities(self) -> np.ndarray:
+        """Their log densities, ``-inf`` where not finite, shape (n,)."""
+        later = [climb.log_densities[1:] for climb in self.climbs[1:]]
+        return np.concatenate([self.climbs[0].log_densities, *later])
+
+    @property
+    def factor(self) -> np.ndarray | None:
+        """Cholesky factor of the covariance where the chain goes on, as far as it is known."""
+        return self.chosen.factor
+
+    @property
+    def position(self) -> np.ndarray:
+        """Where the chain is to go on, shape (d,); until then, where its first climb is."""
+        return self.chosen.position
+
+    @property
+    def log_density(self) -> float:
+        """The log density there."""
+        return self.chosen.log_density
+
+    @property
+    def current(self) -> int:
+        """Row of the point where the chain stands: while others climb, at the end of its own climb."""
+        first = self.climbs[0]
+        return first.current if len(self.climbs) == 1 and not first.done else first.handed
+
+
+def init(
+    x: np.ndarray,
+    log_density: float,
+    *,
+    scale: float | np.ndarray = 1.0,
+    budget: int | None = None,
+    start: np.ndarray | None = None,
+    looks: np.ndarray | None = None,
+) -> State:
+    """Start at ``x`` of shape (d,), whose log density is known; see :func:`pymc_kameleon.samplers.arrival.phase.init`.
+
+    Parameters
+    ----------
+    looks : ndarray of shape (k, d), optional
+        Where to begin the climbs after the chain's own. Default: there are none.
+    """
+    x = np.array(x, dtype=float)
+    d = len(x)
+    budget = arrival.default_budget(d) if budget is None else budget
+    first = arrival.init(x, log_density, scale=scale, budget=budget, start=start)
+    starts = np.empty((0, d)) if looks is None else np.array(looks, dtype=float)
+    scales = np.broadcast_to(np.asarray(scale, dtype=float), (d,)).copy()
+    return State((first,), starts, scales, int(SHARE * budget))
+
+
+def propose(rng: np.random.Generator, state: State) -> np.ndarray:
+    """The next point to evaluate, shape (d,)."""
+    return arrival.propose(rng, state.last)
+
+
+def tell(rng: np.random.Generator, state: State, point: np.ndarray, log_density: float) -> State:
+    """The state after ``point``'s log density."""
+    last = arrival.tell(rng, state.last, point, log_density)
+    later = len(state.climbs) > 1
+    state = state._replace(climbs=(*state.climbs[:-1], last), budget=state.budget - int(later))
+    if later:
+        state = state._replace(same=not last.done and _is_known(state))
+    if (last.done or state.same) and not state.done:
+        state = _next_climb(state)
+    return state
+
+
+def learned(state: State) -> dict[str, object]:
+    """What an algorithm's ``init`` may want to know: the keywords ``factor`` and ``evaluated``."""
+    positions, values = state.positions, state.log_densities
+    others = (positions != state.position).any(axis=1)
+    return {"factor": state.factor, "evaluated": (positions[others], values[others])}
+
+
+def stop(state: State) -> State:
+    """End where it is: tuning has ended."""
+    return state._replace(
+        climbs=(arrival.stop(state.climbs[0]), *state.climbs[1:]), starts=state.starts[:0]
+    )
+
+
+def mass(climb: arrival.State) -> float:
+    """Log of the height times the widths of what ``climb`` has found, up to a constant."""
+    if climb.factor is None:
+        return -math.inf
+    return float(climb.log_densities.max() + np.log(np.diag(climb.factor)).sum())
+
+
+def _next_climb(state):
+    first, start = state.climbs[0], state.starts[0]
+    climb = arrival.init(
+        first.positions[0],
+        float(first.log_densities[0]),
+        scale=state.scale,
+        budget=state.budget,
+        start=start,
+    )
+    return state._replace(climbs=(*state.climbs, climb), starts=state.starts[1:], same=False)
+
+
+def _is_known(state):
+    """Whether the last climb is within the typical set of one before it."""
+    last, d = state.last, len(state.scale)
+    if last.start is not None:  # it has not begun
+        return False
+    x, value = last.positions[last.current], last.log_densities[last.current]
+    for climb in state.climbs[:-1]:
+        if climb.arrived and value > climb.log_density - 0.5 * d - BETTER:
+            z = np.linalg.solve(climb.factor, x - climb.position)
+            if z @ z < INSIDE * (d + 3.0):
+                return True
+    return False

@@ -1,0 +1,1 @@
+"""Moves from a Gaussian mixture fitted to the history."""

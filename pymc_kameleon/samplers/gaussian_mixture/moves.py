@@ -1,0 +1,222 @@
+"""The three moves that a Gaussian mixture pihat serves, compiled: normals and uniforms in, (x*, log_q_ratio) out.
+
+See ``gaussian_mixture`` for what they are and why their ratios are right. x = centre + factor z; densities leave out
+the constant -(d/2) log(2 pi) and the volume of ``factor``, which cancel.
+"""
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+from numba import njit
+
+from pymc_kameleon.numerics.covariance import cholesky, log_normal_density, solve_lower
+from pymc_kameleon.samplers.gaussian_mixture.fit import Mixture
+
+
+class Surrogate(NamedTuple):
+    """pihat, with C_k = sum_i e_ki q_ki q_ki^T: in its axes, C_k + h^2 I is diagonal for every h.
+
+    Attributes
+    ----------
+    cumulative : ndarray of shape (K,)
+        Of the weights.
+    log_weights, log_norms : ndarray of shape (K,)
+        log w_k, and log w_k - (1/2) log |C_k|.
+    means, covariances : ndarray of shape (K, d), (K, d, d)
+    axes, variances : ndarray of shape (K, d, d), (K, d)
+        Rows q_ki, and e_ki.
+    """
+
+    cumulative: np.ndarray
+    log_weights: np.ndarray
+    log_norms: np.ndarray
+    means: np.ndarray
+    covariances: np.ndarray
+    axes: np.ndarray
+    variances: np.ndarray
+
+
+def build_surrogate(mixture: Mixture) -> Surrogate:
+    """``mixture`` with what the moves need of it."""
+    weights, means, covariances = mixture
+    variances, axes = np.linalg.eigh(covariances)
+    return Surrogate(
+        cumulative=np.cumsum(weights),
+        log_weights=np.log(weights),
+        log_norms=np.log(weights) - 0.5 * np.log(variances).sum(axis=1),
+        means=means,
+        covariances=covariances,
+        axes=np.ascontiguousarray(axes.transpose(0, 2, 1)),
+        variances=variances,
+    )
+
+
+@njit(cache=True)
+def local(
+    x, centre, factor, log_norms, means, covariances, axes, variances, gamma, nu, normals
+):  # fmt: skip
+    """Propose z* ~ N(z, gamma^2 I + nu^2 S(z)); ``normals`` (d,)."""
+    d = x.size
+    z = solve_lower(factor, x - centre)
+    moment = local_moment(z, log_norms, means, covariances, axes, variances)
+    root, _ = cholesky(_regularised(moment, gamma, nu))
+    z_new, delta = np.empty(d), np.empty(d)
+    forward = 0.0
+    for i in range(d):
+        total = 0.0
+        for j in range(i + 1):
+            total += root[i, j] * normals[j]
+        delta[i] = total
+        z_new[i] = z[i] + total
+        forward -= 0.5 * normals[i] * normals[i] + math.log(root[i, i])
+    # Exactness hangs here: the way back has the covariance *at z_new*, with the same mixture, gamma and nu.
+    moment = local_moment(z_new, log_norms, means, covariances, axes, variances)
+    root, ok = cholesky(_regularised(moment, gamma, nu))
+    reverse = log_normal_density(delta, root) if ok else -math.inf
+    return _position(z_new, centre, factor), reverse - forward
+
+
+@njit(cache=True)
+def auxiliary(
+    x, centre, factor, log_weights, log_norms, means, axes, variances, h, normals, uniform
+):  # fmt: skip
+    """Draw u ~ N(z, h^2 I), z* ~ pihat given u; ``normals`` (2 d,)."""
+    d = x.size
+    z = solve_lower(factor, x - centre)
+    u = np.empty(d)
+    for i in range(d):
+        u[i] = z[i] + h * normals[i]
+    z_new = draw_given(u, log_weights, means, axes, variances, h * h, normals[d:], uniform)
+    # Exactness hangs here: pihat alone, without u: its density and p(u) cancel.
+    log_q_ratio = log_sum(log_terms(z, log_norms, means, axes, variances)) - log_sum(
+        log_terms(z_new, log_norms, means, axes, variances)
+    )
+    return _position(z_new, centre, factor), log_q_ratio
+
+
+@njit(cache=True)
+def independence(
+    x, centre, factor, cumulative, log_norms, means, axes, variances, normals, uniform
+):  # fmt: skip
+    """Propose z* ~ pihat; ``normals`` (d,)."""
+    d = x.size
+    z = solve_lower(factor, x - centre)
+    k = 0
+    while k < cumulative.size - 1 and uniform * cumulative[-1] > cumulative[k]:
+        k += 1
+    z_new = means[k].copy()
+    for i in range(d):
+        step = math.sqrt(variances[k, i]) * normals[i]
+        for j in range(d):
+            z_new[j] += step * axes[k, i, j]
+    log_q_ratio = log_sum(log_terms(z, log_norms, means, axes, variances)) - log_sum(
+        log_terms(z_new, log_norms, means, axes, variances)
+    )
+    return _position(z_new, centre, factor), log_q_ratio
+
+
+@njit(cache=True)
+def draw_given(u, log_weights, means, axes, variances, h2, normals, uniform):
+    """Draw z ~ pihat(z) N(u; z, h2 I) / p(u): component k with probability proportional to w_k N(u; mu_k, C_k + h2 I),
+    then N(mu_k + C_k (C_k + h2 I)^-1 (u - mu_k), h2 C_k (C_k + h2 I)^-1), in the axes of C_k.
+    """
+    size, d = means.shape
+    widened = np.empty((size, d))
+    log_norms = np.empty(size)
+    for k in range(size):
+        log_norms[k] = log_weights[k]
+        for i in range(d):
+            widened[k, i] = variances[k, i] + h2
+            log_norms[k] -= 0.5 * math.log(widened[k, i])
+    logs = log_terms(u, log_norms, means, axes, widened)
+    peak = logs.max()
+    total = 0.0
+    for k in range(size):
+        logs[k] = math.exp(logs[k] - peak)
+        total += logs[k]
+    threshold, k = uniform * total, 0
+    while k < size - 1 and threshold > logs[k]:
+        threshold -= logs[k]
+        k += 1
+    z = means[k].copy()
+    for i in range(d):
+        coordinate = 0.0
+        for j in range(d):
+            coordinate += axes[k, i, j] * (u[j] - means[k, j])
+        gain = variances[k, i] / widened[k, i]
+        coordinate = gain * coordinate + math.sqrt(gain * h2) * normals[i]
+        for j in range(d):
+            z[j] += coordinate * axes[k, i, j]
+    return z
+
+
+@njit(cache=True)
+def log_terms(z, log_norms, means, axes, variances):
+    """Terms log w_k + log N(z; mu_k, .) without -(d/2) log(2 pi), shape (K,): ``variances`` along the ``axes``."""
+    size, d = means.shape
+    logs = np.empty(size)
+    delta = np.empty(d)
+    for k in range(size):
+        for i in range(d):
+            delta[i] = z[i] - means[k, i]
+        square = 0.0
+        for i in range(d):
+            coordinate = 0.0
+            for j in range(d):
+                coordinate += axes[k, i, j] * delta[j]
+            square += coordinate * coordinate / variances[k, i]
+        logs[k] = log_norms[k] - 0.5 * square
+    return logs
+
+
+@njit(cache=True)
+def log_sum(logs):
+    """Log of the sum of exponentials."""
+    peak = logs.max()
+    total = 0.0
+    for value in logs:
+        total += math.exp(value - peak)
+    return peak + math.log(total)
+
+
+@njit(cache=True)
+def local_moment(z, log_norms, means, covariances, axes, variances):
+    """S(z) = sum_k r_k(z) [C_k + (z - mu_k)(z - mu_k)^T], shape (d, d); only the lower triangle is filled."""
+    size, d = means.shape
+    logs = log_terms(z, log_norms, means, axes, variances)
+    peak = logs.max()
+    moment = np.zeros((d, d))
+    total = 0.0
+    for k in range(size):
+        weight = math.exp(logs[k] - peak)
+        total += weight
+        if weight < 1e-16:  # of the largest: nothing in floating point
+            continue
+        for i in range(d):
+            weighted = weight * (z[i] - means[k, i])
+            for j in range(i + 1):
+                moment[i, j] += weight * covariances[k, i, j] + weighted * (z[j] - means[k, j])
+    moment /= total
+    return moment
+
+
+@njit(cache=True)
+def _regularised(moment, gamma, nu):
+    result = nu * nu * moment
+    for i in range(moment.shape[0]):
+        result[i, i] += gamma * gamma
+    return result
+
+
+@njit(cache=True)
+def _position(z, centre, factor):
+    """The parameters' own coordinates, x = m + L z."""
+    d = z.size
+    x = np.empty(d)
+    for i in range(d):
+        total = centre[i]
+        for j in range(i + 1):
+            total += factor[i, j] * z[j]
+        x[i] = total
+    return x

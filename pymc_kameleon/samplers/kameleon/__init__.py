@@ -1,0 +1,1 @@
+"""Local normal proposals with a kernel's covariance: full, random features, principal components."""

@@ -1,0 +1,401 @@
+"""Fast KAMH: the kernel's history summarised in random Fourier features, R(y) = gamma^2 I + eta^2 J^T C J.
+
+Kotlicki (MSc dissertation, Oxford 2015): with a feature map phi of D random features (``random_features``), the local
+covariance of KAMH becomes J^T C J, J = d phi / d x at y (D, d), C the covariance of the features over the history. It
+costs the same however long the history is. As D grows it converges to KAMH's with nu = eta / (2 sqrt(n)).
+
+C is used through a factor C = U U^T truncated to the leading eigenvectors that carry a stated share of its trace. The
+forward and the reverse density use the same U, so truncation changes the proposal and never the target.
+
+Differs from the dissertation, unless its settings are chosen (``PAPER``): coordinates are whitened, J^T C J is scaled
+to trace d (unscaled it collapses in the tails, and the way back is refused), a rank-one term points to the mass nearby
+(``mean_shift``), half of the moves are the global kernel's (where the history is curved, most of those are made in
+coordinates in which it is straight: ``shear``), and the feature moments are recomputed when the coordinates are. Its
+code divides by the density under the *previous* state's covariance, which does not leave the target invariant; here the
+reverse density is the one at the proposed point.
+"""
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+from numba import njit
+from scipy.linalg import eigh
+
+from pymc_kameleon.kernels import Kernel, get_kernel, median_distance
+from pymc_kameleon.numerics import history
+from pymc_kameleon.numerics.covariance import Moments, covariance, merge, summarise
+from pymc_kameleon.numerics.random_features import RandomFeatures, draw_features, features
+from pymc_kameleon.samplers import adaptive_metropolis
+from pymc_kameleon.samplers.kameleon import local_moves
+from pymc_kameleon.samplers.kameleon.local_moves import State
+from pymc_kameleon.samplers.seam import Outcome, Proposal
+
+__all__ = [
+    "PAPER",
+    "Options",
+    "State",
+    "adapt",
+    "freeze",
+    "init",
+    "keep",
+    "propose",
+    "start",
+    "stats",
+]
+
+# Kotlicki (2015), chapter 5.
+PAPER = {
+    "gamma": 0.5, "lengthscale_factor": 1.0, "normalization": "none", "coordinates": "raw", "global_share": 0.0,
+    "sheared_share": 0.0, "mean_shift": False, "local_start": 1000, "variance_share": 1.0,
+    "whole_history": True, "rate": "harmonic",
+}  # fmt: skip
+
+NORMALIZATIONS = ("trace", "none")
+MAX_STATES = 2000  # of the window, evenly spaced, when the moments are recomputed
+
+
+class Options(NamedTuple):
+    """What stays fixed; see :func:`init` for meanings and defaults."""
+
+    kernel: Kernel
+    n_features: int
+    embedding: str
+    orthogonal: bool
+    lengthscale: float | None
+    lengthscale_factor: float
+    normalization: str
+    mean_shift: bool
+    variance_share: float
+    whole_history: bool
+
+
+class FeatureModel(NamedTuple):
+    """The history, in features.
+
+    Attributes
+    ----------
+    unit : RandomFeatures
+        The feature map at lengthscale 1: drawn once.
+    lengthscale : float
+        In the kernel's coordinates.
+    moments : Moments
+        Count, mean and scatter of the features over the history.
+    seen : int
+        States folded in so far, of a history that is kept whole.
+    frequencies : ndarray of shape (d, m)
+        At ``lengthscale``, one column a frequency.
+    roots : ndarray of shape (2, r, m)
+        U^T, r the rank: the rows that multiply the sines' and the cosines' slopes ("sincos"), or one row ("cos").
+    density : ndarray of shape (2, m) or (1, m)
+        Weights of the sines and cosines in the kernel mean m(y) over the history.
+    """
+
+    unit: RandomFeatures
+    lengthscale: float
+    moments: Moments
+    seen: int
+    frequencies: np.ndarray
+    roots: np.ndarray
+    density: np.ndarray
+
+
+def init(
+    x: np.ndarray,
+    *,
+    n_features: int = 300,
+    kernel: str | Kernel = "gaussian",
+    embedding: str = "sincos",
+    orthogonal: bool = False,
+    lengthscale: float | None = None,
+    lengthscale_factor: float = 1.0,
+    gamma: float | None = None,
+    normalization: str = "trace",
+    coordinates: str = "whitened",
+    global_share: float = 0.5,
+    autoregressive_share: float = 0.5,
+    sheared_share: float = 0.75,
+    learn_from_values: bool = True,
+    target_accept: float = 0.234,
+    scale: float | None = None,
+    mean_shift: bool = True,
+    variance_share: float = 0.75,
+    whole_history: bool = False,
+    rate: str = "renewed",
+    local_start: int | None = None,
+    tune: int | None = None,
+    random_walk: adaptive_metropolis.State | None = None,
+    factor: np.ndarray | None = None,
+    evaluated: tuple[np.ndarray, np.ndarray] | None = None,
+) -> State:
+    """Start at ``x`` of shape (d,).
+
+    Parameters
+    ----------
+    n_features : int
+        D. Default 300; the dissertation finds 50 to 350 best.
+    kernel : str or Kernel
+        Anything with a spectral sampler: "gaussian" (default), "laplacian", "matern32", "matern52",
+        "inverse_multiquadric", "sinc", "sinc_squared", ``Matern(nu)``, ``CustomKernel(..., frequencies=...)``.
+    embedding : {"sincos", "cos"}
+        See ``random_features``.
+    orthogonal : bool
+        Orthogonal random features (radial kernels only).
+    lengthscale, gamma, coordinates, global_share, autoregressive_share, learn_from_values, \
+target_accept, scale, local_start, tune
+        As in :func:`pymc_kameleon.samplers.kameleon.full.init`.
+    sheared_share : float
+        Share of the global moves that are made in straightened coordinates
+        (:mod:`pymc_kameleon.samplers.kameleon.shear`), where the history says that some coordinate is a curved function
+        of others, in [0, 1). Default 0.75.
+    normalization : {"trace", "none"}
+        J^T C J scaled to trace d, or as it is (the dissertation's).
+    lengthscale_factor : float
+        Times the median distance, at each refresh. Default 1, the median heuristic: the mean shift needs a kernel mean
+        that stands out from the noise of the features.
+    mean_shift : bool
+        Add g g^T to the covariance, g(y) = l^2 grad log m(y) with m the kernel mean over the history: for a Gaussian
+        kernel, the way from y to the mean of the history near it (Comaniciu & Meer, 2002). It lets a proposal contract
+        towards the mass while it moves sideways, as KameleonStep's second moment about y does. Default True; the
+        dissertation has none.
+    variance_share : float
+        Share of the trace of C that the truncated factor carries, in (0, 1]. Default 0.75.
+    whole_history : bool
+        Keep the coordinates from the first refresh on and fold every later state into the running moments, block by
+        block (the dissertation's); they are computed anew when the median distance has changed by a tenth.
+        Default: recompute them from the last two thirds of the history
+        at each refresh, in the coordinates learned by then.
+    rate : {"renewed", "harmonic"}
+        Of the Robbins-Monro steps of log eta, at the m-th local move: 2 m^-0.6, m counted anew in part at each refresh,
+        or 1 / m (the dissertation's 1 / (t - 1000)).
+    random_walk : adaptive_metropolis.State, optional
+        The global kernel. Default: its cold start.
+    factor, evaluated
+        From an arrival, see :func:`pymc_kameleon.samplers.adaptive_metropolis.init`.
+
+    Raises
+    ------
+    ValueError, TypeError, NotImplementedError
+        For an option outside its domain, with the value; for a kernel without a spectral sampler.
+    """
+    kernel = get_kernel(kernel)
+    # Refuses what does not fit, by the same words that a user of the features sees.
+    draw_features(np.random.default_rng(0), kernel, len(x), n_features, 1.0, embedding, orthogonal)
+    local_moves.check_positive(lengthscale=lengthscale, lengthscale_factor=lengthscale_factor)
+    if normalization not in NORMALIZATIONS:
+        raise ValueError(f"normalization must be one of {NORMALIZATIONS}, got {normalization!r}.")
+    if not 0 < variance_share <= 1:
+        raise ValueError(f"variance_share must lie in (0, 1], got {variance_share!r}.")
+    options = Options(
+        kernel, int(n_features), embedding, orthogonal, lengthscale, lengthscale_factor, normalization,
+        mean_shift, variance_share, whole_history,
+    )  # fmt: skip
+    return local_moves.init(
+        x,
+        options,
+        gamma=gamma,
+        coordinates=coordinates,
+        global_share=global_share,
+        autoregressive_share=autoregressive_share,
+        sheared_share=sheared_share,
+        learn_from_values=learn_from_values,
+        target_accept=target_accept,
+        scale=scale,
+        forget=0.0 if whole_history else adaptive_metropolis.FORGET,
+        rate=rate,
+        local_start=local_start,
+        tune=tune,
+        random_walk=random_walk,
+        factor=factor,
+        evaluated=evaluated,
+    )
+
+
+def propose(rng: np.random.Generator, x: np.ndarray, state: State) -> Proposal:
+    """A local move with the features' covariance at ``x``, or a global one."""
+    return local_moves.propose(rng, x, state, _covariance)
+
+
+def start(state: State, x: np.ndarray, log_density: float) -> State:
+    """The chain's current point was set from outside."""
+    return local_moves.start(state, x, _covariance)
+
+
+def keep(state: State, outcome: Outcome) -> State:
+    """The chain moved."""
+    return local_moves.keep(state, outcome, _covariance)
+
+
+def adapt(rng: np.random.Generator, state: State, outcome: Outcome) -> State:
+    """Learn from one draw."""
+    return local_moves.adapt(rng, state, outcome, _learn, _covariance)
+
+
+def freeze(state: State) -> State:
+    """End of tuning: only the truncated factor is kept."""
+    if state.model is not None:
+        d, empty = len(state.centre), np.empty((0, 0))
+        unit = RandomFeatures(np.empty((0, d)), np.empty(0), state.model.unit.sincos)
+        moments = Moments(state.model.moments.count, np.empty(0), empty)
+        offsets = state.model.unit.offsets
+        state = state._replace(
+            model=state.model._replace(unit=unit._replace(offsets=offsets), moments=moments)
+        )
+    return local_moves.freeze(state)
+
+
+def stats(state: State) -> dict[str, float]:
+    """``scaling`` (eta), ``n_history`` (states in the moments), ``lengthscale``, ``gamma``, ``rank``; the last four are
+    0 before the first local move.
+    """
+    model = state.model
+    return {
+        "scaling": local_moves.scaling(state),
+        "n_history": float(model.moments.count) if model else 0.0,
+        "lengthscale": model.lengthscale if model else 0.0,
+        "gamma": local_moves.local_gamma(state) if model else 0.0,
+        "rank": float(model.roots.shape[1]) if model else 0.0,
+    }
+
+
+def _covariance(model: FeatureModel, options: Options, y: np.ndarray) -> np.ndarray:
+    s = feature_covariance(y, model.frequencies, model.unit.offsets, model.roots, model.unit.sincos)
+    if options.normalization == "trace":
+        s = s * (len(y) / max(np.trace(s), 1e-300))
+    if options.mean_shift:
+        noise = 1.0 / math.sqrt(options.n_features)
+        shift = mean_shift(
+            y, model.frequencies, model.unit.offsets, model.density, model.unit.sincos, noise
+        )
+        s = s + model.lengthscale**4 * np.outer(shift, shift)
+    return s
+
+
+def _learn(rng: np.random.Generator, state: State, states: np.ndarray) -> FeatureModel:
+    """Bring the feature moments up to date and factor their covariance."""
+    options, model = state.options, state.model
+    chosen = states if options.whole_history else history.thin(states, MAX_STATES)
+    lengthscale, unit = options.lengthscale, None if model is None else model.unit
+    if lengthscale is None:
+        points = local_moves.whiten(state, history.thin(chosen, MAX_STATES)).T
+        lengthscale = options.lengthscale_factor * median_distance(points)
+    if unit is None:
+        unit = draw_features(
+            rng, options.kernel, len(state.centre), options.n_features, 1.0, options.embedding,
+            options.orthogonal,
+        )  # fmt: skip
+    moments = None
+    if model is not None and options.whole_history and _near(lengthscale, model.lengthscale):
+        moments, lengthscale, chosen = model.moments, model.lengthscale, states[model.seen :]
+    moments = _fold(moments, _scaled(unit, lengthscale), state, chosen)
+    roots = _roots(covariance(moments), unit, options.variance_share)
+    frequencies = np.ascontiguousarray(unit.frequencies.T / lengthscale)
+    m = len(unit.offsets)
+    density = math.sqrt(2.0 / unit.n_features) * moments.mean
+    density = np.ascontiguousarray(density.reshape(2, m) if unit.sincos else density[None])
+    return FeatureModel(unit, lengthscale, moments, len(states), frequencies, roots, density)
+
+
+def _near(lengthscale: float, former: float) -> bool:
+    return abs(math.log(lengthscale / former)) < math.log(1.1)
+
+
+def _scaled(unit: RandomFeatures, lengthscale: float) -> RandomFeatures:
+    return unit._replace(frequencies=unit.frequencies / lengthscale)
+
+
+def _fold(moments, random_features, state, states, block=1000) -> Moments:
+    """Welford by blocks: algebraically the recursion over single states (Chan, Golub & LeVeque, 1983)."""
+    for first in range(0, len(states), block):
+        points = np.ascontiguousarray(local_moves.whiten(state, states[first : first + block]).T)
+        summary = summarise(features(points, random_features))
+        moments = summary if moments is None else merge(moments, summary)
+    return moments
+
+
+def _roots(cov: np.ndarray, unit: RandomFeatures, variance_share: float) -> np.ndarray:
+    """Rows of U^T, laid out for :func:`feature_covariance`; the smallest rank that carries ``variance_share``."""
+    trace, size = max(np.trace(cov), 1e-300), len(cov)
+    leading = min(
+        size, max(100, size // 5)
+    )  # of the spectrum: usually enough, and several times cheaper
+    while True:
+        eigenvalues, vectors = eigh(
+            cov, subset_by_index=(size - leading, size - 1), check_finite=False
+        )
+        cumulative = np.cumsum(np.maximum(eigenvalues[::-1], 0.0)) / trace
+        if cumulative[-1] >= variance_share or leading == size:
+            break
+        leading = size
+    eigenvalues = eigenvalues[::-1]  # descending
+    rank = min(int(np.searchsorted(cumulative, variance_share)) + 1, len(eigenvalues))
+    # Directions that are zero to rounding cost time and carry nothing.
+    rank = max(min(rank, int((eigenvalues > 1e-14 * eigenvalues[0]).sum())), 1)
+    roots = (vectors[:, ::-1][:, :rank] * np.sqrt(eigenvalues[:rank])).T  # (r, D)
+    m = len(unit.offsets)
+    roots = roots * math.sqrt(2.0 / unit.n_features)
+    if unit.sincos:
+        return np.ascontiguousarray(np.stack([roots[:, :m], roots[:, m:]]))
+    return np.ascontiguousarray(roots[None])
+
+
+@njit(cache=True)
+def feature_covariance(y, frequencies, offsets, roots, sincos):
+    """J^T U U^T J at ``y`` of shape (d,), shape (d, d), in O(m r d).
+
+    ``frequencies`` (d, m), ``offsets`` (m,), ``roots`` (1 or 2, r, m).
+    """
+    d, m = frequencies.shape
+    rank = roots.shape[1]
+    argument = offsets.copy()
+    for i in range(d):
+        here = y[i]
+        for a in range(m):
+            argument[a] += frequencies[i, a] * here
+    slope_sine = np.empty(m)  # of cos(w x + b), or of sin(w x) first and cos(w x) second
+    slope_cosine = np.empty(m)
+    for a in range(m):
+        slope_sine[a] = -math.sin(argument[a])
+        slope_cosine[a] = math.cos(argument[a]) if sincos else 0.0
+    combined = np.empty((rank, m))
+    for k in range(rank):
+        if sincos:
+            for a in range(m):
+                combined[k, a] = roots[0, k, a] * slope_cosine[a] + roots[1, k, a] * slope_sine[a]
+        else:
+            for a in range(m):
+                combined[k, a] = roots[0, k, a] * slope_sine[a]
+    projected = np.dot(combined, frequencies.T)  # U^T J
+    result = np.dot(projected.T, projected)
+    for i in range(d):
+        for j in range(i):
+            result[j, i] = result[i, j]
+    return result
+
+
+@njit(cache=True)
+def mean_shift(y, frequencies, offsets, density, sincos, noise):
+    """Grad m(y) / max(m(y), ``noise``), shape (d,), m(y) = phi(y) . (mean of phi over the history).
+
+    ``density`` is that mean, laid out as ``roots``. Where the history is far away m is below what the features can
+    tell from zero, of order D^(-1/2), and may be negative.
+    """
+    d, n = frequencies.shape
+    argument = offsets.copy()
+    for i in range(d):
+        here = y[i]
+        for a in range(n):
+            argument[a] += frequencies[i, a] * here
+    value = 0.0
+    gradient = np.zeros(d)
+    for a in range(n):
+        sine, cosine = math.sin(argument[a]), math.cos(argument[a])
+        if sincos:
+            value += density[0, a] * sine + density[1, a] * cosine
+            slope = density[0, a] * cosine - density[1, a] * sine
+        else:
+            value += density[0, a] * cosine
+            slope = -density[0, a] * sine
+        for i in range(d):
+            gradient[i] += slope * frequencies[i, a]
+    return gradient / max(value, noise)

@@ -1,0 +1,1 @@
+"""Moves along trajectories of a surrogate."""

@@ -1,0 +1,1 @@
+"""With surrogates from positions: lite and finite."""

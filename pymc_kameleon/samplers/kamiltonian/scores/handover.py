@@ -1,0 +1,167 @@
+"""When trajectories on the surrogate take over from the random walk: the rule of the cold start.
+
+A surrogate that was fitted to a chain's first states knows little, and a chain that relies on it
+stands still. What can be seen while tuning, without an evaluation of its own, is
+
+- its held-out score beside a Gaussian fit's: no better, no trajectories;
+- how far either kernel moves the chain. With alpha the acceptance probability and dz the proposed
+  jump in learned coordinates, s_l = mean of alpha dz_l^2 is the expected squared jump along
+  coordinate l (Pasarica & Gelman, 2010), and
+
+      r = min_l s_l(trajectories) / min_l s_l(random walk)
+
+  what a trajectory brings, in random-walk moves, where it is slowest.
+
+- the residuals log p - f at the chain's states, which were not there yet when f was fitted.
+
+The share of random-walk moves is 1 / r within its bounds: a surrogate that brings twice as much
+gets half of the draws, one that brings nothing keeps what it is tried out with; the worse the
+residuals, the higher the lower bound (:func:`least_share`). When tuning has ended that share
+becomes the least one, and how much of the rest the surrogate gets depends on how far it is too low
+where the chain is (:func:`frozen_mixture`).
+
+References
+----------
+C. Pasarica, A. Gelman (2010). Adaptively scaling the Metropolis algorithm using expected squared
+jumped distance. Statistica Sinica 20.
+"""
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from pymc_kameleon.samplers.kamiltonian import trust as residual_mixture
+from pymc_kameleon.samplers.kamiltonian.trust import Mixture
+
+ENOUGH_TRIALS = 20  # proposals of either kernel before the two are compared
+ENOUGH_RESIDUALS = 20  # to judge a surrogate by
+UNCOVERED = 2.5  # above the typical residual, in units of the log density
+MOSTLY_WRONG = 0.1  # of the states uncovered
+MOST_SLACK = 3.0  # a worse surrogate is not trusted the more for it
+
+
+class Jumps(NamedTuple):
+    """Sums of acceptance probability times squared jump in learned coordinates, since the last fit.
+
+    Attributes
+    ----------
+    random_walk, hamiltonian : ndarray of shape (d,)
+    n_random_walk, n_hamiltonian : int
+        Proposals of either kind.
+    """
+
+    random_walk: np.ndarray
+    hamiltonian: np.ndarray
+    n_random_walk: int
+    n_hamiltonian: int
+
+
+def no_jumps(dim: int) -> Jumps:
+    """Nothing seen yet."""
+    return Jumps(np.zeros(dim), np.zeros(dim), 0, 0)
+
+
+def count_random_walk(jumps: Jumps, accept_prob: float, jump: np.ndarray) -> Jumps:
+    """Add a random-walk proposal; ``jump`` of shape (d,), in learned coordinates."""
+    gained = jumps.random_walk + accept_prob * jump**2
+    return jumps._replace(random_walk=gained, n_random_walk=jumps.n_random_walk + 1)
+
+
+def count_hamiltonian(jumps: Jumps, accept_prob: float, jump: np.ndarray) -> Jumps:
+    """Add a trajectory; where it was refused ``jump`` need not be finite."""
+    gained = jumps.hamiltonian
+    if accept_prob > 0.0:
+        gained = gained + accept_prob * jump**2
+    return jumps._replace(hamiltonian=gained, n_hamiltonian=jumps.n_hamiltonian + 1)
+
+
+def efficiency(jumps: Jumps) -> float:
+    """The ratio r; NaN while there are too few proposals of either kind to say."""
+    if jumps.n_hamiltonian < ENOUGH_TRIALS or jumps.n_random_walk < ENOUGH_TRIALS:
+        return math.nan
+    random_walk = jumps.random_walk.min() / jumps.n_random_walk
+    hamiltonian = jumps.hamiltonian.min() / jumps.n_hamiltonian
+    if random_walk > 0.0:
+        return float(hamiltonian / random_walk)
+    return math.inf if hamiltonian > 0.0 else 0.0  # where neither has moved, nothing is proved
+
+
+def random_walk_share(
+    jumps: Jumps, gain: float, share: float, least: float, trial_share: float
+) -> float:
+    """The share of random-walk moves.
+
+    Parameters
+    ----------
+    jumps : Jumps
+    gain : float
+        Of the surrogate's held-out score over a Gaussian fit's.
+    share : float
+        What it has been.
+    least : float
+        The safety net: never less than this.
+    trial_share : float
+        Of the draws, for a surrogate that has not proved itself.
+    """
+    if not gain > 0.0:
+        return 1.0
+    most, ratio = 1.0 - trial_share, efficiency(jumps)
+    if math.isnan(ratio):
+        return min(max(share, least), most)
+    wanted = 1.0 / ratio if ratio > 0.0 else most
+    return min(max(wanted, least), most)
+
+
+class Quality(NamedTuple):
+    """How good a surrogate is, out of sample.
+
+    Attributes
+    ----------
+    typical, spread : float
+        Median of log p - f along the chain, and its robust standard deviation.
+    uncovered : float
+        Share of the chain's states at which f is more than 2.5 lower than typical.
+    """
+
+    typical: float
+    spread: float
+    uncovered: float
+
+
+def judge(residuals: np.ndarray) -> Quality | None:
+    """From log p - f at the chain's states since the last fit, shape (n,); ``None`` from too few.
+
+    The noise of a retained log p is part of it.
+    """
+    residuals = residuals[np.isfinite(residuals)]
+    if len(residuals) < ENOUGH_RESIDUALS:
+        return None
+    low, typical, high = np.quantile(residuals, [0.03, 0.5, 0.97])
+    spread = (high - low) / 3.76  # the standard deviation, of a normal distribution
+    uncovered = np.mean(residuals - typical > UNCOVERED)
+    return Quality(float(typical), float(spread), float(uncovered))
+
+
+def least_share(quality: Quality | None, least: float) -> float:
+    """Least share of random-walk moves: ``least``, or more for a surrogate that is bad.
+
+    Jumps are means over the bulk. They do not see how slowly a chain gets in and out of where f is
+    too low: that is left to the random walk, whose traffic between the two is proportional to its
+    least share, with whatever mixture.
+    """
+    if quality is None:
+        return least
+    if quality.uncovered > MOSTLY_WRONG:
+        return max(least, 0.75)
+    return max(least, residual_mixture.choose_floor(quality.uncovered, quality.spread))
+
+
+def frozen_mixture(quality: Quality | None, share: float) -> Mixture | None:
+    """How the two kernels share the draws when tuning has ended, with ``share`` the random walk's least.
+
+    ``None``, for constant shares, without a random walk or with nothing to judge the surrogate by.
+    """
+    if quality is None or not 0.0 < share < 1.0:
+        return None
+    return Mixture(share, quality.typical, 0.5 + min(quality.spread, MOST_SLACK))

@@ -1,0 +1,634 @@
+"""Kamiltonian Monte Carlo: leapfrog on a surrogate f of the log density, learned by score matching.
+
+In learned coordinates z, x = centre + L z, with momentum p ~ N(0, I) and potential energy **-f**,
+
+    p += (e/2) grad f(z);  z += e p;  p += (e/2) grad f(z)      for a random number of steps,
+
+then accept with min(1, exp(H(start) - H(end))), H = |p|^2 / 2 - log density, the *true* one
+(Strathmann et al., 2015, algorithm 1). Leapfrog on any smooth f is reversible and preserves volume,
+so this is exact whatever f is; f only decides how far a proposal gets. Seen from the accept step,
+log_q_ratio is the change of kinetic energy. Only positions are learned from, so that a noisy
+estimate of the log density does as well.
+
+A trajectory from a point that f underrates leads away from it, and is refused for about exp(log p -
+f) draws. When tuning has ended the two kernels therefore share the draws by how far f is too low
+where the chain is (:mod:`pymc_kameleon.samplers.kamiltonian.trust`), and the ratio of either carries the
+ratio of the probabilities with which it is chosen. The retained log density at the chain's point,
+or its retained estimate, is all that this looks at; nothing is evaluated for it.
+
+Differs from the paper:
+
+- U = -f and exp(H(start) - H(end)); the text has both signs reversed.
+- *Cold start*. The published adaptive version starts on a history that is not informative yet and
+  collapses (step size to zero, chain stuck); all published experiments used exact draws. Here the
+  chain starts as adaptive Metropolis and stays a mixture with it; :func:`init` has the rule.
+- *The residual-dependent mixture* is not in the paper, whose chain is one kernel;
+  ``mixture="constant"`` is without it, and ``PAPER`` without any random walk.
+- The momentum lives in coordinates whitened by the history, not in the target's own, and every one
+  of them has its own lengthscale.
+
+References
+----------
+H. Strathmann, D. Sejdinovic, S. Livingstone, Z. Szabo, A. Gretton (2015). Gradient-free
+Hamiltonian Monte Carlo with efficient kernel exponential families. NIPS.
+"""
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from pymc_kameleon.kernels import Kernel, get_kernel
+from pymc_kameleon.numerics import covariance, random_features
+from pymc_kameleon.numerics.covariance import multiply_lower, solve_lower
+from pymc_kameleon.numerics.history import History, append, empty, window
+from pymc_kameleon.numerics.step_size import robbins_monro
+from pymc_kameleon.samplers import adaptive_metropolis
+from pymc_kameleon.samplers.kamiltonian import trust as residual_mixture
+from pymc_kameleon.samplers.kamiltonian.scores import handover as kamiltonian_handover
+from pymc_kameleon.samplers.kamiltonian.scores.handover import Jumps, no_jumps
+from pymc_kameleon.samplers.kamiltonian.trust import Current, Mixture
+from pymc_kameleon.samplers.seam import Outcome, Proposal
+from pymc_kameleon.surrogates.scores import objective as score_matching
+from pymc_kameleon.surrogates.scores.choose import (
+    RADIUS,
+    Fit,
+    Recipe,
+    distance,
+    fit,
+    leapfrog,
+    stable_step_size,
+)
+
+# Strathmann et al. (2015), sections 5 and A; lengthscale and regularisation by held-out score (A.1). Trajectories
+# only, as soon as there is a surrogate.
+PAPER = {
+    "embedding": "cos", "isotropic": True, "base_scale": math.inf, "whiten": False, "n_leapfrog": (1, 10),
+    "step_size": (0.01, 0.1), "random_walk_share": 0.0, "mixture": "constant", "adapt_share": False,
+}  # fmt: skip
+# The same with what differs between their experiments: lite on the Glass data, finite on the bananas.
+PAPERS = {
+    "lite": {**PAPER, "n_history": 1000},
+    "finite": {**PAPER, "n_history": 2000, "n_features": 2000, "n_leapfrog": (10, 100)},
+}
+JITTER = 0.2  # the step size is drawn within this share of its mean
+NEVER = 1 << 62
+
+
+class Options(NamedTuple):
+    """What stays fixed; see :func:`init` for meanings and defaults."""
+
+    recipe: Recipe
+    whiten: bool
+    n_leapfrog: tuple[int, int]
+    step_size: float | tuple[float, float] | None
+    target_accept: float
+    random_walk_share: float
+    trial_share: float
+    growth: float
+    last_fit: float
+    adapt_share: bool
+    mixture: str
+
+
+class State(NamedTuple):
+    """Everything that adapts.
+
+    Attributes
+    ----------
+    options : Options
+    random_walk : adaptive_metropolis.State
+        The other kernel of the mixture; it keeps the history.
+    centre, factor : ndarray of shape (d,), (d, d)
+        The learned coordinates: x = centre + factor z, factor lower triangular.
+    fitted : Fit or None
+        The surrogate in those coordinates.
+    share : float
+        Probability of a random-walk move; with ``mixture`` its least probability.
+    mixture : Mixture or None
+        Set when tuning ends, if the shares are to depend on the residual.
+    current : Current or None
+        What is retained at the chain's point: z, log density, f; ``None`` without a surrogate.
+    trust : float
+        t at the chain's point: trajectories are chosen with probability (1 - share) t.
+    log_step, log_step_average, log_step_limit : float
+        Of the leapfrog's mean step size; its average over iterations; the largest stable one.
+    jumps : Jumps
+    residuals : History
+        log p - f at the chain's states since the last fit, out of sample; empty after tuning.
+    refits, next_fit : int
+        Surrogates so far, and the iteration of the next.
+    """
+
+    options: Options
+    random_walk: adaptive_metropolis.State
+    centre: np.ndarray
+    factor: np.ndarray
+    fitted: Fit | None
+    share: float
+    mixture: Mixture | None
+    current: Current | None
+    trust: float
+    log_step: float
+    log_step_average: float
+    log_step_limit: float
+    jumps: Jumps
+    residuals: History
+    refits: int
+    next_fit: int
+
+
+def init(
+    x: np.ndarray,
+    *,
+    surrogate: str = "finite",
+    history: np.ndarray | None = None,
+    rng: np.random.Generator | None = None,
+    n_history: int | None = None,
+    n_features: int = 300,
+    kernel: str | Kernel = "gaussian",
+    embedding: str = "sincos",
+    lengthscale: float | np.ndarray | None = None,
+    regularization: float | None = None,
+    isotropic: bool = False,
+    base_scale: float = 2.0,
+    whiten: bool = True,
+    n_leapfrog: int | tuple[int, int] = (1, 20),
+    step_size: float | tuple[float, float] | None = None,
+    target_accept: float = 0.4,
+    random_walk_share: float = 0.2,
+    trial_share: float = 0.1,
+    adapt_share: bool | None = None,
+    mixture: str = "residual",
+    first_fit: int | None = None,
+    initial_scale: float | np.ndarray = 0.1,
+    learn_from_values: bool = True,
+    tune: int | None = None,
+    factor: np.ndarray | None = None,
+    evaluated: tuple[np.ndarray, np.ndarray] | None = None,
+) -> State:
+    """Start at ``x`` of shape (d,).
+
+    The cold start, in four rules. (1) Adaptive Metropolis alone for ``first_fit`` draws. (2) Then
+    surrogates, at geometrically growing intervals, each fitted to the last two thirds of the
+    history. Its held-out score must be better than that of a Gaussian fit, otherwise adaptive
+    Metropolis goes on alone. (3) A better one gets ``trial_share`` of the draws, and the step size
+    is tuned on them. (4) After 20 of them, and again every 25 draws, the share of random-walk moves
+    is set to 1 / r, between ``random_walk_share`` and 1 - ``trial_share``, where r is the ratio of
+    the two kernels' expected squared jumps in the learned coordinate in which it is smallest for
+    each; the lower bound is raised, to 0.75 at most, by residuals that say that f is bad. Nothing
+    of this goes on when tuning has ended: the mixture of the two kernels is then fixed, and exact.
+
+    Parameters
+    ----------
+    surrogate : {"finite", "lite"}
+    history : ndarray of shape (n, d), optional
+        Points that represent the target: the paper's setting. One surrogate is fitted to them and
+        kept, and the share is ``random_walk_share`` from the start. ``rng`` is then needed.
+    n_history : int, optional
+        States that a surrogate is fitted to. Default 500 for lite (cost n per leapfrog step), 1500
+        for finite.
+    n_features : int
+        Random features D of finite. Default 300.
+    kernel, embedding : str or Kernel, {"sincos", "cos"}
+        Of finite; lite's kernel is Gaussian.
+    lengthscale : float or ndarray of shape (d,), optional
+        In learned coordinates. Default: one for each of them, by held-out score at every fit.
+    regularization : float, optional
+        lambda, beside a mean. Default: by held-out score at every fit.
+    isotropic : bool
+        True: one lengthscale for all coordinates, as in the paper.
+    base_scale : float
+        Standard deviation of the Gaussian base density in learned coordinates; ``inf`` is none, as
+        in the paper. Default 2: it confines the tails and leaves the bulk to the fit (1, the
+        Gaussian fit itself, costs half of the effective draws on a logistic regression and a
+        multivariate t).
+    whiten : bool
+        False: the learned coordinates are the target's own, as in the paper.
+    n_leapfrog : int or (int, int)
+        Number of leapfrog steps, or the range from which it is drawn; the paper's is (1, 10).
+    step_size : float or (float, float), optional
+        A fixed mean, or a range to draw from (the paper's (0.01, 0.1)). Default: tuned.
+    target_accept : float
+        Acceptance probability that the step size is lowered to reach. Default 0.4: less than HMC's
+        0.65 because what is lost to the surrogate's error is lost at the end of long trajectories,
+        and a step so short that they are accepted anyway leads nowhere. The step size never exceeds
+        what keeps the surrogate's own energy, so that acceptance may stay above it.
+    random_walk_share : float
+        Least probability of a random-walk move, the safety net. Default 0.2.
+    trial_share : float
+        Largest share of a surrogate that has not proved itself. Default 0.1.
+    adapt_share : bool, optional
+        Whether rule (4) sets the share of random-walk moves. ``False``: it is ``random_walk_share`` as soon as there
+        is a surrogate (the paper's). Default: unless ``history`` is given.
+    mixture : {"residual", "constant"}
+        How the two kernels share the draws after tuning. "residual": trajectories are chosen less
+        often where f is too low, by a factor exp(-excess), and the share of the rule above is the
+        random walk's least. "constant": by that share, to which residuals then do not matter; also
+        what is left of "residual" where ``random_walk_share`` is 0.
+    first_fit : int, optional
+        Default max(500, 50 d).
+    initial_scale : float or ndarray of shape (d,)
+        Where the random walk starts, see :func:`pymc_kameleon.samplers.adaptive_metropolis.init`.
+    learn_from_values : bool
+        Of the random walk, see there; the surrogate learns from positions only.
+    tune : int, optional
+        Length of tuning, if known: no surrogate is fitted in its last 15 %.
+    factor, evaluated
+        From an arrival, see :func:`pymc_kameleon.samplers.adaptive_metropolis.init`.
+
+    Raises
+    ------
+    ValueError
+        For an option outside its domain, with the value, and for a history that does not fit ``x``
+        or spans no volume.
+    """
+    x = np.asarray(x, dtype=float)
+    dim = len(x)
+    low, high = (n_leapfrog, n_leapfrog) if isinstance(n_leapfrog, int) else n_leapfrog
+    recipe = Recipe(
+        surrogate,
+        get_kernel(kernel),
+        embedding,
+        (500 if surrogate == "lite" else 1500) if n_history is None else n_history,
+        n_features,
+        lengthscale,
+        regularization,
+        isotropic,
+        base_scale,
+    )
+    options = Options(
+        recipe,
+        whiten,
+        (low, high),
+        step_size,
+        target_accept,
+        random_walk_share,
+        trial_share,
+        1.5,
+        math.inf if tune is None else 0.85 * tune,
+        history is None if adapt_share is None else bool(adapt_share),
+        mixture,
+    )
+    _check(options, dim)
+    state = State(
+        options=options,
+        random_walk=adaptive_metropolis.init(
+            x,
+            initial_scale=initial_scale,
+            learn_from_values=learn_from_values,
+            tune=tune,
+            factor=factor,
+            evaluated=evaluated,
+        ),
+        centre=np.zeros(dim),
+        factor=np.eye(dim),
+        fitted=None,
+        share=1.0,
+        mixture=None,
+        current=None,
+        trust=1.0,
+        log_step=0.0,
+        log_step_average=0.0,
+        log_step_limit=0.0,
+        jumps=no_jumps(dim),
+        residuals=empty(1),
+        refits=0,
+        next_fit=max(500, 50 * dim) if first_fit is None else first_fit,
+    )
+    return state if history is None else _start_from(rng, state, np.asarray(history, dtype=float))
+
+
+def _check(options, dim):
+    """Refuse options outside their domain."""
+    recipe = options.recipe
+    if recipe.surrogate not in ("lite", "finite"):
+        raise ValueError(f"surrogate must be 'lite' or 'finite', got {recipe.surrogate!r}.")
+    if recipe.surrogate == "finite":  # refuses kernels and numbers of features that do not fit
+        random_features.draw_features(
+            np.random.default_rng(0), recipe.kernel, dim, recipe.n_features, 1.0, recipe.embedding
+        )
+    elif recipe.kernel.name != "gaussian":
+        raise ValueError(
+            f"surrogate='lite' has a Gaussian kernel, got {recipe.kernel!r}; use surrogate='finite'."
+        )
+    for name in ("lengthscale", "regularization", "base_scale", "n_history"):
+        number = getattr(recipe, name)
+        if number is not None and not np.all(np.asarray(number) > 0):
+            raise ValueError(f"{name} must be positive, got {number!r}.")
+    low, high = options.n_leapfrog
+    if not (low == int(low) and high == int(high) and 1 <= low <= high):
+        raise ValueError(f"n_leapfrog must be a range of positive integers, got {(low, high)!r}.")
+    step = options.step_size
+    if step is not None and not (np.size(step) <= 2 and np.all(np.asarray(step) > 0)):
+        raise ValueError(f"step_size must be a positive number or a range, got {step!r}.")
+    if not 0 < options.target_accept < 1:
+        raise ValueError(f"target_accept must lie in (0, 1), got {options.target_accept!r}.")
+    if not 0 <= options.random_walk_share < 1:
+        raise ValueError(
+            f"random_walk_share must lie in [0, 1), got {options.random_walk_share!r}."
+        )
+    if not 0 < options.trial_share <= 1 - options.random_walk_share:
+        raise ValueError(
+            "trial_share must lie between 0 and 1 - random_walk_share, got "
+            f"{options.trial_share!r} with random_walk_share = {options.random_walk_share!r}."
+        )
+    if options.mixture not in ("residual", "constant"):
+        raise ValueError(f"mixture must be 'residual' or 'constant', got {options.mixture!r}.")
+
+
+def _start_from(rng, state, history):
+    """A fixed surrogate from a given history, which also shapes the random walk."""
+    dim = len(state.centre)
+    if rng is None:
+        raise ValueError("history needs rng: the features are drawn at random.")
+    if history.ndim != 2 or history.shape[1] != dim or not np.isfinite(history).all():
+        raise ValueError(f"history must be finite and of shape (n, {dim}), got {history.shape}.")
+    moments = covariance.summarise(history)
+    factor, ok = covariance.cholesky(covariance.covariance(moments))
+    if not ok or len(history) <= dim:
+        raise ValueError(f"history spans no volume: {len(history)} points in {dim} dimensions.")
+    random_walk = state.random_walk._replace(
+        mean=moments.mean,
+        factor=factor,
+        next_update=NEVER,
+        options=state.random_walk.options._replace(warmup=0),
+    )
+    state = state._replace(random_walk=random_walk, share=state.options.random_walk_share)
+    state = refit(rng, state, history)._replace(next_fit=NEVER)
+    if state.fitted is None:
+        raise ValueError("No surrogate could be fitted to history: give a larger regularization.")
+    return state
+
+
+# --- one draw -------------------------------------------------------------------------------------
+
+
+def start(state: State, x: np.ndarray, log_density: float) -> State:
+    """Retain ``x`` and its log density: at the chain's start, and when it was moved from outside."""
+    if state.fitted is None:
+        return state
+    current = _locate(state, x, log_density)
+    away = distance(current.z, state.fitted.region)
+    if state.share == 0.0 and not away < RADIUS:
+        raise ValueError(
+            f"The chain cannot move: it is {away:.3g} standard deviations away from the history's mean, farther than "
+            f"any trajectory goes ({RADIUS:g}), and random_walk_share=0 leaves no other move. Start it nearer, give a "
+            "history of this target, or random_walk_share above 0."
+        )
+    return _retain(state, current)
+
+
+def keep(state: State, outcome: Outcome) -> State:
+    """Retain the accepted point: its log density is never evaluated again."""
+    if state.fitted is None:
+        return state
+    there = outcome.proposal.carry.get("there")
+    if there is None:
+        return start(state, outcome.position, outcome.log_density)
+    return _retain(state, there._replace(log_density=outcome.log_density))
+
+
+def _locate(state, x, log_density):
+    z = solve_lower(state.factor, x - state.centre)
+    return Current(z, log_density, score_matching.value(z, state.fitted.surrogate))
+
+
+def _trust(state, point):
+    """T at ``point``, in the region where trajectories go."""
+    region = state.fitted.region
+    if region is not None:
+        point = point._replace(z=(point.z - region[0]) / region[1])
+    return residual_mixture.share(state.mixture, RADIUS, math.inf, point)
+
+
+def _retain(state, current):
+    trust = 1.0
+    if state.mixture is not None:
+        trust = _trust(state, current)
+    return state._replace(current=current, trust=trust)
+
+
+def propose(rng: np.random.Generator, x: np.ndarray, state: State) -> Proposal:
+    """A random-walk move with probability 1 - (1 - ``share``) ``trust``, otherwise a trajectory.
+
+    Where ``trust`` depends on the log density, :func:`log_ratio` corrects for it; where it is 1 the
+    choice does not depend on ``x`` and each of the two needs its own ratio only. A trajectory's
+    number of steps and step size do not depend on ``x`` either, on which reversibility hangs.
+    """
+    if state.fitted is None or rng.random() < 1.0 - (1.0 - state.share) * state.trust:
+        walk = adaptive_metropolis.propose(rng, x, state.random_walk)
+        carry = {"walk": walk, "start": x}
+        if state.mixture is not None:
+            carry["there"] = _locate(state, walk.position, math.nan)
+        return Proposal(walk.position, walk.log_q_ratio, "random_walk", carry)
+    low, high = state.options.n_leapfrog
+    n_steps = low + int((high - low + 1) * rng.random())
+    step_size = _draw_step_size(rng, state)
+    z = solve_lower(state.factor, x - state.centre)
+    momentum = rng.standard_normal(len(x))
+    fitted = state.fitted
+    end, turned, inside = leapfrog(z, momentum, fitted.surrogate, step_size, n_steps, fitted.region)
+    stats = {
+        "step_size": step_size,
+        "n_steps": n_steps,
+        "diverging": not inside,
+        "kinetic_energy": math.nan,
+    }
+    carry = {"stats": stats, "jump": end - z}
+    if not inside:  # the current point itself: refused without an evaluation
+        return Proposal(x, -math.inf, "hamiltonian", carry)
+    stats["kinetic_energy"] = kinetic = 0.5 * float(turned @ turned)
+    # K(start) - K(end): with the true log densities in the accept step, H(start) - H(end)
+    log_q_ratio = 0.5 * float(momentum @ momentum) - kinetic
+    position = state.centre + multiply_lower(state.factor, end)
+    if state.mixture is not None:
+        value = score_matching.value(end, state.fitted.surrogate)
+        carry["there"] = Current(end, math.nan, value)
+    return Proposal(position, log_q_ratio, "hamiltonian", carry)
+
+
+def log_ratio(
+    state: State,
+    x: np.ndarray,
+    log_density: float,
+    proposal: Proposal,
+    proposed_log_density: float,
+) -> float:
+    """Everything in the Metropolis-Hastings ratio but log p(x') - log p(x): the kernel's own part
+    and, with a mixture, the ratio of the probabilities of choosing it.
+
+    Exactness hangs on the latter: see :mod:`pymc_kameleon.samplers.kamiltonian.trust`.
+    """
+    there = proposal.carry.get("there")
+    if state.mixture is None or there is None or proposed_log_density == -math.inf:
+        return proposal.log_q_ratio
+    there = there._replace(log_density=proposed_log_density)
+    trust = _trust(state, there)
+    return proposal.log_q_ratio + residual_mixture.log_ratio(
+        state.mixture, proposal.move == "hamiltonian", state.trust, trust
+    )
+
+
+def _draw_step_size(rng, state):
+    uniform = rng.random()
+    if isinstance(state.options.step_size, tuple):
+        low, high = state.options.step_size
+        return low + (high - low) * uniform
+    return math.exp(state.log_step) * (1.0 + JITTER * (2.0 * uniform - 1.0))
+
+
+# --- tuning ---------------------------------------------------------------------------------------
+
+
+def adapt(rng: np.random.Generator, state: State, outcome: Outcome) -> State:
+    """Learn from one draw: random walk, step size, the comparison of the two, and, when due, f."""
+    proposal = outcome.proposal
+    if proposal.move == "hamiltonian":
+        random_walk = adaptive_metropolis.adapt(rng, state.random_walk, outcome)
+        state = _adapt_step_size(state._replace(random_walk=random_walk), outcome)
+    else:
+        own = outcome._replace(proposal=proposal.carry["walk"])
+        random_walk = adaptive_metropolis.adapt(rng, state.random_walk, own)
+        state = _count_random_walk(state._replace(random_walk=random_walk), outcome)
+    if state.current is not None:
+        residual = outcome.log_density - state.current.value
+        residuals = append(state.residuals, np.array([residual]))
+        state = state._replace(residuals=residuals)
+    iteration = random_walk.iteration
+    if iteration >= state.next_fit and random_walk.history is not None:
+        later = int(state.options.growth * iteration) + 1
+        state = state._replace(next_fit=later if later < state.options.last_fit else NEVER)
+        state = refit(rng, state, window(random_walk.history, adaptive_metropolis.FORGET))
+        state = start(state, outcome.position, outcome.log_density)
+    if state.refits and iteration % 25 == 0:
+        state = hand_over(state)
+    return state
+
+
+def freeze(state: State) -> State:
+    """End of tuning: the history is dropped, the step size is its average, nothing adapts any
+    more.
+    """
+    state = hand_over(state)
+    mixture = None
+    if _looks_at_residuals(state.options):
+        mixture = kamiltonian_handover.frozen_mixture(_quality(state), state.share)
+    return state._replace(
+        random_walk=adaptive_metropolis.freeze(state.random_walk),
+        mixture=mixture,
+        residuals=empty(1, 1),
+        log_step=state.log_step_average,
+        next_fit=NEVER,
+    )
+
+
+def _looks_at_residuals(options):
+    return options.mixture == "residual" and options.random_walk_share > 0.0
+
+
+def _quality(state):
+    return kamiltonian_handover.judge(state.residuals.buffer[: state.residuals.size, 0])
+
+
+def refit(rng: np.random.Generator, state: State, past: np.ndarray) -> State:
+    """A new surrogate from ``past`` (n, d) in new coordinates; the old one stays if none can be
+    had.
+    """
+    options, random_walk, dim = state.options, state.random_walk, len(state.centre)
+    centre = random_walk.mean if options.whiten else np.zeros(dim)
+    factor = random_walk.factor if options.whiten else np.eye(dim)
+    z = np.ascontiguousarray(np.linalg.solve(factor, (past - centre).T).T)
+    previous = None if state.fitted is None else state.fitted.lengthscale
+    fitted = fit(rng, options.recipe, z, previous)
+    if fitted is None:
+        return state
+    limit = math.log(stable_step_size(rng, fitted, options.n_leapfrog))
+    log_step = math.log(options.step_size) if isinstance(options.step_size, float | int) else limit
+    return state._replace(
+        centre=centre,
+        factor=factor,
+        fitted=fitted,
+        log_step=log_step,
+        log_step_average=log_step,
+        log_step_limit=limit,
+        jumps=no_jumps(dim),
+        residuals=empty(1),
+        refits=state.refits + 1,
+        share=state.share if options.adapt_share else options.random_walk_share,
+    )
+
+
+def informative(state: State) -> bool:
+    """Whether there is a surrogate with a better held-out score than a Gaussian fit's."""
+    return state.fitted is not None and state.fitted.validation.gain > 0.0
+
+
+def efficiency(state: State) -> float:
+    """The ratio r of :func:`init`; NaN while there are too few draws of either kind to say."""
+    return kamiltonian_handover.efficiency(state.jumps)
+
+
+def hand_over(state: State) -> State:
+    """Set the share of random-walk moves by the rule of :func:`init`."""
+    options = state.options
+    if state.fitted is None or not options.adapt_share:
+        return state
+    least = options.random_walk_share
+    if _looks_at_residuals(options):
+        least = kamiltonian_handover.least_share(_quality(state), least)
+    share = kamiltonian_handover.random_walk_share(
+        state.jumps, state.fitted.validation.gain, state.share, least, options.trial_share
+    )
+    return state._replace(share=share)
+
+
+def stats(state: State) -> dict[str, float]:
+    """Statistics of the state, NaN where there is no surrogate yet; the shortest lengthscale."""
+    fitted = state.fitted
+    values = {
+        "step_size": math.nan,
+        "random_walk_share": state.share,
+        "share": state.trust if fitted is not None else 0.0,
+        "surrogate_score": math.nan,
+        "gaussian_score": math.nan,
+        "efficiency": efficiency(state),
+        "n_history": 0,
+        "lengthscale": math.nan,
+        "regularization": math.nan,
+        "refits": state.refits,
+    }
+    if fitted is not None:
+        values["step_size"] = math.exp(state.log_step)
+        values["surrogate_score"] = fitted.validation.score
+        values["gaussian_score"] = fitted.validation.gaussian_score
+        values["n_history"] = len(fitted.states)
+        values["lengthscale"] = float(np.min(fitted.lengthscale))
+        values["regularization"] = fitted.regularization
+    return values
+
+
+def _adapt_step_size(state, outcome):
+    """Robbins-Monro towards the target acceptance, between 5 % of the surrogate's limit and it."""
+    jump = outcome.proposal.carry["jump"]
+    jumps = kamiltonian_handover.count_hamiltonian(state.jumps, outcome.accept_prob, jump)
+    state = state._replace(jumps=jumps)
+    if state.options.step_size is not None:
+        return state
+    count = jumps.n_hamiltonian
+    rate = 2.0 * (count + 10.0) ** -adaptive_metropolis.RATE_EXPONENT
+    target = outcome.target(state.options.target_accept)
+    log_step = robbins_monro(state.log_step, outcome.accept_prob, target, rate)
+    limit = state.log_step_limit
+    log_step = min(max(log_step, limit - math.log(20.0)), limit)
+    weight = (count + 5.0) ** -0.75  # the average of Hoffman & Gelman (2014), algorithm 5
+    average = weight * log_step + (1.0 - weight) * state.log_step_average
+    return state._replace(log_step=log_step, log_step_average=average)
+
+
+def _count_random_walk(state, outcome):
+    if state.fitted is None:
+        return state
+    jump = solve_lower(state.factor, outcome.proposal.position - outcome.proposal.carry["start"])
+    jumps = kamiltonian_handover.count_random_walk(state.jumps, outcome.accept_prob, jump)
+    return state._replace(jumps=jumps)

@@ -1,0 +1,1 @@
+"""With surrogates from evaluated log densities."""

@@ -1,0 +1,181 @@
+"""Which kernel of a surrogate sampler pays: the arms on the surrogate, or the random walk.
+
+An arm proposes the end of K inner transitions on the surrogate f. If its proposals are always accepted the
+chain is a chain on f, with an autocorrelation time tau that costs no evaluation to find out: every arm is
+tried on f from archived states. With acceptance probability a, which has to be seen one evaluation at a
+time, its effective draws per draw are about
+
+    a / {(2 - a) tau},
+
+exactly so for independent proposals. tau is the geometric mean of the coordinates' and of their squares':
+a trajectory of half a period is perfect for the mean and useless for the spread. Work counts too, at a
+fixed price in evaluations for the arithmetic of f: nothing looks at a clock, so that a run is
+reproducible.
+"""
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from pymc_kameleon.surrogates import transitions as surrogate_dynamics
+from pymc_kameleon.surrogates.transitions import ARMS, Dynamics
+from pymc_kameleon.surrogates.values import features as value_features
+
+PRICE = 1e-6  # of a multiply-add in f, in evaluations of the log density
+CHAINS = 20  # free chains of every arm
+LENGTHS = (16, 20, 6, 3)  # of the free chains, by arm: the long arms need fewer
+SIMILAR = 0.05  # change of the promised acceptance at which the arms are not tried again ...
+RELIABLE = 0.85  # ... if it is so high
+ENOUGH = 1.15  # autocorrelation time below which no longer arm is tried
+PRIOR_TRIALS = 5.0  # what the fit's held-out residual counts for, in trials
+WALK_PRIOR = 5.0
+SHARE_RANGE = (0.1, 0.9)  # of the random walk while tuning
+
+
+class Worth(NamedTuple):
+    """What has been seen of every kernel, the random walk first.
+
+    Attributes
+    ----------
+    accepted, trials : ndarray of shape (1 + arms,)
+        Sum of the acceptance probabilities of its proposals, and their number; those from before the
+        last refit count a tenth.
+    squares : ndarray of shape (d,)
+        Expected squared jumps of the random walk, summed over its proposals, in units of ``spread``.
+    spread : ndarray of shape (d,)
+        Standard deviations of the posterior, as known.
+    expected : float
+        Acceptance probability that the fit's held-out residual promises.
+    times : ndarray of shape (arms,)
+        Autocorrelation time of a free chain, geometric mean of that of the slowest coordinate and that of the
+        slowest square.
+    work : ndarray of shape (arms,)
+        Of one proposal's gradients, in evaluations of the log density.
+    """
+
+    accepted: np.ndarray
+    trials: np.ndarray
+    squares: np.ndarray
+    spread: np.ndarray
+    expected: float
+    times: np.ndarray
+    work: np.ndarray
+
+
+def empty(d: int) -> Worth:
+    """Nothing has been seen."""
+    kernels = 1 + len(ARMS)
+    return Worth(
+        accepted=np.zeros(kernels),
+        trials=np.zeros(kernels),
+        squares=np.zeros(d),
+        spread=np.ones(d),
+        expected=0.0,
+        times=np.full(len(ARMS), np.inf),
+        work=np.zeros(len(ARMS)),
+    )
+
+
+def after_refit(
+    rng: np.random.Generator, worth: Worth, dynamics: Dynamics, residual_sd: float, spread
+) -> Worth:
+    """Try every arm on the new surrogate; what the old one's were worth is mostly forgotten."""
+    # two values of a normal residual: the mean of min(1, exp(r' - r)) is 2 Phi(-s / sqrt 2)
+    expected = math.erfc(0.5 * residual_sd)
+    times, work = worth.times, worth.work
+    alike = min(expected, worth.expected) > RELIABLE and abs(expected - worth.expected) < SIMILAR
+    if not alike:
+        times, gradients = try_arms(rng, dynamics)
+        work = gradients * PRICE * value_features.work(dynamics.surrogate)
+    return worth._replace(
+        accepted=0.1 * worth.accepted,
+        trials=0.1 * worth.trials,
+        squares=0.1 * worth.squares * np.square(worth.spread / spread),
+        spread=spread,
+        expected=expected,
+        times=times,
+        work=work,
+    )
+
+
+def learn(worth: Worth, kernel: int, jump: np.ndarray, accept_prob: float) -> Worth:
+    """Count one evaluated proposal, ``jump`` (d,) away."""
+    accepted, trials = worth.accepted.copy(), worth.trials.copy()
+    accepted[kernel] += accept_prob
+    trials[kernel] += 1
+    squares = worth.squares
+    if kernel == 0:
+        squares = squares + accept_prob * np.square(jump / worth.spread)
+    return worth._replace(accepted=accepted, trials=trials, squares=squares)
+
+
+def try_arms(rng: np.random.Generator, dynamics: Dynamics) -> tuple[np.ndarray, np.ndarray]:
+    """Autocorrelation times (arms,) and mean gradients (arms,) of free chains from archived states.
+
+    The arms come cheapest first, and when one is nearly independent no longer one is tried: its time is
+    infinite.
+    """
+    times, gradients = np.full(len(ARMS), np.inf), np.full(len(ARMS), np.inf)
+    archive = dynamics.archive
+    centre, spread = archive.mean(axis=0), archive.std(axis=0) + 1e-300
+    for k, (arm, length) in enumerate(zip(ARMS, LENGTHS, strict=True)):
+        states = np.empty((length, CHAINS, archive.shape[1]))
+        work = 0
+        for c, z in enumerate(archive[rng.integers(len(archive), size=CHAINS)]):
+            for t in range(length):
+                path = surrogate_dynamics.run(rng, z, dynamics, arm)
+                z = states[t, c] = path.z
+                work += path.gradients
+        states = (states - centre) / spread
+        times[k] = math.sqrt(_slowest(states) * _slowest(np.square(states)))
+        gradients[k] = work / (length * CHAINS)
+        if times[k] < ENOUGH:
+            break
+    return times, gradients
+
+
+def _slowest(states):
+    """Largest autocorrelation time over the coordinates of ``states`` (length, chains, d).
+
+    Length times the variance of a chain's mean, over the variance of a state. The largest of many noisy
+    estimates is too large: they are drawn towards their mean first, by as much as noise explains of their
+    spread (James & Stein, 1961).
+    """
+    length, chains, _ = states.shape
+    centred = states - states.mean(axis=(0, 1))
+    variance = np.square(centred).mean(axis=(0, 1)) + 1e-300
+    times = length * np.square(centred.mean(axis=0)).mean(axis=0) / variance
+    mean, spread = times.mean(), times.var()
+    signal = max(0.0, 1.0 - 2.0 * mean**2 / (chains * max(spread, 1e-300)))
+    return float(np.clip((mean + signal * (times - mean)).max(), 0.3, length))
+
+
+def acceptance(worth: Worth) -> np.ndarray:
+    """Acceptance probability of every arm, (arms,): its own trials, all arms', and the fit's promise."""
+    accepted, trials = worth.accepted[1:], worth.trials[1:]
+    pooled = accepted.sum() + PRIOR_TRIALS * worth.expected
+    pooled /= trials.sum() + PRIOR_TRIALS
+    return (accepted + PRIOR_TRIALS * pooled) / (trials + PRIOR_TRIALS)
+
+
+def scores(worth: Worth) -> tuple[float, np.ndarray]:
+    """Effective draws per unit of work of the random walk and of the arms, (arms,)."""
+    accept_prob = acceptance(worth)
+    arms = accept_prob / (2.0 - accept_prob) / worth.times / (1.0 + worth.work)
+    arms[np.isinf(worth.times)] = 0.0
+    # Half the mean square of the slowest coordinate's jump, in variances, is 1 minus its correlation c; the
+    # effective draws are (1 - c) / (1 + c).
+    prior = 0.2 / len(worth.spread)  # of a step that a random walk's tuned scale takes
+    moved = 0.5 * (worth.squares.min() + WALK_PRIOR * prior) / (worth.trials[0] + WALK_PRIOR)
+    return float(moved / (2.0 - min(moved, 1.0))), arms
+
+
+def shares(worth: Worth, sharpness: float = 6.0) -> np.ndarray:
+    """Probabilities of all kernels while tuning, (1 + arms,); the surrogate pays where the first is below 1/2."""
+    walk, arms = scores(worth)
+    best = max(arms.max(), 1e-12)
+    share = float(np.clip(walk**2 / (walk**2 + best**2), *SHARE_RANGE))
+    weights = 0.05 + (arms / best) ** sharpness
+    weights[np.isinf(worth.times)] = 0.0
+    return np.concatenate([[share], (1.0 - share) * weights / weights.sum()])

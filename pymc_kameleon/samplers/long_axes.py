@@ -1,0 +1,144 @@
+"""A proposal covariance from the log density's values: what the cold start knows before the chain has been anywhere.
+
+The covariance of a chain's states says how far the chain *has been*; while it is still on its way that is far too small
+along the long axes, by a factor of hundreds on a normal target of condition number 1e4, and a random walk with such a
+proposal takes as long to find out. The log density has been evaluated at every point proposed, accepted or not, and a
+quadratic regressed on those values knows all axes as soon as there are more points than coefficients. It is used where
+it predicts the values that it was not fitted to, that is where the posterior is close to normal as far as it has been
+seen, and only where it says that an axis is at least twice as long as the chain's states; elsewhere the history's
+covariance stays.
+
+Not from the papers. The regression is that of :mod:`pymc_kameleon.surrogates.values.regression`, with its weights.
+"""
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from pymc_kameleon.numerics import history
+from pymc_kameleon.numerics.covariance import cholesky
+from pymc_kameleon.numerics.history import History
+from pymc_kameleon.samplers.seam import Outcome
+from pymc_kameleon.surrogates.values import regression as value_regression
+from pymc_kameleon.surrogates.values.features import quadratic_size
+from pymc_kameleon.surrogates.values.regression import LIBRARY, Fit
+
+GOOD_ENOUGH = 1.0  # held-out error of the quadratic, in units of the log density
+POINTS = (1.5, 4)  # for each coefficient: before the first regression, and at most (the latest)
+FEWEST = 60
+LEAST_CURVATURE = 0.1  # times the held-out error: what the regression cannot tell from none
+LONGER = 2.0  # than the chain's own extent: a smaller difference is left to the chain
+FALL = 2.0  # nats along a slope
+CLIFF = 10.0  # nats, and 2 d more: how far the log density may fall inside the new ellipsoid
+
+
+class Values(NamedTuple):
+    """Log densities seen while tuning.
+
+    Attributes
+    ----------
+    proposed : History
+        Rows of d + 1: a point evaluated and its log density.
+    chain : History
+        Rows of 1: the log density of each of the chain's states.
+    """
+
+    proposed: History
+    chain: History
+
+
+def empty(d: int) -> Values:
+    """No values yet."""
+    return Values(history.empty(d + 1), history.empty(1))
+
+
+def add(values: Values, positions: np.ndarray, log_densities: np.ndarray) -> Values:
+    """Add points (n, d) that were evaluated outside of the chain."""
+    proposed = values.proposed
+    for row in np.column_stack([positions, log_densities]):
+        proposed = history.append(proposed, row)
+    return values._replace(proposed=proposed)
+
+
+def record(values: Values, outcome: Outcome) -> Values:
+    """Add one draw's."""
+    d = len(outcome.position)
+    proposed = values.proposed
+    if outcome.proposal.log_q_ratio > -math.inf:  # otherwise it was refused without an evaluation
+        row = np.empty(d + 1)
+        row[:d] = outcome.proposal.position
+        row[d] = outcome.proposed_log_density
+        proposed = history.append(proposed, row)
+    return Values(proposed, history.append(values.chain, np.array([outcome.log_density])))
+
+
+def extend(
+    rng: np.random.Generator, values: Values, states: np.ndarray, factor: np.ndarray
+) -> np.ndarray:
+    """``factor``, longer along the axes where the values say so; itself where they do not (yet).
+
+    Parameters
+    ----------
+    states : ndarray of shape (m, d)
+        The chain's last m states, m at most ``values.chain.size``.
+    factor : ndarray of shape (d, d)
+        Cholesky factor of their covariance.
+    """
+    n, d = values.proposed.size, states.shape[1]
+    size = quadratic_size(d)
+    if n < max(POINTS[0] * size, FEWEST):
+        return factor
+    rows = values.proposed.buffer[:n]
+    latest = rows[-max(POINTS[1] * size, 4 * FEWEST) :]
+    chain = values.chain.buffer[values.chain.size - len(states) : values.chain.size, 0]
+    try:
+        fit = value_regression.fit(
+            rng, latest[:, :d], latest[:, d], states, chain, full=False, library=LIBRARY[:1]
+        )
+        axes = _axes(fit, factor, np.median(states, axis=0))
+    except np.linalg.LinAlgError:
+        return factor
+    if axes is None:
+        return factor
+    longer, ok = cholesky(axes @ axes.T)
+    if not ok or _has_cliffs(longer, rows, np.median(states, axis=0), float(np.median(chain))):
+        return factor
+    return longer
+
+
+def _axes(fit: Fit, factor: np.ndarray, centre: np.ndarray) -> np.ndarray | None:
+    """L V diag(a), with L' (-H) L = V diag(lambda) V', H the quadratic's curvature, and a = lambda^(-1/2).
+
+    In these coordinates the chain's states have unit variance and a says how much longer the target is. None where no
+    axis is clearly longer. Along an axis that is not concave, or on a slope, the log density says nothing of the kind:
+    a is 1, or at most what it takes to fall by ``FALL``.
+    """
+    if not fit.error < GOOD_ENOUGH:
+        return None
+    f = fit.surrogate  # the plain quadratic
+    to_u = f.frame @ (factor / f.scale[:, None])  # never in the log density's own units: digits
+    eigenvalues, vectors = np.linalg.eigh(-to_u.T @ f.quadratic @ to_u)
+    u = f.frame @ ((centre - f.centre) / f.scale - f.origin)
+    gradient = to_u.T @ (f.linear + f.quadratic @ u)
+    slopes = np.abs(vectors.T @ gradient)
+    least = max(LEAST_CURVATURE * fit.error, 1e-7)
+    lengths = np.maximum(eigenvalues, least) ** -0.5
+    lengths = np.minimum(lengths, FALL / np.maximum(slopes, 1e-7))
+    longer = (eigenvalues > -least) & (lengths > LONGER)
+    if not longer.any():
+        return None
+    return factor @ (vectors * np.where(longer, lengths, 1.0))
+
+
+def _has_cliffs(factor: np.ndarray, rows: np.ndarray, centre: np.ndarray, typical: float) -> bool:
+    """Whether points in the inner half of the ellipsoid have a log density far below, or none.
+
+    A quadratic fitted beside a wall does not see the wall.
+    """
+    d = len(centre)
+    low = ~(rows[:, d] > typical - CLIFF - 2.0 * d)
+    if not low.any():
+        return False
+    z = np.linalg.solve(factor, (rows[low, :d] - centre).T)
+    return bool(np.square(z).sum(axis=0).min() < 0.25 * d)

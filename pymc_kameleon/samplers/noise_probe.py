@@ -1,0 +1,108 @@
+"""How noisy a log density is, measured while tuning, and what follows from it.
+
+A probe estimates the log density at the chain's point again and takes nothing over. The value that the chain retains
+cannot be compared with it: it was accepted, and overestimates are (at stationarity, of Gaussian noise with variance
+s^2, by s^2 more than fresh ones). So probes come in pairs of successive draws at one point: both values are fresh, none
+was selected, and half their squared difference is unbiased for s^2. Which draws are probes depends on their number
+alone.
+
+With s known, a step of length zero is accepted with probability 2 Phi(-s / sqrt 2) (Doucet et al., 2015, eq. 3.2), the
+most that any step can reach. Scales are tuned to what the noise leaves attainable of their target, see
+:func:`pymc_kameleon.samplers.seam.attainable`; by the target itself they would shrink to nothing. While an overestimate
+holds the chain its rejections say nothing about a scale: how likely it is to leave a point at all, probes tell too
+(:func:`patience`).
+
+References
+----------
+A. Doucet, M. K. Pitt, G. Deligiannidis, R. Kohn (2015). Efficient implementation of Markov chain Monte Carlo when using
+an unbiased likelihood estimator. Biometrika 102.
+C. Sherlock, A. H. Thiery, G. O. Roberts, J. S. Rosenthal (2015). On the efficiency of pseudo-marginal random walk
+Metropolis algorithms. Ann. Statist. 43.
+"""
+
+import math
+from typing import Any, NamedTuple
+
+EVERY = 20  # tuning draws; the last two of them are probes
+MEMORY = 50  # pairs: what was measured at the start of a long tuning run is forgotten
+LARGEST = 50.0  # that one pair may contribute: where an estimate is zero the difference is infinite
+LEAST_STANDSTILL = 0.01  # that the chance of leaving a point is compared with
+BEST_SD = (
+    1.2,
+    1.5,
+)  # Doucet et al. (2015), section 3.4: for slow and for fast mixing chains, roughly
+
+
+class NoiseProbe(NamedTuple):
+    """What is known about the noise.
+
+    Attributes
+    ----------
+    draws, pairs : int
+        Tuning draws so far, and pairs of probes among them.
+    variance : float
+        Running mean of half the squared differences.
+    first : tuple or None
+        (value, its noise as an ``Outcome`` tells it) of a pair that is half done.
+    met, chance : int, float
+        Probes since the chain last moved, and the sum of the probabilities with which it would have moved to them.
+    """
+
+    draws: int = 0
+    pairs: int = 0
+    variance: float = 0.0
+    first: tuple[float, Any] | None = None
+    met: int = 0
+    chance: float = 0.0
+
+
+def count(probe: NoiseProbe) -> tuple[NoiseProbe, bool]:
+    """Count a tuning draw; whether it is to be a probe."""
+    draws = probe.draws + 1
+    return probe._replace(draws=draws), draws % EVERY in (EVERY - 1, 0)
+
+
+def record(probe: NoiseProbe, value: float, noise: Any) -> NoiseProbe:
+    """Take the ``value`` that a probe found."""
+    if probe.first is None:
+        return probe._replace(first=(value, noise))
+    difference = value - probe.first[0]
+    square = 0.5 * difference**2 if math.isfinite(difference) else LARGEST
+    pairs = probe.pairs + 1
+    step = (min(square, LARGEST) - probe.variance) / min(pairs, MEMORY)
+    return probe._replace(pairs=pairs, variance=probe.variance + step, first=None)
+
+
+def meet(probe: NoiseProbe, accept_prob: float) -> NoiseProbe:
+    """Take the probability with which the chain would have moved to a probe's value."""
+    return probe._replace(met=probe.met + 1, chance=probe.chance + accept_prob)
+
+
+def leave(probe: NoiseProbe) -> NoiseProbe:
+    """The chain moved."""
+    return probe._replace(met=0, chance=0.0)
+
+
+def patience(probe: NoiseProbe) -> float:
+    """How likely a step of length zero is from where the chain is, relative to the mean: at most 1, and 1 before a
+    probe, with the weight of one.
+    """
+    if probe.met == 0:
+        return 1.0
+    still = max(standstill_acceptance(sd(probe)), LEAST_STANDSTILL)
+    return min(1.0, (still + probe.chance) / ((1 + probe.met) * still))
+
+
+def sd(probe: NoiseProbe) -> float:
+    """Standard deviation of the noise; 0 before the first pair."""
+    return math.sqrt(probe.variance)
+
+
+def standstill_acceptance(noise_sd: float) -> float:
+    """Acceptance probability of a step of length zero, 2 Phi(-s / sqrt 2)."""
+    return math.erfc(0.5 * noise_sd)
+
+
+def work_factors(noise_sd: float) -> tuple[float, float]:
+    """By what factors, from and to, an estimator's work has to grow: the variance of the noise falls as 1 / work."""
+    return (noise_sd / BEST_SD[1]) ** 2, (noise_sd / BEST_SD[0]) ** 2

@@ -1,0 +1,130 @@
+"""The seam every sampler here shares, and the one accept/reject step.
+
+An algorithm is a module that exports ``State``, ``init``, ``propose`` and ``adapt``. ``propose`` returns a
+:class:`Proposal` whose ``log_q_ratio`` is *everything in the Metropolis-Hastings ratio except the target*,
+
+    log_q_ratio = log q(x | x*) - log q(x* | x),
+
+so that the test  ``log u < log p(x*) - log p(x) + log_q_ratio``  is written once, here.
+"""
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy.special import ndtr, ndtri
+
+
+class Proposal(NamedTuple):
+    """A proposed point and what the test needs to know about how it was made.
+
+    Attributes
+    ----------
+    position : ndarray of shape (d,)
+        The proposed point x*. When it *is* the current point (the same array), nothing needs evaluating.
+    log_q_ratio : float
+        log q(x | x*) - log q(x* | x). ``-inf`` evaluates the point and never moves there.
+    move : str
+        Which of the algorithm's kernels made the proposal.
+    carry : object
+        What the algorithm computed at ``position`` and wants back, in ``adapt`` and ``keep``, if it is accepted.
+    log_density : float or None
+        The log density at ``position`` when it is known already, so that it is not evaluated again.
+    noise : object
+        Where a noisy log density is a function of retained random numbers, and the proposal comes from a point that is
+        not the chain's: the noise retained there, as an :class:`Outcome` told it. To be given back, not to be read.
+    """
+
+    position: np.ndarray
+    log_q_ratio: float
+    move: str = ""
+    carry: Any = None
+    log_density: float | None = None
+    noise: Any = None
+
+
+class Outcome(NamedTuple):
+    """What became of a proposal; the argument of ``adapt``.
+
+    Attributes
+    ----------
+    position, log_density : ndarray of shape (d,), float
+        The chain's state *after* the test.
+    proposal : Proposal
+    proposed_log_density : float
+        The log density at ``proposal.position``; ``-inf`` where it was not finite.
+    accept_prob : float
+        Acceptance probability, in [0, 1].
+    accepted : bool
+    noise, former_noise : object
+        What belongs to ``proposed_log_density``, and what belonged to the chain's log density before the test, where a
+        log density has retained noise. An algorithm that keeps a point of its own keeps its noise beside it.
+    noise_sd : float
+        Of the noise in the log density as far as it has been measured; 0 if it is exact.
+    patience : float
+        In (0, 1]: how likely a move of length zero is from where the chain is, relative to the mean. An overestimated
+        log density holds the chain for hundreds of draws, whose rejections say nothing about a scale.
+    """
+
+    position: np.ndarray
+    log_density: float
+    proposal: Proposal
+    proposed_log_density: float
+    accept_prob: float
+    accepted: bool
+    noise: Any = None
+    former_noise: Any = None
+    noise_sd: float = 0.0
+    patience: float = 1.0
+
+    def target(self, target_accept: float) -> float:
+        """What to compare ``accept_prob`` with when a scale is tuned to ``target_accept``."""
+        return self.patience * attainable(target_accept, self.noise_sd)
+
+
+def acceptance_probability(
+    log_density: float, proposed_log_density: float, log_q_ratio: float
+) -> float:
+    """Metropolis-Hastings acceptance probability min(1, exp(log ratio)), always a number in [0, 1].
+
+    A proposed log density of NaN or +inf is an error of the model's, not a good place to be: probability 0
+    (Python's ``min(0.0, nan)`` is 0.0, which would accept it). From a current ``-inf`` any finite proposal
+    is accepted.
+    """
+    log_ratio = proposed_log_density - log_density + log_q_ratio
+    if math.isnan(log_ratio) or proposed_log_density == math.inf:
+        return 0.0
+    return math.exp(min(0.0, log_ratio))  # the cap at 1 is what Robbins-Monro needs
+
+
+def accept(
+    rng: np.random.Generator, log_density: float, proposed_log_density: float, log_q_ratio: float
+) -> tuple[float, bool]:
+    """Return (acceptance probability, accepted). Uses exactly one uniform, whatever the outcome.
+
+    Exactness hangs on this line being the only place where a chain moves (Metropolis et al., 1953;
+    Hastings, 1970).
+    """
+    probability = acceptance_probability(log_density, proposed_log_density, log_q_ratio)
+    return probability, bool(rng.random() < probability)
+
+
+def attainable(target_accept: float, noise_sd: float) -> float:
+    """The acceptance probability under noise of a move that has ``target_accept`` without: what to tune a scale to.
+
+    By ``target_accept`` itself a scale shrinks to nothing as soon as the noise alone keeps acceptance below it. Were
+    the move's own part of the log ratio normal with mean -v/2 and variance v, a move would be accepted with
+    probability 2 Phi(-sqrt(v) / 2); two estimates with noise of sd s add 2 s^2 to v (Sherlock et al., 2015). Best
+    scales hardly change with the noise, and so tuned they do not change at all. (Acceptance relative to that of a move
+    of length zero has to be capped at 1, and what is capped has a mean below 1 at a standstill: 0.33 for s = 1.8.)
+
+    Parameters
+    ----------
+    target_accept : float
+        In (0, 1).
+    noise_sd : float
+        s, of the log density's noise.
+    """
+    if noise_sd == 0.0:
+        return target_accept
+    return 2.0 * float(ndtr(-math.hypot(ndtri(0.5 * target_accept), noise_sd / math.sqrt(2.0))))

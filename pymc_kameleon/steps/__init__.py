@@ -1,0 +1,27 @@
+"""PyMC's side: the only wing that may import PyMC or PyTensor."""
+
+from pymc_kameleon.steps.methods import (
+    AdaptiveMetropolisStep,
+    CMAStep,
+    FastKameleonStep,
+    GaussianAdaptationStep,
+    GaussianMixtureStep,
+    KameleonStep,
+    KamiltonianStep,
+    KernelStep,
+    register,
+    unregister,
+)
+
+__all__ = [
+    "AdaptiveMetropolisStep",
+    "CMAStep",
+    "FastKameleonStep",
+    "GaussianAdaptationStep",
+    "GaussianMixtureStep",
+    "KameleonStep",
+    "KamiltonianStep",
+    "KernelStep",
+    "register",
+    "unregister",
+]

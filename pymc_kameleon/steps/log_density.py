@@ -1,0 +1,257 @@
+"""A PyMC model's log density as a function of one vector: compiled once, evaluated as fast as the linker allows."""
+
+import hashlib
+import logging
+import pickle
+import warnings
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+import pytensor
+from pymc.pytensorf import compile as compile_pymc
+from pymc.pytensorf import join_nonshared_inputs, make_shared_replacements
+from pytensor.graph.replace import clone_replace
+from pytensor.tensor.random.type import RandomType
+
+from pymc_kameleon import pseudo_marginal
+from pymc_kameleon.steps import pytensor_internals
+
+_log = logging.getLogger("pymc.kameleon")
+_said: set[str] = set()
+
+
+class LogDensity:
+    """log p of the model as a function of the raveled values of ``vars``, the other variables held at shared values.
+
+    Parameters
+    ----------
+    model : pymc.Model
+    vars : list of value variables
+        The ones that make up the vector, in this order.
+    initial_point : dict of name to ndarray
+        Gives shapes and dtypes.
+    compile_kwargs : dict, optional
+        Passed to ``pymc.pytensorf.compile`` as they are. Without a ``mode``, PyTensor's default is used, except that
+        black-box Ops are run by the C virtual machine (Numba's object mode costs more), and that Numba is chosen
+        where PyTensor would silently fall back to Python for want of a C++ compiler.
+
+    own_auxiliary : bool
+        Make the standard normals of the model's estimators inputs (``auxiliary``) instead of drawing them anew.
+
+    Attributes
+    ----------
+    dim : int
+    noisy : bool
+        Whether the log density is an estimate.
+    suspects : list of str
+        Black-box Ops that seem to draw random numbers that PyTensor cannot see.
+    split : bool
+        Whether noisy and deterministic factors are kept apart, because another step may move variables that only
+        the deterministic ones depend on.
+    """
+
+    def __init__(self, model, vars, initial_point, compile_kwargs=None, own_auxiliary=False):
+        self._compile_kwargs = compile_kwargs
+        self._layout = []
+        offset = 0
+        for variable in vars:
+            value = np.asarray(initial_point[variable.name])
+            self._layout.append(
+                (variable.name, offset, offset + value.size, value.shape, value.dtype)
+            )
+            offset += value.size
+        self.dim = offset
+        self._single = len(self._layout) == 1
+        self._rounds = any(dtype != np.float64 for *_, dtype in self._layout)
+        shared = make_shared_replacements(initial_point, vars, model)
+        noise = pseudo_marginal.find_noise(model, step_owns=vars)
+        self.noisy, self.split = bool(noise.factors), bool(noise.factors and shared)
+        outputs = [noise.deterministic, noise.noisy] if self.split else [model.logp()]
+        outputs, joined = join_nonshared_inputs(initial_point, outputs, vars, shared)
+        self.suspects = pseudo_marginal.hidden_generators(outputs)
+        auxiliary: list = []
+        if own_auxiliary:
+            outputs, auxiliary = pseudo_marginal.take_auxiliary(outputs)
+        # Never the model's own streams: every function compiled from the model shares those.
+        own_streams = {
+            r: pytensor.shared(np.random.default_rng(), name=f"noise_{i}")
+            for i, r in enumerate(pseudo_marginal.noise_streams(outputs))
+        }
+        if own_streams:
+            outputs = clone_replace(outputs, own_streams)
+        self._dtype = joined.dtype
+        self._function = compile_log_density([joined], outputs, compile_kwargs)
+        self._deterministic = None
+        if self.split:
+            self._deterministic = compile_log_density([joined], outputs[:1], compile_kwargs)
+        functions = [self._function, self._deterministic] if self.split else [self._function]
+        found = [cell for f in functions for cell in pytensor_internals.cells(f, lambda v: True)]
+        self._others = {
+            variable.name: [cell for cell in found if cell.variable is value]
+            for variable, value in shared.items()
+        }
+        self._auxiliary = [next(c for c in found if c.variable is value) for value in auxiliary]
+        own = pytensor_internals.cells(self._function, lambda v: True)
+        self._noise = [cell for cell in own if isinstance(cell.variable.type, RandomType)]
+        self._given = [cell for cell in own if not isinstance(cell.variable.type, RandomType)]
+        self._evaluate = self._explain = None
+
+    # -- evaluating ---------------------------------------------------------------------------
+
+    def __call__(self, x: np.ndarray) -> float:
+        """The log density at ``x``, a C-contiguous float64 array of shape (d,); NaN and infinities as they come."""
+        if self._evaluate is None:
+            evaluate = pytensor_internals.raw_callable(self._function)
+            if self._dtype != "float64":  # PyTensor's floatX; the algorithms stay in float64
+                self._evaluate = lambda x: evaluate(x.astype(self._dtype))
+            else:
+                self._evaluate = evaluate
+        return self._evaluate(x)
+
+    def parts(self, x: np.ndarray) -> tuple[float, float]:
+        """(deterministic, noisy) part of the log density at ``x``; needs ``split``."""
+        deterministic, noisy = self._function(x.astype(self._dtype, copy=False))
+        return pytensor_internals.number(deterministic), pytensor_internals.number(noisy)
+
+    def deterministic_part(self, x: np.ndarray) -> float:
+        """The deterministic factors at ``x``; draws nothing; needs ``split``."""
+        value = self._deterministic(x.astype(self._dtype, copy=False))
+        return pytensor_internals.number(value)
+
+    # -- points -------------------------------------------------------------------------------
+
+    def ravel(self, point: dict[str, np.ndarray]) -> np.ndarray:
+        """The vector of ``point``, shape (d,). May share its memory."""
+        if self._single:
+            return np.ascontiguousarray(point[self._layout[0][0]], dtype=np.float64).reshape(-1)
+        return np.concatenate(
+            [np.asarray(point[name]).ravel() for name, *_ in self._layout], dtype=np.float64
+        )
+
+    def update(self, point: dict[str, np.ndarray], x: np.ndarray) -> dict[str, np.ndarray]:
+        """A copy of ``point``, keys in the same order, with the variables of this vector set from ``x``."""
+        new = point.copy()
+        for name, first, last, shape, dtype in self._layout:
+            value = x[first:last].reshape(shape)
+            new[name] = value.copy() if value.dtype == dtype else value.astype(dtype)
+        return new
+
+    def is_at(self, x: np.ndarray, position: np.ndarray) -> bool:
+        """Whether ``x``, raveled from a point, is ``position`` as ``update`` writes it into one."""
+        if self._rounds:  # a float32 variable holds less than ``position``
+            position = self.ravel(self.update({}, position))
+        return x.tobytes() == position.tobytes()
+
+    def follow(self, point: dict[str, np.ndarray]) -> bool:
+        """Take over the other variables' values; whether any of them moved."""
+        moved = False
+        for name, cells in self._others.items():
+            for cell in cells:
+                known = cell.value
+                value = np.asarray(point[name], dtype=known.dtype)
+                if value.tobytes() != known.tobytes():  # NaN is what it was, too
+                    cell.value = value.copy()
+                    moved = True
+        return moved
+
+    @property
+    def others(self) -> dict[str, np.ndarray]:
+        """The other variables' values as the log density has them now; can be given to ``follow``."""
+        return {name: cells[0].value for name, cells in self._others.items() if cells}
+
+    def digest(self, x: np.ndarray) -> bytes:
+        """16 bytes for all that the log density depends on beside noise: ``x``, other variables, the model's data."""
+        digest = hashlib.blake2b(x.tobytes(), digest_size=16)
+        for cell in self._given:
+            value = np.asarray(cell.value)
+            digest.update(f"{value.dtype} {value.shape} ".encode())
+            if value.dtype.hasobject:  # a sparse matrix
+                digest.update(pickle.dumps(cell.value))
+            else:
+                digest.update(np.ascontiguousarray(value).data)
+        return digest.digest()
+
+    @property
+    def has_others(self) -> bool:
+        """Whether the model has variables outside this vector."""
+        return bool(self._others)
+
+    # -- noise --------------------------------------------------------------------------------
+
+    def noise_cells(self) -> list[pytensor_internals.Cell]:
+        """The cells of this density's own random generators, in a fixed order."""
+        return self._noise
+
+    @property
+    def auxiliary(self) -> list[np.ndarray]:
+        """The standard normals that the estimators are a function of, one array an estimator."""
+        return [cell.value for cell in self._auxiliary]
+
+    @auxiliary.setter
+    def auxiliary(self, values):
+        for cell, value in zip(self._auxiliary, values, strict=True):
+            cell.value = value
+
+    # -- explaining ---------------------------------------------------------------------------
+
+    def offending_factors(self, model, point: dict[str, np.ndarray]) -> dict[str, float]:
+        """Name and value of every factor of the model that is not finite at ``point``."""
+        found = self._factors_at(model, point)
+        return {name: float(np.sum(v)) for name, v in found.items() if not np.isfinite(v).all()}
+
+    def misshapen_factors(self, model, point: dict[str, np.ndarray]) -> dict[str, tuple[int, ...]]:
+        """Name and shape of every factor whose log density is an array where it had declared a number."""
+        found = self._factors_at(model, point)
+        return {name: np.shape(v) for name, v in found.items() if np.shape(v) != ()}
+
+    def _factors_at(self, model, point):
+        factors = model.free_RVs + model.observed_RVs + model.potentials
+        if self._explain is None:
+            terms = [term.sum() for term in model.logp(factors, sum=False)]
+            # With the linker that sampling uses, so that what is not finite there is not finite here.
+            function = compile_log_density(model.value_vars, terms, self._compile_kwargs)
+            function.trust_input = False
+            self._explain = function
+        values = self._explain(*[point[v.name] for v in model.value_vars])
+        values = values if len(factors) > 1 else [values]
+        return dict(zip([f.name for f in factors], values, strict=True))
+
+    def __getstate__(self):
+        # a raw Numba handle does not survive the trip
+        return {**self.__dict__, "_evaluate": None, "_explain": None}
+
+
+def compile_log_density(inputs, outputs, compile_kwargs: dict[str, Any] | None):
+    """Compile with the linker that runs this graph fastest; see :class:`LogDensity`."""
+    outputs = outputs[0] if len(outputs) == 1 else outputs
+    kwargs = dict(compile_kwargs or {})
+    if "mode" in kwargs:  # the user's word is final
+        return compile_pymc(inputs, outputs, **kwargs)
+    has_compiler = bool(pytensor.config.cxx)
+    if not has_compiler and pytensor_internals.runs_in_python():
+        _say_once(
+            "PyTensor found no C++ compiler and would run the log density in Python; using its Numba linker instead."
+        )
+        kwargs["mode"] = "NUMBA"
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        function = compile_pymc(inputs, outputs, **kwargs)
+    black_box = [w for w in caught if pytensor_internals.says_object_mode(w)]
+    for other in caught:
+        if other not in black_box:
+            warnings.warn_explicit(other.message, other.category, other.filename, other.lineno)
+    if black_box and has_compiler:
+        function = compile_pymc(inputs, outputs, **{**kwargs, "mode": "CVM"})
+    return function
+
+
+def _say_once(message: str) -> None:
+    if message not in _said:
+        _said.add(message)
+        _log.info(message)
+
+
+def names(variables: Iterable) -> str:
+    """Variables' names for a message."""
+    return ", ".join(sorted(str(v.name) for v in variables))

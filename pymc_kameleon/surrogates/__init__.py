@@ -1,0 +1,1 @@
+"""Functions that are learned from points: no chain, no acceptance."""

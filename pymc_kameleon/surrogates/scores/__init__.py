@@ -1,0 +1,1 @@
+"""Surrogates from positions alone, by score matching."""

@@ -1,0 +1,276 @@
+"""Score matching *finite*: f = log q0 + theta . phi, phi a random-feature map of D features.
+
+The objective of :mod:`pymc_kameleon.surrogates.scores.objective` is a quadratic in theta whose coefficients are
+means over the draws, whatever their number (Strathmann et al., 2015, proposition 2),
+
+    J(theta) = constant - b'theta + theta'C theta / 2,
+    b = -mean sum_l [d_l^2 phi + d_l log q0 d_l phi],
+    C = mean sum_l (d_l phi)(d_l phi)',
+
+and the estimate solves (C + lambda I) theta = b. Random Fourier features are functions of w_i . x:
+with S (n, D) their slopes in that argument and V (D, d) the frequencies, d_l phi_i = S_i V_il, so
+that C = (S'S / n) * (V V') entry by entry: one matrix product, whatever d.
+
+:class:`ScoreSums` holds the coefficients. Those of disjoint sets of draws add, which is also what
+makes cross-validation cheap and what :mod:`pymc_kameleon.surrogates.scores.online` keeps running.
+"""
+
+import functools
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numba import njit, types
+from numba.extending import overload
+from scipy.linalg import blas
+
+from pymc_kameleon.numerics import random_features as rff
+from pymc_kameleon.numerics.random_features import RandomFeatures
+from pymc_kameleon.surrogates.scores import objective as score_matching
+from pymc_kameleon.surrogates.scores.objective import (
+    GaussianBase,
+    Validation,
+    gaussian_base,
+    gaussian_objective,
+    select,
+    solve_regularized,
+)
+
+
+class FiniteSurrogate(NamedTuple):
+    """A fitted *finite* surrogate.
+
+    Attributes
+    ----------
+    features : RandomFeatures
+    coefficients : ndarray of shape (D,)
+    base_mean, base_precision : ndarray of shape (d,)
+        Of the Gaussian base density; zero precision is none.
+    """
+
+    features: RandomFeatures
+    coefficients: np.ndarray
+    base_mean: np.ndarray
+    base_precision: np.ndarray
+
+    @property
+    def base(self) -> GaussianBase:
+        """The base density."""
+        return GaussianBase(self.base_mean, self.base_precision)
+
+    def values(self, x: np.ndarray) -> np.ndarray:
+        """Values of f at the rows of ``x`` (n, d), shape (n,)."""
+        return self.base.values(x) + rff.features(x, self.features) @ self.coefficients
+
+    def gradients(self, x: np.ndarray) -> np.ndarray:
+        """Gradients of f at the rows of ``x`` (n, d), shape (n, d)."""
+        frequencies = rff.stacked_frequencies(self.features)
+        fitted = (rff.slopes(x, self.features) * self.coefficients) @ frequencies
+        return self.base.gradients(x) + fitted
+
+    def laplacians(self, x: np.ndarray) -> np.ndarray:
+        """Laplacians sum_l d_l^2 f at the rows of ``x`` (n, d), shape (n,)."""
+        squared = np.square(rff.stacked_frequencies(self.features)).sum(axis=1)
+        fitted = rff.features(x, self.features) @ (squared * self.coefficients)
+        return -fitted - self.base_precision.sum()
+
+
+@njit(cache=True)
+def _finite_value(x, surrogate):
+    (frequencies, offsets, sincos), theta, mean, precision = surrogate
+    m, dim = frequencies.shape
+    total = 0.0
+    for i in range(m):
+        argument = offsets[i]
+        for l in range(dim):
+            argument += frequencies[i, l] * x[l]
+        if sincos:
+            total += theta[i] * math.sin(argument) + theta[m + i] * math.cos(argument)
+        else:
+            total += theta[i] * math.cos(argument)
+    total *= math.sqrt(2.0 / theta.size)
+    for l in range(dim):
+        total -= 0.5 * precision[l] * (x[l] - mean[l]) ** 2
+    return total
+
+
+@njit(cache=True)
+def _finite_gradient(x, surrogate):
+    (frequencies, offsets, sincos), theta, mean, precision = surrogate
+    m, dim = frequencies.shape
+    scale = math.sqrt(2.0 / theta.size)
+    slope = np.zeros(dim)
+    for i in range(m):
+        argument = offsets[i]
+        for l in range(dim):
+            argument += frequencies[i, l] * x[l]
+        if sincos:
+            weight = theta[i] * math.cos(argument) - theta[m + i] * math.sin(argument)
+        else:
+            weight = -theta[i] * math.sin(argument)
+        for l in range(dim):
+            slope[l] += weight * frequencies[i, l]
+    for l in range(dim):
+        slope[l] = scale * slope[l] - precision[l] * (x[l] - mean[l])
+    return slope
+
+
+@overload(score_matching.value)
+def _(x, surrogate):
+    if isinstance(surrogate, types.NamedTuple) and surrogate.instance_class is FiniteSurrogate:
+        return lambda x, surrogate: _finite_value(x, surrogate)
+    return None
+
+
+@overload(score_matching.gradient)
+def _(x, surrogate):
+    if isinstance(surrogate, types.NamedTuple) and surrogate.instance_class is FiniteSurrogate:
+        return lambda x, surrogate: _finite_gradient(x, surrogate)
+    return None
+
+
+# --- the objective as sums over draws -------------------------------------------------------------
+
+
+class ScoreSums(NamedTuple):
+    """The objective of a set of draws, times the sum of their weights.
+
+    Attributes
+    ----------
+    weight : float
+        Sum of the weights.
+    slope : ndarray of shape (D,)
+        weight * b.
+    curvature : ndarray of shape (D, D)
+        weight * C.
+    constant : float
+        weight * J(0): of the base density alone.
+    """
+
+    weight: float
+    slope: np.ndarray
+    curvature: np.ndarray
+    constant: float
+
+
+def score_sums(
+    points: np.ndarray,
+    features: RandomFeatures,
+    weights: np.ndarray | None = None,
+    base: GaussianBase | None = None,
+) -> ScoreSums:
+    """Sums over ``points`` (n, d) with ``weights`` (n,), by default one each."""
+    n, dim = points.shape
+    base = gaussian_base(dim) if base is None else base
+    weights = np.ones(n) if weights is None else weights
+    frequencies = rff.stacked_frequencies(features)  # (D, d)
+    slopes = rff.slopes(points, features)  # (n, D)
+    pull = base.gradients(points)  # (n, d)
+    b = (weights @ rff.features(points, features)) * np.square(frequencies).sum(axis=1)
+    b -= ((slopes * weights[:, None]).T @ pull * frequencies).sum(axis=1)
+    half = blas.dsyrk(1.0, (np.sqrt(weights)[:, None] * slopes).T)  # S'WS, upper triangle
+    upper = np.triu(half, 1)
+    curvature = (upper + upper.T + np.diag(np.diagonal(half))) * (frequencies @ frequencies.T)
+    constant = 0.5 * weights @ np.square(pull).sum(axis=1) - weights.sum() * base.precision.sum()
+    return ScoreSums(float(weights.sum()), b, np.ascontiguousarray(curvature), float(constant))
+
+
+def merge(a: ScoreSums, b: ScoreSums) -> ScoreSums:
+    """The sums over the union of two disjoint sets of draws."""
+    return ScoreSums(*(left + right for left, right in zip(a, b, strict=True)))
+
+
+def objective(sums: ScoreSums, theta: np.ndarray) -> float:
+    """J(theta), without regularisation."""
+    total = sums.constant - sums.slope @ theta + 0.5 * theta @ (sums.curvature @ theta)
+    return float(total / sums.weight)
+
+
+def solve(sums: ScoreSums, regularization: float) -> np.ndarray | None:
+    """Theta = (C + lambda I)^-1 b, or ``None`` if lambda is too small for floating point."""
+    return solve_regularized(sums.curvature.copy(), sums.slope, sums.weight * regularization)
+
+
+def fit_finite(
+    points: np.ndarray,
+    features: RandomFeatures,
+    regularization: float,
+    weights: np.ndarray | None = None,
+    base: GaussianBase | None = None,
+) -> FiniteSurrogate | None:
+    """Fit to ``points`` (n, d): O(n D^2 + D^3), whatever d.
+
+    Parameters
+    ----------
+    points : ndarray of shape (n, d)
+        Draws of the target.
+    features : RandomFeatures
+        From :func:`pymc_kameleon.numerics.random_features.draw_features`; any kernel, either embedding.
+    regularization : float
+        lambda > 0; its meaning depends neither on n nor on D.
+    weights : ndarray of shape (n,), optional
+        How often each point was drawn; default: equal.
+    base : GaussianBase, optional
+        Default: none.
+
+    Returns
+    -------
+    FiniteSurrogate or None
+        ``None`` if the system is not positive definite in floating point: lambda is too small.
+    """
+    base = gaussian_base(points.shape[1]) if base is None else base
+    theta = solve(score_sums(points, features, weights, base), regularization)
+    return None if theta is None else FiniteSurrogate(features, theta, base.mean, base.precision)
+
+
+# --- lengthscale and regularisation ---------------------------------------------------------------
+
+
+def validate_finite(
+    points: np.ndarray,
+    folds: list[np.ndarray],
+    unit_features: RandomFeatures,
+    lengthscales: Sequence[float | np.ndarray],
+    regularizations: Sequence[float],
+    weights: np.ndarray | None = None,
+    base: GaussianBase | None = None,
+) -> Validation:
+    """Held-out score objective over a grid, without regularisation in the score (appendix A.1).
+
+    ``unit_features`` are drawn at lengthscale 1 and divided by each lengthscale, a number or one
+    for each coordinate: with fresh frequencies for every grid point the comparison would be one of
+    draws.
+    """
+    weights = np.ones(len(points)) if weights is None else weights
+    scores = [
+        fold_scores(points, folds, at_lengthscale(unit_features, l), regularizations, weights, base)
+        for l in lengthscales
+    ]
+    gaussian = []
+    for fold in folds:
+        train = np.delete(np.arange(len(points)), fold)
+        gaussian.append(
+            gaussian_objective(points[train], points[fold], weights[train], weights[fold])
+        )
+    return select(np.stack(scores, axis=1), gaussian, lengthscales, regularizations)
+
+
+def fold_scores(points, folds, features, regularizations, weights, base) -> np.ndarray:
+    """Held-out J of every fold and regularisation, shape (n_folds, n_regularizations)."""
+    parts = [score_sums(points[fold], features, weights[fold], base) for fold in folds]
+    scores = np.full((len(folds), len(regularizations)), np.inf)
+    for i, test in enumerate(parts):
+        train = functools.reduce(merge, parts[:i] + parts[i + 1 :])
+        for j, regularization in enumerate(regularizations):
+            theta = solve(train, regularization)
+            if theta is not None:
+                scores[i, j] = objective(test, theta)
+    return scores
+
+
+def at_lengthscale(
+    unit_features: RandomFeatures, lengthscale: float | np.ndarray
+) -> RandomFeatures:
+    """The same draw of features for another lengthscale, or one for each coordinate, (d,)."""
+    return unit_features._replace(frequencies=unit_features.frequencies / lengthscale)

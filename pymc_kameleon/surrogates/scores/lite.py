@@ -1,0 +1,242 @@
+"""Score matching *lite*: f = log q0 + sum_i a_i k(z_i, .), a Gaussian kernel at every point z_i.
+
+With K the Gram matrix of k = exp(-sum_l (x_l - z_l)^2 / (2 l_l^2)), R_ij = sum_l (z_il - z_jl)^2 /
+l_l^4, T = sum_l l_l^-2 and W the diagonal matrix of weights (of trace one), the objective of
+:mod:`pymc_kameleon.surrogates.scores.objective` is the quadratic
+
+    J(a) = h'a + a'Qa / 2,
+    h_i = sum_j w_j (R_ij - T) K_ij    (+ the pull of the base density),
+    Q = [M + M' - R * (K W K)] / 2,    M = (K * R) W K,    * entry by entry,
+
+because d_l k(z_i, x) = k (z_il - x_l) / l_l^2 and 2 (z_i - z_k).(z_j - z_k) = r_ik^2 + r_jk^2 -
+r_ij^2: one matrix product and one symmetric one, whatever d. The estimate solves (Q + n lambda I) a
+= -h, which minimises J + (lambda / 2) n |a|^2. For one function represented with ever more centres
+a_i falls as 1/n, so that lambda means the same for every n.
+
+Differs from the paper: Strathmann et al. (2015, proposition 1) have one lengthscale and put lambda
+beside sums. With their C and b, Q = 4 C / (n sigma^2) and h = 2 b / (n sigma); their lambda is n^2
+sigma^2 / 4 times this one.
+
+Away from the points f falls back to its base density; without one, to a constant: a random walk.
+"""
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numba import njit, types
+from numba.extending import overload
+from scipy.linalg import blas
+
+from pymc_kameleon.surrogates.scores import objective as score_matching
+from pymc_kameleon.surrogates.scores.objective import (
+    GaussianBase,
+    Validation,
+    gaussian_base,
+    gaussian_objective,
+    normalized_weights,
+    select,
+    solve_regularized,
+)
+
+
+class LiteSurrogate(NamedTuple):
+    """A fitted *lite* surrogate.
+
+    Attributes
+    ----------
+    centres : ndarray of shape (n, d)
+    coefficients : ndarray of shape (n,)
+    lengthscale : ndarray of shape (d,)
+    base_mean, base_precision : ndarray of shape (d,)
+        Of the Gaussian base density; zero precision is none.
+    """
+
+    centres: np.ndarray
+    coefficients: np.ndarray
+    lengthscale: np.ndarray
+    base_mean: np.ndarray
+    base_precision: np.ndarray
+
+    @property
+    def base(self) -> GaussianBase:
+        """The base density."""
+        return GaussianBase(self.base_mean, self.base_precision)
+
+    def values(self, x: np.ndarray) -> np.ndarray:
+        """Values of f at the rows of ``x`` (n, d), shape (n,)."""
+        kernel = _gram(x, self.centres, self.lengthscale)
+        return self.base.values(x) + kernel @ self.coefficients
+
+    def gradients(self, x: np.ndarray) -> np.ndarray:
+        """Gradients of f at the rows of ``x`` (n, d), shape (n, d)."""
+        kernel = _gram(x, self.centres, self.lengthscale)
+        weighted = kernel * self.coefficients
+        pull = weighted @ self.centres - weighted.sum(axis=1)[:, None] * x
+        return self.base.gradients(x) + pull / self.lengthscale**2
+
+    def laplacians(self, x: np.ndarray) -> np.ndarray:
+        """Laplacians sum_l d_l^2 f at the rows of ``x`` (n, d), shape (n,)."""
+        kernel = _gram(x, self.centres, self.lengthscale)
+        squared = _squared_distances(x, self.centres, self.lengthscale**2)
+        fitted = ((squared - (self.lengthscale**-2.0).sum()) * kernel) @ self.coefficients
+        return fitted - self.base_precision.sum()
+
+
+@njit(cache=True)
+def _lite_value(x, surrogate):
+    centres, coefficients, lengthscale, mean, precision = surrogate
+    inverse = 1.0 / lengthscale
+    total = 0.0
+    for l in range(x.size):
+        total -= 0.5 * precision[l] * (x[l] - mean[l]) ** 2
+    for i in range(coefficients.size):
+        squared = 0.0
+        for l in range(x.size):
+            squared += ((centres[i, l] - x[l]) * inverse[l]) ** 2
+        total += coefficients[i] * math.exp(-0.5 * squared)
+    return total
+
+
+@njit(cache=True)
+def _lite_gradient(x, surrogate):
+    centres, coefficients, lengthscale, mean, precision = surrogate
+    inverse = 1.0 / lengthscale
+    slope = np.zeros(x.size)
+    for i in range(coefficients.size):
+        squared = 0.0
+        for l in range(x.size):
+            squared += ((centres[i, l] - x[l]) * inverse[l]) ** 2
+        weight = coefficients[i] * math.exp(-0.5 * squared)
+        for l in range(x.size):
+            slope[l] += weight * (centres[i, l] - x[l])
+    for l in range(x.size):
+        slope[l] = slope[l] * inverse[l] ** 2 - precision[l] * (x[l] - mean[l])
+    return slope
+
+
+@overload(score_matching.value)
+def _(x, surrogate):
+    if isinstance(surrogate, types.NamedTuple) and surrogate.instance_class is LiteSurrogate:
+        return lambda x, surrogate: _lite_value(x, surrogate)
+    return None
+
+
+@overload(score_matching.gradient)
+def _(x, surrogate):
+    if isinstance(surrogate, types.NamedTuple) and surrogate.instance_class is LiteSurrogate:
+        return lambda x, surrogate: _lite_gradient(x, surrogate)
+    return None
+
+
+# --- the estimate ---------------------------------------------------------------------------------
+
+
+def fit_lite(
+    points: np.ndarray,
+    lengthscale: float | np.ndarray,
+    regularization: float,
+    weights: np.ndarray | None = None,
+    base: GaussianBase | None = None,
+) -> LiteSurrogate | None:
+    """Fit to ``points`` (n, d) by a dense Cholesky factorisation: O(n^3), whatever d.
+
+    Parameters
+    ----------
+    points : ndarray of shape (n, d)
+        Draws of the target, each a centre.
+    lengthscale : float or ndarray of shape (d,)
+        In units of the points.
+    regularization : float
+        lambda > 0.
+    weights : ndarray of shape (n,), optional
+        How often each point was drawn; default: equal.
+    base : GaussianBase, optional
+        Default: none.
+
+    Returns
+    -------
+    LiteSurrogate or None
+        ``None`` if the system is not positive definite in floating point: lambda is too small.
+    """
+    n, dim = points.shape
+    base = gaussian_base(dim) if base is None else base
+    scales = np.full(dim, lengthscale, dtype=float)
+    slope, curvature = _objective(points, scales, normalized_weights(weights, n), base)
+    coefficients = solve_regularized(curvature, -slope, n * regularization)
+    if coefficients is None:
+        return None
+    return LiteSurrogate(points, coefficients, scales, base.mean, base.precision)
+
+
+def _squared_distances(x, z, scale):
+    """Sum_l (x_l - z_l)^2 / scale_l^2 between the rows of x and of z, shape (len(x), len(z))."""
+    x, z = x / scale, z / scale
+    squared = (-2.0 * x) @ z.T
+    squared += np.square(x).sum(axis=1)[:, None]
+    squared += np.square(z).sum(axis=1)
+    return np.maximum(squared, 0.0, out=squared)  # rounding, at equal points
+
+
+def _gram(x, z, lengthscale):
+    """Gaussian Gram matrix between the rows of x and of z, shape (len(x), len(z))."""
+    return np.exp(-0.5 * _squared_distances(x, z, lengthscale))
+
+
+def _objective(points, lengthscale, weights, base):
+    """Slope h (n,) and curvature Q (n, n) of the objective J(a) = h'a + a'Qa / 2."""
+    kernel = _gram(points, points, lengthscale)
+    squared = _squared_distances(points, points, lengthscale**2)  # R
+    near = squared * kernel
+    product = blas.dgemm(1.0, near.T, (kernel * weights).T)  # M', in BLAS' Fortran order
+    curvature = product + product.T
+    half = blas.dsyrk(1.0, (np.sqrt(weights)[:, None] * kernel).T)  # K W K, upper triangle
+    upper = np.triu(half, 1)
+    curvature -= squared * (upper + upper.T + np.diag(np.diagonal(half)))
+    curvature *= 0.5
+    slope = near @ weights - (lengthscale**-2.0).sum() * (kernel @ weights)
+    return slope + _base_slope(points, kernel, lengthscale, weights, base), curvature
+
+
+def _base_slope(points, kernel, lengthscale, weights, base):
+    """sum_j w_j sum_l d_l log q0(z_j) d_l k(z_i, z_j), shape (n,): the cross term of the base."""
+    pull = weights[:, None] * base.gradients(points) / lengthscale**2  # (n, d)
+    return (points * (kernel @ pull)).sum(axis=1) - kernel @ (points * pull).sum(axis=1)
+
+
+# --- lengthscale and regularisation
+# ------------------------------------------------------------------
+
+
+def validate_lite(
+    points: np.ndarray,
+    folds: list[np.ndarray],
+    lengthscales: Sequence[float | np.ndarray],
+    regularizations: Sequence[float],
+    weights: np.ndarray | None = None,
+    base: GaussianBase | None = None,
+) -> Validation:
+    """Held-out score objective over a grid; the score has no regularisation in it (appendix
+    A.1).
+    """
+    n, dim = points.shape
+    base = gaussian_base(dim) if base is None else base
+    weights = normalized_weights(weights, n)
+    scores = np.empty((len(folds), len(lengthscales), len(regularizations)))
+    gaussian = []
+    for i, fold in enumerate(folds):
+        train = np.delete(np.arange(n), fold)
+        z, w, test, test_w = points[train], weights[train], points[fold], weights[fold]
+        gaussian.append(gaussian_objective(z, test, w, test_w))
+        w = w / w.sum()
+        for j, lengthscale in enumerate(lengthscales):
+            scales = np.full(dim, lengthscale, dtype=float)
+            slope, curvature = _objective(z, scales, w, base)
+            for k, regularization in enumerate(regularizations):
+                a = solve_regularized(curvature.copy(), -slope, len(z) * regularization)
+                scores[i, j, k] = np.inf
+                if a is not None:
+                    fit = LiteSurrogate(z, a, scales, base.mean, base.precision)
+                    scores[i, j, k] = score_matching.score_objective(fit, test, test_w)
+    return select(scores, gaussian, lengthscales, regularizations)

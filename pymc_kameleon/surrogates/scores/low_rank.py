@@ -1,0 +1,141 @@
+"""Score matching *lite* at linear cost: incomplete Cholesky and conjugate gradients (appendix A.2).
+
+With K ~ L L', L of shape (n, r), every product with the matrix of the normal equations costs
+O(n r d), and the factor itself O(n r^2): worth it where r is much smaller than n, that is where the
+lengthscale is long against the distances of neighbours. The notation is that of
+:mod:`pymc_kameleon.surrogates.scores.lite`.
+"""
+
+import math
+
+import numpy as np
+from numba import njit
+
+from pymc_kameleon.surrogates.scores.lite import LiteSurrogate
+from pymc_kameleon.surrogates.scores.objective import (
+    GaussianBase,
+    gaussian_base,
+    normalized_weights,
+)
+
+
+def fit_low_rank(
+    points: np.ndarray,
+    lengthscale: float | np.ndarray,
+    regularization: float,
+    weights: np.ndarray | None = None,
+    base: GaussianBase | None = None,
+    *,
+    tolerance: float = 1e-6,
+    max_rank: int | None = None,
+    start: np.ndarray | None = None,
+    residual: float = 1e-4,
+    max_iterations: int = 1000,
+) -> tuple[LiteSurrogate, int]:
+    """Fit with K ~ L L', L (n, r) by incomplete Cholesky, and conjugate gradients: O(n r (r + d)).
+
+    Parameters
+    ----------
+    points, lengthscale, regularization, weights, base
+        As in :func:`fit_lite`.
+    tolerance : float
+        Largest diagonal entry of K - L L' that is neglected.
+    max_rank : int, optional
+        Default: as large as the tolerance asks for.
+    start : ndarray of shape (n0,), optional
+        Coefficients of an earlier fit to the first n0 <= n of the points: the warm start. Scaled by
+        n0 / n.
+    residual : float
+        Conjugate gradients stop at this relative residual.
+    max_iterations : int
+
+    Returns
+    -------
+    surrogate : LiteSurrogate
+    iterations : int
+        Of the conjugate gradients.
+    """
+    n, dim = points.shape
+    base = gaussian_base(dim) if base is None else base
+    lengthscale = np.full(dim, lengthscale, dtype=float)
+    weights = normalized_weights(weights, n)
+    rank = n if max_rank is None else max_rank
+    factor = _incomplete_cholesky(points / lengthscale, tolerance, rank)  # (n, r)
+    z = points / lengthscale**2  # d_l k(z_i, x) = k (z_il - x_l) in these units
+
+    def apply(columns):
+        """K times ``columns`` (n, c)."""
+        return factor @ (factor.T @ columns)
+
+    def forces(pull):
+        """sum_j sum_l pull_jl k_ij (z_il - z_jl), shape (n,), for ``pull`` of shape (n, d)."""
+        image = apply(np.column_stack([(z * pull).sum(axis=1), pull]))
+        return (z * image[:, 1:]).sum(axis=1) - image[:, 0]
+
+    def product(v):
+        """(Q + n lambda I) v; in between, the slopes of sum_i v_i k(z_i, .) at the points."""
+        image = apply(np.column_stack([v, v[:, None] * z]))
+        slopes = weights[:, None] * (image[:, 1:] - z * image[:, :1])
+        return forces(slopes) + n * regularization * v
+
+    squares = np.square(z).sum(axis=1)
+    images = apply(np.column_stack([weights, weights * squares, weights[:, None] * z]))
+    slope = squares * images[:, 0] - 2.0 * (z * images[:, 2:]).sum(axis=1) + images[:, 1]
+    slope -= (lengthscale**-2.0).sum() * images[:, 0]
+    slope += forces(weights[:, None] * base.gradients(points))
+    guess = np.zeros(n)
+    if start is not None:
+        guess[: len(start)] = start * (len(start) / n)
+    coefficients, iterations = _conjugate_gradients(
+        product, -slope, guess, residual, max_iterations
+    )
+    fit = LiteSurrogate(points, coefficients, lengthscale, base.mean, base.precision)
+    return fit, iterations
+
+
+@njit(cache=True)
+def _incomplete_cholesky(points, tolerance, max_rank):
+    """L (n, r) with L L' ~ K at unit lengthscale, pivoting on the largest entry that remains.
+
+    Shawe-Taylor & Cristianini (2004), section 5.2.
+    """
+    n, dim = points.shape
+    factor = np.zeros((n, min(n, max_rank)))
+    rest = np.ones(n)
+    rank = 0
+    while rank < factor.shape[1]:
+        pivot = np.argmax(rest)
+        if rest[pivot] <= tolerance:
+            break
+        root = math.sqrt(rest[pivot])
+        for i in range(n):
+            squared = 0.0
+            for l in range(dim):
+                squared += (points[i, l] - points[pivot, l]) ** 2
+            entry = math.exp(-0.5 * squared)
+            for r in range(rank):
+                entry -= factor[i, r] * factor[pivot, r]
+            factor[i, rank] = entry / root
+            rest[i] -= factor[i, rank] ** 2
+        rest[pivot] = 0.0
+        rank += 1
+    return factor[:, :rank].copy()
+
+
+def _conjugate_gradients(product, right, x, residual, max_iterations):
+    """Solve A x = right for a positive definite A given by its product; start at x."""
+    rest = right - product(x)
+    direction = rest.copy()
+    square = rest @ rest
+    stop = residual**2 * (right @ right)
+    iterations = 0
+    while square > stop and iterations < max_iterations:
+        image = product(direction)
+        length = square / (direction @ image)
+        x = x + length * direction
+        rest = rest - length * image
+        new_square = rest @ rest
+        direction = rest + (new_square / square) * direction
+        square = new_square
+        iterations += 1
+    return x, iterations

@@ -1,0 +1,1 @@
+"""Surrogates from evaluated log densities, by regression."""

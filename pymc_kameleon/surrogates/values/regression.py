@@ -1,0 +1,674 @@
+"""Regress the log density on features at every point ever evaluated, accepted or rejected.
+
+Weighted ridge regression on one of a small library of feature families, chosen with its lengthscale
+and its ridge by squared error on held-out points. With y_i the log density at x_i and y_ref a low
+quantile of the chain's own,
+
+    w_i = 1 / {s0^2 + (c max(0, y_ref - y_i))^2}:
+
+an error of c = 15 % of the depth is as good as one of s0 at the top, because far out only the sign
+of the slope matters. s0 is the typical held-out residual of the previous fit, which is how the
+weights adapt to noise.
+
+A polynomial comes before any kernel, and the quadratic is hardly penalised, because of what they do
+where there is no data: at equal held-out error a polynomial extrapolates a hundred times better.
+
+The quadratic's columns are in coordinates whitened by the weighted points, where their Gram matrix is
+well conditioned whatever the target's axes; its small ridge, and what squaring has lost, are taken
+back by iterative refinement with the residuals themselves (Golub & Van Loan, section 5.3.8). All other
+columns stay in the axes of the model, where curved targets have few monomials.
+
+Differs from the kernel-smoothing and score-matching surrogates of the literature: those see the
+chain's states only, and need them to be draws from the target. Values need not be: a rejected
+proposal says as much about the log density as an accepted one.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from scipy import linalg
+
+from pymc_kameleon.surrogates.values import features
+from pymc_kameleon.surrogates.values import quadratic as quadratic_fit
+from pymc_kameleon.surrogates.values.features import (
+    FOURIER,
+    GAUSSIAN,
+    LOG_LADDER,
+    PAIRWISE,
+    Surrogate,
+)
+
+REFERENCE_QUANTILE = 0.3  # of the chain's log densities: y_ref
+RELATIVE_ERROR = 0.15  # c
+FLOOR = (0.3, 2.0)  # range of s0
+HELD_OUT = 0.2
+GOOD_ENOUGH = 0.003  # weighted held-out squared error at which the search stops
+RIDGES = 10.0 ** np.arange(-10.0, 1.0, 2.0)
+QUADRATIC_RIDGE = 1e-10  # to factorise with; refinement takes it back
+REFINEMENTS = 3
+SHRINK = 0.001  # of the chain's covariance towards the points'
+MAX_MONOMIALS = 700
+KEPT = 30  # monomials of the last fit, where not all can be had
+SCREENED = (100, 300)  # their number after each stage of the search for more
+SCREENING_QUANTILE = 0.8
+SCREENING_RIDGE = 1e-4
+BLOCK = 500  # monomials at a time: thousands of columns would need much memory
+NO_MONOMIALS = np.zeros((0, 3), dtype=np.int64)
+MAX_CENTRES = 300
+MAX_WORK = 4e10  # multiply-adds of one search: one to four seconds on one core
+
+
+class Family(NamedTuple):
+    """One entry of the library.
+
+    Attributes
+    ----------
+    name : str
+    monomials : bool
+    kind : int
+        Of kernel, see :mod:`pymc_kameleon.surrogates.values.features`.
+    lengthscale : float
+    tail_scale : float
+        q of the rational tails; 0 for none.
+    price : float
+        The held-out squared error is multiplied by it: a richer family must earn its place.
+    """
+
+    name: str
+    monomials: bool = False
+    kind: int = features.NONE
+    lengthscale: float = 1.0
+    tail_scale: float = 0.0
+    price: float = 1.0
+
+
+LIBRARY = (
+    Family("quadratic"),
+    Family("polynomial", True, price=1.02),
+    Family("polynomial+gaussian4", True, GAUSSIAN, 4.0, price=1.05),
+    Family("pairwise1", False, PAIRWISE, 1.0, price=1.15),
+    Family("tails4", False, tail_scale=4.0, price=1.02),
+    Family("polynomial+gaussian2", True, GAUSSIAN, 2.0, price=1.05),
+    Family("polynomial+gaussian8", True, GAUSSIAN, 8.0, price=1.05),
+    Family("tails16+gaussian4", False, GAUSSIAN, 4.0, 16.0, price=1.05),
+    Family("polynomial+fourier", True, FOURIER, price=1.05),
+    Family("pairwise0.5", False, PAIRWISE, 0.5, price=1.15),
+    Family("pairwise2", False, PAIRWISE, 2.0, price=1.15),
+    Family("pairwise4", False, PAIRWISE, 4.0, price=1.15),
+)
+
+
+class Fit(NamedTuple):
+    """A fitted surrogate and what is known about its quality.
+
+    Attributes
+    ----------
+    surrogate : Surrogate
+    family : str
+    error : float
+        Root of the weighted, clipped held-out squared error of the chosen family.
+    top_error : float
+        The same, unweighted, over held-out points near the top: what ``relative_error`` is chosen
+        by.
+    residual_sd : float
+        Robust sd of the held-out residual at the points of high weight: the s0 of the next fit.
+    relative_error : float
+        c.
+    ridge : float
+    quadratic_error : float
+        ``error`` of the plain quadratic.
+    curvature : ndarray of shape (d, d)
+        Second derivative, in z, of the plain quadratic fitted with the same weights.
+    whiten_factor : ndarray of shape (d, d)
+        s = L z: lower triangular factor of the chain's correlation, shrunk towards the points'.
+    n_points : int
+    """
+
+    surrogate: Surrogate
+    family: str
+    error: float
+    top_error: float
+    residual_sd: float
+    relative_error: float
+    ridge: float
+    quadratic_error: float
+    curvature: np.ndarray
+    whiten_factor: np.ndarray
+    n_points: int
+
+
+class Data(NamedTuple):
+    """The regression problem in standardised coordinates, the held-out points last."""
+
+    s: np.ndarray  # (n, d)
+    u: np.ndarray  # (n, d)
+    z: np.ndarray  # (n, d)
+    y: np.ndarray  # (n,), log density minus ``offset``
+    weights: np.ndarray  # (n,), at most 1
+    held_out: np.ndarray  # (n,), bool
+    offset: float
+    reference: float  # y_ref minus ``offset``
+    template: Surrogate
+    whiten_factor: np.ndarray
+
+
+class Basis(NamedTuple):
+    """Columns of one family, and how to turn their coefficients into a surrogate."""
+
+    family: Family
+    template: Surrogate
+    base: int  # how many of the shared columns (quadratic, then monomials) it uses
+    extra: np.ndarray  # (n, k) columns of its own
+    extra_scale: np.ndarray  # (k,), what they were divided by
+    projection: np.ndarray | None  # (centres, k'), Nystroem
+
+
+class Shared(NamedTuple):
+    """The columns that most families share, with their weighted Gram matrices over both parts of the data."""
+
+    columns: np.ndarray  # (n, p), of unit weighted root mean square
+    scale: np.ndarray  # (p,)
+    variables: np.ndarray
+    powers: np.ndarray
+    train: np.ndarray  # (p, p)
+    test: np.ndarray
+
+
+class Candidate(NamedTuple):
+    """A family with the ridge that suits it."""
+
+    basis: Basis
+    ridge: float
+    error: float  # weighted clipped mean square on held-out points
+    residual: np.ndarray  # of the held-out points
+    columns: np.ndarray  # (n, p)
+    gram: np.ndarray  # over all points
+
+
+def fit(
+    rng: np.random.Generator,
+    positions: np.ndarray,
+    log_densities: np.ndarray,
+    chain: np.ndarray,
+    chain_log_densities: np.ndarray,
+    previous: Fit | None = None,
+    full: bool = True,
+    library: tuple[Family, ...] = LIBRARY,
+) -> Fit:
+    """Fit a surrogate.
+
+    Parameters
+    ----------
+    positions, log_densities : ndarray of shape (n, d), (n,)
+        All evaluated points; those that are not finite are left out.
+    chain, chain_log_densities : ndarray of shape (m, d), (m,)
+        Recent states of the chain: they set the coordinates and y_ref.
+    previous : Fit, optional
+        Its family is tried again, its residual sets s0, its c is kept.
+    full : bool
+        Search the whole library, and c; otherwise the quadratic, the polynomial and the previous
+        winner.
+    library : tuple of Family
+
+    Returns
+    -------
+    Fit
+
+    Raises
+    ------
+    numpy.linalg.LinAlgError
+        If there are too few distinct points to fit even a quadratic.
+    """
+    relative = RELATIVE_ERROR if previous is None or full else previous.relative_error
+    floor = FLOOR[0] if previous is None else min(max(previous.residual_sd, FLOOR[0]), FLOOR[1])
+    finite = np.isfinite(log_densities)
+    if finite.sum() < features.quadratic_size(positions.shape[1]):
+        raise np.linalg.LinAlgError(f"{finite.sum()} finite values are too few for a quadratic")
+    if not finite.all():
+        positions, log_densities = positions[finite], log_densities[finite]
+    latest = most_points(positions.shape[1])
+    positions, log_densities = positions[-latest:], log_densities[-latest:]
+    depths = _without_noise(positions, log_densities, previous)
+    problem = (positions, log_densities, depths, chain, chain_log_densities, floor)
+    families = _shortlist(library, None if previous is None else previous.family, full)
+    earlier = None if previous is None else previous.surrogate
+    best = _search(rng, prepare(rng, *problem, relative), families, relative, earlier)
+    if full and best.top_error**2 > GOOD_ENOUGH:
+        for other in (
+            0.05,
+            0.4,
+        ):  # a larger c lets go of the tails: it must be clearly better at the top
+            winner = tuple(f for f in library if f.name == best.family)
+            try:
+                rival = _search(rng, prepare(rng, *problem, other), winner, other, earlier)
+            except np.linalg.LinAlgError:
+                continue
+            if rival.top_error**2 < (0.85 if other > RELATIVE_ERROR else 1.02) * best.top_error**2:
+                best = rival._replace(quadratic_error=best.quadratic_error)
+    return best
+
+
+def most_points(d: int) -> int:
+    """How many points a fit can afford: the quadratic's n p^2 must stay below ``MAX_WORK``."""
+    return int(MAX_WORK / features.quadratic_size(d) ** 2)
+
+
+def affordable(d: int) -> bool:
+    """Whether a quadratic in ``d`` dimensions can be fitted within ``MAX_WORK``: up to d = 78."""
+    return most_points(d) > 1.2 * features.quadratic_size(d)
+
+
+def _without_noise(positions, log_densities, previous: Fit | None):
+    """Values to take the depth in the weights from: f where it agrees with y, y elsewhere.
+
+    Weights that follow the noise in y bias the fit (upwards, and more so further out).
+    """
+    if previous is None:
+        return log_densities
+    smooth = features.values(previous.surrogate, np.ascontiguousarray(positions))
+    agree = np.abs(smooth - log_densities) < 4.0 * previous.residual_sd
+    return np.where(agree, smooth, log_densities)
+
+
+def prepare(
+    rng: np.random.Generator,
+    positions,
+    log_densities,
+    depths,
+    chain,
+    chain_log_densities,
+    floor,
+    relative,
+) -> Data:
+    """Coordinates from the chain, relative-error weights, and the random held-out fifth."""
+    centre = np.median(chain, axis=0)
+    scale = chain.std(axis=0) + 1e-9 * np.abs(centre) + 1e-300
+    reference = np.quantile(chain_log_densities, REFERENCE_QUANTILE)
+    offset = float(np.median(chain_log_densities))
+    weights = 1.0 / (floor**2 + np.square(relative * np.maximum(0.0, reference - depths)))
+    weights /= weights.max()
+    kept = np.flatnonzero(weights > 1e-10)
+    held_out = rng.random(len(kept)) < HELD_OUT
+    order = np.argsort(held_out, kind="stable")  # so that both parts are slices
+    kept, held_out = kept[order], held_out[order]
+    s, weights = (positions[kept] - centre) / scale, weights[kept]
+    origin, spread = quadratic_fit.whiten(s, weights)
+    if not np.linalg.norm(spread, axis=1).min() > 1e-100:
+        raise np.linalg.LinAlgError("the values near the top are all at one value of a coordinate")
+    frame = _inverse(spread)
+    factor = _chain_factor((chain - centre) / scale, spread)
+    whiten = _inverse(factor)
+    template = features.blank(centre, scale, whiten)
+    return Data(
+        s=s,
+        u=(s - origin) @ frame.T,
+        z=s @ whiten.T,
+        y=log_densities[kept] - offset,
+        weights=weights,
+        held_out=held_out,
+        offset=offset,
+        reference=float(reference) - offset,
+        template=template._replace(origin=origin, frame=frame),
+        whiten_factor=factor,
+    )
+
+
+def _chain_factor(s, spread):
+    """Lower triangular L: L L' is the covariance of ``s`` (m, d), shrunk towards ``spread`` ``spread``'.
+
+    Shrunk towards the diagonal it would stop at axes of 1 : 30, and be another matrix in other units of rotated axes.
+    """
+    own = np.sqrt((1.0 - SHRINK) / len(s)) * (s - s.mean(axis=0))
+    return quadratic_fit.root(np.concatenate([own, np.sqrt(SHRINK) * spread.T]))
+
+
+def _inverse(factor):
+    inverse = linalg.solve_triangular(factor, np.eye(len(factor)), lower=True)
+    return np.ascontiguousarray(inverse)
+
+
+def _shortlist(library, previous, full):
+    if full or previous is None:
+        return library
+    names = ("quadratic", "polynomial", previous)
+    return tuple(f for f in library if f.name in names)
+
+
+def _search(rng, data: Data, families, relative, earlier: Surrogate | None) -> Fit:
+    """The family, lengthscale and ridge with the least priced held-out error, refitted on all points."""
+    n, d = data.s.shape
+    quadratic_size = features.quadratic_size(d)
+    if n < quadratic_size or not data.held_out.any() or data.held_out.all():
+        raise np.linalg.LinAlgError(f"{n} values near the top are too few for a quadratic")
+    enough = n > 1.2 * quadratic_size
+    shared = share_columns(data, enough and any(f.monomials for f in families), earlier)
+    # The quadratic is always fitted: its curvature sets the metric of the dynamics
+    quadratic = _evaluate(data, shared, quadratic_basis(data))
+    if quadratic is None:
+        raise np.linalg.LinAlgError("the evaluated points do not determine a quadratic")
+    best, work = quadratic, 0.0
+    many = n >= int(1.5 * quadratic_size)  # the first fit of a chain has just so many
+    if quadratic.error < GOOD_ENOUGH and many:
+        families = ()
+    for family in families:
+        if family.name == "quadratic" or not enough:
+            continue
+        basis = build(rng, data, shared, family)
+        if basis is None:
+            continue
+        k = basis.extra.shape[1]
+        p = basis.base + k
+        cost = n * k * (basis.base + 0.5 * k) + 3.0 * p**3 / 3.0
+        if work + cost > MAX_WORK:
+            continue
+        work += cost
+        candidate = _evaluate(data, shared, basis)
+        if candidate is None:
+            continue
+        if candidate.error * family.price < best.error * best.basis.family.price:
+            best = candidate
+        if candidate.error < GOOD_ENOUGH and n > 1.5 * p:
+            break
+    return _finish(data, shared, best, quadratic, relative)
+
+
+def share_columns(data: Data, monomials: bool, earlier: Surrogate | None = None) -> Shared:
+    """Quadratic columns, then the richest set of monomials with at most min(0.35 n, 700) terms.
+
+    Where not even the quartic in pairs of variables has so few, beyond 16 dimensions, its most promising terms: those
+    that mattered ``earlier`` and those that :func:`_screen` finds.
+    """
+    columns = features.quadratic_features(data.u)
+    variables = powers = NO_MONOMIALS
+    if monomials:
+        variables, powers = _choose_monomials(data, columns, earlier)
+        columns = np.concatenate(
+            [columns, features.monomial_features(data.s, variables, powers)], axis=1
+        )
+    scale = _size(columns, data.weights)
+    columns = columns / scale
+    train, test = _parts(data)
+    grams = [_gram(columns[part], columns[part], data.weights[part]) for part in (train, test)]
+    return Shared(columns, scale, variables, powers, *grams)
+
+
+def _choose_monomials(data: Data, quadratic, earlier):
+    n, d = data.s.shape
+    pairs = features.monomial_exponents(d, 4, 2)
+    if len(pairs[0]) > MAX_MONOMIALS:
+        return _screen(data, quadratic, *pairs, earlier)
+    for degree, order in ((4, 3), (4, 2), (3, 3), (3, 2)):
+        variables, powers = features.monomial_exponents(d, degree, order)
+        if len(variables) <= min(0.35 * n, MAX_MONOMIALS):
+            return variables, powers
+    return NO_MONOMIALS, NO_MONOMIALS
+
+
+def _screen(data: Data, quadratic, variables, powers, earlier):
+    """The monomials that correlate most with what the quadratic leaves over, in two stages.
+
+    The second stage looks at what the first selection leaves over: in a banana, x_0^4 and x_0^2 x_1 hide each other.
+    Residuals are clipped, or a few points far out decide. Held-out points have no say.
+    """
+    train, _ = _parts(data)
+    weights = data.weights[train]
+    s, y, root = data.s[train], data.y[train], np.sqrt(weights)
+    base = quadratic[train] / _size(quadratic[train], weights)
+    chosen = _largest(s, weights, variables, powers, earlier)
+    for keep in SCREENED:
+        extra = features.monomial_features(s, variables[chosen], powers[chosen])
+        columns = np.concatenate([base, extra / _size(extra, weights)], axis=1)
+        gram = _gram(columns, columns, weights)
+        problem = Problem(columns, y, weights, base.shape[1], gram)
+        fitted = columns @ _solve_stubbornly(problem, SCREENING_RIDGE)
+        residual = root * (y - fitted)
+        if residual @ residual < GOOD_ENOUGH * weights.sum():
+            break
+        bound = np.quantile(np.abs(residual), SCREENING_QUANTILE)
+        score = _correlate(s, variables, powers, root, np.clip(residual, -bound, bound))
+        score[chosen] = np.inf
+        size = int(min(keep, 0.35 * len(data.s)))
+        chosen = np.sort(np.argsort(-score, kind="stable")[:size])
+    return variables[chosen], powers[chosen]
+
+
+def _largest(s, weights, variables, powers, earlier):
+    """Where among ``variables`` and ``powers`` the monomials are that contributed most to the earlier surrogate."""
+    if earlier is None or not len(earlier.monomials):
+        return np.zeros(0, dtype=np.int64)
+    size = _size(features.monomial_features(s, earlier.variables, earlier.powers), weights)
+    order = np.argsort(-np.abs(earlier.monomials) * size, kind="stable")[:KEPT]
+    where = {key: k for k, key in enumerate(map(tuple, np.hstack([variables, powers]).tolist()))}
+    keys = map(tuple, np.hstack([earlier.variables, earlier.powers])[order].tolist())
+    return np.sort(np.array([where[key] for key in keys], dtype=np.int64))
+
+
+def _correlate(s, variables, powers, root, residual):
+    """|cosine|, up to a constant, between each monomial and the residual, both weighted."""
+    score = np.empty(len(variables))
+    for begin in range(0, len(score), BLOCK):
+        block = slice(begin, begin + BLOCK)
+        columns = features.monomial_features(s, variables[block], powers[block]) * root[:, None]
+        score[block] = np.abs(residual @ columns) / (np.linalg.norm(columns, axis=0) + 1e-300)
+    return score
+
+
+def _size(columns, weights):
+    """Weighted root mean square of every column."""
+    return np.sqrt(weights @ np.square(columns) / weights.sum()) + 1e-300
+
+
+def _gram(a, b, weights):
+    root = np.sqrt(weights)[:, None]
+    if a is b:
+        a = a * root
+        return a.T @ a
+    return (a * root).T @ (b * root)
+
+
+def quadratic_basis(data: Data) -> Basis:
+    """The plain quadratic, always there."""
+    n, d = data.s.shape
+    return Basis(
+        LIBRARY[0], data.template, features.quadratic_size(d), np.zeros((n, 0)), np.zeros(0), None
+    )
+
+
+def build(rng: np.random.Generator, data: Data, shared: Shared, family: Family) -> Basis | None:
+    """Columns of ``family``; None if it asks for monomials and there are too many of them."""
+    n, d = data.s.shape
+    base = features.quadratic_size(d)
+    template, columns, scales, projection = data.template, [], [], None
+    if family.monomials:
+        if not len(shared.variables):
+            return None
+        base += len(shared.variables)
+        template = template._replace(variables=shared.variables, powers=shared.powers)
+    size = int(min(MAX_CENTRES, 0.4 * n))
+    if family.kind == FOURIER:
+        frequencies, phases = features.sparse_frequencies(rng, size, d)
+        columns.append(features.fourier_features(data.s, frequencies, phases) * np.sqrt(2.0 / size))
+        scales.append(np.full(size, np.sqrt(0.5 * size)))
+        template = template._replace(kind=FOURIER, centres=frequencies, phases=phases)
+    elif family.kind in (GAUSSIAN, PAIRWISE):
+        kernel, points = (
+            (features.gaussian_kernel, data.z)
+            if family.kind == GAUSSIAN
+            else (features.pairwise_kernel, data.s)
+        )
+        chances = np.minimum(data.weights, np.median(data.weights))
+        chosen = rng.choice(n, size=size, replace=False, p=chances / chances.sum())
+        centres = np.ascontiguousarray(points[chosen])
+        projection = _nystroem(kernel(centres, centres, family.lengthscale))
+        columns.append(kernel(points, centres, family.lengthscale) @ projection)
+        scales.append(np.ones(projection.shape[1]))
+        template = template._replace(
+            kind=family.kind,
+            centres=centres,
+            phases=np.zeros(size),
+            lengthscale=family.lengthscale,
+        )
+    if family.tail_scale > 0.0:
+        tails = features.tail_features(data.s, data.z, family.tail_scale)
+        scales.append(np.sqrt(data.weights @ np.square(tails) / data.weights.sum()) + 1e-300)
+        columns.append(tails / scales[-1])
+        template = template._replace(tails=np.zeros(len(LOG_LADDER)), tail_scale=family.tail_scale)
+    extra = np.concatenate(columns, axis=1) if columns else np.zeros((n, 0))
+    extra_scale = np.concatenate(scales) if scales else np.zeros(0)
+    return Basis(family, template, base, extra, extra_scale, projection)
+
+
+def _nystroem(gram):
+    """K^(-1/2) on the eigenvectors that carry more than 1e-11 of the largest eigenvalue."""
+    eigenvalues, vectors = np.linalg.eigh(gram)
+    kept = eigenvalues > 1e-11 * eigenvalues[-1]
+    return vectors[:, kept] / np.sqrt(eigenvalues[kept])
+
+
+def _evaluate(data: Data, shared: Shared, basis: Basis) -> Candidate | None:
+    """Held-out error of a family along a path of ridges; None if no ridge gives a solution."""
+    train, test = _parts(data)
+    base, extra = basis.base, basis.extra
+    columns = shared.columns[:, :base]
+    if extra.shape[1]:
+        columns = np.concatenate([columns, extra], axis=1)
+    gram, test_gram = (
+        _join(g[:base, :base], shared.columns[part, :base], extra[part], data.weights[part])
+        for g, part in ((shared.train, train), (shared.test, test))
+    )
+    free = features.quadratic_size(data.s.shape[1])
+    problem = Problem(columns[train], data.y[train], data.weights[train], free, gram)
+    alone = columns.shape[1] == free
+    test_weights = data.weights[test]
+    best, worsenings = None, 0
+    for ridge in (0.0,) if alone else RIDGES:
+        try:
+            coefficients = solve(problem, ridge, REFINEMENTS if alone else 0)
+        except np.linalg.LinAlgError:
+            continue
+        residual = data.y[test] - columns[test] @ coefficients
+        square = np.square(residual) * test_weights
+        error = np.minimum(square, np.quantile(square, 0.95)).sum() / test_weights.sum()
+        if best is None or error < best[0]:
+            best, worsenings = (error, ridge, residual), 0
+        else:
+            worsenings += 1
+            if worsenings == 2:
+                break
+    if best is None:
+        return None
+    error, ridge, residual = best
+    return Candidate(basis, ridge, error, residual, columns, gram + test_gram)
+
+
+def _parts(data: Data) -> tuple[slice, slice]:
+    """Training and held-out rows."""
+    n_train = len(data.y) - int(np.count_nonzero(data.held_out))
+    return slice(0, n_train), slice(n_train, len(data.y))
+
+
+def _join(gram, columns, extra, weights):
+    if not extra.shape[1]:
+        return gram
+    cross = _gram(columns, extra, weights)
+    return np.block([[gram, cross], [cross.T, _gram(extra, extra, weights)]])
+
+
+class Problem(NamedTuple):
+    """Weighted least squares, with what its normal equations need."""
+
+    columns: np.ndarray  # (n, p)
+    y: np.ndarray  # (n,)
+    weights: np.ndarray  # (n,)
+    free: int  # columns at the beginning without a penalty
+    gram: np.ndarray  # (p, p)
+
+
+def solve(problem: Problem, ridge: float, refinements: int = REFINEMENTS) -> np.ndarray:
+    """Coefficients (p,) with a penalty of ``ridge`` times the sum of the weights on all but the free columns."""
+    columns, y, weights, free, gram = problem
+    penalty = np.full(len(gram), ridge * weights.sum())
+    penalty[:free] = 0.0
+    penalised = gram.copy()
+    diagonal = np.einsum("ii->i", penalised)
+    diagonal += np.maximum(penalty, QUADRATIC_RIDGE * weights.sum())
+    factor = linalg.cho_factor(penalised, lower=True, overwrite_a=True, check_finite=False)
+    coefficients = linalg.cho_solve(factor, (weights * y) @ columns, check_finite=False)
+    for _ in range(refinements):
+        rest = (weights * (y - columns @ coefficients)) @ columns - penalty * coefficients
+        coefficients += linalg.cho_solve(factor, rest, check_finite=False)
+    return coefficients
+
+
+def _solve_stubbornly(problem, ridge):
+    while True:
+        try:
+            return solve(problem, ridge)
+        except np.linalg.LinAlgError:
+            ridge = max(30.0 * ridge, 1e-12)
+            if ridge > 1e6:
+                raise
+
+
+def _finish(data, shared, best: Candidate, quadratic: Candidate, relative) -> Fit:
+    d = data.s.shape[1]
+    free, scale = features.quadratic_size(d), shared.scale
+    coefficients, plain = (
+        _solve_stubbornly(Problem(c.columns, data.y, data.weights, free, c.gram), c.ridge)
+        for c in (best, quadratic)
+    )
+    to_u = data.template.frame @ data.whiten_factor
+    curvature = features.unpack_quadratic(plain / scale[:free], d)[2]
+    surrogate = unpack(best.basis, coefficients, scale[: best.basis.base], data.offset)
+    y, weights = data.y[data.held_out], data.weights[data.held_out]
+    near_top = y > data.reference - 1.0 - 0.25 * d
+    top_error, residual_sd = np.inf, 1.0
+    if near_top.sum() > 10:
+        square = np.square(best.residual[near_top])
+        top_error = float(np.sqrt(np.minimum(square, np.quantile(square, 0.97)).mean()))
+    if (weights > 0.4).sum() > 10:
+        residual_sd = 1.48 * float(np.median(np.abs(best.residual[weights > 0.4])))
+    return Fit(
+        surrogate=surrogate,
+        family=best.basis.family.name,
+        error=float(np.sqrt(best.error)),
+        top_error=top_error,
+        residual_sd=residual_sd,
+        relative_error=relative,
+        ridge=best.ridge,
+        quadratic_error=float(np.sqrt(quadratic.error)),
+        curvature=to_u.T @ curvature @ to_u,
+        whiten_factor=data.whiten_factor,
+        n_points=len(data.y),
+    )
+
+
+def unpack(basis: Basis, coefficients, scale, offset: float) -> Surrogate:
+    """The surrogate with these coefficients of the basis' columns."""
+    template, d = basis.template, len(basis.template.centre)
+    free, base = features.quadratic_size(d), basis.base
+    shared, extra = coefficients[:base] / scale, coefficients[base:] / basis.extra_scale
+    constant, linear, quadratic = features.unpack_quadratic(shared[:free], d)
+    surrogate = template._replace(
+        constant=constant + offset,
+        linear=linear,
+        quadratic=quadratic,
+        monomials=shared[free:].copy(),
+    )
+    if surrogate.kind == FOURIER:
+        size = len(surrogate.centres)
+        surrogate = surrogate._replace(weights=extra[:size].copy())
+        extra = extra[size:]
+    elif basis.projection is not None:
+        size = basis.projection.shape[1]
+        surrogate = surrogate._replace(weights=basis.projection @ extra[:size])
+        extra = extra[size:]
+    if len(surrogate.tails):
+        logs = len(LOG_LADDER)
+        _, tail_linear, tail_quadratic = features.unpack_quadratic(
+            np.concatenate([[0.0], extra[logs:]]), d
+        )
+        surrogate = surrogate._replace(
+            tails=extra[:logs].copy(), tail_linear=tail_linear, tail_quadratic=tail_quadratic
+        )
+    return surrogate
