@@ -193,7 +193,7 @@ ABLATIONS = {
     "subsample random": {"subsample": "random"},
     'preset "paper"': kameleon.PAPER,
 }
-ABLATED = {f"kameleon, {k}": Sampler(k, "kameleon", v) for k, v in ABLATIONS.items()}
+ABLATED = {f"kameleon, {k}": Sampler(k, "kameleon.full", v) for k, v in ABLATIONS.items()}
 
 
 class Chain(NamedTuple):
