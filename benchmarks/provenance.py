@@ -81,10 +81,10 @@ RESULTS = {
     "step_cost_pymc5": Result("step_cost", 1, needs="PyMC 5"),
     "step_cost_pymc6": Result("step_cost", 1, needs="PyMC 6"),
     "textbook": Result(
-        "textbook", 60, (*_package(*SAMPLERS, "steps.methods", "steps.log_density"), "benchmarks.textbook.drive")
+        "textbook", 60, (*_package(*SAMPLERS, "steps.base", "steps.log_density"), "benchmarks.textbook.drive")
     ),
     "textbook_before": Result(  # of the code before the arrival phase, to compare with: stale on purpose
-        "textbook", 60, (*_package(*SAMPLERS, "steps.methods", "steps.log_density"), "benchmarks.textbook.drive")
+        "textbook", 60, (*_package(*SAMPLERS, "steps.base", "steps.log_density"), "benchmarks.textbook.drive")
     ),
     "twisted_gaussians": Result("twisted_gaussians", 4),
 }  # fmt: skip

@@ -24,7 +24,6 @@ from pytensor.graph.traversal import ancestors
 from pytensor.tensor.random.type import RandomType
 from scipy.stats import norm
 
-from pymc_kameleon import pseudo_marginal
 from pymc_kameleon.pseudo_marginal import NoisyLogLikelihood, step_beside_noise
 from pymc_kameleon.steps import (
     AdaptiveMetropolisStep,
@@ -33,7 +32,9 @@ from pymc_kameleon.steps import (
     KameleonStep,
     KamiltonianStep,
     log_density,
+    noisy_likelihood,
 )
+from pymc_kameleon.steps.hidden_generators import hidden_generators
 from pymc_kameleon.steps.log_density import compile_log_density
 from pymc_kameleon.steps.pytensor_internals import cells
 from tests.step_tester import (
@@ -116,9 +117,9 @@ def test_constant_parameters_are_not_folded():
 @pytest.mark.parametrize("mode", ["CVM", "NUMBA"])
 def test_compiled_functions_advance_the_stream_in_place(mode, monkeypatch):
     copies = []
-    original = pseudo_marginal.copy_generator
+    original = noisy_likelihood.copy_generator
     monkeypatch.setattr(
-        pseudo_marginal, "copy_generator", lambda r: copies.append(1) or original(r)
+        noisy_likelihood, "copy_generator", lambda r: copies.append(1) or original(r)
     )
     model = model_of(Estimate(1.0))
     [user] = [v.owner.op for v in ancestors([model.logp()]) if _is_noisy(v)][:1]
@@ -479,18 +480,18 @@ def test_controls_of_correlated_noise(monkeypatch):
     step = AdaptiveMetropolisStep(model=uneven_model(), correlation=0.9)
     rng = np.random.default_rng(2)
     with monkeypatch.context() as patch:
-        patch.setattr(step, "_refreshed", lambda u: 0.9 * u + rng.standard_normal(u.shape))
+        patch.setattr(step, "_renewal", lambda _, u: 0.9 * u + rng.standard_normal(u.shape))
         z = invariance_z(step)
         assert np.abs(z).max() > 10, z
 
-    refreshed = step._refreshed
+    renewal = step._renewal
 
-    def moved_at_once(u):
-        new = refreshed(u)
+    def moved_at_once(rng, u):
+        new = renewal(rng, u)
         step.auxiliary = [new]
         return new
 
-    monkeypatch.setattr(step, "_refreshed", moved_at_once)
+    monkeypatch.setattr(step, "_renewal", moved_at_once)
     z = invariance_z(step)
     assert np.abs(z).max() > 10, z
 
@@ -498,10 +499,10 @@ def test_controls_of_correlated_noise(monkeypatch):
 def test_how_much_of_u_is_proposed_anew():
     u = np.zeros(N_AUXILIARY)
     step = begin(AdaptiveMetropolisStep(model=uneven_model(), refresh_blocks=4))
-    seen = [tuple(np.flatnonzero(step._refreshed(u))) for _ in range(200)]
+    seen = [tuple(np.flatnonzero(step._renewal(step.rng, u))) for _ in range(200)]
     assert set(seen) == {(0, 1), (2, 3), (4, 5), (6, 7)}
     step = begin(AdaptiveMetropolisStep(model=uneven_model(), correlation=0.6))
-    new = np.array([step._refreshed(np.ones(N_AUXILIARY)) for _ in range(4000)])
+    new = np.array([step._renewal(step.rng, np.ones(N_AUXILIARY)) for _ in range(4000)])
     assert abs((new.mean() - 0.6) / 0.8 * math.sqrt(new.size)) < 4.5
     assert abs(new.var() / 0.64 - 1.0) / math.sqrt(2.0 / new.size) < 4.5
 
@@ -517,7 +518,7 @@ def test_noise_of_successive_estimates_differs_by_less(options, share):
     rng, differences = np.random.default_rng(6), np.empty(4000)
     for i in range(len(differences)):
         u = rng.standard_normal(N_AUXILIARY)
-        differences[i] = uneven_estimate(step._refreshed(u), 0.3) - uneven_estimate(u, 0.3)
+        differences[i] = uneven_estimate(step._renewal(step.rng, u), 0.3) - uneven_estimate(u, 0.3)
     ratio = np.square(differences).mean() / (2.0 * share * sd_at(0.3) ** 2)
     assert abs(ratio - 1.0) / math.sqrt(2.0 / len(differences)) < 4.5
 
@@ -947,7 +948,7 @@ HIDDEN = {
 @pytest.mark.parametrize("function", HIDDEN.values(), ids=HIDDEN)
 def test_hidden_generators_are_found(function):
     x = pt.dscalar()
-    assert pseudo_marginal.hidden_generators([BlackBox(function)(x)])
+    assert hidden_generators([BlackBox(function)(x)])
 
 
 def given_a_generator(rng, x):
@@ -980,7 +981,7 @@ INNOCENT = {
 
 @pytest.mark.parametrize("op", INNOCENT.values(), ids=INNOCENT)
 def test_no_false_alarm(op):
-    assert pseudo_marginal.hidden_generators([op(pt.dscalar())]) == []
+    assert hidden_generators([op(pt.dscalar())]) == []
 
 
 def black_box_model(function, path=None):

@@ -7,7 +7,7 @@ import pytest
 
 import pymc_kameleon as pk
 from pymc_kameleon.steps import KernelStep, signatures
-from pymc_kameleon.steps.methods import CommonOptions, algorithm_options
+from pymc_kameleon.steps.options import CommonOptions, algorithm_options
 from tests import step_tester as tester
 
 STEPS = [step for name, step in vars(pk).items() if name.endswith("Step")]

@@ -15,7 +15,7 @@ from pymc.step_methods.state import equal_dataclass_values
 from pymc_kameleon.kernels import Matern
 from pymc_kameleon.numerics.history import History
 from pymc_kameleon.steps import KameleonStep
-from pymc_kameleon.steps.methods import _described
+from pymc_kameleon.steps.options import described
 from tests import step_tester as tester
 from tests.step_tester import (
     NO_BLAS,
@@ -352,7 +352,7 @@ def test_state_of_another_version_is_refused():
 
 def test_options_are_described_alike_in_every_process():
     history = np.arange(6.0).reshape(3, 2)
-    one = _described(
+    one = described(
         {
             "k": Matern(1.5),
             "h": history,
@@ -362,7 +362,7 @@ def test_options_are_described_alike_in_every_process():
             "x": np.nan,
         }
     )
-    two = _described(
+    two = described(
         {"k": Matern(1.5), "h": history.copy(), "n": 2.0, "f": np.sum, "v": (1, None), "x": np.nan}
     )
     assert one == two
@@ -376,7 +376,7 @@ def test_options_are_described_alike_in_every_process():
         "v": (1,),
         "x": 0.0,
     }.items():
-        assert _described(value) != one[name]
+        assert described(value) != one[name]
 
 
 # --- copies ----------------------------------------------------------------------------------

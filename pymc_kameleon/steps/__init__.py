@@ -1,5 +1,6 @@
 """PyMC's side: the only wing that may import PyMC or PyTensor."""
 
+from pymc_kameleon.steps.base import KernelStep
 from pymc_kameleon.steps.methods import (
     AdaptiveMetropolisStep,
     CMAStep,
@@ -8,7 +9,6 @@ from pymc_kameleon.steps.methods import (
     GaussianMixtureStep,
     KameleonStep,
     KamiltonianStep,
-    KernelStep,
     register,
     unregister,
 )

@@ -4,7 +4,6 @@ import hashlib
 import logging
 import pickle
 import warnings
-from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -14,8 +13,8 @@ from pymc.pytensorf import join_nonshared_inputs, make_shared_replacements
 from pytensor.graph.replace import clone_replace
 from pytensor.tensor.random.type import RandomType
 
-from pymc_kameleon import pseudo_marginal
-from pymc_kameleon.steps import pytensor_internals
+from pymc_kameleon.steps import noisy_factors, pytensor_internals
+from pymc_kameleon.steps.hidden_generators import hidden_generators
 
 _log = logging.getLogger("pymc.kameleon")
 _said: set[str] = set()
@@ -65,18 +64,18 @@ class LogDensity:
         self._single = len(self._layout) == 1
         self._rounds = any(dtype != np.float64 for *_, dtype in self._layout)
         shared = make_shared_replacements(initial_point, vars, model)
-        noise = pseudo_marginal.find_noise(model, step_owns=vars)
+        noise = noisy_factors.find_noise(model, step_owns=vars)
         self.noisy, self.split = bool(noise.factors), bool(noise.factors and shared)
         outputs = [noise.deterministic, noise.noisy] if self.split else [model.logp()]
         outputs, joined = join_nonshared_inputs(initial_point, outputs, vars, shared)
-        self.suspects = pseudo_marginal.hidden_generators(outputs)
+        self.suspects = hidden_generators(outputs)
         auxiliary: list = []
         if own_auxiliary:
-            outputs, auxiliary = pseudo_marginal.take_auxiliary(outputs)
+            outputs, auxiliary = noisy_factors.take_auxiliary(outputs)
         # Never the model's own streams: every function compiled from the model shares those.
         own_streams = {
             r: pytensor.shared(np.random.default_rng(), name=f"noise_{i}")
-            for i, r in enumerate(pseudo_marginal.noise_streams(outputs))
+            for i, r in enumerate(noisy_factors.noise_streams(outputs))
         }
         if own_streams:
             outputs = clone_replace(outputs, own_streams)
@@ -250,8 +249,3 @@ def _say_once(message: str) -> None:
     if message not in _said:
         _said.add(message)
         _log.info(message)
-
-
-def names(variables: Iterable) -> str:
-    """Variables' names for a message."""
-    return ", ".join(sorted(str(v.name) for v in variables))

@@ -43,6 +43,18 @@ def signature(init: Callable, common: Callable) -> inspect.Signature:
     return inspect.Signature(found)
 
 
+def with_common(cls: type, base: type) -> None:
+    """Let ``cls`` show the parameters that ``base`` takes: in its signature, and below its own in its docstring."""
+    if "__init__" in vars(cls):
+        cls.__signature__ = signature(cls.__init__, base.__init__)  # type: ignore[attr-defined, misc]
+    if cls.__doc__ and base.__doc__ and "Parameters" in cls.__doc__:
+        # Python 3.13 takes the indentation out by itself
+        common = inspect.cleandoc(base.__doc__).partition("Parameters\n----------\n")[2]
+        common = common.partition("\npreset : ")[0].rstrip()
+        own = inspect.cleandoc(cls.__doc__)
+        cls.__doc__ = f"{own}\n\nOf every step\n-------------\n{common}\n"
+
+
 def _unmarked(parameter: inspect.Parameter) -> inspect.Parameter:
     marker = parameter.default
     if isinstance(marker, Default) and marker.text is None:

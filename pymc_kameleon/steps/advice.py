@@ -1,0 +1,151 @@
+"""What a step says: why it refuses to start, and what is wrong with a run that goes on.
+
+Sentences only. Where and when each is said stands in :mod:`pymc_kameleon.steps.base`; how it reaches the main process
+in :mod:`pymc_kameleon.steps.sampler_warnings`; what is said of a surrogate in
+:mod:`pymc_kameleon.steps.surrogate_report`.
+"""
+
+import numpy as np
+
+from pymc_kameleon.samplers import noise_probe
+
+TOO_NOISY = 2.0  # sd of the log estimate: at most 16 % of any moves are accepted
+TUNE_PER_DIMENSION = (
+    400  # draws; with fewer the covariance is not learned (benchmarks/cold_start.py)
+)
+FAILING = 0.01  # share of the proposals after tuning without a usable log density that is worth a warning ...
+FAILURES = 5  # ... and how many there have to be before that is said
+
+HIDDEN_NOISE = (
+    "The log density seems to draw random numbers that PyTensor cannot see ({}): parallel chains would share them, "
+    "random_seed would not reproduce them, and compiled functions may freeze them. Put the estimator into "
+    "pymc_kameleon.NoisyLogLikelihood(fn), whose fn(rng, *parameters) gets its generator from the step."
+)
+
+
+def hidden_noise(suspects: list[str]) -> str:
+    """Black boxes hold generators of their own."""
+    return HIDDEN_NOISE.format(", ".join(suspects))
+
+
+def hidden_noise_seen(first: float, value: float) -> str:
+    """Two chains found different values at one point."""
+    return HIDDEN_NOISE.format(
+        f"values {first} and {value} at one point, {abs(first - value):.2g} apart"
+    )
+
+
+def nothing_to_sample(step: str, shapes: dict) -> str:
+    """The variables have no element."""
+    found = ", ".join(f"{name} has shape {shape}" for name, shape in shapes.items())
+    return f"{step} found nothing to sample: {found}."
+
+
+def other_state(step: str, name: str, given, mine) -> str:
+    """A sampling state is not of this step."""
+    return (
+        f"{step} cannot go on from this sampling state: its {name} is {given}, and the step's "
+        f"is {mine}. Give it to a step of the same kind, variables and options as the one that it is from, in "
+        "the same version of pymc_kameleon."
+    )
+
+
+def not_finite(step: str, value: float, factors: dict, point: dict, *, starts: bool) -> str:
+    """The chain is where the log density is not finite."""
+    found = ", ".join(f"{name} = {v}" for name, v in factors.items()) or f"their sum, {value}"
+    if starts:
+        where = f"cannot start: the log density is {value} at the chain's first point"
+    else:
+        where = (
+            f"cannot go on: the log density became {value} when another step moved its variables"
+        )
+    return (
+        f"{step} {where}. Not finite there: {found}. The point (unconstrained): "
+        f"{ {k: np.asarray(v).tolist() for k, v in point.items()} }. Give another start with "
+        "pm.sample(initvals=...), or look at the factors named."
+    )
+
+
+def not_a_number(step: str, error: Exception, shapes: dict) -> str:
+    """A factor's log density is an array where a number is asked for."""
+    found = ", ".join(f"that of {name} has shape {shape}" for name, shape in shapes.items())
+    return (
+        f"{step} cannot start: {error}{': ' if found else ''}{found}. A black-box Op has to return "
+        "what its make_node declares: a number, as np.asarray(value) of shape ()."
+    )
+
+
+def where_it_was_evaluated(step: str, at: dict, black_boxes: list[str]) -> str:
+    """The note on an exception of the model's."""
+    where = f" of {' or '.join(map(repr, black_boxes))}," if black_boxes else ""
+    return (
+        f"{step} was evaluating the log density{where} at {at} (unconstrained values). Where a "
+        "model cannot be evaluated it can return NaN instead of raising: the proposal is then rejected, and "
+        "counted in the statistic 'nonfinite'."
+    )
+
+
+def failures(failed: int, tried: int, factors: dict, value: float, at: dict) -> str:
+    """After tuning the log density was NaN or +inf too often."""
+    found = ", ".join(f"{name} = {v}" for name, v in factors.items()) or f"the sum, {value}"
+    return (
+        f"{failed} of {tried} proposals after tuning have a log density of NaN or +inf. They are rejected, so "
+        "that the posterior lacks whatever lies there. Last seen: "
+        f"{found} at {', '.join(f'{n} = {v.tolist()}' for n, v in at.items())} "
+        "(unconstrained). Repair the factor named, or let it return -inf where the density is zero."
+    )
+
+
+def did_not_arrive(evaluations: int, log_density: float) -> str:
+    """The climb to the typical set ended before it was there."""
+    return (
+        f"{evaluations} evaluations did not reach the typical set (the log density is "
+        f"{log_density:.4g} "
+        "and may rise): the random walk goes on from there. Tune longer, give pm.sample(initvals=...) "
+        "nearer to the posterior, or priors on the parameters' own scale."
+    )
+
+
+def steps_beside_noise(variables: list[str]) -> str:
+    """The noisy factors do not depend on the other steps' variables, and bias those steps all the same."""
+    return (
+        f"the log density is noisy, and the step that samples {', '.join(variables)} evaluates it anew at every "
+        "draw, which biases it although no noisy factor depends on its variables. Build that step with "
+        "pymc_kameleon.pseudo_marginal.step_beside_noise."
+    )
+
+
+def short_tuning(draws: int, dim: int, wanted: int, learns: str) -> str:
+    """Tuning was too short for the dimension."""
+    return (
+        f"{draws} tuning draws are few for {dim} dimensions; tune={wanted} or more "
+        f"lets the {learns} learn the posterior's shape."
+    )
+
+
+def too_noisy(sd: float, *, correlated: bool) -> str:
+    """The noise of the log density lets too few moves through."""
+    low, high = noise_probe.work_factors(sd)
+    return (
+        f"the noise of the log density has a standard deviation of {sd:.1f}, which lets at most "
+        f"{noise_probe.standstill_acceptance(sd):.0%} of any moves through. {noise_probe.BEST_SD[0]} to "
+        f"{noise_probe.BEST_SD[1]} is best (Doucet et al., 2015): give the estimator {low:.0f} to {high:.0f} "
+        "times the work (particles, importance samples, simulations)"
+        f"{'' if correlated else ', or correlate the noise of successive estimates (correlation=)'}."
+    )
+
+
+def too_many_dimensions(dim: int) -> str:
+    """A regression on the log density asks for more evaluations than anybody has."""
+    return (
+        f"{dim} dimensions are more than a surrogate of the log density can be fitted in; sampling by "
+        "adaptive Metropolis instead. FastKameleonStep or a model with fewer unknowns may do better."
+    )
+
+
+def no_surrogate(evaluations: int, wanted: int | None) -> str:
+    """Tuning ended before the first fit."""
+    return (
+        f"tuning ended before a surrogate was learned ({evaluations} evaluations): random-walk moves do "
+        f"all of the work. Tune longer{f', {wanted} draws or more' if wanted else ''}."
+    )

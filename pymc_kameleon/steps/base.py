@@ -1,0 +1,760 @@
+"""PyMC's life cycle around one transition: what every step of this package shares.
+
+:class:`KernelStep` holds the log density compiled once and its value at the current state retained, the life cycle of a
+chain, the sampling state, the statistics and the progress bar. A subclass names an algorithm (a module of ``samplers``
+with ``State, init, propose, adapt, freeze``) and its options.
+"""
+
+import inspect
+import math
+import warnings
+from contextlib import suppress
+from dataclasses import field
+from types import ModuleType
+from typing import Any, ClassVar
+
+import numpy as np
+import pymc as pm
+from pymc.exceptions import SamplingError
+from pymc.step_methods.compound import BlockedStep, Competence, StepMethodState
+from pymc.step_methods.state import dataclass_state
+from pymc.util import (
+    get_random_generator,
+    get_state_from_generator,
+    random_generator_from_state,
+)
+from rich.progress import TextColumn
+from rich.table import Column
+
+from pymc_kameleon.samplers import noise_probe
+from pymc_kameleon.samplers.arrival import search as arrival_search
+from pymc_kameleon.samplers.arrival.phase import default_budget
+from pymc_kameleon.samplers.seam import Outcome, Proposal, accept, acceptance_probability
+from pymc_kameleon.steps import advice
+from pymc_kameleon.steps.log_density import LogDensity
+from pymc_kameleon.steps.noise import differ, renewal, seed_streams, variables_beside
+from pymc_kameleon.steps.noisy_factors import black_boxes
+from pymc_kameleon.steps.options import (
+    algorithm_options,
+    check_counts,
+    check_preset,
+    continuous,
+    described,
+    unknown_option,
+)
+from pymc_kameleon.steps.prior_scale import jitter, prior_scale
+from pymc_kameleon.steps.pytensor_internals import NotScalar
+from pymc_kameleon.steps.sampler_warnings import SamplerWarning, SamplerWarnings, WarningType
+from pymc_kameleon.steps.signatures import with_common
+
+FLOAT: tuple[Any, list] = (np.float64, [])
+MOVE: tuple[Any, list] = (np.dtype("U16"), [])
+MEASURED = 10  # pairs of probes, or the noise is not known
+ARRIVAL_SHARE = 0.4  # of tuning, at most
+LOOKS = (1.0, 2.0)  # how far from the initial point the second and third climb begin, in jitters
+STATE_VERSION = 3  # of KernelStepState: raised whenever the meaning of a field changes
+NEVER = 2**62
+
+
+@dataclass_state
+class KernelStepState(StepMethodState):
+    """Everything mutable in a step: with it, a chain resumes bit for bit.
+
+    Attributes
+    ----------
+    state_version : int
+        The states of other versions of this package are refused.
+    method : str
+        Which algorithm: the state of another one is refused.
+    shapes, options : dict
+        The variables' shapes and the step's options, described: the state of a step with others is refused.
+    tune : bool
+    position : ndarray of shape (d,) or None
+        The current point as this step left it; ``None`` before a chain's first draw.
+    log_density, noisy_log_density : float
+        Retained values at ``position``: the whole, and the part from noisy factors where the two are kept apart.
+    nonfinite, evaluations : int
+        How many proposals had no finite log density; log density evaluations so far in this chain.
+    others : dict of name to ndarray
+        The other steps' variables, where ``log_density`` was evaluated.
+    noise : list
+        States of the generators that the log density draws from.
+    auxiliary : list of ndarray
+        The standard normals that the retained estimate is a function of, where the step owns them.
+    tuning_draws : int
+        Tuning draws so far in this chain.
+    failures : list
+        After tuning: proposals whose log density was NaN or +inf; log density evaluations when tuning ended; how many
+        proposals of the kind call for a look at the factors.
+    probe : NoiseProbe
+        What is known about the noise of the log density.
+    said, pending : list
+        Keys of the warnings given, and those that have not left with a draw yet.
+    arrival_state : tuple or None
+        Of the arrival before the walk, while it lasts.
+    algorithm_state : tuple or None
+        The algorithm's own ``State``.
+    """
+
+    state_version: int = field(default=0, metadata={"frozen": True})  # 0: from before there was one
+    method: str = field(metadata={"frozen": True})
+    shapes: dict = field(metadata={"frozen": True})
+    options: dict = field(metadata={"frozen": True})
+    tune: bool
+    position: Any
+    log_density: float
+    noisy_log_density: float
+    nonfinite: int
+    evaluations: int
+    others: dict
+    noise: list
+    auxiliary: list
+    tuning_draws: int
+    failures: list
+    probe: Any
+    said: list
+    pending: list
+    arrival_state: Any
+    algorithm_state: Any
+
+
+class KernelStep(BlockedStep):
+    """Base of the package's steps; not to be instantiated itself.
+
+    Parameters
+    ----------
+    vars : list of variables, optional
+        Default: all continuous variables of the model.
+    model : pymc.Model, optional
+        Default: the model on the context stack.
+    rng : numpy.random.Generator or seed, optional
+        ``pm.sample`` replaces it, chain by chain, from ``random_seed``.
+    initial_point : dict, optional
+        Gives the variables' shapes. Default: ``model.initial_point()``.
+    compile_kwargs : dict, optional
+        For ``pymc.pytensorf.compile``, e.g. ``{"mode": "NUMBA"}``. Default: the fastest that works.
+    blocked : bool
+        One step for all variables (default), or one a variable.
+    correlation : float, optional
+        In [0, 1): correlated pseudo-marginal (Deligiannidis, Doucet & Pitt, 2018). The standard normals u of the
+        model's ``NoisyLogLikelihood(fn, auxiliary_shape=...)`` become part of the state and are proposed as
+        correlation u + sqrt(1 - correlation^2) times fresh ones. Default: fresh noise for every estimate.
+    refresh_blocks : int, optional
+        Block pseudo-marginal (Tran et al., 2016): cut u into this many blocks and propose anew only one of them, chosen
+        at random, in each draw.
+    arrival : bool
+        Whether the first tuning draws (move "arrival") bring the chain from where it starts to the typical set, see
+        :mod:`pymc_kameleon.samplers.arrival.phase`; at most 60 d + 300 of them, and 0.4 ``tune`` where that is given. A
+        chain that is at the model's initial point first jumps to an over-dispersed start of its own, so that R-hat can
+        tell whether chains from different starts agree. Default True, False with ``preset="paper"``. Only the jump
+        where the log density is noisy or other steps move variables of the model.
+    preset : str, optional
+        A named set of options; the options given besides it win.
+    options
+        The algorithm's: the keywords of its ``init``, with the same defaults.
+
+    Raises
+    ------
+    ValueError
+        For discrete variables, for variables without a single element, and for options outside their domain.
+    TypeError
+        For an option that the algorithm does not have.
+    pymc.exceptions.SamplingError
+        At a chain's first draw, if the log density there is not finite; the message names the factors.
+    Exception
+        What the model raises while it is evaluated, with the point and the black-box factors added as a note. Return
+        NaN to reject a point instead.
+    """
+
+    name: ClassVar[str] = ""
+    keeps_estimates = True  # a step that does may have a noisy log likelihood: see pseudo_marginal
+    default_blocked = True
+    state_version: ClassVar[int] = STATE_VERSION
+    _state_class = KernelStepState
+    algorithm: ModuleType  # has State, init, propose, adapt, freeze, stats and maybe start, keep, log_ratio, draw_stats
+    presets: ClassVar[dict[str, dict]] = {}
+    chooses: ClassVar[str] = ""  # a keyword that chooses between algorithms ...
+    variants: ClassVar[dict[str, ModuleType]] = {}  # ... these; the first is the default
+
+    stats_dtypes_shapes: ClassVar[dict] = {
+        "accept": FLOAT,
+        "accepted": FLOAT,
+        "scaling": FLOAT,
+        "model_logp": FLOAT,
+        "nonfinite": FLOAT,
+        "move": MOVE,
+        "warning": (SamplerWarning, None),  # as NUTS has it
+    }
+
+    def __init__(
+        self, vars=None, *, model=None, rng=None, initial_point=None, compile_kwargs=None, blocked=True,
+        correlation=None, refresh_blocks=None, arrival=None, preset=None, **options,
+    ):  # fmt: skip
+        if self.chooses:
+            self.variant = options.pop(self.chooses, next(iter(self.variants)))
+            if self.variant not in self.variants:
+                raise ValueError(
+                    f"{self.chooses} must be one of {tuple(self.variants)}, got {self.variant!r}."
+                )
+            self.algorithm = self.variants[self.variant]
+        model = pm.modelcontext(model)
+        self.vars = continuous(type(self).__name__, vars, model)
+        self.blocked, self.rng = blocked, get_random_generator(rng)
+        point = model.initial_point() if initial_point is None else initial_point
+        self._model, self._warnings = model, SamplerWarnings(type(self).__name__)
+        self._renewal = renewal(correlation, refresh_blocks)
+        self._options = self._checked(preset, options)
+        self._arrives = preset != "paper" if arrival is None else bool(arrival)
+        self._scale: np.ndarray | None = None  # of the prior, once it is needed
+        self._initial = {v.name: np.asarray(point[v.name]) for v in self.vars}
+        self.shapes = {v.name: np.shape(point[v.name]) for v in self.vars}
+        dim = sum(value.size for value in self._initial.values())
+        if dim == 0:
+            raise ValueError(advice.nothing_to_sample(type(self).__name__, self.shapes))
+        # Options are wrong now or never, and a large model takes long to compile.
+        self._init_algorithm(np.zeros(dim), np.random.default_rng(0))
+        owns_auxiliary = correlation is not None or refresh_blocks is not None
+        self._density = LogDensity(model, self.vars, point, compile_kwargs, owns_auxiliary)
+        with suppress(TypeError):  # a generator that cannot spawn; a chain brings one that can
+            seed_streams(self._density.noise_cells(), self.rng)
+        self._first_values: dict = {}
+        if self._density.suspects:
+            warnings.warn(advice.hidden_noise(self._density.suspects), stacklevel=2)
+        self._reset(tune=True)
+
+    # -- life cycle ---------------------------------------------------------------------------
+
+    def set_rng(self, rng):
+        """Begin a chain (PyMC < 6.3)."""
+        self._begin_chain(rng)
+
+    def setup_chain(self, rng, tune, draws):
+        """Begin a chain (PyMC >= 6.3). ``tune`` and ``draws`` are not used: older versions do not tell them, and the
+        same seed is to give the same draws everywhere.
+        """
+        self._begin_chain(rng)
+
+    def _begin_chain(self, rng):
+        self.rng = get_random_generator(rng, copy=False)
+        self._warnings.begin_chain(self.rng)
+        seed_streams(self._density.noise_cells(), self.rng)
+        self._reset(tune=True)
+
+    def _reset(self, tune):
+        self.tune = tune
+        self.position, self.log_density, self.noisy_log_density = None, -np.inf, 0.0
+        self.nonfinite, self.evaluations, self.tuning_draws = 0, 0, 0
+        self.auxiliary, self._proposed_auxiliary = [], []
+        self.probe = noise_probe.NoiseProbe()
+        self.failures = [0, 0, NEVER]
+        self._warnings.reset()
+        self.arrival_state = self.algorithm_state = self._frozen_stats = None
+
+    def reset_tuning(self):
+        """Forget everything that was learned (called between sequential chains); uses no random numbers."""
+        self._reset(tune=True)
+
+    def stop_tuning(self):
+        """Freeze everything that adapts."""
+        if self.arrival_state is not None:
+            self._arrive(arrival_search.stop(self.arrival_state))
+        if self.tune and self.algorithm_state is not None:
+            self._warn_if_too_noisy()  # first: under noise the rest looks worse than it is
+            self._warn_if_short()
+            self.algorithm_state = self.algorithm.freeze(self.algorithm_state)
+            self._start_algorithm()
+        if self.tune:
+            self.failures = [0, self.evaluations, advice.FAILURES]
+        self.tune = False
+
+    @property
+    def method(self) -> str:
+        """Name of the step, and of the algorithm that it was told to use."""
+        return f"{self.name}, {self.chooses}={self.variant!r}" if self.chooses else self.name
+
+    @property
+    def options(self) -> dict:
+        """The options, defaults included, described so that they can be compared and stored."""
+        defaults = {name: p.default for name, p in algorithm_options(self.algorithm).items()}
+        common = {"correlation": self._renewal.correlation, "refresh_blocks": self._renewal.blocks}
+        return described({**defaults, **self._options, **common})
+
+    @property
+    def sampling_state(self):
+        """Everything mutable, as a :class:`KernelStepState`; setting it resumes the chain that it is from."""
+        return super().sampling_state
+
+    @sampling_state.setter
+    def sampling_state(self, state):
+        self._check_state(state)  # all of it before anything is changed
+        BlockedStep.sampling_state.fset(self, state)
+
+    def _check_state(self, state):
+        ours: dict[str, Any] = {
+            "state_version": self.state_version, "var_names": [v.name for v in self.vars],
+            "method": self.method, "shapes": self.shapes, "options": self.options,
+        }  # fmt: skip
+        for name, mine in ours.items():
+            given = getattr(state, name, None)
+            if given == mine:
+                continue
+            if name == "options":
+                differ = sorted(n for n in {*given, *mine} if given.get(n) != mine.get(n))
+                given, mine = ({n: d.get(n) for n in differ} for d in (given, mine))
+            raise ValueError(advice.other_state(type(self).__name__, name, given, mine))
+
+    @property
+    def others(self):
+        """Values of the variables of other steps that the retained log density belongs to."""
+        return self._density.others
+
+    @others.setter
+    def others(self, values):
+        self._density.follow(values)
+
+    @property
+    def noise(self):
+        """States of the log density's generators."""
+        return [get_state_from_generator(c.value) for c in self._density.noise_cells()]
+
+    @noise.setter
+    def noise(self, states):
+        for cell, state in zip(self._density.noise_cells(), states, strict=True):
+            cell.value = random_generator_from_state(state)
+
+    @property
+    def said(self):
+        """Keys of the warnings that this chain has given."""
+        return self._warnings.said
+
+    @said.setter
+    def said(self, keys):
+        self._warnings.said = keys
+
+    @property
+    def pending(self):
+        """Warnings that leave with the next draws."""
+        return self._warnings.pending
+
+    @pending.setter
+    def pending(self, warnings):
+        self._warnings.pending = warnings
+
+    @property
+    def algorithm_state(self):
+        """The algorithm's own state."""
+        return self._algorithm_state
+
+    @algorithm_state.setter
+    def algorithm_state(self, state):
+        self._algorithm_state = state
+        self._frozen_stats = None
+
+    # -- one draw -----------------------------------------------------------------------------
+
+    def step(self, point):
+        """One draw: at most one evaluation of the log density."""
+        self.tuning_draws += self.tune
+        moved = self._density.has_others and self._density.follow(point)
+        x = self._density.ravel(point)
+        if self.position is None or moved or not self._density.is_at(x, self.position):
+            self._restart(point, x)
+        if self.arrival_state is not None:
+            return self._step_of_arrival(point)
+        if self._is_probe():
+            return point, [self._probe()]
+        algorithm, position = self.algorithm, self.position
+        proposal = algorithm.propose(self.rng, position, self._algorithm_state)
+        before = self.noisy_log_density, self.auxiliary
+        proposed, noisy = self._evaluate(proposal, point)
+        # The value at the current state is the retained one, never a fresh one: what makes a noisy, unbiased
+        # likelihood estimate exact (Andrieu & Roberts, 2009).
+        log_q_ratio = self._log_q_ratio(proposal, proposed)
+        self._log_ratio = proposed - self.log_density + proposal.log_q_ratio  # without the shares
+        probability, accepted = accept(self.rng, self.log_density, proposed, log_q_ratio)
+        if accepted:
+            self.position, self.log_density, self.noisy_log_density = (
+                proposal.position, proposed, noisy,
+            )  # fmt: skip
+            self.auxiliary = self._proposed_auxiliary  # accepted jointly with the position
+            self.probe = noise_probe.leave(self.probe)
+        if accepted or self.tune:
+            outcome = Outcome(
+                self.position, self.log_density, proposal, proposed, probability, accepted,
+                (noisy, self._proposed_auxiliary), before,
+            )  # fmt: skip
+            if accepted and self._keeps:
+                self._algorithm_state = algorithm.keep(self._algorithm_state, outcome)
+            if self.tune:
+                outcome = outcome._replace(
+                    noise_sd=noise_probe.sd(self.probe), patience=noise_probe.patience(self.probe)
+                )
+                self._algorithm_state = algorithm.adapt(self.rng, self._algorithm_state, outcome)
+        if self.position is not position:
+            point = self._density.update(point, self.position)
+        return point, [self._statistics(proposal, probability, accepted)]
+
+    def _step_of_arrival(self, point):
+        """One evaluation on the way to where the chain begins: no Metropolis test, because nothing is drawn yet."""
+        self.probe, _ = noise_probe.count(
+            self.probe
+        )  # which draws are probes depends on their number
+        state = self.arrival_state
+        proposal = Proposal(arrival_search.propose(self.rng, state), -math.inf, "arrival")
+        value, noisy = self._evaluate(proposal, point)
+        state = arrival_search.tell(self.rng, state, proposal.position, value)
+        if state.current == state.evaluations - 1:  # the estimate's noise goes with the point
+            self.noisy_log_density, self.auxiliary = noisy, self._proposed_auxiliary
+        if state.done:
+            self._arrive(state)
+        else:
+            self.arrival_state, row = state, state.current
+            self.position = state.positions[row].copy()
+            self.log_density = float(state.log_densities[row])
+        moved = not self._density.is_at(self._density.ravel(point), self.position)
+        if moved:
+            point = self._density.update(point, self.position)
+        return point, [self._statistics(proposal, float(moved), moved)]
+
+    def _arrive(self, state):
+        """The walk begins where the arrival has ended, with what was learned on the way."""
+        self.arrival_state = None
+        self.position, self.log_density = state.position.copy(), state.log_density
+        learned = {}
+        if self._climbs():
+            learned = arrival_search.learned(state)
+            if not state.arrived:
+                self._say("arrival", advice.did_not_arrive(state.evaluations, state.log_density))
+        self.algorithm_state = self._init_algorithm(
+            self.position, self.rng, self.tuning_draws, **learned
+        )
+        self._start_algorithm()
+
+    def _climbs(self):
+        """Whether values can be compared: not under noise, nor while other steps change the log density."""
+        return not (self._density.noisy or self._density.has_others)
+
+    def _set_out(self, x, value):
+        """The arrival's state at a chain's first point; None where there is nothing to do."""
+        at_initial = self._density.is_at(self._density.ravel(self._initial), x)
+        if not (self._arrives and self.tune and (at_initial or self._climbs())):
+            return None
+        if self._scale is None:
+            self._scale = prior_scale(self._model, self.vars, self._initial)
+        start, budget = None, default_budget(len(x))
+        if at_initial:
+            start = x + jitter(self._scale) * self.rng.uniform(-1.0, 1.0, len(x))
+        if not self._climbs():
+            budget = 1
+        elif self._options.get("tune") is not None:
+            budget = max(1, min(budget, int(ARRIVAL_SHARE * self._options["tune"])))
+        looks = None
+        if self._climbs():  # around the model's initial point, as chains start, and twice as far
+            spread = np.outer(LOOKS, jitter(self._scale))
+            looks = self._density.ravel(self._initial) + spread * self.rng.uniform(
+                -1.0, 1.0, spread.shape
+            )
+        return arrival_search.init(
+            x, value, scale=self._scale, budget=budget, start=start, looks=looks
+        )
+
+    def _is_probe(self):
+        """Whether this tuning draw measures the noise."""
+        if not (self.tune and self._density.noisy):
+            return False
+        self.probe, due = noise_probe.count(self.probe)
+        return due
+
+    def _probe(self):
+        """Spend a tuning draw on estimating the log density of the current point again; the chain stays.
+
+        The second of a pair starts from the first's noise, where successive estimates are correlated.
+        """
+        start = None if self.probe.first is None else self.probe.first[1]
+        proposal = Proposal(self.position.copy(), -math.inf, "refresh", noise=start)
+        value, noisy = self._evaluate(proposal, None)
+        # other steps may move what the other factors depend on, between the two
+        measured = noisy if self._density.split and value > -math.inf else value
+        self.probe = noise_probe.record(self.probe, measured, (noisy, self._proposed_auxiliary))
+        chance = acceptance_probability(self.log_density, value, 0.0)
+        self.probe = noise_probe.meet(self.probe, chance)
+        if hasattr(self.algorithm, "observe"):
+            self._algorithm_state = self.algorithm.observe(
+                self._algorithm_state, proposal.position, value
+            )
+        return self._statistics(proposal, 0.0, False)
+
+    def _evaluate(self, proposal, point):
+        """(log density, its noisy part) at the proposal from ``point``; -inf and a count where it is not finite."""
+        noisy, self._proposed_auxiliary = self.noisy_log_density, self.auxiliary
+        if proposal.noise is not None:  # it comes from where another chain of the algorithm is
+            noisy, self._proposed_auxiliary = proposal.noise
+        if proposal.log_density is not None:
+            return proposal.log_density, noisy
+        if proposal.position is self.position:
+            return self.log_density, self.noisy_log_density
+        self.evaluations += 1
+        if self.auxiliary:
+            self._proposed_auxiliary = [
+                self._renewal(self.rng, u) for u in self._proposed_auxiliary
+            ]
+            self._density.auxiliary = self._proposed_auxiliary
+        value, noisy = self._log_density_at(proposal.position)
+        if not -math.inf < value < math.inf:  # NaN fails both
+            self.nonfinite += 1
+            if not self.tune and value != -math.inf:
+                self._count_failure(point, proposal.position, value)
+            return -math.inf, 0.0
+        return value, noisy
+
+    def _log_density_at(self, x):
+        """(log density, its noisy part where the two are kept apart); an exception of the model's tells the point."""
+        try:
+            if self._density.split:
+                deterministic, noisy = self._density.parts(x)
+                return deterministic + noisy, noisy
+            return self._density(x), 0.0
+        except Exception as error:
+            self._add_point(error, x)
+            raise
+
+    def _add_point(self, error, x):
+        at = {name: value.tolist() for name, value in self._density.update({}, x).items()}
+        factors = black_boxes(self._model)
+        error.add_note(advice.where_it_was_evaluated(type(self).__name__, at, factors))
+
+    def _count_failure(self, point, x, value):
+        """NaN is no density of zero, which -inf is: where it is frequent the posterior lacks what lies there."""
+        self.failures[0] += 1
+        failures, before, enough = self.failures
+        tried = self.evaluations - before
+        if failures < max(enough, advice.FAILING * tried):
+            return
+        # Finding the factor takes a compilation and an evaluation: rarely.
+        factors = self._density.offending_factors(self._model, self._density.update(point, x))
+        if -math.inf in factors.values():  # outside another factor's support nothing is missing
+            self.failures[2] = 2 * failures
+            return
+        self.failures[2] = NEVER
+        at = self._density.update({}, x)
+        self._say(
+            "failures",
+            advice.failures(failures, tried, factors, value, at),
+            failures=failures,
+            tried=tried,
+        )
+
+    def _log_q_ratio(self, proposal, proposed):
+        if not self._corrects:
+            return proposal.log_q_ratio
+        return self.algorithm.log_ratio(
+            self._algorithm_state, self.position, self.log_density, proposal, proposed
+        )
+
+    def _restart(self, point, x):
+        """The chain starts, or another step moved a variable: evaluate the log density at the current point."""
+        x = x.copy()  # the driver's memory may be overwritten after the draw
+        unmoved = self.position is not None and self._density.is_at(x, self.position)
+        if not unmoved:
+            self.probe = self.probe._replace(first=None)  # of another point
+        if self.position is None:
+            self.auxiliary = [self.rng.standard_normal(u.shape) for u in self._density.auxiliary]
+        if (
+            self.auxiliary
+        ):  # with u kept, the estimate is a function of the point: it may be evaluated again
+            self._density.auxiliary = self.auxiliary
+        if self._density.split and unmoved:
+            # Only variables of the deterministic factors moved: the noisy estimate stays what it is.
+            value = self._density.deterministic_part(x) + self.noisy_log_density
+        else:
+            try:
+                value, self.noisy_log_density = self._log_density_at(x)
+            except NotScalar as error:
+                self._refuse_shape(point, error)
+            self.evaluations += 1
+        if not math.isfinite(value) and (self.position is None or value != -math.inf):
+            self._refuse(point, value)
+        if self.position is None and not self._density.noisy:
+            self._compare_with_other_chains(x, value)
+        elif self.position is None:
+            self._warn_of_steps_beside_noise()
+        begins = self.position is None
+        self.position, self.log_density = x, value
+        if self.arrival_state is not None:  # somebody moved the chain on its way
+            self.arrival_state = self.algorithm_state = None
+        if self._algorithm_state is None:
+            self.algorithm_state = self._init_algorithm(x, self.rng)
+            if begins:
+                self.arrival_state = self._set_out(x, value)
+            if not self.tune:
+                self._algorithm_state = self.algorithm.freeze(self._algorithm_state)
+        self._start_algorithm()
+
+    def _compare_with_other_chains(self, x, value):
+        """Chains that start at the same point must find the same log density there, unless noise is hidden."""
+        first = self._first_values.setdefault(self._density.digest(x), value)
+        if differ(first, value):
+            warnings.warn(advice.hidden_noise_seen(first, value), stacklevel=2)
+
+    def _warn_of_steps_beside_noise(self):
+        beside = variables_beside(self, self._density.others)
+        if beside:
+            self._say("other steps beside noise", advice.steps_beside_noise(beside), whole_run=True)
+
+    def _start_algorithm(self):
+        if self._starts and self.position is not None:
+            self._algorithm_state = self.algorithm.start(
+                self._algorithm_state, self.position, self.log_density
+            )
+
+    def _init_algorithm(self, x, rng, spent=0, **learned):
+        """``spent`` of the tuning draws are over; ``learned`` in them."""
+        provided = {"rng": rng, self.chooses: getattr(self, "variant", None), **learned}
+        options = dict(self._options)
+        if options.get("tune") is not None:
+            options["tune"] = max(1, options["tune"] - spent)
+        taken = inspect.signature(self.algorithm.init).parameters
+        return self.algorithm.init(
+            x, **options, **{name: v for name, v in provided.items() if name in taken}
+        )
+
+    def __getstate__(self):
+        """Everything but a chosen module, which cannot be copied."""
+        return {name: value for name, value in self.__dict__.items() if name != "algorithm"}
+
+    def __setstate__(self, state):
+        self.__dict__.update(state)
+        if self.chooses:
+            self.algorithm = self.variants[self.variant]
+
+    def _checked(self, preset, options):
+        """The preset's options with the given ones on top; refuses names that the algorithm does not know."""
+        check_preset(preset, self.presets)
+        known = algorithm_options(self.algorithm)
+        for name in options:
+            if name not in known:
+                chosen = f" with {self.chooses}={self.variant!r}" if self.chooses else ""
+                others = [v for v, m in self.variants.items() if name in algorithm_options(m)]
+                elsewhere = f"{self.chooses}={' or '.join(map(repr, others))}" if others else ""
+                raise unknown_option(name, f"{type(self).__name__}{chosen}", known, elsewhere)
+        check_counts(options)
+        return {**self.presets.get(preset, {}), **options}
+
+    def __init_subclass__(cls, **kwargs):
+        """Show what every step takes in the subclass's signature, and its meaning below the subclass's own options."""
+        super().__init_subclass__(**kwargs)
+        with_common(cls, KernelStep)
+
+    @property
+    def _keeps(self):
+        return hasattr(self.algorithm, "keep")
+
+    @property
+    def _starts(self):
+        return hasattr(self.algorithm, "start")
+
+    @property
+    def _corrects(self):
+        return hasattr(self.algorithm, "log_ratio")
+
+    def _refuse(self, point, value):
+        factors = self._density.offending_factors(self._model, point)
+        raise SamplingError(
+            advice.not_finite(
+                type(self).__name__, value, factors, point, starts=self.position is None
+            )
+        )
+
+    def _refuse_shape(self, point, error):
+        try:
+            shapes = self._density.misshapen_factors(self._model, point)
+        except Exception:  # what is said below is worth more than why it cannot be said better
+            shapes = {}
+        raise SamplingError(advice.not_a_number(type(self).__name__, error, shapes)) from error
+
+    # -- statistics and progress --------------------------------------------------------------
+
+    def _statistics(self, proposal, probability, accepted):
+        own = self._frozen_stats
+        if own is None:
+            own = self._own_statistics(proposal)
+            if not (self.tune or self._draws_differ):
+                self._frozen_stats = own
+        return {
+            "accept": probability,
+            "accepted": float(accepted),
+            "model_logp": self.log_density,
+            "nonfinite": float(self.nonfinite),
+            "move": proposal.move,
+            "warning": self._warnings.take(),
+            **own,
+        }
+
+    _learns: ClassVar[str] = "proposal"  # what does, in messages
+    _draws_differ: ClassVar[bool] = (
+        False  # whether the algorithm's own statistics change after tuning
+    )
+
+    def _own_statistics(self, proposal):
+        return self.algorithm.stats(self._algorithm_state)
+
+    def _wanted_tuning(self):
+        """How many tuning draws the dimension asks for, if there were fewer; else None."""
+        wanted = advice.TUNE_PER_DIMENSION * self._density.dim
+        return wanted if self.tuning_draws < wanted else None
+
+    def _warn_if_short(self):
+        wanted = self._wanted_tuning()
+        if wanted:
+            self._say(
+                "short tuning",
+                advice.short_tuning(self.tuning_draws, self._density.dim, wanted, self._learns),
+                whole_run=True,
+                tuning_draws=self.tuning_draws,
+                wanted=wanted,
+            )
+
+    def _warn_if_too_noisy(self):
+        sd = self._noise_sd()
+        if sd > advice.TOO_NOISY:
+            self._say(
+                "noise",
+                advice.too_noisy(sd, correlated=bool(self.auxiliary)),
+                WarningType.BAD_ACCEPTANCE,
+                noise_sd=sd,
+            )
+
+    def _noise_sd(self):
+        """Measured sd of the log density's noise; 0 where there is none or too little was measured."""
+        return noise_probe.sd(self.probe) if self.probe.pairs >= MEASURED else 0.0
+
+    def _say(self, key, message, kind=WarningType.BAD_PARAMS, *, whole_run=False, **measured):
+        """Warn, with the next draw and once a chain; see :meth:`SamplerWarnings.add`."""
+        self._warnings.add(key, message, kind, whole_run=whole_run, **measured)
+
+    @staticmethod
+    def competence(var, has_grad):
+        """NUTS where there is a gradient; preferred where there is none. See ``register``."""
+        if var.dtype not in pm.vartypes.continuous_types or 0 in var.type.shape:
+            return Competence.INCOMPATIBLE
+        return Competence.COMPATIBLE if has_grad else Competence.PREFERRED
+
+    @staticmethod
+    def _progressbar_config(n_chains=1):
+        columns = [
+            TextColumn(
+                "{task.fields[accept]:.2f}",
+                table_column=Column("Acceptance", ratio=1, no_wrap=True),
+            ),
+            TextColumn(
+                "{task.fields[scaling]:.2g}", table_column=Column("Scaling", ratio=1, no_wrap=True)
+            ),
+        ]
+        return columns, {"accept": [0.0] * n_chains, "scaling": [0.0] * n_chains}
+
+    @staticmethod
+    def _make_progressbar_update_functions():
+        def update_stats(step_stats):
+            return {key: step_stats[key] for key in ("accept", "scaling")}
+
+        return (update_stats,)

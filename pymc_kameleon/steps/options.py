@@ -1,0 +1,124 @@
+"""The options of a step: those that every step takes, presets, misspelt names, and what is stored of them."""
+
+import difflib
+import hashlib
+import inspect
+import math
+from types import ModuleType
+from typing import Any, TypedDict
+
+import numpy as np
+import pymc as pm
+from pymc.util import get_value_vars_from_user_vars
+
+from pymc_kameleon.steps.noisy_factors import names
+
+COUNTS = {"tune", "local_start", "first_fit", "sweeps"}  # options that are numbers of draws
+
+
+class CommonOptions(TypedDict, total=False):
+    """What every step takes, see :class:`~pymc_kameleon.steps.base.KernelStep`; for editors, which complete these."""
+
+    model: pm.Model | None
+    rng: Any
+    initial_point: dict[str, np.ndarray] | None
+    compile_kwargs: dict[str, Any] | None
+    blocked: bool
+    correlation: float | None
+    refresh_blocks: int | None
+    arrival: bool | None
+
+
+def algorithm_options(algorithm: ModuleType) -> dict[str, inspect.Parameter]:
+    """The options of an algorithm: the keywords of its ``init``, less those that a step provides itself."""
+    parameters = inspect.signature(algorithm.init).parameters
+    return {
+        name: parameter
+        for name, parameter in parameters.items()
+        if name not in ("x", "rng", "random_walk", "factor", "evaluated")
+    }
+
+
+def continuous(step: str, vars, model) -> list:
+    """The value variables that ``step`` is to sample: ``vars``, or all continuous ones of the model.
+
+    Raises
+    ------
+    ValueError
+        If there are none, or discrete ones among them.
+    """
+    if vars is None:
+        vars = model.continuous_value_vars
+    else:
+        vars = get_value_vars_from_user_vars(vars, model)
+    if not vars:
+        raise ValueError(f"{step} found no continuous variable to sample.")
+    discrete = [v for v in vars if v.dtype not in pm.vartypes.continuous_types]
+    if discrete:
+        raise ValueError(
+            f"{step} samples continuous variables only; {names(discrete)} is discrete. Leave it "
+            "out of vars and pm.sample gives it a step of its own."
+        )
+    return list(vars)
+
+
+def check_preset(preset: str | None, presets: dict[str, dict]) -> None:
+    """Refuse a preset that is none of ``presets``."""
+    if preset is not None and preset not in presets:
+        raise ValueError(
+            f"preset must be None{''.join(f' or {p!r}' for p in presets)}, got {preset!r}."
+        )
+
+
+def unknown_option(name: str, step: str, known, elsewhere: str) -> TypeError:
+    """The error for an option that the step does not know.
+
+    Parameters
+    ----------
+    name : str
+    step : str
+        The step, and the algorithm that it was told to use.
+    known : iterable of str
+        The options that there are.
+    elsewhere : str
+        The choice of another algorithm with which the option exists, "keyword='value'"; empty if there is none.
+    """
+    listed = ", ".join(sorted(known))
+    if elsewhere:
+        return TypeError(f"{name} is an option of {elsewhere}; {step} has {listed}.")
+    close = difflib.get_close_matches(name, known, 1)
+    guess = f" (did you mean {close[0]!r}?)" if close else ""
+    return TypeError(f"{step} has no option {name!r}{guess}; it has {listed}.")
+
+
+def check_counts(options: dict[str, Any]) -> None:
+    """Refuse numbers of draws that are none."""
+    for name in COUNTS & set(options):
+        count = options[name]
+        if count is not None and not (
+            isinstance(count, (int, np.integer))
+            and not isinstance(count, bool)
+            and count >= (name == "tune")
+        ):
+            least = "a positive integer" if name == "tune" else "an integer of 0 or more"
+            raise ValueError(f"{name} must be {least} or None, got {count!r}.")
+
+
+def described(value):
+    """An option's value as numbers, text and tuples, equal for equal options in every process."""
+    if isinstance(value, np.ndarray) and value.ndim:
+        digest = hashlib.blake2b(np.ascontiguousarray(value).data, digest_size=8).hexdigest()
+        return f"array {value.dtype} {value.shape} {digest}"
+    if isinstance(value, (np.generic, np.ndarray)):
+        value = value.item()
+    if isinstance(value, float) and math.isnan(value):
+        return "nan"  # which is equal to itself
+    if value is None or isinstance(value, (str, bool, int, float)):
+        return value
+    if isinstance(value, dict):
+        return {str(name): described(part) for name, part in value.items()}
+    if isinstance(value, (list, tuple)):
+        return tuple(described(part) for part in value)
+    if inspect.isroutine(value) or isinstance(value, (type, ModuleType)):
+        return getattr(value, "__qualname__", value.__name__)
+    return type(value).__qualname__, described(getattr(value, "__dict__", {}))
