@@ -31,7 +31,9 @@ from scipy import stats
 from benchmarks import provenance
 from pymc_kameleon.samplers import cma
 from pymc_kameleon.samplers import gaussian_adaptation as gaa
-from pymc_kameleon.samplers.seam import Outcome, accept, acceptance_probability
+from pymc_kameleon.samplers.chain import draws
+from pymc_kameleon.samplers.modules import make
+from pymc_kameleon.samplers.seam import Point, acceptance_probability
 
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt
@@ -143,17 +145,14 @@ def run_one(rng, algorithm, options, schedule, target, tune, draws):
 
 def check_runner(algorithm, options, schedule, target, steps=2000):
     """Raise unless the compiled loop makes the chain that propose/accept/adapt make."""
-    rng, x = np.random.default_rng(1), np.zeros(target.dim)
-    state = algorithm.init(x, diminishing=schedule == DIMINISHING, **options)
-    value = log_density(x, target.kind)
-    for _ in range(steps):
-        proposal = algorithm.propose(rng, x, state)
-        new_value = log_density(proposal.position, target.kind)
-        probability, accepted = accept(rng, value, new_value, proposal.log_q_ratio)
-        if accepted:
-            x, value = proposal.position, new_value
-        outcome = Outcome(x, value, proposal, new_value, probability, accepted)
-        state = algorithm.adapt(rng, state, outcome)
+    x = np.zeros(target.dim)
+    sampler = make(algorithm, diminishing=schedule == DIMINISHING, **options)
+    rng, point = np.random.default_rng(1), Point(x, log_density(x, target.kind))
+    state = sampler.init(rng, x)
+    for draw in draws(
+        rng, sampler, lambda x: log_density(x, target.kind), point, state, steps, tuning=True
+    ):
+        x = draw.point.position
     _, _, last = run_one(np.random.default_rng(1), algorithm, options, schedule, target, steps, 0)
     np.testing.assert_allclose(last, x, rtol=1e-8)
 

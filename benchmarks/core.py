@@ -7,8 +7,6 @@ a user gets.
 ``python -m benchmarks.core_check`` checks that against ``pm.sample``.
 """
 
-import inspect
-import math
 import platform
 import time
 from collections.abc import Callable
@@ -21,7 +19,9 @@ import numpy as np
 from pymc_kameleon.diagnostics import CountingLogDensity
 from pymc_kameleon.samplers.arrival import search as arrival_search
 from pymc_kameleon.samplers.arrival.phase import default_budget
-from pymc_kameleon.samplers.seam import Outcome, accept
+from pymc_kameleon.samplers.chain import evaluation, freeze, transition
+from pymc_kameleon.samplers.modules import make
+from pymc_kameleon.samplers.seam import Known, Point
 from pymc_kameleon.targets import Target
 
 
@@ -97,7 +97,7 @@ def run_chain(
     kept, probability = np.empty((draws, len(x))), 0.0
     for n in range(draws):
         probability += walk.step(tuning=False)
-        kept[n] = walk.x
+        kept[n] = walk.here.position
     end = time.process_time()
     acceptance = probability / max(draws, 1)
     seconds = half_time - begin, end - half_time
@@ -105,27 +105,22 @@ def run_chain(
 
 
 class _Walk:
-    """The current point, the retained log density there, and the algorithm's state."""
+    """The current point, the retained log density there, and the sampler's state."""
 
     def __init__(self, algorithm, log_density, x, rng, options):
-        self.algorithm, self.log_density, self.rng, self.x = algorithm, log_density, rng, x
-        if "rng" in inspect.signature(algorithm.init).parameters:
-            options = {**options, "rng": rng}
-        self.starts = hasattr(algorithm, "start")
-        self.keeps = hasattr(algorithm, "keep")
-        self.corrects = hasattr(algorithm, "log_ratio")
-        self.value = log_density(x)
-        self.options, self.arrival = options, None
-        self.state = algorithm.init(x, **options)
-        self._start()
+        self.sampler = make(algorithm, **options)
+        self.log_density, self.rng, self.tune = log_density, rng, options.get("tune")
+        self.evaluate = evaluation(log_density)
+        self.here, self.arrival = Point(x, log_density(x)), None
+        self.state = self.sampler.place(self.sampler.init(rng, x), self.here)
 
     def set_out(self, scale=1.0, start=None, looks=None):
         """Let the first tuning draws bring the chain to the typical set; see ``KernelStep``."""
-        tune, budget = self.options.get("tune"), default_budget(len(self.x))
-        if tune is not None:
-            budget = max(1, min(budget, int(0.4 * tune)))
+        budget = default_budget(len(self.here.position))
+        if self.tune is not None:
+            budget = max(1, min(budget, int(0.4 * self.tune)))
         self.arrival = arrival_search.init(
-            self.x, self.value, scale=scale, budget=budget, start=start, looks=looks
+            *self.here[:2], scale=scale, budget=budget, start=start, looks=looks
         )
 
     def _approach(self):
@@ -137,58 +132,28 @@ class _Walk:
     def _arrive(self):
         state = self.arrival
         row = state.current
-        self.x, self.value = state.positions[row].copy(), float(state.log_densities[row])
+        self.here = Point(state.positions[row].copy(), float(state.log_densities[row]))
         if state.done:
-            self.x, self.value = state.position.copy(), state.log_density
-        if state.done:
-            self.arrival, options = None, dict(self.options)
-            if options.get("tune") is not None:
-                options["tune"] = max(1, options["tune"] - state.evaluations + 1)
-            taken = inspect.signature(self.algorithm.init).parameters
-            learned = {n: v for n, v in arrival_search.learned(state).items() if n in taken}
-            self.state = self.algorithm.init(self.x, **options, **learned)
-            self._start()
-
-    def _start(self):
-        if self.starts:
-            self.state = self.algorithm.start(self.state, self.x, self.value)
+            self.here, self.arrival = Point(state.position.copy(), state.log_density), None
+            known = Known(spent=state.evaluations - 1, **arrival_search.learned(state))
+            state = self.sampler.init(self.rng, self.here.position, known)
+            self.state = self.sampler.place(state, self.here)
 
     def freeze(self):
         if self.arrival is not None:
             self.arrival = arrival_search.stop(self.arrival)
             self._arrive()
-        self.state = self.algorithm.freeze(self.state)
-        self._start()
+        self.state = freeze(self.sampler, self.here, self.state)
 
     def step(self, tuning):
         """One draw; returns its acceptance probability."""
         if self.arrival is not None:
             self._approach()
             return 0.0
-        algorithm, state = self.algorithm, self.state
-        proposal = algorithm.propose(self.rng, self.x, state)
-        proposed = self._evaluate(proposal)
-        log_q_ratio = proposal.log_q_ratio
-        if self.corrects:
-            log_q_ratio = algorithm.log_ratio(state, self.x, self.value, proposal, proposed)
-        probability, accepted = accept(self.rng, self.value, proposed, log_q_ratio)
-        if accepted:
-            self.x, self.value = proposal.position, proposed
-        if accepted or tuning:
-            outcome = Outcome(self.x, self.value, proposal, proposed, probability, accepted)
-            if accepted and self.keeps:
-                self.state = algorithm.keep(self.state, outcome)
-            if tuning:
-                self.state = algorithm.adapt(self.rng, self.state, outcome)
+        self.here, self.state, _, _, probability, _ = transition(
+            self.rng, self.sampler, self.here, self.state, self.evaluate, tuning=tuning
+        )
         return probability
-
-    def _evaluate(self, proposal):
-        if proposal.log_density is not None:
-            return proposal.log_density
-        if proposal.position is self.x:
-            return self.value
-        value = self.log_density(proposal.position)
-        return value if math.isfinite(value) else -math.inf
 
 
 def run_chains(

@@ -28,7 +28,7 @@ def main():
             if n == tune:
                 walk.freeze()
             walk.step(tuning=n < tune)
-            ours[n] = walk.x
+            ours[n] = walk.here.position
         agrees = _length_of_agreement(first, ours)
         print(f"{step.__name__}: {agrees} draws agree; pm.sample repeats itself for {repeats}")
         if agrees < 0.5 * repeats:

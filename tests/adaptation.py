@@ -2,7 +2,9 @@
 
 import numpy as np
 
-from pymc_kameleon.samplers.seam import Outcome, accept
+from pymc_kameleon.samplers import chain
+from pymc_kameleon.samplers.modules import of
+from pymc_kameleon.samplers.seam import Outcome, Point
 
 
 class Banana:
@@ -30,21 +32,22 @@ def run_chain(rng, algorithm, state, log_density, x, steps, adapt=True, visit=No
     ``visit(old_state, state, outcome)`` is called after every transition.
     """
     draws = np.empty((steps, len(x)))
-    value = log_density(x)
-    for t in range(steps):
-        proposal = algorithm.propose(rng, x, state)
-        new_value = log_density(proposal.position)
-        probability, accepted = accept(rng, value, new_value, proposal.log_q_ratio)
-        if accepted:
-            x, value = proposal.position, new_value
-        outcome = Outcome(x, value, proposal, new_value, probability, accepted)
-        old = state
-        if adapt:
-            state = algorithm.adapt(rng, state, outcome)
+    point = Point(x, log_density(x))
+    found = chain.draws(rng, of(algorithm), log_density, point, state, steps, tuning=adapt)
+    for t, draw in enumerate(found):
+        state = draw.state
         if visit is not None:
-            visit(old, state, outcome)
-        draws[t] = x
+            visit(draw.before, state, outcome_of(draw))
+        draws[t] = draw.point.position
     return state, draws
+
+
+def outcome_of(draw):
+    """What the sampler was told of the draw."""
+    return Outcome(
+        draw.point.position, draw.point.log_density, draw.proposal, draw.there.log_density, draw.accept_prob,
+        draw.accepted,
+    )  # fmt: skip
 
 
 def average_z_scores(rng, algorithm, state, target, chains, steps, adapt):

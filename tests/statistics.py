@@ -2,34 +2,22 @@
 
 import numpy as np
 
-from pymc_kameleon.samplers.seam import Outcome, accept
+from pymc_kameleon.samplers import chain
+from pymc_kameleon.samplers.modules import of
+from pymc_kameleon.samplers.seam import Point
 
 
 def run_transitions(rng, algorithm, states, log_density, starts, steps):
     """Apply ``steps`` frozen transitions of ``algorithm`` to every start; return the end points, shape (N, d).
 
-    ``states`` is one state shared by all chains, or a list of one state a chain. Nothing adapts: only ``start`` and
-    ``keep`` are called, exactly as the step calls them after tuning.
+    ``states`` is one state shared by all chains, or a list of one state a chain. Nothing adapts.
     """
-    ends = np.empty_like(starts)
+    ends, sampler = np.empty_like(starts), of(algorithm)
     for n, x in enumerate(starts):
-        state = states[n] if isinstance(states, list) else states
-        value = log_density(x)
-        if hasattr(algorithm, "start"):
-            state = algorithm.start(state, x, value)
-        for _ in range(steps):
-            proposal = algorithm.propose(rng, x, state)
-            new_value = value if proposal.position is x else log_density(proposal.position)
-            log_q_ratio = proposal.log_q_ratio
-            if hasattr(algorithm, "log_ratio"):
-                log_q_ratio = algorithm.log_ratio(state, x, value, proposal, new_value)
-            probability, accepted = accept(rng, value, new_value, log_q_ratio)
-            if accepted:
-                x, value = proposal.position, new_value
-                if hasattr(algorithm, "keep"):
-                    outcome = Outcome(x, value, proposal, new_value, probability, accepted)
-                    state = algorithm.keep(state, outcome)
-        ends[n] = x
+        point = Point(x, log_density(x))
+        state = sampler.place(states[n] if isinstance(states, list) else states, point)
+        *_, last = chain.draws(rng, sampler, log_density, point, state, steps)
+        ends[n] = last.point.position
     return ends
 
 

@@ -484,14 +484,19 @@ def test_controls_of_correlated_noise(monkeypatch):
         z = invariance_z(step)
         assert np.abs(z).max() > 10, z
 
-    renewal = step._renewal
+    renewal, draw, proposed = step._renewal, step.step, []
 
-    def moved_at_once(rng, u):
-        new = renewal(rng, u)
-        step.auxiliary = [new]
-        return new
+    def recorded(rng, u):
+        proposed[:] = [renewal(rng, u)]
+        return proposed[0]
 
-    monkeypatch.setattr(step, "_renewal", moved_at_once)
+    def moved_at_once(point):
+        found = draw(point)
+        step.auxiliary = list(proposed)
+        return found
+
+    monkeypatch.setattr(step, "_renewal", recorded)
+    monkeypatch.setattr(step, "step", moved_at_once)
     z = invariance_z(step)
     assert np.abs(z).max() > 10, z
 

@@ -6,8 +6,9 @@ import typing
 import pytest
 
 import pymc_kameleon as pk
+from pymc_kameleon.samplers.modules import parameters
 from pymc_kameleon.steps import KernelStep, signatures
-from pymc_kameleon.steps.options import CommonOptions, algorithm_options
+from pymc_kameleon.steps.options import CommonOptions
 from tests import step_tester as tester
 
 STEPS = [step for name, step in vars(pk).items() if name.endswith("Step")]
@@ -44,7 +45,7 @@ def test_options_are_real_keywords_with_the_defaults_of_the_algorithm(step):
     variants = step.variants.values() or [step.algorithm]
     options = {}
     for algorithm in reversed([*variants]):
-        options |= algorithm_options(algorithm)
+        options |= parameters(algorithm)
     options.pop(step.chooses, None)
     assert set(options) | {step.chooses} - {""} | {"preset"} == set(own) - {
         "self",
@@ -53,8 +54,8 @@ def test_options_are_real_keywords_with_the_defaults_of_the_algorithm(step):
     }
     for name, option in options.items():
         assert own[name].kind is inspect.Parameter.KEYWORD_ONLY
-        assert own[name].default.value == option.default, name
-        assert repr(shown[name].default) == (own[name].default.text or repr(option.default)), name
+        assert own[name].default.value == option, name
+        assert repr(shown[name].default) == (own[name].default.text or repr(option)), name
     assert "Family(" not in str(inspect.signature(step))
     assert len(str(inspect.signature(step))) < 1600
 

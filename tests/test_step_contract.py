@@ -14,6 +14,7 @@ from pymc.step_methods.state import equal_dataclass_values
 
 from pymc_kameleon.kernels import Matern
 from pymc_kameleon.numerics.history import History
+from pymc_kameleon.samplers.seam import Point
 from pymc_kameleon.steps import KameleonStep
 from pymc_kameleon.steps.options import described
 from tests import step_tester as tester
@@ -125,7 +126,7 @@ def test_tuning_starts_anew_in_every_sequential_chain(case):
     idata = sample(step, model, chains=3, discard_tuned_samples=False)
     warmup = idata["warmup_sample_stats"]["scaling"].values
     start = model.initial_point()["x"]
-    initial = step.algorithm.stats(step._init_algorithm(start, step.rng))["scaling"]
+    initial = step.sampler.stats(step.sampler.init(step.rng, start))["scaling"]
     for chain in range(3):  # the first draw may have adapted once
         assert abs(np.log(warmup[chain, 0] / initial)) < 0.1
         assert np.ptp(np.log(warmup[chain])) > 0.2
@@ -152,12 +153,11 @@ def test_nothing_adapts_after_tuning(case, monkeypatch):
     _, stats = drive(step, point, 100)
     assert not calls
     if not step._draws_differ:
-        own = [{k: v for k, v in s.items() if k in step.algorithm.stats(before)} for s in stats]
+        own = [{k: v for k, v in s.items() if k in step.sampler.stats(before)} for s in stats]
         assert all(s == own[0] for s in own)
     after = step.algorithm_state
-    if hasattr(step.algorithm, "start"):  # what is cached at the current point may differ, no more
-        after = step.algorithm.start(after, x, value)
-        before = step.algorithm.start(before, x, value)
+    # what is cached at the current point may differ, no more
+    after, before = (step.sampler.place(state, Point(x, value)) for state in (after, before))
     assert equal_dataclass_values(before, after)
     # Power: while tuning, the same watch sees a call at every draw.
     _, stats = drive(begin(step), point, 100)

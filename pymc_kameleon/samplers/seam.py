@@ -1,15 +1,17 @@
 """The seam every sampler here shares, and the one accept/reject step.
 
-An algorithm is a module that exports ``State``, ``init``, ``propose`` and ``adapt``. ``propose`` returns a
-:class:`Proposal` whose ``log_q_ratio`` is *everything in the Metropolis-Hastings ratio except the target*,
+A :class:`Sampler` is a value: its fields are its options, checked when it is made and never changed. What changes is a
+state, a NamedTuple that goes in and comes out. ``propose`` returns a :class:`Proposal` whose ``log_q_ratio`` is
+*everything in the Metropolis-Hastings ratio except the target*,
 
     log_q_ratio = log q(x | x*) - log q(x* | x),
 
-so that the test  ``log u < log p(x*) - log p(x) + log_q_ratio``  is written once, here.
+so that the test  ``log u < log p(x*) - log p(x) + log_q_ratio``  is written once, here, and the loop around it once, in
+:mod:`pymc_kameleon.samplers.chain`.
 """
 
 import math
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from scipy.special import ndtr, ndtri
@@ -41,6 +43,45 @@ class Proposal(NamedTuple):
     carry: Any = None
     log_density: float | None = None
     noise: Any = None
+
+
+class Point(NamedTuple):
+    """Where a chain is, with what was evaluated there: retained, never evaluated anew.
+
+    Attributes
+    ----------
+    position : ndarray of shape (d,)
+    log_density : float
+        ``-inf`` where it was not finite.
+    noise : object
+        What else belongs to the log density and is accepted with it, where it is an estimate: the noisy part of it and
+        the random numbers that it is a function of. For the step; a sampler only hands it on.
+    """
+
+    position: np.ndarray
+    log_density: float
+    noise: Any = None
+
+
+class Known(NamedTuple):
+    """What is known when a walk begins where an arrival (:mod:`pymc_kameleon.samplers.arrival`) has ended.
+
+    Attributes
+    ----------
+    spent : int
+        Tuning draws that are over.
+    factor : ndarray of shape (d, d) or None
+        Lower Cholesky factor of what the covariance is near the point.
+    evaluated : (ndarray of shape (n, d), ndarray of shape (n,)) or None
+        Other points, and their log densities.
+    """
+
+    spent: int = 0
+    factor: np.ndarray | None = None
+    evaluated: tuple[np.ndarray, np.ndarray] | None = None
+
+
+NOTHING = Known()
 
 
 class Outcome(NamedTuple):
@@ -80,6 +121,58 @@ class Outcome(NamedTuple):
     def target(self, target_accept: float) -> float:
         """What to compare ``accept_prob`` with when a scale is tuned to ``target_accept``."""
         return self.patience * attainable(target_accept, self.noise_sd)
+
+
+class Sampler:
+    """A Metropolis-Hastings kernel that learns while tuning.
+
+    A subclass is a frozen dataclass, ``@dataclass(frozen=True, kw_only=True, eq=False)``. Its fields are its options:
+    documented, checked in ``__post_init__`` as far as they can be without a dimension, and never changed.
+
+    Attributes
+    ----------
+    presets : dict of name to dict
+        Named sets of options.
+    statistics : dict of name to type
+        What :meth:`stats` returns.
+    """
+
+    presets: ClassVar[dict[str, dict[str, Any]]] = {}
+    statistics: ClassVar[dict[str, type]] = {"scaling": float}
+
+    def init(self, rng: np.random.Generator | None, x: np.ndarray, known: Known = NOTHING) -> Any:
+        """The state of a chain that begins at ``x``, shape (d,)."""
+        raise NotImplementedError
+
+    def propose(self, rng: np.random.Generator, x: np.ndarray, state: Any) -> Proposal:
+        """Where to go from ``x``; writes nothing."""
+        raise NotImplementedError
+
+    def adapt(self, rng: np.random.Generator, state: Any, outcome: Outcome) -> Any:
+        """Learn from one draw, while tuning only; called after :meth:`place`."""
+        return state
+
+    def freeze(self, state: Any) -> Any:
+        """End of tuning: nothing adapts any more."""
+        return state
+
+    def stats(self, state: Any, proposal: Proposal | None = None) -> dict[str, Any]:
+        """The declared ``statistics`` of a state, and of the draw that ``proposal`` was for."""
+        raise NotImplementedError
+
+    # What most need not say.
+
+    def place(self, state: Any, point: Point, proposal: Proposal | None = None) -> Any:
+        """The chain is at ``point`` now: it moved there by ``proposal``, or (None) was put there from outside."""
+        return state
+
+    def log_ratio(self, state: Any, point: Point, proposal: Proposal, there: Point) -> float:
+        """Everything in the ratio but the target, where it depends on the log density at either end."""
+        return proposal.log_q_ratio
+
+    def observe(self, state: Any, point: Point) -> Any:
+        """Learn from a second evaluation at the chain's point, which was made to measure the noise."""
+        return state
 
 
 def acceptance_probability(

@@ -5,12 +5,10 @@ chain, the sampling state, the statistics and the progress bar. A subclass names
 with ``State, init, propose, adapt, freeze``) and its options.
 """
 
-import inspect
 import math
 import warnings
 from contextlib import suppress
 from dataclasses import field
-from types import ModuleType
 from typing import Any, ClassVar
 
 import numpy as np
@@ -29,13 +27,14 @@ from rich.table import Column
 from pymc_kameleon.samplers import noise_probe
 from pymc_kameleon.samplers.arrival import search as arrival_search
 from pymc_kameleon.samplers.arrival.phase import default_budget
-from pymc_kameleon.samplers.seam import Outcome, Proposal, accept, acceptance_probability
+from pymc_kameleon.samplers.chain import freeze, transition
+from pymc_kameleon.samplers.modules import make, parameters
+from pymc_kameleon.samplers.seam import Known, Point, Proposal, acceptance_probability
 from pymc_kameleon.steps import advice
 from pymc_kameleon.steps.log_density import LogDensity
 from pymc_kameleon.steps.noise import differ, renewal, seed_streams, variables_beside
 from pymc_kameleon.steps.noisy_factors import black_boxes
 from pymc_kameleon.steps.options import (
-    algorithm_options,
     check_counts,
     check_preset,
     continuous,
@@ -54,6 +53,7 @@ ARRIVAL_SHARE = 0.4  # of tuning, at most
 LOOKS = (1.0, 2.0)  # how far from the initial point the second and third climb begin, in jitters
 STATE_VERSION = 3  # of KernelStepState: raised whenever the meaning of a field changes
 NEVER = 2**62
+NOWHERE = Point(None, -math.inf, (0.0, []))  # type: ignore[arg-type]
 
 
 @dataclass_state
@@ -171,10 +171,9 @@ class KernelStep(BlockedStep):
     default_blocked = True
     state_version: ClassVar[int] = STATE_VERSION
     _state_class = KernelStepState
-    algorithm: ModuleType  # has State, init, propose, adapt, freeze, stats and maybe start, keep, log_ratio, draw_stats
     presets: ClassVar[dict[str, dict]] = {}
-    chooses: ClassVar[str] = ""  # a keyword that chooses between algorithms ...
-    variants: ClassVar[dict[str, ModuleType]] = {}  # ... these; the first is the default
+    chooses: ClassVar[str] = ""  # the keyword that chooses between samplers, if there is one ...
+    variants: ClassVar[dict[str, Any]] = {}  # ... of these; the first is the default
 
     stats_dtypes_shapes: ClassVar[dict] = {
         "accept": FLOAT,
@@ -190,13 +189,13 @@ class KernelStep(BlockedStep):
         self, vars=None, *, model=None, rng=None, initial_point=None, compile_kwargs=None, blocked=True,
         correlation=None, refresh_blocks=None, arrival=None, preset=None, **options,
     ):  # fmt: skip
+        self.variant = next(iter(self.variants), "")
         if self.chooses:
-            self.variant = options.pop(self.chooses, next(iter(self.variants)))
+            self.variant = options.pop(self.chooses, self.variant)
             if self.variant not in self.variants:
                 raise ValueError(
                     f"{self.chooses} must be one of {tuple(self.variants)}, got {self.variant!r}."
                 )
-            self.algorithm = self.variants[self.variant]
         model = pm.modelcontext(model)
         self.vars = continuous(type(self).__name__, vars, model)
         self.blocked, self.rng = blocked, get_random_generator(rng)
@@ -212,7 +211,8 @@ class KernelStep(BlockedStep):
         if dim == 0:
             raise ValueError(advice.nothing_to_sample(type(self).__name__, self.shapes))
         # Options are wrong now or never, and a large model takes long to compile.
-        self._init_algorithm(np.zeros(dim), np.random.default_rng(0))
+        self.sampler = make(self.algorithm, **self._options, **self._chosen())
+        self.sampler.init(np.random.default_rng(0), np.zeros(dim))
         owns_auxiliary = correlation is not None or refresh_blocks is not None
         self._density = LogDensity(model, self.vars, point, compile_kwargs, owns_auxiliary)
         with suppress(TypeError):  # a generator that cannot spawn; a chain brings one that can
@@ -242,9 +242,8 @@ class KernelStep(BlockedStep):
 
     def _reset(self, tune):
         self.tune = tune
-        self.position, self.log_density, self.noisy_log_density = None, -np.inf, 0.0
+        self.here = NOWHERE
         self.nonfinite, self.evaluations, self.tuning_draws = 0, 0, 0
-        self.auxiliary, self._proposed_auxiliary = [], []
         self.probe = noise_probe.NoiseProbe()
         self.failures = [0, 0, NEVER]
         self._warnings.reset()
@@ -261,8 +260,7 @@ class KernelStep(BlockedStep):
         if self.tune and self.algorithm_state is not None:
             self._warn_if_too_noisy()  # first: under noise the rest looks worse than it is
             self._warn_if_short()
-            self.algorithm_state = self.algorithm.freeze(self.algorithm_state)
-            self._start_algorithm()
+            self.algorithm_state = freeze(self.sampler, self.here, self.algorithm_state)
         if self.tune:
             self.failures = [0, self.evaluations, advice.FAILURES]
         self.tune = False
@@ -273,9 +271,14 @@ class KernelStep(BlockedStep):
         return f"{self.name}, {self.chooses}={self.variant!r}" if self.chooses else self.name
 
     @property
+    def algorithm(self):
+        """Of what the step makes its sampler."""
+        return self.variants[self.variant]
+
+    @property
     def options(self) -> dict:
         """The options, defaults included, described so that they can be compared and stored."""
-        defaults = {name: p.default for name, p in algorithm_options(self.algorithm).items()}
+        defaults = parameters(self.algorithm)
         common = {"correlation": self._renewal.correlation, "refresh_blocks": self._renewal.blocks}
         return described({**defaults, **self._options, **common})
 
@@ -302,6 +305,42 @@ class KernelStep(BlockedStep):
                 differ = sorted(n for n in {*given, *mine} if given.get(n) != mine.get(n))
                 given, mine = ({n: d.get(n) for n in differ} for d in (given, mine))
             raise ValueError(advice.other_state(type(self).__name__, name, given, mine))
+
+    @property
+    def position(self):
+        """The current point as this step left it; None before a chain's first draw."""
+        return self.here.position
+
+    @position.setter
+    def position(self, x):
+        self.here = self.here._replace(position=x)
+
+    @property
+    def log_density(self):
+        """Retained value at :attr:`position`."""
+        return self.here.log_density
+
+    @log_density.setter
+    def log_density(self, value):
+        self.here = self.here._replace(log_density=value)
+
+    @property
+    def noisy_log_density(self):
+        """The part of it from noisy factors, where the two are kept apart."""
+        return self.here.noise[0]
+
+    @noisy_log_density.setter
+    def noisy_log_density(self, value):
+        self.here = self.here._replace(noise=(value, self.auxiliary))
+
+    @property
+    def auxiliary(self):
+        """The standard normals that the retained estimate is a function of."""
+        return self.here.noise[1]
+
+    @auxiliary.setter
+    def auxiliary(self, normals):
+        self.here = self.here._replace(noise=(self.noisy_log_density, normals))
 
     @property
     def others(self):
@@ -363,36 +402,24 @@ class KernelStep(BlockedStep):
             return self._step_of_arrival(point)
         if self._is_probe():
             return point, [self._probe()]
-        algorithm, position = self.algorithm, self.position
-        proposal = algorithm.propose(self.rng, position, self._algorithm_state)
-        before = self.noisy_log_density, self.auxiliary
-        proposed, noisy = self._evaluate(proposal, point)
-        # The value at the current state is the retained one, never a fresh one: what makes a noisy, unbiased
-        # likelihood estimate exact (Andrieu & Roberts, 2009).
-        log_q_ratio = self._log_q_ratio(proposal, proposed)
-        self._log_ratio = proposed - self.log_density + proposal.log_q_ratio  # without the shares
-        probability, accepted = accept(self.rng, self.log_density, proposed, log_q_ratio)
+        before, self._point = self.here, point
+        tuning = {"tuning": True, **self._measured()} if self.tune else {}
+        self.here, self._algorithm_state, proposal, there, probability, accepted = transition(
+            self.rng, self.sampler, before, self._algorithm_state, self._evaluate, **tuning
+        )
+        # without the shares
+        self._log_ratio = there.log_density - before.log_density + proposal.log_q_ratio
         if accepted:
-            self.position, self.log_density, self.noisy_log_density = (
-                proposal.position, proposed, noisy,
-            )  # fmt: skip
-            self.auxiliary = self._proposed_auxiliary  # accepted jointly with the position
             self.probe = noise_probe.leave(self.probe)
-        if accepted or self.tune:
-            outcome = Outcome(
-                self.position, self.log_density, proposal, proposed, probability, accepted,
-                (noisy, self._proposed_auxiliary), before,
-            )  # fmt: skip
-            if accepted and self._keeps:
-                self._algorithm_state = algorithm.keep(self._algorithm_state, outcome)
-            if self.tune:
-                outcome = outcome._replace(
-                    noise_sd=noise_probe.sd(self.probe), patience=noise_probe.patience(self.probe)
-                )
-                self._algorithm_state = algorithm.adapt(self.rng, self._algorithm_state, outcome)
-        if self.position is not position:
-            point = self._density.update(point, self.position)
+        if self.here.position is not before.position:
+            point = self._density.update(point, self.here.position)
         return point, [self._statistics(proposal, probability, accepted)]
+
+    def _measured(self):
+        """What is known of the noise, for a sampler that learns."""
+        return {
+            "noise_sd": noise_probe.sd(self.probe), "patience": noise_probe.patience(self.probe),
+        }  # fmt: skip
 
     def _step_of_arrival(self, point):
         """One evaluation on the way to where the chain begins: no Metropolis test, because nothing is drawn yet."""
@@ -401,16 +428,18 @@ class KernelStep(BlockedStep):
         )  # which draws are probes depends on their number
         state = self.arrival_state
         proposal = Proposal(arrival_search.propose(self.rng, state), -math.inf, "arrival")
-        value, noisy = self._evaluate(proposal, point)
-        state = arrival_search.tell(self.rng, state, proposal.position, value)
+        self._point = point
+        there = self._evaluate(proposal, self.here)
+        state = arrival_search.tell(self.rng, state, proposal.position, there.log_density)
         if state.current == state.evaluations - 1:  # the estimate's noise goes with the point
-            self.noisy_log_density, self.auxiliary = noisy, self._proposed_auxiliary
+            self.here = self.here._replace(noise=there.noise)
         if state.done:
             self._arrive(state)
         else:
             self.arrival_state, row = state, state.current
-            self.position = state.positions[row].copy()
-            self.log_density = float(state.log_densities[row])
+            self.here = self.here._replace(
+                position=state.positions[row].copy(), log_density=float(state.log_densities[row])
+            )
         moved = not self._density.is_at(self._density.ravel(point), self.position)
         if moved:
             point = self._density.update(point, self.position)
@@ -419,15 +448,15 @@ class KernelStep(BlockedStep):
     def _arrive(self, state):
         """The walk begins where the arrival has ended, with what was learned on the way."""
         self.arrival_state = None
-        self.position, self.log_density = state.position.copy(), state.log_density
-        learned = {}
+        self.here = self.here._replace(
+            position=state.position.copy(), log_density=state.log_density
+        )
+        known = Known(spent=self.tuning_draws)
         if self._climbs():
-            learned = arrival_search.learned(state)
+            known = Known(self.tuning_draws, **arrival_search.learned(state))
             if not state.arrived:
                 self._say("arrival", advice.did_not_arrive(state.evaluations, state.log_density))
-        self.algorithm_state = self._init_algorithm(
-            self.position, self.rng, self.tuning_draws, **learned
-        )
+        self.algorithm_state = self.sampler.init(self.rng, self.position, known)
         self._start_algorithm()
 
     def _climbs(self):
@@ -472,40 +501,35 @@ class KernelStep(BlockedStep):
         """
         start = None if self.probe.first is None else self.probe.first[1]
         proposal = Proposal(self.position.copy(), -math.inf, "refresh", noise=start)
-        value, noisy = self._evaluate(proposal, None)
+        there = self._evaluate(proposal, self.here)
+        value, noisy = there.log_density, there.noise[0]
         # other steps may move what the other factors depend on, between the two
         measured = noisy if self._density.split and value > -math.inf else value
-        self.probe = noise_probe.record(self.probe, measured, (noisy, self._proposed_auxiliary))
+        self.probe = noise_probe.record(self.probe, measured, there.noise)
         chance = acceptance_probability(self.log_density, value, 0.0)
         self.probe = noise_probe.meet(self.probe, chance)
-        if hasattr(self.algorithm, "observe"):
-            self._algorithm_state = self.algorithm.observe(
-                self._algorithm_state, proposal.position, value
-            )
+        self._algorithm_state = self.sampler.observe(self._algorithm_state, there)
         return self._statistics(proposal, 0.0, False)
 
-    def _evaluate(self, proposal, point):
-        """(log density, its noisy part) at the proposal from ``point``; -inf and a count where it is not finite."""
-        noisy, self._proposed_auxiliary = self.noisy_log_density, self.auxiliary
-        if proposal.noise is not None:  # it comes from where another chain of the algorithm is
-            noisy, self._proposed_auxiliary = proposal.noise
+    def _evaluate(self, proposal, here):
+        """What is at the proposal, from where the chain is; -inf and a count where the log density is not finite."""
+        # a proposal with noise of its own comes from where another chain of the sampler is
+        noisy, auxiliary = here.noise if proposal.noise is None else proposal.noise
         if proposal.log_density is not None:
-            return proposal.log_density, noisy
-        if proposal.position is self.position:
-            return self.log_density, self.noisy_log_density
+            return Point(proposal.position, proposal.log_density, (noisy, auxiliary))
+        if proposal.position is here.position:
+            return Point(here.position, here.log_density, (here.noise[0], auxiliary))
         self.evaluations += 1
-        if self.auxiliary:
-            self._proposed_auxiliary = [
-                self._renewal(self.rng, u) for u in self._proposed_auxiliary
-            ]
-            self._density.auxiliary = self._proposed_auxiliary
+        if auxiliary:
+            auxiliary = [self._renewal(self.rng, u) for u in auxiliary]
+            self._density.auxiliary = auxiliary
         value, noisy = self._log_density_at(proposal.position)
         if not -math.inf < value < math.inf:  # NaN fails both
             self.nonfinite += 1
             if not self.tune and value != -math.inf:
-                self._count_failure(point, proposal.position, value)
-            return -math.inf, 0.0
-        return value, noisy
+                self._count_failure(self._point, proposal.position, value)
+            value, noisy = -math.inf, 0.0
+        return Point(proposal.position, value, (noisy, auxiliary))
 
     def _log_density_at(self, x):
         """(log density, its noisy part where the two are kept apart); an exception of the model's tells the point."""
@@ -544,13 +568,6 @@ class KernelStep(BlockedStep):
             tried=tried,
         )
 
-    def _log_q_ratio(self, proposal, proposed):
-        if not self._corrects:
-            return proposal.log_q_ratio
-        return self.algorithm.log_ratio(
-            self._algorithm_state, self.position, self.log_density, proposal, proposed
-        )
-
     def _restart(self, point, x):
         """The chain starts, or another step moved a variable: evaluate the log density at the current point."""
         x = x.copy()  # the driver's memory may be overwritten after the draw
@@ -579,15 +596,15 @@ class KernelStep(BlockedStep):
         elif self.position is None:
             self._warn_of_steps_beside_noise()
         begins = self.position is None
-        self.position, self.log_density = x, value
+        self.here = self.here._replace(position=x, log_density=value)
         if self.arrival_state is not None:  # somebody moved the chain on its way
             self.arrival_state = self.algorithm_state = None
         if self._algorithm_state is None:
-            self.algorithm_state = self._init_algorithm(x, self.rng)
+            self.algorithm_state = self.sampler.init(self.rng, x)
             if begins:
                 self.arrival_state = self._set_out(x, value)
             if not self.tune:
-                self._algorithm_state = self.algorithm.freeze(self._algorithm_state)
+                self._algorithm_state = self.sampler.freeze(self._algorithm_state)
         self._start_algorithm()
 
     def _compare_with_other_chains(self, x, value):
@@ -602,39 +619,21 @@ class KernelStep(BlockedStep):
             self._say("other steps beside noise", advice.steps_beside_noise(beside), whole_run=True)
 
     def _start_algorithm(self):
-        if self._starts and self.position is not None:
-            self._algorithm_state = self.algorithm.start(
-                self._algorithm_state, self.position, self.log_density
-            )
+        if self.position is not None:
+            self._algorithm_state = self.sampler.place(self._algorithm_state, self.here)
 
-    def _init_algorithm(self, x, rng, spent=0, **learned):
-        """``spent`` of the tuning draws are over; ``learned`` in them."""
-        provided = {"rng": rng, self.chooses: getattr(self, "variant", None), **learned}
-        options = dict(self._options)
-        if options.get("tune") is not None:
-            options["tune"] = max(1, options["tune"] - spent)
-        taken = inspect.signature(self.algorithm.init).parameters
-        return self.algorithm.init(
-            x, **options, **{name: v for name, v in provided.items() if name in taken}
-        )
-
-    def __getstate__(self):
-        """Everything but a chosen module, which cannot be copied."""
-        return {name: value for name, value in self.__dict__.items() if name != "algorithm"}
-
-    def __setstate__(self, state):
-        self.__dict__.update(state)
-        if self.chooses:
-            self.algorithm = self.variants[self.variant]
+    def _chosen(self):
+        """The option that tells variants apart, where one module has several."""
+        return {}
 
     def _checked(self, preset, options):
         """The preset's options with the given ones on top; refuses names that the algorithm does not know."""
         check_preset(preset, self.presets)
-        known = algorithm_options(self.algorithm)
+        known = parameters(self.algorithm)
         for name in options:
             if name not in known:
                 chosen = f" with {self.chooses}={self.variant!r}" if self.chooses else ""
-                others = [v for v, m in self.variants.items() if name in algorithm_options(m)]
+                others = [v for v, m in self.variants.items() if name in parameters(m)]
                 elsewhere = f"{self.chooses}={' or '.join(map(repr, others))}" if others else ""
                 raise unknown_option(name, f"{type(self).__name__}{chosen}", known, elsewhere)
         check_counts(options)
@@ -644,18 +643,6 @@ class KernelStep(BlockedStep):
         """Show what every step takes in the subclass's signature, and its meaning below the subclass's own options."""
         super().__init_subclass__(**kwargs)
         with_common(cls, KernelStep)
-
-    @property
-    def _keeps(self):
-        return hasattr(self.algorithm, "keep")
-
-    @property
-    def _starts(self):
-        return hasattr(self.algorithm, "start")
-
-    @property
-    def _corrects(self):
-        return hasattr(self.algorithm, "log_ratio")
 
     def _refuse(self, point, value):
         factors = self._density.offending_factors(self._model, point)
@@ -696,7 +683,7 @@ class KernelStep(BlockedStep):
     )
 
     def _own_statistics(self, proposal):
-        return self.algorithm.stats(self._algorithm_state)
+        return self.sampler.stats(self._algorithm_state)
 
     def _wanted_tuning(self):
         """How many tuning draws the dimension asks for, if there were fewer; else None."""

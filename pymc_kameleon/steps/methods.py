@@ -1,7 +1,6 @@
 """The seven steps: what each is called, which algorithm it runs, its options and its statistics."""
 
 import math
-from types import ModuleType
 from typing import ClassVar, Unpack
 
 import numpy as np
@@ -71,7 +70,7 @@ class AdaptiveMetropolisStep(KernelStep):
     """
 
     name = "adaptive_metropolis"
-    algorithm = adaptive_metropolis
+    variants: ClassVar[dict] = {"": adaptive_metropolis}
     presets: ClassVar[dict] = {"paper": adaptive_metropolis.PAPER}
 
     def __init__(
@@ -160,13 +159,12 @@ class KameleonStep(KernelStep):
     """
 
     name = "kameleon"
-    algorithm = kameleon
     stats_dtypes_shapes: ClassVar[dict] = {
         **KernelStep.stats_dtypes_shapes, "n_history": FLOAT, "lengthscale": FLOAT, "gamma": FLOAT,
     }  # fmt: skip
     presets: ClassVar[dict] = {"paper": kameleon.PAPER}
     chooses = "proposal"
-    variants: ClassVar[dict[str, ModuleType]] = {"full": kameleon, "pca": pca_kameleon}
+    variants: ClassVar[dict] = {"full": kameleon, "pca": pca_kameleon}
 
     def __init__(
         self,
@@ -267,7 +265,7 @@ class FastKameleonStep(KernelStep):
     """
 
     name = "fast_kameleon"
-    algorithm = fast_kameleon
+    variants: ClassVar[dict] = {"": fast_kameleon}
     stats_dtypes_shapes: ClassVar[dict] = {**KameleonStep.stats_dtypes_shapes, "rank": FLOAT}
     presets: ClassVar[dict] = {"paper": fast_kameleon.PAPER}
 
@@ -347,7 +345,7 @@ class GaussianMixtureStep(KernelStep):
     """
 
     name = "gaussian_mixture"
-    algorithm = gaussian_mixture
+    variants: ClassVar[dict] = {"": gaussian_mixture}
     stats_dtypes_shapes: ClassVar[dict] = {
         **KernelStep.stats_dtypes_shapes, "local_scale": FLOAT, "auxiliary_scale": FLOAT, "n_components": FLOAT,
     }  # fmt: skip
@@ -469,10 +467,9 @@ class KamiltonianStep(KernelStep):
     name = "kamiltonian"
     presets: ClassVar[dict] = {"paper": kamiltonian.PAPER}
     chooses = "surrogate"
-    variants: ClassVar[dict[str, ModuleType]] = {
+    variants: ClassVar[dict] = {
         "values": value_kamiltonian, "lite": kamiltonian, "finite": kamiltonian,
     }  # fmt: skip
-    algorithm = value_kamiltonian
     stats_dtypes_shapes: ClassVar[dict] = {
         **KernelStep.stats_dtypes_shapes,
         **dict.fromkeys(
@@ -524,6 +521,9 @@ class KamiltonianStep(KernelStep):
     ):
         super().__init__(vars, **given(locals()), **common)
 
+    def _chosen(self):
+        return {} if self.variant == "values" else {"surrogate": self.variant}
+
     def _checked(self, preset, options):
         if preset == "paper" and self.variant == "values":
             raise ValueError(
@@ -570,10 +570,10 @@ class KamiltonianStep(KernelStep):
             if name not in KernelStep.stats_dtypes_shapes
         }
         if self.variant == "values":
-            found = value_kamiltonian.stats(self._algorithm_state, proposal)
+            found = self.sampler.stats(self._algorithm_state, proposal)
         else:
             trajectory = (proposal.carry or {}).get("stats", {})  # a probe carries nothing
-            found = {"n_steps": 0, "diverging": False, **kamiltonian.stats(self._algorithm_state)}
+            found = {"n_steps": 0, "diverging": False, **self.sampler.stats(self._algorithm_state)}
             found |= {n: trajectory[n] for n in ("step_size", "n_steps", "diverging") if trajectory}
         # What the surrogate's own dynamics call diverging is a trajectory that was refused by design and at no cost. To
         # PyMC and ArviZ ``diverging`` says that the sampler cannot follow the log density: only the true one can tell.
@@ -638,7 +638,7 @@ class GaussianAdaptationStep(KernelStep):
     """
 
     name = "gaussian_adaptation"
-    algorithm = gaussian_adaptation
+    variants: ClassVar[dict] = {"": gaussian_adaptation}
     presets: ClassVar[dict] = {"paper": gaussian_adaptation.PAPER}
 
     def __init__(
@@ -706,7 +706,7 @@ class CMAStep(KernelStep):
     """
 
     name = "cma"
-    algorithm = cma
+    variants: ClassVar[dict] = {"": cma}
     presets: ClassVar[dict] = {"paper": cma.PAPER}
 
     def __init__(

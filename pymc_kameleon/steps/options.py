@@ -29,16 +29,6 @@ class CommonOptions(TypedDict, total=False):
     arrival: bool | None
 
 
-def algorithm_options(algorithm: ModuleType) -> dict[str, inspect.Parameter]:
-    """The options of an algorithm: the keywords of its ``init``, less those that a step provides itself."""
-    parameters = inspect.signature(algorithm.init).parameters
-    return {
-        name: parameter
-        for name, parameter in parameters.items()
-        if name not in ("x", "rng", "random_walk", "factor", "evaluated")
-    }
-
-
 def continuous(step: str, vars, model) -> list:
     """The value variables that ``step`` is to sample: ``vars``, or all continuous ones of the model.
 

@@ -24,7 +24,7 @@ M. J. D. Powell (2006). The NEWUOA software for unconstrained optimization witho
 """
 
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -238,7 +238,7 @@ def init(
     )
 
 
-def learned(state: State) -> dict[str, object]:
+def learned(state: State) -> dict[str, Any]:
     """What an algorithm's ``init`` may want to know: the keywords ``factor`` and ``evaluated``."""
     others = np.arange(state.evaluations) != state.handed
     return {

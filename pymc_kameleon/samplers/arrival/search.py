@@ -11,7 +11,7 @@ The names are those of :mod:`pymc_kameleon.samplers.arrival.phase`, so that a st
 """
 
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -154,7 +154,7 @@ def tell(rng: np.random.Generator, state: State, point: np.ndarray, log_density:
     return state
 
 
-def learned(state: State) -> dict[str, object]:
+def learned(state: State) -> dict[str, Any]:
     """What an algorithm's ``init`` may want to know: the keywords ``factor`` and ``evaluated``."""
     positions, values = state.positions, state.log_densities
     others = (positions != state.position).any(axis=1)

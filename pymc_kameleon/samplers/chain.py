@@ -1,0 +1,154 @@
+"""The one loop of a chain: propose, evaluate, accept, place, adapt. Nothing else in this package moves one.
+
+The steps call :func:`transition` for every draw, the tests and the benchmarks :func:`run` or the generator
+:func:`draws`: what is proven for them is what is shipped.
+"""
+
+import math
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from pymc_kameleon.samplers.seam import Outcome, Point, Proposal, Sampler, accept
+
+Evaluate = Callable[[Proposal, Point], Point]
+
+
+def transition(
+    rng: np.random.Generator,
+    sampler: Sampler,
+    point: Point,
+    state: Any,
+    evaluate: Evaluate,
+    *,
+    tuning: bool = False,
+    noise_sd: float = 0.0,
+    patience: float = 1.0,
+) -> tuple[Point, Any, Proposal, Point, float, bool]:
+    """One draw.
+
+    Parameters
+    ----------
+    point : Point
+        Where the chain is.
+    evaluate : callable
+        ``evaluate(proposal, point)`` is what was found at the proposal, a :class:`Point`.
+    tuning : bool
+        Whether the sampler learns from the draw.
+    noise_sd, patience : float
+        See :class:`~pymc_kameleon.samplers.seam.Outcome`; for a draw that stays.
+
+    Returns
+    -------
+    point, state : Point, NamedTuple
+        Afterwards.
+    proposal, there : Proposal, Point
+        What was proposed, and what was found there.
+    accept_prob, accepted : float, bool
+    """
+    proposal = sampler.propose(rng, point.position, state)
+    there = evaluate(proposal, point)
+    # The value at the current point is the retained one, never a fresh one: what makes a noisy, unbiased likelihood
+    # estimate exact (Andrieu & Roberts, 2009).
+    log_q_ratio = sampler.log_ratio(state, point, proposal, there)
+    probability, accepted = accept(rng, point.log_density, there.log_density, log_q_ratio)
+    before = point
+    if accepted:  # the position, its log density and the noise in it jointly
+        point, patience = there, 1.0
+        state = sampler.place(state, point, proposal)
+    if tuning:
+        outcome = Outcome(
+            point.position, point.log_density, proposal, there.log_density, probability, accepted,
+            there.noise, before.noise, noise_sd, patience,
+        )  # fmt: skip
+        state = sampler.adapt(rng, state, outcome)
+    return point, state, proposal, there, probability, accepted
+
+
+def freeze(sampler: Sampler, point: Point, state: Any) -> Any:
+    """End of tuning: the state, with what is cached at ``point`` by what is fixed now."""
+    return sampler.place(sampler.freeze(state), point)
+
+
+def evaluation(log_density: Callable[[np.ndarray], float]) -> Evaluate:
+    """What :func:`transition` asks for, from a function of a point; one call for each draw at most."""
+
+    def evaluate(proposal: Proposal, point: Point) -> Point:
+        if proposal.log_density is not None:
+            return Point(proposal.position, proposal.log_density, proposal.noise)
+        if proposal.position is point.position:
+            return point
+        value = log_density(proposal.position)
+        return Point(proposal.position, value if math.isfinite(value) else -math.inf)
+
+    return evaluate
+
+
+class Draw(NamedTuple):
+    """One draw of :func:`draws`: the state before it, and what :func:`transition` returns."""
+
+    before: Any
+    point: Point
+    state: Any
+    proposal: Proposal
+    there: Point
+    accept_prob: float
+    accepted: bool
+
+
+def draws(
+    rng: np.random.Generator,
+    sampler: Sampler,
+    log_density: Callable[[np.ndarray], float],
+    point: Point,
+    state: Any,
+    n: int,
+    *,
+    tuning: bool = False,
+) -> Iterator[Draw]:
+    """``n`` transitions from ``point``, one by one."""
+    evaluate = evaluation(log_density)
+    for _ in range(n):
+        found = Draw(state, *transition(rng, sampler, point, state, evaluate, tuning=tuning))
+        point, state = found.point, found.state
+        yield found
+
+
+class Run(NamedTuple):
+    """A chain of :func:`run`.
+
+    Attributes
+    ----------
+    draws : ndarray of shape (n, d)
+        After tuning.
+    accept_prob : ndarray of shape (n,)
+        Acceptance probabilities of those.
+    state : NamedTuple
+        The sampler's, at the end.
+    """
+
+    draws: np.ndarray
+    accept_prob: np.ndarray
+    state: Any
+
+
+def run(
+    rng: np.random.Generator,
+    sampler: Sampler,
+    log_density: Callable[[np.ndarray], float],
+    x: np.ndarray,
+    *,
+    tune: int,
+    n: int,
+) -> Run:
+    """A chain from ``x``, shape (d,): ``tune`` draws that the sampler learns from, then ``n`` with all fixed."""
+    point = Point(np.array(x, dtype=float), log_density(x))
+    state = sampler.place(sampler.init(rng, point.position), point)
+    for draw in draws(rng, sampler, log_density, point, state, tune, tuning=True):
+        point, state = draw.point, draw.state
+    state = freeze(sampler, point, state)
+    kept, accept_prob = np.empty((n, len(x))), np.empty(n)
+    for i, draw in enumerate(draws(rng, sampler, log_density, point, state, n)):
+        kept[i], accept_prob[i], state = draw.point.position, draw.accept_prob, draw.state
+    return Run(kept, accept_prob, state)
