@@ -29,13 +29,13 @@ def test_wrong_options_say_what_is_allowed(tmp_path):
 
 
 def test_it_prints_and_writes(tmp_path):
-    result = run("--draws", "300", "--tune", "300", "--chains", "2", cwd=tmp_path)
+    result = run("--draws", "100", "--tune", "100", "--chains", "1", cwd=tmp_path)
     assert result.returncode == 0, result.stderr
     out = tmp_path / "demo-output"
     for name in ("trace.png", "populations.png", "lynx_hare.nc"):
         assert (out / name).stat().st_size > 10_000
     assert "alpha" in result.stdout
-    assert "1,202" in result.stdout  # 2 chains: tune + draws + 1 solves each
+    assert "201 " in result.stdout  # tune + draws + 1 solves
     assert "pm.DEMetropolisZ" in result.stdout
 
 
