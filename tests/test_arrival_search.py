@@ -89,3 +89,27 @@ def test_positions_are_those_that_were_evaluated():
     state = arrive(recording, [0.5, -0.5], [[12.5, 11.0], [-3.0, 4.0]])
     np.testing.assert_array_equal(state.positions, seen)
     np.testing.assert_array_equal(state.log_densities, [log_density(x) for x in seen])
+
+
+def looks_taken(log_density, looks):
+    return len(arrive(log_density, [0.5, -0.5], looks).climbs) - 1
+
+
+def test_more_looks_only_where_something_else_was_found():
+    """Two that come to where the chain is are enough; where one ended elsewhere, the others are taken, too."""
+    near, there = np.array([[0.3, 3.0]]), np.array([[12.5, 11.0]])
+    one_mode, two = two_modes(-1e4), two_modes(-5.0)
+    assert looks_taken(one_mode, np.repeat(near, 6, axis=0)) == 2
+    assert looks_taken(two, np.concatenate([near, there, near, near, near])) == 5
+    assert looks_taken(two, np.concatenate([near, near, there])) == 2
+
+
+def test_a_long_climb_leaves_no_looks():
+    """A chain has to tune, too."""
+    d = 2
+    long = arrival.init(np.zeros(d), 0.0)
+    for k in range(arrival.default_budget(d)):
+        long = long._replace(evaluated=arrival.history.append(long.evaluated, np.full(d + 1, k)))
+    state = arrival_search.init(np.zeros(d), 0.0, looks=np.ones((3, d)))
+    assert arrival_search._left(state) == 60 * d + 300
+    assert arrival_search._left(state._replace(climbs=(long,))) == 0

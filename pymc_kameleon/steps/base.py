@@ -41,7 +41,7 @@ from pymc_kameleon.steps.options import (
     described,
     unknown_option,
 )
-from pymc_kameleon.steps.prior_scale import jitter, prior_scale
+from pymc_kameleon.steps.prior_scale import Prior, jitter, look_at_prior
 from pymc_kameleon.steps.pytensor_internals import NotScalar
 from pymc_kameleon.steps.sampler_warnings import SamplerWarning, SamplerWarnings, WarningType
 from pymc_kameleon.steps.signatures import with_common
@@ -50,7 +50,7 @@ FLOAT: tuple[Any, list] = (np.float64, [])
 MOVE: tuple[Any, list] = (np.dtype("U16"), [])
 MEASURED = 10  # pairs of probes, or the noise is not known
 ARRIVAL_SHARE = 0.4  # of tuning, at most
-LOOKS = (1.0, 2.0)  # how far from the initial point the second and third climb begin, in jitters
+LOOKS = 6  # climbs after a chain's own, from draws of the prior; two of them where they find nothing else
 STATE_VERSION = 3  # of KernelStepState: raised whenever the meaning of a field changes
 NEVER = 2**62
 NOWHERE = Point(None, -math.inf, (0.0, []))  # type: ignore[arg-type]
@@ -204,7 +204,7 @@ class KernelStep(BlockedStep):
         self._renewal = renewal(correlation, refresh_blocks)
         self._options = self._checked(preset, options)
         self._arrives = preset != "paper" if arrival is None else bool(arrival)
-        self._scale: np.ndarray | None = None  # of the prior, once it is needed
+        self._prior: Prior | None = None  # what its draws say, once it is needed
         self._initial = {v.name: np.asarray(point[v.name]) for v in self.vars}
         self.shapes = {v.name: np.shape(point[v.name]) for v in self.vars}
         dim = sum(value.size for value in self._initial.values())
@@ -468,24 +468,28 @@ class KernelStep(BlockedStep):
         at_initial = self._density.is_at(self._density.ravel(self._initial), x)
         if not (self._arrives and self.tune and (at_initial or self._climbs())):
             return None
-        if self._scale is None:
-            self._scale = prior_scale(self._model, self.vars, self._initial)
+        if self._prior is None:
+            self._prior = look_at_prior(self._model, self.vars, self._initial)
+        scale = self._prior.scale
         start, budget = None, default_budget(len(x))
         if at_initial:
-            start = x + jitter(self._scale) * self.rng.uniform(-1.0, 1.0, len(x))
+            start = x + jitter(scale) * self.rng.uniform(-1.0, 1.0, len(x))
         if not self._climbs():
             budget = 1
         elif self._options.get("tune") is not None:
             budget = max(1, min(budget, int(ARRIVAL_SHARE * self._options["tune"])))
-        looks = None
-        if self._climbs():  # around the model's initial point, as chains start, and twice as far
-            spread = np.outer(LOOKS, jitter(self._scale))
-            looks = self._density.ravel(self._initial) + spread * self.rng.uniform(
-                -1.0, 1.0, spread.shape
-            )
-        return arrival_search.init(
-            x, value, scale=self._scale, budget=budget, start=start, looks=looks
-        )
+        looks = self._looks(scale) if self._climbs() else None
+        return arrival_search.init(x, value, scale=scale, budget=budget, start=start, looks=looks)
+
+    def _looks(self, scale):
+        """Where the second look begins: draws of the prior; around the initial point where it cannot be drawn from.
+
+        Single draws, not the best of many: in a model of dynamics those are the ones that fit a flat line best.
+        """
+        draws = self.rng.choice(self._prior.draws, LOOKS, replace=False)
+        box = 2.0 * jitter(scale) * self.rng.uniform(-1.0, 1.0, draws.shape)
+        around = self._density.ravel(self._initial) + box
+        return np.where(np.isfinite(draws), draws, around)
 
     def _is_probe(self):
         """Whether this tuning draw measures the noise."""

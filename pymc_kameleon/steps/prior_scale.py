@@ -1,5 +1,7 @@
 """How large each coordinate may be, from draws of the prior: free, for no likelihood is evaluated."""
 
+from typing import NamedTuple
+
 import numpy as np
 import pymc as pm
 from pymc.initial_point import make_initial_point_fn
@@ -9,14 +11,35 @@ LARGEST_JITTER = 1.0  # PyMC's, for NUTS
 FAR = 1e3  # prior sds beyond that are units rather than ignorance
 
 
-def prior_scale(model: pm.Model, variables: list, point: dict[str, np.ndarray]) -> np.ndarray:
-    """Half the interquartile range of the prior in the unconstrained coordinates of value variables, shape (d,).
+class Prior(NamedTuple):
+    """What draws of the prior say of the unconstrained coordinates of value variables.
 
-    1 (that of a transformed positive variable, roughly) for a variable whose prior cannot be drawn from, or has no
-    spread; for such a variable without a transform its distance from 0, if that is larger.
+    Attributes
+    ----------
+    scale : ndarray of shape (d,)
+        Half the interquartile range.
+    draws : ndarray of shape (DRAWS, d)
+        NaN in the coordinates of a variable that cannot be drawn.
+    """
+
+    scale: np.ndarray
+    draws: np.ndarray
+
+
+def prior_scale(model: pm.Model, variables: list, point: dict[str, np.ndarray]) -> np.ndarray:
+    """The scale of :func:`look_at_prior`."""
+    return look_at_prior(model, variables, point).scale
+
+
+def look_at_prior(model: pm.Model, variables: list, point: dict[str, np.ndarray]) -> Prior:
+    """Draw from the prior.
+
+    The scale of a coordinate is half the interquartile range of its draws; 1 (that of a transformed positive variable,
+    roughly) for a variable whose prior cannot be drawn from, or has no spread; for such a variable without a transform
+    its distance from 0, if that is larger.
     """
     draws = _draws(model)
-    scales = []
+    scales, columns = [], []
     for variable in variables:
         here = np.abs(np.asarray(point[variable.name], dtype=float)).ravel()
         scale = np.maximum(here, 1.0)
@@ -29,7 +52,8 @@ def prior_scale(model: pm.Model, variables: list, point: dict[str, np.ndarray]) 
             usable = np.isfinite(spread) & (spread > 0.0)
             scale = np.where(usable, spread, scale)
         scales.append(scale)
-    return np.concatenate(scales)
+        columns.append(draws.get(variable.name, np.full((DRAWS, here.size), np.nan)))
+    return Prior(np.concatenate(scales), np.concatenate(columns, axis=1))
 
 
 def jitter(scale: np.ndarray) -> np.ndarray:

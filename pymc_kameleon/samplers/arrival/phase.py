@@ -186,8 +186,10 @@ class State(NamedTuple):
 
 
 def default_budget(d: int) -> int:
-    """Evaluations that are always enough where anything is."""
-    return 60 * d + 300
+    """Evaluations that are always enough where anything is: the metric, d (d + 1) / 2 numbers, may have to be learned
+    more than once on the way.
+    """
+    return 60 * d + 300 + 2 * d * d
 
 
 def init(
@@ -205,7 +207,7 @@ def init(
     scale : float or ndarray of shape (d,)
         Rough size of each coordinate; wrong by a factor of a million it costs some twenty evaluations.
     budget : int, optional
-        Evaluations at most, the one at ``x`` not counted. Default 60 d + 300.
+        Evaluations at most, the one at ``x`` not counted. Default 60 d + 300 + 2 d^2.
     start : ndarray of shape (d,), optional
         Where to begin instead, if the log density is finite there: how chains get starts of their own.
 

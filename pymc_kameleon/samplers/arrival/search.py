@@ -18,7 +18,8 @@ import numpy as np
 from pymc_kameleon.samplers.arrival import phase as arrival
 
 BETTER = 10.0  # nats: weights of 1 to 20,000
-SHARE = 0.5  # of an arrival's default budget for all of them
+TOTAL = 2.0  # of 60 d + 300 evaluations: what all climbs together may take
+AGREE = 2  # climbs that found nothing new, and nothing else was found: enough
 INSIDE = 4.0  # squared distance per dimension, in sds, within which two climbs have found the same
 
 
@@ -32,9 +33,11 @@ class State(NamedTuple):
     starts : ndarray of shape (k, d)
         Where the next climbs begin.
     budget : int
-        Evaluations of all climbs but the first.
+        Evaluations that climbs after the first may still take.
     same : bool
         Whether the last climb has come where another one was.
+    others : int
+        Climbs that ended elsewhere: where there are several places, more looks are worth their evaluations.
     """
 
     climbs: tuple
@@ -42,6 +45,7 @@ class State(NamedTuple):
     scale: np.ndarray
     budget: int
     same: bool = False
+    others: int = 0
 
     @property
     def last(self) -> arrival.State:
@@ -53,7 +57,9 @@ class State(NamedTuple):
         """Whether the chain can begin."""
         if not (self.last.done or self.same):
             return False
-        return not self.climbs[0].arrived or not len(self.starts) or self.budget <= 0
+        agreed = len(self.climbs) > AGREE and self.others == 0
+        nothing_left = not len(self.starts) or self.budget <= 0
+        return not self.climbs[0].arrived or nothing_left or agreed
 
     @property
     def chosen(self) -> arrival.State:
@@ -134,7 +140,7 @@ def init(
     first = arrival.init(x, log_density, scale=scale, budget=budget, start=start)
     starts = np.empty((0, d)) if looks is None else np.array(looks, dtype=float)
     scales = np.broadcast_to(np.asarray(scale, dtype=float), (d,)).copy()
-    return State((first,), starts, scales, int(SHARE * budget))
+    return State((first,), starts, scales, min(budget, 60 * d + 300))
 
 
 def propose(rng: np.random.Generator, state: State) -> np.ndarray:
@@ -148,7 +154,11 @@ def tell(rng: np.random.Generator, state: State, point: np.ndarray, log_density:
     later = len(state.climbs) > 1
     state = state._replace(climbs=(*state.climbs[:-1], last), budget=state.budget - int(later))
     if later:
-        state = state._replace(same=not last.done and _is_known(state))
+        known = _is_known(state)
+        others = state.others + int(last.done and not known)
+        state = state._replace(same=known and not last.done, others=others)
+    elif last.done:
+        state = state._replace(budget=_left(state))
     if (last.done or state.same) and not state.done:
         state = _next_climb(state)
     return state
@@ -173,6 +183,12 @@ def mass(climb: arrival.State) -> float:
     if climb.factor is None:
         return -math.inf
     return float(climb.log_densities.max() + np.log(np.diag(climb.factor)).sum())
+
+
+def _left(state):
+    """What the first climb has left for others; nothing if it was a long one, for a chain has to tune, too."""
+    spent = state.climbs[0].evaluations
+    return 0 if spent > state.budget else int(min(state.budget, TOTAL * state.budget - spent))
 
 
 def _next_climb(state):
