@@ -11,6 +11,7 @@ from importlib.metadata import PackageNotFoundError, version
 
 from pymc_kameleon import plots
 from pymc_kameleon.pseudo_marginal import NoisyLogLikelihood
+from pymc_kameleon.sampling import sample
 from pymc_kameleon.steps import (
     AdaptiveMetropolisStep,
     CMAStep,
@@ -39,5 +40,6 @@ __all__ = [
     "NoisyLogLikelihood",
     "plots",
     "register",
+    "sample",
     "unregister",
 ]

@@ -224,6 +224,21 @@ class KernelStep(BlockedStep):
 
     # -- life cycle ---------------------------------------------------------------------------
 
+    @property
+    def density(self) -> LogDensity:
+        """The compiled log density."""
+        return self._density
+
+    @property
+    def has_auxiliary(self) -> bool:
+        """Whether the step owns the standard normals of the model's estimators."""
+        return bool(self._density.auxiliary)
+
+    @property
+    def learning_options(self) -> dict[str, Any]:
+        """The options given, less the length of tuning: for who runs the algorithm without the step."""
+        return {name: value for name, value in self._options.items() if name != "tune"}
+
     def set_rng(self, rng):
         """Begin a chain (PyMC < 6.3)."""
         self._begin_chain(rng)
@@ -543,10 +558,11 @@ class KernelStep(BlockedStep):
                 return deterministic + noisy, noisy
             return self._density(x), 0.0
         except Exception as error:
-            self._add_point(error, x)
+            self.add_point(error, x)
             raise
 
-    def _add_point(self, error, x):
+    def add_point(self, error: Exception, x: np.ndarray) -> None:
+        """Note in an exception of the model's at which point it was raised."""
         at = {name: value.tolist() for name, value in self._density.update({}, x).items()}
         factors = black_boxes(self._model)
         error.add_note(advice.where_it_was_evaluated(type(self).__name__, at, factors))

@@ -40,11 +40,20 @@ NOT_GOOD, STALE = (
 
 
 def adapt(rng: np.random.Generator, state: State, outcome: Outcome) -> State:
-    """Learn from one tuning draw."""
-    learning = state.learning
-    if learning is None:
+    """Learn from one tuning draw, and fit a new surrogate where one is due."""
+    if state.learning is None:
         return state
-    carry = outcome.proposal.carry
+    state = learn(rng, state, outcome)
+    state, due = schedule(state)
+    if not due:
+        return state
+    noise = outcome.noise if outcome.accepted else outcome.former_noise
+    return refit(rng, state, outcome.position, outcome.log_density, noise)
+
+
+def learn(rng: np.random.Generator, state: State, outcome: Outcome) -> State:
+    """Learn from one tuning draw all but a new surrogate."""
+    learning, carry = state.learning, outcome.proposal.carry
     learning = learning._replace(draws=learning.draws + 1, noise_sd=outcome.noise_sd)
     if carry.evaluated:
         learning = record(learning, outcome.proposal.position, outcome.proposed_log_density)
@@ -77,14 +86,18 @@ def adapt(rng: np.random.Generator, state: State, outcome: Outcome) -> State:
             state, learning = _adapt_step_size(state, learning, carry)
             if learning.draws % 10 == 0:
                 state = state._replace(arms=kamiltonian_worth.shares(learning.worth))
-    state = state._replace(learning=learning)
+    return state._replace(learning=learning)
+
+
+def schedule(state: State) -> tuple[State, bool]:
+    """Whether to fit a new surrogate now; a good one's turn is put off."""
     if not _refit_is_due(state):
-        return state
+        return state, False
+    learning = state.learning
     if learning.positions.size < _worth_a_refit(learning) and not _last_refit_is_due(state):
         next_refit = int(state.options.growth * learning.positions.size) + 1
-        return state._replace(learning=learning._replace(next_refit=next_refit))
-    noise = outcome.noise if outcome.accepted else outcome.former_noise
-    return refit(rng, state, outcome.position, outcome.log_density, noise)
+        return state._replace(learning=learning._replace(next_refit=next_refit)), False
+    return state, True
 
 
 def record(learning: Learning, position, log_density) -> Learning:
@@ -202,21 +215,29 @@ def _last_refit_is_due(state: State) -> bool:
 
 
 def refit(
-    rng: np.random.Generator, state: State, x: np.ndarray, log_density: float, noise=None
+    rng: np.random.Generator,
+    state: State,
+    x: np.ndarray,
+    log_density: float,
+    noise=None,
+    reference: tuple[np.ndarray, np.ndarray] | None = None,
+    final: bool | None = None,
 ) -> State:
     """Fit a new surrogate to all evaluated points; keep the old one where that fails.
 
-    ``x``, ``log_density`` and ``noise`` are the chain's.
+    ``x``, ``log_density`` and ``noise`` are the chain's; ``reference`` replaces its :func:`reference_states`, and
+    ``final`` what the number of draws says of whether this is the last refit, which searches the whole library.
     """
     learning, options = state.learning, state.options
-    final = _last_refit_is_due(state)
+    if final is None:
+        final = _last_refit_is_due(state)
     evaluations, d = learning.positions.size, len(x)
     growth = options.growth
     learning = learning._replace(
         final=final, last_refit=evaluations, next_refit=int(growth * evaluations) + 1
     )
     refits = learning.refits + 1
-    chain, values = reference_states(state)
+    chain, values = reference_states(state) if reference is None else reference
     try:
         fit = value_regression.fit(
             rng,
@@ -254,7 +275,7 @@ def refit(
         seed=int(rng.integers(2**63)),
     )
     everyone = state.fit is None
-    learning = _recall_companions(learning, dynamics, x, log_density, noise, everyone)
+    learning = recall_companions(learning, dynamics, x, log_density, noise, everyone)
     walk = state.walk
     few = evaluations < 6 * quadratic_size(d)
     if few and fit.family == "quadratic" and fit.error < 2.0:
@@ -312,7 +333,7 @@ def _bound_while_tuning(dynamics, values, earlier: Quality | None):
     return dynamics._replace(radius=radius, ceiling=ceiling)
 
 
-def _recall_companions(learning: Learning, dynamics, x, log_density, noise, everyone) -> Learning:
+def recall_companions(learning: Learning, dynamics, x, log_density, noise, everyone) -> Learning:
     """Put companions that the new surrogate's region does not hold at the chain's point: they would stick."""
     for c, position in enumerate(learning.companions):
         z = surrogate_dynamics.to_z(dynamics, position)
@@ -345,12 +366,16 @@ def freeze(state: State) -> State:
     learning = state.learning
     if learning is None:
         return state
-    if state.fit is not None and _is_stale(state):
+    if state.fit is not None and is_stale(state):
         rng = np.random.default_rng(learning.seed)
         state = refit(rng, state, _position(state), state.current.log_density)
-        learning = state.learning
+    return fix(state, reference_states(state)[0])
+
+
+def fix(state: State, chain: np.ndarray) -> State:
+    """Fix everything as it is; ``chain`` (m, d) are the states that D has to hold."""
+    learning = state.learning
     evaluations = learning.positions.size
-    chain, _ = reference_states(state)
     state = state._replace(walk=adaptive_metropolis.freeze(state.walk), learning=None)
     if state.dynamics is None:
         return state._replace(quality=Quality(math.inf, 1.0, learning.refits, evaluations))
@@ -370,7 +395,7 @@ def freeze(state: State) -> State:
     )
 
 
-def _is_stale(state: State) -> bool:
+def is_stale(state: State) -> bool:
     """Whether the chain has learned much since the last refit and needs it, or stands where f is too low."""
     learning = state.learning
     if learning.positions.size > learning.last_refit and _recent_share(state) < STICKING:

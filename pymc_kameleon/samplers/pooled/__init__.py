@@ -1,0 +1,1 @@
+"""Several chains that share what they learn."""

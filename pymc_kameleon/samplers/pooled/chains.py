@@ -1,0 +1,276 @@
+"""Chains that learn together, from their starts to their draws: ask for points, tell their log densities.
+
+    chains = Chains(...)
+    while not chains.done:
+        chains.tell([log_density(request.position) for request in chains.ask()])
+
+Whoever holds that loop decides how the points of a round are evaluated; nothing here knows. A run is a function of its
+seed, its options and the log densities told: told the same again it does the same again, which is how an interrupted
+run is resumed.
+"""
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from pymc_kameleon.numerics import evaluations
+from pymc_kameleon.samplers.pooled import climbs as pooled_climbs
+from pymc_kameleon.samplers.pooled import drawing
+from pymc_kameleon.samplers.pooled.drawing import Drawing, Request, Row
+from pymc_kameleon.samplers.pooled.tuning import Tuning
+
+GROUPS = 4  # climbs, each of which starts a group of chains
+CLIMB_SHARE = 0.5  # of the evaluations for tuning, at most
+
+
+class Plan(NamedTuple):
+    """How long to tune and to draw.
+
+    Attributes
+    ----------
+    draws : int or None
+        Of every chain; None for as many as ``max_evaluations`` allows.
+    tune : int or None
+        Evaluations in all at which tuning ends; None for when the surrogate is good, and ``longest`` at the latest.
+    longest : int
+    max_evaluations : int or None
+        Never exceeded.
+    climb : bool
+        Whether values can be compared: not under noise.
+    """
+
+    draws: int | None
+    tune: int | None
+    longest: int
+    max_evaluations: int | None
+    climb: bool = True
+
+
+class Chains:
+    """Chains that share a surrogate.
+
+    Parameters
+    ----------
+    initial : ndarray of shape (d,)
+        The model's initial point, where the log density has to be finite.
+    starts : ndarray of shape (chains, d)
+        Over-dispersed.
+    seed : numpy.random.SeedSequence
+    plan : Plan
+    scale : float or ndarray of shape (d,)
+        Rough size of each coordinate.
+    options
+        Of :func:`pymc_kameleon.samplers.kamiltonian.values.sampler.init`.
+    """
+
+    def __init__(self, initial, starts, seed, plan: Plan, *, scale=1.0, **options):
+        children = seed.spawn(len(starts) + 1)
+        self.rng, *self.rngs = [np.random.default_rng(child) for child in children]
+        self.initial, self.starts = np.array(initial, dtype=float), np.array(starts, dtype=float)
+        self.plan, self.scale, self.options = plan, scale, options
+        self.evaluated = evaluations.empty(len(self.initial))
+        self.rounds = 0
+        self.warmup: list[Row] = []
+        self.rows: list[Row] = []
+        self.hub: Any = None
+        self.members: list = []
+        self.stopped = ""  # why there are fewer draws than planned
+        self.nonfinite = 0
+        n = len(self.starts)
+        n_groups = min(GROUPS, n) if plan.climb else n
+        self.groups = [k * n_groups // n for k in range(n)]  # of every chain: who begins together
+        self._phase: Any = _Start(self)
+        self._asked: list[Request] = []
+
+    @property
+    def phase(self) -> str:
+        """What is going on."""
+        return self._phase.name
+
+    @property
+    def done(self) -> bool:
+        """Whether nothing is left to evaluate."""
+        return self._phase.done
+
+    def ask(self) -> list[Request]:
+        """The points of the next round; none where every chain could make its draw without."""
+        self._asked = self._phase.ask()
+        return self._asked
+
+    def tell(self, values) -> None:
+        """Take the log densities of what ``ask`` returned, in its order; anything that is not finite is -inf."""
+        values = [float(v) if math.isfinite(v) else -math.inf for v in values]
+        self.nonfinite += values.count(-math.inf)
+        self._record(values)
+        phase = self._phase
+        phase.tell(values)
+        made = self.rows or self.warmup
+        if made and not made[-1].evaluations:
+            made[-1] = made[-1]._replace(evaluations=self.evaluated.size)
+        while phase.done and phase.next is not None:
+            phase = self._phase = phase.next()
+
+    def _record(self, values):
+        if not values:
+            return
+        made = evaluations.table(
+            np.array([r.position for r in self._asked]),
+            values,
+            [r.member for r in self._asked],
+            self.rounds,
+            [r.move for r in self._asked],
+        )
+        self.evaluated = evaluations.merge([self.evaluated, made])
+        self.rounds += 1
+
+    def left(self) -> float:
+        """Evaluations that may still be made."""
+        most = self.plan.max_evaluations
+        return math.inf if most is None else most - self.evaluated.size
+
+    def tune_until(self) -> int:
+        """Evaluations in all at which tuning ends at the latest."""
+        plan = self.plan
+        until = plan.longest if plan.tune is None else plan.tune
+        return until if plan.max_evaluations is None else min(until, plan.max_evaluations)
+
+
+class _Start:
+    """Evaluate the initial point, and without climbs the starts."""
+
+    name = "start"
+
+    def __init__(self, chains: Chains):
+        self.chains, self.done = chains, False
+
+    def ask(self):
+        chains = self.chains
+        points = [chains.initial] if chains.plan.climb else list(chains.starts)
+        return [Request(x, k if len(points) > 1 else -1, "start") for k, x in enumerate(points)]
+
+    def tell(self, values):
+        self.values, self.done = values, True
+
+    def next(self):
+        chains = self.chains
+        if chains.plan.climb:
+            return _Climb(chains, self.values[0])
+        best = int(np.argmax(self.values))
+        chosen = [k if v > -math.inf else best for k, v in enumerate(self.values)]
+        factor = np.diag(np.broadcast_to(0.1 * np.asarray(chains.scale), chains.initial.shape))
+        return _Tune(chains, [(chains.starts[k], self.values[k]) for k in chosen], factor)
+
+
+class _Climb:
+    """Come to the typical set, a group of chains by a climb."""
+
+    name = "climb"
+
+    def __init__(self, chains: Chains, value: float):
+        self.chains = chains
+        self.group = chains.groups
+        self.leaders = [self.group.index(g) for g in sorted(set(self.group))]
+        self.rngs = [chains.rngs[k] for k in self.leaders]
+        self.state = pooled_climbs.init(
+            chains.initial,
+            value,
+            chains.starts[self.leaders],
+            scale=chains.scale,
+            budget=int(CLIMB_SHARE * chains.tune_until()),
+        )
+
+    @property
+    def done(self):
+        return not self.state.active
+
+    def ask(self):
+        self.points = pooled_climbs.propose(self.rngs, self.state)
+        who = [self.leaders[g] for g in self.state.active]
+        return [Request(x, k, "arrival") for x, k in zip(self.points, who, strict=True)]
+
+    def tell(self, values):
+        self.state = pooled_climbs.tell(self.rngs, self.state, self.points, values)
+        standing = [c.positions[c.current] for c in self.state.climbs]
+        heights = [c.log_densities[c.current] for c in self.state.climbs]
+        self.chains.warmup.append(
+            Row(
+                np.array(standing)[self.group],
+                np.array(heights)[self.group],
+                [{}] * len(self.group),
+            )
+        )
+
+    def next(self):
+        chains, state = self.chains, pooled_climbs.stop(self.state)
+        groups = pooled_climbs.groups(state)
+        starts = []
+        for rng, g in zip(chains.rngs, self.group, strict=True):
+            row = int(rng.integers(len(groups[g].log_densities)))
+            starts.append((groups[g].positions[row], float(groups[g].log_densities[row])))
+        return _Tune(chains, starts, pooled_climbs.factor(state))
+
+
+class _Tune:
+    """Learn together."""
+
+    name = "tune"
+
+    def __init__(self, chains: Chains, starts, factor):
+        self.chains = chains
+        self.tuning = Tuning(
+            chains.rng, chains.rngs, starts, chains.evaluated, factor,
+            limit=chains.tune_until(), wait=chains.plan.tune is not None, **chains.options,
+        )  # fmt: skip
+
+    @property
+    def done(self):
+        return self.tuning.done
+
+    def ask(self):
+        return self.tuning.ask()
+
+    def tell(self, values):
+        tuning, chains = self.tuning, self.chains
+        tuning.tell(values)
+        chains.hub, chains.members = tuning.hub, tuning.members
+        chains.warmup.append(drawing.row(tuning.hub, tuning.members, tuning.last))
+
+    def next(self):
+        chains = self.chains
+        chains.hub, chains.members = self.tuning.freeze()
+        return _Draw(chains, Drawing(chains.hub, chains.members))
+
+
+class _Draw:
+    """Draw: nothing adapts. Every round is one draw of every chain."""
+
+    name = "draw"
+    next = None
+
+    def __init__(self, chains: Chains, drawing: Drawing):
+        self.chains, self.drawing = chains, drawing
+
+    @property
+    def done(self):
+        chains, drawing = self.chains, self.drawing
+        if chains.stopped:
+            return True
+        if chains.plan.draws is not None and len(drawing.rows) >= chains.plan.draws:
+            return True
+        # All or none: did the last round depend on how many chains need an evaluation, it would be a choice.
+        return chains.left() < len(drawing.members)
+
+    def ask(self):
+        return self.drawing.ask()
+
+    def tell(self, values):
+        self.drawing.tell(values)
+        self.chains.members, self.chains.rows = self.drawing.members, self.drawing.rows
+
+
+def posterior(chains: Chains) -> np.ndarray:
+    """The draws after tuning, shape (chains, draws, d)."""
+    if not chains.rows:
+        return np.zeros((len(chains.starts), 0, len(chains.initial)))
+    return np.stack([row.positions for row in chains.rows], axis=1)

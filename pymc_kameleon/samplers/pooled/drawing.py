@@ -1,0 +1,92 @@
+"""Draws of frozen members: independent chains of one kernel, in rounds of one draw each."""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from pymc_kameleon.samplers.kamiltonian.values import sampler as value_kamiltonian
+from pymc_kameleon.samplers.kamiltonian.values.state import State
+from pymc_kameleon.samplers.pooled import members as pooled_members
+from pymc_kameleon.samplers.pooled.members import Draw, Member
+from pymc_kameleon.samplers.seam import Proposal
+
+
+class Request(NamedTuple):
+    """A point to evaluate, for which member (-1: for none), and by which kernel."""
+
+    position: np.ndarray
+    member: int
+    move: str
+
+
+class Row(NamedTuple):
+    """One draw of every chain.
+
+    Attributes
+    ----------
+    positions : ndarray of shape (chains, d)
+    log_densities : ndarray of shape (chains,)
+    statistics : list of dict
+        One a chain; empty while climbing, and where a chain has not drawn yet.
+    evaluations : int
+        Of all chains, so far.
+    """
+
+    positions: np.ndarray
+    log_densities: np.ndarray
+    statistics: list[dict[str, Any]]
+    evaluations: int = 0
+
+
+class Drawing:
+    """Frozen members; ``ask`` and ``tell`` make one draw of each.
+
+    Parameters
+    ----------
+    hub : State
+        Frozen. It is never replaced, on which exactness hangs.
+    members : list of Member
+    """
+
+    def __init__(self, hub: State, members: list[Member]):
+        self.hub, self.members = hub, list(members)
+        self.rows: list[Row] = []
+        self._proposals: list[Proposal] = []
+        self._known: list[float | None] = []
+
+    def ask(self) -> list[Request]:
+        """What has to be evaluated for the next draw of every member."""
+        self._proposals = [
+            value_kamiltonian.propose(m.rng, m.position, pooled_members.view(self.hub, m))
+            for m in self.members
+        ]
+        pairs = list(zip(self.members, self._proposals, strict=True))
+        self._known = [pooled_members.known(m, p) for m, p in pairs]
+        return [
+            Request(p.position, k, p.move)
+            for k, (p, value) in enumerate(zip(self._proposals, self._known, strict=True))
+            if value is None
+        ]
+
+    def tell(self, values: list[float]) -> None:
+        """Take the log densities of the points that ``ask`` returned."""
+        told, draws = iter(values), []
+        for k, (proposal, known) in enumerate(zip(self._proposals, self._known, strict=True)):
+            value = next(told) if known is None else known
+            _, self.members[k], draw = pooled_members.decide(
+                self.hub, self.members[k], proposal, value
+            )
+            draws.append(draw)
+        self.rows.append(row(self.hub, self.members, draws))
+
+
+def row(hub: State, members: list[Member], draws: list[Draw | None]) -> Row:
+    """Where all members stand, and the statistics of what brought them there."""
+    return Row(
+        np.array([m.position for m in members]),
+        np.array([m.log_density for m in members]),
+        [
+            {} if draw is None else pooled_members.statistics(hub, member, draw)
+            for member, draw in zip(members, draws, strict=True)
+        ],
+    )

@@ -1,0 +1,54 @@
+"""Which states stand for the posterior while several chains learn: those near the top.
+
+One chain leaves its transient behind, and what comes after it are its reference states
+(``reference_states`` in :mod:`pymc_kameleon.samplers.kamiltonian.values.tuning`). Of several chains some may still be
+on their way. A depth that is taken from them would spread the weights of a fit over a hundred nats, and coordinates
+that hold them would be far too wide. So only states count that are as high as a draw plausibly is; while there are too
+few of those, the best of all evaluated points stand in.
+"""
+
+import math
+
+import numpy as np
+
+from pymc_kameleon.samplers.kamiltonian.values.state import State
+from pymc_kameleon.surrogates.values.features import quadratic_size
+
+LOW = 0.3  # quantile of the elite's log densities: the reference depth of a fit
+MARGIN = 1.3  # times as many points as a quadratic has coefficients have to be above that depth
+
+
+def depth(d: int) -> float:
+    """How far below the highest log density known a state still counts as having arrived, in ``d`` dimensions.
+
+    A draw lacks d/2 on average; of a long tail it may lack a few times that.
+    """
+    return 2.0 * d + 10.0
+
+
+def highest(hub: State) -> float:
+    """The highest log density evaluated; ``-inf`` if there is none."""
+    learning = hub.learning
+    values = learning.log_densities.buffer[: learning.log_densities.size, 0]
+    return float(np.max(values, initial=-math.inf, where=np.isfinite(values)))
+
+
+def elite(hub: State) -> tuple[np.ndarray, np.ndarray]:
+    """States (m, d) and log densities (m,) to fit with, as ``refit`` takes them."""
+    learning, past = hub.learning, hub.walk.history
+    n, d = learning.positions.size, learning.positions.buffer.shape[1]
+    x, y = learning.positions.buffer[:n], learning.log_densities.buffer[:n, 0]
+    finite = np.isfinite(y)
+    x, y = x[finite], y[finite]
+    recent = slice(past.size // 2 if past.size > 4 * d else 0, past.size)
+    states, values = past.buffer[recent], learning.chain_log_densities.buffer[recent, 0]
+    good = values >= y.max() - depth(d)
+    states, values = states[good], values[good]
+    few = max(3 * d, 20)
+    if len(np.unique(values)) < few:
+        best = np.argsort(-y, kind="stable")[:few]
+        states, values = x[best], y[best]
+    # Enough points have to weigh: the depth is not above that of as many as a quadratic needs.
+    enough = min(int(MARGIN * quadratic_size(d)), len(y)) - 1
+    level, low = np.sort(y)[::-1][enough], np.quantile(values, LOW)
+    return states, values - max(0.0, low - level)

@@ -1,0 +1,258 @@
+"""Several chains tune one sampler together: rounds of one evaluation each, one fit for all.
+
+A round: every member in turn makes draws until one needs an evaluation (an exchange with a companion, or a free chain
+that went nowhere, needs none); all of those are evaluated side by side; every member in turn tests its own and teaches
+the hub. Fits come between rounds only, since what is proposed belongs to the surrogate that it was proposed with. The
+order is that of the members and every member has its own generator, so that nothing depends on who evaluates, or when.
+
+Strathmann et al. (2015) tune every chain by itself. What is shared here while tuning is fixed before the first draw
+that counts; after that the members are independent chains of one kernel that is exact whatever the surrogate. They
+share what they learned and no draws.
+
+A member far below the others is *lost* as long as it tunes: half of its proposals start from a state of the elite, and
+it goes where it is higher. Every fourth member is a *sentinel* and never does: if the surrogate's place were not the
+posterior's, it would stay behind, and R-hat would show it.
+"""
+
+import math
+
+import numpy as np
+
+from pymc_kameleon.numerics import history
+from pymc_kameleon.numerics.covariance import cholesky
+from pymc_kameleon.numerics.evaluations import Evaluations
+from pymc_kameleon.samplers import adaptive_metropolis
+from pymc_kameleon.samplers.kamiltonian.values import sampler as value_kamiltonian
+from pymc_kameleon.samplers.kamiltonian.values import tuning as kamiltonian_tuning
+from pymc_kameleon.samplers.kamiltonian.values.state import State
+from pymc_kameleon.samplers.pooled import elite as pooled_elite
+from pymc_kameleon.samplers.pooled import members as pooled_members
+from pymc_kameleon.samplers.pooled.drawing import Request
+from pymc_kameleon.samplers.pooled.members import Draw, Member
+from pymc_kameleon.samplers.seam import Proposal
+from pymc_kameleon.surrogates import transitions as surrogate_dynamics
+from pymc_kameleon.surrogates.transitions import ARMS
+from pymc_kameleon.surrogates.values.features import quadratic_size
+
+GROWTH = 1.15  # of the evaluations between fits: an evaluation is worth more than a fit
+FREE = 20  # draws without an evaluation that a member makes in a round at most
+SEARCHES = 0.5  # of a lost member's proposals
+LAST_FIT = 0.85  # of the evaluations for tuning: the rest judges it
+SETTLED, UNCOVERED, JUDGED = (
+    0.25,
+    0.01,
+    30,
+)  # residual sd, share and residuals at which tuning may end
+GAIN = 0.8  # a refit that left more than this of the residual sd was one too many
+CERTAIN = 0.1  # residual sd at which no refit can gain anything that matters
+
+
+class Tuning:
+    """Members that learn together; ``ask`` and ``tell`` in turn until ``done``.
+
+    Parameters
+    ----------
+    rng : numpy.random.Generator
+        Of the fits.
+    rngs : list of numpy.random.Generator
+        One a member.
+    starts : list of (position (d,), log density)
+        One a member; evaluated already.
+    known : Evaluations
+        Everything evaluated so far, the starts included.
+    factor : ndarray of shape (d, d)
+        Lower Cholesky factor of what the covariance may be.
+    limit : int
+        Evaluations in all at which tuning ends.
+    wait : bool
+        Tune until ``limit``; otherwise tuning ends as soon as the surrogate is good and gets no better.
+    options
+        Of :func:`pymc_kameleon.samplers.kamiltonian.values.sampler.init`.
+    """
+
+    def __init__(
+        self, rng, rngs, starts, known: Evaluations, factor, *, limit, wait, noise_sd=0.0, **options
+    ):  # fmt: skip
+        self.rng, self.limit, self.wait, self.noise_sd = rng, limit, wait, noise_sd
+        self.hub = _hub(starts, known, factor, options)
+        self.members = [
+            pooled_members.begin(self.hub, own, x, y)
+            for own, (x, y) in zip(rngs, starts, strict=True)
+        ]
+        self.pending: list[tuple[int, Proposal]] = []
+        self.last: list[Draw | None] = [None] * len(starts)
+        self.sentinels = {k for k in range(len(starts)) if k % 4 == 3}
+        self.ends_at = limit
+        self.fitted_last = False
+        self.done = False
+        self._refit_if_due()
+        self._end_if_over()
+
+    @property
+    def evaluations(self) -> int:
+        """Everything that the surrogate knows."""
+        return self.hub.learning.positions.size
+
+    # -- a round ------------------------------------------------------------------------------
+
+    def ask(self) -> list[Request]:
+        """The points of the next round: one a member, or none for a member that needed none."""
+        self.pending = []
+        for k in range(len(self.members)):
+            for _ in range(FREE):
+                member = self.members[k]
+                proposal = self._search(member) if self._searches(k) else None
+                if proposal is None:
+                    state = pooled_members.view(self.hub, member)
+                    proposal = value_kamiltonian.propose(member.rng, member.position, state)
+                value = pooled_members.known(member, proposal)
+                if value is None:
+                    self.pending.append((k, proposal))
+                    break
+                self._test(k, proposal, value)
+        return [Request(p.position, k, p.move) for k, p in self.pending]
+
+    def tell(self, values: list[float]) -> None:
+        """Take the log densities of the points that ``ask`` returned."""
+        for (k, proposal), value in zip(self.pending, values, strict=True):
+            if proposal.move == "search":
+                self._found(k, proposal, value)
+            else:
+                self._test(k, proposal, value)
+        self.pending = []
+        self._refit_if_due()
+        self._end_if_over()
+
+    def _test(self, k, proposal, value):
+        self.hub, self.members[k], self.last[k] = pooled_members.decide(
+            self.hub, self.members[k], proposal, value, self.noise_sd
+        )
+
+    def _searches(self, k):
+        """Whether the member is lost, and now to look where the others are."""
+        member, d = self.members[k], len(self.members[k].position)
+        if k in self.sentinels or self.hub.dynamics is None:
+            return False
+        lost = member.log_density < pooled_elite.highest(self.hub) - pooled_elite.depth(d)
+        return lost and member.rng.random() < SEARCHES
+
+    def _search(self, member):
+        """The end of a free chain from one of the elite; None if it went nowhere."""
+        dynamics = self.hub.dynamics
+        z = dynamics.archive[member.rng.integers(len(dynamics.archive))]
+        path = surrogate_dynamics.run(member.rng, z, dynamics, ARMS[2])
+        if not path.moved:
+            return None
+        return Proposal(surrogate_dynamics.to_x(dynamics, path.z), -math.inf, "search")
+
+    def _found(self, k, proposal, value):
+        """Go where it is higher: no draw, tuning only."""
+        learning = kamiltonian_tuning.record(self.hub.learning, proposal.position, value)
+        self.hub = self.hub._replace(learning=learning)
+        member = self.members[k]
+        higher = value > member.log_density
+        if higher:
+            self.members[k] = pooled_members.move_to(self.hub, member, proposal.position, value)
+        self.last[k] = Draw(proposal, math.nan, float(higher), higher)
+
+    # -- fits ---------------------------------------------------------------------------------
+
+    def _refit_if_due(self):
+        learning = self.hub.learning
+        if not self.fitted_last and self.evaluations >= self._last_fit_at():
+            self._refit(final=True)
+            return
+        self.hub, due = kamiltonian_tuning.schedule(self.hub)
+        if due and not learning.final:
+            self._refit()
+
+    def _last_fit_at(self):
+        if self.ends_at < self.limit:  # it was decided to end
+            return 0
+        return max(LAST_FIT * self.limit, 1.2 * quadratic_size(self.hub.walk.factor.shape[0]))
+
+    def _refit(self, final=False):
+        """A new surrogate for all members."""
+        old = self.hub
+        best = max(self.members, key=lambda m: m.log_density)
+        state = pooled_members.view(old, best)
+        reference = pooled_elite.elite(old)
+        self.hub = kamiltonian_tuning.refit(
+            self.rng, state, best.position, best.log_density, None, reference, final
+        )
+        self.fitted_last |= final
+        if self.hub.dynamics is old.dynamics:
+            return
+        everyone = old.fit is None
+        self.members = [_resettled(self.hub, m, everyone) for m in self.members]
+        self.hub = self.hub._replace(walk=_walk_as_the_elite(self.hub, reference[0]))
+
+    # -- the end ------------------------------------------------------------------------------
+
+    def _end_if_over(self):
+        if not self.wait and self.ends_at == self.limit and self._is_settled():
+            self.ends_at = min(self.limit, self.evaluations + max(JUDGED, 2 * len(self.members)))
+            self._refit_if_due()
+        self.done = self.evaluations + len(self.members) > self.ends_at
+
+    def _is_settled(self):
+        """Whether the surrogate is good, and the last fit was hardly better than the one before."""
+        learning = self.hub.learning
+        if learning.residuals.size < JUDGED or learning.judged < JUDGED:
+            return False
+        now, before = kamiltonian_tuning.measure(learning, math.inf), learning.earlier
+        if not (now.residual_sd < SETTLED and now.uncovered < UNCOVERED):
+            return False
+        return now.residual_sd < CERTAIN or (
+            before is not None and now.residual_sd > GAIN * before.residual_sd
+        )
+
+    def freeze(self) -> tuple[State, list[Member]]:
+        """Fix everything: the hub and the members from which draws are made."""
+        hub = self.hub
+        if hub.fit is not None and kamiltonian_tuning.is_stale(hub):
+            self._refit()
+        hub = kamiltonian_tuning.fix(self.hub, pooled_elite.elite(self.hub)[0])
+        return hub, [pooled_members.settle(hub, m) for m in self.members]
+
+
+def _hub(starts, known, factor, options):
+    """The shared state: every point known, the members' starts its first states."""
+    evaluated = known.positions, known.log_densities
+    options = {"growth": GROWTH, **options}
+    hub = value_kamiltonian.init(
+        np.array(starts[0][0]), tune=None, factor=factor, evaluated=evaluated, **options
+    )
+    walk, learning = hub.walk, hub.learning
+    for x, y in starts:
+        past = history.append(learning.chain_log_densities, np.array([y]))
+        learning = learning._replace(chain_log_densities=past)
+        walk = walk._replace(history=history.append(walk.history, x))
+    walk = walk._replace(next_update=value_kamiltonian.NEVER)  # its factor comes with the fits
+    first = int(1.5 * quadratic_size(len(factor)))
+    # ``draws=1``: the start has been recorded
+    return hub._replace(walk=walk, learning=learning._replace(next_refit=first, draws=1))
+
+
+def _resettled(hub, member, everyone):
+    member = pooled_members.settle(hub, member)
+    learning = kamiltonian_tuning.recall_companions(
+        pooled_members.view(hub, member).learning, hub.dynamics, member.position,
+        member.log_density, None, everyone,
+    )  # fmt: skip
+    return pooled_members.take(member, pooled_members.view(hub, member)._replace(learning=learning))
+
+
+def _walk_as_the_elite(hub, states):
+    """The random walk with the elite's covariance, shrunk towards the surrogate's while those are few."""
+    walk, d = hub.walk, states.shape[1]
+    surrogate = hub.dynamics.surrogate.scale[:, None] * hub.dynamics.metric
+    few = min(1.0, 2.0 * d / len(np.unique(states, axis=0))) ** 2
+    covariance = (1.0 - few) * np.cov(states.T).reshape(d, d) + few * surrogate @ surrogate.T
+    factor, ok = cholesky(covariance)
+    if not ok:
+        return walk
+    growth = np.log(np.diag(factor)).sum() - np.log(np.diag(walk.factor)).sum()
+    largest = math.log(adaptive_metropolis.OPTIMAL_SCALE / math.sqrt(d))
+    log_scale = min(walk.log_scale - growth / d, largest + 1.0)
+    return walk._replace(factor=factor, log_scale=log_scale)

@@ -1,0 +1,335 @@
+"""``pk.sample``: chains that learn together, for log densities that are expensive.
+
+``pm.sample`` runs chains that know nothing of each other, each in its process. Here they go in lockstep, and a round's
+points are evaluated side by side, in this process or by any ``concurrent.futures.Executor``. All of them learn one
+surrogate, from all points (:mod:`pymc_kameleon.samplers.pooled`); then everything is frozen and they draw.
+"""
+
+import logging
+import math
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pymc as pm
+from pymc.exceptions import SamplingError
+from pymc.initial_point import make_initial_point_fn
+
+from pymc_kameleon import convergence, workers
+from pymc_kameleon.samplers.pooled import chains as pooled_chains
+from pymc_kameleon.samplers.pooled.chains import Chains, Plan
+from pymc_kameleon.steps import KamiltonianStep
+from pymc_kameleon.steps.pooled_progress import Progress
+from pymc_kameleon.steps.pooled_trace import to_idata
+from pymc_kameleon.steps.prior_scale import jitter, prior_scale
+from pymc_kameleon.surrogates.values.regression import affordable
+
+_log = logging.getLogger("pymc.kameleon")
+
+CHAINS = 16
+DRAWS = 200  # of every chain, where nothing else says when to stop
+TUNE_PER_DIMENSION = 400  # evaluations of all chains, at most, with tune="auto"
+TUNE_SHARE = 0.5  # of max_evaluations, at most
+NOISE = 1  # spawn keys of the seed: 0 is the chains'
+
+
+def sample(
+    draws: int | None = None,
+    *,
+    tune: int | str = "auto",
+    chains: int = CHAINS,
+    step: KamiltonianStep | None = None,
+    model: pm.Model | None = None,
+    executor: Any = None,
+    random_seed: Any = None,
+    target_ess: float | None = None,
+    max_evaluations: int | None = None,
+    start: str | dict | Sequence[dict] = "jitter",
+    timeout: float | None = None,
+    discard_tuned_samples: bool = True,
+    progressbar: bool = True,
+    idata_kwargs: dict[str, Any] | None = None,
+):
+    """Sample a model whose log density is expensive, by chains that share what they learn.
+
+    At 500 to 5,000 evaluations in all, chains that learn alone have not begun to converge. Here all of them learn one
+    surrogate of the log density (``KamiltonianStep``'s) from every point that any of them has evaluated; when tuning
+    ends it is frozen, and the draws are exact as that step's are, whatever the surrogate. The chains share what they
+    learned; they share no draws.
+
+    Parameters
+    ----------
+    draws : int, optional
+        Of every chain, after tuning. Default: as many as ``target_ess`` or ``max_evaluations`` ask for; 200 if neither
+        is given.
+    tune : int or "auto"
+        Tuning draws of every chain, or until the surrogate is good and gets no better (default): at most 400
+        evaluations a dimension and half of ``max_evaluations``, of all chains together.
+    chains : int
+        Default 16. A round evaluates one point for each of them: take as many as there are workers, or a multiple. With
+        very few evaluations in all, 4 to 16 are best.
+    step : KamiltonianStep, optional
+        With its options. Default: ``KamiltonianStep()``. It has to sample every variable of the model.
+    model : pymc.Model, optional
+        Default: the model on the context stack. All of its variables are continuous.
+    executor : Executor, optional
+        Who evaluates: anything with ``submit`` (``ProcessPoolExecutor``, loky, mpi4py's ``MPIPoolExecutor``), a Dask
+        ``Client``, or a callable that makes one of these, which is called again if a worker dies. Default: this
+        process, one point after the other. The draws are the same, bit for bit.
+    random_seed : int, sequence of int or numpy.random.Generator, optional
+        The draws depend on it, on the number of chains and on the budgets, and on nothing else.
+    target_ess : float, optional
+        Stop when the least bulk effective sample size of all chains together is so large, and R-hat below 1.02 (the
+        nested one where chains are in groups of four or more). Looked at after every tenth draw.
+    max_evaluations : int, optional
+        Of the log density, in all: starts, tuning and draws. Never exceeded.
+    start : {"jitter", "prior"}, dict or list of dict
+        Where the chains' climbs begin: around the model's initial point as in ``pm.sample`` (default), at draws from
+        the prior, around one point given by the names of variables, or one point for every chain.
+    timeout : float, optional
+        Seconds for an evaluation by an ``executor``. It is submitted once more, then ``TimeoutError`` is raised.
+    discard_tuned_samples : bool
+        False keeps the tuning draws, in ``warmup_posterior``.
+    progressbar : bool
+        One bar, in evaluations.
+    idata_kwargs : dict, optional
+        For ``pm.to_inference_data``.
+
+    Returns
+    -------
+    InferenceData or DataTree
+        What ``pm.sample`` returns, with one group more: ``evaluations``, every point evaluated (value variables,
+        unconstrained) with ``_log_density``, ``_chain``, ``_round`` and ``_move``.
+
+    Raises
+    ------
+    ValueError
+        For options that contradict each other, and models that have other than continuous variables.
+    pymc.exceptions.SamplingError
+        If the log density is not finite at the initial point.
+    Exception
+        What the model raises, with the point added as a note. Return NaN to reject a point instead.
+
+    Notes
+    -----
+    Statistics of every draw: ``accept``, ``accepted``, ``lp``, ``move``, ``share``, ``step_size``, ``energy_error``,
+    ``diverging``, ``surrogate_diverging``, ``n_steps``, ``surrogate``, ``surrogate_error``, ``residual_sd``,
+    ``uncovered``, ``refits``, as of ``KamiltonianStep``, and ``evaluations``, of all chains so far.
+
+    Without a climb where the log likelihood is noisy (``NoisyLogLikelihood``): values cannot be compared there.
+
+    Examples
+    --------
+    >>> with model:  # doctest: +SKIP
+    ...     idata = pk.sample(max_evaluations=2000, executor=ProcessPoolExecutor(16))
+    """
+    model = pm.modelcontext(model)
+    step = _checked_step(step, model)
+    seed = _seed(random_seed)
+    density = step.density
+    plan = _plan(draws, tune, chains, max_evaluations, target_ess, density)
+    initial, starts, scale = _starts(model, step, start, chains, seed)
+    run = Chains(
+        initial, starts, np.random.SeedSequence(seed, spawn_key=(0,)), plan, scale=scale,
+        **step.learning_options,
+    )  # fmt: skip
+    entropy = seed if density.noise_cells() else None
+    if executor is None:
+        evaluate: Any = workers.Here(density, entropy)
+    else:
+        evaluate = workers.Elsewhere(density, entropy, executor, timeout)
+    begin = time.perf_counter()
+    with Progress(progressbar, run, max_evaluations, target_ess) as progress:
+        _run(run, evaluate, progress, target_ess, lambda: _refuse(model, density, initial), step)
+    if not run.rows:
+        raise SamplingError(
+            f"{run.evaluated.size} evaluations ended in tuning, before a draw. Give more (max_evaluations=), or "
+            "fewer chains."
+        )
+    seconds = time.perf_counter() - begin
+    attributes = _attributes(run, seconds)
+    _advise(run, attributes)
+    return to_idata(
+        model, density, run.warmup, run.rows, run.evaluated, seconds=seconds,
+        keep_warmup=not discard_tuned_samples, attributes=attributes, **(idata_kwargs or {}),
+    )  # fmt: skip
+
+
+def _run(run, evaluate, progress, target_ess, refuse, step):
+    """Rounds, until they are done or interrupted."""
+    try:
+        while not run.done:
+            requests = run.ask()
+            points = [request.position for request in requests]
+            try:
+                values = evaluate(points, run.evaluated.size) if points else []
+            except workers.EvaluationError as found:
+                step.add_point(found.error, found.point)
+                raise found.error from None
+            starting = run.phase == "start"
+            if starting and not any(map(math.isfinite, values)):
+                refuse()
+            run.tell(values)
+            judged = convergence.Judgement()
+            if run.rows and len(run.rows) % convergence.EVERY == 0:
+                judged = convergence.judge(pooled_chains.posterior(run), run.groups)
+                if target_ess is not None and convergence.is_enough(judged, target_ess):
+                    run.stopped = "target"
+            progress.update(judged)
+    except KeyboardInterrupt:  # as pm.sample: what there is
+        if not run.rows:
+            raise
+        run.stopped = "interrupted"
+
+
+# --- arguments --------------------------------------------------------------------------------------
+
+
+def _checked_step(step, model):
+    if step is None:
+        step = KamiltonianStep(model=model)
+    if not (isinstance(step, KamiltonianStep) and step.variant == "values"):
+        raise ValueError(
+            f"step must be a KamiltonianStep with surrogate='values', got {step!r}: the other steps learn nothing that "
+            "chains could share."
+        )
+    if step.has_auxiliary:
+        raise ValueError(
+            "pk.sample has fresh noise for every estimate: no correlation=, no refresh_blocks=."
+        )
+    missing = sorted({v.name for v in model.value_vars} - {v.name for v in step.vars})
+    if missing:
+        raise ValueError(
+            f"pk.sample has one step for all variables, and they have to be continuous; {', '.join(missing)} is not "
+            "among the step's. Use pm.sample, with a step for each kind."
+        )
+    return step
+
+
+def _seed(random_seed) -> int:
+    """One number for the run, so that it can be kept with a checkpoint."""
+    if isinstance(random_seed, np.random.Generator):
+        return int(random_seed.integers(2**63))
+    words = np.random.SeedSequence(random_seed).generate_state(2, np.uint64)
+    return int(words[0])
+
+
+def _plan(draws, tune, chains, most, target_ess, density):
+    for name, value in {"draws": draws, "chains": chains, "max_evaluations": most}.items():
+        if value is not None and not (isinstance(value, (int, np.integer)) and value >= 1):
+            raise ValueError(f"{name} must be a positive integer, got {value!r}.")
+    if not (tune == "auto" or (isinstance(tune, (int, np.integer)) and tune >= 1)):
+        raise ValueError(f'tune must be "auto" or a positive integer, got {tune!r}.')
+    if not affordable(density.dim):
+        raise ValueError(
+            f"{density.dim} dimensions are more than a surrogate of the log density can be fitted in; use pm.sample "
+            "with FastKameleonStep."
+        )
+    fixed = None if tune == "auto" else int(tune) * chains
+    if most is not None:
+        least = 4 * chains if fixed is None else fixed + chains
+        if most < least:
+            raise ValueError(
+                f"max_evaluations must be at least {least} for {chains} chains"
+                f"{'' if fixed is None else f' and tune={tune}'}, got {most}."
+            )
+    if draws is None and most is None and target_ess is None:
+        draws = DRAWS
+    longest = TUNE_PER_DIMENSION * density.dim
+    if most is not None:
+        longest = min(longest, int(TUNE_SHARE * most))
+    return Plan(draws, fixed, max(longest, 2 * chains), most, climb=not density.noisy)
+
+
+def _starts(model, step, start, chains, seed):
+    """(initial point (d,), starts (chains, d), scale (d,))."""
+    rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(2,)))
+    density = step.density
+    points = [start] * chains if isinstance(start, dict) else start
+    if not isinstance(points, str) and len(points) != chains:
+        raise ValueError(f"start has {len(points)} points for {chains} chains.")
+    given = None if isinstance(points, str) else [_point(model, p, rng) for p in points]
+    point = _point(model, {}, rng) if given is None else given[0]
+    initial = density.ravel(point).copy()
+    scale = prior_scale(model, step.vars, point)
+    if isinstance(points, str) and points not in ("jitter", "prior"):
+        raise ValueError(
+            f'start must be "jitter", "prior", a dict or a list of dicts, got {start!r}.'
+        )
+    if points == "prior":
+        return initial, np.array([_prior_draw(model, density, rng) for _ in range(chains)]), scale
+    if given is not None and not isinstance(start, dict):
+        return initial, np.array([density.ravel(p) for p in given]), scale
+    box = rng.uniform(-1.0, 1.0, (chains, len(initial)))
+    return initial, initial + jitter(scale) * box, scale
+
+
+def _point(model, values, rng):
+    """The model's initial point with ``values``, by names of variables, in the place of its own."""
+    function = make_initial_point_fn(
+        model=model, overrides=dict(values), jitter_rvs=None, return_transformed=True
+    )
+    return function(int(rng.integers(2**31)))
+
+
+def _prior_draw(model, density, rng):
+    with model:
+        function = make_initial_point_fn(
+            model=model, overrides=dict.fromkeys(model.free_RVs, "prior"), jitter_rvs=None,
+            return_transformed=True,
+        )  # fmt: skip
+        return density.ravel(function(int(rng.integers(2**31))))
+
+
+def _refuse(model, density, x):
+    point = density.update({}, x)
+    factors = density.offending_factors(model, point)
+    found = ", ".join(f"{name} = {v}" for name, v in factors.items()) or "their sum"
+    raise SamplingError(
+        f"pk.sample cannot start: the log density is not finite at the initial point. Not finite there: {found}. The "
+        f"point (unconstrained): { {k: np.asarray(v).tolist() for k, v in point.items()} }. Give another with "
+        "pk.sample(start=...), or look at the factors named."
+    )
+
+
+# --- what is told -----------------------------------------------------------------------------------
+
+
+def _attributes(run, seconds) -> dict[str, Any]:
+    """What the run was, for ``pk.report`` and for the next one."""
+    tuning = run.warmup[-1].evaluations if run.warmup else 0
+    hub = run.hub
+    return {
+        "sampler": "pymc_kameleon.sample",
+        "evaluations": run.evaluated.size,
+        "evaluations_tuning": tuning,
+        "rounds": run.rounds,
+        "seconds": seconds,
+        "nonfinite": int(np.sum(~np.isfinite(run.evaluated.log_densities))),
+        "surrogate": hub.fit.family if hub.fit is not None else "none",
+        "surrogate_error": float(hub.fit.error) if hub.fit is not None else math.nan,
+        "residual_sd": float(hub.quality.residual_sd),
+        "uncovered": float(hub.quality.uncovered),
+        "walk_share": float(hub.mixture.floor) if hub.mixture is not None else 1.0,
+        "groups": list(run.groups),
+        "stopped": run.stopped or "done",
+    }
+
+
+def _advise(run, attributes):
+    judged = convergence.judge(pooled_chains.posterior(run), run.groups)
+    _log.info(
+        "%d evaluations (%d for tuning) in %d rounds: %d draws of each of %d chains, %.0f effective, R-hat %.3f.",
+        attributes["evaluations"], attributes["evaluations_tuning"], attributes["rounds"], len(run.rows),
+        len(run.starts), judged.ess, judged.rhat,
+    )  # fmt: skip
+    if attributes["surrogate"] == "none":
+        _log.warning(
+            "Tuning ended before a surrogate was learned: random-walk moves did all of the work. Give more evaluations."
+        )
+    elif not convergence.has_converged(judged):
+        _log.warning(
+            "The chains do not agree yet (R-hat %.3f, %.0f effective draws): see pk.report(idata), and give more "
+            "evaluations.", judged.rhat, judged.ess,
+        )  # fmt: skip

@@ -1,0 +1,147 @@
+"""Rows of draws as what ``pm.sample`` returns, and the evaluations as a group beside them."""
+
+import math
+import warnings
+from typing import Any
+
+import numpy as np
+import pymc as pm
+import xarray as xr
+from pymc.backends.base import MultiTrace
+from pymc.backends.ndarray import NDArray
+
+from pymc_kameleon.numerics.evaluations import Evaluations, table
+from pymc_kameleon.samplers.pooled.drawing import Row
+from pymc_kameleon.steps.log_density import LogDensity
+
+FLOATS = (
+    "accept", "accepted", "lp", "share", "step_size", "surrogate_error", "residual_sd", "uncovered", "energy_error",
+    "n_steps",
+)  # fmt: skip
+DTYPES: dict[str, Any] = {
+    **dict.fromkeys(FLOATS, np.float64),
+    "diverging": np.bool_,
+    "surrogate_diverging": np.bool_,
+    "refits": np.int64,
+    "evaluations": np.int64,
+    "move": np.dtype("U16"),
+    "surrogate": np.dtype("U24"),
+}
+MISSING = {"f": math.nan, "b": False, "i": 0, "U": ""}
+DIVERGENCE = 1000.0  # energy error from which on NUTS calls a trajectory diverging
+
+
+def to_idata(
+    model: pm.Model,
+    density: LogDensity,
+    warmup: list[Row],
+    rows: list[Row],
+    evaluated: Evaluations,
+    *,
+    seconds: float,
+    keep_warmup: bool,
+    attributes: dict[str, Any],
+    **kwargs: Any,
+):
+    """InferenceData (PyMC 5) or DataTree (PyMC 6) of ``rows``, one draw of every chain each.
+
+    Parameters
+    ----------
+    attributes : dict
+        Of the posterior and of the evaluations.
+    kwargs
+        Of ``pm.to_inference_data``.
+    """
+    kept = [*warmup, *rows] if keep_warmup else rows
+    traces, first = [], NDArray(model=model)
+    for chain in range(len(rows[0].positions)):
+        # One compiled function for all chains.
+        trace = first
+        if chain:
+            trace = NDArray(
+                model=model, vars=first.vars, fn=first.fn, var_shapes=first.var_shapes,
+                var_dtypes=first.var_dtypes,
+            )  # fmt: skip
+        trace.setup(len(kept), chain, [DTYPES])
+        template = {v.name: None for v in model.value_vars}
+        for n, row in enumerate(kept):
+            point = density.update(template, row.positions[chain])
+            in_warmup = keep_warmup and n < len(warmup)
+            trace.record(point, [_statistics(row, chain)], in_warmup=in_warmup)
+        traces.append(trace)
+    trace = MultiTrace(traces)
+    trace.report._n_draws = len(rows)
+    trace.report._n_tune = len(warmup)
+    trace.report._t_sampling = seconds
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "More chains", UserWarning)  # as is meant here
+        idata = pm.to_inference_data(trace, model=model, save_warmup=keep_warmup, **kwargs)
+    for name, value in attributes.items():
+        idata["posterior"].attrs[name] = value
+    return _with_group(idata, "evaluations", to_dataset(density, evaluated, attributes))
+
+
+def _statistics(row, chain):
+    found = row.statistics[chain]
+    values: dict[str, Any] = {name: MISSING[np.dtype(dtype).kind] for name, dtype in DTYPES.items()}
+    values |= {name: value for name, value in found.items() if name in values}
+    values["lp"] = row.log_densities[chain]
+    error = values["energy_error"]
+    values["diverging"] = DIVERGENCE < error < math.inf
+    values["evaluations"] = row.evaluations
+    return values
+
+
+def _with_group(idata, name, dataset):
+    if hasattr(idata, "add_groups"):
+        idata.add_groups({name: dataset}, warn_on_custom_groups=False)
+        return idata
+    idata[name] = xr.DataTree(dataset)
+    return idata
+
+
+def to_dataset(density: LogDensity, evaluated: Evaluations, attributes: dict[str, Any]):
+    """Every evaluation, value variable by value variable, as a dataset with the dimension ``evaluation``."""
+    columns: dict[str, Any] = {}
+    blank = density.update({}, np.zeros(density.dim))
+    offset = 0
+    for name, value in blank.items():
+        part = evaluated.positions[:, offset : offset + value.size]
+        dims = ["evaluation", *(f"{name}_dim_{k}" for k in range(value.ndim))]
+        columns[name] = (dims, part.reshape(-1, *value.shape))
+        offset += value.size
+    for name in ("chain", "round", "move"):
+        columns[f"_{name}"] = ("evaluation", getattr(evaluated, name))
+    columns["_log_density"] = ("evaluation", evaluated.log_densities)
+    return xr.Dataset(columns, attrs={**attributes, "value_variables": list(blank)})
+
+
+def from_dataset(density: LogDensity, dataset) -> Evaluations:
+    """The record that ``to_dataset`` made a dataset of, for a model with the same value variables.
+
+    Raises
+    ------
+    ValueError
+        If the variables or their shapes are others.
+    """
+    if hasattr(dataset, "to_dataset"):
+        dataset = dataset.to_dataset()
+    blank = density.update({}, np.zeros(density.dim))
+    wanted = {name: value.shape for name, value in blank.items()}
+    given = {
+        str(name): value.shape[1:]
+        for name, value in dataset.items()
+        if not str(name).startswith("_")
+    }
+    if wanted != given:
+        raise ValueError(
+            f"the evaluations are of the value variables {given}, and the model has {wanted}. Give evaluations of the "
+            "same model, unconstrained, by the names of its value variables."
+        )
+    n = dataset.sizes["evaluation"]
+    positions = np.concatenate(
+        [np.asarray(dataset[name].values, dtype=float).reshape(n, -1) for name in blank], axis=1
+    )
+    values = dataset["_log_density"].values
+    rest = [dataset[f"_{name}"].values for name in ("chain", "round", "move")]
+    return table(positions, values, *rest)

@@ -1,0 +1,220 @@
+"""Where the points of a round are evaluated: here, or by any ``concurrent.futures.Executor``.
+
+The compiled log density travels once to every worker, as bytes with their digest: a task carries the digest alone, and
+a worker that does not know it says so and gets the bytes. Points go in as many parts as there are workers. What comes
+back depends on the points and on the number of each evaluation, and on nothing else.
+
+:func:`evaluate` is a plain function in an importable module, which is what mpi4py's executor needs.
+"""
+
+import hashlib
+import math
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import BrokenExecutor, Executor, Future
+from typing import Any, NamedTuple
+
+import cloudpickle
+import numpy as np
+
+_here = threading.local()  # in a worker: the log densities that this thread knows, by digest
+REBUILDS = 3  # of a broken executor in one round
+
+
+class Failure(NamedTuple):
+    """What a worker says of a log density that raised."""
+
+    row: int
+    error: Exception
+
+
+def evaluate(digest: str, density: bytes | None, points, numbers, entropy) -> list | Failure | None:
+    """In a worker: the log densities at ``points``; None where it does not know the log density.
+
+    Parameters
+    ----------
+    digest : str
+        Of the pickled log density.
+    density : bytes or None
+        That itself, if it is sent.
+    points : list of ndarray of shape (d,)
+    numbers : list of int
+        Of each evaluation in the run: its noise depends on that and on ``entropy``.
+    entropy : int or None
+        None if there is no noise.
+    """
+    known = _here.__dict__.setdefault("known", {})
+    if digest not in known:
+        if density is None:
+            return None
+        known.clear()
+        known[digest] = cloudpickle.loads(density)
+    return evaluate_with(known[digest], points, numbers, entropy)
+
+
+def evaluate_with(density, points, numbers, entropy) -> list | Failure:
+    """The log densities at ``points`` by ``density``; see :func:`evaluate`."""
+    values = []
+    for row, (x, number) in enumerate(zip(points, numbers, strict=True)):
+        if entropy is not None:
+            _set_noise(density, entropy, number)
+        try:
+            values.append(float(density(np.ascontiguousarray(x))))
+        except Exception as error:
+            return Failure(row, _portable(error))
+    return values
+
+
+def _set_noise(density, entropy, number):
+    """The streams of one evaluation: the same wherever it is made."""
+    cells = density.noise_cells()
+    children = np.random.SeedSequence(entropy, spawn_key=(number,)).spawn(len(cells))
+    for cell, child in zip(cells, children, strict=True):
+        cell.value = np.random.default_rng(child)
+
+
+def _portable(error):
+    """The exception itself where it survives the trip, else its text."""
+    try:
+        cloudpickle.loads(cloudpickle.dumps(error))
+    except Exception:
+        return RuntimeError(f"{type(error).__name__}: {error}")
+    return error
+
+
+class EvaluationError(RuntimeError):
+    """Carries a point from a worker; the model's own exception is its cause."""
+
+    def __init__(self, point: np.ndarray, error: Exception):
+        super().__init__(f"the log density raised {type(error).__name__} at {point.tolist()}")
+        self.point, self.error = point, error
+
+
+class Here:
+    """Evaluates in this process, one point after the other.
+
+    Parameters
+    ----------
+    density : callable with ``noise_cells``
+        The log density.
+    entropy : int or None
+        Of its noise, if it has any.
+    """
+
+    workers = 1
+
+    def __init__(self, density, entropy: int | None):
+        self.density, self.entropy = density, entropy
+
+    def __call__(self, points: Sequence[np.ndarray], first: int) -> list[float]:
+        """The log densities at ``points``, the evaluations ``first``, ``first`` + 1, ... of the run."""
+        numbers = range(first, first + len(points))
+        return _checked(points, evaluate_with(self.density, points, numbers, self.entropy))
+
+
+class Elsewhere:
+    """Evaluates by an executor.
+
+    Parameters
+    ----------
+    density, entropy
+        As of :class:`Here`.
+    executor : Executor, distributed.Client, or a callable that makes one
+        With a callable, an executor whose worker died is made anew.
+    timeout : float, optional
+        Seconds after which a part of a round is submitted a second time, and after which that is given up.
+    """
+
+    def __init__(self, density, entropy: int | None, executor, timeout: float | None = None):
+        self.density = cloudpickle.dumps(density)
+        self.digest = hashlib.blake2b(self.density, digest_size=16).hexdigest()
+        self.entropy, self.timeout = entropy, timeout
+        self.factory: Callable[[], Any] | None = None
+        if not hasattr(executor, "submit"):
+            if not callable(executor):
+                raise TypeError(
+                    "executor must have a method submit (concurrent.futures, loky, dask, mpi4py) or be a callable "
+                    f"that makes one, got {executor!r}."
+                )
+            self.factory, executor = executor, executor()
+        self._use(executor)
+
+    def _use(self, executor):
+        if hasattr(executor, "get_executor"):  # a dask client; pure=True would answer from a cache
+            executor = executor.get_executor(pure=False)
+        self.executor: Executor = executor
+        self.workers = count_workers(executor)
+        self.sent = False  # whether the workers have been given the log density
+
+    def __call__(self, points: Sequence[np.ndarray], first: int) -> list[float]:
+        """As of :class:`Here`."""
+        for attempt in range(REBUILDS + 1):
+            try:
+                return self._evaluate(points, first)
+            except BrokenExecutor as error:
+                if self.factory is None or attempt == REBUILDS:
+                    error.add_note(
+                        "A worker died. Give pk.sample(executor=...) a callable that makes an executor, and it is made "
+                        "anew; pk.sample(checkpoint=...) goes on from the last round."
+                    )
+                    raise
+                self._use(self.factory())
+        raise AssertionError
+
+    def _evaluate(self, points, first):
+        parts = _parts(len(points), self.workers)
+        futures = [self._submit(points, first, part, send=not self.sent) for part in parts]
+        values: list[float] = []
+        for part, future in zip(parts, futures, strict=True):
+            found = self._result(future, points, first, part)
+            if found is None:  # a worker that has not got it: the executor does not say which
+                future = self._submit(points, first, part, send=True)
+                found = self._result(future, points, first, part)
+            values += _checked(points[part], found)
+        self.sent = True
+        return values
+
+    def _submit(self, points, first, part, send) -> Future:
+        numbers = list(range(first, first + len(points)))[part]
+        density = self.density if send else None
+        return self.executor.submit(
+            evaluate, self.digest, density, list(points[part]), numbers, self.entropy
+        )
+
+    def _result(self, future, points, first, part):
+        try:
+            return future.result(self.timeout)
+        except TimeoutError:
+            future.cancel()
+        again = self._submit(points, first, part, send=True)
+        try:
+            return again.result(self.timeout)
+        except TimeoutError as error:
+            error.add_note(
+                f"No log density within {self.timeout} s, twice, at one of {[p.tolist() for p in points[part]]}. It is "
+                "not taken for zero, which would bias the draws."
+            )
+            raise
+
+
+def count_workers(executor) -> int:
+    """How many points ``executor`` evaluates at a time, as far as it says; else many."""
+    client = getattr(executor, "_client", None)
+    if client is not None and hasattr(client, "nthreads"):
+        return max(1, sum(client.nthreads().values()))
+    for name in ("_max_workers", "num_workers"):
+        count = getattr(executor, name, None)
+        if isinstance(count, int) and count > 0:
+            return count
+    return 1024
+
+
+def _parts(n, workers):
+    size = max(1, math.ceil(n / workers))
+    return [slice(begin, begin + size) for begin in range(0, n, size)]
+
+
+def _checked(points, found):
+    if isinstance(found, Failure):
+        raise EvaluationError(points[found.row], found.error) from found.error
+    return found

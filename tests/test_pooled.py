@@ -1,0 +1,261 @@
+"""Chains that learn together: the frozen kernel of each is exact, the budget holds, the same told gives the same."""
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+
+from pymc_kameleon import convergence
+from pymc_kameleon.samplers.kamiltonian.values import sampler as value_kamiltonian
+from pymc_kameleon.samplers.pooled import chains as pooled_chains
+from pymc_kameleon.samplers.pooled import climbs, elite, members
+from pymc_kameleon.samplers.pooled.chains import Chains, Plan
+from pymc_kameleon.samplers.pooled.drawing import Drawing
+from pymc_kameleon.samplers.pooled.tuning import Tuning
+from pymc_kameleon.targets import Banana
+from tests.test_value_kamiltonian import (
+    EVERY_ARM,
+    bad_surrogate,
+    draw_skewed,
+    frozen_state,
+    largest_z,
+    skewed,
+    transition,
+)
+
+# --- the frozen kernel ----------------------------------------------------------------------------
+
+
+def frozen_members(n, noise=0.0, seed=3):
+    """Members at exact draws of the skewed target, with the noise that their retained estimates have."""
+    rng = np.random.default_rng(seed)
+    hub = frozen_state(bad_surrogate(), EVERY_ARM)
+    starts = np.column_stack([draw_skewed(rng, n), np.zeros(n)])
+    starts[:, 2] = noise * rng.standard_normal(n) + 0.5 * noise**2
+    found = [
+        members.settle(hub, members.begin(hub, own, x[:2], skewed(x[:2]) + x[2]))
+        for own, x in zip(rng.spawn(n), starts, strict=True)
+    ]
+    return hub, found, starts
+
+
+def ends_after(hub, found, noise=0.0, rounds=6):
+    rng = np.random.default_rng(11)
+    drawing = Drawing(hub, found)
+    for _ in range(rounds):
+        points = [request.position for request in drawing.ask()]
+        noises = noise * rng.standard_normal(len(points)) - 0.5 * noise**2
+        drawing.tell([skewed(x) + e for x, e in zip(points, noises, strict=True)])
+    return np.array([[*m.position, m.log_density - skewed(m.position)] for m in drawing.members])
+
+
+@pytest.mark.parametrize("noise", [0.0, 1.0])
+def test_every_member_leaves_the_target_as_it_is(noise):
+    hub, found, starts = frozen_members(4000, noise)
+    assert largest_z(starts, ends_after(hub, found, noise)) < 4.5
+
+
+def test_without_the_shares_in_the_ratio_they_do_not(monkeypatch):
+    def without(state, x, log_density, proposal, proposed):
+        return proposal.log_q_ratio
+
+    hub, found, starts = frozen_members(4000)
+    monkeypatch.setattr(value_kamiltonian, "log_ratio", without)
+    assert largest_z(starts, ends_after(hub, found)) > 10
+
+
+def test_a_member_is_the_sampler_that_a_single_chain_runs():
+    """Bit for bit: the same generator, one chain by the plain loop."""
+    hub, found, starts = frozen_members(8)
+    got = ends_after(hub, found, rounds=20)
+    rng = np.random.default_rng(3)
+    draw_skewed(rng, 8), rng.standard_normal(8)
+    for own, x, end in zip(rng.spawn(8), starts, got, strict=True):
+        position, y = x[:2], skewed(x[:2])
+        state = value_kamiltonian.start(hub, position, y)
+        for _ in range(20):
+            state, position, y, _ = transition(own, state, position, y, skewed)
+        assert position.tobytes() == end[:2].tobytes()
+
+
+# --- from the start to the draws ------------------------------------------------------------------
+
+BANANA = Banana(0.03, 100.0, 4)
+
+
+def run(n=8, most=500, seed=1, target=BANANA, log_density=None, **plan):
+    rng = np.random.default_rng(seed)
+    starts = target.mean + np.sqrt(np.diag(target.cov)) * rng.uniform(-2, 2, (n + 1, target.dim))
+    chosen = {"draws": None, "tune": None, "longest": most // 2, "max_evaluations": most} | plan
+    chains = Chains(starts[0], starts[1:], np.random.SeedSequence(seed), Plan(**chosen))
+    evaluate = log_density or target.numba_log_density
+    while not chains.done:
+        chains.tell([evaluate(request.position) for request in chains.ask()])
+    return chains
+
+
+@pytest.fixture(scope="module")
+def banana():
+    return run()
+
+
+def test_few_evaluations_are_enough(banana):
+    draws = pooled_chains.posterior(banana)
+    judged = convergence.judge(draws)
+    assert judged.ess > 60
+    assert judged.rhat < 1.1
+    error = (draws.mean(axis=(0, 1)) - BANANA.mean) / np.sqrt(np.diag(BANANA.cov))
+    assert np.abs(error).max() < 4.5 / math.sqrt(judged.ess)
+
+
+def test_told_the_same_it_does_the_same(banana):
+    again = run()
+    assert again.evaluated.positions.tobytes() == banana.evaluated.positions.tobytes()
+    one, other = pooled_chains.posterior(again), pooled_chains.posterior(banana)
+    assert one.tobytes() == other.tobytes()
+    assert run(seed=2).evaluated.positions[-1].tolist() != again.evaluated.positions[-1].tolist()
+
+
+@pytest.mark.parametrize(("n", "most"), [(1, 97), (3, 60), (8, 131), (16, 64)])
+def test_the_budget_is_never_exceeded(n, most):
+    calls = itertools.count(1)
+
+    def counted(x):
+        assert next(calls) <= most
+        return BANANA.numba_log_density(x)
+
+    chains = run(n, most, log_density=counted)
+    assert chains.evaluated.size <= most < chains.evaluated.size + n
+    assert len(chains.rows) > 0
+
+
+def test_every_chain_makes_the_same_number_of_draws():
+    chains = run(draws=7, max_evaluations=None, longest=200)
+    assert pooled_chains.posterior(chains).shape == (8, 7, 4)
+
+
+def test_the_record_is_what_was_asked_for(banana):
+    made = banana.evaluated
+    assert (np.diff(made.round) >= 0).all()
+    assert made.round[-1] == banana.rounds - 1
+    values = np.array([BANANA.numba_log_density(x) for x in made.positions])
+    assert made.log_densities.tobytes() == values.tobytes()
+    for number in np.unique(made.round):  # one point a member and round
+        asked = made.chain[made.round == number]
+        assert len(np.unique(asked)) == len(asked)
+
+
+def test_the_hub_does_not_change_while_drawing():
+    chains = run(draws=1, max_evaluations=None, longest=200)
+    drawing = Drawing(chains.hub, chains.members)
+    before = repr(chains.hub)
+    for _ in range(5):
+        drawing.tell([BANANA.numba_log_density(r.position) for r in drawing.ask()])
+    assert drawing.hub is chains.hub
+    assert repr(chains.hub) == before
+
+
+# --- what chains share, and its guards -----------------------------------------------------------
+
+
+class TwoModes:
+    """Normal in 3 dimensions about 0 and about 20 in each: no chain crosses."""
+
+    dim, mean, cov = 3, np.full(3, 10.0), np.eye(3) * 50.0
+
+    @staticmethod
+    def numba_log_density(x):
+        return float(np.logaddexp(-0.5 * x @ x, -0.5 * (x - 20.0) @ (x - 20.0)))
+
+
+def test_a_second_mode_is_sampled_with_its_weight():
+    """Climbs from starts of their own find both; the surrogate that has seen both takes chains across."""
+    draws = pooled_chains.posterior(run(16, 800, target=TwoModes()))
+    weights = (draws[:, :, 0] > 10.0).mean(axis=1)  # independent chains
+    z = (weights.mean() - 0.5) / (weights.std(ddof=1) / 4.0)
+    assert abs(z) < 4.5
+    assert weights.std() < 0.25
+
+
+def test_with_one_climb_it_is_missed(monkeypatch):
+    """The control: were all chains started by one climb, they would agree on half of the mass."""
+    monkeypatch.setattr(pooled_chains, "GROUPS", 1)
+    draws = pooled_chains.posterior(run(16, 800, target=TwoModes()))
+    assert convergence.judge(draws).rhat < 1.1
+    assert np.ptp(draws[:, :, 0]) < 15.0
+
+
+def tuning_with_one_far_away(where):
+    """Seven members in the typical set, and one, ``where``, a thousand sds away."""
+    rng = np.random.default_rng(5)
+    known = run(8, 400).evaluated
+    best = np.argsort(-known.log_densities)[:8]
+    starts = [(known.positions[k], float(known.log_densities[k])) for k in best]
+    far = BANANA.mean + 100.0 * np.sqrt(np.diag(BANANA.cov))
+    starts[where] = far, BANANA.numba_log_density(far)
+    tuning = Tuning(
+        rng,
+        rng.spawn(8),
+        starts,
+        known,
+        np.diag(np.sqrt(np.diag(BANANA.cov))),
+        limit=700,
+        wait=True,
+    )
+    while not tuning.done:
+        tuning.tell([BANANA.numba_log_density(r.position) for r in tuning.ask()])
+    behind = elite.highest(tuning.hub) - tuning.members[where].log_density
+    return behind / elite.depth(4)
+
+
+def test_a_lost_member_is_fetched_and_a_sentinel_is_not():
+    assert tuning_with_one_far_away(2) < 1.0
+    assert tuning_with_one_far_away(3) > 10.0
+
+
+def test_climbs_end_in_the_typical_set_within_the_budget():
+    rng = np.random.default_rng(0)
+    rngs = rng.spawn(4)
+
+    def climb(starts, budget):
+        state = climbs.init(np.zeros(4), -500.0, starts, scale=1.0, budget=budget)
+        spent = 0
+        while state.active:
+            points = climbs.propose(rngs, state)
+            spent += len(points)
+            values = [-0.5 * float(np.square(x - 10.0).sum()) for x in points]
+            state = climbs.tell(rngs, state, points, values)
+        return climbs.groups(climbs.stop(state)), spent
+
+    groups, spent = climb(rng.uniform(-3, 3, (4, 4)), 1000)
+    assert spent < 200
+    for group in groups:
+        assert group.log_densities.min() > -25.0  # sixty to begin with, and 2 d + 10 is plausible
+    assert climb(rng.uniform(-3, 3, (4, 4)), 30)[1] == 30
+
+
+# --- R-hat of groups ------------------------------------------------------------------------------
+
+
+def test_nested_rhat_is_one_for_independent_draws_and_sees_groups_that_disagree():
+    rng = np.random.default_rng(0)
+    groups = [k // 4 for k in range(16)]
+    draws = rng.standard_normal((16, 30, 3))
+    agreed = convergence.nested_rhat(draws, groups)
+    assert (agreed < 1.02).all()
+    draws[:4, :, 1] += 1.0
+    apart = convergence.nested_rhat(draws, groups)
+    assert apart[1] > 1.1
+    assert apart[0] == agreed[0]
+
+
+def test_nested_rhat_is_arviz():
+    stats = pytest.importorskip("arviz_stats")
+    rng = np.random.default_rng(1)
+    groups = [k // 4 for k in range(16)]
+    draws = rng.standard_normal((16, 30)) + np.repeat(rng.standard_normal(4), 4)[:, None]
+    nested = stats.base.array_stats.rhat_nested
+    theirs = float(nested(draws, superchain_ids=np.array(groups), method="z_scale"))
+    ours = convergence.nested_rhat(draws[..., None], groups)[0]
+    assert abs(ours - theirs) < 0.02 * theirs

@@ -1,0 +1,324 @@
+"""``pk.sample``: what it returns, its budget and seeds, what it refuses, and that who evaluates does not matter."""
+
+import multiprocessing
+import os
+import signal
+import time
+from concurrent.futures import BrokenExecutor, ProcessPoolExecutor, ThreadPoolExecutor
+
+import arviz as az
+import numpy as np
+import pymc as pm
+import pytensor.tensor as pt
+import pytest
+from pymc.exceptions import SamplingError
+from pytensor.graph.basic import Apply
+from pytensor.graph.op import Op
+
+import pymc_kameleon as pk
+from pymc_kameleon import workers
+
+X = np.random.default_rng(0).standard_normal((30, 2))
+Y = 1.0 + X @ [1.0, -0.5] + 0.7 * np.random.default_rng(1).standard_normal(30)
+
+
+@pytest.fixture(scope="module")
+def model():
+    with pm.Model(coords={"obs": range(30)}) as model:
+        a = pm.Normal("a", 0.0, 5.0)
+        b = pm.Normal("b", 0.0, 5.0, shape=2)
+        s = pm.HalfNormal("s", 2.0)
+        pm.Normal("y", a + (X * b).sum(axis=1), s, observed=Y, dims="obs")
+    return model
+
+
+@pytest.fixture(scope="module")
+def step(model):
+    return pk.KamiltonianStep(model=model)
+
+
+def sample(model, step, **options):
+    chosen = {"max_evaluations": 400, "chains": 8, "random_seed": 1, "progressbar": False} | options
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("pymc_kameleon.steps.pooled_trace.NDArray", _cached_trace(model))
+        return pk.sample(model=model, step=step, **chosen)
+
+
+_traces: dict = {}
+
+
+def _cached_trace(model):
+    """PyMC's, its compiled function kept between the tests."""
+    from pymc.backends.ndarray import NDArray
+
+    def trace(**options):
+        if "fn" not in options:
+            first = _traces.setdefault(id(model), NDArray(model=model))
+            options |= {
+                "vars": first.vars, "fn": first.fn, "var_shapes": first.var_shapes,
+                "var_dtypes": first.var_dtypes,
+            }  # fmt: skip
+        return NDArray(**options)
+
+    return trace
+
+
+@pytest.fixture(scope="module")
+def idata(model, step):
+    return sample(model, step, discard_tuned_samples=False)
+
+
+def test_it_returns_what_pm_sample_returns(model, idata):
+    posterior, stats = idata["posterior"], idata["sample_stats"]
+    assert {"a", "b", "s"} == set(posterior.data_vars)
+    assert posterior.sizes["chain"] == 8
+    assert posterior["b"].dims[:2] == ("chain", "draw")
+    assert posterior.attrs["inference_library"] == "pymc"
+    assert (posterior["s"] > 0).all()
+    assert idata["observed_data"]["y"].dims == ("obs",)
+    assert idata["warmup_posterior"].sizes["draw"] == posterior.attrs["tuning_steps"]
+    for name in ("lp", "accept", "move", "diverging", "evaluations", "residual_sd"):
+        assert stats[name].shape == (8, posterior.sizes["draw"])
+    assert not stats["diverging"].any()
+    with model:
+        pm.compute_log_likelihood(idata, progressbar=False)
+    assert "log_likelihood" in idata
+
+
+def test_the_posterior_is_right(model, idata):
+    design = np.column_stack([np.ones(30), X])
+    least_squares = np.linalg.lstsq(design, Y, rcond=None)[0]
+    draws = np.concatenate(
+        [idata["posterior"]["a"].values[..., None], idata["posterior"]["b"].values], axis=2
+    )
+    found, sds = draws.mean(axis=(0, 1)), draws.std(axis=(0, 1))
+    ess = float(az.ess(idata["posterior"])["a"])
+    # the prior's sd is 5: what it adds is far below these errors
+    assert (np.abs(found - least_squares) < 4.5 * sds / np.sqrt(0.5 * ess)).all()
+
+
+def test_every_evaluation_is_there(step, idata):
+    made = idata["evaluations"]
+    assert made.sizes["evaluation"] == idata["posterior"].attrs["evaluations"] <= 400
+    point = {name: made[name].values[-1] for name in ("a", "b", "s_log__")}
+    value = step.density(np.concatenate([np.ravel(v) for v in point.values()]))
+    assert value == made["_log_density"].values[-1]
+    # a retained value is that of the evaluation that it came from
+    assert np.isin(idata["sample_stats"]["lp"].values, made["_log_density"].values).all()
+
+
+def test_it_can_be_stored(idata, tmp_path):
+    idata.to_netcdf(tmp_path / "run.nc")
+    assert (tmp_path / "run.nc").stat().st_size > 0
+
+
+def test_the_seed_decides(model, step, idata):
+    again, other = sample(model, step), sample(model, step, random_seed=2)
+    a = idata["posterior"]["a"].values
+    assert again["posterior"]["a"].values.tobytes() == a.tobytes()
+    assert other["posterior"]["a"].values[0, 0] != a[0, 0]
+
+
+def fork(n=2):
+    return ProcessPoolExecutor(n, mp_context=multiprocessing.get_context("fork"))
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # fork in a process with threads
+@pytest.mark.parametrize(
+    "make", [fork, lambda: ThreadPoolExecutor(3)], ids=["processes", "threads"]
+)
+def test_who_evaluates_does_not_matter(model, step, idata, make):
+    with make() as executor:
+        found = sample(model, step, executor=executor)
+    assert found["posterior"]["a"].values.tobytes() == idata["posterior"]["a"].values.tobytes()
+
+
+def test_it_stops_at_the_target(model, step):
+    found = sample(model, step, max_evaluations=3000, target_ess=200)
+    assert found["posterior"].attrs["stopped"] == "target"
+    assert found["posterior"].sizes["draw"] % 10 == 0
+    assert found["posterior"].attrs["evaluations"] < 2900
+
+
+def test_a_number_of_draws_and_of_tuning_draws(model, step):
+    found = sample(model, step, draws=6, tune=20, max_evaluations=None)
+    assert found["posterior"].sizes["draw"] == 6
+    attributes = found["posterior"].attrs
+    assert 160 - 8 < attributes["evaluations_tuning"] <= 160
+
+
+@pytest.mark.parametrize(
+    ("start", "least"),
+    [("prior", 1.0), ({"a": 40.0}, 30.0), ([{"a": 10.0 * k} for k in range(1, 9)], 5.0)],
+)
+def test_starts(model, step, start, least):
+    found = sample(model, step, start=start)
+    climbs = found["evaluations"]
+    first = climbs["a"].values[climbs["_round"].values == 1]
+    assert len(first) == 4
+    assert np.abs(first).max() > least
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"tune": 0}, 'tune must be "auto" or a positive integer, got 0'),
+        ({"chains": 0}, "chains must be a positive integer, got 0"),
+        ({"max_evaluations": 20}, "at least 32 for 8 chains, got 20"),
+        ({"tune": 60}, "at least 488 for 8 chains and tune=60, got 400"),
+        ({"start": "mode"}, "got 'mode'"),
+        ({"start": [{}]}, "1 points for 8 chains"),
+    ],
+)
+def test_contradictions_are_refused(model, step, options, said):
+    with pytest.raises(ValueError, match=said):
+        sample(model, step, **options)
+
+
+def test_other_steps_and_executors_are_refused(model, step):
+    with pytest.raises(ValueError, match="surrogate='values'"):
+        pk.sample(model=model, step=pk.KamiltonianStep(model=model, surrogate="lite"))
+    with pytest.raises(TypeError, match="method submit"):
+        sample(model, step, executor=4)
+    with pytest.raises(ValueError, match="b, s_log__ is not among"):
+        pk.sample(model=model, step=pk.KamiltonianStep([model["a"]], model=model))
+
+
+# --- black boxes that fail, hang and die ----------------------------------------------------------
+
+
+class Box:
+    """A log density in one dimension that can be told to misbehave in a worker."""
+
+    def __init__(self, what="", flag=None):
+        self.what, self.flag, self.home = what, flag, os.getpid()
+
+    def noise_cells(self):
+        return []
+
+    def __call__(self, x):
+        if os.getpid() != self.home and self.flag is not None and not os.path.exists(self.flag):
+            open(self.flag, "w").close()
+            if self.what == "die":
+                os.kill(os.getpid(), signal.SIGKILL)
+            time.sleep(3.0)
+        if self.what == "raise" and x[0] > 2.5:
+            raise ZeroDivisionError("no solution")
+        return -0.5 * float(x @ x)
+
+
+POINTS = [np.array([float(k)]) for k in range(5)]
+VALUES = [-0.5 * k * k for k in range(5)]
+pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
+
+
+def test_a_dead_worker_is_replaced_where_there_is_a_factory(tmp_path):
+    evaluate = workers.Elsewhere(Box("die", tmp_path / "died"), None, fork)
+    assert evaluate(POINTS, 0) == VALUES
+    assert (tmp_path / "died").exists()
+    with pytest.raises(BrokenExecutor) as raised:
+        workers.Elsewhere(Box("die", tmp_path / "again"), None, fork())(POINTS, 0)
+    assert "a callable" in raised.value.__notes__[0]
+
+
+def test_a_point_that_hangs_is_submitted_once_more(tmp_path):
+    with fork() as executor:
+        evaluate = workers.Elsewhere(Box("hang", tmp_path / "hung"), None, executor, timeout=1.0)
+        begin = time.monotonic()
+        assert evaluate(POINTS, 0) == VALUES
+        assert 1.0 <= time.monotonic() - begin < 3.0
+
+
+def test_twice_is_a_timeout_and_not_a_zero():
+    class Slow(Box):
+        def __call__(self, x):
+            time.sleep(0.5)
+            return 0.0
+
+    with ThreadPoolExecutor(2) as executor:
+        evaluate = workers.Elsewhere(Slow(), None, executor, timeout=0.05)
+        with pytest.raises(TimeoutError) as raised:
+            evaluate(POINTS[:1], 0)
+    assert "twice" in raised.value.__notes__[0]
+    assert "[0.0]" in raised.value.__notes__[0]
+
+
+@pytest.mark.parametrize("elsewhere", [False, True])
+def test_an_exception_comes_with_its_point(elsewhere):
+    with fork() as executor:
+        evaluate = workers.Here(Box("raise"), None)
+        if elsewhere:
+            evaluate = workers.Elsewhere(Box("raise"), None, executor)
+        with pytest.raises(workers.EvaluationError, match=r"at \[3.0\]") as raised:
+            evaluate(POINTS, 0)
+    assert isinstance(raised.value.error, ZeroDivisionError)
+
+
+def test_the_log_density_travels_once(monkeypatch):
+    """Workers that lose it ask again; nobody else gets it."""
+    sent = []
+    original = workers.evaluate
+
+    def spied(digest, density, *rest):
+        sent.append(density is not None)
+        return original(digest, density, *rest)
+
+    monkeypatch.setattr(workers, "evaluate", spied)
+    with ThreadPoolExecutor(1) as executor:
+        evaluate = workers.Elsewhere(Box(), None, executor)
+        assert evaluate(POINTS, 0) == evaluate(POINTS, 5) == VALUES
+        assert sent == [True, False]
+        executor.submit(lambda: workers._here.__dict__.clear()).result()
+        assert evaluate(POINTS, 10) == VALUES
+    assert sent == [True, False, False, True]
+
+
+class Broken(Op):
+    """A solver that has no solution everywhere."""
+
+    def make_node(self, x):
+        return Apply(self, [pt.as_tensor_variable(x)], [pt.dscalar()])
+
+    def perform(self, node, inputs, outputs):
+        if inputs[0][0] > 0.3:
+            raise ZeroDivisionError("no solution")
+        outputs[0][0] = np.array(-0.5 * inputs[0] @ inputs[0])
+
+
+def test_an_exception_of_the_models_names_the_variables():
+    with pm.Model() as model:
+        x = pm.Normal("x", shape=2)
+        pm.Potential("likelihood", Broken()(x))
+    with pytest.raises(ZeroDivisionError) as raised:
+        pk.sample(model=model, chains=4, max_evaluations=100, progressbar=False, random_seed=0)
+    assert "'x': [" in raised.value.__notes__[-1]
+
+
+def test_a_start_without_density_is_refused():
+    with pm.Model() as model:
+        x = pm.Normal("x")
+        pm.Potential("wall", pt.switch(x > -5.0, -np.inf, 0.0))
+    with pytest.raises(SamplingError, match="wall = -inf"):
+        pk.sample(model=model, chains=4, max_evaluations=100, progressbar=False)
+
+
+# --- noise ----------------------------------------------------------------------------------------
+
+
+def estimate(rng, mu):
+    return -0.5 * ((mu - 1.0) / 0.5) ** 2 + 0.7 * rng.standard_normal() - 0.245
+
+
+def test_noise_is_that_of_the_evaluation_wherever_it_is_made():
+    with pm.Model() as model:
+        mu = pm.Normal("mu", 0.0, 2.0)
+        pm.Potential("likelihood", pk.NoisyLogLikelihood(estimate)(mu))
+    step = pk.KamiltonianStep(model=model)
+    here = sample(model, step, max_evaluations=1200)
+    with ThreadPoolExecutor(3) as executor:
+        there = sample(model, step, max_evaluations=1200, executor=executor)
+    draws = here["posterior"]["mu"].values
+    assert draws.tobytes() == there["posterior"]["mu"].values.tobytes()
+    precision = 4.0 + 0.25
+    means = draws.mean(axis=1)  # independent chains
+    assert abs(means.mean() - 4.0 / precision) < 4.5 * means.std(ddof=1) / np.sqrt(len(means))
