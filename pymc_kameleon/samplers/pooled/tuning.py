@@ -24,6 +24,7 @@ from pymc_kameleon.numerics.evaluations import Evaluations
 from pymc_kameleon.samplers import adaptive_metropolis
 from pymc_kameleon.samplers.kamiltonian.values import sampler as value_kamiltonian
 from pymc_kameleon.samplers.kamiltonian.values import tuning as kamiltonian_tuning
+from pymc_kameleon.samplers.kamiltonian.values import worth
 from pymc_kameleon.samplers.kamiltonian.values.state import State
 from pymc_kameleon.samplers.pooled import elite as pooled_elite
 from pymc_kameleon.samplers.pooled import members as pooled_members
@@ -223,7 +224,12 @@ def _hub(starts, known, factor, options):
     hub = value_kamiltonian.init(
         np.array(starts[0][0]), tune=None, factor=factor, evaluated=evaluated, **options
     )
-    walk, learning = hub.walk, hub.learning
+    arms = len(worth.DEAR.arms)
+    hub = hub._replace(
+        options=hub.options._replace(choice=worth.DEAR), arms=np.array([0.4] + [0.6 / arms] * arms)
+    )
+    walk = hub.walk
+    learning = hub.learning._replace(worth=worth.empty(len(factor), worth.DEAR))
     for x, y in starts:
         past = history.append(learning.chain_log_densities, np.array([y]))
         learning = learning._replace(chain_log_densities=past)

@@ -251,7 +251,8 @@ def _choose_arm(u, state):
 def _free_chain(rng, x, state, kernel):
     """The end of K inner transitions from x; x itself, not evaluated, if none of them moved."""
     current, dynamics = state.current, state.dynamics
-    path = surrogate_dynamics.run(rng, current.z, dynamics, ARMS[kernel - 1])
+    arm = state.options.choice.arms[kernel - 1]
+    path = surrogate_dynamics.run(rng, current.z, dynamics, arm)
     carry = Carry(
         kernel,
         path.z,
@@ -322,7 +323,7 @@ def _propose_for_companion(rng, x, state):
     temperature, own = state.options.temperatures[c], learning.companions[c]
     path = None
     if rng.random() >= 0.35:
-        arm = ARMS[_choose_arm(rng.random(), state) - 1]
+        arm = state.options.choice.arms[_choose_arm(rng.random(), state) - 1]
         z = surrogate_dynamics.to_z(dynamics, own)
         path = surrogate_dynamics.run(rng, z, dynamics, arm, temperature)
     if path is not None and path.moved:

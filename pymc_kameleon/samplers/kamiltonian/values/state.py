@@ -7,7 +7,7 @@ import numpy as np
 from pymc_kameleon.numerics.history import History
 from pymc_kameleon.samplers import adaptive_metropolis
 from pymc_kameleon.samplers.kamiltonian.trust import Current, Mixture
-from pymc_kameleon.samplers.kamiltonian.values.worth import Worth
+from pymc_kameleon.samplers.kamiltonian.values.worth import CHEAP, Choice, Worth
 from pymc_kameleon.surrogates import transitions as surrogate_dynamics
 from pymc_kameleon.surrogates.transitions import DualAveraging, Dynamics
 from pymc_kameleon.surrogates.values.regression import Family, Fit
@@ -23,6 +23,7 @@ class Options(NamedTuple):
     temperatures: tuple[float, ...]
     companion_share: float
     swap_share: float
+    choice: Choice = CHEAP
 
 
 class Carry(NamedTuple):

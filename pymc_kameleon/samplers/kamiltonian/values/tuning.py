@@ -260,7 +260,12 @@ def refit(
     current = locate(dynamics, x, log_density)
     covariance = _covariance(dynamics)
     worth = kamiltonian_worth.after_refit(
-        rng, learning.worth, dynamics, fit.residual_sd, np.sqrt(np.diag(covariance))
+        rng,
+        learning.worth,
+        dynamics,
+        fit.residual_sd,
+        np.sqrt(np.diag(covariance)),
+        options.choice,
     )
     learning = learning._replace(
         refits=refits,

@@ -19,7 +19,7 @@ from typing import NamedTuple
 import numpy as np
 
 from pymc_kameleon.surrogates import transitions as surrogate_dynamics
-from pymc_kameleon.surrogates.transitions import ARMS, Dynamics
+from pymc_kameleon.surrogates.transitions import ARMS, Arm, Dynamics
 from pymc_kameleon.surrogates.values import features as value_features
 
 PRICE = 1e-6  # of a multiply-add in f, in evaluations of the log density
@@ -31,6 +31,41 @@ ENOUGH = 1.15  # autocorrelation time below which no longer arm is tried
 PRIOR_TRIALS = 5.0  # what the fit's held-out residual counts for, in trials
 WALK_PRIOR = 5.0
 SHARE_RANGE = (0.1, 0.9)  # of the random walk while tuning
+
+
+class Choice(NamedTuple):
+    """Arms to choose among, and what their length costs.
+
+    Attributes
+    ----------
+    arms : tuple of Arm
+        Cheapest first.
+    lengths : tuple of int
+        Of the free chains that each is tried by; 0 derives it from the arm before, of which it is a multiple.
+    caution : tuple of float
+        What the measured times are multiplied by: they are noisy, and too short for one slow coordinate among many.
+    price : float
+        Of a multiply-add in f, in evaluations of the log density.
+    thrifty : bool
+        Whether an arm is not tried where a shorter one is good enough.
+    """
+
+    arms: tuple[Arm, ...] = ARMS
+    lengths: tuple[int, ...] = LENGTHS
+    caution: tuple[float, ...] = (1.0,) * len(ARMS)
+    price: float = PRICE
+    thrifty: bool = True
+
+
+CHEAP = Choice()
+# For a log density that takes longer than a free chain however long: as few evaluations as can be.
+DEAR = Choice(
+    arms=(ARMS[0], ARMS[2], ARMS[3], ARMS[3]._replace(transitions=10 * ARMS[3].transitions)),
+    lengths=(16, 8, 10, 0),
+    caution=(2.0, 1.5, 1.2, 1.0),
+    price=0.0,
+    thrifty=False,
+)
 
 
 class Worth(NamedTuple):
@@ -63,22 +98,27 @@ class Worth(NamedTuple):
     work: np.ndarray
 
 
-def empty(d: int) -> Worth:
+def empty(d: int, choice: Choice = CHEAP) -> Worth:
     """Nothing has been seen."""
-    kernels = 1 + len(ARMS)
+    kernels = 1 + len(choice.arms)
     return Worth(
         accepted=np.zeros(kernels),
         trials=np.zeros(kernels),
         squares=np.zeros(d),
         spread=np.ones(d),
         expected=0.0,
-        times=np.full(len(ARMS), np.inf),
-        work=np.zeros(len(ARMS)),
+        times=np.full(len(choice.arms), np.inf),
+        work=np.zeros(len(choice.arms)),
     )
 
 
 def after_refit(
-    rng: np.random.Generator, worth: Worth, dynamics: Dynamics, residual_sd: float, spread
+    rng: np.random.Generator,
+    worth: Worth,
+    dynamics: Dynamics,
+    residual_sd: float,
+    spread,
+    choice: Choice = CHEAP,
 ) -> Worth:
     """Try every arm on the new surrogate; what the old one's were worth is mostly forgotten."""
     # two values of a normal residual: the mean of min(1, exp(r' - r)) is 2 Phi(-s / sqrt 2)
@@ -86,8 +126,8 @@ def after_refit(
     times, work = worth.times, worth.work
     alike = min(expected, worth.expected) > RELIABLE and abs(expected - worth.expected) < SIMILAR
     if not alike:
-        times, gradients = try_arms(rng, dynamics)
-        work = gradients * PRICE * value_features.work(dynamics.surrogate)
+        times, gradients = try_arms(rng, dynamics, choice)
+        work = gradients * choice.price * value_features.work(dynamics.surrogate)
     return worth._replace(
         accepted=0.1 * worth.accepted,
         trials=0.1 * worth.trials,
@@ -110,16 +150,24 @@ def learn(worth: Worth, kernel: int, jump: np.ndarray, accept_prob: float) -> Wo
     return worth._replace(accepted=accepted, trials=trials, squares=squares)
 
 
-def try_arms(rng: np.random.Generator, dynamics: Dynamics) -> tuple[np.ndarray, np.ndarray]:
+def try_arms(
+    rng: np.random.Generator, dynamics: Dynamics, choice: Choice = CHEAP
+) -> tuple[np.ndarray, np.ndarray]:
     """Autocorrelation times (arms,) and mean gradients (arms,) of free chains from archived states.
 
-    The arms come cheapest first, and when one is nearly independent no longer one is tried: its time is
-    infinite.
+    The arms come cheapest first, and when one is nearly independent no longer one is tried, if that is thrifty: its
+    time is infinite.
     """
-    times, gradients = np.full(len(ARMS), np.inf), np.full(len(ARMS), np.inf)
+    n = len(choice.arms)
+    times, gradients = np.full(n, np.inf), np.full(n, np.inf)
     archive = dynamics.archive
     centre, spread = archive.mean(axis=0), archive.std(axis=0) + 1e-300
-    for k, (arm, length) in enumerate(zip(ARMS, LENGTHS, strict=True)):
+    for k, (arm, length) in enumerate(zip(choice.arms, choice.lengths, strict=True)):
+        if length == 0:
+            shorter = choice.arms[k - 1]
+            repeats = arm.transitions / shorter.transitions
+            times[k], gradients[k] = _repeated(times[k - 1], repeats), repeats * gradients[k - 1]
+            continue
         states = np.empty((length, CHAINS, archive.shape[1]))
         work = 0
         for c, z in enumerate(archive[rng.integers(len(archive), size=CHAINS)]):
@@ -130,9 +178,15 @@ def try_arms(rng: np.random.Generator, dynamics: Dynamics) -> tuple[np.ndarray, 
         states = (states - centre) / spread
         times[k] = math.sqrt(_slowest(states) * _slowest(np.square(states)))
         gradients[k] = work / (length * CHAINS)
-        if times[k] < ENOUGH:
+        if choice.thrifty and times[k] < ENOUGH:
             break
-    return times, gradients
+    return times * choice.caution, gradients
+
+
+def _repeated(time, repeats):
+    """Autocorrelation time of every so manieth state, where one correlation c does it all: (1 + c) / (1 - c)."""
+    correlation = max(0.0, (time - 1.0) / (time + 1.0)) ** repeats
+    return (1.0 + correlation) / (1.0 - correlation)
 
 
 def _slowest(states):
