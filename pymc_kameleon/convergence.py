@@ -41,7 +41,9 @@ def judge(draws: np.ndarray, groups: list[int] | None = None) -> Judgement:
         return Judgement()
     data = {"x": draws}
     with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "(More chains|Found chain dim)", UserWarning)  # as is meant here
+        warnings.filterwarnings(
+            "ignore", "(More chains|Found chain dim)", UserWarning
+        )  # as is meant here
         ess = np.nan_to_num(np.asarray(az.ess(data, method="bulk")["x"]), nan=1.0)
         rhat = np.asarray(az.rhat(data)["x"])
     ess = np.where(np.ptp(draws, axis=(0, 1)) == 0.0, 1.0, ess)

@@ -74,7 +74,9 @@ def to_idata(
     trace.report._n_tune = len(warmup)
     trace.report._t_sampling = seconds
     with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "(More chains|Found chain dim)", UserWarning)  # as is meant here
+        warnings.filterwarnings(
+            "ignore", "(More chains|Found chain dim)", UserWarning
+        )  # as is meant here
         idata = pm.to_inference_data(trace, model=model, save_warmup=keep_warmup, **kwargs)
     for name, value in attributes.items():
         idata["posterior"].attrs[name] = value

@@ -44,6 +44,10 @@ SETTLED, UNCOVERED, JUDGED = (
     0.01,
     30,
 )  # residual sd, share and residuals at which tuning may end
+SPREADING, SPREAD = (
+    1.3,
+    0.9,
+)  # how much farther out than the archive recent states may be, at which quantile
 GAIN = 0.8  # a refit that left more than this of the residual sd was one too many
 CERTAIN = 0.1  # residual sd at which no refit can gain anything that matters
 
@@ -85,6 +89,7 @@ class Tuning:
         self.sentinels = {k for k in range(len(starts)) if k % 4 == 3}
         self.ends_at = limit
         self.fitted_last = False
+        self.states_at_fit = 0
         self.done = False
         self._refit_if_due()
         self._end_if_over()
@@ -164,8 +169,18 @@ class Tuning:
             self._refit(final=True)
             return
         self.hub, due = kamiltonian_tuning.schedule(self.hub)
-        if due and not learning.final:
+        if (due or self._is_spreading()) and not learning.final:
             self._refit()
+
+    def _is_spreading(self):
+        """Whether the members have come much farther out than when the last fit set D, twice as many draws later."""
+        past, dynamics = self.hub.walk.history, self.hub.dynamics
+        recent = past.buffer[self.states_at_fit : past.size]
+        if dynamics is None or len(recent) < 2 * len(self.members):
+            return False
+        z = (recent - dynamics.surrogate.centre) @ dynamics.inverse.T
+        now, then = (np.quantile(np.square(a).sum(axis=1), SPREAD) for a in (z, dynamics.archive))
+        return bool(now > SPREADING**2 * then)
 
     def _last_fit_at(self):
         if self.ends_at < self.limit:  # it was decided to end
@@ -182,6 +197,7 @@ class Tuning:
             self.rng, state, best.position, best.log_density, None, reference, final
         )
         self.fitted_last |= final
+        self.states_at_fit = self.hub.walk.history.size
         if self.hub.dynamics is old.dynamics:
             return
         everyone = old.fit is None
@@ -202,7 +218,7 @@ class Tuning:
         if learning.residuals.size < JUDGED or learning.judged < JUDGED:
             return False
         now, before = kamiltonian_tuning.measure(learning, math.inf), learning.earlier
-        if not (now.residual_sd < SETTLED and now.uncovered < UNCOVERED):
+        if not (now.residual_sd < SETTLED and now.uncovered < UNCOVERED) or self._is_spreading():
             return False
         return now.residual_sd < CERTAIN or (
             before is not None and now.residual_sd > GAIN * before.residual_sd
