@@ -360,3 +360,21 @@ def test_prior_scale_of_what_cannot_be_drawn():
         pm.Potential("box", BlackBox(lambda v: float(-np.square(v).sum()))(x[None]))
     scale = prior_scale(model, model.continuous_value_vars, model.initial_point())
     np.testing.assert_array_equal(scale, [1.0])
+
+
+@pytest.mark.parametrize("tune", [30, 66, 90, 130])
+def test_tuning_that_ends_before_the_arrival_leaves_the_chain_where_it_is(tune):
+    """No draw evaluates twice: the walk begins at the point that PyMC knows, not at one that the arrival prefers."""
+    model = straight_line()
+    for seed in range(3):
+        step = AdaptiveMetropolisStep(model=model)
+        step._begin_chain(np.random.default_rng(seed))
+        point = model.initial_point()
+        for _ in range(tune):
+            point, _ = step.step(point)
+        assert step.arrival_state is not None
+        before, evaluations = step.position.copy(), step.evaluations
+        step.stop_tuning()
+        np.testing.assert_array_equal(step.position, before)
+        point, _ = step.step(point)
+        assert step.evaluations == evaluations + 1

@@ -15,30 +15,15 @@ tables show what the present code made.
 import argparse
 import multiprocessing
 import time
-import warnings
 
 from benchmarks.textbook import MODELS, store, tables
+from benchmarks.textbook.cells import job
 from benchmarks.textbook.posterior import references
 
 STEPS = (
     "KamiltonianStep", "GaussianMixtureStep", "KameleonStep", "FastKameleonStep", "AdaptiveMetropolisStep",
     "pm.DEMetropolisZ", "pm.Slice",
 )  # fmt: skip
-
-
-def job(cell: store.Cell) -> tuple[store.Cell, dict]:
-    """Run one cell."""
-    warnings.simplefilter("ignore")  # that a short chain has not converged is what is measured
-    from benchmarks.textbook.drive import chains
-    from benchmarks.textbook.measures import measure
-    from benchmarks.textbook.posterior import posterior, reference
-
-    truth = reference(cell.model)
-    found = chains(
-        posterior(cell.model), cell.step, cell.seed,
-        evaluations=cell.evaluations, tune=cell.evaluations // 3, level=truth.level,
-    )  # fmt: skip
-    return cell, measure(found, truth)
 
 
 def run(cells: list[store.Cell], jobs: int, again: bool) -> None:

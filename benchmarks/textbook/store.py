@@ -7,6 +7,7 @@ import json
 import os
 import zlib
 from functools import cache
+from inspect import ismodule
 from pathlib import Path
 from typing import NamedTuple
 
@@ -61,7 +62,8 @@ def digest(roots: set[str], without: set[str] = frozenset()) -> str:
 
 
 def _algorithms_of(step):
-    return {m.__name__ for m in (step.algorithm, *step.variants.values())}
+    """The modules that define what a step makes its samplers of."""
+    return {v.__name__ if ismodule(v) else v.__module__ for v in step.variants.values()}
 
 
 def _algorithms():

@@ -271,7 +271,7 @@ class KernelStep(BlockedStep):
     def stop_tuning(self):
         """Freeze everything that adapts."""
         if self.arrival_state is not None:
-            self._arrive(arrival_search.stop(self.arrival_state))
+            self._begin_walk(arrival_search.stop(self.arrival_state))
         if self.tune and self.algorithm_state is not None:
             self._warn_if_too_noisy()  # first: under noise the rest looks worse than it is
             self._warn_if_short()
@@ -461,11 +461,15 @@ class KernelStep(BlockedStep):
         return point, [self._statistics(proposal, float(moved), moved)]
 
     def _arrive(self, state):
-        """The walk begins where the arrival has ended, with what was learned on the way."""
-        self.arrival_state = None
+        """The chain moves to where the arrival has ended."""
         self.here = self.here._replace(
             position=state.position.copy(), log_density=state.log_density
         )
+        self._begin_walk(state)
+
+    def _begin_walk(self, state):
+        """The walk begins where the chain is, with what was learned on the way."""
+        self.arrival_state = None
         known = Known(spent=self.tuning_draws)
         if self._climbs():
             known = Known(self.tuning_draws, **arrival_search.learned(state))

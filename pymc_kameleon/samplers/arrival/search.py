@@ -38,6 +38,8 @@ class State(NamedTuple):
         Whether the last climb has come where another one was.
     others : int
         Climbs that ended elsewhere: where there are several places, more looks are worth their evaluations.
+    stopped : bool
+        Whether tuning ended before it was done. The chain stays with its own climb: it cannot move between draws.
     """
 
     climbs: tuple
@@ -46,6 +48,7 @@ class State(NamedTuple):
     budget: int
     same: bool = False
     others: int = 0
+    stopped: bool = False
 
     @property
     def last(self) -> arrival.State:
@@ -65,7 +68,7 @@ class State(NamedTuple):
     def chosen(self) -> arrival.State:
         """The climb whose end the chain begins at; one that ran out of budget counts by its height alone."""
         best = self.climbs[0]
-        for climb in self.climbs[1:]:
+        for climb in () if self.stopped else self.climbs[1:]:
             if climb.arrived:
                 better = mass(climb) > mass(best) + BETTER
             else:
@@ -172,9 +175,10 @@ def learned(state: State) -> dict[str, Any]:
 
 
 def stop(state: State) -> State:
-    """End where it is: tuning has ended."""
+    """End where the chain is: tuning has ended."""
+    first, *later = state.climbs
     return state._replace(
-        climbs=(arrival.stop(state.climbs[0]), *state.climbs[1:]), starts=state.starts[:0]
+        climbs=(arrival.stop(first), *later), starts=state.starts[:0], stopped=True
     )
 
 
