@@ -32,7 +32,6 @@ from benchmarks import provenance
 from pymc_kameleon.samplers import cma
 from pymc_kameleon.samplers import gaussian_adaptation as gaa
 from pymc_kameleon.samplers.chain import draws
-from pymc_kameleon.samplers.modules import make
 from pymc_kameleon.samplers.seam import Point, acceptance_probability
 
 matplotlib.use("Agg")
@@ -58,9 +57,9 @@ TARGETS = (
     Target("t with 5 df, d = 1", 1, STUDENT, stats.t(5).ppf(0.75) ** 2),
 )
 ALGORITHMS = {
-    "M-GaA, P = 0.234": (gaa, {}),
-    "M-GaA, P = 1/e": (gaa, {"target_accept": math.exp(-1)}),
-    "(1+1)-CMA": (cma, {}),
+    "M-GaA, P = 0.234": (gaa.GaussianAdaptation, {}),
+    "M-GaA, P = 1/e": (gaa.GaussianAdaptation, {"target_accept": math.exp(-1)}),
+    "(1+1)-CMA": (cma.CMA, {}),
 }
 
 probability_of = njit(acceptance_probability)
@@ -131,22 +130,21 @@ def run(rng, is_cma, state, schedule, kind, radius2, tune, draws):
     return inside / max(draws, 1), moves / max(draws, 1), x
 
 
-def run_one(rng, algorithm, options, schedule, target, tune, draws):
-    state = algorithm.init(np.zeros(target.dim), **options)
-    if algorithm is cma:
-        scale, rate = state.log_sigma, state.options.rate_factor
+def run_one(rng, kind, options, schedule, target, tune, draws):
+    sampler = kind(**options)
+    state, is_cma = sampler.init(rng, np.zeros(target.dim)), kind is cma.CMA
+    if is_cma:
+        scale, rate = state.log_sigma, sampler.rate_factor
     else:
-        scale, rate = state.log_radius, state.options.rate
-    limit, accept_rate = state.options.condition_limit, state.options.target_accept
-    packed = (scale, state.factor, limit, rate, accept_rate)
-    is_cma = algorithm is cma
+        scale, rate = state.log_radius, kind(**options, diminishing=False).rate_at(1, target.dim)
+    packed = (scale, state.factor, sampler.condition_limit, rate, sampler.target_accept)
     return run(rng, is_cma, packed, schedule, target.kind, target.radius2, tune, draws)
 
 
 def check_runner(algorithm, options, schedule, target, steps=2000):
     """Raise unless the compiled loop makes the chain that propose/accept/adapt make."""
     x = np.zeros(target.dim)
-    sampler = make(algorithm, diminishing=schedule == DIMINISHING, **options)
+    sampler = algorithm(diminishing=schedule == DIMINISHING, **options)
     rng, point = np.random.default_rng(1), Point(x, log_density(x, target.kind))
     state = sampler.init(rng, x)
     for draw in draws(
@@ -190,7 +188,7 @@ def measure_rates(chains, tune, draws, seed):
     for factor in RATE_FACTORS:
         options = {"rate_factor": factor}
         error, se, _ = coverage_error(
-            cma, options, CONSTANT, TARGETS[0], chains, tune, draws, seed + 1
+            cma.CMA, options, CONSTANT, TARGETS[0], chains, tune, draws, seed + 1
         )
         rows.append((factor, error, se))
         print(format_rate(rows[-1]), flush=True)

@@ -6,27 +6,20 @@ import numpy as np
 import pytest
 
 from pymc_kameleon.samplers import adaptive_metropolis
-from pymc_kameleon.samplers.seam import Outcome, Proposal, accept
-from tests.statistics import run_transitions, two_sample_z
+from pymc_kameleon.samplers.seam import Outcome, Proposal
+from tests.support.chains import held, run_transitions, two_sample_z
 from tests.test_kameleon import skewed_density, skewed_draws
 
 
 def run(state, log_density, x, draws, seed=0):
     rng = np.random.default_rng(seed)
-    value = log_density(x)
-    positions, probabilities, moves = [], [], []
-    for _ in range(draws):
-        proposal = adaptive_metropolis.propose(rng, x, state)
-        new = log_density(proposal.position)
-        probability, accepted = accept(rng, value, new, proposal.log_q_ratio)
-        if accepted:
-            x, value = proposal.position, new
-        outcome = Outcome(x, value, proposal, new, probability, accepted)
-        state = adaptive_metropolis.adapt(rng, state, outcome)
-        positions.append(x)
-        probabilities.append(probability)
-        moves.append(proposal.move)
-    return state, np.array(positions), np.array(probabilities), moves
+    outcomes = []
+    for _, outcome, after in state.draws(rng, log_density, x, draws, tuning=True):
+        outcomes.append(outcome)
+        state = after
+    positions = np.array([o.position for o in outcomes])
+    probabilities = np.array([o.accept_prob for o in outcomes])
+    return state, positions, probabilities, [o.proposal.move for o in outcomes]
 
 
 def correlated(cov):
@@ -38,9 +31,9 @@ def correlated(cov):
 
 
 def mediocre(**options):
-    state = adaptive_metropolis.init(np.zeros(2), **options)
+    state = held(adaptive_metropolis, np.zeros(2), **options)
     state = state._replace(factor=np.array([[1.0, 0.0], [0.8, 0.5]]), log_scale=math.log(1.2))
-    return adaptive_metropolis.freeze(state)._replace(factor=np.array([[1.0, 0.0], [0.8, 0.5]]))
+    return state.freeze()._replace(factor=np.array([[1.0, 0.0], [0.8, 0.5]]))
 
 
 @pytest.mark.parametrize("options", [{}, {"exploration_share": 0.3}], ids=["plain", "mixture"])
@@ -48,7 +41,7 @@ def test_invariance(options):
     rng = np.random.default_rng(1)
     starts = skewed_draws(rng, 20_000)
     state = mediocre(**options)
-    ends = run_transitions(rng, adaptive_metropolis, state, skewed_density, starts, 5)
+    ends = run_transitions(rng, state, skewed_density, starts, 5)
     assert np.abs(two_sample_z(ends, starts, skewed_density)).max() < 4.5
 
 
@@ -67,8 +60,6 @@ class NotFrozen:
     def start(state, x, log_density):
         return state._replace(log_scale=math.log(0.3 + abs(x[1])))
 
-    propose = staticmethod(adaptive_metropolis.propose)
-
     @staticmethod
     def keep(state, outcome):
         return NotFrozen.start(state, outcome.position, outcome.log_density)
@@ -78,7 +69,7 @@ class NotFrozen:
 def test_invariance_fails_when_it_should(control):
     rng = np.random.default_rng(1)
     starts = skewed_draws(rng, 20_000)
-    ends = run_transitions(rng, control, mediocre(), skewed_density, starts, 5)
+    ends = run_transitions(rng, mediocre().but(control), skewed_density, starts, 5)
     assert np.abs(two_sample_z(ends, starts, skewed_density)).max() > 10
 
 
@@ -88,7 +79,7 @@ def test_invariance_fails_when_it_should(control):
 @pytest.mark.parametrize("covariance", ["window", "recursive"])
 def test_learns_the_covariance_and_the_acceptance(covariance):
     cov = np.array([[4.0, 1.9], [1.9, 1.0]])
-    state = adaptive_metropolis.init(np.zeros(2), covariance=covariance)
+    state = held(adaptive_metropolis, np.zeros(2), covariance=covariance)
     state, _, probabilities, _ = run(state, correlated(cov), np.zeros(2), 8000)
     learned = state.factor @ state.factor.T
     assert np.abs(learned / cov - 1.0).max() < 0.3
@@ -99,7 +90,7 @@ def test_learns_the_covariance_and_the_acceptance(covariance):
 def test_units_do_not_matter(unit):
     """Every parameter's own unit: after the coordinate-wise phase and a few updates the acceptance is the target's."""
     units = np.array([unit, 1.0, 1.0 / unit])
-    state = adaptive_metropolis.init(np.zeros(3))
+    state = held(adaptive_metropolis, np.zeros(3))
     state, positions, probabilities, _ = run(
         state, lambda x: -0.5 * ((x / units) ** 2).sum(), np.zeros(3), 6000
     )
@@ -108,7 +99,7 @@ def test_units_do_not_matter(unit):
 
 
 def test_coordinate_phase_moves_one_coordinate_at_a_time():
-    state = adaptive_metropolis.init(np.zeros(3))
+    state = held(adaptive_metropolis, np.zeros(3))
     _, positions, _, moves = run(state, lambda x: -0.5 * x @ x, np.zeros(3), 100)
     assert moves[:60] == ["coordinate"] * 60
     assert set(moves[60:]) == {"global"}
@@ -117,27 +108,29 @@ def test_coordinate_phase_moves_one_coordinate_at_a_time():
 
 
 def test_identity_and_fixed_is_plain_metropolis():
-    state = adaptive_metropolis.init(np.zeros(2), covariance="identity", scaling="fixed", scale=0.7)
+    state = held(
+        adaptive_metropolis, np.zeros(2), covariance="identity", scaling="fixed", scale=0.7
+    )
     after, _, _, _ = run(state, lambda x: -0.5 * x @ x, np.zeros(2), 200)
     np.testing.assert_array_equal(after.factor, np.eye(2))
     assert after.log_scale == math.log(0.7)
 
 
 def test_fixed_scaling_keeps_the_optimal_scale():
-    state = adaptive_metropolis.init(np.zeros(2), scaling="fixed")
+    state = held(adaptive_metropolis, np.zeros(2), scaling="fixed")
     after, _, _, _ = run(state, lambda x: -0.5 * x @ x, np.zeros(2), 2000)
     assert math.exp(after.log_scale) == pytest.approx(2.38 / math.sqrt(2))
 
 
 def test_recursion_is_the_textbooks():
     """Andrieu & Thoms (2008), eq. 17, step by step, against the factor that is updated in O(d^2)."""
-    state = adaptive_metropolis.init(np.zeros(3), covariance="recursive")
+    state = held(adaptive_metropolis, np.zeros(3), covariance="recursive")
     rng = np.random.default_rng(4)
     mean, cov = np.zeros(3), np.eye(3)
     for t in range(1, 50):
         x = rng.standard_normal(3)
         proposal = Proposal(x, 0.0, "global")
-        state = adaptive_metropolis.adapt(rng, state, Outcome(x, 0.0, proposal, 0.0, 1.0, True))
+        state = state.adapt(rng, Outcome(x, 0.0, proposal, 0.0, 1.0, True))
         rate = (t + 1.0) ** -0.6
         cov = cov + rate * (np.outer(x - mean, x - mean) - cov)
         mean = mean + rate * (x - mean)
@@ -146,7 +139,7 @@ def test_recursion_is_the_textbooks():
 
 
 def test_covariance_update_keeps_the_volume_of_the_proposal():
-    state = adaptive_metropolis.init(np.zeros(2))
+    state = held(adaptive_metropolis, np.zeros(2))
     state, _, _, _ = run(state, correlated(np.diag([9.0, 0.01])), np.zeros(2), 300)
     before = 2 * state.log_scale + np.log(np.diag(state.factor)).sum()
     updated = adaptive_metropolis.update_covariance(np.random.default_rng(0), state)
@@ -158,11 +151,11 @@ def test_covariance_update_keeps_the_volume_of_the_proposal():
 
 def test_freeze_drops_the_history_even_within_the_coordinate_phase():
     for draws in (5, 500):
-        state = adaptive_metropolis.init(np.zeros(2))
+        state = held(adaptive_metropolis, np.zeros(2))
         state, _, _, _ = run(state, lambda x: -0.5 * x @ x, np.zeros(2), draws)
-        frozen = adaptive_metropolis.freeze(state)
+        frozen = state.freeze()
         assert frozen.history is None
-        move = adaptive_metropolis.propose(np.random.default_rng(0), np.zeros(2), frozen).move
+        move = frozen.propose(np.random.default_rng(0), np.zeros(2)).move
         assert move == "global"
 
 
@@ -180,4 +173,4 @@ def test_freeze_drops_the_history_even_within_the_coordinate_phase():
 )
 def test_wrong_options_are_named(options, message):
     with pytest.raises(ValueError, match=message):
-        adaptive_metropolis.init(np.zeros(2), **options)
+        held(adaptive_metropolis, np.zeros(2), **options)

@@ -8,13 +8,13 @@ import pytest
 from pymc_kameleon.samplers import cma
 from pymc_kameleon.samplers.gaussian_adaptation import rate_multiplier
 from pymc_kameleon.samplers.seam import Outcome
-from tests.adaptation import Banana, average_z_scores, run_chain
-from tests.statistics import run_transitions, z_scores
+from tests.support.chains import average_z_scores, held, run_chain, run_transitions, z_scores
+from tests.support.targets import Banana
 
 
 def start(x, **options):
     """As published: no search for the units, and a 0/1 success."""
-    return cma.init(x, **{"sweeps": 0, "success": "indicator", **options})
+    return held(cma.CMA, x, **{"sweeps": 0, "success": "indicator", **options})
 
 
 def standard_normal(x):
@@ -70,7 +70,7 @@ def test_proposals_are_the_published_ones_without_normalisation(d, diminishing):
         np.testing.assert_allclose(sigma * state.path, path, rtol=1e-10, atol=atol)
         assert np.diag(state.factor).prod() == pytest.approx(1.0, rel=1e-10)
 
-    run_chain(np.random.default_rng(1), cma, state, standard_normal, x, 500, visit=compare)
+    run_chain(np.random.default_rng(1), state, standard_normal, x, 500, visit=compare)
     assert branches == {True, False}
 
 
@@ -78,26 +78,26 @@ def test_the_proposal_is_a_symmetric_random_walk_with_covariance_sigma2_a_at():
     covariance = np.array([[4.0, 1.0], [1.0, 9.0]])
     x = np.array([1.0, -2.0])
     state = start(x, initial_covariance=covariance, initial_sigma=0.7)
-    proposal = cma.propose(np.random.default_rng(2), x, state)
+    proposal = state.propose(np.random.default_rng(2), x)
     z = np.random.default_rng(2).standard_normal(2)
     expected = x + 0.7 * np.linalg.cholesky(covariance) @ z
     np.testing.assert_allclose(proposal.position, expected, rtol=1e-10)
     assert proposal.log_q_ratio == 0.0
-    assert cma.stats(state)["scaling"] == pytest.approx(0.7 * 35**0.25, rel=1e-10)
+    assert state.stats()["scaling"] == pytest.approx(0.7 * 35**0.25, rel=1e-10)
 
 
 def test_frozen_adaptation_leaves_a_skewed_target_invariant():
     target, rng = Banana(2), np.random.default_rng(3)
-    state, _ = run_chain(rng, cma, start(np.zeros(2)), target.log_density, np.zeros(2), 300)
-    state = cma.freeze(state)
-    z = average_z_scores(rng, cma, state, target, chains=120, steps=2000, adapt=False)
+    state, _ = run_chain(rng, start(np.zeros(2)), target.log_density, np.zeros(2), 300)
+    state = state.freeze()
+    z = average_z_scores(rng, state, target, chains=120, steps=2000, adapt=False)
     assert np.abs(z).max() < 4.5
 
 
 def test_control_adaptation_that_is_not_frozen_fails():
     target, rng = Banana(2), np.random.default_rng(3)
     state = start(np.zeros(2), rate_factor=2.5, diminishing=False)
-    z = average_z_scores(rng, cma, state, target, chains=120, steps=2000, adapt=True)
+    z = average_z_scores(rng, state, target, chains=120, steps=2000, adapt=True)
     assert np.abs(z).max() > 10
 
 
@@ -107,7 +107,7 @@ def test_transitions_from_exact_draws_and_control_without_the_ratio(d, ratio):
     target, rng = Banana(d), np.random.default_rng(4)
     state = start(np.zeros(d), initial_scale=np.linspace(0.5, 2.0, d))
     log_density = target.log_density if ratio == "kept" else (lambda x: 0.0)
-    ends = run_transitions(rng, cma, state, log_density, target.draw(rng, 2000), steps=20)
+    ends = run_transitions(rng, state, log_density, target.draw(rng, 2000), steps=20)
     worst = np.abs(z_scores(ends, target.mean, target.cov)).max()
     assert worst < 4.5 if ratio == "kept" else worst > 10
 
@@ -119,7 +119,7 @@ def test_the_shape_is_learned(seed):
     precision = rotation / scales**2 @ rotation.T
     rng, x = np.random.default_rng(seed), np.zeros(3)
     first = start(x)
-    state, _ = run_chain(rng, cma, first, lambda x: -0.5 * float(x @ precision @ x), x, 6000)
+    state, _ = run_chain(rng, first, lambda x: -0.5 * float(x @ precision @ x), x, 6000)
     assert np.linalg.cond(first.factor.T @ precision @ first.factor) == pytest.approx(1e4)
     assert np.linalg.cond(state.factor.T @ precision @ state.factor) < 20
 
@@ -131,7 +131,7 @@ def test_initial_scales_make_the_chain_independent_of_units():
         state = start(x * scale, initial_scale=scale, condition_limit=20.0)
         log_density = lambda x, scale=scale: standard_normal(x / scale)  # noqa: E731
         rng = np.random.default_rng(7)
-        state, trace = run_chain(rng, cma, state, log_density, x * scale, 1000)
+        state, trace = run_chain(rng, state, log_density, x * scale, 1000)
         draws.append(trace / scale)
         assert state.condition <= 20.0
     np.testing.assert_allclose(draws[1], draws[0], rtol=1e-8, atol=1e-8)
@@ -143,9 +143,9 @@ def test_step_size_and_condition_stay_within_their_bounds(accepted):
     first = start(x, diminishing=False, sigma_range=100.0, condition_limit=1.5)
     state, value = first, 0.0 if accepted else -math.inf
     for _ in range(400):
-        proposal = cma.propose(rng, x, state)
+        proposal = state.propose(rng, x)
         outcome = Outcome(x, 0.0, proposal, value, float(accepted), accepted)
-        state = cma.adapt(rng, state, outcome)
+        state = state.adapt(rng, outcome)
         assert abs(state.log_sigma - first.log_sigma) <= math.log(100.0) + 1e-12
         assert np.linalg.cond(state.factor @ state.factor.T) <= 1.5 * (1 + 1e-10)
         assert np.isfinite(state.path).all()
@@ -156,8 +156,8 @@ def test_states_are_values():
     rng, x = np.random.default_rng(9), np.zeros(2)
     state = start(x)
     factor, path = state.factor.copy(), state.path.copy()
-    proposal = cma.propose(rng, x, state)
-    moved = cma.adapt(rng, state, Outcome(proposal.position, 0.0, proposal, 0.0, 1.0, True))
+    proposal = state.propose(rng, x)
+    moved = state.adapt(rng, Outcome(proposal.position, 0.0, proposal, 0.0, 1.0, True))
     np.testing.assert_array_equal(state.factor, factor)
     np.testing.assert_array_equal(state.path, path)
     assert not np.array_equal(moved.path, path)
@@ -177,7 +177,7 @@ def test_states_are_values():
 )
 def test_options_out_of_their_domain_are_refused(options, message):
     with pytest.raises(ValueError, match=message):
-        cma.init(np.zeros(2), **options)
+        held(cma.CMA, np.zeros(2), **options)
 
 
 @pytest.mark.slow
@@ -198,7 +198,7 @@ def test_a_million_iterations_on_the_strongly_twisted_gaussian():
     x[1] = 10.0
     state = start(x, diminishing=False)  # the rates that broke the published code
     rng = np.random.default_rng(10)
-    state, draws = run_chain(rng, cma, state, log_density, x, 1_000_000, visit=check)
+    state, draws = run_chain(rng, state, log_density, x, 1_000_000, visit=check)
     assert state.iteration == 1_000_000
     assert np.isfinite(draws).all()
     assert np.any(np.diff(draws[::10], axis=0) != 0, axis=1).mean() > 0.5

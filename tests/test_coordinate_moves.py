@@ -12,10 +12,12 @@ from pymc_kameleon import (
     GaussianAdaptationStep,
     NoisyLogLikelihood,
 )
-from pymc_kameleon.samplers import adaptive_metropolis, cma, coordinate_moves, gaussian_adaptation
+from pymc_kameleon.samplers import adaptive_metropolis, coordinate_moves
+from pymc_kameleon.samplers.cma import CMA
+from pymc_kameleon.samplers.gaussian_adaptation import GaussianAdaptation
 from pymc_kameleon.samplers.seam import Outcome, attainable
-from tests.adaptation import run_chain
 from tests.step_tester import begin, drive, values
+from tests.support.chains import held, run_chain
 
 UNITS = 10.0 ** np.array([-12, -4, 0, 4, 12])
 
@@ -31,51 +33,51 @@ def units_z(algorithm, **options):
     """z-scores of the variances of N(0, diag(UNITS^2)), over chains that start at two sd from the centre."""
     moments = []
     for seed in range(6):
-        rng, state = np.random.default_rng(seed), algorithm.init(2 * UNITS, **options)
+        rng, state = np.random.default_rng(seed), held(algorithm, 2 * UNITS, **options)
         log_density = lambda x: -0.5 * float(np.sum((x / UNITS) ** 2))  # noqa: E731
-        state, past = run_chain(rng, algorithm, state, log_density, 2 * UNITS, 1500)
-        state = algorithm.freeze(state)
-        _, draws = run_chain(rng, algorithm, state, log_density, past[-1], 1500, adapt=False)
+        state, past = run_chain(rng, state, log_density, 2 * UNITS, 1500)
+        state = state.freeze()
+        _, draws = run_chain(rng, state, log_density, past[-1], 1500, adapt=False)
         moments.append(np.mean((draws / UNITS) ** 2, axis=0) - 1.0)
     spread = np.std(moments, axis=0, ddof=1) / math.sqrt(len(moments))
     assert np.all(spread < 0.2)
     return np.mean(moments, axis=0) / np.maximum(spread, 1e-6)
 
 
-@pytest.mark.parametrize("algorithm", [gaussian_adaptation, cma, adaptive_metropolis])
+@pytest.mark.parametrize("algorithm", [GaussianAdaptation, CMA, adaptive_metropolis])
 def test_units_from_1e_12_to_1e12_are_found(algorithm):
     assert np.abs(units_z(algorithm)).max() < 4.5
 
 
-@pytest.mark.parametrize("algorithm", [gaussian_adaptation, cma])
+@pytest.mark.parametrize("algorithm", [GaussianAdaptation, CMA])
 def test_control_without_the_search_units_are_not_found(algorithm):
     assert np.abs(units_z(algorithm, sweeps=0)).max() > 10
 
 
-@pytest.mark.parametrize("algorithm", [gaussian_adaptation, cma])
+@pytest.mark.parametrize("algorithm", [GaussianAdaptation, CMA])
 def test_the_search_starts_where_it_is_told_and_leaves_correlations_alone(algorithm):
     covariance = np.array([[4.0, 1.0], [1.0, 9.0]])
-    state = algorithm.init(np.zeros(2), initial_covariance=covariance, sweeps=3)
-    alone = algorithm.init(np.zeros(2), initial_covariance=covariance, sweeps=0)
+    state = held(algorithm, np.zeros(2), initial_covariance=covariance, sweeps=3)
+    alone = held(algorithm, np.zeros(2), initial_covariance=covariance, sweeps=0)
     np.testing.assert_allclose(np.exp(state.phase.start), 2.38 * np.array([2.0, 3.0]), rtol=1e-12)
-    ended = algorithm.freeze(state)  # nothing found yet: nothing changes
+    ended = state.freeze()  # nothing found yet: nothing changes
     np.testing.assert_allclose(ended.factor, alone.factor, rtol=1e-12)
     rng, x = np.random.default_rng(1), np.zeros(2)
     for i in range(6):
         assert state.phase.iteration == i
-        proposal = algorithm.propose(rng, x, state)
+        proposal = state.propose(rng, x)
         assert proposal.move == "coordinate"
         assert np.flatnonzero(proposal.position).tolist() == [i % 2]
-        state = algorithm.adapt(rng, state, outcome(x, proposal, 1.0))
+        state = state.adapt(rng, outcome(x, proposal, 1.0))
     assert state.phase is None
-    assert algorithm.propose(rng, x, state).move == ""
+    assert state.propose(rng, x).move == ""
     np.testing.assert_allclose(np.diag(state.factor).prod(), 1.0, rtol=1e-12)
     found = state.factor @ state.factor.T
     assert found[0, 1] / math.sqrt(found[0, 0] * found[1, 1]) == pytest.approx(1 / 6)
     growth = (
         3 * coordinate_moves.GAIN * (1 - coordinate_moves.TARGET_ACCEPT)
     )  # each coordinate: 3 acceptances
-    scaling = algorithm.stats(state)["scaling"] / algorithm.stats(alone)["scaling"]
+    scaling = state.stats()["scaling"] / alone.stats()["scaling"]
     assert math.log(scaling) == pytest.approx(growth, rel=1e-12)
 
 
@@ -83,10 +85,10 @@ def test_the_search_takes_at_most_a_fifth_of_tuning():
     assert coordinate_moves.length(3, None) == 60
     assert coordinate_moves.length(3, 1000) == 60
     assert coordinate_moves.length(3, 100) == 20
-    assert gaussian_adaptation.init(np.zeros(3), tune=100).phase.length == 20
-    assert cma.init(np.zeros(3), tune=4).phase is None
+    assert held(GaussianAdaptation, np.zeros(3), tune=100).phase.length == 20
+    assert held(CMA, np.zeros(3), tune=4).phase is None
     with pytest.raises(ValueError, match="sweeps must not be negative, got -1"):
-        cma.init(np.zeros(3), sweeps=-1)
+        held(CMA, np.zeros(3), sweeps=-1)
 
 
 def test_the_rate_falls_only_when_the_direction_turns():
@@ -133,24 +135,24 @@ def test_scales_do_not_collapse_under_noise(step, noisy_normal, monkeypatch):
     assert frozen(step, noisy_normal)[:, 0].min() < 0.1
 
 
-@pytest.mark.parametrize("algorithm", [gaussian_adaptation, cma])
+@pytest.mark.parametrize("algorithm", [GaussianAdaptation, CMA])
 def test_the_target_is_what_the_noise_leaves_attainable(algorithm):
     """With that for an acceptance probability the scale stays as it is; with more it grows."""
     rng, x = np.random.default_rng(1), np.zeros(2)
     options = {"target_accept": 0.25, "sweeps": 0, "diminishing": False}
     for noise_sd in (0.0, 1.8):
-        state, scales = algorithm.init(x, **options), []
+        state, scales = held(algorithm, x, **options), []
         for _ in range(400):
-            proposal = algorithm.propose(rng, x, state)
+            proposal = state.propose(rng, x)
             told = outcome(x, proposal, attainable(0.25, noise_sd), noise_sd)
-            state = algorithm.adapt(rng, state, told)
-            scales.append(algorithm.stats(state)["scaling"])
+            state = state.adapt(rng, told)
+            scales.append(state.stats()["scaling"])
         after = scales[-1]
         assert after == pytest.approx(scales[300], rel=1e-6)
         told = outcome(x, proposal, 1.2 * told.accept_prob, noise_sd)
         for _ in range(60):
-            state = algorithm.adapt(rng, state, told)
-        assert algorithm.stats(state)["scaling"] > after
+            state = state.adapt(rng, told)
+        assert state.stats()["scaling"] > after
 
 
 # --- the publications' settings --------------------------------------------------------------------
@@ -158,25 +160,25 @@ def test_the_target_is_what_the_noise_leaves_attainable(algorithm):
 
 def test_gaussian_adaptation_has_the_paper_s_settings():
     """Mueller & Sbalzarini (2010)."""
-    state = gaussian_adaptation.init(np.zeros(5), **gaussian_adaptation.PAPER)
+    state = held(GaussianAdaptation, np.zeros(5), **GaussianAdaptation.presets["paper"])
     assert state.phase is None
     assert state.log_radius == 0.0  # r = 1
     np.testing.assert_array_equal(state.factor, np.eye(5))  # Q = I
-    options = state.options
+    options = state.sampler
     assert options.target_accept == pytest.approx(1 / math.e)  # P
-    assert options.rate == pytest.approx(math.log(6) / 36)  # beta = lambda
+    assert options.rate_at(1, 5) == pytest.approx(math.log(6) / 36)  # beta = lambda
     assert not options.diminishing
     assert options.success == "indicator"
 
 
 def test_cma_has_the_papers_settings():
     """Igel, Suttorp & Hansen (2006), table 1, with one offspring."""
-    state = cma.init(np.zeros(5), **cma.PAPER)
+    state = held(CMA, np.zeros(5), **CMA.presets["paper"])
     assert state.phase is None
     assert state.log_sigma == 0.0
     np.testing.assert_array_equal(state.factor, np.eye(5))
     np.testing.assert_array_equal(state.path, 0.0)
-    options = state.options
+    options = state.sampler
     assert options.target_accept == state.success_rate == pytest.approx(2 / 11)
     assert options.rate_factor == 1.0
     assert not options.diminishing
@@ -188,7 +190,7 @@ def test_the_steps_have_the_preset(step):
     with pm.Model() as model:
         pm.Normal("x")
     step = step(model=model, preset="paper", target_accept=0.3)
-    assert step._options == {**step.algorithm.PAPER, "target_accept": 0.3}
+    assert step._options == {**step.algorithm.presets["paper"], "target_accept": 0.3}
     points, stats = drive(begin(step), model.initial_point(), 20, 20)
     assert {s["move"] for s in stats} == {""}
     assert len(np.unique(values(points, "x"))) > 5

@@ -10,7 +10,7 @@ from pymc_kameleon.samplers import adaptive_metropolis
 from pymc_kameleon.samplers.kameleon import fast as fast_kameleon
 from pymc_kameleon.samplers.kameleon import local_moves
 from pymc_kameleon.samplers.kameleon.local_covariance import local_covariance
-from tests.statistics import run_transitions, two_sample_z
+from tests.support.chains import held, run_transitions, two_sample_z
 from tests.test_kameleon import skewed_density, skewed_draws
 
 EMBEDDINGS = ["sincos", "cos"]
@@ -19,14 +19,14 @@ EMBEDDINGS = ["sincos", "cos"]
 def frozen_state(z, *, freeze=True, seed=0, **options):
     """A state as if the history had been ``z`` (n, d); the local move only unless told otherwise."""
     options = {"global_share": 0.0, "local_start": 0, **options}
-    walk = adaptive_metropolis.init(z[0], scale=0.5)
+    walk = held(adaptive_metropolis, z[0], scale=0.5)
     past = history.empty(z.shape[1])
     for x in z:
         past = history.append(past, x)
     walk = walk._replace(history=past, iteration=len(z), options=walk.options._replace(warmup=0))
-    state = fast_kameleon.init(z[0], random_walk=walk, **options)
+    state = held(fast_kameleon, z[0], random_walk=walk, **options)
     state = local_moves._refresh(np.random.default_rng(seed), state, fast_kameleon._learn)
-    return fast_kameleon.freeze(state) if freeze else state
+    return state.freeze() if freeze else state
 
 
 RAW = {
@@ -59,7 +59,7 @@ def test_covariance_is_the_oracles(kernel, d, embedding):
         fast = fast_kameleon._covariance(state.model, state.options, y)
         slow = oracle(state, z, y)
         np.testing.assert_allclose(fast, slow, rtol=1e-10, atol=1e-12 * np.abs(slow).max())
-    frozen = fast_kameleon.freeze(state)
+    frozen = state.freeze()
     np.testing.assert_array_equal(
         fast_kameleon._covariance(frozen.model, frozen.options, z[3]),
         fast_kameleon._covariance(state.model, state.options, z[3]),
@@ -177,9 +177,9 @@ def test_log_q_ratio_is_antisymmetric(embedding, normalization):
     state = frozen_state(z, embedding=embedding, **options)
     gamma, nu = 0.3, 0.8
     for x in z[:5]:
-        here = fast_kameleon.start(state, x, 0.0)
-        proposal = fast_kameleon.propose(rng, x, here)
-        there = fast_kameleon.start(state, proposal.position, 0.0)
+        here = state.start(x, 0.0)
+        proposal = here.propose(rng, x)
+        there = state.start(proposal.position, 0.0)
         delta = np.linalg.solve(state.factor, proposal.position - x)
         forward = local_moves.log_step_density(delta, here.covariance, gamma, nu)
         reverse = local_moves.log_step_density(-delta, there.covariance, gamma, nu)
@@ -201,12 +201,12 @@ CASES = {
 }
 
 
-def invariance(case, algorithm=fast_kameleon, n=24_000, steps=4):
+def invariance(case, control=None, n=24_000, steps=4):
     rng = np.random.default_rng(5)
     options = {"n_features": 60, "lengthscale": 0.6, "scale": 1.2, "gamma": 0.1, **CASES[case]}
     state = frozen_state(skewed_draws(rng, 200), **options)
     starts = skewed_draws(rng, n)
-    ends = run_transitions(rng, algorithm, state, skewed_density, starts, steps)
+    ends = run_transitions(rng, state.but(control), skewed_density, starts, steps)
     return two_sample_z(ends, starts, skewed_density)
 
 
@@ -232,12 +232,12 @@ class PreviousReverse:
 
     @staticmethod
     def start(state, x, log_density):
-        state = fast_kameleon.start(state, x, log_density)
+        state = state.start(x, log_density)
         return state._replace(random_walk=state.covariance)
 
     @staticmethod
     def propose(rng, x, state):
-        proposal = fast_kameleon.propose(rng, x, state)
+        proposal = state.propose(rng, x)
         delta = np.linalg.solve(state.factor, proposal.position - x)
         gamma, nu = state.schedule.gamma, np.exp(state.log_scale)
         forward = local_moves.log_step_density(delta, state.covariance, gamma, nu)
@@ -246,17 +246,15 @@ class PreviousReverse:
 
     @staticmethod
     def keep(state, outcome):
-        return fast_kameleon.keep(state, outcome)._replace(random_walk=state.covariance)
+        return state.keep(outcome)._replace(random_walk=state.covariance)
 
 
 class RatioDropped:
     """Negative control: the proposal taken for symmetric."""
 
-    start, keep = staticmethod(fast_kameleon.start), staticmethod(fast_kameleon.keep)
-
     @staticmethod
     def propose(rng, x, state):
-        return fast_kameleon.propose(rng, x, state)._replace(log_q_ratio=0.0)
+        return state.propose(rng, x)._replace(log_q_ratio=0.0)
 
 
 @pytest.mark.parametrize(
@@ -291,4 +289,4 @@ def test_a_wrong_ratio_is_noticed(case, control):
 )
 def test_wrong_options_are_named(options, error, message):
     with pytest.raises(error, match=message):
-        fast_kameleon.init(np.zeros(2), **options)
+        held(fast_kameleon, np.zeros(2), **options)

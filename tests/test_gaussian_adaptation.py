@@ -1,7 +1,6 @@
 """M-GaA against its dense definition, its stationary distribution, its bounds."""
 
 import math
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -9,13 +8,13 @@ import pytest
 from pymc_kameleon.numerics.covariance import multiply_lower, update_shape
 from pymc_kameleon.samplers import gaussian_adaptation as gaa
 from pymc_kameleon.samplers.seam import Outcome, Proposal
-from tests.adaptation import Banana, average_z_scores, run_chain
-from tests.statistics import run_transitions, z_scores
+from tests.support.chains import average_z_scores, held, run_chain, run_transitions, z_scores
+from tests.support.targets import Banana
 
 
 def start(x, **options):
     """As published: no search for the units, and a 0/1 success."""
-    return gaa.init(x, **{"sweeps": 0, "success": "indicator", **options})
+    return held(gaa.GaussianAdaptation, x, **{"sweeps": 0, "success": "indicator", **options})
 
 
 def standard_normal(x):
@@ -56,7 +55,7 @@ def test_adaptation_is_the_paper_s_recursion(d, diminishing):
         np.testing.assert_allclose(learned, shape, rtol=1e-10, atol=1e-10 * shape.max())
 
     rng = np.random.default_rng(1)
-    run_chain(rng, gaa, state, standard_normal, np.zeros(d), 500, visit=compare)
+    run_chain(rng, state, standard_normal, np.zeros(d), 500, visit=compare)
     assert iteration == 500
 
 
@@ -67,26 +66,26 @@ def test_the_proposal_is_a_symmetric_random_walk_with_covariance_r2_l_lt():
     np.testing.assert_allclose(np.linalg.det(state.factor), 1.0, rtol=1e-10)
     total = math.exp(2 * state.log_radius) * state.factor @ state.factor.T
     np.testing.assert_allclose(total, 0.49 * covariance, rtol=1e-10)
-    proposal = gaa.propose(np.random.default_rng(2), x, state)
+    proposal = state.propose(np.random.default_rng(2), x)
     z = np.random.default_rng(2).standard_normal(2)
     expected = x + 0.7 * np.linalg.cholesky(covariance) @ z
     np.testing.assert_allclose(proposal.position, expected, rtol=1e-10)
     assert proposal.log_q_ratio == 0.0
-    assert gaa.stats(state)["scaling"] == pytest.approx(0.7 * 35**0.25, rel=1e-10)
+    assert state.stats()["scaling"] == pytest.approx(0.7 * 35**0.25, rel=1e-10)
 
 
 def test_frozen_adaptation_leaves_a_skewed_target_invariant():
     target, rng = Banana(2), np.random.default_rng(3)
-    state, _ = run_chain(rng, gaa, start(np.zeros(2)), target.log_density, np.zeros(2), 300)
-    state = gaa.freeze(state)
-    z = average_z_scores(rng, gaa, state, target, chains=60, steps=2000, adapt=False)
+    state, _ = run_chain(rng, start(np.zeros(2)), target.log_density, np.zeros(2), 300)
+    state = state.freeze()
+    z = average_z_scores(rng, state, target, chains=60, steps=2000, adapt=False)
     assert np.abs(z).max() < 4.5
 
 
 def test_control_adaptation_that_is_not_frozen_fails():
     target, rng = Banana(2), np.random.default_rng(3)
     state = start(np.zeros(2), rate=0.5, diminishing=False)
-    z = average_z_scores(rng, gaa, state, target, chains=60, steps=2000, adapt=True)
+    z = average_z_scores(rng, state, target, chains=60, steps=2000, adapt=True)
     assert np.abs(z).max() > 10
 
 
@@ -96,29 +95,32 @@ def test_transitions_from_exact_draws_and_control_without_the_ratio(d, ratio):
     target, rng = Banana(d), np.random.default_rng(4)
     state = start(np.zeros(d), initial_scale=np.linspace(0.5, 2.0, d))
     log_density = target.log_density if ratio == "kept" else (lambda x: 0.0)
-    ends = run_transitions(rng, gaa, state, log_density, target.draw(rng, 2000), steps=20)
+    ends = run_transitions(rng, state, log_density, target.draw(rng, 2000), steps=20)
     worst = np.abs(z_scores(ends, target.mean, target.cov)).max()
     assert worst < 4.5 if ratio == "kept" else worst > 10
 
 
-def _determinant_in_the_radius(rng, state, outcome):
-    moved = gaa.adapt(rng, state, outcome)
-    if not outcome.accepted:
-        return moved
-    rate = state.options.rate * gaa.rate_multiplier(state.iteration + 1)
-    step = multiply_lower(state.factor, outcome.proposal.carry)
-    _, log_scale, _ = update_shape(state.factor, state.base, 1.0, 1e12, step, 1.0 - rate, rate)
-    return moved._replace(log_radius=moved.log_radius + log_scale)
+class DeterminantInTheRadius:
+    """Negative control."""
+
+    @staticmethod
+    def adapt(rng, state, outcome):
+        moved = state.adapt(rng, outcome)
+        if not outcome.accepted:
+            return moved
+        rate = state.sampler.rate_at(state.iteration + 1, 2)
+        step = multiply_lower(state.factor, outcome.proposal.carry)
+        _, log_scale, _ = update_shape(state.factor, state.base, 1.0, 1e12, step, 1.0 - rate, rate)
+        return moved._replace(log_radius=moved.log_radius + log_scale)
 
 
 @pytest.mark.parametrize("determinant", ["dropped", "kept"])
 def test_acceptance_settles_at_its_target_and_control_with_the_determinant(determinant):
-    adapt = gaa.adapt if determinant == "dropped" else _determinant_in_the_radius
-    algorithm = SimpleNamespace(propose=gaa.propose, adapt=adapt)
+    control = None if determinant == "dropped" else DeterminantInTheRadius
     rng, x, rates = np.random.default_rng(5), np.zeros(2), []
     for _ in range(12):
-        state, _ = run_chain(rng, algorithm, start(x), standard_normal, x, 2000)
-        _, draws = run_chain(rng, algorithm, state, standard_normal, x, 2000, adapt=False)
+        state, _ = run_chain(rng, start(x).but(control), standard_normal, x, 2000)
+        _, draws = run_chain(rng, state, standard_normal, x, 2000, adapt=False)
         rates.append(np.any(np.diff(draws, axis=0) != 0, axis=1).mean())
     z = (np.mean(rates) - 0.234) / (np.std(rates, ddof=1) / math.sqrt(len(rates)))
     assert abs(z) < 4.5 if determinant == "dropped" else z > 10
@@ -131,7 +133,7 @@ def test_the_shape_is_learned(seed):
     precision = rotation / scales**2 @ rotation.T
     rng, x = np.random.default_rng(seed), np.zeros(3)
     first = start(x)
-    state, _ = run_chain(rng, gaa, first, lambda x: -0.5 * float(x @ precision @ x), x, 6000)
+    state, _ = run_chain(rng, first, lambda x: -0.5 * float(x @ precision @ x), x, 6000)
     assert np.linalg.cond(first.factor.T @ precision @ first.factor) == pytest.approx(1e4)
     assert np.linalg.cond(state.factor.T @ precision @ state.factor) < 10
 
@@ -143,7 +145,7 @@ def test_initial_scales_make_the_chain_independent_of_units():
         state = start(x * scale, initial_scale=scale, condition_limit=20.0)
         log_density = lambda x, scale=scale: standard_normal(x / scale)  # noqa: E731
         rng = np.random.default_rng(7)
-        state, trace = run_chain(rng, gaa, state, log_density, x * scale, 1000)
+        state, trace = run_chain(rng, state, log_density, x * scale, 1000)
         draws.append(trace / scale)
         assert state.condition <= 20.0
     np.testing.assert_allclose(draws[1], draws[0], rtol=1e-8, atol=1e-8)
@@ -155,8 +157,8 @@ def test_radius_and_condition_stay_within_their_bounds(accepted):
     first = start(x, rate=0.5, diminishing=False, radius_range=100.0, condition_limit=50.0)
     state = first
     for _ in range(300):
-        proposal = gaa.propose(rng, x, state)
-        state = gaa.adapt(rng, state, outcome(x, proposal, accepted))
+        proposal = state.propose(rng, x)
+        state = state.adapt(rng, outcome(x, proposal, accepted))
         assert abs(state.log_radius - first.log_radius) <= math.log(100.0) + 1e-12
         assert np.linalg.cond(state.factor @ state.factor.T) <= 50.0 * (1 + 1e-10)
         np.testing.assert_allclose(np.diag(state.factor).prod(), 1.0, rtol=1e-10)
@@ -168,8 +170,8 @@ def test_states_are_values():
     rng, x = np.random.default_rng(9), np.zeros(2)
     state = start(x)
     factor = state.factor.copy()
-    proposal = gaa.propose(rng, x, state)
-    gaa.adapt(rng, state, outcome(proposal.position, proposal, True))
+    proposal = state.propose(rng, x)
+    state.adapt(rng, outcome(proposal.position, proposal, True))
     np.testing.assert_array_equal(state.factor, factor)
     np.testing.assert_array_equal(x, 0.0)
     assert isinstance(proposal, Proposal)
@@ -200,7 +202,7 @@ def test_rates_are_constant_then_diminish():
 )
 def test_options_out_of_their_domain_are_refused(options, message):
     with pytest.raises(ValueError, match=message):
-        gaa.init(np.zeros(2), **options)
+        held(gaa.GaussianAdaptation, np.zeros(2), **options)
 
 
 @pytest.mark.slow
@@ -220,7 +222,7 @@ def test_a_million_iterations_on_the_strongly_twisted_gaussian():
     x[1] = 10.0
     state = start(x, diminishing=False)  # the rates that broke the published code
     rng = np.random.default_rng(10)
-    state, draws = run_chain(rng, gaa, state, log_density, x, 1_000_000, visit=check)
+    state, draws = run_chain(rng, state, log_density, x, 1_000_000, visit=check)
     assert state.iteration == 1_000_000
     assert np.isfinite(draws).all()
     moved = np.any(np.diff(draws[::10], axis=0) != 0, axis=1).mean()

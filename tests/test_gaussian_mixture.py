@@ -15,8 +15,8 @@ from pymc_kameleon.samplers import adaptive_metropolis
 from pymc_kameleon.samplers.gaussian_mixture import fit as mixture_fit
 from pymc_kameleon.samplers.gaussian_mixture import moves as mixture_moves
 from pymc_kameleon.samplers.gaussian_mixture import sampler as gaussian_mixture
-from pymc_kameleon.samplers.seam import Outcome, accept
-from tests.statistics import run_transitions, two_sample_z
+from pymc_kameleon.samplers.seam import Sampler
+from tests.support.chains import Held, held, run_transitions, two_sample_z
 
 MOVES = ("global", "local", "auxiliary", "independence")
 DIMENSIONS = (1, 2, 5)
@@ -155,7 +155,7 @@ def test_ratio_of_every_move_is_the_oracles(d, move):
     state = fixed_state(d, mixture, move, *random_affine(rng, d))
     s, nu = math.exp(state.random_walk.log_scale), math.exp(state.log_scale)
     for x in rng.standard_normal((5, d)):
-        proposal = gaussian_mixture.propose(rng, x, state)
+        proposal = state.propose(rng, x)
         assert proposal.move == move
         z, z_new = (np.linalg.solve(state.factor, p - state.centre) for p in (x, proposal.position))
         if move == "local":
@@ -171,8 +171,8 @@ def test_ratio_of_every_move_is_the_oracles(d, move):
 def fixed_state(d, mixture, move, centre=None, factor=None, nu=0.8, h=0.7):
     """A frozen state with this mixture and only this move; "all" for all of them."""
     shares = (0.25,) * 4 if move == "all" else tuple(float(m == move) for m in MOVES)
-    state = gaussian_mixture.init(np.zeros(d), shares=shares)
-    return gaussian_mixture.freeze(state)._replace(
+    state = held(gaussian_mixture, np.zeros(d), shares=shares)
+    return state.freeze()._replace(
         centre=np.zeros(d) if centre is None else centre,
         factor=np.eye(d) if factor is None else factor,
         surrogate=mixture_moves.build_surrogate(mixture),
@@ -282,9 +282,9 @@ def mediocre_state(rng, move, n_points=120, size=6, h=0.7):
     return state._replace(random_walk=walk)
 
 
-def invariance_z(algorithm, states, rng, n, steps):
+def invariance_z(state, rng, n, steps):
     starts = target_draws(rng, n)
-    ends = run_transitions(rng, algorithm, states, target_log_density, starts, steps)
+    ends = run_transitions(rng, state, target_log_density, starts, steps)
     assert (ends != starts).any(axis=1).mean() > 0.3  # the kernel moves at all
     return np.abs(two_sample_z(ends, starts)).max()
 
@@ -293,7 +293,7 @@ def invariance_z(algorithm, states, rng, n, steps):
 def test_every_move_leaves_the_target_invariant(move):
     rng = np.random.default_rng(60)
     state = mediocre_state(rng, move)
-    assert invariance_z(gaussian_mixture, state, rng, 6_000, 6) < 4.5
+    assert invariance_z(state, rng, 6_000, 6) < 4.5
 
 
 def test_a_retained_noisy_estimate_keeps_the_target():
@@ -308,20 +308,19 @@ def test_a_retained_noisy_estimate_keeps_the_target():
         shift = 0.5 if x.tobytes() in known else -0.5
         return target_log_density(x) + shift * variance + math.sqrt(variance) * noise.normal()
 
-    ends = run_transitions(rng, gaussian_mixture, state, estimate, starts, 6)
+    ends = run_transitions(rng, state, estimate, starts, 6)
     assert (ends != starts).any(axis=1).mean() > 0.3
     assert np.abs(two_sample_z(ends, starts)).max() < 4.5
 
     def refreshed(
         rng, x, state
     ):  # control, sd 2: both estimates drawn anew in every draw, none retained
-        proposal = gaussian_mixture.propose(rng, x, state)
+        proposal = state.propose(rng, x)
         anew = 2.0 * (noise.normal() - noise.normal())
         return proposal._replace(log_q_ratio=proposal.log_q_ratio + anew)
 
-    biased_ends = run_transitions(
-        rng, SimpleNamespace(propose=refreshed), state, target_log_density, starts, 6
-    )
+    control = state.but(SimpleNamespace(propose=refreshed))
+    biased_ends = run_transitions(rng, control, target_log_density, starts, 6)
     assert np.abs(two_sample_z(biased_ends, starts)).max() > 10
 
 
@@ -341,7 +340,7 @@ def biased(wrong_ratio):
 
     def propose(rng, x, state):
         recorder = Recorder(rng)
-        proposal = gaussian_mixture.propose(recorder, x, state)
+        proposal = state.propose(recorder, x)
         return proposal._replace(log_q_ratio=wrong_ratio(recorder.normals, x, state, proposal))
 
     return SimpleNamespace(propose=propose)
@@ -372,58 +371,48 @@ def with_auxiliary_density(normals, x, state, proposal):
 def test_a_wrong_ratio_is_seen(move, wrong_ratio):
     rng = np.random.default_rng(60)
     state = mediocre_state(rng, move)
-    assert invariance_z(biased(wrong_ratio), state, rng, 6_000, 6) > 10
+    assert invariance_z(state.but(biased(wrong_ratio)), rng, 6_000, 6) > 10
 
 
 def test_a_mixture_that_follows_the_chain_is_seen():
     """Not frozen: the mixture refitted at every draw to a short history that ends at the current point."""
 
-    def propose(rng, x, memory):
-        recent = np.array([*memory.recent[-7:], x])
-        centre = recent.mean(axis=0)
-        scatter = np.cov(recent.T) + 0.05 * np.eye(2)
-        factor = np.linalg.cholesky(scatter)
-        fitted = mixture_fit.Mixture(np.ones(1), np.zeros((1, 2)), np.eye(2)[None])
-        state = memory.state._replace(
-            centre=centre,
-            factor=factor,
-            surrogate=mixture_moves.build_surrogate(mixture_fit.widen(fitted, 1.4, 0.1)),
-        )
-        return gaussian_mixture.propose(rng, x, state)
+    class Refitting(Sampler):
+        def propose(self, rng, x, memory):
+            state, recent = memory
+            recent = np.array([*recent[-7:], x])
+            scatter = np.cov(recent.T) + 0.05 * np.eye(2)
+            fitted = mixture_fit.Mixture(np.ones(1), np.zeros((1, 2)), np.eye(2)[None])
+            surrogate = mixture_moves.build_surrogate(mixture_fit.widen(fitted, 1.4, 0.1))
+            return state._replace(
+                centre=recent.mean(axis=0), factor=np.linalg.cholesky(scatter), surrogate=surrogate
+            ).propose(rng, x)
 
-    def keep(memory, outcome):
-        return SimpleNamespace(state=memory.state, recent=[*memory.recent, outcome.position])
+        def place(self, memory, point, proposal=None):
+            state, recent = memory
+            return state, recent if proposal is None else [*recent, point.position]
 
     rng = np.random.default_rng(61)
-    memory = SimpleNamespace(
-        state=mediocre_state(rng, "independence"), recent=list(target_draws(rng, 4))
-    )
-    refitting = SimpleNamespace(propose=propose, keep=keep)
-    assert invariance_z(refitting, memory, rng, 3_000, 6) > 10
+    memory = mediocre_state(rng, "independence"), list(target_draws(rng, 4))
+    assert invariance_z(Held(Refitting(), memory), rng, 3_000, 6) > 10
 
 
 # --- life ---------------------------------------------------------------------------------------
 
 
-def drive(rng, state, log_density, x, n, algorithm=gaussian_mixture):
-    """``n`` tuning draws as the step makes them; returns (state, x, moves)."""
-    value, moves = log_density(x), []
-    for _ in range(n):
-        proposal = algorithm.propose(rng, x, state)
-        new_value = log_density(proposal.position)
-        probability, accepted = accept(rng, value, new_value, proposal.log_q_ratio)
-        if accepted:
-            x, value = proposal.position, new_value
-        outcome = Outcome(x, value, proposal, new_value, probability, accepted)
-        state = algorithm.adapt(rng, state, outcome)
-        moves.append(proposal.move)
+def drive(rng, state, log_density, x, n):
+    """``n`` tuning draws; returns (state, x, moves)."""
+    moves = []
+    for _, outcome, after in state.draws(rng, log_density, x, n, tuning=True):
+        x, state = outcome.position, after
+        moves.append(outcome.proposal.move)
     return state, x, moves
 
 
 def test_life_cold_start_fit_freeze():
     rng = np.random.default_rng(70)
     x = np.array([0.5, 0.5])
-    state = gaussian_mixture.init(x, tune=2000)
+    state = held(gaussian_mixture, x, tune=2000)
     assert state.next_refresh == 700  # 200 d = 400 lies below 0.35 tune
     state, x, moves = drive(rng, state, target_log_density, x, 1900)
     assert set(moves[:40]) == {"coordinate"}
@@ -435,7 +424,7 @@ def test_life_cold_start_fit_freeze():
     state, x, _ = drive(rng, state, target_log_density, x, 100)
     assert state.surrogate is before  # refits end at 0.95 tune
     assert 0.02 < math.exp(state.auxiliary_log_scale) < 60
-    frozen = gaussian_mixture.freeze(state)
+    frozen = state.freeze()
     assert frozen.random_walk.history is None
     assert frozen.surrogate is state.surrogate
     assert (frozen.log_scale, frozen.auxiliary_log_scale) == (
@@ -443,10 +432,10 @@ def test_life_cold_start_fit_freeze():
         state.auxiliary_log_scale,
     )
     names = {"scaling", "local_scale", "auxiliary_scale", "n_components"}
-    assert set(gaussian_mixture.stats(frozen)) == names
-    assert set(gaussian_mixture.stats(gaussian_mixture.init(x))) == names
+    assert set(frozen.stats()) == names
+    assert set(held(gaussian_mixture, x).stats()) == names
     rng, start = np.random.default_rng(70), np.array([0.5, 0.5])
-    again = gaussian_mixture.init(start, tune=2000)
+    again = held(gaussian_mixture, start, tune=2000)
     again, _, _ = drive(rng, again, target_log_density, start, 1900)
     np.testing.assert_array_equal(again.surrogate.means, before.means)
 
@@ -455,7 +444,7 @@ def test_life_cold_start_fit_freeze():
     ("d", "tune", "start"), [(2, 10_000, 3500), (8, 4000, 1600), (20, 5000, 2500), (20, 9000, 4000)]
 )
 def test_local_start_follows_the_length_of_tuning(d, tune, start):
-    assert gaussian_mixture.init(np.zeros(d), tune=tune).next_refresh == start
+    assert held(gaussian_mixture, np.zeros(d), tune=tune).next_refresh == start
 
 
 def log_density_in_units(x, scale):
@@ -469,8 +458,8 @@ def test_units_do_not_matter():
     for scale in (np.ones(2), units):
         rng = np.random.default_rng(71)
         x = np.array([0.5, 0.5]) * scale
-        walk = adaptive_metropolis.init(x, initial_scale=0.1 * scale)
-        state = gaussian_mixture.init(x, local_start=500, random_walk=walk)
+        walk = held(adaptive_metropolis, x, initial_scale=0.1 * scale)
+        state = held(gaussian_mixture, x, local_start=500, random_walk=walk)
         density = partial(log_density_in_units, scale=scale)
         state, x, moves = drive(rng, state, density, x, 600)
         assert "independence" in moves
@@ -493,4 +482,4 @@ def test_units_do_not_matter():
 )
 def test_options_are_checked(option, value):
     with pytest.raises(ValueError, match=option):
-        gaussian_mixture.init(np.zeros(2), **{option: value})
+        held(gaussian_mixture, np.zeros(2), **{option: value})

@@ -3,9 +3,11 @@
 import numpy as np
 import pytest
 
+from pymc_kameleon.samplers import chain
 from pymc_kameleon.samplers import long_axes as value_covariance
 from pymc_kameleon.samplers.kamiltonian.values import sampler as value_kamiltonian
-from pymc_kameleon.samplers.seam import Outcome, Proposal, accept
+from pymc_kameleon.samplers.modules import make
+from pymc_kameleon.samplers.seam import Outcome, Proposal
 from pymc_kameleon.surrogates import transitions as surrogate_dynamics
 from pymc_kameleon.surrogates.values import features as value_features
 from pymc_kameleon.surrogates.values import regression as value_regression
@@ -108,27 +110,10 @@ def test_adaptive_metropolis_learns_its_axes_from_values(ratio):
 
 def run_chain(rng, log_density, x, draws, tune):
     """A chain of KamiltonianStep's algorithm; its state and the draws after tuning."""
-    state = value_kamiltonian.init(x, tune=tune)
-    y, kept = float(log_density(x)), []
-    state = value_kamiltonian.start(state, x, y)
-    for draw in range(draws):
-        if draw == tune:
-            state = value_kamiltonian.freeze(state)
-        proposal = value_kamiltonian.propose(rng, x, state)
-        known = proposal.log_density
-        new = float(log_density(proposal.position)) if known is None else known
-        ratio = value_kamiltonian.log_ratio(state, x, y, proposal, new)
-        probability, accepted = accept(rng, y, new, ratio)
-        if accepted:
-            x, y = proposal.position, new
-        outcome = Outcome(x, y, proposal, new, probability, accepted)
-        if accepted:
-            state = value_kamiltonian.keep(state, outcome)
-        if draw < tune:
-            state = value_kamiltonian.adapt(rng, state, outcome)
-        else:
-            kept.append(x)
-    return state, np.array(kept)
+    found = chain.run(
+        rng, make(value_kamiltonian, tune=tune), log_density, x, tune=tune, n=draws - tune
+    )
+    return found.state, found.draws
 
 
 @pytest.mark.parametrize("ratio", [7e3, 1e6])

@@ -17,8 +17,7 @@ from pymc_kameleon.samplers import adaptive_metropolis
 from pymc_kameleon.samplers.kameleon import full as kameleon
 from pymc_kameleon.samplers.kameleon import local_moves
 from pymc_kameleon.samplers.kameleon.local_covariance import local_covariance
-from pymc_kameleon.samplers.seam import Outcome
-from tests.statistics import run_transitions, two_sample_z
+from tests.support.chains import held, run_transitions, two_sample_z
 
 KERNELS = [
     Gaussian(),
@@ -85,8 +84,8 @@ def test_linear_kernel_is_adaptive_metropolis(d):
         np.testing.assert_allclose(covariance, 4.0 * centred.T @ centred, rtol=1e-10, atol=1e-10)
     state = frozen_state(z, kernel="linear", normalization="none", lengthscale=1.0, scale=0.1)
     x = rng.standard_normal(d)
-    state = kameleon.start(state, x, 0.0)
-    ratios = [kameleon.propose(rng, x, state).log_q_ratio for _ in range(20)]
+    state = state.start(x, 0.0)
+    ratios = [state.propose(rng, x).log_q_ratio for _ in range(20)]
     np.testing.assert_allclose(ratios, 0.0, atol=1e-10)  # the same covariance everywhere: symmetric
 
 
@@ -98,12 +97,12 @@ def test_log_q_ratio_is_the_ratio_of_the_densities(d, normalization):
     z = rng.standard_normal((80, d)) * np.arange(1, d + 1)
     state = frozen_state(z, normalization=normalization, scale=0.8, gamma=0.3)
     for x in z[:3]:
-        here = kameleon.start(state, x, 0.0)
-        proposal = kameleon.propose(rng, x, here)
+        here = state.start(x, 0.0)
+        proposal = here.propose(rng, x)
         forward = slow_log_q(proposal.position, x, state, 0.8, 0.3)
         reverse = slow_log_q(x, proposal.position, state, 0.8, 0.3)
         np.testing.assert_allclose(proposal.log_q_ratio, reverse - forward, rtol=1e-9, atol=1e-9)
-        there = kameleon.start(state, proposal.position, 0.0)
+        there = state.start(proposal.position, 0.0)
         np.testing.assert_allclose(there.covariance, proposal.carry, rtol=1e-9, atol=1e-14)
 
 
@@ -127,15 +126,15 @@ def frozen_state(z, *, random_walk_scale=0.5, **options):
     """A state as if the history had been ``z`` (n, d), frozen, with the local move only unless told otherwise."""
     d = z.shape[1]
     options.setdefault("global_share", 0.0)
-    walk = adaptive_metropolis.init(z[0], scale=random_walk_scale)
+    walk = held(adaptive_metropolis, z[0], scale=random_walk_scale)
     past = history.empty(d)
     for x in z:
         past = history.append(past, x)
     walk = walk._replace(history=past, iteration=len(z), options=walk.options._replace(warmup=0))
-    state = kameleon.init(z[0], random_walk=walk, local_start=0, **options)
+    state = held(kameleon, z[0], random_walk=walk, local_start=0, **options)
     state = local_moves._refresh(np.random.default_rng(0), state, kameleon._learn)
     assert state.model is not None
-    return kameleon.freeze(state)
+    return state.freeze()
 
 
 # --- exactness -------------------------------------------------------------------------------
@@ -160,11 +159,11 @@ CASES = {
 }  # fmt: skip
 
 
-def invariance(case, algorithm=kameleon, n=24000, steps=4):
+def invariance(case, control=None, n=24000, steps=4):
     rng = np.random.default_rng(5)
     state = frozen_state(skewed_draws(rng, 200), n_history=200, **CASES[case])
     starts = skewed_draws(rng, n)
-    ends = run_transitions(rng, algorithm, state, skewed_density, starts, steps)
+    ends = run_transitions(rng, state.but(control), skewed_density, starts, steps)
     return two_sample_z(ends, starts, skewed_density)
 
 
@@ -183,11 +182,9 @@ def test_invariance(case):
 class WrongReverse:
     """Negative control: the reverse density with the covariance at x instead of x* (so that it cancels)."""
 
-    start, keep = staticmethod(kameleon.start), staticmethod(kameleon.keep)
-
     @staticmethod
     def propose(rng, x, state):
-        return kameleon.propose(rng, x, state)._replace(log_q_ratio=0.0)
+        return state.propose(rng, x)._replace(log_q_ratio=0.0)
 
 
 class PreviousReverse:
@@ -195,13 +192,13 @@ class PreviousReverse:
 
     @staticmethod
     def start(state, x, log_density):
-        state = kameleon.start(state, x, log_density)
+        state = state.start(x, log_density)
         return state._replace(random_walk=state.covariance)  # a place to remember it in
 
     @staticmethod
     def propose(rng, x, state):
         previous = state.random_walk
-        proposal = kameleon.propose(rng, x, state)
+        proposal = state.propose(rng, x)
         delta = np.linalg.solve(state.factor, proposal.position - x)
         gamma, nu = state.schedule.gamma, np.exp(state.log_scale)
         forward = local_moves.log_step_density(delta, state.covariance, gamma, nu)
@@ -210,7 +207,7 @@ class PreviousReverse:
 
     @staticmethod
     def keep(state, outcome):
-        return kameleon.keep(state, outcome)._replace(random_walk=state.covariance)
+        return state.keep(outcome)._replace(random_walk=state.covariance)
 
 
 @pytest.mark.parametrize(
@@ -237,15 +234,12 @@ def test_a_wrong_reverse_density_is_noticed(case, control):
 class NotFrozen:
     """Negative control: the subsample goes on being the chain's own last states, and nu on adapting."""
 
-    start = staticmethod(kameleon.start)
-    propose = staticmethod(kameleon.propose)
-
     @staticmethod
     def keep(state, outcome):
         y = np.linalg.solve(state.factor, outcome.position - state.centre)
         points = np.ascontiguousarray(np.column_stack([state.model.points[:, -3:], y]))
         model = state.model._replace(points=points)
-        return kameleon.keep(state._replace(model=model), outcome)
+        return state._replace(model=model).keep(outcome)
 
 
 @pytest.mark.parametrize("case", ["local"])
@@ -257,35 +251,24 @@ def test_adaptation_that_is_not_frozen_is_noticed(case):
 
 
 def adapt_chain(state, draws, seed=0, target=skewed_density):
-    rng = np.random.default_rng(seed)
-    x, value = np.zeros(2), target(np.zeros(2))
-    from pymc_kameleon.samplers.seam import accept
-
-    state = kameleon.start(state, x, value)
-    for _ in range(draws):
-        proposal = kameleon.propose(rng, x, state)
-        new = target(proposal.position)
-        probability, accepted = accept(rng, value, new, proposal.log_q_ratio)
-        if accepted:
-            x, value = proposal.position, new
-        outcome = Outcome(x, value, proposal, new, probability, accepted)
-        if accepted:
-            state = kameleon.keep(state, outcome)
-        state = kameleon.adapt(rng, state, outcome)
-        if state.model is not None:  # trap 2: what is cached belongs to the current point
-            expected = kameleon.start(state, x, value).covariance
-            np.testing.assert_allclose(state.covariance, expected, rtol=1e-9)
+    rng, x = np.random.default_rng(seed), np.zeros(2)
+    state = state.start(x, target(x))
+    for _, outcome, after in state.draws(rng, target, x, draws, tuning=True):
+        if after.model is not None:  # trap 2: what is cached belongs to the current point
+            expected = after.start(outcome.position, outcome.log_density).covariance
+            np.testing.assert_allclose(after.covariance, expected, rtol=1e-9)
+        state = after
     return state
 
 
 def test_cached_covariance_is_always_the_current_points():
-    state = adapt_chain(kameleon.init(np.zeros(2), local_start=100, n_history=50), 600)
+    state = adapt_chain(held(kameleon, np.zeros(2), local_start=100, n_history=50), 600)
     assert state.model.points.shape == (2, 50)
     assert state.log_scale != state.random_walk.log_scale  # it has adapted
     assert state.next_refresh > 600
-    frozen = kameleon.freeze(state)
+    frozen = state.freeze()
     assert frozen.random_walk.history is None
-    assert kameleon.stats(frozen)["n_history"] == 50
+    assert frozen.stats()["n_history"] == 50
 
 
 def test_custom_kernel_is_the_built_in_one():
@@ -319,9 +302,9 @@ def test_custom_kernel_is_the_built_in_one():
 )
 def test_wrong_options_are_named(options, message):
     with pytest.raises(ValueError, match=message):
-        kameleon.init(np.zeros(2), **options)
+        held(kameleon, np.zeros(2), **options)
 
 
 def test_not_a_kernel():
     with pytest.raises(TypeError, match="no method value, gradient, frequencies"):
-        kameleon.init(np.zeros(2), kernel=object())
+        held(kameleon, np.zeros(2), kernel=object())

@@ -3,17 +3,17 @@ start.
 """
 
 import math
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from pymc_kameleon.samplers.kamiltonian.scores import sampler as kamiltonian
-from pymc_kameleon.samplers.seam import Outcome, accept
 from pymc_kameleon.steps import KamiltonianStep
 from pymc_kameleon.surrogates.scores import choose as ks
 from pymc_kameleon.surrogates.scores import objective as score_matching
 from tests import step_tester as tester
-from tests.statistics import run_transitions, two_sample_z
+from tests.support.chains import held, run_transitions, two_sample_z
 
 each_family = pytest.mark.parametrize("family", ["lite", "finite"])
 # the negative controls that differ little between the families: one of them in the fast suite
@@ -54,14 +54,7 @@ def mediocre(family, dim=2, seed=0, **options):
         "n_leapfrog": (1, 10),
         "random_walk_share": 0.05,
     } | options
-    return kamiltonian.freeze(kamiltonian.init(past[0], history=past, rng=rng, **options))
-
-
-class Variant:
-    """The algorithm with another ``propose``."""
-
-    def __init__(self, propose):
-        self.propose = propose
+    return held(kamiltonian, past[0], history=past, rng=rng, **options).freeze()
 
 
 # --- leapfrog
@@ -139,10 +132,10 @@ def test_log_q_ratio_changes_sign_on_the_way_back(family, dim):
             return self.momentum
 
     p = rng.standard_normal(dim)
-    there = kamiltonian.propose(Fixed(p), x, state)
+    there = state.propose(Fixed(p), x)
     z = np.linalg.solve(state.factor, x - state.centre)
     _, turned, _ = ks.leapfrog(z, p, state.fitted.surrogate, there.carry["stats"]["step_size"], 5)
-    back = kamiltonian.propose(Fixed(-turned), there.position, state)
+    back = state.propose(Fixed(-turned), there.position)
     np.testing.assert_allclose(back.position, x, rtol=1e-10, atol=1e-10)
     np.testing.assert_allclose(back.log_q_ratio, -there.log_q_ratio, rtol=1e-8, atol=1e-10)
     assert there.log_q_ratio != 0.0
@@ -153,7 +146,7 @@ def test_log_q_ratio_changes_sign_on_the_way_back(family, dim):
 def test_divergence_is_refused_without_an_evaluation(family, step_size):
     state = mediocre(family, step_size=step_size, n_leapfrog=50, random_walk_share=0.0)
     x = draw(np.random.default_rng(5), 1)[0]
-    proposal = kamiltonian.propose(np.random.default_rng(5), x, state)
+    proposal = state.propose(np.random.default_rng(5), x)
     assert proposal.position is x
     assert proposal.log_q_ratio == -math.inf
     assert proposal.carry["stats"]["diverging"]
@@ -170,17 +163,17 @@ def test_no_trajectory_starts_where_none_returns():
 # ---------------------------------------------------------------------------------------
 
 
-def invariance(algorithm, state, n=3000, steps=4, seed=6, dim=2):
+def invariance(state, n=3000, steps=4, seed=6, dim=2):
     rng = np.random.default_rng(seed)
     starts = draw(rng, n, dim)
-    ends = run_transitions(rng, algorithm, state, log_density, starts, steps)
+    ends = run_transitions(rng, state, log_density, starts, steps)
     return np.abs(two_sample_z(ends, starts, log_density)).max(), np.square(ends - starts).mean()
 
 
 @pytest.mark.parametrize("dim", [1, 2, 5])
 @each_family
 def test_invariance(family, dim):
-    z, moved = invariance(kamiltonian, mediocre(family, dim), dim=dim)
+    z, moved = invariance(mediocre(family, dim), dim=dim)
     assert z < 4.5
     assert moved > 0.2
 
@@ -188,12 +181,12 @@ def test_invariance(family, dim):
 @each_family
 def test_without_the_kinetic_term_it_fails(family):
     def propose(rng, x, state):
-        proposal = kamiltonian.propose(rng, x, state)
+        proposal = state.propose(rng, x)
         if proposal.log_q_ratio > -math.inf:
             proposal = proposal._replace(log_q_ratio=0.0)
         return proposal
 
-    assert invariance(Variant(propose), mediocre(family))[0] > 10
+    assert invariance(mediocre(family).but(SimpleNamespace(propose=propose)))[0] > 10
 
 
 @lite_or_slow
@@ -201,12 +194,12 @@ def test_with_the_ratios_sign_reversed_it_fails(family):
     """The text's eq. (3)."""
 
     def reversed_sign(rng, x, state):
-        proposal = kamiltonian.propose(rng, x, state)
+        proposal = state.propose(rng, x)
         if proposal.log_q_ratio == -math.inf:
             return proposal
         return proposal._replace(log_q_ratio=-proposal.log_q_ratio)
 
-    assert invariance(Variant(reversed_sign), mediocre(family))[0] > 10
+    assert invariance(mediocre(family).but(SimpleNamespace(propose=reversed_sign)))[0] > 10
 
 
 @lite_or_slow
@@ -215,8 +208,8 @@ def test_with_the_surrogates_sign_flipped_it_is_exact_but_slow(family):
     surrogate = state.fitted.surrogate
     flipped = surrogate._replace(coefficients=-surrogate.coefficients)
     wrong = state._replace(fitted=state.fitted._replace(surrogate=flipped))
-    z, moved = invariance(kamiltonian, wrong)
-    _, moved_right = invariance(kamiltonian, state)
+    z, moved = invariance(wrong)
+    _, moved_right = invariance(state)
     assert z < 4.5
     assert moved < 0.75 * moved_right
 
@@ -235,9 +228,7 @@ def refit_to_here(family):
             surrogate = ks.fit_lite(z, 1.0, 0.5, None, base)
         else:
             surrogate = ks.fit_finite(z, fitted.surrogate.features, 0.5, None, base)
-        return kamiltonian.propose(
-            rng, x, state._replace(fitted=fitted._replace(surrogate=surrogate))
-        )
+        return state._replace(fitted=fitted._replace(surrogate=surrogate)).propose(rng, x)
 
     return propose
 
@@ -246,7 +237,7 @@ def refit_to_here(family):
 def test_refitted_after_tuning_it_fails(family):
     state = mediocre(family, lengthscale=1.0)
     n = 5000 if family == "lite" else 2500
-    assert invariance(Variant(refit_to_here(family)), state, n)[0] > 10
+    assert invariance(state.but(SimpleNamespace(propose=refit_to_here(family))), n)[0] > 10
 
 
 def noisy_ends(refresh, noise=2.0, n=2000, steps=10):
@@ -267,11 +258,8 @@ def noisy_ends(refresh, noise=2.0, n=2000, steps=10):
         for _ in range(steps):
             if refresh:
                 value = estimate(x)
-            proposal = kamiltonian.propose(rng, x, state)
-            new = estimate(proposal.position)
-            _, accepted = accept(rng, value, new, proposal.log_q_ratio)
-            if accepted:
-                x, value = proposal.position, new
+            _, outcome = state.draw(rng, x, value, estimate)
+            x, value = outcome.position, outcome.log_density
         ends[i] = x
     return np.abs(two_sample_z(ends, starts, log_density)).max()
 
@@ -296,10 +284,10 @@ def test_units_do_not_matter(family, unit):
 
     def proposals(c):
         rng = np.random.default_rng(10)
-        state = kamiltonian.init(
-            c * past[0], history=c * past, rng=rng, surrogate=family, n_features=40
+        state = held(
+            kamiltonian, c * past[0], history=c * past, rng=rng, surrogate=family, n_features=40
         )
-        made = [kamiltonian.propose(rng, c * past[1], state) for _ in range(30)]
+        made = [state.propose(rng, c * past[1]) for _ in range(30)]
         return np.array([m.position / c for m in made]), np.array([m.log_q_ratio for m in made])
 
     for a, b in zip(proposals(1.0), proposals(unit), strict=True):
@@ -311,15 +299,15 @@ def test_unwhitened_momentum_lives_in_the_targets_coordinates(family):
     state = mediocre(family, whiten=False, random_walk_share=0.0, base_scale=math.inf)
     np.testing.assert_array_equal(state.factor, np.eye(2))
     np.testing.assert_array_equal(state.centre, 0.0)
-    z, _ = invariance(kamiltonian, state)
+    z, _ = invariance(state)
     assert z < 4.5
 
 
 def test_papers_settings_run():
     rng = np.random.default_rng(15)
     past = draw(rng, 200)
-    state = kamiltonian.init(past[0], history=past, rng=rng, **kamiltonian.PAPER)
-    frozen = kamiltonian.freeze(run(rng, state, past[0], 50)[0])
+    state = held(kamiltonian, past[0], history=past, rng=rng, **kamiltonian.PAPER)
+    frozen = run(rng, state, past[0], 50)[0].freeze()
     _, outcomes = run(rng, frozen, past[0], 300, adapt=False)
     stats = [o.proposal.carry["stats"] for o in outcomes]
     assert {o.proposal.move for o in outcomes} == {"hamiltonian"}
@@ -355,7 +343,7 @@ def test_given_history_is_used_as_it_is():
     """A fixed surrogate: tuning moves the step size and the random walk, nothing else."""
     rng = np.random.default_rng(11)
     past = draw(rng, 300)
-    state = kamiltonian.init(past[0], history=past, rng=rng, surrogate="lite", target_accept=0.95)
+    state = held(kamiltonian, past[0], history=past, rng=rng, surrogate="lite", target_accept=0.95)
     tuned, _ = run(rng, state, past[0], 600)
     assert tuned.fitted is state.fitted
     assert tuned.share == state.share == 0.2
@@ -363,25 +351,11 @@ def test_given_history_is_used_as_it_is():
     assert tuned.log_step != state.log_step
 
 
-def transition(rng, state, x, y, adapt):
-    """One draw as the step makes it."""
-    proposal = kamiltonian.propose(rng, x, state)
-    new = y if proposal.position is x else log_density(proposal.position)
-    ratio = kamiltonian.log_ratio(state, x, y, proposal, new)
-    probability, accepted = accept(rng, y, new, ratio)
-    if accepted:
-        x, y = proposal.position, new
-    outcome = Outcome(x, y, proposal, new, probability, accepted)
-    if accepted:
-        state = kamiltonian.keep(state, outcome)
-    return kamiltonian.adapt(rng, state, outcome) if adapt else state, outcome
-
-
 def run(rng, state, x, steps, adapt=True):
     y, outcomes = log_density(x), []
-    state = kamiltonian.start(state, x, y)
+    state = state.start(x, y)
     for _ in range(steps):
-        state, outcome = transition(rng, state, x, y, adapt)
+        state, outcome = state.draw(rng, x, y, log_density, tuning=adapt)
         x, y = outcome.position, outcome.log_density
         outcomes.append(outcome)
     return state, outcomes
@@ -391,7 +365,8 @@ def test_step_size_is_tuned_to_the_target_acceptance():
     """Where the surrogate's own limit does not bind: long trajectories on a poor surrogate."""
     rng = np.random.default_rng(12)
     past = draw(rng, 25, 5)
-    state = kamiltonian.init(
+    state = held(
+        kamiltonian,
         past[0],
         history=past,
         rng=rng,
@@ -401,7 +376,7 @@ def test_step_size_is_tuned_to_the_target_acceptance():
         random_walk_share=0.05,
     )
     tuned, _ = run(rng, state, past[0], 3000)
-    tuned = kamiltonian.freeze(tuned)
+    tuned = tuned.freeze()
     assert tuned.log_step < tuned.log_step_limit
     groups = []
     for seed in range(10):
@@ -427,14 +402,14 @@ def cold(request):
     """
     rng = np.random.default_rng(13)
     x = np.array([2.5, -1.0])
-    state = kamiltonian.init(x, surrogate=request.param, n_features=100, first_fit=300, tune=3000)
+    state = held(kamiltonian, x, surrogate=request.param, n_features=100, first_fit=300, tune=3000)
     states = []
     y = log_density(x)
     for t in range(6000):
         if t == 3000:
-            state = kamiltonian.start(kamiltonian.freeze(state), x, y)
+            state = state.freeze().start(x, y)
             states[-1] = state, states[-1][1]
-        state, outcome = transition(rng, state, x, y, adapt=t < 3000)
+        state, outcome = state.draw(rng, x, y, log_density, tuning=t < 3000)
         x, y = outcome.position, outcome.log_density
         states.append((state, outcome))
     return states
@@ -466,7 +441,7 @@ def test_nothing_adapts_once_frozen(cold):
     for state, _ in cold[3000:]:
         assert all(
             a is b
-            for name, a, b in zip(frozen._fields, frozen, state, strict=True)
+            for name, a, b in zip(frozen.state._fields, frozen.state, state.state, strict=True)
             if name not in retained
         )
     assert frozen.random_walk.history is None
@@ -484,7 +459,7 @@ def test_cold_start_is_never_stuck(cold):
 
 
 def test_state_statistics(cold):
-    first, final = kamiltonian.stats(cold[0][0]), kamiltonian.stats(cold[-1][0])
+    first, final = cold[0][0].stats(), cold[-1][0].stats()
     assert first.keys() == final.keys()
     assert math.isnan(first["surrogate_score"])
     assert first["refits"] == first["n_history"] == 0
@@ -561,4 +536,4 @@ def test_failed_fit_keeps_the_old_surrogate():
 )
 def test_refusals(options, match):
     with pytest.raises(ValueError, match=match):
-        kamiltonian.init(np.zeros(2), **options)
+        held(kamiltonian, np.zeros(2), **options)

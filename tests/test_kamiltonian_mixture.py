@@ -3,6 +3,7 @@ the surrogate, with and without noise.
 """
 
 import math
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -11,8 +12,7 @@ from pymc_kameleon.numerics import history, random_features
 from pymc_kameleon.samplers.kamiltonian import trust as residual_mixture
 from pymc_kameleon.samplers.kamiltonian.scores import handover as kamiltonian_handover
 from pymc_kameleon.samplers.kamiltonian.scores import sampler as kamiltonian
-from pymc_kameleon.samplers.seam import Outcome, accept
-from tests.statistics import two_sample_z
+from tests.support.chains import held, two_sample_z
 from tests.test_kamiltonian import (
     draw,
     each_family,
@@ -20,7 +20,6 @@ from tests.test_kamiltonian import (
     log_density,
     mediocre,
     run,
-    transition,
     with_evidence,
 )
 
@@ -63,7 +62,7 @@ def mixed(family, wrong, floor=0.15, slack=0.5):
     surrogate = wrong(state.fitted.surrogate)
     state = state._replace(fitted=state.fitted._replace(surrogate=surrogate))
     residuals = [
-        log_density(x) - kamiltonian.start(state, x, 0.0).current.value
+        log_density(x) - state.start(x, 0.0).current.value
         for x in draw(np.random.default_rng(20), 500)
     ]
     typical = float(np.median(residuals))
@@ -73,7 +72,7 @@ def mixed(family, wrong, floor=0.15, slack=0.5):
 # --- invariance -----------------------------------------------------------------------------------
 
 
-def apply_kernel(state, n=3000, steps=5, noise=0.0, ratio=kamiltonian.log_ratio, change=None):
+def apply_kernel(state, n=3000, steps=5, noise=0.0, ratio=None, change=None):
     """Exact draws of the extended target in, ``steps`` transitions each; starts and ends, (n, 3).
 
     The third column is the noise in the retained log density: its law must be invariant too.
@@ -83,21 +82,19 @@ def apply_kernel(state, n=3000, steps=5, noise=0.0, ratio=kamiltonian.log_ratio,
     retained = noise * rng.standard_normal(n) + 0.5 * noise**2
     starts = np.column_stack([draw(rng, n), retained])
     ends = np.empty_like(starts)
+
+    def estimate(x):
+        return log_density(x) + noise * rng.standard_normal() - 0.5 * noise**2
+
+    state = state.but(ratio and SimpleNamespace(log_ratio=ratio))
     for i, begin in enumerate(starts):
         x, y = begin[:2], log_density(begin[:2]) + begin[2]
-        own = kamiltonian.start(state, x, y)
+        own = state.start(x, y)
         for _ in range(steps):
-            proposal = kamiltonian.propose(rng, x, own)
-            new = y
-            if proposal.position is not x:
-                new = log_density(proposal.position) + noise * rng.standard_normal()
-                new -= 0.5 * noise**2
-            probability, accepted = accept(rng, y, new, ratio(own, x, y, proposal, new))
-            if accepted:
-                x, y = proposal.position, new
-                own = kamiltonian.keep(own, Outcome(x, y, proposal, new, probability, accepted))
+            own, outcome = own.draw(rng, x, y, estimate)
+            x, y = outcome.position, outcome.log_density
             if change is not None:
-                own = kamiltonian.start(change(own, x), x, y)
+                own = change(own, x).start(x, y)
         ends[i] = [*x, y - log_density(x)]
     return starts, ends
 
@@ -120,9 +117,7 @@ def test_the_frozen_mixture_leaves_the_target_invariant(family, wrong, noise):
     state = mixed(family, wrong)
     starts, ends = apply_kernel(state, noise=noise)
     assert np.mean((starts != ends).any(axis=1)) > 0.5, "nothing moves: the test would be empty"
-    shares = [
-        kamiltonian.start(state, x[:2], log_density(x[:2]) + x[2]).trust for x in starts[:500]
-    ]
+    shares = [state.start(x[:2], log_density(x[:2]) + x[2]).trust for x in starts[:500]]
     assert np.mean(np.array(shares) < 0.5) > 0.05, "the shares hardly vary: the test would be empty"
     assert largest_z(starts, ends, state) < 4.5
 
@@ -133,7 +128,7 @@ def without_share(state, x, y, proposal, new):
 
 def share_at_one_end(state, x, y, proposal, new):
     """t(x', y') alone: the residual-dependent choice, but not its reversal."""
-    return kamiltonian.log_ratio(state._replace(trust=1.0), x, y, proposal, new)
+    return state._replace(trust=1.0).log_ratio(x, y, proposal, new)
 
 
 @pytest.mark.parametrize("ratio", [without_share, share_at_one_end])
@@ -196,7 +191,7 @@ def test_residuals_raise_the_share_whatever_the_jumps():
     for option, share in (({"mixture": "constant"}, 0.2), ({"random_walk_share": 0.0}, 0.01)):
         own = state._replace(options=state.options._replace(**option))
         assert kamiltonian.hand_over(own).share == share
-        assert kamiltonian.freeze(own).mixture is None
+        assert own.freeze().mixture is None
 
 
 def test_judge():
@@ -233,13 +228,13 @@ def test_mixture_is_made_of_what_tuning_saw(family, options, mixes):
     """From a given history: with residuals to judge by, unless told otherwise or without a walk."""
     rng = np.random.default_rng(23)
     past = draw(rng, 60)
-    state = kamiltonian.init(
-        past[0], history=past, rng=rng, surrogate=family, n_features=60, **options
+    state = held(
+        kamiltonian, past[0], history=past, rng=rng, surrogate=family, n_features=60, **options
     )
     share = state.share
     tuned, _ = run(rng, state, past[0], 200)
     assert tuned.residuals.size == 200
-    frozen = kamiltonian.freeze(tuned)
+    frozen = tuned.freeze()
     assert (frozen.mixture is not None) == mixes
     if not mixes:
         assert frozen.share == share
@@ -256,9 +251,9 @@ def test_where_the_surrogate_is_too_low_the_random_walk_does_the_work():
 
     def walked(state):
         """Accepted random-walk moves per draw in the hole."""
-        rng, state = np.random.default_rng(24), kamiltonian.start(state, x, y)
-        outcomes = [transition(rng, state, x, y, adapt=False)[1] for _ in range(2000)]
+        rng, state = np.random.default_rng(24), state.start(x, y)
+        outcomes = [state.draw(rng, x, y, log_density)[1] for _ in range(2000)]
         return sum(o.accept_prob for o in outcomes if o.proposal.move == "random_walk") / 2000
 
-    assert kamiltonian.start(state, x, y).trust < 0.01
+    assert state.start(x, y).trust < 0.01
     assert walked(state) > 5.0 * walked(state._replace(mixture=None))

@@ -17,9 +17,8 @@ from pymc_kameleon.samplers.kameleon import full as kameleon
 from pymc_kameleon.samplers.kameleon import local_moves
 from pymc_kameleon.samplers.kameleon import pca as pca_kameleon
 from pymc_kameleon.samplers.kameleon.local_covariance import local_covariance
-from pymc_kameleon.samplers.seam import Outcome, accept
 from pymc_kameleon.steps import KameleonStep
-from tests.statistics import run_transitions, two_sample_z
+from tests.support.chains import held, run_transitions, two_sample_z
 from tests.test_kameleon import skewed_density, skewed_draws, slow_paper_covariance
 
 KERNELS = [Gaussian(), Matern(2.5), InverseMultiquadric()]
@@ -29,12 +28,12 @@ slow = pytest.mark.slow
 def learned_state(z, *, random_walk_scale=0.5, **options):
     """A state as if the history had been ``z`` (n, d), still tuning; local moves only unless told otherwise."""
     options = {"global_share": 0.0, "local_start": 0, **options}
-    walk = adaptive_metropolis.init(z[0], scale=random_walk_scale)
+    walk = held(adaptive_metropolis, z[0], scale=random_walk_scale)
     past = history.empty(z.shape[1])
     for x in z:
         past = history.append(past, x)
     walk = walk._replace(history=past, iteration=len(z), options=walk.options._replace(warmup=0))
-    state = pca_kameleon.init(z[0], random_walk=walk, **options)
+    state = held(pca_kameleon, z[0], random_walk=walk, **options)
     state = local_moves._refresh(np.random.default_rng(0), state, pca_kameleon._learn)
     assert state.model is not None
     return state
@@ -137,8 +136,8 @@ def test_linear_kernel_walks_along_the_principal_axes():
     for y in rng.standard_normal((2, 3)) * 5.0:
         fast = pca_kameleon._directions(state.model, state.options, y)
         np.testing.assert_allclose(np.abs(fast), np.abs(expected.T), rtol=1e-9)
-    state = pca_kameleon.start(with_scales(state, rng), z[0], 0.0)
-    ratios = [pca_kameleon.propose(rng, z[0], state).log_q_ratio for _ in range(20)]
+    state = with_scales(state, rng).start(z[0], 0.0)
+    ratios = [state.propose(rng, z[0]).log_q_ratio for _ in range(20)]
     np.testing.assert_allclose(ratios, 0.0, atol=1e-9)  # the same everywhere: symmetric
 
 
@@ -152,12 +151,12 @@ def test_log_q_ratio_is_that_of_the_mixtures(d, normalization):
     state = with_scales(state, rng)
     oracle = SlowMixture(state)
     for x in z[:4]:
-        here = pca_kameleon.start(state, x, 0.0)
-        proposal = pca_kameleon.propose(rng, x, here)
+        here = state.start(x, 0.0)
+        proposal = here.propose(rng, x)
         x_new = proposal.position
         expected = oracle.log_density(x, x_new) - oracle.log_density(x_new, x)
         np.testing.assert_allclose(proposal.log_q_ratio, expected, rtol=1e-7, atol=1e-8)
-        there = pca_kameleon.start(state, x_new, 0.0)
+        there = state.start(x_new, 0.0)
         np.testing.assert_allclose(
             there.covariance, proposal.carry.directions, rtol=1e-8, atol=1e-12
         )
@@ -177,9 +176,9 @@ def test_draws_have_the_mixtures_covariance_and_weights(d):
     state = learned_state(history_of(rng, d), gamma=0.3, n_directions=4)
     state = with_scales(state, rng)
     x = np.ones(d)
-    state = pca_kameleon.start(state, x, 0.0)
+    state = state.start(x, 0.0)
     n = 6000
-    proposals = [pca_kameleon.propose(rng, x, state) for _ in range(n)]
+    proposals = [state.propose(rng, x) for _ in range(n)]
     steps = np.array([p.position for p in proposals]) - x
     oracle = SlowMixture(state)
     expected = np.einsum("j,jab->ab", oracle.weights, list(oracle.components(x)))
@@ -202,7 +201,7 @@ def test_far_from_the_history_nothing_underflows():
         g = pca_kameleon._directions(state.model, state.options, y)
         size = state.model.weights @ np.square(g).sum(axis=1)
         np.testing.assert_allclose(size, 3.0 if normalization == "trace" else 0.0, rtol=1e-10)
-        proposal = pca_kameleon.propose(rng, y, pca_kameleon.start(state, y, 0.0))
+        proposal = state.start(y, 0.0).propose(rng, y)
         assert np.isfinite(proposal.log_q_ratio)
 
 
@@ -217,12 +216,12 @@ CASES = {
 }  # fmt: skip
 
 
-def invariance(case, algorithm=pca_kameleon, n=16_000, steps=4):
+def invariance(case, control=None, n=16_000, steps=4):
     rng = np.random.default_rng(5)
     state = with_scales(learned_state(skewed_draws(rng, 200), **CASES[case]), rng)
-    state = pca_kameleon.freeze(state)
+    state = state.freeze()
     starts = skewed_draws(rng, n)
-    ends = run_transitions(rng, algorithm, state, skewed_density, starts, steps)
+    ends = run_transitions(rng, state.but(control), skewed_density, starts, steps)
     return two_sample_z(ends, starts, skewed_density)
 
 
@@ -244,11 +243,9 @@ def mixture_density(state, directions, delta):
 class OneSided:
     """Negative control: the mixture summed out on the way back only; the density of the component drawn forwards."""
 
-    start, keep = staticmethod(pca_kameleon.start), staticmethod(pca_kameleon.keep)
-
     @staticmethod
     def propose(rng, x, state):
-        proposal = pca_kameleon.propose(rng, x, state)
+        proposal = state.propose(rng, x)
         there, j = proposal.carry
         delta = np.linalg.solve(state.factor, proposal.position - x)
         forward = component_density(state, state.covariance, delta, j)
@@ -260,11 +257,9 @@ class Component:
     chosen with probabilities omega_j that do not depend on the point. Exact too, accepting at most as often.
     """
 
-    start, keep = staticmethod(pca_kameleon.start), staticmethod(pca_kameleon.keep)
-
     @staticmethod
     def propose(rng, x, state):
-        proposal = pca_kameleon.propose(rng, x, state)
+        proposal = state.propose(rng, x)
         there, j = proposal.carry
         delta = np.linalg.solve(state.factor, proposal.position - x)
         reverse, forward = (
@@ -278,45 +273,43 @@ class Previous:
 
     @staticmethod
     def start(state, x, log_density):
-        state = pca_kameleon.start(state, x, log_density)
+        state = state.start(x, log_density)
         return state._replace(random_walk=state.covariance)  # a place to remember them in
 
     @staticmethod
     def propose(rng, x, state):
         previous = state.random_walk
-        proposal = pca_kameleon.propose(rng, x, state)
+        proposal = state.propose(rng, x)
         delta = np.linalg.solve(state.factor, proposal.position - x)
         reverse, forward = (mixture_density(state, g, delta) for g in (previous, state.covariance))
         return proposal._replace(log_q_ratio=reverse - forward)
 
     @staticmethod
     def keep(state, outcome):
-        return pca_kameleon.keep(state, outcome)._replace(random_walk=state.covariance)
+        return state.keep(outcome)._replace(random_walk=state.covariance)
 
 
 class Dropped:
     """Negative control: the proposal taken for symmetric."""
 
-    start, keep = staticmethod(pca_kameleon.start), staticmethod(pca_kameleon.keep)
-
     @staticmethod
     def propose(rng, x, state):
-        return pca_kameleon.propose(rng, x, state)._replace(log_q_ratio=0.0)
+        return state.propose(rng, x)._replace(log_q_ratio=0.0)
 
 
 @pytest.mark.parametrize(
-    ("case", "algorithm"),
+    ("case", "control"),
     [
-        ("trace", pca_kameleon),
-        ("none", pca_kameleon),
-        pytest.param("matern", pca_kameleon, marks=slow),
-        pytest.param("mixed", pca_kameleon, marks=slow),
+        ("trace", None),
+        ("none", None),
+        pytest.param("matern", None, marks=slow),
+        pytest.param("mixed", None, marks=slow),
         pytest.param("trace", Component, marks=slow),
         pytest.param("none", Component, marks=slow),
     ],
 )
-def test_invariance(case, algorithm):
-    assert np.abs(invariance(case, algorithm)).max() < 4.5
+def test_invariance(case, control):
+    assert np.abs(invariance(case, control)).max() < 4.5
 
 
 @pytest.mark.parametrize(
@@ -342,8 +335,8 @@ def test_the_mixture_accepts_more_than_the_component_drawn(case):
     state = with_scales(learned_state(skewed_draws(rng, 200), **CASES[case]), rng)
     gains = []
     for x in skewed_draws(rng, 2000):
-        here = pca_kameleon.start(state, x, 0.0)
-        proposal = pca_kameleon.propose(rng, x, here)
+        here = state.start(x, 0.0)
+        proposal = here.propose(rng, x)
         change = skewed_density(proposal.position) - skewed_density(x)
         there, j = proposal.carry
         delta = np.linalg.solve(state.factor, proposal.position - x)
@@ -362,25 +355,13 @@ def test_the_mixture_accepts_more_than_the_component_drawn(case):
 
 def adapt_chain(state, draws, seed=0):
     """Tune for ``draws``; yield (state before, outcome, state after) of each."""
-    rng = np.random.default_rng(seed)
-    x, value = np.zeros(2), skewed_density(np.zeros(2))
-    state = pca_kameleon.start(state, x, value)
-    for _ in range(draws):
-        before = state
-        proposal = pca_kameleon.propose(rng, x, state)
-        new = skewed_density(proposal.position)
-        probability, accepted = accept(rng, value, new, proposal.log_q_ratio)
-        if accepted:
-            x, value = proposal.position, new
-        outcome = Outcome(x, value, proposal, new, probability, accepted)
-        if accepted:
-            state = pca_kameleon.keep(state, outcome)
-        state = pca_kameleon.adapt(rng, state, outcome)
-        yield before, outcome, state
+    rng, x = np.random.default_rng(seed), np.zeros(2)
+    state = state.start(x, skewed_density(x))
+    yield from state.draws(rng, skewed_density, x, draws, tuning=True)
 
 
 def test_scales_adapt_only_the_direction_drawn():
-    state = pca_kameleon.init(np.zeros(2), local_start=100, n_history=60, n_directions=5)
+    state = held(pca_kameleon, np.zeros(2), local_start=100, n_history=60, n_directions=5)
     tuned, refreshed = np.zeros(5), 0
     for before, outcome, after in adapt_chain(state, 800):
         if after.model is None or before.model is None:
@@ -405,22 +386,22 @@ def test_scales_adapt_only_the_direction_drawn():
 
 
 def test_what_is_cached_is_always_the_current_points():
-    state = pca_kameleon.init(np.zeros(2), local_start=100, n_history=50, n_directions=5)
+    state = held(pca_kameleon, np.zeros(2), local_start=100, n_history=50, n_directions=5)
     for _, outcome, after in adapt_chain(state, 500):
         if after.model is not None:
-            expected = pca_kameleon.start(after, outcome.position, outcome.log_density).covariance
+            expected = after.start(outcome.position, outcome.log_density).covariance
             np.testing.assert_allclose(after.covariance, expected, rtol=1e-7, atol=1e-9)
     assert after.covariance.shape == (5, 2)
 
 
 def test_frozen():
     """After tuning the history is gone, the directions and scales stay, and a chain moves nothing but its cache."""
-    state = pca_kameleon.init(np.zeros(2), local_start=100, n_history=50, n_directions=5)
+    state = held(pca_kameleon, np.zeros(2), local_start=100, n_history=50, n_directions=5)
     *_, (_, outcome, state) = adapt_chain(state, 400)
-    frozen = pca_kameleon.freeze(state)
+    frozen = state.freeze()
     assert frozen.random_walk.history is None
     assert frozen.model is state.model
-    stats = pca_kameleon.stats(frozen)
+    stats = frozen.stats()
     assert stats["n_history"] == 50
     scales = np.exp(frozen.model.log_scales)
     assert scales.min() < stats["scaling"] < scales.max()
@@ -428,10 +409,10 @@ def test_frozen():
     rng = np.random.default_rng(0)
     moved = frozen
     for _ in range(20):
-        proposal = pca_kameleon.propose(rng, outcome.position, moved)
-        moved = pca_kameleon.keep(moved, outcome._replace(proposal=proposal))
+        proposal = moved.propose(rng, outcome.position)
+        moved = moved.keep(outcome._replace(proposal=proposal))
     assert moved.model is frozen.model
-    assert moved._replace(covariance=None) == frozen._replace(covariance=None)
+    assert moved._replace(covariance=None).state == frozen._replace(covariance=None).state
 
 
 def test_unknown_directions_start_where_the_scale_starts():
@@ -470,7 +451,7 @@ def test_unknown_directions_start_where_the_scale_starts():
 )
 def test_wrong_options_are_named(options, message):
     with pytest.raises(ValueError, match=message):
-        pca_kameleon.init(np.zeros(2), **options)
+        held(pca_kameleon, np.zeros(2), **options)
 
 
 @pytest.fixture(scope="module")

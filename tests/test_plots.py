@@ -17,6 +17,7 @@ from pymc_kameleon.surrogates import transitions as surrogate_dynamics
 from pymc_kameleon.surrogates.scores import objective as score_matching
 from pymc_kameleon.surrogates.values import features as value_features
 from pymc_kameleon.surrogates.values.regression import Fit
+from tests.support.chains import held
 from tests.test_diagnostics import as_inference_data
 
 MEAN = np.array([1.0, -2.0, 30.0])
@@ -56,7 +57,7 @@ def quadratic_state(d):
     f = value_features.blank(np.arange(d) - 0.5, scale, np.eye(d))._replace(quadratic=-np.eye(d))
     archive = f.centre + scale * np.random.default_rng(d).standard_normal((200, d))
     fit = Fit(f, "quadratic", 0.25, 0.2, 0.3, 0.1, 1e-8, 0.25, -np.eye(d), np.eye(d), 200)
-    state = value_kamiltonian.init(np.zeros(d))
+    state = held(value_kamiltonian, np.zeros(d)).state
     return state._replace(
         fit=fit,
         dynamics=surrogate_dynamics.make_dynamics(f, np.eye(d), archive, 0.3),
@@ -155,7 +156,8 @@ def test_nothing_is_drawn_where_the_sampler_does_not_use_the_surrogate():
 def test_surrogates_fitted_by_score_matching(kind):
     rng = np.random.default_rng(2)
     x = 3.0 + rng.standard_normal((400, 2)) * [1.0, 20.0]
-    state = kamiltonian.init(
+    state = held(
+        kamiltonian,
         x[0],
         surrogate=kind,
         history=x,
@@ -163,7 +165,7 @@ def test_surrogates_fitted_by_score_matching(kind):
         n_history=200,
         lengthscale=2.0,
         regularization=1e-3,
-    )
+    ).state
     learned = plots._learned(state)
     z = np.linalg.solve(state.factor, x[5] - state.centre)
     expected = score_matching.value(z, state.fitted.surrogate)
@@ -349,9 +351,9 @@ def test_a_step_that_sampled_elsewhere_or_nothing():
     with pytest.raises(ValueError, match="tune longer"):
         plots.surrogate(step)
     with pytest.raises(ValueError, match="200 dimensions are too many"):
-        plots.surrogate(value_kamiltonian.init(np.zeros(200)))
+        plots.surrogate(held(value_kamiltonian, np.zeros(200)).state)
     with pytest.raises(ValueError, match="in 0 tuning draws"):
-        plots.surrogate(kamiltonian.init(np.zeros(2)))
+        plots.surrogate(held(kamiltonian, np.zeros(2)).state)
 
 
 def test_a_step_without_a_surrogate():

@@ -14,15 +14,16 @@ from pymc_kameleon.samplers.kameleon import full as kameleon
 from pymc_kameleon.samplers.kameleon import local_moves
 from pymc_kameleon.samplers.kamiltonian import trust as residual_mixture
 from pymc_kameleon.samplers.kamiltonian.scores import sampler as kamiltonian
-from pymc_kameleon.samplers.seam import Outcome, accept
+from pymc_kameleon.samplers.seam import Outcome
 from pymc_kameleon.surrogates.scores.choose import RADIUS
 from tests.step_tester import begin, drive, values
+from tests.support.chains import held
 
 # --- one by one ----------------------------------------------------------------------------------
 
 
 def test_adaptive_metropolis_is_andrieu_and_thoms():
-    state = adaptive_metropolis.init(np.zeros(4), **adaptive_metropolis.PAPER)
+    state = held(adaptive_metropolis, np.zeros(4), **adaptive_metropolis.PAPER)
     options = state.options
     assert options.covariance == "recursive"  # eq. 17, at every draw
     assert options.scaling == "learned"
@@ -36,7 +37,7 @@ def test_adaptive_metropolis_is_andrieu_and_thoms():
 
 
 def test_kameleon_is_sejdinovic_et_al():
-    state = kameleon.init(np.zeros(4), **kameleon.PAPER)
+    state = held(kameleon, np.zeros(4), **kameleon.PAPER)
     schedule = state.schedule
     assert state.options.n_history == 1000
     assert state.options.lengthscale is None  # the median heuristic ...
@@ -49,7 +50,7 @@ def test_kameleon_is_sejdinovic_et_al():
 
 
 def test_fast_kameleon_is_kotlicki():
-    state = fast_kameleon.init(np.zeros(4), **fast_kameleon.PAPER)
+    state = held(fast_kameleon, np.zeros(4), **fast_kameleon.PAPER)
     schedule, options = state.schedule, state.options
     assert 10 <= options.n_features <= 600
     assert options.lengthscale is None
@@ -68,7 +69,7 @@ def test_fast_kameleon_is_kotlicki():
         outcome = Outcome(None, 0.0, None, 0.0, 0.734, True)
         assert local_moves.tuned(0.0, m, outcome, schedule) == pytest.approx(0.5 / m)
     with pytest.raises(ValueError, match="rate must be one of"):
-        fast_kameleon.init(np.zeros(4), rate="fast")
+        held(fast_kameleon, np.zeros(4), rate="fast")
 
 
 @pytest.mark.parametrize(
@@ -76,7 +77,7 @@ def test_fast_kameleon_is_kotlicki():
 )
 def test_kamiltonian_is_strathmann_et_al(surrogate, n_history, n_leapfrog):
     given = kamiltonian.PAPERS[surrogate]
-    options = kamiltonian.init(np.zeros(4), surrogate=surrogate, **given).options
+    options = held(kamiltonian, np.zeros(4), surrogate=surrogate, **given).options
     recipe = options.recipe
     assert recipe.surrogate == surrogate
     assert recipe.kernel.name == "gaussian"
@@ -125,25 +126,25 @@ def test_the_region_is_measured_in_the_history_s_units():
     rng = np.random.default_rng(1)
     past = 5000.0 + rng.standard_normal((200, 2))
     options = kamiltonian.PAPERS["lite"]
-    state = kamiltonian.init(past[0], surrogate="lite", history=past, rng=rng, **options)
+    state = held(kamiltonian, past[0], surrogate="lite", history=past, rng=rng, **options)
     np.testing.assert_allclose(state.fitted.region[0], past.mean(axis=0))
     np.testing.assert_allclose(state.fitted.region[1], past.std(axis=0))
-    state = kamiltonian.start(state, past[0], -1.0)
-    assert kamiltonian.propose(rng, past[0], state).log_q_ratio > -math.inf
+    state = state.start(past[0], -1.0)
+    assert state.propose(rng, past[0]).log_q_ratio > -math.inf
     own = state._replace(fitted=state.fitted._replace(region=None), share=0.1)
-    own = kamiltonian.start(own, past[0], -1.0)._replace(share=0.0)
-    assert kamiltonian.propose(rng, past[0], own).log_q_ratio == -math.inf
+    own = own.start(past[0], -1.0)._replace(share=0.0)
+    assert own.propose(rng, past[0]).log_q_ratio == -math.inf
 
 
 def test_shares_are_measured_in_the_history_s_units_too():
     rng = np.random.default_rng(1)
     past = 5000.0 + rng.standard_normal((200, 2))
-    state = kamiltonian.init(past[0], surrogate="lite", history=past, rng=rng, whiten=False)
-    value = kamiltonian.start(state, past[0], 0.0).current.value
+    state = held(kamiltonian, past[0], surrogate="lite", history=past, rng=rng, whiten=False)
+    value = state.start(past[0], 0.0).current.value
     state = state._replace(mixture=residual_mixture.Mixture(0.2, 0.0, 1.0))
-    assert kamiltonian.start(state, past[0], value).trust == 1.0
+    assert state.start(past[0], value).trust == 1.0
     far = past[0] + 2.0 * RADIUS  # no trajectory goes there
-    assert kamiltonian.start(state, far, value).trust == 0.0
+    assert state.start(far, value).trust == 0.0
 
 
 def test_a_chain_that_cannot_move_says_so():
@@ -168,21 +169,15 @@ def test_from_a_cold_start_there_are_trajectories_only_once_there_is_a_surrogate
 def run_fast(draws, **options):
     sd = np.array([10.0, 1.0, 1.0, 1.0])
     rng, x = np.random.default_rng(1), np.zeros(4)
-    state = fast_kameleon.init(x, n_features=50, **{**fast_kameleon.PAPER, **options})
-    y, chain, probabilities = 0.0, [], []
-    for _ in range(draws):
-        proposal = fast_kameleon.propose(rng, x, state)
-        new = -0.5 * float(np.sum((proposal.position / sd) ** 2))
-        probability, accepted = accept(rng, y, new, proposal.log_q_ratio)
-        if accepted:
-            x, y = proposal.position, new
-        outcome = Outcome(x, y, proposal, new, probability, accepted)
-        if accepted:
-            state = fast_kameleon.keep(state, outcome)
-        state = fast_kameleon.adapt(rng, state, outcome)
-        chain.append(x)
-        probabilities.append(probability)
-    return state, np.array(chain), np.array(probabilities)
+    state = held(fast_kameleon, x, n_features=50, **{**fast_kameleon.PAPER, **options})
+    outcomes = []
+    for _, outcome, after in state.draws(
+        rng, lambda x: -0.5 * float(np.sum((x / sd) ** 2)), x, draws, tuning=True
+    ):
+        outcomes.append(outcome)
+        state = after
+    chain = np.array([o.position for o in outcomes])
+    return state, chain, np.array([o.accept_prob for o in outcomes])
 
 
 def test_fast_kameleon_reaches_its_acceptance_target_whatever_eta_that_takes():
@@ -214,4 +209,4 @@ def test_moments_are_those_of_the_whole_history_at_its_lengthscale():
 def test_the_steps_take_their_papers_settings(step):
     with pm.Model() as model:
         pm.Normal("x")
-    assert step(model=model, preset="paper")._options == step.algorithm.PAPER
+    assert step(model=model, preset="paper")._options == step.presets["paper"]

@@ -13,9 +13,7 @@ import pytest
 
 from pymc_kameleon import KamiltonianStep
 from pymc_kameleon.samplers.kamiltonian import trust as residual_mixture
-from pymc_kameleon.samplers.kamiltonian.scores import sampler as kamiltonian
-from pymc_kameleon.samplers.kamiltonian.values import sampler as value_kamiltonian
-from pymc_kameleon.samplers.seam import Outcome, accept
+from pymc_kameleon.samplers.seam import Outcome
 from tests import step_tester as tester
 from tests import test_kamiltonian as scores
 from tests import test_kamiltonian_mixture as mixtures
@@ -25,20 +23,17 @@ STORED = Path(__file__).parent / "streams" / "shares.npz"  # python -m tests.str
 
 
 def lite():
-    return kamiltonian, mixtures.mixed("lite", mixtures.too_steep), scores.log_density
+    return mixtures.mixed("lite", mixtures.too_steep), scores.log_density
 
 
 def finite():
-    return kamiltonian, mixtures.mixed("finite", mixtures.too_narrow), scores.log_density
+    return mixtures.mixed("finite", mixtures.too_narrow), scores.log_density
 
 
 def values():
     surrogate = regression.bad_surrogate(depth=2.0)
-    return (
-        value_kamiltonian,
-        regression.frozen_state(surrogate, (0.3, 0.2, 0.2, 0.15), typical=-5.5),
-        regression.skewed,
-    )
+    state = regression.frozen_state(surrogate, (0.3, 0.2, 0.2, 0.15), typical=-5.5)
+    return state, regression.skewed
 
 
 CHAINS = {"lite": lite, "finite": finite, "values": values}
@@ -60,41 +55,33 @@ def reverse(state, proposal):
 
 def draws(name, n, seed=1, noise=1.0):
     """(state, x, y, proposal, y') of ``n`` draws of a chain with a noisy log density."""
-    algorithm, state, log_density = CHAINS[name]()
-    rng = np.random.default_rng(seed)
-    x = np.zeros(2)
+    state, log_density = CHAINS[name]()
+    rng, x = np.random.default_rng(seed), np.zeros(2)
     y = log_density(x)
-    state = algorithm.start(state, x, y)
-    for _ in range(n):
-        proposal = algorithm.propose(rng, x, state)
-        new = proposal.log_density
-        if proposal.position is x:
-            new = y
-        elif new is None:
-            new = log_density(proposal.position) + noise * rng.standard_normal() - 0.5 * noise**2
-        yield algorithm, state, x, y, proposal, new
-        ratio = algorithm.log_ratio(state, x, y, proposal, new)
-        probability, accepted = accept(rng, y, new, ratio)
-        if accepted:
-            x, y = proposal.position, new
-            outcome = Outcome(x, y, proposal, new, probability, accepted)
-            state = algorithm.keep(state, outcome)
+
+    def estimate(x):
+        return log_density(x) + noise * rng.standard_normal() - 0.5 * noise**2
+
+    state = state.start(x, y)
+    for before, outcome, _ in state.draws(rng, estimate, x, n, value=y):
+        yield before, x, y, outcome.proposal, outcome.proposed_log_density
+        x, y = outcome.position, outcome.log_density
 
 
 def stream(name, n=100):
     """What ``shares.npz`` holds of a chain: point, log density and share at every draw, shape (n, 4)."""
-    return np.array([[*x, y, share(state)] for _, state, x, y, _, _ in draws(name, n)])
+    return np.array([[*x, y, share(state)] for state, x, y, _, _ in draws(name, n)])
 
 
 @pytest.mark.parametrize("name", CHAINS)
 def test_keep_retains_what_start_would(name):
     shares = []
-    for algorithm, state, _, _, proposal, new in draws(name, 150):
+    for state, _, _, proposal, new in draws(name, 150):
         if not math.isfinite(proposal.log_q_ratio):
             continue
         outcome = Outcome(proposal.position, new, proposal, new, 1.0, True)
-        kept = algorithm.keep(state, outcome)
-        started = algorithm.start(state, proposal.position, new)
+        kept = state.keep(outcome)
+        started = state.start(proposal.position, new)
         assert share(kept) == pytest.approx(share(started), rel=1e-9, abs=1e-12)
         np.testing.assert_allclose(kept.current.z, started.current.z, rtol=1e-9, atol=1e-12)
         assert kept.current.log_density == started.current.log_density == new
@@ -106,14 +93,14 @@ def test_keep_retains_what_start_would(name):
 @pytest.mark.parametrize("name", CHAINS)
 def test_the_ratio_changes_sign_on_the_way_back(name):
     shares, moves, differences = [], [], []
-    for algorithm, state, x, y, proposal, new in draws(name, 150):
+    for state, x, y, proposal, new in draws(name, 150):
         if not math.isfinite(proposal.log_q_ratio):
             continue
-        there = algorithm.start(state, proposal.position, new)
+        there = state.start(proposal.position, new)
         if share(there) == 0.0:
             continue
-        forth = algorithm.log_ratio(state, x, y, proposal, new)
-        back = algorithm.log_ratio(there, proposal.position, new, reverse(state, proposal), y)
+        forth = state.log_ratio(x, y, proposal, new)
+        back = there.log_ratio(proposal.position, new, reverse(state, proposal), y)
         assert forth == pytest.approx(-back, rel=1e-9, abs=1e-11)
         here = share(state)
         surrogate = proposal.move.startswith(("hamiltonian", "surrogate"))

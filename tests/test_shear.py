@@ -8,9 +8,9 @@ from pymc_kameleon.samplers import autoregressive
 from pymc_kameleon.samplers.autoregressive import Tuning
 from pymc_kameleon.samplers.kameleon import fast as fast_kameleon
 from pymc_kameleon.samplers.kameleon import shear
-from pymc_kameleon.samplers.seam import Outcome
-from tests.adaptation import Banana, run_chain
-from tests.statistics import run_transitions, z_scores
+from pymc_kameleon.samplers.seam import Outcome, Sampler
+from tests.support.chains import Held, held, run_chain, run_transitions, z_scores
+from tests.support.targets import Banana
 
 BEST = (autoregressive.LOG_STEP_BOUNDS[1], 0)  # independent draws, all but
 
@@ -116,52 +116,51 @@ def mediocre():
     return found._replace(log_scale=-0.5, autoregression=Tuning(-0.4, 0))
 
 
-class Sheared:
-    propose = staticmethod(lambda rng, x, state: shear.propose(rng, x, state))
+class Sheared(Sampler):
+    def propose(self, rng, x, state):
+        return shear.propose(rng, x, state)
 
 
-class WithoutRatio:
+class WithoutRatio(Sampler):
     """Negative control: both moves taken for symmetric."""
 
-    @staticmethod
-    def propose(rng, x, state):
+    def propose(self, rng, x, state):
         return shear.propose(rng, x, state)._replace(log_q_ratio=0.0)
 
 
-class AnotherWayBack:
+class AnotherWayBack(Sampler):
     """Negative control: bent by less than was straightened, so that a step in r is not symmetric in x."""
 
-    @staticmethod
-    def propose(rng, x, state):
+    def propose(self, rng, x, state):
         proposal = shear.propose(rng, x, state)
         r = shear.straighten(proposal.position, *state[:5])
         other = state._replace(coefficients=0.9 * state.coefficients)
         return proposal._replace(position=shear.bend(r, *other[:5]))
 
 
-def invariance(algorithm, state):
+def invariance(sampler, state):
     rng = np.random.default_rng(20261121)
     starts = TARGET.draw(rng, 12_000)
-    ends = run_transitions(rng, algorithm, state, TARGET.log_density, starts, 6)
+    ends = run_transitions(rng, Held(sampler, state), TARGET.log_density, starts, 6)
     return np.abs(z_scores(ends, TARGET.mean, TARGET.cov)).max()
 
 
 def test_invariance():
-    assert invariance(Sheared, mediocre()) < 4.5
+    assert invariance(Sheared(), mediocre()) < 4.5
 
 
 @pytest.mark.parametrize("control", [WithoutRatio, AnotherWayBack])
 def test_a_wrong_move_is_another_distribution(control):
-    assert invariance(control, mediocre()) > 10
+    assert invariance(control(), mediocre()) > 10
 
 
 def test_fast_kameleon_makes_them_where_the_history_is_curved_and_only_there():
     def moves(target, **options):
         rng = np.random.default_rng(7)
-        state = fast_kameleon.init(np.zeros(3), tune=600, **options)
+        state = held(fast_kameleon, np.zeros(3), tune=600, **options)
         seen = []
         run_chain(
-            rng, fast_kameleon, state, target, np.zeros(3), 600, True, lambda _, s, o: seen.append(o.proposal.move)
+            rng, state, target, np.zeros(3), 600, True, lambda _, s, o: seen.append(o.proposal.move)
         )  # fmt: skip
         return [m for m in seen if m in shear.MOVES]
 
@@ -173,13 +172,13 @@ def test_fast_kameleon_makes_them_where_the_history_is_curved_and_only_there():
 
 def test_a_share_that_is_none_is_refused():
     with pytest.raises(ValueError, match=r"sheared_share.*1\.0"):
-        fast_kameleon.init(np.zeros(2), sheared_share=1.0)
+        held(fast_kameleon, np.zeros(2), sheared_share=1.0)
 
 
 def test_they_begin_before_the_local_moves():
     rng = np.random.default_rng(8)
-    state = fast_kameleon.init(np.zeros(3), tune=1000, local_start=500)
-    state, _ = run_chain(rng, fast_kameleon, state, TARGET.log_density, np.zeros(3), 400)
+    state = held(fast_kameleon, np.zeros(3), tune=1000, local_start=500)
+    state, _ = run_chain(rng, state, TARGET.log_density, np.zeros(3), 400)
     assert state.model is None
     assert state.shear is not None
-    assert fast_kameleon.freeze(state).shear is state.shear
+    assert state.freeze().shear is state.shear

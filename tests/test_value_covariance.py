@@ -7,7 +7,7 @@ from pymc_kameleon.samplers import adaptive_metropolis
 from pymc_kameleon.samplers import long_axes as value_covariance
 from pymc_kameleon.samplers.seam import Outcome, Proposal
 from pymc_kameleon.targets import CorrelatedGaussian, Funnel
-from tests.adaptation import run_chain
+from tests.support.chains import held, run_chain
 
 
 def seen(log_density, points, chain):
@@ -106,8 +106,8 @@ def beside(second, start):
         def log_density(x):
             return -0.5 * float(x[0] * x[0]) + second(x[1])
 
-        state = adaptive_metropolis.init(x)
-        state, draws = run_chain(rng, adaptive_metropolis, state, log_density, x, 2500)
+        state = held(adaptive_metropolis, x)
+        state, draws = run_chain(rng, state, log_density, x, 2500)
         learned.append(np.sqrt(np.square(state.factor[1]).sum()))
         spread.append(draws[1000:, 0].std())
     return max(learned), min(spread)
@@ -145,10 +145,8 @@ def test_without_the_look_at_walls_and_slopes_it_is(monkeypatch, second):
 def test_tiny_units_are_no_reason_to_crash():
     for seed in range(10):
         rng, x = np.random.default_rng(seed), np.array([0.25])
-        state = adaptive_metropolis.init(x)
-        state, _ = run_chain(
-            rng, adaptive_metropolis, state, lambda x: -0.5e12 * float(x @ x), x, 400
-        )
+        state = held(adaptive_metropolis, x)
+        state, _ = run_chain(rng, state, lambda x: -0.5e12 * float(x @ x), x, 400)
         assert np.isfinite(state.factor).all()
 
 
@@ -159,8 +157,8 @@ def longest_axis(learn_from_values):
     for seed in range(3):
         rng = np.random.default_rng(seed)
         x = target.sample(rng, 1)[0]
-        state = adaptive_metropolis.init(x, learn_from_values=learn_from_values)
-        state, _ = run_chain(rng, adaptive_metropolis, state, target.log_density, x, 3000)
+        state = held(adaptive_metropolis, x, learn_from_values=learn_from_values)
+        state, _ = run_chain(rng, state, target.log_density, x, 3000)
         own = np.linalg.cholesky(target.cov)
         root = np.linalg.solve(own, state.factor)
         learned.append(np.sqrt(np.linalg.eigvalsh(root @ root.T).min()))

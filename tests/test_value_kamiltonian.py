@@ -3,6 +3,7 @@
 import copy
 import math
 import pickle
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -12,13 +13,13 @@ from pymc_kameleon.samplers import adaptive_metropolis
 from pymc_kameleon.samplers.kamiltonian import trust as residual_mixture
 from pymc_kameleon.samplers.kamiltonian.values import sampler as value_kamiltonian
 from pymc_kameleon.samplers.kamiltonian.values.state import Quality
-from pymc_kameleon.samplers.seam import Outcome, accept
+from pymc_kameleon.samplers.seam import Outcome
 from pymc_kameleon.surrogates import transitions as surrogate_dynamics
 from pymc_kameleon.surrogates.transitions import Arm
 from pymc_kameleon.surrogates.values import features as value_features
 from pymc_kameleon.surrogates.values.features import GAUSSIAN
 from pymc_kameleon.surrogates.values.regression import Family
-from tests.statistics import two_sample_z
+from tests.support.chains import held, two_sample_z
 
 # --- a skewed target with exact draws, and surrogates that are badly wrong about it ---------------
 
@@ -55,11 +56,9 @@ def frozen_state(surrogate, arms, floor=0.15, typical=-4.0, slack=0.5, radius=2.
     metric = np.array([[1.1, 0.0], [0.4, 0.8]])
     archive = rng.standard_normal((60, d)) + surrogate.centre
     dynamics = surrogate_dynamics.make_dynamics(surrogate, metric, archive, 0.45)
-    state = value_kamiltonian.init(np.zeros(d))
+    state = held(value_kamiltonian, np.zeros(d))
     return state._replace(
-        walk=adaptive_metropolis.freeze(
-            adaptive_metropolis.init(np.zeros(d), covariance="identity")
-        ),
+        walk=held(adaptive_metropolis, np.zeros(d), covariance="identity").freeze(),
         dynamics=dynamics._replace(radius=radius, ceiling=ceiling),
         arms=np.array([floor, *arms]),
         mixture=residual_mixture.Mixture(floor, typical, slack),
@@ -68,18 +67,10 @@ def frozen_state(surrogate, arms, floor=0.15, typical=-4.0, slack=0.5, radius=2.
     )
 
 
-def transition(rng, state, x, y, log_density, ratio=value_kamiltonian.log_ratio):
-    """One draw as the step makes it; ``ratio`` can be replaced by a wrong one."""
-    proposal = value_kamiltonian.propose(rng, x, state)
-    known = proposal.log_density
-    new = log_density(proposal.position) if known is None else known
-    probability, accepted = accept(rng, y, new, ratio(state, x, y, proposal, new))
-    if accepted:
-        x, y = proposal.position, new
-    outcome = Outcome(x, y, proposal, new, probability, accepted)
-    if accepted:
-        state = value_kamiltonian.keep(state, outcome)
-    return state, x, y, outcome
+def transition(rng, state, x, y, log_density, tuning=False):
+    """One draw: what is held afterwards, point, log density and outcome."""
+    state, outcome = state.draw(rng, x, y, log_density, tuning=tuning)
+    return state, outcome.position, outcome.log_density, outcome
 
 
 def apply_kernel(state, n=4000, steps=6, noise=0.0, seed=1, **controls):
@@ -92,18 +83,19 @@ def apply_kernel(state, n=4000, steps=6, noise=0.0, seed=1, **controls):
     # under the extended target the retained noise is tilted: N(s^2 / 2, s^2), not N(-s^2 / 2, s^2)
     starts[:, 2] = noise * rng.standard_normal(n) + 0.5 * noise**2
     ends = np.empty_like(starts)
-    change = controls.pop("change", None)
+    change, ratio = controls.pop("change", None), controls.pop("ratio", None)
+    state = state.but(ratio and SimpleNamespace(log_ratio=ratio))
 
     def log_density(x):
         return skewed(x) + noise * rng.standard_normal() - 0.5 * noise**2
 
     for i, start in enumerate(starts):
         x, y = start[:2], skewed(start[:2]) + start[2]
-        own = value_kamiltonian.start(state, x, y)
+        own = state.start(x, y)
         for _ in range(steps):
-            own, x, y, _ = transition(rng, own, x, y, log_density, **controls)
+            own, x, y, _ = transition(rng, own, x, y, log_density)
             if change is not None:
-                own = value_kamiltonian.start(change(own, x), x, y)
+                own = change(own, x).start(x, y)
         ends[i] = [*x, y - skewed(x)]
     return starts, ends
 
@@ -150,7 +142,7 @@ def without_share(state, x, y, proposal, new):
 
 def share_at_one_end(state, x, y, proposal, new):
     """t(x') taken for t(x, y): the residual-dependent choice, but not its reversal."""
-    return value_kamiltonian.log_ratio(state._replace(share=1.0), x, y, proposal, new)
+    return state._replace(share=1.0).log_ratio(x, y, proposal, new)
 
 
 @pytest.mark.parametrize(
@@ -312,23 +304,18 @@ def run_chain(
     ``change`` and ``ratio``, after tuning, are for controls: the state changed after every draw, a wrong ratio.
     """
     rng = np.random.default_rng(seed)
-    state = value_kamiltonian.init(x, tune=tune if known else None, **options)
-    right = value_kamiltonian.log_ratio
+    state = held(value_kamiltonian, x, tune=tune if known else None, **options)
     y = log_density(x)
-    state = value_kamiltonian.start(state, x, y)
+    state = state.start(x, y)
     chain = np.empty((draws, len(x)))
     for t in range(tune + draws):
         if t == tune:
-            state = value_kamiltonian.start(value_kamiltonian.freeze(state), x, y)
-        frozen = t >= tune
-        used = ratio if frozen and ratio is not None else right
-        state, x, y, outcome = transition(rng, state, x, y, log_density, used)
-        if not frozen:
-            state = value_kamiltonian.adapt(rng, state, outcome)
-        else:
+            state = state.freeze().start(x, y).but(ratio and SimpleNamespace(log_ratio=ratio))
+        state, x, y, outcome = transition(rng, state, x, y, log_density, tuning=t < tune)
+        if t >= tune:
             chain[t - tune] = x
             if change is not None:
-                state = value_kamiltonian.start(change(state, x), x, y)
+                state = change(state, x).start(x, y)
         if watch is not None:
             watch(t, state, outcome, rng, x, y)
     return chain, state
@@ -353,7 +340,7 @@ def tuned():
 
 
 def test_tuning_finds_a_surrogate_that_is_right_about_the_banana(tuned):
-    state = value_kamiltonian.freeze(tuned["state"])
+    state = tuned["state"].freeze()
     truth = np.random.default_rng(0).standard_normal((500, 2)) * [10.0, 1.0]
     truth[:, 1] += 0.1 * (truth[:, 0] ** 2 - 100.0)
     f = value_features.values(state.dynamics.surrogate, truth)
@@ -364,31 +351,31 @@ def test_tuning_finds_a_surrogate_that_is_right_about_the_banana(tuned):
 
 
 def test_statistics(tuned):
-    tuning, frozen = tuned["state"], value_kamiltonian.freeze(tuned["state"])
-    proposal = value_kamiltonian.propose(np.random.default_rng(0), tuned["x"], frozen)
-    values = value_kamiltonian.stats(frozen, proposal)
+    tuning, frozen = tuned["state"], tuned["state"].freeze()
+    proposal = frozen.propose(np.random.default_rng(0), tuned["x"])
+    values = frozen.stats(proposal)
     assert values["move"] == proposal.move
-    assert values["refits"] == value_kamiltonian.stats(tuning)["refits"] > 3
+    assert values["refits"] == tuning.stats()["refits"] > 3
     assert values["surrogate"] == frozen.fit.family
     assert values["residual_sd"] < 0.1
     assert 0.0 < values["share"] <= 1.0
-    assert set(value_kamiltonian.stats(frozen)) < set(values)
+    assert set(frozen.stats()) < set(values)
 
 
 def test_the_frozen_state_has_dropped_the_evaluated_points(tuned):
-    state = value_kamiltonian.freeze(tuned["state"])
+    state = tuned["state"].freeze()
     assert state.learning is None
     assert state.walk.history is None
     assert len(pickle.dumps(state)) < 0.5 * len(pickle.dumps(tuned["state"]))
-    assert value_kamiltonian.freeze(state) is state
+    assert state.freeze() is state
     outcome = Outcome(tuned["x"], tuned["y"], None, 0.0, 1.0, True)
-    assert value_kamiltonian.adapt(np.random.default_rng(0), state, outcome) is state
+    assert state.adapt(np.random.default_rng(0), outcome) is state
 
 
 def test_a_draw_evaluates_at_most_once_and_not_at_all_when_nothing_moved(tuned):
-    state = value_kamiltonian.freeze(tuned["state"])
+    state = tuned["state"].freeze()
     x, y, rng, unmoved = tuned["x"], tuned["y"], np.random.default_rng(6), 0
-    state = value_kamiltonian.start(state, x, y)
+    state = state.start(x, y)
     for _ in range(600):
         calls = []
         state, x, y, outcome = transition(
@@ -415,11 +402,9 @@ def test_the_chain_resumes_bit_for_bit_from_a_copied_or_pickled_state():
         rest = []
         for s in range(t + 1, 1100):
             if s == 800:
-                state = value_kamiltonian.start(value_kamiltonian.freeze(state), x, y)
-            state, x, y, outcome = transition(rng, state, x, y, banana)
-            if s < 800:
-                state = value_kamiltonian.adapt(rng, state, outcome)
-            else:
+                state = state.freeze().start(x, y)
+            state, x, y, _ = transition(rng, state, x, y, banana, tuning=s < 800)
+            if s >= 800:
                 rest.append(x)
         np.testing.assert_array_equal(rest, full[-len(rest) :])
 
@@ -447,40 +432,40 @@ def test_companions_never_move_the_chain_and_their_values_are_learned_from():
 
 
 def test_an_overestimate_is_renewed_while_tuning_where_there_is_noise():
-    state = value_kamiltonian.init(np.zeros(2))
+    state = held(value_kamiltonian, np.zeros(2))
     learning = state.learning._replace(rejections=value_kamiltonian.RENEW)
     rng = np.random.default_rng(0)
     for noise_sd, moves in ((0.0, False), (1.0, True)):
         noisy = state._replace(learning=learning._replace(noise_sd=noise_sd))
-        proposal = value_kamiltonian.propose(rng, np.zeros(2), noisy)
+        proposal = noisy.propose(rng, np.zeros(2))
         assert (proposal.move == "renewal") is moves
         assert (proposal.log_q_ratio == math.inf) is moves
-    frozen = value_kamiltonian.freeze(noisy)
-    assert value_kamiltonian.propose(rng, np.zeros(2), frozen).move != "renewal"
+    frozen = noisy.freeze()
+    assert frozen.propose(rng, np.zeros(2)).move != "renewal"
     outcome = Outcome(np.zeros(2), -1.0, proposal, -1.0, 1.0, True, noise_sd=1.0)
-    assert value_kamiltonian.adapt(rng, noisy, outcome).learning.rejections == 0
+    assert noisy.adapt(rng, outcome).learning.rejections == 0
 
 
 def test_second_evaluations_are_learned_from():
-    state = value_kamiltonian.start(value_kamiltonian.init(np.zeros(2)), np.zeros(2), -1.0)
-    seen = value_kamiltonian.observe(state, np.zeros(2), -3.0).learning
+    state = held(value_kamiltonian, np.zeros(2)).start(np.zeros(2), -1.0)
+    seen = state.observe(np.zeros(2), -3.0).learning
     np.testing.assert_array_equal(seen.positions.buffer[:2], np.zeros((2, 2)))
     np.testing.assert_array_equal(seen.log_densities.buffer[:2, 0], [-1.0, -3.0])
-    frozen = value_kamiltonian.freeze(state)
-    assert value_kamiltonian.observe(frozen, np.zeros(2), -3.0) is frozen
+    frozen = state.freeze()
+    assert frozen.observe(np.zeros(2), -3.0) is frozen
 
 
 def test_when_another_step_moves_something_the_companions_are_given_up(tuned):
-    state = value_kamiltonian.start(tuned["state"], tuned["x"], tuned["y"] - 1.0)
+    state = tuned["state"].start(tuned["x"], tuned["y"] - 1.0)
     assert state.current.log_density == tuned["y"] - 1.0
     rng = np.random.default_rng(13)
-    moves = {value_kamiltonian.propose(rng, tuned["x"], state).move for _ in range(300)}
+    moves = {state.propose(rng, tuned["x"]).move for _ in range(300)}
     assert moves.isdisjoint({"companion", "swap"})
 
 
 def test_where_a_quadratic_costs_too_much_it_stays_adaptive_metropolis():
-    assert value_kamiltonian.init(np.zeros(78)).learning.next_refit < 10_000
-    assert value_kamiltonian.init(np.zeros(79)).learning.next_refit > 10**9
+    assert held(value_kamiltonian, np.zeros(78)).learning.next_refit < 10_000
+    assert held(value_kamiltonian, np.zeros(79)).learning.next_refit > 10**9
 
 
 def test_without_enough_tuning_it_is_adaptive_metropolis():
@@ -488,7 +473,7 @@ def test_without_enough_tuning_it_is_adaptive_metropolis():
     assert state.dynamics is None
     assert state.mixture is None
     assert len(np.unique(chain[:, 0])) > 20
-    assert value_kamiltonian.stats(state)["surrogate"] == "none"
+    assert state.stats()["surrogate"] == "none"
 
 
 @pytest.mark.parametrize("known", [True, False])
@@ -504,7 +489,7 @@ def test_one_dimension(known):
 @pytest.mark.parametrize("options", [{"growth": 1.0}, {"companion_share": 1.0}, {"library": ()}])
 def test_options_outside_their_domain_are_refused(options):
     with pytest.raises(ValueError, match=next(iter(options))):
-        value_kamiltonian.init(np.zeros(2), **options)
+        held(value_kamiltonian, np.zeros(2), **options)
 
 
 # --- whole adaptive chains against the exact answer ---------------------------------------------
@@ -605,18 +590,18 @@ def test_what_is_tuned_under_noise_leaves_the_target_invariant(exact, anew):
             seen["state"] = state
 
         run_chain(seed, log_density, 2.0 * noisy.standard_normal(2), 1200, 0, watch=watch)
-        state, rng = value_kamiltonian.freeze(seen["state"]), np.random.default_rng(seed)
+        state, rng = seen["state"].freeze(), np.random.default_rng(seed)
         starts = draw_skewed(rng, 250)
         ends = np.empty((len(starts), 3))
         for i, x in enumerate(starts):
             # the law of the retained noise is tilted by its variance
             y = skewed(x) + 1.0 + rng.standard_normal()
-            own = value_kamiltonian.start(state, x, y)
+            own = state.start(x, y)
             for _ in range(25):
                 own, x, y, _ = transition(rng, own, x, y, log_density)
                 if anew:
                     y = log_density(x)
-                    own = value_kamiltonian.start(own, x, y)
+                    own = own.start(x, y)
             ends[i] = [*x, y - skewed(x) - 1.0]
         moved = functionals(ends[:, :2], mean) - functionals(starts, mean)
         changes.append(np.column_stack([moved, ends[:, 2]]).mean(axis=0))

@@ -13,7 +13,8 @@ one, see :func:`adapted`.
 """
 
 import math
-from typing import NamedTuple
+from dataclasses import dataclass
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 from numba import njit
@@ -31,7 +32,7 @@ from pymc_kameleon.samplers.gaussian_adaptation import (
     rescaled,
     successes,
 )
-from pymc_kameleon.samplers.seam import Outcome, Proposal
+from pymc_kameleon.samplers.seam import NOTHING, Proposal, Sampler
 
 # Igel, Suttorp & Hansen (2006): C = I, their rates throughout; sigma at the start is the user's.
 PAPER = {
@@ -39,17 +40,6 @@ PAPER = {
     "sweeps": 0,
 }  # fmt: skip
 SUCCESS_THRESHOLD = 0.44  # above it the path does not take the step (Igel et al., 2006)
-
-
-class Options(NamedTuple):
-    """What stays fixed; see :func:`init` for meanings and defaults."""
-
-    target_accept: float
-    rate_factor: float
-    diminishing: bool
-    success: str
-    log_range: float
-    condition_limit: float
 
 
 class State(NamedTuple):
@@ -75,7 +65,6 @@ class State(NamedTuple):
         The search for the coordinates' units; ``None`` when it is over.
     """
 
-    options: Options
     log_sigma: float
     factor: np.ndarray
     path: np.ndarray
@@ -87,23 +76,9 @@ class State(NamedTuple):
     phase: coordinate_moves.Phase | None
 
 
-def init(
-    x: np.ndarray,
-    *,
-    initial_sigma: float | None = None,
-    initial_scale: np.ndarray | None = None,
-    initial_covariance: np.ndarray | None = None,
-    target_accept: float = 2 / 11,
-    rate_factor: float = 1.0,
-    diminishing: bool = True,
-    success: str = "probability",
-    sweeps: int = coordinate_moves.SWEEPS,
-    sigma_range: float = 1e12,
-    condition_limit: float = 1e12,
-    tune: int | None = None,
-    factor: np.ndarray | None = None,
-) -> State:
-    """Start at ``x`` of shape (d,).
+@dataclass(frozen=True, kw_only=True, eq=False)
+class CMA(Sampler):
+    """The (1+1)-CMA evolution strategy with a Metropolis test.
 
     Parameters
     ----------
@@ -126,93 +101,113 @@ def init(
         ``False`` is the published algorithm, which does not have the right stationary distribution
         unless it is frozen.
     success, sweeps
-        As in :func:`pymc_kameleon.samplers.gaussian_adaptation.init`.
+        As of :class:`pymc_kameleon.samplers.gaussian_adaptation.GaussianAdaptation`.
     sigma_range, condition_limit : float
         The step size stays within this factor of its start, either way, and the condition number
         of C relative to its start stays below the limit. Both are 1e12 and count from the end of the
         sweeps.
     tune : int, optional
         Length of tuning, if known: the sweeps take at most a fifth of it.
-    factor : array of shape (d, d)
-        Lower Cholesky factor of the covariance, from an arrival (:mod:`pymc_kameleon.samplers.arrival.phase`); what
-        is given by hand goes before it. No sweeps are needed then.
 
     Raises
     ------
     ValueError
-        For an argument out of its domain.
+        For an option out of its domain.
     """
-    dim = len(x)
-    arrived = factor is not None and initial_scale is None and initial_covariance is None
-    base, log_scale = initial_shape(dim, initial_scale, initial_covariance, factor)
-    sigma = OPTIMAL_SCALE / math.sqrt(dim) if initial_sigma is None else initial_sigma
-    check_open("initial_sigma", sigma, 0.0, math.inf)
-    check_open("target_accept", target_accept, 0.0, 1.0)
-    check_open("rate_factor", rate_factor, 0.0, (dim * dim + 6) / 2)  # c_cov < 1
-    check_open("sigma_range", sigma_range, 1.0, math.inf)
-    check_open("condition_limit", condition_limit, 1.0, math.inf)
-    check_success(success)
-    log_sigma = math.log(sigma) + log_scale
-    options = Options(
-        target_accept=float(target_accept),
-        rate_factor=float(rate_factor),
-        diminishing=bool(diminishing),
-        success=success,
-        log_range=math.log(sigma_range),
-        condition_limit=float(condition_limit),
-    )
-    phase = coordinate_moves.begin(
-        coordinate_scales(base, log_scale), 0 if arrived else sweeps, tune
-    )
-    start = float(target_accept)  # neither grows nor shrinks
-    return State(options, log_sigma, base, np.zeros(dim), start, log_sigma, base, 1.0, 0, phase)
 
+    presets: ClassVar[dict] = {"paper": PAPER}
 
-def propose(rng: np.random.Generator, x: np.ndarray, state: State) -> Proposal:
-    """Propose x + sigma A z, or, first, a move of one coordinate. Symmetric, so the ratio is one; z is
-    carried to ``adapt``.
-    """
-    if state.phase is not None:
-        return coordinate_moves.turn(rng, x, state.phase)
-    z = rng.standard_normal(len(x))
-    return Proposal(random_walk(x, state.log_sigma, state.factor, z), 0.0, "", z)
+    initial_sigma: float | None = None
+    initial_scale: np.ndarray | None = None
+    initial_covariance: np.ndarray | None = None
+    target_accept: float = 2 / 11
+    rate_factor: float = 1.0
+    diminishing: bool = True
+    success: str = "probability"
+    sweeps: int = coordinate_moves.SWEEPS
+    sigma_range: float = 1e12
+    condition_limit: float = 1e12
+    tune: int | None = None
 
+    def __post_init__(self):
+        if self.initial_sigma is not None:
+            check_open("initial_sigma", self.initial_sigma, 0.0, math.inf)
+        check_open("target_accept", self.target_accept, 0.0, 1.0)
+        check_open("sigma_range", self.sigma_range, 1.0, math.inf)
+        check_open("condition_limit", self.condition_limit, 1.0, math.inf)
+        check_success(self.success)
 
-def adapt(rng: np.random.Generator, state: State, outcome: Outcome) -> State:
-    """Move step size and shape after one transition; see :func:`adapted`. Uses no randomness."""
-    if state.phase is not None:
-        phase = coordinate_moves.learn(state.phase, outcome)
-        state = state._replace(phase=phase)
-        return state if phase.iteration < phase.length else end_phase(state)
-    options, iteration = state.options, state.iteration + 1
-    multiplier = options.rate_factor
-    if options.diminishing:
-        multiplier *= rate_multiplier(iteration)
-    log_sigma, factor, path, success_rate, condition = adapted(
-        state.log_sigma,
-        state.factor,
-        state.path,
-        state.success_rate,
-        state.base,
-        state.condition,
-        options.condition_limit,
-        multiplier,
-        outcome.target(options.target_accept),
-        outcome.target(SUCCESS_THRESHOLD),
-        successes(options.success, outcome),
-        outcome.accepted,
-        outcome.proposal.carry,
-    )
-    low, high = state.log_start - options.log_range, state.log_start + options.log_range
-    log_sigma = min(max(log_sigma, low), high)
-    return state._replace(
-        log_sigma=log_sigma,
-        factor=factor,
-        path=path,
-        success_rate=success_rate,
-        condition=condition,
-        iteration=iteration,
-    )
+    def init(self, rng, x, known=NOTHING) -> State:
+        """Start at ``x``, shape (d,); no sweeps are needed where an arrival has brought a factor."""
+        dim = len(x)
+        check_open("rate_factor", self.rate_factor, 0.0, (dim * dim + 6) / 2)  # c_cov < 1
+        given = (self.initial_scale, self.initial_covariance)
+        base, log_scale = initial_shape(dim, *given, known.factor)
+        arrived = (
+            known.factor is not None
+            and self.initial_scale is None
+            and self.initial_covariance is None
+        )
+        sigma = OPTIMAL_SCALE / math.sqrt(dim) if self.initial_sigma is None else self.initial_sigma
+        log_sigma = math.log(sigma) + log_scale
+        sweeps = 0 if arrived else self.sweeps
+        phase = coordinate_moves.begin(
+            coordinate_scales(base, log_scale), sweeps, known.left(self.tune)
+        )
+        start = float(self.target_accept)  # neither grows nor shrinks
+        return State(log_sigma, base, np.zeros(dim), start, log_sigma, base, 1.0, 0, phase)
+
+    def propose(self, rng, x, state) -> Proposal:
+        """Propose x + sigma A z, or, first, a move of one coordinate. Symmetric, so the ratio is one; z is
+        carried to ``adapt``.
+        """
+        if state.phase is not None:
+            return coordinate_moves.turn(rng, x, state.phase)
+        z = rng.standard_normal(len(x))
+        return Proposal(random_walk(x, state.log_sigma, state.factor, z), 0.0, "", z)
+
+    def adapt(self, rng, state, outcome) -> State:
+        """Move step size and shape after one transition; see :func:`adapted`. Uses no randomness."""
+        if state.phase is not None:
+            phase = coordinate_moves.learn(state.phase, outcome)
+            state = state._replace(phase=phase)
+            return state if phase.iteration < phase.length else end_phase(state)
+        iteration, multiplier = state.iteration + 1, float(self.rate_factor)
+        if self.diminishing:
+            multiplier *= rate_multiplier(iteration)
+        log_sigma, factor, path, success_rate, condition = adapted(
+            state.log_sigma,
+            state.factor,
+            state.path,
+            state.success_rate,
+            state.base,
+            state.condition,
+            float(self.condition_limit),
+            multiplier,
+            outcome.target(float(self.target_accept)),
+            outcome.target(SUCCESS_THRESHOLD),
+            successes(self.success, outcome),
+            outcome.accepted,
+            outcome.proposal.carry,
+        )
+        log_range = math.log(self.sigma_range)
+        log_sigma = min(max(log_sigma, state.log_start - log_range), state.log_start + log_range)
+        return state._replace(
+            log_sigma=log_sigma,
+            factor=factor,
+            path=path,
+            success_rate=success_rate,
+            condition=condition,
+            iteration=iteration,
+        )
+
+    def freeze(self, state) -> State:
+        """Step size and shape stay where they are; the coordinate-wise moves end, if they have not."""
+        return state if state.phase is None else end_phase(state)
+
+    def stats(self, state, proposal=None) -> dict[str, float]:
+        """``scaling``, the step size sigma."""
+        return {"scaling": math.exp(state.log_sigma)}
 
 
 def end_phase(state: State) -> State:
@@ -222,16 +217,6 @@ def end_phase(state: State) -> State:
     return state._replace(
         log_sigma=log_sigma, factor=base, log_start=log_sigma, base=base, phase=None
     )
-
-
-def freeze(state: State) -> State:
-    """Step size and shape stay where they are; the coordinate-wise moves end, if they have not."""
-    return state if state.phase is None else end_phase(state)
-
-
-def stats(state: State) -> dict[str, float]:
-    """Statistics of the state: ``scaling``, the step size sigma."""
-    return {"scaling": math.exp(state.log_sigma)}
 
 
 @njit(cache=True)

@@ -13,7 +13,8 @@ radius and shape have bounds, and a factor is updated in O(d^2) instead of a mat
 """
 
 import math
-from typing import NamedTuple
+from dataclasses import dataclass
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 from numba import njit
@@ -25,7 +26,7 @@ from pymc_kameleon.numerics.covariance import (
     update_shape,
 )
 from pymc_kameleon.samplers import coordinate_moves
-from pymc_kameleon.samplers.seam import Outcome, Proposal
+from pymc_kameleon.samplers.seam import NOTHING, Outcome, Proposal, Sampler
 
 # Mueller & Sbalzarini (2010): Q = I, r = 1, P = 1/e, beta = lambda = ln(d + 1) / (d + 1)^2 throughout.
 PAPER = {
@@ -33,17 +34,6 @@ PAPER = {
 }  # fmt: skip
 SUCCESSES = ("probability", "indicator")
 OPTIMAL_SCALE = 2.38  # of one coordinate alone; times d^-1/2 in d: Roberts, Gelman & Gilks (1997)
-
-
-class Options(NamedTuple):
-    """What stays fixed; see :func:`init` for meanings and defaults."""
-
-    target_accept: float
-    rate: float
-    diminishing: bool
-    success: str
-    log_range: float
-    condition_limit: float
 
 
 class State(NamedTuple):
@@ -65,7 +55,6 @@ class State(NamedTuple):
         The search for the coordinates' units; ``None`` when it is over.
     """
 
-    options: Options
     log_radius: float
     factor: np.ndarray
     log_start: float
@@ -75,23 +64,9 @@ class State(NamedTuple):
     phase: coordinate_moves.Phase | None
 
 
-def init(
-    x: np.ndarray,
-    *,
-    initial_radius: float | None = None,
-    initial_scale: np.ndarray | None = None,
-    initial_covariance: np.ndarray | None = None,
-    target_accept: float = 0.234,
-    rate: float | None = None,
-    diminishing: bool = True,
-    success: str = "probability",
-    sweeps: int = coordinate_moves.SWEEPS,
-    radius_range: float = 1e12,
-    condition_limit: float = 1e12,
-    tune: int | None = None,
-    factor: np.ndarray | None = None,
-) -> State:
-    """Start at ``x`` of shape (d,).
+@dataclass(frozen=True, kw_only=True, eq=False)
+class GaussianAdaptation(Sampler):
+    """Metropolis Gaussian Adaptation.
 
     Parameters
     ----------
@@ -123,76 +98,101 @@ def init(
         relative to its start stays below the limit. Both are 1e12 and count from the end of the sweeps.
     tune : int, optional
         Length of tuning, if known: the sweeps take at most a fifth of it.
-    factor : array of shape (d, d)
-        Lower Cholesky factor of the covariance, from an arrival (:mod:`pymc_kameleon.samplers.arrival.phase`); what
-        is given by hand goes before it. No sweeps are needed then.
 
     Raises
     ------
     ValueError
-        For an argument out of its domain.
+        For an option out of its domain.
     """
-    dim = len(x)
-    arrived = factor is not None and initial_scale is None and initial_covariance is None
-    base, log_scale = initial_shape(dim, initial_scale, initial_covariance, factor)
-    radius = OPTIMAL_SCALE / math.sqrt(dim) if initial_radius is None else initial_radius
-    rate = math.log(dim + 1) / (dim + 1) ** 2 if rate is None else rate
-    check_open("initial_radius", radius, 0.0, math.inf)
-    check_open("target_accept", target_accept, 0.0, 1.0)
-    check_open("rate", rate, 0.0, 1.0)
-    check_open("radius_range", radius_range, 1.0, math.inf)
-    check_open("condition_limit", condition_limit, 1.0, math.inf)
-    check_success(success)
-    log_radius = math.log(radius) + log_scale
-    options = Options(
-        target_accept=float(target_accept),
-        rate=float(rate),
-        diminishing=bool(diminishing),
-        success=success,
-        log_range=math.log(radius_range),
-        condition_limit=float(condition_limit),
-    )
-    phase = coordinate_moves.begin(
-        coordinate_scales(base, log_scale), 0 if arrived else sweeps, tune
-    )
-    return State(options, log_radius, base, log_radius, base, 1.0, 0, phase)
 
+    presets: ClassVar[dict] = {"paper": PAPER}
 
-def propose(rng: np.random.Generator, x: np.ndarray, state: State) -> Proposal:
-    """Propose x + r L z, or, first, a move of one coordinate. Symmetric, so the ratio is one; z is carried
-    to ``adapt``.
-    """
-    if state.phase is not None:
-        return coordinate_moves.turn(rng, x, state.phase)
-    z = rng.standard_normal(len(x))
-    return Proposal(random_walk(x, state.log_radius, state.factor, z), 0.0, "", z)
+    initial_radius: float | None = None
+    initial_scale: np.ndarray | None = None
+    initial_covariance: np.ndarray | None = None
+    target_accept: float = 0.234
+    rate: float | None = None
+    diminishing: bool = True
+    success: str = "probability"
+    sweeps: int = coordinate_moves.SWEEPS
+    radius_range: float = 1e12
+    condition_limit: float = 1e12
+    tune: int | None = None
 
+    def __post_init__(self):
+        if self.initial_radius is not None:
+            check_open("initial_radius", self.initial_radius, 0.0, math.inf)
+        if self.rate is not None:
+            check_open("rate", self.rate, 0.0, 1.0)
+        check_open("target_accept", self.target_accept, 0.0, 1.0)
+        check_open("radius_range", self.radius_range, 1.0, math.inf)
+        check_open("condition_limit", self.condition_limit, 1.0, math.inf)
+        check_success(self.success)
 
-def adapt(rng: np.random.Generator, state: State, outcome: Outcome) -> State:
-    """Move radius and shape after one transition; see :func:`adapted`. Uses no randomness."""
-    if state.phase is not None:
-        phase = coordinate_moves.learn(state.phase, outcome)
-        state = state._replace(phase=phase)
-        return state if phase.iteration < phase.length else end_phase(state)
-    options, iteration = state.options, state.iteration + 1
-    rate = options.rate * rate_multiplier(iteration) if options.diminishing else options.rate
-    log_radius, factor, condition = adapted(
-        state.log_radius,
-        state.factor,
-        state.base,
-        state.condition,
-        options.condition_limit,
-        rate,
-        outcome.target(options.target_accept),
-        successes(options.success, outcome),
-        outcome.accepted,
-        outcome.proposal.carry,
-    )
-    low, high = state.log_start - options.log_range, state.log_start + options.log_range
-    log_radius = min(max(log_radius, low), high)
-    return state._replace(
-        log_radius=log_radius, factor=factor, condition=condition, iteration=iteration
-    )
+    def init(self, rng, x, known=NOTHING) -> State:
+        """Start at ``x``, shape (d,); no sweeps are needed where an arrival has brought a factor."""
+        dim = len(x)
+        base, log_scale = initial_shape(
+            dim, self.initial_scale, self.initial_covariance, known.factor
+        )
+        arrived = known.factor is not None and (
+            self.initial_scale is None and self.initial_covariance is None
+        )
+        radius = self.initial_radius
+        radius = OPTIMAL_SCALE / math.sqrt(dim) if radius is None else radius
+        log_radius = math.log(radius) + log_scale
+        sweeps = 0 if arrived else self.sweeps
+        phase = coordinate_moves.begin(
+            coordinate_scales(base, log_scale), sweeps, known.left(self.tune)
+        )
+        return State(log_radius, base, log_radius, base, 1.0, 0, phase)
+
+    def propose(self, rng, x, state) -> Proposal:
+        """Propose x + r L z, or, first, a move of one coordinate. Symmetric, so the ratio is one; z is carried
+        to ``adapt``.
+        """
+        if state.phase is not None:
+            return coordinate_moves.turn(rng, x, state.phase)
+        z = rng.standard_normal(len(x))
+        return Proposal(random_walk(x, state.log_radius, state.factor, z), 0.0, "", z)
+
+    def adapt(self, rng, state, outcome) -> State:
+        """Move radius and shape after one transition; see :func:`adapted`. Uses no randomness."""
+        if state.phase is not None:
+            phase = coordinate_moves.learn(state.phase, outcome)
+            state = state._replace(phase=phase)
+            return state if phase.iteration < phase.length else end_phase(state)
+        iteration = state.iteration + 1
+        log_radius, factor, condition = adapted(
+            state.log_radius,
+            state.factor,
+            state.base,
+            state.condition,
+            float(self.condition_limit),
+            self.rate_at(iteration, len(state.factor)),
+            outcome.target(float(self.target_accept)),
+            successes(self.success, outcome),
+            outcome.accepted,
+            outcome.proposal.carry,
+        )
+        log_range = math.log(self.radius_range)
+        log_radius = min(max(log_radius, state.log_start - log_range), state.log_start + log_range)
+        return state._replace(
+            log_radius=log_radius, factor=factor, condition=condition, iteration=iteration
+        )
+
+    def rate_at(self, iteration: int, dim: int) -> float:
+        """Beta = lambda of the ``iteration``-th adaptation."""
+        rate = math.log(dim + 1) / (dim + 1) ** 2 if self.rate is None else float(self.rate)
+        return rate * rate_multiplier(iteration) if self.diminishing else rate
+
+    def freeze(self, state) -> State:
+        """Radius and shape stay where they are; the coordinate-wise moves end, if they have not."""
+        return state if state.phase is None else end_phase(state)
+
+    def stats(self, state, proposal=None) -> dict[str, float]:
+        """``scaling``, the radius r."""
+        return {"scaling": math.exp(state.log_radius)}
 
 
 def end_phase(state: State) -> State:
@@ -202,16 +202,6 @@ def end_phase(state: State) -> State:
     return state._replace(
         log_radius=log_radius, factor=base, log_start=log_radius, base=base, phase=None
     )
-
-
-def freeze(state: State) -> State:
-    """Radius and shape stay where they are; the coordinate-wise moves end, if they have not."""
-    return state if state.phase is None else end_phase(state)
-
-
-def stats(state: State) -> dict[str, float]:
-    """Statistics of the state: ``scaling``, the radius r."""
-    return {"scaling": math.exp(state.log_radius)}
 
 
 @njit(cache=True)
@@ -310,7 +300,7 @@ def rescaled(factor: np.ndarray, phase: coordinate_moves.Phase) -> tuple[np.ndar
 
 
 def successes(success: str, outcome: Outcome) -> float:
-    """What counts as a success, in [0, 1]; see :func:`init`."""
+    """What counts as a success, in [0, 1]."""
     return float(outcome.accepted) if success == "indicator" else float(outcome.accept_prob)
 
 

@@ -80,6 +80,10 @@ class Known(NamedTuple):
     factor: np.ndarray | None = None
     evaluated: tuple[np.ndarray, np.ndarray] | None = None
 
+    def left(self, tune: int | None) -> int | None:
+        """How many of ``tune`` tuning draws are left, one at least; None if their number is not known."""
+        return None if tune is None else max(1, tune - self.spent)
+
 
 NOTHING = Known()
 

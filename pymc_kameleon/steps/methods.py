@@ -6,7 +6,9 @@ from typing import ClassVar, Unpack
 import numpy as np
 
 from pymc_kameleon.kernels import Kernel
-from pymc_kameleon.samplers import adaptive_metropolis, cma, gaussian_adaptation
+from pymc_kameleon.samplers import adaptive_metropolis
+from pymc_kameleon.samplers.cma import CMA
+from pymc_kameleon.samplers.gaussian_adaptation import GaussianAdaptation
 from pymc_kameleon.samplers.gaussian_mixture import sampler as gaussian_mixture
 from pymc_kameleon.samplers.kameleon import fast as fast_kameleon
 from pymc_kameleon.samplers.kameleon import full as kameleon
@@ -638,8 +640,8 @@ class GaussianAdaptationStep(KernelStep):
     """
 
     name = "gaussian_adaptation"
-    variants: ClassVar[dict] = {"": gaussian_adaptation}
-    presets: ClassVar[dict] = {"paper": gaussian_adaptation.PAPER}
+    variants: ClassVar[dict] = {"": GaussianAdaptation}
+    presets: ClassVar[dict] = {"paper": GaussianAdaptation.presets["paper"]}
 
     def __init__(
         self,
@@ -706,8 +708,8 @@ class CMAStep(KernelStep):
     """
 
     name = "cma"
-    variants: ClassVar[dict] = {"": cma}
-    presets: ClassVar[dict] = {"paper": cma.PAPER}
+    variants: ClassVar[dict] = {"": CMA}
+    presets: ClassVar[dict] = {"paper": CMA.presets["paper"]}
 
     def __init__(
         self,

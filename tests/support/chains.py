@@ -1,0 +1,204 @@
+"""Chains for the tests: a sampler and its state in one hand, exact draws in, z-scores out."""
+
+import numpy as np
+
+from pymc_kameleon.samplers import chain
+from pymc_kameleon.samplers.modules import make
+from pymc_kameleon.samplers.seam import NOTHING, Outcome, Point
+
+
+class Wrong:
+    """The sampler ``right`` with what ``control`` does instead: functions that get what is held, and give it back."""
+
+    def __init__(self, right, control):
+        self.right, self.control = right, control
+
+    def __getattr__(self, name):
+        if name.startswith("__") or name in ("right", "control"):
+            raise AttributeError(name)
+        return getattr(self.right, name)
+
+    def propose(self, rng, x, state):
+        if not hasattr(self.control, "propose"):
+            return self.right.propose(rng, x, state)
+        return self.control.propose(rng, x, Held(self.right, state))
+
+    def log_ratio(self, state, point, proposal, there):
+        if not hasattr(self.control, "log_ratio"):
+            return self.right.log_ratio(state, point, proposal, there)
+        return self.control.log_ratio(
+            Held(self.right, state), *point[:2], proposal, there.log_density
+        )
+
+    def adapt(self, rng, state, outcome):
+        if not hasattr(self.control, "adapt"):
+            return self.right.adapt(rng, state, outcome)
+        return self.control.adapt(rng, Held(self.right, state), outcome).state
+
+    def place(self, state, point, proposal=None):
+        if proposal is None and hasattr(self.control, "start"):
+            return self.control.start(Held(self.right, state), *point[:2]).state
+        if proposal is not None and hasattr(self.control, "keep"):
+            outcome = Outcome(*point[:2], proposal, point.log_density, 1.0, True)
+            return self.control.keep(Held(self.right, state), outcome).state
+        return self.right.place(state, point, proposal)
+
+
+class Held:
+    """Reads like the state; every method that moves it on returns a new one."""
+
+    def __init__(self, sampler, state):
+        self.sampler, self.state = sampler, state
+
+    def __getattr__(self, name):
+        if name.startswith("__") or name in ("sampler", "state"):
+            raise AttributeError(name)
+        return getattr(self.state, name)
+
+    def _with(self, state):
+        return self if state is self.state else Held(self.sampler, state)
+
+    def _replace(self, **fields):
+        return self._with(self.state._replace(**fields))
+
+    def but(self, control):
+        """The same with a wrong sampler, see :class:`Wrong`; itself without a ``control``."""
+        return self if control is None else Held(Wrong(self.sampler, control), self.state)
+
+    def propose(self, rng, x):
+        return self.sampler.propose(rng, x, self.state)
+
+    def adapt(self, rng, outcome):
+        return self._with(self.sampler.adapt(rng, self.state, outcome))
+
+    def freeze(self):
+        return self._with(self.sampler.freeze(self.state))
+
+    def stats(self, proposal=None):
+        return self.sampler.stats(self.state, proposal)
+
+    def start(self, x, log_density):
+        """Put the chain at ``x`` from outside."""
+        return self._with(self.sampler.place(self.state, Point(x, log_density)))
+
+    def keep(self, outcome):
+        """Move the chain by an accepted proposal."""
+        if not outcome.accepted:
+            return self
+        point = Point(outcome.position, outcome.log_density, outcome.noise)
+        return self._with(self.sampler.place(self.state, point, outcome.proposal))
+
+    def log_ratio(self, x, log_density, proposal, proposed_log_density):
+        there = Point(proposal.position, proposed_log_density)
+        return self.sampler.log_ratio(self.state, Point(x, log_density), proposal, there)
+
+    def observe(self, x, log_density):
+        return self._with(self.sampler.observe(self.state, Point(x, log_density)))
+
+    def draws(self, rng, log_density, x, n, *, value=None, tuning=False):
+        """``n`` draws from ``x``, as (the hand before, outcome, the hand after)."""
+        point = Point(x, log_density(x) if value is None else value)
+        for draw in chain.draws(
+            rng, self.sampler, log_density, point, self.state, n, tuning=tuning
+        ):
+            yield Held(self.sampler, draw.before), outcome_of(draw), Held(self.sampler, draw.state)
+
+    def draw(self, rng, x, value, log_density, *, tuning=False):
+        """One draw from ``x``, where the log density is ``value``: (the hand after it, outcome)."""
+        [(_, outcome, after)] = self.draws(rng, log_density, x, 1, value=value, tuning=tuning)
+        return after, outcome
+
+
+def outcome_of(draw):
+    """What the sampler was told of a draw."""
+    return Outcome(
+        draw.point.position, draw.point.log_density, draw.proposal, draw.there.log_density, draw.accept_prob,
+        draw.accepted,
+    )  # fmt: skip
+
+
+def held(algorithm, x, *, rng=None, factor=None, evaluated=None, **options):
+    """A chain's beginning at ``x``."""
+    sampler = make(algorithm, **options)
+    known = NOTHING._replace(factor=factor, evaluated=evaluated)
+    return Held(sampler, sampler.init(rng, x, known))
+
+
+def run_chain(rng, held, log_density, x, steps, adapt=True, visit=None):
+    """One chain; what is held at its end and the draws, shape (steps, d).
+
+    ``visit(before, after, outcome)`` is called after every transition.
+    """
+    draws = np.empty((steps, len(x)))
+    for t, (before, outcome, after) in enumerate(
+        held.draws(rng, log_density, x, steps, tuning=adapt)
+    ):
+        if visit is not None:
+            visit(before, after, outcome)
+        held, draws[t] = after, outcome.position
+    return held, draws
+
+
+def run_transitions(rng, held, log_density, starts, steps):
+    """Apply ``steps`` frozen transitions to every start; return the end points, shape (N, d).
+
+    ``held`` is shared by all chains, or a list of one a chain. Nothing adapts.
+    """
+    ends = np.empty_like(starts)
+    for n, x in enumerate(starts):
+        one, value = held[n] if isinstance(held, list) else held, log_density(x)
+        *_, (_, outcome, _) = one.start(x, value).draws(rng, log_density, x, steps, value=value)
+        ends[n] = outcome.position
+    return ends
+
+
+def average_z_scores(rng, held, target, chains, steps, adapt):
+    """z-scores of moments averaged along chains that start from exact draws of ``target``.
+
+    Every draw of such a chain has the target's distribution if the kernel leaves it invariant;
+    standard errors come from the spread over the independent chains.
+    """
+    lower = np.tril_indices(target.dim)
+    errors = []
+    for x in target.draw(rng, chains):
+        _, draws = run_chain(rng, held, target.log_density, x, steps, adapt)
+        moments = draws.T @ draws / steps - target.cov
+        errors.append(np.concatenate([draws.mean(axis=0), moments[lower]]))
+    errors = np.array(errors)
+    return errors.mean(axis=0) / (errors.std(axis=0, ddof=1) / np.sqrt(chains))
+
+
+def z_scores(ends, mean, cov):
+    """z-scores of means, variances and cross moments of independent end points against exact moments.
+
+    Standard errors come from the spread of the functionals over the independent end points.
+    """
+    centred = ends - mean
+    d = ends.shape[1]
+    functionals = [centred[:, i] for i in range(d)]
+    functionals += [
+        centred[:, i] * centred[:, j] - cov[i, j] for i in range(d) for j in range(i + 1)
+    ]
+    return np.array([f.mean() / (f.std(ddof=1) / np.sqrt(len(f))) for f in functionals])
+
+
+def two_sample_z(ends, starts, log_density=None):
+    """z-scores of the change between exact starts and end points, which are paired: means, second moments, the 10 and
+    90 % quantile indicators and, if given, the log density (clipped: its tail is heavy).
+    """
+    low, high = np.quantile(starts, [0.1, 0.9], axis=0)
+    centre = starts.mean(axis=0)
+
+    def functionals(points):
+        a, d = points - centre, points.shape[1]
+        values = [a[:, i] for i in range(d)]
+        values += [a[:, i] * a[:, j] for i in range(d) for j in range(i + 1)]
+        values += [(points[:, i] < low[i]) * 1.0 for i in range(d)]
+        values += [(points[:, i] > high[i]) * 1.0 for i in range(d)]
+        if log_density is not None:
+            values.append(np.array([max(log_density(x), -30.0) for x in points]))
+        return np.array(values)
+
+    changes = functionals(ends) - functionals(starts)
+    spread = changes.std(axis=1, ddof=1) / np.sqrt(len(ends))
+    return changes.mean(axis=1) / np.maximum(spread, 1e-300)
