@@ -9,6 +9,8 @@ import logging
 import math
 import time
 from collections.abc import Sequence
+from functools import partial
+from importlib.metadata import version
 from typing import Any
 
 import numpy as np
@@ -17,6 +19,7 @@ from pymc.exceptions import SamplingError
 from pymc.initial_point import make_initial_point_fn
 
 from pymc_kameleon import convergence, workers
+from pymc_kameleon.checkpoint import Checkpoint
 from pymc_kameleon.samplers.pooled import chains as pooled_chains
 from pymc_kameleon.samplers.pooled.chains import Chains, Plan
 from pymc_kameleon.steps import KamiltonianStep
@@ -46,6 +49,7 @@ def sample(
     target_ess: float | None = None,
     max_evaluations: int | None = None,
     start: str | dict | Sequence[dict] = "jitter",
+    checkpoint: Any = None,
     timeout: float | None = None,
     discard_tuned_samples: bool = True,
     progressbar: bool = True,
@@ -87,6 +91,10 @@ def sample(
     start : {"jitter", "prior"}, dict or list of dict
         Where the chains' climbs begin: around the model's initial point as in ``pm.sample`` (default), at draws from
         the prior, around one point given by the names of variables, or one point for every chain.
+    checkpoint : path-like, optional
+        A folder, in which every round is kept as soon as it is evaluated. The same call goes on with the run in it
+        after a crash, with the same bits; at most one round is lost. One of its points is evaluated again, to see
+        whether the model is the same.
     timeout : float, optional
         Seconds for an evaluation by an ``executor``. It is submitted once more, then ``TimeoutError`` is raised.
     discard_tuned_samples : bool
@@ -126,9 +134,15 @@ def sample(
     """
     model = pm.modelcontext(model)
     step = _checked_step(step, model)
-    seed = _seed(random_seed)
     density = step.density
     plan = _plan(draws, tune, chains, max_evaluations, target_ess, density)
+    seed, kept = _seed(random_seed), None
+    if checkpoint is not None:
+        header = {"chains": chains, **plan._asdict(), "start": repr(start), **_made_with(step)}
+        kept = Checkpoint(
+            checkpoint, header, None if random_seed is None else seed, seed, density.dim
+        )
+        seed = kept.seed
     initial, starts, scale = _starts(model, step, start, chains, seed)
     run = Chains(
         initial, starts, np.random.SeedSequence(seed, spawn_key=(0,)), plan, scale=scale,
@@ -139,6 +153,9 @@ def sample(
         evaluate: Any = workers.Here(density, entropy)
     else:
         evaluate = workers.Elsewhere(density, entropy, executor, timeout)
+    if kept is not None:
+        kept.verify(evaluate)
+        evaluate = partial(kept.evaluate, evaluate)
     begin = time.perf_counter()
     with Progress(progressbar, run, max_evaluations, target_ess) as progress:
         _run(run, evaluate, progress, target_ess, lambda: _refuse(model, density, initial), step)
@@ -213,6 +230,18 @@ def _seed(random_seed) -> int:
         return int(random_seed.integers(2**63))
     words = np.random.SeedSequence(random_seed).generate_state(2, np.uint64)
     return int(words[0])
+
+
+def _made_with(step) -> dict[str, Any]:
+    """What the bits of a run depend on, beside its seed and its plan."""
+    packages = ("numpy", "scipy", "numba", "pymc", "pytensor")
+    variables = {name: list(shape) for name, shape in step.shapes.items()}
+    return {
+        "dim": step.density.dim,
+        "variables": variables,
+        "options": repr(step.options),
+        "versions": {name: version(name) for name in packages},
+    }
 
 
 def _plan(draws, tune, chains, most, target_ess, density):

@@ -322,3 +322,34 @@ def test_noise_is_that_of_the_evaluation_wherever_it_is_made():
     precision = 4.0 + 0.25
     means = draws.mean(axis=1)  # independent chains
     assert abs(means.mean() - 4.0 / precision) < 4.5 * means.std(ddof=1) / np.sqrt(len(means))
+
+
+# --- checkpoint -----------------------------------------------------------------------------------
+
+
+def test_a_run_with_a_checkpoint_goes_on(model, step, idata, tmp_path, monkeypatch):
+    calls = []
+    original = workers.Here.__call__
+
+    def limited(self, points, first):
+        if len(calls) >= 30:
+            raise OSError("the machine goes down")
+        calls.append(len(points))
+        return original(self, points, first)
+
+    monkeypatch.setattr(workers.Here, "__call__", limited)
+    with pytest.raises(OSError, match="goes down"):
+        sample(model, step, checkpoint=tmp_path)
+    before = sum(calls)
+    calls.clear()
+
+    def counted(self, points, first):
+        calls.append(len(points))
+        return original(self, points, first)
+
+    monkeypatch.setattr(workers.Here, "__call__", counted)
+    found = sample(model, step, checkpoint=tmp_path)
+    assert found["posterior"]["a"].values.tobytes() == idata["posterior"]["a"].values.tobytes()
+    assert before + sum(calls) == found["posterior"].attrs["evaluations"] + 1  # one again
+    with pytest.raises(ValueError, match="max_evaluations was 400, is 500"):
+        sample(model, step, checkpoint=tmp_path, max_evaluations=500)

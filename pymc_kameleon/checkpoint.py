@@ -1,0 +1,181 @@
+"""A run's evaluations on disk, round by round, so that a run that was killed goes on where it was.
+
+A run is a function of its seed, its options and the log densities that it was told
+(:mod:`pymc_kameleon.samplers.pooled.chains`). So these are all that has to be kept: whoever resumes makes the same run
+again, and where it asks for what is on disk it is told that instead of evaluating. That costs the fits and none of the
+evaluations, and has the same bits by construction; nothing of the sampler's inside is stored. On another machine the
+arithmetic may round differently, and the points asked for are others: then the run is refused, and its evaluations are
+still there for ``pk.sample(evaluations=...)``.
+
+Two files in a folder: ``run.json``, written once, to another name and then renamed; ``rounds.f8``, only ever appended
+to, little-endian float64 in rows of (size of its round, point, log density). What a kill left behind of a row or a
+round is cut off.
+"""
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from pymc_kameleon.numerics.evaluations import Evaluations, table
+
+HEADER, ROUNDS = "run.json", "rounds.f8"
+SAME = (
+    0.01,
+    1e-6,
+)  # absolute, and relative to the value: what other machines may round differently
+
+
+class Checkpoint:
+    """A folder with a run.
+
+    Parameters
+    ----------
+    path : path-like
+        Of the folder; made if it does not exist.
+    header : dict
+        What the run depends on, beside its seed: the folder of another run is refused.
+    seed : int or None
+        None takes that of the run in the folder, or ``fresh``.
+    fresh : int
+        The seed of a new run.
+
+    Raises
+    ------
+    ValueError
+        If the folder has a run with another header, with what differs.
+    """
+
+    def __init__(self, path, header: dict[str, Any], seed: int | None, fresh: int, dim: int):
+        self.path, self.dim = Path(path), dim
+        self.path.mkdir(parents=True, exist_ok=True)
+        header = json.loads(json.dumps(header))
+        file = self.path / HEADER
+        if file.exists():
+            stored = json.loads(file.read_text())
+            self.seed = int(stored.pop("seed"))
+            _compare(self.path, stored, header, self.seed, seed)
+        else:
+            self.seed = fresh if seed is None else seed
+            _write(file, json.dumps({**header, "seed": self.seed}, indent=1))
+        self.rounds = self._read()
+        self.replayed = 0
+
+    def _read(self) -> list[np.ndarray]:
+        """Complete rounds, arrays of shape (points, 1 + d + 1); the rest of the file is cut off."""
+        file = self.path / ROUNDS
+        file.touch()
+        width = self.dim + 2
+        data = file.read_bytes()
+        rows = np.frombuffer(data[: len(data) // (8 * width) * 8 * width], "<f8").reshape(-1, width)
+        rounds, row = [], 0
+        while row < len(rows) and row + int(rows[row, 0]) <= len(rows):
+            size = int(rows[row, 0])
+            rounds.append(rows[row : row + size])
+            row += size
+        with file.open("r+b") as f:
+            f.truncate(8 * width * row)
+        return rounds
+
+    @property
+    def evaluations(self) -> Evaluations:
+        """What is on disk, in order."""
+        if not self.rounds:
+            return table(np.zeros((0, self.dim)), np.zeros(0))
+        rows = np.concatenate(self.rounds)
+        number = np.repeat(np.arange(len(self.rounds)), [len(r) for r in self.rounds])
+        return table(rows[:, 1:-1], rows[:, -1], round=number)
+
+    def recall(self, points) -> list[float] | None:
+        """The log densities at ``points`` if they are the next round on disk; None after the last.
+
+        Raises
+        ------
+        RuntimeError
+            If the next round on disk is another.
+        """
+        if self.replayed == len(self.rounds):
+            return None
+        stored = self.rounds[self.replayed]
+        if len(stored) != len(points) or stored[:, 1:-1].tobytes() != np.array(points).tobytes():
+            raise RuntimeError(
+                f"the run in {self.path} cannot be resumed here: round {self.replayed} asks for other points than it "
+                "did. Versions or processors differ in their arithmetic. Its evaluations are not lost: "
+                "pk.sample(evaluations=pymc_kameleon.checkpoint.load(path)) begins with them."
+            )
+        self.replayed += 1
+        return [float(v) for v in stored[:, -1]]
+
+    def append(self, points, values) -> None:
+        """Keep a round; when this returns it is on disk."""
+        size = float(len(points))
+        rows = [np.concatenate([[size], x, [v]]) for x, v in zip(points, values, strict=True)]
+        with (self.path / ROUNDS).open("ab") as f:
+            f.write(np.array(rows).astype("<f8").tobytes())
+            f.flush()
+            os.fsync(f.fileno())
+
+    def evaluate(self, log_densities, points, first: int) -> list[float]:
+        """What is on disk, or else ``log_densities(points, first)``, which is then kept."""
+        if not points:
+            return []
+        known = self.recall(points)
+        if known is None:
+            known = log_densities(points, first)
+            self.append(points, known)
+        return known
+
+    def verify(self, log_densities) -> None:
+        """Evaluate the last point on disk again, to see whether the run was made with this log density.
+
+        Raises
+        ------
+        ValueError
+            If it is not, with the numbers.
+        """
+        if not self.rounds:
+            return
+        number = sum(map(len, self.rounds)) - 1
+        row = self.rounds[-1][-1]
+        (again,) = log_densities([row[1:-1].copy()], number)
+        stored = float(row[-1])
+        if not np.isfinite(stored):
+            return
+        absolute, relative = SAME
+        if not abs(again - stored) <= absolute + relative * abs(stored):
+            raise ValueError(
+                f"the run in {self.path} is of another log density: at {row[1:-1].tolist()} it was {stored}, and is "
+                f"{again}. Take another folder."
+            )
+
+
+def load(path) -> Evaluations:
+    """The evaluations in the folder of a run, to begin another with."""
+    header = json.loads((Path(path) / HEADER).read_text())
+    seed = int(header.pop("seed"))
+    return Checkpoint(path, header, seed, seed, int(header["dim"])).evaluations
+
+
+def _compare(path, stored, header, stored_seed, seed):
+    differ = {n: (stored.get(n), header.get(n)) for n in {*stored, *header}}
+    differ = {n: pair for n, pair in differ.items() if pair[0] != pair[1]}
+    if seed is not None and seed != stored_seed:
+        differ["random_seed"] = (stored_seed, seed)
+    if differ:
+        said = "; ".join(f"{n} was {was!r}, is {now!r}" for n, (was, now) in sorted(differ.items()))
+        raise ValueError(
+            f"the run in {path} is another one: {said}. Resume with what it was begun with, or take another folder; "
+            "pk.sample(evaluations=pymc_kameleon.checkpoint.load(path)) begins a new run with its evaluations."
+        )
+
+
+def _write(file, text):
+    """All of it or nothing."""
+    temporary = file.with_suffix(f".{os.getpid()}.tmp")
+    with temporary.open("w") as f:
+        f.write(text)
+        f.flush()
+        os.fsync(f.fileno())
+    temporary.replace(file)

@@ -1,0 +1,126 @@
+"""A killed run goes on with the same bits, wherever it was killed, and nothing is evaluated twice but one point."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+
+from pymc_kameleon import checkpoint
+from pymc_kameleon.checkpoint import ROUNDS, Checkpoint
+from pymc_kameleon.samplers.pooled import chains as pooled_chains
+from pymc_kameleon.samplers.pooled.chains import Chains, Plan
+from pymc_kameleon.targets import Banana
+
+TARGET = Banana(0.03, 100.0, 3)
+HEADER = {"chains": 4, "dim": 3}
+
+
+class Killed(BaseException):
+    """What no part of the run can catch."""
+
+
+def run(folder, most_calls=10**9, pause=0.0):
+    """The draws, and how many evaluations were made."""
+    calls = 0
+
+    def evaluate(points, first):
+        nonlocal calls
+        calls += len(points)
+        if calls > most_calls:
+            raise Killed
+        time.sleep(pause)
+        return [TARGET.numba_log_density(x) for x in points]
+
+    kept = Checkpoint(folder, HEADER, 7, 7, 3)
+    starts = np.random.default_rng(0).standard_normal((4, 3))
+    chains = Chains(np.zeros(3), starts, np.random.SeedSequence(7), Plan(None, None, 100, 200))
+    while not chains.done:
+        points = [request.position for request in chains.ask()]
+        chains.tell(kept.evaluate(evaluate, points, chains.evaluated.size))
+    return pooled_chains.posterior(chains), calls
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("whole")
+    return run(folder)[0], (folder / ROUNDS).read_bytes()
+
+
+def test_a_run_that_is_stopped_goes_on(tmp_path, undisturbed):
+    made = 0
+    for most in (3, 40, 60):
+        with pytest.raises(Killed):
+            run(tmp_path, most)
+        made = len(Checkpoint(tmp_path, HEADER, 7, 7, 3).evaluations.log_densities)
+    draws, calls = run(tmp_path)
+    assert draws.tobytes() == undisturbed[0].tobytes()
+    assert calls + made == len(undisturbed[1]) // (8 * 5)
+    assert run(tmp_path)[1] == 0  # and when it has ended, nothing is evaluated
+
+
+def test_whatever_was_written_is_enough(tmp_path, undisturbed):
+    """Cut off at any byte: what is left of a row or a round is dropped."""
+    draws, data = undisturbed
+    Checkpoint(tmp_path, HEADER, 7, 7, 3)
+    for size in np.random.default_rng(1).integers(0, len(data), 8):
+        (tmp_path / ROUNDS).write_bytes(data[:size])
+        kept = Checkpoint(tmp_path, HEADER, 7, 7, 3)
+        assert size - (tmp_path / ROUNDS).stat().st_size < 8 * 5 * 4  # one round at most
+        assert len(kept.evaluations.log_densities) * 8 * 5 == (tmp_path / ROUNDS).stat().st_size
+        assert run(tmp_path)[0].tobytes() == draws.tobytes()
+        assert (tmp_path / ROUNDS).read_bytes() == data
+
+
+def test_another_run_is_refused(tmp_path):
+    Checkpoint(tmp_path, HEADER, 7, 7, 3)
+    with pytest.raises(ValueError, match="chains was 4, is 8"):
+        Checkpoint(tmp_path, HEADER | {"chains": 8}, 7, 7, 3)
+    with pytest.raises(ValueError, match="random_seed was 7, is 8"):
+        Checkpoint(tmp_path, HEADER, 8, 8, 3)
+    assert Checkpoint(tmp_path, HEADER, None, 99, 3).seed == 7  # no seed given: the stored one
+
+
+def test_another_log_density_is_refused(tmp_path, undisturbed):
+    run(tmp_path)
+    kept = Checkpoint(tmp_path, HEADER, 7, 7, 3)
+    kept.verify(lambda points, first: [TARGET.numba_log_density(x) for x in points])
+    with pytest.raises(ValueError, match="another log density: at"):
+        kept.verify(lambda points, first: [TARGET.numba_log_density(x) + 0.1 for x in points])
+
+
+def test_other_points_are_refused(tmp_path):
+    run(tmp_path)
+    with pytest.raises(RuntimeError, match="round 0 asks for other points"):
+        Checkpoint(tmp_path, HEADER, 7, 7, 3).recall([np.ones(3)])
+
+
+def test_its_evaluations_can_be_had(tmp_path, undisturbed):
+    run(tmp_path)
+    found = checkpoint.load(tmp_path)
+    assert found.size * 8 * 5 == len(undisturbed[1])
+    assert found.log_densities[-1] == TARGET.numba_log_density(found.positions[-1])
+    assert json.loads((tmp_path / "run.json").read_text())["seed"] == 7
+
+
+@pytest.mark.slow
+def test_sigkill_at_random_moments(tmp_path, undisturbed):
+    script = f"import tests.test_checkpoint as t; print('go', flush=True); t.run({str(tmp_path)!r}, pause=0.02)"
+    rng = np.random.default_rng(3)
+    killed = 0
+    for _ in range(5):
+        child = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE)
+        child.stdout.readline()
+        time.sleep(rng.uniform(0.05, 0.6))
+        os.kill(child.pid, signal.SIGKILL)
+        killed += child.wait() == -signal.SIGKILL
+        child.stdout.close()
+    assert killed == 5
+    assert 0 < (tmp_path / ROUNDS).stat().st_size < len(undisturbed[1])
+    draws, _ = run(tmp_path)
+    assert draws.tobytes() == undisturbed[0].tobytes()
+    assert (tmp_path / ROUNDS).read_bytes() == undisturbed[1]
