@@ -1,0 +1,149 @@
+"""Which parts of a model's log density are black boxes: Ops that PyTensor cannot differentiate.
+
+The question is put to the Op itself: its pullback is asked for, and what raises or answers with a null gradient is a
+black box. An Op is skipped if it does not depend on the unknowns, or depends on them through integers alone. Ops whose
+gradient is merely expensive can be declared by name.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
+
+from pytensor.gradient import DisconnectedType, NullType
+from pytensor.graph.basic import Apply, Variable
+from pytensor.graph.traversal import ancestors, toposort
+from pytensor.tensor.elemwise import DimShuffle, Elemwise
+from pytensor.tensor.math import Sum
+from pytensor.tensor.random.type import RandomType
+from pytensor.tensor.shape import Reshape, SpecifyShape
+
+SHAPE_ONLY = (DimShuffle, Reshape, SpecifyShape)  # every element comes through once
+
+
+class Unsplittable(Exception):
+    """This model cannot be cut at its black boxes; the message says why."""
+
+
+class Box(NamedTuple):
+    """One black box.
+
+    Attributes
+    ----------
+    outputs : tuple of Variable
+        Those that the log density uses; the graph is cut there.
+    arguments : tuple of Variable
+        The Op's inputs that depend on the unknowns. Empty for a variable that was declared: what it depends on are the
+        unknowns themselves.
+    factor : str
+        The factor of the model that it belongs to, for messages.
+    """
+
+    outputs: tuple[Variable, ...]
+    arguments: tuple[Variable, ...]
+    factor: str
+
+
+def find_boxes(
+    terms: dict[str, Variable], unknowns: Iterable[Variable], declared: Sequence[str] = ()
+) -> list[Box]:
+    """The black boxes in the log densities ``terms`` of the model's factors, in topological order.
+
+    Parameters
+    ----------
+    terms : dict of name to Variable
+        Log density of every factor, in the order of the model.
+    unknowns : iterable of Variable
+        Black boxes that do not depend on these are constants.
+    declared : sequence of str
+        Names of variables, or of Ops' classes, to learn although they have a gradient.
+
+    Raises
+    ------
+    Unsplittable
+        Where a black box draws random numbers, or returns integers that the log density uses.
+    ValueError
+        If ``declared`` has a name that is not found.
+    """
+    dependent, boxes, met = set(unknowns), [], set()
+    # in the order of the model's factors; within one, what enters a box before the box
+    nodes = list(dict.fromkeys(node for term in terms.values() for node in toposort([term])))
+    used = {v for node in nodes for v in node.inputs} | set(terms.values())
+    for node in nodes:
+        arguments = tuple(v for v in node.inputs if v in dependent)
+        if not arguments:
+            continue
+        dependent.update(node.outputs)
+        names = {v.name for v in node.outputs} & set(declared)
+        kinds = {type(node.op).__name__} & set(declared)
+        met |= names | kinds
+        if not (names or kinds) and differentiable(node, arguments):
+            continue
+        if any(isinstance(v.type, RandomType) for v in node.inputs):
+            raise Unsplittable(f"{node.op} draws random numbers")
+        outputs = tuple(v for v in node.outputs if v in used)
+        if not all(_is_float(v) for v in outputs):
+            raise Unsplittable(f"{node.op} has no gradient and returns integers")
+        boxes.append(Box(outputs, () if names else arguments, _owner(terms, outputs)))
+    missing = set(declared) - met
+    if missing:
+        raise ValueError(
+            f"expensive names {', '.join(sorted(missing))}, and the log density has no variable and no Op's class of "
+            "that name that depends on the unknowns."
+        )
+    return boxes
+
+
+def differentiable(node: Apply, arguments: Sequence[Variable]) -> bool:
+    """Whether the Op has a gradient with respect to its floating-point ``arguments``."""
+    floats = [v for v in arguments if _is_float(v)]
+    if not floats or not any(_is_float(v) for v in node.outputs):
+        return not any(isinstance(v.type, RandomType) for v in node.inputs)
+    try:
+        gradients = _pull_back(node)
+    except Exception:  # a user's Op may raise anything where it has no gradient
+        return False
+    by_input = zip(node.inputs, gradients, strict=True)
+    return not any(v in floats and isinstance(g.type, NullType) for v, g in by_input)
+
+
+def is_added(output: Variable, terms: Iterable[Variable]) -> bool:
+    """Whether the log density is the sum of ``output``'s elements and of terms without it.
+
+    Read off the graph: from each term down through sums, and reshapings that keep every element.
+    """
+    for term in terms:
+        rest, leaves = [term], []
+        while rest:
+            variable = rest.pop()
+            node = variable.owner
+            if variable is not output and node is not None and _only_adds(node):
+                rest += node.inputs[:1] if isinstance(node.op, SHAPE_ONLY) else node.inputs
+            else:
+                leaves.append(variable)
+        if any(v is not output and output in set(ancestors([v])) for v in leaves):
+            return False
+    return True
+
+
+def _only_adds(node):
+    if isinstance(node.op, Elemwise):
+        whole = node.outputs[0].type.broadcastable
+        adds = str(node.op.scalar_op) in ("add", "identity", "Add", "Identity")
+        return adds and all(v.type.broadcastable == whole for v in node.inputs)
+    return isinstance(node.op, (Sum, *SHAPE_ONLY))
+
+
+def _pull_back(node) -> list[Any]:
+    cotangents = [v.zeros_like() if _is_float(v) else DisconnectedType()() for v in node.outputs]
+    pull_back = getattr(node.op, "pullback", None) or node.op.L_op
+    return pull_back(list(node.inputs), list(node.outputs), cotangents)
+
+
+def _is_float(variable) -> bool:
+    return str(getattr(variable.type, "dtype", "")).startswith("float")
+
+
+def _owner(terms, outputs):
+    for name, term in terms.items():
+        if not set(outputs).isdisjoint(ancestors([term])):
+            return name
+    return "?"

@@ -1,0 +1,192 @@
+"""Coordinates in which a hierarchy is easy to move: location-scale priors with unknown parents, non-centred.
+
+Where the model says x ~ F(mu, sigma) with F a location-scale family and mu or sigma unknown, a chain moves in
+
+    u = lambda mu + sigma^lambda z,    x = mu + sigma z,    z ~ F(0, 1),
+
+lambda = 1 being the model's own x and lambda = 0 the non-centred z (Papaspiliopoulos et al., 2007). The density of u is
+
+    log F(z; 0, 1) - lambda log sigma,    z = (u - lambda mu) / sigma^lambda,
+
+and *replaces* the prior's term. Exactness hangs on not computing it as log F(x; mu, sigma) + log|dx/du|: with
+x = mu + sigma z in floating point, x - mu is 0 as soon as sigma < 1e-16 |mu|, whatever z is. The prior of z would vanish
+there and z have infinite volume, into which chains disappear with an acceptance rate of 1.
+
+References
+----------
+O. Papaspiliopoulos, G. O. Roberts, M. Skoeld (2007). A general framework for the parametrization of hierarchical
+models. Statistical Science 22.
+M. I. Gorinova, D. Moore, M. D. Hoffman (2020). Automatic reparameterisation of probabilistic programs. ICML.
+"""
+
+import math
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+import pytensor.tensor as pt
+from pymc import Model
+from pymc.distributions.transforms import LogTransform
+from pytensor.graph.basic import Variable
+from pytensor.graph.replace import clone_replace
+from pytensor.graph.traversal import ancestors
+
+
+def _normal(z):
+    return -0.5 * pt.sqr(z) - 0.5 * math.log(2.0 * math.pi)
+
+
+def _laplace(z):
+    return -pt.abs(z) - math.log(2.0)
+
+
+def _cauchy(z):
+    return -pt.log1p(pt.sqr(z)) - math.log(math.pi)
+
+
+def _logistic(z):
+    return -z - 2.0 * pt.softplus(-z)
+
+
+def _student(z, nu):
+    constant = pt.gammaln(0.5 * (nu + 1.0)) - pt.gammaln(0.5 * nu) - 0.5 * pt.log(math.pi * nu)
+    return constant - 0.5 * (nu + 1.0) * pt.log1p(pt.sqr(z) / nu)
+
+
+FAMILIES: dict[str, Callable] = {  # by the random variable's Op; the last two parameters are location and scale
+    "NormalRV": _normal, "LogNormalRV": _normal, "LaplaceRV": _laplace, "CauchyRV": _cauchy,
+    "LogisticRV": _logistic, "StudentTRV": _student,
+}  # fmt: skip
+
+
+class Prior(NamedTuple):
+    """A location-scale prior with unknown parents: graphs in the model's value variables."""
+
+    location: Variable
+    scale: Variable
+    others: tuple[Variable, ...]
+    log_density: Callable  # of z and the others, elementwise
+
+
+class Moved(NamedTuple):
+    """The model's variables as functions of u.
+
+    Attributes
+    ----------
+    values : dict of value variable to Variable
+        Of u.
+    terms : list of Variable
+        Log densities of the variables in ``Coordinates.priors``, in u.
+    x, v : Variable of shape (d,)
+        The model's own coordinates and the non-centred ones.
+    location, log_scale : Variable of shape (d,)
+        mu and log sigma; 0 where there is nothing to move.
+    """
+
+    values: dict
+    terms: list[Variable]
+    x: Variable
+    v: Variable
+    location: Variable
+    log_scale: Variable
+
+
+class Coordinates:
+    """Both ways between a model's raveled value variables and u.
+
+    Parameters
+    ----------
+    model : pymc.Model
+    variables : list of value variables
+        In the order of the vector. Others must not exist.
+    point : dict of name to ndarray
+        Gives the shapes.
+    noncentred : bool
+        With False, u is x.
+
+    Attributes
+    ----------
+    priors : dict of value variable to Prior
+        The variables that are moved.
+    movable : ndarray of bool, shape (d,)
+        The coordinates that are.
+    """
+
+    def __init__(self, model: Model, variables: list, point: dict, noncentred: bool = True):
+        self.layout, offset = [], 0
+        for variable in variables:
+            shape = np.shape(point[variable.name])
+            size = int(np.prod(shape, dtype=int))
+            self.layout.append((variable, slice(offset, offset + size), shape))
+            offset += size
+        self.dim = offset
+        self.priors: dict[Variable, Prior] = find_priors(model) if noncentred else {}
+        self.movable = np.zeros(self.dim, dtype=bool)
+        for variable, where, _ in self.layout:
+            self.movable[where] = variable in self.priors
+        order = {model.rvs_to_values[rv]: i for i, rv in enumerate(model.free_RVs)}
+        self._order = sorted(self.layout, key=lambda entry: order[entry[0]])  # parents first
+
+    def forget(self, variable) -> None:
+        """Leave ``variable`` as the model has it."""
+        del self.priors[variable]
+        for other, where, _ in self.layout:
+            if other is variable:
+                self.movable[where] = False
+
+    def unravel(self, x: Variable) -> dict:
+        """The value variables as pieces of the vector ``x``."""
+        return {
+            v: x[where].reshape(shape).astype(v.dtype) for v, where, shape in self.layout
+        }
+
+    def move(self, u: Variable, centring: Variable | None = None) -> Moved:
+        """The model's variables as functions of ``u``; ``centring`` is lambda of shape (d,), 0 if not given."""
+        values: dict = {}
+        terms = []
+        whole: dict = {}
+        for variable, where, shape in self._order:
+            own = u[where].reshape(shape)
+            prior = self.priors.get(variable)
+            if prior is None:
+                values[variable] = own.astype(variable.dtype)
+                whole[variable] = (own, own, pt.zeros_like(own), pt.zeros_like(own))
+                continue
+            location, scale, *others = clone_replace(
+                [prior.location, prior.scale, *prior.others], values, rebuild_strict=False
+            )
+            location, scale = (pt.broadcast_to(a, shape) for a in (location, scale))
+            log_scale = pt.log(scale)
+            z = own
+            if centring is not None:
+                share = centring[where].reshape(shape)
+                z = (own - share * location) * pt.exp(-share * log_scale)
+            term = prior.log_density(z, *others)
+            if centring is not None:
+                term = term - share * log_scale
+            # where sigma is 0 or no number there is no density, whatever z is
+            terms.append(pt.switch(pt.gt(scale, 0.0), term, -np.inf).sum())
+            values[variable] = (location + scale * z).astype(variable.dtype)
+            whole[variable] = (values[variable], z, location, log_scale)
+        x, v, location, log_scale = (
+            pt.concatenate([whole[variable][i].ravel() for variable, *_ in self.layout])
+            for i in range(4)
+        )
+        return Moved(values, terms, x, v, location, log_scale)
+
+
+def find_priors(model: Model) -> dict:
+    """The location-scale priors of ``model`` with unknown parents, by value variable."""
+    found: dict = {}
+    unknowns = set(model.value_vars)
+    for rv in model.free_RVs:
+        op, transform = rv.owner.op, model.rvs_to_transforms.get(rv)
+        family = FAMILIES.get(type(op).__name__)
+        log = type(op).__name__ == "LogNormalRV"
+        if family is None or not (isinstance(transform, LogTransform) if log else transform is None):
+            continue
+        parameters = model.replace_rvs_by_values(list(op.dist_params(rv.owner)))
+        *others, location, scale = parameters
+        if not unknowns.isdisjoint(ancestors([location, scale])):
+            found[model.rvs_to_values[rv]] = Prior(location, scale, tuple(others), family)
+    return found

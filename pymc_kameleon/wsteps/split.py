@@ -1,0 +1,279 @@
+"""A model cut at its black boxes: what is known of its log density, with gradients, and what is to be learned.
+
+    log p(x) = L(x, o_1, ..., o_K),    o_k = h_k(w_k(x)),
+
+with h_k the black boxes, o_k their outputs and w_k what they depend on. L and w_k are PyTensor graphs, compiled here
+with their gradients; a surrogate puts emulators in the place of h_k. The log density itself is compiled from the
+model's own graph, black boxes and all: what is learned, and whether the cut is right, decides about speed and about
+nothing else.
+"""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytensor
+import pytensor.tensor as pt
+from pymc.pytensorf import compile as compile_pymc
+from pytensor.graph.replace import clone_replace
+from pytensor.graph.traversal import ancestors
+
+from pymc_kameleon.surrogates.factors.layout import Layout
+from pymc_kameleon.wsteps.black_boxes import Box, Unsplittable, find_boxes, is_added
+from pymc_kameleon.wsteps.coordinates import Coordinates
+
+PROBES = 2  # random points at which each coordinate is perturbed
+FAR = 5.0  # sd of the points at which an argument that stays positive is positive by construction
+LARGEST = 20  # inputs of a factor
+
+
+class Inputs(NamedTuple):
+    """What a factor is learned as a function of.
+
+    Attributes
+    ----------
+    coordinates : ndarray of int
+        The coordinates of x that the black box depends on.
+    elements : ndarray of int or None
+        Which elements of its raveled arguments are learned from; None to learn from the coordinates.
+    positive : bool
+        Whether their logarithms are.
+    """
+
+    coordinates: np.ndarray
+    elements: np.ndarray | None
+    positive: bool
+
+    @property
+    def size(self) -> int:
+        """How many there are."""
+        return len(self.coordinates if self.elements is None else self.elements)
+
+
+class Cut:
+    """Where a model is cut, and what each black box depends on: graphs only, nothing is evaluated.
+
+    Parameters
+    ----------
+    model : pymc.Model
+    variables : list of value variables
+        All of the model's.
+    point : dict of name to ndarray
+    noncentred : bool
+        Whether hierarchies are moved to non-centred coordinates.
+    declared : sequence of str
+        See :func:`pymc_kameleon.wsteps.black_boxes.find_boxes`.
+
+    Attributes
+    ----------
+    terms : dict of name to Variable
+        Log densities of the factors that are not moved, in the value variables.
+    boxes : list of Box
+    inputs : list of Inputs
+        One a box.
+    added : list of bool
+        Whether a box's outputs are log likelihoods, added up.
+    """
+
+    def __init__(self, model, variables, point, *, noncentred=True, declared: Sequence[str] = ()):
+        if set(variables) != set(model.value_vars):
+            raise Unsplittable("other steps sample some of the model's variables")
+        if pytensor.config.floatX != "float64":
+            raise Unsplittable("PyTensor computes in single precision")
+        self.coordinates = Coordinates(model, variables, point, noncentred)
+        factors = [*model.free_RVs, *model.observed_RVs, *model.potentials]
+        terms = dict(
+            zip([f.name for f in factors], model.logp(factors, sum=False), strict=True)
+        )
+        self.boxes: list[Box] = find_boxes(terms, model.value_vars, declared)
+        cuts = {v for box in self.boxes for v in box.outputs}
+        for variable, prior in list(self.coordinates.priors.items()):
+            if not cuts.isdisjoint(ancestors([prior.location, prior.scale, *prior.others])):
+                self.coordinates.forget(variable)  # a black box says where the prior is
+        moved = {model.values_to_rvs[v].name for v in self.coordinates.priors}
+        self.terms = {name: term.sum() for name, term in terms.items() if name not in moved}
+        self.added = [
+            all(is_added(v, self.terms.values()) for v in box.outputs) for box in self.boxes
+        ]
+        self._start = np.concatenate(
+            [np.ravel(np.asarray(point[v.name], dtype=float)) for v, *_ in self.coordinates.layout]
+        )
+        self.inputs = self._find_inputs() if self.boxes else []
+
+    def _find_inputs(self) -> list[Inputs]:
+        """By perturbing one coordinate at a time and looking which arguments change: no black box is evaluated."""
+        d, rng = self.coordinates.dim, np.random.default_rng(0)
+        watched = [box.arguments or box.outputs for box in self.boxes]
+        arguments = self._compile_arguments(watched)
+        changed: list[np.ndarray] | None = None
+        for _ in range(PROBES):
+            x = self._start + 0.5 * rng.standard_normal(d)
+            here = arguments(x)
+            found = [np.zeros((d, len(a)), dtype=bool) for a in here]
+            for i in range(d):
+                there = x.copy()
+                there[i] += rng.uniform(0.1, 0.5)
+                for was, now, row in zip(here, arguments(there), found, strict=True):
+                    row[i] = ~((was == now) | (np.isnan(was) & np.isnan(now)))
+            changed = found if changed is None else [a | b for a, b in zip(changed, found, strict=True)]
+        assert changed is not None
+        far = [arguments(self._start + FAR * rng.standard_normal(d)) for _ in range(20)]
+        chosen: list[Inputs] = []
+        for k, box in enumerate(self.boxes):
+            within = self._boxes_within(watched[k])
+            direct = changed[k].any(axis=1)
+            for j in within:
+                direct[chosen[j].coordinates] = True
+            coordinates, elements = np.flatnonzero(direct), np.flatnonzero(changed[k].any(axis=0))
+            if not len(coordinates):
+                raise Unsplittable(f"what the black box of {box.factor} depends on was not found")
+            if within or not box.arguments or len(coordinates) <= len(elements):
+                chosen.append(Inputs(coordinates, None, False))
+            else:
+                positive = all((draw[k][elements] > 0.0).all() for draw in far)
+                chosen.append(Inputs(coordinates, elements, positive))
+        return chosen
+
+    def _boxes_within(self, variables) -> list[int]:
+        """Boxes whose outputs enter ``variables``."""
+        before = set(ancestors(variables))
+        return [
+            j for j, box in enumerate(self.boxes)
+            if not before.isdisjoint(box.outputs) and not set(box.outputs) & set(variables)
+        ]  # fmt: skip
+
+    def _compile_arguments(self, watched):
+        """The raveled arguments of every box as a function of x; boxes within them are given numbers."""
+        rng, x = np.random.default_rng(1), pt.vector("x", dtype="float64")
+        outputs = {v for box in self.boxes for v in box.outputs}
+        stand_ins = {}
+        for v in outputs - {v for row in watched for v in row}:
+            if any(v in set(ancestors(row)) for row in watched):
+                if None in v.type.shape:
+                    raise Unsplittable("a black box feeds another one, and its shape is not declared")
+                stand_ins[v] = pt.constant(rng.uniform(0.5, 1.5, v.type.shape), dtype=v.dtype)
+        joined = [pt.concatenate([pt.as_tensor(v).ravel() for v in row]) for row in watched]
+        joined = clone_replace(joined, stand_ins, rebuild_strict=False) if stand_ins else joined
+        joined = clone_replace(joined, self.coordinates.unravel(x), rebuild_strict=False)
+        function = compile_pymc(
+            [x], [j.astype("float64") for j in joined], mode="FAST_COMPILE", on_unused_input="ignore"
+        )
+
+        def arguments(x):
+            with np.errstate(all="ignore"):
+                return [np.asarray(a) for a in function(x)]
+
+        return arguments
+
+    def graphs_of_inputs(self, moved) -> Any:
+        """All factors' inputs, concatenated, as a graph in u."""
+        replaced = [
+            clone_replace(list(box.arguments), moved.values, rebuild_strict=False)
+            if chosen.elements is not None else []
+            for box, chosen in zip(self.boxes, self.inputs, strict=True)
+        ]  # fmt: skip
+        parts = []
+        for chosen, arguments in zip(self.inputs, replaced, strict=True):
+            if chosen.elements is None:
+                parts.append(moved.x[chosen.coordinates])
+                continue
+            w = pt.concatenate([pt.as_tensor(a).ravel() for a in arguments])[chosen.elements]
+            parts.append(pt.log(w) if chosen.positive else w.astype("float64"))
+        return pt.concatenate(parts)
+
+
+class Split:
+    """The compiled functions of a :class:`Cut`: the log density, and what is known of it.
+
+    Attributes
+    ----------
+    layout : Layout
+        Which inputs and outputs belong to which factor.
+    movable : ndarray of bool, shape (d,)
+        The coordinates that can be centred by a degree.
+    """
+
+    def __init__(self, cut: Cut, sizes: list[list[tuple[int, ...]]], compile_kwargs=None):
+        self.cut, self._shapes, self._kwargs = cut, sizes, dict(compile_kwargs or {})
+        counts = [int(sum(np.prod(s, dtype=int) for s in shapes)) for shapes in sizes]
+        self.layout = Layout(
+            np.concatenate([[0], np.cumsum([i.size for i in cut.inputs])]).astype(np.int64),
+            np.concatenate([[0], np.cumsum(counts)]).astype(np.int64),
+            np.array(cut.added, dtype=bool),
+        )
+        self.movable = cut.coordinates.movable
+        self._places = self._compile_places()
+        self._known = self._compile_known()
+
+    def places(self, u: np.ndarray, centring: np.ndarray) -> tuple[np.ndarray, ...]:
+        """(w, x, v, mu, log sigma) at ``u``: inputs, the model's and the non-centred coordinates, the priors' parameters."""
+        return tuple(self._places(u, centring))
+
+    def known(self, u, centring, w, outputs, jacobian, slope) -> tuple[float, np.ndarray, np.ndarray]:
+        """Log density of u, and its derivatives with respect to u and o, for o = outputs + jacobian (w(u) - w).
+
+        Parameters
+        ----------
+        u, centring : ndarray of shape (d,)
+        w : ndarray of shape (n_w,)
+            The inputs at ``u``.
+        outputs : ndarray of shape (n_o,)
+        jacobian : ndarray of shape (n_o, widest)
+            Each output's derivatives with respect to its own factor's inputs, padded.
+        slope : ndarray of shape (n_w,)
+            Subtracted from the derivative with respect to w.
+        """
+        value, by_u, by_o = self._known(u, centring, w, outputs, jacobian, slope)
+        return float(value), by_u, by_o
+
+    def _compile(self, inputs, outputs):
+        function = compile_pymc(inputs, outputs, on_unused_input="ignore", **self._kwargs)
+        function.trust_input = True
+        return function
+
+    def _compile_places(self):
+        u, centring = pt.vector("u", dtype="float64"), pt.vector("centring", dtype="float64")
+        moved = self.cut.coordinates.move(u, centring)
+        w = self.cut.graphs_of_inputs(moved)
+        outputs = [w, moved.x, moved.v, moved.location, moved.log_scale]
+        return self._compile([u, centring], [o.astype("float64") for o in outputs])
+
+    def _compile_known(self):
+        cut, layout = self.cut, self.layout
+        u, centring, w0, o0, slope = (
+            pt.vector(name, dtype="float64") for name in ("u", "centring", "w", "o", "slope")
+        )
+        jacobian = pt.matrix("jacobian", dtype="float64")
+        moved = cut.coordinates.move(u, centring)
+        way = cut.graphs_of_inputs(moved) - w0
+        o = o0 + (jacobian * way[layout.columns.ravel()].reshape(layout.columns.shape)).sum(axis=1)
+        pieces = self._pieces(o)
+        terms = clone_replace(list(cut.terms.values()), pieces, rebuild_strict=False)
+        terms = clone_replace(terms, moved.values, rebuild_strict=False)
+        added = pt.constant(layout.is_added.astype(float))
+        total = pt.add(*terms, *moved.terms, (added * o).sum(), -(slope * way).sum())
+        gradients = pytensor.grad(total, [u, o0], disconnected_inputs="ignore")
+        return self._compile([u, centring, w0, o0, jacobian, slope], [total, *gradients])
+
+    def _pieces(self, o):
+        """What stands in the graph for each black box's outputs: nothing where they are only added up."""
+        pieces = {}
+        for k, (box, shapes) in enumerate(zip(self.cut.boxes, self._shapes, strict=True)):
+            first = int(self.layout.outputs[k])
+            for variable, shape in zip(box.outputs, shapes, strict=True):
+                size = int(np.prod(shape, dtype=int))
+                piece = o[first : first + size].reshape(shape)
+                piece = pt.zeros(shape) if self.layout.added[k] else piece
+                pieces[variable] = piece.astype(variable.dtype)
+                first += size
+        return pieces
+
+
+def whole_graph(cut: Cut):
+    """(v, log density, the black boxes' outputs): the model as it is, in the non-centred coordinates v."""
+    v = pt.vector("v", dtype="float64")
+    moved = cut.coordinates.move(v)
+    outputs = [o for box in cut.boxes for o in box.outputs]
+    replaced = clone_replace([*cut.terms.values(), *outputs], moved.values, rebuild_strict=False)
+    total = pt.add(*replaced[: len(cut.terms)], *moved.terms)
+    return v, total, replaced[len(cut.terms) :]
