@@ -205,11 +205,16 @@ def _run(run, evaluate, progress, target_ess, refuse, step):
 
 def _checked_step(step, model):
     if step is None:
-        step = KamiltonianStep(model=model)
+        step = KamiltonianStep(model=model, learn="all")
     if not (isinstance(step, KamiltonianStep) and step.variant == "values"):
         raise ValueError(
             f"step must be a KamiltonianStep with surrogate='values', got {step!r}: the other steps learn nothing that "
             "chains could share."
+        )
+    if step.by_factors:
+        raise ValueError(
+            "pk.sample learns the log density as a whole, and this step learns the model's black boxes one by one: give "
+            "it KamiltonianStep(learn='all'), or use pm.sample."
         )
     if step.has_auxiliary:
         raise ValueError(

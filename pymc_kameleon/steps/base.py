@@ -214,13 +214,17 @@ class KernelStep(BlockedStep):
         self.sampler = make(self.algorithm, **self._options, **self._chosen())
         self.sampler.init(np.random.default_rng(0), np.zeros(dim))
         owns_auxiliary = correlation is not None or refresh_blocks is not None
-        self._density = LogDensity(model, self.vars, point, compile_kwargs, owns_auxiliary)
+        self._density = self._compile(model, point, compile_kwargs, owns_auxiliary)
         with suppress(TypeError):  # a generator that cannot spawn; a chain brings one that can
             seed_streams(self._density.noise_cells(), self.rng)
         self._first_values: dict = {}
         if self._density.suspects:
             warnings.warn(advice.hidden_noise(self._density.suspects), stacklevel=2)
         self._reset(tune=True)
+
+    def _compile(self, model, point, compile_kwargs, owns_auxiliary):
+        """The log density that this step samples."""
+        return LogDensity(model, self.vars, point, compile_kwargs, owns_auxiliary)
 
     # -- life cycle ---------------------------------------------------------------------------
 
@@ -489,7 +493,7 @@ class KernelStep(BlockedStep):
             return None
         if self._prior is None:
             self._prior = look_at_prior(self._model, self.vars, self._initial)
-        scale = self._prior.scale
+        scale = self._density.spread(self._prior.scale)
         start, budget = None, default_budget(len(x))
         if at_initial:
             start = x + jitter(scale) * self.rng.uniform(-1.0, 1.0, len(x))
@@ -594,8 +598,8 @@ class KernelStep(BlockedStep):
 
     def _restart(self, point, x):
         """The chain starts, or another step moved a variable: evaluate the log density at the current point."""
-        x = x.copy()  # the driver's memory may be overwritten after the draw
         unmoved = self.position is not None and self._density.is_at(x, self.position)
+        x = self._density.enter(x)  # a copy: the driver's memory may be overwritten after the draw
         if not unmoved:
             self.probe = self.probe._replace(first=None)  # of another point
         if self.position is None:
@@ -694,7 +698,7 @@ class KernelStep(BlockedStep):
         return {
             "accept": probability,
             "accepted": float(accepted),
-            "model_logp": self.log_density,
+            "model_logp": self._density.model_log_density(self.position, self.log_density),
             "nonfinite": float(self.nonfinite),
             "move": proposal.move,
             "warning": self._warnings.take(),

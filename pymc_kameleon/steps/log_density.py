@@ -52,17 +52,7 @@ class LogDensity:
 
     def __init__(self, model, vars, initial_point, compile_kwargs=None, own_auxiliary=False):
         self._compile_kwargs = compile_kwargs
-        self._layout = []
-        offset = 0
-        for variable in vars:
-            value = np.asarray(initial_point[variable.name])
-            self._layout.append(
-                (variable.name, offset, offset + value.size, value.shape, value.dtype)
-            )
-            offset += value.size
-        self.dim = offset
-        self._single = len(self._layout) == 1
-        self._rounds = any(dtype != np.float64 for *_, dtype in self._layout)
+        self._lay_out(vars, initial_point)
         shared = make_shared_replacements(initial_point, vars, model)
         noise = noisy_factors.find_noise(model, step_owns=vars)
         self.noisy, self.split = bool(noise.factors), bool(noise.factors and shared)
@@ -96,6 +86,20 @@ class LogDensity:
         self._given = [cell for cell in own if not isinstance(cell.variable.type, RandomType)]
         self._evaluate = self._explain = None
 
+    def _lay_out(self, vars, initial_point):
+        """Where each variable is in the vector."""
+        self._layout = []
+        offset = 0
+        for variable in vars:
+            value = np.asarray(initial_point[variable.name])
+            self._layout.append(
+                (variable.name, offset, offset + value.size, value.shape, value.dtype)
+            )
+            offset += value.size
+        self.dim = offset
+        self._single = len(self._layout) == 1
+        self._rounds = any(dtype != np.float64 for *_, dtype in self._layout)
+
     # -- evaluating ---------------------------------------------------------------------------
 
     def __call__(self, x: np.ndarray) -> float:
@@ -127,6 +131,18 @@ class LogDensity:
         return np.concatenate(
             [np.asarray(point[name]).ravel() for name, *_ in self._layout], dtype=np.float64
         )
+
+    def enter(self, x: np.ndarray) -> np.ndarray:
+        """A copy of ``x``, raveled from a point, in the coordinates of this log density: the model's own, here."""
+        return x.copy()
+
+    def spread(self, scale: np.ndarray) -> np.ndarray:
+        """The prior's scale ``scale`` of the model's coordinates in those of this log density."""
+        return scale
+
+    def model_log_density(self, x: np.ndarray, value: float) -> float:
+        """The model's log density at ``x``, where this one is ``value``."""
+        return value
 
     def update(self, point: dict[str, np.ndarray], x: np.ndarray) -> dict[str, np.ndarray]:
         """A copy of ``point``, keys in the same order, with the variables of this vector set from ``x``."""

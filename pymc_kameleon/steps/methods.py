@@ -1,6 +1,7 @@
 """The seven steps: what each is called, which algorithm it runs, its options and its statistics."""
 
 import math
+from collections.abc import Sequence
 from typing import ClassVar, Unpack
 
 import numpy as np
@@ -13,11 +14,13 @@ from pymc_kameleon.samplers.gaussian_mixture import sampler as gaussian_mixture
 from pymc_kameleon.samplers.kameleon import fast as fast_kameleon
 from pymc_kameleon.samplers.kameleon import full as kameleon
 from pymc_kameleon.samplers.kameleon import pca as pca_kameleon
+from pymc_kameleon.samplers.kamiltonian.factors.sampler import FactoredKamiltonian
 from pymc_kameleon.samplers.kamiltonian.scores import sampler as kamiltonian
 from pymc_kameleon.samplers.kamiltonian.values import sampler as value_kamiltonian
-from pymc_kameleon.steps import advice, surrogate_report
+from pymc_kameleon.steps import advice, structure, surrogate_report
 from pymc_kameleon.steps.base import FLOAT, KernelStep
-from pymc_kameleon.steps.options import CommonOptions
+from pymc_kameleon.steps.factored_density import FactoredDensity
+from pymc_kameleon.steps.options import CommonOptions, described
 from pymc_kameleon.steps.pytensor_internals import (
     STEP_METHODS,
 )
@@ -26,6 +29,7 @@ from pymc_kameleon.steps.signatures import default, given
 from pymc_kameleon.surrogates.values.regression import LIBRARY, Family, affordable
 
 DIVERGENCE = 1000.0  # energy error from which on NUTS calls a trajectory diverging (pymc's Emax)
+STRUCTURE = ("learn", "coordinates", "expensive")  # options of KamiltonianStep that are none of a sampler's
 
 
 class AdaptiveMetropolisStep(KernelStep):
@@ -388,6 +392,10 @@ class KamiltonianStep(KernelStep):
         see :mod:`pymc_kameleon.samplers.kamiltonian.values.sampler`. "lite" and "finite": the paper's kernel
         exponential families, fitted to the chain's history by score matching, see
         :mod:`pymc_kameleon.samplers.kamiltonian.scores.sampler`.
+    learn : {"auto", "all"}
+        "values" only. "auto" (default): where the model has black boxes that each depend on a few of the unknowns,
+        learn those, one by one, and take the rest from the model's graph; see docs/hierarchical.md. "all": the log
+        density as a whole, as where there is no such structure.
     preset : {None, "paper"}
         "paper", with "lite" and "finite": one lengthscale, no base density, the parameters' own units, leapfrog steps
         of U[0.01, 0.1] (1 to 10 of them and 1000 points with "lite", 10 to 100, 2000 points and 2000 features with
@@ -396,6 +404,12 @@ class KamiltonianStep(KernelStep):
 
     For experiments
     ---------------
+    coordinates : {"auto", "model"}
+        With black boxes learned one by one. "auto" (default): location-scale priors with unknown parents are sampled in
+        non-centred coordinates, as far as the data say; draws are of the model's own variables all the same. "model":
+        as the model has them.
+    expensive : list of str
+        Names of variables, or of Ops' classes, to learn like black boxes although they have a gradient. Default none.
     initial_scale : float or ndarray of shape (d,)
         Proposal sd, positive, with which the coordinate-wise cold start begins; it spans six orders of magnitude either
         way. Default 0.1.
@@ -480,10 +494,11 @@ class KamiltonianStep(KernelStep):
             FLOAT,
         ),
         "tree_size": FLOAT,  # NUTS' name and type; PyMC's converter calls it n_steps
-        **dict.fromkeys(("refits", "evaluations"), (np.int64, [])),
+        **dict.fromkeys(("refits", "evaluations", "factors", "noncentred"), (np.int64, [])),
         # NUTS's type, or the two cannot sample together
         **dict.fromkeys(("diverging", "surrogate_diverging"), (bool, [])),
         "surrogate": (np.dtype("U24"), []),
+        "worst_factor": (np.dtype("U32"), []),
     }  # fmt: skip
     _learns = "surrogate"
     _draws_differ = True
@@ -495,7 +510,10 @@ class KamiltonianStep(KernelStep):
         *,
         tune: int | None = default(None),
         surrogate: str = default("values"),
+        learn: str = "auto",
         preset: str | None = None,
+        coordinates: str = "auto",
+        expensive: Sequence[str] = (),
         initial_scale: float | np.ndarray = default(0.1),
         library: tuple[Family, ...] = default(LIBRARY, "LIBRARY"),
         growth: float = default(1.35),
@@ -521,7 +539,37 @@ class KamiltonianStep(KernelStep):
         learn_from_values: bool = default(True),
         **common: Unpack[CommonOptions],
     ):
-        super().__init__(vars, **given(locals()), **common)
+        options = given(locals())
+        self._structure = {name: options.pop(name) for name in STRUCTURE}
+        structure.check(**self._structure)
+        super().__init__(vars, **options, **common)
+
+    def _compile(self, model, point, compile_kwargs, owns_auxiliary):
+        """The log density; cut at its black boxes, where that pays and no option is for learning the whole."""
+        density, how = None, dict(self._structure)
+        auto = how.pop("learn") == "auto" and self.variant == "values"
+        if auto and not (owns_auxiliary or self._options.keys() - {"tune"}):
+            density = structure.factored_density(model, self.vars, point, compile_kwargs, **how)
+        if density is None:
+            return super()._compile(model, point, compile_kwargs, owns_auxiliary)
+        self.sampler = FactoredKamiltonian(source=density, tune=self._options.get("tune"))
+        return density
+
+    @property
+    def by_factors(self) -> bool:
+        """Whether black boxes are learned one by one."""
+        return isinstance(self._density, FactoredDensity)
+
+    @property
+    def options(self) -> dict:
+        """The options, defaults included, described so that they can be compared and stored."""
+        return {**super().options, **described(self._structure)}
+
+    def _climbs(self):
+        return not self.by_factors and super()._climbs()  # the factors' sampler has a climb of its own
+
+    def _wanted_tuning(self):
+        return None if self.by_factors else super()._wanted_tuning()
 
     def _chosen(self):
         return {} if self.variant == "values" else {"surrogate": self.variant}
@@ -536,7 +584,8 @@ class KamiltonianStep(KernelStep):
         return {**kamiltonian.PAPERS[self.variant], **options} if preset == "paper" else checked
 
     def _restart(self, point, x):
-        if self.position is None and self.variant == "values" and not affordable(len(x)):
+        whole = self.variant == "values" and not self.by_factors
+        if self.position is None and whole and not affordable(len(x)):
             self._say("dimension", advice.too_many_dimensions(len(x)), whole_run=True)
         super()._restart(point, x)
 
@@ -544,8 +593,18 @@ class KamiltonianStep(KernelStep):
         """Freeze everything that adapts; say what is wrong with the surrogate, after what is wrong with the noise."""
         tuned = self.tune and self.algorithm_state is not None
         super().stop_tuning()
-        if tuned and self.variant == "values" and affordable(len(self.position)):
+        if tuned and self.by_factors:
+            self._warn_of_factors()
+        elif tuned and self.variant == "values" and affordable(len(self.position)):
             self._warn_of_surrogate()
+
+    def _warn_of_factors(self):
+        state = self._algorithm_state
+        message = surrogate_report.describe_factors(
+            self.sampler.stats(state), state.quality, self.tuning_draws
+        )
+        if message is not None:
+            self._say("surrogate", message, WarningType.CONVERGENCE, **state.quality._asdict())
 
     def _warn_of_surrogate(self):
         state, wanted = self._algorithm_state, self._wanted_tuning()

@@ -109,3 +109,30 @@ def _advice(report: Report, wanted: int | None) -> str:
     if not wanted:
         helps.append(f"{longer}, least likely")
     return "What could help, the likeliest first: " + "; ".join(helps) + "."
+
+
+def describe_factors(statistics: dict, quality, draws: int) -> str | None:
+    """The warning about black boxes that were learned one by one, or None if there is nothing to warn of.
+
+    Parameters
+    ----------
+    statistics : dict
+        Of the sampler.
+    quality : Quality
+        See :mod:`pymc_kameleon.samplers.kamiltonian.factors.state`.
+    draws : int
+        Of tuning.
+    """
+    if statistics["surrogate"] == "none":
+        wrong = f"tuning ended before a surrogate was learned ({quality.evaluations} evaluations)"
+    elif not quality.arrived:
+        wrong = f"{draws} tuning draws did not reach the typical set"
+    elif quality.uncovered > UNCOVERED:
+        wrong = f"the surrogate is too low at {quality.uncovered:.0%} of the chain's late states"
+    elif quality.residual_sd > INACCURATE:
+        wrong = f"the surrogate is inaccurate (sd {quality.residual_sd:.2g} in the log density)"
+    else:
+        return None
+    worst = statistics["worst_factor"]
+    helps = f"; the black box that is hardest to learn is that of {worst}" if worst else ""
+    return f"{wrong}{helps}. Tune longer, or try learn='all'."

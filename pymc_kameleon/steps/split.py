@@ -19,8 +19,8 @@ from pytensor.graph.replace import clone_replace
 from pytensor.graph.traversal import ancestors
 
 from pymc_kameleon.surrogates.factors.layout import Layout
-from pymc_kameleon.wsteps.black_boxes import Box, Unsplittable, find_boxes, is_added
-from pymc_kameleon.wsteps.coordinates import Coordinates
+from pymc_kameleon.steps.black_boxes import Box, Unsplittable, find_boxes, is_added
+from pymc_kameleon.steps.coordinates import Coordinates
 
 PROBES = 2  # random points at which each coordinate is perturbed
 FAR = 5.0  # sd of the points at which an argument that stays positive is positive by construction
@@ -62,7 +62,7 @@ class Cut:
     noncentred : bool
         Whether hierarchies are moved to non-centred coordinates.
     declared : sequence of str
-        See :func:`pymc_kameleon.wsteps.black_boxes.find_boxes`.
+        See :func:`pymc_kameleon.steps.black_boxes.find_boxes`.
 
     Attributes
     ----------
@@ -191,6 +191,10 @@ class Split:
         Which inputs and outputs belong to which factor.
     movable : ndarray of bool, shape (d,)
         The coordinates that can be centred by a degree.
+    depth : int
+        Longest chain of priors that depend on one another, at most.
+    factors : list of str
+        Names of the model's factors that the black boxes belong to.
     """
 
     def __init__(self, cut: Cut, sizes: list[list[tuple[int, ...]]], compile_kwargs=None):
@@ -202,6 +206,8 @@ class Split:
             np.array(cut.added, dtype=bool),
         )
         self.movable = cut.coordinates.movable
+        self.factors = [box.factor for box in cut.boxes]
+        self.depth = len(cut.coordinates.priors) + 1
         self._places = self._compile_places()
         self._known = self._compile_known()
 

@@ -1,0 +1,258 @@
+"""Refits: what a surrogate is fitted to, in which coordinates its dynamics run, and how long their steps are."""
+
+import math
+
+import numpy as np
+
+from pymc_kameleon.numerics import history
+from pymc_kameleon.samplers.kamiltonian.factors import climb as climbing
+from pymc_kameleon.samplers.kamiltonian.factors.state import Learning, State
+from pymc_kameleon.samplers.kamiltonian.factors.surface import (
+    ARMS,
+    Arm,
+    Known,
+    Surface,
+    enter,
+    leave,
+    run,
+    spot,
+)
+from pymc_kameleon.samplers.kamiltonian.trust import Current
+from pymc_kameleon.surrogates.factors import regression
+
+RUNS = (60, 60, 60, 200)  # inner transitions of the free run after each refit ...
+LAST_RUN = 400  # ... and after the last one
+TARGET_ACCEPT = 0.8
+SHORTEST, LONGEST = 0.01, 1.3  # steps
+MOVED = 25  # times, before the chain's own states say where the surrogate is wanted
+POINTS = 12  # of the free run, at which the curvature is looked at
+MOST_CENTRED = 0.95
+LEAST_CENTRED = 0.1
+STATES = 400  # of the chain, at most, as reference
+
+
+def locate(known: Known, surface: Surface | None, v: np.ndarray, log_density: float) -> Current:
+    """What is retained at ``v``."""
+    if surface is None:
+        return Current(v.copy(), log_density, 0.0)
+    u = enter(known, v, surface.centring)
+    return Current(u, log_density, value(known, surface, u))
+
+
+def value(known: Known, surface: Surface, u: np.ndarray) -> float:
+    """The surrogate as seen from v."""
+    return spot(known, surface, u).value - leave(known, u, surface.centring)[1]
+
+
+def refit(
+    rng: np.random.Generator, known: Known, state: State, v: np.ndarray, log_density: float,
+    *, final: bool = False,
+) -> State:  # fmt: skip
+    """A new surrogate, its coordinates and its step size; the old one where that fails.
+
+    ``v`` and ``log_density`` are the chain's.
+    """
+    learning = state.learning
+    assert learning is not None
+    n = learning.log_densities.size
+    learning = learning._replace(
+        last_refit=n, next_refit=int(1.25 * n) + 4, final=learning.final or final
+    )
+    centring = np.zeros(len(v)) if state.surface is None else state.surface.centring
+    try:
+        fit = _fit(rng, known, learning, v, centring, _reference(known, learning))
+        base = state.surface
+        surface = Surface(fit.emulator, centring, np.eye(len(v)), 0.3)
+        if base is not None:
+            surface = surface._replace(metric=base.metric, step_size=base.step_size)
+        else:
+            u = enter(known, v, centring)
+            surface = surface._replace(metric=climbing.metric(known, surface, u))
+    except np.linalg.LinAlgError:  # too few points, or too degenerate: wait for more
+        return state._replace(learning=learning)
+    length = LAST_RUN if final else RUNS[min(learning.refits, len(RUNS) - 1)]
+    surface, path, correlation = free_run(rng, known, surface, v, length)
+    free = learning.free
+    if path is not None:
+        free = np.array([known.places(u, surface.centring)[0] for u in path])
+        chosen = choose_centring(known, surface, path)
+        if learning.refits >= 1 and np.abs(chosen - surface.centring).max(initial=0.0) > 0.05:
+            surface = _recentre(known, surface, path, chosen)
+            surface, path, correlation = free_run(rng, known, surface, v, length)
+    learning = learning._replace(
+        refits=learning.refits + 1,
+        correlation=correlation if correlation is not None else learning.correlation,
+        free=free,
+        residuals=history.empty(1),
+        earlier=measure(learning, fit.error) if state.fit is not None else None,
+        uncovered=0,
+        judged=0,
+        surprises=0,
+        accepted=0.2 * learning.accepted,
+        trials=0.2 * learning.trials,
+        seed=int(rng.integers(2**63)),
+    )
+    return state._replace(
+        fit=fit, surface=surface, learning=learning,
+        current=locate(known, surface, v, log_density), arms=arm_shares(learning, 3.0),
+    )  # fmt: skip
+
+
+def fit_nearby(rng, known: Known, learning: Learning, v) -> Surface:
+    """A surrogate of the neighbourhood of ``v``, for the climb."""
+    zero = np.zeros(len(v))
+    fit = _fit(rng, known, learning, v, zero, None, nearest=True)
+    return Surface(fit.emulator, zero, np.eye(len(v)), 0.3)
+
+
+def _fit(rng, known, learning, v, centring, reference, nearest=False):
+    n = learning.log_densities.size
+    sample = regression.Sample(
+        learning.inputs.buffer[:n], learning.outputs.buffer[:n], learning.log_densities.buffer[:n, 0]
+    )
+    here = known.places(v, np.zeros(len(v)))[0]
+    precision = output_precision(known, v, learning)
+    return regression.fit(
+        rng, known.layout, sample, reference, here, precision, nearest=nearest
+    )
+
+
+def _reference(known: Known, learning: Learning) -> np.ndarray | None:
+    """Inputs where the surrogate is wanted: where the chain has been, or would go."""
+    n = learning.log_densities.size
+    inputs, heights = learning.inputs.buffer[:n], learning.log_densities.buffer[:n, 0]
+    m = learning.chain.size
+    if m > 40 and learning.moves > MOVED:
+        zero = np.zeros(learning.chain.buffer.shape[1])
+        states = history.thin(learning.chain.buffer[m // 2 : m], STATES)
+        return np.array([known.places(v, zero)[0] for v in states])
+    if learning.free is not None:
+        finite = np.isfinite(heights)
+        high = finite & (heights >= np.quantile(heights[finite], 0.7))
+        return np.concatenate([learning.free, inputs[high]])
+    return None
+
+
+def output_precision(known: Known, v: np.ndarray, learning: Learning) -> np.ndarray:
+    """-d^2 L / do^2 at the outputs of the highest point so far, shape (n_o,), by differences of dL/do; 1 where added."""
+    layout = known.layout
+    result = np.ones(int(layout.outputs[-1]))
+    if layout.added.all():
+        return result
+    n, zero = learning.log_densities.size, np.zeros(len(v))
+    heights = learning.log_densities.buffer[:n, 0]
+    outputs = learning.outputs.buffer[int(np.argmax(heights))].copy()
+    w, *_ = known.places(v, zero)
+    flat, still = np.zeros((len(outputs), layout.widest)), np.zeros(len(w))
+
+    def slope(outputs):
+        return known.known(v, zero, w, outputs, flat, still)[2]
+
+    # one output of every factor at a time: the factors' outputs hardly interact
+    rank = np.arange(len(outputs)) - layout.outputs[layout.owner]
+    before = slope(outputs).copy()
+    for j in range(int(rank.max()) + 1):
+        mine = (rank == j) & ~layout.is_added
+        step = np.where(mine, 1e-3 * (1.0 + np.abs(outputs)), 0.0)
+        change = before - slope(outputs + step)
+        result[mine] = change[mine] / step[mine]
+    return np.where(np.isfinite(result) & (result > 1e-6), result, 1e-6)
+
+
+def free_run(rng, known: Known, surface: Surface, v, length: int):
+    """(surface with a new metric and step size, states or None, lag-1 autocorrelation or None): costs no evaluation."""
+    here = spot(known, surface, enter(known, v, surface.centring))
+    if here.value == -math.inf:
+        return surface, None, None
+    d, states = len(v), np.empty((length, len(v)))
+    log_step = math.log(max(surface.step_size, 0.1))
+    looks = {length // 4, length // 2, length - 1}
+    for i in range(length):
+        surface = surface._replace(step_size=math.exp(log_step))
+        path = run(rng, known, surface, here, Arm(1, 1.6))
+        here = path.end
+        states[i] = here.u
+        log_step += 2.0 * (path.accept_prob - TARGET_ACCEPT) / (1.0 + i) ** 0.6
+        log_step = min(max(log_step, math.log(SHORTEST)), math.log(LONGEST))
+        if i in looks and i > 8:
+            surface = surface._replace(metric=_metric(states[i // 2 : i + 1]))
+    surface = surface._replace(step_size=math.exp(log_step))
+    part = states[length // 2 :]
+    correlation = None
+    if len(part) > 60:
+        correlation = _slowest(part)
+    return surface, part, correlation
+
+
+def _metric(states):
+    """Cholesky factor of the states' covariance, shrunk towards its diagonal."""
+    n, d = states.shape
+    covariance = np.cov(states.T).reshape(d, d)
+    variances = np.diag(np.maximum(np.diag(covariance), 1e-12))
+    share = n / (n + 2.0 * d)
+    return np.linalg.cholesky(share * covariance + (1.0 - share + 1e-9) * variances)
+
+
+def _slowest(states):
+    """The largest lag-1 autocorrelation of a coordinate or its square, less what is noise."""
+    z = (states - states.mean(axis=0)) / (states.std(axis=0) + 1e-300)
+    squares = np.square(z) - 1.0
+    squares /= np.sqrt(np.square(squares).mean(axis=0) + 1e-300)
+    lags = [(a[1:] * a[:-1]).mean(axis=0).max() for a in (z, squares)]
+    return float(np.clip(max(lags) - 1.5 / math.sqrt(len(states)), 0.0, 0.97))
+
+
+def choose_centring(known: Known, surface: Surface, path: np.ndarray) -> np.ndarray:
+    """Lambda: how far the data know a variable better than its prior does, 1 - prior precision / precision.
+
+    The precision is the surrogate's curvature along u_i, the prior's is sigma^(-2 lambda). Their ratio grows with
+    sigma: a low quantile over the free run counts, because a variable that is centred where sigma is large cannot
+    follow into the neck.
+    """
+    if not known.movable.any():
+        return surface.centring
+    indices = np.flatnonzero(known.movable)
+    rows = path[np.linspace(0, len(path) - 1, POINTS).astype(int)]
+    found = np.empty((len(rows), len(indices)))
+    for r, u in enumerate(rows):
+        log_scale = known.places(u, surface.centring)[4]
+        for c, i in enumerate(indices):
+            h = np.zeros(len(u))
+            h[i] = 0.1 * math.exp(surface.centring[i] * log_scale[i])
+            up, down = spot(known, surface, u + h), spot(known, surface, u - h)
+            curvature = (down.gradient[i] - up.gradient[i]) / (2.0 * h[i])
+            found[r, c] = curvature * math.exp(2.0 * surface.centring[i] * log_scale[i]) - 1.0
+    known_better = np.maximum(np.quantile(np.nan_to_num(found, nan=0.0), 0.25, axis=0), 0.0)
+    share = np.minimum(known_better / (1.0 + known_better), MOST_CENTRED)
+    centring = np.zeros(path.shape[1])
+    centring[indices] = np.where(share < LEAST_CENTRED, 0.0, share)
+    return centring
+
+
+def _recentre(known, surface, path, centring):
+    """The surface in other coordinates, with a metric from the same states."""
+    moved = np.array([enter(known, leave(known, u, surface.centring)[0], centring) for u in path])
+    return surface._replace(centring=centring, metric=_metric(moved))
+
+
+def measure(learning: Learning, held_out: float) -> tuple[float, float]:
+    """(residual sd, share of the chain's states that are not covered) since the last refit."""
+    size, uncovered = learning.residuals.size, 1.0
+    residual_sd = max(2.0 * held_out, 0.1)
+    if learning.earlier is not None:
+        uncovered = learning.earlier[1]
+    if size > 15:
+        low, high = np.quantile(learning.residuals.buffer[:size, 0], [0.03, 0.97])
+        residual_sd = float(high - low) / 3.76  # of a normal distribution
+    if learning.judged > 15:
+        uncovered = learning.uncovered / learning.judged
+    return residual_sd, uncovered
+
+
+def arm_shares(learning: Learning, power: float) -> np.ndarray:
+    """Probabilities of the arms by acceptance times what K transitions leave of the inner chain's autocorrelation."""
+    length = np.array([arm.transitions * (0.4 if arm.time < 1.0 else 1.0) for arm in ARMS])
+    left = learning.correlation**length
+    efficiency = (learning.accepted / learning.trials * (1.0 - left) / (1.0 + left)) ** power
+    shares = 0.05 + efficiency / efficiency.sum()
+    return shares / shares.sum()

@@ -1,0 +1,449 @@
+"""Kamiltonian Monte Carlo that learns only what is unknown: the black boxes of a model, one by one.
+
+What :mod:`pymc_kameleon.samplers.kamiltonian.values` does with one regression of the whole log density, this does with
+one small regression for each black box, put into the known rest of the model (:mod:`.surface`). A hierarchy of 64
+unknowns over 30 black boxes in two inputs each is then 30 problems in two dimensions. Proposals are the ends of a few
+Hamiltonian transitions on the surrogate, tested with one evaluation; beside them a random walk, and the weights of the
+two are those of :mod:`pymc_kameleon.samplers.kamiltonian.trust`.
+
+The position of the chain is v, the non-centred coordinates. All kernels work in u, partially non-centred
+(:mod:`pymc_kameleon.steps.coordinates`); with J = log|dv/du| their ratios in v are
+
+    surrogate      g(v) - g(v'),   g = f - J,
+    random walk    J(u') - J(u),
+
+the first because exp(f) is what the transitions in u are reversible with respect to, the second because the walk is
+symmetric in u. Emulators, lambda, metric, step size, archive and shares are fixed when tuning ends.
+
+References
+----------
+J. A. Christen, C. Fox (2005). Markov chain Monte Carlo using an approximation. JCGS 14.
+P. R. Conrad, Y. M. Marzouk, N. S. Pillai, A. Smith (2016). Accelerating asymptotically exact MCMC for computationally
+intensive models via local approximations. JASA 111.
+E. Cleary et al. (2021). Calibrate, emulate, sample. J. Comput. Phys. 424. (Emulation of outputs; not corrected.)
+"""
+
+import math
+from dataclasses import dataclass
+from typing import Any, ClassVar, Protocol
+
+import numpy as np
+
+from pymc_kameleon.numerics import history
+from pymc_kameleon.samplers import seam
+from pymc_kameleon.samplers.kamiltonian import trust
+from pymc_kameleon.samplers.kamiltonian.factors import climb as climbing
+from pymc_kameleon.samplers.kamiltonian.factors import learning as learn
+from pymc_kameleon.samplers.kamiltonian.factors.state import (
+    Carry,
+    Climb,
+    Learning,
+    Quality,
+    State,
+)
+from pymc_kameleon.samplers.kamiltonian.factors.surface import (
+    ARMS,
+    Arm,
+    Known,
+    leave,
+    run,
+    spot,
+)
+from pymc_kameleon.samplers.seam import Outcome, Point, Proposal, Sampler
+
+WALK, DESIGN = 0.15, 0.20  # shares of the tuning draws
+DESIGN_ARM, DESIGN_TEMPERATURE = Arm(3, 1.6), 0.6
+LAST_REFIT = 0.85  # of tuning
+CLIMB_SHARE = 0.6  # of tuning, at most
+STALE = 1.15  # growth since the last refit at which the end of tuning has one of its own
+ARCHIVE = 300
+WALK_ACCEPT = 0.3
+SURPRISE, UNCOVERED = 2.0, 2.5
+
+
+class Source(Protocol):
+    """A log density that tells what its black boxes have returned."""
+
+    parts_known: Known
+    evaluated_at: np.ndarray
+    outputs: np.ndarray
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class FactoredKamiltonian(Sampler):
+    """The sampler for one model; it holds what is compiled, and the state everything else.
+
+    Parameters
+    ----------
+    source : Source
+        The log density that the chain's test evaluates.
+    tune : int, optional
+        Number of tuning draws, if known: the last refit is then at 85 % of it.
+    """
+
+    source: Source
+    tune: int | None = None
+
+    @property
+    def known(self) -> Known:
+        """What is known of the log density."""
+        return self.source.parts_known
+
+    # --- the seam -----------------------------------------------------------------------------
+
+    def init(self, rng, x: np.ndarray, known: seam.Known = seam.NOTHING) -> State:
+        """Start at ``x`` = v of shape (d,)."""
+        tune = None if self.tune is None else max(1, self.tune - known.spent)
+        x = np.array(x, dtype=float)
+        d, layout = len(x), self.known.layout
+        learning = Learning(
+            inputs=history.empty(int(layout.inputs[-1])), outputs=history.empty(int(layout.outputs[-1])),
+            log_densities=history.empty(1), chain=history.empty(d),
+            chain_log_densities=history.empty(1), climb=Climb(), arrived=False,
+            accepted=2.0 * np.linspace(0.9, 0.5, len(ARMS)), trials=np.full(len(ARMS), 2.0),
+            correlation=0.7, residuals=history.empty(1), uncovered=0, judged=0, surprises=0,
+            earlier=None, moves=0, draws=0, refits=0, last_refit=0, next_refit=0, final=False,
+            free=None, seed=0,
+        )  # fmt: skip
+        return State(
+            tune=tune, current=trust.Current(x, -math.inf, 0.0), share=1.0, fit=None, surface=None,
+            log_walk=math.log(2.38 / math.sqrt(d)), archive=np.zeros((0, d)),
+            arms=np.full(len(ARMS), 1.0 / len(ARMS)), mixture=None,
+            quality=Quality(math.inf, 1.0, 0, 0, False), learning=learning,
+        )  # fmt: skip
+
+    def place(self, state: State, point: Point, proposal: Proposal | None = None) -> State:
+        """Retain the chain's point: its log density is never evaluated again."""
+        if proposal is not None:
+            carry = proposal.carry
+            return self._retain(state, trust.Current(carry.u, point.log_density, carry.value))
+        x, log_density = point.position, point.log_density
+        if state.learning is not None:
+            state = state._replace(learning=self._record(state.learning, x, log_density))
+        return self._retain(state, learn.locate(self.known, state.surface, x, log_density))
+
+    def propose(self, rng: np.random.Generator, x: np.ndarray, state: State) -> Proposal:
+        """One proposal, whose test costs at most one evaluation."""
+        learning = state.learning
+        if learning is not None and learning.climb is not None:
+            return self._climb(rng, x, state, learning.climb)
+        if state.surface is None:
+            return self._unlearned_walk(rng, x)
+        if learning is None:
+            assert state.mixture is not None
+            walk = rng.random() >= (1.0 - state.mixture.floor) * state.share  # the mixture's weights
+            return self._walk(rng, x, state) if walk else self._surrogate(rng, x, state)
+        u = rng.random()
+        if u < WALK or state.current.value == -math.inf:
+            return self._walk(rng, x, state)
+        if u < WALK + DESIGN:
+            return self._design(rng, x, state)
+        return self._surrogate(rng, x, state)
+
+    def log_ratio(self, state: State, point: Point, proposal: Proposal, there: Point) -> float:
+        """Everything in the ratio but the target: the kernel's part, and that of the shares.
+
+        Exactness hangs on the shares: see :mod:`pymc_kameleon.samplers.kamiltonian.trust`.
+        """
+        proposed_log_density = there.log_density
+        carry, mixture = proposal.carry, state.mixture
+        if state.learning is not None and state.learning.climb is not None:
+            return math.inf if proposed_log_density > point.log_density else -math.inf  # nothing is drawn yet
+        if mixture is None or not (carry.evaluated and proposed_log_density > -math.inf):
+            return proposal.log_q_ratio
+        new_share = self._share(mixture, trust.Current(carry.u, proposed_log_density, carry.value))
+        return proposal.log_q_ratio + trust.log_ratio(
+            mixture, carry.kernel > 0, state.share, new_share
+        )
+
+    def adapt(self, rng: np.random.Generator, state: State, outcome: Outcome) -> State:
+        """Learn from one tuning draw."""
+        learning, carry = state.learning, outcome.proposal.carry
+        if learning is None:
+            return state
+        learning = learning._replace(draws=learning.draws + 1)
+        if carry.evaluated:
+            learning = self._record(
+                learning, outcome.proposal.position, outcome.proposed_log_density
+            )
+        state = state._replace(learning=learning)
+        if learning.climb is not None:
+            return self._climbed(rng, state, outcome)
+        if carry.kernel >= 0:
+            state = self._judge(state, outcome)
+        if self._refit_is_due(state):
+            final = state.tune is not None and state.learning.draws >= LAST_REFIT * state.tune
+            state = learn.refit(
+                rng, self.known, state, outcome.position, outcome.log_density, final=final
+            )
+        return state
+
+    def freeze(self, state: State) -> State:
+        """Fix everything, decide how far to trust the surrogate, and drop what was recorded."""
+        learning = state.learning
+        if learning is None:
+            return state
+        n = learning.log_densities.size
+        position = self._position(learning)
+        if n > 0 and position is not None and (state.surface is None or n >= STALE * learning.last_refit):
+            rng = np.random.default_rng(learning.seed)
+            state = learn.refit(
+                rng, self.known, state, position, state.current.log_density, final=True
+            )
+            learning = state.learning
+        residual_sd, uncovered = learn.measure(learning, state.fit.error if state.fit else math.inf)
+        quality = Quality(residual_sd, uncovered, learning.refits, n, learning.arrived)
+        state = state._replace(learning=None, quality=quality)
+        if state.surface is None:
+            return state
+        states, values = self._archive(state, learning)
+        residuals = values - np.array([learn.value(self.known, state.surface, u) for u in states])
+        typical = float(np.median(residuals[np.isfinite(residuals)])) if len(states) else 0.0
+        mixture = trust.Mixture(
+            _floor(quality), typical if math.isfinite(typical) else 0.0, 0.5 + min(residual_sd, 1.0)
+        )
+        state = state._replace(
+            mixture=mixture, archive=states, arms=learn.arm_shares(learning, 6.0)
+        )
+        return self._retain(state, state.current)
+
+    def stats(self, state: State, proposal: Proposal | None = None) -> dict[str, Any]:
+        """Statistics of the state, and of the last proposal if it is given."""
+        fit, surface, quality = state.fit, state.surface, state.quality
+        frozen = state.mixture is not None
+        result = {
+            "factors": self.known.layout.size,
+            "worst_factor": self.known.factors[int(np.argmax(fit.errors))] if fit else "",
+            "noncentred": int((surface.centring[self.known.movable] < 1.0).sum()) if surface else 0,
+            "step_size": surface.step_size if surface else math.nan,
+            "surrogate": "factors" if surface else "none",
+            "surrogate_error": fit.error if fit else math.nan,
+            "residual_sd": quality.residual_sd if frozen else math.nan,
+            "uncovered": quality.uncovered if frozen else math.nan,
+            "share": state.share if fit else 0.0,
+            "refits": quality.refits if state.learning is None else state.learning.refits,
+        }
+        carry = None if proposal is None else proposal.carry
+        if proposal is not None:
+            result["move"] = proposal.move
+            result["n_steps"] = carry.gradients if carry else 0
+            result["energy_error"] = carry.energy_error if carry else math.nan
+            result["diverging"] = carry.diverging if carry else False
+        return result
+
+    # --- kernels ------------------------------------------------------------------------------
+
+    def _surrogate(self, rng, x, state):
+        """The end of some inner transitions; x itself, not evaluated, if none of them moved."""
+        surface = state.surface
+        arm = 1 + min(
+            int(np.searchsorted(np.cumsum(state.arms), rng.random())), len(ARMS) - 1
+        )
+        start = spot(self.known, surface, state.current.z)
+        path = run(rng, self.known, surface, start, ARMS[arm - 1])
+        carry = Carry(
+            arm, path.end.u, 0.0, path.moved, path.gradients, path.accept_prob, path.energy_error,
+            path.diverging,
+        )  # fmt: skip
+        move = f"surrogate{arm}"
+        if not path.moved:
+            carry = carry._replace(value=state.current.value)
+            return Proposal(x, -math.inf, move, carry, state.current.log_density)
+        position, jacobian = leave(self.known, path.end.u, surface.centring)
+        carry = carry._replace(value=path.end.value - jacobian)
+        return Proposal(position, state.current.value - carry.value, move, carry)
+
+    def _walk(self, rng, x, state):
+        """A symmetric step in u: differential evolution from the archive, or a normal one."""
+        surface, d, here = state.surface, len(x), state.current.z
+        kind, size = rng.random(2)
+        step = surface.metric @ rng.standard_normal(d)
+        move = "walk"
+        if len(state.archive) > 1 and kind < 0.5:
+            a, b = rng.integers(len(state.archive), size=2)
+            gamma = 2.38 / math.sqrt(2.0 * d) * (0.4 + 0.8 * size)
+            step = gamma * (state.archive[a] - state.archive[b]) + 0.01 * step
+            move = "differential"
+        else:
+            step = math.exp(state.log_walk) * (0.2 if size < 0.3 else 1.0) * step
+        position, jacobian = leave(self.known, here + step, surface.centring)
+        there = spot(self.known, surface, here + step)
+        ratio = jacobian - leave(self.known, here, surface.centring)[1]
+        carry = Carry(0, there.u, there.value - jacobian)
+        return Proposal(position, ratio, move, carry)
+
+    def _design(self, rng, x, state):
+        """A point of a flatter surrogate, evaluated and never moved to: tails."""
+        surface, temperature = state.surface, DESIGN_TEMPERATURE
+        start = spot(self.known, surface, state.current.z, temperature)
+        path = run(rng, self.known, surface, start, DESIGN_ARM, temperature)
+        if not path.moved:
+            return self._walk(rng, x, state)
+        position, _ = leave(self.known, path.end.u, surface.centring)
+        return Proposal(position, -math.inf, "design", Carry(-1, path.end.u, 0.0))
+
+    def _unlearned_walk(self, rng, x):
+        """While nothing is known: small steps of all sizes."""
+        size = 10.0 ** rng.uniform(-3.0, 0.0)
+        position = x + size * rng.standard_normal(len(x))
+        return Proposal(position, 0.0, "walk", Carry(0, position.copy(), 0.0))
+
+    # --- the climb ----------------------------------------------------------------------------
+
+    def _climb(self, rng, x, state, climb):
+        n, d = state.learning.log_densities.size, len(x)
+        if climb.target is not None:
+            position = climb.target.copy()
+        elif climb.satellites:
+            size = climbing.SATELLITES[-climb.satellites] * min(climb.half_width, 0.5)
+            position = x + size * rng.standard_normal(d)
+        else:
+            size = 0.7 * climbing.DESIGN[n % len(climbing.DESIGN)]
+            position = x + size * rng.standard_normal(d)
+        return Proposal(position, 0.0, "climb", Carry(-1, position.copy(), 0.0))
+
+    def _climbed(self, rng, state, outcome):
+        """After one evaluation of the climb: another point of the design, or the next target, or the end."""
+        learning, climb, d = state.learning, state.learning.climb, len(outcome.position)
+        n = learning.log_densities.size
+        if climb.target is not None:
+            rise = climb.promised if outcome.accepted else -math.inf
+            if outcome.accepted:
+                rise = outcome.log_density - self._before(learning)
+            climb = climbing.learn(climb, rise, d)
+        elif climb.satellites:
+            climb = climb._replace(satellites=climb.satellites - 1)
+        learning = learning._replace(climb=climb)
+        state = state._replace(learning=learning)
+        spent = state.tune is not None and learning.draws >= CLIMB_SHARE * state.tune
+        over = climb.calm >= 2 or climb.rounds >= climbing.ROUNDS or spent
+        if over:
+            return self._arrive(rng, state, outcome, climb.calm >= 2)
+        if climb.satellites or n < climbing.design_size(self.known.layout):
+            return state
+        try:
+            surface = learn.fit_nearby(rng, self.known, learning, outcome.position)
+        except np.linalg.LinAlgError:  # a few points more
+            return state._replace(learning=learning._replace(climb=climb._replace(satellites=3)))
+        goal, promised = climbing.target(self.known, surface, outcome.position, climb.half_width)
+        climb = climb._replace(target=goal, promised=promised)
+        return state._replace(learning=learning._replace(climb=climb))
+
+    def _before(self, learning):
+        """The chain's log density before its last move: the highest of all but the last."""
+        values = learning.log_densities.buffer[: learning.log_densities.size - 1, 0]
+        return float(values.max())
+
+    def _arrive(self, rng, state, outcome, arrived):
+        learning = state.learning._replace(climb=None, arrived=arrived)
+        state = state._replace(learning=learning)
+        return learn.refit(rng, self.known, state, outcome.position, outcome.log_density)
+
+    # --- tuning -------------------------------------------------------------------------------
+
+    def _record(self, learning: Learning, v, log_density) -> Learning:
+        """Keep what the black boxes have returned, if the last evaluation was at ``v``."""
+        if not np.array_equal(self.source.evaluated_at, v):
+            return learning
+        w = self.known.places(v, np.zeros(len(v)))[0]
+        return learning._replace(
+            inputs=history.append(learning.inputs, w),
+            outputs=history.append(learning.outputs, self.source.outputs),
+            log_densities=history.append(learning.log_densities, np.array([log_density])),
+        )
+
+    def _judge(self, state: State, outcome: Outcome) -> State:
+        learning, carry, probability = state.learning, outcome.proposal.carry, outcome.accept_prob
+        learning = learning._replace(
+            chain=history.append(learning.chain, outcome.position),
+            chain_log_densities=history.append(
+                learning.chain_log_densities, np.array([outcome.log_density])
+            ),
+            moves=learning.moves + int(outcome.accepted),
+        )
+        if state.surface is None:
+            return state._replace(learning=learning)
+        if carry.kernel == 0:
+            rate = 0.3 / (1.0 + 0.02 * learning.draws)
+            if outcome.proposal.move == "walk":
+                state = state._replace(log_walk=state.log_walk + rate * (probability - WALK_ACCEPT))
+        elif carry.evaluated:
+            learning = _judge_arm(learning, state, outcome)
+            state = state._replace(arms=learn.arm_shares(learning, 3.0))
+        else:
+            trials = learning.trials.copy()
+            trials[carry.kernel - 1] += 1.0
+            learning = learning._replace(trials=trials)
+            step_size = max(0.9 * state.surface.step_size, learn.SHORTEST)
+            state = state._replace(surface=state.surface._replace(step_size=step_size))
+        if learning.residuals.size > 5:
+            residual = state.current.log_density - state.current.value
+            bad = int(residual - _typical(learning) > UNCOVERED)
+            learning = learning._replace(
+                judged=learning.judged + 1, uncovered=learning.uncovered + bad
+            )
+        return state._replace(learning=learning)
+
+    def _refit_is_due(self, state: State) -> bool:
+        learning, n = state.learning, state.learning.log_densities.size
+        last = state.tune is not None and learning.draws >= LAST_REFIT * state.tune
+        if last and not learning.final:
+            return True
+        surprised = learning.surprises > 15 + 0.05 * n and n > 1.05 * learning.last_refit
+        return n >= learning.next_refit or surprised
+
+    # --- end of tuning ------------------------------------------------------------------------
+
+    def _position(self, learning):
+        """Where the chain is."""
+        if learning.chain.size:
+            return learning.chain.buffer[learning.chain.size - 1].copy()
+        return None
+
+    def _archive(self, state, learning):
+        """The chain's last states, in u, and their log densities."""
+        m = learning.chain.size
+        rows = slice(max(0, m - ARCHIVE), m)
+        states = learning.chain.buffer[rows]
+        centring = state.surface.centring
+        u = np.array([learn.enter(self.known, v, centring) for v in states])
+        values = learning.chain_log_densities.buffer[rows, 0].copy()
+        return u.reshape(len(states), learning.chain.buffer.shape[1]), values
+
+    def _retain(self, state, current):
+        share = 1.0 if state.mixture is None else self._share(state.mixture, current)
+        return state._replace(current=current, share=share)
+
+    @staticmethod
+    def _share(mixture, current):
+        return trust.share(mixture, math.inf, math.inf, current) if current.value > -math.inf else 0.0
+
+
+def _judge_arm(learning: Learning, state: State, outcome: Outcome) -> Learning:
+    carry, probability = outcome.proposal.carry, outcome.accept_prob
+    accepted, trials = learning.accepted.copy(), learning.trials.copy()
+    accepted[carry.kernel - 1] += probability
+    trials[carry.kernel - 1] += 1.0
+    residual = state.current.log_density - state.current.value
+    learning = learning._replace(
+        accepted=accepted, trials=trials,
+        residuals=history.append(learning.residuals, np.array([residual])),
+    )  # fmt: skip
+    if learning.residuals.size > 5 and probability > 0.02:
+        wrong = outcome.proposed_log_density - carry.value - _typical(learning)
+        learning = learning._replace(surprises=learning.surprises + int(abs(wrong) > SURPRISE))
+    return learning
+
+
+def _typical(learning: Learning) -> float:
+    size = learning.residuals.size
+    return float(np.median(learning.residuals.buffer[max(0, size - 100) : size, 0]))
+
+
+def _floor(quality: Quality) -> float:
+    """Least probability of the random walk, from out-of-sample evidence."""
+    if not quality.arrived:
+        return 0.5
+    if quality.uncovered < 0.01 and quality.residual_sd < 0.5:
+        return 0.1
+    return 0.25 if quality.uncovered < 0.03 else 0.5
