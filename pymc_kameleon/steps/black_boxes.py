@@ -20,7 +20,7 @@ SHAPE_ONLY = (DimShuffle, Reshape, SpecifyShape)  # every element comes through 
 
 
 class Unsplittable(Exception):
-    """This model cannot be cut at its black boxes; the message says why."""
+    """A model that cannot be cut at its black boxes; the message says why."""
 
 
 class Box(NamedTuple):
@@ -92,6 +92,17 @@ def find_boxes(
     return boxes
 
 
+def has_boxes(
+    variables: Sequence[Variable], unknowns: Iterable[Variable], declared: Sequence[str] = ()
+) -> bool:
+    """Whether a black box enters ``variables``."""
+    before = list(ancestors(variables))
+    known = {v.name for v in before} | {type(v.owner.op).__name__ for v in before if v.owner}
+    mentioned = [name for name in declared if name in known]
+    terms = {str(i): v for i, v in enumerate(variables)}
+    return bool(mentioned or find_boxes(terms, unknowns))
+
+
 def differentiable(node: Apply, arguments: Sequence[Variable]) -> bool:
     """Whether the Op has a gradient with respect to its floating-point ``arguments``."""
     floats = [v for v in arguments if _is_float(v)]
@@ -110,25 +121,29 @@ def is_added(output: Variable, terms: Iterable[Variable]) -> bool:
 
     Read off the graph: from each term down through sums, and reshapings that keep every element.
     """
+    found = 0
     for term in terms:
         rest, leaves = [term], []
         while rest:
             variable = rest.pop()
             node = variable.owner
-            if variable is not output and node is not None and _only_adds(node):
-                rest += node.inputs[:1] if isinstance(node.op, SHAPE_ONLY) else node.inputs
-            else:
+            if variable is output or node is None or not _only_adds(node):
                 leaves.append(variable)
-        if any(v is not output and output in set(ancestors([v])) for v in leaves):
+            elif isinstance(node.op, Elemwise):  # what is broadcast is added more than once
+                whole = node.outputs[0].type.broadcastable
+                for v in node.inputs:
+                    (rest if v.type.broadcastable == whole else leaves).append(v)
+            else:
+                rest.append(node.inputs[0])
+        found += sum(v is output for v in leaves)
+        if found > 1 or any(v is not output and output in ancestors([v]) for v in leaves):
             return False
     return True
 
 
 def _only_adds(node):
     if isinstance(node.op, Elemwise):
-        whole = node.outputs[0].type.broadcastable
-        adds = str(node.op.scalar_op) in ("add", "identity", "Add", "Identity")
-        return adds and all(v.type.broadcastable == whole for v in node.inputs)
+        return str(node.op.scalar_op).lower() in ("add", "identity")
     return isinstance(node.op, (Sum, *SHAPE_ONLY))
 
 

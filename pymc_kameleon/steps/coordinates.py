@@ -9,8 +9,8 @@ lambda = 1 being the model's own x and lambda = 0 the non-centred z (Papaspiliop
     log F(z; 0, 1) - lambda log sigma,    z = (u - lambda mu) / sigma^lambda,
 
 and *replaces* the prior's term. Exactness hangs on not computing it as log F(x; mu, sigma) + log|dx/du|: with
-x = mu + sigma z in floating point, x - mu is 0 as soon as sigma < 1e-16 |mu|, whatever z is. The prior of z would vanish
-there and z have infinite volume, into which chains disappear with an acceptance rate of 1.
+x = mu + sigma z in floating point, x - mu is 0 as soon as sigma < 1e-16 |mu|, whatever z is. The prior of z would
+vanish there and z have infinite volume, into which chains disappear with an acceptance rate of 1.
 
 References
 ----------
@@ -136,9 +136,7 @@ class Coordinates:
 
     def unravel(self, x: Variable) -> dict:
         """The value variables as pieces of the vector ``x``."""
-        return {
-            v: x[where].reshape(shape).astype(v.dtype) for v, where, shape in self.layout
-        }
+        return {v: x[where].reshape(shape).astype(v.dtype) for v, where, shape in self.layout}
 
     def move(self, u: Variable, centring: Variable | None = None) -> Moved:
         """The model's variables as functions of ``u``; ``centring`` is lambda of shape (d,), 0 if not given."""
@@ -155,7 +153,10 @@ class Coordinates:
             location, scale, *others = clone_replace(
                 [prior.location, prior.scale, *prior.others], values, rebuild_strict=False
             )
-            location, scale = (pt.broadcast_to(a, shape) for a in (location, scale))
+            # constants that need no more digits come in single precision, and so would their logarithms
+            location, scale = (
+                pt.broadcast_to(a.astype("float64"), shape) for a in (location, scale)
+            )
             log_scale = pt.log(scale)
             z = own
             if centring is not None:
@@ -183,7 +184,9 @@ def find_priors(model: Model) -> dict:
         op, transform = rv.owner.op, model.rvs_to_transforms.get(rv)
         family = FAMILIES.get(type(op).__name__)
         log = type(op).__name__ == "LogNormalRV"
-        if family is None or not (isinstance(transform, LogTransform) if log else transform is None):
+        if family is None or not (
+            isinstance(transform, LogTransform) if log else transform is None
+        ):
             continue
         parameters = model.replace_rvs_by_values(list(op.dist_params(rv.owner)))
         *others, location, scale = parameters

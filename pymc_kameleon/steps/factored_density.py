@@ -49,7 +49,7 @@ class FactoredDensity(LogDensity):
         self._auxiliary, self._noise = [], []
         self._given = pytensor_internals.cells(self._function, lambda variable: True)
         self._explain = None
-        self.parts_known = Split(cut, self._shapes(cut, initial_point), compile_kwargs)
+        self.parts_known: Split = Split(cut, self._shapes(cut, initial_point), compile_kwargs)
         self._zero = np.zeros(self.dim)
         self._last: tuple = (None, None, 0.0)
         self.evaluated_at = self._zero
@@ -82,11 +82,6 @@ class FactoredDensity(LogDensity):
     def update(self, point: dict[str, np.ndarray], x: np.ndarray) -> dict[str, np.ndarray]:
         """A copy of ``point``, with all variables set from ``x`` = v."""
         return super().update(point, self._model_coordinates(x))
-
-    def _model_coordinates(self, v):
-        if self._last[0] is None or not np.array_equal(self._last[0], v):
-            self._last = (v.copy(), self.parts_known.places(v, self._zero)[1])
-        return self._last[1]
 
     def model_log_density(self, x: np.ndarray, value: float) -> float:
         """The model's own log density where that of v is ``value``."""

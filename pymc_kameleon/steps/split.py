@@ -18,9 +18,9 @@ from pymc.pytensorf import compile as compile_pymc
 from pytensor.graph.replace import clone_replace
 from pytensor.graph.traversal import ancestors
 
-from pymc_kameleon.surrogates.factors.layout import Layout
-from pymc_kameleon.steps.black_boxes import Box, Unsplittable, find_boxes, is_added
+from pymc_kameleon.steps.black_boxes import Box, Unsplittable, find_boxes, has_boxes, is_added
 from pymc_kameleon.steps.coordinates import Coordinates
+from pymc_kameleon.surrogates.factors.layout import Layout
 
 PROBES = 2  # random points at which each coordinate is perturbed
 FAR = 5.0  # sd of the points at which an argument that stays positive is positive by construction
@@ -82,13 +82,10 @@ class Cut:
             raise Unsplittable("PyTensor computes in single precision")
         self.coordinates = Coordinates(model, variables, point, noncentred)
         factors = [*model.free_RVs, *model.observed_RVs, *model.potentials]
-        terms = dict(
-            zip([f.name for f in factors], model.logp(factors, sum=False), strict=True)
-        )
+        terms = dict(zip([f.name for f in factors], model.logp(factors, sum=False), strict=True))
         self.boxes: list[Box] = find_boxes(terms, model.value_vars, declared)
-        cuts = {v for box in self.boxes for v in box.outputs}
         for variable, prior in list(self.coordinates.priors.items()):
-            if not cuts.isdisjoint(ancestors([prior.location, prior.scale, *prior.others])):
+            if has_boxes([prior.location, prior.scale, *prior.others], model.value_vars, declared):
                 self.coordinates.forget(variable)  # a black box says where the prior is
         moved = {model.values_to_rvs[v].name for v in self.coordinates.priors}
         self.terms = {name: term.sum() for name, term in terms.items() if name not in moved}
@@ -115,7 +112,9 @@ class Cut:
                 there[i] += rng.uniform(0.1, 0.5)
                 for was, now, row in zip(here, arguments(there), found, strict=True):
                     row[i] = ~((was == now) | (np.isnan(was) & np.isnan(now)))
-            changed = found if changed is None else [a | b for a, b in zip(changed, found, strict=True)]
+            changed = (
+                found if changed is None else [a | b for a, b in zip(changed, found, strict=True)]
+            )
         assert changed is not None
         far = [arguments(self._start + FAR * rng.standard_normal(d)) for _ in range(20)]
         chosen: list[Inputs] = []
@@ -150,13 +149,18 @@ class Cut:
         for v in outputs - {v for row in watched for v in row}:
             if any(v in set(ancestors(row)) for row in watched):
                 if None in v.type.shape:
-                    raise Unsplittable("a black box feeds another one, and its shape is not declared")
+                    raise Unsplittable(
+                        "a black box feeds another one, and its shape is not declared"
+                    )
                 stand_ins[v] = pt.constant(rng.uniform(0.5, 1.5, v.type.shape), dtype=v.dtype)
         joined = [pt.concatenate([pt.as_tensor(v).ravel() for v in row]) for row in watched]
         joined = clone_replace(joined, stand_ins, rebuild_strict=False) if stand_ins else joined
         joined = clone_replace(joined, self.coordinates.unravel(x), rebuild_strict=False)
         function = compile_pymc(
-            [x], [j.astype("float64") for j in joined], mode="FAST_COMPILE", on_unused_input="ignore"
+            [x],
+            [j.astype("float64") for j in joined],
+            mode="FAST_COMPILE",
+            on_unused_input="ignore",
         )
 
         def arguments(x):
@@ -212,10 +216,12 @@ class Split:
         self._known = self._compile_known()
 
     def places(self, u: np.ndarray, centring: np.ndarray) -> tuple[np.ndarray, ...]:
-        """(w, x, v, mu, log sigma) at ``u``: inputs, the model's and the non-centred coordinates, the priors' parameters."""
+        """(w, x, v, mu, log sigma) at ``u``: inputs, the model's coordinates, the non-centred ones, the priors'."""
         return tuple(self._places(u, centring))
 
-    def known(self, u, centring, w, outputs, jacobian, slope) -> tuple[float, np.ndarray, np.ndarray]:
+    def known(
+        self, u, centring, w, outputs, jacobian, slope
+    ) -> tuple[float, np.ndarray, np.ndarray]:
         """Log density of u, and its derivatives with respect to u and o, for o = outputs + jacobian (w(u) - w).
 
         Parameters

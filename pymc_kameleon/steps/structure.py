@@ -4,7 +4,7 @@ import logging
 
 from pymc_kameleon.steps.black_boxes import Unsplittable
 from pymc_kameleon.steps.factored_density import FactoredDensity
-from pymc_kameleon.steps.log_density import names
+from pymc_kameleon.steps.noisy_factors import names
 from pymc_kameleon.steps.split import Cut
 
 _log = logging.getLogger("pymc.kameleon")
@@ -30,7 +30,9 @@ def check(learn: str, coordinates: str, expensive) -> None:
             f"expensive must be a list of names of variables or of Ops' classes, got {expensive!r}."
         )
     if expensive and learn == "all":
-        raise ValueError("expensive names black boxes to learn one by one, and learn='all' does not.")
+        raise ValueError(
+            "expensive names black boxes to learn one by one, and learn='all' does not."
+        )
 
 
 def factored_density(
@@ -72,7 +74,9 @@ def describe(cut: Cut, density: FactoredDensity) -> str:
     ins, outs = (_span(edges[1:] - edges[:-1]) for edges in (layout.inputs, layout.outputs))
     kind = "log likelihoods" if all(cut.added) else "outputs" if not any(cut.added) else "mixed"
     known = names(v for v, *_ in cut.coordinates.layout)
-    line = f"Learning {n} black box{'es' * (n > 1)} of {ins} input{'s' * (ins != '1')} ({outs} {kind}"
+    line = (
+        f"Learning {n} black box{'es' * (n > 1)} of {ins} input{'s' * (ins != '1')} ({outs} {kind}"
+    )
     line += f"{' each' if n > 1 else ''}); known, with gradients: all else about {known}"
     if cut.coordinates.priors:
         line += f"; non-centred: {names(cut.coordinates.priors)}"

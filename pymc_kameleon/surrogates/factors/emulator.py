@@ -1,8 +1,9 @@
 """Emulators of many black boxes at once: each a polynomial in few inputs, with its Jacobian, compiled.
 
-Input i of a factor enters as s_i = (w_i - centre_i) / scale_i. Its emulator is trusted in the ball |R s| < rho. Outside,
-it is evaluated at the projection onto the ball, and the log density is lowered by SOFT (|R s| - rho)^2: continuous,
-bounded, and no obstacle to dynamics. A hard wall rejects nearly everything as soon as a dozen factors each have one.
+Input i of a factor enters as s_i = (w_i - centre_i) / scale_i. Its emulator is trusted in the ball |R s| < rho.
+Outside, it is evaluated at the projection onto the ball, and the log density is lowered by SOFT (|R s| - rho)^2:
+continuous, bounded, and no obstacle to dynamics. A hard wall rejects nearly everything as soon as a dozen factors each
+have one.
 """
 
 import math

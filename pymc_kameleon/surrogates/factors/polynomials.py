@@ -22,7 +22,9 @@ CANDIDATES = ((1, 1), (2, 2), (3, 2), (3, 3), (4, 2), (4, 3), (5, 2), (5, 3), (6
 def monomials(d: int, degree: int, order: int) -> tuple[np.ndarray, np.ndarray]:
     """Variables and powers, (m, 3) each, sorted by degree; padded with variable 0 to the power of 0."""
     if not (1 <= degree <= DEGREE and 1 <= order <= VARIABLES):
-        raise ValueError(f"degree and order must be at most {DEGREE} and {VARIABLES}, got {degree}, {order}.")
+        raise ValueError(
+            f"degree and order must be at most {DEGREE} and {VARIABLES}, got {degree}, {order}."
+        )
     rows = [((0,) * VARIABLES, (0,) * VARIABLES)]
     for n in range(1, min(order, d) + 1):
         for chosen in itertools.combinations(range(d), n):

@@ -135,7 +135,9 @@ def fit(
         weights /= weights.max()
         chosen = np.flatnonzero(weights > 1e-9)
         if len(chosen) > MOST_POINTS:  # the heaviest, and of equals the latest
-            chosen = np.sort(chosen[np.argsort(-weights[chosen][::-1], kind="stable")[:MOST_POINTS]])
+            chosen = np.sort(
+                chosen[np.argsort(-weights[chosen][::-1], kind="stable")[:MOST_POINTS]]
+            )
         fitted.append(
             fit_factor(
                 rng, s[chosen], o[chosen], weights[chosen],
@@ -221,7 +223,7 @@ def fit_factor(
         mine = np.flatnonzero(within(powers, degree, order))
         ridges = RIDGES[:1] if degree <= 2 else RIDGES
         for ridge in ridges:
-            coefficients = _solve(*train, mine, free, ridge)
+            coefficients = _solve(train, mine, free, ridge)
             if coefficients is None:
                 continue
             wrong = x[np.ix_(held, mine)] @ coefficients - outputs[held]
@@ -235,7 +237,7 @@ def fit_factor(
         raise np.linalg.LinAlgError("no polynomial fits")
     error, degree, order, mine, ridge = best
     both = tuple(a + b for a, b in zip(train, rest, strict=True))
-    coefficients = _solve(*both, mine, free, ridge)
+    coefficients = _solve(both, mine, free, ridge)
     if coefficients is None:
         raise np.linalg.LinAlgError("no polynomial fits")
     coefficients = coefficients / size_of[mine][:, None]
@@ -265,7 +267,8 @@ def _moments(x, outputs, weights):
     return weighted.T @ x, weighted.T @ outputs, weights.sum()
 
 
-def _solve(gram, moments, total, mine, free, ridge):
+def _solve(sums, mine, free, ridge):
+    gram, moments, total = sums
     matrix = gram[np.ix_(mine, mine)].copy()
     matrix[np.diag_indices_from(matrix)] += total * np.where(free[mine], 1e-10, ridge)
     try:

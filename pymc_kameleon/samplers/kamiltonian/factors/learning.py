@@ -108,13 +108,13 @@ def fit_nearby(rng, known: Known, learning: Learning, v) -> Surface:
 def _fit(rng, known, learning, v, centring, reference, nearest=False):
     n = learning.log_densities.size
     sample = regression.Sample(
-        learning.inputs.buffer[:n], learning.outputs.buffer[:n], learning.log_densities.buffer[:n, 0]
+        learning.inputs.buffer[:n],
+        learning.outputs.buffer[:n],
+        learning.log_densities.buffer[:n, 0],
     )
     here = known.places(v, np.zeros(len(v)))[0]
     precision = output_precision(known, v, learning)
-    return regression.fit(
-        rng, known.layout, sample, reference, here, precision, nearest=nearest
-    )
+    return regression.fit(rng, known.layout, sample, reference, here, precision, nearest=nearest)
 
 
 def _reference(known: Known, learning: Learning) -> np.ndarray | None:
@@ -134,7 +134,7 @@ def _reference(known: Known, learning: Learning) -> np.ndarray | None:
 
 
 def output_precision(known: Known, v: np.ndarray, learning: Learning) -> np.ndarray:
-    """-d^2 L / do^2 at the outputs of the highest point so far, shape (n_o,), by differences of dL/do; 1 where added."""
+    """-d^2 L / do^2 at the outputs of the highest point so far, shape (n_o,), by differences; 1 where added."""
     layout = known.layout
     result = np.ones(int(layout.outputs[-1]))
     if layout.added.all():
@@ -164,7 +164,7 @@ def free_run(rng, known: Known, surface: Surface, v, length: int):
     here = spot(known, surface, enter(known, v, surface.centring))
     if here.value == -math.inf:
         return surface, None, None
-    d, states = len(v), np.empty((length, len(v)))
+    states = np.empty((length, len(v)))
     log_step = math.log(max(surface.step_size, 0.1))
     looks = {length // 4, length // 2, length - 1}
     for i in range(length):

@@ -25,7 +25,7 @@ E. Cleary et al. (2021). Calibrate, emulate, sample. J. Comput. Phys. 424. (Emul
 
 import math
 from dataclasses import dataclass
-from typing import Any, ClassVar, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -64,7 +64,10 @@ SURPRISE, UNCOVERED = 2.0, 2.5
 class Source(Protocol):
     """A log density that tells what its black boxes have returned."""
 
-    parts_known: Known
+    @property
+    def parts_known(self) -> Known:
+        """What is known of it."""
+
     evaluated_at: np.ndarray
     outputs: np.ndarray
 
@@ -148,7 +151,8 @@ class FactoredKamiltonian(Sampler):
         proposed_log_density = there.log_density
         carry, mixture = proposal.carry, state.mixture
         if state.learning is not None and state.learning.climb is not None:
-            return math.inf if proposed_log_density > point.log_density else -math.inf  # nothing is drawn yet
+            higher = proposed_log_density > point.log_density
+            return math.inf if higher else -math.inf  # nothing is drawn yet
         if mixture is None or not (carry.evaluated and proposed_log_density > -math.inf):
             return proposal.log_q_ratio
         new_share = self._share(mixture, trust.Current(carry.u, proposed_log_density, carry.value))

@@ -1,4 +1,4 @@
-"""The surrogate of a log density whose black boxes are emulated, and transitions that are reversible with respect to it.
+"""The surrogate of a log density whose black boxes are emulated, and transitions reversible with respect to it.
 
     f(u) = L(T(u), g_1(w_1), ..., g_K(w_K)) + log|dT/du| - soft walls,    w = w(T(u)),
 
@@ -31,7 +31,9 @@ class Known(Protocol):
     def places(self, u: np.ndarray, centring: np.ndarray) -> tuple[np.ndarray, ...]:
         """(w, x, v, mu, log sigma)."""
 
-    def known(self, u, centring, w, outputs, jacobian, slope) -> tuple[float, np.ndarray, np.ndarray]:
+    def known(
+        self, u, centring, w, outputs, jacobian, slope
+    ) -> tuple[float, np.ndarray, np.ndarray]:
         """(value, derivative by u, derivative by o)."""
 
 
@@ -125,6 +127,7 @@ def spot(known: Known, surface: Surface, u: np.ndarray, temperature: float = 1.0
     return Spot(u, value, gradient)
 
 
+@np.errstate(all="ignore")  # what overflows has no value
 def run(
     rng: np.random.Generator, known: Known, surface: Surface, start: Spot, arm: Arm,
     temperature: float = 1.0,
@@ -145,9 +148,7 @@ def run(
         step = surface.step_size * (0.8 + 0.4 * u[0])
         steps = min(int(arm.time * (0.4 + 1.2 * u[1]) / step) + 1, MOST_STEPS)
         energy = here.value - 0.5 * float(momentum @ momentum)
-        there, momentum, done = _leapfrog(
-            known, surface, here, momentum, step, steps, temperature
-        )
+        there, momentum, done = _leapfrog(known, surface, here, momentum, step, steps, temperature)
         gradients += done
         log_ratio = -math.inf
         if there is not None:
@@ -158,13 +159,11 @@ def run(
         total += probability
         if u[2] < probability and there is not None:  # on which reversibility hangs
             here, moved = there, True
-    return Path(
-        here, start.value, moved, total / arm.transitions, gradients, error, diverging
-    )
+    return Path(here, start.value, moved, total / arm.transitions, gradients, error, diverging)
 
 
 def _leapfrog(known, surface, here, momentum, step, steps, temperature):
-    """(end, momentum, gradients); no end where f has no value somewhere on the way, which the way back has in common."""
+    """(end, momentum, gradients); no end if f has no value somewhere on the way: nor has the way back."""
     b = surface.metric
     for i in range(steps):
         momentum = momentum + 0.5 * step * (b.T @ here.gradient)

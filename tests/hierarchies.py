@@ -1,0 +1,123 @@
+"""Hierarchical models with black boxes, for the tests: as arrays with everything by hand, and in PyMC."""
+
+import numpy as np
+import pymc as pm
+import pytensor.tensor as pt
+from pytensor.graph.basic import Apply
+from pytensor.graph.op import Op
+
+from pymc_kameleon.surrogates.factors.layout import Layout
+
+
+class BlackBox(Op):
+    """A function without a gradient that counts its calls."""
+
+    def __init__(self, function, kind=pt.dscalar):
+        self.function, self.kind, self.calls = function, kind, 0
+
+    def make_node(self, *inputs):
+        return Apply(self, [pt.as_tensor(i) for i in inputs], [self.kind()])
+
+    def perform(self, node, inputs, outputs):
+        self.calls += 1
+        outputs[0][0] = np.asarray(self.function(*inputs))
+
+
+class Toy:
+    """Mu ~ N(0, 1), l ~ N(-1, 1), x_j ~ N(mu, exp(l)), and a black box -(x_j - a_j)^2 / 2 s^2 for each of two groups.
+
+    Coordinates u = (mu, l, u_1, u_2); what :class:`pymc_kameleon.steps.split.Split` is for a PyMC model.
+    """
+
+    data, noise = np.array([1.0, -0.5]), 0.8
+    factors = ("y0", "y1")
+    slope_error = 1.0  # what the known part's gradient is multiplied with
+
+    def __init__(self):
+        self.layout = Layout(np.arange(3), np.arange(3), np.array([True, True]))
+        self.movable = np.array([False, False, True, True])
+        self.parts_known = self
+        self.evaluated_at = self.outputs = np.zeros(2)
+
+    def boxes(self, x):
+        return -0.5 * np.square((x - self.data) / self.noise)
+
+    def __call__(self, v):
+        """Log density of v, up to a constant."""
+        self.evaluated_at = v
+        with np.errstate(all="ignore"):
+            self.outputs = self.boxes(v[0] + np.exp(v[1]) * v[2:])
+            prior = -0.5 * (v[0] ** 2 + (v[1] + 1.0) ** 2 + v[2:] @ v[2:])
+            return float(prior + self.outputs.sum())
+
+    def places(self, u, centring):
+        with np.errstate(all="ignore"):
+            return self._places(u, centring)
+
+    def _places(self, u, centring):
+        share, mu, log = centring[2:], u[0], u[1]
+        z = (u[2:] - share * mu) * np.exp(-share * log)
+        x = mu + np.exp(log) * z
+        flat = np.zeros(2)
+        return (
+            x,
+            np.concatenate([u[:2], x]),
+            np.concatenate([u[:2], z]),
+            np.concatenate([flat, np.full(2, mu)]),
+            np.concatenate([flat, np.full(2, log)]),
+        )
+
+    def known(self, *given):
+        with np.errstate(all="ignore"):
+            return self._known(*given)
+
+    def _known(self, u, centring, w, outputs, jacobian, slope):
+        share, mu, log = centring[2:], u[0], u[1]
+        z = (u[2:] - share * mu) * np.exp(-share * log)
+        prior = -0.5 * (mu**2 + (log + 1.0) ** 2 + z @ z) - log * share.sum()
+        by_x = jacobian[:, 0] - slope
+        scale = np.exp(log)
+        by_z = -z + by_x * scale
+        by_u = np.empty(4)
+        by_u[0] = -mu + by_x.sum() - (by_z * share * np.exp(-share * log)).sum()
+        by_u[1] = -(log + 1.0) - share.sum() + (by_x * scale * z).sum() - (by_z * share * z).sum()
+        by_u[2:] = by_z * np.exp(-share * log)
+        return float(prior + outputs.sum()), self.slope_error * by_u, np.ones(2)
+
+    def draw(self, rng, size):
+        """Exact draws of v: from the prior, accepted with the likelihood, which is at most 1."""
+        found = []
+        while len(found) < size:
+            v = rng.standard_normal(4)
+            v[1] -= 1.0
+            x = v[0] + np.exp(v[1]) * v[2:]
+            if np.log(rng.random()) < self.boxes(x).sum():
+                found.append(v)
+        return np.array(found)
+
+
+def schools(groups=3):
+    """Groups with a log likelihood each, centred as one writes it."""
+    box = BlackBox(lambda x, y: -0.5 * (x - y) ** 2)
+    with pm.Model() as model:
+        mu = pm.Normal("mu", 1.0, 2.0)
+        tau = pm.HalfNormal("tau", 1.0)
+        theta = pm.Normal("theta", mu, tau, shape=groups)
+        for j in range(groups):
+            pm.Potential(f"y{j}", box(theta[j], float(j)))
+    return model, box
+
+
+def curves(groups=2, shape=None):
+    """A black box a group that returns predictions, inside a normal likelihood."""
+    kind = pt.dvector if shape is None else (lambda: pt.TensorType("float64", shape)())
+    box = BlackBox(lambda rate, size: size * np.exp(-rate * np.arange(3.0)), kind)
+    with pm.Model() as model:
+        centre = pm.Normal("centre", 0.0, 1.0, shape=2)
+        spread = pm.HalfNormal("spread", 0.5)
+        theta = pm.Normal("theta", centre, spread, shape=(groups, 2))
+        sigma = pm.HalfNormal("sigma", 0.5)
+        for j in range(groups):
+            prediction = box(pt.exp(theta[j, 0]), pt.exp(theta[j, 1]))
+            pm.Normal(f"y{j}", prediction, sigma, observed=np.array([1.0, 0.5, 0.2]) + 0.1 * j)
+    return model, box

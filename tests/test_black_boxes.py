@@ -1,0 +1,177 @@
+"""Which parts of a model are black boxes, and on which coordinates each depends."""
+
+import numpy as np
+import pymc as pm
+import pytensor.tensor as pt
+import pytest
+from pytensor.compile.ops import wrap_py
+
+from pymc_kameleon import NoisyLogLikelihood
+from pymc_kameleon.steps.black_boxes import Unsplittable
+from pymc_kameleon.steps.split import Cut
+from tests.hierarchies import BlackBox, curves, schools
+
+square = BlackBox(lambda x: -0.5 * np.sum(np.square(x)))
+
+
+def cut(model, **options):
+    return Cut(model, model.continuous_value_vars, model.initial_point(), **options)
+
+
+def coordinates(found):
+    return [inputs.coordinates.tolist() for inputs in found.inputs]
+
+
+def test_a_log_likelihood_a_group():
+    model, box = schools()
+    found = cut(model)
+    assert coordinates(found) == [[2], [3], [4]]
+    assert found.added == [True] * 3
+    assert [b.factor for b in found.boxes] == ["y0", "y1", "y2"]
+    assert box.calls == 0
+
+
+def test_a_prediction_a_group():
+    model, box = curves()
+    found = cut(model)
+    assert coordinates(found) == [[3, 4], [5, 6]]
+    assert found.added == [False, False]
+    assert box.calls == 0
+
+
+def test_what_has_a_gradient_is_no_black_box():
+    with pm.Model() as model:
+        x = pm.Normal("x", shape=3)
+        pm.Normal("y", pt.sort(pt.clip(x, -1, 1))[0] + pt.argmax(x), 1.0, observed=0.3)
+        pm.Potential(
+            "floor", pt.switch(x[0] > 0, pt.floor(x[1]), pt.linalg.det(pt.outer(x, x) + pt.eye(3)))
+        )
+    assert cut(model).boxes == []
+
+
+def test_black_boxes_of_constants_are_constants():
+    with pm.Model() as model:
+        pm.Normal("x")
+        pm.Potential("y", square(np.ones(3)))
+    assert cut(model).boxes == []
+
+
+def test_hierarchies_non_centred_by_hand_are_learned_in_the_arguments():
+    box = BlackBox(lambda theta, size: -0.5 * np.sum(np.square(theta)) / size)
+    with pm.Model() as model:
+        mu, tau = pm.Normal("mu", shape=2), pm.HalfNormal("tau")
+        z = pm.Normal("z", shape=(2, 2))
+        for k in range(2):
+            pm.Potential(f"y{k}", box(mu + tau * z[k], pt.exp(z[k, 0])))
+    found = cut(model)
+    assert coordinates(found) == [[0, 1, 2, 3, 4], [0, 1, 2, 5, 6]]
+    assert [i.elements.tolist() for i in found.inputs] == [[0, 1, 2]] * 2
+    assert not any(i.positive for i in found.inputs)
+
+
+def test_positive_arguments_are_learned_in_their_logarithms():
+    box = BlackBox(lambda size: -np.square(size))
+    with pm.Model() as model:
+        a, b, c = pm.Normal("a"), pm.Normal("b"), pm.Normal("c")
+        pm.Potential("y", box(pt.exp(a + b) + pt.exp(c)))
+    (inputs,) = cut(model).inputs
+    assert inputs.positive
+    assert inputs.size == 1
+
+
+def test_one_total_and_one_vector():
+    with pm.Model() as model:
+        x = pm.Normal("x", shape=4)
+        pm.Potential("total", square(x))
+        pm.Potential("vector", BlackBox(lambda x: -np.abs(x), pt.dvector)(x[:3]))
+    found = cut(model)
+    assert coordinates(found) == [[0, 1, 2, 3], [0, 1, 2]]
+    assert found.added == [True, True]
+
+
+def test_where_a_log_likelihood_does_more_than_add():
+    with pm.Model() as model:
+        x = pm.Normal("x")
+        once = square(x)
+        pm.Potential("scaled", 2.0 * once)
+        vector = BlackBox(lambda x: -np.square(x) * np.ones(3), pt.dvector)(x + 1.0)
+        pm.Potential("broadcast", vector + square(x + 2.0))
+    found = cut(model)
+    added = {
+        str(b.outputs[0].type.shape) + b.factor: a
+        for b, a in zip(found.boxes, found.added, strict=True)
+    }
+    assert added == {"()scaled": False, "(None,)broadcast": True, "()broadcast": False}
+
+
+def test_nested_black_boxes_are_learned_in_the_unknowns():
+    inner = BlackBox(lambda x: np.array(np.sum(x)))
+    with pm.Model() as model:
+        x = pm.Normal("x", shape=3)
+        pm.Potential("y", square(inner(x[:2]) + x[2]))
+    found = cut(model)
+    assert sorted(coordinates(found)) == [[0, 1], [0, 1, 2]]
+    assert found.inputs[1].elements is None
+
+
+def test_bounded_and_improper_variables():
+    with pm.Model() as model:
+        p = pm.Uniform("p", 0.0, 1.0, shape=2)
+        free = pm.Flat("free")
+        pm.Potential("y", square(p[0]))
+        pm.Potential("z", square(p[1] + free))
+    found = cut(model)
+    assert coordinates(found) == [[0], [1, 2]]
+    assert [i.size for i in found.inputs] == [1, 1]
+
+
+def test_as_op_and_its_unknown_shape():
+    @wrap_py(itypes=[pt.dvector, pt.dscalar], otypes=[pt.dvector])
+    def curve(x, size):
+        return x * size
+
+    with pm.Model() as model:
+        x, s = pm.Normal("x", shape=3), pm.HalfNormal("s")
+        pm.Normal("y", curve(x, s), s, observed=np.ones(3))
+    assert coordinates(cut(model)) == [[0, 1, 2, 3]]
+
+
+def test_what_is_declared_is_learned_too():
+    with pm.Model() as model:
+        x = pm.Normal("x", shape=3)
+        slow = pt.exp(x[:2]).sum()
+        slow.name = "slow"
+        pm.Normal("y", slow, 1.0, observed=1.0)
+    found = cut(model, declared=["slow"])
+    assert coordinates(found) == [[0, 1]]
+    assert found.inputs[0].elements is None
+    with pytest.raises(ValueError, match="expensive names fast"):
+        cut(model, declared=["fast"])
+
+
+@pytest.mark.parametrize("kind", ["noisy", "subset", "integers"])
+def test_what_cannot_be_cut_says_why(kind):
+    with pm.Model() as model:
+        x, _ = pm.Normal("x"), pm.Normal("w")
+        if kind == "noisy":
+            pm.Potential("y", NoisyLogLikelihood(lambda rng, x: -(x**2) + 0.1 * rng.normal())(x))
+        elif kind == "integers":
+            count = BlackBox(lambda x: np.array(int(x)), pt.lscalar)(x)
+            pm.Potential("y", -1.0 * count * x)
+    variables = model.continuous_value_vars[: 1 if kind == "subset" else 2]
+    if kind == "integers":  # constant almost everywhere: no gradient to learn
+        assert Cut(model, variables, model.initial_point()).boxes == []
+        return
+    with pytest.raises(Unsplittable, match="random numbers" if kind == "noisy" else "other steps"):
+        Cut(model, variables, model.initial_point())
+
+
+def test_a_prior_whose_scale_a_black_box_says_stays_as_it_is():
+    scale = BlackBox(lambda x: np.exp(x))
+    with pm.Model() as model:
+        a = pm.Normal("a")
+        b = pm.Normal("b", 0.0, pt.exp(a))
+        pm.Normal("c", 0.0, scale(a))
+        pm.Potential("y", square(b))
+    moved = cut(model).coordinates.priors
+    assert [v.name for v in moved] == ["b"]

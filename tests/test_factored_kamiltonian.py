@@ -1,0 +1,285 @@
+"""Learning black boxes one by one: the emulators, and that a chain is exact whatever they are."""
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+
+from pymc_kameleon.samplers import chain
+from pymc_kameleon.samplers.kamiltonian import trust
+from pymc_kameleon.samplers.kamiltonian.factors import learning as learn
+from pymc_kameleon.samplers.kamiltonian.factors.sampler import FactoredKamiltonian
+from pymc_kameleon.samplers.kamiltonian.factors.state import Quality
+from pymc_kameleon.samplers.kamiltonian.factors.surface import (
+    ARMS,
+    Surface,
+    enter,
+    leave,
+    run,
+    spot,
+)
+from pymc_kameleon.surrogates.factors.emulator import Emulator, emulate
+from pymc_kameleon.surrogates.factors.layout import Layout
+from pymc_kameleon.surrogates.factors.polynomials import (
+    CANDIDATES,
+    columns,
+    monomials,
+    size,
+    within,
+)
+from pymc_kameleon.surrogates.factors.regression import Sample, fit
+from tests.hierarchies import Toy
+from tests.statistics import run_transitions, two_sample_z
+
+# --- emulators ------------------------------------------------------------------------------------
+
+
+def fitted(rng, added=False, n=300):
+    """Three factors of 1, 2 and 3 inputs and 2 outputs each, or the sums of the two."""
+    inputs, outputs = np.array([0, 1, 3, 6]), np.arange(4) * (1 if added else 2)
+    layout = Layout(inputs, outputs, np.full(3, added))
+    z = rng.standard_normal((n, 6))
+    w = z * np.array([1.0, 5.0, 0.1, 1.0, 1.0, 1.0])
+    rows = [np.sin(0.7 * z[:, a:b].sum(axis=1)) for a, b in itertools.pairwise(inputs)]
+    o = np.stack([part for row in rows for part in ((row,) if added else (row, row**2))], axis=1)
+    return layout, w, o
+
+
+@pytest.mark.parametrize("far", [1.0, 8.0])
+def test_the_jacobian_and_the_wall_are_those_of_the_emulator(far):
+    rng = np.random.default_rng(0)
+    layout, w, o = fitted(rng)
+    found = fit(rng, layout, Sample(w, o, -np.square(w).sum(axis=1)), w, w[0], np.ones(6))
+    point = far * w[3]
+    outputs, jacobian, penalty, slope = emulate(found.emulator, point)
+    assert (penalty > 0.0) == (far > 1.0)
+    by_w, by_wall = np.zeros((6, 6)), np.zeros(6)
+    for i in range(6):
+        h = np.zeros(6)
+        h[i] = 1e-6
+        above, below = emulate(found.emulator, point + h), emulate(found.emulator, point - h)
+        by_w[:, i] = (above[0] - below[0]) / 2e-6
+        by_wall[i] = (above[2] - below[2]) / 2e-6
+    dense = np.zeros((6, 6))
+    np.add.at(dense, (np.arange(6)[:, None], layout.columns), jacobian)
+    np.testing.assert_allclose(dense, by_w, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(slope, by_wall, rtol=1e-5, atol=1e-5)
+    assert np.isfinite(outputs).all()
+
+
+@pytest.mark.parametrize("d", [1, 2, 5])
+def test_monomials_are_nested_and_counted(d):
+    variables, powers = monomials(d, 6, 3)
+    s = np.random.default_rng(1).standard_normal((4, d))
+    direct = [
+        [np.prod([row[v] ** p for v, p in zip(vs, ps, strict=True)]) for vs, ps in zip(variables, powers, strict=True)]
+        for row in s
+    ]  # fmt: skip
+    np.testing.assert_allclose(columns(s, variables, powers), direct, rtol=1e-12)
+    for degree, order in CANDIDATES:
+        assert within(powers, degree, order).sum() == size(d, degree, order)
+        assert len(monomials(d, degree, order)[0]) == size(d, degree, order)
+
+
+@pytest.mark.parametrize("added", [False, True])
+def test_errors_are_out_of_sample(added):
+    rng = np.random.default_rng(2)
+    layout, w, o = fitted(rng, added)
+    found = fit(rng, layout, Sample(w, o, o.sum(axis=1)), w, w[0], np.full(layout.outputs[-1], 4.0))
+    fresh = fitted(rng, added, 2000)
+    emulated = np.array([emulate(found.emulator, row)[0] for row in fresh[1]])
+    for k in range(3):
+        mine = layout.outputs_of(k)
+        squares = 4.0 * np.square(emulated - fresh[2])[:, mine].sum(axis=1)
+        error = np.sqrt(np.sort(squares)[:1600].mean())  # the tails count less in the fit
+        assert found.errors[k] < 0.2
+        assert error < 2.0 * found.errors[k] + 0.01
+
+
+def test_a_quadratic_is_found_exactly_and_from_few_points():
+    rng = np.random.default_rng(3)
+    layout = Layout(np.array([0, 2]), np.array([0, 1]), np.array([True]))
+    w = rng.standard_normal((14, 2))
+    o = 1.0 + w[:, :1] - 0.5 * w[:, :1] * w[:, 1:] - w[:, 1:] ** 2
+    found = fit(rng, layout, Sample(w, o, o[:, 0]), None, w[0], np.ones(1))
+    fresh = 0.5 * rng.standard_normal(2)
+    truth = 1.0 + fresh[0] - 0.5 * fresh[0] * fresh[1] - fresh[1] ** 2
+    np.testing.assert_allclose(emulate(found.emulator, fresh)[0], truth, rtol=1e-5)
+
+
+# --- exactness ------------------------------------------------------------------------------------
+
+
+def bad_emulator(rng):
+    """Quadratics that have little to do with the black boxes, and a wall in the middle of the posterior."""
+    return Emulator(
+        inputs=np.arange(3), outputs=np.arange(3), centre=np.array([1.5, -1.0]),
+        scale=np.array([0.7, 1.6]), whitening=np.ones((2, 1, 1)), radius=np.array([0.8, 1.1]),
+        first=np.array([0, 3, 6]), variables=np.zeros((6, 3), dtype=np.int64),
+        powers=np.array([[0, 0, 0], [1, 0, 0], [2, 0, 0]] * 2),
+        coefficients=np.array([0.3, 1.2, -0.1, -0.4, -1.0, -0.1]), start=np.array([0, 3, 6]),
+    )  # fmt: skip
+
+
+def frozen(sampler, rng, centring, typical=1.5):
+    """A frozen state with a bad surrogate, a bad metric and bad shares."""
+    toy = sampler.known
+    metric = np.array([[0.6, 0, 0, 0], [-0.4, 1.0, 0, 0], [0.2, 0.1, 0.8, 0], [0, 0.3, -0.2, 0.9]])
+    surface = Surface(bad_emulator(rng), centring * toy.movable, metric, 0.35)
+    state = sampler.init(rng, np.zeros(4))
+    return state._replace(
+        surface=surface, learning=None, mixture=trust.Mixture(0.1, typical, 0.5),
+        archive=0.8 * rng.standard_normal((40, 4)), arms=np.array([0.3, 0.4, 0.3, 0.0]),
+        log_walk=math.log(0.8), quality=Quality(1.0, 0.1, 1, 100, True),
+    )  # fmt: skip
+
+
+class NoJacobian(FactoredKamiltonian):
+    """The control: the walk is taken for symmetric in v, which it is in u."""
+
+    def _walk(self, rng, x, state):
+        return super()._walk(rng, x, state)._replace(log_q_ratio=0.0)
+
+
+class NoShares(FactoredKamiltonian):
+    """The control: the shares are left out of the ratio."""
+
+    def log_ratio(self, state, point, proposal, there):
+        return proposal.log_q_ratio
+
+
+class NoSurrogate(FactoredKamiltonian):
+    """The control: the surrogate's proposals are taken for symmetric."""
+
+    def _surrogate(self, rng, x, state):
+        proposal = super()._surrogate(rng, x, state)
+        return proposal._replace(log_q_ratio=0.0) if proposal.carry.evaluated else proposal
+
+
+def scores(sampler, toy, centring, chains, steps=3, typical=1.5, seed=6):
+    rng = np.random.default_rng(seed)
+    starts = toy.draw(rng, chains)
+    state = frozen(sampler, rng, centring, typical)
+    ends = run_transitions(rng, sampler, state, toy, starts, steps)
+    assert (ends != starts).any(axis=1).mean() > 0.3  # the test tests something
+    return two_sample_z(ends, starts, toy)
+
+
+@pytest.mark.parametrize("centring", [0.0, 0.5, 1.0])
+def test_chains_are_exact_whatever_the_emulators(centring):
+    toy = Toy()
+    assert np.abs(scores(FactoredKamiltonian(source=toy), toy, centring, 1200)).max() < 4.5
+
+
+def test_a_wrong_slope_of_the_known_part_costs_speed_only():
+    toy = Toy()
+    toy.slope_error = -0.5
+    assert np.abs(scores(FactoredKamiltonian(source=toy), toy, 0.5, 1200)).max() < 4.5
+
+
+@pytest.mark.parametrize(
+    ("control", "centring", "typical", "chains"),
+    [
+        (NoJacobian, 1.0, -2.0, 1200),
+        pytest.param(NoSurrogate, 0.0, 4.0, 3000, marks=pytest.mark.slow),
+        pytest.param(NoShares, 0.0, 2.0, 6000, marks=pytest.mark.slow),
+    ],
+)
+def test_the_controls_fail(control, centring, typical, chains):
+    toy = Toy()
+    assert np.abs(scores(control(source=toy), toy, centring, chains, 8, typical)).max() > 10.0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("typical", [2.0, 4.0])
+def test_chains_are_exact_where_the_controls_are_not(typical):
+    toy = Toy()
+    assert np.abs(scores(FactoredKamiltonian(source=toy), toy, 0.0, 6000, 8, typical)).max() < 4.5
+
+
+def test_transitions_are_reversible_with_respect_to_the_surrogate():
+    """One trajectory backwards: the same energy error with the other sign, and home again."""
+    toy, rng = Toy(), np.random.default_rng(7)
+    state = frozen(FactoredKamiltonian(source=toy), rng, 0.5)
+
+    class Fixed:
+        def __init__(self, momentum):
+            self.momentum = momentum
+
+        def standard_normal(self, shape):
+            return self.momentum[None]
+
+        def random(self, shape):
+            return np.array([[0.5, 0.5, 0.0]])  # always accepted, unless impossible
+
+    momentum = 0.5 * rng.standard_normal(4)
+    start = spot(toy, state.surface, 0.2 * rng.standard_normal(4))
+    there = run(Fixed(momentum), toy, state.surface, start, ARMS[1])
+    assert there.moved
+    # the momentum at the end, from the energies: go on from there with the opposite one
+    b, step = state.surface.metric, state.surface.step_size
+    u, p, g = start.u, momentum.copy(), start.gradient
+    for _ in range(there.gradients):
+        p = p + 0.5 * step * b.T @ g
+        u = u + step * b @ p
+        g = spot(toy, state.surface, u).gradient
+        p = p + 0.5 * step * b.T @ g
+    np.testing.assert_allclose(u, there.end.u, rtol=1e-10)
+    back = run(Fixed(-p), toy, state.surface, there.end, ARMS[1])
+    np.testing.assert_allclose(back.end.u, start.u, rtol=1e-9, atol=1e-10)
+    np.testing.assert_allclose(back.energy_error, -there.energy_error, rtol=1e-8)
+
+
+@pytest.mark.parametrize("centring", [0.0, 0.5, 1.0])
+def test_u_and_v_are_each_others_inverses(centring):
+    toy, rng = Toy(), np.random.default_rng(8)
+    share = centring * toy.movable
+    v = rng.standard_normal(4)
+    u = enter(toy, v, share)
+    there, jacobian = leave(toy, u, share)
+    np.testing.assert_allclose(there, v, rtol=1e-12)
+    slopes = [
+        (leave(toy, u + h, share)[0] - leave(toy, u - h, share)[0]) / 2e-6 for h in 1e-6 * np.eye(4)
+    ]
+    np.testing.assert_allclose(jacobian, np.linalg.slogdet(np.array(slopes))[1], atol=1e-7)
+
+
+# --- learning -------------------------------------------------------------------------------------
+
+
+def cold_chain(seed, tune, draws):
+    toy, rng = Toy(), np.random.default_rng(seed)
+    sampler = FactoredKamiltonian(source=toy, tune=tune)
+    found = chain.run(rng, sampler, toy, rng.uniform(-2.0, 2.0, 4), tune=tune, n=draws)
+    return sampler, found.state, found.draws
+
+
+def test_from_a_cold_start_in_300_draws():
+    exact = Toy().draw(np.random.default_rng(9), 4000)
+    means = []
+    for seed in range(6):
+        sampler, state, draws = cold_chain(seed, 150, 150)
+        assert state.learning is None
+        assert state.fit.error < 0.05
+        assert state.quality.arrived
+        assert sampler.stats(state)["factors"] == 2
+        means.append(np.concatenate([draws.mean(axis=0), np.square(draws).mean(axis=0)]))
+    truth = np.concatenate([exact.mean(axis=0), np.square(exact).mean(axis=0)])
+    z = (np.mean(means, axis=0) - truth) / (np.std(means, axis=0, ddof=1) / math.sqrt(6) + 0.03)
+    assert np.abs(z).max() < 4.5
+
+
+def test_centring_follows_what_the_data_know():
+    """Of a group with a wide likelihood nothing is known; one with a narrow one is known better than its prior."""
+    toy, rng = Toy(), np.random.default_rng(10)
+    emulator = bad_emulator(rng)._replace(
+        radius=np.full(2, 50.0), coefficients=np.array([0.0, 0.0, -0.001, 0.0, 0.0, -200.0])
+    )
+    surface = Surface(emulator, np.zeros(4), 0.1 * np.eye(4), 0.1)
+    path = np.tile([0.0, 0.0, 0.5, 0.5], (30, 1))
+    chosen = learn.choose_centring(toy, surface, path)
+    assert list(chosen[:3]) == [0.0, 0.0, 0.0]
+    assert 0.9 < chosen[3] <= 0.95
+    again = learn.choose_centring(toy, surface._replace(centring=chosen), path)
+    np.testing.assert_allclose(again, chosen, atol=0.02)  # whatever the coordinates it is seen in
