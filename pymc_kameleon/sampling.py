@@ -213,8 +213,8 @@ def _checked_step(step, model):
         )
     if step.by_factors:
         raise ValueError(
-            "pk.sample learns the log density as a whole, and this step learns the model's black boxes one by one: give "
-            "it KamiltonianStep(learn='all'), or use pm.sample."
+            "pk.sample learns the log density as a whole, and this step learns the model's black boxes one by one: "
+            "give it KamiltonianStep(learn='all'), or use pm.sample."
         )
     if step.has_auxiliary:
         raise ValueError(

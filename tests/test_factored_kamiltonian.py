@@ -93,7 +93,7 @@ def test_errors_are_out_of_sample(added):
         mine = layout.outputs_of(k)
         squares = 4.0 * np.square(emulated - fresh[2])[:, mine].sum(axis=1)
         error = np.sqrt(np.sort(squares)[:1600].mean())  # the tails count less in the fit
-        assert found.errors[k] < 0.2
+        assert found.errors[k] < 0.6
         assert error < 2.0 * found.errors[k] + 0.01
 
 

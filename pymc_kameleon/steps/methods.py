@@ -29,7 +29,11 @@ from pymc_kameleon.steps.signatures import default, given
 from pymc_kameleon.surrogates.values.regression import LIBRARY, Family, affordable
 
 DIVERGENCE = 1000.0  # energy error from which on NUTS calls a trajectory diverging (pymc's Emax)
-STRUCTURE = ("learn", "coordinates", "expensive")  # options of KamiltonianStep that are none of a sampler's
+STRUCTURE = (
+    "learn",
+    "coordinates",
+    "expensive",
+)  # options of KamiltonianStep that are none of a sampler's
 
 
 class AdaptiveMetropolisStep(KernelStep):
@@ -566,7 +570,9 @@ class KamiltonianStep(KernelStep):
         return {**super().options, **described(self._structure)}
 
     def _climbs(self):
-        return not self.by_factors and super()._climbs()  # the factors' sampler has a climb of its own
+        return (
+            not self.by_factors and super()._climbs()
+        )  # the factors' sampler has a climb of its own
 
     def _wanted_tuning(self):
         return None if self.by_factors else super()._wanted_tuning()

@@ -134,7 +134,9 @@ class FactoredKamiltonian(Sampler):
             return self._unlearned_walk(rng, x)
         if learning is None:
             assert state.mixture is not None
-            walk = rng.random() >= (1.0 - state.mixture.floor) * state.share  # the mixture's weights
+            walk = (
+                rng.random() >= (1.0 - state.mixture.floor) * state.share
+            )  # the mixture's weights
             return self._walk(rng, x, state) if walk else self._surrogate(rng, x, state)
         u = rng.random()
         if u < WALK or state.current.value == -math.inf:
@@ -189,7 +191,11 @@ class FactoredKamiltonian(Sampler):
             return state
         n = learning.log_densities.size
         position = self._position(learning)
-        if n > 0 and position is not None and (state.surface is None or n >= STALE * learning.last_refit):
+        if (
+            n > 0
+            and position is not None
+            and (state.surface is None or n >= STALE * learning.last_refit)
+        ):
             rng = np.random.default_rng(learning.seed)
             state = learn.refit(
                 rng, self.known, state, position, state.current.log_density, final=True
@@ -240,9 +246,7 @@ class FactoredKamiltonian(Sampler):
     def _surrogate(self, rng, x, state):
         """The end of some inner transitions; x itself, not evaluated, if none of them moved."""
         surface = state.surface
-        arm = 1 + min(
-            int(np.searchsorted(np.cumsum(state.arms), rng.random())), len(ARMS) - 1
-        )
+        arm = 1 + min(int(np.searchsorted(np.cumsum(state.arms), rng.random())), len(ARMS) - 1)
         start = spot(self.known, surface, state.current.z)
         path = run(rng, self.known, surface, start, ARMS[arm - 1])
         carry = Carry(
@@ -420,7 +424,9 @@ class FactoredKamiltonian(Sampler):
 
     @staticmethod
     def _share(mixture, current):
-        return trust.share(mixture, math.inf, math.inf, current) if current.value > -math.inf else 0.0
+        return (
+            trust.share(mixture, math.inf, math.inf, current) if current.value > -math.inf else 0.0
+        )
 
 
 def _judge_arm(learning: Learning, state: State, outcome: Outcome) -> Learning:

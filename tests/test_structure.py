@@ -1,0 +1,227 @@
+"""KamiltonianStep where a model has a structure: what it finds, that its draws are the model's, that chains resume."""
+
+import numpy as np
+import pymc as pm
+import pytensor.tensor as pt
+import pytest
+
+import pymc_kameleon as pk
+from pymc_kameleon.steps.sampler_warnings import SamplerWarning
+from tests.hierarchies import BlackBox, curves, schools
+
+QUICK = {"mode": "FAST_COMPILE"}
+
+
+def step(model, **options):
+    return pk.KamiltonianStep(model=model, compile_kwargs=QUICK, **options)
+
+
+def chain(step, model, tune, draws, seed=1, draw=None):
+    """Points and statistics of all draws, or of the first ``draw``."""
+    step.setup_chain(np.random.default_rng(seed), tune, draws)
+    point, points, stats = model.initial_point(), [], []
+    for t in range(tune + draws if draw is None else draw):
+        if t == tune:
+            step.stop_tuning()
+        point, (found,) = step.step(point)
+        points.append(point)
+        stats.append(found)
+    return points, stats
+
+
+def total():
+    """Everything in one log likelihood: no structure."""
+    box = BlackBox(lambda x: -0.5 * np.sum(np.square(x)))
+    with pm.Model() as model:
+        pm.Potential("y", box(pm.Normal("x", shape=2)))
+    return model
+
+
+@pytest.fixture(scope="module")
+def run():
+    model, box = schools()
+    sampler = step(model)
+    points, stats = chain(sampler, model, 90, 30)
+    return model, box.calls, sampler, points, stats
+
+
+def test_a_hierarchy_is_learned_by_its_black_boxes(run):
+    _, _, sampler, _, stats = run
+    last = stats[-1]
+    assert sampler.by_factors
+    assert last["factors"] == 3
+    assert last["noncentred"] == 3
+    assert last["worst_factor"] in {"y0", "y1", "y2"}
+    assert last["surrogate"] == "factors"
+    assert last["surrogate_error"] < 1e-3  # the boxes are quadratics
+    assert {s["move"] for s in stats[:10]} == {"arrival", "climb"}
+
+
+def test_draws_are_of_the_models_own_variables(run):
+    model, _, _, points, stats = run
+    logp = model.compile_logp(jacobian=True, **QUICK)
+    assert set(points[0]) == {"mu", "tau_log__", "theta"}
+    for point, found in zip(points[-5:], stats[-5:], strict=True):
+        np.testing.assert_allclose(found["model_logp"], logp(point), rtol=1e-9)
+
+
+def test_one_evaluation_a_draw_at_most(run):
+    _, calls, _, _, stats = run
+    assert stats[-1]["evaluations"] <= len(stats) + 1
+    assert calls == 3 * stats[-1]["evaluations"]
+
+
+def test_nothing_adapts_after_tuning(run):
+    *_, stats = run
+    for name in ("step_size", "surrogate_error", "refits", "residual_sd"):
+        assert len({s[name] for s in stats[90:]}) == 1, name
+
+
+@pytest.mark.parametrize("after", [10, pytest.param(50, marks=pytest.mark.slow), 70])
+def test_a_chain_resumes_bit_for_bit(after):
+    """In the climb, while tuning, and frozen."""
+    model, _ = schools()
+    first, second = step(model), step(model)
+    points, _ = chain(first, model, 60, 10, draw=after)
+    second.setup_chain(np.random.default_rng(99), 0, 0)
+    second.sampling_state = first.sampling_state
+    point = other = points[-1]
+    for _ in range(8):
+        point, (a,) = first.step(point)
+        other, (b,) = second.step(other)
+        for name in point:
+            np.testing.assert_array_equal(point[name], other[name])
+        assert a["evaluations"] == b["evaluations"]
+    assert first.sampling_state.options["learn"] == "auto"
+
+
+def test_one_log_likelihood_of_everything_is_learned_as_a_whole():
+    model = total()
+    auto, whole = step(model), step(model, learn="all")
+    assert not auto.by_factors
+    for a, b in zip(*[chain(s, model, 110, 5)[0] for s in (auto, whole)], strict=True):
+        np.testing.assert_array_equal(a["x"], b["x"])
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"learn": "all"},
+        {"growth": 1.5},
+        {"surrogate": "lite"},
+        {"blocked": False},
+        {"vars": ["mu", "theta"]},
+    ],
+)
+def test_options_that_are_for_the_whole(options):
+    model, _ = schools()
+    options = dict(options)
+    if "vars" in options:
+        options["vars"] = [model[name] for name in options["vars"]]
+    made = step(model, **options)
+    assert not any(s.by_factors for s in getattr(made, "methods", [made]))
+
+
+def test_no_black_box_no_structure():
+    with pm.Model() as model:
+        mu = pm.Normal("mu")
+        pm.Normal("x", mu, 1.0, shape=2)
+    assert not step(model).by_factors
+
+
+@pytest.mark.slow
+def test_predictions_of_unknown_length_and_noise_that_is_not_learned():
+    model, _ = curves()
+    found = step(model)
+    assert found.by_factors
+    _, stats = chain(found, model, 80, 10)
+    assert stats[-1]["surrogate"] == "factors"
+    layout = found.density.parts_known.layout
+    assert list(np.diff(layout.inputs)) == [2, 2]  # not sigma
+    assert list(np.diff(layout.outputs)) == [3, 3]
+
+
+def test_in_the_models_coordinates():
+    model, _ = schools()
+    found = step(model, coordinates="model")
+    assert found.by_factors
+    _, stats = chain(found, model, 60, 5)
+    assert stats[-1]["noncentred"] == 0
+
+
+def test_too_short_a_tuning_says_so():
+    model, _ = schools()
+    _, stats = chain(step(model), model, 12, 3)
+    said = [s["warning"] for s in stats if isinstance(s["warning"], SamplerWarning)]
+    assert any("before a surrogate was learned" in w.message for w in said)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"learn": "some"}, "learn must be one of"),
+        ({"coordinates": "polar"}, "coordinates must be one of"),
+        ({"expensive": "solve"}, "expensive must be a list"),
+        ({"expensive": ["solve"], "learn": "all"}, "learn='all' does not"),
+        ({"expensive": ["solve"]}, "expensive names solve"),
+    ],
+)
+def test_what_is_refused(options, message):
+    with pytest.raises(ValueError, match=message):
+        step(schools()[0], **options)
+
+
+def test_pooled_chains_learn_the_whole():
+    model, _ = schools()
+    with model, pytest.raises(ValueError, match="learn='all'"):
+        pk.sample(10, tune=10, step=step(model))
+
+
+def test_what_is_expensive_is_learned():
+    with pm.Model() as model:
+        x = pm.Normal("x", shape=4)
+        for k in range(2):
+            slow = pt.exp(x[2 * k : 2 * k + 2]).sum()
+            slow.name = f"slow{k}"
+            pm.Normal(f"y{k}", slow, 1.0, observed=1.0)
+    found = step(model, expensive=["slow0", "slow1"])
+    assert found.by_factors
+    assert list(np.diff(found.density.parts_known.layout.inputs)) == [2, 2]
+
+
+@pytest.mark.slow
+def test_eight_schools_as_written_with_its_neck():
+    """Centred, as one writes it: log tau's sd, which a chain that never enters the neck gets wrong by a third."""
+    data = np.array([28.0, 8, -3, 7, -1, 1, 18, 12]), np.array([15.0, 10, 16, 11, 9, 11, 10, 18])
+    box = BlackBox(lambda x, y, s: -0.5 * ((x - y) / s) ** 2)
+    with pm.Model():
+        mu = pm.Normal("mu", 0, 5)
+        tau = pm.HalfCauchy("tau", 5)
+        theta = pm.Normal("theta", mu, tau, shape=8)
+        for j in range(8):
+            pm.Potential(f"y{j}", box(theta[j], data[0][j], data[1][j]))
+        idata = pm.sample(
+            2000, tune=400, chains=4, cores=1, step=pk.KamiltonianStep(tune=400), random_seed=3,
+            progressbar=False, compute_convergence_checks=False,
+        )  # fmt: skip
+    found = np.log(idata.posterior["tau"].values)
+    # given tau everything is normal: the marginal of log tau by quadrature
+    grid = np.linspace(-20.0, 8.0, 4001)
+    t = np.exp(grid)[:, None]
+    variance = data[1] ** 2 + t**2
+    precision = 1 / 25 + (1 / variance).sum(axis=1)
+    mean = (data[0] / variance).sum(axis=1) / precision
+    log_p = -0.5 * np.log(variance).sum(axis=1) - 0.5 * (data[0] ** 2 / variance).sum(axis=1)
+    log_p += 0.5 * precision * mean**2 - 0.5 * np.log(precision)
+    log_p += grid - np.log1p((t[:, 0] / 5) ** 2)
+    p = np.exp(log_p - log_p.max())
+    p /= p.sum()
+    truth = (p * grid).sum()
+    sd = np.sqrt((p * (grid - truth) ** 2).sum())
+    blocks = found.reshape(4, 10, 200)
+    for values, exact in (
+        (blocks.mean(axis=2), truth),
+        (blocks.var(axis=2) + (blocks.mean(axis=2) - truth) ** 2, sd**2),
+    ):
+        error = values.std(ddof=1) / np.sqrt(values.size)
+        assert abs(values.mean() - exact) / error < 4.5
