@@ -9,7 +9,7 @@ from pytensor.compile.ops import wrap_py
 from pymc_kameleon import NoisyLogLikelihood
 from pymc_kameleon.steps.black_boxes import Unsplittable
 from pymc_kameleon.steps.split import Cut
-from tests.hierarchies import BlackBox, curves, schools
+from tests.support.hierarchies import BlackBox, curves, schools
 
 square = BlackBox(lambda x: -0.5 * np.sum(np.square(x)))
 

@@ -9,7 +9,7 @@ from scipy import stats
 from pymc_kameleon.steps.factored_density import FactoredDensity
 from pymc_kameleon.steps.split import Cut
 from pymc_kameleon.surrogates.factors.emulator import Emulator, emulate
-from tests.hierarchies import BlackBox, Toy, curves, schools
+from tests.support.hierarchies import BlackBox, Toy, curves, schools
 
 CENTRINGS = (0.0, 0.5, 1.0)
 QUICK = {"mode": "FAST_COMPILE"}

@@ -29,8 +29,8 @@ from pymc_kameleon.surrogates.factors.polynomials import (
     within,
 )
 from pymc_kameleon.surrogates.factors.regression import Sample, fit
-from tests.hierarchies import Toy
-from tests.statistics import run_transitions, two_sample_z
+from tests.support.chains import Held, run_transitions, two_sample_z
+from tests.support.hierarchies import Toy
 
 # --- emulators ------------------------------------------------------------------------------------
 
@@ -161,7 +161,7 @@ def scores(sampler, toy, centring, chains, steps=3, typical=1.5, seed=6):
     rng = np.random.default_rng(seed)
     starts = toy.draw(rng, chains)
     state = frozen(sampler, rng, centring, typical)
-    ends = run_transitions(rng, sampler, state, toy, starts, steps)
+    ends = run_transitions(rng, Held(sampler, state), toy, starts, steps)
     assert (ends != starts).any(axis=1).mean() > 0.3  # the test tests something
     return two_sample_z(ends, starts, toy)
 

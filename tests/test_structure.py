@@ -7,7 +7,7 @@ import pytest
 
 import pymc_kameleon as pk
 from pymc_kameleon.steps.sampler_warnings import SamplerWarning
-from tests.hierarchies import BlackBox, curves, schools
+from tests.support.hierarchies import BlackBox, curves, schools
 
 QUICK = {"mode": "FAST_COMPILE"}
 
@@ -41,7 +41,7 @@ def total():
 def run():
     model, box = schools()
     sampler = step(model)
-    points, stats = chain(sampler, model, 90, 30)
+    points, stats = chain(sampler, model, 60, 15)
     return model, box.calls, sampler, points, stats
 
 
@@ -74,10 +74,12 @@ def test_one_evaluation_a_draw_at_most(run):
 def test_nothing_adapts_after_tuning(run):
     *_, stats = run
     for name in ("step_size", "surrogate_error", "refits", "residual_sd"):
-        assert len({s[name] for s in stats[90:]}) == 1, name
+        assert len({s[name] for s in stats[60:]}) == 1, name
 
 
-@pytest.mark.parametrize("after", [10, pytest.param(50, marks=pytest.mark.slow), 70])
+@pytest.mark.parametrize(
+    "after", [10, *(pytest.param(n, marks=pytest.mark.slow) for n in (50, 70))]
+)
 def test_a_chain_resumes_bit_for_bit(after):
     """In the climb, while tuning, and frozen."""
     model, _ = schools()
@@ -141,6 +143,7 @@ def test_predictions_of_unknown_length_and_noise_that_is_not_learned():
     assert list(np.diff(layout.outputs)) == [3, 3]
 
 
+@pytest.mark.slow
 def test_in_the_models_coordinates():
     model, _ = schools()
     found = step(model, coordinates="model")
