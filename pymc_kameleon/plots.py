@@ -22,6 +22,7 @@ from pymc_kameleon.samplers.kamiltonian.scores import sampler as kamiltonian
 from pymc_kameleon.samplers.kamiltonian.values import state as kamiltonian_state
 from pymc_kameleon.steps import KamiltonianStep, KernelStep
 from pymc_kameleon.surrogates.scores import objective as score_matching
+from pymc_kameleon.surrogates.scores.lite import LiteSurrogate
 from pymc_kameleon.surrogates.values import features as value_features
 from pymc_kameleon.surrogates.values.regression import affordable
 
@@ -227,7 +228,7 @@ def _learned_by_score_matching(state: kamiltonian.State) -> Learned:
     fitted = state.fitted
     if fitted is None:
         raise ValueError(
-            f"No surrogate has been fitted in {state.random_walk.iteration} tuning draws; tune longer."
+            f"No surrogate has been fitted in {state.walk.iteration} tuning draws; tune longer."
         )
 
     def values(x):
@@ -235,7 +236,8 @@ def _learned_by_score_matching(state: kamiltonian.State) -> Learned:
         return np.array([score_matching.value(row, fitted.surrogate) for row in z])
 
     archive = state.centre + fitted.states @ state.factor.T
-    about = f"{state.options.recipe.surrogate}, by score matching to {len(archive)} states"
+    family = "lite" if isinstance(fitted.surrogate, LiteSurrogate) else "finite"
+    about = f"{family}, by score matching to {len(archive)} states"
     clouds = [Cloud("states that f was fitted to", archive, LEARNED, ".")]
     return Learned(about, values, archive, clouds, None)
 

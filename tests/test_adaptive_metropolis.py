@@ -5,6 +5,7 @@ import math
 import numpy as np
 import pytest
 
+from pymc_kameleon.samplers.adaptive_metropolis import AdaptiveMetropolis
 from pymc_kameleon.samplers import adaptive_metropolis
 from pymc_kameleon.samplers.seam import Outcome, Proposal
 from tests.support.chains import held, run_transitions, two_sample_z
@@ -31,7 +32,7 @@ def correlated(cov):
 
 
 def mediocre(**options):
-    state = held(adaptive_metropolis, np.zeros(2), **options)
+    state = held(AdaptiveMetropolis, np.zeros(2), **options)
     state = state._replace(factor=np.array([[1.0, 0.0], [0.8, 0.5]]), log_scale=math.log(1.2))
     return state.freeze()._replace(factor=np.array([[1.0, 0.0], [0.8, 0.5]]))
 
@@ -79,7 +80,7 @@ def test_invariance_fails_when_it_should(control):
 @pytest.mark.parametrize("covariance", ["window", "recursive"])
 def test_learns_the_covariance_and_the_acceptance(covariance):
     cov = np.array([[4.0, 1.9], [1.9, 1.0]])
-    state = held(adaptive_metropolis, np.zeros(2), covariance=covariance)
+    state = held(AdaptiveMetropolis, np.zeros(2), covariance=covariance)
     state, _, probabilities, _ = run(state, correlated(cov), np.zeros(2), 8000)
     learned = state.factor @ state.factor.T
     assert np.abs(learned / cov - 1.0).max() < 0.3
@@ -90,7 +91,7 @@ def test_learns_the_covariance_and_the_acceptance(covariance):
 def test_units_do_not_matter(unit):
     """Every parameter's own unit: after the coordinate-wise phase and a few updates the acceptance is the target's."""
     units = np.array([unit, 1.0, 1.0 / unit])
-    state = held(adaptive_metropolis, np.zeros(3))
+    state = held(AdaptiveMetropolis, np.zeros(3))
     state, positions, probabilities, _ = run(
         state, lambda x: -0.5 * ((x / units) ** 2).sum(), np.zeros(3), 6000
     )
@@ -99,7 +100,7 @@ def test_units_do_not_matter(unit):
 
 
 def test_coordinate_phase_moves_one_coordinate_at_a_time():
-    state = held(adaptive_metropolis, np.zeros(3))
+    state = held(AdaptiveMetropolis, np.zeros(3))
     _, positions, _, moves = run(state, lambda x: -0.5 * x @ x, np.zeros(3), 100)
     assert moves[:60] == ["coordinate"] * 60
     assert set(moves[60:]) == {"global"}
@@ -109,7 +110,7 @@ def test_coordinate_phase_moves_one_coordinate_at_a_time():
 
 def test_identity_and_fixed_is_plain_metropolis():
     state = held(
-        adaptive_metropolis, np.zeros(2), covariance="identity", scaling="fixed", scale=0.7
+        AdaptiveMetropolis, np.zeros(2), covariance="identity", scaling="fixed", scale=0.7
     )
     after, _, _, _ = run(state, lambda x: -0.5 * x @ x, np.zeros(2), 200)
     np.testing.assert_array_equal(after.factor, np.eye(2))
@@ -117,14 +118,14 @@ def test_identity_and_fixed_is_plain_metropolis():
 
 
 def test_fixed_scaling_keeps_the_optimal_scale():
-    state = held(adaptive_metropolis, np.zeros(2), scaling="fixed")
+    state = held(AdaptiveMetropolis, np.zeros(2), scaling="fixed")
     after, _, _, _ = run(state, lambda x: -0.5 * x @ x, np.zeros(2), 2000)
     assert math.exp(after.log_scale) == pytest.approx(2.38 / math.sqrt(2))
 
 
 def test_recursion_is_the_textbooks():
     """Andrieu & Thoms (2008), eq. 17, step by step, against the factor that is updated in O(d^2)."""
-    state = held(adaptive_metropolis, np.zeros(3), covariance="recursive")
+    state = held(AdaptiveMetropolis, np.zeros(3), covariance="recursive")
     rng = np.random.default_rng(4)
     mean, cov = np.zeros(3), np.eye(3)
     for t in range(1, 50):
@@ -139,7 +140,7 @@ def test_recursion_is_the_textbooks():
 
 
 def test_covariance_update_keeps_the_volume_of_the_proposal():
-    state = held(adaptive_metropolis, np.zeros(2))
+    state = held(AdaptiveMetropolis, np.zeros(2))
     state, _, _, _ = run(state, correlated(np.diag([9.0, 0.01])), np.zeros(2), 300)
     before = 2 * state.log_scale + np.log(np.diag(state.factor)).sum()
     updated = adaptive_metropolis.update_covariance(np.random.default_rng(0), state)
@@ -151,7 +152,7 @@ def test_covariance_update_keeps_the_volume_of_the_proposal():
 
 def test_freeze_drops_the_history_even_within_the_coordinate_phase():
     for draws in (5, 500):
-        state = held(adaptive_metropolis, np.zeros(2))
+        state = held(AdaptiveMetropolis, np.zeros(2))
         state, _, _, _ = run(state, lambda x: -0.5 * x @ x, np.zeros(2), draws)
         frozen = state.freeze()
         assert frozen.history is None
@@ -173,4 +174,4 @@ def test_freeze_drops_the_history_even_within_the_coordinate_phase():
 )
 def test_wrong_options_are_named(options, message):
     with pytest.raises(ValueError, match=message):
-        held(adaptive_metropolis, np.zeros(2), **options)
+        held(AdaptiveMetropolis, np.zeros(2), **options)

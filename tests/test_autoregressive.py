@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from scipy.stats import multivariate_normal
 
+from pymc_kameleon.samplers.adaptive_metropolis import AdaptiveMetropolis
 from pymc_kameleon.samplers import adaptive_metropolis, autoregressive
 from pymc_kameleon.samplers.autoregressive import Tuning
 from pymc_kameleon.samplers.seam import Outcome, Proposal
@@ -74,7 +75,7 @@ TARGET = Banana(3)
 def frozen():
     """A mediocre mean and covariance; half of the moves autoregressive."""
     state = held(
-        adaptive_metropolis, np.zeros(3), covariance="identity", scale=0.5, autoregressive_share=0.5
+        AdaptiveMetropolis, np.zeros(3), covariance="identity", scale=0.5, autoregressive_share=0.5
     )
     factor = np.array([[1.5, 0.0, 0.0], [0.7, 2.0, 0.0], [0.0, 0.3, 1.2]])
     return state._replace(

@@ -3,6 +3,8 @@
 import numpy as np
 import pytest
 
+from pymc_kameleon.samplers.adaptive_metropolis import AdaptiveMetropolis
+from pymc_kameleon.samplers.kameleon.fast import FastKameleon
 from pymc_kameleon.kernels import CustomKernel, Gaussian
 from pymc_kameleon.numerics import history
 from pymc_kameleon.numerics.random_features import features, jacobian
@@ -19,12 +21,12 @@ EMBEDDINGS = ["sincos", "cos"]
 def frozen_state(z, *, freeze=True, seed=0, **options):
     """A state as if the history had been ``z`` (n, d); the local move only unless told otherwise."""
     options = {"global_share": 0.0, "local_start": 0, **options}
-    walk = held(adaptive_metropolis, z[0], scale=0.5)
+    walk = held(AdaptiveMetropolis, z[0], scale=0.5)
     past = history.empty(z.shape[1])
     for x in z:
         past = history.append(past, x)
     walk = walk._replace(history=past, iteration=len(z), options=walk.options._replace(warmup=0))
-    state = held(fast_kameleon, z[0], random_walk=walk, **options)
+    state = held(FastKameleon, z[0], walk=walk, **options)
     state = local_moves._refresh(np.random.default_rng(seed), state, fast_kameleon._learn)
     return state.freeze() if freeze else state
 
@@ -71,11 +73,11 @@ def test_folding_block_by_block_is_the_whole():
     z = rng.standard_normal((700, 2))
     whole = frozen_state(z, freeze=False, n_features=30, lengthscale=1.0, **RAW)
     part = frozen_state(z[:300], freeze=False, n_features=30, lengthscale=1.0, **RAW)
-    past = part.random_walk.history
+    past = part.walk.history
     for x in z[300:]:
         past = history.append(past, x)
-    walk = part.random_walk._replace(history=past, iteration=700)
-    part = local_moves._refresh(rng, part._replace(random_walk=walk), fast_kameleon._learn)
+    walk = part.walk._replace(history=past, iteration=700)
+    part = local_moves._refresh(rng, part._replace(walk=walk), fast_kameleon._learn)
     assert part.model.seen == 700
     np.testing.assert_allclose(part.model.moments.mean, whole.model.moments.mean, atol=1e-13)
     np.testing.assert_allclose(part.model.moments.scatter, whole.model.moments.scatter, atol=1e-10)
@@ -233,7 +235,7 @@ class PreviousReverse:
     @staticmethod
     def start(state, x, log_density):
         state = state.start(x, log_density)
-        return state._replace(random_walk=state.covariance)
+        return state._replace(walk=state.covariance)
 
     @staticmethod
     def propose(rng, x, state):
@@ -241,12 +243,12 @@ class PreviousReverse:
         delta = np.linalg.solve(state.factor, proposal.position - x)
         gamma, nu = state.schedule.gamma, np.exp(state.log_scale)
         forward = local_moves.log_step_density(delta, state.covariance, gamma, nu)
-        reverse = local_moves.log_step_density(delta, state.random_walk, gamma, nu)
+        reverse = local_moves.log_step_density(delta, state.walk, gamma, nu)
         return proposal._replace(log_q_ratio=reverse - forward)
 
     @staticmethod
     def keep(state, outcome):
-        return state.keep(outcome)._replace(random_walk=state.covariance)
+        return state.keep(outcome)._replace(walk=state.covariance)
 
 
 class RatioDropped:
@@ -289,4 +291,4 @@ def test_a_wrong_ratio_is_noticed(case, control):
 )
 def test_wrong_options_are_named(options, error, message):
     with pytest.raises(error, match=message):
-        held(fast_kameleon, np.zeros(2), **options)
+        held(FastKameleon, np.zeros(2), **options)

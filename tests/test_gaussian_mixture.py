@@ -10,6 +10,8 @@ import pytest
 from scipy.special import logsumexp
 from scipy.stats import multivariate_normal
 
+from pymc_kameleon.samplers.adaptive_metropolis import AdaptiveMetropolis
+from pymc_kameleon.samplers.gaussian_mixture.sampler import GaussianMixture
 from pymc_kameleon.numerics.covariance import solve_lower
 from pymc_kameleon.samplers import adaptive_metropolis
 from pymc_kameleon.samplers.gaussian_mixture import fit as mixture_fit
@@ -153,7 +155,7 @@ def test_ratio_of_every_move_is_the_oracles(d, move):
     rng = np.random.default_rng(40 + d)
     mixture = some_mixture(rng, d)
     state = fixed_state(d, mixture, move, *random_affine(rng, d))
-    s, nu = math.exp(state.random_walk.log_scale), math.exp(state.log_scale)
+    s, nu = math.exp(state.walk.log_scale), math.exp(state.log_scale)
     for x in rng.standard_normal((5, d)):
         proposal = state.propose(rng, x)
         assert proposal.move == move
@@ -171,7 +173,7 @@ def test_ratio_of_every_move_is_the_oracles(d, move):
 def fixed_state(d, mixture, move, centre=None, factor=None, nu=0.8, h=0.7):
     """A frozen state with this mixture and only this move; "all" for all of them."""
     shares = (0.25,) * 4 if move == "all" else tuple(float(m == move) for m in MOVES)
-    state = held(gaussian_mixture, np.zeros(d), shares=shares)
+    state = held(GaussianMixture, np.zeros(d), shares=shares)
     return state.freeze()._replace(
         centre=np.zeros(d) if centre is None else centre,
         factor=np.eye(d) if factor is None else factor,
@@ -278,8 +280,8 @@ def mediocre_state(rng, move, n_points=120, size=6, h=0.7):
     z = np.linalg.solve(factor, (points - mean).T).T
     mixture = mixture_fit.widen(mixture_fit.fit(rng, z, size, n_points), 1.4, 0.1)
     state = fixed_state(2, mixture, move, mean, factor, nu=0.9, h=h)
-    walk = state.random_walk._replace(mean=mean, factor=factor, log_scale=math.log(0.3))
-    return state._replace(random_walk=walk)
+    walk = state.walk._replace(mean=mean, factor=factor, log_scale=math.log(0.3))
+    return state._replace(walk=walk)
 
 
 def invariance_z(state, rng, n, steps):
@@ -412,7 +414,7 @@ def drive(rng, state, log_density, x, n):
 def test_life_cold_start_fit_freeze():
     rng = np.random.default_rng(70)
     x = np.array([0.5, 0.5])
-    state = held(gaussian_mixture, x, tune=2000)
+    state = held(GaussianMixture, x, tune=2000)
     assert state.next_refresh == 700  # 200 d = 400 lies below 0.35 tune
     state, x, moves = drive(rng, state, target_log_density, x, 1900)
     assert set(moves[:40]) == {"coordinate"}
@@ -425,7 +427,7 @@ def test_life_cold_start_fit_freeze():
     assert state.surrogate is before  # refits end at 0.95 tune
     assert 0.02 < math.exp(state.auxiliary_log_scale) < 60
     frozen = state.freeze()
-    assert frozen.random_walk.history is None
+    assert frozen.walk.history is None
     assert frozen.surrogate is state.surrogate
     assert (frozen.log_scale, frozen.auxiliary_log_scale) == (
         state.log_scale,
@@ -433,9 +435,9 @@ def test_life_cold_start_fit_freeze():
     )
     names = {"scaling", "local_scale", "auxiliary_scale", "n_components"}
     assert set(frozen.stats()) == names
-    assert set(held(gaussian_mixture, x).stats()) == names
+    assert set(held(GaussianMixture, x).stats()) == names
     rng, start = np.random.default_rng(70), np.array([0.5, 0.5])
-    again = held(gaussian_mixture, start, tune=2000)
+    again = held(GaussianMixture, start, tune=2000)
     again, _, _ = drive(rng, again, target_log_density, start, 1900)
     np.testing.assert_array_equal(again.surrogate.means, before.means)
 
@@ -444,7 +446,7 @@ def test_life_cold_start_fit_freeze():
     ("d", "tune", "start"), [(2, 10_000, 3500), (8, 4000, 1600), (20, 5000, 2500), (20, 9000, 4000)]
 )
 def test_local_start_follows_the_length_of_tuning(d, tune, start):
-    assert held(gaussian_mixture, np.zeros(d), tune=tune).next_refresh == start
+    assert held(GaussianMixture, np.zeros(d), tune=tune).next_refresh == start
 
 
 def log_density_in_units(x, scale):
@@ -458,8 +460,8 @@ def test_units_do_not_matter():
     for scale in (np.ones(2), units):
         rng = np.random.default_rng(71)
         x = np.array([0.5, 0.5]) * scale
-        walk = held(adaptive_metropolis, x, initial_scale=0.1 * scale)
-        state = held(gaussian_mixture, x, local_start=500, random_walk=walk)
+        walk = held(AdaptiveMetropolis, x, initial_scale=0.1 * scale)
+        state = held(GaussianMixture, x, local_start=500, walk=walk)
         density = partial(log_density_in_units, scale=scale)
         state, x, moves = drive(rng, state, density, x, 600)
         assert "independence" in moves
@@ -482,4 +484,4 @@ def test_units_do_not_matter():
 )
 def test_options_are_checked(option, value):
     with pytest.raises(ValueError, match=option):
-        held(gaussian_mixture, np.zeros(2), **{option: value})
+        held(GaussianMixture, np.zeros(2), **{option: value})

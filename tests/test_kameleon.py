@@ -3,6 +3,8 @@
 import numpy as np
 import pytest
 
+from pymc_kameleon.samplers.adaptive_metropolis import AdaptiveMetropolis
+from pymc_kameleon.samplers.kameleon.full import Kameleon
 from pymc_kameleon.kernels import (
     CustomKernel,
     Gaussian,
@@ -126,12 +128,12 @@ def frozen_state(z, *, random_walk_scale=0.5, **options):
     """A state as if the history had been ``z`` (n, d), frozen, with the local move only unless told otherwise."""
     d = z.shape[1]
     options.setdefault("global_share", 0.0)
-    walk = held(adaptive_metropolis, z[0], scale=random_walk_scale)
+    walk = held(AdaptiveMetropolis, z[0], scale=random_walk_scale)
     past = history.empty(d)
     for x in z:
         past = history.append(past, x)
     walk = walk._replace(history=past, iteration=len(z), options=walk.options._replace(warmup=0))
-    state = held(kameleon, z[0], random_walk=walk, local_start=0, **options)
+    state = held(Kameleon, z[0], walk=walk, local_start=0, **options)
     state = local_moves._refresh(np.random.default_rng(0), state, kameleon._learn)
     assert state.model is not None
     return state.freeze()
@@ -193,11 +195,11 @@ class PreviousReverse:
     @staticmethod
     def start(state, x, log_density):
         state = state.start(x, log_density)
-        return state._replace(random_walk=state.covariance)  # a place to remember it in
+        return state._replace(walk=state.covariance)  # a place to remember it in
 
     @staticmethod
     def propose(rng, x, state):
-        previous = state.random_walk
+        previous = state.walk
         proposal = state.propose(rng, x)
         delta = np.linalg.solve(state.factor, proposal.position - x)
         gamma, nu = state.schedule.gamma, np.exp(state.log_scale)
@@ -207,7 +209,7 @@ class PreviousReverse:
 
     @staticmethod
     def keep(state, outcome):
-        return state.keep(outcome)._replace(random_walk=state.covariance)
+        return state.keep(outcome)._replace(walk=state.covariance)
 
 
 @pytest.mark.parametrize(
@@ -262,12 +264,12 @@ def adapt_chain(state, draws, seed=0, target=skewed_density):
 
 
 def test_cached_covariance_is_always_the_current_points():
-    state = adapt_chain(held(kameleon, np.zeros(2), local_start=100, n_history=50), 600)
+    state = adapt_chain(held(Kameleon, np.zeros(2), local_start=100, n_history=50), 600)
     assert state.model.points.shape == (2, 50)
-    assert state.log_scale != state.random_walk.log_scale  # it has adapted
+    assert state.log_scale != state.walk.log_scale  # it has adapted
     assert state.next_refresh > 600
     frozen = state.freeze()
-    assert frozen.random_walk.history is None
+    assert frozen.walk.history is None
     assert frozen.stats()["n_history"] == 50
 
 
@@ -302,9 +304,9 @@ def test_custom_kernel_is_the_built_in_one():
 )
 def test_wrong_options_are_named(options, message):
     with pytest.raises(ValueError, match=message):
-        held(kameleon, np.zeros(2), **options)
+        held(Kameleon, np.zeros(2), **options)
 
 
 def test_not_a_kernel():
     with pytest.raises(TypeError, match="no method value, gradient, frequencies"):
-        held(kameleon, np.zeros(2), kernel=object())
+        held(Kameleon, np.zeros(2), kernel=object())

@@ -444,7 +444,7 @@ def test_nothing_adapts_once_frozen(cold):
             for name, a, b in zip(frozen.state._fields, frozen.state, state.state, strict=True)
             if name not in retained
         )
-    assert frozen.random_walk.history is None
+    assert frozen.walk.history is None
     assert frozen.residuals.buffer.size == 1
     assert frozen.mixture.floor == frozen.share
 

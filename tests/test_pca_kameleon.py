@@ -10,6 +10,8 @@ import pymc as pm
 import pytest
 from scipy.stats import multivariate_normal
 
+from pymc_kameleon.samplers.adaptive_metropolis import AdaptiveMetropolis
+from pymc_kameleon.samplers.kameleon.pca import PCAKameleon
 from pymc_kameleon.kernels import Gaussian, InverseMultiquadric, Matern
 from pymc_kameleon.numerics import history
 from pymc_kameleon.samplers import adaptive_metropolis
@@ -28,12 +30,12 @@ slow = pytest.mark.slow
 def learned_state(z, *, random_walk_scale=0.5, **options):
     """A state as if the history had been ``z`` (n, d), still tuning; local moves only unless told otherwise."""
     options = {"global_share": 0.0, "local_start": 0, **options}
-    walk = held(adaptive_metropolis, z[0], scale=random_walk_scale)
+    walk = held(AdaptiveMetropolis, z[0], scale=random_walk_scale)
     past = history.empty(z.shape[1])
     for x in z:
         past = history.append(past, x)
     walk = walk._replace(history=past, iteration=len(z), options=walk.options._replace(warmup=0))
-    state = held(pca_kameleon, z[0], random_walk=walk, **options)
+    state = held(PCAKameleon, z[0], walk=walk, **options)
     state = local_moves._refresh(np.random.default_rng(0), state, pca_kameleon._learn)
     assert state.model is not None
     return state
@@ -274,11 +276,11 @@ class Previous:
     @staticmethod
     def start(state, x, log_density):
         state = state.start(x, log_density)
-        return state._replace(random_walk=state.covariance)  # a place to remember them in
+        return state._replace(walk=state.covariance)  # a place to remember them in
 
     @staticmethod
     def propose(rng, x, state):
-        previous = state.random_walk
+        previous = state.walk
         proposal = state.propose(rng, x)
         delta = np.linalg.solve(state.factor, proposal.position - x)
         reverse, forward = (mixture_density(state, g, delta) for g in (previous, state.covariance))
@@ -286,7 +288,7 @@ class Previous:
 
     @staticmethod
     def keep(state, outcome):
-        return state.keep(outcome)._replace(random_walk=state.covariance)
+        return state.keep(outcome)._replace(walk=state.covariance)
 
 
 class Dropped:
@@ -361,7 +363,7 @@ def adapt_chain(state, draws, seed=0):
 
 
 def test_scales_adapt_only_the_direction_drawn():
-    state = held(pca_kameleon, np.zeros(2), local_start=100, n_history=60, n_directions=5)
+    state = held(PCAKameleon, np.zeros(2), local_start=100, n_history=60, n_directions=5)
     tuned, refreshed = np.zeros(5), 0
     for before, outcome, after in adapt_chain(state, 800):
         if after.model is None or before.model is None:
@@ -386,7 +388,7 @@ def test_scales_adapt_only_the_direction_drawn():
 
 
 def test_what_is_cached_is_always_the_current_points():
-    state = held(pca_kameleon, np.zeros(2), local_start=100, n_history=50, n_directions=5)
+    state = held(PCAKameleon, np.zeros(2), local_start=100, n_history=50, n_directions=5)
     for _, outcome, after in adapt_chain(state, 500):
         if after.model is not None:
             expected = after.start(outcome.position, outcome.log_density).covariance
@@ -396,10 +398,10 @@ def test_what_is_cached_is_always_the_current_points():
 
 def test_frozen():
     """After tuning the history is gone, the directions and scales stay, and a chain moves nothing but its cache."""
-    state = held(pca_kameleon, np.zeros(2), local_start=100, n_history=50, n_directions=5)
+    state = held(PCAKameleon, np.zeros(2), local_start=100, n_history=50, n_directions=5)
     *_, (_, outcome, state) = adapt_chain(state, 400)
     frozen = state.freeze()
-    assert frozen.random_walk.history is None
+    assert frozen.walk.history is None
     assert frozen.model is state.model
     stats = frozen.stats()
     assert stats["n_history"] == 50
@@ -451,7 +453,7 @@ def test_unknown_directions_start_where_the_scale_starts():
 )
 def test_wrong_options_are_named(options, message):
     with pytest.raises(ValueError, match=message):
-        held(pca_kameleon, np.zeros(2), **options)
+        held(PCAKameleon, np.zeros(2), **options)
 
 
 @pytest.fixture(scope="module")

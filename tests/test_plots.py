@@ -9,6 +9,7 @@ import pymc as pm
 import pytest
 
 import pymc_kameleon as pk
+from pymc_kameleon.samplers.kamiltonian.values.sampler import ValueKamiltonian
 from pymc_kameleon import plots
 from pymc_kameleon.numerics import history
 from pymc_kameleon.samplers.kamiltonian.scores import sampler as kamiltonian
@@ -57,7 +58,7 @@ def quadratic_state(d):
     f = value_features.blank(np.arange(d) - 0.5, scale, np.eye(d))._replace(quadratic=-np.eye(d))
     archive = f.centre + scale * np.random.default_rng(d).standard_normal((200, d))
     fit = Fit(f, "quadratic", 0.25, 0.2, 0.3, 0.1, 1e-8, 0.25, -np.eye(d), np.eye(d), 200)
-    state = held(value_kamiltonian, np.zeros(d)).state
+    state = held(ValueKamiltonian, np.zeros(d)).state
     return state._replace(
         fit=fit,
         dynamics=surrogate_dynamics.make_dynamics(f, np.eye(d), archive, 0.3),
@@ -351,7 +352,7 @@ def test_a_step_that_sampled_elsewhere_or_nothing():
     with pytest.raises(ValueError, match="tune longer"):
         plots.surrogate(step)
     with pytest.raises(ValueError, match="200 dimensions are too many"):
-        plots.surrogate(held(value_kamiltonian, np.zeros(200)).state)
+        plots.surrogate(held(ValueKamiltonian, np.zeros(200)).state)
     with pytest.raises(ValueError, match="in 0 tuning draws"):
         plots.surrogate(held(kamiltonian, np.zeros(2)).state)
 

@@ -6,6 +6,9 @@ import numpy as np
 import pymc as pm
 import pytest
 
+from pymc_kameleon.samplers.adaptive_metropolis import AdaptiveMetropolis
+from pymc_kameleon.samplers.kameleon.fast import FastKameleon
+from pymc_kameleon.samplers.kameleon.full import Kameleon
 from pymc_kameleon import FastKameleonStep, KameleonStep, KamiltonianStep
 from pymc_kameleon.kernels import median_distance
 from pymc_kameleon.samplers import adaptive_metropolis
@@ -23,7 +26,7 @@ from tests.support.chains import held
 
 
 def test_adaptive_metropolis_is_andrieu_and_thoms():
-    state = held(adaptive_metropolis, np.zeros(4), **adaptive_metropolis.PAPER)
+    state = held(AdaptiveMetropolis, np.zeros(4), **AdaptiveMetropolis.presets["paper"])
     options = state.options
     assert options.covariance == "recursive"  # eq. 17, at every draw
     assert options.scaling == "learned"
@@ -37,7 +40,7 @@ def test_adaptive_metropolis_is_andrieu_and_thoms():
 
 
 def test_kameleon_is_sejdinovic_et_al():
-    state = held(kameleon, np.zeros(4), **kameleon.PAPER)
+    state = held(Kameleon, np.zeros(4), **Kameleon.presets["paper"])
     schedule = state.schedule
     assert state.options.n_history == 1000
     assert state.options.lengthscale is None  # the median heuristic ...
@@ -50,7 +53,7 @@ def test_kameleon_is_sejdinovic_et_al():
 
 
 def test_fast_kameleon_is_kotlicki():
-    state = held(fast_kameleon, np.zeros(4), **fast_kameleon.PAPER)
+    state = held(FastKameleon, np.zeros(4), **FastKameleon.presets["paper"])
     schedule, options = state.schedule, state.options
     assert 10 <= options.n_features <= 600
     assert options.lengthscale is None
@@ -69,7 +72,7 @@ def test_fast_kameleon_is_kotlicki():
         outcome = Outcome(None, 0.0, None, 0.0, 0.734, True)
         assert local_moves.tuned(0.0, m, outcome, schedule) == pytest.approx(0.5 / m)
     with pytest.raises(ValueError, match="rate must be one of"):
-        held(fast_kameleon, np.zeros(4), rate="fast")
+        held(FastKameleon, np.zeros(4), rate="fast")
 
 
 @pytest.mark.parametrize(
@@ -169,7 +172,7 @@ def test_from_a_cold_start_there_are_trajectories_only_once_there_is_a_surrogate
 def run_fast(draws, **options):
     sd = np.array([10.0, 1.0, 1.0, 1.0])
     rng, x = np.random.default_rng(1), np.zeros(4)
-    state = held(fast_kameleon, x, n_features=50, **{**fast_kameleon.PAPER, **options})
+    state = held(FastKameleon, x, n_features=50, **{**FastKameleon.presets["paper"], **options})
     outcomes = []
     for _, outcome, after in state.draws(
         rng, lambda x: -0.5 * float(np.sum((x / sd) ** 2)), x, draws, tuning=True

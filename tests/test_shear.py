@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from scipy.optimize import approx_fprime
 
+from pymc_kameleon.samplers.kameleon.fast import FastKameleon
 from pymc_kameleon.samplers import autoregressive
 from pymc_kameleon.samplers.autoregressive import Tuning
 from pymc_kameleon.samplers.kameleon import fast as fast_kameleon
@@ -157,7 +158,7 @@ def test_a_wrong_move_is_another_distribution(control):
 def test_fast_kameleon_makes_them_where_the_history_is_curved_and_only_there():
     def moves(target, **options):
         rng = np.random.default_rng(7)
-        state = held(fast_kameleon, np.zeros(3), tune=600, **options)
+        state = held(FastKameleon, np.zeros(3), tune=600, **options)
         seen = []
         run_chain(
             rng, state, target, np.zeros(3), 600, True, lambda _, s, o: seen.append(o.proposal.move)
@@ -166,18 +167,18 @@ def test_fast_kameleon_makes_them_where_the_history_is_curved_and_only_there():
 
     assert set(moves(TARGET.log_density)) == set(shear.MOVES)
     assert not moves(TARGET.log_density, sheared_share=0.0)
-    assert not moves(TARGET.log_density, **{**fast_kameleon.PAPER, "local_start": 200})
+    assert not moves(TARGET.log_density, **{**FastKameleon.presets["paper"], "local_start": 200})
     assert not moves(lambda x: -0.5 * float(x @ x))
 
 
 def test_a_share_that_is_none_is_refused():
     with pytest.raises(ValueError, match=r"sheared_share.*1\.0"):
-        held(fast_kameleon, np.zeros(2), sheared_share=1.0)
+        held(FastKameleon, np.zeros(2), sheared_share=1.0)
 
 
 def test_they_begin_before_the_local_moves():
     rng = np.random.default_rng(8)
-    state = held(fast_kameleon, np.zeros(3), tune=1000, local_start=500)
+    state = held(FastKameleon, np.zeros(3), tune=1000, local_start=500)
     state, _ = run_chain(rng, state, TARGET.log_density, np.zeros(3), 400)
     assert state.model is None
     assert state.shear is not None

@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 
 from benchmarks.core import run_chain
+from pymc_kameleon.samplers.kameleon.full import Kameleon
 from pymc_kameleon.samplers import adaptive_metropolis
 from pymc_kameleon.samplers.gaussian_mixture import sampler as gaussian_mixture
 from pymc_kameleon.samplers.kameleon import fast as fast_kameleon
@@ -42,7 +43,7 @@ def test_units_change_nothing_beyond_noise(algorithm, unit):
 def test_raw_coordinates_do_depend_on_units():
     """The control: the paper's settings, in the parameters' own units."""
     n = 6
-    own = np.array([acceptance_and_ess(kameleon, 1.0, s, **kameleon.PAPER) for s in range(n)])
-    other = np.array([acceptance_and_ess(kameleon, 1e6, s, **kameleon.PAPER) for s in range(n)])
+    own = np.array([acceptance_and_ess(kameleon, 1.0, s, **Kameleon.presets["paper"]) for s in range(n)])
+    other = np.array([acceptance_and_ess(kameleon, 1e6, s, **Kameleon.presets["paper"]) for s in range(n)])
     error = np.sqrt((own.var(axis=0, ddof=1) + other.var(axis=0, ddof=1)) / n)
     assert np.abs((own.mean(axis=0) - other.mean(axis=0)) / error).max() > 10

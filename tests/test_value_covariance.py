@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from pymc_kameleon.samplers.adaptive_metropolis import AdaptiveMetropolis
 from pymc_kameleon.samplers import adaptive_metropolis
 from pymc_kameleon.samplers import long_axes as value_covariance
 from pymc_kameleon.samplers.seam import Outcome, Proposal
@@ -106,7 +107,7 @@ def beside(second, start):
         def log_density(x):
             return -0.5 * float(x[0] * x[0]) + second(x[1])
 
-        state = held(adaptive_metropolis, x)
+        state = held(AdaptiveMetropolis, x)
         state, draws = run_chain(rng, state, log_density, x, 2500)
         learned.append(np.sqrt(np.square(state.factor[1]).sum()))
         spread.append(draws[1000:, 0].std())
@@ -145,7 +146,7 @@ def test_without_the_look_at_walls_and_slopes_it_is(monkeypatch, second):
 def test_tiny_units_are_no_reason_to_crash():
     for seed in range(10):
         rng, x = np.random.default_rng(seed), np.array([0.25])
-        state = held(adaptive_metropolis, x)
+        state = held(AdaptiveMetropolis, x)
         state, _ = run_chain(rng, state, lambda x: -0.5e12 * float(x @ x), x, 400)
         assert np.isfinite(state.factor).all()
 
@@ -157,7 +158,7 @@ def longest_axis(learn_from_values):
     for seed in range(3):
         rng = np.random.default_rng(seed)
         x = target.sample(rng, 1)[0]
-        state = held(adaptive_metropolis, x, learn_from_values=learn_from_values)
+        state = held(AdaptiveMetropolis, x, learn_from_values=learn_from_values)
         state, _ = run_chain(rng, state, target.log_density, x, 3000)
         own = np.linalg.cholesky(target.cov)
         root = np.linalg.solve(own, state.factor)

@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 from scipy import special
 
+from pymc_kameleon.samplers.adaptive_metropolis import AdaptiveMetropolis
+from pymc_kameleon.samplers.kamiltonian.values.sampler import ValueKamiltonian
 from pymc_kameleon.samplers import adaptive_metropolis
 from pymc_kameleon.samplers.kamiltonian import trust as residual_mixture
 from pymc_kameleon.samplers.kamiltonian.values import sampler as value_kamiltonian
@@ -56,9 +58,9 @@ def frozen_state(surrogate, arms, floor=0.15, typical=-4.0, slack=0.5, radius=2.
     metric = np.array([[1.1, 0.0], [0.4, 0.8]])
     archive = rng.standard_normal((60, d)) + surrogate.centre
     dynamics = surrogate_dynamics.make_dynamics(surrogate, metric, archive, 0.45)
-    state = held(value_kamiltonian, np.zeros(d))
+    state = held(ValueKamiltonian, np.zeros(d))
     return state._replace(
-        walk=held(adaptive_metropolis, np.zeros(d), covariance="identity").freeze(),
+        walk=held(AdaptiveMetropolis, np.zeros(d), covariance="identity").freeze(),
         dynamics=dynamics._replace(radius=radius, ceiling=ceiling),
         arms=np.array([floor, *arms]),
         mixture=residual_mixture.Mixture(floor, typical, slack),
@@ -304,7 +306,7 @@ def run_chain(
     ``change`` and ``ratio``, after tuning, are for controls: the state changed after every draw, a wrong ratio.
     """
     rng = np.random.default_rng(seed)
-    state = held(value_kamiltonian, x, tune=tune if known else None, **options)
+    state = held(ValueKamiltonian, x, tune=tune if known else None, **options)
     y = log_density(x)
     state = state.start(x, y)
     chain = np.empty((draws, len(x)))
@@ -432,7 +434,7 @@ def test_companions_never_move_the_chain_and_their_values_are_learned_from():
 
 
 def test_an_overestimate_is_renewed_while_tuning_where_there_is_noise():
-    state = held(value_kamiltonian, np.zeros(2))
+    state = held(ValueKamiltonian, np.zeros(2))
     learning = state.learning._replace(rejections=value_kamiltonian.RENEW)
     rng = np.random.default_rng(0)
     for noise_sd, moves in ((0.0, False), (1.0, True)):
@@ -447,7 +449,7 @@ def test_an_overestimate_is_renewed_while_tuning_where_there_is_noise():
 
 
 def test_second_evaluations_are_learned_from():
-    state = held(value_kamiltonian, np.zeros(2)).start(np.zeros(2), -1.0)
+    state = held(ValueKamiltonian, np.zeros(2)).start(np.zeros(2), -1.0)
     seen = state.observe(np.zeros(2), -3.0).learning
     np.testing.assert_array_equal(seen.positions.buffer[:2], np.zeros((2, 2)))
     np.testing.assert_array_equal(seen.log_densities.buffer[:2, 0], [-1.0, -3.0])
@@ -464,8 +466,8 @@ def test_when_another_step_moves_something_the_companions_are_given_up(tuned):
 
 
 def test_where_a_quadratic_costs_too_much_it_stays_adaptive_metropolis():
-    assert held(value_kamiltonian, np.zeros(78)).learning.next_refit < 10_000
-    assert held(value_kamiltonian, np.zeros(79)).learning.next_refit > 10**9
+    assert held(ValueKamiltonian, np.zeros(78)).learning.next_refit < 10_000
+    assert held(ValueKamiltonian, np.zeros(79)).learning.next_refit > 10**9
 
 
 def test_without_enough_tuning_it_is_adaptive_metropolis():
@@ -489,7 +491,7 @@ def test_one_dimension(known):
 @pytest.mark.parametrize("options", [{"growth": 1.0}, {"companion_share": 1.0}, {"library": ()}])
 def test_options_outside_their_domain_are_refused(options):
     with pytest.raises(ValueError, match=next(iter(options))):
-        held(value_kamiltonian, np.zeros(2), **options)
+        held(ValueKamiltonian, np.zeros(2), **options)
 
 
 # --- whole adaptive chains against the exact answer ---------------------------------------------

@@ -11,18 +11,20 @@ history. That start costs two thirds of the effective draws on a range of target
 """
 
 import math
-from typing import NamedTuple
+from dataclasses import dataclass
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 from numba import njit
 
 from pymc_kameleon.numerics import history
+from pymc_kameleon.numerics.checks import inside, one_of, positive, share
 from pymc_kameleon.numerics.covariance import cholesky, cholesky_update
 from pymc_kameleon.numerics.history import History
 from pymc_kameleon.numerics.step_size import robbins_monro
 from pymc_kameleon.samplers import autoregressive, coordinate_moves
 from pymc_kameleon.samplers import long_axes as value_covariance
-from pymc_kameleon.samplers.seam import Outcome, Proposal
+from pymc_kameleon.samplers.seam import NOTHING, Known, Outcome, Proposal, Sampler
 from pymc_kameleon.surrogates.values import regression as value_regression
 
 OPTIMAL_SCALE = 2.38  # times d^-1/2: Roberts, Gelman & Gilks (1997)
@@ -31,18 +33,6 @@ FORGET = 0.33  # share of the history that is left out of the covariance
 
 # Andrieu & Thoms (2008), algorithm 4, with the mixture of Roberts & Rosenthal (2009), section 2.
 PAPER = {"covariance": "recursive", "exploration_share": 0.05}
-
-
-class Options(NamedTuple):
-    """What stays fixed; see :func:`init` for meanings and defaults."""
-
-    target_accept: float
-    scaling: str
-    covariance: str
-    exploration_share: float
-    autoregressive_share: float
-    warmup: int
-    growth: float
 
 
 class State(NamedTuple):
@@ -65,11 +55,16 @@ class State(NamedTuple):
     values : value_covariance.Values or None
         The log densities seen; ``None`` if they are not to be used, and once tuning has ended.
     autoregression : autoregressive.Tuning
+    warmup : int
+        Length of the coordinate-wise phase.
+    autoregressive_share : float
+        Share of the moves towards the mean; whoever stands on this walk may raise it when there is a mean to move to.
+    growth : float
+        Of the intervals between updates of the covariance.
     base : ndarray of shape (d, d) or None
         The factor that an arrival brought; ``None`` without, and once tuning has ended.
     """
 
-    options: Options
     mean: np.ndarray
     factor: np.ndarray
     log_scale: float
@@ -82,25 +77,15 @@ class State(NamedTuple):
     history: History | None
     values: value_covariance.Values | None
     autoregression: autoregressive.Tuning
+    warmup: int
+    autoregressive_share: float
+    growth: float = 1.2
     base: np.ndarray | None = None
 
 
-def init(
-    x: np.ndarray,
-    *,
-    target_accept: float = 0.234,
-    scaling: str = "learned",
-    covariance: str = "window",
-    exploration_share: float = 0.0,
-    autoregressive_share: float = 0.0,
-    scale: float | None = None,
-    initial_scale: float | np.ndarray = 0.1,
-    learn_from_values: bool = True,
-    tune: int | None = None,
-    factor: np.ndarray | None = None,
-    evaluated: tuple[np.ndarray, np.ndarray] | None = None,
-) -> State:
-    """Start at ``x`` of shape (d,).
+@dataclass(frozen=True, kw_only=True, eq=False)
+class AdaptiveMetropolis(Sampler):
+    """Adaptive Metropolis, from the cold start that all others stand on.
 
     Parameters
     ----------
@@ -127,170 +112,179 @@ def init(
         With "identity" and "recursive" the initial covariance is its square where it is given as an array.
     tune : int, optional
         Length of tuning, if known: the coordinate-wise phase takes at most a fifth of it.
-    factor : ndarray of shape (d, d), optional
-        With "window": lower Cholesky factor of what the covariance is near ``x``, from an arrival
-        (:mod:`pymc_kameleon.samplers.arrival.phase`). It takes the place of the coordinate-wise phase, and of the
-        diagonal in the shrinkage of :func:`update_covariance`. In :mod:`pymc_kameleon.steps` the step provides it.
-    evaluated : (ndarray of shape (n, d), ndarray of shape (n,)), optional
-        Points whose log density is known, for ``learn_from_values``; likewise.
 
     Raises
     ------
     ValueError
         For an option outside its domain, with the value.
     """
-    d = len(x)
-    if not 0 < target_accept < 1:
-        raise ValueError(f"target_accept must lie strictly between 0 and 1, got {target_accept!r}.")
-    if scaling not in ("learned", "fixed"):
-        raise ValueError(f"scaling must be 'learned' or 'fixed', got {scaling!r}.")
-    if covariance not in ("window", "recursive", "identity"):
-        raise ValueError(
-            f"covariance must be 'window', 'recursive' or 'identity', got {covariance!r}."
+
+    presets: ClassVar[dict] = {"paper": PAPER}
+
+    target_accept: float = 0.234
+    scaling: str = "learned"
+    covariance: str = "window"
+    exploration_share: float = 0.0
+    autoregressive_share: float = 0.0
+    scale: float | None = None
+    initial_scale: float | np.ndarray = 0.1
+    learn_from_values: bool = True
+    tune: int | None = None
+
+    def __post_init__(self):
+        inside(target_accept=(self.target_accept, 0, 1))
+        one_of(scaling=(self.scaling, ("learned", "fixed")))
+        one_of(covariance=(self.covariance, ("window", "recursive", "identity")))
+        share(exploration_share=self.exploration_share)
+        share(autoregressive_share=self.autoregressive_share)
+        positive(scale=self.scale, initial_scale=self.initial_scale)
+
+    def init(self, rng, x, known=NOTHING) -> State:
+        """Start at ``x``, shape (d,).
+
+        With "window" the factor that an arrival has brought takes the place of the coordinate-wise phase, and of the
+        diagonal in the shrinkage of :meth:`update_covariance`.
+        """
+        d = len(x)
+        scale = OPTIMAL_SCALE / math.sqrt(d) if self.scale is None else float(self.scale)
+        initial = np.broadcast_to(np.asarray(self.initial_scale, dtype=float), (d,))
+        windowed = self.covariance == "window"
+        warmup = coordinate_moves.length(d, known.left(self.tune)) if windowed else 0
+        base = None
+        if known.factor is not None and windowed:
+            base = np.array(known.factor, dtype=float)
+        shape = np.diag(initial) if np.ndim(self.initial_scale) else np.eye(d)
+        return State(
+            mean=np.array(x, dtype=float),
+            factor=shape if base is None else base.copy(),
+            log_scale=math.log(scale),
+            iteration=0,
+            moves=0,
+            next_update=warmup + 20,
+            last_update=-1_000_000,
+            coordinate_log_scales=np.log(initial),
+            reversals=np.zeros(d),
+            history=history.empty(d) if windowed else None,
+            values=self._values(d, known) if windowed else None,
+            autoregression=autoregressive.Tuning(),
+            warmup=warmup if base is None else 0,
+            autoregressive_share=self.autoregressive_share,
+            base=base,
         )
-    if not 0 <= exploration_share < 1:
-        raise ValueError(f"exploration_share must lie in [0, 1), got {exploration_share!r}.")
-    if not 0 <= autoregressive_share < 1:
-        raise ValueError(f"autoregressive_share must lie in [0, 1), got {autoregressive_share!r}.")
-    scale = OPTIMAL_SCALE / math.sqrt(d) if scale is None else float(scale)
-    initial = np.broadcast_to(np.asarray(initial_scale, dtype=float), (d,))
-    if not (
-        scale > 0 and math.isfinite(scale) and np.all(initial > 0) and np.isfinite(initial).all()
-    ):
-        raise ValueError(
-            f"scale and initial_scale must be positive, got {scale!r} and {initial_scale!r}."
+
+    def _values(self, d: int, known: Known) -> value_covariance.Values | None:
+        if not (self.learn_from_values and value_regression.affordable(d)):
+            return None
+        values = value_covariance.empty(d)
+        if known.evaluated is not None:
+            values = value_covariance.add(values, *known.evaluated)
+        return values
+
+    def propose(self, rng, x, state) -> Proposal:
+        """A coordinate-wise, a global, an exploration or an autoregressive move; all but the last are symmetric."""
+        d, towards = len(x), state.autoregressive_share
+        if state.iteration < state.warmup:
+            i = state.iteration % d
+            return coordinate_moves.propose(rng, x, i, state.coordinate_log_scales[i])
+        if towards > 0.0 and rng.random() < towards:
+            return autoregressive.propose(rng, x, state.mean, state.factor, state.autoregression)
+        normals = rng.standard_normal(d)
+        if self.exploration_share > 0.0 and rng.random() < self.exploration_share:
+            return Proposal(x + (0.1 / math.sqrt(d)) * normals, 0.0, "exploration")
+        return Proposal(_step(x, state.factor, math.exp(state.log_scale), normals), 0.0, "global")
+
+    def adapt(self, rng, state, outcome) -> State:
+        """Learn from one draw, whichever kernel made it; only a move of this sampler's own tunes a scale."""
+        move = outcome.proposal.move
+        log_scale, moves = state.log_scale, state.moves
+        if move == "coordinate":
+            state = _adapt_coordinate(state, outcome)
+        elif move == "autoregressive":
+            autoregression = autoregressive.adapt(state.autoregression, outcome)
+            state = state._replace(autoregression=autoregression)
+        elif move == "global":
+            moves += 1
+            if self.scaling == "learned":
+                target = outcome.target(self.target_accept)
+                log_scale = robbins_monro(log_scale, outcome.accept_prob, target, _rate(state))
+        iteration = state.iteration + 1
+        past, values = state.history, state.values
+        if past is not None:
+            past = history.append(past, outcome.position)
+        if values is not None:
+            values = value_covariance.record(values, outcome)
+        state = state._replace(
+            log_scale=log_scale, moves=moves, iteration=iteration, history=past, values=values
         )
-    warmup = 0
-    if covariance == "window":
-        warmup = coordinate_moves.length(d, tune)
-    known = factor is not None and covariance == "window"
-    learns = covariance == "window" and learn_from_values and value_regression.affordable(d)
-    shape = np.diag(initial) if np.ndim(initial_scale) else np.eye(d)
-    values = value_covariance.empty(d) if learns else None
-    if learns and evaluated is not None:
-        values = value_covariance.add(values, *evaluated)
-    options = Options(
-        target_accept,
-        scaling,
-        covariance,
-        exploration_share,
-        autoregressive_share,
-        0 if known else warmup,
-        1.2,
-    )
-    return State(
-        options=options,
-        mean=np.array(x, dtype=float),
-        factor=np.array(factor, dtype=float) if known else shape,
-        log_scale=math.log(scale),
-        iteration=0,
-        moves=0,
-        next_update=warmup + 20,
-        last_update=-1_000_000,
-        coordinate_log_scales=np.log(initial),
-        reversals=np.zeros(d),
-        history=history.empty(d) if covariance == "window" else None,
-        values=values,
-        autoregression=autoregressive.Tuning(),
-        base=np.array(factor, dtype=float) if known else None,
-    )
-
-
-def propose(rng: np.random.Generator, x: np.ndarray, state: State) -> Proposal:
-    """A coordinate-wise, a global, an exploration or an autoregressive move; all but the last are symmetric."""
-    options, d = state.options, len(x)
-    if state.iteration < options.warmup:
-        i = state.iteration % d
-        return coordinate_moves.propose(rng, x, i, state.coordinate_log_scales[i])
-    if options.autoregressive_share > 0.0 and rng.random() < options.autoregressive_share:
-        return autoregressive.propose(rng, x, state.mean, state.factor, state.autoregression)
-    normals = rng.standard_normal(d)
-    if options.exploration_share > 0.0 and rng.random() < options.exploration_share:
-        return Proposal(x + (0.1 / math.sqrt(d)) * normals, 0.0, "exploration")
-    return Proposal(_step(x, state.factor, math.exp(state.log_scale), normals), 0.0, "global")
-
-
-def adapt(rng: np.random.Generator, state: State, outcome: Outcome) -> State:
-    """Learn from one draw, whichever kernel made it; only a move of this module's own tunes a scale."""
-    options, move = state.options, outcome.proposal.move
-    log_scale, moves = state.log_scale, state.moves
-    if move == "coordinate":
-        state = _adapt_coordinate(state, outcome)
-    elif move == "autoregressive":
-        autoregression = autoregressive.adapt(state.autoregression, outcome)
-        state = state._replace(autoregression=autoregression)
-    elif move == "global":
-        moves += 1
-        if options.scaling == "learned":
-            target = outcome.target(options.target_accept)
-            log_scale = robbins_monro(log_scale, outcome.accept_prob, target, _rate(state))
-    iteration = state.iteration + 1
-    past, values = state.history, state.values
-    if past is not None:
-        past = history.append(past, outcome.position)
-    if values is not None:
-        values = value_covariance.record(values, outcome)
-    state = state._replace(
-        log_scale=log_scale, moves=moves, iteration=iteration, history=past, values=values
-    )
-    if iteration == options.warmup and iteration > 0:
-        state = _end_warmup(state)
-    if options.covariance == "recursive":
-        state = _update_recursively(state, outcome.position)
-    elif past is not None and iteration >= state.next_update:
-        state = update_covariance(rng, state)
-    return state
-
-
-def freeze(state: State) -> State:
-    """End of tuning: nothing adapts any more and the history is dropped."""
-    if state.options.covariance == "window" and state.iteration < state.options.warmup:
-        state = _end_warmup(state)
-    return state._replace(
-        history=None, values=None, base=None, options=state.options._replace(warmup=0)
-    )
-
-
-def stats(state: State) -> dict[str, float]:
-    """Statistics of the state: ``scaling``, the proposal's scale s."""
-    return {"scaling": math.exp(state.log_scale)}
-
-
-def update_covariance(rng: np.random.Generator, state: State) -> State:
-    """Relearn mean and factor from the window, keeping the volume of the proposal.
-
-    Off-diagonal entries are shrunk by 1 - min(1, 2 d / m)^2, m the number of distinct states: with m <= 2 d
-    nothing is learned yet. Where an arrival has brought a factor, the whole covariance is shrunk towards its.
-    """
-    assert state.history is not None
-    d, t = len(state.mean), state.iteration
-    state = state._replace(next_update=max(t + 20, int(state.options.growth * t)))
-    states = history.window(state.history, FORGET)
-    distinct = history.count_distinct(states)
-    if distinct <= 2 * d:
+        if iteration == state.warmup and iteration > 0:
+            state = self._end_warmup(state)
+        if self.covariance == "recursive":
+            state = self._update_recursively(state, outcome.position)
+        elif past is not None and iteration >= state.next_update:
+            state = self.update_covariance(rng, state)
         return state
-    mean = states.mean(axis=0)
-    centred = states - mean
-    covariance = centred.T @ centred / len(states)
-    shrink = 1.0 - min(1.0, 2.0 * d / distinct) ** 2
-    if state.base is None:
-        covariance = shrink * covariance + (1.0 - shrink) * np.diag(np.diag(covariance))
-        factor, ok = cholesky(covariance)
-    else:  # in its coordinates: condition numbers are then small
-        z = np.linalg.solve(state.base, centred.T)
-        factor, ok = cholesky(shrink * (z @ z.T) / len(states) + (1.0 - shrink) * np.eye(d))
-        factor = state.base @ factor
-    if not ok:
-        return state
-    if state.values is not None:
-        factor = value_covariance.extend(rng, state.values, states, factor)
-    log_scale = state.log_scale
-    if state.options.scaling == "learned":
-        growth = np.log(np.diag(factor)).sum() - np.log(np.diag(state.factor)).sum()
-        log_scale -= growth / d
-        if growth > 0:
-            log_scale = min(log_scale, math.log(OPTIMAL_SCALE / math.sqrt(d)) + 1.0)
-    return state._replace(mean=mean, factor=factor, log_scale=log_scale, last_update=t)
+
+    def freeze(self, state) -> State:
+        """End of tuning: nothing adapts any more and the history is dropped."""
+        if self.covariance == "window" and state.iteration < state.warmup:
+            state = self._end_warmup(state)
+        return state._replace(history=None, values=None, base=None, warmup=0)
+
+    def stats(self, state, proposal=None) -> dict[str, float]:
+        """``scaling``, the proposal's scale s."""
+        return {"scaling": math.exp(state.log_scale)}
+
+    def update_covariance(self, rng: np.random.Generator, state: State) -> State:
+        """Relearn mean and factor from the window, keeping the volume of the proposal.
+
+        Off-diagonal entries are shrunk by 1 - min(1, 2 d / m)^2, m the number of distinct states: with m <= 2 d
+        nothing is learned yet. Where an arrival has brought a factor, the whole covariance is shrunk towards its.
+        """
+        assert state.history is not None
+        d, t = len(state.mean), state.iteration
+        state = state._replace(next_update=max(t + 20, int(state.growth * t)))
+        states = history.window(state.history, FORGET)
+        distinct = history.count_distinct(states)
+        if distinct <= 2 * d:
+            return state
+        mean = states.mean(axis=0)
+        centred = states - mean
+        covariance = centred.T @ centred / len(states)
+        shrink = 1.0 - min(1.0, 2.0 * d / distinct) ** 2
+        if state.base is None:
+            covariance = shrink * covariance + (1.0 - shrink) * np.diag(np.diag(covariance))
+            factor, ok = cholesky(covariance)
+        else:  # in its coordinates: condition numbers are then small
+            z = np.linalg.solve(state.base, centred.T)
+            factor, ok = cholesky(shrink * (z @ z.T) / len(states) + (1.0 - shrink) * np.eye(d))
+            factor = state.base @ factor
+        if not ok:
+            return state
+        if state.values is not None:
+            factor = value_covariance.extend(rng, state.values, states, factor)
+        log_scale = state.log_scale
+        if self.scaling == "learned":
+            growth = np.log(np.diag(factor)).sum() - np.log(np.diag(state.factor)).sum()
+            log_scale -= growth / d
+            if growth > 0:
+                log_scale = min(log_scale, math.log(OPTIMAL_SCALE / math.sqrt(d)) + 1.0)
+        return state._replace(mean=mean, factor=factor, log_scale=log_scale, last_update=t)
+
+    def _end_warmup(self, state: State) -> State:
+        d = len(state.mean)
+        return state._replace(
+            factor=np.diag(np.exp(state.coordinate_log_scales)),
+            log_scale=-0.5 * math.log(d) if self.scaling == "learned" else state.log_scale,
+            next_update=state.iteration + 20,
+        )
+
+    def _update_recursively(self, state: State, x: np.ndarray) -> State:
+        """Andrieu & Thoms (2008), eq. 17, with rate 1/t for the fixed scale (Haario et al.) and t^-0.6 otherwise."""
+        t = state.iteration
+        rate = 1.0 / (t + 1.0) if self.scaling == "fixed" else (t + 1.0) ** -RATE_EXPONENT
+        delta = x - state.mean
+        factor = cholesky_update(math.sqrt(1.0 - rate) * state.factor, math.sqrt(rate) * delta)
+        return state._replace(mean=state.mean + rate * delta, factor=factor)
 
 
 def _rate(state: State) -> float:
@@ -308,24 +302,6 @@ def _adapt_coordinate(state: State, outcome: Outcome) -> State:
         state.coordinate_log_scales, state.reversals, i, outcome
     )
     return state._replace(coordinate_log_scales=log_scales, reversals=reversals)
-
-
-def _end_warmup(state: State) -> State:
-    d = len(state.mean)
-    return state._replace(
-        factor=np.diag(np.exp(state.coordinate_log_scales)),
-        log_scale=-0.5 * math.log(d) if state.options.scaling == "learned" else state.log_scale,
-        next_update=state.iteration + 20,
-    )
-
-
-def _update_recursively(state: State, x: np.ndarray) -> State:
-    """Andrieu & Thoms (2008), eq. 17, with rate 1/t for the fixed scale (Haario et al.) and t^-0.6 otherwise."""
-    t = state.iteration
-    rate = 1.0 / (t + 1.0) if state.options.scaling == "fixed" else (t + 1.0) ** -RATE_EXPONENT
-    delta = x - state.mean
-    factor = cholesky_update(math.sqrt(1.0 - rate) * state.factor, math.sqrt(rate) * delta)
-    return state._replace(mean=state.mean + rate * delta, factor=factor)
 
 
 @njit(cache=True)

@@ -48,22 +48,37 @@ def transition(
     accept_prob, accepted : float, bool
     """
     proposal = sampler.propose(rng, point.position, state)
-    there = evaluate(proposal, point)
+    there, before = evaluate(proposal, point), point
+    point, state, probability, accepted = decide(rng, sampler, point, state, proposal, there)
+    if tuning:
+        outcome = Outcome(
+            point.position, point.log_density, proposal, there.log_density, probability, accepted,
+            there.noise, before.noise, noise_sd, 1.0 if accepted else patience,
+        )  # fmt: skip
+        state = sampler.adapt(rng, state, outcome)
+    return point, state, proposal, there, probability, accepted
+
+
+def decide(
+    rng: np.random.Generator,
+    sampler: Sampler,
+    point: Point,
+    state: Any,
+    proposal: Proposal,
+    there: Point,
+) -> tuple[Point, Any, float, bool]:
+    """The Metropolis-Hastings test of ``proposal``, at which ``there`` was found: the only place where a chain moves.
+
+    Returns the point and the state afterwards, the acceptance probability, and whether it was accepted.
+    """
     # The value at the current point is the retained one, never a fresh one: what makes a noisy, unbiased likelihood
     # estimate exact (Andrieu & Roberts, 2009).
     log_q_ratio = sampler.log_ratio(state, point, proposal, there)
     probability, accepted = accept(rng, point.log_density, there.log_density, log_q_ratio)
-    before = point
-    if accepted:  # the position, its log density and the noise in it jointly
-        point, patience = there, 1.0
+    if accepted:
+        point = there  # the position, its log density and the noise in it jointly
         state = sampler.place(state, point, proposal)
-    if tuning:
-        outcome = Outcome(
-            point.position, point.log_density, proposal, there.log_density, probability, accepted,
-            there.noise, before.noise, noise_sd, patience,
-        )  # fmt: skip
-        state = sampler.adapt(rng, state, outcome)
-    return point, state, proposal, there, probability, accepted
+    return point, state, probability, accepted
 
 
 def freeze(sampler: Sampler, point: Point, state: Any) -> Any:

@@ -11,6 +11,7 @@ so that the test  ``log u < log p(x*) - log p(x) + log_q_ratio``  is written onc
 """
 
 import math
+from dataclasses import fields
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -143,6 +144,11 @@ class Sampler:
 
     presets: ClassVar[dict[str, dict[str, Any]]] = {}
     statistics: ClassVar[dict[str, type]] = {"scaling": float}
+
+    @classmethod
+    def defaults(cls) -> dict[str, Any]:
+        """The options and their defaults."""
+        return {f.name: f.default for f in fields(cls) if f.init}  # type: ignore[arg-type]
 
     def init(self, rng: np.random.Generator | None, x: np.ndarray, known: Known = NOTHING) -> Any:
         """The state of a chain that begins at ``x``, shape (d,)."""

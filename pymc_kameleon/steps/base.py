@@ -1,8 +1,8 @@
 """PyMC's life cycle around one transition: what every step of this package shares.
 
 :class:`KernelStep` holds the log density compiled once and its value at the current state retained, the life cycle of a
-chain, the sampling state, the statistics and the progress bar. A subclass names an algorithm (a module of ``samplers``
-with ``State, init, propose, adapt, freeze``) and its options.
+chain, the sampling state, the statistics and the progress bar. A subclass names a sampler
+(:class:`pymc_kameleon.samplers.seam.Sampler`) and its options.
 """
 
 import math
@@ -28,7 +28,6 @@ from pymc_kameleon.samplers import noise_probe
 from pymc_kameleon.samplers.arrival import search as arrival_search
 from pymc_kameleon.samplers.arrival.phase import default_budget
 from pymc_kameleon.samplers.chain import freeze, transition
-from pymc_kameleon.samplers.modules import make, parameters
 from pymc_kameleon.samplers.seam import Known, Point, Proposal, acceptance_probability
 from pymc_kameleon.steps import advice
 from pymc_kameleon.steps.log_density import LogDensity
@@ -51,7 +50,7 @@ MOVE: tuple[Any, list] = (np.dtype("U16"), [])
 MEASURED = 10  # pairs of probes, or the noise is not known
 ARRIVAL_SHARE = 0.4  # of tuning, at most
 LOOKS = 6  # climbs after a chain's own, from draws of the prior; two of them where they find nothing else
-STATE_VERSION = 3  # of KernelStepState: raised whenever the meaning of a field changes
+STATE_VERSION = 4  # of KernelStepState: raised whenever the meaning of a field changes
 NEVER = 2**62
 NOWHERE = Point(None, -math.inf, (0.0, []))  # type: ignore[arg-type]
 
@@ -171,7 +170,6 @@ class KernelStep(BlockedStep):
     default_blocked = True
     state_version: ClassVar[int] = STATE_VERSION
     _state_class = KernelStepState
-    presets: ClassVar[dict[str, dict]] = {}
     chooses: ClassVar[str] = ""  # the keyword that chooses between samplers, if there is one ...
     variants: ClassVar[dict[str, Any]] = {}  # ... of these; the first is the default
 
@@ -211,7 +209,7 @@ class KernelStep(BlockedStep):
         if dim == 0:
             raise ValueError(advice.nothing_to_sample(type(self).__name__, self.shapes))
         # Options are wrong now or never, and a large model takes long to compile.
-        self.sampler = make(self.algorithm, **self._options, **self._chosen())
+        self.sampler = self.algorithm(**self._options)
         self.sampler.init(np.random.default_rng(0), np.zeros(dim))
         owns_auxiliary = correlation is not None or refresh_blocks is not None
         self._density = self._compile(model, point, compile_kwargs, owns_auxiliary)
@@ -297,7 +295,7 @@ class KernelStep(BlockedStep):
     @property
     def options(self) -> dict:
         """The options, defaults included, described so that they can be compared and stored."""
-        defaults = parameters(self.algorithm)
+        defaults = self.algorithm.defaults()
         common = {"correlation": self._renewal.correlation, "refresh_blocks": self._renewal.blocks}
         return described({**defaults, **self._options, **common})
 
@@ -650,22 +648,19 @@ class KernelStep(BlockedStep):
         if self.position is not None:
             self._algorithm_state = self.sampler.place(self._algorithm_state, self.here)
 
-    def _chosen(self):
-        """The option that tells variants apart, where one module has several."""
-        return {}
-
     def _checked(self, preset, options):
         """The preset's options with the given ones on top; refuses names that the algorithm does not know."""
-        check_preset(preset, self.presets)
-        known = parameters(self.algorithm)
+        presets = self.algorithm.presets
+        check_preset(preset, presets)
+        known = self.algorithm.defaults()
         for name in options:
             if name not in known:
                 chosen = f" with {self.chooses}={self.variant!r}" if self.chooses else ""
-                others = [v for v, m in self.variants.items() if name in parameters(m)]
+                others = [v for v, m in self.variants.items() if name in m.defaults()]
                 elsewhere = f"{self.chooses}={' or '.join(map(repr, others))}" if others else ""
                 raise unknown_option(name, f"{type(self).__name__}{chosen}", known, elsewhere)
         check_counts(options)
-        return {**self.presets.get(preset, {}), **options}
+        return {**presets.get(preset, {}), **options}
 
     def __init_subclass__(cls, **kwargs):
         """Show what every step takes in the subclass's signature, and its meaning below the subclass's own options."""

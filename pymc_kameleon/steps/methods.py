@@ -7,16 +7,16 @@ from typing import ClassVar, Unpack
 import numpy as np
 
 from pymc_kameleon.kernels import Kernel
-from pymc_kameleon.samplers import adaptive_metropolis
+from pymc_kameleon.samplers.adaptive_metropolis import AdaptiveMetropolis
 from pymc_kameleon.samplers.cma import CMA
 from pymc_kameleon.samplers.gaussian_adaptation import GaussianAdaptation
-from pymc_kameleon.samplers.gaussian_mixture import sampler as gaussian_mixture
-from pymc_kameleon.samplers.kameleon import fast as fast_kameleon
-from pymc_kameleon.samplers.kameleon import full as kameleon
-from pymc_kameleon.samplers.kameleon import pca as pca_kameleon
+from pymc_kameleon.samplers.gaussian_mixture.sampler import GaussianMixture
+from pymc_kameleon.samplers.kameleon.fast import FastKameleon
+from pymc_kameleon.samplers.kameleon.full import Kameleon
+from pymc_kameleon.samplers.kameleon.pca import PCAKameleon
 from pymc_kameleon.samplers.kamiltonian.factors.sampler import FactoredKamiltonian
-from pymc_kameleon.samplers.kamiltonian.scores import sampler as kamiltonian
-from pymc_kameleon.samplers.kamiltonian.values import sampler as value_kamiltonian
+from pymc_kameleon.samplers.kamiltonian.scores.sampler import FiniteKamiltonian, LiteKamiltonian
+from pymc_kameleon.samplers.kamiltonian.values.sampler import ValueKamiltonian
 from pymc_kameleon.steps import advice, structure, surrogate_report
 from pymc_kameleon.steps.base import FLOAT, KernelStep
 from pymc_kameleon.steps.factored_density import FactoredDensity
@@ -80,8 +80,7 @@ class AdaptiveMetropolisStep(KernelStep):
     """
 
     name = "adaptive_metropolis"
-    variants: ClassVar[dict] = {"": adaptive_metropolis}
-    presets: ClassVar[dict] = {"paper": adaptive_metropolis.PAPER}
+    variants: ClassVar[dict] = {"": AdaptiveMetropolis}
 
     def __init__(
         self,
@@ -172,9 +171,8 @@ class KameleonStep(KernelStep):
     stats_dtypes_shapes: ClassVar[dict] = {
         **KernelStep.stats_dtypes_shapes, "n_history": FLOAT, "lengthscale": FLOAT, "gamma": FLOAT,
     }  # fmt: skip
-    presets: ClassVar[dict] = {"paper": kameleon.PAPER}
     chooses = "proposal"
-    variants: ClassVar[dict] = {"full": kameleon, "pca": pca_kameleon}
+    variants: ClassVar[dict] = {"full": Kameleon, "pca": PCAKameleon}
 
     def __init__(
         self,
@@ -275,9 +273,8 @@ class FastKameleonStep(KernelStep):
     """
 
     name = "fast_kameleon"
-    variants: ClassVar[dict] = {"": fast_kameleon}
+    variants: ClassVar[dict] = {"": FastKameleon}
     stats_dtypes_shapes: ClassVar[dict] = {**KameleonStep.stats_dtypes_shapes, "rank": FLOAT}
-    presets: ClassVar[dict] = {"paper": fast_kameleon.PAPER}
 
     def __init__(
         self,
@@ -355,7 +352,7 @@ class GaussianMixtureStep(KernelStep):
     """
 
     name = "gaussian_mixture"
-    variants: ClassVar[dict] = {"": gaussian_mixture}
+    variants: ClassVar[dict] = {"": GaussianMixture}
     stats_dtypes_shapes: ClassVar[dict] = {
         **KernelStep.stats_dtypes_shapes, "local_scale": FLOAT, "auxiliary_scale": FLOAT, "n_components": FLOAT,
     }  # fmt: skip
@@ -485,10 +482,9 @@ class KamiltonianStep(KernelStep):
     """
 
     name = "kamiltonian"
-    presets: ClassVar[dict] = {"paper": kamiltonian.PAPER}
     chooses = "surrogate"
     variants: ClassVar[dict] = {
-        "values": value_kamiltonian, "lite": kamiltonian, "finite": kamiltonian,
+        "values": ValueKamiltonian, "lite": LiteKamiltonian, "finite": FiniteKamiltonian,
     }  # fmt: skip
     stats_dtypes_shapes: ClassVar[dict] = {
         **KernelStep.stats_dtypes_shapes,
@@ -577,17 +573,13 @@ class KamiltonianStep(KernelStep):
     def _wanted_tuning(self):
         return None if self.by_factors else super()._wanted_tuning()
 
-    def _chosen(self):
-        return {} if self.variant == "values" else {"surrogate": self.variant}
-
     def _checked(self, preset, options):
         if preset == "paper" and self.variant == "values":
             raise ValueError(
                 "preset='paper' is for the paper's estimators, and surrogate='values' is not one of them: give "
                 "surrogate='lite' or surrogate='finite' too."
             )
-        checked = super()._checked(preset, options)
-        return {**kamiltonian.PAPERS[self.variant], **options} if preset == "paper" else checked
+        return super()._checked(preset, options)
 
     def _restart(self, point, x):
         whole = self.variant == "values" and not self.by_factors
@@ -706,7 +698,6 @@ class GaussianAdaptationStep(KernelStep):
 
     name = "gaussian_adaptation"
     variants: ClassVar[dict] = {"": GaussianAdaptation}
-    presets: ClassVar[dict] = {"paper": GaussianAdaptation.presets["paper"]}
 
     def __init__(
         self,
@@ -774,7 +765,6 @@ class CMAStep(KernelStep):
 
     name = "cma"
     variants: ClassVar[dict] = {"": CMA}
-    presets: ClassVar[dict] = {"paper": CMA.presets["paper"]}
 
     def __init__(
         self,

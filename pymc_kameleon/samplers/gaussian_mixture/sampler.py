@@ -37,17 +37,20 @@ Titsias & Papaspiliopoulos (2018), Auxiliary gradient-based sampling algorithms,
 """
 
 import math
-from typing import NamedTuple
+from dataclasses import dataclass, field
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 
 from pymc_kameleon.numerics import history
+from pymc_kameleon.numerics.checks import at_least, count, inside
 from pymc_kameleon.numerics.step_size import robbins_monro
 from pymc_kameleon.samplers import adaptive_metropolis
+from pymc_kameleon.samplers.adaptive_metropolis import AdaptiveMetropolis
 from pymc_kameleon.samplers.gaussian_mixture import fit as mixture_fit
 from pymc_kameleon.samplers.gaussian_mixture import moves as mixture_moves
 from pymc_kameleon.samplers.gaussian_mixture.moves import Surrogate
-from pymc_kameleon.samplers.seam import Outcome, Proposal
+from pymc_kameleon.samplers.seam import NOTHING, Proposal, Sampler
 
 LOG_SCALE_BOUNDS = (-8.0, 4.0)
 GROWTH = 1.1  # of the intervals between refreshes
@@ -55,26 +58,12 @@ NEVER = 2**62
 LAST_REFRESH = 0.95  # of tuning, where its length is known: then only scales adapt
 
 
-class Options(NamedTuple):
-    """What stays fixed; see :func:`init` for meanings and defaults."""
-
-    n_history: int
-    max_components: int
-    inflation: float
-    broad_share: float
-    cumulative_shares: tuple[float, float, float]
-    target_accept: float
-    auxiliary_target_accept: float
-    local_start: int | None
-    last_refresh: float
-
-
 class State(NamedTuple):
     """Everything that adapts. Nothing is cached at the current point: pihat there costs less than its bookkeeping.
 
     Attributes
     ----------
-    random_walk : adaptive_metropolis.State
+    walk : adaptive_metropolis.State
         The global kernel; it also keeps the history and learns the coordinates.
     centre, factor : ndarray of shape (d,), (d, d)
         m and L, as of the last refresh.
@@ -86,10 +75,11 @@ class State(NamedTuple):
         Moves of either kind since their gain was last reset.
     next_refresh : int
         Iteration.
+    last_refresh : float
+        Iteration after which there is none.
     """
 
-    options: Options
-    random_walk: adaptive_metropolis.State
+    walk: adaptive_metropolis.State
     centre: np.ndarray
     factor: np.ndarray
     surrogate: Surrogate | None
@@ -98,26 +88,12 @@ class State(NamedTuple):
     moves: int
     auxiliary_moves: int
     next_refresh: int
+    last_refresh: float
 
 
-def init(
-    x: np.ndarray,
-    *,
-    n_history: int = 1000,
-    max_components: int = 16,
-    inflation: float = 1.4,
-    broad_share: float = 0.1,
-    shares: tuple[float, float, float, float] = (0.25, 0.25, 0.25, 0.25),
-    target_accept: float = 0.234,
-    auxiliary_target_accept: float = 0.4,
-    learn_from_values: bool = True,
-    local_start: int | None = None,
-    tune: int | None = None,
-    random_walk: adaptive_metropolis.State | None = None,
-    factor: np.ndarray | None = None,
-    evaluated: tuple[np.ndarray, np.ndarray] | None = None,
-) -> State:
-    """Start at ``x`` of shape (d,).
+@dataclass(frozen=True, kw_only=True, eq=False)
+class GaussianMixture(Sampler):
+    """Three moves by a Gaussian mixture fitted to the history, beside adaptive Metropolis.
 
     Parameters
     ----------
@@ -143,134 +119,173 @@ def init(
         Draws before the first fit. Default: 200 d, but within 0.35 and 0.5 of ``tune`` where that is given.
     tune : int, optional
         Length of tuning, if known.
-    random_walk : adaptive_metropolis.State, optional
-        The global kernel. Default: its cold start.
-    factor, evaluated
-        From an arrival, see :func:`pymc_kameleon.samplers.adaptive_metropolis.init`.
 
     Raises
     ------
     ValueError
         For an option outside its domain, with the value.
     """
-    value: float
-    for name, value, least in (("n_history", n_history, 20), ("max_components", max_components, 1)):
-        if not (isinstance(value, (int, np.integer)) and value >= least):
-            raise ValueError(f"{name} must be an integer of at least {least}, got {value!r}.")
-    if not (math.isfinite(inflation) and inflation >= 1):
-        raise ValueError(f"inflation must be at least 1, got {inflation!r}.")
-    for name, value in (
-        ("broad_share", broad_share),
-        ("target_accept", target_accept),
-        ("auxiliary_target_accept", auxiliary_target_accept),
-    ):
-        if not 0 < value < 1:
-            raise ValueError(f"{name} must lie strictly between 0 and 1, got {value!r}.")
-    if not (len(shares) == 4 and min(shares) >= 0 and math.isclose(sum(shares), 1.0)):
-        raise ValueError(
-            f"shares must be 4 probabilities (global, local, auxiliary, independence) with sum 1, got {shares!r}."
+
+    statistics: ClassVar[dict] = {
+        "scaling": float, "local_scale": float, "auxiliary_scale": float, "n_components": float,
+    }  # fmt: skip
+
+    n_history: int = 1000
+    max_components: int = 16
+    inflation: float = 1.4
+    broad_share: float = 0.1
+    shares: tuple[float, float, float, float] = (0.25, 0.25, 0.25, 0.25)
+    target_accept: float = 0.234
+    auxiliary_target_accept: float = 0.4
+    learn_from_values: bool = True
+    local_start: int | None = None
+    tune: int | None = None
+
+    walk: AdaptiveMetropolis = field(init=False, repr=False)
+    cumulative_shares: tuple = field(init=False, repr=False)
+
+    def __post_init__(self):
+        count(20, n_history=self.n_history)
+        count(1, max_components=self.max_components)
+        at_least(1, inflation=self.inflation)
+        inside(
+            broad_share=(self.broad_share, 0, 1),
+            target_accept=(self.target_accept, 0, 1),
+            auxiliary_target_accept=(self.auxiliary_target_accept, 0, 1),
         )
-    d = len(x)
-    if random_walk is None:
-        random_walk = adaptive_metropolis.init(
-            x, target_accept=target_accept, learn_from_values=learn_from_values, tune=tune, factor=factor,
-            evaluated=evaluated,
-        )  # fmt: skip
-    if local_start is None:
-        local_start = 200 * d
-        if tune is not None:
-            local_start = int(max(0.35 * tune, min(local_start, 0.5 * tune)))
-    first, second, third = (float(c) for c in np.cumsum(shares)[:3])
-    options = Options(
-        int(n_history), int(max_components), inflation, broad_share, (first, second, third), target_accept,
-        auxiliary_target_accept, local_start, math.inf if tune is None else LAST_REFRESH * tune,
-    )  # fmt: skip
-    return State(
-        options=options,
-        random_walk=random_walk,
-        centre=np.zeros(d),
-        factor=np.eye(d),
-        surrogate=None,
-        log_scale=0.0,
-        auxiliary_log_scale=0.0,
-        moves=0,
-        auxiliary_moves=0,
-        next_refresh=max(random_walk.next_update, local_start),
-    )
-
-
-def propose(rng: np.random.Generator, x: np.ndarray, state: State) -> Proposal:
-    """One of the four moves, chosen without looking at ``x``: each leaves the target invariant by itself."""
-    surrogate = state.surrogate
-    if surrogate is None:
-        return adaptive_metropolis.propose(rng, x, state.random_walk)
-    global_end, local_end, auxiliary_end = state.options.cumulative_shares
-    choice, d = rng.random(), len(x)
-    if choice < global_end:
-        return adaptive_metropolis.propose(rng, x, state.random_walk)
-    _, log_weights, log_norms, means, covariances, axes, variances = surrogate
-    if choice < local_end:
-        x_new, log_q_ratio = mixture_moves.local(
-            x, state.centre, state.factor, log_norms, means, covariances, axes, variances,
-            _gamma(state), math.exp(state.log_scale), rng.standard_normal(d),
-        )  # fmt: skip
-        return Proposal(x_new, log_q_ratio, "local")
-    if choice < auxiliary_end:
-        x_new, log_q_ratio = mixture_moves.auxiliary(
-            x, state.centre, state.factor, log_weights, log_norms, means, axes, variances,
-            math.exp(state.auxiliary_log_scale), rng.standard_normal(2 * d), rng.random(),
-        )  # fmt: skip
-        return Proposal(x_new, log_q_ratio, "auxiliary")
-    x_new, log_q_ratio = mixture_moves.independence(
-        x, state.centre, state.factor, surrogate.cumulative, log_norms, means, axes, variances,
-        rng.standard_normal(d), rng.random(),
-    )  # fmt: skip
-    return Proposal(x_new, log_q_ratio, "independence")
-
-
-def adapt(rng: np.random.Generator, state: State, outcome: Outcome) -> State:
-    """Learn from one draw, whichever kernel made it."""
-    options, move = state.options, outcome.proposal.move
-    state = state._replace(random_walk=adaptive_metropolis.adapt(rng, state.random_walk, outcome))
-    if move == "local":
-        moves = state.moves + 1
-        log_scale = _tuned(state.log_scale, outcome, options.target_accept, moves)
-        state = state._replace(moves=moves, log_scale=log_scale)
-    elif move == "auxiliary":
-        moves = state.auxiliary_moves + 1
-        log_scale = _tuned(
-            state.auxiliary_log_scale, outcome, options.auxiliary_target_accept, moves
+        shares = self.shares
+        if not (len(shares) == 4 and min(shares) >= 0 and math.isclose(sum(shares), 1.0)):
+            raise ValueError(
+                "shares must be 4 probabilities (global, local, auxiliary, independence) with sum 1, got "
+                f"{shares!r}."
+            )
+        walk = AdaptiveMetropolis(
+            target_accept=self.target_accept,
+            learn_from_values=self.learn_from_values,
+            tune=self.tune,
         )
-        state = state._replace(auxiliary_moves=moves, auxiliary_log_scale=log_scale)
-    walk = state.random_walk
-    if walk.iteration >= state.next_refresh and walk.history is not None:
-        state = _refresh(rng, state)
-    return state
+        object.__setattr__(self, "walk", walk)
+        object.__setattr__(self, "cumulative_shares", tuple(map(float, np.cumsum(shares)[:3])))
 
+    def init(self, rng, x, known=NOTHING) -> State:
+        """Start at ``x``, shape (d,)."""
+        d, tune, local_start = len(x), known.left(self.tune), self.local_start
+        walk = self.walk.init(rng, x, known)
+        if local_start is None:
+            local_start = 200 * d
+            if tune is not None:
+                local_start = int(max(0.35 * tune, min(local_start, 0.5 * tune)))
+        return State(
+            walk=walk,
+            centre=np.zeros(d),
+            factor=np.eye(d),
+            surrogate=None,
+            log_scale=0.0,
+            auxiliary_log_scale=0.0,
+            moves=0,
+            auxiliary_moves=0,
+            next_refresh=max(walk.next_update, local_start),
+            last_refresh=math.inf if tune is None else LAST_REFRESH * tune,
+        )
 
-def freeze(state: State) -> State:
-    """End of tuning: nothing adapts any more and the history is dropped; the mixture stays."""
-    return state._replace(random_walk=adaptive_metropolis.freeze(state.random_walk))
+    def propose(self, rng, x, state) -> Proposal:
+        """One of the four moves, chosen without looking at ``x``: each leaves the target invariant by itself."""
+        surrogate = state.surrogate
+        if surrogate is None:
+            return self.walk.propose(rng, x, state.walk)
+        global_end, local_end, auxiliary_end = self.cumulative_shares
+        choice, d = rng.random(), len(x)
+        if choice < global_end:
+            return self.walk.propose(rng, x, state.walk)
+        _, log_weights, log_norms, means, covariances, axes, variances = surrogate
+        if choice < local_end:
+            x_new, log_q_ratio = mixture_moves.local(
+                x, state.centre, state.factor, log_norms, means, covariances, axes, variances,
+                0.5 * math.exp(state.walk.log_scale), math.exp(state.log_scale), rng.standard_normal(d),
+            )  # fmt: skip
+            return Proposal(x_new, log_q_ratio, "local")
+        if choice < auxiliary_end:
+            x_new, log_q_ratio = mixture_moves.auxiliary(
+                x, state.centre, state.factor, log_weights, log_norms, means, axes, variances,
+                math.exp(state.auxiliary_log_scale), rng.standard_normal(2 * d), rng.random(),
+            )  # fmt: skip
+            return Proposal(x_new, log_q_ratio, "auxiliary")
+        x_new, log_q_ratio = mixture_moves.independence(
+            x, state.centre, state.factor, surrogate.cumulative, log_norms, means, axes, variances,
+            rng.standard_normal(d), rng.random(),
+        )  # fmt: skip
+        return Proposal(x_new, log_q_ratio, "independence")
 
+    def adapt(self, rng, state, outcome) -> State:
+        """Learn from one draw, whichever kernel made it."""
+        move = outcome.proposal.move
+        state = state._replace(walk=self.walk.adapt(rng, state.walk, outcome))
+        if move == "local":
+            moves = state.moves + 1
+            log_scale = _tuned(state.log_scale, outcome, self.target_accept, moves)
+            state = state._replace(moves=moves, log_scale=log_scale)
+        elif move == "auxiliary":
+            moves = state.auxiliary_moves + 1
+            log_scale = _tuned(
+                state.auxiliary_log_scale, outcome, self.auxiliary_target_accept, moves
+            )
+            state = state._replace(auxiliary_moves=moves, auxiliary_log_scale=log_scale)
+        walk = state.walk
+        if walk.iteration >= state.next_refresh and walk.history is not None:
+            state = self.relearn(rng, state)
+        return state
 
-def stats(state: State) -> dict[str, float]:
-    """``scaling`` (s, of the global move), ``local_scale`` (nu), ``auxiliary_scale`` (h), ``n_components``.
+    def freeze(self, state) -> State:
+        """End of tuning: nothing adapts any more and the history is dropped; the mixture stays."""
+        return state._replace(walk=self.walk.freeze(state.walk))
 
-    The last three are 0 before the first fit; the broad component is not counted.
-    """
-    values = {"scaling": math.exp(state.random_walk.log_scale)}
-    if state.surrogate is None:
-        return {**values, "local_scale": 0.0, "auxiliary_scale": 0.0, "n_components": 0.0}
-    return {
-        **values,
-        "local_scale": math.exp(state.log_scale),
-        "auxiliary_scale": math.exp(state.auxiliary_log_scale),
-        "n_components": len(state.surrogate.log_weights) - 1.0,
-    }
+    def stats(self, state, proposal=None) -> dict[str, float]:
+        """``scaling`` (s, of the global move), ``local_scale`` (nu), ``auxiliary_scale`` (h), ``n_components``.
 
+        The last three are 0 before the first fit; the broad component is not counted.
+        """
+        values = {"scaling": math.exp(state.walk.log_scale)}
+        if state.surrogate is None:
+            return {**values, "local_scale": 0.0, "auxiliary_scale": 0.0, "n_components": 0.0}
+        return {
+            **values,
+            "local_scale": math.exp(state.log_scale),
+            "auxiliary_scale": math.exp(state.auxiliary_log_scale),
+            "n_components": len(state.surrogate.log_weights) - 1.0,
+        }
 
-def _gamma(state: State) -> float:
-    return 0.5 * math.exp(state.random_walk.log_scale)
+    def relearn(self, rng, state) -> State:
+        """Relearn the coordinates and the mixture; its size too."""
+        d, t = len(state.centre), state.walk.iteration
+        if t > state.last_refresh:
+            return state._replace(next_refresh=NEVER)
+        walk = state.walk
+        if walk.last_update < t:
+            walk = self.walk.update_covariance(rng, walk)
+        states = history.window(walk.history, adaptive_metropolis.FORGET)
+        distinct = history.count_distinct(states)
+        if distinct <= 4 * d:
+            return state._replace(walk=walk, next_refresh=max(t + 20, int(1.2 * t)))
+        walk = walk._replace(growth=GROWTH)
+        thinned = history.thin(states, self.n_history)
+        points = np.linalg.solve(walk.factor, (thinned - walk.mean).T).T
+        n = len(points)
+        # A chain's distinct states are not independent; half of them is a guess on the safe side.
+        effective_size = min(n, distinct / 2)
+        largest = min(self.max_components, min(distinct, 2 * n) // (4 * d))
+        widening = self.inflation, self.broad_share
+        size = mixture_fit.choose_size(rng, points, largest, effective_size, *widening)
+        fitted = mixture_fit.fit(rng, points, size, effective_size)
+        return state._replace(
+            walk=walk,
+            centre=walk.mean,
+            factor=walk.factor,
+            surrogate=mixture_moves.build_surrogate(mixture_fit.widen(fitted, *widening)),
+            log_scale=walk.log_scale if state.surrogate is None else state.log_scale,
+            moves=max(int(0.3 * state.moves), 10),
+            auxiliary_moves=max(int(0.3 * state.auxiliary_moves), 10),
+            next_refresh=int(GROWTH * t) + 1,
+        )
 
 
 def _tuned(log_scale, outcome, target_accept, moves):
@@ -278,38 +293,3 @@ def _tuned(log_scale, outcome, target_accept, moves):
     target = outcome.target(target_accept)
     log_scale = robbins_monro(log_scale, outcome.accept_prob, target, rate)
     return min(max(log_scale, LOG_SCALE_BOUNDS[0]), LOG_SCALE_BOUNDS[1])
-
-
-def _refresh(rng: np.random.Generator, state: State) -> State:
-    """Relearn the coordinates and the mixture; its size too."""
-    options = state.options
-    d, t = len(state.centre), state.random_walk.iteration
-    if t > options.last_refresh:
-        return state._replace(next_refresh=NEVER)
-    walk = state.random_walk
-    if walk.last_update < t:
-        walk = adaptive_metropolis.update_covariance(rng, walk)
-    states = history.window(walk.history, adaptive_metropolis.FORGET)
-    distinct = history.count_distinct(states)
-    if distinct <= 4 * d:
-        return state._replace(random_walk=walk, next_refresh=max(t + 20, int(1.2 * t)))
-    walk = walk._replace(options=walk.options._replace(growth=GROWTH))
-    thinned = history.thin(states, options.n_history)
-    points = np.linalg.solve(walk.factor, (thinned - walk.mean).T).T
-    n = len(points)
-    # A chain's distinct states are not independent; half of them is a guess on the safe side.
-    effective_size = min(n, distinct / 2)
-    largest = min(options.max_components, min(distinct, 2 * n) // (4 * d))
-    widening = options.inflation, options.broad_share
-    size = mixture_fit.choose_size(rng, points, largest, effective_size, *widening)
-    fitted = mixture_fit.fit(rng, points, size, effective_size)
-    return state._replace(
-        random_walk=walk,
-        centre=walk.mean,
-        factor=walk.factor,
-        surrogate=mixture_moves.build_surrogate(mixture_fit.widen(fitted, *widening)),
-        log_scale=walk.log_scale if state.surrogate is None else state.log_scale,
-        moves=max(int(0.3 * state.moves), 10),
-        auxiliary_moves=max(int(0.3 * state.auxiliary_moves), 10),
-        next_refresh=int(GROWTH * t) + 1,
-    )

@@ -16,7 +16,8 @@ reverse density is the one at the proposed point.
 """
 
 import math
-from typing import NamedTuple
+from dataclasses import dataclass, field
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 from numba import njit
@@ -24,25 +25,13 @@ from scipy.linalg import eigh
 
 from pymc_kameleon.kernels import Kernel, get_kernel, median_distance
 from pymc_kameleon.numerics import history
+from pymc_kameleon.numerics.checks import one_of, positive
 from pymc_kameleon.numerics.covariance import Moments, covariance, merge, summarise
 from pymc_kameleon.numerics.random_features import RandomFeatures, draw_features, features
 from pymc_kameleon.samplers import adaptive_metropolis
 from pymc_kameleon.samplers.kameleon import local_moves
-from pymc_kameleon.samplers.kameleon.local_moves import State
-from pymc_kameleon.samplers.seam import Outcome, Proposal
-
-__all__ = [
-    "PAPER",
-    "Options",
-    "State",
-    "adapt",
-    "freeze",
-    "init",
-    "keep",
-    "propose",
-    "start",
-    "stats",
-]
+from pymc_kameleon.samplers.kameleon.local_moves import LocalMoves, State
+from pymc_kameleon.samplers.seam import NOTHING
 
 # Kotlicki (2015), chapter 5.
 PAPER = {
@@ -53,21 +42,6 @@ PAPER = {
 
 NORMALIZATIONS = ("trace", "none")
 MAX_STATES = 2000  # of the window, evenly spaced, when the moments are recomputed
-
-
-class Options(NamedTuple):
-    """What stays fixed; see :func:`init` for meanings and defaults."""
-
-    kernel: Kernel
-    n_features: int
-    embedding: str
-    orthogonal: bool
-    lengthscale: float | None
-    lengthscale_factor: float
-    normalization: str
-    mean_shift: bool
-    variance_share: float
-    whole_history: bool
 
 
 class FeatureModel(NamedTuple):
@@ -100,35 +74,9 @@ class FeatureModel(NamedTuple):
     density: np.ndarray
 
 
-def init(
-    x: np.ndarray,
-    *,
-    n_features: int = 300,
-    kernel: str | Kernel = "gaussian",
-    embedding: str = "sincos",
-    orthogonal: bool = False,
-    lengthscale: float | None = None,
-    lengthscale_factor: float = 1.0,
-    gamma: float | None = None,
-    normalization: str = "trace",
-    coordinates: str = "whitened",
-    global_share: float = 0.5,
-    autoregressive_share: float = 0.5,
-    sheared_share: float = 0.75,
-    learn_from_values: bool = True,
-    target_accept: float = 0.234,
-    scale: float | None = None,
-    mean_shift: bool = True,
-    variance_share: float = 0.75,
-    whole_history: bool = False,
-    rate: str = "renewed",
-    local_start: int | None = None,
-    tune: int | None = None,
-    random_walk: adaptive_metropolis.State | None = None,
-    factor: np.ndarray | None = None,
-    evaluated: tuple[np.ndarray, np.ndarray] | None = None,
-) -> State:
-    """Start at ``x`` of shape (d,).
+@dataclass(frozen=True, kw_only=True, eq=False)
+class FastKameleon(LocalMoves):
+    """KAMH from random Fourier features of the history.
 
     Parameters
     ----------
@@ -143,7 +91,7 @@ def init(
         Orthogonal random features (radial kernels only).
     lengthscale, gamma, coordinates, global_share, autoregressive_share, learn_from_values, \
 target_accept, scale, local_start, tune
-        As in :func:`pymc_kameleon.samplers.kameleon.full.init`.
+        As of :class:`pymc_kameleon.samplers.kameleon.full.Kameleon`.
     sheared_share : float
         Share of the global moves that are made in straightened coordinates
         (:mod:`pymc_kameleon.samplers.kameleon.shear`), where the history says that some coordinate is a curved function
@@ -168,132 +116,116 @@ target_accept, scale, local_start, tune
     rate : {"renewed", "harmonic"}
         Of the Robbins-Monro steps of log eta, at the m-th local move: 2 m^-0.6, m counted anew in part at each refresh,
         or 1 / m (the dissertation's 1 / (t - 1000)).
-    random_walk : adaptive_metropolis.State, optional
-        The global kernel. Default: its cold start.
-    factor, evaluated
-        From an arrival, see :func:`pymc_kameleon.samplers.adaptive_metropolis.init`.
 
     Raises
     ------
     ValueError, TypeError, NotImplementedError
         For an option outside its domain, with the value; for a kernel without a spectral sampler.
     """
-    kernel = get_kernel(kernel)
-    # Refuses what does not fit, by the same words that a user of the features sees.
-    draw_features(np.random.default_rng(0), kernel, len(x), n_features, 1.0, embedding, orthogonal)
-    local_moves.check_positive(lengthscale=lengthscale, lengthscale_factor=lengthscale_factor)
-    if normalization not in NORMALIZATIONS:
-        raise ValueError(f"normalization must be one of {NORMALIZATIONS}, got {normalization!r}.")
-    if not 0 < variance_share <= 1:
-        raise ValueError(f"variance_share must lie in (0, 1], got {variance_share!r}.")
-    options = Options(
-        kernel, int(n_features), embedding, orthogonal, lengthscale, lengthscale_factor, normalization,
-        mean_shift, variance_share, whole_history,
-    )  # fmt: skip
-    return local_moves.init(
-        x,
-        options,
-        gamma=gamma,
-        coordinates=coordinates,
-        global_share=global_share,
-        autoregressive_share=autoregressive_share,
-        sheared_share=sheared_share,
-        learn_from_values=learn_from_values,
-        target_accept=target_accept,
-        scale=scale,
-        forget=0.0 if whole_history else adaptive_metropolis.FORGET,
-        rate=rate,
-        local_start=local_start,
-        tune=tune,
-        random_walk=random_walk,
-        factor=factor,
-        evaluated=evaluated,
-    )
 
+    presets: ClassVar[dict] = {"paper": PAPER}
+    statistics: ClassVar[dict] = {
+        "scaling": float, "n_history": float, "lengthscale": float, "gamma": float, "rank": float,
+    }  # fmt: skip
 
-def propose(rng: np.random.Generator, x: np.ndarray, state: State) -> Proposal:
-    """A local move with the features' covariance at ``x``, or a global one."""
-    return local_moves.propose(rng, x, state, _covariance)
+    n_features: int = 300
+    kernel: str | Kernel = "gaussian"
+    embedding: str = "sincos"
+    orthogonal: bool = False
+    lengthscale: float | None = None
+    lengthscale_factor: float = 1.0
+    normalization: str = "trace"
+    sheared_share: float = 0.75  # type: ignore[misc]
+    mean_shift: bool = True
+    variance_share: float = 0.75
+    whole_history: bool = False
+    rate: str = "renewed"  # type: ignore[misc]
 
+    chosen: Kernel = field(init=False, repr=False)
 
-def start(state: State, x: np.ndarray, log_density: float) -> State:
-    """The chain's current point was set from outside."""
-    return local_moves.start(state, x, _covariance)
+    def __post_init__(self):
+        super().__post_init__()
+        object.__setattr__(self, "chosen", get_kernel(self.kernel))
+        positive(lengthscale=self.lengthscale, lengthscale_factor=self.lengthscale_factor)
+        one_of(normalization=(self.normalization, NORMALIZATIONS))
+        if not 0 < self.variance_share <= 1:
+            raise ValueError(f"variance_share must lie in (0, 1], got {self.variance_share!r}.")
 
+    @property
+    def forget(self) -> float:
+        """Share of the history that the moments leave out."""
+        return 0.0 if self.whole_history else adaptive_metropolis.FORGET
 
-def keep(state: State, outcome: Outcome) -> State:
-    """The chain moved."""
-    return local_moves.keep(state, outcome, _covariance)
+    def init(self, rng, x, known=NOTHING) -> State:
+        """Start at ``x``, shape (d,)."""
+        # Refuses what does not fit, by the same words that a user of the features sees.
+        self._draw_features(np.random.default_rng(0), len(x))
+        return super().init(rng, x, known)
 
-
-def adapt(rng: np.random.Generator, state: State, outcome: Outcome) -> State:
-    """Learn from one draw."""
-    return local_moves.adapt(rng, state, outcome, _learn, _covariance)
-
-
-def freeze(state: State) -> State:
-    """End of tuning: only the truncated factor is kept."""
-    if state.model is not None:
-        d, empty = len(state.centre), np.empty((0, 0))
-        unit = RandomFeatures(np.empty((0, d)), np.empty(0), state.model.unit.sincos)
-        moments = Moments(state.model.moments.count, np.empty(0), empty)
-        offsets = state.model.unit.offsets
-        state = state._replace(
-            model=state.model._replace(unit=unit._replace(offsets=offsets), moments=moments)
+    def _draw_features(self, rng, dim):
+        return draw_features(
+            rng, self.chosen, dim, self.n_features, 1.0, self.embedding, self.orthogonal
         )
-    return local_moves.freeze(state)
 
+    def freeze(self, state) -> State:
+        """End of tuning: only the truncated factor is kept."""
+        if state.model is not None:
+            d, empty = len(state.centre), np.empty((0, 0))
+            unit = RandomFeatures(np.empty((0, d)), np.empty(0), state.model.unit.sincos)
+            moments = Moments(state.model.moments.count, np.empty(0), empty)
+            offsets = state.model.unit.offsets
+            state = state._replace(
+                model=state.model._replace(unit=unit._replace(offsets=offsets), moments=moments)
+            )
+        return super().freeze(state)
 
-def stats(state: State) -> dict[str, float]:
-    """``scaling`` (eta), ``n_history`` (states in the moments), ``lengthscale``, ``gamma``, ``rank``; the last four are
-    0 before the first local move.
-    """
-    model = state.model
-    return {
-        "scaling": local_moves.scaling(state),
-        "n_history": float(model.moments.count) if model else 0.0,
-        "lengthscale": model.lengthscale if model else 0.0,
-        "gamma": local_moves.local_gamma(state) if model else 0.0,
-        "rank": float(model.roots.shape[1]) if model else 0.0,
-    }
+    def stats(self, state, proposal=None) -> dict[str, float]:
+        """``scaling`` (eta), ``n_history`` (states in the moments), ``lengthscale``, ``gamma``, ``rank``; the last four
+        are 0 before the first local move.
+        """
+        model = state.model
+        return {
+            "scaling": self.scaling(state),
+            "n_history": float(model.moments.count) if model else 0.0,
+            "lengthscale": model.lengthscale if model else 0.0,
+            "gamma": self.local_gamma(state) if model else 0.0,
+            "rank": float(model.roots.shape[1]) if model else 0.0,
+        }
 
+    def covariance(self, model, y) -> np.ndarray:
+        """S at ``y``."""
+        unit = model.unit
+        s = feature_covariance(y, model.frequencies, unit.offsets, model.roots, unit.sincos)
+        if self.normalization == "trace":
+            s = s * (len(y) / max(np.trace(s), 1e-300))
+        if self.mean_shift:
+            noise = 1.0 / math.sqrt(self.n_features)
+            shift = mean_shift(
+                y, model.frequencies, unit.offsets, model.density, unit.sincos, noise
+            )
+            s = s + model.lengthscale**4 * np.outer(shift, shift)
+        return s
 
-def _covariance(model: FeatureModel, options: Options, y: np.ndarray) -> np.ndarray:
-    s = feature_covariance(y, model.frequencies, model.unit.offsets, model.roots, model.unit.sincos)
-    if options.normalization == "trace":
-        s = s * (len(y) / max(np.trace(s), 1e-300))
-    if options.mean_shift:
-        noise = 1.0 / math.sqrt(options.n_features)
-        shift = mean_shift(
-            y, model.frequencies, model.unit.offsets, model.density, model.unit.sincos, noise
-        )
-        s = s + model.lengthscale**4 * np.outer(shift, shift)
-    return s
-
-
-def _learn(rng: np.random.Generator, state: State, states: np.ndarray) -> FeatureModel:
-    """Bring the feature moments up to date and factor their covariance."""
-    options, model = state.options, state.model
-    chosen = states if options.whole_history else history.thin(states, MAX_STATES)
-    lengthscale, unit = options.lengthscale, None if model is None else model.unit
-    if lengthscale is None:
-        points = local_moves.whiten(state, history.thin(chosen, MAX_STATES)).T
-        lengthscale = options.lengthscale_factor * median_distance(points)
-    if unit is None:
-        unit = draw_features(
-            rng, options.kernel, len(state.centre), options.n_features, 1.0, options.embedding,
-            options.orthogonal,
-        )  # fmt: skip
-    moments = None
-    if model is not None and options.whole_history and _near(lengthscale, model.lengthscale):
-        moments, lengthscale, chosen = model.moments, model.lengthscale, states[model.seen :]
-    moments = _fold(moments, _scaled(unit, lengthscale), state, chosen)
-    roots = _roots(covariance(moments), unit, options.variance_share)
-    frequencies = np.ascontiguousarray(unit.frequencies.T / lengthscale)
-    m = len(unit.offsets)
-    density = math.sqrt(2.0 / unit.n_features) * moments.mean
-    density = np.ascontiguousarray(density.reshape(2, m) if unit.sincos else density[None])
-    return FeatureModel(unit, lengthscale, moments, len(states), frequencies, roots, density)
+    def learn(self, rng, state, states) -> FeatureModel:
+        """Bring the feature moments up to date and factor their covariance."""
+        model = state.model
+        chosen = states if self.whole_history else history.thin(states, MAX_STATES)
+        lengthscale, unit = self.lengthscale, None if model is None else model.unit
+        if lengthscale is None:
+            points = local_moves.whiten(state, history.thin(chosen, MAX_STATES)).T
+            lengthscale = self.lengthscale_factor * median_distance(points)
+        if unit is None:
+            unit = self._draw_features(rng, len(state.centre))
+        moments = None
+        if model is not None and self.whole_history and _near(lengthscale, model.lengthscale):
+            moments, lengthscale, chosen = model.moments, model.lengthscale, states[model.seen :]
+        moments = _fold(moments, _scaled(unit, lengthscale), state, chosen)
+        roots = _roots(covariance(moments), unit, self.variance_share)
+        frequencies = np.ascontiguousarray(unit.frequencies.T / lengthscale)
+        m = len(unit.offsets)
+        density = math.sqrt(2.0 / unit.n_features) * moments.mean
+        density = np.ascontiguousarray(density.reshape(2, m) if unit.sincos else density[None])
+        return FeatureModel(unit, lengthscale, moments, len(states), frequencies, roots, density)
 
 
 def _near(lengthscale: float, former: float) -> bool:

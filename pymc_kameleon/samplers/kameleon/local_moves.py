@@ -3,29 +3,31 @@
 What KAMH and its random-feature version share: a global kernel (adaptive Metropolis, moves that contract towards the
 history's mean and, where asked for, moves in coordinates in which the history is straight, ``shear``) that also learns
 the coordinates, the local proposal with its Metropolis-Hastings ratio, the tuning of nu, and the schedule on which S is
-learned anew. An algorithm brings S itself, as two functions:
+learned anew. A sampler brings S itself, as two methods:
 
 ``learn(rng, state, states) -> model``     from past states in the kernel's coordinates, shape (n, d)
-``covariance(model, options, y) -> S``     at the point y in those coordinates, shape (d, d)
+``covariance(model, y) -> S``              at the point y in those coordinates, shape (d, d)
 
 The two kinds of moves are two transition kernels, chosen without looking at the state, each with its own
 Metropolis-Hastings ratio: each leaves the target invariant, so nothing else enters the ratio.
 """
 
 import math
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numba import njit
 
 from pymc_kameleon.numerics import history
+from pymc_kameleon.numerics.checks import one_of, positive, share
 from pymc_kameleon.numerics.covariance import cholesky, log_normal_density, solve_lower
 from pymc_kameleon.numerics.step_size import robbins_monro
 from pymc_kameleon.samplers import adaptive_metropolis
+from pymc_kameleon.samplers.adaptive_metropolis import AdaptiveMetropolis
 from pymc_kameleon.samplers.kameleon import shear
 from pymc_kameleon.samplers.kameleon.shear import Shear
-from pymc_kameleon.samplers.seam import Outcome, Proposal
+from pymc_kameleon.samplers.seam import NOTHING, Outcome, Point, Proposal, Sampler
 
 COORDINATES = ("whitened", "scaled", "raw")
 LOG_SCALE_BOUNDS = (
@@ -36,33 +38,13 @@ RATES = ("renewed", "harmonic")
 EARLY = 0.3  # of the draws before the first local move: then the history is straightened for the first time
 DRAWS_PER_DIMENSION = 200  # before the first local move, unless told otherwise
 
-Covariance = Callable[[Any, Any, np.ndarray], np.ndarray]
-Learn = Callable[[np.random.Generator, "State", np.ndarray], Any]
-Tune = Callable[["State", Outcome], "State"]
-
-
-class Schedule(NamedTuple):
-    """What stays fixed about the moves; see :func:`init`."""
-
-    gamma: float | None
-    coordinates: str
-    global_share: float
-    autoregressive_share: float
-    target_accept: float
-    forget: float
-    local_start: int
-    rate: str
-    sheared_share: float = 0.0
-
 
 class State(NamedTuple):
     """Everything that adapts.
 
     Attributes
     ----------
-    options : tuple
-        The algorithm's own.
-    random_walk : adaptive_metropolis.State
+    walk : adaptive_metropolis.State
         The global kernel; it also keeps the history and learns the coordinates.
     centre, factor : ndarray of shape (d,), (d, d)
         The local kernel's coordinates, y = factor^-1 (x - centre), as of the last refresh.
@@ -83,9 +65,7 @@ class State(NamedTuple):
         Iteration: before the first local move it is learned on a schedule of its own.
     """
 
-    options: Any
-    schedule: Schedule
-    random_walk: adaptive_metropolis.State
+    walk: adaptive_metropolis.State
     centre: np.ndarray
     factor: np.ndarray
     model: Any
@@ -97,230 +77,216 @@ class State(NamedTuple):
     next_shear: int = 0
 
 
-def init(
-    x: np.ndarray,
-    options: Any,
-    *,
-    gamma: float | None,
-    coordinates: str,
-    global_share: float,
-    autoregressive_share: float,
-    learn_from_values: bool,
-    target_accept: float,
-    scale: float | None,
-    forget: float,
-    local_start: int | None,
-    tune: int | None,
-    random_walk: adaptive_metropolis.State | None,
-    factor: np.ndarray | None = None,
-    evaluated: tuple[np.ndarray, np.ndarray] | None = None,
-    rate: str = "renewed",
-    sheared_share: float = 0.0,
-) -> State:
-    """Start at ``x`` of shape (d,); the arguments are documented where the algorithms take them.
+@dataclass(frozen=True, kw_only=True, eq=False)
+class LocalMoves(Sampler):
+    """What a sampler with a local covariance shares with others: it brings ``learn`` and ``covariance``.
 
-    Raises
-    ------
-    ValueError
-        For an option outside its domain, with the value.
+    Parameters
+    ----------
+    gamma : float, optional
+        Sd of the isotropic part, in the kernel's coordinates. Default: half of the global kernel's learned scale.
+    coordinates : {"whitened", "scaled", "raw"}
+        By the running covariance, by the running standard deviations, or not at all (the paper's).
+    global_share : float
+        Share of the global kernel's moves, in [0, 1). Default 0.5; the paper has none.
+    autoregressive_share : float
+        Share of the global moves that contract towards the history's mean
+        (:mod:`pymc_kameleon.samplers.autoregressive`) instead of walking at random (adaptive Metropolis), in [0, 1).
+        Default 0.5: it doubles the effective draws where the posterior is close to normal and costs nothing that could
+        be measured elsewhere.
+    learn_from_values : bool
+        See :class:`pymc_kameleon.samplers.adaptive_metropolis.AdaptiveMetropolis`.
+    target_accept : float
+        Default 0.234 (Roberts, Gelman & Gilks, 1997), also the paper's.
+    scale : float, optional
+        Where the adaptation of nu starts. Default: the global kernel's learned scale.
+    local_start : int, optional
+        Draws before the first local move. Default: 0.3 ``tune`` where that is given, else 200 d: to begin before the
+        history is informative is what breaks the method from a cold start.
+    tune : int, optional
+        Length of tuning, if known.
     """
-    check_positive(gamma=gamma, scale=scale)
-    if rate not in RATES:
-        raise ValueError(f"rate must be one of {RATES}, got {rate!r}.")
-    if coordinates not in COORDINATES:
-        raise ValueError(f"coordinates must be one of {COORDINATES}, got {coordinates!r}.")
-    if not 0 <= global_share < 1:
-        raise ValueError(f"global_share must lie in [0, 1), got {global_share!r}.")
-    if not 0 <= autoregressive_share < 1:
-        raise ValueError(f"autoregressive_share must lie in [0, 1), got {autoregressive_share!r}.")
-    if not 0 <= sheared_share < 1:
-        raise ValueError(f"sheared_share must lie in [0, 1), got {sheared_share!r}.")
-    d = len(x)
-    if random_walk is None and coordinates == "raw" and global_share == 0 and gamma is not None:
-        # The papers' setting: without a history the proposal is N(x, gamma^2 I), in place of the cold start.
-        walk = adaptive_metropolis.init(x, covariance="identity", scaling="fixed", scale=gamma)
-        random_walk = walk._replace(history=history.empty(d))
-        scale = adaptive_metropolis.OPTIMAL_SCALE / math.sqrt(d) if scale is None else scale
-    elif random_walk is None:
-        random_walk = adaptive_metropolis.init(
-            x, target_accept=target_accept, learn_from_values=learn_from_values, tune=tune, factor=factor,
-            evaluated=evaluated,
-        )  # fmt: skip
-    if local_start is None:
-        local_start = DRAWS_PER_DIMENSION * d if tune is None else int(0.3 * tune)
-    return State(
-        options=options,
-        schedule=Schedule(
-            gamma,
-            coordinates,
-            global_share,
-            autoregressive_share,
-            target_accept,
-            forget,
-            local_start,
-            rate,
-            sheared_share,
-        ),
-        random_walk=random_walk,
-        centre=np.zeros(d),
-        factor=np.eye(d),
-        model=None,
-        log_scale=None if scale is None else math.log(scale),
-        moves=0,
-        next_refresh=max(random_walk.next_update, local_start),
-        next_shear=max(random_walk.next_update, int(EARLY * local_start)),
-        covariance=None,
-    )
 
+    gamma: float | None = None
+    coordinates: str = "whitened"
+    global_share: float = 0.5
+    autoregressive_share: float = 0.5
+    learn_from_values: bool = True
+    target_accept: float = 0.234
+    scale: float | None = None
+    local_start: int | None = None
+    tune: int | None = None
 
-def propose(
-    rng: np.random.Generator, x: np.ndarray, state: State, covariance: Covariance
-) -> Proposal:
-    """A local move with the covariance at ``x``, or a global one."""
-    if global_turn(rng, state):
-        return _global(rng, x, state)
-    gamma, nu = local_gamma(state), math.exp(state.log_scale)
-    normals = rng.standard_normal(len(x))
-    x_new, y_new, delta, forward = _draw(
-        x, state.centre, state.factor, state.covariance, gamma, nu, normals
-    )
-    there = covariance(state.model, state.options, y_new)
-    # Exactness hangs here: the reverse density takes the covariance *at x_new*, with the same model, nu and gamma as
-    # the forward density (Sejdinovic et al., 2014, algorithm 1, step 6).
-    reverse = log_step_density(delta, there, gamma, nu)
-    return Proposal(x_new, reverse - forward, "local", there)
+    walk: AdaptiveMetropolis = field(init=False, repr=False)
+    rate: ClassVar[str] = "renewed"
+    sheared_share: ClassVar[float] = 0.0
 
+    def __post_init__(self):
+        positive(gamma=self.gamma, scale=self.scale)
+        one_of(coordinates=(self.coordinates, COORDINATES), rate=(self.rate, RATES))
+        share(global_share=self.global_share, sheared_share=self.sheared_share)
+        share(autoregressive_share=self.autoregressive_share)
+        walk = AdaptiveMetropolis(
+            target_accept=self.target_accept,
+            learn_from_values=self.learn_from_values,
+            tune=self.tune,
+        )
+        if self._as_published:
+            # Without a history the proposal is N(x, gamma^2 I), in place of the cold start.
+            walk = AdaptiveMetropolis(covariance="identity", scaling="fixed", scale=self.gamma)
+        object.__setattr__(self, "walk", walk)
 
-def _global(rng, x, state):
-    """Chosen by nothing that changes after tuning."""
-    if state.shear is not None and rng.random() < state.schedule.sheared_share:
-        return shear.propose(rng, x, state.shear)
-    return adaptive_metropolis.propose(rng, x, state.random_walk)
+    @property
+    def _as_published(self) -> bool:
+        return self.coordinates == "raw" and self.global_share == 0 and self.gamma is not None
 
+    @property
+    def forget(self) -> float:
+        """Share of the history that the local kernel does not learn from."""
+        return adaptive_metropolis.FORGET
 
-def global_turn(rng: np.random.Generator, state: State) -> bool:
-    """Whether the next move is a global one; decided without looking at where the chain is."""
-    share = state.schedule.global_share
-    return state.model is None or (share > 0.0 and rng.random() < share)
+    def learn(self, rng: np.random.Generator, state: State, states: np.ndarray) -> Any:
+        """A model from past states in the kernel's coordinates, shape (n, d)."""
+        raise NotImplementedError
 
+    def covariance(self, model: Any, y: np.ndarray) -> np.ndarray:
+        """S at the point y in those coordinates, shape (d, d)."""
+        raise NotImplementedError
 
-def start(state: State, x: np.ndarray, covariance: Covariance) -> State:
-    """The chain's current point was set from outside: recompute what is cached there."""
-    if state.model is None:
-        return state
-    y = solve_lower(state.factor, x - state.centre)
-    return state._replace(covariance=covariance(state.model, state.options, y))
+    def init(self, rng, x, known=NOTHING) -> State:
+        """Start at ``x``, shape (d,)."""
+        d = len(x)
+        walk, scale, local_start = self.walk.init(rng, x, known), self.scale, self.local_start
+        if self._as_published:
+            walk = walk._replace(history=history.empty(d))
+            scale = adaptive_metropolis.OPTIMAL_SCALE / math.sqrt(d) if scale is None else scale
+        if local_start is None:
+            tune = known.left(self.tune)
+            local_start = DRAWS_PER_DIMENSION * d if tune is None else int(0.3 * tune)
+        return State(
+            walk=walk,
+            centre=np.zeros(d),
+            factor=np.eye(d),
+            model=None,
+            log_scale=None if scale is None else math.log(scale),
+            moves=0,
+            next_refresh=max(walk.next_update, local_start),
+            next_shear=max(walk.next_update, int(EARLY * local_start)),
+            covariance=None,
+        )
 
+    def propose(self, rng, x, state) -> Proposal:
+        """A local move with the covariance at ``x``, or a global one."""
+        if self.global_turn(rng, state):
+            return self._global(rng, x, state)
+        gamma, nu = self.local_gamma(state), math.exp(state.log_scale)
+        normals = rng.standard_normal(len(x))
+        x_new, y_new, delta, forward = _draw(
+            x, state.centre, state.factor, state.covariance, gamma, nu, normals
+        )
+        there = self.covariance(state.model, y_new)
+        # Exactness hangs here: the reverse density takes the covariance *at x_new*, with the same model, nu and gamma
+        # as the forward density (Sejdinovic et al., 2014, algorithm 1, step 6).
+        reverse = log_step_density(delta, there, gamma, nu)
+        return Proposal(x_new, reverse - forward, "local", there)
 
-def keep(state: State, outcome: Outcome, covariance: Covariance) -> State:
-    """The chain moved: cache the local covariance of its new point."""
-    if state.model is None or outcome.proposal.move != "local":
-        return start(state, outcome.position, covariance)
-    return state._replace(covariance=outcome.proposal.carry)
+    def _global(self, rng, x, state):
+        """Chosen by nothing that changes after tuning."""
+        if state.shear is not None and rng.random() < self.sheared_share:
+            return shear.propose(rng, x, state.shear)
+        return self.walk.propose(rng, x, state.walk)
 
+    def global_turn(self, rng: np.random.Generator, state: State) -> bool:
+        """Whether the next move is a global one; decided without looking at where the chain is."""
+        share = self.global_share
+        return state.model is None or (share > 0.0 and rng.random() < share)
 
-def tune_scale(state: State, outcome: Outcome) -> State:
-    """Tune nu after a local move."""
-    moves = state.moves + 1
-    log_scale = tuned(state.log_scale, moves, outcome, state.schedule)
-    return state._replace(log_scale=log_scale, moves=moves)
+    def place(self, state, point, proposal=None) -> State:
+        """Cache the local covariance of the chain's new point; a local proposal brings it along."""
+        if state.model is None:
+            return state
+        if proposal is not None and proposal.move == "local":
+            return state._replace(covariance=self.carried(proposal))
+        y = solve_lower(state.factor, point.position - state.centre)
+        return state._replace(covariance=self.covariance(state.model, y))
 
+    def carried(self, proposal: Proposal) -> np.ndarray:
+        """The covariance that a local proposal has computed."""
+        return proposal.carry
 
-def tuned(log_scale: float, moves: int, outcome: Outcome, schedule: Schedule) -> float:
-    """A local move's log scale after one Robbins-Monro step, the ``moves``-th."""
-    rate = 1.0 / moves
-    if schedule.rate == "renewed":
-        rate = 2.0 * moves**-adaptive_metropolis.RATE_EXPONENT
-    target = outcome.target(schedule.target_accept)
-    log_scale = robbins_monro(log_scale, outcome.accept_prob, target, rate)
-    return min(max(log_scale, LOG_SCALE_BOUNDS[0]), LOG_SCALE_BOUNDS[1])
+    def adapt(self, rng, state, outcome) -> State:
+        """Learn from one draw, whichever kernel made it."""
+        walk = self.walk.adapt(rng, state.walk, outcome)
+        state = state._replace(walk=walk)
+        if outcome.proposal.move == "local":
+            state = self.tune_scale(state, outcome)
+        elif outcome.proposal.move in shear.MOVES:
+            state = state._replace(shear=shear.adapt(state.shear, outcome, self.target_accept))
+        if walk.iteration < state.next_refresh or walk.history is None:
+            return self._straighten_early(state)
+        # Recomputed after every refresh, whether the draw was accepted or not.
+        here = Point(outcome.position, outcome.log_density)
+        return self.place(self.relearn(rng, state), here)
 
+    def tune_scale(self, state: State, outcome: Outcome) -> State:
+        """Tune nu after a local move."""
+        moves = state.moves + 1
+        return state._replace(log_scale=self.tuned(state.log_scale, moves, outcome), moves=moves)
 
-def adapt(
-    rng: np.random.Generator,
-    state: State,
-    outcome: Outcome,
-    learn: Learn,
-    covariance: Covariance,
-    tune: Tune = tune_scale,
-) -> State:
-    """Learn from one draw, whichever kernel made it; called after ``keep``. ``tune`` sees the local moves only."""
-    random_walk = adaptive_metropolis.adapt(rng, state.random_walk, outcome)
-    state = state._replace(random_walk=random_walk)
-    if outcome.proposal.move == "local":
-        state = tune(state, outcome)
-    elif outcome.proposal.move in shear.MOVES:
-        target = state.schedule.target_accept
-        state = state._replace(shear=shear.adapt(state.shear, outcome, target))
-    if random_walk.iteration < state.next_refresh or random_walk.history is None:
-        return _straighten_early(state)
-    # Recomputed after every refresh, whether the draw was accepted or not.
-    return start(_refresh(rng, state, learn), outcome.position, covariance)
+    def tuned(self, log_scale: float, moves: int, outcome: Outcome) -> float:
+        """A local move's log scale after one Robbins-Monro step, the ``moves``-th."""
+        rate = 1.0 / moves
+        if self.rate == "renewed":
+            rate = 2.0 * moves**-adaptive_metropolis.RATE_EXPONENT
+        target = outcome.target(self.target_accept)
+        log_scale = robbins_monro(log_scale, outcome.accept_prob, target, rate)
+        return min(max(log_scale, LOG_SCALE_BOUNDS[0]), LOG_SCALE_BOUNDS[1])
 
+    def _straighten_early(self, state):
+        walk = state.walk
+        t, due = walk.iteration, state.next_shear
+        if self.sheared_share == 0.0 or state.model is not None or t < due or walk.history is None:
+            return state
+        states = history.window(walk.history, self.forget)
+        return state._replace(shear=shear.learn(states, state.shear), next_shear=int(1.2 * t) + 1)
 
-def _straighten_early(state):
-    walk = state.random_walk
-    t, due = walk.iteration, state.next_shear
-    if (
-        state.schedule.sheared_share == 0.0
-        or state.model is not None
-        or t < due
-        or walk.history is None
-    ):
-        return state
-    states = history.window(walk.history, state.schedule.forget)
-    return state._replace(shear=shear.learn(states, state.shear), next_shear=int(1.2 * t) + 1)
+    def relearn(self, rng: np.random.Generator, state: State) -> State:
+        """Relearn the coordinates and the model from the history, if there is enough of it."""
+        walk, windowed = state.walk, self.walk.covariance == "window"
+        if windowed and walk.last_update < walk.iteration:
+            walk = self.walk.update_covariance(rng, walk)
+        t, d = walk.iteration, len(state.centre)
+        states = history.window(walk.history, self.forget)
+        if history.count_distinct(states) <= 4 * d:
+            return state._replace(walk=walk, next_refresh=max(t + 20, int(1.2 * t)))
+        centre, factor = _learned_coordinates(self.coordinates, walk, states)
+        walk = walk._replace(growth=1.1)
+        if windowed:  # there is a mean worth moving to
+            walk = walk._replace(autoregressive_share=self.autoregressive_share)
+        renewed = self.rate == "renewed"
+        state = state._replace(
+            walk=walk,
+            centre=centre,
+            factor=factor,
+            log_scale=walk.log_scale if state.log_scale is None else state.log_scale,
+            moves=max(int(0.3 * state.moves), 10) if renewed else state.moves,
+            next_refresh=int(1.1 * t) + 1,
+        )
+        if self.sheared_share > 0.0:
+            state = state._replace(shear=shear.learn(states, state.shear))
+        return state._replace(model=self.learn(rng, state, states))
 
+    def freeze(self, state) -> State:
+        """End of tuning: nothing adapts any more and the history is dropped; the model stays."""
+        return state._replace(walk=self.walk.freeze(state.walk))
 
-def freeze(state: State) -> State:
-    """End of tuning: nothing adapts any more and the history is dropped; the model stays."""
-    return state._replace(random_walk=adaptive_metropolis.freeze(state.random_walk))
+    def scaling(self, state: State) -> float:
+        """The statistic ``scaling``: nu, or the global kernel's scale before the first local move."""
+        return math.exp(state.walk.log_scale if state.model is None else state.log_scale)
 
-
-def scaling(state: State) -> float:
-    """The statistic ``scaling``: nu, or the global kernel's scale before the first local move."""
-    return math.exp(state.random_walk.log_scale if state.model is None else state.log_scale)
-
-
-def local_gamma(state: State) -> float:
-    """Sd of the isotropic part: given, or half of the global kernel's scale."""
-    if state.schedule.gamma is not None:
-        return state.schedule.gamma
-    return 0.5 * math.exp(state.random_walk.log_scale)
-
-
-def check_positive(**values: float | None) -> None:
-    """Refuse a given value that is not a positive number."""
-    for name, value in values.items():
-        if value is not None and not (value > 0 and math.isfinite(value)):
-            raise ValueError(f"{name} must be a positive number, got {value!r}.")
-
-
-def _refresh(rng: np.random.Generator, state: State, learn: Learn) -> State:
-    """Relearn the coordinates and the model from the history, if there is enough of it."""
-    walk = state.random_walk
-    if walk.options.covariance == "window" and walk.last_update < walk.iteration:
-        walk = adaptive_metropolis.update_covariance(rng, walk)
-    t, d = walk.iteration, len(state.centre)
-    states = history.window(walk.history, state.schedule.forget)
-    if history.count_distinct(states) <= 4 * d:
-        return state._replace(random_walk=walk, next_refresh=max(t + 20, int(1.2 * t)))
-    centre, factor = _learned_coordinates(state.schedule.coordinates, walk, states)
-    options = walk.options._replace(growth=1.1)
-    if options.covariance == "window":  # there is a mean worth moving to
-        options = options._replace(autoregressive_share=state.schedule.autoregressive_share)
-    renewed = state.schedule.rate == "renewed"
-    state = state._replace(
-        random_walk=walk._replace(options=options),
-        centre=centre,
-        factor=factor,
-        log_scale=walk.log_scale if state.log_scale is None else state.log_scale,
-        moves=max(int(0.3 * state.moves), 10) if renewed else state.moves,
-        next_refresh=int(1.1 * t) + 1,
-    )
-    if state.schedule.sheared_share > 0.0:
-        state = state._replace(shear=shear.learn(states, state.shear))
-    return state._replace(model=learn(rng, state, states))
+    def local_gamma(self, state: State) -> float:
+        """Sd of the isotropic part: given, or half of the global kernel's scale."""
+        return 0.5 * math.exp(state.walk.log_scale) if self.gamma is None else self.gamma
 
 
 def whiten(state: State, states: np.ndarray) -> np.ndarray:

@@ -21,49 +21,24 @@ Unscaled they vanish in the tails: on an 8-d Student t with 5 degrees of freedom
 """
 
 import math
-from typing import NamedTuple
+from dataclasses import dataclass
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 from numba import njit
 from scipy.linalg import eigh
 
 from pymc_kameleon.kernels import Gaussian, Kernel
-from pymc_kameleon.samplers import adaptive_metropolis
-from pymc_kameleon.samplers.kameleon import full as kameleon
 from pymc_kameleon.samplers.kameleon import local_moves
-from pymc_kameleon.samplers.kameleon.local_moves import State
-from pymc_kameleon.samplers.seam import Outcome, Proposal
+from pymc_kameleon.samplers.kameleon.full import PAPER as FULL
+from pymc_kameleon.samplers.kameleon.full import Kameleon
+from pymc_kameleon.samplers.seam import Proposal
 
-__all__ = [
-    "PAPER",
-    "Options",
-    "State",
-    "adapt",
-    "freeze",
-    "init",
-    "keep",
-    "propose",
-    "start",
-    "stats",
-]
-
-PAPER = kameleon.PAPER  # the appendix reports no experiment of its own
+PAPER = FULL  # the appendix reports no experiment of its own
 
 NORMALIZATIONS = ("trace", "none")
 NEGLIGIBLE = 1e-10  # eigenvalues below this share of the largest are rounding
 FIRST_MOVES = 10  # where the count of a direction's Robbins-Monro steps starts, as in KAMH
-
-
-class Options(NamedTuple):
-    """What stays fixed; see :func:`init` for meanings and defaults."""
-
-    kernel: Kernel
-    n_history: int
-    lengthscale: float | None
-    lengthscale_factor: float
-    normalization: str
-    subsample: str
-    n_directions: int
 
 
 class Directions(NamedTuple):
@@ -98,30 +73,9 @@ class Carry(NamedTuple):
     drawn: int
 
 
-def init(
-    x: np.ndarray,
-    *,
-    n_history: int = 1000,
-    n_directions: int = 20,
-    kernel: str | Kernel = "gaussian",
-    lengthscale: float | None = None,
-    lengthscale_factor: float = 0.5,
-    gamma: float | None = None,
-    normalization: str = "trace",
-    coordinates: str = "whitened",
-    global_share: float = 0.5,
-    autoregressive_share: float = 0.5,
-    learn_from_values: bool = True,
-    target_accept: float = 0.234,
-    scale: float | None = None,
-    subsample: str = "even",
-    local_start: int | None = None,
-    tune: int | None = None,
-    random_walk: adaptive_metropolis.State | None = None,
-    factor: np.ndarray | None = None,
-    evaluated: tuple[np.ndarray, np.ndarray] | None = None,
-) -> State:
-    """Start at ``x`` of shape (d,).
+@dataclass(frozen=True, kw_only=True, eq=False)
+class PCAKameleon(Kameleon):
+    """KAMH along one kernel principal direction at a time.
 
     Parameters
     ----------
@@ -132,115 +86,94 @@ def init(
     scale : float, optional
         Where the adaptation of every nu_j starts. Default: the global kernel's learned scale.
     n_history, kernel, lengthscale, lengthscale_factor, gamma, coordinates, global_share, autoregressive_share, \
-learn_from_values, target_accept, subsample, local_start, tune, random_walk, factor, evaluated
-        As in :func:`pymc_kameleon.samplers.kameleon.full.init`.
+learn_from_values, target_accept, subsample, local_start, tune
+        As of :class:`pymc_kameleon.samplers.kameleon.full.Kameleon`.
 
     Raises
     ------
     ValueError, TypeError
         For an option outside its domain, with the value.
     """
-    if normalization not in NORMALIZATIONS:
-        raise ValueError(f"normalization must be one of {NORMALIZATIONS}, got {normalization!r}.")
-    state = kameleon.init(
-        x,
-        n_history=n_history,
-        kernel=kernel,
-        lengthscale=lengthscale,
-        lengthscale_factor=lengthscale_factor,
-        gamma=gamma,
-        normalization=normalization,
-        coordinates=coordinates,
-        global_share=global_share,
-        autoregressive_share=autoregressive_share,
-        learn_from_values=learn_from_values,
-        target_accept=target_accept,
-        scale=scale,
-        subsample=subsample,
-        local_start=local_start,
-        tune=tune,
-        random_walk=random_walk,
-        factor=factor,
-        evaluated=evaluated,
-    )
-    whole = isinstance(n_directions, (int, np.integer))
-    if not (whole and 1 <= n_directions <= n_history):
-        raise ValueError(
-            f"n_directions must be an integer from 1 to n_history = {n_history}, got {n_directions!r}."
+
+    normalization: str = "trace"
+    n_directions: int = 20
+
+    normalizations: ClassVar[tuple] = NORMALIZATIONS
+
+    def __post_init__(self):
+        super().__post_init__()
+        whole = isinstance(self.n_directions, (int, np.integer))
+        if not (whole and 1 <= self.n_directions <= self.n_history):
+            raise ValueError(
+                f"n_directions must be an integer from 1 to n_history = {self.n_history}, got {self.n_directions!r}."
+            )
+
+    def propose(self, rng, x, state) -> Proposal:
+        """A move along one principal direction at ``x``, or a global one."""
+        if self.global_turn(rng, state):
+            return self.walk.propose(rng, x, state.walk)
+        model, gamma = state.model, self.local_gamma(state)
+        x_new, y_new, delta, drawn = _draw(
+            x, state.centre, state.factor, state.covariance, model.weights, model.log_scales, gamma,
+            rng.random(), rng.standard_normal(len(x) + 1),
+        )  # fmt: skip
+        there = self.covariance(model, y_new)
+        # Exactness hangs here: both densities are the mixture's (one of the two and the component drawn in the other
+        # is wrong), and the reverse one takes the directions *at x_new*, with the same weights, nu_j and gamma.
+        forward = log_mixture_density(
+            delta, state.covariance, model.weights, model.log_scales, gamma
         )
-    return state._replace(options=Options(*state.options, int(n_directions)))  # type: ignore[call-arg]
+        reverse = log_mixture_density(delta, there, model.weights, model.log_scales, gamma)
+        return Proposal(x_new, reverse - forward, "local", Carry(there, drawn))
 
+    def carried(self, proposal) -> np.ndarray:
+        """The directions at the proposed point."""
+        return proposal.carry.directions
 
-def propose(rng: np.random.Generator, x: np.ndarray, state: State) -> Proposal:
-    """A move along one principal direction at ``x``, or a global one."""
-    if local_moves.global_turn(rng, state):
-        return adaptive_metropolis.propose(rng, x, state.random_walk)
-    model, gamma = state.model, local_moves.local_gamma(state)
-    x_new, y_new, delta, drawn = _draw(
-        x, state.centre, state.factor, state.covariance, model.weights, model.log_scales, gamma,
-        rng.random(), rng.standard_normal(len(x) + 1),
-    )  # fmt: skip
-    there = _directions(model, state.options, y_new)
-    # Exactness hangs here: both densities are the mixture's (one of the two and the component drawn in the other is
-    # wrong), and the reverse one takes the directions *at x_new*, with the same weights, nu_j and gamma.
-    forward = log_mixture_density(delta, state.covariance, model.weights, model.log_scales, gamma)
-    reverse = log_mixture_density(delta, there, model.weights, model.log_scales, gamma)
-    return Proposal(x_new, reverse - forward, "local", Carry(there, drawn))
+    def stats(self, state, proposal=None) -> dict[str, float]:
+        """``scaling`` (nu_j, root mean square under the weights), ``n_history``, ``lengthscale``, ``gamma``; the last
+        three are 0 before the first local move.
+        """
+        model, own = state.model, super().stats(state)
+        if model is not None:
+            own["scaling"] = math.sqrt(model.weights @ np.exp(2.0 * model.log_scales))
+        return own
 
+    def tune_scale(self, state, outcome):
+        """Tune the scale of the direction drawn, and no other."""
+        model, drawn = state.model, outcome.proposal.carry.drawn
+        log_scales, moves = model.log_scales.copy(), model.moves.copy()
+        moves[drawn] += 1
+        log_scales[drawn] = self.tuned(log_scales[drawn], moves[drawn], outcome)
+        return state._replace(model=model._replace(log_scales=log_scales, moves=moves))
 
-def start(state: State, x: np.ndarray, log_density: float) -> State:
-    """The chain's current point was set from outside."""
-    return local_moves.start(state, x, _directions)
+    def learn(self, rng, state, states) -> Directions:  # type: ignore[override]
+        """Draw a new subsample and find its principal directions; the scales stay with their rank."""
+        points, lengthscale = super().learn(rng, state, states)
+        coefficients, weights = principal_coefficients(
+            points.T / lengthscale, self.chosen, self.n_directions
+        )
+        m, before = len(weights), state.model
+        log_scales, moves = np.full(m, float(state.log_scale)), np.full(m, FIRST_MOVES)
+        if before is not None:
+            known = min(m, len(before.weights))
+            log_scales[:known] = before.log_scales[:known]
+            moves[:known] = np.maximum((0.3 * before.moves[:known]).astype(int), FIRST_MOVES)
+        return Directions(points, lengthscale, coefficients, weights, log_scales, moves)
 
-
-def keep(state: State, outcome: Outcome) -> State:
-    """The chain moved: cache the directions at its new point."""
-    if outcome.proposal.move != "local":
-        return start(state, outcome.position, outcome.log_density)
-    return state._replace(covariance=outcome.proposal.carry.directions)
-
-
-def adapt(rng: np.random.Generator, state: State, outcome: Outcome) -> State:
-    """Learn from one draw."""
-    return local_moves.adapt(rng, state, outcome, _learn, _directions, _tune)
-
-
-freeze = local_moves.freeze
-
-
-def stats(state: State) -> dict[str, float]:
-    """``scaling`` (nu_j, root mean square under the weights), ``n_history``, ``lengthscale``, ``gamma``; the last three
-    are 0 before the first local move.
-    """
-    model = state.model
-    own = kameleon.stats(state)
-    if model is not None:
-        own["scaling"] = math.sqrt(model.weights @ np.exp(2.0 * model.log_scales))
-    return own
-
-
-def _tune(state: State, outcome: Outcome) -> State:
-    """Tune the scale of the direction drawn, and no other."""
-    model, drawn = state.model, outcome.proposal.carry.drawn
-    log_scales, moves = model.log_scales.copy(), model.moves.copy()
-    moves[drawn] += 1
-    log_scales[drawn] = local_moves.tuned(log_scales[drawn], moves[drawn], outcome, state.schedule)
-    return state._replace(model=model._replace(log_scales=log_scales, moves=moves))
-
-
-def _learn(rng: np.random.Generator, state: State, states: np.ndarray) -> Directions:
-    """Draw a new subsample and find its principal directions; the scales stay with their rank."""
-    points, lengthscale = kameleon._learn(rng, state, states)
-    coefficients, weights = principal_coefficients(
-        points.T / lengthscale, state.options.kernel, state.options.n_directions
-    )
-    m, before = len(weights), state.model
-    log_scales, moves = np.full(m, float(state.log_scale)), np.full(m, FIRST_MOVES)
-    if before is not None:
-        known = min(m, len(before.weights))
-        log_scales[:known] = before.log_scales[:known]
-        moves[:known] = np.maximum((0.3 * before.moves[:known]).astype(int), FIRST_MOVES)
-    return Directions(points, lengthscale, coefficients, weights, log_scales, moves)
+    def covariance(self, model, y) -> np.ndarray:
+        """g_j at ``y``, one a row, shape (m, d)."""
+        kernel, lengthscale, trace = self.chosen, model.lengthscale, self.normalization == "trace"
+        if type(kernel) is Gaussian:
+            return gaussian_directions(
+                y, model.points, lengthscale, model.coefficients, model.weights, trace
+            )
+        gradients = kernel.gradient(y / lengthscale, model.points.T / lengthscale)
+        directions = model.coefficients @ ((2.0 / lengthscale) * gradients)
+        if trace:
+            size = model.weights @ np.square(directions).sum(axis=1)
+            directions *= math.sqrt(len(y) / max(size, 1e-300))
+        return directions
 
 
 def principal_coefficients(
@@ -262,21 +195,6 @@ def principal_coefficients(
     coefficients = coefficients - coefficients.mean(axis=1, keepdims=True)
     weights = np.maximum(eigenvalues[:rank], 1e-300)
     return coefficients, weights / weights.sum()
-
-
-def _directions(model: Directions, options: Options, y: np.ndarray) -> np.ndarray:
-    """g_j at ``y``, one a row, shape (m, d)."""
-    kernel, lengthscale, trace = options.kernel, model.lengthscale, options.normalization == "trace"
-    if type(kernel) is Gaussian:
-        return gaussian_directions(
-            y, model.points, lengthscale, model.coefficients, model.weights, trace
-        )
-    gradients = kernel.gradient(y / lengthscale, model.points.T / lengthscale)
-    directions = model.coefficients @ ((2.0 / lengthscale) * gradients)
-    if trace:
-        size = model.weights @ np.square(directions).sum(axis=1)
-        directions *= math.sqrt(len(y) / max(size, 1e-300))
-    return directions
 
 
 @njit(cache=True)

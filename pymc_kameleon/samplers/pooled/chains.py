@@ -61,7 +61,7 @@ class Chains:
     scale : float or ndarray of shape (d,)
         Rough size of each coordinate.
     options
-        Of :func:`pymc_kameleon.samplers.kamiltonian.values.sampler.init`.
+        Of :class:`pymc_kameleon.samplers.kamiltonian.values.sampler.ValueKamiltonian`.
     """
 
     def __init__(self, initial, starts, seed, plan: Plan, *, scale=1.0, **options):

@@ -11,11 +11,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from pymc_kameleon.samplers import chain
 from pymc_kameleon.samplers.kamiltonian.trust import Current
 from pymc_kameleon.samplers.kamiltonian.values import sampler as value_kamiltonian
 from pymc_kameleon.samplers.kamiltonian.values import tuning as kamiltonian_tuning
 from pymc_kameleon.samplers.kamiltonian.values.state import State, locate
-from pymc_kameleon.samplers.seam import Outcome, Proposal, accept
+from pymc_kameleon.samplers.seam import Outcome, Point, Proposal
 
 
 class Member(NamedTuple):
@@ -41,6 +42,9 @@ class Member(NamedTuple):
     companions: np.ndarray
     companion_log_densities: np.ndarray
     rejections: int = 0
+
+
+SAMPLER = value_kamiltonian.ValueKamiltonian()  # its options are in the hub
 
 
 class Draw(NamedTuple):
@@ -95,7 +99,7 @@ def settle(hub: State, member: Member) -> Member:
     """The member where it stands, under a hub whose surrogate is new or frozen."""
     state = view(hub, member)._replace(current=locate(hub.dynamics, *_here(member)))
     if hub.learning is None:
-        state = value_kamiltonian.start(state, *_here(member))
+        state = value_kamiltonian.place(state, Point(*_here(member)))
     return take(member, state)
 
 
@@ -115,19 +119,18 @@ def decide(
 ) -> tuple[State, Member, Draw]:
     """Accept or reject; while tuning, learn."""
     state = view(hub, member)
-    x, value = member.position, member.log_density
-    log_q_ratio = value_kamiltonian.log_ratio(state, x, value, proposal, log_density)
-    # The value at the member's point is the retained one: what makes a noisy estimate exact.
-    probability, accepted = accept(member.rng, value, log_density, log_q_ratio)
-    draw = Draw(proposal, log_density - value + proposal.log_q_ratio, probability, accepted)
-    if accepted:
-        x, value = proposal.position, log_density
-        member = member._replace(position=x, log_density=value)
-    if accepted or hub.learning is not None:
-        outcome = Outcome(x, value, proposal, log_density, probability, accepted, noise_sd=noise_sd)
-        state = value_kamiltonian.keep(state, outcome)
-        if hub.learning is not None:
-            state = kamiltonian_tuning.learn(member.rng, state, outcome)
+    here, there = Point(*_here(member)), Point(proposal.position, log_density)
+    after, state, probability, accepted = chain.decide(
+        member.rng, SAMPLER, here, state, proposal, there
+    )
+    log_ratio = log_density - here.log_density + proposal.log_q_ratio
+    draw = Draw(proposal, log_ratio, probability, accepted)
+    member = member._replace(position=after.position, log_density=after.log_density)
+    if hub.learning is not None:
+        outcome = Outcome(
+            *after[:2], proposal, log_density, probability, accepted, noise_sd=noise_sd
+        )
+        state = kamiltonian_tuning.learn(member.rng, state, outcome)
     return state, take(member, state), draw
 
 

@@ -30,7 +30,7 @@ from pymc_kameleon.samplers.pooled import elite as pooled_elite
 from pymc_kameleon.samplers.pooled import members as pooled_members
 from pymc_kameleon.samplers.pooled.drawing import Request
 from pymc_kameleon.samplers.pooled.members import Draw, Member
-from pymc_kameleon.samplers.seam import Proposal
+from pymc_kameleon.samplers.seam import Known, Proposal
 from pymc_kameleon.surrogates import transitions as surrogate_dynamics
 from pymc_kameleon.surrogates.transitions import ARMS
 from pymc_kameleon.surrogates.values.features import quadratic_size
@@ -237,8 +237,8 @@ def _hub(starts, known, factor, options):
     """The shared state: every point known, the members' starts its first states."""
     evaluated = known.positions, known.log_densities
     options = {"growth": GROWTH, **options}
-    hub = value_kamiltonian.init(
-        np.array(starts[0][0]), tune=None, factor=factor, evaluated=evaluated, **options
+    hub = value_kamiltonian.ValueKamiltonian(**options).init(
+        None, np.array(starts[0][0]), Known(factor=factor, evaluated=evaluated)
     )
     arms = len(worth.DEAR.arms)
     hub = hub._replace(

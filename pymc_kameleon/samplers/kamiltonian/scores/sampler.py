@@ -21,7 +21,7 @@ Differs from the paper:
 - U = -f and exp(H(start) - H(end)); the text has both signs reversed.
 - *Cold start*. The published adaptive version starts on a history that is not informative yet and
   collapses (step size to zero, chain stuck); all published experiments used exact draws. Here the
-  chain starts as adaptive Metropolis and stays a mixture with it; :func:`init` has the rule.
+  chain starts as adaptive Metropolis and stays a mixture with it; :class:`ScoreKamiltonian` has the rule.
 - *The residual-dependent mixture* is not in the paper, whose chain is one kernel;
   ``mixture="constant"`` is without it, and ``PAPER`` without any random walk.
 - The momentum lives in coordinates whitened by the history, not in the target's own, and every one
@@ -34,21 +34,24 @@ Hamiltonian Monte Carlo with efficient kernel exponential families. NIPS.
 """
 
 import math
-from typing import NamedTuple
+from dataclasses import dataclass, field
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 
 from pymc_kameleon.kernels import Kernel, get_kernel
 from pymc_kameleon.numerics import covariance, random_features
+from pymc_kameleon.numerics.checks import inside, one_of, share
 from pymc_kameleon.numerics.covariance import multiply_lower, solve_lower
 from pymc_kameleon.numerics.history import History, append, empty, window
 from pymc_kameleon.numerics.step_size import robbins_monro
 from pymc_kameleon.samplers import adaptive_metropolis
+from pymc_kameleon.samplers.adaptive_metropolis import AdaptiveMetropolis
 from pymc_kameleon.samplers.kamiltonian import trust as residual_mixture
 from pymc_kameleon.samplers.kamiltonian.scores import handover as kamiltonian_handover
 from pymc_kameleon.samplers.kamiltonian.scores.handover import Jumps, no_jumps
 from pymc_kameleon.samplers.kamiltonian.trust import Current, Mixture
-from pymc_kameleon.samplers.seam import Outcome, Proposal
+from pymc_kameleon.samplers.seam import NOTHING, Point, Proposal, Sampler
 from pymc_kameleon.surrogates.scores import objective as score_matching
 from pymc_kameleon.surrogates.scores.choose import (
     RADIUS,
@@ -73,22 +76,7 @@ PAPERS = {
 }
 JITTER = 0.2  # the step size is drawn within this share of its mean
 NEVER = 1 << 62
-
-
-class Options(NamedTuple):
-    """What stays fixed; see :func:`init` for meanings and defaults."""
-
-    recipe: Recipe
-    whiten: bool
-    n_leapfrog: tuple[int, int]
-    step_size: float | tuple[float, float] | None
-    target_accept: float
-    random_walk_share: float
-    trial_share: float
-    growth: float
-    last_fit: float
-    adapt_share: bool
-    mixture: str
+GROWTH = 1.5  # of the intervals between fits
 
 
 class State(NamedTuple):
@@ -96,8 +84,7 @@ class State(NamedTuple):
 
     Attributes
     ----------
-    options : Options
-    random_walk : adaptive_metropolis.State
+    walk : adaptive_metropolis.State
         The other kernel of the mixture; it keeps the history.
     centre, factor : ndarray of shape (d,), (d, d)
         The learned coordinates: x = centre + factor z, factor lower triangular.
@@ -118,10 +105,11 @@ class State(NamedTuple):
         log p - f at the chain's states since the last fit, out of sample; empty after tuning.
     refits, next_fit : int
         Surrogates so far, and the iteration of the next.
+    last_fit : float
+        Iteration from which on there is none.
     """
 
-    options: Options
-    random_walk: adaptive_metropolis.State
+    walk: adaptive_metropolis.State
     centre: np.ndarray
     factor: np.ndarray
     fitted: Fit | None
@@ -136,38 +124,12 @@ class State(NamedTuple):
     residuals: History
     refits: int
     next_fit: int
+    last_fit: float
 
 
-def init(
-    x: np.ndarray,
-    *,
-    surrogate: str = "finite",
-    history: np.ndarray | None = None,
-    rng: np.random.Generator | None = None,
-    n_history: int | None = None,
-    n_features: int = 300,
-    kernel: str | Kernel = "gaussian",
-    embedding: str = "sincos",
-    lengthscale: float | np.ndarray | None = None,
-    regularization: float | None = None,
-    isotropic: bool = False,
-    base_scale: float = 2.0,
-    whiten: bool = True,
-    n_leapfrog: int | tuple[int, int] = (1, 20),
-    step_size: float | tuple[float, float] | None = None,
-    target_accept: float = 0.4,
-    random_walk_share: float = 0.2,
-    trial_share: float = 0.1,
-    adapt_share: bool | None = None,
-    mixture: str = "residual",
-    first_fit: int | None = None,
-    initial_scale: float | np.ndarray = 0.1,
-    learn_from_values: bool = True,
-    tune: int | None = None,
-    factor: np.ndarray | None = None,
-    evaluated: tuple[np.ndarray, np.ndarray] | None = None,
-) -> State:
-    """Start at ``x`` of shape (d,).
+@dataclass(frozen=True, kw_only=True, eq=False)
+class ScoreKamiltonian(Sampler):
+    """Kamiltonian Monte Carlo with a surrogate from positions; :class:`LiteKamiltonian` or :class:`FiniteKamiltonian`.
 
     The cold start, in four rules. (1) Adaptive Metropolis alone for ``first_fit`` draws. (2) Then
     surrogates, at geometrically growing intervals, each fitted to the last two thirds of the
@@ -181,10 +143,9 @@ def init(
 
     Parameters
     ----------
-    surrogate : {"finite", "lite"}
     history : ndarray of shape (n, d), optional
         Points that represent the target: the paper's setting. One surrogate is fitted to them and
-        kept, and the share is ``random_walk_share`` from the start. ``rng`` is then needed.
+        kept, and the share is ``random_walk_share`` from the start.
     n_history : int, optional
         States that a surrogate is fitted to. Default 500 for lite (cost n per leapfrog step), 1500
         for finite.
@@ -229,13 +190,11 @@ def init(
     first_fit : int, optional
         Default max(500, 50 d).
     initial_scale : float or ndarray of shape (d,)
-        Where the random walk starts, see :func:`pymc_kameleon.samplers.adaptive_metropolis.init`.
+        Where the random walk starts, see :class:`pymc_kameleon.samplers.adaptive_metropolis.AdaptiveMetropolis`.
     learn_from_values : bool
         Of the random walk, see there; the surrogate learns from positions only.
     tune : int, optional
         Length of tuning, if known: no surrogate is fitted in its last 15 %.
-    factor, evaluated
-        From an arrival, see :func:`pymc_kameleon.samplers.adaptive_metropolis.init`.
 
     Raises
     ------
@@ -243,150 +202,385 @@ def init(
         For an option outside its domain, with the value, and for a history that does not fit ``x``
         or spans no volume.
     """
-    x = np.asarray(x, dtype=float)
-    dim = len(x)
-    low, high = (n_leapfrog, n_leapfrog) if isinstance(n_leapfrog, int) else n_leapfrog
-    recipe = Recipe(
-        surrogate,
-        get_kernel(kernel),
-        embedding,
-        (500 if surrogate == "lite" else 1500) if n_history is None else n_history,
-        n_features,
-        lengthscale,
-        regularization,
-        isotropic,
-        base_scale,
-    )
-    options = Options(
-        recipe,
-        whiten,
-        (low, high),
-        step_size,
-        target_accept,
-        random_walk_share,
-        trial_share,
-        1.5,
-        math.inf if tune is None else 0.85 * tune,
-        history is None if adapt_share is None else bool(adapt_share),
-        mixture,
-    )
-    _check(options, dim)
-    state = State(
-        options=options,
-        random_walk=adaptive_metropolis.init(
-            x,
-            initial_scale=initial_scale,
-            learn_from_values=learn_from_values,
-            tune=tune,
+
+    presets: ClassVar[dict] = {"paper": PAPER}
+    statistics: ClassVar[dict] = {
+        **dict.fromkeys(("step_size", "random_walk_share", "share", "surrogate_score", "gaussian_score",
+                         "efficiency", "lengthscale", "regularization"), float),
+        **dict.fromkeys(("n_history", "refits", "n_steps"), int),
+        "diverging": bool,
+    }  # fmt: skip
+    family: ClassVar[str] = ""
+    default_history: ClassVar[int] = 0
+
+    history: np.ndarray | None = None
+    n_history: int | None = None
+    n_features: int = 300
+    kernel: str | Kernel = "gaussian"
+    embedding: str = "sincos"
+    lengthscale: float | np.ndarray | None = None
+    regularization: float | None = None
+    isotropic: bool = False
+    base_scale: float = 2.0
+    whiten: bool = True
+    n_leapfrog: int | tuple[int, int] = (1, 20)
+    step_size: float | tuple[float, float] | None = None
+    target_accept: float = 0.4
+    random_walk_share: float = 0.2
+    trial_share: float = 0.1
+    adapt_share: bool | None = None
+    mixture: str = "residual"
+    first_fit: int | None = None
+    initial_scale: float | np.ndarray = 0.1
+    learn_from_values: bool = True
+    tune: int | None = None
+
+    walk: AdaptiveMetropolis = field(init=False, repr=False)
+    recipe: Recipe = field(init=False, repr=False)
+
+    def __post_init__(self):
+        n_history = self.default_history if self.n_history is None else self.n_history
+        recipe = Recipe(
+            self.family, get_kernel(self.kernel), self.embedding, n_history, self.n_features,
+            self.lengthscale, self.regularization, self.isotropic, self.base_scale,
+        )  # fmt: skip
+        walk = AdaptiveMetropolis(
+            initial_scale=self.initial_scale,
+            learn_from_values=self.learn_from_values,
+            tune=self.tune,
+        )
+        object.__setattr__(self, "recipe", recipe)
+        object.__setattr__(self, "walk", walk)
+        for name in ("lengthscale", "regularization", "base_scale", "n_history"):
+            number = getattr(self, name)
+            if number is not None and not np.all(np.asarray(number) > 0):
+                raise ValueError(f"{name} must be positive, got {number!r}.")
+        low, high = self.leapfrog_range
+        if not (low == int(low) and high == int(high) and 1 <= low <= high):
+            raise ValueError(
+                f"n_leapfrog must be a range of positive integers, got {(low, high)!r}."
+            )
+        step = self.step_size
+        if step is not None and not (np.size(step) <= 2 and np.all(np.asarray(step) > 0)):
+            raise ValueError(f"step_size must be a positive number or a range, got {step!r}.")
+        inside(target_accept=(self.target_accept, 0, 1))
+        share(random_walk_share=self.random_walk_share)
+        if not 0 < self.trial_share <= 1 - self.random_walk_share:
+            raise ValueError(
+                "trial_share must lie between 0 and 1 - random_walk_share, got "
+                f"{self.trial_share!r} with random_walk_share = {self.random_walk_share!r}."
+            )
+        one_of(mixture=(self.mixture, ("residual", "constant")))
+
+    @property
+    def leapfrog_range(self) -> tuple[int, int]:
+        """Fewest and most leapfrog steps."""
+        given = self.n_leapfrog
+        return (given, given) if isinstance(given, int) else given
+
+    @property
+    def follows(self) -> bool:
+        """Whether the share of random-walk moves follows what the two kernels bring."""
+        return self.history is None if self.adapt_share is None else bool(self.adapt_share)
+
+    @property
+    def _looks_at_residuals(self) -> bool:
+        return self.mixture == "residual" and self.random_walk_share > 0.0
+
+    def init(self, rng, x, known=NOTHING) -> State:
+        """Start at ``x``, shape (d,)."""
+        x = np.asarray(x, dtype=float)
+        dim, tune = len(x), known.left(self.tune)
+        state = State(
+            walk=self.walk.init(rng, x, known),
+            centre=np.zeros(dim),
+            factor=np.eye(dim),
+            fitted=None,
+            share=1.0,
+            mixture=None,
+            current=None,
+            trust=1.0,
+            log_step=0.0,
+            log_step_average=0.0,
+            log_step_limit=0.0,
+            jumps=no_jumps(dim),
+            residuals=empty(1),
+            refits=0,
+            next_fit=max(500, 50 * dim) if self.first_fit is None else self.first_fit,
+            last_fit=math.inf if tune is None else 0.85 * tune,
+        )
+        if self.history is None:
+            return state
+        return self._start_from(rng, state, np.asarray(self.history, dtype=float))
+
+    def _start_from(self, rng, state, history):
+        """A fixed surrogate from a given history, which also shapes the random walk."""
+        dim = len(state.centre)
+        if history.ndim != 2 or history.shape[1] != dim or not np.isfinite(history).all():
+            raise ValueError(
+                f"history must be finite and of shape (n, {dim}), got {history.shape}."
+            )
+        moments = covariance.summarise(history)
+        factor, ok = covariance.cholesky(covariance.covariance(moments))
+        if not ok or len(history) <= dim:
+            raise ValueError(f"history spans no volume: {len(history)} points in {dim} dimensions.")
+        walk = state.walk._replace(mean=moments.mean, factor=factor, next_update=NEVER, warmup=0)
+        state = state._replace(walk=walk, share=self.random_walk_share)
+        state = self.refit(rng, state, history)._replace(next_fit=NEVER)
+        if state.fitted is None:
+            raise ValueError(
+                "No surrogate could be fitted to history: give a larger regularization."
+            )
+        return state
+
+    # --- one draw ---------------------------------------------------------------------------------
+
+    def place(self, state, point, proposal=None) -> State:
+        """Retain the point and its log density, which is never evaluated again."""
+        if state.fitted is None:
+            return state
+        there = None if proposal is None else proposal.carry.get("there")
+        if there is not None:
+            return _retain(state, there._replace(log_density=point.log_density))
+        current = _locate(state, point.position, point.log_density)
+        away = distance(current.z, state.fitted.region)
+        if state.share == 0.0 and not away < RADIUS:
+            raise ValueError(
+                f"The chain cannot move: it is {away:.3g} standard deviations away from the history's mean, farther "
+                f"than any trajectory goes ({RADIUS:g}), and random_walk_share=0 leaves no other move. Start it "
+                "nearer, give a history of this target, or random_walk_share above 0."
+            )
+        return _retain(state, current)
+
+    def propose(self, rng, x, state) -> Proposal:
+        """A random-walk move with probability 1 - (1 - ``share``) ``trust``, otherwise a trajectory.
+
+        Where ``trust`` depends on the log density, :meth:`log_ratio` corrects for it; where it is 1 the
+        choice does not depend on ``x`` and each of the two needs its own ratio only. A trajectory's
+        number of steps and step size do not depend on ``x`` either, on which reversibility hangs.
+        """
+        if state.fitted is None or rng.random() < 1.0 - (1.0 - state.share) * state.trust:
+            walk = self.walk.propose(rng, x, state.walk)
+            carry = {"walk": walk, "start": x}
+            if state.mixture is not None:
+                carry["there"] = _locate(state, walk.position, math.nan)
+            return Proposal(walk.position, walk.log_q_ratio, "random_walk", carry)
+        low, high = self.leapfrog_range
+        n_steps = low + int((high - low + 1) * rng.random())
+        step_size = self._draw_step_size(rng, state)
+        z = solve_lower(state.factor, x - state.centre)
+        momentum = rng.standard_normal(len(x))
+        fitted = state.fitted
+        end, turned, inside = leapfrog(
+            z, momentum, fitted.surrogate, step_size, n_steps, fitted.region
+        )
+        stats = {
+            "step_size": step_size,
+            "n_steps": n_steps,
+            "diverging": not inside,
+            "kinetic_energy": math.nan,
+        }
+        carry = {"stats": stats, "jump": end - z}
+        if not inside:  # the current point itself: refused without an evaluation
+            return Proposal(x, -math.inf, "hamiltonian", carry)
+        stats["kinetic_energy"] = kinetic = 0.5 * float(turned @ turned)
+        # K(start) - K(end): with the true log densities in the accept step, H(start) - H(end)
+        log_q_ratio = 0.5 * float(momentum @ momentum) - kinetic
+        position = state.centre + multiply_lower(state.factor, end)
+        if state.mixture is not None:
+            value = score_matching.value(end, state.fitted.surrogate)
+            carry["there"] = Current(end, math.nan, value)
+        return Proposal(position, log_q_ratio, "hamiltonian", carry)
+
+    def log_ratio(self, state, point, proposal, there) -> float:
+        """Everything in the Metropolis-Hastings ratio but log p(x') - log p(x): the kernel's own part
+        and, with a mixture, the ratio of the probabilities of choosing it.
+
+        Exactness hangs on the latter: see :mod:`pymc_kameleon.samplers.kamiltonian.trust`.
+        """
+        end = proposal.carry.get("there")
+        if state.mixture is None or end is None or there.log_density == -math.inf:
+            return proposal.log_q_ratio
+        trust = _trust(state, end._replace(log_density=there.log_density))
+        return proposal.log_q_ratio + residual_mixture.log_ratio(
+            state.mixture, proposal.move == "hamiltonian", state.trust, trust
+        )
+
+    def _draw_step_size(self, rng, state):
+        uniform = rng.random()
+        if isinstance(self.step_size, tuple):
+            low, high = self.step_size
+            return low + (high - low) * uniform
+        return math.exp(state.log_step) * (1.0 + JITTER * (2.0 * uniform - 1.0))
+
+    # --- tuning -----------------------------------------------------------------------------------
+
+    def adapt(self, rng, state, outcome) -> State:
+        """Learn from one draw: random walk, step size, the comparison of the two, and, when due, f."""
+        proposal = outcome.proposal
+        if proposal.move == "hamiltonian":
+            walk = self.walk.adapt(rng, state.walk, outcome)
+            state = self._adapt_step_size(state._replace(walk=walk), outcome)
+        else:
+            own = outcome._replace(proposal=proposal.carry["walk"])
+            walk = self.walk.adapt(rng, state.walk, own)
+            state = self._count_random_walk(state._replace(walk=walk), outcome)
+        if state.current is not None:
+            residual = outcome.log_density - state.current.value
+            residuals = append(state.residuals, np.array([residual]))
+            state = state._replace(residuals=residuals)
+        iteration = walk.iteration
+        if iteration >= state.next_fit and walk.history is not None:
+            later = int(GROWTH * iteration) + 1
+            state = state._replace(next_fit=later if later < state.last_fit else NEVER)
+            state = self.refit(rng, state, window(walk.history, adaptive_metropolis.FORGET))
+            state = self.place(state, Point(outcome.position, outcome.log_density))
+        if state.refits and iteration % 25 == 0:
+            state = self.hand_over(state)
+        return state
+
+    def freeze(self, state) -> State:
+        """End of tuning: the history is dropped, the step size is its average, nothing adapts any
+        more.
+        """
+        state = self.hand_over(state)
+        mixture = None
+        if self._looks_at_residuals:
+            mixture = kamiltonian_handover.frozen_mixture(_quality(state), state.share)
+        return state._replace(
+            walk=self.walk.freeze(state.walk),
+            mixture=mixture,
+            residuals=empty(1, 1),
+            log_step=state.log_step_average,
+            next_fit=NEVER,
+        )
+
+    def refit(self, rng, state, past) -> State:
+        """A new surrogate from ``past`` (n, d) in new coordinates; the old one stays if none can be
+        had.
+        """
+        walk, dim = state.walk, len(state.centre)
+        centre = walk.mean if self.whiten else np.zeros(dim)
+        factor = walk.factor if self.whiten else np.eye(dim)
+        z = np.ascontiguousarray(np.linalg.solve(factor, (past - centre).T).T)
+        previous = None if state.fitted is None else state.fitted.lengthscale
+        fitted = fit(rng, self.recipe, z, previous)
+        if fitted is None:
+            return state
+        limit = math.log(stable_step_size(rng, fitted, self.leapfrog_range))
+        log_step = math.log(self.step_size) if isinstance(self.step_size, float | int) else limit
+        return state._replace(
+            centre=centre,
             factor=factor,
-            evaluated=evaluated,
-        ),
-        centre=np.zeros(dim),
-        factor=np.eye(dim),
-        fitted=None,
-        share=1.0,
-        mixture=None,
-        current=None,
-        trust=1.0,
-        log_step=0.0,
-        log_step_average=0.0,
-        log_step_limit=0.0,
-        jumps=no_jumps(dim),
-        residuals=empty(1),
-        refits=0,
-        next_fit=max(500, 50 * dim) if first_fit is None else first_fit,
-    )
-    return state if history is None else _start_from(rng, state, np.asarray(history, dtype=float))
+            fitted=fitted,
+            log_step=log_step,
+            log_step_average=log_step,
+            log_step_limit=limit,
+            jumps=no_jumps(dim),
+            residuals=empty(1),
+            refits=state.refits + 1,
+            share=state.share if self.follows else self.random_walk_share,
+        )
+
+    def hand_over(self, state) -> State:
+        """Set the share of random-walk moves by the rule of :class:`ScoreKamiltonian`."""
+        if state.fitted is None or not self.follows:
+            return state
+        least = self.random_walk_share
+        if self._looks_at_residuals:
+            least = kamiltonian_handover.least_share(_quality(state), least)
+        share = kamiltonian_handover.random_walk_share(
+            state.jumps, state.fitted.validation.gain, state.share, least, self.trial_share
+        )
+        return state._replace(share=share)
+
+    def stats(self, state, proposal=None) -> dict[str, float]:
+        """Statistics of the state, NaN where there is no surrogate yet; the shortest lengthscale."""
+        fitted = state.fitted
+        values = {
+            "step_size": math.nan,
+            "random_walk_share": state.share,
+            "share": state.trust if fitted is not None else 0.0,
+            "surrogate_score": math.nan,
+            "gaussian_score": math.nan,
+            "efficiency": efficiency(state),
+            "n_history": 0,
+            "lengthscale": math.nan,
+            "regularization": math.nan,
+            "refits": state.refits,
+        }
+        if fitted is not None:
+            values["step_size"] = math.exp(state.log_step)
+            values["surrogate_score"] = fitted.validation.score
+            values["gaussian_score"] = fitted.validation.gaussian_score
+            values["n_history"] = len(fitted.states)
+            values["lengthscale"] = float(np.min(fitted.lengthscale))
+            values["regularization"] = fitted.regularization
+        return values
+
+    def _adapt_step_size(self, state, outcome):
+        """Robbins-Monro towards the target acceptance, between 5 % of the surrogate's limit and it."""
+        jump = outcome.proposal.carry["jump"]
+        jumps = kamiltonian_handover.count_hamiltonian(state.jumps, outcome.accept_prob, jump)
+        state = state._replace(jumps=jumps)
+        if self.step_size is not None:
+            return state
+        count = jumps.n_hamiltonian
+        rate = 2.0 * (count + 10.0) ** -adaptive_metropolis.RATE_EXPONENT
+        target = outcome.target(self.target_accept)
+        log_step = robbins_monro(state.log_step, outcome.accept_prob, target, rate)
+        limit = state.log_step_limit
+        log_step = min(max(log_step, limit - math.log(20.0)), limit)
+        weight = (count + 5.0) ** -0.75  # the average of Hoffman & Gelman (2014), algorithm 5
+        average = weight * log_step + (1.0 - weight) * state.log_step_average
+        return state._replace(log_step=log_step, log_step_average=average)
+
+    def _count_random_walk(self, state, outcome):
+        if state.fitted is None:
+            return state
+        jump = solve_lower(
+            state.factor, outcome.proposal.position - outcome.proposal.carry["start"]
+        )
+        jumps = kamiltonian_handover.count_random_walk(state.jumps, outcome.accept_prob, jump)
+        return state._replace(jumps=jumps)
 
 
-def _check(options, dim):
-    """Refuse options outside their domain."""
-    recipe = options.recipe
-    if recipe.surrogate not in ("lite", "finite"):
-        raise ValueError(f"surrogate must be 'lite' or 'finite', got {recipe.surrogate!r}.")
-    if recipe.surrogate == "finite":  # refuses kernels and numbers of features that do not fit
+@dataclass(frozen=True, kw_only=True, eq=False)
+class LiteKamiltonian(ScoreKamiltonian):
+    """The paper's KMC lite: a Gaussian kernel at every state of the history."""
+
+    presets: ClassVar[dict] = {"paper": PAPERS["lite"]}
+    family: ClassVar[str] = "lite"
+    default_history: ClassVar[int] = 500
+
+    def __post_init__(self):
+        super().__post_init__()
+        if self.recipe.kernel.name != "gaussian":
+            raise ValueError(
+                f"surrogate='lite' has a Gaussian kernel, got {self.recipe.kernel!r}; use surrogate='finite'."
+            )
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class FiniteKamiltonian(ScoreKamiltonian):
+    """The paper's KMC finite: random Fourier features."""
+
+    presets: ClassVar[dict] = {"paper": PAPERS["finite"]}
+    family: ClassVar[str] = "finite"
+    default_history: ClassVar[int] = 1500
+
+    def init(self, rng, x, known=NOTHING) -> State:
+        """Start at ``x``, shape (d,); refuses kernels and numbers of features that do not fit."""
+        recipe = self.recipe
         random_features.draw_features(
-            np.random.default_rng(0), recipe.kernel, dim, recipe.n_features, 1.0, recipe.embedding
+            np.random.default_rng(0),
+            recipe.kernel,
+            len(x),
+            recipe.n_features,
+            1.0,
+            recipe.embedding,
         )
-    elif recipe.kernel.name != "gaussian":
-        raise ValueError(
-            f"surrogate='lite' has a Gaussian kernel, got {recipe.kernel!r}; use surrogate='finite'."
-        )
-    for name in ("lengthscale", "regularization", "base_scale", "n_history"):
-        number = getattr(recipe, name)
-        if number is not None and not np.all(np.asarray(number) > 0):
-            raise ValueError(f"{name} must be positive, got {number!r}.")
-    low, high = options.n_leapfrog
-    if not (low == int(low) and high == int(high) and 1 <= low <= high):
-        raise ValueError(f"n_leapfrog must be a range of positive integers, got {(low, high)!r}.")
-    step = options.step_size
-    if step is not None and not (np.size(step) <= 2 and np.all(np.asarray(step) > 0)):
-        raise ValueError(f"step_size must be a positive number or a range, got {step!r}.")
-    if not 0 < options.target_accept < 1:
-        raise ValueError(f"target_accept must lie in (0, 1), got {options.target_accept!r}.")
-    if not 0 <= options.random_walk_share < 1:
-        raise ValueError(
-            f"random_walk_share must lie in [0, 1), got {options.random_walk_share!r}."
-        )
-    if not 0 < options.trial_share <= 1 - options.random_walk_share:
-        raise ValueError(
-            "trial_share must lie between 0 and 1 - random_walk_share, got "
-            f"{options.trial_share!r} with random_walk_share = {options.random_walk_share!r}."
-        )
-    if options.mixture not in ("residual", "constant"):
-        raise ValueError(f"mixture must be 'residual' or 'constant', got {options.mixture!r}.")
-
-
-def _start_from(rng, state, history):
-    """A fixed surrogate from a given history, which also shapes the random walk."""
-    dim = len(state.centre)
-    if rng is None:
-        raise ValueError("history needs rng: the features are drawn at random.")
-    if history.ndim != 2 or history.shape[1] != dim or not np.isfinite(history).all():
-        raise ValueError(f"history must be finite and of shape (n, {dim}), got {history.shape}.")
-    moments = covariance.summarise(history)
-    factor, ok = covariance.cholesky(covariance.covariance(moments))
-    if not ok or len(history) <= dim:
-        raise ValueError(f"history spans no volume: {len(history)} points in {dim} dimensions.")
-    random_walk = state.random_walk._replace(
-        mean=moments.mean,
-        factor=factor,
-        next_update=NEVER,
-        options=state.random_walk.options._replace(warmup=0),
-    )
-    state = state._replace(random_walk=random_walk, share=state.options.random_walk_share)
-    state = refit(rng, state, history)._replace(next_fit=NEVER)
-    if state.fitted is None:
-        raise ValueError("No surrogate could be fitted to history: give a larger regularization.")
-    return state
-
-
-# --- one draw -------------------------------------------------------------------------------------
-
-
-def start(state: State, x: np.ndarray, log_density: float) -> State:
-    """Retain ``x`` and its log density: at the chain's start, and when it was moved from outside."""
-    if state.fitted is None:
-        return state
-    current = _locate(state, x, log_density)
-    away = distance(current.z, state.fitted.region)
-    if state.share == 0.0 and not away < RADIUS:
-        raise ValueError(
-            f"The chain cannot move: it is {away:.3g} standard deviations away from the history's mean, farther than "
-            f"any trajectory goes ({RADIUS:g}), and random_walk_share=0 leaves no other move. Start it nearer, give a "
-            "history of this target, or random_walk_share above 0."
-        )
-    return _retain(state, current)
-
-
-def keep(state: State, outcome: Outcome) -> State:
-    """Retain the accepted point: its log density is never evaluated again."""
-    if state.fitted is None:
-        return state
-    there = outcome.proposal.carry.get("there")
-    if there is None:
-        return start(state, outcome.position, outcome.log_density)
-    return _retain(state, there._replace(log_density=outcome.log_density))
+        return super().init(rng, x, known)
 
 
 def _locate(state, x, log_density):
@@ -409,154 +603,8 @@ def _retain(state, current):
     return state._replace(current=current, trust=trust)
 
 
-def propose(rng: np.random.Generator, x: np.ndarray, state: State) -> Proposal:
-    """A random-walk move with probability 1 - (1 - ``share``) ``trust``, otherwise a trajectory.
-
-    Where ``trust`` depends on the log density, :func:`log_ratio` corrects for it; where it is 1 the
-    choice does not depend on ``x`` and each of the two needs its own ratio only. A trajectory's
-    number of steps and step size do not depend on ``x`` either, on which reversibility hangs.
-    """
-    if state.fitted is None or rng.random() < 1.0 - (1.0 - state.share) * state.trust:
-        walk = adaptive_metropolis.propose(rng, x, state.random_walk)
-        carry = {"walk": walk, "start": x}
-        if state.mixture is not None:
-            carry["there"] = _locate(state, walk.position, math.nan)
-        return Proposal(walk.position, walk.log_q_ratio, "random_walk", carry)
-    low, high = state.options.n_leapfrog
-    n_steps = low + int((high - low + 1) * rng.random())
-    step_size = _draw_step_size(rng, state)
-    z = solve_lower(state.factor, x - state.centre)
-    momentum = rng.standard_normal(len(x))
-    fitted = state.fitted
-    end, turned, inside = leapfrog(z, momentum, fitted.surrogate, step_size, n_steps, fitted.region)
-    stats = {
-        "step_size": step_size,
-        "n_steps": n_steps,
-        "diverging": not inside,
-        "kinetic_energy": math.nan,
-    }
-    carry = {"stats": stats, "jump": end - z}
-    if not inside:  # the current point itself: refused without an evaluation
-        return Proposal(x, -math.inf, "hamiltonian", carry)
-    stats["kinetic_energy"] = kinetic = 0.5 * float(turned @ turned)
-    # K(start) - K(end): with the true log densities in the accept step, H(start) - H(end)
-    log_q_ratio = 0.5 * float(momentum @ momentum) - kinetic
-    position = state.centre + multiply_lower(state.factor, end)
-    if state.mixture is not None:
-        value = score_matching.value(end, state.fitted.surrogate)
-        carry["there"] = Current(end, math.nan, value)
-    return Proposal(position, log_q_ratio, "hamiltonian", carry)
-
-
-def log_ratio(
-    state: State,
-    x: np.ndarray,
-    log_density: float,
-    proposal: Proposal,
-    proposed_log_density: float,
-) -> float:
-    """Everything in the Metropolis-Hastings ratio but log p(x') - log p(x): the kernel's own part
-    and, with a mixture, the ratio of the probabilities of choosing it.
-
-    Exactness hangs on the latter: see :mod:`pymc_kameleon.samplers.kamiltonian.trust`.
-    """
-    there = proposal.carry.get("there")
-    if state.mixture is None or there is None or proposed_log_density == -math.inf:
-        return proposal.log_q_ratio
-    there = there._replace(log_density=proposed_log_density)
-    trust = _trust(state, there)
-    return proposal.log_q_ratio + residual_mixture.log_ratio(
-        state.mixture, proposal.move == "hamiltonian", state.trust, trust
-    )
-
-
-def _draw_step_size(rng, state):
-    uniform = rng.random()
-    if isinstance(state.options.step_size, tuple):
-        low, high = state.options.step_size
-        return low + (high - low) * uniform
-    return math.exp(state.log_step) * (1.0 + JITTER * (2.0 * uniform - 1.0))
-
-
-# --- tuning ---------------------------------------------------------------------------------------
-
-
-def adapt(rng: np.random.Generator, state: State, outcome: Outcome) -> State:
-    """Learn from one draw: random walk, step size, the comparison of the two, and, when due, f."""
-    proposal = outcome.proposal
-    if proposal.move == "hamiltonian":
-        random_walk = adaptive_metropolis.adapt(rng, state.random_walk, outcome)
-        state = _adapt_step_size(state._replace(random_walk=random_walk), outcome)
-    else:
-        own = outcome._replace(proposal=proposal.carry["walk"])
-        random_walk = adaptive_metropolis.adapt(rng, state.random_walk, own)
-        state = _count_random_walk(state._replace(random_walk=random_walk), outcome)
-    if state.current is not None:
-        residual = outcome.log_density - state.current.value
-        residuals = append(state.residuals, np.array([residual]))
-        state = state._replace(residuals=residuals)
-    iteration = random_walk.iteration
-    if iteration >= state.next_fit and random_walk.history is not None:
-        later = int(state.options.growth * iteration) + 1
-        state = state._replace(next_fit=later if later < state.options.last_fit else NEVER)
-        state = refit(rng, state, window(random_walk.history, adaptive_metropolis.FORGET))
-        state = start(state, outcome.position, outcome.log_density)
-    if state.refits and iteration % 25 == 0:
-        state = hand_over(state)
-    return state
-
-
-def freeze(state: State) -> State:
-    """End of tuning: the history is dropped, the step size is its average, nothing adapts any
-    more.
-    """
-    state = hand_over(state)
-    mixture = None
-    if _looks_at_residuals(state.options):
-        mixture = kamiltonian_handover.frozen_mixture(_quality(state), state.share)
-    return state._replace(
-        random_walk=adaptive_metropolis.freeze(state.random_walk),
-        mixture=mixture,
-        residuals=empty(1, 1),
-        log_step=state.log_step_average,
-        next_fit=NEVER,
-    )
-
-
-def _looks_at_residuals(options):
-    return options.mixture == "residual" and options.random_walk_share > 0.0
-
-
 def _quality(state):
     return kamiltonian_handover.judge(state.residuals.buffer[: state.residuals.size, 0])
-
-
-def refit(rng: np.random.Generator, state: State, past: np.ndarray) -> State:
-    """A new surrogate from ``past`` (n, d) in new coordinates; the old one stays if none can be
-    had.
-    """
-    options, random_walk, dim = state.options, state.random_walk, len(state.centre)
-    centre = random_walk.mean if options.whiten else np.zeros(dim)
-    factor = random_walk.factor if options.whiten else np.eye(dim)
-    z = np.ascontiguousarray(np.linalg.solve(factor, (past - centre).T).T)
-    previous = None if state.fitted is None else state.fitted.lengthscale
-    fitted = fit(rng, options.recipe, z, previous)
-    if fitted is None:
-        return state
-    limit = math.log(stable_step_size(rng, fitted, options.n_leapfrog))
-    log_step = math.log(options.step_size) if isinstance(options.step_size, float | int) else limit
-    return state._replace(
-        centre=centre,
-        factor=factor,
-        fitted=fitted,
-        log_step=log_step,
-        log_step_average=log_step,
-        log_step_limit=limit,
-        jumps=no_jumps(dim),
-        residuals=empty(1),
-        refits=state.refits + 1,
-        share=state.share if options.adapt_share else options.random_walk_share,
-    )
 
 
 def informative(state: State) -> bool:
@@ -565,70 +613,5 @@ def informative(state: State) -> bool:
 
 
 def efficiency(state: State) -> float:
-    """The ratio r of :func:`init`; NaN while there are too few draws of either kind to say."""
+    """The ratio r of :class:`ScoreKamiltonian`; NaN while there are too few draws of either kind to say."""
     return kamiltonian_handover.efficiency(state.jumps)
-
-
-def hand_over(state: State) -> State:
-    """Set the share of random-walk moves by the rule of :func:`init`."""
-    options = state.options
-    if state.fitted is None or not options.adapt_share:
-        return state
-    least = options.random_walk_share
-    if _looks_at_residuals(options):
-        least = kamiltonian_handover.least_share(_quality(state), least)
-    share = kamiltonian_handover.random_walk_share(
-        state.jumps, state.fitted.validation.gain, state.share, least, options.trial_share
-    )
-    return state._replace(share=share)
-
-
-def stats(state: State) -> dict[str, float]:
-    """Statistics of the state, NaN where there is no surrogate yet; the shortest lengthscale."""
-    fitted = state.fitted
-    values = {
-        "step_size": math.nan,
-        "random_walk_share": state.share,
-        "share": state.trust if fitted is not None else 0.0,
-        "surrogate_score": math.nan,
-        "gaussian_score": math.nan,
-        "efficiency": efficiency(state),
-        "n_history": 0,
-        "lengthscale": math.nan,
-        "regularization": math.nan,
-        "refits": state.refits,
-    }
-    if fitted is not None:
-        values["step_size"] = math.exp(state.log_step)
-        values["surrogate_score"] = fitted.validation.score
-        values["gaussian_score"] = fitted.validation.gaussian_score
-        values["n_history"] = len(fitted.states)
-        values["lengthscale"] = float(np.min(fitted.lengthscale))
-        values["regularization"] = fitted.regularization
-    return values
-
-
-def _adapt_step_size(state, outcome):
-    """Robbins-Monro towards the target acceptance, between 5 % of the surrogate's limit and it."""
-    jump = outcome.proposal.carry["jump"]
-    jumps = kamiltonian_handover.count_hamiltonian(state.jumps, outcome.accept_prob, jump)
-    state = state._replace(jumps=jumps)
-    if state.options.step_size is not None:
-        return state
-    count = jumps.n_hamiltonian
-    rate = 2.0 * (count + 10.0) ** -adaptive_metropolis.RATE_EXPONENT
-    target = outcome.target(state.options.target_accept)
-    log_step = robbins_monro(state.log_step, outcome.accept_prob, target, rate)
-    limit = state.log_step_limit
-    log_step = min(max(log_step, limit - math.log(20.0)), limit)
-    weight = (count + 5.0) ** -0.75  # the average of Hoffman & Gelman (2014), algorithm 5
-    average = weight * log_step + (1.0 - weight) * state.log_step_average
-    return state._replace(log_step=log_step, log_step_average=average)
-
-
-def _count_random_walk(state, outcome):
-    if state.fitted is None:
-        return state
-    jump = solve_lower(state.factor, outcome.proposal.position - outcome.proposal.carry["start"])
-    jumps = kamiltonian_handover.count_random_walk(state.jumps, outcome.accept_prob, jump)
-    return state._replace(jumps=jumps)

@@ -12,18 +12,8 @@ evaluation. Differs from the paper: values instead of score matching, which work
 many inner transitions instead of one trajectory, so that the error of f matters and its gradient's
 does not; the mixture.
 
-The seam. Beside ``init, propose, adapt, freeze`` this module has
-
-- ``start(state, x, log_density)``: the chain's point or its log density changed from outside;
-- ``log_ratio(state, x, log_density, proposal, proposed_log_density)``: replaces
-  ``proposal.log_q_ratio``, because the shares depend on the log density at both ends;
-- ``keep(state, outcome)``: called after the test at every draw, before ``adapt``; moves what is
-  retained;
-- ``observe(state, x, log_density)``: an evaluation that was no proposal.
-
-``propose`` takes the current log density from ``state.current``. While tuning, proposals of the
-companion chains are evaluated with ``log_q_ratio = -inf``: the chain stays and ``adapt`` runs the
-companion's test.
+While tuning, proposals of the companion chains are evaluated with ``log_q_ratio = -inf``: the chain stays and
+``adapt`` runs the companion's test.
 
 References
 ----------
@@ -32,15 +22,19 @@ families. NIPS.
 """
 
 import math
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import numpy as np
 
 from pymc_kameleon.numerics import history
-from pymc_kameleon.samplers import adaptive_metropolis
+from pymc_kameleon.numerics.checks import positive, share
+from pymc_kameleon.samplers.adaptive_metropolis import AdaptiveMetropolis
 from pymc_kameleon.samplers.kamiltonian import trust as residual_mixture
+from pymc_kameleon.samplers.kamiltonian.values import tuning
 from pymc_kameleon.samplers.kamiltonian.values import worth as kamiltonian_worth
 from pymc_kameleon.samplers.kamiltonian.values.state import (
+    WALK,
     Carry,
     Learning,
     Options,
@@ -48,16 +42,11 @@ from pymc_kameleon.samplers.kamiltonian.values.state import (
     State,
     locate,
 )
-from pymc_kameleon.samplers.kamiltonian.values.tuning import adapt, freeze, record
-from pymc_kameleon.samplers.seam import Outcome, Proposal
+from pymc_kameleon.samplers.seam import NOTHING, Point, Proposal, Sampler
 from pymc_kameleon.surrogates import transitions as surrogate_dynamics
 from pymc_kameleon.surrogates.transitions import ARMS
 from pymc_kameleon.surrogates.values.features import quadratic_size
 from pymc_kameleon.surrogates.values.regression import LIBRARY, Family, affordable
-
-__all__ = [
-    "State", "adapt", "freeze", "init", "keep", "log_ratio", "observe", "propose", "start", "stats",
-]  # fmt: skip
 
 NEVER = 2**62  # evaluations: beyond some 80 dimensions this stays adaptive Metropolis
 RENEW = 10  # rejections in a row
@@ -65,18 +54,12 @@ SWAP_SHARE = 0.15  # of the tuning draws; they cost no evaluation
 STUCK = 3.5  # residual above the typical one at which tuning turns to the random walk
 
 
-def init(
-    x: np.ndarray,
-    *,
-    tune: int | None = None,
-    library: tuple[Family, ...] = LIBRARY,
-    growth: float = 1.35,
-    companion_share: float = 0.25,
-    initial_scale: float | np.ndarray = 0.1,
-    factor: np.ndarray | None = None,
-    evaluated: tuple[np.ndarray, np.ndarray] | None = None,
-) -> State:
-    """Start at ``x`` of shape (d,).
+@dataclass(frozen=True, kw_only=True, eq=False)
+class ValueKamiltonian(Sampler):
+    """Kamiltonian Monte Carlo with a surrogate from evaluated log densities.
+
+    What is planned from the options when a chain begins stands in its state, so that chains that learn together can
+    share it: the functions of this module need no more.
 
     Parameters
     ----------
@@ -92,105 +75,152 @@ def init(
         Share of the tuning draws for two chains at inverse temperatures 0.5 and 1 + 0.8 / d, which
         show the surrogate tails and necks. Default 0.25, in [0, 1).
     initial_scale : float or ndarray of shape (d,)
-        Of the coordinate-wise cold start, see :func:`pymc_kameleon.samplers.adaptive_metropolis.init`.
-    factor
-        From an arrival, see there.
-    evaluated : (ndarray of shape (n, d), ndarray of shape (n,)), optional
-        Points whose log density is known, without ``x``: the surrogate learns from them too.
+        Of the coordinate-wise cold start, see :class:`~pymc_kameleon.samplers.adaptive_metropolis.AdaptiveMetropolis`.
 
     Raises
     ------
     ValueError
         For an option outside its domain, with the value.
     """
-    if not growth > 1.0:
-        raise ValueError(f"growth must be above 1, got {growth!r}.")
-    if not 0.0 <= companion_share < 1.0:
-        raise ValueError(f"companion_share must lie in [0, 1), got {companion_share!r}.")
-    if not library:
-        raise ValueError("library is empty: give at least one Family, such as Family('quadratic').")
-    x = np.array(x, dtype=float)
-    d = len(x)
-    walk = adaptive_metropolis.init(
-        x, initial_scale=initial_scale, learn_from_values=False, tune=tune, factor=factor
-    )
-    known, values = history.empty(d), history.empty(1)
-    for position, value in zip(*evaluated, strict=True) if evaluated is not None else ():
-        known, values = history.append(known, position), history.append(values, np.array([value]))
-    first = max(100, int(1.5 * quadratic_size(d)), walk.options.warmup)
-    if not affordable(d):
-        first = NEVER
-    cold = (0.5, 1.0 + 0.8 / d)
-    return State(
-        options=Options(tune, tuple(library), first, growth, cold, companion_share, SWAP_SHARE),
-        walk=walk,
-        current=locate(None, x, -math.inf),
-        share=1.0,
-        fit=None,
-        dynamics=None,
-        arms=np.array([0.4] + [0.6 / len(ARMS)] * len(ARMS)),
-        mixture=None,
-        quality=Quality(math.inf, 1.0, 0, 0),
-        learning=Learning(
-            positions=known,
-            log_densities=values,
-            chain_log_densities=history.empty(1),
-            companions=np.tile(x, (len(cold), 1)),
-            companion_log_densities=np.full(len(cold), -math.inf),
-            companion_noise=(None,) * len(cold),
-            draws=0,
-            rejections=0,
-            noise_sd=0.0,
-            refits=0,
-            last_refit=0,
-            next_refit=max(first, known.size + max(20, 2 * d)),
-            final=False,
-            surprises=0,
-            residuals=history.empty(1),
-            typical=None,
-            earlier=None,
-            uncovered=0,
-            judged=0,
-            averaging=None,
-            worth=kamiltonian_worth.empty(d),
-            seed=0,
-        ),
-    )
+
+    statistics: ClassVar[dict] = {
+        **dict.fromkeys(("step_size", "surrogate_error", "residual_sd", "uncovered", "share"), float),
+        "surrogate": str, "refits": int, "n_steps": int, "energy_error": float, "diverging": bool, "move": str,
+    }  # fmt: skip
+
+    tune: int | None = None
+    library: tuple[Family, ...] = LIBRARY
+    growth: float = 1.35
+    companion_share: float = 0.25
+    initial_scale: float | np.ndarray = 0.1
+
+    def __post_init__(self):
+        if not self.growth > 1.0:
+            raise ValueError(f"growth must be above 1, got {self.growth!r}.")
+        share(companion_share=self.companion_share)
+        positive(initial_scale=self.initial_scale)
+        if not self.library:
+            raise ValueError(
+                "library is empty: give at least one Family, such as Family('quadratic')."
+            )
+
+    def init(self, rng, x, known=NOTHING) -> State:
+        """Start at ``x``, shape (d,); the surrogate learns from what is known too."""
+        x = np.array(x, dtype=float)
+        d = len(x)
+        walk = AdaptiveMetropolis(
+            initial_scale=self.initial_scale, learn_from_values=False, tune=self.tune
+        ).init(rng, x, known._replace(evaluated=None))
+        positions, values = history.empty(d), history.empty(1)
+        evaluated = () if known.evaluated is None else zip(*known.evaluated, strict=True)
+        for position, value in evaluated:
+            positions = history.append(positions, position)
+            values = history.append(values, np.array([value]))
+        first = max(100, int(1.5 * quadratic_size(d)), walk.warmup)
+        if not affordable(d):
+            first = NEVER
+        cold = (0.5, 1.0 + 0.8 / d)
+        return State(
+            options=Options(
+                known.left(self.tune),
+                tuple(self.library),
+                first,
+                self.growth,
+                cold,
+                self.companion_share,
+                SWAP_SHARE,
+            ),
+            walk=walk,
+            current=locate(None, x, -math.inf),
+            share=1.0,
+            fit=None,
+            dynamics=None,
+            arms=np.array([0.4] + [0.6 / len(ARMS)] * len(ARMS)),
+            mixture=None,
+            quality=Quality(math.inf, 1.0, 0, 0),
+            learning=Learning(
+                positions=positions,
+                log_densities=values,
+                chain_log_densities=history.empty(1),
+                companions=np.tile(x, (len(cold), 1)),
+                companion_log_densities=np.full(len(cold), -math.inf),
+                companion_noise=(None,) * len(cold),
+                draws=0,
+                rejections=0,
+                noise_sd=0.0,
+                refits=0,
+                last_refit=0,
+                next_refit=max(first, positions.size + max(20, 2 * d)),
+                final=False,
+                surprises=0,
+                residuals=history.empty(1),
+                typical=None,
+                earlier=None,
+                uncovered=0,
+                judged=0,
+                averaging=None,
+                worth=kamiltonian_worth.empty(d),
+                seed=0,
+            ),
+        )
+
+    def propose(self, rng, x, state) -> Proposal:
+        """See :func:`propose`."""
+        return propose(rng, x, state)
+
+    def place(self, state, point, proposal=None) -> State:
+        """See :func:`place`."""
+        return place(state, point, proposal)
+
+    def log_ratio(self, state, point, proposal, there) -> float:
+        """See :func:`log_ratio`."""
+        return log_ratio(state, proposal, there)
+
+    def adapt(self, rng, state, outcome) -> State:
+        """See :func:`pymc_kameleon.samplers.kamiltonian.values.tuning.adapt`."""
+        return tuning.adapt(rng, state, outcome)
+
+    def freeze(self, state) -> State:
+        """See :func:`pymc_kameleon.samplers.kamiltonian.values.tuning.freeze`."""
+        return tuning.freeze(state)
+
+    def observe(self, state, point) -> State:
+        """Learn from a second evaluation at the chain's point, which the step made to measure the noise."""
+        if state.learning is None:
+            return state
+        learning = tuning.record(state.learning, point.position, point.log_density)
+        return state._replace(learning=learning)
+
+    def stats(self, state, proposal=None) -> dict[str, Any]:
+        """See :func:`stats`."""
+        return stats(state, proposal)
 
 
-def start(state: State, x: np.ndarray, log_density: float) -> State:
-    """Retain ``x`` and its log density: at the chain's start, and when another step moved something.
+def place(state: State, point: Point, proposal: Proposal | None = None) -> State:
+    """Retain the chain's point and its log density, which is never evaluated again.
 
-    In a compound step the log density changes from draw to draw: what was evaluated under other
-    values of the other variables is then only roughly right for the surrogate, which the mixture
+    Where the chain was put there from outside: in a compound step the log density changes from draw to draw. What was
+    evaluated under other values of the other variables is then only roughly right for the surrogate, which the mixture
     allows for, and not at all for the companions, which are given up.
     """
-    learning = state.learning
+    if proposal is not None:
+        carry = proposal.carry
+        return _retain(state, residual_mixture.Current(carry.z, point.log_density, carry.value))
+    x, log_density, learning = point.position, point.log_density, state.learning
     if learning is not None and learning.draws > 0:  # the companions' values are out of date
         options = state.options._replace(companion_share=0.0, swap_share=0.0)
         state = state._replace(options=options)
-    elif learning is not None:
-        learning = learning._replace(
-            positions=history.append(learning.positions, x),
-            log_densities=history.append(learning.log_densities, np.array([log_density])),
-        )
-    return _retain(state._replace(learning=learning), locate(state.dynamics, x, log_density))
+    elif learning is not None and not _is_latest(learning, x, log_density):
+        state = state._replace(learning=tuning.record(learning, x, log_density))
+    return _retain(state, locate(state.dynamics, x, log_density))
 
 
-def observe(state: State, x: np.ndarray, log_density: float) -> State:
-    """Learn from a second evaluation at the chain's point, which the step made to measure the noise."""
-    learning = state.learning
-    if learning is None:
-        return state
-    return state._replace(learning=record(learning, x, log_density))
-
-
-def keep(state: State, outcome: Outcome) -> State:
-    """Retain the accepted point: its log density is never evaluated again."""
-    if not outcome.accepted:
-        return state
-    carry = outcome.proposal.carry
-    return _retain(state, residual_mixture.Current(carry.z, outcome.log_density, carry.value))
+def _is_latest(learning, x, log_density):
+    """Whether the last evaluation recorded is this one."""
+    last = learning.positions.size - 1
+    if last < 0 or learning.log_densities.buffer[last, 0] != log_density:
+        return False
+    return np.array_equal(learning.positions.buffer[last], x)
 
 
 def _retain(state, current):
@@ -273,7 +303,7 @@ def _free_chain(rng, x, state, kernel):
 
 
 def _plain_walk(rng, x, state):
-    proposal = adaptive_metropolis.propose(rng, x, state.walk)
+    proposal = WALK.propose(rng, x, state.walk)
     return proposal._replace(carry=Carry(0, np.zeros(0), 0.0, x, state.current.log_density))
 
 
@@ -282,7 +312,7 @@ def _walk(rng, x, state):
     dynamics, d = state.dynamics, len(x)
     u, scale = rng.random(2)
     # symmetric, on which exactness hangs: ``state.walk`` has no autoregressive moves
-    proposal = adaptive_metropolis.propose(rng, x, state.walk)
+    proposal = WALK.propose(rng, x, state.walk)
     step = proposal.position - x
     if u < 0.5:
         a, b = rng.integers(len(dynamics.archive), size=2)
@@ -330,31 +360,25 @@ def _propose_for_companion(rng, x, state):
         position = surrogate_dynamics.to_x(dynamics, path.z)
         ratio = path.start_value - path.end_value
     else:
-        step = adaptive_metropolis.propose(rng, own, state.walk).position - own
+        step = WALK.propose(rng, own, state.walk).position - own
         position, ratio = own + (1.3 if temperature < 1.0 else 0.5) * step, 0.0
     proposal = Proposal(position, -math.inf, "companion", noise=learning.companion_noise[c])
     return _carrying(proposal, x, state, companion=c, companion_log_ratio=ratio)
 
 
-def log_ratio(
-    state: State,
-    x: np.ndarray,
-    log_density: float,
-    proposal: Proposal,
-    proposed_log_density: float,
-) -> float:
+def log_ratio(state: State, proposal: Proposal, there: Point) -> float:
     """Everything in the Metropolis-Hastings ratio but log p(x') - log p(x): the kernel's, and the
     shares'.
 
     Exactness hangs on the shares: see :mod:`pymc_kameleon.samplers.kamiltonian.trust`.
     """
     carry, mixture = proposal.carry, state.mixture
-    moved = carry.evaluated and proposed_log_density > -math.inf
+    moved = carry.evaluated and there.log_density > -math.inf
     if mixture is None or not moved:
         return proposal.log_q_ratio
-    there = residual_mixture.Current(carry.z, proposed_log_density, carry.value)
+    end = residual_mixture.Current(carry.z, there.log_density, carry.value)
     dynamics = state.dynamics
-    new_share = residual_mixture.share(mixture, dynamics.radius, dynamics.ceiling, there)
+    new_share = residual_mixture.share(mixture, dynamics.radius, dynamics.ceiling, end)
     return proposal.log_q_ratio + residual_mixture.log_ratio(
         mixture, carry.kernel > 0, state.share, new_share
     )

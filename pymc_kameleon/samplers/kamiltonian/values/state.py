@@ -6,15 +6,19 @@ import numpy as np
 
 from pymc_kameleon.numerics.history import History
 from pymc_kameleon.samplers import adaptive_metropolis
+from pymc_kameleon.samplers.adaptive_metropolis import AdaptiveMetropolis
 from pymc_kameleon.samplers.kamiltonian.trust import Current, Mixture
 from pymc_kameleon.samplers.kamiltonian.values.worth import CHEAP, Choice, Worth
 from pymc_kameleon.surrogates import transitions as surrogate_dynamics
 from pymc_kameleon.surrogates.transitions import DualAveraging, Dynamics
 from pymc_kameleon.surrogates.values.regression import Family, Fit
 
+# Symmetric, on which exactness hangs: it has no autoregressive moves. Its state differs from chain to chain.
+WALK = AdaptiveMetropolis(learn_from_values=False)
+
 
 class Options(NamedTuple):
-    """What stays fixed; see :func:`pymc_kameleon.samplers.kamiltonian.values.sampler.init`."""
+    """What is planned when a chain begins, from the sampler's options, the dimension and what is known."""
 
     tune: int | None
     library: tuple[Family, ...]

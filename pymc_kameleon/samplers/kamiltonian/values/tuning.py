@@ -17,7 +17,7 @@ from pymc_kameleon.numerics.covariance import cholesky
 from pymc_kameleon.samplers import adaptive_metropolis
 from pymc_kameleon.samplers.kamiltonian import trust as residual_mixture
 from pymc_kameleon.samplers.kamiltonian.values import worth as kamiltonian_worth
-from pymc_kameleon.samplers.kamiltonian.values.state import Learning, Quality, State, locate
+from pymc_kameleon.samplers.kamiltonian.values.state import WALK, Learning, Quality, State, locate
 from pymc_kameleon.samplers.seam import Outcome, acceptance_probability
 from pymc_kameleon.surrogates import transitions as surrogate_dynamics
 from pymc_kameleon.surrogates.values import features as value_features
@@ -74,7 +74,7 @@ def learn(rng: np.random.Generator, state: State, outcome: Outcome) -> State:
                 carry.origin_log_density,
                 outcome.former_noise,
             )
-        state = state._replace(walk=adaptive_metropolis.adapt(rng, state.walk, outcome))
+        state = state._replace(walk=WALK.adapt(rng, state.walk, outcome))
         value = np.array([outcome.log_density])
         learning = learning._replace(
             chain_log_densities=history.append(learning.chain_log_densities, value)
@@ -381,7 +381,7 @@ def fix(state: State, chain: np.ndarray) -> State:
     """Fix everything as it is; ``chain`` (m, d) are the states that D has to hold."""
     learning = state.learning
     evaluations = learning.positions.size
-    state = state._replace(walk=adaptive_metropolis.freeze(state.walk), learning=None)
+    state = state._replace(walk=WALK.freeze(state.walk), learning=None)
     if state.dynamics is None:
         return state._replace(quality=Quality(math.inf, 1.0, learning.refits, evaluations))
     quality = measure(learning, state.fit.residual_sd)

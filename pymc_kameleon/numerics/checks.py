@@ -1,0 +1,52 @@
+"""Options outside their domain are refused, with the name, the value and what is right: one sentence each."""
+
+import math
+from typing import Any
+
+import numpy as np
+
+
+def positive(**values: Any) -> None:
+    """Refuse what is not None, nor a finite positive number or an array of such."""
+    for name, value in values.items():
+        if value is not None:
+            numbers = np.asarray(value, dtype=float)
+            if not (np.isfinite(numbers).all() and (numbers > 0).all()):
+                raise ValueError(f"{name} must be positive and finite, got {value!r}.")
+
+
+def inside(**values: tuple[float, float, float]) -> None:
+    """Refuse a value that is not strictly between the two numbers beside it."""
+    for name, (value, low, high) in values.items():
+        if not low < value < high:
+            raise ValueError(
+                f"{name} must lie strictly between {low:g} and {high:g}, got {value!r}."
+            )
+
+
+def share(**values: float) -> None:
+    """Refuse what is not in [0, 1)."""
+    for name, value in values.items():
+        if not 0 <= value < 1:
+            raise ValueError(f"{name} must lie in [0, 1), got {value!r}.")
+
+
+def one_of(**values: tuple[Any, tuple]) -> None:
+    """Refuse a value that is not among the ones beside it."""
+    for name, (value, known) in values.items():
+        if value not in known:
+            raise ValueError(f"{name} must be one of {known}, got {value!r}.")
+
+
+def count(least: int, **values: Any) -> None:
+    """Refuse what is not an integer of at least ``least``."""
+    for name, value in values.items():
+        if not (isinstance(value, (int, np.integer)) and value >= least):
+            raise ValueError(f"{name} must be an integer of at least {least}, got {value!r}.")
+
+
+def at_least(least: float, **values: float) -> None:
+    """Refuse what is not a finite number of at least ``least``."""
+    for name, value in values.items():
+        if not (math.isfinite(value) and value >= least):
+            raise ValueError(f"{name} must be at least {least:g}, got {value!r}.")
