@@ -156,12 +156,12 @@ def cma(race: Race, x: np.ndarray, rng: np.random.Generator) -> None:
             return
 
 
-def walk(algorithm: str) -> Callable:
+def walk(module: str, name: str) -> Callable:
     """A step's algorithm while it tunes, without what the step may do before it."""
 
     def run(race, x, rng):
-        module = importlib.import_module(f"pymc_kameleon.samplers.{algorithm}")
-        core.run_chain(module, race, x, rng, tune=race.budget, draws=0)
+        sampler = getattr(importlib.import_module(f"pymc_kameleon.samplers.{module}"), name)
+        core.run_chain(sampler, race, x, rng, tune=race.budget, draws=0)
 
     return run
 
@@ -199,8 +199,8 @@ METHODS: dict[str, Callable] = {
     "COBYQA": cobyqa,
     "Powell": powell,
     "CMA-ES": cma,
-    "Kamiltonian, walk only": walk("kamiltonian.values.sampler"),
-    "AdaptiveMetropolis, walk only": walk("adaptive_metropolis"),
+    "Kamiltonian, walk only": walk("kamiltonian.values.sampler", "ValueKamiltonian"),
+    "AdaptiveMetropolis, walk only": walk("adaptive_metropolis", "AdaptiveMetropolis"),
 }
 CHANGES = {  # whose results depend on the package's source, and on which
     "arrival phase": {"pymc_kameleon.samplers.arrival.phase"},

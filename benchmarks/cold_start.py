@@ -147,7 +147,7 @@ def _quantiles(values, weights):
 
 
 class Sampler(NamedTuple):
-    """``algorithm``: a module of this package, or a step of PyMC's as "pm.Name"."""
+    """``algorithm``: "module:Class" of ``pymc_kameleon.samplers``, or a step of PyMC's as "pm.Name"."""
 
     label: str
     algorithm: str
@@ -155,11 +155,13 @@ class Sampler(NamedTuple):
 
 
 SAMPLERS = {
-    "adaptive_metropolis": Sampler("AdaptiveMetropolis", "adaptive_metropolis", {}),
-    "kameleon": Sampler("Kameleon", "kameleon.full", {}),
-    "fast_kameleon": Sampler("FastKameleon", "kameleon.fast", {}),
-    "gaussian_mixture": Sampler("GaussianMixture", "gaussian_mixture.sampler", {}),
-    "kamiltonian": Sampler("Kamiltonian", "kamiltonian.values.sampler", {}),
+    "adaptive_metropolis": Sampler(
+        "AdaptiveMetropolis", "adaptive_metropolis:AdaptiveMetropolis", {}
+    ),
+    "kameleon": Sampler("Kameleon", "kameleon.full:Kameleon", {}),
+    "fast_kameleon": Sampler("FastKameleon", "kameleon.fast:FastKameleon", {}),
+    "gaussian_mixture": Sampler("GaussianMixture", "gaussian_mixture.sampler:GaussianMixture", {}),
+    "kamiltonian": Sampler("Kamiltonian", "kamiltonian.values.sampler:ValueKamiltonian", {}),
     "demetropolisz": Sampler("pm.DEMetropolisZ", "pm.DEMetropolisZ", {}),
     "demetropolisz_lambda": Sampler("… tune=lambda", "pm.DEMetropolisZ", {"tune": "lambda"}),
     "demetropolisz_keep": Sampler(
@@ -193,7 +195,7 @@ ABLATIONS = {
     "subsample random": {"subsample": "random"},
     'preset "paper"': kameleon.PAPER,
 }
-ABLATED = {f"kameleon, {k}": Sampler(k, "kameleon.full", v) for k, v in ABLATIONS.items()}
+ABLATED = {f"kameleon, {k}": Sampler(k, "kameleon.full:Kameleon", v) for k, v in ABLATIONS.items()}
 
 
 class Chain(NamedTuple):
@@ -226,13 +228,16 @@ def code(name: str) -> str:
         version = importlib.metadata.version("pymc")
         return f"pymc {version}, {provenance.digest(*TARGET_MODULES)}"
     return provenance.digest(
-        f"pymc_kameleon.{algorithm}", "pymc_kameleon.targets", "benchmarks.core"
+        f"pymc_kameleon.samplers.{algorithm.partition(':')[0]}",
+        "pymc_kameleon.targets",
+        "benchmarks.core",
     )
 
 
 def _own_chain(sampler, target, x, rng, budget):
     """At most one evaluation in a draw, so half of the draws are tuning."""
-    algorithm = importlib.import_module(f"pymc_kameleon.samplers.{sampler.algorithm}")
+    module, _, name = sampler.algorithm.partition(":")
+    algorithm = getattr(importlib.import_module(f"pymc_kameleon.samplers.{module}"), name)
     tune = budget // 2
     chain = core.run_chain(
         algorithm, target.numba_log_density, x, rng, tune=tune, draws=budget - tune,

@@ -1,8 +1,8 @@
 """What the benchmarks share: one chain of one algorithm, without PyMC around it, and its measures.
 
-:func:`run_chain` calls the seam (``init, start, propose, keep, adapt, freeze, log_ratio``) exactly as
-:class:`pymc_kameleon.steps.KernelStep` does on a log density without noise, so that what is measured here is what
-a user gets.
+:func:`run_chain` makes the chain by :mod:`pymc_kameleon.samplers.chain`, as
+:class:`pymc_kameleon.steps.KernelStep` does on a log density without noise, so that what is measured here is what a
+user gets.
 
 ``python -m benchmarks.core_check`` checks that against ``pm.sample``.
 """
@@ -11,7 +11,6 @@ import platform
 import time
 from collections.abc import Callable
 from importlib.metadata import version
-from types import ModuleType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,8 +19,7 @@ from pymc_kameleon.diagnostics import CountingLogDensity
 from pymc_kameleon.samplers.arrival import search as arrival_search
 from pymc_kameleon.samplers.arrival.phase import default_budget
 from pymc_kameleon.samplers.chain import evaluation, freeze, transition
-from pymc_kameleon.samplers.modules import make
-from pymc_kameleon.samplers.seam import Known, Point
+from pymc_kameleon.samplers.seam import Known, Point, Sampler
 from pymc_kameleon.targets import Target
 
 
@@ -62,7 +60,7 @@ class Chains(NamedTuple):
 
 
 def run_chain(
-    algorithm: ModuleType,
+    algorithm: Callable[..., Sampler],
     log_density: Callable[[np.ndarray], float],
     x: np.ndarray,
     rng: np.random.Generator,
@@ -76,8 +74,8 @@ def run_chain(
 
     Parameters
     ----------
-    algorithm : module
-        Of the seam, or an object with the same names.
+    algorithm : type
+        The sampler's class, or what else makes a sampler of options.
     log_density : callable
         From a point to a float.
     arrive : bool
@@ -108,7 +106,7 @@ class _Walk:
     """The current point, the retained log density there, and the sampler's state."""
 
     def __init__(self, algorithm, log_density, x, rng, options):
-        self.sampler = make(algorithm, **options)
+        self.sampler = algorithm(**options)
         self.log_density, self.rng, self.tune = log_density, rng, options.get("tune")
         self.evaluate = evaluation(log_density)
         self.here, self.arrival = Point(x, log_density(x)), None
@@ -157,7 +155,7 @@ class _Walk:
 
 
 def run_chains(
-    algorithm: ModuleType,
+    algorithm: Callable[..., Sampler],
     target: Target,
     *,
     chains: int,

@@ -16,8 +16,8 @@ those chains are shorter.
 
 import argparse
 import math
+from dataclasses import dataclass
 from pathlib import Path
-from types import ModuleType, SimpleNamespace
 from typing import Any, NamedTuple
 
 import matplotlib
@@ -26,10 +26,11 @@ import numpy as np
 from benchmarks import provenance
 from benchmarks.core import bulk_ess, generators, run_chain, versions
 from pymc_kameleon.diagnostics import DECILES
-from pymc_kameleon.samplers import adaptive_metropolis
-from pymc_kameleon.samplers.kameleon import fast as fast_kameleon
-from pymc_kameleon.samplers.kameleon import full as kameleon
+from pymc_kameleon.samplers.adaptive_metropolis import AdaptiveMetropolis
 from pymc_kameleon.samplers.kameleon import local_moves
+from pymc_kameleon.samplers.kameleon.fast import FastKameleon
+from pymc_kameleon.samplers.kameleon.full import Kameleon
+from pymc_kameleon.samplers.seam import NOTHING
 from pymc_kameleon.targets import Banana
 
 matplotlib.use("Agg")
@@ -45,34 +46,42 @@ WRONG = "previous state's covariance"
 # --- the chain that the published figures came from --------------------------------------------
 
 
-class PreviousState(NamedTuple):
-    """F-KAMH's state, and the local covariance where the chain was before its last move."""
+@dataclass(frozen=True, kw_only=True, eq=False)
+class WrongReverse(FastKameleon):
+    """F-KAMH in all but the ratio; its state is a pair: the covariance where the chain was before comes with it."""
 
-    inner: fast_kameleon.State
-    previous: np.ndarray | None
+    def init(self, rng, x, known=NOTHING):
+        """See :class:`pymc_kameleon.samplers.seam.Sampler`."""
+        return super().init(rng, x, known), None
 
+    def propose(self, rng, x, state):
+        """See :class:`pymc_kameleon.samplers.seam.Sampler`."""
+        inner, previous = state
+        proposal = super().propose(rng, x, inner)
+        if proposal.move != "local" or previous is None:
+            return proposal
+        gamma, eta = self.local_gamma(inner), math.exp(inner.log_scale)
+        delta = np.linalg.solve(inner.factor, proposal.position - x)
+        forward = local_moves.log_step_density(delta, inner.covariance, gamma, eta)
+        reverse = local_moves.log_step_density(delta, previous, gamma, eta)  # the error
+        return proposal._replace(log_q_ratio=reverse - forward)
 
-def _wrong_propose(rng, x, state):
-    proposal = fast_kameleon.propose(rng, x, state.inner)
-    if proposal.move != "local" or state.previous is None:
-        return proposal
-    inner = state.inner
-    gamma, eta = local_moves.local_gamma(inner), math.exp(inner.log_scale)
-    delta = np.linalg.solve(inner.factor, proposal.position - x)
-    forward = local_moves.log_step_density(delta, inner.covariance, gamma, eta)
-    reverse = local_moves.log_step_density(delta, state.previous, gamma, eta)  # the error
-    return proposal._replace(log_q_ratio=reverse - forward)
+    def place(self, state, point, proposal=None):
+        """See :class:`pymc_kameleon.samplers.seam.Sampler`."""
+        inner, previous = state
+        if proposal is not None:
+            previous = inner.covariance
+        return super().place(inner, point, proposal), previous
 
+    def adapt(self, rng, state, outcome):
+        """See :class:`pymc_kameleon.samplers.seam.Sampler`."""
+        inner, previous = state
+        own = FastKameleon(**{name: getattr(self, name) for name in self.defaults()})
+        return own.adapt(rng, inner, outcome), previous
 
-# An algorithm of the seam, for the runner; F-KAMH in all but the ratio.
-wrong_reverse = SimpleNamespace(
-    init=lambda x, **options: PreviousState(fast_kameleon.init(x, **options), None),
-    start=lambda s, x, v: s._replace(inner=fast_kameleon.start(s.inner, x, v)),
-    propose=_wrong_propose,
-    keep=lambda s, o: PreviousState(fast_kameleon.keep(s.inner, o), s.inner.covariance),
-    adapt=lambda rng, s, o: s._replace(inner=fast_kameleon.adapt(rng, s.inner, o)),
-    freeze=lambda s: s._replace(inner=fast_kameleon.freeze(s.inner)),
-)
+    def freeze(self, state):
+        """See :class:`pymc_kameleon.samplers.seam.Sampler`."""
+        return super().freeze(state[0]), state[1]
 
 
 # --- what is run ---------------------------------------------------------------------------------
@@ -84,25 +93,25 @@ class Run(NamedTuple):
     name: str
     settings: str
     size: int
-    algorithm: ModuleType | SimpleNamespace
+    algorithm: type | None
     options: dict[str, Any]
 
 
 def all_runs():
-    fast = {"defaults": {}, "paper": fast_kameleon.PAPER}
-    slow = {"defaults": {}, "paper": kameleon.PAPER}
-    runs = [Run("adaptive Metropolis", "defaults", 0, adaptive_metropolis, {})]
+    fast = {"defaults": {}, "paper": FastKameleon.presets["paper"]}
+    slow = {"defaults": {}, "paper": Kameleon.presets["paper"]}
+    runs = [Run("adaptive Metropolis", "defaults", 0, AdaptiveMetropolis, {})]
     for settings in SETTINGS:
         for n in (600, 1000):
             options = {**slow[settings], "n_history": n}
-            runs.append(Run("KAMH", settings, n, kameleon, options))
+            runs.append(Run("KAMH", settings, n, Kameleon, options))
         for embedding in EMBEDDINGS:
             for size in SIZES:
                 options = {**fast[settings], "embedding": embedding, "n_features": size}
-                runs.append(Run(f"F-KAMH, {embedding}", settings, size, fast_kameleon, options))
+                runs.append(Run(f"F-KAMH, {embedding}", settings, size, FastKameleon, options))
     for size in (100, 300):
-        options = {**fast_kameleon.PAPER, "n_features": size}
-        runs.append(Run(f"F-KAMH, {WRONG}", "paper", size, wrong_reverse, options))
+        options = {**FastKameleon.presets["paper"], "n_features": size}
+        runs.append(Run(f"F-KAMH, {WRONG}", "paper", size, WrongReverse, options))
     return runs
 
 

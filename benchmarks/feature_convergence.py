@@ -20,9 +20,9 @@ import numpy as np
 
 from benchmarks import provenance
 from benchmarks.core import generators, versions
-from pymc_kameleon.samplers.kameleon import fast as fast_kameleon
-from pymc_kameleon.samplers.kameleon import full as kameleon
-from pymc_kameleon.samplers.seam import Outcome, Proposal
+from pymc_kameleon.samplers.kameleon.fast import FastKameleon
+from pymc_kameleon.samplers.kameleon.full import Kameleon
+from pymc_kameleon.samplers.seam import Outcome, Point, Proposal
 from pymc_kameleon.targets import Banana
 
 matplotlib.use("Agg")
@@ -50,22 +50,22 @@ def far():
     return point
 
 
-def before_learning(algorithm, history, **options):
-    """The state of ``algorithm`` one draw before it learns from ``history`` for the first time."""
-    options = {**algorithm.PAPER, "local_start": len(history), **options}
-    state = algorithm.init(history[0], **options)
+def before_learning(kind, history, **options):
+    """A sampler, and its state one draw before it learns from ``history`` for the first time."""
+    sampler = kind(**{**kind.presets["paper"], "local_start": len(history), **options})
+    state = sampler.init(None, history[0])
     for x in history[:-1]:
-        state = adapt(algorithm, np.random.default_rng(0), state, x)
-    return state
+        state = adapt(sampler, np.random.default_rng(0), state, x)
+    return sampler, state
 
 
-def adapt(algorithm, rng, state, x):
-    return algorithm.adapt(rng, state, Outcome(x, 0.0, Proposal(x, 0.0), 0.0, 1.0, True))
+def adapt(sampler, rng, state, x):
+    return sampler.adapt(rng, state, Outcome(x, 0.0, Proposal(x, 0.0), 0.0, 1.0, True))
 
 
-def covariances(algorithm, state, points):
+def covariances(sampler, state, points):
     """The local covariance, before its scale and gamma enter, at every one of ``points``."""
-    return np.array([algorithm.start(state, y, 0.0).covariance for y in points])
+    return np.array([sampler.place(state, Point(y, 0.0)).covariance for y in points])
 
 
 class Errors(NamedTuple):
@@ -82,21 +82,21 @@ class Errors(NamedTuple):
 def measure(n_history, repeats, seed):
     first, *rest = generators(seed, 1 + repeats)
     history = TARGET.sample(first, n_history)
-    state = before_learning(kameleon, history, n_history=n_history)
-    state = adapt(kameleon, first, state, history[-1])
+    sampler, state = before_learning(Kameleon, history, n_history=n_history)
+    state = adapt(sampler, first, state, history[-1])
     places = {"ridge": ridge(), "far": far()}
-    exact = {p: covariances(kameleon, state, points) for p, points in places.items()}
+    exact = {p: covariances(sampler, state, points) for p, points in places.items()}
     lengthscale = state.model.lengthscale
     results = []
     for embedding in EMBEDDINGS:
         squares = {place: np.empty((len(SIZES), repeats)) for place in places}
         for i, size in enumerate(SIZES):
             options = {"embedding": embedding, "n_features": size, "lengthscale": lengthscale}
-            before = before_learning(fast_kameleon, history, **options)
+            fast, before = before_learning(FastKameleon, history, **options)
             for k, rng in enumerate(rest):
-                learned = adapt(fast_kameleon, rng, before, history[-1])
+                learned = adapt(fast, rng, before, history[-1])
                 for place, points in places.items():
-                    approximate = covariances(fast_kameleon, learned, points)
+                    approximate = covariances(fast, learned, points)
                     error = approximate - exact[place] / (4 * n_history)
                     squares[place][i, k] = np.square(error).sum(axis=(1, 2)).mean()
         results += [summarise(embedding, place, squares[place]) for place in places]

@@ -32,16 +32,16 @@ from benchmarks import provenance
 from benchmarks.cold_start import CHAINS, TARGETS, load, starts, truth
 from benchmarks.core import bulk_ess, generators, run_chain, versions
 from pymc_kameleon.diagnostics import error_efficiency
-from pymc_kameleon.samplers import adaptive_metropolis
-from pymc_kameleon.samplers.kamiltonian.scores import sampler as kamiltonian
+from pymc_kameleon.samplers.adaptive_metropolis import AdaptiveMetropolis
+from pymc_kameleon.samplers.kamiltonian.scores.sampler import FiniteKamiltonian, LiteKamiltonian
 
 BUDGET = 10_000
 AGAIN = 1000  # added to the seed
 SAMPLERS = {
-    "AM": (adaptive_metropolis, 0, {}),
-    "AM again": (adaptive_metropolis, AGAIN, {}),
-    "lite": (kamiltonian, 0, {"surrogate": "lite"}),
-    "finite": (kamiltonian, 0, {"surrogate": "finite"}),
+    "AM": (AdaptiveMetropolis, 0, {}),
+    "AM again": (AdaptiveMetropolis, AGAIN, {}),
+    "lite": (LiteKamiltonian, 0, {}),
+    "finite": (FiniteKamiltonian, 0, {}),
 }
 AS_GOOD = 0.8  # of adaptive Metropolis, "about as good"
 

@@ -27,7 +27,6 @@ import time
 import tracemalloc
 from functools import cache
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -36,8 +35,8 @@ from benchmarks import provenance
 from benchmarks.cold_start import TARGETS, starts
 from benchmarks.core import bulk_ess, generators, run_chain, versions
 from pymc_kameleon.diagnostics import MarginalTruth, error_efficiency
-from pymc_kameleon.samplers import adaptive_metropolis
-from pymc_kameleon.samplers.kamiltonian.values import sampler as value_kamiltonian
+from pymc_kameleon.samplers.adaptive_metropolis import AdaptiveMetropolis
+from pymc_kameleon.samplers.kamiltonian.values.sampler import ValueKamiltonian
 from pymc_kameleon.surrogates import transitions as surrogate_dynamics
 from pymc_kameleon.surrogates.values import regression as value_regression
 from pymc_kameleon.surrogates.values.features import quadratic_size
@@ -53,7 +52,7 @@ FAMILIES = {
     "banana": lambda d: Banana(0.03, 100.0, d),
     "t5": lambda d: StudentT(5.0, d),
 }
-SAMPLERS = {"AM": adaptive_metropolis, "Kamiltonian": value_kamiltonian}
+SAMPLERS = {"AM": AdaptiveMetropolis, "Kamiltonian": ValueKamiltonian}
 TRUTH_DRAWS = 200_000
 MEGABYTE = 1e6
 PARTS = ("dimension", "costs")
@@ -102,16 +101,14 @@ def measure_chain(algorithm, target, x, rng, memory=False) -> tuple[np.ndarray, 
     """Draws (n, d) after tuning, and what they cost."""
     sizes = []
 
-    def freeze(state):
-        sizes.append(
-            len(pickle.dumps(state)) / MEGABYTE
-        )  # the history only grows: this is the peak
-        return algorithm.freeze(state)
+    class Watched(algorithm):
+        def freeze(self, state):
+            sizes.append(len(pickle.dumps(state)) / MEGABYTE)  # the history only grows: the peak
+            return super().freeze(state)
 
-    watched = SimpleNamespace(**{**vars(algorithm), "freeze": freeze})
     tune = BUDGET // 2
     with metered(memory) as spent:
-        chain = run_chain(watched, target.numba_log_density, x, rng, tune=tune, draws=BUDGET - tune)
+        chain = run_chain(Watched, target.numba_log_density, x, rng, tune=tune, draws=BUDGET - tune)
     state = chain.state
     return chain.draws, {
         **spent,
@@ -134,7 +131,7 @@ def warm_up():
     for family in value_regression.LIBRARY:
         library = (family,)
         run_chain(
-            value_kamiltonian, StudentT(5.0, 3).numba_log_density, np.ones(3), rng, tune=400, draws=20,
+            ValueKamiltonian, StudentT(5.0, 3).numba_log_density, np.ones(3), rng, tune=400, draws=20,
             library=library,
         )  # fmt: skip
 
@@ -199,8 +196,8 @@ def measure_costs(name: str) -> dict[str, Any]:
     for _ in range(1000):
         target.numba_log_density(x)
     microseconds = 1000.0 * (time.process_time() - begin)
-    _, traced = measure_chain(value_kamiltonian, target, x, generators(7, 1)[0], memory=True)
-    _, row = measure_chain(value_kamiltonian, target, x, generators(7, 1)[0])
+    _, traced = measure_chain(ValueKamiltonian, target, x, generators(7, 1)[0], memory=True)
+    _, row = measure_chain(ValueKamiltonian, target, x, generators(7, 1)[0])
     return {**row, "working_memory": traced["working_memory"], "log_density": microseconds}
 
 
@@ -436,7 +433,7 @@ def write_report(store):
 
 
 def first_fit(d: int) -> int:
-    return value_kamiltonian.init(np.zeros(d)).learning.next_refit
+    return ValueKamiltonian().init(None, np.zeros(d)).learning.next_refit
 
 
 def main():

@@ -39,9 +39,10 @@ from benchmarks import provenance
 from benchmarks.core import bulk_ess, generators, run_chain, versions
 from pymc_kameleon.diagnostics import quantile_deviation
 from pymc_kameleon.kernels import get_kernel
-from pymc_kameleon.samplers import adaptive_metropolis as am
-from pymc_kameleon.samplers.kameleon import full as kameleon
-from pymc_kameleon.samplers.kamiltonian.scores import sampler as kamiltonian
+from pymc_kameleon.samplers.adaptive_metropolis import AdaptiveMetropolis
+from pymc_kameleon.samplers.kameleon.full import Kameleon
+from pymc_kameleon.samplers.kamiltonian.scores.sampler import FiniteKamiltonian, LiteKamiltonian
+from pymc_kameleon.samplers.seam import NOTHING, Point
 from pymc_kameleon.surrogates.scores import choose as kamiltonian_surrogate
 from pymc_kameleon.surrogates.scores import objective as score_matching
 from pymc_kameleon.targets import Banana
@@ -62,7 +63,7 @@ ESTIMATORS = {
 }
 TARGET = Banana(0.03, 100.0, 8)
 SD = np.sqrt(np.diag(TARGET.cov))
-NEVER = kamiltonian.NEVER
+NEVER = 1 << 62
 
 
 # --- figure 2 -------------------------------------------------------------------------------------
@@ -192,39 +193,42 @@ def _(z, surrogate):
 
 
 class Given:
-    """An algorithm of the seam, started from a given history by ``start(x, history, rng)``."""
+    """A sampler that is started from a given history by ``start(x, history, rng)``: (sampler, state)."""
 
-    def __init__(self, algorithm, start):
-        self.begin = start
-        for name in ("start", "propose", "log_ratio", "adapt", "freeze", "keep"):
-            if hasattr(algorithm, name):
-                setattr(self, name, getattr(algorithm, name))
+    def __init__(self, *, start, history):
+        self.begin, self.history = start, history
 
-    def init(self, x, *, rng, history):
+    def __getattr__(self, name):
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return getattr(self.sampler, name)
+
+    def init(self, rng, x, known=NOTHING):
         """The state at ``x``."""
-        return self.begin(x, history, rng)
+        self.sampler, state = self.begin(x, self.history, rng)
+        return state
 
 
-def start_kmc(**options):
+def start_kmc(kind, **options):
     def start(x, history, rng):
         # the paper's one kernel beside a constant share of random walk: shares by residual do not matter here
         size = {"n_history": len(history), "n_features": len(history), "mixture": "constant"}
-        return kamiltonian.init(x, history=history, rng=rng, **(size | options))
+        sampler = kind(history=history, **(size | options))
+        return sampler, sampler.init(rng, x)
 
     return start
 
 
 def start_hmc(x, history, rng):
     """The same algorithm with the true gradient; the history gives the coordinates only."""
-    state = kamiltonian.init(
-        x, history=history[:100], rng=rng, n_leapfrog=(10, 30), random_walk_share=0.0
-    )
-    walk = am_from(x, history)
+    sampler = FiniteKamiltonian(history=history[:100], n_leapfrog=(10, 30), random_walk_share=0.0)
+    state = sampler.init(rng, x)
+    _, walk = am_from(x, history)
     state = state._replace(centre=walk.mean, factor=walk.factor)
     exact = ExactBanana(TARGET.b, TARGET.v, state.centre, state.factor)
     fitted = state.fitted._replace(surrogate=exact)
     limit = math.log(kamiltonian_surrogate.stable_step_size(rng, fitted, (10, 30)))
-    return state._replace(
+    return sampler, state._replace(
         fitted=fitted, log_step=limit, log_step_average=limit, log_step_limit=limit
     )
 
@@ -233,45 +237,47 @@ def am_from(x, history):
     """Adaptive Metropolis that has already learned ``history``'s mean and covariance, and keeps
     them.
     """
-    walk = am.init(x)
-    return walk._replace(
+    sampler = AdaptiveMetropolis()
+    walk = sampler.init(None, x)
+    return sampler, walk._replace(
         mean=history.mean(axis=0),
         factor=np.linalg.cholesky(np.cov(history.T, ddof=0)),
         next_update=NEVER,
-        options=walk.options._replace(warmup=0),
+        warmup=0,
     )
 
 
 def start_kamh(x, history, rng):
     """KAMH with this package's defaults, its subsample the history."""
-    walk = am_from(x, history)
-    state = kameleon.init(x, n_history=len(history), random_walk=walk)
-    state = state._replace(
-        centre=walk.mean, factor=walk.factor, log_scale=walk.log_scale, next_refresh=NEVER
+    _, walk = am_from(x, history)
+    sampler = Kameleon(n_history=len(history))
+    state = sampler.init(rng, x)._replace(
+        walk=walk,
+        centre=walk.mean,
+        factor=walk.factor,
+        log_scale=walk.log_scale,
+        next_refresh=NEVER,
     )
-    model = kameleon._learn(rng, state, history)
-    return kameleon.start(state._replace(model=model), x, 0.0)
+    state = state._replace(model=sampler.learn(rng, state, history))
+    return sampler, sampler.place(state, Point(x, 0.0))
 
 
 SAMPLERS = {
-    "HMC, true gradient": (kamiltonian, start_hmc),
-    "KMC lite": (kamiltonian, start_kmc(surrogate="lite")),
-    "KMC finite": (kamiltonian, start_kmc(surrogate="finite")),
-    "KMC finite, paper's settings": (
-        kamiltonian,
-        start_kmc(
-            surrogate="finite",
-            embedding="cos",
-            lengthscale=9.45,
-            regularization=1e-6,
-            base_scale=math.inf,
-            whiten=False,
-            n_leapfrog=(10, 100),
-            random_walk_share=0.0,
-        ),
+    "HMC, true gradient": start_hmc,
+    "KMC lite": start_kmc(LiteKamiltonian),
+    "KMC finite": start_kmc(FiniteKamiltonian),
+    "KMC finite, paper's settings": start_kmc(
+        FiniteKamiltonian,
+        embedding="cos",
+        lengthscale=9.45,
+        regularization=1e-6,
+        base_scale=math.inf,
+        whiten=False,
+        n_leapfrog=(10, 100),
+        random_walk_share=0.0,
     ),
-    "KAMH": (kameleon, start_kamh),
-    "random walk": (am, lambda x, history, rng: am_from(x, history)),
+    "KAMH": start_kamh,
+    "random walk": lambda x, history, rng: am_from(x, history),
 }
 
 
@@ -290,19 +296,20 @@ class Row(NamedTuple):
 
 def measure_banana(seed, chains, tune, draws):
     rows = []
-    for name, (algorithm, start) in SAMPLERS.items():
+    for name, start in SAMPLERS.items():
         sizes = SIZES[-1:] if name.startswith("HMC") else SIZES
         for n in sizes:
             results = []
             for rng in generators(seed + n, chains):
                 results.append(
                     run_chain(
-                        Given(algorithm, start),
+                        Given,
                         TARGET.numba_log_density,
                         TARGET.sample(rng, 1)[0],
                         rng,
                         tune=tune,
                         draws=draws,
+                        start=start,
                         history=TARGET.sample(rng, n),
                     )
                 )

@@ -22,9 +22,11 @@ import numpy as np
 from benchmarks import provenance
 from benchmarks.core import autocorrelation, autocorrelation_time, generators, run_chains, versions
 from pymc_kameleon.diagnostics import ConfidenceRegions, confidence_regions
-from pymc_kameleon.samplers import adaptive_metropolis, cma, gaussian_adaptation
-from pymc_kameleon.samplers.kameleon import fast as fast_kameleon
-from pymc_kameleon.samplers.kameleon import full as kameleon
+from pymc_kameleon.samplers.adaptive_metropolis import AdaptiveMetropolis
+from pymc_kameleon.samplers.cma import CMA
+from pymc_kameleon.samplers.gaussian_adaptation import GaussianAdaptation
+from pymc_kameleon.samplers.kameleon.fast import FastKameleon
+from pymc_kameleon.samplers.kameleon.full import Kameleon
 from pymc_kameleon.targets import TwistedGaussian
 
 matplotlib.use("Agg")
@@ -35,12 +37,12 @@ TARGETS = {f"π{'₁₂₃₄'[i - 1]}": TwistedGaussian(i, DIM) for i in (1, 2,
 NAMES = ("uncorrelated", "correlated", "moderately twisted", "strongly twisted")
 IID = "independent draws"
 SAMPLERS = {
-    "Metropolis": (adaptive_metropolis, {"covariance": "identity", "scaling": "fixed"}),
-    "AM": (adaptive_metropolis, {}),
-    "M-GaA": (gaussian_adaptation, {}),
-    "(1+1)-CMA": (cma, {}),
-    "KAMH": (kameleon, {}),
-    "F-KAMH": (fast_kameleon, {}),
+    "Metropolis": (AdaptiveMetropolis, {"covariance": "identity", "scaling": "fixed"}),
+    "AM": (AdaptiveMetropolis, {}),
+    "M-GaA": (GaussianAdaptation, {}),
+    "(1+1)-CMA": (CMA, {}),
+    "KAMH": (Kameleon, {}),
+    "F-KAMH": (FastKameleon, {}),
 }
 LAGS = 2000
 

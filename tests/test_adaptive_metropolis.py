@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from pymc_kameleon.samplers.adaptive_metropolis import AdaptiveMetropolis
-from pymc_kameleon.samplers import adaptive_metropolis
 from pymc_kameleon.samplers.seam import Outcome, Proposal
 from tests.support.chains import held, run_transitions, two_sample_z
 from tests.test_kameleon import skewed_density, skewed_draws
@@ -109,9 +108,7 @@ def test_coordinate_phase_moves_one_coordinate_at_a_time():
 
 
 def test_identity_and_fixed_is_plain_metropolis():
-    state = held(
-        AdaptiveMetropolis, np.zeros(2), covariance="identity", scaling="fixed", scale=0.7
-    )
+    state = held(AdaptiveMetropolis, np.zeros(2), covariance="identity", scaling="fixed", scale=0.7)
     after, _, _, _ = run(state, lambda x: -0.5 * x @ x, np.zeros(2), 200)
     np.testing.assert_array_equal(after.factor, np.eye(2))
     assert after.log_scale == math.log(0.7)
@@ -143,7 +140,7 @@ def test_covariance_update_keeps_the_volume_of_the_proposal():
     state = held(AdaptiveMetropolis, np.zeros(2))
     state, _, _, _ = run(state, correlated(np.diag([9.0, 0.01])), np.zeros(2), 300)
     before = 2 * state.log_scale + np.log(np.diag(state.factor)).sum()
-    updated = adaptive_metropolis.update_covariance(np.random.default_rng(0), state)
+    updated = state.sampler.update_covariance(np.random.default_rng(0), state.state)
     after = 2 * updated.log_scale + np.log(np.diag(updated.factor)).sum()
     assert updated.last_update == state.iteration
     assert after <= before + 1e-10

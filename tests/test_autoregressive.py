@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from scipy.stats import multivariate_normal
 
+from pymc_kameleon.samplers import autoregressive
 from pymc_kameleon.samplers.adaptive_metropolis import AdaptiveMetropolis
-from pymc_kameleon.samplers import adaptive_metropolis, autoregressive
 from pymc_kameleon.samplers.autoregressive import Tuning
 from pymc_kameleon.samplers.seam import Outcome, Proposal
 from tests.support.chains import held, run_transitions, z_scores

@@ -41,7 +41,7 @@ def test_only_a_large_and_finite_energy_error_is_one(surrogate, move, error, div
         pm.Normal("x", shape=2)
     step = pk.KamiltonianStep(surrogate=surrogate, model=model)
     step.step(model.initial_point())
-    proposal = step.algorithm.propose(np.random.default_rng(0), np.zeros(2), step._algorithm_state)
+    proposal = step.sampler.propose(np.random.default_rng(0), np.zeros(2), step._algorithm_state)
     step._log_ratio = -error
     proposal = proposal._replace(position=np.ones(2), log_q_ratio=0.3, move=move)
     found = step._own_statistics(proposal)

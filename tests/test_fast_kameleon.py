@@ -3,14 +3,13 @@
 import numpy as np
 import pytest
 
-from pymc_kameleon.samplers.adaptive_metropolis import AdaptiveMetropolis
-from pymc_kameleon.samplers.kameleon.fast import FastKameleon
 from pymc_kameleon.kernels import CustomKernel, Gaussian
 from pymc_kameleon.numerics import history
 from pymc_kameleon.numerics.random_features import features, jacobian
-from pymc_kameleon.samplers import adaptive_metropolis
+from pymc_kameleon.samplers.adaptive_metropolis import AdaptiveMetropolis
 from pymc_kameleon.samplers.kameleon import fast as fast_kameleon
 from pymc_kameleon.samplers.kameleon import local_moves
+from pymc_kameleon.samplers.kameleon.fast import FastKameleon
 from pymc_kameleon.samplers.kameleon.local_covariance import local_covariance
 from tests.support.chains import held, run_transitions, two_sample_z
 from tests.test_kameleon import skewed_density, skewed_draws
@@ -25,9 +24,9 @@ def frozen_state(z, *, freeze=True, seed=0, **options):
     past = history.empty(z.shape[1])
     for x in z:
         past = history.append(past, x)
-    walk = walk._replace(history=past, iteration=len(z), options=walk.options._replace(warmup=0))
-    state = held(FastKameleon, z[0], walk=walk, **options)
-    state = local_moves._refresh(np.random.default_rng(seed), state, fast_kameleon._learn)
+    walk = walk.state._replace(history=past, iteration=len(z), warmup=0)
+    state = held(FastKameleon, z[0], **options)._replace(walk=walk)
+    state = state.relearn(np.random.default_rng(seed))
     return state.freeze() if freeze else state
 
 
@@ -58,13 +57,13 @@ def test_covariance_is_the_oracles(kernel, d, embedding):
     z = rng.standard_normal((150, d)) * np.arange(1, d + 1)
     state = frozen_state(z, freeze=False, kernel=kernel, embedding=embedding, n_features=40, **RAW)
     for y in (z[3], rng.standard_normal(d), 4.0 * np.ones(d)):
-        fast = fast_kameleon._covariance(state.model, state.options, y)
+        fast = state.sampler.covariance(state.model, y)
         slow = oracle(state, z, y)
         np.testing.assert_allclose(fast, slow, rtol=1e-10, atol=1e-12 * np.abs(slow).max())
     frozen = state.freeze()
     np.testing.assert_array_equal(
-        fast_kameleon._covariance(frozen.model, frozen.options, z[3]),
-        fast_kameleon._covariance(state.model, state.options, z[3]),
+        frozen.sampler.covariance(frozen.model, z[3]),
+        state.sampler.covariance(state.model, z[3]),
     )
 
 
@@ -77,7 +76,7 @@ def test_folding_block_by_block_is_the_whole():
     for x in z[300:]:
         past = history.append(past, x)
     walk = part.walk._replace(history=past, iteration=700)
-    part = local_moves._refresh(rng, part._replace(walk=walk), fast_kameleon._learn)
+    part = part._replace(walk=walk).relearn(rng)
     assert part.model.seen == 700
     np.testing.assert_allclose(part.model.moments.mean, whole.model.moments.mean, atol=1e-13)
     np.testing.assert_allclose(part.model.moments.scatter, whole.model.moments.scatter, atol=1e-10)
@@ -98,8 +97,8 @@ def test_mean_shift_is_the_oracles(d, embedding):
         value, gradient = features(y, scaled) @ mean, jacobian(y, scaled).T @ mean
         assert value > 60**-0.5
         shift = 1.5**2 * gradient / value
-        expected = fast_kameleon._covariance(plain.model, plain.options, y) + np.outer(shift, shift)
-        fast = fast_kameleon._covariance(state.model, state.options, y)
+        expected = plain.sampler.covariance(plain.model, y) + np.outer(shift, shift)
+        fast = state.sampler.covariance(state.model, y)
         np.testing.assert_allclose(fast, expected, rtol=1e-10, atol=1e-12)
     far = 30.0 * np.ones(d)  # where the history is not: noise over noise, but bounded
     model = state.model
@@ -147,7 +146,7 @@ def test_converges_to_the_kernels_covariance(embedding):
             state = frozen_state(
                 z, seed=seed, embedding=embedding, n_features=int(size), lengthscale=1.5, **RAW
             )
-            error = fast_kameleon._covariance(state.model, state.options, y) - exact
+            error = state.sampler.covariance(state.model, y) - exact
             squares.append(np.square(error).sum())
         errors.append(np.sqrt(np.mean(squares)))
     slope = np.polyfit(np.log(sizes), np.log(errors), 1)[0]
@@ -241,7 +240,7 @@ class PreviousReverse:
     def propose(rng, x, state):
         proposal = state.propose(rng, x)
         delta = np.linalg.solve(state.factor, proposal.position - x)
-        gamma, nu = state.schedule.gamma, np.exp(state.log_scale)
+        gamma, nu = state.sampler.gamma, np.exp(state.log_scale)
         forward = local_moves.log_step_density(delta, state.covariance, gamma, nu)
         reverse = local_moves.log_step_density(delta, state.walk, gamma, nu)
         return proposal._replace(log_q_ratio=reverse - forward)

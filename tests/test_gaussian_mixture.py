@@ -10,13 +10,11 @@ import pytest
 from scipy.special import logsumexp
 from scipy.stats import multivariate_normal
 
-from pymc_kameleon.samplers.adaptive_metropolis import AdaptiveMetropolis
-from pymc_kameleon.samplers.gaussian_mixture.sampler import GaussianMixture
 from pymc_kameleon.numerics.covariance import solve_lower
-from pymc_kameleon.samplers import adaptive_metropolis
+from pymc_kameleon.samplers.adaptive_metropolis import AdaptiveMetropolis
 from pymc_kameleon.samplers.gaussian_mixture import fit as mixture_fit
 from pymc_kameleon.samplers.gaussian_mixture import moves as mixture_moves
-from pymc_kameleon.samplers.gaussian_mixture import sampler as gaussian_mixture
+from pymc_kameleon.samplers.gaussian_mixture.sampler import GaussianMixture
 from pymc_kameleon.samplers.seam import Sampler
 from tests.support.chains import Held, held, run_transitions, two_sample_z
 
@@ -461,7 +459,7 @@ def test_units_do_not_matter():
         rng = np.random.default_rng(71)
         x = np.array([0.5, 0.5]) * scale
         walk = held(AdaptiveMetropolis, x, initial_scale=0.1 * scale)
-        state = held(GaussianMixture, x, local_start=500, walk=walk)
+        state = held(GaussianMixture, x, local_start=500)._replace(walk=walk.state)
         density = partial(log_density_in_units, scale=scale)
         state, x, moves = drive(rng, state, density, x, 600)
         assert "independence" in moves

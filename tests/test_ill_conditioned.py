@@ -3,11 +3,9 @@
 import numpy as np
 import pytest
 
-from pymc_kameleon.samplers.kamiltonian.values.sampler import ValueKamiltonian
 from pymc_kameleon.samplers import chain
 from pymc_kameleon.samplers import long_axes as value_covariance
-from pymc_kameleon.samplers.kamiltonian.values import sampler as value_kamiltonian
-from pymc_kameleon.samplers.modules import make
+from pymc_kameleon.samplers.kamiltonian.values.sampler import ValueKamiltonian
 from pymc_kameleon.samplers.seam import Outcome, Proposal
 from pymc_kameleon.surrogates import transitions as surrogate_dynamics
 from pymc_kameleon.surrogates.values import features as value_features
@@ -111,9 +109,7 @@ def test_adaptive_metropolis_learns_its_axes_from_values(ratio):
 
 def run_chain(rng, log_density, x, draws, tune):
     """A chain of KamiltonianStep's algorithm; its state and the draws after tuning."""
-    found = chain.run(
-        rng, ValueKamiltonian(tune=tune), log_density, x, tune=tune, n=draws - tune
-    )
+    found = chain.run(rng, ValueKamiltonian(tune=tune), log_density, x, tune=tune, n=draws - tune)
     return found.state, found.draws
 
 

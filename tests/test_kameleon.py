@@ -3,8 +3,6 @@
 import numpy as np
 import pytest
 
-from pymc_kameleon.samplers.adaptive_metropolis import AdaptiveMetropolis
-from pymc_kameleon.samplers.kameleon.full import Kameleon
 from pymc_kameleon.kernels import (
     CustomKernel,
     Gaussian,
@@ -15,9 +13,9 @@ from pymc_kameleon.kernels import (
     Sinc,
 )
 from pymc_kameleon.numerics import history
-from pymc_kameleon.samplers import adaptive_metropolis
-from pymc_kameleon.samplers.kameleon import full as kameleon
+from pymc_kameleon.samplers.adaptive_metropolis import AdaptiveMetropolis
 from pymc_kameleon.samplers.kameleon import local_moves
+from pymc_kameleon.samplers.kameleon.full import Kameleon
 from pymc_kameleon.samplers.kameleon.local_covariance import local_covariance
 from tests.support.chains import held, run_transitions, two_sample_z
 
@@ -118,8 +116,8 @@ def slow_log_q(x_new, x, state, nu, gamma):
         "trace": lambda *a: (
             slow_paper_covariance(*a) * len(y) / np.trace(slow_paper_covariance(*a))
         ),
-    }[state.options.normalization]
-    local = oracle(y, state.model.points, state.options.kernel, state.model.lengthscale)
+    }[state.sampler.normalization]
+    local = oracle(y, state.model.points, state.sampler.chosen, state.model.lengthscale)
     r = gamma**2 * np.eye(len(y)) + nu**2 * local
     return multivariate_normal(x, state.factor @ r @ state.factor.T).logpdf(x_new)
 
@@ -132,9 +130,9 @@ def frozen_state(z, *, random_walk_scale=0.5, **options):
     past = history.empty(d)
     for x in z:
         past = history.append(past, x)
-    walk = walk._replace(history=past, iteration=len(z), options=walk.options._replace(warmup=0))
-    state = held(Kameleon, z[0], walk=walk, local_start=0, **options)
-    state = local_moves._refresh(np.random.default_rng(0), state, kameleon._learn)
+    walk = walk.state._replace(history=past, iteration=len(z), warmup=0)
+    state = held(Kameleon, z[0], local_start=0, **options)._replace(walk=walk)
+    state = state.relearn(np.random.default_rng(0))
     assert state.model is not None
     return state.freeze()
 
@@ -202,7 +200,7 @@ class PreviousReverse:
         previous = state.walk
         proposal = state.propose(rng, x)
         delta = np.linalg.solve(state.factor, proposal.position - x)
-        gamma, nu = state.schedule.gamma, np.exp(state.log_scale)
+        gamma, nu = state.sampler.gamma, np.exp(state.log_scale)
         forward = local_moves.log_step_density(delta, state.covariance, gamma, nu)
         reverse = local_moves.log_step_density(delta, previous, gamma, nu)
         return proposal._replace(log_q_ratio=reverse - forward)

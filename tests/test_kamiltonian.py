@@ -13,7 +13,7 @@ from pymc_kameleon.steps import KamiltonianStep
 from pymc_kameleon.surrogates.scores import choose as ks
 from pymc_kameleon.surrogates.scores import objective as score_matching
 from tests import step_tester as tester
-from tests.support.chains import held, run_transitions, two_sample_z
+from tests.support.chains import run_transitions, scored, two_sample_z
 
 each_family = pytest.mark.parametrize("family", ["lite", "finite"])
 # the negative controls that differ little between the families: one of them in the fast suite
@@ -54,7 +54,7 @@ def mediocre(family, dim=2, seed=0, **options):
         "n_leapfrog": (1, 10),
         "random_walk_share": 0.05,
     } | options
-    return held(kamiltonian, past[0], history=past, rng=rng, **options).freeze()
+    return scored(past[0], history=past, rng=rng, **options).freeze()
 
 
 # --- leapfrog
@@ -221,7 +221,7 @@ def refit_to_here(family):
     """
 
     def propose(rng, x, state):
-        fitted, scale = state.fitted, state.options.recipe.base_scale
+        fitted, scale = state.fitted, state.sampler.base_scale
         z = np.linalg.solve(state.factor, x - state.centre)[None]
         base = score_matching.gaussian_base(2, 0.0, scale)
         if family == "lite":
@@ -284,9 +284,7 @@ def test_units_do_not_matter(family, unit):
 
     def proposals(c):
         rng = np.random.default_rng(10)
-        state = held(
-            kamiltonian, c * past[0], history=c * past, rng=rng, surrogate=family, n_features=40
-        )
+        state = scored(c * past[0], history=c * past, rng=rng, surrogate=family, n_features=40)
         made = [state.propose(rng, c * past[1]) for _ in range(30)]
         return np.array([m.position / c for m in made]), np.array([m.log_q_ratio for m in made])
 
@@ -306,7 +304,7 @@ def test_unwhitened_momentum_lives_in_the_targets_coordinates(family):
 def test_papers_settings_run():
     rng = np.random.default_rng(15)
     past = draw(rng, 200)
-    state = held(kamiltonian, past[0], history=past, rng=rng, **kamiltonian.PAPER)
+    state = scored(past[0], history=past, rng=rng, **kamiltonian.PAPER)
     frozen = run(rng, state, past[0], 50)[0].freeze()
     _, outcomes = run(rng, frozen, past[0], 300, adapt=False)
     stats = [o.proposal.carry["stats"] for o in outcomes]
@@ -343,7 +341,7 @@ def test_given_history_is_used_as_it_is():
     """A fixed surrogate: tuning moves the step size and the random walk, nothing else."""
     rng = np.random.default_rng(11)
     past = draw(rng, 300)
-    state = held(kamiltonian, past[0], history=past, rng=rng, surrogate="lite", target_accept=0.95)
+    state = scored(past[0], history=past, rng=rng, surrogate="lite", target_accept=0.95)
     tuned, _ = run(rng, state, past[0], 600)
     assert tuned.fitted is state.fitted
     assert tuned.share == state.share == 0.2
@@ -365,8 +363,7 @@ def test_step_size_is_tuned_to_the_target_acceptance():
     """Where the surrogate's own limit does not bind: long trajectories on a poor surrogate."""
     rng = np.random.default_rng(12)
     past = draw(rng, 25, 5)
-    state = held(
-        kamiltonian,
+    state = scored(
         past[0],
         history=past,
         rng=rng,
@@ -402,7 +399,7 @@ def cold(request):
     """
     rng = np.random.default_rng(13)
     x = np.array([2.5, -1.0])
-    state = held(kamiltonian, x, surrogate=request.param, n_features=100, first_fit=300, tune=3000)
+    state = scored(x, surrogate=request.param, n_features=100, first_fit=300, tune=3000)
     states = []
     y = log_density(x)
     for t in range(6000):
@@ -482,11 +479,10 @@ def with_evidence(ratio, gain=1.0, trials=50):
     validation = state.fitted.validation._replace(gain=gain)
     jumps = kamiltonian.Jumps(np.ones(2) * trials, ratio * np.ones(2) * trials, trials, trials)
     return state._replace(
-        options=state.options._replace(adapt_share=True),
         fitted=state.fitted._replace(validation=validation),
         jumps=jumps,
         share=0.95,
-    )
+    ).opted(adapt_share=True)
 
 
 @pytest.mark.parametrize(
@@ -501,21 +497,20 @@ def with_evidence(ratio, gain=1.0, trials=50):
     ],
 )
 def test_hand_over_rule(evidence, share):
-    assert kamiltonian.hand_over(with_evidence(**evidence)).share == share
+    assert with_evidence(**evidence).hand_over().share == share
 
 
 def test_failed_fit_keeps_the_old_surrogate():
     state = mediocre("lite")
-    recipe = state.options.recipe._replace(regularization=1e-300, lengthscale=1e3)
-    failing = state._replace(options=state.options._replace(recipe=recipe))
+    failing = state.opted(regularization=1e-300, lengthscale=1e3)
     past = draw(np.random.default_rng(14), 100)
-    assert kamiltonian.refit(np.random.default_rng(0), failing, past) is failing
+    again = failing.sampler.refit(np.random.default_rng(0), failing.state, past)
+    assert again is failing.state
 
 
 @pytest.mark.parametrize(
     ("options", "match"),
     [
-        ({"surrogate": "values"}, "surrogate"),
         ({"surrogate": "lite", "kernel": "laplacian"}, "Gaussian"),
         ({"n_features": 7}, "n_features"),
         ({"lengthscale": -1.0}, "lengthscale"),
@@ -536,4 +531,4 @@ def test_failed_fit_keeps_the_old_surrogate():
 )
 def test_refusals(options, match):
     with pytest.raises(ValueError, match=match):
-        held(kamiltonian, np.zeros(2), **options)
+        scored(np.zeros(2), **options)

@@ -11,8 +11,7 @@ import pytest
 from pymc_kameleon.numerics import history, random_features
 from pymc_kameleon.samplers.kamiltonian import trust as residual_mixture
 from pymc_kameleon.samplers.kamiltonian.scores import handover as kamiltonian_handover
-from pymc_kameleon.samplers.kamiltonian.scores import sampler as kamiltonian
-from tests.support.chains import held, two_sample_z
+from tests.support.chains import scored, two_sample_z
 from tests.test_kamiltonian import (
     draw,
     each_family,
@@ -187,10 +186,10 @@ def test_residuals_raise_the_share_whatever_the_jumps():
     bad = residuals(0.3, 0.2)
     state = with_evidence(ratio=100.0)
     state = state._replace(residuals=history.History(bad[:, None], len(bad)))
-    assert kamiltonian.hand_over(state).share == 0.75
+    assert state.hand_over().share == 0.75
     for option, share in (({"mixture": "constant"}, 0.2), ({"random_walk_share": 0.0}, 0.01)):
-        own = state._replace(options=state.options._replace(**option))
-        assert kamiltonian.hand_over(own).share == share
+        own = state.opted(**option)
+        assert own.hand_over().share == share
         assert own.freeze().mixture is None
 
 
@@ -228,9 +227,7 @@ def test_mixture_is_made_of_what_tuning_saw(family, options, mixes):
     """From a given history: with residuals to judge by, unless told otherwise or without a walk."""
     rng = np.random.default_rng(23)
     past = draw(rng, 60)
-    state = held(
-        kamiltonian, past[0], history=past, rng=rng, surrogate=family, n_features=60, **options
-    )
+    state = scored(past[0], history=past, rng=rng, surrogate=family, n_features=60, **options)
     share = state.share
     tuned, _ = run(rng, state, past[0], 200)
     assert tuned.residuals.size == 200

@@ -10,15 +10,13 @@ import pymc as pm
 import pytest
 from scipy.stats import multivariate_normal
 
-from pymc_kameleon.samplers.adaptive_metropolis import AdaptiveMetropolis
-from pymc_kameleon.samplers.kameleon.pca import PCAKameleon
 from pymc_kameleon.kernels import Gaussian, InverseMultiquadric, Matern
 from pymc_kameleon.numerics import history
-from pymc_kameleon.samplers import adaptive_metropolis
-from pymc_kameleon.samplers.kameleon import full as kameleon
-from pymc_kameleon.samplers.kameleon import local_moves
+from pymc_kameleon.samplers.adaptive_metropolis import AdaptiveMetropolis
 from pymc_kameleon.samplers.kameleon import pca as pca_kameleon
+from pymc_kameleon.samplers.kameleon.full import Kameleon
 from pymc_kameleon.samplers.kameleon.local_covariance import local_covariance
+from pymc_kameleon.samplers.kameleon.pca import PCAKameleon
 from pymc_kameleon.steps import KameleonStep
 from tests.support.chains import held, run_transitions, two_sample_z
 from tests.test_kameleon import skewed_density, skewed_draws, slow_paper_covariance
@@ -34,9 +32,9 @@ def learned_state(z, *, random_walk_scale=0.5, **options):
     past = history.empty(z.shape[1])
     for x in z:
         past = history.append(past, x)
-    walk = walk._replace(history=past, iteration=len(z), options=walk.options._replace(warmup=0))
-    state = held(PCAKameleon, z[0], walk=walk, **options)
-    state = local_moves._refresh(np.random.default_rng(0), state, pca_kameleon._learn)
+    walk = walk.state._replace(history=past, iteration=len(z), warmup=0)
+    state = held(PCAKameleon, z[0], **options)._replace(walk=walk)
+    state = state.relearn(np.random.default_rng(0))
     assert state.model is not None
     return state
 
@@ -55,8 +53,8 @@ class SlowMixture:
     """The proposal as in the paper's appendix C: H formed, all of its spectrum, one SciPy normal a component."""
 
     def __init__(self, state):
-        model, options = state.model, state.options
-        self.state, self.kernel, self.lengthscale = state, options.kernel, model.lengthscale
+        model, options = state.model, state.sampler
+        self.state, self.kernel, self.lengthscale = state, options.chosen, model.lengthscale
         self.z = model.points.T / self.lengthscale
         n, m = len(self.z), len(model.weights)
         self.centring = np.eye(n) - np.ones((n, n)) / n
@@ -64,12 +62,12 @@ class SlowMixture:
         eigenvalues, vectors = np.linalg.eigh(self.centring @ gram @ self.centring)
         self.eigenvalues, self.alpha = eigenvalues[::-1][:m], vectors[:, ::-1][:, :m]
         self.weights = self.eigenvalues / self.eigenvalues.sum()
-        self.gamma = local_moves.local_gamma(state)
+        self.gamma = state.sampler.local_gamma(state.state)
 
     def directions(self, y):
         gradient = self.kernel.gradient(y / self.lengthscale, self.z) / self.lengthscale
         g = (2.0 * gradient.T @ self.centring @ self.alpha).T  # (m, d)
-        if self.state.options.normalization == "trace":
+        if self.state.sampler.normalization == "trace":
             g = g * np.sqrt(len(y) / np.sum(self.weights * np.square(g).sum(axis=1)))
         return g
 
@@ -100,7 +98,7 @@ def test_directions_are_the_papers(kernel, d, normalization):
     oracle = SlowMixture(state)
     np.testing.assert_allclose(state.model.weights, oracle.weights, rtol=1e-10)
     for y in (state.model.points[:, 3], rng.standard_normal(d), 3.0 * np.ones(d)):
-        fast = pca_kameleon._directions(state.model, state.options, y)
+        fast = state.sampler.covariance(state.model, y)
         expected = oracle.directions(y)
         # An eigenvector's sign is nobody's business.
         fast, expected = ([np.outer(g, g) for g in gs] for gs in (fast, expected))
@@ -115,9 +113,9 @@ def test_all_directions_together_are_the_full_covariance(kernel, d):
     points = np.ascontiguousarray(history_of(rng, d, 25).T)
     coefficients, weights = pca_kameleon.principal_coefficients(points.T / 1.7, kernel, 25)
     model = pca_kameleon.Directions(points, 1.7, coefficients, weights, None, None)
-    options = pca_kameleon.Options(kernel, 25, None, 1.0, "none", "even", 25)
+    sampler = PCAKameleon(kernel=kernel, normalization="none")
     for y in (points[:, 3], 3.0 * np.ones(d)):
-        g = pca_kameleon._directions(model, options, y)
+        g = sampler.covariance(model, y)
         full = slow_paper_covariance(y, points, kernel, 1.7)
         # what is left out are eigenvalues that are zero to rounding, with their directions
         np.testing.assert_allclose(g.T @ g, full, rtol=1e-6, atol=1e-6 * np.abs(full).max())
@@ -136,7 +134,7 @@ def test_linear_kernel_walks_along_the_principal_axes():
     expected = 2.0 * np.sqrt(points.shape[1] * eigenvalues[::-1]) * axes[:, ::-1]
     assert state.model.coefficients.shape == (3, points.shape[1])  # the rank, not n_directions
     for y in rng.standard_normal((2, 3)) * 5.0:
-        fast = pca_kameleon._directions(state.model, state.options, y)
+        fast = state.sampler.covariance(state.model, y)
         np.testing.assert_allclose(np.abs(fast), np.abs(expected.T), rtol=1e-9)
     state = with_scales(state, rng).start(z[0], 0.0)
     ratios = [state.propose(rng, z[0]).log_q_ratio for _ in range(20)]
@@ -200,7 +198,7 @@ def test_far_from_the_history_nothing_underflows():
     y = np.array([300.0, 0.0, 0.0])
     for normalization in ("trace", "none"):
         state = learned_state(z, normalization=normalization, coordinates="raw", gamma=0.2)
-        g = pca_kameleon._directions(state.model, state.options, y)
+        g = state.sampler.covariance(state.model, y)
         size = state.model.weights @ np.square(g).sum(axis=1)
         np.testing.assert_allclose(size, 3.0 if normalization == "trace" else 0.0, rtol=1e-10)
         proposal = state.start(y, 0.0).propose(rng, y)
@@ -229,7 +227,7 @@ def invariance(case, control=None, n=16_000, steps=4):
 
 def component_density(state, directions, delta, j):
     """Of the component drawn alone."""
-    log_scales, gamma = state.model.log_scales[j : j + 1], state.schedule.gamma
+    log_scales, gamma = state.model.log_scales[j : j + 1], state.sampler.gamma
     return pca_kameleon.log_mixture_density(
         delta, directions[j : j + 1], np.ones(1), log_scales, gamma
     )
@@ -238,7 +236,7 @@ def component_density(state, directions, delta, j):
 def mixture_density(state, directions, delta):
     weights, log_scales = state.model.weights, state.model.log_scales
     return pca_kameleon.log_mixture_density(
-        delta, directions, weights, log_scales, state.schedule.gamma
+        delta, directions, weights, log_scales, state.sampler.gamma
     )
 
 
@@ -429,7 +427,7 @@ def test_unknown_directions_start_where_the_scale_starts():
         log_scales=np.array([-1.0, 0.0, 1.0]),
         moves=np.array([100, 10, 40]),
     )
-    more = pca_kameleon._learn(rng, state._replace(model=few), z)
+    more = state.sampler.learn(rng, state.state._replace(model=few), z)
     assert len(more.weights) == 20
     np.testing.assert_array_equal(more.log_scales[:3], few.log_scales)
     np.testing.assert_allclose(more.log_scales[3:], np.log(0.7))
@@ -464,13 +462,13 @@ def model():
 
 
 def test_the_step_chooses_the_module(model):
-    assert KameleonStep(model=model).algorithm is kameleon
+    assert KameleonStep(model=model).algorithm is Kameleon
     step = KameleonStep(model=model, proposal="pca", preset="paper", n_directions=7)
-    options = step.algorithm.init(np.zeros(2), **step._options).options
+    options = step.sampler
     assert (options.n_directions, options.normalization) == (7, "none")
     for twin in (copy.deepcopy(step), cloudpickle.loads(cloudpickle.dumps(step))):
         assert twin.variant == "pca"
-        assert twin.algorithm is pca_kameleon
+        assert twin.algorithm is PCAKameleon
     parameters = inspect.signature(KameleonStep).parameters
     assert parameters["proposal"].default == "full"
     assert parameters["n_directions"].default == 20

@@ -9,16 +9,14 @@ import pymc as pm
 import pytest
 
 import pymc_kameleon as pk
-from pymc_kameleon.samplers.kamiltonian.values.sampler import ValueKamiltonian
 from pymc_kameleon import plots
 from pymc_kameleon.numerics import history
-from pymc_kameleon.samplers.kamiltonian.scores import sampler as kamiltonian
-from pymc_kameleon.samplers.kamiltonian.values import sampler as value_kamiltonian
+from pymc_kameleon.samplers.kamiltonian.values.sampler import ValueKamiltonian
 from pymc_kameleon.surrogates import transitions as surrogate_dynamics
 from pymc_kameleon.surrogates.scores import objective as score_matching
 from pymc_kameleon.surrogates.values import features as value_features
 from pymc_kameleon.surrogates.values.regression import Fit
-from tests.support.chains import held
+from tests.support.chains import held, scored
 from tests.test_diagnostics import as_inference_data
 
 MEAN = np.array([1.0, -2.0, 30.0])
@@ -157,8 +155,7 @@ def test_nothing_is_drawn_where_the_sampler_does_not_use_the_surrogate():
 def test_surrogates_fitted_by_score_matching(kind):
     rng = np.random.default_rng(2)
     x = 3.0 + rng.standard_normal((400, 2)) * [1.0, 20.0]
-    state = held(
-        kamiltonian,
+    state = scored(
         x[0],
         surrogate=kind,
         history=x,
@@ -354,7 +351,7 @@ def test_a_step_that_sampled_elsewhere_or_nothing():
     with pytest.raises(ValueError, match="200 dimensions are too many"):
         plots.surrogate(held(ValueKamiltonian, np.zeros(200)).state)
     with pytest.raises(ValueError, match="in 0 tuning draws"):
-        plots.surrogate(held(kamiltonian, np.zeros(2)).state)
+        plots.surrogate(scored(np.zeros(2)).state)
 
 
 def test_a_step_without_a_surrogate():

@@ -14,6 +14,7 @@ from pymc_kameleon.samplers.pooled.chains import Chains, Plan
 from pymc_kameleon.samplers.pooled.drawing import Drawing
 from pymc_kameleon.samplers.pooled.tuning import Tuning
 from pymc_kameleon.targets import Banana
+from tests.support.chains import Held
 from tests.test_value_kamiltonian import (
     EVERY_ARM,
     bad_surrogate,
@@ -30,7 +31,7 @@ from tests.test_value_kamiltonian import (
 def frozen_members(n, noise=0.0, seed=3):
     """Members at exact draws of the skewed target, with the noise that their retained estimates have."""
     rng = np.random.default_rng(seed)
-    hub = frozen_state(bad_surrogate(), EVERY_ARM)
+    hub = frozen_state(bad_surrogate(), EVERY_ARM).state
     starts = np.column_stack([draw_skewed(rng, n), np.zeros(n)])
     starts[:, 2] = noise * rng.standard_normal(n) + 0.5 * noise**2
     found = [
@@ -57,7 +58,7 @@ def test_every_member_leaves_the_target_as_it_is(noise):
 
 
 def test_without_the_shares_in_the_ratio_they_do_not(monkeypatch):
-    def without(state, x, log_density, proposal, proposed):
+    def without(state, proposal, there):
         return proposal.log_q_ratio
 
     hub, found, starts = frozen_members(4000)
@@ -73,7 +74,7 @@ def test_a_member_is_the_sampler_that_a_single_chain_runs():
     draw_skewed(rng, 8), rng.standard_normal(8)
     for own, x, end in zip(rng.spawn(8), starts, got, strict=True):
         position, y = x[:2], skewed(x[:2])
-        state = value_kamiltonian.start(hub, position, y)
+        state = Held(value_kamiltonian.ValueKamiltonian(), hub).start(position, y)
         for _ in range(20):
             state, position, y, _ = transition(own, state, position, y, skewed)
         assert position.tobytes() == end[:2].tobytes()

@@ -6,34 +6,32 @@ import numpy as np
 import pymc as pm
 import pytest
 
-from pymc_kameleon.samplers.adaptive_metropolis import AdaptiveMetropolis
-from pymc_kameleon.samplers.kameleon.fast import FastKameleon
-from pymc_kameleon.samplers.kameleon.full import Kameleon
 from pymc_kameleon import FastKameleonStep, KameleonStep, KamiltonianStep
 from pymc_kameleon.kernels import median_distance
-from pymc_kameleon.samplers import adaptive_metropolis
+from pymc_kameleon.samplers.adaptive_metropolis import AdaptiveMetropolis
 from pymc_kameleon.samplers.kameleon import fast as fast_kameleon
-from pymc_kameleon.samplers.kameleon import full as kameleon
 from pymc_kameleon.samplers.kameleon import local_moves
+from pymc_kameleon.samplers.kameleon.fast import FastKameleon
+from pymc_kameleon.samplers.kameleon.full import Kameleon
 from pymc_kameleon.samplers.kamiltonian import trust as residual_mixture
 from pymc_kameleon.samplers.kamiltonian.scores import sampler as kamiltonian
 from pymc_kameleon.samplers.seam import Outcome
 from pymc_kameleon.surrogates.scores.choose import RADIUS
 from tests.step_tester import begin, drive, values
-from tests.support.chains import held
+from tests.support.chains import held, scored
 
 # --- one by one ----------------------------------------------------------------------------------
 
 
 def test_adaptive_metropolis_is_andrieu_and_thoms():
     state = held(AdaptiveMetropolis, np.zeros(4), **AdaptiveMetropolis.presets["paper"])
-    options = state.options
+    options = state.sampler
     assert options.covariance == "recursive"  # eq. 17, at every draw
     assert options.scaling == "learned"
     assert options.target_accept == 0.234
     assert options.exploration_share == 0.05  # Roberts & Rosenthal (2009)
     assert options.autoregressive_share == 0.0
-    assert options.warmup == 0
+    assert state.warmup == 0
     np.testing.assert_array_equal(state.factor, np.eye(4))
     assert math.exp(state.log_scale) == pytest.approx(2.38 / 2.0)
     assert state.values is None
@@ -41,11 +39,11 @@ def test_adaptive_metropolis_is_andrieu_and_thoms():
 
 def test_kameleon_is_sejdinovic_et_al():
     state = held(Kameleon, np.zeros(4), **Kameleon.presets["paper"])
-    schedule = state.schedule
-    assert state.options.n_history == 1000
-    assert state.options.lengthscale is None  # the median heuristic ...
-    assert state.options.lengthscale_factor == 1.0  # ... itself
-    assert state.options.normalization == "none"  # nu^2 M H M^T
+    schedule = state.sampler
+    assert state.sampler.n_history == 1000
+    assert state.sampler.lengthscale is None  # the median heuristic ...
+    assert state.sampler.lengthscale_factor == 1.0  # ... itself
+    assert state.sampler.normalization == "none"  # nu^2 M H M^T
     assert schedule.gamma == 0.2
     assert schedule.target_accept == 0.234
     assert schedule.coordinates == "raw"
@@ -54,7 +52,7 @@ def test_kameleon_is_sejdinovic_et_al():
 
 def test_fast_kameleon_is_kotlicki():
     state = held(FastKameleon, np.zeros(4), **FastKameleon.presets["paper"])
-    schedule, options = state.schedule, state.options
+    schedule = options = state.sampler
     assert 10 <= options.n_features <= 600
     assert options.lengthscale is None
     assert options.lengthscale_factor == 1.0
@@ -70,7 +68,7 @@ def test_fast_kameleon_is_kotlicki():
     assert schedule.target_accept == 0.234
     for m in (1, 7, 1000):  # rate 1 / (t - 1000)
         outcome = Outcome(None, 0.0, None, 0.0, 0.734, True)
-        assert local_moves.tuned(0.0, m, outcome, schedule) == pytest.approx(0.5 / m)
+        assert schedule.tuned(0.0, m, outcome) == pytest.approx(0.5 / m)
     with pytest.raises(ValueError, match="rate must be one of"):
         held(FastKameleon, np.zeros(4), rate="fast")
 
@@ -80,7 +78,7 @@ def test_fast_kameleon_is_kotlicki():
 )
 def test_kamiltonian_is_strathmann_et_al(surrogate, n_history, n_leapfrog):
     given = kamiltonian.PAPERS[surrogate]
-    options = held(kamiltonian, np.zeros(4), surrogate=surrogate, **given).options
+    options = scored(np.zeros(4), surrogate=surrogate, **given).sampler
     recipe = options.recipe
     assert recipe.surrogate == surrogate
     assert recipe.kernel.name == "gaussian"
@@ -129,7 +127,7 @@ def test_the_region_is_measured_in_the_history_s_units():
     rng = np.random.default_rng(1)
     past = 5000.0 + rng.standard_normal((200, 2))
     options = kamiltonian.PAPERS["lite"]
-    state = held(kamiltonian, past[0], surrogate="lite", history=past, rng=rng, **options)
+    state = scored(past[0], surrogate="lite", history=past, rng=rng, **options)
     np.testing.assert_allclose(state.fitted.region[0], past.mean(axis=0))
     np.testing.assert_allclose(state.fitted.region[1], past.std(axis=0))
     state = state.start(past[0], -1.0)
@@ -142,7 +140,7 @@ def test_the_region_is_measured_in_the_history_s_units():
 def test_shares_are_measured_in_the_history_s_units_too():
     rng = np.random.default_rng(1)
     past = 5000.0 + rng.standard_normal((200, 2))
-    state = held(kamiltonian, past[0], surrogate="lite", history=past, rng=rng, whiten=False)
+    state = scored(past[0], surrogate="lite", history=past, rng=rng, whiten=False)
     value = state.start(past[0], 0.0).current.value
     state = state._replace(mixture=residual_mixture.Mixture(0.2, 0.0, 1.0))
     assert state.start(past[0], value).trust == 1.0
@@ -212,4 +210,7 @@ def test_moments_are_those_of_the_whole_history_at_its_lengthscale():
 def test_the_steps_take_their_papers_settings(step):
     with pm.Model() as model:
         pm.Normal("x")
-    assert step(model=model, preset="paper")._options == step.presets["paper"]
+    assert (
+        step(model=model, preset="paper")._options
+        == next(iter(step.variants.values())).presets["paper"]
+    )

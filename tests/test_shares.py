@@ -130,13 +130,14 @@ def test_a_step_tells_its_algorithm_where_the_chain_starts_and_was_moved(surroga
     """Otherwise shares belong to another point: at the first draw, and when the driver moved the chain."""
     model, told = tester.pair(), []
     step = tester.begin(KamiltonianStep(model=model, surrogate=surrogate))
-    real = step.algorithm.start
+    real = step.algorithm.place
 
-    def start(state, x, log_density):
-        told.append((x.copy(), log_density))
-        return real(state, x, log_density)
+    def place(sampler, state, point, proposal=None):
+        if proposal is None:
+            told.append((point.position.copy(), point.log_density))
+        return real(sampler, state, point, proposal)
 
-    monkeypatch.setattr(step.algorithm, "start", start)
+    monkeypatch.setattr(step.algorithm, "place", place)
     point = model.initial_point()
     step.step(point)
     assert len(told) == 1

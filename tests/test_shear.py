@@ -4,11 +4,10 @@ import numpy as np
 import pytest
 from scipy.optimize import approx_fprime
 
-from pymc_kameleon.samplers.kameleon.fast import FastKameleon
 from pymc_kameleon.samplers import autoregressive
 from pymc_kameleon.samplers.autoregressive import Tuning
-from pymc_kameleon.samplers.kameleon import fast as fast_kameleon
 from pymc_kameleon.samplers.kameleon import shear
+from pymc_kameleon.samplers.kameleon.fast import FastKameleon
 from pymc_kameleon.samplers.seam import Outcome, Sampler
 from tests.support.chains import Held, held, run_chain, run_transitions, z_scores
 from tests.support.targets import Banana

@@ -6,7 +6,6 @@ import typing
 import pytest
 
 import pymc_kameleon as pk
-from pymc_kameleon.samplers.modules import parameters
 from pymc_kameleon.steps import KernelStep, signatures
 from pymc_kameleon.steps.methods import STRUCTURE
 from pymc_kameleon.steps.options import CommonOptions
@@ -43,10 +42,10 @@ def test_a_few_options_stand_on_top(step):
 def test_options_are_real_keywords_with_the_defaults_of_the_algorithm(step):
     own = inspect.signature(step.__init__).parameters  # what an editor reads
     shown = inspect.signature(step).parameters
-    variants = step.variants.values() or [step.algorithm]
+    variants = step.variants.values()
     options = {}
     for algorithm in reversed([*variants]):
-        options |= parameters(algorithm)
+        options |= algorithm.defaults()
     options.pop(step.chooses, None)
     of_the_model = set(STRUCTURE) if step is pk.KamiltonianStep else set()  # how it is looked at
     assert set(options) | {step.chooses} - {""} | {"preset"} | of_the_model == set(own) - {

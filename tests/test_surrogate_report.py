@@ -95,7 +95,7 @@ def test_a_surrogate_that_does_not_cover_is_reported_with_its_figures():
     step = pk.KamiltonianStep(model=model)
     tester.begin(step)
     tester.drive(step, model.initial_point(), draws=0, tune=850)
-    state = step.algorithm.freeze(step.algorithm_state)
+    state = step.sampler.freeze(step.algorithm_state)
     assert state.fit is not None
     step._algorithm_state = state._replace(
         quality=state.quality._replace(uncovered=0.4, residual_sd=1.5)

@@ -3,9 +3,8 @@
 import numpy as np
 import pytest
 
-from pymc_kameleon.samplers.adaptive_metropolis import AdaptiveMetropolis
-from pymc_kameleon.samplers import adaptive_metropolis
 from pymc_kameleon.samplers import long_axes as value_covariance
+from pymc_kameleon.samplers.adaptive_metropolis import AdaptiveMetropolis
 from pymc_kameleon.samplers.seam import Outcome, Proposal
 from pymc_kameleon.targets import CorrelatedGaussian, Funnel
 from tests.support.chains import held, run_chain

@@ -10,10 +10,9 @@ import pytest
 from scipy import special
 
 from pymc_kameleon.samplers.adaptive_metropolis import AdaptiveMetropolis
-from pymc_kameleon.samplers.kamiltonian.values.sampler import ValueKamiltonian
-from pymc_kameleon.samplers import adaptive_metropolis
 from pymc_kameleon.samplers.kamiltonian import trust as residual_mixture
 from pymc_kameleon.samplers.kamiltonian.values import sampler as value_kamiltonian
+from pymc_kameleon.samplers.kamiltonian.values.sampler import ValueKamiltonian
 from pymc_kameleon.samplers.kamiltonian.values.state import Quality
 from pymc_kameleon.samplers.seam import Outcome
 from pymc_kameleon.surrogates import transitions as surrogate_dynamics

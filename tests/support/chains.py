@@ -1,10 +1,12 @@
 """Chains for the tests: a sampler and its state in one hand, exact draws in, z-scores out."""
 
+from dataclasses import replace
+
 import numpy as np
 
 from pymc_kameleon.samplers import chain
-from pymc_kameleon.samplers.modules import make
-from pymc_kameleon.samplers.seam import NOTHING, Outcome, Point
+from pymc_kameleon.samplers.kamiltonian.scores.sampler import FiniteKamiltonian, LiteKamiltonian
+from pymc_kameleon.samplers.seam import Known, Outcome, Point
 
 
 class Wrong:
@@ -65,6 +67,17 @@ class Held:
         """The same with a wrong sampler, see :class:`Wrong`; itself without a ``control``."""
         return self if control is None else Held(Wrong(self.sampler, control), self.state)
 
+    def opted(self, **options):
+        """The same with other options."""
+        return Held(replace(self.sampler, **options), self.state)
+
+    def relearn(self, rng):
+        """What the sampler's own ``relearn`` makes of it."""
+        return self._with(self.sampler.relearn(rng, self.state))
+
+    def hand_over(self):
+        return self._with(self.sampler.hand_over(self.state))
+
     def propose(self, rng, x):
         return self.sampler.propose(rng, x, self.state)
 
@@ -117,11 +130,16 @@ def outcome_of(draw):
     )  # fmt: skip
 
 
-def held(algorithm, x, *, rng=None, factor=None, evaluated=None, **options):
+def held(kind, x, *, rng=None, factor=None, evaluated=None, **options):
     """A chain's beginning at ``x``."""
-    sampler = make(algorithm, **options)
-    known = NOTHING._replace(factor=factor, evaluated=evaluated)
-    return Held(sampler, sampler.init(rng, x, known))
+    sampler = kind(**options)
+    return Held(sampler, sampler.init(rng, x, Known(factor=factor, evaluated=evaluated)))
+
+
+def scored(x, *, surrogate="finite", **options):
+    """The same of one of the paper's two."""
+    kinds = {"lite": LiteKamiltonian, "finite": FiniteKamiltonian}
+    return held(kinds[surrogate], x, **options)
 
 
 def run_chain(rng, held, log_density, x, steps, adapt=True, visit=None):

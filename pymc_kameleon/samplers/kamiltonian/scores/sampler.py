@@ -316,6 +316,8 @@ class ScoreKamiltonian(Sampler):
     def _start_from(self, rng, state, history):
         """A fixed surrogate from a given history, which also shapes the random walk."""
         dim = len(state.centre)
+        if rng is None:
+            raise ValueError("history needs rng: the features are drawn at random.")
         if history.ndim != 2 or history.shape[1] != dim or not np.isfinite(history).all():
             raise ValueError(
                 f"history must be finite and of shape (n, {dim}), got {history.shape}."
