@@ -12,6 +12,7 @@ import pytest
 from pymc_kameleon.samplers.arrival import model as arrival_model
 from pymc_kameleon.samplers.arrival import phase as arrival
 from pymc_kameleon.steps import AdaptiveMetropolisStep, KameleonStep, KamiltonianStep
+from pymc_kameleon.steps.base import LOOK_EVERY
 from pymc_kameleon.steps.prior_scale import jitter, prior_scale
 from tests.step_tester import NO_BLAS, BlackBox, every_step_fast, make, sample
 
@@ -241,17 +242,48 @@ def test_evaluations_and_moves(case, tmp_path):
     step = make(case, model)
     idata = sample(step, model, draws=20, tune=400, chains=1, discard_tuned_samples=False)
     moves = idata["warmup_sample_stats"]["move"].values[0]
-    arriving = int((moves == "arrival").sum())
-    assert 30 < arriving < 400
-    assert (moves[:arriving] == "arrival").all()
+    arrivals = np.flatnonzero(moves == "arrival")
+    first = int(np.argmin(moves == "arrival"))  # draws until the walk began
+    assert 20 < first < 250
+    later = arrivals[arrivals >= first]  # climbs from elsewhere, beside it
+    assert 10 < len(later) < 100
+    assert ((later + 1) % LOOK_EVERY == 0).all()
     assert "arrival" not in idata["sample_stats"]["move"].values
     evaluations = step.evaluations
     assert evaluations <= 421
     assert case.skips or evaluations == 421
     # Power: without it the same draws have not arrived.
     lp = idata["warmup_sample_stats"]["lp"].values[0]
-    assert lp[arriving - 1] > lp[0]
-    assert lp[arriving - 1] > -480.0
+    assert lp[first - 1] > lp[0]
+    assert lp[first - 1] > -480.0
+
+
+def test_climbs_from_elsewhere_end_and_the_chain_goes_where_there_is_far_more():
+    """A narrow normal far above a wide one in which every chain begins."""
+
+    def two_modes(x):
+        wide = -0.5 * float(np.sum(np.square((x - 1.0) / 0.5)))
+        high = 40.0 - 0.5 * float(np.sum(np.square((x - 12.0) / 0.5)))
+        return max(wide, high)
+
+    with pm.Model() as model:
+        x = pm.Normal("x", 6.5, 8.0, shape=2, initval=np.ones(2))
+        pm.Potential("modes", BlackBox(two_modes)(x))
+    step, found = AdaptiveMetropolisStep(model=model), {}
+    for looks in (True, False):
+        ends = []
+        if not looks:
+            step._looks = lambda scale: None
+        for seed in range(8):
+            step._begin_chain(np.random.default_rng(seed))
+            point = model.initial_point()
+            for _ in range(900):
+                point, _ = step.step(point)
+            assert step.arrival_state is None
+            ends.append(float(np.mean(point["x"])))
+        found[looks] = np.array(ends)
+    assert (np.abs(found[True] - 12.0) < 1.5).sum() >= 3
+    assert (np.abs(found[False] - 1.0) < 1.5).sum() >= 7  # the control
 
 
 @every_step_fast
@@ -331,12 +363,19 @@ def test_kamiltonian_keeps_every_point_evaluated():
     step._begin_chain(np.random.default_rng(0))
     point = model.initial_point()
     point, _ = step.step(point)
-    while step.arrival_state is not None:
+    while not step.arrival_state.settled:
         point, _ = step.step(point)
+    size = step.evaluations
     learning = step.algorithm_state.learning
-    assert learning.positions.size == step.evaluations
-    points = learning.positions.buffer[: step.evaluations]
-    assert len(np.unique(points, axis=0)) > 0.9 * step.evaluations  # a climb may end on the spot
+    assert learning.positions.size == size
+    points = learning.positions.buffer[:size]
+    assert len(np.unique(points, axis=0)) > 0.9 * size  # a climb may end on the spot
+    looks = 0
+    while step.arrival_state is not None:  # the climbs from elsewhere are not among them
+        point, (stats,) = step.step(point)
+        looks += stats["move"] == "arrival"
+    assert step.algorithm_state.learning.positions.size == step.evaluations - looks
+    assert looks > 10
 
 
 def test_prior_scale():

@@ -113,16 +113,3 @@ def test_a_long_climb_leaves_no_looks():
     state = arrival_search.init(np.zeros(d), 0.0, looks=np.ones((3, d)))
     assert arrival_search._left(state) == 60 * d + 300
     assert arrival_search._left(state._replace(climbs=(long,))) == 0
-
-
-def test_a_chain_that_is_stopped_stays_where_it_is():
-    """Tuning ends between two draws: the chain cannot move to what another climb has found by then."""
-    rng, log_density = np.random.default_rng(0), two_modes(40.0)
-    state = arrival_search.init(
-        np.array([0.5, -0.5]), log_density(np.array([0.5, -0.5])), looks=[[12.5, 11.0]]
-    )
-    while not (len(state.climbs) == 2 and state.log_densities.max() > 30.0):
-        point = arrival_search.propose(rng, state)
-        state = arrival_search.tell(rng, state, point, log_density(point))
-    here = state.positions[state.current]
-    np.testing.assert_array_equal(arrival_search.stop(state).position, here)

@@ -50,6 +50,7 @@ MOVE: tuple[Any, list] = (np.dtype("U16"), [])
 MEASURED = 10  # pairs of probes, or the noise is not known
 ARRIVAL_SHARE = 0.4  # of tuning, at most
 LOOKS = 6  # climbs after a chain's own, from draws of the prior; two of them where they find nothing else
+LOOK_EVERY = 3  # tuning draws: one of so many is theirs
 STATE_VERSION = 4  # of KernelStepState: raised whenever the meaning of a field changes
 NEVER = 2**62
 NOWHERE = Point(None, -math.inf, (0.0, []))  # type: ignore[arg-type]
@@ -272,8 +273,9 @@ class KernelStep(BlockedStep):
 
     def stop_tuning(self):
         """Freeze everything that adapts."""
-        if self.arrival_state is not None:
+        if self.arrival_state is not None and not self.arrival_state.settled:
             self._begin_walk(arrival_search.stop(self.arrival_state))
+        self.arrival_state = None
         if self.tune and self.algorithm_state is not None:
             self._warn_if_too_noisy()  # first: under noise the rest looks worse than it is
             self._warn_if_short()
@@ -416,7 +418,10 @@ class KernelStep(BlockedStep):
         if self.position is None or moved or not self._density.is_at(x, self.position):
             self._restart(point, x)
         if self.arrival_state is not None:
-            return self._step_of_arrival(point)
+            if not self.arrival_state.settled:
+                return self._step_of_arrival(point)
+            if self.tuning_draws % LOOK_EVERY == 0:
+                return self._look(point)
         if self._is_probe():
             return point, [self._probe()]
         before, self._point = self.here, point
@@ -450,28 +455,39 @@ class KernelStep(BlockedStep):
         state = arrival_search.tell(self.rng, state, proposal.position, there.log_density)
         if state.current == state.evaluations - 1:  # the estimate's noise goes with the point
             self.here = self.here._replace(noise=there.noise)
-        if state.done:
-            self._arrive(state)
-        else:
-            self.arrival_state, row = state, state.current
+        self.arrival_state, row = state, state.current
+        self.here = self.here._replace(
+            position=state.positions[row].copy(), log_density=float(state.log_densities[row])
+        )
+        if state.settled:
+            self._begin_walk(state)
+        return self._moved_to_here(point, proposal)
+
+    def _look(self, point):
+        """One evaluation for a climb from elsewhere, between the draws of the walk; see ``arrival.search``."""
+        state = self.arrival_state
+        proposal = Proposal(arrival_search.propose(self.rng, state), -math.inf, "arrival")
+        self._point = point
+        there = self._evaluate(proposal, self.here)
+        state = arrival_search.tell(self.rng, state, proposal.position, there.log_density)
+        self.arrival_state = None if state.done else state
+        if state.done and state.chosen is not state.climbs[0]:  # far more mass: begin there, anew
             self.here = self.here._replace(
-                position=state.positions[row].copy(), log_density=float(state.log_densities[row])
+                position=state.position.copy(), log_density=state.log_density
             )
+            self._begin_walk(state)
+        return self._moved_to_here(point, proposal)
+
+    def _moved_to_here(self, point, proposal):
         moved = not self._density.is_at(self._density.ravel(point), self.position)
         if moved:
             point = self._density.update(point, self.position)
         return point, [self._statistics(proposal, float(moved), moved)]
 
-    def _arrive(self, state):
-        """The chain moves to where the arrival has ended."""
-        self.here = self.here._replace(
-            position=state.position.copy(), log_density=state.log_density
-        )
-        self._begin_walk(state)
-
     def _begin_walk(self, state):
         """The walk begins where the chain is, with what was learned on the way."""
-        self.arrival_state = None
+        if state.done:
+            self.arrival_state = None
         known = Known(spent=self.tuning_draws)
         if self._climbs():
             known = Known(self.tuning_draws, **arrival_search.learned(state))
