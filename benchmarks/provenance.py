@@ -65,6 +65,10 @@ RESULTS = {
     ),
     "fast_kameleon": Result("fast_kameleon", 10),
     "feature_convergence": Result("feature_convergence", 1),
+    "few_evaluations": Result(
+        "few_evaluations", 70,
+        (*_package("samplers.pooled.chains", "samplers.kamiltonian.values.sampler", "targets"), "benchmarks.core"),
+    ),
     "glass": Result("glass", 9),
     "gp_estimator": Result("gp_estimator", 2),
     "hamiltonian_abc": Result("hamiltonian_abc", 5),

@@ -5,6 +5,7 @@ points are evaluated side by side, in this process or by any ``concurrent.future
 surrogate, from all points (:mod:`pymc_kameleon.samplers.pooled`); then everything is frozen and they draw.
 """
 
+import hashlib
 import logging
 import math
 import time
@@ -23,6 +24,7 @@ from pymc_kameleon.checkpoint import Checkpoint
 from pymc_kameleon.samplers.pooled import chains as pooled_chains
 from pymc_kameleon.samplers.pooled.chains import Chains, Plan
 from pymc_kameleon.steps import KamiltonianStep
+from pymc_kameleon.steps.known_points import known_points
 from pymc_kameleon.steps.pooled_progress import Progress
 from pymc_kameleon.steps.pooled_trace import to_idata
 from pymc_kameleon.steps.prior_scale import jitter, prior_scale
@@ -49,6 +51,7 @@ def sample(
     target_ess: float | None = None,
     max_evaluations: int | None = None,
     start: str | dict | Sequence[dict] = "jitter",
+    evaluations: Any = None,
     checkpoint: Any = None,
     timeout: float | None = None,
     discard_tuned_samples: bool = True,
@@ -91,6 +94,12 @@ def sample(
     start : {"jitter", "prior"}, dict or list of dict
         Where the chains' climbs begin: around the model's initial point as in ``pm.sample`` (default), at draws from
         the prior, around one point given by the names of variables, or one point for every chain.
+    evaluations : InferenceData, DataTree, Dataset or (points, log densities), optional
+        Points whose log density is known up to a constant: what an earlier ``pk.sample`` returned, or a table. Points
+        are an array of shape (n, d) in the order of the value variables, or a dict of arrays by the names of the value
+        variables (unconstrained) or of the model's variables; the log densities, (n,), are with respect to those. The
+        chains begin at some of them, which are evaluated again: a difference that is not a constant is refused. With
+        a thousand of them hardly any tuning is left.
     checkpoint : path-like, optional
         A folder, in which every round is kept as soon as it is evaluated. The same call goes on with the run in it
         after a crash, with the same bits; at most one round is lost. One of its points is evaluated again, to see
@@ -113,7 +122,8 @@ def sample(
     Raises
     ------
     ValueError
-        For options that contradict each other, and models that have other than continuous variables.
+        For options that contradict each other, models that have other than continuous variables, and evaluations of
+        another log density.
     pymc.exceptions.SamplingError
         If the log density is not finite at the initial point.
     Exception
@@ -136,9 +146,13 @@ def sample(
     step = _checked_step(step, model)
     density = step.density
     plan = _plan(draws, tune, chains, max_evaluations, target_ess, density)
+    known = None if evaluations is None else known_points(evaluations, model, density)
     seed, kept = _seed(random_seed), None
     if checkpoint is not None:
         header = {"chains": chains, **plan._asdict(), "start": repr(start), **_made_with(step)}
+        if known is not None:
+            parts = (known.positions.tobytes(), known.log_densities.tobytes())
+            header["evaluations"] = hashlib.blake2b(b"".join(parts), digest_size=8).hexdigest()
         kept = Checkpoint(
             checkpoint, header, None if random_seed is None else seed, seed, density.dim
         )
@@ -146,7 +160,7 @@ def sample(
     initial, starts, scale = _starts(model, step, start, chains, seed)
     run = Chains(
         initial, starts, np.random.SeedSequence(seed, spawn_key=(0,)), plan, scale=scale,
-        **step.learning_options,
+        known=known, **step.learning_options,
     )  # fmt: skip
     entropy = seed if density.noise_cells() else None
     if executor is None:

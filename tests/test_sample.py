@@ -17,6 +17,7 @@ from pytensor.graph.op import Op
 
 import pymc_kameleon as pk
 from pymc_kameleon import workers
+from pymc_kameleon.steps.known_points import known_points
 
 X = np.random.default_rng(0).standard_normal((30, 2))
 Y = 1.0 + X @ [1.0, -0.5] + 0.7 * np.random.default_rng(1).standard_normal(30)
@@ -353,3 +354,55 @@ def test_a_run_with_a_checkpoint_goes_on(model, step, idata, tmp_path, monkeypat
     assert before + sum(calls) == found["posterior"].attrs["evaluations"] + 1  # one again
     with pytest.raises(ValueError, match="max_evaluations was 400, is 500"):
         sample(model, step, checkpoint=tmp_path, max_evaluations=500)
+
+
+# --- warm start -----------------------------------------------------------------------------------
+
+
+def test_known_points_save_the_tuning(model, step, idata):
+    warm = sample(model, step, evaluations=idata, max_evaluations=300, random_seed=3)
+    attributes = warm["posterior"].attrs
+    assert attributes["evaluations_tuning"] < 0.7 * idata["posterior"].attrs["evaluations_tuning"]
+    made = warm["evaluations"]
+    first = made["_move"].values == "start"
+    assert first.sum() == 8  # at points of the earlier run, and nothing climbs
+    assert not (made["_move"].values == "arrival").any()
+    assert np.isin(made["a"].values[first], idata["evaluations"]["a"].values).all()
+
+
+def as_table(model, idata, space):
+    made = idata["evaluations"]
+    logp = made["_log_density"].values
+    b, s_log = made["b"].values, made["s_log__"].values
+    if space == "array":
+        return np.column_stack([made["a"].values, b, s_log]), logp
+    if space == "unconstrained":
+        return {"a": made["a"].values, "b": b, "s_log__": s_log}, logp
+    # density of s instead of log s: one Jacobian less
+    return {"a": made["a"].values, "b": b, "s": np.exp(s_log)}, logp - s_log
+
+
+@pytest.mark.parametrize("space", ["array", "unconstrained", "model"])
+def test_a_table_is_taken_in_any_space(model, step, idata, space):
+    known = known_points(as_table(model, idata, space), model, step.density)
+    stored = known_points(idata["evaluations"], model, step.density)
+    np.testing.assert_allclose(known.positions, stored.positions, rtol=1e-10, atol=1e-12)
+    np.testing.assert_allclose(known.log_densities, stored.log_densities, rtol=1e-10)
+    if space == "array":  # a constant off, as an unnormalised density is
+        x, logp = as_table(model, idata, space)
+        shifted = sample(model, step, evaluations=(x, logp + 100.0), max_evaluations=300)
+        plain = sample(model, step, evaluations=(x, logp), max_evaluations=300)
+        a, other = (r["posterior"]["a"].values for r in (plain, shifted))
+        assert np.abs(a.mean() - other.mean()) < 0.2 * a.std()
+
+
+def test_points_of_another_log_density_are_refused(model, step, idata):
+    x, logp = as_table(model, idata, "array")
+    with pytest.raises(ValueError, match="no constant; the worst is"):
+        sample(model, step, evaluations=(x, 1.1 * logp))
+    with pytest.raises(ValueError, match="3 coordinates, and the model has 4"):
+        sample(model, step, evaluations=(x[:, :3], logp))
+    with pytest.raises(ValueError, match=r"variables \['z'\]; wanted are"):
+        sample(model, step, evaluations=({"z": x}, logp))
+    with pytest.raises(ValueError, match="got int"):
+        sample(model, step, evaluations=7)

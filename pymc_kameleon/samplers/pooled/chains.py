@@ -15,12 +15,18 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from pymc_kameleon.numerics import evaluations
+from pymc_kameleon.numerics.evaluations import Evaluations
 from pymc_kameleon.samplers.pooled import climbs as pooled_climbs
 from pymc_kameleon.samplers.pooled import drawing
 from pymc_kameleon.samplers.pooled.drawing import Drawing, Request, Row
 from pymc_kameleon.samplers.pooled.tuning import Tuning
 
 GROUPS = 4  # climbs, each of which starts a group of chains
+CHECKED = 5  # of the known points are evaluated again, at least
+SAME = (
+    0.01,
+    1e-6,
+)  # by how much a known log density may be off, absolute and relative: other machines round
 CLIMB_SHARE = 0.5  # of the evaluations for tuning, at most
 
 
@@ -60,11 +66,14 @@ class Chains:
     plan : Plan
     scale : float or ndarray of shape (d,)
         Rough size of each coordinate.
+    known : Evaluations, optional
+        Points whose log density is known up to a constant, from an earlier run: the chains begin at some of them,
+        which are evaluated again, and nothing climbs. ``starts`` then only says how many chains there are.
     options
         Of :class:`pymc_kameleon.samplers.kamiltonian.values.sampler.ValueKamiltonian`.
     """
 
-    def __init__(self, initial, starts, seed, plan: Plan, *, scale=1.0, **options):
+    def __init__(self, initial, starts, seed, plan: Plan, *, scale=1.0, known=None, **options):
         children = seed.spawn(len(starts) + 1)
         self.rng, *self.rngs = [np.random.default_rng(child) for child in children]
         self.initial, self.starts = np.array(initial, dtype=float), np.array(starts, dtype=float)
@@ -78,9 +87,9 @@ class Chains:
         self.stopped = ""  # why there are fewer draws than planned
         self.nonfinite = 0
         n = len(self.starts)
-        n_groups = min(GROUPS, n) if plan.climb else n
+        n_groups = min(GROUPS, n) if plan.climb and known is None else n
         self.groups = [k * n_groups // n for k in range(n)]  # of every chain: who begins together
-        self._phase: Any = _Start(self)
+        self._phase: Any = _Start(self) if known is None else _Warm(self, known)
         self._asked: list[Request] = []
 
     @property
@@ -162,6 +171,83 @@ class _Start:
         return _Tune(chains, [(chains.starts[k], self.values[k]) for k in chosen], factor)
 
 
+class _Warm:
+    """Begin at points that are known, and see whether they are of this log density."""
+
+    name = "start"
+
+    def __init__(self, chains: Chains, known: Evaluations):
+        self.chains, self.done = chains, False
+        values = known.log_densities
+        if not np.isfinite(values).any():
+            raise ValueError(
+                f"none of the {known.size} evaluations given has a finite log density."
+            )
+        self.rows = _rows_like_draws(
+            chains.rng, values, len(chains.initial), max(len(chains.starts), CHECKED)
+        )
+        self.known = known
+
+    def ask(self):
+        n = len(self.chains.starts)
+        return [
+            Request(self.known.positions[row], k if k < n else -1, "start")
+            for k, row in enumerate(self.rows)
+        ]
+
+    def tell(self, values):
+        self.done = True
+        self.values = np.array(values)
+        if self.chains.plan.climb:  # values can be compared
+            change = self.values - self.known.log_densities[self.rows]
+            self.known = _shifted(self.known, self.known.positions[self.rows], change)
+
+    def next(self):
+        chains, finite = self.chains, np.flatnonzero(np.isfinite(self.values))
+        if not len(finite):
+            raise ValueError("no log density is finite at the evaluations given.")
+        n = len(chains.starts)
+        chosen = [k if k in finite else finite[k % len(finite)] for k in range(n)]
+        starts = [(self.known.positions[self.rows[k]], float(self.values[k])) for k in chosen]
+        spread = np.std(self.known.positions[self.rows], axis=0)
+        factor = np.diag(np.where(spread > 0.0, spread, np.asarray(chains.scale)))
+        return _Tune(chains, starts, factor, self.known)
+
+
+def _rows_like_draws(rng, values, d, n):
+    """Rows of ``values`` as far below the highest as ``n`` draws from a normal posterior in ``d`` dimensions."""
+    falls = np.where(np.isfinite(values), values.max() - values, math.inf)
+    rows: list[int] = []
+    for fall in rng.gamma(0.5 * d, size=n):
+        off = np.abs(falls - fall)
+        if len(rows) < len(values):
+            off[rows] = math.inf  # each once, as long as there are others
+        rows.append(int(np.argmin(off)))
+    return rows
+
+
+def _shifted(known: Evaluations, positions, change) -> Evaluations:
+    """``known`` with the constant that its log densities are off by.
+
+    Raises
+    ------
+    ValueError
+        If it is not one constant: they are of another model or other data.
+    """
+    offset = float(np.median(change))
+    absolute, relative = SAME
+    values = known.log_densities[np.isfinite(known.log_densities)]
+    rest = np.abs(change - offset)
+    if not (rest <= absolute + relative * np.abs(values).max()).all():  # NaN fails, too
+        worst = positions[int(np.argmax(np.where(np.isnan(rest), math.inf, rest)))]
+        raise ValueError(
+            f"the evaluations given are not of this log density: at {len(change)} of their points it differs from "
+            f"them by {[float(f'{c:.6g}') for c in change]}, which is no constant; the worst is {worst.tolist()}. "
+            "Another model, other data or another parametrisation made them."
+        )
+    return known._replace(log_densities=known.log_densities + offset)
+
+
 class _Climb:
     """Come to the typical set, a group of chains by a climb."""
 
@@ -216,11 +302,14 @@ class _Tune:
 
     name = "tune"
 
-    def __init__(self, chains: Chains, starts, factor):
+    def __init__(self, chains: Chains, starts, factor, before: Evaluations | None = None):
         self.chains = chains
+        known, base = chains.evaluated, 0
+        if before is not None:
+            known, base = evaluations.merge([before, known]), before.size
         self.tuning = Tuning(
-            chains.rng, chains.rngs, starts, chains.evaluated, factor,
-            limit=chains.tune_until(), wait=chains.plan.tune is not None, **chains.options,
+            chains.rng, chains.rngs, starts, known, factor, base=base,
+            limit=base + chains.tune_until(), wait=chains.plan.tune is not None, **chains.options,
         )  # fmt: skip
 
     @property

@@ -105,19 +105,20 @@ def _holds_its_own(climb, top):
         return True
     if climb.arrived and top.arrived:
         return arrival_search.mass(climb) > arrival_search.mass(top) - arrival_search.BETTER
-    return not top.arrived and climb.log_densities.max() > top.log_densities.max() - depth(climb)
+    return not top.arrived and climb.log_densities.max() > top.log_densities.max() - depth(
+        len(climb.origin)
+    )
 
 
-def depth(climb: arrival.State) -> float:
-    """How far below the highest point a draw from the posterior may plausibly lie."""
-    d = len(climb.origin)
+def depth(d: int) -> float:
+    """How far below the mode a draw from a posterior in ``d`` dimensions may plausibly lie."""
     return 0.5 * d + 3.0 * math.sqrt(0.5 * d) + 2.0
 
 
 def typical_points(climb: arrival.State) -> Group:
     """The evaluated points of a climb that a draw could be."""
     values = climb.log_densities
-    rows = np.flatnonzero(values >= values.max() - depth(climb))
+    rows = np.flatnonzero(values >= values.max() - depth(len(climb.origin)))
     return Group(climb.positions[rows].copy(), values[rows].copy())
 
 

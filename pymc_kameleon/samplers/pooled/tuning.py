@@ -39,16 +39,13 @@ GROWTH = 1.15  # of the evaluations between fits: an evaluation is worth more th
 FREE = 20  # draws without an evaluation that a member makes in a round at most
 SEARCHES = 0.5  # of a lost member's proposals
 LAST_FIT = 0.85  # of the evaluations for tuning: the rest judges it
-SETTLED, UNCOVERED, JUDGED = (
-    0.25,
-    0.01,
-    30,
-)  # residual sd, share and residuals at which tuning may end
-SPREADING, SPREAD = (
-    1.3,
-    0.9,
-)  # how much farther out than the archive recent states may be, at which quantile
+SETTLED, UNCOVERED = 0.25, 0.01  # residual sd and share at which tuning may end ...
+JUDGED = 20  # ... seen on so many residuals
+SPREADING, SPREAD = 1.3, 0.9  # times farther out than the archive, at which quantile
 GAIN = 0.8  # a refit that left more than this of the residual sd was one too many
+# Of the frozen walk, where f is too low somewhere. One member that sticks there for two rounds is 3 % of all states
+# that a pool judges, and the walk takes over where it stands anyway.
+CAUTION = 0.25
 CERTAIN = 0.1  # residual sd at which no refit can gain anything that matters
 
 
@@ -69,6 +66,8 @@ class Tuning:
         Lower Cholesky factor of what the covariance may be.
     limit : int
         Evaluations in all at which tuning ends.
+    base : int
+        How many of ``known`` were there before the run, and do not count as its tuning.
     wait : bool
         Tune until ``limit``; otherwise tuning ends as soon as the surrogate is good and gets no better.
     options
@@ -76,9 +75,10 @@ class Tuning:
     """
 
     def __init__(
-        self, rng, rngs, starts, known: Evaluations, factor, *, limit, wait, noise_sd=0.0, **options
+        self, rng, rngs, starts, known: Evaluations, factor, *, limit, wait, base=0, noise_sd=0.0, **options
     ):  # fmt: skip
         self.rng, self.limit, self.wait, self.noise_sd = rng, limit, wait, noise_sd
+        self.base = base
         self.hub = _hub(starts, known, factor, options)
         self.members = [
             pooled_members.begin(self.hub, own, x, y)
@@ -93,6 +93,10 @@ class Tuning:
         self.done = False
         self._refit_if_due()
         self._end_if_over()
+
+    def _to_judge(self):
+        """Evaluations that it takes to judge the last fit."""
+        return max(JUDGED, 2 * len(self.members))
 
     @property
     def evaluations(self) -> int:
@@ -185,7 +189,8 @@ class Tuning:
     def _last_fit_at(self):
         if self.ends_at < self.limit:  # it was decided to end
             return 0
-        return max(LAST_FIT * self.limit, 1.2 * quadratic_size(self.hub.walk.factor.shape[0]))
+        last = self.base + LAST_FIT * (self.limit - self.base)
+        return max(last, 1.2 * quadratic_size(self.hub.walk.factor.shape[0]))
 
     def _refit(self, final=False):
         """A new surrogate for all members."""
@@ -208,7 +213,7 @@ class Tuning:
 
     def _end_if_over(self):
         if not self.wait and self.ends_at == self.limit and self._is_settled():
-            self.ends_at = min(self.limit, self.evaluations + max(JUDGED, 2 * len(self.members)))
+            self.ends_at = min(self.limit, self.evaluations + self._to_judge())
             self._refit_if_due()
         self.done = self.evaluations + len(self.members) > self.ends_at
 
@@ -220,16 +225,18 @@ class Tuning:
         now, before = kamiltonian_tuning.measure(learning, math.inf), learning.earlier
         if not (now.residual_sd < SETTLED and now.uncovered < UNCOVERED) or self._is_spreading():
             return False
-        return now.residual_sd < CERTAIN or (
-            before is not None and now.residual_sd > GAIN * before.residual_sd
-        )
+        if (
+            self.base or now.residual_sd < CERTAIN
+        ):  # with points from before, a fit has all that it will have
+            return True
+        return before is not None and now.residual_sd > GAIN * before.residual_sd
 
     def freeze(self) -> tuple[State, list[Member]]:
         """Fix everything: the hub and the members from which draws are made."""
         hub = self.hub
         if hub.fit is not None and kamiltonian_tuning.is_stale(hub):
             self._refit()
-        hub = kamiltonian_tuning.fix(self.hub, pooled_elite.elite(self.hub)[0])
+        hub = kamiltonian_tuning.fix(self.hub, pooled_elite.elite(self.hub)[0], CAUTION)
         return hub, [pooled_members.settle(hub, m) for m in self.members]
 
 

@@ -377,8 +377,11 @@ def freeze(state: State) -> State:
     return fix(state, reference_states(state)[0])
 
 
-def fix(state: State, chain: np.ndarray) -> State:
-    """Fix everything as it is; ``chain`` (m, d) are the states that D has to hold."""
+def fix(state: State, chain: np.ndarray, caution: float = 1.0) -> State:
+    """Fix everything as it is; ``chain`` (m, d) are the states that D has to hold.
+
+    ``caution`` is the largest share that the random walk gets because of what the surrogate does not cover.
+    """
     learning = state.learning
     evaluations = learning.positions.size
     state = state._replace(walk=WALK.freeze(state.walk), learning=None)
@@ -388,7 +391,7 @@ def fix(state: State, chain: np.ndarray) -> State:
     dynamics = state.dynamics._replace(step_size=math.exp(learning.averaging.log_average))
     dynamics = _bound(dynamics, chain, learning)
     arms = kamiltonian_worth.shares(learning.worth)
-    floor = residual_mixture.choose_floor(quality.uncovered, quality.residual_sd)
+    floor = min(caution, residual_mixture.choose_floor(quality.uncovered, quality.residual_sd))
     if arms[0] > 0.5:
         floor = max(floor, arms[0])  # the random walk may be the better kernel
     floor = min(floor, LARGEST_FLOOR)

@@ -1,0 +1,105 @@
+"""Points whose log density is known, from an earlier run or from a user's table, as the record that samplers take."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pymc as pm
+import pytensor
+import pytensor.tensor as pt
+from pytensor.graph.replace import clone_replace
+
+from pymc_kameleon.numerics.evaluations import Evaluations, table
+from pymc_kameleon.steps.log_density import LogDensity
+from pymc_kameleon.steps.pooled_trace import from_dataset
+
+
+def known_points(given: Any, model: pm.Model, density: LogDensity) -> Evaluations:
+    """The record of what a user gives as ``evaluations``.
+
+    Parameters
+    ----------
+    given : InferenceData, DataTree, Dataset, Evaluations or (points, log densities)
+        What ``pk.sample`` returned, or its group ``evaluations``; or a table. Its points: an array of shape (n, d) in
+        the order of the model's value variables, or a dict of arrays of shape (n, *shape) by the names of the value
+        variables (unconstrained), or by those of the model's variables; then the log density is that of the model's
+        variables, too, and the transforms' Jacobians are added.
+
+    Raises
+    ------
+    ValueError
+        If it is of other variables, with what was found and what was wanted.
+    """
+    if isinstance(given, Evaluations):
+        made = given
+    elif isinstance(given, tuple) and len(given) == 2:
+        made = _from_table(*given, model, density)
+    else:
+        made = from_dataset(density, _group(given))
+    if made.positions.shape[1] != density.dim:
+        raise ValueError(
+            f"evaluations have {made.positions.shape[1]} coordinates, and the model has {density.dim}: "
+            f"{', '.join(density.update({}, np.zeros(density.dim)))}, unconstrained."
+        )
+    return made
+
+
+def _group(given):
+    for candidate in (given, _item(given, "evaluations")):
+        if candidate is not None and "_log_density" in getattr(candidate, "data_vars", ()):
+            return candidate
+    raise ValueError(
+        "evaluations must be what pk.sample returned, its group 'evaluations', or a tuple (points, log densities), got "
+        f"{type(given).__name__}."
+    )
+
+
+def _item(given, name):
+    try:
+        return given[name]
+    except (KeyError, TypeError, AttributeError):
+        return None
+
+
+def _from_table(points, values, model, density):
+    values = np.asarray(values, dtype=float)
+    if not isinstance(points, Mapping):
+        return _without_nan(np.asarray(points, dtype=float), values)
+    blank = density.update({}, np.zeros(density.dim))
+    if set(points) == set(blank):
+        columns = [np.asarray(points[name], dtype=float).reshape(len(values), -1) for name in blank]
+        return _without_nan(np.concatenate(columns, axis=1), values)
+    names = {rv.name for rv in model.free_RVs}
+    if set(points) != names:
+        raise ValueError(
+            f"evaluations have the variables {sorted(points)}; wanted are {sorted(blank)} (unconstrained) or "
+            f"{sorted(names)} (the model's own)."
+        )
+    unconstrain = _unconstrain(model, list(blank))
+    rows = [
+        unconstrain(*(np.asarray(points[rv.name][n], dtype=rv.dtype) for rv in model.free_RVs))
+        for n in range(len(values))
+    ]
+    positions = np.array([np.concatenate([np.ravel(v) for v in row[:-1]]) for row in rows])
+    return _without_nan(positions.reshape(len(rows), -1), values + [float(row[-1]) for row in rows])
+
+
+def _without_nan(positions, values):
+    if positions.ndim == 2 and values.shape == (len(positions),):
+        known = ~np.isnan(values)  # NaN: never evaluated, or it failed
+        positions, values = positions[known], values[known]
+    return table(positions, values)
+
+
+def _unconstrain(model, order):
+    """A function of the model's variables: the value variables in ``order``, and the log of the Jacobian."""
+    inputs = {rv: rv.type(name=rv.name) for rv in model.free_RVs}
+    values, jacobian = {}, pt.constant(0.0)
+    for rv, variable in inputs.items():
+        transform, value = model.rvs_to_transforms.get(rv), variable
+        if transform is not None:
+            value = transform.forward(variable, *rv.owner.inputs)
+            jacobian = jacobian + transform.log_jac_det(value, *rv.owner.inputs).sum()
+        values[model.rvs_to_values[rv].name] = value
+    outputs = clone_replace([*(values[name] for name in order), jacobian], dict(inputs))
+    return pytensor.function(list(inputs.values()), outputs, on_unused_input="ignore")
