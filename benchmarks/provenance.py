@@ -56,7 +56,7 @@ def _package(*names: str) -> tuple[str, ...]:
 
 RESULTS = {
     "adaptation_bias": Result("adaptation_bias", 2),
-    "arrival": Result("arrival", 120),
+    "arrival": Result("arrival", 30),
     "cold_start": Result(
         "cold_start", 240, (*_package(*SAMPLERS, "targets", "diagnostics"), "benchmarks.core")
     ),
