@@ -73,10 +73,6 @@ def test_triangular_algebra_agrees_with_lapack(d):
     assert_close(
         cov.solve_lower(expected, b), scipy.linalg.solve_triangular(expected, b, lower=True)
     )
-    assert_close(
-        cov.solve_lower_transpose(expected, b),
-        scipy.linalg.solve_triangular(expected, b, lower=True, trans="T"),
-    )
     assert cov.log_determinant(expected) == pytest.approx(
         0.5 * np.linalg.slogdet(a)[1], rel=1e-10, abs=1e-10
     )
@@ -104,7 +100,7 @@ def test_cholesky_reports_failure_instead_of_raising(a):
 
 
 @pytest.mark.parametrize("d", DIMS)
-def test_rank_one_update_and_downdate_agree_with_dense(d):
+def test_rank_one_update_agrees_with_dense(d):
     rng = np.random.default_rng(3)
     a, v = spd(rng, d), 3.0 * rng.standard_normal(d)
     factor = np.linalg.cholesky(a)
@@ -113,32 +109,7 @@ def test_rank_one_update_and_downdate_agree_with_dense(d):
     expected = np.linalg.cholesky(a + np.outer(v, v))
     assert_close(updated, expected)
     np.testing.assert_array_equal(np.triu(updated, 1), 0.0)
-    downdated, ok = cov.cholesky_downdate(expected, v)
-    assert ok
-    assert_close(downdated, factor)
     np.testing.assert_array_equal(factor, before)
-
-
-@pytest.mark.parametrize("d", DIMS)
-def test_downdate_reports_failure_at_the_edge_of_definiteness(d):
-    factor = np.linalg.cholesky(spd(np.random.default_rng(4), d))
-    direction = factor @ np.ones(d) / np.sqrt(d)  # |L^-1 v| = 1: the difference is singular
-    assert cov.cholesky_downdate(factor, 0.999 * direction)[1]
-    assert not cov.cholesky_downdate(factor, 1.001 * direction)[1]
-    assert not cov.cholesky_downdate(factor, np.full(d, np.nan))[1]
-
-
-def test_a_window_that_slides_by_update_and_downdate_stays_on_the_dense_factor():
-    rng = np.random.default_rng(5)
-    d, width = 5, 40
-    points = rng.standard_normal((2000, d)) * np.array([1.0, 2.0, 0.5, 3.0, 1.0])
-    factor = np.linalg.cholesky(points[:width].T @ points[:width])
-    for i in range(width, len(points)):
-        factor = cov.cholesky_update(factor, points[i])
-        factor, ok = cov.cholesky_downdate(factor, points[i - width])
-        assert ok
-    window = points[-width:]
-    assert_close(factor, np.linalg.cholesky(window.T @ window))
 
 
 def dense_shape(shape, v, keep, weight):

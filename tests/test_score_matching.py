@@ -86,7 +86,8 @@ def loop_finite(points, features, weights, base):
     D = features.n_features
     b, C = np.zeros(D), np.zeros((D, D))
     for x, w in zip(points, weights / weights.sum(), strict=True):
-        first, second = rff.jacobian(x, features), rff.second_derivatives(x, features)
+        first = rff.jacobian(x, features)
+        second = -rff.features(x, features)[:, None] * np.square(rff.stacked_frequencies(features))
         for l in range(len(x)):
             pull = -base.precision[l] * (x[l] - base.mean[l])
             b -= w * (second[:, l] + pull * first[:, l])

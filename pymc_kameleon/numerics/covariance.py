@@ -153,18 +153,6 @@ def solve_lower(factor, b):
 
 
 @njit(cache=True)
-def solve_lower_transpose(factor, b):
-    """L^-T b for a lower triangular ``factor`` of shape (d, d) and ``b`` of shape (d,)."""
-    d = b.shape[0]
-    result = b.copy()
-    for i in range(d - 1, -1, -1):
-        result[i] /= factor[i, i]
-        for k in range(i):
-            result[k] -= factor[i, k] * result[i]
-    return result
-
-
-@njit(cache=True)
 def log_determinant(factor):
     """Sum_i log L_ii = log det L, half the log determinant of L L^T."""
     value = 0.0
@@ -224,37 +212,6 @@ def cholesky_update(factor, v):
             updated[i, k] = cosine * column + sine * rest[i]
             rest[i] = cosine * rest[i] - sine * column
     return updated
-
-
-@njit(cache=True)
-def cholesky_downdate(factor, v):
-    """The lower Cholesky factor of L L^T - v v^T in O(d^2), and whether there is one.
-
-    Mixed hyperbolic rotations (Bojanczyk, Brent, Van Dooren & de Hoog, 1987), the stable form of
-    the recursion.
-
-    Returns
-    -------
-    downdated : ndarray of shape (d, d)
-        Meaningless when ``ok`` is False.
-    ok : bool
-        False if the difference is not positive definite in floating point.
-    """
-    d = v.shape[0]
-    downdated = factor.copy()
-    rest = v.copy()
-    for k in range(d):
-        pivot = (factor[k, k] - rest[k]) * (factor[k, k] + rest[k])
-        if not 0.0 < pivot < np.inf:
-            return downdated, False
-        radius = math.sqrt(pivot)
-        cosine, sine = radius / factor[k, k], rest[k] / factor[k, k]
-        downdated[k, k] = radius
-        for i in range(k + 1, d):
-            value = (factor[i, k] - sine * rest[i]) / cosine
-            downdated[i, k] = value
-            rest[i] = cosine * rest[i] - sine * value
-    return downdated, True
 
 
 # --- an adapted shape: a covariance of determinant one ------------------------------------------

@@ -162,13 +162,6 @@ def jacobian(x: np.ndarray, rf: RandomFeatures) -> np.ndarray:
     return _jacobian(x, rf.frequencies, rf.offsets, rf.sincos)
 
 
-def second_derivatives(x: np.ndarray, rf: RandomFeatures) -> np.ndarray:
-    """Unmixed second derivatives d^2 phi_i / d x_l^2 = -w_il^2 phi_i(x) at ``x`` of shape (d,);
-    shape (D, d).
-    """
-    return -features(x, rf)[:, None] * np.square(stacked_frequencies(rf))
-
-
 def stacked_frequencies(rf: RandomFeatures) -> np.ndarray:
     """The frequency of every feature, shape (D, d): once for ``"cos"``, twice for ``"sincos"``."""
     return np.concatenate([rf.frequencies, rf.frequencies]) if rf.sincos else rf.frequencies

@@ -21,7 +21,6 @@ def transition(
     point: Point,
     state: Any,
     evaluate: Evaluate,
-    *,
     tuning: bool = False,
     noise_sd: float = 0.0,
     patience: float = 1.0,
@@ -158,8 +157,9 @@ def run(
     n: int,
 ) -> Run:
     """A chain from ``x``, shape (d,): ``tune`` draws that the sampler learns from, then ``n`` with all fixed."""
-    point = Point(np.array(x, dtype=float), log_density(x))
-    state = sampler.place(sampler.init(rng, point.position), point)
+    x = np.array(x, dtype=float)
+    point = Point(x, log_density(x))
+    state = sampler.place(sampler.init(rng, x), point)
     for draw in draws(rng, sampler, log_density, point, state, tune, tuning=True):
         point, state = draw.point, draw.state
     state = freeze(sampler, point, state)

@@ -53,6 +53,7 @@ LOOKS = 6  # climbs after a chain's own, from draws of the prior; two of them wh
 LOOK_EVERY = 3  # tuning draws: one of so many is theirs
 STATE_VERSION = 4  # of KernelStepState: raised whenever the meaning of a field changes
 NEVER = 2**62
+NOT_TUNING = (False, 0.0, 1.0)
 NOWHERE = Point(None, -math.inf, (0.0, []))  # type: ignore[arg-type]
 
 
@@ -414,20 +415,20 @@ class KernelStep(BlockedStep):
         """One draw: at most one evaluation of the log density."""
         self.tuning_draws += self.tune
         moved = self._density.has_others and self._density.follow(point)
-        x = self._density.ravel(point)
-        if self.position is None or moved or not self._density.is_at(x, self.position):
+        x, here = self._density.ravel(point), self.here
+        if here.position is None or moved or not self._density.is_at(x, here.position):
             self._restart(point, x)
         if self.arrival_state is not None:
             if not self.arrival_state.settled:
                 return self._step_of_arrival(point)
             if self.tuning_draws % LOOK_EVERY == 0:
                 return self._look(point)
-        if self._is_probe():
+        if self.tune and self._is_probe():
             return point, [self._probe()]
         before, self._point = self.here, point
-        tuning = {"tuning": True, **self._measured()} if self.tune else {}
+        tuning = self._measured() if self.tune else NOT_TUNING
         self.here, self._algorithm_state, proposal, there, probability, accepted = transition(
-            self.rng, self.sampler, before, self._algorithm_state, self._evaluate, **tuning
+            self.rng, self.sampler, before, self._algorithm_state, self._evaluate, *tuning
         )
         # without the shares
         self._log_ratio = there.log_density - before.log_density + proposal.log_q_ratio
@@ -438,10 +439,8 @@ class KernelStep(BlockedStep):
         return point, [self._statistics(proposal, probability, accepted)]
 
     def _measured(self):
-        """What is known of the noise, for a sampler that learns."""
-        return {
-            "noise_sd": noise_probe.sd(self.probe), "patience": noise_probe.patience(self.probe),
-        }  # fmt: skip
+        """That the sampler learns, and what is known of the noise."""
+        return True, noise_probe.sd(self.probe), noise_probe.patience(self.probe)
 
     def _step_of_arrival(self, point):
         """One evaluation on the way to where the chain begins: no Metropolis test, because nothing is drawn yet."""
@@ -530,7 +529,7 @@ class KernelStep(BlockedStep):
 
     def _is_probe(self):
         """Whether this tuning draw measures the noise."""
-        if not (self.tune and self._density.noisy):
+        if not self._density.noisy:
             return False
         self.probe, due = noise_probe.count(self.probe)
         return due

@@ -51,8 +51,8 @@ def _parts(value) -> list:
     if isinstance(value, dict):
         return list(value.values())
     parts = [*getattr(value, "__dict__", {}).values()]
-    if hasattr(value, "__self__"):  # a built-in method: np.random.normal belongs to a RandomState
-        parts.append(value.__self__)
+    # of a built-in method: np.random.normal belongs to a RandomState
+    parts.append(getattr(value, "__self__", None))
     call = getattr(type(value), "__call__", None)  # noqa: B004
     if isinstance(call, FunctionType) and not _of_pymc(value):
         parts += _referred_to(call)

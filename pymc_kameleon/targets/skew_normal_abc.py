@@ -318,10 +318,6 @@ class SkewNormalABC(GaussianImage):
         q, r = np.linalg.qr(basis)
         return q * np.sign(np.diag(r))
 
-    def _cdf(self, v):
-        means, weights, variance = self._along
-        return special.ndtr((v[:, None] - means) / math.sqrt(variance)) @ weights
-
     @cached_property
     def _table(self):
         """A grid over the posterior of a^T x and, at its points, the normal scores of its cdf."""

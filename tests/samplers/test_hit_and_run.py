@@ -1,0 +1,82 @@
+"""The worked example is a sampler: exact, with a control that is not, and a step of PyMC's in six lines."""
+
+from types import SimpleNamespace
+from typing import ClassVar, Unpack
+
+import numpy as np
+import pymc as pm
+
+from pymc_kameleon.samplers.seam import Proposal
+from pymc_kameleon.steps.base import KernelStep
+from pymc_kameleon.steps.options import CommonOptions
+from pymc_kameleon.steps.signatures import default, given
+from tests.samplers.hit_and_run import HitAndRun
+from tests.step_tester import sample
+from tests.support.chains import held, run_chain, run_transitions, z_scores
+from tests.support.targets import Banana
+
+TARGET = Banana(3)
+
+
+def invariance(control=None):
+    rng = np.random.default_rng(5)
+    ends = run_transitions(
+        rng, held(HitAndRun, np.zeros(3), scale=2.0).but(control), TARGET.log_density,
+        TARGET.draw(rng, 6000), 8,
+    )  # fmt: skip
+    return np.abs(z_scores(ends, TARGET.mean, TARGET.cov)).max()
+
+
+def test_it_leaves_the_target_invariant():
+    assert invariance() < 4.5
+
+
+def test_a_step_that_grows_with_x_and_no_ratio_is_noticed():
+    def uneven(rng, x, state):
+        return Proposal(x * np.exp(0.5 * rng.standard_normal(3)), 0.0)
+
+    assert invariance(SimpleNamespace(propose=uneven)) > 10
+
+
+def test_its_step_is_tuned():
+    rng, probabilities = np.random.default_rng(6), []
+    run_chain(
+        rng, held(HitAndRun, np.zeros(3), scale=1e-3), TARGET.log_density, np.zeros(3), 4000,
+        visit=lambda _, __, outcome: probabilities.append(outcome.accept_prob),
+    )  # fmt: skip
+    assert abs(np.mean(probabilities[2000:]) - 0.44) < 0.04
+
+
+class HitAndRunStep(KernelStep):
+    """A hit-and-run walk.
+
+    Parameters
+    ----------
+    target_accept : float
+        Acceptance probability that the step is tuned to, in (0, 1). Default 0.44.
+
+    For experiments
+    ---------------
+    scale : float
+        Standard deviation of the step at the start. Default 1.
+    """
+
+    name = "hit_and_run"
+    variants: ClassVar[dict] = {"": HitAndRun}
+
+    def __init__(
+        self, vars=None, *, target_accept: float = default(0.44), scale: float = default(1.0),
+        preset: str | None = None, **common: Unpack[CommonOptions],
+    ):  # fmt: skip
+        super().__init__(vars, **given(locals()), **common)
+
+
+def test_a_step_of_it_samples():
+    with pm.Model() as model:
+        pm.Normal("x", 1.0, 2.0, shape=2)
+        step = HitAndRunStep(scale=0.5)
+    idata = sample(step, model, draws=2000, tune=1000, chains=2)
+    draws = idata["posterior"]["x"].values
+    assert abs(draws.mean() - 1.0) < 0.5
+    assert 1.5 < draws.std() < 2.5
+    assert set(np.unique(idata["sample_stats"]["move"].values)) == {"hit-and-run"}

@@ -1,0 +1,212 @@
+"""What every sampler promises, without PyMC: the conformance test that a new one is added to by one line."""
+
+import pickle
+from dataclasses import FrozenInstanceError, fields, replace
+from functools import cache
+
+import numpy as np
+import pytest
+
+from pymc_kameleon.samplers import chain
+from pymc_kameleon.samplers.adaptive_metropolis import AdaptiveMetropolis
+from pymc_kameleon.samplers.cma import CMA
+from pymc_kameleon.samplers.gaussian_adaptation import GaussianAdaptation
+from pymc_kameleon.samplers.gaussian_mixture.sampler import GaussianMixture
+from pymc_kameleon.samplers.kameleon.fast import FastKameleon
+from pymc_kameleon.samplers.kameleon.full import Kameleon
+from pymc_kameleon.samplers.kameleon.pca import PCAKameleon
+from pymc_kameleon.samplers.kamiltonian.scores.sampler import FiniteKamiltonian, LiteKamiltonian
+from pymc_kameleon.samplers.kamiltonian.values.sampler import ValueKamiltonian
+from pymc_kameleon.samplers.seam import Known, Point
+from tests.samplers.hit_and_run import HitAndRun
+from tests.support.targets import Banana
+
+TARGET = Banana(2)
+TUNE = 400
+SAMPLERS = {
+    "adaptive Metropolis": AdaptiveMetropolis(tune=TUNE),
+    "adaptive Metropolis, as published": AdaptiveMetropolis(covariance="recursive"),
+    "Gaussian adaptation": GaussianAdaptation(tune=TUNE),
+    "CMA": CMA(tune=TUNE),
+    "Kameleon": Kameleon(n_history=60, tune=TUNE),
+    "PCA-Kameleon": PCAKameleon(n_history=60, n_directions=5, tune=TUNE),
+    "fast Kameleon": FastKameleon(n_features=40, tune=TUNE),
+    "Gaussian mixture": GaussianMixture(tune=TUNE),
+    "Kamiltonian, lite": LiteKamiltonian(first_fit=150, n_history=60, tune=TUNE),
+    "Kamiltonian, finite": FiniteKamiltonian(first_fit=150, n_features=40, tune=TUNE),
+    "Kamiltonian, values": ValueKamiltonian(tune=TUNE),
+    "hit and run": HitAndRun(),
+}
+every_sampler = pytest.mark.parametrize("sampler", SAMPLERS.values(), ids=SAMPLERS)
+KINDS = {type(s): s for s in SAMPLERS.values()}
+
+
+def bytes_of(value):
+    """What a state, a proposal or a generator is, to the last bit."""
+    return pickle.dumps(value)
+
+
+def tuned(sampler, draws=TUNE):
+    """(generator, point, state) after ``draws`` of tuning; a copy of its own for every test."""
+    return pickle.loads(_tuned(sampler, draws))
+
+
+@cache
+def _tuned(sampler, draws):
+    rng, x = np.random.default_rng(1), np.array([1.0, -0.5])
+    point = Point(x, TARGET.log_density(x))
+    state = sampler.place(sampler.init(rng, x), point)
+    for draw in chain.draws(rng, sampler, TARGET.log_density, point, state, draws, tuning=True):
+        point, state = draw.point, draw.state
+    return pickle.dumps((rng, point, state))
+
+
+def frozen(sampler):
+    rng, point, state = tuned(sampler)
+    return rng, point, chain.freeze(sampler, point, state)
+
+
+def leaves(value, found=None):
+    """All arrays in a state."""
+    found = [] if found is None else found
+    if isinstance(value, np.ndarray):
+        found.append(value)
+    elif isinstance(value, (tuple, list)):
+        for part in value:
+            leaves(part, found)
+    elif hasattr(value, "__dict__"):
+        leaves(list(vars(value).values()), found)
+    return found
+
+
+@every_sampler
+@pytest.mark.parametrize("draws", [5, 200, TUNE])
+def test_propose_writes_nothing(sampler, draws):
+    rng, point, state = tuned(sampler, draws)
+    before = bytes_of((point, state))
+    for array in leaves(state):
+        array.setflags(write=False)
+    for _ in range(30):
+        sampler.propose(rng, point.position, state)
+    assert bytes_of((point, state)) == before
+
+
+@every_sampler
+def test_a_frozen_state_never_changes_but_for_what_it_retains_of_the_point(sampler):
+    rng, point, state = frozen(sampler)
+    here, first, moved = point, state, 0
+    for draw in chain.draws(rng, sampler, TARGET.log_density, point, state, 150):
+        moved += draw.accepted
+        here, state = draw.point, draw.state
+    assert moved > 3
+    assert bytes_of(sampler.place(state, point)) == bytes_of(sampler.place(first, point))
+    assert bytes_of(sampler.place(first, here)) == bytes_of(sampler.place(state, here))
+
+
+@every_sampler
+@pytest.mark.parametrize("make", [frozen, tuned])
+def test_placing_twice_is_placing_once(sampler, make):
+    _, point, state = make(sampler)
+    once = sampler.place(state, point)
+    assert bytes_of(sampler.place(once, point)) == bytes_of(once)
+
+
+@every_sampler
+def test_what_a_proposal_brings_along_is_what_is_found_there(sampler):
+    """Moving by a proposal retains what putting the chain there retains."""
+    rng, point, state = frozen(sampler)
+    compared = 0
+    for draw in chain.draws(rng, sampler, TARGET.log_density, point, state, 60):
+        if draw.accepted:
+            put = sampler.place(draw.before, draw.point)
+            for a, b in zip(leaves(draw.state), leaves(put), strict=True):
+                np.testing.assert_allclose(a, b, rtol=1e-7, atol=1e-9)
+            compared += 1
+    assert compared > 0
+
+
+@every_sampler
+@pytest.mark.parametrize("draws", [0, 200, TUNE])
+def test_statistics_are_the_declared_ones(sampler, draws):
+    rng, point, state = tuned(sampler, draws)
+    alone = sampler.stats(state)
+    found = sampler.stats(state, sampler.propose(rng, point.position, state))
+    assert set(alone) <= set(found) <= set(sampler.statistics)
+    for name, value in found.items():
+        np.dtype(sampler.statistics[name]).type(value)
+        if sampler.statistics[name] is not str:
+            assert isinstance(value, (int, float, np.number, np.bool_)), name
+    assert set(sampler.stats(frozen(sampler)[2])) == set(alone)
+
+
+@every_sampler
+def test_options_are_frozen_and_shown(sampler):
+    option = next(iter(sampler.defaults()), None)
+    if option is None:
+        assert not [f for f in fields(sampler) if f.init]
+        return
+    with pytest.raises(FrozenInstanceError):
+        setattr(sampler, option, 1)
+    assert f"{option}=" in repr(sampler)
+    again = replace(sampler)
+    assert {n: getattr(again, n) for n in again.defaults()} == {
+        n: getattr(sampler, n) for n in sampler.defaults()
+    }
+
+
+@every_sampler
+def test_the_same_seed_makes_the_same_chain_also_by_a_copy(sampler):
+    copied = pickle.loads(pickle.dumps(sampler))
+    first, second = (
+        chain.run(np.random.default_rng(3), s, TARGET.log_density, [1.0, 0.0], tune=250, n=30)
+        for s in (sampler, copied)
+    )
+    np.testing.assert_array_equal(first.draws, second.draws)
+    assert len(np.unique(first.draws[:, 0])) > 1
+
+
+@every_sampler
+def test_it_starts_where_an_arrival_has_ended(sampler):
+    factor = np.array([[2.0, 0.0], [0.0, 3.0]])
+    points = np.random.default_rng(2).standard_normal((20, 2))
+    known = Known(50, factor, (points, np.array([TARGET.log_density(x) for x in points])))
+    rng, x = np.random.default_rng(1), np.zeros(2)
+    point = Point(x, TARGET.log_density(x))
+    state = sampler.place(sampler.init(rng, x, known), point)
+    found = list(chain.draws(rng, sampler, TARGET.log_density, point, state, 60, tuning=True))
+    assert any(draw.accepted for draw in found)
+
+
+def test_the_conformance_test_notices():
+    """A sampler that writes, one that goes on learning, and one that says what it has not declared."""
+
+    class Writes(HitAndRun):
+        def propose(self, rng, x, state):
+            state.log_scale[...] += 1.0
+            return super().propose(rng, x, state)
+
+    class Learns(HitAndRun):
+        def place(self, state, point, proposal=None):
+            return state._replace(log_scale=state.log_scale + 0.1)
+
+    class Tells(HitAndRun):
+        def stats(self, state, proposal=None):
+            return {**super().stats(state), "mood": 1.0}
+
+    with pytest.raises((AssertionError, ValueError)):
+        test_propose_writes_nothing(Writes(), 5)
+    with pytest.raises(AssertionError):
+        test_a_frozen_state_never_changes_but_for_what_it_retains_of_the_point(Learns())
+    with pytest.raises(AssertionError):
+        test_placing_twice_is_placing_once(Learns(), frozen)
+    with pytest.raises(AssertionError):
+        test_statistics_are_the_declared_ones(Tells(), 5)
+
+
+def test_every_step_s_sampler_is_among_them():
+    import pymc_kameleon as pk
+
+    steps = [getattr(pk, name) for name in dir(pk) if name.endswith("Step")]
+    used = {kind for step in steps for kind in step.variants.values()}
+    assert len(used) >= 10
+    assert used <= set(KINDS)
