@@ -12,7 +12,7 @@ from pymc_kameleon import (
     GaussianAdaptationStep,
     NoisyLogLikelihood,
 )
-from pymc_kameleon.samplers import adaptive_metropolis, coordinate_moves
+from pymc_kameleon.samplers import coordinate_moves
 from pymc_kameleon.samplers.cma import CMA
 from pymc_kameleon.samplers.gaussian_adaptation import GaussianAdaptation
 from pymc_kameleon.samplers.seam import Outcome, attainable
@@ -44,7 +44,7 @@ def units_z(algorithm, **options):
     return np.mean(moments, axis=0) / np.maximum(spread, 1e-6)
 
 
-@pytest.mark.parametrize("algorithm", [GaussianAdaptation, CMA, adaptive_metropolis])
+@pytest.mark.parametrize("algorithm", [GaussianAdaptation, CMA, AdaptiveMetropolis])
 def test_units_from_1e_12_to_1e12_are_found(algorithm):
     assert np.abs(units_z(algorithm)).max() < 4.5
 
