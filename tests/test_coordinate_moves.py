@@ -13,6 +13,7 @@ from pymc_kameleon import (
     NoisyLogLikelihood,
 )
 from pymc_kameleon.samplers import coordinate_moves
+from pymc_kameleon.samplers.adaptive_metropolis import AdaptiveMetropolis
 from pymc_kameleon.samplers.cma import CMA
 from pymc_kameleon.samplers.gaussian_adaptation import GaussianAdaptation
 from pymc_kameleon.samplers.seam import Outcome, attainable
