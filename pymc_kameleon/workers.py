@@ -59,7 +59,7 @@ def evaluate_with(density, points, numbers, entropy) -> list | Failure:
         if entropy is not None:
             _set_noise(density, entropy, number)
         try:
-            values.append(float(density(np.ascontiguousarray(x))))
+            values.append(float(density(np.array(x))))  # a copy: what dask unpacks is not aligned
         except Exception as error:
             return Failure(row, _portable(error))
     return values

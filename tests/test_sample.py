@@ -406,3 +406,44 @@ def test_points_of_another_log_density_are_refused(model, step, idata):
         sample(model, step, evaluations=({"z": x}, logp))
     with pytest.raises(ValueError, match="got int"):
         sample(model, step, evaluations=7)
+
+
+# --- other executors ------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+def test_loky_has_the_same_bits_and_survives_a_kill(model, step, idata, tmp_path):
+    loky = pytest.importorskip("loky")
+
+    def make():
+        return loky.get_reusable_executor(2, timeout=60)
+
+    found = sample(model, step, executor=make)
+    assert found["posterior"]["a"].values.tobytes() == idata["posterior"]["a"].values.tobytes()
+    evaluate = workers.Elsewhere(Box("die", tmp_path / "died"), None, make)
+    assert evaluate(POINTS, 0) == VALUES
+    assert (tmp_path / "died").exists()
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")  # distributed's own
+def test_dask_over_tcp_has_the_same_bits_and_survives_a_kill(model, step, idata, tmp_path):
+    distributed = pytest.importorskip("distributed")
+    cluster = distributed.LocalCluster(
+        n_workers=2, threads_per_worker=1, dashboard_address=None, protocol="tcp://"
+    )
+    with cluster, distributed.Client(cluster) as client:
+        found = sample(model, step, executor=client)
+        evaluate = workers.Elsewhere(Box("die", tmp_path / "died"), None, client)
+        assert evaluate.workers == 2
+        assert evaluate(POINTS, 0) == VALUES  # dask gives the task to another worker by itself
+    assert found["posterior"]["a"].values.tobytes() == idata["posterior"]["a"].values.tobytes()
+    assert (tmp_path / "died").exists()
+
+
+@pytest.mark.slow
+def test_spawned_processes_have_the_same_bits(model, step, idata):
+    """A worker that imports everything anew, as on another machine."""
+    with ProcessPoolExecutor(2, mp_context=multiprocessing.get_context("spawn")) as executor:
+        found = sample(model, step, executor=executor)
+    assert found["posterior"]["a"].values.tobytes() == idata["posterior"]["a"].values.tobytes()

@@ -40,7 +40,8 @@ FREE = 20  # draws without an evaluation that a member makes in a round at most
 SEARCHES = 0.5  # of a lost member's proposals
 LAST_FIT = 0.85  # of the evaluations for tuning: the rest judges it
 SETTLED, UNCOVERED = 0.25, 0.01  # residual sd and share at which tuning may end ...
-JUDGED = 20  # ... seen on so many residuals
+JUDGED = 20  # ... seen on so many residuals ...
+ACCEPTED = 0.6  # ... and this share of the surrogate's proposals: a member that does not move has one residual
 SPREADING, SPREAD = 1.3, 0.9  # times farther out than the archive, at which quantile
 GAIN = 0.8  # a refit that left more than this of the residual sd was one too many
 # Of the frozen walk, where f is too low somewhere. One member that sticks there for two rounds is 3 % of all states
@@ -224,6 +225,8 @@ class Tuning:
             return False
         now, before = kamiltonian_tuning.measure(learning, math.inf), learning.earlier
         if not (now.residual_sd < SETTLED and now.uncovered < UNCOVERED) or self._is_spreading():
+            return False
+        if learning.worth.accepted[1:].sum() < ACCEPTED * learning.worth.trials[1:].sum():
             return False
         if (
             self.base or now.residual_sd < CERTAIN
