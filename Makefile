@@ -6,7 +6,12 @@ BIN = $(VENV)/bin
 export OPENBLAS_NUM_THREADS = 1
 export OMP_NUM_THREADS = 1
 
-.PHONY: demo test test-slow lint bench notebooks clean
+# benchmarks/README.md says what each shows
+QUICK = step_cost feature_convergence adaptation_bias gp_estimator particle_filter history_length
+LONG = noisy_likelihood twisted_gaussians hamiltonian_abc glass fast_kameleon kamiltonian_paper kamiltonian_cold_start \
+	kamiltonian_dimension nuts_per_gradient arrival few_evaluations textbook cold_start
+
+.PHONY: demo test test-slow lint bench bench-quick notebooks clean
 
 $(VENV)/.run: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -39,8 +44,11 @@ test-slow: $(VENV)/.dev  ## the long statistical suites
 notebooks: $(VENV)/.dev
 	$(BIN)/python -m pytest --nbmake notebooks
 
-bench: $(VENV)/.bench  ## the quick benchmarks; benchmarks/README.md lists them all
-	$(BIN)/python -m benchmarks.step_cost
+bench-quick: $(VENV)/.bench  ## the benchmarks of a minute or two, under ten in all
+	for name in $(QUICK); do $(BIN)/python -m benchmarks.$$name || exit 1; done
+
+bench: bench-quick  ## all of them, hours; what is interrupted goes on from its stores
+	for name in $(LONG); do $(BIN)/python -m benchmarks.$$name || exit 1; done
 
 clean:
 	rm -rf $(VENV) demo-output build dist .pytest_cache .ruff_cache .mypy_cache

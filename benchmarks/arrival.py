@@ -14,11 +14,8 @@ Stored one line a cell in results/arrival.json; makes results/arrival.md and .pn
 """
 
 import argparse
-import fcntl
 import importlib
-import json
 import math
-import os
 import warnings
 from collections.abc import Callable
 from contextlib import suppress
@@ -27,7 +24,7 @@ from pathlib import Path
 import numpy as np
 from scipy import optimize
 
-from benchmarks import core, provenance
+from benchmarks import core, provenance, report
 from benchmarks.textbook import MODELS, drive, store
 from benchmarks.textbook.posterior import key, model_digest, posterior, reference, references
 from benchmarks.textbook.tables import digits, table
@@ -274,18 +271,12 @@ def run(cell) -> dict:
 
 
 def load() -> dict[str, dict]:
-    return json.loads(STORE.read_text())["cells"] if STORE.exists() else {}
+    return report.load_cells(STORE)
 
 
 def save(found: dict[str, dict]) -> None:
     """Add cells to what is in the file by now."""
-    with open(STORE.with_suffix(".lock"), "w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        cells = load() | found
-        lines = ",\n".join(f"{json.dumps(k)}: {json.dumps(v)}" for k, v in sorted(cells.items()))
-        temporary = STORE.with_suffix(f".{os.getpid()}.tmp")
-        temporary.write_text(f'{{"versions": "{core.versions()}", "cells": {{\n{lines}\n}}}}\n')
-        temporary.replace(STORE)
+    report.save_cells(STORE, found, core.versions())
 
 
 def run_all(cells, again: bool) -> None:

@@ -38,6 +38,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from benchmarks import core, provenance
+from benchmarks.report import digits, table
 from pymc_kameleon.diagnostics import CountingLogDensity, MarginalTruth, error_efficiency
 from pymc_kameleon.samplers.kameleon import full as kameleon
 from pymc_kameleon.targets import (
@@ -524,17 +525,6 @@ def comparable(cell):
 
 def geometric(values):
     return math.exp(np.mean(np.log(list(values)))) if len(values) else math.nan
-
-
-def digits(x):
-    if not math.isfinite(x):
-        return "–"
-    return f"{x:.0f}" if x >= 99.5 else f"{x:.2g}" if x >= 9.95 or x < 0.995 else f"{x:.1f}"
-
-
-def table(head, rows):
-    lines = [head, ["---"] + ["---:"] * (len(head) - 1), *rows]
-    return "\n".join(f"| {' | '.join(row)} |" for row in lines)
 
 
 def score_table(board, score, marks):

@@ -34,6 +34,7 @@ import numpy as np
 from benchmarks import provenance
 from benchmarks.cold_start import TARGETS, starts
 from benchmarks.core import bulk_ess, generators, run_chain, versions
+from benchmarks.report import digits, table
 from pymc_kameleon.diagnostics import MarginalTruth, error_efficiency
 from pymc_kameleon.samplers.adaptive_metropolis import AdaptiveMetropolis
 from pymc_kameleon.samplers.kamiltonian.values.sampler import ValueKamiltonian
@@ -229,17 +230,6 @@ def save(store: dict) -> None:
 # --- report --------------------------------------------------------------------------------------
 
 
-def number(x):
-    if not math.isfinite(x):
-        return "–"
-    return f"{x:.0f}" if x >= 99.5 else f"{x:.2g}" if x >= 9.95 or x < 0.995 else f"{x:.1f}"
-
-
-def table(head, rows):
-    rule = ["---"] + ["---:"] * (len(head) - 1)
-    return "\n".join(f"| {' | '.join(row)} |" for row in [head, rule, *rows])
-
-
 def dimension_table(cells, family):
     head = [
         "d", "AM: ESS", "R-hat", "by error", "Kamiltonian: ESS", "R-hat", "by error", "mean error", "sd error",
@@ -253,10 +243,10 @@ def dimension_table(cells, family):
         rows.append(
             [
                 f"{d}",
-                *(number(am[k]) for k in ("ess",)), f"{am['rhat']:.2f}", number(am["by_error"]),
-                number(own["ess"]), f"{own['rhat']:.2f}", number(own["by_error"]),
-                number(own["mean_error"]), number(own["sd_error"]), f"{own['acceptance']:.2f}",
-                number(own["residual_sd"]), counted(own["families"]),
+                *(digits(am[k]) for k in ("ess",)), f"{am['rhat']:.2f}", digits(am["by_error"]),
+                digits(own["ess"]), f"{own['rhat']:.2f}", digits(own["by_error"]),
+                digits(own["mean_error"]), digits(own["sd_error"]), f"{own['acceptance']:.2f}",
+                digits(own["residual_sd"]), counted(own["families"]),
             ]
         )  # fmt: skip
     return table(head, rows)
@@ -273,9 +263,9 @@ def counted(families):
 def cost_row(cell):
     rest = cell["seconds"] - cell["fitting"] - cell["trajectories"]
     return [
-        number(cell["evaluations"]), f"{cell['fits']:.0f}", number(cell["fitting"]), number(cell["trajectories"]),
-        number(rest), number(1e6 * cell["seconds"] / cell["evaluations"]), f"{cell['state']:.2f}",
-        f"{cell['frozen_state']:.2f}", number(cell["working_memory"]),
+        digits(cell["evaluations"]), f"{cell['fits']:.0f}", digits(cell["fitting"]), digits(cell["trajectories"]),
+        digits(rest), digits(1e6 * cell["seconds"] / cell["evaluations"]), f"{cell['state']:.2f}",
+        f"{cell['frozen_state']:.2f}", digits(cell["working_memory"]),
     ]  # fmt: skip
 
 
@@ -297,7 +287,7 @@ def dimension_costs(cells):
 
 def cold_start_costs(cells):
     rows = [
-        [f"{name} ({TARGETS[name].dim})", number(c["log_density"]), *cost_row(c), c["family"]]
+        [f"{name} ({TARGETS[name].dim})", digits(c["log_density"]), *cost_row(c), c["family"]]
         for name, c in cells.items()
     ]
     return table(["target (d)", "log density, µs", *COSTS, "family"], rows)

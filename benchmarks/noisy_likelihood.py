@@ -28,6 +28,7 @@ from pytensor.tensor.random.type import RandomType
 
 from benchmarks import provenance
 from benchmarks.core import versions
+from benchmarks.report import table
 from pymc_kameleon import (
     AdaptiveMetropolisStep,
     FastKameleonStep,
@@ -184,11 +185,6 @@ def volatility_rows(settings):
             )  # fmt: skip
             print(rows[-1], flush=True)
     return rows
-
-
-def table(header, rows):
-    lines = [header, ["---"] * len(header), *rows]
-    return "\n".join("| " + " | ".join(map(str, line)) + " |" for line in lines)
 
 
 def report(settings):

@@ -1,10 +1,7 @@
 """What has been run: one line a cell in results/textbook.json, by what was run and with which code."""
 
 import ast
-import fcntl
 import importlib.metadata
-import json
-import os
 import zlib
 from functools import cache
 from inspect import ismodule
@@ -12,7 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pymc_kameleon
-from benchmarks import core
+from benchmarks import core, report
 from benchmarks.textbook.drive import step_class
 from benchmarks.textbook.posterior import model_digest
 
@@ -90,19 +87,12 @@ def _imports(module):
 
 
 def load() -> dict[str, dict]:
-    return json.loads(STORE.read_text())["cells"] if STORE.exists() else {}
+    return report.load_cells(STORE)
 
 
 def save(cell: Cell, found: dict) -> None:
     """Add a cell to what is in the file by now; several processes may."""
-    STORE.parent.mkdir(exist_ok=True)
-    with open(STORE.with_suffix(".lock"), "w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        cells = load() | {cell.key: _rounded(found)}
-        lines = ",\n".join(f"{json.dumps(k)}: {json.dumps(v)}" for k, v in sorted(cells.items()))
-        temporary = STORE.with_suffix(f".{os.getpid()}.tmp")
-        temporary.write_text(f'{{"versions": "{core.versions()}", "cells": {{\n{lines}\n}}}}\n')
-        temporary.replace(STORE)
+    report.save_cells(STORE, {cell.key: _rounded(found)}, core.versions())
 
 
 def _rounded(value):

@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks import core, provenance
+from benchmarks.report import digits, table
 from benchmarks.textbook.measures import CONVERGED
 from benchmarks.textbook.posterior import reference
 
@@ -126,14 +127,3 @@ def _summary(step, models, found):
         relative,
         digits(cost),
     ]
-
-
-def digits(x: float) -> str:
-    if not math.isfinite(x):
-        return "–"
-    return f"{x:.0f}" if x >= 99.5 else f"{x:.2g}" if x >= 9.95 or x < 0.995 else f"{x:.1f}"
-
-
-def table(head: list[str], rows: list[list[str]]) -> str:
-    lines = [head, ["---"] + ["---:"] * (len(head) - 1), *rows]
-    return "\n".join(f"| {' | '.join(row)} |" for row in lines)

@@ -433,6 +433,12 @@ class KamiltonianStep(KernelStep):
         Of finite; lite's is Gaussian. Default "gaussian".
     embedding : {"sincos", "cos"}
         Of finite. Default "sincos".
+    solver : {"dense", "low-rank"}
+        Of lite: a Cholesky factorisation (default), or incomplete Cholesky and conjugate gradients (the paper's
+        appendix A.2), for thousands of states.
+    online : bool
+        Of finite: keep coordinates and features of the first fit and fold every later state in by d rank-one updates
+        (A.3), so that cost does not depend on the length of the history. Default False.
     lengthscale : float or ndarray of shape (d,), optional
         Positive, in learned coordinates. Default: one for each of them, by held-out score at every fit.
     regularization : float, optional
@@ -523,6 +529,8 @@ class KamiltonianStep(KernelStep):
         n_features: int = default(300),
         kernel: str | Kernel = default("gaussian"),
         embedding: str = default("sincos"),
+        solver: str = default("dense"),
+        online: bool = default(False),
         lengthscale: float | np.ndarray | None = default(None),
         regularization: float | None = default(None),
         isotropic: bool = default(False),

@@ -34,6 +34,12 @@ SAMPLERS = {
     "Gaussian mixture": GaussianMixture(tune=TUNE),
     "Kamiltonian, lite": LiteKamiltonian(first_fit=150, n_history=60, tune=TUNE),
     "Kamiltonian, finite": FiniteKamiltonian(first_fit=150, n_features=40, tune=TUNE),
+    "Kamiltonian, lite, low rank": LiteKamiltonian(
+        first_fit=150, n_history=60, solver="low-rank", tune=TUNE
+    ),
+    "Kamiltonian, finite, online": FiniteKamiltonian(
+        first_fit=150, n_features=40, online=True, tune=TUNE
+    ),
     "Kamiltonian, values": ValueKamiltonian(tune=TUNE),
     "hit and run": HitAndRun(),
 }

@@ -25,6 +25,7 @@ from pymc_kameleon.surrogates.scores.finite import (
 )
 from pymc_kameleon.surrogates.scores.lengthscales import search_lengthscales
 from pymc_kameleon.surrogates.scores.lite import LiteSurrogate, fit_lite, validate_lite
+from pymc_kameleon.surrogates.scores.low_rank import fit_low_rank
 from pymc_kameleon.surrogates.scores.objective import (
     Validation,
     block_folds,
@@ -39,7 +40,7 @@ RADIUS = 1e3  # of the history's own standard deviations: a trajectory that goes
 
 
 class Recipe(NamedTuple):
-    """How to make a surrogate; :func:`pymc_kameleon.samplers.kamiltonian.scores.sampler.init` explains the fields."""
+    """How to make a surrogate, see :class:`pymc_kameleon.samplers.kamiltonian.scores.sampler.ScoreKamiltonian`."""
 
     surrogate: str
     kernel: Kernel
@@ -50,6 +51,7 @@ class Recipe(NamedTuple):
     regularization: float | None
     isotropic: bool
     base_scale: float
+    solver: str = "dense"
 
 
 class Fit(NamedTuple):
@@ -108,7 +110,8 @@ def fit(
     lengthscale, regularization = validation.lengthscale, validation.regularization
     surrogate: LiteSurrogate | FiniteSurrogate | None
     if recipe.surrogate == "lite":
-        surrogate = fit_lite(states, lengthscale, regularization, weights, base)
+        solve = fit_lite if recipe.solver == "dense" else _fit_low_rank
+        surrogate = solve(states, lengthscale, regularization, weights, base)
     else:
         features = at_lengthscale(_first_features(unit, recipe.n_features), lengthscale)
         surrogate = fit_finite(states, features, regularization, weights, base)
@@ -116,6 +119,10 @@ def fit(
         return None
     region = np.stack([states.mean(axis=0), np.maximum(states.std(axis=0), 1e-300)])
     return Fit(surrogate, states, lengthscale, regularization, validation, region)
+
+
+def _fit_low_rank(*data) -> LiteSurrogate:
+    return fit_low_rank(*data)[0]
 
 
 def _evenly(states, weights, size):

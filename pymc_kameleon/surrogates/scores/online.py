@@ -1,4 +1,7 @@
-"""Score matching *finite*, point by point: running sums and a Cholesky factor (appendix A.3)."""
+"""Score matching *finite*, point by point: running sums and a Cholesky factor (appendix A.3).
+
+``KamiltonianStep(surrogate="finite", online=True)`` is with it.
+"""
 
 import math
 from typing import NamedTuple

@@ -53,6 +53,7 @@ from pymc_kameleon.samplers.kamiltonian.scores.handover import Jumps, no_jumps
 from pymc_kameleon.samplers.kamiltonian.trust import Current, Mixture
 from pymc_kameleon.samplers.seam import NOTHING, Point, Proposal, Sampler
 from pymc_kameleon.surrogates.scores import objective as score_matching
+from pymc_kameleon.surrogates.scores import online as online_finite
 from pymc_kameleon.surrogates.scores.choose import (
     RADIUS,
     Fit,
@@ -62,6 +63,8 @@ from pymc_kameleon.surrogates.scores.choose import (
     leapfrog,
     stable_step_size,
 )
+from pymc_kameleon.surrogates.scores.objective import gaussian_base
+from pymc_kameleon.surrogates.scores.online import OnlineFinite
 
 # Strathmann et al. (2015), sections 5 and A; lengthscale and regularisation by held-out score (A.1). Trajectories
 # only, as soon as there is a surrogate.
@@ -107,6 +110,8 @@ class State(NamedTuple):
         Surrogates so far, and the iteration of the next.
     last_fit : float
         Iteration from which on there is none.
+    online : OnlineFinite or None
+        Running sums of the whole history, with ``online`` and while tuning.
     """
 
     walk: adaptive_metropolis.State
@@ -125,6 +130,7 @@ class State(NamedTuple):
     refits: int
     next_fit: int
     last_fit: float
+    online: OnlineFinite | None = None
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -469,16 +475,18 @@ class ScoreKamiltonian(Sampler):
         fitted = fit(rng, self.recipe, z, previous)
         if fitted is None:
             return state
+        return self.renewed(rng, state._replace(centre=centre, factor=factor), fitted)
+
+    def renewed(self, rng, state, fitted) -> State:
+        """The state with another surrogate, which has not been judged yet."""
         limit = math.log(stable_step_size(rng, fitted, self.leapfrog_range))
         log_step = math.log(self.step_size) if isinstance(self.step_size, float | int) else limit
         return state._replace(
-            centre=centre,
-            factor=factor,
             fitted=fitted,
             log_step=log_step,
             log_step_average=log_step,
             log_step_limit=limit,
-            jumps=no_jumps(dim),
+            jumps=no_jumps(len(state.centre)),
             residuals=empty(1),
             refits=state.refits + 1,
             share=state.share if self.follows else self.random_walk_share,
@@ -549,14 +557,26 @@ class ScoreKamiltonian(Sampler):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class LiteKamiltonian(ScoreKamiltonian):
-    """The paper's KMC lite: a Gaussian kernel at every state of the history."""
+    """The paper's KMC lite: a Gaussian kernel at every state of the history.
+
+    Parameters
+    ----------
+    solver : {"dense", "low-rank"}
+        "dense" (default): a Cholesky factorisation of the normal equations, O(n^3) a fit. "low-rank": incomplete
+        Cholesky of the kernel matrix and conjugate gradients (appendix A.2), O(n r^2) with r its numerical rank: for
+        a long ``n_history``.
+    """
 
     presets: ClassVar[dict] = {"paper": PAPERS["lite"]}
     family: ClassVar[str] = "lite"
     default_history: ClassVar[int] = 500
 
+    solver: str = "dense"
+
     def __post_init__(self):
         super().__post_init__()
+        one_of(solver=(self.solver, ("dense", "low-rank")))
+        object.__setattr__(self, "recipe", self.recipe._replace(solver=self.solver))
         if self.recipe.kernel.name != "gaussian":
             raise ValueError(
                 f"surrogate='lite' has a Gaussian kernel, got {self.recipe.kernel!r}; use surrogate='finite'."
@@ -565,11 +585,22 @@ class LiteKamiltonian(ScoreKamiltonian):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class FiniteKamiltonian(ScoreKamiltonian):
-    """The paper's KMC finite: random Fourier features."""
+    """The paper's KMC finite: random Fourier features.
+
+    Parameters
+    ----------
+    online : bool
+        Fold every state into running sums and a Cholesky factor, updated by d rank-one updates (appendix A.3):
+        coordinates, features and lengthscales are those of the first fit, the surrogate is that of the whole history
+        since, and what a draw costs does not depend on its length. Default False: a fit anew to at most ``n_history``
+        states, in coordinates learned anew.
+    """
 
     presets: ClassVar[dict] = {"paper": PAPERS["finite"]}
     family: ClassVar[str] = "finite"
     default_history: ClassVar[int] = 1500
+
+    online: bool = False
 
     def init(self, rng, x, known=NOTHING) -> State:
         """Start at ``x``, shape (d,); refuses kernels and numbers of features that do not fit."""
@@ -583,6 +614,31 @@ class FiniteKamiltonian(ScoreKamiltonian):
             recipe.embedding,
         )
         return super().init(rng, x, known)
+
+    def adapt(self, rng, state, outcome) -> State:
+        """Learn from one draw; with ``online`` the surrogate's sums do at once."""
+        if state.online is not None:
+            z = solve_lower(state.factor, outcome.position - state.centre)
+            state = state._replace(online=online_finite.push(state.online, z))
+        return super().adapt(rng, state, outcome)
+
+    def refit(self, rng, state, past) -> State:
+        """A surrogate from the running sums, if there are some; otherwise a new one, which may begin them."""
+        if state.online is not None:
+            surrogate = online_finite.surrogate(state.online)
+            return self.renewed(rng, state, state.fitted._replace(surrogate=surrogate))
+        before, state = state, super().refit(rng, state, past)
+        if not self.online or self.history is not None or state.fitted is before.fitted:
+            return state
+        z = np.ascontiguousarray(np.linalg.solve(state.factor, (past - state.centre).T).T)
+        fitted = state.fitted
+        base = gaussian_base(len(state.centre), 0.0, self.base_scale)
+        begun = online_finite.start(z, fitted.surrogate.features, fitted.regularization, base)
+        return state._replace(online=begun)
+
+    def freeze(self, state) -> State:
+        """End of tuning: the running sums are dropped too."""
+        return super().freeze(state)._replace(online=None)
 
 
 def _locate(state, x, log_density):
