@@ -11,6 +11,7 @@ from importlib.metadata import PackageNotFoundError, version
 
 from pymc_kameleon import plots
 from pymc_kameleon.pseudo_marginal import NoisyLogLikelihood
+from pymc_kameleon.sample_report import report
 from pymc_kameleon.sampling import sample
 from pymc_kameleon.steps import (
     AdaptiveMetropolisStep,
@@ -40,6 +41,7 @@ __all__ = [
     "NoisyLogLikelihood",
     "plots",
     "register",
+    "report",
     "sample",
     "unregister",
 ]

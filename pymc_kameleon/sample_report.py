@@ -1,0 +1,209 @@
+"""``pk.report``: in plain sentences, whether a run can be used, and what to do if not."""
+
+import math
+import warnings
+from typing import Any, NamedTuple
+
+import arviz as az
+import numpy as np
+
+from pymc_kameleon import convergence
+
+ENOUGH = 400.0  # effective draws, for means to a twentieth of a posterior sd (Vehtari et al., 2021)
+FEW = 100.0
+SHORT = 50  # draws of a chain below which its start may still show
+DISAGREE = 1.05  # R-hat from which on the draws are not to be used
+INACCURATE = 1.0  # out-of-sample sd of the surrogate
+LEFT_TO_WALK = 0.7  # mean share, below which a chain stands where the surrogate is wrong
+ODD = 3.0  # standard errors by which a chain's mean differs from the others'
+
+
+class Worst(NamedTuple):
+    """A parameter, by name and index, and its figure."""
+
+    name: str
+    value: float
+
+
+def report(idata: Any) -> str:
+    """Say in plain sentences whether the draws of :func:`pymc_kameleon.sample` can be used, and why.
+
+    Parameters
+    ----------
+    idata : InferenceData or DataTree
+        What ``pk.sample`` returned. What ``pm.sample`` returned is judged by its draws alone.
+
+    Returns
+    -------
+    str
+        One page; the first line is the verdict.
+
+    Raises
+    ------
+    ValueError
+        If there are fewer than two chains or ten draws of each.
+    """
+    posterior = idata["posterior"]
+    chains, n = posterior.sizes["chain"], posterior.sizes["draw"]
+    if chains < 2 or n < convergence.LEAST_DRAWS:
+        raise ValueError(
+            f"report compares chains: it takes two of {convergence.LEAST_DRAWS} draws at least, got {chains} of {n}."
+        )
+    attributes = dict(posterior.attrs)
+    names, draws = _flat(posterior)
+    judged = convergence.judge(draws, _groups(attributes))
+    ess, rhat = _worst(names, draws)
+    parts = [
+        _verdict(judged, ess),
+        _cost(attributes, ess, chains, n),
+        _agreement(judged, rhat, ess),
+        *_surrogate(idata, attributes),
+        *_chains(idata, names, draws),
+        *_failures(idata, attributes),
+        *_advice(judged, ess, attributes, n),
+    ]
+    return "\n".join(part for part in parts if part)
+
+
+def _flat(posterior):
+    """Names of all elements, and their draws (chains, n, elements)."""
+    names, columns = [], []
+    for name, values in posterior.data_vars.items():
+        array = np.asarray(values.values, dtype=float)
+        indices = list(np.ndindex(array.shape[2:]))
+        names += [f"{name}[{', '.join(map(str, i))}]" if i else str(name) for i in indices]
+        columns.append(array.reshape(*array.shape[:2], -1))
+    draws = np.concatenate(columns, axis=2)
+    moving = np.ptp(draws, axis=(0, 1)) > 0.0  # a deterministic that is a constant says nothing
+    return [n for n, m in zip(names, moving, strict=True) if m], draws[:, :, moving]
+
+
+def _groups(attributes):
+    groups = attributes.get("groups")
+    return None if groups is None else [int(g) for g in np.ravel(groups)]
+
+
+def _worst(names, draws):
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "(More chains|Found chain dim)", UserWarning)
+        ess = np.nan_to_num(np.asarray(az.ess({"x": draws}, method="bulk")["x"]), nan=1.0)
+        rhat = np.nan_to_num(np.asarray(az.rhat({"x": draws})["x"]), nan=math.inf)
+    fewest, apart = int(np.argmin(ess)), int(np.argmax(rhat))
+    return Worst(names[fewest], float(ess[fewest])), Worst(names[apart], float(rhat[apart]))
+
+
+def _agrees(judged):
+    return judged.rhat if math.isnan(judged.nested) else judged.nested
+
+
+def _verdict(judged, ess):
+    if max(_agrees(judged), 1.0 + (judged.rhat - 1.0) / 2.0) > DISAGREE:
+        return "Not usable: the chains disagree."
+    if ess.value < FEW:
+        return f"Not usable yet: the worst parameter has {ess.value:.0f} effective draws."
+    if ess.value < ENOUGH:
+        return (
+            f"Usable for means and intervals to {1.0 / math.sqrt(ess.value):.0%} of a posterior sd."
+        )
+    return "Usable: the chains agree, and there are enough effective draws."
+
+
+def _cost(attributes, ess, chains, n):
+    drawn = f"{n} draws of each of {chains} chains"
+    if "evaluations" not in attributes:
+        return f"There are {drawn}."
+    total, tuning = int(attributes["evaluations"]), int(attributes["evaluations_tuning"])
+    each = float(attributes["seconds"]) / max(int(attributes["rounds"]), 1)
+    return (
+        f"{total} evaluations of the log density, {tuning} of them for tuning, in {int(attributes['rounds'])} rounds "
+        f"of {each:.2g} s: {drawn}. One effective draw of the worst parameter cost {total / ess.value:.1f} evaluations."
+    )
+
+
+def _agreement(judged, rhat, ess):
+    text = f"R-hat is {rhat.value:.3f} at most, of {rhat.name}; {ess.name} has fewest effective draws, {ess.value:.0f}."
+    if not math.isnan(judged.nested):
+        text += (
+            f" Between the groups of chains that began together it is {judged.nested:.3f}: with short chains that is "
+            "the one to look at."
+        )
+    return text
+
+
+def _surrogate(idata, attributes):
+    if "surrogate" not in attributes:
+        return
+    if attributes["surrogate"] == "none":
+        yield "Tuning ended before a surrogate was learned; random-walk moves did all of the work."
+        return
+    error, uncovered = float(attributes["residual_sd"]), float(attributes["uncovered"])
+    yield (
+        f"The surrogate ({attributes['surrogate']}) was off by {error:.2g} out of sample, in units of the log density; "
+        f"{uncovered:.0%} of the chains' last tuning states lay where it is far too low."
+    )
+    moves, accept = (np.ravel(idata["sample_stats"][name].values) for name in ("move", "accept"))
+    own = np.char.startswith(moves.astype(str), "surrogate")
+    if own.any() and not own.all():
+        yield (
+            f"It made {own.mean():.0%} of the moves, of which {accept[own].mean():.0%} were accepted; of the random "
+            f"walk's {accept[~own].mean():.0%}."
+        )
+
+
+def _chains(idata, names, draws):
+    """Which chain is where the others are not, or where the surrogate is wrong."""
+    means = draws.mean(axis=1)
+    centre, spread = np.median(means, axis=0), draws.std(axis=(0, 1))
+    effective = np.maximum(draws.shape[1] / 4.0, 1.0)
+    z = np.abs(means - centre) / (spread / math.sqrt(effective))
+    share = None
+    if "share" in idata["sample_stats"]:
+        share = idata["sample_stats"]["share"].values.mean(axis=1)
+    for chain in range(len(means)):
+        furthest = int(np.argmax(z[chain]))
+        stands = f"{names[furthest]} = {means[chain, furthest]:.3g} against {centre[furthest]:.3g}"
+        if share is not None and share[chain] < LEFT_TO_WALK:
+            yield (
+                f"Chain {chain} spent much of its time where the surrogate is too low (mean share {share[chain]:.2f}), "
+                f"at {stands} in the others."
+            )
+        elif z[chain, furthest] > ODD * math.sqrt(effective):
+            yield f"Chain {chain} is elsewhere: {stands} in the others. It may be another mode."
+
+
+def _failures(idata, attributes):
+    count = int(attributes.get("nonfinite", 0))
+    if count:
+        share = count / int(attributes["evaluations"])
+        yield (
+            f"{count} evaluations ({share:.0%}) were not finite. Where that is not meant, the posterior lacks what "
+            "lies there."
+        )
+    if "diverging" in idata["sample_stats"]:
+        diverging = int(idata["sample_stats"]["diverging"].sum())
+        if diverging:
+            yield f"{diverging} trajectories ended where the log density falls off a cliff that the surrogate misses."
+
+
+def _advice(judged, ess, attributes, n):
+    helps = []
+    if _agrees(judged) > convergence.CONVERGED or ess.value < ENOUGH:
+        more = max(2.0, math.ceil(ENOUGH / max(ess.value, 1.0)))
+        helps.append(f"{min(more, 10.0):.0f} times the evaluations (evaluations=idata keeps these)")
+    if (
+        attributes.get("surrogate") == "none"
+        or float(attributes.get("residual_sd", 0.0)) > INACCURATE
+    ):
+        helps.append(
+            "fewer chains with as many evaluations, so that more rounds are left to learn in"
+        )
+        helps.append("another parametrisation (logarithms of scales, non-centred hierarchies)")
+    if n < SHORT and ess.value >= FEW:
+        helps.append(f"longer chains: below {SHORT} draws their starts may still show")
+    if helps:
+        yield "To try next: " + "; ".join(helps) + "."
+    if "surrogate" in attributes:
+        yield (
+            "The chains share what they learned: a region that none of them has seen is missing from all. Where that "
+            "matters, run again with another seed and start='prior', and compare."
+        )

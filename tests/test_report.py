@@ -1,0 +1,74 @@
+"""``pk.report``: the verdict, and that it names what was planted."""
+
+import arviz as az
+import numpy as np
+import pytest
+
+import pymc_kameleon as pk
+
+
+class Run(dict):
+    """What report reads of an InferenceData."""
+
+
+def run(n=60, chains=16, shift=0.0, share=1.0, **attributes):
+    rng = np.random.default_rng(0)
+    draws = rng.standard_normal((chains, n, 3))
+    draws[5, :, 1] += shift
+    shares = np.ones((chains, n))
+    shares[5] = share
+    posterior = az.convert_to_dataset({"mu": draws[:, :, 0], "theta": draws[:, :, 1:]})
+    posterior.attrs |= {
+        "evaluations": 1500, "evaluations_tuning": 500, "rounds": 100, "seconds": 50.0, "nonfinite": 0,
+        "surrogate": "polynomial", "residual_sd": 0.1, "uncovered": 0.0,
+        "groups": [k // 4 for k in range(chains)],
+    } | attributes  # fmt: skip
+    moves = np.where(rng.random((chains, n)) < 0.9, "surrogate4", "global")
+    stats = az.convert_to_dataset(
+        {
+            "share": shares,
+            "accept": np.where(moves == "global", 0.2, 0.9),
+            "diverging": np.zeros((chains, n), bool),
+        }
+    )
+    stats["move"] = (("chain", "draw"), moves)
+    return Run(posterior=posterior, sample_stats=stats)
+
+
+def test_a_good_run_is_usable():
+    text = pk.report(run())
+    assert text.startswith("Usable: ")
+    assert (
+        "1500 evaluations of the log density, 500 of them for tuning, in 100 rounds of 0.5 s"
+        in text
+    )
+    assert "of which 90% were accepted; of the random walk's 20%" in text
+    assert "Chain" not in text.replace("Chains", "")
+    assert "To try next" not in text
+
+
+def test_a_chain_that_is_elsewhere_is_named():
+    text = pk.report(run(shift=30.0))
+    assert text.startswith("Not usable: the chains disagree")
+    assert "Chain 5 is elsewhere: theta[0] = " in text
+    assert "times the evaluations" in text
+
+
+def test_a_chain_that_the_surrogate_does_not_cover_is_named():
+    assert (
+        "Chain 5 spent much of its time where the surrogate is too low (mean share 0.20)"
+        in pk.report(run(share=0.2))
+    )
+
+
+def test_few_draws_are_not_usable_yet():
+    text = pk.report(run(n=12, chains=6))
+    assert "Not usable" in text.split("\n")[0]
+    with pytest.raises(ValueError, match="got 6 of 9"):
+        pk.report(run(n=9, chains=6))
+
+
+def test_what_failed_is_said():
+    text = pk.report(run(nonfinite=150, surrogate="none"))
+    assert "150 evaluations (10%) were not finite" in text
+    assert "random-walk moves did all of the work" in text
