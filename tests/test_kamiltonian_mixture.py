@@ -177,7 +177,7 @@ def residuals(spread, uncovered, n=1000):
     ],
 )
 def test_least_share_follows_the_residuals(past, least):
-    quality = kamiltonian_handover.judge(np.random.default_rng(0).permutation(past))
+    quality = residual_mixture.judge(np.random.default_rng(0).permutation(past))
     assert kamiltonian_handover.least_share(quality, 0.2) == least
     assert kamiltonian_handover.least_share(quality, 0.8) == 0.8
 
@@ -195,23 +195,23 @@ def test_residuals_raise_the_share_whatever_the_jumps():
 
 def test_judge():
     past = residuals(0.7, 0.05, 4000)
-    quality = kamiltonian_handover.judge(np.append(past, -math.inf))
+    quality = residual_mixture.judge(np.append(past, -math.inf))
     np.testing.assert_allclose(quality.typical, np.median(past))
     np.testing.assert_allclose(quality.uncovered, 0.05, rtol=0.05)
-    spread = kamiltonian_handover.judge(residuals(0.7, 0.0, 4000)).spread
+    spread = residual_mixture.judge(residuals(0.7, 0.0, 4000)).spread
     np.testing.assert_allclose(spread, 0.7, rtol=0.1)
 
 
 def test_slack_follows_the_spread_and_no_further_than_trust():
     def slack(spread):
-        quality = kamiltonian_handover.Quality(7.0, spread, 0.0)
+        quality = residual_mixture.Quality(7.0, spread, 0.0)
         return kamiltonian_handover.frozen_mixture(quality, 0.2).slack
 
     assert [slack(s) for s in (0.1, 1.0, 50.0)] == [0.6, 1.5, 3.5]
 
 
 def test_constant_shares_without_a_random_walk_or_without_evidence():
-    quality = kamiltonian_handover.Quality(7.0, 1.0, 0.0)
+    quality = residual_mixture.Quality(7.0, 1.0, 0.0)
     assert kamiltonian_handover.frozen_mixture(quality, 0.2) == (0.2, 7.0, 1.5)
     assert kamiltonian_handover.frozen_mixture(quality, 0.0) is None
     assert kamiltonian_handover.frozen_mixture(quality, 1.0) is None

@@ -82,7 +82,7 @@ def fill(pairs, sd, seed, retained=False):
         first, second = sd * rng.standard_normal(2)
         if retained:
             for proposed in sd * rng.standard_normal(20):
-                if metropolis.accept(rng, kept, proposed, 0.0)[1]:
+                if rng.random() < metropolis.acceptance_probability(kept, proposed, 0.0):
                     kept = proposed
             first = kept
         probe = noise_probe.record(noise_probe.record(probe, first, None), second, None)

@@ -7,8 +7,9 @@ the share of them that is more than 2.5 above it, and their spread, are judged b
 import math
 from typing import NamedTuple
 
-UNCOVERED = 0.05  # share of the chain's states at which the surrogate is more than 2.5 too low
-GAP = 2.5
+from pymc_kameleon.samplers.kamiltonian.trust import TOO_LOW
+
+WORTH_SAYING = 0.05  # share of the chain's states that the surrogate does not cover
 INACCURATE = 2.0  # out-of-sample sd of log p - f, from which on few long moves are accepted
 # The spread that noise explains is estimated from a sticky chain: twice the share, and half again the variance.
 SHARE_MARGIN, VARIANCE_MARGIN = 2.0, 1.5
@@ -50,9 +51,9 @@ def is_known(report: Report) -> bool:
 def does_not_cover(report: Report) -> bool:
     """Whether the chain stands too often where the surrogate is too low."""
     explained = (
-        0.5 * math.erfc(GAP / (math.sqrt(2.0) * report.noise_sd)) if report.noise_sd else 0.0
+        0.5 * math.erfc(TOO_LOW / (math.sqrt(2.0) * report.noise_sd)) if report.noise_sd else 0.0
     )
-    return is_known(report) and report.uncovered > UNCOVERED + SHARE_MARGIN * explained
+    return is_known(report) and report.uncovered > WORTH_SAYING + SHARE_MARGIN * explained
 
 
 def is_inaccurate(report: Report) -> bool:
@@ -127,7 +128,7 @@ def describe_factors(statistics: dict, quality, draws: int) -> str | None:
         wrong = f"tuning ended before a surrogate was learned ({quality.evaluations} evaluations)"
     elif not quality.arrived:
         wrong = f"{draws} tuning draws did not reach the typical set"
-    elif quality.uncovered > UNCOVERED:
+    elif quality.uncovered > WORTH_SAYING:
         wrong = f"the surrogate is too low at {quality.uncovered:.0%} of the chain's late states"
     elif quality.residual_sd > INACCURATE:
         wrong = f"the surrogate is inaccurate (sd {quality.residual_sd:.2g} in the log density)"

@@ -5,6 +5,7 @@ import math
 import numpy as np
 
 from pymc_kameleon.numerics import history
+from pymc_kameleon.samplers.kamiltonian import trust
 from pymc_kameleon.samplers.kamiltonian.factors import climb as climbing
 from pymc_kameleon.samplers.kamiltonian.factors.state import Learning, State
 from pymc_kameleon.samplers.kamiltonian.factors.surface import (
@@ -242,8 +243,7 @@ def measure(learning: Learning, held_out: float) -> tuple[float, float]:
     if learning.earlier is not None:
         uncovered = learning.earlier[1]
     if size > 15:
-        low, high = np.quantile(learning.residuals.buffer[:size, 0], [0.03, 0.97])
-        residual_sd = float(high - low) / 3.76  # of a normal distribution
+        residual_sd = trust.spread(learning.residuals.buffer[:size, 0])
     if learning.judged > 15:
         uncovered = learning.uncovered / learning.judged
     return residual_sd, uncovered

@@ -58,7 +58,7 @@ CLIMB_SHARE = 0.6  # of tuning, at most
 STALE = 1.15  # growth since the last refit at which the end of tuning has one of its own
 ARCHIVE = 300
 WALK_ACCEPT = 0.3
-SURPRISE, UNCOVERED = 2.0, 2.5
+SURPRISE = 2.0
 
 
 class Source(Protocol):
@@ -386,7 +386,7 @@ class FactoredKamiltonian(Sampler):
             state = state._replace(surface=state.surface._replace(step_size=step_size))
         if learning.residuals.size > 5:
             residual = state.current.log_density - state.current.value
-            bad = int(residual - _typical(learning) > UNCOVERED)
+            bad = int(trust.is_too_low(residual, _typical(learning)))
             learning = learning._replace(
                 judged=learning.judged + 1, uncovered=learning.uncovered + bad
             )

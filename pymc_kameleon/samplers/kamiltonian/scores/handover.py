@@ -32,11 +32,9 @@ from typing import NamedTuple
 import numpy as np
 
 from pymc_kameleon.samplers.kamiltonian import trust as residual_mixture
-from pymc_kameleon.samplers.kamiltonian.trust import Mixture
+from pymc_kameleon.samplers.kamiltonian.trust import Mixture, Quality
 
 ENOUGH_TRIALS = 20  # proposals of either kernel before the two are compared
-ENOUGH_RESIDUALS = 20  # to judge a surrogate by
-UNCOVERED = 2.5  # above the typical residual, in units of the log density
 MOSTLY_WRONG = 0.1  # of the states uncovered
 MOST_SLACK = 3.0  # a worse surrogate is not trusted the more for it
 
@@ -111,36 +109,6 @@ def random_walk_share(
         return min(max(share, least), most)
     wanted = 1.0 / ratio if ratio > 0.0 else most
     return min(max(wanted, least), most)
-
-
-class Quality(NamedTuple):
-    """How good a surrogate is, out of sample.
-
-    Attributes
-    ----------
-    typical, spread : float
-        Median of log p - f along the chain, and its robust standard deviation.
-    uncovered : float
-        Share of the chain's states at which f is more than 2.5 lower than typical.
-    """
-
-    typical: float
-    spread: float
-    uncovered: float
-
-
-def judge(residuals: np.ndarray) -> Quality | None:
-    """From log p - f at the chain's states since the last fit, shape (n,); ``None`` from too few.
-
-    The noise of a retained log p is part of it.
-    """
-    residuals = residuals[np.isfinite(residuals)]
-    if len(residuals) < ENOUGH_RESIDUALS:
-        return None
-    low, typical, high = np.quantile(residuals, [0.03, 0.5, 0.97])
-    spread = (high - low) / 3.76  # the standard deviation, of a normal distribution
-    uncovered = np.mean(residuals - typical > UNCOVERED)
-    return Quality(float(typical), float(spread), float(uncovered))
 
 
 def least_share(quality: Quality | None, least: float) -> float:

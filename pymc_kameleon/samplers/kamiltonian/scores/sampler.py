@@ -662,7 +662,7 @@ def _retain(state, current):
 
 
 def _quality(state):
-    return kamiltonian_handover.judge(state.residuals.buffer[: state.residuals.size, 0])
+    return residual_mixture.judge(state.residuals.buffer[: state.residuals.size, 0])
 
 
 def informative(state: State) -> bool:

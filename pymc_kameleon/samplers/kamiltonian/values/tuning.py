@@ -27,7 +27,6 @@ from pymc_kameleon.surrogates.values.features import quadratic_size
 LAST_REFIT = 0.85  # of tuning: the rest judges it out of sample
 ARCHIVE = 500
 SURPRISE = 2.0
-UNCOVERED = 2.5
 LARGEST_FLOOR = 0.9  # of the frozen random walk
 ENOUGH = 10  # residuals to judge by
 ARRIVED_QUANTILE = 0.05
@@ -141,7 +140,7 @@ def _judge_point(learning: Learning, state: State) -> Learning:
     residual = state.current.log_density - state.current.value
     return learning._replace(
         judged=learning.judged + 1,
-        uncovered=learning.uncovered + int(residual - learning.typical > UNCOVERED),
+        uncovered=learning.uncovered + int(residual_mixture.is_too_low(residual, learning.typical)),
     )
 
 
@@ -450,8 +449,7 @@ def measure(learning: Learning, held_out: float) -> Quality:
     if learning.earlier is not None:
         uncovered = learning.earlier.uncovered
     if size >= ENOUGH:
-        low, high = np.quantile(learning.residuals.buffer[:size], [0.03, 0.97])
-        residual_sd = float(high - low) / 3.76  # of a normal distribution
+        residual_sd = residual_mixture.spread(learning.residuals.buffer[:size])
     if learning.judged > ENOUGH:
         uncovered = learning.uncovered / learning.judged
     return Quality(residual_sd, uncovered, learning.refits, learning.positions.size)
