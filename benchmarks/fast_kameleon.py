@@ -314,7 +314,7 @@ def write(results, arguments):
         "stays out of the arms has many effective draws of the wrong distribution, and its variance of "
         "x₁ shows it. Chains with the right ratio on B(0.1, 100) err by more than chance because they are "
         "short: they visit the ends of the arms rarely and for long, and have not forgotten where tuning left "
-        "them (that the frozen kernels keep exact draws exact is what tests/test_fast_kameleon.py tests). The "
+        "them (that the frozen kernels keep exact draws exact is what tests/samplers/test_fast_kameleon.py tests). The "
         "log density costs next to nothing here; where it takes a millisecond, the first column counts alone.",
         "## What changes against the published figures",
         "The dissertation's acceptance ratio took the covariance of the previous accepted state for the "

@@ -203,7 +203,8 @@ def commands(tests: str) -> list[list[str]]:
         if word == "-k":
             found[-1] += ["-k", words.pop(0)]
         else:
-            found.append([f"tests/{word}"])
+            [path] = (ROOT / "tests").rglob(word)
+            found.append([str(path.relative_to(ROOT))])
     return found
 
 

@@ -1,8 +1,8 @@
 """What this package uses of PyMC's, PyTensor's and Python's insides: all here, so that a new version breaks one file.
 
 Each function says what it relies on and checks that it is there; where it is not, the slow public way is taken, or
-nothing is found and nothing said. ``tests/test_pytensor_internals.py`` has a test for each, of the fast way and of the
-other.
+nothing is found and nothing said. ``tests/steps/test_pytensor_internals.py`` has a test for each, of the fast way and
+of the other.
 """
 
 import copy

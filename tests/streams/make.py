@@ -41,7 +41,7 @@ def stream(name):
 if __name__ == "__main__":
     for name in sys.argv[1:] or (*STORED, "shares"):
         if name == "shares":  # of the frozen Kamiltonian kernels, with surrogates that are wrong
-            from tests import test_shares
+            from tests.samplers import test_shares
 
             found = {chain: test_shares.stream(chain) for chain in test_shares.CHAINS}
         else:

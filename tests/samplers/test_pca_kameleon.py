@@ -18,8 +18,8 @@ from pymc_kameleon.samplers.kameleon.full import Kameleon
 from pymc_kameleon.samplers.kameleon.local_covariance import local_covariance
 from pymc_kameleon.samplers.kameleon.pca import PCAKameleon
 from pymc_kameleon.steps import KameleonStep
+from tests.samplers.test_kameleon import skewed_density, skewed_draws, slow_paper_covariance
 from tests.support.chains import held, run_transitions, two_sample_z
-from tests.test_kameleon import skewed_density, skewed_draws, slow_paper_covariance
 
 KERNELS = [Gaussian(), Matern(2.5), InverseMultiquadric()]
 slow = pytest.mark.slow

@@ -109,7 +109,7 @@ def test_its_evaluations_can_be_had(tmp_path, undisturbed):
 
 @pytest.mark.slow
 def test_sigkill_at_random_moments(tmp_path, undisturbed):
-    script = f"import tests.test_checkpoint as t; print('go', flush=True); t.run({str(tmp_path)!r}, pause=0.02)"
+    script = f"import tests.public.test_checkpoint as t; print('go', flush=True); t.run({str(tmp_path)!r}, pause=0.02)"
     rng = np.random.default_rng(3)
     killed = 0
     for _ in range(5):

@@ -15,7 +15,7 @@ from benchmarks.stochastic_gradients import (
 )
 from pymc_kameleon.targets import SkewNormalABC
 from pymc_kameleon.targets.skew_normal_abc import mean_of_half_normals
-from tests.test_targets import balance_z, level_z, moment_z
+from tests.public.test_targets import balance_z, level_z, moment_z
 
 LIMIT = 4.5
 each = pytest.mark.parametrize

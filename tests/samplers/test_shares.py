@@ -15,11 +15,11 @@ from pymc_kameleon import KamiltonianStep
 from pymc_kameleon.samplers.kamiltonian import trust as residual_mixture
 from pymc_kameleon.samplers.seam import Outcome
 from tests import step_tester as tester
-from tests import test_kamiltonian as scores
-from tests import test_kamiltonian_mixture as mixtures
-from tests import test_value_kamiltonian as regression
+from tests.samplers import test_kamiltonian as scores
+from tests.samplers import test_kamiltonian_mixture as mixtures
+from tests.samplers import test_value_kamiltonian as regression
 
-STORED = Path(__file__).parent / "streams" / "shares.npz"  # python -m tests.streams.make shares
+STORED = Path(__file__).parents[1] / "streams" / "shares.npz"  # python -m tests.streams.make shares
 
 
 def lite():

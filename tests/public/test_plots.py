@@ -16,8 +16,8 @@ from pymc_kameleon.surrogates import transitions as surrogate_dynamics
 from pymc_kameleon.surrogates.scores import objective as score_matching
 from pymc_kameleon.surrogates.values import features as value_features
 from pymc_kameleon.surrogates.values.regression import Fit
+from tests.public.test_diagnostics import as_inference_data
 from tests.support.chains import held, scored
-from tests.test_diagnostics import as_inference_data
 
 MEAN = np.array([1.0, -2.0, 30.0])
 PRECISION = np.array([[2.0, -1.0, 0.0], [-1.0, 1.5, 0.05], [0.0, 0.05, 0.01]])

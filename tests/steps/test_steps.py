@@ -42,7 +42,7 @@ from tests.step_tester import (
 from tests.streams.make import STORED, stream
 
 pytestmark = NO_BLAS
-STREAMS = Path(__file__).parent / "streams"
+STREAMS = Path(__file__).parents[1] / "streams"
 AT_IMPORT = list(STEP_METHODS)
 PUBLIC = [value for name, value in vars(pymc_kameleon).items() if name.endswith("Step")]
 

@@ -11,8 +11,8 @@ from pymc_kameleon.samplers.kameleon import fast as fast_kameleon
 from pymc_kameleon.samplers.kameleon import local_moves
 from pymc_kameleon.samplers.kameleon.fast import FastKameleon
 from pymc_kameleon.samplers.kameleon.local_covariance import local_covariance
+from tests.samplers.test_kameleon import skewed_density, skewed_draws
 from tests.support.chains import held, run_transitions, two_sample_z
-from tests.test_kameleon import skewed_density, skewed_draws
 
 EMBEDDINGS = ["sincos", "cos"]
 

@@ -14,8 +14,7 @@ from pymc_kameleon.samplers.pooled.chains import Chains, Plan
 from pymc_kameleon.samplers.pooled.drawing import Drawing
 from pymc_kameleon.samplers.pooled.tuning import Tuning
 from pymc_kameleon.targets import Banana
-from tests.support.chains import Held
-from tests.test_value_kamiltonian import (
+from tests.samplers.test_value_kamiltonian import (
     EVERY_ARM,
     bad_surrogate,
     draw_skewed,
@@ -24,6 +23,7 @@ from tests.test_value_kamiltonian import (
     skewed,
     transition,
 )
+from tests.support.chains import Held
 
 # --- the frozen kernel ----------------------------------------------------------------------------
 

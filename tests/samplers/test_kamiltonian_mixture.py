@@ -11,8 +11,7 @@ import pytest
 from pymc_kameleon.numerics import history, random_features
 from pymc_kameleon.samplers.kamiltonian import trust as residual_mixture
 from pymc_kameleon.samplers.kamiltonian.scores import handover as kamiltonian_handover
-from tests.support.chains import scored, two_sample_z
-from tests.test_kamiltonian import (
+from tests.samplers.test_kamiltonian import (
     draw,
     each_family,
     lite_or_slow,
@@ -21,6 +20,7 @@ from tests.test_kamiltonian import (
     run,
     with_evidence,
 )
+from tests.support.chains import scored, two_sample_z
 
 # --- surrogates that are badly wrong --------------------------------------------------------------
 
