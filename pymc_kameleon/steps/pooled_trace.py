@@ -95,8 +95,9 @@ def _statistics(row, chain):
 
 
 def _with_group(idata, name, dataset):
-    if hasattr(idata, "add_groups"):
-        idata.add_groups({name: dataset}, warn_on_custom_groups=False)
+    add_groups = getattr(idata, "add_groups", None)  # of ArviZ's InferenceData, not of a DataTree
+    if add_groups is not None:
+        add_groups({name: dataset}, warn_on_custom_groups=False)
         return idata
     idata[name] = xr.DataTree(dataset)
     return idata
@@ -126,8 +127,9 @@ def from_dataset(density: LogDensity, dataset) -> Evaluations:
     ValueError
         If the variables or their shapes are others.
     """
-    if hasattr(dataset, "to_dataset"):
-        dataset = dataset.to_dataset()
+    to_plain = getattr(dataset, "to_dataset", None)  # of a group in a DataTree
+    if to_plain is not None:
+        dataset = to_plain()
     blank = density.update({}, np.zeros(density.dim))
     wanted = {name: value.shape for name, value in blank.items()}
     given = {

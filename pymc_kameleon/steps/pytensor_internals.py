@@ -188,8 +188,8 @@ def _functions(value, depth=3) -> Iterator[Function]:
     elif depth and isinstance(value, (list, tuple)):
         for part in value:
             yield from _functions(part, depth - 1)
-    elif depth and hasattr(value, "__dict__") and not isinstance(value, (type, ModuleType)):
-        for part in list(vars(value).values()):
+    elif depth and not isinstance(value, (type, ModuleType)):
+        for part in list(getattr(value, "__dict__", {}).values()):
             yield from _functions(part, depth - 1)
 
 

@@ -264,6 +264,7 @@ def test_from_a_cold_start_in_300_draws():
         assert state.fit.error < 0.05
         assert state.quality.arrived
         assert sampler.stats(state)["factors"] == 2
+        assert set(sampler.stats(state)) <= set(sampler.statistics)
         means.append(np.concatenate([draws.mean(axis=0), np.square(draws).mean(axis=0)]))
     truth = np.concatenate([exact.mean(axis=0), np.square(exact).mean(axis=0)])
     z = (np.mean(means, axis=0) - truth) / (np.std(means, axis=0, ddof=1) / math.sqrt(6) + 0.03)

@@ -25,7 +25,7 @@ E. Cleary et al. (2021). Calibrate, emulate, sample. J. Comput. Phys. 424. (Emul
 
 import math
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
@@ -84,6 +84,12 @@ class FactoredKamiltonian(Sampler):
         Number of tuning draws, if known: the last refit is then at 85 % of it.
     """
 
+    statistics: ClassVar[dict] = {
+        **dict.fromkeys(("factors", "noncentred", "refits", "n_steps"), int),
+        **dict.fromkeys(("step_size", "surrogate_error", "residual_sd", "uncovered", "share", "energy_error"), float),
+        **dict.fromkeys(("worst_factor", "surrogate", "move"), str), "diverging": bool,
+    }  # fmt: skip
+
     source: Source
     tune: int | None = None
 
@@ -96,7 +102,7 @@ class FactoredKamiltonian(Sampler):
 
     def init(self, rng, x: np.ndarray, known: seam.Known = seam.NOTHING) -> State:
         """Start at ``x`` = v of shape (d,)."""
-        tune = None if self.tune is None else max(1, self.tune - known.spent)
+        tune = known.left(self.tune)
         x = np.array(x, dtype=float)
         d, layout = len(x), self.known.layout
         learning = Learning(
