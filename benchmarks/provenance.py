@@ -73,6 +73,10 @@ RESULTS = {
     "history_length": Result("history_length", 1),
     "gp_estimator": Result("gp_estimator", 2),
     "hamiltonian_abc": Result("hamiltonian_abc", 5),
+    "hierarchical": Result(
+        "hierarchical", 60,
+        _package("steps.structure", "samplers.kamiltonian.factors.sampler"),
+    ),
     "kamiltonian_banana": Result("kamiltonian_paper --only banana", 5),
     "kamiltonian_cold_start": Result("kamiltonian_cold_start", 10),
     "kamiltonian_dimension": Result(

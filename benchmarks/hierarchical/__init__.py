@@ -1,0 +1,1 @@
+"""Hierarchical models behind black boxes; see :mod:`benchmarks.hierarchical.__main__`."""
