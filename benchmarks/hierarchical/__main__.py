@@ -167,9 +167,9 @@ def report(cells: list[dict]) -> str:
     lines = [
         "# Hierarchical models behind black boxes",
         "",
-        "Effective draws (bulk, the worst coordinate, unconstrained, four chains) per 1000 evaluations, tuning counted;",
-        "R-hat; largest error of a mean in posterior sds; largest |log ratio| of an sd. Medians over the seeds; the worst",
-        "R-hat. Errors are against NUTS on the same model, non-centred by hand, and have its noise and the run's own in",
+        "Effective draws (bulk, worst coordinate, unconstrained, four chains) per 1000 evaluations, tuning counted;",
+        "R-hat; largest error of a mean in posterior sds; largest |log ratio| of an sd. Medians over seeds, the worst",
+        "R-hat. Errors are against NUTS on the same model, non-centred by hand, and have its noise and the own in",
         "them: about 2 / sqrt(effective draws) for the largest of twenty.",
         "",
         "| model | budget a chain | sampler | seeds | per 1000 | R-hat | mean error | sd error | ms a draw |",

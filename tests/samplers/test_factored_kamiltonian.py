@@ -130,7 +130,7 @@ def frozen(sampler, rng, centring, typical=1.5):
     state = sampler.init(rng, np.zeros(4))
     return state._replace(
         surface=surface, learning=None, mixture=trust.Mixture(0.1, typical, 0.5),
-        archive=0.8 * rng.standard_normal((40, 4)), arms=np.array([0.3, 0.4, 0.3, 0.0]),
+        archive=0.8 * rng.standard_normal((40, 4)), arms=np.array([0.3, 0.4, 0.3, 0.0, 0.0]),
         log_walk=math.log(0.8), quality=Quality(1.0, 0.1, 1, 100, True),
     )  # fmt: skip
 

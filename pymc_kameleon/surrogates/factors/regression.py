@@ -25,6 +25,8 @@ RIDGES = (1e-10, 1e-8, 1e-6, 1e-4)  # relative to the mean square of a feature
 FEW, RICH = 0.65, 0.45  # coefficients per point: of a quadratic, and of anything larger
 LARGEST = 250  # monomials
 MOST_POINTS = 1500
+# squared radius of trust in that of the points: of a quadratic, and of anything that bends more
+FAR, NEAR = 2.0, 1.4
 DEPTH = 0.15  # how fast weights of a log likelihood fall with its depth
 GOOD = 1e-3  # squared error of the log density, of all factors together: no reason to look further
 
@@ -147,7 +149,8 @@ def fit(
         own_square = float(np.square(whiten @ ((here[columns_k] - centre_k) / scale_k)).sum())
         seen = np.sort(np.append(square[weights > 0.02], own_square))[::-1]
         farthest = seen[min(len(seen) // 100, len(seen) - 1)]
-        radius[k] = np.sqrt(max(2.0 * farthest, 1.3 * own_square) + 1.0)
+        reach = FAR if fitted[-1].degree[0] <= 2 else NEAR
+        radius[k] = np.sqrt(max(reach * farthest, 1.3 * own_square) + 1.0)
     errors = np.array([p.error for p in fitted])
     return Fit(
         _assemble(layout, centre, scale, whitening, radius, fitted), errors,

@@ -29,6 +29,7 @@ MOVED = 25  # times, before the chain's own states say where the surrogate is wa
 POINTS = 12  # of the free run, at which the curvature is looked at
 MOST_CENTRED = 0.95
 LEAST_CENTRED = 0.1
+ENOUGH = 10  # draws to judge by
 STATES = 400  # of the chain, at most, as reference
 
 
@@ -237,14 +238,14 @@ def _recentre(known, surface, path, centring):
 
 
 def measure(learning: Learning, held_out: float) -> tuple[float, float]:
-    """(residual sd, share of the chain's states that are not covered) since the last refit."""
-    size, uncovered = learning.residuals.size, 1.0
+    """(residual sd, share of the chain's states that are not covered) since the last refit, as far as it is known."""
+    size, uncovered = learning.residuals.size, 0.0
     residual_sd = max(2.0 * held_out, 0.1)
     if learning.earlier is not None:
         uncovered = learning.earlier[1]
-    if size > 15:
+    if size > ENOUGH:
         residual_sd = trust.spread(learning.residuals.buffer[:size, 0])
-    if learning.judged > 15:
+    if learning.judged > ENOUGH:
         uncovered = learning.uncovered / learning.judged
     return residual_sd, uncovered
 

@@ -52,10 +52,11 @@ from pymc_kameleon.samplers.kamiltonian.factors.surface import (
 from pymc_kameleon.samplers.seam import Outcome, Point, Proposal, Sampler
 
 WALK, DESIGN = 0.15, 0.20  # shares of the tuning draws
-DESIGN_ARM, DESIGN_TEMPERATURE = Arm(3, 1.6), 0.6
+DESIGN_ARM, DESIGN_TEMPERATURES = Arm(3, 1.6), (0.6, 0.3)
 LAST_REFIT = 0.85  # of tuning
 CLIMB_SHARE = 0.6  # of tuning, at most
-STALE = 1.15  # growth since the last refit at which the end of tuning has one of its own
+STALE = 1.15  # growth since the last refit at which the end of tuning has one of its own ...
+NOT_GOOD = 0.3  # ... and the residual sd
 ARCHIVE = 300
 WALK_ACCEPT = 0.3
 SURPRISE = 2.0
@@ -197,11 +198,7 @@ class FactoredKamiltonian(Sampler):
             return state
         n = learning.log_densities.size
         position = self._position(learning)
-        if (
-            n > 0
-            and position is not None
-            and (state.surface is None or n >= STALE * learning.last_refit)
-        ):
+        if position is not None and self._is_stale(state):
             rng = np.random.default_rng(learning.seed)
             state = learn.refit(
                 rng, self.known, state, position, state.current.log_density, final=True
@@ -288,7 +285,7 @@ class FactoredKamiltonian(Sampler):
 
     def _design(self, rng, x, state):
         """A point of a flatter surrogate, evaluated and never moved to: tails."""
-        surface, temperature = state.surface, DESIGN_TEMPERATURE
+        surface, temperature = state.surface, DESIGN_TEMPERATURES[int(rng.integers(2))]
         start = spot(self.known, surface, state.current.z, temperature)
         path = run(rng, self.known, surface, start, DESIGN_ARM, temperature)
         if not path.moved:
@@ -403,10 +400,21 @@ class FactoredKamiltonian(Sampler):
         last = state.tune is not None and learning.draws >= LAST_REFIT * state.tune
         if last and not learning.final:
             return True
-        surprised = learning.surprises > 15 + 0.05 * n and n > 1.05 * learning.last_refit
+        surprised = learning.surprises > 5 + 0.02 * n and n > 1.05 * learning.last_refit
         return n >= learning.next_refit or surprised
 
     # --- end of tuning ------------------------------------------------------------------------
+
+    def _is_stale(self, state: State) -> bool:
+        """Whether the surrogate has to be made anew although there is nothing left to judge it by."""
+        learning, n = state.learning, state.learning.log_densities.size
+        if state.surface is None:
+            return n > 0
+        if n < STALE * learning.last_refit:
+            return False
+        residual_sd, uncovered = learn.measure(learning, state.fit.error)
+        accepted = learning.accepted.sum() / learning.trials.sum()
+        return residual_sd > NOT_GOOD or uncovered > 0.02 or accepted < 0.5
 
     def _position(self, learning):
         """Where the chain is."""
@@ -445,9 +453,11 @@ def _judge_arm(learning: Learning, state: State, outcome: Outcome) -> Learning:
         accepted=accepted, trials=trials,
         residuals=history.append(learning.residuals, np.array([residual])),
     )  # fmt: skip
-    if learning.residuals.size > 5 and probability > 0.02:
+    if learning.residuals.size > 5:
         wrong = outcome.proposed_log_density - carry.value - _typical(learning)
-        learning = learning._replace(surprises=learning.surprises + int(abs(wrong) > SURPRISE))
+        # much too high is where the surrogate has mass that is not there, and sends all its proposals
+        surprise = wrong < -SURPRISE or (wrong > SURPRISE and probability > 0.02)
+        learning = learning._replace(surprises=learning.surprises + int(surprise))
     return learning
 
 

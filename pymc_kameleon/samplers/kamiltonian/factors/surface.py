@@ -71,7 +71,7 @@ class Arm(NamedTuple):
     time: float
 
 
-ARMS = (Arm(1, 0.5), Arm(1, 1.6), Arm(3, 1.6), Arm(8, 1.6))
+ARMS = (Arm(1, 0.5), Arm(1, 1.6), Arm(3, 1.6), Arm(8, 1.6), Arm(20, 1.6))
 
 
 class Path(NamedTuple):
