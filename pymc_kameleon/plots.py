@@ -18,6 +18,7 @@ import pytensor
 from pytensor.compile.mode import Mode
 
 from pymc_kameleon.numerics import history
+from pymc_kameleon.samplers.kamiltonian.factors import state as factors_state
 from pymc_kameleon.samplers.kamiltonian.scores import sampler as kamiltonian
 from pymc_kameleon.samplers.kamiltonian.values import state as kamiltonian_state
 from pymc_kameleon.steps import KamiltonianStep, KernelStep
@@ -181,6 +182,11 @@ def _learned(step) -> Learned:
         return _learned_from_values(step)
     if isinstance(step, kamiltonian.State):
         return _learned_by_score_matching(step)
+    if isinstance(step, factors_state.State):
+        raise ValueError(
+            "This step has learned the model's black boxes one by one, and there is no plot of those yet: its "
+            "statistics surrogate_error and worst_factor say how well. KamiltonianStep(learn='all') learns the whole log density."
+        )
     raise TypeError(
         "Only KamiltonianStep learns the log density: give such a step, its sampling_state or its algorithm_state "
         f"(of a CompoundStep one of its methods), not {type(step).__name__}."

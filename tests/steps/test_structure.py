@@ -174,6 +174,12 @@ def test_what_is_refused(options, message):
         step(schools()[0], **options)
 
 
+def test_there_is_no_plot_of_factors_yet(run):
+    _, _, sampler, _, _ = run
+    with pytest.raises(ValueError, match="one by one"):
+        pk.plots.surrogate(sampler)
+
+
 def test_pooled_chains_learn_the_whole():
     model, _ = schools()
     with model, pytest.raises(ValueError, match="learn='all'"):
