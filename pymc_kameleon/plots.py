@@ -185,7 +185,8 @@ def _learned(step) -> Learned:
     if isinstance(step, factors_state.State):
         raise ValueError(
             "This step has learned the model's black boxes one by one, and there is no plot of those yet: its "
-            "statistics surrogate_error and worst_factor say how well. KamiltonianStep(learn='all') learns the whole log density."
+            "statistics surrogate_error and worst_factor say how well. KamiltonianStep(learn='all') learns the whole "
+            "log density."
         )
     raise TypeError(
         "Only KamiltonianStep learns the log density: give such a step, its sampling_state or its algorithm_state "
