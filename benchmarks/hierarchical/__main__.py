@@ -250,7 +250,9 @@ def main():
         cells = [c for c in cells if c not in same] + [cell]
         CELLS.write_text(json.dumps(cells, indent=0) + "\n")
         print({k: v for k, v in cell.items() if k != "code"}, flush=True)
-    provenance.write(RESULTS / f"{NAME}.md", report(cells))
+    code = provenance.digest(*CODE)
+    stale = provenance.stale_cells((c["model"], c["code"], code) for c in cells)
+    provenance.write(RESULTS / f"{NAME}.md", report(cells), stale_cells=stale)
 
 
 if __name__ == "__main__":

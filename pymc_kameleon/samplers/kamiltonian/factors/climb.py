@@ -18,6 +18,8 @@ SATELLITES = (0.3, 0.6, 1.0)
 DESIGN = (0.03, 0.1, 0.3, 1.0)  # sizes of the first steps, times 0.7
 ROUNDS = 40
 WIDEST, NARROWEST = 4.0, 1e-3
+NARROW, WIDE = 0.05, 0.2
+CALM = 4  # how calm it has to be
 NOTHING = 0.25  # nats per dimension
 LONGEST = 2.0  # of the metric's axes, in units of a standardised prior
 
@@ -54,9 +56,10 @@ def learn(climb: Climb, rise: float, dim: int) -> Climb:
     kept = rise / max(climb.promised, 1e-9) if math.isfinite(rise) else -1.0
     width = climb.half_width * (2.0 if kept > 0.5 else 1.0 if kept > 0.1 else 0.4)
     small = climb.promised < NOTHING * dim
-    calm = climb.calm + 1 if small and width > 0.2 else 0
-    if small and climb.rounds == 0:
-        calm = 2
+    calm = 0
+    if small and width > NARROW:  # a narrow box has little to gain anywhere: it counts half
+        calm = climb.calm + (2 if width > WIDE else 1)
+        calm = CALM if climb.rounds == 0 else calm
     return climb._replace(
         half_width=min(max(width, NARROWEST), WIDEST), target=None, calm=calm,
         rounds=climb.rounds + 1, satellites=len(SATELLITES),

@@ -57,6 +57,9 @@ LAST_REFIT = 0.85  # of tuning
 CLIMB_SHARE = 0.6  # of tuning, at most
 STALE = 1.15  # growth since the last refit at which the end of tuning has one of its own ...
 NOT_GOOD = 0.3  # ... and the residual sd
+JUDGED = (
+    30  # draws at which a surrogate was good, after which a chain has arrived however it came there
+)
 ARCHIVE = 300
 WALK_ACCEPT = 0.3
 SURPRISE = 2.0
@@ -205,7 +208,10 @@ class FactoredKamiltonian(Sampler):
             )
             learning = state.learning
         residual_sd, uncovered = learn.measure(learning, state.fit.error if state.fit else math.inf)
-        quality = Quality(residual_sd, uncovered, learning.refits, n, learning.arrived)
+        # a climb that ended for want of rounds may have been where it wanted to go
+        judged_good = learning.judged >= JUDGED and residual_sd < 0.5 and uncovered < 0.02
+        arrived = learning.arrived or judged_good
+        quality = Quality(residual_sd, uncovered, learning.refits, n, arrived)
         state = state._replace(learning=None, quality=quality)
         if state.surface is None:
             return state
@@ -327,9 +333,10 @@ class FactoredKamiltonian(Sampler):
         learning = learning._replace(climb=climb)
         state = state._replace(learning=learning)
         spent = state.tune is not None and learning.draws >= CLIMB_SHARE * state.tune
-        over = climb.calm >= 2 or climb.rounds >= climbing.ROUNDS or spent
+        calm = climb.calm >= climbing.CALM
+        over = calm or climb.rounds >= climbing.ROUNDS or spent
         if over:
-            return self._arrive(rng, state, outcome, climb.calm >= 2)
+            return self._arrive(rng, state, outcome, calm)
         if climb.satellites or n < climbing.design_size(self.known.layout):
             return state
         try:

@@ -48,7 +48,7 @@ class Climb(NamedTuple):
     satellites : int
         Points around the current one still to be evaluated.
     calm : int
-        How many times in a row nothing more was to be gained.
+        How many times in a row nothing more was to be gained, twice that in a wide box.
     rounds : int
     """
 
