@@ -131,6 +131,10 @@ def step_class(step: str) -> type:
 def _own_step(posterior, text):
     """The step on the real model, so that it can look at variables and priors; only its evaluations are ours."""
     options = parse(text)[1]
+    if (
+        step_class(text) is pymc_kameleon.KamiltonianStep
+    ):  # only one function of all is counted here
+        options.setdefault("learn", "all")
     with posterior.model:  # its own compiled function is never called: spare its optimisation
         step = step_class(text)(compile_kwargs={"mode": "FAST_COMPILE"}, **options)
 
