@@ -170,7 +170,7 @@ def report(cells: list[dict]) -> str:
         "Effective draws (bulk, worst coordinate, unconstrained, four chains) per 1000 evaluations, tuning counted;",
         "R-hat; largest error of a mean in posterior sds; largest |log ratio| of an sd. Medians over seeds, the worst",
         "R-hat. Errors are against NUTS on the same model, non-centred by hand, and contain the noise of both",
-        "runs: about 2 / sqrt(effective draws) for the largest of twenty, more for the sds of heavy tails (the funnel).",
+        "runs: about 2 / sqrt(effective draws) for the largest of twenty, more for sds of heavy tails (the funnel).",
         "",
         "| model | budget a chain | sampler | seeds | per 1000 | R-hat | mean error | sd error | ms a draw |",
         "|---|---:|---|---:|---:|---:|---:|---:|---:|",
