@@ -53,6 +53,16 @@ def factored_density(
     except Unsplittable as reason:
         _log.debug("Learning the log density as a whole: %s.", reason)
         return None
+    except Exception as error:  # what PyTensor evaluates it may still not differentiate, or cut
+        if expensive:
+            raise
+        _log.warning(
+            "KamiltonianStep could not cut the model at its black boxes (%s: %s) and learns the log density as a "
+            "whole; learn='all' does so without trying.",
+            type(error).__name__,
+            error,
+        )
+        return None
     if density.parts_known.layout.outputs[-1] > LONGEST:
         return None
     _log.info(describe(cut, density))

@@ -6,6 +6,7 @@ import pytensor.tensor as pt
 import pytest
 
 import pymc_kameleon as pk
+from pymc_kameleon.steps import structure
 from pymc_kameleon.steps.sampler_warnings import SamplerWarning
 from tests.support.hierarchies import BlackBox, curves, schools
 
@@ -172,6 +173,16 @@ def test_too_short_a_tuning_says_so():
 def test_what_is_refused(options, message):
     with pytest.raises(ValueError, match=message):
         step(schools()[0], **options)
+
+
+def test_a_model_that_cannot_be_cut_is_learned_as_a_whole_and_says_so(monkeypatch, caplog):
+    def refuse(*_):
+        raise RuntimeError("no gradient after all")
+
+    monkeypatch.setattr(structure, "FactoredDensity", refuse)
+    with caplog.at_level("WARNING", logger="pymc.kameleon"):
+        assert not step(schools()[0]).by_factors
+    assert "no gradient after all" in caplog.text
 
 
 def test_there_is_no_plot_of_factors_yet(run):
