@@ -5,10 +5,11 @@ import math
 import numpy as np
 import pytest
 
-from pymc_kameleon.samplers.kamiltonian.values import sampler
 from pymc_kameleon.samplers.kamiltonian.values import tuning as kamiltonian_tuning
 from pymc_kameleon.samplers.kamiltonian.values import worth as kamiltonian_worth
-from pymc_kameleon.samplers.seam import Outcome, Proposal
+from pymc_kameleon.samplers.kamiltonian.values.sampler import ValueKamiltonian
+from pymc_kameleon.samplers.kamiltonian.values.state import Carry
+from pymc_kameleon.samplers.seam import Outcome, Point, Proposal
 from pymc_kameleon.surrogates import transitions as surrogate_dynamics
 from pymc_kameleon.surrogates.transitions import ARMS
 from pymc_kameleon.surrogates.values import features as value_features
@@ -86,13 +87,13 @@ def test_an_arm_that_was_not_tried_is_not_chosen():
 def after_a_transient(length, d=2):
     """A state whose chain climbed from -1000 for 60 draws and then stood in the typical set."""
     rng = np.random.default_rng(2)
-    state = sampler.init(np.full(d, 60.0))
-    state = sampler.start(state, np.full(d, 60.0), -1000.0)
+    sampler, start = ValueKamiltonian(), np.full(d, 60.0)
+    state = sampler.place(sampler.init(rng, start), Point(start, -1000.0))
     for n in range(length):
         x = np.full(d, 60.0 - n) if n < 60 else rng.standard_normal(d)
         y = -1000.0 + n * 16.0 if n < 60 else -0.5 * float(x @ x)
         outcome = Outcome(x, y, Proposal(x, 0.0, "global"), y, 1.0, True)
-        carry = outcome.proposal._replace(carry=sampler.Carry(0, np.zeros(0), 0.0, x, y))
+        carry = outcome.proposal._replace(carry=Carry(0, np.zeros(0), 0.0, x, y))
         state = sampler.adapt(rng, state, outcome._replace(proposal=carry))
     return state
 
