@@ -146,6 +146,19 @@ MUTATIONS = [
              "first state is not stationary", "test_particle_filter.py"),
     Mutation("numerics/history", "return 1 + int((states[1:] != states[:-1]).any(axis=1).sum())", "return len(states)",
              "repeats count as distinct", "test_metropolis.py"),
+    # --- black boxes one by one, chains together, the second look ---
+    Mutation("steps/coordinates", "term = term - share * log_scale", "term = term",
+             "partially non-centred without its Jacobian", "test_coordinates.py"),
+    Mutation("steps/coordinates", "z = (own - share * location) * pt.exp(-share * log_scale)",
+             "z = (own - location) * pt.exp(-share * log_scale)", "lambda forgotten in the location", "test_coordinates.py"),
+    Mutation("samplers/kamiltonian/factors/sampler", "mixture, carry.kernel > 0, state.share, new_share",
+             "mixture, carry.kernel > 0, new_share, new_share", "share at one end only", "test_factored_kamiltonian.py"),
+    Mutation("samplers/pooled/members", "member = member._replace(current=state.current, share=state.share)",
+             "member = member._replace(current=state.current)", "a member keeps another place's share", "test_pooled.py"),
+    Mutation("samplers/pooled/members", "position=after.position, log_density=after.log_density",
+             "position=after.position", "a member keeps another place's log density", "test_pooled.py"),
+    Mutation("samplers/arrival/search", "better = mass(climb) > mass(best) + BETTER", "better = mass(climb) > mass(best) - BETTER",
+             "chains leave for modes that are no higher", "test_arrival_search.py"),
 ]  # fmt: skip
 
 
