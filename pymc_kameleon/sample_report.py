@@ -182,14 +182,16 @@ def _failures(idata, attributes):
     if "diverging" in idata["sample_stats"]:
         diverging = int(idata["sample_stats"]["diverging"].sum())
         if diverging:
-            yield f"{diverging} trajectories ended where the log density falls off a cliff that the surrogate misses."
+            missed = " that the surrogate misses" if "surrogate" in idata["sample_stats"] else ""
+            yield f"{diverging} trajectories ended where the log density falls off a cliff{missed}."
 
 
 def _advice(judged, ess, attributes, n):
     helps = []
     if _agrees(judged) > convergence.CONVERGED or ess.value < ENOUGH:
         more = max(2.0, math.ceil(ENOUGH / max(ess.value, 1.0)))
-        helps.append(f"{min(more, 10.0):.0f} times the evaluations (evaluations=idata keeps these)")
+        keeps = " (evaluations=idata keeps these)" if "evaluations" in attributes else ""
+        helps.append(f"{min(more, 10.0):.0f} times the evaluations{keeps}")
     if (
         attributes.get("surrogate") == "none"
         or float(attributes.get("residual_sd", 0.0)) > INACCURATE

@@ -133,6 +133,11 @@ class GivenAuxiliary(Op):
 
 
 def _number(fn, value) -> np.ndarray:
+    if value is None:
+        raise TypeError(
+            f"the estimator {_name_of(fn)} of a NoisyLogLikelihood returned None: a return is missing; it has "
+            "to return a number, the log of one likelihood estimate."
+        )
     value = np.asarray(value, dtype=np.float64)
     if value.ndim:
         raise TypeError(

@@ -4,7 +4,12 @@ from typing import NamedTuple
 
 import numpy as np
 import pymc as pm
+from pymc.distributions.distribution import SymbolicRandomVariable
 from pymc.initial_point import make_initial_point_fn
+from pytensor.graph.traversal import ancestors
+from pytensor.tensor.random.type import RandomType
+
+from pymc_kameleon.steps.black_boxes import differentiable
 
 DRAWS = 100
 LARGEST_JITTER = 1.0  # PyMC's, for NUTS
@@ -65,13 +70,18 @@ def jitter(scale: np.ndarray) -> np.ndarray:
 
 def _draws(model):
     """Prior draws by name of the value variable, each of shape (DRAWS, size); without those that cannot be drawn."""
+    boxed = _drawn_by_black_boxes(model)
     flat = [rv for rv in model.free_RVs if "Flat" in type(rv.owner.op).__name__]
-    proper: list = [rv for rv in model.free_RVs if rv not in flat]
+    proper: list = [rv for rv in model.free_RVs if rv not in flat and rv not in boxed]
+    # a number instead, or the starting point asks the black box a hundred times
+    numbers = {rv: np.ones(rv.type.shape) for rv in boxed if None not in rv.type.shape}
+    if len(numbers) < len(boxed):
+        return {}
     # Together, because scales depend on their parents; if something refuses, nothing is known.
     try:
         with model:
             function = make_initial_point_fn(
-                model=model, overrides=dict.fromkeys(proper, "prior"), jitter_rvs=None,
+                model=model, overrides={**dict.fromkeys(proper, "prior"), **numbers}, jitter_rvs=None,
                 default_strategy="support_point", return_transformed=True,
             )  # fmt: skip
             points = [function(seed) for seed in range(DRAWS)]
@@ -83,3 +93,24 @@ def _draws(model):
         for n in names
         if n in points[0]
     }
+
+
+def _drawn_by_black_boxes(model) -> list:
+    """The free variables, imputed data for instance, whose prior depends on what a black box returns."""
+    free = set(model.free_RVs)
+    seen: dict = {}
+
+    def is_box(node):
+        draws = any(isinstance(v.type, RandomType) for v in node.inputs)
+        if draws or isinstance(node.op, SymbolicRandomVariable):
+            return False
+        arguments = [v for v in node.inputs if not free.isdisjoint(ancestors([v]))]
+        return bool(arguments) and not differentiable(node, arguments)
+
+    def asks(rv):
+        nodes = {v.owner for v in ancestors(rv.owner.inputs) if v.owner is not None}
+        for node in nodes - seen.keys():
+            seen[node] = is_box(node)
+        return any(seen[node] for node in nodes)
+
+    return [rv for rv in model.free_RVs if asks(rv)]

@@ -397,7 +397,7 @@ def test_a_table_is_taken_in_any_space(model, step, idata, space):
 def test_points_of_another_log_density_are_refused(model, step, idata):
     x, logp = as_table(model, idata, "array")
     with pytest.raises(ValueError, match="no constant; the worst is"):
-        sample(model, step, evaluations=(x, 1.1 * logp))
+        sample(model, step, evaluations=(x, 3.0 * logp))
     with pytest.raises(ValueError, match="3 coordinates, and the model has 4"):
         sample(model, step, evaluations=(x[:, :3], logp))
     with pytest.raises(ValueError, match=r"variables \['z'\]; wanted are"):

@@ -417,7 +417,11 @@ with open(sys.argv[2], "wb") as file:
     "names", [tester.FIRST, pytest.param(tester.OTHERS, marks=pytest.mark.slow)]
 )
 def test_pickled_steps_go_on_in_another_process(names, tmp_path):
-    """Mid-tuning: the same draws there as here, bit for bit."""
+    """Mid-tuning: the same draws there as here.
+
+    Bit for bit on PyMC 5. The functions of PyTensor's Numba linker have fastmath, and two compilations of one of them
+    may round the model's log density differently, which was seen once in some hundred runs.
+    """
     model = tester.gaussian()
     jobs = [at_moment(tester.CASES[name], model, 150) for name in names]
     (tmp_path / "jobs").write_bytes(cloudpickle.dumps(jobs))
@@ -429,7 +433,8 @@ def test_pickled_steps_go_on_in_another_process(names, tmp_path):
     assert run.returncode == 0, run.stderr
     done = pickle.loads((tmp_path / "done").read_bytes())
     for (step, point), there in zip(jobs, done, strict=True):
-        assert_same_draws(drive(step, point, 30), there)
+        rounding = 0.0 if pm.__version__.startswith("5.") else 1e-9
+        assert_same_draws(drive(step, point, 30), there, rounding)
 
 
 @every_step

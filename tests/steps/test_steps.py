@@ -781,3 +781,11 @@ def test_compound_of_two_of_ours():
     idata = sample(step, model)
     assert idata["sample_stats"]["accept"].shape == (2, 50, 2)
     assert idata["sample_stats"]["n_history"].shape == (2, 50)
+
+
+def test_an_estimator_that_forgets_its_return_is_told_so():
+    with pm.Model() as model:
+        pm.Potential("noisy", NoisyLogLikelihood(lambda rng, mu: None)(pm.Normal("x")))
+    step = AdaptiveMetropolisStep(model=model)
+    with pytest.raises(TypeError, match="returned None: a return is missing"):
+        sample(step, model, draws=1, tune=1, chains=1)

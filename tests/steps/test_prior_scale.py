@@ -1,0 +1,48 @@
+"""The prior is drawn from without asking a black box."""
+
+import numpy as np
+import pymc as pm
+import pytensor.tensor as pt
+from pytensor.graph.basic import Apply
+from pytensor.graph.op import Op
+
+from pymc_kameleon.steps.prior_scale import look_at_prior
+
+
+class Twice(Op):
+    """A black box that counts its calls, or raises."""
+
+    calls = 0
+
+    def make_node(self, x):
+        return Apply(self, [pt.as_tensor(x)], [pt.dscalar()])
+
+    def perform(self, node, inputs, outputs):
+        Twice.calls += 1
+        raise RuntimeError("the simulator is dear")
+
+
+def test_imputed_data_behind_a_black_box_do_not_ask_it():
+    """Nor do they take the others' scales away."""
+    with pm.Model() as model:
+        a = pm.Normal("a", 0.0, 1e4)
+        pm.LogNormal("b", 0.0, 3.0)
+        pm.Normal("missing", Twice()(a), 1.0, shape=2)
+    point = {"a": np.array(0.0), "b_log__": np.array(0.0), "missing": np.zeros(2)}
+    prior = look_at_prior(model, model.continuous_value_vars, point)
+    assert Twice.calls == 0
+    assert 4e3 < prior.scale[0] < 1e4
+    assert 1.0 < prior.scale[1] < 3.5
+    np.testing.assert_array_equal(prior.scale[2:], 1.0)
+    assert np.isfinite(prior.draws[:, :2]).all()
+    assert np.isnan(prior.draws[:, 2:]).all()
+
+
+def test_hierarchies_of_any_depth_are_drawn_from():
+    with pm.Model() as model:
+        mean = pm.Normal("mean", 0.0, 1e3)
+        middle = pm.Normal("middle", mean, 1.0)
+        pm.Normal("low", middle, 1.0, shape=2)
+    prior = look_at_prior(model, model.continuous_value_vars, model.initial_point())
+    assert np.isfinite(prior.draws).all()
+    assert (prior.scale > 300.0).all()
