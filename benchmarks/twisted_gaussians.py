@@ -182,8 +182,7 @@ def write(results, arguments):
         "small, and the mean of these few chains, started at the origin, tends to be too large.",
         "All samplers have this package's defaults; Metropolis is N(x, (2.38² / d) I), untuned. A million "
         "iterations of M-GaA and (1+1)-CMA on π₄ at constant rates, without an overflow, an underflow or a "
-        "failed factorisation, are the slow tests of tests/samplers/test_gaussian_adaptation.py and "
-        "tests/samplers/test_cma.py.",
+        "failed factorisation, are a slow test of tests/samplers/test_shape_learners.py.",
     ]
     provenance.write(arguments.output / "twisted_gaussians.md", "\n\n".join(sections))
 

@@ -133,7 +133,7 @@ MUTATIONS = [
     Mutation("samplers/gaussian_adaptation", "float(outcome.accept_prob)", "float(outcome.accepted)", "noise collapses the radius",
              "test_coordinate_moves.py"),
     Mutation("samplers/cma", "outcome.target(SUCCESS_THRESHOLD)", "SUCCESS_THRESHOLD + 1.0", "path takes every step",
-             "test_cma.py test_coordinate_moves.py"),
+             "test_cma.py test_shape_learners.py test_coordinate_moves.py"),
     Mutation("samplers/adaptive_metropolis", "history=None, values=None, base=None, warmup=0",
              "values=None, base=None, warmup=0", "history kept after tuning",
              "test_adaptive_metropolis.py test_step_contract.py -k 'grow or freeze or frozen'"),

@@ -23,10 +23,9 @@ from pymc_kameleon.numerics.covariance import multiply_lower, update_shape
 from pymc_kameleon.samplers import coordinate_moves
 from pymc_kameleon.samplers.gaussian_adaptation import (
     OPTIMAL_SCALE,
+    begin,
     check_open,
     check_success,
-    coordinate_scales,
-    initial_shape,
     random_walk,
     rate_multiplier,
     rescaled,
@@ -141,19 +140,9 @@ class CMA(Sampler):
         """Start at ``x``, shape (d,); no sweeps are needed where an arrival has brought a factor."""
         dim = len(x)
         check_open("rate_factor", self.rate_factor, 0.0, (dim * dim + 6) / 2)  # c_cov < 1
-        given = (self.initial_scale, self.initial_covariance)
-        base, log_scale = initial_shape(dim, *given, known.factor)
-        arrived = (
-            known.factor is not None
-            and self.initial_scale is None
-            and self.initial_covariance is None
-        )
+        base, log_scale, phase = begin(self, dim, known)
         sigma = OPTIMAL_SCALE / math.sqrt(dim) if self.initial_sigma is None else self.initial_sigma
         log_sigma = math.log(sigma) + log_scale
-        sweeps = 0 if arrived else self.sweeps
-        phase = coordinate_moves.begin(
-            coordinate_scales(base, log_scale), sweeps, known.left(self.tune)
-        )
         start = float(self.target_accept)  # neither grows nor shrinks
         return State(log_sigma, base, np.zeros(dim), start, log_sigma, base, 1.0, 0, phase)
 

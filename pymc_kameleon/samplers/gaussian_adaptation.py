@@ -26,7 +26,7 @@ from pymc_kameleon.numerics.covariance import (
     update_shape,
 )
 from pymc_kameleon.samplers import coordinate_moves
-from pymc_kameleon.samplers.seam import NOTHING, Outcome, Proposal, Sampler
+from pymc_kameleon.samplers.seam import NOTHING, Known, Outcome, Proposal, Sampler
 
 # Mueller & Sbalzarini (2010): Q = I, r = 1, P = 1/e, beta = lambda = ln(d + 1) / (d + 1)^2 throughout.
 PAPER = {
@@ -132,19 +132,10 @@ class GaussianAdaptation(Sampler):
     def init(self, rng, x, known=NOTHING) -> State:
         """Start at ``x``, shape (d,); no sweeps are needed where an arrival has brought a factor."""
         dim = len(x)
-        base, log_scale = initial_shape(
-            dim, self.initial_scale, self.initial_covariance, known.factor
-        )
-        arrived = known.factor is not None and (
-            self.initial_scale is None and self.initial_covariance is None
-        )
+        base, log_scale, phase = begin(self, dim, known)
         radius = self.initial_radius
         radius = OPTIMAL_SCALE / math.sqrt(dim) if radius is None else radius
         log_radius = math.log(radius) + log_scale
-        sweeps = 0 if arrived else self.sweeps
-        phase = coordinate_moves.begin(
-            coordinate_scales(base, log_scale), sweeps, known.left(self.tune)
-        )
         return State(log_radius, base, log_radius, base, 1.0, 0, phase)
 
     def propose(self, rng, x, state) -> Proposal:
@@ -285,6 +276,21 @@ def initial_shape(
         factor = np.diag(scale)
     log_scale = log_determinant(factor) / dim
     return factor * math.exp(-log_scale), log_scale
+
+
+def begin(
+    sampler, dim: int, known: Known
+) -> tuple[np.ndarray, float, coordinate_moves.Phase | None]:
+    """Where shape and scale start, as :func:`initial_shape` has them, and the search for the coordinates' units.
+
+    No search where the factor is what an arrival has brought.
+    """
+    given = sampler.initial_scale, sampler.initial_covariance
+    factor, log_scale = initial_shape(dim, *given, known.factor)
+    arrived = known.factor is not None and all(option is None for option in given)
+    scales = coordinate_scales(factor, log_scale)
+    sweeps = 0 if arrived else sampler.sweeps
+    return factor, log_scale, coordinate_moves.begin(scales, sweeps, known.left(sampler.tune))
 
 
 def coordinate_scales(factor: np.ndarray, log_scale: float) -> np.ndarray:

@@ -1,0 +1,135 @@
+"""What holds of both walks whose shape, of determinant one, and size learn apart: M-GaA and (1+1)-CMA."""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+
+from pymc_kameleon.samplers.cma import CMA
+from pymc_kameleon.samplers.gaussian_adaptation import GaussianAdaptation
+from tests.support.chains import average_z_scores, held, run_chain, run_transitions, z_scores
+from tests.support.targets import Banana
+
+
+class Walk(NamedTuple):
+    """A sampler; its option for the size at the start; options with which it learns so fast that it shows."""
+
+    sampler: Any
+    size: str
+    hasty: dict
+    chains: int  # that it takes to show
+    learned: float  # condition number that is left of 1e4
+
+    def start(self, x, **options):
+        """As published: no search for the units, and a 0/1 success."""
+        return held(self.sampler, x, **{"sweeps": 0, "success": "indicator", **options})
+
+
+WALKS = [
+    Walk(GaussianAdaptation, "initial_radius", {"rate": 0.5}, chains=60, learned=10),
+    Walk(CMA, "initial_sigma", {"rate_factor": 2.5}, chains=120, learned=20),
+]
+both = pytest.mark.parametrize("walk", WALKS, ids=lambda walk: walk.sampler.__name__)
+
+
+def standard_normal(x):
+    return -0.5 * float(x @ x)
+
+
+@both
+def test_the_proposal_is_a_symmetric_random_walk_with_the_covariance_given(walk):
+    covariance = np.array([[4.0, 1.0], [1.0, 9.0]])
+    x = np.array([1.0, -2.0])
+    state = walk.start(x, initial_covariance=covariance, **{walk.size: 0.7})
+    np.testing.assert_allclose(np.linalg.det(state.factor), 1.0, rtol=1e-10)
+    scale = state.stats()["scaling"]
+    assert scale == pytest.approx(0.7 * 35**0.25, rel=1e-10)
+    total = scale**2 * state.factor @ state.factor.T
+    np.testing.assert_allclose(total, 0.49 * covariance, rtol=1e-10)
+    proposal = state.propose(np.random.default_rng(2), x)
+    z = np.random.default_rng(2).standard_normal(2)
+    expected = x + 0.7 * np.linalg.cholesky(covariance) @ z
+    np.testing.assert_allclose(proposal.position, expected, rtol=1e-10)
+    assert proposal.log_q_ratio == 0.0
+
+
+@both
+def test_frozen_adaptation_leaves_a_skewed_target_invariant(walk):
+    target, rng = Banana(2), np.random.default_rng(3)
+    state, _ = run_chain(rng, walk.start(np.zeros(2)), target.log_density, np.zeros(2), 300)
+    state = state.freeze()
+    z = average_z_scores(rng, state, target, chains=walk.chains, steps=2000, adapt=False)
+    assert np.abs(z).max() < 4.5
+
+
+@both
+def test_control_adaptation_that_is_not_frozen_fails(walk):
+    target, rng = Banana(2), np.random.default_rng(3)
+    state = walk.start(np.zeros(2), diminishing=False, **walk.hasty)
+    z = average_z_scores(rng, state, target, chains=walk.chains, steps=2000, adapt=True)
+    assert np.abs(z).max() > 10
+
+
+@pytest.mark.parametrize("ratio", ["kept", "dropped"])
+@pytest.mark.parametrize("d", [2, 5])
+@both
+def test_transitions_from_exact_draws_and_control_without_the_ratio(walk, d, ratio):
+    target, rng = Banana(d), np.random.default_rng(4)
+    state = walk.start(np.zeros(d), initial_scale=np.linspace(0.5, 2.0, d))
+    log_density = target.log_density if ratio == "kept" else (lambda x: 0.0)
+    ends = run_transitions(rng, state, log_density, target.draw(rng, 2000), steps=20)
+    worst = np.abs(z_scores(ends, target.mean, target.cov)).max()
+    assert worst < 4.5 if ratio == "kept" else worst > 10
+
+
+@pytest.mark.parametrize("seed", range(3))
+@both
+def test_the_shape_is_learned(walk, seed):
+    scales = np.array([30.0, 1.0, 0.3])
+    rotation, _ = np.linalg.qr(np.random.default_rng(6).standard_normal((3, 3)))
+    precision = rotation / scales**2 @ rotation.T
+    rng, x = np.random.default_rng(seed), np.zeros(3)
+    first = walk.start(x)
+    state, _ = run_chain(rng, first, lambda x: -0.5 * float(x @ precision @ x), x, 6000)
+    assert np.linalg.cond(first.factor.T @ precision @ first.factor) == pytest.approx(1e4)
+    assert np.linalg.cond(state.factor.T @ precision @ state.factor) < walk.learned
+
+
+@both
+def test_initial_scales_make_the_chain_independent_of_units(walk):
+    units = np.array([1e-6, 1.0, 1e6])
+    x, draws = np.ones(3), []
+    for scale in (np.ones(3), units):
+        state = walk.start(x * scale, initial_scale=scale, condition_limit=20.0)
+        log_density = lambda x, scale=scale: standard_normal(x / scale)  # noqa: E731
+        rng = np.random.default_rng(7)
+        state, trace = run_chain(rng, state, log_density, x * scale, 1000)
+        draws.append(trace / scale)
+        assert state.condition <= 20.0
+    np.testing.assert_allclose(draws[1], draws[0], rtol=1e-8, atol=1e-8)
+
+
+@pytest.mark.slow
+@both
+def test_a_million_iterations_on_the_strongly_twisted_gaussian(walk):
+    # pi_4 of Haario, Saksman & Tamminen (1999): variances (100, 1, ..., 1), b = 0.1, d = 11
+    def log_density(x):
+        bend = x[1] + 0.1 * (x[0] * x[0] - 100.0)
+        return -0.005 * x[0] * x[0] - 0.5 * bend * bend - 0.5 * float(x[2:] @ x[2:])
+
+    def check(_, state, __):
+        if state.iteration % 1000 == 0:
+            learned = [a for a in state.state if isinstance(a, np.ndarray)]
+            assert all(np.isfinite(a).all() for a in learned)
+            assert np.diag(state.factor).min() > 1e-6
+            assert abs(np.log(np.diag(state.factor)).sum()) < 1e-9
+
+    x = np.zeros(11)
+    x[1] = 10.0
+    state = walk.start(x, diminishing=False)  # the rates that broke the published code
+    rng = np.random.default_rng(10)
+    state, draws = run_chain(rng, state, log_density, x, 1_000_000, visit=check)
+    assert state.iteration == 1_000_000
+    assert np.isfinite(draws).all()
+    moved = np.any(np.diff(draws[::10], axis=0) != 0, axis=1).mean()
+    assert moved > 0.5
