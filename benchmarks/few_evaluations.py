@@ -24,6 +24,7 @@ About 10 seconds of processor time a cell.
 import argparse
 import json
 import math
+import os
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -348,12 +349,15 @@ def by_workers(counts=(1, 2, 4, 8, 16), nap=0.05, total=1000, target="logistic")
 
         cell = Cell("together", target, total, 16, 0)  # as pk.sample would
         points = starts(cell, 17)
-        chains = pooled_chains.Chains(
-            points[-1], points[:-1], np.random.SeedSequence(0), plan(cell)
-        )
         begin = time.monotonic()
         computing = time.process_time()
-        with ThreadPoolExecutor(count) as executor:
+        with (
+            ThreadPoolExecutor(count) as executor,
+            ThreadPoolExecutor(min(os.cpu_count() or 1, 16)) as threads,
+        ):
+            chains = pooled_chains.Chains(
+                points[-1], points[:-1], np.random.SeedSequence(0), plan(cell), apply=threads.map
+            )
             while not chains.done:
                 asked = [request.position for request in chains.ask()]
                 chains.tell(list(executor.map(log_density, asked)))

@@ -8,8 +8,10 @@ surrogate, from all points (:mod:`pymc_kameleon.samplers.pooled`); then everythi
 import hashlib
 import logging
 import math
+import os
 import time
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from importlib.metadata import version
 from typing import Any
@@ -158,10 +160,6 @@ def sample(
         )
         seed = kept.seed
     initial, starts, scale = _starts(model, step, start, chains, seed)
-    run = Chains(
-        initial, starts, np.random.SeedSequence(seed, spawn_key=(0,)), plan, scale=scale,
-        known=known, **step.learning_options,
-    )  # fmt: skip
     entropy = seed if density.noise_cells() else None
     if executor is None:
         evaluate: Any = workers.Here(density, entropy)
@@ -171,8 +169,15 @@ def sample(
         kept.verify(evaluate)
         evaluate = partial(kept.evaluate, evaluate)
     begin = time.perf_counter()
-    with Progress(progressbar, run, max_evaluations, target_ess) as progress:
-        _run(run, evaluate, progress, target_ess, lambda: _refuse(model, density, initial), step)
+    with ThreadPoolExecutor(min(os.cpu_count() or 1, chains)) as threads:
+        run = Chains(
+            initial, starts, np.random.SeedSequence(seed, spawn_key=(0,)), plan, scale=scale,
+            known=known, apply=threads.map, **step.learning_options,
+        )  # fmt: skip
+        with Progress(progressbar, run, max_evaluations, target_ess) as progress:
+            _run(
+                run, evaluate, progress, target_ess, lambda: _refuse(model, density, initial), step
+            )
     if not run.rows:
         raise SamplingError(
             f"{run.evaluated.size} evaluations ended in tuning, before a draw. Give more (max_evaluations=), or "

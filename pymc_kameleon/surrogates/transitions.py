@@ -240,7 +240,7 @@ def _at(composed, metric, temperature, z, gradient, s, by_s):
     return temperature * value
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)  # chains that share a surrogate compute side by side
 def _transitions(
     composed,
     metric,

@@ -69,15 +69,19 @@ class Chains:
     known : Evaluations, optional
         Points whose log density is known up to a constant, from an earlier run: the chains begin at some of them,
         which are evaluated again, and nothing climbs. ``starts`` then only says how many chains there are.
+    apply : callable
+        ``map``, or one that computes the members' proposals side by side, in order, such as a thread pool's.
     options
         Of :class:`pymc_kameleon.samplers.kamiltonian.values.sampler.ValueKamiltonian`.
     """
 
-    def __init__(self, initial, starts, seed, plan: Plan, *, scale=1.0, known=None, **options):
+    def __init__(
+        self, initial, starts, seed, plan: Plan, *, scale=1.0, known=None, apply=map, **options
+    ):
         children = seed.spawn(len(starts) + 1)
         self.rng, *self.rngs = [np.random.default_rng(child) for child in children]
         self.initial, self.starts = np.array(initial, dtype=float), np.array(starts, dtype=float)
-        self.plan, self.scale, self.options = plan, scale, options
+        self.plan, self.scale, self.apply, self.options = plan, scale, apply, options
         self.evaluated = evaluations.empty(len(self.initial))
         self.rounds = 0
         self.warmup: list[Row] = []
@@ -309,7 +313,8 @@ class _Tune:
             known, base = evaluations.merge([before, known]), before.size
         self.tuning = Tuning(
             chains.rng, chains.rngs, starts, known, factor, base=base,
-            limit=base + chains.tune_until(), wait=chains.plan.tune is not None, **chains.options,
+            limit=base + chains.tune_until(), wait=chains.plan.tune is not None, apply=chains.apply,
+            **chains.options,
         )  # fmt: skip
 
     @property
@@ -328,7 +333,7 @@ class _Tune:
     def next(self):
         chains = self.chains
         chains.hub, chains.members = self.tuning.freeze()
-        return _Draw(chains, Drawing(chains.hub, chains.members))
+        return _Draw(chains, Drawing(chains.hub, chains.members, chains.apply))
 
 
 class _Draw:

@@ -1,5 +1,6 @@
 """Draws of frozen members: independent chains of one kernel, in rounds of one draw each."""
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -46,20 +47,19 @@ class Drawing:
     hub : State
         Frozen. It is never replaced, on which exactness hangs.
     members : list of Member
+    apply : callable
+        ``map``, or one that computes side by side.
     """
 
-    def __init__(self, hub: State, members: list[Member]):
-        self.hub, self.members = hub, list(members)
+    def __init__(self, hub: State, members: list[Member], apply: Callable = map):
+        self.hub, self.members, self.apply = hub, list(members), apply
         self.rows: list[Row] = []
         self._proposals: list[Proposal] = []
         self._known: list[float | None] = []
 
     def ask(self) -> list[Request]:
         """What has to be evaluated for the next draw of every member."""
-        self._proposals = [
-            value_kamiltonian.propose(m.rng, m.position, pooled_members.view(self.hub, m))
-            for m in self.members
-        ]
+        self._proposals = list(self.apply(self._propose, self.members))
         pairs = list(zip(self.members, self._proposals, strict=True))
         self._known = [pooled_members.known(m, p) for m, p in pairs]
         return [
@@ -67,6 +67,10 @@ class Drawing:
             for k, (p, value) in enumerate(zip(self._proposals, self._known, strict=True))
             if value is None
         ]
+
+    def _propose(self, member):
+        state = pooled_members.view(self.hub, member)
+        return value_kamiltonian.propose(member.rng, member.position, state)
 
     def tell(self, values: list[float]) -> None:
         """Take the log densities of the points that ``ask`` returned."""

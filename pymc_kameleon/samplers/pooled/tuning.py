@@ -69,6 +69,8 @@ class Tuning:
         Evaluations in all at which tuning ends.
     base : int
         How many of ``known`` were there before the run, and do not count as its tuning.
+    apply : callable
+        ``map``, or one that computes side by side.
     wait : bool
         Tune until ``limit``; otherwise tuning ends as soon as the surrogate is good and gets no better.
     options
@@ -76,10 +78,11 @@ class Tuning:
     """
 
     def __init__(
-        self, rng, rngs, starts, known: Evaluations, factor, *, limit, wait, base=0, noise_sd=0.0, **options
+        self, rng, rngs, starts, known: Evaluations, factor, *, limit, wait, base=0, noise_sd=0.0, apply=map,
+        **options
     ):  # fmt: skip
         self.rng, self.limit, self.wait, self.noise_sd = rng, limit, wait, noise_sd
-        self.base = base
+        self.base, self.apply = base, apply
         self.hub = _hub(starts, known, factor, options)
         self.members = [
             pooled_members.begin(self.hub, own, x, y)
@@ -109,19 +112,29 @@ class Tuning:
     def ask(self) -> list[Request]:
         """The points of the next round: one a member, or none for a member that needed none."""
         self.pending = []
-        for k in range(len(self.members)):
-            for _ in range(FREE):
-                member = self.members[k]
-                proposal = self._search(member) if self._searches(k) else None
-                if proposal is None:
-                    state = pooled_members.view(self.hub, member)
-                    proposal = value_kamiltonian.propose(member.rng, member.position, state)
-                value = pooled_members.known(member, proposal)
+        waiting = list(range(len(self.members)))
+        for _ in range(FREE):
+            free = []
+            for k, proposal in zip(waiting, self.apply(self._propose, waiting), strict=True):
+                value = pooled_members.known(self.members[k], proposal)
                 if value is None:
                     self.pending.append((k, proposal))
-                    break
+                else:
+                    free.append((k, proposal, value))
+            for k, proposal, value in free:
                 self._test(k, proposal, value)
+            waiting = [k for k, *_ in free]
+        self.pending.sort(key=lambda pair: pair[0])
         return [Request(p.position, k, p.move) for k, p in self.pending]
+
+    def _propose(self, k):
+        """Changes nothing but the member's generator: members may be asked side by side."""
+        member = self.members[k]
+        proposal = self._search(member) if self._searches(k) else None
+        if proposal is None:
+            state = pooled_members.view(self.hub, member)
+            proposal = value_kamiltonian.propose(member.rng, member.position, state)
+        return proposal
 
     def tell(self, values: list[float]) -> None:
         """Take the log densities of the points that ``ask`` returned."""
