@@ -22,6 +22,11 @@ import numpy as np
 from pymc_kameleon.numerics.evaluations import Evaluations, table
 
 HEADER, ROUNDS = "run.json", "rounds.f8"
+FORMAT = 2
+ELSEWHERE = (
+    "Or take another folder: pk.sample(evaluations=pymc_kameleon.checkpoint.load(path)) begins a new run with the "
+    "evaluations of this one."
+)
 SAME = (
     0.01,
     1e-6,
@@ -41,6 +46,9 @@ class Checkpoint:
         None takes that of the run in the folder, or ``fresh``.
     fresh : int
         The seed of a new run.
+    fixed : dict, optional
+        What is decided when a run begins: kept with a new run, taken from the folder of an old one. ``random_seed`` is
+        what the user gave for ``seed``, for messages.
 
     Raises
     ------
@@ -48,20 +56,53 @@ class Checkpoint:
         If the folder has a run with another header, with what differs.
     """
 
-    def __init__(self, path, header: dict[str, Any], seed: int | None, fresh: int, dim: int):
+    def __init__(
+        self, path, header: dict[str, Any], seed: int | None, fresh: int, dim: int, fixed=None
+    ):
         self.path, self.dim = Path(path), dim
         self.path.mkdir(parents=True, exist_ok=True)
-        header = json.loads(json.dumps(header))
+        header, fixed = json.loads(json.dumps([header, fixed or {}]))
         file = self.path / HEADER
         if file.exists():
             stored = json.loads(file.read_text())
-            self.seed = int(stored.pop("seed"))
-            _compare(self.path, stored, header, self.seed, seed)
+            self.seed, self.fixed = int(stored.pop("seed")), stored.pop("fixed", None)
+            if self.fixed is None or stored.pop("format", None) != FORMAT:
+                raise ValueError(
+                    f"the run in {self.path} was made by another version of pymc_kameleon. {ELSEWHERE}"
+                )
+            _compare(self.path, stored, header)
+            if seed is not None and seed != self.seed:
+                was, now = (
+                    part.get("random_seed", s)
+                    for part, s in ((self.fixed, self.seed), (fixed, seed))
+                )
+                raise ValueError(
+                    f"the run in {self.path} is another one: it was begun with random_seed={was}, and this is "
+                    f"random_seed={now}. {ELSEWHERE}"
+                )
         else:
-            self.seed = fresh if seed is None else seed
-            _write(file, json.dumps({**header, "seed": self.seed}, indent=1))
+            self.seed, self.fixed = fresh if seed is None else seed, fixed
+            stored = {**header, "format": FORMAT, "fixed": fixed, "seed": self.seed}
+            _write(file, json.dumps(stored, indent=1))
         self.rounds = self._read()
         self.replayed = 0
+
+    def check_budget(self, most: int | None, longest: int) -> None:
+        """Refuse a budget below what the run was begun with or has spent: it can be made longer, not shorter.
+
+        Parameters
+        ----------
+        most : int or None
+            ``max_evaluations``.
+        longest : int
+            Evaluations that tuning may take.
+        """
+        made, begun = sum(map(len, self.rounds)), self.fixed.get("max_evaluations") or 0
+        if most is not None and most < max(made, begun, longest):
+            raise ValueError(
+                f"the run in {self.path} has made {made} evaluations and was begun to make {max(begun, longest)}, more "
+                f"than max_evaluations={most}. It can be made longer and not shorter: give as many or more."
+            )
 
     def _read(self) -> list[np.ndarray]:
         """Complete rounds, arrays of shape (points, 1 + d + 1); the rest of the file is cut off."""
@@ -153,22 +194,33 @@ class Checkpoint:
 
 def load(path) -> Evaluations:
     """The evaluations in the folder of a run, to begin another with."""
-    header = json.loads((Path(path) / HEADER).read_text())
-    seed = int(header.pop("seed"))
-    return Checkpoint(path, header, seed, seed, int(header["dim"])).evaluations
+    kept = Checkpoint.__new__(Checkpoint)  # whatever made it: nothing is compared
+    kept.path = Path(path)
+    kept.dim = int(json.loads((kept.path / HEADER).read_text())["dim"])
+    kept.rounds = kept._read()
+    return kept.evaluations
 
 
-def _compare(path, stored, header, stored_seed, seed):
-    differ = {n: (stored.get(n), header.get(n)) for n in {*stored, *header}}
-    differ = {n: pair for n, pair in differ.items() if pair[0] != pair[1]}
-    if seed is not None and seed != stored_seed:
-        differ["random_seed"] = (stored_seed, seed)
+def _compare(path, stored, header):
+    was, now = _flat(stored), _flat(header)
+    differ = [n for n in dict.fromkeys([*was, *now]) if was.get(n) != now.get(n)]
     if differ:
-        said = "; ".join(f"{n} was {was!r}, is {now!r}" for n, (was, now) in sorted(differ.items()))
+        said = "; ".join(f"{n} was {_text(was, n)}, is {_text(now, n)}" for n in differ)
         raise ValueError(
-            f"the run in {path} is another one: {said}. Resume with what it was begun with, or take another folder; "
-            "pk.sample(evaluations=pymc_kameleon.checkpoint.load(path)) begins a new run with its evaluations."
+            f"the run in {path} is another one: {said}. Resume with what it was begun with. {ELSEWHERE}"
         )
+
+
+def _flat(header, prefix="") -> dict[str, Any]:
+    """The options within the options by names of their own."""
+    flat: dict[str, Any] = {}
+    for name, value in header.items():
+        flat |= _flat(value, f"{name}.") if isinstance(value, dict) else {f"{prefix}{name}": value}
+    return flat
+
+
+def _text(flat, name):
+    return json.dumps(flat[name]) if name in flat else "not there"
 
 
 def _write(file, text):

@@ -84,6 +84,13 @@ def nested_rhat(draws: np.ndarray, groups: list[int]) -> np.ndarray:
         return np.sqrt(1.0 + np.var(means, axis=0, ddof=1) / within_all)
 
 
+def describe(judged: Judgement) -> str:
+    """In a few words."""
+    if math.isnan(judged.rhat):
+        return "too few to judge"
+    return f"{judged.ess:.0f} effective, R-hat {judged.rhat:.3f}"
+
+
 def has_converged(judged: Judgement) -> bool:
     """Whether the chains, or the groups where there are such, agree."""
     rhat = judged.rhat if math.isnan(judged.nested) else judged.nested

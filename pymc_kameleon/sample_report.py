@@ -15,6 +15,7 @@ SHORT = 50  # draws of a chain below which its start may still show
 DISAGREE = 1.05  # R-hat from which on the draws are not to be used
 INACCURATE = 1.0  # out-of-sample sd of the surrogate
 LEFT_TO_WALK = 0.7  # mean share, below which a chain stands where the surrogate is wrong
+RARE = 0.01  # share of draws whose proposals were not finite that is not worth saying
 ODD = 3.0  # standard errors by which a chain's mean differs from the others'
 
 
@@ -55,11 +56,12 @@ def report(idata: Any) -> str:
     ess, rhat = _worst(names, draws)
     parts = [
         _verdict(judged, ess),
+        *_failures(idata, attributes),
         _cost(attributes, ess, chains, n),
         _agreement(judged, rhat, ess),
         *_surrogate(idata, attributes),
         *_chains(idata, names, draws),
-        *_failures(idata, attributes),
+        *_divergences(idata),
         *_advice(judged, ess, attributes, n),
     ]
     return "\n".join(part for part in parts if part)
@@ -172,13 +174,28 @@ def _chains(idata, names, draws):
 
 
 def _failures(idata, attributes):
-    count = int(attributes.get("nonfinite", 0))
-    if count:
-        share = count / int(attributes["evaluations"])
+    """First, because what cannot be evaluated is not learned either."""
+    if "failed_where" in attributes:
+        share = int(attributes["failed"]) / int(attributes["evaluations"])
         yield (
-            f"{count} evaluations ({share:.0%}) were not finite. Where that is not meant, the posterior lacks what "
-            "lies there."
+            f"{int(attributes['failed'])} evaluations ({share:.0%}) were NaN or +inf, {attributes['failed_where']}"
         )
+        return
+    if "evaluations" in attributes:
+        count, tried = int(attributes.get("nonfinite", 0)), int(attributes["evaluations"])
+    elif "nonfinite" in idata["sample_stats"]:
+        running = idata["sample_stats"]["nonfinite"].values
+        count, tried = int((running[:, -1] - running[:, 0]).sum()), running.size
+    else:
+        return
+    if count > RARE * tried or (count and "evaluations" in attributes):
+        yield (
+            f"{count} evaluations ({count / tried:.0%}) were not finite. Where that is not meant, the posterior lacks "
+            "what lies there."
+        )
+
+
+def _divergences(idata):
     if "diverging" in idata["sample_stats"]:
         diverging = int(idata["sample_stats"]["diverging"].sum())
         if diverging:

@@ -25,8 +25,9 @@ from pymc_kameleon import convergence, workers
 from pymc_kameleon.checkpoint import Checkpoint
 from pymc_kameleon.samplers.pooled import chains as pooled_chains
 from pymc_kameleon.samplers.pooled.chains import Chains, Plan
-from pymc_kameleon.steps import KamiltonianStep
+from pymc_kameleon.steps import KamiltonianStep, advice, structure
 from pymc_kameleon.steps.known_points import known_points
+from pymc_kameleon.steps.options import described
 from pymc_kameleon.steps.pooled_progress import Progress
 from pymc_kameleon.steps.pooled_trace import to_idata
 from pymc_kameleon.steps.prior_scale import jitter, prior_scale
@@ -100,12 +101,13 @@ def sample(
         Points whose log density is known up to a constant: what an earlier ``pk.sample`` returned, or a table. Points
         are an array of shape (n, d) in the order of the value variables, or a dict of arrays by the names of the value
         variables (unconstrained) or of the model's variables; the log densities, (n,), are with respect to those. The
-        chains begin at some of them, which are evaluated again: a difference that is not a constant is refused. With
-        a thousand of them hardly any tuning is left.
+        chains begin at some of them, which are evaluated again: a difference that is not a constant is refused. They
+        shorten tuning and do not replace it: the surrogate is judged along the new chains.
     checkpoint : path-like, optional
         A folder, in which every round is kept as soon as it is evaluated. The same call goes on with the run in it
-        after a crash, with the same bits; at most one round is lost. One of its points is evaluated again, to see
-        whether the model is the same.
+        after a crash, with the same bits; at most one round is lost. So does a call with another ``max_evaluations``,
+        ``draws`` or ``target_ess``, which makes a finished run longer; it was tuned as it was. One of its points is
+        evaluated again, to see whether the model is the same.
     timeout : float, optional
         Seconds for an evaluation by an ``executor``. It is submitted once more, then ``TimeoutError`` is raised.
     discard_tuned_samples : bool
@@ -127,7 +129,7 @@ def sample(
         For options that contradict each other, models that have other than continuous variables, and evaluations of
         another log density.
     pymc.exceptions.SamplingError
-        If the log density is not finite at the initial point.
+        If the log density is finite neither at the initial point nor at any start.
     Exception
         What the model raises, with the point added as a note. Return NaN to reject a point instead.
 
@@ -151,14 +153,18 @@ def sample(
     known = None if evaluations is None else known_points(evaluations, model, density)
     seed, kept = _seed(random_seed), None
     if checkpoint is not None:
-        header = {"chains": chains, **plan._asdict(), "start": repr(start), **_made_with(step)}
+        header = {"chains": chains, "tune": tune, "start": start, **_made_with(step)}
         if known is not None:
             parts = (known.positions.tobytes(), known.log_densities.tobytes())
             header["evaluations"] = hashlib.blake2b(b"".join(parts), digest_size=8).hexdigest()
-        kept = Checkpoint(
-            checkpoint, header, None if random_seed is None else seed, seed, density.dim
-        )
+        # how long it tunes is decided once: whoever goes on with more evaluations has the same bits up to there
+        fixed = {"random_seed": _shown(random_seed), "max_evaluations": max_evaluations}
+        fixed |= {"tune": plan.tune, "longest": plan.longest}
+        given = None if random_seed is None else seed
+        kept = Checkpoint(checkpoint, described(header), given, seed, density.dim, described(fixed))
         seed = kept.seed
+        plan = plan._replace(tune=kept.fixed["tune"], longest=kept.fixed["longest"])
+        kept.check_budget(max_evaluations, plan.longest if plan.tune is None else plan.tune)
     initial, starts, scale = _starts(model, step, start, chains, seed)
     entropy = seed if density.noise_cells() else None
     if executor is None:
@@ -184,7 +190,7 @@ def sample(
             "fewer chains."
         )
     seconds = time.perf_counter() - begin
-    attributes = _attributes(run, seconds)
+    attributes = _attributes(run, seconds, _failures(run, model, density))
     _advise(run, attributes)
     return to_idata(
         model, density, run.warmup, run.rows, run.evaluated, seconds=seconds,
@@ -203,10 +209,9 @@ def _run(run, evaluate, progress, target_ess, refuse, step):
             except workers.EvaluationError as found:
                 step.add_point(found.error, found.point)
                 raise found.error from None
-            starting = run.phase == "start"
-            if starting and not any(map(math.isfinite, values)):
-                refuse()
             run.tell(values)
+            if run.nowhere:
+                refuse()
             judged = convergence.Judgement()
             if run.rows and len(run.rows) % convergence.EVERY == 0:
                 judged = convergence.judge(pooled_chains.posterior(run), run.groups)
@@ -225,6 +230,12 @@ def _run(run, evaluate, progress, target_ess, refuse, step):
 def _checked_step(step, model):
     if step is None:
         step = KamiltonianStep(model=model, learn="all")
+        boxes = structure.boxes_of(model)
+        if boxes > 1:
+            _log.info(
+                "pk.sample learns the log density as a whole, not its %d black boxes one by one, which "
+                "pm.sample(step=KamiltonianStep()) does.", boxes,
+            )  # fmt: skip
     if not (isinstance(step, KamiltonianStep) and step.variant == "values"):
         raise ValueError(
             f"step must be a KamiltonianStep with surrogate='values', got {step!r}: the other steps learn nothing that "
@@ -256,6 +267,12 @@ def _seed(random_seed) -> int:
     return int(words[0])
 
 
+def _shown(random_seed) -> str:
+    """What the user gave, for messages."""
+    simple = random_seed is None or isinstance(random_seed, (int, np.integer, list, tuple))
+    return str(random_seed) if simple else f"a {type(random_seed).__name__}"
+
+
 def _made_with(step) -> dict[str, Any]:
     """What the bits of a run depend on, beside its seed and its plan."""
     packages = ("numpy", "scipy", "numba", "pymc", "pytensor")
@@ -263,7 +280,7 @@ def _made_with(step) -> dict[str, Any]:
     return {
         "dim": step.density.dim,
         "variables": variables,
-        "options": repr(step.options),
+        "options": step.options,
         "versions": {name: version(name) for name in packages},
     }
 
@@ -340,16 +357,31 @@ def _refuse(model, density, x):
     factors = density.offending_factors(model, point)
     found = ", ".join(f"{name} = {v}" for name, v in factors.items()) or "their sum"
     raise SamplingError(
-        f"pk.sample cannot start: the log density is not finite at the initial point. Not finite there: {found}. The "
-        f"point (unconstrained): { {k: np.asarray(v).tolist() for k, v in point.items()} }. Give another with "
-        "pk.sample(start=...), or look at the factors named."
+        "pk.sample cannot start: the log density is finite neither at the initial point nor at the chains' starts. "
+        f"Not finite at the initial point: {found}. The point (unconstrained): "
+        f"{ {k: np.asarray(v).tolist() for k, v in point.items()} }. Give others with pk.sample(start=...), 'prior' "
+        "for instance, or look at the factors named."
     )
 
 
 # --- what is told -----------------------------------------------------------------------------------
 
 
-def _attributes(run, seconds) -> dict[str, Any]:
+def _failures(run, model, density) -> dict[str, Any]:
+    """How many evaluations were NaN or +inf, and, if that is worth saying, of which factor and where."""
+    found: dict[str, Any] = {"failed": run.failed}
+    if run.failed >= max(advice.FAILURES, advice.FAILING * run.evaluated.size):
+        x, value = run.failed_at
+        point = density.update({}, x)
+        try:
+            factors = density.offending_factors(model, point)
+        except Exception:  # a model may raise only sometimes; what is known is said all the same
+            factors = {}
+        found["failed_where"] = advice.where_it_failed(factors, value, point)
+    return found
+
+
+def _attributes(run, seconds, failures) -> dict[str, Any]:
     """What the run was, for ``pk.report`` and for the next one."""
     tuning = run.warmup[-1].evaluations if run.warmup else 0
     hub = run.hub
@@ -360,6 +392,7 @@ def _attributes(run, seconds) -> dict[str, Any]:
         "rounds": run.rounds,
         "seconds": seconds,
         "nonfinite": int(np.sum(~np.isfinite(run.evaluated.log_densities))),
+        **failures,
         "surrogate": hub.fit.family if hub.fit is not None else "none",
         "surrogate_error": float(hub.fit.error) if hub.fit is not None else math.nan,
         "residual_sd": float(hub.quality.residual_sd),
@@ -373,14 +406,24 @@ def _attributes(run, seconds) -> dict[str, Any]:
 def _advise(run, attributes):
     judged = convergence.judge(pooled_chains.posterior(run), run.groups)
     _log.info(
-        "%d evaluations (%d for tuning) in %d rounds: %d draws of each of %d chains, %.0f effective, R-hat %.3f.",
+        "%d evaluations (%d for tuning) in %d rounds: %d draws of each of %d chains, %s.",
         attributes["evaluations"], attributes["evaluations_tuning"], attributes["rounds"], len(run.rows),
-        len(run.starts), judged.ess, judged.rhat,
+        len(run.starts), convergence.describe(judged),
     )  # fmt: skip
+    if "failed_where" in attributes:
+        _log.warning(
+            "%d of %d evaluations were NaN or +inf, %s", attributes["failed"], attributes["evaluations"],
+            attributes["failed_where"],
+        )  # fmt: skip
     if attributes["surrogate"] == "none":
         _log.warning(
             "Tuning ended before a surrogate was learned: random-walk moves did all of the work. Give more evaluations."
         )
+    elif math.isnan(judged.rhat):
+        _log.warning(
+            "%d draws of each of %d chains are too few to judge (%d of two chains at least): give more evaluations, "
+            "or fewer chains.", len(run.rows), len(run.starts), convergence.LEAST_DRAWS,
+        )  # fmt: skip
     elif not convergence.has_converged(judged):
         _log.warning(
             "The chains do not agree yet (R-hat %.3f, %.0f effective draws): see pk.report(idata), and give more "

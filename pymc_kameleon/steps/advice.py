@@ -14,6 +14,7 @@ TUNE_PER_DIMENSION = (
     400  # draws; with fewer the covariance is not learned (benchmarks/cold_start.py)
 )
 FAILING = 0.01  # share of the proposals after tuning without a usable log density that is worth a warning ...
+FAILING_TUNING = 0.05  # the same while tuning, where chains of other temperatures look further out
 FAILURES = 5  # ... and how many there have to be before that is said
 
 HIDDEN_NOISE = (
@@ -85,14 +86,31 @@ def where_it_was_evaluated(step: str, at: dict, black_boxes: list[str]) -> str:
     )
 
 
-def failures(failed: int, tried: int, factors: dict, value: float, at: dict) -> str:
-    """After tuning the log density was NaN or +inf too often."""
+def where_it_failed(factors: dict, value: float, at: dict) -> str:
+    """Which factor was NaN or +inf, where, what follows from it and what to do."""
     found = ", ".join(f"{name} = {v}" for name, v in factors.items()) or f"the sum, {value}"
     return (
-        f"{failed} of {tried} proposals after tuning have a log density of NaN or +inf. They are rejected, so "
-        "that the posterior lacks whatever lies there. Last seen: "
-        f"{found} at {', '.join(f'{n} = {v.tolist()}' for n, v in at.items())} "
-        "(unconstrained). Repair the factor named, or let it return -inf where the density is zero."
+        f"last {found} at {', '.join(f'{n} = {np.asarray(v).tolist()}' for n, v in at.items())} "
+        "(unconstrained). Such points are rejected: NaN says that a model cannot be evaluated there, and the posterior "
+        "lacks whatever lies there. If that is meant, return -inf, a density of zero; if not, repair the factor."
+    )
+
+
+def failures(failed: int, tried: int, where: str) -> str:
+    """After tuning the log density was NaN or +inf too often."""
+    return f"{failed} of {tried} proposals after tuning have a log density of NaN or +inf, {where}"
+
+
+def failures_while_tuning(failed: int, tried: int, where: str) -> str:
+    """While tuning it was, which is the likeliest reason for whatever else went wrong."""
+    return f"{failed} of {tried} evaluations while tuning are NaN or +inf, {where}"
+
+
+def no_tuning(step: str) -> str:
+    """A chain begins to draw without a single tuning draw."""
+    return (
+        "tune=0: nothing was learned, the draws come from the untuned proposal, and their effective sample size will "
+        f"be small. Give {step} some hundred tuning draws (pm.sample(tune=...))."
     )
 
 

@@ -51,7 +51,7 @@ MEASURED = 10  # pairs of probes, or the noise is not known
 ARRIVAL_SHARE = 0.4  # of tuning, at most
 LOOKS = 6  # climbs after a chain's own, from draws of the prior; two of them where they find nothing else
 LOOK_EVERY = 3  # tuning draws: one of so many is theirs
-STATE_VERSION = 4  # of KernelStepState: raised whenever the meaning of a field changes
+STATE_VERSION = 5  # of KernelStepState: raised whenever the meaning of a field changes
 NEVER = 2**62
 NOT_TUNING = (False, 0.0, 1.0)
 NOWHERE = Point(None, -math.inf, (0.0, []))  # type: ignore[arg-type]
@@ -85,8 +85,8 @@ class KernelStepState(StepMethodState):
     tuning_draws : int
         Tuning draws so far in this chain.
     failures : list
-        After tuning: proposals whose log density was NaN or +inf; log density evaluations when tuning ended; how many
-        proposals of the kind call for a look at the factors.
+        Since tuning began or ended: proposals whose log density was NaN or +inf; log density evaluations when it did;
+        how many proposals of the kind call for a look at the factors; where the last was and what it was, or None.
     probe : NoiseProbe
         What is known about the noise of the log density.
     said, pending : list
@@ -264,7 +264,7 @@ class KernelStep(BlockedStep):
         self.here = NOWHERE
         self.nonfinite, self.evaluations, self.tuning_draws = 0, 0, 0
         self.probe = noise_probe.NoiseProbe()
-        self.failures = [0, 0, NEVER]
+        self.failures: list[Any] = [0, 0, NEVER, None]
         self._warnings.reset()
         self.arrival_state = self.algorithm_state = self._frozen_stats = None
 
@@ -278,11 +278,12 @@ class KernelStep(BlockedStep):
             self._begin_walk(arrival_search.stop(self.arrival_state))
         self.arrival_state = None
         if self.tune and self.algorithm_state is not None:
+            self._warn_of_what_misleads()
             self._warn_if_too_noisy()  # first: under noise the rest looks worse than it is
             self._warn_if_short()
             self.algorithm_state = freeze(self.sampler, self.here, self.algorithm_state)
         if self.tune:
-            self.failures = [0, self.evaluations, advice.FAILURES]
+            self.failures = [0, self.evaluations, advice.FAILURES, None]
         self.tune = False
 
     @property
@@ -566,7 +567,9 @@ class KernelStep(BlockedStep):
         value, noisy = self._log_density_at(proposal.position)
         if not -math.inf < value < math.inf:  # NaN fails both
             self.nonfinite += 1
-            if not self.tune and value != -math.inf:
+            if (
+                value != -math.inf and proposal.move != "arrival"
+            ):  # which looks far from the posterior
                 self._count_failure(self._point, proposal.position, value)
             value, noisy = -math.inf, 0.0
         return Point(proposal.position, value, (noisy, auxiliary))
@@ -591,7 +594,8 @@ class KernelStep(BlockedStep):
     def _count_failure(self, point, x, value):
         """NaN is no density of zero, which -inf is: where it is frequent the posterior lacks what lies there."""
         self.failures[0] += 1
-        failures, before, enough = self.failures
+        self.failures[3] = x.copy(), value
+        failures, before, enough, _ = self.failures
         tried = self.evaluations - before
         if failures < max(enough, advice.FAILING * tried):
             return
@@ -601,13 +605,29 @@ class KernelStep(BlockedStep):
             self.failures[2] = 2 * failures
             return
         self.failures[2] = NEVER
-        at = self._density.update({}, x)
+        where = advice.where_it_failed(factors, value, self._density.update({}, x))
         self._say(
-            "failures",
-            advice.failures(failures, tried, factors, value, at),
-            failures=failures,
-            tried=tried,
+            "failures", advice.failures(failures, tried, where), failures=failures, tried=tried
         )
+
+    def _warn_of_what_misleads(self):
+        """Before all else, where what else there is to say would point the wrong way."""
+
+    def _warn_of_failures(self):
+        """Of the log density's while tuning."""
+        failures, before, _, last = self.failures
+        tried = self.evaluations - before
+        if last is None or failures < max(advice.FAILURES, advice.FAILING_TUNING * tried):
+            return
+        x, value = last
+        point = self._density.update(dict(self.others), x)
+        factors = self._density.offending_factors(self._model, point)
+        if -math.inf in factors.values():
+            return
+        where = advice.where_it_failed(factors, value, self._density.update({}, x))
+        self._say(
+            "failures", advice.failures_while_tuning(failures, tried, where), failures=failures, tried=tried
+        )  # fmt: skip
 
     def _restart(self, point, x):
         """The chain starts, or another step moved a variable: evaluate the log density at the current point."""
@@ -637,6 +657,8 @@ class KernelStep(BlockedStep):
         elif self.position is None:
             self._warn_of_steps_beside_noise()
         begins = self.position is None
+        if begins and not self.tune:
+            self._say("no tuning", advice.no_tuning(type(self).__name__), whole_run=True)
         self.here = self.here._replace(position=x, log_density=value)
         if self.arrival_state is not None:  # somebody moved the chain on its way
             self.arrival_state = self.algorithm_state = None

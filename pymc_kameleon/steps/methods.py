@@ -604,6 +604,9 @@ class KamiltonianStep(KernelStep):
         elif tuned and self.variant == "values" and affordable(len(self.position)):
             self._warn_of_surrogate()
 
+    def _warn_of_what_misleads(self):
+        self._warn_of_failures()  # what cannot be evaluated is not learned either
+
     def _warn_of_factors(self):
         state = self._algorithm_state
         message = surrogate_report.describe_factors(

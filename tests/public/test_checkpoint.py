@@ -80,7 +80,7 @@ def test_another_run_is_refused(tmp_path):
     Checkpoint(tmp_path, HEADER, 7, 7, 3)
     with pytest.raises(ValueError, match="chains was 4, is 8"):
         Checkpoint(tmp_path, HEADER | {"chains": 8}, 7, 7, 3)
-    with pytest.raises(ValueError, match="random_seed was 7, is 8"):
+    with pytest.raises(ValueError, match="begun with random_seed=7, and this is random_seed=8"):
         Checkpoint(tmp_path, HEADER, 8, 8, 3)
     assert Checkpoint(tmp_path, HEADER, None, 99, 3).seed == 7  # no seed given: the stored one
 

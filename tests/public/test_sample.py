@@ -352,8 +352,8 @@ def test_a_run_with_a_checkpoint_goes_on(model, step, idata, tmp_path, monkeypat
     found = sample(model, step, checkpoint=tmp_path)
     assert found["posterior"]["a"].values.tobytes() == idata["posterior"]["a"].values.tobytes()
     assert before + sum(calls) == found["posterior"].attrs["evaluations"] + 1  # one again
-    with pytest.raises(ValueError, match="max_evaluations was 240, is 500"):
-        sample(model, step, checkpoint=tmp_path, max_evaluations=500)
+    with pytest.raises(ValueError, match="start was"):
+        sample(model, step, checkpoint=tmp_path, start="prior")
 
 
 # --- warm start -----------------------------------------------------------------------------------

@@ -59,7 +59,7 @@ class Chains:
     Parameters
     ----------
     initial : ndarray of shape (d,)
-        The model's initial point, where the log density has to be finite.
+        The model's initial point. Where the log density is not finite there, that is looked for among ``starts``.
     starts : ndarray of shape (chains, d)
         Over-dispersed.
     seed : numpy.random.SeedSequence
@@ -90,6 +90,8 @@ class Chains:
         self.members: list = []
         self.stopped = ""  # why there are fewer draws than planned
         self.nonfinite = 0
+        self.failed = 0  # of those, NaN or +inf: no density of zero, which -inf is ...
+        self.failed_at: tuple | None = None  # ... and the last of them: point, value
         n = len(self.starts)
         n_groups = min(GROUPS, n) if plan.climb and known is None else n
         self.groups = [k * n_groups // n for k in range(n)]  # of every chain: who begins together
@@ -106,6 +108,11 @@ class Chains:
         """Whether nothing is left to evaluate."""
         return self._phase.done
 
+    @property
+    def nowhere(self) -> bool:
+        """Whether the log density is finite at no point to begin at: nothing can follow."""
+        return getattr(self._phase, "nowhere", False)
+
     def ask(self) -> list[Request]:
         """The points of the next round; none where every chain could make its draw without."""
         self._asked = self._phase.ask()
@@ -113,6 +120,7 @@ class Chains:
 
     def tell(self, values) -> None:
         """Take the log densities of what ``ask`` returned, in its order; anything that is not finite is -inf."""
+        self._count_failures(values)
         values = [float(v) if math.isfinite(v) else -math.inf for v in values]
         self.nonfinite += values.count(-math.inf)
         self._record(values)
@@ -123,6 +131,12 @@ class Chains:
             made[-1] = made[-1]._replace(evaluations=self.evaluated.size)
         while phase.done and phase.next is not None:
             phase = self._phase = phase.next()
+
+    def _count_failures(self, values):
+        failed = [k for k, v in enumerate(values) if not v < math.inf]  # NaN fails, too
+        self.failed += len(failed)
+        if failed:
+            self.failed_at = self._asked[failed[-1]].position, float(values[failed[-1]])
 
     def _record(self, values):
         if not values:
@@ -150,26 +164,29 @@ class Chains:
 
 
 class _Start:
-    """Evaluate the initial point, and without climbs the starts."""
+    """Evaluate the initial point; without climbs, or if the log density is not finite there, the starts."""
 
     name = "start"
 
     def __init__(self, chains: Chains):
-        self.chains, self.done = chains, False
+        self.chains, self.done, self.nowhere = chains, False, False
+        self.points = [chains.initial] if chains.plan.climb else list(chains.starts)
 
     def ask(self):
-        chains = self.chains
-        points = [chains.initial] if chains.plan.climb else list(chains.starts)
-        return [Request(x, k if len(points) > 1 else -1, "start") for k, x in enumerate(points)]
+        several = len(self.points) > 1
+        return [Request(x, k if several else -1, "start") for k, x in enumerate(self.points)]
 
     def tell(self, values):
-        self.values, self.done = values, True
+        self.values, self.done = values, max(values) > -math.inf
+        if not self.done:
+            self.nowhere = self.points[0] is not self.chains.initial
+            self.points = list(self.chains.starts)
 
     def next(self):
-        chains = self.chains
+        chains, best = self.chains, int(np.argmax(self.values))
         if chains.plan.climb:
-            return _Climb(chains, self.values[0])
-        best = int(np.argmax(self.values))
+            chains.initial = self.points[best]
+            return _Climb(chains, self.values[best])
         chosen = [k if v > -math.inf else best for k, v in enumerate(self.values)]
         factor = np.diag(np.broadcast_to(0.1 * np.asarray(chains.scale), chains.initial.shape))
         return _Tune(chains, [(chains.starts[k], self.values[k]) for k in chosen], factor)

@@ -285,7 +285,8 @@ def prepare(
     scale = chain.std(axis=0) + 1e-9 * np.abs(centre) + 1e-300
     reference = np.quantile(chain_log_densities, REFERENCE_QUANTILE)
     offset = float(np.median(chain_log_densities))
-    weights = 1.0 / (floor**2 + np.square(relative * np.maximum(0.0, reference - depths)))
+    with np.errstate(over="ignore"):  # 1e200 below the top: a weight of zero
+        weights = 1.0 / (floor**2 + np.square(relative * np.maximum(0.0, reference - depths)))
     weights /= weights.max()
     kept = np.flatnonzero(weights > 1e-10)
     held_out = rng.random(len(kept)) < HELD_OUT

@@ -1,0 +1,226 @@
+"""What a first user stumbled over: what is said, and whether a run goes on."""
+
+import logging
+import math
+
+import numpy as np
+import pymc as pm
+import pytensor.tensor as pt
+import pytest
+from pytensor.graph.basic import Apply
+from pytensor.graph.op import Op
+
+import pymc_kameleon as pk
+from pymc_kameleon import convergence, sampling
+from pymc_kameleon.samplers.pooled.chains import Chains, Plan
+from pymc_kameleon.steps import structure
+from pymc_kameleon.surrogates.values import regression
+from tests.step_tester import BlackBox, begin
+
+QUICK = {"mode": "FAST_COMPILE"}
+
+
+def run(log_density, initial, starts, plan):
+    chains = Chains(np.array(initial), np.array(starts), np.random.SeedSequence(1), plan)
+    while not (chains.done or chains.nowhere):
+        chains.tell([log_density(request.position) for request in chains.ask()])
+    return chains
+
+
+def half_nan(x):
+    return -0.5 * float(np.sum(np.square(x))) if np.all(np.asarray(x) > -0.5) else math.nan
+
+
+# --- the start ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("climb", [True, False])
+def test_chains_begin_at_starts_where_the_initial_point_is_nan(climb):
+    plan = Plan(5, 60, 60, 200, climb)
+    found = run(half_nan, [-1.0], [[-2.0], [0.3], [0.1], [1.0]], plan)
+    assert len(found.rows) == 5
+    assert all(np.isfinite(row.log_densities).all() for row in found.rows)
+
+
+@pytest.mark.parametrize("climb", [True, False])
+def test_nowhere_to_begin(climb):
+    found = run(lambda x: math.nan, [-1.0], [[-2.0], [0.3]], Plan(5, 60, 60, 200, climb))
+    assert found.nowhere
+    assert not found.rows
+    assert found.failed == found.evaluated.size
+
+
+# --- NaN in part of the space -------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def broken():
+    """A black box that is NaN in part of the space, behind a step."""
+    with pm.Model() as model:
+        x = pm.Normal("x", 0.0, 1.0, initval=0.5)
+        pm.Potential("solver", BlackBox(half_nan)(x))
+        step = pk.KamiltonianStep(compile_kwargs=QUICK, arrival=False)
+    return model, step
+
+
+def warnings_of(step, model, tune, draws):
+    point, said = model.initial_point(), []
+    for i in range(tune + draws):
+        if i == tune:
+            step.stop_tuning()
+        point, [stats] = step.step(point)
+        if stats["warning"] is not None:
+            said.append(stats["warning"].message)
+    return said
+
+
+def test_a_factor_that_is_nan_is_named_before_its_surrogate_is_blamed(broken):
+    model, step = broken
+    first, *_ = warnings_of(begin(step), model, 120, 5)
+    assert "evaluations while tuning are NaN or +inf, last solver = nan at x = -" in first
+    assert "return -inf, a density of zero" in first
+
+
+def test_no_tuning_is_said(broken):
+    model, step = broken
+    said = warnings_of(begin(step), model, 0, 2)
+    assert [s for s in said if "tune=0: nothing was learned" in s] == said[:1]
+
+
+def test_pooled_chains_and_report_name_the_factor(broken, caplog):
+    model, _ = broken
+    step = pk.KamiltonianStep(model=model, learn="all", compile_kwargs=QUICK)
+    with caplog.at_level(logging.INFO, "pymc.kameleon"):
+        idata = pk.sample(
+            15, tune=10, chains=4, step=step, model=model, random_seed=1, progressbar=False
+        )
+    failed = [r.message for r in caplog.records if "were NaN or +inf" in r.message]
+    assert "last solver = nan at x = -" in failed[0]
+    verdict, second, *_ = pk.report(idata).splitlines()
+    assert "usable" in verdict.lower()
+    assert "were NaN or +inf, last solver = nan at x = -" in second
+
+
+# --- what is said of black boxes ----------------------------------------------------------------------
+
+
+class TwoOutputs(Op):
+    def make_node(self, x):
+        return Apply(self, [pt.as_tensor(x)], [pt.dvector(), pt.dvector()])
+
+    def perform(self, node, inputs, outputs):
+        outputs[0][0], outputs[1][0] = np.full(3, inputs[0]), np.full(3, inputs[0] ** 2)
+
+
+def two_outputs(discrete=False):
+    with pm.Model() as model:
+        a = pm.Normal("a")
+        b = pm.Normal("b", a, 1.0)
+        u, v = TwoOutputs()(b)
+        pm.Normal("y", u, 1.0, observed=np.ones(3))
+        pm.Normal("z", v, 1.0, observed=np.ones(3))
+        if discrete:
+            pm.Bernoulli("k", pm.math.sigmoid(a))
+    return model
+
+
+def test_outputs_and_copies_of_a_black_box_are_one(caplog):
+    with caplog.at_level(logging.INFO, "pymc.kameleon"):
+        pk.KamiltonianStep(model=two_outputs(), compile_kwargs=QUICK)
+    [line] = [r.message for r in caplog.records if "Learning" in r.message]
+    assert line.startswith("Learning 1 black box of 1 input (6 outputs)")
+    assert structure.boxes_of(two_outputs()) == 1
+
+
+def test_it_is_said_why_the_whole_is_learned(caplog):
+    model = two_outputs(discrete=True)
+    vars = model.continuous_value_vars
+    with caplog.at_level(logging.INFO, "pymc.kameleon"):
+        found = structure.factored_density(model, vars, model.initial_point())
+    assert found is None
+    assert "not its black box by itself: other steps sample some" in caplog.text
+
+
+# --- a run that is resumed ----------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def easy():
+    with pm.Model() as model:
+        pm.Normal("x", 0.0, 1.0, shape=2)
+        step = pk.KamiltonianStep(learn="all", compile_kwargs=QUICK)
+    return model, step
+
+
+def resume(easy, folder, **options):
+    model, step = easy
+    chosen = {"max_evaluations": 120, "chains": 4, "random_seed": 1, "checkpoint": folder}
+    return pk.sample(model=model, step=step, progressbar=False, **(chosen | options))
+
+
+@pytest.fixture(scope="module")
+def finished(easy, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("run")
+    return folder, resume(easy, folder)
+
+
+def test_a_finished_run_can_be_made_longer(easy, finished):
+    folder, short = finished
+    long = resume(easy, folder, max_evaluations=240)
+    a, b = short["posterior"], long["posterior"]
+    n = a.sizes["draw"]
+    assert b.sizes["draw"] > n + 10
+    assert a["x"].values.tobytes() == b["x"].values[:, :n].tobytes()
+    assert a.attrs["evaluations"] < b.attrs["evaluations"] <= 240
+    assert a.attrs["evaluations_tuning"] == b.attrs["evaluations_tuning"]
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"random_seed": 2}, "begun with random_seed=1, and this is random_seed=2"),
+        ({"start": "prior"}, 'start was "jitter", is "prior"'),
+        ({"tune": 20}, 'tune was "auto", is 20'),
+        ({"max_evaluations": 60}, "can be made longer and not shorter"),
+    ],
+    ids=["seed", "start", "tune", "budget"],
+)
+def test_a_refusal_speaks_of_what_was_given(easy, finished, change, said):
+    with pytest.raises(ValueError, match=said) as refused:
+        resume(easy, finished[0], **change)
+    assert "longest" not in str(refused.value)
+
+
+def test_an_option_that_differs_is_named(easy, finished):
+    step = pk.KamiltonianStep(model=easy[0], learn="all", growth=2.0, compile_kwargs=QUICK)
+    with pytest.raises(ValueError, match=r"is another one: options.growth was 1.35, is 2.0\. "):
+        resume((easy[0], step), finished[0])
+
+
+# --- figures ------------------------------------------------------------------------------------------
+
+
+def test_too_few_draws_are_not_judged(easy, caplog):
+    """``nan effective, R-hat nan`` says nothing."""
+    model, step = easy
+    with caplog.at_level(logging.INFO, "pymc.kameleon"):
+        pk.sample(3, tune=8, chains=4, model=model, step=step, random_seed=1, progressbar=False)
+    assert "nan" not in caplog.text
+    assert "3 draws of each of 4 chains are too few to judge" in caplog.text
+    assert convergence.describe(convergence.Judgement()) == "too few to judge"
+
+
+def test_a_log_density_of_minus_1e200_is_no_overflow():
+    """Warnings are errors here."""
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal((60, 2))
+    y = -0.5 * np.square(x).sum(axis=1)
+    y[:3] = -1e200
+    data = regression.prepare(rng, x, y, y, x[3:], y[3:], 0.1, 0.1)
+    assert len(data.y) == 57
+
+
+def test_seeds_are_shown_as_given():
+    assert sampling._shown(3) == "3"
+    assert sampling._shown([1, 2]) == "[1, 2]"
+    assert sampling._shown(np.random.default_rng(0)) == "a Generator"
