@@ -11,7 +11,7 @@ QUICK = step_cost feature_convergence adaptation_bias gp_estimator particle_filt
 LONG = noisy_likelihood twisted_gaussians hamiltonian_abc glass fast_kameleon kamiltonian_paper kamiltonian_cold_start \
 	kamiltonian_dimension nuts_per_gradient arrival few_evaluations textbook cold_start
 
-.PHONY: demo test test-slow lint bench bench-quick notebooks clean
+.PHONY: demo test test-slow lint bench bench-quick notebooks docs linkcheck clean
 
 $(VENV)/.run: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -21,6 +21,10 @@ $(VENV)/.run: pyproject.toml
 
 $(VENV)/.dev: $(VENV)/.run
 	$(BIN)/python -m pip install --quiet -e ".[dev]"
+	touch $@
+
+$(VENV)/.docs: $(VENV)/.run
+	$(BIN)/python -m pip install --quiet -e ".[docs]"
 	touch $@
 
 $(VENV)/.bench: $(VENV)/.run
@@ -44,6 +48,12 @@ test-slow: $(VENV)/.dev  ## the long statistical suites
 notebooks: $(VENV)/.dev
 	$(BIN)/python -m pytest --nbmake notebooks
 
+docs: $(VENV)/.docs  ## docs/_build/html/index.html; stored outputs are shown, nothing is run; no network
+	$(BIN)/python -m sphinx -q -W --keep-going -b html docs docs/_build/html
+
+linkcheck: $(VENV)/.docs  ## asks every address that the pages name
+	$(BIN)/python -m sphinx -q -b linkcheck docs docs/_build/linkcheck
+
 bench-quick: $(VENV)/.bench  ## the benchmarks of a minute or two, under ten in all
 	for name in $(QUICK); do $(BIN)/python -m benchmarks.$$name || exit 1; done
 
@@ -51,4 +61,4 @@ bench: bench-quick  ## all of them, hours; what is interrupted goes on from its 
 	for name in $(LONG); do $(BIN)/python -m benchmarks.$$name || exit 1; done
 
 clean:
-	rm -rf $(VENV) demo-output build dist .pytest_cache .ruff_cache .mypy_cache
+	rm -rf $(VENV) demo-output build dist docs/_build docs/notebooks docs/results .pytest_cache .ruff_cache .mypy_cache

@@ -1,0 +1,104 @@
+"""Sphinx: the package's documentation.
+
+Pages are Markdown (MyST); notebooks are shown with their stored outputs and not run. Tables of results and notebooks
+live elsewhere in the repository, are copied here before a build, and are not committed here.
+"""
+
+import re
+import shutil
+from importlib.metadata import version as installed_version
+from pathlib import Path
+
+HERE = Path(__file__).parent
+ROOT = HERE.parent
+
+project = "pymc_kameleon"
+author = "The pymc_kameleon developers"
+copyright = author
+version = release = installed_version("pymc-kameleon")
+
+extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx.ext.viewcode"]
+exclude_patterns = ["_build", "**/.ipynb_checkpoints"]
+myst_enable_extensions = ["dollarmath", "deflist", "fieldlist"]
+myst_heading_anchors = 3
+nb_execution_mode = "off"
+nb_merge_streams = True
+suppress_warnings = ["mystnb.unknown_mime_type", "myst.header", "misc.highlighting_failure"]
+
+napoleon_google_docstring = False
+napoleon_use_rtype = False
+napoleon_use_ivar = True
+napoleon_custom_sections = [("For experiments", "params_style")]
+autodoc_member_order = "bysource"
+autodoc_typehints = "none"
+
+html_theme = "pydata_sphinx_theme"
+html_title = "pymc_kameleon"
+html_show_copyright = False
+html_theme_options = {
+    "navigation_with_keys": False,
+    "show_prev_next": True,
+    "header_links_before_dropdown": 6,
+}
+linkcheck_timeout = 20
+linkcheck_ignore = [r"https://doi\.org/.*"]  # publishers refuse robots
+
+COPIED = {"notebooks": ("*.ipynb",), "results": ("*.md", "*.png")}
+SOURCES = {"notebooks": ROOT / "notebooks", "results": ROOT / "benchmarks" / "results"}
+
+
+def copy_sources() -> None:
+    """Copy notebooks and results here, and drop what is no longer there."""
+    for name, patterns in COPIED.items():
+        folder = HERE / name
+        folder.mkdir(exist_ok=True)
+        kept = {path.name for pattern in patterns for path in SOURCES[name].glob(pattern)}
+        for path in folder.iterdir():
+            if path.name not in kept:
+                shutil.rmtree(path) if path.is_dir() else path.unlink()
+        for file in kept:
+            source, target = SOURCES[name] / file, folder / file
+            if not target.exists() or target.read_bytes() != source.read_bytes():
+                shutil.copy(source, target)
+
+
+def follow_links(app, name, source) -> None:
+    """Links that are right in the repository are made right here."""
+    text = (
+        source[0]
+        .replace("../benchmarks/results/", "results/")
+        .replace("../notebooks/", "notebooks/")
+    )
+    text = re.sub(r"\[([^\]]*)\]\(\.\./[^)]*\)", r"`\1`", text)  # other files: their names
+    if name.startswith("results/"):
+        text = text.replace("](../../docs/", "](../")
+        text = re.sub(r"\[([^\]]*)\]\((?!http|#)[^)]*\.json\)", r"`\1`", text)
+    source[0] = text
+
+
+def as_prose(app, what, name, obj, options, lines) -> None:
+    """Docstrings are written to be read: indented formulas stay as they are, bars and underscores are no markup."""
+    result: list[str] = []
+    indent = 0  # of the last line that had any text
+    literal = None
+    for line in lines:
+        here = len(line) - len(line.lstrip())
+        if line.strip():
+            if literal is not None and here < literal:
+                literal = None
+            if literal is None and result and not result[-1].strip() and here >= indent + 4:
+                literal = here
+                result += [" " * indent + "::", ""]
+            indent = here if literal is None else indent
+        parts = re.split(r"(``.*?``|`.*?`_?)", line)
+        if literal is None:
+            parts[::2] = [re.sub(r"(\||(?<=\w)_+(?=\W|$))", r"\\\1", part) for part in parts[::2]]
+        result.append("".join(parts))
+    lines[:] = result
+
+
+def setup(app) -> None:
+    """Sphinx calls this first."""
+    app.connect("autodoc-process-docstring", as_prose, priority=400)  # before napoleon
+    copy_sources()
+    app.connect("source-read", follow_links)

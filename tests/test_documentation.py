@@ -1,0 +1,136 @@
+"""The pages say what the code says: links, warnings, statistics, options, and the README's example."""
+
+import ast
+import re
+from pathlib import Path
+
+import arviz as az
+import numpy as np
+import pytest
+
+import pymc_kameleon as pk
+from pymc_kameleon.steps import advice, surrogate_report
+
+ROOT = Path(__file__).parents[1]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+MODULES = [*(ROOT / "pymc_kameleon").glob("*.py"), *(ROOT / "pymc_kameleon/steps").glob("*.py")]
+README = PAGES[0].read_text("utf-8")
+
+
+def strings(tree: ast.AST) -> list[str]:
+    """String constants of a tree, but for docstrings, with {} for the values of f-strings."""
+    found = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Expr):
+            continue
+        if isinstance(node, ast.JoinedStr):
+            parts = [p.value if isinstance(p, ast.Constant) else "{}" for p in node.values]
+            found.append("".join(map(str, parts)))
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+            found.append(re.sub(r"%\.?\d*[sdf]", "{}", node.value))
+    return found
+
+
+def says(heading: str, sentences: list[str]) -> bool:
+    """Whether one of the sentences has the heading's words in their order."""
+    return any(has_in_order(sentence, heading.split("{}")) for sentence in sentences)
+
+
+def has_in_order(sentence: str, parts: list[str]) -> bool:
+    at = 0
+    for part in parts:
+        at = sentence.find(part.strip(), at)
+        if at < 0:
+            return False
+        at += len(part.strip())
+    return True
+
+
+def headings(page: str) -> list[str]:
+    return re.findall(r"^### (.+)$", (ROOT / "docs" / page).read_text("utf-8"), re.MULTILINE)
+
+
+def test_every_heading_of_the_faq_is_said_by_the_code():
+    sentences = [
+        s for path in MODULES for s in strings(ast.parse(path.read_text("utf-8"))) if len(s) > 30
+    ]
+    missing = [h for h in headings("faq.md") if not says(h, sentences)]
+    assert len(headings("faq.md")) > 25
+    assert not missing
+    assert not says("the surrogate {} has gone for a walk", sentences)  # the control
+
+
+@pytest.mark.parametrize("module", [advice, surrogate_report])
+def test_every_sentence_of_the_steps_is_in_the_faq(module):
+    """Functions of these modules that return a sentence; the FAQ has a heading for each."""
+    for node in ast.parse(Path(module.__file__).read_text("utf-8")).body:
+        sentence = isinstance(node, ast.FunctionDef) and "str" in ast.unparse(node.returns)
+        if sentence and not node.name.startswith("_"):
+            said = [module.HIDDEN_NOISE] if "hidden" in node.name else strings(node)
+            assert any(says(h, said) for h in headings("faq.md")), f"{node.name}: {said}"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
+def test_links_lead_somewhere(page):
+    text = re.sub(r"```.*?```", "", page.read_text("utf-8"), flags=re.DOTALL)
+    for target in re.findall(r"\]\(([^)\s]+)\)", text):
+        if not target.startswith(("http", "#")):
+            assert (page.parent / target.split("#")[0]).exists(), target
+
+
+def test_every_statistic_has_a_row():
+    page = (ROOT / "docs" / "statistics.md").read_text("utf-8")
+    steps = [s for s in vars(pk).values() if hasattr(s, "stats_dtypes_shapes")]
+    assert len(steps) == 7
+    for name in {name for step in steps for name in step.stats_dtypes_shapes}:
+        assert f"`{name}`" in page
+
+
+def test_every_public_name_is_in_the_reference():
+    page = (ROOT / "docs" / "api.md").read_text("utf-8")
+    for name in pk.__all__:
+        assert re.search(rf"auto\w+:: (pymc_kameleon\.)?{name}\b", page), name
+
+
+def blocks(page: Path) -> list[str]:
+    return re.findall(r"```python\n(.*?)```", page.read_text("utf-8"), re.DOTALL)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
+def test_python_of_the_pages_names_what_exists(page):
+    for block in blocks(page):
+        for node in ast.walk(ast.parse(block)):
+            if isinstance(node, ast.Attribute) and ast.unparse(node.value) == "pk":
+                assert hasattr(pk, node.attr), node.attr
+
+
+def test_quoted_ratios_are_the_results():
+    cold = (ROOT / "benchmarks" / "results" / "cold_start.md").read_text("utf-8")
+    choosing = (ROOT / "docs" / "choosing.md").read_text("utf-8")
+    measured = re.search(r"^\| Kamiltonian \| \d+ \| ([\d.]+) \| ([\d.]+) \(", cold, re.MULTILINE)
+    assert f"| `KamiltonianStep` | {measured[1]} | {measured[2]} |" in choosing
+    assert f"`KamiltonianStep` has {measured[2]} times" in README
+    noisy = (ROOT / "benchmarks" / "results" / "noisy_likelihood.md").read_text("utf-8")
+    sd = re.search(r"^\| 1\.5 \| DEMetropolisZ \|.*?\| ([\d.]+) ±", noisy, re.MULTILINE)[1]
+    assert f"[an sd of {float(sd):.2f}]" in README
+
+
+@pytest.mark.slow
+def test_the_readmes_example_prints_what_it_says():
+    answers = re.search(r"r_hat\n(.*?)```", README, re.DOTALL)[1]
+    rows = {r.split()[0]: [float(v) for v in r.split()[1:]] for r in answers.splitlines()}
+    space = {}
+    exec(compile(blocks(PAGES[0])[0], "README.md", "exec"), space)
+    assert set(rows) == {"beta", "gamma", "spread"}
+    assert max(float(az.rhat(space["idata"])[name]) for name in rows) < 1.02
+    for name, (mean, sd, ess, _) in rows.items():
+        draws = space["idata"]["posterior"][name].values
+        error = sd * np.sqrt(1 / ess + 1 / float(az.ess(space["idata"])[name]))
+        assert abs(draws.mean() - mean) < 4.5 * error
+
+
+@pytest.mark.slow
+def test_the_readmes_noisy_example_runs():
+    space = {"np": np, "pk": pk, "pm": __import__("pymc")}
+    exec(compile(blocks(PAGES[0])[1], "README.md", "exec"), space)
+    assert abs(float(space["idata"]["posterior"]["mu"].mean()) - 1.3) < 0.3
