@@ -67,7 +67,9 @@ def test_every_sentence_of_the_steps_is_in_the_faq(module):
         sentence = isinstance(node, ast.FunctionDef) and "str" in ast.unparse(node.returns)
         if sentence and not node.name.startswith("_"):
             said = [module.HIDDEN_NOISE] if "hidden" in node.name else strings(node)
-            assert any(says(h, said) for h in headings("faq.md")), f"{node.name}: {said}"
+            assert any(says(h, said) for h in headings("faq.md")), (
+                f"docs/faq.md lacks {node.name}: {said}"
+            )
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
