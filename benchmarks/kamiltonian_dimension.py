@@ -423,7 +423,7 @@ def write_report(store):
 
 
 def first_fit(d: int) -> int:
-    return ValueKamiltonian().init(None, np.zeros(d)).learning.next_refit
+    return ValueKamiltonian().init(None, np.zeros(d)).learning.schedule.next_refit
 
 
 def main():

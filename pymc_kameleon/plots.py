@@ -197,7 +197,7 @@ def _learned(step) -> Learned:
 def _learned_from_values(state: kamiltonian_state.State) -> Learned:
     learning, dynamics = state.learning, state.dynamics
     if dynamics is None:
-        evaluations = state.quality.evaluations if learning is None else learning.positions.size
+        evaluations = state.quality.evaluations if learning is None else learning.evaluated.size
         dim = len(state.walk.mean)
         why = f"it takes {state.options.first_fit} evaluations and there were {evaluations}; tune longer"
         if not affordable(dim):
@@ -222,7 +222,7 @@ def _learned_from_values(state: kamiltonian_state.State) -> Learned:
 
 def _evaluated(learning: kamiltonian_state.Learning, past: history.History) -> list[Cloud]:
     """Every point evaluated so far, by whether the chain was ever there."""
-    positions = learning.positions.buffer[: learning.positions.size]
+    positions = learning.evaluated.positions
     states = {row.tobytes() for row in past.buffer[: past.size]}
     visited = np.array([row.tobytes() in states for row in positions])
     return [

@@ -1,6 +1,7 @@
 """Every point ever evaluated, with its log density, in the order of evaluation: what samplers learn from.
 
-A record that can be handed on: several chains' are merged into one, an earlier run's are the warm start of the next.
+A record that grows while a chain tunes and can be handed on: several chains' are merged into one, an earlier run's are
+the warm start of the next.
 Nothing here knows a model; :mod:`pymc_kameleon.steps` and :func:`pymc_kameleon.sample` give the coordinates names.
 """
 
@@ -15,6 +16,11 @@ class Evaluations(NamedTuple):
 
     Attributes
     ----------
+    columns : tuple of ndarray
+        Numbers that the properties below are the first ``size`` rows of. :func:`append` writes into them, as
+        :func:`pymc_kameleon.numerics.history.append` does: a record belongs to who appends to it.
+    size : int
+        How many evaluations.
     positions : ndarray of shape (n, d)
         In the sampler's unconstrained coordinates.
     log_densities : ndarray of shape (n,)
@@ -27,25 +33,83 @@ class Evaluations(NamedTuple):
         Which kernel proposed the point.
     """
 
-    positions: np.ndarray
-    log_densities: np.ndarray
-    chain: np.ndarray
-    round: np.ndarray
-    move: np.ndarray
+    columns: tuple[np.ndarray, ...]
+    size: int
 
     @property
-    def size(self) -> int:
-        """How many evaluations."""
-        return len(self.log_densities)
+    def positions(self) -> np.ndarray:
+        """Where, shape (n, d)."""
+        return self.columns[0][: self.size]
+
+    @property
+    def log_densities(self) -> np.ndarray:
+        """What was found there, shape (n,)."""
+        return self.columns[1][: self.size]
+
+    @property
+    def chain(self) -> np.ndarray:
+        """Who asked, shape (n,)."""
+        return self.columns[2][: self.size]
+
+    @property
+    def round(self) -> np.ndarray:
+        """When, shape (n,)."""
+        return self.columns[3][: self.size]
+
+    @property
+    def move(self) -> np.ndarray:
+        """Why, shape (n,)."""
+        return self.columns[4][: self.size].view(MOVE)[:, 0]
+
+    def is_latest(self, position: np.ndarray, log_density: float) -> bool:
+        """Whether the last evaluation is this one."""
+        if self.size == 0 or self.log_densities[-1] != log_density:
+            return False
+        return np.array_equal(self.positions[-1], position)
 
 
-MOVE = np.dtype("U16")
+# Kept as its 16 characters' numbers, (n, 16): PyMC compares the arrays of a sampling state as numbers.
+MOVE, CHARACTER = np.dtype("U16"), np.dtype(np.int32)
+FIRST_CAPACITY = 256
 
 
 def empty(dim: int) -> Evaluations:
     """No evaluation yet, in ``dim`` dimensions."""
     none = np.zeros(0, dtype=np.int64)
-    return Evaluations(np.zeros((0, dim)), np.zeros(0), none, none, np.zeros(0, dtype=MOVE))
+    return Evaluations((np.zeros((0, dim)), np.zeros(0), none, none, _characters("", 0)), 0)
+
+
+def copy(dim: int, known: Evaluations | None) -> Evaluations:
+    """A record to append to that begins with what is known."""
+    return empty(dim) if known is None else merge([empty(dim), known])
+
+
+def append(evaluations: Evaluations, position, log_density: float, move: str = "") -> Evaluations:
+    """Add what one chain evaluated alone: a round of its own, ``chain`` -1.
+
+    A record without room is copied, so that what was handed in stays as it was.
+    """
+    columns, n = evaluations
+    if n == len(columns[1]):
+        columns = tuple(_with_room(column, n) for column in columns)
+    columns[0][n] = position
+    columns[1][n] = log_density
+    columns[2][n] = -1
+    columns[3][n] = n
+    columns[4].view(MOVE)[n, 0] = move
+    return Evaluations(columns, n + 1)
+
+
+def _characters(move, n):
+    """``n`` strings, or one for all, as their characters' numbers (n, 16)."""
+    strings = np.broadcast_to(np.asarray(move, dtype=MOVE), (n,)).copy()
+    return strings.view(CHARACTER).reshape(n, -1) if n else np.zeros((0, 16), dtype=CHARACTER)
+
+
+def _with_room(column, n):
+    wider = np.zeros((max(FIRST_CAPACITY, 2 * n), *column.shape[1:]), dtype=column.dtype)
+    wider[:n] = column
+    return wider
 
 
 def table(positions, log_densities, chain=-1, round=0, move="") -> Evaluations:
@@ -72,13 +136,14 @@ def table(positions, log_densities, chain=-1, round=0, move="") -> Evaluations:
         )
     values = np.where(np.isfinite(values), values, -np.inf)
     n = len(values)
-    return Evaluations(
+    columns = (
         positions,
         values,
         np.broadcast_to(np.asarray(chain, dtype=np.int64), (n,)).copy(),
         np.broadcast_to(np.asarray(round, dtype=np.int64), (n,)).copy(),
-        np.broadcast_to(np.asarray(move, dtype=MOVE), (n,)).copy(),
+        _characters(move, n),
     )
+    return Evaluations(columns, n)
 
 
 def merge(parts: Sequence[Evaluations]) -> Evaluations:
@@ -92,11 +157,23 @@ def merge(parts: Sequence[Evaluations]) -> Evaluations:
     dims = sorted({part.positions.shape[1] for part in parts})
     if len(dims) != 1:
         raise ValueError(f"merge takes evaluations of one dimension, got dimensions {dims}.")
-    return Evaluations(*(np.concatenate(column) for column in zip(*parts, strict=True)))
+    columns = zip(*(_rows(part) for part in parts), strict=True)
+    size = sum(part.size for part in parts)
+    return Evaluations(tuple(np.concatenate(column) for column in columns), size)
+
+
+def shifted(evaluations: Evaluations, offset: float) -> Evaluations:
+    """With ``offset`` added to every log density."""
+    positions, values, *rest = _rows(evaluations)
+    return Evaluations((positions, values + offset, *rest), evaluations.size)
 
 
 def distinct(evaluations: Evaluations) -> Evaluations:
     """Without the repetitions of a point at which the log density was the same; the first of each stays."""
     rows = np.column_stack([evaluations.positions, evaluations.log_densities])
     _, first = np.unique(rows, axis=0, return_index=True)
-    return Evaluations(*(column[np.sort(first)] for column in evaluations))
+    return Evaluations(tuple(column[np.sort(first)] for column in _rows(evaluations)), len(first))
+
+
+def _rows(evaluations):
+    return [column[: evaluations.size] for column in evaluations.columns]

@@ -17,7 +17,7 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 from numba import njit
 
-from pymc_kameleon.numerics import history
+from pymc_kameleon.numerics import evaluations, history
 from pymc_kameleon.numerics.checks import inside, one_of, positive, share
 from pymc_kameleon.numerics.covariance import cholesky, cholesky_update
 from pymc_kameleon.numerics.history import History
@@ -175,10 +175,7 @@ class AdaptiveMetropolis(Sampler):
     def _values(self, d: int, known: Known) -> value_covariance.Values | None:
         if not (self.learn_from_values and value_regression.affordable(d)):
             return None
-        values = value_covariance.empty(d)
-        if known.evaluated is not None:
-            values = value_covariance.add(values, *known.evaluated)
-        return values
+        return value_covariance.begin(evaluations.copy(d, known.evaluated))
 
     def propose(self, rng, x, state) -> Proposal:
         """A coordinate-wise, a global, an exploration or an autoregressive move; all but the last are symmetric."""

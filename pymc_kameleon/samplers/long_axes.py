@@ -16,8 +16,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pymc_kameleon.numerics import history
+from pymc_kameleon.numerics import evaluations, history
 from pymc_kameleon.numerics.covariance import cholesky
+from pymc_kameleon.numerics.evaluations import Evaluations
 from pymc_kameleon.numerics.history import History
 from pymc_kameleon.samplers.seam import Outcome
 from pymc_kameleon.surrogates.values import regression as value_regression
@@ -38,38 +39,27 @@ class Values(NamedTuple):
 
     Attributes
     ----------
-    proposed : History
-        Rows of d + 1: a point evaluated and its log density.
+    proposed : Evaluations
     chain : History
         Rows of 1: the log density of each of the chain's states.
     """
 
-    proposed: History
+    proposed: Evaluations
     chain: History
 
 
-def empty(d: int) -> Values:
-    """No values yet."""
-    return Values(history.empty(d + 1), history.empty(1))
-
-
-def add(values: Values, positions: np.ndarray, log_densities: np.ndarray) -> Values:
-    """Add points (n, d) that were evaluated outside of the chain."""
-    proposed = values.proposed
-    for row in np.column_stack([positions, log_densities]):
-        proposed = history.append(proposed, row)
-    return values._replace(proposed=proposed)
+def begin(known: Evaluations) -> Values:
+    """No values yet but those that are known."""
+    return Values(known, history.empty(1))
 
 
 def record(values: Values, outcome: Outcome) -> Values:
     """Add one draw's."""
-    d = len(outcome.position)
-    proposed = values.proposed
-    if outcome.proposal.log_q_ratio > -math.inf:  # otherwise it was refused without an evaluation
-        row = np.empty(d + 1)
-        row[:d] = outcome.proposal.position
-        row[d] = outcome.proposed_log_density
-        proposed = history.append(proposed, row)
+    proposed, proposal = values.proposed, outcome.proposal
+    if proposal.log_q_ratio > -math.inf:  # otherwise it was refused without an evaluation
+        proposed = evaluations.append(
+            proposed, proposal.position, outcome.proposed_log_density, proposal.move
+        )
     return Values(proposed, history.append(values.chain, np.array([outcome.log_density])))
 
 
@@ -89,12 +79,12 @@ def extend(
     size = quadratic_size(d)
     if n < max(POINTS[0] * size, FEWEST):
         return factor
-    rows = values.proposed.buffer[:n]
-    latest = rows[-max(POINTS[1] * size, 4 * FEWEST) :]
+    latest = slice(-max(POINTS[1] * size, 4 * FEWEST), None)
+    points, heights = values.proposed.positions, values.proposed.log_densities
     chain = values.chain.buffer[values.chain.size - len(states) : values.chain.size, 0]
     try:
         fit = value_regression.fit(
-            rng, latest[:, :d], latest[:, d], states, chain, full=False, library=LIBRARY[:1]
+            rng, points[latest], heights[latest], states, chain, full=False, library=LIBRARY[:1]
         )
         axes = _axes(fit, factor, np.median(states, axis=0))
     except np.linalg.LinAlgError:
@@ -102,7 +92,8 @@ def extend(
     if axes is None:
         return factor
     longer, ok = cholesky(axes @ axes.T)
-    if not ok or _has_cliffs(longer, rows, np.median(states, axis=0), float(np.median(chain))):
+    centre, typical = np.median(states, axis=0), float(np.median(chain))
+    if not ok or _has_cliffs(longer, values.proposed, centre, typical):
         return factor
     return longer
 
@@ -131,14 +122,14 @@ def _axes(fit: Fit, factor: np.ndarray, centre: np.ndarray) -> np.ndarray | None
     return factor @ (vectors * np.where(longer, lengths, 1.0))
 
 
-def _has_cliffs(factor: np.ndarray, rows: np.ndarray, centre: np.ndarray, typical: float) -> bool:
+def _has_cliffs(factor: np.ndarray, proposed: Evaluations, centre, typical: float) -> bool:
     """Whether points in the inner half of the ellipsoid have a log density far below, or none.
 
     A quadratic fitted beside a wall does not see the wall.
     """
     d = len(centre)
-    low = ~(rows[:, d] > typical - CLIFF - 2.0 * d)
+    low = ~(proposed.log_densities > typical - CLIFF - 2.0 * d)
     if not low.any():
         return False
-    z = np.linalg.solve(factor, (rows[low, :d] - centre).T)
+    z = np.linalg.solve(factor, (proposed.positions[low] - centre).T)
     return bool(np.square(z).sum(axis=0).min() < 0.25 * d)

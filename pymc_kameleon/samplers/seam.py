@@ -17,6 +17,8 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 from scipy.special import ndtr, ndtri
 
+from pymc_kameleon.numerics.evaluations import Evaluations
+
 
 class Proposal(NamedTuple):
     """A proposed point and what the test needs to know about how it was made.
@@ -73,13 +75,13 @@ class Known(NamedTuple):
         Tuning draws that are over.
     factor : ndarray of shape (d, d) or None
         Lower Cholesky factor of what the covariance is near the point.
-    evaluated : (ndarray of shape (n, d), ndarray of shape (n,)) or None
+    evaluated : Evaluations or None
         Other points, and their log densities.
     """
 
     spent: int = 0
     factor: np.ndarray | None = None
-    evaluated: tuple[np.ndarray, np.ndarray] | None = None
+    evaluated: Evaluations | None = None
 
     def left(self, tune: int | None) -> int | None:
         """How many of ``tune`` tuning draws are left, one at least; None if their number is not known."""

@@ -74,7 +74,7 @@ class Progress:
         if hub.learning is None:
             error, uncovered = hub.quality.residual_sd, hub.quality.uncovered
             return f"surrogate off by {error:.2g}, {uncovered:.0%} uncovered"
-        return f"surrogate off by {hub.fit.residual_sd:.2g}, {hub.learning.refits} fits"
+        return f"surrogate off by {hub.fit.residual_sd:.2g}, {hub.learning.schedule.refits} fits"
 
     def _nonfinite(self):
         count = self.run.nonfinite

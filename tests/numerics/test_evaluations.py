@@ -50,5 +50,41 @@ def test_repetitions_are_left_out_where_nothing_new_was_found():
     once = record(5)
     again = evaluations.merge([once, once])
     assert evaluations.distinct(again).log_densities.tolist() == once.log_densities.tolist()
-    noisy = again._replace(log_densities=np.arange(10.0))  # another value at the same point
+    noisy = evaluations.table(again.positions, np.arange(10.0))  # another value at the same point
     assert evaluations.distinct(noisy).size == 10
+
+
+def test_a_record_grows_in_order_and_leaves_what_it_was_made_from():
+    known = record(300)
+    before = known.positions.copy()
+    grown, other = known, known
+    for n in range(600):
+        grown = evaluations.append(grown, np.full(3, n), float(n), "walk")
+        other = evaluations.append(other, np.full(3, -n), float(-n))
+    assert grown.size == other.size == 900
+    assert grown.positions[:300].tobytes() == before.tobytes() == known.positions.tobytes()
+    assert grown.log_densities[300:].tolist() == list(range(600))
+    assert other.log_densities[300:].tolist() == list(range(0, -600, -1))
+    assert grown.round.tolist() == list(range(300)) + list(range(300, 900))
+    assert set(grown.move[300:]) == {"walk"}
+    assert grown.is_latest(np.full(3, 599.0), 599.0)
+    assert not grown.is_latest(np.full(3, 599.0), 598.0)
+    assert not grown.is_latest(np.full(3, 598.0), 599.0)
+
+
+def test_a_copy_is_not_written_into_by_who_goes_on():
+    live = evaluations.append(evaluations.empty(2), np.zeros(2), 1.0)  # has room
+    own = evaluations.copy(2, live)
+    evaluations.append(live, np.ones(2), 2.0)
+    own = evaluations.append(own, np.full(2, 3.0), 3.0)
+    evaluations.append(live, np.ones(2), 4.0)
+    assert own.log_densities.tolist() == [1.0, 3.0]
+    with pytest.raises(ValueError, match=r"\[2, 3\]"):
+        evaluations.copy(3, live)
+
+
+def test_a_shift_is_of_the_log_densities_alone():
+    once = record(5)
+    moved = evaluations.shifted(once, 2.5)
+    np.testing.assert_array_equal(moved.log_densities, once.log_densities + 2.5)
+    assert moved.positions.tobytes() == once.positions.tobytes()

@@ -190,7 +190,7 @@ def test_while_tuning_the_evaluated_points_are_told_from_the_visited_ones():
     visited = np.unique(visited, axis=0)
     clouds = {c.label: c.positions for c in plots._learned(step).clouds}
     learning = step.algorithm_state.learning
-    assert sum(map(len, clouds.values())) == learning.positions.size
+    assert sum(map(len, clouds.values())) == learning.evaluated.size
     seen = np.unique(clouds["visited by the chain"], axis=0)
     assert 10 < len(seen) <= len(visited)
     assert {x.tobytes() for x in seen} <= {x.tobytes() for x in visited}

@@ -366,15 +366,15 @@ def test_kamiltonian_keeps_every_point_evaluated():
     while not step.arrival_state.settled:
         point, _ = step.step(point)
     size = step.evaluations
-    learning = step.algorithm_state.learning
-    assert learning.positions.size == size
-    points = learning.positions.buffer[:size]
+    learned = step.algorithm_state.learning.evaluated
+    assert learned.size == size
+    points = learned.positions
     assert len(np.unique(points, axis=0)) > 0.9 * size  # a climb may end on the spot
     looks = 0
     while step.arrival_state is not None:  # the climbs from elsewhere are not among them
         point, (stats,) = step.step(point)
         looks += stats["move"] == "arrival"
-    assert step.algorithm_state.learning.positions.size == step.evaluations - looks
+    assert step.algorithm_state.learning.evaluated.size == step.evaluations - looks
     assert looks > 10
 
 

@@ -56,8 +56,9 @@ def test_a_climb_that_comes_to_a_known_place_ends():
     alone = arrive(two_modes(-1e4), [0.5, -0.5], None)
     twice = arrive(two_modes(-1e4), [0.5, -0.5], [[0.3, 3.0]])
     assert alone.evaluations < twice.evaluations < alone.evaluations + 15
-    evaluated, values = arrival_search.learned(twice)["evaluated"]
-    assert len(evaluated) == len(values) == twice.evaluations - 1
+    evaluated = arrival_search.learned(twice)["evaluated"]
+    assert evaluated.size == twice.evaluations - 1
+    assert set(evaluated.move) == {"arrival"}
 
 
 @pytest.mark.parametrize(("higher", "leaves"), [(30.0, True), (8.0, False)])

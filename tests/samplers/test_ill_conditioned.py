@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from pymc_kameleon.numerics import evaluations
 from pymc_kameleon.samplers import chain
 from pymc_kameleon.samplers import long_axes as value_covariance
 from pymc_kameleon.samplers.kamiltonian.values.sampler import ValueKamiltonian
@@ -91,7 +92,7 @@ def test_adaptive_metropolis_learns_its_axes_from_values(ratio):
     d, rng = 5, np.random.default_rng(1)
     log_density, place, sds = normal(rng, d, ratio)
     points = place(cloud(rng, "local", 600, sds))
-    values = value_covariance.empty(d)
+    values = value_covariance.begin(evaluations.empty(d))
     for x, point in zip(points[:300], points[300:], strict=True):
         outcome = Outcome(
             x, log_density(x), Proposal(point, 0.0, "global"), log_density(point), 0.3, False

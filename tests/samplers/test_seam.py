@@ -7,6 +7,7 @@ from functools import cache
 import numpy as np
 import pytest
 
+from pymc_kameleon.numerics import evaluations
 from pymc_kameleon.samplers import chain
 from pymc_kameleon.samplers.adaptive_metropolis import AdaptiveMetropolis
 from pymc_kameleon.samplers.cma import CMA
@@ -175,7 +176,8 @@ def test_the_same_seed_makes_the_same_chain_also_by_a_copy(sampler):
 def test_it_starts_where_an_arrival_has_ended(sampler):
     factor = np.array([[2.0, 0.0], [0.0, 3.0]])
     points = np.random.default_rng(2).standard_normal((20, 2))
-    known = Known(50, factor, (points, np.array([TARGET.log_density(x) for x in points])))
+    values = [TARGET.log_density(x) for x in points]
+    known = Known(50, factor, evaluations.table(points, values))
     rng, x = np.random.default_rng(1), np.zeros(2)
     point = Point(x, TARGET.log_density(x))
     state = sampler.place(sampler.init(rng, x, known), point)

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from pymc_kameleon.numerics import evaluations
 from pymc_kameleon.samplers import long_axes as value_covariance
 from pymc_kameleon.samplers.adaptive_metropolis import AdaptiveMetropolis
 from pymc_kameleon.samplers.seam import Outcome, Proposal
@@ -12,7 +13,7 @@ from tests.support.chains import held, run_chain
 
 def seen(log_density, points, chain):
     """Values of proposals at ``points`` (n, d) by a chain that was at ``chain`` (n, d)."""
-    values = value_covariance.empty(points.shape[1])
+    values = value_covariance.begin(evaluations.empty(points.shape[1]))
     for point, x in zip(points, chain, strict=True):
         proposal = Proposal(point, 0.0, "global")
         outcome = Outcome(x, log_density(x), proposal, log_density(point), 0.3, False)

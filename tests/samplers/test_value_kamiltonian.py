@@ -12,8 +12,8 @@ from scipy import special
 from pymc_kameleon.samplers.adaptive_metropolis import AdaptiveMetropolis
 from pymc_kameleon.samplers.kamiltonian import trust as residual_mixture
 from pymc_kameleon.samplers.kamiltonian.values import sampler as value_kamiltonian
+from pymc_kameleon.samplers.kamiltonian.values.learning import Noise, Quality
 from pymc_kameleon.samplers.kamiltonian.values.sampler import ValueKamiltonian
-from pymc_kameleon.samplers.kamiltonian.values.state import Quality
 from pymc_kameleon.samplers.seam import Outcome
 from pymc_kameleon.surrogates import transitions as surrogate_dynamics
 from pymc_kameleon.surrogates.transitions import Arm
@@ -419,13 +419,12 @@ def test_companions_never_move_the_chain_and_their_values_are_learned_from():
             seen[move] += 1
         if move == "companion":
             assert not outcome.accepted
-            size = state.learning.positions.size
-            np.testing.assert_array_equal(
-                state.learning.positions.buffer[size - 1], outcome.proposal.position
-            )
+            evaluated = state.learning.evaluated
+            np.testing.assert_array_equal(evaluated.positions[-1], outcome.proposal.position)
         if state.fit is not None:
-            values = [banana(c) for c in state.learning.companions]
-            np.testing.assert_array_equal(state.learning.companion_log_densities, values)
+            companions = state.learning.companions
+            values = [banana(c) for c in companions.positions]
+            np.testing.assert_array_equal(companions.log_densities, values)
         assert state.current.log_density == y
 
     run_chain(9, banana, np.array([1.0, 0.0]), 700, 0, watch=watch)
@@ -434,24 +433,26 @@ def test_companions_never_move_the_chain_and_their_values_are_learned_from():
 
 def test_an_overestimate_is_renewed_while_tuning_where_there_is_noise():
     state = held(ValueKamiltonian, np.zeros(2))
-    learning = state.learning._replace(rejections=value_kamiltonian.RENEW)
+    learning = state.learning
     rng = np.random.default_rng(0)
     for noise_sd, moves in ((0.0, False), (1.0, True)):
-        noisy = state._replace(learning=learning._replace(noise_sd=noise_sd))
+        noise = Noise(noise_sd, value_kamiltonian.RENEW)
+        noisy = state._replace(learning=learning._replace(noise=noise))
         proposal = noisy.propose(rng, np.zeros(2))
         assert (proposal.move == "renewal") is moves
         assert (proposal.log_q_ratio == math.inf) is moves
     frozen = noisy.freeze()
     assert frozen.propose(rng, np.zeros(2)).move != "renewal"
     outcome = Outcome(np.zeros(2), -1.0, proposal, -1.0, 1.0, True, noise_sd=1.0)
-    assert noisy.adapt(rng, outcome).learning.rejections == 0
+    assert noisy.adapt(rng, outcome).learning.noise.rejections == 0
 
 
 def test_second_evaluations_are_learned_from():
     state = held(ValueKamiltonian, np.zeros(2)).start(np.zeros(2), -1.0)
     seen = state.observe(np.zeros(2), -3.0).learning
-    np.testing.assert_array_equal(seen.positions.buffer[:2], np.zeros((2, 2)))
-    np.testing.assert_array_equal(seen.log_densities.buffer[:2, 0], [-1.0, -3.0])
+    np.testing.assert_array_equal(seen.evaluated.positions, np.zeros((2, 2)))
+    np.testing.assert_array_equal(seen.evaluated.log_densities, [-1.0, -3.0])
+    assert seen.evaluated.move.tolist() == ["start", "refresh"]
     frozen = state.freeze()
     assert frozen.observe(np.zeros(2), -3.0) is frozen
 
@@ -465,8 +466,8 @@ def test_when_another_step_moves_something_the_companions_are_given_up(tuned):
 
 
 def test_where_a_quadratic_costs_too_much_it_stays_adaptive_metropolis():
-    assert held(ValueKamiltonian, np.zeros(78)).learning.next_refit < 10_000
-    assert held(ValueKamiltonian, np.zeros(79)).learning.next_refit > 10**9
+    assert held(ValueKamiltonian, np.zeros(78)).learning.schedule.next_refit < 10_000
+    assert held(ValueKamiltonian, np.zeros(79)).learning.schedule.next_refit > 10**9
 
 
 def test_without_enough_tuning_it_is_adaptive_metropolis():

@@ -597,9 +597,8 @@ def test_a_swap_takes_over_the_noise_with_the_estimate(model, options):
         point, [stat] = step.step(point)
         swaps += stat["move"] == "swap" and bool(stat["accepted"])
         assert_consistent(step.position, step.log_density, (step.noisy_log_density, step.auxiliary))
-        learning = step.algorithm_state.learning
-        for x, y, noise in zip(learning.companions, learning.companion_log_densities,
-                               learning.companion_noise, strict=True):  # fmt: skip
+        companions = step.algorithm_state.learning.companions
+        for x, y, noise in zip(*companions, strict=True):
             if noise is not None:
                 assert_consistent(x, y, noise)
                 noise_of_companions += 1

@@ -24,7 +24,7 @@ M. J. D. Powell (2006). The NEWUOA software for unconstrained optimization witho
 """
 
 import math
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -238,15 +238,6 @@ def init(
         basis=FIRST_RADIUS * metric,
         move="explore" if start is None else "start",
     )
-
-
-def learned(state: State) -> dict[str, Any]:
-    """What an algorithm's ``init`` may want to know: the keywords ``factor`` and ``evaluated``."""
-    others = np.arange(state.evaluations) != state.handed
-    return {
-        "factor": state.factor,
-        "evaluated": (state.positions[others], state.log_densities[others]),
-    }
 
 
 def stop(state: State) -> State:

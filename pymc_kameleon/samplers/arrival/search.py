@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from pymc_kameleon.numerics import evaluations
 from pymc_kameleon.samplers.arrival import phase as arrival
 
 BETTER = 10.0  # nats: weights of 1 to 20,000
@@ -177,8 +178,9 @@ def tell(rng: np.random.Generator, state: State, point: np.ndarray, log_density:
 def learned(state: State) -> dict[str, Any]:
     """What an algorithm's ``init`` may want to know: the keywords ``factor`` and ``evaluated``."""
     positions, values = state.positions, state.log_densities
-    others = (positions != state.position).any(axis=1)
-    return {"factor": state.factor, "evaluated": (positions[others], values[others])}
+    others = (positions != state.position).any(axis=1) & np.isfinite(positions).all(axis=1)
+    evaluated = evaluations.table(positions[others], values[others], move="arrival")
+    return {"factor": state.factor, "evaluated": evaluated}
 
 
 def stop(state: State) -> State:

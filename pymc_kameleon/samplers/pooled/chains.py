@@ -266,7 +266,7 @@ def _shifted(known: Evaluations, positions, change) -> Evaluations:
             f"them by {[float(f'{c:.6g}') for c in change]}, which is no constant; the worst is {worst.tolist()}. "
             "Another model, other data or another parametrisation made them."
         )
-    return known._replace(log_densities=known.log_densities + offset)
+    return evaluations.shifted(known, offset)
 
 
 class _Climb:

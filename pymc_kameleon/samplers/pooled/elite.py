@@ -28,16 +28,15 @@ def depth(d: int) -> float:
 
 def highest(hub: State) -> float:
     """The highest log density evaluated; ``-inf`` if there is none."""
-    learning = hub.learning
-    values = learning.log_densities.buffer[: learning.log_densities.size, 0]
+    values = hub.learning.evaluated.log_densities
     return float(np.max(values, initial=-math.inf, where=np.isfinite(values)))
 
 
 def elite(hub: State) -> tuple[np.ndarray, np.ndarray]:
     """States (m, d) and log densities (m,) to fit with, as ``refit`` takes them."""
     learning, past = hub.learning, hub.walk.history
-    n, d = learning.positions.size, learning.positions.buffer.shape[1]
-    x, y = learning.positions.buffer[:n], learning.log_densities.buffer[:n, 0]
+    x, y = learning.evaluated.positions, learning.evaluated.log_densities
+    d = x.shape[1]
     finite = np.isfinite(y)
     x, y = x[finite], y[finite]
     recent = slice(past.size // 2 if past.size > 4 * d else 0, past.size)

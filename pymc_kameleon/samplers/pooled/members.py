@@ -15,6 +15,7 @@ from pymc_kameleon.samplers import chain
 from pymc_kameleon.samplers.kamiltonian.trust import Current
 from pymc_kameleon.samplers.kamiltonian.values import sampler as value_kamiltonian
 from pymc_kameleon.samplers.kamiltonian.values import tuning as kamiltonian_tuning
+from pymc_kameleon.samplers.kamiltonian.values.learning import Companions, gathered
 from pymc_kameleon.samplers.kamiltonian.values.state import State, locate
 from pymc_kameleon.samplers.seam import Outcome, Point, Proposal
 
@@ -30,8 +31,9 @@ class Member(NamedTuple):
         Retained: it is never evaluated again, on which exactness hangs where it is an estimate.
     current, share
         What :class:`pymc_kameleon.samplers.kamiltonian.values.state.State` retains there.
-    companions, companion_log_densities, rejections
-        See :class:`pymc_kameleon.samplers.kamiltonian.values.state.Learning`.
+    companions : Companions
+    rejections : int
+        See :class:`pymc_kameleon.samplers.kamiltonian.values.learning.Noise`.
     """
 
     rng: np.random.Generator
@@ -39,8 +41,7 @@ class Member(NamedTuple):
     log_density: float
     current: Current
     share: float
-    companions: np.ndarray
-    companion_log_densities: np.ndarray
+    companions: Companions
     rejections: int = 0
 
 
@@ -58,7 +59,6 @@ class Draw(NamedTuple):
 
 def begin(hub: State, rng: np.random.Generator, position, log_density: float) -> Member:
     """A member at ``position`` (d,)."""
-    companions = len(hub.options.temperatures)
     position = np.array(position, dtype=float)
     return Member(
         rng,
@@ -66,8 +66,7 @@ def begin(hub: State, rng: np.random.Generator, position, log_density: float) ->
         float(log_density),
         locate(hub.dynamics, position, float(log_density)),
         1.0,
-        np.tile(position, (companions, 1)),
-        np.full(companions, float(log_density)),
+        gathered(position, float(log_density), len(hub.options.temperatures)),
     )
 
 
@@ -77,8 +76,7 @@ def view(hub: State, member: Member) -> State:
     if learning is not None:
         learning = learning._replace(
             companions=member.companions,
-            companion_log_densities=member.companion_log_densities,
-            rejections=member.rejections,
+            noise=learning.noise._replace(rejections=member.rejections),
         )
     return hub._replace(current=member.current, share=member.share, learning=learning)
 
@@ -90,8 +88,7 @@ def take(member: Member, state: State) -> Member:
         return member
     return member._replace(
         companions=state.learning.companions,
-        companion_log_densities=state.learning.companion_log_densities,
-        rejections=state.learning.rejections,
+        rejections=state.learning.noise.rejections,
     )
 
 

@@ -30,7 +30,7 @@ from pymc_kameleon.samplers.pooled import elite as pooled_elite
 from pymc_kameleon.samplers.pooled import members as pooled_members
 from pymc_kameleon.samplers.pooled.drawing import Request
 from pymc_kameleon.samplers.pooled.members import Draw, Member
-from pymc_kameleon.samplers.seam import Known, Proposal
+from pymc_kameleon.samplers.seam import Known, Point, Proposal
 from pymc_kameleon.surrogates import transitions as surrogate_dynamics
 from pymc_kameleon.surrogates.transitions import ARMS
 from pymc_kameleon.surrogates.values.features import quadratic_size
@@ -105,7 +105,7 @@ class Tuning:
     @property
     def evaluations(self) -> int:
         """Everything that the surrogate knows."""
-        return self.hub.learning.positions.size
+        return self.hub.learning.evaluated.size
 
     # -- a round ------------------------------------------------------------------------------
 
@@ -171,7 +171,9 @@ class Tuning:
 
     def _found(self, k, proposal, value):
         """Go where it is higher: no draw, tuning only."""
-        learning = kamiltonian_tuning.record(self.hub.learning, proposal.position, value)
+        learning = kamiltonian_tuning.record(
+            self.hub.learning, proposal.position, value, proposal.move
+        )
         self.hub = self.hub._replace(learning=learning)
         member = self.members[k]
         higher = value > member.log_density
@@ -187,7 +189,7 @@ class Tuning:
             self._refit(final=True)
             return
         self.hub, due = kamiltonian_tuning.schedule(self.hub)
-        if (due or self._is_spreading()) and not learning.final:
+        if (due or self._is_spreading()) and not learning.schedule.final:
             self._refit()
 
     def _is_spreading(self):
@@ -213,7 +215,7 @@ class Tuning:
         state = pooled_members.view(old, best)
         reference = pooled_elite.elite(old)
         self.hub = kamiltonian_tuning.refit(
-            self.rng, state, best.position, best.log_density, None, reference, final
+            self.rng, state, Point(best.position, best.log_density), reference, final
         )
         self.fitted_last |= final
         self.states_at_fit = self.hub.walk.history.size
@@ -234,9 +236,10 @@ class Tuning:
     def _is_settled(self):
         """Whether the surrogate is good, and the last fit was hardly better than the one before."""
         learning = self.hub.learning
-        if learning.residuals.size < JUDGED or learning.judged < JUDGED:
+        judgement = learning.judgement
+        if judgement.residuals.size < JUDGED or judgement.judged < JUDGED:
             return False
-        now, before = kamiltonian_tuning.measure(learning, math.inf), learning.earlier
+        now, before = kamiltonian_tuning.measure(learning, math.inf), judgement.earlier
         if not (now.residual_sd < SETTLED and now.uncovered < UNCOVERED) or self._is_spreading():
             return False
         if learning.worth.accepted[1:].sum() < ACCEPTED * learning.worth.trials[1:].sum():
@@ -258,10 +261,9 @@ class Tuning:
 
 def _hub(starts, known, factor, options):
     """The shared state: every point known, the members' starts its first states."""
-    evaluated = known.positions, known.log_densities
     options = {"growth": GROWTH, **options}
     hub = value_kamiltonian.ValueKamiltonian(**options).init(
-        None, np.array(starts[0][0]), Known(factor=factor, evaluated=evaluated)
+        None, np.array(starts[0][0]), Known(factor=factor, evaluated=known)
     )
     arms = len(worth.DEAR.arms)
     hub = hub._replace(
@@ -276,16 +278,15 @@ def _hub(starts, known, factor, options):
     walk = walk._replace(next_update=value_kamiltonian.NEVER)  # its factor comes with the fits
     first = int(1.5 * quadratic_size(len(factor)))
     # ``draws=1``: the start has been recorded
-    return hub._replace(walk=walk, learning=learning._replace(next_refit=first, draws=1))
+    schedule = learning.schedule._replace(next_refit=first, draws=1)
+    return hub._replace(walk=walk, learning=learning._replace(schedule=schedule))
 
 
 def _resettled(hub, member, everyone):
     member = pooled_members.settle(hub, member)
-    learning = kamiltonian_tuning.recall_companions(
-        pooled_members.view(hub, member).learning, hub.dynamics, member.position,
-        member.log_density, None, everyone,
-    )  # fmt: skip
-    return pooled_members.take(member, pooled_members.view(hub, member)._replace(learning=learning))
+    here = Point(member.position, member.log_density)
+    companions = kamiltonian_tuning.recalled(member.companions, hub.dynamics, here, everyone)
+    return member._replace(companions=companions)
 
 
 def _walk_as_the_elite(hub, states):

@@ -27,18 +27,24 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from pymc_kameleon.numerics import history
+from pymc_kameleon.numerics import evaluations, history
 from pymc_kameleon.numerics.checks import positive, share
 from pymc_kameleon.samplers.adaptive_metropolis import AdaptiveMetropolis
 from pymc_kameleon.samplers.kamiltonian import trust as residual_mixture
 from pymc_kameleon.samplers.kamiltonian.values import tuning
 from pymc_kameleon.samplers.kamiltonian.values import worth as kamiltonian_worth
+from pymc_kameleon.samplers.kamiltonian.values.learning import (
+    Noise,
+    Quality,
+    Schedule,
+    gathered,
+    unjudged,
+)
 from pymc_kameleon.samplers.kamiltonian.values.state import (
     WALK,
     Carry,
     Learning,
     Options,
-    Quality,
     State,
     locate,
 )
@@ -111,11 +117,7 @@ class ValueKamiltonian(Sampler):
         walk = AdaptiveMetropolis(
             initial_scale=self.initial_scale, learn_from_values=False, tune=self.tune
         ).init(rng, x, known._replace(evaluated=None))
-        positions, values = history.empty(d), history.empty(1)
-        evaluated = () if known.evaluated is None else zip(*known.evaluated, strict=True)
-        for position, value in evaluated:
-            positions = history.append(positions, position)
-            values = history.append(values, np.array([value]))
+        evaluated = evaluations.copy(d, known.evaluated)
         first = max(100, int(1.5 * quadratic_size(d)), walk.warmup)
         if not affordable(d):
             first = NEVER
@@ -139,28 +141,14 @@ class ValueKamiltonian(Sampler):
             mixture=None,
             quality=Quality(math.inf, 1.0, 0, 0),
             learning=Learning(
-                positions=positions,
-                log_densities=values,
+                evaluated=evaluated,
                 chain_log_densities=history.empty(1),
-                companions=np.tile(x, (len(cold), 1)),
-                companion_log_densities=np.full(len(cold), -math.inf),
-                companion_noise=(None,) * len(cold),
-                draws=0,
-                rejections=0,
-                noise_sd=0.0,
-                refits=0,
-                last_refit=0,
-                next_refit=max(first, positions.size + max(20, 2 * d)),
-                final=False,
-                surprises=0,
-                residuals=history.empty(1),
-                typical=None,
-                earlier=None,
-                uncovered=0,
-                judged=0,
-                averaging=None,
+                companions=gathered(x, -math.inf, len(cold)),
+                noise=Noise(),
+                judgement=unjudged(),
                 worth=kamiltonian_worth.empty(d),
-                seed=0,
+                averaging=None,
+                schedule=Schedule(max(first, evaluated.size + max(20, 2 * d))),
             ),
         )
 
@@ -188,7 +176,7 @@ class ValueKamiltonian(Sampler):
         """Learn from a second evaluation at the chain's point, which the step made to measure the noise."""
         if state.learning is None:
             return state
-        learning = tuning.record(state.learning, point.position, point.log_density)
+        learning = tuning.record(state.learning, point.position, point.log_density, "refresh")
         return state._replace(learning=learning)
 
     def stats(self, state, proposal=None) -> dict[str, Any]:
@@ -207,20 +195,14 @@ def place(state: State, point: Point, proposal: Proposal | None = None) -> State
         carry = proposal.carry
         return _retain(state, residual_mixture.Current(carry.z, point.log_density, carry.value))
     x, log_density, learning = point.position, point.log_density, state.learning
-    if learning is not None and learning.draws > 0:  # the companions' values are out of date
+    if (
+        learning is not None and learning.schedule.draws > 0
+    ):  # the companions' values are out of date
         options = state.options._replace(companion_share=0.0, swap_share=0.0)
         state = state._replace(options=options)
-    elif learning is not None and not _is_latest(learning, x, log_density):
-        state = state._replace(learning=tuning.record(learning, x, log_density))
+    elif learning is not None and not learning.evaluated.is_latest(x, log_density):
+        state = state._replace(learning=tuning.record(learning, x, log_density, "start"))
     return _retain(state, locate(state.dynamics, x, log_density))
-
-
-def _is_latest(learning, x, log_density):
-    """Whether the last evaluation recorded is this one."""
-    last = learning.positions.size - 1
-    if last < 0 or learning.log_densities.buffer[last, 0] != log_density:
-        return False
-    return np.array_equal(learning.positions.buffer[last], x)
 
 
 def _retain(state, current):
@@ -234,7 +216,7 @@ def _retain(state, current):
 
 def propose(rng: np.random.Generator, x: np.ndarray, state: State) -> Proposal:
     """One proposal, whose test costs at most one evaluation."""
-    if state.learning is not None and _renewal_is_due(state.learning):
+    if state.learning is not None and _renewal_is_due(state.learning.noise):
         proposal = Proposal(x.copy(), math.inf, "renewal")
         return _carrying(proposal, x, state)
     if state.dynamics is None:
@@ -251,13 +233,13 @@ def propose(rng: np.random.Generator, x: np.ndarray, state: State) -> Proposal:
     return _walk(rng, x, state) if kernel == 0 else _free_chain(rng, x, state, kernel)
 
 
-def _renewal_is_due(learning):
+def _renewal_is_due(noise):
     """Evaluate the chain's point again and take the value over, while tuning, where there is noise.
 
     With a noisy log density an overestimate holds the chain for a long time. That must be so after
     tuning (a fresh value would bias the draws); while tuning the chain is to learn, not to stick.
     """
-    return learning.noise_sd > 0.0 and learning.rejections >= RENEW
+    return noise.sd > 0.0 and noise.rejections >= RENEW
 
 
 def _choose_kernel(rng, state):
@@ -267,7 +249,8 @@ def _choose_kernel(rng, state):
         walk = 1.0 - (1.0 - state.mixture.floor) * state.share  # the mixture's weights
     else:
         walk = state.arms[0]
-        residual, typical = state.current.log_density - state.current.value, state.learning.typical
+        residual = state.current.log_density - state.current.value
+        typical = state.learning.judgement.typical
         if typical is not None and residual - typical > STUCK:
             walk = 0.7 + 0.3 * walk
     return 0 if u < walk else _choose_arm(arm, state)
@@ -337,20 +320,20 @@ def _carrying(proposal, x, state, **more):
 
 def _propose_swap(rng, x, state):
     """Exchange states with a companion at inverse temperature b: accept with exp{(1 - b)(y_c - y)}."""
-    learning = state.learning
+    companions = state.learning.companions
     c = int(rng.integers(len(state.options.temperatures)))
-    y = float(learning.companion_log_densities[c])
+    y = float(companions.log_densities[c])
     ratio = -state.options.temperatures[c] * (y - state.current.log_density)
-    noise = learning.companion_noise[c]  # an estimate goes with the noise that it is a function of
-    proposal = Proposal(learning.companions[c].copy(), ratio, "swap", None, y, noise)
+    noise = companions.noise[c]  # an estimate goes with the noise that it is a function of
+    proposal = Proposal(companions.positions[c].copy(), ratio, "swap", None, y, noise)
     return _carrying(proposal, x, state, evaluated=False, companion=c)
 
 
 def _propose_for_companion(rng, x, state):
     """A proposal of a companion chain, evaluated and never moved to by this one."""
-    learning, dynamics = state.learning, state.dynamics
+    companions, dynamics = state.learning.companions, state.dynamics
     c = int(rng.integers(len(state.options.temperatures)))
-    temperature, own = state.options.temperatures[c], learning.companions[c]
+    temperature, own = state.options.temperatures[c], companions.positions[c]
     path = None
     if rng.random() >= 0.35:
         arm = state.options.choice.arms[_choose_arm(rng.random(), state) - 1]
@@ -362,7 +345,7 @@ def _propose_for_companion(rng, x, state):
     else:
         step = WALK.propose(rng, own, state.walk).position - own
         position, ratio = own + (1.3 if temperature < 1.0 else 0.5) * step, 0.0
-    proposal = Proposal(position, -math.inf, "companion", noise=learning.companion_noise[c])
+    proposal = Proposal(position, -math.inf, "companion", noise=companions.noise[c])
     return _carrying(proposal, x, state, companion=c, companion_log_ratio=ratio)
 
 
@@ -399,7 +382,7 @@ def stats(state: State, proposal: Proposal | None = None) -> dict[str, Any]:
         "residual_sd": quality.residual_sd if state.mixture is not None else math.nan,
         "uncovered": quality.uncovered if state.mixture is not None else math.nan,
         "share": state.share if fit is not None else 0.0,
-        "refits": quality.refits if state.learning is None else state.learning.refits,
+        "refits": quality.refits if state.learning is None else state.learning.schedule.refits,
     }
     if proposal is not None and proposal.carry is not None:  # a step's own carries nothing
         carry = proposal.carry

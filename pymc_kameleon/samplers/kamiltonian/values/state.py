@@ -4,10 +4,18 @@ from typing import NamedTuple
 
 import numpy as np
 
+from pymc_kameleon.numerics.evaluations import Evaluations
 from pymc_kameleon.numerics.history import History
 from pymc_kameleon.samplers import adaptive_metropolis
 from pymc_kameleon.samplers.adaptive_metropolis import AdaptiveMetropolis
 from pymc_kameleon.samplers.kamiltonian.trust import Current, Mixture
+from pymc_kameleon.samplers.kamiltonian.values.learning import (
+    Companions,
+    Judgement,
+    Noise,
+    Quality,
+    Schedule,
+)
 from pymc_kameleon.samplers.kamiltonian.values.worth import CHEAP, Choice, Worth
 from pymc_kameleon.surrogates import transitions as surrogate_dynamics
 from pymc_kameleon.surrogates.transitions import DualAveraging, Dynamics
@@ -66,86 +74,35 @@ class Carry(NamedTuple):
     diverging: bool = False
 
 
-class Quality(NamedTuple):
-    """How good the surrogate is, out of sample.
-
-    Attributes
-    ----------
-    residual_sd : float
-        Robust sd of log p - f under the chain, since the last refit; the fit's held-out one where there are
-        too few draws to tell.
-    uncovered : float
-        Share of the chain's states at which f is more than 2.5 too low.
-    refits, evaluations : int
-        While tuning.
-    """
-
-    residual_sd: float
-    uncovered: float
-    refits: int
-    evaluations: int
-
-
 class Learning(NamedTuple):
-    """Everything that is needed while tuning only.
+    """Everything that is needed while tuning only; how each part learns: :mod:`.learning` beside this file.
 
     Attributes
     ----------
-    positions, log_densities : History
+    evaluated : Evaluations
         Every point evaluated, the start included, and its log density.
     chain_log_densities : History
         Beside the chain's states, which the random walk keeps.
-    companions, companion_log_densities : ndarray of shape (c, d), (c,)
-        Where the companion chains are.
-    companion_noise : tuple of length c
-        What belongs to their log densities, see :class:`pymc_kameleon.samplers.seam.Outcome`.
-    draws, rejections : int
-        Draws seen; rejections in a row.
-    noise_sd : float
-        Of the noise in the log density, as the step has measured it.
-    refits, last_refit, next_refit : int
-        How many, and at which numbers of evaluations.
-    final : bool
-        Whether the last refit has been.
-    surprises : int
-        Plausible points since the last refit that the surrogate had wrong.
-    residuals : History
-        log p - f along the surrogate's moves since the last refit: out of sample.
-    typical : float or None
-        Their recent median, None until there are enough.
-    earlier : Quality or None
-        Measured before the last refit: what is known until the new surrogate has been judged.
-    uncovered, judged : int
-        Draws since the last refit that stood where f is more than 2.5 too low, and draws judged.
-    averaging : DualAveraging or None
+    companions : Companions
+    noise : Noise
+    judgement : Judgement
+        Of the present surrogate.
     worth : Worth
         Of the kernels.
-    seed : int
-        Of the refit at the end of tuning, if there is one; drawn with the last refit.
+    averaging : DualAveraging or None
+        Of the inner step size; None without a surrogate.
+    schedule : Schedule
+        Of the refits.
     """
 
-    positions: History
-    log_densities: History
+    evaluated: Evaluations
     chain_log_densities: History
-    companions: np.ndarray
-    companion_log_densities: np.ndarray
-    companion_noise: tuple
-    draws: int
-    rejections: int
-    noise_sd: float
-    refits: int
-    last_refit: int
-    next_refit: int
-    final: bool
-    surprises: int
-    residuals: History
-    typical: float | None
-    earlier: Quality | None
-    uncovered: int
-    judged: int
-    averaging: DualAveraging | None
+    companions: Companions
+    noise: Noise
+    judgement: Judgement
     worth: Worth
-    seed: int
+    averaging: DualAveraging | None
+    schedule: Schedule
 
 
 class State(NamedTuple):
