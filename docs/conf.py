@@ -73,7 +73,7 @@ def follow_links(app, name, source) -> None:
     if name.startswith("results/"):
         text = text.replace("](../../docs/", "](../")
         text = re.sub(r"\[([^\]]*)\]\((?!http|#)[^)]*\.json\)", r"`\1`", text)
-    if name == "index" and not (HERE / "corrections.md").exists():
+    if name == "reference" and not (HERE / "corrections.md").exists():
         text = text.replace("\ncorrections\n", "\n")
     source[0] = text
 

@@ -33,7 +33,7 @@ def strings(tree: ast.AST) -> list[str]:
 
 def says(heading: str, sentences: list[str]) -> bool:
     """Whether one of the sentences has the heading's words in their order."""
-    return any(has_in_order(sentence, heading.split("{}")) for sentence in sentences)
+    return any(has_in_order(sentence, heading.split("…")) for sentence in sentences)
 
 
 def has_in_order(sentence: str, parts: list[str]) -> bool:
@@ -57,7 +57,7 @@ def test_every_heading_of_the_faq_is_said_by_the_code():
     missing = [h for h in headings("faq.md") if not says(h, sentences)]
     assert len(headings("faq.md")) > 25
     assert not missing
-    assert not says("the surrogate {} has gone for a walk", sentences)  # the control
+    assert not says("the surrogate … has gone for a walk", sentences)  # the control
 
 
 @pytest.mark.parametrize("module", [advice, surrogate_report])
