@@ -24,6 +24,7 @@ from pymc_kameleon.steps import (
     register,
     unregister,
 )
+from pymc_kameleon.steps.batched import BatchedBlackBox
 
 try:
     __version__ = version("pymc-kameleon")
@@ -32,6 +33,7 @@ except PackageNotFoundError:  # a source tree that was never installed
 
 __all__ = [
     "AdaptiveMetropolisStep",
+    "BatchedBlackBox",
     "CMAStep",
     "FastKameleonStep",
     "GaussianAdaptationStep",

@@ -26,6 +26,7 @@ from pymc_kameleon.checkpoint import Checkpoint
 from pymc_kameleon.samplers.pooled import chains as pooled_chains
 from pymc_kameleon.samplers.pooled.chains import Chains, Plan
 from pymc_kameleon.steps import KamiltonianStep, advice, structure
+from pymc_kameleon.steps.batched import batched_log_density
 from pymc_kameleon.steps.known_points import known_points
 from pymc_kameleon.steps.options import described
 from pymc_kameleon.steps.pooled_progress import Progress
@@ -83,10 +84,12 @@ def sample(
         With its options. Default: ``KamiltonianStep()``. It has to sample every variable of the model.
     model : pymc.Model, optional
         Default: the model on the context stack. All of its variables are continuous.
-    executor : Executor, optional
+    executor : Executor or "vectorized", optional
         Who evaluates: anything with ``submit`` (``ProcessPoolExecutor``, loky, mpi4py's ``MPIPoolExecutor``), a Dask
         ``Client``, or a callable that makes one of these, which is called again if a worker dies. Default: this
-        process, one point after the other. The draws are the same, bit for bit.
+        process, one point after the other. The draws are the same, bit for bit. ``"vectorized"``: this process, all
+        points of a round in one call, by PyTensor's vectorised graph; a :class:`pymc_kameleon.BatchedBlackBox` is
+        called once for all of them. The same up to rounding.
     random_seed : int, sequence of int or numpy.random.Generator, optional
         The draws depend on it, on the number of chains and on the budgets, and on nothing else.
     target_ess : float, optional
@@ -167,8 +170,10 @@ def sample(
         kept.check_budget(max_evaluations, plan.longest if plan.tune is None else plan.tune)
     initial, starts, scale = _starts(model, step, start, chains, seed)
     entropy = seed if density.noise_cells() else None
-    if executor is None:
-        evaluate: Any = workers.Here(density, entropy)
+    if isinstance(executor, str):
+        evaluate: Any = _vectorized(executor, model, step)
+    elif executor is None:
+        evaluate = workers.Here(density, entropy)
     else:
         evaluate = workers.Elsewhere(density, entropy, executor, timeout)
     if kept is not None:
@@ -257,6 +262,20 @@ def _checked_step(step, model):
             "among the step's. Use pm.sample, with a step for each kind."
         )
     return step
+
+
+def _vectorized(executor, model, step):
+    """All points of a round in one call."""
+    density = step.density
+    if executor != "vectorized":
+        raise ValueError(f'executor must be an executor or "vectorized", got {executor!r}.')
+    if density.noisy:
+        raise ValueError(
+            'executor="vectorized" is for log densities without noise: estimates have their random streams one by '
+            "one. Use an executor with workers."
+        )
+    batched = batched_log_density(model, step.vars, model.initial_point(), density.compile_kwargs)
+    return workers.Vectorized(density, batched)
 
 
 def _seed(random_seed) -> int:

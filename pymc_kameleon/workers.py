@@ -18,6 +18,7 @@ import cloudpickle
 import numpy as np
 
 _here = threading.local()  # in a worker: the log densities that this thread knows, by digest
+SAME = 1e-6  # of log densities that ought to be one: sums in another order round differently
 REBUILDS = 3  # of a broken executor in one round
 
 
@@ -110,6 +111,49 @@ class Here:
         """The log densities at ``points``, the evaluations ``first``, ``first`` + 1, ... of the run."""
         numbers = range(first, first + len(points))
         return _checked(points, evaluate_with(self.density, points, numbers, self.entropy))
+
+
+class Vectorized:
+    """Evaluates all points of a round in one call.
+
+    Parameters
+    ----------
+    density : callable
+        The log density at one point, (d,).
+    batched : callable
+        The same at many, (n, d) -> (n,).
+    """
+
+    workers = 1
+
+    def __init__(self, density, batched: Callable[[np.ndarray], np.ndarray]):
+        self.density, self.batched = density, batched
+        self.compared = False
+
+    def __call__(self, points: Sequence[np.ndarray], first: int) -> list[float]:
+        """As of :class:`Here`."""
+        try:
+            values = self.batched(np.array(points))
+        except Exception as error:
+            _checked(points, evaluate_with(self.density, points, range(len(points)), None))
+            raise error from None  # no single point raises
+        if values.shape != (len(points),):
+            raise ValueError(
+                f'executor="vectorized": {len(points)} points have log densities of shape {values.shape}. A black box '
+                "in the model mixes them: see BatchedBlackBox."
+            )
+        if len(points) > 1 and not self.compared:  # once, with an evaluation that is not counted
+            self._compare(points[-1], values[-1])
+            self.compared = True
+        return values.tolist()
+
+    def _compare(self, point, value):
+        alone = self.density(np.array(point))
+        if not np.allclose(value, alone, rtol=SAME, atol=SAME, equal_nan=True):
+            raise ValueError(
+                f'executor="vectorized": the log density at {point.tolist()} is {value} in a batch and {alone} by '
+                "itself. A black box in the model computes something else for a batch."
+            )
 
 
 class Elsewhere:

@@ -51,7 +51,7 @@ class LogDensity:
     """
 
     def __init__(self, model, vars, initial_point, compile_kwargs=None, own_auxiliary=False):
-        self._compile_kwargs = compile_kwargs
+        self.compile_kwargs = compile_kwargs
         self._lay_out(vars, initial_point)
         shared = make_shared_replacements(initial_point, vars, model)
         noise = noisy_factors.find_noise(model, step_owns=vars)
@@ -225,7 +225,7 @@ class LogDensity:
         if self._explain is None:
             terms = [term.sum() for term in model.logp(factors, sum=False)]
             # With the linker that sampling uses, so that what is not finite there is not finite here.
-            function = compile_log_density(model.value_vars, terms, self._compile_kwargs)
+            function = compile_log_density(model.value_vars, terms, self.compile_kwargs)
             function.trust_input = False
             self._explain = function
         values = self._explain(*[point[v.name] for v in model.value_vars])

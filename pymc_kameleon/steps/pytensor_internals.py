@@ -22,6 +22,7 @@ from pymc.step_methods import STEP_METHODS
 from pymc.step_methods.compound import BlockedStep, CompoundStep
 from pytensor.compile import Function
 from pytensor.compile.mode import get_default_mode, optdb
+from pytensor.graph import replace
 from pytensor.graph.rewriting.basic import dfs_rewriter
 from pytensor.tensor.random.op import RNGConsumerOp
 from pytensor.tensor.random.type import RandomType
@@ -34,7 +35,7 @@ except ImportError:  # slower
 __all__ = [
     "STEP_METHODS", "Cell", "NotScalar", "RNGConsumerOp", "cells", "compiling_step", "copy_generator",
     "draws_random_numbers", "find_rng_nodes", "model_without", "number", "other_steps", "raw_callable", "referred_to",
-    "register_rewrite", "runs_in_python", "says_object_mode",
+    "register_rewrite", "register_vectorized", "runs_in_python", "says_object_mode",
 ]  # fmt: skip
 
 
@@ -142,6 +143,17 @@ def register_rewrite(name: str, rewriter, *tags: str, position: float) -> None:
 
 
 # --- steps and models ------------------------------------------------------------------------
+
+
+def register_vectorized(op: type, vectorize: Callable) -> None:
+    """``vectorize(op, node, *arguments)`` makes the node of many points for ``pytensor.graph.replace.vectorize_graph``.
+
+    Relies on ``_vectorize_node``, the dispatcher that Ops outside PyTensor have to register with; without it PyTensor
+    calls the Op point by point.
+    """
+    dispatch = getattr(replace, "_vectorize_node", None)
+    if dispatch is not None:
+        dispatch.register(op)(vectorize)
 
 
 def compiling_step() -> BlockedStep | None:
