@@ -175,6 +175,19 @@ class Coordinates:
         )
         return Moved(values, terms, x, v, location, log_scale)
 
+    def noncentred(self, x: Variable) -> Variable:
+        """The non-centred coordinates v as a graph in the model's own coordinates ``x``."""
+        values, v = self.unravel(x), []
+        for variable, where, shape in self.layout:
+            prior, own = self.priors.get(variable), x[where].reshape(shape)
+            if prior is not None:
+                location, scale = clone_replace(
+                    [prior.location, prior.scale], values, rebuild_strict=False
+                )
+                own = (own - location) / scale
+            v.append(own.ravel())
+        return pt.concatenate(v)
+
 
 def find_priors(model: Model) -> dict:
     """The location-scale priors of ``model`` with unknown parents, by value variable."""

@@ -1,12 +1,15 @@
 """The log density of a model that is cut at its black boxes, as :class:`LogDensity` is of one that is not."""
 
 import numpy as np
+import pytensor.tensor as pt
+from pymc.pytensorf import compile as compile_pymc
 
-from pymc_kameleon.steps import noisy_factors, pytensor_internals
+from pymc_kameleon.steps import noisy_factors, probe, pytensor_internals
 from pymc_kameleon.steps.black_boxes import Unsplittable
 from pymc_kameleon.steps.hidden_generators import hidden_generators
 from pymc_kameleon.steps.log_density import LogDensity, compile_log_density
-from pymc_kameleon.steps.split import Cut, Split, whole_graph
+from pymc_kameleon.steps.prior_scale import prior_scale
+from pymc_kameleon.steps.split import Cut, Split, counts, whole_graph
 
 
 class FactoredDensity(LogDensity):
@@ -18,6 +21,8 @@ class FactoredDensity(LogDensity):
     Parameters
     ----------
     cut : Cut
+    model : pymc.Model
+        Whose prior says how far a coordinate may be moved.
     initial_point : dict of name to ndarray
     compile_kwargs : dict, optional
         See :class:`LogDensity`.
@@ -26,16 +31,19 @@ class FactoredDensity(LogDensity):
     ----------
     parts_known : Split
         What is known of it, with gradients.
+    probes : int
+        Evaluations that it took to find what depends on what.
     evaluated_at, outputs : ndarray of shape (d,), (n_o,)
         Where the last evaluation was, and what the black boxes returned there.
 
     Raises
     ------
     Unsplittable
-        If the log density is noisy, or the shape of a black box's output cannot be found.
+        If the log density is noisy, the shape of a black box's output cannot be found, or an output depends on too
+        many unknowns.
     """
 
-    def __init__(self, cut: Cut, initial_point, compile_kwargs=None):
+    def __init__(self, cut: Cut, model, initial_point, compile_kwargs=None):
         self._compile_kwargs = compile_kwargs
         self._lay_out([v for v, *_ in cut.coordinates.layout], initial_point)
         v, total, outputs = whole_graph(cut)
@@ -49,7 +57,11 @@ class FactoredDensity(LogDensity):
         self._auxiliary, self._noise = [], []
         self._given = pytensor_internals.cells(self._function, lambda variable: True)
         self._explain = None
-        self.parts_known: Split = Split(cut, self._shapes(cut, initial_point), compile_kwargs)
+        shapes = self._shapes(cut, initial_point)
+        self.probes = 0
+        factors = self._factors(cut, model, initial_point, counts(shapes))
+        self.parts_known: Split = Split(cut, shapes, factors, compile_kwargs)
+        self._order = self.parts_known.order
         self._zero = np.zeros(self.dim)
         self._last: tuple = (None, None, 0.0)
         self.evaluated_at = self._zero
@@ -59,7 +71,7 @@ class FactoredDensity(LogDensity):
         """The log density at ``x`` = v, of shape (d,); NaN and infinities as they come."""
         value, *outputs = self._function(x)
         self.evaluated_at = x
-        self.outputs = np.concatenate([np.ravel(o) for o in outputs]).astype(float)
+        self.outputs = np.concatenate([np.ravel(o) for o in outputs]).astype(float)[self._order]
         return pytensor_internals.number(value)
 
     def __getstate__(self):
@@ -103,11 +115,54 @@ class FactoredDensity(LogDensity):
         declared = [[v.type.shape for v in box.outputs] for box in cut.boxes]
         if all(None not in shape for row in declared for shape in row):
             return declared
-        try:
-            _, *outputs = self._function(
-                np.where(cut.coordinates.movable, 0.0, self.ravel(initial_point))
-            )
-        except Exception as error:  # a user's black box may raise anything
-            raise Unsplittable(f"a black box raised {type(error).__name__}") from error
+        _, *outputs = self._tried(np.where(cut.coordinates.movable, 0.0, self.ravel(initial_point)))
         shapes = iter([np.shape(o) for o in outputs])
         return [[next(shapes) for _ in box.outputs] for box in cut.boxes]
+
+    def _factors(self, cut, model, initial_point, sizes):
+        """A factor a black box; or several, where some of its outputs depend on some of its inputs."""
+        factors = [
+            probe.whole(k, inputs, size, box.factor)
+            for k, (box, inputs, size) in enumerate(zip(cut.boxes, cut.inputs, sizes, strict=True))
+        ]
+        asked = [f.box for f in factors if probe.is_wanted(f.inputs, len(f.outputs))]
+        if asked:
+            coordinates = np.unique(np.concatenate([cut.inputs[k].coordinates for k in asked]))
+            variables = [v for v, *_ in cut.coordinates.layout]
+            scale = np.minimum(prior_scale(model, variables, initial_point), 1.0)
+            depends, self.probes = probe.dependences(
+                self._outputs_at(cut), cut.start, scale, coordinates
+            )
+            mine = np.split(depends, np.cumsum(sizes)[:-1], axis=1)
+            factors = [
+                part for f in factors
+                for part in (
+                    probe.divide(f.box, f.inputs, mine[f.box], cut.reaches[f.box], f.name)
+                    if f.box in asked else [f]
+                )
+            ]  # fmt: skip
+        widest = max(factors, key=lambda f: f.inputs.size)
+        if widest.inputs.size > probe.WIDEST:
+            raise Unsplittable(f"the black box of {widest.name} has {widest.inputs.size} inputs")
+        return factors
+
+    def _outputs_at(self, cut):
+        """The black boxes' outputs as a function of the model's own coordinates x."""
+        x = pt.vector("x", dtype="float64")
+        v_at = compile_pymc(
+            [x], cut.coordinates.noncentred(x).astype("float64"), mode="FAST_COMPILE"
+        )
+
+        def outputs(x):
+            with np.errstate(all="ignore"):
+                v = np.asarray(v_at(x))
+            _, *found = self._tried(v)
+            return np.concatenate([np.ravel(o) for o in found]).astype(float)
+
+        return outputs
+
+    def _tried(self, v):
+        try:
+            return self._function(v)
+        except Exception as error:  # a user's black box may raise anything
+            raise Unsplittable(f"a black box raised {type(error).__name__}") from error

@@ -9,45 +9,25 @@ nothing else.
 """
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pytensor
 import pytensor.tensor as pt
 from pymc.pytensorf import compile as compile_pymc
+from pytensor.graph.basic import Variable
+from pytensor.graph.fg import FunctionGraph
 from pytensor.graph.replace import clone_replace
+from pytensor.graph.rewriting.basic import MergeOptimizer
 from pytensor.graph.traversal import ancestors
 
 from pymc_kameleon.steps.black_boxes import Box, Unsplittable, find_boxes, has_boxes, is_added
 from pymc_kameleon.steps.coordinates import Coordinates
+from pymc_kameleon.steps.probe import Factor, Inputs
 from pymc_kameleon.surrogates.factors.layout import Layout
 
 PROBES = 2  # random points at which each coordinate is perturbed
 FAR = 5.0  # sd of the points at which an argument that stays positive is positive by construction
-LARGEST = 20  # inputs of a factor
-
-
-class Inputs(NamedTuple):
-    """What a factor is learned as a function of.
-
-    Attributes
-    ----------
-    coordinates : ndarray of int
-        The coordinates of x that the black box depends on.
-    elements : ndarray of int or None
-        Which elements of its raveled arguments are learned from; None to learn from the coordinates.
-    positive : bool
-        Whether their logarithms are.
-    """
-
-    coordinates: np.ndarray
-    elements: np.ndarray | None
-    positive: bool
-
-    @property
-    def size(self) -> int:
-        """How many there are."""
-        return len(self.coordinates if self.elements is None else self.elements)
 
 
 class Cut:
@@ -71,8 +51,12 @@ class Cut:
     boxes : list of Box
     inputs : list of Inputs
         One a box.
+    reaches : list of ndarray of bool, shape (d, n_elements)
+        One a box: which elements of its raveled arguments change with which coordinate.
     added : list of bool
         Whether a box's outputs are log likelihoods, added up.
+    start : ndarray of shape (d,)
+        The point, raveled.
     """
 
     def __init__(self, model, variables, point, *, noncentred=True, declared: Sequence[str] = ()):
@@ -82,7 +66,8 @@ class Cut:
             raise Unsplittable("PyTensor computes in single precision")
         self.coordinates = Coordinates(model, variables, point, noncentred)
         factors = [*model.free_RVs, *model.observed_RVs, *model.potentials]
-        terms = dict(zip([f.name for f in factors], model.logp(factors, sum=False), strict=True))
+        merged = without_copies(model.logp(factors, sum=False))
+        terms = dict(zip([f.name for f in factors], merged, strict=True))
         self.boxes: list[Box] = find_boxes(terms, model.value_vars, declared)
         for variable, prior in list(self.coordinates.priors.items()):
             if has_boxes([prior.location, prior.scale, *prior.others], model.value_vars, declared):
@@ -92,9 +77,10 @@ class Cut:
         self.added = [
             all(is_added(v, self.terms.values()) for v in box.outputs) for box in self.boxes
         ]
-        self._start = np.concatenate(
+        self.start = np.concatenate(
             [np.ravel(np.asarray(point[v.name], dtype=float)) for v, *_ in self.coordinates.layout]
         )
+        self.reaches: list[np.ndarray] = []
         self.inputs = self._find_inputs() if self.boxes else []
 
     def _find_inputs(self) -> list[Inputs]:
@@ -104,7 +90,7 @@ class Cut:
         arguments = self._compile_arguments(watched)
         changed: list[np.ndarray] | None = None
         for _ in range(PROBES):
-            x = self._start + 0.5 * rng.standard_normal(d)
+            x = self.start + 0.5 * rng.standard_normal(d)
             here = arguments(x)
             found = [np.zeros((d, len(a)), dtype=bool) for a in here]
             for i in range(d):
@@ -116,7 +102,8 @@ class Cut:
                 found if changed is None else [a | b for a, b in zip(changed, found, strict=True)]
             )
         assert changed is not None
-        far = [arguments(self._start + FAR * rng.standard_normal(d)) for _ in range(20)]
+        self.reaches = changed
+        far = [arguments(self.start + FAR * rng.standard_normal(d)) for _ in range(20)]
         chosen: list[Inputs] = []
         for k, box in enumerate(self.boxes):
             within = self._boxes_within(watched[k])
@@ -169,19 +156,22 @@ class Cut:
 
         return arguments
 
-    def graphs_of_inputs(self, moved) -> Any:
+    def graphs_of_inputs(self, moved, factors: Sequence[Factor]) -> Any:
         """All factors' inputs, concatenated, as a graph in u."""
-        replaced = [
-            clone_replace(list(box.arguments), moved.values, rebuild_strict=False)
-            if chosen.elements is not None else []
-            for box, chosen in zip(self.boxes, self.inputs, strict=True)
-        ]  # fmt: skip
+        replaced = {
+            k: clone_replace(list(self.boxes[k].arguments), moved.values, rebuild_strict=False)
+            for k in {f.box for f in factors if f.inputs.elements is not None}
+        }
+        raveled = {
+            k: pt.concatenate([pt.as_tensor(a).ravel() for a in arguments])
+            for k, arguments in replaced.items()
+        }
         parts = []
-        for chosen, arguments in zip(self.inputs, replaced, strict=True):
+        for k, chosen, *_ in factors:
             if chosen.elements is None:
                 parts.append(moved.x[chosen.coordinates])
                 continue
-            w = pt.concatenate([pt.as_tensor(a).ravel() for a in arguments])[chosen.elements]
+            w = raveled[k][chosen.elements]
             parts.append(pt.log(w) if chosen.positive else w.astype("float64"))
         return pt.concatenate(parts)
 
@@ -199,18 +189,24 @@ class Split:
         Longest chain of priors that depend on one another, at most.
     factors : list of str
         Names of the model's factors that the black boxes belong to.
+    order : ndarray of int, shape (n_o,)
+        Where each output is among those of all black boxes, one after another.
     """
 
-    def __init__(self, cut: Cut, sizes: list[list[tuple[int, ...]]], compile_kwargs=None):
-        self.cut, self._shapes, self._kwargs = cut, sizes, dict(compile_kwargs or {})
-        counts = [int(sum(np.prod(s, dtype=int) for s in shapes)) for shapes in sizes]
+    def __init__(
+        self, cut: Cut, shapes: list[list[tuple[int, ...]]], factors: list[Factor], compile_kwargs=None
+    ):  # fmt: skip
+        self.cut, self._shapes, self._kwargs = cut, shapes, dict(compile_kwargs or {})
+        self._factors = factors
         self.layout = Layout(
-            np.concatenate([[0], np.cumsum([i.size for i in cut.inputs])]).astype(np.int64),
-            np.concatenate([[0], np.cumsum(counts)]).astype(np.int64),
-            np.array(cut.added, dtype=bool),
+            np.concatenate([[0], np.cumsum([f.inputs.size for f in factors])]).astype(np.int64),
+            np.concatenate([[0], np.cumsum([len(f.outputs) for f in factors])]).astype(np.int64),
+            np.array([cut.added[f.box] for f in factors], dtype=bool),
         )
+        first = np.concatenate([[0], np.cumsum(counts(shapes))])
+        self.order = np.concatenate([first[f.box] + f.outputs for f in factors]).astype(np.int64)
         self.movable = cut.coordinates.movable
-        self.factors = [box.factor for box in cut.boxes]
+        self.factors = [f.name for f in factors]
         self.depth = len(cut.coordinates.priors) + 1
         self._places = self._compile_places()
         self._known = self._compile_known()
@@ -246,7 +242,7 @@ class Split:
     def _compile_places(self):
         u, centring = pt.vector("u", dtype="float64"), pt.vector("centring", dtype="float64")
         moved = self.cut.coordinates.move(u, centring)
-        w = self.cut.graphs_of_inputs(moved)
+        w = self.cut.graphs_of_inputs(moved, self._factors)
         outputs = [w, moved.x, moved.v, moved.location, moved.log_scale]
         return self._compile([u, centring], [o.astype("float64") for o in outputs])
 
@@ -257,7 +253,7 @@ class Split:
         )
         jacobian = pt.matrix("jacobian", dtype="float64")
         moved = cut.coordinates.move(u, centring)
-        way = cut.graphs_of_inputs(moved) - w0
+        way = cut.graphs_of_inputs(moved, self._factors) - w0
         o = o0 + (jacobian * way[layout.columns.ravel()].reshape(layout.columns.shape)).sum(axis=1)
         pieces = self._pieces(o)
         terms = clone_replace(list(cut.terms.values()), pieces, rebuild_strict=False)
@@ -269,16 +265,29 @@ class Split:
 
     def _pieces(self, o):
         """What stands in the graph for each black box's outputs: nothing where they are only added up."""
-        pieces = {}
-        for k, (box, shapes) in enumerate(zip(self.cut.boxes, self._shapes, strict=True)):
-            first = int(self.layout.outputs[k])
+        pieces, first, cut = {}, 0, self.cut
+        if not np.array_equal(self.order, np.arange(len(self.order))):
+            o = o[np.argsort(self.order)]
+        for box, added, shapes in zip(cut.boxes, cut.added, self._shapes, strict=True):
             for variable, shape in zip(box.outputs, shapes, strict=True):
                 size = int(np.prod(shape, dtype=int))
                 piece = o[first : first + size].reshape(shape)
-                piece = pt.zeros(shape) if self.layout.added[k] else piece
+                piece = pt.zeros(shape) if added else piece
                 pieces[variable] = piece.astype(variable.dtype)
                 first += size
         return pieces
+
+
+def without_copies(terms: list[Variable]) -> list[Variable]:
+    """The same graphs with one call of each black box: PyMC copies what several factors share."""
+    graph = FunctionGraph(outputs=terms, clone=False)
+    MergeOptimizer().rewrite(graph)
+    return list(graph.outputs)
+
+
+def counts(shapes: list[list[tuple[int, ...]]]) -> list[int]:
+    """Elements of each black box's outputs."""
+    return [int(sum(np.prod(s, dtype=int) for s in row)) for row in shapes]
 
 
 def whole_graph(cut: Cut):

@@ -10,12 +10,13 @@ from pytensor.graph.traversal import toposort
 from pymc_kameleon.steps.black_boxes import Box, Unsplittable, find_boxes
 from pymc_kameleon.steps.factored_density import FactoredDensity
 from pymc_kameleon.steps.noisy_factors import names
+from pymc_kameleon.steps.probe import WIDEST
 from pymc_kameleon.steps.split import Cut
+from pymc_kameleon.surrogates.factors.layout import Layout
 
 _log = logging.getLogger("pymc.kameleon")
 
 LEARN, COORDINATES = ("auto", "all"), ("auto", "model")
-WIDEST = 20  # inputs of one black box: more, and a quadratic in them takes hundreds of evaluations
 LONGEST = 20_000  # outputs of all
 
 
@@ -52,11 +53,13 @@ def factored_density(
         cut = Cut(
             model, variables, point, noncentred=coordinates == "auto", declared=tuple(expensive)
         )
-        if cut.boxes and (reason := _not_worth_it(cut)):
-            raise Unsplittable(reason)
         if not cut.boxes:
             return None
-        density = FactoredDensity(cut, point, compile_kwargs)
+        if reason := _hopeless(cut):
+            raise Unsplittable(reason)
+        density = FactoredDensity(cut, model, point, compile_kwargs)
+        if reason := _not_worth_it(cut, density.parts_known.layout):
+            raise Unsplittable(reason)
     except Unsplittable as reason:
         _say_whole(model, str(reason))
         return None
@@ -70,20 +73,35 @@ def factored_density(
             error,
         )
         return None
-    outputs = int(density.parts_known.layout.outputs[-1])
-    if outputs > LONGEST:
-        _say_whole(model, f"they have {outputs} outputs, more than {LONGEST}")
-        return None
     _log.info(describe(cut, density))
     return density
 
 
-def _not_worth_it(cut: Cut) -> str:
-    """Why the black boxes are not worth learning one by one; empty if they are."""
-    widest = max(inputs.size for inputs in cut.inputs)
-    if widest > WIDEST:
-        return f"one of them has {widest} inputs, more than {WIDEST}"
-    if len(cut.boxes) > 1 or not all(cut.added) or cut.coordinates.priors:
+def _hopeless(cut: Cut) -> str:
+    """Why there is no need to compile anything: one number that depends on too much cannot be taken apart."""
+    numbers = [all(v.type.ndim == 0 for v in box.outputs) for box in cut.boxes]
+    for number, inputs in zip(numbers, cut.inputs, strict=True):
+        if number and inputs.size > WIDEST:
+            return _too_wide(inputs.size)
+    return _no_structure(cut, len(cut.boxes)) if all(numbers) else ""
+
+
+def _not_worth_it(cut: Cut, layout: Layout) -> str:
+    """Why the black boxes, or their parts, are not worth learning one by one; empty if they are."""
+    outputs = int(layout.outputs[-1])
+    if outputs > LONGEST:
+        return f"they have {outputs} outputs, more than {LONGEST}"
+    if layout.widest > WIDEST:
+        return _too_wide(layout.widest)
+    return _no_structure(cut, layout.size)
+
+
+def _too_wide(size: int) -> str:
+    return f"one of them has {size} inputs, more than {WIDEST}"
+
+
+def _no_structure(cut: Cut, n_factors: int) -> str:
+    if n_factors > 1 or not all(cut.added) or cut.coordinates.priors:
         return ""
     if 2 * len(cut.inputs[0].coordinates) > cut.coordinates.dim:
         return "it is one log likelihood of most of the unknowns"
@@ -117,9 +135,13 @@ def describe(cut: Cut, density: FactoredDensity) -> str:
     outs = _span(np.array([sum(long[list(g.values())]) for g in groups]))
     kind = "log likelihoods" if all(cut.added) else "outputs" if not any(cut.added) else "mixed"
     known = names(v for v, *_ in cut.coordinates.layout)
-    line = (
-        f"Learning {n} black box{'es' * (n > 1)} of {ins} input{'s' * (ins != '1')} ({outs} {kind}"
-    )
+    what = f"{n} black box{'es' * (n > 1)}"
+    if layout.size > len(cut.boxes):
+        of = "a black box" if n == 1 else f"{n} black boxes"
+        n = layout.size
+        what = f"{n} parts of {of}, found with {density.probes} evaluations,"
+        ins, outs = _span(wide), _span(long)
+    line = f"Learning {what} of {ins} input{'s' * (ins != '1')} ({outs} {kind}"
     line += f"{' each' if n > 1 else ''}); known, with gradients: all else about {known}"
     if cut.coordinates.priors:
         line += f"; non-centred: {names(cut.coordinates.priors)}"

@@ -18,7 +18,7 @@ QUICK = {"mode": "FAST_COMPILE"}
 def density(model, **options):
     point = model.initial_point()
     cut = Cut(model, model.continuous_value_vars, point, **options)
-    return FactoredDensity(cut, point, QUICK)
+    return FactoredDensity(cut, model, point, QUICK)
 
 
 def no_slope(parts, outputs, w):
