@@ -196,6 +196,8 @@ def load(path) -> Evaluations:
     """The evaluations in the folder of a run, to begin another with."""
     kept = Checkpoint.__new__(Checkpoint)  # whatever made it: nothing is compared
     kept.path = Path(path)
+    if not (kept.path / HEADER).exists():
+        raise FileNotFoundError(f"there is no run in {path}: no file {HEADER}.")
     kept.dim = int(json.loads((kept.path / HEADER).read_text())["dim"])
     kept.rounds = kept._read()
     return kept.evaluations

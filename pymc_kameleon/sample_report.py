@@ -44,7 +44,12 @@ def report(idata: Any) -> str:
     ValueError
         If there are fewer than two chains or ten draws of each.
     """
-    posterior = idata["posterior"]
+    try:
+        posterior = idata["posterior"]
+    except (TypeError, KeyError) as error:
+        raise ValueError(
+            f"report takes what pk.sample or pm.sample returned, with a posterior, got {type(idata).__name__}."
+        ) from error
     chains, n = posterior.sizes["chain"], posterior.sizes["draw"]
     if chains < 2 or n < convergence.LEAST_DRAWS:
         raise ValueError(

@@ -14,6 +14,8 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from importlib.metadata import version
+from inspect import signature
+from os import PathLike
 from typing import Any
 
 import numpy as np
@@ -23,11 +25,13 @@ from pymc.initial_point import make_initial_point_fn
 
 from pymc_kameleon import convergence, workers
 from pymc_kameleon.checkpoint import Checkpoint
+from pymc_kameleon.numerics.checks import positive
 from pymc_kameleon.samplers.pooled import chains as pooled_chains
 from pymc_kameleon.samplers.pooled.chains import Chains, Plan
 from pymc_kameleon.steps import KamiltonianStep, advice, structure
 from pymc_kameleon.steps.batched import batched_log_density
 from pymc_kameleon.steps.known_points import known_points
+from pymc_kameleon.steps.option_types import check_types
 from pymc_kameleon.steps.options import described
 from pymc_kameleon.steps.pooled_progress import Progress
 from pymc_kameleon.steps.pooled_trace import to_idata
@@ -149,6 +153,14 @@ def sample(
     >>> with model:  # doctest: +SKIP
     ...     idata = pk.sample(max_evaluations=2000, executor=ProcessPoolExecutor(16))
     """
+    _check(
+        model=(model, pm.Model | None), step=(step, Any), draws=(draws, int | None), tune=(tune, int | str),
+        chains=(chains, int), max_evaluations=(max_evaluations, int | None), target_ess=(target_ess, float | None),
+        timeout=(timeout, float | None), checkpoint=(checkpoint, str | PathLike | None),
+        start=(start, str | dict | list | tuple), progressbar=(progressbar, bool),
+        discard_tuned_samples=(discard_tuned_samples, bool), idata_kwargs=(idata_kwargs, dict | None),
+    )  # fmt: skip
+    positive(target_ess=target_ess, timeout=timeout)
     model = pm.modelcontext(model)
     step = _checked_step(step, model)
     density = step.density
@@ -232,6 +244,18 @@ def _run(run, evaluate, progress, target_ess, refuse, step):
 # --- arguments --------------------------------------------------------------------------------------
 
 
+def _check(**given):
+    """Types, before anything is evaluated: what is wrong with the end of a run would lose all of it."""
+    values, kinds = ({name: pair[i] for name, pair in given.items()} for i in (0, 1))
+    check_types(values, kinds)
+    known = signature(pm.to_inference_data).parameters
+    wrong = sorted(set(values["idata_kwargs"] or {}) - set(known))
+    if wrong:
+        raise TypeError(
+            f"idata_kwargs has {', '.join(wrong)}; pm.to_inference_data has {', '.join(known)}."
+        )
+
+
 def _checked_step(step, model):
     if step is None:
         step = KamiltonianStep(model=model, learn="all")
@@ -245,6 +269,10 @@ def _checked_step(step, model):
         raise ValueError(
             f"step must be a KamiltonianStep with surrogate='values', got {step!r}: the other steps learn nothing that "
             "chains could share."
+        )
+    if step.model is not model:
+        raise ValueError(
+            "step is of another model. Build it in this one: KamiltonianStep(model=model, learn='all')."
         )
     if step.by_factors:
         raise ValueError(
@@ -282,7 +310,13 @@ def _seed(random_seed) -> int:
     """One number for the run, so that it can be kept with a checkpoint."""
     if isinstance(random_seed, np.random.Generator):
         return int(random_seed.integers(2**63))
-    words = np.random.SeedSequence(random_seed).generate_state(2, np.uint64)
+    try:
+        words = np.random.SeedSequence(random_seed).generate_state(2, np.uint64)
+    except (TypeError, ValueError) as error:
+        raise type(error)(
+            "random_seed must be None, an integer of at least 0, a sequence of such, or a Generator, got "
+            f"{random_seed!r}."
+        ) from error
     return int(words[0])
 
 
@@ -336,6 +370,10 @@ def _starts(model, step, start, chains, seed):
     rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(2,)))
     density = step.density
     points = [start] * chains if isinstance(start, dict) else start
+    if not isinstance(points, str) and not all(isinstance(p, dict) for p in points):
+        raise TypeError(
+            f"start must be a dict, or a list of dicts, of names and values, got {start!r}."
+        )
     if not isinstance(points, str) and len(points) != chains:
         raise ValueError(f"start has {len(points)} points for {chains} chains.")
     given = None if isinstance(points, str) else [_point(model, p, rng) for p in points]
@@ -356,6 +394,19 @@ def _starts(model, step, start, chains, seed):
 
 def _point(model, values, rng):
     """The model's initial point with ``values``, by names of variables, in the place of its own."""
+    shapes = {rv.name: rv.type.shape for rv in model.free_RVs}
+    for name, value in values.items():
+        if name not in shapes:
+            raise ValueError(
+                f"start names {name!r}; the model's variables are {', '.join(shapes)}."
+            )
+        value = np.asarray(value)
+        if not np.isfinite(value).all():
+            raise ValueError(f"start has {name} = {value.tolist()}, which is not finite.")
+        if None not in shapes[name] and value.shape != shapes[name]:
+            raise ValueError(
+                f"start has {name} of shape {value.shape}; the model's has {shapes[name]}."
+            )
     function = make_initial_point_fn(
         model=model, overrides=dict(values), jitter_rvs=None, return_transformed=True
     )

@@ -181,6 +181,10 @@ class Elsewhere:
                     f"that makes one, got {executor!r}."
                 )
             self.factory, executor = executor, executor()
+            if not hasattr(executor, "submit"):
+                raise TypeError(
+                    f"executor is a callable that has to make an executor, with a method submit; it made {executor!r}."
+                )
         self._use(executor)
 
     def _use(self, executor):

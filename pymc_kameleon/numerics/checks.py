@@ -50,3 +50,12 @@ def at_least(least: float, **values: float) -> None:
     for name, value in values.items():
         if not (math.isfinite(value) and value >= least):
             raise ValueError(f"{name} must be at least {least:g}, got {value!r}.")
+
+
+def shaped(dim: int, **values: Any) -> None:
+    """Refuse what is neither None, nor a number, nor an array of one number for each of ``dim`` coordinates."""
+    for name, value in values.items():
+        if value is not None and np.shape(value) not in ((), (dim,)):
+            raise ValueError(
+                f"{name} must be a number or have shape {(dim,)}, got an array of shape {np.shape(value)}."
+            )

@@ -18,7 +18,7 @@ import numpy as np
 from numba import njit
 
 from pymc_kameleon.numerics import evaluations, history
-from pymc_kameleon.numerics.checks import inside, one_of, positive, share
+from pymc_kameleon.numerics.checks import inside, one_of, positive, shaped, share
 from pymc_kameleon.numerics.covariance import cholesky, cholesky_update
 from pymc_kameleon.numerics.history import History
 from pymc_kameleon.numerics.step_size import robbins_monro
@@ -147,6 +147,7 @@ class AdaptiveMetropolis(Sampler):
         """
         d = len(x)
         scale = OPTIMAL_SCALE / math.sqrt(d) if self.scale is None else float(self.scale)
+        shaped(d, initial_scale=self.initial_scale)
         initial = np.broadcast_to(np.asarray(self.initial_scale, dtype=float), (d,))
         windowed = self.covariance == "window"
         warmup = coordinate_moves.length(d, known.left(self.tune)) if windowed else 0

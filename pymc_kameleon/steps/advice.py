@@ -106,6 +106,24 @@ def failures_while_tuning(failed: int, tried: int, where: str) -> str:
     return f"{failed} of {tried} evaluations while tuning are NaN or +inf, {where}"
 
 
+def model_has_changed(step: str, before: list[str], now: list[str]) -> str:
+    """The step compiled another log density."""
+    new, gone = ([n for n in a if n not in b] for a, b in ((now, before), (before, now)))
+    what = "; ".join(f"{n} {', '.join(v)}" for n, v in (("new:", new), ("gone:", gone)) if v)
+    return (
+        f"{step} was built before the model was complete ({what or 'the order is another'}), and would sample another "
+        "posterior. Build the step last."
+    )
+
+
+def sampled_twice(variables: list[str]) -> str:
+    """Two steps own a variable."""
+    return (
+        f"{', '.join(variables)} is sampled by another step too. That is right but for a noisy log density, whose "
+        "estimate is then drawn anew at every draw, and costs an evaluation more: give each variable to one step."
+    )
+
+
 def no_tuning(step: str) -> str:
     """A chain begins to draw without a single tuning draw."""
     return (

@@ -9,7 +9,7 @@ import math
 import warnings
 from contextlib import suppress
 from dataclasses import field
-from typing import Any, ClassVar
+from typing import Any, ClassVar, get_type_hints
 
 import numpy as np
 import pymc as pm
@@ -31,13 +31,23 @@ from pymc_kameleon.samplers.chain import freeze, transition
 from pymc_kameleon.samplers.seam import Known, Point, Proposal, acceptance_probability
 from pymc_kameleon.steps import advice
 from pymc_kameleon.steps.log_density import LogDensity
-from pymc_kameleon.steps.noise import differ, renewal, seed_streams, variables_beside
+from pymc_kameleon.steps.noise import (
+    differ,
+    renewal,
+    seed_streams,
+    variables_beside,
+    variables_shared,
+)
 from pymc_kameleon.steps.noisy_factors import black_boxes
+from pymc_kameleon.steps.option_types import check_types
 from pymc_kameleon.steps.options import (
+    CommonOptions,
     check_counts,
     check_preset,
     continuous,
     described,
+    factor_names,
+    full_point,
     unknown_option,
 )
 from pymc_kameleon.steps.prior_scale import Prior, jitter, look_at_prior
@@ -196,10 +206,16 @@ class KernelStep(BlockedStep):
                 raise ValueError(
                     f"{self.chooses} must be one of {tuple(self.variants)}, got {self.variant!r}."
                 )
+        common = {
+            "model": model, "initial_point": initial_point, "compile_kwargs": compile_kwargs, "blocked": blocked,
+            "correlation": correlation, "refresh_blocks": refresh_blocks, "arrival": arrival, "preset": preset,
+        }  # fmt: skip
+        check_types(common, {**get_type_hints(CommonOptions), "preset": str | None})
         model = pm.modelcontext(model)
         self.vars = continuous(type(self).__name__, vars, model)
         self.blocked, self.rng = blocked, get_random_generator(rng)
-        point = model.initial_point() if initial_point is None else initial_point
+        point = full_point(model, initial_point)
+        self._factors = factor_names(model)
         self._model, self._warnings = model, SamplerWarnings(type(self).__name__)
         self._renewal = renewal(correlation, refresh_blocks)
         self._options = self._checked(preset, options)
@@ -227,6 +243,11 @@ class KernelStep(BlockedStep):
         return LogDensity(model, self.vars, point, compile_kwargs, owns_auxiliary)
 
     # -- life cycle ---------------------------------------------------------------------------
+
+    @property
+    def model(self) -> pm.Model:
+        """The model that the step was built for."""
+        return self._model
 
     @property
     def density(self) -> LogDensity:
@@ -652,6 +673,8 @@ class KernelStep(BlockedStep):
             self.evaluations += 1
         if not math.isfinite(value) and (self.position is None or value != -math.inf):
             self._refuse(point, value)
+        if self.position is None:
+            self._check_surroundings()
         if self.position is None and not self._density.noisy:
             self._compare_with_other_chains(x, value)
         elif self.position is None:
@@ -669,6 +692,15 @@ class KernelStep(BlockedStep):
             if not self.tune:
                 self._algorithm_state = self.sampler.freeze(self._algorithm_state)
         self._start_algorithm()
+
+    def _check_surroundings(self):
+        """The model is the one that was compiled, and nobody else samples this step's variables."""
+        now = factor_names(self._model)
+        if now != self._factors:
+            raise SamplingError(advice.model_has_changed(type(self).__name__, self._factors, now))
+        shared = variables_shared(self)
+        if shared:
+            self._say("shared variables", advice.sampled_twice(shared), whole_run=True)
 
     def _compare_with_other_chains(self, x, value):
         """Chains that start at the same point must find the same log density there, unless noise is hidden."""
@@ -697,6 +729,7 @@ class KernelStep(BlockedStep):
                 elsewhere = f"{self.chooses}={' or '.join(map(repr, others))}" if others else ""
                 raise unknown_option(name, f"{type(self).__name__}{chosen}", known, elsewhere)
         check_counts(options)
+        check_types(options, get_type_hints(self.algorithm))
         return {**presets.get(preset, {}), **options}
 
     def __init_subclass__(cls, **kwargs):

@@ -87,6 +87,10 @@ def _from_table(points, values, model, density):
 def _without_nan(positions, values):
     if positions.ndim == 2 and values.shape == (len(positions),):
         known = ~np.isnan(values)  # NaN: never evaluated, or it failed
+        if not known.any():
+            raise ValueError(
+                f"evaluations have {len(values)} points, none of them with a log density that is a number."
+            )
         positions, values = positions[known], values[known]
     return table(positions, values)
 

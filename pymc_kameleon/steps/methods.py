@@ -587,6 +587,12 @@ class KamiltonianStep(KernelStep):
                 "preset='paper' is for the paper's estimators, and surrogate='values' is not one of them: give "
                 "surrogate='lite' or surrogate='finite' too."
             )
+        for name in ("n_features", "embedding"):
+            if name in options and self.variant == "lite":
+                raise ValueError(
+                    f"{name} is an option of surrogate='finite'; 'lite' has no random features, "
+                    f"got {name}={options[name]!r}."
+                )
         return super()._checked(preset, options)
 
     def _restart(self, point, x):

@@ -69,3 +69,9 @@ def variables_beside(step, others) -> list[str]:
     """Those of the variables ``others`` whose steps evaluate the noisy log density anew at every draw."""
     noisy = [s for s in other_steps(step) if draws_random_numbers(s)]
     return sorted({v.name for s in noisy for v in s.vars} & set(others))
+
+
+def variables_shared(step) -> list[str]:
+    """Those of a step's variables that other steps of the same run sample, too."""
+    theirs = {v.name for s in other_steps(step) for v in s.vars}
+    return sorted(v.name for v in step.vars if v.name in theirs)

@@ -61,7 +61,7 @@ class NoisyLogLikelihood(RNGConsumerOp):
         if not callable(fn):
             raise TypeError(f"fn must be callable as fn(rng, *parameters), got {fn!r}.")
         self.fn, self.inplace = fn, inplace
-        self.auxiliary_shape = None if auxiliary_shape is None else tuple(auxiliary_shape)
+        self.auxiliary_shape = None if auxiliary_shape is None else _shape(auxiliary_shape)
         if inplace:
             self.destroy_map = {0: [0]}
 
@@ -145,6 +145,15 @@ def _number(fn, value) -> np.ndarray:
             "return a number, the log of one likelihood estimate."
         )
     return value
+
+
+def _shape(given) -> tuple[int, ...]:
+    shape = tuple(given) if isinstance(given, (list, tuple)) else (given,)
+    if not all(
+        isinstance(n, (int, np.integer)) and not isinstance(n, bool) and n >= 1 for n in shape
+    ):
+        raise ValueError(f"auxiliary_shape must be a tuple of positive integers, got {given!r}.")
+    return tuple(map(int, shape))
 
 
 def _name_of(fn) -> str:

@@ -41,6 +41,9 @@ def continuous(step: str, vars, model) -> list:
         vars = model.continuous_value_vars
     else:
         vars = get_value_vars_from_user_vars(vars, model)
+        twice = {v.name for v in vars if vars.count(v) > 1}
+        if twice:
+            raise ValueError(f"vars has {', '.join(sorted(twice))} more than once.")
     if not vars:
         raise ValueError(f"{step} found no continuous variable to sample.")
     discrete = [v for v in vars if v.dtype not in pm.vartypes.continuous_types]
@@ -50,6 +53,38 @@ def continuous(step: str, vars, model) -> list:
             "out of vars and pm.sample gives it a step of its own."
         )
     return list(vars)
+
+
+def factor_names(model) -> list[str]:
+    """What the log density of a model is made of."""
+    return [f.name for f in (*model.free_RVs, *model.observed_RVs, *model.potentials)]
+
+
+def full_point(model, given) -> dict[str, np.ndarray]:
+    """The point ``given``, or the model's initial one: arrays of the value variables' shapes.
+
+    Raises
+    ------
+    ValueError
+        If a variable is missing, or has another shape.
+    """
+    point = model.initial_point() if given is None else given
+    missing = [v.name for v in model.value_vars if v.name not in point]
+    if missing:
+        raise ValueError(
+            f"initial_point has no {', '.join(missing)}; it has {', '.join(point) or 'nothing'}, and takes the value "
+            "variables, as model.initial_point() gives them."
+        )
+    point = {name: np.asarray(value) for name, value in point.items()}
+    for v in model.value_vars:
+        shape, wanted = point[v.name].shape, v.type.shape
+        if len(shape) != len(wanted) or any(
+            w not in (None, s) for s, w in zip(shape, wanted, strict=True)
+        ):
+            raise ValueError(
+                f"initial_point has {v.name} of shape {shape}; the model's has {wanted}."
+            )
+    return point
 
 
 def check_preset(preset: str | None, presets: dict[str, dict]) -> None:

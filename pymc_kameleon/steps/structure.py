@@ -10,6 +10,7 @@ from pytensor.graph.traversal import toposort
 from pymc_kameleon.steps.black_boxes import Box, Unsplittable, find_boxes
 from pymc_kameleon.steps.factored_density import FactoredDensity
 from pymc_kameleon.steps.noisy_factors import names
+from pymc_kameleon.steps.option_types import check_types
 from pymc_kameleon.steps.probe import WIDEST
 from pymc_kameleon.steps.split import Cut
 from pymc_kameleon.surrogates.factors.layout import Layout
@@ -27,11 +28,14 @@ def check(learn: str, coordinates: str, expensive) -> None:
     ------
     ValueError
     """
+    check_types({"learn": learn, "coordinates": coordinates}, {"learn": str, "coordinates": str})
     if learn not in LEARN:
         raise ValueError(f"learn must be one of {LEARN}, got {learn!r}.")
     if coordinates not in COORDINATES:
         raise ValueError(f"coordinates must be one of {COORDINATES}, got {coordinates!r}.")
-    if isinstance(expensive, str) or not all(isinstance(name, str) for name in expensive):
+    if not isinstance(expensive, (list, tuple)) or not all(
+        isinstance(name, str) for name in expensive
+    ):
         raise ValueError(
             f"expensive must be a list of names of variables or of Ops' classes, got {expensive!r}."
         )

@@ -41,7 +41,7 @@ import numpy as np
 
 from pymc_kameleon.kernels import Kernel, get_kernel
 from pymc_kameleon.numerics import covariance, random_features
-from pymc_kameleon.numerics.checks import inside, one_of, share
+from pymc_kameleon.numerics.checks import count, inside, one_of, positive, shaped, share
 from pymc_kameleon.numerics.covariance import multiply_lower, solve_lower
 from pymc_kameleon.numerics.history import History, append, empty, window
 from pymc_kameleon.numerics.step_size import robbins_monro
@@ -257,17 +257,20 @@ class ScoreKamiltonian(Sampler):
         )
         object.__setattr__(self, "recipe", recipe)
         object.__setattr__(self, "walk", walk)
-        for name in ("lengthscale", "regularization", "base_scale", "n_history"):
-            number = getattr(self, name)
-            if number is not None and not np.all(np.asarray(number) > 0):
-                raise ValueError(f"{name} must be positive, got {number!r}.")
+        positive(lengthscale=self.lengthscale, regularization=self.regularization)
+        if not self.base_scale > 0:  # infinite is none
+            raise ValueError(f"base_scale must be positive, got {self.base_scale!r}.")
+        count(2, n_history=n_history)
+        count(1, n_features=self.n_features)
+        one_of(embedding=(self.embedding, random_features.EMBEDDINGS))
         low, high = self.leapfrog_range
         if not (low == int(low) and high == int(high) and 1 <= low <= high):
             raise ValueError(
                 f"n_leapfrog must be a range of positive integers, got {(low, high)!r}."
             )
         step = self.step_size
-        if step is not None and not (np.size(step) <= 2 and np.all(np.asarray(step) > 0)):
+        ends = np.ravel(1.0 if step is None else step)
+        if not (len(ends) in (1, 2) and 0 < ends[0] <= ends[-1] < math.inf):
             raise ValueError(f"step_size must be a positive number or a range, got {step!r}.")
         inside(target_accept=(self.target_accept, 0, 1))
         share(random_walk_share=self.random_walk_share)
@@ -297,6 +300,7 @@ class ScoreKamiltonian(Sampler):
         """Start at ``x``, shape (d,)."""
         x = np.asarray(x, dtype=float)
         dim, tune = len(x), known.left(self.tune)
+        shaped(dim, lengthscale=self.lengthscale)
         state = State(
             walk=self.walk.init(rng, x, known),
             centre=np.zeros(dim),

@@ -101,8 +101,8 @@ class ValueKamiltonian(Sampler):
     initial_scale: float | np.ndarray = 0.1
 
     def __post_init__(self):
-        if not self.growth > 1.0:
-            raise ValueError(f"growth must be above 1, got {self.growth!r}.")
+        if not 1.0 < self.growth < math.inf:
+            raise ValueError(f"growth must be above 1 and finite, got {self.growth!r}.")
         share(companion_share=self.companion_share)
         positive(initial_scale=self.initial_scale)
         if not self.library:
