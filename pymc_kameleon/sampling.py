@@ -274,6 +274,7 @@ def _checked_step(step, model):
         raise ValueError(
             "step is of another model. Build it in this one: KamiltonianStep(model=model, learn='all')."
         )
+    step.check_model()
     if step.by_factors:
         raise ValueError(
             "pk.sample learns the log density as a whole, and this step learns the model's black boxes one by one: "

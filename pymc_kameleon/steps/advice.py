@@ -24,6 +24,12 @@ HIDDEN_NOISE = (
 )
 
 
+NO_ARRAY = (
+    "If it is the black-box Op that returned None or a list: it has to return what its make_node declares, a number as "
+    "np.asarray(value) of shape ()."
+)
+
+
 def hidden_noise(suspects: list[str]) -> str:
     """Black boxes hold generators of their own."""
     return HIDDEN_NOISE.format(", ".join(suspects))

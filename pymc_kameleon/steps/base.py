@@ -611,6 +611,9 @@ class KernelStep(BlockedStep):
         at = {name: value.tolist() for name, value in self._density.update({}, x).items()}
         factors = black_boxes(self._model)
         error.add_note(advice.where_it_was_evaluated(type(self).__name__, at, factors))
+        no_array = isinstance(error, (TypeError, AttributeError)) or "expected an nd" in str(error)
+        if factors and no_array:
+            error.add_note(advice.NO_ARRAY)
 
     def _count_failure(self, point, x, value):
         """NaN is no density of zero, which -inf is: where it is frequent the posterior lacks what lies there."""
@@ -674,7 +677,8 @@ class KernelStep(BlockedStep):
         if not math.isfinite(value) and (self.position is None or value != -math.inf):
             self._refuse(point, value)
         if self.position is None:
-            self._check_surroundings()
+            self.check_model()
+            self._warn_of_shared_variables()
         if self.position is None and not self._density.noisy:
             self._compare_with_other_chains(x, value)
         elif self.position is None:
@@ -693,11 +697,13 @@ class KernelStep(BlockedStep):
                 self._algorithm_state = self.sampler.freeze(self._algorithm_state)
         self._start_algorithm()
 
-    def _check_surroundings(self):
-        """The model is the one that was compiled, and nobody else samples this step's variables."""
+    def check_model(self):
+        """Refuse to sample if the model has other factors than when the step was built."""
         now = factor_names(self._model)
         if now != self._factors:
             raise SamplingError(advice.model_has_changed(type(self).__name__, self._factors, now))
+
+    def _warn_of_shared_variables(self):
         shared = variables_shared(self)
         if shared:
             self._say("shared variables", advice.sampled_twice(shared), whole_run=True)

@@ -1,0 +1,424 @@
+"""The table of bad input: what is given, and what is said. ``python -m tests.public.bad_input`` writes docs/bad_input.md.
+
+A row is a test (:mod:`tests.public.test_bad_input`). ``says`` is a part of the error or the warning, with … for what
+depends on the case; where nothing is wrong, it says what happens. Options are refused before anything is compiled.
+"""
+
+import math
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pymc as pm
+from pymc.exceptions import SamplingError
+
+import pymc_kameleon as pk
+from pymc_kameleon import checkpoint
+from tests.step_tester import BlackBox, begin, drive
+
+PAGE = Path(__file__).parents[2] / "docs" / "bad_input.md"
+QUICK = {"mode": "FAST_COMPILE"}
+
+
+class Row(NamedTuple):
+    """One way to be wrong.
+
+    Attributes
+    ----------
+    given : str
+        What the user writes.
+    call : callable
+        Does it; warnings of a step are what it returns.
+    error : type or None
+        None for a warning, or where it works.
+    says : str
+    """
+
+    given: str
+    call: Callable[[], Any]
+    error: type | None
+    says: str
+
+
+# --- what the rows stand on ---------------------------------------------------------------------------
+
+
+@cache
+def model():
+    with pm.Model() as model:
+        pm.Normal("x", 0.0, 1.0, shape=2)
+        pm.Normal("y", 0.0, 1.0)
+    return model
+
+
+@cache
+def other_model():
+    with pm.Model() as model:
+        pm.Normal("x", 5.0, 1.0)
+    return model
+
+
+@cache
+def pooled_step():
+    return pk.KamiltonianStep(model=model(), learn="all", compile_kwargs=QUICK)
+
+
+def option(step, error, says, **options):
+    """A row for an option of a step."""
+    shown = ", ".join(f"{name}={_shown(value)}" for name, value in options.items())
+    return Row(f"{step.__name__}({shown})", lambda: step(model=model(), **options), error, says)
+
+
+def _shown(value):
+    if isinstance(value, np.ndarray):
+        return f"array of shape {value.shape}" + (" with NaN" if np.isnan(value).any() else "")
+    return repr(value)
+
+
+def pooled(error, says, shown=None, **options):
+    """A row for an argument of pk.sample."""
+    shown = shown or ", ".join(f"{name}={_shown(value)}" for name, value in options.items())
+    chosen = {"max_evaluations": 60, "chains": 2, "random_seed": 1, "progressbar": False}
+
+    def call():
+        return pk.sample(**{"model": model(), "step": pooled_step(), **chosen, **options})
+
+    return Row(f"pk.sample({shown})", call, error, says)
+
+
+def said_by(step, model, tune=0, draws=3):
+    """The warnings of a chain."""
+    _, stats = drive(begin(step), model.initial_point(), draws, tune)
+    if not tune:
+        return ""
+    return " ".join(s["warning"].message for s in stats if s["warning"] is not None)
+
+
+def boxed(function, step=pk.AdaptiveMetropolisStep, tune=60, draws=150, **options):
+    """What a chain on a black box says."""
+
+    def call():
+        with pm.Model() as model:
+            x = pm.Normal("x", 0.0, 1.0, initval=0.5)
+            pm.Potential("solver", Raw(function)(x))
+            made = step(compile_kwargs=QUICK, arrival=False, **options)
+        return said_by(made, model, tune, draws)
+
+    return call
+
+
+class Raw(BlackBox):
+    """Returns what the function returns, as it comes."""
+
+    def perform(self, node, inputs, outputs):
+        found = self.function(*inputs)
+        outputs[0][0] = found
+
+
+def sometimes(value):
+    """-x^2 / 2, and now and then ``value``."""
+    calls = [0]
+
+    def function(x):
+        calls[0] += 1
+        if calls[0] == 25:
+            if isinstance(value, Exception):
+                raise value
+            return np.asarray(value)
+        return np.asarray(-0.5 * x**2)
+
+    return function
+
+
+def raises(x):
+    raise RuntimeError("solver failed")
+
+
+def half_nan(x):
+    return np.asarray(-0.5 * x**2 if x > -0.5 else math.nan)
+
+
+def noisy(function, **options):
+    def call():
+        with pm.Model() as model:
+            x = pm.Normal("x", 0.0, 1.0, initval=0.5)
+            pm.Potential("estimate", pk.NoisyLogLikelihood(function, **options)(x))
+            step = pk.AdaptiveMetropolisStep(compile_kwargs=QUICK)
+        return said_by(step, model, 10)
+
+    return call
+
+
+def unequal():
+    """Two chains find different values at one point."""
+    import warnings
+
+    rng = np.random.default_rng(0)
+
+    def function(x):
+        return np.asarray(-0.5 * x**2 + rng.standard_normal())
+
+    with pm.Model() as model:
+        x = pm.Normal("x", 0.0, 1.0, initval=0.5)
+        pm.Potential("solver", Raw(function)(x))
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            step = pk.AdaptiveMetropolisStep(compile_kwargs=QUICK, arrival=False)
+            for seed in (0, 1):
+                drive(begin(step, seed), model.initial_point(), 2)
+    return " ".join(str(w.message) for w in caught)
+
+
+def changed():
+    with pm.Model() as model:
+        x = pm.Normal("x", 0.0, 1.0)
+        step = pk.AdaptiveMetropolisStep(compile_kwargs=QUICK)
+        pm.Normal("later", x, 1.0, observed=4.0)
+    drive(begin(step), model.initial_point(), 1)
+
+
+def empty_model(kind=None):
+    with pm.Model() as model:
+        if kind == "observed":
+            pm.Normal("y", 0.0, 1.0, observed=1.0)
+        if kind == "discrete":
+            pm.Poisson("k", 2.0)
+        if kind == "zero":
+            pm.Normal("z", 0.0, 1.0, shape=0)
+        if kind == "zero beside":
+            pm.Normal("z", 0.0, 1.0, shape=0)
+            pm.Normal("x", 0.0, 1.0)
+    return model
+
+
+def discrete():
+    with pm.Model() as model:
+        k = pm.Poisson("k", 2.0)
+        x = pm.Normal("x", 0.0, 1.0)
+    pk.KameleonStep(vars=[x, k], model=model)
+
+
+def two_steps():
+    with model() as m:
+        steps = [
+            pk.AdaptiveMetropolisStep([m["x"]], compile_kwargs=QUICK),
+            pk.AdaptiveMetropolisStep([m["x"], m["y"]], compile_kwargs=QUICK),
+        ]
+        compound = pm.CompoundStep(steps)
+    point, said = m.initial_point(), []
+    for step in steps:
+        begin(step)
+    for _ in range(3):
+        point, stats = compound.step(point)
+        said += [s["warning"].message for s in stats if s["warning"] is not None]
+    return " ".join(said)
+
+
+def no_tuning():
+    with model() as m:
+        step = pk.AdaptiveMetropolisStep(compile_kwargs=QUICK)
+    begin(step).stop_tuning()
+    _, [stats] = step.step(m.initial_point())
+    return stats["warning"].message
+
+
+AM, KAM, FAST, MIX = (
+    pk.AdaptiveMetropolisStep,
+    pk.KameleonStep,
+    pk.FastKameleonStep,
+    pk.GaussianMixtureStep,
+)
+KMC, GA, CMA = pk.KamiltonianStep, pk.GaussianAdaptationStep, pk.CMAStep
+NAN, INF = math.nan, math.inf
+BAD_HISTORY = np.array([[0.0, NAN, 0.0]] * 20)
+
+# --- the table ----------------------------------------------------------------------------------------
+
+OPTIONS = [
+    option(AM, ValueError, "target_accept must lie strictly between 0 and 1, got 1.5", target_accept=1.5),
+    option(AM, ValueError, "target_accept must be a number, got nan", target_accept=NAN),
+    option(AM, TypeError, "target_accept must be a number, got 'high'", target_accept="high"),
+    option(AM, TypeError, "learn_from_values must be True or False, got 'no'", learn_from_values="no"),
+    option(AM, TypeError, "arrival must be True or False or None, got 'no'", arrival="no"),
+    option(AM, TypeError, "scale must be a number or None, got True", scale=True),
+    option(AM, ValueError, "scaling must be one of ('learned', 'fixed'), got 'both'", scaling="both"),
+    option(AM, ValueError, "initial_scale must be a number or have shape (3,), got an array of shape (2,)", initial_scale=np.ones(2)),
+    option(AM, ValueError, "initial_scale must be positive and finite, got -1", initial_scale=-1),
+    option(AM, TypeError, "initial_scale must be a number or an array of finite numbers", initial_scale=np.array([1.0, NAN, 1.0])),
+    option(AM, ValueError, "exploration_share must lie in [0, 1), got 1", exploration_share=1),
+    option(AM, ValueError, "tune must be a positive integer or None, got 0", tune=0),
+    option(AM, ValueError, "tune must be a positive integer or None, got 1000.0", tune=1000.0),
+    option(AM, ValueError, "correlation must lie in [0, 1), got 1.0", correlation=1.0),
+    option(AM, TypeError, "correlation must be a number or None, got '0.9'", correlation="0.9"),
+    option(AM, ValueError, "refresh_blocks must be a positive integer, got 0", refresh_blocks=0),
+    option(AM, ValueError, "preset must be None or 'paper', got 'papers'", preset="papers"),
+    option(AM, TypeError, "no option 'target_acept' (did you mean 'target_accept'?)", target_acept=0.3),
+    option(AM, TypeError, "compile_kwargs must be a dict…or None, got 'NUMBA'", compile_kwargs="NUMBA"),
+    option(KAM, ValueError, "n_history must be an integer of at least 2, got 1", n_history=1),
+    option(KAM, ValueError, "n_history must be an integer, got 2.5", n_history=2.5),
+    option(KAM, ValueError, "Unknown kernel 'gausian'", kernel="gausian"),
+    option(KAM, ValueError, "kernel must be text or a Kernel, got 5", kernel=5),
+    option(KAM, ValueError, "kernel 'sinc' takes negative values", kernel="sinc"),
+    option(KAM, ValueError, "lengthscale must be positive and finite, got 0", lengthscale=0),
+    option(KAM, TypeError, "gamma must be a number or None", gamma=np.ones(2)),
+    option(KAM, ValueError, "proposal must be one of ('full', 'pca'), got 'diagonal'", proposal="diagonal"),
+    option(KAM, TypeError, "n_directions is an option of proposal='pca'", n_directions=3),
+    option(KAM, ValueError, "local_start must be an integer of 0 or more or None, got -1", local_start=-1),
+    option(FAST, ValueError, "n_features must be…0", n_features=0),
+    option(FAST, ValueError, "embedding 'tan'; choose one of ('sincos', 'cos')", embedding="tan"),
+    option(FAST, ValueError, "variance_share must lie in (0, 1], got 0", variance_share=0),
+    option(FAST, TypeError, "orthogonal must be True or False, got 'yes'", orthogonal="yes"),
+    option(MIX, ValueError, "max_components must be an integer of at least 1, got 0", max_components=0),
+    option(MIX, ValueError, "inflation must be at least 1, got 0.5", inflation=0.5),
+    option(MIX, TypeError, "shares must be a tuple of 4, each of it a number", shares=(0.5, 0.5)),
+    option(MIX, ValueError, "shares must be 4 probabilities…with sum 1", shares=(1.0, 1.0, 1.0, 1.0)),
+    option(MIX, ValueError, "broad_share must lie strictly between 0 and 1, got 0", broad_share=0),
+    option(KMC, ValueError, "surrogate must be one of ('values', 'lite', 'finite'), got 'kernel'", surrogate="kernel"),
+    option(KMC, ValueError, "growth must be above 1 and finite, got 1", growth=1),
+    option(KMC, ValueError, "growth must be above 1 and finite, got inf", growth=INF),
+    option(KMC, ValueError, "library is empty", library=()),
+    option(KMC, TypeError, "library must be a tuple, each of it a Family, got ('quadratic',)", library=("quadratic",)),
+    option(KMC, ValueError, "learn must be one of ('auto', 'all'), got 'some'", learn="some"),
+    option(KMC, ValueError, "expensive must be a list of names", expensive="solver"),
+    option(KMC, ValueError, "expensive names black boxes to learn one by one", expensive=["x"], learn="all"),
+    option(KMC, ValueError, "preset='paper' is for the paper's estimators", preset="paper"),
+    option(KMC, TypeError, "lengthscale is an option of surrogate='lite' or 'finite'", lengthscale=1.0),
+    option(KMC, ValueError, "n_features is an option of surrogate='finite'", surrogate="lite", n_features=100),
+    option(KMC, ValueError, "n_leapfrog must be a range of positive integers, got (5, 2)", surrogate="lite", n_leapfrog=(5, 2)),
+    option(KMC, ValueError, "step_size must be a positive number or a range, got (0.2, 0.1)", surrogate="lite", step_size=(0.2, 0.1)),
+    option(KMC, ValueError, "lengthscale must be a number or have shape (3,)", surrogate="lite", lengthscale=np.ones(2)),
+    option(KMC, TypeError, "history must be an array of finite numbers or None", surrogate="lite", history=BAD_HISTORY),
+    option(KMC, ValueError, "trial_share must lie between 0 and 1 - random_walk_share", surrogate="finite", trial_share=0.9),
+    option(GA, ValueError, "initial_covariance must be symmetric and positive definite", initial_covariance=-np.eye(3)),
+    option(GA, ValueError, "initial_covariance must have shape (3, 3), got (2, 2)", initial_covariance=np.eye(2)),
+    option(GA, ValueError, "rate must lie between 0 and 1, got 1", rate=1),
+    option(GA, ValueError, "sweeps must be an integer of 0 or more", sweeps=-1),
+    option(CMA, ValueError, "initial_scale must be 3 positive numbers", initial_scale=np.zeros(3)),
+    option(CMA, ValueError, "rate_factor must lie between 0 and", rate_factor=-1.0),
+    option(CMA, ValueError, "success must be one of ('probability', 'indicator'), got 'rate'", success="rate"),
+]  # fmt: skip
+
+VARIABLES = [
+    Row("vars=[x, x]", lambda: AM(vars=[model()["x"]] * 2, model=model()), ValueError, "vars has x more than once"),
+    Row("vars=[] of the model", lambda: AM(vars=[], model=model()), ValueError, "No free random variables to sample"),
+    Row("vars of another model", lambda: AM(vars=[other_model()["x"]], model=model()), ValueError,
+        "not random variables in the model: ['x']"),
+    Row("a discrete variable among vars", discrete, ValueError, "samples continuous variables only; k is discrete"),
+    Row("a variable of shape (0,) alone", lambda: AM(model=empty_model("zero")), ValueError, "found nothing to sample: z has shape (0,)"),
+    Row("a variable of shape (0,) beside another", lambda: AM(model=empty_model("zero beside"), compile_kwargs=QUICK).density.dim, None, "1"),
+    Row("a model without variables", lambda: AM(model=empty_model()), ValueError, "No free random variables to sample"),
+    Row("a model with observed variables only", lambda: AM(model=empty_model("observed")), ValueError, "No free random variables to sample"),
+    Row("a model with discrete variables only", lambda: AM(model=empty_model("discrete")), ValueError, "found no continuous variable to sample"),
+    Row("a step outside of a model", AM, TypeError, "No model on context stack"),
+    Row("pk.sample(model=5)", lambda: pk.sample(model=5), ValueError, "model must be a Model or None, got 5"),
+    Row("initial_point without y", lambda: AM(model=model(), initial_point={"x": np.zeros(2)}), ValueError, "initial_point has no y; it has x"),
+    Row("initial_point with y of shape (3,)", lambda: AM(model=model(), initial_point={"x": np.zeros(2), "y": np.zeros(3)}), ValueError,
+        "initial_point has y of shape (3,); the model's has ()"),
+    Row("two steps on one variable", two_steps, None, "x is sampled by another step too. That is right but for a noisy log density"),
+    Row("a model that grows after the step is built", changed, SamplingError, "was built before the model was complete (new: later)"),
+    Row("pm.sample(tune=0)", no_tuning, None, "tune=0: nothing was learned"),
+    Row("register('KameleonStep')", lambda: pk.register("KameleonStep"), TypeError, "register() takes a step's class"),
+]  # fmt: skip
+
+BOXES = [
+    Row("a black box that returns float32", boxed(lambda x: np.float32(-0.5 * x**2)), None, ""),
+    Row("a black box that returns an int", boxed(lambda x: np.asarray(-int(x**2))), None, ""),
+    Row("… a list", boxed(lambda x: [-0.5 * x**2]), AttributeError, "the black-box Op that returned None or a list: it has to return what its make_node declares"),
+    Row("… an array of shape (1,)", boxed(lambda x: np.array([-0.5 * x**2])), SamplingError, "that of solver has shape (1,)"),
+    Row("… None", boxed(lambda x: None), AttributeError, "the black-box Op that returned None or a list: it has to return what its make_node declares"),
+    Row("… NaN at the start", boxed(lambda x: np.asarray(NAN)), SamplingError, "log density is nan at the chain's first point. Not finite there: solver = nan"),
+    Row("… +inf at the start", boxed(lambda x: np.asarray(INF)), SamplingError, "log density is inf at the chain's first point. Not finite there: solver = inf"),
+    Row("… NaN in half of the space", boxed(half_nan), None, "proposals after tuning have a log density of NaN or +inf, last solver = nan at x = -"),
+    Row("… the same, KamiltonianStep", boxed(half_nan, KMC, learn="all"), None, "evaluations while tuning are NaN or +inf, last solver = nan at x = -"),
+    Row("… +inf once: rejected, counted in nonfinite", boxed(sometimes(INF)), None, ""),
+    Row("… raises at the start", boxed(raises), RuntimeError, "solver failed…was evaluating the log density of 'solver', at {'x': 0.5}"),
+    Row("… raises at random", boxed(sometimes(RuntimeError("no convergence"))), RuntimeError,
+        "no convergence…was evaluating the log density of 'solver'…it can return NaN instead of raising"),
+    Row("… different values at one point", unequal, None, "draw random numbers that PyTensor cannot see (values"),
+    Row("NoisyLogLikelihood(5)", lambda: pk.NoisyLogLikelihood(5), TypeError, "fn must be callable as fn(rng, *parameters), got 5"),
+    Row("… of an estimator that returns None", noisy(lambda rng, x: None), TypeError, "returned None: a return is missing"),
+    Row("… that returns an array", noisy(lambda rng, x: np.zeros(2)), TypeError, "returned an array of shape (2,)"),
+    Row("… that is NaN at the start", noisy(lambda rng, x: NAN), SamplingError, "Not finite there: estimate = nan"),
+    Row("… auxiliary_shape='ab'", lambda: pk.NoisyLogLikelihood(lambda u, x: 0.0, auxiliary_shape="ab"), ValueError,
+        "auxiliary_shape must be a tuple of positive integers, got 'ab'"),
+    Row("… auxiliary_shape=(3, 0)", lambda: pk.NoisyLogLikelihood(lambda u, x: 0.0, auxiliary_shape=(3, 0)), ValueError,
+        "auxiliary_shape must be a tuple of positive integers, got (3, 0)"),
+]  # fmt: skip
+
+POOLED = [
+    pooled(ValueError, "draws must be a positive integer, got 0", draws=0),
+    pooled(TypeError, "draws must be an integer or None, got True", draws=True),
+    pooled(ValueError, "chains must be a positive integer, got 0", chains=0),
+    pooled(ValueError, 'tune must be "auto" or a positive integer, got 0', tune=0),
+    pooled(ValueError, "max_evaluations must be an integer or None, got 1000.0", max_evaluations=1000.0),
+    pooled(ValueError, "max_evaluations must be at least 8 for 2 chains, got 5", max_evaluations=5),
+    pooled(ValueError, "target_ess must be positive and finite, got -5", target_ess=-5),
+    pooled(ValueError, "target_ess must be a number or None, got nan", target_ess=NAN),
+    pooled(ValueError, "timeout must be positive and finite, got -1", timeout=-1),
+    pooled(TypeError, "progressbar must be True or False, got 'no'", progressbar="no"),
+    pooled(ValueError, 'start must be "jitter", "prior", a dict or a list of dicts, got \'mode\'', start="mode"),
+    pooled(ValueError, "start has y = nan, which is not finite", start={"y": NAN}),
+    pooled(ValueError, "start names 'z'; the model's variables are x, y", start={"z": 1.0}),
+    pooled(ValueError, "start has y of shape (3,); the model's has ()", start={"y": np.zeros(3)}),
+    pooled(ValueError, "start has 1 points for 2 chains", start=[{"y": 0.0}]),
+    pooled(TypeError, "executor must have a method submit", executor=5),
+    pooled(TypeError, "a callable that has to make an executor", "executor=lambda: 5", executor=lambda: 5),
+    pooled(ValueError, "random_seed must be None, an integer of at least 0", random_seed=-1),
+    pooled(ValueError, "evaluations must be what pk.sample returned", evaluations=5),
+    pooled(ValueError, "evaluations have 5 coordinates, and the model has 3", "evaluations of 5 coordinates",
+           evaluations=(np.zeros((3, 5)), np.zeros(3))),
+    pooled(ValueError, "evaluations have 3 points, none of them with a log density that is a number", "evaluations that are all NaN",
+           evaluations=(np.zeros((3, 3)), np.full(3, NAN))),
+    pooled(ValueError, "checkpoint must be text, a PathLike or None, got 5", checkpoint=5),
+    pooled(TypeError, "idata_kwargs has nope; pm.to_inference_data has", idata_kwargs={"nope": 1}),
+    pooled(ValueError, "step must be a KamiltonianStep with surrogate='values'", "step=KameleonStep", step=KAM),
+    Row("pk.sample(step=a step of another model)", lambda: pk.sample(model=other_model(), step=pooled_step()), ValueError,
+        "step is of another model"),
+    Row("pk.report(None)", lambda: pk.report(None), ValueError, "report takes what pk.sample or pm.sample returned"),
+    Row("checkpoint.load(an empty folder)", lambda: checkpoint.load("no such folder"), FileNotFoundError, "there is no run in"),
+]  # fmt: skip
+
+SECTIONS = {
+    "Options of the steps": OPTIONS,
+    "Variables and models": VARIABLES,
+    "Black boxes and estimators": BOXES,
+    "pk.sample, pk.report": POOLED,
+}
+
+
+def page() -> str:
+    """docs/bad_input.md."""
+    lines = [
+        "# Bad input",
+        "",
+        f"What is given, and what is seen: {sum(map(len, SECTIONS.values()))} rows, each a test. Options and arguments "
+        "are refused before anything is",
+        "compiled or evaluated, so that no draw is lost to them. Made from the tests by "
+        "`python -m tests.public.bad_input`.",
+    ]
+    for title, rows in SECTIONS.items():
+        lines += ["", f"## {title}", "", "| given | seen |", "|---|---|"]
+        lines += [f"| {_cell(row.given)} | {_seen(row)} |" for row in rows]
+    return "\n".join(lines) + "\n"
+
+
+def _seen(row):
+    if row.error is not None:
+        return f"{row.error.__name__}: {_text(row.says)}"
+    if row.says in ("", "1"):
+        return "it samples, and is right"
+    return f"warning: {_text(row.says)}"
+
+
+def _cell(given):
+    return f"`{given}`" if "(" in given or "=" in given else given
+
+
+def _text(says):
+    return says.replace("|", "\\|").replace("…", " … ").replace("*", "\\*")
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page(), "utf-8")
