@@ -56,10 +56,11 @@ TARGETS = (
     Target("N(0, I), d = 2", 2, NORMAL, stats.chi2(2).ppf(0.5)),
     Target("t with 5 df, d = 1", 1, STUDENT, stats.t(5).ppf(0.75) ** 2),
 )
+PLAIN = {"sweeps": 0, "success": "indicator"}  # the adaptation alone, as published
 ALGORITHMS = {
-    "M-GaA, P = 0.234": (gaa.GaussianAdaptation, {}),
-    "M-GaA, P = 1/e": (gaa.GaussianAdaptation, {"target_accept": math.exp(-1)}),
-    "(1+1)-CMA": (cma.CMA, {}),
+    "M-GaA, P = 0.234": (gaa.GaussianAdaptation, PLAIN),
+    "M-GaA, P = 1/e": (gaa.GaussianAdaptation, {**PLAIN, "target_accept": math.exp(-1)}),
+    "(1+1)-CMA": (cma.CMA, PLAIN),
 }
 
 probability_of = njit(acceptance_probability)
@@ -110,6 +111,7 @@ def run(rng, is_cma, state, schedule, kind, radius2, tune, draws):
                 condition_limit,
                 now,
                 target_accept,
+                cma.SUCCESS_THRESHOLD,
                 success,
                 accepted,
                 z,
@@ -186,7 +188,7 @@ def measure_rates(chains, tune, draws, seed):
     """(factor, error, standard error) of the CMA sampler at constant rates, on the normal."""
     rows = []
     for factor in RATE_FACTORS:
-        options = {"rate_factor": factor}
+        options = {**PLAIN, "rate_factor": factor}
         error, se, _ = coverage_error(
             cma.CMA, options, CONSTANT, TARGETS[0], chains, tune, draws, seed + 1
         )

@@ -417,3 +417,26 @@ def test_tuning_that_ends_before_the_arrival_leaves_the_chain_where_it_is(tune):
         np.testing.assert_array_equal(step.position, before)
         point, _ = step.step(point)
         assert step.evaluations == evaluations + 1
+
+
+@pytest.mark.parametrize("tunes_on", [False, True])
+def test_climbs_under_way_end_with_tuning(tunes_on):
+    """Beside the walk, a climb from elsewhere has one of three tuning draws; and, in the control, goes on having it."""
+    model = straight_line()
+    step = AdaptiveMetropolisStep(model=model)
+    step._begin_chain(np.random.default_rng(0))
+    point, moves = model.initial_point(), []
+    while (
+        step.arrival_state is None
+        or not step.arrival_state.settled
+        or step.tuning_draws % LOOK_EVERY
+    ):
+        point, _ = step.step(point)
+    assert step.arrival_state is not None
+    if not tunes_on:
+        step.stop_tuning()
+    for _ in range(30):
+        point, (stats,) = step.step(point)
+        moves.append(stats["move"])
+    assert ("arrival" in moves) == tunes_on
+    assert tunes_on or step.arrival_state is None
