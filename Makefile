@@ -40,7 +40,7 @@ lint: $(VENV)/.dev
 	$(BIN)/mypy
 
 test: lint  ## lint and the fast test suite
-	$(BIN)/python -m pytest -n 2
+	$(BIN)/python -m pytest -n 2 --dist worksteal
 
 test-slow: $(VENV)/.dev  ## the long statistical suites
 	$(BIN)/python -m pytest -m slow

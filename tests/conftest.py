@@ -13,6 +13,7 @@
    a failure.
 """
 
+import gc
 import os
 
 # One BLAS thread per process: the matrices are small, and the chains are what runs in parallel.
@@ -22,3 +23,10 @@ for _name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
 import matplotlib
 
 matplotlib.use("Agg")
+
+
+def pytest_collection_finish(session):
+    """What is imported stays: a garbage collection need not look at it again, which compiling graphs causes often."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(50_000, 20, 20)

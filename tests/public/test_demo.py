@@ -10,26 +10,31 @@ import pytest
 
 import pymc_kameleon as pk
 from pymc_kameleon import demo
+from pymc_kameleon.__main__ import main
 from pymc_kameleon.targets import LotkaVolterra
 
 
-def run(*options, cwd):
-    return subprocess.run(
-        [sys.executable, "-m", "pymc_kameleon", *options],
-        cwd=cwd, capture_output=True, text=True, check=False,
-    )  # fmt: skip
+def refused(capsys, *options):
+    """What is said of wrong options."""
+    with pytest.raises(SystemExit) as ended:
+        main(list(options))
+    assert ended.value.code == 2
+    return capsys.readouterr().err
 
 
-def test_wrong_options_say_what_is_allowed(tmp_path):
-    wrong_step = run("--step", "nuts", cwd=tmp_path)
-    assert wrong_step.returncode == 2
+def test_wrong_options_say_what_is_allowed(capsys):
+    said = refused(capsys, "--step", "nuts")
     for name in demo.STEPS:
-        assert name in wrong_step.stderr
-    assert "must be at least 1" in run("--chains", "0", cwd=tmp_path).stderr
+        assert name in said
+    assert "must be at least 1" in refused(capsys, "--chains", "0")
 
 
 def test_it_prints_and_writes(tmp_path):
-    result = run("--draws", "100", "--tune", "100", "--chains", "1", cwd=tmp_path)
+    options = ["--draws", "100", "--tune", "100", "--chains", "1"]
+    result = subprocess.run(
+        [sys.executable, "-m", "pymc_kameleon", *options],
+        cwd=tmp_path, capture_output=True, text=True, check=False,
+    )  # fmt: skip
     assert result.returncode == 0, result.stderr
     out = tmp_path / "demo-output"
     for name in ("trace.png", "populations.png", "lynx_hare.nc"):

@@ -2,6 +2,7 @@
 
 import math
 import pickle
+from functools import cache
 
 import arviz as az
 import numpy as np
@@ -14,7 +15,7 @@ from pymc_kameleon.samplers.arrival import phase as arrival
 from pymc_kameleon.steps import AdaptiveMetropolisStep, KameleonStep, KamiltonianStep
 from pymc_kameleon.steps.base import LOOK_EVERY
 from pymc_kameleon.steps.prior_scale import jitter, prior_scale
-from tests.step_tester import NO_BLAS, BlackBox, every_step_fast, make, sample
+from tests.step_tester import CASES, NO_BLAS, BlackBox, make, sample
 
 pytestmark = NO_BLAS
 
@@ -225,6 +226,7 @@ def test_resumes_bit_for_bit_at_every_evaluation():
 # --- in the steps -----------------------------------------------------------------------------
 
 
+@cache
 def straight_line():
     """A regression in raw units, from far away."""
     rng = np.random.default_rng(1)
@@ -236,10 +238,15 @@ def straight_line():
     return model
 
 
-@every_step_fast
-def test_evaluations_and_moves(case, tmp_path):
-    model = straight_line()
-    step = make(case, model)
+@cache
+def on_the_line(name, twin=False):
+    """A step of tests/step_tester.py, compiled once: a chain that begins knows nothing of those before it."""
+    return make(CASES[name], straight_line())
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_evaluations_and_moves(name):
+    model, step, case = straight_line(), on_the_line(name), CASES[name]
     idata = sample(step, model, draws=20, tune=400, chains=1, discard_tuned_samples=False)
     moves = idata["warmup_sample_stats"]["move"].values[0]
     arrivals = np.flatnonzero(moves == "arrival")
@@ -286,10 +293,9 @@ def test_climbs_from_elsewhere_end_and_the_chain_goes_where_there_is_far_more():
     assert (np.abs(found[False] - 1.0) < 1.5).sum() >= 7  # the control
 
 
-@every_step_fast
-def test_a_chain_resumes_in_the_middle_of_its_arrival(case):
-    model = straight_line()
-    step, other = make(case, model), make(case, model)
+@pytest.mark.parametrize("name", CASES)
+def test_a_chain_resumes_in_the_middle_of_its_arrival(name):
+    model, step, other = straight_line(), on_the_line(name), on_the_line(name, twin=True)
     rng = np.random.default_rng(2)
     step._begin_chain(rng)
     point = model.initial_point()
@@ -404,9 +410,8 @@ def test_prior_scale_of_what_cannot_be_drawn():
 @pytest.mark.parametrize("tune", [30, 66, 90, 130])
 def test_tuning_that_ends_before_the_arrival_leaves_the_chain_where_it_is(tune):
     """No draw evaluates twice: the walk begins at the point that PyMC knows, not at one that the arrival prefers."""
-    model = straight_line()
+    model, step = straight_line(), on_the_line("adaptive_metropolis")
     for seed in range(3):
-        step = AdaptiveMetropolisStep(model=model)
         step._begin_chain(np.random.default_rng(seed))
         point = model.initial_point()
         for _ in range(tune):
@@ -422,8 +427,7 @@ def test_tuning_that_ends_before_the_arrival_leaves_the_chain_where_it_is(tune):
 @pytest.mark.parametrize("tunes_on", [False, True])
 def test_climbs_under_way_end_with_tuning(tunes_on):
     """Beside the walk, a climb from elsewhere has one of three tuning draws; and, in the control, goes on having it."""
-    model = straight_line()
-    step = AdaptiveMetropolisStep(model=model)
+    model, step = straight_line(), on_the_line("adaptive_metropolis")
     step._begin_chain(np.random.default_rng(0))
     point, moves = model.initial_point(), []
     while (

@@ -202,7 +202,7 @@ CASES = {
 }
 
 
-def invariance(case, control=None, n=24_000, steps=4):
+def invariance(case, control=None, n=20_000, steps=4):
     rng = np.random.default_rng(5)
     options = {"n_features": 60, "lengthscale": 0.6, "scale": 1.2, "gamma": 0.1, **CASES[case]}
     state = frozen_state(skewed_draws(rng, 200), **options)

@@ -159,7 +159,10 @@ CASES = {
 }  # fmt: skip
 
 
-def invariance(case, control=None, n=24000, steps=4):
+FEW, MANY = 12_000, 24_000  # starts: as many as the controls take
+
+
+def invariance(case, n, control=None, steps=4):
     rng = np.random.default_rng(5)
     state = frozen_state(skewed_draws(rng, 200), n_history=200, **CASES[case])
     starts = skewed_draws(rng, n)
@@ -168,15 +171,15 @@ def invariance(case, control=None, n=24000, steps=4):
 
 
 @pytest.mark.parametrize(
-    "case",
+    ("case", "n"),
     [
-        "local",
-        "none",
-        *(pytest.param(c, marks=pytest.mark.slow) for c in ("trace", "matern", "mixed")),
+        ("local", FEW),
+        ("none", FEW),
+        *(pytest.param(c, MANY, marks=pytest.mark.slow) for c in ("trace", "matern", "mixed")),
     ],
 )
-def test_invariance(case):
-    assert np.abs(invariance(case)).max() < 4.5
+def test_invariance(case, n):
+    assert np.abs(invariance(case, n)).max() < 4.5
 
 
 class WrongReverse:
@@ -211,12 +214,12 @@ class PreviousReverse:
 
 
 @pytest.mark.parametrize(
-    ("case", "control"),
+    ("case", "control", "n"),
     [
-        ("local", PreviousReverse),
-        ("none", WrongReverse),
+        ("local", PreviousReverse, FEW),
+        ("none", WrongReverse, FEW),
         *(
-            pytest.param(case, control, marks=pytest.mark.slow)
+            pytest.param(case, control, MANY, marks=pytest.mark.slow)
             for case, control in [
                 ("local", WrongReverse),
                 ("none", PreviousReverse),
@@ -227,8 +230,8 @@ class PreviousReverse:
         ),
     ],
 )
-def test_a_wrong_reverse_density_is_noticed(case, control):
-    assert np.abs(invariance(case, control)).max() > 10
+def test_a_wrong_reverse_density_is_noticed(case, control, n):
+    assert np.abs(invariance(case, n, control)).max() > 10
 
 
 class NotFrozen:
@@ -244,7 +247,7 @@ class NotFrozen:
 
 @pytest.mark.parametrize("case", ["local"])
 def test_adaptation_that_is_not_frozen_is_noticed(case):
-    assert np.abs(invariance(case, NotFrozen)).max() > 10
+    assert np.abs(invariance(case, 6_000, NotFrozen)).max() > 10
 
 
 # --- adaptation ------------------------------------------------------------------------------

@@ -170,7 +170,7 @@ def recentred(state, x):
 
 def test_control_a_surrogate_that_goes_on_adapting_is_noticed():
     state = frozen_state(bad_surrogate(), EVERY_ARM)
-    assert largest_z(*apply_kernel(state, change=recentred)) > 10
+    assert largest_z(*apply_kernel(state, n=1500, change=recentred)) > 10
 
 
 # --- inner transitions --------------------------------------------------------------------------
