@@ -14,6 +14,7 @@ import pytest
 from pymc.exceptions import SamplingError
 from pytensor.graph.basic import Apply
 from pytensor.graph.op import Op
+from scipy.stats import norm
 
 import pymc_kameleon as pk
 from pymc_kameleon import workers
@@ -320,6 +321,11 @@ def test_noise_is_that_of_the_evaluation_wherever_it_is_made():
         there = sample(model, step, max_evaluations=600, executor=executor)
     draws = here["posterior"]["mu"].values
     assert draws.tobytes() == there["posterior"]["mu"].values.tobytes()
+    made = here["evaluations"]  # every one has noise of its own
+    exact = norm.logpdf(made["mu"].values, 0.0, 2.0) - 2.0 * np.square(made["mu"].values - 1.0)
+    noise = made["_log_density"].values - exact
+    assert 0.6 < noise.std() < 0.8
+    assert len(np.unique(noise.round(9))) == len(noise)
     precision = 4.0 + 0.25
     means = draws.mean(axis=1)  # independent chains
     assert abs(means.mean() - 4.0 / precision) < 4.5 * means.std(ddof=1) / np.sqrt(len(means))
@@ -366,6 +372,8 @@ def test_chains_begin_at_known_points(model, step, idata):
     assert first.sum() == 8  # at points of the earlier run, and nothing climbs
     assert not (made["_move"].values == "arrival").any()
     assert np.isin(made["a"].values[first], idata["evaluations"]["a"].values).all()
+    # those that are known are not evaluations of this run: it tunes as long as it takes to judge a surrogate
+    assert 40 < warm["posterior"].attrs["evaluations_tuning"] <= 120
 
 
 def as_table(model, idata, space):

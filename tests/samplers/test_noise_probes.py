@@ -58,6 +58,20 @@ def test_one_evaluation_a_draw_and_probes_only_where_there_is_noise(noisy):
     assert step.evaluations == 201
 
 
+def test_a_chain_measures_its_own_noise():
+    with pm.Model() as model:
+        x = pm.Normal("x")
+        pm.Potential("likelihood", pk.NoisyLogLikelihood(Estimate())(x))
+        step = pk.AdaptiveMetropolisStep()
+    alone = tester.drive(tester.begin(step, seed=2), model.initial_point(), 20, 300)
+    assert step.probe.pairs > 5
+    tester.begin(step, seed=1)
+    assert step.probe == noise_probe.NoiseProbe()
+    tester.drive(step, model.initial_point(), 20, 300)
+    after = tester.drive(tester.begin(step, seed=2), model.initial_point(), 20, 300)
+    tester.assert_same_draws(alone, after)
+
+
 @tester.every_step_fast
 def test_every_step_goes_through_its_phases_beside_noise(case):
     """A probe is not one of the algorithm's own proposals: its statistics have to be there all the same."""

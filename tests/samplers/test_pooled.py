@@ -7,12 +7,14 @@ import numpy as np
 import pytest
 
 from pymc_kameleon import convergence
+from pymc_kameleon.numerics import evaluations
 from pymc_kameleon.samplers.kamiltonian.values import sampler as value_kamiltonian
 from pymc_kameleon.samplers.pooled import chains as pooled_chains
 from pymc_kameleon.samplers.pooled import climbs, elite, members
 from pymc_kameleon.samplers.pooled.chains import Chains, Plan
 from pymc_kameleon.samplers.pooled.drawing import Drawing
 from pymc_kameleon.samplers.pooled.tuning import Tuning
+from pymc_kameleon.samplers.seam import Point
 from pymc_kameleon.targets import Banana
 from tests.samplers.test_value_kamiltonian import (
     EVERY_ARM,
@@ -131,6 +133,18 @@ def test_the_budget_is_never_exceeded(n, most):
     assert len(chains.rows) > 0
 
 
+def test_known_points_are_brought_to_this_log_density_s_constant(banana):
+    known = evaluations.shifted(banana.evaluated, 100.0)
+    starts, plan = np.zeros((8, 4)), Plan(None, None, 200, 300)
+    chains = Chains(BANANA.mean, starts, np.random.SeedSequence(3), plan, known=known)
+    for _ in range(2):
+        chains.tell([BANANA.numba_log_density(request.position) for request in chains.ask()])
+    learned = chains.hub.learning.evaluated
+    assert learned.size > known.size
+    values = [BANANA.numba_log_density(x) for x in learned.positions]
+    np.testing.assert_allclose(learned.log_densities, values, rtol=0, atol=1e-9)
+
+
 def test_every_chain_makes_the_same_number_of_draws():
     chains = run(draws=7, max_evaluations=None, longest=200)
     assert pooled_chains.posterior(chains).shape == (8, 7, 4)
@@ -206,13 +220,34 @@ def tuning_with_one_far_away(where):
     )
     while not tuning.done:
         tuning.tell([BANANA.numba_log_density(r.position) for r in tuning.ask()])
-    behind = elite.highest(tuning.hub) - tuning.members[where].log_density
-    return behind / elite.depth(4)
+    return tuning
 
 
-def test_a_lost_member_is_fetched_and_a_sentinel_is_not():
-    assert tuning_with_one_far_away(2) < 1.0
-    assert tuning_with_one_far_away(3) > 10.0
+@pytest.fixture(scope="module")
+def with_a_sentinel_far_away():
+    return tuning_with_one_far_away(3)
+
+
+def behind(tuning, which):
+    below = elite.highest(tuning.hub) - tuning.members[which].log_density
+    return below / elite.depth(4)
+
+
+def test_a_lost_member_is_fetched_and_a_sentinel_is_not(with_a_sentinel_far_away):
+    assert behind(tuning_with_one_far_away(2), 2) < 1.0
+    assert behind(with_a_sentinel_far_away, 3) > 10.0
+
+
+def test_frozen_members_have_the_shares_of_where_they_are(with_a_sentinel_far_away):
+    """While tuning a share is one; the first draw after that has both ends of the ratio from what is fixed."""
+    hub, found = with_a_sentinel_far_away.freeze()
+    assert hub.learning is None
+    for member in found:
+        x, y = member.position, BANANA.numba_log_density(member.position)
+        fresh = value_kamiltonian.ValueKamiltonian().place(hub, Point(x, y))
+        assert member.share == fresh.share
+        assert member.current.log_density == fresh.current.log_density == y
+    assert found[3].share < 0.5 < found[0].share
 
 
 def test_climbs_end_in_the_typical_set_within_the_budget():

@@ -631,12 +631,17 @@ def logp(point):
 
 @every_step
 def test_a_point_that_the_driver_moved_is_evaluated(case, counter):
+    """And an arrival that was under way is over: its climb is not of that point."""
     model = counted_model(counter)
-    step = begin(make(case, model))
-    points, _ = drive(step, model.initial_point(), 20)
+    step, point = begin(make(case, model)), model.initial_point()
+    for _ in range(8):
+        point, _ = step.step(point)
+    assert step.arrival_state is not None
     counter.take()
-    elsewhere = {**points[-1], "b": points[-1]["b"] + 0.5}
+    elsewhere = {**point, "b": point["b"] + 0.5}
     point, [stat] = step.step(elsewhere)
+    assert stat["move"] != "arrival"
+    assert step.arrival_state is None
     assert counter.take() == 2
     assert stat["model_logp"] == pytest.approx(logp(point), rel=1e-12)
 
