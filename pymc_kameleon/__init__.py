@@ -25,6 +25,7 @@ from pymc_kameleon.steps import (
     unregister,
 )
 from pymc_kameleon.steps.batched import BatchedBlackBox
+from pymc_kameleon.steps.saved_state import load_state, save_state
 
 try:
     __version__ = version("pymc-kameleon")
@@ -41,9 +42,11 @@ __all__ = [
     "KameleonStep",
     "KamiltonianStep",
     "NoisyLogLikelihood",
+    "load_state",
     "plots",
     "register",
     "report",
     "sample",
+    "save_state",
     "unregister",
 ]

@@ -1,0 +1,259 @@
+"""A chain goes on from a file as it would have gone on: same bits, tuning and after, noise included."""
+
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pymc as pm
+import pytest
+
+import pymc_kameleon as pk
+from pymc_kameleon.steps import saved_state
+from tests import step_tester as tester
+from tests.step_tester import (
+    NO_BLAS,
+    BlackBox,
+    assert_same_draws,
+    begin,
+    compiled_step,
+    drive,
+    every_step,
+    make,
+)
+from tests.support.hierarchies import BlackBox as Box
+
+pytestmark = NO_BLAS
+QUICK = {"compile_kwargs": {"mode": "FAST_COMPILE"}}
+TUNE = 200
+
+
+def goes_on(step, twin, point, path, draws):
+    """Keep the state, go on, and let the twin go on from the file."""
+    pk.save_state(step, path)
+    begin(twin, 99)
+    found = pk.load_state(twin, path)
+    assert all(found[name].tobytes() == np.asarray(point[name]).tobytes() for name in found)
+    assert_same_draws(drive(step, point, draws), drive(twin, found, draws))
+
+
+@every_step
+def test_the_same_draws_while_tuning_and_after(case, tmp_path):
+    model = tester.gaussian()
+    step, twin = compiled_step(case, model), compiled_step(case, model, twin=True)
+    points, _ = drive(step, model.initial_point(), 3)
+    goes_on(step, twin, points[-1], tmp_path / "arriving", 60)
+    points, _ = drive(step, points[-1], TUNE)
+    goes_on(step, twin, where_now(step, points), tmp_path / "tuning", 120)
+    point = where_now(step, points)
+    pk.save_state(step, tmp_path / "before")
+    step.stop_tuning()
+    pk.load_state(twin, tmp_path / "before")
+    twin.stop_tuning()
+    assert_same_draws(drive(step, point, 60), drive(twin, point, 60))
+    goes_on(step, twin, where_now(step, points), tmp_path / "frozen", 60)
+
+
+def where_now(step, points):
+    """Where the step is now."""
+    return step.density.update(points[-1], step.position)
+
+
+def noisy_model(auxiliary):
+    def estimate(source, x):
+        noise = source.mean() if auxiliary else source.standard_normal()
+        return -0.5 * float(x**2) + 0.3 * float(noise)
+
+    shape = {"auxiliary_shape": (4,)} if auxiliary else {}
+    with pm.Model() as model:
+        x = pm.Normal("x", 0.0, 1.0)
+        pm.Potential("estimate", pk.NoisyLogLikelihood(estimate, **shape)(x))
+    return model
+
+
+@pytest.mark.parametrize("auxiliary", [False, True], ids=["streams", "normals"])
+def test_noise_goes_on(auxiliary, tmp_path):
+    model = noisy_model(auxiliary)
+    options = {"correlation": 0.9} if auxiliary else {}
+    step, twin = (pk.KameleonStep(model=model, **options, **QUICK) for _ in range(2))
+    points, _ = drive(begin(step), model.initial_point(), 60)
+    goes_on(step, twin, points[-1], tmp_path / "state", 40)
+    step.stop_tuning()
+    goes_on(step, twin, where_now(step, points), tmp_path / "state", 40)
+
+
+def test_other_steps_variables_come_back(tmp_path):
+    model = tester.switch()
+    step, twin = (pk.AdaptiveMetropolisStep([model["x"]], model=model, **QUICK) for _ in range(2))
+    point = model.initial_point() | {"k": np.array(1)}
+    points, _ = drive(begin(step), point, 20)
+    assert points[-1]["k"] == 1
+    goes_on(step, twin, points[-1], tmp_path / "state", 30)
+
+
+@pytest.mark.slow
+def test_black_boxes_that_are_learned_one_by_one_go_on(tmp_path):
+    def steps():
+        with pm.Model():
+            mu = pm.Normal("mu")
+            x = pm.Normal("x", mu, 1.0, shape=2)
+            for i in range(2):
+                pm.Potential(f"y{i}", Box(lambda a: -0.5 * (a - 1.0) ** 2)(x[i]))
+            return pk.KamiltonianStep(**QUICK)
+
+    step, twin = steps(), steps()
+    assert step.by_factors
+    points, _ = drive(begin(step), step.model.initial_point(), 300)
+    goes_on(step, twin, points[-1], tmp_path / "state", 200)
+    step.stop_tuning()
+    goes_on(step, twin, where_now(step, points), tmp_path / "state", 100)
+
+
+IN_A_NEW_PROCESS = """
+import sys
+import numpy as np
+import pymc_kameleon as pk
+from tests import step_tester as tester
+name, path, tuning = sys.argv[1:]
+model = tester.gaussian()
+step = tester.make(tester.CASES[name], model, compile_kwargs={"mode": "FAST_COMPILE"})
+point = pk.load_state(step, path)
+assert step.tune == (tuning == "True")
+points, _ = tester.drive(step, point, 80)
+print(tester.values(points, "x").tobytes().hex())
+"""
+
+
+@pytest.mark.slow  # an import and a compilation each
+@pytest.mark.parametrize("name", tester.CASES)
+@pytest.mark.parametrize("tuning", [True, False])
+def test_in_a_new_process(name, tuning, tmp_path):
+    model = tester.gaussian()
+    step = begin(make(tester.CASES[name], model, **QUICK))
+    points, _ = drive(step, model.initial_point(), TUNE)
+    if not tuning:
+        step.stop_tuning()
+    pk.save_state(step, tmp_path / "state")
+    child = subprocess.run(
+        [sys.executable, "-c", IN_A_NEW_PROCESS, name, str(tmp_path / "state"), str(tuning)],
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    went_on, _ = drive(step, points[-1], 80)
+    assert child.stdout.strip().splitlines()[-1] == tester.values(went_on, "x").tobytes().hex()
+
+
+# --- what is refused ----------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def kept(tmp_path_factory):
+    path = tmp_path_factory.mktemp("state") / "state"
+    model = tester.gaussian()
+    step = begin(pk.AdaptiveMetropolisStep(model=model, **QUICK))
+    drive(step, model.initial_point(), 20)
+    pk.save_state(step, path)
+    return path, step
+
+
+def refused(step, path, match):
+    with pytest.raises(ValueError, match=match):
+        pk.load_state(step, path)
+    assert step.position is None  # nothing was changed
+
+
+def test_another_step_is_refused(kept):
+    path, _ = kept
+    model = tester.gaussian()
+    refused(pk.GaussianMixtureStep(model=model, **QUICK), path, "its method is adaptive_metropolis")
+    other = pk.AdaptiveMetropolisStep(model=model, target_accept=0.3, **QUICK)
+    refused(other, path, "its options is {'target_accept': 0.234}, and the step's is")
+    refused(
+        pk.AdaptiveMetropolisStep(model=tester.pair(), **QUICK), path, r"its var_names is \['x'\]"
+    )
+    with pm.Model() as wider:
+        pm.Flat("x", shape=4, initval=np.zeros(4))
+    refused(pk.AdaptiveMetropolisStep(model=wider, **QUICK), path, r"its shapes is {'x': \(3,\)}")
+
+
+def test_another_log_density_is_refused(kept):
+    with pm.Model() as model:
+        pm.Normal("x", 0.0, 1.0, shape=3)
+        pm.Potential("box", BlackBox(tester.minus_half_square)(model["x"]))
+    refused(pk.AdaptiveMetropolisStep(model=model, **QUICK), kept[0], "of another log density: at")
+
+
+def test_other_files_are_refused(kept, tmp_path):
+    path, _ = kept
+    step = pk.AdaptiveMetropolisStep(model=tester.gaussian(), **QUICK)
+    data = path.read_bytes()
+    for size in (len(data) - 1, len(data) // 2, 60):
+        (tmp_path / "cut").write_bytes(data[:size])
+        refused(step, tmp_path / "cut", "damaged")
+    flipped = bytearray(data)
+    flipped[-5] ^= 1
+    (tmp_path / "flipped").write_bytes(flipped)
+    refused(step, tmp_path / "flipped", "damaged")
+    (tmp_path / "text").write_text("chain")
+    refused(step, tmp_path / "text", "no sampling state")
+
+
+def test_another_version_is_refused(kept, monkeypatch):
+    step = pk.AdaptiveMetropolisStep(model=tester.gaussian(), **QUICK)
+    monkeypatch.setattr(saved_state, "_package", lambda: "9.9")
+    refused(step, kept[0], "written by pymc_kameleon .*, and this is 9.9")
+
+
+def test_what_cannot_be_kept_is_said(kept, tmp_path):
+    _, step = kept
+    with pytest.raises(TypeError, match="got CompoundStep"):
+        pk.save_state(pm.CompoundStep([step]), tmp_path / "state")
+    new = pk.AdaptiveMetropolisStep(model=tester.gaussian(), **QUICK)
+    with pytest.raises(ValueError, match="has not made a draw yet"):
+        pk.save_state(new, tmp_path / "state")
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_file_names_records_of_this_package_only():
+    for name in (
+        "os:system",
+        "subprocess:Popen",
+        "pymc_kameleon.workers:evaluate",
+        "builtins:eval",
+    ):
+        with pytest.raises(ValueError, match="a sampling state has no"):
+            saved_state._class(name)
+
+
+def test_a_write_that_fails_leaves_the_file_that_was_there(kept, tmp_path, monkeypatch):
+    _, step = kept
+    path = tmp_path / "state"
+    pk.save_state(step, path)
+    before = path.read_bytes()
+
+    def full(descriptor):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("os.fsync", full)
+    with pytest.raises(OSError, match="No space left"):
+        pk.save_state(step, path)
+    assert path.read_bytes() == before
+    assert [p.name for p in tmp_path.iterdir()] == ["state"]
+
+
+def test_what_was_one_object_is_one_again():
+    shared = np.arange(6.0).reshape(2, 3).T
+    value = {
+        "a": shared,
+        "b": [shared, (1, np.float64(0.1), -0.0, float("nan"), 2**100)],
+        "c": None,
+    }
+    arrays = []
+    table = saved_state._Writer(arrays)
+    root = table.reference(value)
+    records = json.loads(json.dumps(table.records))
+    back = saved_state._Reader(records, arrays).value(root)
+    assert back["a"] is back["b"][0]
+    assert back["a"].flags.f_contiguous
+    np.testing.assert_equal(back, value)
+    assert type(back["b"][1][1]) is np.float64
+    assert np.signbit(back["b"][1][2])
