@@ -8,6 +8,7 @@ import arviz as az
 import numpy as np
 
 from pymc_kameleon import convergence
+from pymc_kameleon.steps import advice
 
 ENOUGH = 400.0  # effective draws, for means to a twentieth of a posterior sd (Vehtari et al., 2021)
 FEW = 100.0
@@ -60,7 +61,7 @@ def report(idata: Any) -> str:
     judged = convergence.judge(draws, _groups(attributes))
     ess, rhat = _worst(names, draws)
     parts = [
-        _verdict(judged, ess),
+        _verdict(judged, ess, "missed_where" in attributes),
         *_failures(idata, attributes),
         _cost(attributes, ess, chains, n),
         _agreement(judged, rhat, ess),
@@ -103,11 +104,13 @@ def _agrees(judged):
     return judged.rhat if math.isnan(judged.nested) else judged.nested
 
 
-def _verdict(judged, ess):
+def _verdict(judged, ess, missed):
     if max(_agrees(judged), 1.0 + (judged.rhat - 1.0) / 2.0) > DISAGREE:
         return "Not usable: the chains disagree."
     if ess.value < FEW:
         return f"Not usable yet: the worst parameter has {ess.value:.0f} effective draws."
+    if missed:
+        return "Usable with care: part of the posterior may be missing."
     if ess.value < ENOUGH:
         return (
             f"Usable for means and intervals to {1.0 / math.sqrt(ess.value):.0%} of a posterior sd."
@@ -148,6 +151,13 @@ def _surrogate(idata, attributes):
         f"The surrogate ({attributes['surrogate']}) was off by {error:.2g} out of sample, in units of the log density; "
         f"{uncovered:.0%} of the chains' last tuning states lay where it is far too low."
     )
+    if "missed_where" in attributes:
+        yield advice.missed(attributes)
+    elif "probes" in attributes:
+        yield (
+            f"{int(attributes['probes'])} points drawn from the flattened surrogate, farther out than the chains go, "
+            "found nothing that it misses."
+        )
     moves, accept = (np.ravel(idata["sample_stats"][name].values) for name in ("move", "accept"))
     own = np.char.startswith(moves.astype(str), "surrogate")
     if own.any() and not own.all():
@@ -222,6 +232,8 @@ def _advice(judged, ess, attributes, n):
             "fewer chains with as many evaluations, so that more rounds are left to learn in"
         )
         helps.append("another parametrisation (logarithms of scales, non-centred hierarchies)")
+    if "missed_where" in attributes:
+        helps.append("more evaluations for tuning, and another seed with start='prior' to compare")
     if n < SHORT and ess.value >= FEW:
         helps.append(f"longer chains: below {SHORT} draws their starts may still show")
     if helps:

@@ -207,7 +207,7 @@ def sample(
             "fewer chains."
         )
     seconds = time.perf_counter() - begin
-    attributes = _attributes(run, seconds, _failures(run, model, density))
+    attributes = _attributes(run, seconds, _failures(run, model, density) | _probed(run, density))
     _advise(run, attributes)
     return to_idata(
         model, density, run.warmup, run.rows, run.evaluated, seconds=seconds,
@@ -452,7 +452,7 @@ def _failures(run, model, density) -> dict[str, Any]:
     return found
 
 
-def _attributes(run, seconds, failures) -> dict[str, Any]:
+def _attributes(run, seconds, found) -> dict[str, Any]:
     """What the run was, for ``pk.report`` and for the next one."""
     tuning = run.warmup[-1].evaluations if run.warmup else 0
     hub = run.hub
@@ -463,7 +463,7 @@ def _attributes(run, seconds, failures) -> dict[str, Any]:
         "rounds": run.rounds,
         "seconds": seconds,
         "nonfinite": int(np.sum(~np.isfinite(run.evaluated.log_densities))),
-        **failures,
+        **found,
         "surrogate": hub.fit.family if hub.fit is not None else "none",
         "surrogate_error": float(hub.fit.error) if hub.fit is not None else math.nan,
         "residual_sd": float(hub.quality.residual_sd),
@@ -472,6 +472,20 @@ def _attributes(run, seconds, failures) -> dict[str, Any]:
         "groups": list(run.groups),
         "stopped": run.stopped or "done",
     }
+
+
+def _probed(run, density) -> dict[str, Any]:
+    """What the draws from the flattened surrogate have found."""
+    found = pooled_chains.probed(run)
+    if not found.probes:
+        return {}
+    told: dict[str, Any] = {"probes": found.probes, "probes_missed": found.missed}
+    if found.where is not None:
+        point = density.update({}, found.where)
+        told["missed_where"] = ", ".join(
+            f"{name} = {np.round(value, 3).tolist()}" for name, value in point.items()
+        )
+    return told
 
 
 def _advise(run, attributes):
@@ -486,6 +500,8 @@ def _advise(run, attributes):
             "%d of %d evaluations were NaN or +inf, %s", attributes["failed"], attributes["evaluations"],
             attributes["failed_where"],
         )  # fmt: skip
+    if "missed_where" in attributes:
+        _log.warning("%s See pk.report(idata).", advice.missed(attributes))
     if attributes["surrogate"] == "none":
         _log.warning(
             "Tuning ended before a surrogate was learned: random-walk moves did all of the work. Give more evaluations."

@@ -30,6 +30,15 @@ NO_ARRAY = (
 )
 
 
+def missed(found: dict) -> str:
+    """Probes lie where the surrogate does not cover the posterior."""
+    return (
+        f"{found['probes_missed']} of {found['probes']} points drawn from the flattened surrogate have log densities "
+        f"as high as the draws', where the surrogate is far too low: near {found['missed_where']}. Only random-walk "
+        "moves reach that, and there may be too few draws of it."
+    )
+
+
 def hidden_noise(suspects: list[str]) -> str:
     """Black boxes hold generators of their own."""
     return HIDDEN_NOISE.format(", ".join(suspects))

@@ -47,6 +47,18 @@ def test_a_good_run_is_usable():
     assert "To try next" not in text
 
 
+def test_what_probes_have_found_is_said_first():
+    found = {"probes": 40, "probes_missed": 2, "missed_where": "mu = 3.5"}
+    text = pk.report(run(**found))
+    assert text.startswith("Usable with care: part of the posterior may be missing.")
+    assert "2 of 40 points drawn from the flattened surrogate" in text
+    assert "near mu = 3.5" in text
+    assert "start='prior' to compare" in text
+    text = pk.report(run(probes=40, probes_missed=0))
+    assert text.startswith("Usable: ")
+    assert "40 points drawn from the flattened surrogate" in text
+
+
 def test_a_chain_that_is_elsewhere_is_named():
     text = pk.report(run(shift=30.0))
     assert text.startswith("Not usable: the chains disagree")

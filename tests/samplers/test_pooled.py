@@ -10,7 +10,7 @@ from pymc_kameleon import convergence
 from pymc_kameleon.numerics import evaluations
 from pymc_kameleon.samplers.kamiltonian.values import sampler as value_kamiltonian
 from pymc_kameleon.samplers.pooled import chains as pooled_chains
-from pymc_kameleon.samplers.pooled import climbs, elite, members
+from pymc_kameleon.samplers.pooled import climbs, elite, members, probes
 from pymc_kameleon.samplers.pooled.chains import Chains, Plan
 from pymc_kameleon.samplers.pooled.drawing import Drawing
 from pymc_kameleon.samplers.pooled.tuning import Tuning
@@ -80,6 +80,51 @@ def test_a_member_is_the_sampler_that_a_single_chain_runs():
         for _ in range(20):
             state, position, y, _ = transition(own, state, position, y, skewed)
         assert position.tobytes() == end[:2].tobytes()
+
+
+# --- probes ---------------------------------------------------------------------------------------
+
+
+def planted(corner):
+    """A frozen run on a standard normal, and from then on a log density with ``corner`` of its mass elsewhere."""
+
+    def cornered(x):
+        there = -0.5 * np.square(x - [3.5, 0.0]).sum()
+        return np.logaddexp(math.log(1.0 - corner) - 0.5 * x @ x, math.log(corner) + there)
+
+    def normal(x):
+        return -0.5 * x @ x
+
+    starts = np.random.default_rng(0).uniform(-2, 2, (9, 2))
+    plan = Plan(draws=100, tune=300, longest=300, max_evaluations=None)
+    chains = Chains(starts[0], starts[1:], np.random.SeedSequence(5), plan)
+    while not chains.done:
+        tuned = chains.phase == "draw"
+        evaluate = cornered if tuned and corner else normal
+        chains.tell([evaluate(request.position) for request in chains.ask()])
+    return chains
+
+
+def test_probes_find_a_corner_that_tuning_has_not_seen():
+    found = pooled_chains.probed(planted(0.1))
+    assert found.missed >= 1
+    assert found.where[0] > 2.0
+
+
+def test_where_nothing_is_missed_probes_find_nothing():
+    chains = planted(0.0)
+    found = pooled_chains.probed(chains)
+    assert found.missed == 0
+    assert found.where is None
+    made = [r for r in chains.evaluated.move if r == "probe"]
+    assert len(made) == found.probes == 40  # a twentieth of 100 draws of 8 chains
+
+
+def test_probes_change_no_draw(monkeypatch):
+    """The frozen chains' generators are their own: without probes the draws are the same."""
+    draws = pooled_chains.posterior(planted(0.0))
+    monkeypatch.setattr(probes, "SHARE", 0.0)
+    assert pooled_chains.posterior(planted(0.0)).tobytes() == draws.tobytes()
 
 
 # --- from the start to the draws ------------------------------------------------------------------

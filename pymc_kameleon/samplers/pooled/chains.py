@@ -17,7 +17,7 @@ import numpy as np
 from pymc_kameleon.numerics import evaluations
 from pymc_kameleon.numerics.evaluations import Evaluations
 from pymc_kameleon.samplers.pooled import climbs as pooled_climbs
-from pymc_kameleon.samplers.pooled import drawing
+from pymc_kameleon.samplers.pooled import drawing, probes
 from pymc_kameleon.samplers.pooled.drawing import Drawing, Request, Row
 from pymc_kameleon.samplers.pooled.tuning import Tuning
 
@@ -354,13 +354,19 @@ class _Tune:
 
 
 class _Draw:
-    """Draw: nothing adapts. Every round is one draw of every chain."""
+    """Draw: nothing adapts. Every round is one draw of every chain; with some of them goes a probe."""
 
     name = "draw"
     next = None
 
     def __init__(self, chains: Chains, drawing: Drawing):
         self.chains, self.drawing = chains, drawing
+
+    @property
+    def _probes(self):
+        """How many go with this round."""
+        drawing = self.drawing
+        return int(probes.is_due(drawing.hub, len(drawing.rows), len(drawing.members)))
 
     @property
     def done(self):
@@ -370,14 +376,24 @@ class _Draw:
         if chains.plan.draws is not None and len(drawing.rows) >= chains.plan.draws:
             return True
         # All or none: did the last round depend on how many chains need an evaluation, it would be a choice.
-        return chains.left() < len(drawing.members)
+        return chains.left() < len(drawing.members) + self._probes
 
     def ask(self):
-        return self.drawing.ask()
+        chains, drawing = self.chains, self.drawing
+        number = len(drawing.rows)
+        proposals = [probes.propose(chains.rng, drawing.hub, number) for _ in range(self._probes)]
+        return drawing.ask() + [Request(p.position, -1, p.move) for p in proposals]
 
     def tell(self, values):
-        self.drawing.tell(values)
+        self.drawing.tell(values[: len(values) - self._probes])
         self.chains.members, self.chains.rows = self.drawing.members, self.drawing.rows
+
+
+def probed(chains: Chains) -> probes.Found:
+    """What the probes beside the draws have found."""
+    rows, evaluated = chains.evaluated.move == "probe", chains.evaluated
+    drawn = np.array([row.log_densities for row in chains.rows])
+    return probes.judge(chains.hub, evaluated.positions[rows], evaluated.log_densities[rows], drawn)
 
 
 def posterior(chains: Chains) -> np.ndarray:

@@ -1,0 +1,85 @@
+"""Looking where no chain goes: draws from the flattened surrogate, evaluated beside the chains' own.
+
+Chains that share a surrogate share its blind spots: a corner of the posterior that tuning has not seen is missing from
+all, and R-hat is none the wiser. Some of the frozen phase's evaluations go to draws from exp(f / 2) and exp(f / 4),
+which reach farther than any chain. One of them at which the log density is as high as at the chains' draws and far
+above f is a place where the chains ought to be and where only the random walk brings them. The probes are no draws, and
+change none.
+"""
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from pymc_kameleon.samplers.kamiltonian import trust
+from pymc_kameleon.samplers.kamiltonian.values.state import State
+from pymc_kameleon.samplers.seam import Proposal
+from pymc_kameleon.surrogates import transitions as surrogate_dynamics
+
+FLATTENED = (0.5, 0.25)  # exponents of exp(f), by turns
+SHARE = 0.05  # of the evaluations after tuning
+ARM = -2  # of the dear choice: many transitions, not ten times many
+PLAUSIBLE = 0.05  # quantile of the draws' log densities that a probe has to reach
+
+
+class Found(NamedTuple):
+    """What probes have found.
+
+    Attributes
+    ----------
+    probes : int
+        How many there were.
+    missed : int
+        Of these, as high as the chains' draws where the surrogate is far too low.
+    where : ndarray of shape (d,) or None
+        The highest of the missed.
+    """
+
+    probes: int
+    missed: int
+    where: np.ndarray | None
+
+
+def is_due(state: State, round_: int, members: int) -> bool:
+    """Whether a probe goes with this round: fixed by its number, so that no draw depends on what was found."""
+    if state.mixture is None:
+        return False
+    return math.floor((round_ + 1) * SHARE * members) > math.floor(round_ * SHARE * members)
+
+
+def propose(rng: np.random.Generator, state: State, number: int) -> Proposal:
+    """The end of a free chain from an archived state, reversible with respect to the flattened exp(f)."""
+    dynamics = state.dynamics
+    z = dynamics.archive[rng.integers(len(dynamics.archive))]
+    arm, exponent = state.options.choice.arms[ARM], FLATTENED[number % len(FLATTENED)]
+    path = surrogate_dynamics.run(rng, z, dynamics, arm, exponent)
+    return Proposal(surrogate_dynamics.to_x(dynamics, path.z), -math.inf, "probe")
+
+
+def judge(
+    state: State, positions: np.ndarray, log_densities: np.ndarray, drawn: np.ndarray
+) -> Found:
+    """What the probes say of the frozen surrogate.
+
+    Parameters
+    ----------
+    positions, log_densities : ndarray of shape (n, d), (n,)
+        The probes.
+    drawn : ndarray
+        Log densities of the chains' draws.
+    """
+    if not len(positions):
+        return Found(0, 0, None)
+    dynamics, mixture = state.dynamics, state.mixture
+    f = np.array(
+        [
+            surrogate_dynamics.value(dynamics, surrogate_dynamics.to_z(dynamics, x))
+            for x in positions
+        ]
+    )
+    typical = mixture.typical + mixture.slack  # the slack is large where estimates are noisy
+    too_low = np.array([trust.is_too_low(r, typical) for r in log_densities - f])
+    missed = too_low & (log_densities >= np.quantile(drawn, PLAUSIBLE))
+    where = positions[np.argmax(np.where(missed, log_densities, -math.inf))]
+    return Found(len(positions), int(missed.sum()), where if missed.any() else None)
