@@ -17,6 +17,7 @@ import pymc as pm
 import pytensor
 from pytensor.compile.mode import Mode
 
+from pymc_kameleon import factor_plots
 from pymc_kameleon.numerics import history
 from pymc_kameleon.samplers.kamiltonian.factors import state as factors_state
 from pymc_kameleon.samplers.kamiltonian.scores import sampler as kamiltonian
@@ -44,6 +45,13 @@ class Cloud(NamedTuple):
     positions: np.ndarray
     colour: str
     marker: str
+
+
+NOT_HERE = (
+    "This step has not sampled in this process, so there is no surrogate to draw. With cores > 1 pm.sample gives each "
+    "chain a copy of the step in a process of its own, and what the copies learn ends with them: use "
+    "pm.sample(..., cores=1); one chain is enough for this plot."
+)
 
 
 class Learned(NamedTuple):
@@ -85,6 +93,9 @@ def surrogate(
     coordinates that a panel does not show are held at one point, which is marked with a cross and written below. Points
     are projected, and where coordinates are correlated they spread further than the slices.
 
+    A step that learns the model's black boxes one by one is drawn by black box, the hardest four first: what it returns
+    along each of its own inputs, a row for each black box and a panel for each input.
+
     Parameters
     ----------
     step : KamiltonianStep, its ``sampling_state``, or the algorithm's ``State``
@@ -94,7 +105,8 @@ def surrogate(
         Adds up to 300 draws of its posterior, all chains, in the coordinates in which the step works.
     coordinates : sequence of str or int, optional
         Two or more: names as on the axes ("sigma_log__[0]"), variables ("sigma_log__", or "sigma") for all their
-        coordinates, or places in the vector. Default: the first five.
+        coordinates, or places in the vector. Default: the first five. Of black boxes learned one by one: names as in
+        the statistic ``worst_factor``, or numbers; ``idata``, ``at`` and ``levels`` are not used then.
     at : {"median", "current"} or ndarray of shape (d,)
         What the other coordinates are held at. "median" (default): the past state of the chain that is nearest to the
         coordinates' medians, measured by its covariance; the medians themselves need not be near the posterior, think
@@ -109,7 +121,8 @@ def surrogate(
     Returns
     -------
     ndarray of matplotlib Axes, shape (k - 1, k - 1)
-        For k coordinates. Only the lower triangle is used; the figure is ``axes[0, 0].figure``.
+        For k coordinates. Only the lower triangle is used; the figure is ``axes[0, 0].figure``. Of black boxes: shape
+        (boxes, most inputs).
 
     Raises
     ------
@@ -139,6 +152,8 @@ def surrogate(
     edges = np.asarray(levels, dtype=float)
     if edges.ndim != 1 or not edges.size or not (np.diff(edges, prepend=0.0) > 0.0).all():
         raise ValueError(f"levels must be positive and increasing, got {levels!r}.")
+    if isinstance(step, KamiltonianStep) and step.by_factors:
+        return _black_boxes(step, coordinates, figsize)
     learned = _learned(step)
     dim = learned.archive.shape[1]
     model = _model(step, model)
@@ -167,15 +182,23 @@ def surrogate(
 # --- what there is to draw ------------------------------------------------------------------------
 
 
+def _black_boxes(step, chosen, figsize) -> np.ndarray:
+    """The emulators of a step that learns them one by one."""
+    state = step.algorithm_state
+    if state is None:
+        raise ValueError(NOT_HERE)
+    if state.surface is None:
+        raise ValueError(
+            "No black box has been learned yet: tuning ended, or was looked at, too early."
+        )
+    return factor_plots.draw(state, step.density.parts_known, chosen, figsize)
+
+
 def _learned(step) -> Learned:
     """Find the surrogate and its points in a step, a sampling state or an algorithm's state."""
     if str(getattr(step, "method", "")).startswith(KamiltonianStep.name):
         if step.algorithm_state is None:
-            raise ValueError(
-                "This step has not sampled in this process, so there is no surrogate to draw. With cores > 1 "
-                "pm.sample gives each chain a copy of the step in a process of its own, and what the copies learn "
-                "ends with them: use pm.sample(..., cores=1); one chain is enough for this plot."
-            )
+            raise ValueError(NOT_HERE)
         learned = _learned(step.algorithm_state)
         return learned if step.position is None else learned._replace(current=step.position)
     if isinstance(step, kamiltonian_state.State):
@@ -184,9 +207,8 @@ def _learned(step) -> Learned:
         return _learned_by_score_matching(step)
     if isinstance(step, factors_state.State):
         raise ValueError(
-            "This step has learned the model's black boxes one by one, and there is no plot of those yet: its "
-            "statistics surrogate_error and worst_factor say how well. KamiltonianStep(learn='all') learns the whole "
-            "log density."
+            "This is the state of a step that has learned the model's black boxes one by one: give the step itself, "
+            "which knows what they depend on."
         )
     raise TypeError(
         "Only KamiltonianStep learns the log density: give such a step, its sampling_state or its algorithm_state "

@@ -275,11 +275,12 @@ def _checked_step(step, model):
             "step is of another model. Build it in this one: KamiltonianStep(model=model, learn='all')."
         )
     step.check_model()
-    if step.by_factors:
-        raise ValueError(
-            "pk.sample learns the log density as a whole, and this step learns the model's black boxes one by one: "
-            "give it KamiltonianStep(learn='all'), or use pm.sample."
+    if step.by_factors:  # such a step has no options of its own
+        _log.info(
+            "pk.sample learns the log density as a whole, although the step it was given would learn the model's black "
+            "boxes one by one: it goes on with KamiltonianStep(learn='all'). pm.sample uses the step as it is."
         )
+        step = KamiltonianStep(model=model, learn="all")
     if step.has_auxiliary:
         raise ValueError(
             "pk.sample has fresh noise for every estimate: no correlation=, no refresh_blocks=."

@@ -189,6 +189,8 @@ class Split:
         Longest chain of priors that depend on one another, at most.
     factors : list of str
         Names of the model's factors that the black boxes belong to.
+    parts : list of Factor
+        What is learned as one: a black box, or some outputs of one.
     order : ndarray of int, shape (n_o,)
         Where each output is among those of all black boxes, one after another.
     """
@@ -197,7 +199,7 @@ class Split:
         self, cut: Cut, shapes: list[list[tuple[int, ...]]], factors: list[Factor], compile_kwargs=None
     ):  # fmt: skip
         self.cut, self._shapes, self._kwargs = cut, shapes, dict(compile_kwargs or {})
-        self._factors = factors
+        self.parts = factors
         self.layout = Layout(
             np.concatenate([[0], np.cumsum([f.inputs.size for f in factors])]).astype(np.int64),
             np.concatenate([[0], np.cumsum([len(f.outputs) for f in factors])]).astype(np.int64),
@@ -242,7 +244,7 @@ class Split:
     def _compile_places(self):
         u, centring = pt.vector("u", dtype="float64"), pt.vector("centring", dtype="float64")
         moved = self.cut.coordinates.move(u, centring)
-        w = self.cut.graphs_of_inputs(moved, self._factors)
+        w = self.cut.graphs_of_inputs(moved, self.parts)
         outputs = [w, moved.x, moved.v, moved.location, moved.log_scale]
         return self._compile([u, centring], [o.astype("float64") for o in outputs])
 
@@ -253,7 +255,7 @@ class Split:
         )
         jacobian = pt.matrix("jacobian", dtype="float64")
         moved = cut.coordinates.move(u, centring)
-        way = cut.graphs_of_inputs(moved, self._factors) - w0
+        way = cut.graphs_of_inputs(moved, self.parts) - w0
         o = o0 + (jacobian * way[layout.columns.ravel()].reshape(layout.columns.shape)).sum(axis=1)
         pieces = self._pieces(o)
         terms = clone_replace(list(cut.terms.values()), pieces, rebuild_strict=False)

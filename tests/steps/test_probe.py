@@ -50,7 +50,7 @@ def test_one_op_for_all_groups_is_learned_group_by_group(added):
     offset = {v.name: where.start for v, where, _ in found.parts_known.cut.coordinates.layout}
     rate, theta = offset["rate_log__"], offset["theta"]
     wanted = [sorted([theta + 2 * k, theta + 2 * k + 1, rate]) for k in range(4)]
-    assert [sorted(f.inputs.coordinates) for f in found.parts_known._factors] == wanted
+    assert [sorted(f.inputs.coordinates) for f in found.parts_known.parts] == wanted
     assert np.diff(layout.outputs).tolist() == [1 if added else 3] * 4
     assert layout.added.tolist() == [added] * 4
     assert found.parts_known.factors == [
@@ -63,7 +63,7 @@ def test_non_centred_by_hand_it_is_learned_in_the_arguments():
     model, _ = one_op(by_hand=True)
     parts = density(model).parts_known
     assert np.diff(parts.layout.inputs).tolist() == [3] * 4
-    elements = [f.inputs.elements.tolist() for f in parts._factors]
+    elements = [f.inputs.elements.tolist() for f in parts.parts]
     assert elements == [[2 * k, 2 * k + 1, 8] for k in range(4)]
 
 

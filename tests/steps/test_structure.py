@@ -1,5 +1,7 @@
 """KamiltonianStep where a model has a structure: what it finds, that its draws are the model's, that chains resume."""
 
+import logging
+
 import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
@@ -185,16 +187,29 @@ def test_a_model_that_cannot_be_cut_is_learned_as_a_whole_and_says_so(monkeypatc
     assert "no gradient after all" in caplog.text
 
 
-def test_there_is_no_plot_of_factors_yet(run):
+def test_black_boxes_are_drawn_over_their_own_inputs(run):
     _, _, sampler, _, _ = run
-    with pytest.raises(ValueError, match="one by one"):
-        pk.plots.surrogate(sampler)
+    axes = pk.plots.surrogate(sampler)
+    assert axes.shape == (3, 1)
+    hardest = sampler.sampler.known.factors[int(np.argmax(sampler.algorithm_state.fit.errors))]
+    assert axes[0, 0].get_ylabel() == f"{hardest}: log likelihood"
+    axis = pk.plots.surrogate(sampler, coordinates=["y2"])[0, 0]
+    assert axis.get_xlabel() == "theta[2]"
+    x, f = axis.lines[0].get_data()
+    inside = np.abs(x - 2.0) < 1.0
+    np.testing.assert_allclose(f[inside], -0.5 * (x[inside] - 2.0) ** 2, atol=1e-3)  # what it is
+    with pytest.raises(ValueError, match="there are y0, y1, y2"):
+        pk.plots.surrogate(sampler, coordinates=["y9"])
+    with pytest.raises(ValueError, match="give the step itself"):
+        pk.plots.surrogate(sampler.algorithm_state)
 
 
-def test_pooled_chains_learn_the_whole():
+def test_pooled_chains_learn_the_whole_and_say_so(caplog):
     model, _ = schools()
-    with model, pytest.raises(ValueError, match="learn='all'"):
-        pk.sample(10, tune=10, step=step(model))
+    with model, caplog.at_level(logging.INFO, "pymc.kameleon"):
+        found = pk.sample(4, tune=20, chains=2, step=step(model), progressbar=False, random_seed=1)
+    assert found["posterior"]["theta"].shape == (2, 4, 3)
+    assert "goes on with KamiltonianStep(learn='all')" in caplog.text
 
 
 def test_what_is_expensive_is_learned():

@@ -1,0 +1,168 @@
+"""What a step has learned of a model's black boxes, drawn: each over its own inputs."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from pymc_kameleon.samplers.kamiltonian.factors.state import State
+from pymc_kameleon.steps.split import Split
+from pymc_kameleon.surrogates.factors.emulator import emulate
+
+MOST = 4  # factors that are drawn if none are named
+LINES = 12  # outputs of one factor that are drawn, at most
+GRID = 101
+MARGIN = 0.15  # of the range where the chain has been
+SEEN, TRUSTED = "0.35", "0.92"
+
+
+class Panels(NamedTuple):
+    """What is drawn of one factor.
+
+    Attributes
+    ----------
+    name : str
+    error : float
+        Held-out error, in nats.
+    labels : list of str
+        Of its inputs.
+    grids : ndarray of shape (inputs, GRID)
+    curves : ndarray of shape (inputs, GRID, outputs)
+        Its outputs along each input, the others held at ``point``.
+    trusted : ndarray of bool, shape (inputs, GRID)
+    point : ndarray of shape (inputs,)
+    visited : ndarray of shape (n, inputs)
+        Where the chain has been.
+    added : bool
+        Whether the outputs are log likelihoods.
+    """
+
+    name: str
+    error: float
+    labels: list[str]
+    grids: np.ndarray
+    curves: np.ndarray
+    trusted: np.ndarray
+    point: np.ndarray
+    visited: np.ndarray
+    added: bool
+
+
+def draw(
+    state: State,
+    known: Split,
+    chosen: Sequence[str | int] | None,
+    figsize: tuple[float, float] | None,
+) -> np.ndarray:
+    """One row a factor, one panel an input; see :func:`pymc_kameleon.plots.surrogate`.
+
+    Returns
+    -------
+    ndarray of matplotlib Axes, shape (factors, most inputs)
+    """
+    rows = [panels(state, known, k) for k in choose(state, known, chosen)]
+    try:
+        import matplotlib.pyplot as plt
+    except ImportError as error:
+        raise ImportError("pymc_kameleon.plots needs matplotlib: pip install matplotlib") from error
+    n = max(len(row.labels) for row in rows)
+    figure, axes = plt.subplots(
+        len(rows), n, squeeze=False, sharey="row", layout="constrained",
+        figsize=(2.6 * n + 0.8, 2.2 * len(rows) + 0.7) if figsize is None else figsize,
+    )  # fmt: skip
+    for row, line in zip(rows, axes, strict=True):
+        for axis in line[len(row.labels) :]:
+            axis.set_visible(False)
+        for i, axis in enumerate(line[: len(row.labels)]):
+            _draw_panel(axis, row, i)
+        what = "log likelihood" if row.added else "outputs"
+        line[0].set_ylabel(f"{row.name}: {what}")
+        line[0].set_title(f"held-out error {row.error:.2g} nats", loc="left", fontsize="small")
+    figure.suptitle(
+        "What was learned of the black boxes, the hardest first. Along each input, the others where the cross is;\n"
+        "ticks: past states of the chain; shaded: where the emulator is trusted.",
+        fontsize="small", ha="left", x=0.01,
+    )  # fmt: skip
+    return axes
+
+
+def choose(state: State, known: Split, chosen: Sequence[str | int] | None) -> list[int]:
+    """Places of the factors to draw, by name or number; by default the hardest.
+
+    Raises
+    ------
+    ValueError
+        For a factor that does not exist.
+    """
+    if chosen is None:
+        return [int(k) for k in np.argsort(-state.fit.errors, kind="stable")[:MOST]]
+    names = {name: k for k, name in enumerate(known.factors)}
+    names |= {k: k for k in range(len(known.factors))}
+    missing = [c for c in ([chosen] if isinstance(chosen, str) else chosen) if c not in names]
+    if missing:
+        raise ValueError(
+            f"This step has learned black boxes one by one, and there is no {missing[0]!r} among them; there are "
+            f"{', '.join(known.factors)}."
+        )
+    return [names[c] for c in ([chosen] if isinstance(chosen, str) else chosen)]
+
+
+def panels(state: State, known: Split, k: int) -> Panels:
+    """Factor ``k`` along each of its inputs."""
+    emulator, layout = state.surface.emulator, known.layout
+    inputs, outputs = layout.inputs_of(k), layout.outputs_of(k)
+    centring = state.surface.centring
+    rows = state.archive if len(state.archive) else state.current.z[None]
+    all_inputs = np.array([known.places(u, centring)[0] for u in rows])
+    visited = all_inputs[:, inputs]
+    middle = np.square((visited - np.median(visited, axis=0)) / (visited.std(axis=0) + 1e-300))
+    base = all_inputs[np.argmin(middle.sum(axis=1))]
+    d = visited.shape[1]
+    grids, trusted = np.empty((d, GRID)), np.empty((d, GRID), dtype=bool)
+    curves = np.empty((d, GRID, outputs.stop - outputs.start))
+    for i in range(d):
+        low, high = visited[:, i].min(), visited[:, i].max()
+        margin = MARGIN * (high - low) if high > low else 1.0
+        grids[i] = np.linspace(low - margin, high + margin, GRID)
+        for j, value in enumerate(grids[i]):
+            w = base.copy()
+            w[inputs.start + i] = value
+            curves[i, j] = emulate(emulator, w)[0][outputs]
+            s = (w[inputs] - emulator.centre[inputs]) / emulator.scale[inputs]
+            trusted[i, j] = np.linalg.norm(emulator.whitening[k, :d, :d] @ s) < emulator.radius[k]
+    return Panels(
+        known.factors[k], float(state.fit.errors[k]), labels(known, k), grids, curves, trusted,
+        base[inputs], visited, bool(layout.added[k]),
+    )  # fmt: skip
+
+
+def labels(known: Split, k: int) -> list[str]:
+    """Names of factor ``k``'s inputs: unconstrained coordinates, or elements of the black box's arguments."""
+    part = known.parts[k]
+    if part.inputs.elements is not None:
+        name = "log argument" if part.inputs.positive else "argument"
+        return [f"{name} {e}" for e in part.inputs.elements]
+    found = []
+    for variable, _, shape in known.cut.coordinates.layout:
+        for index in np.ndindex(shape):
+            where = f"[{', '.join(map(str, index))}]" if index else ""
+            found.append(f"{variable.name}{where}")
+    return [found[c] for c in part.inputs.coordinates]
+
+
+def _draw_panel(axis, row: Panels, i: int) -> None:
+    grid, trusted = row.grids[i], row.trusted[i]
+    axis.set_facecolor("white")
+    axis.fill_between(
+        grid, 0.0, 1.0, where=trusted, color=TRUSTED, lw=0.0, transform=axis.get_xaxis_transform()
+    )
+    shown = np.unique(np.linspace(0, row.curves.shape[2] - 1, LINES).astype(int))
+    for j in shown:
+        axis.plot(grid, row.curves[i][:, j], lw=1.2)
+    here = row.curves[i][np.argmin(np.abs(grid - row.point[i]))][shown]
+    axis.plot(np.full(len(shown), row.point[i]), here, "x", color="black", ms=4)
+    axis.plot(
+        row.visited[:, i], np.full(len(row.visited), 0.02), "|", color=SEEN, ms=5, alpha=0.4,
+        transform=axis.get_xaxis_transform(),
+    )  # fmt: skip
+    axis.set_xlabel(row.labels[i])
