@@ -96,7 +96,7 @@ def choose(state: State, known: Split, chosen: Sequence[str | int] | None) -> li
     """
     if chosen is None:
         return [int(k) for k in np.argsort(-state.fit.errors, kind="stable")[:MOST]]
-    names = {name: k for k, name in enumerate(known.factors)}
+    names: dict[str | int, int] = {name: k for k, name in enumerate(known.factors)}
     names |= {k: k for k in range(len(known.factors))}
     missing = [c for c in ([chosen] if isinstance(chosen, str) else chosen) if c not in names]
     if missing:
