@@ -11,7 +11,7 @@ QUICK = step_cost feature_convergence adaptation_bias gp_estimator particle_filt
 LONG = noisy_likelihood twisted_gaussians hamiltonian_abc glass fast_kameleon kamiltonian_paper kamiltonian_cold_start \
 	kamiltonian_dimension nuts_per_gradient arrival few_evaluations textbook cold_start
 
-.PHONY: demo test test-slow lint bench bench-quick notebooks docs linkcheck clean
+.PHONY: demo test test-slow lint bench bench-quick notebooks docs linkcheck wheel clean
 
 $(VENV)/.run: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -39,13 +39,17 @@ lint: $(VENV)/.dev
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-test: lint  ## lint and the fast test suite
+test: lint  ## lint, the docstrings' examples and the fast test suite
+	$(BIN)/python -m pytest -q --doctest-modules pymc_kameleon
 	$(BIN)/python -m pytest -n 2 --dist worksteal
 
 test-slow: $(VENV)/.dev  ## the long statistical suites
 	$(BIN)/python -m pytest -m slow
 
-notebooks: $(VENV)/.dev
+wheel: $(VENV)/.dev  ## dist/*.whl and *.tar.gz, looked at and installed into an environment of its own
+	$(BIN)/python -m tests.wheel
+
+notebooks: $(VENV)/.dev  ## executes all of them
 	$(BIN)/python -m pytest --nbmake notebooks
 
 docs: $(VENV)/.docs  ## docs/_build/html/index.html; stored outputs are shown, nothing is run; no network

@@ -64,12 +64,12 @@ def copy_sources() -> None:
 
 def follow_links(app, name, source) -> None:
     """Links that are right in the repository are made right here."""
-    text = (
-        source[0]
-        .replace("../benchmarks/results/", "results/")
-        .replace("../notebooks/", "notebooks/")
-    )
-    text = re.sub(r"\[([^\]]*)\]\(\.\./[^)]*\)", r"`\1`", text)  # other files: their names
+    here = "../" if name.startswith("notebooks/") else ""
+    text = source[0].replace("](../docs/", "](" + here)
+    text = text.replace("](../benchmarks/results/", f"]({here}results/")
+    text = text.replace("](../notebooks/", f"]({here}notebooks/")
+    if not here:
+        text = re.sub(r"\[([^\]]*)\]\(\.\./[^)]*\)", r"`\1`", text)  # other files: their names
     if name.startswith("results/"):
         text = text.replace("](../../docs/", "](../")
         text = re.sub(r"\[([^\]]*)\]\((?!http|#)[^)]*\.json\)", r"`\1`", text)

@@ -6,6 +6,7 @@ a minute. KamiltonianStep solves the equations once a draw, ``pm.DEMetropolisZ``
 
 from pathlib import Path
 
+import arviz as az
 import matplotlib.pyplot as plt
 import numpy as np
 import pymc as pm
@@ -45,7 +46,7 @@ def main() -> None:
 def draw_fit(figure, idata, data) -> None:
     """Observed pelts over the central 90 % of the posterior predictive distribution."""
     rng = np.random.default_rng(SEED)
-    flat = idata["posterior"].stack(sample=("chain", "draw"))
+    flat = az.extract(idata)
     chosen = rng.choice(flat.sizes["sample"], 1000, replace=False)
     rates = np.array([flat[name].values[chosen] for name in demo.PARAMETERS[:4]]).T
     initial, sigma = flat["initial"].values[:, chosen].T, flat["sigma"].values[:, chosen].T

@@ -77,6 +77,13 @@ class AdaptiveMetropolisStep(KernelStep):
     -----
     Statistics of every draw: ``accept`` (acceptance probability), ``accepted`` (0 or 1), ``scaling``, ``lp``,
     ``nonfinite`` (running count of proposals without a finite log density), ``move``.
+
+    Examples
+    --------
+    >>> import pymc as pm, pymc_kameleon as pk
+    >>> with pm.Model():
+    ...     x = pm.Normal("x", shape=2)
+    ...     idata = pm.sample(100, tune=200, chains=1, step=pk.AdaptiveMetropolisStep(), progressbar=False)
     """
 
     name = "adaptive_metropolis"
@@ -165,6 +172,13 @@ class KameleonStep(KernelStep):
     Statistics of every draw: ``accept``, ``accepted``, ``scaling`` (nu), ``lp``, ``nonfinite``, ``move`` ("local",
     "global", "autoregressive" or "coordinate"), ``n_history``, ``lengthscale``, ``gamma`` (zero before the first local
     move).
+
+    Examples
+    --------
+    >>> import pymc as pm, pymc_kameleon as pk
+    >>> with pm.Model():
+    ...     x = pm.Normal("x", shape=2)
+    ...     idata = pm.sample(100, tune=200, chains=1, step=pk.KameleonStep(), progressbar=False)
     """
 
     name = "kameleon"
@@ -270,6 +284,13 @@ class FastKameleonStep(KernelStep):
     -----
     Statistics of every draw: those of :class:`KameleonStep` (``scaling`` is eta), and ``rank``, of the factor of the
     feature covariance.
+
+    Examples
+    --------
+    >>> import pymc as pm, pymc_kameleon as pk
+    >>> with pm.Model():
+    ...     x = pm.Normal("x", shape=2)
+    ...     idata = pm.sample(100, tune=200, chains=1, step=pk.FastKameleonStep(), progressbar=False)
     """
 
     name = "fast_kameleon"
@@ -349,6 +370,13 @@ class GaussianMixtureStep(KernelStep):
     Statistics of every draw: ``accept``, ``accepted``, ``scaling`` (of the global move), ``local_scale``,
     ``auxiliary_scale``, ``n_components``, ``lp``, ``nonfinite``, ``move`` ("global", "local", "auxiliary",
     "independence" or "coordinate").
+
+    Examples
+    --------
+    >>> import pymc as pm, pymc_kameleon as pk
+    >>> with pm.Model():
+    ...     x = pm.Normal("x", shape=2)
+    ...     idata = pm.sample(100, tune=200, chains=1, step=pk.GaussianMixtureStep(), progressbar=False)
     """
 
     name = "gaussian_mixture"
@@ -485,6 +513,13 @@ class KamiltonianStep(KernelStep):
     ``random_walk_share`` (the least), ``share`` (of the rest, where the chain is, for the surrogate), ``efficiency``
     (of a trajectory, in random-walk moves), ``n_history``, ``lengthscale``, ``regularization``.
     What does not apply is NaN, zero or empty.
+
+    Examples
+    --------
+    >>> import pymc as pm, pymc_kameleon as pk
+    >>> with pm.Model():
+    ...     x = pm.Normal("x", shape=2)
+    ...     idata = pm.sample(100, tune=700, chains=1, step=pk.KamiltonianStep(), progressbar=False)
     """
 
     name = "kamiltonian"
