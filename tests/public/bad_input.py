@@ -18,7 +18,7 @@ import pymc_kameleon as pk
 from pymc_kameleon import checkpoint
 from tests.step_tester import BlackBox, begin, drive
 
-PAGE = Path(__file__).parents[2] / "docs" / "bad_input.md"
+PAGE = Path(__file__).parents[1].parent / "docs" / "bad_input.md"
 QUICK = {"mode": "FAST_COMPILE"}
 
 
