@@ -118,7 +118,8 @@ class Trajectory(NamedTuple):
         f at either end.
     moved : bool
     accept_prob : float
-        Mean over the leapfrog transitions, NaN if there was none.
+        Mean over the leapfrog transitions, NaN if there was none; of one that left D, as far as it was inside, for this
+        is what the step size is tuned by.
     gradients : int
         Evaluations of f.
     energy_error : float
@@ -300,7 +301,7 @@ def _transitions(
                 new[i] = z[i]
                 new_gradient[i] = gradient[i]
             new_value = value
-            for _ in range(steps):
+            for n in range(steps):
                 for i in range(d):
                     momentum[i] += 0.5 * step * new_gradient[i]
                     new[i] += step * momentum[i]
@@ -308,26 +309,31 @@ def _transitions(
                 # when this one is
                 inside = _square(new) < square_radius
                 if not inside:
+                    # How stable the path was until here: a step however small would leave D, too. One that leaves it
+                    # at once is too long.
+                    for i in range(d):
+                        momentum[i] -= 0.5 * step * new_gradient[i]
+                    if n == 0:
+                        new_value = -np.inf
                     break
                 new_value = _at(composed, metric, temperature, new, new_gradient, s, by_s)
                 gradients += 1
                 for i in range(d):
                     momentum[i] += 0.5 * step * new_gradient[i]
-            log_ratio = -np.inf
-            if inside:
-                log_ratio = new_value - energy
-                for i in range(d):
-                    log_ratio -= 0.5 * momentum[i] * momentum[i]
+            stability = new_value - energy
+            for i in range(d):
+                stability -= 0.5 * momentum[i] * momentum[i]
+            log_ratio = stability if inside else -np.inf
             energy_error = -log_ratio
             if not log_ratio > -1000.0:
                 diverging = True
+            if stability > -1000.0:  # false if it is not a number
+                accept_sum += math.exp(min(0.0, stability))
         # outside D, and where f overflowed, the density exp(f) is zero
         if inside and new_value < ceiling and math.isfinite(new_value):
             accept_prob = math.exp(min(0.0, log_ratio))
         else:
             accept_prob = 0.0
-        if u[0] >= jumps:
-            accept_sum += accept_prob
         if u[6] < accept_prob:  # the inner accept/reject, on which reversibility hangs
             moved = True
             value = new_value

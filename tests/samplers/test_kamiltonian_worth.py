@@ -5,6 +5,8 @@ import math
 import numpy as np
 import pytest
 
+from pymc_kameleon.numerics import history
+from pymc_kameleon.samplers.chain import evaluation, transition
 from pymc_kameleon.samplers.kamiltonian.values import tuning as kamiltonian_tuning
 from pymc_kameleon.samplers.kamiltonian.values import worth as kamiltonian_worth
 from pymc_kameleon.samplers.kamiltonian.values.sampler import ValueKamiltonian
@@ -81,6 +83,31 @@ def test_an_arm_that_was_not_tried_is_not_chosen():
     assert (kamiltonian_worth.shares(untried)[3:] == 0.0).all()
 
 
+def test_arms_are_tried_again_when_the_evaluations_have_grown():
+    """A surrogate can be right wherever the chain has been, and the chain find another mode later."""
+    rng, dynamics = np.random.default_rng(0), normal_dynamics(d=2)
+    seen = worth(expected=1.0, tried=200)
+    for evaluations, again in ((250, False), (400, True)):
+        after = kamiltonian_worth.after_refit(rng, seen, dynamics, 1e-3, np.ones(2), evaluations)
+        assert (after.times is not seen.times) == again
+        assert after.tried == (evaluations if again else 200)
+
+
+def test_a_region_that_trajectories_leave_does_not_shrink_the_step():
+    """However small the steps, the path leaves D: its stability until there is what the step size is tuned by."""
+    dynamics = normal_dynamics(step_size=0.3)
+    free = surrogate_dynamics.find_step_size(np.random.default_rng(0), dynamics, 300)[0]
+    tight = dynamics._replace(radius=2.0, archive=0.5 * dynamics.archive)
+    bounded = surrogate_dynamics.find_step_size(np.random.default_rng(0), tight, 300)[0]
+    assert bounded.step_size > 0.5 * free.step_size
+    # and a path that leaves because its steps are too long does
+    wild = tight._replace(step_size=11.0, radius=30.0)
+    arm = ARMS[1]._replace(time=100.0)
+    path = surrogate_dynamics.run(np.random.default_rng(0), np.ones(3), wild, arm)
+    assert not path.moved
+    assert path.accept_prob < 0.01
+
+
 # --- the states that a fit refers to --------------------------------------------------------------
 
 
@@ -110,3 +137,58 @@ def test_a_chain_that_has_hardly_moved_refers_to_the_best_points():
     states, values = kamiltonian_tuning.reference_states(state)
     assert values[0] == values.max() == pytest.approx(-904.0, rel=1e-12)
     assert len(states) == len(values)
+
+
+# --- what the last refit has not seen -------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def tuned():
+    """A state of 600 tuning draws on a standard normal."""
+    rng, sampler = np.random.default_rng(5), ValueKamiltonian()
+
+    def log_density(x):
+        return -0.5 * float(x @ x)
+
+    here = Point(np.zeros(2), 0.0)
+    state = sampler.place(sampler.init(rng, here.position), here)
+    for _ in range(600):
+        here, state, *_ = transition(
+            rng, sampler, here, state, evaluation(log_density), tuning=True
+        )
+    return state
+
+
+def elsewhere(state, shift):
+    """The same after as many draws at a mode ``shift`` away, which the surrogate is right about, too."""
+    walk, learning = state.walk, state.learning
+    past, values = walk.history, learning.chain_log_densities
+    before = past.buffer[: past.size].copy(), values.buffer[: values.size].copy()
+    for x, value in zip(*before, strict=True):
+        past, values = history.append(past, x + shift), history.append(values, value)
+    return state._replace(
+        walk=walk._replace(history=past), learning=learning._replace(chain_log_densities=values)
+    )
+
+
+def fitted_at(state, size):
+    """The same, with its last refit at ``size`` evaluations."""
+    schedule = state.learning.schedule._replace(last_refit=size)
+    return state._replace(learning=state.learning._replace(schedule=schedule))
+
+
+def test_a_chain_that_has_been_elsewhere_needs_a_refit(tuned):
+    size = tuned.learning.evaluated.size
+    sooner = fitted_at(tuned, int(size / 1.2))
+    assert not kamiltonian_tuning.is_stale(sooner)  # twenty per cent more of the same
+    assert kamiltonian_tuning.is_stale(elsewhere(sooner, np.array([5.0, 0.0])))
+
+
+def test_the_frozen_archive_is_of_the_whole_chain(tuned):
+    shift = np.array([40.0, 0.0])
+    far = elsewhere(tuned, shift)
+    far = fitted_at(far, far.learning.evaluated.size)
+    frozen = kamiltonian_tuning.freeze(far).dynamics
+    states = frozen.archive @ np.linalg.inv(frozen.inverse).T + frozen.surrogate.centre
+    assert 0.2 < np.mean(states[:, 0] > 20.0) < 0.8
+    assert (np.square(frozen.archive).sum(axis=1) < frozen.radius**2).all()

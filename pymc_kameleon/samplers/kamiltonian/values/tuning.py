@@ -40,10 +40,9 @@ LARGEST_FLOOR = 0.9  # of the frozen random walk
 ARRIVED_QUANTILE = 0.05
 GOOD = ((0.1, 3.0), (0.25, 1.8))  # out-of-sample residual sd, growth until the next refit
 STICKING = 0.8  # mean share of the surrogate at the last states, below which there is one too
-NOT_GOOD, STALE = (
-    0.2,
-    1.1,
-)  # residual sd and growth at which the end of tuning has a refit of its own
+SPREAD = 1.5  # ratio of standard deviations at which the chain is another one than the last fit was made for
+# residual sd and growth at which the end of tuning has a refit of its own, and growth where it is good
+NOT_GOOD, STALE, OUTGROWN = 0.2, 1.03, 1.1
 
 
 def adapt(rng: np.random.Generator, state: State, outcome: Outcome) -> State:
@@ -125,7 +124,7 @@ def schedule(state: State) -> tuple[State, bool]:
         return state, False
     learning = state.learning
     size = learning.evaluated.size
-    if size < _worth_a_refit(learning) and not _last_refit_is_due(state):
+    if size < _worth_a_refit(state) and not _last_refit_is_due(state):
         later = learning.schedule._replace(next_refit=int(state.options.growth * size) + 1)
         return state._replace(learning=learning._replace(schedule=later)), False
     return state, True
@@ -191,17 +190,34 @@ def _refit_is_due(state: State) -> bool:
     )
 
 
-def _worth_a_refit(learning: Learning) -> float:
+def _worth_a_refit(state: State) -> float:
     """At how many evaluations a better surrogate is worth the work: the better it is, the more."""
+    learning = state.learning
     if learning.judgement.judged < 100 or learning.judgement.residuals.size < ENOUGH:
         return 0.0
     quality = measure(learning, math.inf)
-    if quality.uncovered > 0.0:
+    if quality.uncovered > 0.0 or _has_spread(state):
         return 0.0
     for residual_sd, growth in GOOD:
         if quality.residual_sd < residual_sd:
             return growth * learning.schedule.last_refit
     return 0.0
+
+
+def _has_spread(state: State) -> bool:
+    """Whether the chain has been farther than when the surrogate was fitted: in a banana's ends, in another mode.
+
+    Coordinates, metric, archive and region are those of the last refit. What is compared are the largest and the
+    smallest ratio of variances over all directions.
+    """
+    dynamics = state.dynamics
+    z = (reference_states(state)[0] - dynamics.surrogate.centre) @ dynamics.inverse.T
+    factor, ok = cholesky(np.atleast_2d(np.cov(dynamics.archive.T)))
+    if not ok:
+        return True
+    inverse = np.linalg.inv(factor)
+    ratios = np.linalg.eigvalsh(inverse @ np.atleast_2d(np.cov(z.T)) @ inverse.T)
+    return bool(ratios[-1] > SPREAD**2 or ratios[0] < SPREAD**-2)
 
 
 def _last_refit_is_due(state: State) -> bool:
@@ -286,6 +302,7 @@ def _after_refit(rng, state, fit, dynamics, covariance) -> Learning:
         dynamics,
         fit.residual_sd,
         np.sqrt(np.diag(covariance)),
+        learning.evaluated.size,
         state.options.choice,
     )
     schedule = learning.schedule
@@ -371,10 +388,38 @@ def freeze(state: State) -> State:
     learning = state.learning
     if learning is None:
         return state
+    rng = np.random.default_rng(learning.schedule.seed)
     if state.fit is not None and is_stale(state):
-        rng = np.random.default_rng(learning.schedule.seed)
-        state = refit(rng, state, Point(_position(state), state.current.log_density))
-    return fix(state, reference_states(state)[0])
+        here = Point(_position(state), state.current.log_density)
+        state = refit(rng, state, here, final=True)
+    chain = reference_states(state)[0]
+    if state.fit is not None:
+        state = _choose_arms_carefully(rng, state, chain)
+    return fix(state, chain)
+
+
+def _choose_arms_carefully(rng, state: State, chain) -> State:
+    """Archive and arms as the whole chain suggests them: the last refit may have been long ago.
+
+    The arms run in the region and with the step size that the draws will have, in more and longer chains than a refit
+    can wait for.
+    """
+    learning, dynamics = state.learning, state.dynamics
+    archive = chain[rng.integers(len(chain), size=min(ARCHIVE, len(chain)))]
+    z = np.ascontiguousarray((archive - dynamics.surrogate.centre) @ dynamics.inverse.T)
+    dynamics = dynamics._replace(archive=z)
+    frozen = _bound(dynamics, chain, learning)._replace(
+        step_size=math.exp(learning.averaging.log_average)
+    )
+    worth = kamiltonian_worth.tried_anew(
+        rng,
+        learning.worth,
+        frozen,
+        learning.evaluated.size,
+        state.options.choice,
+        kamiltonian_worth.CAREFULLY,
+    )
+    return state._replace(dynamics=dynamics, learning=learning._replace(worth=worth))
 
 
 def fix(state: State, chain: np.ndarray, caution: float = 1.0) -> State:
@@ -408,10 +453,10 @@ def is_stale(state: State) -> bool:
     learning, last = state.learning, state.learning.schedule.last_refit
     if learning.evaluated.size > last and _recent_share(state) < STICKING:
         return True
-    if learning.evaluated.size < STALE * last:
-        return False
     quality = measure(learning, state.fit.residual_sd)
-    return quality.residual_sd > NOT_GOOD or quality.uncovered > 0.01
+    if quality.residual_sd > NOT_GOOD or quality.uncovered > 0.01:
+        return learning.evaluated.size >= STALE * last
+    return learning.evaluated.size >= OUTGROWN * last and _has_spread(state)
 
 
 def _recent_share(state: State) -> float:

@@ -22,11 +22,14 @@ from pymc_kameleon.surrogates import transitions as surrogate_dynamics
 from pymc_kameleon.surrogates.transitions import ARMS, Arm, Dynamics
 from pymc_kameleon.surrogates.values import features as value_features
 
-PRICE = 1e-6  # of a multiply-add in f, in evaluations of the log density
+PRICE = 3e-7  # of a multiply-add in f, in evaluations of the log density
 CHAINS = 20  # free chains of every arm
 LENGTHS = (16, 20, 6, 3)  # of the free chains, by arm: the long arms need fewer
 SIMILAR = 0.05  # change of the promised acceptance at which the arms are not tried again ...
-RELIABLE = 0.85  # ... if it is so high
+RELIABLE = 0.85  # ... if it is so high ...
+OUTGROWN = 1.5  # ... and the evaluations have not grown by more: the archive is another one then
+# times as long, and as many, are the free chains by which the shares of the frozen arms are chosen
+CAREFULLY = (3, 2)
 ENOUGH = 1.15  # autocorrelation time below which no longer arm is tried
 PRIOR_TRIALS = 5.0  # what the fit's held-out residual counts for, in trials
 WALK_PRIOR = 5.0
@@ -87,6 +90,8 @@ class Worth(NamedTuple):
         slowest square.
     work : ndarray of shape (arms,)
         Of one proposal's gradients, in evaluations of the log density.
+    tried : int
+        At how many evaluations the arms were tried.
     """
 
     accepted: np.ndarray
@@ -96,6 +101,7 @@ class Worth(NamedTuple):
     expected: float
     times: np.ndarray
     work: np.ndarray
+    tried: int
 
 
 def empty(d: int, choice: Choice = CHEAP) -> Worth:
@@ -109,6 +115,7 @@ def empty(d: int, choice: Choice = CHEAP) -> Worth:
         expected=0.0,
         times=np.full(len(choice.arms), np.inf),
         work=np.zeros(len(choice.arms)),
+        tried=0,
     )
 
 
@@ -118,25 +125,37 @@ def after_refit(
     dynamics: Dynamics,
     residual_sd: float,
     spread,
+    evaluations: int,
     choice: Choice = CHEAP,
 ) -> Worth:
     """Try every arm on the new surrogate; what the old one's were worth is mostly forgotten."""
     # two values of a normal residual: the mean of min(1, exp(r' - r)) is 2 Phi(-s / sqrt 2)
     expected = math.erfc(0.5 * residual_sd)
-    times, work = worth.times, worth.work
     alike = min(expected, worth.expected) > RELIABLE and abs(expected - worth.expected) < SIMILAR
-    if not alike:
-        times, gradients = try_arms(rng, dynamics, choice)
-        work = gradients * choice.price * value_features.work(dynamics.surrogate)
+    # A surrogate that was good where the chain had been says nothing of a mode that it has found since.
+    if not alike or evaluations > OUTGROWN * worth.tried:
+        worth = tried_anew(rng, worth, dynamics, evaluations, choice)
     return worth._replace(
         accepted=0.1 * worth.accepted,
         trials=0.1 * worth.trials,
         squares=0.1 * worth.squares * np.square(worth.spread / spread),
         spread=spread,
         expected=expected,
-        times=times,
-        work=work,
     )
+
+
+def tried_anew(
+    rng: np.random.Generator,
+    worth: Worth,
+    dynamics: Dynamics,
+    evaluations: int,
+    choice: Choice = CHEAP,
+    patience: tuple[int, int] = (1, 1),
+) -> Worth:
+    """Try every arm by free chains, ``patience`` times as long and as many as usual."""
+    times, gradients = try_arms(rng, dynamics, choice, patience)
+    work = gradients * choice.price * value_features.work(dynamics.surrogate)
+    return worth._replace(times=times, work=work, tried=evaluations)
 
 
 def learn(worth: Worth, kernel: int, jump: np.ndarray, accept_prob: float) -> Worth:
@@ -151,7 +170,10 @@ def learn(worth: Worth, kernel: int, jump: np.ndarray, accept_prob: float) -> Wo
 
 
 def try_arms(
-    rng: np.random.Generator, dynamics: Dynamics, choice: Choice = CHEAP
+    rng: np.random.Generator,
+    dynamics: Dynamics,
+    choice: Choice = CHEAP,
+    patience: tuple[int, int] = (1, 1),
 ) -> tuple[np.ndarray, np.ndarray]:
     """Autocorrelation times (arms,) and mean gradients (arms,) of free chains from archived states.
 
@@ -168,19 +190,28 @@ def try_arms(
             repeats = arm.transitions / shorter.transitions
             times[k], gradients[k] = _repeated(times[k - 1], repeats), repeats * gradients[k - 1]
             continue
-        states = np.empty((length, CHAINS, archive.shape[1]))
-        work = 0
-        for c, z in enumerate(archive[rng.integers(len(archive), size=CHAINS)]):
-            for t in range(length):
-                path = surrogate_dynamics.run(rng, z, dynamics, arm)
-                z = states[t, c] = path.z
-                work += path.gradients
+        states, gradients[k] = free_chains(
+            rng, dynamics, arm, patience[0] * length, patience[1] * CHAINS
+        )
         states = (states - centre) / spread
         times[k] = math.sqrt(_slowest(states) * _slowest(np.square(states)))
-        gradients[k] = work / (length * CHAINS)
         if choice.thrifty and times[k] < ENOUGH:
             break
     return times * choice.caution, gradients
+
+
+def free_chains(
+    rng: np.random.Generator, dynamics: Dynamics, arm: Arm, length: int, chains: int
+) -> tuple[np.ndarray, float]:
+    """Chains of ``arm`` on f from archived states, (length, chains, d), and gradients a draw."""
+    archive, work = dynamics.archive, 0
+    states = np.empty((length, chains, archive.shape[1]))
+    for c, z in enumerate(archive[rng.integers(len(archive), size=chains)]):
+        for t in range(length):
+            path = surrogate_dynamics.run(rng, z, dynamics, arm)
+            z = states[t, c] = path.z
+            work += path.gradients
+    return states, work / (length * chains)
 
 
 def _repeated(time, repeats):
