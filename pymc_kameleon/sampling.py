@@ -281,6 +281,10 @@ def _checked_step(step, model):
             "boxes one by one: it goes on with KamiltonianStep(learn='all'). pm.sample uses the step as it is."
         )
         step = KamiltonianStep(model=model, learn="all")
+    if step.has_known_points:
+        raise ValueError(
+            "Give evaluations= to pk.sample, not to its step: all chains learn from them."
+        )
     if step.has_auxiliary:
         raise ValueError(
             "pk.sample has fresh noise for every estimate: no correlation=, no refresh_blocks=."

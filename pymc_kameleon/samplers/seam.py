@@ -77,11 +77,15 @@ class Known(NamedTuple):
         Lower Cholesky factor of what the covariance is near the point.
     evaluated : Evaluations or None
         Other points, and their log densities.
+    warm : bool
+        Whether those are enough to learn from at once: an earlier run's, see
+        :mod:`pymc_kameleon.samplers.known_points`.
     """
 
     spent: int = 0
     factor: np.ndarray | None = None
     evaluated: Evaluations | None = None
+    warm: bool = False
 
     def left(self, tune: int | None) -> int | None:
         """How many of ``tune`` tuning draws are left, one at least; None if their number is not known."""

@@ -91,6 +91,12 @@ def not_a_number(step: str, error: Exception, shapes: dict) -> str:
     )
 
 
+UNUSED_EVALUATIONS = (
+    "evaluations= was given and is not used: a surrogate is learned from it while tuning, and there is none. Give "
+    "pm.sample tune=100 or more."
+)
+
+
 def where_it_was_evaluated(step: str, at: dict, black_boxes: list[str]) -> str:
     """The note on an exception of the model's."""
     where = f" of {' or '.join(map(repr, black_boxes))}," if black_boxes else ""

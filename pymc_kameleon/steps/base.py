@@ -296,7 +296,7 @@ class KernelStep(BlockedStep):
     def stop_tuning(self):
         """Freeze everything that adapts."""
         if self.arrival_state is not None and not self.arrival_state.settled:
-            self._begin_walk(arrival_search.stop(self.arrival_state))
+            self._begin_walk(self.arrival_state.stop())
         self.arrival_state = None
         if self.tune and self.algorithm_state is not None:
             self._warn_of_what_misleads()
@@ -470,10 +470,10 @@ class KernelStep(BlockedStep):
             self.probe
         )  # which draws are probes depends on their number
         state = self.arrival_state
-        proposal = Proposal(arrival_search.propose(self.rng, state), -math.inf, "arrival")
+        proposal = Proposal(state.propose(self.rng), -math.inf, "arrival")
         self._point = point
         there = self._evaluate(proposal, self.here)
-        state = arrival_search.tell(self.rng, state, proposal.position, there.log_density)
+        state = state.tell(self.rng, proposal.position, there.log_density)
         if state.current == state.evaluations - 1:  # the estimate's noise goes with the point
             self.here = self.here._replace(noise=there.noise)
         self.arrival_state, row = state, state.current
@@ -487,10 +487,10 @@ class KernelStep(BlockedStep):
     def _look(self, point):
         """One evaluation for a climb from elsewhere, between the draws of the walk; see ``arrival.search``."""
         state = self.arrival_state
-        proposal = Proposal(arrival_search.propose(self.rng, state), -math.inf, "arrival")
+        proposal = Proposal(state.propose(self.rng), -math.inf, "arrival")
         self._point = point
         there = self._evaluate(proposal, self.here)
-        state = arrival_search.tell(self.rng, state, proposal.position, there.log_density)
+        state = state.tell(self.rng, proposal.position, there.log_density)
         self.arrival_state = None if state.done else state
         if state.done and state.chosen is not state.climbs[0]:  # far more mass: begin there, anew
             self.here = self.here._replace(
@@ -510,12 +510,16 @@ class KernelStep(BlockedStep):
         if state.done:
             self.arrival_state = None
         known = Known(spent=self.tuning_draws)
-        if self._climbs():
-            known = Known(self.tuning_draws, **arrival_search.learned(state))
+        if self._hands_on():
+            known = Known(self.tuning_draws, **state.learned())
             if not state.arrived:
                 self._say("arrival", advice.did_not_arrive(state.evaluations, state.log_density))
         self.algorithm_state = self.sampler.init(self.rng, self.position, known)
         self._start_algorithm()
+
+    def _hands_on(self):
+        """Whether the walk learns from what was evaluated before it."""
+        return self._climbs()
 
     def _climbs(self):
         """Whether values can be compared: not under noise, nor while other steps change the log density."""

@@ -2,11 +2,12 @@
 
 import math
 from collections.abc import Sequence
-from typing import ClassVar, Unpack
+from typing import Any, ClassVar, Unpack
 
 import numpy as np
 
 from pymc_kameleon.kernels import Kernel
+from pymc_kameleon.numerics.evaluations import Evaluations
 from pymc_kameleon.samplers.adaptive_metropolis import AdaptiveMetropolis
 from pymc_kameleon.samplers.cma import CMA
 from pymc_kameleon.samplers.gaussian_adaptation import GaussianAdaptation
@@ -17,9 +18,12 @@ from pymc_kameleon.samplers.kameleon.pca import PCAKameleon
 from pymc_kameleon.samplers.kamiltonian.factors.sampler import FactoredKamiltonian
 from pymc_kameleon.samplers.kamiltonian.scores.sampler import FiniteKamiltonian, LiteKamiltonian
 from pymc_kameleon.samplers.kamiltonian.values.sampler import ValueKamiltonian
+from pymc_kameleon.samplers.known_points import begin as check_known
+from pymc_kameleon.samplers.known_points import check_finite
 from pymc_kameleon.steps import advice, structure, surrogate_report
 from pymc_kameleon.steps.base import FLOAT, KernelStep
 from pymc_kameleon.steps.factored_density import FactoredDensity
+from pymc_kameleon.steps.known_points import known_points
 from pymc_kameleon.steps.options import CommonOptions, described
 from pymc_kameleon.steps.pytensor_internals import (
     STEP_METHODS,
@@ -421,6 +425,13 @@ class KamiltonianStep(KernelStep):
         see :mod:`pymc_kameleon.samplers.kamiltonian.values.sampler`. "lite" and "finite": the paper's kernel
         exponential families, fitted to the chain's history by score matching, see
         :mod:`pymc_kameleon.samplers.kamiltonian.scores.sampler`.
+    evaluations : optional
+        "values" only: points whose log density is known up to a constant, all of which the surrogate learns from at
+        once. What :func:`pymc_kameleon.sample` returned, or its group ``evaluations``; or a table, (points (n, d),
+        log densities (n,)), whose points may be a dict by the names of the model's variables or, unconstrained, of the
+        value variables. The first tuning draws evaluate five of them again and are refused with a ``ValueError`` if the
+        difference is not a constant (not under noise); the chain goes on from one of them. Tuning of some 100 draws is
+        then enough to judge the surrogate. Default: none.
     learn : {"auto", "all"}
         "values" only. "auto" (default): where the model has black boxes that each depend on a few of the unknowns,
         learn those, one by one, and take the rest from the model's graph; see docs/hierarchical.md. "all": the log
@@ -551,6 +562,7 @@ class KamiltonianStep(KernelStep):
         *,
         tune: int | None = default(None),
         surrogate: str = default("values"),
+        evaluations: Any = None,
         learn: str = "auto",
         preset: str | None = None,
         coordinates: str = "auto",
@@ -585,18 +597,45 @@ class KamiltonianStep(KernelStep):
         options = given(locals())
         self._structure = {name: options.pop(name) for name in STRUCTURE}
         structure.check(**self._structure)
+        self._known = options.pop("evaluations")
         super().__init__(vars, **options, **common)
+        if self._known is not None:
+            self._known = self._checked_points(self._known)
+
+    def _checked_points(self, points) -> Evaluations:
+        """What the user gives as ``evaluations``, as a record."""
+        if self.variant != "values":
+            raise ValueError(
+                "evaluations are what surrogate='values' learns from; surrogate="
+                f"{self.variant!r} learns from positions alone: give it history=."
+            )
+        if self._density.has_others:
+            raise ValueError(
+                f"evaluations= needs one step for all variables; {', '.join(v.name for v in self.vars)} is not all of "
+                "the model, and the log density of the step changes with the other variables."
+            )
+        made = known_points(points, self._model, self._density)
+        check_finite(made)
+        return made
 
     def _compile(self, model, point, compile_kwargs, owns_auxiliary):
         """The log density; cut at its black boxes, where that pays and no option is for learning the whole."""
         density, how = None, dict(self._structure)
         auto = how.pop("learn") == "auto" and self.variant == "values"
+        auto = (
+            auto and self._known is None
+        )  # known are log densities, not what a black box returned
         if auto and not (owns_auxiliary or self._options.keys() - {"tune"}):
             density = structure.factored_density(model, self.vars, point, compile_kwargs, **how)
         if density is None:
             return super()._compile(model, point, compile_kwargs, owns_auxiliary)
         self.sampler = FactoredKamiltonian(source=density, tune=self._options.get("tune"))
         return density
+
+    @property
+    def has_known_points(self) -> bool:
+        """Whether the chains begin with ``evaluations``."""
+        return self._known is not None
 
     @property
     def by_factors(self) -> bool:
@@ -613,8 +652,21 @@ class KamiltonianStep(KernelStep):
             not self.by_factors and super()._climbs()
         )  # the factors' sampler has a climb of its own
 
+    def _hands_on(self):
+        return self._known is not None or super()._hands_on()
+
+    def _set_out(self, x, value):
+        if self._known is None:
+            return super()._set_out(x, value)
+        if not self.tune:
+            self._say("evaluations", advice.UNUSED_EVALUATIONS, whole_run=True)
+            return None
+        return check_known(self.rng, self._known, x, value, comparable=not self._density.noisy)
+
     def _wanted_tuning(self):
-        return None if self.by_factors else super()._wanted_tuning()
+        if self.by_factors or self._known is not None:
+            return None
+        return super()._wanted_tuning()
 
     def _checked(self, preset, options):
         if preset == "paper" and self.variant == "values":

@@ -31,7 +31,7 @@ def test_every_option_is_documented_in_the_class_and_nothing_else_is(step):
 @every_class
 def test_a_few_options_stand_on_top(step):
     sections = signatures.sections(step.__doc__)
-    assert 3 <= len(sections["Parameters"]) <= 4
+    assert 3 <= len(sections["Parameters"]) <= 5
     assert sections["Parameters"][0] == "tune"
     assert list(sections)[:2] == ["Parameters", "For experiments"]
     names = [n for n in inspect.signature(step).parameters if n != "vars"]
@@ -47,7 +47,9 @@ def test_options_are_real_keywords_with_the_defaults_of_the_algorithm(step):
     for algorithm in reversed([*variants]):
         options |= algorithm.defaults()
     options.pop(step.chooses, None)
-    of_the_model = set(STRUCTURE) if step is pk.KamiltonianStep else set()  # how it is looked at
+    of_the_model = (
+        {*STRUCTURE, "evaluations"} if step is pk.KamiltonianStep else set()
+    )  # how it is looked at
     assert set(options) | {step.chooses} - {""} | {"preset"} | of_the_model == set(own) - {
         "self",
         "vars",

@@ -128,6 +128,22 @@ class State(NamedTuple):
         first = self.climbs[0]
         return first.current if len(self.climbs) == 1 and not first.done else first.handed
 
+    def propose(self, rng: np.random.Generator) -> np.ndarray:
+        """See :func:`propose`."""
+        return propose(rng, self)
+
+    def tell(self, rng: np.random.Generator, point: np.ndarray, log_density: float) -> "State":
+        """See :func:`tell`."""
+        return tell(rng, self, point, log_density)
+
+    def learned(self) -> dict[str, Any]:
+        """See :func:`learned`."""
+        return learned(self)
+
+    def stop(self) -> "State":
+        """See :func:`stop`."""
+        return stop(self)
+
 
 def init(
     x: np.ndarray,

@@ -16,17 +16,13 @@ import numpy as np
 
 from pymc_kameleon.numerics import evaluations
 from pymc_kameleon.numerics.evaluations import Evaluations
+from pymc_kameleon.samplers import known_points
 from pymc_kameleon.samplers.pooled import climbs as pooled_climbs
 from pymc_kameleon.samplers.pooled import drawing, probes
 from pymc_kameleon.samplers.pooled.drawing import Drawing, Request, Row
 from pymc_kameleon.samplers.pooled.tuning import Tuning
 
 GROUPS = 4  # climbs, each of which starts a group of chains
-CHECKED = 5  # of the known points are evaluated again, at least
-SAME = (
-    0.01,
-    1e-6,
-)  # by how much a known log density may be off, absolute and relative: other machines round
 CLIMB_SHARE = 0.5  # of the evaluations for tuning, at most
 
 
@@ -200,13 +196,9 @@ class _Warm:
     def __init__(self, chains: Chains, known: Evaluations):
         self.chains, self.done = chains, False
         values = known.log_densities
-        if not np.isfinite(values).any():
-            raise ValueError(
-                f"none of the {known.size} evaluations given has a finite log density."
-            )
-        self.rows = _rows_like_draws(
-            chains.rng, values, len(chains.initial), max(len(chains.starts), CHECKED)
-        )
+        known_points.check_finite(known)
+        n = max(len(chains.starts), known_points.CHECKED)
+        self.rows = known_points.rows_like_draws(chains.rng, values, len(chains.initial), n)
         self.known = known
 
     def ask(self):
@@ -220,8 +212,7 @@ class _Warm:
         self.done = True
         self.values = np.array(values)
         if self.chains.plan.climb:  # values can be compared
-            change = self.values - self.known.log_densities[self.rows]
-            self.known = _shifted(self.known, self.known.positions[self.rows], change)
+            self.known = known_points.shifted(self.known, self.rows, self.values)
 
     def next(self):
         chains, finite = self.chains, np.flatnonzero(np.isfinite(self.values))
@@ -233,40 +224,6 @@ class _Warm:
         spread = np.std(self.known.positions[self.rows], axis=0)
         factor = np.diag(np.where(spread > 0.0, spread, np.asarray(chains.scale)))
         return _Tune(chains, starts, factor, self.known)
-
-
-def _rows_like_draws(rng, values, d, n):
-    """Rows of ``values`` as far below the highest as ``n`` draws from a normal posterior in ``d`` dimensions."""
-    falls = np.where(np.isfinite(values), values.max() - values, math.inf)
-    rows: list[int] = []
-    for fall in rng.gamma(0.5 * d, size=n):
-        off = np.abs(falls - fall)
-        if len(rows) < len(values):
-            off[rows] = math.inf  # each once, as long as there are others
-        rows.append(int(np.argmin(off)))
-    return rows
-
-
-def _shifted(known: Evaluations, positions, change) -> Evaluations:
-    """``known`` with the constant that its log densities are off by.
-
-    Raises
-    ------
-    ValueError
-        If it is not one constant: they are of another model or other data.
-    """
-    offset = float(np.median(change))
-    absolute, relative = SAME
-    values = known.log_densities[np.isfinite(known.log_densities)]
-    rest = np.abs(change - offset)
-    if not (rest <= absolute + relative * np.abs(values).max()).all():  # NaN fails, too
-        worst = positions[int(np.argmax(np.where(np.isnan(rest), math.inf, rest)))]
-        raise ValueError(
-            f"the evaluations given are not of this log density: at {len(change)} of their points it differs from "
-            f"them by {[float(f'{c:.6g}') for c in change]}, which is no constant; the worst is {worst.tolist()}. "
-            "Another model, other data or another parametrisation made them."
-        )
-    return evaluations.shifted(known, offset)
 
 
 class _Climb:

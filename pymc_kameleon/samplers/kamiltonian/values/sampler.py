@@ -111,7 +111,11 @@ class ValueKamiltonian(Sampler):
             )
 
     def init(self, rng, x, known=NOTHING) -> State:
-        """Start at ``x``, shape (d,); the surrogate learns from what is known too."""
+        """Start at ``x``, shape (d,); the surrogate learns from what is known too.
+
+        With points enough from an earlier run there is a surrogate at the second draw, and no companions: the tails are
+        known.
+        """
         x = np.array(x, dtype=float)
         d = len(x)
         walk = AdaptiveMetropolis(
@@ -119,8 +123,12 @@ class ValueKamiltonian(Sampler):
         ).init(rng, x, known._replace(evaluated=None))
         evaluated = evaluations.copy(d, known.evaluated)
         first = max(100, int(1.5 * quadratic_size(d)), walk.warmup)
+        next_refit = max(first, evaluated.size + max(20, 2 * d))
         if not affordable(d):
-            first = NEVER
+            first = next_refit = NEVER
+        warm = known.warm and int(np.isfinite(evaluated.log_densities).sum()) >= first
+        if warm:
+            next_refit = 0
         cold = (0.5, 1.0 + 0.8 / d)
         return State(
             options=Options(
@@ -129,8 +137,9 @@ class ValueKamiltonian(Sampler):
                 first,
                 self.growth,
                 cold,
-                self.companion_share,
-                SWAP_SHARE,
+                0.0 if warm else self.companion_share,
+                0.0 if warm else SWAP_SHARE,
+                before=evaluated.size if warm else 0,
             ),
             walk=walk,
             current=locate(None, x, -math.inf),
@@ -148,7 +157,7 @@ class ValueKamiltonian(Sampler):
                 judgement=unjudged(),
                 worth=kamiltonian_worth.empty(d),
                 averaging=None,
-                schedule=Schedule(max(first, evaluated.size + max(20, 2 * d))),
+                schedule=Schedule(next_refit),
             ),
         )
 

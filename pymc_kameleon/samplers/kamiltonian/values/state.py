@@ -36,6 +36,7 @@ class Options(NamedTuple):
     companion_share: float
     swap_share: float
     choice: Choice = CHEAP
+    before: int = 0  # points, enough for a surrogate, that it begins with; 0 for a cold start
 
 
 class Carry(NamedTuple):

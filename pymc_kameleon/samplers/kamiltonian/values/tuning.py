@@ -14,7 +14,7 @@ import numpy as np
 
 from pymc_kameleon.numerics import evaluations, history
 from pymc_kameleon.numerics.covariance import cholesky
-from pymc_kameleon.samplers import adaptive_metropolis
+from pymc_kameleon.samplers import adaptive_metropolis, known_points
 from pymc_kameleon.samplers.kamiltonian import trust as residual_mixture
 from pymc_kameleon.samplers.kamiltonian.values import worth as kamiltonian_worth
 from pymc_kameleon.samplers.kamiltonian.values.learning import (
@@ -35,6 +35,8 @@ from pymc_kameleon.surrogates.values.features import quadratic_size
 
 LAST_REFIT = 0.85  # of tuning: the rest judges it out of sample
 ARCHIVE = 500
+FEWEST_NEW = 20  # evaluations between two fits after a warm start
+REFERENCE = 20  # points a dimension that stand for the posterior, of an earlier run's
 PLAUSIBLE = 0.02  # acceptance probability of a proposal that can be a surprise
 LARGEST_FLOOR = 0.9  # of the frozen random walk
 ARRIVED_QUANTILE = 0.05
@@ -242,7 +244,7 @@ def refit(
     reference = reference_states(state) if reference is None else reference
     size = state.learning.evaluated.size
     schedule = state.learning.schedule._replace(
-        final=final, last_refit=size, next_refit=int(state.options.growth * size) + 1
+        final=final, last_refit=size, next_refit=_next_refit(state.options, size)
     )
     state = state._replace(learning=state.learning._replace(schedule=schedule))
     try:
@@ -257,6 +259,9 @@ def refit(
     walk, few = state.walk, size < 6 * quadratic_size(len(covariance))
     if few and fit.family == "quadratic" and fit.error < 2.0:
         walk = _walk_along(walk, covariance)
+    elif state.options.before and state.fit is None:
+        walk = _walk_along(walk, covariance)
+        walk = walk._replace(base=walk.factor)
     return state._replace(
         fit=fit,
         dynamics=dynamics,
@@ -265,6 +270,18 @@ def refit(
         arms=kamiltonian_worth.shares(learning.worth),
         learning=learning._replace(averaging=averaging, companions=companions),
     )
+
+
+def _next_refit(options, size):
+    """How many evaluations the next fit waits for: of those that came from elsewhere, half of the new ones suffice.
+
+    An earlier run's points are where its chains were, and f may promise mass where none of them is. The first
+    proposals go there and are refused, and a fit that knows them goes there no more.
+    """
+    later = int(options.growth * size) + 1
+    if not options.before:
+        return later
+    return min(later, size + max(FEWEST_NEW, size - options.before))
 
 
 def _fit(rng, state, reference):
@@ -319,7 +336,7 @@ def reference_states(state: State) -> tuple[np.ndarray, np.ndarray]:
     They set the coordinates, the reference depth, the archive and D, all of which a transient would
     spoil: with a depth taken from states a hundred nats down, the fit spreads its weight over those
     hundred nats. The chain has arrived where it first was as high as the lowest twentieth of its last
-    sixth. While it has hardly moved, the best of all evaluated points stand in.
+    sixth. While it has hardly moved, points of an earlier run stand in, or the best of all evaluated points.
     """
     learning, past = state.learning, state.walk.history
     d, size = past.buffer.shape[1], past.size
@@ -330,6 +347,8 @@ def reference_states(state: State) -> tuple[np.ndarray, np.ndarray]:
         states = past.buffer[forget:size]
         if history.count_distinct(states) >= max(3 * d, 20):
             return states, values[forget:]
+    if state.options.before:
+        return known_points.reference(learning.evaluated, max(REFERENCE * d, 60))
     heights = learning.evaluated.log_densities
     best = np.argsort(-np.where(np.isfinite(heights), heights, -np.inf), kind="stable")
     best = best[: max(3 * d, 20)]

@@ -1,0 +1,225 @@
+"""``KamiltonianStep(evaluations=)``: what is known is learned from at once, what is of another posterior is refused."""
+
+import pickle
+import re
+
+import numpy as np
+import pymc as pm
+import pytest
+
+import pymc_kameleon as pk
+from pymc_kameleon.numerics import evaluations
+from pymc_kameleon.samplers import chain, known_points
+from pymc_kameleon.samplers.kamiltonian.values.sampler import ValueKamiltonian
+from pymc_kameleon.samplers.seam import Known, Point
+from pymc_kameleon.steps.sampler_warnings import SamplerWarning
+from tests.samplers.test_value_kamiltonian import (
+    apply_kernel,
+    draw_skewed,
+    largest_z,
+    skewed,
+    without_share,
+)
+from tests.support.chains import Held
+
+TUNE, DRAWS = 60, 40
+DATA = 1.0 + 0.7 * np.random.default_rng(1).standard_normal(30)
+
+
+def make_model(data=DATA):
+    with pm.Model() as model:
+        a = pm.Normal("a", 0.0, 5.0)
+        s = pm.HalfNormal("s", 2.0)
+        pm.Normal("y", a, s, observed=data)
+    return model
+
+
+@pytest.fixture(scope="module")
+def model():
+    return make_model()
+
+
+@pytest.fixture(scope="module")
+def table(model):
+    """Points around the posterior, far wider than it is, in (a, log s), and their log densities."""
+    rng = np.random.default_rng(0)
+    points = [1.0, np.log(0.7)] + 0.5 * rng.standard_normal((400, 2))
+    logp = model.compile_logp()
+    values = [float(logp({"a": a, "s_log__": np.array(s)})) for a, s in points]
+    return points, np.array(values)
+
+
+def drive(step, point, draws, tune=TUNE):
+    """Draws of ``step`` as the driver makes them: (points, statistics)."""
+    points, found = [], []
+    for n in range(draws):
+        if n == tune:
+            step.stop_tuning()
+        point, [stats] = step.step(point)
+        points.append([float(point["a"]), float(point["s_log__"])])
+        found.append(stats)
+    return np.array(points), found, point
+
+
+def begin(model, seed=1, **options):
+    step = pk.KamiltonianStep(model=model, **options)
+    step.setup_chain(np.random.default_rng(seed), TUNE, DRAWS)
+    return step
+
+
+def test_there_is_a_surrogate_as_soon_as_the_points_are_checked(model, table):
+    step = begin(model, evaluations=table)
+    points, stats, _ = drive(step, model.initial_point(), TUNE + DRAWS)
+    moves = [s["move"] for s in stats]
+    assert moves[:5] == ["arrival"] * 5
+    assert "arrival" not in moves[5:]
+    assert (points[:5, None] == table[0]).all(axis=2).any(axis=1).all()  # they are known ones
+    refits = [int(s["refits"]) for s in stats]
+    assert refits[6] == 1
+    assert refits[5] == 0
+    last = stats[-1]
+    assert last["residual_sd"] < 0.5
+    assert last["uncovered"] == 0.0
+    own = [s["accept"] for s in stats[TUNE:] if s["move"].startswith("surrogate")]
+    assert len(own) > 0.8 * DRAWS
+    assert np.mean(own) > 0.8
+
+
+def test_control_without_them_there_is_none_in_so_few_draws(model):
+    _, stats, _ = drive(begin(model), model.initial_point(), TUNE + DRAWS)
+    assert stats[-1]["refits"] == 0
+    assert stats[-1]["surrogate"] == "none"
+
+
+def test_a_constant_is_found_and_anything_else_refused_with_the_numbers(model, table):
+    points, values = table
+    chains = [
+        drive(begin(model, evaluations=(points, values + c)), model.initial_point(), 30)[0]
+        for c in (0.0, 1024.0)
+    ]
+    np.testing.assert_array_equal(chains[0][:5], chains[1][:5])  # the same points are checked
+    assert np.abs(chains[1][10:].mean(axis=0) - chains[0][10:].mean(axis=0)).max() < 0.5
+    wrong = begin(model, evaluations=(points, 1.1 * values))
+    with pytest.raises(
+        ValueError, match=r"of their points it differs from them by \[.*worst is"
+    ) as e:
+        drive(wrong, model.initial_point(), 30)
+    assert len(re.findall(r"-?\d+\.\d+", str(e.value).partition("by [")[2].partition("]")[0])) == 5
+    of_other_data = begin(make_model(DATA[:20]), evaluations=table)
+    with pytest.raises(ValueError, match="no constant"):
+        drive(of_other_data, model.initial_point(), 30)
+
+
+def test_points_in_the_models_own_space_and_an_earlier_run(model, table):
+    points, values = table
+    own = {"a": points[:, 0], "s": np.exp(points[:, 1])}, values - points[:, 1]  # less a Jacobian
+    first = drive(begin(model, evaluations=table), model.initial_point(), 20)[0]
+    again = drive(begin(model, evaluations=own), model.initial_point(), 20)[0]
+    np.testing.assert_allclose(again[:5], first[:5], rtol=1e-12)
+    run = pk.sample(model=model, chains=4, max_evaluations=200, random_seed=1, progressbar=False)
+    for given in (run, run["evaluations"]):
+        step = begin(model, evaluations=given)
+        _, stats, _ = drive(step, model.initial_point(), 10)
+        assert stats[-1]["refits"] == 1
+
+
+@pytest.mark.parametrize("moment", [2, 5, 30, TUNE + 5])
+def test_a_chain_goes_on_bit_for_bit_in_another_step(model, table, moment):
+    step, other = (begin(model, seed, evaluations=table) for seed in (1, 2))
+    _, _, point = drive(step, model.initial_point(), moment)
+    other.sampling_state = pickle.loads(pickle.dumps(step.sampling_state))
+    rest = [drive(s, dict(point), 30, TUNE - moment)[0] for s in (step, other)]
+    np.testing.assert_array_equal(*rest)
+    assert step.evaluations == other.evaluations
+
+
+def test_chains_do_not_learn_from_each_other(model, table):
+    """The record that is handed in stays as it is."""
+    known = evaluations.table(*table)
+    step = begin(model, evaluations=known)
+    first = drive(step, model.initial_point(), 30)[0]
+    step.setup_chain(np.random.default_rng(1), TUNE, DRAWS)
+    np.testing.assert_array_equal(drive(step, model.initial_point(), 30)[0], first)
+    assert known.positions.tobytes() == np.asarray(table[0]).tobytes()
+    assert known.log_densities.tobytes() == table[1].tobytes()
+
+
+def test_what_cannot_be_used_is_refused(model, table):
+    with pytest.raises(ValueError, match="surrogate='lite' learns from positions"):
+        pk.KamiltonianStep(model=model, surrogate="lite", evaluations=table)
+    with pytest.raises(ValueError, match="3 coordinates, and the model has 2"):
+        pk.KamiltonianStep(model=model, evaluations=(np.zeros((9, 3)), np.zeros(9)))
+    with pytest.raises(ValueError, match="none of the 9 evaluations given has a finite"):
+        pk.KamiltonianStep(model=model, evaluations=(np.zeros((9, 2)), np.full(9, -np.inf)))
+    with pytest.raises(ValueError, match="one step for all variables; a is not all"):
+        pk.KamiltonianStep([model["a"]], model=model, evaluations=table)
+    step = pk.KamiltonianStep(model=model, evaluations=table)
+    with pytest.raises(ValueError, match=r"Give evaluations= to pk\.sample"):
+        pk.sample(model=model, step=step, max_evaluations=200)
+    step.stop_tuning()
+    point, said = model.initial_point(), []
+    for _ in range(3):
+        point, [stats] = step.step(point)
+        said += [stats["warning"].message] if isinstance(stats["warning"], SamplerWarning) else []
+    assert any("evaluations= was given and is not used" in message for message in said)
+
+
+def test_under_noise_values_are_not_compared():
+    rng, points = np.random.default_rng(0), np.random.default_rng(1).standard_normal((300, 1))
+
+    def estimate(rng, a):
+        return -2.0 * float(a) ** 2 + 0.3 * rng.standard_normal()
+
+    with pm.Model() as model:
+        a = pm.Normal("a")
+        pm.Potential("noisy", pk.NoisyLogLikelihood(estimate)(a))
+    values = -2.5 * points[:, 0] ** 2 + 0.3 * rng.standard_normal(300)
+    step = begin(model, evaluations=(points, values))
+    point, refits = model.initial_point(), 0
+    for _ in range(60):
+        point, [stats] = step.step(point)
+        refits = max(refits, stats["refits"])
+    assert refits >= 1
+
+
+# --- exactness ------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def frozen():
+    """A kernel that was tuned from the points of a posterior that lacks most of one side."""
+    rng = np.random.default_rng(3)
+    points = draw_skewed(rng, 600) + 0.3 * rng.standard_normal((600, 2))
+    known = evaluations.table(points, [skewed(x) - 5.0 * (x[1] > 0.5) for x in points])
+    sampler, start = ValueKamiltonian(), points[0]
+    state = sampler.init(rng, start, Known(0, 0.5 * np.eye(2), known, warm=True))
+    here = Point(start, skewed(start))
+    state = sampler.place(state, here)
+    *_, last = chain.draws(rng, sampler, skewed, here, state, 60, tuning=True)
+    assert last.state.learning.schedule.refits >= 1
+    return Held(sampler, chain.freeze(sampler, last.point, last.state))
+
+
+def test_the_kernel_is_exact_whatever_was_known(frozen):
+    starts, ends = apply_kernel(frozen, n=3000)
+    assert np.mean((starts != ends).any(axis=1)) > 0.5
+    assert largest_z(starts, ends) < 4.5
+
+
+def test_control_a_share_that_is_left_out_of_the_ratio_is_noticed(frozen):
+    assert largest_z(*apply_kernel(frozen, n=6000, ratio=without_share)) > 10
+
+
+def test_points_that_stand_for_the_posterior_lie_as_deep_as_its_draws():
+    """Of a wide cloud about a normal target; the control is the highest points."""
+    rng = np.random.default_rng(0)
+    x = 3.0 * rng.standard_normal((20_000, 4))
+    known = evaluations.table(x, -0.5 * np.square(x).sum(axis=1))
+    points, values = known_points.reference(known, 200)
+    assert len(np.unique(points, axis=0)) == 200
+    depth = values.max() - values.mean()  # d / 2 = 2
+    spread = points.std()
+    highest = np.sort(known.log_densities)[-200:]
+    assert abs(depth - 2.0) < 0.15
+    assert abs(spread - 1.0) < 0.15
+    assert highest.max() - highest.mean() < 1.0
