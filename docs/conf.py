@@ -34,6 +34,8 @@ autodoc_typehints = "none"
 
 html_theme = "pydata_sphinx_theme"
 html_title = "pymc_kameleon"
+html_static_path = ["_static"]
+html_css_files = ["wide.css"]
 html_show_copyright = False
 html_theme_options = {
     "navigation_with_keys": False,
