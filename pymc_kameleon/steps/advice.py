@@ -15,6 +15,8 @@ TUNE_PER_DIMENSION = (
 )
 FAILING = 0.01  # share of the proposals after tuning without a usable log density that is worth a warning ...
 FAILING_TUNING = 0.05  # the same while tuning, where chains of other temperatures look further out
+UNITS = "measure the parameters in units in which they are of the order of one"
+STREAK = 300  # draws after tuning, all accepted or all rejected
 FAILURES = 5  # ... and how many there have to be before that is said
 
 HIDDEN_NOISE = (
@@ -143,6 +145,28 @@ def sampled_twice(variables: list[str]) -> str:
         f"{', '.join(variables)} is sampled by another step too. That is right but for a noisy log density, whose "
         "estimate is then drawn anew at every draw, and costs an evaluation more: give each variable to one step."
     )
+
+
+def always_accepted() -> str:
+    """The scale is far too small."""
+    return (
+        f"{STREAK} proposals after tuning were accepted in a row: the moves are far shorter than the posterior is "
+        f"wide. Tune longer, or {UNITS}."
+    )
+
+
+def never_accepted() -> str:
+    """The scale is far too large, or the chain has nowhere to go."""
+    return (
+        f"{STREAK} proposals after tuning were rejected in a row: the chain stands still, where the posterior is far "
+        "narrower than the moves are long. Tune longer, give pm.sample(initvals=...) nearer to the posterior, or "
+        f"{UNITS}."
+    )
+
+
+def two_threads(step: str) -> str:
+    """One chain's step is called while it makes a draw."""
+    return f"{step} is making a draw already, in another thread: a step is one chain. Build a step for every thread."
 
 
 def no_tuning(step: str) -> str:

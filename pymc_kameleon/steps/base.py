@@ -63,6 +63,10 @@ LOOKS = 6  # climbs after a chain's own, from draws of the prior; two of them wh
 LOOK_EVERY = 3  # tuning draws: one of so many is theirs
 STATE_VERSION = 5  # of KernelStepState: raised whenever the meaning of a field changes
 NEVER = 2**62
+MODELLED = (
+    "surrogate",
+    "hamiltonian",
+)  # moves that may all be accepted: on a model of the log density
 NOT_TUNING = (False, 0.0, 1.0)
 NOWHERE = Point(None, -math.inf, (0.0, []))  # type: ignore[arg-type]
 
@@ -97,6 +101,8 @@ class KernelStepState(StepMethodState):
     failures : list
         Since tuning began or ended: proposals whose log density was NaN or +inf; log density evaluations when it did;
         how many proposals of the kind call for a look at the factors; where the last was and what it was, or None.
+    streak : int
+        Since tuning ended: proposals accepted in a row, or, negative, rejected in a row.
     probe : NoiseProbe
         What is known about the noise of the log density.
     said, pending : list
@@ -122,6 +128,7 @@ class KernelStepState(StepMethodState):
     auxiliary: list
     tuning_draws: int
     failures: list
+    streak: int
     probe: Any
     said: list
     pending: list
@@ -234,6 +241,7 @@ class KernelStep(BlockedStep):
         with suppress(TypeError):  # a generator that cannot spawn; a chain brings one that can
             seed_streams(self._density.noise_cells(), self.rng)
         self._first_values: dict = {}
+        self._idle = [None]  # empty while a draw is made
         if self._density.suspects:
             warnings.warn(advice.hidden_noise(self._density.suspects), stacklevel=2)
         self._reset(tune=True)
@@ -286,6 +294,7 @@ class KernelStep(BlockedStep):
         self.nonfinite, self.evaluations, self.tuning_draws = 0, 0, 0
         self.probe = noise_probe.NoiseProbe()
         self.failures: list[Any] = [0, 0, NEVER, None]
+        self.streak = 0
         self._warnings.reset()
         self.arrival_state = self.algorithm_state = self._frozen_stats = None
 
@@ -435,6 +444,16 @@ class KernelStep(BlockedStep):
 
     def step(self, point):
         """One draw: at most one evaluation of the log density."""
+        try:
+            self._idle.pop()  # one operation, which no other thread can come between
+        except IndexError:
+            raise RuntimeError(advice.two_threads(type(self).__name__)) from None
+        try:
+            return self._draw(point)
+        finally:
+            self._idle.append(None)
+
+    def _draw(self, point):
         self.tuning_draws += self.tune
         moved = self._density.has_others and self._density.follow(point)
         x, here = self._density.ravel(point), self.here
@@ -456,9 +475,22 @@ class KernelStep(BlockedStep):
         self._log_ratio = there.log_density - before.log_density + proposal.log_q_ratio
         if accepted:
             self.probe = noise_probe.leave(self.probe)
+        if not (self.tune or self._density.noisy or proposal.move.startswith(MODELLED)):
+            self._count_streak(accepted)
         if self.here.position is not before.position:
             point = self._density.update(point, self.here.position)
         return point, [self._statistics(proposal, probability, accepted)]
+
+    def _count_streak(self, accepted):
+        """A random walk that is always or never accepted has not found the posterior's scale."""
+        same = accepted == (self.streak > 0)
+        self.streak = (self.streak if same else 0) + (1 if accepted else -1)
+        if abs(self.streak) == advice.STREAK:
+            self._say(
+                "streak",
+                advice.always_accepted() if accepted else advice.never_accepted(),
+                WarningType.BAD_ACCEPTANCE,
+            )
 
     def _measured(self):
         """That the sampler learns, and what is known of the noise."""

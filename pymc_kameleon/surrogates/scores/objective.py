@@ -214,6 +214,8 @@ def solve_regularized(matrix: np.ndarray, right: np.ndarray, ridge: float) -> np
 
     ``matrix`` of shape (n, n), symmetric, is overwritten.
     """
+    if not len(matrix):
+        return None
     matrix.flat[:: len(matrix) + 1] += ridge
     # a symmetric C-ordered matrix is its own transpose: Fortran order without a copy
     _, solution, info = lapack.dposv(matrix.T, right, lower=1, overwrite_a=1)

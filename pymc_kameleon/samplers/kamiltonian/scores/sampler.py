@@ -43,7 +43,7 @@ from pymc_kameleon.kernels import Kernel, get_kernel
 from pymc_kameleon.numerics import covariance, random_features
 from pymc_kameleon.numerics.checks import count, inside, one_of, positive, shaped, share
 from pymc_kameleon.numerics.covariance import multiply_lower, solve_lower
-from pymc_kameleon.numerics.history import History, append, empty, window
+from pymc_kameleon.numerics.history import History, append, count_distinct, empty, window
 from pymc_kameleon.numerics.step_size import robbins_monro
 from pymc_kameleon.samplers import adaptive_metropolis
 from pymc_kameleon.samplers.adaptive_metropolis import AdaptiveMetropolis
@@ -472,6 +472,10 @@ class ScoreKamiltonian(Sampler):
         had.
         """
         walk, dim = state.walk, len(state.centre)
+        if (
+            count_distinct(past) <= 2 * dim
+        ):  # as for a covariance: a chain that has not moved teaches nothing
+            return state
         centre = walk.mean if self.whiten else np.zeros(dim)
         factor = walk.factor if self.whiten else np.eye(dim)
         z = np.ascontiguousarray(np.linalg.solve(factor, (past - centre).T).T)

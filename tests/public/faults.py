@@ -1,0 +1,376 @@
+"""The table of faults: what goes wrong, and what is seen. ``python -m tests.public.faults`` writes docs/faults.md.
+
+A row is a test (:mod:`tests.public.test_faults`): the function does it and asserts what ``seen`` says.
+"""
+
+import math
+import multiprocessing
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import BrokenExecutor, ProcessPoolExecutor
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pymc as pm
+import pytest
+
+import pymc_kameleon as pk
+from pymc_kameleon import checkpoint
+from pymc_kameleon.samplers import chain
+from pymc_kameleon.samplers.adaptive_metropolis import AdaptiveMetropolis
+from pymc_kameleon.samplers.cma import CMA
+from pymc_kameleon.samplers.gaussian_adaptation import GaussianAdaptation
+from pymc_kameleon.samplers.gaussian_mixture.sampler import GaussianMixture
+from pymc_kameleon.samplers.kameleon.fast import FastKameleon
+from pymc_kameleon.samplers.kameleon.full import Kameleon
+from pymc_kameleon.samplers.kamiltonian.scores.sampler import LiteKamiltonian
+from pymc_kameleon.samplers.kamiltonian.values.sampler import ValueKamiltonian
+from tests.step_tester import BlackBox, begin, drive
+
+PAGE = Path(__file__).parents[2] / "docs" / "faults.md"
+QUICK = {"mode": "FAST_COMPILE"}
+SAMPLERS = {
+    "AdaptiveMetropolis": AdaptiveMetropolis(),
+    "Kameleon": Kameleon(n_history=100),
+    "FastKameleon": FastKameleon(n_features=20),
+    "GaussianMixture": GaussianMixture(max_components=2),
+    "Kamiltonian": ValueKamiltonian(),
+    "Kamiltonian, lite": LiteKamiltonian(n_history=50, first_fit=200),
+    "GaussianAdaptation": GaussianAdaptation(),
+    "CMA": CMA(),
+}
+
+
+class Row(NamedTuple):
+    """A fault.
+
+    Attributes
+    ----------
+    fault, seen : str
+    check : callable
+        Takes a folder; does it, and asserts what is seen.
+    slow : bool
+    """
+
+    fault: str
+    seen: str
+    check: Callable
+    slow: bool = False
+
+
+# --- numbers ------------------------------------------------------------------------------------------
+
+
+def normal(sd, offset=0.0, axes=None):
+    def log_density(x):
+        with np.errstate(over="ignore"):
+            z = (x if axes is None else axes.T @ x) / sd
+            return offset - 0.5 * float(np.square(z).sum())
+
+    return log_density
+
+
+def run_all(log_density, d, tune=400, n=200, start=0.0):
+    """Draws of every sampler."""
+    with np.errstate(all="ignore"):
+        return {
+            name: chain.run(
+                np.random.default_rng(1), s, log_density, np.full(d, start), tune=tune, n=n
+            ).draws
+            for name, s in SAMPLERS.items()
+        }
+
+
+def identical_points(folder):
+    found = run_all(lambda x: 0.0 if not x.any() else -math.inf, 2)
+    assert all((draws == 0.0).all() for draws in found.values())
+
+
+def offset(folder):
+    for name, shifted in run_all(normal(np.ones(2), 1e9), 2, 600, 600).items():
+        assert (np.abs(np.log(shifted.std(axis=0))) < 0.7).all(), name
+
+
+def one_dimension(folder):
+    for name, draws in run_all(normal(np.ones(1)), 1, 600, 600).items():
+        assert abs(math.log(draws.std())) < 0.7, name
+
+
+def many_dimensions(folder):
+    d = 300
+    for sampler in (AdaptiveMetropolis(), FastKameleon(n_features=20), ValueKamiltonian()):
+        draws = chain.run(
+            np.random.default_rng(1), sampler, normal(np.ones(d)), np.zeros(d), tune=300, n=100
+        ).draws
+        assert np.isfinite(draws).all()
+        assert len(np.unique(draws[:, 0])) > 5
+
+
+def step_on(log_density, d, tune, n, **options):
+    """Draws and warnings of a step, as ``pm.sample`` makes them."""
+    with pm.Model() as model:
+        pm.Potential("p", BlackBox(log_density)(pm.Flat("x", shape=d)))
+        step = pk.AdaptiveMetropolisStep(compile_kwargs=QUICK, **options)
+    with np.errstate(all="ignore"):
+        points, stats = drive(begin(step, 1), model.initial_point(), n, tune)
+    said = " ".join(s["warning"].message for s in stats if s["warning"] is not None)
+    return np.array([p["x"] for p in points[tune:]]), said
+
+
+def tiny(folder):
+    draws, said = step_on(normal(np.full(2, 1e-300)), 2, 300, 320)
+    assert (draws == draws[0]).all()
+    assert "300 proposals after tuning were rejected in a row: the chain stands still" in said
+
+
+def huge(folder):
+    draws, said = step_on(normal(np.full(2, 1e300)), 2, 300, 320)
+    assert np.isfinite(draws).all()
+    assert "300 proposals after tuning were accepted in a row" in said
+
+
+def rotated(folder):
+    axes, _ = np.linalg.qr(np.random.default_rng(0).standard_normal((3, 3)))
+    sd = np.array([1e-8, 1.0, 1.0])
+    draws, _ = step_on(normal(sd, axes=axes), 3, 1200, 1500)
+    assert (np.abs(np.log((draws @ axes).std(axis=0) / sd)) < 0.7).all()
+
+
+def lost_definiteness(folder):
+    """A history in a plane: its covariance has no Cholesky factor."""
+    sampler = AdaptiveMetropolis()
+    rng, x = np.random.default_rng(0), np.zeros(3)
+    state = sampler.init(rng, x)
+    flat = lambda x: -0.5 * float(x[:2] @ x[:2]) if x[2] == 0.0 else -math.inf  # noqa: E731
+    draws = chain.run(rng, sampler, flat, x, tune=600, n=50).draws
+    assert np.isfinite(draws).all()
+    assert (draws[:, 2] == 0.0).all()
+    assert np.isfinite(sampler.freeze(state).factor).all()
+
+
+# --- interruptions ------------------------------------------------------------------------------------
+
+
+class Counted:
+    """-x^2 / 2, and from the given evaluation on something else happens."""
+
+    def __init__(self, at, action):
+        self.at, self.action, self.calls = at, action, 0
+
+    def __call__(self, x):
+        self.calls += 1
+        if self.calls == self.at:
+            self.action()
+        return -0.5 * float(np.square(x).sum())
+
+
+def interrupt():
+    raise KeyboardInterrupt
+
+
+def ctrl_c_sequential(folder):
+    rng = np.random.default_rng(0)
+    for at in rng.integers(30, 140, 3):
+        with pm.Model():
+            pm.Potential("p", BlackBox(Counted(int(at), interrupt))(pm.Flat("x")))
+            step = pk.AdaptiveMetropolisStep(compile_kwargs=QUICK, arrival=False)
+            idata = pm.sample(
+                200, tune=10, chains=1, cores=1, step=step, progressbar=False, random_seed=1,
+                compute_convergence_checks=False,
+            )  # fmt: skip
+        draws = idata["posterior"]["x"].values
+        assert 0 < draws.size < 200
+        assert np.isfinite(draws).all()
+        drive(step, {"x": np.array(draws[0, -1])}, 5)  # and the step can be used
+
+
+@cache
+def pooled(function):
+    with pm.Model() as model:
+        pm.Potential("p", BlackBox(function)(pm.Normal("x", shape=2)))
+        step = pk.KamiltonianStep(learn="all", compile_kwargs=QUICK)
+    return model, step
+
+
+def pooled_sample(function, **options):
+    model, step = pooled(function)
+    chosen = {"max_evaluations": 160, "chains": 4, "random_seed": 1, "progressbar": False}
+    return pk.sample(model=model, step=step, **(chosen | options))
+
+
+def quadratic(x):
+    return -0.5 * float(np.square(x).sum())
+
+
+def ctrl_c_pooled(folder):
+    whole = pooled_sample(quadratic)["posterior"]["x"].values
+    function = Counted(130, interrupt)
+    part = pooled_sample(function)["posterior"]
+    draws = part["x"].values
+    assert part.attrs["stopped"] == "interrupted"
+    assert 0 < draws.shape[1] < whole.shape[1]
+    assert draws.tobytes() == whole[:, : draws.shape[1]].tobytes()
+
+
+def ctrl_c_pooled_while_tuning(folder):
+    whole = pooled_sample(quadratic)["posterior"]["x"].values
+    with pytest.raises(KeyboardInterrupt):
+        pooled_sample(Counted(30, interrupt), checkpoint=folder)
+    assert 20 < checkpoint.load(folder).size < 30
+    again = pooled_sample(quadratic, checkpoint=folder)["posterior"]["x"].values
+    assert again.tobytes() == whole.tobytes()
+
+
+def disk_full(folder):
+    whole = pooled_sample(quadratic)["posterior"]["x"].values
+    calls, sync = [0], os.fsync
+
+    def full(descriptor):
+        calls[0] += 1
+        if calls[0] > 20:
+            raise OSError(28, "No space left on device")
+        sync(descriptor)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("os.fsync", full)
+        with pytest.raises(OSError, match="No space left on device"):
+            pooled_sample(quadratic, checkpoint=folder)
+    assert checkpoint.load(folder).size > 10
+    again = pooled_sample(quadratic, checkpoint=folder)["posterior"]["x"].values
+    assert again.tobytes() == whole.tobytes()
+
+
+def executor():
+    """Of one process, spawned: fork with threads is no place to be killed in."""
+    return ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn"))
+
+
+def kill_one_worker(pool, after):
+    """Kill the pool's own process once it has one and the time is over."""
+
+    def kill():
+        end = time.monotonic() + 60.0
+        while not pool._processes and time.monotonic() < end:
+            time.sleep(0.01)
+        time.sleep(after)
+        for process in list((pool._processes or {}).values()):
+            os.kill(process.pid, signal.SIGKILL)
+
+    thread = threading.Thread(target=kill)
+    thread.start()
+    return thread
+
+
+def slow_quadratic(x):
+    time.sleep(0.05)
+    return -0.5 * float(np.square(x).sum())
+
+
+def worker_killed(folder):
+    whole = pooled_sample(quadratic)["posterior"]["x"].values
+    pool = executor()
+    thread = kill_one_worker(pool, 6.0)
+    try:
+        with pytest.raises(BrokenExecutor) as broken:
+            pooled_sample(slow_quadratic, executor=pool, checkpoint=folder, max_evaluations=160)
+    finally:
+        thread.join()
+        pool.shutdown()
+    assert "pk.sample(checkpoint=...) goes on from the last round" in broken.value.__notes__[0]
+    again = pooled_sample(quadratic, checkpoint=folder)["posterior"]["x"].values
+    assert again.tobytes() == whole.tobytes()
+
+
+def worker_killed_and_made_anew(folder):
+    whole = pooled_sample(quadratic)["posterior"]["x"].values
+    made, threads = [], []
+
+    def make():
+        made.append(executor())
+        if len(made) == 1:
+            threads.append(kill_one_worker(made[0], 6.0))
+        return made[-1]
+
+    try:
+        found = pooled_sample(slow_quadratic, executor=make)["posterior"]["x"].values
+    finally:
+        for thread in threads:
+            thread.join()
+        for pool in made:
+            pool.shutdown()
+    assert len(made) == 2
+    assert found.tobytes() == whole.tobytes()
+
+
+def hangs(folder):
+    """In the process that evaluates, for longer than ``timeout``, twice."""
+    pool = executor()
+    try:
+        with pytest.raises(TimeoutError) as late:
+            pooled_sample(sleepy, executor=pool, timeout=4.0)
+    finally:
+        for process in list(pool._processes.values()):
+            process.kill()
+        pool.shutdown()
+    assert "No log density within 4.0 s, twice" in late.value.__notes__[0]
+
+
+def sleepy(x):
+    time.sleep(60.0)
+    return 0.0
+
+
+def saved_state_cut(folder):
+    with pm.Model() as model:
+        pm.Normal("x")
+        step = pk.AdaptiveMetropolisStep(compile_kwargs=QUICK)
+    drive(begin(step), model.initial_point(), 5)
+    path = folder / "state"
+    pk.save_state(step, path)
+    path.write_bytes(path.read_bytes()[:-7])
+    with pytest.raises(ValueError, match="is damaged"):
+        pk.load_state(step, path)
+
+
+ROWS = [
+    Row("a chain that cannot move: a history of identical points", "it stands; nothing is learned, nothing raises, every sampler", identical_points),
+    Row("a covariance that is not positive definite: a history in a plane", "the last one stays, and the draws are finite", lost_definiteness),
+    Row("log densities of the order of 1e9", "right scales, every sampler", offset),
+    Row("one dimension", "right scales, every sampler", one_dimension),
+    Row("300 dimensions", "AdaptiveMetropolis, FastKameleon and Kamiltonian (by its random walk) go on", many_dimensions, slow=True),
+    Row("a posterior of sd 1e-300", "warning: 300 proposals after tuning were rejected in a row: the chain stands still", tiny),
+    Row("a posterior of sd 1e300", "warning: 300 proposals after tuning were accepted in a row", huge),
+    Row("a rotated normal, standard deviations 1e-8, 1, 1 (covariance of condition 1e16)", "right scales along its axes", rotated),
+    Row("Ctrl-C in pm.sample, one process, at random draws", "the draws so far are returned, as by PyMC; the step can be used again", ctrl_c_sequential),
+    Row("Ctrl-C in pk.sample while drawing", "the draws so far are returned, the same bits; attribute stopped='interrupted'", ctrl_c_pooled),
+    Row("Ctrl-C in pk.sample while tuning", "KeyboardInterrupt; with checkpoint= the same call goes on, the same bits", ctrl_c_pooled_while_tuning),
+    Row("no space left for a checkpoint", "OSError: No space left on device; the same call goes on once there is, the same bits", disk_full),
+    Row("a worker of an executor is killed", "BrokenExecutor, with what to do; with checkpoint= the same call goes on, the same bits", worker_killed, slow=True),
+    Row("... of an executor that pk.sample can make anew", "it is made anew; the same bits", worker_killed_and_made_anew, slow=True),
+    Row("an evaluation in a worker hangs", "with timeout=: submitted once more, then TimeoutError with the point", hangs, slow=True),
+    Row("a file of save_state that was cut off", "ValueError: is damaged", saved_state_cut),
+]  # fmt: skip
+
+
+def page() -> str:
+    """docs/faults.md."""
+    lines = [
+        "# Faults",
+        "",
+        f"What goes wrong, and what is seen: {len(ROWS)} rows, each a test. Made from the tests by `python -m "
+        "tests.public.faults`.",
+        "",
+        "| fault | seen |",
+        "|---|---|",
+        *(f"| {row.fault} | {row.seen} |" for row in ROWS),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page(), "utf-8")
