@@ -17,7 +17,8 @@ def main(arguments: list[str] | None = None) -> int:
     """Parse the options and run; the exit code."""
     parser = argparse.ArgumentParser(
         prog="python -m pymc_kameleon",
-        description="Sample the lynx-hare predator-prey posterior without gradients, beside pm.DEMetropolisZ.",
+        description="Sample the lynx-hare predator-prey posterior, and a hierarchy of patients, without gradients, "
+        "beside pm.DEMetropolisZ.",
         formatter_class=argparse.ArgumentDefaultsHelpFormatter,
     )
     from pymc_kameleon import demo
@@ -33,6 +34,10 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument(
         "--out", type=Path, default=Path("demo-output"), help="folder for the results"
     )
+    parser.add_argument(
+        "--patients", action=argparse.BooleanOptionalAction, default=True,
+        help="end with a hierarchical model: patients behind one black-box solver",
+    )  # fmt: skip
     options = parser.parse_args(arguments)
     if options.draws < 4:
         parser.error("argument --draws: at least 4, for the diagnostics")

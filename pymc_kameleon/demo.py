@@ -22,6 +22,7 @@ from rich.table import Table
 from pymc_kameleon import steps
 from pymc_kameleon.datasets import LynxHare, load_lynx_hare
 from pymc_kameleon.diagnostics import efficiency
+from pymc_kameleon.hierarchical_demo import Solver, patients_model
 from pymc_kameleon.targets import solve_lotka_volterra
 
 STEPS = {
@@ -35,6 +36,7 @@ STEPS = {
 }
 DEFAULT = "kamiltonian"
 BESIDE = "fast-kameleon"
+HIERARCHY = {"draws": 300, "tune": 300}  # a chain: enough for the second model
 PARAMETERS = ("alpha", "beta", "gamma", "delta", "initial", "sigma")
 
 
@@ -96,13 +98,23 @@ class Run(NamedTuple):
     seconds: float
 
 
-def run(name: str, step_class, *, draws: int, tune: int, chains: range, seed: int) -> Run:
-    """Sample some of the chains with one step method, counting the solver's calls."""
+def run(
+    name: str,
+    step_class,
+    *,
+    draws: int,
+    tune: int,
+    chains: range,
+    seed: int,
+    patients: bool = False,
+) -> Run:
+    """Sample some of the chains with one step method, counting the solver's calls; of the patients, or of lynx-hare."""
     logging.getLogger("pymc").setLevel(logging.WARNING)
-    solver = PredatorPrey()
-    with lynx_hare_model(solver):
-        # a solver of 50 microseconds: what its evaluations cost is less than what a surrogate does to save them
-        options = {"learn": "all"} if step_class is steps.KamiltonianStep else {}
+    solver, options = (Solver() if patients else PredatorPrey()), {}
+    with patients_model(solver) if patients else lynx_hare_model(solver):
+        if step_class is steps.KamiltonianStep and not patients:
+            # a solver of 50 microseconds: what its evaluations cost is less than what a surrogate does to save them
+            options = {"learn": "all"}
         step = step_class(**options)
         solver.calls, start = 0, time.process_time()
         idata = pm.sample(
@@ -117,7 +129,9 @@ def of_chains(chains: range, seed: int) -> np.random.Generator:
     return np.random.default_rng(np.random.SeedSequence(seed, n_children_spawned=chains.start))
 
 
-def run_all(classes, *, draws: int, tune: int, chains: int, seed: int, cores: int) -> list[Run]:
+def run_all(
+    classes, *, draws: int, tune: int, chains: int, seed: int, cores: int, patients: bool = False
+) -> list[Run]:
     """Sample with every step method, the chains divided among ``cores`` processes.
 
     The draws do not depend on ``cores``. ``pm.sample(cores=2)`` sends every draw between processes, which costs more
@@ -126,7 +140,7 @@ def run_all(classes, *, draws: int, tune: int, chains: int, seed: int, cores: in
     names = [f"pm.{c.__name__}" if c is pm.DEMetropolisZ else c.__name__ for c in classes]
     ends = np.linspace(0, chains, min(cores, chains) + 1).round().astype(int)
     shares = [range(*pair) for pair in itertools.pairwise(ends.tolist())]
-    options = {"draws": draws, "tune": tune, "seed": seed}
+    options: dict[str, Any] = {"draws": draws, "tune": tune, "seed": seed, "patients": patients}
     if len(shares) == 1:
         return [run(n, c, chains=shares[0], **options) for n, c in zip(names, classes, strict=True)]
     # Not fork: by now there are threads.
@@ -173,11 +187,9 @@ def available_cores() -> int:
     return os.cpu_count() or 1
 
 
-def compare(runs: list[Run]) -> Table:
+def compare(runs: list[Run], title: str = "Lynx-hare posterior") -> Table:
     """Effective draws per evaluation, for the terminal."""
-    table = Table(
-        title="Lynx-hare posterior: effective draws for the solver's work", title_justify="left"
-    )
+    table = Table(title=f"{title}: effective draws for the solver's work", title_justify="left")
     table.add_column("step", no_wrap=True)
     for heading in ("ODE solves", "min bulk ESS", "per 1000 solves", "max R-hat", "CPU seconds"):
         table.add_column(heading, justify="right")
@@ -234,9 +246,23 @@ def plot_populations(idata, data: LynxHare, rng: np.random.Generator, path: Path
     plt.close(figure)
 
 
+def hierarchy(console: Console, *, chains: int, cores: int, seed: int) -> None:
+    """The second model: patients behind one solver, with few evaluations; print what came out."""
+    classes = [steps.KamiltonianStep, pm.DEMetropolisZ]
+    console.print(
+        "\n[bold]Six patients[/bold]: a hierarchy of 18 unknowns over one black-box ODE solver for all, which "
+        f"KamiltonianStep takes apart. {chains} chains, {HIERARCHY['tune']} tuning draws and as many draws."
+    )
+    with console.status("Compiling and sampling"):
+        runs = run_all(classes, chains=chains, seed=seed, cores=cores, patients=True, **HIERARCHY)
+    print(az.summary(runs[0].idata, var_names=["mean", "spread", "half", "sigma"]).to_string())
+    console.print()
+    console.print(compare(runs, "Patients' posterior"))
+
+
 def main(
-    step: str, *, draws: int, tune: int, chains: int, cores: int, seed: int, out: Path
-) -> None:
+    step: str, *, draws: int, tune: int, chains: int, cores: int, seed: int, out: Path, patients: bool = True
+) -> None:  # fmt: skip
     """Sample with ``step``, FastKameleonStep and PyMC's DEMetropolisZ; print and write what came out."""
     console = Console()
     chosen = STEPS[step]
@@ -262,3 +288,5 @@ def main(
     )
     runs[0].idata.to_netcdf(str(out / "lynx_hare.nc"))
     console.print(f"\nWritten to {out}: trace.png, populations.png, lynx_hare.nc")
+    if patients:
+        hierarchy(console, chains=chains, cores=cores, seed=seed)

@@ -9,7 +9,7 @@ import pymc as pm
 import pytest
 
 import pymc_kameleon as pk
-from pymc_kameleon import demo
+from pymc_kameleon import demo, hierarchical_demo
 from pymc_kameleon.__main__ import main
 from pymc_kameleon.targets import LotkaVolterra
 
@@ -30,7 +30,7 @@ def test_wrong_options_say_what_is_allowed(capsys):
 
 
 def test_it_prints_and_writes(tmp_path):
-    options = ["--draws", "100", "--tune", "100", "--chains", "1"]
+    options = ["--draws", "100", "--tune", "100", "--chains", "1", "--no-patients"]
     result = subprocess.run(
         [sys.executable, "-m", "pymc_kameleon", *options],
         cwd=tmp_path, capture_output=True, text=True, check=False,
@@ -65,6 +65,32 @@ def test_chains_run_in_parts_are_those_of_one_run():
     assert joined.evaluations == 3 * (20 + 120 + 1)
     assert joined.idata["observed_data"]["pelts"].shape == (21, 2)
     assert parts[1].idata["posterior"]["alpha"].shape == (2, 20)
+
+
+def test_the_patients_solver_converges():
+    """A Runge-Kutta method of fourth order: against SciPy's at a small tolerance, within its error at this step."""
+    from scipy.integrate import solve_ivp
+
+    rate, volume, half = 25.0, 30.0, 4.0
+    dose, absorption = hierarchical_demo.DOSE, hierarchical_demo.ABSORPTION
+
+    def slope(t, c):
+        return (absorption * dose * np.exp(-absorption * t) - rate * c / (half + c)) / volume
+
+    exact = solve_ivp(
+        slope, (0.0, 24.0), [0.0], t_eval=hierarchical_demo.TIMES, rtol=1e-9, atol=1e-12
+    )
+    found = hierarchical_demo.concentrations(np.log([[rate, volume]] * 2), half)
+    np.testing.assert_allclose(found, np.tile(exact.y, (2, 1)), rtol=1e-4)
+
+
+@pytest.mark.slow
+def test_the_hierarchy_is_taken_apart_and_converges():
+    result = demo.run(
+        "step", pk.KamiltonianStep, chains=range(4), seed=1, patients=True, **demo.HIERARCHY
+    )
+    assert result.idata["sample_stats"]["factors"].values.max() == 6
+    assert max(float(np.max(v)) for v in az.rhat(result.idata).data_vars.values()) < 1.03
 
 
 def log_parameters(idata):
