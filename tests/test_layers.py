@@ -28,7 +28,8 @@ FAMILIES = ("samplers.kameleon", "samplers.gaussian_mixture", "samplers.kamilton
 # half that builds a model.
 HOST_SIDE = {
     "__init__", "__main__", "steps", "pseudo_marginal", "gp_classification", "datasets", "glass", "diagnostics",
-    "plots", "factor_plots", "demo", "targets", "sampling", "workers", "convergence", "checkpoint", "sample_report",
+    "plots", "factor_plots", "demo", "hierarchical_demo",
+    "targets", "sampling", "workers", "convergence", "checkpoint", "sample_report",
 }  # fmt: skip
 
 
