@@ -119,6 +119,13 @@ def test_placing_twice_is_placing_once(sampler, make):
 
 
 @every_sampler
+def test_a_frozen_chain_begins_with_what_is_found_where_it_is(sampler):
+    """Not with what was cached there while tuning."""
+    _, point, state = frozen(sampler)
+    assert bytes_of(sampler.place(state, point)) == bytes_of(state)
+
+
+@every_sampler
 def test_what_a_proposal_brings_along_is_what_is_found_there(sampler):
     """Moving by a proposal retains what putting the chain there retains."""
     rng, point, state = frozen(sampler)
