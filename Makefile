@@ -7,7 +7,7 @@ export OPENBLAS_NUM_THREADS = 1
 export OMP_NUM_THREADS = 1
 
 # benchmarks/README.md says what each shows
-QUICK = step_cost feature_convergence adaptation_bias gp_estimator particle_filter history_length
+QUICK = step_cost feature_convergence adaptation_bias gp_estimator particle_filter history_length corrections
 LONG = noisy_likelihood twisted_gaussians hamiltonian_abc glass fast_kameleon kamiltonian_paper kamiltonian_cold_start \
 	kamiltonian_dimension nuts_per_gradient arrival few_evaluations textbook cold_start
 

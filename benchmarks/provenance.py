@@ -70,6 +70,7 @@ RESULTS = {
         (*_package("samplers.pooled.chains", "samplers.kamiltonian.values.sampler", "targets"), "benchmarks.core"),
     ),
     "glass": Result("glass", 9),
+    "corrections": Result("corrections", 1),
     "history_length": Result("history_length", 1),
     "gp_estimator": Result("gp_estimator", 2),
     "hamiltonian_abc": Result("hamiltonian_abc", 5),

@@ -32,7 +32,7 @@ from pymc_kameleon.samplers.kamiltonian.scores.sampler import LiteKamiltonian
 from pymc_kameleon.samplers.kamiltonian.values.sampler import ValueKamiltonian
 from tests.step_tester import BlackBox, begin, drive
 
-PAGE = Path(__file__).parents[2] / "docs" / "faults.md"
+PAGE = Path(__file__).parents[1].parent / "docs" / "faults.md"
 QUICK = {"mode": "FAST_COMPILE"}
 SAMPLERS = {
     "AdaptiveMetropolis": AdaptiveMetropolis(),

@@ -1,0 +1,37 @@
+"""The figures on the page of corrections are in the results that their rows link to."""
+
+import re
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1].parent
+ROWS = [
+    line
+    for line in (ROOT / "docs" / "corrections.md").read_text("utf-8").splitlines()
+    if line.startswith("|")
+]
+
+
+def quoted(row):
+    """Bold figures of a row, and the text of the results that it links to."""
+    links = re.findall(r"\]\(\.\./(benchmarks/results/\w+\.md)\)", row)
+    return re.findall(r"\*\*([^*]+)\*\*", row), "\n".join(
+        (ROOT / link).read_text("utf-8") for link in links
+    )
+
+
+def test_every_bold_figure_is_in_its_result():
+    found = 0
+    for row in ROWS:
+        figures, text = quoted(row)
+        cells = set(re.findall(r"[-+]?\d+(?:\.\d+)?(?:e-?\d+)?", text))
+        for figure in figures:
+            assert figure in cells, (figure, row[:80])
+            found += 1
+    assert found > 30
+
+
+def test_what_has_no_figure_says_so():
+    for row in ROWS:
+        cells = [cell.strip() for cell in row.strip("|").split("|")]
+        if cells[-1].startswith("not measured"):
+            assert "**" not in cells[-1]
