@@ -101,7 +101,7 @@ MUTATIONS = [
              "excess = point.log_density - point.value - mixture.typical", "no slack", "test_shares.py"),
     Mutation("samplers/kamiltonian/trust", "return math.log((1.0 - keep * new_share) / (1.0 - keep * share))", "return 0.0",
              "random walk's ratio dropped", "test_shares.py"),
-    Mutation("surrogates/transitions", "        if u[6] < accept_prob:", "        if u[6] < 2.0:",
+    Mutation("surrogates/transitions", "        if u[ACCEPT] < accept_prob:", "        if u[ACCEPT] < 2.0:",
              "inner test dropped", "test_value_kamiltonian.py -k 'inner'"),
     Mutation("samplers/kamiltonian/values/tuning", "walk=WALK.freeze(state.walk), learning=None",
              "walk=state.walk, learning=None", "the walk goes on adapting", "test_value_kamiltonian.py -k 'frozen or dropped'"),

@@ -197,7 +197,11 @@ def frozen():
     state = sampler.place(state, here)
     *_, last = chain.draws(rng, sampler, skewed, here, state, 60, tuning=True)
     assert last.state.learning.schedule.refits >= 1
-    return Held(sampler, chain.freeze(sampler, last.point, last.state))
+    state = chain.freeze(sampler, last.point, last.state)
+    mixture = state.mixture._replace(
+        floor=0.15, slack=0.0
+    )  # the surrogate matters more: the control sees more
+    return Held(sampler, state._replace(mixture=mixture))
 
 
 def test_the_kernel_is_exact_whatever_was_known(frozen):
@@ -206,8 +210,9 @@ def test_the_kernel_is_exact_whatever_was_known(frozen):
     assert largest_z(starts, ends) < 4.5
 
 
+@pytest.mark.slow  # the same with a worse surrogate is in test_value_kamiltonian.py
 def test_control_a_share_that_is_left_out_of_the_ratio_is_noticed(frozen):
-    assert largest_z(*apply_kernel(frozen, n=6000, ratio=without_share)) > 10
+    assert largest_z(*apply_kernel(frozen, n=8000, ratio=without_share)) > 10
 
 
 def test_points_that_stand_for_the_posterior_lie_as_deep_as_its_draws():
