@@ -38,8 +38,9 @@ def save_state(step: KernelStep, path: str | os.PathLike) -> None:
     Parameters
     ----------
     step : step of this package
-        Between two draws: after ``pm.sample(..., cores=1)``, of the last chain, or in a loop of one's own over
-        ``step.step(point)``, or in ``pm.sample``'s ``callback``. One of a ``CompoundStep``'s ``methods``, not itself.
+        Between two draws: after ``pm.sample(..., cores=1)``, of the last chain; in a loop of one's own over
+        ``step.step(point)``; in the ``callback`` of ``pm.sample(..., cores=1)``. One of a ``CompoundStep``'s
+        ``methods``, not itself.
     path : path-like
         The file; one that is there is replaced in one piece, or not at all.
 

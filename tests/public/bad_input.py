@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pymc as pm
 from pymc.exceptions import SamplingError
+from pymc.step_methods.compound import CompoundStep
 
 import pymc_kameleon as pk
 from pymc_kameleon import checkpoint
@@ -206,7 +207,7 @@ def two_steps():
             pk.AdaptiveMetropolisStep([m["x"]], compile_kwargs=QUICK),
             pk.AdaptiveMetropolisStep([m["x"], m["y"]], compile_kwargs=QUICK),
         ]
-        compound = pm.CompoundStep(steps)
+        compound = CompoundStep(steps)
     point, said = m.initial_point(), []
     for step in steps:
         begin(step)
@@ -214,6 +215,16 @@ def two_steps():
         point, stats = compound.step(point)
         said += [s["warning"].message for s in stats if s["warning"] is not None]
     return " ".join(said)
+
+
+def shortest():
+    with model():
+        step = pk.KameleonStep(compile_kwargs=QUICK)
+        idata = pm.sample(
+            1, tune=1, chains=1, cores=1, step=step, progressbar=False, random_seed=1,
+            compute_convergence_checks=False,
+        )  # fmt: skip
+    return idata["posterior"]["x"].values.shape[1]
 
 
 def no_tuning():
@@ -319,6 +330,7 @@ VARIABLES = [
     Row("two steps on one variable", two_steps, None, "x is sampled by another step too. That is right but for a noisy log density"),
     Row("a model that grows after the step is built", changed, SamplingError, "was built before the model was complete (new: later)"),
     Row("pm.sample(tune=0)", no_tuning, None, "tune=0: nothing was learned"),
+    Row("pm.sample(1, tune=1, chains=1)", shortest, None, "1"),
     Row("register('KameleonStep')", lambda: pk.register("KameleonStep"), TypeError, "register() takes a step's class"),
 ]  # fmt: skip
 

@@ -325,6 +325,56 @@ def sleepy(x):
     return 0.0
 
 
+class Watched:
+    """-x^2 / 2, slowly; writes its process down."""
+
+    def __init__(self, folder):
+        self.folder, self.parent = folder, os.getpid()
+
+    def __call__(self, x):
+        if os.getpid() != self.parent:
+            (self.folder / str(os.getpid())).touch()
+        time.sleep(0.005)
+        return -0.5 * float(np.square(x).sum())
+
+
+def parallel(folder, then):
+    """Two chains in processes of their own; ``then`` is called with the number of one, a second after both began."""
+    chosen = {"draws": 2000, "tune": 10, "chains": 2, "cores": 2, "random_seed": 1}
+    with pm.Model():
+        pm.Potential("p", BlackBox(Watched(folder))(pm.Flat("x")))
+        step = pk.AdaptiveMetropolisStep(compile_kwargs=QUICK, arrival=False)
+
+        def watch():
+            end = time.monotonic() + 60.0
+            while len(list(folder.iterdir())) < 2 and time.monotonic() < end:
+                time.sleep(0.01)
+            time.sleep(1.0)
+            then(int(next(folder.iterdir()).name))
+
+        thread = threading.Thread(target=watch)
+        thread.start()
+        try:
+            return pm.sample(
+                step=step, progressbar=False, compute_convergence_checks=False, mp_ctx="fork", **chosen
+            )  # fmt: skip
+        finally:
+            thread.join()
+
+
+def ctrl_c_parallel(folder):
+    found = parallel(folder, lambda pid: os.kill(os.getpid(), signal.SIGINT))
+    draws = found["posterior"]["x"].values
+    assert 10 < draws.shape[1] < 2000
+    assert np.isfinite(draws).all()
+
+
+def chain_killed(folder):
+    with pytest.raises((RuntimeError, EOFError, ConnectionError)):
+        parallel(folder, lambda pid: os.kill(pid, signal.SIGKILL))
+    assert not multiprocessing.active_children()
+
+
 def saved_state_cut(folder):
     with pm.Model() as model:
         pm.Normal("x")
@@ -353,6 +403,8 @@ ROWS = [
     Row("a worker of an executor is killed", "BrokenExecutor, with what to do; with checkpoint= the same call goes on, the same bits", worker_killed, slow=True),
     Row("... of an executor that pk.sample can make anew", "it is made anew; the same bits", worker_killed_and_made_anew, slow=True),
     Row("an evaluation in a worker hangs", "with timeout=: submitted once more, then TimeoutError with the point", hangs, slow=True),
+    Row("Ctrl-C in pm.sample, two processes", "the draws so far of both chains are returned, as by PyMC", ctrl_c_parallel, slow=True),
+    Row("a process of pm.sample is killed", "PyMC raises, and the other process ends too; what pk.sample(checkpoint=) evaluates is kept", chain_killed, slow=True),
     Row("a file of save_state that was cut off", "ValueError: is damaged", saved_state_cut),
 ]  # fmt: skip
 

@@ -7,6 +7,7 @@ import sys
 import numpy as np
 import pymc as pm
 import pytest
+from pymc.step_methods.compound import CompoundStep
 
 import pymc_kameleon as pk
 from pymc_kameleon.steps import saved_state
@@ -89,6 +90,21 @@ def test_other_steps_variables_come_back(tmp_path):
     points, _ = drive(begin(step), point, 20)
     assert points[-1]["k"] == 1
     goes_on(step, twin, points[-1], tmp_path / "state", 30)
+
+
+def test_from_a_callback_of_pm_sample(tmp_path):
+    model = tester.gaussian()
+    step, twin = (pk.AdaptiveMetropolisStep(model=model, **QUICK) for _ in range(2))
+
+    def keep(trace, draw):
+        if draw.draw_idx == 29:  # tuning draws are counted, too
+            pk.save_state(step, tmp_path / "state")
+
+    idata = tester.sample(step, model, draws=20, tune=40, chains=1, callback=keep)
+    point = pk.load_state(begin(twin), tmp_path / "state")
+    points, _ = drive(twin, point, 20, 10)
+    went_on = tester.values(points[10:], "x")
+    assert went_on.tobytes() == idata["posterior"]["x"].values[0].tobytes()
 
 
 @pytest.mark.slow
@@ -206,7 +222,7 @@ def test_another_version_is_refused(kept, monkeypatch):
 def test_what_cannot_be_kept_is_said(kept, tmp_path):
     _, step = kept
     with pytest.raises(TypeError, match="got CompoundStep"):
-        pk.save_state(pm.CompoundStep([step]), tmp_path / "state")
+        pk.save_state(CompoundStep([step]), tmp_path / "state")
     new = pk.AdaptiveMetropolisStep(model=tester.gaussian(), **QUICK)
     with pytest.raises(ValueError, match="has not made a draw yet"):
         pk.save_state(new, tmp_path / "state")
