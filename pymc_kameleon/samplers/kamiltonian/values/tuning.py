@@ -39,9 +39,11 @@ FEWEST_NEW = 20  # evaluations between two fits after a warm start
 REFERENCE = 20  # points a dimension that stand for the posterior, of an earlier run's
 PLAUSIBLE = 0.02  # acceptance probability of a proposal that can be a surprise
 LARGEST_FLOOR = 0.9  # of the frozen random walk
+UNJUDGED = 0.15  # its least share, where no draw has judged the surrogate yet
 ARRIVED_QUANTILE = 0.05
 GOOD = ((0.1, 3.0), (0.25, 1.8))  # out-of-sample residual sd, growth until the next refit
 STICKING = 0.8  # mean share of the surrogate at the last states, below which there is one too
+REACH = 2.0  # of D, in the largest distance that the chain has been at
 SPREAD = 1.5  # ratio of standard deviations at which the chain is another one than the last fit was made for
 # residual sd and growth at which the end of tuning has a refit of its own, and growth where it is good
 NOT_GOOD, STALE, OUTGROWN = 0.2, 1.03, 1.1
@@ -420,20 +422,24 @@ def freeze(state: State) -> State:
 def _choose_arms_carefully(rng, state: State, chain) -> State:
     """Archive and arms as the whole chain suggests them: the last refit may have been long ago.
 
-    The arms run in the region and with the step size that the draws will have, in more and longer chains than a refit
-    can wait for.
+    The arms run with the step size that the draws will have, in more and longer chains than a refit can wait for; no
+    farther out than the chain has been, or one that came upon mass of f that is not there would stay in it: a draw does
+    not, the next one starts where the chain is.
     """
     learning, dynamics = state.learning, state.dynamics
     archive = chain[rng.integers(len(chain), size=min(ARCHIVE, len(chain)))]
     z = np.ascontiguousarray((archive - dynamics.surrogate.centre) @ dynamics.inverse.T)
     dynamics = dynamics._replace(archive=z)
-    frozen = _bound(dynamics, chain, learning)._replace(
-        step_size=math.exp(learning.averaging.log_average)
+    bounded = _bound(dynamics, chain, learning)
+    trial = bounded._replace(
+        radius=bounded.radius / REACH,
+        ceiling=bounded.ceiling - 2.0 - 0.5 * math.sqrt(z.shape[1]),
+        step_size=math.exp(learning.averaging.log_average),
     )
     worth = kamiltonian_worth.tried_anew(
         rng,
         learning.worth,
-        frozen,
+        trial,
         learning.evaluated.size,
         state.options.choice,
         kamiltonian_worth.CAREFULLY,
@@ -455,7 +461,10 @@ def fix(state: State, chain: np.ndarray, caution: float = 1.0) -> State:
     dynamics = state.dynamics._replace(step_size=math.exp(learning.averaging.log_average))
     dynamics = _bound(dynamics, chain, learning)
     arms = kamiltonian_worth.shares(learning.worth)
-    floor = min(caution, residual_mixture.choose_floor(quality.uncovered, quality.residual_sd))
+    floor = residual_mixture.choose_floor(quality.uncovered, quality.residual_sd)
+    if learning.judgement.residuals.size < ENOUGH:
+        floor = max(floor, UNJUDGED)
+    floor = min(floor, caution)
     if arms[0] > 0.5:
         floor = max(floor, arms[0])  # the random walk may be the better kernel
     floor = min(floor, LARGEST_FLOOR)
@@ -510,7 +519,7 @@ def _bound(dynamics, chain, learning):
     seen.
     """
     z = (chain - dynamics.surrogate.centre) @ dynamics.inverse.T
-    radius = 2.0 * math.sqrt(np.square(z).sum(axis=1).max())
+    radius = REACH * math.sqrt(np.square(z).sum(axis=1).max())
     values = learning.evaluated.log_densities
     highest = values[np.isfinite(values)].max()
     return dynamics._replace(radius=radius, ceiling=highest + 3.0 + 0.5 * math.sqrt(z.shape[1]))
