@@ -136,3 +136,9 @@ def test_the_readmes_noisy_example_runs():
     space = {"np": np, "pk": pk, "pm": __import__("pymc")}
     exec(compile(blocks(PAGES[0])[1], "README.md", "exec"), space)
     assert abs(float(space["idata"]["posterior"]["mu"].mean()) - 1.3) < 0.3
+
+
+def test_no_name_is_in_the_reference_twice():
+    page = (ROOT / "docs" / "api.md").read_text("utf-8")
+    names = re.findall(r"auto(?:class|function):: (?:pymc_kameleon\.)?([\w.]+)", page)
+    assert len(names) == len(set(names)) > 10
