@@ -23,19 +23,15 @@ import math
 from pathlib import Path
 from typing import NamedTuple
 
-import matplotlib
 import numpy as np
 from numba import njit
 from scipy import stats
 
-from benchmarks import provenance
+from benchmarks import provenance, report
 from pymc_kameleon.samplers import cma
 from pymc_kameleon.samplers import gaussian_adaptation as gaa
 from pymc_kameleon.samplers.chain import draws
 from pymc_kameleon.samplers.seam import Point, acceptance_probability
-
-matplotlib.use("Agg")
-import matplotlib.pyplot as plt
 
 SCHEDULES = ("constant", "constant, α", "diminishing", "frozen")
 RATE_FACTORS = (1.0, 0.5, 0.25, 0.1, 0.05)
@@ -222,7 +218,7 @@ def mean_multiplier(tune, draws):
 
 
 def draw_figure(rows, rates, path):
-    figure, panels = plt.subplots(1, 3, figsize=(12, 3.8), width_ratios=(2, 2, 1.4))
+    figure, panels = report.subplots(1, 3, figsize=(12, 3.8), width_ratios=(2, 2, 1.4))
     panels[1].sharex(panels[0])
     panels[1].sharey(panels[0])
     for panel, target in zip(panels, TARGETS, strict=False):
@@ -249,8 +245,7 @@ def draw_figure(rows, rates, path):
         *panels[0].get_legend_handles_labels(), loc="lower center", ncols=3, frameon=False
     )
     figure.tight_layout(rect=(0, 0.08, 1, 1))
-    figure.savefig(path, dpi=120)
-    plt.close(figure)
+    report.save_figure(figure, path)
 
 
 def main():

@@ -408,12 +408,7 @@ def _starts(cells, method):
 
 def draw(normals, dimensions, methods) -> None:
     """Evaluations against distance (colour: method; row: condition number; column: dimension)."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
-
-    figure, panels = plt.subplots(
+    figure, panels = report.subplots(
         len(CONDITIONS), len(dimensions), figsize=(3.2 * len(dimensions) + 1, 9.5), squeeze=False,
         sharex=True, sharey=True,
     )  # fmt: skip
@@ -440,8 +435,7 @@ def draw(normals, dimensions, methods) -> None:
         handles, labels, loc="upper center", ncols=len(methods), frameon=False, fontsize=8
     )
     figure.tight_layout(rect=(0, 0, 1, 0.97))
-    figure.savefig(RESULTS / "arrival.png", dpi=100)
-    plt.close(figure)
+    report.save_figure(figure, RESULTS / "arrival.png", 100)
 
 
 def main():

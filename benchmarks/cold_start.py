@@ -37,7 +37,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from benchmarks import core, provenance
+from benchmarks import core, provenance, report
 from benchmarks.report import digits, table
 from pymc_kameleon.diagnostics import CountingLogDensity, MarginalTruth, error_efficiency
 from pymc_kameleon.samplers.kameleon import full as kameleon
@@ -692,14 +692,9 @@ def write_ablation(store: dict) -> None:
 
 
 def draw_figure(store, budgets):
-    import matplotlib
-
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
-
     # Budgets of which only some targets have been run are in the tables, not in the figure.
     budgets = [b for b in budgets if len(Board(store, b).targets) == len(TARGETS)] or budgets[:1]
-    figure, panels = plt.subplots(
+    figure, panels = report.subplots(
         2, len(budgets), figsize=(6.0 * len(budgets) + 1.5, 8.5), squeeze=False
     )
     colours = {s: f"C{i}" for i, s in enumerate(s for s in SAMPLERS if s in OURS)}
@@ -728,8 +723,7 @@ def draw_figure(store, budgets):
             panel.spines[["top", "right"]].set_visible(False)
     draw_legend(figure, colours, len(budgets))
     figure.tight_layout(rect=(0, 0.08, 1, 1))
-    figure.savefig(RESULTS / "cold_start.png", dpi=110)
-    plt.close(figure)
+    report.save_figure(figure, RESULTS / "cold_start.png", 110)
 
 
 def draw_legend(figure, colours, columns):

@@ -20,10 +20,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import matplotlib
 import numpy as np
 
-from benchmarks import provenance
+from benchmarks import provenance, report
 from benchmarks.core import bulk_ess, generators, run_chain, versions
 from pymc_kameleon.diagnostics import DECILES
 from pymc_kameleon.samplers.adaptive_metropolis import AdaptiveMetropolis
@@ -32,9 +31,6 @@ from pymc_kameleon.samplers.kameleon.fast import FastKameleon
 from pymc_kameleon.samplers.kameleon.full import Kameleon
 from pymc_kameleon.samplers.seam import NOTHING
 from pymc_kameleon.targets import Banana
-
-matplotlib.use("Agg")
-import matplotlib.pyplot as plt
 
 TARGETS = {"B(0.03, 100)": Banana(0.03, 100.0, 8), "B(0.1, 100)": Banana(0.1, 100.0, 8)}
 SIZES = (10, 50, 100, 200, 300, 600)
@@ -221,7 +217,7 @@ TITLES = ("Effective draws per 1000 draws", "Effective draws per second", "Quant
 
 
 def draw_figure(results, path):
-    figure, panels = plt.subplots(2, 3, figsize=(12.5, 7.4), sharex=True)
+    figure, panels = report.subplots(2, 3, figsize=(12.5, 7.4), sharex=True)
     for row, target in zip(panels, TARGETS, strict=True):
         mine = [r for r in results if r.target == target]
         draw_panel(row[0], mine, lambda r: r.ess, lambda r: r.ess_error)
@@ -250,8 +246,7 @@ def draw_figure(results, path):
     handles, labels = panels[0, 2].get_legend_handles_labels()
     figure.legend(handles, labels, loc="lower center", ncols=4, frameon=False, fontsize=9)
     figure.tight_layout(rect=(0, 0.08, 1, 1))
-    figure.savefig(path, dpi=120)
-    plt.close(figure)
+    report.save_figure(figure, path)
 
 
 def draw_panel(panel, results, value, error=lambda r: None):

@@ -15,18 +15,14 @@ import math
 from pathlib import Path
 from typing import NamedTuple
 
-import matplotlib
 import numpy as np
 
-from benchmarks import provenance
+from benchmarks import provenance, report
 from benchmarks.core import generators, versions
 from pymc_kameleon.samplers.kameleon.fast import FastKameleon
 from pymc_kameleon.samplers.kameleon.full import Kameleon
 from pymc_kameleon.samplers.seam import Outcome, Point, Proposal
 from pymc_kameleon.targets import Banana
-
-matplotlib.use("Agg")
-import matplotlib.pyplot as plt
 
 TARGET = Banana(0.1, 100.0, 8)
 SIZES = (10, 16, 26, 42, 70, 120, 200, 350, 600)
@@ -132,7 +128,7 @@ def signed(value):
 
 
 def draw_figure(results, scale, path):
-    figure, panels = plt.subplots(1, 2, figsize=(10, 4.4), sharey=True)
+    figure, panels = report.subplots(1, 2, figsize=(10, 4.4), sharey=True)
     sizes = np.array(SIZES)
     for panel, place in zip(panels, PLACES, strict=True):
         for k, r in enumerate(r for r in results if r.place == place):
@@ -154,20 +150,19 @@ def draw_figure(results, scale, path):
     panels[0].text(600, scale["ridge"] * 1.06, "size of KAMH's covariance", ha="right", color="0.4")
     panels[0].set_ylabel("Frobenius error of the covariance, η = 1")
     figure.tight_layout()
-    figure.savefig(path, dpi=120)
-    plt.close(figure)
+    report.save_figure(figure, path)
 
 
 def table(results):
     header = ["D", *(f"{r.place}, {r.embedding}" for r in results)]
-    rows = [header, ["---:"] * len(header)]
+    rows = []
     for i, size in enumerate(SIZES):
         rows.append([str(size), *(f"{r.values[i]:.2e}" for r in results)])
     for label, attribute in (("slope", "slope"), (f"slope, D ≥ {ASYMPTOTIC}", "late_slope")):
         fits = [getattr(r, attribute) for r in results]
         rows.append([label, *(f"{value:.2f} ± {error:.2f}" for value, error in fits)])
     rows.append(["published", *(f"{PUBLISHED[r.place]:g}" for r in results)])
-    return "\n".join(f"| {' | '.join(row)} |" for row in rows)
+    return report.table(header, rows, left=0)
 
 
 def main():

@@ -36,7 +36,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from benchmarks import cold_start, core, provenance
+from benchmarks import cold_start, core, provenance, report
 from benchmarks.cold_start import TARGETS
 from pymc_kameleon import convergence
 from pymc_kameleon.samplers.kamiltonian.values import sampler as value_kamiltonian
@@ -188,17 +188,7 @@ def code(sampler: str) -> str:
 
 def load() -> dict:
     """Cells by key."""
-    return json.loads(STORE.read_text())["cells"] if STORE.exists() else {}
-
-
-def save(cells: dict) -> None:
-    """All of it or nothing; one cell a line."""
-    rows = ",\n".join(f"{json.dumps(k)}: {json.dumps(v)}" for k, v in sorted(cells.items()))
-    temporary = STORE.with_suffix(".tmp")
-    temporary.write_text(
-        f'{{"versions": {json.dumps(core.versions())},\n"cells": {{\n{rows}\n}}}}\n'
-    )
-    temporary.replace(STORE)
+    return report.load_cells(STORE)
 
 
 def _rounded(cell):
@@ -237,7 +227,7 @@ def run_all(cells: list[Cell], minutes: float) -> None:
             print("stopped at the time limit; the same command goes on")
             return
         made = _rounded(run(cell))
-        save(load() | {cell.key: made})
+        report.save_cells(STORE, {cell.key: made}, core.versions())
         print(cell.key, {k: v for k, v in made.items() if k != "code"}, flush=True)
 
 

@@ -25,7 +25,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from benchmarks import core, provenance
+from benchmarks import core, provenance, report
 
 CHAINS = 4
 CONVERGED = 1.01  # R-hat
@@ -281,17 +281,11 @@ def shape_of_the_pair(draws):
 
 
 def draw_figure(long_run, runs, names, path):
-    import matplotlib
-
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
-
-    figure, (pair, bars) = plt.subplots(1, 2, figsize=(11, 5), width_ratios=(1.15, 1))
+    figure, (pair, bars) = report.subplots(1, 2, figsize=(11, 5), width_ratios=(1.15, 1))
     draw_pair(pair, long_run.draws, names)
     draw_efficiencies(bars, runs)
     figure.tight_layout(w_pad=2.5)
-    figure.savefig(path, dpi=130)
-    plt.close(figure)
+    report.save_figure(figure, path, 130)
 
 
 def draw_pair(panel, draws, names):
@@ -392,13 +386,13 @@ def main():
     size = (options.fold_tune, options.fold_draws, 1000 * seed + 200)
     result = held_out(data, *size, folder, "fold_{}_{}_{}".format(*size))
     options.output.mkdir(parents=True, exist_ok=True)
-    text = report(options, data, long_run, reference, runs, result)
+    text = write_report(options, data, long_run, reference, runs, result)
     provenance.write(options.output / "glass.md", text)
     print(text)
     draw_figure(long_run, runs, data.feature_names, options.output / "glass.png")
 
 
-def report(options, data, long_run, reference, runs, result):
+def write_report(options, data, long_run, reference, runs, result):
     total = long_run.seconds + sum(run.seconds for run in runs.values()) + sum(result.seconds)
     sections = [
         "# UCI Glass: a Gaussian-process classifier's lengthscales",

@@ -34,19 +34,15 @@ import warnings
 from pathlib import Path
 from typing import NamedTuple
 
-import matplotlib
 import numpy as np
 import pymc as pm
 
-from benchmarks import provenance
+from benchmarks import provenance, report
 from benchmarks.core import autocorrelation, bulk_ess, generators, versions
 from benchmarks.noisy_likelihood import seed_noise, table
 from benchmarks.stochastic_gradients import SPASGradient, hamiltonian_abc, synthetic_log_likelihood
 from pymc_kameleon import AdaptiveMetropolisStep, KamiltonianStep
 from pymc_kameleon.targets import SkewNormalABC
-
-matplotlib.use("Agg")
-import matplotlib.pyplot as plt
 
 # target, data sets for an estimate of the pseudo-marginal steps
 CASES = {
@@ -240,7 +236,9 @@ SHOWN = {
 
 
 def draw(results, path):
-    figure, panels = plt.subplots(len(results), 3, figsize=(13, 3.6 * len(results)), squeeze=False)
+    figure, panels = report.subplots(
+        len(results), 3, figsize=(13, 3.6 * len(results)), squeeze=False
+    )
     for line, (title, (target, runs)) in zip(panels, results.items(), strict=True):
         direction = frame(target)[:, 0]
         exact, lags = target.sample(np.random.default_rng(0), 400_000) @ direction, np.arange(101)
@@ -268,11 +266,10 @@ def draw(results, path):
     handles, labels = panels[0, 2].get_legend_handles_labels()
     figure.legend(handles, labels, loc="lower center", ncols=4, frameon=False)
     figure.tight_layout(rect=(0, 0.08, 1, 1))
-    figure.savefig(path, dpi=120)
-    plt.close(figure)
+    report.save_figure(figure, path)
 
 
-def report(results, a):
+def write_report(results, a):
     """The tables as Markdown."""
     parts = [
         "# Hamiltonian ABC and pseudo-marginal steps on a skew normal simulator\n\n"
@@ -311,7 +308,7 @@ def main():
         title: (target, run_all(target, n_datasets, a))
         for title, (target, n_datasets) in CASES.items()
     }
-    text = report(results, a)
+    text = write_report(results, a)
     print(text)
     provenance.write(a.output / "hamiltonian_abc.md", text)
     draw(results, a.output / "hamiltonian_abc.png")

@@ -31,7 +31,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks import provenance
+from benchmarks import provenance, report
 from benchmarks.cold_start import TARGETS, starts
 from benchmarks.core import bulk_ess, generators, run_chain, versions
 from benchmarks.report import digits, table
@@ -217,14 +217,9 @@ def load() -> dict:
 
 
 def save(store: dict) -> None:
-    def rounded(value):
-        if isinstance(value, dict):
-            return {k: rounded(v) for k, v in value.items()}
-        return float(f"{value:.4g}") if isinstance(value, float) else value
-
     store["versions"] = versions()
     RESULTS.mkdir(exist_ok=True)
-    (RESULTS / f"{NAME}.json").write_text(json.dumps(rounded(store), indent=1) + "\n")
+    (RESULTS / f"{NAME}.json").write_text(json.dumps(report.rounded(store), indent=1) + "\n")
 
 
 # --- report --------------------------------------------------------------------------------------
@@ -314,12 +309,9 @@ def message(d: int) -> str:
 
 
 def figure(cells):
-    import matplotlib
-
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
-
-    picture, panels = plt.subplots(1, len(FAMILIES), figsize=(11.0, 3.6), sharey=True, sharex=True)
+    picture, panels = report.subplots(
+        1, len(FAMILIES), figsize=(11.0, 3.6), sharey=True, sharex=True
+    )
     limit = largest()
     for panel, family in zip(panels, FAMILIES, strict=True):
         for sampler, color in zip(SAMPLERS, ("0.45", "C0"), strict=True):
@@ -351,8 +343,7 @@ def figure(cells):
         limit, panels[-1].get_ylim()[1], "stands aside", ha="right", va="top", fontsize=8
     )
     picture.tight_layout()
-    picture.savefig(RESULTS / f"{NAME}.png", dpi=120)
-    plt.close(picture)
+    report.save_figure(picture, RESULTS / f"{NAME}.png")
 
 
 def largest() -> int:

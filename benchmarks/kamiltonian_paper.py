@@ -30,12 +30,11 @@ import math
 from pathlib import Path
 from typing import NamedTuple
 
-import matplotlib
 import numpy as np
 from numba import types
 from numba.extending import overload
 
-from benchmarks import provenance
+from benchmarks import provenance, report
 from benchmarks.core import bulk_ess, generators, run_chain, versions
 from pymc_kameleon.diagnostics import quantile_deviation
 from pymc_kameleon.kernels import get_kernel
@@ -46,9 +45,6 @@ from pymc_kameleon.samplers.seam import NOTHING, Point
 from pymc_kameleon.surrogates.scores import choose as kamiltonian_surrogate
 from pymc_kameleon.surrogates.scores import objective as score_matching
 from pymc_kameleon.targets import Banana
-
-matplotlib.use("Agg")
-import matplotlib.pyplot as plt
 
 SIZES = (100, 200, 500, 1000, 2000)
 DIMENSIONS = (2, 4, 8, 16, 32, 64, 100)
@@ -117,7 +113,7 @@ def trajectory_table(acceptance):
 
 
 def draw_trajectories(acceptance, path):
-    figure, panels = plt.subplots(1, 3, figsize=(12, 4), width_ratios=(1.15, 1, 1))
+    figure, panels = report.subplots(1, 3, figsize=(12, 4), width_ratios=(1.15, 1, 1))
     shown = list(ESTIMATORS).index("lite, base")
     image = panels[0].imshow(
         acceptance[shown].mean(axis=-1), origin="lower", aspect="auto", vmin=0, vmax=1
@@ -145,8 +141,7 @@ def draw_trajectories(acceptance, path):
         panel.spines[["top", "right"]].set_visible(False)
     panels[1].legend(frameon=False, fontsize=8)
     figure.tight_layout()
-    figure.savefig(path, dpi=120)
-    plt.close(figure)
+    report.save_figure(figure, path)
 
 
 # --- figure 3 -------------------------------------------------------------------------------------
@@ -344,7 +339,7 @@ def format_row(r):
 
 
 def draw_banana(rows, path):
-    figure, panels = plt.subplots(1, 4, figsize=(14, 3.9))
+    figure, panels = report.subplots(1, 4, figsize=(14, 3.9))
     measures = {
         "acceptance": lambda r: r.acceptance,
         "error of the mean (sd)": lambda r: r.error,
@@ -375,8 +370,7 @@ def draw_banana(rows, path):
         *panels[0].get_legend_handles_labels(), loc="lower center", ncols=6, frameon=False
     )
     figure.tight_layout(rect=(0, 0.08, 1, 1))
-    figure.savefig(path, dpi=120)
-    plt.close(figure)
+    report.save_figure(figure, path)
 
 
 def main():

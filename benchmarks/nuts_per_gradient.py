@@ -27,7 +27,7 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks import provenance
+from benchmarks import provenance, report
 from benchmarks.cold_start import CHAINS, TARGETS, measure, starts, truth
 from benchmarks.cold_start import Chain as Cell
 from benchmarks.cold_start import load as load_cold_start
@@ -115,21 +115,7 @@ def load() -> dict:
 
 
 def save(key, value) -> None:
-    def rounded(v):
-        if isinstance(v, dict):
-            return {k: rounded(w) for k, w in v.items()}
-        if isinstance(v, (list, tuple)):
-            return [rounded(w) for w in v]
-        return float(f"{v:.4g}") if isinstance(v, float) else v
-
-    store = load()
-    store["cells"][key] = value
-    store["versions"] = versions()
-    rows = ",\n".join(
-        f"{json.dumps(k)}: {json.dumps(rounded(v))}" for k, v in store["cells"].items()
-    )
-    text = f'{{"versions": {json.dumps(store["versions"])},\n"cells": {{\n{rows}\n}}}}\n'
-    (RESULTS / f"{NAME}.json").write_text(text)
+    report.save_cells(RESULTS / f"{NAME}.json", {key: report.rounded(value)}, versions())
 
 
 def number(x):

@@ -1,4 +1,4 @@
-"""How results are written down: tables in Markdown, numbers with as many digits as they have, and stores of cells."""
+"""How results are written down: Markdown tables, numbers with as many digits as they have, figures, stores of cells."""
 
 import fcntl
 import json
@@ -20,6 +20,34 @@ def table(head: Sequence[str], rows: Iterable[Sequence[Any]], left: int = 1) -> 
     """A Markdown table; all but the first ``left`` columns are aligned to the right."""
     marks = ["---" if k < left else "---:" for k in range(len(head))]
     return "\n".join(f"| {' | '.join(map(str, row))} |" for row in [head, marks, *rows])
+
+
+def subplots(*args, **options):
+    """``plt.subplots``, on no display."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    return plt.subplots(*args, **options)
+
+
+def save_figure(figure, path: Path, dpi: int = 120) -> None:
+    """Write a figure and forget it."""
+    import matplotlib.pyplot as plt
+
+    path.parent.mkdir(exist_ok=True)
+    figure.savefig(path, dpi=dpi)
+    plt.close(figure)
+
+
+def rounded(value: Any) -> Any:
+    """Floats with four significant digits, through dictionaries and lists."""
+    if isinstance(value, dict):
+        return {k: rounded(v) for k, v in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [rounded(v) for v in value]
+    return float(f"{value:.4g}") if isinstance(value, float) else value
 
 
 def load_cells(path: Path) -> dict[str, dict]:

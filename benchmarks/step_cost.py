@@ -18,13 +18,12 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-import matplotlib
 import numpy as np
 import pymc as pm
 from pymc.step_methods.compound import BlockedStep
 from pymc.util import get_random_generator
 
-from benchmarks import provenance
+from benchmarks import provenance, report
 from benchmarks.core import versions
 from pymc_kameleon import (
     AdaptiveMetropolisStep,
@@ -33,9 +32,6 @@ from pymc_kameleon import (
     KameleonStep,
 )
 from pymc_kameleon.targets import Banana
-
-matplotlib.use("Agg")
-import matplotlib.pyplot as plt
 
 TARGET = Banana(0.1, 100.0, 8)
 TUNE = 3200  # the steps' own default in 8 dimensions
@@ -160,9 +156,7 @@ def long_run(model, repeats, block, late):
 
 
 def table(costs):
-    header = (
-        "| step | loop: fastest | median | pm.sample: fastest | median |\n|---|---:|---:|---:|---:|"
-    )
+    header = ["step", "loop: fastest", "median", "pm.sample: fastest", "median"]
     reference = next(c for c in costs if c.name == REFERENCE)
     rows = []
     for c in costs:
@@ -171,13 +165,13 @@ def table(costs):
             for mine, theirs in ((c.loop, reference.loop), (c.sample, reference.sample))
             for statistic in (np.min, np.median)
         ]
-        rows.append(f"| {c.name} | {' | '.join(f'{v:.2f}' for v in values)} |")
-    return "\n".join([header, *rows])
+        rows.append([c.name, *(f"{v:.2f}" for v in values)])
+    return report.table(header, rows)
 
 
 def draw_figure(costs, path):
     reference = next(c for c in costs if c.name == REFERENCE)
-    figure, panels = plt.subplots(1, 2, figsize=(10, 3.2), sharey=True, sharex=True)
+    figure, panels = report.subplots(1, 2, figsize=(10, 3.2), sharey=True, sharex=True)
     y = np.arange(len(costs))[::-1]
     titles = ("in a bare loop", "inside pm.sample")
     for panel, title, attribute in zip(panels, titles, ("loop", "sample"), strict=True):
@@ -197,8 +191,7 @@ def draw_figure(costs, path):
         fontsize=11,
     )
     figure.tight_layout()
-    figure.savefig(path, dpi=120)
-    plt.close(figure)
+    report.save_figure(figure, path)
 
 
 def main():

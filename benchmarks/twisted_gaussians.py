@@ -16,10 +16,9 @@ import math
 from pathlib import Path
 from typing import NamedTuple
 
-import matplotlib
 import numpy as np
 
-from benchmarks import provenance
+from benchmarks import provenance, report
 from benchmarks.core import autocorrelation, autocorrelation_time, generators, run_chains, versions
 from pymc_kameleon.diagnostics import ConfidenceRegions, confidence_regions
 from pymc_kameleon.samplers.adaptive_metropolis import AdaptiveMetropolis
@@ -28,9 +27,6 @@ from pymc_kameleon.samplers.gaussian_adaptation import GaussianAdaptation
 from pymc_kameleon.samplers.kameleon.fast import FastKameleon
 from pymc_kameleon.samplers.kameleon.full import Kameleon
 from pymc_kameleon.targets import TwistedGaussian
-
-matplotlib.use("Agg")
-import matplotlib.pyplot as plt
 
 DIM = 11
 TARGETS = {f"π{'₁₂₃₄'[i - 1]}": TwistedGaussian(i, DIM) for i in (1, 2, 3, 4)}
@@ -132,7 +128,7 @@ COLORS = {name: f"C{k}" for k, name in enumerate(SAMPLERS)}
 
 
 def draw_figure(results, path):
-    figure, panels = plt.subplots(2, 4, figsize=(14, 6.6), sharey="row", height_ratios=(1.1, 1))
+    figure, panels = report.subplots(2, 4, figsize=(14, 6.6), sharey="row", height_ratios=(1.1, 1))
     for k, (column, target) in enumerate(zip(panels.T, TARGETS, strict=True)):
         mine = [r for r in results if r.target == target]
         draw_coverage(column[0], mine)
@@ -149,8 +145,7 @@ def draw_figure(results, path):
     handles, labels = panels[0, 0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="lower center", ncols=len(labels), frameon=False)
     figure.tight_layout(rect=(0, 0.06, 1, 1))
-    figure.savefig(path, dpi=120)
-    plt.close(figure)
+    report.save_figure(figure, path)
 
 
 def draw_coverage(panel, results):
