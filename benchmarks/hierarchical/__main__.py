@@ -20,6 +20,7 @@ import time
 import warnings
 from pathlib import Path
 
+import matplotlib.pyplot as plt
 import numpy as np
 import pymc as pm
 
@@ -186,6 +187,8 @@ def report(cells: list[dict]) -> str:
                     lines.append(_row(name, budget, sampler, rows))
     lines += [
         "",
+        f"![Effective draws per 1000 evaluations]({NAME}.png)",
+        "",
         f"{versions()}.",
         "",
         "Compilation (`built`, seconds of processor time, first run): ",
@@ -211,6 +214,40 @@ def _row(name, budget, sampler, rows):
         middle("error", 2), middle("sd_error", 2), middle("milliseconds", 1),
     ]  # fmt: skip
     return f"| {name} | {budget} | {shown[sampler]} | {len(rows)} | " + " | ".join(figures) + " |"
+
+
+def draw(cells: list[dict], path: Path) -> None:
+    """Effective draws per 1000 evaluations, a point a seed; hollow where R-hat is 1.01 or more."""
+    names = [name for name in MODELS if any(c["model"] == name for c in cells)]
+    styles = {
+        ("boxes", 1000): ("tab:blue", "o"), ("boxes", 3000): ("tab:blue", "s"),
+        ("whole", 3000): ("tab:orange", "s"), ("DEMetropolisZ", 3000): ("tab:gray", "s"),
+    }  # fmt: skip
+    labels = {
+        "boxes": "KamiltonianStep()", "whole": 'learn="all"', "DEMetropolisZ": "pm.DEMetropolisZ",
+    }  # fmt: skip
+    figure, axis = plt.subplots(figsize=(8, 0.45 * len(names) + 1.6), layout="constrained")
+    for (sampler, budget), (colour, marker) in styles.items():
+        mine = [c for c in cells if (c["sampler"], c["budget"]) == (sampler, budget)]
+        axis.plot([], [], marker, color=colour, label=f"{labels[sampler]}, {budget:,} a chain")
+        for c in mine:
+            shift = 0.14 if budget == 3000 else -0.14
+            axis.plot(
+                c["per_1000"], names.index(c["model"]) + shift, marker, color=colour, ms=5.5,
+                mfc=colour if c["rhat"] < 1.01 else "white",
+            )  # fmt: skip
+    axis.set_xscale("log")
+    axis.set_yticks(range(len(names)), names)
+    axis.invert_yaxis()
+    axis.grid(axis="x", color="0.9")
+    axis.set_xlabel(
+        "effective draws per 1000 evaluations, tuning counted (hollow: R-hat above 1.01)"
+    )
+    axis.legend(
+        frameon=False, fontsize="small", loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=2
+    )
+    figure.savefig(path, dpi=110)
+    plt.close(figure)
 
 
 def _load(path, default):
@@ -252,6 +289,7 @@ def main():
         print({k: v for k, v in cell.items() if k != "code"}, flush=True)
     code = provenance.digest(*CODE)
     stale = provenance.stale_cells((c["model"], c["code"], code) for c in cells)
+    draw(cells, RESULTS / f"{NAME}.png")
     provenance.write(RESULTS / f"{NAME}.md", report(cells), stale_cells=stale)
 
 
