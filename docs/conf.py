@@ -28,7 +28,7 @@ suppress_warnings = ["mystnb.unknown_mime_type", "myst.header", "misc.highlighti
 napoleon_google_docstring = False
 napoleon_use_rtype = False
 napoleon_use_ivar = True
-napoleon_custom_sections = [("For experiments", "params_style")]
+napoleon_custom_sections = [("For experiments", "params_style"), ("Of every step", "params_style")]
 autodoc_member_order = "bysource"
 autodoc_typehints = "none"
 
