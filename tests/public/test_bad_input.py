@@ -1,8 +1,15 @@
 """Every row of the table of bad input, and that docs/bad_input.md is made from it."""
 
+import numpy as np
 import pytest
 
-from tests.public.bad_input import PAGE, SECTIONS, page
+import pymc_kameleon as pk
+from pymc_kameleon.steps import KamiltonianStep
+from pymc_kameleon.steps.base import KernelStep
+from tests.public.bad_input import PAGE, SECTIONS, model, page
+
+POINT = {"x": np.zeros(2), "y": np.zeros(())}
+STEPS = [s for s in vars(pk).values() if isinstance(s, type) and issubclass(s, KernelStep)]
 
 ROWS = [row for rows in SECTIONS.values() for row in rows]
 
@@ -33,3 +40,53 @@ def test_the_page_is_made_from_the_table():
     assert PAGE.read_text("utf-8") == page()
     assert len(ROWS) >= 80
     assert len({row.given for row in ROWS}) == len(ROWS)
+
+
+class Accepted(Exception):
+    """The step would compile now."""
+
+
+def every_option():
+    for step in STEPS:
+        for variant in step.variants:
+            chosen = {step.chooses: variant} if step.chooses else {}
+            options = [
+                *step.variants[variant].defaults(),
+                "correlation",
+                "refresh_blocks",
+                "arrival",
+                "preset",
+            ]
+            for name in options:
+                yield pytest.param(
+                    step, chosen, name, id="-".join(filter(None, [step.name, variant, name]))
+                )
+
+
+@pytest.mark.parametrize(("step", "chosen", "name"), list(every_option()))
+def test_no_option_takes_what_makes_no_sense(step, chosen, name, monkeypatch):
+    """Text, NaN, bytes, a complex number, arrays: refused by name, before anything is compiled."""
+
+    def accepted(*_):
+        raise Accepted
+
+    monkeypatch.setattr(KernelStep, "_compile", accepted)
+    monkeypatch.setattr(KamiltonianStep, "_compile", accepted)
+    for value in (
+        "?",
+        float("nan"),
+        b"?",
+        1j,
+        np.full(7, np.nan),
+        np.ones((7, 7, 7)),
+        [[1], [1, 2]],
+    ):
+        with pytest.raises((ValueError, TypeError)) as refused:
+            step(model=model(), initial_point=POINT, **chosen, **{name: value})
+        assert name in str(refused.value), (value, str(refused.value))
+
+
+def test_the_test_above_would_notice(monkeypatch):
+    monkeypatch.setattr("pymc_kameleon.steps.base.check_types", lambda *_: None)
+    with pytest.raises(Accepted):
+        test_no_option_takes_what_makes_no_sense(STEPS[0], {}, "learn_from_values", monkeypatch)
