@@ -3,8 +3,10 @@
     python -m benchmarks.core_check
 
 For every step, the chain of ``core.run_chain`` and the chain of ``pm.sample`` must be the same numbers, for as long as
-``pm.sample`` repeats itself. One minute.
+``pm.sample`` repeats itself; from the initial point, without an arrival. One minute.
 """
+
+import argparse
 
 import numpy as np
 import pymc as pm
@@ -15,6 +17,7 @@ from pymc_kameleon.targets import Banana
 
 
 def main():
+    argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0]).parse_args()
     target, tune, draws = Banana(0.03, 100.0, 4), 1200, 300
     steps = [getattr(pymc_kameleon, name) for name in dir(pymc_kameleon) if name.endswith("Step")]
     for step in steps:
@@ -22,7 +25,8 @@ def main():
         # Rounding in BLAS may depend on where an array lies in memory, and fits of a surrogate amplify it.
         repeats = _length_of_agreement(first, second)
         rng, log_density = _first_chain(step, target)
-        walk = core._Walk(step.algorithm, log_density, target.initial_point, rng, {})
+        algorithm = next(iter(step.variants.values()))
+        walk = core._Walk(algorithm, log_density, target.initial_point, rng, {})
         ours = np.empty_like(first)
         for n in range(tune + draws):
             if n == tune:
@@ -39,7 +43,7 @@ def _sample(step, target, tune, draws):
     """All draws of ``pm.sample``, tuning included, shape (tune + draws, d)."""
     with target.pymc_model():
         trace = pm.sample(
-            draws=draws, tune=tune, chains=1, cores=1, step=step(), random_seed=1, progressbar=False,
+            draws=draws, tune=tune, chains=1, cores=1, step=step(arrival=False), random_seed=1, progressbar=False,
             compute_convergence_checks=False, discard_tuned_samples=False, quiet=True,
         )  # fmt: skip
     return np.concatenate([g["x"].values[0] for g in (trace.warmup_posterior, trace.posterior)])
@@ -64,7 +68,7 @@ def _first_chain(step, target):
             seen[-1].bit_generator.state = self.rng.bit_generator.state
 
     with target.pymc_model():
-        recorder = Recorder()
+        recorder = Recorder(arrival=False)
         pm.sample(
             draws=1, tune=0, chains=1, cores=1, step=recorder, random_seed=1, progressbar=False,
             compute_convergence_checks=False, quiet=True,
