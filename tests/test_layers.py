@@ -1,6 +1,7 @@
 """Who may import whom: read from the folders, and from every import in the package."""
 
 import ast
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -150,3 +151,11 @@ def test_core_runs_without_the_host():
     run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
     assert run.returncode == 0, run.stderr
     assert run.stdout.startswith("imported")
+
+
+def test_the_architecture_names_every_file():
+    """A newcomer names the file of any line; of the targets, the folder."""
+    text = (PACKAGE.parent / "ARCHITECTURE.md").read_text("utf-8")
+    names = set(re.findall(r"\w+", text))
+    missing = [n for n in modules() if n.rpartition(".")[2] not in names | {"__init__"}]
+    assert [n for n in missing if not n.startswith("targets.")] == []
