@@ -50,7 +50,7 @@ wheel: $(VENV)/.dev  ## dist/*.whl and *.tar.gz, looked at and installed into an
 	$(BIN)/python -m tests.wheel
 
 notebooks: $(VENV)/.dev  ## executes all of them
-	$(BIN)/python -m pytest --nbmake notebooks
+	$(BIN)/python -m pytest --nbmake --nbmake-timeout=1200 notebooks
 
 docs: $(VENV)/.docs  ## docs/_build/html/index.html; stored outputs are shown, nothing is run; no network
 	$(BIN)/python -m sphinx -q -W --keep-going -b html docs docs/_build/html
