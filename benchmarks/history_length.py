@@ -8,6 +8,7 @@ banana B(0.03, 100). Milliseconds of one processor, the least of three; beside e
 square over held-out draws, against the dense or batch fit. One minute.
 """
 
+import argparse
 import math
 import time
 from pathlib import Path
@@ -81,6 +82,7 @@ def measure(n):
 
 
 def main():
+    argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0]).parse_args()
     header = [
         "n", "lite, dense", "low-rank", "iterations", "its error", "finite, batch", "online: one state", "its solve",
         "its error",
