@@ -109,6 +109,28 @@ def test_a_quadratic_is_found_exactly_and_from_few_points():
     np.testing.assert_allclose(emulate(found.emulator, fresh)[0], truth, rtol=1e-5)
 
 
+@pytest.mark.parametrize("bend", [0.0, 1e-3])
+def test_what_is_learned_exactly_is_trusted_everywhere(bend):
+    """Once the chain's own states are the reference; a climb, and what is a little off, keep their wall."""
+    rng = np.random.default_rng(3)
+    layout = Layout(np.array([0, 1]), np.array([0, 1]), np.array([True]))
+    w = rng.standard_normal((60, 1))
+    o = -0.5 * w**2 + bend * np.sin(5.0 * w)
+    sample = Sample(w, o, o[:, 0])
+    far = np.array([30.0])
+    radii = [
+        fit(rng, layout, sample, reference, w[0], np.ones(1), nearest=nearest)[0].radius[0]
+        for reference, nearest in ((w, False), (None, False), (None, True))
+    ]
+    assert (radii[0] > 100.0) == (bend == 0.0)
+    assert max(radii[1:]) < 20.0
+    if bend == 0.0:
+        found = fit(rng, layout, sample, w, w[0], np.ones(1)).emulator
+        outputs, _, penalty, _ = emulate(found, far)
+        np.testing.assert_allclose(outputs, -450.0, rtol=1e-6)
+        assert penalty == 0.0
+
+
 # --- exactness ------------------------------------------------------------------------------------
 
 

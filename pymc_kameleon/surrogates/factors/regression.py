@@ -27,6 +27,7 @@ LARGEST = 250  # monomials
 MOST_POINTS = 1500
 # squared radius of trust in that of the points: of a quadratic, and of anything that bends more
 FAR, NEAR = 2.0, 1.4
+EXACT, EVERYWHERE = 1e-8, 1e4  # an error that small is rounding: the black box is that polynomial
 DEPTH = 0.15  # how fast weights of a log likelihood fall with its depth
 GOOD = 1e-3  # squared error of the log density, of all factors together: no reason to look further
 
@@ -150,6 +151,9 @@ def fit(
         seen = np.sort(np.append(square[weights > 0.02], own_square))[::-1]
         farthest = seen[min(len(seen) // 100, len(seen) - 1)]
         reach = FAR if fitted[-1].degree[0] <= 2 else NEAR
+        exact = fitted[-1].error ** 2 < EXACT / n_factors
+        if exact and reference is not None and not nearest:
+            reach = EVERYWHERE  # a wall in the tails would hold chains where the emulator is right
         radius[k] = np.sqrt(max(reach * farthest, 1.3 * own_square) + 1.0)
     errors = np.array([p.error for p in fitted])
     return Fit(
