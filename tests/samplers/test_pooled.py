@@ -174,7 +174,8 @@ def test_the_budget_is_never_exceeded(n, most):
         return BANANA.numba_log_density(x)
 
     chains = run(n, most, log_density=counted)
-    assert chains.evaluated.size <= most < chains.evaluated.size + n
+    # what is left is less than a round, of which a probe may be a part
+    assert chains.evaluated.size <= most < chains.evaluated.size + n + 1
     assert len(chains.rows) > 0
 
 
