@@ -5,7 +5,7 @@ import pymc as pm
 import pytest
 
 import pymc_kameleon as pk
-from pymc_kameleon.steps.surrogate_report import WORTH_SAYING, Report, describe
+from pymc_kameleon.steps.surrogate_report import INACCURATE, WORTH_SAYING, Report, describe
 from tests import step_tester as tester
 
 pytestmark = tester.NO_BLAS
@@ -74,9 +74,8 @@ def test_under_noise_the_noise_is_said_first_and_not_that_the_surrogate_does_not
         pm.Potential("likelihood", pk.NoisyLogLikelihood(Estimate())(pm.Flat("x", shape=2)))
     step = pk.KamiltonianStep(model=model)
     said = warnings_of(step, model, 1500)
-    assert (
-        step.algorithm_state.quality.uncovered > WORTH_SAYING
-    )  # which would be said without noise
+    quality = step.algorithm_state.quality  # one of these would be said without noise
+    assert quality.uncovered > WORTH_SAYING or quality.residual_sd > INACCURATE
     assert [w.extra["key"] for w in said] == ["noise"]
     assert abs(said[0].extra["noise_sd"] - 3.5) < 0.8
     assert "times the work" in said[0].message
