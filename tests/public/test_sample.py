@@ -198,9 +198,16 @@ class Box:
     def noise_cells(self):
         return []
 
+    def is_first(self):
+        """One call of all workers' alone: two that look at the same time do not both find nothing."""
+        try:
+            os.close(os.open(self.flag, os.O_CREAT | os.O_EXCL))
+        except FileExistsError:
+            return False
+        return True
+
     def __call__(self, x):
-        if os.getpid() != self.home and self.flag is not None and not os.path.exists(self.flag):
-            open(self.flag, "w").close()
+        if os.getpid() != self.home and self.flag is not None and self.is_first():
             if self.what == "die":
                 os.kill(os.getpid(), signal.SIGKILL)
             time.sleep(3.0)
