@@ -24,7 +24,7 @@ from pathlib import Path
 import numpy as np
 from scipy import optimize
 
-from benchmarks import core, provenance, report
+from benchmarks import basics, core, provenance, report
 from benchmarks.textbook import MODELS, drive, store
 from benchmarks.textbook.posterior import key, model_digest, posterior, reference, references
 from benchmarks.textbook.tables import digits, table
@@ -276,7 +276,7 @@ def load() -> dict[str, dict]:
 
 def save(found: dict[str, dict]) -> None:
     """Add cells to what is in the file by now."""
-    report.save_cells(STORE, found, core.versions())
+    report.save_cells(STORE, found, basics.versions())
 
 
 def run_all(cells, again: bool) -> None:
@@ -311,7 +311,7 @@ def write(dimensions, methods, models, seeds) -> str:
         "# Arrival",
         " ".join(__doc__.split("\n\n")[1].split())
         + f" {seeds} seeds (`python -m benchmarks.arrival`).",
-        f"{core.versions()}.",
+        f"{basics.versions()}.",
         "## Rotated normals: arrived, and evaluations until then (median, worst)",
         table(
             ["d", *methods],

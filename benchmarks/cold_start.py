@@ -37,7 +37,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from benchmarks import core, provenance, report
+from benchmarks import basics, core, provenance, report
 from benchmarks.report import digits, table
 from pymc_kameleon.diagnostics import CountingLogDensity, MarginalTruth, error_efficiency
 from pymc_kameleon.samplers.kameleon import full as kameleon
@@ -107,7 +107,7 @@ def start(name: str, rng: np.random.Generator) -> np.ndarray:
 
 def starts(name: str, seed: int) -> np.ndarray:
     """Starting points of a group of chains, the same for every sampler, shape (chains, d)."""
-    return np.array([start(name, rng) for rng in core.generators([_key(name), seed], CHAINS)])
+    return np.array([start(name, rng) for rng in basics.generators([_key(name), seed], CHAINS)])
 
 
 def _key(text):
@@ -213,7 +213,7 @@ def run(name: str, target_name: str, budget: int, seed: int) -> list[Chain]:
     """Chains of one cell."""
     sampler = (SAMPLERS | ABLATED)[name]
     target = TARGETS[target_name]
-    rngs = core.generators([_key(target_name), _key(name), seed], CHAINS)
+    rngs = basics.generators([_key(target_name), _key(name), seed], CHAINS)
     one = _pymc_chain if sampler.algorithm.startswith("pm.") else _own_chain
     return [
         one(sampler, target, x, rng, budget)
@@ -318,7 +318,7 @@ def measure(chains: list[Chain], reference: MarginalTruth) -> dict:
     draws = np.array([c.draws[-n:] for c in chains])
     ess, rhat = np.zeros(draws.shape[2]), math.nan
     if n >= 4:
-        ess = np.nan_to_num(core.bulk_ess(draws))
+        ess = np.nan_to_num(basics.bulk_ess(draws))
         rhat = float(az.rhat({"x": draws})["x"].values.max())  # NaN if a coordinate never moved
     ess = np.maximum(ess, 1.0)  # there is no less than one draw
     low, centre_low, centre_high, high = reference.quantiles
@@ -382,7 +382,7 @@ def save(key: str, cell: dict, truths: dict) -> dict:
     store = load()
     store["cells"][key] = _rounded(cell)
     store["truth"].update(truths)
-    store["versions"] = core.versions()
+    store["versions"] = basics.versions()
     rows = {
         part: ",\n".join(
             f"{json.dumps(k)}: {json.dumps(v)}" for k, v in sorted(store[part].items())

@@ -26,7 +26,7 @@ def main():
         repeats = _length_of_agreement(first, second)
         rng, log_density = _first_chain(step, target)
         algorithm = next(iter(step.variants.values()))
-        walk = core._Walk(algorithm, log_density, target.initial_point, rng, {})
+        walk = core.Walk(algorithm, log_density, target.initial_point, rng, {})
         ours = np.empty_like(first)
         for n in range(tune + draws):
             if n == tune:

@@ -23,7 +23,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from benchmarks import provenance, report
-from benchmarks.core import bulk_ess, generators, run_chain, versions
+from benchmarks.basics import bulk_ess, generators, versions
+from benchmarks.core import run_chain
 from pymc_kameleon.diagnostics import DECILES
 from pymc_kameleon.samplers.adaptive_metropolis import AdaptiveMetropolis
 from pymc_kameleon.samplers.kameleon import local_moves

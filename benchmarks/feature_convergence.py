@@ -18,7 +18,7 @@ from typing import NamedTuple
 import numpy as np
 
 from benchmarks import provenance, report
-from benchmarks.core import generators, versions
+from benchmarks.basics import generators, versions
 from pymc_kameleon.samplers.kameleon.fast import FastKameleon
 from pymc_kameleon.samplers.kameleon.full import Kameleon
 from pymc_kameleon.samplers.seam import Outcome, Point, Proposal

@@ -36,10 +36,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from benchmarks import cold_start, core, provenance, report
+from benchmarks import basics, cold_start, core, provenance, report
+from benchmarks.arriving import ArrivingWalk
 from benchmarks.cold_start import TARGETS
 from pymc_kameleon import convergence
-from pymc_kameleon.samplers.kamiltonian.values import sampler as value_kamiltonian
+from pymc_kameleon.samplers.kamiltonian.values.sampler import ValueKamiltonian
 from pymc_kameleon.samplers.pooled import chains as pooled_chains
 from pymc_kameleon.samplers.pooled.chains import Plan
 
@@ -74,7 +75,7 @@ class Cell(NamedTuple):
 
 def starts(cell: Cell, n: int) -> np.ndarray:
     """Over-dispersed points, shape (n, d): the same for every sampler."""
-    rngs = core.generators([cold_start._key(cell.target), cell.seed], n)
+    rngs = basics.generators([cold_start._key(cell.target), cell.seed], n)
     return np.array([cold_start.start(cell.target, rng) for rng in rngs])
 
 
@@ -100,10 +101,10 @@ def alone(cell: Cell, log_density: Callable) -> np.ndarray:
     budget = cell.total // ALONE
     found = [
         core.run_chain(
-            value_kamiltonian, log_density, x, rng, tune=budget // 2, draws=budget - budget // 2,
-            arrive=True,
+            ValueKamiltonian, log_density, x, rng, tune=budget // 2, draws=budget - budget // 2,
+            walk=ArrivingWalk,
         )
-        for x, rng in zip(starts(cell, ALONE), core.generators([cell.seed, 1], ALONE), strict=True)
+        for x, rng in zip(starts(cell, ALONE), basics.generators([cell.seed, 1], ALONE), strict=True)
     ]  # fmt: skip
     n = min(len(chain.draws) for chain in found)
     return np.array([chain.draws[:n] for chain in found])
@@ -113,7 +114,7 @@ def demetropolisz(cell: Cell, log_density: Callable) -> np.ndarray:
     """PyMC's step; ``cold_start`` counts its evaluations, two a draw."""
     sampler = cold_start.SAMPLERS["demetropolisz"]
     budget = cell.total // ALONE
-    rngs = core.generators([cell.seed, 2], ALONE)
+    rngs = basics.generators([cell.seed, 2], ALONE)
     found = [
         cold_start._pymc_chain(sampler, TARGETS[cell.target], x, rng, budget)
         for x, rng in zip(starts(cell, ALONE), rngs, strict=True)
@@ -175,7 +176,7 @@ def code(sampler: str) -> str:
     """Digest of the code that makes a sampler's cells."""
     roots = {
         "together": ("pymc_kameleon.samplers.pooled.chains",),
-        "alone": ("pymc_kameleon.samplers.kamiltonian.values.sampler", "benchmarks.core"),
+        "alone": ("pymc_kameleon.samplers.kamiltonian.values.sampler", "benchmarks.arriving"),
     }
     package = {"demetropolisz": "pymc", "emcee": "emcee"}.get(sampler)
     if package is None:
@@ -227,7 +228,7 @@ def run_all(cells: list[Cell], minutes: float) -> None:
             print("stopped at the time limit; the same command goes on")
             return
         made = _rounded(run(cell))
-        report.save_cells(STORE, {cell.key: made}, core.versions())
+        report.save_cells(STORE, {cell.key: made}, basics.versions())
         print(cell.key, {k: v for k, v in made.items() if k != "code"}, flush=True)
 
 

@@ -25,7 +25,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from benchmarks import core, provenance, report
+from benchmarks import basics, provenance, report
 
 CHAINS = 4
 CONVERGED = 1.01  # R-hat
@@ -57,7 +57,7 @@ def sample(model, step: str, tune: int, draws: int, seed: int, chains: int = CHA
     """``pm.sample`` on two cores, every chain from its own draw from the prior."""
     import pymc as pm
 
-    import pymc_kameleon
+    from pymc_kameleon import steps
 
     evaluates_twice = step.startswith("pm.")  # at the proposed point and at the current one again
     if evaluates_twice:
@@ -66,7 +66,7 @@ def sample(model, step: str, tune: int, draws: int, seed: int, chains: int = CHA
     starts = np.random.default_rng(seed).normal(PRIOR_MEAN, PRIOR_SD, (chains, dim))
     begin = processor_time()
     with model:
-        made = getattr(pm if evaluates_twice else pymc_kameleon, step.removeprefix("pm."))()
+        made = getattr(pm if evaluates_twice else steps, step.removeprefix("pm."))()
         trace = pm.sample(
             draws=draws, tune=tune, chains=chains, cores=2, step=made, random_seed=seed,
             initvals=[{"theta": x} for x in starts], progressbar=False, quiet=True,
@@ -123,7 +123,7 @@ def summary(draws: np.ndarray) -> Summary:
     # ArviZ 0.23's own method="sd" fails under NumPy 2.4; this is the delta method
     mean_error, sd_error = found["theta"].values, found["square"].values / (2.0 * sd)
     rhat = az.rhat(data)["theta"].values
-    return Summary(draws.mean((0, 1)), mean_error, sd, sd_error, core.bulk_ess(draws), rhat)
+    return Summary(draws.mean((0, 1)), mean_error, sd, sd_error, basics.bulk_ess(draws), rhat)
 
 
 def posterior_table(names, s):
@@ -138,7 +138,7 @@ def posterior_table(names, s):
 
 def efficiency(run):
     """(smallest, median) bulk ESS per 1000 evaluations."""
-    ess = 1000.0 * core.bulk_ess(run.draws) / run.evaluations.sum()
+    ess = 1000.0 * basics.bulk_ess(run.draws) / run.evaluations.sum()
     return ess.min(), np.median(ess)
 
 
@@ -398,7 +398,7 @@ def write_report(options, data, long_run, reference, runs, result):
         "# UCI Glass: a Gaussian-process classifier's lengthscales",
         f"`benchmarks/glass.py`: window glass (163 rows) against the rest (51), whitened covariates, log squared "
         "lengthscales N(-log 2, 20) a priori, 16 importance draws an estimate. Chains start at draws from the prior; "
-        f"{CHAINS} chains, seed {options.seed}; {total / 60:.1f} minutes of processor time. {core.versions()}.",
+        f"{CHAINS} chains, seed {options.seed}; {total / 60:.1f} minutes of processor time. {basics.versions()}.",
         "## The posterior",
         f"KamiltonianStep, {options.draws:,} draws in each chain after {options.tune:,} of tuning; "
         f"{long_run.evaluations.mean():,.0f} evaluations per chain. Dimension k is covariate k given those before it "

@@ -38,10 +38,10 @@ import numpy as np
 import pymc as pm
 
 from benchmarks import provenance, report
-from benchmarks.core import autocorrelation, bulk_ess, generators, versions
+from benchmarks.basics import autocorrelation, bulk_ess, generators, versions
 from benchmarks.noisy_likelihood import seed_noise, table
 from benchmarks.stochastic_gradients import SPASGradient, hamiltonian_abc, synthetic_log_likelihood
-from pymc_kameleon import AdaptiveMetropolisStep, KamiltonianStep
+from pymc_kameleon.steps import AdaptiveMetropolisStep, KamiltonianStep
 from pymc_kameleon.targets import SkewNormalABC
 
 # target, data sets for an estimate of the pseudo-marginal steps

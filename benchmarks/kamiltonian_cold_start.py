@@ -29,8 +29,9 @@ from typing import NamedTuple
 import numpy as np
 
 from benchmarks import provenance
+from benchmarks.basics import bulk_ess, generators, versions
 from benchmarks.cold_start import CHAINS, TARGETS, load, starts, truth
-from benchmarks.core import bulk_ess, generators, run_chain, versions
+from benchmarks.core import run_chain
 from pymc_kameleon.diagnostics import error_efficiency
 from pymc_kameleon.samplers.adaptive_metropolis import AdaptiveMetropolis
 from pymc_kameleon.samplers.kamiltonian.scores.sampler import FiniteKamiltonian, LiteKamiltonian

@@ -32,8 +32,9 @@ from typing import Any
 import numpy as np
 
 from benchmarks import provenance, report
+from benchmarks.basics import bulk_ess, generators, versions
 from benchmarks.cold_start import TARGETS, starts
-from benchmarks.core import bulk_ess, generators, run_chain, versions
+from benchmarks.core import run_chain
 from benchmarks.report import digits, table
 from pymc_kameleon.diagnostics import MarginalTruth, error_efficiency
 from pymc_kameleon.samplers.adaptive_metropolis import AdaptiveMetropolis

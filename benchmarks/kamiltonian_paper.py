@@ -35,7 +35,8 @@ from numba import types
 from numba.extending import overload
 
 from benchmarks import provenance, report
-from benchmarks.core import bulk_ess, generators, run_chain, versions
+from benchmarks.basics import bulk_ess, generators, versions
+from benchmarks.core import run_chain
 from pymc_kameleon.diagnostics import quantile_deviation
 from pymc_kameleon.kernels import get_kernel
 from pymc_kameleon.samplers.adaptive_metropolis import AdaptiveMetropolis

@@ -27,17 +27,16 @@ from pymc.step_methods.compound import CompoundStep
 from pytensor.tensor.random.type import RandomType
 
 from benchmarks import provenance
-from benchmarks.core import versions
+from benchmarks.basics import versions
 from benchmarks.report import table
-from pymc_kameleon import (
+from pymc_kameleon.particle_filter import StochasticVolatilityFilter, simulate_stochastic_volatility
+from pymc_kameleon.pseudo_marginal import NoisyLogLikelihood, step_beside_noise
+from pymc_kameleon.steps import (
     AdaptiveMetropolisStep,
     FastKameleonStep,
     GaussianMixtureStep,
     KameleonStep,
-    NoisyLogLikelihood,
 )
-from pymc_kameleon.particle_filter import StochasticVolatilityFilter, simulate_stochastic_volatility
-from pymc_kameleon.pseudo_marginal import step_beside_noise
 from pymc_kameleon.steps.pytensor_internals import cells
 
 NOISE_SDS = (0.5, 1.0, 1.5)

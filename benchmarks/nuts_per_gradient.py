@@ -28,10 +28,10 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks import provenance, report
+from benchmarks.basics import versions
 from benchmarks.cold_start import CHAINS, TARGETS, measure, starts, truth
 from benchmarks.cold_start import Chain as Cell
 from benchmarks.cold_start import load as load_cold_start
-from benchmarks.core import versions
 
 RESULTS = Path(__file__).parent / "results"
 NAME = "nuts_per_gradient"

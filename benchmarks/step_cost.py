@@ -24,8 +24,8 @@ from pymc.step_methods.compound import BlockedStep
 from pymc.util import get_random_generator
 
 from benchmarks import provenance, report
-from benchmarks.core import versions
-from pymc_kameleon import (
+from benchmarks.basics import versions
+from pymc_kameleon.steps import (
     AdaptiveMetropolisStep,
     FastKameleonStep,
     GaussianMixtureStep,

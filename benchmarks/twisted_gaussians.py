@@ -19,7 +19,8 @@ from typing import NamedTuple
 import numpy as np
 
 from benchmarks import provenance, report
-from benchmarks.core import autocorrelation, autocorrelation_time, generators, run_chains, versions
+from benchmarks.basics import autocorrelation, autocorrelation_time, generators, versions
+from benchmarks.core import run_chains
 from pymc_kameleon.diagnostics import ConfidenceRegions, confidence_regions
 from pymc_kameleon.samplers.adaptive_metropolis import AdaptiveMetropolis
 from pymc_kameleon.samplers.cma import CMA

@@ -26,7 +26,7 @@ import pymc as pm
 
 import pymc_kameleon as pk
 from benchmarks import provenance
-from benchmarks.core import bulk_ess, versions
+from benchmarks.basics import bulk_ess, versions
 from benchmarks.hierarchical.models import BOXES, MODELS, Kit, truth
 
 RESULTS = Path(__file__).parents[1] / "results"

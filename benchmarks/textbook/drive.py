@@ -9,7 +9,7 @@ import numpy as np
 import pymc as pm
 
 import pymc_kameleon
-from benchmarks import core
+from benchmarks import basics
 from benchmarks.textbook.posterior import Posterior, key
 
 
@@ -70,7 +70,7 @@ def chains(
     step that evaluates at most once in a draw tunes for ``tune`` draws and makes ``evaluations`` of them, as
     ``pm.sample(evaluations - tune, tune=tune)`` does; one that evaluates more often gets fewer.
     """
-    rngs = core.generators([key(posterior.name), key(step), seed], n_chains)
+    rngs = basics.generators([key(posterior.name), key(step), seed], n_chains)
     log_densities = [
         Counting(posterior.log_density, level, evaluations + 1) for _ in range(n_chains)
     ]

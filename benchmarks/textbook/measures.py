@@ -5,7 +5,7 @@ import math
 import arviz as az
 import numpy as np
 
-from benchmarks import core
+from benchmarks import basics
 from benchmarks.textbook.drive import Chain
 from benchmarks.textbook.posterior import Reference
 
@@ -28,7 +28,7 @@ def measure(chains: list[Chain], reference: Reference) -> dict:
     pooled = draws.mean((0, 1)), draws.std((0, 1))
     ess, ess_mean, rhat = np.ones(draws.shape[2]), np.ones(draws.shape[2]), math.nan
     if n >= 4:
-        ess = np.maximum(np.nan_to_num(core.bulk_ess(draws)), 1.0)
+        ess = np.maximum(np.nan_to_num(basics.bulk_ess(draws)), 1.0)
         ess_mean = _by_coordinate(az.ess, draws, method="mean")
         rhat = float(np.max(_by_coordinate(az.rhat, draws)))  # NaN if a coordinate never moved
     error = np.abs(pooled[0] - reference.mean)

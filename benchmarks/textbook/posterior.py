@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from benchmarks import core
+from benchmarks import basics
 from benchmarks.textbook import MODELS
 from pymc_kameleon.steps.log_density import LogDensity
 
@@ -74,7 +74,7 @@ class Posterior:
     def starts(self, seed: int, chains: int) -> np.ndarray:
         """Shape (chains, d); the same for every step."""
         return np.array(
-            [self.start(rng) for rng in core.generators([key(self.name), seed], chains)]
+            [self.start(rng) for rng in basics.generators([key(self.name), seed], chains)]
         )
 
     def to_point(self, x: np.ndarray) -> dict[str, np.ndarray]:

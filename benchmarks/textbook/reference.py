@@ -24,7 +24,7 @@ from pymc.pytensorf import join_nonshared_inputs
 from pytensor.graph.replace import graph_replace
 from scipy import optimize
 
-from benchmarks import core
+from benchmarks import basics
 from benchmarks.textbook import MODELS
 from benchmarks.textbook.drive import Counting, _chain, _own_step, _pymc_step
 from benchmarks.textbook.posterior import REFERENCE, Posterior, key, model_digest, references
@@ -74,7 +74,7 @@ def by_nuts(posterior: Posterior, seed: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _suffices(draws):
-    return core.bulk_ess(draws).min() > ENOUGH and _rhat(draws) < CONVERGED
+    return basics.bulk_ess(draws).min() > ENOUGH and _rhat(draws) < CONVERGED
 
 
 def _rhat(draws):
@@ -141,7 +141,7 @@ def by_two_samplers(posterior: Posterior, seed: int) -> tuple[np.ndarray, np.nda
     for text, make in (("GaussianMixtureStep", _own_step), ("pm.DEMetropolisZ", _pymc_step)):
         driver = make(posterior, text)
         draws = []
-        for x, rng in zip(located, core.generators([key(text), seed], CHAINS), strict=True):
+        for x, rng in zip(located, basics.generators([key(text), seed], CHAINS), strict=True):
             n = BLACK_BOX_EVALUATIONS
             log_density = Counting(posterior.log_density, limit=n + 1)
             draws.append(
@@ -150,10 +150,10 @@ def by_two_samplers(posterior: Posterior, seed: int) -> tuple[np.ndarray, np.nda
         found.append(np.array([d[-min(map(len, draws)) :] for d in draws]))
     error = _difference(*found)
     print(f"{posterior.name}: the two differ by {error:.1f} standard errors at most; effective draws "
-          f"{[round(core.bulk_ess(d).min()) for d in found]}")  # fmt: skip
+          f"{[round(basics.bulk_ess(d).min()) for d in found]}")  # fmt: skip
     if error > AGREE:
         raise RuntimeError(f"{posterior.name}: two samplers differ by {error:.1f} standard errors.")
-    draws = max(found, key=lambda d: core.bulk_ess(d).min())
+    draws = max(found, key=lambda d: basics.bulk_ess(d).min())
     log_densities = [[posterior.log_density(x) for x in chain[::10]] for chain in draws]
     return draws, np.array(log_densities)
 
@@ -199,7 +199,7 @@ def make(name: str, seed: int = 1) -> dict:
         "q05": np.quantile(draws, 0.05, axis=(0, 1)).tolist(),
         "q95": np.quantile(draws, 0.95, axis=(0, 1)).tolist(),
         "ess": np.asarray(az.ess({"x": own}, method="mean")["x"].values).tolist(),
-        "bulk_ess": float(core.bulk_ess(own).min()),
+        "bulk_ess": float(basics.bulk_ess(own).min()),
         "rhat": _rhat(own),
         "best": best,
         "level": best - posterior.dim / 2 - 3.0,
@@ -214,7 +214,7 @@ def save(name: str, found: dict) -> None:
         lines = ",\n".join(f"{json.dumps(n)}: {json.dumps(models[n])}" for n in sorted(models))
         temporary = REFERENCE.with_suffix(f".{os.getpid()}.tmp")
         temporary.write_text(
-            f'{{"command": "{COMMAND}", "versions": "{core.versions()}", "models": {{\n{lines}\n}}}}\n'
+            f'{{"command": "{COMMAND}", "versions": "{basics.versions()}", "models": {{\n{lines}\n}}}}\n'
         )
         temporary.replace(REFERENCE)
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pymc_kameleon
-from benchmarks import core, report
+from benchmarks import basics, report
 from benchmarks.textbook.drive import step_class
 from benchmarks.textbook.posterior import model_digest
 
@@ -92,7 +92,7 @@ def load() -> dict[str, dict]:
 
 def save(cell: Cell, found: dict) -> None:
     """Add a cell to what is in the file by now; several processes may."""
-    report.save_cells(STORE, {cell.key: _rounded(found)}, core.versions())
+    report.save_cells(STORE, {cell.key: _rounded(found)}, basics.versions())
 
 
 def _rounded(value):

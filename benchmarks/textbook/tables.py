@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks import core, provenance
+from benchmarks import basics, provenance
 from benchmarks.report import digits, table
 from benchmarks.textbook.measures import CONVERGED
 from benchmarks.textbook.posterior import reference
@@ -30,7 +30,7 @@ def write(cells: list, stored: dict, name: str) -> str:
     text = "\n\n".join([
         "# Textbook models, from where pm.sample starts",
         _introduction(seeds, evaluations),
-        f"{core.versions()}.",
+        f"{basics.versions()}.",
         "## Effective draws per 1000 evaluations (R-hat)",
         table(["model (d)", *steps], [[_title(m), *(_efficiency(found.get((m, s))) for s in steps)] for m in models]),
         "## In short",
