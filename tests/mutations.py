@@ -103,7 +103,7 @@ MUTATIONS = [
              "random walk's ratio dropped", "test_shares.py"),
     Mutation("surrogates/transitions", "        if u[ACCEPT] < accept_prob:", "        if u[ACCEPT] < 2.0:",
              "inner test dropped", "test_value_kamiltonian.py -k 'inner'"),
-    Mutation("samplers/kamiltonian/values/tuning", "walk=WALK.freeze(state.walk), learning=None",
+    Mutation("samplers/kamiltonian/values/freezing", "walk=WALK.freeze(state.walk), learning=None",
              "walk=state.walk, learning=None", "the walk goes on adapting", "test_value_kamiltonian.py -k 'frozen or dropped'"),
     # --- local moves, random features, mixture ---
     Mutation("samplers/kameleon/local_moves", "        reverse = log_step_density(delta, there, gamma, nu)",
@@ -179,7 +179,7 @@ MUTATIONS = [
              "the state of other options is taken", "test_step_contract.py -k refused"),
     Mutation("steps/base", "            if not (self.tune or self._draws_differ):", "            if not self.tune:",
              "one draw's statistics for all", "test_steps.py -k statistics test_step_contract.py -k phases"),
-    Mutation("samplers/pooled/tuning", "        hub = kamiltonian_tuning.fix(self.hub, pooled_elite.elite(self.hub)[0], CAUTION)\n", "        hub = self.hub\n",
+    Mutation("samplers/pooled/tuning", "        hub = freezing.fix(self.hub, pooled_elite.elite(self.hub)[0], CAUTION)\n", "        hub = self.hub\n",
              "together: the hub is not frozen", "test_pooled.py -k hub"),
     Mutation("samplers/pooled/tuning", "return hub, [pooled_members.settle(hub, m) for m in self.members]", "return hub, list(self.members)",
              "together: members keep the shares of tuning", "test_pooled.py -k frozen_members"),

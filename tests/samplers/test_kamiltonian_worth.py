@@ -7,7 +7,7 @@ import pytest
 
 from pymc_kameleon.numerics import history
 from pymc_kameleon.samplers.chain import evaluation, transition
-from pymc_kameleon.samplers.kamiltonian.values import tuning as kamiltonian_tuning
+from pymc_kameleon.samplers.kamiltonian.values import freezing, refits
 from pymc_kameleon.samplers.kamiltonian.values import worth as kamiltonian_worth
 from pymc_kameleon.samplers.kamiltonian.values.sampler import ValueKamiltonian
 from pymc_kameleon.samplers.kamiltonian.values.state import Carry
@@ -126,7 +126,7 @@ def after_a_transient(length, d=2):
 
 
 def test_the_transient_is_no_reference():
-    states, values = kamiltonian_tuning.reference_states(after_a_transient(300))
+    states, values = refits.reference_states(after_a_transient(300))
     assert values.min() > -20.0
     assert np.abs(states).max() < 6.0
     assert len(states) == len(values) > 200  # and nothing but the transient is left out
@@ -134,7 +134,7 @@ def test_the_transient_is_no_reference():
 
 def test_a_chain_that_has_hardly_moved_refers_to_the_best_points():
     state = after_a_transient(7)
-    states, values = kamiltonian_tuning.reference_states(state)
+    states, values = refits.reference_states(state)
     assert values[0] == values.max() == pytest.approx(-904.0, rel=1e-12)
     assert len(states) == len(values)
 
@@ -180,15 +180,15 @@ def fitted_at(state, size):
 def test_a_chain_that_has_been_elsewhere_needs_a_refit(tuned):
     size = tuned.learning.evaluated.size
     sooner = fitted_at(tuned, int(size / 1.2))
-    assert not kamiltonian_tuning.is_stale(sooner)  # twenty per cent more of the same
-    assert kamiltonian_tuning.is_stale(elsewhere(sooner, np.array([5.0, 0.0])))
+    assert not freezing.is_stale(sooner)  # twenty per cent more of the same
+    assert freezing.is_stale(elsewhere(sooner, np.array([5.0, 0.0])))
 
 
 def test_the_frozen_archive_is_of_the_whole_chain(tuned):
     shift = np.array([40.0, 0.0])
     far = elsewhere(tuned, shift)
     far = fitted_at(far, far.learning.evaluated.size)
-    frozen = kamiltonian_tuning.freeze(far).dynamics
+    frozen = freezing.freeze(far).dynamics
     states = frozen.archive @ np.linalg.inv(frozen.inverse).T + frozen.surrogate.centre
     assert 0.2 < np.mean(states[:, 0] > 20.0) < 0.8
     assert (np.square(frozen.archive).sum(axis=1) < frozen.radius**2).all()

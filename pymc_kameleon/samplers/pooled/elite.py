@@ -1,7 +1,7 @@
 """Which states stand for the posterior while several chains learn: those near the top.
 
 One chain leaves its transient behind, and what comes after it are its reference states
-(``reference_states`` in :mod:`pymc_kameleon.samplers.kamiltonian.values.tuning`). Of several chains some may still be
+(``reference_states`` in :mod:`pymc_kameleon.samplers.kamiltonian.values.refits`). Of several chains some may still be
 on their way. A depth that is taken from them would spread the weights of a fit over a hundred nats, and coordinates
 that hold them would be far too wide. So only states count that are as high as a draw plausibly is; while there are too
 few of those, the best of all evaluated points stand in.

@@ -22,9 +22,9 @@ from pymc_kameleon.numerics import history
 from pymc_kameleon.numerics.covariance import cholesky
 from pymc_kameleon.numerics.evaluations import Evaluations
 from pymc_kameleon.samplers import adaptive_metropolis
+from pymc_kameleon.samplers.kamiltonian.values import freezing, refits, worth
 from pymc_kameleon.samplers.kamiltonian.values import sampler as value_kamiltonian
 from pymc_kameleon.samplers.kamiltonian.values import tuning as kamiltonian_tuning
-from pymc_kameleon.samplers.kamiltonian.values import worth
 from pymc_kameleon.samplers.kamiltonian.values.state import State
 from pymc_kameleon.samplers.pooled import elite as pooled_elite
 from pymc_kameleon.samplers.pooled import members as pooled_members
@@ -214,7 +214,7 @@ class Tuning:
         best = max(self.members, key=lambda m: m.log_density)
         state = pooled_members.view(old, best)
         reference = pooled_elite.elite(old)
-        self.hub = kamiltonian_tuning.refit(
+        self.hub = refits.refit(
             self.rng, state, Point(best.position, best.log_density), reference, final
         )
         self.fitted_last |= final
@@ -239,7 +239,7 @@ class Tuning:
         judgement = learning.judgement
         if judgement.residuals.size < JUDGED or judgement.judged < JUDGED:
             return False
-        now, before = kamiltonian_tuning.measure(learning, math.inf), judgement.earlier
+        now, before = refits.measure(learning, math.inf), judgement.earlier
         if not (now.residual_sd < SETTLED and now.uncovered < UNCOVERED) or self._is_spreading():
             return False
         if learning.worth.accepted[1:].sum() < ACCEPTED * learning.worth.trials[1:].sum():
@@ -253,9 +253,9 @@ class Tuning:
     def freeze(self) -> tuple[State, list[Member]]:
         """Fix everything: the hub and the members from which draws are made."""
         hub = self.hub
-        if hub.fit is not None and kamiltonian_tuning.is_stale(hub):
+        if hub.fit is not None and freezing.is_stale(hub):
             self._refit()
-        hub = kamiltonian_tuning.fix(self.hub, pooled_elite.elite(self.hub)[0], CAUTION)
+        hub = freezing.fix(self.hub, pooled_elite.elite(self.hub)[0], CAUTION)
         return hub, [pooled_members.settle(hub, m) for m in self.members]
 
 
@@ -285,7 +285,7 @@ def _hub(starts, known, factor, options):
 def _resettled(hub, member, everyone):
     member = pooled_members.settle(hub, member)
     here = Point(member.position, member.log_density)
-    companions = kamiltonian_tuning.recalled(member.companions, hub.dynamics, here, everyone)
+    companions = refits.recalled(member.companions, hub.dynamics, here, everyone)
     return member._replace(companions=companions)
 
 

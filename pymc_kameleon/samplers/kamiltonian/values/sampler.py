@@ -31,7 +31,7 @@ from pymc_kameleon.numerics import evaluations, history
 from pymc_kameleon.numerics.checks import positive, share
 from pymc_kameleon.samplers.adaptive_metropolis import AdaptiveMetropolis
 from pymc_kameleon.samplers.kamiltonian import trust as residual_mixture
-from pymc_kameleon.samplers.kamiltonian.values import tuning
+from pymc_kameleon.samplers.kamiltonian.values import freezing, tuning
 from pymc_kameleon.samplers.kamiltonian.values import worth as kamiltonian_worth
 from pymc_kameleon.samplers.kamiltonian.values.learning import (
     Noise,
@@ -178,8 +178,8 @@ class ValueKamiltonian(Sampler):
         return tuning.adapt(rng, state, outcome)
 
     def freeze(self, state) -> State:
-        """See :func:`pymc_kameleon.samplers.kamiltonian.values.tuning.freeze`."""
-        return tuning.freeze(state)
+        """See :func:`pymc_kameleon.samplers.kamiltonian.values.freezing.freeze`."""
+        return freezing.freeze(state)
 
     def observe(self, state, point) -> State:
         """Learn from a second evaluation at the chain's point, which the step made to measure the noise."""

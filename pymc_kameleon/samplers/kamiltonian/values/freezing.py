@@ -1,0 +1,141 @@
+"""What is fixed when tuning ends: surrogate, arms, region, and how far the surrogate is trusted.
+
+After it nothing of the sampler changes but the chain's point.
+"""
+
+import math
+
+import numpy as np
+
+from pymc_kameleon.samplers.kamiltonian import trust as residual_mixture
+from pymc_kameleon.samplers.kamiltonian.values import refits
+from pymc_kameleon.samplers.kamiltonian.values import worth as kamiltonian_worth
+from pymc_kameleon.samplers.kamiltonian.values.learning import ENOUGH, Quality
+from pymc_kameleon.samplers.kamiltonian.values.refits import ARCHIVE
+from pymc_kameleon.samplers.kamiltonian.values.state import WALK, State
+from pymc_kameleon.samplers.seam import Point
+from pymc_kameleon.surrogates.values import features as value_features
+
+LARGEST_FLOOR = 0.9  # of the frozen random walk
+UNJUDGED = 0.15  # its least share, where no draw has judged the surrogate yet
+STICKING = (
+    0.8  # mean share of the surrogate at the last states, below which there is one more refit
+)
+REACH = 2.0  # of D, in the largest distance that the chain has been at
+# residual sd and growth at which the end of tuning has a refit of its own, and growth where it is good
+NOT_GOOD, STALE, OUTGROWN = 0.2, 1.03, 1.1
+
+
+def freeze(state: State) -> State:
+    """Fix everything, decide how far to trust the surrogate, and drop the evaluated points."""
+    learning = state.learning
+    if learning is None:
+        return state
+    rng = np.random.default_rng(learning.schedule.seed)
+    if state.fit is not None and is_stale(state):
+        here = Point(_position(state), state.current.log_density)
+        state = refits.refit(rng, state, here, final=True)
+    chain = refits.reference_states(state)[0]
+    if state.fit is not None:
+        state = _choose_arms_carefully(rng, state, chain)
+    return fix(state, chain)
+
+
+def _choose_arms_carefully(rng, state: State, chain) -> State:
+    """Archive and arms as the whole chain suggests them: the last refit may have been long ago.
+
+    The arms run with the step size that the draws will have, in more and longer chains than a refit can wait for; no
+    farther out than the chain has been, or one that came upon mass of f that is not there would stay in it: a draw does
+    not, the next one starts where the chain is.
+    """
+    learning, dynamics = state.learning, state.dynamics
+    archive = chain[rng.integers(len(chain), size=min(ARCHIVE, len(chain)))]
+    z = np.ascontiguousarray((archive - dynamics.surrogate.centre) @ dynamics.inverse.T)
+    dynamics = dynamics._replace(archive=z)
+    bounded = _bound(dynamics, chain, learning)
+    trial = bounded._replace(
+        radius=bounded.radius / REACH,
+        ceiling=bounded.ceiling - 2.0 - 0.5 * math.sqrt(z.shape[1]),
+        step_size=math.exp(learning.averaging.log_average),
+    )
+    worth = kamiltonian_worth.tried_anew(
+        rng,
+        learning.worth,
+        trial,
+        learning.evaluated.size,
+        state.options.choice,
+        kamiltonian_worth.CAREFULLY,
+    )
+    return state._replace(dynamics=dynamics, learning=learning._replace(worth=worth))
+
+
+def fix(state: State, chain: np.ndarray, caution: float = 1.0) -> State:
+    """Fix everything as it is; ``chain`` (m, d) are the states that D has to hold.
+
+    ``caution`` is the largest share that the random walk gets because of what the surrogate does not cover.
+    """
+    learning = state.learning
+    state = state._replace(walk=WALK.freeze(state.walk), learning=None)
+    if state.dynamics is None:
+        size = learning.evaluated.size
+        return state._replace(quality=Quality(math.inf, 1.0, learning.schedule.refits, size))
+    quality = refits.measure(learning, state.fit.residual_sd)
+    dynamics = state.dynamics._replace(step_size=math.exp(learning.averaging.log_average))
+    dynamics = _bound(dynamics, chain, learning)
+    arms = kamiltonian_worth.shares(learning.worth)
+    floor = residual_mixture.choose_floor(quality.uncovered, quality.residual_sd)
+    if learning.judgement.residuals.size < ENOUGH:
+        floor = max(floor, UNJUDGED)
+    floor = min(floor, caution)
+    if arms[0] > 0.5:
+        floor = max(floor, arms[0])  # the random walk may be the better kernel
+    floor = min(floor, LARGEST_FLOOR)
+    arms = np.concatenate([[floor], arms[1:] * (1.0 - floor) / arms[1:].sum()])
+    mixture = residual_mixture.Mixture(floor, learning.judgement.median, _slack(quality))
+    share = residual_mixture.share(mixture, dynamics.radius, dynamics.ceiling, state.current)
+    return state._replace(
+        dynamics=dynamics, mixture=mixture, arms=arms, share=share, quality=quality
+    )
+
+
+def is_stale(state: State) -> bool:
+    """Whether the chain has learned much since the last refit and needs it, or stands where f is too low."""
+    learning, last = state.learning, state.learning.schedule.last_refit
+    if learning.evaluated.size > last and _recent_share(state) < STICKING:
+        return True
+    quality = refits.measure(learning, state.fit.residual_sd)
+    if quality.residual_sd > NOT_GOOD or quality.uncovered > 0.01:
+        return learning.evaluated.size >= STALE * last
+    return learning.evaluated.size >= OUTGROWN * last and refits.has_spread(state)
+
+
+def _recent_share(state: State) -> float:
+    """Mean share that the chain's last states would have: small where it has come to another place than it was."""
+    learning, past = state.learning, state.walk.history
+    last = slice(max(0, past.size - 100), past.size)
+    values = value_features.values(state.fit.surrogate, np.ascontiguousarray(past.buffer[last]))
+    residuals = learning.chain_log_densities.buffer[last, 0] - values
+    quality = refits.measure(learning, state.fit.residual_sd)
+    excess = residuals - learning.judgement.median - _slack(quality)
+    return float(np.exp(-np.maximum(0.0, excess)).mean())
+
+
+def _slack(quality: Quality) -> float:
+    return 0.5 + min(quality.residual_sd, 1.0)
+
+
+def _position(state: State) -> np.ndarray:
+    """Where the chain is: its last state."""
+    past = state.walk.history
+    return past.buffer[past.size - 1].copy()
+
+
+def _bound(dynamics, chain, learning):
+    """D: twice as far as the chain has been, and not where f promises much more than was ever
+    seen.
+    """
+    z = (chain - dynamics.surrogate.centre) @ dynamics.inverse.T
+    radius = REACH * math.sqrt(np.square(z).sum(axis=1).max())
+    values = learning.evaluated.log_densities
+    highest = values[np.isfinite(values)].max()
+    return dynamics._replace(radius=radius, ceiling=highest + 3.0 + 0.5 * math.sqrt(z.shape[1]))
