@@ -29,7 +29,7 @@ FAMILIES = ("samplers.kameleon", "samplers.gaussian_mixture", "samplers.kamilton
 # half that builds a model.
 HOST_SIDE = {
     "__init__", "__main__", "steps", "pseudo_marginal", "gp_classification", "datasets", "glass", "diagnostics",
-    "plots", "factor_plots", "demo", "hierarchical_demo",
+    "plots", "demo", "hierarchical_demo",
     "targets", "sampling", "workers", "convergence", "checkpoint", "sample_report",
 }  # fmt: skip
 

@@ -2,6 +2,7 @@
 
 import math
 import warnings
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -142,10 +143,14 @@ def from_dataset(density: LogDensity, dataset) -> Evaluations:
             f"the evaluations are of the value variables {given}, and the model has {wanted}. Give evaluations of the "
             "same model, unconstrained, by the names of its value variables."
         )
-    n = dataset.sizes["evaluation"]
-    positions = np.concatenate(
-        [np.asarray(dataset[name].values, dtype=float).reshape(n, -1) for name in blank], axis=1
-    )
+    positions = positions_of(dataset, list(blank))
     values = dataset["_log_density"].values
     rest = [dataset[f"_{name}"].values for name in ("chain", "round", "move")]
     return table(positions, values, *rest)
+
+
+def positions_of(dataset: Any, names: Iterable[str]) -> np.ndarray:
+    """The points of ``to_dataset``'s, by the value variables ``names`` in their order, shape (n, d)."""
+    n = dataset["_log_density"].sizes["evaluation"]
+    parts = [np.asarray(dataset[name].values, dtype=float).reshape(n, -1) for name in names]
+    return np.concatenate(parts, axis=1)

@@ -11,6 +11,10 @@ import pytest
 import pymc_kameleon as pk
 from pymc_kameleon import plots
 from pymc_kameleon.numerics import history
+from pymc_kameleon.plots import scene, surfaces
+from pymc_kameleon.plots.learned import learned as learned_from
+from pymc_kameleon.plots.names import choose, labels_of, layout_of, unconstrained
+from pymc_kameleon.plots.panels import POINTS
 from pymc_kameleon.samplers.kamiltonian.values.sampler import ValueKamiltonian
 from pymc_kameleon.surrogates import transitions as surrogate_dynamics
 from pymc_kameleon.surrogates.scores import objective as score_matching
@@ -86,16 +90,16 @@ def points(axis, label):
 @pytest.mark.parametrize("d", [2, 5])
 def test_a_slice_is_the_surrogate_at_its_grid_points(d):
     state, _ = quadratic_state(d)
-    values = plots._learned(state).values
+    values = learned_from(state).values
     point, across, up = np.full(d, 0.7), np.array([-1.0, 0.5, 3.0]), np.array([2.0, 4.0])
-    found = plots._slice(values, point, (0, across), (1, up))
-    assert found.shape == (2, 3)
+    nodes = surfaces.nodes_of([0, 1], [across, up])
+    found = surfaces.slice_at(values, point, [0, 1], nodes).reshape(2, 3)
     # centre (-0.5, 0.5, 1.5, ...), scale (1, 2, 3, ...)
     rest = sum(((0.7 - (i - 0.5)) / (i + 1)) ** 2 for i in range(2, d))
     by_hand = -0.5 * ((3.0 + 0.5) ** 2 + ((2.0 - 0.5) / 2) ** 2 + rest)
     assert found[0, 2] == pytest.approx(by_hand, rel=1e-10)
-    swapped = plots._slice(values, point, (1, up), (0, across))
-    np.testing.assert_allclose(swapped, found.T, rtol=1e-10)
+    swapped = surfaces.slice_at(values, point, [1, 0], surfaces.nodes_of([1, 0], [up, across]))
+    np.testing.assert_allclose(swapped.reshape(3, 2), found.T, rtol=1e-10)
 
 
 def test_contours_lie_where_the_surrogate_is_that_far_below_its_top():
@@ -143,10 +147,10 @@ def test_nothing_is_drawn_where_the_sampler_does_not_use_the_surrogate():
     small = state._replace(dynamics=state.dynamics._replace(radius=1.0))
     (axis,) = plots.surrogate(small, levels=(0.25, 0.6)).ravel()
     assert list(lines(axis)) == [0.25]  # |z| < 1 is less than 1/2 nat
-    values = plots._learned(small).values(np.array([[-0.5, 0.5], [0.6, 0.5], [-0.5, 2.6]]))
+    values = learned_from(small).values(np.array([[-0.5, 0.5], [0.6, 0.5], [-0.5, 2.6]]))
     np.testing.assert_array_equal(values, [0.0, -np.inf, -np.inf])
     low = state._replace(dynamics=state.dynamics._replace(ceiling=-1.0))
-    assert plots._learned(low).values(np.array([[-0.5, 0.5]])) == -np.inf
+    assert learned_from(low).values(np.array([[-0.5, 0.5]])) == -np.inf
     with pytest.raises(ValueError, match="nowhere on these slices"):
         plots.surrogate(state._replace(dynamics=state.dynamics._replace(ceiling=-1e9)))
 
@@ -164,7 +168,7 @@ def test_surrogates_fitted_by_score_matching(kind):
         lengthscale=2.0,
         regularization=1e-3,
     ).state
-    learned = plots._learned(state)
+    learned = learned_from(state)
     z = np.linalg.solve(state.factor, x[5] - state.centre)
     expected = score_matching.value(z, state.fitted.surrogate)
     assert learned.values(x[4:7])[1] == pytest.approx(expected, rel=1e-10)
@@ -188,7 +192,7 @@ def test_while_tuning_the_evaluated_points_are_told_from_the_visited_ones():
         point, _ = step.step(point)
         visited.append(step._density.ravel(point))
     visited = np.unique(visited, axis=0)
-    clouds = {c.label: c.positions for c in plots._learned(step).clouds}
+    clouds = {c.label: c.positions for c in learned_from(step).clouds}
     learning = step.algorithm_state.learning
     assert sum(map(len, clouds.values())) == learning.evaluated.size
     seen = np.unique(clouds["visited by the chain"], axis=0)
@@ -198,7 +202,7 @@ def test_while_tuning_the_evaluated_points_are_told_from_the_visited_ones():
     assert len(others) > 50
     assert not others & {x.tobytes() for x in seen}
     axes = plots.surrogate(step, at="current")
-    drawn = history.thin(clouds["evaluated only"], plots.POINTS)
+    drawn = history.thin(clouds["evaluated only"], POINTS)
     np.testing.assert_array_equal(points(axes[1, 0], "evaluated only"), drawn[:, [0, 2]])
     held = points(axes[1, 1], "where the others are held")
     np.testing.assert_array_equal(held, step.position[None, [1, 2]])
@@ -206,14 +210,14 @@ def test_while_tuning_the_evaluated_points_are_told_from_the_visited_ones():
 
 def test_after_tuning_the_archive_is_drawn(sampled):
     step, _ = sampled
-    axes = plots.surrogate(step)
+    axes = plots.surrogate(step, contours="slice")
     dynamics = step.algorithm_state.dynamics
     archive = np.array([surrogate_dynamics.to_x(dynamics, z) for z in dynamics.archive])
     drawn = points(axes[1, 0], "past states of the chain")
-    np.testing.assert_allclose(drawn, history.thin(archive, plots.POINTS)[:, [0, 2]], rtol=1e-10)
+    np.testing.assert_allclose(drawn, history.thin(archive, POINTS)[:, [0, 2]], rtol=1e-10)
     held = points(axes[1, 0], "where the others are held")[0]
     assert np.abs(archive[:, [0, 2]] - held).max(axis=1).min() < 1e-9  # one of them, in the middle
-    x = plots._point("median", plots._learned(step)) - MEAN
+    x = scene.point_at("median", learned_from(step)) - MEAN
     assert 0.5 * x @ PRECISION @ x < 0.5
 
 
@@ -226,13 +230,13 @@ def test_draws_are_transformed_even_where_a_bound_is_random():
     u = -1.0 + (scale[..., 0] + 1.0) * rng.random((2, 50))
     idata = as_inference_data({"u": u, "s": scale})
     step = pk.KamiltonianStep(model=model, compile_kwargs={"mode": "FAST_COMPILE"})
-    layout = plots._layout(step, 3, model)
-    found = plots._unconstrained(idata, layout, model)
+    layout = layout_of(step, 3, model)
+    found = unconstrained(idata, layout, model, POINTS)
     p = ((u + 1.0) / (scale[..., 0] + 1.0)).ravel()
     expected = np.column_stack([np.log(scale.reshape(-1, 2)), np.log(p / (1.0 - p))])
     np.testing.assert_allclose(found, expected, rtol=1e-8)
     with pytest.raises(ValueError, match="no draws of u"):
-        plots._unconstrained(as_inference_data({"s": scale}), layout, model)
+        unconstrained(as_inference_data({"s": scale}), layout, model, POINTS)
 
 
 def test_draws_of_all_chains_widen_the_axes(sampled):
@@ -254,7 +258,7 @@ def test_draws_of_all_chains_widen_the_axes(sampled):
 
 def test_grid_of_panels_with_names_shared_axes_and_one_colour_bar(sampled):
     step, _ = sampled
-    axes = plots.surrogate(step, figsize=(6, 5))
+    axes = plots.surrogate(step, contours="slice", figsize=(6, 5))
     figure = axes[0, 0].figure
     assert axes.shape == (2, 2)
     assert not axes[0, 1].axison
@@ -265,7 +269,7 @@ def test_grid_of_panels_with_names_shared_axes_and_one_colour_bar(sampled):
     bars = [axis for axis in figure.axes if axis not in axes.ravel()]
     assert [bar.get_ylabel() for bar in bars] == ["nats below the top of f"]
     caption = " ".join(figure.get_supxlabel().split())
-    held = plots._point("median", plots._learned(step))
+    held = scene.point_at("median", learned_from(step))
     assert f"held: a = {held[0]:.3g}, b[0] = {held[1]:.3g}, b[1] = {held[2]:.3g}." in caption
     assert step.algorithm_state.fit.family in caption
     assert list(figure.get_size_inches()) == [6, 5]
@@ -286,9 +290,9 @@ def test_grid_of_panels_with_names_shared_axes_and_one_colour_bar(sampled):
 )
 def test_coordinates_by_name_variable_and_place(sampled, coordinates, expected):
     step, _ = sampled
-    layout = plots._layout(step, 3, step._model)
+    layout = layout_of(step, 3, step._model)
     assert layout["a"].shape == ()
-    assert plots._choose(coordinates, ["a", "b[0]", "b[1]"], layout, step._model) == expected
+    assert choose(coordinates, layout, step.model, "surrogate") == expected
 
 
 def test_transformed_variables_have_both_names():
@@ -296,10 +300,9 @@ def test_transformed_variables_have_both_names():
         pm.HalfNormal("s", shape=(1, 2))
         pm.Normal("m")
     step = pk.KamiltonianStep(model=model, compile_kwargs={"mode": "FAST_COMPILE"})
-    layout = plots._layout(step, 3, model)
-    labels = [label for name, places in layout.items() for label in plots._labels(name, places)]
-    assert labels == ["s_log__[0, 0]", "s_log__[0, 1]", "m"]
-    assert plots._choose(["m", "s"], labels, layout, model) == [2, 0, 1]
+    layout = layout_of(step, 3, model)
+    assert labels_of(layout) == ["s_log__[0, 0]", "s_log__[0, 1]", "m"]
+    assert choose(["m", "s"], layout, model, "surrogate") == [2, 0, 1]
 
 
 def test_states_are_named_by_the_model_if_there_is_one(sampled):
@@ -339,7 +342,9 @@ def test_many_coordinates_are_cut_to_five_with_a_notice(caplog):
 def test_a_step_that_sampled_elsewhere_or_nothing():
     step = pk.KamiltonianStep(model=gaussian(), compile_kwargs={"mode": "FAST_COMPILE"})
     for source in (step, step.sampling_state):
-        with pytest.raises(ValueError, match=r"cores > 1 .* use pm.sample\(..., cores=1\)"):
+        with pytest.raises(
+            ValueError, match=r"cores > 1 .* give idata=.* or use pm.sample\(..., cores=1\)"
+        ):
             plots.surrogate(source)
     step.set_rng(np.random.default_rng(0))
     step.step({"a": np.zeros(()), "b": np.zeros(2)})
@@ -368,8 +373,13 @@ def test_wrong_arguments(sampled):
         plots.surrogate(step, coordinates=["a", "b[2]"])
     with pytest.raises(ValueError, match=r"no coordinate 3; there are a, b\[0\], b\[1\]"):
         plots.surrogate(step, coordinates=[0, 3])
-    with pytest.raises(ValueError, match=r"two coordinates, got \['a'\]"):
-        plots.surrogate(step, coordinates=["a", 0])
+    with pytest.raises(ValueError, match="coordinates names none of a, b"):
+        plots.surrogate(step, coordinates=[])
+    with pytest.raises(ValueError, match=r"contours must be one of .*, got 'margin'"):
+        plots.surrogate(step, contours="margin")
+    with pytest.raises(ValueError, match="one Axes for each panel, 2 x 2, got 1"):
+        plots.surrogate(step, ax=plt.figure().add_subplot())
+    plt.close("all")
     for at in ("mean", [0.0, 1.0], [math.nan, 0.0, 0.0]):
         with pytest.raises(ValueError, match="at must be 'median', 'current' or an array of 3"):
             plots.surrogate(step, at=at)

@@ -1,10 +1,11 @@
 """What a step has learned of a model's black boxes, drawn: each over its own inputs."""
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from pymc_kameleon.plots import panels as shared
 from pymc_kameleon.samplers.kamiltonian.factors.state import State
 from pymc_kameleon.steps.split import Split
 from pymc_kameleon.surrogates.factors.emulator import emulate
@@ -53,6 +54,7 @@ def draw(
     known: Split,
     chosen: Sequence[str | int] | None,
     figsize: tuple[float, float] | None,
+    ax: Any = None,
 ) -> np.ndarray:
     """One row a factor, one panel an input; see :func:`pymc_kameleon.plots.surrogate`.
 
@@ -61,15 +63,9 @@ def draw(
     ndarray of matplotlib Axes, shape (factors, most inputs)
     """
     rows = [panels(state, known, k) for k in choose(state, known, chosen)]
-    try:
-        import matplotlib.pyplot as plt
-    except ImportError as error:
-        raise ImportError("pymc_kameleon.plots needs matplotlib: pip install matplotlib") from error
     n = max(len(row.labels) for row in rows)
-    figure, axes = plt.subplots(
-        len(rows), n, squeeze=False, sharey="row", layout="constrained",
-        figsize=(2.6 * n + 0.8, 2.2 * len(rows) + 0.7) if figsize is None else figsize,
-    )  # fmt: skip
+    size = (2.6 * n + 0.8, 2.2 * len(rows) + 0.7) if figsize is None else figsize
+    _, axes, new = shared.panels((len(rows), n), size, ax, sharey="row")
     for row, line in zip(rows, axes, strict=True):
         for axis in line[len(row.labels) :]:
             axis.set_visible(False)
@@ -78,11 +74,11 @@ def draw(
         what = "log likelihood" if row.added else "outputs"
         line[0].set_ylabel(f"{row.name}: {what}")
         line[0].set_title(f"held-out error {row.error:.2g} nats", loc="left", fontsize="small")
-    figure.suptitle(
-        "What was learned of the black boxes, the hardest first. Along each input, the others where the cross is;\n"
-        "ticks: past states of the chain; shaded: where the emulator is trusted.",
-        fontsize="small", ha="left", x=0.01,
-    )  # fmt: skip
+    more = (
+        "Along each input, the others where the cross is; ticks: past states of the chain; shaded: where the emulator "
+        "is trusted."
+    )
+    shared.explain(axes, "What was learned of the black boxes, the hardest first", more, new)
     return axes
 
 

@@ -1,0 +1,162 @@
+"""How a step tuned: what it adapted, draw by draw."""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from pymc_kameleon.plots import panels
+from pymc_kameleon.plots.names import group
+
+WINDOW = 100  # draws, of the running mean of the acceptance probability
+FEW = 4  # chains that get colours of their own
+
+
+class Curve(NamedTuple):
+    """A panel: the statistics that it may show, the first that there is; its label, scale, and whether it is
+    averaged.
+    """
+
+    names: tuple[str, ...]
+    label: str
+    scale: str = "linear"
+    averaged: bool = False
+
+
+CURVES = (
+    Curve(("scaling", "step_size"), "scale of\nproposals", "log"),
+    Curve(("accept",), f"acceptance,\nmean of {WINDOW}", averaged=True),
+    Curve(("surrogate_error",), "held-out\nerror (nats)", "log"),
+    Curve(("surrogate_moves",), f"surrogate's\nmoves of {WINDOW}", averaged=True),
+    Curve(("refits",), "refits"),
+)
+
+
+def adaptation(
+    idata: Any, *, figsize: tuple[float, float] | None = None, ax: Any = None
+) -> np.ndarray:
+    """Draw how a step tuned: scale of its proposals, acceptance, error, use and refits of its surrogate, over the
+    draws.
+
+    A dashed line marks the end of tuning; from there on nothing adapts. A panel for each of these that the step has;
+    with several steps, those of the first.
+
+    Parameters
+    ----------
+    idata : InferenceData, DataTree or list of dict
+        Of ``pm.sample(..., discard_tuned_samples=False)`` or ``pk.sample(..., discard_tuned_samples=False)``: the
+        tuning draws' statistics have to be there. Or the statistics of successive ``step.step(point)`` of one chain.
+    figsize : (float, float), optional
+        In inches.
+    ax : array of Axes, optional
+        Where to draw, one for each panel. Default: a new figure.
+
+    Returns
+    -------
+    ndarray of matplotlib Axes, shape (panels,)
+
+    Raises
+    ------
+    ValueError
+        If there are no statistics of tuning draws, or none that are adapted.
+
+    Notes
+    -----
+    ``surrogate_error`` is of points that the fit has not seen (see the page on sample statistics); infinite
+    and missing values, before the first fit, leave gaps.
+
+    Examples
+    --------
+    >>> import pymc_kameleon as pk
+    >>> idata = pm.sample(step=step, discard_tuned_samples=False)  # doctest: +SKIP
+    >>> pk.plots.adaptation(idata)  # doctest: +SKIP
+    """
+    found, tuning = _statistics(idata)
+    curves = [(c, name) for c in CURVES if (name := next((n for n in c.names if n in found), ""))]
+    if not curves:
+        raise ValueError(
+            f"None of the statistics is of what a step of this package adapts; there are {', '.join(found)}."
+        )
+    size = (7.0, 1.35 * len(curves) + 0.6) if figsize is None else figsize
+    _, axes, new = panels.panels((len(curves), 1), size, ax, sharex=True)
+    for axis, (curve, name) in zip(axes[:, 0], curves, strict=True):
+        _draw(axis, curve, found[name])
+        if tuning:
+            axis.axvline(tuning, color="black", lw=0.9, ls="--")
+    axes[-1, 0].set_xlabel("draw, tuning included")
+    if new:
+        axes[0, 0].figure.align_ylabels(axes[:, 0])
+    end = f"; tuning ends at draw {tuning}" if tuning else ""
+    panels.explain(axes, f"Adaptation, a line for each chain{end}", "", new)
+    return axes[:, 0]
+
+
+def _statistics(source) -> tuple[dict[str, np.ndarray], int]:
+    """Every statistic, (chain, draw), tuning first; and how many draws of tuning there are (0: not known)."""
+    if isinstance(source, Sequence) and source and all(isinstance(row, dict) for row in source):
+        return _with_moves({n: np.array([[row[n] for row in source]]) for n in source[0]}), 0
+    warmup, after = group(source, "warmup_sample_stats"), group(source, "sample_stats")
+    if warmup is None or after is None:
+        raise ValueError(
+            "There are no statistics of tuning draws: sample with discard_tuned_samples=False, which keeps them."
+        )
+    tuning = warmup.sizes["draw"]
+    found = {}
+    for name in warmup.data_vars:
+        if name in after:
+            parts = [_of_first_step(part[name]) for part in (warmup, after)]
+            found[str(name)] = np.concatenate(parts, axis=1)
+    return _with_moves(found), tuning
+
+
+def _with_moves(found: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Whether a draw was made by a surrogate, for a step that has one."""
+    if "refits" in found and "move" in found:
+        names = found["move"].astype(str)
+        by = [np.char.startswith(names, begin) for begin in ("surrogate", "hamiltonian")]
+        found["surrogate_moves"] = (by[0] | by[1]).astype(float)
+    return found
+
+
+def _of_first_step(values):
+    values = values.transpose("chain", "draw", ...).values
+    return values if values.ndim == 2 else values[:, :, 0]
+
+
+def _draw(axis, curve: Curve, values: np.ndarray) -> None:
+    values = np.asarray(values, dtype=float)
+    if curve.averaged:
+        values = np.array([running_mean(row) for row in values])
+    values = np.where(np.isfinite(values), values, np.nan)
+    if curve.scale == "log":
+        values = np.where(values > 0.0, values, np.nan)
+    for k, row in enumerate(values):
+        colour = (
+            panels.COLOURS[k % len(panels.COLOURS)] if len(values) <= FEW else panels.COLOURS[0]
+        )
+        alpha = 0.9 if len(values) <= FEW else 0.35
+        axis.plot(np.arange(1, len(row) + 1), row, lw=0.9, color=colour, alpha=alpha)
+    axis.set_ylabel(curve.label, fontsize=panels.SMALL)
+    if curve.scale == "log" and np.isfinite(values).any():
+        _in_decades(axis, values[np.isfinite(values)])
+    if curve.averaged:
+        axis.set_ylim(0.0, 1.0)
+
+
+def _in_decades(axis, values) -> None:
+    """A logarithmic axis over one decade at least, whose labels are powers of ten alone."""
+    from matplotlib.ticker import NullFormatter
+
+    low, high = np.log10(values.min()), np.log10(values.max())
+    spare = max(0.1, 0.55 * (1.2 - (high - low)))
+    axis.set_yscale("log")
+    axis.set_ylim(10.0 ** (low - spare), 10.0 ** (high + spare))
+    axis.yaxis.set_minor_formatter(NullFormatter())
+
+
+def running_mean(x: np.ndarray) -> np.ndarray:
+    """Mean of the last ``WINDOW`` values, or of all so far, shape as ``x`` (n,)."""
+    total = np.concatenate([[0.0], np.cumsum(x)])
+    n = np.arange(1, len(x) + 1)
+    start = np.maximum(0, n - WINDOW)
+    return (total[n] - total[start]) / (n - start)

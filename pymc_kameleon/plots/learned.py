@@ -1,0 +1,137 @@
+"""The surrogate of a step, as a function and points, whatever it was learned by and wherever it comes from."""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from pymc_kameleon.numerics import history
+from pymc_kameleon.plots.panels import ELSE, LEARNED, Cloud
+from pymc_kameleon.samplers.kamiltonian.factors import state as factors_state
+from pymc_kameleon.samplers.kamiltonian.scores import sampler as kamiltonian
+from pymc_kameleon.samplers.kamiltonian.values import state as kamiltonian_state
+from pymc_kameleon.steps import KamiltonianStep
+from pymc_kameleon.surrogates.scores import objective as score_matching
+from pymc_kameleon.surrogates.scores.lite import LiteSurrogate
+from pymc_kameleon.surrogates.values import features as value_features
+from pymc_kameleon.surrogates.values.regression import affordable
+
+NOT_HERE = (
+    "This step has not sampled in this process, so there is no surrogate to draw. With cores > 1 pm.sample gives each "
+    "chain a copy of the step in a process of its own, and what the copies learn ends with them: give idata=, and a "
+    "surrogate is fitted to it, or use pm.sample(..., cores=1); one chain is enough for this plot."
+)
+NO_BOXES = "No black box has been learned yet: tuning ended, or was looked at, too early."
+
+
+class Learned(NamedTuple):
+    """What is drawn of a state.
+
+    Attributes
+    ----------
+    about : str
+        The family of surrogates, and how good its fit is.
+    values : callable
+        f at the rows of x (n, d), shape (n,); -inf where the sampler does not use f.
+    archive : ndarray of shape (n, d)
+        Past states of the chain.
+    clouds : list of Cloud
+    current : ndarray of shape (d,) or None
+        The chain's point, where the state knows it.
+    """
+
+    about: str
+    values: Callable[[np.ndarray], np.ndarray]
+    archive: np.ndarray
+    clouds: list[Cloud]
+    current: np.ndarray | None
+
+
+def sampled_here(step: Any) -> bool:
+    """Whether a step, or the state given for one, has anything to draw in this process."""
+    return getattr(step, "algorithm_state", step) is not None
+
+
+def learned(step: Any) -> Learned:
+    """Find the surrogate and its points in a step, a sampling state or an algorithm's state.
+
+    Raises
+    ------
+    ValueError
+        If there is none, or not in this process.
+    TypeError
+        If ``step`` is none of the above.
+    """
+    if str(getattr(step, "method", "")).startswith(KamiltonianStep.name):
+        if step.algorithm_state is None:
+            raise ValueError(NOT_HERE)
+        found = learned(step.algorithm_state)
+        return found if step.position is None else found._replace(current=step.position)
+    if isinstance(step, kamiltonian_state.State):
+        return _from_values(step)
+    if isinstance(step, kamiltonian.State):
+        return _by_score_matching(step)
+    if isinstance(step, factors_state.State):
+        raise ValueError(
+            "This is the state of a step that has learned the model's black boxes one by one: give the step itself, "
+            "which knows what they depend on."
+        )
+    raise TypeError(
+        "Only KamiltonianStep learns the log density: give such a step, its sampling_state or its algorithm_state "
+        f"(of a CompoundStep one of its methods), or what pm.sample returned, not {type(step).__name__}."
+    )
+
+
+def _from_values(state: kamiltonian_state.State) -> Learned:
+    learning, dynamics = state.learning, state.dynamics
+    if dynamics is None:
+        evaluations = state.quality.evaluations if learning is None else learning.evaluated.size
+        dim = len(state.walk.mean)
+        why = f"it takes {state.options.first_fit} evaluations and there were {evaluations}; tune longer"
+        if not affordable(dim):
+            why = f"{dim} dimensions are too many for one, and the step is adaptive Metropolis"
+        raise ValueError(f"No surrogate has been fitted: {why}.")
+    centre = dynamics.surrogate.centre
+
+    def values(x):
+        f = value_features.values(dynamics.surrogate, np.ascontiguousarray(x))
+        square = np.square((x - centre) @ dynamics.inverse.T).sum(axis=1)
+        inside = (square < dynamics.radius**2) & (f < dynamics.ceiling)  # False for NaN
+        return np.where(inside, f, -np.inf)
+
+    to_x = dynamics.surrogate.scale[:, None] * dynamics.metric
+    archive = centre + dynamics.archive @ to_x.T
+    clouds = [Cloud("past states of the chain", archive, LEARNED, ".")]
+    if learning is not None:
+        clouds = _evaluated(learning, state.walk.history)
+    about = f"{state.fit.family}, held-out error {state.fit.error:.2g} nats"
+    return Learned(about, values, archive, clouds, centre + to_x @ state.current.z)
+
+
+def _evaluated(learning: kamiltonian_state.Learning, past: history.History) -> list[Cloud]:
+    """Every point evaluated so far, by whether the chain was ever there."""
+    positions, values = learning.evaluated.positions, learning.evaluated.log_densities
+    states = {row.tobytes() for row in past.buffer[: past.size]}
+    visited = np.array([row.tobytes() in states for row in positions])
+    return [
+        Cloud("evaluated only", positions[~visited], ELSE, "x", values[~visited]),
+        Cloud("visited by the chain", positions[visited], LEARNED, ".", values[visited]),
+    ]
+
+
+def _by_score_matching(state: kamiltonian.State) -> Learned:
+    fitted = state.fitted
+    if fitted is None:
+        raise ValueError(
+            f"No surrogate has been fitted in {state.walk.iteration} tuning draws; tune longer."
+        )
+
+    def values(x):
+        z = np.ascontiguousarray(np.linalg.solve(state.factor, (x - state.centre).T).T)
+        return np.array([score_matching.value(row, fitted.surrogate) for row in z])
+
+    archive = state.centre + fitted.states @ state.factor.T
+    family = "lite" if isinstance(fitted.surrogate, LiteSurrogate) else "finite"
+    about = f"{family}, by score matching to {len(archive)} states"
+    clouds = [Cloud("states that f was fitted to", archive, LEARNED, ".")]
+    return Learned(about, values, archive, clouds, None)

@@ -1,0 +1,148 @@
+"""Coordinates and their names: places in the vector that a step moves, labels of axes, and draws in that vector."""
+
+import difflib
+import logging
+import math
+from contextlib import suppress
+from typing import Any
+
+import numpy as np
+import pymc as pm
+import pytensor
+from pytensor.compile.mode import Mode
+
+from pymc_kameleon.numerics import history
+from pymc_kameleon.steps import KernelStep
+
+_log = logging.getLogger("pymc.kameleon")
+
+MOST = 5  # coordinates drawn unless some are named
+Layout = dict[str, np.ndarray]
+
+
+def group(source: Any, name: str) -> Any:
+    """A group of an InferenceData or a DataTree; None where there is none."""
+    if isinstance(source, (np.ndarray, tuple, list)):
+        return None
+    try:
+        return source[name]
+    except (KeyError, TypeError, AttributeError, IndexError):
+        return None
+
+
+def is_idata(source: Any) -> bool:
+    """Whether it is what ``pm.sample`` or ``pk.sample`` returned."""
+    return group(source, "posterior") is not None
+
+
+def model_of(step: Any, model: pm.Model | None) -> pm.Model | None:
+    """The model given, the step's, or the one on the context stack."""
+    if model is None and isinstance(step, KernelStep):
+        return step.model
+    if model is not None:
+        return model
+    with suppress(TypeError):  # no model on the stack
+        return pm.modelcontext(None)
+    return None
+
+
+def layout_of(step: Any, dim: int, model: pm.Model | None) -> Layout:
+    """Places in the vector by name of the value variable, each in the variable's shape."""
+    if isinstance(step, KernelStep):
+        return {n: p.astype(int) for n, p in step.density.update({}, np.arange(dim)).items()}
+    names = getattr(step, "var_names", None)  # of a sampling state
+    if model is not None:
+        point = model.initial_point()
+        names = [v.name for v in model.continuous_value_vars] if names is None else names
+        shapes = {name: np.shape(point[name]) for name in names if name in point}
+    elif names is not None and len(names) == dim:
+        shapes = dict.fromkeys(names, ())
+    else:
+        shapes = {names[0] if names is not None and len(names) == 1 else "x": (dim,)}
+    ends = np.cumsum([0, *(math.prod(shape) for shape in shapes.values())])
+    if ends[-1] != dim:
+        raise ValueError(
+            f"The state has {dim} coordinates, the model has {ends[-1]} of them: give its own (model=)."
+        )
+    places = np.split(np.arange(dim), ends[1:-1])
+    return {n: p.reshape(shapes[n]) for n, p in zip(shapes, places, strict=True)}
+
+
+def labels_of(layout: Layout) -> list[str]:
+    """A name for every coordinate, in the vector's order."""
+    return [
+        f"{name}[{', '.join(map(str, index))}]" if index else name
+        for name, places in layout.items()
+        for index in np.ndindex(places.shape)
+    ]
+
+
+def choose(coordinates: Any, layout: Layout, model: pm.Model | None, plot: str) -> list[int]:
+    """Places of the coordinates to draw, by name or number; by default the first five.
+
+    Raises
+    ------
+    ValueError
+        For a coordinate that there is not.
+    """
+    labels = labels_of(layout)
+    if coordinates is None:
+        if len(labels) > MOST:
+            _log.info(
+                f"plots.{plot} draws the first {MOST} of {len(labels)} coordinates; choose with coordinates=."
+            )
+        coordinates = range(min(MOST, len(labels)))
+    known: dict[str | int, list[int]] = {label: [i] for i, label in enumerate(labels)}
+    known |= {name: list(places.ravel()) for name, places in layout.items()}
+    for value in model.value_vars if model is not None else ():
+        if value.name in layout:
+            known.setdefault(model.values_to_rvs[value].name, known[value.name])
+    known |= {i: [i] for i in range(len(labels))}
+    if isinstance(coordinates, (str, int)):
+        coordinates = [coordinates]
+    chosen: list[int] = []
+    for c in coordinates:
+        if c not in known:
+            close = difflib.get_close_matches(str(c), [k for k in known if isinstance(k, str)], 1)
+            raise ValueError(
+                f"There is no coordinate {c!r}{f' (did you mean {close[0]!r}?)' if close else ''}; there are "
+                f"{', '.join(labels)}."
+            )
+        chosen += [i for i in known[c] if i not in chosen]
+    if not chosen:
+        raise ValueError(f"coordinates names none of {', '.join(labels)}.")
+    return chosen
+
+
+def unconstrained(
+    idata: Any, layout: Layout, model: pm.Model | None, size: int, where: str = "posterior"
+) -> np.ndarray:
+    """Draws as a step sees them, transformed: at most ``size`` of all chains, evenly spaced, shape (n, d)."""
+    if model is None:
+        raise ValueError("idata needs the model, which transforms its draws: give model=.")
+    posterior = idata[where]
+    missing = [rv.name for rv in model.free_RVs if rv.name not in posterior]
+    if missing:
+        raise ValueError(f"idata's {where} has no draws of {', '.join(missing)}.")
+    function = _transforms(layout, model)
+    draws = []
+    for rv in model.free_RVs:
+        values = posterior[rv.name].transpose("chain", "draw", ...).values
+        values = values.reshape(-1, *values.shape[2:])
+        draws.append(history.thin(values, size).astype(rv.dtype))
+    rows = [np.concatenate([np.ravel(v) for v in function(*d)]) for d in zip(*draws, strict=True)]
+    return np.array(rows, dtype=float)
+
+
+def _transforms(layout, model):
+    """A function of the model's variables: the value variables of ``layout``."""
+    rvs = {value.name: model.values_to_rvs[value] for value in model.value_vars}
+    outputs = []
+    for name in layout:
+        rv = rvs[name]
+        transform = model.rvs_to_transforms[rv]  # its bounds may be other random variables
+        outputs.append(rv if transform is None else transform.forward(rv, *rv.owner.inputs))
+    # A few draws of a few elementwise functions: not worth a compiler.
+    return pytensor.function(
+        model.free_RVs, outputs, mode=Mode("py", None), on_unused_input="ignore"
+    )

@@ -1,0 +1,279 @@
+"""The covariance of a step's proposals, drawn where the chain may be."""
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import pymc as pm
+
+from pymc_kameleon.numerics import history
+from pymc_kameleon.numerics.covariance import solve_lower
+from pymc_kameleon.plots import panels
+from pymc_kameleon.plots.names import (
+    choose,
+    is_idata,
+    labels_of,
+    layout_of,
+    model_of,
+    unconstrained,
+)
+from pymc_kameleon.samplers.adaptive_metropolis import AdaptiveMetropolis
+from pymc_kameleon.samplers.cma import CMA
+from pymc_kameleon.samplers.gaussian_adaptation import GaussianAdaptation
+from pymc_kameleon.samplers.gaussian_mixture.moves import local_moment
+from pymc_kameleon.samplers.gaussian_mixture.sampler import GaussianMixture
+from pymc_kameleon.samplers.kameleon.local_moves import LocalMoves
+from pymc_kameleon.samplers.kameleon.pca import PCAKameleon
+
+CONTOUR = math.sqrt(
+    5.991
+)  # 95 % of a normal distribution in the plane: chi^2 with two degrees of freedom
+GRID = 121
+ROUNDS = 10  # of Lloyd's
+MOST_DRAWS = 2000
+LOCAL, GLOBAL = panels.COLOURS[0], panels.COLOURS[1]
+LEVELS = (-8.0, -4.0, -2.0, -1.0, -0.5, 0.0)  # of the density beneath, in nats
+
+
+class Kernel(NamedTuple):
+    """A normal proposal: its name, and its covariance at a point x (d,), shape (d, d)."""
+
+    name: str
+    covariance: Callable[[np.ndarray], np.ndarray]
+
+
+def proposals(
+    step: Any,
+    *,
+    idata: Any = None,
+    at: Any = 12,
+    density: Any = None,
+    probability: float = 0.95,
+    coordinates: Sequence[str | int] | None = None,
+    figsize: tuple[float, float] | None = None,
+    ax: Any = None,
+    model: pm.Model | None = None,
+) -> Any:
+    """Draw a step's proposals as ellipses at some points, inside of which most moves from there end.
+
+    Solid: the local move, whose covariance follows the history near the point. Dashed: the same step's global move, one
+    covariance for all points, drawn once (Sejdinovic et al., 2014, figures 2 and 6, have the first over a banana, a
+    flower and a ring).
+
+    Parameters
+    ----------
+    step : KameleonStep, FastKameleonStep, GaussianMixtureStep or another random walk of this package
+        One that has sampled in this process: ``pm.sample(step=step, cores=1)``. Of steps without a local move only the
+        global one is drawn.
+    idata : InferenceData, DataTree or ndarray of shape (n, d), optional
+        Draws, which are scattered below, and from which the points are chosen.
+    at : int or ndarray of shape (m, d)
+        How many points, spread over the draws (default 12); or where.
+    density : Target or callable, optional
+        A log density of one point (d,), drawn beneath over the two coordinates, the others at the draws' median: 14,641
+        evaluations. Give it where that is cheap.
+    probability : float
+        Of a move to end inside its ellipse, were it not for the other coordinates and the accept/reject test, in (0,
+        1). Default 0.95, the paper's; smaller ones overlap less.
+    coordinates : two of str or int, optional
+        Names or places of the coordinates drawn. Default: the first two.
+    figsize : (float, float), optional
+        In inches.
+    ax : Axes, optional
+        Where to draw, and only that. Default: a new figure.
+    model : pymc.Model, optional
+        Default: the step's.
+
+    Returns
+    -------
+    matplotlib Axes
+
+    Raises
+    ------
+    ValueError
+        If the step has not sampled here, has learned nothing, or neither draws nor points are given; for other than two
+        coordinates.
+    TypeError
+        For a step that has no normal proposals, as ``KamiltonianStep``.
+
+    Examples
+    --------
+    >>> import pymc_kameleon as pk
+    >>> pk.plots.proposals(step, idata=idata, density=target)  # doctest: +SKIP
+    """
+    _check(step)
+    kernels = kernels_of(step.sampler, step.algorithm_state)
+    if not 0.0 < probability < 1.0:
+        raise ValueError(f"probability must be in (0, 1), got {probability!r}.")
+    model, dim = model_of(step, model), step.density.dim
+    layout = layout_of(step, dim, model)
+    labels, chosen = labels_of(layout), [0, 1]
+    if coordinates is not None or dim < 2:
+        chosen = choose(coordinates, layout, model, "proposals")
+    if len(chosen) != 2:
+        raise ValueError(f"proposals draws two coordinates, got {[labels[c] for c in chosen]}.")
+    draws = _draws(idata, layout, model, dim)
+    points = _points(at, draws, dim)
+    size = (5.2, 4.6) if figsize is None else figsize
+    _, axes, new = panels.panels((1, 1), size, ax)
+    axis = axes[0, 0]
+    drawn = points if draws is None else np.concatenate([points, draws])
+    if density is not None:
+        _draw_density(axis, density, np.median(drawn, axis=0), drawn, chosen)
+    if draws is not None:
+        x = history.thin(draws, MOST_DRAWS)[:, chosen]
+        axis.plot(*x.T, ".", color=panels.ELSE, ms=1.5, alpha=0.4, label="draws", zorder=1.5)
+    for kernel in kernels:
+        _draw_kernel(axis, kernel, points, chosen, probability)
+    axis.set(xlabel=labels[chosen[0]], ylabel=labels[chosen[1]])
+    panels.explain(
+        axes, f"{type(step).__name__}: where {probability:.0%} of the proposals end", "", new
+    )
+    return axis
+
+
+# --- covariances ----------------------------------------------------------------------------------
+
+
+def kernels_of(sampler: Any, state: Any) -> list[Kernel]:
+    """A sampler's local proposal, if it has learned one, and its global one."""
+    if isinstance(sampler, LocalMoves):
+        walk = _of_walk(state.walk)
+        return [walk] if state.model is None else [_of_local(sampler, state), walk]
+    if isinstance(sampler, GaussianMixture):
+        walk = _of_walk(state.walk)
+        return [walk] if state.surrogate is None else [_of_mixture(state), walk]
+    if isinstance(sampler, AdaptiveMetropolis):
+        return [_of_walk(state)]
+    adapts_radius = isinstance(sampler, GaussianAdaptation)
+    return [_constant(state.factor, state.log_radius if adapts_radius else state.log_sigma)]
+
+
+def _constant(factor, log_scale) -> Kernel:
+    covariance = math.exp(2.0 * log_scale) * factor @ factor.T
+    return Kernel("global move", lambda x: covariance)
+
+
+def _of_walk(walk) -> Kernel:
+    return _constant(walk.factor, walk.log_scale)
+
+
+def _of_local(sampler: LocalMoves, state) -> Kernel:
+    """F (gamma^2 I + nu^2 S(y)) F' in the parameters' coordinates, x = centre + F y."""
+    gamma, directions = sampler.local_gamma(state), isinstance(sampler, PCAKameleon)
+
+    def covariance(x):
+        found = sampler.covariance(state.model, solve_lower(state.factor, x - state.centre))
+        if directions:  # rows g_j, each with a weight and a scale of its own
+            weights = state.model.weights * np.exp(2.0 * state.model.log_scales)
+            spread = (found.T * weights) @ found
+        else:
+            spread = math.exp(2.0 * state.log_scale) * found
+        return state.factor @ (gamma**2 * np.eye(len(x)) + spread) @ state.factor.T
+
+    return Kernel("local move", covariance)
+
+
+def _of_mixture(state) -> Kernel:
+    _, _, log_norms, means, covariances, axes, variances = state.surrogate
+    gamma, nu = 0.5 * math.exp(state.walk.log_scale), math.exp(state.log_scale)
+
+    def covariance(x):
+        z = solve_lower(state.factor, x - state.centre)
+        lower = local_moment(z, log_norms, means, covariances, axes, variances)
+        moment = lower + np.tril(lower, -1).T
+        return state.factor @ (gamma**2 * np.eye(len(x)) + nu**2 * moment) @ state.factor.T
+
+    return Kernel("local move", covariance)
+
+
+def _check(step) -> None:
+    normal = (LocalMoves, GaussianMixture, AdaptiveMetropolis, GaussianAdaptation, CMA)
+    if not isinstance(getattr(step, "sampler", None), normal):
+        raise TypeError(
+            "proposals draws normal proposals, of KameleonStep, FastKameleonStep, GaussianMixtureStep and the adaptive "
+            f"random walks (of a CompoundStep one of its methods), got {type(step).__name__}; what KamiltonianStep has "
+            "learned is drawn by plots.surrogate."
+        )
+    if step.algorithm_state is None:
+        raise ValueError(
+            "This step has not sampled in this process, so there are no proposals to draw: use pm.sample(..., cores=1)."
+        )
+
+
+# --- points ---------------------------------------------------------------------------------------
+
+
+def _draws(idata, layout, model, dim):
+    if idata is None:
+        return None
+    if is_idata(idata):
+        return unconstrained(idata, layout, model, MOST_DRAWS)
+    draws = np.asarray(idata, dtype=float)
+    if draws.ndim != 2 or draws.shape[1] != dim or not np.isfinite(draws).all():
+        raise ValueError(
+            f"idata must be InferenceData, a DataTree or finite draws of shape (n, {dim}), got shape {draws.shape}."
+        )
+    return draws
+
+
+def _points(at, draws, dim) -> np.ndarray:
+    """Where ellipses are drawn, (m, d): given, or the draws nearest to the centres of as many clusters."""
+    if not isinstance(at, (int, np.integer)) or isinstance(at, bool):
+        points = np.atleast_2d(np.asarray(at, dtype=float))
+        if points.shape[1:] != (dim,) or not np.isfinite(points).all():
+            raise ValueError(
+                f"at must be a number of points or finite points of shape (m, {dim}), got {at!r}."
+            )
+        return points
+    if draws is None:
+        raise ValueError("Give draws to choose the points from (idata=), or the points (at=).")
+    if not 1 <= at <= len(draws):
+        raise ValueError(f"at must be from 1 to the number of draws, {len(draws)}, got {at}.")
+    scaled = (draws - draws.mean(axis=0)) / np.maximum(draws.std(axis=0), 1e-300)
+    centres = history.thin(scaled, int(at))
+    for _ in range(ROUNDS):
+        distance = np.square(scaled[:, None] - centres).sum(axis=2)
+        nearest = distance.argmin(axis=1)
+        centres = np.array(
+            [
+                scaled[nearest == k].mean(axis=0) if (nearest == k).any() else c
+                for k, c in enumerate(centres)
+            ]
+        )
+    rows = {int(np.square(scaled - c).sum(axis=1).argmin()) for c in centres}
+    return draws[sorted(rows)]
+
+
+# --- drawing --------------------------------------------------------------------------------------
+
+
+def outline(centre: np.ndarray, covariance: np.ndarray, probability: float) -> np.ndarray:
+    """The contour of a normal distribution in the plane that holds this probability, shape (100, 2)."""
+    reach = math.sqrt(-2.0 * math.log1p(-probability))  # chi^2 with two degrees of freedom
+    angle = np.linspace(0.0, 2.0 * np.pi, 100)
+    values, vectors = np.linalg.eigh(covariance)
+    root = vectors * np.sqrt(np.maximum(values, 0.0))
+    return centre + reach * np.column_stack([np.cos(angle), np.sin(angle)]) @ root.T
+
+
+def _draw_kernel(axis, kernel, points, chosen, probability):
+    one = kernel.name == "global move"  # the same everywhere: at the point in the middle
+    style = {"color": GLOBAL, "ls": "--"} if one else {"color": LOCAL}
+    if one:
+        middle = np.square(points - np.median(points, axis=0)).sum(axis=1).argmin()
+        points = points[middle : middle + 1]
+    for k, x in enumerate(points):
+        line = outline(x[chosen], kernel.covariance(x)[np.ix_(chosen, chosen)], probability)
+        axis.plot(*line.T, lw=1.4, label=kernel.name if k == 0 else None, zorder=3, **style)
+    axis.plot(*points[:, chosen].T, ".", ms=4, color=style["color"], zorder=3)
+
+
+def _draw_density(axis, density, held, drawn, chosen):
+    log_density = getattr(density, "log_density", density)
+    grids = [panels.grid(drawn[:, c], GRID) for c in chosen]
+    x = np.tile(held, (GRID * GRID, 1))
+    x[:, chosen] = np.column_stack([g.ravel() for g in np.meshgrid(*grids)])
+    heights = np.array([float(log_density(row)) for row in x]).reshape(GRID, GRID)
+    axis.contourf(*grids, heights - np.nanmax(heights), levels=LEVELS, cmap="Greys", alpha=0.5)

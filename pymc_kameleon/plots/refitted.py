@@ -1,0 +1,90 @@
+"""A surrogate fitted anew to what a run returned: where the steps that sampled are gone, as after ``cores=2``.
+
+The regression is ``KamiltonianStep``'s own (:mod:`pymc_kameleon.surrogates.values.regression`). What it is fitted to is
+less: the draws and their log densities (the statistic ``lp``), with the tuning draws if they were kept, and not the
+points that were evaluated and refused; after ``pk.sample`` all evaluations.
+"""
+
+from typing import Any
+
+import numpy as np
+import pymc as pm
+
+from pymc_kameleon.numerics import history
+from pymc_kameleon.plots.learned import Learned
+from pymc_kameleon.plots.names import Layout, group, unconstrained
+from pymc_kameleon.plots.panels import ELSE, LEARNED, Cloud
+from pymc_kameleon.steps.pooled_trace import positions_of
+from pymc_kameleon.surrogates.values import features, regression
+
+MOST = 2000  # draws that it is fitted to, of each of tuning and after
+REACH, CEILING = (
+    2.0,
+    3.0,
+)  # nothing is drawn farther out than this many times the draws, or so far above all values
+
+
+def refitted(idata: Any, layout: Layout, model: pm.Model | None) -> Learned:
+    """A surrogate fitted to the evaluations in ``idata``, or to its draws.
+
+    Raises
+    ------
+    ValueError
+        If there are no log densities, or too few for a fit.
+    """
+    chain, values = _draws(idata, layout, model, "posterior", "sample_stats")
+    evaluations = group(idata, "evaluations")
+    if evaluations is not None:
+        x, y = (
+            positions_of(evaluations, layout),
+            np.asarray(evaluations["_log_density"].values, float),
+        )
+        cloud, source = Cloud("evaluated", x, ELSE, "x", y), f"{len(x)} evaluations"
+    else:
+        x, y, source = _with_tuning(idata, layout, model, chain, values)
+        cloud = Cloud("fitted to", x, LEARNED, ".", y)
+    try:
+        fit = regression.fit(np.random.default_rng(0), x, y, chain, values)
+    except np.linalg.LinAlgError as error:
+        raise ValueError(f"No surrogate can be fitted to {source}: {error}; draw more.") from error
+    f = fit.surrogate
+    inverse = np.linalg.inv(fit.whiten_factor) / f.scale
+    radius = REACH * np.sqrt(np.square((chain - f.centre) @ inverse.T).sum(axis=1).max())
+    ceiling = y[np.isfinite(y)].max() + CEILING + 0.5 * np.sqrt(x.shape[1])
+
+    def values_at(points):
+        found = features.values(f, np.ascontiguousarray(points))
+        distance = np.sqrt(np.square((points - f.centre) @ inverse.T).sum(axis=1))
+        return np.where((distance < radius) & (found < ceiling), found, -np.inf)
+
+    about = f"{fit.family}, fitted anew to {source}, held-out error {fit.error:.2g} nats"
+    return Learned(about, values_at, history.thin(chain, 500), [cloud], None)
+
+
+def _with_tuning(idata, layout, model, chain, values):
+    if group(idata, "warmup_posterior") is None:
+        x, y = _distinct(chain, values)
+        return x, y, f"{len(x)} distinct draws"
+    x, y = _draws(idata, layout, model, "warmup_posterior", "warmup_sample_stats")
+    both = _distinct(np.concatenate([x, chain]), np.concatenate([y, values]))
+    return *both, f"{len(both[1])} distinct draws, tuning included"
+
+
+def _draws(idata, layout, model, where, statistics):
+    """Draws (n, d) and their log densities (n,)."""
+    found = group(group(idata, statistics), "lp")
+    if found is None or found.ndim != 2:
+        raise ValueError(
+            f"There are no log densities to fit a surrogate to: {statistics} has no statistic lp of one step. "
+            "Sample with one step for all variables, or give a step that has sampled in this process."
+        )
+    values = found.transpose("chain", "draw").values.ravel()
+    x = unconstrained(idata, layout, model, MOST, where)
+    return x, history.thin(values[:, None], MOST)[:, 0].astype(float)
+
+
+def _distinct(x, y):
+    """Without the repetitions of a chain that stood still: the fit is judged by points that it has not seen."""
+    _, first = np.unique(np.column_stack([x, y]), axis=0, return_index=True)
+    first.sort()
+    return x[first], y[first]

@@ -1,0 +1,89 @@
+"""A log density over one or two of its coordinates: slices, and marginals by importance sampling."""
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+from scipy.special import logsumexp, ndtri
+from scipy.stats import qmc
+
+Values = Callable[[np.ndarray], np.ndarray]
+WIDEN = 1.2  # of their normal distribution: its tails hold the conditional's
+OUTSIDE = 4.6  # nats below the top: 1 % of a normal distribution in the plane
+MANY = 0.1  # of the past states, outside
+
+
+def places(chosen: Sequence[int]) -> dict[tuple[int, int], tuple[int, ...]]:
+    """Panels, by row and column, and the coordinates that each shows: pairs, or one alone."""
+    if len(chosen) == 1:
+        return {(0, 0): (chosen[0],)}
+    return {(j - 1, i): (chosen[i], chosen[j]) for j in range(1, len(chosen)) for i in range(j)}
+
+
+def nodes_of(shown: Sequence[int], grids: Sequence[np.ndarray]) -> np.ndarray:
+    """Values of the coordinates that are shown at every node of a panel, rows upwards, shape (nodes, 1 or 2)."""
+    if len(shown) == 1:
+        return grids[0][:, None]
+    across, up = np.meshgrid(*grids)
+    return np.column_stack([across.ravel(), up.ravel()])
+
+
+def slice_at(values: Values, point: np.ndarray, shown: Sequence[int], nodes: np.ndarray):
+    """The log density at the nodes, the other coordinates held at ``point``, shape (nodes,)."""
+    x = np.tile(point, (len(nodes), 1))
+    x[:, list(shown)] = nodes
+    return values(x)
+
+
+def marginal(
+    values: Values, states: np.ndarray, shown: Sequence[int], nodes: np.ndarray, count: int
+):
+    """Log of the density's integral over the other coordinates at the nodes, up to a constant, shape (nodes,).
+
+    m(a) = mean over k of exp f(a, b_k) / q(b_k),  b_k ~ q: what a normal distribution fitted to ``states`` (n, d) says
+    of the others given those shown, somewhat wider; ``count`` of them. Of a normal f the ratios are all but constant.
+    The same random numbers serve all nodes, so that what is left of the error is smooth.
+    """
+    shown = list(shown)
+    rest = [i for i in range(states.shape[1]) if i not in shown]
+    if not rest:
+        return slice_at(values, states[0], shown, nodes)
+    mean, covariance = states.mean(axis=0), covariance_of(states)
+    slope = covariance[np.ix_(rest, shown)] @ np.linalg.pinv(covariance[np.ix_(shown, shown)])
+    left = covariance[np.ix_(rest, rest)] - slope @ covariance[np.ix_(shown, rest)]
+    scales, axes = np.linalg.eigh(0.5 * (left + left.T))
+    root = WIDEN * axes * np.sqrt(np.maximum(scales, 1e-12 * scales.max()))
+    normals = quasi_normal(len(rest), count)
+    towards = mean[rest] + (nodes - mean[shown]) @ slope.T
+    total = np.empty((len(normals), len(nodes)))
+    x = np.empty((len(nodes), states.shape[1]))
+    x[:, shown] = nodes
+    for k, e in enumerate(normals):
+        x[:, rest] = towards + root @ e
+        total[k] = values(x) + 0.5 * e @ e
+    return logsumexp(total, axis=0)
+
+
+def quasi_normal(dim: int, count: int) -> np.ndarray:
+    """Standard normal points that fill space evenly, always the same ones, shape (count, dim)."""
+    rotation = np.random.default_rng(0).random(dim)
+    uniform = (qmc.Halton(dim, scramble=False).random(count) + rotation) % 1.0
+    return ndtri(np.clip(uniform, 1e-9, 1.0 - 1e-9))
+
+
+def covariance_of(states: np.ndarray) -> np.ndarray:
+    """Of past states, shape (d, d), for one dimension too."""
+    return np.atleast_2d(np.cov(states.T))
+
+
+def slices_mislead(
+    values: Values, point: np.ndarray, states: np.ndarray, panels: Sequence[tuple[int, ...]]
+) -> bool:
+    """Whether, in some panel, many past states lie where the slice through ``point`` has next to nothing."""
+    for shown in panels:
+        x = states[:, list(shown)]
+        heights = slice_at(values, point, shown, x)
+        if (
+            np.mean(heights.max() - heights > OUTSIDE) > MANY
+        ):  # inf - inf is NaN: then there is no slice to judge
+            return True
+    return False

@@ -1,0 +1,195 @@
+"""plots.surrogate beyond slices: marginals, one coordinate, and surrogates fitted to what a run returned."""
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pymc as pm
+import pytest
+from scipy.special import logsumexp
+
+import pymc_kameleon as pk
+from pymc_kameleon import plots
+from pymc_kameleon.plots import surfaces
+from pymc_kameleon.plots.panels import Cloud
+from tests.public.test_plots import (
+    MEAN,
+    PRECISION,
+    _close_figures,  # noqa: F401
+    gaussian,
+    lines,
+    points,
+    quadratic_state,
+    sampled,  # noqa: F401
+)
+
+COVARIANCE = np.linalg.inv(PRECISION)
+
+
+def banana(x):
+    """x_0 ~ N(0, 2^2), x_1 | x_0 ~ N(x_0^2 / 4, 1), x_2 | x_0 ~ N(x_0, 1)."""
+    a, b, c = x.T
+    return -0.5 * ((a / 2) ** 2 + (b - a**2 / 4) ** 2 + (c - a) ** 2)
+
+
+def draws_of_banana(n):
+    a, b, c = np.random.default_rng(1).standard_normal((3, n))
+    return np.column_stack([2 * a, b + a**2, c + 2 * a])
+
+
+def by_quadrature(shown, nodes):
+    """The marginal of the banana: the coordinates that are not shown summed over a fine grid."""
+    rest = [i for i in range(3) if i not in shown]
+    axes = [np.linspace(-12, 24, 400 if len(rest) == 1 else 240)] * len(rest)
+    others = np.stack([g.ravel() for g in np.meshgrid(*axes)], axis=1)
+    found = []
+    for node in nodes:
+        x = np.empty((len(others), 3))
+        x[:, list(shown)], x[:, rest] = node, others
+        found.append(logsumexp(banana(x)))
+    return np.array(found)
+
+
+@pytest.mark.parametrize("shown", [(0, 1), (0, 2), (1, 2), (0,), (2,)])
+def test_a_marginal_is_the_integral(shown):
+    states = draws_of_banana(500)
+    middle = np.percentile(states[:, list(shown)], [4, 50, 96], axis=0)
+    nodes = surfaces.nodes_of(shown, list(middle.T))
+    exact = by_quadrature(shown, nodes)
+    found = surfaces.marginal(banana, states, shown, nodes, 1024)
+    likely = exact > exact.max() - 4.0
+    error = (found - exact) - (found - exact)[likely].mean()
+    assert np.abs(error[likely]).max() < 0.25, error[likely]
+    held = surfaces.slice_at(banana, np.median(states, axis=0), shown, nodes)
+    missed = (held - exact) - (held - exact)[likely].mean()
+    assert np.abs(missed[likely]).max() > 0.5  # the control: a slice is something else
+
+
+def test_of_a_normal_density_marginals_are_exact(sampled):  # noqa: F811
+    step, _ = sampled
+    axes = plots.surrogate(step, contours="marginal", levels=(1.0, 2.0))
+    for row, column in ((0, 0), (1, 0), (1, 1)):
+        pair = [column, row + 1]
+        within = np.linalg.inv(COVARIANCE[np.ix_(pair, pair)])
+        x = lines(axes[row, column])[1.0] - MEAN[pair]
+        np.testing.assert_allclose(0.5 * (x @ within * x).sum(1), 1, rtol=0.05)
+    assert "integrated out" in axes[0, 0].figure.legends[0].get_title().get_text()
+    assert "where the others are held" not in axes[0, 0].get_legend_handles_labels()[1]
+
+
+def test_what_is_drawn_by_default_depends_on_how_far_the_points_spread():
+    state, _ = quadratic_state(3)  # independent coordinates: a slice is as wide as the draws
+    title = plots.surrogate(state)[0, 0].figure.legends[0].get_title().get_text()
+    assert title.startswith("Slices")
+    states, point = draws_of_banana(300), np.zeros(3)
+    assert surfaces.slices_mislead(banana, point, states, [(0, 1), (1, 2)])
+    assert not surfaces.slices_mislead(banana, point, states[:, :2], [(0, 1)][:0])
+    independent = np.random.default_rng(2).standard_normal((300, 3))
+    assert not surfaces.slices_mislead(
+        lambda x: -0.5 * (x**2).sum(1), point, independent, [(0, 1), (1, 2), (0, 2)]
+    )
+
+
+# -- one coordinate
+
+
+def curve(axis):
+    (line,) = [line for line in axis.lines if line.get_label() == "f"]
+    return line.get_xydata()
+
+
+def test_one_unknown_is_a_curve_with_the_evaluated_points_at_their_log_density():
+    with pm.Model() as model:
+        x = pm.Flat("x", initval=0.0)
+        pm.Potential("log_density", -0.5 * ((x - 3.0) / 2.0) ** 2)
+    step = pk.KamiltonianStep(model=model, compile_kwargs={"mode": "FAST_COMPILE"})
+    step.set_rng(np.random.default_rng(3))
+    point = {"x": np.zeros(())}
+    for _ in range(200):
+        point, _ = step.step(point)
+    (axis,) = plots.surrogate(step, levels=(1.0, 4.0)).ravel()
+    found = curve(axis)
+    np.testing.assert_allclose(found[:, 1], 0.5 * ((found[:, 0] - 3.0) / 2.0) ** 2, atol=1e-4)
+    assert axis.get_ylim() == pytest.approx((4.6, -0.2))  # the top is above
+    assert axis.get_xlabel() == "x"
+    for label in ("visited by the chain", "evaluated only"):
+        drawn = points(axis, label)
+        np.testing.assert_allclose(drawn[:, 1], 0.5 * ((drawn[:, 0] - 3.0) / 2.0) ** 2, atol=1e-4)
+    assert len(points(axis, "visited by the chain")) > 20
+
+
+def test_one_coordinate_of_several_is_its_marginal_with_ticks_for_the_draws(sampled):  # noqa: F811
+    step, idata = sampled
+    axes = plots.surrogate(step, idata=idata, coordinates="a", contours="marginal", levels=(2.0,))
+    assert axes.shape == (1, 1)
+    found = curve(axes[0, 0])
+    inside = found[:, 1] < 2.0
+    expected = 0.5 * (found[:, 0] - MEAN[0]) ** 2 / COVARIANCE[0, 0]
+    assert inside.sum() > 50
+    np.testing.assert_allclose(found[inside, 1], expected[inside], atol=0.05)
+    drawn = points(axes[0, 0], "posterior draws")
+    np.testing.assert_array_equal(
+        np.sort(drawn[:, 0]), np.sort(idata["posterior"]["a"].values.ravel())
+    )
+    assert len(set(drawn[:, 1])) == 1
+
+
+# -- after cores=2
+
+
+def test_a_run_in_other_processes_is_fitted_anew_to_its_draws(sampled):  # noqa: F811
+    """The step has not sampled in this process; what it returned is enough."""
+    _, idata = sampled
+    step = pk.KamiltonianStep(model=gaussian(), compile_kwargs={"mode": "FAST_COMPILE"})
+    axes = plots.surrogate(step, idata=idata, at=MEAN, levels=(1.0, 2.0))
+    for row, column in ((0, 0), (1, 0), (1, 1)):
+        pair = [column, row + 1]
+        x = lines(axes[row, column])[1.0] - MEAN[pair]
+        np.testing.assert_allclose(
+            0.5 * (x @ PRECISION[np.ix_(pair, pair)] * x).sum(1), 1, rtol=0.03
+        )
+    caption = " ".join(axes[0, 0].figure.get_supxlabel().split())
+    assert "fitted anew to" in caption
+    assert "distinct draws" in caption
+    with gaussian():
+        same = plots.surrogate(idata, at=MEAN, levels=(1.0, 2.0))
+    np.testing.assert_array_equal(lines(same[0, 0])[1.0], lines(axes[0, 0])[1.0])
+    with pytest.raises(ValueError, match="idata needs the model"):
+        plots.surrogate(idata)
+
+
+def test_a_run_without_log_densities_cannot_be_fitted(sampled):  # noqa: F811
+    _, idata = sampled
+    bare = {"posterior": idata["posterior"]}
+    with gaussian(), pytest.raises(ValueError, match="sample_stats has no statistic lp of one"):
+        plots.surrogate(bare)
+
+
+@pytest.mark.slow
+def test_after_two_processes():
+    with gaussian():
+        step = pk.KamiltonianStep()
+        idata = pm.sample(
+            200, tune=500, chains=2, cores=2, step=step, random_seed=1, progressbar=False,
+            compute_convergence_checks=False, discard_tuned_samples=False,
+        )  # fmt: skip
+        with pytest.raises(ValueError, match="has not sampled in this process"):
+            plots.surrogate(step)
+        axes = plots.surrogate(step, idata=idata, at=MEAN, levels=(1.0,))
+        x = lines(axes[0, 0])[1.0] - MEAN[:2]
+        np.testing.assert_allclose(0.5 * (x @ PRECISION[:2, :2] * x).sum(1), 1, rtol=0.03)
+        assert len(plots.adaptation(idata)) == 5
+
+
+# -- axes in
+
+
+def test_somebodys_own_axes():
+    state, _ = quadratic_state(2)
+    figure, own = plt.subplots(1, 2)
+    axes = plots.surrogate(state, ax=own[1])
+    assert axes.shape == (1, 1)
+    assert axes[0, 0] is own[1]
+    assert not own[0].collections
+    assert own[1].get_title(loc="left").startswith("The learned log density")
+    assert not figure.legends
+    assert own[1].get_legend() is not None
+    assert Cloud("", np.zeros((1, 1)), "", "").log_densities is None
