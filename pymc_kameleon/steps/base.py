@@ -21,15 +21,13 @@ from pymc.util import (
     get_state_from_generator,
     random_generator_from_state,
 )
-from rich.progress import TextColumn
-from rich.table import Column
 
 from pymc_kameleon.samplers import noise_probe
 from pymc_kameleon.samplers.arrival import search as arrival_search
 from pymc_kameleon.samplers.arrival.phase import default_budget
 from pymc_kameleon.samplers.chain import freeze, transition
 from pymc_kameleon.samplers.seam import Known, Point, Proposal, acceptance_probability
-from pymc_kameleon.steps import advice
+from pymc_kameleon.steps import advice, progress
 from pymc_kameleon.steps.log_density import LogDensity
 from pymc_kameleon.steps.noise import (
     differ,
@@ -67,6 +65,7 @@ MODELLED = (
     "surrogate",
     "hamiltonian",
 )  # moves that may all be accepted: on a model of the log density
+NO_PROPOSALS = ("arrival", "refresh")  # moves that are evaluated to learn, and cannot be accepted
 NOT_TUNING = (False, 0.0, 1.0)
 NOWHERE = Point(None, -math.inf, (0.0, []))  # type: ignore[arg-type]
 
@@ -295,6 +294,7 @@ class KernelStep(BlockedStep):
         self.probe = noise_probe.NoiseProbe()
         self.failures: list[Any] = [0, 0, NEVER, None]
         self.streak = 0
+        self._window = progress.Window()
         self._warnings.reset()
         self.arrival_state = self.algorithm_state = self._frozen_stats = None
 
@@ -449,7 +449,7 @@ class KernelStep(BlockedStep):
         except IndexError:
             raise RuntimeError(advice.two_threads(type(self).__name__)) from None
         try:
-            return self._draw(point)
+            return self._told(*self._draw(point))
         finally:
             self._idle.append(None)
 
@@ -861,22 +861,23 @@ class KernelStep(BlockedStep):
             return Competence.INCOMPATIBLE
         return Competence.COMPATIBLE if has_grad else Competence.PREFERRED
 
-    @staticmethod
-    def _progressbar_config(n_chains=1):
-        columns = [
-            TextColumn(
-                "{task.fields[accept]:.2f}",
-                table_column=Column("Acceptance", ratio=1, no_wrap=True),
-            ),
-            TextColumn(
-                "{task.fields[scaling]:.2g}", table_column=Column("Scaling", ratio=1, no_wrap=True)
-            ),
-        ]
-        return columns, {"accept": [0.0] * n_chains, "scaling": [0.0] * n_chains}
+    _bar_shows: ClassVar[str] = progress.SCALE  # below acceptance and evaluations
 
-    @staticmethod
-    def _make_progressbar_update_functions():
-        def update_stats(step_stats):
-            return {key: step_stats[key] for key in ("accept", "scaling")}
+    def _told(self, point, statistics):
+        """A draw, with what the progress bar shows of it."""
+        row = progress.Row(statistics[0])
+        if row["move"] not in NO_PROPOSALS:
+            self._window.add(row["accept"])
+        climbing = self.arrival_state is not None and not self.arrival_state.settled
+        phase = progress.TUNING if self.tune else progress.DRAWING
+        phase = progress.CLIMBING if climbing else phase
+        row.told = progress.Told(phase, self._window.mean, self.evaluations)
+        return point, [row]
 
-        return (update_stats,)
+    @classmethod
+    def _progressbar_config(cls, n_chains=1):
+        return progress.columns(cls._bar_shows, n_chains)
+
+    @classmethod
+    def _make_progressbar_update_functions(cls):
+        return (progress.update(cls._bar_shows),)

@@ -20,7 +20,7 @@ from pymc_kameleon.samplers.kamiltonian.scores.sampler import FiniteKamiltonian,
 from pymc_kameleon.samplers.kamiltonian.values.sampler import ValueKamiltonian
 from pymc_kameleon.samplers.known_points import begin as check_known
 from pymc_kameleon.samplers.known_points import check_finite
-from pymc_kameleon.steps import advice, structure, surrogate_report
+from pymc_kameleon.steps import advice, progress, structure, surrogate_report
 from pymc_kameleon.steps.base import FLOAT, KernelStep
 from pymc_kameleon.steps.factored_density import FactoredDensity
 from pymc_kameleon.steps.known_points import known_points
@@ -553,6 +553,7 @@ class KamiltonianStep(KernelStep):
         "worst_factor": (np.dtype("U32"), []),
     }  # fmt: skip
     _learns = "surrogate"
+    _bar_shows = progress.SURROGATE
     _draws_differ = True
     _MISSING: ClassVar[dict] = {"f": math.nan, "i": 0, "b": False, "U": ""}
 

@@ -6,6 +6,7 @@ from typing import Any
 
 from rich.progress import BarColumn, TextColumn
 from rich.progress import Progress as Bar
+from rich.table import Column
 
 
 class Progress:
@@ -23,9 +24,9 @@ class Progress:
         self.run, self.most, self.target = run, max_evaluations, target_ess
         self.bar = Bar(
             TextColumn("{task.description}"),
-            BarColumn(bar_width=20),
+            BarColumn(bar_width=12),
             TextColumn("{task.completed}{task.fields[of]} evaluations"),
-            TextColumn("{task.fields[said]}"),
+            TextColumn("{task.fields[said]}", table_column=Column(no_wrap=False, overflow="fold")),
             disable=not wanted,
         )
         self.said = ""

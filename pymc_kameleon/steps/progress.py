@@ -1,0 +1,129 @@
+"""What ``pm.sample``'s progress bar says of a step: acceptance and phase, evaluations, and its surrogate or its scale.
+
+PyMC hands the bar a draw's statistics and nothing else, in chains that take turns or sit in processes of their own.
+What the bar shows beyond statistics therefore travels with them, as an attribute of the dictionary.
+
+PyMC 6's own columns leave eight characters of a terminal of 80, if its times are to be legible: there all stands in one
+column, line below line; from 110 on each has its own. None has a ``ratio``, so that PyMC's share what is left.
+"""
+
+import math
+from collections import deque
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from rich.console import Console
+from rich.progress import ProgressColumn, TextColumn
+from rich.table import Column
+
+CLIMBING, TUNING, DRAWING = "climbing", "tuning", "drawing"
+WINDOW = 100  # draws, of the mean of the acceptance probability
+WIDE = 110  # characters of a terminal, from which on there is room for three columns
+WIDTH, NARROW = 11, 8  # of a column: of three, or of the one
+SURROGATE, SCALE = "Surrogate", "Scaling"  # what stands below acceptance and evaluations
+STACKED = {SURROGATE: "Accept\nEvals\nFit off", SCALE: "Accept\nEvals\nScale"}
+
+
+class Told(NamedTuple):
+    """How far a chain is.
+
+    Attributes
+    ----------
+    phase : {"climbing", "tuning", "drawing"}
+    acceptance : float
+        Mean probability over the last draws.
+    evaluations : int
+    """
+
+    phase: str
+    acceptance: float
+    evaluations: int
+
+
+class Row(dict):
+    """A draw's statistics, and what the bar shows besides."""
+
+    told: Told | None = None
+
+
+class Window:
+    """Mean of the last ``WINDOW`` values. For the eye alone: no draw depends on it, and no sampling state holds it."""
+
+    def __init__(self):
+        self._values: deque[float] = deque(maxlen=WINDOW)
+        self._total = 0.0
+
+    def add(self, value: float) -> None:
+        """One value more."""
+        if len(self._values) == WINDOW:
+            self._total -= self._values[0]
+        self._values.append(value)
+        self._total += value
+
+    @property
+    def mean(self) -> float:
+        """0 before the first value."""
+        return self._total / max(len(self._values), 1)
+
+
+def columns(third: str, n_chains: int) -> tuple[list[ProgressColumn], dict[str, list[str]]]:
+    """Columns of the bar and their first values, for every chain.
+
+    Parameters
+    ----------
+    third : {"Surrogate", "Scaling"}
+        What stands below acceptance and evaluations.
+    n_chains : int
+    """
+    *fields, stacked = names = _fields(third)
+    first = {name: [""] * n_chains for name in names}
+    if Console().width < WIDE:
+        return [_column(STACKED[third], stacked, NARROW)], first
+    headers = ("Acceptance", "Evaluations", third)
+    return [_column(h, f, WIDTH) for h, f in zip(headers, fields, strict=True)], first
+
+
+def _fields(third):
+    fields = ("acceptance", "evaluations", third.lower(), f"all_{third.lower()}")
+    return [f"kameleon_{name}" for name in fields]
+
+
+def _column(header, field, width) -> ProgressColumn:
+    return TextColumn(
+        "{task.fields[" + field + "]}", markup=False, table_column=Column(header, width=width)
+    )
+
+
+def update(third: str) -> Callable[[dict[str, Any]], dict[str, str]]:
+    """A function of a draw's statistics: what :func:`columns` shows."""
+
+    def fields(row):
+        told = getattr(row, "told", None) or Told("", row["accept"], 0)
+        last = _surrogate(row) if third == SURROGATE else f"{row['scaling']:.2g}"
+        evaluations = str(told.evaluations)
+        stacked = "\n".join((_acceptance(told, 4), evaluations, last))
+        wide = (_acceptance(told, 7), evaluations, last)
+        return dict(zip(_fields(third), (*wide, stacked), strict=True))
+
+    return fields
+
+
+def _acceptance(told, letters):
+    """Three characters for the share, and as many letters of the phase as there is room for."""
+    if told.phase == CLIMBING:  # to the typical set: nothing is accepted or rejected yet
+        return told.phase
+    share = f"{told.acceptance:.2f}"
+    share = "1.0" if share == "1.00" else share.removeprefix("0")
+    return f"{share} {told.phase[:letters]}"
+
+
+def _surrogate(row):
+    """Whether there is one, and how far it is off on points that it has not seen, in nats."""
+    error = row["surrogate_error"]
+    if (
+        not 0.0 <= error < math.inf
+    ):  # there is none, or it was fitted to positions, and has nothing to be off from
+        return "by score" if row["n_history"] > 0 else "none yet"
+    if error < 0.01:
+        return "<.01 nat"
+    return f"{error:.2f} nat" if error < 10.0 else f"{min(error, 9999.0):.0f} nat"
