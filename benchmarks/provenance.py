@@ -63,6 +63,10 @@ RESULTS = {
     "cold_start_ablation": Result(
         "cold_start --ablation", 30, (*_package("samplers.kameleon.full", "targets", "diagnostics"), "benchmarks.core")
     ),
+    "curved": Result(
+        "curved", 60,
+        (*_package(*SAMPLERS, "samplers.screened", "steps.base", "steps.log_density"), "benchmarks.textbook.drive"),
+    ),
     "fast_kameleon": Result("fast_kameleon", 10),
     "feature_convergence": Result("feature_convergence", 1),
     "few_evaluations": Result(

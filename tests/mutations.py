@@ -105,6 +105,12 @@ MUTATIONS = [
              "inner test dropped", "test_value_kamiltonian.py -k 'inner'"),
     Mutation("samplers/kamiltonian/values/freezing", "walk=WALK.freeze(state.walk), learning=None",
              "walk=state.walk, learning=None", "the walk goes on adapting", "test_value_kamiltonian.py -k 'frozen or dropped'"),
+    Mutation("samplers/screened", "start.log_density - here.log_density, MOVE", "0.0, MOVE", "ratio of the surrogate dropped",
+             "test_screened.py -k 'steps_on_the_surrogate or matrix'"),
+    Mutation("samplers/screened", "return ratio + trust.log_ratio(", "return ratio + 0.0 * trust.log_ratio(", "ratio of the shares dropped",
+             "test_screened.py -k 'matrix or invariant'"),
+    Mutation("samplers/screened", "            inner = proposal.carry\n", "            inner = state.inner\n", "cached covariance is not moved",
+             "test_seam.py -k 'screened'"),
     # --- local moves, random features, mixture ---
     Mutation("samplers/kameleon/local_moves", "        reverse = log_step_density(delta, there, gamma, nu)",
              "        reverse = log_step_density(delta, state.covariance, gamma, nu)", "reverse density at the old point",

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+import pymc as pm
 
 from benchmarks import basics
 from benchmarks.textbook import MODELS
@@ -34,7 +35,7 @@ class Reference(NamedTuple):
 
 
 class Posterior:
-    """Log density of ``MODELS[name]``; vectors are in the order of the model's value variables.
+    """Log density of ``model``, by default ``MODELS[name]``; vectors are in the order of the model's value variables.
 
     Attributes
     ----------
@@ -45,8 +46,8 @@ class Posterior:
         Whether the model has no gradient.
     """
 
-    def __init__(self, name: str):
-        self.name, self.model = name, MODELS[name]()
+    def __init__(self, name: str, model: pm.Model | None = None):
+        self.name, self.model = name, MODELS[name]() if model is None else model
         self.variables = self.model.continuous_value_vars
         if len(self.variables) != len(self.model.value_vars):
             raise ValueError(f"{name} has discrete unknowns; sum them out.")

@@ -22,10 +22,12 @@ from pymc.util import (
     random_generator_from_state,
 )
 
+from pymc_kameleon.numerics.checks import count
 from pymc_kameleon.samplers import noise_probe
 from pymc_kameleon.samplers.arrival import search as arrival_search
 from pymc_kameleon.samplers.arrival.phase import default_budget
 from pymc_kameleon.samplers.chain import freeze, transition
+from pymc_kameleon.samplers.screened import Screened
 from pymc_kameleon.samplers.seam import Known, Point, Proposal, acceptance_probability
 from pymc_kameleon.steps import advice, progress
 from pymc_kameleon.steps.log_density import LogDensity
@@ -63,6 +65,7 @@ STATE_VERSION = 5  # of KernelStepState: raised whenever the meaning of a field 
 NEVER = 2**62
 MODELLED = (
     "surrogate",
+    "screened",
     "hamiltonian",
 )  # moves that may all be accepted: on a model of the log density
 NO_PROPOSALS = ("arrival", "refresh")  # moves that are evaluated to learn, and cannot be accepted
@@ -190,6 +193,7 @@ class KernelStep(BlockedStep):
     _state_class = KernelStepState
     chooses: ClassVar[str] = ""  # the keyword that chooses between samplers, if there is one ...
     variants: ClassVar[dict[str, Any]] = {}  # ... of these; the first is the default
+    screens: ClassVar[int | None] = None  # default of the option ``screen``, where the step has it
 
     stats_dtypes_shapes: ClassVar[dict] = {
         "accept": FLOAT,
@@ -212,6 +216,7 @@ class KernelStep(BlockedStep):
                 raise ValueError(
                     f"{self.chooses} must be one of {tuple(self.variants)}, got {self.variant!r}."
                 )
+        self._screen = self._screened(preset, options)
         common = {
             "model": model, "initial_point": initial_point, "compile_kwargs": compile_kwargs, "blocked": blocked,
             "correlation": correlation, "refresh_blocks": refresh_blocks, "arrival": arrival, "preset": preset,
@@ -234,6 +239,8 @@ class KernelStep(BlockedStep):
             raise ValueError(advice.nothing_to_sample(type(self).__name__, self.shapes))
         # Options are wrong now or never, and a large model takes long to compile.
         self.sampler = self.algorithm(**self._options)
+        if self._screen:
+            self.sampler = Screened(inner=self.sampler, transitions=self._screen)
         self.sampler.init(np.random.default_rng(0), np.zeros(dim))
         owns_auxiliary = correlation is not None or refresh_blocks is not None
         self._density = self._compile(model, point, compile_kwargs, owns_auxiliary)
@@ -331,6 +338,8 @@ class KernelStep(BlockedStep):
         """The options, defaults included, described so that they can be compared and stored."""
         defaults = self.algorithm.defaults()
         common = {"correlation": self._renewal.correlation, "refresh_blocks": self._renewal.blocks}
+        if self.screens is not None:
+            common["screen"] = self._screen
         return described({**defaults, **self._options, **common})
 
     @property
@@ -773,6 +782,15 @@ class KernelStep(BlockedStep):
         check_counts(options)
         check_types(options, get_type_hints(self.algorithm))
         return {**presets.get(preset, {}), **options}
+
+    def _screened(self, preset, options):
+        """How many transitions on a surrogate a draw makes: the option ``screen``, taken out of ``options``."""
+        if self.screens is None:
+            return 0
+        screen = options.pop("screen", 0 if preset == "paper" else self.screens)
+        check_types({"screen": screen}, {"screen": int})
+        count(0, screen=screen)
+        return screen
 
     def __init_subclass__(cls, **kwargs):
         """Show what every step takes in the subclass's signature, and its meaning below the subclass's own options."""

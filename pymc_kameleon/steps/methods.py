@@ -170,12 +170,17 @@ class KameleonStep(KernelStep):
         Evenly spaced over the last two thirds of the history (default), or drawn from all of it (the paper's).
     local_start : int, optional
         Draws before the first local move, 0 or more. Default: 0.3 ``tune`` where that is given, else 200 d.
+    screen : int
+        k: most draws are the end of k transitions of this step's own kernel on a surrogate of the log density, learned
+        from every value seen while tuning, tested with one evaluation (Christen & Fox, 2005; ``move`` "screened"); as
+        exact, and several times the effective draws for each evaluation where a surrogate fits, at some 30 microseconds
+        a transition. See :mod:`pymc_kameleon.samplers.screened`. 0, the default, for none.
 
     Notes
     -----
     Statistics of every draw: ``accept``, ``accepted``, ``scaling`` (nu), ``lp``, ``nonfinite``, ``move`` ("local",
-    "global", "autoregressive" or "coordinate"), ``n_history``, ``lengthscale``, ``gamma`` (zero before the first local
-    move).
+    "global", "autoregressive", "screened" or "coordinate"), ``n_history``, ``lengthscale``, ``gamma`` (zero before the
+    first local move).
 
     Examples
     --------
@@ -186,6 +191,7 @@ class KameleonStep(KernelStep):
     """
 
     name = "kameleon"
+    screens = 0
     stats_dtypes_shapes: ClassVar[dict] = {
         **KernelStep.stats_dtypes_shapes, "n_history": FLOAT, "lengthscale": FLOAT, "gamma": FLOAT,
     }  # fmt: skip
@@ -213,6 +219,7 @@ class KameleonStep(KernelStep):
         learn_from_values: bool = default(True),
         scale: float | None = default(None),
         subsample: str = default("even"),
+        screen: int = default(0),
         local_start: int | None = default(None),
         **common: Unpack[CommonOptions],
     ):
@@ -283,6 +290,11 @@ class FastKameleonStep(KernelStep):
         1 / m (the dissertation's).
     local_start : int, optional
         Draws before the first local move, 0 or more. Default: 0.3 ``tune`` where that is given, else 200 d.
+    screen : int
+        k: most draws are the end of k transitions of this step's own kernel on a surrogate of the log density, learned
+        from every value seen while tuning, tested with one evaluation (Christen & Fox, 2005; ``move`` "screened"); as
+        exact, and several times the effective draws for each evaluation where a surrogate fits, at some 30 microseconds
+        a transition. See :mod:`pymc_kameleon.samplers.screened`. 0, the default, for none.
 
     Notes
     -----
@@ -298,6 +310,7 @@ class FastKameleonStep(KernelStep):
     """
 
     name = "fast_kameleon"
+    screens = 0
     variants: ClassVar[dict] = {"": FastKameleon}
     stats_dtypes_shapes: ClassVar[dict] = {**KameleonStep.stats_dtypes_shapes, "rank": FLOAT}
 
@@ -326,6 +339,7 @@ class FastKameleonStep(KernelStep):
         variance_share: float = default(0.75),
         whole_history: bool = default(False),
         rate: str = default("renewed"),
+        screen: int = default(0),
         local_start: int | None = default(None),
         **common: Unpack[CommonOptions],
     ):
@@ -366,6 +380,11 @@ class GaussianMixtureStep(KernelStep):
         the chain has been. Default True.
     local_start : int, optional
         Draws before the first fit, 0 or more. Default: 200 d, within 0.35 and 0.5 of ``tune`` where that is given.
+    screen : int
+        k: most draws are the end of k transitions of this step's own kernel on a surrogate of the log density, learned
+        from every value seen while tuning, tested with one evaluation (Christen & Fox, 2005; ``move`` "screened"); as
+        exact, and several times the effective draws for each evaluation where a surrogate fits, at some 30 microseconds
+        a transition. See :mod:`pymc_kameleon.samplers.screened`. 0, the default, for none.
     preset : None
         There is no paper.
 
@@ -384,6 +403,7 @@ class GaussianMixtureStep(KernelStep):
     """
 
     name = "gaussian_mixture"
+    screens = 0
     variants: ClassVar[dict] = {"": GaussianMixture}
     stats_dtypes_shapes: ClassVar[dict] = {
         **KernelStep.stats_dtypes_shapes, "local_scale": FLOAT, "auxiliary_scale": FLOAT, "n_components": FLOAT,
@@ -402,6 +422,7 @@ class GaussianMixtureStep(KernelStep):
         target_accept: float = default(0.234),
         auxiliary_target_accept: float = default(0.4),
         learn_from_values: bool = default(True),
+        screen: int = default(0),
         local_start: int | None = default(None),
         preset: str | None = None,
         **common: Unpack[CommonOptions],

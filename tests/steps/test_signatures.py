@@ -47,6 +47,8 @@ def test_options_are_real_keywords_with_the_defaults_of_the_algorithm(step):
     for algorithm in reversed([*variants]):
         options |= algorithm.defaults()
     options.pop(step.chooses, None)
+    if step.screens is not None:  # an option of the step's, not of its algorithm
+        options["screen"] = step.screens
     of_the_model = (
         {*STRUCTURE, "evaluations"} if step is pk.KamiltonianStep else set()
     )  # how it is looked at
