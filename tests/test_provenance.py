@@ -32,7 +32,11 @@ def test_every_result_has_one_command_that_the_readme_lists():
         module = result.command.split()[0]
         assert f"`python -m benchmarks.{module}`" in readme
         source = provenance._source(f"benchmarks.{module}", provenance.read)
-        assert "provenance.write(" in source or module in ("textbook", "hierarchical")  # packages
+        assert "provenance.write(" in source or module in (
+            "textbook",
+            "hierarchical",
+            "curved",
+        )  # packages
 
 
 def digest_of(source):

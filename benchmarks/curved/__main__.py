@@ -24,7 +24,7 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks import core, provenance, report
+from benchmarks import basics, provenance, report
 from benchmarks.curved import DRAWS, MODELS
 from benchmarks.textbook import reference, tables
 from benchmarks.textbook.drive import chains
@@ -64,7 +64,7 @@ def truth(name: str) -> Reference:
         if stored.get(name, {}).get("source") != source_text:
             draws, log_densities = reference.by_nuts(posterior(name), 1)
             rhat = reference._rhat(draws)
-            moments = _moments(draws.reshape(-1, draws.shape[-1]), core.bulk_ess(draws), rhat)
+            moments = _moments(draws.reshape(-1, draws.shape[-1]), basics.bulk_ess(draws), rhat)
             stored[name] = {
                 "source": source_text, "moments": moments, "best": float(log_densities.max())
             }  # fmt: skip
@@ -94,7 +94,7 @@ def run(models, steps, seeds, evaluations, again):
                     ),
                     true,
                 )  # fmt: skip
-                report.save_cells(STORE, {cell: report.rounded(found)}, core.versions())
+                report.save_cells(STORE, {cell: report.rounded(found)}, basics.versions())
                 print(
                     f"{time.strftime('%H:%M:%S')} {model}, {step}, seed {seed}: {found['ess']:.3g} effective draws per "
                     f"1000, R-hat {found['rhat'] or math.nan:.3f}, mean off by {found['mean_sd']:.2g} sd "
@@ -125,7 +125,7 @@ def table(steps, seeds, evaluations) -> str:
         f"`python -m benchmarks.curved`. Four chains a seed, {evaluations:,} evaluations each, a third of them tuning, "
         f"up to {len(seeds)} seeds: bulk effective draws of the worst coordinate per 1000 evaluations, geometric mean "
         "over the seeds (the worst R-hat, from 1.01 on). **!**: R-hat below that while a mean is off by 5 s.e.",
-        f"{core.versions()}.",
+        f"{basics.versions()}.",
         report.table(["model (d)", *steps], rows),
         "## In short",
         report.table(tables.SUMMARY, [tables._summary(s, list(MODELS), found) for s in steps]),
