@@ -216,12 +216,12 @@ class KernelStep(BlockedStep):
                 raise ValueError(
                     f"{self.chooses} must be one of {tuple(self.variants)}, got {self.variant!r}."
                 )
-        self._screen = self._screened(preset, options)
         common = {
             "model": model, "initial_point": initial_point, "compile_kwargs": compile_kwargs, "blocked": blocked,
             "correlation": correlation, "refresh_blocks": refresh_blocks, "arrival": arrival, "preset": preset,
         }  # fmt: skip
         check_types(common, {**get_type_hints(CommonOptions), "preset": str | None})
+        self._screen = self._screened(preset, options)
         model = pm.modelcontext(model)
         self.vars = continuous(type(self).__name__, vars, model)
         self.blocked, self.rng = blocked, get_random_generator(rng)
