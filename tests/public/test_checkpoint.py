@@ -38,7 +38,7 @@ def run(folder, most_calls=10**9, pause=0.0):
 
     kept = Checkpoint(folder, HEADER, 7, 7, 3)
     starts = np.random.default_rng(0).standard_normal((4, 3))
-    chains = Chains(np.zeros(3), starts, np.random.SeedSequence(7), Plan(None, None, 100, 200))
+    chains = Chains(np.zeros(3), starts, np.random.SeedSequence(7), Plan(None, None, 60, 140))
     while not chains.done:
         points = [request.position for request in chains.ask()]
         chains.tell(kept.evaluate(evaluate, points, chains.evaluated.size))

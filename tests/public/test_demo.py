@@ -30,7 +30,7 @@ def test_wrong_options_say_what_is_allowed(capsys):
 
 
 def test_it_prints_and_writes(tmp_path):
-    options = ["--draws", "100", "--tune", "100", "--chains", "1", "--no-patients"]
+    options = ["--draws", "40", "--tune", "60", "--chains", "1", "--cores", "1", "--no-patients"]
     result = subprocess.run(
         [sys.executable, "-m", "pymc_kameleon", *options],
         cwd=tmp_path, capture_output=True, text=True, check=False,
@@ -40,7 +40,7 @@ def test_it_prints_and_writes(tmp_path):
     for name in ("trace.png", "populations.png", "lynx_hare.nc"):
         assert (out / name).stat().st_size > 10_000
     assert "alpha" in result.stdout
-    assert "201 " in result.stdout  # tune + draws + 1 solves
+    assert "101 " in result.stdout  # tune + draws + 1 solves
     assert "pm.DEMetropolisZ" in result.stdout
 
 

@@ -263,7 +263,7 @@ class RatioDropped:
     [
         ("sincos", PreviousReverse),
         ("cos", RatioDropped),
-        ("shift", RatioDropped),
+        pytest.param("shift", RatioDropped, marks=slow),
         pytest.param("sincos", RatioDropped, marks=slow),
         pytest.param("cos", PreviousReverse, marks=slow),
     ],

@@ -88,16 +88,27 @@ def leaves(value, found=None):
     return found
 
 
-@every_sampler
-@pytest.mark.parametrize("draws", [5, TUNE])
-def test_propose_writes_nothing(sampler, draws):
+def proposals_write_nothing(sampler, draws, lock=False):
     rng, point, state = tuned(sampler, draws)
     before = bytes_of((point, state))
-    for array in leaves(state):
-        array.setflags(write=False)
+    if lock:
+        for array in leaves(state):
+            array.setflags(write=False)
     for _ in range(30):
         sampler.propose(rng, point.position, state)
     assert bytes_of((point, state)) == before
+
+
+@every_sampler
+@pytest.mark.parametrize("draws", [5, TUNE])
+def test_propose_writes_nothing(sampler, draws):
+    proposals_write_nothing(sampler, draws)
+
+
+@pytest.mark.slow  # Numba compiles anew for arrays that cannot be written to
+@every_sampler
+def test_not_even_for_a_moment(sampler):
+    proposals_write_nothing(sampler, TUNE, lock=True)
 
 
 @every_sampler

@@ -58,7 +58,7 @@ def test_frozen_adaptation_leaves_a_skewed_target_invariant(walk):
     target, rng = Banana(2), np.random.default_rng(3)
     state, _ = run_chain(rng, walk.start(np.zeros(2)), target.log_density, np.zeros(2), 300)
     state = state.freeze()
-    z = average_z_scores(rng, state, target, chains=walk.chains, steps=2000, adapt=False)
+    z = average_z_scores(rng, state, target, chains=walk.chains, steps=1000, adapt=False)
     assert np.abs(z).max() < 4.5
 
 
@@ -66,7 +66,7 @@ def test_frozen_adaptation_leaves_a_skewed_target_invariant(walk):
 def test_control_adaptation_that_is_not_frozen_fails(walk):
     target, rng = Banana(2), np.random.default_rng(3)
     state = walk.start(np.zeros(2), diminishing=False, **walk.hasty)
-    z = average_z_scores(rng, state, target, chains=walk.chains, steps=2000, adapt=True)
+    z = average_z_scores(rng, state, target, chains=walk.chains, steps=1000, adapt=True)
     assert np.abs(z).max() > 10
 
 

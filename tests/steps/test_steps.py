@@ -553,6 +553,7 @@ def variance_z(step, model, forget, chains=16, draws=1500):
     return (squares.mean() - 1.0) / (squares.std(ddof=1) / np.sqrt(chains))
 
 
+@pytest.mark.slow  # test_pseudo_marginal.py: test_posterior_is_exact, test_no_estimate_is_made_when_others_move
 def test_noisy_log_density_is_sampled_exactly():
     model = noisy_gaussian()
     step = AdaptiveMetropolisStep(model=model, compile_kwargs={"mode": "CVM"})

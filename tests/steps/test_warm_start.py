@@ -204,6 +204,7 @@ def frozen():
     return Held(sampler, state._replace(mixture=mixture))
 
 
+@pytest.mark.slow  # as are kernels tuned otherwise: test_value_kamiltonian.py, and test_shares.py draw by draw
 def test_the_kernel_is_exact_whatever_was_known(frozen):
     starts, ends = apply_kernel(frozen, n=3000)
     assert np.mean((starts != ends).any(axis=1)) > 0.5
