@@ -206,6 +206,8 @@ MUTATIONS = [
     Mutation("samplers/pooled/members", "position=after.position, log_density=after.log_density)\n    if hub", "position=after.position, log_density=log_density)\n    if hub",
              "together: what is rejected is retained", "test_pooled.py"),
     Mutation("workers", "spawn_key=(number,)", "spawn_key=(0,)", "every evaluation has the same noise", "test_sample.py -k noise"),
+    Mutation("surrogates/factors/emulator", "beyond = (r - rho) / rho if straight else 0.0", "beyond = 0.0",
+             "factors: the tangent's slope without its rise", "test_factored_kamiltonian.py -k 'jacobian or beyond'"),
     Mutation("samplers/kamiltonian/factors/sampler", "state = state._replace(learning=None, quality=quality)", "state = state._replace(quality=quality)",
              "factors: not frozen", "test_factored_kamiltonian.py test_structure.py"),
     Mutation("samplers/chain", "    return sampler.place(sampler.freeze(state), point)", "    return sampler.freeze(state)",

@@ -48,25 +48,77 @@ def fitted(rng, added=False, n=300):
 
 
 @pytest.mark.parametrize("far", [1.0, 8.0])
-def test_the_jacobian_and_the_wall_are_those_of_the_emulator(far):
+@pytest.mark.parametrize(("added", "nearest"), [(False, False), (True, False), (False, True)])
+def test_the_jacobian_and_the_wall_are_those_of_the_emulator(far, added, nearest):
     rng = np.random.default_rng(0)
-    layout, w, o = fitted(rng)
-    found = fit(rng, layout, Sample(w, o, -np.square(w).sum(axis=1)), w, w[0], np.ones(6))
-    point = far * w[3]
+    layout, w, o = fitted(rng, added)
+    sample = Sample(w, o, -np.square(w).sum(axis=1))
+    found = fit(rng, layout, sample, w, w[0], np.ones(6), nearest=nearest)
+    assert found.emulator.straight != nearest
+    point = far * w[0]
     outputs, jacobian, penalty, slope = emulate(found.emulator, point)
     assert (penalty > 0.0) == (far > 1.0)
-    by_w, by_wall = np.zeros((6, 6)), np.zeros(6)
+    n = len(outputs)
+    by_w, by_wall = np.zeros((n, 6)), np.zeros(6)
     for i in range(6):
         h = np.zeros(6)
         h[i] = 1e-6
         above, below = emulate(found.emulator, point + h), emulate(found.emulator, point - h)
         by_w[:, i] = (above[0] - below[0]) / 2e-6
         by_wall[i] = (above[2] - below[2]) / 2e-6
-    dense = np.zeros((6, 6))
-    np.add.at(dense, (np.arange(6)[:, None], layout.columns), jacobian)
+    dense = np.zeros((n, 6))
+    np.add.at(dense, (np.arange(n)[:, None], layout.columns), jacobian)
     np.testing.assert_allclose(dense, by_w, rtol=1e-5, atol=1e-6)
     np.testing.assert_allclose(slope, by_wall, rtol=1e-5, atol=1e-5)
     assert np.isfinite(outputs).all()
+
+
+def one_factor(coefficients, added):
+    """A polynomial in one input, trusted between -2 and 2."""
+    n = len(coefficients)
+    return Emulator(
+        inputs=np.arange(2), outputs=np.arange(2), centre=np.zeros(1), scale=np.ones(1),
+        whitening=np.ones((1, 1, 1)), radius=np.array([2.0]), added=np.array([added]),
+        first=np.array([0, n]), variables=np.zeros((n, 3), dtype=np.int64),
+        powers=np.array([[i, 0, 0] for i in range(n)]), coefficients=np.array(coefficients),
+        start=np.array([0, n]), straight=True,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("added", "straight", "want"), [(True, True, -6.0), (False, True, -6.0), (True, False, -2.0)]
+)
+def test_beyond_the_ball_is_the_tangent_but_in_a_climb(added, straight, want):
+    falling = one_factor([0.0, 0.0, -0.5], added)._replace(straight=straight)
+    assert emulate(falling, np.array([-4.0]))[0] == pytest.approx(want)
+
+
+@pytest.mark.parametrize(("added", "want"), [(True, 2.0), (False, 6.0)])
+def test_a_log_likelihood_does_not_rise_beyond_the_ball(added, want):
+    rising = one_factor([0.0, 0.0, 0.5], added)
+    assert emulate(rising, np.array([4.0]))[0] == pytest.approx(want)
+
+
+def test_a_surrogate_is_not_too_low_in_the_tails():
+    """A Poisson log likelihood seven sds out, where one of tens of groups may be: a chain would stand there."""
+    rng = np.random.default_rng(4)
+    layout = Layout(np.array([0, 1]), np.array([0, 1]), np.array([True]))
+    w = rng.standard_normal((400, 1))
+
+    def truth(eta):
+        return 2.0 * eta - np.exp(0.7 * eta)
+
+    found = fit(rng, layout, Sample(w, truth(w), truth(w)[:, 0]), w, w[0], np.ones(1)).emulator
+    far = np.array([-7.0])
+    assert found.radius[0] < 6.5
+
+    def too_low(emulator):
+        outputs, _, penalty, _ = emulate(emulator, far)
+        return float(truth(far)[0] - outputs[0] + penalty)
+
+    assert too_low(found) < 0.5
+    steep = found._replace(radius=np.array([4.5]), straight=False)  # the control
+    assert too_low(steep) > 3.0
 
 
 @pytest.mark.parametrize("d", [1, 2, 5])
@@ -139,9 +191,10 @@ def bad_emulator(rng):
     return Emulator(
         inputs=np.arange(3), outputs=np.arange(3), centre=np.array([1.5, -1.0]),
         scale=np.array([0.7, 1.6]), whitening=np.ones((2, 1, 1)), radius=np.array([0.8, 1.1]),
-        first=np.array([0, 3, 6]), variables=np.zeros((6, 3), dtype=np.int64),
+        added=np.ones(2, dtype=bool), first=np.array([0, 3, 6]), variables=np.zeros((6, 3), dtype=np.int64),
         powers=np.array([[0, 0, 0], [1, 0, 0], [2, 0, 0]] * 2),
         coefficients=np.array([0.3, 1.2, -0.1, -0.4, -1.0, -0.1]), start=np.array([0, 3, 6]),
+        straight=True,
     )  # fmt: skip
 
 

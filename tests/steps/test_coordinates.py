@@ -185,8 +185,8 @@ def test_the_toy_by_hand_has_the_right_slope(centring):
     share = centring * toy.movable
     emulator = Emulator(
         toy.layout.inputs, toy.layout.outputs, np.zeros(2), np.ones(2), np.ones((2, 1, 1)),
-        np.full(2, 1.5), np.array([0, 3, 6]), np.zeros((6, 3), dtype=np.int64),
-        np.array([[0, 0, 0], [1, 0, 0], [2, 0, 0]] * 2), rng.standard_normal(6), np.array([0, 3, 6]),
+        np.full(2, 1.5), np.ones(2, dtype=bool), np.array([0, 3, 6]), np.zeros((6, 3), dtype=np.int64),
+        np.array([[0, 0, 0], [1, 0, 0], [2, 0, 0]] * 2), rng.standard_normal(6), np.array([0, 3, 6]), True,
     )  # fmt: skip
 
     def at(u):

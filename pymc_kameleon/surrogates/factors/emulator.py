@@ -1,9 +1,14 @@
 """Emulators of many black boxes at once: each a polynomial in few inputs, with its Jacobian, compiled.
 
 Input i of a factor enters as s_i = (w_i - centre_i) / scale_i. Its emulator is trusted in the ball |R s| < rho.
-Outside, it is evaluated at the projection onto the ball, and the log density is lowered by SOFT (|R s| - rho)^2:
-continuous, bounded, and no obstacle to dynamics. A hard wall rejects nearly everything as soon as a dozen factors each
-have one.
+Outside, with x = |R s| - rho, it goes on along the tangent at its projection onto the ball, and the log density is
+lowered by GENTLE x^2 / (1 + x). A tangent lies above a concave log likelihood, and where a surrogate is too high
+proposals are rejected; where it is too low a chain that comes there stays for tens of draws, and with tens of factors
+one of them is always out there. A log likelihood that rises outwards, which is most often a polynomial's end, stays as
+high as on the ball.
+
+For a climb outputs stay what they are on the ball, and the wall is STEEP x^2: continuous, and no obstacle to dynamics.
+A hard wall rejects nearly everything as soon as a dozen factors each have one.
 """
 
 import math
@@ -12,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
-SOFT = 2.0
+STEEP, GENTLE = 2.0, 0.1  # nats
 DEGREE = 6  # at most
 VARIABLES = 3  # in one monomial, at most
 
@@ -29,6 +34,8 @@ class Emulator(NamedTuple):
         R.
     radius : ndarray of shape (K,)
         rho.
+    added : ndarray of bool, shape (K,)
+        Whether the factor's outputs are log likelihoods.
     first : ndarray of int, shape (K + 1,)
         Factor k has the monomials ``first[k]`` to ``first[k + 1]``.
     variables, powers : ndarray of int, shape (M, VARIABLES)
@@ -37,6 +44,8 @@ class Emulator(NamedTuple):
         Factor by factor, monomials in rows.
     start : ndarray of int, shape (K + 1,)
         Where each factor's coefficients begin.
+    straight : bool
+        Whether emulators go on beyond their balls; if not, they are for a climb.
     """
 
     inputs: np.ndarray
@@ -45,11 +54,13 @@ class Emulator(NamedTuple):
     scale: np.ndarray
     whitening: np.ndarray
     radius: np.ndarray
+    added: np.ndarray
     first: np.ndarray
     variables: np.ndarray
     powers: np.ndarray
     coefficients: np.ndarray
     start: np.ndarray
+    straight: bool
 
 
 @njit(cache=True)
@@ -65,8 +76,6 @@ def emulate(emulator, w):
     t = np.empty(widest)
     whitened = np.empty(widest)
     normal = np.empty(widest)
-    table = np.empty((widest, DEGREE + 1))
-    partial = np.empty(VARIABLES)
     for k in range(n_factors):
         first, d = e.inputs[k], e.inputs[k + 1] - e.inputs[k]
         square = 0.0
@@ -84,47 +93,85 @@ def emulate(emulator, w):
         r = math.sqrt(square)
         if outside:
             shrink = rho / r
-            penalty += SOFT * (r - rho) ** 2
+            x = r - rho
+            if e.straight:
+                penalty += GENTLE * x * x / (1.0 + x)
+                force = GENTLE * (2.0 + x) * x / (1.0 + x) ** 2
+            else:
+                penalty += STEEP * x * x
+                force = 2.0 * STEEP * x
             for j in range(d):  # the gradient of r
                 total = 0.0
                 for i in range(d):
                     total += e.whitening[k, i, j] * whitened[i]
                 normal[j] = total / r
-                slope[first + j] = 2.0 * SOFT * (r - rho) * normal[j] / e.scale[first + j]
+                slope[first + j] = force * normal[j] / e.scale[first + j]
         for i in range(d):
             t[i] = shrink * s[i]
-            table[i, 0] = 1.0
-            for p in range(DEGREE):
-                table[i, p + 1] = table[i, p] * t[i]
-        o, n_out, c = e.outputs[k], e.outputs[k + 1] - e.outputs[k], e.start[k]
-        for m in range(e.first[k], e.first[k + 1]):
-            value = 1.0
-            for i in range(VARIABLES):
-                value *= table[e.variables[m, i], e.powers[m, i]]
-                partial[i] = 0.0
-            for i in range(VARIABLES):
-                power = e.powers[m, i]
-                if power > 0:
-                    slope_i = power * table[e.variables[m, i], power - 1]
-                    for j in range(VARIABLES):
-                        if j != i:
-                            slope_i *= table[e.variables[m, j], e.powers[m, j]]
-                    partial[i] = slope_i
-            for j in range(n_out):
-                coefficient = e.coefficients[c]
-                c += 1
-                outputs[o + j] += coefficient * value
-                for i in range(VARIABLES):
-                    if e.powers[m, i] > 0:
-                        jacobian[o + j, e.variables[m, i]] += coefficient * partial[i]
-        for j in range(n_out):
-            if outside:  # through the projection: dt/ds = (rho / r) (I - s (dr/ds)' / r)
-                along = 0.0
-                for i in range(d):
-                    along += jacobian[o + j, i] * s[i]
-                for i in range(d):
-                    change = jacobian[o + j, i] - along * normal[i] / r
-                    jacobian[o + j, i] = shrink * change
+        o = slice(e.outputs[k], e.outputs[k + 1])
+        _polynomials(e, k, t, False, outputs[o], jacobian[o])
+        if outside:
+            _go_on(e, k, t, r, normal[:d], outputs[o], jacobian[o])
+        for j in range(e.outputs[k], e.outputs[k + 1]):
             for i in range(d):
-                jacobian[o + j, i] /= e.scale[first + i]
+                jacobian[j, i] /= e.scale[first + i]
     return outputs, jacobian, penalty, slope
+
+
+@njit(cache=True)
+def _polynomials(e, k, t, radial, outputs, jacobian):
+    """Factor k's outputs, or their derivatives along ``t`` times |t|, and the derivatives of that by ``t``."""
+    table = np.empty((t.size, DEGREE + 1))
+    partial = np.empty(VARIABLES)
+    for i in range(e.inputs[k + 1] - e.inputs[k]):
+        table[i, 0] = 1.0
+        for p in range(DEGREE):
+            table[i, p + 1] = table[i, p] * t[i]
+    c = e.start[k]
+    for m in range(e.first[k], e.first[k + 1]):
+        value, degree = 1.0, 0
+        for i in range(VARIABLES):
+            degree += e.powers[m, i]
+            value *= table[e.variables[m, i], e.powers[m, i]]
+            partial[i] = 0.0
+        for i in range(VARIABLES):
+            power = e.powers[m, i]
+            if power > 0:
+                slope = power * table[e.variables[m, i], power - 1]
+                for j in range(VARIABLES):
+                    if j != i:
+                        slope *= table[e.variables[m, j], e.powers[m, j]]
+                partial[i] = slope
+        for j in range(outputs.size):
+            coefficient = e.coefficients[c]
+            c += 1
+            if radial:  # a homogeneous function's derivative along its argument
+                coefficient *= degree
+            outputs[j] += coefficient * value
+            for i in range(VARIABLES):
+                if e.powers[m, i] > 0:
+                    jacobian[j, e.variables[m, i]] += coefficient * partial[i]
+
+
+@njit(cache=True)
+def _go_on(e, k, t, r, normal, outputs, jacobian):
+    """From the projection ``t`` along the tangent to the distance ``r``; derivatives by t become those by s.
+
+    ``normal`` is dr/ds.
+    """
+    rho, n, d = e.radius[k], outputs.size, normal.size
+    radial, bent = np.zeros(n), np.zeros((n, t.size))
+    _polynomials(e, k, t, True, radial, bent)
+    straight = e.straight and not (e.added[k] and radial.sum() > 0.0)
+    beyond = (r - rho) / rho if straight else 0.0
+    for j in range(n):
+        outputs[j] += beyond * radial[j]
+        inwards = 0.0
+        for i in range(d):
+            jacobian[j, i] += beyond * bent[j, i]
+            inwards += jacobian[j, i] * t[i]
+        # dt/ds = (rho / r) (I - t (dr/ds)' / rho)
+        for i in range(d):
+            jacobian[j, i] = rho / r * (jacobian[j, i] - inwards * normal[i] / rho)
+            if straight:
+                jacobian[j, i] += radial[j] / rho * normal[i]

@@ -133,8 +133,10 @@ def fit(
             floor = 0.3 / np.sqrt(n_factors)
             weights = 1.0 / (floor**2 + (DEPTH * depth) ** 2)
             weights /= 1.0 + np.square(np.maximum(0.0, square / d - 9.0)) / 25.0
-        else:
+        elif nearest:
             weights = 1.0 / (1.0 + np.square(np.maximum(0.0, square / d - 2.0)))
+        else:  # long tails, which the chain will see
+            weights = 1.0 / (1.0 + np.maximum(0.0, square / d - 4.0))
         weights /= weights.max()
         chosen = np.flatnonzero(weights > 1e-9)
         if len(chosen) > MOST_POINTS:  # the heaviest, and of equals the latest
@@ -157,7 +159,7 @@ def fit(
         radius[k] = np.sqrt(max(reach * farthest, 1.3 * own_square) + 1.0)
     errors = np.array([p.error for p in fitted])
     return Fit(
-        _assemble(layout, centre, scale, whitening, radius, fitted), errors,
+        _assemble(layout, centre, scale, whitening, radius, fitted, not nearest), errors,
         tuple(p.degree for p in fitted),
     )  # fmt: skip
 
@@ -258,12 +260,13 @@ def _affordable(n, d):
 
     A plane that is good enough nearby is wrong a little further, and would end the search.
     """
-    found = []
+    found: list[tuple[int, int]] = []
     for degree, order in CANDIDATES:
-        p = size(d, degree, order)
+        chosen = (degree, min(order, d))
+        p = size(d, *chosen)
         share = 1.0 if degree == 1 else FEW if degree == 2 else RICH
-        if p <= min(share * n, LARGEST) and order <= max(d, 1) + (degree == 2):
-            found.append((degree, min(order, max(d, 1))))
+        if p <= min(share * n, LARGEST) and chosen not in found:
+            found.append(chosen)
     if any(degree == 2 for degree, _ in found):
         found = found[1:]
     return found or [(1, 1)]
@@ -297,7 +300,7 @@ def _held_out(wrong, weights, precision):
     return float((weights * square).sum() / weights.sum())
 
 
-def _assemble(layout, centre, scale, whitening, radius, fitted):
+def _assemble(layout, centre, scale, whitening, radius, fitted, straight):
     counts = np.array([len(p.variables) for p in fitted])
     sizes = np.array([p.coefficients.size for p in fitted])
     return Emulator(
@@ -307,9 +310,11 @@ def _assemble(layout, centre, scale, whitening, radius, fitted):
         scale=scale,
         whitening=whitening,
         radius=radius,
+        added=layout.added,
         first=np.concatenate([[0], np.cumsum(counts)]).astype(np.int64),
         variables=np.ascontiguousarray(np.concatenate([p.variables for p in fitted])),
         powers=np.ascontiguousarray(np.concatenate([p.powers for p in fitted])),
         coefficients=np.concatenate([p.coefficients.ravel() for p in fitted]),
         start=np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64),
+        straight=straight,
     )

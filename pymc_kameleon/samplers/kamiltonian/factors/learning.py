@@ -250,10 +250,10 @@ def measure(learning: Learning, held_out: float) -> tuple[float, float]:
     return residual_sd, uncovered
 
 
-def arm_shares(learning: Learning, power: float) -> np.ndarray:
+def arm_shares(learning: Learning, power: float, least: float = 0.05) -> np.ndarray:
     """Probabilities of the arms by acceptance times what K transitions leave of the inner chain's autocorrelation."""
     length = np.array([arm.transitions * (0.4 if arm.time < 1.0 else 1.0) for arm in ARMS])
     left = learning.correlation**length
     efficiency = (learning.accepted / learning.trials * (1.0 - left) / (1.0 + left)) ** power
-    shares = 0.05 + efficiency / efficiency.sum()
+    shares = least + efficiency / efficiency.sum()
     return shares / shares.sum()

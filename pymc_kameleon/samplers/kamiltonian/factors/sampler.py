@@ -52,7 +52,7 @@ from pymc_kameleon.samplers.kamiltonian.factors.surface import (
 from pymc_kameleon.samplers.seam import Outcome, Point, Proposal, Sampler
 
 WALK, DESIGN = 0.15, 0.20  # shares of the tuning draws
-DESIGN_ARM, DESIGN_TEMPERATURES = Arm(3, 1.6), (0.6, 0.3)
+DESIGN_ARM, DESIGN_TEMPERATURES = Arm(3, 1.6), (0.5, 0.15)
 LAST_REFIT = 0.85  # of tuning
 CLIMB_SHARE = 0.6  # of tuning, at most
 STALE = 1.15  # growth since the last refit at which the end of tuning has one of its own ...
@@ -61,6 +61,7 @@ JUDGED = (
     30  # draws at which a surrogate was good, after which a chain has arrived however it came there
 )
 ARCHIVE = 300
+LEAST = 0.01  # share of an arm, nearly, after tuning
 WALK_ACCEPT = 0.3
 SURPRISE = 2.0
 
@@ -222,7 +223,7 @@ class FactoredKamiltonian(Sampler):
             _floor(quality), typical if math.isfinite(typical) else 0.0, 0.5 + min(residual_sd, 1.0)
         )
         state = state._replace(
-            mixture=mixture, archive=states, arms=learn.arm_shares(learning, 6.0)
+            mixture=mixture, archive=states, arms=learn.arm_shares(learning, 6.0, LEAST)
         )
         return self._retain(state, state.current)
 
@@ -477,6 +478,8 @@ def _floor(quality: Quality) -> float:
     """Least probability of the random walk, from out-of-sample evidence."""
     if not quality.arrived:
         return 0.5
+    if quality.uncovered == 0.0 and quality.residual_sd < 0.2:
+        return 0.05
     if quality.uncovered < 0.01 and quality.residual_sd < 0.5:
         return 0.1
     return 0.25 if quality.uncovered < 0.03 else 0.5
