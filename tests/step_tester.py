@@ -52,7 +52,9 @@ CASES = {
         {"proposal": "pca", "n_history": 40, "n_directions": 5, "local_start": 60},
         KAMELEON_MOVES,
     ),
-    "fast_kameleon": Case(FastKameleonStep, {"n_features": 20, "local_start": 60}, KAMELEON_MOVES),
+    "fast_kameleon": Case(
+        FastKameleonStep, {"n_features": 20, "local_start": 60, "screen": 0}, KAMELEON_MOVES
+    ),
     "gaussian_mixture": Case(
         GaussianMixtureStep,
         {"max_components": 2, "local_start": 60},

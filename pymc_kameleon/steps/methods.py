@@ -294,12 +294,12 @@ class FastKameleonStep(KernelStep):
         k: most draws are the end of k transitions of this step's own kernel on a surrogate of the log density, learned
         from every value seen while tuning, tested with one evaluation (Christen & Fox, 2005; ``move`` "screened"); as
         exact, and several times the effective draws for each evaluation where a surrogate fits, at some 30 microseconds
-        a transition. See :mod:`pymc_kameleon.samplers.screened`. 0, the default, for none.
+        a transition. See :mod:`pymc_kameleon.samplers.screened`. Default 10; 0, and with the preset, none.
 
     Notes
     -----
     Statistics of every draw: those of :class:`KameleonStep` (``scaling`` is eta), and ``rank``, of the factor of the
-    feature covariance.
+    feature covariance. A draw is at most one evaluation of the log density.
 
     Examples
     --------
@@ -310,7 +310,7 @@ class FastKameleonStep(KernelStep):
     """
 
     name = "fast_kameleon"
-    screens = 0
+    screens = 10
     variants: ClassVar[dict] = {"": FastKameleon}
     stats_dtypes_shapes: ClassVar[dict] = {**KameleonStep.stats_dtypes_shapes, "rank": FLOAT}
 
@@ -339,7 +339,7 @@ class FastKameleonStep(KernelStep):
         variance_share: float = default(0.75),
         whole_history: bool = default(False),
         rate: str = default("renewed"),
-        screen: int = default(0),
+        screen: int = default(10),
         local_start: int | None = default(None),
         **common: Unpack[CommonOptions],
     ):
