@@ -141,6 +141,8 @@ def _draw(axis, curve: Curve, values: np.ndarray) -> None:
         _in_decades(axis, values[np.isfinite(values)])
     if curve.averaged:
         axis.set_ylim(0.0, 1.0)
+    if curve.scale == "linear" and not curve.averaged:  # a count
+        axis.locator_params(axis="y", integer=True)
 
 
 def _in_decades(axis, values) -> None:
