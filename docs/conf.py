@@ -31,6 +31,9 @@ napoleon_use_ivar = True
 napoleon_custom_sections = [("For experiments", "params_style"), ("Of every step", "params_style")]
 autodoc_member_order = "bysource"
 autodoc_typehints = "none"
+# Every link to something of this package has to lead somewhere; the words of a parameter's type are no links.
+nitpicky = True
+nitpick_ignore_regex = [(r"py:(class|exc)", r"(?!pymc_kameleon).*"), (r"py:class", r".*[\s{}\"].*")]
 
 html_theme = "pydata_sphinx_theme"
 html_title = "pymc_kameleon"
@@ -80,8 +83,21 @@ def follow_links(app, name, source) -> None:
     source[0] = text
 
 
+def with_tables_as_they_are(lines: list[str]) -> list[str]:
+    """Paragraphs in columns, made by hand with spaces, are shown as they are."""
+    result = []
+    for paragraph in "\n".join(lines).split("\n\n"):
+        rows = paragraph.splitlines()
+        if any(re.search(r"\S {3,}\S", row) for row in rows) and not rows[0].startswith(" "):
+            rows = [f"    {row}" for row in rows]  # as_prose makes a literal block of it
+        result += [*rows, ""]
+    return result
+
+
 def as_prose(app, what, name, obj, options, lines) -> None:
     """Docstrings are written to be read: indented formulas stay as they are, bars and underscores are no markup."""
+    if what == "module":
+        lines[:] = with_tables_as_they_are(lines)
     result: list[str] = []
     indent = 0  # of the last line that had any text
     literal = None

@@ -8,9 +8,9 @@ alone.
 
 With s known, a step of length zero is accepted with probability 2 Phi(-s / sqrt 2) (Doucet et al., 2015, eq. 3.2), the
 most that any step can reach. Scales are tuned to what the noise leaves attainable of their target, see
-:func:`pymc_kameleon.samplers.seam.attainable`; by the target itself they would shrink to nothing. While an overestimate
+``seam.attainable``; by the target itself they would shrink to nothing. While an overestimate
 holds the chain its rejections say nothing about a scale: how likely it is to leave a point at all, probes tell too
-(:func:`patience`).
+(``patience``).
 
 References
 ----------

@@ -1,7 +1,7 @@
 """Transitions that are reversible with respect to exp(f), f a surrogate: they cost no evaluation of
 the log density.
 
-Dynamics run in coordinates z with x = centre + scale * (B z); B comes from :func:`metric`. One
+Dynamics run in coordinates z with x = centre + scale * (B z); B comes from ``metric``. One
 *inner transition* is
 
 - leapfrog Hamiltonian Monte Carlo on f with a random integration time and a random step size, with

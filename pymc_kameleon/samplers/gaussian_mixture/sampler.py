@@ -114,7 +114,7 @@ class GaussianMixture(Sampler):
     auxiliary_target_accept : float
         Of the auxiliary move. Default 0.4.
     learn_from_values : bool
-        See :func:`pymc_kameleon.samplers.adaptive_metropolis.init`.
+        See :class:`pymc_kameleon.samplers.adaptive_metropolis.AdaptiveMetropolis`.
     local_start : int, optional
         Draws before the first fit. Default: 200 d, but within 0.35 and 0.5 of ``tune`` where that is given.
     tune : int, optional

@@ -74,7 +74,7 @@ class Tuning:
     wait : bool
         Tune until ``limit``; otherwise tuning ends as soon as the surrogate is good and gets no better.
     options
-        Of :func:`pymc_kameleon.samplers.kamiltonian.values.sampler.init`.
+        Of :class:`pymc_kameleon.samplers.kamiltonian.values.sampler.ValueKamiltonian`.
     """
 
     def __init__(

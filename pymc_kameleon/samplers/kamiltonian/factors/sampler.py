@@ -1,13 +1,13 @@
 """Kamiltonian Monte Carlo that learns only what is unknown: the black boxes of a model, one by one.
 
-What :mod:`pymc_kameleon.samplers.kamiltonian.values` does with one regression of the whole log density, this does with
-one small regression for each black box, put into the known rest of the model (:mod:`.surface`). A hierarchy of 64
+What :mod:`pymc_kameleon.samplers.kamiltonian.values.sampler` does with one regression of the whole log density, this
+does with one small regression for each black box, put into the known rest of the model (``surface``). A hierarchy of 64
 unknowns over 30 black boxes in two inputs each is then 30 problems in two dimensions. Proposals are the ends of a few
 Hamiltonian transitions on the surrogate, tested with one evaluation; beside them a random walk, and the weights of the
 two are those of :mod:`pymc_kameleon.samplers.kamiltonian.trust`.
 
 The position of the chain is v, the non-centred coordinates. All kernels work in u, partially non-centred
-(:mod:`pymc_kameleon.steps.coordinates`); with J = log|dv/du| their ratios in v are
+(``steps.coordinates``); with J = log|dv/du| their ratios in v are
 
     surrogate      g(v) - g(v'),   g = f - J,
     random walk    J(u') - J(u),
