@@ -14,6 +14,8 @@ round is cut off.
 
 import json
 import os
+from collections.abc import Callable, Sequence
+from os import PathLike
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +23,7 @@ import numpy as np
 
 from pymc_kameleon.numerics.evaluations import Evaluations, table
 
+LogDensities = Callable[[list[np.ndarray], int], list[float]]
 HEADER, ROUNDS = "run.json", "rounds.f8"
 FORMAT = 2
 ELSEWHERE = (
@@ -57,7 +60,13 @@ class Checkpoint:
     """
 
     def __init__(
-        self, path, header: dict[str, Any], seed: int | None, fresh: int, dim: int, fixed=None
+        self,
+        path: str | PathLike[str],
+        header: dict[str, Any],
+        seed: int | None,
+        fresh: int,
+        dim: int,
+        fixed: dict[str, Any] | None = None,
     ):
         self.path, self.dim = Path(path), dim
         self.path.mkdir(parents=True, exist_ok=True)
@@ -129,7 +138,7 @@ class Checkpoint:
         number = np.repeat(np.arange(len(self.rounds)), [len(r) for r in self.rounds])
         return table(rows[:, 1:-1], rows[:, -1], round=number)
 
-    def recall(self, points) -> list[float] | None:
+    def recall(self, points: Sequence[np.ndarray]) -> list[float] | None:
         """The log densities at ``points`` if they are the next round on disk; None after the last.
 
         Raises
@@ -149,7 +158,7 @@ class Checkpoint:
         self.replayed += 1
         return [float(v) for v in stored[:, -1]]
 
-    def append(self, points, values) -> None:
+    def append(self, points: Sequence[np.ndarray], values: Sequence[float]) -> None:
         """Keep a round; when this returns it is on disk."""
         size = float(len(points))
         rows = [np.concatenate([[size], x, [v]]) for x, v in zip(points, values, strict=True)]
@@ -158,7 +167,9 @@ class Checkpoint:
             f.flush()
             os.fsync(f.fileno())
 
-    def evaluate(self, log_densities, points, first: int) -> list[float]:
+    def evaluate(
+        self, log_densities: LogDensities, points: list[np.ndarray], first: int
+    ) -> list[float]:
         """What is on disk, or else ``log_densities(points, first)``, which is then kept."""
         if not points:
             return []
@@ -168,7 +179,7 @@ class Checkpoint:
             self.append(points, known)
         return known
 
-    def verify(self, log_densities) -> None:
+    def verify(self, log_densities: LogDensities) -> None:
         """Evaluate the last point on disk again, to see whether the run was made with this log density.
 
         Raises
@@ -192,7 +203,7 @@ class Checkpoint:
             )
 
 
-def load(path) -> Evaluations:
+def load(path: str | PathLike[str]) -> Evaluations:
     """The evaluations in the folder of a run, to begin another with."""
     kept = Checkpoint.__new__(Checkpoint)  # whatever made it: nothing is compared
     kept.path = Path(path)
@@ -203,7 +214,7 @@ def load(path) -> Evaluations:
     return kept.evaluations
 
 
-def _compare(path, stored, header):
+def _compare(path: Path, stored: dict[str, Any], header: dict[str, Any]) -> None:
     was, now = _flat(stored), _flat(header)
     differ = [n for n in dict.fromkeys([*was, *now]) if was.get(n) != now.get(n)]
     if differ:
@@ -213,7 +224,7 @@ def _compare(path, stored, header):
         )
 
 
-def _flat(header, prefix="") -> dict[str, Any]:
+def _flat(header: dict[str, Any], prefix: str = "") -> dict[str, Any]:
     """The options within the options by names of their own."""
     flat: dict[str, Any] = {}
     for name, value in header.items():
@@ -221,11 +232,11 @@ def _flat(header, prefix="") -> dict[str, Any]:
     return flat
 
 
-def _text(flat, name):
+def _text(flat: dict[str, Any], name: str) -> str:
     return json.dumps(flat[name]) if name in flat else "not there"
 
 
-def _write(file, text):
+def _write(file: Path, text: str) -> None:
     """All of it or nothing."""
     temporary = file.with_suffix(f".{os.getpid()}.tmp")
     with temporary.open("w") as f:

@@ -53,7 +53,7 @@ def judge(draws: np.ndarray, groups: list[int] | None = None) -> Judgement:
     return Judgement(float(ess.min()), float(np.max(rhat)), nested)
 
 
-def _are_groups(groups):
+def _are_groups(groups: list[int]) -> bool:
     sizes = np.bincount(groups)
     return len(sizes) > 1 and sizes.min() >= NESTED and sizes.min() == sizes.max()
 

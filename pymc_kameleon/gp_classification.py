@@ -16,7 +16,8 @@ Metropolis-Hastings. ICML 31, section 5.1.
 
 import functools
 import math
-from typing import NamedTuple
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import arviz as az
 import numpy as np
@@ -56,17 +57,17 @@ class OneThread:
     with one. ``pm.sample`` leaves BLAS as it is wherever processes are forked. Setting the limit takes 11 us.
     """
 
-    def __init__(self, estimator):
+    def __init__(self, estimator: Any):
         self.estimator = estimator
 
-    def __call__(self, u, theta):
+    def __call__(self, u: np.ndarray, theta: np.ndarray) -> float:
         """Log of an unbiased estimate of p(y | theta)."""
         with _blas().limit(limits=1):
             return self.estimator.log_estimate(theta, u)
 
 
 @functools.cache
-def _blas():
+def _blas() -> Any:
     """The BLAS libraries of this process."""
     return ThreadpoolController().select(user_api="blas")
 
@@ -79,7 +80,13 @@ class _Classifier(NamedTuple):
 
 
 def gp_classification_model(
-    X, y, *, target="kameleon", whiten=True, feature_names=None, **settings
+    X: Any,
+    y: Any,
+    *,
+    target: str = "kameleon",
+    whiten: bool = True,
+    feature_names: Sequence[str] | None = None,
+    **settings: Any,
 ) -> pm.Model:
     """A PyMC model of a Gaussian-process classifier's lengthscales, latent values integrated out.
 
@@ -150,7 +157,13 @@ def gp_classification_model(
 
 
 def predict(
-    idata, X_new, *, model=None, n_draws=400, n_importance=64, random_seed=None
+    idata: Any,
+    X_new: Any,
+    *,
+    model: pm.Model | None = None,
+    n_draws: int = 400,
+    n_importance: int = 64,
+    random_seed: Any = None,
 ) -> Prediction:
     """Probabilities of label 1 at new points, averaged over posterior draws of the lengthscales.
 
@@ -199,7 +212,7 @@ def predict(
     return Prediction(draws.mean(axis=(0, 1)), np.where(np.ptp(draws, axis=(0, 1)) > 0, mcse, 0.0))
 
 
-def _thin(thetas, n_draws):
+def _thin(thetas: np.ndarray, n_draws: int) -> np.ndarray:
     """``n_draws`` in all, evenly spaced along every chain."""
     chains, draws, _ = thetas.shape
     each = min(draws, max(n_draws // chains, 1))

@@ -13,6 +13,9 @@ G. Deligiannidis, A. Doucet, M. K. Pitt (2018). The correlated pseudo-marginal m
 M.-N. Tran, R. Kohn, M. Quiroz, M. Villani (2016). The block pseudo-marginal sampler. arXiv:1603.02485.
 """
 
+from typing import Any
+
+import pymc as pm
 from pymc.model.core import modelcontext
 from pymc.util import get_value_vars_from_user_vars
 from pytensor.graph.traversal import ancestors
@@ -44,7 +47,9 @@ __all__ = [
 ]
 
 
-def step_beside_noise(step, vars, *, model=None, **options):
+def step_beside_noise(
+    step: Any, vars: Any, *, model: pm.Model | None = None, **options: Any
+) -> Any:
     """Build a step, of PyMC's or of this package's, for variables that no noisy factor of the model depends on.
 
     A step of PyMC evaluates the whole log density, noisy factors too, anew at every draw. They do not depend on its

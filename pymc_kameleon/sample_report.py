@@ -2,6 +2,7 @@
 
 import math
 import warnings
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import arviz as az
@@ -73,7 +74,7 @@ def report(idata: Any) -> str:
     return "\n".join(part for part in parts if part)
 
 
-def _flat(posterior):
+def _flat(posterior: Any) -> tuple[list[str], np.ndarray]:
     """Names of all elements, and their draws (chains, n, elements)."""
     names, columns = [], []
     for name, values in posterior.data_vars.items():
@@ -86,12 +87,12 @@ def _flat(posterior):
     return [n for n, m in zip(names, moving, strict=True) if m], draws[:, :, moving]
 
 
-def _groups(attributes):
+def _groups(attributes: dict[str, Any]) -> list[int] | None:
     groups = attributes.get("groups")
     return None if groups is None else [int(g) for g in np.ravel(groups)]
 
 
-def _worst(names, draws):
+def _worst(names: list[str], draws: np.ndarray) -> tuple[Worst, Worst]:
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "(More chains|Found chain dim)", UserWarning)
         ess = np.nan_to_num(np.asarray(az.ess({"x": draws}, method="bulk")["x"]), nan=1.0)
@@ -100,11 +101,11 @@ def _worst(names, draws):
     return Worst(names[fewest], float(ess[fewest])), Worst(names[apart], float(rhat[apart]))
 
 
-def _agrees(judged):
+def _agrees(judged: convergence.Judgement) -> float:
     return judged.rhat if math.isnan(judged.nested) else judged.nested
 
 
-def _verdict(judged, ess, missed):
+def _verdict(judged: convergence.Judgement, ess: Worst, missed: bool) -> str:
     if max(_agrees(judged), 1.0 + (judged.rhat - 1.0) / 2.0) > DISAGREE:
         return "Not usable: the chains disagree."
     if ess.value < FEW:
@@ -118,7 +119,7 @@ def _verdict(judged, ess, missed):
     return "Usable: the chains agree, and there are enough effective draws."
 
 
-def _cost(attributes, ess, chains, n):
+def _cost(attributes: dict[str, Any], ess: Worst, chains: int, n: int) -> str:
     drawn = f"{n} draws of each of {chains} chains"
     if "evaluations" not in attributes:
         return f"There are {drawn}."
@@ -130,7 +131,7 @@ def _cost(attributes, ess, chains, n):
     )
 
 
-def _agreement(judged, rhat, ess):
+def _agreement(judged: convergence.Judgement, rhat: Worst, ess: Worst) -> str:
     text = f"R-hat is {rhat.value:.3f} at most, of {rhat.name}; {ess.name} has fewest effective draws, {ess.value:.0f}."
     if not math.isnan(judged.nested):
         text += (
@@ -140,7 +141,7 @@ def _agreement(judged, rhat, ess):
     return text
 
 
-def _surrogate(idata, attributes):
+def _surrogate(idata: Any, attributes: dict[str, Any]) -> Iterator[str]:
     if "surrogate" not in attributes:
         return
     if attributes["surrogate"] == "none":
@@ -167,7 +168,7 @@ def _surrogate(idata, attributes):
         )
 
 
-def _chains(idata, names, draws):
+def _chains(idata: Any, names: list[str], draws: np.ndarray) -> Iterator[str]:
     """Which chain is where the others are not, or where the surrogate is wrong."""
     means = draws.mean(axis=1)
     centre, spread = np.median(means, axis=0), draws.std(axis=(0, 1))
@@ -188,7 +189,7 @@ def _chains(idata, names, draws):
             yield f"Chain {chain} is elsewhere: {stands} in the others. It may be another mode."
 
 
-def _failures(idata, attributes):
+def _failures(idata: Any, attributes: dict[str, Any]) -> Iterator[str]:
     """First, because what cannot be evaluated is not learned either."""
     if "failed_where" in attributes:
         share = int(attributes["failed"]) / int(attributes["evaluations"])
@@ -210,7 +211,7 @@ def _failures(idata, attributes):
         )
 
 
-def _divergences(idata):
+def _divergences(idata: Any) -> Iterator[str]:
     if "diverging" in idata["sample_stats"]:
         diverging = int(idata["sample_stats"]["diverging"].sum())
         if diverging:
@@ -218,7 +219,9 @@ def _divergences(idata):
             yield f"{diverging} trajectories ended where the log density falls off a cliff{missed}."
 
 
-def _advice(judged, ess, attributes, n):
+def _advice(
+    judged: convergence.Judgement, ess: Worst, attributes: dict[str, Any], n: int
+) -> Iterator[str]:
     helps = []
     if _agrees(judged) > convergence.CONVERGED or ess.value < ENOUGH:
         more = max(2.0, math.ceil(ENOUGH / max(ess.value, 1.0)))

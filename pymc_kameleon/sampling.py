@@ -10,7 +10,7 @@ import logging
 import math
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from importlib.metadata import version
@@ -31,6 +31,7 @@ from pymc_kameleon.samplers.pooled.chains import Chains, Plan
 from pymc_kameleon.steps import KamiltonianStep, advice, structure
 from pymc_kameleon.steps.batched import batched_log_density
 from pymc_kameleon.steps.known_points import known_points
+from pymc_kameleon.steps.log_density import LogDensity
 from pymc_kameleon.steps.option_types import check_types
 from pymc_kameleon.steps.options import described
 from pymc_kameleon.steps.pooled_progress import Progress
@@ -58,14 +59,14 @@ def sample(
     random_seed: Any = None,
     target_ess: float | None = None,
     max_evaluations: int | None = None,
-    start: str | dict | Sequence[dict] = "jitter",
+    start: str | dict[str, Any] | Sequence[dict[str, Any]] = "jitter",
     evaluations: Any = None,
     checkpoint: Any = None,
     timeout: float | None = None,
     discard_tuned_samples: bool = True,
     progressbar: bool = True,
     idata_kwargs: dict[str, Any] | None = None,
-):
+) -> Any:
     """Sample a model whose log density is expensive, by chains that share what they learn.
 
     At 500 to 5,000 evaluations in all, chains that learn alone have not begun to converge. Here all of them learn one
@@ -215,7 +216,14 @@ def sample(
     )  # fmt: skip
 
 
-def _run(run, evaluate, progress, target_ess, refuse, step):
+def _run(
+    run: Chains,
+    evaluate: Callable[..., list[float]],
+    progress: Progress,
+    target_ess: float | None,
+    refuse: Callable[[], None],
+    step: KamiltonianStep,
+) -> None:
     """Rounds, until they are done or interrupted."""
     try:
         while not run.done:
@@ -244,7 +252,7 @@ def _run(run, evaluate, progress, target_ess, refuse, step):
 # --- arguments --------------------------------------------------------------------------------------
 
 
-def _check(**given):
+def _check(**given: tuple[Any, Any]) -> None:
     """Types, before anything is evaluated: what is wrong with the end of a run would lose all of it."""
     values, kinds = ({name: pair[i] for name, pair in given.items()} for i in (0, 1))
     check_types(values, kinds)
@@ -256,7 +264,7 @@ def _check(**given):
         )
 
 
-def _checked_step(step, model):
+def _checked_step(step: Any, model: pm.Model) -> KamiltonianStep:
     if step is None:
         step = KamiltonianStep(model=model, learn="all")
         boxes = structure.boxes_of(model)
@@ -298,7 +306,7 @@ def _checked_step(step, model):
     return step
 
 
-def _vectorized(executor, model, step):
+def _vectorized(executor: Any, model: pm.Model, step: KamiltonianStep) -> Any:
     """All points of a round in one call."""
     density = step.density
     if executor != "vectorized":
@@ -312,7 +320,7 @@ def _vectorized(executor, model, step):
     return workers.Vectorized(density, batched)
 
 
-def _seed(random_seed) -> int:
+def _seed(random_seed: Any) -> int:
     """One number for the run, so that it can be kept with a checkpoint."""
     if isinstance(random_seed, np.random.Generator):
         return int(random_seed.integers(2**63))
@@ -326,13 +334,13 @@ def _seed(random_seed) -> int:
     return int(words[0])
 
 
-def _shown(random_seed) -> str:
+def _shown(random_seed: Any) -> str:
     """What the user gave, for messages."""
     simple = random_seed is None or isinstance(random_seed, (int, np.integer, list, tuple))
     return str(random_seed) if simple else f"a {type(random_seed).__name__}"
 
 
-def _made_with(step) -> dict[str, Any]:
+def _made_with(step: KamiltonianStep) -> dict[str, Any]:
     """What the bits of a run depend on, beside its seed and its plan."""
     packages = ("numpy", "scipy", "numba", "pymc", "pytensor")
     variables = {name: list(shape) for name, shape in step.shapes.items()}
@@ -344,7 +352,14 @@ def _made_with(step) -> dict[str, Any]:
     }
 
 
-def _plan(draws, tune, chains, most, target_ess, density):
+def _plan(
+    draws: int | None,
+    tune: int | str,
+    chains: int,
+    most: int | None,
+    target_ess: float | None,
+    density: LogDensity,
+) -> Plan:
     for name, value in {"draws": draws, "chains": chains, "max_evaluations": most}.items():
         if value is not None and not (isinstance(value, (int, np.integer)) and value >= 1):
             raise ValueError(f"{name} must be a positive integer, got {value!r}.")
@@ -371,7 +386,9 @@ def _plan(draws, tune, chains, most, target_ess, density):
     return Plan(draws, fixed, max(longest, 2 * chains), most, climb=not density.noisy)
 
 
-def _starts(model, step, start, chains, seed):
+def _starts(
+    model: pm.Model, step: KamiltonianStep, start: Any, chains: int, seed: Any
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """(initial point (d,), starts (chains, d), scale (d,))."""
     rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(2,)))
     density = step.density
@@ -398,7 +415,9 @@ def _starts(model, step, start, chains, seed):
     return initial, initial + jitter(scale) * box, scale
 
 
-def _point(model, values, rng):
+def _point(
+    model: pm.Model, values: dict[str, Any], rng: np.random.Generator
+) -> dict[str, np.ndarray]:
     """The model's initial point with ``values``, by names of variables, in the place of its own."""
     shapes = {rv.name: rv.type.shape for rv in model.free_RVs}
     for name, value in values.items():
@@ -419,7 +438,7 @@ def _point(model, values, rng):
     return function(int(rng.integers(2**31)))
 
 
-def _prior_draw(model, density, rng):
+def _prior_draw(model: pm.Model, density: LogDensity, rng: np.random.Generator) -> np.ndarray:
     with model:
         function = make_initial_point_fn(
             model=model, overrides=dict.fromkeys(model.free_RVs, "prior"), jitter_rvs=None,
@@ -428,7 +447,7 @@ def _prior_draw(model, density, rng):
         return density.ravel(function(int(rng.integers(2**31))))
 
 
-def _refuse(model, density, x):
+def _refuse(model: pm.Model, density: LogDensity, x: np.ndarray) -> None:
     point = density.update({}, x)
     factors = density.offending_factors(model, point)
     found = ", ".join(f"{name} = {v}" for name, v in factors.items()) or "their sum"
@@ -443,7 +462,7 @@ def _refuse(model, density, x):
 # --- what is told -----------------------------------------------------------------------------------
 
 
-def _failures(run, model, density) -> dict[str, Any]:
+def _failures(run: Chains, model: pm.Model, density: LogDensity) -> dict[str, Any]:
     """How many evaluations were NaN or +inf, and, if that is worth saying, of which factor and where."""
     found: dict[str, Any] = {"failed": run.failed}
     if run.failed >= max(advice.FAILURES, advice.FAILING * run.evaluated.size):
@@ -457,7 +476,7 @@ def _failures(run, model, density) -> dict[str, Any]:
     return found
 
 
-def _attributes(run, seconds, found) -> dict[str, Any]:
+def _attributes(run: Chains, seconds: float, found: dict[str, Any]) -> dict[str, Any]:
     """What the run was, for ``pk.report`` and for the next one."""
     tuning = run.warmup[-1].evaluations if run.warmup else 0
     hub = run.hub
@@ -479,7 +498,7 @@ def _attributes(run, seconds, found) -> dict[str, Any]:
     }
 
 
-def _probed(run, density) -> dict[str, Any]:
+def _probed(run: Chains, density: LogDensity) -> dict[str, Any]:
     """What the draws from the flattened surrogate have found."""
     found = pooled_chains.probed(run)
     if not found.probes:
@@ -493,7 +512,7 @@ def _probed(run, density) -> dict[str, Any]:
     return told
 
 
-def _advise(run, attributes):
+def _advise(run: Chains, attributes: dict[str, Any]) -> None:
     judged = convergence.judge(pooled_chains.posterior(run), run.groups)
     _log.info(
         "%d evaluations (%d for tuning) in %d rounds: %d draws of each of %d chains, %s.",

@@ -91,7 +91,7 @@ def adaptation(
     return axes[:, 0]
 
 
-def _statistics(source) -> tuple[dict[str, np.ndarray], int]:
+def _statistics(source: Any) -> tuple[dict[str, np.ndarray], int]:
     """Every statistic, (chain, draw), tuning first; and how many draws of tuning there are (0: not known)."""
     if isinstance(source, Sequence) and source and all(isinstance(row, dict) for row in source):
         return _with_moves({n: np.array([[row[n] for row in source]]) for n in source[0]}), 0
@@ -118,12 +118,12 @@ def _with_moves(found: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
     return found
 
 
-def _of_first_step(values):
+def _of_first_step(values: Any) -> np.ndarray:
     values = values.transpose("chain", "draw", ...).values
     return values if values.ndim == 2 else values[:, :, 0]
 
 
-def _draw(axis, curve: Curve, values: np.ndarray) -> None:
+def _draw(axis: Any, curve: Curve, values: np.ndarray) -> None:
     values = np.asarray(values, dtype=float)
     if curve.averaged:
         values = np.array([running_mean(row) for row in values])
@@ -145,7 +145,7 @@ def _draw(axis, curve: Curve, values: np.ndarray) -> None:
         axis.locator_params(axis="y", integer=True)
 
 
-def _in_decades(axis, values) -> None:
+def _in_decades(axis: Any, values: np.ndarray) -> None:
     """A logarithmic axis over one decade at least, whose labels are powers of ten alone."""
     from matplotlib.ticker import NullFormatter
 

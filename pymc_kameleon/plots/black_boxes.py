@@ -146,7 +146,7 @@ def labels(known: Split, k: int) -> list[str]:
     return [found[c] for c in part.inputs.coordinates]
 
 
-def _draw_panel(axis, row: Panels, i: int) -> None:
+def _draw_panel(axis: Any, row: Panels, i: int) -> None:
     grid, trusted = row.grids[i], row.trusted[i]
     axis.set_facecolor("white")
     axis.fill_between(

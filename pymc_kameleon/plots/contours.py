@@ -14,6 +14,7 @@ from pymc_kameleon.plots.panels import POINTS
 from pymc_kameleon.plots.scene import Scene, below_top, heights_of, make_scene
 
 LEVELS = (0.5, 1.0, 2.0, 4.0, 8.0)  # nats; 2 is where a Gaussian is two standard deviations out
+Depths = dict[tuple[int, int], np.ndarray]
 SHOWN = ("auto", "marginal", "slice")
 
 
@@ -115,7 +116,7 @@ def surrogate(
     return axes
 
 
-def _edges(levels, contours):
+def _edges(levels: Sequence[float], contours: str) -> np.ndarray:
     edges = np.asarray(levels, dtype=float)
     if edges.ndim != 1 or not edges.size or not (np.diff(edges, prepend=0.0) > 0.0).all():
         raise ValueError(f"levels must be positive and increasing, got {levels!r}.")
@@ -124,7 +125,7 @@ def _edges(levels, contours):
     return edges
 
 
-def _black_boxes(step, chosen, figsize, ax) -> np.ndarray:
+def _black_boxes(step: Any, chosen: Any, figsize: Any, ax: Any) -> np.ndarray:
     """The emulators of a step that learns them one by one."""
     state = step.algorithm_state
     if state is None:
@@ -137,7 +138,9 @@ def _black_boxes(step, chosen, figsize, ax) -> np.ndarray:
 # --- drawing --------------------------------------------------------------------------------------
 
 
-def _draw_pairs(scene: Scene, depths, top, edges, figsize, ax) -> tuple[np.ndarray, bool]:
+def _draw_pairs(
+    scene: Scene, depths: Depths, top: float, edges: np.ndarray, figsize: Any, ax: Any
+) -> tuple[np.ndarray, bool]:
     """Contours and points in the lower triangle, and a colour bar."""
     k = len(scene.chosen)
     size = panels.triangle_size(k) if figsize is None else figsize
@@ -173,7 +176,9 @@ def _draw_pairs(scene: Scene, depths, top, edges, figsize, ax) -> tuple[np.ndarr
     return axes, new
 
 
-def _draw_curve(scene: Scene, depths, top, edges, figsize, ax) -> tuple[np.ndarray, bool]:
+def _draw_curve(
+    scene: Scene, depths: Depths, top: float, edges: np.ndarray, figsize: Any, ax: Any
+) -> tuple[np.ndarray, bool]:
     """One coordinate: f below its top, points at their log density where that is known, else as ticks."""
     (c,) = scene.chosen
     size = (6.0, 3.6) if figsize is None else figsize

@@ -8,7 +8,7 @@ import pymc as pm
 
 from pymc_kameleon.numerics.evaluations import Evaluations, table
 from pymc_kameleon.plots import panels
-from pymc_kameleon.plots.names import choose, group, labels_of, layout_of, model_of
+from pymc_kameleon.plots.names import Layout, choose, group, labels_of, layout_of, model_of
 from pymc_kameleon.plots.panels import Cloud
 from pymc_kameleon.samplers.kamiltonian.values import state as values_state
 from pymc_kameleon.steps.pooled_trace import positions_of
@@ -102,7 +102,7 @@ def evaluations(
     return axes
 
 
-def _kept(record, within):
+def _kept(record: Evaluations, within: float | None) -> np.ndarray:
     """Which evaluations are drawn."""
     values = record.log_densities
     finite = np.isfinite(values)
@@ -112,7 +112,7 @@ def _kept(record, within):
     return finite & (values >= least)
 
 
-def _draw(axis, record, x, kept, color):
+def _draw(axis: Any, record: Evaluations, x: np.ndarray, kept: np.ndarray, color: str) -> Any:
     """One panel; returns what a colour bar is made of, if there has to be one."""
     if color != "move":
         order = getattr(record, color)[kept]
@@ -126,7 +126,7 @@ def _draw(axis, record, x, kept, color):
     return None
 
 
-def _describe(record, kept, within) -> tuple[str, str]:
+def _describe(record: Evaluations, kept: np.ndarray, within: float | None) -> tuple[str, str]:
     left = int(np.sum(~kept))
     title = f"{record.size} evaluations of the log density"
     if not left:
@@ -139,7 +139,7 @@ def _describe(record, kept, within) -> tuple[str, str]:
     return title, f"{left} are not drawn: {below}."
 
 
-def _clouds(record: Evaluations, columns, kept) -> list[Cloud]:
+def _clouds(record: Evaluations, columns: np.ndarray, kept: np.ndarray) -> list[Cloud]:
     """Points by kind of move, the most frequent first, so that the rare ones lie on top."""
     kinds = np.array([kind_of(move) for move in record.move])
     names = [*KINDS, OTHER]
@@ -156,7 +156,7 @@ def kind_of(move: str) -> str:
     return next((kind for kind, begins in KINDS.items() if str(move).startswith(begins)), OTHER)
 
 
-def _record(source, model):
+def _record(source: Any, model: pm.Model | None) -> tuple[Evaluations, Layout, pm.Model | None]:
     """(evaluations, layout, model)."""
     found = group(source, "evaluations")
     if found is not None:

@@ -93,7 +93,7 @@ def _from_values(state: kamiltonian_state.State) -> Learned:
         raise ValueError(f"No surrogate has been fitted: {why}.")
     centre = dynamics.surrogate.centre
 
-    def values(x):
+    def values(x: np.ndarray) -> np.ndarray:
         f = value_features.values(dynamics.surrogate, np.ascontiguousarray(x))
         square = np.square((x - centre) @ dynamics.inverse.T).sum(axis=1)
         inside = (square < dynamics.radius**2) & (f < dynamics.ceiling)  # False for NaN
@@ -126,7 +126,7 @@ def _by_score_matching(state: kamiltonian.State) -> Learned:
             f"No surrogate has been fitted in {state.walk.iteration} tuning draws; tune longer."
         )
 
-    def values(x):
+    def values(x: np.ndarray) -> np.ndarray:
         z = np.ascontiguousarray(np.linalg.solve(state.factor, (x - state.centre).T).T)
         return np.array([score_matching.value(row, fitted.surrogate) for row in z])
 

@@ -134,7 +134,7 @@ def unconstrained(
     return np.array(rows, dtype=float)
 
 
-def _transforms(layout, model):
+def _transforms(layout: Layout, model: pm.Model) -> Any:
     """A function of the model's variables: the value variables of ``layout``."""
     rvs = {value.name: model.values_to_rvs[value] for value in model.value_vars}
     outputs = []

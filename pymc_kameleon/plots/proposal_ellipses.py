@@ -11,6 +11,7 @@ from pymc_kameleon.numerics import history
 from pymc_kameleon.numerics.covariance import solve_lower
 from pymc_kameleon.plots import panels
 from pymc_kameleon.plots.names import (
+    Layout,
     choose,
     is_idata,
     labels_of,
@@ -150,20 +151,20 @@ def kernels_of(sampler: Any, state: Any) -> list[Kernel]:
     return [_constant(state.factor, state.log_radius if adapts_radius else state.log_sigma)]
 
 
-def _constant(factor, log_scale) -> Kernel:
+def _constant(factor: np.ndarray, log_scale: float) -> Kernel:
     covariance = math.exp(2.0 * log_scale) * factor @ factor.T
     return Kernel("global move", lambda x: covariance)
 
 
-def _of_walk(walk) -> Kernel:
+def _of_walk(walk: Any) -> Kernel:
     return _constant(walk.factor, walk.log_scale)
 
 
-def _of_local(sampler: LocalMoves, state) -> Kernel:
+def _of_local(sampler: LocalMoves, state: Any) -> Kernel:
     """F (gamma^2 I + nu^2 S(y)) F' in the parameters' coordinates, x = centre + F y."""
     gamma, directions = sampler.local_gamma(state), isinstance(sampler, PCAKameleon)
 
-    def covariance(x):
+    def covariance(x: np.ndarray) -> np.ndarray:
         found = sampler.covariance(state.model, solve_lower(state.factor, x - state.centre))
         if directions:  # rows g_j, each with a weight and a scale of its own
             weights = state.model.weights * np.exp(2.0 * state.model.log_scales)
@@ -175,11 +176,11 @@ def _of_local(sampler: LocalMoves, state) -> Kernel:
     return Kernel("local move", covariance)
 
 
-def _of_mixture(state) -> Kernel:
+def _of_mixture(state: Any) -> Kernel:
     _, _, log_norms, means, covariances, axes, variances = state.surrogate
     gamma, nu = 0.5 * math.exp(state.walk.log_scale), math.exp(state.log_scale)
 
-    def covariance(x):
+    def covariance(x: np.ndarray) -> np.ndarray:
         z = solve_lower(state.factor, x - state.centre)
         lower = local_moment(z, log_norms, means, covariances, axes, variances)
         moment = lower + np.tril(lower, -1).T
@@ -188,7 +189,7 @@ def _of_mixture(state) -> Kernel:
     return Kernel("local move", covariance)
 
 
-def _check(step) -> None:
+def _check(step: Any) -> None:
     normal = (LocalMoves, GaussianMixture, AdaptiveMetropolis, GaussianAdaptation, CMA)
     if not isinstance(getattr(step, "sampler", None), normal):
         raise TypeError(
@@ -205,7 +206,7 @@ def _check(step) -> None:
 # --- points ---------------------------------------------------------------------------------------
 
 
-def _draws(idata, layout, model, dim):
+def _draws(idata: Any, layout: Layout, model: pm.Model | None, dim: int) -> np.ndarray | None:
     if idata is None:
         return None
     if is_idata(idata):
@@ -218,7 +219,7 @@ def _draws(idata, layout, model, dim):
     return draws
 
 
-def _points(at, draws, dim) -> np.ndarray:
+def _points(at: Any, draws: np.ndarray | None, dim: int) -> np.ndarray:
     """Where ellipses are drawn, (m, d): given, or the draws nearest to the centres of as many clusters."""
     if not isinstance(at, (int, np.integer)) or isinstance(at, bool):
         points = np.atleast_2d(np.asarray(at, dtype=float))
@@ -258,7 +259,9 @@ def outline(centre: np.ndarray, covariance: np.ndarray, probability: float) -> n
     return centre + reach * np.column_stack([np.cos(angle), np.sin(angle)]) @ root.T
 
 
-def _draw_kernel(axis, kernel, points, chosen, probability):
+def _draw_kernel(
+    axis: Any, kernel: Kernel, points: np.ndarray, chosen: list[int], probability: float
+) -> None:
     one = kernel.name == "global move"  # the same everywhere: at the point in the middle
     style = {"color": GLOBAL, "ls": "--"} if one else {"color": LOCAL}
     if one:
@@ -270,7 +273,9 @@ def _draw_kernel(axis, kernel, points, chosen, probability):
     axis.plot(*points[:, chosen].T, ".", ms=4, color=style["color"], zorder=3)
 
 
-def _draw_density(axis, density, held, drawn, chosen):
+def _draw_density(
+    axis: Any, density: Any, held: np.ndarray, drawn: np.ndarray, chosen: list[int]
+) -> None:
     log_density = getattr(density, "log_density", density)
     grids = [panels.grid(drawn[:, c], GRID) for c in chosen]
     x = np.tile(held, (GRID * GRID, 1))

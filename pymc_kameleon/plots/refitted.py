@@ -52,7 +52,7 @@ def refitted(idata: Any, layout: Layout, model: pm.Model | None) -> Learned:
     radius = REACH * np.sqrt(np.square((chain - f.centre) @ inverse.T).sum(axis=1).max())
     ceiling = y[np.isfinite(y)].max() + CEILING + 0.5 * np.sqrt(x.shape[1])
 
-    def values_at(points):
+    def values_at(points: np.ndarray) -> np.ndarray:
         found = features.values(f, np.ascontiguousarray(points))
         distance = np.sqrt(np.square((points - f.centre) @ inverse.T).sum(axis=1))
         return np.where((distance < radius) & (found < ceiling), found, -np.inf)
@@ -61,7 +61,9 @@ def refitted(idata: Any, layout: Layout, model: pm.Model | None) -> Learned:
     return Learned(about, values_at, history.thin(chain, 500), [cloud], None)
 
 
-def _with_tuning(idata, layout, model, chain, values):
+def _with_tuning(
+    idata: Any, layout: Layout, model: pm.Model | None, chain: np.ndarray, values: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, str]:
     if group(idata, "warmup_posterior") is None:
         x, y = _distinct(chain, values)
         return x, y, f"{len(x)} distinct draws"
@@ -70,7 +72,9 @@ def _with_tuning(idata, layout, model, chain, values):
     return *both, f"{len(both[1])} distinct draws, tuning included"
 
 
-def _draws(idata, layout, model, where, statistics):
+def _draws(
+    idata: Any, layout: Layout, model: pm.Model | None, where: str, statistics: str
+) -> tuple[np.ndarray, np.ndarray]:
     """Draws (n, d) and their log densities (n,)."""
     found = group(group(idata, statistics), "lp")
     if found is None or found.ndim != 2:
@@ -83,7 +87,7 @@ def _draws(idata, layout, model, where, statistics):
     return x, history.thin(values[:, None], MOST)[:, 0].astype(float)
 
 
-def _distinct(x, y):
+def _distinct(x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Without the repetitions of a chain that stood still: the fit is judged by points that it has not seen."""
     _, first = np.unique(np.column_stack([x, y]), axis=0, return_index=True)
     first.sort()

@@ -19,6 +19,9 @@ MOST_AVERAGED = 1024
 CURVE = 201  # nodes of a curve
 
 
+Heights = dict[tuple[int, int], np.ndarray]
+
+
 class Scene(NamedTuple):
     """What is drawn.
 
@@ -78,7 +81,7 @@ def make_scene(step: Any, idata: Any, coordinates: Any, how: tuple[str, Any], mo
     return scene._replace(grids={c: panels.grid(reached[:, c], size) for c in chosen})
 
 
-def _find(step, idata, model) -> tuple[Learned, Layout]:
+def _find(step: Any, idata: Any, model: Any) -> tuple[Learned, Layout]:
     """The surrogate and the names of its coordinates: the step's, or one fitted to what it returned."""
     if idata is None or (step is not None and sampled_here(step)):
         found = learned(step)
@@ -89,12 +92,12 @@ def _find(step, idata, model) -> tuple[Learned, Layout]:
     return refitted(idata, layout, model), layout
 
 
-def _sizes(model):
+def _sizes(model: Any) -> list[int]:
     point = model.initial_point()
     return [np.size(point[v.name]) for v in model.continuous_value_vars]
 
 
-def _by_margin(scene: Scene, contours, at) -> bool:
+def _by_margin(scene: Scene, contours: str, at: Any) -> bool:
     if contours != "auto":
         return contours == "marginal"
     by_default = isinstance(at, str) and at == "median"
@@ -130,7 +133,7 @@ def point_at(at: Any, found: Learned) -> np.ndarray:
     raise ValueError(f"at must be {known} or an array of {dim} finite numbers, got {at!r}.")
 
 
-def heights_of(scene: Scene) -> dict[tuple[int, int], np.ndarray]:
+def heights_of(scene: Scene) -> Heights:
     """The surrogate, or its marginal, by the panel's row and column; shape (up, across) of a pair."""
     values, heights = scene.learned.values, {}
     nodes_in_all = sum(math.prod(len(scene.grids[c]) for c in p) for p in scene.panels.values())
@@ -146,7 +149,7 @@ def heights_of(scene: Scene) -> dict[tuple[int, int], np.ndarray]:
     return heights
 
 
-def below_top(heights: dict, each: bool) -> tuple[dict, float]:
+def below_top(heights: Heights, each: bool) -> tuple[Heights, float]:
     """Depth below the top over all panels (a marginal: below its own), masked where the surrogate is not used."""
     top = max(values.max() for values in heights.values())
     if top == -np.inf:

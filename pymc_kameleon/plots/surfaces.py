@@ -27,7 +27,9 @@ def nodes_of(shown: Sequence[int], grids: Sequence[np.ndarray]) -> np.ndarray:
     return np.column_stack([across.ravel(), up.ravel()])
 
 
-def slice_at(values: Values, point: np.ndarray, shown: Sequence[int], nodes: np.ndarray):
+def slice_at(
+    values: Values, point: np.ndarray, shown: Sequence[int], nodes: np.ndarray
+) -> np.ndarray:
     """The log density at the nodes, the other coordinates held at ``point``, shape (nodes,)."""
     x = np.tile(point, (len(nodes), 1))
     x[:, list(shown)] = nodes
@@ -36,7 +38,7 @@ def slice_at(values: Values, point: np.ndarray, shown: Sequence[int], nodes: np.
 
 def marginal(
     values: Values, states: np.ndarray, shown: Sequence[int], nodes: np.ndarray, count: int
-):
+) -> np.ndarray:
     """Log of the density's integral over the other coordinates at the nodes, up to a constant, shape (nodes,).
 
     m(a) = mean over k of exp f(a, b_k) / q(b_k),  b_k ~ q: what a normal distribution fitted to ``states`` (n, d) says

@@ -278,11 +278,11 @@ class KernelStep(BlockedStep):
         """The options given, less the length of tuning: for who runs the algorithm without the step."""
         return {name: value for name, value in self._options.items() if name != "tune"}
 
-    def set_rng(self, rng):
+    def set_rng(self, rng: Any) -> None:
         """Begin a chain (PyMC < 6.3)."""
         self._begin_chain(rng)
 
-    def setup_chain(self, rng, tune, draws):
+    def setup_chain(self, rng: Any, tune: int, draws: int) -> None:
         """Begin a chain (PyMC >= 6.3). ``tune`` and ``draws`` are not used: older versions do not tell them, and the
         same seed is to give the same draws everywhere.
         """
@@ -305,11 +305,11 @@ class KernelStep(BlockedStep):
         self._warnings.reset()
         self.arrival_state = self.algorithm_state = self._frozen_stats = None
 
-    def reset_tuning(self):
+    def reset_tuning(self) -> None:
         """Forget everything that was learned (called between sequential chains); uses no random numbers."""
         self._reset(tune=True)
 
-    def stop_tuning(self):
+    def stop_tuning(self) -> None:
         """Freeze everything that adapts."""
         if self.arrival_state is not None and not self.arrival_state.settled:
             self._begin_walk(self.arrival_state.stop())
@@ -329,12 +329,12 @@ class KernelStep(BlockedStep):
         return f"{self.name}, {self.chooses}={self.variant!r}" if self.chooses else self.name
 
     @property
-    def algorithm(self):
+    def algorithm(self) -> Any:
         """Of what the step makes its sampler."""
         return self.variants[self.variant]
 
     @property
-    def options(self) -> dict:
+    def options(self) -> dict[str, Any]:
         """The options, defaults included, described so that they can be compared and stored."""
         defaults = self.algorithm.defaults()
         common = {"correlation": self._renewal.correlation, "refresh_blocks": self._renewal.blocks}
@@ -343,12 +343,12 @@ class KernelStep(BlockedStep):
         return described({**defaults, **self._options, **common})
 
     @property
-    def sampling_state(self):
+    def sampling_state(self) -> Any:
         """Everything mutable, as a :class:`KernelStepState`; setting it resumes the chain that it is from."""
         return super().sampling_state
 
     @sampling_state.setter
-    def sampling_state(self, state):
+    def sampling_state(self, state: Any) -> None:
         self._check_state(state)  # all of it before anything is changed
         BlockedStep.sampling_state.fset(self, state)
 
@@ -367,91 +367,93 @@ class KernelStep(BlockedStep):
             raise ValueError(advice.other_state(type(self).__name__, name, given, mine))
 
     @property
-    def position(self):
+    def position(self) -> np.ndarray | None:
         """The current point as this step left it; None before a chain's first draw."""
         return self.here.position
 
     @position.setter
-    def position(self, x):
+    def position(self, x: np.ndarray | None) -> None:
         self.here = self.here._replace(position=x)
 
     @property
-    def log_density(self):
+    def log_density(self) -> float:
         """Retained value at :attr:`position`."""
         return self.here.log_density
 
     @log_density.setter
-    def log_density(self, value):
+    def log_density(self, value: float) -> None:
         self.here = self.here._replace(log_density=value)
 
     @property
-    def noisy_log_density(self):
+    def noisy_log_density(self) -> float:
         """The part of it from noisy factors, where the two are kept apart."""
         return self.here.noise[0]
 
     @noisy_log_density.setter
-    def noisy_log_density(self, value):
+    def noisy_log_density(self, value: float) -> None:
         self.here = self.here._replace(noise=(value, self.auxiliary))
 
     @property
-    def auxiliary(self):
+    def auxiliary(self) -> list[np.ndarray]:
         """The standard normals that the retained estimate is a function of."""
         return self.here.noise[1]
 
     @auxiliary.setter
-    def auxiliary(self, normals):
+    def auxiliary(self, normals: list[np.ndarray]) -> None:
         self.here = self.here._replace(noise=(self.noisy_log_density, normals))
 
     @property
-    def others(self):
+    def others(self) -> dict[str, np.ndarray]:
         """Values of the variables of other steps that the retained log density belongs to."""
         return self._density.others
 
     @others.setter
-    def others(self, values):
+    def others(self, values: dict[str, np.ndarray]) -> None:
         self._density.follow(values)
 
     @property
-    def noise(self):
+    def noise(self) -> list[Any]:
         """States of the log density's generators."""
         return [get_state_from_generator(c.value) for c in self._density.noise_cells()]
 
     @noise.setter
-    def noise(self, states):
+    def noise(self, states: list[Any]) -> None:
         for cell, state in zip(self._density.noise_cells(), states, strict=True):
             cell.value = random_generator_from_state(state)
 
     @property
-    def said(self):
+    def said(self) -> list[str]:
         """Keys of the warnings that this chain has given."""
         return self._warnings.said
 
     @said.setter
-    def said(self, keys):
+    def said(self, keys: list[str]) -> None:
         self._warnings.said = keys
 
     @property
-    def pending(self):
+    def pending(self) -> list[Any]:
         """Warnings that leave with the next draws."""
         return self._warnings.pending
 
     @pending.setter
-    def pending(self, warnings):
+    def pending(self, warnings: list[Any]) -> None:
         self._warnings.pending = warnings
 
     @property
-    def algorithm_state(self):
+    def algorithm_state(self) -> Any:
         """The algorithm's own state."""
         return self._algorithm_state
 
     @algorithm_state.setter
-    def algorithm_state(self, state):
+    def algorithm_state(self, state: Any) -> None:
         self._algorithm_state = state
         self._frozen_stats = None
 
     # -- one draw -----------------------------------------------------------------------------
 
-    def step(self, point):
+    def step(
+        self, point: dict[str, np.ndarray]
+    ) -> tuple[dict[str, np.ndarray], list[progress.Row]]:
         """One draw: at most one evaluation of the log density."""
         try:
             self._idle.pop()  # one operation, which no other thread can come between
@@ -742,7 +744,7 @@ class KernelStep(BlockedStep):
                 self._algorithm_state = self.sampler.freeze(self._algorithm_state)
         self._start_algorithm()
 
-    def check_model(self):
+    def check_model(self) -> None:
         """Refuse to sample if the model has other factors than when the step was built."""
         now = factor_names(self._model)
         if now != self._factors:
@@ -873,7 +875,7 @@ class KernelStep(BlockedStep):
         self._warnings.add(key, message, kind, whole_run=whole_run, **measured)
 
     @staticmethod
-    def competence(var, has_grad):
+    def competence(var: Any, has_grad: bool) -> Competence:
         """NUTS where there is a gradient; preferred where there is none. See ``register``."""
         if var.dtype not in pm.vartypes.continuous_types or 0 in var.type.shape:
             return Competence.INCOMPATIBLE

@@ -710,7 +710,7 @@ class KamiltonianStep(KernelStep):
             self._say("dimension", advice.too_many_dimensions(len(x)), whole_run=True)
         super()._restart(point, x)
 
-    def stop_tuning(self):
+    def stop_tuning(self) -> None:
         """Freeze everything that adapts; say what is wrong with the surrogate, after what is wrong with the noise."""
         tuned = self.tune and self.algorithm_state is not None
         super().stop_tuning()
@@ -913,7 +913,7 @@ class CMAStep(KernelStep):
         super().__init__(vars, **given(locals()), **common)
 
 
-def register(step=KameleonStep) -> None:
+def register(step: type = KameleonStep) -> None:
     """Let ``pm.sample`` choose ``step`` by itself for variables without a gradient (PyMC's default: Slice, Metropolis).
 
     Explicit ``pm.sample(step=...)`` needs no registration and is the better way when a noisy or joint black-box
@@ -937,7 +937,7 @@ def register(step=KameleonStep) -> None:
         STEP_METHODS.insert(0, step)
 
 
-def unregister(step=KameleonStep) -> None:
+def unregister(step: type = KameleonStep) -> None:
     """Undo :func:`register`."""
     if step in STEP_METHODS:
         STEP_METHODS.remove(step)

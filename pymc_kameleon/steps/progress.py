@@ -40,7 +40,7 @@ class Told(NamedTuple):
     evaluations: int
 
 
-class Row(dict):
+class Row(dict[str, Any]):
     """A draw's statistics, and what the bar shows besides."""
 
     told: Told | None = None
@@ -49,7 +49,7 @@ class Row(dict):
 class Window:
     """Mean of the last ``WINDOW`` values. For the eye alone: no draw depends on it, and no sampling state holds it."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         self._values: deque[float] = deque(maxlen=WINDOW)
         self._total = 0.0
 
@@ -83,12 +83,12 @@ def columns(third: str, n_chains: int) -> tuple[list[ProgressColumn], dict[str, 
     return [_column(h, f, WIDTH) for h, f in zip(headers, fields, strict=True)], first
 
 
-def _fields(third):
+def _fields(third: str) -> list[str]:
     fields = ("acceptance", "evaluations", third.lower(), f"all_{third.lower()}")
     return [f"kameleon_{name}" for name in fields]
 
 
-def _column(header, field, width) -> ProgressColumn:
+def _column(header: str, field: str, width: int) -> ProgressColumn:
     return TextColumn(
         "{task.fields[" + field + "]}", markup=False, table_column=Column(header, width=width)
     )
@@ -97,7 +97,7 @@ def _column(header, field, width) -> ProgressColumn:
 def update(third: str) -> Callable[[dict[str, Any]], dict[str, str]]:
     """A function of a draw's statistics: what :func:`columns` shows."""
 
-    def fields(row):
+    def fields(row: dict[str, Any]) -> dict[str, str]:
         told = getattr(row, "told", None) or Told("", row["accept"], 0)
         last = _surrogate(row) if third == SURROGATE else f"{row['scaling']:.2g}"
         evaluations = str(told.evaluations)
@@ -108,7 +108,7 @@ def update(third: str) -> Callable[[dict[str, Any]], dict[str, str]]:
     return fields
 
 
-def _acceptance(told, letters):
+def _acceptance(told: Told, letters: int) -> str:
     """Three characters for the share, and as many letters of the phase as there is room for."""
     if told.phase == CLIMBING:  # to the typical set: nothing is accepted or rejected yet
         return told.phase
@@ -117,7 +117,7 @@ def _acceptance(told, letters):
     return f"{share} {told.phase[:letters]}"
 
 
-def _surrogate(row):
+def _surrogate(row: dict[str, Any]) -> str:
     """Whether there is one, and how far it is off on points that it has not seen, in nats."""
     error = row["surrogate_error"]
     if (
