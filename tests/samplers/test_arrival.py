@@ -156,6 +156,24 @@ def neck(x):
     return -0.5 * (x[0] / 1.5) ** 2 - 9 * x[0] - 0.5 * float(np.square(x[1:] / scale).sum())
 
 
+def cliffs(x):
+    """Minus exponentials of all unknowns, as a survival model's cumulative hazard: the mode is near 0."""
+    with np.errstate(over="ignore"):
+        return float(-np.exp(3.0 * x[0] + x[1:].sum()) - np.exp(-x).sum() - 0.01 * x @ x)
+
+
+def test_down_from_exponentials(monkeypatch):
+    def evaluations():
+        starts = {seed: np.random.default_rng(seed).uniform(4.0, 14.0, 3) for seed in (0, 2)}
+        ends = [run(cliffs, x, seed, budget=1500) for seed, x in starts.items()]
+        assert all(end.arrived for end in ends)
+        return np.mean([end.evaluations for end in ends])
+
+    found = evaluations()
+    monkeypatch.setattr(arrival_model, "FAR", math.inf)  # no scale of what is near
+    assert evaluations() > 1.3 * found
+
+
 def test_not_into_the_neck():
     ends, highest = [], []
     for seed in range(4):

@@ -35,6 +35,7 @@ DEVIATIONS = (
 )  # relative, at the trust region's edge; grows with distance cubed
 NEAREST, FARTHEST = 0.3, 30.0  # radii between which it grows
 JITTER = 1e-10
+FAR = 1e4  # nats
 
 
 class Model(NamedTuple):
@@ -114,8 +115,15 @@ def fit(points: np.ndarray, fall: np.ndarray, choices: list[tuple[float, float]]
 
 
 def transforms(fall: np.ndarray) -> list[float]:
-    """Values of c that are worth trying: none, the scale of the largest fall and of the middle one."""
-    return [math.inf, max(float(fall.max()), 1.0), max(float(np.median(fall)), 1.0)]
+    """Values of c that are worth trying: none, the scale of the largest fall and of the middle one.
+
+    Orders of magnitude away that of the smallest one, too: minus an exponential is what the present value's own size
+    straightens, and the points behind have fallen by many times that. Nearer, it is one choice too many for the points
+    that there are: a log density of a few hundred nats is rather a quadratic.
+    """
+    smallest = float(np.min(fall, where=fall > 0.0, initial=math.inf))
+    further = [smallest] if FAR < smallest < math.inf else []
+    return [math.inf, max(float(fall.max()), 1.0), max(float(np.median(fall)), 1.0), *further]
 
 
 def gain(model: Model, s: np.ndarray) -> float:
