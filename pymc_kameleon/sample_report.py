@@ -219,14 +219,22 @@ def _divergences(idata: Any) -> Iterator[str]:
             yield f"{diverging} trajectories ended where the log density falls off a cliff{missed}."
 
 
+def _longer(more: int, attributes: dict[str, Any], n: int) -> str:
+    """The run ``more`` times as long, in the words of whoever made it."""
+    if "evaluations" in attributes:  # pk.sample
+        return f"{more} times the evaluations (evaluations=idata keeps these)"
+    tune = int(attributes.get("tuning_steps", 0))
+    call = f", pm.sample({more * n}, tune={more * tune})" if tune else ""
+    return f"{more} times the draws and the tuning{call}"
+
+
 def _advice(
     judged: convergence.Judgement, ess: Worst, attributes: dict[str, Any], n: int
 ) -> Iterator[str]:
     helps = []
     if _agrees(judged) > convergence.CONVERGED or ess.value < ENOUGH:
-        more = max(2.0, math.ceil(ENOUGH / max(ess.value, 1.0)))
-        keeps = " (evaluations=idata keeps these)" if "evaluations" in attributes else ""
-        helps.append(f"{min(more, 10.0):.0f} times the evaluations{keeps}")
+        more = int(min(max(2.0, math.ceil(ENOUGH / max(ess.value, 1.0))), 10.0))
+        helps.append(_longer(more, attributes, n))
     if (
         attributes.get("surrogate") == "none"
         or float(attributes.get("residual_sd", 0.0)) > INACCURATE

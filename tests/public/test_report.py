@@ -1,5 +1,7 @@
 """``pk.report``: the verdict, and that it names what was planted."""
 
+import re
+
 import arviz as az
 import numpy as np
 import pytest
@@ -84,3 +86,22 @@ def test_what_failed_is_said():
     text = pk.report(run(nonfinite=150, surrogate="none"))
     assert "150 evaluations (10%) were not finite" in text
     assert "random-walk moves did all of the work" in text
+
+
+def test_what_to_try_next_is_in_the_words_of_who_sampled():
+    """pm.sample has draws and tuning, pk.sample evaluations: a new user asked which number to raise."""
+    pooled = pk.report(run(shift=30.0))
+    assert re.search(
+        r"To try next: \d+ times the evaluations \(evaluations=idata keeps these\)", pooled
+    )
+    alone = run(shift=30.0, tuning_steps=500)
+    for name in ("evaluations", "evaluations_tuning", "rounds", "seconds", "groups", "surrogate"):
+        del alone["posterior"].attrs[name]
+    text = pk.report(alone)
+    found = re.search(
+        r"To try next: (\d+) times the draws and the tuning, pm\.sample\((\d+), tune=(\d+)\)\.",
+        text,
+    )
+    more, draws, tune = map(int, found.groups())
+    assert more >= 2
+    assert (draws, tune) == (60 * more, 500 * more)
