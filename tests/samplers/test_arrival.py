@@ -262,7 +262,17 @@ def on_the_line(name, twin=False):
     return make(CASES[name], straight_line())
 
 
-@pytest.mark.parametrize("name", CASES)
+# The arrival is the base step's; that every sampler goes on from where it ended is in test_seam.py.
+some_steps = pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(n, marks=[] if n in ("kameleon", "kamiltonian") else pytest.mark.slow)
+        for n in CASES
+    ],
+)
+
+
+@some_steps
 def test_evaluations_and_moves(name):
     model, step, case = straight_line(), on_the_line(name), CASES[name]
     idata = sample(step, model, draws=20, tune=400, chains=1, discard_tuned_samples=False)
@@ -311,7 +321,7 @@ def test_climbs_from_elsewhere_end_and_the_chain_goes_where_there_is_far_more():
     assert (np.abs(found[False] - 1.0) < 1.5).sum() >= 7  # the control
 
 
-@pytest.mark.parametrize("name", CASES)
+@some_steps
 def test_a_chain_resumes_in_the_middle_of_its_arrival(name):
     model, step, other = straight_line(), on_the_line(name), on_the_line(name, twin=True)
     rng = np.random.default_rng(2)

@@ -202,7 +202,7 @@ CASES = {
 }
 
 
-def invariance(case, control=None, n=20_000, steps=4):
+def invariance(case, control=None, n=12_000, steps=4):
     rng = np.random.default_rng(5)
     options = {"n_features": 60, "lengthscale": 0.6, "scale": 1.2, "gamma": 0.1, **CASES[case]}
     state = frozen_state(skewed_draws(rng, 200), **options)
@@ -218,7 +218,7 @@ slow = pytest.mark.slow
     "case",
     [
         "sincos",
-        "cos",
+        pytest.param("cos", marks=slow),  # other features of the same kernel
         "shift",
         pytest.param("trace", marks=slow),
         pytest.param("mixed", marks=slow),
@@ -269,7 +269,7 @@ class RatioDropped:
     ],
 )
 def test_a_wrong_ratio_is_noticed(case, control):
-    assert np.abs(invariance(case, control)).max() > 10
+    assert np.abs(invariance(case, control, 20_000)).max() > 10
 
 
 @pytest.mark.parametrize(

@@ -233,7 +233,8 @@ def refit_to_here(family):
     return propose
 
 
-@lite_or_slow
+@pytest.mark.slow  # test_nothing_adapts_once_frozen sees it field by field
+@each_family
 def test_refitted_after_tuning_it_fails(family):
     state = mediocre(family, lengthscale=1.0)
     n = 5000 if family == "lite" else 2500

@@ -315,7 +315,7 @@ def test_invariance(case, control):
 @pytest.mark.parametrize(
     ("case", "control", "n"),
     [
-        ("trace", OneSided, 16_000),
+        pytest.param("trace", OneSided, 16_000, marks=slow),
         ("trace", Previous, 9_000),
         ("none", Dropped, 9_000),
         pytest.param("matern", OneSided, 16_000, marks=slow),

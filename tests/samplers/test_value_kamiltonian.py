@@ -280,6 +280,7 @@ def test_inner_transitions_are_reversible_on_the_region_and_the_control_is_not()
     assert np.abs(z_scores(wrong)).max() > 10
 
 
+@pytest.mark.slow  # the inner transitions' own tests: they agree with the plain ones, and have this control
 def test_control_the_whole_kernel_without_the_inner_test_is_noticed(monkeypatch):
     def untested(*args):
         z, value = slow_transitions(*args, test=False)
@@ -485,7 +486,7 @@ def test_without_enough_tuning_it_is_adaptive_metropolis():
     assert state.stats()["surrogate"] == "none"
 
 
-@pytest.mark.parametrize("known", [True, False])
+@pytest.mark.parametrize("known", [True, pytest.param(False, marks=pytest.mark.slow)])
 def test_one_dimension(known):
     chain, state = run_chain(
         11, lambda x: x[0] - math.exp(x[0]), np.ones(1), 600, 2000, known=known
@@ -559,7 +560,7 @@ POOR = {"library": (Family("quadratic"),), "draws": 4000}
 @pytest.mark.parametrize(
     ("seeds", "options"),
     [
-        (8, {}),
+        (5, {}),
         pytest.param(100, {}, marks=pytest.mark.slow),
         pytest.param(100, POOR, marks=pytest.mark.slow),
     ],

@@ -79,12 +79,12 @@ def test_step_continuous_protocol(case):
 @every_step
 def test_moments(case):
     """Independent chains from a cold start; the standard errors come from between them."""
-    model, chains = tester.gaussian(), 30
+    model, chains = tester.gaussian(), 20
     step = compiled_step(case, model)
     centred = []
     for seed in range(chains):
-        points, _ = drive(begin(step, seed), model.initial_point(), draws=300, tune=500)
-        centred.append(values(points[500:], "x") - tester.MEAN)
+        points, _ = drive(begin(step, seed), model.initial_point(), draws=300, tune=400)
+        centred.append(values(points[400:], "x") - tester.MEAN)
     centred = np.array(centred)  # (chain, draw, 3)
     means = centred.mean(axis=1)
     squares = np.square(centred).mean(axis=1) - np.diag(tester.COVARIANCE)

@@ -18,8 +18,8 @@ CVM = {
 }  # a chain looks at the known part thousands of times; Numba would compile for longer
 
 
-def step(model, compile_kwargs=QUICK, **options):
-    return pk.KamiltonianStep(model=model, compile_kwargs=compile_kwargs, **options)
+def step(model, **options):
+    return pk.KamiltonianStep(model=model, compile_kwargs=QUICK, **options)
 
 
 def chain(step, model, tune, draws, seed=1, draw=None):
@@ -46,7 +46,7 @@ def total():
 @pytest.fixture(scope="module")
 def run():
     model, box = schools()
-    sampler = step(model, CVM)
+    sampler = step(model)
     points, stats = chain(sampler, model, 60, 15)
     return model, box.calls, sampler, points, stats
 
@@ -89,7 +89,7 @@ def test_nothing_adapts_after_tuning(run):
 def test_a_chain_resumes_bit_for_bit(after):
     """In the climb, while tuning, and frozen."""
     model, _ = schools()
-    first, second = step(model, CVM), step(model, CVM)
+    first, second = step(model), step(model)
     points, _ = chain(first, model, 60, 10, draw=after)
     second.setup_chain(np.random.default_rng(99), 0, 0)
     second.sampling_state = first.sampling_state
