@@ -47,12 +47,15 @@ GROWTH = 1.35  # of the evaluations between two fits
 STALE = 1.1  # growth since the last fit at which the end of tuning has one of its own
 WHILE_TUNING = 0.5  # largest share of the screened moves: the sampler's own learn its scales
 STUCK = 3.5  # residual above the typical one at which tuning turns to the sampler's own moves
-REACH = 2.0  # of D, in the largest distance that the chain has been at
+REACH = 2.0  # of D, in the largest distance that the chain has been at ...
+EXACT, FAR = 1e-3, 10.0  # ... and where f is all but exact: the held-out error, and how far it is believed
 MARGIN = 3.0  # of D's ceiling above the highest value seen, and sqrt(d) / 2 more
 ARRIVED_QUANTILE = 0.05
 PRIOR_TRIALS = 5.0  # what the fit's held-out residual counts for
 WORTH = 4.0  # times the acceptance probability: the share that the screened moves may have
-LARGEST_FLOOR = 0.95  # of the sampler's own moves
+# Of the sampler's own moves. Where f is not trusted a chain makes no other, and comes back as rarely as they are made
+# where it is: with a twentieth of the draws its visits to the tails were few and long.
+LEAST_FLOOR, LARGEST_FLOOR = 0.2, 0.95
 NEVER = 2**62
 
 
@@ -328,14 +331,15 @@ def refit(rng: np.random.Generator, state: State, full: bool) -> State:
         trials=0.1 * learning.trials,
         fits=learning.fits + 1,
     )
-    surface = bounded(dynamics.make_dynamics(fit.surrogate, metric, states, 1.0), log_densities)
+    surface = dynamics.make_dynamics(fit.surrogate, metric, states, 1.0)
+    surface = bounded(surface, log_densities, FAR if fit.error < EXACT else REACH)
     return state._replace(fit=fit, surface=surface, learning=learning)
 
 
-def bounded(surface: Dynamics, log_densities: np.ndarray) -> Dynamics:
-    """With D: twice as far as the chain has been, and not where f promises much more than was ever seen."""
+def bounded(surface: Dynamics, log_densities: np.ndarray, reach: float) -> Dynamics:
+    """With D: ``reach`` times as far as the chain has been, and not where f promises much more than was ever seen."""
     z = surface.archive
-    radius = REACH * math.sqrt(np.square(z).sum(axis=1).max())
+    radius = reach * math.sqrt(np.square(z).sum(axis=1).max())
     highest = float(log_densities[np.isfinite(log_densities)].max())
     ceiling = highest + MARGIN + 0.5 * math.sqrt(z.shape[1])
     return surface._replace(archive=z[:1].copy(), radius=radius, ceiling=ceiling)
@@ -366,7 +370,7 @@ def fix(state: State) -> State:
         return state._replace(learning=None)
     quality = measured(learning, state.fit)
     floor = trust.choose_floor(quality.uncovered, quality.residual_sd)
-    floor = min(max(floor, 1.0 - WORTH * acceptance(state)), LARGEST_FLOOR)
+    floor = min(max(floor, 1.0 - WORTH * acceptance(state), LEAST_FLOOR), LARGEST_FLOOR)
     slack = 0.5 + min(quality.residual_sd, 1.0)
     mixture = trust.Mixture(floor, learning.judgement.median, slack)
     return state._replace(mixture=mixture, learning=None)
