@@ -9,6 +9,9 @@ import shutil
 from importlib.metadata import version as installed_version
 from pathlib import Path
 
+from docutils import nodes
+from docutils.utils.math.latex2mathml import tex2mathml
+
 HERE = Path(__file__).parent
 ROOT = HERE.parent
 
@@ -35,6 +38,7 @@ autodoc_typehints = "none"
 nitpicky = True
 nitpick_ignore_regex = [(r"py:(class|exc)", r"(?!pymc_kameleon).*"), (r"py:class", r".*[\s{}\"].*")]
 
+html_math_renderer = "mathml"  # see setup: formulas without a script from elsewhere
 html_theme = "pydata_sphinx_theme"
 html_title = "pymc_kameleon"
 html_static_path = ["_static"]
@@ -89,7 +93,9 @@ def with_tables_as_they_are(lines: list[str]) -> list[str]:
     for paragraph in "\n".join(lines).split("\n\n"):
         rows = paragraph.splitlines()
         if any(re.search(r"\S {3,}\S", row) for row in rows) and not rows[0].startswith(" "):
-            rows = [f"    {row}" for row in rows]  # as_prose makes a literal block of it
+            rows = [
+                f"    {row}".replace("``", "") for row in rows
+            ]  # as_prose makes a literal block of it
         result += [*rows, ""]
     return result
 
@@ -117,8 +123,19 @@ def as_prose(app, what, name, obj, options, lines) -> None:
     lines[:] = result
 
 
+def write_formula(translator, node) -> None:
+    """A formula as MathML, which browsers draw by themselves."""
+    block = isinstance(node, nodes.math_block)
+    # the converter knows alignments and no arrays, which is how PyMC prints a model
+    text = re.sub(r"(begin|end)\{array\}(\{\w+\})?", r"\1{aligned}", node.astext())
+    formula = tex2mathml(text, as_block=block)
+    translator.body.append(f'<div class="math">{formula}</div>' if block else formula)
+    raise nodes.SkipNode
+
+
 def setup(app) -> None:
     """Sphinx calls this first."""
+    app.add_html_math_renderer("mathml", (write_formula, None), (write_formula, None))
     app.connect("autodoc-process-docstring", as_prose, priority=400)  # before napoleon
     copy_sources()
     app.connect("source-read", follow_links)

@@ -231,3 +231,19 @@ def test_public_functions_are_typed(pattern):
     for file in files:
         assert untyped(ast.parse(file.read_text("utf-8"))) == [], file.name
     assert untyped(ast.parse("def f(x): ...")) == ["f"]  # the control
+
+
+def test_modules_that_the_reference_names_have_their_place_in_it():
+    """What a docstring on the site calls a module is a link to the page of the algorithms, or to the reference."""
+    pages = "".join(
+        (ROOT / "docs" / name).read_text("utf-8") for name in ("algorithms.md", "api.md")
+    )
+    shown = re.findall(r"automodule:: (\S+)", pages)
+    files = [ROOT / f"{name.replace('.', '/')}.py" for name in shown]
+    files += [ROOT / "pymc_kameleon" / "steps" / name for name in ("methods.py", "base.py")]
+    named = set()
+    for path in files:
+        if path.exists():
+            named |= set(re.findall(r":mod:`(pymc_kameleon[\w.]*)`", path.read_text("utf-8")))
+    assert len(named) > 8
+    assert named - {"pymc_kameleon.steps"} <= set(shown)
