@@ -126,9 +126,9 @@ def as_prose(app, what, name, obj, options, lines) -> None:
 def write_formula(translator, node) -> None:
     """A formula as MathML, which browsers draw by themselves."""
     block = isinstance(node, nodes.math_block)
-    # the converter knows alignments and no arrays, which is how PyMC prints a model
+    # the converter knows alignments and no arrays, as which PyMC prints a model
     text = re.sub(r"(begin|end)\{array\}(\{\w+\})?", r"\1{aligned}", node.astext())
-    formula = tex2mathml(text, as_block=block)
+    formula = tex2mathml(text.replace(r"\dots", r"\ldots"), as_block=block)
     translator.body.append(f'<div class="math">{formula}</div>' if block else formula)
     raise nodes.SkipNode
 

@@ -10,6 +10,7 @@ from pymc_kameleon.numerics.evaluations import Evaluations, table
 from pymc_kameleon.plots import panels
 from pymc_kameleon.plots.names import Layout, choose, group, labels_of, layout_of, model_of
 from pymc_kameleon.plots.panels import Cloud
+from pymc_kameleon.samplers import screened
 from pymc_kameleon.samplers.kamiltonian.values import state as values_state
 from pymc_kameleon.steps.pooled_trace import positions_of
 
@@ -19,7 +20,7 @@ KINDS = {
     "start": ("start",),
     "climb to the posterior": ("arrival", "search", "climb", "explore"),
     "random walk": ("walk", "short", "long", "differential", "global", "coordinate", "local"),
-    "surrogate": ("surrogate", "hamiltonian"),
+    "surrogate": ("surrogate", "hamiltonian", "screened"),
     "to teach the surrogate": ("companion", "probe", "refresh", "renewal", "swap"),
 }
 OTHER = "other"
@@ -43,7 +44,7 @@ def evaluations(
 
     Parameters
     ----------
-    source : InferenceData, DataTree or KamiltonianStep
+    source : InferenceData, DataTree, KamiltonianStep or FastKameleonStep
         What ``pk.sample`` returned (its group ``evaluations``). Or a step, or its state, while it tunes in this
         process: the record is dropped when tuning ends.
     coordinates : str or sequence of str or int, optional
@@ -171,11 +172,11 @@ def _record(source: Any, model: pm.Model | None) -> tuple[Evaluations, Layout, p
         record = table(positions_of(found, names), found["_log_density"].values, *who)
         return record, layout, model_of(None, model)
     state = getattr(source, "algorithm_state", source)
-    if isinstance(state, values_state.State) and state.learning is not None:
+    if isinstance(state, (values_state.State, screened.State)) and state.learning is not None:
         record = state.learning.evaluated
         model = model_of(source, model)
         return record, layout_of(source, record.positions.shape[1], model), model
     raise ValueError(
-        "There is no record of evaluations: pk.sample returns one, in the group evaluations; a KamiltonianStep has one "
+        "There is no record of evaluations: pk.sample returns one, in the group evaluations; a step with a surrogate has one "
         f"while it tunes in this process, and drops it when tuning ends. Got {type(source).__name__}."
     )

@@ -26,6 +26,7 @@ from pymc_kameleon.samplers.gaussian_mixture.moves import local_moment
 from pymc_kameleon.samplers.gaussian_mixture.sampler import GaussianMixture
 from pymc_kameleon.samplers.kameleon.local_moves import LocalMoves
 from pymc_kameleon.samplers.kameleon.pca import PCAKameleon
+from pymc_kameleon.samplers.screened import Screened
 
 CONTOUR = math.sqrt(
     5.991
@@ -103,8 +104,7 @@ def proposals(
     >>> import pymc_kameleon as pk
     >>> pk.plots.proposals(step, idata=idata, density=target)  # doctest: +SKIP
     """
-    _check(step)
-    kernels = kernels_of(step.sampler, step.algorithm_state)
+    kernels = kernels_of(*_random_walk(step))
     if not 0.0 < probability < 1.0:
         raise ValueError(f"probability must be in (0, 1), got {probability!r}.")
     model, dim = model_of(step, model), step.density.dim
@@ -189,18 +189,23 @@ def _of_mixture(state: Any) -> Kernel:
     return Kernel("local move", covariance)
 
 
-def _check(step: Any) -> None:
+def _random_walk(step: Any) -> tuple[Any, Any]:
+    """The step's sampler and its state; of one that screens its moves on a surrogate, those of its own moves."""
+    sampler, state = getattr(step, "sampler", None), getattr(step, "algorithm_state", None)
+    if isinstance(sampler, Screened):
+        sampler, state = sampler.inner, None if state is None else state.inner
     normal = (LocalMoves, GaussianMixture, AdaptiveMetropolis, GaussianAdaptation, CMA)
-    if not isinstance(getattr(step, "sampler", None), normal):
+    if not isinstance(sampler, normal):
         raise TypeError(
             "proposals draws normal proposals, of KameleonStep, FastKameleonStep, GaussianMixtureStep and the adaptive "
             f"random walks (of a CompoundStep one of its methods), got {type(step).__name__}; what KamiltonianStep has "
             "learned is drawn by plots.surrogate."
         )
-    if step.algorithm_state is None:
+    if state is None:
         raise ValueError(
             "This step has not sampled in this process, so there are no proposals to draw: use pm.sample(..., cores=1)."
         )
+    return sampler, state
 
 
 # --- points ---------------------------------------------------------------------------------------
