@@ -177,6 +177,6 @@ def _record(source: Any, model: pm.Model | None) -> tuple[Evaluations, Layout, p
         model = model_of(source, model)
         return record, layout_of(source, record.positions.shape[1], model), model
     raise ValueError(
-        "There is no record of evaluations: pk.sample returns one, in the group evaluations; a step with a surrogate has one "
-        f"while it tunes in this process, and drops it when tuning ends. Got {type(source).__name__}."
+        "There is no record of evaluations: pk.sample returns one, in the group evaluations; a step with a surrogate "
+        f"has one while it tunes in this process, and drops it when tuning ends. Got {type(source).__name__}."
     )
