@@ -247,3 +247,27 @@ def test_modules_that_the_reference_names_have_their_place_in_it():
             named |= set(re.findall(r":mod:`(pymc_kameleon[\w.]*)`", path.read_text("utf-8")))
     assert len(named) > 8
     assert named - {"pymc_kameleon.steps"} <= set(shown)
+
+
+NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda p: p.name)
+def test_notebooks_are_stored_with_their_outputs(path):
+    """What a code host shows: what the reader will be able to do, what came out, and when not to use it."""
+    cells = json.loads(path.read_text("utf-8"))["cells"]
+    assert "You will be able to" in "".join(cells[0]["source"])
+    assert "When not to use" in "".join(cells[-1]["source"])
+    code = [c for c in cells if c["cell_type"] == "code"]
+    ran = [c["execution_count"] for c in code]
+    assert ran == sorted(n for n in ran if n)  # from top to bottom
+    outputs = [output for c in code for output in c["outputs"]]
+    assert any("image/png" in output.get("data", {}) for output in outputs)
+    assert not any(output["output_type"] == "error" for output in outputs)
+    assert path.stat().st_size < 700_000
+
+
+def test_there_is_a_notebook_for_each_problem():
+    assert len(NOTEBOOKS) == 11
+    page = (ROOT / "docs" / "tutorials.md").read_text("utf-8")
+    assert [path.name for path in NOTEBOOKS if path.name not in page] == []
