@@ -217,6 +217,33 @@ MUTATIONS = [
              "another model's folder is taken", "test_checkpoint.py -k refused"),
     Mutation("checkpoint", " or stored[:, 1:-1].tobytes() != np.array(points).tobytes():", ":", "other points are told stored values",
              "test_checkpoint.py -k refused"),
+    # --- estimators that are estimated with: particles, importance draws ---
+    Mutation("particle_filter", "mean + persistence * (parents[i] - mean) + sd * u[t, i]", "mean + persistence * parents[i] + sd * u[t, i]",
+             "particles drift off", "test_particle_filter.py -k slow_filter"),
+    Mutation("particle_filter", "            particles.sort()\n", "            pass\n", "particles are not sorted", "test_particle_filter.py -k 'slow_filter or sorting'"),
+    Mutation("particle_filter", "if math.isnan(y[t])", "if t < 0", "a missing observation counts", "test_particle_filter.py -k missing"),
+    Mutation("gp/sites", "sign = 1.0 - 2.0 * side", "sign = 1.0", "no mirror image", "test_gp_estimator.py -k log_weights"),
+    Mutation("gp/sites", "total += linear - f * (nu[j] - 0.5 * tau[j] * f)", "total += linear - f * (nu[j] + 0.5 * tau[j] * f)",
+             "weights by another proposal", "test_gp_estimator.py -k log_weights"),
+    Mutation("gp/estimator", "rng.choice(self.n_importance, p=special.softmax(log_weights))", "rng.choice(self.n_importance)",
+             "latent values without their weights", "test_gp_estimator.py -k latent_values"),
+    Mutation("gp/estimator", "np.sqrt(np.maximum(variance - np.square(cross).sum(axis=0), 0.0))", "np.sqrt(np.maximum(variance, 0.0))",
+             "predicted with the prior's spread", "test_gp_estimator.py -k prediction"),
+    # --- noise, options, drivers ---
+    Mutation("steps/noise", "            block = flat[edges[chosen] : edges[chosen + 1]]", "            block = flat[: edges[chosen + 1]]",
+             "more than a block is renewed", "test_pseudo_marginal.py -k 'block or share or anew'"),
+    Mutation("steps/options", "    if elsewhere:\n", "    if False:\n", "of what an option is goes unsaid", "test_bad_input.py test_steps.py -k 'said or option'"),
+    Mutation("steps/options", "    if preset is not None and preset not in presets:", "    if False:", "any preset is taken", "test_bad_input.py test_presets.py -k 'preset or said'"),
+    Mutation("steps/options", 'and count >= (name == "tune")', "and count >= 0", "tune=0 is an option", "test_bad_input.py"),
+    Mutation("steps/options", "    if missing:\n", "    if False:\n", "an initial point without a variable", "test_bad_input.py"),
+    Mutation("steps/base", "if here.position is None or moved or not", "if here.position is None or not",
+             "what another step moved goes unseen", "test_steps.py test_step_contract.py -k 'next_to or beside or other or moved'"),
+    Mutation("steps/base", "        self.evaluations += 1\n        if auxiliary:", "        self.evaluations += 2\n        if auxiliary:",
+             "evaluations are counted twice", "test_arrival.py -k evaluations_and_moves"),
+    # --- chains together ---
+    Mutation("workers", "        if len(points) > 1 and not self.compared:", "        if False:", "a batch is believed", "test_batched.py -k mixes"),
+    Mutation("convergence", "own + part.mean(axis=1).var(axis=0, ddof=1)", "own", "a group's chains count as one", "test_pooled.py -k 'nested or apart'"),
+    Mutation("samplers/pooled/chains", "        self.rounds += 1\n", "        self.rounds += 0\n", "every evaluation is of the first round", "test_pooled.py -k record"),
 ]  # fmt: skip
 
 

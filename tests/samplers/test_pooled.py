@@ -338,6 +338,14 @@ def test_nested_rhat_is_one_for_independent_draws_and_sees_groups_that_disagree(
     assert apart[0] == agreed[0]
 
 
+def test_chains_that_stand_apart_do_not_make_their_groups_disagree():
+    """Means of groups of four differ by a quarter of the variance between chains: sqrt(1 + 1 / 4) on average."""
+    rng = np.random.default_rng(2)
+    draws = rng.standard_normal((32, 1, 5)) + 1e-3 * rng.standard_normal((32, 30, 5))
+    found = convergence.nested_rhat(draws, [k // 4 for k in range(32)])
+    assert abs(found.mean() - math.sqrt(1.25)) < 0.1
+
+
 def test_nested_rhat_is_arviz():
     stats = pytest.importorskip("arviz_stats")
     rng = np.random.default_rng(1)
