@@ -187,6 +187,8 @@ def report(cells: list[dict]) -> str:
                     lines.append(_row(name, budget, sampler, rows))
     lines += [
         "",
+        _missing(cells),
+        "",
         f"![Effective draws per 1000 evaluations]({NAME}.png)",
         "",
         f"{versions()}.",
@@ -196,6 +198,20 @@ def report(cells: list[dict]) -> str:
     built = {c["model"]: c["built"] for c in cells if c["sampler"] == "boxes"}
     lines[-1] += ", ".join(f"{name} {built[name]}" for name in MODELS if name in built) + "."
     return "\n".join(lines)
+
+
+def _missing(cells):
+    """What has not been run: rows of ``KamiltonianStep()``, and seeds short of five."""
+    found = [(c["model"], c["budget"]) for c in cells if c["sampler"] == "boxes"]
+    parts = []
+    for budget in BUDGETS:
+        none = [name for name in MODELS if (name, budget) not in found]
+        if none:
+            which = "any" if len(none) == len(MODELS) else ", ".join(none)
+            parts.append(f"at {budget:,} a chain on {which}")
+    if not parts:
+        return ""
+    return f"`KamiltonianStep()` was not run {'; '.join(parts)}. Fewer seeds than five: for want of time."
 
 
 def _row(name, budget, sampler, rows):
@@ -288,7 +304,9 @@ def main():
         CELLS.write_text(json.dumps(cells, indent=0) + "\n")
         print({k: v for k, v in cell.items() if k != "code"}, flush=True)
     code = provenance.digest(*CODE)
-    stale = provenance.stale_cells((c["model"], c["code"], code) for c in cells)
+    stale = provenance.stale_cells(
+        (f"{c['sampler']} at {c['budget']:,}", c["code"], code) for c in cells
+    )
     draw(cells, RESULTS / f"{NAME}.png")
     provenance.write(RESULTS / f"{NAME}.md", report(cells), stale_cells=stale)
 
