@@ -6,7 +6,7 @@ counted in the log density. Chains, measures and the ranking are those of the te
 
     python -m benchmarks.curved                                     # all models, the default steps, one seed
     python -m benchmarks.curved --models shell --steps FastKameleonStep pm.Slice --seeds 3
-    python -m benchmarks.curved --steps FastKameleonStep:screen=True
+    python -m benchmarks.curved --steps FastKameleonStep:screen=0
     python -m benchmarks.curved --table                             # only re-make results/curved.md
 
 Every (model, step, seed, evaluations, code) is stored when it is done, in results/curved.json, and not run again.
