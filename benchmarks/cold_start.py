@@ -40,6 +40,7 @@ import numpy as np
 from benchmarks import basics, core, provenance, report
 from benchmarks.report import digits, table
 from pymc_kameleon.diagnostics import CountingLogDensity, MarginalTruth, error_efficiency
+from pymc_kameleon.samplers import screened
 from pymc_kameleon.samplers.kameleon import full as kameleon
 from pymc_kameleon.targets import (
     Banana,
@@ -148,11 +149,15 @@ def _quantiles(values, weights):
 
 
 class Sampler(NamedTuple):
-    """``algorithm``: "module:Class" of ``pymc_kameleon.samplers``, or a step of PyMC's as "pm.Name"."""
+    """``algorithm``: "module:Class" of ``pymc_kameleon.samplers``, or a step of PyMC's as "pm.Name".
+
+    ``screen`` is the step's default: so many transitions make one screened move.
+    """
 
     label: str
     algorithm: str
     options: dict[str, Any]
+    screen: int = 0
 
 
 SAMPLERS = {
@@ -160,7 +165,8 @@ SAMPLERS = {
         "AdaptiveMetropolis", "adaptive_metropolis:AdaptiveMetropolis", {}
     ),
     "kameleon": Sampler("Kameleon", "kameleon.full:Kameleon", {}),
-    "fast_kameleon": Sampler("FastKameleon", "kameleon.fast:FastKameleon", {}),
+    "fast_kameleon_screened": Sampler("FastKameleon", "kameleon.fast:FastKameleon", {}, screen=10),
+    "fast_kameleon": Sampler("… screen=0", "kameleon.fast:FastKameleon", {}),
     "gaussian_mixture": Sampler("GaussianMixture", "gaussian_mixture.sampler:GaussianMixture", {}),
     "kamiltonian": Sampler("Kamiltonian", "kamiltonian.values.sampler:ValueKamiltonian", {}),
     "demetropolisz": Sampler("pm.DEMetropolisZ", "pm.DEMetropolisZ", {}),
@@ -224,12 +230,14 @@ def run(name: str, target_name: str, budget: int, seed: int) -> list[Chain]:
 @cache
 def code(name: str) -> str:
     """Digest of what a cell of a sampler is made with: its module and the targets, with all they use, or PyMC."""
-    algorithm = (SAMPLERS | ABLATED)[name].algorithm
+    sampler = (SAMPLERS | ABLATED)[name]
+    algorithm = sampler.algorithm
     if algorithm.startswith("pm."):
         version = importlib.metadata.version("pymc")
         return f"pymc {version}, {provenance.digest(*TARGET_MODULES)}"
     return provenance.digest(
         f"pymc_kameleon.samplers.{algorithm.partition(':')[0]}",
+        *["pymc_kameleon.samplers.screened"] * (sampler.screen > 0),
         "pymc_kameleon.targets",
         "benchmarks.core",
     )
@@ -238,7 +246,12 @@ def code(name: str) -> str:
 def _own_chain(sampler, target, x, rng, budget):
     """At most one evaluation in a draw, so half of the draws are tuning."""
     module, _, name = sampler.algorithm.partition(":")
-    algorithm = getattr(importlib.import_module(f"pymc_kameleon.samplers.{module}"), name)
+    inner = getattr(importlib.import_module(f"pymc_kameleon.samplers.{module}"), name)
+
+    def algorithm(**options):
+        made = inner(**options)
+        return screened.Screened(inner=made, transitions=sampler.screen) if sampler.screen else made
+
     tune = budget // 2
     chain = core.run_chain(
         algorithm, target.numba_log_density, x, rng, tune=tune, draws=budget - tune,

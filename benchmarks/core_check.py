@@ -24,9 +24,10 @@ def main():
         first, second = (_sample(step, target, tune, draws) for _ in range(2))
         # Rounding in BLAS may depend on where an array lies in memory, and fits of a surrogate amplify it.
         repeats = _length_of_agreement(first, second)
-        rng, log_density = _first_chain(step, target)
-        algorithm = next(iter(step.variants.values()))
-        walk = core.Walk(algorithm, log_density, target.initial_point, rng, {})
+        rng, log_density, sampler = _first_chain(step, target)
+        walk = core.Walk(
+            lambda sampler=sampler: sampler, log_density, target.initial_point, rng, {}
+        )
         ours = np.empty_like(first)
         for n in range(tune + draws):
             if n == tune:
@@ -55,7 +56,7 @@ def _length_of_agreement(a, b):
 
 
 def _first_chain(step, target):
-    """The generator that ``pm.sample(random_seed=1)`` hands to the first chain, and the step's log density.
+    """The generator that ``pm.sample(random_seed=1)`` hands to the first chain, the step's log density and its sampler.
 
     The step's and not the target's: they differ by rounding, which fits of a surrogate to values amplify.
     """
@@ -73,7 +74,7 @@ def _first_chain(step, target):
             draws=1, tune=0, chains=1, cores=1, step=recorder, random_seed=1, progressbar=False,
             compute_convergence_checks=False, quiet=True,
         )  # fmt: skip
-    return seen[-1], recorder._density
+    return seen[-1], recorder._density, recorder.sampler
 
 
 if __name__ == "__main__":
