@@ -166,7 +166,7 @@ SAMPLERS = {
     ),
     "kameleon": Sampler("Kameleon", "kameleon.full:Kameleon", {}),
     "fast_kameleon_screened": Sampler("FastKameleon", "kameleon.fast:FastKameleon", {}, screen=10),
-    "fast_kameleon": Sampler("… screen=0", "kameleon.fast:FastKameleon", {}),
+    "fast_kameleon": Sampler("FastKameleon, screen=0", "kameleon.fast:FastKameleon", {}),
     "gaussian_mixture": Sampler("GaussianMixture", "gaussian_mixture.sampler:GaussianMixture", {}),
     "kamiltonian": Sampler("Kamiltonian", "kamiltonian.values.sampler:ValueKamiltonian", {}),
     "demetropolisz": Sampler("pm.DEMetropolisZ", "pm.DEMetropolisZ", {}),
@@ -756,7 +756,7 @@ def draw_legend(figure, colours, columns):
     ]  # fmt: skip
     place = {"loc": "lower center", "frameon": False, "fontsize": 9}
     figure.legend(
-        handles=samplers, ncols=5 if columns > 1 else 3, bbox_to_anchor=(0.5, 0.035), **place
+        handles=samplers, ncols=6 if columns > 1 else 3, bbox_to_anchor=(0.5, 0.035), **place
     )
     figure.legend(handles=marks, ncols=3 if columns > 1 else 2, bbox_to_anchor=(0.5, 0.0), **place)
 
