@@ -176,9 +176,8 @@ def write(results, arguments):
         "π₄: a random walk with one covariance gets to the ends of the arms rarely and stays there long, "
         "longer than a chain here. The shares of single chains are skew: most a little too large, a few much too "
         "small, and the mean of these few chains, started at the origin, tends to be too large.",
-        "All samplers have this package's defaults: F-KAMH makes ten moves on a learned surrogate for one "
-        "evaluation (without them, screen=0, its autocorrelation times were 36, 33, 239 and 1131 at an earlier "
-        "commit); Metropolis is N(x, (2.38² / d) I), untuned. A million "
+        "All samplers have this package's defaults, F-KAMH without screened moves (screen=0); Metropolis is "
+        "N(x, (2.38² / d) I), untuned. A million "
         "iterations of M-GaA and (1+1)-CMA on π₄ at constant rates, without an overflow, an underflow or a "
         "failed factorisation, are a slow test of tests/samplers/test_shape_learners.py.",
     ]
