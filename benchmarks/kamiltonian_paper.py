@@ -204,6 +204,10 @@ class Given:
         self.sampler, state = self.begin(x, self.history, rng)
         return state
 
+    def place(self, state, point, proposal=None):
+        """The sampler's, which there is when the chain has begun: the runner asks for it before."""
+        return self.sampler.place(state, point, proposal)
+
 
 def start_kmc(kind, **options):
     def start(x, history, rng):
