@@ -26,6 +26,7 @@ from pymc_kameleon.samplers.gaussian_mixture.moves import local_moment
 from pymc_kameleon.samplers.gaussian_mixture.sampler import GaussianMixture
 from pymc_kameleon.samplers.kameleon.local_moves import LocalMoves
 from pymc_kameleon.samplers.kameleon.pca import PCAKameleon
+from pymc_kameleon.samplers.schedule import Scheduled
 from pymc_kameleon.samplers.screened import Screened
 
 CONTOUR = math.sqrt(
@@ -194,6 +195,8 @@ def _random_walk(step: Any) -> tuple[Any, Any]:
     sampler, state = getattr(step, "sampler", None), getattr(step, "algorithm_state", None)
     if isinstance(sampler, Screened):
         sampler, state = sampler.inner, None if state is None else state.inner
+    if isinstance(sampler, Scheduled):
+        sampler = sampler.inner
     normal = (LocalMoves, GaussianMixture, AdaptiveMetropolis, GaussianAdaptation, CMA)
     if not isinstance(sampler, normal):
         raise TypeError(

@@ -8,6 +8,7 @@ the chain has not explored yet the values of the log density say how long they a
 
 Differs from the papers: they update the covariance recursively at every draw, from the identity, over the whole
 history. That start costs two thirds of the effective draws on a range of targets; ``covariance="recursive"`` is it.
+They adapt for ever, by steps that fall to zero; here everything is frozen when tuning ends.
 """
 
 import math

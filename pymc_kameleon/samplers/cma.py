@@ -8,8 +8,8 @@ and a (1+1)-CMA for evolution strategies", GECCO; Khoury, 2018, as a sampler).
 
 Differs from the papers, unless their settings are chosen (``PAPER``): coordinate-wise moves find the
 units first, the rates diminish, and sigma learns from the acceptance probability instead of from
-acceptances. Always: the acceptance aimed at is the one that noise leaves attainable, and C has determinant
-one, see ``adapted``.
+acceptances. Always: everything is frozen when tuning ends, the acceptance aimed at is the one that noise
+leaves attainable, and C has determinant one, see ``adapted``.
 """
 
 import math

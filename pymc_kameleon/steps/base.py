@@ -7,6 +7,7 @@ chain, the sampling state, the statistics and the progress bar. A subclass names
 
 import math
 import warnings
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import field
 from typing import Any, ClassVar, get_type_hints
@@ -27,6 +28,7 @@ from pymc_kameleon.samplers import noise_probe
 from pymc_kameleon.samplers.arrival import search as arrival_search
 from pymc_kameleon.samplers.arrival.phase import default_budget
 from pymc_kameleon.samplers.chain import freeze, transition
+from pymc_kameleon.samplers.schedule import Scheduled
 from pymc_kameleon.samplers.screened import Screened
 from pymc_kameleon.samplers.seam import Known, Point, Proposal, acceptance_probability
 from pymc_kameleon.steps import advice, progress
@@ -194,6 +196,7 @@ class KernelStep(BlockedStep):
     chooses: ClassVar[str] = ""  # the keyword that chooses between samplers, if there is one ...
     variants: ClassVar[dict[str, Any]] = {}  # ... of these; the first is the default
     screens: ClassVar[int | None] = None  # default of the option ``screen``, where the step has it
+    schedules: ClassVar[tuple[str, ...]] = ()  # the variants with the option ``schedule``
 
     stats_dtypes_shapes: ClassVar[dict] = {
         "accept": FLOAT,
@@ -222,6 +225,7 @@ class KernelStep(BlockedStep):
         }  # fmt: skip
         check_types(common, {**get_type_hints(CommonOptions), "preset": str | None})
         self._screen = self._screened(preset, options)
+        self._schedule = self._scheduled(options)
         model = pm.modelcontext(model)
         self.vars = continuous(type(self).__name__, vars, model)
         self.blocked, self.rng = blocked, get_random_generator(rng)
@@ -239,6 +243,8 @@ class KernelStep(BlockedStep):
             raise ValueError(advice.nothing_to_sample(type(self).__name__, self.shapes))
         # Options are wrong now or never, and a large model takes long to compile.
         self.sampler = self.algorithm(**self._options)
+        if self._schedule is not None:
+            self.sampler = Scheduled(inner=self.sampler, schedule=self._schedule)
         if self._screen:
             self.sampler = Screened(inner=self.sampler, transitions=self._screen)
         self.sampler.init(np.random.default_rng(0), np.zeros(dim))
@@ -340,6 +346,8 @@ class KernelStep(BlockedStep):
         common = {"correlation": self._renewal.correlation, "refresh_blocks": self._renewal.blocks}
         if self.screens is not None:
             common["screen"] = self._screen
+        if self._schedule is not None:  # without one as before there was the option
+            common["schedule"] = self._schedule
         return described({**defaults, **self._options, **common})
 
     @property
@@ -793,6 +801,18 @@ class KernelStep(BlockedStep):
         check_types({"screen": screen}, {"screen": int})
         count(0, screen=screen)
         return screen
+
+    def _scheduled(self, options):
+        """When to learn anew: the option ``schedule``, taken out of ``options``."""
+        schedule = options.pop("schedule", None) if self.schedules else None
+        if schedule is not None and self.variant not in self.schedules:
+            there = f"{self.chooses}={' or '.join(map(repr, self.schedules))}"
+            raise unknown_option(
+                "schedule", f"{type(self).__name__} with {self.chooses}={self.variant!r}",
+                self.algorithm.defaults(), there,
+            )  # fmt: skip
+        check_types({"schedule": schedule}, {"schedule": str | Callable | None})
+        return schedule
 
     def __init_subclass__(cls, **kwargs):
         """Show what every step takes in the subclass's signature, and its meaning below the subclass's own options."""

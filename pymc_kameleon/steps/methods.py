@@ -1,7 +1,7 @@
 """The seven steps: what each is called, which algorithm it runs, its options and its statistics."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, Unpack
 
 import numpy as np
@@ -71,6 +71,11 @@ class AdaptiveMetropolisStep(KernelStep):
     learn_from_values : bool
         With "window": extend the covariance along axes that the log density's values at all points proposed say to be
         much longer than where the chain has been. Default True.
+    schedule : {"harmonic", "root"} or callable, optional
+        While tuning. With "recursive" the step gamma_t, below 1, by which the t-th draw moves mean, covariance and log
+        scale (Andrieu & Thoms, 2008, algorithm 4): 1 / t, t^-1/2 or a function of t. Default: 1 / t with a fixed scale
+        (Haario et al., 2001), else t^-0.6. With "window" the probability of learning the covariance anew; default: at
+        growing intervals.
     scale : float, optional
         The overall scale, positive, or where its adaptation starts. Default 2.38 / sqrt(d).
     initial_scale : float or ndarray of shape (d,)
@@ -79,6 +84,10 @@ class AdaptiveMetropolisStep(KernelStep):
 
     Notes
     -----
+    Differs from the papers: they adapt for ever, by steps that fall to zero; here all is frozen when tuning ends. The
+    cold start (coordinate-wise moves, a covariance from a window, long axes from values) is this package's;
+    ``preset="paper"`` is without it.
+
     Statistics of every draw: ``accept`` (acceptance probability), ``accepted`` (0 or 1), ``scaling``, ``lp``,
     ``nonfinite`` (running count of proposals without a finite log density), ``move``.
 
@@ -91,6 +100,7 @@ class AdaptiveMetropolisStep(KernelStep):
     """
 
     name = "adaptive_metropolis"
+    schedules = ("",)
     variants: ClassVar[dict] = {"": AdaptiveMetropolis}
 
     def __init__(
@@ -105,6 +115,7 @@ class AdaptiveMetropolisStep(KernelStep):
         exploration_share: float = default(0.0),
         autoregressive_share: float = default(0.0),
         learn_from_values: bool = default(True),
+        schedule: str | Callable[[int], float] | None = default(None),
         scale: float | None = default(None),
         initial_scale: float | np.ndarray = default(0.1),
         **common: Unpack[CommonOptions],
@@ -170,6 +181,10 @@ class KameleonStep(KernelStep):
         Evenly spaced over the last two thirds of the history (default), or drawn from all of it (the paper's).
     local_start : int, optional
         Draws before the first local move, 0 or more. Default: 0.3 ``tune`` where that is given, else 200 d.
+    schedule : {"harmonic", "root"} or callable, optional
+        While tuning, once there is a first local covariance: the probability p_t of learning it anew after the t-th
+        draw, 1 / t, t^-1/2 or a function of t (the paper's algorithm 1). Default: at intervals that grow by a
+        tenth, as often as p_t = 10 / t on average.
     screen : int
         k: most draws are the end of k transitions of this step's own kernel on a surrogate of the log density, learned
         from every value seen while tuning, tested with one evaluation (Christen & Fox, 2005; ``move`` "screened"); as
@@ -178,6 +193,10 @@ class KameleonStep(KernelStep):
 
     Notes
     -----
+    Differs from the paper: it adapts for ever, with a probability p_t that falls to zero (its experiments stop with
+    burn-in); here all is frozen when tuning ends. The normalised covariance, the whitened coordinates and the other
+    moves are this package's; ``preset="paper"`` is without them.
+
     Statistics of every draw: ``accept``, ``accepted``, ``scaling`` (nu), ``lp``, ``nonfinite``, ``move`` ("local",
     "global", "autoregressive", "screened" or "coordinate"), ``n_history``, ``lengthscale``, ``gamma`` (zero before the
     first local move).
@@ -192,6 +211,7 @@ class KameleonStep(KernelStep):
 
     name = "kameleon"
     screens = 0
+    schedules = ("full", "pca")
     stats_dtypes_shapes: ClassVar[dict] = {
         **KernelStep.stats_dtypes_shapes, "n_history": FLOAT, "lengthscale": FLOAT, "gamma": FLOAT,
     }  # fmt: skip
@@ -219,6 +239,7 @@ class KameleonStep(KernelStep):
         learn_from_values: bool = default(True),
         scale: float | None = default(None),
         subsample: str = default("even"),
+        schedule: str | Callable[[int], float] | None = default(None),
         screen: int = default(0),
         local_start: int | None = default(None),
         **common: Unpack[CommonOptions],
@@ -290,6 +311,10 @@ class FastKameleonStep(KernelStep):
         1 / m (the dissertation's).
     local_start : int, optional
         Draws before the first local move, 0 or more. Default: 0.3 ``tune`` where that is given, else 200 d.
+    schedule : {"harmonic", "root"} or callable, optional
+        While tuning, once there is a first local covariance: the probability p_t of learning it anew after the t-th
+        draw, 1 / t, t^-1/2 or a function of t (the KAMH paper's; the dissertation learns from every draw).
+        Default: at intervals that grow by a tenth, as often as p_t = 10 / t on average.
     screen : int
         k: most draws are the end of k transitions of this step's own kernel on a surrogate of the log density, learned
         from every value seen while tuning, tested with one evaluation (Christen & Fox, 2005; ``move`` "screened"); as
@@ -298,6 +323,11 @@ class FastKameleonStep(KernelStep):
 
     Notes
     -----
+    Differs from the dissertation: it adapts for ever; here all is frozen when tuning ends. The reverse density is that
+    of the covariance at the proposed point, not of the state accepted before, which its code takes. Scaled covariance,
+    whitened and straightened coordinates, mean shift and screened moves are this package's; ``preset="paper"`` is
+    without them.
+
     Statistics of every draw: those of :class:`KameleonStep` (``scaling`` is eta), and ``rank``, of the factor of the
     feature covariance. A draw is at most one evaluation of the log density.
 
@@ -311,6 +341,7 @@ class FastKameleonStep(KernelStep):
 
     name = "fast_kameleon"
     screens = 10
+    schedules = ("",)
     variants: ClassVar[dict] = {"": FastKameleon}
     stats_dtypes_shapes: ClassVar[dict] = {**KameleonStep.stats_dtypes_shapes, "rank": FLOAT}
 
@@ -339,6 +370,7 @@ class FastKameleonStep(KernelStep):
         variance_share: float = default(0.75),
         whole_history: bool = default(False),
         rate: str = default("renewed"),
+        schedule: str | Callable[[int], float] | None = default(None),
         screen: int = default(10),
         local_start: int | None = default(None),
         **common: Unpack[CommonOptions],
@@ -390,6 +422,8 @@ class GaussianMixtureStep(KernelStep):
 
     Notes
     -----
+    There is no paper to differ from; all is frozen when tuning ends.
+
     Statistics of every draw: ``accept``, ``accepted``, ``scaling`` (of the global move), ``local_scale``,
     ``auxiliary_scale``, ``n_components``, ``lp``, ``nonfinite``, ``move`` ("global", "local", "auxiliary",
     "independence" or "coordinate").
@@ -524,6 +558,9 @@ class KamiltonianStep(KernelStep):
     adapt_share : bool, optional
         Whether the share of random-walk moves follows what the two kernels bring. False: it is ``random_walk_share`` as
         soon as there is a surrogate, the paper's. Default: True unless ``history`` is given.
+    schedule : {"harmonic", "root"} or callable, optional
+        While tuning, once there is a first surrogate: the probability a_t of fitting another after the t-th draw (the
+        paper's algorithm 1), 1 / t, t^-1/2 or a function of t. Default: at intervals that grow by a half.
     mixture : {"residual", "constant"}
         How the two kernels share the draws after tuning: "residual" (default) chooses trajectories less often where the
         surrogate is too low; "constant" does not look.
@@ -535,6 +572,11 @@ class KamiltonianStep(KernelStep):
 
     Notes
     -----
+    Differs from the paper: it adapts for ever, with a probability a_t that falls to zero; here all is frozen when
+    tuning ends. The default learns from values of the log density (the paper matches scores of positions), shares the
+    draws with a random walk, and starts cold; the paper's figures were made with exact draws as history. Its U = f and
+    exp(H(end) - H(start)) have the wrong sign: here U = -f and exp(H(start) - H(end)).
+
     Statistics of every draw: ``accept``, ``accepted``, ``scaling`` and ``step_size`` (of the leapfrog), ``lp``,
     ``nonfinite``, ``move`` (which kernel made the draw), ``evaluations`` (of the log density, so far), ``n_steps``
     (surrogate gradients; in the step itself under NUTS' name, ``tree_size``), ``energy_error`` (of a tested trajectory,
@@ -556,6 +598,7 @@ class KamiltonianStep(KernelStep):
 
     name = "kamiltonian"
     chooses = "surrogate"
+    schedules = ("lite", "finite")
     variants: ClassVar[dict] = {
         "values": ValueKamiltonian, "lite": LiteKamiltonian, "finite": FiniteKamiltonian,
     }  # fmt: skip
@@ -611,6 +654,7 @@ class KamiltonianStep(KernelStep):
         random_walk_share: float = default(0.2),
         trial_share: float = default(0.1),
         adapt_share: bool | None = default(None),
+        schedule: str | Callable[[int], float] | None = default(None),
         mixture: str = default("residual"),
         first_fit: int | None = default(None),
         learn_from_values: bool = default(True),
@@ -819,6 +863,10 @@ class GaussianAdaptationStep(KernelStep):
 
     Notes
     -----
+    Differs from the paper: it adapts for ever at constant rates, which samples another distribution; here rates fall
+    and all is frozen when tuning ends. The search for the units is this package's; ``preset="paper"`` is without it,
+    and frozen too.
+
     Statistics of every draw: ``accept``, ``accepted``, ``scaling`` (the radius), ``lp``, ``nonfinite``, ``move``.
     """
 
@@ -886,6 +934,10 @@ class CMAStep(KernelStep):
 
     Notes
     -----
+    Differs from the papers: one is of an optimiser, the other adapts for ever at constant rates, which samples another
+    distribution; here rates fall and all is frozen when tuning ends. The search for the units is this package's;
+    ``preset="paper"`` is without it, and frozen too.
+
     Statistics of every draw: ``accept``, ``accepted``, ``scaling`` (sigma), ``lp``, ``nonfinite``, ``move``.
     """
 

@@ -7,7 +7,7 @@ this, text passes for true, True for the number 1 and "0.3" for a number, and ar
 import math
 import types
 import typing
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -20,6 +20,7 @@ WORDS = {
     type(None): "None",
     np.ndarray: "an array of finite numbers",
     dict: "a dict",
+    Callable: "a function",
 }
 
 

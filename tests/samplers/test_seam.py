@@ -18,6 +18,7 @@ from pymc_kameleon.samplers.kameleon.full import Kameleon
 from pymc_kameleon.samplers.kameleon.pca import PCAKameleon
 from pymc_kameleon.samplers.kamiltonian.scores.sampler import FiniteKamiltonian, LiteKamiltonian
 from pymc_kameleon.samplers.kamiltonian.values.sampler import ValueKamiltonian
+from pymc_kameleon.samplers.schedule import Scheduled
 from pymc_kameleon.samplers.screened import Screened
 from pymc_kameleon.samplers.seam import Known, Point
 from tests.samplers.hit_and_run import HitAndRun
@@ -44,6 +45,7 @@ SAMPLERS = {
     ),
     "Kamiltonian, values": ValueKamiltonian(tune=TUNE),
     "screened": Screened(inner=FastKameleon(n_features=40, tune=TUNE), transitions=3),
+    "scheduled": Scheduled(inner=Kameleon(n_history=60, tune=TUNE), schedule="root"),
     "hit and run": HitAndRun(),
 }
 every_sampler = pytest.mark.parametrize("sampler", SAMPLERS.values(), ids=SAMPLERS)

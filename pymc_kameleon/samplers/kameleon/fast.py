@@ -12,7 +12,7 @@ to trace d (unscaled it collapses in the tails, and the way back is refused), a 
 (``mean_shift``), half of the moves are the global kernel's (where the history is curved, most of those are made in
 coordinates in which it is straight: ``shear``), and the feature moments are recomputed when the coordinates are. Its
 code divides by the density under the *previous* state's covariance, which does not leave the target invariant; here the
-reverse density is the one at the proposed point.
+reverse density is the one at the proposed point. It adapts for ever; here everything is frozen when tuning ends.
 """
 
 import math

@@ -6,7 +6,8 @@ follows the shape of the history *near the current point*, as a kernel sees it (
 Differs from the paper, unless its settings are chosen (``PAPER``): the local moment is normalised by the kernel's
 weights, coordinates are whitened by the running covariance, gamma is half the learned scale of the global kernel, and
 half of the moves are the global kernel's: adaptive Metropolis and moves towards the history's mean. From a cold start
-the paper's form does a fifth to a third as well as a good adaptive Metropolis; this one does better than it.
+the paper's form does a fifth to a third as well as a good adaptive Metropolis; this one does better than it. Always:
+everything is frozen when tuning ends, where the paper goes on with a probability p_t that falls to zero.
 """
 
 from dataclasses import dataclass, field

@@ -16,6 +16,7 @@ of tuning, 24 chains, 2.9 (standard error 0.3) effective draws per 1000 in the w
 
 Differs from the paper, unless its settings are chosen (``PAPER``): coordinates, gamma and the share of adaptive
 Metropolis moves are as in ``kameleon``, and the directions at a point are scaled together to a mean square of d.
+Always: everything is frozen when tuning ends, where the paper goes on with a probability p_t that falls to zero.
 Unscaled they vanish in the tails: on an 8-d Student t with 5 degrees of freedom, local moves alone, 8 chains, that is
 7.2 (1.5) effective draws per 1000 in place of 12.4 (2.0); on the banana it makes no difference.
 """

@@ -22,6 +22,8 @@ Differs from the paper:
 - *Cold start*. The published adaptive version starts on a history that is not informative yet and
   collapses (step size to zero, chain stuck); all published experiments used exact draws. Here the
   chain starts as adaptive Metropolis and stays a mixture with it; :class:`ScoreKamiltonian` has the rule.
+- Everything is frozen when tuning ends; the paper goes on with a probability a_t that falls to zero
+  (:mod:`pymc_kameleon.samplers.schedule` while tuning).
 - *The residual-dependent mixture* is not in the paper, whose chain is one kernel;
   ``mixture="constant"`` is without it, and ``PAPER`` without any random walk.
 - The momentum lives in coordinates whitened by the history, not in the target's own, and every one

@@ -10,7 +10,7 @@ chain exact *and* moving if f is bad.
 Strathmann et al. (2015) fit f to the chain's states by score matching and leapfrog once per
 evaluation. Differs from the paper: values instead of score matching, which works from a cold start;
 many inner transitions instead of one trajectory, so that the error of f matters and its gradient's
-does not; the mixture.
+does not; the mixture; and everything is frozen when tuning ends.
 
 While tuning, proposals of the companion chains are evaluated with ``log_q_ratio = -inf``: the chain stays and
 ``adapt`` runs the companion's test.

@@ -1,0 +1,157 @@
+"""A sampler that learns anew with a probability p_t which falls with t, in place of growing intervals.
+
+Sejdinovic et al. (2014, algorithm 1) draw a new subsample of the history with probability p_t -> 0 at draw t,
+Strathmann et al. (2015, algorithm 1) fit a new surrogate with probability a_t; Andrieu & Thoms (2008) move mean,
+covariance and scale by a step gamma_t -> 0. Falling to zero is what makes a chain that adapts for ever ergodic (Roberts
+& Rosenthal, 2007).
+
+Differs from the papers: when tuning ends everything is frozen, whatever p_t is then, so that exactness does not hang on
+it. Between two refreshes the scales of the moves keep their own rates. The first refresh is the sampler's: to learn
+from a history that says nothing is what breaks these methods.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from pymc_kameleon.numerics.covariance import cholesky_update
+from pymc_kameleon.numerics.step_size import robbins_monro
+from pymc_kameleon.samplers.adaptive_metropolis import AdaptiveMetropolis
+from pymc_kameleon.samplers.kameleon.local_moves import LocalMoves
+from pymc_kameleon.samplers.kamiltonian.scores.sampler import ScoreKamiltonian
+from pymc_kameleon.samplers.seam import NOTHING, Outcome, Proposal, Sampler
+
+SCHEDULES: dict[str, Callable[[int], float]] = {
+    "harmonic": lambda t: 1.0 / t,
+    "root": lambda t: (
+        1.0 / math.sqrt(t)
+    ),  # of both groups' published code, for scales and for refits
+}
+FAMILIES = (AdaptiveMetropolis, LocalMoves, ScoreKamiltonian)
+NEVER = 1 << 62
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Scheduled(Sampler):
+    """A sampler with a schedule.
+
+    Parameters
+    ----------
+    inner : Sampler
+        Adaptive Metropolis, one with a local covariance, or one with a surrogate from positions. Its state is this
+        one's.
+    schedule : {"harmonic", "root"} or callable
+        p_t of the t-th tuning draw, in [0, 1]: 1 / t, t^-1/2, or a function of t. After the first
+        refresh, the probability of learning anew after the draw; with ``covariance="recursive"`` of adaptive
+        Metropolis, which learns from every draw, the step gamma_t of mean, covariance and, where it is learned, log
+        scale.
+
+    Raises
+    ------
+    ValueError
+        For another name, and for a p_t out of [0, 1], with t and the value.
+    TypeError
+        For a sampler that learns otherwise.
+    """
+
+    inner: Sampler
+    schedule: str | Callable[[int], float]
+
+    def __post_init__(self):
+        if not isinstance(self.inner, FAMILIES):
+            raise TypeError(f"{type(self.inner).__name__} has no schedule to replace.")
+        check(self.schedule)
+
+    @property
+    def statistics(self):  # type: ignore[override]
+        """The sampler's own."""
+        return self.inner.statistics
+
+    def init(self, rng, x, known=NOTHING) -> Any:
+        """Start at ``x``, shape (d,)."""
+        return self.inner.init(rng, x, known)
+
+    def propose(self, rng, x, state) -> Proposal:
+        """The sampler's own."""
+        return self.inner.propose(rng, x, state)
+
+    def adapt(self, rng, state, outcome) -> Any:
+        """Learn from one draw, and anew with probability p_t."""
+        inner = self.inner
+        if isinstance(inner, AdaptiveMetropolis) and inner.covariance == "recursive":
+            # t = 1 is where the chain starts, as in Haario et al. (2001): a first step of 1 would leave no covariance
+            return moved(inner, state, outcome, probability(self.schedule, state.iteration + 2))
+        field, t, begun = clock(inner, state)
+        if begun:
+            due = rng.random() < probability(self.schedule, t)
+            state = state._replace(**{field: t if due else NEVER})
+        return inner.adapt(rng, state, outcome)
+
+    def freeze(self, state) -> Any:
+        """The sampler's own."""
+        return self.inner.freeze(state)
+
+    def stats(self, state, proposal=None) -> dict[str, Any]:
+        """The sampler's own."""
+        return self.inner.stats(state, proposal)
+
+    def place(self, state, point, proposal=None) -> Any:
+        """The sampler's own."""
+        return self.inner.place(state, point, proposal)
+
+    def log_ratio(self, state, point, proposal, there) -> float:
+        """The sampler's own."""
+        return self.inner.log_ratio(state, point, proposal, there)
+
+    def observe(self, state, point) -> Any:
+        """The sampler's own."""
+        return self.inner.observe(state, point)
+
+
+def clock(inner: Sampler, state: Any) -> tuple[str, int, bool]:
+    """The field that says when ``inner`` learns next, the number of this draw, and whether it has learned before."""
+    if isinstance(inner, AdaptiveMetropolis):
+        return "next_update", state.iteration + 1, state.last_update > 0
+    t = state.walk.iteration + 1
+    if isinstance(inner, LocalMoves):
+        return "next_refresh", t, state.model is not None
+    # one surrogate from a given history is kept, and so is the last one before the end of tuning
+    begun = state.refits > 0 and inner.history is None and t < state.last_fit  # type: ignore[attr-defined]
+    return "next_fit", t, begun
+
+
+def moved(inner: AdaptiveMetropolis, state: Any, outcome: Outcome, rate: float) -> Any:
+    """``inner`` after one draw, its own steps replaced by ``rate``: Andrieu & Thoms (2008), algorithm 4."""
+    if rate == 1.0:
+        raise ValueError(
+            "schedule must be below 1 where a covariance is moved by it: a step of 1 leaves none."
+        )
+    found = inner.adapt(None, state, outcome)
+    delta = outcome.position - state.mean
+    factor = cholesky_update(math.sqrt(1.0 - rate) * state.factor, math.sqrt(rate) * delta)
+    log_scale = state.log_scale
+    if inner.scaling == "learned" and outcome.proposal.move == "global":
+        target = outcome.target(inner.target_accept)
+        log_scale = robbins_monro(log_scale, outcome.accept_prob, target, rate)
+    return found._replace(mean=state.mean + rate * delta, factor=factor, log_scale=log_scale)
+
+
+def probability(schedule: str | Callable[[int], float], t: int) -> float:
+    """p_t."""
+    found = SCHEDULES[schedule](t) if isinstance(schedule, str) else schedule(t)
+    if not (np.isscalar(found) and 0.0 <= found <= 1.0):
+        raise ValueError(f"schedule must be in [0, 1] at every t, got {found!r} at t = {t}.")
+    return float(found)
+
+
+def check(schedule: Any) -> None:
+    """Refuse what is neither a name nor a function with values in [0, 1]."""
+    if isinstance(schedule, str) and schedule not in SCHEDULES:
+        raise ValueError(
+            f"schedule must be one of {tuple(SCHEDULES)} or a function of t, got {schedule!r}."
+        )
+    for t in (1, 2, 1000, 1_000_000):
+        probability(schedule, t)
