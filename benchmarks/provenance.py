@@ -57,6 +57,9 @@ def _package(*names: str) -> tuple[str, ...]:
 RESULTS = {
     "adaptation_bias": Result("adaptation_bias", 2),
     "arrival": Result("arrival", 30),
+    "calibration": Result(
+        "calibration", 180, (*_package(*SAMPLERS, "steps.methods"), "benchmarks.calibration.drive")
+    ),
     "cold_start": Result(
         "cold_start", 240, (*_package(*SAMPLERS, "targets", "diagnostics"), "benchmarks.core")
     ),

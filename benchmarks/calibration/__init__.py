@@ -1,0 +1,1 @@
+"""Simulation-based calibration; see :mod:`benchmarks.calibration.__main__`."""
