@@ -9,9 +9,9 @@ export OMP_NUM_THREADS = 1
 # benchmarks/README.md says what each shows
 QUICK = step_cost feature_convergence adaptation_bias gp_estimator particle_filter history_length corrections
 LONG = noisy_likelihood twisted_gaussians hamiltonian_abc glass fast_kameleon kamiltonian_paper kamiltonian_cold_start \
-	kamiltonian_dimension nuts_per_gradient arrival few_evaluations textbook cold_start
+	kamiltonian_dimension nuts_per_gradient arrival few_evaluations textbook cold_start long_runs calibration
 
-.PHONY: demo test test-slow lint bench bench-quick notebooks docs linkcheck wheel clean
+.PHONY: demo test test-slow calibrate lint bench bench-quick notebooks docs linkcheck wheel clean
 
 $(VENV)/.run: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -45,6 +45,9 @@ test: lint  ## lint, the docstrings' examples and the fast test suite
 
 test-slow: $(VENV)/.dev  ## the long statistical suites
 	$(BIN)/python -m pytest -m slow
+
+calibrate: $(VENV)/.dev  ## simulation-based calibration of every step on six models; goes on where it was interrupted
+	$(BIN)/python -m benchmarks.calibration $(OPTIONS)
 
 wheel: $(VENV)/.dev  ## dist/*.whl and *.tar.gz, looked at and installed into an environment of its own
 	$(BIN)/python -m tests.wheel

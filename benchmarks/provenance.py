@@ -92,6 +92,7 @@ RESULTS = {
         (*_package(SAMPLERS[0], SAMPLERS[-1], "targets", "diagnostics"), "benchmarks.core"),
     ),
     "kamiltonian_trajectories": Result("kamiltonian_paper --only trajectories", 5),
+    "long_runs": Result("long_runs", 15, _package("steps.methods", "steps.base")),
     "noisy_likelihood": Result("noisy_likelihood", 3),
     "nuts_per_gradient": Result("nuts_per_gradient", 20, _package("targets", "diagnostics")),
     "particle_filter": Result("particle_filter", 1),

@@ -36,6 +36,7 @@ def test_every_result_has_one_command_that_the_readme_lists():
             "textbook",
             "hierarchical",
             "curved",
+            "calibration",
         )  # packages
 
 

@@ -1,10 +1,10 @@
 """Simulation-based calibration (Talts et al., 2018): six models by every step, whole chains from cold, ranks and bands.
 
-For every replication parameters are drawn from the prior and data given them; a chain starts where ``pm.sample`` starts
-it, tunes and draws; the true values are ranked among its draws. Then the tuned kernel is put at the true values and must
-leave the posterior as it is (:mod:`benchmarks.calibration.drive` says why both). Two controls have to fail. Interrupted,
-it goes on from results/calibration.json; more replications are added to those that are there. An hour of processor time
-for 100 replications, three for 300.
+For every replication parameters are drawn from the prior and data given them; a chain starts where ``pm.sample``
+starts it, tunes and draws; the true values are ranked among its draws. Then the tuned kernel is put at the true values
+and must leave the posterior as it is (:mod:`benchmarks.calibration.drive` says why both). Three controls have to fail.
+Interrupted, it goes on from results/calibration.json; more replications are added to those that are there. Half an hour
+of processor time for 100 replications.
 
     python -m benchmarks.calibration                                         # 300 replications of every cell
     python -m benchmarks.calibration --steps CMAStep --models simplex --replications 50
@@ -168,24 +168,25 @@ def table(found: dict[tuple[str, str], Verdict]) -> str:
     return "\n\n".join([
         "# Simulation-based calibration",
         "`make calibrate`. In each cell: the smallest p-value of uniform ranks over the model's quantities (every "
-        "unconstrained coordinate, and the log joint density), times their number, with the quantity where that is below "
-        ".05; then the largest |z| of a change of their means after the tuned kernel was put at the true values for "
-        f"{AFTER} draws (not under noise); then how many replications. **fails**: p below {FAILS}, or |z| above 4.5.",
+        "unconstrained coordinate, and the log joint density), times their number, with the quantity where that is "
+        "below .05; then the largest |z| of a change of their means after the tuned kernel was put at the true "
+        f"values for {AFTER} draws (not under noise); then how many replications. **fails**: p below {FAILS}, "
+        "or |z| above 4.5.",
         f"{len(of_steps)} of {len(cells())} cells, replications: {done[0]} to {done[-1]}. "
         f"{'No cell fails' if not failed else 'These fail: ' + ', '.join(failed)}; {low} have p below .05, where "
         f"{0.05 * len(of_steps):.1f} are expected; the largest |z| is {largest:.1f}.",
         report.table(["step", *MODELS], rows),
         "![Empirical distributions of the ranks with bands](calibration.png)",
-        "*Share of ranks below each of 1 to 19, less what uniform ranks have; a line for every quantity; shaded: where 95 "
-        "of 100 whole lines of uniform ranks stay. A cup upwards then downwards: draws too narrow; a shift: bias.*",
+        "*Share of ranks below each of 1 to 19, less what uniform ranks have; a line for every quantity; shaded: where "
+        "95 of 100 whole lines of uniform ranks stay. A cup upwards then downwards: draws too narrow; a shift: bias.*",
         "## Controls, which must fail",
         report.table(["wrong on purpose", "p, |z|; replications"], controls),
         "## Chains",
-        "Every chain starts at the model's initial point, as in `pm.sample`, with options that bring it through all its "
-        f"phases; {LARGEST} draws are kept of each, evenly.",
+        "Every chain starts at the model's initial point, as in `pm.sample`, with options that bring it through all "
+        f"its phases; {LARGEST} draws are kept of each, evenly.",
         report.table(["step", "tuning", "draws", "options"], entries),
-        "Mean autocorrelation of neighbouring kept draws (it would widen the ranks' distribution), and processor seconds "
-        "of a replication.",
+        "Mean autocorrelation of neighbouring kept draws (it would widen the ranks' distribution), and processor "
+        "seconds of a replication.",
         report.table(["step", *MODELS], costs),
         f"{basics.versions()}.",
     ])  # fmt: skip

@@ -89,7 +89,8 @@ class WithoutRatio:
     def __getattr__(self, name):
         return getattr(self._sampler, name)
 
-    def log_ratio(self, state, point, proposal, there):
+    def log_ratio(self, state, point, proposal, there) -> float:
+        """Nothing but the target."""
         return 0.0
 
 

@@ -1,7 +1,7 @@
 """Whether ranks are uniform: simultaneous bands for their empirical distribution (Säilynoja, Bürkner & Vehtari, 2022).
 
-Of n ranks in 0 ... L, the number below i is Bin(n, i / (L + 1)) for every i = 1 ... L if they are uniform. The statistic
-is the smallest of the two-sided tail probabilities of the L counts; its distribution is found by simulation.
+Of n ranks in 0 ... L, the number below i is Bin(n, i / (L + 1)) for every i = 1 ... L if they are uniform. The
+statistic is the smallest of the two-sided tail probabilities of the L counts; its distribution is found by simulation.
 """
 
 from functools import cache
