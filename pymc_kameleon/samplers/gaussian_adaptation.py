@@ -34,6 +34,7 @@ PAPER = {
     "initial_radius": 1.0, "target_accept": math.exp(-1.0), "diminishing": False, "success": "indicator", "sweeps": 0,
 }  # fmt: skip
 SUCCESSES = ("probability", "indicator")
+NARROWEST = 1e-120  # ratio of two initial scales: the square of a smaller one is zero
 OPTIMAL_SCALE = 2.38  # of one coordinate alone; times d^-1/2 in d: Roberts, Gelman & Gilks (1997)
 
 
@@ -274,6 +275,10 @@ def initial_shape(
         scale = np.ones(dim) if initial_scale is None else np.asarray(initial_scale, dtype=float)
         if scale.shape != (dim,) or not np.all((scale > 0) & np.isfinite(scale)):
             raise ValueError(f"initial_scale must be {dim} positive numbers, got {initial_scale}.")
+        if scale.min() / scale.max() < NARROWEST:
+            raise ValueError(
+                f"initial_scale must be {dim} numbers within {1 / NARROWEST:.0e} of each other, got {initial_scale}."
+            )
         factor = np.diag(scale)
     log_scale = log_determinant(factor) / dim
     return factor * math.exp(-log_scale), log_scale

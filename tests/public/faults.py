@@ -375,6 +375,47 @@ def chain_killed(folder):
     assert not multiprocessing.active_children()
 
 
+class KillsItself:
+    """-x^2 / 2; the process that makes the given evaluation is killed by it, once."""
+
+    def __init__(self, folder, at):
+        self.count, self.at, self.parent = folder / "count", at, os.getpid()
+
+    def __call__(self, x):
+        with self.count.open("ab") as file:
+            file.write(b".")
+        if os.getpid() != self.parent and self.count.stat().st_size == self.at:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return -0.5 * float(np.square(x).sum())
+
+
+def worker_killed_while_drawing(folder):
+    whole = pooled_sample(quadratic)["posterior"]["x"].values
+    pool, kept = executor(), folder / "run"
+    try:
+        with pytest.raises(BrokenExecutor):
+            pooled_sample(KillsItself(folder, 140), executor=pool, checkpoint=kept)
+    finally:
+        pool.shutdown()
+    assert 100 < checkpoint.load(kept).size < 140
+    again = pooled_sample(quadratic, checkpoint=kept)["posterior"]["x"].values
+    assert again.tobytes() == whole.tobytes()
+
+
+def small_disk(folder):
+    limited("disk", folder)
+
+
+def little_memory(folder):
+    limited("memory", folder)
+
+
+def limited(what, folder):
+    from tests.public.limited import start  # which stands on this module
+
+    start(what, folder)
+
+
 def saved_state_cut(folder):
     with pm.Model() as model:
         pm.Normal("x")
@@ -400,7 +441,10 @@ ROWS = [
     Row("Ctrl-C in pk.sample while drawing", "the draws so far are returned, the same bits; attribute stopped='interrupted'", ctrl_c_pooled),
     Row("Ctrl-C in pk.sample while tuning", "KeyboardInterrupt; with checkpoint= the same call goes on, the same bits", ctrl_c_pooled_while_tuning),
     Row("no space left for a checkpoint", "OSError: No space left on device; the same call goes on once there is, the same bits", disk_full),
+    Row("a file system of 8 kB, for a checkpoint; a full one, for save_state", "OSError: No space left on device; once there is room the same call goes on without evaluating again what was kept, the same bits; the saved state that was there stays", small_disk, slow=True),
+    Row("512 MB of memory; a black box that asks for more", "KamiltonianStep samples; MemoryError with the point and the black box; with checkpoint= the same call goes on, the same bits", little_memory, slow=True),
     Row("a worker of an executor is killed", "BrokenExecutor, with what to do; with checkpoint= the same call goes on, the same bits", worker_killed, slow=True),
+    Row("... while the chains draw", "the same", worker_killed_while_drawing, slow=True),
     Row("... of an executor that pk.sample can make anew", "it is made anew; the same bits", worker_killed_and_made_anew, slow=True),
     Row("an evaluation in a worker hangs", "with timeout=: submitted once more, then TimeoutError with the point", hangs, slow=True),
     Row("Ctrl-C in pm.sample, two processes", "the draws so far of both chains are returned, as by PyMC", ctrl_c_parallel, slow=True),

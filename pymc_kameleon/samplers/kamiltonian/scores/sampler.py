@@ -287,7 +287,7 @@ class ScoreKamiltonian(Sampler):
     def leapfrog_range(self) -> tuple[int, int]:
         """Fewest and most leapfrog steps."""
         given = self.n_leapfrog
-        return (given, given) if isinstance(given, int) else given
+        return (given, given) if isinstance(given, (int, np.integer)) else given
 
     @property
     def follows(self) -> bool:
