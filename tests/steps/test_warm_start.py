@@ -85,6 +85,18 @@ def test_there_is_a_surrogate_as_soon_as_the_points_are_checked(model, table):
     assert np.mean(own) > 0.8
 
 
+def test_a_known_point_far_away_does_not_excuse_another_posterior():
+    """A climb's first points may have -1e80: what rounding explains is judged where it is compared."""
+    x = np.random.default_rng(0).standard_normal((20, 2))
+    logp = -0.5 * np.square(x).sum(axis=1)
+    known = evaluations.table(np.vstack([x, [[1e40, 0.0]]]), np.append(logp, -1e80))
+    rows = range(5)
+    same = known_points.shifted(known, rows, logp[:5] + 7.0)
+    np.testing.assert_allclose(same.log_densities[:20], logp + 7.0)
+    with pytest.raises(ValueError, match="no constant; the worst is"):
+        known_points.shifted(known, rows, 3.0 * logp[:5])
+
+
 def test_control_without_them_there_is_none_in_so_few_draws(model):
     _, stats, _ = drive(begin(model), model.initial_point(), TUNE + DRAWS)
     assert stats[-1]["refits"] == 0
