@@ -2,13 +2,16 @@
 
 import itertools
 import math
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from pymc_kameleon.samplers import chain
 from pymc_kameleon.samplers.kamiltonian import trust
+from pymc_kameleon.samplers.kamiltonian.factors import climb
 from pymc_kameleon.samplers.kamiltonian.factors import learning as learn
+from pymc_kameleon.samplers.kamiltonian.factors.arrived import is_high_enough
 from pymc_kameleon.samplers.kamiltonian.factors.sampler import FactoredKamiltonian
 from pymc_kameleon.samplers.kamiltonian.factors.state import Quality
 from pymc_kameleon.samplers.kamiltonian.factors.surface import (
@@ -400,3 +403,52 @@ def test_centring_follows_what_the_data_know():
     assert 0.9 < chosen[3] <= 0.95
     again = learn.choose_centring(toy, surface._replace(centring=chosen), path)
     np.testing.assert_allclose(again, chosen, atol=0.02)  # whatever the coordinates it is seen in
+
+
+# --- whether it has arrived -----------------------------------------------------------------------
+
+
+def ended(start, tune, seed=0):
+    """The quality of a chain whose climb ends after one round, wherever it is."""
+    toy, rng = Toy(), np.random.default_rng(seed)
+    sampler = FactoredKamiltonian(source=toy)
+    return chain.run(rng, sampler, toy, np.array(start), tune=tune, n=1).state.quality
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_chain_whose_climb_was_cut_short_may_have_arrived(monkeypatch, seed):
+    monkeypatch.setattr(climb, "ROUNDS", 1)
+    monkeypatch.setattr(climb, "CALM", 100)
+    assert ended([1.0, -1.0, -0.5, 0.5], 200, seed).arrived
+
+
+@pytest.mark.parametrize("tune", [19, 24])  # while it climbs, and after it
+def test_a_chain_that_is_far_away_has_not_arrived(monkeypatch, tune):
+    monkeypatch.setattr(climb, "ROUNDS", 1)
+    monkeypatch.setattr(climb, "CALM", 100)
+    monkeypatch.setattr(climb, "WIDEST", 0.1)
+    quality = ended([9.0, 1.0, 30.0, -30.0], tune)
+    assert quality.refits > 0  # it was judged
+    assert not quality.arrived
+
+
+def test_the_expected_level_is_that_of_posterior_draws():
+    """0.5 chi^2_d below the mode; draws of it are high enough, those some standard deviations below are not."""
+    rng = np.random.default_rng(4)
+    expected = -0.5 * rng.chisquare(40, 500)
+    assert is_high_enough(-0.5 * rng.chisquare(40, 60), expected)
+    assert is_high_enough(np.append(np.full(40, -1e4), -0.5 * rng.chisquare(40, 25)), expected)
+    assert not is_high_enough(-0.5 * rng.chisquare(40, 60) - 12.0, expected)
+
+
+def test_a_search_that_gets_lost_promises_nothing(monkeypatch):
+    """It once promised -10^10, which was taken for the end of a climb."""
+    lost = SimpleNamespace(x=np.full(4, 2.0), fun=1e10)
+    monkeypatch.setattr(climb, "minimize", lambda *_args, **_options: lost)
+    surface = Surface(bad_emulator(), np.zeros(4), np.eye(4), 0.1)
+    goal, promised = climb.target(Toy(), surface, np.zeros(4), 0.5)
+    assert math.isnan(promised)
+    np.testing.assert_array_equal(goal, np.zeros(4))
+    after = climb.learn(climb.Climb(promised=promised), -math.inf, 4)
+    assert after.calm == 0
+    assert after.half_width < 0.5

@@ -34,7 +34,10 @@ def design_size(layout) -> int:
 
 
 def target(known: Known, surface: Surface, u: np.ndarray, half_width: float):
-    """(highest point of the surrogate in a box around ``u``, by how much it is higher)."""
+    """(highest point of the surrogate in a box around ``u``, by how much it is higher).
+
+    ``u`` itself and NaN where the search got lost, where the surrogate has no value.
+    """
     start = spot(known, surface, u)
     worst = max(1e10, 10.0 * abs(start.value))
 
@@ -48,7 +51,10 @@ def target(known: Known, surface: Surface, u: np.ndarray, half_width: float):
     found = minimize(
         negative, u, jac=True, method="L-BFGS-B", bounds=bounds, options={"maxiter": 200}
     )
-    return found.x, -float(found.fun) - start.value
+    promised = -float(found.fun) - start.value
+    if not (promised >= 0.0 and np.isfinite(found.x).all()):
+        return u.copy(), math.nan
+    return found.x, promised
 
 
 def learn(climb: Climb, rise: float, dim: int) -> Climb:

@@ -34,6 +34,10 @@ from pymc_kameleon.samplers import seam
 from pymc_kameleon.samplers.kamiltonian import trust
 from pymc_kameleon.samplers.kamiltonian.factors import climb as climbing
 from pymc_kameleon.samplers.kamiltonian.factors import learning as learn
+from pymc_kameleon.samplers.kamiltonian.factors.arrived import (
+    expected_log_densities,
+    is_high_enough,
+)
 from pymc_kameleon.samplers.kamiltonian.factors.state import (
     Carry,
     Climb,
@@ -57,9 +61,6 @@ LAST_REFIT = 0.85  # of tuning
 CLIMB_SHARE = 0.6  # of tuning, at most
 STALE = 1.15  # growth since the last refit at which the end of tuning has one of its own ...
 NOT_GOOD = 0.3  # ... and the residual sd
-JUDGED = (
-    30  # draws at which a surrogate was good, after which a chain has arrived however it came there
-)
 ARCHIVE = 300
 LEAST = 0.01  # share of an arm, nearly, after tuning
 WALK_ACCEPT = 0.3
@@ -200,28 +201,21 @@ class FactoredKamiltonian(Sampler):
         learning = state.learning
         if learning is None:
             return state
-        n = learning.log_densities.size
-        position = self._position(learning)
-        if position is not None and self._is_stale(state):
-            rng = np.random.default_rng(learning.seed)
-            state = learn.refit(
-                rng, self.known, state, position, state.current.log_density, final=True
-            )
+        n, rng = learning.log_densities.size, np.random.default_rng(learning.seed)
+        if self._is_stale(state):
+            position, log_density = self._position(state), state.current.log_density
+            state = learn.refit(rng, self.known, state, position, log_density, final=True)
             learning = state.learning
         residual_sd, uncovered = learn.measure(learning, state.fit.error if state.fit else math.inf)
-        # a climb that ended for want of rounds may have been where it wanted to go
-        judged_good = learning.judged >= JUDGED and residual_sd < 0.5 and uncovered < 0.02
-        arrived = learning.arrived or judged_good
-        quality = Quality(residual_sd, uncovered, learning.refits, n, arrived)
-        state = state._replace(learning=None, quality=quality)
+        quality = Quality(residual_sd, uncovered, learning.refits, n, learning.arrived)
         if state.surface is None:
-            return state
+            return state._replace(learning=None, quality=quality)
         states, values = self._archive(state, learning)
-        residuals = values - np.array([learn.value(self.known, state.surface, u) for u in states])
-        typical = float(np.median(residuals[np.isfinite(residuals)])) if len(states) else 0.0
-        mixture = trust.Mixture(
-            _floor(quality), typical if math.isfinite(typical) else 0.0, 0.5 + min(residual_sd, 1.0)
-        )
+        typical = self._typical_residual(state, states, values)
+        if not learning.arrived:  # its climb ended for want of rounds, or of draws
+            quality = quality._replace(arrived=self._has_arrived(rng, state, values, typical))
+        state = state._replace(learning=None, quality=quality)
+        mixture = trust.Mixture(_floor(quality), typical, 0.5 + min(residual_sd, 1.0))
         state = state._replace(
             mixture=mixture, archive=states, arms=learn.arm_shares(learning, 6.0, LEAST)
         )
@@ -424,11 +418,29 @@ class FactoredKamiltonian(Sampler):
         accepted = learning.accepted.sum() / learning.trials.sum()
         return residual_sd > NOT_GOOD or uncovered > 0.02 or accepted < 0.5
 
-    def _position(self, learning):
-        """Where the chain is."""
+    def _position(self, state):
+        """Where the chain is, in v."""
+        learning = state.learning
         if learning.chain.size:
             return learning.chain.buffer[learning.chain.size - 1].copy()
-        return None
+        if state.surface is None:
+            return state.current.z.copy()
+        return leave(self.known, state.current.z, state.surface.centring)[0]
+
+    def _typical_residual(self, state, states, values):
+        """Median of log p - g at the chain's states, or at the only one."""
+        residuals = values - np.array([learn.value(self.known, state.surface, u) for u in states])
+        if not len(states):
+            residuals = np.array([state.current.log_density - state.current.value])
+        residuals = residuals[np.isfinite(residuals)]
+        return float(np.median(residuals)) if len(residuals) else 0.0
+
+    def _has_arrived(self, rng, state, values, typical):
+        """Whether the chain's log densities are those of posterior draws, as far as the surrogate knows."""
+        values = values if len(values) else np.array([state.current.log_density])
+        position = self._position(state)
+        expected = expected_log_densities(rng, self.known, state.surface, position, typical)
+        return expected is not None and is_high_enough(values, expected)
 
     def _archive(self, state, learning):
         """The chain's last states, in u, and their log densities."""

@@ -72,7 +72,7 @@ class Quality(NamedTuple):
     refits, evaluations : int
         While tuning.
     arrived : bool
-        Whether the climb came to an end by itself.
+        Whether the climb came to an end by itself, or the chain is where posterior draws are (``arrived``).
     """
 
     residual_sd: float
