@@ -410,8 +410,8 @@ class FactoredKamiltonian(Sampler):
     def _is_stale(self, state: State) -> bool:
         """Whether the surrogate has to be made anew although there is nothing left to judge it by."""
         learning, n = state.learning, state.learning.log_densities.size
-        if state.surface is None:
-            return n > 0
+        if state.surface is None:  # still climbing
+            return n >= climbing.design_size(self.known.layout)
         if n < STALE * learning.last_refit:
             return False
         residual_sd, uncovered = learn.measure(learning, state.fit.error)
