@@ -95,6 +95,22 @@ RESULTS = {
     "long_runs": Result("long_runs", 15, _package("steps.methods", "steps.base")),
     "noisy_likelihood": Result("noisy_likelihood", 3),
     "nuts_per_gradient": Result("nuts_per_gradient", 20, _package("targets", "diagnostics")),
+    "paper_features": Result(
+        "papers.features", 12,
+        (*_package("samplers.kameleon.fast", "samplers.kameleon.full", "targets", "diagnostics"), "benchmarks.core"),
+    ),
+    "paper_glass_curves": Result(
+        "papers.glass_curves", 10,
+        (*_package("gp.estimator", "samplers.kameleon.full", "samplers.kamiltonian.scores.sampler",
+                   "samplers.kamiltonian.values.sampler"), "benchmarks.core"),
+    ),
+    "paper_kameleon_targets": Result(
+        "papers.kameleon_targets", 20,
+        (*_package("samplers.schedule", "samplers.kameleon.full", "targets", "diagnostics"), "benchmarks.core"),
+    ),
+    "paper_pictures": Result("papers.pictures", 3),
+    "paper_trajectories": Result("papers.trajectories", 5),
+    "paper_twisted": Result("papers.twisted", 3),
     "particle_filter": Result("particle_filter", 1),
     "step_cost_pymc5": Result("step_cost", 1, needs="PyMC 5"),
     "step_cost_pymc6": Result("step_cost", 1, needs="PyMC 6"),

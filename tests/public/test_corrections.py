@@ -1,14 +1,17 @@
-"""The figures on the page of corrections are in the results that their rows link to."""
+"""The figures on the pages of corrections and of the papers' experiments are in the results that their rows link to."""
 
 import re
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[1].parent
-ROWS = [
-    line
-    for line in (ROOT / "docs" / "corrections.md").read_text("utf-8").splitlines()
-    if line.startswith("|")
-]
+PAGES = {"corrections": 30, "papers": 20}  # and least numbers of bold figures
+
+
+def rows(page):
+    lines = (ROOT / "docs" / f"{page}.md").read_text("utf-8").splitlines()
+    return [line for line in lines if line.startswith("|")]
 
 
 def quoted(row):
@@ -19,19 +22,40 @@ def quoted(row):
     )
 
 
-def test_every_bold_figure_is_in_its_result():
+@pytest.mark.parametrize("page", PAGES)
+def test_every_bold_figure_is_in_its_result(page):
     found = 0
-    for row in ROWS:
+    for row in rows(page):
         figures, text = quoted(row)
         cells = set(re.findall(r"[-+]?\d+(?:\.\d+)?(?:e-?\d+)?", text))
         for figure in figures:
             assert figure in cells, (figure, row[:80])
             found += 1
-    assert found > 30
+    assert found > PAGES[page]
 
 
 def test_what_has_no_figure_says_so():
-    for row in ROWS:
+    for row in rows("corrections"):
         cells = [cell.strip() for cell in row.strip("|").split("|")]
         if cells[-1].startswith("not measured"):
             assert "**" not in cells[-1]
+
+
+VERDICTS = ("agrees", "agrees in part", "does not", "ours alone", "not compared")
+
+
+def test_every_figure_of_the_papers_has_a_script_runs_and_a_verdict():
+    found = 0
+    for row in rows("papers"):
+        cells = [cell.strip() for cell in row.strip("|").split("|")]
+        if cells[0] in ("figure", "") or set(cells[0]) <= set("-: "):
+            continue
+        assert len(cells) == 5, row
+        figure, script, runs, verdict, sentence = cells
+        assert verdict in VERDICTS, (figure, verdict)
+        for name in re.findall(r"`([a-z_.0-9]+)`", script):
+            path = ROOT / "benchmarks" / f"{name.replace('.', '/')}.py"
+            assert path.exists(), (figure, name)
+        assert runs and sentence.endswith((".", ")"))
+        found += 1
+    assert found >= 20

@@ -1,0 +1,1 @@
+"""The papers' own experiments, one module each; docs/papers.md says what agrees."""

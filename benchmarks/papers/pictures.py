@@ -1,0 +1,310 @@
+"""The papers' pictures: the function g, ellipses of proposals, the field of a surrogate.
+
+*KAMH figure 1* (Sejdinovic et al., 2014): the cost whose gradient a proposal follows, g(x) = k(x, x) - 2 k(x, y) -
+2 sum_i b_i [k(x, z_i) - m(x)], m the mean of k(., z_i), for two draws of b ~ N(0, nu^2 I), on a banana in the plane. A
+proposal is y - grad g(y) / 2 or so plus noise, hence nu^2 M H M^T: checked by the spread of 20,000 such gradients.
+
+*KAMH figures 2 and 6, Kotlicki (2015) 5.6*: where 95 % of the proposals of every step with a local covariance end, over
+the first two coordinates of a banana, a flower and a ring in 8 dimensions, drawn by ``plots.proposals``.
+
+*KMC figure 1* (Strathmann et al., 2015): the gradient field of a banana's log density in the plane and that of
+surrogates fitted to 200 exact draws, with one trajectory from the same start and momentum, and what it costs.
+
+    python -m benchmarks.papers.pictures
+
+Two minutes of processor time.
+"""
+
+import math
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pymc as pm
+
+from benchmarks import provenance, report
+from benchmarks.basics import versions
+from pymc_kameleon import FastKameleonStep, GaussianMixtureStep, KameleonStep, plots
+from pymc_kameleon.kernels import Gaussian, get_kernel
+from pymc_kameleon.plots.proposal_ellipses import kernels_of
+from pymc_kameleon.samplers.kameleon.local_covariance import local_covariance
+from pymc_kameleon.surrogates.scores import choose
+from pymc_kameleon.surrogates.scores.objective import gradient
+from pymc_kameleon.targets import Banana, Flower, Ring
+
+RESULTS = Path(__file__).parents[1] / "results"
+SEED = 20260302
+PLANE = Banana(0.03, 100.0, 2)
+
+# --- the function g --------------------------------------------------------------------------------
+
+
+def weights(rng, n, nu):
+    """B ~ N(0, nu^2 H): taking the mean of k off is centring b."""
+    b = nu * rng.standard_normal(n)
+    return b - b.mean()
+
+
+def cost(x, y, points, b, kernel, l):
+    """G at x (m, d), up to its constant k(x, x)."""
+    pull = kernel.value(y / l, x / l)
+    return -2.0 * pull - 2.0 * sum(
+        w * kernel.value(z / l, x / l) for w, z in zip(b, points, strict=True)
+    )
+
+
+def cost_gradient(x, y, points, b, kernel, l):
+    """Its gradient at one x (d,)."""
+    at = np.vstack([y[None], points])
+    return -2.0 / l * kernel.gradient(x / l, at / l).T @ np.concatenate([[1.0], b])
+
+
+def spread_of_gradients(rng, y, points, kernel, l, nu, n=20_000):
+    """Largest relative error of the covariance of ``n`` gradients of g at y, against nu^2 M H M^T."""
+    g = np.array(
+        [cost_gradient(y, y, points, weights(rng, len(points), nu), kernel, l) for _ in range(n)]
+    )
+    exact = nu**2 * local_covariance(y, np.ascontiguousarray(points.T), kernel, l, "none")
+    return float(np.abs(np.cov(g.T) - exact).max() / np.abs(exact).max())
+
+
+def draw_cost(path):
+    rng, kernel, l, nu = np.random.default_rng(SEED), Gaussian(), 5.0, 1.0
+    points = PLANE.sample(rng, 100)
+    y = np.array([7.0, 0.03 * (49.0 - 100.0)])
+    xs, ys = np.meshgrid(np.linspace(-25, 25, 101), np.linspace(-10, 16, 81))
+    grid = np.column_stack([xs.ravel(), ys.ravel()])
+    figure, panels = report.subplots(1, 2, figsize=(12, 4.6), sharey=True)
+    for panel in panels:
+        b = weights(rng, len(points), nu)
+        g = cost(grid, y, points, b, kernel, l).reshape(xs.shape)
+        image = panel.contourf(xs, ys, g, 20, cmap="gray")
+        some = (slice(None, None, 8), slice(None, None, 8))
+        slopes = np.array(
+            [
+                cost_gradient(x, y, points, b, kernel, l)
+                for x in np.column_stack([xs[some].ravel(), ys[some].ravel()])
+            ]
+        )
+        panel.quiver(xs[some].ravel(), ys[some].ravel(), *(-slopes.T), color="C1", width=0.004)
+        panel.plot(*points.T, "o", ms=3.5, color="C0", mec="white", mew=0.4, label="history z")
+        panel.plot(*y, "*", ms=17, color="C3", mec="white", label="current point y")
+        panel.set(xlim=(-25, 25), ylim=(-10, 16))
+        panel.set_xlabel("x₁", fontsize=12)
+        figure.colorbar(image, ax=panel)
+    panels[0].set_ylabel("x₂", fontsize=12)
+    panels[0].legend(loc="upper center", fontsize=11)
+    figure.suptitle("g for two draws of the weights (light: large), and the way down", fontsize=13)
+    figure.tight_layout()
+    report.save_figure(figure, path, dpi=90)
+    return spread_of_gradients(rng, y, points, kernel, l, nu)
+
+
+# --- ellipses --------------------------------------------------------------------------------------
+
+SHAPES = {"banana": Banana(0.03, 100.0, 8), "flower": Flower(), "ring": Ring()}
+STEPS = {
+    "KAMH, the paper's": (KameleonStep, {"preset": "paper"}),
+    "KAMH, defaults": (KameleonStep, {}),
+    "F-KAMH, the dissertation's": (FastKameleonStep, {"preset": "paper"}),
+    "F-KAMH, defaults": (FastKameleonStep, {"screen": 0}),
+    "Gaussian mixture": (GaussianMixtureStep, {}),
+}
+TUNE, DRAWS = 20_000, 1000
+
+
+def tangent(name, x):
+    """Direction of the target's ridge at x in the plane of the first two coordinates; of the curve through x."""
+    if name == "banana":
+        t = np.array([1.0, 2.0 * 0.03 * x[0]])
+    else:
+        target = SHAPES[name]
+        theta = math.atan2(x[1], x[0])
+        r = math.hypot(x[0], x[1])
+        slope = -target.amplitude * target.frequency * math.sin(target.frequency * theta)
+        t = slope * np.array([math.cos(theta), math.sin(theta)]) + r * np.array(
+            [-math.sin(theta), math.cos(theta)]
+        )
+    return t / np.linalg.norm(t)
+
+
+def alignment(name, kernel, x):
+    """Mean cosine between an ellipse's long axis in the plane and the ridge, over points x (n, d): chance is 0.64."""
+    found = []
+    for point in x:
+        _, vectors = np.linalg.eigh(kernel.covariance(point)[:2, :2])
+        found.append(abs(vectors[:, 1] @ tangent(name, point)))
+    return float(np.mean(found))
+
+
+def draw_ellipses(path):
+    figure, panels = report.subplots(len(STEPS), 3, figsize=(12, 3.6 * len(STEPS)))
+    table = []
+    for row, (label, (kind, options)) in zip(panels, STEPS.items(), strict=True):
+        cells = []
+        for panel, (name, target) in zip(row, SHAPES.items(), strict=True):
+            rng = np.random.default_rng(SEED)
+            exact = target.sample(rng, 300)
+            start = {"x": exact[0]}
+            step = kind(model=target.pymc_model(), tune=TUNE, **options)
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                idata = pm.sample(
+                    DRAWS, tune=TUNE, chains=1, cores=1, step=step, model=step.model, initvals=start,
+                    random_seed=SEED, progressbar=False, quiet=True,
+                    compute_convergence_checks=False,
+                )  # fmt: skip
+            draws = idata["posterior"]["x"].values.reshape(-1, target.dim)
+            plots.proposals(step, idata=exact, at=9, density=target.log_density, ax=panel)
+            panel.set_title("", loc="left")  # the plot's own
+            panel.set_title(f"{label}: {name}", fontsize=14)
+            panel.set(xlabel="", ylabel="")
+            legend = panel.get_legend()
+            if legend is not None:
+                legend.remove()
+            local, walk = kernels_of(step.sampler, step.algorithm_state)
+            cells.append(f"{alignment(name, local, exact):.2f}")
+            cells.append(f"{alignment(name, walk, exact):.2f}")
+            print(label, name, cells[-2:], draws[:, 0].std(), flush=True)
+        table.append([label, *cells])
+    figure.tight_layout()
+    report.save_figure(figure, path, dpi=70)
+    return table
+
+
+# --- the field of a surrogate ------------------------------------------------------------------------
+
+
+def surrogates(rng, points):
+    """In coordinates of the history's scale, as KMC has them."""
+    found = {}
+    for name in ("lite", "finite"):
+        recipe = choose.Recipe(
+            kernel=get_kernel("gaussian"), surrogate=name, embedding="sincos", n_history=len(points), n_features=300,
+            lengthscale=None, regularization=None, isotropic=True, base_scale=math.inf,
+        )  # fmt: skip
+        found[name] = choose.fit(rng, recipe, points).surrogate
+    return found
+
+
+def log_density_gradient(x):
+    bend = x[1] - 0.03 * (x[0] ** 2 - 100.0)
+    return np.array([-x[0] / 100.0 + 0.06 * x[0] * bend, -bend])
+
+
+def trajectory(slope, z, p, step, steps):
+    """Leapfrog along ``slope``; positions and momenta, each (steps + 1, 2)."""
+    path = [(z, p)]
+    for _ in range(steps):
+        p = p + 0.5 * step * slope(z)
+        z = z + step * p
+        p = p + 0.5 * step * slope(z)
+        path.append((z, p))
+    return tuple(np.array(part) for part in zip(*path, strict=True))
+
+
+def draw_fields(path):
+    rng = np.random.default_rng(SEED)
+    scale = np.sqrt(np.diag(PLANE.cov))
+    points = np.ascontiguousarray((PLANE.sample(rng, 200) - PLANE.mean) / scale)
+    fitted = surrogates(rng, points)
+
+    def true(z):
+        return scale * log_density_gradient(PLANE.mean + scale * z)
+
+    fields = {"true gradient": true}
+    fields |= {
+        f"KMC {n}": lambda z, s=s: gradient(np.ascontiguousarray(z), s) for n, s in fitted.items()
+    }
+    figure, panels = report.subplots(1, 4, figsize=(16, 4.4))
+    xs, ys = np.meshgrid(np.linspace(-2.6, 2.6, 21), np.linspace(-2.2, 3.6, 21))
+    shade = np.array(
+        [
+            PLANE.log_density(PLANE.mean + scale * z)
+            for z in np.column_stack([xs.ravel(), ys.ravel()])
+        ]
+    )
+    start, momentum = np.array([1.3, 0.5]), np.array([-1.6, -0.4])
+    table, markers = [], ("o", "s", "^")
+    evaluate = PLANE.sample(np.random.default_rng(SEED + 1), 500)
+    held = (evaluate - PLANE.mean) / scale
+    reference = np.array([true(z) for z in held])
+    for k, (name, slope) in enumerate(fields.items()):
+        panel = panels[k]
+        panel.contour(
+            xs, ys, np.maximum(shade, -12.0).reshape(xs.shape), 6, colors="0.75", linewidths=0.8
+        )
+        arrows = np.array([slope(z) for z in np.column_stack([xs.ravel(), ys.ravel()])])
+        arrows /= 1.0 + np.linalg.norm(arrows, axis=1, keepdims=True)
+        panel.quiver(xs.ravel(), ys.ravel(), *arrows.T, color="0.35", width=0.004)
+        path_z, path_p = trajectory(slope, start, momentum, 0.05, 60)
+        panel.plot(*path_z.T, color="C3", lw=2)
+        panel.plot(*start, "o", color="C3", ms=9, mec="white")
+        if k:
+            panel.plot(*points.T, ".", color="C0", ms=3.5)
+        panel.set(xlabel="x₁ / sd", xlim=(-2.6, 2.6), ylim=(-2.2, 3.6))
+        panel.set_title(name, fontsize=13)
+        energy = 0.5 * np.square(path_p).sum(axis=1) - np.array(
+            [PLANE.log_density(PLANE.mean + scale * z) for z in path_z]
+        )
+        probability = np.exp(np.minimum(0.0, energy[0] - energy))
+        panels[3].plot(
+            probability, color=f"C{k}", marker=markers[k], markevery=6, label=name, lw=1.6
+        )
+        error = (
+            np.square(np.array([slope(z) for z in held]) - reference).mean()
+            / np.square(reference).mean()
+        )
+        table.append(
+            [
+                name,
+                f"{math.sqrt(error):.2f}",
+                f"{probability.min():.2f}",
+                f"{probability.mean():.2f}",
+            ]
+        )
+    panels[3].set(ylim=(0, 1.03), xlabel="leapfrog steps of 0.05")
+    panels[3].set_title("acceptance probability", fontsize=13)
+    panels[3].legend(frameon=False, fontsize=11)
+    panels[0].set_ylabel("x₂ / sd")
+    figure.tight_layout()
+    report.save_figure(figure, path, dpi=85)
+    return table
+
+
+def main() -> None:
+    error = draw_cost(RESULTS / "paper_cost.png")
+    fields = draw_fields(RESULTS / "paper_fields.png")
+    ellipses = draw_ellipses(RESULTS / "paper_proposals.png")
+    head = ["step", *(f"{s}, {m}" for s in SHAPES for m in ("local", "global"))]
+    sections = [
+        "# Pictures of the papers",
+        f"Seed {SEED}; {versions()}.",
+        "## The function g (KAMH, figure 1)",
+        "![g for two draws of the weights](paper_cost.png)",
+        f"Of 20,000 gradients of g at the star, with weights N(0, 1), the covariance is the package's M H Mᵀ within "
+        f"{100 * error:.1f} % of its "
+        "largest entry.",
+        "## Proposals (KAMH, figures 2 and 6; Kotlicki, 5.6)",
+        "![Ellipses of proposals](paper_proposals.png)",
+        f"Solid: where 95 % of the local proposals end, in the plane of the first two of 8 coordinates; dashed: the "
+        f"global move's. One chain "
+        f"of {TUNE:,} tuning draws from an exact draw. Below, the mean cosine between an ellipse's long axis in that "
+        f"plane and the "
+        "target's ridge, over 300 exact draws: 1 is along it, 0.64 chance.",
+        report.table(head, ellipses),
+        "## The field of a surrogate (KMC, figure 1)",
+        "![Gradient fields and one trajectory](paper_fields.png)",
+        "Banana B(0.03, 100) in the plane, 200 exact draws given, one trajectory from the same point with the same "
+        "momentum. Error of the "
+        "gradient relative to its size, root mean square over 500 further exact draws; the acceptance probability "
+        "along the way, by the "
+        "true density.",
+        report.table(["gradient", "error", "least acceptance in 60 steps", "mean"], fields),
+    ]
+    provenance.write(RESULTS / "paper_pictures.md", "\n\n".join(sections))
+    print(sections[-1])
+
+
+if __name__ == "__main__":
+    main()
