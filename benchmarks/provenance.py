@@ -95,6 +95,7 @@ RESULTS = {
     "long_runs": Result("long_runs", 15, _package("steps.methods", "steps.base")),
     "noisy_likelihood": Result("noisy_likelihood", 3),
     "nuts_per_gradient": Result("nuts_per_gradient", 20, _package("targets", "diagnostics")),
+    "paper_convergence": Result("papers.convergence", 4),
     "paper_features": Result(
         "papers.features", 12,
         (*_package("samplers.kameleon.fast", "samplers.kameleon.full", "targets", "diagnostics"), "benchmarks.core"),

@@ -68,7 +68,7 @@ RUNS = {
     "F-KAMH, D = 100": Run(FastKameleon, {**FAST, "n_features": 100}),
     "F-KAMH, D = 200": Run(FastKameleon, {**FAST, "n_features": 200}),
     "F-KAMH, D = 300": Run(FastKameleon, {**FAST, "n_features": 300}),
-    "F-KAMH, D = 600": Run(FastKameleon, {**FAST, "n_features": 600}, 10),
+    "F-KAMH, D = 600": Run(FastKameleon, {**FAST, "n_features": 600}, 4),
     "KAMH, n = 1000, no reverse density": Run(NoReverse, SLOW),
     "KAMH, defaults": Run(Kameleon, {}),
     "F-KAMH, defaults": Run(FastKameleon, {}),

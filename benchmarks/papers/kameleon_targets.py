@@ -92,11 +92,13 @@ def cell(target_name: str, start: str, name: str, rng) -> dict[str, Any]:
     algorithm, options = sampler(name, start, setting)
     chain = run_chain(algorithm, target.numba_log_density, x, rng, tune=half, draws=half, **options)
     levels, ends = target.level(chain.draws), (TIMES * half).astype(int)
+    coverage = np.array([[(levels[:n] <= q).mean() for q in DECILES] for n in ends])
     return {
         "acceptance": chain.acceptance,
         "ess": [float(e) for e in bulk_ess(chain.draws[None])],
         "norm": [float(norm_of_mean(chain.draws[:n], target.mean)) for n in ends],
-        "coverage": [[float((levels[:n] <= q).mean()) for q in DECILES] for n in ends],
+        "deviation": [float(e) for e in np.abs(coverage - DECILES).mean(axis=1)],
+        "coverage": [float(c) for c in coverage[-1]],
         "seconds": chain.tuning_seconds + chain.seconds,
     }
 
@@ -148,8 +150,8 @@ def rows(cells) -> list[Row]:
                         np.array([c["acceptance"] for c in mine]),
                         np.array([c["ess"] for c in mine]),
                         np.array([c["norm"] for c in mine]),
-                        np.abs(coverage - DECILES).mean(axis=2),
-                        float(np.abs(coverage[:, -1].mean(axis=0) - DECILES).mean()),
+                        np.array([c["deviation"] for c in mine]),
+                        float(np.abs(coverage.mean(axis=0) - DECILES).mean()),
                     )
                 )  # fmt: skip
     return found

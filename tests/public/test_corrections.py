@@ -56,6 +56,7 @@ def test_every_figure_of_the_papers_has_a_script_runs_and_a_verdict():
         for name in re.findall(r"`([a-z_.0-9]+)`", script):
             path = ROOT / "benchmarks" / f"{name.replace('.', '/')}.py"
             assert path.exists(), (figure, name)
-        assert runs and sentence.endswith((".", ")"))
+        assert runs
+        assert sentence.endswith((".", ")"))
         found += 1
-    assert found >= 20
+    assert found >= 18

@@ -1,0 +1,164 @@
+"""F-KAMH's covariance approaching KAMH's at the dissertation's size (Kotlicki, 2015, 5.2).
+
+A history of 5,000 exact draws of B(0.03, 100) and of B(0.1, 100) in 8 dimensions, 250 draws of D = 10 ... 600 random
+features, both embeddings: the Frobenius norm of the difference of the two covariances at eta = 1, at 15 points along
+the ridge and at a far point; lines are the size of exact KAMH's covariance. Both sides by their formulas, eta^2 J^T C
+J and nu^2 M H M^T with nu = eta / (2 sqrt(n)), and the first compared with the package's once. With the package's
+samplers, at n = 1,000: ``benchmarks.feature_convergence``.
+
+    python -m benchmarks.papers.convergence
+
+Four minutes of processor time.
+"""
+
+import argparse
+import math
+from pathlib import Path
+
+import numpy as np
+
+from benchmarks import provenance, report
+from benchmarks.basics import generators, versions
+from benchmarks.feature_convergence import SIZES, slope
+from pymc_kameleon.kernels import Gaussian, median_distance
+from pymc_kameleon.numerics.covariance import covariance, summarise
+from pymc_kameleon.numerics.random_features import draw_features, features
+from pymc_kameleon.samplers.kameleon.fast import _roots, feature_covariance
+from pymc_kameleon.samplers.kameleon.local_covariance import local_covariance
+from pymc_kameleon.targets import Banana
+
+RESULTS = Path(__file__).parents[1] / "results"
+SEED, N, DRAWS, LATE = 20260307, 5000, 250, 70
+TARGETS = {"B(0.03, 100)": Banana(0.03, 100.0, 8), "B(0.1, 100)": Banana(0.1, 100.0, 8)}
+EMBEDDINGS = ("sincos", "cos")
+PLACES = {"ridge": slice(0, 15), "far": slice(15, 16)}
+PUBLISHED = {"ridge": -0.6, "far": -1.0}
+
+
+def points(target: Banana) -> np.ndarray:
+    """Fifteen along the ridge, and a far one."""
+    found = np.zeros((16, 8))
+    found[:15, 0] = np.linspace(-20.0, 20.0, 15)
+    found[:15, 1] = target.b * (found[:15, 0] ** 2 - target.v)
+    found[15, 1] = -200.0
+    return found
+
+
+def slopes(y, unit):
+    """J at the points y (m, d), shape (m, D, d), in the order of ``features``."""
+    argument = y @ unit.frequencies.T + unit.offsets
+    scale = math.sqrt(2.0 / unit.n_features)
+    parts = [np.cos(argument), -np.sin(argument)] if unit.sincos else [-np.sin(argument)]
+    return scale * np.concatenate([p[:, :, None] * unit.frequencies for p in parts], axis=1)
+
+
+def from_features(past, y, unit, precision=np.float32):
+    """J^T C J at the points y, shape (m, d, d): the covariance over the history of J^T phi."""
+    phi = features(past, unit)
+    phi = (phi - phi.mean(axis=0)).astype(precision)
+    j = slopes(y, unit).astype(precision)
+    m, size, d = j.shape
+    projected = phi @ np.moveaxis(j, 1, 0).reshape(size, m * d)  # (n, m d)
+    projected = np.moveaxis(projected.reshape(len(past), m, d), 1, 0)
+    return np.matmul(np.swapaxes(projected, 1, 2), projected) / len(past)
+
+
+def disagreement() -> float:
+    """Largest relative difference from the package's, in double precision."""
+    target, rng = TARGETS["B(0.1, 100)"], np.random.default_rng(SEED)
+    past, y = target.sample(rng, N), points(target)
+    unit = draw_features(rng, Gaussian(), 8, 100, 14.0, "sincos")
+    ours = from_features(past, y, unit, np.float64)
+    roots = _roots(covariance(summarise(features(past, unit))), unit, 1.0)
+    frequencies = np.ascontiguousarray(unit.frequencies.T)
+    package = [feature_covariance(x, frequencies, unit.offsets, roots, unit.sincos) for x in y]
+    return float(np.abs(ours - package).max() / np.abs(package).max())
+
+
+def measure(target, seed):
+    """Squared Frobenius errors, (embeddings, sizes, draws, points), and exact KAMH's squared norms (points,)."""
+    first, *rest = generators(seed, 1 + DRAWS)
+    past, y = target.sample(first, N), points(target)
+    l = median_distance(past[:: N // 1000])
+    columns = np.ascontiguousarray(past.T)
+    exact = np.array([local_covariance(x, columns, Gaussian(), l, "none") for x in y]) / (4.0 * N)
+    found = np.empty((len(EMBEDDINGS), len(SIZES), DRAWS, len(y)))
+    for k, rng in enumerate(rest):
+        for e, embedding in enumerate(EMBEDDINGS):
+            for s, size in enumerate(SIZES):
+                unit = draw_features(rng, Gaussian(), 8, size, l, embedding)
+                error = from_features(past, y, unit) - exact
+                found[e, s, k] = np.square(error).sum(axis=(1, 2))
+    return found, np.square(exact).sum(axis=(1, 2)), l
+
+
+def draw_figure(all_found, path):
+    figure, panels = report.subplots(2, 2, figsize=(10.5, 8.4), sharex=True, sharey="col")
+    for row, (target, (found, exact, _)) in zip(panels, all_found.items(), strict=True):
+        for panel, (place, where) in zip(row, PLACES.items(), strict=True):
+            for e, embedding in enumerate(EMBEDDINGS):
+                errors = np.sqrt(found[e][:, :, where].mean(axis=(1, 2)))
+                panel.plot(SIZES, errors, color=("C0", "C3")[e], marker="os"[e], ls=("-", "--")[e], lw=1.8, ms=6,
+                           label=embedding)  # fmt: skip
+            start = math.sqrt(found[0, 0, :, where].mean())
+            reference = 0.5 * start * (np.array(SIZES) / SIZES[0]) ** PUBLISHED[place]
+            panel.plot(
+                SIZES, reference, color="0.4", ls=":", lw=1.8, label=f"slope {PUBLISHED[place]:g}"
+            )
+            if place == "ridge":
+                panel.axhline(
+                    math.sqrt(exact[where].mean()), color="0.6", lw=1.2, label="size of KAMH's"
+                )
+            panel.set(xscale="log", yscale="log")
+            panel.set_title(
+                f"{target}, {'along the ridge' if place == 'ridge' else 'far point'}", fontsize=12
+            )
+            panel.set_xticks([10, 30, 100, 300, 600], [10, 30, 100, 300, 600])
+            panel.minorticks_off()
+            panel.spines[["top", "right"]].set_visible(False)
+            panel.legend(frameon=False, fontsize=10)
+        row[0].set_ylabel("Frobenius error, η = 1", fontsize=12)
+    for panel in panels[1]:
+        panel.set_xlabel("random features D", fontsize=12)
+    figure.tight_layout()
+    report.save_figure(figure, path, dpi=85)
+
+
+def table(found, exact):
+    head = ["D", *(f"{p}, {e}" for p in PLACES for e in EMBEDDINGS)]
+    pairs = [(where, e) for where in PLACES.values() for e in range(len(EMBEDDINGS))]
+    lines: list[list[str]] = []
+    for s, size in enumerate(SIZES):
+        lines.append([str(size), *(f"{math.sqrt(found[e, s][:, w].mean()):.2e}" for w, e in pairs)])
+    for label, first in (("slope", 0), (f"slope, D ≥ {LATE}", SIZES.index(LATE))):
+        fits = [slope(found[e][:, :, w].mean(axis=2), first) for w, e in pairs]
+        lines.append([label, *(f"{value:.2f} ± {error:.2f}" for value, error in fits)])
+    lines.append(["published", *(f"{PUBLISHED[p]:g}" for p in PLACES for _ in EMBEDDINGS)])
+    sizes = [math.sqrt(exact[w].mean()) for w, _ in pairs]
+    lines.append(["exact KAMH's", *(f"{v:.2e}" for v in sizes)])
+    return report.table(head, lines, left=0)
+
+
+def main() -> None:
+    argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0]).parse_args()
+    found = {}
+    for i, (name, target) in enumerate(TARGETS.items()):
+        found[name] = measure(target, SEED + i)
+        print(table(*found[name][:2]), flush=True)
+    draw_figure(found, RESULTS / "paper_convergence.png")
+    sections = [
+        "# F-KAMH's covariance approaches KAMH's, at the dissertation's size",
+        f"History of {N:,} exact draws, {DRAWS} draws of the features, as in section 5.2; Gaussian kernel with the "
+        f"median distance as "
+        f"lengthscale; η = 1; root mean square of the Frobenius error over draws and, on the ridge, its 15 points. "
+        f"Seed {SEED}; {versions()}.",
+        f"The formula written out here is the package's within {disagreement():.0e}.",
+        "![Error by number of features](paper_convergence.png)",
+    ]
+    for name, (errors, exact, l) in found.items():
+        sections += [f"## {name}, lengthscale {l:.1f}", table(errors, exact)]
+    provenance.write(RESULTS / "paper_convergence.md", "\n\n".join(sections))
+
+
+if __name__ == "__main__":
+    main()
