@@ -20,8 +20,6 @@ import numpy as np
 from pymc_kameleon.numerics.covariance import cholesky_update
 from pymc_kameleon.numerics.step_size import robbins_monro
 from pymc_kameleon.samplers.adaptive_metropolis import AdaptiveMetropolis
-from pymc_kameleon.samplers.kameleon.local_moves import LocalMoves
-from pymc_kameleon.samplers.kamiltonian.scores.sampler import ScoreKamiltonian
 from pymc_kameleon.samplers.seam import NOTHING, Outcome, Proposal, Sampler
 
 SCHEDULES: dict[str, Callable[[int], float]] = {
@@ -30,7 +28,11 @@ SCHEDULES: dict[str, Callable[[int], float]] = {
         1.0 / math.sqrt(t)
     ),  # of both groups' published code, for scales and for refits
 }
-FAMILIES = (AdaptiveMetropolis, LocalMoves, ScoreKamiltonian)
+CLOCKS = (
+    "next_refresh",
+    "next_fit",
+    "next_update",
+)  # the field of a state that says when it learns next
 NEVER = 1 << 62
 
 
@@ -61,8 +63,6 @@ class Scheduled(Sampler):
     schedule: str | Callable[[int], float]
 
     def __post_init__(self):
-        if not isinstance(self.inner, FAMILIES):
-            raise TypeError(f"{type(self.inner).__name__} has no schedule to replace.")
         check(self.schedule)
 
     @property
@@ -72,7 +72,13 @@ class Scheduled(Sampler):
 
     def init(self, rng, x, known=NOTHING) -> Any:
         """Start at ``x``, shape (d,)."""
-        return self.inner.init(rng, x, known)
+        state = self.inner.init(rng, x, known)
+        try:
+            clock(self.inner, state)
+        except AttributeError:
+            name = type(self.inner).__name__
+            raise TypeError(f"{name} has no schedule to replace.") from None
+        return state
 
     def propose(self, rng, x, state) -> Proposal:
         """The sampler's own."""
@@ -113,10 +119,10 @@ class Scheduled(Sampler):
 
 def clock(inner: Sampler, state: Any) -> tuple[str, int, bool]:
     """The field that says when ``inner`` learns next, the number of this draw, and whether it has learned before."""
-    if isinstance(inner, AdaptiveMetropolis):
+    if hasattr(state, "next_update"):
         return "next_update", state.iteration + 1, state.last_update > 0
     t = state.walk.iteration + 1
-    if isinstance(inner, LocalMoves):
+    if hasattr(state, "next_refresh"):
         return "next_refresh", t, state.model is not None
     # one surrogate from a given history is kept, and so is the last one before the end of tuning
     begun = state.refits > 0 and inner.history is None and t < state.last_fit  # type: ignore[attr-defined]

@@ -12,9 +12,11 @@ from pymc_kameleon import plots
 from pymc_kameleon.samplers import chain
 from pymc_kameleon.samplers.adaptive_metropolis import AdaptiveMetropolis
 from pymc_kameleon.samplers.cma import CMA
+from pymc_kameleon.samplers.gaussian_mixture.sampler import GaussianMixture
 from pymc_kameleon.samplers.kameleon.fast import FastKameleon
 from pymc_kameleon.samplers.kameleon.full import Kameleon
 from pymc_kameleon.samplers.kamiltonian.scores.sampler import LiteKamiltonian
+from pymc_kameleon.samplers.kamiltonian.values.sampler import ValueKamiltonian
 from pymc_kameleon.samplers.schedule import SCHEDULES, Scheduled, probability
 from pymc_kameleon.samplers.screened import Screened
 from pymc_kameleon.samplers.seam import Point
@@ -145,8 +147,9 @@ def test_what_is_no_schedule_is_refused(schedule, says):
 
 
 def test_who_has_none_says_so():
-    with pytest.raises(TypeError, match="CMA has no schedule"):
-        Scheduled(inner=CMA(), schedule="root")
+    for inner in (CMA(), GaussianMixture(), ValueKamiltonian()):
+        with pytest.raises(TypeError, match=f"{type(inner).__name__} has no schedule"):
+            chains_of(Scheduled(inner=inner, schedule="root"))
     with pytest.raises(ValueError, match="below 1"):
         chains_of(
             Scheduled(inner=AdaptiveMetropolis(covariance="recursive"), schedule=lambda t: 1.0)
