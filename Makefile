@@ -11,7 +11,7 @@ QUICK = step_cost feature_convergence adaptation_bias gp_estimator particle_filt
 LONG = noisy_likelihood twisted_gaussians hamiltonian_abc glass fast_kameleon kamiltonian_paper kamiltonian_cold_start \
 	kamiltonian_dimension nuts_per_gradient arrival few_evaluations textbook cold_start long_runs calibration
 
-.PHONY: demo test test-slow calibrate lint bench bench-quick notebooks docs linkcheck wheel clean
+.PHONY: demo test test-slow test-lowest audit calibrate lint bench bench-quick notebooks docs linkcheck wheel clean
 
 $(VENV)/.run: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -46,6 +46,15 @@ test: lint  ## lint, the docstrings' examples and the fast test suite
 test-slow: $(VENV)/.dev  ## the long statistical suites
 	$(BIN)/python -m pytest -m slow
 
+test-lowest:  ## the fast tests with the lowest versions that pyproject.toml allows
+	$(PYTHON) tests/lowest.py > lowest.txt
+	$(MAKE) .venv-lowest/.dev PYTHON=$(PYTHON) VENV=.venv-lowest PIP_CONSTRAINT=$(CURDIR)/lowest.txt
+	.venv-lowest/bin/python -m pytest -n 2 --dist worksteal -W ignore::DeprecationWarning  # of old against new ones
+
+audit: $(VENV)/.dev  ## known vulnerabilities of what is installed; asks the index
+	$(BIN)/python -m pip install --quiet pip-audit
+	$(BIN)/python -m pip_audit --skip-editable
+
 calibrate: $(VENV)/.dev  ## simulation-based calibration of every step on six models; goes on where it was interrupted
 	$(BIN)/python -m benchmarks.calibration $(OPTIONS)
 
@@ -68,4 +77,4 @@ bench: bench-quick  ## all of them, hours; what is interrupted goes on from its 
 	for name in $(LONG); do $(BIN)/python -m benchmarks.$$name || exit 1; done
 
 clean:
-	rm -rf $(VENV) demo-output build dist docs/_build docs/notebooks docs/results .pytest_cache .ruff_cache .mypy_cache
+	rm -rf $(VENV) .venv-lowest lowest.txt demo-output build dist docs/_build docs/notebooks docs/results .pytest_cache .ruff_cache .mypy_cache

@@ -9,12 +9,14 @@
 3. Power: every statistical test has a negative control (ratio dropped, metric at the wrong point, tuning not frozen)
    that must give |z| > 10, or that is xfail(strict=True). Sizes are chosen by the control, not by patience.
 4. Rates rather than values for approximations.
-5. Never: seeds from the date, unseeded choices, retries, a test without an assertion, a skip that CI cannot turn into
+5. No network: whatever asks for an address that is not this machine's fails (tests/public/test_no_network.py).
+6. Never: seeds from the date, unseeded choices, retries, a test without an assertion, a skip that CI cannot turn into
    a failure.
 """
 
 import gc
 import os
+import sys
 
 # One BLAS thread per process: the matrices are small, and the chains are what runs in parallel.
 for _name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
@@ -23,6 +25,25 @@ for _name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
 import matplotlib
 
 matplotlib.use("Agg")
+
+
+LOCAL = ("localhost", "127.0.0.1", "::1", "0.0.0.0", "::", "", None, os.uname().nodename)
+
+
+def refuse_network(event, arguments):
+    """An audit hook: connections and look-ups of names that leave this machine raise."""
+    if event == "socket.getaddrinfo" or event == "socket.gethostbyname":
+        host = arguments[0]
+    elif event in ("socket.connect", "socket.sendto"):
+        host = arguments[1][0] if isinstance(arguments[1], tuple) else None
+    else:
+        return
+    host = host.decode() if isinstance(host, bytes) else host
+    if host not in LOCAL:
+        raise RuntimeError(f"a test asks the network for {host!r}")
+
+
+sys.addaudithook(refuse_network)
 
 
 def pytest_collection_finish(session):

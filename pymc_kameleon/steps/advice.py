@@ -169,6 +169,14 @@ def two_threads(step: str) -> str:
     return f"{step} is making a draw already, in another thread: a step is one chain. Build a step for every thread."
 
 
+def no_lock(step: str) -> str:
+    """A Python without its global interpreter lock."""
+    return (
+        f"{step} needs Python's global interpreter lock, and this free-threaded Python runs without: nothing of the "
+        "package, nor PyTensor's compiled functions, is tested there. Start it with PYTHON_GIL=1 (or python -X gil=1)."
+    )
+
+
 def no_tuning(step: str) -> str:
     """A chain begins to draw without a single tuning draw."""
     return (

@@ -6,6 +6,7 @@ chain, the sampling state, the statistics and the progress bar. A subclass names
 """
 
 import math
+import sys
 import warnings
 from collections.abc import Callable
 from contextlib import suppress
@@ -181,6 +182,8 @@ class KernelStep(BlockedStep):
         For discrete variables, for variables without a single element, and for options outside their domain.
     TypeError
         For an option that the algorithm does not have.
+    RuntimeError
+        On a free-threaded Python that runs without its global interpreter lock.
     pymc.exceptions.SamplingError
         At a chain's first draw, if the log density there is not finite; the message names the factors.
     Exception
@@ -212,6 +215,8 @@ class KernelStep(BlockedStep):
         self, vars=None, *, model=None, rng=None, initial_point=None, compile_kwargs=None, blocked=True,
         correlation=None, refresh_blocks=None, arrival=None, preset=None, **options,
     ):  # fmt: skip
+        if not getattr(sys, "_is_gil_enabled", lambda: True)():  # Python 3.13 and later have it
+            raise RuntimeError(advice.no_lock(type(self).__name__))
         self.variant = next(iter(self.variants), "")
         if self.chooses:
             self.variant = options.pop(self.chooses, self.variant)

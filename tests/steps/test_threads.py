@@ -73,3 +73,13 @@ def test_one_step_in_two_threads_is_refused():
     points, _ = drive(begin(step), model.initial_point(), 5)
     assert sum(isinstance(h, RuntimeError) for h in heard) == 1
     assert len(points) == 5  # and the first goes on
+
+
+def test_without_the_lock_it_is_refused(monkeypatch):
+    """A free-threaded build whose lock is off; with the lock on, such a build is as any other."""
+    model = tester.gaussian()
+    monkeypatch.setattr(sys, "_is_gil_enabled", lambda: False, raising=False)
+    with pytest.raises(RuntimeError, match=r"AdaptiveMetropolisStep needs .* PYTHON_GIL=1"):
+        AdaptiveMetropolisStep(model=model)
+    monkeypatch.setattr(sys, "_is_gil_enabled", lambda: True)
+    AdaptiveMetropolisStep(model=model, compile_kwargs={"mode": "FAST_COMPILE"})
