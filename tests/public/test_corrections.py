@@ -59,4 +59,4 @@ def test_every_figure_of_the_papers_has_a_script_runs_and_a_verdict():
         assert runs
         assert sentence.endswith((".", ")"))
         found += 1
-    assert found >= 18
+    assert found >= 22
