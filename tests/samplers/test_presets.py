@@ -164,6 +164,24 @@ def test_from_a_cold_start_there_are_trajectories_only_once_there_is_a_surrogate
     assert step.algorithm_state.share == 0.0
 
 
+@pytest.mark.parametrize("kind", [Kameleon, FastKameleon])
+def test_without_a_local_covariance_the_walk_is_isotropic_with_sd_gamma(kind):
+    """Whatever the history says meanwhile: the paper's R is gamma^2 I before there is a subsample."""
+    state = held(kind, np.zeros(4), **kind.presets["paper"])
+    gamma, rng, x, steps = state.sampler.gamma, np.random.default_rng(1), np.zeros(4), []
+    sd = np.array([10.0, 1.0, 1.0, 1.0])
+    draws = state.draws(rng, lambda x: -0.5 * float(np.sum((x / sd) ** 2)), x, 450, tuning=True)
+    for _, outcome, after in draws:
+        steps.append(outcome.proposal.position - x)
+        x, state = outcome.position, after
+    np.testing.assert_array_equal(state.walk.factor, np.eye(4))
+    squares = np.square(np.array(steps) / gamma)
+    z = (squares.mean(axis=0) - 1.0) / np.sqrt(2.0 / len(squares))
+    assert np.abs(z).max() < 4.5
+    moved = np.linalg.norm(np.cov(np.array(steps).T) / gamma**2 - np.eye(4))
+    assert moved < 0.5  # a learned covariance is 100 times as large along the first axis
+
+
 # --- FastKameleon: eta and the lengthscale ---------------------------------------------------------
 
 

@@ -36,6 +36,7 @@ LOG_SCALE_BOUNDS = (
 )  # against overflow only: a covariance in raw units may ask for any scale
 RATES = ("renewed", "harmonic")
 EARLY = 0.3  # of the draws before the first local move: then the history is straightened for the first time
+NEVER = 1 << 62
 DRAWS_PER_DIMENSION = 200  # before the first local move, unless told otherwise
 
 
@@ -157,8 +158,9 @@ class LocalMoves(Sampler):
         """Start at ``x``, shape (d,)."""
         d = len(x)
         walk, scale, local_start = self.walk.init(rng, x, known), self.scale, self.local_start
-        if self._as_published:
-            walk = walk._replace(history=history.empty(d))
+        due = walk.next_update
+        if self._as_published:  # a history to learn from locally; the walk stays N(x, gamma^2 I)
+            walk = walk._replace(history=history.empty(d), next_update=NEVER)
             scale = adaptive_metropolis.OPTIMAL_SCALE / math.sqrt(d) if scale is None else scale
         if local_start is None:
             tune = known.left(self.tune)
@@ -170,8 +172,8 @@ class LocalMoves(Sampler):
             model=None,
             log_scale=None if scale is None else math.log(scale),
             moves=0,
-            next_refresh=max(walk.next_update, local_start),
-            next_shear=max(walk.next_update, int(EARLY * local_start)),
+            next_refresh=max(due, local_start),
+            next_shear=max(due, int(EARLY * local_start)),
             covariance=None,
         )
 
