@@ -1,0 +1,126 @@
+"""PyMC's protocol of known distributions, for every step: normal, beta-binomial, Student's t, LKJ.
+
+``KnownMean``, ``KnownVariance`` and ``KnownCDF`` of PyMC's own tests, which are not shipped with it, re-implemented:
+thinned draws of whole chains from cold against exact distribution functions by Kolmogorov and Smirnov. Thinned by what
+ArviZ says of their effective number. State round trip and tuning reset of the protocol: test_step_contract.py.
+"""
+
+import math
+from collections.abc import Callable
+from functools import cache
+from typing import NamedTuple
+
+import numpy as np
+import pymc as pm
+import pytest
+from scipy import stats
+
+from benchmarks.basics import bulk_ess
+from tests.step_tester import CASES, NO_BLAS, begin, drive, every_step, make, values
+
+pytestmark = [NO_BLAS, pytest.mark.slow]  # test_step_contract.py has moments that are fast
+CHAINS, TUNE, DRAWS, SHORT = (
+    4,
+    1000,
+    6000,
+    2000,
+)  # the last for KamiltonianStep, which needs no thinning to speak of
+P = 7e-6  # that of |z| > 4.5
+
+
+class Known(NamedTuple):
+    """A model, what is looked at in its points, and the exact distribution of each of them."""
+
+    model: pm.Model
+    look: Callable  # points -> (n, k)
+    exact: list
+
+
+@cache
+def normal():
+    with pm.Model() as model:
+        pm.Normal("x", mu=[2.0, -1.0, 0.0], sigma=[math.sqrt(3.0), 0.1, 1.0])
+    exact = [stats.norm(2.0, math.sqrt(3.0)), stats.norm(-1.0, 0.1), stats.norm(0.0, 1.0)]
+    return Known(model, lambda points: values(points, "x"), exact)
+
+
+@cache
+def beta_binomial():
+    a, b, n, seen = (
+        np.array(v) for v in ([0.5, 0.5, 1.0], [0.5, 0.5, 1.0], [10, 12, 2], [1, 6, 2])
+    )
+    with pm.Model() as model:
+        p = pm.Beta("p", a, b)
+        pm.Binomial("y", n, p, observed=seen)
+    exact = [stats.beta(*c) for c in zip(a + seen, b + n - seen, strict=True)]
+    return Known(model, lambda points: 1.0 / (1.0 + np.exp(-values(points, "p_logodds__"))), exact)
+
+
+@cache
+def student_t():
+    with pm.Model() as model:
+        pm.StudentT("x", nu=10.0, mu=1.0, sigma=2.0, shape=2)
+    return Known(model, lambda points: values(points, "x"), [stats.t(10.0, 1.0, 2.0)] * 2)
+
+
+@cache
+def lkj():
+    """Cov = L L^T with half-normal standard deviations, and a correlation r with (r + 1) / 2 ~ Beta(2, 2)."""
+    with pm.Model() as model:
+        pm.LKJCholeskyCov(
+            "cov", n=2, eta=2.0, sd_dist=pm.HalfNormal.dist(1.0, shape=2), compute_corr=False
+        )
+    [value] = model.value_vars
+
+    def look(points):
+        first, below, last = values(
+            points, value.name
+        ).T  # the lower triangle, logarithms on the diagonal
+        first, last = np.exp(first), np.exp(last)
+        second = np.hypot(below, last)
+        return np.column_stack([first, second, below / second])
+
+    return Known(
+        model, look, [stats.halfnorm(), stats.halfnorm(), stats.beta(2.0, 2.0, loc=-1.0, scale=2.0)]
+    )
+
+
+@cache
+def chains(name, case_name):
+    """Looked at, (chains, draws, k)."""
+    known, case = name(), CASES[case_name]
+    step = make(case, known.model)
+    draws = SHORT if case_name == "kamiltonian" else DRAWS
+    found = []
+    for seed in range(CHAINS):
+        points, _ = drive(begin(step, seed), known.model.initial_point(), draws, TUNE)
+        found.append(known.look(points[TUNE:]))
+    return np.array(found)
+
+
+def smallest_p(draws, exact):
+    """Of the Kolmogorov-Smirnov tests of every column, thinned until what is left is independent."""
+    every = math.ceil(draws.shape[0] * draws.shape[1] / bulk_ess(draws).min())
+    thinned = draws[:, ::every].reshape(-1, draws.shape[-1])
+    assert len(thinned) > 200
+    return min(stats.kstest(thinned[:, k], exact[k].cdf).pvalue for k in range(len(exact)))
+
+
+@every_step
+@pytest.mark.parametrize("name", [normal, beta_binomial, student_t, lkj], ids=lambda f: f.__name__)
+def test_draws_have_the_known_distribution(case, name):
+    [case_name] = [n for n, c in CASES.items() if c is case]
+    draws, exact = chains(name, case_name), name().exact
+    assert smallest_p(draws, exact) > P
+    for k, distribution in enumerate(
+        exact
+    ):  # means and variances, with errors from between the chains' halves
+        parts = draws[:, :, k].reshape(2 * CHAINS, -1)
+        for part, true in (
+            (parts.mean(axis=1), distribution.mean()),
+            (np.square(parts - distribution.mean()).mean(axis=1), distribution.var()),
+        ):
+            z = (part.mean() - true) / (part.std(ddof=1) / math.sqrt(len(part)))
+            assert abs(z) < stats.t(len(part) - 1).isf(P / 2)
+    half = 0.5 * np.array([d.std() for d in exact])
+    assert smallest_p(draws + half, exact) < P / 100  # power: half a standard deviation is noticed
