@@ -125,37 +125,99 @@ def test_black_boxes_that_are_learned_one_by_one_go_on(tmp_path):
     goes_on(step, twin, where_now(step, points), tmp_path / "state", 100)
 
 
+# --- in a new process ---------------------------------------------------------------------------------
+
+RESUMED = {
+    **tester.CASES,
+    "fast_kameleon_screened": tester.Case(pk.FastKameleonStep, {"local_start": 60}, ()),
+    "kamiltonian_lite": tester.Case(
+        pk.KamiltonianStep, {"surrogate": "lite", "first_fit": 80, "n_history": 60}, ()
+    ),
+}
+
+
+def boxes():
+    """Two black boxes, which KamiltonianStep learns one by one."""
+    with pm.Model() as model:
+        mu = pm.Normal("mu")
+        x = pm.Normal("x", mu, 1.0, shape=2)
+        for i in range(2):
+            pm.Potential(f"y{i}", Box(lambda a: -0.5 * (a - 1.0) ** 2)(x[i]))
+    return model
+
+
+MODELS = {
+    "normal": tester.gaussian,
+    "noise": lambda: noisy_model(auxiliary=False),
+    "normals": lambda: noisy_model(auxiliary=True),
+    "boxes": boxes,
+}
+JOBS = [
+    *((name, "normal", {}) for name in RESUMED),
+    *((name, "noise", {}) for name in RESUMED),
+    *((name, "normals", {"correlation": 0.9}) for name in ("kameleon", "gaussian_mixture")),
+    ("kamiltonian", "boxes", {}),
+]
+AFTER = 80
 IN_A_NEW_PROCESS = """
 import sys
-import numpy as np
-import pymc_kameleon as pk
-from tests import step_tester as tester
-name, path, tuning = sys.argv[1:]
-model = tester.gaussian()
-step = tester.make(tester.CASES[name], model, compile_kwargs={"mode": "FAST_COMPILE"})
-point = pk.load_state(step, path)
-assert step.tune == (tuning == "True")
-points, _ = tester.drive(step, point, 80)
-print(tester.values(points, "x").tobytes().hex())
+from tests.steps import test_saved_state
+test_saved_state.resume_all(sys.argv[1])
 """
 
 
-@pytest.mark.slow  # an import and a compilation each
-@pytest.mark.parametrize("name", tester.CASES)
-@pytest.mark.parametrize("tuning", [True, False])
-def test_in_a_new_process(name, tuning, tmp_path):
-    model = tester.gaussian()
-    step = begin(make(tester.CASES[name], model, **QUICK))
-    points, _ = drive(step, model.initial_point(), TUNE)
-    if not tuning:
+def resumed_step(name, model, options):
+    return make(RESUMED[name], MODELS[model](), **options, **QUICK)
+
+
+def draws_after(step, point, stop):
+    """What comes next: every value of every point, and whether it was accepted; tuning ends on the way, if ``stop``."""
+    points, stats = drive(step, point, AFTER)
+    if stop:
         step.stop_tuning()
-    pk.save_state(step, tmp_path / "state")
-    child = subprocess.run(
-        [sys.executable, "-c", IN_A_NEW_PROCESS, name, str(tmp_path / "state"), str(tuning)],
-        capture_output=True, text=True, check=True,
-    )  # fmt: skip
-    went_on, _ = drive(step, points[-1], 80)
-    assert child.stdout.strip().splitlines()[-1] == tester.values(went_on, "x").tobytes().hex()
+        more = drive(step, points[-1], AFTER)
+        points, stats = points + more[0], stats + more[1]
+    drawn = b"".join(np.asarray(v).tobytes() for p in points for v in p.values())
+    return (drawn + bytes(int(s["accepted"]) for s in stats)).hex()
+
+
+def resume_all(folder):
+    """In the new process: each job's two files, and what comes next."""
+    for i, (name, model, options) in enumerate(JOBS):
+        step = resumed_step(name, model, options)
+        for when in ("tuning", "frozen"):
+            path = f"{folder}/{i}-{when}"
+            point = pk.load_state(begin(step, 99), path)
+            assert step.tune == (when == "tuning")
+            with open(f"{path}.draws", "w") as file:
+                file.write(draws_after(step, point, stop=when == "tuning"))
+
+
+@pytest.fixture(scope="module")
+def resumed(tmp_path_factory):
+    """What comes next in this process and in a new one, by job and moment."""
+    folder, here = tmp_path_factory.mktemp("resumed"), {}
+    for i, (name, model, options) in enumerate(JOBS):
+        step = begin(resumed_step(name, model, options))
+        points, _ = drive(step, step.model.initial_point(), TUNE)
+        pk.save_state(step, folder / f"{i}-tuning")
+        here[i, "tuning"] = draws_after(step, where_now(step, points), stop=True)
+        pk.save_state(step, folder / f"{i}-frozen")
+        here[i, "frozen"] = draws_after(step, where_now(step, points), stop=False)
+    command = [sys.executable, "-W", "ignore", "-c", IN_A_NEW_PROCESS, str(folder)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return here, {key: (folder / "{}-{}.draws".format(*key)).read_text() for key in here}
+
+
+@pytest.mark.slow  # an import, and a compilation each
+@pytest.mark.parametrize("when", ["tuning", "frozen"])
+@pytest.mark.parametrize("job", range(len(JOBS)), ids=[f"{n}-{m}" for n, m, _ in JOBS])
+def test_in_a_new_process(job, when, resumed):
+    """While tuning, past its end, and frozen; noise included."""
+    here, there = resumed
+    assert there[job, when] == here[job, when]
+    assert len({*here.values()}) == len(here)  # and no two of them are the same
 
 
 # --- what is refused ----------------------------------------------------------------------------------
