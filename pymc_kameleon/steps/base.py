@@ -32,7 +32,7 @@ from pymc_kameleon.samplers.chain import freeze, transition
 from pymc_kameleon.samplers.schedule import Scheduled
 from pymc_kameleon.samplers.screened import Screened
 from pymc_kameleon.samplers.seam import Known, Point, Proposal, acceptance_probability
-from pymc_kameleon.steps import advice, progress
+from pymc_kameleon.steps import advice, arrival_doubt, progress
 from pymc_kameleon.steps.log_density import LogDensity
 from pymc_kameleon.steps.noise import (
     differ,
@@ -64,7 +64,7 @@ MEASURED = 10  # pairs of probes, or the noise is not known
 ARRIVAL_SHARE = 0.4  # of tuning, at most
 LOOKS = 6  # climbs after a chain's own, from draws of the prior; two of them where they find nothing else
 LOOK_EVERY = 3  # tuning draws: one of so many is theirs
-STATE_VERSION = 5  # of KernelStepState: raised whenever the meaning of a field changes
+STATE_VERSION = 6  # of KernelStepState: raised whenever the meaning of a field changes
 NEVER = 2**62
 MODELLED = (
     "surrogate",
@@ -114,6 +114,8 @@ class KernelStepState(StepMethodState):
         Keys of the warnings given, and those that have not left with a draw yet.
     arrival_state : tuple or None
         Of the arrival before the walk, while it lasts.
+    doubt : Doubt or None
+        While tuning, where the arrival ended before it was there.
     algorithm_state : tuple or None
         The algorithm's own ``State``.
     """
@@ -138,6 +140,7 @@ class KernelStepState(StepMethodState):
     said: list
     pending: list
     arrival_state: Any
+    doubt: Any
     algorithm_state: Any
 
 
@@ -314,7 +317,7 @@ class KernelStep(BlockedStep):
         self.streak = 0
         self._window = progress.Window()
         self._warnings.reset()
-        self.arrival_state = self.algorithm_state = self._frozen_stats = None
+        self.arrival_state = self.algorithm_state = self._frozen_stats = self.doubt = None
 
     def reset_tuning(self) -> None:
         """Forget everything that was learned (called between sequential chains); uses no random numbers."""
@@ -325,6 +328,10 @@ class KernelStep(BlockedStep):
         if self.arrival_state is not None and not self.arrival_state.settled:
             self._begin_walk(self.arrival_state.stop())
         self.arrival_state = None
+        if self.doubt is not None and not arrival_doubt.settled(self.doubt):
+            told = advice.did_not_arrive(self.doubt.evaluations, self.doubt.log_density)
+            self._say("arrival", told)
+        self.doubt = None
         if self.tune and self.algorithm_state is not None:
             self._warn_of_what_misleads()
             self._warn_if_too_noisy()  # first: under noise the rest looks worse than it is
@@ -499,6 +506,8 @@ class KernelStep(BlockedStep):
         self._log_ratio = there.log_density - before.log_density + proposal.log_q_ratio
         if accepted:
             self.probe = noise_probe.leave(self.probe)
+        if self.doubt is not None:
+            self.doubt = arrival_doubt.one_more(self.doubt, self.here.log_density)
         if not (self.tune or self._density.noisy or proposal.move.startswith(MODELLED)):
             self._count_streak(accepted)
         if self.here.position is not before.position:
@@ -568,8 +577,9 @@ class KernelStep(BlockedStep):
         known = Known(spent=self.tuning_draws)
         if self._hands_on():
             known = Known(self.tuning_draws, **state.learned())
-            if not state.arrived:
-                self._say("arrival", advice.did_not_arrive(state.evaluations, state.log_density))
+            self.doubt = None
+            if not state.arrived:  # said when tuning ends, unless the walk has arrived by itself
+                self.doubt = arrival_doubt.begin(state.evaluations, state.log_density)
         self.algorithm_state = self.sampler.init(self.rng, self.position, known)
         self._start_algorithm()
 
@@ -748,7 +758,7 @@ class KernelStep(BlockedStep):
             self._say("no tuning", advice.no_tuning(type(self).__name__), whole_run=True)
         self.here = self.here._replace(position=x, log_density=value)
         if self.arrival_state is not None:  # somebody moved the chain on its way
-            self.arrival_state = self.algorithm_state = None
+            self.arrival_state = self.algorithm_state = self.doubt = None
         if self._algorithm_state is None:
             self.algorithm_state = self.sampler.init(self.rng, x)
             if begins:

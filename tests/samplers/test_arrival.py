@@ -12,7 +12,7 @@ import pytest
 
 from pymc_kameleon.samplers.arrival import model as arrival_model
 from pymc_kameleon.samplers.arrival import phase as arrival
-from pymc_kameleon.steps import AdaptiveMetropolisStep, KameleonStep, KamiltonianStep
+from pymc_kameleon.steps import AdaptiveMetropolisStep, KameleonStep, KamiltonianStep, arrival_doubt
 from pymc_kameleon.steps.base import LOOK_EVERY
 from pymc_kameleon.steps.prior_scale import jitter, prior_scale
 from tests.step_tester import CASES, NO_BLAS, BlackBox, make, sample
@@ -380,15 +380,57 @@ def test_r_hat_sees_the_mode_that_chains_from_one_point_miss():
     assert found[False] < 1.1  # half of the posterior missed, and nothing says so
 
 
-def test_it_says_that_it_has_not_arrived():
+def warnings_of(draws, **options):
+    """What an AdaptiveMetropolisStep says of ``draws`` tuning draws, when the first draw comes."""
     model = straight_line()
-    step = AdaptiveMetropolisStep(model=model, tune=60)
+    step = AdaptiveMetropolisStep(model=model, **options)
     step._begin_chain(np.random.default_rng(0))
     point, said = model.initial_point(), []
-    for _ in range(60):
+    for _ in range(draws):
         point, [stats] = step.step(point)
         said.append(stats["warning"])
-    assert any(w is not None and "did not reach the typical set" in w.message for w in said)
+    step.stop_tuning()
+    assert step.doubt is None
+    said.append(step.step(point)[1][0]["warning"])
+    return [w.message for w in said if w is not None]
+
+
+def test_it_says_that_it_has_not_arrived():
+    assert any("did not reach the typical set" in w for w in warnings_of(60, tune=60))
+
+
+def test_it_does_not_say_so_where_the_walk_has_arrived_since():
+    """The climb has 24 evaluations as above, the walk 4000 draws."""
+    assert not any("did not reach the typical set" in w for w in warnings_of(4000, tune=60))
+
+
+@pytest.mark.parametrize(
+    ("heights", "settled"),
+    [
+        ("typical", True),
+        ("moves seldom", True),
+        ("climbs", False),
+        ("crawls", False),
+        ("stuck", False),
+        ("too few", False),
+    ],
+)
+def test_whether_the_walk_has_settled(heights, settled):
+    rng = np.random.default_rng(0)
+    noise = -0.5 * rng.chisquare(5, 1000)
+    steps = np.arange(1000)
+    trace = {
+        "typical": noise,
+        "moves seldom": np.repeat(noise[::10], 10),
+        "climbs": noise - 0.02 * (1000 - steps),
+        "crawls": 0.2 * np.cumsum(rng.standard_normal(1000)),
+        "stuck": np.where(steps < 700, -30.0, -29.0),
+        "too few": noise[:99],
+    }[heights]
+    doubt = arrival_doubt.begin(50, -100.0)
+    for height in trace:
+        doubt = arrival_doubt.one_more(doubt, height)
+    assert arrival_doubt.settled(doubt) is settled
 
 
 def test_kamiltonian_keeps_every_point_evaluated():

@@ -1,0 +1,58 @@
+"""An arrival that ran out of evaluations: whether the walk after it has come to the typical set on its own.
+
+The climb says that it is there only where its quadratic says so too. Where that one is never good (a ridge, a kink) it
+hands the chain over without a word for it, most often in the typical set or near. So the warning waits: the log
+densities of the walk decide when tuning ends.
+"""
+
+from typing import NamedTuple
+
+import arviz as az
+import numpy as np
+
+from pymc_kameleon.numerics import history
+
+FEWEST = 200  # draws of the walk without which nothing can be said
+EFFECTIVE = 20.0  # effective draws, of the log density over the second half of them
+AGREE = 1.1  # R-hat of the two halves of that half
+
+
+class Doubt(NamedTuple):
+    """What the arrival left open.
+
+    Attributes
+    ----------
+    evaluations : int
+        That the arrival took.
+    log_density : float
+        Where it ended.
+    heights : History
+        Log density of every tuning draw since, dimension 1.
+    """
+
+    evaluations: int
+    log_density: float
+    heights: history.History
+
+
+def begin(evaluations: int, log_density: float) -> Doubt:
+    """No draw has been made since."""
+    return Doubt(evaluations, log_density, history.empty(1))
+
+
+def one_more(doubt: Doubt, log_density: float) -> Doubt:
+    """A tuning draw has been made."""
+    return doubt._replace(heights=history.append(doubt.heights, np.array([log_density])))
+
+
+def settled(doubt: Doubt) -> bool:
+    """Whether the walk moves freely in log density, and does not rise any more.
+
+    A chain that climbs has two unlike halves, one that is stuck has few effective draws or none.
+    """
+    heights = history.window(doubt.heights, 0.5)[:, 0]
+    half = len(heights) // 2
+    if 2 * half < FEWEST // 2 or not np.ptp(heights) > 0.0:
+        return False
+    halves = heights[-2 * half :].reshape(2, half)
+    return bool(az.rhat(halves) < AGREE and az.ess(halves) > EFFECTIVE)
