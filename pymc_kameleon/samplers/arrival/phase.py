@@ -123,6 +123,8 @@ class State(NamedTuple):
         What is proposed next: "start", "climb", "explore" or "check".
     failed : bool
         Whether the last climb gained less than a tenth of what was predicted.
+    climbing : bool
+        Whether a near phase ended by rising: none begins before a climb has ended within the trust region, or failed.
     fitted, changed, next_choice : int
         Evaluations at the last fit, at the last change of the metric, and when to choose the model's options again.
     near : Near or None
@@ -148,6 +150,7 @@ class State(NamedTuple):
     basis: np.ndarray
     move: str
     failed: bool = False
+    climbing: bool = False
     fitted: int = 0
     changed: int = 0
     next_choice: int = 0
@@ -329,7 +332,8 @@ def _judge(state, before, point, gain):
         factor = 0.4 if ratio > -1.0 else 0.2
     expected = arrival_model.untransformed(state.model, predicted)
     failed = not gain > 0.1 * max(expected, 0.0)
-    return state._replace(radius=factor * state.radius, failed=failed)
+    climbing = state.climbing and factor > 1.0
+    return state._replace(radius=factor * state.radius, failed=failed, climbing=climbing)
 
 
 def _offset(state):
@@ -455,9 +459,10 @@ def _decide(state):
     left += max(0.0, np.abs(slopes[values >= CONCAVE]).sum() - d)  # a neck's slope is at most that
     record = state.record
     higher = record is None or state.log_densities[state.current] > record.log_density + _little(d)
-    if left < _little(d) and n >= 2 * d + 2 and higher:
-        return _come_near(state)
     promising = arrival_model.gain(state.model, arrival_model.highest(state.model)) > 1e-3
+    climbing = state.climbing and promising
+    if left < _little(d) and n >= 2 * d + 2 and higher and not climbing:
+        return _come_near(state)
     explore = (state.move == "climb" and state.failed) or not promising or (n <= d and n % 2)
     return state._replace(move="explore" if explore else "climb")
 
@@ -475,7 +480,7 @@ def _come_near(state):
 
 def _leave(state):
     current = state.own + int(np.argmax(state.log_densities[state.own :]))
-    return state._replace(near=None, current=current, move="climb", failed=False)
+    return state._replace(near=None, current=current, move="climb", failed=False, climbing=True)
 
 
 def _decide_near(state):
