@@ -297,6 +297,10 @@ def _checked_step(step: Any, model: pm.Model) -> KamiltonianStep:
         raise ValueError(
             "pk.sample has fresh noise for every estimate: no correlation=, no refresh_blocks=."
         )
+    if step.learning_draws is not None:
+        raise ValueError(
+            f"pk.sample tunes for as long as its tune= says: no learning_draws={step.learning_draws}."
+        )
     missing = sorted({v.name for v in model.value_vars} - {v.name for v in step.vars})
     if missing:
         raise ValueError(

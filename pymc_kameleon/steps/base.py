@@ -174,6 +174,10 @@ class KernelStep(BlockedStep):
         chain that is at the model's initial point first jumps to an over-dispersed start of its own, so that R-hat can
         tell whether chains from different starts agree. Default True, False with ``preset="paper"``. Only the jump
         where the log density is noisy or other steps move variables of the model.
+    learning_draws : int, optional
+        Learn from so many tuning draws, at least 1, and be frozen from then on, however long tuning goes on: what the
+        step keeps of them, some 8 d + 250 bytes a draw, is bounded, and given back then. A step that takes ``tune=``
+        should get the same number there. Default: learn from all tuning draws.
     preset : str, optional
         A named set of options; the options given besides it win.
     options
@@ -216,7 +220,7 @@ class KernelStep(BlockedStep):
 
     def __init__(
         self, vars=None, *, model=None, rng=None, initial_point=None, compile_kwargs=None, blocked=True,
-        correlation=None, refresh_blocks=None, arrival=None, preset=None, **options,
+        correlation=None, refresh_blocks=None, arrival=None, learning_draws=None, preset=None, **options,
     ):  # fmt: skip
         if not getattr(sys, "_is_gil_enabled", lambda: True)():  # Python 3.13 and later have it
             raise RuntimeError(advice.no_lock(type(self).__name__))
@@ -229,9 +233,13 @@ class KernelStep(BlockedStep):
                 )
         common = {
             "model": model, "initial_point": initial_point, "compile_kwargs": compile_kwargs, "blocked": blocked,
-            "correlation": correlation, "refresh_blocks": refresh_blocks, "arrival": arrival, "preset": preset,
+            "correlation": correlation, "refresh_blocks": refresh_blocks, "arrival": arrival,
+            "learning_draws": learning_draws, "preset": preset,
         }  # fmt: skip
         check_types(common, {**get_type_hints(CommonOptions), "preset": str | None})
+        if learning_draws is not None:
+            count(1, learning_draws=learning_draws)
+        self.learning_draws = learning_draws
         self._screen = self._screened(preset, options)
         self._schedule = self._scheduled(options)
         model = pm.modelcontext(model)
@@ -358,6 +366,8 @@ class KernelStep(BlockedStep):
         common = {"correlation": self._renewal.correlation, "refresh_blocks": self._renewal.blocks}
         if self.screens is not None:
             common["screen"] = self._screen
+        if self.learning_draws is not None:
+            common["learning_draws"] = self.learning_draws
         if self._schedule is not None:  # without one as before there was the option
             common["schedule"] = self._schedule
         return described({**defaults, **self._options, **common})
@@ -485,6 +495,8 @@ class KernelStep(BlockedStep):
             self._idle.append(None)
 
     def _draw(self, point):
+        if self.tune and self.tuning_draws == self.learning_draws:
+            self.stop_tuning()
         self.tuning_draws += self.tune
         moved = self._density.has_others and self._density.follow(point)
         x, here = self._density.ravel(point), self.here

@@ -27,6 +27,7 @@ class CommonOptions(TypedDict, total=False):
     correlation: float | None
     refresh_blocks: int | None
     arrival: bool | None
+    learning_draws: int | None
 
 
 def continuous(step: str, vars, model) -> list:

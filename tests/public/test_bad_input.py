@@ -55,6 +55,7 @@ def every_option():
                 "correlation",
                 "refresh_blocks",
                 "arrival",
+                "learning_draws",
                 "preset",
             ]
             for name in options:

@@ -12,10 +12,11 @@ import pytest
 from pymc.step_methods.compound import CompoundStep
 from pymc.step_methods.state import equal_dataclass_values
 
+import pymc_kameleon as pk
 from pymc_kameleon.kernels import Matern
 from pymc_kameleon.numerics.history import History
 from pymc_kameleon.samplers.seam import Point
-from pymc_kameleon.steps import KameleonStep
+from pymc_kameleon.steps import KameleonStep, KamiltonianStep
 from pymc_kameleon.steps.options import described
 from tests import step_tester as tester
 from tests.step_tester import (
@@ -172,6 +173,30 @@ def test_state_does_not_grow_after_tuning(case):
     size = len(pickle.dumps(step.sampling_state))
     drive(step, point, 400)
     assert abs(len(pickle.dumps(step.sampling_state)) - size) < 200
+
+
+@every_step
+def test_learning_may_end_before_tuning_does(case):
+    """The same draws as if tuning had ended there; what was learned from is dropped."""
+    model = tester.gaussian()
+    bounded, plain = make(case, model, learning_draws=TUNE, **QUICK), make(case, model, **QUICK)
+    found = drive(begin(bounded), model.initial_point(), 20, TUNE + 40)
+    assert_same_draws(found, drive(begin(plain), model.initial_point(), 60, TUNE))
+    assert not equal_dataclass_values(bounded.sampling_state, plain.sampling_state)  # the option
+    points, _ = drive(begin(bounded), model.initial_point(), 0, TUNE + 40)
+    assert not bounded.tune
+    before = len(cloudpickle.dumps(bounded.sampling_state))
+    drive(bounded, points[-1], 100)
+    assert len(cloudpickle.dumps(bounded.sampling_state)) < before + 1000
+
+
+def test_learning_draws_are_refused_where_they_have_no_meaning():
+    model = tester.gaussian()
+    with pytest.raises(ValueError, match="learning_draws must be an integer of at least 1, got 0"):
+        KameleonStep(model=model, learning_draws=0)
+    step = KamiltonianStep(model=model, learning_draws=50, **QUICK)
+    with pytest.raises(ValueError, match=r"pk.sample tunes for as long as .* no learning_draws=50"):
+        pk.sample(model=model, step=step, max_evaluations=500, progressbar=False)
 
 
 @every_step_fast
