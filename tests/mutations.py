@@ -183,7 +183,7 @@ MUTATIONS = [
              "noisy values are compared: the climb", "test_arrival.py test_pseudo_marginal.py -k 'noisy or noise or without'"),
     Mutation("steps/base", "        if self.arrival_state is not None:  # somebody moved the chain on its way", "        if False:",
              "an arrival goes on from where the chain no longer is", "test_arrival.py test_step_contract.py -k 'moved'"),
-    Mutation("steps/base", "self.arrival_state = self.algorithm_state = self._frozen_stats = None", "self.arrival_state = self._frozen_stats = None",
+    Mutation("steps/base", "self.arrival_state = self.algorithm_state = self._frozen_stats = self.doubt = None", "self.arrival_state = self._frozen_stats = self.doubt = None",
              "a chain inherits what another learned", "test_step_contract.py -k 'anew or before_it'"),
     Mutation("steps/base", "        self.probe = noise_probe.NoiseProbe()", "        self.probe = getattr(self, 'probe', noise_probe.NoiseProbe())",
              "a chain inherits another's noise", "test_noise_probes.py -k its_own"),
