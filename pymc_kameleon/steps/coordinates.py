@@ -12,6 +12,10 @@ and *replaces* the prior's term. Exactness hangs on not computing it as log F(x;
 x = mu + sigma z in floating point, x - mu is 0 as soon as sigma < 1e-16 |mu|, whatever z is. The prior of z would
 vanish there and z have infinite volume, into which chains disappear with an acceptance rate of 1.
 
+A multivariate normal with covariance L L' is one of these for each of its coordinates, given those before it:
+mu_i + sum_(j < i) L_ij z_j is the location, L_ii the scale. Effects that sum to zero are independent normals in the
+coordinates that PyMC gives them.
+
 References
 ----------
 O. Papaspiliopoulos, G. O. Roberts, M. Skoeld (2007). A general framework for the parametrization of hierarchical
@@ -26,7 +30,7 @@ from typing import NamedTuple
 import numpy as np
 import pytensor.tensor as pt
 from pymc import Model
-from pymc.distributions.transforms import LogTransform
+from pymc.distributions.transforms import LogTransform, ZeroSumTransform
 from pytensor.graph.basic import Variable
 from pytensor.graph.replace import clone_replace
 from pytensor.graph.traversal import ancestors
@@ -55,8 +59,10 @@ def _student(z, nu):
 
 FAMILIES: dict[str, Callable] = {  # by the random variable's Op; the last two parameters are location and scale
     "NormalRV": _normal, "LogNormalRV": _normal, "LaplaceRV": _laplace, "CauchyRV": _cauchy,
-    "LogisticRV": _logistic, "StudentTRV": _student,
+    "LogisticRV": _logistic, "StudentTRV": _student, "MvNormalRV": _normal, "ZeroSumNormalRV": _normal,
 }  # fmt: skip
+TRANSFORMS: dict[str, type] = {"LogNormalRV": LogTransform, "ZeroSumNormalRV": ZeroSumTransform}
+WIDEST = 12  # of a multivariate normal, whose coordinates are written out one by one
 
 
 class Prior(NamedTuple):
@@ -66,6 +72,7 @@ class Prior(NamedTuple):
     scale: Variable
     others: tuple[Variable, ...]
     log_density: Callable  # of z and the others, elementwise
+    factor: Variable | None = None  # L of a multivariate normal; its diagonal is the scale
 
 
 class Moved(NamedTuple):
@@ -127,6 +134,14 @@ class Coordinates:
         order = {model.rvs_to_values[rv]: i for i, rv in enumerate(model.free_RVs)}
         self._order = sorted(self.layout, key=lambda entry: order[entry[0]])  # parents first
 
+    @property
+    def depth(self) -> int:
+        """Longest chain of coordinates whose priors depend on one another, at most."""
+        return 1 + sum(
+            1 if self.priors[v].factor is None else shape[-1]
+            for v, _, shape in self.layout if v in self.priors
+        )  # fmt: skip
+
     def forget(self, variable) -> None:
         """Leave ``variable`` as the model has it."""
         del self.priors[variable]
@@ -150,20 +165,11 @@ class Coordinates:
                 values[variable] = own.astype(variable.dtype)
                 whole[variable] = (own, own, pt.zeros_like(own), pt.zeros_like(own))
                 continue
-            location, scale, *others = clone_replace(
-                [prior.location, prior.scale, *prior.others], values, rebuild_strict=False
-            )
-            # constants that need no more digits come in single precision, and so would their logarithms
-            location, scale = (
-                pt.broadcast_to(a.astype("float64"), shape) for a in (location, scale)
-            )
+            share = None if centring is None else centring[where].reshape(shape)
+            location, scale, z, *others = _place(prior, values, own, share)
             log_scale = pt.log(scale)
-            z = own
-            if centring is not None:
-                share = centring[where].reshape(shape)
-                z = (own - share * location) * pt.exp(-share * log_scale)
             term = prior.log_density(z, *others)
-            if centring is not None:
+            if share is not None:
                 term = term - share * log_scale
             # where sigma is 0 or no number there is no density, whatever z is
             terms.append(pt.switch(pt.gt(scale, 0.0), term, -np.inf).sum())
@@ -181,12 +187,36 @@ class Coordinates:
         for variable, where, shape in self.layout:
             prior, own = self.priors.get(variable), x[where].reshape(shape)
             if prior is not None:
-                location, scale = clone_replace(
-                    [prior.location, prior.scale], values, rebuild_strict=False
-                )
-                own = (own - location) / scale
+                # lambda = 1, where u is x
+                _, _, own, *_ = _place(prior, values, own, pt.ones_like(own))
             v.append(own.ravel())
         return pt.concatenate(v)
+
+
+def _place(prior: Prior, values: dict, u: Variable, share: Variable | None) -> list[Variable]:
+    """Location, scale, z and the prior's other parameters at ``u`` = lambda mu + sigma^lambda z, lambda = ``share``."""
+    matrix = [] if prior.factor is None else [prior.factor]
+    location, scale, *others = clone_replace(
+        [prior.location, prior.scale, *matrix, *prior.others], values, rebuild_strict=False
+    )
+    # constants that need no more digits come in single precision, and so would their logarithms
+    location, scale = (pt.broadcast_to(a.astype("float64"), u.shape) for a in (location, scale))
+
+    def z_of(location, i):
+        if share is None:
+            return u[i]
+        return (u[i] - share[i] * location) * pt.exp(-share[i] * pt.log(scale[i]))
+
+    if not matrix:
+        return [location, scale, z_of(location, ...), *others]
+    factor, *others = others
+    z: list[Variable] = []
+    locations: list[Variable] = []
+    for i in range(u.type.shape[-1]):
+        before = [factor[..., i, j] * z[j] for j in range(i)]
+        locations.append(pt.add(location[..., i], *before) if before else location[..., i])
+        z.append(z_of(locations[-1], (..., i)))
+    return [pt.stack(locations, axis=-1), scale, pt.stack(z, axis=-1), *others]
 
 
 def find_priors(model: Model) -> dict:
@@ -195,14 +225,25 @@ def find_priors(model: Model) -> dict:
     unknowns = set(model.value_vars)
     for rv in model.free_RVs:
         op, transform = rv.owner.op, model.rvs_to_transforms.get(rv)
-        family = FAMILIES.get(type(op).__name__)
-        log = type(op).__name__ == "LogNormalRV"
-        if family is None or not (
-            isinstance(transform, LogTransform) if log else transform is None
-        ):
+        kind = type(op).__name__
+        wanted = TRANSFORMS.get(kind, type(None))
+        if kind not in FAMILIES or not isinstance(transform, wanted):
             continue
-        parameters = model.replace_rvs_by_values(list(op.dist_params(rv.owner)))
-        *others, location, scale = parameters
-        if not unknowns.isdisjoint(ancestors([location, scale])):
-            found[model.rvs_to_values[rv]] = Prior(location, scale, tuple(others), family)
+        if kind == "MvNormalRV" and not 0 < (rv.type.shape[-1] or 0) <= WIDEST:
+            continue
+        prior = _prior(kind, model.replace_rvs_by_values(list(op.dist_params(rv.owner))))
+        if not unknowns.isdisjoint(ancestors([prior.location, prior.scale])):
+            found[model.rvs_to_values[rv]] = prior
     return found
+
+
+def _prior(kind: str, parameters: list[Variable]) -> Prior:
+    """The prior of a family, from its random variable's parameters."""
+    if kind == "ZeroSumNormalRV":
+        return Prior(pt.zeros(()), parameters[0], (), FAMILIES[kind])
+    *others, location, scale = parameters
+    if kind != "MvNormalRV":
+        return Prior(location, scale, tuple(others), FAMILIES[kind])
+    factor = pt.linalg.cholesky(scale.astype("float64"), on_error="nan")
+    diagonal = pt.diagonal(factor, axis1=-2, axis2=-1)
+    return Prior(location, diagonal, (), FAMILIES[kind], factor)

@@ -186,7 +186,7 @@ class Split:
     movable : ndarray of bool, shape (d,)
         The coordinates that can be centred by a degree.
     depth : int
-        Longest chain of priors that depend on one another, at most.
+        Longest chain of coordinates whose priors depend on one another, at most.
     factors : list of str
         Names of the model's factors that the black boxes belong to.
     parts : list of Factor
@@ -209,7 +209,7 @@ class Split:
         self.order = np.concatenate([first[f.box] + f.outputs for f in factors]).astype(np.int64)
         self.movable = cut.coordinates.movable
         self.factors = [f.name for f in factors]
-        self.depth = len(cut.coordinates.priors) + 1
+        self.depth = cut.coordinates.depth
         self._places = self._compile_places()
         self._known = self._compile_known()
 

@@ -199,3 +199,80 @@ def test_the_toy_by_hand_has_the_right_slope(centring):
         u = 1.5 * rng.standard_normal(4)
         differences = [(at(u + h)[0] - at(u - h)[0]) / 2e-6 for h in 1e-6 * np.eye(4)]
         np.testing.assert_allclose(at(u)[1], differences, rtol=1e-5, atol=1e-5)
+
+
+# --- several coordinates at once ------------------------------------------------------------------
+
+
+def correlated():
+    """Effects with an unknown correlation, by a Cholesky factor or a covariance, and effects that sum to zero."""
+    box = BlackBox(lambda x: -0.5 * np.sum(np.square(x)), pt.dscalar)
+    with pm.Model() as model:
+        mu = pm.Normal("mu", 0.3, 1.0, shape=3)
+        sd = pm.HalfNormal("sd", 1.0, shape=3)
+        r = pm.Uniform("r", -0.4, 0.9)
+        correlation = (1.0 - r) * np.eye(3) + r
+        covariance = correlation * pt.outer(sd, sd)
+        chol, *_ = pm.LKJCholeskyCov("chol", n=2, eta=2.0, sd_dist=pm.HalfNormal.dist(1.0, shape=2))
+        x = [
+            pm.MvNormal("x", mu, covariance, shape=(2, 3)), pm.MvNormal("one", mu, covariance),
+            pm.MvNormal("lkj", chol=chol, mu=np.zeros(2), shape=(2, 2)),
+            pm.ZeroSumNormal("sums", sigma=sd[0], shape=4),
+            pm.ZeroSumNormal("both", sigma=sd[1], n_zerosum_axes=2, shape=(3, 2)),
+        ]  # fmt: skip
+        for i, part in enumerate(x):
+            pm.Potential(f"y{i}", box(part))
+    return model
+
+
+@pytest.fixture(scope="module")
+def several():
+    model = correlated()
+    return model, density(model), model.compile_logp(jacobian=True, **QUICK)
+
+
+@pytest.mark.parametrize("centring", CENTRINGS)
+def test_correlated_effects_have_the_density_of_x_times_the_jacobian(several, centring):
+    model, found, logp = several
+    parts, rng = found.parts_known, np.random.default_rng(6)
+    assert parts.movable.sum() == 6 + 3 + 4 + 3 + 2
+    share = centring * rng.uniform(0.5, 1.0, found.dim) * parts.movable
+    for _ in range(3):
+        u = 0.7 * rng.standard_normal(found.dim)
+        w, x, v, _, log_scale = parts.places(u, share)
+        point = found.update(model.initial_point(), v)
+        np.testing.assert_allclose(found.ravel(point), x, rtol=1e-12)
+        np.testing.assert_allclose(found.enter(x), v, rtol=1e-8, atol=1e-9)
+        np.testing.assert_allclose(found(v), logp(point) + log_scale.sum(), rtol=1e-9)
+        value, *_ = parts.known(u, share, w, *no_slope(parts, found.outputs, w))
+        np.testing.assert_allclose(value, found(v) - share @ log_scale, rtol=1e-9)
+        # the Jacobian is that of the map, whose matrix is triangular
+        pairs = [
+            (parts.places(u + h, share)[2], parts.places(u - h, share)[2])
+            for h in 1e-6 * np.eye(found.dim)
+        ]
+        slopes = np.array([(a - b) / 2e-6 for a, b in pairs])
+        np.testing.assert_allclose(np.linalg.slogdet(slopes)[1], -share @ log_scale, atol=1e-5)
+
+
+def test_draws_of_correlated_effects_are_independent_when_moved(several):
+    """Model draws of x, moved to v: uncorrelated normals of variance 1; x itself is not."""
+    model, found, _ = several
+    with model:
+        draws = pm.draw([model["sd"], model["r"], model["mu"], model["x"]], 4000, random_seed=1)
+    sd, r, mu, x = draws
+    factor = np.linalg.cholesky(
+        ((1.0 - r)[:, None, None] * np.eye(3) + r[:, None, None]) * sd[:, :, None] * sd[:, None, :]
+    )
+    want = np.linalg.solve(factor, (x[:, 0] - mu)[:, :, None])[:, :, 0]
+    assert np.abs(np.corrcoef(want.T)[np.triu_indices(3, 1)]).max() < 0.07
+    where = {v.name: part for v, part, _ in found.parts_known.cut.coordinates.layout}
+    point = model.initial_point()
+    got = []
+    for row in range(5):
+        point |= {
+            "sd_log__": np.log(sd[row]), "r_interval__": np.log((r[row] + 0.4) / (0.9 - r[row])),
+            "mu": mu[row], "x": x[row],
+        }  # fmt: skip
+        got.append(found.enter(found.ravel(point))[where["x"]][:3])
+    np.testing.assert_allclose(got, want[:5], rtol=1e-6, atol=1e-8)
