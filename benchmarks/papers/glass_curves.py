@@ -272,6 +272,7 @@ def write():
         f"{LONG['draws']:,}, "
         f"{ess:,.0f} effective draws in the worst coordinate. Seed {SEED}; {versions()}. Medians over the chains with "
         f"the central 80 %.",
+        "![Distance of the mean and MMD against draws](paper_glass_curves.png)",
         report.table(HEAD, [row(n, m) for n, m in found.items()]),
         "The floor, distance of means and MMD: "
         + "; ".join(f"{n} {a:.2f} and {b:.0f}" for n, (a, b) in floor.items())

@@ -286,6 +286,7 @@ def write() -> None:
         "with unit "
         "covariances and the median heuristic. Medians over the chains with the central 80 %; ESS is bulk, per 1000 "
         "draws.",
+        "![The two errors against draws](paper_kameleon_targets.png)",
         report.table(HEAD, map(format_row, found), left=3),
         "KAMH-LS against AM-LS, and against the best of SM, AM-FS and AM-LS, medians (below 1: KAMH is better; the "
         "paper says that it "
