@@ -113,6 +113,9 @@ RESULTS = {
     "paper_trajectories": Result("papers.trajectories", 5),
     "paper_twisted": Result("papers.twisted", 3),
     "particle_filter": Result("particle_filter", 1),
+    "short_tuning": Result(
+        "short_tuning", 60, (*_package(*SAMPLERS, "samplers.cma", "samplers.gaussian_adaptation"), "benchmarks.core")
+    ),
     "step_cost_pymc5": Result("step_cost", 1, needs="PyMC 5"),
     "step_cost_pymc6": Result("step_cost", 1, needs="PyMC 6"),
     "textbook": Result(
