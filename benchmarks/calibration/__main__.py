@@ -174,7 +174,8 @@ def table(found: dict[tuple[str, str], Verdict]) -> str:
         "or |z| above 4.5.",
         f"{len(of_steps)} of {len(cells())} cells, replications: {done[0]} to {done[-1]}. "
         f"{'No cell fails' if not failed else 'These fail: ' + ', '.join(failed)}; {low} have p below .05, where "
-        f"{0.05 * len(of_steps):.1f} are expected; the largest |z| is {largest:.1f}.",
+        f"{0.05 * len(of_steps):.1f} are expected; the largest |z| is {largest:.1f}. All steps get the same parameters "
+        "and data, so that the cells of a column go up and down together.",
         report.table(["step", *MODELS], rows),
         "![Empirical distributions of the ranks with bands](calibration.png)",
         "*Share of ranks below each of 1 to 19, less what uniform ranks have; a line for every quantity; shaded: where "
@@ -238,7 +239,7 @@ def plot(found: dict[tuple[str, str], Verdict], path: Path) -> None:
         ax.set_title(model, fontsize=9)
     for ax in axes[-1]:
         ax.set_xlabel("rank", fontsize=7)
-    axes[0, 0].set_ylim(-0.28, 0.28)
+    axes[0, 0].set_ylim(-0.34, 0.34)
     figure.suptitle(
         "Ranks of the true values: blue parameters, red log density; last row: wrong on purpose",
         fontsize=10,
