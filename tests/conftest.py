@@ -10,7 +10,9 @@
    that must give |z| > 10, or that is xfail(strict=True). Sizes are chosen by the control, not by patience.
 4. Rates rather than values for approximations.
 5. No network: whatever asks for an address that is not this machine's fails (tests/public/test_no_network.py).
-6. Never: seeds from the date, unseeded choices, retries, a test without an assertion, a skip that CI cannot turn into
+6. Graphs are compiled for Python in the fast suite (:func:`linker`), but where the linker is part of what is tested or
+   a chain is long: compiling costs more than most tests' draws.
+7. Never: seeds from the date, unseeded choices, retries, a test without an assertion, a skip that CI cannot turn into
    a failure.
 """
 
@@ -25,6 +27,41 @@ for _name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
 import matplotlib
 
 matplotlib.use("Agg")
+
+import functools
+
+import pytensor
+import pytest
+from pytensor.link.c import op as c_op
+
+# Where a variable was made is found out from the stack, and where its C code lies from the disk (PyTensor 2, at every
+# transposition): together a seventh of building a model and compiling it.
+pytensor.config.traceback__limit = 0
+c_op.ExternalCOp.get_path = classmethod(functools.cache(c_op.ExternalCOp.get_path.__func__))
+
+# What PyTensor makes of a step and of a model, as a user has it; and chains of many thousand draws.
+DEFAULT_LINKER = {
+    "test_first_user", "test_log_density", "test_particle_filter", "test_pytensor_internals", "test_step_contract",
+    "test_textbook", "test_threads",
+}  # fmt: skip
+
+
+@pytest.fixture(autouse=True, scope="module")
+def linker(request):
+    """Python's in the fast suite, PyTensor's own in the slow one and for the modules above."""
+    name = request.module.__name__.rsplit(".", 1)[-1]
+    if name in DEFAULT_LINKER or request.config.getoption("-m") != "not slow":
+        yield
+    else:
+        with pytensor.config.change_flags(mode="FAST_COMPILE"):
+            yield
+
+
+@pytest.fixture
+def default_linker():
+    """For one test with a long chain."""
+    with pytensor.config.change_flags(mode="Mode"):
+        yield
 
 
 LOCAL = ("localhost", "127.0.0.1", "::1", "0.0.0.0", "::", "", None, os.uname().nodename)

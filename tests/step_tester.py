@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 import pymc as pm
+import pytensor
 import pytensor.tensor as pt
 import pytest
 from pymc.step_methods.compound import BlockedStep
@@ -250,11 +251,11 @@ def pair():
 
 
 @cache
-def compiled(name, model, twin):
+def compiled(name, model, twin, mode):
     """One step of each kind for each model: ``begin`` resets it, and compiling costs more than a test."""
     return make(CASES[name], model)
 
 
 def compiled_step(case, model, seed=0, twin=False):
     [name] = [n for n, c in CASES.items() if c is case]
-    return begin(compiled(name, model, twin), seed)
+    return begin(compiled(name, model, twin, pytensor.config.mode), seed)

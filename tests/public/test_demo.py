@@ -43,7 +43,7 @@ def test_it_prints_and_writes(tmp_path, monkeypatch, capsys):
 @pytest.mark.filterwarnings("ignore:Numba will use object mode")  # PyMC 6's default linker
 def test_chains_run_in_parts_are_those_of_one_run():
     """The draws of pm.sample with the seed, in the order of its chains, and every evaluation counted."""
-    options = {"draws": 20, "tune": 120, "seed": 3}
+    options = {"draws": 20, "tune": 30, "seed": 3}
     parts = [
         demo.run("step", pk.AdaptiveMetropolisStep, chains=part, **options)
         for part in (range(0, 1), range(1, 3))
@@ -51,14 +51,14 @@ def test_chains_run_in_parts_are_those_of_one_run():
     joined = demo.join(parts)
     with demo.lynx_hare_model():
         idata = pm.sample(
-            20, tune=120, chains=3, cores=1, step=pk.AdaptiveMetropolisStep(), random_seed=3,
+            20, tune=30, chains=3, cores=1, step=pk.AdaptiveMetropolisStep(), random_seed=3,
             progressbar=False, compute_convergence_checks=False,
         )  # fmt: skip
     want, got = idata["posterior"]["alpha"], joined.idata["posterior"]["alpha"]
     assert len({chain.tobytes() for chain in want.values}) == 3
     np.testing.assert_array_equal(got.values, want.values)
     assert got["chain"].values.tolist() == [0, 1, 2]
-    assert joined.evaluations == 3 * (20 + 120 + 1)
+    assert joined.evaluations == 3 * (20 + 30 + 1)
     assert joined.idata["observed_data"]["pelts"].shape == (21, 2)
     assert parts[1].idata["posterior"]["alpha"].shape == (2, 20)
 

@@ -308,7 +308,7 @@ def cut_off(figure):
     return found
 
 
-@pytest.mark.parametrize("figsize", [None, (4.5, 4.0)])
+@pytest.mark.parametrize("figsize", [pytest.param(None, marks=pytest.mark.slow), (4.5, 4.0)])
 def test_nothing_is_cut_off(kameleon, sampled, pooled, figsize):  # noqa: F811
     step, idata = kameleon
     kamiltonian, draws = sampled

@@ -115,7 +115,7 @@ def test_it_can_be_stored(idata, tmp_path):
 
 
 def test_the_seed_decides(model, step, idata):
-    again, other = sample(model, step), sample(model, step, random_seed=2)
+    again, other = sample(model, step), sample(model, step, random_seed=2, max_evaluations=80)
     a = idata["posterior"]["a"].values
     assert again["posterior"]["a"].values.tobytes() == a.tobytes()
     assert other["posterior"]["a"].values[0, 0] != a[0, 0]
@@ -154,7 +154,7 @@ def test_a_number_of_draws_and_of_tuning_draws(model, step):
     [("prior", 1.0), ({"a": 40.0}, 30.0), ([{"a": 10.0 * k} for k in range(1, 9)], 5.0)],
 )
 def test_starts(model, step, start, least):
-    found = sample(model, step, start=start, max_evaluations=100)
+    found = sample(model, step, start=start, max_evaluations=40)
     climbs = found["evaluations"]
     first = climbs["a"].values[climbs["_round"].values == 1]
     assert len(first) == 4
@@ -403,8 +403,8 @@ def test_a_table_is_taken_in_any_space(model, step, idata, space):
     np.testing.assert_allclose(known.log_densities, stored.log_densities, rtol=1e-10)
     if space == "array":  # a constant off, as an unnormalised density is
         x, logp = as_table(model, idata, space)
-        shifted = sample(model, step, evaluations=(x, logp + 100.0), max_evaluations=200)
-        plain = sample(model, step, evaluations=(x, logp), max_evaluations=200)
+        shifted = sample(model, step, evaluations=(x, logp + 100.0), max_evaluations=120)
+        plain = sample(model, step, evaluations=(x, logp), max_evaluations=120)
         a, other = (r["posterior"]["a"].values for r in (plain, shifted))
         assert np.abs(a.mean() - other.mean()) < 0.5 * a.std()
 

@@ -65,7 +65,7 @@ class NotFrozen:
         return NotFrozen.start(state, outcome.position, outcome.log_density)
 
 
-@pytest.mark.parametrize("control", [RatioDropped, NotFrozen])
+@pytest.mark.parametrize("control", [RatioDropped, pytest.param(NotFrozen, marks=pytest.mark.slow)])
 def test_invariance_fails_when_it_should(control):
     rng = np.random.default_rng(1)
     starts = skewed_draws(rng, 20_000)

@@ -93,7 +93,7 @@ class WithoutRatio:
 
 def invariance(control=None):
     rng = np.random.default_rng(20261120)
-    starts = TARGET.draw(rng, 10_000)
+    starts = TARGET.draw(rng, 4000)
     ends = run_transitions(rng, frozen().but(control), TARGET.log_density, starts, 8)
     return z_scores(ends, TARGET.mean, TARGET.cov)
 

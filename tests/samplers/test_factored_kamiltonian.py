@@ -248,7 +248,9 @@ def scores(sampler, toy, centring, chains, steps=3, typical=1.5, seed=6):
     return two_sample_z(ends, starts, toy)
 
 
-@pytest.mark.parametrize("centring", [pytest.param(0.0, marks=pytest.mark.slow), 0.5, 1.0])
+@pytest.mark.parametrize(
+    "centring", [0.5, *(pytest.param(c, marks=pytest.mark.slow) for c in (0.0, 1.0))]
+)
 def test_chains_are_exact_whatever_the_emulators(centring):
     toy = Toy()
     assert np.abs(scores(FactoredKamiltonian(source=toy), toy, centring, 1200)).max() < 4.5
@@ -377,7 +379,7 @@ def cold_chain(seed, tune, draws):
 def test_from_a_cold_start_in_300_draws():
     exact = Toy().draw(np.random.default_rng(9), 4000)
     means = []
-    for seed in range(4):
+    for seed in range(3):
         sampler, state, draws = cold_chain(seed, 150, 150)
         assert state.learning is None
         assert state.fit.error < 0.05
@@ -386,7 +388,7 @@ def test_from_a_cold_start_in_300_draws():
         assert set(sampler.stats(state)) <= set(sampler.statistics)
         means.append(np.concatenate([draws.mean(axis=0), np.square(draws).mean(axis=0)]))
     truth = np.concatenate([exact.mean(axis=0), np.square(exact).mean(axis=0)])
-    z = (np.mean(means, axis=0) - truth) / (np.std(means, axis=0, ddof=1) / math.sqrt(4) + 0.03)
+    z = (np.mean(means, axis=0) - truth) / (np.std(means, axis=0, ddof=1) / math.sqrt(3) + 0.03)
     assert np.abs(z).max() < 4.5
 
 

@@ -261,7 +261,7 @@ class RatioDropped:
 @pytest.mark.parametrize(
     ("case", "control"),
     [
-        ("sincos", PreviousReverse),
+        pytest.param("sincos", PreviousReverse, marks=slow),
         ("cos", RatioDropped),
         pytest.param("shift", RatioDropped, marks=slow),
         pytest.param("sincos", RatioDropped, marks=slow),

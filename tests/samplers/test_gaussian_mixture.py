@@ -364,7 +364,7 @@ def with_auxiliary_density(normals, x, state, proposal):
     [
         ("local", without_ratio),
         ("auxiliary", without_ratio),
-        ("auxiliary", with_auxiliary_density),
+        pytest.param("auxiliary", with_auxiliary_density, marks=pytest.mark.slow),
         ("independence", without_ratio),
     ],
 )
@@ -374,6 +374,7 @@ def test_a_wrong_ratio_is_seen(move, wrong_ratio):
     assert invariance_z(state.but(biased(wrong_ratio)), rng, 6_000, 6) > 10
 
 
+@pytest.mark.slow
 def test_a_mixture_that_follows_the_chain_is_seen():
     """Not frozen: the mixture refitted at every draw to a short history that ends at the current point."""
 

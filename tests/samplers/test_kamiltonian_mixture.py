@@ -113,7 +113,7 @@ def largest_z(starts, ends, state):
     ("wrong", "noise"),
     [
         *((wrong, 1.0) for wrong in EACH_WRONG),  # without noise the same lines run
-        (with_hole, 0.0),
+        pytest.param(with_hole, 0.0, marks=pytest.mark.slow),
         pytest.param(too_steep, 0.0, marks=pytest.mark.slow),
         pytest.param(too_narrow, 0.0, marks=pytest.mark.slow),
     ],
@@ -137,7 +137,9 @@ def share_at_one_end(state, x, y, proposal, new):
     return state._replace(trust=1.0).log_ratio(x, y, proposal, new)
 
 
-@pytest.mark.parametrize("ratio", [without_share, share_at_one_end])
+@pytest.mark.parametrize(
+    "ratio", [pytest.param(without_share, marks=pytest.mark.slow), share_at_one_end]
+)
 @pytest.mark.parametrize(
     "noise",
     [0.0, pytest.param(1.0, marks=pytest.mark.slow)],

@@ -30,10 +30,12 @@ def variances():
     return idata["posterior"]["x"].values.var(axis=1)
 
 
+@pytest.mark.usefixtures("default_linker")
 def test_strong_noise_does_not_stop_the_chain():
     assert np.median(variances()) > 0.5
 
 
+@pytest.mark.usefixtures("default_linker")
 def test_with_absolute_acceptance_it_does(monkeypatch):
     monkeypatch.setattr(metropolis.Outcome, "target", lambda self, target_accept: target_accept)
     assert np.median(variances()) < 0.1
@@ -103,7 +105,9 @@ def fill(pairs, sd, seed, retained=False):
     return probe
 
 
-@pytest.mark.parametrize("sd", [0.5, 1.5, 2.5])
+@pytest.mark.parametrize(
+    "sd", [1.5, *(pytest.param(sd, marks=pytest.mark.slow) for sd in (0.5, 2.5))]
+)
 def test_variance_is_measured_without_bias(sd):
     # half a squared difference over the variance is chi-square(1), the mean of n of them has variance 2 / n
     n = 400
@@ -134,7 +138,7 @@ def test_standstill_acceptance_is_that_of_a_step_of_length_zero():
     assert noise_probe.standstill_acceptance(0.0) == 1.0
 
 
-@tester.every_step_fast
+@tester.every_step
 @pytest.mark.parametrize("sd", [1.0])
 def test_every_step_finds_the_noise_of_its_log_density(case, sd):
     def estimate(rng, x):

@@ -316,7 +316,7 @@ def test_invariance(case, control):
     ("case", "control", "n"),
     [
         pytest.param("trace", OneSided, 16_000, marks=slow),
-        ("trace", Previous, 9_000),
+        pytest.param("trace", Previous, 9_000, marks=slow),
         ("none", Dropped, 9_000),
         pytest.param("matern", OneSided, 16_000, marks=slow),
         pytest.param("none", Previous, 16_000, marks=slow),

@@ -60,6 +60,7 @@ def test_every_member_leaves_the_target_as_it_is(noise):
     assert largest_z(starts, ends_after(hub, found, noise)) < 4.5
 
 
+@pytest.mark.slow
 def test_without_the_shares_in_the_ratio_they_do_not(monkeypatch):
     def without(state, proposal, there):
         return proposal.log_q_ratio
@@ -159,7 +160,7 @@ def test_few_evaluations_are_enough(banana):
 
 
 def test_told_the_same_it_does_the_same():
-    once, again, other = (run(4, 200, seed) for seed in (1, 1, 2))
+    once, again, other = (run(4, 120, seed) for seed in (1, 1, 2))
     assert again.evaluated.positions.tobytes() == once.evaluated.positions.tobytes()
     draws = [pooled_chains.posterior(chains) for chains in (once, again)]
     assert draws[0].tobytes() == draws[1].tobytes()

@@ -211,7 +211,9 @@ def largest_z(inner, wrong, noise=0.0, control=None, n=2500):
     return np.abs(two_sample_z(ends, starts)).max()
 
 
-@pytest.mark.parametrize("noise", [0.0, 1.0])
+@pytest.mark.parametrize(
+    "noise", [pytest.param(0.0, marks=pytest.mark.slow), 1.0]
+)  # the same lines run
 @pytest.mark.parametrize("wrong", [too_steep, too_flat, shifted])
 def test_the_frozen_kernel_leaves_the_target_invariant(wrong, noise):
     assert largest_z("fast", wrong, noise) < 4.5

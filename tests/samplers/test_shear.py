@@ -140,7 +140,7 @@ class AnotherWayBack(Sampler):
 
 def invariance(sampler, state):
     rng = np.random.default_rng(20261121)
-    starts = TARGET.draw(rng, 12_000)
+    starts = TARGET.draw(rng, 6000)
     ends = run_transitions(rng, Held(sampler, state), TARGET.log_density, starts, 6)
     return np.abs(z_scores(ends, TARGET.mean, TARGET.cov)).max()
 

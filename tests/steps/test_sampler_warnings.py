@@ -6,6 +6,7 @@ import multiprocessing
 import arviz as az
 import numpy as np
 import pymc as pm
+import pytensor
 import pytest
 from pymc.step_methods.compound import CompoundStep
 
@@ -76,7 +77,7 @@ def test_numbers_do_not_hang_on_the_seed(noisy, caplog):
 
 def test_long_tuning_is_not_warned_about(caplog):
     model = tester.gaussian()
-    step = tester.compiled("adaptive_metropolis", model, False)
+    step = tester.compiled("adaptive_metropolis", model, False, pytensor.config.mode)
     run = {"model": model, "chains": 1, "draws": 10}
     said, _ = said_in(lambda: tester.sample(step, tune=1199, **run), caplog)
     assert [m.split(";")[0] for m in said] == [
@@ -88,7 +89,7 @@ def test_long_tuning_is_not_warned_about(caplog):
 
 def test_tuning_that_ends_before_a_surrogate_is_said(caplog):
     model = tester.gaussian()
-    step = tester.compiled("kamiltonian", model, False)
+    step = tester.compiled("kamiltonian", model, False, pytensor.config.mode)
     said, _ = said_in(lambda: tester.sample(step, model, tune=40, draws=5), caplog)
     assert sum("surrogate was learned" in m for m in said) == 2
     said, _ = said_in(lambda: tester.sample(step, model, tune=1500, draws=5), caplog)
