@@ -132,7 +132,7 @@ def test_prediction_is_the_average_over_theta_and_latent_values():
     for theta in thetas[:, 0]:
         rows = np.vstack([X, X_new])
         K = np.exp(-0.5 * np.square(rows[:, None] - rows[None]) @ np.exp(-theta))
-        f = rng.standard_normal((400_000, 11)) @ np.linalg.cholesky(K + 1e-3 * np.eye(11)).T
+        f = rng.standard_normal((200_000, 11)) @ np.linalg.cholesky(K + 1e-3 * np.eye(11)).T
         w = np.exp(special.log_expit((2 * y - 1) * f[:, :8]).sum(axis=1))
         p = special.expit(f[:, 8:])
         mean = w @ p / w.sum()
@@ -154,7 +154,7 @@ def test_monte_carlo_error_covers_the_noise_of_chains():
     X_new = np.array([[4.0, 3.2]])
     rng = np.random.default_rng(3)
     rho, estimates, errors = 0.8, [], []
-    for _ in range(50):
+    for _ in range(30):
         theta = np.empty((2, 50, 2))
         theta[:, 0] = rng.standard_normal((2, 2))
         for t in range(1, 50):
@@ -167,7 +167,7 @@ def test_monte_carlo_error_covers_the_noise_of_chains():
         errors.append(result.mcse[0])
     spread = np.std(estimates, ddof=1)
     ratio = np.sqrt(np.mean(np.square(errors))) / spread
-    # spread has a relative standard error of 10 %; independent draws' error would be 3 times too small
+    # spread has a relative standard error of 13 %; independent draws' error would be 3 times too small
     assert 0.6 < ratio < 1.6
 
 

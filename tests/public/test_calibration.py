@@ -46,6 +46,7 @@ def test_parameters_and_data_are_drawn_from_the_joint_density(name):
     assert bartlett(name) < 4.5
 
 
+@pytest.mark.slow
 def test_data_of_another_noise_are_not():
     assert bartlett(NOISE_UNDERSTATED, n=3000) > 10.0
 

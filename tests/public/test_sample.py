@@ -323,9 +323,9 @@ def test_noise_is_that_of_the_evaluation_wherever_it_is_made():
         mu = pm.Normal("mu", 0.0, 2.0)
         pm.Potential("likelihood", pk.NoisyLogLikelihood(estimate)(mu))
     step = pk.KamiltonianStep(model=model)
-    here = sample(model, step, max_evaluations=600)
+    here = sample(model, step, max_evaluations=400)
     with ThreadPoolExecutor(3) as executor:
-        there = sample(model, step, max_evaluations=600, executor=executor)
+        there = sample(model, step, max_evaluations=400, executor=executor)
     draws = here["posterior"]["mu"].values
     assert draws.tobytes() == there["posterior"]["mu"].values.tobytes()
     made = here["evaluations"]  # every one has noise of its own

@@ -39,7 +39,7 @@ def mediocre(**options):
 @pytest.mark.parametrize("options", [{}, {"exploration_share": 0.3}], ids=["plain", "mixture"])
 def test_invariance(options):
     rng = np.random.default_rng(1)
-    starts = skewed_draws(rng, 20_000)
+    starts = skewed_draws(rng, 10_000)
     state = mediocre(**options)
     ends = run_transitions(rng, state, skewed_density, starts, 5)
     assert np.abs(two_sample_z(ends, starts, skewed_density)).max() < 4.5
@@ -68,7 +68,7 @@ class NotFrozen:
 @pytest.mark.parametrize("control", [RatioDropped, pytest.param(NotFrozen, marks=pytest.mark.slow)])
 def test_invariance_fails_when_it_should(control):
     rng = np.random.default_rng(1)
-    starts = skewed_draws(rng, 20_000)
+    starts = skewed_draws(rng, 10_000 if control is RatioDropped else 20_000)
     ends = run_transitions(rng, mediocre().but(control), skewed_density, starts, 5)
     assert np.abs(two_sample_z(ends, starts, skewed_density)).max() > 10
 

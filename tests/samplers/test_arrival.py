@@ -309,7 +309,7 @@ def test_climbs_from_elsewhere_end_and_the_chain_goes_where_there_is_far_more():
         ends = []
         if not looks:
             step._looks = lambda scale: None
-        for seed in range(8):
+        for seed in range(8 if looks else 4):
             step._begin_chain(np.random.default_rng(seed))
             point = model.initial_point()
             for _ in range(900):
@@ -318,7 +318,7 @@ def test_climbs_from_elsewhere_end_and_the_chain_goes_where_there_is_far_more():
             ends.append(float(np.mean(point["x"])))
         found[looks] = np.array(ends)
     assert (np.abs(found[True] - 12.0) < 1.5).sum() >= 3
-    assert (np.abs(found[False] - 1.0) < 1.5).sum() >= 7  # the control
+    assert (np.abs(found[False] - 1.0) < 1.5).all()  # the control
 
 
 @some_steps

@@ -216,7 +216,7 @@ class PreviousReverse:
 @pytest.mark.parametrize(
     ("case", "control", "n"),
     [
-        ("local", PreviousReverse, FEW),
+        pytest.param("local", PreviousReverse, FEW, marks=pytest.mark.slow),
         ("none", WrongReverse, FEW),
         *(
             pytest.param(case, control, MANY, marks=pytest.mark.slow)

@@ -178,7 +178,7 @@ def test_invariance(family, dim):
     assert moved > 0.2
 
 
-@each_family
+@lite_or_slow
 def test_without_the_kinetic_term_it_fails(family):
     def propose(rng, x, state):
         proposal = state.propose(rng, x)

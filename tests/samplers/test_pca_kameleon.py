@@ -216,7 +216,7 @@ CASES = {
 }  # fmt: skip
 
 
-def invariance(case, control=None, n=16_000, steps=4):
+def invariance(case, control=None, n=9_000, steps=4):
     rng = np.random.default_rng(5)
     state = with_scales(learned_state(skewed_draws(rng, 200), **CASES[case]), rng)
     state = state.freeze()

@@ -234,7 +234,7 @@ class TwoModes:
 
 def test_a_second_mode_is_sampled_with_its_weight():
     """Climbs from starts of their own find both; the surrogate that has seen both takes chains across."""
-    draws = pooled_chains.posterior(run(12, 600, target=TwoModes()))
+    draws = pooled_chains.posterior(run(12, 480, target=TwoModes()))
     weights = (draws[:, :, 0] > 10.0).mean(axis=1)  # independent chains
     z = (weights.mean() - 0.5) / (weights.std(ddof=1) / math.sqrt(12.0))
     assert abs(z) < 4.5

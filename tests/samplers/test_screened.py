@@ -219,7 +219,7 @@ def test_the_frozen_kernel_leaves_the_target_invariant(wrong, noise):
     assert largest_z("fast", wrong, noise) < 4.5
 
 
-@pytest.mark.parametrize("inner", ["full", "mixture", "walk"])
+@pytest.mark.parametrize("inner", [pytest.param("full", marks=pytest.mark.slow), "mixture", "walk"])
 def test_whatever_sampler_makes_the_steps(inner):
     assert largest_z(inner, too_steep) < 4.5
 
@@ -236,7 +236,10 @@ def without_shares(held, x, log_density, proposal, proposed):
     return held.sampler.inner.log_ratio(held.inner, None, proposal, None)
 
 
-@pytest.mark.parametrize(("wrong", "control"), [(too_flat, without_f), (shifted, without_shares)])
+@pytest.mark.parametrize(
+    ("wrong", "control"),
+    [pytest.param(too_flat, without_f, marks=pytest.mark.slow), (shifted, without_shares)],
+)
 def test_and_without_one_of_its_factors_it_does_not(wrong, control):
     assert largest_z("fast", wrong, control=SimpleNamespace(log_ratio=control)) > 6.0
 

@@ -20,7 +20,7 @@ def test_a_clean_run_has_no_divergences(caplog):
         pm.Normal("mu")
         pm.HalfNormal("sigma")
         idata = pm.sample(
-            1000, tune=3000, chains=2, cores=1, step=pk.KamiltonianStep(), random_seed=1, progressbar=False
+            500, tune=2000, chains=2, cores=1, step=pk.KamiltonianStep(), random_seed=1, progressbar=False
         )  # fmt: skip
     stats = idata["sample_stats"]
     assert stats["diverging"].values.sum() == 0
