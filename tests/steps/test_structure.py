@@ -47,7 +47,7 @@ def total():
 def run():
     model, box = schools()
     sampler = step(model)
-    points, stats = chain(sampler, model, 45, 10)
+    points, stats = chain(sampler, model, 30, 8)
     return model, box.calls, sampler, points, stats
 
 
@@ -80,7 +80,7 @@ def test_one_evaluation_a_draw_at_most(run):
 def test_nothing_adapts_after_tuning(run):
     *_, stats = run
     for name in ("step_size", "surrogate_error", "refits", "residual_sd"):
-        assert len({s[name] for s in stats[45:]}) == 1, name
+        assert len({s[name] for s in stats[30:]}) == 1, name
 
 
 @pytest.mark.parametrize(
