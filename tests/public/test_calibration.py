@@ -5,11 +5,12 @@ import pytest
 
 from benchmarks.calibration import ranks
 from benchmarks.calibration.drive import LARGEST, RATIO_DROPPED, STEPS, Driver
-from benchmarks.calibration.models import MODELS, NOISE_UNDERSTATED, problem
+from benchmarks.calibration.models import MODELS, NOISE_UNDERSTATED, compiled, problem
 from tests.step_tester import NO_BLAS
 
 pytestmark = NO_BLAS
 STEP = 1e-4
+QUICK = ("black box", "simplex")  # to compile
 
 
 def bartlett(name, n=400):
@@ -41,7 +42,9 @@ def _moved(values, x, i, step):
     }
 
 
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=[] if n in QUICK else pytest.mark.slow) for n in MODELS]
+)
 def test_parameters_and_data_are_drawn_from_the_joint_density(name):
     assert bartlett(name) < 4.5
 
@@ -55,12 +58,12 @@ def test_the_noisy_likelihood_is_an_estimate_of_the_exact_one():
     """Their ratio has the same mean everywhere."""
     found, rng = problem("noisy"), np.random.default_rng(2)
     found.set_data(found.simulate(rng)[1])
-    noisy = found.model.compile_logp()
+    noisy = compiled(found.model)
     means, errors = [], []
     for _ in range(4):
         values = found.simulate(rng)[0]
         with np.errstate(all="raise"):
-            ratio = np.exp([float(noisy(values)) - found.log_joint(values) for _ in range(1500)])
+            ratio = np.exp([noisy(values) - found.log_joint(values) for _ in range(1500)])
         means.append(ratio.mean())
         errors.append(ratio.std() / np.sqrt(len(ratio)))
     z = (np.array(means) - means[0])[1:] / np.hypot(errors[1:], errors[0])
