@@ -258,7 +258,7 @@ def test_sampling_and_predicting():
     with gp_classification_model(X, y, n_importance=2):
         idata = pm.sample(
             step=AdaptiveMetropolisStep(),
-            draws=2000,
+            draws=1200,
             tune=500,
             chains=4,
             cores=1,
@@ -270,7 +270,7 @@ def test_sampling_and_predicting():
     theta = np.asarray(idata["posterior"]["theta"])[:, :, 0]
     assert ((result.probability > 0) & (result.probability < 1)).all()
     # standard errors from batch means, 10 batches in each of 4 chains
-    batches = theta.reshape(40, 200)
+    batches = theta.reshape(40, 120)
     for values, exact in ((batches, mean), ((batches - mean) ** 2, variance)):
         means = values.mean(axis=1)
         assert abs(means.mean() - exact) < 4.5 * means.std(ddof=1) / np.sqrt(40)
