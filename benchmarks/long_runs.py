@@ -163,6 +163,7 @@ def table(cells: dict[str, dict]) -> str:
         ])  # fmt: skip
     return "\n\n".join([
         "# A million draws",
+        f"{len(cells)} of {len(STEPS)} steps were run.",
         "`python -m benchmarks.long_runs`. Microseconds of processor time a draw (log density of a 3-d normal "
         "included), medians over the first and the last tenth; resident memory at the end less that after the first "
         "hundredth; "
@@ -172,10 +173,11 @@ def table(cells: dict[str, dict]) -> str:
             drawn,
         ),
         "## Long tuning",
-        "While tuning a step keeps the states and the points that it learns from: memory grows with the number of "
-        "tuning draws, and is given back when tuning ends (bytes: of the state, for each tuning draw of three "
-        "unknowns). The "
-        "first tenth has the refits, which become rarer; that a later draw costs no more is what the ratio says.",
+        "While tuning a step keeps the states and the points that it learns from, all of them: memory grows with the "
+        "number of tuning draws (bytes: of the state, for each tuning draw of three unknowns), and is given back when "
+        "tuning ends. `learning_draws=` bounds it: the step learns from so many and is frozen from then on. "
+        "Covariances forget the first third, refits become rarer as the points grow in number, and their work "
+        "has a cap: the ratio says what that does to the time of a draw.",
         report.table(["step", "tuning draws", "us, first tenth", "last tenth", "ratio", "MB", "bytes a draw"], tuned),
         f"{basics.versions()}.",
     ])  # fmt: skip

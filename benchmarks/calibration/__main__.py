@@ -181,7 +181,7 @@ def table(found: dict[tuple[str, str], Verdict]) -> str:
         "*Share of ranks below each of 1 to 19, less what uniform ranks have; a line for every quantity; shaded: where "
         "95 of 100 whole lines of uniform ranks stay. A cup upwards then downwards: draws too narrow; a shift: bias.*",
         "## Controls, which must fail",
-        report.table(["wrong on purpose", "p, |z|; replications"], controls),
+        report.table(["wrong on purpose", "p, largest z; replications"], controls),
         "## Chains",
         "Every chain starts at the model's initial point, as in `pm.sample`, with options that bring it through all "
         f"its phases; {LARGEST} draws are kept of each, evenly.",
@@ -244,7 +244,7 @@ def plot(found: dict[tuple[str, str], Verdict], path: Path) -> None:
         "Ranks of the true values: blue parameters, red log density; last row: wrong on purpose",
         fontsize=10,
     )
-    report.save_figure(figure, path, dpi=100)
+    report.save_figure(figure, path, dpi=80)
 
 
 def main() -> None:
