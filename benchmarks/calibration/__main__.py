@@ -175,7 +175,7 @@ def table(found: dict[tuple[str, str], Verdict]) -> str:
         f"{len(of_steps)} of {len(cells())} cells, replications: {done[0]} to {done[-1]}. "
         f"{'No cell fails' if not failed else 'These fail: ' + ', '.join(failed)}; {low} have p below .05, where "
         f"{0.05 * len(of_steps):.1f} are expected; the largest |z| is {largest:.1f}. All steps get the same parameters "
-        "and data, so that the cells of a column go up and down together.",
+        "and data, and all models the same streams of random numbers: cells go up and down together.",
         report.table(["step", *MODELS], rows),
         "![Empirical distributions of the ranks with bands](calibration.png)",
         "*Share of ranks below each of 1 to 19, less what uniform ranks have; a line for every quantity; shaded: where "
