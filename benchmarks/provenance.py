@@ -95,7 +95,7 @@ RESULTS = {
     "long_runs": Result("long_runs", 15, _package("steps.methods", "steps.base")),
     "noisy_likelihood": Result("noisy_likelihood", 3),
     "nuts_per_gradient": Result("nuts_per_gradient", 20, _package("targets", "diagnostics")),
-    "paper_convergence": Result("papers.convergence", 4),
+    "paper_convergence": Result("papers.convergence", 2),
     "paper_features": Result(
         "papers.features", 12,
         (*_package("samplers.kameleon.fast", "samplers.kameleon.full", "targets", "diagnostics"), "benchmarks.core"),
@@ -110,7 +110,7 @@ RESULTS = {
         (*_package("samplers.schedule", "samplers.kameleon.full", "targets", "diagnostics"), "benchmarks.core"),
     ),
     "paper_pictures": Result("papers.pictures", 3),
-    "paper_trajectories": Result("papers.trajectories", 5),
+    "paper_trajectories": Result("papers.trajectories", 2),
     "paper_twisted": Result("papers.twisted", 3),
     "particle_filter": Result("particle_filter", 1),
     "short_tuning": Result(

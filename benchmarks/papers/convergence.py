@@ -1,6 +1,6 @@
 """F-KAMH's covariance approaching KAMH's at the dissertation's size (Kotlicki, 2015, 5.2).
 
-A history of 5,000 exact draws of B(0.03, 100) and of B(0.1, 100) in 8 dimensions, 250 draws of D = 10 ... 600 random
+A history of 5,000 exact draws of B(0.03, 100) and of B(0.1, 100) in 8 dimensions, 60 draws of D = 10 ... 600 random
 features, both embeddings: the Frobenius norm of the difference of the two covariances at eta = 1, at 15 points along
 the ridge and at a far point; lines are the size of exact KAMH's covariance. Both sides by their formulas, eta^2 J^T C
 J and nu^2 M H M^T with nu = eta / (2 sqrt(n)), and the first compared with the package's once. With the package's
@@ -8,7 +8,7 @@ samplers, at n = 1,000: ``benchmarks.feature_convergence``.
 
     python -m benchmarks.papers.convergence
 
-Four minutes of processor time.
+Two minutes of processor time.
 """
 
 import argparse
@@ -28,7 +28,7 @@ from pymc_kameleon.samplers.kameleon.local_covariance import local_covariance
 from pymc_kameleon.targets import Banana
 
 RESULTS = Path(__file__).parents[1] / "results"
-SEED, N, DRAWS, LATE = 20260307, 5000, 250, 70
+SEED, N, DRAWS, LATE = 20260307, 5000, 60, 70
 TARGETS = {"B(0.03, 100)": Banana(0.03, 100.0, 8), "B(0.1, 100)": Banana(0.1, 100.0, 8)}
 EMBEDDINGS = ("sincos", "cos")
 PLACES = {"ridge": slice(0, 15), "far": slice(15, 16)}
@@ -148,7 +148,7 @@ def main() -> None:
     draw_figure(found, RESULTS / "paper_convergence.png")
     sections = [
         "# F-KAMH's covariance approaches KAMH's, at the dissertation's size",
-        f"History of {N:,} exact draws, {DRAWS} draws of the features, as in section 5.2; Gaussian kernel with the "
+        f"History of {N:,} exact draws, {DRAWS} draws of the features (section 5.2: 250); Gaussian kernel with the "
         f"median distance as "
         f"lengthscale; η = 1; root mean square of the Frobenius error over draws and, on the ridge, its 15 points. "
         f"Seed {SEED}; {versions()}.",

@@ -74,6 +74,11 @@ class Posterior:
         return self.estimate(self.rng, theta) - 0.5 * float(np.square((theta - MEAN) / SD).sum())
 
 
+def values(**options):
+    """KamiltonianStep's sampler, told the length of tuning as the step should be."""
+    return ValueKamiltonian(tune=TUNE, **options)
+
+
 def sampler(name, history):
     recursive = {"covariance": "recursive"}
     lite = LiteKamiltonian.presets["paper"]
@@ -84,7 +89,7 @@ def sampler(name, history):
         "KAMH-LS": (Kameleon, Kameleon.presets["paper"]),
         "KMC lite, cold": (LiteKamiltonian, lite),
         "KMC lite, history given": (LiteKamiltonian, {**lite, "history": history}),
-        "KamiltonianStep, defaults": (ValueKamiltonian, {}),
+        "KamiltonianStep, defaults": (values, {}),
     }[name]
 
 
@@ -92,7 +97,8 @@ def code_of(name: str) -> str:
     """A digest of what makes a sampler's chains; the long run has the target's only, whoever made it."""
     if name == LONG_RUN:
         return provenance.digest("pymc_kameleon.gp.estimator")
-    return provenance.digest(*COMMON, sampler(name, np.zeros((1000, 9)))[0].__module__)
+    kind = sampler(name, np.zeros((1000, 9)))[0]
+    return provenance.digest(*COMMON, (ValueKamiltonian if kind is values else kind).__module__)
 
 
 def start(rng):
@@ -233,11 +239,10 @@ def draw_figure(found, floor, path):
                 TIMES, values, color=color, marker=marker, ls=style, ms=7, lw=1.7, label=name
             )
         least = floor["5,000 of its draws, thinned, against the rest"][k]
-        panel.axhspan(
-            panel.get_ylim()[0] * 0, max(f[k] for f in floor.values()), color="0.9", lw=0, zorder=0
-        )
+        panel.axhspan(0.5 * least, max(f[k] for f in floor.values()), color="0.9", lw=0, zorder=0)
         panel.axhline(least, color="0.6", lw=1, zorder=0)
         panel.set(xscale="log", yscale="log", xlabel="draws after burn-in", ylabel=label)
+        panel.set_ylim(bottom=0.5 * least)
         panel.set_xticks([250, 500, 1000, 2500, 5000], [250, 500, 1000, 2500, 5000])
         panel.minorticks_off()
         panel.spines[["top", "right"]].set_visible(False)
