@@ -39,6 +39,7 @@ TUNE = {"short": 500, "long": 4000}
 DRAWS = 1000
 BLOCK = 10
 QUANTITIES = ("mean", "square", "5 %", "95 %")
+INDEPENDENT = (1.0, 2.0, 0.0475, 0.0475)  # variances of one normal draw
 LARGE = 4.5
 
 
@@ -100,7 +101,10 @@ def verdict(cell: dict) -> tuple[float, str, float, float]:
     """Largest |z|, of what, and the largest biases of a mean (in sds) and of a quantile's share."""
     n = cell["n"]
     mean = np.array(cell["sums"]) / n
-    error = np.sqrt(np.maximum(np.array(cell["squares"]) / n - mean**2, 1e-300) / (n - 1))
+    variance = np.array(cell["squares"]) / n - mean**2
+    # no less than independent draws have: where no chain went there, all say the same
+    variance = np.maximum(variance, np.array(INDEPENDENT)[:, None] / DRAWS)
+    error = np.sqrt(variance / (n - 1))
     z = np.abs(mean) / error
     worst = np.unravel_index(np.argmax(z), z.shape)
     return (
@@ -129,14 +133,16 @@ def table(cells: dict[str, dict]) -> str:
                 row.append(f"{bold}; {report.digits(mean)}, {100 * share:.1f}; {cell['n']}")
             rows.append(row)
         parts += [f"## {tune} tuning draws", report.table(["target", *SAMPLERS], rows)]
+    seeds = few if few == many else f"{few} to {many}"
     return "\n\n".join([
         "# What short tuning does to the draws",
-        f"`python -m benchmarks.short_tuning`. {few} to {many} chains a cell, each from an over-dispersed start of its "
+        f"`python -m benchmarks.short_tuning`. {seeds} chains a cell, each from an over-dispersed start of its "
         f"own; {DRAWS} draws after tuning. In each cell: the largest |z| over all coordinates of the mean, the square, "
         "and the shares below the true 5 % and 95 % quantiles (bold, and which, above 4.5); the largest bias of a mean "
         "in sds and of a quantile's share in percentage points; the number of chains.",
         "A kernel that is frozen is exact whatever it learned (calibration.md); what this shows is whether chains that "
-        "begin far off and learned for so long have forgotten where they began.",
+        "begin far off and learned for so long have forgotten where they began. "
+        "Where few chains ever get into a tail, their averages are skewed, and z says too much.",
         *parts,
         f"{basics.versions()}.",
     ])  # fmt: skip
