@@ -11,6 +11,7 @@
     values would have to be drawn from its distribution in the chain, too.
 """
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -122,7 +123,7 @@ class Driver:
         self.step.tune = True
         self.step.reset_tuning()
 
-    def replicate(self, seed: int) -> tuple[np.ndarray, np.ndarray, float]:
+    def replicate(self, seed: int | Sequence[int]) -> tuple[np.ndarray, np.ndarray, float]:
         """Ranks and changes of all quantities, shape (q,); mean lag-1 autocorrelation of the thinned draws."""
         data_rng, chain_rng = map(np.random.default_rng, np.random.SeedSequence(seed).spawn(2))
         values, data = self.problem.simulate(data_rng)
