@@ -88,6 +88,7 @@ def test_a_band_holds_whole_lines():
     assert abs(inside / 1000 - 0.95) < 0.03  # counts are whole numbers
 
 
+@pytest.mark.slow
 def test_a_replication_depends_on_its_seed_alone():
     driver = Driver(problem("bounded"), "CMAStep")
     first, second, again = (driver.replicate(seed) for seed in (1, 2, 1))

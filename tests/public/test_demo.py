@@ -26,6 +26,7 @@ def test_wrong_options_say_what_is_allowed(capsys):
     assert "must be at least 1" in refused(capsys, "--chains", "0")
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("default")  # as for a user: other packages announce their changes
 def test_it_prints_and_writes(tmp_path, monkeypatch, capsys):
     """In this process: an import takes longer than the draws."""
@@ -40,6 +41,7 @@ def test_it_prints_and_writes(tmp_path, monkeypatch, capsys):
     assert "pm.DEMetropolisZ" in printed
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:Numba will use object mode")  # PyMC 6's default linker
 def test_chains_run_in_parts_are_those_of_one_run():
     """The draws of pm.sample with the seed, in the order of its chains, and every evaluation counted."""

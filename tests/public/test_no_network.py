@@ -41,6 +41,7 @@ def in_a_watched_process(code, *arguments):
     )  # fmt: skip
 
 
+@pytest.mark.slow
 def test_neither_the_import_nor_a_step_asks_the_network():
     done = in_a_watched_process(STEP)
     assert done.returncode == 0, done.stderr

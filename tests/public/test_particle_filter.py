@@ -247,6 +247,7 @@ def test_simulated_data_have_the_models_moments():
         simulate_states(rng, 3, 0.0, 1.0, 1.0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("correlation", [pytest.param(None, marks=pytest.mark.slow), 0.9])
 def test_pseudo_marginal_chain_has_the_kalman_posterior(correlation, gaussian_data):
     """pm.sample with the estimate finds the posterior of the exact likelihood, here of log sd on a grid."""

@@ -27,6 +27,7 @@ class Recorder(pk.AdaptiveMetropolisStep):
         self.given = copy.deepcopy(self.rng)
 
 
+@pytest.mark.slow
 def test_the_driver_makes_the_draws_of_pm_sample(trend):
     x = trend.starts(0, 1)[0]
     with trend.model:

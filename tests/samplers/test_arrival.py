@@ -164,7 +164,7 @@ def cliffs(x):
 
 def test_down_from_exponentials(monkeypatch):
     def evaluations():
-        starts = {seed: np.random.default_rng(seed).uniform(4.0, 14.0, 3) for seed in (0, 2)}
+        starts = {seed: np.random.default_rng(seed).uniform(4.0, 14.0, 3) for seed in (1, 2, 3, 8)}
         ends = [run(cliffs, x, seed, budget=1500) for seed, x in starts.items()]
         assert all(end.arrived for end in ends)
         return np.mean([end.evaluations for end in ends])

@@ -742,11 +742,11 @@ def test_steps_built_without_care_are_biased(kind, caplog):
         pm.Potential("likelihood", NoisyLogLikelihood(estimate)(x))
         step = CompoundStep([AdaptiveMetropolisStep([x]), kind([b], **CVM)])
     with caplog.at_level(logging.WARNING, logger="pymc"):
-        idata = sample(step, model, draws=600, tune=400, chains=16)
+        idata = sample(step, model, draws=500, tune=300, chains=16)
     assert caplog.text.count("samples b evaluates it anew") == 1
-    assert estimate.calls > 2.9 * 16 * 1000
+    assert estimate.calls > 2.9 * 16 * 800
     squares = np.square(idata["posterior"]["b"].values).mean(axis=1) - 1.0
-    assert squares.mean() / (squares.std(ddof=1) / math.sqrt(16)) > 10, squares
+    assert squares.mean() / (squares.std(ddof=1) / math.sqrt(16)) > 6, squares
 
 
 @pytest.mark.slow

@@ -112,6 +112,7 @@ def test_warnings_do_not_disturb_what_comes_out(noisy, tmp_path):
     ]  # fmt: skip
 
 
+@pytest.mark.slow
 def test_beside_nuts(caplog, tmp_path):
     """NUTS has the statistic too, and ours keeps its number when PyMC spawns a generator for each of them."""
     model = tester.pair()
