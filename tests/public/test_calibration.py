@@ -10,7 +10,7 @@ from tests.step_tester import NO_BLAS
 
 pytestmark = NO_BLAS
 STEP = 1e-4
-QUICK = ("black box", "simplex")  # to compile
+QUICK = ("black box",)  # to compile
 
 
 def bartlett(name, n=400):

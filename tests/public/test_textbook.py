@@ -62,7 +62,12 @@ def test_the_driver_makes_the_draws_of_pm_sample(trend):
 
 
 @pytest.mark.parametrize(
-    "step", ["AdaptiveMetropolisStep:target_accept=0.3", "pm.DEMetropolisZ", "pm.Slice"]
+    "step",
+    [
+        "AdaptiveMetropolisStep:target_accept=0.3",
+        pytest.param("pm.DEMetropolisZ", marks=pytest.mark.slow),
+        pytest.param("pm.Slice", marks=pytest.mark.slow),
+    ],
 )
 def test_every_evaluation_is_counted_and_a_third_is_tuning(trend, step):
     chains = drive.chains(

@@ -176,7 +176,7 @@ def decreasing(t):
 
 
 @pytest.mark.parametrize(("step", "options"), STEPS)
-@pytest.mark.parametrize("schedule", ["root", decreasing])
+@pytest.mark.parametrize("schedule", [pytest.param("root", marks=pytest.mark.slow), decreasing])
 def test_steps_take_it_and_a_resumed_chain_goes_on(step, options, schedule):
     def made(**more):
         return step(model=pair(), **QUICK, **options, **more)

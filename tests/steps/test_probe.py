@@ -80,7 +80,7 @@ def test_non_centred_by_hand_it_is_learned_in_the_arguments():
     assert elements == [[2 * k, 2 * k + 1, 8] for k in range(4)]
 
 
-@pytest.mark.parametrize("by_hand", [False, True])
+@pytest.mark.parametrize("by_hand", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_outputs_in_another_order_are_the_same_log_density(by_hand):
     """Groups in columns: a factor's outputs do not lie together; with exact emulators the known part says the rest."""
     box = BlackBox(lambda theta, rate: curves(theta, rate).T, pt.dmatrix)
