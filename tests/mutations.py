@@ -109,6 +109,8 @@ MUTATIONS = [
              "test_screened.py -k 'steps_on_the_surrogate or matrix'"),
     Mutation("samplers/screened", "return ratio + trust.log_ratio(", "return ratio + 0.0 * trust.log_ratio(", "ratio of the shares dropped",
              "test_screened.py -k 'matrix or invariant'"),
+    Mutation("samplers/schedule", "        return self.inner.freeze(state)", "        return state", "a sampler with a schedule is not frozen",
+             "test_schedule.py -k frozen"),
     Mutation("samplers/screened", "        return state._replace(share=_trusted(state, current))", "        return state",
              "share of the point before", "test_screened.py -k 'matrix or invariant'"),
     Mutation("samplers/screened", "share = _trusted(state, locate(state.surface, there))", "share = _trusted(state, locate(state.surface, there._replace(log_density=point.log_density)))",

@@ -13,8 +13,7 @@ import numpy as np
 from pymc_kameleon.numerics import history
 
 FEWEST = 200  # draws of the walk without which nothing can be said
-EFFECTIVE = 20.0  # effective draws, of the log density over the second half of them
-AGREE = 1.1  # R-hat of the two halves of that half
+EFFECTIVE = 20.0  # effective draws of the log density over the second half of them: R-hat of its quarters below 1.1
 
 
 class Doubt(NamedTuple):
@@ -48,11 +47,11 @@ def one_more(doubt: Doubt, log_density: float) -> Doubt:
 def settled(doubt: Doubt) -> bool:
     """Whether the walk moves freely in log density, and does not rise any more.
 
-    A chain that climbs has two unlike halves, one that is stuck has few effective draws or none.
+    A chain that climbs has unlike halves, and so few effective draws, one that is stuck has few or none.
     """
     heights = history.window(doubt.heights, 0.5)[:, 0]
     half = len(heights) // 2
     if 2 * half < FEWEST // 2 or not np.ptp(heights) > 0.0:
         return False
     halves = heights[-2 * half :].reshape(2, half)
-    return bool(az.rhat(halves) < AGREE and az.ess(halves) > EFFECTIVE)
+    return bool(az.ess(halves) > EFFECTIVE)

@@ -70,6 +70,15 @@ def test_a_sampler_learns_as_often_as_the_schedule_says(inner):
     np.testing.assert_array_equal(every[every >= begun], np.arange(begun, begun + 41))
 
 
+@pytest.mark.parametrize("inner", INNER.values(), ids=INNER)
+def test_it_is_frozen_as_without_a_schedule(inner):
+    sampler = Scheduled(inner=inner, schedule="root")
+    state = learnt(sampler, 300)[1].state
+    own = pickle.dumps(inner.freeze(state))
+    assert pickle.dumps(sampler.freeze(state)) == own
+    assert len(own) < len(pickle.dumps(state))  # the history is gone
+
+
 def test_control_without_a_schedule_it_learns_at_growing_intervals():
     found = learnt(Kameleon(n_history=50, local_start=100), 600)[0]
     np.testing.assert_array_equal(found[1:], (1.1 * found[:-1]).astype(int) + 1)
