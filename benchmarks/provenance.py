@@ -58,7 +58,7 @@ RESULTS = {
     "adaptation_bias": Result("adaptation_bias", 2),
     "arrival": Result("arrival", 30),
     "calibration": Result(
-        "calibration", 180, (*_package(*SAMPLERS, "steps.methods"), "benchmarks.calibration.drive")
+        "calibration", 180, (*_package(*SAMPLERS, "steps.base"), "benchmarks.calibration.models")
     ),
     "cold_start": Result(
         "cold_start", 240, (*_package(*SAMPLERS, "targets", "diagnostics"), "benchmarks.core")

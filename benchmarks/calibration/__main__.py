@@ -42,7 +42,7 @@ def cells() -> list[tuple[str, str]]:
 
 
 def code(step: str) -> str:
-    """Digest of what a step's cells depend on."""
+    """Digest of what a step's cells depend on (after a change of how they are measured, delete the store)."""
     entry = STEPS["GaussianMixtureStep" if step == RATIO_DROPPED else step]
     return provenance.digest(*entry.modules)
 

@@ -35,14 +35,14 @@ class Entry(NamedTuple):
 
     @property
     def modules(self) -> tuple[str, ...]:
-        """What its draws depend on."""
+        """What its draws depend on; this module, which imports the whole package, is not."""
         variant = self.options.get(self.step.chooses) or next(iter(self.step.variants))
         found = [self.step.variants[variant].__module__, "pymc_kameleon.steps.base"]
         if self.options.get("screen", self.step.screens):
             found.append("pymc_kameleon.samplers.screened")
         if self.step is pk.KamiltonianStep and variant == "values":
             found.append("pymc_kameleon.samplers.kamiltonian.factors.sampler")
-        return (*found, __name__, Problem.__module__)
+        return (*found, Problem.__module__)
 
 
 def _walks(step, **options):

@@ -12,8 +12,8 @@ import pymc as pm
 import pytensor.tensor as pt
 from pytensor.compile.ops import wrap_py
 
-import pymc_kameleon as pk
 from pymc_kameleon.steps.log_density import compile_log_density
+from pymc_kameleon.steps.noisy_likelihood import NoisyLogLikelihood
 
 Values = dict[str, np.ndarray]
 
@@ -106,7 +106,7 @@ def noisy() -> Problem:
     with pm.Model() as model:
         y = pm.Data("y", np.zeros(4))
         mu, log_tau = pm.Normal("mu"), pm.Normal("log_tau", -0.5, 0.5)
-        pm.Potential("likelihood", pk.NoisyLogLikelihood(estimate)(mu, log_tau, y))
+        pm.Potential("likelihood", NoisyLogLikelihood(estimate)(mu, log_tau, y))
 
     def simulate(rng):
         mu, log_tau = rng.standard_normal(), -0.5 + 0.5 * rng.standard_normal()
