@@ -113,6 +113,9 @@ RESULTS = {
     "paper_trajectories": Result("papers.trajectories", 2),
     "paper_twisted": Result("papers.twisted", 3),
     "particle_filter": Result("particle_filter", 1),
+    "peers": Result(
+        "peers", 120, (*_package(*SAMPLERS, "samplers.pooled.chains", "samplers.kamiltonian.factors.sampler"),)
+    ),
     "short_tuning": Result(
         "short_tuning", 60, (*_package(*SAMPLERS, "samplers.cma", "samplers.gaussian_adaptation"), "benchmarks.core")
     ),
@@ -233,6 +236,12 @@ def digests(modules: Iterable[str], reader: Callable[[str], str | None] = read) 
 def digest(*modules: str) -> str:
     """One digest of ``modules`` and all that they import of this project, for a stored cell."""
     return hashlib.sha256(repr(digests(modules)).encode()).hexdigest()[:8]
+
+
+def own_digest(*modules: str) -> str:
+    """One digest of ``modules`` alone, without what they import."""
+    own = [_read_module(module, read)[0] for module in modules]
+    return hashlib.sha256(repr(own).encode()).hexdigest()[:8]
 
 
 # --- in the results --------------------------------------------------------------------------------

@@ -37,6 +37,7 @@ def test_every_result_has_one_command_that_the_readme_lists():
             "hierarchical",
             "curved",
             "calibration",
+            "peers",
         )  # packages
 
 
