@@ -81,6 +81,8 @@ TARGETS = {
     "eight schools": EightSchools(),
     "odd units": odd_units_banana(),
 }
+# Polynomials of the degree that KamiltonianStep's surrogates have: it can represent these log densities exactly.
+SPAN = ("banana .03", "banana .1", "gauss20", "odd units")
 TARGET_MODULES = tuple(sorted({type(target).__module__ for target in TARGETS.values()}))
 
 
@@ -541,41 +543,56 @@ def geometric(values):
 
 
 def score_table(board, score, marks):
-    """Targets by samplers; the last row compares with the best of PyMC's."""
+    """Targets by samplers; the last rows compare with the best of PyMC's, with the surrogate's span and without."""
     head = ["target", *(SAMPLERS[s].label for s in board.samplers)]
     rows = []
     for target in board.targets:
         mark = ["" if board.converged(s, target) or not marks else "\\*" for s in board.samplers]
         values = [digits(score(s, target)) for s in board.samplers]
-        rows.append([target, *(v + m for v, m in zip(values, mark, strict=True))])
-    means = [digits(geometric(board.ratios(s, score).values())) for s in board.samplers]
-    rows.append(["**× the best of PyMC's**", *(f"**{m}**" for m in means)])
-    fair = [board.fair_ratios(s, score) for s in board.samplers]
-    if fair[0]:
-        means = [digits(geometric(f.values())) for f in fair]
-        name = f"**× the best converged of PyMC's** ({', '.join(fair[0])})"
-        rows.append([name, *(f"**{m}**" for m in means)])
-    return table(head, rows)
+        rows.append([labelled(target), *(v + m for v, m in zip(values, mark, strict=True))])
+    for name, of, named in (
+        ("× the best of PyMC's", board.ratios, False),
+        ("× the best converged of PyMC's", board.fair_ratios, True),
+    ):
+        found = [of(s, score) for s in board.samplers]
+        rows.append(ratio_row(name, found, named))
+        rows.append(ratio_row(f"{name}, without §", [outside_span(f) for f in found], named))
+    return table(head, [row for row in rows if row])
+
+
+def labelled(target):
+    """A target's name, marked if the log density is in the span of KamiltonianStep's surrogates."""
+    return f"{target} §" if target in SPAN else target
+
+
+def outside_span(ratios):
+    """Ratios by target, without the span's."""
+    return {t: r for t, r in ratios.items() if t not in SPAN}
+
+
+def ratio_row(name, found, named=False):
+    """Geometric means of every sampler's ratios by target, or nothing if there is no target."""
+    if not any(found):
+        return []
+    targets = f" ({', '.join(found[0])})" if named else ""
+    return [f"**{name}**{targets}", *(f"**{digits(geometric(f.values()))}**" for f in found)]
 
 
 def summary_table(board):
     head = [
-        "sampler", "seeds", "ESS, × best of PyMC's", "× best converged one", "lowest target",
-        "lowest converged cell", "by squared error, × best of PyMC's", "× best converged one", "lowest target",
+        "sampler", "seeds", "ESS, × best of PyMC's", "without §", "× best converged one", "without §", "lowest target",
+        "lowest converged cell", "by squared error, × best of PyMC's", "without §", "× best converged one", "without §",
+        "lowest target",
         "× AdaptiveMetropolis: ESS", "squared error",
     ]  # fmt: skip
     rows = []
     for s in board.samplers:
         row = [SAMPLERS[s].label, board.seeds(s)]
         ratios, cell = board.ratios(s, board.ess), board.lowest(s)
-        row += [digits(geometric(ratios.values())), fair_of(board, s, board.ess), lowest_of(ratios)]
+        row += [*both(ratios), *fair_of(board, s, board.ess), lowest_of(ratios)]
         row.append("–" if cell is None else f"{digits(cell[0])} ({cell[1]}, seed {cell[2]})")
         ratios = board.ratios(s, board.error)
-        row += [
-            digits(geometric(ratios.values())),
-            fair_of(board, s, board.error),
-            lowest_of(ratios),
-        ]
+        row += [*both(ratios), *fair_of(board, s, board.error), lowest_of(ratios)]
         for score in (board.ess, board.error):
             relative = [score(s, t) / score("adaptive_metropolis", t) for t in board.targets]
             row.append(digits(geometric([r for r in relative if math.isfinite(r)])))
@@ -583,9 +600,16 @@ def summary_table(board):
     return table(head, rows)
 
 
+def both(ratios):
+    """Geometric means over all targets, and without the span's."""
+    return [digits(geometric(r.values())) for r in (ratios, outside_span(ratios))]
+
+
 def fair_of(board, sampler, score):
+    """The same over the targets where one of PyMC's has converged, and how many those are."""
     ratios = board.fair_ratios(sampler, score)
-    return f"{digits(geometric(ratios.values()))} ({len(ratios)} targets)"
+    found = (ratios, outside_span(ratios))
+    return [f"{digits(geometric(r.values()))} ({len(r)} targets)" if r else "–" for r in found]
 
 
 def lowest_of(ratios):
@@ -660,11 +684,12 @@ INTRODUCTION = f"""\
 the four chains, geometric mean over the seeds; **\\*** marks an R-hat of {CONVERGED} or more in at least one seed,
 where the number says that the chains disagree and little else. Squared error: over the chains of all seeds; relative
 standard error about 0.3 with twelve chains. "× best of PyMC's": geometric mean over the targets of the ratio to
-whichever of PyMC's steps is best on that target by that measure, converged or not; where it has not, the ratio divides
-by a number that says little. "× best converged one": to the best of those of PyMC's steps whose R-hat is below
-{CONVERGED} in every seed, over the targets that have one. "Lowest converged cell": the lowest ratio in one seed, over
-targets where that seed's best of PyMC's has R-hat < {CONVERGED} and more than {WORTH_COMPARING:g} effective draws
-per 1000 evaluations."""
+whichever of PyMC's steps is best on that target by that measure, converged or not; where it has not, the ratio
+divides by a number that says little. "× best converged one": to the best of those of PyMC's steps whose R-hat is
+below {CONVERGED} in every seed, over the targets that have one. "Without §": without the targets marked so,
+polynomials of the degree that KamiltonianStep's surrogates have, which it can represent exactly. "Lowest converged
+cell": the lowest ratio in one seed, over targets where that seed's best of PyMC's has R-hat < {CONVERGED} and more
+than {WORTH_COMPARING:g} effective draws per 1000 evaluations."""
 
 
 def write_ablation(store: dict) -> None:

@@ -4,9 +4,9 @@ import math
 
 import numpy as np
 
-from benchmarks.cold_start import geometric
+from benchmarks.cold_start import SPAN, geometric
 from benchmarks.peers.samplers import SAMPLERS
-from benchmarks.peers.targets import SPAN, TARGETS
+from benchmarks.peers.targets import TARGETS
 
 CONVERGED = 1.05  # R-hat, of every seed
 

@@ -6,9 +6,9 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks import report
+from benchmarks.cold_start import SPAN
 from benchmarks.peers.board import CONVERGED, Board
 from benchmarks.peers.samplers import OURS, SAMPLERS
-from benchmarks.peers.targets import SPAN
 from benchmarks.report import digits
 
 PATH = Path(__file__).parents[1] / "results" / "peers.png"

@@ -22,7 +22,7 @@ from benchmarks.peers import real
 
 RESULTS = Path(__file__).parents[1] / "results"
 STORE = RESULTS / "peers_reference.json"
-PILOT, PILOT_RUNS, DF, WIDER, POINTS = 20_000, 4, 5.0, 1.3, 40_000
+PILOT, PILOT_RUNS, DF, WIDER, POINTS = 8_000, 4, 5.0, 1.3, 25_000
 
 
 def moments(name: str) -> tuple[np.ndarray, np.ndarray]:

@@ -4,12 +4,12 @@ import math
 from pathlib import Path
 
 from benchmarks import basics, provenance
-from benchmarks.cold_start import geometric
+from benchmarks.cold_start import SPAN, geometric
 from benchmarks.peers import figure, reference, samplers
 from benchmarks.peers.board import CONVERGED, Board
 from benchmarks.peers.cells import MOST_SECONDS, RUNS, SECONDS
 from benchmarks.peers.samplers import RIVALS, SAMPLERS
-from benchmarks.peers.targets import SPAN, TARGETS
+from benchmarks.peers.targets import TARGETS
 from benchmarks.report import digits, table
 
 TEXT = Path(__file__).parents[1] / "results" / "peers.md"

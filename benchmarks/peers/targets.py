@@ -20,9 +20,6 @@ from benchmarks.textbook.posterior import Posterior
 
 BOX = 10.0  # standard deviations
 
-# Polynomials of the degree that KamiltonianStep's surrogates have: it can represent these exactly.
-SPAN = ("banana .03", "banana .1", "gauss20", "odd units")
-
 
 class Flat:
     """A target of ``cold_start`` as a model of one flat vector; what :class:`Posterior` is for models."""
@@ -63,7 +60,7 @@ class Problem:
         self.name = name
         self.real = real.MODELS.get(name)
         self.noisy = self.real is not None and self.real.noisy
-        self.span, self.boxes = name in SPAN, 1 if self.real is None else self.real.boxes
+        self.span, self.boxes = name in cold_start.SPAN, 1 if self.real is None else self.real.boxes
         if self.real is None:
             target = cold_start.TARGETS[name]
             sd = np.sqrt(np.diag(target.cov))
