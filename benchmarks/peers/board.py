@@ -44,7 +44,7 @@ class Board:
         return geometric(found) if found and None not in found else math.nan
 
     def by_error(self, sampler: str, target: str) -> float:
-        """Independent draws per 1000 evaluations that have the means' errors; NaN if there are none."""
+        """Independent draws per 1000 evaluations that have the same errors; NaN if there are none."""
         found = [1.0 / c["by_error"] for c in self.cells.get((sampler, target), [])]
         return 1.0 / float(np.mean(found)) if found else math.nan
 

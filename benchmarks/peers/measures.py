@@ -3,11 +3,14 @@
 Effective draws are ArviZ's bulk ones of the worst coordinate: of single chains over all runs, of walkers with each
 walker a chain. Weighted draws have Kish's size (sum w)^2 / sum w^2, which sees uneven weights and nothing else: no
 correlation, no mode that is missing. Particles of sequential Monte Carlo count once however often they were copied. An
-approximation has none: its draws are as many as one likes, only its errors say anything. R-hat is of the runs, which
-are independent, where walkers are not.
+approximation has none: its draws are as many as one likes, only its errors say anything.
 
-Errors are of one run's mean in reference sds and of the log of its sd, root mean squares over runs and coordinates; "by
-error" is 1 / (error of the mean)^2, so many independent draws have that error. It is the same measure for all kinds.
+R-hat is the larger of two, of the runs, which are independent, and of all chains or walkers: runs of walkers that stay
+where they began agree with each other, and so many of them have "effective draws" as many as they are.
+
+Errors are of one run's mean in reference sds and of the log of its sd, root mean squares over runs and coordinates. "By
+error": n independent normal draws have squared errors of 1 / n and 1 / (2 n), so it is 2 / (mean^2 + 2 log sd^2). It is
+the same measure for all kinds.
 """
 
 import math
@@ -65,11 +68,19 @@ def effective(runs: list[Draws]) -> float | None:
 
 
 def rhat(runs: list[Draws]) -> float | None:
-    """The worst coordinate's, rank-normalised, over runs; None of a single one, or of one that never moved."""
-    import arviz as az
-
+    """The larger of the runs' and of all chains' or walkers'; None of a single run, or of what never moved."""
     rng = np.random.default_rng(0)
     rows = [sequence(run, rng) for run in runs]
+    found = [_rhat(rows)]
+    if runs[0].kind == "chains" and len(runs[0].values) > 1 and runs[0].weights is None:
+        found.append(_rhat([chain for run in runs for chain in run.values]))
+    return None if None in found else max(found)
+
+
+def _rhat(rows):
+    """The worst coordinate's, rank-normalised, of sequences (n, d)."""
+    import arviz as az
+
     n = min(map(len, rows))
     if len(rows) < 2 or n < 4:
         return None
@@ -86,13 +97,14 @@ def measure(
     errors = np.array([(m - mean) / sd for m, _ in found])
     spreads = np.array([np.log(np.maximum(s / sd, LEAST_SD)) for _, s in found])
     ess, total = effective(runs), sum(evaluations)
-    mean_error = float(np.sqrt(np.mean(np.square(errors))))
+    mean_error, sd_error = (float(np.sqrt(np.mean(np.square(e)))) for e in (errors, spreads))
+    squared = 0.5 * (mean_error**2 + 2.0 * sd_error**2)
     return {
         "ess": None if ess is None else 1000.0 * ess / total,
         "rhat": rhat(runs),
         "mean_error": mean_error,
-        "sd_error": float(np.sqrt(np.mean(np.square(spreads)))),
-        "by_error": 1000.0 / mean_error**2 / (total / len(runs)),
+        "sd_error": sd_error,
+        "by_error": 1000.0 / squared / (total / len(runs)),
         "evaluations": total,
         "runs": len(runs),
     }

@@ -23,11 +23,12 @@ prior; so they know where the posterior is), and the six models' own priors. Whe
 budget, the largest that does is taken, and what looking for it costs is not counted. Effective draws: ArviZ's bulk
 ones of the worst coordinate, per 1000 evaluations; Kish's size of weighted draws (pocoMC, nautilus, dynesty), which
 sees uneven weights only; of `pm.sample_smc` particles, each once. PyVBMC's draws are of an approximation and have no
-effective number. R-hat is of the runs. **\\***: R-hat of {CONVERGED} or more, or one run only: not converged, and the
+effective number. R-hat is the larger of that of the runs and that of all chains or walkers, whose effective draws are
+as many as they are if they never move. **\\***: R-hat of {CONVERGED} or more, or one run only: not converged, and the
 number says little. **§**: the log density is in the span of KamiltonianStep's surrogates, which can represent it
-exactly. "By error": so many independent draws per 1000 evaluations have the same squared error of the means, over
-coordinates and runs; it is comparable across kinds, and noisy: {RUNS} runs a seed. No run of a cell is begun after
-{SECONDS:.0f} s of processor time, all end at {MOST_SECONDS:.0f}. `benchmarks/peers/`."""
+exactly. "By error": so many independent normal draws per 1000 evaluations have the same squared errors of means and
+log sds, over coordinates and runs; it is comparable across kinds, and noisy: {RUNS} runs a seed. No run of a cell is
+begun after {SECONDS:.0f} s of processor time, all end at {MOST_SECONDS:.0f}. `benchmarks/peers/`."""
 
 
 def label(name: str) -> str:
@@ -82,7 +83,7 @@ def summary(board: Board) -> str:
         and board.by_error(s, t) > board.by_error(HERO, t)
     ]  # fmt: skip
     if errors:
-        sentences.append(f"By the error of the means a rival is ahead on {'; '.join(errors)}.")
+        sentences.append(f"By error a rival is ahead on {'; '.join(errors)}.")
     nobody = [t for t in board.targets if not board.best(board.ess, t, SAMPLERS)]
     if nobody:
         sentences.append(f"Nobody converged on {', '.join(nobody)}.")

@@ -161,13 +161,28 @@ def test_copies_of_particles_count_once():
     assert measures.effective(as_chains) > 400  # the control
 
 
-def test_rhat_is_of_runs_not_of_walkers():
+def test_rhat_is_of_runs_and_of_walkers():
     rng = np.random.default_rng(3)
     apart = [Draws(shift + rng.normal(size=(8, 100, 1))) for shift in (0.0, 3.0)]
     together = [Draws(rng.normal(size=(8, 100, 1))) for _ in range(2)]
     assert measures.rhat(apart) > 1.5
     assert measures.rhat(together) < 1.02
     assert measures.rhat(together[:1]) is None
+    still = [
+        Draws(rng.normal(size=(40, 1, 1)) + 0.01 * rng.normal(size=(40, 100, 1))) for _ in range(2)
+    ]
+    assert measures.rhat(still) > 1.5
+    assert (
+        measures._rhat([measures.sequence(run, rng) for run in still]) < 1.1
+    )  # the control: runs agree
+
+
+@pytest.mark.filterwarnings("ignore:More chains")
+def test_by_error_is_the_number_of_independent_draws():
+    rng = np.random.default_rng(4)
+    runs = [Draws(rng.normal(size=(1, 200, DIM))) for _ in range(400)]
+    found = measures.measure(runs, [1000] * 400, np.zeros(DIM), np.ones(DIM))
+    assert found["by_error"] == pytest.approx(200.0, rel=0.15)
 
 
 # --- tables ------------------------------------------------------------------------------------------
