@@ -55,10 +55,13 @@ def summary(board: Board) -> str:
             if (s := board.best(board.ess, t, RIVALS)) and math.isfinite(board.ess(HERO, t))
         }  # fmt: skip
         ratios = [board.ess(HERO, t) / board.ess(s, t) for t, s in best.items()]
+        if not ratios:
+            sentences.append(f"No rival converged on a target{words}.")
+            continue
         sentences.append(
-            f"Over the {len(ratios)} targets{words} on which some rival converged, {hero} has "
-            f"{digits(geometric(ratios))} times the effective draws per evaluation of the best of those that did; "
-            f"it has fewer than that on {sum(r < 1 for r in ratios)}."
+            f"Some rival converged on {len(ratios)} targets{words}: there {hero} has {digits(geometric(ratios))} times "
+            f"the effective draws per evaluation of the best of those that did, and fewer than it on "
+            f"{sum(r < 1 for r in ratios)}."
         )
         if span and any(versus.values()):
             most = max(versus, key=lambda s: len(versus[s]))
