@@ -69,45 +69,45 @@ def by_importance(name: str) -> dict:
     return {"mean": mean.tolist(), "sd": sd.tolist(), "how": how}
 
 
-def by_grid() -> dict:
-    """The orbit."""
+def given(log_period: np.ndarray, log_jitter: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The orbit's normal rest, given period and jitter, by period.
+
+    Log of the marginal likelihood but for a constant, (n,); mean and variance of cosine, sine and offset, (n, 3).
+    """
     days, v = real.velocities()
-    log_p = real.PERIODS[0] + (np.arange(40_000) + 0.5) / 40_000 * np.diff(real.PERIODS)[0]
-    jitters = np.linspace(-9.0, np.log(5 * real.JITTER_SD), 120)  # log
-    prior = np.array([real.AMPLITUDE_SD, real.AMPLITUDE_SD, real.OFFSET_SD]) ** -2.0
-    phase = 2.0 * np.pi * days[None] * np.exp(-log_p)[:, None]
+    phase = 2.0 * np.pi * days[None] * np.exp(-log_period)[:, None]
     design = np.stack([np.cos(phase), np.sin(phase), np.ones_like(phase)], axis=-1)
-    gram, right = np.einsum("pti,ptj->pij", design, design), np.einsum("pti,t->pi", design, v)
-    total, first, second = 0.0, np.zeros(5), np.zeros(5)
-    z = np.log(log_p - real.PERIODS[0]) - np.log(real.PERIODS[1] - log_p)
-    logs = []
-    for log_jitter in jitters:
-        variance = real.ERROR**2 + np.exp(2 * log_jitter)
-        precision = gram / variance + np.diag(prior)
-        factor = np.linalg.cholesky(precision)
-        mean = np.linalg.solve(precision, (right / variance)[..., None])[..., 0]
-        log_det = 2.0 * np.log(np.diagonal(factor, axis1=1, axis2=2)).sum(1)
-        log_like = -0.5 * (v @ v / variance + len(v) * np.log(variance))
-        log_like = log_like + 0.5 * np.einsum("pi,pi->p", mean, right / variance) - 0.5 * log_det
-        log_like += stats.halfnorm(scale=real.JITTER_SD).logpdf(np.exp(log_jitter)) + log_jitter
-        logs.append((log_like, mean, np.diagonal(np.linalg.inv(precision), axis1=1, axis2=2)))
-    top = max(l.max() for l, *_ in logs)
-    by_period = np.zeros(len(log_p))
-    for log_jitter, (log_like, mean, spread) in zip(jitters, logs, strict=True):
-        weight = np.exp(log_like - top)
-        by_period += weight
-        at = np.column_stack([z, mean, np.full(len(z), log_jitter)])
-        own = np.column_stack([np.zeros(len(z)), spread, np.zeros(len(z))])
-        total += weight.sum()
+    variance = real.ERROR**2 + np.exp(2.0 * log_jitter)
+    prior = np.array([real.AMPLITUDE_SD, real.AMPLITUDE_SD, real.OFFSET_SD]) ** -2.0
+    precision = np.einsum("pti,ptj->pij", design, design) / variance + np.diag(prior)
+    right = np.einsum("pti,t->pi", design, v) / variance
+    covariance = np.linalg.inv(precision)
+    mean = np.einsum("pij,pj->pi", covariance, right)
+    log_like = -0.5 * (v @ v / variance + len(v) * np.log(variance)) + 0.5 * np.sum(mean * right, 1)
+    log_like -= 0.5 * np.linalg.slogdet(precision)[1]
+    return log_like, mean, np.diagonal(covariance, axis1=1, axis2=2)
+
+
+def by_grid(periods: int = 40_000, jitters: int = 120) -> dict:
+    """The orbit: moments of a mixture of normal distributions, one for each point of the grid."""
+    low, high = real.PERIODS
+    log_period = low + (np.arange(periods) + 0.5) / periods * (high - low)
+    z = np.log(log_period - low) - np.log(high - log_period)
+    grid = np.linspace(-9.0, np.log(5.0 * real.JITTER_SD), jitters)
+    parts = [given(log_period, log_jitter) for log_jitter in grid]
+    prior = stats.halfnorm(scale=real.JITTER_SD).logpdf(np.exp(grid)) + grid
+    top = max(log_like.max() for log_like, *_ in parts)
+    weights = [np.exp(part[0] - top + p) for part, p in zip(parts, prior, strict=True)]
+    total, first, second = np.sum(weights), np.zeros(5), np.zeros(5)
+    for log_jitter, (_, mean, spread), weight in zip(grid, parts, weights, strict=True):
+        at = np.column_stack([z, mean, np.full(periods, log_jitter)])
+        own = np.column_stack([np.zeros(periods), spread, np.zeros(periods)])
         first += weight @ at
         second += weight @ (at**2 + own)
     mean = first / total
-    modes = _modes(log_p, by_period / by_period.sum())
-    return {
-        "mean": mean.tolist(),
-        "sd": np.sqrt(second / total - mean**2).tolist(),
-        "how": f"grid; {modes}",
-    }
+    modes = _modes(log_period, np.sum(weights, axis=0) / total)
+    sd = np.sqrt(second / total - mean**2)
+    return {"mean": mean.tolist(), "sd": sd.tolist(), "how": f"grid; {modes}"}
 
 
 def _modes(log_p, share):
