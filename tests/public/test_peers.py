@@ -5,6 +5,7 @@ import pymc as pm
 import pytest
 from scipy import stats
 
+from benchmarks.hierarchical import models as hierarchical
 from benchmarks.peers import board, cells, measures, real, reference, samplers, tables
 from benchmarks.peers.adapters import Draws, Task
 from benchmarks.peers.counting import BudgetSpentError, Counted
@@ -324,3 +325,19 @@ def test_every_model_has_a_reference():
         assert (sd > 0).all()
     stored = reference.load()
     assert {r["code"] for r in stored.values()} == {reference.code()}
+
+
+@pytest.mark.slow
+def test_black_boxes_are_counted_one_round_an_evaluation():
+    """KamiltonianStep on the six patients: its solver's calls, by a count of our own."""
+    target, calls, budget = problem("PK, 6 patients"), [], 600
+    counted = Counted(target.log_density(None), budget)
+    with pytest.MonkeyPatch.context() as patch:
+        perform = hierarchical.BlackBox.perform
+        patch.setattr(
+            hierarchical.BlackBox, "perform", lambda *given: (calls.append(1), perform(*given))[1]
+        )
+        draws = samplers.function("kamiltonian")(Task(target, counted, budget, 0, 0))
+    assert len(calls) / target.boxes <= budget + 1  # one more while the model is compiled
+    assert 0.9 * budget < counted.evaluations <= budget
+    assert 0.4 * budget < draws.values.shape[1] <= 0.6 * budget
