@@ -44,6 +44,7 @@ ENOUGH = 2.0  # nats to be gained beyond d/2 that are not worth a climb
 CHECKED = 1.5  # radius, in the metric, at which the neighbourhood is explored
 AXIS_CHECK = 2.0  # sds
 DRAWS = 4  # from the normal approximation, after the axes
+MOSTLY = 0.8  # of the predictions
 LONGEST, SHORTEST = 10.0, 1e-3  # changes of an axis at one change of the metric
 LARGEST_FIT = 1200  # points: in more than 40 dimensions fewer than a quadratic has coefficients
 
@@ -284,7 +285,7 @@ def tell(rng: np.random.Generator, state: State, point: np.ndarray, log_density:
     if state.near is None:
         if gain > 0.0:
             state = state._replace(current=n - 1)
-    elif gain > _little(d):
+    elif gain > _little(d) or (state.move == "climb" and not state.failed):
         state = _leave(state)
     if n >= state.budget:
         return _give_up(state)
@@ -323,7 +324,9 @@ def _judge(state, before, point, gain):
         change = gain - (predicted - _offset(state))
         return _count(state, abs(change) < 0.3 + 0.15 * abs(predicted), gain)
     if state.move == "explore" or state.near is not None:
-        return state._replace(failed=state.move == "climb")
+        # In the near phase a climb is tried where there is much to gain: if it comes true, that is so.
+        failed = state.move == "climb" and not gain > 0.5 * predicted
+        return state._replace(failed=failed)
     ratio = arrival_model.transformed(state.model, gain) / max(predicted, 1e-300)
     factor, at_the_edge = 1.0, s @ s > 0.81
     if at_the_edge and ratio > 0.3:
@@ -536,7 +539,9 @@ def _checks(d):
 
 
 def _is_checked(state):
-    return state.near.hits >= _checks(len(state.origin))
+    """Whether predictions came true in a row or, where the posterior is not quite normal, most of twice as many."""
+    near, enough = state.near, _checks(len(state.origin))
+    return near.hits >= enough or (near.tried >= 2 * enough and near.right >= MOSTLY * near.tried)
 
 
 def _end_near(state):
@@ -557,7 +562,7 @@ def _end_near(state):
     if record is not None and mass < record.mass + 1.0:
         return _restore(state)
     unresolved = (values > FLAT) & ((np.abs(slopes) > 0.5) | (values > -FLAT))
-    mostly = near.tried >= _checks(d) and near.right >= 0.8 * near.tried
+    mostly = near.tried >= _checks(d) and near.right >= MOSTLY * near.tried
     resolved = not (unresolved | flat).any() and _left(values, slopes) < _little(d)
     if (_is_checked(state) or mostly) and resolved:
         return _arrive(state, handed, factor)
