@@ -173,6 +173,12 @@ MUTATIONS = [
              "member = member._replace(current=state.current)", "a member keeps another place's share", "test_pooled.py"),
     Mutation("samplers/pooled/members", "position=after.position, log_density=after.log_density",
              "position=after.position", "a member keeps another place's log density", "test_pooled.py"),
+    Mutation("samplers/kamiltonian/values/refits", "    return min(later, size + max(FEWEST_NEW, size - options.elsewhere))", "    return later",
+             "a chain that arrived late waits for its next surrogate", "test_value_kamiltonian.py -k wait_for"),
+    Mutation("samplers/arrival/phase", 'elif gain > _little(d) or (state.move == "climb" and not state.failed):', "elif gain > _little(d):",
+             "a climb that comes true does not end the near phase", "test_arrival.py -k comes_true"),
+    Mutation("samplers/arrival/phase", "failed=False, climbing=True)", "failed=False)", "after a false arrival the climb stops at once",
+             "test_arrival.py -k false_arrival"),
     Mutation("samplers/arrival/search", "better = mass(climb) > mass(best) + BETTER", "better = mass(climb) > mass(best) - BETTER",
              "chains leave for modes that are no higher", "test_arrival_search.py"),
     # --- life cycle: what ends with tuning, what is kept, what is refused ---

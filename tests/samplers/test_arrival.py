@@ -174,6 +174,55 @@ def test_down_from_exponentials(monkeypatch):
     assert evaluations() > 1.3 * found
 
 
+def two_decays(x):
+    """Least squares on the sum of two exponentials, their amplitudes and rates in logarithms: curved ridges."""
+    times = np.linspace(0.2, 8.0, 15)
+
+    def mean(z):
+        return np.exp(z[0] - np.exp(z[1]) * times) + np.exp(z[2] - np.exp(z[3]) * times)
+
+    misfit = mean(x) - mean(np.array([2.0, -1.5, 1.0, 0.5]))
+    return float(-0.5 * np.square(misfit / 0.03).sum() - 0.5 * np.square(x / 3.0).sum())
+
+
+def test_a_climb_goes_on_after_a_false_arrival(monkeypatch):
+    def evaluations():
+        starts = {seed: np.random.default_rng(seed).uniform(-3.0, 4.0, 4) for seed in (3, 5, 7)}
+        ends = [run(two_decays, x, seed, budget=1500) for seed, x in starts.items()]
+        assert all(end.arrived for end in ends)
+        return np.mean([end.evaluations for end in ends])
+
+    found, leave = evaluations(), arrival._leave
+    monkeypatch.setattr(arrival, "_leave", lambda state: leave(state)._replace(climbing=False))
+    assert evaluations() > 1.2 * found
+
+
+def near_climbs(x, log_density, seed, budget):
+    """(gain over half of the prediction, whether the near phase goes on after it) of every climb in one; the state."""
+    rng, found = np.random.default_rng(seed), []
+    state = arrival.init(x, log_density(x), budget=budget)
+    while not state.done:
+        point, before = arrival.propose(rng, state), state
+        state = arrival.tell(rng, state, point, log_density(point))
+        if before.near is None or before.move != "climb" or before.fitted < before.evaluations:
+            continue
+        s = np.linalg.solve(before.basis, point - before.origin)
+        gain = state.log_densities[-1] - before.log_densities[before.current]
+        excess = gain - 0.5 * arrival_model.gain(before.model, s)
+        found.append((excess > 0.0, state.near is not None))
+    return found, state
+
+
+def test_a_climb_that_comes_true_ends_the_near_phase():
+    """In 20 dimensions no step of a trust region gains what a posterior draw lacks: it would be proposed for ever."""
+    log_density, x, _ = normal(20, 1e4, 1e2, 0)
+    found, state = near_climbs(x, log_density, 0, 2000)
+    true = [goes_on for came_true, goes_on in found if came_true]
+    assert state.arrived
+    assert len(true) >= 2
+    assert not any(true)
+
+
 def test_not_into_the_neck():
     ends, highest = [], []
     for seed in range(4):
@@ -275,18 +324,18 @@ some_steps = pytest.mark.parametrize(
 @some_steps
 def test_evaluations_and_moves(name):
     model, step, case = straight_line(), on_the_line(name), CASES[name]
-    idata = sample(step, model, draws=20, tune=400, chains=1, discard_tuned_samples=False)
+    idata = sample(step, model, draws=20, tune=900, chains=1, discard_tuned_samples=False)
     moves = idata["warmup_sample_stats"]["move"].values[0]
     arrivals = np.flatnonzero(moves == "arrival")
     first = int(np.argmin(moves == "arrival"))  # draws until the walk began
     assert 20 < first < 250
     later = arrivals[arrivals >= first]  # climbs from elsewhere, beside it
-    assert 10 < len(later) < 100
+    assert 10 < len(later) < 250
     assert ((later + 1) % LOOK_EVERY == 0).all()
     assert "arrival" not in idata["sample_stats"]["move"].values
     evaluations = step.evaluations
-    assert evaluations <= 421
-    assert case.skips or evaluations == 421
+    assert evaluations <= 921
+    assert case.skips or evaluations == 921
     # Power: without it the same draws have not arrived.
     lp = idata["warmup_sample_stats"]["lp"].values[0]
     assert lp[first - 1] > lp[0]

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from scipy import special
 
+from pymc_kameleon.numerics import evaluations
 from pymc_kameleon.samplers.adaptive_metropolis import AdaptiveMetropolis
 from pymc_kameleon.samplers.kamiltonian import trust as residual_mixture
 from pymc_kameleon.samplers.kamiltonian.values import sampler as value_kamiltonian
@@ -475,6 +476,18 @@ def test_when_another_step_moves_something_the_companions_are_given_up(tuned):
 def test_where_a_quadratic_costs_too_much_it_stays_adaptive_metropolis():
     assert held(ValueKamiltonian, np.zeros(78)).learning.schedule.next_refit < 10_000
     assert held(ValueKamiltonian, np.zeros(79)).learning.schedule.next_refit > 10**9
+
+
+def test_refits_wait_for_as_many_new_points_as_there_are():
+    """Else a chain that arrived late is frozen with what was fitted on the way: 2200 points' growth is another 770."""
+    rng, x, y = np.random.default_rng(3), np.zeros(2), banana(np.zeros(2))
+    points = 5.0 * rng.standard_normal((400, 2))
+    on_the_way = evaluations.table(points, [banana(x) for x in points])
+    state, sizes = held(ValueKamiltonian, x, evaluated=on_the_way).start(x, y), set()
+    for _ in range(130):
+        state, x, y, _ = transition(rng, state, x, y, banana, tuning=True)
+        sizes.add(state.learning.schedule.last_refit)
+    np.testing.assert_allclose(sorted(sizes), [0, 420, 440, 480], atol=2)  # and not 420, 567
 
 
 def test_without_enough_tuning_it_is_adaptive_metropolis():

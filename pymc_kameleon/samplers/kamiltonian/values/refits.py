@@ -21,7 +21,7 @@ from pymc_kameleon.surrogates.values.features import quadratic_size
 
 LAST_REFIT = 0.85  # of tuning: the rest judges it out of sample
 ARCHIVE = 500
-FEWEST_NEW = 20  # evaluations between two fits after a warm start
+FEWEST_NEW = 20  # evaluations between two fits while most points came from elsewhere
 REFERENCE = 20  # points a dimension that stand for the posterior, of an earlier run's
 ARRIVED_QUANTILE = 0.05
 SPREAD = 1.5  # ratio of standard deviations at which the chain is another one than the last fit was made for
@@ -73,15 +73,15 @@ def refit(
 
 
 def _next_refit(options, size):
-    """How many evaluations the next fit waits for: of those that came from elsewhere, half of the new ones suffice.
+    """How many evaluations the next fit waits for: while most came from elsewhere, as many new ones as there are.
 
-    An earlier run's points are where its chains were, and f may promise mass where none of them is. The first
-    proposals go there and are refused, and a fit that knows them goes there no more.
+    An earlier run's points are where its chains were, those of an arrival on its way, and f may promise mass where none
+    of them is. The first proposals go there and are refused, and a fit that knows them goes there no more.
     """
     later = int(options.growth * size) + 1
-    if not options.before:
+    if not options.elsewhere:
         return later
-    return min(later, size + max(FEWEST_NEW, size - options.before))
+    return min(later, size + max(FEWEST_NEW, size - options.elsewhere))
 
 
 def _fit(rng, state, reference):

@@ -140,6 +140,7 @@ class ValueKamiltonian(Sampler):
                 0.0 if warm else self.companion_share,
                 0.0 if warm else SWAP_SHARE,
                 before=evaluated.size if warm else 0,
+                elsewhere=evaluated.size,
             ),
             walk=walk,
             current=locate(None, x, -math.inf),

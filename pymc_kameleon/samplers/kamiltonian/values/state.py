@@ -37,6 +37,7 @@ class Options(NamedTuple):
     swap_share: float
     choice: Choice = CHEAP
     before: int = 0  # points, enough for a surrogate, that it begins with; 0 for a cold start
+    elsewhere: int = 0  # points that it begins with, an arrival's among them
 
 
 class Carry(NamedTuple):
