@@ -35,6 +35,10 @@ def parse(arguments=None):
     parser.add_argument("--budget", nargs="+", type=int, default=BUDGETS[:2])
     parser.add_argument("--seeds", type=int, default=SEEDS, help="0, ..., seeds - 1 are run")
     parser.add_argument("--minutes", type=float, default=math.inf, help="start no cell after that")
+    parser.add_argument(
+        "--seconds", type=float, default=cells.SECONDS,
+        help="of processor time after which no run of a cell is begun; three times as long, and all have ended",
+    )  # fmt: skip
     parser.add_argument("--again", action="store_true", help="also what is stored")
     parser.add_argument("--table", action="store_true", help="only tables and figure")
     return parser.parse_args(arguments)
@@ -51,7 +55,7 @@ def main():
             for target in options.target
             for sampler in options.sampler
         ]
-        cells.run_all(order, options.minutes, options.again)
+        cells.run_all(order, options.minutes, options.again, options.seconds)
     tables.write(cells.load())
 
 

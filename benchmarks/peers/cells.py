@@ -35,7 +35,7 @@ class Cell(NamedTuple):
         return " | ".join(map(str, self))
 
 
-def run(cell: Cell) -> dict:
+def run(cell: Cell, seconds: float = SECONDS) -> dict:
     """What is stored of a cell."""
     begin = time.process_time()
     runs, evaluations, why = [], [], ""
@@ -43,9 +43,9 @@ def run(cell: Cell) -> dict:
         warnings.simplefilter("ignore")
         try:
             for k in range(RUNS):
-                if time.process_time() - begin > SECONDS:
+                if time.process_time() - begin > seconds:
                     raise TimeSpentError
-                draws, spent = one_run(cell, k, begin + MOST_SECONDS)
+                draws, spent = one_run(cell, k, begin + seconds * MOST_SECONDS / SECONDS)
                 runs.append(draws)
                 evaluations.append(spent)
         except TimeSpentError:
@@ -83,7 +83,9 @@ def load() -> dict[str, dict]:
     return report.load_cells(STORE)
 
 
-def run_all(cells: list[Cell], minutes: float, again: bool = False) -> None:
+def run_all(
+    cells: list[Cell], minutes: float, again: bool = False, seconds: float = SECONDS
+) -> None:
     """Run and store what the present code has not made."""
     deadline = time.monotonic() + 60.0 * minutes
     for cell in cells:
@@ -95,7 +97,7 @@ def run_all(cells: list[Cell], minutes: float, again: bool = False) -> None:
         if time.monotonic() > deadline:
             print("stopped at the time limit; the same command goes on", flush=True)
             return
-        made = report.rounded(run(cell)) | {"code": code}
+        made = report.rounded(run(cell, seconds)) | {"code": code}
         report.save_cells(STORE, {cell.key: made}, basics.versions())
         print(
             time.strftime("%H:%M:%S"),

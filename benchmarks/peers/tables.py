@@ -28,8 +28,9 @@ as many as they are if they never move. **\\***: R-hat of {CONVERGED} or more, o
 number says little. **§**: the log density is in the span of KamiltonianStep's surrogates, which can represent it
 exactly. "By error": so many independent normal draws per 1000 evaluations have the same squared errors of means and
 log sds, over coordinates and runs; it is comparable across kinds, and noisy: {RUNS} runs a seed; of the twelve
-targets the starts are about the true mean, so that walkers which stay there have small errors. No run of a cell is
-begun after {SECONDS:.0f} s of processor time, all end at {MOST_SECONDS:.0f}. `benchmarks/peers/`."""
+targets the starts are about the true mean, so that walkers which stay there have small errors. Unless `--seconds`
+gave more, no run of a cell is begun after {SECONDS:.0f} s of processor time, all end at {MOST_SECONDS:.0f}.
+`benchmarks/peers/`."""
 
 
 def label(name: str) -> str:
