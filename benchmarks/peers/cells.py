@@ -1,8 +1,10 @@
 """A cell: four runs of a sampler on a target, from four starts, at a budget of evaluations each."""
 
 import math
+import signal
 import time
 import warnings
+from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
@@ -39,13 +41,14 @@ def run(cell: Cell, seconds: float = SECONDS) -> dict:
     """What is stored of a cell."""
     begin = time.process_time()
     runs, evaluations, why = [], [], ""
-    with warnings.catch_warnings(), np.errstate(all="ignore"):
+    most = seconds * MOST_SECONDS / SECONDS
+    with warnings.catch_warnings(), np.errstate(all="ignore"), alarm(most):
         warnings.simplefilter("ignore")
         try:
             for k in range(RUNS):
                 if time.process_time() - begin > seconds:
                     raise TimeSpentError
-                draws, spent = one_run(cell, k, begin + seconds * MOST_SECONDS / SECONDS)
+                draws, spent = one_run(cell, k, begin + most)
                 runs.append(draws)
                 evaluations.append(spent)
         except TimeSpentError:
@@ -64,6 +67,25 @@ def run(cell: Cell, seconds: float = SECONDS) -> dict:
         found = measure(runs, evaluations, *moments(cell.target))
     notes = sorted({run.note for run in runs} - {""})
     return {**found, **spent, "note": "; ".join([*notes, *[why] * bool(why)])}
+
+
+@contextmanager
+def alarm(seconds: float):
+    """After so much processor time :class:`TimeSpentError` is raised, in the middle of an evaluation too.
+
+    Far out a solver may take hours.
+    """
+
+    def ring(signum, frame):
+        raise TimeSpentError
+
+    before = signal.signal(signal.SIGPROF, ring)
+    signal.setitimer(signal.ITIMER_PROF, seconds + 0.1)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_PROF, 0.0)
+        signal.signal(signal.SIGPROF, before)
 
 
 def one_run(cell: Cell, k: int, deadline: float = math.inf) -> tuple[Draws, int]:

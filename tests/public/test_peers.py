@@ -252,6 +252,17 @@ def test_a_sampler_that_fails_is_stored_with_why(monkeypatch):
     assert found["failed"] == "ValueError: nonsense"
 
 
+def test_an_evaluation_that_does_not_end_is_ended(monkeypatch):
+    def endless(cell, k, deadline):
+        while True:
+            pass
+
+    monkeypatch.setattr(cells, "one_run", endless)
+    found = cells.run(cells.Cell("slice", "ring", 100, 0), seconds=0.1)
+    assert found["failed"] == "0 of 4 runs, for want of time"
+    assert found["seconds"] < 5.0
+
+
 # --- the six models ----------------------------------------------------------------------------------
 
 
