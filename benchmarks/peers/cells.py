@@ -42,13 +42,15 @@ def run(cell: Cell, seconds: float = SECONDS) -> dict:
     begin = time.process_time()
     runs, evaluations, why = [], [], ""
     most = seconds * MOST_SECONDS / SECONDS
-    with warnings.catch_warnings(), np.errstate(all="ignore"), alarm(most):
+    with warnings.catch_warnings(), np.errstate(all="ignore"), alarm(most) as rung:
         warnings.simplefilter("ignore")
         try:
             for k in range(RUNS):
                 if time.process_time() - begin > seconds:
                     raise TimeSpentError
                 draws, spent = one_run(cell, k, begin + most)
+                if rung:  # an adapter has taken what there was
+                    raise TimeSpentError
                 runs.append(draws)
                 evaluations.append(spent)
         except TimeSpentError:
@@ -75,14 +77,16 @@ def alarm(seconds: float):
 
     Far out a solver may take hours.
     """
+    rung: list[bool] = []
 
     def ring(signum, frame):
+        rung.append(True)
         raise TimeSpentError
 
     before = signal.signal(signal.SIGPROF, ring)
     signal.setitimer(signal.ITIMER_PROF, seconds + 0.1)
     try:
-        yield
+        yield rung
     finally:
         signal.setitimer(signal.ITIMER_PROF, 0.0)
         signal.signal(signal.SIGPROF, before)

@@ -8,7 +8,7 @@ from scipy import stats
 from benchmarks.hierarchical import models as hierarchical
 from benchmarks.peers import board, cells, measures, real, reference, samplers, tables
 from benchmarks.peers.adapters import Draws, Task
-from benchmarks.peers.counting import BudgetSpentError, Counted
+from benchmarks.peers.counting import BudgetSpentError, Counted, TimeSpentError
 from benchmarks.peers.targets import Flat, Problem, problem
 from pymc_kameleon.targets import CorrelatedGaussian
 
@@ -261,6 +261,18 @@ def test_an_evaluation_that_does_not_end_is_ended(monkeypatch):
     found = cells.run(cells.Cell("slice", "ring", 100, 0), seconds=0.1)
     assert found["failed"] == "0 of 4 runs, for want of time"
     assert found["seconds"] < 5.0
+
+
+def test_a_run_that_was_ended_does_not_count_though_its_draws_were_taken(monkeypatch):
+    def taken(cell, k, deadline):
+        try:
+            while True:
+                pass
+        except TimeSpentError:
+            return Draws(np.zeros((1, 10, 1))), 10
+
+    monkeypatch.setattr(cells, "one_run", taken)
+    assert "failed" in cells.run(cells.Cell("slice", "ring", 100, 0), seconds=0.1)
 
 
 # --- the six models ----------------------------------------------------------------------------------
