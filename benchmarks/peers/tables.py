@@ -14,6 +14,7 @@ from benchmarks.report import digits, table
 
 TEXT = Path(__file__).parents[1] / "results" / "peers.md"
 HERO = "kamiltonian"
+WRONG = 0.3  # errors of means in sds, of log sds
 
 INTRODUCTION = f"""\
 {RUNS} independent runs a cell, each with the budget: a chain, or a set of walkers, particles or live points. Half of
@@ -89,10 +90,27 @@ def summary(board: Board) -> str:
     ]  # fmt: skip
     if errors:
         sentences.append(f"By error a rival is ahead on {'; '.join(errors)}.")
+    wrong = silently_wrong(board)
+    if wrong:
+        sentences.append(
+            f"R-hat says converged, and yet means or log sds are off by more than {WRONG:g} with "
+            + "; ".join(f"{SAMPLERS[s].label} ({', '.join(ts)})" for s, ts in wrong.items())
+            + "."
+        )
     nobody = [t for t in board.targets if not board.best(board.ess, t, SAMPLERS)]
     if nobody:
         sentences.append(f"Nobody converged on {', '.join(nobody)}.")
     return " ".join(sentences)
+
+
+def silently_wrong(board: Board) -> dict[str, list[str]]:
+    """By sampler, where R-hat is small and errors are not."""
+    found: dict[str, list[str]] = {}
+    for s, t in board.cells:
+        off = max(board.error(s, t, "mean_error"), board.error(s, t, "sd_error"))
+        if board.converged(s, t) and off > WRONG:
+            found.setdefault(s, []).append(t)
+    return {s: found[s] for s in SAMPLERS if s in found}
 
 
 # --- tables ------------------------------------------------------------------------------------------
