@@ -177,12 +177,11 @@ def test_rhat_is_of_runs_and_of_walkers():
     )  # the control: runs agree
 
 
-@pytest.mark.filterwarnings("ignore:More chains")
 def test_by_error_is_the_number_of_independent_draws():
     rng = np.random.default_rng(4)
-    runs = [Draws(rng.normal(size=(1, 200, DIM))) for _ in range(400)]
-    found = measures.measure(runs, [1000] * 400, np.zeros(DIM), np.ones(DIM))
-    assert found["by_error"] == pytest.approx(200.0, rel=0.15)
+    runs = [Draws(rng.normal(size=(1, 200, DIM))) for _ in range(190)]
+    found = measures.measure(runs, [1000] * 190, np.zeros(DIM), np.ones(DIM))
+    assert found["by_error"] == pytest.approx(200.0, rel=0.25)
 
 
 # --- tables ------------------------------------------------------------------------------------------
