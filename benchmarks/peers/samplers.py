@@ -40,7 +40,7 @@ SAMPLERS = {
     "demetropolis": Sampler("pm.DEMetropolis", "pymc_steps:demetropolis", "pymc"),
     "slice": Sampler("pm.Slice", "pymc_steps:slice_step", "pymc"),
     "metropolis": Sampler("pm.Metropolis", "pymc_steps:metropolis", "pymc"),
-    "smc": Sampler("pm.sample_smc", "pymc_steps:smc", "pymc", prior=True),
+    "smc": Sampler("pm.sample_smc", "sequential:smc", "pymc", prior=True),
     "nuts": Sampler("pm.NUTS, differences", "pymc_steps:nuts", "pymc"),
     "emcee_stretch": Sampler("emcee, stretch", "ensembles:emcee_stretch", "emcee"),
     "emcee_de": Sampler("emcee, DE", "ensembles:emcee_de", "emcee"),

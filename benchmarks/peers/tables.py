@@ -224,7 +224,7 @@ def text(cells: dict[str, dict]) -> str:
     """The whole result."""
     budgets = sorted({int(key.split(" | ")[2]) for key in cells}, key=lambda b: (b != 10_000, b))
     boards = [Board(cells, budget) for budget in budgets]
-    known = [f"- {name}: {r['how']}" for name, r in reference.load().items()]
+    known = [f"- {name}: {r['how']}{nearest(boards, name)}" for name, r in reference.load().items()]
     packages = sorted(
         {
             f"{s.package} {v}"
@@ -242,6 +242,20 @@ def text(cells: dict[str, dict]) -> str:
     parts += ["## References of the six models\n\n" + "\n".join(known)]
     parts += [f"{basics.versions()}; {', '.join(packages)}."]
     return "\n\n".join(parts)
+
+
+def nearest(boards: list[Board], target: str) -> str:
+    """In words, who came nearest to a reference: samplers that know nothing of it agree with it."""
+    found = [
+        (max(b.error(s, target, n) for n in ("mean_error", "sd_error")), s, b.budget)
+        for b in boards
+        for s in b.samplers
+        if b.converged(s, target)
+    ]
+    if not found:
+        return ""
+    off, s, budget = min(found)
+    return f"; {SAMPLERS[s].label} at {budget:,} evaluations is within {off:.2f}"
 
 
 def stale(cells: dict[str, dict]) -> str:

@@ -7,7 +7,7 @@ from scipy import stats
 
 from benchmarks.hierarchical import models as hierarchical
 from benchmarks.peers import real, reference, samplers
-from benchmarks.peers.adapters import Task
+from benchmarks.peers.adapters import Task, sequential
 from benchmarks.peers.counting import Counted
 from benchmarks.peers.targets import problem
 
@@ -98,3 +98,19 @@ def test_black_boxes_are_counted_one_round_an_evaluation():
     assert len(calls) / target.boxes <= budget + 1  # one more while the model is compiled
     assert 0.9 * budget < counted.evaluations <= budget
     assert 0.4 * budget < draws.values.shape[1] <= 0.6 * budget
+
+
+def test_particles_do_not_begin_at_an_initial_value():
+    with pm.Model() as model:
+        pm.HalfNormal("sd", 1.0, initval=0.3)
+
+    def begins():
+        with model:
+            return sequential.pymc_steps.IMH(
+                draws=50, model=model, random_seed=1
+            ).initialize_population()
+
+    assert np.std(begins()["sd_log__"]) == 0.0  # PyMC's way
+    with sequential.without_initial_values(model):
+        assert np.std(begins()["sd_log__"]) > 0.3
+    assert np.std(begins()["sd_log__"]) == 0.0
