@@ -41,7 +41,8 @@ def draw(board: Board) -> None:
     panel.spines[:].set_visible(False)
     words = (
         f"Effective draws per 1000 evaluations, {board.budget:,} a run. Shaded: converged. White, in parentheses: "
-        f"not converged (R-hat ≥ {CONVERGED}, or one run).\n✗: could not be run. ~: an approximation, no draws. "
+        f"not converged (R-hat ≥ {CONVERGED}, or one run).\n✗: could not be run. Blank: not run yet. "
+        "~: an approximation, no draws. "
         "§: in the span of KamiltonianStep's surrogates. Bold: ours."
     )
     figure.text(0.01, 0.012, words, fontsize=13, va="bottom")
