@@ -124,6 +124,11 @@ RESULTS = {
     "textbook": Result(
         "textbook", 60, (*_package(*SAMPLERS, "steps.base", "steps.log_density"), "benchmarks.textbook.drive")
     ),
+    "textbook_ablation": Result(
+        "textbook --seeds 1 --out textbook_ablation --steps KamiltonianStep KamiltonianStep:arrival=False "
+        "KamiltonianStep:companion_share=0.0",
+        40, (*_package(*SAMPLERS, "steps.base", "steps.log_density"), "benchmarks.textbook.drive"),
+    ),
     "textbook_before": Result(  # of the code before the arrival phase, to compare with: stale on purpose
         "textbook", 60, (*_package(*SAMPLERS, "steps.base", "steps.log_density"), "benchmarks.textbook.drive")
     ),

@@ -40,7 +40,9 @@ def write(cells: list, stored: dict, name: str) -> str:
         "## Errors against the reference: a mean's, in standard errors | in sds; |log sd ratio|",
         table(["model (d)", *steps], [[_title(m), *(_error(found.get((m, s))) for s in steps)] for m in models]),
     ])  # fmt: skip
-    provenance.write(RESULTS / f"{name}.md", text, "textbook")
+    provenance.write(
+        RESULTS / f"{name}.md", text, name if name in provenance.RESULTS else "textbook"
+    )
     return text
 
 
