@@ -422,7 +422,7 @@ def draw(normals, dimensions, methods) -> None:
                     np.median([c["arrived"] or 1.6 * BUDGET for c in g]) if g else np.nan
                     for g in groups
                 ]
-                panel.plot(DISTANCES, times, "o-", color=f"C{i}", ms=4, lw=1, label=m)
+                panel.plot(DISTANCES, times, f"{'osD^vPX'[i]}-", color=f"C{i}", ms=5, lw=1, label=m)
             panel.axhline(BUDGET, color="0.6", lw=0.8, ls=":")
             panel.set(xscale="log", yscale="log")
             panel.set_title(f"d = {d}, condition number {condition:g}", fontsize=9)
