@@ -177,6 +177,8 @@ MUTATIONS = [
              "a chain that arrived late waits for its next surrogate", "test_value_kamiltonian.py -k wait_for"),
     Mutation("samplers/arrival/phase", 'elif gain > _little(d) or (state.move == "climb" and not state.failed):', "elif gain > _little(d):",
              "a climb that comes true does not end the near phase", "test_arrival.py -k comes_true"),
+    Mutation("samplers/arrival/phase", "    return bool((state.positions == point).all(axis=1).any())", "    return False",
+             "a climb evaluates what it has evaluated", "test_arrival.py -k keeps_every"),
     Mutation("samplers/arrival/phase", "failed=False, climbing=True)", "failed=False)", "after a false arrival the climb stops at once",
              "test_arrival.py -k false_arrival"),
     Mutation("samplers/arrival/search", "better = mass(climb) > mass(best) + BETTER", "better = mass(climb) > mass(best) - BETTER",

@@ -255,10 +255,7 @@ def propose(rng: np.random.Generator, state: State) -> np.ndarray:
     if state.move == "start":
         return state.start.copy()
     if state.move == "check":
-        near = state.near
-        if near.hits < d:
-            return near.centre + AXIS_CHECK * near.signs[near.hits] * near.axes[:, near.hits]
-        return near.centre + near.axes @ rng.standard_normal(d)
+        return _check(rng, state.near, state)
     reach = 1.0 if state.near is None else CHECKED
     if state.model is None or state.fitted < state.evaluations:  # nothing new is known
         s = _unit(rng, 1, d)[0] if state.model is not None else np.eye(d)[rng.integers(d)]
@@ -267,7 +264,24 @@ def propose(rng: np.random.Generator, state: State) -> np.ndarray:
         s = arrival_model.highest(state.model)
     else:
         s = reach * _uncertain(rng, state)
-    return state.origin + state.basis @ s
+    point = state.origin + state.basis @ s
+    if _is_evaluated(state, point):  # the fit had nearer ones and did not ask it
+        point = state.origin + reach * (state.basis @ _unit(rng, 1, d)[0])
+    return point
+
+
+def _check(rng, near, state):
+    """The next prediction to test: along the axes, then draws."""
+    d = len(near.centre)
+    if near.hits < d:
+        point = near.centre + AXIS_CHECK * near.signs[near.hits] * near.axes[:, near.hits]
+        if not _is_evaluated(state, point):  # or it would count twice
+            return point
+    return near.centre + near.axes @ rng.standard_normal(d)
+
+
+def _is_evaluated(state, point):
+    return bool((state.positions == point).all(axis=1).any())
 
 
 def tell(rng: np.random.Generator, state: State, point: np.ndarray, log_density: float) -> State:

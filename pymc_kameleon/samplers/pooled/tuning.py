@@ -267,7 +267,9 @@ def _hub(starts, known, factor, options):
     )
     arms = len(worth.DEAR.arms)
     hub = hub._replace(
-        options=hub.options._replace(choice=worth.DEAR), arms=np.array([0.4] + [0.6 / arms] * arms)
+        # GROWTH brings new fits often enough, also after a long climb: ``elsewhere`` is for chains that learn alone
+        options=hub.options._replace(choice=worth.DEAR, elsewhere=0),
+        arms=np.array([0.4] + [0.6 / arms] * arms),
     )
     walk = hub.walk
     learning = hub.learning._replace(worth=worth.empty(len(factor), worth.DEAR))
