@@ -350,7 +350,8 @@ def test_later_non_finite_values_are_rejected_and_counted(case):
         if len(bad) == evaluations + 2:  # once, to name the factor in a warning
             bad.pop()
         assert stat["nonfinite"] == sum(bad)
-        if len(bad) > evaluations and bad[-1]:
+        # the last draw of an arrival is where it arrived, whatever it tried last
+        if len(bad) > evaluations and bad[-1] and stat["move"] != "arrival":
             assert stat["accept"] == 0.0
             assert stat["accepted"] == 0.0
             np.testing.assert_array_equal(point["x"], before)
@@ -680,9 +681,10 @@ def test_netcdf_and_back(results, name, tmp_path):
 @pytest.mark.parametrize("name", STORED)
 def test_stored_stream(name):
     """The draws are those that were stored, whatever the version of PyMC and the linker: see tests/streams."""
-    stored = np.load(STREAMS / f"{name}.npz")
+    with np.load(STREAMS / f"{name}.npz") as file:
+        stored = dict(file)
     now = stream(name)
-    assert set(stored.files) == set(now)
+    assert set(stored) == set(now)
     for key, value in now.items():
         # compilers and LAPACKs round differently: PyMC 5 and 6 differ by 3e-7 at most
         # and an arrival amplifies that
