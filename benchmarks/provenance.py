@@ -82,7 +82,7 @@ RESULTS = {
     "gp_estimator": Result("gp_estimator", 2),
     "hamiltonian_abc": Result("hamiltonian_abc", 5),
     "hierarchical": Result(
-        "hierarchical", 60,
+        "hierarchical", 120,
         _package("steps.structure", "samplers.kamiltonian.factors.sampler"),
     ),
     "kamiltonian_banana": Result("kamiltonian_paper --only banana", 5),

@@ -8,50 +8,17 @@ from collections.abc import Callable
 import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
-from pytensor.graph import Apply, Op
 
+from benchmarks.hierarchical.growth import cultures
+from benchmarks.hierarchical.kit import BlackBox, Kit
+from benchmarks.hierarchical.processes import series, sites
 from pymc_kameleon.demo import PredatorPrey, lynx_hare_model
-from pymc_kameleon.targets.predator_prey import LotkaVolterra
 
 SCHOOLS = np.array([28.0, 8, -3, 7, -1, 1, 18, 12]), np.array([15.0, 10, 16, 11, 9, 11, 10, 18])
 TIMES = np.array([0.25, 0.5, 1.0, 2.0, 4.0, 6.0, 9.0, 12.0, 24.0])
 DOSE = 100.0
 
-
-class BlackBox(Op):
-    """A function of arrays without gradient, that counts its calls: what a user's Op around a solver is."""
-
-    def __init__(self, kit, function, kind):
-        self.kit, self.function, self.kind = kit, function, kind
-
-    def make_node(self, *inputs):
-        """Any arrays in, one array out."""
-        return Apply(self, [pt.as_tensor(i) for i in inputs], [self.kind()])
-
-    def perform(self, node, inputs, outputs):
-        """Call the function."""
-        self.kit.calls += 1
-        with np.errstate(all="ignore"):
-            outputs[0][0] = np.asarray(self.function(np, *inputs))
-
-
-class Kit:
-    """Black boxes and centred groups, or PyTensor graphs and groups non-centred by hand; ``calls`` counts."""
-
-    def __init__(self, black: bool):
-        self.black, self.calls = black, 0
-
-    def box(self, function: Callable, kind=pt.dscalar):
-        """``function(numpy or pytensor.tensor, *inputs)``, as a black box or as a graph."""
-        if self.black:
-            return BlackBox(self, function, kind)
-        return lambda *inputs: function(pt, *(pt.as_tensor(i) for i in inputs))
-
-    def group(self, name, mu, sigma, shape):
-        """Normal(mu, sigma), centred as one writes it; for the reference not."""
-        if self.black:
-            return pm.Normal(name, mu, sigma, shape=shape)
-        return pm.Deterministic(name, mu + sigma * pm.Normal(f"{name}_z", shape=shape))
+__all__ = ["BOXES", "MODELS", "BlackBox", "Kit", "pharmacokinetics"]
 
 
 def schools(kit):
@@ -73,6 +40,22 @@ def funnel(kit):
         v = pm.Normal("v", 0, 3)
         x = kit.group("x", 0.0, pt.exp(v / 2), 9)
         pm.Potential("y", box(x[0]))
+    return model
+
+
+def _log_funnel(xp, v, x):
+    """The same density, all of it."""
+    prior = -0.5 * (v / 3.0) ** 2 - 0.5 * xp.exp(-v) * (x**2).sum() - 4.5 * v
+    return prior - 0.5 * ((x[0] - 0.5) / 2.0) ** 2
+
+
+def bare_funnel(kit):
+    """The funnel as one Potential: a black box of all ten unknowns, in which nothing is known."""
+    box = kit.box(_log_funnel)
+    with pm.Model() as model:
+        v = pm.Flat("v")
+        x = pm.Flat("x", shape=9)
+        pm.Potential("funnel", box(v, x))
     return model
 
 
@@ -167,17 +150,14 @@ MODELS: dict[str, Callable[[Kit], pm.Model]] = {
     "PK, 12 patients": lambda kit: pharmacokinetics(kit, 12),
     "PK, 40 patients": lambda kit: pharmacokinetics(kit, 40),
     "Poisson, 200": lambda kit: poisson(kit, 98),
+    "ODE, 8 cultures": cultures,
+    "GP, 20 sites": sites,
+    "GP, 8 series": series,
     "lynx-hare": lynx_hare,
+    "funnel, bare Potential": bare_funnel,
 }
 BOXES = {  # calls of a black box that one evaluation of the log density makes
     "eight schools": 8, "funnel": 1, "Poisson, 20": 8, "Poisson, 64": 30, "logistic": 12, "PK, 6 patients": 6,
-    "PK, 12 patients": 12, "PK, 40 patients": 40, "Poisson, 200": 98, "lynx-hare": 1,
+    "PK, 12 patients": 12, "PK, 40 patients": 40, "Poisson, 200": 98, "ODE, 8 cultures": 8,
+    "GP, 20 sites": 20, "GP, 8 series": 8, "lynx-hare": 1, "funnel, bare Potential": 1,
 }  # fmt: skip
-
-
-def truth(name: str) -> tuple[np.ndarray, np.ndarray] | None:
-    """Mean and sd of the unconstrained coordinates where they are known otherwise than by NUTS."""
-    if name == "lynx-hare":
-        target = LotkaVolterra()
-        return target.mean, np.sqrt(np.diag(target.cov))
-    return None
