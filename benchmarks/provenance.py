@@ -132,6 +132,11 @@ RESULTS = {
     "textbook_before": Result(  # of the code before the arrival phase, to compare with: stale on purpose
         "textbook", 60, (*_package(*SAMPLERS, "steps.base", "steps.log_density"), "benchmarks.textbook.drive")
     ),
+    "tuned_work": Result(
+        "tuned_work", 25,
+        (*_package("samplers.tuned_work", "samplers.kameleon.fast", "samplers.kamiltonian.values.sampler", "steps.base",
+                   "particle_filter"),),
+    ),
     "twisted_gaussians": Result("twisted_gaussians", 4),
 }  # fmt: skip
 

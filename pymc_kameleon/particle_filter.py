@@ -118,13 +118,20 @@ class _BootstrapFilter:
                 f"resampling must be 'systematic' or 'multinomial'; got {resampling!r}"
             )
         self.n_particles, self.resampling, self.sort = int(n_particles), resampling, bool(sort)
-        uniforms = 1 if resampling == "systematic" else self.n_particles
-        self.aux_shape = (len(self.y), self.n_particles + uniforms)
+        self.aux_shape = self._shape(self.n_particles)
         self.failures = 0
 
-    def __call__(self, rng, *parameters):
-        """Log of an unbiased estimate of the likelihood, with its noise from ``rng``."""
-        return self.log_estimate(parameters, rng.standard_normal(self.aux_shape))
+    def _shape(self, n_particles):
+        uniforms = 1 if self.resampling == "systematic" else n_particles
+        return len(self.y), n_particles + uniforms
+
+    def __call__(self, rng, *parameters, work=None):
+        """Log of an unbiased estimate of the likelihood, with its noise from ``rng`` and ``work`` particles.
+
+        ``NoisyLogLikelihood(filter, work=filter.n_particles)`` has their number tuned.
+        """
+        n = self.n_particles if work is None else work
+        return self._estimate(parameters, rng.standard_normal(self._shape(n)), n)
 
     def given(self, u, *parameters):
         """``log_estimate(parameters, u)``: the form for noise that the sampler owns and may correlate.
@@ -148,11 +155,14 @@ class _BootstrapFilter:
         ValueError
             Only for arguments of the wrong shape.
         """
+        if np.shape(u) != self.aux_shape:
+            raise ValueError(f"u must have shape {self.aux_shape}; got {np.shape(u)}")
+        return self._estimate(theta, u, self.n_particles)
+
+    def _estimate(self, theta, u, n_particles):
         theta = [float(value) for value in theta]
         if len(theta) != len(self.parameters):
             raise ValueError(f"expected the parameters {self.parameters}; got {len(theta)} values")
-        if np.shape(u) != self.aux_shape:
-            raise ValueError(f"u must have shape {self.aux_shape}; got {np.shape(u)}")
         value = -math.inf
         if all(map(math.isfinite, theta)) and abs(theta[1]) < 1.0 and min(theta[2:]) > 0.0:
             value = _bootstrap_filter(
@@ -160,7 +170,7 @@ class _BootstrapFilter:
                 (*theta, 1.0)[:4],
                 self._observation,
                 u,
-                self.n_particles,
+                n_particles,
                 self.resampling == "systematic",
                 self.sort,
             )

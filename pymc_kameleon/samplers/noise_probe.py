@@ -24,6 +24,7 @@ import math
 from typing import Any, NamedTuple
 
 EVERY = 20  # tuning draws; the last two of them are probes
+EVERY_TUNED = 10  # the same, where the estimator's work is tuned by what they find
 MEMORY = 50  # pairs: what was measured at the start of a long tuning run is forgotten
 LARGEST = 50.0  # that one pair may contribute: where an estimate is zero the difference is infinite
 LEAST_STANDSTILL = 0.01  # that the chance of leaving a point is compared with
@@ -56,21 +57,31 @@ class NoiseProbe(NamedTuple):
     chance: float = 0.0
 
 
-def count(probe: NoiseProbe) -> tuple[NoiseProbe, bool]:
-    """Count a tuning draw; whether it is to be a probe."""
+def count(probe: NoiseProbe, every: int = EVERY) -> tuple[NoiseProbe, bool]:
+    """Count a tuning draw; whether it is to be a probe, as the last two of ``every`` are."""
     draws = probe.draws + 1
-    return probe._replace(draws=draws), draws % EVERY in (EVERY - 1, 0)
+    return probe._replace(draws=draws), draws % every in (every - 1, 0)
 
 
 def record(probe: NoiseProbe, value: float, noise: Any) -> NoiseProbe:
     """Take the ``value`` that a probe found."""
     if probe.first is None:
         return probe._replace(first=(value, noise))
-    difference = value - probe.first[0]
-    square = 0.5 * difference**2 if math.isfinite(difference) else LARGEST
     pairs = probe.pairs + 1
-    step = (min(square, LARGEST) - probe.variance) / min(pairs, MEMORY)
+    step = (half_square(probe, value) - probe.variance) / min(pairs, MEMORY)
     return probe._replace(pairs=pairs, variance=probe.variance + step, first=None)
+
+
+def half_square(probe: NoiseProbe, value: float) -> float:
+    """Half the squared difference that the pair which ``value`` completes is; :data:`LARGEST` at most."""
+    difference = value - probe.first[0]  # type: ignore[index]
+    square = 0.5 * difference**2 if math.isfinite(difference) else LARGEST
+    return min(square, LARGEST)
+
+
+def rescale(probe: NoiseProbe, factor: float) -> NoiseProbe:
+    """The estimates to come have ``factor`` times the work: their variance falls as 1 / work."""
+    return probe._replace(variance=probe.variance / factor)
 
 
 def meet(probe: NoiseProbe, accept_prob: float) -> NoiseProbe:

@@ -8,6 +8,7 @@ in :mod:`pymc_kameleon.steps.sampler_warnings`; what is said of a surrogate in
 import numpy as np
 
 from pymc_kameleon.samplers import noise_probe
+from pymc_kameleon.samplers.tuned_work import Work
 
 TOO_NOISY = 2.0  # sd of the log estimate: at most 16 % of any moves are accepted
 TUNE_PER_DIMENSION = (
@@ -221,6 +222,17 @@ def too_noisy(sd: float, *, correlated: bool) -> str:
         f"{noise_probe.BEST_SD[1]} is best (Doucet et al., 2015): give the estimator {low:.0f} to {high:.0f} "
         "times the work (particles, importance samples, simulations)"
         f"{'' if correlated else ', or correlate the noise of successive estimates (correlation=)'}."
+    )
+
+
+def work_chosen(work: Work, sd: float) -> str:
+    """How much work the estimators got."""
+    now, given = (", ".join(map(str, n)) for n in (work.now, work.given))
+    if work.pairs == 0:
+        return f"work={now} as given: tuning was too short to measure the noise of the log density."
+    return (
+        f"the estimator gets work={now} from now on ({given} given), with which the log estimate's noise has a "
+        f"standard deviation of {sd:.1f}; {work.spent} were spent on tuning."
     )
 
 

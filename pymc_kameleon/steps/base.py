@@ -25,7 +25,7 @@ from pymc.util import (
 )
 
 from pymc_kameleon.numerics.checks import count
-from pymc_kameleon.samplers import noise_probe
+from pymc_kameleon.samplers import noise_probe, tuned_work
 from pymc_kameleon.samplers.arrival import search as arrival_search
 from pymc_kameleon.samplers.arrival.phase import default_budget
 from pymc_kameleon.samplers.chain import freeze, transition
@@ -60,11 +60,13 @@ from pymc_kameleon.steps.signatures import with_common
 
 FLOAT: tuple[Any, list] = (np.float64, [])
 MOVE: tuple[Any, list] = (np.dtype("U16"), [])
+# where the model has estimators that are told how much work to do
+WORK_STATISTICS = {"work": FLOAT, "work_spent": FLOAT}
 MEASURED = 10  # pairs of probes, or the noise is not known
 ARRIVAL_SHARE = 0.4  # of tuning, at most
 LOOKS = 6  # climbs after a chain's own, from draws of the prior; two of them where they find nothing else
 LOOK_EVERY = 3  # tuning draws: one of so many is theirs
-STATE_VERSION = 7  # of KernelStepState: raised whenever the meaning of a field changes
+STATE_VERSION = 8  # of KernelStepState: raised whenever the meaning of a field changes
 NEVER = 2**62
 MODELLED = (
     "surrogate",
@@ -110,6 +112,8 @@ class KernelStepState(StepMethodState):
         Since tuning ended: proposals accepted in a row, or, negative, rejected in a row.
     probe : NoiseProbe
         What is known about the noise of the log density.
+    work : Work
+        How many particles, simulations ... the estimators use; of those that are told.
     said, pending : list
         Keys of the warnings given, and those that have not left with a draw yet.
     arrival_state : tuple or None
@@ -137,6 +141,7 @@ class KernelStepState(StepMethodState):
     failures: list
     streak: int
     probe: Any
+    work: Any
     said: list
     pending: list
     arrival_state: Any
@@ -266,6 +271,10 @@ class KernelStep(BlockedStep):
         self.sampler.init(np.random.default_rng(0), np.zeros(dim))
         owns_auxiliary = correlation is not None or refresh_blocks is not None
         self._density = self._compile(model, point, compile_kwargs, owns_auxiliary)
+        if self._density.given_work:
+            # as PyMC itself does, for every step
+            self.stats_dtypes_shapes = {**self.stats_dtypes_shapes, **WORK_STATISTICS}  # type: ignore[misc]
+            self.stats_dtypes = [{n: dtype for n, (dtype, _) in self.stats_dtypes_shapes.items()}]
         with suppress(TypeError):  # a generator that cannot spawn; a chain brings one that can
             seed_streams(self._density.noise_cells(), self.rng)
         self._first_values: dict = {}
@@ -321,6 +330,7 @@ class KernelStep(BlockedStep):
         self.here = NOWHERE
         self.nonfinite, self.evaluations, self.tuning_draws = 0, 0, 0
         self.probe = noise_probe.NoiseProbe()
+        self.work = tuned_work.begin(self._density.given_work)
         self.failures: list[Any] = [0, 0, NEVER, None]
         self.streak = 0
         self._window = progress.Window()
@@ -343,6 +353,7 @@ class KernelStep(BlockedStep):
         if self.tune and self.algorithm_state is not None:
             self._warn_of_what_misleads()
             self._warn_if_too_noisy()  # first: under noise the rest looks worse than it is
+            self._tell_work()
             self._warn_if_short()
             self.algorithm_state = freeze(self.sampler, self.here, self.algorithm_state)
         if self.tune:
@@ -370,6 +381,8 @@ class KernelStep(BlockedStep):
             common["learning_draws"] = self.learning_draws
         if self._schedule is not None:  # without one as before there was the option
             common["schedule"] = self._schedule
+        if self._density.given_work:
+            common["work"] = self._density.given_work
         return described({**defaults, **self._options, **common})
 
     @property
@@ -450,6 +463,16 @@ class KernelStep(BlockedStep):
     def noise(self, states: list[Any]) -> None:
         for cell, state in zip(self._density.noise_cells(), states, strict=True):
             cell.value = random_generator_from_state(state)
+
+    @property
+    def work(self) -> tuned_work.Work:
+        """The work of the log density's estimators."""
+        return self._work
+
+    @work.setter
+    def work(self, value: tuned_work.Work) -> None:
+        self._work = value
+        self._density.work = value.now
 
     @property
     def said(self) -> list[str]:
@@ -635,25 +658,47 @@ class KernelStep(BlockedStep):
         """Whether this tuning draw measures the noise."""
         if not self._density.noisy:
             return False
-        self.probe, due = noise_probe.count(self.probe)
+        every = noise_probe.EVERY_TUNED if self.work.now else noise_probe.EVERY
+        self.probe, due = noise_probe.count(self.probe, every)
         return due
 
     def _probe(self):
         """Spend a tuning draw on estimating the log density of the current point again; the chain stays.
 
-        The second of a pair starts from the first's noise, where successive estimates are correlated.
+        The second of a pair starts from the first's noise, where successive estimates are correlated. The first takes
+        other work where that is due, and then the chain takes its estimate: from after tuning on what it retains has to
+        be an estimate made with the work that it has, and so it is at every draw.
         """
-        start = None if self.probe.first is None else self.probe.first[1]
+        first, before = self.probe.first, self.work
+        if first is None and before.now:
+            self.work = tuned_work.due(before)
+        changed = self.work.now != before.now
+        start = None if first is None else first[1]
         proposal = Proposal(self.position.copy(), -math.inf, "refresh", noise=start)
         there = self._evaluate(proposal, self.here)
         value, noisy = there.log_density, there.noise[0]
         # other steps may move what the other factors depend on, between the two
         measured = noisy if self._density.split and value > -math.inf else value
+        if first is not None:
+            square = noise_probe.half_square(self.probe, measured)
+            self.work = tuned_work.learn(self.work, square)
         self.probe = noise_probe.record(self.probe, measured, there.noise)
         chance = acceptance_probability(self.log_density, value, 0.0)
         self.probe = noise_probe.meet(self.probe, chance)
         self._algorithm_state = self.sampler.observe(self._algorithm_state, there)
+        if changed:
+            self._renew(there, before)
         return self._statistics(proposal, 0.0, False)
+
+    def _renew(self, there, before):
+        """Take over an estimate made with other work than ``before``; if it is zero, stay with what was."""
+        if there.log_density == -math.inf:
+            self.work = self.work._replace(now=before.now)
+            return
+        factor = tuned_work.change(before, self.work)
+        self.probe = noise_probe.leave(noise_probe.rescale(self.probe, factor))
+        self.here = there
+        self._start_algorithm()
 
     def _evaluate(self, proposal, here):
         """What is at the proposal, from where the chain is; -inf and a count where the log density is not finite."""
@@ -663,7 +708,7 @@ class KernelStep(BlockedStep):
             return Point(proposal.position, proposal.log_density, (noisy, auxiliary))
         if proposal.position is here.position:
             return Point(here.position, here.log_density, (here.noise[0], auxiliary))
-        self.evaluations += 1
+        self._count_evaluation()
         if auxiliary:
             auxiliary = [self._renewal(self.rng, u) for u in auxiliary]
             self._density.auxiliary = auxiliary
@@ -676,6 +721,10 @@ class KernelStep(BlockedStep):
                 self._count_failure(self._point, proposal.position, value)
             value, noisy = -math.inf, 0.0
         return Point(proposal.position, value, (noisy, auxiliary))
+
+    def _count_evaluation(self):
+        self.evaluations += 1
+        self._work = tuned_work.spend(self._work)
 
     def _log_density_at(self, x):
         """(log density, its noisy part where the two are kept apart); an exception of the model's tells the point."""
@@ -755,7 +804,7 @@ class KernelStep(BlockedStep):
                 value, self.noisy_log_density = self._log_density_at(x)
             except NotScalar as error:
                 self._refuse_shape(point, error)
-            self.evaluations += 1
+            self._count_evaluation()
         if not math.isfinite(value) and (self.position is None or value != -math.inf):
             self._refuse(point, value)
         if self.position is None:
@@ -877,7 +926,13 @@ class KernelStep(BlockedStep):
             "move": proposal.move,
             "warning": self._warnings.take(),
             **own,
+            **self._work_statistics(),
         }
+
+    def _work_statistics(self):
+        if not self.work.now:
+            return {}
+        return {"work": float(sum(self.work.now)), "work_spent": float(self.work.spent)}
 
     _learns: ClassVar[str] = "proposal"  # what does, in messages
     _draws_differ: ClassVar[bool] = (
@@ -913,13 +968,32 @@ class KernelStep(BlockedStep):
                 noise_sd=sd,
             )
 
+    def _tell_work(self):
+        """What was chosen, or that nothing could be."""
+        if not self.work.now:
+            return
+        sd = noise_probe.sd(self.probe)
+        message = advice.work_chosen(self.work, sd)
+        self._say(
+            "work", message, WarningType.BAD_ACCEPTANCE, level="info", work=sum(self.work.now), noise_sd=sd
+        )  # fmt: skip
+
     def _noise_sd(self):
         """Measured sd of the log density's noise; 0 where there is none or too little was measured."""
         return noise_probe.sd(self.probe) if self.probe.pairs >= MEASURED else 0.0
 
-    def _say(self, key, message, kind=WarningType.BAD_PARAMS, *, whole_run=False, **measured):
+    def _say(
+        self,
+        key,
+        message,
+        kind=WarningType.BAD_PARAMS,
+        *,
+        whole_run=False,
+        level="warn",
+        **measured,
+    ):
         """Warn, with the next draw and once a chain; see :meth:`SamplerWarnings.add`."""
-        self._warnings.add(key, message, kind, whole_run=whole_run, **measured)
+        self._warnings.add(key, message, kind, whole_run=whole_run, level=level, **measured)
 
     @staticmethod
     def competence(var: Any, has_grad: bool) -> Competence:

@@ -54,7 +54,8 @@ class FactoredDensity(LogDensity):
         self._function = compile_log_density([v], [total, *outputs], compile_kwargs)
         self._function.trust_input = True
         self._others: dict = {}
-        self._auxiliary, self._noise = [], []
+        self._auxiliary, self._noise, self._work = [], [], []
+        self.given_work = ()
         self._given = pytensor_internals.cells(self._function, lambda variable: True)
         self._explain = None
         shapes = self._shapes(cut, initial_point)

@@ -48,6 +48,8 @@ class LogDensity:
     split : bool
         Whether noisy and deterministic factors are kept apart, because another step may move variables that only
         the deterministic ones depend on.
+    given_work : tuple of int
+        What ``work`` was when the model was built.
     """
 
     def __init__(self, model, vars, initial_point, compile_kwargs=None, own_auxiliary=False):
@@ -67,8 +69,12 @@ class LogDensity:
             r: pytensor.shared(np.random.default_rng(), name=f"noise_{i}")
             for i, r in enumerate(noisy_factors.noise_streams(outputs))
         }
-        if own_streams:
-            outputs = clone_replace(outputs, own_streams)
+        own_work = {
+            n: pytensor.shared(n.get_value(), name=f"work_{i}")
+            for i, n in enumerate(noisy_factors.work_inputs(outputs))
+        }
+        if own_streams or own_work:
+            outputs = clone_replace(outputs, {**own_streams, **own_work})
         self._dtype = joined.dtype
         self._function = compile_log_density([joined], outputs, compile_kwargs)
         self._deterministic = None
@@ -83,7 +89,10 @@ class LogDensity:
         self._auxiliary = [next(c for c in found if c.variable is value) for value in auxiliary]
         own = pytensor_internals.cells(self._function, lambda v: True)
         self._noise = [cell for cell in own if isinstance(cell.variable.type, RandomType)]
-        self._given = [cell for cell in own if not isinstance(cell.variable.type, RandomType)]
+        worked = [next(c for c in own if c.variable is n) for n in own_work.values()]
+        self._work, ours = worked, {id(cell.variable) for cell in [*self._noise, *worked]}
+        self._given = [cell for cell in own if id(cell.variable) not in ours]
+        self.given_work = self.work
         self._evaluate = self._explain = None
 
     def _lay_out(self, vars, initial_point):
@@ -197,6 +206,16 @@ class LogDensity:
     def noise_cells(self) -> list[pytensor_internals.Cell]:
         """The cells of this density's own random generators, in a fixed order."""
         return self._noise
+
+    @property
+    def work(self) -> tuple[int, ...]:
+        """How many particles, simulations ... each estimator uses; of those that are told."""
+        return tuple(int(cell.value) for cell in self._work)
+
+    @work.setter
+    def work(self, numbers):
+        for cell, n in zip(self._work, numbers, strict=True):
+            cell.value = np.asarray(n, "int64")
 
     @property
     def auxiliary(self) -> list[np.ndarray]:

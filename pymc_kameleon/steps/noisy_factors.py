@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytensor
 import pytensor.tensor as pt
+from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.graph.replace import clone_replace
 from pytensor.graph.traversal import ancestors
 
@@ -89,6 +90,16 @@ def names(variables: Iterable) -> str:
 def noise_streams(outputs) -> list:
     """The shared random generators that ``outputs`` draw from, in a fixed order."""
     return find_rng_nodes(outputs)
+
+
+def work_inputs(outputs) -> list:
+    """The shared numbers that say how much work the estimators in ``outputs`` do, in a fixed order."""
+    nodes = {v.owner: None for v in ancestors(outputs) if v.owner is not None}
+    estimators = [
+        n for n in nodes if isinstance(n.op, NoisyLogLikelihood) and n.op.work is not None
+    ]
+    found = dict.fromkeys(n.inputs[1] for n in estimators)
+    return [v for v in found if isinstance(v, SharedVariable)]
 
 
 def take_auxiliary(outputs) -> tuple[list, list]:

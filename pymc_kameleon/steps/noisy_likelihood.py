@@ -1,8 +1,10 @@
-"""The Op of a noisy log likelihood: its random stream, its standard normals, and what happens to it at compilation."""
+"""The Op of a noisy log likelihood: its random stream, its work, its normals, and what happens to it at compilation."""
 
+import inspect
 import logging
 import weakref
 from collections.abc import Callable
+from contextlib import suppress
 
 import numpy as np
 import pytensor
@@ -33,6 +35,21 @@ class NoisyLogLikelihood(RNGConsumerOp):
     auxiliary_shape : tuple of int, optional
         If given, ``fn(u, *parameters)`` gets an array of this shape of independent standard normals instead of the
         generator. A step may then correlate those of successive draws (``correlation=``, ``refresh_blocks=``).
+    work : int, optional
+        N, how many particles, simulations or importance draws to begin with: ``fn(rng, *parameters, work=N)`` is then
+        told how many to use. While tuning, this package's steps raise or lower N, chain by chain and to between a
+        hundredth and a hundred times what is given, until the sd of the log estimate along the chain is some 1.2 to 1.5
+        (Doucet, Pitt, Deligiannidis & Kohn, 2015, section 3.4); afterwards it is fixed. They log what they chose, and
+        have the statistics ``work`` and ``work_spent``. Estimators of one model are raised and lowered by one factor.
+        Whatever else evaluates the model takes N as given, :func:`pymc_kameleon.sample` included. Not together with
+        ``auxiliary_shape``. Default: the estimator's own business.
+
+    Raises
+    ------
+    TypeError
+        If ``fn`` cannot be called, or takes no ``work`` although it is given.
+    ValueError
+        If ``work`` or ``auxiliary_shape`` is not made of positive integers, or both are given.
 
     Notes
     -----
@@ -47,9 +64,18 @@ class NoisyLogLikelihood(RNGConsumerOp):
     >>> with pm.Model() as model:
     ...     x = pm.Flat("x")
     ...     likelihood = pm.Potential("likelihood", pk.NoisyLogLikelihood(log_estimate)(x))
+
+    An estimate from simulations, whose number is tuned:
+
+    >>> def importance(rng, x, work):
+    ...     z = rng.normal(x, 1.0, size=work)
+    ...     return float(np.log(np.mean(np.exp(-0.5 * ((z - 1.3) / 0.2) ** 2)) + 1e-300))
+    >>> with pm.Model() as model:
+    ...     x = pm.Normal("x", 0.0, 2.0)
+    ...     likelihood = pm.Potential("likelihood", pk.NoisyLogLikelihood(importance, work=50)(x))
     """
 
-    __props__ = ("fn", "auxiliary_shape", "inplace")
+    __props__ = ("fn", "auxiliary_shape", "inplace", "work")
     default_output = 1
 
     def __init__(
@@ -57,9 +83,12 @@ class NoisyLogLikelihood(RNGConsumerOp):
         fn: Callable[..., float],
         auxiliary_shape: tuple[int, ...] | None = None,
         inplace: bool = False,
+        *,
+        work: int | None = None,
     ):
         if not callable(fn):
             raise TypeError(f"fn must be callable as fn(rng, *parameters), got {fn!r}.")
+        self.work = None if work is None else _work(work, fn, auxiliary_shape)
         self.fn, self.inplace = fn, inplace
         self.auxiliary_shape = None if auxiliary_shape is None else _shape(auxiliary_shape)
         if inplace:
@@ -74,16 +103,18 @@ class NoisyLogLikelihood(RNGConsumerOp):
 
     @property
     def _identity(self):
-        return type(self), id(self.fn), self.auxiliary_shape, self.inplace
+        return type(self), id(self.fn), self.auxiliary_shape, self.inplace, self.work
 
     def __call__(self, *parameters, rng=None, **kwargs):
-        """The log estimate as a scalar variable; every call has a random stream of its own."""
+        """The log estimate as a scalar variable; every call has a random stream, and work, of its own."""
         if rng is None:
             rng = pytensor.shared(np.random.default_rng(), name="noise")
+        if self.work is not None:
+            parameters = (pytensor.shared(np.asarray(self.work, "int64"), name="work"), *parameters)
         return super().__call__(rng, *parameters, **kwargs)
 
     def make_node(self, rng, *parameters):
-        """Inputs: the stream and the parameters. Outputs: the advanced stream and the log estimate."""
+        """Inputs: the stream, the work if there is one, the parameters. Outputs: the advanced stream, the estimate."""
         return Apply(self, [rng, *map(pt.as_tensor, parameters)], [rng.type(), pt.dscalar()])
 
     def update(self, node):
@@ -97,7 +128,11 @@ class NoisyLogLikelihood(RNGConsumerOp):
             rng = copy_generator(rng)
         source = rng if self.auxiliary_shape is None else rng.standard_normal(self.auxiliary_shape)
         outputs[0][0] = rng
-        outputs[1][0] = _number(self.fn, self.fn(source, *parameters))
+        more = {}
+        if self.work is not None:
+            work, *parameters = parameters
+            more["work"] = int(work)
+        outputs[1][0] = _number(self.fn, self.fn(source, *parameters, **more))
 
     def do_constant_folding(self, fgraph, node):
         """Never: the noise would be frozen when the function is compiled."""
@@ -156,6 +191,29 @@ def _shape(given) -> tuple[int, ...]:
     return tuple(map(int, shape))
 
 
+def _work(given, fn, auxiliary_shape) -> int:
+    whole = isinstance(given, (int, np.integer)) and not isinstance(given, bool)
+    if not (whole and given >= 1):
+        raise ValueError(f"work must be a positive integer, got {given!r}.")
+    if auxiliary_shape is not None:
+        raise ValueError(
+            f"work={given} is tuned, and auxiliary_shape={auxiliary_shape!r} has a size that does not change: give one "
+            "of the two."
+        )
+    with suppress(ValueError):  # of some built-in functions nothing is known
+        takes = inspect.signature(fn).parameters.values()
+        named = any(p.name == "work" and p.kind not in _BY_PLACE for p in takes)
+        if not named and all(p.kind is not p.VAR_KEYWORD for p in takes):
+            raise TypeError(
+                f"work={given} was given, and the estimator {_name_of(fn)} does not take it: it has to be callable as "
+                "fn(rng, *parameters, work=N)."
+            )
+    return int(given)
+
+
+_BY_PLACE = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.VAR_POSITIONAL)
+
+
 def _name_of(fn) -> str:
     return getattr(fn, "__qualname__", type(fn).__qualname__)
 
@@ -167,7 +225,9 @@ def _noisy_log_likelihood_inplace(fgraph, node):
     if op.inplace:
         return False
     return (
-        NoisyLogLikelihood(op.fn, op.auxiliary_shape, inplace=True).make_node(*node.inputs).outputs
+        NoisyLogLikelihood(op.fn, op.auxiliary_shape, inplace=True, work=op.work)
+        .make_node(*node.inputs)
+        .outputs
     )
 
 

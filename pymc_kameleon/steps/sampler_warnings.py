@@ -62,8 +62,8 @@ class SamplerWarnings:
         self._seed = seed
 
     def add(
-        self, key: str, message: str, kind: WarningType, *, whole_run: bool = False, **extra
-    ) -> None:
+        self, key: str, message: str, kind: WarningType, *, whole_run: bool = False, level: str = "warn", **extra
+    ) -> None:  # fmt: skip
         """Say ``message`` with the next draw, unless this chain has said ``key`` already.
 
         Parameters
@@ -74,6 +74,8 @@ class SamplerWarnings:
         kind : WarningType
         whole_run : bool
             True of every chain alike: only the first says it, and without a number.
+        level : {"warn", "info"}
+            Of the log: "info" for what is no warning.
         extra
             What was measured, for programs: finite numbers and strings.
         """
@@ -82,7 +84,7 @@ class SamplerWarnings:
         self.said.append(key)
         who = self.speaker if whole_run else f"{self.speaker}, chain {self.chain}"
         extra = {"key": key, "chain": self.chain, **extra}
-        self.pending.append(SamplerWarning(kind, f"{who}: {message}", "warn", extra=extra))
+        self.pending.append(SamplerWarning(kind, f"{who}: {message}", level, extra=extra))
 
     def take(self) -> SamplerWarning | None:
         """The next one, for the statistics of a draw."""

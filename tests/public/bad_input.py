@@ -142,6 +142,10 @@ def half_nan(x):
     return np.asarray(-0.5 * x**2 if x > -0.5 else math.nan)
 
 
+def takes_work(rng, x, work):
+    return 0.0
+
+
 def noisy(function, **options):
     def call():
         with pm.Model() as model:
@@ -361,6 +365,12 @@ BOXES = [
         "auxiliary_shape must be a tuple of positive integers, got 'ab'"),
     Row("… auxiliary_shape=(3, 0)", lambda: pk.NoisyLogLikelihood(lambda u, x: 0.0, auxiliary_shape=(3, 0)), ValueError,
         "auxiliary_shape must be a tuple of positive integers, got (3, 0)"),
+    Row("… work=0", lambda: pk.NoisyLogLikelihood(takes_work, work=0), ValueError, "work must be a positive integer, got 0"),
+    Row("… work=2.5", lambda: pk.NoisyLogLikelihood(takes_work, work=2.5), ValueError, "work must be a positive integer, got 2.5"),
+    Row("… work=5, of an estimator without it", lambda: pk.NoisyLogLikelihood(lambda rng, x: 0.0, work=5), TypeError,
+        "it has to be callable as fn(rng, *parameters, work=N)"),
+    Row("… work=5, auxiliary_shape=(3,)", lambda: pk.NoisyLogLikelihood(takes_work, (3,), work=5), ValueError,
+        "work=5 is tuned, and auxiliary_shape=(3,) has a size that does not change"),
 ]  # fmt: skip
 
 POOLED = [

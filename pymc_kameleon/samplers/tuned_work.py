@@ -1,0 +1,94 @@
+"""How much work an estimator is given: tuned until the log estimate's noise is what is best, and fixed from then on.
+
+The noise of a log estimate from N particles, simulations or importance draws has a variance that falls as 1 / N, and a
+pseudo-marginal chain makes most of its work where the sd is some 1.2 to 1.5 (Doucet et al., 2015, section 3.4): with
+more noise it stands still on overestimates, with less it pays for precision that the test does not need. Too few cost
+more than too many, and some hundred pairs of probes tell the sd to a tenth: what is aimed at is 1.25. Which N that is
+nobody knows before the chain is where the posterior is, for the noise depends on the parameters.
+
+Every pair of probes (:mod:`pymc_kameleon.samplers.noise_probe`) is an unbiased estimate r of the noise's variance in
+units of the best one, TARGET; of Gaussian noise it is that variance times a chi-square of one degree of freedom. With
+the k-th pair the logarithm of N moves by
+
+    k^(-2/3) (min(r, CAP) - E[min(chi-square_1, CAP)]),
+
+Robbins & Monro's (1951) stochastic approximation, whose root is N with r of mean one. The cap makes it robust: far from
+the posterior single differences are in the thousands, and estimates zero. N changes when a pair begins, by the probe
+that the chain takes over, so that what it retains is an estimate made with the N that it has.
+
+References
+----------
+A. Doucet, M. K. Pitt, G. Deligiannidis, R. Kohn (2015). Efficient implementation of Markov chain Monte Carlo when using
+an unbiased likelihood estimator. Biometrika 102.
+H. Robbins, S. Monro (1951). A stochastic approximation method. Ann. Math. Statist. 22.
+"""
+
+import math
+from typing import NamedTuple
+
+from scipy.stats import chi2
+
+TARGET = 1.25**2  # variance of the noise
+CAP = 2.0
+MEAN = float(chi2.cdf(CAP, 3) + CAP * chi2.sf(CAP, 1))  # of min(chi-square_1, CAP)
+DECAY = 2.0 / 3.0
+RANGE = math.log(100.0)  # N stays within a hundredth and a hundred times what was given
+WORTH = 0.1  # relative change for which an estimate is made anew
+
+
+class Work(NamedTuple):
+    """The work of a chain's estimators.
+
+    Attributes
+    ----------
+    given : tuple of int
+        What the model gives each of them.
+    now : tuple of int
+        What each of them gets: all are raised and lowered by one factor.
+    log_factor : float
+        Logarithm of the factor that ``now`` should have.
+    pairs : int
+        Of probes that it was learned from.
+    spent : int
+        Sum of the work of all evaluations in this chain.
+    """
+
+    given: tuple[int, ...] = ()
+    now: tuple[int, ...] = ()
+    log_factor: float = 0.0
+    pairs: int = 0
+    spent: int = 0
+
+
+def begin(given: tuple[int, ...]) -> Work:
+    """Of a chain that has not been evaluated yet."""
+    return Work(given, given)
+
+
+def spend(work: Work) -> Work:
+    """One evaluation more."""
+    return work._replace(spent=work.spent + sum(work.now))
+
+
+def learn(work: Work, square: float) -> Work:
+    """Learn from half the squared difference of two fresh estimates at one point, made with the work ``now``."""
+    if not work.now:
+        return work
+    pairs = work.pairs + 1
+    ratio = square / TARGET * sum(work.now) / (sum(work.given) * math.exp(work.log_factor))
+    log_factor = work.log_factor + pairs**-DECAY * (min(ratio, CAP) - MEAN)
+    return work._replace(pairs=pairs, log_factor=min(max(log_factor, -RANGE), RANGE))
+
+
+def due(work: Work) -> Work:
+    """With the work that should be, where that is another than what is to a degree that matters."""
+    factor = math.exp(work.log_factor)
+    now = tuple(max(1, round(n * factor)) for n in work.given)
+    if abs(sum(now) - sum(work.now)) <= WORTH * sum(work.now):
+        return work
+    return work._replace(now=now)
+
+
+def change(before: Work, after: Work) -> float:
+    """By what factor the work has grown."""
+    return sum(after.now) / sum(before.now)

@@ -1,0 +1,100 @@
+"""The rule that tunes an estimator's work: its root, its way there, and what it stays within."""
+
+import math
+
+import numpy as np
+import pytest
+from scipy.stats import chi2
+
+from pymc_kameleon.samplers import noise_probe, tuned_work
+
+RIGHT = 300  # the work with which the noise's variance is what is best
+
+
+def tuned(given, seed, pairs=100):
+    """The work after ``pairs`` pairs of probes under Gaussian noise whose sd falls as 1 / sqrt(work)."""
+    rng, work = np.random.default_rng(seed), tuned_work.begin((given,))
+    for _ in range(pairs):
+        work = tuned_work.due(work)
+        sd = math.sqrt(tuned_work.TARGET * RIGHT / work.now[0])
+        probe = noise_probe.record(noise_probe.NoiseProbe(), sd * rng.standard_normal(), None)
+        square = noise_probe.half_square(probe, sd * rng.standard_normal())
+        work = tuned_work.learn(work, square)
+    return tuned_work.due(work)
+
+
+def test_the_target_is_what_the_literature_calls_best():
+    assert noise_probe.BEST_SD[0] <= math.sqrt(tuned_work.TARGET) <= noise_probe.BEST_SD[1]
+
+
+def test_the_rules_root():
+    """What the capped ratio is compared with is its mean where the variance is right: by quadrature, and by draws."""
+    x = chi2.ppf((np.arange(200_000) + 0.5) / 200_000, 1)
+    assert np.minimum(x, tuned_work.CAP).mean() == pytest.approx(tuned_work.MEAN, rel=1e-4)
+
+
+@pytest.mark.parametrize("given", [RIGHT // 50, RIGHT, 50 * RIGHT])
+def test_it_finds_the_right_work_from_fifty_times_too_few_and_too_many(given):
+    found = np.array([tuned(given, seed).now[0] for seed in range(100)]) / RIGHT
+    sds = np.sqrt(tuned_work.TARGET / found)  # of the noise with what was found
+    assert 1 / 2 < found.min() < found.max() < 2
+    assert np.mean((sds > 1.05) & (sds < 1.5)) > 0.8
+    assert 1.2 < np.median(sds) < 1.32
+
+
+def test_a_wrong_root_is_noticed(monkeypatch):
+    """The control: without the cap's own mean the median is elsewhere."""
+    monkeypatch.setattr(tuned_work, "MEAN", 1.0)
+    found = np.array([tuned(RIGHT, seed).now[0] for seed in range(100)])
+    sds = np.sqrt(tuned_work.TARGET * RIGHT / found)
+    assert not 1.2 < np.median(sds) < 1.32
+
+
+def test_more_pairs_bring_it_nearer():
+    spread = [
+        np.std(np.log([tuned(RIGHT, seed, pairs).now[0] for seed in range(100)]))
+        for pairs in (25, 200)
+    ]
+    assert spread[1] < 0.7 * spread[0]
+
+
+def test_estimates_of_zero_and_absurd_ones_count_as_noise():
+    work = tuned_work.begin((100,))
+    probe = noise_probe.record(noise_probe.NoiseProbe(), 0.0, None)
+    for value in (-math.inf, math.nan, 1e6):
+        square = noise_probe.half_square(probe, value)
+        assert tuned_work.learn(work, square).log_factor == tuned_work.CAP - tuned_work.MEAN
+
+
+@pytest.mark.parametrize("square", [0.0, noise_probe.LARGEST])
+def test_it_stays_within_a_hundred_times_what_was_given(square):
+    """Where the noise does not depend on the work there is no right one."""
+    work = tuned_work.begin((7, 700))
+    for _ in range(300):
+        work = tuned_work.due(tuned_work.learn(work, square))
+    assert work.now == ((1, 7) if square == 0.0 else (700, 70_000))
+
+
+def test_estimators_share_one_factor_and_small_changes_are_not_made():
+    work = tuned_work.begin((100, 400))
+    assert tuned_work.due(work._replace(log_factor=math.log(1.09))).now == (100, 400)
+    assert tuned_work.due(work._replace(log_factor=math.log(0.91))).now == (100, 400)
+    raised = tuned_work.due(work._replace(log_factor=math.log(1.5)))
+    assert raised.now == (150, 600)
+    assert tuned_work.change(work, raised) == 1.5
+    assert tuned_work.spend(tuned_work.spend(raised)).spent == 1500
+
+
+def test_a_pair_is_judged_by_the_work_it_was_made_with():
+    """Small changes are not made, and N is whole: what a pair says is of the N there was."""
+    work = tuned_work.begin((10,))._replace(log_factor=math.log(1.05))
+    at_root = work._replace(log_factor=0.0)
+    same = tuned_work.TARGET * 0.5
+    step = tuned_work.learn(at_root, same).log_factor
+    assert tuned_work.learn(work, same * 1.05).log_factor == pytest.approx(math.log(1.05) + step)
+
+
+def test_without_estimators_that_are_told_nothing_is_learned():
+    work = tuned_work.begin(())
+    assert tuned_work.learn(work, 3.0) is work
+    assert tuned_work.spend(work).spent == 0

@@ -1,0 +1,355 @@
+"""NoisyLogLikelihood(fn, work=N): tuned by every step, fixed after tuning, and exact with what was chosen."""
+
+import logging
+import math
+import pickle
+
+import cloudpickle
+import numpy as np
+import pymc as pm
+import pytest
+from pymc.step_methods.compound import CompoundStep
+from pymc.step_methods.state import equal_dataclass_values
+
+import pymc_kameleon as pk
+from pymc_kameleon.pseudo_marginal import NoisyLogLikelihood, step_beside_noise
+from pymc_kameleon.samplers import tuned_work
+from pymc_kameleon.steps import AdaptiveMetropolisStep, KameleonStep, KamiltonianStep
+from tests.step_tester import (
+    CASES,
+    NO_BLAS,
+    assert_same_draws,
+    begin,
+    drive,
+    every_step,
+    make,
+    sample,
+)
+
+OBJECT_MODE = pytest.mark.filterwarnings("ignore:.*object mode.*:UserWarning")
+pytestmark = [NO_BLAS, OBJECT_MODE]
+CVM = {"compile_kwargs": {"mode": "CVM"}}
+RIGHT = 200
+
+
+class Estimate:
+    """N(0, 1) with log-normal noise of mean one, whose variance falls as 1 / work; remembers the work of each value."""
+
+    def __init__(self, right=RIGHT):
+        self.right, self.made = right, {}
+
+    def __call__(self, rng, x, work):
+        variance = tuned_work.TARGET * self.right / work
+        value = float(-0.5 * x * x + math.sqrt(variance) * rng.standard_normal() - 0.5 * variance)
+        self.made[value] = work
+        return value
+
+
+def model_of(estimate, work=RIGHT):
+    with pm.Model() as model:
+        x = pm.Flat("x", initval=0.0)
+        pm.Potential("likelihood", NoisyLogLikelihood(estimate, work=work)(x))
+    return model
+
+
+# fast: a chain of one's own, and one with companions that it changes places with
+RETAINING = [
+    pytest.param(
+        case, id=name, marks=[] if name in ("kameleon", "kamiltonian") else pytest.mark.slow
+    )
+    for name, case in CASES.items()
+]
+
+# --- what is chosen --------------------------------------------------------------------------
+
+
+@every_step
+@pytest.mark.parametrize("given", [RIGHT // 50, 50 * RIGHT])
+def test_every_step_finds_the_right_work(case, given):
+    model = model_of(Estimate(), given)
+    step = begin(make(case, model))
+    _, stats = drive(step, model.initial_point(), draws=20, tune=1000)
+    chosen = stats[-1]["work"]
+    assert 1 / 2.5 < chosen / RIGHT < 2.5
+    assert abs(step.probe.variance * chosen / RIGHT / tuned_work.TARGET - 1.0) < 0.7
+
+
+@pytest.mark.parametrize("case", RETAINING)
+def test_the_retained_estimate_is_made_with_the_work_there_is(case):
+    """At every draw, while tuning too, swaps with companions included; and after tuning the work is one number."""
+    estimate = Estimate()
+    model = model_of(estimate, RIGHT // 20)
+    step = begin(make(case, model))
+    point, seen, kept = model.initial_point(), set(), []
+    for i in range(460):
+        if i == 400:
+            step.stop_tuning()
+            estimate.made.clear()
+            estimate.made[step.log_density] = step.work.now[0]
+        point, [stat] = step.step(point)
+        kept.append(estimate.made[step.log_density] == step.work.now[0] == stat["work"])
+        seen.add(stat["work"])
+    assert all(kept)
+    assert len(seen) > 5
+    assert set(estimate.made.values()) == {stat["work"]}
+
+
+def test_work_is_counted_and_told(caplog):
+    estimate = Estimate()
+    spent = []
+
+    def counted(rng, x, work):
+        spent.append(work)
+        return estimate(rng, x, work)
+
+    model = model_of(counted, 20)
+    step = KameleonStep(model=model)
+    spent.clear()
+    with caplog.at_level(logging.INFO):
+        idata = sample(step, model, tune=300, chains=2)
+    stats = idata["sample_stats"]
+    assert stats["work_spent"].values[:, -1].sum() == sum(spent)
+    chosen = stats["work"].values
+    assert (chosen == chosen[:, :1]).all()
+    assert chosen[0, 0] != chosen[1, 0]  # each chain's own
+    told = [r for r in caplog.records if "the estimator gets work=" in r.getMessage()]
+    assert [r.levelname for r in told] == ["INFO", "INFO"]
+    for chain, record in enumerate(told):
+        assert (
+            f"chain {chain}: the estimator gets work={chosen[chain, 0]:.0f} from now on (20 given)"
+            in record.getMessage()
+        )
+    assert step._density.work == (chosen[1, 0],)
+    begin(step)  # a new chain begins with what was given
+    assert step._density.work == (20,)
+
+
+def test_without_tuning_the_work_is_as_given(caplog):
+    model = model_of(Estimate(), 20)
+    step = KameleonStep(model=model)
+    idata = sample(step, model, tune=0)
+    assert (idata["sample_stats"]["work"].values == 20).all()
+    with caplog.at_level(logging.INFO):
+        sample(step, model, tune=5, draws=5)
+    assert "work=20 as given: tuning was too short" in caplog.text
+
+
+def test_models_without_it_have_no_such_statistic():
+    with pm.Model() as model:
+        x = pm.Flat("x", initval=0.0)
+        pm.Potential("likelihood", NoisyLogLikelihood(lambda rng, x: rng.normal(-0.5 * x**2))(x))
+    step = begin(KameleonStep(model=model))
+    assert "work" not in step.stats_dtypes_shapes
+    assert "work" not in drive(step, model.initial_point(), 3)[1][0]
+
+
+def test_a_change_to_an_estimate_of_zero_is_not_made():
+    """The chain keeps its estimate and the work that it was made with."""
+
+    def estimate(rng, x, work):
+        return -math.inf if work < 100 else float(-0.5 * x * x + 1e-3 * rng.standard_normal())
+
+    model = model_of(estimate, 120)
+    step = begin(KameleonStep(model=model))
+    _, stats = drive(step, model.initial_point(), draws=20, tune=400)
+    assert np.isfinite([s["model_logp"] for s in stats]).all()
+    assert stats[-1]["work"] >= 100
+    assert step.work.log_factor < 0.0  # it would have lowered it
+
+
+def test_noise_that_does_not_depend_on_the_work():
+    """Raised as far as it goes, and the warning of too much noise says the rest."""
+
+    def estimate(rng, x, work):
+        return float(-0.5 * x * x + 3.0 * rng.standard_normal() - 4.5)
+
+    model = model_of(estimate, 2)
+    step = begin(KameleonStep(model=model))
+    drive(step, model.initial_point(), draws=0, tune=1000)
+    assert 180 < step.work.now[0] <= 200
+    step.stop_tuning()
+    assert "noise" in step.said
+
+
+# --- where else the model is evaluated -------------------------------------------------------
+
+
+def test_others_take_the_work_as_given():
+    """The model's own functions and PyMC's steps; two steps of one model do not change each other's."""
+    estimate = Estimate()
+    model = model_of(estimate, 10)
+    one, two = (begin(KameleonStep(model=model), seed) for seed in (0, 1))
+    logp = model.compile_logp()
+    drive(one, model.initial_point(), 10, 300)
+    assert one.work.now != (10,)
+    assert two._density.work == (10,)
+    estimate.made.clear()
+    logp(model.initial_point())
+    two.step(model.initial_point())
+    assert set(estimate.made.values()) == {10}
+
+
+def test_two_estimators_and_a_step_beside_them():
+    """Raised by one factor; where another step moves a deterministic factor's variable the noisy part is renewed."""
+    one, two = Estimate(), Estimate()
+    with pm.Model() as model:
+        x, b = pm.Flat("x", initval=0.0), pm.Normal("b")
+        pm.Potential("one", NoisyLogLikelihood(one, work=10)(x))
+        pm.Potential("two", NoisyLogLikelihood(two, work=40)(x))
+        step = AdaptiveMetropolisStep([x])
+        compound = CompoundStep([step, step_beside_noise(pm.Metropolis, [b])])
+    idata = sample(compound, model, tune=400, chains=1)
+    chosen = idata["sample_stats"]["work"].values[0, -1]
+    given = step.work
+    assert sorted(given.given) == [10, 40]
+    few, many = sorted(given.now)
+    assert many == pytest.approx(4 * few, rel=0.2)
+    assert chosen == few + many > 100
+    # the noisy part alone was made with that work; x is Flat, and both potentials are noisy
+    sums = {
+        a + c for a, n in one.made.items() if n == few for c, m in two.made.items() if m == many
+    }
+    assert min(abs(step.noisy_log_density - s) for s in sums) < 1e-9
+
+
+# --- resumed, copied, sent -------------------------------------------------------------------
+
+
+@every_step
+def test_a_chain_resumes_in_the_middle_of_tuning(case):
+    model = model_of(Estimate(), 20)
+    step = begin(make(case, model), 4)
+    point = drive(step, model.initial_point(), 150)[0][-1]
+    assert step.work.now != (20,)
+    state = pickle.loads(pickle.dumps(step.sampling_state))
+    first, final = drive(step, point, 60, 150), step.sampling_state
+    other = cloudpickle.loads(cloudpickle.dumps(step))
+    for again in (step, other):
+        begin(again, 9)
+        again.sampling_state = state
+        assert again._density.work == state.work.now
+        assert equal_dataclass_values(again.sampling_state, state)
+        assert_same_draws(first, drive(again, point, 60, 150))
+        assert equal_dataclass_values(again.sampling_state, final)
+
+
+def test_a_state_in_a_file(tmp_path):
+    model = model_of(Estimate(), 20)
+    step = begin(KameleonStep(model=model), 4)
+    drive(step, model.initial_point(), 150)
+    pk.save_state(step, tmp_path / "state")
+    other = KameleonStep(model=model)
+    point = pk.load_state(other, tmp_path / "state")
+    assert other.work == step.work
+    assert_same_draws(drive(step, point, 30, 100), drive(other, point, 30, 100))
+    elsewhere = KameleonStep(model=model_of(Estimate(), 21))
+    with pytest.raises(ValueError, match=r"options.*'work': \(20,\).*'work': \(21,\)"):
+        pk.load_state(elsewhere, tmp_path / "state")
+
+
+def test_the_same_draws_in_processes_of_their_own():
+    model = model_of(Estimate(), 20)
+    step = KameleonStep(model=model, **CVM)
+    found = [sample(step, model, tune=250, **more) for more in ({}, {"cores": 2, "mp_ctx": "fork"})]
+    for name in ("work", "work_spent", "lp"):
+        one, two = (idata["sample_stats"][name].values for idata in found)
+        np.testing.assert_array_equal(one, two)
+    np.testing.assert_array_equal(*(idata["posterior"]["x"].values for idata in found))
+
+
+@pytest.mark.parametrize("mode", ["CVM", "NUMBA"])
+def test_linkers_agree(mode):
+    model = model_of(Estimate(), 20)
+    steps = [
+        begin(AdaptiveMetropolisStep(model=model, compile_kwargs={"mode": m}))
+        for m in (mode, "FAST_COMPILE")
+    ]
+    one, two = (drive(step, model.initial_point(), 20, 120) for step in steps)
+    assert_same_draws(one, two, rounding=1e-9)
+    assert steps[0].work == steps[1].work != tuned_work.begin((20,))
+
+
+# --- exactness -------------------------------------------------------------------------------
+
+
+def moment_z(step, model, chains=16, tune=400, draws=1000, before_draw=None):
+    """z-scores of mean and variance against 0 and 1; standard errors from independent chains."""
+    moments = []
+    for seed in range(chains):
+        begin(step, seed)
+        point = drive(step, model.initial_point(), 0, tune)[0][-1]
+        step.stop_tuning()
+        x = np.empty(draws)
+        for i in range(draws):
+            if before_draw is not None:
+                before_draw(step, point)
+            point, _ = step.step(point)
+            x[i] = point["x"]
+        moments.append([x.mean(), np.mean(x**2) - 1.0])
+    moments = np.array(moments)
+    return moments.mean(axis=0) / (moments.std(axis=0, ddof=1) / math.sqrt(chains))
+
+
+def set_work(step, n):
+    step.work = step.work._replace(now=(n,))
+
+
+@pytest.mark.usefixtures("default_linker")
+@pytest.mark.parametrize(
+    "step_type",
+    [AdaptiveMetropolisStep, pytest.param(KamiltonianStep, marks=pytest.mark.slow)],
+)
+def test_the_posterior_is_exact_with_what_was_chosen(step_type):
+    model = model_of(Estimate(), 10)
+    z = moment_z(step_type(model=model), model)
+    assert np.abs(z).max() < 4.5, z
+
+
+@pytest.mark.usefixtures("default_linker")
+def test_work_that_depends_on_where_the_chain_is_is_biased():
+    """The control: much work near the middle, little far away, and the retained estimate is what it was."""
+    model = model_of(Estimate(), 10)
+
+    def depends(step, point):
+        set_work(step, 20 * RIGHT if abs(point["x"]) < 1.4 else RIGHT // 4)
+
+    step = AdaptiveMetropolisStep(model=model)
+    z = moment_z(step, model, chains=32, draws=2500, before_draw=depends)
+    assert np.abs(z).max() > 10, z
+
+
+# --- bad input -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("work", [0, -3, 2.5, True, "100", np.nan])
+def test_work_that_is_no_positive_integer(work):
+    with pytest.raises(ValueError, match=f"work must be a positive integer, got {work!r}"):
+        NoisyLogLikelihood(Estimate(), work=work)
+
+
+def test_work_with_normals_of_fixed_size():
+    with pytest.raises(ValueError, match=r"work=5 is tuned, and auxiliary_shape=\(3,\)"):
+        NoisyLogLikelihood(Estimate(), auxiliary_shape=(3,), work=5)
+
+
+def test_an_estimator_that_takes_no_work():
+    def plain(rng, x):
+        return 0.0
+
+    def by_place(rng, x, work, /):
+        return 0.0
+
+    for function in (plain, by_place):
+        with pytest.raises(
+            TypeError, match=r"work=5 was given, and the estimator .* does not take it"
+        ):
+            NoisyLogLikelihood(function, work=5)
+    assert NoisyLogLikelihood(lambda rng, *parameters, **options: 0.0, work=np.int64(5)).work == 5
+
+
+def test_a_pickled_estimator_and_equal_ones():
+    estimate = Estimate()
+    op = pickle.loads(pickle.dumps(NoisyLogLikelihood(estimate, work=7)))
+    assert op.work == 7
+    assert NoisyLogLikelihood(estimate, work=7) == NoisyLogLikelihood(estimate, work=7)
+    assert NoisyLogLikelihood(estimate, work=7) != NoisyLogLikelihood(estimate, work=8)
