@@ -41,6 +41,13 @@ def key(cell: dict) -> tuple:
     return cell["model"], cell["sampler"], cell["budget"], cell["seed"]
 
 
+def same_draws(one: dict, other: dict) -> bool:
+    """Whether two cells were measured in the same way and their draws agree in every figure."""
+    figures = ("evaluations", "draws", "ess", "rhat", "residual_sd", "accept")
+    measured = one["code"].split(",")[0] == other["code"].split(",")[0]
+    return measured and all(one.get(f) == other.get(f) for f in figures)
+
+
 def save(cell: dict) -> None:
     """Instead of the one that was stored."""
     cells = [c for c in load() if key(c) != key(cell)] + [cell]

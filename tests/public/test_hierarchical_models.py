@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from benchmarks.hierarchical import measures, models, reference, rivals, tables
+from benchmarks.hierarchical import __main__ as command
+from benchmarks.hierarchical import cells, measures, models, reference, rivals, tables
 from pymc_kameleon.steps.log_density import LogDensity
 
 CHEAP = ("eight schools", "funnel", "PK, 6 patients", "ODE, 8 cultures", "GP, 20 sites")
@@ -73,6 +74,29 @@ def test_what_is_silently_wrong_is_said():
         assert not tables.silently_wrong(found | {"rhat": 1.02})
         assert "standard errors off: eight schools at 3,000" in tables.summary([found])
     assert "No run" in tables.summary([cell])
+
+
+def test_one_cell_speaks_for_the_others_if_it_is_the_same(monkeypatch, tmp_path):
+    """Made anew under the present code: the same figures, or the others stay stale."""
+    monkeypatch.setattr(cells, "STORE", tmp_path / "cells.json")
+    now = cells.code("boxes")
+    measured = now.split(",")[0]
+    cell = {
+        "model": "funnel",
+        "sampler": "boxes",
+        "seed": 0,
+        "code": f"{measured}, then",
+        "ess": 9.0,
+    }
+    for ess, codes in ((9.0, {now}), (9.1, {now, f"{measured}, then"})):
+        cells.STORE.unlink(missing_ok=True)
+        for budget in (300, 1000):
+            cells.save(cell | {"budget": budget})
+        made = cell | {"budget": 300, "ess": ess, "code": now}
+        monkeypatch.setattr(cells, "sample", lambda *job, made=made: made)
+        command.verify()
+        assert {c["code"] for c in cells.load()} == codes
+    assert not cells.same_draws(cell, cell | {"code": "another measure, then"})
 
 
 def test_the_funnel_by_quadrature():
