@@ -12,6 +12,11 @@ most that any step can reach. Scales are tuned to what the noise leaves attainab
 holds the chain its rejections say nothing about a scale: how likely it is to leave a point at all, probes tell too
 (``patience``).
 
+What an overestimate teaches is nothing, and where the noise grows away from the truth, as that of simulations does, a
+chain that tunes can spend all of its tuning on one. So while tuning, and only then, an estimate that has held the chain
+for :data:`HELD` draws, or for a fiftieth of the tuning draws so far, is made anew and taken over. After tuning that
+would be what biases PyMC's own steps.
+
 References
 ----------
 A. Doucet, M. K. Pitt, G. Deligiannidis, R. Kohn (2015). Efficient implementation of Markov chain Monte Carlo when using
@@ -26,6 +31,9 @@ from typing import Any, NamedTuple
 EVERY = 20  # tuning draws; the last two of them are probes
 EVERY_TUNED = 10  # the same, where the estimator's work is tuned by what they find
 MEMORY = 50  # pairs: what was measured at the start of a long tuning run is forgotten
+HELD = 10  # tuning draws without a move, after which the estimate that holds the chain is made anew ...
+HELD_SHARE = 0.02  # ... or this share of the tuning draws so far
+FRESH = 2.5  # patience with a fresh estimate, at most
 LARGEST = 50.0  # that one pair may contribute: where an estimate is zero the difference is infinite
 LEAST_STANDSTILL = 0.01  # that the chance of leaving a point is compared with
 BEST_SD = (
@@ -47,6 +55,10 @@ class NoiseProbe(NamedTuple):
         (value, its noise as an ``Outcome`` tells it) of a pair that is half done.
     met, chance : int, float
         Probes since the chain last moved, and the sum of the probabilities with which it would have moved to them.
+    still : int
+        Tuning draws since then.
+    fresh : bool
+        Whether what the chain retains is an estimate made anew, and so was not selected.
     """
 
     draws: int = 0
@@ -55,12 +67,14 @@ class NoiseProbe(NamedTuple):
     first: tuple[float, Any] | None = None
     met: int = 0
     chance: float = 0.0
+    still: int = 0
+    fresh: bool = False
 
 
 def count(probe: NoiseProbe, every: int = EVERY) -> tuple[NoiseProbe, bool]:
     """Count a tuning draw; whether it is to be a probe, as the last two of ``every`` are."""
     draws = probe.draws + 1
-    return probe._replace(draws=draws), draws % every in (every - 1, 0)
+    return probe._replace(draws=draws, still=probe.still + 1), draws % every in (every - 1, 0)
 
 
 def record(probe: NoiseProbe, value: float, noise: Any) -> NoiseProbe:
@@ -89,19 +103,28 @@ def meet(probe: NoiseProbe, accept_prob: float) -> NoiseProbe:
     return probe._replace(met=probe.met + 1, chance=probe.chance + accept_prob)
 
 
-def leave(probe: NoiseProbe) -> NoiseProbe:
-    """The chain moved."""
-    return probe._replace(met=0, chance=0.0)
+def is_held(probe: NoiseProbe) -> bool:
+    """Whether an estimate seems to hold a chain that tunes."""
+    return probe.still > max(HELD, HELD_SHARE * probe.draws) and probe.variance > 0.0
+
+
+def leave(probe: NoiseProbe, *, fresh: bool = False) -> NoiseProbe:
+    """The chain moved, or took a ``fresh`` estimate where it was."""
+    return probe._replace(met=0, chance=0.0, still=0, fresh=fresh)
 
 
 def patience(probe: NoiseProbe) -> float:
-    """How likely a step of length zero is from where the chain is, relative to the mean: at most 1, and 1 before a
-    probe, with the weight of one.
+    """How likely a step of length zero is from where the chain is, relative to the mean.
+
+    At most 1, and 1 before a probe, with the weight of one; from a fresh estimate, which is left sooner than one that
+    was accepted, what that is likely to be (:data:`FRESH` at most: where the noise is far stronger than it will be, a
+    chain has a way to go, and long moves help).
     """
-    if probe.met == 0:
+    if probe.met == 0 and not probe.fresh:
         return 1.0
     still = max(standstill_acceptance(sd(probe)), LEAST_STANDSTILL)
-    return min(1.0, (still + probe.chance) / ((1 + probe.met) * still))
+    first = min(fresh_acceptance(sd(probe)) / still, FRESH) if probe.fresh else 1.0
+    return min(first, (first + probe.chance / still) / (1 + probe.met))
 
 
 def sd(probe: NoiseProbe) -> float:
@@ -112,6 +135,13 @@ def sd(probe: NoiseProbe) -> float:
 def standstill_acceptance(noise_sd: float) -> float:
     """Acceptance probability of a step of length zero, 2 Phi(-s / sqrt 2)."""
     return math.erfc(0.5 * noise_sd)
+
+
+def fresh_acceptance(noise_sd: float) -> float:
+    """The same from an estimate that was not selected: E[min(1, exp(d))] with d ~ N(0, 2 s^2)."""
+    if noise_sd > 20.0:
+        return 0.5
+    return 0.5 + 0.5 * math.exp(noise_sd**2) * math.erfc(noise_sd)
 
 
 def work_factors(noise_sd: float) -> tuple[float, float]:

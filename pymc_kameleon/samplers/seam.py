@@ -114,8 +114,9 @@ class Outcome(NamedTuple):
     noise_sd : float
         Of the noise in the log density as far as it has been measured; 0 if it is exact.
     patience : float
-        In (0, 1]: how likely a move of length zero is from where the chain is, relative to the mean. An overestimated
-        log density holds the chain for hundreds of draws, whose rejections say nothing about a scale.
+        Positive: how likely a move of length zero is from where the chain is, relative to the mean. An overestimated
+        log density holds the chain for hundreds of draws, whose rejections say nothing about a scale; a fresh one is
+        left sooner than most.
     """
 
     position: np.ndarray

@@ -73,7 +73,11 @@ MODELLED = (
     "screened",
     "hamiltonian",
 )  # moves that may all be accepted: on a model of the log density
-NO_PROPOSALS = ("arrival", "refresh")  # moves that are evaluated to learn, and cannot be accepted
+NO_PROPOSALS = (
+    "arrival",
+    "refresh",
+    "renewal",
+)  # moves that are evaluated to learn, and cannot be accepted
 NOT_TUNING = (False, 0.0, 1.0)
 NOWHERE = Point(None, -math.inf, (0.0, []))  # type: ignore[arg-type]
 
@@ -532,6 +536,8 @@ class KernelStep(BlockedStep):
                 return self._look(point)
         if self.tune and self._is_probe():
             return point, [self._probe()]
+        if self.tune and self._renews and noise_probe.is_held(self.probe):
+            return point, [self._estimate_anew()]
         before, self._point = self.here, point
         tuning = self._measured() if self.tune else NOT_TUNING
         self.here, self._algorithm_state, proposal, there, probability, accepted = transition(
@@ -695,8 +701,21 @@ class KernelStep(BlockedStep):
         if there.log_density == -math.inf:
             self.work = self.work._replace(now=before.now)
             return
-        factor = tuned_work.change(before, self.work)
-        self.probe = noise_probe.leave(noise_probe.rescale(self.probe, factor))
+        self.probe = noise_probe.rescale(self.probe, tuned_work.change(before, self.work))
+        self._take(there)
+
+    def _estimate_anew(self):
+        """Spend a tuning draw on an estimate in the place of the one that holds the chain; if it is zero, keep that."""
+        proposal = Proposal(self.position.copy(), -math.inf, "renewal")
+        there = self._evaluate(proposal, self.here)
+        self._algorithm_state = self.sampler.observe(self._algorithm_state, there)
+        if there.log_density > -math.inf:
+            self._take(there)
+        return self._statistics(proposal, 0.0, False)
+
+    def _take(self, there):
+        """Retain another estimate at the chain's point. Exactness hangs on this being for tuning draws only."""
+        self.probe = noise_probe.leave(self.probe, fresh=True)
         self.here = there
         self._start_algorithm()
 
@@ -933,6 +952,11 @@ class KernelStep(BlockedStep):
         if not self.work.now:
             return {}
         return {"work": float(sum(self.work.now)), "work_spent": float(self.work.spent)}
+
+    @property
+    def _renews(self):
+        """Whether an estimate that holds the chain is made anew here, while tuning; the algorithm may do it itself."""
+        return self._density.noisy
 
     _learns: ClassVar[str] = "proposal"  # what does, in messages
     _draws_differ: ClassVar[bool] = (

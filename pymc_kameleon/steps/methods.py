@@ -729,6 +729,10 @@ class KamiltonianStep(KernelStep):
             return None
         return check_known(self.rng, self._known, x, value, comparable=not self._density.noisy)
 
+    @property
+    def _renews(self):
+        return self.variant != "values" and super()._renews
+
     def _wanted_tuning(self):
         if self.by_factors or self._known is not None:
             return None

@@ -38,6 +38,7 @@ def test_strong_noise_does_not_stop_the_chain():
 @pytest.mark.usefixtures("default_linker")
 def test_with_absolute_acceptance_it_does(monkeypatch):
     monkeypatch.setattr(metropolis.Outcome, "target", lambda self, target_accept: target_accept)
+    monkeypatch.setattr(noise_probe, "HELD", math.inf)  # which helps, too
     assert np.median(variances()) < 0.1
 
 
@@ -212,3 +213,106 @@ def test_a_point_that_holds_the_chain_says_little_about_scales():
     assert noise_probe.patience(noise_probe.leave(held)) == 1.0
     outcome = metropolis.Outcome(None, 0.0, None, 0.0, 0.0, False, noise_sd=1.0, patience=0.25)
     assert outcome.target(0.3) == 0.25 * metropolis.attainable(0.3, 1.0)
+
+
+# --- an estimate that holds the chain --------------------------------------------------------
+
+
+def overestimated(step, model, seed=0, by=40.0, tune=80):
+    """A chain in the middle of tuning, and an estimate that it will not leave by itself."""
+    tester.begin(step, seed)
+    point = tester.drive(step, model.initial_point(), draws=0, tune=tune)[0][-1]
+    step.log_density += by
+    return point
+
+
+def noisy_model():
+    with pm.Model() as model:
+        x = pm.Flat("x", initval=0.3)
+        pm.Potential("likelihood", pk.NoisyLogLikelihood(gentle)(x))
+    return model
+
+
+@tester.every_step
+def test_an_overestimate_does_not_hold_a_chain_that_tunes(case):
+    model = noisy_model()
+    step = tester.make(case, model)
+    point = overestimated(step, model)
+    _, stats = tester.drive(step, point, draws=0, tune=40)
+    assert "renewal" in [s["move"] for s in stats]
+    assert step.log_density < 20.0
+    # and none is made anew that holds nothing
+    assert [s["move"] for s in tester.drive(step, point, draws=0, tune=40)[1]].count("renewal") < 4
+
+
+def test_without_renewals_it_does(monkeypatch):
+    monkeypatch.setattr(noise_probe, "HELD", math.inf)
+    model = noisy_model()
+    step = pk.AdaptiveMetropolisStep(model=model)
+    point = overestimated(step, model)
+    tester.drive(step, point, draws=0, tune=200)
+    assert step.log_density > 30.0
+
+
+@tester.every_step
+def test_after_tuning_it_is_kept(case):
+    """A fresh value would bias the draws: the chain stays where it is, and nothing is evaluated for another."""
+    model = noisy_model()
+    step = tester.make(case, model)
+    point = overestimated(step, model)
+    step.stop_tuning()
+    retained = step.log_density
+    _, stats = tester.drive(step, point, draws=150)
+    assert {s["model_logp"] for s in stats} == {retained}
+    assert not {"renewal", "refresh"} & {s["move"] for s in stats}
+
+
+def test_an_estimate_of_zero_is_not_taken():
+    """The chain would move to wherever it looks next."""
+
+    def sometimes(rng, x):
+        if len(made) > 60:
+            return -math.inf
+        made.append(-0.5 * float(x) ** 2 + rng.standard_normal())
+        return made[-1]
+
+    made = []
+    with pm.Model() as model:
+        x = pm.Flat("x", initval=0.3)
+        pm.Potential("likelihood", pk.NoisyLogLikelihood(sometimes)(x))
+    step = tester.begin(pk.AdaptiveMetropolisStep(model=model))
+    made.clear()
+    _, stats = tester.drive(step, model.initial_point(), draws=0, tune=150)
+    assert "renewal" in [s["move"] for s in stats[70:]]
+    assert step.log_density in made
+
+
+def test_late_in_a_long_tuning_it_may_hold_for_longer():
+    """Scales are tuned to chains that keep their estimates: what comes late is to be as it will be."""
+    loud = noise_probe.NoiseProbe(pairs=10, variance=1.0)
+    for draws, least in ((0, 10), (500, 10), (2000, 40)):
+        assert not noise_probe.is_held(loud._replace(draws=draws, still=least))
+        assert noise_probe.is_held(loud._replace(draws=draws, still=least + 1))
+    assert not noise_probe.is_held(noise_probe.NoiseProbe(draws=100, still=100))  # no noise
+
+
+def test_how_soon_a_fresh_estimate_is_left():
+    rng, sd = np.random.default_rng(4), 1.5
+    retained, proposed = sd * rng.standard_normal((2, 200_000))
+    accepted = np.exp(np.minimum(0.0, proposed - retained))
+    error = accepted.std(ddof=1) / math.sqrt(accepted.size)
+    assert abs(accepted.mean() - noise_probe.fresh_acceptance(sd)) < 4.5 * error
+    assert noise_probe.fresh_acceptance(0.0) == 1.0
+    near = [noise_probe.fresh_acceptance(s) for s in (20.0, 20.1)]
+    assert near[0] == pytest.approx(near[1], rel=0.03)
+
+
+def test_a_scale_is_not_misled_by_fresh_estimates():
+    """They are left sooner than what was accepted: so much more acceptance is asked for."""
+    fresh = noise_probe.leave(noise_probe.NoiseProbe(pairs=10, variance=1.0), fresh=True)
+    ratio = noise_probe.fresh_acceptance(1.0) / noise_probe.standstill_acceptance(1.0)
+    assert noise_probe.patience(fresh) == pytest.approx(ratio)
+    assert noise_probe.patience(noise_probe.meet(fresh, 0.0)) == pytest.approx(0.5 * ratio)
+    assert noise_probe.patience(noise_probe.meet(fresh, 1.0)) == pytest.approx(ratio)
+    assert noise_probe.patience(noise_probe.leave(fresh)) == 1.0
+    assert noise_probe.patience(fresh._replace(variance=100.0)) == noise_probe.FRESH
