@@ -18,6 +18,7 @@ DISAGREE = 1.05  # R-hat from which on the draws are not to be used
 INACCURATE = 1.0  # out-of-sample sd of the surrogate
 LEFT_TO_WALK = 0.7  # mean share, below which a chain stands where the surrogate is wrong
 RARE = 0.01  # share of draws whose proposals were not finite that is not worth saying
+APART = 4.0  # standard errors between the means of pools, from which on they disagree
 ODD = 3.0  # standard errors by which a chain's mean differs from the others'
 
 
@@ -61,11 +62,13 @@ def report(idata: Any) -> str:
     names, draws = _flat(posterior)
     judged = convergence.judge(draws, _groups(attributes))
     ess, rhat = _worst(names, draws)
+    pools = _compare_pools(names, draws, attributes)
     parts = [
-        _verdict(judged, ess, "missed_where" in attributes),
+        _verdict(judged, ess, "missed_where" in attributes, pools),
         *_failures(idata, attributes),
         _cost(attributes, ess, chains, n),
         _agreement(judged, rhat, ess),
+        _pools_agreement(pools),
         *_surrogate(idata, attributes),
         *_chains(idata, names, draws),
         *_divergences(idata),
@@ -105,7 +108,11 @@ def _agrees(judged: convergence.Judgement) -> float:
     return judged.rhat if math.isnan(judged.nested) else judged.nested
 
 
-def _verdict(judged: convergence.Judgement, ess: Worst, missed: bool) -> str:
+def _verdict(
+    judged: convergence.Judgement, ess: Worst, missed: bool, pools: "Difference | None" = None
+) -> str:
+    if pools is not None and pools.errors > APART:
+        return "Not usable: the pools disagree."
     if max(_agrees(judged), 1.0 + (judged.rhat - 1.0) / 2.0) > DISAGREE:
         return "Not usable: the chains disagree."
     if ess.value < FEW:
@@ -139,6 +146,69 @@ def _agreement(judged: convergence.Judgement, rhat: Worst, ess: Worst) -> str:
             "the one to look at."
         )
     return text
+
+
+class Difference(NamedTuple):
+    """Where pools differ most: the parameter, the mean or the sd, its values, and the standard errors between them."""
+
+    name: str
+    what: str
+    values: tuple[float, ...]
+    errors: float
+
+
+def _compare_pools(
+    names: list[str], draws: np.ndarray, attributes: dict[str, Any]
+) -> Difference | None:
+    """Means and sds of chains that learned apart; None where all learned together."""
+    if "pools" not in attributes:
+        return None
+    labels = np.ravel(attributes["pools"])
+    centre, spread = draws.mean(axis=(0, 1)), draws.std(axis=(0, 1))
+    squares = ((draws - centre) / spread) ** 2
+    found = []
+    for what, values in (("mean", draws), ("sd", squares)):
+        parts = [values[labels == k] for k in np.unique(labels)]
+        means = np.array([p.mean(axis=(0, 1)) for p in parts])
+        errors = np.array([_standard_error(p) for p in parts])
+        low, high = means.argmin(axis=0), means.argmax(axis=0)
+        each = np.arange(len(names))
+        size = np.hypot(errors[low, each], errors[high, each])
+        z = (means[high, each] - means[low, each]) / np.maximum(size, np.finfo(float).tiny)
+        worst = int(np.argmax(z))
+        shown = (
+            means
+            if what == "mean"
+            else np.array([draws[labels == k].std(axis=(0, 1)) for k in np.unique(labels)])
+        )
+        found.append(
+            Difference(names[worst], what, tuple(map(float, shown[:, worst])), float(z[worst]))
+        )
+    return max(found, key=lambda f: f.errors)
+
+
+def _standard_error(draws: np.ndarray) -> np.ndarray:
+    """Of the means over chains and draws, (elements,), with the effective draws that there are."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "(More chains|Found chain dim)", UserWarning)
+        ess = np.nan_to_num(np.asarray(az.ess({"x": draws}, method="mean")["x"]), nan=1.0)
+    return draws.std(axis=(0, 1)) / np.sqrt(np.maximum(ess, 1.0))
+
+
+def _pools_agreement(found: Difference | None) -> str:
+    if found is None:
+        return ""
+    each = ", ".join(f"{value:.3g} in pool {k}" for k, value in enumerate(found.values))
+    if found.errors <= APART:
+        return (
+            f"The pools, which learned apart, agree: the {found.what} of {found.name} differs most, {each}, by "
+            f"{found.errors:.1f} standard errors."
+        )
+    return (
+        f"The pools, which learned apart, disagree: the {found.what} of {found.name} is {each}, {found.errors:.0f} "
+        "standard errors apart. A part of the posterior is missing from one of them, or counts too little there: "
+        "another mode, a rare corner, a tail."
+    )
 
 
 def _surrogate(idata: Any, attributes: dict[str, Any]) -> Iterator[str]:
@@ -249,8 +319,8 @@ def _advice(
         helps.append(f"longer chains: below {SHORT} draws their starts may still show")
     if helps:
         yield "To try next: " + "; ".join(helps) + "."
-    if "surrogate" in attributes:
+    if "surrogate" in attributes and "pools" not in attributes:
         yield (
             "The chains share what they learned: a region that none of them has seen is missing from all. Where that "
-            "matters, run again with another seed and start='prior', and compare."
+            "matters, run again with pools=2, or with another seed and start='prior', and compare."
         )

@@ -28,6 +28,7 @@ from pymc_kameleon.checkpoint import Checkpoint
 from pymc_kameleon.numerics.checks import positive
 from pymc_kameleon.samplers.pooled import chains as pooled_chains
 from pymc_kameleon.samplers.pooled.chains import Chains, Plan
+from pymc_kameleon.samplers.pooled.pools import Pools
 from pymc_kameleon.steps import KamiltonianStep, advice, structure
 from pymc_kameleon.steps.batched import batched_log_density
 from pymc_kameleon.steps.known_points import known_points
@@ -59,6 +60,7 @@ def sample(
     random_seed: Any = None,
     target_ess: float | None = None,
     max_evaluations: int | None = None,
+    pools: int = 1,
     start: str | dict[str, Any] | Sequence[dict[str, Any]] = "jitter",
     evaluations: Any = None,
     checkpoint: Any = None,
@@ -96,12 +98,16 @@ def sample(
         points of a round in one call, by PyTensor's vectorised graph; a :class:`pymc_kameleon.BatchedBlackBox` is
         called once for all of them. The same up to rounding.
     random_seed : int, sequence of int or numpy.random.Generator, optional
-        The draws depend on it, on the number of chains and on the budgets, and on nothing else.
+        The draws depend on it, on the numbers of chains and pools and on the budgets, and on nothing else.
     target_ess : float, optional
         Stop when the least bulk effective sample size of all chains together is so large, and R-hat below 1.02 (the
         nested one where chains are in groups of four or more). Looked at after every tenth draw.
     max_evaluations : int, optional
         Of the log density, in all: starts, tuning and draws. Never exceeded.
+    pools : int
+        Into how many parts the chains are divided, of two chains or more, which learn apart and share nothing: what one
+        pool does not know another may, and then they disagree, as chains that share a surrogate cannot.
+        ``pk.report`` compares them, with the statistic ``pool``. Each pays for a surrogate of its own. Default 1.
     start : {"jitter", "prior"}, dict or list of dict
         Where the chains' climbs begin: around the model's initial point as in ``pm.sample`` (default), at draws from
         the prior, around one point given by the names of variables, or one point for every chain.
@@ -145,7 +151,7 @@ def sample(
     -----
     Statistics of every draw: ``accept``, ``accepted``, ``lp``, ``move``, ``share``, ``step_size``, ``energy_error``,
     ``diverging``, ``surrogate_diverging``, ``n_steps``, ``surrogate``, ``surrogate_error``, ``residual_sd``,
-    ``uncovered``, ``refits``, as of ``KamiltonianStep``, and ``evaluations``, of all chains so far.
+    ``uncovered``, ``refits``, as of ``KamiltonianStep``, ``evaluations``, of all chains so far, and ``pool``.
 
     Without a climb where the log likelihood is noisy (``NoisyLogLikelihood``): values cannot be compared there.
 
@@ -156,7 +162,8 @@ def sample(
     """
     _check(
         model=(model, pm.Model | None), step=(step, Any), draws=(draws, int | None), tune=(tune, int | str),
-        chains=(chains, int), max_evaluations=(max_evaluations, int | None), target_ess=(target_ess, float | None),
+        chains=(chains, int), pools=(pools, int), max_evaluations=(max_evaluations, int | None),
+        target_ess=(target_ess, float | None),
         timeout=(timeout, float | None), checkpoint=(checkpoint, str | PathLike | None),
         start=(start, str | dict | list | tuple), progressbar=(progressbar, bool),
         discard_tuned_samples=(discard_tuned_samples, bool), idata_kwargs=(idata_kwargs, dict | None),
@@ -166,10 +173,13 @@ def sample(
     step = _checked_step(step, model)
     density = step.density
     plan = _plan(draws, tune, chains, max_evaluations, target_ess, density)
+    _check_pools(pools, chains, evaluations)
     known = None if evaluations is None else known_points(evaluations, model, density)
     seed, kept = _seed(random_seed), None
     if checkpoint is not None:
         header = {"chains": chains, "tune": tune, "start": start, **_made_with(step)}
+        if pools > 1:
+            header["pools"] = pools
         if known is not None:
             parts = (known.positions.tobytes(), known.log_densities.tobytes())
             header["evaluations"] = hashlib.blake2b(b"".join(parts), digest_size=8).hexdigest()
@@ -194,10 +204,13 @@ def sample(
         evaluate = partial(kept.evaluate, evaluate)
     begin = time.perf_counter()
     with ThreadPoolExecutor(min(os.cpu_count() or 1, chains)) as threads:
-        run = Chains(
-            initial, starts, np.random.SeedSequence(seed, spawn_key=(0,)), plan, scale=scale,
-            known=known, apply=threads.map, **step.learning_options,
-        )  # fmt: skip
+        options = {"scale": scale, "known": known, "apply": threads.map, **step.learning_options}
+        run: Any
+        if pools == 1:
+            alone = np.random.SeedSequence(seed, spawn_key=(0,))
+            run = Chains(initial, starts, alone, plan, **options)
+        else:
+            run = Pools(pools, initial, starts, seed, plan, **options)
         with Progress(progressbar, run, max_evaluations, target_ess) as progress:
             _run(
                 run, evaluate, progress, target_ess, lambda: _refuse(model, density, initial), step
@@ -217,7 +230,7 @@ def sample(
 
 
 def _run(
-    run: Chains,
+    run: Any,
     evaluate: Callable[..., list[float]],
     progress: Progress,
     target_ess: float | None,
@@ -261,6 +274,18 @@ def _check(**given: tuple[Any, Any]) -> None:
     if wrong:
         raise TypeError(
             f"idata_kwargs has {', '.join(wrong)}; pm.to_inference_data has {', '.join(known)}."
+        )
+
+
+def _check_pools(pools: int, chains: int, known: Any) -> None:
+    if not 1 <= pools <= chains // 2 and pools != 1:
+        raise ValueError(
+            f"pools must be at least 1 and at most {max(1, chains // 2)} for {chains} chains, two of them in each; got "
+            f"{pools}."
+        )
+    if pools > 1 and known is not None:
+        raise ValueError(
+            f"pools={pools} learn apart, and evaluations= would be known to all of them. Give one of the two."
         )
 
 
@@ -466,7 +491,7 @@ def _refuse(model: pm.Model, density: LogDensity, x: np.ndarray) -> None:
 # --- what is told -----------------------------------------------------------------------------------
 
 
-def _failures(run: Chains, model: pm.Model, density: LogDensity) -> dict[str, Any]:
+def _failures(run: Any, model: pm.Model, density: LogDensity) -> dict[str, Any]:
     """How many evaluations were NaN or +inf, and, if that is worth saying, of which factor and where."""
     found: dict[str, Any] = {"failed": run.failed}
     if run.failed >= max(advice.FAILURES, advice.FAILING * run.evaluated.size):
@@ -480,7 +505,7 @@ def _failures(run: Chains, model: pm.Model, density: LogDensity) -> dict[str, An
     return found
 
 
-def _attributes(run: Chains, seconds: float, found: dict[str, Any]) -> dict[str, Any]:
+def _attributes(run: Any, seconds: float, found: dict[str, Any]) -> dict[str, Any]:
     """What the run was, for ``pk.report`` and for the next one."""
     tuning = run.warmup[-1].evaluations if run.warmup else 0
     hub = run.hub
@@ -498,11 +523,12 @@ def _attributes(run: Chains, seconds: float, found: dict[str, Any]) -> dict[str,
         "uncovered": float(hub.quality.uncovered),
         "walk_share": float(hub.mixture.floor) if hub.mixture is not None else 1.0,
         "groups": list(run.groups),
+        **({"pools": list(run.pool)} if isinstance(run, Pools) else {}),
         "stopped": run.stopped or "done",
     }
 
 
-def _probed(run: Chains, density: LogDensity) -> dict[str, Any]:
+def _probed(run: Any, density: LogDensity) -> dict[str, Any]:
     """What the draws from the flattened surrogate have found."""
     found = pooled_chains.probed(run)
     if not found.probes:
@@ -516,7 +542,7 @@ def _probed(run: Chains, density: LogDensity) -> dict[str, Any]:
     return told
 
 
-def _advise(run: Chains, attributes: dict[str, Any]) -> None:
+def _advise(run: Any, attributes: dict[str, Any]) -> None:
     judged = convergence.judge(pooled_chains.posterior(run), run.groups)
     _log.info(
         "%d evaluations (%d for tuning) in %d rounds: %d draws of each of %d chains, %s.",

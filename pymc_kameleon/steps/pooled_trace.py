@@ -25,6 +25,7 @@ DTYPES: dict[str, Any] = {
     "surrogate_diverging": np.bool_,
     "refits": np.int64,
     "evaluations": np.int64,
+    "pool": np.int64,
     "move": np.dtype("U16"),
     "surrogate": np.dtype("U24"),
 }

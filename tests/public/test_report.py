@@ -49,6 +49,36 @@ def test_a_good_run_is_usable():
     assert "To try next" not in text
 
 
+def in_pools(shift, n=60):
+    """Two pools of eight, of which the second has another ``theta[0]``."""
+    found = run(n=n, pools=[k // 8 for k in range(16)])
+    found["posterior"]["theta"].values[8:, :, 0] += shift
+    return pk.report(found)
+
+
+def test_pools_that_agree():
+    text = in_pools(0.0)
+    assert text.startswith("Usable: ")
+    assert re.search(
+        r"The pools, which learned apart, agree: the \w+ of \S+ differs most, .* in pool 0, .* in pool 1, by",
+        text,
+    )
+    assert "share what they learned" not in text
+
+
+def test_pools_that_disagree_by_less_than_r_hat_tells():
+    """A fourth of a posterior sd: R-hat is below 1.02, the pools are nine standard errors apart."""
+    text = in_pools(0.4)
+    assert text.startswith("Not usable: the pools disagree.")
+    assert re.search(
+        r"disagree: the mean of theta\[0\] is \S+ in pool 0, 0\.\d+ in pool 1, \d+ standard errors apart",
+        text,
+    )
+    without = run()
+    without["posterior"]["theta"].values[8:, :, 0] += 0.25
+    assert not pk.report(without).startswith("Not usable")
+
+
 def test_what_probes_have_found_is_said_first():
     found = {"probes": 40, "probes_missed": 2, "missed_where": "mu = 3.5"}
     text = pk.report(run(**found))

@@ -161,9 +161,37 @@ def test_starts(model, step, start, least):
     assert np.abs(first).max() > least
 
 
+def test_pools(model, step, idata, tmp_path):
+    """Their bits depend on the seed and the numbers of chains and pools: workers and a crash change nothing."""
+    found = sample(model, step, pools=2, executor=fork)
+    draws = found["posterior"]["a"].values
+    assert (found["sample_stats"]["pool"].values == np.repeat([0, 1], 4)[:, None]).all()
+    assert (idata["sample_stats"]["pool"].values == 0).all()
+    assert np.ravel(found["posterior"].attrs["pools"]).tolist() == [0] * 4 + [1] * 4
+    assert "pools" not in idata["posterior"].attrs
+    assert 200 < found["posterior"].attrs["evaluations"] <= 240
+    assert not np.isin(draws, idata["posterior"]["a"].values).any()
+    again = sample(model, step, pools=2, checkpoint=tmp_path)
+    assert again["posterior"]["a"].values.tobytes() == draws.tobytes()
+    resumed = sample(model, step, pools=2, checkpoint=tmp_path)
+    assert resumed["posterior"]["a"].values.tobytes() == draws.tobytes()
+    with pytest.raises(ValueError, match="pools was 2, is not there"):
+        sample(model, step, checkpoint=tmp_path)
+    assert "The pools, which learned apart, agree: the" in pk.report(found)
+
+
 @pytest.mark.parametrize(
     ("options", "said"),
     [
+        (
+            {"pools": 0},
+            "pools must be at least 1 and at most 4 for 8 chains, two of them in each; got 0",
+        ),
+        ({"pools": 5}, "at most 4 for 8 chains.*got 5"),
+        (
+            {"pools": 2, "evaluations": (np.zeros((9, 4)), np.zeros(9))},
+            "pools=2 learn apart, and evaluations=",
+        ),
         ({"tune": 0}, 'tune must be "auto" or a positive integer, got 0'),
         ({"chains": 0}, "chains must be a positive integer, got 0"),
         ({"max_evaluations": 20}, "at least 32 for 8 chains, got 20"),

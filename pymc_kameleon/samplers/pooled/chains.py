@@ -105,6 +105,16 @@ class Chains:
         return self._phase.done
 
     @property
+    def draws(self) -> bool:
+        """Whether everything is frozen and the chains draw."""
+        return isinstance(self._phase, _Draw)
+
+    @property
+    def next_draw(self) -> int:
+        """How many evaluations the next draw of every chain takes, at most."""
+        return len(self.starts) + getattr(self._phase, "probes", 0)
+
+    @property
     def nowhere(self) -> bool:
         """Whether the log density is finite at no point to begin at: nothing can follow."""
         return getattr(self._phase, "nowhere", False)
@@ -320,7 +330,7 @@ class _Draw:
         self.chains, self.drawing = chains, drawing
 
     @property
-    def _probes(self):
+    def probes(self):
         """How many go with this round."""
         drawing = self.drawing
         return int(probes.is_due(drawing.hub, len(drawing.rows), len(drawing.members)))
@@ -333,27 +343,29 @@ class _Draw:
         if chains.plan.draws is not None and len(drawing.rows) >= chains.plan.draws:
             return True
         # All or none: did the last round depend on how many chains need an evaluation, it would be a choice.
-        return chains.left() < len(drawing.members) + self._probes
+        return chains.left() < chains.next_draw
 
     def ask(self):
         chains, drawing = self.chains, self.drawing
         number = len(drawing.rows)
-        proposals = [probes.propose(chains.rng, drawing.hub, number) for _ in range(self._probes)]
+        proposals = [probes.propose(chains.rng, drawing.hub, number) for _ in range(self.probes)]
         return drawing.ask() + [Request(p.position, -1, p.move) for p in proposals]
 
     def tell(self, values):
-        self.drawing.tell(values[: len(values) - self._probes])
+        self.drawing.tell(values[: len(values) - self.probes])
         self.chains.members, self.chains.rows = self.drawing.members, self.drawing.rows
 
 
-def probed(chains: Chains) -> probes.Found:
+def probed(chains: Any) -> probes.Found:
     """What the probes beside the draws have found."""
+    if not isinstance(chains, Chains):  # each pool's probes are of its own surrogate
+        return chains.probed()
     rows, evaluated = chains.evaluated.move == "probe", chains.evaluated
     drawn = np.array([row.log_densities for row in chains.rows])
     return probes.judge(chains.hub, evaluated.positions[rows], evaluated.log_densities[rows], drawn)
 
 
-def posterior(chains: Chains) -> np.ndarray:
+def posterior(chains: Any) -> np.ndarray:
     """The draws after tuning, shape (chains, draws, d)."""
     if not chains.rows:
         return np.zeros((len(chains.starts), 0, len(chains.initial)))

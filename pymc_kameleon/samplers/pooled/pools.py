@@ -1,0 +1,226 @@
+"""Pools: chains that learn together in halves which share nothing, so that their disagreement is evidence.
+
+Chains that share a surrogate share its blind spots: what none of them has seen is missing from all, and they agree. Two
+pools have starts, climbs, random numbers, surrogates and walks of their own; neither is told a log density that the
+other asked for. If they agree, two independent searches found the same.
+
+:class:`Pools` asks and tells as :class:`~pymc_kameleon.samplers.pooled.chains.Chains` does. A pool that draws while
+another still tunes waits, so that there is a row of draws for every chain; how long it waits changes no bit of what it
+draws. Each may spend its share of the evaluations on tuning; what is left over they draw with, in lockstep.
+"""
+
+import math
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from pymc_kameleon.numerics import evaluations
+from pymc_kameleon.samplers.pooled import probes
+from pymc_kameleon.samplers.pooled.chains import Chains, Plan, probed
+from pymc_kameleon.samplers.pooled.drawing import Request, Row
+
+SPAWN_KEY = 3  # of the pools' seeds; 0 is that of chains without pools, 1 and 2 are the noise's and the starts'
+
+
+def divided(n: int, pools: int) -> list[slice]:
+    """Which chains, or evaluations, are whose: parts of ``n`` as even as can be."""
+    edges = [k * n // pools for k in range(pools + 1)]
+    return [slice(a, b) for a, b in pairwise(edges)]
+
+
+def share_of(plan: Plan, part: int, whole: int) -> Plan:
+    """The plan of a pool that has ``part`` of ``whole`` chains."""
+
+    def scaled(n: int | None) -> int | None:
+        return None if n is None else n * part // whole
+
+    longest = max(plan.longest * part // whole, 2 * part)
+    most = scaled(plan.max_evaluations)
+    return plan._replace(tune=scaled(plan.tune), longest=longest, max_evaluations=most)
+
+
+class Pools:
+    """Chains in pools that share nothing.
+
+    Parameters
+    ----------
+    pools : int
+        At least 2, with two chains each at least.
+    seed : int
+        Of the run: each pool has a sequence of its own.
+    initial, starts, plan, options
+        Of :class:`~pymc_kameleon.samplers.pooled.chains.Chains`, of all chains together.
+
+    Attributes
+    ----------
+    pools : list of Chains
+    pool : list of int
+        Of every chain, the pool that it belongs to.
+    """
+
+    def __init__(self, pools: int, initial, starts, seed: int, plan: Plan, **options):
+        self.plan, self.initial, self.starts = (
+            plan,
+            np.array(initial, dtype=float),
+            np.array(starts),
+        )
+        self.parts = divided(len(self.starts), pools)
+        self.pools = [
+            Chains(
+                initial, self.starts[part], np.random.SeedSequence(seed, spawn_key=(SPAWN_KEY, k)),
+                share_of(plan, part.stop - part.start, len(self.starts)), **options,
+            )
+            for k, part in enumerate(self.parts)
+        ]  # fmt: skip
+        self.pool = [k for k, part in enumerate(self.parts) for _ in range(part.start, part.stop)]
+        self.evaluated = evaluations.empty(len(self.initial))
+        self.rounds = 0
+        self.warmup: list[Row] = []
+        self.rows: list[Row] = []
+        self.stopped = ""
+        self._asked: list[list[Request] | None] = []
+
+    # -- the rounds -----------------------------------------------------------------------------------
+
+    def ask(self) -> list[Request]:
+        """The points of the next round, of all pools that do not wait."""
+        together = self._drawing
+        self._asked = [p.ask() if together or not p.draws else None for p in self.pools]
+        return [
+            r._replace(member=r.member + part.start if r.member >= 0 else -1)
+            for part, asked in zip(self.parts, self._asked, strict=True)
+            for r in asked or []
+        ]
+
+    def tell(self, values) -> None:
+        """Give every pool the log densities of what it asked for, and of nothing else."""
+        self._record(values)
+        told = iter(values)
+        for pool, asked in zip(self.pools, self._asked, strict=True):
+            if asked is not None:
+                pool.tell([next(told) for _ in asked])
+        self._keep_rows()
+        if self._drawing:  # what one did not need for tuning is for all to draw with
+            for pool in self.pools:
+                pool.plan = pool.plan._replace(max_evaluations=None)
+
+    def _record(self, values):
+        asked = [
+            r._replace(member=r.member + part.start if r.member >= 0 else -1)
+            for part, of_pool in zip(self.parts, self._asked, strict=True)
+            for r in of_pool or []
+        ]
+        if not asked:
+            return
+        finite = [float(v) if math.isfinite(v) else -math.inf for v in values]
+        made = evaluations.table(
+            np.array([r.position for r in asked]), finite, [r.member for r in asked], self.rounds,
+            [r.move for r in asked],
+        )  # fmt: skip
+        self.evaluated = evaluations.merge([self.evaluated, made])
+        self.rounds += 1
+
+    def _keep_rows(self):
+        """A row of all chains for this round; of those that wait, where they stand."""
+        drawn = min(len(p.rows) for p in self.pools)
+        if drawn > len(self.rows):
+            self.rows.append(self._joined([p.rows[drawn - 1] for p in self.pools]))
+        elif not drawn and all(p.warmup for p in self.pools):
+            latest = [p.warmup[-1] for p in self.pools]
+            waiting = [asked is None for asked in self._asked]
+            blank = [
+                row._replace(statistics=[{}] * len(row.statistics)) if waits else row
+                for row, waits in zip(latest, waiting, strict=True)
+            ]
+            self.warmup.append(self._joined(blank))
+
+    def _joined(self, rows):
+        statistics = [
+            {**found, "pool": k} for k, row in enumerate(rows) for found in row.statistics
+        ]
+        return Row(
+            np.concatenate([row.positions for row in rows]),
+            np.concatenate([row.log_densities for row in rows]),
+            statistics,
+            self.evaluated.size,
+        )
+
+    # -- where the run is -----------------------------------------------------------------------------
+
+    @property
+    def _drawing(self):
+        return all(p.draws for p in self.pools)
+
+    @property
+    def phase(self) -> str:
+        """What is going on, in the pool that is least far."""
+        order = ("start", "climb", "tune", "draw")
+        return min((p.phase for p in self.pools), key=order.index)
+
+    @property
+    def done(self) -> bool:
+        """Whether nothing is left to evaluate."""
+        if self.stopped or any(p.done for p in self.pools):
+            return True
+        return self._drawing and self.left() < sum(p.next_draw for p in self.pools)
+
+    @property
+    def nowhere(self) -> bool:
+        """Whether a pool has no point to begin at."""
+        return any(p.nowhere for p in self.pools)
+
+    def left(self) -> float:
+        """Evaluations that may still be made."""
+        most = self.plan.max_evaluations
+        return math.inf if most is None else most - self.evaluated.size
+
+    # -- what is known of it --------------------------------------------------------------------------
+
+    @property
+    def hubs(self) -> list[Any]:
+        """Every pool's."""
+        return [p.hub for p in self.pools]
+
+    @property
+    def hub(self) -> Any:
+        """That of the pool whose surrogate is worst, or is not there yet."""
+        for hub in self.hubs:
+            if hub is None or hub.fit is None:
+                return hub
+        return max(self.hubs, key=lambda hub: hub.quality.residual_sd)
+
+    @property
+    def members(self) -> list[Any]:
+        """Of all chains."""
+        return [m for p in self.pools for m in p.members]
+
+    @property
+    def groups(self) -> list[int]:
+        """Of every chain: who began together."""
+        found: list[int] = []
+        for p in self.pools:
+            first = 1 + max(found, default=-1)
+            found += [first + g for g in p.groups]
+        return found
+
+    @property
+    def nonfinite(self) -> int:
+        """Evaluations that were not finite."""
+        return sum(p.nonfinite for p in self.pools)
+
+    @property
+    def failed(self) -> int:
+        """Of those, NaN or +inf."""
+        return sum(p.failed for p in self.pools)
+
+    @property
+    def failed_at(self) -> tuple | None:
+        """A pool's last of them: point, value."""
+        return next((p.failed_at for p in self.pools if p.failed_at is not None), None)
+
+    def probed(self) -> probes.Found:
+        """What the probes beside the draws have found, in all pools."""
+        found = [probed(p) for p in self.pools]
+        where = next((f.where for f in found if f.where is not None), None)
+        return probes.Found(sum(f.probes for f in found), sum(f.missed for f in found), where)
