@@ -189,6 +189,13 @@ def test_others_take_the_work_as_given():
     assert set(estimate.made.values()) == {10}
 
 
+def test_chains_that_learn_together_take_it_as_given():
+    estimate = Estimate(20)
+    model = model_of(estimate, 20)
+    pk.sample(max_evaluations=60, chains=4, model=model, random_seed=1, progressbar=False)
+    assert set(estimate.made.values()) == {20}
+
+
 def test_two_estimators_and_a_step_beside_them():
     """Raised by one factor; where another step moves a deterministic factor's variable the noisy part is renewed."""
     one, two = Estimate(), Estimate()
