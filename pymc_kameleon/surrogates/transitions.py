@@ -7,7 +7,7 @@ Dynamics run in coordinates z with x = centre + scale * (B z); B comes from ``me
 - leapfrog Hamiltonian Monte Carlo on f with a random integration time and a random step size, with
   its own accept/reject on f (Duane et al., 1987; Neal, 2011, section 5.3.2), or
 - a random-walk or differential-evolution step (ter Braak & Vrugt, 2008) from an archive that does
-  not change,
+  not change, or where f has scales a move along them (:mod:`pymc_kameleon.surrogates.rescaling`),
 
 chosen at random, independently of where the chain is. Each is reversible with respect to exp(f)
 restricted to
@@ -31,13 +31,10 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
-from pymc_kameleon.surrogates.values.features import (
-    Surrogate,
-    add_other_terms,
-    compose,
-    is_quadratic,
-    quadratic_value,
-)
+from pymc_kameleon.surrogates import rescaling, straightened
+from pymc_kameleon.surrogates.in_metric import at
+from pymc_kameleon.surrogates.rescaling import Rescaling
+from pymc_kameleon.surrogates.values.features import Surrogate, compose
 
 MAX_LEAPFROG = 120
 TARGET_ACCEPT = 0.93  # of the leapfrog on the surrogate: where f bends more than on average the chain would stick
@@ -96,6 +93,8 @@ class Dynamics(NamedTuple):
         Mean leapfrog step size, in z.
     radius, ceiling : float
         The region D.
+    rescaling : Rescaling
+        Moves along the surrogate's scales.
     """
 
     surrogate: Surrogate
@@ -106,6 +105,7 @@ class Dynamics(NamedTuple):
     step_size: float
     radius: float
     ceiling: float
+    rescaling: Rescaling
 
 
 class Trajectory(NamedTuple):
@@ -165,7 +165,10 @@ def make_dynamics(
     composed = compose(surrogate, metric)
     inverse = np.ascontiguousarray(composed.frame / surrogate.scale)
     z = np.ascontiguousarray((archive - surrogate.centre) @ inverse.T)
-    return Dynamics(surrogate, composed, metric, inverse, z, float(step_size), math.inf, math.inf)
+    moves = rescaling.make(surrogate, metric, z)
+    return Dynamics(
+        surrogate, composed, metric, inverse, z, float(step_size), math.inf, math.inf, moves
+    )
 
 
 def to_z(dynamics: Dynamics, x: np.ndarray) -> np.ndarray:
@@ -198,6 +201,7 @@ def run(
             dynamics.composed,
             dynamics.metric,
             dynamics.archive,
+            dynamics.rescaling,
             z,
             dynamics.step_size,
             arm.time,
@@ -216,43 +220,23 @@ def run(
 @njit(cache=True)
 def _value(composed, metric, z):
     d = z.size
-    return _at(composed, metric, 1.0, z, np.empty(d), np.empty(d), np.empty(d))
-
-
-@njit(cache=True, inline="always")
-def _at(composed, metric, temperature, z, gradient, s, by_s):
-    """Temperature * f at z, and its gradient with respect to z."""
-    d = z.size
-    value = composed.constant + quadratic_value(composed.linear, composed.quadratic, z, gradient)
-    if not is_quadratic(composed):
-        for i in range(d):
-            total = 0.0
-            for j in range(d):
-                total += metric[i, j] * z[j]
-            s[i] = total
-            by_s[i] = 0.0
-        value += add_other_terms(composed, s, by_s)
-        for i in range(d):
-            for j in range(d):
-                gradient[j] += metric[i, j] * by_s[i]
-    if temperature != 1.0:
-        for i in range(d):
-            gradient[i] *= temperature
-    return temperature * value
+    return at(composed, metric, 1.0, z, np.empty(d), np.empty(d), np.empty(d))
 
 
 # What the columns of the uniforms are for. A transition is a trajectory or a jump, which have two of them in common.
 KIND, STEP, TIME, FIRST, SECOND, WHOLE, ACCEPT = range(7)
 WALKS, SIZE = STEP, TIME
+RESCALES = 0.6  # of the jumps beyond it in WALKS are along a scale, where f has one
 
 
-# One loop with buffers and fourteen arguments: in parts, with records, it gives the same bits and costs 2
+# One loop with buffers and fifteen arguments: in parts, with records, it gives the same bits and costs 2
 # microseconds a call and 2 to 4 % of a trajectory more.
 @njit(cache=True, nogil=True)  # chains that share a surrogate compute side by side
 def _transitions(
     composed,
     metric,
     archive,
+    moves,
     start,
     step_size,
     time,
@@ -275,7 +259,7 @@ def _transitions(
     by_s = np.empty(d)
     square_radius = radius * radius
     ceiling = temperature * ceiling
-    value = _at(composed, metric, temperature, z, gradient, s, by_s)
+    value = at(composed, metric, temperature, z, gradient, s, by_s)
     start_value = value
     moved = False
     gradients = 1
@@ -287,13 +271,17 @@ def _transitions(
         u = uniforms[k]
         inside = True
         if u[KIND] < jumps:
-            _jump(z, archive, normals[k], u, new)
+            log_jacobian = 0.0
+            if moves.rates.size > 0 and u[WALKS] > RESCALES:
+                log_jacobian = rescaling.move(moves, z, u[FIRST], u[SIZE], normals[k, 0], new)
+            else:
+                _jump(z, archive, normals[k], u, new)
             inside = _square(new) < square_radius
             log_ratio = -np.inf
             if inside:
-                new_value = _at(composed, metric, temperature, new, new_gradient, s, by_s)
+                new_value = at(composed, metric, temperature, new, new_gradient, s, by_s)
                 gradients += 1
-                log_ratio = new_value - value  # both jumps are symmetric
+                log_ratio = new_value - value + log_jacobian  # the other jumps are symmetric
         else:
             trajectories += 1
             # mostly near the tuned one, now and then a fifth of it: where f bends more than where the
@@ -301,36 +289,43 @@ def _transitions(
             step = step_size * (1.2 - u[STEP] ** 3)
             span = time * (1.0 - spread + 2.0 * spread * u[TIME])
             steps = min(int(span / step) + 1, max_leapfrog)
-            energy = value
-            for i in range(d):
-                momentum[i] = normals[k, i]
-                energy -= 0.5 * momentum[i] * momentum[i]
-                new[i] = z[i]
-                new_gradient[i] = gradient[i]
-            new_value = value
-            for n in range(steps):
+            if moves.straight >= 0:
+                new_value, log_ratio, stability, inside, steps = straightened.leapfrog(
+                    composed, metric, moves, temperature, z, value, gradient, normals[k], step,
+                    steps, square_radius, new, new_gradient,
+                )  # fmt: skip
+                gradients += steps
+            else:
+                energy = value
                 for i in range(d):
-                    momentum[i] += 0.5 * step * new_gradient[i]
-                    new[i] += step * momentum[i]
-                # the whole path must lie in the ball: the reversed path is then rejected exactly
-                # when this one is
-                inside = _square(new) < square_radius
-                if not inside:
-                    # How stable the path was until here: a step however small would leave D, too. One that leaves it
-                    # at once is too long.
+                    momentum[i] = normals[k, i]
+                    energy -= 0.5 * momentum[i] * momentum[i]
+                    new[i] = z[i]
+                    new_gradient[i] = gradient[i]
+                new_value = value
+                for n in range(steps):
                     for i in range(d):
-                        momentum[i] -= 0.5 * step * new_gradient[i]
-                    if n == 0:
-                        new_value = -np.inf
-                    break
-                new_value = _at(composed, metric, temperature, new, new_gradient, s, by_s)
-                gradients += 1
+                        momentum[i] += 0.5 * step * new_gradient[i]
+                        new[i] += step * momentum[i]
+                    # the whole path must lie in the ball: the reversed path is then rejected exactly
+                    # when this one is
+                    inside = _square(new) < square_radius
+                    if not inside:
+                        # How stable the path was until here: a step however small would leave D, too. One that leaves it
+                        # at once is too long.
+                        for i in range(d):
+                            momentum[i] -= 0.5 * step * new_gradient[i]
+                        if n == 0:
+                            new_value = -np.inf
+                        break
+                    new_value = at(composed, metric, temperature, new, new_gradient, s, by_s)
+                    gradients += 1
+                    for i in range(d):
+                        momentum[i] += 0.5 * step * new_gradient[i]
+                stability = new_value - energy
                 for i in range(d):
-                    momentum[i] += 0.5 * step * new_gradient[i]
-            stability = new_value - energy
-            for i in range(d):
-                stability -= 0.5 * momentum[i] * momentum[i]
-            log_ratio = stability if inside else -np.inf
+                    stability -= 0.5 * momentum[i] * momentum[i]
+                log_ratio = stability if inside else -np.inf
             energy_error = -log_ratio
             if not log_ratio > -1000.0:
                 diverging = True

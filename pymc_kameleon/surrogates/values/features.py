@@ -4,7 +4,7 @@ value and gradient.
 Everything lives in standardised coordinates s = (x - centre) / scale and ones that are whitened: z =
 W s by the chain, u = V (s - o) by the points of the fit. A surrogate is
 
-    f(s) = c + b'u + u'Qu/2  +  sum_k a_k s^(e_k)  +  g(s)  +  h(s),
+    f(s) = c + b'u + u'Qu/2  +  sum_k a_k s^(e_k)  +  g(s)  +  h(s)  +  e(s),
 
 with the quadratic in u, because on a rotated target with axes of 1 : 1e6 its second derivatives in s
 cancel to twelve digits; monomials of total degree 3 or 4 in at most three variables, in s, where
@@ -19,8 +19,8 @@ and h the heavy tails, a ladder of logarithms and a rational quadratic in r^2 = 
     h = sum_j v_j log(1 + r^2 / q_j)  +  (p's + s'Rs/2) / (1 + r^2 / q).
 
 A multivariate t is one logarithm exactly; the rational part is the derivative of that logarithm
-with respect to its centre and its matrix, so that both need be known only roughly. All of it is
-linear in its coefficients, which is what lets :mod:`pymc_kameleon.surrogates.values.regression` fit it by least
+with respect to its centre and its matrix, so that both need be known only roughly. e are blocks exp(a s_j) times a
+quadratic in z, unknown standard deviations (:mod:`pymc_kameleon.surrogates.values.scales`). All of it is linear in its coefficients, which is what lets :mod:`pymc_kameleon.surrogates.values.regression` fit it by least
 squares.
 """
 
@@ -30,6 +30,9 @@ from typing import NamedTuple
 
 import numpy as np
 from numba import njit
+
+from pymc_kameleon.surrogates.values import scales
+from pymc_kameleon.surrogates.values.scales import Blocks, add_blocks
 
 NONE, GAUSSIAN, PAIRWISE, FOURIER = 0, 1, 2, 3  # values of Surrogate.kind
 LOG_LADDER = 2.0 ** np.arange(0, 7)  # q_j: from within one standard deviation to the far tail
@@ -65,6 +68,8 @@ class Surrogate(NamedTuple):
         q.
     tail_linear, tail_quadratic : ndarray of shape (d,), (d, d)
         p and the symmetric R.
+    blocks : Blocks
+        e.
     """
 
     centre: np.ndarray
@@ -87,6 +92,7 @@ class Surrogate(NamedTuple):
     tail_scale: float
     tail_linear: np.ndarray
     tail_quadratic: np.ndarray
+    blocks: Blocks
 
 
 def blank(centre: np.ndarray, scale: np.ndarray, whiten: np.ndarray) -> Surrogate:
@@ -113,6 +119,7 @@ def blank(centre: np.ndarray, scale: np.ndarray, whiten: np.ndarray) -> Surrogat
         tail_scale=1.0,
         tail_linear=np.zeros(d),
         tail_quadratic=np.zeros((d, d)),
+        blocks=scales.none(d),
     )
 
 
@@ -123,7 +130,8 @@ def work(surrogate: Surrogate) -> float:
         4.0 * d + 30.0
     )  # an exponential or a pair of sine and cosine
     tails = 2.0 * d * d if len(surrogate.tails) else 0.0
-    return 3.0 * d * d + 12.0 * len(surrogate.monomials) + kernel + tails
+    blocks = (2.0 + len(surrogate.blocks.rates)) * d * d if len(surrogate.blocks.rates) else 0.0
+    return 3.0 * d * d + 12.0 * len(surrogate.monomials) + kernel + tails + blocks
 
 
 # --- features as matrices -------------------------------------------------------------------------
@@ -278,7 +286,8 @@ def quadratic_value(linear, quadratic, u, gradient):
 @njit(cache=True, inline="always")
 def is_quadratic(f):
     """Whether there is nothing but c + b'u + u'Qu/2."""
-    return f.monomials.size == 0 and f.kind == NONE and f.tails.size == 0
+    nothing = f.monomials.size == 0 and f.kind == NONE and f.tails.size == 0
+    return nothing and f.blocks.rates.size == 0
 
 
 @njit(cache=True, inline="always")
@@ -297,6 +306,8 @@ def add_other_terms(f, s, gradient):
         value += _tails(
             f.tails, f.tail_scale, f.tail_linear, f.tail_quadratic, f.whiten, s, gradient
         )
+    if f.blocks.rates.size > 0:
+        value += add_blocks(f.blocks, f.whiten, s, gradient)
     return value
 
 

@@ -30,6 +30,7 @@ from scipy import linalg
 
 from pymc_kameleon.surrogates.values import features
 from pymc_kameleon.surrogates.values import quadratic as quadratic_fit
+from pymc_kameleon.surrogates.values import scales as scale_blocks
 from pymc_kameleon.surrogates.values.features import (
     FOURIER,
     GAUSSIAN,
@@ -46,6 +47,7 @@ GOOD_ENOUGH = 0.003  # weighted held-out squared error at which the search stops
 RIDGES = 10.0 ** np.arange(-10.0, 1.0, 2.0)
 QUADRATIC_RIDGE = 1e-10  # to factorise with; refinement takes it back
 REFINEMENTS = 3
+EXACT_RANK = 1e-14  # relative singular values that count, without a ridge
 SHRINK = 0.001  # of the chain's covariance towards the points'
 MAX_MONOMIALS = 700
 KEPT = 30  # monomials of the last fit, where not all can be had
@@ -72,6 +74,9 @@ class Family(NamedTuple):
         q of the rational tails; 0 for none.
     price : float
         The held-out squared error is multiplied by it: a richer family must earn its place.
+    scales : bool
+        Blocks exp(a s_j) times a quadratic, of which :func:`pymc_kameleon.surrogates.values.scales.screen` finds the
+        variables and the rates.
     """
 
     name: str
@@ -80,11 +85,13 @@ class Family(NamedTuple):
     lengthscale: float = 1.0
     tail_scale: float = 0.0
     price: float = 1.0
+    scales: bool = False
 
 
 LIBRARY = (
     Family("quadratic"),
     Family("polynomial", True, price=1.02),
+    Family("scales", price=1.5, scales=True),
     Family("polynomial+gaussian4", True, GAUSSIAN, 4.0, price=1.05),
     Family("pairwise1", False, PAIRWISE, 1.0, price=1.15),
     Family("tails4", False, tail_scale=4.0, price=1.02),
@@ -354,21 +361,23 @@ def _search(rng, data: Data, families, relative, earlier: Surrogate | None) -> F
     for family in families:
         if family.name == "quadratic" or not enough:
             continue
-        basis = build(rng, data, shared, family)
-        if basis is None:
-            continue
-        k = basis.extra.shape[1]
-        p = basis.base + k
-        cost = n * k * (basis.base + 0.5 * k) + 3.0 * p**3 / 3.0
-        if work + cost > MAX_WORK:
-            continue
-        work += cost
-        candidate = _evaluate(data, shared, basis)
-        if candidate is None:
-            continue
-        if candidate.error * family.price < best.error * best.basis.family.price:
-            best = candidate
-        if candidate.error < GOOD_ENOUGH and n > 1.5 * p:
+        good = False
+        for basis in _bases(rng, data, shared, family, earlier):
+            k = basis.extra.shape[1]
+            p = basis.base + k
+            cost = n * k * (basis.base + 0.5 * k) + 3.0 * p**3 / 3.0
+            if work + cost > MAX_WORK:
+                continue
+            work += cost
+            candidate = _evaluate(data, shared, basis)
+            if candidate is None:
+                continue
+            if candidate.error * family.price < best.error * best.basis.family.price:
+                best = candidate
+            good = candidate.error < GOOD_ENOUGH and n > 1.5 * p
+            if good:
+                break
+        if good:
             break
     return _finish(data, shared, best, quadratic, relative)
 
@@ -475,6 +484,47 @@ def quadratic_basis(data: Data) -> Basis:
     )
 
 
+def _bases(rng, data: Data, shared: Shared, family: Family, earlier: Surrogate | None):
+    """The columns to try for ``family``: one set, or with one, two, three scales."""
+    if not family.scales:
+        basis = build(rng, data, shared, family)
+        return [] if basis is None else [basis]
+    train, _ = _parts(data)
+    quadratic = shared.columns[train, : features.quadratic_size(data.s.shape[1])]
+    found = scale_blocks.screen(
+        data.s[train], data.z[train], data.y[train], data.weights[train],
+        data.template.scale, quadratic,
+    )  # fmt: skip
+    return [
+        _with_scales(data, family, blocks, diagonal)
+        for blocks in found
+        for diagonal in (True, False)
+        if _are_enough(data, blocks, diagonal)
+    ]
+
+
+def _are_enough(data: Data, blocks, diagonal: bool) -> bool:
+    """Whether there are points for so many columns: a noiseless target needs hardly more than those."""
+    d = data.s.shape[1]
+    size = scale_blocks.size(d, [j for j, _ in blocks], diagonal)
+    n_train = len(data.y) - int(np.count_nonzero(data.held_out))
+    return features.quadratic_size(d) + size < scale_blocks.CROWDED * n_train
+
+
+def _with_scales(data: Data, family: Family, blocks, diagonal: bool) -> Basis:
+    """Columns of the quadratic and of scales."""
+    d = data.s.shape[1]
+    variables, rates = zip(*blocks, strict=True)
+    inner = scale_blocks.inner_features(data.z, diagonal)
+    extra = scale_blocks.columns(data.s, inner, variables, rates)
+    size = _size(extra, data.weights)
+    blank = np.zeros(extra.shape[1])
+    template = data.template._replace(
+        blocks=scale_blocks.unpack(blank, variables, rates, d, diagonal)
+    )
+    return Basis(family, template, features.quadratic_size(d), extra / size, size, None)
+
+
 def build(rng: np.random.Generator, data: Data, shared: Shared, family: Family) -> Basis | None:
     """Columns of ``family``; None if it asks for monomials and there are too many of them."""
     n, d = data.s.shape
@@ -540,11 +590,16 @@ def _evaluate(data: Data, shared: Shared, basis: Basis) -> Candidate | None:
     free = features.quadratic_size(data.s.shape[1])
     problem = Problem(columns[train], data.y[train], data.weights[train], free, gram)
     alone = columns.shape[1] == free
+    ridges = (0.0,) if alone else RIDGES
+    if basis.family.scales:  # what may hold exactly, without a ridge first
+        ridges = (0.0, *RIDGES)
     test_weights = data.weights[test]
     best, worsenings = None, 0
-    for ridge in (0.0,) if alone else RIDGES:
+    for ridge in ridges:
         try:
             coefficients = solve(problem, ridge, REFINEMENTS if alone else 0)
+            if basis.family.scales:
+                coefficients = _made_concave(problem, basis, coefficients)
         except np.linalg.LinAlgError:
             continue
         residual = data.y[test] - columns[test] @ coefficients
@@ -560,6 +615,25 @@ def _evaluate(data: Data, shared: Shared, basis: Basis) -> Candidate | None:
         return None
     error, ridge, residual = best
     return Candidate(basis, ridge, error, residual, columns, gram + test_gram)
+
+
+def _made_concave(problem, basis: Basis, coefficients):
+    """With scales that are concave, and the quadratic fitted anew beside them."""
+    free, d = problem.free, len(basis.template.centre)
+    own, rates = coefficients[free:] / basis.extra_scale, basis.template.blocks.rates
+    variables = basis.template.blocks.variables
+    diagonal = len(own) == scale_blocks.size(d, variables.tolist(), True)
+    blocks = scale_blocks.unpack(own, variables, rates, d, diagonal)
+    columns, found = problem.columns[:, :free], []
+    for null in scale_blocks.NULLS:
+        own = scale_blocks.coefficients(scale_blocks.concave(blocks, null), diagonal)
+        own *= basis.extra_scale
+        rest = problem.y - problem.columns[:, free:] @ own
+        alone = Problem(columns, rest, problem.weights, free, problem.gram[:free, :free])
+        beside = solve(alone, 0.0)
+        square = problem.weights @ np.square(rest - columns @ beside)
+        found.append((square, np.concatenate([beside, own])))
+    return min(found, key=lambda pair: pair[0])[1]
 
 
 def _parts(data: Data) -> tuple[slice, slice]:
@@ -588,6 +662,8 @@ class Problem(NamedTuple):
 def solve(problem: Problem, ridge: float, refinements: int = REFINEMENTS) -> np.ndarray:
     """Coefficients (p,) with a penalty of ``ridge`` times the sum of the weights on all but the free columns."""
     columns, y, weights, free, gram = problem
+    if ridge == 0.0 and len(gram) > free:
+        return _least_squares(columns, y, weights)
     penalty = np.full(len(gram), ridge * weights.sum())
     penalty[:free] = 0.0
     penalised = gram.copy()
@@ -599,6 +675,15 @@ def solve(problem: Problem, ridge: float, refinements: int = REFINEMENTS) -> np.
         rest = (weights * (y - columns @ coefficients)) @ columns - penalty * coefficients
         coefficients += linalg.cho_solve(factor, rest, check_finite=False)
     return coefficients
+
+
+def _least_squares(columns, y, weights):
+    """Without a penalty, by a pivoted QR: scales are exact or nothing, and their columns of very unequal sizes."""
+    root = np.sqrt(weights)
+    solved = linalg.lstsq(
+        columns * root[:, None], root * y, cond=EXACT_RANK, lapack_driver="gelsy", check_finite=False
+    )
+    return solved[0]
 
 
 def _solve_stubbornly(problem, ridge):
@@ -618,6 +703,9 @@ def _finish(data, shared, best: Candidate, quadratic: Candidate, relative) -> Fi
         _solve_stubbornly(Problem(c.columns, data.y, data.weights, free, c.gram), c.ridge)
         for c in (best, quadratic)
     )
+    if best.basis.family.scales:
+        problem = Problem(best.columns, data.y, data.weights, free, best.gram)
+        coefficients = _made_concave(problem, best.basis, coefficients)
     to_u = data.template.frame @ data.whiten_factor
     curvature = features.unpack_quadratic(plain / scale[:free], d)[2]
     surrogate = unpack(best.basis, coefficients, scale[: best.basis.base], data.offset)
@@ -672,4 +760,9 @@ def unpack(basis: Basis, coefficients, scale, offset: float) -> Surrogate:
         surrogate = surrogate._replace(
             tails=extra[:logs].copy(), tail_linear=tail_linear, tail_quadratic=tail_quadratic
         )
+    if basis.family.scales:
+        variables, rates = template.blocks.variables, template.blocks.rates
+        diagonal = len(extra) == scale_blocks.size(d, variables.tolist(), True)
+        blocks = scale_blocks.unpack(extra, variables, rates, d, diagonal)
+        surrogate = surrogate._replace(blocks=blocks)
     return surrogate

@@ -1,0 +1,159 @@
+"""Down a funnel's neck in one move: a linear group that fits the scale blocks of a surrogate.
+
+A block exp(a s_j) (c + b'z + z'Qz/2) says that, as s_j grows by delta, the widths of the others shrink by
+exp(-a delta r_i / 2), r_i being the block's share of the curvature along direction i: 1 in Neal's funnel, the complement
+of the shrinkage in a hierarchy with data. The move
+
+    s_j -> s_j + delta,    y_i -> y_i exp(-a delta r_i / 2),    y = V^(-1) (s - c)_(-j),
+
+with delta symmetric about 0, is its own inverse with -delta, so that it is reversible with respect to exp(f) if it is
+accepted with probability min(1, exp(f' - f) |J|), |J| = exp(-a delta sum_i r_i / 2) (Liu & Sabatti, 2000). That holds
+whatever a, r, V and c are: they are functions of the surrogate and of the archive alone.
+
+References
+----------
+J. S. Liu, C. Sabatti (2000). Generalised Gibbs sampler and multigrid Monte Carlo for Bayesian computation. Biometrika 87.
+"""
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+from numba import njit
+from scipy import linalg
+
+from pymc_kameleon.surrogates.values.features import Surrogate, value_and_gradient
+from pymc_kameleon.surrogates.values.scales import growth
+
+BENT = 0.5  # change of a log width, per sd of s_j, times 2, that is worth straightening
+FLAT = 1e-3  # least curvature of a direction, in the chain's sds
+LARGEST_MOVE = 4.0  # of the exponent: a scale that changes more than e^4-fold is not accepted anyway
+
+
+class Rescaling(NamedTuple):
+    """The moves of k blocks, in coordinates z of the dynamics.
+
+    Attributes
+    ----------
+    variables, rates : ndarray of shape (k,)
+        j and a.
+    exponents : ndarray of shape (k, d)
+        r_i, and 0 for j itself.
+    into, back : ndarray of shape (k, d, d)
+        y = into z - centre, z = back (y + centre); y_j is s_j.
+    centres : ndarray of shape (k, d)
+    middles : ndarray of shape (k,)
+        Of s_j, in the archive.
+    straight : int
+        The block along which trajectories are straightened, or -1.
+    """
+
+    variables: np.ndarray
+    rates: np.ndarray
+    exponents: np.ndarray
+    into: np.ndarray
+    back: np.ndarray
+    centres: np.ndarray
+    middles: np.ndarray
+    straight: int
+
+
+def make(surrogate: Surrogate, metric: np.ndarray, archive: np.ndarray) -> Rescaling:
+    """The moves for a surrogate, dynamics in z with s = ``metric`` z, and states ``archive`` (n, d), in z."""
+    d, blocks = len(metric), surrogate.blocks
+    states = archive @ metric.T  # in s
+    kept = []
+    for k in range(len(blocks.rates)):
+        move = _move(surrogate, metric, states, k)
+        if move is not None:
+            kept.append((k, *move))
+    chosen = np.array([k for k, *_ in kept], dtype=np.int64)
+    variables, rates = blocks.variables[chosen], blocks.rates[chosen]
+    bends = [abs(a) * move[1].max() for a, move in zip(rates, kept, strict=True)]
+    straight = int(np.argmax(bends)) if kept and max(bends) > BENT else -1
+
+    def stacked(part, *shape):
+        return np.array([move[part] for move in kept]).reshape(len(kept), *shape)
+
+    return Rescaling(
+        variables, rates, stacked(1, d), stacked(2, d, d), stacked(3, d, d), stacked(4, d),
+        np.median(states, axis=0)[variables], straight,
+    )  # fmt: skip
+
+
+def _move(f, metric, states, k):
+    """(exponents, into, back, centre) of block ``k``; None where it bends nothing."""
+    d, j = len(metric), int(f.blocks.variables[k])
+    if d == 1:
+        return None
+    others = np.delete(np.arange(d), j)
+    middle = np.median(states, axis=0)
+    # curvatures in s, at the middle of the archive, of the block and of all of f
+    whiten = f.whiten
+    block = [
+        growth(middle[None], m, a)[0] * (whiten.T @ q @ whiten)
+        for m, a, q in zip(f.blocks.variables, f.blocks.rates, f.blocks.quadratic, strict=True)
+    ]
+    whole = f.frame.T @ f.quadratic @ f.frame + sum(block)
+    spread = np.cov(states.T)[np.ix_(others, others)]
+    try:
+        own = np.linalg.cholesky(spread)
+        bent = own.T @ -block[k][np.ix_(others, others)] @ own
+        total = own.T @ -whole[np.ix_(others, others)] @ own
+        total = _positive(total, FLAT)
+        shares, vectors = linalg.eigh(0.5 * (bent + bent.T), total)
+        directions = own @ vectors
+    except (np.linalg.LinAlgError, ValueError):
+        return None
+    shares = np.clip(shares, 0.0, 1.0)
+    if not (shares.sum() > 0.01 and np.isfinite(directions).all()):
+        return None
+    gradient = np.empty(d)
+    value_and_gradient(f, middle, gradient)
+    # a Newton step to where the others are highest, given s_j, not longer than a few sds
+    step = directions @ np.clip(directions.T @ gradient[others], -3.0, 3.0)
+    inverse = np.eye(d)
+    inverse[np.ix_(others, others)] = np.linalg.inv(directions)
+    frame = np.eye(d)
+    frame[np.ix_(others, others)] = directions
+    centre = middle.copy()
+    centre[others] += step
+    centre[j] = 0.0
+    exponents = np.zeros(d)
+    exponents[others] = shares
+    into = np.ascontiguousarray(inverse @ metric)
+    back = np.ascontiguousarray(np.linalg.inv(metric) @ frame)
+    return exponents, into, back, inverse @ centre
+
+
+def _positive(matrix, least):
+    values, vectors = np.linalg.eigh(0.5 * (matrix + matrix.T))
+    return (vectors * np.maximum(values, least)) @ vectors.T
+
+
+@njit(cache=True)
+def move(rescaling, z, which, size, normal, new):
+    """Write the moved ``z`` (d,) into ``new`` and return log |J|; ``which`` and ``size`` are uniform on (0, 1)."""
+    d = z.size
+    k = min(int(which * rescaling.rates.size), rescaling.rates.size - 1)
+    delta = math.exp(2.5 * size - 1.5) * normal
+    half = -0.5 * rescaling.rates[k] * delta
+    if abs(half) > LARGEST_MOVE:  # of -delta, too
+        half = 0.0
+        delta = 0.0
+    y = np.empty(d)
+    log_jacobian = 0.0
+    for i in range(d):
+        total = -rescaling.centres[k, i]
+        for m in range(d):
+            total += rescaling.into[k, i, m] * z[m]
+        growth_of_width = half * rescaling.exponents[k, i]
+        log_jacobian += growth_of_width  # exactness hangs on it
+        y[i] = total * math.exp(growth_of_width) + rescaling.centres[k, i]
+    y[rescaling.variables[k]] += delta
+    for i in range(d):
+        total = 0.0
+        for m in range(d):
+            total += rescaling.back[k, i, m] * y[m]
+        new[i] = total
+    return log_jacobian

@@ -1,0 +1,267 @@
+"""Scales: blocks exp(a s_j) times a quadratic, what an unknown standard deviation does to a log density.
+
+Where a model has y ~ N(m, sigma) with sigma unknown, its log density is sampled in x_j = log sigma, and contains
+
+    exp(-2 x_j) (c + b'z + z'Qz/2):
+
+exactly so for every linear regression, for every hierarchy in centred coordinates, for Neal's funnel (with -1, of the
+log of a variance). No polynomial follows that far, and outside of the points the block has no mass that is not there.
+The rate a is known but for a few values, since x_j is a logarithm without units; which coordinate it is, and which
+rate, is found by what the block explains of a quadratic's residual.
+
+A block also says how the others move with x_j: by ``exp(-a / 2)``. :func:`rescaling` makes a linear group of that, by
+which a transition on f goes down a funnel's neck in one move (:mod:`pymc_kameleon.surrogates.transitions`).
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from numba import njit
+
+RATES = (-2.0, -1.0, 1.0, 2.0)  # of log sigma, of a log variance, of a log precision, of its square root's
+SMALLEST, LARGEST = 0.02, 8.0  # |rate| times the coordinate's sd: hardly bent, or one point is all
+MOST = 3  # blocks
+KNOTS = np.array([-2.0, -1.0, 0.0, 1.0, 2.0])  # in the coordinate's sds
+STEEPNESS = 2.0  # t: a prior's tails are straight lines in log sigma, and so are these
+STEEPEST = 100.0  # of the exponent: beyond that the block is a constant times its quadratic
+NULLS = (1e-3, 1e-6, 1e-9)  # relative curvatures of a block that may be none
+WORTH = 0.5  # of the residual sum of squares, that a further block may leave
+CROWDED = 0.9  # columns a point at most
+ALL_OF_IT = 0.999  # of the residual sum of squares: no need to look further
+MAX_WORK = 1e10  # multiply-adds of the candidates with mixed terms ...
+FEWEST = 4  # ... of which so many are looked at in any case
+
+
+class Blocks(NamedTuple):
+    """exp(a s_j) (c + b'z + z'Qz/2), k of them.
+
+    Attributes
+    ----------
+    variables : ndarray of shape (k,)
+        j.
+    rates : ndarray of shape (k,)
+        a, per sd of the coordinate.
+    constants, linear, quadratic : ndarray of shape (k,), (k, d), (k, d, d)
+        c, b and the symmetric Q, in z.
+    bends : ndarray of shape (k, len(KNOTS))
+        Weights of log(1 + exp(t (s_j - knot))): what else, of s_j alone, its prior says.
+    """
+
+    variables: np.ndarray
+    rates: np.ndarray
+    constants: np.ndarray
+    linear: np.ndarray
+    quadratic: np.ndarray
+    bends: np.ndarray
+
+
+def none(d: int) -> Blocks:
+    """No block, in d dimensions."""
+    k = len(KNOTS)
+    return Blocks(
+        np.zeros(0, np.int64), np.zeros(0), np.zeros(0), np.zeros((0, d)), np.zeros((0, d, d)),
+        np.zeros((0, k)),
+    )  # fmt: skip
+
+
+# --- columns --------------------------------------------------------------------------------------
+
+
+def inner_features(z: np.ndarray, diagonal: bool) -> np.ndarray:
+    """1, z_i and z_i^2, or all z_i z_k with i <= k: what a block multiplies, shape (n, m)."""
+    if diagonal:
+        return np.concatenate([np.ones((len(z), 1)), z, np.square(z)], axis=1)
+    i, j = np.triu_indices(z.shape[1])
+    return np.concatenate([np.ones((len(z), 1)), z, z[:, i] * z[:, j]], axis=1)
+
+
+def growth(s: np.ndarray, variable: int, rate: float) -> np.ndarray:
+    """exp(a s_j), shape (n,)."""
+    return np.exp(np.clip(rate * s[:, variable], -STEEPEST, STEEPEST))
+
+
+def columns(s: np.ndarray, inner: np.ndarray, variables, rates) -> np.ndarray:
+    """All blocks' columns for ``inner`` (n, m), then their variables' bends: shape (n, k m + variables len(KNOTS))."""
+    blocks = [growth(s, j, a)[:, None] * inner for j, a in zip(variables, rates, strict=True)]
+    bends = [
+        np.logaddexp(0.0, STEEPNESS * (s[:, j, None] - KNOTS)) for j in dict.fromkeys(variables)
+    ]
+    return np.concatenate([*blocks, *bends], axis=1)
+
+
+def size(d: int, variables, diagonal: bool) -> int:
+    """Number of :func:`columns`."""
+    inner = 2 * d + 1 if diagonal else (d + 1) * (d + 2) // 2
+    return len(variables) * inner + len(set(variables)) * len(KNOTS)
+
+
+def unpack(coefficients: np.ndarray, variables, rates, d: int, diagonal: bool) -> Blocks:
+    """The blocks with these coefficients of :func:`columns`."""
+    variables, k = np.array(variables, dtype=np.int64), len(variables)
+    bends = np.zeros((k, len(KNOTS)))
+    first = np.unique(variables, return_index=True)[1]
+    last = len(coefficients) - len(first) * len(KNOTS)
+    bends[np.sort(first)] = coefficients[last:].reshape(-1, len(KNOTS))
+    blocks = coefficients[:last].reshape(k, -1)
+    quadratic = np.zeros((k, d, d))
+    for q, row in zip(quadratic, blocks, strict=True):
+        q[np.diag_indices(d) if diagonal else np.triu_indices(d)] = row[1 + d :]
+        q += q.T.copy()
+    rates = np.array(rates, dtype=float)
+    return Blocks(
+        variables, rates, blocks[:, 0].copy(), blocks[:, 1 : 1 + d].copy(), quadratic, bends
+    )
+
+
+def concave(blocks: Blocks, null: float) -> Blocks:
+    """The blocks with what is positive in them left out: a sum of squares, times -1, and a constant below zero.
+
+    What a scale multiplies in a log density is never positive, or it had no mass but where the scale is 0. A fit's small
+    errors are, and exp(a s_j) makes them the deepest mass of all where no point has been. Curvatures below ``null``
+    times the largest are taken for none.
+    """
+    constants, linear = blocks.constants.copy(), blocks.linear.copy()
+    quadratic = blocks.quadratic.copy()
+    for k, (c, b, q) in enumerate(zip(constants, linear, quadratic, strict=True)):
+        values, vectors = np.linalg.eigh(q)
+        kept = values < -null * np.abs(values).max()
+        values, vectors = values[kept], vectors[:, kept]
+        top = -vectors @ ((vectors.T @ b) / values)
+        q[:] = (vectors * values) @ vectors.T
+        highest = min(c + 0.5 * b @ top, 0.0)
+        linear[k] = -q @ top
+        constants[k] = highest + 0.5 * top @ q @ top
+    return blocks._replace(constants=constants, linear=linear, quadratic=quadratic)
+
+
+def coefficients(blocks: Blocks, diagonal: bool) -> np.ndarray:
+    """What :func:`unpack` makes the blocks of; of a diagonal form only the diagonal is taken."""
+    d = blocks.linear.shape[1]
+    where = np.diag_indices(d) if diagonal else np.triu_indices(d)
+    half = np.where(where[0] == where[1], 0.5, 1.0)
+    squares = blocks.quadratic[:, where[0], where[1]] * half
+    inner = np.concatenate([blocks.constants[:, None], blocks.linear, squares], axis=1)
+    first = np.sort(np.unique(blocks.variables, return_index=True)[1])
+    return np.concatenate([inner.ravel(), blocks.bends[first].ravel()])
+
+
+# --- which ----------------------------------------------------------------------------------------
+
+
+def screen(s, z, y, weights, scale, quadratic) -> list[list[tuple[int, float]]]:
+    """Lists of (variable, rate), each one block longer: greedily what explains most of the residual.
+
+    Parameters
+    ----------
+    s, z : ndarray of shape (n, d)
+        The same points, standardised and whitened.
+    y, weights : ndarray of shape (n,)
+    scale : ndarray of shape (d,)
+        Of the coordinates, in which ``RATES`` are.
+    quadratic : ndarray of shape (n, p)
+        The columns that are there anyway.
+
+    Notes
+    -----
+    All candidates are compared without mixed terms, which in well whitened coordinates are few, and as many of the
+    best with them as ``MAX_WORK`` allows.
+    """
+    root = np.sqrt(weights)[:, None]
+    basis = np.linalg.qr(root * quadratic)[0]
+    left = root[:, 0] * y
+    left = left - basis @ (basis.T @ left)
+    found: list[tuple[int, float]] = []
+    lists = []
+    while len(found) < MOST:
+        explained = _best(s, z, root, scale, found, basis, left)
+        if explained is None:
+            break
+        block, frame = explained
+        rest = left - frame @ (frame.T @ left)
+        if not rest @ rest < WORTH * (left @ left):
+            break
+        found = [*found, block]
+        lists.append(found)
+        basis, left = np.concatenate([basis, frame], axis=1), rest
+    return lists
+
+
+def _best(s, z, root, scale, found, basis, left):
+    """((variable, rate), directions) of the block that explains most of ``left``; None if there are too few points."""
+    candidates = list(_candidates(scale, found))
+    best = None
+    for diagonal in (True, False):
+        inner = inner_features(z, diagonal)
+        if basis.shape[1] + inner.shape[1] > CROWDED * len(s):
+            break
+        scores = []
+        for j, a in candidates:
+            block = root * (growth(s, j, a)[:, None] * inner)
+            frame = _orthonormal(block - basis @ (basis.T @ block))
+            explained = np.square(frame.T @ left).sum()
+            scores.append(explained)
+            if best is None or explained > best[0]:
+                best = (explained, (j, a), frame)
+            if not diagonal and explained > ALL_OF_IT * (left @ left):
+                break
+        size = (len(z[0]) + 1) * (len(z[0]) + 2) // 2
+        most = int(MAX_WORK / (2.0 * len(s) * size * (basis.shape[1] + size)))
+        order = np.argsort(scores)[::-1][: max(most, FEWEST)]
+        candidates = [candidates[i] for i in order]
+    return None if best is None else best[1:]
+
+
+def _candidates(scale, found):
+    for j, unit in enumerate(scale):
+        for rate in RATES:
+            a = rate * unit
+            if SMALLEST < abs(a) < LARGEST and (j, a) not in found:
+                yield j, a
+
+
+def _orthonormal(block):
+    """Directions that the block has beside rounding's."""
+    size = np.linalg.norm(block, axis=0)
+    q, r = np.linalg.qr(block[:, size > 0.0] / size[size > 0.0])
+    return q[:, np.abs(np.diag(r)) > 1e-9]
+
+
+# --- compiled -------------------------------------------------------------------------------------
+
+
+@njit(cache=True)
+def add_blocks(blocks, whiten, s, gradient):
+    """The blocks' value at s of shape (d,); their gradient is added to ``gradient``."""
+    d = s.size
+    z = np.zeros(d)
+    by_z = np.zeros(d)
+    for i in range(d):
+        for j in range(d):
+            z[i] += whiten[i, j] * s[j]
+    value = 0.0
+    for k in range(blocks.rates.size):
+        j, a = blocks.variables[k], blocks.rates[k]
+        exponent = a * s[j]
+        inside = -STEEPEST < exponent < STEEPEST
+        e = np.exp(min(max(exponent, -STEEPEST), STEEPEST))
+        inner = blocks.constants[k]
+        for i in range(d):
+            row = 0.0
+            for m in range(d):
+                row += blocks.quadratic[k, i, m] * z[m]
+            by_z[i] += e * (blocks.linear[k, i] + row)
+            inner += z[i] * (blocks.linear[k, i] + 0.5 * row)
+        value += e * inner
+        if inside:
+            gradient[j] += a * e * inner
+        for m in range(KNOTS.size):
+            weight = blocks.bends[k, m]
+            if weight != 0.0:
+                t = STEEPNESS * (s[j] - KNOTS[m])
+                e = np.exp(-abs(t))
+                value += weight * (max(t, 0.0) + np.log1p(e))
+                gradient[j] += weight * STEEPNESS * (1.0 if t > 0.0 else e) / (1.0 + e)
+    for i in range(d):
+        for j in range(d):
+            gradient[j] += whiten[i, j] * by_z[i]
+    return value
