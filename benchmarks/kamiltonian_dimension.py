@@ -42,6 +42,7 @@ from pymc_kameleon.samplers.kamiltonian.values.sampler import ValueKamiltonian
 from pymc_kameleon.surrogates import transitions as surrogate_dynamics
 from pymc_kameleon.surrogates.values import regression as value_regression
 from pymc_kameleon.surrogates.values.features import quadratic_size
+from pymc_kameleon.surrogates.values.library import LIBRARY
 from pymc_kameleon.targets import Banana, CorrelatedGaussian, StudentT
 
 RESULTS = Path(__file__).parent / "results"
@@ -130,7 +131,7 @@ def warm_up():
     for target in (StudentT(5.0, 3), Banana(0.03, 100.0, 3)):
         for algorithm in SAMPLERS.values():
             run_chain(algorithm, target.numba_log_density, np.ones(3), rng, tune=900, draws=50)
-    for family in value_regression.LIBRARY:
+    for family in LIBRARY:
         library = (family,)
         run_chain(
             ValueKamiltonian, StudentT(5.0, 3).numba_log_density, np.ones(3), rng, tune=400, draws=20,

@@ -285,6 +285,19 @@ MUTATIONS = [
     Mutation("workers", "        if len(points) > 1 and not self.compared:", "        if False:", "a batch is believed", "test_batched.py -k mixes"),
     Mutation("convergence", "own + part.mean(axis=1).var(axis=0, ddof=1)", "own", "a group's chains count as one", "test_pooled.py -k 'nested or apart'"),
     Mutation("samplers/pooled/chains", "        self.rounds += 1\n", "        self.rounds += 0\n", "every evaluation is of the first round", "test_pooled.py -k record"),
+    # --- scales ---
+    Mutation("surrogates/rescaling", "        log_jacobian += growth_of_width  # exactness hangs on it\n", "",
+             "no Jacobian of a move along a scale", "surrogates/test_scales.py"),
+    Mutation("surrogates/straightened", "energy = value + half * total * q[j]", "energy = value",
+             "no Jacobian of straightened coordinates", "surrogates/test_scales.py"),
+    Mutation("surrogates/straightened", "        along += by_q * q[i] * exponent\n", "",
+             "a trajectory that does not know that widths change", "surrogates/test_scales.py"),
+    Mutation("surrogates/transitions", "log_ratio = new_value - value + log_jacobian", "log_ratio = new_value - value",
+             "Jacobian of a move along a scale not used", "surrogates/test_scales.py"),
+    Mutation("surrogates/values/scales", "highest = min(c + 0.5 * b @ top, 0.0)", "highest = c + 0.5 * b @ top",
+             "a scale with mass in the neck", "surrogates/test_scales.py"),
+    Mutation("surrogates/values/scale_basis", "if not rest @ rest < WORTH * (left @ left):", "if not rest @ rest < left @ left:",
+             "every block is a scale", "surrogates/test_scales.py"),
 ]  # fmt: skip
 
 

@@ -23,7 +23,8 @@ from pymc_kameleon.numerics.history import History
 from pymc_kameleon.samplers.seam import Outcome
 from pymc_kameleon.surrogates.values import regression as value_regression
 from pymc_kameleon.surrogates.values.features import quadratic_size
-from pymc_kameleon.surrogates.values.regression import LIBRARY, Fit
+from pymc_kameleon.surrogates.values.library import LIBRARY
+from pymc_kameleon.surrogates.values.regression import Fit
 
 GOOD_ENOUGH = 1.0  # held-out error of the quadratic, in units of the log density
 POINTS = (1.5, 4)  # for each coefficient: before the first regression, and at most (the latest)

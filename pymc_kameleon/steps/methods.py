@@ -30,7 +30,8 @@ from pymc_kameleon.steps.pytensor_internals import (
 )
 from pymc_kameleon.steps.sampler_warnings import WarningType
 from pymc_kameleon.steps.signatures import default, given
-from pymc_kameleon.surrogates.values.regression import LIBRARY, Family, affordable
+from pymc_kameleon.surrogates.values.library import LIBRARY, Family
+from pymc_kameleon.surrogates.values.regression import affordable
 
 DIVERGENCE = 1000.0  # energy error from which on NUTS calls a trajectory diverging (pymc's Emax)
 STRUCTURE = (
@@ -510,7 +511,7 @@ class KamiltonianStep(KernelStep):
         way. Default 0.1.
     library : tuple of Family
         "values" only: feature families to choose from by held-out error. Default
-        ``pymc_kameleon.surrogates.values.regression.LIBRARY``.
+        ``pymc_kameleon.surrogates.values.library.LIBRARY``.
     growth : float
         "values" only: refit whenever the number of evaluations has grown by this factor, above 1. Default 1.35.
     companion_share : float

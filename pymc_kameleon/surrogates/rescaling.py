@@ -1,8 +1,8 @@
 """Down a funnel's neck in one move: a linear group that fits the scale blocks of a surrogate.
 
 A block exp(a s_j) (c + b'z + z'Qz/2) says that, as s_j grows by delta, the widths of the others shrink by
-exp(-a delta r_i / 2), r_i being the block's share of the curvature along direction i: 1 in Neal's funnel, the complement
-of the shrinkage in a hierarchy with data. The move
+exp(-a delta r_i / 2), r_i being the block's share of the curvature along direction i: 1 in Neal's funnel, less in a
+hierarchy with data. The move
 
     s_j -> s_j + delta,    y_i -> y_i exp(-a delta r_i / 2),    y = V^(-1) (s - c)_(-j),
 
@@ -12,7 +12,8 @@ whatever a, r, V and c are: they are functions of the surrogate and of the archi
 
 References
 ----------
-J. S. Liu, C. Sabatti (2000). Generalised Gibbs sampler and multigrid Monte Carlo for Bayesian computation. Biometrika 87.
+J. S. Liu, C. Sabatti (2000). Generalised Gibbs sampler and multigrid Monte Carlo for Bayesian computation.
+Biometrika 87.
 """
 
 import math
@@ -27,7 +28,9 @@ from pymc_kameleon.surrogates.values.scales import growth
 
 BENT = 0.5  # change of a log width, per sd of s_j, times 2, that is worth straightening
 FLAT = 1e-3  # least curvature of a direction, in the chain's sds
-LARGEST_MOVE = 4.0  # of the exponent: a scale that changes more than e^4-fold is not accepted anyway
+LARGEST_MOVE = (
+    4.0  # of the exponent: a scale that changes more than e^4-fold is not accepted anyway
+)
 
 
 class Rescaling(NamedTuple):

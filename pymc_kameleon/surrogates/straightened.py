@@ -5,9 +5,10 @@ trajectory runs in w instead,
 
     w_j = q_j = s_j,    w_i = q_i exp(a r_i (s_j - m) / 2),
 
-with q the linear coordinates, a and r the rate and the exponents of :class:`~pymc_kameleon.surrogates.rescaling.Rescaling`:
-the density of w is exp(f) |dq/dw|, with log |dq/dw| = -a (s_j - m) sum_i r_i / 2, whose trajectories are reversible and
-keep volume in w. So the proposal is reversible with respect to exp(f) in z, whatever a, r and m are; D is what it is in z.
+with q the linear coordinates, a and r the rate and the exponents of
+:class:`~pymc_kameleon.surrogates.rescaling.Rescaling`. The density of w is exp(f) |dq/dw|, with
+log |dq/dw| = -a (s_j - m) sum_i r_i / 2, and its trajectories are reversible and keep volume in w. So the proposal is
+reversible with respect to exp(f) in z, whatever a, r and m are; D is what it is in z.
 """
 
 import math
@@ -25,9 +26,9 @@ def leapfrog(
 ):  # fmt: skip
     """``steps`` of size ``step`` from ``z``, whose tempered value and gradient are known.
 
-    Writes the end and the gradient there, with respect to z, into ``new`` and ``new_gradient``; returns the value there,
-    the log of the acceptance ratio, the same as far as the path was inside of D, whether all of it was, and the number
-    of gradients.
+    Writes the end and the gradient there, with respect to z, into ``new`` and ``new_gradient``; returns the value
+    there, the log of the acceptance ratio, the same as far as the path was inside of D, whether all of it was, and
+    the number of gradients.
     """
     d = z.size
     k = moves.straight

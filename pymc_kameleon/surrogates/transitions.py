@@ -311,8 +311,8 @@ def _transitions(
                     # when this one is
                     inside = _square(new) < square_radius
                     if not inside:
-                        # How stable the path was until here: a step however small would leave D, too. One that leaves it
-                        # at once is too long.
+                        # How stable the path was until here: a step however small would leave D, too. One that
+                        # leaves it at once is too long.
                         for i in range(d):
                             momentum[i] -= 0.5 * step * new_gradient[i]
                         if n == 0:

@@ -20,7 +20,7 @@ from pymc_kameleon.surrogates import transitions as surrogate_dynamics
 from pymc_kameleon.surrogates.transitions import Arm
 from pymc_kameleon.surrogates.values import features as value_features
 from pymc_kameleon.surrogates.values.features import GAUSSIAN
-from pymc_kameleon.surrogates.values.regression import Family
+from pymc_kameleon.surrogates.values.library import Family
 from tests.support.chains import held, two_sample_z
 
 # --- a skewed target with exact draws, and surrogates that are badly wrong about it ---------------
@@ -184,10 +184,14 @@ def test_control_a_surrogate_that_goes_on_adapting_is_noticed():
 
 
 def slow_transitions(
-    surrogate, metric, archive, z, step_size, time, spread, jumps, temperature, radius, ceiling, longest,
+    surrogate, metric, archive, moves, z, step_size, time, spread, jumps, temperature, radius, ceiling, longest,
     normals, uniforms, test=True,
 ):  # fmt: skip
-    """The inner transitions, plainly; ``test=False`` leaves the inner accept/reject out."""
+    """The inner transitions, plainly; ``test=False`` leaves the inner accept/reject out.
+
+    Without those along scales, which ``moves`` has none of: they have plain versions in test_scales.py.
+    """
+    assert len(moves.rates) == 0
     d = len(z)
 
     def density(z):
@@ -226,7 +230,8 @@ def slow_transitions(
 
 def arguments(rng, dynamics, z, arm, temperature=1.0):
     return (
-        dynamics.composed, dynamics.metric, dynamics.archive, z, dynamics.step_size, arm.time, arm.spread, arm.jumps,
+        dynamics.composed, dynamics.metric, dynamics.archive, dynamics.rescaling, z, dynamics.step_size, arm.time,
+        arm.spread, arm.jumps,
         temperature, dynamics.radius, dynamics.ceiling, 120,
         rng.standard_normal((arm.transitions, len(z))), rng.random((arm.transitions, 7)),
     )  # fmt: skip

@@ -19,9 +19,10 @@ and h the heavy tails, a ladder of logarithms and a rational quadratic in r^2 = 
     h = sum_j v_j log(1 + r^2 / q_j)  +  (p's + s'Rs/2) / (1 + r^2 / q).
 
 A multivariate t is one logarithm exactly; the rational part is the derivative of that logarithm
-with respect to its centre and its matrix, so that both need be known only roughly. e are blocks exp(a s_j) times a
-quadratic in z, unknown standard deviations (:mod:`pymc_kameleon.surrogates.values.scales`). All of it is linear in its coefficients, which is what lets :mod:`pymc_kameleon.surrogates.values.regression` fit it by least
-squares.
+with respect to its centre and its matrix, so that both need be known only roughly. e are blocks
+exp(a s_j) times a quadratic in z: unknown standard deviations, see :mod:`pymc_kameleon.surrogates.values.scales`.
+All of it is linear in its coefficients, which is what lets :mod:`pymc_kameleon.surrogates.values.regression` fit it
+by least squares.
 """
 
 import itertools

@@ -28,9 +28,8 @@ from typing import NamedTuple
 import numpy as np
 from scipy import linalg
 
-from pymc_kameleon.surrogates.values import features
+from pymc_kameleon.surrogates.values import features, monomials, scale_basis, scales
 from pymc_kameleon.surrogates.values import quadratic as quadratic_fit
-from pymc_kameleon.surrogates.values import scales as scale_blocks
 from pymc_kameleon.surrogates.values.features import (
     FOURIER,
     GAUSSIAN,
@@ -38,71 +37,31 @@ from pymc_kameleon.surrogates.values.features import (
     PAIRWISE,
     Surrogate,
 )
+from pymc_kameleon.surrogates.values.least_squares import (
+    REFINEMENTS,
+    Problem,
+    column_size,
+    solve,
+    solve_stubbornly,
+    weighted_gram,
+)
+from pymc_kameleon.surrogates.values.library import (
+    GOOD_ENOUGH,
+    LIBRARY,
+    Basis,
+    Data,
+    Family,
+    parts,
+)
 
 REFERENCE_QUANTILE = 0.3  # of the chain's log densities: y_ref
 RELATIVE_ERROR = 0.15  # c
 FLOOR = (0.3, 2.0)  # range of s0
 HELD_OUT = 0.2
-GOOD_ENOUGH = 0.003  # weighted held-out squared error at which the search stops
 RIDGES = 10.0 ** np.arange(-10.0, 1.0, 2.0)
-QUADRATIC_RIDGE = 1e-10  # to factorise with; refinement takes it back
-REFINEMENTS = 3
-EXACT_RANK = 1e-14  # relative singular values that count, without a ridge
 SHRINK = 0.001  # of the chain's covariance towards the points'
-MAX_MONOMIALS = 700
-KEPT = 30  # monomials of the last fit, where not all can be had
-SCREENED = (100, 300)  # their number after each stage of the search for more
-SCREENING_QUANTILE = 0.8
-SCREENING_RIDGE = 1e-4
-BLOCK = 500  # monomials at a time: thousands of columns would need much memory
-NO_MONOMIALS = np.zeros((0, 3), dtype=np.int64)
 MAX_CENTRES = 300
 MAX_WORK = 4e10  # multiply-adds of one search: one to four seconds on one core
-
-
-class Family(NamedTuple):
-    """One entry of the library.
-
-    Attributes
-    ----------
-    name : str
-    monomials : bool
-    kind : int
-        Of kernel, see :mod:`pymc_kameleon.surrogates.values.features`.
-    lengthscale : float
-    tail_scale : float
-        q of the rational tails; 0 for none.
-    price : float
-        The held-out squared error is multiplied by it: a richer family must earn its place.
-    scales : bool
-        Blocks exp(a s_j) times a quadratic, of which :func:`pymc_kameleon.surrogates.values.scales.screen` finds the
-        variables and the rates.
-    """
-
-    name: str
-    monomials: bool = False
-    kind: int = features.NONE
-    lengthscale: float = 1.0
-    tail_scale: float = 0.0
-    price: float = 1.0
-    scales: bool = False
-
-
-LIBRARY = (
-    Family("quadratic"),
-    Family("polynomial", True, price=1.02),
-    Family("scales", price=1.5, scales=True),
-    Family("polynomial+gaussian4", True, GAUSSIAN, 4.0, price=1.05),
-    Family("pairwise1", False, PAIRWISE, 1.0, price=1.15),
-    Family("tails4", False, tail_scale=4.0, price=1.02),
-    Family("polynomial+gaussian2", True, GAUSSIAN, 2.0, price=1.05),
-    Family("polynomial+gaussian8", True, GAUSSIAN, 8.0, price=1.05),
-    Family("tails16+gaussian4", False, GAUSSIAN, 4.0, 16.0, price=1.05),
-    Family("polynomial+fourier", True, FOURIER, price=1.05),
-    Family("pairwise0.5", False, PAIRWISE, 0.5, price=1.15),
-    Family("pairwise2", False, PAIRWISE, 2.0, price=1.15),
-    Family("pairwise4", False, PAIRWISE, 4.0, price=1.15),
-)
 
 
 class Fit(NamedTuple):
@@ -142,32 +101,6 @@ class Fit(NamedTuple):
     curvature: np.ndarray
     whiten_factor: np.ndarray
     n_points: int
-
-
-class Data(NamedTuple):
-    """The regression problem in standardised coordinates, the held-out points last."""
-
-    s: np.ndarray  # (n, d)
-    u: np.ndarray  # (n, d)
-    z: np.ndarray  # (n, d)
-    y: np.ndarray  # (n,), log density minus ``offset``
-    weights: np.ndarray  # (n,), at most 1
-    held_out: np.ndarray  # (n,), bool
-    offset: float
-    reference: float  # y_ref minus ``offset``
-    template: Surrogate
-    whiten_factor: np.ndarray
-
-
-class Basis(NamedTuple):
-    """Columns of one family, and how to turn their coefficients into a surrogate."""
-
-    family: Family
-    template: Surrogate
-    base: int  # how many of the shared columns (quadratic, then monomials) it uses
-    extra: np.ndarray  # (n, k) columns of its own
-    extra_scale: np.ndarray  # (k,), what they were divided by
-    projection: np.ndarray | None  # (centres, k'), Nystroem
 
 
 class Shared(NamedTuple):
@@ -362,7 +295,7 @@ def _search(rng, data: Data, families, relative, earlier: Surrogate | None) -> F
         if family.name == "quadratic" or not enough:
             continue
         good = False
-        for basis in _bases(rng, data, shared, family, earlier):
+        for basis in _bases(rng, data, shared, family):
             k = basis.extra.shape[1]
             p = basis.base + k
             cost = n * k * (basis.base + 0.5 * k) + 3.0 * p**3 / 3.0
@@ -382,98 +315,26 @@ def _search(rng, data: Data, families, relative, earlier: Surrogate | None) -> F
     return _finish(data, shared, best, quadratic, relative)
 
 
-def share_columns(data: Data, monomials: bool, earlier: Surrogate | None = None) -> Shared:
+def share_columns(data: Data, richer: bool, earlier: Surrogate | None = None) -> Shared:
     """Quadratic columns, then the richest set of monomials with at most min(0.35 n, 700) terms.
 
     Where not even the quartic in pairs of variables has so few, beyond 16 dimensions, its most promising terms: those
     that mattered ``earlier`` and those that :func:`_screen` finds.
     """
     columns = features.quadratic_features(data.u)
-    variables = powers = NO_MONOMIALS
-    if monomials:
-        variables, powers = _choose_monomials(data, columns, earlier)
+    variables = powers = monomials.NO_MONOMIALS
+    if richer:
+        variables, powers = monomials.choose(data, columns, earlier)
         columns = np.concatenate(
             [columns, features.monomial_features(data.s, variables, powers)], axis=1
         )
-    scale = _size(columns, data.weights)
+    scale = column_size(columns, data.weights)
     columns = columns / scale
-    train, test = _parts(data)
-    grams = [_gram(columns[part], columns[part], data.weights[part]) for part in (train, test)]
+    train, test = parts(data)
+    grams = [
+        weighted_gram(columns[part], columns[part], data.weights[part]) for part in (train, test)
+    ]
     return Shared(columns, scale, variables, powers, *grams)
-
-
-def _choose_monomials(data: Data, quadratic, earlier):
-    n, d = data.s.shape
-    pairs = features.monomial_exponents(d, 4, 2)
-    if len(pairs[0]) > MAX_MONOMIALS:
-        return _screen(data, quadratic, *pairs, earlier)
-    for degree, order in ((4, 3), (4, 2), (3, 3), (3, 2)):
-        variables, powers = features.monomial_exponents(d, degree, order)
-        if len(variables) <= min(0.35 * n, MAX_MONOMIALS):
-            return variables, powers
-    return NO_MONOMIALS, NO_MONOMIALS
-
-
-def _screen(data: Data, quadratic, variables, powers, earlier):
-    """The monomials that correlate most with what the quadratic leaves over, in two stages.
-
-    The second stage looks at what the first selection leaves over: in a banana, x_0^4 and x_0^2 x_1 hide each other.
-    Residuals are clipped, or a few points far out decide. Held-out points have no say.
-    """
-    train, _ = _parts(data)
-    weights = data.weights[train]
-    s, y, root = data.s[train], data.y[train], np.sqrt(weights)
-    base = quadratic[train] / _size(quadratic[train], weights)
-    chosen = _largest(s, weights, variables, powers, earlier)
-    for keep in SCREENED:
-        extra = features.monomial_features(s, variables[chosen], powers[chosen])
-        columns = np.concatenate([base, extra / _size(extra, weights)], axis=1)
-        gram = _gram(columns, columns, weights)
-        problem = Problem(columns, y, weights, base.shape[1], gram)
-        fitted = columns @ _solve_stubbornly(problem, SCREENING_RIDGE)
-        residual = root * (y - fitted)
-        if residual @ residual < GOOD_ENOUGH * weights.sum():
-            break
-        bound = np.quantile(np.abs(residual), SCREENING_QUANTILE)
-        score = _correlate(s, variables, powers, root, np.clip(residual, -bound, bound))
-        score[chosen] = np.inf
-        size = int(min(keep, 0.35 * len(data.s)))
-        chosen = np.sort(np.argsort(-score, kind="stable")[:size])
-    return variables[chosen], powers[chosen]
-
-
-def _largest(s, weights, variables, powers, earlier):
-    """Where among ``variables`` and ``powers`` the monomials are that contributed most to the earlier surrogate."""
-    if earlier is None or not len(earlier.monomials):
-        return np.zeros(0, dtype=np.int64)
-    size = _size(features.monomial_features(s, earlier.variables, earlier.powers), weights)
-    order = np.argsort(-np.abs(earlier.monomials) * size, kind="stable")[:KEPT]
-    where = {key: k for k, key in enumerate(map(tuple, np.hstack([variables, powers]).tolist()))}
-    keys = map(tuple, np.hstack([earlier.variables, earlier.powers])[order].tolist())
-    return np.sort(np.array([where[key] for key in keys], dtype=np.int64))
-
-
-def _correlate(s, variables, powers, root, residual):
-    """|cosine|, up to a constant, between each monomial and the residual, both weighted."""
-    score = np.empty(len(variables))
-    for begin in range(0, len(score), BLOCK):
-        block = slice(begin, begin + BLOCK)
-        columns = features.monomial_features(s, variables[block], powers[block]) * root[:, None]
-        score[block] = np.abs(residual @ columns) / (np.linalg.norm(columns, axis=0) + 1e-300)
-    return score
-
-
-def _size(columns, weights):
-    """Weighted root mean square of every column."""
-    return np.sqrt(weights @ np.square(columns) / weights.sum()) + 1e-300
-
-
-def _gram(a, b, weights):
-    root = np.sqrt(weights)[:, None]
-    if a is b:
-        a = a * root
-        return a.T @ a
-    return (a * root).T @ (b * root)
 
 
 def quadratic_basis(data: Data) -> Basis:
@@ -484,45 +345,12 @@ def quadratic_basis(data: Data) -> Basis:
     )
 
 
-def _bases(rng, data: Data, shared: Shared, family: Family, earlier: Surrogate | None):
+def _bases(rng, data: Data, shared: Shared, family: Family) -> list[Basis]:
     """The columns to try for ``family``: one set, or with one, two, three scales."""
-    if not family.scales:
-        basis = build(rng, data, shared, family)
-        return [] if basis is None else [basis]
-    train, _ = _parts(data)
-    quadratic = shared.columns[train, : features.quadratic_size(data.s.shape[1])]
-    found = scale_blocks.screen(
-        data.s[train], data.z[train], data.y[train], data.weights[train],
-        data.template.scale, quadratic,
-    )  # fmt: skip
-    return [
-        _with_scales(data, family, blocks, diagonal)
-        for blocks in found
-        for diagonal in (True, False)
-        if _are_enough(data, blocks, diagonal)
-    ]
-
-
-def _are_enough(data: Data, blocks, diagonal: bool) -> bool:
-    """Whether there are points for so many columns: a noiseless target needs hardly more than those."""
-    d = data.s.shape[1]
-    size = scale_blocks.size(d, [j for j, _ in blocks], diagonal)
-    n_train = len(data.y) - int(np.count_nonzero(data.held_out))
-    return features.quadratic_size(d) + size < scale_blocks.CROWDED * n_train
-
-
-def _with_scales(data: Data, family: Family, blocks, diagonal: bool) -> Basis:
-    """Columns of the quadratic and of scales."""
-    d = data.s.shape[1]
-    variables, rates = zip(*blocks, strict=True)
-    inner = scale_blocks.inner_features(data.z, diagonal)
-    extra = scale_blocks.columns(data.s, inner, variables, rates)
-    size = _size(extra, data.weights)
-    blank = np.zeros(extra.shape[1])
-    template = data.template._replace(
-        blocks=scale_blocks.unpack(blank, variables, rates, d, diagonal)
-    )
-    return Basis(family, template, features.quadratic_size(d), extra / size, size, None)
+    if family.scales:
+        return scale_basis.build(data, shared.columns, family)
+    basis = build(rng, data, shared, family)
+    return [] if basis is None else [basis]
 
 
 def build(rng: np.random.Generator, data: Data, shared: Shared, family: Family) -> Basis | None:
@@ -578,7 +406,7 @@ def _nystroem(gram):
 
 def _evaluate(data: Data, shared: Shared, basis: Basis) -> Candidate | None:
     """Held-out error of a family along a path of ridges; None if no ridge gives a solution."""
-    train, test = _parts(data)
+    train, test = parts(data)
     base, extra = basis.base, basis.extra
     columns = shared.columns[:, :base]
     if extra.shape[1]:
@@ -599,7 +427,7 @@ def _evaluate(data: Data, shared: Shared, basis: Basis) -> Candidate | None:
         try:
             coefficients = solve(problem, ridge, REFINEMENTS if alone else 0)
             if basis.family.scales:
-                coefficients = _made_concave(problem, basis, coefficients)
+                coefficients = scale_basis.made_concave(problem, basis, coefficients)
         except np.linalg.LinAlgError:
             continue
         residual = data.y[test] - columns[test] @ coefficients
@@ -617,95 +445,23 @@ def _evaluate(data: Data, shared: Shared, basis: Basis) -> Candidate | None:
     return Candidate(basis, ridge, error, residual, columns, gram + test_gram)
 
 
-def _made_concave(problem, basis: Basis, coefficients):
-    """With scales that are concave, and the quadratic fitted anew beside them."""
-    free, d = problem.free, len(basis.template.centre)
-    own, rates = coefficients[free:] / basis.extra_scale, basis.template.blocks.rates
-    variables = basis.template.blocks.variables
-    diagonal = len(own) == scale_blocks.size(d, variables.tolist(), True)
-    blocks = scale_blocks.unpack(own, variables, rates, d, diagonal)
-    columns, found = problem.columns[:, :free], []
-    for null in scale_blocks.NULLS:
-        own = scale_blocks.coefficients(scale_blocks.concave(blocks, null), diagonal)
-        own *= basis.extra_scale
-        rest = problem.y - problem.columns[:, free:] @ own
-        alone = Problem(columns, rest, problem.weights, free, problem.gram[:free, :free])
-        beside = solve(alone, 0.0)
-        square = problem.weights @ np.square(rest - columns @ beside)
-        found.append((square, np.concatenate([beside, own])))
-    return min(found, key=lambda pair: pair[0])[1]
-
-
-def _parts(data: Data) -> tuple[slice, slice]:
-    """Training and held-out rows."""
-    n_train = len(data.y) - int(np.count_nonzero(data.held_out))
-    return slice(0, n_train), slice(n_train, len(data.y))
-
-
 def _join(gram, columns, extra, weights):
     if not extra.shape[1]:
         return gram
-    cross = _gram(columns, extra, weights)
-    return np.block([[gram, cross], [cross.T, _gram(extra, extra, weights)]])
-
-
-class Problem(NamedTuple):
-    """Weighted least squares, with what its normal equations need."""
-
-    columns: np.ndarray  # (n, p)
-    y: np.ndarray  # (n,)
-    weights: np.ndarray  # (n,)
-    free: int  # columns at the beginning without a penalty
-    gram: np.ndarray  # (p, p)
-
-
-def solve(problem: Problem, ridge: float, refinements: int = REFINEMENTS) -> np.ndarray:
-    """Coefficients (p,) with a penalty of ``ridge`` times the sum of the weights on all but the free columns."""
-    columns, y, weights, free, gram = problem
-    if ridge == 0.0 and len(gram) > free:
-        return _least_squares(columns, y, weights)
-    penalty = np.full(len(gram), ridge * weights.sum())
-    penalty[:free] = 0.0
-    penalised = gram.copy()
-    diagonal = np.einsum("ii->i", penalised)
-    diagonal += np.maximum(penalty, QUADRATIC_RIDGE * weights.sum())
-    factor = linalg.cho_factor(penalised, lower=True, overwrite_a=True, check_finite=False)
-    coefficients = linalg.cho_solve(factor, (weights * y) @ columns, check_finite=False)
-    for _ in range(refinements):
-        rest = (weights * (y - columns @ coefficients)) @ columns - penalty * coefficients
-        coefficients += linalg.cho_solve(factor, rest, check_finite=False)
-    return coefficients
-
-
-def _least_squares(columns, y, weights):
-    """Without a penalty, by a pivoted QR: scales are exact or nothing, and their columns of very unequal sizes."""
-    root = np.sqrt(weights)
-    solved = linalg.lstsq(
-        columns * root[:, None], root * y, cond=EXACT_RANK, lapack_driver="gelsy", check_finite=False
-    )
-    return solved[0]
-
-
-def _solve_stubbornly(problem, ridge):
-    while True:
-        try:
-            return solve(problem, ridge)
-        except np.linalg.LinAlgError:
-            ridge = max(30.0 * ridge, 1e-12)
-            if ridge > 1e6:
-                raise
+    cross = weighted_gram(columns, extra, weights)
+    return np.block([[gram, cross], [cross.T, weighted_gram(extra, extra, weights)]])
 
 
 def _finish(data, shared, best: Candidate, quadratic: Candidate, relative) -> Fit:
     d = data.s.shape[1]
     free, scale = features.quadratic_size(d), shared.scale
     coefficients, plain = (
-        _solve_stubbornly(Problem(c.columns, data.y, data.weights, free, c.gram), c.ridge)
+        solve_stubbornly(Problem(c.columns, data.y, data.weights, free, c.gram), c.ridge)
         for c in (best, quadratic)
     )
     if best.basis.family.scales:
         problem = Problem(best.columns, data.y, data.weights, free, best.gram)
-        coefficients = _made_concave(problem, best.basis, coefficients)
+        coefficients = scale_basis.made_concave(problem, best.basis, coefficients)
     to_u = data.template.frame @ data.whiten_factor
     curvature = features.unpack_quadratic(plain / scale[:free], d)[2]
     surrogate = unpack(best.basis, coefficients, scale[: best.basis.base], data.offset)
@@ -762,7 +518,7 @@ def unpack(basis: Basis, coefficients, scale, offset: float) -> Surrogate:
         )
     if basis.family.scales:
         variables, rates = template.blocks.variables, template.blocks.rates
-        diagonal = len(extra) == scale_blocks.size(d, variables.tolist(), True)
-        blocks = scale_blocks.unpack(extra, variables, rates, d, diagonal)
+        diagonal = len(extra) == scales.size(d, variables.tolist(), True)
+        blocks = scales.unpack(extra, variables, rates, d, diagonal)
         surrogate = surrogate._replace(blocks=blocks)
     return surrogate

@@ -18,18 +18,9 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
-RATES = (-2.0, -1.0, 1.0, 2.0)  # of log sigma, of a log variance, of a log precision, of its square root's
-SMALLEST, LARGEST = 0.02, 8.0  # |rate| times the coordinate's sd: hardly bent, or one point is all
-MOST = 3  # blocks
 KNOTS = np.array([-2.0, -1.0, 0.0, 1.0, 2.0])  # in the coordinate's sds
 STEEPNESS = 2.0  # t: a prior's tails are straight lines in log sigma, and so are these
 STEEPEST = 100.0  # of the exponent: beyond that the block is a constant times its quadratic
-NULLS = (1e-3, 1e-6, 1e-9)  # relative curvatures of a block that may be none
-WORTH = 0.5  # of the residual sum of squares, that a further block may leave
-CROWDED = 0.9  # columns a point at most
-ALL_OF_IT = 0.999  # of the residual sum of squares: no need to look further
-MAX_WORK = 1e10  # multiply-adds of the candidates with mixed terms ...
-FEWEST = 4  # ... of which so many are looked at in any case
 
 
 class Blocks(NamedTuple):
@@ -116,9 +107,9 @@ def unpack(coefficients: np.ndarray, variables, rates, d: int, diagonal: bool) -
 def concave(blocks: Blocks, null: float) -> Blocks:
     """The blocks with what is positive in them left out: a sum of squares, times -1, and a constant below zero.
 
-    What a scale multiplies in a log density is never positive, or it had no mass but where the scale is 0. A fit's small
-    errors are, and exp(a s_j) makes them the deepest mass of all where no point has been. Curvatures below ``null``
-    times the largest are taken for none.
+    What a scale multiplies in a log density is never positive, or it had no mass but where the scale is 0. A fit's
+    small errors are, and exp(a s_j) makes them the deepest mass of all where no point has been. Curvatures below
+    ``null`` times the largest are taken for none.
     """
     constants, linear = blocks.constants.copy(), blocks.linear.copy()
     quadratic = blocks.quadratic.copy()
@@ -143,87 +134,6 @@ def coefficients(blocks: Blocks, diagonal: bool) -> np.ndarray:
     inner = np.concatenate([blocks.constants[:, None], blocks.linear, squares], axis=1)
     first = np.sort(np.unique(blocks.variables, return_index=True)[1])
     return np.concatenate([inner.ravel(), blocks.bends[first].ravel()])
-
-
-# --- which ----------------------------------------------------------------------------------------
-
-
-def screen(s, z, y, weights, scale, quadratic) -> list[list[tuple[int, float]]]:
-    """Lists of (variable, rate), each one block longer: greedily what explains most of the residual.
-
-    Parameters
-    ----------
-    s, z : ndarray of shape (n, d)
-        The same points, standardised and whitened.
-    y, weights : ndarray of shape (n,)
-    scale : ndarray of shape (d,)
-        Of the coordinates, in which ``RATES`` are.
-    quadratic : ndarray of shape (n, p)
-        The columns that are there anyway.
-
-    Notes
-    -----
-    All candidates are compared without mixed terms, which in well whitened coordinates are few, and as many of the
-    best with them as ``MAX_WORK`` allows.
-    """
-    root = np.sqrt(weights)[:, None]
-    basis = np.linalg.qr(root * quadratic)[0]
-    left = root[:, 0] * y
-    left = left - basis @ (basis.T @ left)
-    found: list[tuple[int, float]] = []
-    lists = []
-    while len(found) < MOST:
-        explained = _best(s, z, root, scale, found, basis, left)
-        if explained is None:
-            break
-        block, frame = explained
-        rest = left - frame @ (frame.T @ left)
-        if not rest @ rest < WORTH * (left @ left):
-            break
-        found = [*found, block]
-        lists.append(found)
-        basis, left = np.concatenate([basis, frame], axis=1), rest
-    return lists
-
-
-def _best(s, z, root, scale, found, basis, left):
-    """((variable, rate), directions) of the block that explains most of ``left``; None if there are too few points."""
-    candidates = list(_candidates(scale, found))
-    best = None
-    for diagonal in (True, False):
-        inner = inner_features(z, diagonal)
-        if basis.shape[1] + inner.shape[1] > CROWDED * len(s):
-            break
-        scores = []
-        for j, a in candidates:
-            block = root * (growth(s, j, a)[:, None] * inner)
-            frame = _orthonormal(block - basis @ (basis.T @ block))
-            explained = np.square(frame.T @ left).sum()
-            scores.append(explained)
-            if best is None or explained > best[0]:
-                best = (explained, (j, a), frame)
-            if not diagonal and explained > ALL_OF_IT * (left @ left):
-                break
-        size = (len(z[0]) + 1) * (len(z[0]) + 2) // 2
-        most = int(MAX_WORK / (2.0 * len(s) * size * (basis.shape[1] + size)))
-        order = np.argsort(scores)[::-1][: max(most, FEWEST)]
-        candidates = [candidates[i] for i in order]
-    return None if best is None else best[1:]
-
-
-def _candidates(scale, found):
-    for j, unit in enumerate(scale):
-        for rate in RATES:
-            a = rate * unit
-            if SMALLEST < abs(a) < LARGEST and (j, a) not in found:
-                yield j, a
-
-
-def _orthonormal(block):
-    """Directions that the block has beside rounding's."""
-    size = np.linalg.norm(block, axis=0)
-    q, r = np.linalg.qr(block[:, size > 0.0] / size[size > 0.0])
-    return q[:, np.abs(np.diag(r)) > 1e-9]
 
 
 # --- compiled -------------------------------------------------------------------------------------

@@ -52,7 +52,8 @@ from pymc_kameleon.samplers.seam import NOTHING, Point, Proposal, Sampler
 from pymc_kameleon.surrogates import transitions as surrogate_dynamics
 from pymc_kameleon.surrogates.transitions import ARMS
 from pymc_kameleon.surrogates.values.features import quadratic_size
-from pymc_kameleon.surrogates.values.regression import LIBRARY, Family, affordable
+from pymc_kameleon.surrogates.values.library import LIBRARY, Family
+from pymc_kameleon.surrogates.values.regression import affordable
 
 NEVER = 2**62  # evaluations: beyond some 80 dimensions this stays adaptive Metropolis
 RENEW = 10  # rejections in a row

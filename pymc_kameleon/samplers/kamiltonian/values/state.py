@@ -19,7 +19,8 @@ from pymc_kameleon.samplers.kamiltonian.values.learning import (
 from pymc_kameleon.samplers.kamiltonian.values.worth import CHEAP, Choice, Worth
 from pymc_kameleon.surrogates import transitions as surrogate_dynamics
 from pymc_kameleon.surrogates.transitions import DualAveraging, Dynamics
-from pymc_kameleon.surrogates.values.regression import Family, Fit
+from pymc_kameleon.surrogates.values.library import Family
+from pymc_kameleon.surrogates.values.regression import Fit
 
 # Symmetric, on which exactness hangs: it has no autoregressive moves. Its state differs from chain to chain.
 WALK = AdaptiveMetropolis(learn_from_values=False)

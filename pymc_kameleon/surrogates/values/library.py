@@ -1,0 +1,87 @@
+"""The library of feature families that a surrogate is chosen from, and the problem that they are fitted to."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from pymc_kameleon.surrogates.values import features
+from pymc_kameleon.surrogates.values.features import FOURIER, GAUSSIAN, PAIRWISE, Surrogate
+
+GOOD_ENOUGH = 0.003  # weighted held-out squared error at which the search stops
+
+
+class Family(NamedTuple):
+    """One entry of the library.
+
+    Attributes
+    ----------
+    name : str
+    monomials : bool
+    kind : int
+        Of kernel, see :mod:`pymc_kameleon.surrogates.values.features`.
+    lengthscale : float
+    tail_scale : float
+        q of the rational tails; 0 for none.
+    price : float
+        The held-out squared error is multiplied by it: a richer family must earn its place.
+    scales : bool
+        Blocks exp(a s_j) times a quadratic, of which :func:`pymc_kameleon.surrogates.values.scales.screen` finds the
+        variables and the rates.
+    """
+
+    name: str
+    monomials: bool = False
+    kind: int = features.NONE
+    lengthscale: float = 1.0
+    tail_scale: float = 0.0
+    price: float = 1.0
+    scales: bool = False
+
+
+LIBRARY = (
+    Family("quadratic"),
+    Family("polynomial", True, price=1.02),
+    Family("scales", price=1.5, scales=True),
+    Family("polynomial+gaussian4", True, GAUSSIAN, 4.0, price=1.05),
+    Family("pairwise1", False, PAIRWISE, 1.0, price=1.15),
+    Family("tails4", False, tail_scale=4.0, price=1.02),
+    Family("polynomial+gaussian2", True, GAUSSIAN, 2.0, price=1.05),
+    Family("polynomial+gaussian8", True, GAUSSIAN, 8.0, price=1.05),
+    Family("tails16+gaussian4", False, GAUSSIAN, 4.0, 16.0, price=1.05),
+    Family("polynomial+fourier", True, FOURIER, price=1.05),
+    Family("pairwise0.5", False, PAIRWISE, 0.5, price=1.15),
+    Family("pairwise2", False, PAIRWISE, 2.0, price=1.15),
+    Family("pairwise4", False, PAIRWISE, 4.0, price=1.15),
+)
+
+
+class Data(NamedTuple):
+    """The regression problem in standardised coordinates, the held-out points last."""
+
+    s: np.ndarray  # (n, d)
+    u: np.ndarray  # (n, d)
+    z: np.ndarray  # (n, d)
+    y: np.ndarray  # (n,), log density minus ``offset``
+    weights: np.ndarray  # (n,), at most 1
+    held_out: np.ndarray  # (n,), bool
+    offset: float
+    reference: float  # y_ref minus ``offset``
+    template: Surrogate
+    whiten_factor: np.ndarray
+
+
+class Basis(NamedTuple):
+    """Columns of one family, and how to turn their coefficients into a surrogate."""
+
+    family: Family
+    template: Surrogate
+    base: int  # how many of the shared columns (quadratic, then monomials) it uses
+    extra: np.ndarray  # (n, k) columns of its own
+    extra_scale: np.ndarray  # (k,), what they were divided by
+    projection: np.ndarray | None  # (centres, k'), Nystroem
+
+
+def parts(data: Data) -> tuple[slice, slice]:
+    """Training and held-out rows."""
+    n_train = len(data.y) - int(np.count_nonzero(data.held_out))
+    return slice(0, n_train), slice(n_train, len(data.y))

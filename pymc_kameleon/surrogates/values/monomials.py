@@ -1,0 +1,88 @@
+"""Which monomials a surrogate has: all of a kind where the points allow it, else the most promising."""
+
+import numpy as np
+
+from pymc_kameleon.surrogates.values import features
+from pymc_kameleon.surrogates.values.features import Surrogate
+from pymc_kameleon.surrogates.values.least_squares import (
+    Problem,
+    column_size,
+    solve_stubbornly,
+    weighted_gram,
+)
+from pymc_kameleon.surrogates.values.library import GOOD_ENOUGH, Data, parts
+
+MAX_MONOMIALS = 700
+KEPT = 30  # monomials of the last fit, where not all can be had
+SCREENED = (100, 300)  # their number after each stage of the search for more
+SCREENING_QUANTILE = 0.8
+SCREENING_RIDGE = 1e-4
+BLOCK = 500  # monomials at a time: thousands of columns would need much memory
+NO_MONOMIALS = np.zeros((0, 3), dtype=np.int64)
+
+
+def choose(
+    data: Data, quadratic: np.ndarray, earlier: Surrogate | None
+) -> tuple[np.ndarray, np.ndarray]:
+    """Variables and powers, (m, 3) each, of the richest set that the points allow.
+
+    ``quadratic`` (n, p) are the quadratic's columns.
+    """
+    n, d = data.s.shape
+    pairs = features.monomial_exponents(d, 4, 2)
+    if len(pairs[0]) > MAX_MONOMIALS:
+        return _screen(data, quadratic, *pairs, earlier)
+    for degree, order in ((4, 3), (4, 2), (3, 3), (3, 2)):
+        variables, powers = features.monomial_exponents(d, degree, order)
+        if len(variables) <= min(0.35 * n, MAX_MONOMIALS):
+            return variables, powers
+    return NO_MONOMIALS, NO_MONOMIALS
+
+
+def _screen(data: Data, quadratic, variables, powers, earlier):
+    """The monomials that correlate most with what the quadratic leaves over, in two stages.
+
+    The second stage looks at what the first selection leaves over: in a banana, x_0^4 and x_0^2 x_1 hide each other.
+    Residuals are clipped, or a few points far out decide. Held-out points have no say.
+    """
+    train, _ = parts(data)
+    weights = data.weights[train]
+    s, y, root = data.s[train], data.y[train], np.sqrt(weights)
+    base = quadratic[train] / column_size(quadratic[train], weights)
+    chosen = _largest(s, weights, variables, powers, earlier)
+    for keep in SCREENED:
+        extra = features.monomial_features(s, variables[chosen], powers[chosen])
+        columns = np.concatenate([base, extra / column_size(extra, weights)], axis=1)
+        gram = weighted_gram(columns, columns, weights)
+        problem = Problem(columns, y, weights, base.shape[1], gram)
+        fitted = columns @ solve_stubbornly(problem, SCREENING_RIDGE)
+        residual = root * (y - fitted)
+        if residual @ residual < GOOD_ENOUGH * weights.sum():
+            break
+        bound = np.quantile(np.abs(residual), SCREENING_QUANTILE)
+        score = _correlate(s, variables, powers, root, np.clip(residual, -bound, bound))
+        score[chosen] = np.inf
+        size = int(min(keep, 0.35 * len(data.s)))
+        chosen = np.sort(np.argsort(-score, kind="stable")[:size])
+    return variables[chosen], powers[chosen]
+
+
+def _largest(s, weights, variables, powers, earlier):
+    """Where among ``variables`` and ``powers`` the monomials are that contributed most to the earlier surrogate."""
+    if earlier is None or not len(earlier.monomials):
+        return np.zeros(0, dtype=np.int64)
+    size = column_size(features.monomial_features(s, earlier.variables, earlier.powers), weights)
+    order = np.argsort(-np.abs(earlier.monomials) * size, kind="stable")[:KEPT]
+    where = {key: k for k, key in enumerate(map(tuple, np.hstack([variables, powers]).tolist()))}
+    keys = map(tuple, np.hstack([earlier.variables, earlier.powers])[order].tolist())
+    return np.sort(np.array([where[key] for key in keys], dtype=np.int64))
+
+
+def _correlate(s, variables, powers, root, residual):
+    """|cosine|, up to a constant, between each monomial and the residual, both weighted."""
+    score = np.empty(len(variables))
+    for begin in range(0, len(score), BLOCK):
+        block = slice(begin, begin + BLOCK)
+        columns = features.monomial_features(s, variables[block], powers[block]) * root[:, None]
+        score[block] = np.abs(residual @ columns) / (np.linalg.norm(columns, axis=0) + 1e-300)
+    return score

@@ -1,0 +1,437 @@
+"""Scales: blocks exp(a s_j) times a quadratic are found, learned and moved along, and nothing is taken for one."""
+
+import math
+
+import numpy as np
+import pytest
+
+from pymc_kameleon.surrogates import rescaling, straightened
+from pymc_kameleon.surrogates import transitions as surrogate_dynamics
+from pymc_kameleon.surrogates.transitions import Arm
+from pymc_kameleon.surrogates.values import features, least_squares, regression, scale_basis, scales
+from pymc_kameleon.surrogates.values.library import LIBRARY, parts
+from tests.support.chains import two_sample_z
+
+SCALES = next(family for family in LIBRARY if family.scales)
+WITHOUT = tuple(family for family in LIBRARY if not family.scales)
+
+
+# --- what they are ----------------------------------------------------------------------------
+
+
+def random_blocks(rng, d, variables=(0, 1, 0), rates=(-1.3, 0.4, 0.7)):
+    quadratic = rng.standard_normal((len(rates), d, d))
+    bends = rng.standard_normal((len(rates), len(scales.KNOTS)))
+    return scales.Blocks(
+        np.array(variables), np.array(rates), rng.standard_normal(len(rates)),
+        rng.standard_normal((len(rates), d)), quadratic + quadratic.transpose(0, 2, 1), bends,
+    )  # fmt: skip
+
+
+def plain_blocks(blocks, z, s):
+    """The definition, term by term."""
+    value = 0.0
+    for j, a, c, b, q, bends in zip(*blocks, strict=True):
+        value += math.exp(a * s[j]) * (c + b @ z + 0.5 * z @ q @ z)
+        for weight, knot in zip(bends, scales.KNOTS, strict=True):
+            value += weight * math.log(1.0 + math.exp(scales.STEEPNESS * (s[j] - knot)))
+    return value
+
+
+def with_blocks(rng, d):
+    whiten = np.tril(rng.standard_normal((d, d))) + 2.0 * np.eye(d)
+    blank = features.blank(rng.standard_normal(d), rng.uniform(0.5, 2.0, d), whiten)
+    return blank._replace(blocks=random_blocks(rng, d), linear=rng.standard_normal(d))
+
+
+@pytest.mark.parametrize("d", [2, 5])
+def test_compiled_value_and_gradient(d):
+    rng = np.random.default_rng(d)
+    f, h = with_blocks(rng, d), 1e-5
+
+    def plain(s):
+        return f.linear @ s + plain_blocks(f.blocks, f.whiten @ s, s)
+
+    for s in rng.standard_normal((5, d)):
+        gradient = np.empty(d)
+        assert features.value_and_gradient(f, s, gradient) == pytest.approx(plain(s), rel=1e-10)
+        differences = [(plain(s + h * e) - plain(s - h * e)) / (2 * h) for e in np.eye(d)]
+        np.testing.assert_allclose(gradient, differences, rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize("diagonal", [True, False])
+def test_columns_times_coefficients_are_the_blocks(diagonal):
+    rng = np.random.default_rng(3)
+    s, z = rng.standard_normal((2, 20, 3))
+    variables, rates = (0, 2, 0), (-1.0, 0.5, 2.0)
+    columns = scales.columns(s, scales.inner_features(z, diagonal), variables, rates)
+    assert columns.shape[1] == scales.size(3, variables, diagonal)
+    coefficients = rng.standard_normal(columns.shape[1])
+    blocks = scales.unpack(coefficients, variables, rates, 3, diagonal)
+    expected = [plain_blocks(blocks, z[i], s[i]) for i in range(20)]
+    np.testing.assert_allclose(columns @ coefficients, expected, rtol=1e-10)
+    np.testing.assert_allclose(scales.coefficients(blocks, diagonal), coefficients, rtol=1e-12)
+
+
+def test_what_a_scale_multiplies_is_made_negative_and_the_rest_stays():
+    """In a neck, where exp(a s_j) is huge, an error of a thousandth is the deepest mass of all."""
+    z = np.random.default_rng(5).standard_normal((50, 4))
+    own = -0.5 * np.square(z[:, :2]).sum(axis=1) - 0.3
+    blocks = scales.none(4)._replace(
+        variables=np.array([3]), rates=np.array([-2.0]), constants=np.array([-0.3]),
+        linear=np.array([[0.0, 0.0, 1e-4, 0.0]]), bends=np.zeros((1, len(scales.KNOTS))),
+        quadratic=np.diag([-1.0, -1.0, 1e-3, -1e-5])[None],
+    )  # fmt: skip
+    neck = np.array([0.0, 0.0, 30.0, -5.0])
+    inner = z.copy()
+
+    def value(blocks, z, s):
+        return plain_blocks(blocks, z, s)
+
+    assert value(blocks, neck, neck) > 1e3  # the control
+    concave = scales.concave(blocks, 1e-3)
+    assert value(concave, neck, neck) <= 0.0
+    flat = np.zeros(4)  # exp(a s_j) = 1
+    np.testing.assert_allclose([value(concave, z, flat) for z in inner], own, rtol=1e-8)
+
+
+# --- fits -------------------------------------------------------------------------------------
+
+
+def funnel(rng, n, d=6):
+    """Neal's funnel: its v is the log of a variance."""
+    v = 3.0 * rng.standard_normal(n)
+    x = np.column_stack([v, np.exp(0.5 * v)[:, None] * rng.standard_normal((n, d - 1))])
+    return x, -(v**2) / 18 - 0.5 * (d - 1) * v - 0.5 * np.exp(-v) * np.square(x[:, 1:]).sum(axis=1)
+
+
+def linear_regression(rng, n, d=5):
+    """Coefficients in correlated raw units, log sigma last; a half-Cauchy prior that no block is."""
+    data = np.random.default_rng(3)
+    design = 3.0 + data.standard_normal((25, d)) @ data.standard_normal((d, d))
+    y = design @ data.standard_normal(d) + 0.5 * data.standard_normal(25)
+    spread = np.linalg.inv(design.T @ design)
+    beta = spread @ design.T @ y + rng.standard_normal((n, d)) @ np.linalg.cholesky(spread).T * 0.6
+    log_sigma = math.log(0.5) + 0.25 * rng.standard_normal(n)
+    squares = np.square(y - beta @ design.T).sum(axis=1)
+    log_density = -24 * log_sigma - 0.5 * np.exp(-2.0 * log_sigma) * squares
+    return np.column_stack([beta, log_sigma]), log_density - np.log1p(np.exp(2.0 * log_sigma))
+
+
+def hierarchy(rng, n, groups=6):
+    """Effects about an unknown mean with an unknown sd, in centred coordinates, with data."""
+    data = 8.0 * np.random.default_rng(1).standard_normal(groups)
+    mean, log_sd = rng.normal(3.0, 4.0, n), rng.normal(1.5, 0.8, n)
+    effects = mean[:, None] + np.exp(log_sd)[:, None] * rng.standard_normal((n, groups))
+    log_density = -0.5 * (mean / 5.0) ** 2 - groups * log_sd - 0.5 * (log_sd / 2.0) ** 2
+    log_density -= 0.5 * np.exp(-2.0 * log_sd) * np.square(effects - mean[:, None]).sum(axis=1)
+    log_density -= 0.5 * np.square((effects - data) / 10.0).sum(axis=1)
+    return np.column_stack([mean, log_sd, effects]), log_density
+
+
+@pytest.mark.parametrize(
+    ("draw", "n", "block", "error"),
+    [
+        (funnel, 150, (0, -1.0), 1e-4),
+        (linear_regression, 200, (5, -2.0), 0.008),
+        (hierarchy, 250, (1, -2.0), 0.02),
+    ],
+)
+def test_a_scale_is_found_and_learned(draw, n, block, error):
+    rng = np.random.default_rng(8)
+    x, y = draw(rng, n)
+    fresh, truth = draw(rng, 500)
+    top = truth > np.quantile(truth, 0.2)
+    found = {}
+    for library in ((*LIBRARY[:1], SCALES), WITHOUT):
+        f = regression.fit(rng, x, y, x[: n // 2], y[: n // 2], library=library)
+        wrong = features.values(f.surrogate, fresh)[top] - truth[top]
+        found[library] = f, float(np.median(np.abs(wrong - np.median(wrong))))
+    (fit, own), (_, other) = found.values()
+    blocks = fit.surrogate.blocks
+    assert fit.family == "scales"
+    assert blocks.variables[0] == block[0]
+    assert blocks.rates[0] / fit.surrogate.scale[block[0]] == pytest.approx(block[1])
+    assert own < error
+    assert other > 5.0 * error  # the control: what the rest of the library makes of it
+
+
+def banana(x):
+    return -0.5 * x[0] ** 2 - 2.0 * (x[1] - 0.7 * x[0] ** 2) ** 2 - 0.5 * np.sum(x[2:] ** 2)
+
+
+def heavy(x):
+    return -0.5 * (5 + len(x)) * math.log1p(x @ x / 5)
+
+
+def two_modes(x):
+    return np.logaddexp(-0.5 * np.square(x - 2.0).sum(), -0.5 * np.square(x + 2.0).sum())
+
+
+@pytest.mark.parametrize("log_density", [banana, heavy, two_modes])
+def test_nothing_else_is_taken_for_a_scale(log_density):
+    """A block that is not there promises mass where exp(a s_j) is large."""
+    rng = np.random.default_rng(2)
+    x = 1.5 * rng.standard_normal((500, 4))
+    y = np.array([log_density(row) for row in x])
+    fit = regression.fit(rng, x, y, x[:250], y[:250])
+    assert fit.family != "scales"
+
+
+def test_the_fit_is_weighted_least_squares_made_concave():
+    """Against NumPy's least squares, the concave part taken out and the quadratic fitted anew beside it."""
+    rng = np.random.default_rng(4)
+    x, y = hierarchy(rng, 300)
+    y = y + 0.05 * np.sin(3.0 * x[:, 0])  # so that it does not hold exactly
+    data = regression.prepare(rng, x, y, y, x[:150], y[:150], 0.3, 0.15)
+    shared = regression.share_columns(data, False)
+    basis = scale_basis.build(data, shared.columns, SCALES)[1]
+    free = features.quadratic_size(8)
+    columns = np.concatenate([shared.columns[:, :free], basis.extra], axis=1)
+    root = np.sqrt(data.weights)
+    plain = np.linalg.lstsq(columns * root[:, None], root * data.y, rcond=1e-14)[0]
+    gram = least_squares.weighted_gram(columns, columns, data.weights)
+    problem = least_squares.Problem(columns, data.y, data.weights, free, gram)
+    solved = least_squares.solve(problem, 0.0)
+    np.testing.assert_allclose(columns @ solved, columns @ plain, rtol=1e-6, atol=1e-6)
+    made = scale_basis.made_concave(problem, basis, solved)
+    left = data.y - columns[:, free:] @ made[free:]
+    beside = np.linalg.lstsq(shared.columns[:, :free] * root[:, None], root * left, rcond=None)[0]
+    np.testing.assert_allclose(
+        columns @ made,
+        columns[:, free:] @ made[free:] + shared.columns[:, :free] @ beside,
+        rtol=1e-6,
+        atol=1e-6,
+    )
+    surrogate = regression.unpack(basis, made, shared.scale[:free], data.offset)
+    at = data.template.centre + data.template.scale * data.s
+    np.testing.assert_allclose(features.values(surrogate, at), columns @ made + data.offset)
+    assert np.linalg.eigvalsh(surrogate.blocks.quadratic[0]).max() < 1e-10
+
+
+def test_screening_needs_points_for_what_it_looks_for():
+    """Fewer points than columns: no scale rather than one that explains everything."""
+    rng = np.random.default_rng(6)
+    x, y = funnel(rng, 60, 6)
+    data = regression.prepare(rng, x, y, y, x[:30], y[:30], 0.3, 0.15)
+    train, _ = parts(data)
+    quadratic = features.quadratic_features(data.u[train])
+    arguments = (data.s[train], data.z[train], data.y[train], data.weights[train])
+    for block in scale_basis.screen(*arguments, data.template.scale, quadratic):
+        assert quadratic.shape[1] + scales.size(6, [0] * len(block), True) < len(data.s[train])
+    assert scale_basis.build(data, quadratic, SCALES) == []
+
+
+# --- moves ------------------------------------------------------------------------------------
+
+
+def dynamics_with_a_scale(rate=-1.4, straight=True, radius=2.3):
+    """Three dimensions, widths that change e^2-fold within D, rotated a little."""
+    whiten = np.array([[1.0, 0.0, 0.0], [0.2, 0.9, 0.0], [-0.1, 0.3, 1.1]])
+    blank = features.blank(np.array([0.3, -0.2, 0.1]), np.array([1.2, 0.8, 1.0]), whiten)
+    blocks = scales.Blocks(
+        np.array([0]), np.array([rate]), np.array([-0.1]), np.array([[0.0, 0.2, -0.3]]),
+        -np.array([[[0.1, 0.0, 0.0], [0.0, 1.2, 0.3], [0.0, 0.3, 0.9]]]),
+        np.array([[0.0, -0.3, 0.0, 0.0, 0.2]]),
+    )  # fmt: skip
+    f = blank._replace(
+        blocks=blocks, quadratic=-np.diag([1.0, 0.15, 0.1]), linear=np.array([0.3, 0.1, -0.1])
+    )
+    metric = np.array([[1.1, 0.0, 0.0], [0.3, 0.9, 0.1], [0.0, -0.2, 1.0]])
+    archive = f.centre + np.random.default_rng(7).standard_normal((60, 3))
+    dynamics = surrogate_dynamics.make_dynamics(f, metric, archive, 0.5)
+    moves = dynamics.rescaling
+    assert moves.straight == 0
+    if not straight:
+        dynamics = dynamics._replace(rescaling=moves._replace(straight=-1))
+    return dynamics._replace(radius=radius, ceiling=1.5)
+
+
+def plain_rescale(moves, z, delta):
+    """(new z, log |J|), the Jacobian by differences."""
+    j, rate, r = moves.variables[0], moves.rates[0], moves.exponents[0]
+
+    def moved(z):
+        y = moves.into[0] @ z - moves.centres[0]
+        y = y * np.exp(-0.5 * rate * delta * r)
+        y[j] += delta
+        return np.linalg.solve(moves.into[0], y + moves.centres[0])
+
+    h = 1e-6
+    jacobian = np.column_stack([(moved(z + h * e) - moved(z - h * e)) / (2 * h) for e in np.eye(3)])
+    return moved(z), np.linalg.slogdet(jacobian)[1]
+
+
+def test_a_move_along_a_scale_has_its_jacobian_and_comes_back():
+    moves, rng = dynamics_with_a_scale().rescaling, np.random.default_rng(1)
+    for _ in range(20):
+        z, new, back = rng.standard_normal(3), np.empty(3), np.empty(3)
+        which, size, normal = rng.random(), rng.random(), rng.standard_normal()
+        log_jacobian = rescaling.move(moves, z, which, size, normal, new)
+        expected, jacobian = plain_rescale(moves, z, math.exp(2.5 * size - 1.5) * normal)
+        np.testing.assert_allclose(new, expected, rtol=1e-10, atol=1e-12)
+        assert log_jacobian == pytest.approx(jacobian, rel=1e-5, abs=1e-8)
+        assert rescaling.move(moves, new, which, size, -normal, back) == pytest.approx(
+            -log_jacobian
+        )
+        np.testing.assert_allclose(back, z, rtol=1e-10, atol=1e-12)
+        assert moves.into[0] @ (new - z) @ np.eye(3)[0] == pytest.approx(
+            math.exp(2.5 * size - 1.5) * normal
+        )
+
+
+def plain_straightened(dynamics, z, momentum, step, steps, temperature):
+    """Leapfrog on temperature * f(z(w)) + log |dz/dw|, everything by differences."""
+    moves, h = dynamics.rescaling, 1e-5
+    j, rate, r = moves.variables[0], moves.rates[0], moves.exponents[0]
+
+    def widths(s):
+        return np.exp(-0.5 * rate * r * (s - moves.middles[0]))
+
+    def to_z(w):
+        return np.linalg.solve(moves.into[0], w * widths(w[j]) + moves.centres[0])
+
+    def log_density(w):
+        jacobian = np.column_stack(
+            [(to_z(w + h * e) - to_z(w - h * e)) / (2 * h) for e in np.eye(3)]
+        )
+        value = temperature * surrogate_dynamics.value(dynamics, to_z(w))
+        return value + np.linalg.slogdet(jacobian)[1]
+
+    def slope(w):
+        return np.array(
+            [(log_density(w + h * e) - log_density(w - h * e)) / (2 * h) for e in np.eye(3)]
+        )
+
+    q = moves.into[0] @ z - moves.centres[0]
+    w = q / widths(q[j])
+    start = log_density(w) - 0.5 * momentum @ momentum
+    for _ in range(steps):
+        momentum = momentum + 0.5 * step * slope(w)
+        w = w + step * momentum
+        momentum = momentum + 0.5 * step * slope(w)
+    return to_z(w), log_density(w) - 0.5 * momentum @ momentum - start
+
+
+@pytest.mark.parametrize("temperature", [1.0, 0.5])
+def test_straightened_leapfrog_agrees_with_the_plain_version(temperature):
+    dynamics, rng = dynamics_with_a_scale(radius=math.inf), np.random.default_rng(2)
+    for _ in range(5):
+        z, momentum = 0.7 * rng.standard_normal(3), rng.standard_normal(3)
+        new, gradient, by_new = np.empty(3), np.empty(3), np.empty(3)
+        spare = np.empty((2, 3))
+        value = straightened.at(
+            dynamics.composed, dynamics.metric, temperature, z, gradient, *spare
+        )
+        new_value, log_ratio, stability, inside, gradients = straightened.leapfrog(
+            dynamics.composed, dynamics.metric, dynamics.rescaling, temperature, z, value, gradient,
+            momentum, 0.2, 6, math.inf, new, by_new,
+        )  # fmt: skip
+        expected, ratio = plain_straightened(dynamics, z, momentum, 0.2, 6, temperature)
+        np.testing.assert_allclose(new, expected, rtol=1e-4, atol=1e-5)
+        assert log_ratio == pytest.approx(ratio, abs=1e-4)
+        assert (stability, inside, gradients) == (log_ratio, True, 6)
+        assert new_value == pytest.approx(temperature * surrogate_dynamics.value(dynamics, new))
+
+
+def exact_draws(rng, dynamics, n):
+    """Of exp(f) on D, in z, by rejection."""
+    draws = []
+    while len(draws) < n:
+        z = rng.uniform(-dynamics.radius, dynamics.radius, 3)
+        value = surrogate_dynamics.value(dynamics, z)
+        if (
+            z @ z < dynamics.radius**2
+            and math.log(rng.random()) < value - dynamics.ceiling
+            and value < dynamics.ceiling
+        ):
+            draws.append(z)
+    return np.array(draws)
+
+
+@pytest.fixture(scope="module")
+def drawn():
+    dynamics = dynamics_with_a_scale()
+    return exact_draws(np.random.default_rng(11), dynamics, 3000)
+
+
+def z_scores(starts, ends):
+    flow = starts[:, 0] * ends[:, 1] ** 2 - ends[:, 0] * starts[:, 1] ** 2
+    neck = (ends[:, 0] > 0.8).astype(float) - (starts[:, 0] > 0.8)
+    more = [c.mean() / (c.std() / math.sqrt(len(c))) for c in (flow, neck) if c.std() > 0.0]
+    return np.abs([*two_sample_z(ends, starts), *more]).max()
+
+
+ONLY = {"trajectories": Arm(3, 1.6, 0.4, 0.0), "jumps": Arm(6, 1.6, 0.4, 1.0)}
+
+
+def moved(dynamics, starts, arm):
+    rng = np.random.default_rng(12)
+    return np.array([surrogate_dynamics.run(rng, z, dynamics, arm).z for z in starts])
+
+
+@pytest.mark.parametrize("kind", ONLY)
+def test_transitions_along_a_scale_leave_f_invariant_and_are_reversible(kind, drawn):
+    dynamics = dynamics_with_a_scale()._replace(step_size=0.8)
+    assert z_scores(drawn, moved(dynamics, drawn, ONLY[kind])) < 4.5
+
+
+def by_hand(dynamics, starts, kind, with_jacobian):
+    """Six moves, or trajectories, with the inner test here; ``with_jacobian=False`` leaves log |J| out of it."""
+    rng, moves, space = np.random.default_rng(13), dynamics.rescaling, np.empty((4, 3))
+    ends = starts.copy()
+    for z in ends:
+        for _ in range(6):
+            value = straightened.at(dynamics.composed, dynamics.metric, 1.0, z, *space[:3])
+            new, normals = np.empty(3), rng.standard_normal(3)
+            if kind == "jumps":
+                jacobian = rescaling.move(moves, z, 0.5, rng.random(), normals[0], new)
+                new_value = surrogate_dynamics.value(dynamics, new)
+                log_ratio = new_value - value + jacobian
+            else:
+                new_value, log_ratio, *_ = straightened.leapfrog(
+                    dynamics.composed, dynamics.metric, moves, 1.0, z, value, space[0], normals,
+                    0.5, 3, dynamics.radius**2, new, space[3],
+                )  # fmt: skip
+                further = moves.into[0][0] @ (new - z)
+                jacobian = -0.5 * moves.rates[0] * moves.exponents[0].sum() * further
+            log_ratio -= 0.0 if with_jacobian else jacobian
+            inside = new @ new < dynamics.radius**2 and new_value < dynamics.ceiling
+            if inside and math.log(rng.random()) < log_ratio:
+                z[:] = new
+    return ends
+
+
+@pytest.mark.parametrize("kind", ONLY)
+def test_control_without_the_jacobian_it_is_noticed(kind, drawn):
+    dynamics = dynamics_with_a_scale()
+    assert z_scores(drawn, by_hand(dynamics, drawn, kind, True)) < 4.5
+    assert z_scores(drawn, by_hand(dynamics, drawn, kind, False)) > 8.0
+
+
+def test_without_a_scale_there_is_nothing_to_move_along():
+    f = features.blank(np.zeros(2), np.ones(2), np.eye(2))._replace(quadratic=-np.eye(2))
+    archive = np.random.default_rng(0).standard_normal((40, 2))
+    dynamics = surrogate_dynamics.make_dynamics(f, np.eye(2), archive, 0.3)
+    assert len(dynamics.rescaling.rates) == 0
+    assert dynamics.rescaling.straight == -1
+
+
+def test_a_funnel_is_straight_for_one_trajectory():
+    """Draws of v by free trajectories of about ten gradients are nearly independent; as it stands they are not."""
+    rng = np.random.default_rng(3)
+    x, y = funnel(rng, 300)
+    fit = regression.fit(rng, x, y, x[:150], y[:150])
+    metric = surrogate_dynamics.metric(fit.whiten_factor, fit.curvature, fit.quadratic_error)
+    dynamics = surrogate_dynamics.make_dynamics(fit.surrogate, metric, x[:150], 0.3)
+    bent = dynamics._replace(rescaling=dynamics.rescaling._replace(straight=-1))
+    correlation = []
+    for one in (dynamics, bent):
+        one, _ = surrogate_dynamics.find_step_size(rng, one)
+        v, z = [], one.archive[0]
+        for _ in range(600):
+            z = surrogate_dynamics.run(rng, z, one, Arm(1, 1.7, 0.27, 0.0)).z
+            v.append(surrogate_dynamics.to_x(one, z)[0])
+        correlation.append(np.corrcoef(v[:-1], v[1:])[0, 1])
+    assert correlation[0] < 0.4  # antithetic, as of a quarter of a period and more
+    assert correlation[1] > 0.8
