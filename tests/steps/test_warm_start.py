@@ -81,7 +81,7 @@ def test_there_is_a_surrogate_as_soon_as_the_points_are_checked(model, table):
     assert last["residual_sd"] < 0.5
     assert last["uncovered"] == 0.0
     own = [s["accept"] for s in stats[TUNE:] if s["move"].startswith("surrogate")]
-    assert len(own) > 0.8 * DRAWS
+    assert len(own) > 0.7 * DRAWS  # .85 of them, as long as nothing has judged the surrogate
     assert np.mean(own) > 0.8
 
 

@@ -91,6 +91,9 @@ def test_what_a_scale_multiplies_is_made_negative_and_the_rest_stays():
     assert value(blocks, neck, neck) > 1e3  # the control
     concave = scales.concave(blocks, 1e-3)
     assert value(concave, neck, neck) <= 0.0
+    above = blocks._replace(constants=np.array([0.2]))
+    assert value(above, 0.0 * neck, neck) > 0.0
+    assert value(scales.concave(above, 1e-3), 0.0 * neck, neck) <= 0.0
     flat = np.zeros(4)  # exp(a s_j) = 1
     np.testing.assert_allclose([value(concave, z, flat) for z in inner], own, rtol=1e-8)
 
@@ -178,6 +181,25 @@ def test_nothing_else_is_taken_for_a_scale(log_density):
     assert fit.family != "scales"
 
 
+@pytest.mark.parametrize("log_density", [heavy, two_modes])
+def test_a_block_that_explains_little_is_not_tried(log_density):
+    rng = np.random.default_rng(2)
+    x = 1.5 * rng.standard_normal((500, 4))
+    y = np.array([log_density(row) for row in x])
+    assert screened(rng, x, y) == []
+    x, y = funnel(rng, 500)
+    assert len(screened(rng, x, y)) == 1  # and the second is not, where the first is all
+
+
+def screened(rng, x, y):
+    half = len(x) // 2
+    data = regression.prepare(rng, x, y, y, x[:half], y[:half], 0.3, 0.15)
+    train, _ = parts(data)
+    arguments = (data.s[train], data.z[train], data.y[train], data.weights[train])
+    quadratic = features.quadratic_features(data.u[train])
+    return scale_basis.screen(*arguments, data.template.scale, quadratic)
+
+
 def test_the_fit_is_weighted_least_squares_made_concave():
     """Against NumPy's least squares, the concave part taken out and the quadratic fitted anew beside it."""
     rng = np.random.default_rng(4)
@@ -214,12 +236,10 @@ def test_screening_needs_points_for_what_it_looks_for():
     rng = np.random.default_rng(6)
     x, y = funnel(rng, 60, 6)
     data = regression.prepare(rng, x, y, y, x[:30], y[:30], 0.3, 0.15)
-    train, _ = parts(data)
-    quadratic = features.quadratic_features(data.u[train])
-    arguments = (data.s[train], data.z[train], data.y[train], data.weights[train])
-    for block in scale_basis.screen(*arguments, data.template.scale, quadratic):
-        assert quadratic.shape[1] + scales.size(6, [0] * len(block), True) < len(data.s[train])
-    assert scale_basis.build(data, quadratic, SCALES) == []
+    quadratic = features.quadratic_features(data.u)
+    columns = quadratic.shape[1]
+    for basis in scale_basis.build(data, quadratic, SCALES):
+        assert columns + basis.extra.shape[1] < parts(data)[0].stop
 
 
 # --- moves ------------------------------------------------------------------------------------

@@ -25,7 +25,7 @@ class Family(NamedTuple):
     price : float
         The held-out squared error is multiplied by it: a richer family must earn its place.
     scales : bool
-        Blocks exp(a s_j) times a quadratic, of which :func:`pymc_kameleon.surrogates.values.scales.screen` finds the
+        Blocks exp(a s_j) times a quadratic, of which :func:`pymc_kameleon.surrogates.values.scale_basis.screen` finds the
         variables and the rates.
     """
 
