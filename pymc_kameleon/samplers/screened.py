@@ -343,7 +343,8 @@ def bounded(surface: Dynamics, log_densities: np.ndarray, reach: float) -> Dynam
     radius = reach * math.sqrt(np.square(z).sum(axis=1).max())
     highest = float(log_densities[np.isfinite(log_densities)].max())
     ceiling = highest + MARGIN + 0.5 * math.sqrt(z.shape[1])
-    return surface._replace(archive=z[:1].copy(), radius=radius, ceiling=ceiling)
+    surface = surface._replace(archive=z[:1].copy(), radius=radius)
+    return dynamics.below(surface, ceiling)
 
 
 def since_arrival(learning: Learning) -> tuple[np.ndarray, np.ndarray]:

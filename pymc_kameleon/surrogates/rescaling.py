@@ -23,7 +23,7 @@ import numpy as np
 from numba import njit
 from scipy import linalg
 
-from pymc_kameleon.surrogates.values.features import Surrogate, value_and_gradient
+from pymc_kameleon.surrogates.values.features import Surrogate
 from pymc_kameleon.surrogates.values.scales import growth
 
 BENT = 0.5  # change of a log width, per sd of s_j, times 2, that is worth straightening
@@ -111,10 +111,13 @@ def _move(f, metric, states, k):
     shares = np.clip(shares, 0.0, 1.0)
     if not (shares.sum() > 0.01 and np.isfinite(directions).all()):
         return None
-    gradient = np.empty(d)
-    value_and_gradient(f, middle, gradient)
-    # a Newton step to where the others are highest, given s_j, not longer than a few sds
-    step = directions @ np.clip(directions.T @ gradient[others], -3.0, 3.0)
+    # The block's own top, which is where the others are drawn to in the neck: about any other centre they would be
+    # farther away in w the deeper it gets. Along what the block does not bend, any centre is right.
+    slope = f.blocks.linear[k] + f.blocks.quadratic[k] @ (whiten @ middle)
+    slope = growth(middle[None], j, f.blocks.rates[k])[0] * (whiten.T @ slope)[others]
+    step = directions @ np.where(
+        shares > FLAT, directions.T @ slope / np.maximum(shares, FLAT), 0.0
+    )
     inverse = np.eye(d)
     inverse[np.ix_(others, others)] = np.linalg.inv(directions)
     frame = np.eye(d)

@@ -171,6 +171,11 @@ def make_dynamics(
     )
 
 
+def below(dynamics: Dynamics, ceiling: float) -> Dynamics:
+    """With a ceiling to D, if there is to be one: in a funnel's neck the density has none."""
+    return dynamics._replace(ceiling=math.inf if dynamics.rescaling.straight >= 0 else ceiling)
+
+
 def to_z(dynamics: Dynamics, x: np.ndarray) -> np.ndarray:
     """Coordinates of the dynamics, shape (d,)."""
     return dynamics.inverse @ (x - dynamics.surrogate.centre)

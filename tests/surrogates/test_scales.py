@@ -62,15 +62,27 @@ def test_compiled_value_and_gradient(d):
 @pytest.mark.parametrize("diagonal", [True, False])
 def test_columns_times_coefficients_are_the_blocks(diagonal):
     rng = np.random.default_rng(3)
-    s, z = rng.standard_normal((2, 20, 3))
+    s, factor = rng.standard_normal((20, 3)), np.tril(rng.standard_normal((3, 3)) + 2.0 * np.eye(3))
+    z = s @ np.linalg.inv(factor).T
     variables, rates = (0, 2, 0), (-1.0, 0.5, 2.0)
-    columns = scales.columns(s, scales.inner_features(z, diagonal), variables, rates)
+    others = [scale_basis.to_others(factor, j) for j in variables]
+    inner = [scales.inner_features(s @ own.T, diagonal) for own in others]
+    columns = scales.columns(s, inner, variables, rates)
     assert columns.shape[1] == scales.size(3, variables, diagonal)
     coefficients = rng.standard_normal(columns.shape[1])
     blocks = scales.unpack(coefficients, variables, rates, 3, diagonal)
+    np.testing.assert_allclose(scales.coefficients(blocks, diagonal), coefficients, rtol=1e-12)
+    blocks = scales.in_z(blocks, np.array([own @ factor for own in others]))
     expected = [plain_blocks(blocks, z[i], s[i]) for i in range(20)]
     np.testing.assert_allclose(columns @ coefficients, expected, rtol=1e-10)
-    np.testing.assert_allclose(scales.coefficients(blocks, diagonal), coefficients, rtol=1e-12)
+
+
+def test_a_blocks_coordinates_are_white_and_without_its_own():
+    rng = np.random.default_rng(4)
+    factor = np.tril(rng.standard_normal((4, 4))) + 2.0 * np.eye(4)
+    own = scale_basis.to_others(factor, 2)
+    assert np.all(own[:, 2] == 0.0)
+    np.testing.assert_allclose(own @ factor @ factor.T @ own.T, np.eye(3), atol=1e-12)
 
 
 def test_what_a_scale_multiplies_is_made_negative_and_the_rest_stays():
@@ -94,6 +106,9 @@ def test_what_a_scale_multiplies_is_made_negative_and_the_rest_stays():
     above = blocks._replace(constants=np.array([0.2]))
     assert value(above, 0.0 * neck, neck) > 0.0
     assert value(scales.concave(above, 1e-3), 0.0 * neck, neck) <= 0.0
+    assert value(scales.concave(blocks, 1e-3, pinned=True), neck, neck) <= 0.0
+    pinned = scales.concave(blocks._replace(constants=np.array([-5.0])), 1e-3, pinned=True)
+    assert value(pinned, 0.0 * neck, neck) == 0.0
     flat = np.zeros(4)  # exp(a s_j) = 1
     np.testing.assert_allclose([value(concave, z, flat) for z in inner], own, rtol=1e-8)
 
@@ -195,7 +210,7 @@ def screened(rng, x, y):
     half = len(x) // 2
     data = regression.prepare(rng, x, y, y, x[:half], y[:half], 0.3, 0.15)
     train, _ = parts(data)
-    arguments = (data.s[train], data.z[train], data.y[train], data.weights[train])
+    arguments = (data.s[train], data.whiten_factor, data.y[train], data.weights[train])
     quadratic = features.quadratic_features(data.u[train])
     return scale_basis.screen(*arguments, data.template.scale, quadratic)
 
@@ -455,3 +470,37 @@ def test_a_funnel_is_straight_for_one_trajectory():
         correlation.append(np.corrcoef(v[:-1], v[1:])[0, 1])
     assert correlation[0] < 0.4  # antithetic, as of a quarter of a period and more
     assert correlation[1] > 0.8
+
+
+def test_a_trajectory_goes_on_in_the_neck():
+    """Of a hierarchy with data: its effects lie elsewhere in the middle than in the neck, where f has no ceiling."""
+    rng = np.random.default_rng(3)
+    x, y = hierarchy(rng, 500)
+    fit = regression.fit(rng, x, y, x[:250], y[:250])
+    assert fit.family == "scales"
+    metric = surrogate_dynamics.metric(fit.whiten_factor, fit.curvature, fit.quadratic_error)
+    dynamics = surrogate_dynamics.make_dynamics(fit.surrogate, metric, x[:250], 0.25)
+    assert surrogate_dynamics.below(dynamics, 3.0).ceiling == math.inf
+    x, _ = hierarchy(rng, 100)
+    x[:, 2:] = x[:, :1] + (x[:, 2:] - x[:, :1]) * np.exp(-4.0 - x[:, 1:2])
+    x[:, 1] = -4.0  # five and a half sds below the middle
+    for centred, least, most in ((True, 0.8, 1.0), (False, 0.0, 0.3)):
+        moves = dynamics.rescaling
+        if not centred:  # the control: about where they are in the middle
+            moves = moves._replace(centres=moves.centres + 1.0)
+        one = dynamics._replace(rescaling=moves)
+        paths = [
+            surrogate_dynamics.run(
+                rng, surrogate_dynamics.to_z(one, row), one, Arm(1, 1.5, 0.3, 0.0)
+            )
+            for row in x
+        ]
+        accepted = np.mean([path.accept_prob for path in paths])
+        assert least <= accepted <= most
+
+
+def test_without_a_scale_there_is_a_ceiling():
+    f = features.blank(np.zeros(2), np.ones(2), np.eye(2))._replace(quadratic=-np.eye(2))
+    archive = np.random.default_rng(0).standard_normal((40, 2))
+    dynamics = surrogate_dynamics.make_dynamics(f, np.eye(2), archive, 0.3)
+    assert surrogate_dynamics.below(dynamics, 3.0).ceiling == 3.0

@@ -25,8 +25,8 @@ class Family(NamedTuple):
     price : float
         The held-out squared error is multiplied by it: a richer family must earn its place.
     scales : bool
-        Blocks exp(a s_j) times a quadratic, of which :func:`pymc_kameleon.surrogates.values.scale_basis.screen` finds the
-        variables and the rates.
+        Blocks exp(a s_j) times a quadratic; :mod:`pymc_kameleon.surrogates.values.scale_basis` finds the variables and
+        the rates.
     """
 
     name: str
@@ -79,6 +79,7 @@ class Basis(NamedTuple):
     extra: np.ndarray  # (n, k) columns of its own
     extra_scale: np.ndarray  # (k,), what they were divided by
     projection: np.ndarray | None  # (centres, k'), Nystroem
+    maps: np.ndarray | None = None  # (blocks, d - 1, d), of scales: their coordinates from z
 
 
 def parts(data: Data) -> tuple[slice, slice]:

@@ -519,6 +519,6 @@ def unpack(basis: Basis, coefficients, scale, offset: float) -> Surrogate:
     if basis.family.scales:
         variables, rates = template.blocks.variables, template.blocks.rates
         diagonal = len(extra) == scales.size(d, variables.tolist(), True)
-        blocks = scales.unpack(extra, variables, rates, d, diagonal)
+        blocks = scales.in_z(scales.unpack(extra, variables, rates, d, diagonal), basis.maps)
         surrogate = surrogate._replace(blocks=blocks)
     return surrogate

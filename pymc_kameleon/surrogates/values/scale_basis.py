@@ -21,17 +21,29 @@ CROWDED = 0.9  # columns a point at most
 ALL_OF_IT = 0.999  # of the residual sum of squares: no need to look further
 MAX_WORK = 1e10  # multiply-adds of the candidates with mixed terms ...
 FEWEST = 4  # ... of which so many are looked at in any case
-NULLS = (1e-3, 1e-6, 1e-9)  # relative curvatures of a block that may be none
+# relative curvature of a block that may be none, and whether it is pinned
+SIMPLEST_FIRST = (
+    (1e-3, True),
+    (1e-6, True),
+    (1e-9, True),
+    (1e-3, False),
+    (1e-6, False),
+    (1e-9, False),
+)
+NO_WORSE = 1.2  # times the mean square of the best of them
+NEXT_TO_NOTHING = 1e-5  # weighted mean square: of errors of .003
 WORTH = 0.5  # of the residual sum of squares, that a further block may leave
 
 
-def screen(s, z, y, weights, scale, quadratic) -> list[list[tuple[int, float]]]:
+def screen(s, factor, y, weights, scale, quadratic) -> list[list[tuple[int, float]]]:
     """Lists of (variable, rate), each one block longer: greedily what explains most of the residual.
 
     Parameters
     ----------
-    s, z : ndarray of shape (n, d)
-        The same points, standardised and whitened.
+    s : ndarray of shape (n, d)
+        Standardised points.
+    factor : ndarray of shape (d, d)
+        L, of the chain's covariance in s.
     y, weights : ndarray of shape (n,)
     scale : ndarray of shape (d,)
         Of the coordinates, in which ``RATES`` are.
@@ -47,10 +59,11 @@ def screen(s, z, y, weights, scale, quadratic) -> list[list[tuple[int, float]]]:
     basis = np.linalg.qr(root * quadratic)[0]
     left = root[:, 0] * y
     left = left - basis @ (basis.T @ left)
+    others = [s @ to_others(factor, j).T for j in range(s.shape[1])]
     found: list[tuple[int, float]] = []
     lists = []
     while len(found) < MOST:
-        explained = _best(s, z, root, scale, found, basis, left)
+        explained = _best(s, others, root, scale, found, basis, left)
         if explained is None:
             break
         block, frame = explained
@@ -63,17 +76,18 @@ def screen(s, z, y, weights, scale, quadratic) -> list[list[tuple[int, float]]]:
     return lists
 
 
-def _best(s, z, root, scale, found, basis, left):
+def _best(s, others, root, scale, found, basis, left):
     """((variable, rate), directions) of the block that explains most of ``left``; None if there are too few points."""
     candidates = list(_candidates(scale, found))
     best = None
     for diagonal in (True, False):
-        inner = scales.inner_features(z, diagonal)
-        if basis.shape[1] + inner.shape[1] > CROWDED * len(s):
+        inner = {j: scales.inner_features(others[j], diagonal) for j, _ in candidates}
+        mixed = scales.inner_features(others[0][:1], diagonal).shape[1]
+        if basis.shape[1] + mixed > CROWDED * len(s):
             break
         scores = []
         for j, a in candidates:
-            block = root * (scales.growth(s, j, a)[:, None] * inner)
+            block = root * (scales.growth(s, j, a)[:, None] * inner[j])
             frame = _orthonormal(block - basis @ (basis.T @ block))
             explained = np.square(frame.T @ left).sum()
             scores.append(explained)
@@ -81,11 +95,21 @@ def _best(s, z, root, scale, found, basis, left):
                 best = (explained, (j, a), frame)
             if not diagonal and explained > ALL_OF_IT * (left @ left):
                 break
-        mixed = features.quadratic_size(z.shape[1])
+        mixed = features.quadratic_size(s.shape[1] - 1)
         most = int(MAX_WORK / (2.0 * len(s) * mixed * (basis.shape[1] + mixed)))
         order = np.argsort(scores)[::-1][: max(most, FEWEST)]
         candidates = [candidates[i] for i in order]
     return None if best is None else best[1:]
+
+
+def to_others(factor: np.ndarray, j: int) -> np.ndarray:
+    """T (d - 1, d): coordinates t = T s of all but s_j, white where s has the covariance L L'."""
+    d = len(factor)
+    others = np.delete(np.arange(d), j)
+    own = np.linalg.cholesky((factor @ factor.T)[np.ix_(others, others)])
+    matrix = np.zeros((d - 1, d))
+    matrix[:, others] = np.linalg.inv(own)
+    return matrix
 
 
 def _candidates(scale, found):
@@ -110,7 +134,7 @@ def build(data: Data, columns: np.ndarray, family: Family) -> list[Basis]:
     train, _ = parts(data)
     quadratic = columns[train, : features.quadratic_size(data.s.shape[1])]
     found = screen(
-        data.s[train], data.z[train], data.y[train], data.weights[train],
+        data.s[train], data.whiten_factor, data.y[train], data.weights[train],
         data.template.scale, quadratic,
     )  # fmt: skip
     return [
@@ -132,12 +156,15 @@ def _with_scales(data: Data, family: Family, blocks, diagonal: bool) -> Basis:
     """Columns of the quadratic and of scales."""
     d = data.s.shape[1]
     variables, rates = zip(*blocks, strict=True)
-    inner = scales.inner_features(data.z, diagonal)
+    to_t = [to_others(data.whiten_factor, j) for j in variables]
+    inner = [scales.inner_features(data.s @ own.T, diagonal) for own in to_t]
+    maps = np.array([own @ data.whiten_factor for own in to_t]).reshape(-1, d - 1, d)
     extra = scales.columns(data.s, inner, variables, rates)
     unit = column_size(extra, data.weights)
     blank = np.zeros(extra.shape[1])
-    template = data.template._replace(blocks=scales.unpack(blank, variables, rates, d, diagonal))
-    return Basis(family, template, features.quadratic_size(d), extra / unit, unit, None)
+    blocks = scales.in_z(scales.unpack(blank, variables, rates, d, diagonal), maps)
+    template = data.template._replace(blocks=blocks)
+    return Basis(family, template, features.quadratic_size(d), extra / unit, unit, None, maps)
 
 
 def made_concave(problem: Problem, basis: Basis, coefficients: np.ndarray) -> np.ndarray:
@@ -147,13 +174,16 @@ def made_concave(problem: Problem, basis: Basis, coefficients: np.ndarray) -> np
     variables = basis.template.blocks.variables
     diagonal = len(own) == scales.size(d, variables.tolist(), True)
     blocks = scales.unpack(own, variables, rates, d, diagonal)
-    columns, found = problem.columns[:, :free], []
-    for null in NULLS:
-        own = scales.coefficients(scales.concave(blocks, null), diagonal)
+    columns, squares, found = problem.columns[:, :free], [], []
+    for null, pinned in SIMPLEST_FIRST:
+        own = scales.coefficients(scales.concave(blocks, null, pinned), diagonal)
         own *= basis.extra_scale
         rest = problem.y - problem.columns[:, free:] @ own
         alone = Problem(columns, rest, problem.weights, free, problem.gram[:free, :free])
         beside = solve(alone, 0.0)
         square = problem.weights @ np.square(rest - columns @ beside)
-        found.append((square, np.concatenate([beside, own])))
-    return min(found, key=lambda pair: pair[0])[1]
+        squares.append(square / problem.weights.sum())
+        found.append(np.concatenate([beside, own]))
+    # what is next to nothing where the points are is a lot in a neck
+    good = np.array(squares) <= max(NO_WORSE * min(squares), NEXT_TO_NOTHING)
+    return found[int(np.argmax(good))]

@@ -58,12 +58,15 @@ def none(d: int) -> Blocks:
 # --- columns --------------------------------------------------------------------------------------
 
 
-def inner_features(z: np.ndarray, diagonal: bool) -> np.ndarray:
-    """1, z_i and z_i^2, or all z_i z_k with i <= k: what a block multiplies, shape (n, m)."""
+def inner_features(t: np.ndarray, diagonal: bool) -> np.ndarray:
+    """1, t_i and t_i^2, or all t_i t_k with i <= k: what a block multiplies, shape (n, m), for ``t`` (n, d - 1).
+
+    t are coordinates of all but s_j. With s_j among them a block could be anything of s_j, and in the neck it would be.
+    """
     if diagonal:
-        return np.concatenate([np.ones((len(z), 1)), z, np.square(z)], axis=1)
-    i, j = np.triu_indices(z.shape[1])
-    return np.concatenate([np.ones((len(z), 1)), z, z[:, i] * z[:, j]], axis=1)
+        return np.concatenate([np.ones((len(t), 1)), t, np.square(t)], axis=1)
+    i, j = np.triu_indices(t.shape[1])
+    return np.concatenate([np.ones((len(t), 1)), t, t[:, i] * t[:, j]], axis=1)
 
 
 def growth(s: np.ndarray, variable: int, rate: float) -> np.ndarray:
@@ -71,9 +74,11 @@ def growth(s: np.ndarray, variable: int, rate: float) -> np.ndarray:
     return np.exp(np.clip(rate * s[:, variable], -STEEPEST, STEEPEST))
 
 
-def columns(s: np.ndarray, inner: np.ndarray, variables, rates) -> np.ndarray:
-    """All blocks' columns for ``inner`` (n, m), then their variables' bends: shape (n, k m + variables len(KNOTS))."""
-    blocks = [growth(s, j, a)[:, None] * inner for j, a in zip(variables, rates, strict=True)]
+def columns(s: np.ndarray, inner: list[np.ndarray], variables, rates) -> np.ndarray:
+    """All blocks' columns for ``inner`` (n, m) of each, then their variables' bends."""
+    blocks = [
+        growth(s, j, a)[:, None] * own for j, a, own in zip(variables, rates, inner, strict=True)
+    ]
     bends = [
         np.logaddexp(0.0, STEEPNESS * (s[:, j, None] - KNOTS)) for j in dict.fromkeys(variables)
     ]
@@ -82,34 +87,41 @@ def columns(s: np.ndarray, inner: np.ndarray, variables, rates) -> np.ndarray:
 
 def size(d: int, variables, diagonal: bool) -> int:
     """Number of :func:`columns`."""
-    inner = 2 * d + 1 if diagonal else (d + 1) * (d + 2) // 2
+    inner = 2 * d - 1 if diagonal else d * (d + 1) // 2
     return len(variables) * inner + len(set(variables)) * len(KNOTS)
 
 
 def unpack(coefficients: np.ndarray, variables, rates, d: int, diagonal: bool) -> Blocks:
-    """The blocks with these coefficients of :func:`columns`."""
+    """The blocks with these coefficients of :func:`columns`, b and Q in t: one coordinate fewer."""
     variables, k = np.array(variables, dtype=np.int64), len(variables)
     bends = np.zeros((k, len(KNOTS)))
     first = np.unique(variables, return_index=True)[1]
     last = len(coefficients) - len(first) * len(KNOTS)
     bends[np.sort(first)] = coefficients[last:].reshape(-1, len(KNOTS))
     blocks = coefficients[:last].reshape(k, -1)
-    quadratic = np.zeros((k, d, d))
+    quadratic = np.zeros((k, d - 1, d - 1))
     for q, row in zip(quadratic, blocks, strict=True):
-        q[np.diag_indices(d) if diagonal else np.triu_indices(d)] = row[1 + d :]
+        q[np.diag_indices(d - 1) if diagonal else np.triu_indices(d - 1)] = row[d:]
         q += q.T.copy()
     rates = np.array(rates, dtype=float)
-    return Blocks(
-        variables, rates, blocks[:, 0].copy(), blocks[:, 1 : 1 + d].copy(), quadratic, bends
+    return Blocks(variables, rates, blocks[:, 0].copy(), blocks[:, 1:d].copy(), quadratic, bends)
+
+
+def in_z(blocks: Blocks, maps: np.ndarray) -> Blocks:
+    """The blocks with b and Q in z, for t = map z of each: (k, d - 1, d)."""
+    linear = np.einsum("kij,ki->kj", maps, blocks.linear)
+    quadratic = np.einsum("kia,kij,kjb->kab", maps, blocks.quadratic, maps)
+    return blocks._replace(
+        linear=linear, quadratic=0.5 * (quadratic + quadratic.transpose(0, 2, 1))
     )
 
 
-def concave(blocks: Blocks, null: float) -> Blocks:
+def concave(blocks: Blocks, null: float, pinned: bool = False) -> Blocks:
     """The blocks with what is positive in them left out: a sum of squares, times -1, and a constant below zero.
 
     What a scale multiplies in a log density is never positive, or it had no mass but where the scale is 0. A fit's
     small errors are, and exp(a s_j) makes them the deepest mass of all where no point has been. Curvatures below
-    ``null`` times the largest are taken for none.
+    ``null`` times the largest are taken for none; ``pinned`` blocks are 0 where they are highest, as of a prior.
     """
     constants, linear = blocks.constants.copy(), blocks.linear.copy()
     quadratic = blocks.quadratic.copy()
@@ -119,7 +131,7 @@ def concave(blocks: Blocks, null: float) -> Blocks:
         values, vectors = values[kept], vectors[:, kept]
         top = -vectors @ ((vectors.T @ b) / values)
         q[:] = (vectors * values) @ vectors.T
-        highest = min(c + 0.5 * b @ top, 0.0)
+        highest = 0.0 if pinned else min(c + 0.5 * b @ top, 0.0)
         linear[k] = -q @ top
         constants[k] = highest + 0.5 * top @ q @ top
     return blocks._replace(constants=constants, linear=linear, quadratic=quadratic)

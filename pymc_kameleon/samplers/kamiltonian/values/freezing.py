@@ -14,6 +14,7 @@ from pymc_kameleon.samplers.kamiltonian.values.learning import ENOUGH, Quality
 from pymc_kameleon.samplers.kamiltonian.values.refits import ARCHIVE
 from pymc_kameleon.samplers.kamiltonian.values.state import WALK, State
 from pymc_kameleon.samplers.seam import Point
+from pymc_kameleon.surrogates import transitions as surrogate_dynamics
 from pymc_kameleon.surrogates.values import features as value_features
 
 LARGEST_FLOOR = 0.9  # of the frozen random walk
@@ -138,4 +139,5 @@ def _bound(dynamics, chain, learning):
     radius = REACH * math.sqrt(np.square(z).sum(axis=1).max())
     values = learning.evaluated.log_densities
     highest = values[np.isfinite(values)].max()
-    return dynamics._replace(radius=radius, ceiling=highest + 3.0 + 0.5 * math.sqrt(z.shape[1]))
+    ceiling = highest + 3.0 + 0.5 * math.sqrt(z.shape[1])
+    return surrogate_dynamics.below(dynamics._replace(radius=radius), ceiling)

@@ -16,8 +16,8 @@ from pymc_kameleon.samplers.kamiltonian.values.learning import Companions, Quali
 from pymc_kameleon.samplers.kamiltonian.values.state import Learning, State, locate
 from pymc_kameleon.samplers.seam import Point
 from pymc_kameleon.surrogates import transitions as surrogate_dynamics
+from pymc_kameleon.surrogates.values import features
 from pymc_kameleon.surrogates.values import regression as value_regression
-from pymc_kameleon.surrogates.values.features import quadratic_size
 
 LAST_REFIT = 0.85  # of tuning: the rest judges it out of sample
 ARCHIVE = 500
@@ -56,7 +56,7 @@ def refit(
     covariance = _covariance(dynamics)
     learning = _after_refit(rng, state, fit, dynamics, covariance)
     companions = recalled(learning.companions, dynamics, here, everyone=state.fit is None)
-    walk, few = state.walk, size < 6 * quadratic_size(len(covariance))
+    walk, few = state.walk, size < 6 * features.quadratic_size(len(covariance))
     if few and fit.family == "quadratic" and fit.error < 2.0:
         walk = _walk_along(walk, covariance)
     elif state.options.before and state.fit is None:
@@ -164,14 +164,14 @@ def _bound_while_tuning(dynamics, values, earlier: Quality | None):
     surrogate that was right out of sample: a chain that still climbs is to go higher than it has ever been.
     """
     surrogate, d = dynamics.surrogate, len(dynamics.inverse)
-    if not (len(surrogate.monomials) or len(surrogate.weights) or len(surrogate.tails)):
+    if features.is_quadratic(surrogate):
         return dynamics
     norms = np.sqrt(np.square(dynamics.archive).sum(axis=1))
     radius = max(3.0 * float(np.quantile(norms, 0.95)), 2.0 * (math.sqrt(d) + 2.0))
     ceiling = math.inf
     if earlier is not None and earlier.residual_sd < 1.0:
         ceiling = float(values.max()) + 3.0 + 0.5 * math.sqrt(d)
-    return dynamics._replace(radius=radius, ceiling=ceiling)
+    return surrogate_dynamics.below(dynamics._replace(radius=radius), ceiling)
 
 
 def recalled(companions: Companions, dynamics, here: Point, everyone: bool) -> Companions:
