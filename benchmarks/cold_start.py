@@ -81,8 +81,9 @@ TARGETS = {
     "eight schools": EightSchools(),
     "odd units": odd_units_banana(),
 }
-# Polynomials of the degree that KamiltonianStep's surrogates have: it can represent these log densities exactly.
-SPAN = ("banana .03", "banana .1", "gauss20", "odd units")
+# KamiltonianStep's surrogates can represent these log densities exactly: polynomials of the degree that they have, and a
+# scale. Eight schools is a scale and polynomials, too, but for the prior of tau.
+SPAN = ("banana .03", "banana .1", "funnel", "gauss20", "odd units")
 TARGET_MODULES = tuple(sorted({type(target).__module__ for target in TARGETS.values()}))
 
 
@@ -687,7 +688,7 @@ standard error about 0.3 with twelve chains. "× best of PyMC's": geometric mean
 whichever of PyMC's steps is best on that target by that measure, converged or not; where it has not, the ratio
 divides by a number that says little. "× best converged one": to the best of those of PyMC's steps whose R-hat is
 below {CONVERGED} in every seed, over the targets that have one. "Without §": without the targets marked so,
-polynomials of the degree that KamiltonianStep's surrogates have, which it can represent exactly. "Lowest converged
+polynomials and the funnel, which KamiltonianStep's surrogates can represent exactly. "Lowest converged
 cell": the lowest ratio in one seed, over targets where that seed's best of PyMC's has R-hat < {CONVERGED} and more
 than {WORTH_COMPARING:g} effective draws per 1000 evaluations."""
 
