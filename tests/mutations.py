@@ -294,7 +294,7 @@ MUTATIONS = [
              "a trajectory that does not know that widths change", "surrogates/test_scales.py"),
     Mutation("surrogates/transitions", "log_ratio = new_value - value + log_jacobian", "log_ratio = new_value - value",
              "Jacobian of a move along a scale not used", "surrogates/test_scales.py"),
-    Mutation("surrogates/values/scales", "highest = min(c + 0.5 * b @ top, 0.0)", "highest = c + 0.5 * b @ top",
+    Mutation("surrogates/values/scales", "0.0 if pinned else min(c + 0.5 * b @ top, 0.0)", "c + 0.5 * b @ top",
              "a scale with mass in the neck", "surrogates/test_scales.py"),
     Mutation("surrogates/values/scale_basis", "if not rest @ rest < WORTH * (left @ left):", "if not rest @ rest < left @ left:",
              "every block is a scale", "surrogates/test_scales.py"),

@@ -158,7 +158,7 @@ def _with_scales(data: Data, family: Family, blocks, diagonal: bool) -> Basis:
     variables, rates = zip(*blocks, strict=True)
     to_t = [to_others(data.whiten_factor, j) for j in variables]
     inner = [scales.inner_features(data.s @ own.T, diagonal) for own in to_t]
-    maps = np.array([own @ data.whiten_factor for own in to_t]).reshape(-1, d - 1, d)
+    maps = np.array([own @ data.whiten_factor for own in to_t]).reshape(len(to_t), d - 1, d)
     extra = scales.columns(data.s, inner, variables, rates)
     unit = column_size(extra, data.weights)
     blank = np.zeros(extra.shape[1])

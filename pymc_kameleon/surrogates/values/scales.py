@@ -98,7 +98,7 @@ def unpack(coefficients: np.ndarray, variables, rates, d: int, diagonal: bool) -
     first = np.unique(variables, return_index=True)[1]
     last = len(coefficients) - len(first) * len(KNOTS)
     bends[np.sort(first)] = coefficients[last:].reshape(-1, len(KNOTS))
-    blocks = coefficients[:last].reshape(k, -1)
+    blocks = coefficients[:last].reshape(k, last // k)
     quadratic = np.zeros((k, d - 1, d - 1))
     for q, row in zip(quadratic, blocks, strict=True):
         q[np.diag_indices(d - 1) if diagonal else np.triu_indices(d - 1)] = row[d:]
@@ -127,7 +127,7 @@ def concave(blocks: Blocks, null: float, pinned: bool = False) -> Blocks:
     quadratic = blocks.quadratic.copy()
     for k, (c, b, q) in enumerate(zip(constants, linear, quadratic, strict=True)):
         values, vectors = np.linalg.eigh(q)
-        kept = values < -null * np.abs(values).max()
+        kept = values < -null * np.abs(values).max(initial=0.0)
         values, vectors = values[kept], vectors[:, kept]
         top = -vectors @ ((vectors.T @ b) / values)
         q[:] = (vectors * values) @ vectors.T
