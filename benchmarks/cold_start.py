@@ -81,8 +81,8 @@ TARGETS = {
     "eight schools": EightSchools(),
     "odd units": odd_units_banana(),
 }
-# KamiltonianStep's surrogates can represent these log densities exactly: polynomials of the degree that they have, and a
-# scale. Eight schools is a scale and polynomials, too, but for the prior of tau.
+# KamiltonianStep's surrogates can represent these log densities exactly: polynomials of the degree that they have,
+# and a scale. Eight schools is a scale and polynomials, too, but for the prior of tau.
 SPAN = ("banana .03", "banana .1", "funnel", "gauss20", "odd units")
 TARGET_MODULES = tuple(sorted({type(target).__module__ for target in TARGETS.values()}))
 
