@@ -159,7 +159,7 @@ MUTATIONS = [
     Mutation("samplers/autoregressive", "log_ratio += 0.5 * (y_new[i] * y_new[i] - y[i] * y[i])",
              "log_ratio -= 0.5 * (y_new[i] * y_new[i] - y[i] * y[i])", "ratio reversed", "test_autoregressive.py"),
     # --- adapting ---
-    Mutation("samplers/coordinate_moves", "    log_scales[i] += GAIN / abs(count) * error", "    log_scales[i] += GAIN * error",
+    Mutation("samplers/coordinate_moves", "    log_scales[i] += gain / abs(count) * error", "    log_scales[i] += gain * error",
              "the gain never falls", "test_coordinate_moves.py"),
     Mutation("samplers/gaussian_adaptation", "float(outcome.accept_prob)", "float(outcome.accepted)", "noise collapses the radius",
              "test_coordinate_moves.py"),

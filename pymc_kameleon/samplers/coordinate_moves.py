@@ -19,6 +19,9 @@ from pymc_kameleon.samplers.seam import Outcome, Proposal
 SWEEPS = 20  # over all coordinates
 TARGET_ACCEPT = 0.44  # optimal in one dimension, Roberts & Rosenthal (2001)
 GAIN = 4.0  # 20 acceptances in a row are a factor of exp(45), 20 rejections one of exp(-35)
+NOISY_GAIN = (
+    1.0  # there 20 rejections in a row are those of an overestimate, and say nothing of a scale
+)
 
 
 def length(dim: int, tune: int | None, sweeps: int = SWEEPS) -> int:
@@ -48,7 +51,8 @@ def adapt(
     elif count == 0.0:
         count = math.copysign(1.0, error)
     reversals[i] = count
-    log_scales[i] += GAIN / abs(count) * error
+    gain = NOISY_GAIN if outcome.noise_sd > 0.0 else GAIN
+    log_scales[i] += gain / abs(count) * error
     return log_scales, reversals
 
 

@@ -62,6 +62,7 @@ FLOAT: tuple[Any, list] = (np.float64, [])
 MOVE: tuple[Any, list] = (np.dtype("U16"), [])
 # where the model has estimators that are told how much work to do
 WORK_STATISTICS = {"work": FLOAT, "work_spent": FLOAT}
+SOME_NOISE = 1e-6  # sd that is told of noise that has not been measured yet
 MEASURED = 10  # pairs of probes, or the noise is not known
 ARRIVAL_SHARE = 0.4  # of tuning, at most
 LOOKS = 6  # climbs after a chain's own, from draws of the prior; two of them where they find nothing else
@@ -568,7 +569,10 @@ class KernelStep(BlockedStep):
 
     def _measured(self):
         """That the sampler learns, and what is known of the noise."""
-        return True, noise_probe.sd(self.probe), noise_probe.patience(self.probe)
+        sd = noise_probe.sd(self.probe)
+        if self._density.noisy:  # before the first pair of probes, too
+            sd = max(sd, SOME_NOISE)
+        return True, sd, noise_probe.patience(self.probe)
 
     def _step_of_arrival(self, point):
         """One evaluation on the way to where the chain begins: no Metropolis test, because nothing is drawn yet."""

@@ -7,7 +7,7 @@ import pymc as pm
 import pytest
 
 import pymc_kameleon as pk
-from pymc_kameleon.samplers import noise_probe
+from pymc_kameleon.samplers import coordinate_moves, noise_probe
 from pymc_kameleon.samplers import seam as metropolis
 from tests import step_tester as tester
 
@@ -316,3 +316,26 @@ def test_a_scale_is_not_misled_by_fresh_estimates():
     assert noise_probe.patience(noise_probe.meet(fresh, 1.0)) == pytest.approx(ratio)
     assert noise_probe.patience(noise_probe.leave(fresh)) == 1.0
     assert noise_probe.patience(fresh._replace(variance=100.0)) == noise_probe.FRESH
+
+
+def far_away(rng, x, y):
+    """Noise that grows away from the truth: of sd 15 at the start, where moves are refused for nothing."""
+    sd = 0.3 + 1.5 * math.hypot(float(x), float(y))
+    return -0.5 * float(x**2 + y**2) + sd * rng.standard_normal() - 0.5 * sd**2
+
+
+def scales_after_the_start(seed):
+    with pm.Model() as model:
+        x, y = pm.Flat("x", initval=7.0), pm.Flat("y", initval=7.0)
+        pm.Potential("likelihood", pk.NoisyLogLikelihood(far_away)(x, y))
+    step = tester.begin(pk.AdaptiveMetropolisStep(model=model, arrival=False), seed)
+    tester.drive(step, model.initial_point(), draws=0, tune=40)
+    return step.algorithm_state.coordinate_log_scales
+
+
+def test_strong_noise_at_the_start_does_not_shrink_a_coordinates_scale_to_nothing(monkeypatch):
+    found = [scales_after_the_start(seed).min() for seed in range(5)]
+    assert min(found) > math.log(1e-4)
+    monkeypatch.setattr(coordinate_moves, "NOISY_GAIN", coordinate_moves.GAIN)
+    found = [scales_after_the_start(seed).min() for seed in range(5)]
+    assert min(found) < math.log(1e-6)
