@@ -5,6 +5,7 @@ import math
 import numpy as np
 import pytest
 
+from pymc_kameleon.samplers.pooled import elite
 from pymc_kameleon.surrogates import rescaling, straightened
 from pymc_kameleon.surrogates import transitions as surrogate_dynamics
 from pymc_kameleon.surrogates.transitions import Arm
@@ -504,3 +505,20 @@ def test_without_a_scale_there_is_a_ceiling():
     archive = np.random.default_rng(0).standard_normal((40, 2))
     dynamics = surrogate_dynamics.make_dynamics(f, np.eye(2), archive, 0.3)
     assert surrogate_dynamics.below(dynamics, 3.0).ceiling == 3.0
+
+
+def test_the_neck_is_not_the_top_of_all():
+    """For chains that learn together: those in the neck are not the ones that the others have to follow."""
+    rng = np.random.default_rng(3)
+    x, y = hierarchy(rng, 500)
+    fit = regression.fit(rng, x, y, x[:250], y[:250])
+    metric = surrogate_dynamics.metric(fit.whiten_factor, fit.curvature, fit.quadratic_error)
+    dynamics = surrogate_dynamics.make_dynamics(fit.surrogate, metric, x[:250], 0.25)
+    neck = x[:100].copy()
+    neck[:, 2:] = neck[:, :1] + (neck[:, 2:] - neck[:, :1]) * np.exp(-4.0 - neck[:, 1:2])
+    neck[:, 1] = -4.0
+    deep = features.values(fit.surrogate, neck)
+    assert np.median(deep) > np.median(y) + 10.0  # the control: as they are
+    levelled = np.median(elite.heights(dynamics, neck, deep))
+    assert levelled < np.median(elite.heights(dynamics, x, y))
+    np.testing.assert_array_equal(elite.heights(None, x, y), y)

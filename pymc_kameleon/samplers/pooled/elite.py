@@ -12,6 +12,7 @@ import math
 import numpy as np
 
 from pymc_kameleon.samplers.kamiltonian.values.state import State
+from pymc_kameleon.surrogates.transitions import Dynamics
 from pymc_kameleon.surrogates.values.features import quadratic_size
 
 LOW = 0.3  # quantile of the elite's log densities: the reference depth of a fit
@@ -26,9 +27,23 @@ def depth(d: int) -> float:
     return 2.0 * d + 10.0
 
 
+def heights(dynamics: Dynamics | None, x: np.ndarray, log_densities: np.ndarray) -> np.ndarray:
+    """Log densities (n,) at ``x`` (n, d) by which to compare states: in coordinates in which a funnel is straight.
+
+    In its neck a density has no bound, and the neck is not where the posterior is.
+    """
+    if dynamics is None or dynamics.rescaling.straight < 0:
+        return log_densities
+    moves, f = dynamics.rescaling, dynamics.surrogate
+    k, j = moves.straight, moves.variables[moves.straight]
+    away = (x[:, j] - f.centre[j]) / f.scale[j] - moves.middles[k]
+    return log_densities - 0.5 * moves.rates[k] * moves.exponents[k].sum() * away
+
+
 def highest(hub: State) -> float:
     """The highest log density evaluated; ``-inf`` if there is none."""
-    values = hub.learning.evaluated.log_densities
+    evaluated = hub.learning.evaluated
+    values = heights(hub.dynamics, evaluated.positions, evaluated.log_densities)
     return float(np.max(values, initial=-math.inf, where=np.isfinite(values)))
 
 
@@ -41,13 +56,14 @@ def elite(hub: State) -> tuple[np.ndarray, np.ndarray]:
     x, y = x[finite], y[finite]
     recent = slice(past.size // 2 if past.size > 4 * d else 0, past.size)
     states, values = past.buffer[recent], learning.chain_log_densities.buffer[recent, 0]
-    good = values >= y.max() - depth(d)
+    level = heights(hub.dynamics, x, y)
+    good = heights(hub.dynamics, states, values) >= level.max() - depth(d)
     states, values = states[good], values[good]
     few = max(3 * d, 20)
     if len(np.unique(values)) < few:
-        best = np.argsort(-y, kind="stable")[:few]
+        best = np.argsort(-level, kind="stable")[:few]
         states, values = x[best], y[best]
     # Enough points have to weigh: the depth is not above that of as many as a quadratic needs.
     enough = min(int(MARGIN * quadratic_size(d)), len(y)) - 1
-    level, low = np.sort(y)[::-1][enough], np.quantile(values, LOW)
-    return states, values - max(0.0, low - level)
+    reached, low = np.sort(y)[::-1][enough], np.quantile(values, LOW)
+    return states, values - max(0.0, low - reached)

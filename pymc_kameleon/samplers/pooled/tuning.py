@@ -157,7 +157,9 @@ class Tuning:
         member, d = self.members[k], len(self.members[k].position)
         if k in self.sentinels or self.hub.dynamics is None:
             return False
-        lost = member.log_density < pooled_elite.highest(self.hub) - pooled_elite.depth(d)
+        y = np.array([member.log_density])
+        own = pooled_elite.heights(self.hub.dynamics, member.position[None], y)[0]
+        lost = own < pooled_elite.highest(self.hub) - pooled_elite.depth(d)
         return lost and member.rng.random() < SEARCHES
 
     def _search(self, member):
