@@ -11,6 +11,7 @@ from pymc_kameleon.samplers.kamiltonian.factors import state as factors_state
 from pymc_kameleon.samplers.kamiltonian.scores import sampler as kamiltonian
 from pymc_kameleon.samplers.kamiltonian.values import state as kamiltonian_state
 from pymc_kameleon.steps import KamiltonianStep
+from pymc_kameleon.surrogates import transitions as surrogate_dynamics
 from pymc_kameleon.surrogates.scores import objective as score_matching
 from pymc_kameleon.surrogates.scores.lite import LiteSurrogate
 from pymc_kameleon.surrogates.values import features as value_features
@@ -95,8 +96,8 @@ def _from_values(state: kamiltonian_state.State) -> Learned:
 
     def values(x: np.ndarray) -> np.ndarray:
         f = value_features.values(dynamics.surrogate, np.ascontiguousarray(x))
-        square = np.square((x - centre) @ dynamics.inverse.T).sum(axis=1)
-        inside = (square < dynamics.radius**2) & (f < dynamics.ceiling)  # False for NaN
+        out = surrogate_dynamics.reach(dynamics, (x - centre) @ dynamics.inverse.T)
+        inside = (out < dynamics.radius) & (f < dynamics.ceiling)  # False for NaN
         return np.where(inside, f, -np.inf)
 
     to_x = dynamics.surrogate.scale[:, None] * dynamics.metric

@@ -239,7 +239,7 @@ class Screened(Sampler):
 def value(surface: Dynamics, x: np.ndarray) -> float:
     """F at ``x`` (d,), ``-inf`` outside D."""
     z = dynamics.to_z(surface, x)
-    if not z @ z < surface.radius**2:
+    if not dynamics.reach(surface, z) < surface.radius:
         return -math.inf
     found = dynamics.value(surface, z)
     return found if found < surface.ceiling else -math.inf
@@ -252,7 +252,9 @@ def locate(surface: Dynamics, point: Point) -> trust.Current:
 
 
 def _trusted(state: State, current: trust.Current) -> float:
-    return trust.share(state.mixture, state.surface.radius, state.surface.ceiling, current)
+    surface = state.surface
+    measured = current._replace(z=dynamics.in_region(surface, current.z))
+    return trust.share(state.mixture, surface.radius, surface.ceiling, measured)
 
 
 def _placed(state: State, point: Point) -> State:
@@ -340,7 +342,7 @@ def refit(rng: np.random.Generator, state: State, full: bool) -> State:
 def bounded(surface: Dynamics, log_densities: np.ndarray, reach: float) -> Dynamics:
     """With D: ``reach`` times as far as the chain has been, and not where f promises much more than was ever seen."""
     z = surface.archive
-    radius = reach * math.sqrt(np.square(z).sum(axis=1).max())
+    radius = reach * float(dynamics.reach(surface, z).max())
     highest = float(log_densities[np.isfinite(log_densities)].max())
     ceiling = highest + MARGIN + 0.5 * math.sqrt(z.shape[1])
     surface = surface._replace(archive=z[:1].copy(), radius=radius)

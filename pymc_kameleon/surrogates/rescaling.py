@@ -26,7 +26,7 @@ from scipy import linalg
 from pymc_kameleon.surrogates.values.features import Surrogate
 from pymc_kameleon.surrogates.values.scales import growth
 
-BENT = 0.5  # change of a log width, per sd of s_j, times 2, that is worth straightening
+BENT = 0.1  # change of a log width, per sd of s_j, times 2, that is worth straightening
 FLAT = 1e-3  # least curvature of a direction, in the chain's sds
 LARGEST_MOVE = (
     4.0  # of the exponent: a scale that changes more than e^4-fold is not accepted anyway
@@ -49,6 +49,8 @@ class Rescaling(NamedTuple):
         Of s_j, in the archive.
     straight : int
         The block along which trajectories are straightened, or -1.
+    origin : ndarray of shape (d,)
+        Middle of the archive in straightened coordinates.
     """
 
     variables: np.ndarray
@@ -59,6 +61,7 @@ class Rescaling(NamedTuple):
     centres: np.ndarray
     middles: np.ndarray
     straight: int
+    origin: np.ndarray
 
 
 def make(surrogate: Surrogate, metric: np.ndarray, archive: np.ndarray) -> Rescaling:
@@ -78,10 +81,51 @@ def make(surrogate: Surrogate, metric: np.ndarray, archive: np.ndarray) -> Resca
     def stacked(part, *shape):
         return np.array([move[part] for move in kept]).reshape(len(kept), *shape)
 
-    return Rescaling(
+    moves = Rescaling(
         variables, rates, stacked(1, d), stacked(2, d, d), stacked(3, d, d), stacked(4, d),
-        np.median(states, axis=0)[variables], straight,
+        np.median(states, axis=0)[variables], straight, np.zeros(d),
     )  # fmt: skip
+    if straight >= 0:
+        moves = moves._replace(origin=np.median(straightened(moves, archive), axis=0))
+    return moves
+
+
+def straightened(moves: Rescaling, z: np.ndarray) -> np.ndarray:
+    """Where ``z`` (..., d) is from the archive's middle, in coordinates in which D is a ball: z itself without a scale.
+
+    A ball in z ends where a funnel opens, and what is outside of D is left to the random walk.
+    """
+    k = moves.straight
+    if k < 0:
+        return z
+    q = z @ moves.into[k].T - moves.centres[k]
+    away = q[..., moves.variables[k], None] - moves.middles[k]
+    with np.errstate(over="ignore", invalid="ignore"):  # then it is outside of D
+        w = q * np.exp(0.5 * moves.rates[k] * moves.exponents[k] * away)
+    return w - moves.origin
+
+
+@njit(cache=True)
+def square_norm(moves, z):
+    """The square of :func:`straightened`'s norm."""
+    d = z.size
+    k = moves.straight
+    total = 0.0
+    if k < 0:
+        for i in range(d):
+            total += z[i] * z[i]
+        return total
+    j = moves.variables[k]
+    away = -moves.centres[k, j] - moves.middles[k]
+    for m in range(d):
+        away += moves.into[k, j, m] * z[m]
+    for i in range(d):
+        q = -moves.centres[k, i]
+        for m in range(d):
+            q += moves.into[k, i, m] * z[m]
+        w = q * math.exp(0.5 * moves.rates[k] * moves.exponents[k, i] * away) - moves.origin[i]
+        total += w * w
+    return total
 
 
 def _move(f, metric, states, k):

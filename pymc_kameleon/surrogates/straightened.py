@@ -65,12 +65,12 @@ def leapfrog(
             w[i] += step * momentum[i]
         square = 0.0
         for i in range(d):
+            square += (w[i] - moves.origin[i]) ** 2  # D is a ball in w
             q[i] = w[i] * math.exp(half * moves.exponents[k, i] * (w[j] - moves.middles[k]))
         for i in range(d):
             new[i] = 0.0
             for m in range(d):
                 new[i] += moves.back[k, i, m] * (q[m] + moves.centres[k, m])
-            square += new[i] * new[i]
         inside = square < square_radius
         if not inside:
             for i in range(d):

@@ -12,7 +12,7 @@ Dynamics run in coordinates z with x = centre + scale * (B z); B comes from ``me
 chosen at random, independently of where the chain is. Each is reversible with respect to exp(f)
 restricted to
 
-    D = {|z| < radius, f < ceiling},
+    D = {|z| < radius, f < ceiling}  (|w| < radius where f has a scale and w are straightened coordinates),
 
 therefore so is their mixture P, and so is P^K, K transitions in a row. It follows that a
 Metropolis-Hastings step with proposal P^K has the ratio exp{[log p(x') - f(x')] - [log p(x) -
@@ -171,6 +171,16 @@ def make_dynamics(
     )
 
 
+def in_region(dynamics: Dynamics, z: np.ndarray) -> np.ndarray:
+    """``z`` (..., d) in coordinates in which D is a ball."""
+    return rescaling.straightened(dynamics.rescaling, z)
+
+
+def reach(dynamics: Dynamics, z: np.ndarray) -> np.ndarray:
+    """How far ``z`` (..., d) are out, as D's radius measures it: shape (...)."""
+    return np.sqrt(np.square(in_region(dynamics, z)).sum(axis=-1))
+
+
 def below(dynamics: Dynamics, ceiling: float) -> Dynamics:
     """With a ceiling to D, if there is to be one: in a funnel's neck the density has none."""
     return dynamics._replace(ceiling=math.inf if dynamics.rescaling.straight >= 0 else ceiling)
@@ -281,7 +291,7 @@ def _transitions(
                 log_jacobian = rescaling.move(moves, z, u[FIRST], u[SIZE], normals[k, 0], new)
             else:
                 _jump(z, archive, normals[k], u, new)
-            inside = _square(new) < square_radius
+            inside = rescaling.square_norm(moves, new) < square_radius
             log_ratio = -np.inf
             if inside:
                 new_value = at(composed, metric, temperature, new, new_gradient, s, by_s)

@@ -144,7 +144,9 @@ def test_on_a_ring_of_integers_frequencies_are_those_of_the_matrix_which_leaves_
         screened, "locate", lambda _, p: trust.Current(p.position, p.log_density, table[int(p.position[0])])
     )  # fmt: skip
     sampler = Screened(inner=Neighbours(size), transitions=k)
-    surface = SimpleNamespace(radius=math.inf, ceiling=math.inf)
+    surface = SimpleNamespace(
+        radius=math.inf, ceiling=math.inf, rescaling=SimpleNamespace(straight=-1)
+    )
     state = screened.State(None, None, surface, None, 0.0, mixture, None)
     n = 4000
     for i in range(size):

@@ -371,18 +371,44 @@ def test_straightened_leapfrog_agrees_with_the_plain_version(temperature):
 
 
 def exact_draws(rng, dynamics, n):
-    """Of exp(f) on D, in z, by rejection."""
+    """Of exp(f) on D, in z, by rejection, in coordinates in which D is a ball."""
+    moves = dynamics.rescaling
+    j, rate, r = moves.variables[0], moves.rates[0], moves.exponents[0]
+
+    def draw():
+        """A point, and the log of its density over that of the draw."""
+        w = moves.origin + rng.uniform(-dynamics.radius, dynamics.radius, 3)
+        further = w[j] - moves.middles[0]
+        q = w * np.exp(-0.5 * rate * r * further)
+        z = moves.back[0] @ (q + moves.centres[0])
+        value = surrogate_dynamics.value(dynamics, z)
+        inside = np.linalg.norm(w - moves.origin) < dynamics.radius and value < dynamics.ceiling
+        return z, value - 0.5 * rate * r.sum() * further if inside else -math.inf
+
+    bound = max(draw()[1] for _ in range(20_000)) + 0.3
     draws = []
     while len(draws) < n:
-        z = rng.uniform(-dynamics.radius, dynamics.radius, 3)
-        value = surrogate_dynamics.value(dynamics, z)
-        if (
-            z @ z < dynamics.radius**2
-            and math.log(rng.random()) < value - dynamics.ceiling
-            and value < dynamics.ceiling
-        ):
+        z, log_density = draw()
+        assert log_density < bound
+        if math.log(rng.random()) < log_density - bound:
             draws.append(z)
     return np.array(draws)
+
+
+def test_the_region_is_a_ball_in_straightened_coordinates():
+    dynamics, rng = dynamics_with_a_scale(), np.random.default_rng(6)
+    moves = dynamics.rescaling
+    z = rng.standard_normal((20, 3))
+    reach = surrogate_dynamics.reach(dynamics, z)
+    for one, distance in zip(z, reach, strict=True):
+        q = moves.into[0] @ one - moves.centres[0]
+        away = q[moves.variables[0]] - moves.middles[0]
+        w = q * np.exp(0.5 * moves.rates[0] * moves.exponents[0] * away)
+        assert distance == pytest.approx(np.linalg.norm(w - moves.origin))
+        assert rescaling.square_norm(moves, one) == pytest.approx(distance**2)
+    plain = dynamics._replace(rescaling=moves._replace(straight=-1))
+    np.testing.assert_allclose(surrogate_dynamics.reach(plain, z), np.linalg.norm(z, axis=1))
+    assert rescaling.square_norm(plain.rescaling, z[0]) == pytest.approx(z[0] @ z[0])
 
 
 @pytest.fixture(scope="module")
@@ -432,7 +458,10 @@ def by_hand(dynamics, starts, kind, with_jacobian):
                 further = moves.into[0][0] @ (new - z)
                 jacobian = -0.5 * moves.rates[0] * moves.exponents[0].sum() * further
             log_ratio -= 0.0 if with_jacobian else jacobian
-            inside = new @ new < dynamics.radius**2 and new_value < dynamics.ceiling
+            inside = (
+                surrogate_dynamics.reach(dynamics, new) < dynamics.radius
+                and new_value < dynamics.ceiling
+            )
             if inside and math.log(rng.random()) < log_ratio:
                 z[:] = new
     return ends

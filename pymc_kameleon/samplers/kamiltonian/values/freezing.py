@@ -13,6 +13,7 @@ from pymc_kameleon.samplers.kamiltonian.values import worth as kamiltonian_worth
 from pymc_kameleon.samplers.kamiltonian.values.learning import ENOUGH, Quality
 from pymc_kameleon.samplers.kamiltonian.values.refits import ARCHIVE
 from pymc_kameleon.samplers.kamiltonian.values.state import WALK, State
+from pymc_kameleon.samplers.kamiltonian.values.state import share as trusted_share
 from pymc_kameleon.samplers.seam import Point
 from pymc_kameleon.surrogates import transitions as surrogate_dynamics
 from pymc_kameleon.surrogates.values import features as value_features
@@ -93,7 +94,7 @@ def fix(state: State, chain: np.ndarray, caution: float = 1.0) -> State:
     floor = min(floor, LARGEST_FLOOR)
     arms = np.concatenate([[floor], arms[1:] * (1.0 - floor) / arms[1:].sum()])
     mixture = residual_mixture.Mixture(floor, learning.judgement.median, _slack(quality))
-    share = residual_mixture.share(mixture, dynamics.radius, dynamics.ceiling, state.current)
+    share = trusted_share(mixture, dynamics, state.current)
     return state._replace(
         dynamics=dynamics, mixture=mixture, arms=arms, share=share, quality=quality
     )
@@ -136,7 +137,7 @@ def _bound(dynamics, chain, learning):
     seen.
     """
     z = (chain - dynamics.surrogate.centre) @ dynamics.inverse.T
-    radius = REACH * math.sqrt(np.square(z).sum(axis=1).max())
+    radius = REACH * float(surrogate_dynamics.reach(dynamics, z).max())
     values = learning.evaluated.log_densities
     highest = values[np.isfinite(values)].max()
     ceiling = highest + 3.0 + 0.5 * math.sqrt(z.shape[1])

@@ -166,7 +166,7 @@ def _bound_while_tuning(dynamics, values, earlier: Quality | None):
     surrogate, d = dynamics.surrogate, len(dynamics.inverse)
     if features.is_quadratic(surrogate):
         return dynamics
-    norms = np.sqrt(np.square(dynamics.archive).sum(axis=1))
+    norms = surrogate_dynamics.reach(dynamics, dynamics.archive)
     radius = max(3.0 * float(np.quantile(norms, 0.95)), 2.0 * (math.sqrt(d) + 2.0))
     ceiling = math.inf
     if earlier is not None and earlier.residual_sd < 1.0:
@@ -178,7 +178,7 @@ def recalled(companions: Companions, dynamics, here: Point, everyone: bool) -> C
     """Companions that the new surrogate's region does not hold are put at the chain's point: they would stick."""
     for c, position in enumerate(companions.positions):
         z = surrogate_dynamics.to_z(dynamics, position)
-        if everyone or not z @ z < dynamics.radius**2:
+        if everyone or not surrogate_dynamics.reach(dynamics, z) < dynamics.radius:
             companions = companions.placed(c, *here)
     return companions
 

@@ -48,6 +48,7 @@ from pymc_kameleon.samplers.kamiltonian.values.state import (
     State,
     locate,
 )
+from pymc_kameleon.samplers.kamiltonian.values.state import share as trusted_share
 from pymc_kameleon.samplers.seam import NOTHING, Point, Proposal, Sampler
 from pymc_kameleon.surrogates import transitions as surrogate_dynamics
 from pymc_kameleon.surrogates.transitions import ARMS
@@ -219,9 +220,7 @@ def place(state: State, point: Point, proposal: Proposal | None = None) -> State
 def _retain(state, current):
     share = 1.0
     if state.mixture is not None:
-        share = residual_mixture.share(
-            state.mixture, state.dynamics.radius, state.dynamics.ceiling, current
-        )
+        share = trusted_share(state.mixture, state.dynamics, current)
     return state._replace(current=current, share=share)
 
 
@@ -372,7 +371,7 @@ def log_ratio(state: State, proposal: Proposal, there: Point) -> float:
         return proposal.log_q_ratio
     end = residual_mixture.Current(carry.z, there.log_density, carry.value)
     dynamics = state.dynamics
-    new_share = residual_mixture.share(mixture, dynamics.radius, dynamics.ceiling, end)
+    new_share = trusted_share(mixture, dynamics, end)
     return proposal.log_q_ratio + residual_mixture.log_ratio(
         mixture, carry.kernel > 0, state.share, new_share
     )

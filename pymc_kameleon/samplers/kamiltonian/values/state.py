@@ -8,6 +8,7 @@ from pymc_kameleon.numerics.evaluations import Evaluations
 from pymc_kameleon.numerics.history import History
 from pymc_kameleon.samplers import adaptive_metropolis
 from pymc_kameleon.samplers.adaptive_metropolis import AdaptiveMetropolis
+from pymc_kameleon.samplers.kamiltonian import trust
 from pymc_kameleon.samplers.kamiltonian.trust import Current, Mixture
 from pymc_kameleon.samplers.kamiltonian.values.learning import (
     Companions,
@@ -140,6 +141,12 @@ class State(NamedTuple):
     mixture: Mixture | None
     quality: Quality
     learning: Learning | None
+
+
+def share(mixture: Mixture, dynamics: Dynamics, current: Current) -> float:
+    """The share of the surrogate's kernel at a point, which D holds or not."""
+    measured = current._replace(z=surrogate_dynamics.in_region(dynamics, current.z))
+    return trust.share(mixture, dynamics.radius, dynamics.ceiling, measured)
 
 
 def locate(dynamics: Dynamics | None, x: np.ndarray, log_density: float) -> Current:
