@@ -334,7 +334,7 @@ def refit(rng: np.random.Generator, state: State, full: bool) -> State:
         trials=0.1 * learning.trials,
         fits=learning.fits + 1,
     )
-    surface = dynamics.make_dynamics(fit.surrogate, metric, states, 1.0)
+    surface = dynamics.make_dynamics(fit.surrogate, metric, states, 1.0, fit.error)
     surface = bounded(surface, log_densities, FAR if fit.error < EXACT else REACH)
     return state._replace(fit=fit, surface=surface, learning=learning)
 

@@ -37,6 +37,7 @@ from pymc_kameleon.surrogates.rescaling import Rescaling
 from pymc_kameleon.surrogates.values.features import Surrogate, compose
 
 MAX_LEAPFROG = 120
+A_SCALE = 0.3  # weighted held-out error of a surrogate whose scales are believed
 TARGET_ACCEPT = 0.93  # of the leapfrog on the surrogate: where f bends more than on average the chain would stick
 CURVED = (
     0.1  # times the held-out error of a quadratic: the least curvature that it can tell from none
@@ -159,13 +160,23 @@ def metric(whiten_factor: np.ndarray, curvature: np.ndarray, error: float = math
 
 
 def make_dynamics(
-    surrogate: Surrogate, metric: np.ndarray, archive: np.ndarray, step_size: float
+    surrogate: Surrogate,
+    metric: np.ndarray,
+    archive: np.ndarray,
+    step_size: float,
+    error: float = 0.0,
 ) -> Dynamics:
-    """Dynamics on all of R^d for states ``archive`` (n, d) in the coordinates of the log density."""
+    """Dynamics on all of R^d for states ``archive`` (n, d) in the coordinates of the log density.
+
+    Trajectories are straightened along a scale only if ``error``, of held-out values, says that it is one: what merely
+    looks like one opens where nothing is.
+    """
     composed = compose(surrogate, metric)
     inverse = np.ascontiguousarray(composed.frame / surrogate.scale)
     z = np.ascontiguousarray((archive - surrogate.centre) @ inverse.T)
     moves = rescaling.make(surrogate, metric, z)
+    if not error < A_SCALE:
+        moves = moves._replace(straight=-1)
     return Dynamics(
         surrogate, composed, metric, inverse, z, float(step_size), math.inf, math.inf, moves
     )

@@ -529,6 +529,17 @@ def test_a_trajectory_goes_on_in_the_neck():
         assert least <= accepted <= most
 
 
+def test_what_only_looks_like_a_scale_is_not_straightened():
+    f = dynamics_with_a_scale().surrogate
+    archive = f.centre + np.random.default_rng(7).standard_normal((60, 3))
+    for error, straight in ((0.05, 0), (0.9, -1), (math.nan, -1)):
+        dynamics = surrogate_dynamics.make_dynamics(f, np.eye(3), archive, 0.3, error)
+        assert dynamics.rescaling.straight == straight
+        assert surrogate_dynamics.below(dynamics, 3.0).ceiling == (
+            math.inf if straight >= 0 else 3.0
+        )
+
+
 def test_without_a_scale_there_is_a_ceiling():
     f = features.blank(np.zeros(2), np.ones(2), np.eye(2))._replace(quadratic=-np.eye(2))
     archive = np.random.default_rng(0).standard_normal((40, 2))

@@ -105,7 +105,9 @@ def _dynamics(rng, state, fit, metric, reference):
     chain, values = reference
     archive = chain[rng.integers(len(chain), size=min(ARCHIVE, len(chain)))]
     step_size = 0.3 if state.dynamics is None else state.dynamics.step_size
-    dynamics = surrogate_dynamics.make_dynamics(fit.surrogate, metric, archive, step_size)
+    dynamics = surrogate_dynamics.make_dynamics(
+        fit.surrogate, metric, archive, step_size, fit.error
+    )
     dynamics = _bound_while_tuning(dynamics, values, state.learning.judgement.earlier)
     return surrogate_dynamics.find_step_size(rng, dynamics)
 
