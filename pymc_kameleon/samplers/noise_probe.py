@@ -14,7 +14,7 @@ holds the chain its rejections say nothing about a scale: how likely it is to le
 
 What an overestimate teaches is nothing, and where the noise grows away from the truth, as that of simulations does, a
 chain that tunes can spend all of its tuning on one. So while tuning, and only then, an estimate that has held the chain
-for :data:`HELD` draws, or for a fiftieth of the tuning draws so far, is made anew and taken over. After tuning that
+for ``HELD`` draws, or for a fiftieth of the tuning draws so far, is made anew and taken over. After tuning that
 would be what biases PyMC's own steps.
 
 References

@@ -6,7 +6,7 @@ trajectory runs in w instead,
     w_j = q_j = s_j,    w_i = q_i exp(a r_i (s_j - m) / 2),
 
 with q the linear coordinates, a and r the rate and the exponents of
-:class:`~pymc_kameleon.surrogates.rescaling.Rescaling`. The density of w is exp(f) |dq/dw|, with
+``rescaling.Rescaling``. The density of w is exp(f) |dq/dw|, with
 log |dq/dw| = -a (s_j - m) sum_i r_i / 2, and its trajectories are reversible and keep volume in w. So the proposal is
 reversible with respect to exp(f) in z, whatever a, r and m are; D is what it is in z.
 """

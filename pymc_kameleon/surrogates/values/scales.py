@@ -9,8 +9,8 @@ log of a variance). No polynomial follows that far, and outside of the points th
 The rate a is known but for a few values, since x_j is a logarithm without units; which coordinate it is, and which
 rate, is found by what the block explains of a quadratic's residual.
 
-A block also says how the others move with x_j: by ``exp(-a / 2)``. :func:`rescaling` makes a linear group of that, by
-which a transition on f goes down a funnel's neck in one move (:mod:`pymc_kameleon.surrogates.transitions`).
+A block also says how the others move with x_j: by ``exp(-a / 2)``. ``surrogates.rescaling`` makes a linear group of
+that, by which a transition on f goes down a funnel's neck in one move (:mod:`pymc_kameleon.surrogates.transitions`).
 """
 
 from typing import NamedTuple
