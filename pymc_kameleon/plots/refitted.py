@@ -15,6 +15,7 @@ from pymc_kameleon.plots.learned import Learned
 from pymc_kameleon.plots.names import Layout, group, unconstrained
 from pymc_kameleon.plots.panels import ELSE, LEARNED, Cloud
 from pymc_kameleon.steps.pooled_trace import positions_of
+from pymc_kameleon.surrogates import transitions as surrogate_dynamics
 from pymc_kameleon.surrogates.values import features, regression
 
 MOST = 2000  # draws that it is fitted to, of each of tuning and after
@@ -48,13 +49,14 @@ def refitted(idata: Any, layout: Layout, model: pm.Model | None) -> Learned:
     except np.linalg.LinAlgError as error:
         raise ValueError(f"No surrogate can be fitted to {source}: {error}; draw more.") from error
     f = fit.surrogate
-    inverse = np.linalg.inv(fit.whiten_factor) / f.scale
-    radius = REACH * np.sqrt(np.square((chain - f.centre) @ inverse.T).sum(axis=1).max())
+    dynamics = surrogate_dynamics.make_dynamics(f, fit.whiten_factor, chain, 1.0, fit.error)
+    radius = REACH * surrogate_dynamics.reach(dynamics, dynamics.archive).max()
     ceiling = y[np.isfinite(y)].max() + CEILING + 0.5 * np.sqrt(x.shape[1])
+    ceiling = surrogate_dynamics.below(dynamics, ceiling).ceiling
 
     def values_at(points: np.ndarray) -> np.ndarray:
         found = features.values(f, np.ascontiguousarray(points))
-        distance = np.sqrt(np.square((points - f.centre) @ inverse.T).sum(axis=1))
+        distance = surrogate_dynamics.reach(dynamics, (points - f.centre) @ dynamics.inverse.T)
         return np.where((distance < radius) & (found < ceiling), found, -np.inf)
 
     about = f"{fit.family}, fitted anew to {source}, held-out error {fit.error:.2g} nats"

@@ -19,6 +19,7 @@ from pymc_kameleon.samplers.seam import Outcome
 from pymc_kameleon.surrogates import transitions as surrogate_dynamics
 from pymc_kameleon.surrogates.transitions import Arm
 from pymc_kameleon.surrogates.values import features as value_features
+from pymc_kameleon.surrogates.values import scales
 from pymc_kameleon.surrogates.values.features import GAUSSIAN
 from pymc_kameleon.surrogates.values.library import Family
 from tests.support.chains import held, two_sample_z
@@ -49,6 +50,16 @@ def bad_surrogate(depth=50.0, shift=4.0, inverse_variance=0.4):
         weights=np.array([3.0, -2.0, -depth]),
         lengthscale=0.5,
     )
+
+
+def wrong_scale():
+    """x1's width changes e^1.5-fold with x0, which it does not in the target; too wide, too."""
+    blank = value_features.blank(np.array([0.4, 0.5]), np.array([0.8, 0.7]), np.eye(2))
+    blocks = scales.Blocks(
+        np.array([0]), np.array([-1.5]), np.array([-0.2]), np.array([[0.0, 0.3]]),
+        np.array([[[0.0, 0.0], [0.0, -0.8]]]), np.zeros((1, len(scales.KNOTS))),
+    )  # fmt: skip
+    return blank._replace(constant=4.0, quadratic=np.diag([-0.7, -0.05]), blocks=blocks)
 
 
 def frozen_state(surrogate, arms, floor=0.15, typical=-4.0, slack=0.5, radius=2.2, ceiling=6.5):
@@ -127,6 +138,7 @@ WRONG = {
     "hole, no slack": (bad_surrogate(), {"slack": 0.0}),
     "too narrow": (bad_surrogate(depth=2.0, inverse_variance=4.0), {"typical": -2.0}),
     "small D": (bad_surrogate(depth=1.0), {"radius": 1.2, "ceiling": 4.5}),
+    "scale, small D": (wrong_scale(), {"radius": 1.3}),
 }
 
 
@@ -165,6 +177,15 @@ def share_at_one_end(state, x, y, proposal, new):
 def test_control_a_wrong_share_is_noticed(ratio, noise, n):
     state = frozen_state(bad_surrogate(), EVERY_ARM)
     assert largest_z(*apply_kernel(state, n=n, noise=noise, ratio=ratio)) > 10
+
+
+def test_control_a_share_that_measures_another_region_is_noticed(monkeypatch):
+    """Along a scale D is a ball in straightened coordinates: so must the share at either end see it."""
+    surrogate, options = WRONG["scale, small D"]
+    state = frozen_state(surrogate, EVERY_ARM, **options)
+    assert state.dynamics.rescaling.straight == 0
+    monkeypatch.setattr(surrogate_dynamics, "in_region", lambda dynamics, z: z)
+    assert largest_z(*apply_kernel(state, n=6000)) > 6.0
 
 
 def recentred(state, x):
