@@ -73,7 +73,7 @@ RESULTS = {
     "fast_kameleon": Result("fast_kameleon", 10),
     "feature_convergence": Result("feature_convergence", 1),
     "few_evaluations": Result(
-        "few_evaluations", 70,
+        "few_evaluations", 120,
         (*_package("samplers.pooled.chains", "samplers.kamiltonian.values.sampler", "targets"), "benchmarks.arriving"),
     ),
     "glass": Result("glass", 9),
