@@ -38,6 +38,7 @@ def test_every_result_has_one_command_that_the_readme_lists():
             "curved",
             "calibration",
             "peers",
+            "few_evaluations",
         )  # packages
 
 
