@@ -112,6 +112,11 @@ RESULTS = {
     "paper_pictures": Result("papers.pictures", 3),
     "paper_trajectories": Result("papers.trajectories", 2),
     "paper_twisted": Result("papers.twisted", 3),
+    "parametrization": Result(
+        "parametrization", 60,
+        _package("steps.centring", "samplers.adaptive_metropolis", "samplers.kameleon.fast", "samplers.kameleon.full",
+                 "samplers.gaussian_mixture.sampler"),
+    ),
     "particle_filter": Result("particle_filter", 1),
     "peers": Result(
         "peers", 120, (*_package(*SAMPLERS, "samplers.pooled.chains", "samplers.kamiltonian.factors.sampler"),)

@@ -33,6 +33,23 @@ class Mutation(NamedTuple):
 
 
 MUTATIONS = [
+    # --- coordinates of a hierarchy, of the steps without a gradient ---
+    Mutation("steps/reparametrized_density", "change = ((origin - share) * log_scale)", "change = ((share - origin) * log_scale)",
+             "the Jacobian the wrong way round", "test_reparametrized.py"),
+    Mutation("steps/reparametrized_density", "jacobian = float(((1.0 - self._share) * log_scale)", "jacobian = float((self._share * log_scale)",
+             "lp of other coordinates", "test_reparametrized.py"),
+    Mutation("steps/reparametrized_density", "found |= {f.name: self._terms[f.name] for f in factors if f.name in self._terms}",
+             "found |= {f.name: 0.0 * self._terms[f.name] for f in factors if f.name in self._terms}",
+             "the priors' terms are lost", "test_reparametrized.py"),
+    Mutation("steps/reparametrized_density", "theirs = variable in others or not others.isdisjoint(ancestors(given))",
+             "theirs = variable in others", "parents of another step", "test_reparametrized.py -k parents"),
+    Mutation("steps/base", "        if unmoved and self.reparametrized:", "        if False:", "u read off x where sigma is small",
+             "test_reparametrized.py -k beside"),
+    Mutation("steps/base", "                point = self._density.update(point, self.position)\n        if self.arrival_state",
+             "                pass\n        if self.arrival_state", "a noisy estimate anew where x and u differ by rounding",
+             "test_reparametrized.py -k noisy"),
+    Mutation("steps/base", "position=here, log_density=self.log_density + change)", "position=here)",
+             "the retained value is of other coordinates", "test_reparametrized.py -k own_variables"),
     # --- the test itself, noise ---
     Mutation("samplers/seam", "bool(rng.random() < probability)", "bool(rng.random() <= 1.3 * probability)",
              "accepts too much", "test_metropolis.py test_adaptive_metropolis.py"),

@@ -32,7 +32,8 @@ from pymc_kameleon.samplers.chain import freeze, transition
 from pymc_kameleon.samplers.schedule import Scheduled
 from pymc_kameleon.samplers.screened import Screened
 from pymc_kameleon.samplers.seam import Known, Point, Proposal, acceptance_probability
-from pymc_kameleon.steps import advice, arrival_doubt, progress
+from pymc_kameleon.steps import advice, arrival_doubt, centring, progress
+from pymc_kameleon.steps.centring import Choice
 from pymc_kameleon.steps.log_density import LogDensity
 from pymc_kameleon.steps.noise import (
     differ,
@@ -55,6 +56,11 @@ from pymc_kameleon.steps.options import (
 )
 from pymc_kameleon.steps.prior_scale import Prior, jitter, look_at_prior
 from pymc_kameleon.steps.pytensor_internals import NotScalar
+from pymc_kameleon.steps.reparametrized_density import (
+    PARAMETRIZATIONS,
+    ReparametrizedDensity,
+    reparametrized_density,
+)
 from pymc_kameleon.steps.sampler_warnings import SamplerWarning, SamplerWarnings, WarningType
 from pymc_kameleon.steps.signatures import with_common
 
@@ -67,7 +73,7 @@ MEASURED = 10  # pairs of probes, or the noise is not known
 ARRIVAL_SHARE = 0.4  # of tuning, at most
 LOOKS = 6  # climbs after a chain's own, from draws of the prior; two of them where they find nothing else
 LOOK_EVERY = 3  # tuning draws: one of so many is theirs
-STATE_VERSION = 8  # of KernelStepState: raised whenever the meaning of a field changes
+STATE_VERSION = 9  # of KernelStepState: raised whenever the meaning of a field changes
 NEVER = 2**62
 MODELLED = (
     "surrogate",
@@ -125,6 +131,8 @@ class KernelStepState(StepMethodState):
         Of the arrival before the walk, while it lasts.
     doubt : Doubt or None
         While tuning, where the arrival ended before it was there.
+    centring : Choice or None
+        Of the coordinates, where they are not the model's own.
     algorithm_state : tuple or None
         The algorithm's own ``State``.
     """
@@ -151,6 +159,7 @@ class KernelStepState(StepMethodState):
     pending: list
     arrival_state: Any
     doubt: Any
+    centring: Any
     algorithm_state: Any
 
 
@@ -217,6 +226,7 @@ class KernelStep(BlockedStep):
     variants: ClassVar[dict[str, Any]] = {}  # ... of these; the first is the default
     screens: ClassVar[int | None] = None  # default of the option ``screen``, where the step has it
     schedules: ClassVar[tuple[str, ...]] = ()  # the variants with the option ``schedule``
+    parametrizes: ClassVar[bool] = True  # whether the step has the option ``parametrization``
 
     stats_dtypes_shapes: ClassVar[dict] = {
         "accept": FLOAT,
@@ -252,6 +262,7 @@ class KernelStep(BlockedStep):
         self.learning_draws = learning_draws
         self._screen = self._screened(preset, options)
         self._schedule = self._scheduled(options)
+        self._parametrization = self._parametrized(preset, options)
         model = pm.modelcontext(model)
         self.vars = continuous(type(self).__name__, vars, model)
         self.blocked, self.rng = blocked, get_random_generator(rng)
@@ -290,6 +301,10 @@ class KernelStep(BlockedStep):
 
     def _compile(self, model, point, compile_kwargs, owns_auxiliary):
         """The log density that this step samples."""
+        if self._parametrization == "auto":
+            moved = reparametrized_density(model, self.vars, point, compile_kwargs, owns_auxiliary)
+            if moved is not None:
+                return moved
         return LogDensity(model, self.vars, point, compile_kwargs, owns_auxiliary)
 
     # -- life cycle ---------------------------------------------------------------------------
@@ -303,6 +318,11 @@ class KernelStep(BlockedStep):
     def density(self) -> LogDensity:
         """The compiled log density."""
         return self._density
+
+    @property
+    def reparametrized(self) -> bool:
+        """Whether the chain moves in other coordinates than the model's."""
+        return isinstance(self._density, ReparametrizedDensity)
 
     @property
     def has_auxiliary(self) -> bool:
@@ -340,6 +360,7 @@ class KernelStep(BlockedStep):
         self.streak = 0
         self._window = progress.Window()
         self._warnings.reset()
+        self.centring = centring.begin(self._density) if self.reparametrized else None
         self.arrival_state = self.algorithm_state = self._frozen_stats = self.doubt = None
 
     def reset_tuning(self) -> None:
@@ -350,6 +371,8 @@ class KernelStep(BlockedStep):
         """Freeze everything that adapts."""
         if self.arrival_state is not None and not self.arrival_state.settled:
             self._begin_walk(self.arrival_state.stop())
+        elif self.arrival_state is not None and self._is_to_be_centred():
+            self._begin_walk(self.arrival_state)
         self.arrival_state = None
         if self.doubt is not None and not arrival_doubt.settled(self.doubt):
             told = advice.did_not_arrive(self.doubt.evaluations, self.doubt.log_density)
@@ -386,6 +409,8 @@ class KernelStep(BlockedStep):
             common["learning_draws"] = self.learning_draws
         if self._schedule is not None:  # without one as before there was the option
             common["schedule"] = self._schedule
+        if self.reparametrized:  # likewise
+            common["parametrization"] = self._parametrization
         if self._density.given_work:
             common["work"] = self._density.given_work
         return described({**defaults, **self._options, **common})
@@ -498,6 +523,17 @@ class KernelStep(BlockedStep):
         self._warnings.pending = warnings
 
     @property
+    def centring(self) -> Choice | None:
+        """How far the coordinates are centred, where they are not the model's own."""
+        return self._centring
+
+    @centring.setter
+    def centring(self, choice: Choice | None) -> None:
+        self._centring = choice
+        if choice is not None:
+            self._density.centring = choice.share
+
+    @property
     def algorithm_state(self) -> Any:
         """The algorithm's own state."""
         return self._algorithm_state
@@ -530,11 +566,14 @@ class KernelStep(BlockedStep):
         x, here = self._density.ravel(point), self.here
         if here.position is None or moved or not self._density.is_at(x, here.position):
             self._restart(point, x)
-        if self.arrival_state is not None:
-            if not self.arrival_state.settled:
-                return self._step_of_arrival(point)
-            if self.tuning_draws % LOOK_EVERY == 0:
-                return self._look(point)
+            if self.reparametrized:  # what comes back from u differs in the last digits
+                point = self._density.update(point, self.position)
+        if self.arrival_state is not None and not self.arrival_state.settled:
+            return self._step_of_arrival(point)
+        if self.tune and self._is_to_be_centred():
+            return self._measure_centring(point)
+        if self.arrival_state is not None and self.tuning_draws % LOOK_EVERY == 0:
+            return self._look(point)
         if self.tune and self._is_probe():
             return point, [self._probe()]
         if self.tune and self._renews and noise_probe.is_held(self.probe):
@@ -590,21 +629,55 @@ class KernelStep(BlockedStep):
         self.here = self.here._replace(
             position=state.positions[row].copy(), log_density=float(state.log_densities[row])
         )
-        if state.settled:
+        if state.settled and not self._is_to_be_centred():
             self._begin_walk(state)
         return self._moved_to_here(point, proposal)
+
+    def _is_to_be_centred(self):
+        """Whether it is time to find out how far: at the end of a climb, or of a first part of the walk."""
+        if self.centring is None or self.centring.settled:
+            return False
+        climbed = self._climbs() and self.arrival_state is not None
+        return climbed or self.tuning_draws > centring.WALKED * self._density.dim
+
+    def _measure_centring(self, point):
+        """One evaluation beside the chain's point. After the last the chain goes on in the coordinates chosen."""
+        proposal = Proposal(self.position + self.centring.displacement, -math.inf, "arrival")
+        self._point = point
+        there = self._evaluate(proposal, self.here)
+        choice = self.centring.told(there.log_density - self.log_density)
+        self.centring = choice
+        if choice.complete:
+            factor = None if self.arrival_state is None else self.arrival_state.factor
+            choice = centring.settle(self.rng, self._density, choice, self.position, factor)
+            here, change = self._density.recast(self.position, choice.share)
+            # Exactness hangs on the Jacobian, and on this being for tuning draws only
+            self.here = self.here._replace(position=here, log_density=self.log_density + change)
+            self.centring = choice
+            self._begin_walk(self.arrival_state)
+            point = self._density.update(point, self.position)
+        return point, [self._statistics(proposal, 0.0, False)]
+
+    def _from_arrival(self, v):
+        """The chain's coordinates of a point of the arrival's, non-centred, and what that adds to its log density."""
+        if not self.reparametrized:
+            return v, 0.0
+        return self._density.recast(v, self.centring.share, self._density.noncentred)
 
     def _look(self, point):
         """One evaluation for a climb from elsewhere, between the draws of the walk; see ``arrival.search``."""
         state = self.arrival_state
-        proposal = Proposal(state.propose(self.rng), -math.inf, "arrival")
+        asked = state.propose(self.rng)
+        position, change = self._from_arrival(asked)
+        proposal = Proposal(position, -math.inf, "arrival")
         self._point = point
         there = self._evaluate(proposal, self.here)
-        state = state.tell(self.rng, proposal.position, there.log_density)
+        state = state.tell(self.rng, asked, there.log_density - change)
         self.arrival_state = None if state.done else state
         if state.done and state.chosen is not state.climbs[0]:  # far more mass: begin there, anew
+            position, change = self._from_arrival(state.position.copy())
             self.here = self.here._replace(
-                position=state.position.copy(), log_density=state.log_density
+                position=position, log_density=state.log_density + change
             )
             self._begin_walk(state)
         return self._moved_to_here(point, proposal)
@@ -617,16 +690,23 @@ class KernelStep(BlockedStep):
 
     def _begin_walk(self, state):
         """The walk begins where the chain is, with what was learned on the way."""
-        if state.done:
+        if state is None or state.done:
             self.arrival_state = None
         known = Known(spent=self.tuning_draws)
-        if self._hands_on():
-            known = Known(self.tuning_draws, **state.learned())
+        if state is not None and self._hands_on():
+            known = Known(self.tuning_draws, **self._learned(state))
             self.doubt = None
             if not state.arrived:  # said when tuning ends, unless the walk has arrived by itself
                 self.doubt = arrival_doubt.begin(state.evaluations, state.log_density)
         self.algorithm_state = self.sampler.init(self.rng, self.position, known)
         self._start_algorithm()
+
+    def _learned(self, state):
+        """What the arrival tells the walk, in the walk's coordinates."""
+        learned = state.learned()
+        if not self.reparametrized:
+            return learned
+        return centring.recast(self._density, self.centring.share, state.position, **learned)
 
     def _hands_on(self):
         """Whether the walk learns from what was evaluated before it."""
@@ -639,6 +719,8 @@ class KernelStep(BlockedStep):
     def _set_out(self, x, value):
         """The arrival's state at a chain's first point; None where there is nothing to do."""
         at_initial = self._density.is_at(self._density.ravel(self._initial), x)
+        if self.reparametrized:
+            at_initial = np.array_equal(self._density.enter(self._density.ravel(self._initial)), x)
         if not (self._arrives and self.tune and (at_initial or self._climbs())):
             return None
         if self._prior is None:
@@ -662,7 +744,11 @@ class KernelStep(BlockedStep):
         draws = self.rng.choice(self._prior.draws, LOOKS, replace=False)
         box = 2.0 * jitter(scale) * self.rng.uniform(-1.0, 1.0, draws.shape)
         around = self._density.ravel(self._initial) + box
-        return np.where(np.isfinite(draws), draws, around)
+        looks = np.where(np.isfinite(draws), draws, around)
+        if not self.reparametrized:
+            return looks
+        entered = np.array([self._density.enter(x) for x in looks])
+        return np.where(np.isfinite(entered), entered, box)
 
     def _is_probe(self):
         """Whether this tuning draw measures the noise."""
@@ -810,7 +896,12 @@ class KernelStep(BlockedStep):
     def _restart(self, point, x):
         """The chain starts, or another step moved a variable: evaluate the log density at the current point."""
         unmoved = self.position is not None and self._density.is_at(x, self.position)
-        x = self._density.enter(x)  # a copy: the driver's memory may be overwritten after the draw
+        if unmoved and self.reparametrized:  # where a scale is small, x does not say what u is
+            x = self.position.copy()
+        else:
+            x = self._density.enter(
+                x
+            )  # a copy: the driver's memory may be overwritten after the draw
         if not unmoved:
             self.probe = self.probe._replace(first=None)  # of another point
         if self.position is None:
@@ -900,6 +991,16 @@ class KernelStep(BlockedStep):
         check_types({"screen": screen}, {"screen": int})
         count(0, screen=screen)
         return screen
+
+    def _parametrized(self, preset, options):
+        """In which coordinates the chain moves: the option ``parametrization``, taken out of ``options``."""
+        if not self.parametrizes:
+            return "model"
+        chosen = options.pop("parametrization", "model" if preset == "paper" else "auto")
+        check_types({"parametrization": chosen}, {"parametrization": str})
+        if chosen not in PARAMETRIZATIONS:
+            raise ValueError(f"parametrization must be one of {PARAMETRIZATIONS}, got {chosen!r}.")
+        return chosen
 
     def _scheduled(self, options):
         """When to learn anew: the option ``schedule``, taken out of ``options``."""

@@ -51,6 +51,10 @@ class AdaptiveMetropolisStep(KernelStep):
         units, takes at most a fifth of it.
     target_accept : float
         Acceptance probability that the scale is tuned to, in (0, 1). Default 0.234 (Roberts, Gelman & Gilks, 1997).
+    parametrization : {"auto", "model"}
+        "auto" (default): location-scale priors with unknown parents are sampled in non-centred coordinates, as far as
+        the data say, where this step samples the parents, too; draws are of the model's own variables all the same, see
+        docs/hierarchical.md. "model", also with ``preset="paper"``: as the model has them.
     preset : {None, "paper"}
         "paper": Andrieu & Thoms (2008), algorithm 4, from the identity, with Roberts & Rosenthal's (2009) share of
         0.05 fixed small moves. Options given besides it win.
@@ -110,6 +114,7 @@ class AdaptiveMetropolisStep(KernelStep):
         *,
         tune: int | None = default(None),
         target_accept: float = default(0.234),
+        parametrization: str = default("auto"),
         preset: str | None = None,
         scaling: str = default("learned"),
         covariance: str = default("window"),
@@ -139,6 +144,10 @@ class KameleonStep(KernelStep):
     target_accept : float
         Acceptance probability that the scale nu is tuned to, in (0, 1). Default 0.234 (Roberts, Gelman & Gilks, 1997),
         also the paper's.
+    parametrization : {"auto", "model"}
+        "auto" (default): location-scale priors with unknown parents are sampled in non-centred coordinates, as far as
+        the data say, where this step samples the parents, too; draws are of the model's own variables all the same, see
+        docs/hierarchical.md. "model", also with ``preset="paper"``: as the model has them.
     preset : {None, "paper"}
         "paper": the covariance gamma^2 I + nu^2 M H M^T in the parameters' own units with gamma = 0.2, the median
         heuristic, a random subsample, and no other moves. Options given besides it win.
@@ -226,6 +235,7 @@ class KameleonStep(KernelStep):
         tune: int | None = default(None),
         n_history: int = default(1000),
         target_accept: float = default(0.234),
+        parametrization: str = default("auto"),
         preset: str | None = None,
         proposal: str = default("full"),
         n_directions: int = default(20),
@@ -262,6 +272,10 @@ class FastKameleonStep(KernelStep):
         to 350 best.
     target_accept : float
         Acceptance probability that the scale eta is tuned to, in (0, 1). Default 0.234 (Roberts, Gelman & Gilks, 1997).
+    parametrization : {"auto", "model"}
+        "auto" (default): location-scale priors with unknown parents are sampled in non-centred coordinates, as far as
+        the data say, where this step samples the parents, too; draws are of the model's own variables all the same, see
+        docs/hierarchical.md. "model", also with ``preset="paper"``: as the model has them.
     preset : {None, "paper"}
         "paper": the dissertation's covariance gamma^2 I + eta^2 J^T C J in the parameters' own units with
         gamma = 0.5, the median heuristic, the whole history, and no other moves. Options given besides it win.
@@ -353,6 +367,7 @@ class FastKameleonStep(KernelStep):
         tune: int | None = default(None),
         n_features: int = default(300),
         target_accept: float = default(0.234),
+        parametrization: str = default("auto"),
         preset: str | None = None,
         kernel: str | Kernel = default("gaussian"),
         embedding: str = default("sincos"),
@@ -394,6 +409,10 @@ class GaussianMixtureStep(KernelStep):
         Largest mixture that cross-validation may choose, positive. Default 16.
     n_history : int
         Largest size of the evenly thinned history that the mixture is fitted to. Default 1000.
+    parametrization : {"auto", "model"}
+        "auto" (default): location-scale priors with unknown parents are sampled in non-centred coordinates, as far as
+        the data say, where this step samples the parents, too; draws are of the model's own variables all the same, see
+        docs/hierarchical.md. "model", also with ``preset="paper"``: as the model has them.
 
     For experiments
     ---------------
@@ -451,6 +470,7 @@ class GaussianMixtureStep(KernelStep):
         tune: int | None = default(None),
         max_components: int = default(16),
         n_history: int = default(1000),
+        parametrization: str = default("auto"),
         inflation: float = default(1.4),
         broad_share: float = default(0.1),
         shares: tuple[float, float, float, float] = default((0.25, 0.25, 0.25, 0.25)),
@@ -598,6 +618,7 @@ class KamiltonianStep(KernelStep):
     """
 
     name = "kamiltonian"
+    parametrizes = False  # its option ``coordinates``
     chooses = "surrogate"
     schedules = ("lite", "finite")
     variants: ClassVar[dict] = {
@@ -840,6 +861,10 @@ class GaussianAdaptationStep(KernelStep):
     initial_scale : ndarray of shape (d,), optional
         Scales of the coordinates at the start, positive, to within a dozen orders of magnitude where ``sweeps`` are
         made. Default: ones.
+    parametrization : {"auto", "model"}
+        "auto" (default): location-scale priors with unknown parents are sampled in non-centred coordinates, as far as
+        the data say, where this step samples the parents, too; draws are of the model's own variables all the same, see
+        docs/hierarchical.md. "model", also with ``preset="paper"``: as the model has them.
     preset : {None, "paper"}
         "paper": from the identity and radius 1, at constant rates, by acceptances, towards an acceptance rate of 1/e,
         without a search for the units. Options given besides it win.
@@ -885,6 +910,7 @@ class GaussianAdaptationStep(KernelStep):
         tune: int | None = default(None),
         target_accept: float = default(0.234),
         initial_scale: np.ndarray | None = default(None),
+        parametrization: str = default("auto"),
         preset: str | None = None,
         initial_radius: float | None = default(None),
         initial_covariance: np.ndarray | None = default(None),
@@ -911,6 +937,10 @@ class CMAStep(KernelStep):
     initial_scale : ndarray of shape (d,), optional
         Scales of the coordinates at the start, positive, to within a dozen orders of magnitude where ``sweeps`` are
         made. Default: ones.
+    parametrization : {"auto", "model"}
+        "auto" (default): location-scale priors with unknown parents are sampled in non-centred coordinates, as far as
+        the data say, where this step samples the parents, too; draws are of the model's own variables all the same, see
+        docs/hierarchical.md. "model", also with ``preset="paper"``: as the model has them.
     preset : {None, "paper"}
         "paper": from the identity and sigma 1, at constant rates, by acceptances, without a search for the units.
         Options given besides it win.
@@ -956,6 +986,7 @@ class CMAStep(KernelStep):
         tune: int | None = default(None),
         target_accept: float = default(2 / 11),
         initial_scale: np.ndarray | None = default(None),
+        parametrization: str = default("auto"),
         preset: str | None = None,
         initial_sigma: float | None = default(None),
         initial_covariance: np.ndarray | None = default(None),

@@ -49,6 +49,8 @@ def test_options_are_real_keywords_with_the_defaults_of_the_algorithm(step):
     options.pop(step.chooses, None)
     if step.screens is not None:  # an option of the step's, not of its algorithm
         options["screen"] = step.screens
+    if step.parametrizes:
+        options["parametrization"] = "auto"
     if step.schedules:
         options["schedule"] = None
     of_the_model = (

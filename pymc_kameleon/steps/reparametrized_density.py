@@ -1,0 +1,215 @@
+"""The log density of coordinates u in which a hierarchy is easy to move, for steps that need no more than its value.
+
+u = lambda mu + sigma^lambda z for every location-scale prior whose unknown parents the same step samples, see
+:mod:`pymc_kameleon.steps.coordinates`; everything else is as the model has it. What is compiled is the model's own
+graph with these priors' terms replaced: one evaluation a draw, as
+:class:`~pymc_kameleon.steps.log_density.LogDensity` makes.
+"""
+
+from typing import Any
+
+import numpy as np
+import pymc as pm
+import pytensor
+import pytensor.tensor as pt
+from pymc.pytensorf import compile as compile_pymc
+from pytensor.graph.replace import clone_replace
+from pytensor.graph.traversal import ancestors
+
+from pymc_kameleon.steps import pytensor_internals
+from pymc_kameleon.steps.black_boxes import Unsplittable, has_boxes
+from pymc_kameleon.steps.coordinates import Coordinates
+from pymc_kameleon.steps.log_density import LogDensity
+
+PARAMETRIZATIONS = ("auto", "model")
+
+
+class ReparametrizedDensity(LogDensity):
+    """log p of u; ``enter``, ``is_at`` and ``update`` translate between u and the point that PyMC sees.
+
+    Parameters
+    ----------
+    coordinates : Coordinates
+        With the priors that are moved.
+    model : pymc.Model
+    initial_point, compile_kwargs, own_auxiliary
+        See :class:`LogDensity`.
+
+    Attributes
+    ----------
+    movable : ndarray of bool, shape (d,)
+        The coordinates that are moved.
+    centring : ndarray of shape (d,)
+        lambda: 1 leaves a coordinate as the model has it, 0 is non-centred. Zeros at first; 1 where nothing is movable.
+    """
+
+    def __init__(self, coordinates, model, initial_point, compile_kwargs=None, own_auxiliary=False):
+        variables = [v for v, *_ in coordinates.layout]
+        self.movable = coordinates.movable
+        start = self.noncentred
+        centring = pytensor.shared(start, name="centring")
+        moved = _MovedModel(model, coordinates, centring)
+        super().__init__(moved, variables, initial_point, compile_kwargs, own_auxiliary)
+        functions = [f for f in (self._function, self._deterministic) if f is not None]
+        self._centring = [
+            cell for f in functions for cell in pytensor_internals.cells(f, lambda v: v is centring)
+        ]
+        self._share, self._last = start, (None, None, 0.0)
+        u, share = pt.vector("u", dtype="float64"), pt.vector("centring", dtype="float64")
+        at = coordinates.move(u, share)
+        self._places = compile_pymc(
+            [u, share], [o.astype("float64") for o in (at.x, at.v, at.location, at.log_scale)],
+            on_unused_input="ignore", **dict(compile_kwargs or {}),
+        )  # fmt: skip
+        self._places.trust_input = True
+
+    @property
+    def centring(self) -> np.ndarray:
+        """Lambda, shape (d,)."""
+        return self._share.copy()
+
+    @centring.setter
+    def centring(self, share: np.ndarray) -> None:
+        self._share, self._last = np.array(share, dtype=float), (None, None, 0.0)
+        for cell in self._centring:
+            cell.value = self._share.copy()
+
+    def enter(self, x: np.ndarray) -> np.ndarray:
+        """The coordinates u of ``x``, raveled from a point."""
+        with np.errstate(all="ignore"):
+            _, v, location, log_scale = self._places(x, np.ones(self.dim))
+            u = self._share * location + np.exp(self._share * log_scale) * v
+        return np.where(self.movable, u, x)
+
+    def leave(self, u: np.ndarray) -> np.ndarray:
+        """The model's own coordinates at ``u``, shape (d,)."""
+        return self._at(u)[0]
+
+    def is_at(self, x: np.ndarray, position: np.ndarray) -> bool:
+        """Whether ``x``, raveled from a point, is ``position`` as ``update`` writes it into one."""
+        return super().is_at(x, self.leave(position))
+
+    def update(self, point: dict[str, np.ndarray], x: np.ndarray) -> dict[str, np.ndarray]:
+        """A copy of ``point``, with the variables of this vector set from ``x`` = u."""
+        return super().update(point, self.leave(x))
+
+    def model_log_density(self, x: np.ndarray, value: float) -> float:
+        """The model's own log density where that of u is ``value``."""
+        return value - self._at(x)[1]
+
+    def spread(self, scale: np.ndarray) -> np.ndarray:
+        """The prior's scale ``scale`` of the model's coordinates in those of u: 1 where they are non-centred."""
+        return np.where(self.movable, 1.0, scale)
+
+    def log_scale(self, u: np.ndarray) -> np.ndarray:
+        """Log sigma of the priors that are moved at ``u``, shape (d,); 0 elsewhere."""
+        with np.errstate(all="ignore"):
+            return np.asarray(self._places(u, self._share)[3])
+
+    @property
+    def noncentred(self) -> np.ndarray:
+        """The lambda of the non-centred coordinates, in which a chain begins: 0 for all that can be moved."""
+        return np.where(self.movable, 0.0, 1.0)
+
+    def recast(
+        self, u: np.ndarray, share: np.ndarray, origin: np.ndarray | None = None
+    ) -> tuple[np.ndarray, float]:
+        """``u`` in the coordinates of another lambda, and what that adds to its log density.
+
+        Parameters
+        ----------
+        u : ndarray of shape (d,)
+        share : ndarray of shape (d,)
+            The other lambda.
+        origin : ndarray of shape (d,), optional
+            The lambda of ``u``. Default: ``centring``.
+        """
+        origin = self._share if origin is None else origin
+        with np.errstate(all="ignore"):
+            _, v, location, log_scale = self._places(u, origin)
+            other = share * location + np.exp(share * log_scale) * v
+            change = ((origin - share) * log_scale)[self.movable].sum()  # the Jacobian
+        return np.where(self.movable, other, u), float(change)
+
+    def columns(self) -> list[np.ndarray]:
+        """The coordinates of each variable; of one with several axes, of each position on the last."""
+        found = []
+        for _, first, last, shape, _ in self._layout:
+            width = shape[-1] if len(shape) > 1 else 1
+            found += [np.arange(first + i, last, width) for i in range(width) if first + i < last]
+        return found
+
+    def _at(self, u):
+        """(x, log|dx/du|) at ``u``."""
+        if self._last[0] is None or self._last[0].tobytes() != u.tobytes():
+            with np.errstate(all="ignore"):
+                x, _, _, log_scale = self._places(u, self._share)
+                jacobian = float(((1.0 - self._share) * log_scale)[self.movable].sum())
+            self._last = (u.copy(), np.where(self.movable, x, u), jacobian)
+        return self._last[1:]
+
+    def __getstate__(self):
+        return {**super().__getstate__(), "_last": (None, None, 0.0)}
+
+
+class _MovedModel:
+    """A model whose value variables stand for u: all that :class:`LogDensity` asks of one, with its ``logp`` moved."""
+
+    def __init__(self, model, coordinates, centring):
+        self._model = model
+        u = pt.concatenate([v.ravel() for v, *_ in coordinates.layout])
+        moved = coordinates.move(u, centring)
+        priors = [rv for rv in model.free_RVs if model.rvs_to_values[rv] in coordinates.priors]
+        # exactness hangs on these terms taking the priors' place, Jacobian and all
+        self._terms = dict(zip([rv.name for rv in priors], moved.terms, strict=True))
+        self._values = {v: moved.values[v] for v in coordinates.priors}
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._model, name)
+
+    def logp(self, factors=None, sum: bool = True):
+        """As of :class:`pymc.Model`, of u."""
+        model = self._model
+        if factors is None:
+            factors = [*model.free_RVs, *model.observed_RVs, *model.potentials]
+        rest = [f for f in factors if f.name not in self._terms]
+        terms = model.logp(rest, sum=False) if rest else []
+        found = dict(zip([f.name for f in rest], terms, strict=True)) if rest else {}
+        found = dict(
+            zip(found, clone_replace([*found.values()], self._values, rebuild_strict=False), strict=True)
+        )  # fmt: skip
+        found |= {f.name: self._terms[f.name] for f in factors if f.name in self._terms}
+        ordered = [found[f.name] for f in factors]
+        return pt.sum([pt.sum(term) for term in ordered]) if sum else ordered
+
+
+def reparametrized_density(
+    model: pm.Model, variables: list, point: dict, compile_kwargs=None, own_auxiliary: bool = False
+) -> ReparametrizedDensity | None:
+    """The log density of u; None where there is nothing to move.
+
+    A prior is moved if its unknown parents are among ``variables``: u would be another point whenever another step
+    moved them, and what z is where sigma is small cannot be read off a point. Nor if a black box says where it is,
+    which would have to be asked twice a draw. In single precision nothing is.
+    """
+    if pytensor.config.floatX != "float64" or any(v.dtype != "float64" for v in variables):
+        return None
+    coordinates = Coordinates(model, variables, point)
+    others = set(model.value_vars) - set(variables)
+    for variable, prior in list(coordinates.priors.items()):
+        given = [prior.location, prior.scale, *prior.others]
+        if prior.factor is not None:
+            given.append(prior.factor)
+        theirs = variable in others or not others.isdisjoint(ancestors(given))
+        if theirs or _has_boxes(given, model):
+            coordinates.forget(variable)
+    if not coordinates.priors:
+        return None
+    return ReparametrizedDensity(coordinates, model, point, compile_kwargs, own_auxiliary)
+
+
+def _has_boxes(given, model):
+    try:
+        return has_boxes(given, model.value_vars)
+    except Unsplittable:
+        return True

@@ -1,0 +1,354 @@
+"""Steps that need no gradient in the coordinates of a hierarchy: the density of u, whole chains, what is left alone."""
+
+import numpy as np
+import pymc as pm
+import pytensor.tensor as pt
+import pytest
+from scipy import stats
+
+import pymc_kameleon as pk
+from pymc_kameleon.steps import centring
+from pymc_kameleon.steps.log_density import LogDensity
+from pymc_kameleon.steps.reparametrized_density import reparametrized_density
+from tests.steps.test_coordinates import correlated, families
+from tests.support.hierarchies import schools
+
+QUICK = {"mode": "FAST_COMPILE"}
+STEPS = [
+    pk.AdaptiveMetropolisStep, pk.KameleonStep, pk.FastKameleonStep, pk.GaussianMixtureStep, pk.CMAStep,
+    pk.GaussianAdaptationStep,
+]  # fmt: skip
+
+
+def density(model, variables=None):
+    variables = model.continuous_value_vars if variables is None else variables
+    return reparametrized_density(model, variables, model.initial_point(), QUICK)
+
+
+@pytest.fixture(scope="module", params=[families, pytest.param(correlated, marks=pytest.mark.slow)])
+def model_and_density(request):
+    model = request.param()
+    return model, density(model), model.compile_logp(jacobian=True, **QUICK)
+
+
+@pytest.mark.parametrize(
+    "share", ["random", *(pytest.param(s, marks=pytest.mark.slow) for s in (0.0, 0.5, 1.0))]
+)
+def test_the_density_of_u_is_that_of_x_times_the_jacobian(model_and_density, share):
+    """The oracle: the model's own log density, and the Jacobian of the whole map by differences."""
+    model, found, logp = model_and_density
+    rng = np.random.default_rng(1)
+    share = rng.uniform(size=found.dim) if share == "random" else share
+    found.centring = np.where(found.movable, share, 1.0)
+    for _ in range(3):
+        u = 0.7 * rng.standard_normal(found.dim)
+        point = found.update(model.initial_point(), u)
+        slopes = [
+            (found.leave(u + h) - found.leave(u - h)) / 2e-6 for h in 1e-6 * np.eye(found.dim)
+        ]
+        np.testing.assert_allclose(found(u), logp(point) + np.linalg.slogdet(slopes)[1], rtol=1e-6)
+        np.testing.assert_allclose(found.model_log_density(u, found(u)), logp(point), rtol=1e-10)
+        np.testing.assert_allclose(found.enter(found.leave(u)), u, rtol=1e-8, atol=1e-10)
+        assert found.is_at(found.ravel(point), u)
+
+
+def test_from_one_lambda_to_another(model_and_density):
+    model, found, _ = model_and_density
+    rng = np.random.default_rng(2)
+    one, other = (np.where(found.movable, rng.uniform(size=found.dim), 1.0) for _ in range(2))
+    found.centring = one
+    u = 0.7 * rng.standard_normal(found.dim)
+    here, point = found(u), found.update(model.initial_point(), u)
+    moved, change = found.recast(u, other)
+    np.testing.assert_allclose(found.recast(moved, one, other)[0], u, rtol=1e-9, atol=1e-10)
+    found.centring = other
+    np.testing.assert_allclose(found(moved), here + change, rtol=1e-10)
+    np.testing.assert_allclose(found.ravel(found.update({}, moved)), found.ravel(point), rtol=1e-9)
+
+
+@pytest.fixture(scope="module")
+def small():
+    return density(schools()[0])
+
+
+@pytest.mark.parametrize("log_tau", [np.log(1e-5), np.log(1e-16), np.log(1e-20), -300.0])
+def test_nothing_is_lost_where_a_scale_is_small(small, log_tau):
+    """At sigma = 1e-20 mu + sigma z is mu, whatever z: the prior of z has to be there all the same."""
+    z, mu = np.array([0.7, -1.3, 3.0]), 0.4
+    small.centring = small.noncentred
+    expected = (
+        stats.norm.logpdf(mu, 1.0, 2.0) + stats.norm.logpdf(z).sum()
+        + stats.halfnorm.logpdf(np.exp(log_tau)) + log_tau - 0.5 * np.sum((mu - np.arange(3)) ** 2)
+    )  # fmt: skip
+    u = np.concatenate([[mu, log_tau], z])
+    slack = 4.0 * np.exp(log_tau)  # of the likelihood, at mu + sigma z
+    np.testing.assert_allclose(small(u), expected, rtol=1e-9, atol=slack)
+    half = np.array([1.0, 1.0, 0.5, 0.5, 0.5])
+    other, change = small.recast(u, half)
+    small.centring = half
+    digits = np.finfo(float).eps * mu / np.exp(0.5 * log_tau)  # of z, as u stores it
+    if digits < 0.1:
+        np.testing.assert_allclose(
+            small(other), expected + change, rtol=1e-9, atol=slack + 20 * digits
+        )
+        np.testing.assert_allclose(change, -1.5 * log_tau)
+
+
+# --- which priors are moved -----------------------------------------------------------------------
+
+
+def test_nothing_is_moved_without_unknown_parents_of_this_step():
+    with pm.Model() as model:
+        sd = pm.HalfNormal("sd", 1.0)
+        x = pm.Normal("x", 0.0, sd, shape=2)
+        pm.Normal("flat", 0.0, 1.0)
+        n = pm.Poisson("n", 2.0)
+        pm.Normal("by_counts", n, 1.0)
+        pm.Potential("y", -pt.sqr(x).sum())
+    named = {v.name: v for v in model.value_vars}
+    assert density(model, [named["x"]]) is None  # sd is another step's
+    assert density(model, [named["flat"]]) is None
+    assert density(model, [named["by_counts"]]) is None  # n cannot be this step's
+    both = density(model, [named["sd_log__"], named["x"], named["by_counts"]])
+    assert both.movable.tolist() == [False, True, True, False]
+    assert type(pk.CMAStep([sd], model=model, compile_kwargs=QUICK).density) is LogDensity
+
+
+def test_a_black_box_is_not_asked_where_a_prior_is():
+    from tests.support.hierarchies import BlackBox
+
+    box = BlackBox(lambda x: np.asarray(2.0 * x))
+    with pm.Model() as model:
+        top = pm.Normal("top")
+        x = pm.Normal("x", box(top), 1.0)
+        y = pm.Normal("y", top, 1.0)
+    named = {v.name: v for v in model.value_vars}
+    found = density(model)
+    assert found.movable.tolist() == [v in (named["y"],) for v in model.continuous_value_vars]
+    before = box.calls
+    found.leave(np.zeros(3))
+    assert box.calls == before
+    del x, y
+
+
+@pytest.mark.parametrize(
+    "step", [STEPS[0], *(pytest.param(s, marks=pytest.mark.slow) for s in STEPS[1:])]
+)
+def test_the_option(step):
+    model, _ = schools()
+    how = {"model": model, "compile_kwargs": QUICK}
+    assert step(**how).reparametrized
+    assert not step(parametrization="model", **how).reparametrized
+    if step is not pk.GaussianMixtureStep:
+        assert not step(preset="paper", **how).reparametrized
+        assert step(preset="paper", parametrization="auto", **how).reparametrized
+    with pytest.raises(ValueError, match="parametrization must be one of"):
+        step(parametrization="noncentred", **how)
+
+
+# --- chains ---------------------------------------------------------------------------------------
+
+
+def chain(step, model, tune, draws, seed=1, stop=None):
+    """Points and statistics of all draws, or of the first ``stop``."""
+    step.setup_chain(np.random.default_rng(seed), tune, draws)
+    return go_on(step, model.initial_point(), range(tune + draws if stop is None else stop), tune)
+
+
+def go_on(step, point, draws, tune):
+    points, rows = [], []
+    for t in draws:
+        if t == tune:
+            step.stop_tuning()
+        point, (row,) = step.step(point)
+        points.append(point)
+        rows.append(row)
+    return points, rows
+
+
+@pytest.fixture(scope="module")
+def run():
+    model, box = schools()
+    step = pk.AdaptiveMetropolisStep(model=model, compile_kwargs=QUICK)
+    calls = box.calls
+    points, rows = chain(step, model, 400, 100)
+    return model, step, points, rows, box.calls - calls
+
+
+def test_draws_are_of_the_models_own_variables(run):
+    model, step, points, rows, _ = run
+    logp = model.compile_logp(jacobian=True, **QUICK)
+    assert set(points[0]) == {"mu", "tau_log__", "theta"}
+    for point, row in list(zip(points, rows, strict=True))[::50]:
+        np.testing.assert_allclose(row["model_logp"], logp(point), rtol=1e-9)
+    assert step.density.is_at(step.density.ravel(points[-1]), step.position)
+
+
+def test_one_evaluation_a_draw_at_most(run):
+    _, step, _, rows, calls = run
+    assert step.evaluations <= len(rows) + 1
+    assert calls == 3 * step.evaluations
+
+
+def test_lambda_is_settled_and_stays(run):
+    _, step, *_ = run
+    assert step.centring.settled
+    share = step.density.centring
+    assert (share[:2] == 1.0).all()  # mu and tau have no unknown parents
+    assert ((share[2:] >= 0.0) & (share[2:] < 0.9)).all()
+
+
+@pytest.mark.parametrize("rich", [False, True])
+def test_lambda_is_what_the_data_know_better_than_the_prior(rich):
+    """Normal groups of known noise s: sigma^2 / (sigma^2 + s^2), to the last digit."""
+    s = 0.05 if rich else 20.0
+    with pm.Model() as model:
+        mu, tau = pm.Normal("mu"), pm.HalfNormal("tau")
+        theta = pm.Normal("theta", mu, tau, shape=3)
+        pm.Normal("y", theta, s, observed=np.arange(3.0))
+    found = density(model)
+    choice, u = centring.begin(found), np.array([0.3, -0.7, 0.1, 0.2, 0.3])
+    here = found(u)
+    while not choice.complete:
+        choice = choice.told(found(u + choice.displacement) - here)
+    known = np.exp(-1.4) / s**2
+    np.testing.assert_allclose(choice.curvatures(), 1.0 + known, rtol=1e-6)
+    settled = centring.settle(np.random.default_rng(0), found, choice, u, None)
+    assert settled.share.tolist() == [1.0] * 5 if rich else [1.0, 1.0, 0.0, 0.0, 0.0]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("stop", [20, 60, 200, 420])
+def test_a_chain_resumes_bit_for_bit(tmp_path, stop):
+    """In the arrival, beside it, on the walk, frozen."""
+    model, _ = schools()
+    how = {"model": model, "compile_kwargs": QUICK}
+    whole = pk.FastKameleonStep(**how)
+    expected, _ = chain(whole, model, 400, 50)
+    begun, other = pk.FastKameleonStep(**how), pk.FastKameleonStep(**how)
+    chain(begun, model, 400, 50, stop=stop)
+    pk.save_state(begun, tmp_path / "chain.state")
+    point = pk.load_state(other, tmp_path / "chain.state")
+    points, _ = go_on(other, point, range(stop, 450), 400)
+    np.testing.assert_array_equal(points[-1]["theta"], expected[-1]["theta"])
+
+
+def test_a_chain_that_ends_tuning_before_lambda_is_known_goes_on(run):
+    model = run[0]
+    step = pk.AdaptiveMetropolisStep(model=model, compile_kwargs=QUICK)
+    points, _ = chain(step, model, 400, 0, stop=1)
+    while not step.arrival_state.settled:
+        points, _ = go_on(step, points[-1], range(1), None)
+    assert not step.centring.settled
+    step.stop_tuning()
+    before = step.evaluations
+    points, _ = go_on(step, points[-1], range(5), None)
+    assert step.evaluations == before + 5  # the point was never entered anew
+    assert step.density.is_at(step.density.ravel(points[-1]), step.position)
+
+
+# --- exactness ------------------------------------------------------------------------------------
+
+CHAINS = 2000
+
+
+def neck():
+    """Two groups and their scale, log sigma ~ N(-1, 1), and no data: the posterior is the prior, known exactly."""
+    with pm.Model() as model:
+        log_sigma = pm.Normal("log_sigma", -1.0, 1.0)
+        pm.Normal("x", 0.5, pt.exp(log_sigma), shape=2)
+    return model
+
+
+def exact_draws(step, transitions=15):
+    """z-scores of moments after some transitions of the frozen kernel from exact draws; one chain a draw."""
+    rng = np.random.default_rng(3)
+    log_sigma = rng.normal(-1.0, 1.0, CHAINS)
+    x = 0.5 + np.exp(log_sigma)[:, None] * rng.standard_normal((len(log_sigma), 2))
+    found = []
+    for a, b in zip(log_sigma, x, strict=True):
+        point = {"log_sigma": np.array(a), "x": b}
+        for _ in range(transitions):
+            point, _ = step.step(point)
+        found.append([point["log_sigma"], *((point["x"] - 0.5) * np.exp(-point["log_sigma"]))])
+    y = np.array(found) - [-1.0, 0.0, 0.0]
+    moments = np.concatenate([y, y**2 - 1.0], axis=1)
+    return moments.mean(axis=0) / (moments.std(axis=0) / np.sqrt(len(moments)))
+
+
+@pytest.fixture(scope="module")
+def frozen():
+    step = pk.AdaptiveMetropolisStep(model=neck(), compile_kwargs=QUICK)
+    chain(step, step.model, 300, 0, stop=300)
+    step.stop_tuning()
+    step.centring = step.centring._replace(share=np.array([1.0, 0.5, 0.2]))
+    return step
+
+
+@pytest.mark.slow
+def test_the_posterior_is_invariant(frozen):
+    assert np.abs(exact_draws(frozen)).max() < 4.5
+
+
+@pytest.mark.slow
+def test_without_the_jacobian_it_is_not(frozen, monkeypatch):
+    """The control: the density of x at u."""
+    density, whole = frozen.density, type(frozen.density).__call__
+    monkeypatch.setattr(
+        type(density), "__call__", lambda self, u: self.model_log_density(u, whole(self, u))
+    )
+    assert np.abs(exact_draws(frozen)).max() > 10.0
+
+
+def test_beside_a_step_of_discrete_variables_nothing_is_lost():
+    """A count moves at every draw; where sigma is 1e-20, what u is cannot be read off x, and is kept."""
+    with pm.Model() as model:
+        log_sigma = pm.Normal("log_sigma", 0.0, 100.0)
+        x = pm.Normal("x", 1.0, pt.exp(log_sigma))
+        n = pm.Poisson("n", 3.0)
+        pm.Potential("y", -0.1 * pt.sqr(x) * n)
+    named = {v.name: v for v in model.value_vars}
+    step = pk.AdaptiveMetropolisStep(
+        [named["log_sigma"], named["x"]], model=model, compile_kwargs=QUICK, arrival=False
+    )
+    step.setup_chain(np.random.default_rng(0), 0, 20)
+    step.stop_tuning()
+    point = {"log_sigma": np.array(-46.0), "x": np.array(1.0), "n": np.array(3)}
+    point, _ = step.step(point)
+    step.here = step.here._replace(position=np.array([-46.0, 0.7]))
+    point = step.density.update(point, step.position)
+    seen = set()
+    for n in range(20):
+        point = {**point, "n": np.array(n % 5)}
+        before = step.position
+        point, (row,) = step.step(point)
+        if not row["accepted"]:
+            np.testing.assert_array_equal(step.position, before)
+        seen.add(float(step.position[1]))
+    assert 0.0 not in seen
+
+
+def test_a_noisy_estimate_is_kept():
+    """After tuning an estimate is made where a move is proposed and nowhere else, also at the chain's first draw."""
+    calls = []
+
+    def estimate(rng, x):
+        calls.append(x)
+        return float(rng.normal(-0.5 * np.sum(np.square(x)), 0.5))
+
+    with pm.Model() as model:
+        sd = pm.HalfNormal("sd", 1.0)
+        x = pm.Normal("x", 1.0, sd, shape=2)
+        pm.Potential("y", pk.NoisyLogLikelihood(estimate)(x))
+    step = pk.AdaptiveMetropolisStep(model=model, compile_kwargs=QUICK)
+    assert step.reparametrized
+    calls.clear()
+    points, rows = chain(step, model, 150, 50)
+    assert step.centring.settled
+    assert len(calls) == step.evaluations <= len(rows) + 1
+    begun = pk.AdaptiveMetropolisStep(model=model, compile_kwargs=QUICK)
+    begun.setup_chain(np.random.default_rng(5), 0, 20)
+    begun.stop_tuning()
+    calls.clear()
+    go_on(begun, points[-1], range(20), None)
+    assert len(calls) == 21
