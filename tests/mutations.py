@@ -49,7 +49,7 @@ MUTATIONS = [
              "                pass\n        if self.arrival_state", "a noisy estimate anew where x and u differ by rounding",
              "test_reparametrized.py -k noisy"),
     Mutation("steps/base", "position=here, log_density=self.log_density + change)", "position=here)",
-             "the retained value is of other coordinates", "test_reparametrized.py -k own_variables"),
+             "the retained value is of other coordinates", "test_reparametrized.py -k moving_over"),
     # --- the test itself, noise ---
     Mutation("samplers/seam", "bool(rng.random() < probability)", "bool(rng.random() <= 1.3 * probability)",
              "accepts too much", "test_metropolis.py test_adaptive_metropolis.py"),

@@ -369,10 +369,11 @@ class KernelStep(BlockedStep):
 
     def stop_tuning(self) -> None:
         """Freeze everything that adapts."""
+        arrived = self.arrival_state is not None and self.arrival_state.settled
+        if arrived and self._is_to_be_centred():
+            self._begin_walk(self.arrival_state)  # as it is
         if self.arrival_state is not None and not self.arrival_state.settled:
             self._begin_walk(self.arrival_state.stop())
-        elif self.arrival_state is not None and self._is_to_be_centred():
-            self._begin_walk(self.arrival_state)
         self.arrival_state = None
         if self.doubt is not None and not arrival_doubt.settled(self.doubt):
             told = advice.did_not_arrive(self.doubt.evaluations, self.doubt.log_density)
