@@ -13,6 +13,7 @@ from pytensor.compile.mode import Mode
 
 from pymc_kameleon.numerics import history
 from pymc_kameleon.steps import KernelStep
+from pymc_kameleon.steps.log_density import LogDensity
 
 _log = logging.getLogger("pymc.kameleon")
 
@@ -49,7 +50,8 @@ def model_of(step: Any, model: pm.Model | None) -> pm.Model | None:
 def layout_of(step: Any, dim: int, model: pm.Model | None) -> Layout:
     """Places in the vector by name of the value variable, each in the variable's shape."""
     if isinstance(step, KernelStep):
-        return {n: p.astype(int) for n, p in step.density.update({}, np.arange(dim)).items()}
+        places = LogDensity.update(step.density, {}, np.arange(dim))  # whatever its coordinates
+        return {n: p.astype(int) for n, p in places.items()}
     names = getattr(step, "var_names", None)  # of a sampling state
     if model is not None:
         point = model.initial_point()

@@ -96,7 +96,7 @@ def proposals(
     ------
     ValueError
         If the step has not sampled here, has learned nothing, or neither draws nor points are given; for other than two
-        coordinates.
+        coordinates; if the step moves a hierarchy in other coordinates than the model's.
     TypeError
         For a step that has no normal proposals, as ``KamiltonianStep``.
 
@@ -106,6 +106,11 @@ def proposals(
     >>> pk.plots.proposals(step, idata=idata, density=target)  # doctest: +SKIP
     """
     kernels = kernels_of(*_random_walk(step))
+    if getattr(step, "reparametrized", False):
+        raise ValueError(
+            "The proposals of this step are normal in the partially non-centred coordinates of the hierarchy, not in "
+            "the model's: draw those of a step with parametrization='model'."
+        )
     if not 0.0 < probability < 1.0:
         raise ValueError(f"probability must be in (0, 1), got {probability!r}.")
     model, dim = model_of(step, model), step.density.dim

@@ -7,6 +7,7 @@ import pytest
 from scipy import stats
 
 import pymc_kameleon as pk
+from pymc_kameleon.plots.names import layout_of
 from pymc_kameleon.steps import centring
 from pymc_kameleon.steps.log_density import LogDensity
 from pymc_kameleon.steps.reparametrized_density import reparametrized_density
@@ -377,3 +378,13 @@ def test_a_noisy_estimate_is_kept():
         calls.clear()
         go_on(step, {"sd_log__": row[0], "x": row[1:]}, range(3), None)
         assert len(calls) == 1
+
+
+def test_plots_say_which_coordinates_they_would_need(run):
+    _, step, *_ = run
+    with pytest.raises(ValueError, match="parametrization='model'"):
+        pk.plots.proposals(step)
+    places = layout_of(step, 5, None)
+    assert {name: p.ravel().tolist() for name, p in places.items()} == {
+        "mu": [0], "tau_log__": [1], "theta": [2, 3, 4],
+    }  # fmt: skip
