@@ -10,7 +10,7 @@ export OMP_NUM_THREADS = 1
 QUICK = step_cost feature_convergence adaptation_bias gp_estimator particle_filter history_length corrections
 LONG = noisy_likelihood twisted_gaussians hamiltonian_abc glass fast_kameleon kamiltonian_paper kamiltonian_cold_start \
 	kamiltonian_dimension nuts_per_gradient arrival few_evaluations textbook cold_start long_runs short_tuning calibration \
-	peers
+	peers control_variates
 
 .PHONY: demo test test-slow test-lowest audit calibrate lint bench bench-quick notebooks docs linkcheck wheel clean
 

@@ -66,6 +66,10 @@ RESULTS = {
     "cold_start_ablation": Result(
         "cold_start --ablation", 30, (*_package("samplers.kameleon.full", "targets", "diagnostics"), "benchmarks.core")
     ),
+    "control_variates": Result(
+        "control_variates", 30,
+        (*_package("samplers.pooled.chains", "control_variates", "targets"),),
+    ),
     "curved": Result(
         "curved", 60,
         (*_package(*SAMPLERS, "samplers.screened", "steps.base", "steps.log_density"), "benchmarks.textbook.drive"),

@@ -10,6 +10,7 @@
 from importlib.metadata import PackageNotFoundError, version
 
 from pymc_kameleon import plots
+from pymc_kameleon.control_variates import expectations
 from pymc_kameleon.pseudo_marginal import NoisyLogLikelihood
 from pymc_kameleon.sample_report import report
 from pymc_kameleon.sampling import sample
@@ -42,6 +43,7 @@ __all__ = [
     "KameleonStep",
     "KamiltonianStep",
     "NoisyLogLikelihood",
+    "expectations",
     "load_state",
     "plots",
     "register",

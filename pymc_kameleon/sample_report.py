@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import arviz as az
 import numpy as np
 
-from pymc_kameleon import convergence
+from pymc_kameleon import control_variates, convergence
 from pymc_kameleon.steps import advice
 
 ENOUGH = 400.0  # effective draws, for means to a twentieth of a posterior sd (Vehtari et al., 2021)
@@ -70,6 +70,7 @@ def report(idata: Any) -> str:
         _agreement(judged, rhat, ess),
         _pools_agreement(pools),
         *_surrogate(idata, attributes),
+        *_control_variates(idata),
         *_chains(idata, names, draws),
         *_divergences(idata),
         *_advice(judged, ess, attributes, n),
@@ -236,6 +237,16 @@ def _surrogate(idata: Any, attributes: dict[str, Any]) -> Iterator[str]:
             f"It made {own.mean():.0%} of the moves, of which {accept[own].mean():.0%} were accepted; of the random "
             f"walk's {accept[~own].mean():.0%}."
         )
+
+
+def _control_variates(idata: Any) -> Iterator[str]:
+    gate = control_variates.gate_of(idata)
+    if gate is None:
+        return
+    if gate.is_open:
+        yield f"It may be used as a control variate, pk.expectations(idata): {gate.why}"
+    else:
+        yield f"It is no control variate, pk.expectations would refuse: {gate.why}"
 
 
 def _chains(idata: Any, names: list[str], draws: np.ndarray) -> Iterator[str]:

@@ -26,6 +26,7 @@ from pymc.initial_point import make_initial_point_fn
 from pymc_kameleon import convergence, workers
 from pymc_kameleon.checkpoint import Checkpoint
 from pymc_kameleon.numerics.checks import positive
+from pymc_kameleon.samplers.pooled import audits
 from pymc_kameleon.samplers.pooled import chains as pooled_chains
 from pymc_kameleon.samplers.pooled.chains import Chains, Plan
 from pymc_kameleon.samplers.pooled.pools import Pools
@@ -36,7 +37,7 @@ from pymc_kameleon.steps.log_density import LogDensity
 from pymc_kameleon.steps.option_types import check_types
 from pymc_kameleon.steps.options import described
 from pymc_kameleon.steps.pooled_progress import Progress
-from pymc_kameleon.steps.pooled_trace import to_idata
+from pymc_kameleon.steps.pooled_trace import add_control_variates, to_idata
 from pymc_kameleon.steps.prior_scale import jitter, prior_scale
 from pymc_kameleon.surrogates.values.regression import affordable
 
@@ -61,6 +62,7 @@ def sample(
     target_ess: float | None = None,
     max_evaluations: int | None = None,
     pools: int = 1,
+    control_variates: bool = False,
     start: str | dict[str, Any] | Sequence[dict[str, Any]] = "jitter",
     evaluations: Any = None,
     checkpoint: Any = None,
@@ -108,6 +110,10 @@ def sample(
         Into how many parts the chains are divided, of two chains or more, which learn apart and share nothing: what one
         pool does not know another may, and then they disagree, as chains that share a surrogate cannot.
         ``pk.report`` compares them, with the statistic ``pool``. Each pays for a surrogate of its own. Default 1.
+    control_variates : bool
+        Evaluate up to 120 draws of the surrogate as well (for ten draws of the posterior three), and keep what
+        :func:`pymc_kameleon.expectations` needs: the groups ``surrogate_posterior``, 8,000 draws of the surrogate, and
+        ``control_variates``. The posterior's draws are the same. Default False.
     start : {"jitter", "prior"}, dict or list of dict
         Where the chains' climbs begin: around the model's initial point as in ``pm.sample`` (default), at draws from
         the prior, around one point given by the names of variables, or one point for every chain.
@@ -162,7 +168,8 @@ def sample(
     """
     _check(
         model=(model, pm.Model | None), step=(step, Any), draws=(draws, int | None), tune=(tune, int | str),
-        chains=(chains, int), pools=(pools, int), max_evaluations=(max_evaluations, int | None),
+        chains=(chains, int), pools=(pools, int), control_variates=(control_variates, bool),
+        max_evaluations=(max_evaluations, int | None),
         target_ess=(target_ess, float | None),
         timeout=(timeout, float | None), checkpoint=(checkpoint, str | PathLike | None),
         start=(start, str | dict | list | tuple), progressbar=(progressbar, bool),
@@ -174,12 +181,17 @@ def sample(
     density = step.density
     plan = _plan(draws, tune, chains, max_evaluations, target_ess, density)
     _check_pools(pools, chains, evaluations)
+    if control_variates:
+        _check_control_variates(density, pools)
+        plan = plan._replace(audits=audits.AUDITS)
     known = None if evaluations is None else known_points(evaluations, model, density)
     seed, kept = _seed(random_seed), None
     if checkpoint is not None:
         header = {"chains": chains, "tune": tune, "start": start, **_made_with(step)}
         if pools > 1:
             header["pools"] = pools
+        if control_variates:
+            header["control_variates"] = True
         if known is not None:
             parts = (known.positions.tobytes(), known.log_densities.tobytes())
             header["evaluations"] = hashlib.blake2b(b"".join(parts), digest_size=8).hexdigest()
@@ -223,10 +235,13 @@ def sample(
     seconds = time.perf_counter() - begin
     attributes = _attributes(run, seconds, _failures(run, model, density) | _probed(run, density))
     _advise(run, attributes)
-    return to_idata(
+    idata = to_idata(
         model, density, run.warmup, run.rows, run.evaluated, seconds=seconds,
         keep_warmup=not discard_tuned_samples, attributes=attributes, **(idata_kwargs or {}),
     )  # fmt: skip
+    if control_variates and run.free is not None:
+        idata = add_control_variates(idata, model, density, run.free, pooled_chains.log_ratios(run))
+    return idata
 
 
 def _run(
@@ -286,6 +301,17 @@ def _check_pools(pools: int, chains: int, known: Any) -> None:
     if pools > 1 and known is not None:
         raise ValueError(
             f"pools={pools} learn apart, and evaluations= would be known to all of them. Give one of the two."
+        )
+
+
+def _check_control_variates(density: LogDensity, pools: int) -> None:
+    if pools > 1:
+        raise ValueError(
+            f"control_variates=True is for one surrogate, and pools={pools} have one each. Give one of the two."
+        )
+    if density.noisy:
+        raise ValueError(
+            "control_variates=True compares the surrogate with log densities, and this model's are noisy estimates."
         )
 
 

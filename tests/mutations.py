@@ -322,6 +322,14 @@ MUTATIONS = [
              "a scale with mass in the neck", "surrogates/test_scales.py"),
     Mutation("surrogates/values/scale_basis", "if not rest @ rest < WORTH * (left @ left):", "if not rest @ rest < left @ left:",
              "every block is a scale", "surrogates/test_scales.py"),
+    # --- control variates ---
+    Mutation("control_variates", "inside / inside.mean()", "np.ones_like(inside)", "E_f outside C as well", "test_control_variates.py"),
+    Mutation("control_variates", "weighted, expected = float((weights * h).mean()),", "weighted, expected = float(h.mean()),", "f not weighed",
+             "test_control_variates.py"),
+    Mutation("control_variates", "if min(shares) < SHARE:", "if max(shares) < SHARE:", "a gate that one of two opens",
+             "test_control_variates.py"),
+    Mutation("samplers/pooled/audits", "return np.where(inside, f - log_densities + self.typical, -math.inf)",
+             "return f - log_densities + self.typical", "C forgotten at the draws", "test_control_variates.py"),
 ]  # fmt: skip
 
 

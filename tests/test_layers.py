@@ -30,7 +30,7 @@ FAMILIES = ("samplers.kameleon", "samplers.gaussian_mixture", "samplers.kamilton
 HOST_SIDE = {
     "__init__", "__main__", "steps", "pseudo_marginal", "gp_classification", "datasets", "glass", "diagnostics",
     "plots", "demo", "hierarchical_demo",
-    "targets", "sampling", "workers", "convergence", "checkpoint", "sample_report",
+    "targets", "sampling", "workers", "convergence", "checkpoint", "sample_report", "control_variates",
 }  # fmt: skip
 
 

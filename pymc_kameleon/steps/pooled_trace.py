@@ -12,6 +12,7 @@ from pymc.backends.base import MultiTrace
 from pymc.backends.ndarray import NDArray
 
 from pymc_kameleon.numerics.evaluations import Evaluations, table
+from pymc_kameleon.samplers.pooled.audits import Free
 from pymc_kameleon.samplers.pooled.drawing import Row
 from pymc_kameleon.steps.log_density import LogDensity
 
@@ -54,8 +55,16 @@ def to_idata(
     kwargs
         Of ``pm.to_inference_data``.
     """
+    idata = _inference_data(model, density, warmup, rows, seconds, keep_warmup, kwargs)
+    for name, value in attributes.items():
+        idata["posterior"].attrs[name] = value
+    return _with_group(idata, "evaluations", to_dataset(density, evaluated, attributes))
+
+
+def _inference_data(model, density, warmup, rows, seconds, keep_warmup, kwargs, variables=None):
+    """As ``pm.sample`` makes it of its traces."""
     kept = [*warmup, *rows] if keep_warmup else rows
-    traces, first = [], NDArray(model=model)
+    traces, first = [], NDArray(model=model, vars=variables)
     for chain in range(len(rows[0].positions)):
         # One compiled function for all chains.
         trace = first
@@ -79,10 +88,7 @@ def to_idata(
         warnings.filterwarnings(
             "ignore", "(More chains|Found chain dim)", UserWarning
         )  # as is meant here
-        idata = pm.to_inference_data(trace, model=model, save_warmup=keep_warmup, **kwargs)
-    for name, value in attributes.items():
-        idata["posterior"].attrs[name] = value
-    return _with_group(idata, "evaluations", to_dataset(density, evaluated, attributes))
+        return pm.to_inference_data(trace, model=model, save_warmup=keep_warmup, **kwargs)
 
 
 def _statistics(row, chain):
@@ -94,6 +100,31 @@ def _statistics(row, chain):
     values["diverging"] = DIVERGENCE < error < math.inf
     values["evaluations"] = row.evaluations
     return values
+
+
+def add_control_variates(
+    idata: Any, model: pm.Model, density: LogDensity, free: Free, ratios: dict[str, np.ndarray]
+) -> Any:
+    """Draws of the surrogate in the model's variables, and how far it is off, as groups of their own.
+
+    Parameters
+    ----------
+    ratios : dict of str to ndarray
+        f - log p of the posterior's draws, (chains, draws), and of the audits, (n,).
+    """
+    rows = [Row(x, np.zeros(len(x)), [{}] * len(x)) for x in free.positions.swapaxes(0, 1)]
+    # without deterministics, which may stand behind the simulator whose evaluations are counted
+    names = {v.name for v in (*model.free_RVs, *model.value_vars)}
+    variables = [v for v in model.unobserved_value_vars if v.name in names]
+    made = _inference_data(model, density, [], rows, 0.0, False, {}, variables)["posterior"]
+    to_plain = getattr(made, "to_dataset", None)
+    idata = _with_group(idata, "surrogate_posterior", made if to_plain is None else to_plain())
+    columns = {
+        "log_ratio": (["chain", "draw"], ratios["draws"]),
+        "audit_log_ratio": ("audit", ratios["audits"]),
+        "is_inside": (["surrogate_chain", "surrogate_draw"], free.inside),
+    }
+    return _with_group(idata, "control_variates", xr.Dataset(columns))
 
 
 def _with_group(idata, name, dataset):

@@ -382,6 +382,7 @@ POOLED = [
     pooled(ValueError, "max_evaluations must be at least 8 for 2 chains, got 5", max_evaluations=5),
     pooled(ValueError, "pools must be at least 1 and at most 1 for 2 chains, two of them in each; got 2", pools=2),
     pooled(ValueError, "pools must be an integer, got 1.5", pools=1.5),
+    pooled(ValueError, "control_variates must be True or False, got 1.5", control_variates=1.5),
     pooled(ValueError, "target_ess must be positive and finite, got -5", target_ess=-5),
     pooled(ValueError, "target_ess must be a number or None, got nan", target_ess=NAN),
     pooled(ValueError, "timeout must be positive and finite, got -1", timeout=-1),

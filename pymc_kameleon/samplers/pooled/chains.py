@@ -17,8 +17,8 @@ import numpy as np
 from pymc_kameleon.numerics import evaluations
 from pymc_kameleon.numerics.evaluations import Evaluations
 from pymc_kameleon.samplers import known_points
+from pymc_kameleon.samplers.pooled import audits, drawing, probes
 from pymc_kameleon.samplers.pooled import climbs as pooled_climbs
-from pymc_kameleon.samplers.pooled import drawing, probes
 from pymc_kameleon.samplers.pooled.drawing import Drawing, Request, Row
 from pymc_kameleon.samplers.pooled.tuning import Tuning
 
@@ -40,6 +40,8 @@ class Plan(NamedTuple):
         Never exceeded.
     climb : bool
         Whether values can be compared: not under noise.
+    audits : int
+        Draws of the frozen surrogate that are evaluated beside the chains' own, at most.
     """
 
     draws: int | None
@@ -47,6 +49,7 @@ class Plan(NamedTuple):
     longest: int
     max_evaluations: int | None
     climb: bool = True
+    audits: int = 0
 
 
 class Chains:
@@ -84,6 +87,7 @@ class Chains:
         self.rows: list[Row] = []
         self.hub: Any = None
         self.members: list = []
+        self.free: audits.Free | None = None  # draws of the surrogate, where audits are planned
         self.stopped = ""  # why there are fewer draws than planned
         self.nonfinite = 0
         self.failed = 0  # of those, NaN or +inf: no density of zero, which -inf is ...
@@ -112,7 +116,7 @@ class Chains:
     @property
     def next_draw(self) -> int:
         """How many evaluations the next draw of every chain takes, at most."""
-        return len(self.starts) + getattr(self._phase, "probes", 0)
+        return len(self.starts) + getattr(self._phase, "beside", 0)
 
     @property
     def nowhere(self) -> bool:
@@ -321,19 +325,39 @@ class _Tune:
 
 
 class _Draw:
-    """Draw: nothing adapts. Every round is one draw of every chain; with some of them goes a probe."""
+    """Draw: nothing adapts. Every round is one draw of every chain; with some of them go probes and audits."""
 
     name = "draw"
     next = None
 
     def __init__(self, chains: Chains, drawing: Drawing):
         self.chains, self.drawing = chains, drawing
+        self.audited = 0
+        # Generators that are spawned leave their parent's stream as it is.
+        wanted = chains.plan.audits and drawing.hub.mixture is not None
+        chains.free = audits.Free(chains.rng.spawn(1)[0], drawing.hub) if wanted else None
 
     @property
     def probes(self):
         """How many go with this round."""
         drawing = self.drawing
         return int(probes.is_due(drawing.hub, len(drawing.rows), len(drawing.members)))
+
+    @property
+    def audits(self):
+        """How many go with this round."""
+        drawing, free = self.drawing, self.chains.free
+        most = 0 if free is None else len(free.audits)
+        return audits.due(drawing.hub, len(drawing.rows), len(drawing.members), most)
+
+    def _audits(self, n):
+        first, self.audited = self.audited, self.audited + n
+        return self.chains.free.audits[first : self.audited] if n else []
+
+    @property
+    def beside(self):
+        """Points of this round that are no draws."""
+        return self.probes + self.audits
 
     @property
     def done(self):
@@ -349,10 +373,12 @@ class _Draw:
         chains, drawing = self.chains, self.drawing
         number = len(drawing.rows)
         proposals = [probes.propose(chains.rng, drawing.hub, number) for _ in range(self.probes)]
-        return drawing.ask() + [Request(p.position, -1, p.move) for p in proposals]
+        found = [Request(p.position, -1, p.move) for p in proposals]
+        found += [Request(x, -1, "audit") for x in self._audits(self.audits)]
+        return drawing.ask() + found
 
     def tell(self, values):
-        self.drawing.tell(values[: len(values) - self.probes])
+        self.drawing.tell(values[: len(values) - self.beside])
         self.chains.members, self.chains.rows = self.drawing.members, self.drawing.rows
 
 
@@ -363,6 +389,16 @@ def probed(chains: Any) -> probes.Found:
     rows, evaluated = chains.evaluated.move == "probe", chains.evaluated
     drawn = np.array([row.log_densities for row in chains.rows])
     return probes.judge(chains.hub, evaluated.positions[rows], evaluated.log_densities[rows], drawn)
+
+
+def log_ratios(chains: Chains) -> dict[str, np.ndarray]:
+    """How far the frozen surrogate lies above the log density, less its typical value, at the draws and the audits."""
+    free, evaluated = chains.free, chains.evaluated
+    assert free is not None
+    rows = evaluated.move == "audit"
+    drawn = [free.log_ratios(row.positions, row.log_densities) for row in chains.rows]
+    found = free.log_ratios(evaluated.positions[rows], evaluated.log_densities[rows])
+    return {"draws": np.array(drawn).T, "audits": found}
 
 
 def posterior(chains: Any) -> np.ndarray:

@@ -1,0 +1,92 @@
+"""What the frozen surrogate is worth as a density of its own: free draws of it, some of them audited by an evaluation.
+
+Expectations under exp(f) cost no evaluation, and where f is good those under the posterior differ little from them: f
+is a control variate. Whether it is good everywhere that exp(f) has mass the chains' draws cannot say, which never go
+where exp(f) has mass and the posterior has none. So exp(f) is restricted to a region C where the chains have been when
+tuning ended, and of its draws there some, chosen at random, are evaluated: the *audits*. They are no draws of the
+posterior, and change none.
+"""
+
+import math
+
+import numpy as np
+
+from pymc_kameleon.samplers.kamiltonian.values.state import State
+from pymc_kameleon.surrogates import transitions as surrogate_dynamics
+
+AUDITS = 120  # in a run: the last hundred of them judge
+SHARE = 0.3  # of an evaluation for each draw, until there are so many: a hundred of a run of 1,000
+CHAINS, DRAWS, BURN = 8, 1000, 10  # of the surrogate; a draw is many inner transitions
+ARM = -2  # of the dear choice: many transitions, not ten times many
+# C: not farther out, and f not lower, than all but so many of the states of tuning. What of the posterior lies beyond
+# is estimated by the draws alone.
+FARTHEST, LOWEST = 0.99, 0.01
+
+
+def due(state: State, round_: int, members: int, most: int) -> int:
+    """How many audits go with this round: fixed by its number, so that no draw depends on what was found."""
+    if state.mixture is None:
+        return 0
+
+    def by(end):
+        return min(most, math.floor(end * SHARE * members))
+
+    return by(round_ + 1) - by(round_)
+
+
+class Free:
+    """Draws of exp(f) on C, fixed before the first draw of the posterior.
+
+    Parameters
+    ----------
+    rng : numpy.random.Generator
+    state : State
+        Frozen.
+
+    Attributes
+    ----------
+    positions : ndarray of shape (CHAINS, DRAWS, d)
+    inside : ndarray of bool, shape (CHAINS, DRAWS)
+        Which of them are in C; the others keep their place, for the sake of autocorrelations.
+    audits : ndarray of shape (n, d)
+        In the order in which they are evaluated.
+    """
+
+    def __init__(self, rng: np.random.Generator, state: State):
+        dynamics, archive = state.dynamics, state.dynamics.archive
+        self.typical = state.mixture.typical
+        values = [surrogate_dynamics.value(dynamics, z) for z in archive]
+        self.floor = float(np.quantile(values, LOWEST))
+        farthest = float(np.quantile(surrogate_dynamics.reach(dynamics, archive), FARTHEST))
+        self.dynamics = dynamics._replace(radius=min(dynamics.radius, farthest))
+        self.positions = self._run(rng, state.options.choice.arms[ARM])
+        flat = self.positions.reshape(-1, archive.shape[1])
+        self.inside = self._values(flat)[1].reshape(CHAINS, DRAWS)
+        rows = np.flatnonzero(self.inside)
+        self.audits = flat[rng.permutation(rows)[:AUDITS]]
+
+    def _run(self, rng, arm):
+        archive = self.dynamics.archive
+        within = surrogate_dynamics.reach(self.dynamics, archive) < self.dynamics.radius
+        found = np.empty((CHAINS, DRAWS, archive.shape[1]))
+        for chain in found:
+            z = archive[rng.choice(np.flatnonzero(within))]
+            for k in range(-BURN, DRAWS):
+                z = surrogate_dynamics.run(rng, z, self.dynamics, arm).z
+                if k >= 0:
+                    chain[k] = surrogate_dynamics.to_x(self.dynamics, z)
+        return found
+
+    def _values(self, positions):
+        """F at points (n, d), and whether they are in C."""
+        dynamics = self.dynamics
+        z = np.array([surrogate_dynamics.to_z(dynamics, x) for x in positions])
+        f = np.array([surrogate_dynamics.value(dynamics, at) for at in z])
+        near = surrogate_dynamics.reach(dynamics, z) < dynamics.radius
+        return f, near & (f < dynamics.ceiling) & (f > self.floor)
+
+    def log_ratios(self, positions: np.ndarray, log_densities: np.ndarray) -> np.ndarray:
+        """F - log p of points (n, d), less its typical value, shape (n,); -inf outside C, where exp(f) counts as 0."""
+        f, inside = self._values(positions)
+        with np.errstate(invalid="ignore"):
+            return np.where(inside, f - log_densities + self.typical, -math.inf)

@@ -1,0 +1,224 @@
+"""``pk.expectations``: consistent whatever the surrogate, right errors, and a gate that refuses a bad one."""
+
+import numpy as np
+import pymc as pm
+import pytest
+import xarray as xr
+
+import pymc_kameleon as pk
+from benchmarks.cold_start import TARGETS
+from benchmarks.few_evaluations.samplers import Cell, plan, starts
+from pymc_kameleon import control_variates
+from pymc_kameleon.samplers.pooled import audits
+from pymc_kameleon.samplers.pooled import chains as pooled_chains
+
+SHIFT, WIDTH = 0.1, 1.05  # of a surrogate N(SHIFT, WIDTH^2) of the posterior N(0, 1) ...
+REACH = 2.5  # ... in a region |x| < REACH
+
+
+def run_of(rng, shape=(8, 200), audited=120):
+    """Independent draws of the posterior and of the surrogate: what a run would have."""
+    x = rng.standard_normal(shape)
+    free = SHIFT + WIDTH * rng.standard_normal((8, 1000))
+
+    def log_ratio(x):
+        f = -0.5 * ((x - SHIFT) / WIDTH) ** 2 - np.log(WIDTH)
+        return np.where(np.abs(x) < REACH, f + 0.5 * x**2, -np.inf)
+
+    inside = np.abs(free) < REACH
+    return x, free, log_ratio(x), inside, log_ratio(free[inside][:audited])
+
+
+def idata_of(x, free, ratio, inside, audited):
+    dims = ["chain", "draw"]
+    return {
+        "posterior": xr.Dataset({"x": (dims, x)}),
+        "surrogate_posterior": xr.Dataset({"x": (dims, free)}),
+        "control_variates": xr.Dataset(
+            {"log_ratio": (dims, ratio), "audit_log_ratio": ("audit", audited), "is_inside": (["a", "b"], inside)}
+        ),
+    }  # fmt: skip
+
+
+def errors(function, n=150, **options):
+    """z-scores of E[h] = 1 of h = x^2, of many runs, and how much smaller the standard error is."""
+    z, gain = [], []
+    for seed in range(n):
+        x, free, ratio, inside, _ = run_of(np.random.default_rng([7, seed]), **options)
+        found, error = function(x**2, np.exp(ratio), free**2, inside.astype(float))
+        z.append((found - 1.0) / error)
+        gain.append(error / control_variates._mcse(x**2))
+    return np.array(z), float(np.mean(gain))
+
+
+def test_unbiased_with_the_right_error():
+    """Mean and size of the z-scores of 150 runs with a surrogate that is wrong everywhere."""
+    z, gain = errors(control_variates.controlled)
+    mean, size = z.mean() * np.sqrt(len(z)), (np.mean(z**2) - 1.0) * np.sqrt(len(z) / 2.0)
+    assert abs(mean) < 4.5
+    assert abs(size) < 4.5
+    assert gain < 0.8
+
+
+@pytest.mark.parametrize("wrong", ["no weights", "outside as well"])
+def test_control_a_wrong_estimator_is_noticed(wrong):
+    def without(h, weights, free, inside):
+        if wrong == "no weights":
+            return control_variates.controlled(h, (weights > 0.0).astype(float), free, inside)
+        return control_variates.controlled(h, weights, free, np.ones_like(inside))
+
+    z, _ = errors(without)
+    assert abs(z.mean() * np.sqrt(len(z))) > 10.0
+
+
+def test_a_row_for_every_element_and_any_function_of_the_unknowns():
+    made = idata_of(*run_of(np.random.default_rng(1)))
+    table = pk.expectations(made)
+    assert list(table.index) == ["x"]
+    assert table.loc["x", "mean_draws"] == pytest.approx(float(made["posterior"]["x"].mean()))
+    assert table.loc["x", "controlled"]
+    assert abs(table.loc["x", "mean"]) < 4.5 * table.loc["x", "mcse_mean"]
+    assert abs(table.loc["x", "sd"] - 1.0) < 4.5 * table.loc["x", "mcse_sd"]
+    square = pk.expectations(made, lambda posterior: posterior["x"] ** 2)
+    assert abs(square["mean"].iloc[0] - 1.0) < 4.5 * square["mcse_mean"].iloc[0]
+
+
+def test_the_draws_stand_where_the_surrogate_does_not_help():
+    """Of a quantity that few free draws know, such as a rare event beyond C."""
+    made = idata_of(*run_of(np.random.default_rng(2)))
+    table = pk.expectations(made, lambda posterior: (posterior["x"] > 2.6).astype(float))
+    assert not table["controlled"].iloc[0]
+    assert table["mean"].iloc[0] == table["mean_draws"].iloc[0]
+
+
+def test_the_gate_refuses():
+    x, free, ratio, inside, audited = run_of(np.random.default_rng(3))
+    assert control_variates.gate(ratio, audited).is_open
+
+    def refused(said, ratio=ratio, audited=audited):
+        found = control_variates.gate(ratio, audited)
+        assert not found.is_open
+        assert said in found.why
+        with pytest.raises(ValueError, match="no control variate for this run"):
+            pk.expectations(idata_of(x, free, ratio, inside, audited))
+
+    refused("99 draws of the surrogate", audited=audited[:99])
+    refused("audits 98%", audited=np.append(audited, [3.0, np.inf]))
+    missing = ratio.copy()
+    missing[0, : ratio.size // 50] = 30.0  # a surrogate far too high where draws are
+    refused("of the draws 98%", ratio=missing)
+
+
+def test_chains_of_the_surrogate_that_do_not_agree_are_refused():
+    x, free, ratio, inside, audited = run_of(np.random.default_rng(4))
+    with pytest.raises(ValueError, match="its own chains do not agree on x"):
+        pk.expectations(idata_of(x, free + np.arange(8)[:, None], ratio, inside, audited))
+
+
+def test_a_run_that_was_cut_or_made_without_is_refused():
+    made = idata_of(*run_of(np.random.default_rng(5)))
+    with pytest.raises(ValueError, match=r"give idata as pk\.sample returned it"):
+        pk.expectations(made | {"posterior": made["posterior"].isel(draw=slice(50))})
+    with pytest.raises(ValueError, match="no group control_variates"):
+        pk.expectations({"posterior": made["posterior"]})
+
+
+# --- in a run ---------------------------------------------------------------------------------------
+
+
+def chains_of(name, total, seed, audited):
+    cell, target = Cell("together", name, total, 8, seed), TARGETS[name]
+    points = starts(cell, 9)
+    chains = pooled_chains.Chains(
+        points[-1], points[:-1], np.random.SeedSequence(seed), plan(cell)._replace(audits=audited)
+    )
+    while not chains.done:
+        chains.tell([target.numba_log_density(r.position) for r in chains.ask()])
+    return chains
+
+
+@pytest.fixture
+def few(monkeypatch):
+    """Few draws of the surrogate, which take seconds."""
+    monkeypatch.setattr(audits, "DRAWS", 60)
+
+
+def test_audits_change_no_draw(few):
+    with_, without = (chains_of("bimodal", 500, 1, n) for n in (audits.AUDITS, 0))
+    assert (with_.evaluated.move == "audit").sum() > 20
+    assert not (without.evaluated.move == "audit").any()
+    n = len(with_.rows)
+    assert 10 < n < len(without.rows)
+    assert (pooled_chains.posterior(with_) == pooled_chains.posterior(without)[:, :n]).all()
+    assert with_.evaluated.size <= 500
+
+
+def test_audits_are_free_draws_inside_the_region(few):
+    chains = chains_of("bimodal", 500, 1, audits.AUDITS)
+    audited = chains.evaluated.positions[chains.evaluated.move == "audit"]
+    flat = chains.free.positions[chains.free.inside]
+    assert all((flat == x).all(axis=1).any() for x in audited)
+    f_less_y = chains.free.log_ratios(audited, np.zeros(len(audited)))
+    assert np.isfinite(f_less_y).all()
+    outside = chains.free.positions[~chains.free.inside]
+    assert (chains.free.log_ratios(outside, np.zeros(len(outside))) == -np.inf).all()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(3))
+def test_lynx_hare_at_seven_hundred_evaluations_is_refused(seed):
+    """exp(f) has mass there that the posterior has not: what would come out is off by posterior sds."""
+    chains = chains_of("lotka-volterra", 700, seed, audits.AUDITS)
+    if chains.free is None:
+        return
+    target, ratios = TARGETS["lotka-volterra"], pooled_chains.log_ratios(chains)
+    every = chains.free.audits  # as if there had been evaluations enough
+    values = np.array([target.numba_log_density(x) for x in every])
+    found = control_variates.gate(ratios["draws"], chains.free.log_ratios(every, values))
+    assert not found.is_open
+
+
+@pytest.fixture(scope="module")
+def sampled():
+    rng = np.random.default_rng(0)
+    with pm.Model() as model:
+        a = pm.Normal("a", 0.0, 5.0)
+        s = pm.HalfNormal("s", 2.0)
+        pm.Deterministic("twice", 2.0 * a)
+        pm.Normal("y", a, s, observed=1.0 + 0.7 * rng.standard_normal(30))
+        idata = pk.sample(
+            tune=20,
+            max_evaluations=900,
+            chains=8,
+            random_seed=1,
+            progressbar=False,
+            control_variates=True,
+        )
+    return model, idata
+
+
+def test_pk_sample_returns_what_is_needed(sampled):
+    _, idata = sampled
+    table = pk.expectations(idata)
+    assert list(table.index) == ["a", "s"]
+    assert table["controlled"].all()
+    assert (table["mcse_mean"] < 0.7 * table["mcse_mean_draws"]).all()
+    assert (abs(table["mean"] - table["mean_draws"]) < 4.5 * table["mcse_mean_draws"]).all()
+    assert "twice" not in idata["surrogate_posterior"]
+    assert "expectations" in pk.report(idata)
+
+
+def test_what_it_cannot_be_had_with_is_refused(sampled):
+    model, _ = sampled
+    with pytest.raises(ValueError, match="control_variates=True is for one surrogate, and pools=2"):
+        pk.sample(model=model, control_variates=True, pools=2, progressbar=False)
+    with pytest.raises(ValueError, match=r"control_variates must be True or False, got 1\.5"):
+        pk.sample(model=model, control_variates=1.5, progressbar=False)
+
+    def estimate(rng, a):
+        return -0.5 * float(a) ** 2 + rng.standard_normal()
+
+    with pm.Model() as noisy:
+        pm.Potential("p", pk.NoisyLogLikelihood(estimate)(pm.Normal("a")))
+    with pytest.raises(ValueError, match="this model's are noisy estimates"):
+        pk.sample(model=noisy, control_variates=True, progressbar=False)
