@@ -698,7 +698,8 @@ class KernelStep(BlockedStep):
             known = Known(self.tuning_draws, **self._learned(state))
             self.doubt = None
             if not state.arrived:  # said when tuning ends, unless the walk has arrived by itself
-                self.doubt = arrival_doubt.begin(state.evaluations, state.log_density)
+                value = self._density.model_log_density(self.position, state.log_density)
+                self.doubt = arrival_doubt.begin(state.evaluations, value)
         self.algorithm_state = self.sampler.init(self.rng, self.position, known)
         self._start_algorithm()
 

@@ -6,6 +6,7 @@ graph with these priors' terms replaced: one evaluation a draw, as
 :class:`~pymc_kameleon.steps.log_density.LogDensity` makes.
 """
 
+import logging
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,9 @@ from pymc_kameleon.steps import pytensor_internals
 from pymc_kameleon.steps.black_boxes import Unsplittable, has_boxes
 from pymc_kameleon.steps.coordinates import Coordinates
 from pymc_kameleon.steps.log_density import LogDensity
+from pymc_kameleon.steps.noisy_factors import names
+
+_log = logging.getLogger("pymc.kameleon")
 
 PARAMETRIZATIONS = ("auto", "model")
 
@@ -205,7 +209,9 @@ def reparametrized_density(
             coordinates.forget(variable)
     if not coordinates.priors:
         return None
-    return ReparametrizedDensity(coordinates, model, point, compile_kwargs, own_auxiliary)
+    density = ReparametrizedDensity(coordinates, model, point, compile_kwargs, own_auxiliary)
+    _log.info("Partially non-centred, as the data say: %s.", names(coordinates.priors))
+    return density
 
 
 def _has_boxes(given, model):
