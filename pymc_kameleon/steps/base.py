@@ -571,8 +571,10 @@ class KernelStep(BlockedStep):
                 point = self._density.update(point, self.position)
         if self.arrival_state is not None and not self.arrival_state.settled:
             return self._step_of_arrival(point)
-        if self.tune and self._is_to_be_centred():
+        if self._is_to_be_centred():
             return self._measure_centring(point)
+        if self._waits_for_centring() and self.tuning_draws % len(x) == 0:
+            self.centring = centring.seen(self._density, self.centring, self.position)
         if self.arrival_state is not None and self.tuning_draws % LOOK_EVERY == 0:
             return self._look(point)
         if self.tune and self._is_probe():
@@ -636,10 +638,13 @@ class KernelStep(BlockedStep):
 
     def _is_to_be_centred(self):
         """Whether it is time to find out how far: at the end of a climb, or of a first part of the walk."""
-        if self.centring is None or self.centring.settled:
+        if not self._waits_for_centring():
             return False
         climbed = self._climbs() and self.arrival_state is not None
         return climbed or self.tuning_draws > centring.WALKED * self._density.dim
+
+    def _waits_for_centring(self):
+        return self.tune and self.centring is not None and not self.centring.settled
 
     def _measure_centring(self, point):
         """One evaluation beside the chain's point. After the last the chain goes on in the coordinates chosen."""

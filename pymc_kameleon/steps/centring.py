@@ -37,9 +37,12 @@ class Choice(NamedTuple):
         Rows of -1, 0 and 1: along which the log density is to be looked at, in the non-centred coordinates.
     changes : tuple of float
         Of the log density, up and down the directions so far; under noise also in the middle.
-    noisy : bool
     settled : bool
         Whether ``share`` stays.
+    noisy : bool
+        Whether the log density is.
+    scales : tuple of ndarray of shape (d,)
+        Log sigma where the chain has been, where there was no climb.
     """
 
     share: np.ndarray
@@ -47,6 +50,7 @@ class Choice(NamedTuple):
     changes: tuple[float, ...] = ()
     settled: bool = False
     noisy: bool = False
+    scales: tuple[np.ndarray, ...] = ()
 
     @property
     def displacement(self) -> np.ndarray:
@@ -83,6 +87,11 @@ def begin(density: ReparametrizedDensity) -> Choice:
     return Choice(density.noncentred, directions, noisy=density.noisy)
 
 
+def seen(density: ReparametrizedDensity, choice: Choice, u: np.ndarray) -> Choice:
+    """The chain has been at ``u``, and walks on before lambda is chosen."""
+    return choice._replace(scales=(*choice.scales, density.log_scale(u)))
+
+
 def _blocks(density):
     """Coordinates to look along at once: one, or those of a variable's column, in as many parts as there may be."""
     movable = np.flatnonzero(density.movable)
@@ -99,11 +108,12 @@ def settle(
     """The choice, once it is complete, at ``u``, non-centred, near which the Cholesky factor of the covariance is
     ``factor``, or None where that is not known.
     """
-    here = low = density.log_scale(u)
+    here, scales = density.log_scale(u), choice.scales
     if factor is not None:
         near = u + rng.standard_normal((DRAWS, len(u))) @ factor.T
-        scales = np.array([density.log_scale(row) for row in near])
-        low = np.minimum(here, np.quantile(np.nan_to_num(scales, nan=np.inf), QUANTILE, axis=0))
+        scales = tuple(density.log_scale(row) for row in near)
+    known_scales = np.nan_to_num(np.array([here, *scales]), nan=np.inf)
+    low = np.minimum(here, np.quantile(known_scales, QUANTILE, axis=0))
     known = np.zeros(density.dim)  # precision of the data, in the prior's
     for row, curvature in zip(choice.directions, choice.curvatures(), strict=True):
         known[row != 0.0] = curvature - 1.0

@@ -240,6 +240,11 @@ def test_lambda_is_what_the_data_know_better_than_the_prior(rich):
     np.testing.assert_allclose(choice.curvatures(), 1.0 + known, rtol=1e-6)
     settled = centring.settle(np.random.default_rng(0), found, choice, u, None)
     assert settled.share.tolist() == [1.0] * 5 if rich else [1.0, 1.0, 0.0, 0.0, 0.0]
+    for low in [-3.0, -3.5, -4.0]:  # where the chain has been before: the lowest counts
+        choice = centring.seen(found, choice, np.array([0.3, low, 0.1, 0.2, 0.3]))
+    known = np.exp(2.0 * (-3.925)) / s**2  # the quantile of four
+    share = centring.settle(np.random.default_rng(0), found, choice, u, None).share[2:]
+    np.testing.assert_allclose(share, known / (1.0 + known) if rich else 0.0, rtol=1e-4)
 
 
 @pytest.mark.slow
