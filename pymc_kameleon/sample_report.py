@@ -70,6 +70,7 @@ def report(idata: Any) -> str:
         _agreement(judged, rhat, ess),
         _pools_agreement(pools),
         *_surrogate(idata, attributes),
+        *_modes(idata, attributes),
         *_control_variates(idata),
         *_chains(idata, names, draws),
         *_divergences(idata),
@@ -231,7 +232,7 @@ def _surrogate(idata: Any, attributes: dict[str, Any]) -> Iterator[str]:
             "found nothing that it misses."
         )
     moves, accept = (np.ravel(idata["sample_stats"][name].values) for name in ("move", "accept"))
-    own = np.char.startswith(moves.astype(str), "surrogate")
+    own = np.char.startswith(moves.astype(str), "surrogate") | (moves == "jump")
     if own.any() and not own.all():
         yield (
             f"It made {own.mean():.0%} of the moves, of which {accept[own].mean():.0%} were accepted; of the random "
@@ -247,6 +248,23 @@ def _control_variates(idata: Any) -> Iterator[str]:
         yield f"It may be used as a control variate, pk.expectations(idata): {gate.why}"
     else:
         yield f"It is no control variate, pk.expectations would refuse: {gate.why}"
+
+
+def _modes(idata: Any, attributes: dict[str, Any]) -> Iterator[str]:
+    """How many are known, how often the chains changed, and what share of the draws is in each."""
+    known = int(attributes.get("modes", 1))
+    if known < 2:
+        return
+    labels = np.asarray(idata["sample_stats"]["mode"].values)
+    changes = int((np.diff(labels, axis=1) != 0).sum())
+    text = f"{known} modes are known, each with a surrogate of its own; "
+    text += f"chains changed between them {changes} times."
+    if "pools" not in attributes:  # otherwise each pool counts its own
+        shares = [f"{np.mean(labels == k):.0%}" for k in range(known)]
+        text += f" In them are {', '.join(shares)} of the draws."
+    if not changes:
+        text += " So these shares are those of the starts, and say nothing."
+    yield text + " What no start came near may be missing."
 
 
 def _chains(idata: Any, names: list[str], draws: np.ndarray) -> Iterator[str]:

@@ -26,9 +26,11 @@ from pymc.initial_point import make_initial_point_fn
 from pymc_kameleon import convergence, workers
 from pymc_kameleon.checkpoint import Checkpoint
 from pymc_kameleon.numerics.checks import positive
+from pymc_kameleon.samplers.modes import chains as modal_chains
+from pymc_kameleon.samplers.modes.chains import Chains
 from pymc_kameleon.samplers.pooled import audits
 from pymc_kameleon.samplers.pooled import chains as pooled_chains
-from pymc_kameleon.samplers.pooled.chains import Chains, Plan
+from pymc_kameleon.samplers.pooled.chains import Plan
 from pymc_kameleon.samplers.pooled.pools import Pools
 from pymc_kameleon.steps import KamiltonianStep, advice, structure
 from pymc_kameleon.steps.batched import batched_log_density
@@ -157,7 +159,8 @@ def sample(
     -----
     Statistics of every draw: ``accept``, ``accepted``, ``lp``, ``move``, ``share``, ``step_size``, ``energy_error``,
     ``diverging``, ``surrogate_diverging``, ``n_steps``, ``surrogate``, ``surrogate_error``, ``residual_sd``,
-    ``uncovered``, ``refits``, as of ``KamiltonianStep``, ``evaluations``, of all chains so far, and ``pool``.
+    ``uncovered``, ``refits``, as of ``KamiltonianStep``, ``evaluations``, of all chains so far, ``pool``, and ``mode``,
+    the number of the mode in which a chain is, if several are known.
 
     Without a climb where the log likelihood is noisy (``NoisyLogLikelihood``): values cannot be compared there.
 
@@ -239,7 +242,11 @@ def sample(
         model, density, run.warmup, run.rows, run.evaluated, seconds=seconds,
         keep_warmup=not discard_tuned_samples, attributes=attributes, **(idata_kwargs or {}),
     )  # fmt: skip
-    if control_variates and run.free is not None:
+    if control_variates and run.modes > 1:
+        _log.warning(
+            "Control variates are of one surrogate, and each of the %d modes has its own: there are none.", run.modes
+        )
+    elif control_variates and run.free is not None:
         idata = add_control_variates(idata, model, density, run.free, pooled_chains.log_ratios(run))
     return idata
 
@@ -549,6 +556,7 @@ def _attributes(run: Any, seconds: float, found: dict[str, Any]) -> dict[str, An
         "uncovered": float(hub.quality.uncovered),
         "walk_share": float(hub.mixture.floor) if hub.mixture is not None else 1.0,
         "groups": list(run.groups),
+        "modes": run.modes,
         **({"pools": list(run.pool)} if isinstance(run, Pools) else {}),
         "stopped": run.stopped or "done",
     }
@@ -556,7 +564,7 @@ def _attributes(run: Any, seconds: float, found: dict[str, Any]) -> dict[str, An
 
 def _probed(run: Any, density: LogDensity) -> dict[str, Any]:
     """What the draws from the flattened surrogate have found."""
-    found = pooled_chains.probed(run)
+    found = modal_chains.probed(run)
     if not found.probes:
         return {}
     told: dict[str, Any] = {"probes": found.probes, "probes_missed": found.missed}

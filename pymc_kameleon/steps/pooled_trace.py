@@ -27,6 +27,7 @@ DTYPES: dict[str, Any] = {
     "refits": np.int64,
     "evaluations": np.int64,
     "pool": np.int64,
+    "mode": np.int64,
     "move": np.dtype("U16"),
     "surrogate": np.dtype("U24"),
 }

@@ -79,6 +79,26 @@ def test_pools_that_disagree_by_less_than_r_hat_tells():
     assert not pk.report(without).startswith("Not usable")
 
 
+def in_modes(**attributes):
+    found = run(modes=2, **attributes)
+    labels = np.zeros((16, 60), int)
+    labels[:4, ::2] = 1
+    found["sample_stats"]["mode"] = (("chain", "draw"), labels)
+    return found
+
+
+def test_modes_and_how_often_chains_changed_are_said():
+    text = pk.report(in_modes())
+    assert "2 modes are known" in text
+    assert "changed between them 236 times. In them are 88%, 12% of the draws." in text
+    assert "of the draws" not in pk.report(in_modes(pools=[k // 8 for k in range(16)]))
+    still = in_modes()
+    still["sample_stats"]["mode"][:] = 0
+    assert "0 times" in pk.report(still)
+    assert "say nothing" in pk.report(still)
+    assert "modes" not in pk.report(run(modes=1))
+
+
 def test_what_probes_have_found_is_said_first():
     found = {"probes": 40, "probes_missed": 2, "missed_where": "mu = 3.5"}
     text = pk.report(run(**found))

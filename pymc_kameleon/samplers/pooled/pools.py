@@ -16,8 +16,9 @@ from typing import Any
 import numpy as np
 
 from pymc_kameleon.numerics import evaluations
+from pymc_kameleon.samplers.modes.chains import Chains, probed
 from pymc_kameleon.samplers.pooled import probes
-from pymc_kameleon.samplers.pooled.chains import Chains, Plan, probed
+from pymc_kameleon.samplers.pooled.chains import Plan
 from pymc_kameleon.samplers.pooled.drawing import Request, Row
 
 SPAWN_KEY = 3  # of the pools' seeds; 0 is that of chains without pools, 1 and 2 are the noise's and the starts'
@@ -203,6 +204,11 @@ class Pools:
             first = 1 + max(found, default=-1)
             found += [first + g for g in p.groups]
         return found
+
+    @property
+    def modes(self) -> int:
+        """How many are known to the pool that knows most."""
+        return max(p.modes for p in self.pools)
 
     @property
     def nonfinite(self) -> int:

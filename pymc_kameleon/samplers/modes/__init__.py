@@ -1,0 +1,1 @@
+"""Several modes, each with a surrogate of its own, and jumps between them."""

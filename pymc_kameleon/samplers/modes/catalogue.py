@@ -1,0 +1,76 @@
+"""Which mode a point belongs to, and where it would be in another: the geometry that jumps stand on.
+
+A *catalogue* has of every mode k a centre m_k and a lower Cholesky factor L_k of its covariance. A point belongs to the
+mode under whose normal density it is highest, k(x) = argmin |L_k^-1 (x - m_k)|^2 / 2 + log |L_k|: a fixed function, so
+that the regions A_k = {x : k(x) = k} divide the space. Between modes it is taken by its standardised coordinates,
+
+    T_kj(x) = m_j + L_j L_k^-1 (x - m_k),        |det T_kj| = |L_j| / |L_k|,        T_jk(T_kj(x)) = x.
+
+References
+----------
+E. Pompe, C. Holmes & K. Latuszynski (2020). A framework for adaptive MCMC targeting multimodal distributions. Annals of
+Statistics 48: the auxiliary variable there is a function of the point here, and so needs no draws of its own.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+
+class Catalogue(NamedTuple):
+    """The modes that are known.
+
+    Attributes
+    ----------
+    centres : ndarray of shape (k, d)
+    factors, inverses : ndarray of shape (k, d, d)
+        Lower Cholesky factors of the covariances, and their inverses.
+    log_dets : ndarray of shape (k,)
+        Of the factors.
+    """
+
+    centres: np.ndarray
+    factors: np.ndarray
+    inverses: np.ndarray
+    log_dets: np.ndarray
+
+    @property
+    def size(self) -> int:
+        """How many modes there are."""
+        return len(self.centres)
+
+
+def make(centres, covariances) -> Catalogue:
+    """From centres (k, d) and covariances (k, d, d).
+
+    Raises
+    ------
+    numpy.linalg.LinAlgError
+        For a covariance that is not positive definite.
+    """
+    factors = np.linalg.cholesky(np.asarray(covariances, dtype=float))
+    log_dets = np.log(np.diagonal(factors, axis1=1, axis2=2)).sum(axis=1)
+    return Catalogue(np.array(centres, dtype=float), factors, np.linalg.inv(factors), log_dets)
+
+
+def distances(catalogue: Catalogue, x: np.ndarray) -> np.ndarray:
+    """Of points (n, d) from every centre, in its own sds: shape (n, k)."""
+    away = x[:, None, :] - catalogue.centres
+    return np.sqrt(np.square(np.einsum("kij,nkj->nki", catalogue.inverses, away)).sum(axis=-1))
+
+
+def assign(catalogue: Catalogue, x: np.ndarray) -> np.ndarray:
+    """The modes to which points (n, d) belong: shape (n,)."""
+    return np.argmin(0.5 * distances(catalogue, x) ** 2 + catalogue.log_dets, axis=1)
+
+
+def mode_of(catalogue: Catalogue, x: np.ndarray) -> int:
+    """The mode to which ``x`` (d,) belongs; the first of them where that is no number."""
+    return int(assign(catalogue, x[None])[0])
+
+
+def carried(catalogue: Catalogue, x: np.ndarray, here: int, there: int) -> tuple[np.ndarray, float]:
+    """T(x) (d,) from mode ``here`` to mode ``there``, and the log of its Jacobian, on which exactness hangs."""
+    z = catalogue.inverses[here] @ (x - catalogue.centres[here])
+    jacobian = catalogue.log_dets[there] - catalogue.log_dets[here]
+    return catalogue.centres[there] + catalogue.factors[there] @ z, float(jacobian)

@@ -1,0 +1,100 @@
+"""Do chains that tune together stand in two modes? From their states; a few evaluations confirm it.
+
+One surrogate for two modes that are far apart fits neither, and the chains of both wait for it. So while it is bad
+(``BAD``) the states of the chains are cut in two, and the cut is *suspected* if the halves' means are ``APART``
+within-half sds from each other. Surrogates span what is nearer; halves of one mode, however long or bent, are 3 to 9
+apart once the chains have moved a little (of a ring, a flower, a banana 12 at most in the first rounds), modes that
+need this 10 to 500. Only then are ``LINE`` points evaluated on the line between the highest points of both. They are
+modes if the log density falls there ``DEEP`` below where the lower one's chains are.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from scipy.cluster.vq import kmeans2
+from scipy.linalg import cho_factor, cho_solve
+
+BAD = 1.0  # held-out error of a surrogate that is no good, in units of the log density
+APART = 13.0  # within-half sds
+DEEP = 15.0  # nats
+LINE = 3  # points
+MEMBERS = 2  # chains that a mode has at least
+TRIES = 6  # beginnings of the search for a cut
+
+
+class Cut(NamedTuple):
+    """States in two halves, by a plane.
+
+    Attributes
+    ----------
+    normal : ndarray of shape (d,)
+    offset : float
+        A point x belongs to the second half if ``normal @ x > offset``.
+    distance : float
+        Between the halves' means, in within-half sds.
+    factor : ndarray of shape (d, d)
+        Lower Cholesky factor of the within-half covariance.
+    """
+
+    normal: np.ndarray
+    offset: float
+    distance: float
+    factor: np.ndarray
+
+    def sides(self, x: np.ndarray) -> np.ndarray:
+        """0 or 1 for points (n, d)."""
+        return (x @ self.normal > self.offset).astype(int)
+
+
+def best_cut(states: np.ndarray) -> Cut | None:
+    """That with the largest distance found, of states (n, d); None if they are too few.
+
+    A function of the states: nothing is random.
+    """
+    x = np.unique(states, axis=0)
+    n, d = x.shape
+    if n < 2 * d + 2:
+        return None
+    scaled = (x - x.mean(axis=0)) / np.maximum(x.std(axis=0), np.finfo(float).tiny)
+    cuts = []
+    for k in range(TRIES):
+        first = k * (n - 1) // (TRIES - 1)
+        farthest = int(np.argmax(np.square(scaled - scaled[first]).sum(axis=1)))
+        _, labels = kmeans2(scaled, scaled[[first, farthest]], minit="matrix", iter=20, seed=0)
+        if min(np.bincount(labels, minlength=2)) >= 2:
+            cuts.append(_cut(x, labels))
+    return max(cuts, key=lambda cut: cut.distance, default=None)
+
+
+def _cut(x, labels):
+    """Fisher's linear discriminant."""
+    a, b = x[labels == 0], x[labels == 1]
+    within = np.atleast_2d(np.cov(a.T)) * (len(a) - 1) + np.atleast_2d(np.cov(b.T)) * (len(b) - 1)
+    within /= len(x) - 2
+    within += 1e-9 * np.diag(x.var(axis=0))
+    away = b.mean(axis=0) - a.mean(axis=0)
+    normal = cho_solve(cho_factor(within, lower=True), away)
+    offset = normal @ (0.5 * (a.mean(axis=0) + b.mean(axis=0)))
+    return Cut(normal, float(offset), float(np.sqrt(away @ normal)), np.linalg.cholesky(within))
+
+
+def is_suspected(cut: Cut | None, error: float, positions: np.ndarray) -> bool:
+    """Whether ``cut`` may part two modes of chains at ``positions`` (n, d), whose surrogate has that held-out error."""
+    if cut is None or not error > BAD or cut.distance < APART:
+        return False
+    return bool(np.bincount(cut.sides(positions), minlength=2).min() >= MEMBERS)
+
+
+def between(cut: Cut, positions: np.ndarray, log_densities: np.ndarray) -> np.ndarray:
+    """Points (LINE, d) between the highest of either half of what is evaluated, (n, d) and (n,)."""
+    sides = cut.sides(positions)
+    a, b = (positions[np.argmax(np.where(sides == k, log_densities, -np.inf))] for k in (0, 1))
+    share = np.linspace(0.0, 1.0, LINE + 2)[1:-1, None]
+    return (1.0 - share) * a + share * b
+
+
+def is_confirmed(cut: Cut, line, positions: np.ndarray, log_densities: np.ndarray) -> bool:
+    """Whether log densities on the ``line`` say that the chains at ``positions`` (n, d) are in two modes."""
+    sides = cut.sides(positions)
+    lower = min(float(np.median(log_densities[sides == k])) for k in (0, 1))
+    return bool(np.min(line) < lower - DEEP)

@@ -1,0 +1,330 @@
+"""Several modes: the kernel across them is exact whatever is known of them; who finds them, and who does not."""
+
+import math
+from functools import cache
+
+import numpy as np
+import pytest
+
+from pymc_kameleon.samplers import chain
+from pymc_kameleon.samplers.kamiltonian.trust import Mixture
+from pymc_kameleon.samplers.modes import catalogue as geometry
+from pymc_kameleon.samplers.modes import chains as modal
+from pymc_kameleon.samplers.modes import detection
+from pymc_kameleon.samplers.modes import sampler as across
+from pymc_kameleon.samplers.pooled import chains as pooled_chains
+from pymc_kameleon.samplers.pooled.chains import Plan
+from pymc_kameleon.samplers.seam import Point
+from pymc_kameleon.surrogates.values import features
+from tests.samplers.test_value_kamiltonian import (
+    EVERY_ARM,
+    bad_surrogate,
+    draw_skewed,
+    frozen_state,
+    skewed,
+)
+from tests.support.chains import two_sample_z
+
+# --- the geometry ---------------------------------------------------------------------------------
+
+
+def random_catalogue(d, size=3, seed=0):
+    rng = np.random.default_rng(seed)
+    roots = rng.standard_normal((size, d, d)) + 2.0 * np.eye(d)
+    return geometry.make(5.0 * rng.standard_normal((size, d)), roots @ roots.transpose(0, 2, 1))
+
+
+@pytest.mark.parametrize("d", [1, 2, 5])
+def test_assignment_is_the_highest_normal_density(d):
+    from scipy.stats import multivariate_normal
+
+    found, rng = random_catalogue(d), np.random.default_rng(1)
+    x = 5.0 * rng.standard_normal((200, d))
+    covariances = found.factors @ found.factors.transpose(0, 2, 1)
+    densities = [
+        multivariate_normal(m, c).logpdf(x) for m, c in zip(found.centres, covariances, strict=True)
+    ]
+    labels = geometry.assign(found, x)
+    assert labels.tolist() == np.argmax(densities, axis=0).tolist()
+    assert len(np.unique(labels)) == 3
+    assert [geometry.mode_of(found, p) for p in x[:20]] == labels[:20].tolist()
+
+
+@pytest.mark.parametrize("d", [1, 2, 5])
+def test_the_way_back_is_the_inverse_and_the_jacobian_is_the_differences(d):
+    found, x = random_catalogue(d), np.random.default_rng(2).standard_normal(d)
+    there, log_jacobian = geometry.carried(found, x, 0, 2)
+    back, log_back = geometry.carried(found, there, 2, 0)
+    np.testing.assert_allclose(back, x, rtol=1e-10)
+    assert log_back == pytest.approx(-log_jacobian, rel=1e-12)
+    columns = [
+        (geometry.carried(found, x + e, 0, 2)[0] - geometry.carried(found, x - e, 0, 2)[0]) / 2e-3
+        for e in 1e-3 * np.eye(d)
+    ]
+    assert np.linalg.slogdet(np.array(columns))[1] == pytest.approx(log_jacobian, rel=1e-6)
+
+
+# --- the frozen kernel ----------------------------------------------------------------------------
+
+TURN = np.array([[0.3, -0.6], [0.4, 0.1]])
+AWAY = np.array([3.0, 1.0])  # so near that the border cuts through both
+SHARE = 0.7
+
+
+def target(x):
+    """The skewed target, and with share .3 its image under x -> AWAY + TURN x."""
+    image = np.linalg.solve(TURN, x - AWAY)
+    log_det = np.linalg.slogdet(TURN)[1]
+    return float(
+        np.logaddexp(math.log(SHARE) + skewed(x), math.log(1.0 - SHARE) + skewed(image) - log_det)
+    )
+
+
+def draws(rng, n):
+    x = draw_skewed(rng, n)
+    second = rng.random(n) > SHARE
+    return np.where(second[:, None], AWAY + x @ TURN.T, x)
+
+
+def wrong_modes():
+    """Two bad surrogates, whose regions leave out parts, in a catalogue that is off in centres, shapes and border."""
+    first = frozen_state(bad_surrogate(depth=4.0), EVERY_ARM).state
+    blank = features.blank(AWAY + 0.3, np.array([0.9, 0.6]), np.eye(2))
+    surrogate = blank._replace(
+        constant=2.0, quadratic=-0.6 * np.eye(2), linear=np.array([-0.2, 0.3])
+    )
+    second = frozen_state(surrogate, EVERY_ARM, floor=0.3, radius=2.5, ceiling=2.5).state
+    second = second._replace(mixture=Mixture(0.3, -1.5, 0.5))
+    covariances = np.array([[[1.0, -0.3], [-0.3, 1.2]], [[0.3, 0.1], [0.1, 0.2]]])
+    found = geometry.make([[0.2, 0.6], AWAY + np.array([-0.2, 0.2])], covariances)
+    return found, (first, second)
+
+
+def ends_after(starts, rounds=5, sampler=across.SAMPLER, seed=4, log_density=target):
+    found, modes = wrong_modes()
+    ends, moves, astray = np.empty_like(starts), [], 0
+    for i, (x, rng) in enumerate(
+        zip(starts, np.random.default_rng(seed).spawn(len(starts)), strict=True)
+    ):
+        point = Point(x, log_density(x))
+        state = across.frozen(found, modes, x, point.log_density)
+        for draw in chain.draws(rng, sampler, log_density, point, state, rounds):
+            moves.append((draw.proposal.move, draw.accepted))
+            astray += draw.state.mode != geometry.mode_of(found, draw.point.position)
+        ends[i] = draw.point.position
+    return ends, moves, astray
+
+
+def largest_z(starts, ends):
+    """Over moments, the weight of a mode, and where the surrogates, the regions and the border are."""
+    z = two_sample_z(ends, starts)
+    regions = [
+        lambda x: x[:, 0] > 2.0,
+        lambda x: x[:, 0] < -0.7,
+        lambda x: np.square(x - AWAY).sum(axis=1) < 0.5,
+        lambda x: np.square(x - [0.4, 0.5]).sum(axis=1) < 0.3,
+        lambda x: np.abs(x[:, 0] - 1.7) < 0.4,
+    ]
+    changes = [r(ends).astype(float) - r(starts) for r in regions]
+    return np.abs(
+        [*z, *(c.mean() / max(c.std(ddof=1), 1e-9) * math.sqrt(len(c)) for c in changes)]
+    ).max()
+
+
+@cache
+def starts(n):
+    return draws(np.random.default_rng(3), n)
+
+
+@pytest.mark.parametrize("n", [400, pytest.param(6000, marks=pytest.mark.slow)])
+def test_the_kernel_across_modes_leaves_the_target_as_it_is(n, monkeypatch):
+    monkeypatch.setattr(across, "ACROSS", 0.6)  # more of what is new
+    ends, moves, astray = ends_after(starts(n))
+    assert astray == 0  # the mode is a function of the point
+    assert largest_z(starts(n), ends) < 4.5
+    jumps = [accepted for move, accepted in moves if move == "jump"]
+    assert sum(jumps) > n / 20
+    assert (ends[:, 0] > 2.0).mean() > 0.2
+
+
+def without_jacobian(found, x, here, there):
+    return geometry_carried(found, x, here, there)[0], 0.0
+
+
+geometry_carried = geometry.carried
+
+
+class NoSurrogate(across.AcrossModes):
+    """The control: a free chain's end is taken by log p alone."""
+
+    def log_ratio(self, state, point, proposal, there):
+        if isinstance(proposal.carry, across.Landing) and proposal.carry.evaluated:
+            return 0.0
+        return super().log_ratio(state, point, proposal, there)
+
+
+class Anywhere(across.AcrossModes):
+    """The control: jumps that do not ask where they arrive; the mode is still that of the point."""
+
+    def place(self, state, point, proposal=None):
+        return super().place(state, point)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("control", ["jacobian", "surrogate", "other modes' region"])
+def test_controls_of_the_kernel_across_modes_fail(control, monkeypatch):
+    monkeypatch.setattr(across, "ACROSS", 0.9)
+    sampler, n = across.SAMPLER, 8000
+    if control == "jacobian":
+        monkeypatch.setattr(geometry, "carried", without_jacobian)
+    elif control == "surrogate":
+        sampler = NoSurrogate()
+    else:
+        monkeypatch.setattr(across, "arrives", lambda catalogue, x, mode: True)
+        sampler = Anywhere()
+    ends, *_ = ends_after(starts(n), rounds=10, sampler=sampler)
+    assert largest_z(starts(n), ends) > 10
+
+
+# --- who finds them -------------------------------------------------------------------------------
+
+
+class Apart:
+    """Normal in 3 dimensions about 0 and about 12 in each, with weights .75 and .25 and unlike scales."""
+
+    dim = 3
+    sds = np.array([[1.0, 0.7, 1.5], [0.5, 1.0, 0.6]])
+    means = np.array([[0.0] * 3, [14.0] * 3])
+    weights = (0.75, 0.25)
+
+    @classmethod
+    def log_density(cls, x):
+        parts = zip(cls.weights, cls.means, cls.sds, strict=True)
+        terms = [math.log(w / s.prod()) - 0.5 * np.square((x - m) / s).sum() for w, m, s in parts]
+        return float(np.logaddexp(*terms))
+
+    @classmethod
+    def starts(cls, n, seed):
+        """Of every group of chains the climb begins nearer to one of the modes."""
+        rng = np.random.default_rng(seed)
+        return np.array(
+            [2.0 + 10.0 * (k // (n // 4) % 2) + rng.uniform(-2, 2, 3) for k in range(n)]
+        )
+
+
+def run(kind=modal.Chains, seed=1, n=16, most=1000, target=Apart, **plan):
+    starts = target.starts(n, seed)
+    chosen = {"draws": None, "tune": None, "longest": most // 2, "max_evaluations": most} | plan
+    chains = kind(np.full(target.dim, 6.0), starts, np.random.SeedSequence(seed), Plan(**chosen))
+    while not chains.done:
+        chains.tell([target.log_density(request.position) for request in chains.ask()])
+    return chains
+
+
+@cache
+def found():
+    return run()
+
+
+def weights(draws):
+    """Of the second mode, of every chain."""
+    return (draws[:, :, 0] > 6.0).mean(axis=1)
+
+
+def test_modes_are_found_and_have_their_weights():
+    chains = found()
+    assert chains.modes == 2
+    own = weights(pooled_chains.posterior(chains))
+    assert abs(own.mean() - 0.25) < 4.5 * own.std(ddof=1) / 4.0
+    assert own.std() < 0.15  # every chain is in both
+    moves = [s["move"] for row in chains.rows for s in row.statistics]
+    assert 0.1 < moves.count("jump") / len(moves) < 0.5
+    labels = np.array([[s["mode"] for s in row.statistics] for row in chains.rows]).T
+    draws = pooled_chains.posterior(chains)
+    assert len(np.unique(labels[draws[:, :, 0] > 6.0])) == 1
+    assert len(np.unique(labels)) == 2
+
+
+@pytest.mark.slow
+def test_told_the_same_it_does_the_same_and_the_budget_holds():
+    chains, again = found(), run()
+    assert again.evaluated.positions.tobytes() == chains.evaluated.positions.tobytes()
+    assert pooled_chains.posterior(again).tobytes() == pooled_chains.posterior(chains).tobytes()
+    assert chains.evaluated.size <= 1000 < chains.evaluated.size + 17
+    assert chains.warmup[-1].evaluations <= 500
+    assert (chains.evaluated.move == "between").sum() == detection.LINE * (1 + chains.refused)
+    assert np.array([row.positions for row in chains.warmup]).shape[1:] == (16, 3)
+
+
+@pytest.mark.slow
+def test_a_fixed_tuning_ends_where_it_says():
+    chains = run(tune=640, draws=5, max_evaluations=800)
+    assert chains.modes == 2
+    assert 640 - 32 < chains.warmup[-1].evaluations <= 640
+    assert pooled_chains.posterior(chains).shape == (16, 5, 3)
+
+
+class Curved:
+    """Half a ring of radius 8 and width 1, in two of four dimensions: long and bent, and one mode."""
+
+    dim = 4
+
+    @staticmethod
+    def log_density(x):
+        return float(
+            -0.5 * (math.hypot(x[0], x[1]) - 8.0) ** 2
+            - 0.5 * x[2:] @ x[2:]
+            - np.logaddexp(0, -4.0 * x[1])
+        )
+
+    @staticmethod
+    def starts(n, seed):
+        return np.random.default_rng(seed).uniform(-6, 6, (n, 4))
+
+
+@pytest.mark.parametrize("target", [pytest.param(Curved, marks=pytest.mark.slow), None])
+def test_where_there_is_one_mode_no_bit_changes(target):
+    """What comes before a second mode is confirmed is no other code."""
+    made = target or One
+    chains, plain = (
+        run(kind, most=300, target=made) for kind in (modal.Chains, pooled_chains.Chains)
+    )
+    assert (chains.modes, chains.refused) == (1, 0)
+    assert chains.evaluated.positions.tobytes() == plain.evaluated.positions.tobytes()
+    assert pooled_chains.posterior(chains).tobytes() == pooled_chains.posterior(plain).tobytes()
+
+
+class One(Apart):
+    """The first of the two."""
+
+    weights = (1.0 - 1e-300, 1e-300)
+
+
+def test_a_cut_is_fishers():
+    rng = np.random.default_rng(0)
+    a, b = rng.standard_normal((2, 400, 3)) * [1.0, 2.0, 0.5]
+    b[:, 1] += 40.0
+    cut = detection.best_cut(np.concatenate([a, b]))
+    assert cut.sides(a).tolist() == [cut.sides(a)[0]] * 400
+    assert (cut.sides(b) != cut.sides(a)).all()
+    assert abs(cut.distance - 20.0) < 1.0
+    scaled = detection.best_cut(np.concatenate([a, b]) @ np.diag([1e3, 1e-3, 1.0]))
+    assert scaled.distance == pytest.approx(cut.distance, rel=1e-6)
+
+
+def test_one_is_not_two():
+    x = np.random.default_rng(0).standard_normal((400, 3)) * [1.0, 50.0, 1.0]
+    assert detection.best_cut(x).distance < 4.0
+
+
+def test_a_suspicion_is_refuted_where_the_log_density_does_not_fall():
+    rng = np.random.default_rng(0)
+    x = np.concatenate([rng.standard_normal((50, 2)), rng.standard_normal((50, 2)) + 30.0])
+    y, cut = np.zeros(100), detection.best_cut(x)
+    assert detection.is_suspected(cut, 5.0, x)
+    assert not detection.is_suspected(cut, 0.5, x)  # a surrogate that is good spans both
+    assert not detection.is_suspected(cut, 5.0, x[:51])  # one chain is a straggler
+    line = detection.between(cut, x, y)
+    assert line.shape == (detection.LINE, 2)
+    assert not detection.is_confirmed(cut, [-5.0, -14.0, 0.0], x, y)
+    assert detection.is_confirmed(cut, [-5.0, -16.0, 0.0], x, y)
