@@ -244,7 +244,8 @@ def sample(
     )  # fmt: skip
     if control_variates and run.modes > 1:
         _log.warning(
-            "Control variates are of one surrogate, and each of the %d modes has its own: there are none.", run.modes
+            "Control variates are of one surrogate, and each of the %d modes has its own: there are none.",
+            run.modes,
         )
     elif control_variates and run.free is not None:
         idata = add_control_variates(idata, model, density, run.free, pooled_chains.log_ratios(run))
