@@ -220,9 +220,12 @@ def _surrogate(idata: Any, attributes: dict[str, Any]) -> Iterator[str]:
         yield "Tuning ended before a surrogate was learned; random-walk moves did all of the work."
         return
     error, uncovered = float(attributes["residual_sd"]), float(attributes["uncovered"])
+    low = f"{uncovered:.0%} of the chains' last tuning states lay where it is far too low"
+    if uncovered == 1.0:  # as long as nothing has been judged
+        low = "tuning ended too soon after its last fit to say where it is too low"
     yield (
         f"The surrogate ({attributes['surrogate']}) was off by {error:.2g} out of sample, in units of the log density; "
-        f"{uncovered:.0%} of the chains' last tuning states lay where it is far too low."
+        f"{low}."
     )
     if "missed_where" in attributes:
         yield advice.missed(attributes)

@@ -49,6 +49,13 @@ def test_a_good_run_is_usable():
     assert "To try next" not in text
 
 
+def test_a_surrogate_that_was_never_judged_is_not_called_far_too_low():
+    text = pk.report(run(uncovered=1.0))
+    assert "tuning ended too soon after its last fit" in text
+    assert "far too low" not in text
+    assert "2% of the chains' last tuning states" in pk.report(run(uncovered=0.02))
+
+
 def in_pools(shift, n=60):
     """Two pools of eight, of which the second has another ``theta[0]``."""
     found = run(n=n, pools=[k // 8 for k in range(16)])
