@@ -3,6 +3,7 @@
     python -m benchmarks.few_evaluations                 # everything; --sampler, --target, --total, --chains, --seeds
     python -m benchmarks.few_evaluations --table         # the tables again, from results/few_evaluations.json
     python -m benchmarks.few_evaluations --verify        # do stale cells of ours come out the same?
+    python -m benchmarks.few_evaluations --first         # are the first draws of 64 chains unbiased?
     python -m benchmarks.few_evaluations --workers       # wall time by workers; points in one call
 
 Every cell is stored when it is done, with a digest of the code that made it, and not run again until that changes.
@@ -15,7 +16,7 @@ import logging
 import math
 
 from benchmarks.cold_start import TARGETS
-from benchmarks.few_evaluations import cells, tables, workers
+from benchmarks.few_evaluations import cells, first, tables, workers
 from benchmarks.few_evaluations.samplers import ALONE, OURS, RUN, VARIATIONAL, Cell
 
 SEEDS = 5
@@ -51,10 +52,13 @@ def main() -> None:
     parser.add_argument("--table", action="store_true", help="only the tables")
     parser.add_argument("--verify", action="store_true", help="do stale cells come out the same?")
     parser.add_argument("--workers", action="store_true", help="wall time by workers")
+    parser.add_argument("--first", action="store_true", help="the first draws of 64 chains")
     chosen = parser.parse_args()
     logging.getLogger("pymc").setLevel(logging.ERROR)
     if chosen.workers:
         workers.measure()
+    elif chosen.first:
+        first.measure(chosen.target)
     elif chosen.verify:
         cells.verify()
     elif not chosen.table:

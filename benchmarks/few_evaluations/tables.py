@@ -7,7 +7,7 @@ import numpy as np
 
 from benchmarks import provenance
 from benchmarks.cold_start import TARGETS
-from benchmarks.few_evaluations import cells, workers
+from benchmarks.few_evaluations import cells, first, workers
 from benchmarks.few_evaluations.samplers import ALONE, RUN, VARIATIONAL
 
 TOTALS, CHAINS = (500, 1000, 2000, 5000), (4, 16, 64)
@@ -146,6 +146,8 @@ def report(stored: dict) -> str:
     parts = [TEXT, goal_table(stored)]
     parts += [total_table(stored, total) for total in TOTALS]
     parts += [rivals_table(stored, total) for total in (VARIATIONAL, *TOTALS)]
+    if first.STORE.exists():
+        parts.append(first.table(json.loads(first.STORE.read_text())))
     if workers.STORE.exists():
         parts.append(workers.table(json.loads(workers.STORE.read_text())))
     return "\n".join(part for part in parts if part)
