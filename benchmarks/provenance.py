@@ -78,7 +78,7 @@ RESULTS = {
     "feature_convergence": Result("feature_convergence", 1),
     "few_evaluations": Result(
         "few_evaluations", 120,
-        (*_package("samplers.pooled.chains", "samplers.kamiltonian.values.sampler", "targets"), "benchmarks.arriving"),
+        (*_package("samplers.modes.chains", "samplers.kamiltonian.values.sampler", "targets"), "benchmarks.arriving"),
     ),
     "glass": Result("glass", 9),
     "corrections": Result("corrections", 1),

@@ -112,7 +112,8 @@ def expectations(idata: Any, function: Callable[[Any], Any] | None = None) -> pd
     if found is None:
         raise ValueError(
             "expectations takes what pk.sample(..., control_variates=True) returned, and this has no group "
-            "control_variates: it was made without, or tuning ended before a surrogate was learned."
+            "control_variates: it was made without, tuning ended before a surrogate was learned, or several modes were "
+            "found, which have a surrogate each."
         )
     if not found.is_open:
         raise ValueError(f"The surrogate is no control variate for this run: {found.why}")

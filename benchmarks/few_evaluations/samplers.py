@@ -12,6 +12,7 @@ from benchmarks.peers.adapters import CannotRunError, Draws, Task
 from benchmarks.peers.counting import Counted
 from benchmarks.peers.targets import problem
 from pymc_kameleon.samplers.kamiltonian.values.sampler import ValueKamiltonian
+from pymc_kameleon.samplers.modes.chains import Chains
 from pymc_kameleon.samplers.pooled import chains as pooled_chains
 from pymc_kameleon.samplers.pooled.chains import Plan
 
@@ -19,7 +20,7 @@ ALONE = 4  # chains, where they learn alone
 WALKERS = 32
 VARIATIONAL = 300  # evaluations: PyVBMC is made for few
 OURS = {
-    "together": ("pymc_kameleon.samplers.pooled.chains",),
+    "together": ("pymc_kameleon.samplers.modes.chains",),
     "alone": ("pymc_kameleon.samplers.kamiltonian.values.sampler", "benchmarks.arriving"),
 }
 RIVALS = {  # by their names in ``benchmarks.peers``
@@ -51,7 +52,7 @@ def starts(cell: Cell, n: int) -> np.ndarray:
 def together(cell: Cell, log_density: Counted) -> Draws:
     """The point that is evaluated first is a start, too: nobody knows a better one."""
     points = starts(cell, cell.chains + 1)
-    chains = pooled_chains.Chains(
+    chains = Chains(
         points[-1], points[:-1], np.random.SeedSequence([cell.seed, cell.chains]), plan(cell)
     )
     while not chains.done:

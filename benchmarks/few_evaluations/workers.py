@@ -11,6 +11,7 @@ import numpy as np
 
 from benchmarks.cold_start import TARGETS
 from benchmarks.few_evaluations.samplers import Cell, plan, starts
+from pymc_kameleon.samplers.modes.chains import Chains
 from pymc_kameleon.samplers.pooled import chains as pooled_chains
 
 STORE = Path(__file__).parents[1] / "results" / "few_evaluations_workers.json"
@@ -33,7 +34,7 @@ def by_workers(counts=(1, 2, 4, 8, 16), nap=0.05, total=2000, target="logistic")
             ThreadPoolExecutor(count) as executor,
             ThreadPoolExecutor(min(os.cpu_count() or 1, 16)) as threads,
         ):
-            chains = pooled_chains.Chains(
+            chains = Chains(
                 points[-1], points[:-1], np.random.SeedSequence(0), plan(cell), apply=threads.map
             )
             while not chains.done:
