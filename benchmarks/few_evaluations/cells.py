@@ -110,23 +110,23 @@ def run_all(cells: list[Cell], minutes: float) -> None:
 
 
 def verify() -> None:
-    """Stale cells of ours: the first of each target is made anew, and speaks for the others if it is the same.
+    """Stale cells of ours: the cheapest of a target and a total is made anew, and speaks for the others if it is the same.
 
     A change that a target's runs do not meet makes the same draws, so the same figures in every digit.
     """
     groups: dict[tuple, dict[str, dict]] = {}
     for key, cell in load().items():
-        sampler, target, *_ = key.split(" | ")
+        sampler, target, total, *_ = key.split(" | ")
         if sampler in OURS and cell["code"] != code(sampler):
-            groups.setdefault((sampler, target, cell["code"]), {})[key] = cell
-    for (sampler, target, _), group in groups.items():
+            groups.setdefault((sampler, target, total, cell["code"]), {})[key] = cell
+    for (sampler, target, total, _), group in groups.items():
         key = min(group, key=lambda k: group[k]["seconds"])
-        name, _, total, chains, seed = key.split(" | ")
-        made = _rounded(run(Cell(name, target, int(total), int(chains), int(seed))))
+        *_, chains, seed = key.split(" | ")
+        made = _rounded(run(Cell(sampler, target, int(total), int(chains), int(seed))))
         same = all(group[key].get(f) == made[f] for f in made if f not in ("seconds", "code"))
         anew = {k: {**cell, "code": made["code"]} for k, cell in group.items()} if same else {}
         report.save_cells(STORE, anew | {key: made}, basics.versions())
         print(
-            f"{sampler}, {target}: {'the same' if same else 'other draws'}, {len(group)} cells",
+            f"{sampler}, {target}, {total}: {'the same' if same else 'other draws'}, {len(group)} cells",
             flush=True,
         )
