@@ -110,7 +110,7 @@ def run_all(cells: list[Cell], minutes: float) -> None:
 
 
 def verify() -> None:
-    """Stale cells of ours: the cheapest of a target and a total is made anew, and speaks for the others if it is the same.
+    """Stale cells of ours: the cheapest of a target and a total is made anew, and speaks for the others if the same.
 
     A change that a target's runs do not meet makes the same draws, so the same figures in every digit.
     """
