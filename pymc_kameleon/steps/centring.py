@@ -166,15 +166,17 @@ def recast(
 
 
 def _recast_factor(density, share, here, factor):
-    """The Cholesky factor of a covariance at ``here`` in other coordinates: along its columns, by differences."""
+    """The Cholesky factor of a covariance at ``here`` in other coordinates; of its diagonal alone.
+
+    From one point's derivatives: how sds change is told by those, but correlations are worse than none
+    (as measured: a third fewer effective draws in rich groups of counts).
+    """
     origin = density.noncentred
+    if np.array_equal(share, origin):
+        return factor
     up, down = (
         np.array([density.recast(here + h, share, origin)[0] for h in sign * SMALL * factor.T])
         for sign in (1.0, -1.0)
     )
-    columns = (up - down) / (2.0 * SMALL)  # rows, rather: each one column of the new root
-    if not np.isfinite(columns).all():
-        return None
-    root = np.linalg.qr(columns, mode="r").T
-    root = root * np.where(np.diag(root) < 0.0, -1.0, 1.0)
-    return root if (np.diag(root) > 0.0).all() else None
+    sds = np.sqrt(np.square((up - down) / (2.0 * SMALL)).sum(axis=0))
+    return np.diag(sds) if np.isfinite(sds).all() and (sds > 0.0).all() else None

@@ -7,6 +7,7 @@ import pytest
 from scipy import stats
 
 import pymc_kameleon as pk
+from pymc_kameleon.numerics.evaluations import table
 from pymc_kameleon.plots.names import layout_of
 from pymc_kameleon.steps import centring
 from pymc_kameleon.steps.log_density import LogDensity
@@ -221,6 +222,28 @@ def test_moving_over_to_another_lambda(run, monkeypatch):
     for row in range(0, known.size, 7):
         value = step.density(known.positions[row])
         np.testing.assert_allclose(value, known.log_densities[row], rtol=1e-8)
+
+
+def test_what_an_arrival_has_learned_is_told_in_other_coordinates(small):
+    rng, d = np.random.default_rng(4), 5
+    here, root = (
+        rng.standard_normal(d),
+        0.01 * np.tril(rng.standard_normal((d, d))) + 0.01 * np.eye(d),
+    )
+    root *= np.sign(np.diag(root))
+    small.centring = small.noncentred
+    rows = rng.standard_normal((4, d))
+    evaluated = table(rows, [small(row) for row in rows])
+    same = centring.recast(small, small.noncentred, here, root, evaluated)
+    np.testing.assert_array_equal(same["factor"], root)
+    share = np.array([1.0, 1.0, 0.5, 1.0, 0.2])
+    told = centring.recast(small, share, here, root, evaluated)
+    cloud = here + rng.standard_normal((2000, d)) @ root.T
+    sds = np.std([small.recast(row, share)[0] for row in cloud], axis=0)
+    np.testing.assert_allclose(told["factor"], np.diag(sds), rtol=0.1)
+    small.centring = share
+    for u, value in zip(told["evaluated"].positions, told["evaluated"].log_densities, strict=True):
+        np.testing.assert_allclose(small(u), value, rtol=1e-10)
 
 
 @pytest.mark.parametrize("rich", [False, True])
