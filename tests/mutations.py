@@ -41,7 +41,7 @@ MUTATIONS = [
     Mutation("steps/reparametrized_density", "found |= {f.name: self._terms[f.name] for f in factors if f.name in self._terms}",
              "found |= {f.name: 0.0 * self._terms[f.name] for f in factors if f.name in self._terms}",
              "the priors' terms are lost", "test_reparametrized.py"),
-    Mutation("steps/reparametrized_density", "theirs = variable in others or not others.isdisjoint(ancestors(given))",
+    Mutation("steps/reparametrized_density", "theirs = variable in others or not others.isdisjoint(before)",
              "theirs = variable in others", "parents of another step", "test_reparametrized.py -k parents"),
     Mutation("steps/base", "        if unmoved and self.reparametrized:", "        if False:", "u read off x where sigma is small",
              "test_reparametrized.py -k beside"),

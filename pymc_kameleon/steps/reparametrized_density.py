@@ -25,6 +25,9 @@ from pymc_kameleon.steps.noisy_factors import names
 
 _log = logging.getLogger("pymc.kameleon")
 
+DEEPEST = 3  # levels; a random walk of scalars has as many as steps, and a graph that compiles for minutes
+MOST_PRIORS = 20  # variables, of any size
+
 PARAMETRIZATIONS = ("auto", "model")
 
 
@@ -194,20 +197,29 @@ def reparametrized_density(
 
     A prior is moved if its unknown parents are among ``variables``: u would be another point whenever another step
     moved them, and what z is where sigma is small cannot be read off a point. Nor if a black box says where it is,
-    which would have to be asked twice a draw. In single precision nothing is.
+    which would have to be asked twice a draw, nor below the third level. In single precision nothing is, nor where
+    there are very many such variables: a hierarchy is written as arrays.
     """
     if pytensor.config.floatX != "float64" or any(v.dtype != "float64" for v in variables):
         return None
     coordinates = Coordinates(model, variables, point)
     others = set(model.value_vars) - set(variables)
-    for variable, prior in list(coordinates.priors.items()):
+    levels: dict = {}
+    for rv in model.free_RVs:  # parents first
+        variable = model.rvs_to_values[rv]
+        prior = coordinates.priors.get(variable)
+        if prior is None:
+            continue
         given = [prior.location, prior.scale, *prior.others]
         if prior.factor is not None:
             given.append(prior.factor)
-        theirs = variable in others or not others.isdisjoint(ancestors(given))
-        if theirs or _has_boxes(given, model):
+        before = set(ancestors(given))
+        levels[variable] = 1 + max((n for v, n in levels.items() if v in before), default=0)
+        theirs = variable in others or not others.isdisjoint(before)
+        if theirs or levels[variable] > DEEPEST or _has_boxes(given, model):
             coordinates.forget(variable)
-    if not coordinates.priors:
+            del levels[variable]
+    if not 0 < len(coordinates.priors) <= MOST_PRIORS:
         return None
     density = ReparametrizedDensity(coordinates, model, point, compile_kwargs, own_auxiliary)
     _log.info("Partially non-centred, as the data say: %s.", names(coordinates.priors))

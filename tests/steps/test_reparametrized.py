@@ -416,3 +416,18 @@ def test_plots_say_which_coordinates_they_would_need(run):
     assert {name: p.ravel().tolist() for name, p in places.items()} == {
         "mu": [0], "tau_log__": [1], "theta": [2, 3, 4],
     }  # fmt: skip
+
+
+def test_series_and_loops_of_scalars_are_not_compiled_for_minutes():
+    """A walk is cut at every fourth level; very many variables are left as they are."""
+    with pm.Model() as model:
+        sd = pm.HalfNormal("sd")
+        x = [pm.Normal("x0", 0.0, sd)]
+        for t in range(1, 6):
+            x.append(pm.Normal(f"x{t}", x[-1], 1.0))
+    movable = density(model).movable
+    assert movable.tolist() == [False, True, True, True, False, True, True]
+    with model:
+        for i in range(20):
+            pm.Normal(f"y{i}", x[0], 1.0)
+    assert density(model) is None
