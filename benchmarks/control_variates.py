@@ -8,6 +8,7 @@ shown beside, to judge the gate by.
 
     python -m benchmarks.control_variates           # --targets, --totals, --seeds; 20 seconds of processor time a run
     python -m benchmarks.control_variates --table
+    python -m benchmarks.control_variates --verify  # do stale cells come out the same? One of a target and a total is run
 """
 
 import argparse
@@ -21,6 +22,7 @@ from benchmarks import basics, provenance, report
 from benchmarks.cold_start import TARGET_MODULES, TARGETS
 from benchmarks.few_evaluations.samplers import Cell, plan, starts
 from pymc_kameleon import control_variates
+from pymc_kameleon.samplers.modes.chains import Chains
 from pymc_kameleon.samplers.pooled import audits
 from pymc_kameleon.samplers.pooled import chains as pooled_chains
 
@@ -33,7 +35,7 @@ def run(name: str, total: int, seed: int) -> dict:
     """One run: as ``idata`` would be, in the target's coordinates."""
     cell, target = Cell("together", name, total, CHAINS, seed), TARGETS[name]
     points = starts(cell, CHAINS + 1)
-    chains = pooled_chains.Chains(
+    chains = Chains(
         points[-1], points[:-1], np.random.SeedSequence([seed, CHAINS]),
         plan(cell)._replace(audits=audits.AUDITS),
     )  # fmt: skip
@@ -41,7 +43,7 @@ def run(name: str, total: int, seed: int) -> dict:
         chains.tell([target.numba_log_density(request.position) for request in chains.ask()])
     draws = pooled_chains.posterior(chains)
     if chains.free is None:
-        return {"refused": "no surrogate", "draws": draws.shape[1]}
+        return {"refused": "no surrogate, or several", "draws": draws.shape[1]}
     ratios = pooled_chains.log_ratios(chains)
     dims = ["chain", "draw", "i"]
     idata = {
@@ -98,7 +100,23 @@ def _rms(x) -> float:
 def code() -> str:
     """Digest of what a cell is made with."""
     own = provenance.own_digest("pymc_kameleon.control_variates")
-    return f"{own}, {provenance.digest('pymc_kameleon.samplers.pooled.chains', *TARGET_MODULES)}"
+    return f"{own}, {provenance.digest('pymc_kameleon.samplers.modes.chains', *TARGET_MODULES)}"
+
+
+def verify() -> None:
+    """Of the stale cells the first of a target and a total is made anew, and speaks for the others if it is the same."""
+    groups: dict[tuple, dict] = {}
+    for key, cell in sorted(report.load_cells(STORE).items()):
+        if cell["code"] != code():
+            target, total, _ = key.split(" | ")
+            groups.setdefault((target, total, cell["code"]), {})[key] = cell
+    for (target, total, _), group in groups.items():
+        key = min(group)
+        made = report.rounded(run(target, int(total), int(key.split(" | ")[2]))) | {"code": code()}
+        same = all(group[key].get(name) == made[name] for name in made if name != "code")
+        found = {k: {**cell, "code": code()} for k, cell in group.items()} if same else {key: made}
+        report.save_cells(STORE, found, basics.versions())
+        print(key, "the same" if same else "another run", len(group), flush=True)
 
 
 def table(cells: dict) -> str:
@@ -153,9 +171,12 @@ def main() -> None:
     parser.add_argument("--totals", nargs="+", type=int, default=TOTALS)
     parser.add_argument("--seeds", type=int, default=SEEDS)
     parser.add_argument("--table", action="store_true")
+    parser.add_argument("--verify", action="store_true")
     chosen = parser.parse_args()
+    if chosen.verify:
+        verify()
     jobs = [(t, n, s) for s in range(chosen.seeds) for n in chosen.totals for t in chosen.targets]
-    for job in [] if chosen.table else jobs:
+    for job in [] if chosen.table or chosen.verify else jobs:
         key = " | ".join(map(str, job))
         if report.load_cells(STORE).get(key, {}).get("code") != code():
             made = report.rounded(run(*job)) | {"code": code()}

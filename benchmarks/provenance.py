@@ -68,7 +68,7 @@ RESULTS = {
     ),
     "control_variates": Result(
         "control_variates", 30,
-        (*_package("samplers.pooled.chains", "control_variates", "targets"),),
+        (*_package("samplers.modes.chains", "control_variates", "targets"),),
     ),
     "curved": Result(
         "curved", 60,
