@@ -8,7 +8,7 @@ shown beside, to judge the gate by.
 
     python -m benchmarks.control_variates           # --targets, --totals, --seeds; 20 seconds of processor time a run
     python -m benchmarks.control_variates --table
-    python -m benchmarks.control_variates --verify  # do stale cells come out the same? One of a target and a total is run
+    python -m benchmarks.control_variates --verify  # do stale cells come out the same?
 """
 
 import argparse
@@ -104,7 +104,7 @@ def code() -> str:
 
 
 def verify() -> None:
-    """Of the stale cells the first of a target and a total is made anew, and speaks for the others if it is the same."""
+    """Of stale cells the first of a target and a total is made anew, and speaks for the others if it is the same."""
     groups: dict[tuple, dict] = {}
     for key, cell in sorted(report.load_cells(STORE).items()):
         if cell["code"] != code():
