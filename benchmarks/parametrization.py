@@ -135,8 +135,8 @@ INTRODUCTION = """# Hierarchies in the coordinates of their graph
 
 Every step, with `parametrization="auto"` (the default) and `"model"`: models written centred, behind black boxes,
 four chains from `pm.sample`'s starts; tuning is half the evaluations, 3,000 at most, and counted. Geometric means over
-{seeds} seeds of the worst coordinate's effective draws per 1000 evaluations; the largest R-hat, and the largest error
-of a log posterior sd against NUTS, in brackets: effective draws of a chain that has missed the neck mean nothing.
+seeds of the worst coordinate's effective draws per 1000 evaluations; the largest R-hat, and the largest error of a log
+posterior sd against NUTS, in brackets: effective draws of a chain that has missed the neck mean nothing.
 "rich": groups of which the data say nearly everything, for which the model's own coordinates are right. lambda: least,
 median and largest of the coordinates that can be moved, 0 non-centred, 1 as the model has it.
 """
@@ -145,23 +145,24 @@ median and largest of the coordinates that can be moved, 0 non-centred, 1 as the
 def table() -> str:
     """All cells."""
     cells = load()["cells"]
-    seeds = sorted({c["seed"] for c in cells})
-    lines = [INTRODUCTION.format(seeds=f"up to {len(seeds)}")]
+    lines = [INTRODUCTION]
     for step, budget in sorted({(c["step"], c["budget"]) for c in cells}):
         lines += [
             f"## {step}Step, {budget:,} evaluations a chain", "",
-            '| model | "auto" | "model" | lambda |', "|---|---|---|---|",
+            '| model | seeds | "auto" | "model" | lambda |', "|---|---|---|---|---|",
         ]  # fmt: skip
         for name in MODELS:
             here = [
                 c for c in cells if (c["step"], c["budget"], c["model"]) == (step, budget, name)
             ]
+            seeds = [c["seed"] for c in here]
+            here = [c for c in here if seeds.count(c["seed"]) == 2]
             row = {how: [c for c in here if c["how"] == how] for how in ("auto", "model")}
             if all(row.values()):
                 lam = np.median([c["centring"] for c in row["auto"]], axis=0)
                 shown = " ".join(f"{v:.2f}" for v in lam)
                 lines.append(
-                    f"| {name} | {_entry(row['auto'])} | {_entry(row['model'])} | {shown} |"
+                    f"| {name} | {len(row['auto'])} | {_entry(row['auto'])} | {_entry(row['model'])} | {shown} |"
                 )
         lines.append("")
     return "\n".join(lines)
@@ -170,7 +171,8 @@ def table() -> str:
 def _entry(cells):
     per = np.exp(np.mean(np.log([max(c["per_1000"], 0.01) for c in cells])))
     worst = [max(c[k] for c in cells) for k in ("rhat", "sd_error")]
-    return f"{per:.2g} (R-hat {worst[0]:.2f}, sd {worst[1]:.2f})"
+    shown = f"{per:.0f}" if per >= 10.0 else f"{per:.2g}"
+    return f"{shown} (R-hat {worst[0]:.2f}, sd {worst[1]:.2f})"
 
 
 def main() -> None:
