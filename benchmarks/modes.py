@@ -9,19 +9,38 @@ Three posteriors whose modes no chain's own moves connect, as PyMC models:
 - ``labels 2``, ``labels 3``: mixtures of two and three normal components without an order, two and six modes of equal
   weight.
 
-A cell is one run of ``pk.sample(max_evaluations=..., chains=16)``. Told is the weight of one mode (the mean over draws)
-beside the truth, its error in units of sqrt(w (1 - w)), effective draws and R-hat of the worst parameter.
+A cell is one run of ``pk.sample(max_evaluations=..., chains=16)``, "before" with modes not looked for. Told is the
+weight of one mode among all draws beside the truth, its z-score (the standard error is that of independent chains'
+means; chains that never change have one, too, and it means nothing), how often chains changed modes, effective draws
+and R-hat of the worst parameter.
 
-    python -m benchmarks.modes            # everything: --target, --total, --seeds; --smc for pm.sample_smc
-    python -m benchmarks.modes --table    # the table again
+    python -m benchmarks.modes [--minutes 10]       # what is missing; --target, --total, --seeds
+    python -m benchmarks.modes --smc                # pm.sample_smc on ``apart``
+    python -m benchmarks.modes --table              # the table again
 """
 
+import argparse
+import logging
 import math
+import time
+import warnings
+from functools import cache
+from pathlib import Path
 
 import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
 from scipy.special import logsumexp
+
+import pymc_kameleon as pk
+from benchmarks import basics, provenance, report
+from pymc_kameleon import convergence, sample_report
+from pymc_kameleon.samplers.modes import chains as modal_chains
+
+RESULTS = Path(__file__).parent / "results"
+STORE, TEXT = RESULTS / "modes.json", RESULTS / "modes.md"
+TOTALS, SEEDS = (2000, 4000), 3
+ROOTS = ("pymc_kameleon.samplers.modes.chains", "pymc_kameleon.samplers.kamiltonian.values.sampler")
 
 # --- apart ------------------------------------------------------------------------------------------
 
@@ -164,3 +183,162 @@ def labels(components: int):
         return (np.diff(m, axis=-1) > 0.0).all(axis=-1)
 
     return model, is_first, 1.0 / math.factorial(components), "jitter"
+
+
+# --- cells ------------------------------------------------------------------------------------------
+
+MODELS = {
+    "apart": apart, "alias": alias, "labels 2": lambda: labels(2), "labels 3": lambda: labels(3),
+}  # fmt: skip
+
+
+@cache
+def model_of(target: str):
+    """Model, the mode of interest, its weight, and the starts."""
+    return MODELS[target]()
+
+
+def run(target: str, total: int, seed: int, looks: bool) -> dict:
+    """What is stored of a cell."""
+    model, is_first, truth, start = model_of(target)
+    latest = modal_chains.LATEST
+    modal_chains.LATEST = latest if looks else 0.0
+    begin = time.process_time()
+    try:
+        with model:
+            idata = pk.sample(
+                max_evaluations=total, start=start, random_seed=seed, progressbar=False
+            )
+    finally:
+        modal_chains.LATEST = latest
+    seconds = time.process_time() - begin
+    first = is_first(idata["posterior"])
+    own = first.mean(axis=1)
+    judged = convergence.judge(sample_report._flat(idata["posterior"])[1])
+    moves, accept = (idata["sample_stats"][name].values for name in ("move", "accept"))
+    jumps = moves == "jump"
+    return {
+        "weight": float(own.mean()),
+        "truth": truth,
+        "z": float((own.mean() - truth) / max(own.std(ddof=1) / math.sqrt(len(own)), 1e-3)),
+        "changes": int((np.diff(first.astype(int), axis=1) != 0).sum()),
+        "ess": judged.ess,
+        "rhat": judged.rhat,
+        "modes": int(idata["posterior"].attrs["modes"]),
+        "tuning": int(idata["posterior"].attrs["evaluations_tuning"]),
+        "accepted_jumps": float(accept[jumps].mean()) if jumps.any() else None,
+        "verdict": pk.report(idata).split(":")[0],
+        "seconds": seconds,
+        "code": provenance.digest(*ROOTS),
+    }
+
+
+def smc(seed: int) -> dict:
+    """``pm.sample_smc`` as it is by default, one process."""
+    model, is_first, truth, _ = model_of("apart")
+    begin = time.process_time()
+    with model:
+        idata = pm.sample_smc(random_seed=seed, cores=1, progressbar=False)
+    own = is_first(idata["posterior"]).mean(axis=1)
+    return {
+        "weights": own.tolist(), "truth": truth, "seconds": time.process_time() - begin, "code": f"pymc {pm.__version__}",
+    }  # fmt: skip
+
+
+def key(*cell) -> str:
+    """A cell's name in the store."""
+    return " | ".join(map(str, cell))
+
+
+def run_all(cells: list[tuple], minutes: float) -> None:
+    """Run and store what the present code has not made."""
+    deadline = time.monotonic() + 60.0 * minutes
+    for cell in cells:
+        stored = report.load_cells(STORE).get(key(*cell))
+        if stored is not None:
+            continue
+        if time.monotonic() > deadline:
+            print("stopped at the time limit; the same command goes on")
+            return
+        made = smc(cell[1]) if cell[0] == "smc" else run(*cell[:3], cell[3] == "after")
+        report.save_cells(STORE, {key(*cell): made}, basics.versions())
+        print(key(*cell), {k: v for k, v in made.items() if k != "code"}, flush=True)
+
+
+# --- the table --------------------------------------------------------------------------------------
+
+
+def _cells_text(runs):
+    def several(form):
+        return ", ".join(form(r) for r in runs)
+
+    return (
+        several(lambda r: f"{r['weight']:.2f}"), several(lambda r: f"{r['z']:.1f}" if r["changes"] else "-"),
+        several(lambda r: str(r["changes"])), several(lambda r: f"{r['ess']:.0f}"),
+        several(lambda r: f"{r['rhat']:.2f}"), several(lambda r: str(r["modes"])),
+        several(lambda r: r["verdict"].split(" for")[0].lower()),
+    )  # fmt: skip
+
+
+def table(cells: dict) -> str:
+    """Seed by seed."""
+    rows = []
+    for target in MODELS:
+        for total in TOTALS:
+            for when in ("before", "after"):
+                runs = [cells.get(key(target, total, seed, when)) for seed in range(SEEDS)]
+                runs = [r for r in runs if r is not None]
+                if runs:
+                    truth = f"{runs[0]['truth']:.2f}"
+                    rows.append((target, total, when, truth, *_cells_text(runs)))
+    header = [
+        "target",
+        "evaluations",
+        "",
+        "truth",
+        "weight",
+        "z",
+        "changes",
+        "effective draws",
+        "R-hat",
+        "modes known",
+        "report",
+    ]
+    text = (__doc__ or "").split("\n\n    python")[0].split("\n", 2)[2]
+    lines = ["# Weights between modes\n", text + "\n", report.table(header, rows) + "\n"]
+    found = [cells[k] for k in sorted(cells) if k.startswith("smc")]
+    if found:
+        each = "; ".join(", ".join(f"{w:.2f}" for w in run["weights"]) for run in found)
+        lines.append(
+            f"``pm.sample_smc`` on ``apart``, by default (2,000 draws, its chains one by one; run after run): {each}.\n"
+        )
+    return "\n".join(lines)
+
+
+def main():
+    """See above."""
+    logging.getLogger("pymc").setLevel(logging.CRITICAL)
+    warnings.simplefilter("ignore")
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--target", nargs="+", default=list(MODELS))
+    parser.add_argument("--total", nargs="+", type=int, default=list(TOTALS))
+    parser.add_argument("--when", nargs="+", default=["after", "before"])
+    parser.add_argument("--seeds", type=int, default=SEEDS)
+    parser.add_argument("--minutes", type=float, default=600.0)
+    parser.add_argument("--smc", action="store_true")
+    parser.add_argument("--table", action="store_true")
+    chosen = parser.parse_args()
+    if not chosen.table:
+        cells = [
+            (target, total, seed, when)
+            for total in chosen.total
+            for when in chosen.when
+            for seed in range(chosen.seeds)
+            for target in chosen.target
+        ]
+        run_all([("smc", seed) for seed in range(SEEDS)] if chosen.smc else cells, chosen.minutes)
+    provenance.write(TEXT, table(report.load_cells(STORE)), "modes")
+
+
+if __name__ == "__main__":
+    main()

@@ -125,6 +125,7 @@ RESULTS = {
     "peers": Result(
         "peers", 120, (*_package(*SAMPLERS, "samplers.pooled.chains", "samplers.kamiltonian.factors.sampler"),)
     ),
+    "modes": Result("modes", 60, _package("samplers.modes.chains", "samplers.kamiltonian.values.sampler")),
     "pools": Result("pools", 5, _package("samplers.pooled.pools", "samplers.kamiltonian.values.sampler", "sampling")),
     "short_tuning": Result(
         "short_tuning", 60, (*_package(*SAMPLERS, "samplers.cma", "samplers.gaussian_adaptation"), "benchmarks.core")
