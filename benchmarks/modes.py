@@ -7,7 +7,8 @@ Three posteriors whose modes no chain's own moves connect, as PyMC models:
   1 / day - f fit about equally; frequency, two amplitudes, offset and the log of the noise. Starts at the two highest
   peaks of the periodogram, as is usual. Truth by quadrature over frequency and noise, the amplitudes integrated out;
 - ``labels 2``, ``labels 3``: mixtures of two and three normal components without an order, two and six modes of equal
-  weight.
+  weight. Starts at quantiles of the data, their labels exchanged from one quarter of the chains to the next: of six
+  modes four have a start, and the other two are not found.
 
 A cell is one run of ``pk.sample(max_evaluations=..., chains=16)``, "before" with modes not looked for. Told is the
 weight of one mode among all draws beside the truth, its z-score (the standard error is that of independent chains'
@@ -20,6 +21,7 @@ and R-hat of the worst parameter.
 """
 
 import argparse
+import itertools
 import logging
 import math
 import time
@@ -182,7 +184,10 @@ def labels(components: int):
         m = posterior["mu"].values
         return (np.diff(m, axis=-1) > 0.0).all(axis=-1)
 
-    return model, is_first, 1.0 / math.factorial(components), "jitter"
+    middles = np.quantile(data, (np.arange(components) + 0.5) / components)
+    orders = list(itertools.permutations(middles))
+    starts = [{"mu": np.array(orders[k // 4 % len(orders)])} for k in range(16)]
+    return model, is_first, 1.0 / math.factorial(components), starts
 
 
 # --- cells ------------------------------------------------------------------------------------------
@@ -241,7 +246,8 @@ def smc(seed: int) -> dict:
         idata = pm.sample_smc(random_seed=seed, cores=1, progressbar=False)
     own = is_first(idata["posterior"]).mean(axis=1)
     return {
-        "weights": own.tolist(), "truth": truth, "seconds": time.process_time() - begin, "code": f"pymc {pm.__version__}",
+        "weights": own.tolist(), "truth": truth, "seconds": time.process_time() - begin,
+        "code": f"pymc {pm.__version__}",
     }  # fmt: skip
 
 

@@ -29,7 +29,9 @@ ROUNDS = 8  # of tuning, before which the chains have not moved enough to be tol
 LATEST = (
     0.6  # of the evaluations for tuning: after it there are not enough left to learn a mode with
 )
-REFUSALS = 3  # suspicions that were wrong, after which none is looked into
+SEEN = 2  # rounds in a row that a suspicion lasts, with the same chains on the same sides, before it is looked into
+AGAIN = 4  # rounds after a suspicion that was wrong: another cut may be right
+REFUSALS = 8  # of them, after which none is looked into
 
 
 class Chains(pooled_chains.Chains):
@@ -43,7 +45,10 @@ class Chains(pooled_chains.Chains):
         self.modes = 1  # that are known
         self.drawing: Any = None  # where there are several
         self.refused = 0
-        self._rounds_tuned = 0
+        self._wait = ROUNDS  # rounds of tuning until the next look
+        self._seen: dict[
+            int, tuple[bytes, int]
+        ] = {}  # of every part: who was on which side, and how often in a row
 
     @property
     def draws(self) -> bool:
@@ -54,9 +59,14 @@ class Chains(pooled_chains.Chains):
         """Take the log densities of what ``ask`` returned."""
         super().tell(values)
         if self.phase == "tune" and self.plan.climb and self.refused < REFUSALS:
-            self._rounds_tuned += 1
-            if self._rounds_tuned > ROUNDS and self.evaluated.size < LATEST * self.tune_until():
+            self._wait -= 1
+            if self._wait < 0 and self.evaluated.size < LATEST * self.tune_until():
                 self._look()
+
+    def settle(self, confirmed: bool) -> None:
+        """A suspicion has been looked into."""
+        self.refused += not confirmed
+        self._wait = ROUNDS if confirmed else AGAIN
 
     def _look(self):
         """Whether one of those who learn together should part."""
@@ -65,10 +75,22 @@ class Chains(pooled_chains.Chains):
         parts = self._phase.parts if isinstance(self._phase, _Apart) else [_whole(self)]
         for number, part in enumerate(parts):
             cut = _suspicion(part)
-            if cut is not None:
+            if self._lasts(number, part, cut):
+                self._seen = {}
                 self._phase = _Check(self, self._phase, parts, number, cut)
-                self._rounds_tuned = 0
                 return
+
+    def _lasts(self, number, part, cut):
+        """Whether it is suspected so often in a row."""
+        if cut is None:
+            self._seen.pop(number, None)
+            return False
+        sides = cut.sides(_standing(part.tuning)[0])
+        partition = (sides == sides[0]).tobytes()
+        before, count = self._seen.get(number, (partition, 0))
+        count = count + 1 if before == partition else 1
+        self._seen[number] = partition, count
+        return count >= SEEN
 
 
 def probed(run: Any) -> probes.Found:
@@ -140,8 +162,11 @@ class _Check:
         if tuning.ends_at == tuning.limit:  # the line is paid for by the tuning that it interrupts
             tuning.ends_at -= len(values)
         tuning.limit -= len(values)
-        self.confirmed = detection.is_confirmed(self.cut, values, *_standing(tuning))
-        self.chains.refused += not self.confirmed
+        known = tuning.hub.learning.evaluated
+        self.confirmed = detection.is_confirmed(
+            self.cut, values, known.positions, known.log_densities
+        )
+        self.chains.settle(self.confirmed)
         self.done = True
 
     def next(self):

@@ -5,7 +5,7 @@ One surrogate for two modes that are far apart fits neither, and the chains of b
 within-half sds from each other. Surrogates span what is nearer; halves of one mode, however long or bent, are 3 to 9
 apart once the chains have moved a little (of a ring, a flower, a banana 12 at most in the first rounds), modes that
 need this 10 to 500. Only then are ``LINE`` points evaluated on the line between the highest points of both. They are
-modes if the log density falls there ``DEEP`` below where the lower one's chains are.
+modes if the log density falls there ``DEEP`` below where a draw of the lower one would be, d/2 below its top.
 """
 
 from typing import NamedTuple
@@ -47,9 +47,11 @@ class Cut(NamedTuple):
 
 
 def best_cut(states: np.ndarray) -> Cut | None:
-    """That with the largest distance found, of states (n, d); None if they are too few.
+    """Of states (n, d); None if they are too few.
 
-    A function of the states: nothing is random.
+    Of cuts whose halves are ``APART`` that with the least scatter within halves, in units of the coordinates' sds:
+    chains that have hardly moved are apart, too, and a cut between modes leaves less. If none is, the farthest. A
+    function of the states: nothing is random.
     """
     x = np.unique(states, axis=0)
     n, d = x.shape
@@ -62,8 +64,16 @@ def best_cut(states: np.ndarray) -> Cut | None:
         farthest = int(np.argmax(np.square(scaled - scaled[first]).sum(axis=1)))
         _, labels = kmeans2(scaled, scaled[[first, farthest]], minit="matrix", iter=20, seed=0)
         if min(np.bincount(labels, minlength=2)) >= 2:
-            cuts.append(_cut(x, labels))
-    return max(cuts, key=lambda cut: cut.distance, default=None)
+            scatter = sum(
+                scaled[labels == side].var(axis=0).sum() * np.sum(labels == side) for side in (0, 1)
+            )
+            cuts.append((float(scatter), _cut(x, labels)))
+    if not cuts:
+        return None
+    apart = [c for c in cuts if c[1].distance >= APART]
+    if apart:
+        return min(apart, key=lambda c: c[0])[1]
+    return max(cuts, key=lambda c: c[1].distance)[1]
 
 
 def _cut(x, labels):
@@ -94,7 +104,7 @@ def between(cut: Cut, positions: np.ndarray, log_densities: np.ndarray) -> np.nd
 
 
 def is_confirmed(cut: Cut, line, positions: np.ndarray, log_densities: np.ndarray) -> bool:
-    """Whether log densities on the ``line`` say that the chains at ``positions`` (n, d) are in two modes."""
+    """Whether log densities on the ``line`` lie deep below all that is known, (n, d) and (n,), of either half."""
     sides = cut.sides(positions)
-    lower = min(float(np.median(log_densities[sides == k])) for k in (0, 1))
-    return bool(np.min(line) < lower - DEEP)
+    lower = min(float(np.max(log_densities[sides == k])) for k in (0, 1))
+    return bool(np.min(line) < lower - DEEP - 0.5 * positions.shape[1])
