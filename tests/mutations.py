@@ -215,7 +215,7 @@ MUTATIONS = [
              "a member keeps another place's state", "test_modes.py -k weights"),
     Mutation("samplers/modes/chains", "if self.phase == \"tune\" and self.plan.climb", "if self.phase == \"never\" and self.plan.climb",
              "modes are not looked for", "test_modes.py -k weights"),
-    Mutation("samplers/modes/detection", "return bool(np.min(line) < lower - DEEP)", "return True",
+    Mutation("samplers/modes/detection", "return bool(np.min(line) < lower - DEEP - 0.5 * positions.shape[1])", "return True",
              "modes are not confirmed", "test_modes.py -k refuted"),
     Mutation("samplers/pooled/members", "member = member._replace(current=state.current, share=state.share)",
              "member = member._replace(current=state.current)", "a member keeps another place's share", "test_pooled.py"),
