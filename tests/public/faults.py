@@ -97,7 +97,7 @@ def offset(folder):
 
 
 def one_dimension(folder):
-    for name, draws in run_all(normal(np.ones(1)), 1, 600, 600).items():
+    for name, draws in run_all(normal(np.ones(1)), 1, 300, 300).items():
         assert abs(math.log(draws.std())) < 0.7, name
 
 

@@ -7,7 +7,7 @@ from benchmarks.hierarchical import __main__ as command
 from benchmarks.hierarchical import cells, measures, models, reference, rivals, tables
 from pymc_kameleon.steps.log_density import LogDensity
 
-CHEAP = ("eight schools", "funnel", "PK, 6 patients", "ODE, 8 cultures", "GP, 20 sites")
+CHEAP = ("eight schools", "funnel", "PK, 6 patients")
 
 
 def log_density(model):

@@ -342,6 +342,7 @@ def test_evaluations_and_moves(name):
     assert lp[first - 1] > -480.0
 
 
+@pytest.mark.slow
 def test_climbs_from_elsewhere_end_and_the_chain_goes_where_there_is_far_more():
     """A narrow normal far above a wide one in which every chain begins."""
 
@@ -418,6 +419,7 @@ def two_modes():
     return model
 
 
+@pytest.mark.slow
 def test_r_hat_sees_the_mode_that_chains_from_one_point_miss():
     found = {}
     for arrives in (True, False):

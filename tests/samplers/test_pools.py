@@ -144,7 +144,7 @@ def judged(chains, labels):
     return convergence.judge(draws).rhat, found, (draws[..., 0] > 15.0).mean()
 
 
-@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.slow)])
 def test_a_mode_that_one_pool_does_not_know_is_found_out(seed):
     """Its start is near the second mode in one pool alone. All chains together, begun at the first, miss it, agree."""
     rng, plan = np.random.default_rng(seed), Plan(40, None, 400, None)

@@ -50,7 +50,7 @@ def many_kinds():
     return model
 
 
-@pytest.mark.parametrize("make", [decay_model, many_kinds])
+@pytest.mark.parametrize("make", [decay_model, pytest.param(many_kinds, marks=pytest.mark.slow)])
 def test_a_batch_has_the_log_densities_of_its_points(make):
     model = make()
     plain = {"mode": "FAST_COMPILE"}  # it is the graph that counts

@@ -13,6 +13,7 @@ from tests.step_tester import NO_BLAS
 pytestmark = NO_BLAS
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("default_linker")
 def test_a_clean_run_has_no_divergences(caplog):
     """Trajectories that leave the region of the surrogate are refused by design; there are some in most runs."""

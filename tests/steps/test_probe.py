@@ -52,7 +52,7 @@ def density(model):
     return factored_density(model, model.continuous_value_vars, model.initial_point(), QUICK)
 
 
-@pytest.mark.parametrize("added", [False, True])
+@pytest.mark.parametrize("added", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_one_op_for_all_groups_is_learned_group_by_group(added):
     if added:
         model, box = one_op(added=True)

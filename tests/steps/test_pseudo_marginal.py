@@ -394,9 +394,11 @@ SDS = [pytest.param(sd, marks=[] if sd == 1.5 else pytest.mark.slow) for sd in (
 @pytest.mark.parametrize(  # the noise is the base step's
     "step_type",
     [
-        KameleonStep,
         AdaptiveMetropolisStep,
-        *(pytest.param(s, marks=pytest.mark.slow) for s in (FastKameleonStep, GaussianMixtureStep)),
+        *(
+            pytest.param(s, marks=pytest.mark.slow)
+            for s in (KameleonStep, FastKameleonStep, GaussianMixtureStep)
+        ),
     ],
 )
 @pytest.mark.usefixtures("default_linker")
@@ -406,6 +408,7 @@ def test_posterior_is_exact(step_type, sd):
     assert np.abs(z).max() < 4.5, z
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sd", SDS)
 @pytest.mark.usefixtures("default_linker")
 def test_demetropolis_is_not_exact(sd):
@@ -471,7 +474,13 @@ SCHEMES = {
 }
 
 
-@pytest.mark.parametrize("scheme", SCHEMES.values(), ids=SCHEMES)
+@pytest.mark.parametrize(
+    "scheme",
+    [
+        pytest.param(s, marks=[] if name in ("correlated", "blocks") else pytest.mark.slow, id=name)
+        for name, s in SCHEMES.items()
+    ],
+)
 @pytest.mark.usefixtures("default_linker")
 def test_correlated_noise_is_exact(scheme):
     z = invariance_z(AdaptiveMetropolisStep(model=uneven_model(), **scheme))
@@ -732,7 +741,8 @@ def test_steps_beside_a_noisy_factor(caplog):
     assert "noisy" not in caplog.text
 
 
-@pytest.mark.parametrize("kind", [pm.Metropolis, pytest.param(pm.Slice, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", [pm.Metropolis, pm.Slice])
 @pytest.mark.usefixtures("default_linker")
 def test_steps_built_without_care_are_biased(kind, caplog):
     """The control: PyMC's steps evaluate the factor anew although it does not depend on their variables."""
