@@ -259,7 +259,7 @@ MUTATIONS = [
              "together: a draw changes the hub", "test_pooled.py -k hub"),
     Mutation("samplers/pooled/tuning", "        if k in self.sentinels or self.hub.dynamics is None:", "        if self.hub.dynamics is None:",
              "sentinels are fetched, too", "test_pooled.py -k sentinel"),
-    Mutation("samplers/pooled/chains", "        return chains.left() < chains.next_draw", "        return chains.left() < 1",
+    Mutation("samplers/pooled/chains", "        return chains.left() < len(drawing.members)", "        return chains.left() < 1",
              "more evaluations than allowed", "test_pooled.py -k budget"),
     Mutation("samplers/pooled/chains", "            known, base = evaluations.merge([before, known]), before.size", "            known, base = evaluations.merge([before, known]), 0",
              "known points count as tuning", "test_sample.py -k known_points"),

@@ -45,6 +45,7 @@ CHECKED = 1.5  # radius, in the metric, at which the neighbourhood is explored
 AXIS_CHECK = 2.0  # sds
 DRAWS = 4  # from the normal approximation, after the axes
 MOSTLY = 0.8  # of the predictions
+AT_THE_EDGE = 0.81  # squared length, in the trust region's radius
 LONGEST, SHORTEST = 10.0, 1e-3  # changes of an axis at one change of the metric
 LARGEST_FIT = 1200  # points: in more than 40 dimensions fewer than a quadratic has coefficients
 
@@ -258,7 +259,7 @@ def propose(rng: np.random.Generator, state: State) -> np.ndarray:
         return _check(rng, state.near, state)
     reach = 1.0 if state.near is None else CHECKED
     if state.model is None or state.fitted < state.evaluations:  # nothing new is known
-        s = _unit(rng, 1, d)[0] if state.model is not None else np.eye(d)[rng.integers(d)]
+        s = unit_vectors(rng, 1, d)[0] if state.model is not None else np.eye(d)[rng.integers(d)]
         return state.positions[state.current] + reach * state.radius * (state.metric @ s)
     if state.move == "climb":
         s = arrival_model.highest(state.model)
@@ -266,7 +267,7 @@ def propose(rng: np.random.Generator, state: State) -> np.ndarray:
         s = reach * _uncertain(rng, state)
     point = state.origin + state.basis @ s
     if _is_evaluated(state, point):  # the fit had nearer ones and did not ask it
-        point = state.origin + reach * (state.basis @ _unit(rng, 1, d)[0])
+        point = state.origin + reach * (state.basis @ unit_vectors(rng, 1, d)[0])
     return point
 
 
@@ -284,21 +285,27 @@ def _is_evaluated(state, point):
     return bool((state.positions == point).all(axis=1).any())
 
 
-def tell(rng: np.random.Generator, state: State, point: np.ndarray, log_density: float) -> State:
-    """The state after ``point``'s log density, which may be anything but is taken for ``-inf`` if not finite."""
-    if not math.isfinite(log_density):
-        log_density = -math.inf
-    evaluated = history.append(state.evaluated, np.append(point, log_density))
-    judged, state = state, state._replace(evaluated=evaluated)
+def tell(
+    rng: np.random.Generator, state: State, point: np.ndarray, log_density: float, beside=()
+) -> State:
+    """The state after ``point``'s log density, which may be anything but is taken for ``-inf`` if not finite.
+
+    ``beside``: pairs (point, log density) of what :mod:`pymc_kameleon.samplers.arrival.beside` proposed.
+    """
+    row, judged, state = state.evaluations, state, _append(state, point, log_density)
+    log_density = float(state.log_densities[row])
     if state.move == "start":
         state = _begin(state, log_density)
         return _give_up(state) if state.evaluations >= state.budget else state
     gain = log_density - state.log_densities[state.current]
     state = _judge(state, judged, point, gain)
+    for other, value in beside:
+        state = _append(state, other, value)
     d, n = len(point), state.evaluations
     if state.near is None:
-        if gain > 0.0:
-            state = state._replace(current=n - 1)
+        best = row + int(np.argmax(state.log_densities[row:]))
+        if state.log_densities[best] > state.log_densities[state.current]:
+            state = state._replace(current=best)
     elif gain > _little(d) or (state.move == "climb" and not state.failed):
         state = _leave(state)
     if n >= state.budget:
@@ -309,6 +316,13 @@ def tell(rng: np.random.Generator, state: State, point: np.ndarray, log_density:
     if state.near is not None and (_is_checked(state) or n >= state.near.until):
         return _end_near(state)
     return _decide(state)
+
+
+def _append(state, point, log_density):
+    log_density = log_density if math.isfinite(log_density) else -math.inf
+    return state._replace(
+        evaluated=history.append(state.evaluated, np.append(point, log_density))
+    )
 
 
 def _little(d):
@@ -342,7 +356,7 @@ def _judge(state, before, point, gain):
         failed = state.move == "climb" and not gain > 0.5 * predicted
         return state._replace(failed=failed)
     ratio = arrival_model.transformed(state.model, gain) / max(predicted, 1e-300)
-    factor, at_the_edge = 1.0, s @ s > 0.81
+    factor, at_the_edge = 1.0, s @ s > AT_THE_EDGE
     if at_the_edge and ratio > 0.3:
         factor = 4.0 if ratio > 0.7 else 2.0
     elif ratio < 0.1:
@@ -361,17 +375,24 @@ def _offset(state):
 
 def _uncertain(rng, state):
     """The direction, of some, in which the model is high or uncertain; in the near phase, uncertain."""
+    return by_promise(rng, state)[0]
+
+
+def by_promise(rng: np.random.Generator, state: State) -> np.ndarray:
+    """Unit vectors, shape (m, d), the most promising or uncertain first."""
     model, d = state.model, len(state.origin)
     axes = np.linalg.eigh(model.hessian)[1].T
-    s = np.concatenate([np.eye(d), -np.eye(d), _unit(rng, 2 * d + 10, d), axes, -axes])
+    s = np.concatenate([np.eye(d), -np.eye(d), unit_vectors(rng, 2 * d + 10, d), axes, -axes])
     sd = np.sqrt(arrival_model.variance(model, s))
     score = sd
     if state.near is None:
         score = s @ model.slope + 0.5 * np.einsum("ij,jk,ik->i", s, model.hessian, s) + 2.0 * sd
-    return s[np.argmax(score + 1e-6 * np.abs(score) * rng.standard_normal(len(s)))]
+    score = score + 1e-6 * np.abs(score) * rng.standard_normal(len(s))
+    return s[np.argsort(-score, kind="stable")]
 
 
-def _unit(rng, n, d):
+def unit_vectors(rng: np.random.Generator, n: int, d: int) -> np.ndarray:
+    """Directions, shape (n, d)."""
     s = rng.standard_normal((n, d))
     return s / np.sqrt(np.square(s).sum(axis=1))[:, None]
 

@@ -60,11 +60,6 @@ class Drawing:
         """Of the modes."""
         return self.members[0].state.catalogue
 
-    @property
-    def hub(self) -> OneMode:
-        """A mode's, by turns: from which the next probe comes."""
-        return self.hubs[len(self.rows) % len(self.hubs)]
-
     def ask(self) -> list[Request]:
         """What has to be evaluated for the next draw of every member."""
         self._proposals = list(self.apply(_propose, self.members))

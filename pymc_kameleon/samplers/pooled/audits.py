@@ -23,13 +23,14 @@ ARM = -2  # of the dear choice: many transitions, not ten times many
 FARTHEST, LOWEST = 0.99, 0.01
 
 
-def due(state: State, round_: int, members: int, most: int) -> int:
-    """How many audits go with this round: fixed by its number, so that no draw depends on what was found."""
-    if state.mixture is None:
-        return 0
+def due(round_: int, members: int, most: int) -> int:
+    """How many audits go with this round: fixed by its number, so that no draw depends on what was found.
+
+    As many as there are members, or none: see :func:`pymc_kameleon.samplers.pooled.probes.due`.
+    """
 
     def by(end):
-        return min(most, math.floor(end * SHARE * members))
+        return min(most, members * math.floor(end * SHARE))
 
     return by(round_ + 1) - by(round_)
 

@@ -114,11 +114,6 @@ class Chains:
         return isinstance(self._phase, _Draw)
 
     @property
-    def next_draw(self) -> int:
-        """How many evaluations the next draw of every chain takes, at most."""
-        return len(self.starts) + getattr(self._phase, "beside", 0)
-
-    @property
     def nowhere(self) -> bool:
         """Whether the log density is finite at no point to begin at: nothing can follow."""
         return getattr(self._phase, "nowhere", False)
@@ -256,6 +251,7 @@ class _Climb:
             chains.starts[self.leaders],
             scale=chains.scale,
             budget=int(CLIMB_SHARE * chains.tune_until()),
+            width=len(self.group) // len(self.leaders),
         )
 
     @property
@@ -264,8 +260,12 @@ class _Climb:
 
     def ask(self):
         self.points = pooled_climbs.propose(self.rngs, self.state)
-        who = [self.leaders[g] for g in self.state.active]
-        return [Request(x, k, "arrival") for x, k in zip(self.points, who, strict=True)]
+        leaders = [self.leaders[g] for g in self.state.active]
+        return [
+            Request(x, k, "arrival")  # those of a group stand side by side
+            for points, leader in zip(self.points, leaders, strict=True)
+            for k, x in enumerate(points, leader)
+        ]
 
     def tell(self, values):
         self.state = pooled_climbs.tell(self.rngs, self.state, self.points, values)
@@ -330,34 +330,12 @@ class _Draw:
     name = "draw"
     next = None
 
-    def __init__(self, chains: Chains, drawing: Drawing):
+    def __init__(self, chains: Chains, drawing: Any):
         self.chains, self.drawing = chains, drawing
-        self.audited = 0
+        self.probed = self.audited = 0
         # Generators that are spawned leave their parent's stream as it is.
-        wanted = chains.plan.audits and drawing.hub.mixture is not None
-        chains.free = audits.Free(chains.rng.spawn(1)[0], drawing.hub) if wanted else None
-
-    @property
-    def probes(self):
-        """How many go with this round."""
-        drawing = self.drawing
-        return int(probes.is_due(drawing.hub, len(drawing.rows), len(drawing.members)))
-
-    @property
-    def audits(self):
-        """How many go with this round."""
-        drawing, free = self.drawing, self.chains.free
-        most = 0 if free is None else len(free.audits)
-        return audits.due(drawing.hub, len(drawing.rows), len(drawing.members), most)
-
-    def _audits(self, n):
-        first, self.audited = self.audited, self.audited + n
-        return self.chains.free.audits[first : self.audited] if n else []
-
-    @property
-    def beside(self):
-        """Points of this round that are no draws."""
-        return self.probes + self.audits
+        wanted = chains.plan.audits and drawing.hubs[0].mixture is not None
+        chains.free = audits.Free(chains.rng.spawn(1)[0], drawing.hubs[0]) if wanted else None
 
     @property
     def done(self):
@@ -367,15 +345,33 @@ class _Draw:
         if chains.plan.draws is not None and len(drawing.rows) >= chains.plan.draws:
             return True
         # All or none: did the last round depend on how many chains need an evaluation, it would be a choice.
-        return chains.left() < chains.next_draw
+        return chains.left() < len(drawing.members)
 
     def ask(self):
-        chains, drawing = self.chains, self.drawing
-        number = len(drawing.rows)
-        proposals = [probes.propose(chains.rng, drawing.hub, number) for _ in range(self.probes)]
-        found = [Request(p.position, -1, p.move) for p in proposals]
-        found += [Request(x, -1, "audit") for x in self._audits(self.audits)]
-        return drawing.ask() + found
+        beside = self._probes() + self._audits()
+        left = self.chains.left() - len(self.drawing.members)
+        beside = beside[: int(min(left, len(beside)))]
+        self.beside = len(beside)
+        return self.drawing.ask() + beside
+
+    def _probes(self):
+        drawing, hubs = self.drawing, self.drawing.hubs
+        if any(hub.mixture is None for hub in hubs):
+            return []
+        found = []
+        for _ in range(probes.due(len(drawing.rows), len(drawing.members))):
+            turn, which = divmod(self.probed, len(hubs))
+            found.append(probes.propose(self.chains.rng, hubs[which], turn))
+            self.probed += 1
+        return [Request(p.position, -1, p.move) for p in found]
+
+    def _audits(self):
+        if self.chains.free is None:
+            return []
+        drawing, all_of_them = self.drawing, self.chains.free.audits
+        n = audits.due(len(drawing.rows), len(drawing.members), len(all_of_them))
+        first, self.audited = self.audited, self.audited + n
+        return [Request(x, -1, "audit") for x in all_of_them[first : self.audited]]
 
     def tell(self, values):
         self.drawing.tell(values[: len(values) - self.beside])

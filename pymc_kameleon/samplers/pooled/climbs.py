@@ -1,7 +1,8 @@
 """How pooled chains come to the typical set: a few climbs side by side, each for a group of chains.
 
-Every climb is an arrival (:mod:`pymc_kameleon.samplers.arrival.phase`) from an over-dispersed start of its own, one
-evaluation each in a round. It ends where its near phase would begin: what an arrival finds out there by itself, the
+Every climb is an arrival (:mod:`pymc_kameleon.samplers.arrival.phase`) from an over-dispersed start of its own. In a
+round it makes its proposal and, where there are more chains than climbs, evaluates others beside it: as many workers as
+chains would wait. It ends where its near phase would begin: what an arrival finds out there by itself, the
 chains' surrogate learns sooner from all climbs' points together. A group stands where its climb ended, so that a second
 mode keeps its chains and R-hat sees it; only one that ended *far* below the best is given up, as a chain by itself
 would.
@@ -12,6 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from pymc_kameleon.samplers.arrival import beside as arrival_beside
 from pymc_kameleon.samplers.arrival import phase as arrival
 from pymc_kameleon.samplers.arrival import search as arrival_search
 
@@ -24,10 +26,13 @@ class Climbs(NamedTuple):
     climbs : tuple of arrival.State
     left : int
         Evaluations that may still be spent.
+    width : int
+        Points of every climb in a round, at most.
     """
 
     climbs: tuple[arrival.State, ...]
     left: int
+    width: int = 1
 
     @property
     def active(self) -> list[int]:
@@ -49,7 +54,9 @@ class Group(NamedTuple):
     log_densities: np.ndarray
 
 
-def init(x: np.ndarray, log_density: float, starts: np.ndarray, *, scale, budget: int) -> Climbs:
+def init(
+    x: np.ndarray, log_density: float, starts: np.ndarray, *, scale, budget: int, width: int = 1
+) -> Climbs:
     """Climb from each row of ``starts`` (g, d); ``x`` (d,) and its ``log_density`` are known to all.
 
     Parameters
@@ -58,23 +65,35 @@ def init(x: np.ndarray, log_density: float, starts: np.ndarray, *, scale, budget
         Rough size of each coordinate.
     budget : int
         Evaluations at most, of all climbs together.
+    width : int
+        Points of every climb in a round, at most; more than half of the dimension are of no use.
     """
     each = min(arrival.default_budget(len(x)), max(budget, 1))
     climbs = tuple(arrival.init(x, log_density, scale=scale, budget=each, start=s) for s in starts)
-    return Climbs(climbs, budget)
+    return Climbs(climbs, budget, max(1, min(width, (len(x) + 1) // 2)))
 
 
-def propose(rngs: list[np.random.Generator], state: Climbs) -> list[np.ndarray]:
-    """The next point of every active climb."""
-    return [arrival.propose(rngs[g], state.climbs[g]) for g in state.active]
+def propose(rngs: list[np.random.Generator], state: Climbs) -> list[list[np.ndarray]]:
+    """The next points of every active climb: its own proposal, and what is evaluated beside it."""
+    found = []
+    beside = state.left - len(state.active)
+    for g in state.active:
+        point = arrival.propose(rngs[g], state.climbs[g])
+        n = min(state.width - 1, beside)
+        others = arrival_beside.propose(rngs[g], state.climbs[g], point, n)
+        beside -= len(others)
+        found.append([point, *others])
+    return found
 
 
 def tell(rngs: list[np.random.Generator], state: Climbs, points, values) -> Climbs:
-    """The state after the log densities of what ``propose`` returned."""
-    climbs = list(state.climbs)
-    for g, point, value in zip(state.active, points, values, strict=True):
-        climbs[g] = arrival.tell(rngs[g], climbs[g], point, value)
-    return Climbs(tuple(climbs), state.left - len(points))
+    """The state after the log densities, in a list, of all that ``propose`` returned."""
+    climbs, told = list(state.climbs), iter(values)
+    for g, (point, *others) in zip(state.active, points, strict=True):
+        value = next(told)
+        beside = [(other, next(told)) for other in others]
+        climbs[g] = arrival.tell(rngs[g], climbs[g], point, value, beside)
+    return state._replace(climbs=tuple(climbs), left=state.left - len(values))
 
 
 def stop(state: Climbs) -> Climbs:

@@ -57,6 +57,11 @@ class Drawing:
         self._proposals: list[Proposal] = []
         self._known: list[float | None] = []
 
+    @property
+    def hubs(self) -> tuple[State, ...]:
+        """Whose surrogates are probed, by turns."""
+        return (self.hub,)
+
     def ask(self) -> list[Request]:
         """What has to be evaluated for the next draw of every member."""
         self._proposals = list(self.apply(self._propose, self.members))

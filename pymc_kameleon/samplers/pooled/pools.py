@@ -102,9 +102,18 @@ class Pools:
             if asked is not None:
                 pool.tell([next(told) for _ in asked])
         self._keep_rows()
-        if self._drawing:  # what one did not need for tuning is for all to draw with
-            for pool in self.pools:
-                pool.plan = pool.plan._replace(max_evaluations=None)
+        if self._drawing:
+            self._share_the_rest()
+
+    def _share_the_rest(self):
+        """What one did not need for tuning is for all to draw with: a draw of every chain, and points beside them."""
+        n = len(self.starts)
+        for pool, part in zip(self.pools, self.parts, strict=True):
+            own = part.stop - part.start
+            most = None
+            if self.plan.max_evaluations is not None:
+                most = pool.evaluated.size + own + (int(self.left()) - n) * own // n
+            pool.plan = pool.plan._replace(max_evaluations=most)
 
     def _record(self, values):
         asked = [
@@ -164,7 +173,7 @@ class Pools:
         """Whether nothing is left to evaluate."""
         if self.stopped or any(p.done for p in self.pools):
             return True
-        return self._drawing and self.left() < sum(p.next_draw for p in self.pools)
+        return self._drawing and self.left() < len(self.starts)
 
     @property
     def nowhere(self) -> bool:

@@ -41,11 +41,14 @@ class Found(NamedTuple):
     where: np.ndarray | None
 
 
-def is_due(state: State, round_: int, members: int) -> bool:
-    """Whether a probe goes with this round: fixed by its number, so that no draw depends on what was found."""
-    if state.mixture is None:
-        return False
-    return math.floor((round_ + 1) * SHARE * members) > math.floor(round_ * SHARE * members)
+def due(round_: int, members: int) -> int:
+    """How many probes go with this round: fixed by its number, so that no draw depends on what was found.
+
+    As many as there are members, once in 1 / ``SHARE`` rounds: workers of whom there are as many as members would wait
+    for a single one as long as for a round of their own.
+    """
+    every = round(1.0 / SHARE) if SHARE else math.inf
+    return members if round_ % every == every // 2 - 1 else 0
 
 
 def propose(rng: np.random.Generator, state: State, number: int) -> Proposal:
