@@ -214,6 +214,7 @@ def sample(
         evaluate = workers.Here(density, entropy)
     else:
         evaluate = workers.Elsewhere(density, entropy, executor, timeout)
+    engine = evaluate
     if kept is not None:
         kept.verify(evaluate)
         evaluate = partial(kept.evaluate, evaluate)
@@ -226,6 +227,8 @@ def sample(
             run = Chains(initial, starts, alone, plan, **options)
         else:
             run = Pools(pools, initial, starts, seed, plan, **options)
+        if isinstance(engine, workers.Elsewhere):
+            engine.meanwhile = run.ahead
         with Progress(progressbar, run, max_evaluations, target_ess) as progress:
             _run(
                 run, evaluate, progress, target_ess, lambda: _refuse(model, density, initial), step

@@ -167,12 +167,18 @@ class Elsewhere:
         With a callable, an executor whose worker died is made anew.
     timeout : float, optional
         Seconds after which a part of a round is submitted a second time, and after which that is given up.
+
+    Attributes
+    ----------
+    meanwhile : callable, optional
+        Called while a round is evaluated, with a function that says whether that is over.
     """
 
     def __init__(self, density, entropy: int | None, executor, timeout: float | None = None):
         self.density = cloudpickle.dumps(density)
         self.digest = hashlib.blake2b(self.density, digest_size=16).hexdigest()
         self.entropy, self.timeout = entropy, timeout
+        self.meanwhile: Callable[[Callable[[], bool]], None] | None = None
         self.factory: Callable[[], Any] | None = None
         if not hasattr(executor, "submit"):
             if not callable(executor):
@@ -192,7 +198,7 @@ class Elsewhere:
             executor = executor.get_executor(pure=False)
         self.executor: Executor = executor
         self.workers = count_workers(executor)
-        self.sent = False  # whether the workers have been given the log density
+        self.sent = 0  # how often the workers have been given the log density
 
     def __call__(self, points: Sequence[np.ndarray], first: int) -> list[float]:
         """As of :class:`Here`."""
@@ -211,16 +217,25 @@ class Elsewhere:
 
     def _evaluate(self, points, first):
         parts = _parts(len(points), self.workers)
-        futures = [self._submit(points, first, part, send=not self.sent) for part in parts]
-        values: list[float] = []
-        for part, future in zip(parts, futures, strict=True):
-            found = self._result(future, points, first, part)
-            if found is None:  # a worker that has not got it: the executor does not say which
-                future = self._submit(points, first, part, send=True)
-                found = self._result(future, points, first, part)
-            values += _checked(points[part], found)
-        self.sent = True
-        return values
+        # As often as there are workers, then only to one that says it has not got it: the executor does not say which
+        # took what, and where it does not even say how many there are, that has to be enough.
+        send = self.sent < min(self.workers, 4 * len(parts))
+        futures = [self._submit(points, first, part, send) for part in parts]
+        self.sent += len(parts) if send else 0
+        if self.meanwhile is not None:
+            self.meanwhile(lambda: all(future.done() for future in futures))
+        found = [self._result(f, points, first, p) for f, p in zip(futures, parts, strict=True)]
+        # All of them are asked again before one of them is waited for.
+        again = {
+            k: self._submit(points, first, parts[k], send=True)
+            for k, values in enumerate(found) if values is None
+        }  # fmt: skip
+        for k, future in again.items():
+            found[k] = self._result(future, points, first, parts[k])
+        return [
+            value for part, values in zip(parts, found, strict=True)
+            for value in _checked(points[part], values)
+        ]  # fmt: skip
 
     def _submit(self, points, first, part, send) -> Future:
         numbers = list(range(first, first + len(points)))[part]

@@ -13,6 +13,7 @@ from benchmarks.cold_start import TARGETS
 from benchmarks.few_evaluations.samplers import Cell, plan, starts
 from pymc_kameleon.samplers.modes.chains import Chains
 from pymc_kameleon.samplers.pooled import chains as pooled_chains
+from pymc_kameleon.workers import Elsewhere
 
 STORE = Path(__file__).parents[1] / "results" / "few_evaluations_workers.json"
 
@@ -37,9 +38,11 @@ def by_workers(counts=(1, 2, 4, 8, 16), nap=0.05, total=2000, target="logistic")
             chains = Chains(
                 points[-1], points[:-1], np.random.SeedSequence(0), plan(cell), apply=threads.map
             )
+            evaluate = Elsewhere(log_density, None, executor)
+            evaluate.meanwhile = chains.ahead
             while not chains.done:
                 asked = [request.position for request in chains.ask()]
-                chains.tell(list(executor.map(log_density, asked)))
+                chains.tell(evaluate(asked, chains.evaluated.size) if asked else [])
         found.append(
             {
                 "workers": count, "seconds": time.monotonic() - begin, "rounds": chains.rounds,

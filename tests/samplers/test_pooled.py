@@ -9,16 +9,16 @@ import pytest
 
 from pymc_kameleon import convergence
 from pymc_kameleon.numerics import evaluations
-from pymc_kameleon.samplers.kamiltonian.values import sampler as value_kamiltonian
-from pymc_kameleon.samplers.pooled import chains as pooled_chains
 from pymc_kameleon.samplers.arrival import beside as arrival_beside
 from pymc_kameleon.samplers.arrival import phase as arrival
+from pymc_kameleon.samplers.kamiltonian.values import sampler as value_kamiltonian
+from pymc_kameleon.samplers.pooled import chains as pooled_chains
 from pymc_kameleon.samplers.pooled import climbs, elite, members, probes
 from pymc_kameleon.samplers.pooled.chains import Chains, Plan
 from pymc_kameleon.samplers.pooled.drawing import Drawing
 from pymc_kameleon.samplers.pooled.tuning import Tuning
 from pymc_kameleon.samplers.seam import Point
-from pymc_kameleon.targets import Banana
+from pymc_kameleon.targets import Banana, Flower
 from tests.samplers.test_value_kamiltonian import (
     EVERY_ARM,
     bad_surrogate,
@@ -400,3 +400,48 @@ def test_nested_rhat_is_arviz():
     theirs = float(nested(draws, superchain_ids=np.array(groups), method="z_scale"))
     ours = convergence.nested_rhat(draws[..., None], groups)[0]
     assert abs(ours - theirs) < 0.02 * theirs
+
+
+# --- computed while evaluations are made elsewhere --------------------------------------------------
+
+
+def ahead(is_over=lambda: False, n=8, most=400, target=BANANA):
+    """A run that guesses while its points are evaluated: every row, and how many guesses came true."""
+    rng = np.random.default_rng(1)
+    starts = target.mean + np.sqrt(np.diag(target.cov)) * rng.uniform(-2, 2, (n + 1, target.dim))
+    chains = Chains(
+        starts[0], starts[1:], np.random.SeedSequence(1), Plan(None, None, most // 2, most)
+    )
+    true = guessed = 0
+    while not chains.done:
+        points = [request.position for request in chains.ask()]
+        if is_over is not None:
+            chains.ahead(is_over)
+        drawing = getattr(chains._phase, "drawing", None)
+        guessed += sum(g is not None for g in drawing._guesses.values()) if drawing else 0
+        chains.tell([target.numba_log_density(x) for x in points])
+        true += sum(found is not None for found in drawing._next) if drawing else 0
+    return chains, guessed, true
+
+
+def test_guesses_change_no_bit():
+    """On a flower, whose surrogate is not trusted everywhere, so that guesses fail in every way."""
+    target = Flower(10.0, 6.0, 6, dim=2)
+    (alone, *none), (with_, guessed, true) = (
+        ahead(o, target=target) for o in (None, lambda: False)
+    )
+    assert none == [0, 0]
+    assert guessed > 100
+    assert 0.5 * guessed < true < guessed
+    for name in ("positions", "log_densities"):
+        got, wanted = (getattr(c.evaluated, name).tobytes() for c in (with_, alone))
+        assert got == wanted
+    for got, wanted in zip(with_.rows, alone.rows, strict=True):
+        assert got.positions.tobytes() == wanted.positions.tobytes()
+        assert repr(got.statistics) == repr(wanted.statistics)
+    shares = np.array([s["share"] for row in with_.rows for s in row.statistics])
+    assert (shares < 1.0).any()
+
+
+def test_nothing_is_guessed_when_evaluations_are_over():
+    assert ahead(lambda: True)[1:] == (0, 0)

@@ -13,10 +13,8 @@ LONGER = 3.0  # times as far as the trust region, beside a step to its edge
 ALONG = 0.7  # cosine from which two directions are one
 
 
-def propose(
-    rng: np.random.Generator, state: State, point: np.ndarray, n: int
-) -> list[np.ndarray]:
-    """At most ``n`` points, of shape (d,), beside ``point``; none near the typical set, which a chain explores itself."""
+def propose(rng: np.random.Generator, state: State, point: np.ndarray, n: int) -> list[np.ndarray]:
+    """At most ``n`` points, of shape (d,), beside ``point``; none near the typical set, which chains explore."""
     if n < 1 or state.near is not None or state.move == "start":
         return []
     d = len(state.origin)

@@ -320,9 +320,7 @@ def tell(
 
 def _append(state, point, log_density):
     log_density = log_density if math.isfinite(log_density) else -math.inf
-    return state._replace(
-        evaluated=history.append(state.evaluated, np.append(point, log_density))
-    )
+    return state._replace(evaluated=history.append(state.evaluated, np.append(point, log_density)))
 
 
 def _little(d):

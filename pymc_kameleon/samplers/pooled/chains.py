@@ -10,6 +10,7 @@ run is resumed.
 """
 
 import math
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -122,6 +123,15 @@ class Chains:
         """The points of the next round; none where every chain could make its draw without."""
         self._asked = self._phase.ask()
         return self._asked
+
+    def ahead(self, is_over: Callable[[], bool]) -> None:
+        """Compute what comes next while what ``ask`` returned is evaluated elsewhere, until that ``is_over``.
+
+        Changes no bit of the run: tuning adapts to what is found, and only the frozen chains of one mode can guess.
+        """
+        compute = getattr(getattr(self._phase, "drawing", None), "ahead", None)
+        if compute is not None:
+            compute(is_over)
 
     def tell(self, values) -> None:
         """Take the log densities of what ``ask`` returned, in its order; anything that is not finite is -inf."""

@@ -7,7 +7,9 @@ import numpy as np
 
 from pymc_kameleon.samplers.kamiltonian.values import sampler as value_kamiltonian
 from pymc_kameleon.samplers.kamiltonian.values.state import State
+from pymc_kameleon.samplers.pooled import ahead as pooled_ahead
 from pymc_kameleon.samplers.pooled import members as pooled_members
+from pymc_kameleon.samplers.pooled.ahead import Guess
 from pymc_kameleon.samplers.pooled.members import Draw, Member
 from pymc_kameleon.samplers.seam import Proposal
 
@@ -56,6 +58,8 @@ class Drawing:
         self.rows: list[Row] = []
         self._proposals: list[Proposal] = []
         self._known: list[float | None] = []
+        self._guesses: dict[int, Guess | None] = {}
+        self._next: list[Proposal | None] = [None] * len(self.members)
 
     @property
     def hubs(self) -> tuple[State, ...]:
@@ -64,7 +68,7 @@ class Drawing:
 
     def ask(self) -> list[Request]:
         """What has to be evaluated for the next draw of every member."""
-        self._proposals = list(self.apply(self._propose, self.members))
+        self._proposals = list(self.apply(self._propose, range(len(self.members))))
         pairs = list(zip(self.members, self._proposals, strict=True))
         self._known = [pooled_members.known(m, p) for m, p in pairs]
         return [
@@ -73,9 +77,22 @@ class Drawing:
             if value is None
         ]
 
-    def _propose(self, member):
+    def _propose(self, k):
+        if self._next[k] is not None:
+            return self._next[k]
+        member = self.members[k]
         state = pooled_members.view(self.hub, member)
         return value_kamiltonian.propose(member.rng, member.position, state)
+
+    def ahead(self, is_over: Callable[[], bool]) -> None:
+        """Compute what comes next while the points that ``ask`` returned are evaluated, until that ``is_over``."""
+        waiting = [k for k, known in enumerate(self._known) if known is None]
+        if not self._guesses and self.hub.mixture is not None:
+            made = self.apply(lambda k: None if is_over() else self._guess(k), waiting)
+            self._guesses = dict(zip(waiting, made, strict=True))
+
+    def _guess(self, k):
+        return pooled_ahead.guess(self.hub, self.members[k], self._proposals[k])
 
     def tell(self, values: list[float]) -> None:
         """Take the log densities of the points that ``ask`` returned."""
@@ -86,6 +103,9 @@ class Drawing:
                 self.hub, self.members[k], proposal, value
             )
             draws.append(draw)
+            found = self._guesses.get(k)
+            self._next[k] = pooled_ahead.come_true(found, self.members[k], draw.accepted)
+        self._guesses = {}
         self.rows.append(row(self.hub, self.members, draws))
 
 

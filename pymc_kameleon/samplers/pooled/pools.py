@@ -10,6 +10,7 @@ draws. Each may spend its share of the evaluations on tuning; what is left over 
 """
 
 import math
+from collections.abc import Callable
 from itertools import pairwise
 from typing import Any
 
@@ -93,6 +94,12 @@ class Pools:
             for part, asked in zip(self.parts, self._asked, strict=True)
             for r in asked or []
         ]
+
+    def ahead(self, is_over: Callable[[], bool]) -> None:
+        """See :meth:`pymc_kameleon.samplers.pooled.chains.Chains.ahead`."""
+        for pool, asked in zip(self.pools, self._asked, strict=True):
+            if asked is not None:
+                pool.ahead(is_over)
 
     def tell(self, values) -> None:
         """Give every pool the log densities of what it asked for, and of nothing else."""

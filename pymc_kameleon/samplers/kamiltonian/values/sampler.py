@@ -359,6 +359,13 @@ def _propose_for_companion(rng, x, state):
     return _carrying(proposal, x, state, companion=c, companion_log_ratio=ratio)
 
 
+def from_retained(proposal: Proposal, log_density: float) -> Proposal:
+    """A proposal of the frozen sampler, with the log density that the chain retains where it was made."""
+    carry = proposal.carry._replace(origin_log_density=log_density)
+    stays = proposal.log_density is not None  # a free chain that went nowhere
+    return proposal._replace(carry=carry, log_density=log_density if stays else None)
+
+
 def log_ratio(state: State, proposal: Proposal, there: Point) -> float:
     """Everything in the Metropolis-Hastings ratio but log p(x') - log p(x): the kernel's, and the
     shares'.
