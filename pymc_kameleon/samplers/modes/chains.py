@@ -8,13 +8,14 @@ kernel, with jumps (:mod:`pymc_kameleon.samplers.modes.sampler`), by which all c
 A mode that no start has reached stays unknown.
 """
 
+import math
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from pymc_kameleon.numerics import evaluations
 from pymc_kameleon.samplers.modes import catalogue as geometry
-from pymc_kameleon.samplers.modes import detection
+from pymc_kameleon.samplers.modes import detection, saddle
 from pymc_kameleon.samplers.modes import drawing as modal_drawing
 from pymc_kameleon.samplers.modes.detection import Cut
 from pymc_kameleon.samplers.modes.drawing import Drawing
@@ -138,36 +139,45 @@ def _suspicion(part):
 
 
 class _Check:
-    """A round of evaluations between two suspected modes."""
+    """A round of evaluations between two suspected modes, and a climb on the plane between them."""
 
     name = "tune"
 
     def __init__(self, chains: Chains, before: Any, parts: list[Part], number: int, cut: Cut):
-        self.chains, self.before, self.parts, self.number, self.cut = (
-            chains,
-            before,
-            parts,
-            number,
-            cut,
-        )
+        self.chains, self.before, self.parts = chains, before, parts
+        self.number, self.cut = number, cut
+        self.rng = chains.rng.spawn(1)[0]
+        self.search: saddle.Search | None = None
         self.done = self.confirmed = False
 
     def ask(self):
-        known = self.parts[self.number].tuning.hub.learning.evaluated
-        points = detection.between(self.cut, known.positions, known.log_densities)
-        return [Request(x, -1, "between") for x in points]
+        if self.search is None:
+            known = self.parts[self.number].tuning.hub.learning.evaluated
+            self.points = detection.between(self.cut, known.positions, known.log_densities)
+            return [Request(x, -1, "between") for x in self.points]
+        self.points = saddle.propose(self.rng, self.search, (len(self.search.origin) + 1) // 2)
+        where = saddle.positions(self.search, self.points)
+        return [Request(x, -1, "between") for x in where]
 
     def tell(self, values):
         tuning = self.parts[self.number].tuning
-        if tuning.ends_at == tuning.limit:  # the line is paid for by the tuning that it interrupts
+        if tuning.ends_at == tuning.limit:  # it is paid for by the tuning that it interrupts
             tuning.ends_at -= len(values)
         tuning.limit -= len(values)
         known = tuning.hub.learning.evaluated
-        self.confirmed = detection.is_confirmed(
-            self.cut, values, known.positions, known.log_densities
-        )
-        self.chains.settle(self.confirmed)
-        self.done = True
+        if self.search is None:
+            enough = detection.shallow(self.cut, known.positions, known.log_densities)
+            self.confirmed = min(values) < enough
+            finite = [(y, k) for k, y in enumerate(values) if y > -math.inf]
+            if self.confirmed and finite:
+                y, lowest = min(finite)
+                self.search = saddle.begin(self.cut, self.points[lowest], y, enough)
+        else:
+            self.search = saddle.tell(self.rng, self.search, self.points, values)
+            self.confirmed = not self.search.connected
+        self.done = self.search is None or self.search.done
+        if self.done:
+            self.chains.settle(self.confirmed)
 
     def next(self):
         if not self.confirmed:

@@ -4,8 +4,9 @@ One surrogate for two modes that are far apart fits neither, and the chains of b
 (``BAD``) the states of the chains are cut in two, and the cut is *suspected* if the halves' means are ``APART``
 within-half sds from each other. Surrogates span what is nearer; halves of one mode, however long or bent, are 3 to 9
 apart once the chains have moved a little (of a ring, a flower, a banana 12 at most in the first rounds), modes that
-need this 10 to 500. Only then are ``LINE`` points evaluated on the line between the highest points of both. They are
-modes if the log density falls there ``DEEP`` below where a draw of the lower one would be, d/2 below its top.
+need this 10 to 500. Only then are ``LINE`` points evaluated on the line between the highest points of both. If the log
+density falls there ``DEEP`` below where a draw of the lower one would be, d/2 below its top, and rises no higher on the
+plane between them (:mod:`pymc_kameleon.samplers.modes.saddle`), they are modes.
 """
 
 from typing import NamedTuple
@@ -103,8 +104,8 @@ def between(cut: Cut, positions: np.ndarray, log_densities: np.ndarray) -> np.nd
     return (1.0 - share) * a + share * b
 
 
-def is_confirmed(cut: Cut, line, positions: np.ndarray, log_densities: np.ndarray) -> bool:
-    """Whether log densities on the ``line`` lie deep below all that is known, (n, d) and (n,), of either half."""
+def shallow(cut: Cut, positions: np.ndarray, log_densities: np.ndarray) -> float:
+    """The log density between two modes that says that they are one, of all that is known, (n, d) and (n,)."""
     sides = cut.sides(positions)
     lower = min(float(np.max(log_densities[sides == k])) for k in (0, 1))
-    return bool(np.min(line) < lower - DEEP - 0.5 * positions.shape[1])
+    return lower - DEEP - 0.5 * positions.shape[1]
