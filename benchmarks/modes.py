@@ -15,7 +15,7 @@ weight of one mode among all draws beside the truth, its z-score (the standard e
 means; chains that never change have one, too, and it means nothing), how often chains changed modes, effective draws
 and R-hat of the worst parameter.
 
-    python -m benchmarks.modes [--minutes 10]       # what is missing; --target, --total, --seeds
+    python -m benchmarks.modes [--minutes 10]       # what is missing; --target, --total, --seeds, --again
     python -m benchmarks.modes --smc                # pm.sample_smc on ``apart``
     python -m benchmarks.modes --table              # the table again
 """
@@ -256,12 +256,12 @@ def key(*cell) -> str:
     return " | ".join(map(str, cell))
 
 
-def run_all(cells: list[tuple], minutes: float) -> None:
-    """Run and store what the present code has not made."""
+def run_all(cells: list[tuple], minutes: float, again: bool = False) -> None:
+    """Run and store what is missing, or all of it ``again``."""
     deadline = time.monotonic() + 60.0 * minutes
     for cell in cells:
         stored = report.load_cells(STORE).get(key(*cell))
-        if stored is not None:
+        if stored is not None and not again:
             continue
         if time.monotonic() > deadline:
             print("stopped at the time limit; the same command goes on")
@@ -333,6 +333,7 @@ def main():
     parser.add_argument("--minutes", type=float, default=600.0)
     parser.add_argument("--smc", action="store_true")
     parser.add_argument("--table", action="store_true")
+    parser.add_argument("--again", action="store_true", help="what is stored, too")
     chosen = parser.parse_args()
     if not chosen.table:
         cells = [
@@ -342,7 +343,8 @@ def main():
             for seed in range(chosen.seeds)
             for target in chosen.target
         ]
-        run_all([("smc", seed) for seed in range(SEEDS)] if chosen.smc else cells, chosen.minutes)
+        smcs = [("smc", seed) for seed in range(SEEDS)]
+        run_all(smcs if chosen.smc else cells, chosen.minutes, chosen.again)
     provenance.write(TEXT, table(report.load_cells(STORE)), "modes")
 
 

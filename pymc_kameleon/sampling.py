@@ -30,7 +30,7 @@ from pymc_kameleon.samplers.modes import chains as modal_chains
 from pymc_kameleon.samplers.modes.chains import Chains
 from pymc_kameleon.samplers.pooled import audits
 from pymc_kameleon.samplers.pooled import chains as pooled_chains
-from pymc_kameleon.samplers.pooled.chains import Plan
+from pymc_kameleon.samplers.pooled.plan import Plan, automatic
 from pymc_kameleon.samplers.pooled.pools import Pools
 from pymc_kameleon.steps import KamiltonianStep, advice, structure
 from pymc_kameleon.steps.batched import batched_log_density
@@ -47,8 +47,6 @@ _log = logging.getLogger("pymc.kameleon")
 
 CHAINS = 16
 DRAWS = 200  # of every chain, where nothing else says when to stop
-TUNE_PER_DIMENSION = 400  # evaluations of all chains, at most, with tune="auto"
-TUNE_SHARE = 0.5  # of max_evaluations, at most
 NOISE = 1  # spawn keys of the seed: 0 is the chains'
 
 
@@ -87,7 +85,8 @@ def sample(
         is given.
     tune : int or "auto"
         Tuning draws of every chain, or until the surrogate is good and gets no better (default): at most 400
-        evaluations a dimension and half of ``max_evaluations``, of all chains together.
+        evaluations a dimension and half of ``max_evaluations``, of all chains together; three quarters where the
+        surrogate is not usable by then.
     chains : int
         Default 16. A round evaluates one point for each of them: take as many as there are workers, or a multiple. With
         very few evaluations in all, 4 to 16 are best.
@@ -200,11 +199,12 @@ def sample(
             header["evaluations"] = hashlib.blake2b(b"".join(parts), digest_size=8).hexdigest()
         # how long it tunes is decided once: whoever goes on with more evaluations has the same bits up to there
         fixed = {"random_seed": _shown(random_seed), "max_evaluations": max_evaluations}
-        fixed |= {"tune": plan.tune, "longest": plan.longest}
+        fixed |= {"tune": plan.tune, "longest": plan.longest, "stretch": plan.stretch}
         given = None if random_seed is None else seed
         kept = Checkpoint(checkpoint, described(header), given, seed, density.dim, described(fixed))
         seed = kept.seed
-        plan = plan._replace(tune=kept.fixed["tune"], longest=kept.fixed["longest"])
+        decided = {name: kept.fixed[name] for name in ("tune", "longest", "stretch")}
+        plan = plan._replace(**decided)
         kept.check_budget(max_evaluations, plan.longest if plan.tune is None else plan.tune)
     initial, starts, scale = _starts(model, step, start, chains, seed)
     entropy = seed if density.noise_cells() else None
@@ -446,10 +446,9 @@ def _plan(
             )
     if draws is None and most is None and target_ess is None:
         draws = DRAWS
-    longest = TUNE_PER_DIMENSION * density.dim
-    if most is not None:
-        longest = min(longest, int(TUNE_SHARE * most))
-    return Plan(draws, fixed, max(longest, 2 * chains), most, climb=not density.noisy)
+    return automatic(
+        density.dim, chains, draws=draws, tune=fixed, most=most, climb=not density.noisy
+    )
 
 
 def _starts(

@@ -14,7 +14,7 @@ from benchmarks.peers.targets import problem
 from pymc_kameleon.samplers.kamiltonian.values.sampler import ValueKamiltonian
 from pymc_kameleon.samplers.modes.chains import Chains
 from pymc_kameleon.samplers.pooled import chains as pooled_chains
-from pymc_kameleon.samplers.pooled.chains import Plan
+from pymc_kameleon.samplers.pooled.plan import Plan, automatic
 
 ALONE = 4  # chains, where they learn alone
 WALKERS = 32
@@ -62,8 +62,7 @@ def together(cell: Cell, log_density: Counted) -> Draws:
 
 def plan(cell: Cell) -> Plan:
     """As ``pk.sample(max_evaluations=total)``."""
-    longest = min(400 * TARGETS[cell.target].dim, cell.total // 2)
-    return Plan(None, None, max(longest, 2 * cell.chains), cell.total)
+    return automatic(TARGETS[cell.target].dim, cell.chains, most=cell.total)
 
 
 def alone(cell: Cell, log_density: Counted) -> Draws:

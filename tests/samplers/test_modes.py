@@ -13,13 +13,14 @@ from pymc_kameleon.samplers import chain
 from pymc_kameleon.samplers.kamiltonian.trust import Mixture
 from pymc_kameleon.samplers.modes import catalogue as geometry
 from pymc_kameleon.samplers.modes import chains as modal
-from pymc_kameleon.samplers.modes import detection
+from pymc_kameleon.samplers.modes import detection, saddle
 from pymc_kameleon.samplers.modes import sampler as across
 from pymc_kameleon.samplers.pooled import chains as pooled_chains
 from pymc_kameleon.samplers.pooled.chains import Plan
 from pymc_kameleon.samplers.pooled.pools import Pools
 from pymc_kameleon.samplers.seam import Point
 from pymc_kameleon.surrogates.values import features
+from pymc_kameleon.targets import Banana
 from tests.samplers.test_value_kamiltonian import (
     EVERY_ARM,
     bad_surrogate,
@@ -388,5 +389,64 @@ def test_a_suspicion_is_refuted_where_the_log_density_does_not_fall():
     assert not detection.is_suspected(cut, 5.0, x[:51])  # one chain is a straggler
     line = detection.between(cut, x, y)
     assert line.shape == (detection.LINE, 2)
-    assert not detection.is_confirmed(cut, [-5.0, -15.5, 0.0], x, y)
-    assert detection.is_confirmed(cut, [-5.0, -16.5, 0.0], x, y)
+    assert detection.shallow(cut, x, y) == -16.0  # DEEP, and half of two dimensions
+
+
+def ends(log_density, points):
+    """A cut between two clouds of states, and the line between them."""
+    y = np.array([log_density(x) for x in points])
+    cut = detection.best_cut(points)
+    line = detection.between(cut, points, y)
+    return cut, line, [log_density(x) for x in line], detection.shallow(cut, points, y)
+
+
+def searched(log_density, points, seed=0, width=2):
+    """Whether the plane between is as high as the ends, and how many evaluations that took."""
+    cut, line, values, enough = ends(log_density, points)
+    lowest = int(np.argmin(values))
+    assert values[lowest] < enough  # the line alone says that there are two
+    search = saddle.begin(cut, line[lowest], values[lowest], enough)
+    rng, count = np.random.default_rng(seed), 0
+    while not search.done:
+        asked = saddle.propose(rng, search, width)
+        where = saddle.positions(search, asked)
+        assert len(asked) <= width
+        np.testing.assert_allclose(
+            [cut.normal @ (x - line[lowest]) for x in where],
+            0.0,
+            atol=1e-6 * np.abs(cut.normal).sum(),
+        )
+        count += len(asked)
+        search = saddle.tell(rng, search, asked, [log_density(x) for x in where])
+    assert count <= saddle.budget(points.shape[1])
+    return search.connected, count
+
+
+@pytest.mark.parametrize("width", [1, 3])
+def test_the_ends_of_a_banana_are_one_mode_and_two_normals_are_two(width):
+    rng = np.random.default_rng(1)
+    bent = Banana(0.1, 100.0, 6)
+    x = rng.standard_normal((60, 6))
+    x[:, 0] = np.where(np.arange(60) % 2, 18.0, -18.0) + 0.3 * x[:, 0]
+    x[:, 1] += 0.1 * (x[:, 0] ** 2 - 100.0)
+    connected, count = searched(bent.numba_log_density, x, width=width)
+    assert connected
+    assert count < 40
+
+    means = np.array([[0.0] * 6, [20.0] + [3.0] * 5])
+
+    def two(x):
+        return float(np.logaddexp.reduce(-0.5 * np.square(x - means).sum(axis=1)))
+
+    x = rng.standard_normal((60, 6)) + means[np.arange(60) % 2]
+    connected, _ = searched(two, x, width=width)
+    assert not connected
+
+
+def test_on_a_line_there_is_no_plane():
+    x = np.concatenate([np.random.default_rng(0).standard_normal((20, 1)) + a for a in (0.0, 40.0)])
+    cut, line, values, enough = ends(
+        lambda x: -0.5 * min(float(x[0] ** 2), float((x[0] - 40.0) ** 2)), x
+    )
+    assert min(values) < enough
+    assert saddle.begin(cut, line[0], values[0], enough) is None

@@ -13,6 +13,7 @@ from benchmarks.peers.counting import StoppedError
 from benchmarks.textbook.drive import _own_step
 from pymc_kameleon import sampling
 from pymc_kameleon.samplers.pooled import chains as pooled
+from pymc_kameleon.samplers.pooled.plan import automatic
 from pymc_kameleon.steps.prior_scale import prior_scale
 from pymc_kameleon.surrogates.values.regression import affordable
 
@@ -92,10 +93,7 @@ def pooled_sample(task: Task) -> Draws:
     if problem.real is not None:
         model = problem.posterior.model
         scale = prior_scale(model, model.continuous_value_vars, model.initial_point())
-    longest = min(sampling.TUNE_PER_DIMENSION * problem.dim, int(sampling.TUNE_SHARE * task.budget))
-    plan = pooled.Plan(
-        None, None, max(longest, 2 * sampling.CHAINS), task.budget, climb=not problem.noisy
-    )
+    plan = automatic(problem.dim, sampling.CHAINS, most=task.budget, climb=not problem.noisy)
     chains = pooled.Chains(
         points[-1], points[:-1], np.random.SeedSequence([task.seed, task.run, task.budget]), plan, scale=scale,
     )  # fmt: skip

@@ -61,7 +61,7 @@ class Chains(pooled_chains.Chains):
         super().tell(values)
         if self.phase == "tune" and self.plan.climb and self.refused < REFUSALS:
             self._wait -= 1
-            if self._wait < 0 and self.evaluated.size < LATEST * self.tune_until():
+            if self._wait < 0 and self.evaluated.size < LATEST * self.plan.tune_until:
                 self._look()
 
     def settle(self, confirmed: bool) -> None:

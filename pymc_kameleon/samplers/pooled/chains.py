@@ -11,7 +11,7 @@ run is resumed.
 
 import math
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -21,36 +21,11 @@ from pymc_kameleon.samplers import known_points
 from pymc_kameleon.samplers.pooled import audits, drawing, probes
 from pymc_kameleon.samplers.pooled import climbs as pooled_climbs
 from pymc_kameleon.samplers.pooled.drawing import Drawing, Request, Row
+from pymc_kameleon.samplers.pooled.plan import Plan
 from pymc_kameleon.samplers.pooled.tuning import Tuning
 
 GROUPS = 4  # climbs, each of which starts a group of chains
 CLIMB_SHARE = 0.5  # of the evaluations for tuning, at most
-
-
-class Plan(NamedTuple):
-    """How long to tune and to draw.
-
-    Attributes
-    ----------
-    draws : int or None
-        Of every chain; None for as many as ``max_evaluations`` allows.
-    tune : int or None
-        Evaluations in all at which tuning ends; None for when the surrogate is good, and ``longest`` at the latest.
-    longest : int
-    max_evaluations : int or None
-        Never exceeded.
-    climb : bool
-        Whether values can be compared: not under noise.
-    audits : int
-        Draws of the frozen surrogate that are evaluated beside the chains' own, at most.
-    """
-
-    draws: int | None
-    tune: int | None
-    longest: int
-    max_evaluations: int | None
-    climb: bool = True
-    audits: int = 0
 
 
 class Chains:
@@ -171,12 +146,6 @@ class Chains:
         most = self.plan.max_evaluations
         return math.inf if most is None else most - self.evaluated.size
 
-    def tune_until(self) -> int:
-        """Evaluations in all at which tuning ends at the latest."""
-        plan = self.plan
-        until = plan.longest if plan.tune is None else plan.tune
-        return until if plan.max_evaluations is None else min(until, plan.max_evaluations)
-
 
 class _Start:
     """Evaluate the initial point; without climbs, or if the log density is not finite there, the starts."""
@@ -260,7 +229,7 @@ class _Climb:
             value,
             chains.starts[self.leaders],
             scale=chains.scale,
-            budget=int(CLIMB_SHARE * chains.tune_until()),
+            budget=int(CLIMB_SHARE * chains.plan.tune_until),
             width=len(self.group) // len(self.leaders),
         )
 
@@ -311,7 +280,8 @@ class _Tune:
             known, base = evaluations.merge([before, known]), before.size
         self.tuning = Tuning(
             chains.rng, chains.rngs, starts, known, factor, base=base,
-            limit=base + chains.tune_until(), wait=chains.plan.tune is not None, apply=chains.apply,
+            limit=base + chains.plan.tune_until, latest=base + chains.plan.learn_until,
+            wait=chains.plan.tune is not None, apply=chains.apply,
             **chains.options,
         )  # fmt: skip
 

@@ -39,6 +39,7 @@ GROWTH = 1.15  # of the evaluations between fits: an evaluation is worth more th
 FREE = 20  # draws without an evaluation that a member makes in a round at most
 SEARCHES = 0.5  # of a lost member's proposals
 LAST_FIT = 0.85  # of the evaluations for tuning: the rest judges it
+USABLE = 0.5  # share of accepted proposals without which more tuning is worth more than draws
 SETTLED, UNCOVERED = 0.25, 0.01  # residual sd and share at which tuning may end ...
 JUDGED = 40  # ... seen on so many residuals ...
 ACCEPTED = 0.6  # ... and this share of the surrogate's proposals: a member that does not move has one residual
@@ -67,6 +68,8 @@ class Tuning:
         Lower Cholesky factor of what the covariance may be.
     limit : int
         Evaluations in all at which tuning ends.
+    latest : int, optional
+        At which it ends where the surrogate is not usable at ``limit``. Default ``limit``.
     base : int
         How many of ``known`` were there before the run, and do not count as its tuning.
     apply : callable
@@ -78,10 +81,11 @@ class Tuning:
     """
 
     def __init__(
-        self, rng, rngs, starts, known: Evaluations, factor, *, limit, wait, base=0, noise_sd=0.0, apply=map,
-        **options
+        self, rng, rngs, starts, known: Evaluations, factor, *, limit, wait, latest=None, base=0, noise_sd=0.0,
+        apply=map, **options
     ):  # fmt: skip
         self.rng, self.limit, self.wait, self.noise_sd = rng, limit, wait, noise_sd
+        self.latest = limit if latest is None else latest
         self.base, self.apply = base, apply
         self.hub = _hub(starts, known, factor, options)
         self.members = [
@@ -233,7 +237,23 @@ class Tuning:
         if not self.wait and self.ends_at == self.limit and self._is_settled():
             self.ends_at = min(self.limit, self.evaluations + self._to_judge())
             self._refit_if_due()
-        self.done = self.evaluations + len(self.members) > self.ends_at
+        if self._is_over() and self._is_worth_more():
+            self.limit = self.ends_at = self.latest
+            learning = self.hub.learning
+            schedule = learning.schedule._replace(final=False)
+            self.hub = self.hub._replace(learning=learning._replace(schedule=schedule))
+            self.fitted_last = False
+        self.done = self._is_over()
+
+    def _is_over(self):
+        return self.evaluations + len(self.members) > self.ends_at
+
+    def _is_worth_more(self):
+        """Whether the surrogate is not yet what draws could be made with."""
+        worth = self.hub.learning.worth
+        accepted, trials = worth.accepted[1:].sum(), worth.trials[1:].sum()
+        usable = trials > 0 and accepted >= USABLE * trials
+        return not (self.wait or usable) and self.ends_at == self.limit < self.latest
 
     def _is_settled(self):
         """Whether the surrogate is good, and the last fit was hardly better than the one before."""

@@ -1,0 +1,63 @@
+"""How long chains that learn together tune and draw."""
+
+from typing import NamedTuple
+
+TUNE_PER_DIMENSION = 400  # evaluations of all chains, at most
+TUNE_SHARE = 0.5  # of the evaluations allowed, at most ...
+STRETCH = 1.5  # ... times that where the surrogate is not usable by then ...
+KEPT = 25  # ... if so many draws a chain are left
+
+
+class Plan(NamedTuple):
+    """How long to tune and to draw.
+
+    Attributes
+    ----------
+    draws : int or None
+        Of every chain; None for as many as ``max_evaluations`` allows.
+    tune : int or None
+        Evaluations in all at which tuning ends; None for when the surrogate is good, and ``longest`` at the latest.
+    longest : int
+    max_evaluations : int or None
+        Never exceeded.
+    climb : bool
+        Whether values can be compared: not under noise.
+    audits : int
+        Draws of the frozen surrogate that are evaluated beside the chains' own, at most.
+    stretch : float
+        Times ``longest``: where the surrogate is not usable by then.
+    """
+
+    draws: int | None
+    tune: int | None
+    longest: int
+    max_evaluations: int | None
+    climb: bool = True
+    audits: int = 0
+    stretch: float = 1.0
+
+    @property
+    def tune_until(self) -> int:
+        """Evaluations in all at which tuning ends at the latest, if the surrogate is usable."""
+        until = self.longest if self.tune is None else self.tune
+        return until if self.max_evaluations is None else min(until, self.max_evaluations)
+
+    @property
+    def learn_until(self) -> int:
+        """The same if it is not."""
+        return self.tune_until if self.tune is not None else int(self.stretch * self.tune_until)
+
+
+def automatic(
+    d: int, chains: int, *, draws: int | None = None, tune: int | None = None, most: int | None = None,
+    climb: bool = True,
+) -> Plan:  # fmt: skip
+    """What ``pk.sample`` does in ``d`` dimensions with ``most`` evaluations in all; ``tune``, in all, fixes its end."""
+    longest = TUNE_PER_DIMENSION * d
+    if most is not None:
+        longest = min(longest, int(TUNE_SHARE * most))
+    longest, stretch = max(longest, 2 * chains), 1.0
+    if most is not None:  # not at the expense of the draws
+        kept = chains * (KEPT if draws is None else draws)
+        stretch = max(1.0, min(STRETCH, (most - kept) / longest))
+    return Plan(draws, tune, longest, most, climb=climb, stretch=stretch)
