@@ -5,6 +5,7 @@ import os
 import signal
 import time
 from concurrent.futures import BrokenExecutor, ProcessPoolExecutor, ThreadPoolExecutor
+from threading import Barrier
 
 import arviz as az
 import numpy as np
@@ -308,6 +309,22 @@ def test_the_log_density_travels_once(monkeypatch):
         executor.submit(lambda: workers._here.__dict__.clear()).result()
         assert evaluate(POINTS, 10) == VALUES
     assert sent == [True, False, False, True]
+
+
+def test_workers_that_lack_the_log_density_are_asked_again_side_by_side(monkeypatch):
+    """Four workers, three of whom have not got it: nobody waits for the first to be ready."""
+    together, original = Barrier(3, timeout=20.0), workers.evaluate_with
+
+    def waits(density, points, *rest):
+        if points[0][0] > 0.5:  # breaks unless three evaluate at the same time
+            together.wait()
+        return original(density, points, *rest)
+
+    with ThreadPoolExecutor(4) as executor:
+        evaluate = workers.Elsewhere(Box(), None, executor)
+        evaluate.sent = 100  # or it would send it to everyone
+        monkeypatch.setattr(workers, "evaluate_with", waits)
+        assert evaluate(POINTS[:4], 0) == VALUES[:4]
 
 
 class Broken(Op):

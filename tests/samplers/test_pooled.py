@@ -16,6 +16,7 @@ from pymc_kameleon.samplers.pooled import chains as pooled_chains
 from pymc_kameleon.samplers.pooled import climbs, elite, members, probes
 from pymc_kameleon.samplers.pooled.chains import Chains, Plan
 from pymc_kameleon.samplers.pooled.drawing import Drawing
+from pymc_kameleon.samplers.pooled.plan import automatic
 from pymc_kameleon.samplers.pooled.tuning import Tuning
 from pymc_kameleon.samplers.seam import Point
 from pymc_kameleon.targets import Banana, Flower
@@ -181,6 +182,37 @@ def test_the_budget_is_never_exceeded(n, most):
     # what is left is less than a draw of every chain
     assert chains.evaluated.size <= most < chains.evaluated.size + n
     assert len(chains.rows) > 0
+
+
+def test_tuning_goes_on_where_the_surrogate_is_not_usable(banana):
+    """A flower is not learned from 300 points; a banana is."""
+    plan = automatic(4, 8, most=600)
+    assert (plan.longest, plan.learn_until) == (300, 400)  # 25 draws of every chain are kept
+    flower = Flower(10.0, 6.0, 6, dim=4)
+    for stretch in (1.0, plan.stretch):
+        chains = run(8, 600, target=flower, longest=300, stretch=stretch)
+        tuned = chains.evaluated.size - sum(
+            chains.evaluated.round >= chains.rounds - len(chains.rows)
+        )
+        assert int(300 * stretch) - 8 < tuned <= int(300 * stretch)
+    assert run(stretch=1.5).rows[0].positions.tobytes() == banana.rows[0].positions.tobytes()
+
+
+@pytest.mark.parametrize(
+    ("given", "longest", "latest"),
+    [
+        ({}, 1600, 1600),  # 400 a dimension, and no more
+        ({"most": 2000}, 1000, 1500),
+        ({"most": 1000}, 500, 600),  # 25 draws of every chain
+        ({"most": 1000, "draws": 20}, 500, 680),
+        ({"most": 200}, 100, 100),
+        ({"most": 64}, 32, 32),
+        ({"most": 2000, "tune": 300}, 1000, 300),
+    ],
+)
+def test_how_long_it_tunes(given, longest, latest):
+    plan = automatic(4, 16, **given)
+    assert (plan.longest, plan.learn_until) == (longest, latest)
 
 
 def test_known_points_are_brought_to_this_log_density_s_constant(banana):
