@@ -17,7 +17,7 @@ from pymc_kameleon.samplers.pooled import chains as pooled_chains
 from pymc_kameleon.samplers.pooled.plan import Plan, automatic
 
 ALONE = 4  # chains, where they learn alone
-WALKERS = 32
+WALKERS = 32  # or twice the dimension, which emcee demands
 VARIATIONAL = 300  # evaluations: PyVBMC is made for few
 OURS = {
     "together": ("pymc_kameleon.samplers.modes.chains",),
@@ -96,12 +96,13 @@ def emcee(cell: Cell, log_density: Counted) -> Draws:
     import emcee as package
 
     moves = [(package.moves.DEMove(), 0.8), (package.moves.DESnookerMove(), 0.2)]
-    points = starts(cell, WALKERS)
+    walkers = max(WALKERS, 2 * TARGETS[cell.target].dim)
+    points = starts(cell, walkers)
     sampler = package.EnsembleSampler(
-        WALKERS, points.shape[1], lambda x: float(log_density(np.ascontiguousarray(x))), moves=moves
+        walkers, points.shape[1], lambda x: float(log_density(np.ascontiguousarray(x))), moves=moves
     )
     state = np.random.RandomState(cell.seed).get_state()
-    sampler.run_mcmc(package.State(points, random_state=state), cell.total // WALKERS - 1)
+    sampler.run_mcmc(package.State(points, random_state=state), cell.total // walkers - 1)
     made = sampler.get_chain().swapaxes(0, 1)
     return Draws(made[:, made.shape[1] // 2 :])
 

@@ -25,7 +25,7 @@ counts: starts, tuning and draws. A budget is a *total*, for all chains together
 - "together": `pk.sample`'s chains (`pymc_kameleon.samplers.pooled`), 4, 16 and 64 of them;
 - "alone": `KamiltonianStep`'s sampler in four independent chains, with its arrival, half of the budget tuning;
 - `pm.DEMetropolisZ`, four chains, half of the budget tuning;
-- emcee, 32 walkers, differential evolution and snooker moves, half of the budget thrown away;
+- emcee, 32 walkers (40 in 20 dimensions), differential evolution and snooker moves, half of the budget thrown away;
 - `pm.sample_smc` and pocoMC, which are given a uniform prior, ten true sds to both sides of the true mean: the
   largest population whose run fits into the budget;
 - PyVBMC, an approximation: its draws are as many as one likes, only its errors say anything.
