@@ -429,7 +429,7 @@ def looked_at(heights):
 
 @pytest.mark.parametrize(("peak", "lost"), [(0.0, False), (8.0, False), (20.0, True)])
 def test_a_free_run_on_a_peak_that_is_not_there_is_noticed(peak, lost):
-    toy, learning = looked_at([-3.0, -1.0, -np.inf, np.nan])
+    toy, learning = looked_at([-3.0, -1.0, -np.inf, np.nan] * 40)
     coefficients = np.array([peak, 0.0, -0.1, 0.0, 0.0, -0.1])
     surface = Surface(
         bad_emulator()._replace(coefficients=coefficients), np.zeros(4), np.eye(4), 0.3
@@ -437,6 +437,9 @@ def test_a_free_run_on_a_peak_that_is_not_there_is_noticed(peak, lost):
     path = np.tile([0.0, -1.0, 0.1, 0.1], (30, 1))
     assert learn.is_lost(toy, surface, path, learning) == lost
     assert not learn.is_lost(toy, surface, None, learning)
+    assert not learn.is_lost(
+        toy, surface, path, looked_at([-1.0] * 100)[1]
+    )  # the next fit may know
     toy.layout = Layout(np.arange(3), np.arange(3), np.zeros(2, dtype=bool))
     assert not learn.is_lost(toy, surface, path, learning)  # splines are for log likelihoods
 

@@ -12,7 +12,7 @@ from pymc_kameleon.surrogates.factors.regression import Sample, fit
 
 def kinked(w):
     """No polynomial follows it: a log likelihood of distances, (n, d) to (n,)."""
-    return -3.0 * np.sqrt(0.1 + np.square(w).sum(axis=1)) + np.sin(2.0 * w[:, 0])
+    return -3.0 * np.sqrt(0.01 + np.square(w).sum(axis=1)) + np.sin(2.0 * w[:, 0])
 
 
 def fitted(d, n=250, seed=0, function=kinked, **options):
@@ -138,6 +138,21 @@ def test_it_is_taken_where_it_pays_and_the_polynomial_where_that_is_exact(monkey
         error(without.emulator)[:, 0], 0.9
     )
     assert found.errors[0] < without.errors[0] * np.sqrt(splines.MARGIN)
+
+
+def test_errors_are_those_of_points_that_are_held_out():
+    """Of noise nothing is known: its sd is the error, though a spline goes through every point."""
+    rng = np.random.default_rng(4)
+    w, held = rng.standard_normal((200, 2)), rng.random(200) < 0.2
+    o = rng.standard_normal((200, 1))
+
+    def squared_error(wrong):
+        assert wrong.shape == (held.sum(), 1)
+        return float(np.square(wrong).mean())
+
+    _, error = splines.better(w, w, o, np.ones(200), held, squared_error, np.inf)
+    assert error > 0.7
+    assert splines.better(w, w, o, np.ones(200), held, squared_error, 0.7) is None
 
 
 def test_without_it_nothing_changes(monkeypatch):

@@ -12,7 +12,7 @@ from scipy import linalg
 from pymc_kameleon.surrogates.factors.emulator import Emulator
 from pymc_kameleon.surrogates.factors.layout import Layout
 from pymc_kameleon.surrogates.factors.one_factor import Polynomial, fit_factor
-from pymc_kameleon.surrogates.factors.splines import CAREFUL, INPUTS, MARGIN, assemble
+from pymc_kameleon.surrogates.factors.splines import CAREFUL, FEWEST, INPUTS, MARGIN, assemble
 
 MOST_POINTS = 1500
 # squared radius of trust in that of the points: of a quadratic, and of anything that bends more
@@ -20,7 +20,7 @@ FAR, NEAR = 2.0, 1.4
 EXACT, EVERYWHERE = 1e-8, 1e4  # an error that small is rounding: the black box is that polynomial
 DEPTH = 0.15  # how fast weights of a log likelihood fall with its depth
 GOOD = 1e-3  # squared error of the log density, of all factors together: no reason to look further
-POOR = 1e-2  # ... and a reason to try a spline for a log likelihood
+POOR = 5e-2  # ... and a reason to try a spline for a log likelihood
 
 
 class Sample(NamedTuple):
@@ -127,7 +127,7 @@ def fit(
             chosen = np.sort(
                 chosen[np.argsort(-weights[chosen][::-1], kind="stable")[:MOST_POINTS]]
             )
-        tried = added and not nearest and d <= INPUTS
+        tried = added and not nearest and d <= INPUTS and len(w) >= FEWEST
         fitted.append(
             fit_factor(
                 rng, s[chosen], o[chosen], weights[chosen],

@@ -22,7 +22,8 @@ from pymc_kameleon.surrogates.factors.polynomials import columns, monomials
 CENTRES = 300  # at most: what a value costs
 INPUTS = 6  # at most: in more, hundreds of points are far from each other
 RIDGE, ROUNDING = 1e-6, 1e-10
-MARGIN = 0.5  # of a polynomial's squared error: one that is nearly as good is faster
+FEWEST = 150  # evaluations: where a polynomial has had fewer, the next refit tells more than another family
+MARGIN = 0.25  # of a polynomial's squared error: one that is nearly as good is faster
 CAREFUL = 4.0  # ... and where the peaks of polynomials have done harm
 
 
@@ -60,7 +61,7 @@ def fit_spline(
     if len(rows) <= 2 * p:
         return None
     free = linalg.qr(x[rows])[0][:, p:]  # heights that no quadratic sees, (c, c - p)
-    cubes = cdist(z, z[rows]) ** 3
+    cubes = _cubes(z, z[rows])
     design = np.hstack([x, cubes @ free])
     weighted = design * weights[:, None]
     gram = weighted.T @ design
@@ -82,7 +83,13 @@ def quadratic(d: int) -> tuple[np.ndarray, np.ndarray]:
 def values(spline: Spline, s: np.ndarray, z: np.ndarray) -> np.ndarray:
     """G at ``s`` (n, d), which are ``z`` in whitened coordinates: shape (n, m)."""
     x = columns(s, *quadratic(s.shape[1]))
-    return x @ spline.coefficients + cdist(z, spline.centres) ** 3 @ spline.heights
+    return x @ spline.coefficients + _cubes(z, spline.centres) @ spline.heights
+
+
+def _cubes(z, centres):
+    """Cubes of the distances, shape (n, c)."""
+    r = cdist(z, centres)
+    return r * r * r
 
 
 def assemble(splines: list[Spline | None], widest: int) -> Splines:

@@ -20,6 +20,7 @@ from pymc_kameleon.samplers.kamiltonian.factors.surface import (
 )
 from pymc_kameleon.samplers.kamiltonian.trust import Current
 from pymc_kameleon.surrogates.factors import regression
+from pymc_kameleon.surrogates.factors.splines import FEWEST
 
 RUNS = (60, 60, 60, 200)  # inner transitions of the free run after each refit ...
 LAST_RUN = 400  # ... and after the last one
@@ -117,9 +118,10 @@ def is_lost(known: Known, surface: Surface, path: np.ndarray | None, learning: L
 
     Polynomials have such peaks where they have no points. From there metric and step size would be those of the peak.
     """
-    if path is None or not known.layout.added.any():
+    n = learning.log_densities.size
+    if path is None or n < FEWEST or not known.layout.added.any():
         return False
-    heights = learning.log_densities.buffer[: learning.log_densities.size, 0]
+    heights = learning.log_densities.buffer[:n, 0]
     highest = heights[np.isfinite(heights)].max(initial=-np.inf)
     found = max(value(known, surface, u) for u in path[::LOOK])
     return bool(found > highest + LOST + 0.5 * path.shape[1])
