@@ -17,7 +17,11 @@ from pymc_kameleon.targets.predator_prey import LotkaVolterra
 STORE = Path(__file__).parents[1] / "results" / "hierarchical_reference.json"
 CENTRED = ("PK, 40 patients",)  # where the data say more of each group than the hierarchy does
 FUNNELS = ("funnel", "funnel, bare Potential")
-DRAWS = {"GP, 20 sites": 8000, "PK, 12 patients": 8000}  # a chain, where it is not 4000
+DRAWS = {
+    "GP, 20 sites": 8000,
+    "PK, 12 patients": 8000,
+    "GP, 8 series": 12000,
+}  # a chain, where it is not 4000
 
 
 def load() -> dict[str, dict]:

@@ -73,7 +73,7 @@ MEASURED = 10  # pairs of probes, or the noise is not known
 ARRIVAL_SHARE = 0.4  # of tuning, at most
 LOOKS = 6  # climbs after a chain's own, from draws of the prior; two of them where they find nothing else
 LOOK_EVERY = 3  # tuning draws: one of so many is theirs
-STATE_VERSION = 9  # of KernelStepState: raised whenever the meaning of a field changes
+STATE_VERSION = 10  # of KernelStepState: raised whenever the meaning of a field changes
 NEVER = 2**62
 MODELLED = (
     "surrogate",

@@ -7,6 +7,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from pymc_kameleon.numerics import history
 from pymc_kameleon.samplers import chain
 from pymc_kameleon.samplers.kamiltonian import trust
 from pymc_kameleon.samplers.kamiltonian.factors import climb
@@ -33,6 +34,7 @@ from pymc_kameleon.surrogates.factors.polynomials import (
     within,
 )
 from pymc_kameleon.surrogates.factors.regression import Sample, fit
+from pymc_kameleon.surrogates.factors.splines import Spline, assemble
 from tests.support.chains import Held, run_transitions, two_sample_z
 from tests.support.hierarchies import Toy
 
@@ -84,7 +86,7 @@ def one_factor(coefficients, added):
         whitening=np.ones((1, 1, 1)), radius=np.array([2.0]), added=np.array([added]),
         first=np.array([0, n]), variables=np.zeros((n, 3), dtype=np.int64),
         powers=np.array([[i, 0, 0] for i in range(n)]), coefficients=np.array(coefficients),
-        start=np.array([0, n]), straight=True,
+        start=np.array([0, n]), splines=assemble([None], 1), straight=True,
     )  # fmt: skip
 
 
@@ -197,11 +199,18 @@ def bad_emulator():
         added=np.ones(2, dtype=bool), first=np.array([0, 3, 6]), variables=np.zeros((6, 3), dtype=np.int64),
         powers=np.array([[0, 0, 0], [1, 0, 0], [2, 0, 0]] * 2),
         coefficients=np.array([0.3, 1.2, -0.1, -0.4, -1.0, -0.1]), start=np.array([0, 3, 6]),
-        straight=False,
+        splines=assemble([None, None], 1), straight=False,
     )  # fmt: skip
 
 
 BEYOND = bad_emulator()._replace(straight=True)  # along tangents
+# of one factor, and it has little to do with the black box either; the balls are wide, so that it counts
+BENT = BEYOND._replace(
+    radius=np.array([2.5, 1.1]),
+    splines=assemble(
+        [Spline(np.array([[-1.0], [0.2], [1.3]]), np.array([[0.2], [-0.5], [0.3]]), np.zeros((0, 1))), None], 1
+    ),
+)  # fmt: skip
 
 
 def frozen(sampler, rng, centring, typical=1.5):
@@ -256,8 +265,9 @@ def test_chains_are_exact_whatever_the_emulators(centring):
     assert np.abs(scores(FactoredKamiltonian(source=toy), toy, centring, 1200)).max() < 4.5
 
 
-def test_chains_are_exact_beyond_the_balls(monkeypatch):
-    monkeypatch.setattr(f"{__name__}.bad_emulator", lambda: BEYOND)
+@pytest.mark.parametrize("emulator", [BEYOND, BENT], ids=["tangents", "splines"])
+def test_chains_are_exact_beyond_the_balls(monkeypatch, emulator):
+    monkeypatch.setattr(f"{__name__}.bad_emulator", lambda: emulator)
     toy = Toy()
     assert np.abs(scores(FactoredKamiltonian(source=toy), toy, 0.5, 1200)).max() < 4.5
 
@@ -405,6 +415,55 @@ def test_centring_follows_what_the_data_know():
     assert 0.9 < chosen[3] <= 0.95
     again = learn.choose_centring(toy, surface._replace(centring=chosen), path)
     np.testing.assert_allclose(again, chosen, atol=0.02)  # whatever the coordinates it is seen in
+
+
+def looked_at(heights):
+    toy, rng = Toy(), np.random.default_rng(5)
+    learning = FactoredKamiltonian(source=toy).init(rng, np.zeros(4)).learning
+    for height in heights:
+        learning = learning._replace(
+            log_densities=history.append(learning.log_densities, np.array([height]))
+        )
+    return toy, learning
+
+
+@pytest.mark.parametrize(("peak", "lost"), [(0.0, False), (8.0, False), (20.0, True)])
+def test_a_free_run_on_a_peak_that_is_not_there_is_noticed(peak, lost):
+    toy, learning = looked_at([-3.0, -1.0, -np.inf, np.nan] * 40)
+    coefficients = np.array([peak, 0.0, -0.1, 0.0, 0.0, -0.1])
+    surface = Surface(
+        bad_emulator()._replace(coefficients=coefficients), np.zeros(4), np.eye(4), 0.3
+    )
+    path = np.tile([0.0, -1.0, 0.1, 0.1], (30, 1))
+    assert learn.is_lost(toy, surface, path, learning) == lost
+    assert not learn.is_lost(toy, surface, None, learning)
+    assert not learn.is_lost(
+        toy, surface, path, looked_at([-1.0] * 100)[1]
+    )  # the next fit may know
+    toy.layout = Layout(np.arange(3), np.arange(3), np.zeros(2, dtype=bool))
+    assert not learn.is_lost(toy, surface, path, learning)  # splines are for log likelihoods
+
+
+def test_after_a_peak_every_fit_is_careful(monkeypatch):
+    asked, looks = [], []
+
+    def recorded(*args, **options):
+        asked.append((options["nearest"], options["careful"]))
+        return fit(*args, **options)
+
+    def lost_at_the_second_look(*_args):
+        looks.append(1)
+        return len(looks) == 2
+
+    monkeypatch.setattr(learn.regression, "fit", recorded)
+    monkeypatch.setattr(learn, "is_lost", lost_at_the_second_look)
+    _, state, _ = cold_chain(0, 100, 10)
+    assert state.learning is None
+    assert len(looks) == 2
+    fits = [careful for nearest, careful in asked if not nearest]
+    assert fits[:3] == [False, False, True]
+    assert len(fits) > 4
+    assert all(fits[2:])
 
 
 # --- whether it has arrived -----------------------------------------------------------------------

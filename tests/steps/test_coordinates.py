@@ -9,6 +9,7 @@ from scipy import stats
 from pymc_kameleon.steps.factored_density import FactoredDensity
 from pymc_kameleon.steps.split import Cut
 from pymc_kameleon.surrogates.factors.emulator import Emulator, emulate
+from pymc_kameleon.surrogates.factors.splines import assemble
 from tests.support.hierarchies import BlackBox, Toy, curves, schools
 
 CENTRINGS = (0.0, 0.5, 1.0)
@@ -186,7 +187,8 @@ def test_the_toy_by_hand_has_the_right_slope(centring):
     emulator = Emulator(
         toy.layout.inputs, toy.layout.outputs, np.zeros(2), np.ones(2), np.ones((2, 1, 1)),
         np.full(2, 1.5), np.ones(2, dtype=bool), np.array([0, 3, 6]), np.zeros((6, 3), dtype=np.int64),
-        np.array([[0, 0, 0], [1, 0, 0], [2, 0, 0]] * 2), rng.standard_normal(6), np.array([0, 3, 6]), True,
+        np.array([[0, 0, 0], [1, 0, 0], [2, 0, 0]] * 2), rng.standard_normal(6), np.array([0, 3, 6]),
+        assemble([None, None], 1), True,
     )  # fmt: skip
 
     def at(u):

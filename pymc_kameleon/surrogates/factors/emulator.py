@@ -1,4 +1,4 @@
-"""Emulators of many black boxes at once: each a polynomial in few inputs, with its Jacobian, compiled.
+"""Emulators of many black boxes at once, with Jacobians, compiled: a polynomial in few inputs each, or a spline.
 
 Input i of a factor enters as s_i = (w_i - centre_i) / scale_i. Its emulator is trusted in the ball |R s| < rho.
 Outside, with x = |R s| - rho, it goes on along the tangent at its projection onto the ball, and the log density is
@@ -20,6 +20,27 @@ from numba import njit
 STEEP, GENTLE = 2.0, 0.1  # nats
 DEGREE = 6  # at most
 VARIABLES = 3  # in one monomial, at most
+
+
+class Splines(NamedTuple):
+    """What is added to the polynomials: a |R t - c|^3, see :mod:`pymc_kameleon.surrogates.factors.splines`.
+
+    Attributes
+    ----------
+    first : ndarray of int, shape (K + 1,)
+        Factor k has the centres ``first[k]`` to ``first[k + 1]``; most have none.
+    centres : ndarray of shape (C, widest)
+        c, in whitened coordinates.
+    heights : ndarray of shape (sum of centres x outputs,)
+        a, factor by factor, centres in rows.
+    start : ndarray of int, shape (K + 1,)
+        Where each factor's heights begin.
+    """
+
+    first: np.ndarray
+    centres: np.ndarray
+    heights: np.ndarray
+    start: np.ndarray
 
 
 class Emulator(NamedTuple):
@@ -44,6 +65,7 @@ class Emulator(NamedTuple):
         Factor by factor, monomials in rows.
     start : ndarray of int, shape (K + 1,)
         Where each factor's coefficients begin.
+    splines : Splines
     straight : bool
         Whether emulators go on beyond their balls; if not, they are for a climb.
     """
@@ -60,6 +82,7 @@ class Emulator(NamedTuple):
     powers: np.ndarray
     coefficients: np.ndarray
     start: np.ndarray
+    splines: Splines
     straight: bool
 
 
@@ -111,6 +134,7 @@ def emulate(emulator, w):
         outputs_k = outputs[e.outputs[k] : e.outputs[k + 1]]
         slopes = np.zeros((d, outputs_k.size))
         _polynomials(e, k, t, False, outputs_k, slopes)
+        _splines(e, k, t, False, outputs_k, slopes)
         if outside:
             _go_on(e, k, t, r, normal[:d], outputs_k, slopes)
         for j in range(outputs_k.size):
@@ -158,6 +182,44 @@ def _polynomials(e, k, t, radial, outputs, slopes):
 
 
 @njit(cache=True)
+def _splines(e, k, t, radial, outputs, slopes):
+    """What factor k's spline adds to what its polynomial has put into ``outputs`` and ``slopes``."""
+    first, last = e.splines.first[k], e.splines.first[k + 1]
+    if first == last:
+        return
+    d, n = slopes.shape
+    root = e.whitening[k]
+    z, gap, by_z = np.zeros(d), np.empty(d), np.zeros((d, n))
+    for i in range(d):
+        for j in range(d):
+            z[i] += root[i, j] * t[j]
+    c = e.splines.start[k]
+    for m in range(first, last):
+        square = along = 0.0
+        for i in range(d):
+            gap[i] = z[i] - e.splines.centres[m, i]
+            square += gap[i] * gap[i]
+            along += gap[i] * z[i]
+        r = math.sqrt(square)
+        turn = along / r if r > 0.0 else 0.0
+        for j in range(n):
+            a = e.splines.heights[c + j]
+            if radial:  # z' grad, and its gradient
+                outputs[j] += 3.0 * a * r * along
+                for i in range(d):
+                    by_z[i, j] += 3.0 * a * (r * (gap[i] + z[i]) + turn * gap[i])
+            else:
+                outputs[j] += a * r * square
+                for i in range(d):
+                    by_z[i, j] += 3.0 * a * r * gap[i]
+        c += n
+    for i in range(d):
+        for j in range(n):
+            for h in range(d):
+                slopes[i, j] += root[h, i] * by_z[h, j]
+
+
+@njit(cache=True)
 def _go_on(e, k, t, r, normal, outputs, slopes):
     """From the projection ``t`` along the tangent to the distance ``r``; derivatives by t become those by s.
 
@@ -166,6 +228,7 @@ def _go_on(e, k, t, r, normal, outputs, slopes):
     rho, n, d = e.radius[k], outputs.size, normal.size
     radial, bent = np.zeros(n), np.zeros((d, n))
     _polynomials(e, k, t, True, radial, bent)
+    _splines(e, k, t, True, radial, bent)
     straight = e.straight and not (e.added[k] and radial.sum() > 0.0)
     beyond = (r - rho) / rho if straight else 0.0
     for j in range(n):

@@ -1,9 +1,7 @@
 """Fit every factor of a log density to what its black box has returned so far.
 
 All outputs of a factor share one design matrix, so that a factor in few inputs costs few evaluations however many
-factors and unknowns there are: every evaluation of the log density is a design point for all of them. The degree is
-chosen by the error on a held-out fifth, priced in units of the log density. Gram matrices of nested sets are
-submatrices of the largest one's, which is computed once a factor.
+factors and unknowns there are: every evaluation of the log density is a design point for all of them.
 """
 
 from typing import NamedTuple
@@ -13,23 +11,16 @@ from scipy import linalg
 
 from pymc_kameleon.surrogates.factors.emulator import Emulator
 from pymc_kameleon.surrogates.factors.layout import Layout
-from pymc_kameleon.surrogates.factors.polynomials import (
-    CANDIDATES,
-    columns,
-    monomials,
-    size,
-    within,
-)
+from pymc_kameleon.surrogates.factors.one_factor import Polynomial, fit_factor
+from pymc_kameleon.surrogates.factors.splines import CAREFUL, FEWEST, INPUTS, MARGIN, assemble
 
-RIDGES = (1e-10, 1e-8, 1e-6, 1e-4)  # relative to the mean square of a feature
-FEW, RICH = 0.65, 0.45  # coefficients per point: of a quadratic, and of anything larger
-LARGEST = 250  # monomials
 MOST_POINTS = 1500
 # squared radius of trust in that of the points: of a quadratic, and of anything that bends more
 FAR, NEAR = 2.0, 1.4
 EXACT, EVERYWHERE = 1e-8, 1e4  # an error that small is rounding: the black box is that polynomial
 DEPTH = 0.15  # how fast weights of a log likelihood fall with its depth
 GOOD = 1e-3  # squared error of the log density, of all factors together: no reason to look further
+POOR = 5e-2  # ... and a reason to try a spline for a log likelihood
 
 
 class Sample(NamedTuple):
@@ -70,16 +61,6 @@ class Fit(NamedTuple):
         return float(np.sqrt(np.square(self.errors).sum()))
 
 
-class Polynomial(NamedTuple):
-    """One fitted factor: monomials, their coefficients (m, outputs), its held-out error and its degree."""
-
-    variables: np.ndarray
-    powers: np.ndarray
-    coefficients: np.ndarray
-    error: float
-    degree: tuple[int, int]
-
-
 def fit(
     rng: np.random.Generator,
     layout: Layout,
@@ -89,6 +70,7 @@ def fit(
     precision: np.ndarray,
     *,
     nearest: bool = False,
+    careful: bool = False,
 ) -> Fit:
     """Fit all factors.
 
@@ -103,6 +85,8 @@ def fit(
         -d^2 L / do^2: what a squared error of an output costs in squared log density.
     nearest : bool
         The reference of each factor is what is nearest to ``here`` in its own inputs: for a climb.
+    careful : bool
+        Splines instead of polynomials wherever they are about as good.
 
     Raises
     ------
@@ -143,16 +127,19 @@ def fit(
             chosen = np.sort(
                 chosen[np.argsort(-weights[chosen][::-1], kind="stable")[:MOST_POINTS]]
             )
+        tried = added and not nearest and d <= INPUTS and len(w) >= FEWEST
         fitted.append(
             fit_factor(
                 rng, s[chosen], o[chosen], weights[chosen],
                 precision[layout.outputs_of(k)], GOOD / n_factors,
+                (s @ whiten.T)[chosen] if tried else None,
+                0.0 if careful else POOR / n_factors, CAREFUL if careful else MARGIN,
             )
         )  # fmt: skip
         own_square = float(np.square(whiten @ ((here[columns_k] - centre_k) / scale_k)).sum())
         seen = np.sort(np.append(square[weights > 0.02], own_square))[::-1]
         farthest = seen[min(len(seen) // 100, len(seen) - 1)]
-        reach = FAR if fitted[-1].degree[0] <= 2 else NEAR
+        reach = NEAR if fitted[-1].bends else FAR
         exact = fitted[-1].error ** 2 < EXACT / n_factors
         if exact and reference is not None and not nearest:
             reach = EVERYWHERE  # a wall in the tails would hold chains where the emulator is right
@@ -197,109 +184,6 @@ def _depth(values, square, near):
     return np.maximum(0.0, level - values)
 
 
-def fit_factor(
-    rng: np.random.Generator, s: np.ndarray, outputs: np.ndarray, weights: np.ndarray,
-    precision: np.ndarray, good: float,
-) -> Polynomial:  # fmt: skip
-    """The polynomial whose held-out error is smallest.
-
-    Parameters
-    ----------
-    s : ndarray of shape (n, d)
-    outputs : ndarray of shape (n, m)
-    weights : ndarray of shape (n,)
-    precision : ndarray of shape (m,)
-    good : float
-        Squared error of the log density at which the search ends.
-    """
-    n, d = s.shape
-    held = rng.random(n) < 0.2
-    held[rng.integers(n, size=3)] = True
-    candidates = _affordable(n, d)
-    variables, powers = monomials(d, max(c[0] for c in candidates), max(c[1] for c in candidates))
-    keep = np.zeros(len(variables), dtype=bool)
-    for degree, order in candidates:
-        keep |= within(powers, degree, order)
-    variables, powers = variables[keep], powers[keep]
-    x = columns(s, variables, powers)
-    size_of = np.sqrt((weights[:, None] * x * x).sum(axis=0) / weights.sum()) + 1e-300
-    x = x / size_of
-    train = _moments(x[~held], outputs[~held], weights[~held])
-    rest = _moments(x[held], outputs[held], weights[held])
-    free = powers.sum(axis=1) <= 2  # hardly shrunk
-    best = None
-    for degree, order in candidates:
-        mine = np.flatnonzero(within(powers, degree, order))
-        ridges = RIDGES[:1] if degree <= 2 else RIDGES
-        for ridge in ridges:
-            coefficients = _solve(train, mine, free, ridge)
-            if coefficients is None:
-                continue
-            wrong = x[np.ix_(held, mine)] @ coefficients - outputs[held]
-            error = _held_out(wrong, weights[held], precision)
-            # a larger set has to earn it
-            if best is None or error * (1.03 if degree > 2 else 1.0) < best[0]:
-                best = (error, degree, order, mine, ridge)
-        if best is not None and best[0] < good and degree >= 2:
-            break
-    if best is None:
-        raise np.linalg.LinAlgError("no polynomial fits")
-    error, degree, order, mine, ridge = best
-    both = tuple(a + b for a, b in zip(train, rest, strict=True))
-    coefficients = _solve(both, mine, free, ridge)
-    if coefficients is None:
-        raise np.linalg.LinAlgError("no polynomial fits")
-    coefficients = coefficients / size_of[mine][:, None]
-    return Polynomial(
-        variables[mine], powers[mine], coefficients, float(np.sqrt(error)), (degree, order)
-    )
-
-
-def _affordable(n, d):
-    """Candidates for n points in d inputs; a linear one only where there is nothing else.
-
-    A plane that is good enough nearby is wrong a little further, and would end the search.
-    """
-    found: list[tuple[int, int]] = []
-    for degree, order in CANDIDATES:
-        chosen = (degree, min(order, d))
-        p = size(d, *chosen)
-        share = 1.0 if degree == 1 else FEW if degree == 2 else RICH
-        if p <= min(share * n, LARGEST) and chosen not in found:
-            found.append(chosen)
-    if any(degree == 2 for degree, _ in found):
-        found = found[1:]
-    return found or [(1, 1)]
-
-
-def _moments(x, outputs, weights):
-    weighted = x * weights[:, None]
-    return weighted.T @ x, weighted.T @ outputs, weights.sum()
-
-
-def _solve(sums, mine, free, ridge):
-    gram, moments, total = sums
-    matrix = gram[np.ix_(mine, mine)].copy()
-    matrix[np.diag_indices_from(matrix)] += total * np.where(free[mine], 1e-10, ridge)
-    try:
-        return linalg.cho_solve(
-            linalg.cho_factor(matrix, lower=True, overwrite_a=True, check_finite=False),
-            moments[mine], check_finite=False,
-        )  # fmt: skip
-    except linalg.LinAlgError:
-        return None
-
-
-def _held_out(wrong, weights, precision):
-    """Squared error of the log density; the worst twentieth of the points counts as the next worst."""
-    square = (precision * np.square(wrong)).sum(axis=1)
-    if not np.isfinite(square).all():
-        return np.inf
-    if len(square) > 10:
-        square = np.minimum(square, np.quantile(square, 0.95))
-    return float((weights * square).sum() / weights.sum())
-
-
 def _assemble(layout, centre, scale, whitening, radius, fitted, straight):
     counts = np.array([len(p.variables) for p in fitted])
     sizes = np.array([p.coefficients.size for p in fitted])
@@ -316,5 +200,6 @@ def _assemble(layout, centre, scale, whitening, radius, fitted, straight):
         powers=np.ascontiguousarray(np.concatenate([p.powers for p in fitted])),
         coefficients=np.concatenate([p.coefficients.ravel() for p in fitted]),
         start=np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64),
+        splines=assemble([p.spline for p in fitted], layout.widest),
         straight=straight,
     )

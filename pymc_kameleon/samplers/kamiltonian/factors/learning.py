@@ -20,6 +20,7 @@ from pymc_kameleon.samplers.kamiltonian.factors.surface import (
 )
 from pymc_kameleon.samplers.kamiltonian.trust import Current
 from pymc_kameleon.surrogates.factors import regression
+from pymc_kameleon.surrogates.factors.splines import FEWEST
 
 RUNS = (60, 60, 60, 200)  # inner transitions of the free run after each refit ...
 LAST_RUN = 400  # ... and after the last one
@@ -31,6 +32,8 @@ MOST_CENTRED = 0.95
 LEAST_CENTRED = 0.1
 ENOUGH = 10  # draws to judge by
 STATES = 400  # of the chain, at most, as reference
+LOST = 10.0  # nats above anything evaluated, and half of one per dimension: a draw is so far below the mode
+LOOK = 5  # states of a free run: one of so many is looked at
 
 
 def locate(known: Known, surface: Surface | None, v: np.ndarray, log_density: float) -> Current:
@@ -60,20 +63,16 @@ def refit(
     learning = learning._replace(
         last_refit=n, next_refit=int(1.25 * n) + 4, final=learning.final or final
     )
-    centring = np.zeros(len(v)) if state.surface is None else state.surface.centring
-    try:
-        fit = _fit(rng, known, learning, v, centring, _reference(known, learning))
-        base = state.surface
-        surface = Surface(fit.emulator, centring, np.eye(len(v)), 0.3)
-        if base is not None:
-            surface = surface._replace(metric=base.metric, step_size=base.step_size)
-        else:
-            u = enter(known, v, centring)
-            surface = surface._replace(metric=climbing.metric(known, surface, u))
-    except np.linalg.LinAlgError:  # too few points, or too degenerate: wait for more
-        return state._replace(learning=learning)
     length = LAST_RUN if final else RUNS[min(learning.refits, len(RUNS) - 1)]
-    surface, path, correlation = free_run(rng, known, surface, v, length)
+    state = state._replace(learning=learning)
+    try:
+        fit, surface, path, correlation = _explored(rng, known, state, v, length)
+        if not learning.careful and is_lost(known, surface, path, learning):
+            learning = learning._replace(careful=True)
+            state = state._replace(learning=learning)
+            fit, surface, path, correlation = _explored(rng, known, state, v, length)
+    except np.linalg.LinAlgError:  # too few points, or too degenerate: wait for more
+        return state
     free = learning.free
     if path is not None:
         free = np.array([known.places(u, surface.centring)[0] for u in path])
@@ -100,6 +99,34 @@ def refit(
     )  # fmt: skip
 
 
+def _explored(rng, known: Known, state: State, v, length):
+    """A fit, its surface after a free run with a metric and a step size, and what :func:`free_run` tells of it."""
+    learning, base = state.learning, state.surface
+    centring = np.zeros(len(v)) if base is None else base.centring
+    fit = _fit(rng, known, learning, v, centring, _reference(known, learning))
+    surface = Surface(fit.emulator, centring, np.eye(len(v)), 0.3)
+    if base is not None:
+        surface = surface._replace(metric=base.metric, step_size=base.step_size)
+    else:
+        u = enter(known, v, centring)
+        surface = surface._replace(metric=climbing.metric(known, surface, u))
+    return fit, *free_run(rng, known, surface, v, length)
+
+
+def is_lost(known: Known, surface: Surface, path: np.ndarray | None, learning: Learning) -> bool:
+    """Whether a free run is on a peak that is not there: far higher than anything evaluated.
+
+    Polynomials have such peaks where they have no points. From there metric and step size would be those of the peak.
+    """
+    n = learning.log_densities.size
+    if path is None or n < FEWEST or not known.layout.added.any():
+        return False
+    heights = learning.log_densities.buffer[:n, 0]
+    highest = heights[np.isfinite(heights)].max(initial=-np.inf)
+    found = max(value(known, surface, u) for u in path[::LOOK])
+    return bool(found > highest + LOST + 0.5 * path.shape[1])
+
+
 def fit_nearby(rng, known: Known, learning: Learning, v) -> Surface:
     """A surrogate of the neighbourhood of ``v``, for the climb."""
     zero = np.zeros(len(v))
@@ -116,7 +143,10 @@ def _fit(rng, known, learning, v, centring, reference, nearest=False):
     )
     here = known.places(v, np.zeros(len(v)))[0]
     precision = output_precision(known, v, learning)
-    return regression.fit(rng, known.layout, sample, reference, here, precision, nearest=nearest)
+    return regression.fit(
+        rng, known.layout, sample, reference, here, precision,
+        nearest=nearest, careful=learning.careful,
+    )  # fmt: skip
 
 
 def _reference(known: Known, learning: Learning) -> np.ndarray | None:

@@ -118,7 +118,7 @@ class FactoredKamiltonian(Sampler):
             accepted=2.0 * np.linspace(0.9, 0.5, len(ARMS)), trials=np.full(len(ARMS), 2.0),
             correlation=0.7, residuals=history.empty(1), uncovered=0, judged=0, surprises=0,
             earlier=None, moves=0, draws=0, refits=0, last_refit=0, next_refit=0, final=False,
-            free=None, seed=0,
+            free=None, careful=False, seed=0,
         )  # fmt: skip
         return State(
             tune=tune, current=trust.Current(x, -math.inf, 0.0), share=1.0, fit=None, surface=None,

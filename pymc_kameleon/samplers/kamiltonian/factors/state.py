@@ -113,6 +113,8 @@ class Learning(NamedTuple):
         Whether the last refit has been.
     free : ndarray of shape (m, n_w) or None
         Inputs along a free run on the last surrogate.
+    careful : bool
+        Whether a free run has been on a peak that is not there: splines wherever they are about as good.
     seed : int
         For the refit at the end of tuning.
     """
@@ -139,6 +141,7 @@ class Learning(NamedTuple):
     next_refit: int
     final: bool
     free: np.ndarray | None
+    careful: bool
     seed: int
 
 

@@ -1,0 +1,158 @@
+"""Fit one black box: a polynomial, or a spline where no polynomial is good.
+
+The degree is chosen by the error on a held-out fifth, priced in units of the log density. Gram matrices of nested sets
+are submatrices of the largest one's, which is computed once a factor.
+"""
+
+from functools import partial
+from typing import NamedTuple
+
+import numpy as np
+from scipy import linalg
+
+from pymc_kameleon.surrogates.factors.polynomials import (
+    CANDIDATES,
+    columns,
+    monomials,
+    size,
+    within,
+)
+from pymc_kameleon.surrogates.factors.splines import MARGIN, Spline, better, quadratic
+
+RIDGES = (1e-10, 1e-8, 1e-6, 1e-4)  # relative to the mean square of a feature
+FEW, RICH = 0.65, 0.45  # coefficients per point: of a quadratic, and of anything larger
+LARGEST = 250  # monomials
+
+
+class Polynomial(NamedTuple):
+    """One fitted factor: monomials, their coefficients (m, outputs), its held-out error, its degree, what is added."""
+
+    variables: np.ndarray
+    powers: np.ndarray
+    coefficients: np.ndarray
+    error: float
+    degree: tuple[int, int]
+    spline: Spline | None = None
+
+    @property
+    def bends(self) -> bool:
+        """Whether it is more than a quadratic."""
+        return self.degree[0] > 2 or self.spline is not None
+
+
+def fit_factor(
+    rng: np.random.Generator, s: np.ndarray, outputs: np.ndarray, weights: np.ndarray,
+    precision: np.ndarray, good: float, z: np.ndarray | None = None, poor: float = np.inf,
+    margin: float = MARGIN,
+) -> Polynomial:  # fmt: skip
+    """The polynomial whose held-out error is smallest, or a spline where that is poor and the spline far better.
+
+    Parameters
+    ----------
+    s : ndarray of shape (n, d)
+    outputs : ndarray of shape (n, m)
+    weights : ndarray of shape (n,)
+    precision : ndarray of shape (m,)
+    good : float
+        Squared error of the log density at which the search ends.
+    z : ndarray of shape (n, d), or None
+        ``s`` in whitened coordinates, for a spline; None: no spline.
+    poor : float
+        Squared error of a polynomial above which a spline is tried.
+    margin : float
+        What a spline's may be of that.
+    """
+    n, d = s.shape
+    held = rng.random(n) < 0.2
+    held[rng.integers(n, size=3)] = True
+    candidates = _affordable(n, d)
+    variables, powers = monomials(d, max(c[0] for c in candidates), max(c[1] for c in candidates))
+    keep = np.zeros(len(variables), dtype=bool)
+    for degree, order in candidates:
+        keep |= within(powers, degree, order)
+    variables, powers = variables[keep], powers[keep]
+    x = columns(s, variables, powers)
+    size_of = np.sqrt((weights[:, None] * x * x).sum(axis=0) / weights.sum()) + 1e-300
+    x = x / size_of
+    train = _moments(x[~held], outputs[~held], weights[~held])
+    rest = _moments(x[held], outputs[held], weights[held])
+    free = powers.sum(axis=1) <= 2  # hardly shrunk
+    best = None
+    for degree, order in candidates:
+        mine = np.flatnonzero(within(powers, degree, order))
+        ridges = RIDGES[:1] if degree <= 2 else RIDGES
+        for ridge in ridges:
+            coefficients = _solve(train, mine, free, ridge)
+            if coefficients is None:
+                continue
+            wrong = x[np.ix_(held, mine)] @ coefficients - outputs[held]
+            error = _held_out(wrong, weights[held], precision)
+            # a larger set has to earn it
+            if best is None or error * (1.03 if degree > 2 else 1.0) < best[0]:
+                best = (error, degree, order, mine, ridge)
+        if best is not None and best[0] < good and degree >= 2:
+            break
+    if best is None:
+        raise np.linalg.LinAlgError("no polynomial fits")
+    error, degree, order, mine, ridge = best
+    if z is not None and error > poor:
+        priced = partial(_held_out, weights=weights[held], precision=precision)
+        found = better(s, z, outputs, weights, held, priced, margin * error)
+        if found is not None:
+            spline, error = found
+            return Polynomial(
+                *quadratic(d), spline.coefficients, float(np.sqrt(error)), (2, min(d, 2)), spline
+            )
+    both = tuple(a + b for a, b in zip(train, rest, strict=True))
+    coefficients = _solve(both, mine, free, ridge)
+    if coefficients is None:
+        raise np.linalg.LinAlgError("no polynomial fits")
+    coefficients = coefficients / size_of[mine][:, None]
+    return Polynomial(
+        variables[mine], powers[mine], coefficients, float(np.sqrt(error)), (degree, order)
+    )
+
+
+def _affordable(n, d):
+    """Candidates for n points in d inputs; a linear one only where there is nothing else.
+
+    A plane that is good enough nearby is wrong a little further, and would end the search.
+    """
+    found: list[tuple[int, int]] = []
+    for degree, order in CANDIDATES:
+        chosen = (degree, min(order, d))
+        p = size(d, *chosen)
+        share = 1.0 if degree == 1 else FEW if degree == 2 else RICH
+        if p <= min(share * n, LARGEST) and chosen not in found:
+            found.append(chosen)
+    if any(degree == 2 for degree, _ in found):
+        found = found[1:]
+    return found or [(1, 1)]
+
+
+def _moments(x, outputs, weights):
+    weighted = x * weights[:, None]
+    return weighted.T @ x, weighted.T @ outputs, weights.sum()
+
+
+def _solve(sums, mine, free, ridge):
+    gram, moments, total = sums
+    matrix = gram[np.ix_(mine, mine)].copy()
+    matrix[np.diag_indices_from(matrix)] += total * np.where(free[mine], 1e-10, ridge)
+    try:
+        return linalg.cho_solve(
+            linalg.cho_factor(matrix, lower=True, overwrite_a=True, check_finite=False),
+            moments[mine], check_finite=False,
+        )  # fmt: skip
+    except linalg.LinAlgError:
+        return None
+
+
+def _held_out(wrong, weights, precision):
+    """Squared error of the log density; the worst twentieth of the points counts as the next worst."""
+    square = (precision * np.square(wrong)).sum(axis=1)
+    if not np.isfinite(square).all():
+        return np.inf
+    if len(square) > 10:
+        square = np.minimum(square, np.quantile(square, 0.95))
+    return float((weights * square).sum() / weights.sum())
