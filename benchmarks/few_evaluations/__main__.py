@@ -51,12 +51,14 @@ def main() -> None:
     parser.add_argument("--minutes", type=float, default=math.inf)
     parser.add_argument("--table", action="store_true", help="only the tables")
     parser.add_argument("--verify", action="store_true", help="do stale cells come out the same?")
-    parser.add_argument("--workers", action="store_true", help="wall time by workers")
+    parser.add_argument(
+        "--workers", nargs="*", type=int, help="wall time by workers: so many, or all"
+    )
     parser.add_argument("--first", action="store_true", help="the first draws of 64 chains")
     chosen = parser.parse_args()
     logging.getLogger("pymc").setLevel(logging.ERROR)
-    if chosen.workers:
-        workers.measure()
+    if chosen.workers is not None:
+        workers.measure(chosen.workers or None)
     elif chosen.first:
         first.measure(chosen.target)
     elif chosen.verify:

@@ -1,5 +1,6 @@
 """Wall time by workers, and by the number of points in a call."""
 
+import hashlib
 import json
 import math
 import os
@@ -9,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
+from benchmarks import provenance
 from benchmarks.cold_start import TARGETS
 from benchmarks.few_evaluations.samplers import Cell, plan, starts
 from pymc_kameleon.samplers.modes.chains import Chains
@@ -18,41 +20,42 @@ from pymc_kameleon.workers import Elsewhere
 STORE = Path(__file__).parents[1] / "results" / "few_evaluations_workers.json"
 
 
-def by_workers(counts=(1, 2, 4, 8, 16), nap=0.05, total=2000, target="logistic") -> list[dict]:
-    """Wall time of a whole run, tuning included, of a log density that sleeps: threads, which sleep side by side."""
-    found = []
-    for count in counts:
+ROWS = [  # seconds that an evaluation takes, evaluations in all, workers
+    *((0.05, 2000, workers) for workers in (1, 2, 4, 8, 16)),
+    *((0.05, 5000, workers) for workers in (1, 16)),
+    *((0.5, 2000, workers) for workers in (1, 16)),
+]
+TARGET = "logistic"
 
-        def log_density(x):
-            time.sleep(nap)
-            return TARGETS[target].numba_log_density(x)
 
-        cell = Cell("together", target, total, 16, 0)  # as pk.sample would
-        points = starts(cell, 17)
-        begin = time.monotonic()
-        computing = time.process_time()
-        with (
-            ThreadPoolExecutor(count) as executor,
-            ThreadPoolExecutor(min(os.cpu_count() or 1, 16)) as threads,
-        ):
-            chains = Chains(
-                points[-1], points[:-1], np.random.SeedSequence(0), plan(cell), apply=threads.map
-            )
-            evaluate = Elsewhere(log_density, None, executor)
-            evaluate.meanwhile = chains.ahead
-            while not chains.done:
-                asked = [request.position for request in chains.ask()]
-                chains.tell(evaluate(asked, chains.evaluated.size) if asked else [])
-        found.append(
-            {
-                "workers": count, "seconds": time.monotonic() - begin, "rounds": chains.rounds,
-                "computing": time.process_time() - computing, "evaluations": chains.evaluated.size,
-                "draws": pooled_chains.posterior(chains).tolist()[0][-1],
-            }
-        )  # fmt: skip
-        print({k: v for k, v in found[-1].items() if k != "draws"}, flush=True)
-    assert all(run["draws"] == found[0]["draws"] for run in found)  # the same bits
-    return [{k: v for k, v in run.items() if k != "draws"} for run in found]
+def with_workers(nap: float, total: int, count: int) -> dict:
+    """A whole run, tuning included, of a log density that sleeps: in threads, which sleep side by side."""
+
+    def log_density(x):
+        time.sleep(nap)
+        return TARGETS[TARGET].numba_log_density(x)
+
+    cell = Cell("together", TARGET, total, 16, 0)  # as pk.sample would
+    points = starts(cell, 17)
+    begin, computing = time.monotonic(), time.process_time()
+    with (
+        ThreadPoolExecutor(count) as executor,
+        ThreadPoolExecutor(min(os.cpu_count() or 1, 16)) as threads,
+    ):
+        chains = Chains(
+            points[-1], points[:-1], np.random.SeedSequence(0), plan(cell), apply=threads.map
+        )
+        evaluate = Elsewhere(log_density, None, executor)
+        evaluate.meanwhile = chains.ahead
+        while not chains.done:
+            asked = [request.position for request in chains.ask()]
+            chains.tell(evaluate(asked, chains.evaluated.size) if asked else [])
+    draws = pooled_chains.posterior(chains)
+    return {
+        "seconds": time.monotonic() - begin, "computing": time.process_time() - computing,
+        "rounds": chains.rounds, "evaluations": chains.evaluated.size,
+        "draws": hashlib.blake2b(draws.tobytes(), digest_size=8).hexdigest(),
+    }  # fmt: skip
 
 
 def predators(size: int):
@@ -88,21 +91,21 @@ def table(measured: dict) -> str:
     """Seconds by workers, and by the size of a batch."""
     parts = [
         "## Wall time by workers\n",
-        "`logistic`, 16 chains, 2,000 evaluations; tuning and all computing of the driver included. The same bits with "
-        'any number of workers. An evaluation sleeps; "computing" is the driver\'s processor time, on a server of two '
-        "cores: what is less than that does not show in the wall time. The last columns are what the rounds alone "
-        "allow.\n",
-        "| an evaluation takes | workers | seconds | times as fast | seconds of computing | evaluations | rounds | "
-        "evaluations a round |",
-        "|---:|---:|---:|---:|---:|---:|---:|---:|",
+        f"`{TARGET}`, 16 chains; tuning and all computing of the driver included. The same bits with any number of "
+        'workers. An evaluation sleeps; "computing" is the driver\'s processor time, on a server of two cores: what of '
+        "it goes on while workers evaluate does not show in the wall time.\n",
+        "| an evaluation takes | evaluations | workers | seconds | times as fast | seconds of computing | rounds |",
+        "|---:|---:|---:|---:|---:|---:|---:|",
     ]
-    for nap, runs in measured["workers"].items():
-        first = runs[0]["seconds"]
-        parts += [
-            f"| {float(nap):g} s | {r['workers']} | {r['seconds']:.1f} | {first / r['seconds']:.1f} | "
-            f"{r['computing']:.1f} | {r['evaluations']} | {r['rounds']} | {r['evaluations'] / r['rounds']:.1f} |"
-            for r in runs
-        ]
+    for nap, total, count in ROWS:
+        row, alone = (measured["rows"].get(_key(nap, total, n)) for n in (count, 1))
+        if row is None or alone is None:
+            continue
+        assert row["draws"] == alone["draws"]
+        parts.append(
+            f"| {nap:g} s | {row['evaluations']:,} | {count} | {row['seconds']:.1f} | "
+            f"{alone['seconds'] / row['seconds']:.1f} | {row['computing']:.1f} | {row['rounds']} |"
+        )
     single = measured["batches"]["1"]
     parts += [
         "\n## Points in one call\n",
@@ -118,13 +121,20 @@ def table(measured: dict) -> str:
     return "\n".join(parts) + "\n"
 
 
-def measure() -> None:
-    """All of it; eight minutes of wall time on a machine that does nothing else."""
-    measured = {
-        "workers": {
-            "0.05": by_workers((1, 2, 4, 8, 16), 0.05),
-            "0.5": by_workers((4, 16), 0.5),
-        },
-        "batches": by_batch(),
-    }
-    STORE.write_text(json.dumps(measured, indent=1) + "\n")
+def _key(nap, total, count):
+    return f"{nap:g} s, {total}, {count} workers"
+
+
+def measure(counts=None) -> None:
+    """What is not stored of it; half an hour of wall time, on a machine that does nothing else."""
+    measured = json.loads(STORE.read_text()) if STORE.exists() else {"rows": {}}
+    code = provenance.digest("pymc_kameleon.samplers.modes.chains", "pymc_kameleon.workers")
+    for row in ROWS:
+        stored = measured["rows"].get(_key(*row))
+        if (counts is None or row[2] in counts) and (stored is None or stored["code"] != code):
+            measured["rows"][_key(*row)] = {**with_workers(*row), "code": code}
+            print(_key(*row), measured["rows"][_key(*row)], flush=True)
+            STORE.write_text(json.dumps(measured, indent=1) + "\n")
+    if "batches" not in measured:
+        measured["batches"] = by_batch()
+        STORE.write_text(json.dumps(measured, indent=1) + "\n")
