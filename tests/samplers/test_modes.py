@@ -389,7 +389,7 @@ def test_a_suspicion_is_refuted_where_the_log_density_does_not_fall():
     assert not detection.is_suspected(cut, 5.0, x[:51])  # one chain is a straggler
     line = detection.between(cut, x, y)
     assert line.shape == (detection.LINE, 2)
-    assert detection.shallow(cut, x, y) == -16.0  # DEEP, and half of two dimensions
+    assert detection.plausible(cut, x, y) == -1.0  # half of two dimensions
 
 
 def ends(log_density, points):
@@ -397,15 +397,15 @@ def ends(log_density, points):
     y = np.array([log_density(x) for x in points])
     cut = detection.best_cut(points)
     line = detection.between(cut, points, y)
-    return cut, line, [log_density(x) for x in line], detection.shallow(cut, points, y)
+    return cut, line, [log_density(x) for x in line], detection.plausible(cut, points, y)
 
 
 def searched(log_density, points, seed=0, width=2):
     """Whether the plane between is as high as the ends, and how many evaluations that took."""
     cut, line, values, enough = ends(log_density, points)
     lowest = int(np.argmin(values))
-    assert values[lowest] < enough  # the line alone says that there are two
-    search = saddle.begin(cut, line[lowest], values[lowest], enough)
+    assert values[lowest] < enough - detection.DEEP  # the line alone says that there are two
+    search = saddle.begin(cut, line[lowest], values[lowest], enough - detection.CLEFT)
     rng, count = np.random.default_rng(seed), 0
     while not search.done:
         asked = saddle.propose(rng, search, width)

@@ -32,7 +32,7 @@ LATEST = (
 )
 SEEN = 2  # rounds in a row that a suspicion lasts, with the same chains on the same sides, before it is looked into
 AGAIN = 4  # rounds after a suspicion that was wrong: another cut may be right
-REFUSALS = 8  # of them, after which none is looked into
+REFUSALS = 3  # of them, after which none is looked into
 
 
 class Chains(pooled_chains.Chains):
@@ -166,12 +166,12 @@ class _Check:
         tuning.limit -= len(values)
         known = tuning.hub.learning.evaluated
         if self.search is None:
-            enough = detection.shallow(self.cut, known.positions, known.log_densities)
-            self.confirmed = min(values) < enough
+            draw = detection.plausible(self.cut, known.positions, known.log_densities)
+            self.confirmed = min(values) < draw - detection.DEEP
             finite = [(y, k) for k, y in enumerate(values) if y > -math.inf]
             if self.confirmed and finite:
                 y, lowest = min(finite)
-                self.search = saddle.begin(self.cut, self.points[lowest], y, enough)
+                self.search = saddle.begin(self.cut, self.points[lowest], y, draw - detection.CLEFT)
         else:
             self.search = saddle.tell(self.rng, self.search, self.points, values)
             self.confirmed = not self.search.connected

@@ -2,11 +2,11 @@
 
 One surrogate for two modes that are far apart fits neither, and the chains of both wait for it. So while it is bad
 (``BAD``) the states of the chains are cut in two, and the cut is *suspected* if the halves' means are ``APART``
-within-half sds from each other. Surrogates span what is nearer; halves of one mode, however long or bent, are 3 to 9
+within-half sds from each other. Halves of one mode, however long or bent, are 3 to 9
 apart once the chains have moved a little (of a ring, a flower, a banana 12 at most in the first rounds), modes that
-need this 10 to 500. Only then are ``LINE`` points evaluated on the line between the highest points of both. If the log
-density falls there ``DEEP`` below where a draw of the lower one would be, d/2 below its top, and rises no higher on the
-plane between them (:mod:`pymc_kameleon.samplers.modes.saddle`), they are modes.
+need this 9 to 500. Only then are ``LINE`` points evaluated on the line between the highest points of both. If the log
+density falls there ``DEEP`` below where a draw of the lower one would be, d/2 below its top, and stays ``CLEFT`` below
+that on the whole plane between them (:mod:`pymc_kameleon.samplers.modes.saddle`), they are modes.
 """
 
 from typing import NamedTuple
@@ -16,8 +16,8 @@ from scipy.cluster.vq import kmeans2
 from scipy.linalg import cho_factor, cho_solve
 
 BAD = 1.0  # held-out error of a surrogate that is no good, in units of the log density
-APART = 13.0  # within-half sds
-DEEP = 15.0  # nats
+APART = 9.0  # within-half sds
+DEEP, CLEFT = 8.0, 3.0  # nats: on the line, on the plane
 LINE = 3  # points
 MEMBERS = 2  # chains that a mode has at least
 TRIES = 6  # beginnings of the search for a cut
@@ -104,8 +104,8 @@ def between(cut: Cut, positions: np.ndarray, log_densities: np.ndarray) -> np.nd
     return (1.0 - share) * a + share * b
 
 
-def shallow(cut: Cut, positions: np.ndarray, log_densities: np.ndarray) -> float:
-    """The log density between two modes that says that they are one, of all that is known, (n, d) and (n,)."""
+def plausible(cut: Cut, positions: np.ndarray, log_densities: np.ndarray) -> float:
+    """The log density that a draw of the lower half has, of all that is known, (n, d) and (n,)."""
     sides = cut.sides(positions)
     lower = min(float(np.max(log_densities[sides == k])) for k in (0, 1))
-    return lower - DEEP - 0.5 * positions.shape[1]
+    return lower - 0.5 * positions.shape[1]
