@@ -39,6 +39,7 @@ GROWTH = 1.15  # of the evaluations between fits: an evaluation is worth more th
 FREE = 20  # draws without an evaluation that a member makes in a round at most
 SEARCHES = 0.5  # of a lost member's proposals
 LAST_FIT = 0.85  # of the evaluations for tuning: the rest judges it
+VALIDATION = 3  # rounds of a surrogate that is refitted at the end, before it is frozen
 USABLE = 0.5  # share of accepted proposals without which more tuning is worth more than draws
 SETTLED, UNCOVERED = 0.25, 0.01  # residual sd and share at which tuning may end ...
 JUDGED = 40  # ... seen on so many residuals ...
@@ -96,7 +97,7 @@ class Tuning:
         self.last: list[Draw | None] = [None] * len(starts)
         self.sentinels = {k for k in range(len(starts)) if k % 4 == 3}
         self.ends_at = limit
-        self.fitted_last = False
+        self.fitted_last = self.validated = False
         self.states_at_fit = 0
         self.done = False
         self._refit_if_due()
@@ -243,10 +244,18 @@ class Tuning:
             schedule = learning.schedule._replace(final=False)
             self.hub = self.hub._replace(learning=learning._replace(schedule=schedule))
             self.fitted_last = False
+        if self._is_over() and not self.validated and self._is_stale():
+            # What nothing has judged may have mass that is not there, where the longest of its free chains end.
+            self._refit(final=True)
+            self.limit = self.ends_at = self.evaluations + VALIDATION * len(self.members)
+            self.validated = True
         self.done = self._is_over()
 
     def _is_over(self):
         return self.evaluations + len(self.members) > self.ends_at
+
+    def _is_stale(self):
+        return self.hub.fit is not None and freezing.is_stale(self.hub)
 
     def _is_worth_more(self):
         """Whether the surrogate is not yet what draws could be made with."""
@@ -274,9 +283,6 @@ class Tuning:
 
     def freeze(self) -> tuple[State, list[Member]]:
         """Fix everything: the hub and the members from which draws are made."""
-        hub = self.hub
-        if hub.fit is not None and freezing.is_stale(hub):
-            self._refit()
         hub = freezing.fix(self.hub, pooled_elite.elite(self.hub)[0], CAUTION)
         return hub, [pooled_members.settle(hub, m) for m in self.members]
 
