@@ -44,8 +44,10 @@ class Search(NamedTuple):
 
     @property
     def done(self) -> bool:
-        """Whether it is known: a climb that has come near the plane's own top finds nothing higher."""
-        return self.connected or self.climb.done or self.climb.near is not None
+        """Whether it is known: a climb that has come near the plane's own top, and found nothing higher around."""
+        near, d = self.climb.near, len(self.climb.origin)
+        explored = near is not None and self.climb.evaluations - near.since > d
+        return self.connected or self.climb.done or explored
 
 
 def budget(d: int) -> int:

@@ -39,7 +39,7 @@ GROWTH = 1.15  # of the evaluations between fits: an evaluation is worth more th
 FREE = 20  # draws without an evaluation that a member makes in a round at most
 SEARCHES = 0.5  # of a lost member's proposals
 LAST_FIT = 0.85  # of the evaluations for tuning: the rest judges it
-VALIDATION = 3  # rounds of a surrogate that is refitted at the end, before it is frozen
+VALIDATION = 3  # rounds at the end, before which a surrogate is refitted that has to be
 USABLE = 0.5  # share of accepted proposals without which more tuning is worth more than draws
 SETTLED, UNCOVERED = 0.25, 0.01  # residual sd and share at which tuning may end ...
 JUDGED = 40  # ... seen on so many residuals ...
@@ -243,19 +243,17 @@ class Tuning:
             learning = self.hub.learning
             schedule = learning.schedule._replace(final=False)
             self.hub = self.hub._replace(learning=learning._replace(schedule=schedule))
-            self.fitted_last = False
-        if self._is_over() and not self.validated and self._is_stale():
+            self.fitted_last = self.validated = False
+        if not self.validated and self._is_over(VALIDATION):
             # What nothing has judged may have mass that is not there, where the longest of its free chains end.
-            self._refit(final=True)
-            self.limit = self.ends_at = self.evaluations + VALIDATION * len(self.members)
             self.validated = True
+            if self.hub.fit is not None and freezing.is_stale(self.hub):
+                self._refit(final=True)
         self.done = self._is_over()
 
-    def _is_over(self):
-        return self.evaluations + len(self.members) > self.ends_at
-
-    def _is_stale(self):
-        return self.hub.fit is not None and freezing.is_stale(self.hub)
+    def _is_over(self, rounds=0):
+        """Whether no more than so many rounds are left."""
+        return self.evaluations + (1 + rounds) * len(self.members) > self.ends_at
 
     def _is_worth_more(self):
         """Whether the surrogate is not yet what draws could be made with."""
