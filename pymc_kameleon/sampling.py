@@ -47,6 +47,7 @@ _log = logging.getLogger("pymc.kameleon")
 
 CHAINS = 16
 DRAWS = 200  # of every chain, where nothing else says when to stop
+DECIDED = ("tune", "longest", "stretch", "last")  # of a plan, when a run is begun
 NOISE = 1  # spawn keys of the seed: 0 is the chains'
 
 
@@ -199,12 +200,11 @@ def sample(
             header["evaluations"] = hashlib.blake2b(b"".join(parts), digest_size=8).hexdigest()
         # how long it tunes is decided once: whoever goes on with more evaluations has the same bits up to there
         fixed = {"random_seed": _shown(random_seed), "max_evaluations": max_evaluations}
-        fixed |= {"tune": plan.tune, "longest": plan.longest, "stretch": plan.stretch}
+        fixed |= {name: getattr(plan, name) for name in DECIDED}
         given = None if random_seed is None else seed
         kept = Checkpoint(checkpoint, described(header), given, seed, density.dim, described(fixed))
         seed = kept.seed
-        decided = {name: kept.fixed[name] for name in ("tune", "longest", "stretch")}
-        plan = plan._replace(**decided)
+        plan = plan._replace(**{name: kept.fixed[name] for name in DECIDED})
         kept.check_budget(max_evaluations, plan.longest if plan.tune is None else plan.tune)
     initial, starts, scale = _starts(model, step, start, chains, seed)
     entropy = seed if density.noise_cells() else None

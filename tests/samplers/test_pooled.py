@@ -194,7 +194,8 @@ def test_tuning_goes_on_where_the_surrogate_is_not_usable(banana):
         tuned = chains.evaluated.size - sum(
             chains.evaluated.round >= chains.rounds - len(chains.rows)
         )
-        assert int(300 * stretch) - 8 < tuned <= int(300 * stretch)
+        # a last refit is judged by three rounds more
+        assert int(300 * stretch) - 8 < tuned <= int(300 * stretch) + 24
     assert run(stretch=1.5).rows[0].positions.tobytes() == banana.rows[0].positions.tobytes()
 
 

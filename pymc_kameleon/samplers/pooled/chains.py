@@ -281,7 +281,7 @@ class _Tune:
         self.tuning = Tuning(
             chains.rng, chains.rngs, starts, known, factor, base=base,
             limit=base + chains.plan.tune_until, latest=base + chains.plan.learn_until,
-            wait=chains.plan.tune is not None, apply=chains.apply,
+            most=base + chains.plan.at_most, wait=chains.plan.tune is not None, apply=chains.apply,
             **chains.options,
         )  # fmt: skip
 

@@ -1,5 +1,6 @@
 """How long chains that learn together tune and draw."""
 
+import math
 from typing import NamedTuple
 
 TUNE_PER_DIMENSION = 400  # evaluations of all chains, at most
@@ -26,6 +27,8 @@ class Plan(NamedTuple):
         Draws of the frozen surrogate that are evaluated beside the chains' own, at most.
     stretch : float
         Times ``longest``: where the surrogate is not usable by then.
+    last : int, optional
+        Evaluations in all at which tuning has to have ended; by default ``max_evaluations``.
     """
 
     draws: int | None
@@ -35,6 +38,7 @@ class Plan(NamedTuple):
     climb: bool = True
     audits: int = 0
     stretch: float = 1.0
+    last: int | None = None
 
     @property
     def tune_until(self) -> int:
@@ -47,6 +51,12 @@ class Plan(NamedTuple):
         """The same if it is not."""
         return self.tune_until if self.tune is not None else int(self.stretch * self.tune_until)
 
+    @property
+    def at_most(self) -> float:
+        """Evaluations in all at which tuning has to have ended."""
+        last = self.max_evaluations if self.last is None else self.last
+        return math.inf if last is None else last
+
 
 def automatic(
     d: int, chains: int, *, draws: int | None = None, tune: int | None = None, most: int | None = None,
@@ -56,8 +66,8 @@ def automatic(
     longest = TUNE_PER_DIMENSION * d
     if most is not None:
         longest = min(longest, int(TUNE_SHARE * most))
-    longest, stretch = max(longest, 2 * chains), 1.0
+    longest, stretch, last = max(longest, 2 * chains), 1.0, None
     if most is not None:  # not at the expense of the draws
-        kept = chains * (KEPT if draws is None else draws)
-        stretch = max(1.0, min(STRETCH, (most - kept) / longest))
-    return Plan(draws, tune, longest, most, climb=climb, stretch=stretch)
+        last = max(longest, most - chains * (KEPT if draws is None else draws))
+        stretch = min(STRETCH, last / longest)
+    return Plan(draws, tune, longest, most, climb=climb, stretch=stretch, last=last)

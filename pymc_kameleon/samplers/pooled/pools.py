@@ -39,7 +39,9 @@ def share_of(plan: Plan, part: int, whole: int) -> Plan:
 
     longest = max(plan.longest * part // whole, 2 * part)
     most = scaled(plan.max_evaluations)
-    return plan._replace(tune=scaled(plan.tune), longest=longest, max_evaluations=most)
+    return plan._replace(
+        tune=scaled(plan.tune), longest=longest, max_evaluations=most, last=scaled(plan.last)
+    )
 
 
 class Pools:

@@ -39,7 +39,7 @@ GROWTH = 1.15  # of the evaluations between fits: an evaluation is worth more th
 FREE = 20  # draws without an evaluation that a member makes in a round at most
 SEARCHES = 0.5  # of a lost member's proposals
 LAST_FIT = 0.85  # of the evaluations for tuning: the rest judges it
-VALIDATION = 3  # rounds at the end, before which a surrogate is refitted that has to be
+VALIDATION = 3  # rounds of a surrogate that is refitted at the end, before it is frozen
 USABLE = 0.5  # share of accepted proposals without which more tuning is worth more than draws
 SETTLED, UNCOVERED = 0.25, 0.01  # residual sd and share at which tuning may end ...
 JUDGED = 40  # ... seen on so many residuals ...
@@ -71,6 +71,8 @@ class Tuning:
         Evaluations in all at which tuning ends.
     latest : int, optional
         At which it ends where the surrogate is not usable at ``limit``. Default ``limit``.
+    most : int, optional
+        At which it has to have ended: a surrogate that is refitted at ``limit`` is judged for some rounds more.
     base : int
         How many of ``known`` were there before the run, and do not count as its tuning.
     apply : callable
@@ -82,11 +84,11 @@ class Tuning:
     """
 
     def __init__(
-        self, rng, rngs, starts, known: Evaluations, factor, *, limit, wait, latest=None, base=0, noise_sd=0.0,
-        apply=map, **options
+        self, rng, rngs, starts, known: Evaluations, factor, *, limit, wait, latest=None, most=math.inf,
+        base=0, noise_sd=0.0, apply=map, **options
     ):  # fmt: skip
         self.rng, self.limit, self.wait, self.noise_sd = rng, limit, wait, noise_sd
-        self.latest = limit if latest is None else latest
+        self.latest, self.most = limit if latest is None else latest, most
         self.base, self.apply = base, apply
         self.hub = _hub(starts, known, factor, options)
         self.members = [
@@ -243,17 +245,23 @@ class Tuning:
             learning = self.hub.learning
             schedule = learning.schedule._replace(final=False)
             self.hub = self.hub._replace(learning=learning._replace(schedule=schedule))
-            self.fitted_last = self.validated = False
-        if not self.validated and self._is_over(VALIDATION):
+            self.fitted_last = False
+        if self._is_over() and self._is_to_be_validated():
             # What nothing has judged may have mass that is not there, where the longest of its free chains end.
+            self._refit(final=True)
+            self.limit = self.ends_at = self.evaluations + VALIDATION * len(self.members)
             self.validated = True
-            if self.hub.fit is not None and freezing.is_stale(self.hub):
-                self._refit(final=True)
         self.done = self._is_over()
 
-    def _is_over(self, rounds=0):
-        """Whether no more than so many rounds are left."""
-        return self.evaluations + (1 + rounds) * len(self.members) > self.ends_at
+    def _is_over(self):
+        return self.evaluations + len(self.members) > self.ends_at
+
+    def _is_to_be_validated(self):
+        """Whether a last refit is due, and there are evaluations to judge it by."""
+        fits = self.evaluations + VALIDATION * len(self.members) <= self.most
+        if self.wait or self.validated or self.hub.fit is None or not fits:
+            return False
+        return freezing.is_stale(self.hub)
 
     def _is_worth_more(self):
         """Whether the surrogate is not yet what draws could be made with."""
@@ -281,6 +289,8 @@ class Tuning:
 
     def freeze(self) -> tuple[State, list[Member]]:
         """Fix everything: the hub and the members from which draws are made."""
+        if not self.validated and self.hub.fit is not None and freezing.is_stale(self.hub):
+            self._refit()
         hub = freezing.fix(self.hub, pooled_elite.elite(self.hub)[0], CAUTION)
         return hub, [pooled_members.settle(hub, m) for m in self.members]
 
