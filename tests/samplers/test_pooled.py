@@ -465,7 +465,7 @@ def test_guesses_change_no_bit():
     )
     assert none == [0, 0]
     assert guessed > 100
-    assert 0.4 * guessed < true < guessed
+    assert 20 < true < guessed - 20
     for name in ("positions", "log_densities"):
         got, wanted = (getattr(c.evaluated, name).tobytes() for c in (with_, alone))
         assert got == wanted
