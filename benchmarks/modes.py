@@ -336,7 +336,7 @@ def main():
     parser.add_argument("--again", action="store_true", help="what is stored, too")
     chosen = parser.parse_args()
     if not chosen.table:
-        cells = [
+        wanted = [
             (target, total, seed, when)
             for total in chosen.total
             for when in chosen.when
@@ -344,8 +344,12 @@ def main():
             for target in chosen.target
         ]
         smcs = [("smc", seed) for seed in range(SEEDS)]
-        run_all(smcs if chosen.smc else cells, chosen.minutes, chosen.again)
-    provenance.write(TEXT, table(report.load_cells(STORE)), "modes")
+        run_all(smcs if chosen.smc else wanted, chosen.minutes, chosen.again)
+    cells, now = report.load_cells(STORE), provenance.digest(*ROOTS)
+    made = (
+        (k.split(" | ")[0], c["code"], now) for k, c in cells.items() if not k.startswith("smc")
+    )
+    provenance.write(TEXT, table(cells), "modes", stale_cells=provenance.stale_cells(made))
 
 
 if __name__ == "__main__":
