@@ -277,7 +277,8 @@ def test_told_the_same_it_does_the_same_and_the_budget_holds():
     assert pooled_chains.posterior(again).tobytes() == pooled_chains.posterior(chains).tobytes()
     assert chains.evaluated.size <= 1000 < chains.evaluated.size + 17
     assert chains.warmup[-1].evaluations <= 500
-    assert (chains.evaluated.move == "between").sum() == detection.LINE * (1 + chains.refused)
+    looks, between = 1 + chains.refused, (chains.evaluated.move == "between").sum()
+    assert detection.LINE * looks <= between <= (detection.LINE + saddle.budget(3)) * looks
     assert np.array([row.positions for row in chains.warmup]).shape[1:] == (16, 3)
 
 
