@@ -6,13 +6,7 @@ BIN = $(VENV)/bin
 export OPENBLAS_NUM_THREADS = 1
 export OMP_NUM_THREADS = 1
 
-# benchmarks/README.md says what each shows
-QUICK = step_cost feature_convergence adaptation_bias gp_estimator particle_filter history_length corrections
-LONG = noisy_likelihood twisted_gaussians hamiltonian_abc glass fast_kameleon kamiltonian_paper kamiltonian_cold_start \
-	kamiltonian_dimension nuts_per_gradient arrival few_evaluations textbook cold_start long_runs short_tuning calibration \
-	peers control_variates
-
-.PHONY: demo test test-slow test-lowest audit calibrate lint bench bench-quick notebooks docs linkcheck wheel clean
+.PHONY: demo test test-slow test-lowest audit calibrate lint evidence bench-check notebooks docs linkcheck wheel clean
 
 $(VENV)/.run: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -71,11 +65,11 @@ docs: $(VENV)/.docs  ## docs/_build/html/index.html; stored outputs are shown, n
 linkcheck: $(VENV)/.docs  ## asks every address that the pages name
 	$(BIN)/python -m sphinx -q -b linkcheck docs docs/_build/linkcheck
 
-bench-quick: $(VENV)/.bench  ## the benchmarks of a minute or two, under ten in all
-	for name in $(QUICK); do $(BIN)/python -m benchmarks.$$name || exit 1; done
+evidence: $(VENV)/.bench  ## the results that README and docs quote, of the present code; hours, goes on where it was interrupted
+	$(BIN)/python -m benchmarks.provenance --make
 
-bench: bench-quick  ## all of them, hours; what is interrupted goes on from its stores
-	for name in $(LONG); do $(BIN)/python -m benchmarks.$$name || exit 1; done
+bench-check: $(VENV)/.dev  ## tests of the benchmarks
+	$(BIN)/python -m pytest -m "slow or not slow" tests/bench
 
 clean:
 	rm -rf $(VENV) .venv-lowest lowest.txt demo-output build dist docs/_build docs/notebooks docs/results .pytest_cache .ruff_cache .mypy_cache

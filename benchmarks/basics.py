@@ -1,17 +1,76 @@
-"""What nearly every benchmark needs, whichever code it measures: independent streams, measures of draws, versions.
+"""What nearly every benchmark needs, whichever code it measures: streams, a counted log density, measures of draws.
 
-Nothing here imports the package, so that a result depends on the package only through what its benchmark runs.
+Nothing here imports the package.
 """
 
+import math
 import platform
-from importlib.metadata import version
+import time
+import zlib
+from collections.abc import Callable
+from importlib.metadata import PackageNotFoundError, version
 
 import numpy as np
 
 
-def generators(seed: int, n: int) -> list[np.random.Generator]:
+def generators(seed, n: int) -> list[np.random.Generator]:
     """Independent streams; the first ones are the same whatever ``n``."""
     return [np.random.default_rng(child) for child in np.random.SeedSequence(seed).spawn(n)]
+
+
+def number(text: str) -> int:
+    """A name as a part of a seed."""
+    return zlib.crc32(text.encode())
+
+
+class StoppedError(Exception):
+    """What ends a run from inside the log density: the budget is spent, or the time, or it has arrived."""
+
+
+class Counted:
+    """A log density that counts its evaluations and refuses one more than the budget, whoever asks.
+
+    Parameters
+    ----------
+    log_density : callable
+        From an array of shape (d,) to a float; NaN and +inf are told as -inf.
+    limit : float
+        The evaluation after so many raises :class:`StoppedError`, and is not made.
+    level : float
+        ``arrived`` is the number of the first evaluation with a value as high, ``best`` the highest value.
+    seconds : float
+        Of processor time, from now on, after which evaluations raise :class:`StoppedError`.
+    """
+
+    def __init__(
+        self, log_density: Callable, limit=math.inf, level: float = math.inf, seconds=math.inf
+    ):
+        self.log_density, self.limit, self.level = log_density, limit, level
+        self.deadline = time.process_time() + seconds
+        self.evaluations, self.best = 0, -math.inf
+        self.arrived: int | None = None
+
+    def __call__(self, x) -> float:
+        """The value at ``x``."""
+        if self.evaluations >= self.limit or time.process_time() > self.deadline:
+            raise StoppedError(f"after {self.evaluations} evaluations")
+        self.evaluations += 1
+        value = float(self.log_density(np.ascontiguousarray(x, dtype=float)))
+        value = value if value < math.inf else -math.inf  # NaN is not less
+        self.best = max(self.best, value)
+        if self.arrived is None and value >= self.level:
+            self.arrived = self.evaluations
+        return value
+
+
+def nested(step, options: dict) -> dict:
+    """Options of a step, with those of KamiltonianStep's surrogate in an object: here they stand in one line."""
+    if getattr(step, "chooses", "") != "surrogate":
+        return options
+    kind = step.variants[options.get("surrogate", "values")]
+    own = {n: value for n, value in options.items() if n in kind.defaults() and n != "tune"}
+    rest = {n: value for n, value in options.items() if n not in own}
+    return {**rest, "surrogate": kind(**own)}
 
 
 def bulk_ess(draws: np.ndarray) -> np.ndarray:
@@ -22,7 +81,20 @@ def bulk_ess(draws: np.ndarray) -> np.ndarray:
     import arviz as az
 
     ess = np.asarray(az.ess({"x": draws}, method="bulk")["x"].values)
-    return np.where(np.ptp(draws, axis=(0, 1)) == 0, 0.0, ess)
+    return np.where(np.ptp(draws, axis=(0, 1)) == 0, 0.0, np.nan_to_num(ess))
+
+
+def rhat(draws: np.ndarray) -> float:
+    """The worst coordinate's; NaN if one never moved."""
+    import arviz as az
+
+    with np.errstate(all="ignore"):
+        return float(np.max(az.rhat({"x": draws})["x"].values))
+
+
+def geometric(values) -> float:
+    """Geometric mean; NaN of nothing."""
+    return math.exp(np.mean(np.log(list(values)))) if len(values) else math.nan
 
 
 def autocorrelation(series: np.ndarray) -> np.ndarray:
@@ -46,9 +118,17 @@ def autocorrelation_time(series: np.ndarray, window: float = 5.0) -> np.ndarray:
     return np.take_along_axis(times, first[..., None], axis=-1)[..., 0]
 
 
+def installed(package: str) -> str | None:
+    """A package and its version, None if it is not installed."""
+    try:
+        return f"{package} {version(package)}"
+    except PackageNotFoundError:
+        return None
+
+
 def versions() -> str:
     """Python and the packages that numbers may depend on."""
     packages = ("pymc", "pytensor", "numpy", "numba", "arviz")
     return ", ".join(
-        [f"Python {platform.python_version()}", *(f"{name} {version(name)}" for name in packages)]
+        [f"Python {platform.python_version()}", *filter(None, map(installed, packages))]
     )

@@ -6,41 +6,28 @@ log sds. z is the error of a mean in its own standard error, root mean square ov
 1. "refused": the gate is closed, or the surrogate's own chains do not agree; the errors of what would have come out are
 shown beside, to judge the gate by.
 
-    python -m benchmarks.control_variates           # --targets, --totals, --seeds; 20 seconds of processor time a run
-    python -m benchmarks.control_variates --table
-    python -m benchmarks.control_variates --verify  # do stale cells come out the same?
+    python -m benchmarks.control_variates           # 20 seconds of processor time a run
 """
 
-import argparse
 import math
-from pathlib import Path
 
 import numpy as np
 import xarray as xr
 
-from benchmarks import basics, provenance, report
-from benchmarks.cold_start import TARGET_MODULES, TARGETS
-from benchmarks.few_evaluations.samplers import Cell, plan, starts
+from benchmarks import few_evaluations, report
+from benchmarks.cells import Benchmark, Cell
+from benchmarks.targets import TARGETS
 from pymc_kameleon import control_variates
-from pymc_kameleon.samplers.modes.chains import Chains
 from pymc_kameleon.samplers.pooled import audits
 from pymc_kameleon.samplers.pooled import chains as pooled_chains
 
-RESULTS = Path(__file__).parent / "results"
-STORE, TEXT = RESULTS / "control_variates.json", RESULTS / "control_variates.md"
-TOTALS, CHAINS, SEEDS = (1000, 2000), 16, 3
+TOTALS, CHAINS = (1000, 2000), 16
 
 
-def run(name: str, total: int, seed: int) -> dict:
+def measure(cell: Cell) -> dict:
     """One run: as ``idata`` would be, in the target's coordinates."""
-    cell, target = Cell("together", name, total, CHAINS, seed), TARGETS[name]
-    points = starts(cell, CHAINS + 1)
-    chains = Chains(
-        points[-1], points[:-1], np.random.SeedSequence([seed, CHAINS]),
-        plan(cell)._replace(audits=audits.AUDITS),
-    )  # fmt: skip
-    while not chains.done:
-        chains.tell([target.numba_log_density(request.position) for request in chains.ask()])
+    target = TARGETS[cell.problem]
+    chains = few_evaluations.pooled(cell, CHAINS, target.numba_log_density, audits.AUDITS)
     draws = pooled_chains.posterior(chains)
     if chains.free is None:
         return {"refused": "no surrogate, or several", "draws": draws.shape[1]}
@@ -97,95 +84,45 @@ def _rms(x) -> float:
     return float(np.sqrt(np.mean(np.square(np.asarray(x, dtype=float)))))
 
 
-def code() -> str:
-    """Digest of what a cell is made with."""
-    own = provenance.own_digest("pymc_kameleon.control_variates")
-    return f"{own}, {provenance.digest('pymc_kameleon.samplers.modes.chains', *TARGET_MODULES)}"
-
-
-def verify() -> None:
-    """Of stale cells the first of a target and a total is made anew, and speaks for the others if it is the same."""
-    groups: dict[tuple, dict] = {}
-    for key, cell in sorted(report.load_cells(STORE).items()):
-        if cell["code"] != code():
-            target, total, _ = key.split(" | ")
-            groups.setdefault((target, total, cell["code"]), {})[key] = cell
-    for (target, total, _), group in groups.items():
-        key = min(group)
-        made = report.rounded(run(target, int(total), int(key.split(" | ")[2]))) | {"code": code()}
-        same = all(group[key].get(name) == made[name] for name in made if name != "code")
-        found = {k: {**cell, "code": code()} for k, cell in group.items()} if same else {key: made}
-        report.save_cells(STORE, found, basics.versions())
-        print(key, "the same" if same else "another run", len(group), flush=True)
-
-
-def table(cells: dict) -> str:
-    """The result."""
-    parts = [
-        "# Control variates\n",
-        (__doc__ or "").split("\n\n    python")[0].split("\n", 2)[2] + "\n",
-    ]
-    used, z = [], {"with": [], "draws": []}
+def page(cells: dict[Cell, dict]) -> str:
+    """Targets by totals."""
+    parts, used, z = [], [], {"with": [], "draws": []}
     for total in TOTALS:
-        lines = [
-            f"## {total:,} evaluations in all\n",
-            "| target | refused | means: controlled | draws | sds: controlled | draws | means of the refused |",
-            "|---|---|---|---|---|---|---|",
-        ]
+        rows = []
         for target in TARGETS:
-            runs = [c for k, c in sorted(cells.items()) if k.startswith(f"{target} | {total} | ")]
-            runs = [c for c in runs if "with_mean" in c]
-            if not runs:
-                continue
-            good, bad = (
-                [r for r in runs if bool(r["refused"]) == closed] for closed in (False, True)
-            )
-            used += [(r["draws_mean"], r["with_mean"]) for r in good if r["controlled"] > 0]
+            runs = [m for c, m in sorted(cells.items()) if (c.problem, c.budget) == (target, total)]
+            runs = [m for m in runs if "with_mean" in m]
+            good, bad = [m for m in runs if not m["refused"]], [m for m in runs if m["refused"]]
+            used += [(m["draws_mean"], m["with_mean"]) for m in good if m["controlled"] > 0]
             for label, found in z.items():
-                found += [r[f"{label}_z"] for r in good]
+                found += [m[f"{label}_z"] for m in good]
             columns = [
-                ", ".join(f"{r[name]:.3f}" for r in good)
+                ", ".join(f"{m[name]:.3f}" for m in good)
                 for name in ("with_mean", "draws_mean", "with_sd", "draws_sd")
             ]
-            kept = ", ".join(f"{r['with_mean']:.2f} against {r['draws_mean']:.2f}" for r in bad)
-            lines.append(
-                f"| {target} | {len(bad)} of {len(runs)} | {' | '.join(columns)} | {kept} |"
-            )
-        if len(lines) > 3:
-            parts.append("\n".join(lines) + "\n")
-    if used:
-        ratios = np.log([b / a for a, b in used])
-        summary = (
-            f"Not refused: {len(z['with'])} runs. Where it was used the error of the means is "
-            f"{math.exp(ratios.mean()):.2f} times that of the draws (geometric mean; worst "
-            f"{math.exp(ratios.max()):.2f}); z is {_rms(z['with']):.2f}, of the draws alone {_rms(z['draws']):.2f}.\n"
-        )
-        parts.insert(2, summary)
-    return "\n".join(parts)
-
-
-def main() -> None:
-    """Run what is missing, then write the table."""
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--targets", nargs="+", choices=list(TARGETS), default=list(TARGETS))
-    parser.add_argument("--totals", nargs="+", type=int, default=TOTALS)
-    parser.add_argument("--seeds", type=int, default=SEEDS)
-    parser.add_argument("--table", action="store_true")
-    parser.add_argument("--verify", action="store_true")
-    chosen = parser.parse_args()
-    if chosen.verify:
-        verify()
-    jobs = [(t, n, s) for s in range(chosen.seeds) for n in chosen.totals for t in chosen.targets]
-    for job in [] if chosen.table or chosen.verify else jobs:
-        key = " | ".join(map(str, job))
-        if report.load_cells(STORE).get(key, {}).get("code") != code():
-            made = report.rounded(run(*job)) | {"code": code()}
-            report.save_cells(STORE, {key: made}, basics.versions())
-            print(key, {k: v for k, v in made.items() if k != "code"}, flush=True)
-    cells = report.load_cells(STORE)
-    stale = provenance.stale_cells(("control variates", c["code"], code()) for c in cells.values())
-    provenance.write(TEXT, table(cells), stale_cells=stale)
+            kept = ", ".join(f"{m['with_mean']:.2f} against {m['draws_mean']:.2f}" for m in bad)
+            if runs:
+                rows.append([target, f"{len(bad)} of {len(runs)}", *columns, kept])
+        head = [
+            "target",
+            "refused",
+            "means: controlled",
+            "draws",
+            "sds: controlled",
+            "draws",
+            "means of the refused",
+        ]
+        parts += [f"## {total:,} evaluations in all", report.table(head, rows, left=7)] * bool(rows)
+    ratios = np.log([b / a for a, b in used])
+    summary = (
+        f"Not refused: {len(z['with'])} runs. Where it was used the error of the means is "
+        f"{math.exp(ratios.mean()):.2f} times that of the draws (geometric mean; worst "
+        f"{math.exp(ratios.max()):.2f}); z is {_rms(z['with']):.2f}, of the draws alone {_rms(z['draws']):.2f}."
+    )
+    return "\n\n".join(["# Control variates", report.introduction(__doc__), summary, *parts])
 
 
 if __name__ == "__main__":
-    main()
+    Benchmark("control_variates", measure, page).command(
+        __doc__, ["controlled"], list(TARGETS), TOTALS, seeds=3
+    )

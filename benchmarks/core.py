@@ -1,10 +1,8 @@
 """One chain of one algorithm, without PyMC around it.
 
-:func:`run_chain` makes the chain by :mod:`pymc_kameleon.samplers.chain`, as
+:func:`run_chain` drives the chain's :mod:`pymc_kameleon.samplers.life`, as
 :class:`pymc_kameleon.steps.KernelStep` does on a log density without noise, so that what is measured here is what a
 user gets.
-
-``python -m benchmarks.core_check`` checks that against ``pm.sample``.
 """
 
 import time
@@ -13,11 +11,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from benchmarks.basics import generators
-from pymc_kameleon.diagnostics import CountingLogDensity
-from pymc_kameleon.samplers.chain import evaluation, freeze, transition
+from benchmarks.measures import CountingLogDensity
+from pymc_kameleon.samplers.arrival import search
+from pymc_kameleon.samplers.arrival.phase import default_budget
+from pymc_kameleon.samplers.chain import Evaluate, evaluation
+from pymc_kameleon.samplers.life import LOOKS, Density, Life
 from pymc_kameleon.samplers.seam import Point, Sampler
-from pymc_kameleon.targets import Target
 
 
 class Chain(NamedTuple):
@@ -45,37 +44,33 @@ class Chain(NamedTuple):
     state: Any
 
 
-class Chains(NamedTuple):
-    """Independent chains of one algorithm, stacked: every attribute of :class:`Chain` by chain."""
+def born(
+    sampler: Sampler,
+    log_density: Callable[[np.ndarray], float],
+    x: np.ndarray,
+    rng: np.random.Generator,
+    *,
+    arrives: bool = False,
+) -> tuple[Life, Evaluate]:
+    """A chain's life at ``x`` of shape (d,), and what evaluates its proposals.
 
-    draws: np.ndarray  # (chains, n, d)
-    acceptance: np.ndarray  # (chains,)
-    evaluations: np.ndarray
-    tuning_seconds: np.ndarray
-    seconds: np.ndarray
-    states: list
+    ``arrives``: it climbs first, and looks elsewhere, as with the steps' option ``arrival``; in units of 1, around
+    ``x``, where they take the prior's.
+    """
+    life = Life(sampler, Density(len(x)), rng)
+    here = Point(x, log_density(x))
 
+    def stage():
+        if not arrives:
+            return None
+        budget, tune = default_budget(len(x)), getattr(sampler, "tune", None)
+        if tune is not None:
+            budget = max(1, min(budget, int(0.4 * tune)))
+        looks = x + 2.0 * rng.uniform(-1.0, 1.0, (LOOKS, len(x)))
+        return search.init(x, here.log_density, scale=1.0, budget=budget, looks=looks)
 
-class Walk:
-    """The current point, the retained log density there, and the sampler's state."""
-
-    def __init__(self, algorithm, log_density, x, rng, options):
-        self.sampler = algorithm(**options)
-        self.log_density, self.rng, self.tune = log_density, rng, options.get("tune")
-        self.evaluate = evaluation(log_density)
-        self.here = Point(x, log_density(x))
-        self.state = self.sampler.place(self.sampler.init(rng, x), self.here)
-
-    def freeze(self):
-        """End tuning."""
-        self.state = freeze(self.sampler, self.here, self.state)
-
-    def step(self, tuning):
-        """One draw; returns its acceptance probability."""
-        self.here, self.state, _, _, probability, _ = transition(
-            self.rng, self.sampler, self.here, self.state, self.evaluate, tuning=tuning
-        )
-        return probability
+    life.put(here, stage)
+    return life, evaluation(log_density)
 
 
 def run_chain(
@@ -86,7 +81,7 @@ def run_chain(
     *,
     tune: int,
     draws: int,
-    walk: type[Walk] = Walk,
+    arrives: bool = False,
     **options: Any,
 ) -> Chain:
     """Run ``algorithm`` from ``x`` of shape (d,) for ``tune`` adaptive draws and ``draws`` frozen ones.
@@ -97,53 +92,25 @@ def run_chain(
         The sampler's class, or what else makes a sampler of options.
     log_density : callable
         From a point to a float.
-    walk : type, default Walk
-        The chain's life; :class:`benchmarks.arriving.ArrivingWalk` has an arrival before it.
+    arrives : bool
+        See :func:`born`.
     options
         The algorithm's.
     """
     log_density = CountingLogDensity(log_density)
-    chain = walk(algorithm, log_density, np.array(x, dtype=float), rng, options)
+    life, evaluate = born(
+        algorithm(**options), log_density, np.array(x, dtype=float), rng, arrives=arrives
+    )
     begin = time.process_time()
     for _ in range(tune):
-        chain.step(tuning=True)
-    chain.freeze()
+        life.draw(evaluate)
+    life.freeze()
     half_time = time.process_time()
     kept, probability = np.empty((draws, len(x))), 0.0
     for n in range(draws):
-        probability += chain.step(tuning=False)
-        kept[n] = chain.here.position
+        probability += life.draw(evaluate).accept_prob
+        kept[n] = life.here.position
     end = time.process_time()
     acceptance = probability / max(draws, 1)
     seconds = half_time - begin, end - half_time
-    return Chain(kept, acceptance, log_density.evaluations, *seconds, chain.state)
-
-
-def run_chains(
-    algorithm: Callable[..., Sampler],
-    target: Target,
-    *,
-    chains: int,
-    tune: int,
-    draws: int,
-    seed: int,
-    starts: np.ndarray | None = None,
-    **options: Any,
-) -> Chains:
-    """Independent chains, from the target's initial point or from ``starts`` of shape (chains, d)."""
-    if starts is None:
-        starts = np.tile(target.initial_point, (chains, 1))
-    return stack(
-        [
-            run_chain(
-                algorithm, target.numba_log_density, x, rng, tune=tune, draws=draws, **options
-            )
-            for x, rng in zip(starts, generators(seed, chains), strict=True)
-        ]
-    )
-
-
-def stack(chains: list[Chain]) -> Chains:
-    """Chains that were run one at a time."""
-    *arrays, states = zip(*chains, strict=True)
-    return Chains(*map(np.array, arrays), list(states))
+    return Chain(kept, acceptance, log_density.evaluations, *seconds, life.state.own)

@@ -6,8 +6,8 @@ Numbers for docs/corrections.md: quadrature where a density is printed wrongly, 
 this package) on standard normals where a formula of a sampler is. Seconds.
 """
 
+import argparse
 import math
-from pathlib import Path
 
 import numpy as np
 from scipy import integrate, stats
@@ -17,7 +17,6 @@ from pymc_kameleon.kernels import get_kernel
 from pymc_kameleon.numerics.random_features import draw_features
 from pymc_kameleon.targets import Flower
 
-RESULTS = Path(__file__).parent / "results"
 SEED = 20260101
 CHAINS, DRAWS = 50, 4000
 
@@ -150,8 +149,9 @@ def page(found):
 
 
 def main():
+    argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0]).parse_args()
     text = page(list(rows()))
-    provenance.write(RESULTS / "corrections.md", text)
+    provenance.write("corrections", text)
     print(text)
 
 

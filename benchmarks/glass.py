@@ -12,26 +12,21 @@ unbiased estimate (importance sampling around Laplace's approximation, 16 draws)
    evaluates twice in a draw, so it gets half as many draws; forgetting the estimate at the current state, it is biased.
 3. Held out: accuracy and log loss of five stratified folds beside logistic regression. Needs scikit-learn.
 
-Nine minutes of processor time, on two cores. Writes results/glass.md and results/glass.png. ``--store FOLDER`` keeps
-the draws of every run there and takes those that it finds, to continue or to draw the figure again.
+Nine minutes of processor time, on two cores.
 """
 
 import argparse
-import os
 import resource
-import sys
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
-from benchmarks import basics, provenance, report
+from benchmarks import basics, provenance
+from benchmarks.report import table
 
 CHAINS = 4
-CONVERGED = 1.01  # R-hat
 PRIOR_MEAN, PRIOR_SD = -np.log(2.0), np.sqrt(20.0)
 PAIR = (1, 6)  # dimensions 2 and 7 of the papers, which count from one
-RESULTS = Path(__file__).parent / "results"
 STEPS = (
     "KamiltonianStep",
     "GaussianMixtureStep",
@@ -85,19 +80,6 @@ def processor_time():
     return sum(sum(resource.getrusage(w)[:2]) for w in who)
 
 
-def stored(folder, name, make):
-    """``make()``, or what it returned before."""
-    path = None if folder is None else folder / f"{name}.npz"
-    if path is not None and path.exists():
-        with np.load(path) as file:
-            return Run(file["draws"], file["evaluations"], float(file["seconds"]))
-    run = make()
-    if path is not None:
-        folder.mkdir(parents=True, exist_ok=True)
-        np.savez_compressed(path, **run._asdict())
-    return run
-
-
 # --- measures ------------------------------------------------------------------------------------
 
 
@@ -133,7 +115,7 @@ def posterior_table(names, s):
          f"{s.sd_error[k]:.3f}", f"{s.ess[k]:,.0f}", f"{s.rhat[k]:.4f}"]
         for k in range(len(names))
     ]  # fmt: skip
-    return markdown(head, rows, words=2)
+    return table(head, rows, left=2)
 
 
 def efficiency(run):
@@ -162,7 +144,7 @@ def steps_table(runs, reference):
              f"{np.abs(z).max():.1f}", f"{np.square(z).sum():.1f}",
              share_between_chains(long_lengthscales(run.draws)[2]), f"{1e3 * run.seconds / run.evaluations.sum():.2f}"]
         )  # fmt: skip
-    return markdown(head, rows)
+    return table(head, rows)
 
 
 # --- held out ------------------------------------------------------------------------------------
@@ -179,7 +161,7 @@ class HeldOut(NamedTuple):
     seconds: list
 
 
-def held_out(data, tune, draws, seed, folder, name):
+def held_out(data, tune, draws, seed):
     """Five stratified folds; everything, whitening and standardising too, fitted to the training rows."""
     from sklearn.linear_model import LogisticRegression
     from sklearn.model_selection import StratifiedKFold
@@ -193,11 +175,7 @@ def held_out(data, tune, draws, seed, folder, name):
     for k, (train, test) in enumerate(folds):
         X, y = data.X[train], data.y[train]
         model = gp_classification_model(X, y, feature_names=data.feature_names)
-        run = stored(
-            folder,
-            f"{name}_{k}",
-            lambda m=model, k=k: sample(m, "KamiltonianStep", tune, draws, seed + k, chains=2),
-        )
+        run = sample(model, "KamiltonianStep", tune, draws, seed + k, chains=2)
         idata = {"posterior": {"theta": run.draws}}
         found = predict(idata, data.X[test], model=model, random_seed=seed)
         logistic = make_pipeline(StandardScaler(), LogisticRegression(max_iter=1000)).fit(X, y)
@@ -236,7 +214,7 @@ def held_out_table(result, y):
              f"{loss.mean():.3f} ± {error(loss):.3f}", versus]
         )  # fmt: skip
     head = ["classifier", "right", "accuracy", "log loss", "log loss, less logistic regression's"]
-    return markdown(head, rows)
+    return table(head, rows)
 
 
 def error(values):
@@ -259,12 +237,6 @@ def held_out_notes(result, y):
 # --- report --------------------------------------------------------------------------------------
 
 
-def markdown(head, rows, words=1):
-    """A table; the first ``words`` columns are aligned left."""
-    lines = [head, ["---"] * words + ["---:"] * (len(head) - words), *rows]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
-
-
 def long_lengthscales(draws):
     """Is dimension 2 long, is dimension 7, are both; each of shape (chains, n)."""
     first, second = (draws[..., k] > PRIOR_MEAN + PRIOR_SD for k in PAIR)
@@ -280,69 +252,6 @@ def shape_of_the_pair(draws):
     )
 
 
-def draw_figure(long_run, runs, names, path):
-    figure, (pair, bars) = report.subplots(1, 2, figsize=(11, 5), width_ratios=(1.15, 1))
-    draw_pair(pair, long_run.draws, names)
-    draw_efficiencies(bars, runs)
-    figure.tight_layout(w_pad=2.5)
-    report.save_figure(figure, path, 130)
-
-
-def draw_pair(panel, draws, names):
-    """The marginal of dimensions 2 and 7, on the scale of the prior."""
-    x, y = (draws[..., k].ravel() for k in PAIR)
-    low, high = PRIOR_MEAN - 2.7 * PRIOR_SD, PRIOR_MEAN + 3.9 * PRIOR_SD
-    panel.hexbin(
-        x, y, gridsize=55, extent=(low, high, low, high), mincnt=1, bins="log", cmap="Blues"
-    )
-    angle = np.linspace(0.0, 2.0 * np.pi, 200)
-    for content in (0.5, 0.95):
-        radius = PRIOR_SD * np.sqrt(-2.0 * np.log1p(-content))
-        panel.plot(
-            PRIOR_MEAN + radius * np.cos(angle),
-            PRIOR_MEAN + radius * np.sin(angle),
-            color="C1",
-            ls="--",
-            lw=1.3,
-        )
-        panel.text(
-            PRIOR_MEAN, PRIOR_MEAN - radius + 2.2, f"{content:.0%} of the prior", color="C1",
-            ha="center", va="bottom", fontsize=9,
-        )  # fmt: skip
-    labels = [f"dimension {k + 1} ({names[k]}): log squared lengthscale" for k in PAIR]
-    panel.set(
-        xlim=(low, high), ylim=(low, high), xlabel=labels[0], ylabel=labels[1], aspect="equal"
-    )
-    panel.set_title("Posterior (blue, log scale); regions of the prior (dashed)", fontsize=11)
-    panel.spines[["top", "right"]].set_visible(False)
-
-
-def draw_efficiencies(panel, runs):
-    rows = np.arange(len(runs))[::-1]
-    worst, median = np.array([efficiency(run) for run in runs.values()]).T
-    converged = np.array([summary(run.draws).rhat.max() < CONVERGED for run in runs.values()])
-    panel.hlines(rows, worst, median, color="0.75", lw=2, zorder=1)
-    panel.scatter(worst, rows, s=60, color=np.where(converged, "C0", "white"), edgecolor="C0")
-    panel.scatter(median, rows, s=45, marker="|", color="0.4")
-    for x, y in zip(worst, rows, strict=True):
-        panel.text(x, y + 0.17, f"{x:.3g}", ha="center", va="bottom", fontsize=9)
-    panel.set(
-        xscale="log", xlim=(0.5 * worst.min(), 2.0 * median.max()), ylim=(-0.6, len(runs) - 0.3)
-    )
-    ticks = [
-        t for t in (0.3, 1, 3, 10, 30, 100, 300) if panel.get_xlim()[0] < t < panel.get_xlim()[1]
-    ]
-    panel.set_xticks(ticks, [f"{t:g}" for t in ticks])
-    panel.minorticks_off()
-    panel.set_yticks(rows, list(runs))
-    panel.set_xlabel(
-        "effective draws per 1000 evaluations, tuning counted\n"
-        f"worst coordinate; bar: median; hollow: R-hat ≥ {CONVERGED}"
-    )
-    panel.set_title("The steps at one budget", fontsize=11)
-    panel.spines[["top", "right"]].set_visible(False)
-
-
 def parse(arguments=None):
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--tune", type=int, default=5000, help="of the long run")
@@ -354,8 +263,6 @@ def parse(arguments=None):
     parser.add_argument("--fold-draws", type=int, default=600, help="in each of two chains")
     parser.add_argument("--steps", nargs="+", choices=STEPS, default=STEPS)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--store", type=Path, help="folder for the draws of every run")
-    parser.add_argument("--output", type=Path, default=RESULTS)
     return parser.parse_args(arguments)
 
 
@@ -366,30 +273,14 @@ def main():
     options = parse()
     data = load_glass()
     model = gp_classification_model(data.X, data.y, feature_names=data.feature_names)
-    folder, seed, half = options.store, options.seed, options.budget // 2
-    size = (options.tune, options.draws, 1000 * seed)
-    name = "long_{}_{}_{}".format(*size)
-    long_run = stored(folder, name, lambda: sample(model, "KamiltonianStep", *size))
+    seed, half = options.seed, options.budget // 2
+    long_run = sample(model, "KamiltonianStep", options.tune, options.draws, 1000 * seed)
     reference = summary(long_run.draws)
-    print(
-        posterior_table(data.feature_names, reference),
-        shape_of_the_pair(long_run.draws),
-        sep="\n\n",
-        flush=True,
-    )
-    runs = {}
-    for step in options.steps:
-        size = (half, options.budget - half, 1000 * seed + 100)
-        name = "{}_{}_{}_{}".format(step, *size)
-        runs[step] = stored(folder, name, lambda s=step, z=size: sample(model, s, *z))
-        print(steps_table({step: runs[step]}, reference), flush=True)
-    size = (options.fold_tune, options.fold_draws, 1000 * seed + 200)
-    result = held_out(data, *size, folder, "fold_{}_{}_{}".format(*size))
-    options.output.mkdir(parents=True, exist_ok=True)
-    text = write_report(options, data, long_run, reference, runs, result)
-    provenance.write(options.output / "glass.md", text)
-    print(text)
-    draw_figure(long_run, runs, data.feature_names, options.output / "glass.png")
+    runs = {
+        s: sample(model, s, half, options.budget - half, 1000 * seed + 100) for s in options.steps
+    }
+    result = held_out(data, options.fold_tune, options.fold_draws, 1000 * seed + 200)
+    provenance.write("glass", write_report(options, data, long_run, reference, runs, result))
 
 
 def write_report(options, data, long_run, reference, runs, result):
@@ -398,7 +289,7 @@ def write_report(options, data, long_run, reference, runs, result):
         "# UCI Glass: a Gaussian-process classifier's lengthscales",
         f"`benchmarks/glass.py`: window glass (163 rows) against the rest (51), whitened covariates, log squared "
         "lengthscales N(-log 2, 20) a priori, 16 importance draws an estimate. Chains start at draws from the prior; "
-        f"{CHAINS} chains, seed {options.seed}; {total / 60:.1f} minutes of processor time. {basics.versions()}.",
+        f"{CHAINS} chains, seed {options.seed}; {total / 60:.1f} minutes of processor time.",
         "## The posterior",
         f"KamiltonianStep, {options.draws:,} draws in each chain after {options.tune:,} of tuning; "
         f"{long_run.evaluations.mean():,.0f} evaluations per chain. Dimension k is covariate k given those before it "
@@ -428,9 +319,4 @@ def write_report(options, data, long_run, reference, runs, result):
 
 
 if __name__ == "__main__":
-    if os.environ.get("OPENBLAS_NUM_THREADS") != "1":  # BLAS reads it when it is loaded
-        one_thread = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
-        os.execve(
-            sys.executable, [sys.executable, *sys.orig_argv[1:]], {**os.environ, **one_thread}
-        )
     main()

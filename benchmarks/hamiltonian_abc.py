@@ -11,35 +11,22 @@ one observation each, which leaves the posterior skewed but takes hundreds of si
 
 *along* is the direction (1, ..., 1), the only one in which the simulator is skewed, *across* any other.
 
-What came out (results/). *Ten observations*: the posterior is nearly normal, and with friction Hamiltonian ABC has no
-bias that shows; it pays 1000 simulations a draw, so that KMC gets 9 to 23 times its effective draws a simulation and
-adaptive Metropolis 1.6 times. Leapfrog on the same gradients diverges with one sign vector and is a third too wide with
-ten; so does friction with fresh seeds at this width of the perturbation. *One observation*: sticky seeds are wrong by
-0.3 sd and have three quarters of the sd, part of it the synthetic likelihood's own error; seeds in the chain's state
-take most of that away. There Hamiltonian ABC is ahead: an unbiased estimate of the ABC kernel is so noisy, even from
-300 simulations, that pseudo-marginal chains get stuck (0.03 effective draws a thousand simulations at best, 0.14 with
-persistent seeds), and what they report of their own error is not to be trusted. Correlated noise helps the random walk
-most, sevenfold. The published bias of Hamiltonian ABC is not seen in the first case; see `stochastic_gradients.py` for
-what was differentiated there.
-
-    OPENBLAS_NUM_THREADS=1 python -m benchmarks.hamiltonian_abc
-
-Five minutes; prints the tables and writes benchmarks/results/hamiltonian_abc.md and .png.
+    python -m benchmarks.hamiltonian_abc         # five minutes
 """
 
 import argparse
 import logging
 import math
 import warnings
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 import pymc as pm
 
-from benchmarks import provenance, report
-from benchmarks.basics import autocorrelation, bulk_ess, generators, versions
-from benchmarks.noisy_likelihood import seed_noise, table
+from benchmarks import provenance
+from benchmarks.basics import bulk_ess, generators, nested
+from benchmarks.noisy_likelihood import seed_noise
+from benchmarks.report import table
 from benchmarks.stochastic_gradients import SPASGradient, hamiltonian_abc, synthetic_log_likelihood
 from pymc_kameleon.steps import AdaptiveMetropolisStep, KamiltonianStep
 from pymc_kameleon.targets import SkewNormalABC
@@ -99,7 +86,7 @@ def run_step(kind, options, given, target, n_datasets, a):
         rng = np.random.default_rng([a.seed, 1])
         options = {**options, "history": target.sample(rng, 1000)}
     with model:
-        step = kind(**options)
+        step = kind(**nested(kind, options))
         seed_noise(step, a.seed)
         likelihood.simulations = 0
         draws = pm.sample(
@@ -211,69 +198,11 @@ def synthetic_limit(target):
     return ((observed - shift) * posterior / variance - mean) / sd, math.sqrt(posterior) / sd
 
 
-def budget_errors(run, target, budgets):
-    """RMS error of one chain's mean, in sd, over coordinates and chains, after ``budgets`` simulations."""
-    sd = np.sqrt(np.diag(target.cov))
-    errors = []
-    for budget in budgets:
-        n = int((budget - run.before) / run.simulations)
-        enough = 20 <= n <= run.draws.shape[1]
-        z = (run.draws[:, : max(n, 1)].mean(axis=1) - target.mean) / sd
-        errors.append(math.sqrt(np.mean(z**2)) if enough else math.nan)
-    return errors
-
-
-SHOWN = {
-    "KMC lite, history given, paper's settings": "C0",
-    "KMC finite, history given, correlated": "C9",
-    "KMC values, cold": "C2",
-    "AdaptiveMetropolisStep": "C1",
-    "pm.DEMetropolisZ": "C5",
-    "HABC, leapfrog, 10 sign vectors": "C3",
-    "HABC, friction, 1 sign vector": "C4",
-    "HABC, friction, 1, persistent seeds": "C6",
-}
-
-
-def draw(results, path):
-    figure, panels = report.subplots(
-        len(results), 3, figsize=(13, 3.6 * len(results)), squeeze=False
-    )
-    for line, (title, (target, runs)) in zip(panels, results.items(), strict=True):
-        direction = frame(target)[:, 0]
-        exact, lags = target.sample(np.random.default_rng(0), 400_000) @ direction, np.arange(101)
-        edges = np.linspace(exact.mean() - 5 * exact.std(), exact.mean() + 5 * exact.std(), 36)
-        centres = 0.5 * (edges[1:] + edges[:-1])
-        line[1].fill_between(centres, np.histogram(exact, edges, density=True)[0], color="0.85")
-        budgets = np.geomspace(3e3, 4e6, 25)
-        for name, colour in SHOWN.items():
-            if runs[name] is None:
-                continue
-            x = runs[name].draws
-            rho = autocorrelation(x[..., 0])[:, : len(lags)].mean(axis=0)
-            line[0].plot(lags[: len(rho)], rho, color=colour, lw=1.2)
-            density = np.histogram(x @ direction, edges, density=True)[0]
-            line[1].plot(centres, density, color=colour, lw=1.2)
-            error = budget_errors(runs[name], target, budgets)
-            line[2].loglog(budgets, error, color=colour, lw=1.4, label=name)
-        line[0].set(xlabel="lag, draws", ylabel="autocorrelation of $x_1$", title=title)
-        line[1].set(xlabel="along the skewed direction (grey: exact)", ylabel="density")
-        line[2].set(xlabel="simulations, tuning included", ylabel="error of a chain's mean, sd")
-        line[2].set(xlim=budgets[[0, -1]], ylim=(0.01, 1.2))
-        line[2].minorticks_off()
-        for panel in line:
-            panel.spines[["top", "right"]].set_visible(False)
-    handles, labels = panels[0, 2].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="lower center", ncols=4, frameon=False)
-    figure.tight_layout(rect=(0, 0.08, 1, 1))
-    report.save_figure(figure, path)
-
-
 def write_report(results, a):
     """The tables as Markdown."""
     parts = [
         "# Hamiltonian ABC and pseudo-marginal steps on a skew normal simulator\n\n"
-        f"{versions()}. {a.chains} chains, seed {a.seed}; standard errors from between the chains. Steps: {a.draws:,} "
+        f"{a.chains} chains, seed {a.seed}; standard errors from between the chains. Steps: {a.draws:,} "
         f"draws after {a.tune:,} of tuning; Hamiltonian ABC: {a.rival_draws:,} trajectories of 50 steps after "
         f"a tenth of it (a third of both with ten sign vectors), {SIMULATIONS} simulations a likelihood, two "
         "likelihoods a sign vector, no accept step. "
@@ -299,19 +228,14 @@ def main():
     parser.add_argument("--draws", type=int, default=6000)
     parser.add_argument("--rival-draws", type=int, default=1000, help="of Hamiltonian ABC")
     parser.add_argument("--seed", type=int, default=20260304)
-    parser.add_argument("--output", type=Path, default=Path(__file__).parent / "results")
     a = parser.parse_args()
-    a.output.mkdir(parents=True, exist_ok=True)
     logging.getLogger("pymc").setLevel(logging.ERROR)
     warnings.filterwarnings("ignore", message=".*object mode.*|.*could not link to a BLAS.*")
     results = {
         title: (target, run_all(target, n_datasets, a))
         for title, (target, n_datasets) in CASES.items()
     }
-    text = write_report(results, a)
-    print(text)
-    provenance.write(a.output / "hamiltonian_abc.md", text)
-    draw(results, a.output / "hamiltonian_abc.png")
+    provenance.write("hamiltonian_abc", write_report(results, a))
 
 
 if __name__ == "__main__":

@@ -2,22 +2,18 @@
 
 Each step in a process of its own on a three-dimensional normal with correlations, driven as ``pm.sample`` drives it but
 with nothing kept: times are processor time, medians over blocks; memory is the process's, after a collection. The last
-columns compare all draws' means and standard deviations with the true ones. Interrupted, it goes on from
-results/long_runs.json. Fifteen minutes.
+columns compare all draws' means and standard deviations with the true ones. A tenth of the budget is how many draws
+of tuning there are.
 
-    python -m benchmarks.long_runs                        # all steps
-    python -m benchmarks.long_runs --steps CMAStep --draws 100000
+    python -m benchmarks.long_runs                        # all steps; fifteen minutes
+    python -m benchmarks.long_runs --samplers CMAStep --budgets 100000
 """
 
-import argparse
 import gc
-import logging
 import math
+import multiprocessing
 import os
-import subprocess
-import sys
 import time
-import warnings
 from pathlib import Path
 from typing import Any
 
@@ -26,9 +22,10 @@ import pymc as pm
 from pymc.step_methods.compound import BlockedStep
 
 import pymc_kameleon as pk
-from benchmarks import basics, provenance, report
+from benchmarks import report
+from benchmarks.basics import nested
+from benchmarks.cells import Benchmark, Cell
 
-STORE = Path(__file__).parent / "results" / "long_runs.json"
 STEPS: dict[str, tuple[type, dict[str, Any]]] = {
     "AdaptiveMetropolisStep": (pk.AdaptiveMetropolisStep, {}),
     "KameleonStep": (pk.KameleonStep, {}),
@@ -69,7 +66,7 @@ class Watch:
     def __init__(self, name: str):
         step, options = STEPS[name]
         model = normal()
-        self.step = step(model=model, **options)
+        self.step = step(model=model, **nested(step, options))
         self.point = model.initial_point()
         rng = np.random.default_rng(1)
         if hasattr(BlockedStep, "setup_chain"):
@@ -121,95 +118,54 @@ def state_bytes(step: Any) -> int:
     return size(step.algorithm_state)
 
 
-def measure(name: str, draws: int, tune: int) -> dict[str, Any]:
-    """One step: a million draws after a short tuning, then another chain's long tuning."""
+def measure(cell: Cell) -> dict[str, Any]:
+    """One step, in a process of its own."""
+    with multiprocessing.get_context("spawn").Pool(1) as pool:
+        return pool.apply(alone, (cell.sampler, cell.budget))
+
+
+def alone(name: str, draws: int) -> dict[str, Any]:
+    """So many draws after a short tuning, then another chain's long tuning."""
     watch = Watch(name)
     for _ in range(TUNE):
         watch.point, _ = watch.step.step(watch.point)
     watch.step.stop_tuning()
-    drawn = watch.run(draws)
-    bytes_frozen = state_bytes(watch.step)
+    found = {"draws": watch.run(draws), "bytes_frozen": state_bytes(watch.step)}
     watch = Watch(name)
-    tuned = watch.run(tune)
-    bytes_tuning = state_bytes(watch.step)
-    return {
-        "draws": drawn, "tune": tuned, "bytes_frozen": bytes_frozen, "bytes_tuning": bytes_tuning,
-        "code": code(name),
-    }  # fmt: skip
+    return {**found, "tune": watch.run(draws // 10), "bytes_tuning": state_bytes(watch.step)}
 
 
-def code(name: str) -> str:
-    """Digest of a step's sampler and of the steps' base."""
-    step, options = STEPS[name]
-    variant = options.get(step.chooses) or next(iter(step.variants))
-    screened = options.get("screen", step.screens)
-    more = ["pymc_kameleon.samplers.screened"] if screened else []
-    return provenance.digest(step.variants[variant].__module__, "pymc_kameleon.steps.base", *more)
-
-
-def table(cells: dict[str, dict]) -> str:
-    """The page."""
+def page(cells: dict[Cell, dict]) -> str:
+    """Draws, and tuning."""
     drawn, tuned = [], []
-    for name in (n for n in STEPS if n in cells):
-        d, t = cells[name]["draws"], cells[name]["tune"]
-        drawn.append([
-            name, f"{d['n']:,}", f"{d['first']:.1f}", f"{d['last']:.1f}", f"{d['last'] / d['first']:.2f}",
-            f"{d['memory']:+.1f}", f"{cells[name]['bytes_frozen'] / 1024:.0f}", d["wrong"], f"{d['mean']:.4f}",
-            f"{d['sd']:.4f}",
-        ])  # fmt: skip
-        tuned.append([
-            name, f"{t['n']:,}", f"{t['first']:.1f}", f"{t['last']:.1f}", f"{t['last'] / t['first']:.2f}",
-            f"{t['memory']:+.1f}", f"{cells[name]['bytes_tuning'] / t['n']:.0f}",
-        ])  # fmt: skip
+    for name, found in ((n, m) for n in STEPS for c, m in cells.items() if c.sampler == n):
+        d, t = found["draws"], found["tune"]
+        rows = [
+            [name, f"{r['n']:,}", f"{r['first']:.1f}", f"{r['last']:.1f}", f"{r['last'] / r['first']:.2f}",
+             f"{r['memory']:+.1f}"]
+            for r in (d, t)
+        ]  # fmt: skip
+        kilobytes = f"{found['bytes_frozen'] / 1024:.0f}"
+        drawn.append([*rows[0], kilobytes, d["wrong"], f"{d['mean']:.4f}", f"{d['sd']:.4f}"])
+        tuned.append([*rows[1], f"{found['bytes_tuning'] / t['n']:.0f}"])
+    times = ["us, first tenth", "last tenth", "ratio", "MB"]
     return "\n\n".join([
         "# A million draws",
         f"{len(cells)} of {len(STEPS)} steps were run.",
         "`python -m benchmarks.long_runs`. Microseconds of processor time a draw (log density of a 3-d normal "
         "included), medians over the first and the last tenth; resident memory at the end less that after the first "
-        "hundredth; "
-        "draws whose statistics were not all numbers; largest error of a mean, in sds, and |log ratio| of an sd.",
-        report.table(
-            ["step", "draws", "us, first tenth", "last tenth", "ratio", "MB", "state, kB", "not finite", "mean", "sd"],
-            drawn,
-        ),
+        "hundredth; draws whose statistics were not all numbers; largest error of a mean, in sds, and |log ratio| of "
+        "an sd.",
+        report.table(["step", "draws", *times, "state, kB", "not finite", "mean", "sd"], drawn),
         "## Long tuning",
         "While tuning a step keeps the states and the points that it learns from, all of them: memory grows with the "
         "number of tuning draws (bytes: of the state, for each tuning draw of three unknowns), and is given back when "
         "tuning ends. `learning_draws=` bounds it: the step learns from so many and is frozen from then on. "
         "Covariances forget the first third, refits become rarer as the points grow in number, and their work "
         "has a cap: the ratio says what that does to the time of a draw.",
-        report.table(["step", "tuning draws", "us, first tenth", "last tenth", "ratio", "MB", "bytes a draw"], tuned),
-        f"{basics.versions()}.",
+        report.table(["step", "tuning draws", *times, "bytes a draw"], tuned),
     ])  # fmt: skip
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--steps", nargs="+", choices=STEPS, default=list(STEPS))
-    parser.add_argument("--draws", type=int, default=1_000_000)
-    parser.add_argument("--tune", type=int, default=100_000)
-    parser.add_argument("--again", action="store_true", help="also what is stored")
-    parser.add_argument("--one", action="store_true", help="in this process, and print nothing")
-    parser.add_argument("--table", action="store_true", help="run nothing")
-    arguments = parser.parse_args()
-    warnings.simplefilter("ignore")
-    logging.getLogger("pymc").setLevel(logging.ERROR)
-    for name in [] if arguments.table else arguments.steps:
-        if arguments.one:
-            found = measure(name, arguments.draws, arguments.tune)
-            report.save_cells(STORE, {name: report.rounded(found)}, basics.versions())
-        elif arguments.again or report.load_cells(STORE).get(name, {}).get("code") != code(name):
-            command = [sys.executable, "-m", "benchmarks.long_runs", "--one", "--steps", name]
-            command += ["--draws", str(arguments.draws), "--tune", str(arguments.tune)]
-            subprocess.run(command, check=True)
-            print(f"{time.strftime('%H:%M:%S')} {name}", flush=True)
-    if not arguments.one:
-        cells = report.load_cells(STORE)
-        text = table(cells)
-        print(text)
-        stale = provenance.stale_cells([(n, c["code"], code(n)) for n, c in cells.items()])
-        provenance.write(STORE.with_suffix(".md"), text, stale_cells=stale)
-
-
 if __name__ == "__main__":
-    main()
+    Benchmark("long_runs", measure, page).command(__doc__, list(STEPS), ["normal"], (1_000_000,))

@@ -15,19 +15,12 @@ weight of one mode among all draws beside the truth, its z-score (the standard e
 means; chains that never change have one, too, and it means nothing), how often chains changed modes, effective draws
 and R-hat of the worst parameter.
 
-    python -m benchmarks.modes [--minutes 10]       # what is missing; --target, --total, --seeds, --again
-    python -m benchmarks.modes --smc                # pm.sample_smc on ``apart``
-    python -m benchmarks.modes --table              # the table again
+    python -m benchmarks.modes                      # an hour; pm.sample_smc as it is by default on ``apart``, too
 """
 
-import argparse
 import itertools
-import logging
 import math
-import time
-import warnings
 from functools import cache
-from pathlib import Path
 
 import numpy as np
 import pymc as pm
@@ -35,14 +28,12 @@ import pytensor.tensor as pt
 from scipy.special import logsumexp
 
 import pymc_kameleon as pk
-from benchmarks import basics, provenance, report
+from benchmarks import report
+from benchmarks.cells import Benchmark, Cell
 from pymc_kameleon import convergence, sample_report
 from pymc_kameleon.samplers.modes import chains as modal_chains
 
-RESULTS = Path(__file__).parent / "results"
-STORE, TEXT = RESULTS / "modes.json", RESULTS / "modes.md"
-TOTALS, SEEDS = (2000, 4000), 3
-ROOTS = ("pymc_kameleon.samplers.modes.chains", "pymc_kameleon.samplers.kamiltonian.values.sampler")
+TOTALS = (2000, 4000)
 
 # --- apart ------------------------------------------------------------------------------------------
 
@@ -155,7 +146,7 @@ def alias():
         mean = a * pt.cos(phase) + b * pt.sin(phase) + offset
         pm.Normal("v", mean, pt.exp(log_noise), observed=v)
     found = [peak(top, t, v) for top in tops]
-    starts = [found[k // 4 % 2] for k in range(16)]  # four climbs, each for a group of chains
+    starts = [found[k // 4 % 2] for k in range(16)]  # alike for the chains of a quarter
 
     def is_first(posterior):
         return posterior["frequency"].values < 0.5
@@ -203,25 +194,28 @@ def model_of(target: str):
     return MODELS[target]()
 
 
-def run(target: str, total: int, seed: int, looks: bool) -> dict:
+def measure(cell: Cell) -> dict:
     """What is stored of a cell."""
-    model, is_first, truth, start = model_of(target)
+    model, is_first, truth, start = model_of(cell.problem)
+    if cell.sampler == "smc":
+        with model:
+            idata = pm.sample_smc(random_seed=cell.seed, cores=1, progressbar=False)
+        return {"weights": is_first(idata["posterior"]).mean(axis=1).tolist(), "truth": truth}
     latest = modal_chains.LATEST
-    modal_chains.LATEST = latest if looks else 0.0
-    begin = time.process_time()
+    modal_chains.LATEST = latest if cell.sampler == "after" else 0.0
     try:
         with model:
             idata = pk.sample(
-                max_evaluations=total, start=start, random_seed=seed, progressbar=False
+                max_evaluations=cell.budget,
+                initvals=start,
+                random_seed=cell.seed,
+                progressbar=False,
             )
     finally:
         modal_chains.LATEST = latest
-    seconds = time.process_time() - begin
     first = is_first(idata["posterior"])
     own = first.mean(axis=1)
     judged = convergence.judge(sample_report._flat(idata["posterior"])[1])
-    moves, accept = (idata["sample_stats"][name].values for name in ("move", "accept"))
-    jumps = moves == "jump"
     return {
         "weight": float(own.mean()),
         "truth": truth,
@@ -231,126 +225,39 @@ def run(target: str, total: int, seed: int, looks: bool) -> dict:
         "rhat": judged.rhat,
         "modes": int(idata["posterior"].attrs["modes"]),
         "tuning": int(idata["posterior"].attrs["evaluations_tuning"]),
-        "accepted_jumps": float(accept[jumps].mean()) if jumps.any() else None,
         "verdict": pk.report(idata).split(":")[0],
-        "seconds": seconds,
-        "code": provenance.digest(*ROOTS),
     }
 
 
-def smc(seed: int) -> dict:
-    """``pm.sample_smc`` as it is by default, one process."""
-    model, is_first, truth, _ = model_of("apart")
-    begin = time.process_time()
-    with model:
-        idata = pm.sample_smc(random_seed=seed, cores=1, progressbar=False)
-    own = is_first(idata["posterior"]).mean(axis=1)
-    return {
-        "weights": own.tolist(), "truth": truth, "seconds": time.process_time() - begin,
-        "code": f"pymc {pm.__version__}",
-    }  # fmt: skip
-
-
-def key(*cell) -> str:
-    """A cell's name in the store."""
-    return " | ".join(map(str, cell))
-
-
-def run_all(cells: list[tuple], minutes: float, again: bool = False) -> None:
-    """Run and store what is missing, or all of it ``again``."""
-    deadline = time.monotonic() + 60.0 * minutes
-    for cell in cells:
-        stored = report.load_cells(STORE).get(key(*cell))
-        if stored is not None and not again:
-            continue
-        if time.monotonic() > deadline:
-            print("stopped at the time limit; the same command goes on")
-            return
-        made = smc(cell[1]) if cell[0] == "smc" else run(*cell[:3], cell[3] == "after")
-        report.save_cells(STORE, {key(*cell): made}, basics.versions())
-        print(key(*cell), {k: v for k, v in made.items() if k != "code"}, flush=True)
-
-
-# --- the table --------------------------------------------------------------------------------------
-
-
-def _cells_text(runs):
-    def several(form):
-        return ", ".join(form(r) for r in runs)
-
-    return (
-        several(lambda r: f"{r['weight']:.2f}"), several(lambda r: f"{r['z']:.1f}" if r["changes"] else "-"),
-        several(lambda r: str(r["changes"])), several(lambda r: f"{r['ess']:.0f}"),
-        several(lambda r: f"{r['rhat']:.2f}"), several(lambda r: str(r["modes"])),
-        several(lambda r: r["verdict"].split(" for")[0].lower()),
-    )  # fmt: skip
-
-
-def table(cells: dict) -> str:
+def page(cells: dict[Cell, dict]) -> str:
     """Seed by seed."""
     rows = []
-    for target in MODELS:
-        for total in TOTALS:
-            for when in ("before", "after"):
-                runs = [cells.get(key(target, total, seed, when)) for seed in range(SEEDS)]
-                runs = [r for r in runs if r is not None]
-                if runs:
-                    truth = f"{runs[0]['truth']:.2f}"
-                    rows.append((target, total, when, truth, *_cells_text(runs)))
-    header = [
-        "target",
-        "evaluations",
-        "",
-        "truth",
-        "weight",
-        "z",
-        "changes",
-        "effective draws",
-        "R-hat",
-        "modes known",
-        "report",
-    ]
-    text = (__doc__ or "").split("\n\n    python")[0].split("\n", 2)[2]
-    lines = ["# Weights between modes\n", text + "\n", report.table(header, rows) + "\n"]
-    found = [cells[k] for k in sorted(cells) if k.startswith("smc")]
-    if found:
-        each = "; ".join(", ".join(f"{w:.2f}" for w in run["weights"]) for run in found)
-        lines.append(
-            f"``pm.sample_smc`` on ``apart``, by default (2,000 draws, its chains one by one; run after run): {each}.\n"
+    for target, total, when in itertools.product(MODELS, TOTALS, ("before", "after")):
+        runs = [m for c, m in sorted(cells.items()) if c[:3] == (when, target, total)]
+        if not runs:
+            continue
+        shown = (
+            lambda r: f"{r['weight']:.2f}", lambda r: f"{r['z']:.1f}" if r["changes"] else "-",
+            lambda r: str(r["changes"]), lambda r: f"{r['ess']:.0f}", lambda r: f"{r['rhat']:.2f}",
+            lambda r: str(r["modes"]), lambda r: r["verdict"].split(" for")[0].lower(),
+        )  # fmt: skip
+        columns = [", ".join(map(form, runs)) for form in shown]
+        rows.append([target, total, when, f"{runs[0]['truth']:.2f}", *columns])
+    head = ["target", "evaluations", "", "truth", "weight", "z", "changes", "effective draws", "R-hat", "modes known",
+            "report"]  # fmt: skip
+    parts = ["# Weights between modes", report.introduction(__doc__), report.table(head, rows)]
+    particles = [m for c, m in sorted(cells.items()) if c.sampler == "smc"]
+    each = "; ".join(", ".join(f"{w:.2f}" for w in m["weights"]) for m in particles)
+    if each:
+        parts.append(
+            "``pm.sample_smc`` on ``apart``, by default (2,000 draws, its chains one by one; run after run): "
+            f"{each}."
         )
-    return "\n".join(lines)
-
-
-def main():
-    """See above."""
-    logging.getLogger("pymc").setLevel(logging.CRITICAL)
-    warnings.simplefilter("ignore")
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--target", nargs="+", default=list(MODELS))
-    parser.add_argument("--total", nargs="+", type=int, default=list(TOTALS))
-    parser.add_argument("--when", nargs="+", default=["after", "before"])
-    parser.add_argument("--seeds", type=int, default=SEEDS)
-    parser.add_argument("--minutes", type=float, default=600.0)
-    parser.add_argument("--smc", action="store_true")
-    parser.add_argument("--table", action="store_true")
-    parser.add_argument("--again", action="store_true", help="what is stored, too")
-    chosen = parser.parse_args()
-    if not chosen.table:
-        wanted = [
-            (target, total, seed, when)
-            for total in chosen.total
-            for when in chosen.when
-            for seed in range(chosen.seeds)
-            for target in chosen.target
-        ]
-        smcs = [("smc", seed) for seed in range(SEEDS)]
-        run_all(smcs if chosen.smc else wanted, chosen.minutes, chosen.again)
-    cells, now = report.load_cells(STORE), provenance.digest(*ROOTS)
-    made = (
-        (k.split(" | ")[0], c["code"], now) for k, c in cells.items() if not k.startswith("smc")
-    )
-    provenance.write(TEXT, table(cells), "modes", stale_cells=provenance.stale_cells(made))
+    return "\n\n".join(parts)
 
 
 if __name__ == "__main__":
-    main()
+    Benchmark("modes", measure, page, {"smc": "pymc"}).command(
+        __doc__, ["after", "before", "smc"], list(MODELS), TOTALS, 3,
+        lambda cell: cell.sampler != "smc" or cell[1:3] == ("apart", TOTALS[0]),
+    )  # fmt: skip

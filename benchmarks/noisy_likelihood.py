@@ -8,16 +8,13 @@
 3. A real estimator: the stochastic-volatility model, its likelihood by a bootstrap particle filter. R-hat and
    effective draws per 1000 estimates, with fresh noise and with the noise of successive estimates correlated.
 
-    OPENBLAS_NUM_THREADS=1 python -m benchmarks.noisy_likelihood
-
-Two to three minutes; prints the tables and writes them to benchmarks/results/noisy_likelihood.md.
+    python -m benchmarks.noisy_likelihood           # two to three minutes
 """
 
 import argparse
 import logging
 import math
 import warnings
-from pathlib import Path
 from typing import NamedTuple
 
 import arviz as az
@@ -27,7 +24,6 @@ from pymc.step_methods.compound import CompoundStep
 from pytensor.tensor.random.type import RandomType
 
 from benchmarks import provenance
-from benchmarks.basics import versions
 from benchmarks.report import table
 from pymc_kameleon.particle_filter import StochasticVolatilityFilter, simulate_stochastic_volatility
 from pymc_kameleon.pseudo_marginal import NoisyLogLikelihood, step_beside_noise
@@ -192,7 +188,7 @@ def report(settings):
     columns = ["mean", "sd", "z of the sd", "estimates a draw"]
     return f"""# Noisy likelihoods
 
-{versions()}. Parts 1 and 2: {settings.chains} chains of {settings.draws:,} draws after {settings.tune:,}, seed
+Parts 1 and 2: {settings.chains} chains of {settings.draws:,} draws after {settings.tune:,}, seed
 {settings.seed}; standard errors from between the chains. `python -m benchmarks.noisy_likelihood`
 
 ## N(0, 1) seen through log-normal noise
@@ -223,15 +219,13 @@ def main():
     parser.add_argument("--pf-draws", type=int, default=2500)
     parser.add_argument("--pf-tune", type=int, default=1200)
     parser.add_argument("--seed", type=int, default=20261120)
-    parser.add_argument(
-        "--output", type=Path, default=Path(__file__).parent / "results" / "noisy_likelihood.md"
-    )
+    parser.add_argument("--fresh", action="store_true", help="it always is")
     settings = parser.parse_args()
     logging.getLogger("pymc").setLevel(logging.ERROR)
     warnings.filterwarnings("ignore", message=".*object mode.*|.*could not link to a BLAS.*")
     text = report(settings)
     print(text)
-    provenance.write(settings.output, text, "noisy_likelihood")
+    provenance.write("noisy_likelihood", text)
 
 
 if __name__ == "__main__":

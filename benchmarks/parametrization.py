@@ -3,28 +3,21 @@
 ``parametrization="auto"`` against ``"model"``, from ``pm.sample``'s starts, four chains. Seven models: five in which
 groups say little of themselves, two in which they say nearly everything ("rich"), where the model's own are right.
 
-    python -m benchmarks.parametrization [--budgets ...] [--steps ...] [--models ...] [--seeds ...]
-
-Cells are stored in ``results/parametrization.json`` one by one, and made once; the table is
-``results/parametrization.md``.
+    python -m benchmarks.parametrization           # an hour; a sampler is a step and how, as "Kameleon, auto"
 """
 
-import argparse
-import itertools
-import json
 import time
-from pathlib import Path
 
 import numpy as np
 import pymc as pm
 
 import pymc_kameleon as pk
-from benchmarks import provenance
-from benchmarks.hierarchical import models, reference
-from benchmarks.hierarchical.measures import Truth, measure, unconstrained
+from benchmarks import cells, report
+from benchmarks.basics import geometric
+from benchmarks.cells import Benchmark, Cell
+from benchmarks.hierarchical import models
+from benchmarks.hierarchical.truth import Truth, by_nuts, measured, truth, unconstrained
 
-STORE = Path(__file__).parent / "results" / "parametrization.json"
-TABLE = STORE.with_suffix(".md")
 CHAINS = 4
 STEPS = {
     "AdaptiveMetropolis": pk.AdaptiveMetropolisStep, "Kameleon": pk.KameleonStep,
@@ -70,135 +63,78 @@ MODELS = {
 CLOSED = ("ODE, 8 cultures",)
 
 
-def load() -> dict:
-    """Cells and the references of the rich models."""
-    if STORE.is_file():
-        return json.loads(STORE.read_text())
-    return {"cells": [], "references": {}}
-
-
-def truth(name: str) -> Truth | None:
+def known(name: str) -> Truth:
     """Moments of a model; of a rich one by a long run of NUTS on its graph, made once."""
     if name not in RICH:
-        return reference.truth(name)
-    stored = load()
-    if name not in stored["references"]:
-        with MODELS[name](models.Kit(black=False, centred=True)) as model:
-            idata = pm.sample(
-                4000, tune=1500, chains=4, cores=1, random_seed=1, target_accept=0.95,
-                progressbar=False, compute_convergence_checks=False,
-            )  # fmt: skip
-        x = unconstrained(model, idata)
-        found = {"mean": x.mean(axis=(0, 1)).tolist(), "sd": x.std(axis=(0, 1)).tolist()}
-        stored["references"][name] = {**found, "ess": measure(x, 1.0)["ess"]}
-        STORE.write_text(json.dumps(stored, indent=0) + "\n")
-    found = stored["references"][name]
-    return Truth(np.array(found["mean"]), np.array(found["sd"]), found["ess"])
+        return truth(name)
+    stored = cells.truth("parametrization", name, lambda: by_nuts(MODELS[name], centred=True))
+    return Truth(np.array(stored["mean"]), np.array(stored["sd"]), stored["ess"])
 
 
-def sample(name: str, step: str, how: str, budget: int, seed: int) -> dict:
-    """One cell: four chains of ``budget`` evaluations each, half of them tuning up to 3,000."""
-    tune = min(budget // 2, 3000)
+def measure(cell: Cell) -> dict:
+    """Four chains of so many evaluations each, half of them tuning up to 3,000."""
+    step, how = cell.sampler.split(", ")
+    tune, box = min(cell.budget // 2, 3000), cell.problem not in CLOSED
     # the ODE by its closed form: the same density, and SciPy would take hours
-    model = MODELS[name](models.Kit(black=name not in CLOSED, centred=True))
+    model = MODELS[cell.problem](models.Kit(black=box, centred=True))
     with model:
-        begin = time.process_time()
         built = STEPS[step](tune=tune, parametrization=how)
-        compiled, begin = time.process_time() - begin, time.process_time()
+        begin = time.process_time()
         idata = pm.sample(
-            budget - tune, tune=tune, chains=CHAINS, cores=1, step=built, random_seed=1000 + seed,
+            cell.budget - tune, tune=tune, chains=CHAINS, cores=1, step=built, random_seed=1000 + cell.seed,
             progressbar=False, compute_convergence_checks=False,
         )  # fmt: skip
         seconds = time.process_time() - begin
-    lam = built.density.centring[built.density.movable] if built.reparametrized else np.ones(1)
+    density = built.density
+    lam = density.centring[density.movable] if density.reparametrized else np.ones(1)
     return {
-        "model": name, "step": step, "how": how, "budget": budget, "seed": seed,
-        **measure(unconstrained(model, idata), budget, truth(name)),
-        "built": round(compiled, 1), "milliseconds": round(1e3 * seconds / CHAINS / budget, 3),
-        "centring": [round(float(v), 2) for v in (lam.min(), np.median(lam), lam.max())],
-        "code": code(step),
-    }  # fmt: skip
+        **measured(unconstrained(model, idata), cell.budget, known(cell.problem)),
+        "milliseconds": 1e3 * seconds / CHAINS / cell.budget,
+        "centring": [float(v) for v in (lam.min(), np.median(lam), lam.max())],
+    }
 
 
-def code(step: str) -> str:
-    """Digest of what a cell runs: the coordinates, and the sampler."""
-    sampler = STEPS[step].variants[next(iter(STEPS[step].variants))]
-    return provenance.digest("pymc_kameleon.steps.centring", sampler.__module__)
-
-
-def key(cell: dict) -> tuple:
-    """What tells cells apart."""
-    return tuple(cell[k] for k in ("model", "step", "how", "budget", "seed"))
-
-
-INTRODUCTION = """# Hierarchies in the coordinates of their graph
-
+INTRODUCTION = """\
 Every step, with `parametrization="auto"` (the default) and `"model"`: models written centred, behind black boxes,
 four chains from `pm.sample`'s starts; tuning is half the evaluations, 3,000 at most, and counted. Geometric means over
 seeds of the worst coordinate's effective draws per 1000 evaluations; the largest R-hat, and the largest error of a log
 posterior sd against NUTS, in brackets: effective draws of a chain that has missed the neck mean nothing.
 "rich": groups of which the data say nearly everything, for which the model's own coordinates are right. lambda: least,
-median and largest of the coordinates that can be moved, 0 non-centred, 1 as the model has it.
-"""
+median and largest of the coordinates that can be moved, 0 non-centred, 1 as the model has it."""
 
 
-def table() -> str:
-    """All cells."""
-    cells = load()["cells"]
-    lines = [INTRODUCTION]
-    for step, budget in sorted({(c["step"], c["budget"]) for c in cells}):
-        lines += [
-            f"## {step}Step, {budget:,} evaluations a chain", "",
-            '| model | seeds | "auto" | "model" | lambda |', "|---|---|---|---|---|",
-        ]  # fmt: skip
+def page(found: dict[Cell, dict]) -> str:
+    """Steps and budgets; seeds that both have."""
+    parts = ["# Hierarchies in the coordinates of their graph", INTRODUCTION]
+    for step, budget in sorted({(c.sampler.split(", ")[0], c.budget) for c in found}):
+        rows = []
         for name in MODELS:
-            here = [
-                c for c in cells if (c["step"], c["budget"], c["model"]) == (step, budget, name)
+            by_how = [
+                {c.seed: m for c, m in found.items() if c[:3] == (f"{step}, {how}", name, budget)}
+                for how in ("auto", "model")
             ]
-            seeds = [c["seed"] for c in here]
-            here = [c for c in here if seeds.count(c["seed"]) == 2]
-            row = {how: [c for c in here if c["how"] == how] for how in ("auto", "model")}
-            if all(row.values()):
-                lam = np.median([c["centring"] for c in row["auto"]], axis=0)
-                shown = " ".join(f"{v:.2f}" for v in lam)
-                lines.append(
-                    f"| {name} | {len(row['auto'])} | {_entry(row['auto'])} | {_entry(row['model'])} | {shown} |"
+            seeds = sorted(by_how[0].keys() & by_how[1].keys())
+            if seeds:
+                runs = [[of[seed] for seed in seeds] for of in by_how]
+                lam = np.median([m["centring"] for m in runs[0]], axis=0)
+                rows.append(
+                    [name, len(seeds), *map(entry, runs), " ".join(f"{v:.2f}" for v in lam)]
                 )
-        lines.append("")
-    return "\n".join(lines)
+        parts.append(f"## {step}Step, {budget:,} evaluations a chain")
+        parts.append(report.table(["model", "seeds", '"auto"', '"model"', "lambda"], rows, left=5))
+    return "\n\n".join(parts)
 
 
-def _entry(cells):
-    per = np.exp(np.mean(np.log([max(c["per_1000"], 0.01) for c in cells])))
-    worst = [max(c[k] for c in cells) for k in ("rhat", "sd_error")]
+def entry(runs) -> str:
+    """Effective draws, the worst R-hat and sd."""
+    per = geometric([max(m["per_1000"], 0.01) for m in runs])
+    rhat, sd = (max(m[k] for m in runs) for k in ("rhat", "sd_error"))
     shown = f"{per:.0f}" if per >= 10.0 else f"{per:.2g}"
-    return f"{shown} (R-hat {worst[0]:.2f}, sd {worst[1]:.2f})"
-
-
-def main() -> None:
-    """Make what is missing."""
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--budgets", nargs="+", type=int, default=[3000, 10000])
-    parser.add_argument("--steps", nargs="+", default=USUAL)
-    parser.add_argument("--models", nargs="+", default=list(MODELS))
-    parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])
-    parser.add_argument("--hows", nargs="+", default=["model", "auto"])
-    parser.add_argument("--again", action="store_true")
-    given = parser.parse_args()
-    cells = itertools.product(given.budgets, given.seeds, given.steps, given.models, given.hows)
-    for budget, seed, step, name, how in cells:
-        wanted = (name, step, how, budget, seed)
-        if not given.again and any(key(c) == wanted for c in load()["cells"]):
-            continue
-        truth(name)
-        cell = sample(name, step, how, budget, seed)
-        stored = load()
-        stored["cells"] = [c for c in stored["cells"] if key(c) != wanted] + [cell]
-        STORE.write_text(json.dumps(stored, indent=0) + "\n")
-        figures = {k: cell[k] for k in ("per_1000", "rhat", "error", "sd_error", "z", "centring")}
-        print(*wanted, figures, flush=True)
-    provenance.write(TABLE, table())
+    return f"{shown} (R-hat {rhat:.2f}, sd {sd:.2f})"
 
 
 if __name__ == "__main__":
-    main()
+    samplers = [f"{step}, {how}" for step in USUAL for how in ("model", "auto")]
+    Benchmark("parametrization", measure, page).command(
+        __doc__, samplers, list(MODELS), (3000, 10_000), seeds=3
+    )

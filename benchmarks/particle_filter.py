@@ -9,17 +9,17 @@
 3. The same model: standard deviation of the change of the log estimate when the noise moves by a correlation rho, with
    sorted particles and without. The correlated pseudo-marginal method needs it small.
 
-Under a minute. Tables are printed and written to benchmarks/results/particle_filter.md.
+Under a minute.
 """
 
 import argparse
 import math
 import time
-from pathlib import Path
 
 import numpy as np
 
 from benchmarks import provenance
+from benchmarks.report import table
 from pymc_kameleon.particle_filter import (
     LinearGaussianFilter,
     StochasticVolatilityFilter,
@@ -89,26 +89,19 @@ def correlation_table(rng):
     return ("sorted", "rho", "sd of the change of the log estimate"), rows
 
 
-def markdown(header, rows):
-    lines = [header, ["---"] * len(header), *rows]
-    return "\n".join("| " + " | ".join(map(str, line)) + " |" for line in lines) + "\n"
-
-
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--seed", type=int, default=1)
     rng = np.random.default_rng(parser.parse_args().seed)
     report = "# Particle-filter likelihoods\n"
-    for title, table in (
+    for title, make in (
         ("Against the Kalman filter, 50 observations", kalman_table),
         ("Stochastic volatility, 200 observations", cost_table),
         ("Correlated noise, stochastic volatility, 200 particles", correlation_table),
     ):
-        report += f"\n## {title}\n\n" + markdown(*table(rng))
+        report += f"\n## {title}\n\n" + table(*make(rng)) + "\n"
     print(report)
-    results = Path(__file__).parent / "results"
-    results.mkdir(exist_ok=True)
-    provenance.write(results / "particle_filter.md", report)
+    provenance.write("particle_filter", report)
 
 
 if __name__ == "__main__":

@@ -1,17 +1,16 @@
-"""How results are written down: Markdown tables, numbers with as many digits as they have, figures, stores of cells."""
+"""How results are written down: Markdown tables, numbers with as many digits as they have, figures."""
 
-import fcntl
-import json
 import math
-import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+RESULTS = Path(__file__).parent / "results"
 
-def digits(x: float) -> str:
+
+def digits(x: float | None) -> str:
     """Two significant digits, one more from 1 to 10, whole numbers from 100 on; a dash for what is not finite."""
-    if not math.isfinite(x):
+    if x is None or not math.isfinite(x):
         return "–"
     return f"{x:.0f}" if x >= 99.5 else f"{x:.2g}" if x >= 9.95 or x < 0.995 else f"{x:.1f}"
 
@@ -20,6 +19,11 @@ def table(head: Sequence[str], rows: Iterable[Sequence[Any]], left: int = 1) -> 
     """A Markdown table; all but the first ``left`` columns are aligned to the right."""
     marks = ["---" if k < left else "---:" for k in range(len(head))]
     return "\n".join(f"| {' | '.join(map(str, row))} |" for row in [head, marks, *rows])
+
+
+def introduction(doc: str | None) -> str:
+    """What a benchmark's docstring says between its title and its commands, for its page."""
+    return (doc or "").split("\n\n    python")[0].split("\n", 2)[2]
 
 
 def subplots(*args, **options):
@@ -32,36 +36,12 @@ def subplots(*args, **options):
     return plt.subplots(*args, **options)
 
 
-def save_figure(figure, path: Path, dpi: int = 120) -> None:
-    """Write a figure and forget it."""
+def save_figure(figure, name: str, dpi: int = 90) -> None:
+    """Write results/NAME.png, and forget the figure."""
     import matplotlib.pyplot as plt
 
-    path.parent.mkdir(exist_ok=True)
-    figure.savefig(path, dpi=dpi)
+    for panel in figure.axes:
+        panel.spines[["top", "right"]].set_visible(False)
+    RESULTS.mkdir(exist_ok=True)
+    figure.savefig(RESULTS / f"{name}.png", dpi=dpi)
     plt.close(figure)
-
-
-def rounded(value: Any) -> Any:
-    """Floats with four significant digits, through dictionaries and lists."""
-    if isinstance(value, dict):
-        return {k: rounded(v) for k, v in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [rounded(v) for v in value]
-    return float(f"{value:.4g}") if isinstance(value, float) else value
-
-
-def load_cells(path: Path) -> dict[str, dict]:
-    """The cells of a store, by key."""
-    return json.loads(path.read_text())["cells"] if path.exists() else {}
-
-
-def save_cells(path: Path, found: dict[str, dict], versions: str) -> None:
-    """Add cells to what is in the store by now, one a line; several processes may."""
-    path.parent.mkdir(exist_ok=True)
-    with open(path.with_suffix(".lock"), "w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        cells = load_cells(path) | found
-        lines = ",\n".join(f"{json.dumps(k)}: {json.dumps(v)}" for k, v in sorted(cells.items()))
-        temporary = path.with_suffix(f".{os.getpid()}.tmp")
-        temporary.write_text(f'{{"versions": "{versions}", "cells": {{\n{lines}\n}}}}\n')
-        temporary.replace(path)

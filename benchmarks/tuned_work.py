@@ -5,34 +5,23 @@ with 100 and 300 particles as they are, and ``NoisyLogLikelihood(filter, work=N)
 Effective draws (of the worst parameter, ArviZ) per 1000 evaluations and per 100,000 particles, tuning included in both;
 R-hat; the log estimate's sd at the posterior mean.
 
-    OPENBLAS_NUM_THREADS=1 python -m benchmarks.tuned_work
-
-Each cell is stored in results/tuned_work.json as soon as it is done, so that a run goes on where it was stopped.
+    python -m benchmarks.tuned_work            # 25 minutes
 """
-
-import argparse
-import json
-import logging
-import warnings
-from pathlib import Path
 
 import arviz as az
 import numpy as np
 import pymc as pm
 
 import pymc_kameleon as pk
-from benchmarks import provenance
-from benchmarks.basics import versions
-from benchmarks.report import table
+from benchmarks import report
+from benchmarks.cells import Benchmark, Cell
 from pymc_kameleon.particle_filter import LinearGaussianFilter, simulate_linear_gaussian
 
 TIMES, ERROR = 150, 0.2  # of the observations; the states' own sd is 0.5
-CHAINS, TUNE, DRAWS = 4, 1500, 1500
-SEEDS = (1, 2)
-STEPS = (pk.FastKameleonStep, pk.KamiltonianStep)
-PLANS = (("fixed", 100), ("fixed", 300), ("tuned", 10), ("tuned", 100), ("tuned", 2000))
+CHAINS = 4
+STEPS = ("FastKameleonStep", "KamiltonianStep")
+PLANS = ("fixed 100", "fixed 300", "tuned 10", "tuned 100", "tuned 2000")
 NAMES = ("mean", "persistence", "sd")
-RESULTS = Path(__file__).parent / "results"
 
 
 class Counted:
@@ -62,101 +51,62 @@ def model_of(likelihood, plan, n):
     return model
 
 
-def cell(step, plan, n, seed):
-    """One run of pm.sample."""
-    y, _ = simulate_linear_gaussian(np.random.default_rng(seed), TIMES, observation_sd=ERROR)
-    likelihood = Counted(y)
-    model = model_of(likelihood, plan, n)
-    with model:
+def measure(cell: Cell) -> dict:
+    """One run of pm.sample, half of the draws tuning; the seed makes the data, too."""
+    plan, n = cell.problem.split()
+    y, _ = simulate_linear_gaussian(
+        np.random.default_rng(cell.seed + 1), TIMES, observation_sd=ERROR
+    )
+    likelihood, n = Counted(y), int(n)
+    half = cell.budget // 2
+    with model_of(likelihood, plan, n):
         idata = pm.sample(
-            DRAWS, tune=TUNE, chains=CHAINS, cores=1, step=step(), random_seed=seed,
+            half, tune=half, chains=CHAINS, cores=1, step=getattr(pk, cell.sampler)(), random_seed=cell.seed + 1,
             progressbar=False, compute_convergence_checks=False,
         )  # fmt: skip
-    posterior = idata["posterior"]
-    ess = min(float(az.ess(posterior)[name]) for name in NAMES)
-    chosen = [n] * CHAINS
+    posterior, chosen = idata["posterior"], [n] * CHAINS
     if plan == "tuned":
         chosen = [int(v) for v in idata["sample_stats"]["work"].values[:, -1]]
     centre = [float(posterior[name].mean()) for name in NAMES]
     rng, middle = np.random.default_rng(0), int(np.median(chosen))
     spread = np.std([likelihood.filter(rng, *centre, ERROR, work=middle) for _ in range(200)])
     return {
-        "chosen": chosen, "ess": ess, "rhat": max(float(az.rhat(posterior)[name]) for name in NAMES),
-        "calls": likelihood.calls, "particles": likelihood.particles, "noise_sd": float(spread),
-        "accepted": float(idata["sample_stats"]["accepted"].mean()), "means": centre,
-        "sds": [float(posterior[name].std()) for name in NAMES],
+        "chosen": chosen, "ess": min(float(az.ess(posterior)[name]) for name in NAMES),
+        "rhat": max(float(az.rhat(posterior)[name]) for name in NAMES), "calls": likelihood.calls,
+        "particles": likelihood.particles, "noise_sd": float(spread),
     }  # fmt: skip
 
 
-def rows(cells):
-    """One for each step and plan, seeds side by side."""
-    found = []
+def page(cells: dict[Cell, dict]) -> str:
+    """One row for each step and plan, seeds side by side."""
+    rows = []
     for step in STEPS:
-        for plan, n in PLANS:
-            runs = [cells.get(key(step, plan, n, seed)) for seed in SEEDS]
-            runs = [r for r in runs if r is not None]
+        for plan in PLANS:
+            runs = [m for c, m in sorted(cells.items()) if c[:2] == (step, plan)]
             if not runs:
                 continue
-            chosen = sorted(c for r in runs for c in r["chosen"])
-            found.append(
-                (
-                    step.__name__, f"{plan}, {n}" if plan == "fixed" else f"tuned from {n}",
-                    f"{chosen[0]}" if chosen[0] == chosen[-1] else f"{chosen[0]} to {chosen[-1]}",
-                    side_by_side(runs, lambda r: f"{r['noise_sd']:.2f}"),
-                    side_by_side(runs, lambda r: f"{r['rhat']:.2f}"),
-                    side_by_side(runs, lambda r: f"{1000 * r['ess'] / r['calls']:.1f}"),
-                    side_by_side(runs, lambda r: f"{1e5 * r['ess'] / r['particles']:.1f}"),
-                )
-            )  # fmt: skip
-    return found
 
+            def side_by_side(shown, runs=runs):
+                return ", ".join(map(shown, runs))
 
-def side_by_side(runs, shown):
-    return ", ".join(map(shown, runs))
-
-
-def key(step, plan, n, seed):
-    return f"{step.__name__} {plan} {n} {seed}"
-
-
-def report(cells):
-    """The table as Markdown."""
-    header = [
-        "step", "particles", "chosen", "noise sd at the mean", "R-hat", "effective draws per 1000 evaluations",
-        "per 100,000 particles",
-    ]  # fmt: skip
-    return f"""# An estimator's work, fixed and tuned
-
-{versions()}. An autoregression seen {TIMES} times, observation sd {ERROR},
-state sd 0.5, three unknowns, bootstrap filter; {CHAINS} chains of {DRAWS:,} draws after {TUNE:,}; seeds
-{", ".join(map(str, SEEDS))} (data and chains), side by side. Effective draws of the worst parameter; evaluations and
-particles of tuning are counted. `python -m benchmarks.tuned_work`
-
-{table(header, rows(cells))}
-"""
-
-
-def main():
-    parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
-    parser.add_argument("--only", default="", help="cells whose name contains this")
-    settings = parser.parse_args()
-    logging.getLogger("pymc").setLevel(logging.ERROR)
-    warnings.filterwarnings("ignore", message=".*object mode.*|.*could not link to a BLAS.*")
-    path = RESULTS / "tuned_work.json"
-    cells = json.loads(path.read_text())["cells"] if path.exists() else {}
-    for seed in SEEDS:
-        for step in STEPS:
-            for plan, n in PLANS:
-                name = key(step, plan, n, seed)
-                if name in cells or settings.only not in name:
-                    continue
-                cells[name] = cell(step, plan, n, seed)
-                print(name, cells[name], flush=True)
-                path.write_text(json.dumps({"cells": cells}, indent=1) + "\n")
-    text = report(cells)
-    print(text)
-    provenance.write(RESULTS / "tuned_work.md", text, "tuned_work")
+            few, *_, many = sorted(c for r in runs for c in r["chosen"])
+            rows.append([
+                step, plan.replace("tuned", "tuned from").replace("fixed ", "fixed, "),
+                f"{few}" if few == many else f"{few} to {many}",
+                side_by_side(lambda r: f"{r['noise_sd']:.2f}"), side_by_side(lambda r: f"{r['rhat']:.2f}"),
+                side_by_side(lambda r: f"{1000 * r['ess'] / r['calls']:.1f}"),
+                side_by_side(lambda r: f"{1e5 * r['ess'] / r['particles']:.1f}"),
+            ])  # fmt: skip
+    head = ["step", "particles", "chosen", "noise sd at the mean", "R-hat", "effective draws per 1000 evaluations",
+            "per 100,000 particles"]  # fmt: skip
+    text = (
+        f"An autoregression seen {TIMES} times, observation sd {ERROR}, state sd 0.5, three unknowns, bootstrap "
+        f"filter; {CHAINS} chains of 1,500 draws after 1,500; two seeds (data and chains), side by side. Effective "
+        "draws of the worst parameter; evaluations and particles of tuning are counted. "
+        "`python -m benchmarks.tuned_work`"
+    )
+    return "\n\n".join(["# An estimator's work, fixed and tuned", text, report.table(head, rows)])
 
 
 if __name__ == "__main__":
-    main()
+    Benchmark("tuned_work", measure, page).command(__doc__, STEPS, PLANS, (3000,), seeds=2)

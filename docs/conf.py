@@ -53,6 +53,8 @@ linkcheck_timeout = 20
 linkcheck_ignore = [r"https://doi\.org/.*"]  # publishers refuse robots
 
 COPIED = {"notebooks": ("*.ipynb",), "results": ("*.md", "*.png")}
+# In the sidebar; the other results are found by their links.
+LISTED = re.findall(r"^results/(\w+)$", (HERE / "benchmarks.md").read_text("utf-8"), re.MULTILINE)
 SOURCES = {"notebooks": ROOT / "notebooks", "results": ROOT / "benchmarks" / "results"}
 
 
@@ -82,6 +84,8 @@ def follow_links(app, name, source) -> None:
     if name.startswith("results/"):
         text = text.replace("](../../docs/", "](../")
         text = re.sub(r"\[([^\]]*)\]\((?!http|#)[^)]*\.json\)", r"`\1`", text)
+        if name.removeprefix("results/") not in LISTED:
+            text = f"---\norphan: true\n---\n\n{text}"
     if name == "reference" and not (HERE / "corrections.md").exists():
         text = text.replace("\ncorrections\n", "\n")
     source[0] = text

@@ -7,12 +7,15 @@
 ...     idata = pm.sample(step=pk.FastKameleonStep())  # doctest: +SKIP
 """
 
-from importlib.metadata import PackageNotFoundError, version
+from importlib import import_module as _import_module
+from importlib import metadata as _metadata
 
-from pymc_kameleon import plots
 from pymc_kameleon.control_variates import expectations
 from pymc_kameleon.pseudo_marginal import NoisyLogLikelihood
 from pymc_kameleon.sample_report import report
+from pymc_kameleon.samplers.kamiltonian.scores.sampler import FiniteKamiltonian as Finite
+from pymc_kameleon.samplers.kamiltonian.scores.sampler import LiteKamiltonian as Lite
+from pymc_kameleon.samplers.kamiltonian.values.sampler import ValueKamiltonian as Values
 from pymc_kameleon.sampling import sample
 from pymc_kameleon.steps import (
     AdaptiveMetropolisStep,
@@ -29,8 +32,8 @@ from pymc_kameleon.steps.batched import BatchedBlackBox
 from pymc_kameleon.steps.saved_state import load_state, save_state
 
 try:
-    __version__ = version("pymc-kameleon")
-except PackageNotFoundError:  # a source tree that was never installed
+    __version__ = _metadata.version("pymc-kameleon")
+except _metadata.PackageNotFoundError:  # a source tree that was never installed
     __version__ = "0+unknown"
 
 __all__ = [
@@ -38,11 +41,14 @@ __all__ = [
     "BatchedBlackBox",
     "CMAStep",
     "FastKameleonStep",
+    "Finite",
     "GaussianAdaptationStep",
     "GaussianMixtureStep",
     "KameleonStep",
     "KamiltonianStep",
+    "Lite",
     "NoisyLogLikelihood",
+    "Values",
     "expectations",
     "load_state",
     "plots",
@@ -52,3 +58,14 @@ __all__ = [
     "save_state",
     "unregister",
 ]
+
+
+def __getattr__(name: str):
+    """Modules that few runs need, imported when they are named."""
+    if name in ("datasets", "diagnostics", "plots", "targets"):
+        return _import_module(f"{__name__}.{name}")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return [*__all__, "__version__", "datasets", "diagnostics", "targets"]

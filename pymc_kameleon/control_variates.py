@@ -8,24 +8,24 @@ in C and 0 outside, and E_f the expectation under exp(f) on C, which costs no ev
 is consistent for any fixed f and C, and its variance is about s^2 times that of the mean of the draws, s the sd of
 log v. That says nothing of a run of a thousand draws if exp(f) has mass that none of them has met: then E_f[h] is off
 by posterior sds, and v_t at the draws does not show it. Hence the gate: draws of exp(f) on C that were evaluated, the
-audits.
+audits. And C has to lie in the posterior's support: what exp(f) has beyond it is in E_f[h] and in no v_t however many
+the draws, a bias beside which the standard error is small.
 """
 
 import math
-import warnings
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-import arviz as az
 import numpy as np
 import pandas as pd
+
+from pymc_kameleon import convergence
 
 AUDITS, WITHIN, SHARE = (
     100,
     1.0,
     0.99,
 )  # of so many audits and of the draws such a share has |log v| < 1
-CONVERGED = 1.01  # R-hat of the surrogate's own chains
 
 
 class Gate(NamedTuple):
@@ -45,8 +45,15 @@ class Gate(NamedTuple):
 def gate(log_ratios: np.ndarray, audits: np.ndarray) -> Gate:
     """Judge ``log_ratios`` f - log p, less their typical value, of the draws and of the ``audits``, in their order.
 
-    Draws outside C, where it is ``-inf``, are estimated by themselves alone and say nothing.
+    Draws outside C, where it is ``-inf``, are estimated by themselves alone and say nothing. Where it is ``inf``,
+    exp(f) has mass and the posterior none.
     """
+    if outside := int(np.isposinf(audits).sum()):
+        return Gate(
+            False,
+            f"{outside} of the evaluations in the region where it would be used found a log density of minus infinity: "
+            "the posterior ends there, and the surrogate does not. The draws are exact all the same: use them.",
+        )
     if audits.size < AUDITS:
         return Gate(
             False,
@@ -145,20 +152,14 @@ def _elements(
         dataset = function(dataset)
         if not hasattr(dataset, "data_vars"):  # a DataArray
             dataset = dataset.to_dataset(name=dataset.name or "value")
-    found = {}
-    for name, values in dataset.data_vars.items():
-        array = np.asarray(values.transpose("chain", "draw", ...).values, dtype=float)
-        for index in np.ndindex(array.shape[2:]):
-            label = f"{name}[{', '.join(map(str, index))}]" if index else str(name)
-            found[label] = array[(slice(None), slice(None), *index)]
-    return found
+    return convergence.elements(dataset)
 
 
 def _check_agreement(name: str, free: np.ndarray) -> None:
     if np.ptp(free) == 0.0:
         return
-    apart = float(np.asarray(az.rhat({"x": free})["x"]))
-    if not apart < CONVERGED:
+    apart = float(convergence.of_each("rhat", free[..., None])[0])
+    if not apart < convergence.STRICTLY:
         raise ValueError(
             f"The surrogate is no control variate for this run: its own chains do not agree on {name} (R-hat "
             f"{apart:.3f}). The draws are exact all the same: use them."
@@ -205,6 +206,4 @@ def controlled(
 def _mcse(x: np.ndarray) -> float:
     if np.ptp(x) <= 1e-14 * np.abs(x).max():
         return 0.0
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "(More chains|Found chain dim)", UserWarning)
-        return float(np.asarray(az.mcse({"x": x}, method="mean")["x"]))
+    return float(convergence.of_each("mcse", x[..., None], method="mean")[0])

@@ -1,18 +1,25 @@
-"""Whether chains agree, and how many draws theirs are worth: effective draws, R-hat, and R-hat of groups of chains."""
+"""When a run is usable: effective draws, R-hat, R-hat of groups of chains, and tails. The rule stands here alone.
+
+``pk.report``, the log of ``pk.sample`` and its ``target_ess`` all ask here. The bounds are measured, by
+``benchmarks/verdicts.py``.
+"""
 
 import math
 import warnings
-from typing import NamedTuple
+from collections.abc import Iterable
+from typing import Any, NamedTuple
 
-import arviz as az
 import numpy as np
 from scipy.special import ndtri
-from scipy.stats import rankdata
 
 EVERY = 10  # draws between two looks
-CONVERGED = (
-    1.02  # R-hat: with 16 chains of 60 independent draws the worst of ten coordinates has 1.010
-)
+# R-hat (that of the groups, where there are such) and effective draws, of means and of intervals (Vehtari et al., 2021)
+CONVERGED, FEW = 1.03, 100.0
+STRICTLY, ENOUGH = 1.01, 400.0
+DOUBT = 0.01  # that a mean is off by more than is said: one standard error is a false bound in every second run
+# Pareto k of a tail: 1 / df of Student's t, so that .45 is 2.2; lognormal .25, normal -.1, normal cut at 1.6 sds -.6
+HEAVY, CUT = 0.45, -0.3
+USABLE = "Usable"  # how a verdict begins that says so
 LEAST_DRAWS = 10  # of a chain, or nothing is judged
 NESTED = 4  # chains in a group from which on R-hat is that of the groups
 
@@ -35,22 +42,40 @@ class Judgement(NamedTuple):
     nested: float = math.nan
 
 
+def elements(dataset: Any) -> dict[str, np.ndarray]:
+    """Arrays (chains, draws) of every element of a dataset, by ArviZ's names: ``x[a]`` where ``a`` is a coordinate."""
+    found = {}
+    for name, values in dataset.data_vars.items():
+        values = values.transpose("chain", "draw", ...)
+        array, labels = (
+            np.asarray(values.values, float),
+            [values[d].values for d in values.dims[2:]],
+        )
+        for index in np.ndindex(array.shape[2:]):
+            at = ", ".join(str(label[i]) for label, i in zip(labels, index, strict=True))
+            found[f"{name}[{at}]" if index else str(name)] = array[(..., *index)]
+    return found
+
+
+def of_each(statistic: str, draws: np.ndarray, **options: Any) -> np.ndarray:
+    """ArviZ's ``ess``, ``rhat`` or ``mcse`` of every coordinate of ``draws`` (chains, n, d), shape (d,)."""
+    import arviz as az
+
+    with warnings.catch_warnings():  # of many chains, as is meant here
+        warnings.filterwarnings("ignore", "(More chains|Found chain dim)", UserWarning)
+        return np.asarray(getattr(az, statistic)({"x": draws}, **options)["x"])
+
+
 def judge(draws: np.ndarray, groups: list[int] | None = None) -> Judgement:
     """Judge ``draws`` (chains, n, d); ``groups`` says which chains began together."""
     if draws.shape[1] < LEAST_DRAWS or len(draws) < 2:
         return Judgement()
-    data = {"x": draws}
-    with warnings.catch_warnings():
-        warnings.filterwarnings(
-            "ignore", "(More chains|Found chain dim)", UserWarning
-        )  # as is meant here
-        ess = np.nan_to_num(np.asarray(az.ess(data, method="bulk")["x"]), nan=1.0)
-        rhat = np.asarray(az.rhat(data)["x"])
+    ess = np.nan_to_num(of_each("ess", draws, method="bulk"), nan=1.0)
     ess = np.where(np.ptp(draws, axis=(0, 1)) == 0.0, 1.0, ess)
     nested = math.nan
     if groups is not None and _are_groups(groups):
         nested = float(np.max(nested_rhat(draws, groups)))
-    return Judgement(float(ess.min()), float(np.max(rhat)), nested)
+    return Judgement(float(ess.min()), float(np.max(of_each("rhat", draws))), nested)
 
 
 def _are_groups(groups: list[int]) -> bool:
@@ -70,6 +95,8 @@ def nested_rhat(draws: np.ndarray, groups: list[int]) -> np.ndarray:
     groups : list of int
         Of every chain; groups of one size.
     """
+    from scipy.stats import rankdata  # slow to import, as ArviZ is
+
     labels = np.asarray(groups)
     ranks = rankdata(draws.reshape(-1, draws.shape[2]), axis=0).reshape(draws.shape)
     z = ndtri((ranks - 0.375) / (draws.shape[0] * draws.shape[1] + 0.25))
@@ -91,12 +118,74 @@ def describe(judged: Judgement) -> str:
     return f"{judged.ess:.0f} effective, R-hat {judged.rhat:.3f}"
 
 
+def agreement(judged: Judgement) -> float:
+    """The R-hat that decides: that of the groups of chains, or of the chains where there are no such groups."""
+    return judged.rhat if math.isnan(judged.nested) else judged.nested
+
+
 def has_converged(judged: Judgement) -> bool:
     """Whether the chains, or the groups where there are such, agree."""
-    rhat = judged.rhat if math.isnan(judged.nested) else judged.nested
-    return rhat < CONVERGED
+    return agreement(judged) < CONVERGED
 
 
 def is_enough(judged: Judgement, target_ess: float) -> bool:
     """Whether to stop: so many effective draws, and the chains agree."""
     return judged.ess >= target_ess and has_converged(judged)
+
+
+def verdict(judged: Judgement, parameters: int, doubts: Iterable[str] = ()) -> str:
+    """What may be said of means, in one line, and of intervals, in another.
+
+    Parameters
+    ----------
+    judged : Judgement
+    parameters : int
+        How many means are judged: the more, the farther off is the worst (Bonferroni: 2.6 standard errors of one, 3.3
+        of ten).
+    doubts : iterable of str
+        What else was found that makes the draws unusable.
+    """
+    found = list(doubts)
+    if not has_converged(judged):
+        found.insert(0, f"the chains disagree (R-hat {agreement(judged):.3f})")
+    if not judged.ess >= FEW:
+        found.append(f"the worst parameter has {judged.ess:.0f} effective draws")
+    if found:
+        return f"Not usable: {'; '.join(found)}."
+    error = 100.0 / math.sqrt(judged.ess)
+    bound = math.ceil(float(ndtri(1.0 - 0.5 * DOUBT / parameters)) * error)
+    said = f"{USABLE}: standard error {error:.1f}% of a posterior sd, every mean within {bound:.0f}%.\n"
+    if agreement(judged) < STRICTLY and judged.ess >= ENOUGH:
+        return said + "Intervals of 90% hold 85 to 95%."
+    return said + (
+        f"Intervals are rough: for those R-hat has to be below {STRICTLY} ({agreement(judged):.3f}), with "
+        f"{ENOUGH:.0f} effective draws ({judged.ess:.0f})."
+    )
+
+
+def tail_indices(draws: np.ndarray) -> tuple[float, float]:
+    """Pareto k of the lower and the upper tail of ``draws`` (chains, n): 1 / df of Student's t, 0 or less of a normal.
+
+    NaN of whole numbers, and where all values in a tail are the same.
+    """
+    if (draws == np.round(draws)).all():
+        return math.nan, math.nan
+    # effective draws, of n: correlated ones take a longer tail
+    relative = min(float(of_each("ess", draws[..., None])[0]) / draws.size, 1.0)
+    below, above = (_upper_tail(side, relative) for side in (-draws, draws))
+    return below, above
+
+
+def _upper_tail(draws: np.ndarray, relative: float) -> float:
+    import arviz as az
+
+    if hasattr(az, "psislw"):
+        logs = np.log(np.maximum(draws - np.median(draws), np.finfo(float).tiny)).ravel()
+        found = float(az.psislw(logs, relative)[1])
+        return found if math.isfinite(found) else math.nan
+    from arviz_stats.base import array_stats  # of ArviZ 1
+
+    try:
+        return float(array_stats.pareto_khat(draws, r_eff=relative, tail="right"))
+    except ValueError:  # "All tail values are the same"
+        return math.nan

@@ -19,7 +19,6 @@ import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-import arviz as az
 import numpy as np
 import pymc as pm
 from threadpoolctl import ThreadpoolController
@@ -207,6 +206,8 @@ def predict(
         for index in np.ndindex(draws.shape[:2]):
             u = rng.standard_normal(estimator.aux_shape)
             draws[index] = estimator.predict(thetas[index], u, X_new)
+    import arviz as az  # slow to import
+
     mcse = az.mcse(az.convert_to_dataset({"p": draws}))["p"].values
     # of draws that are all the same ArviZ says NaN
     return Prediction(draws.mean(axis=(0, 1)), np.where(np.ptp(draws, axis=(0, 1)) > 0, mcse, 0.0))

@@ -8,7 +8,7 @@ gradient with respect to x is therefore ``kernel.gradient(x / l, z / l) / l`` an
 
 import math
 from collections.abc import Callable
-from typing import Protocol, runtime_checkable
+from typing import Literal, Protocol, runtime_checkable
 
 import numpy as np
 from scipy import special
@@ -342,6 +342,9 @@ class CustomKernel:
         return hash((type(self), *vars(self).values()))
 
 
+KernelName = Literal[
+    "gaussian", "matern32", "matern52", "inverse_multiquadric", "linear", "laplacian", "sinc", "sinc_squared"
+]  # fmt: skip
 _NAMED: dict[str, Callable[[], Kernel]] = {
     "gaussian": Gaussian,
     "matern32": lambda: Matern(1.5),

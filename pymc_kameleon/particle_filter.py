@@ -24,7 +24,8 @@ Kitagawa, G. (1996). Monte Carlo filter and smoother for non-Gaussian nonlinear 
 import math
 
 import numpy as np
-from numba import njit
+
+from pymc_kameleon.numerics.compiled import njit
 
 _VOLATILITY, _GAUSSIAN = 0, 1
 _LOG_2PI = math.log(2.0 * math.pi)

@@ -20,8 +20,8 @@ from pymc.model.core import modelcontext
 from pymc.util import get_value_vars_from_user_vars
 from pytensor.graph.traversal import ancestors
 
-from pymc_kameleon.steps.hidden_generators import GENERATORS, hidden_generators
-from pymc_kameleon.steps.noisy_factors import (
+from pymc_kameleon.steps.noise.hidden_generators import GENERATORS, hidden_generators
+from pymc_kameleon.steps.noise.noisy_factors import (
     Noise,
     black_boxes,
     factors_of,
@@ -30,7 +30,7 @@ from pymc_kameleon.steps.noisy_factors import (
     noise_streams,
     take_auxiliary,
 )
-from pymc_kameleon.steps.noisy_likelihood import GivenAuxiliary, NoisyLogLikelihood
+from pymc_kameleon.steps.noise.noisy_likelihood import GivenAuxiliary, NoisyLogLikelihood
 from pymc_kameleon.steps.pytensor_internals import model_without
 
 __all__ = [

@@ -1,32 +1,19 @@
 """``pk.report``: in plain sentences, whether a run can be used, and what to do if not."""
 
 import math
-import warnings
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
-import arviz as az
 import numpy as np
 
-from pymc_kameleon import control_variates, convergence
-from pymc_kameleon.steps import advice
+from pymc_kameleon import control_variates, convergence, doubts
+from pymc_kameleon.steps.told import advice
 
-ENOUGH = 400.0  # effective draws, for means to a twentieth of a posterior sd (Vehtari et al., 2021)
-FEW = 100.0
 SHORT = 50  # draws of a chain below which its start may still show
-DISAGREE = 1.05  # R-hat from which on the draws are not to be used
 INACCURATE = 1.0  # out-of-sample sd of the surrogate
 LEFT_TO_WALK = 0.7  # mean share, below which a chain stands where the surrogate is wrong
 RARE = 0.01  # share of draws whose proposals were not finite that is not worth saying
-APART = 4.0  # standard errors between the means of pools, from which on they disagree
-ODD = 3.0  # standard errors by which a chain's mean differs from the others'
-
-
-class Worst(NamedTuple):
-    """A parameter, by name and index, and its figure."""
-
-    name: str
-    value: float
+ODD = 3.0  # sds within chains by which a chain's mean differs from the others'
 
 
 def report(idata: Any) -> str:
@@ -62,13 +49,13 @@ def report(idata: Any) -> str:
     names, draws = _flat(posterior)
     judged = convergence.judge(draws, _groups(attributes))
     ess, rhat = _worst(names, draws)
-    pools = _compare_pools(names, draws, attributes)
+    found = doubts.find(idata, names, draws, judged)
     parts = [
-        _verdict(judged, ess, "missed_where" in attributes, pools),
+        convergence.verdict(judged, len(names), doubts.in_short(found)),
         *_failures(idata, attributes),
         _cost(attributes, ess, chains, n),
         _agreement(judged, rhat, ess),
-        _pools_agreement(pools),
+        *doubts.in_full(found),
         *_surrogate(idata, attributes),
         *_modes(idata, attributes),
         *_control_variates(idata),
@@ -81,15 +68,10 @@ def report(idata: Any) -> str:
 
 def _flat(posterior: Any) -> tuple[list[str], np.ndarray]:
     """Names of all elements, and their draws (chains, n, elements)."""
-    names, columns = [], []
-    for name, values in posterior.data_vars.items():
-        array = np.asarray(values.values, dtype=float)
-        indices = list(np.ndindex(array.shape[2:]))
-        names += [f"{name}[{', '.join(map(str, i))}]" if i else str(name) for i in indices]
-        columns.append(array.reshape(*array.shape[:2], -1))
-    draws = np.concatenate(columns, axis=2)
-    moving = np.ptp(draws, axis=(0, 1)) > 0.0  # a deterministic that is a constant says nothing
-    return [n for n, m in zip(names, moving, strict=True) if m], draws[:, :, moving]
+    found = convergence.elements(getattr(posterior, "to_dataset", lambda: posterior)())
+    # a deterministic that is a constant says nothing
+    moving = {name: x for name, x in found.items() if np.ptp(x) > 0.0}
+    return list(moving), np.stack(list(moving.values()), axis=2)
 
 
 def _groups(attributes: dict[str, Any]) -> list[int] | None:
@@ -97,38 +79,16 @@ def _groups(attributes: dict[str, Any]) -> list[int] | None:
     return None if groups is None else [int(g) for g in np.ravel(groups)]
 
 
-def _worst(names: list[str], draws: np.ndarray) -> tuple[Worst, Worst]:
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "(More chains|Found chain dim)", UserWarning)
-        ess = np.nan_to_num(np.asarray(az.ess({"x": draws}, method="bulk")["x"]), nan=1.0)
-        rhat = np.nan_to_num(np.asarray(az.rhat({"x": draws})["x"]), nan=math.inf)
+def _worst(names: list[str], draws: np.ndarray) -> tuple[doubts.Worst, doubts.Worst]:
+    ess = np.nan_to_num(convergence.of_each("ess", draws, method="bulk"), nan=1.0)
+    rhat = np.nan_to_num(convergence.of_each("rhat", draws), nan=math.inf)
     fewest, apart = int(np.argmin(ess)), int(np.argmax(rhat))
-    return Worst(names[fewest], float(ess[fewest])), Worst(names[apart], float(rhat[apart]))
+    return doubts.Worst(names[fewest], float(ess[fewest])), doubts.Worst(
+        names[apart], float(rhat[apart])
+    )
 
 
-def _agrees(judged: convergence.Judgement) -> float:
-    return judged.rhat if math.isnan(judged.nested) else judged.nested
-
-
-def _verdict(
-    judged: convergence.Judgement, ess: Worst, missed: bool, pools: "Difference | None" = None
-) -> str:
-    if pools is not None and pools.errors > APART:
-        return "Not usable: the pools disagree."
-    if max(_agrees(judged), 1.0 + (judged.rhat - 1.0) / 2.0) > DISAGREE:
-        return "Not usable: the chains disagree."
-    if ess.value < FEW:
-        return f"Not usable yet: the worst parameter has {ess.value:.0f} effective draws."
-    if missed:
-        return "Usable with care: part of the posterior may be missing."
-    if ess.value < ENOUGH:
-        return (
-            f"Usable for means and intervals to {1.0 / math.sqrt(ess.value):.0%} of a posterior sd."
-        )
-    return "Usable: the chains agree, and there are enough effective draws."
-
-
-def _cost(attributes: dict[str, Any], ess: Worst, chains: int, n: int) -> str:
+def _cost(attributes: dict[str, Any], ess: doubts.Worst, chains: int, n: int) -> str:
     drawn = f"{n} draws of each of {chains} chains"
     if "evaluations" not in attributes:
         return f"There are {drawn}."
@@ -140,7 +100,7 @@ def _cost(attributes: dict[str, Any], ess: Worst, chains: int, n: int) -> str:
     )
 
 
-def _agreement(judged: convergence.Judgement, rhat: Worst, ess: Worst) -> str:
+def _agreement(judged: convergence.Judgement, rhat: doubts.Worst, ess: doubts.Worst) -> str:
     text = f"R-hat is {rhat.value:.3f} at most, of {rhat.name}; {ess.name} has fewest effective draws, {ess.value:.0f}."
     if not math.isnan(judged.nested):
         text += (
@@ -148,69 +108,6 @@ def _agreement(judged: convergence.Judgement, rhat: Worst, ess: Worst) -> str:
             "the one to look at."
         )
     return text
-
-
-class Difference(NamedTuple):
-    """Where pools differ most: the parameter, the mean or the sd, its values, and the standard errors between them."""
-
-    name: str
-    what: str
-    values: tuple[float, ...]
-    errors: float
-
-
-def _compare_pools(
-    names: list[str], draws: np.ndarray, attributes: dict[str, Any]
-) -> Difference | None:
-    """Means and sds of chains that learned apart; None where all learned together."""
-    if "pools" not in attributes:
-        return None
-    labels = np.ravel(attributes["pools"])
-    centre, spread = draws.mean(axis=(0, 1)), draws.std(axis=(0, 1))
-    squares = ((draws - centre) / spread) ** 2
-    found = []
-    for what, values in (("mean", draws), ("sd", squares)):
-        parts = [values[labels == k] for k in np.unique(labels)]
-        means = np.array([p.mean(axis=(0, 1)) for p in parts])
-        errors = np.array([_standard_error(p) for p in parts])
-        low, high = means.argmin(axis=0), means.argmax(axis=0)
-        each = np.arange(len(names))
-        size = np.hypot(errors[low, each], errors[high, each])
-        z = (means[high, each] - means[low, each]) / np.maximum(size, np.finfo(float).tiny)
-        worst = int(np.argmax(z))
-        shown = (
-            means
-            if what == "mean"
-            else np.array([draws[labels == k].std(axis=(0, 1)) for k in np.unique(labels)])
-        )
-        found.append(
-            Difference(names[worst], what, tuple(map(float, shown[:, worst])), float(z[worst]))
-        )
-    return max(found, key=lambda f: f.errors)
-
-
-def _standard_error(draws: np.ndarray) -> np.ndarray:
-    """Of the means over chains and draws, (elements,), with the effective draws that there are."""
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "(More chains|Found chain dim)", UserWarning)
-        ess = np.nan_to_num(np.asarray(az.ess({"x": draws}, method="mean")["x"]), nan=1.0)
-    return draws.std(axis=(0, 1)) / np.sqrt(np.maximum(ess, 1.0))
-
-
-def _pools_agreement(found: Difference | None) -> str:
-    if found is None:
-        return ""
-    each = ", ".join(f"{value:.3g} in pool {k}" for k, value in enumerate(found.values))
-    if found.errors <= APART:
-        return (
-            f"The pools, which learned apart, agree: the {found.what} of {found.name} differs most, {each}, by "
-            f"{found.errors:.1f} standard errors."
-        )
-    return (
-        f"The pools, which learned apart, disagree: the {found.what} of {found.name} is {each}, {found.errors:.0f} "
-        "standard errors apart. A part of the posterior is missing from one of them, or counts too little there: "
-        "another mode, a rare corner, a tail."
-    )
 
 
 def _surrogate(idata: Any, attributes: dict[str, Any]) -> Iterator[str]:
@@ -234,8 +131,7 @@ def _surrogate(idata: Any, attributes: dict[str, Any]) -> Iterator[str]:
             f"{int(attributes['probes'])} points drawn from the flattened surrogate, farther out than the chains go, "
             "found nothing that it misses."
         )
-    moves, accept = (np.ravel(idata["sample_stats"][name].values) for name in ("move", "accept"))
-    own = np.char.startswith(moves.astype(str), "surrogate") | (moves == "jump")
+    own, accept = doubts.own_moves(idata)
     if own.any() and not own.all():
         yield (
             f"It made {own.mean():.0%} of the moves, of which {accept[own].mean():.0%} were accepted; of the random "
@@ -254,7 +150,13 @@ def _control_variates(idata: Any) -> Iterator[str]:
 
 
 def _modes(idata: Any, attributes: dict[str, Any]) -> Iterator[str]:
-    """How many are known, how often the chains changed, and what share of the draws is in each."""
+    """What climbs exclude; how many are known, how often chains changed, and what share of the draws is in each."""
+    if met := int(attributes.get("climbs_met", 0)):
+        basin = f"{1.0 - 0.05 ** (1.0 / met):.0%}"
+        yield (
+            f"{met} of {int(attributes['climbs'])} climbs met: at 95 % no basin with more than {basin} of the starts "
+            "is missing."
+        )
     known = int(attributes.get("modes", 1))
     if known < 2:
         return
@@ -273,9 +175,9 @@ def _modes(idata: Any, attributes: dict[str, Any]) -> Iterator[str]:
 def _chains(idata: Any, names: list[str], draws: np.ndarray) -> Iterator[str]:
     """Which chain is where the others are not, or where the surrogate is wrong."""
     means = draws.mean(axis=1)
-    centre, spread = np.median(means, axis=0), draws.std(axis=(0, 1))
-    effective = np.maximum(draws.shape[1] / 4.0, 1.0)
-    z = np.abs(means - centre) / (spread / math.sqrt(effective))
+    # that of all draws grows with what is looked for: no mean of fewer than eight chains is three of those away
+    centre, within = np.median(means, axis=0), np.median(draws.std(axis=1), axis=0)
+    z = np.abs(means - centre) / np.maximum(within, np.finfo(float).tiny)
     share = None
     if "share" in idata["sample_stats"]:
         share = idata["sample_stats"]["share"].values.mean(axis=1)
@@ -287,7 +189,7 @@ def _chains(idata: Any, names: list[str], draws: np.ndarray) -> Iterator[str]:
                 f"Chain {chain} spent much of its time where the surrogate is too low (mean share {share[chain]:.2f}), "
                 f"at {stands} in the others."
             )
-        elif z[chain, furthest] > ODD * math.sqrt(effective):
+        elif z[chain, furthest] > ODD:
             yield f"Chain {chain} is elsewhere: {stands} in the others. It may be another mode."
 
 
@@ -331,11 +233,11 @@ def _longer(more: int, attributes: dict[str, Any], n: int) -> str:
 
 
 def _advice(
-    judged: convergence.Judgement, ess: Worst, attributes: dict[str, Any], n: int
+    judged: convergence.Judgement, ess: doubts.Worst, attributes: dict[str, Any], n: int
 ) -> Iterator[str]:
     helps = []
-    if _agrees(judged) > convergence.CONVERGED or ess.value < ENOUGH:
-        more = int(min(max(2.0, math.ceil(ENOUGH / max(ess.value, 1.0))), 10.0))
+    if not convergence.is_enough(judged, convergence.ENOUGH):
+        more = int(min(max(2.0, math.ceil(convergence.ENOUGH / max(ess.value, 1.0))), 10.0))
         helps.append(_longer(more, attributes, n))
     if (
         attributes.get("surrogate") == "none"
@@ -346,13 +248,15 @@ def _advice(
         )
         helps.append("another parametrisation (logarithms of scales, non-centred hierarchies)")
     if "missed_where" in attributes:
-        helps.append("more evaluations for tuning, and another seed with start='prior' to compare")
-    if n < SHORT and ess.value >= FEW:
+        helps.append(
+            "more evaluations for tuning, and another seed with initvals='prior' to compare"
+        )
+    if n < SHORT and ess.value >= convergence.FEW:
         helps.append(f"longer chains: below {SHORT} draws their starts may still show")
     if helps:
         yield "To try next: " + "; ".join(helps) + "."
     if "surrogate" in attributes and "pools" not in attributes:
         yield (
             "The chains share what they learned: a region that none of them has seen is missing from all. Where that "
-            "matters, run again with pools=2, or with another seed and start='prior', and compare."
+            "matters, run again with pools=2, or with another seed and initvals='prior', and compare."
         )

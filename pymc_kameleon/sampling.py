@@ -12,11 +12,12 @@ import os
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from difflib import get_close_matches
 from functools import partial
 from importlib.metadata import version
 from inspect import signature
 from os import PathLike
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pymc as pm
@@ -26,22 +27,29 @@ from pymc.initial_point import make_initial_point_fn
 from pymc_kameleon import convergence, workers
 from pymc_kameleon.checkpoint import Checkpoint
 from pymc_kameleon.numerics.checks import positive
+from pymc_kameleon.sample_report import report
 from pymc_kameleon.samplers.modes import chains as modal_chains
 from pymc_kameleon.samplers.modes.chains import Chains
+from pymc_kameleon.samplers.option_types import check_types
 from pymc_kameleon.samplers.pooled import audits
 from pymc_kameleon.samplers.pooled import chains as pooled_chains
 from pymc_kameleon.samplers.pooled.plan import Plan, automatic
 from pymc_kameleon.samplers.pooled.pools import Pools
-from pymc_kameleon.steps import KamiltonianStep, advice, structure
+from pymc_kameleon.steps import KamiltonianStep
 from pymc_kameleon.steps.batched import batched_log_density
+from pymc_kameleon.steps.factors import structure
 from pymc_kameleon.steps.known_points import known_points
 from pymc_kameleon.steps.log_density import LogDensity
-from pymc_kameleon.steps.option_types import check_types
 from pymc_kameleon.steps.options import described
-from pymc_kameleon.steps.pooled_progress import Progress
 from pymc_kameleon.steps.pooled_trace import add_control_variates, to_idata
 from pymc_kameleon.steps.prior_scale import jitter, prior_scale
+from pymc_kameleon.steps.told import advice
+from pymc_kameleon.steps.told.pooled_progress import Progress
 from pymc_kameleon.surrogates.values.regression import affordable
+
+if TYPE_CHECKING:
+    from arviz import InferenceData
+    from xarray import DataTree
 
 _log = logging.getLogger("pymc.kameleon")
 
@@ -64,14 +72,15 @@ def sample(
     max_evaluations: int | None = None,
     pools: int = 1,
     control_variates: bool = False,
-    start: str | dict[str, Any] | Sequence[dict[str, Any]] = "jitter",
+    initvals: str | dict[str, Any] | Sequence[dict[str, Any]] = "jitter",
     evaluations: Any = None,
     checkpoint: Any = None,
     timeout: float | None = None,
     discard_tuned_samples: bool = True,
     progressbar: bool = True,
     idata_kwargs: dict[str, Any] | None = None,
-) -> Any:
+    **others: Any,
+) -> "InferenceData | DataTree":
     """Sample a model whose log density is expensive, by chains that share what they learn.
 
     At 500 to 5,000 evaluations in all, chains that learn alone have not begun to converge. Here all of them learn one
@@ -104,7 +113,7 @@ def sample(
     random_seed : int, sequence of int or numpy.random.Generator, optional
         The draws depend on it, on the numbers of chains and pools and on the budgets, and on nothing else.
     target_ess : float, optional
-        Stop when the least bulk effective sample size of all chains together is so large, and R-hat below 1.02 (the
+        Stop when the least bulk effective sample size of all chains together is so large, and R-hat below 1.03 (the
         nested one where chains are in groups of four or more). Looked at after every tenth draw.
     max_evaluations : int, optional
         Of the log density, in all: starts, tuning and draws. Never exceeded.
@@ -116,7 +125,7 @@ def sample(
         Evaluate up to 120 draws of the surrogate as well (for ten draws of the posterior three), and keep what
         :func:`pymc_kameleon.expectations` needs: the groups ``surrogate_posterior``, 8,000 draws of the surrogate, and
         ``control_variates``. The posterior's draws are the same. Default False.
-    start : {"jitter", "prior"}, dict or list of dict
+    initvals : {"jitter", "prior"}, dict or list of dict
         Where the chains' climbs begin: around the model's initial point as in ``pm.sample`` (default), at draws from
         the prior, around one point given by the names of variables, or one point for every chain.
     evaluations : InferenceData, DataTree, Dataset or (points, log densities), optional
@@ -138,6 +147,8 @@ def sample(
         One bar, in evaluations.
     idata_kwargs : dict, optional
         For ``pm.to_inference_data``.
+    others
+        Refused, with what to do instead: arguments that ``pm.sample`` has.
 
     Returns
     -------
@@ -147,6 +158,8 @@ def sample(
 
     Raises
     ------
+    TypeError
+        For arguments that there are not, and for values of the wrong type.
     ValueError
         For options that contradict each other, models that have other than continuous variables, and evaluations of
         another log density.
@@ -169,13 +182,15 @@ def sample(
     >>> with model:  # doctest: +SKIP
     ...     idata = pk.sample(max_evaluations=2000, executor=ProcessPoolExecutor(16))
     """
+    if others:
+        raise _unknown(next(iter(others)))
     _check(
         model=(model, pm.Model | None), step=(step, Any), draws=(draws, int | None), tune=(tune, int | str),
         chains=(chains, int), pools=(pools, int), control_variates=(control_variates, bool),
         max_evaluations=(max_evaluations, int | None),
         target_ess=(target_ess, float | None),
         timeout=(timeout, float | None), checkpoint=(checkpoint, str | PathLike | None),
-        start=(start, str | dict | list | tuple), progressbar=(progressbar, bool),
+        initvals=(initvals, str | dict | list | tuple), progressbar=(progressbar, bool),
         discard_tuned_samples=(discard_tuned_samples, bool), idata_kwargs=(idata_kwargs, dict | None),
     )  # fmt: skip
     positive(target_ess=target_ess, timeout=timeout)
@@ -190,7 +205,7 @@ def sample(
     known = None if evaluations is None else known_points(evaluations, model, density)
     seed, kept = _seed(random_seed), None
     if checkpoint is not None:
-        header = {"chains": chains, "tune": tune, "start": start, **_made_with(step)}
+        header = {"chains": chains, "tune": tune, "initvals": initvals, **_made_with(step)}
         if pools > 1:
             header["pools"] = pools
         if control_variates:
@@ -206,7 +221,7 @@ def sample(
         seed = kept.seed
         plan = plan._replace(**{name: kept.fixed[name] for name in DECIDED})
         kept.check_budget(max_evaluations, plan.longest if plan.tune is None else plan.tune)
-    initial, starts, scale = _starts(model, step, start, chains, seed)
+    initial, starts, scale = _starts(model, step, initvals, chains, seed)
     entropy = seed if density.noise_cells() else None
     if isinstance(executor, str):
         evaluate: Any = _vectorized(executor, model, step)
@@ -239,12 +254,13 @@ def sample(
             "fewer chains."
         )
     seconds = time.perf_counter() - begin
-    attributes = _attributes(run, seconds, _failures(run, model, density) | _probed(run, density))
-    _advise(run, attributes)
+    found = _failures(run, model, density) | _probed(run, density) | _sought(run, density)
+    attributes = _attributes(run, seconds, found)
     idata = to_idata(
         model, density, run.warmup, run.rows, run.evaluated, seconds=seconds,
         keep_warmup=not discard_tuned_samples, attributes=attributes, **(idata_kwargs or {}),
     )  # fmt: skip
+    _advise(run, attributes, idata)
     if control_variates and run.modes > 1:
         _log.warning(
             "Control variates are of one surrogate, and each of the %d modes has its own: there are none.",
@@ -290,6 +306,31 @@ def _run(
 
 # --- arguments --------------------------------------------------------------------------------------
 
+_INSTEAD = {
+    "start": "it is initvals=, as in pm.sample",
+    **dict.fromkeys(
+        ("cores", "mp_ctx", "blas_cores"),
+        "give it workers: executor=concurrent.futures.ProcessPoolExecutor(4)",
+    ),
+    "compile_kwargs": "give them to its step: step=KamiltonianStep(learn='all', compile_kwargs=...)",
+    "var_names": "it returns all variables; take those that you want from idata['posterior']",
+    "callback": "end it by target_ess=, max_evaluations= or Ctrl-C, all of which return the draws so far",
+    **dict.fromkeys(("trace", "backend"), "checkpoint= keeps on disk what is evaluated"),
+}
+
+
+def _unknown(name: str) -> TypeError:
+    """The error for an argument that there is not."""
+    ours = [n for n, p in signature(sample).parameters.items() if p.kind is not p.VAR_KEYWORD]
+    if name in _INSTEAD:
+        what = _INSTEAD[name]
+    elif name in signature(pm.sample).parameters or name in ("nuts", "target_accept"):
+        what = "it is for pm.sample, whose chains are independent and may have other steps"
+    else:
+        close = get_close_matches(name, ours, 1)
+        what = f"did you mean {close[0]}=?" if close else f"it has {', '.join(ours)}"
+    return TypeError(f"pk.sample has no argument {name}: {what}{'' if what.endswith('?') else '.'}")
+
 
 def _check(**given: tuple[Any, Any]) -> None:
     """Types, before anything is evaluated: what is wrong with the end of a run would lose all of it."""
@@ -329,11 +370,12 @@ def _check_control_variates(density: LogDensity, pools: int) -> None:
 def _checked_step(step: Any, model: pm.Model) -> KamiltonianStep:
     if step is None:
         step = KamiltonianStep(model=model, learn="all")
-        boxes = structure.boxes_of(model)
-        if boxes > 1:
+        boxes, predict = structure.boxes_of(model)
+        if boxes > 1 or predict:
+            what = f"{boxes} black boxes one by one" if boxes > 1 else "black box's predictions"
             _log.info(
-                "pk.sample learns the log density as a whole, not its %d black boxes one by one, which "
-                "pm.sample(step=KamiltonianStep()) does.", boxes,
+                "pk.sample learns the log density as a whole, not its %s, which pm.sample(step=KamiltonianStep()) "
+                "does.", what,
             )  # fmt: skip
     if not (isinstance(step, KamiltonianStep) and step.variant == "values"):
         raise ValueError(
@@ -351,6 +393,8 @@ def _checked_step(step: Any, model: pm.Model) -> KamiltonianStep:
             "boxes one by one: it goes on with KamiltonianStep(learn='all'). pm.sample uses the step as it is."
         )
         step = KamiltonianStep(model=model, learn="all")
+    if step.density.suspects:
+        _log.warning("pk.sample: %s", advice.hidden_noise(step.density.suspects))
     if step.has_known_points:
         raise ValueError(
             "Give evaluations= to pk.sample, not to its step: all chains learn from them."
@@ -452,50 +496,53 @@ def _plan(
 
 
 def _starts(
-    model: pm.Model, step: KamiltonianStep, start: Any, chains: int, seed: Any
+    model: pm.Model, step: KamiltonianStep, initvals: Any, chains: int, seed: Any
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """(initial point (d,), starts (chains, d), scale (d,))."""
     rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(2,)))
     density = step.density
-    points = [start] * chains if isinstance(start, dict) else start
+    points = [initvals] * chains if isinstance(initvals, dict) else initvals
     if not isinstance(points, str) and not all(isinstance(p, dict) for p in points):
         raise TypeError(
-            f"start must be a dict, or a list of dicts, of names and values, got {start!r}."
+            f"initvals must be a dict, or a list of dicts, of names and values, got {initvals!r}."
         )
     if not isinstance(points, str) and len(points) != chains:
-        raise ValueError(f"start has {len(points)} points for {chains} chains.")
-    given = None if isinstance(points, str) else [_point(model, p, rng) for p in points]
-    point = _point(model, {}, rng) if given is None else given[0]
+        raise ValueError(f"initvals has {len(points)} points for {chains} chains.")
+    given = None
+    if not isinstance(points, str):
+        shapes = model.eval_rv_shapes()  # those of ``dims`` are not known otherwise
+        given = [_point(model, p, rng, shapes) for p in points]
+    point = _point(model, {}, rng, {}) if given is None else given[0]
     initial = density.ravel(point).copy()
     scale = prior_scale(model, step.vars, point)
     if isinstance(points, str) and points not in ("jitter", "prior"):
         raise ValueError(
-            f'start must be "jitter", "prior", a dict or a list of dicts, got {start!r}.'
+            f'initvals must be "jitter", "prior", a dict or a list of dicts, got {initvals!r}.'
         )
     if points == "prior":
         return initial, np.array([_prior_draw(model, density, rng) for _ in range(chains)]), scale
-    if given is not None and not isinstance(start, dict):
+    if given is not None and not isinstance(initvals, dict):
         return initial, np.array([density.ravel(p) for p in given]), scale
     box = rng.uniform(-1.0, 1.0, (chains, len(initial)))
     return initial, initial + jitter(scale) * box, scale
 
 
 def _point(
-    model: pm.Model, values: dict[str, Any], rng: np.random.Generator
+    model: pm.Model, values: dict[str, Any], rng: np.random.Generator, shapes: dict[str, Any]
 ) -> dict[str, np.ndarray]:
     """The model's initial point with ``values``, by names of variables, in the place of its own."""
-    shapes = {rv.name: rv.type.shape for rv in model.free_RVs}
+    names = [rv.name for rv in model.free_RVs]
     for name, value in values.items():
-        if name not in shapes:
+        if name not in names:
             raise ValueError(
-                f"start names {name!r}; the model's variables are {', '.join(shapes)}."
+                f"initvals names {name!r}; the model's variables are {', '.join(names)}."
             )
         value = np.asarray(value)
         if not np.isfinite(value).all():
-            raise ValueError(f"start has {name} = {value.tolist()}, which is not finite.")
-        if None not in shapes[name] and value.shape != shapes[name]:
+            raise ValueError(f"initvals has {name} = {value.tolist()}, which is not finite.")
+        if value.shape != shapes[name]:
             raise ValueError(
-                f"start has {name} of shape {value.shape}; the model's has {shapes[name]}."
+                f"initvals has {name} of shape {value.shape}; the model's has {tuple(map(int, shapes[name]))}."
             )
     function = make_initial_point_fn(
         model=model, overrides=dict(values), jitter_rvs=None, return_transformed=True
@@ -519,7 +566,7 @@ def _refuse(model: pm.Model, density: LogDensity, x: np.ndarray) -> None:
     raise SamplingError(
         "pk.sample cannot start: the log density is finite neither at the initial point nor at the chains' starts. "
         f"Not finite at the initial point: {found}. The point (unconstrained): "
-        f"{ {k: np.asarray(v).tolist() for k, v in point.items()} }. Give others with pk.sample(start=...), 'prior' "
+        f"{ {k: np.asarray(v).tolist() for k, v in point.items()} }. Give others with pk.sample(initvals=...), 'prior' "
         "for instance, or look at the factors named."
     )
 
@@ -572,14 +619,26 @@ def _probed(run: Any, density: LogDensity) -> dict[str, Any]:
         return {}
     told: dict[str, Any] = {"probes": found.probes, "probes_missed": found.missed}
     if found.where is not None:
-        point = density.update({}, found.where)
-        told["missed_where"] = ", ".join(
-            f"{name} = {np.round(value, 3).tolist()}" for name, value in point.items()
-        )
+        told["missed_where"] = _named(found.where, density)
     return told
 
 
-def _advise(run: Any, attributes: dict[str, Any]) -> None:
+def _sought(run: Any, density: LogDensity) -> dict[str, Any]:
+    """How many climbs there were, and whether the draws reach where they ended."""
+    found = pooled_chains.sought(run)
+    told: dict[str, Any] = {"climbs": found.climbs, "climbs_met": found.met}
+    if found.where is not None:
+        told["ends_elsewhere"] = _named(found.where, density)
+    return told
+
+
+def _named(x: np.ndarray, density: LogDensity) -> str:
+    """A point by the names of the value variables."""
+    point = density.update({}, x)
+    return ", ".join(f"{name} = {np.round(value, 3).tolist()}" for name, value in point.items())
+
+
+def _advise(run: Any, attributes: dict[str, Any], idata: Any) -> None:
     judged = convergence.judge(pooled_chains.posterior(run), run.groups)
     _log.info(
         "%d evaluations (%d for tuning) in %d rounds: %d draws of each of %d chains, %s.",
@@ -593,6 +652,11 @@ def _advise(run: Any, attributes: dict[str, Any]) -> None:
         )  # fmt: skip
     if "missed_where" in attributes:
         _log.warning("%s See pk.report(idata).", advice.missed(attributes))
+    if "ends_elsewhere" in attributes:
+        _log.warning(
+            "There may be another mode, from which no chain draws, at %s. See pk.report(idata).",
+            attributes["ends_elsewhere"],
+        )
     if attributes["surrogate"] == "none":
         _log.warning(
             "Tuning ended before a surrogate was learned: random-walk moves did all of the work. Give more evaluations."
@@ -602,8 +666,7 @@ def _advise(run: Any, attributes: dict[str, Any]) -> None:
             "%d draws of each of %d chains are too few to judge (%d of two chains at least): give more evaluations, "
             "or fewer chains.", len(run.rows), len(run.starts), convergence.LEAST_DRAWS,
         )  # fmt: skip
-    elif not convergence.has_converged(judged):
-        _log.warning(
-            "The chains do not agree yet (R-hat %.3f, %.0f effective draws): see pk.report(idata), and give more "
-            "evaluations.", judged.rhat, judged.ess,
-        )  # fmt: skip
+    else:
+        verdict = report(idata).split("\n")[0]
+        if not verdict.startswith(convergence.USABLE):
+            _log.warning("%s See pk.report(idata).", verdict)

@@ -16,6 +16,7 @@ from pymc.step_methods.compound import BlockedStep
 from pytensor.graph.basic import Apply
 from pytensor.graph.op import Op
 
+import pymc_kameleon as pk
 from pymc_kameleon.steps import (
     AdaptiveMetropolisStep,
     CMAStep,
@@ -63,13 +64,7 @@ CASES = {
     ),
     "kamiltonian_finite": Case(
         KamiltonianStep,
-        {
-            "surrogate": "finite",
-            "first_fit": 80,
-            "n_history": 100,
-            "n_features": 30,
-            "n_leapfrog": (1, 5),
-        },
+        {"surrogate": pk.Finite(first_fit=80, n_history=100, n_features=30, n_leapfrog=(1, 5))},
         ("random_walk", "hamiltonian"),
     ),
     "kamiltonian": Case(

@@ -12,11 +12,13 @@ import numpy as np
 import pytest
 
 import pymc_kameleon as pk
-from pymc_kameleon.steps import advice, surrogate_report
+from pymc_kameleon.samplers.kameleon import shear
+from pymc_kameleon.steps.base import MOVE
+from pymc_kameleon.steps.told import advice, surrogate_report
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
-MODULES = [*(ROOT / "pymc_kameleon").glob("*.py"), *(ROOT / "pymc_kameleon/steps").glob("*.py")]
+MODULES = [*(ROOT / "pymc_kameleon").glob("*.py"), *(ROOT / "pymc_kameleon/steps").rglob("*.py")]
 README = PAGES[0].read_text("utf-8")
 
 
@@ -148,6 +150,35 @@ def test_every_statistic_has_a_row():
         assert f"`{name}`" in page
 
 
+def moves() -> set[str]:
+    """What samplers and steps call their moves: constants in ``Proposal(...)``, and those that ``move`` is set to."""
+    found = set(shear.MOVES)
+    for path in [
+        *(ROOT / "pymc_kameleon/samplers").rglob("*.py"),
+        ROOT / "pymc_kameleon/steps/base.py",
+    ]:
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            named = isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) in (
+                "move",
+                "MOVE",
+            )
+            made = isinstance(node, ast.Call) and ast.unparse(node.func) == "Proposal"
+            within = node.args if made else [node.value] if named else []
+            constants = (
+                c for part in within for c in ast.walk(part) if isinstance(c, ast.Constant)
+            )
+            found |= {c.value for c in constants if isinstance(c.value, str)}
+    return found
+
+
+def test_every_move_has_a_row_and_room():
+    page = (ROOT / "docs" / "statistics.md").read_text("utf-8")
+    assert {"random_walk", "sheared_autoregressive", "global", "arrival", "jump"} <= moves()
+    of_no_draw = {"", "probe"}
+    assert [m for m in sorted(moves() - of_no_draw) if f'"{m}"' not in page] == []
+    assert max(map(len, moves())) <= np.dtype(MOVE[0]).itemsize // 4
+
+
 def test_every_public_name_is_in_the_reference():
     page = (ROOT / "docs" / "api.md").read_text("utf-8")
     for name in pk.__all__:
@@ -199,6 +230,12 @@ def test_the_readmes_example_prints_what_it_says():
         draws = space["idata"]["posterior"][name].values
         error = sd * np.sqrt(1 / ess + 1 / float(az.ess(space["idata"])[name]))
         assert abs(draws.mean() - mean) < 4.5 * error
+
+
+def test_the_pages_ask_solvers_whether_they_succeeded():
+    examples = [b for page in PAGES for b in blocks(page) if "solve_ivp(" in b]
+    assert len(examples) > 1
+    assert all(".success else" in b for b in examples)
 
 
 @pytest.mark.slow

@@ -19,6 +19,7 @@ import pymc as pm
 from pymc.step_methods.compound import BlockedStep, CompoundStep
 
 import pymc_kameleon as pk
+from benchmarks import basics
 from benchmarks.calibration.models import Problem
 
 LARGEST = 19  # ranks are 0 ... 19
@@ -32,17 +33,6 @@ class Entry(NamedTuple):
     options: dict[str, Any]
     tune: int
     draws: int  # a multiple of LARGEST
-
-    @property
-    def modules(self) -> tuple[str, ...]:
-        """What its draws depend on; this module, which imports the whole package, is not."""
-        variant = self.options.get(self.step.chooses) or next(iter(self.step.variants))
-        found = [self.step.variants[variant].__module__, "pymc_kameleon.steps.base"]
-        if self.options.get("screen", self.step.screens):
-            found.append("pymc_kameleon.samplers.screened")
-        if self.step is pk.KamiltonianStep and variant == "values":
-            found.append("pymc_kameleon.samplers.kamiltonian.factors.sampler")
-        return (*found, Problem.__module__)
 
 
 def _walks(step, **options):
@@ -104,7 +94,9 @@ class Driver:
         ours = [problem.model[v] for v in problem.ours]
         with problem.model:
             chosen = {"vars": ours} if ours else {}
-            self.step: Any = self.entry.step(**chosen, **self.entry.options)
+            self.step: Any = self.entry.step(
+                **chosen, **basics.nested(self.entry.step, self.entry.options)
+            )
             if wrong:
                 self.step.sampler = WithoutRatio(self.step.sampler)
             if ours:

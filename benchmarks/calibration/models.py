@@ -13,7 +13,7 @@ import pytensor.tensor as pt
 from pytensor.compile.ops import wrap_py
 
 from pymc_kameleon.steps.log_density import compile_log_density
-from pymc_kameleon.steps.noisy_likelihood import NoisyLogLikelihood
+from pymc_kameleon.steps.noise.noisy_likelihood import NoisyLogLikelihood
 
 Values = dict[str, np.ndarray]
 

@@ -1,4 +1,4 @@
-"""Whether ranks are uniform: simultaneous bands for their empirical distribution (Säilynoja, Bürkner & Vehtari, 2022).
+"""Whether ranks are uniform, by their whole empirical distribution (Säilynoja, Bürkner & Vehtari, 2022).
 
 Of n ranks in 0 ... L, the number below i is Bin(n, i / (L + 1)) for every i = 1 ... L if they are uniform. The
 statistic is the smallest of the two-sided tail probabilities of the L counts; its distribution is found by simulation.
@@ -42,10 +42,3 @@ def p_value(ranks: np.ndarray, largest: int) -> float:
     simulated = null(len(ranks), largest)
     smaller = np.searchsorted(simulated, found * (1.0 + 1e-9), side="right")
     return float((smaller + 1) / (len(simulated) + 1))
-
-
-def band(n: int, largest: int, coverage: float = 0.95) -> tuple[np.ndarray, np.ndarray]:
-    """Shares of ranks below 1 ... ``largest`` within which uniform ranks stay, all at once, with this probability."""
-    level = np.quantile(null(n, largest), 1.0 - coverage)
-    levels = _levels(largest)
-    return binom.ppf(level / 2, n, levels) / n, binom.ppf(1.0 - level / 2, n, levels) / n

@@ -4,43 +4,36 @@
 effective draws per 1000 and per second of F-KAMH by its number D of random features, beside KAMH with n = 1000,
 in the settings of the two papers. The dissertation's headline is that F-KAMH has more effective draws per second.
 
-*A second code's KAMH* takes its proposal for symmetric. It is run here beside the right one: n = 1000, the same
-settings.
+*Two wrong ratios.* A second code's KAMH takes its proposal for symmetric. The dissertation's own F-KAMH weighs the way
+back by the covariance at the state accepted *before*, where that at the proposed point belongs. Both are run here, in
+the same settings as the right ones.
 
 *A.1*: the cost of a draw by the length of the history, KAMH with all of it beside F-KAMH.
 
-    python -m benchmarks.papers.features
-
-Some ten minutes of processor time; resumable.
+    python -m benchmarks.papers.features         # 14 chains; twelve minutes
 """
 
-import argparse
 import math
 import time
-from pathlib import Path
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from benchmarks import provenance, report
-from benchmarks.basics import bulk_ess, generators, versions
+from benchmarks import report
+from benchmarks.basics import bulk_ess, generators
+from benchmarks.cells import Benchmark, Cell
 from benchmarks.core import run_chain
-from pymc_kameleon.diagnostics import DECILES
+from benchmarks.measures import DECILES
+from pymc_kameleon.samplers.kameleon import local_moves
 from pymc_kameleon.samplers.kameleon.fast import FastKameleon
 from pymc_kameleon.samplers.kameleon.full import Kameleon
+from pymc_kameleon.samplers.seam import NOTHING
 from pymc_kameleon.targets import Banana
 
-RESULTS = Path(__file__).parents[1] / "results"
-STORE = RESULTS / "paper_features.json"
 SEED = 20260303
 TARGETS = {"B(0.03, 100)": Banana(0.03, 100.0, 8), "B(0.1, 100)": Banana(0.1, 100.0, 8)}
 TUNE, DRAWS = 5000, 15_000
-MODULES = (
-    "benchmarks.core", "pymc_kameleon.samplers.kameleon.fast", "pymc_kameleon.samplers.kameleon.full",
-    "pymc_kameleon.targets", "pymc_kameleon.diagnostics",
-)  # fmt: skip
-
-
 COSTS = "cost by the length of the history"
 
 
@@ -50,6 +43,44 @@ class NoReverse(Kameleon):
     def propose(self, rng, x, state):
         """See :class:`pymc_kameleon.samplers.seam.Sampler`."""
         return super().propose(rng, x, state)._replace(log_q_ratio=0.0)  # the error
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class WrongReverse(FastKameleon):
+    """F-KAMH in all but the ratio; its state is a pair: the covariance where the chain was before comes with it."""
+
+    def init(self, rng, x, known=NOTHING):
+        """See :class:`pymc_kameleon.samplers.seam.Sampler`."""
+        return super().init(rng, x, known), None
+
+    def propose(self, rng, x, state):
+        """See :class:`pymc_kameleon.samplers.seam.Sampler`."""
+        inner, previous = state
+        proposal = super().propose(rng, x, inner)
+        if proposal.move != "local" or previous is None:
+            return proposal
+        gamma, eta = self.local_gamma(inner), math.exp(inner.log_scale)
+        delta = np.linalg.solve(inner.factor, proposal.position - x)
+        forward = local_moves.log_step_density(delta, inner.covariance, gamma, eta)
+        reverse = local_moves.log_step_density(delta, previous, gamma, eta)  # the error
+        return proposal._replace(log_q_ratio=reverse - forward)
+
+    def place(self, state, point, proposal=None):
+        """See :class:`pymc_kameleon.samplers.seam.Sampler`."""
+        inner, previous = state
+        if proposal is not None:
+            previous = inner.covariance
+        return super().place(inner, point, proposal), previous
+
+    def adapt(self, rng, state, outcome):
+        """See :class:`pymc_kameleon.samplers.seam.Sampler`."""
+        inner, previous = state
+        own = FastKameleon(**{name: getattr(self, name) for name in self.defaults()})
+        return own.adapt(rng, inner, outcome), previous
+
+    def freeze(self, state):
+        """See :class:`pymc_kameleon.samplers.seam.Sampler`."""
+        return super().freeze(state[0]), state[1]
 
 
 class Run(NamedTuple):
@@ -68,14 +99,31 @@ RUNS = {
     "F-KAMH, D = 100": Run(FastKameleon, {**FAST, "n_features": 100}),
     "F-KAMH, D = 300": Run(FastKameleon, {**FAST, "n_features": 300}),
     "F-KAMH, defaults": Run(FastKameleon, {}),
+    "F-KAMH, D = 100, previous state's covariance": Run(WrongReverse, {**FAST, "n_features": 100}),
+    "F-KAMH, D = 300, previous state's covariance": Run(WrongReverse, {**FAST, "n_features": 300}),
 }
 
 
-def cell(target, run: Run, rng) -> dict[str, Any]:
+def measure(cell: Cell) -> dict[str, Any]:
     """One chain from an exact draw."""
+    if cell.sampler == COSTS:
+        return {"table": history_costs()}
+    target, run = TARGETS[cell.problem], RUNS[cell.sampler]
+    rng = generators(SEED + list(TARGETS).index(cell.problem), cell.seed + 1)[cell.seed]
+    rng = rng.spawn(len(RUNS))[list(RUNS).index(cell.sampler)]
+    density = target.numba_log_density
+    run_chain(
+        run.algorithm,
+        density,
+        np.zeros(8),
+        np.random.default_rng(0),
+        tune=1200,
+        draws=20,
+        **run.options,
+    )
     x = target.sample(rng, 1)[0]
     chain = run_chain(
-        run.algorithm, target.numba_log_density, x, rng, tune=TUNE, draws=DRAWS, **run.options
+        run.algorithm, density, x, rng, tune=TUNE, draws=cell.budget - TUNE, **run.options
     )
     levels = target.level(chain.draws)
     return {
@@ -86,29 +134,6 @@ def cell(target, run: Run, rng) -> dict[str, Any]:
         "microseconds": 1e6 * chain.seconds / DRAWS,
         "tuning": 1e6 * chain.tuning_seconds / TUNE,
     }
-
-
-def measure(limit: float):
-    """Chains are the outer loop, so that a busy machine slows all samplers alike; ``limit`` in minutes."""
-    code, end = provenance.digest(*MODULES), time.monotonic() + 60.0 * limit
-    streams = {t: generators(SEED + i, 50) for i, t in enumerate(TARGETS)}
-    for run in RUNS.values():  # compiles
-        run_chain(run.algorithm, TARGETS["B(0.1, 100)"].numba_log_density, np.zeros(8), np.random.default_rng(0),
-                  tune=1200, draws=20, **run.options)  # fmt: skip
-    for k in range(50):
-        cells, found = report.load_cells(STORE), {}
-        for target in TARGETS:
-            for (name, run), rng in zip(
-                RUNS.items(), streams[target][k].spawn(len(RUNS)), strict=True
-            ):
-                key = f"{target} | {name} | {k}"
-                if cells.get(key, {}).get("code") != code:
-                    found[key] = {"code": code, **report.rounded(cell(TARGETS[target], run, rng))}
-        if found:
-            report.save_cells(STORE, found, versions())
-            print(f"chain {k + 1} of 50", flush=True)
-        if time.monotonic() > end:
-            return
 
 
 # --- what is shown -------------------------------------------------------------------------------
@@ -132,7 +157,7 @@ class Row(NamedTuple):
 def rows(cells, target) -> dict[str, Row]:
     found = {}
     for name in RUNS:
-        mine = [c for k, c in cells.items() if k.startswith(f"{target} | {name} | ")]
+        mine = [m for c, m in cells.items() if c[:2] == (name, target)]
         if len(mine) < 2:
             continue
         ess = 1000.0 * np.array([c["ess"] for c in mine]) / DRAWS
@@ -168,30 +193,25 @@ def table(found: dict[str, Row]) -> str:
 def headline(found: dict[str, Row]) -> str:
     """The dissertation's claim against what is measured."""
     unit = found["KAMH, n = 1000"]
-    rates = {n: r.ess / r.microseconds for n, r in found.items() if n.startswith("F-KAMH, D")}
+    rates = {
+        n: r.ess / r.microseconds
+        for n, r in found.items()
+        if n.startswith("F-KAMH, D") and "previous" not in n
+    }
     best = max(rates, key=lambda n: rates[n])
     rate = rates[best] / (unit.ess / unit.microseconds)
     return f"best F-KAMH ({best.split(', ')[1]}) {rate:.2f} times the effective draws per second of KAMH, n = 1000"
 
 
-def history_costs(code: str) -> str:
-    """Microseconds of a local covariance by the length of the history, least of three; measured once."""
-    cell = report.load_cells(STORE).get(COSTS, {})
-    if cell.get("code") != code:
-        cell = {"code": code, "table": _history_costs()}
-        report.save_cells(STORE, {COSTS: cell}, versions())
-    return cell["table"]
-
-
-def _history_costs():
+def history_costs() -> str:
+    """Microseconds of a local covariance by the length of the history, least of three."""
     target, rng, lines = TARGETS["B(0.1, 100)"], np.random.default_rng(SEED), []
-    samplers = {}
     for n in (250, 500, 1000, 2000, 5000, 10_000, 20_000):
         past = target.sample(rng, n)
         row: list[Any] = [n]
-        for name, sampler in (
-            ("KAMH", Kameleon(**{**SLOW, "n_history": n})),
-            ("F-KAMH", FastKameleon(**{**FAST, "n_features": 100})),
+        for sampler in (
+            Kameleon(**{**SLOW, "n_history": n}),
+            FastKameleon(**{**FAST, "n_features": 100}),
         ):
             state = sampler.init(rng, past[0])._replace(log_scale=0.0)
             begin = time.process_time()
@@ -205,7 +225,6 @@ def _history_costs():
                     sampler.covariance(state.model, y)
                 least = min(least, (time.process_time() - begin) / 100)
             row += [f"{1e6 * least:.0f}", f"{1e3 * learning:.0f}"]
-            samplers[name] = least
         lines.append(row)
     head = [
         "n",
@@ -217,106 +236,61 @@ def _history_costs():
     return report.table(head, lines)
 
 
-def draw_figure(all_rows, path):
-    figure, panels = report.subplots(1, 2, figsize=(11, 4.6))
-    styles = {"B(0.03, 100)": ("C0", "o", "-", ":"), "B(0.1, 100)": ("C3", "s", "--", "-.")}
-    for target, found in all_rows.items():
-        color, marker, style, dots = styles[target]
-        mine = [r for n, r in found.items() if n.startswith("F-KAMH, D")]
-        sizes = [int(r.name.split("= ")[1]) for r in mine]
-        unit = found["KAMH, n = 1000"]
-        panels[0].errorbar(sizes, [r.ess for r in mine], yerr=[r.error for r in mine], color=color, marker=marker,
-                           ls=style, lw=1.8, label=f"F-KAMH, {target}")  # fmt: skip
-        panels[0].axhline(unit.ess, color=color, lw=1.2, ls=dots, label=f"KAMH, n = 1000, {target}")
-        base = unit.ess / unit.microseconds
-        panels[1].plot(
-            sizes,
-            [r.ess / r.microseconds / base for r in mine],
-            color=color,
-            marker=marker,
-            ls=style,
-            lw=1.8,
-        )
-    panels[1].axhline(1.0, color="0.3", lw=1.2, ls=":")
-    panels[1].annotate(
-        "KAMH, n = 1000", (10, 1.0), xytext=(0, 4), textcoords="offset points", color="0.3"
-    )
-    panels[0].set_ylabel("effective draws per 1000", fontsize=12)
-    panels[1].set_ylabel("effective draws per second,\nKAMH = 1", fontsize=12)
-    for panel in panels:
-        panel.set(xscale="log", xlabel="random features D")
-        panel.set_ylim(bottom=0)
-        panel.set_xticks([10, 50, 100, 300], [10, 50, 100, 300])
-        panel.minorticks_off()
-        panel.spines[["top", "right"]].set_visible(False)
-    panels[0].legend(frameon=False, fontsize=10, loc="center", bbox_to_anchor=(0.55, 0.7))
-    figure.tight_layout()
-    report.save_figure(figure, path, dpi=90)
-
-
-def write():
-    cells, code = report.load_cells(STORE), provenance.digest(*MODULES)
+def page(cells: dict[Cell, dict]) -> str:
+    """Tables by target, what is wrong, costs."""
     found = {target: rows(cells, target) for target in TARGETS}
-    draw_figure(found, RESULTS / "paper_features.png")
     least = min(r.chains for t in found.values() for r in t.values())
     sections = [
         "# F-KAMH at its dissertation's sizes",
         f"Chains of {TUNE + DRAWS:,} draws from exact draws of the target, {TUNE:,} of them tuning and dropped, as in "
         f"section 5.1, which has 50 "
         f'a row (here the column; at least {least}); settings of the two papers unless "defaults" is said. '
-        f"Seed {SEED}; {versions()}.",
+        f"Seed {SEED}.",
         "**The headline is not reproduced.** The dissertation finds more effective draws per second for F-KAMH than "
         "for KAMH. "
         "With the right acceptance ratio: "
         + "; ".join(f"{t}: {headline(r)}" for t, r in found.items())
-        + ". Its own code "
-        "divides by the density under the state accepted before (see [fast_kameleon](fast_kameleon.md) for what that "
-        "does).",
+        + ". Its own code divides by the density under the state accepted before.",
     ]
-    sections.append("![Effective draws by number of features](paper_features.png)")
     for target, r in found.items():
         sections += [f"## {target}", table(r)]
     sections += [
         "ESS: bulk, worst coordinate, mean over chains. Cost of a draw (after tuning, median) and ESS per second with "
         "KAMH, n = 1000, in the "
         'paper\'s settings as 1. Quantile error: of all chains together; "of which noise" is what chance explains.',
-        "## KAMH without its reverse density",
-        "A second code takes the proposal for symmetric. "
-        + " ".join(no_reverse(t, r) for t, r in found.items()),
+        "## Wrong ratios",
+        "A second code's KAMH takes the proposal for symmetric; the dissertation's takes the covariance of the state "
+        "accepted before for the reverse density. "
+        + " ".join(wrong(t, r) for t, r in found.items()),
         "## Cost by the length of the history (A.1)",
-        history_costs(code),
+        next((m["table"] for c, m in cells.items() if c.sampler == COSTS), "Not measured."),
         "A proposal needs one covariance. KAMH's grows with the history that it keeps; F-KAMH's does not, and its "
-        "moments take in one "
-        'state after another, so that "from scratch" is paid once.',
+        'moments take in one state after another, so that "from scratch" is paid once.',
     ]
-    stale = provenance.stale_cells(
-        (" | ".join(k.split(" | ")[:2]), c["code"], code) for k, c in cells.items()
-    )
-    provenance.write(RESULTS / "paper_features.md", "\n\n".join(sections), stale_cells=stale)
+    return "\n\n".join(sections)
 
 
-def no_reverse(target, found):
-    wrong, right = found["KAMH, n = 1000, no reverse density"], found["KAMH, n = 1000"]
-    return (
-        f"{target}: quantile error {wrong.deviation:.3f} in place of {right.deviation:.3f} (chance: "
-        f"{right.noise:.3f}), variance of x₁ "
-        f"{wrong.variance:.0f} ± {wrong.variance_error:.0f} in place of {right.variance:.0f} ± "
-        f"{right.variance_error:.0f} (truth 100), "
-        f"effective draws per 1000 {wrong.ess:.2f} in place of {right.ess:.2f}."
-    )
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument(
-        "--minutes", type=float, default=math.inf, help="stop after so many; begin again to go on"
-    )
-    parser.add_argument("--tables", action="store_true", help="from what is stored")
-    arguments = parser.parse_args()
-    if not arguments.tables:
-        measure(arguments.minutes)
-    write()
+def wrong(target, found):
+    """Wrong ratios beside the right ones, in words."""
+    pairs = (
+        ("KAMH, n = 1000", "no reverse density"), ("F-KAMH, D = 100", "previous state's covariance"),
+        ("F-KAMH, D = 300", "previous state's covariance"),
+    )  # fmt: skip
+    said = []
+    for name, how in pairs:
+        off, right = found.get(f"{name}, {how}"), found[name]
+        if off is not None:
+            said.append(
+                f"{target}, {name}, {how}: quantile error {off.deviation:.3f} in place of {right.deviation:.3f} "
+                f"(chance: {right.noise:.3f}), variance of x₁ {off.variance:.0f} ± {off.variance_error:.0f} in place "
+                f"of {right.variance:.0f} ± {right.variance_error:.0f} (truth 100), effective draws per 1000 "
+                f"{off.ess:.2f} in place of {right.ess:.2f}."
+            )
+    return " ".join(said)
 
 
 if __name__ == "__main__":
-    main()
+    Benchmark("paper_features", measure, page).command(
+        __doc__, [*RUNS, COSTS], list(TARGETS), (TUNE + DRAWS,), 14,
+        lambda c: c.sampler != COSTS or (c.seed == 0 and c.problem == "B(0.1, 100)"),
+    )  # fmt: skip

@@ -9,38 +9,25 @@ Two starts. *Exact*: from a draw of the target, with what the authors' scripts g
 coordinate's true variance to AM, a lengthscale of 5 or 10 to KAMH). *Cold*: from the origin, unit covariance, the
 median heuristic; beside them the package's present defaults.
 
-    python -m benchmarks.papers.kameleon_targets
-
-Some twenty minutes of processor time; resumable, and two may run side by side (``--only``).
+    python -m benchmarks.papers.kameleon_targets          # twenty minutes
 """
 
-import argparse
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from benchmarks import provenance, report
-from benchmarks.basics import bulk_ess, generators, versions
+from benchmarks import report
+from benchmarks.basics import bulk_ess, generators
+from benchmarks.cells import Benchmark, Cell
 from benchmarks.core import run_chain
-from pymc_kameleon.diagnostics import DECILES, norm_of_mean
+from benchmarks.measures import DECILES
 from pymc_kameleon.samplers.adaptive_metropolis import AdaptiveMetropolis
 from pymc_kameleon.samplers.kameleon.full import Kameleon
 from pymc_kameleon.samplers.schedule import Scheduled
 from pymc_kameleon.targets import Banana, Flower
 
-RESULTS = Path(__file__).parents[1] / "results"
-STORE = RESULTS / "paper_kameleon_targets.json"
 SEED, CHAINS = 20260301, 20
 TIMES = np.array([0.05, 0.1, 0.2, 0.35, 0.5, 0.7, 0.85, 1.0])  # of the draws after burn-in
-COMMON = ("benchmarks.core", "pymc_kameleon.targets", "pymc_kameleon.diagnostics")
-KAMH = ("pymc_kameleon.samplers.schedule", "pymc_kameleon.samplers.kameleon.full")
-
-
-def code_of(name: str) -> str:
-    """A digest of what makes a sampler's chains."""
-    own = KAMH if name.startswith("KAMH") else ("pymc_kameleon.samplers.adaptive_metropolis",)
-    return provenance.digest(*COMMON, *own)
 
 
 class Setting(NamedTuple):
@@ -88,9 +75,10 @@ def names(start):
     return PAPER if start == "exact" else PAPER + NOW
 
 
-def cell(target_name: str, start: str, name: str, rng) -> dict[str, Any]:
+def measure(cell: Cell) -> dict[str, Any]:
     """One chain: what it is worth at the end, and its two errors at ``TIMES``."""
-    setting = TARGETS[target_name]
+    (name, start), setting = cell.sampler.rsplit(", ", 1), TARGETS[cell.problem]
+    rng = generators(SEED, cell.seed + 1)[cell.seed]
     target, half = setting.target, setting.draws // 2
     x = target.sample(rng, 1)[0] if start == "exact" else np.zeros(8)
     algorithm, options = sampler(name, start, setting)
@@ -100,45 +88,10 @@ def cell(target_name: str, start: str, name: str, rng) -> dict[str, Any]:
     return {
         "acceptance": chain.acceptance,
         "ess": [float(e) for e in bulk_ess(chain.draws[None])],
-        "norm": [float(norm_of_mean(chain.draws[:n], target.mean)) for n in ends],
+        "norm": [float(np.linalg.norm(chain.draws[:n].mean(0) - target.mean)) for n in ends],
         "deviation": [float(e) for e in np.abs(coverage - DECILES).mean(axis=1)],
         "coverage": [float(c) for c in coverage[-1]],
-        "seconds": chain.tuning_seconds + chain.seconds,
     }
-
-
-def measure(only, chains):
-    for target in [t for t in TARGETS if only in (None, t)]:
-        for start in STARTS:
-            for name in names(start):
-                code = code_of(name)
-                for k, rng in enumerate(generators(SEED, chains)):
-                    key = f"{target} | {start} | {name} | {k}"
-                    if report.load_cells(STORE).get(key, {}).get("code") == code:
-                        continue
-                    found = report.rounded(cell(target, start, name, rng))
-                    report.save_cells(STORE, {key: {"code": code, **found}}, versions())
-                print(f"{target} {start} {name}", flush=True)
-
-
-def verify() -> None:
-    """Make the first chain of every row again: where none differs by a digit, what is stored is the present code's."""
-    cells = report.load_cells(STORE)
-    for target in TARGETS:
-        for start in STARTS:
-            for name in names(start):
-                mine = {
-                    k: c
-                    for k, c in cells.items()
-                    if k.startswith(f"{target} | {start} | {name} | ")
-                }
-                again = report.rounded(cell(target, start, name, generators(SEED, CHAINS)[0]))
-                first = mine[f"{target} | {start} | {name} | 0"]
-                if any(again[n] != first[n] for n in ("acceptance", "ess", "norm", "coverage")):
-                    print(f"{target} {start} {name}: differs", flush=True)
-                    continue
-                found = {k: {**c, "code": code_of(name)} for k, c in mine.items()}
-                report.save_cells(STORE, found, versions())
 
 
 # --- what is shown -------------------------------------------------------------------------------
@@ -162,9 +115,7 @@ def rows(cells) -> list[Row]:
     for target in TARGETS:
         for start in STARTS:
             for name in names(start):
-                mine = [
-                    c for k, c in cells.items() if k.startswith(f"{target} | {start} | {name} | ")
-                ]
+                mine = [m for c, m in cells.items() if c[:2] == (f"{name}, {start}", target)]
                 if not mine:
                     continue
                 coverage = np.array([c["coverage"] for c in mine])
@@ -243,7 +194,7 @@ STYLES = {
 }  # fmt: skip
 
 
-def draw_figure(found: list[Row], path: Path) -> None:
+def draw_figure(found: list[Row]) -> None:
     figure, panels = report.subplots(4, 3, figsize=(12, 13.5), sharex="col", sharey="row")
     kinds = [
         ("distance of the mean", lambda r: r.norm),
@@ -270,7 +221,6 @@ def draw_figure(found: list[Row], path: Path) -> None:
                         TIMES * half / 1000, low, high, color=color, alpha=0.15, lw=0
                     )
             panel.set_yscale("log")
-            panel.spines[["top", "right"]].set_visible(False)
         panels[row, 0].set_ylabel(f"{what[0]}\n{start} start", fontsize=12)
     for panel, target in zip(panels[0], TARGETS, strict=True):
         panel.set_title(target, fontsize=13)
@@ -279,19 +229,18 @@ def draw_figure(found: list[Row], path: Path) -> None:
     handles, labels = panels[1, 0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="lower center", ncols=6, frameon=False, fontsize=12)
     figure.tight_layout(rect=(0, 0.03, 1, 1))
-    report.save_figure(figure, path, dpi=90)
+    report.save_figure(figure, "paper_kameleon_targets")
 
 
-def write() -> None:
-    """The result, from the store."""
-    cells = report.load_cells(STORE)
+def page(cells: dict[Cell, dict]) -> str:
+    """The result."""
     found = rows(cells)
-    draw_figure(found, RESULTS / "paper_kameleon_targets.png")
-    sections = [
+    draw_figure(found)
+    return "\n\n".join([
         "# KAMH on its paper's targets (figures 5 and 7)",
         f"{CHAINS} chains of 40,000, 80,000 and 120,000 draws, half of them burn-in, after which all is frozen; the "
         f"paper: 20 chains, the "
-        f"same lengths, adaptation of KAMH ending with burn-in. Seed {SEED}; {versions()}. Exact start: from a draw "
+        f"same lengths, adaptation of KAMH ending with burn-in. Seed {SEED}. Exact start: from a draw "
         f"of the target, AM with "
         "the first coordinate's true variance, KAMH with the authors' lengthscales (5, 10, 5). Cold: from the origin "
         "with unit "
@@ -306,30 +255,12 @@ def write() -> None:
         comparison(found),
         "A chain that never leaves one part of the target may have many effective draws of it: the deviation and the "
         "distance say so.",
-    ]
-    labels = [(" | ".join(k.split(" | ")[:3]), c["code"]) for k, c in cells.items()]
-    stale = provenance.stale_cells((n, code, code_of(n.split(" | ")[2])) for n, code in labels)
-    provenance.write(
-        RESULTS / "paper_kameleon_targets.md", "\n\n".join(sections), stale_cells=stale
-    )
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--only", choices=list(TARGETS), help="one target; then no tables")
-    parser.add_argument("--chains", type=int, default=CHAINS)
-    parser.add_argument("--tables", action="store_true", help="from what is stored")
-    parser.add_argument(
-        "--verify", action="store_true", help="whether the present code makes what is stored"
-    )
-    arguments = parser.parse_args()
-    if arguments.verify:
-        verify()
-    elif not arguments.tables:
-        measure(arguments.only, arguments.chains)
-    if arguments.only is None:
-        write()
+    ])  # fmt: skip
 
 
 if __name__ == "__main__":
-    main()
+    samplers = [f"{name}, {start}" for start in STARTS for name in names(start)]
+    draws = sorted({setting.draws for setting in TARGETS.values()})
+    Benchmark("paper_kameleon_targets", measure, page).command(
+        __doc__, samplers, list(TARGETS), draws, CHAINS, lambda c: TARGETS[c.problem].draws == c.budget
+    )  # fmt: skip

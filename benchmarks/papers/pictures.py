@@ -10,20 +10,16 @@ the first two coordinates of a banana, a flower and a ring in 8 dimensions, draw
 *KMC figure 1* (Strathmann et al., 2015): the gradient field of a banana's log density in the plane and that of
 surrogates fitted to 200 exact draws, with one trajectory from the same start and momentum, and what it costs.
 
-    python -m benchmarks.papers.pictures
-
-Three minutes of processor time; resumable.
+    python -m benchmarks.papers.pictures         # three minutes
 """
 
 import math
-import warnings
-from pathlib import Path
 
 import numpy as np
 import pymc as pm
 
-from benchmarks import provenance, report
-from benchmarks.basics import versions
+from benchmarks import report
+from benchmarks.cells import Benchmark, Cell
 from pymc_kameleon import FastKameleonStep, GaussianMixtureStep, KameleonStep, plots
 from pymc_kameleon.kernels import Gaussian, get_kernel
 from pymc_kameleon.plots.proposal_ellipses import kernels_of
@@ -32,8 +28,6 @@ from pymc_kameleon.surrogates.scores import choose
 from pymc_kameleon.surrogates.scores.objective import gradient
 from pymc_kameleon.targets import Banana, Flower, Ring
 
-RESULTS = Path(__file__).parents[1] / "results"
-STORE = RESULTS / "paper_pictures.json"
 SEED = 20260302
 PLANE = Banana(0.03, 100.0, 2)
 
@@ -69,7 +63,7 @@ def spread_of_gradients(rng, y, points, kernel, l, nu, n=20_000):
     return float(np.abs(np.cov(g.T) - exact).max() / np.abs(exact).max())
 
 
-def draw_cost(path):
+def draw_cost():
     rng, kernel, l, nu = np.random.default_rng(SEED), Gaussian(), 5.0, 1.0
     points = PLANE.sample(rng, 100)
     y = np.array([7.0, 0.03 * (49.0 - 100.0)])
@@ -97,7 +91,7 @@ def draw_cost(path):
     panels[0].legend(loc="upper center", fontsize=11)
     figure.suptitle("g for two draws of the weights (light: large), and the way down", fontsize=13)
     figure.tight_layout()
-    report.save_figure(figure, path, dpi=90)
+    report.save_figure(figure, "paper_cost")
     return spread_of_gradients(rng, y, points, kernel, l, nu)
 
 
@@ -138,23 +132,21 @@ def alignment(name, kernel, x):
     return float(np.mean(found))
 
 
-def draw_ellipses(label: str, path: Path) -> list[str]:
+def measure(cell: Cell) -> dict:
     """One step's proposals over the three targets; the alignments of its local and its global move."""
-    kind, options = STEPS[label]
+    kind, options = STEPS[cell.sampler]
     figure, panels = report.subplots(1, 3, figsize=(12, 3.9))
     cells = []
     for panel, (name, target) in zip(panels, SHAPES.items(), strict=True):
         exact = target.sample(np.random.default_rng(SEED), 300)
         step = kind(model=target.pymc_model(), tune=TUNE, **options)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            pm.sample(
-                DRAWS, tune=TUNE, chains=1, cores=1, step=step, model=step.model, initvals={"x": exact[0]},
-                random_seed=SEED, progressbar=False, quiet=True, compute_convergence_checks=False,
-            )  # fmt: skip
+        pm.sample(
+            DRAWS, tune=TUNE, chains=1, cores=1, step=step, model=step.model, initvals={"x": exact[0]},
+            random_seed=SEED, progressbar=False, quiet=True, compute_convergence_checks=False,
+        )  # fmt: skip
         plots.proposals(step, idata=exact, at=9, density=target.log_density, ax=panel)
         panel.set_title("", loc="left")  # the plot's own
-        panel.set_title(f"{label}: {name}", fontsize=13)
+        panel.set_title(f"{cell.sampler}: {name}", fontsize=13)
         panel.set(xlabel="x₁", ylabel="x₂" if panel is panels[0] else "")
         legend = panel.get_legend()
         if legend is not None:
@@ -162,25 +154,8 @@ def draw_ellipses(label: str, path: Path) -> list[str]:
         for kernel in kernels_of(step.sampler, step.algorithm_state):
             cells.append(f"{alignment(name, kernel, exact):.2f}")
     figure.tight_layout()
-    report.save_figure(figure, path, dpi=70)
-    return cells
-
-
-def ellipses() -> list[list[str]]:
-    """Rows of the table; those of the present code that are stored are not made again."""
-    code = provenance.digest("benchmarks.papers.pictures")
-    found = []
-    for k, label in enumerate(STEPS):
-        cell = report.load_cells(STORE).get(label, {})
-        if cell.get("code") != code:
-            cell = {
-                "code": code,
-                "row": draw_ellipses(label, RESULTS / f"paper_proposals_{k + 1}.png"),
-            }
-            report.save_cells(STORE, {label: cell}, versions())
-            print(label, cell["row"], flush=True)
-        found.append([label, *cell["row"]])
-    return found
+    report.save_figure(figure, f"paper_proposals_{list(STEPS).index(cell.sampler) + 1}", 70)
+    return {"row": cells}
 
 
 # --- the field of a surrogate ------------------------------------------------------------------------
@@ -214,7 +189,7 @@ def trajectory(slope, z, p, step, steps):
     return tuple(np.array(part) for part in zip(*path, strict=True))
 
 
-def draw_fields(path):
+def draw_fields():
     rng = np.random.default_rng(SEED)
     scale = np.sqrt(np.diag(PLANE.cov))
     points = np.ascontiguousarray((PLANE.sample(rng, 200) - PLANE.mean) / scale)
@@ -279,21 +254,21 @@ def draw_fields(path):
     panels[3].legend(frameon=False, fontsize=11)
     panels[0].set_ylabel("x₂ / sd")
     figure.tight_layout()
-    report.save_figure(figure, path, dpi=85)
+    report.save_figure(figure, "paper_fields", 85)
     return table
 
 
-def main() -> None:
-    error = draw_cost(RESULTS / "paper_cost.png")
-    fields = draw_fields(RESULTS / "paper_fields.png")
-    rows = ellipses()
+def page(cells: dict[Cell, dict]) -> str:
+    """All pictures; those that take no chain are drawn here."""
+    error, fields = draw_cost(), draw_fields()
+    rows = [[name, *m["row"]] for name in STEPS for c, m in cells.items() if c.sampler == name]
     pictures = [
         f"![Proposals of {label}](paper_proposals_{k + 1}.png)" for k, label in enumerate(STEPS)
     ]
     head = ["step", *(f"{s}, {m}" for s in SHAPES for m in ("local", "global"))]
-    sections = [
+    return "\n\n".join([
         "# Pictures of the papers",
-        f"Seed {SEED}; {versions()}.",
+        f"Seed {SEED}.",
         "## The function g (KAMH, figure 1)",
         "![g for two draws of the weights](paper_cost.png)",
         f"Of 20,000 gradients of g at the star, with weights N(0, 1), the covariance is the package's M H Mᵀ within "
@@ -315,10 +290,10 @@ def main() -> None:
         "along the way, by the "
         "true density.",
         report.table(["gradient", "error", "least acceptance in 60 steps", "mean"], fields),
-    ]
-    provenance.write(RESULTS / "paper_pictures.md", "\n\n".join(sections))
-    print(sections[-1])
+    ])  # fmt: skip
 
 
 if __name__ == "__main__":
-    main()
+    Benchmark("paper_pictures", measure, page).command(
+        __doc__, list(STEPS), ["ellipses"], (TUNE + DRAWS,)
+    )

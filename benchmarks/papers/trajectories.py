@@ -2,8 +2,7 @@
 
 n exact draws of N(0, I) in d dimensions, KMC finite (n = m) or lite fitted to them without a base density as in the
 paper, and 100 leapfrog trajectories of time pi / 2 from the origin, judged by the true density: the heat map, and its
-slices along d and along n. From exact draws instead of the origin, and with a base density:
-``benchmarks.kamiltonian_paper``.
+slices along d and along n.
 
     python -m benchmarks.papers.trajectories
 
@@ -12,16 +11,14 @@ Two minutes of processor time.
 
 import argparse
 import math
-from pathlib import Path
 
 import numpy as np
 
 from benchmarks import provenance, report
-from benchmarks.basics import generators, versions
+from benchmarks.basics import generators
 from pymc_kameleon.kernels import get_kernel
 from pymc_kameleon.surrogates.scores import choose
 
-RESULTS = Path(__file__).parents[1] / "results"
 SEED, TRIALS = 20260306, 100
 SIZES = (100, 200, 500, 1000, 2000)
 DIMENSIONS = (2, 4, 8, 16, 32, 64, 100)
@@ -79,58 +76,11 @@ def measure():
     return mean, error
 
 
-def draw_figure(mean, error, hmc, path):
-    figure, panels = report.subplots(1, 3, figsize=(14, 4.6), width_ratios=(1.15, 1, 1))
-    image = panels[0].imshow(mean[0], origin="lower", aspect="auto", vmin=0, vmax=1, cmap="gray")
-    panels[0].set_xticks(range(len(SIZES)), SIZES)
-    panels[0].set_yticks(range(len(DIMENSIONS)), DIMENSIONS)
-    panels[0].set(xlabel="n = m", ylabel="d")
-    panels[0].set_title("KMC finite", fontsize=12)
-    for i, j in np.ndindex(mean[0].shape):
-        color = "black" if mean[0, i, j] > 0.5 else "white"
-        panels[0].text(
-            j, i, f"{mean[0, i, j]:.2f}", ha="center", va="center", color=color, fontsize=11
-        )
-    figure.colorbar(image, ax=panels[0], label="acceptance")
-    middle = DIMENSIONS.index(16)
-    for k, (kind, marker) in enumerate(zip(KINDS, "os", strict=True)):
-        style = {
-            "color": ("C3", "C0")[k],
-            "marker": marker,
-            "ms": 6,
-            "lw": 1.8,
-            "ls": ("-", "--")[k],
-            "label": f"KMC {kind}",
-        }
-        panels[1].errorbar(DIMENSIONS, mean[k, :, -1], yerr=error[k, :, -1], **style)
-        panels[2].errorbar(SIZES, mean[k, middle], yerr=error[k, middle], **style)
-    panels[1].plot(DIMENSIONS, hmc, color="0.3", ls=":", lw=1.8, label="HMC, true gradient")
-    panels[2].axhline(hmc[middle], color="0.3", ls=":", lw=1.8)
-    for panel, where, title in (
-        (panels[1], DIMENSIONS, f"n = m = {SIZES[-1]}"),
-        (panels[2], SIZES, "d = 16"),
-    ):
-        panel.set(
-            xscale="log",
-            ylim=(0, 1.03),
-            ylabel="acceptance",
-            xlabel="d" if where is DIMENSIONS else "n = m",
-        )
-        panel.set_title(title, fontsize=12)
-        panel.set_xticks(where, where)
-        panel.minorticks_off()
-        panel.spines[["top", "right"]].set_visible(False)
-    panels[1].legend(frameon=False, fontsize=11, loc="lower left")
-    figure.tight_layout()
-    report.save_figure(figure, path, dpi=85)
-
-
 def main() -> None:
     argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0]).parse_args()
     mean, error = measure()
     rng = np.random.default_rng(SEED)
     hmc = [of_hmc(rng, dim) for dim in DIMENSIONS]
-    draw_figure(mean, error, hmc, RESULTS / "paper_trajectories.png")
     lines = []
     for k, kind in enumerate(KINDS):
         for i, dim in enumerate(DIMENSIONS):
@@ -141,8 +91,7 @@ def main() -> None:
         f"Targets N(0, I); time π / 2 in {STEPS} steps; {TRIALS} trials a cell as in the paper's figure 2, over "
         f"{', '.join(map(str, FITS.values()))} fits by n; lengthscale and λ by held-out score; standard errors over "
         f"the "
-        f"fits; seed {SEED}; {versions()}.",
-        "![Acceptance by dimension and number of points](paper_trajectories.png)",
+        f"fits; seed {SEED}.",
         f"**Not reproduced at the high end.** The paper finds KMC finite comparable to HMC in growing dimension, "
         f"given enough points. Here, "
         f"with n = m = {SIZES[-1]} at d = {DIMENSIONS[-1]}, finite is accepted with {mean[0, -1, -1]:.2f} ± "
@@ -152,7 +101,7 @@ def main() -> None:
         f"d = {DIMENSIONS[-1]}: {mean[1, -1, -1]:.2f}.",
         report.table(["surrogate", "d", *(f"n = {n}" for n in SIZES), "HMC"], lines),
     ]
-    provenance.write(RESULTS / "paper_trajectories.md", "\n\n".join(sections))
+    provenance.write("paper_trajectories", "\n\n".join(sections))
 
 
 if __name__ == "__main__":

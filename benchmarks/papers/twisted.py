@@ -3,7 +3,7 @@
 M-GaA, (1+1)-CMA and adaptive Metropolis as published, which adapt for ever at their own rates, on pi_1 to pi_4 in d =
 11: 60,000 draws from the origin, half of them dropped, beside the same samplers frozen after that half. *Table 6.1*:
 shares of the draws inside the 68.3, 90, 95 and 99 % regions. *Figure 6.2*: the last 350 draws. *Figure 6.4*: Geweke
-scores on pi_3. With this package's defaults: ``benchmarks.twisted_gaussians``.
+scores on pi_3.
 
     python -m benchmarks.papers.twisted
 
@@ -11,21 +11,19 @@ Three minutes of processor time.
 """
 
 import argparse
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from benchmarks import provenance, report
-from benchmarks.basics import autocorrelation_time, generators, versions
-from benchmarks.core import Walk
-from pymc_kameleon.diagnostics import CountingLogDensity, confidence_regions
+from benchmarks.basics import autocorrelation_time, generators
+from benchmarks.core import born
+from benchmarks.measures import CountingLogDensity, confidence_regions
 from pymc_kameleon.samplers.adaptive_metropolis import AdaptiveMetropolis
 from pymc_kameleon.samplers.cma import CMA
 from pymc_kameleon.samplers.gaussian_adaptation import GaussianAdaptation
 from pymc_kameleon.targets import TwistedGaussian
 
-RESULTS = Path(__file__).parents[1] / "results"
 SEED, DIM = 20260304, 11
 TARGETS = {f"π{'₁₂₃₄'[i - 1]}": TwistedGaussian(i, DIM) for i in (1, 2, 3, 4)}
 SAMPLERS: dict[str, tuple[type, dict[str, Any]]] = {
@@ -49,14 +47,14 @@ def chains(target, name, frozen, repeats, draws) -> Cell:
     kept, acceptance = np.empty((repeats, draws // 2, DIM)), 0.0
     for k, rng in enumerate(generators(SEED, repeats)):
         density = CountingLogDensity(target.numba_log_density)
-        walk = Walk(kind, density, np.zeros(DIM), rng, options)
+        life, evaluate = born(kind(**options), density, np.zeros(DIM), rng)
         for _ in range(draws // 2):
-            walk.step(tuning=True)
+            life.draw(evaluate)
         if frozen:
-            walk.freeze()
+            life.freeze()
         for n in range(draws // 2):
-            acceptance += walk.step(tuning=not frozen)
-            kept[k, n] = walk.here.position
+            acceptance += life.draw(evaluate).accept_prob
+            kept[k, n] = life.here.position
     return Cell(acceptance / kept[..., 0].size, kept)
 
 
@@ -78,14 +76,11 @@ def geweke(draws, first=0.1, segments=20):
 
 def format_row(target_name, target, name, end, cell) -> list[str]:
     regions = confidence_regions(np.array([target.level(x) for x in cell.draws]))
-    shares = [
-        f"{100 * c:.1f} ± {100 * s:.1f}"
-        for c, s in zip(regions.coverage, regions.standard_error, strict=True)
-    ]
+    shares = [f"{100 * c:.1f} ± {100 * s:.1f}" for c, s in zip(*regions, strict=True)]
     return [target_name, name, end, f"{cell.acceptance:.2f}", *shares]
 
 
-def draw_scatter(cells, path):
+def draw_scatter(cells):
     figure, panels = report.subplots(
         len(SAMPLERS), 4, figsize=(13, 9.4), sharex="col", sharey="col"
     )
@@ -104,10 +99,10 @@ def draw_scatter(cells, path):
     figure.supxlabel("x₁", y=0.04)
     figure.supylabel("x₂")
     figure.tight_layout(rect=(0.01, 0.05, 1, 1))
-    report.save_figure(figure, path, dpi=80)
+    report.save_figure(figure, "paper_twisted", 80)
 
 
-def draw_geweke(cells, path):
+def draw_geweke(cells):
     figure, panels = report.subplots(1, len(SAMPLERS), figsize=(13, 4.2), sharey=True)
     shares = {}
     for panel, name in zip(panels, SAMPLERS, strict=True):
@@ -131,7 +126,7 @@ def draw_geweke(cells, path):
     panels[0].set_ylabel("Geweke score\n(grey: within 1.96)", fontsize=12)
     panels[0].legend(frameon=False, fontsize=11)
     figure.tight_layout()
-    report.save_figure(figure, path, dpi=80)
+    report.save_figure(figure, "paper_geweke", 80)
     return shares
 
 
@@ -154,13 +149,13 @@ def main() -> None:
                     cells[target_name, name, end] = cell._replace(
                         draws=cell.draws.astype(np.float32)
                     )
-    draw_scatter(cells, RESULTS / "paper_twisted.png")
-    shares = draw_geweke(cells, RESULTS / "paper_geweke.png")
+    draw_scatter(cells)
+    shares = draw_geweke(cells)
     sections = [
         "# The thesis' twisted Gaussians, its own settings",
         f"{a.repeats} chains a row of {a.draws:,} draws from the origin, half of them dropped (the thesis: one chain "
         f"of the same length); "
-        f'd = {DIM}; seed {SEED}; {versions()}. "For ever": as published, adapting at every draw; '
+        f'd = {DIM}; seed {SEED}. "For ever": as published, adapting at every draw; '
         'M-GaA and (1+1)-CMA at constant rates. "Frozen": the same, adapting in the dropped half only, as the steps '
         "of this package do.",
         report.table(HEAD, lines, left=3),
@@ -173,7 +168,7 @@ def main() -> None:
         "places (0.05 where chains "
         "are long enough): " + ", ".join(f"{n} {s:.2f}" for n, s in shares.items()) + ".",
     ]
-    provenance.write(RESULTS / "paper_twisted.md", "\n\n".join(sections))
+    provenance.write("paper_twisted", "\n\n".join(sections))
 
 
 if __name__ == "__main__":

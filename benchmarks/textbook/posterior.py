@@ -2,20 +2,17 @@
 
 import ast
 import inspect
-import json
-import zlib
 from functools import cache
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 import pymc as pm
 
-from benchmarks import basics
+from benchmarks import cells
+from benchmarks.basics import generators, number
 from benchmarks.textbook import MODELS
 from pymc_kameleon.steps.log_density import LogDensity
 
-REFERENCE = Path(__file__).parents[1] / "results" / "textbook_reference.json"
 RETRIES = 10  # pm.sample's jitter_max_retries
 
 
@@ -32,6 +29,12 @@ class Reference(NamedTuple):
     ess: np.ndarray
     rhat: float
     level: float
+
+    @classmethod
+    def of(cls, stored: dict) -> "Reference":
+        """Of what is stored."""
+        arrays = (np.array(stored[f]) for f in ("mean", "sd", "q05", "q95", "ess"))
+        return cls(*arrays, stored["rhat"], stored["level"])
 
 
 class Posterior:
@@ -74,9 +77,7 @@ class Posterior:
 
     def starts(self, seed: int, chains: int) -> np.ndarray:
         """Shape (chains, d); the same for every step."""
-        return np.array(
-            [self.start(rng) for rng in basics.generators([key(self.name), seed], chains)]
-        )
+        return np.array([self.start(rng) for rng in generators([number(self.name), seed], chains)])
 
     def to_point(self, x: np.ndarray) -> dict[str, np.ndarray]:
         """The dictionary that a step takes."""
@@ -85,15 +86,6 @@ class Posterior:
     def ravel(self, point: dict[str, np.ndarray]) -> np.ndarray:
         """The vector of a point, a copy."""
         return np.array(self._density.ravel(point))
-
-    def coordinates(self) -> list[str]:
-        """Names of the vector's entries."""
-        names: list[str] = []
-        for variable in self.variables:
-            shape = np.shape(self.point[variable.name])
-            entries = [f"[{', '.join(map(str, i))}]" for i in np.ndindex(shape)] if shape else [""]
-            names += [variable.name + entry for entry in entries]
-        return names
 
 
 def _has_gradient(model) -> bool:
@@ -110,31 +102,19 @@ def posterior(name: str) -> Posterior:
     return Posterior(name)
 
 
-def key(text: str) -> int:
-    """A number for a seed."""
-    return zlib.crc32(text.encode())
-
-
 def model_digest(name: str) -> str:
     """Of the model's own function, less its docstring: what was measured with another one is of another model."""
     [function] = ast.parse(inspect.getsource(MODELS[name])).body
     function.body = function.body[ast.get_docstring(function) is not None :]
-    return f"{key(ast.unparse(function)):08x}"
-
-
-def references() -> dict[str, dict]:
-    """The stored ones by model."""
-    return json.loads(REFERENCE.read_text())["models"] if REFERENCE.exists() else {}
+    return f"{number(ast.unparse(function)):08x}"
 
 
 def reference(name: str) -> Reference:
     """The model's reference posterior, refused if the model has changed since."""
-    stored = references().get(name)
-    command = f"python -m benchmarks.textbook.reference --models {name}"
-    if stored is None:
-        raise ValueError(f"There is no reference posterior of {name!r} yet: run {command}.")
+    stored = cells.truth("textbook", name)
     if stored["digest"] != model_digest(name):
-        raise ValueError(f"{name!r} is not the model whose reference is stored: run {command}.")
-    return Reference(
-        *(np.array(stored[f]) for f in ("mean", "sd", "q05", "q95", "ess")), stored["rhat"], stored["level"]
-    )  # fmt: skip
+        raise ValueError(
+            f"{name!r} is not the model whose reference is stored: take it out of results/textbook_reference.json, and "
+            f"run python -m benchmarks.textbook.reference."
+        )
+    return Reference.of(stored)

@@ -9,9 +9,10 @@ eq. 5.1). Parameters are theta_k = log l_k^2, then log s^2 if the signal varianc
 import math
 
 import numpy as np
-from numba import njit
 from scipy.linalg import blas, lapack
 from scipy.spatial.distance import cdist
+
+from pymc_kameleon.numerics.compiled import njit
 
 _MAX_EXPONENT = 690.0  # exp of it is finite, and stays so when summed over covariates
 

@@ -20,13 +20,13 @@ import math
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 from scipy import special
 from scipy.linalg import blas, lapack
 
 from pymc_kameleon.gp.covariance import SquaredExponential
 from pymc_kameleon.gp.data import check_covariates, check_data
 from pymc_kameleon.gp.sites import LINKS, ep_sites, fill_log_weights, laplace_sites
+from pymc_kameleon.numerics.compiled import njit
 
 _BLOCK = 64  # rows of draws made at a time: larger temporaries cost page faults
 _NODES, _WEIGHTS = np.polynomial.hermite_e.hermegauss(24)

@@ -20,8 +20,9 @@ import math
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 from scipy.linalg import blas, lapack
+
+from pymc_kameleon.numerics.compiled import njit
 
 LOGIT, PROBIT = 0, 1
 LINKS = {"logit": LOGIT, "probit": PROBIT}

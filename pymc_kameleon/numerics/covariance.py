@@ -9,7 +9,8 @@ import math
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
+
+from pymc_kameleon.numerics.compiled import njit
 
 # --- running moments ---------------------------------------------------------------------------
 

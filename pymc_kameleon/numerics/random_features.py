@@ -21,11 +21,12 @@ import math
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
 from pymc_kameleon.kernels import Kernel, RadialKernel, get_kernel
+from pymc_kameleon.numerics.compiled import njit
 
 EMBEDDINGS = ("sincos", "cos")
+MOST = 10**6  # features: a mistyped number is refused before there is no memory left
 
 
 class RandomFeatures(NamedTuple):
@@ -90,9 +91,10 @@ def draw_features(
     if embedding not in EMBEDDINGS:
         raise ValueError(f"Unknown embedding {embedding!r}; choose one of {EMBEDDINGS}.")
     sincos = embedding == "sincos"
-    if n_features < 1 or n_features != int(n_features) or (sincos and n_features % 2):
+    fits = 1 <= n_features <= MOST and n_features == int(n_features)
+    if not fits or (sincos and n_features % 2):
         raise ValueError(
-            f"n_features must be a positive {'even ' * sincos}integer for embedding {embedding!r}, "
+            f"n_features must be a positive {'even ' * sincos}integer for embedding {embedding!r}, at most {MOST:,}, "
             f"got {n_features!r}."
         )
     if not (math.isfinite(lengthscale) and lengthscale > 0):

@@ -1,5 +1,7 @@
 """Scales and step sizes that approach a target acceptance probability."""
 
+OPTIMAL_SCALE = 2.38  # times d^-1/2: Roberts, Gelman & Gilks (1997)
+
 
 def robbins_monro(log_scale: float, accept_prob: float, target_accept: float, rate: float) -> float:
     """One Robbins-Monro step of a log scale towards a target acceptance probability.

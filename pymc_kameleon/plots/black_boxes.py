@@ -4,10 +4,12 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+import pymc as pm
 
 from pymc_kameleon.plots import panels as shared
+from pymc_kameleon.plots.names import labels_of
 from pymc_kameleon.samplers.kamiltonian.factors.state import State
-from pymc_kameleon.steps.split import Split
+from pymc_kameleon.steps.factors.split import Split
 from pymc_kameleon.surrogates.factors.emulator import emulate
 
 MOST = 4  # factors that are drawn if none are named
@@ -52,6 +54,7 @@ class Panels(NamedTuple):
 def draw(
     state: State,
     known: Split,
+    model: pm.Model,
     chosen: Sequence[str | int] | None,
     figsize: tuple[float, float] | None,
     ax: Any = None,
@@ -62,7 +65,9 @@ def draw(
     -------
     ndarray of matplotlib Axes, shape (factors, most inputs)
     """
-    rows = [panels(state, known, k) for k in choose(state, known, chosen)]
+    places = {v.name: np.empty(shape) for v, _, shape in known.cut.coordinates.layout}
+    names = labels_of(places, model)
+    rows = [panels(state, known, k, names) for k in choose(state, known, chosen)]
     n = max(len(row.labels) for row in rows)
     size = (2.6 * n + 0.8, 2.2 * len(rows) + 0.7) if figsize is None else figsize
     _, axes, new = shared.panels((len(rows), n), size, ax, sharey="row")
@@ -103,7 +108,7 @@ def choose(state: State, known: Split, chosen: Sequence[str | int] | None) -> li
     return [names[c] for c in ([chosen] if isinstance(chosen, str) else chosen)]
 
 
-def panels(state: State, known: Split, k: int) -> Panels:
+def panels(state: State, known: Split, k: int, names: list[str]) -> Panels:
     """Factor ``k`` along each of its inputs."""
     emulator, layout = state.surface.emulator, known.layout
     inputs, outputs = layout.inputs_of(k), layout.outputs_of(k)
@@ -127,23 +132,18 @@ def panels(state: State, known: Split, k: int) -> Panels:
             s = (w[inputs] - emulator.centre[inputs]) / emulator.scale[inputs]
             trusted[i, j] = np.linalg.norm(emulator.whitening[k, :d, :d] @ s) < emulator.radius[k]
     return Panels(
-        known.factors[k], float(state.fit.errors[k]), labels(known, k), grids, curves, trusted,
+        known.factors[k], float(state.fit.errors[k]), labels(known, k, names), grids, curves, trusted,
         base[inputs], visited, bool(layout.added[k]),
     )  # fmt: skip
 
 
-def labels(known: Split, k: int) -> list[str]:
-    """Names of factor ``k``'s inputs: unconstrained coordinates, or elements of the black box's arguments."""
+def labels(known: Split, k: int, names: list[str]) -> list[str]:
+    """Of factor ``k``'s inputs: ``names`` of coordinates, or elements of the black box's arguments."""
     part = known.parts[k]
     if part.inputs.elements is not None:
         name = "log argument" if part.inputs.positive else "argument"
         return [f"{name} {e}" for e in part.inputs.elements]
-    found = []
-    for variable, _, shape in known.cut.coordinates.layout:
-        for index in np.ndindex(shape):
-            where = f"[{', '.join(map(str, index))}]" if index else ""
-            found.append(f"{variable.name}{where}")
-    return [found[c] for c in part.inputs.coordinates]
+    return [names[c] for c in part.inputs.coordinates]
 
 
 def _draw_panel(axis: Any, row: Panels, i: int) -> None:

@@ -132,7 +132,7 @@ def _black_boxes(step: Any, chosen: Any, figsize: Any, ax: Any) -> np.ndarray:
         raise ValueError(NOT_HERE)
     if state.surface is None:
         raise ValueError(NO_BOXES)
-    return black_boxes.draw(state, step.density.parts_known, chosen, figsize, ax)
+    return black_boxes.draw(state, step.density.parts_known, step.model, chosen, figsize, ax)
 
 
 # --- drawing --------------------------------------------------------------------------------------

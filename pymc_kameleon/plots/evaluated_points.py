@@ -19,7 +19,16 @@ BY = ("move", "round", "chain")
 KINDS = {
     "start": ("start",),
     "climb to the posterior": ("arrival", "search", "climb", "explore"),
-    "random walk": ("walk", "short", "long", "differential", "global", "coordinate", "local"),
+    "random walk": (
+        "walk",
+        "short",
+        "long",
+        "differential",
+        "ray",
+        "global",
+        "coordinate",
+        "local",
+    ),
     "surrogate": ("surrogate", "hamiltonian", "screened"),
     "to teach the surrogate": ("companion", "probe", "refresh", "renewal", "swap"),
 }
@@ -80,7 +89,7 @@ def evaluations(
     if color not in BY:
         raise ValueError(f"color must be one of {BY}, got {color!r}.")
     record, layout, model = _record(source, model)
-    labels, chosen = labels_of(layout), choose(coordinates, layout, model, "evaluations")
+    labels, chosen = labels_of(layout, model), choose(coordinates, layout, model, "evaluations")
     kept = _kept(record, within)
     labels = [labels[c] for c in chosen]
     columns, k = record.positions[:, chosen], len(chosen)

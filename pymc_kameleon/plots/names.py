@@ -3,7 +3,9 @@
 import difflib
 import logging
 import math
+from collections.abc import Iterable
 from contextlib import suppress
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -70,13 +72,25 @@ def layout_of(step: Any, dim: int, model: pm.Model | None) -> Layout:
     return {n: p.reshape(shapes[n]) for n, p in zip(shapes, places, strict=True)}
 
 
-def labels_of(layout: Layout) -> list[str]:
-    """A name for every coordinate, in the vector's order."""
+def labels_of(layout: Layout, model: pm.Model | None) -> list[str]:
+    """A name for every coordinate, in the vector's order; ArviZ's where the model has ``coords``."""
     return [
         f"{name}[{', '.join(map(str, index))}]" if index else name
         for name, places in layout.items()
-        for index in np.ndindex(places.shape)
+        for index in _indices(name, places.shape, model)
     ]
+
+
+def _indices(
+    name: str, shape: tuple[int, ...], model: pm.Model | None
+) -> Iterable[tuple[Any, ...]]:
+    """Of every element of a value variable; a transform may have changed the shape that ``coords`` are for."""
+    values = [] if model is None else [v for v in model.value_vars if v.name == name]
+    dims = [
+        d for v in values for d in model.named_vars_to_dims.get(model.values_to_rvs[v].name, ())
+    ]
+    coords = [model.coords.get(dim) or () for dim in dims]
+    return product(*coords) if tuple(map(len, coords)) == shape else np.ndindex(shape)
 
 
 def choose(coordinates: Any, layout: Layout, model: pm.Model | None, plot: str) -> list[int]:
@@ -87,7 +101,7 @@ def choose(coordinates: Any, layout: Layout, model: pm.Model | None, plot: str) 
     ValueError
         For a coordinate that there is not.
     """
-    labels = labels_of(layout)
+    labels = labels_of(layout, model)
     if coordinates is None:
         if len(labels) > MOST:
             _log.info(

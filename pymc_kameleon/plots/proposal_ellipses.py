@@ -106,7 +106,7 @@ def proposals(
     >>> pk.plots.proposals(step, idata=idata, density=target)  # doctest: +SKIP
     """
     kernels = kernels_of(*_random_walk(step))
-    if getattr(step, "reparametrized", False):
+    if step.density.reparametrized:
         raise ValueError(
             "The proposals of this step are normal in the partially non-centred coordinates of the hierarchy, not in "
             "the model's: draw those of a step with parametrization='model'."
@@ -115,7 +115,7 @@ def proposals(
         raise ValueError(f"probability must be in (0, 1), got {probability!r}.")
     model, dim = model_of(step, model), step.density.dim
     layout = layout_of(step, dim, model)
-    labels, chosen = labels_of(layout), [0, 1]
+    labels, chosen = labels_of(layout, model), [0, 1]
     if coordinates is not None or dim < 2:
         chosen = choose(coordinates, layout, model, "proposals")
     if len(chosen) != 2:

@@ -63,7 +63,7 @@ class Scene(NamedTuple):
 def make_scene(step: Any, idata: Any, coordinates: Any, how: tuple[str, Any], model: Any) -> Scene:
     """What :func:`pymc_kameleon.plots.surrogate` draws; ``how``: ``contours`` and ``at``."""
     found, layout = _find(step, idata, model)
-    labels = labels_of(layout)
+    labels = labels_of(layout, model)
     chosen = choose(coordinates, layout, model, "surrogate")
     point = point_at(how[1], found)
     clouds, reached = found.clouds, found.archive

@@ -4,7 +4,6 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 from scipy.special import logsumexp, ndtri
-from scipy.stats import qmc
 
 Values = Callable[[np.ndarray], np.ndarray]
 WIDEN = 1.2  # of their normal distribution: its tails hold the conditional's
@@ -67,6 +66,8 @@ def marginal(
 
 def quasi_normal(dim: int, count: int) -> np.ndarray:
     """Standard normal points that fill space evenly, always the same ones, shape (count, dim)."""
+    from scipy.stats import qmc  # slow to import
+
     rotation = np.random.default_rng(0).random(dim)
     uniform = (qmc.Halton(dim, scramble=False).random(count) + rotation) % 1.0
     return ndtri(np.clip(uniform, 1e-9, 1.0 - 1e-9))

@@ -13,22 +13,21 @@ They adapt for ever, by steps that fall to zero; here everything is frozen when 
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from typing import ClassVar, Literal, NamedTuple
 
 import numpy as np
-from numba import njit
 
 from pymc_kameleon.numerics import evaluations, history
-from pymc_kameleon.numerics.checks import inside, one_of, positive, shaped, share
+from pymc_kameleon.numerics.checks import inside, positive, shaped, share
+from pymc_kameleon.numerics.compiled import njit
 from pymc_kameleon.numerics.covariance import cholesky, cholesky_update
 from pymc_kameleon.numerics.history import History
-from pymc_kameleon.numerics.step_size import robbins_monro
+from pymc_kameleon.numerics.step_size import OPTIMAL_SCALE, robbins_monro
 from pymc_kameleon.samplers import autoregressive, coordinate_moves
 from pymc_kameleon.samplers import long_axes as value_covariance
 from pymc_kameleon.samplers.seam import NOTHING, Known, Outcome, Proposal, Sampler
 from pymc_kameleon.surrogates.values import regression as value_regression
 
-OPTIMAL_SCALE = 2.38  # times d^-1/2: Roberts, Gelman & Gilks (1997)
 RATE_EXPONENT = 0.6  # of every Robbins-Monro rate; any value in (1/2, 1] converges
 FORGET = 0.33  # share of the history that is left out of the covariance
 
@@ -91,28 +90,30 @@ class AdaptiveMetropolis(Sampler):
     Parameters
     ----------
     target_accept : float
-        Acceptance probability that the scale is tuned to. Default 0.234 (Roberts, Gelman & Gilks, 1997).
+        Acceptance probability that the scale is tuned to, in (0, 1). Default 0.234 (Roberts, Gelman & Gilks, 1997).
     scaling : {"learned", "fixed"}
-        "learned": Robbins-Monro (AM-LS). "fixed": s = ``scale`` (AM-FS).
+        Whether the overall scale is tuned to ``target_accept`` too (AM-LS, default), or stays ``scale`` (AM-FS).
     covariance : {"window", "recursive", "identity"}
-        "window": the cold start of this package. "recursive": Andrieu & Thoms (2008), eq. 17, from the identity.
-        "identity": not learned, for plain isotropic random-walk Metropolis.
+        "window" (default): from the last two thirds of the history, after the coordinate-wise phase. "recursive":
+        Andrieu & Thoms (2008), eq. 17, from the identity. "identity": not learned; with ``scaling="fixed"`` plain
+        isotropic Metropolis.
     exploration_share : float
-        Probability of a move N(x, (0.1^2 / d) I) instead (Roberts & Rosenthal, 2009, who take 0.05). Default 0.
+        Probability of a move N(x, (0.1^2 / d) I) instead (Roberts & Rosenthal, 2009, who take 0.05), in [0, 1).
+        Default 0.
     autoregressive_share : float
-        Share of moves towards the history's mean, see :mod:`pymc_kameleon.samplers.autoregressive`. Default 0: with
-        them this is no longer what the literature calls adaptive Metropolis. KameleonStep and FastKameleonStep have
-        them.
-    learn_from_values : bool
-        With "window": extend the covariance along axes in which the log density's values at all points proposed say
-        that it is much longer than where the chain has been, see :mod:`pymc_kameleon.samplers.long_axes`. Default True.
+        Share of moves towards the history's mean, see :mod:`pymc_kameleon.samplers.autoregressive`, in [0, 1). Default
+        0: with them this is no longer what the literature calls adaptive Metropolis.
     scale : float, optional
-        s, or where its adaptation starts. Default 2.38 / sqrt(d).
+        The overall scale, positive, or where its adaptation starts. Default 2.38 / sqrt(d).
     initial_scale : float or ndarray of shape (d,)
-        Proposal sd with which the coordinate-wise phase starts; it spans six orders of magnitude either way.
-        With "identity" and "recursive" the initial covariance is its square where it is given as an array.
+        Proposal sd, positive, with which the coordinate-wise phase starts; it spans six orders of magnitude either way.
+        With "identity" and "recursive" the initial covariance is its square where it is given as an array. Default 0.1.
+    learn_from_values : bool
+        With "window": extend the covariance along axes that the log density's values at all points proposed say to be
+        much longer than where the chain has been. Default True.
     tune : int, optional
-        Length of tuning, if known: the coordinate-wise phase takes at most a fifth of it.
+        Length of tuning, if known: give it what ``pm.sample`` gets. Then the coordinate-wise phase, which finds the
+        units, takes at most a fifth of it.
 
     Raises
     ------
@@ -123,8 +124,8 @@ class AdaptiveMetropolis(Sampler):
     presets: ClassVar[dict] = {"paper": PAPER}
 
     target_accept: float = 0.234
-    scaling: str = "learned"
-    covariance: str = "window"
+    scaling: Literal["learned", "fixed"] = "learned"
+    covariance: Literal["window", "recursive", "identity"] = "window"
     exploration_share: float = 0.0
     autoregressive_share: float = 0.0
     scale: float | None = None
@@ -133,9 +134,8 @@ class AdaptiveMetropolis(Sampler):
     tune: int | None = None
 
     def __post_init__(self):
+        super().__post_init__()
         inside(target_accept=(self.target_accept, 0, 1))
-        one_of(scaling=(self.scaling, ("learned", "fixed")))
-        one_of(covariance=(self.covariance, ("window", "recursive", "identity")))
         share(exploration_share=self.exploration_share)
         share(autoregressive_share=self.autoregressive_share)
         positive(scale=self.scale, initial_scale=self.initial_scale)

@@ -22,8 +22,8 @@ import math
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
+from pymc_kameleon.numerics.compiled import njit
 from pymc_kameleon.numerics.covariance import solve_lower
 from pymc_kameleon.numerics.step_size import robbins_monro
 from pymc_kameleon.samplers.seam import Outcome, Proposal

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from pymc_kameleon.numerics.checks import moderate
 from pymc_kameleon.samplers.seam import Outcome, Point, Proposal, Sampler, accept
 
 Evaluate = Callable[[Proposal, Point], Point]
@@ -73,6 +74,8 @@ def decide(
     # The value at the current point is the retained one, never a fresh one: what makes a noisy, unbiased likelihood
     # estimate exact (Andrieu & Roberts, 2009).
     log_q_ratio = sampler.log_ratio(state, point, proposal, there)
+    if not moderate(there.position).all():  # where all is flat chains would go on until infinity
+        log_q_ratio = -math.inf
     probability, accepted = accept(rng, point.log_density, there.log_density, log_q_ratio)
     if accepted:
         point = there  # the position, its log density and the noise in it jointly

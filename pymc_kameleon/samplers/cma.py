@@ -14,18 +14,17 @@ leaves attainable, and C has determinant one, see ``adapted``.
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from typing import ClassVar, Literal, NamedTuple
 
 import numpy as np
-from numba import njit
 
+from pymc_kameleon.numerics.compiled import njit
 from pymc_kameleon.numerics.covariance import multiply_lower, update_shape
+from pymc_kameleon.numerics.step_size import OPTIMAL_SCALE
 from pymc_kameleon.samplers import coordinate_moves
 from pymc_kameleon.samplers.gaussian_adaptation import (
-    OPTIMAL_SCALE,
     begin,
     check_open,
-    check_success,
     random_walk,
     rate_multiplier,
     rescaled,
@@ -81,32 +80,32 @@ class CMA(Sampler):
 
     Parameters
     ----------
-    initial_sigma : float
-        sigma at the start, in units of the initial scales. Default 2.38 / sqrt(d): optimal when
-        those are the target's (Roberts, Gelman & Gilks, 1997). The paper leaves it to the user.
-    initial_scale : array of shape (d,)
-        Scales of the coordinates at the start, to within a dozen orders of magnitude where ``sweeps`` are
-        made. Default ones, as published.
-    initial_covariance : array of shape (d, d)
-        Instead of ``initial_scale``, a whole covariance; the sweeps change its scales and not its
-        correlations.
+    initial_sigma : float, optional
+        sigma at the start, positive, in units of the initial scales. Default 2.38 / sqrt(d).
+    initial_scale : ndarray of shape (d,), optional
+        Scales of the coordinates at the start, positive, to within a dozen orders of magnitude where ``sweeps`` are
+        made. Default: ones.
+    initial_covariance : ndarray of shape (d, d), optional
+        Instead of ``initial_scale``, a whole covariance; the sweeps change its scales and not its correlations.
     target_accept : float
-        p_t; under noise what :func:`pymc_kameleon.samplers.seam.attainable` makes of it. Default
-        2/11 (Igel et al., 2006).
+        Acceptance probability that sigma is tuned to, in (0, 1). Default 2/11 (Igel et al., 2006).
     rate_factor : float
-        Multiplies the published rates 1 / (1 + d/2) of log sigma and 2 / (d^2 + 6) of C. Default 1.
+        Multiplies the published rates 1 / (1 + d/2) of log sigma and 2 / (d^2 + 6) of C, positive. Default 1.
     diminishing : bool
-        Multiply those rates by :func:`~pymc_kameleon.samplers.gaussian_adaptation.rate_multiplier` too.
-        ``False`` is the published algorithm, which does not have the right stationary distribution
-        unless it is frozen.
-    success, sweeps
-        As of :class:`pymc_kameleon.samplers.gaussian_adaptation.GaussianAdaptation`.
-    sigma_range, condition_limit : float
-        The step size stays within this factor of its start, either way, and the condition number
-        of C relative to its start stays below the limit. Both are 1e12 and count from the end of the
-        sweeps.
+        Let the rates diminish. Default True; False is the published algorithm, which does not have the right stationary
+        distribution unless it is frozen.
+    success : {"probability", "indicator"}
+        What sigma learns from: the acceptance probability (default), or whether the proposal was accepted (the
+        paper's).
+    sweeps : int
+        Moves of every coordinate by itself in the beginning, which find the units, 0 or more. Default 20; the paper has
+        none.
+    sigma_range : float
+        sigma stays within this factor of its start, either way. Default 1e12.
+    condition_limit : float
+        The condition number of C relative to its start stays below. Default 1e12.
     tune : int, optional
-        Length of tuning, if known: the sweeps take at most a fifth of it.
+        Length of tuning, if known: give it what ``pm.sample`` gets. The sweeps take at most a fifth of it.
 
     Raises
     ------
@@ -122,19 +121,19 @@ class CMA(Sampler):
     target_accept: float = 2 / 11
     rate_factor: float = 1.0
     diminishing: bool = True
-    success: str = "probability"
+    success: Literal["probability", "indicator"] = "probability"
     sweeps: int = coordinate_moves.SWEEPS
     sigma_range: float = 1e12
     condition_limit: float = 1e12
     tune: int | None = None
 
     def __post_init__(self):
+        super().__post_init__()
         if self.initial_sigma is not None:
             check_open("initial_sigma", self.initial_sigma, 0.0, math.inf)
         check_open("target_accept", self.target_accept, 0.0, 1.0)
         check_open("sigma_range", self.sigma_range, 1.0, math.inf)
         check_open("condition_limit", self.condition_limit, 1.0, math.inf)
-        check_success(self.success)
 
     def init(self, rng, x, known=NOTHING) -> State:
         """Start at ``x``, shape (d,); no sweeps are needed where an arrival has brought a factor."""

@@ -15,17 +15,18 @@ square root in O(d^3).
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from typing import ClassVar, Literal, NamedTuple
 
 import numpy as np
-from numba import njit
 
+from pymc_kameleon.numerics.compiled import njit
 from pymc_kameleon.numerics.covariance import (
     cholesky,
     log_determinant,
     multiply_lower,
     update_shape,
 )
+from pymc_kameleon.numerics.step_size import OPTIMAL_SCALE
 from pymc_kameleon.samplers import coordinate_moves
 from pymc_kameleon.samplers.seam import NOTHING, Known, Outcome, Proposal, Sampler
 
@@ -33,9 +34,7 @@ from pymc_kameleon.samplers.seam import NOTHING, Known, Outcome, Proposal, Sampl
 PAPER = {
     "initial_radius": 1.0, "target_accept": math.exp(-1.0), "diminishing": False, "success": "indicator", "sweeps": 0,
 }  # fmt: skip
-SUCCESSES = ("probability", "indicator")
 NARROWEST = 1e-120  # ratio of two initial scales: the square of a smaller one is zero
-OPTIMAL_SCALE = 2.38  # of one coordinate alone; times d^-1/2 in d: Roberts, Gelman & Gilks (1997)
 
 
 class State(NamedTuple):
@@ -72,34 +71,33 @@ class GaussianAdaptation(Sampler):
 
     Parameters
     ----------
-    initial_radius : float
-        r at the start, in units of the initial scales. Default 2.38 / sqrt(d): optimal when those
-        are the target's (Roberts, Gelman & Gilks, 1997). The paper starts from 1.
-    initial_scale : array of shape (d,)
-        Scales of the coordinates at the start, to within a dozen orders of magnitude where ``sweeps`` are
-        made. Default ones, as published.
-    initial_covariance : array of shape (d, d)
-        Instead of ``initial_scale``, a whole covariance; the sweeps change its scales and not its
-        correlations.
+    initial_radius : float, optional
+        r at the start, positive, in units of the initial scales. Default 2.38 / sqrt(d); the paper starts from 1.
+    initial_scale : ndarray of shape (d,), optional
+        Scales of the coordinates at the start, positive, to within a dozen orders of magnitude where ``sweeps`` are
+        made. Default: ones.
+    initial_covariance : ndarray of shape (d, d), optional
+        Instead of ``initial_scale``, a whole covariance; the sweeps change its scales and not its correlations.
     target_accept : float
-        P; under noise what :func:`pymc_kameleon.samplers.seam.attainable` makes of it. Default
-        0.234 (Roberts, Gelman & Gilks, 1997); the paper's 1/e is the optimiser's.
-    rate : float
-        beta = lambda. Default ln(d + 1) / (d + 1)^2, as published.
+        Acceptance probability that the radius is tuned to, in (0, 1). Default 0.234 (Roberts, Gelman & Gilks, 1997);
+        the paper's 1/e is the optimiser's.
+    rate : float, optional
+        beta = lambda, in (0, 1). Default ln(d + 1) / (d + 1)^2, as published.
     diminishing : bool
-        Multiply the rate by :func:`rate_multiplier`. ``False`` is the published algorithm, which
-        does not have the right stationary distribution unless it is frozen.
+        Let the rate diminish. Default True; False is the published algorithm, which does not have the right stationary
+        distribution unless it is frozen.
     success : {"probability", "indicator"}
-        What the radius learns from: the acceptance probability (default), or whether the proposal was
-        accepted (the paper's): the same mean with more variance.
+        What the radius learns from: the acceptance probability (default), or whether the proposal was accepted (the
+        paper's).
     sweeps : int
-        Moves of every coordinate by itself in the beginning, which find the units; see
-        :mod:`pymc_kameleon.samplers.coordinate_moves`. Default 20; 0 is the paper's.
-    radius_range, condition_limit : float
-        The radius stays within this factor of its start, either way, and the condition number of C
-        relative to its start stays below the limit. Both are 1e12 and count from the end of the sweeps.
+        Moves of every coordinate by itself in the beginning, which find the units, 0 or more. Default 20; the paper has
+        none.
+    radius_range : float
+        The radius stays within this factor of its start, either way. Default 1e12.
+    condition_limit : float
+        The condition number of the shape relative to its start stays below. Default 1e12.
     tune : int, optional
-        Length of tuning, if known: the sweeps take at most a fifth of it.
+        Length of tuning, if known: give it what ``pm.sample`` gets. The sweeps take at most a fifth of it.
 
     Raises
     ------
@@ -115,13 +113,14 @@ class GaussianAdaptation(Sampler):
     target_accept: float = 0.234
     rate: float | None = None
     diminishing: bool = True
-    success: str = "probability"
+    success: Literal["probability", "indicator"] = "probability"
     sweeps: int = coordinate_moves.SWEEPS
     radius_range: float = 1e12
     condition_limit: float = 1e12
     tune: int | None = None
 
     def __post_init__(self):
+        super().__post_init__()
         if self.initial_radius is not None:
             check_open("initial_radius", self.initial_radius, 0.0, math.inf)
         if self.rate is not None:
@@ -129,7 +128,6 @@ class GaussianAdaptation(Sampler):
         check_open("target_accept", self.target_accept, 0.0, 1.0)
         check_open("radius_range", self.radius_range, 1.0, math.inf)
         check_open("condition_limit", self.condition_limit, 1.0, math.inf)
-        check_success(self.success)
 
     def init(self, rng, x, known=NOTHING) -> State:
         """Start at ``x``, shape (d,); no sweeps are needed where an arrival has brought a factor."""
@@ -314,12 +312,6 @@ def rescaled(factor: np.ndarray, phase: coordinate_moves.Phase) -> tuple[np.ndar
 def successes(success: str, outcome: Outcome) -> float:
     """What counts as a success, in [0, 1]."""
     return float(outcome.accepted) if success == "indicator" else float(outcome.accept_prob)
-
-
-def check_success(success: str) -> None:
-    """Raise ValueError for what is not one of the two."""
-    if success not in SUCCESSES:
-        raise ValueError(f"success must be one of {SUCCESSES}, got {success!r}.")
 
 
 def check_open(name: str, value: float, low: float, high: float) -> None:

@@ -113,6 +113,11 @@ class Check(NamedTuple):
     found: tuple[float, ...] = ()
 
     @property
+    def warm(self) -> bool:
+        """Whether what it learns is enough for a surrogate at once."""
+        return True
+
+    @property
     def arrived(self) -> bool:
         """Whether the chain is in a typical set: as far as the known points are."""
         return True

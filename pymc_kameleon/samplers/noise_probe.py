@@ -4,7 +4,8 @@ A probe estimates the log density at the chain's point again and takes nothing o
 cannot be compared with it: it was accepted, and overestimates are (at stationarity, of Gaussian noise with variance
 s^2, by s^2 more than fresh ones). So probes come in pairs of successive draws at one point: both values are fresh, none
 was selected, and half their squared difference is unbiased for s^2. Which draws are probes depends on their number
-alone.
+alone. What counts is the noise where the posterior is, and a chain may tune for long before it is there: the last third
+of the pairs is remembered.
 
 With s known, a step of length zero is accepted with probability 2 Phi(-s / sqrt 2) (Doucet et al., 2015, eq. 3.2), the
 most that any step can reach. Scales are tuned to what the noise leaves attainable of their target, see
@@ -30,7 +31,9 @@ from typing import Any, NamedTuple
 
 EVERY = 20  # tuning draws; the last two of them are probes
 EVERY_TUNED = 10  # the same, where the estimator's work is tuned by what they find
-MEMORY = 50  # pairs: what was measured at the start of a long tuning run is forgotten
+MEASURED = 10  # pairs, or the noise is not known
+LATE = 3  # one of so many pairs is remembered: the first are of where the chain began
+MEMORY = 50  # pairs, at most
 HELD = 10  # tuning draws without a move, after which the estimate that holds the chain is made anew ...
 HELD_SHARE = 0.02  # ... or this share of the tuning draws so far
 FRESH = 2.5  # patience with a fresh estimate, at most
@@ -49,8 +52,8 @@ class NoiseProbe(NamedTuple):
     ----------
     draws, pairs : int
         Tuning draws so far, and pairs of probes among them.
-    variance : float
-        Running mean of half the squared differences.
+    squares : tuple of float
+        Half the squared differences of the last pairs.
     first : tuple or None
         (value, its noise as an ``Outcome`` tells it) of a pair that is half done.
     met, chance : int, float
@@ -63,12 +66,17 @@ class NoiseProbe(NamedTuple):
 
     draws: int = 0
     pairs: int = 0
-    variance: float = 0.0
+    squares: tuple[float, ...] = ()
     first: tuple[float, Any] | None = None
     met: int = 0
     chance: float = 0.0
     still: int = 0
     fresh: bool = False
+
+    @property
+    def variance(self) -> float:
+        """Of the noise, at the last pairs' points; 0 before the first."""
+        return sum(self.squares) / max(1, len(self.squares))
 
 
 def count(probe: NoiseProbe, every: int = EVERY) -> tuple[NoiseProbe, bool]:
@@ -82,8 +90,9 @@ def record(probe: NoiseProbe, value: float, noise: Any) -> NoiseProbe:
     if probe.first is None:
         return probe._replace(first=(value, noise))
     pairs = probe.pairs + 1
-    step = (half_square(probe, value) - probe.variance) / min(pairs, MEMORY)
-    return probe._replace(pairs=pairs, variance=probe.variance + step, first=None)
+    late = min(max(pairs // LATE, MEASURED), MEMORY)
+    squares = (*probe.squares, half_square(probe, value))[-late:]
+    return probe._replace(pairs=pairs, squares=squares, first=None)
 
 
 def half_square(probe: NoiseProbe, value: float) -> float:
@@ -95,7 +104,7 @@ def half_square(probe: NoiseProbe, value: float) -> float:
 
 def rescale(probe: NoiseProbe, factor: float) -> NoiseProbe:
     """The estimates to come have ``factor`` times the work: their variance falls as 1 / work."""
-    return probe._replace(variance=probe.variance / factor)
+    return probe._replace(squares=tuple(square / factor for square in probe.squares))
 
 
 def meet(probe: NoiseProbe, accept_prob: float) -> NoiseProbe:

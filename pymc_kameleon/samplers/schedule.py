@@ -13,15 +13,16 @@ from a history that says nothing is what breaks these methods.
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
 from pymc_kameleon.numerics.covariance import cholesky_update
 from pymc_kameleon.numerics.step_size import robbins_monro
 from pymc_kameleon.samplers.adaptive_metropolis import AdaptiveMetropolis
-from pymc_kameleon.samplers.seam import NOTHING, Outcome, Proposal, Sampler
+from pymc_kameleon.samplers.seam import NEVER, NOTHING, Outcome, Proposal, Sampler
 
+ScheduleName = Literal["harmonic", "root"]
 SCHEDULES: dict[str, Callable[[int], float]] = {
     "harmonic": lambda t: 1.0 / t,
     "root": lambda t: (
@@ -33,7 +34,6 @@ CLOCKS = (
     "next_fit",
     "next_update",
 )  # the field of a state that says when it learns next
-NEVER = 1 << 62
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -60,10 +60,12 @@ class Scheduled(Sampler):
     """
 
     inner: Sampler
-    schedule: str | Callable[[int], float]
+    schedule: ScheduleName | Callable[[int], float]
 
     def __post_init__(self):
-        check(self.schedule)
+        super().__post_init__()
+        for t in (1, 2, 1000, 1_000_000):
+            probability(self.schedule, t)
 
     @property
     def statistics(self):  # type: ignore[override]
@@ -112,9 +114,9 @@ class Scheduled(Sampler):
         """The sampler's own."""
         return self.inner.log_ratio(state, point, proposal, there)
 
-    def observe(self, state, point) -> Any:
+    def observe(self, state, point, move="refresh") -> Any:
         """The sampler's own."""
-        return self.inner.observe(state, point)
+        return self.inner.observe(state, point, move)
 
 
 def clock(inner: Sampler, state: Any) -> tuple[str, int, bool]:
@@ -151,13 +153,3 @@ def probability(schedule: str | Callable[[int], float], t: int) -> float:
     if not (np.isscalar(found) and 0.0 <= found <= 1.0):
         raise ValueError(f"schedule must be in [0, 1] at every t, got {found!r} at t = {t}.")
     return float(found)
-
-
-def check(schedule: Any) -> None:
-    """Refuse what is neither a name nor a function with values in [0, 1]."""
-    if isinstance(schedule, str) and schedule not in SCHEDULES:
-        raise ValueError(
-            f"schedule must be one of {tuple(SCHEDULES)} or a function of t, got {schedule!r}."
-        )
-    for t in (1, 2, 1000, 1_000_000):
-        probability(schedule, t)

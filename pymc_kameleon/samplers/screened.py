@@ -34,8 +34,13 @@ from pymc_kameleon.numerics.evaluations import Evaluations
 from pymc_kameleon.numerics.history import History
 from pymc_kameleon.samplers.chain import transition
 from pymc_kameleon.samplers.kamiltonian import trust
-from pymc_kameleon.samplers.kamiltonian.values.learning import Judgement, Quality, unjudged
-from pymc_kameleon.samplers.seam import NOTHING, Outcome, Point, Proposal, Sampler
+from pymc_kameleon.samplers.kamiltonian.values.learning import (
+    Judgement,
+    Quality,
+    since_arrival,
+    unjudged,
+)
+from pymc_kameleon.samplers.seam import NEVER, NOTHING, Outcome, Point, Proposal, Sampler
 from pymc_kameleon.surrogates import transitions as dynamics
 from pymc_kameleon.surrogates.transitions import Dynamics
 from pymc_kameleon.surrogates.values import regression
@@ -46,18 +51,13 @@ MOVE = "screened"
 GROWTH = 1.35  # of the evaluations between two fits
 STALE = 1.1  # growth since the last fit at which the end of tuning has one of its own
 WHILE_TUNING = 0.5  # largest share of the screened moves: the sampler's own learn its scales
-STUCK = 3.5  # residual above the typical one at which tuning turns to the sampler's own moves
-REACH = 2.0  # of D, in the largest distance that the chain has been at ...
 FAR = 10.0  # ... and where f is all but exact ...
 EXACT = 1e-3  # ... by its held-out error
-MARGIN = 3.0  # of D's ceiling above the highest value seen, and sqrt(d) / 2 more
-ARRIVED_QUANTILE = 0.05
 PRIOR_TRIALS = 5.0  # what the fit's held-out residual counts for
 WORTH = 4.0  # times the acceptance probability: the share that the screened moves may have
 # Of the sampler's own moves. Where f is not trusted a chain makes no other, and comes back as rarely as they are made
 # where it is: with a twentieth of the draws its visits to the tails were few and long.
 LEAST_FLOOR, LARGEST_FLOOR = 0.2, 0.95
-NEVER = 2**62
 
 
 class Learning(NamedTuple):
@@ -221,9 +221,9 @@ class Screened(Sampler):
             state = refit(rng, state, full=learning.fits % 3 == 2)
         return _placed(state, Point(outcome.position, outcome.log_density))
 
-    def observe(self, state, point) -> State:
-        """Learn from a second evaluation at the chain's point."""
-        return state._replace(inner=self.inner.observe(state.inner, point))
+    def observe(self, state, point, move="refresh") -> State:
+        """The sampler's own."""
+        return state._replace(inner=self.inner.observe(state.inner, point, move))
 
     def freeze(self, state) -> State:
         """End of tuning: a last fit if much was learned since, and how far to trust it; what was seen is dropped."""
@@ -272,7 +272,7 @@ def _share_while_tuning(state):
     if learning is None:
         return 0.0
     typical = learning.judgement.typical
-    if typical is not None and current.log_density - current.value - typical > STUCK:
+    if typical is not None and current.log_density - current.value - typical > trust.STUCK:
         return 0.1
     return min(max(WORTH * acceptance(state), 0.1), WHILE_TUNING)
 
@@ -317,7 +317,8 @@ def refit(rng: np.random.Generator, state: State, full: bool) -> State:
     size, d = positions.shape
     learning = learning._replace(next_fit=int(GROWTH * size) + 1, seed=int(rng.integers(2**63)))
     state = state._replace(learning=learning)
-    states, heights = since_arrival(learning)
+    n = learning.states.size
+    states, heights = since_arrival(learning.states.buffer[:n], learning.heights.buffer[:n, 0])
     if history.count_distinct(states) <= 2 * d:
         return state
     try:
@@ -335,27 +336,10 @@ def refit(rng: np.random.Generator, state: State, full: bool) -> State:
         fits=learning.fits + 1,
     )
     surface = dynamics.make_dynamics(fit.surrogate, metric, states, 1.0, fit.error)
-    surface = bounded(surface, log_densities, FAR if fit.error < EXACT else REACH)
+    reach = FAR if fit.error < EXACT else dynamics.REACH
+    surface = dynamics.bounded(surface, surface.archive, log_densities, reach)
+    surface = surface._replace(archive=surface.archive[:1].copy())
     return state._replace(fit=fit, surface=surface, learning=learning)
-
-
-def bounded(surface: Dynamics, log_densities: np.ndarray, reach: float) -> Dynamics:
-    """With D: ``reach`` times as far as the chain has been, and not where f promises much more than was ever seen."""
-    z = surface.archive
-    radius = reach * float(dynamics.reach(surface, z).max())
-    highest = float(log_densities[np.isfinite(log_densities)].max())
-    ceiling = highest + MARGIN + 0.5 * math.sqrt(z.shape[1])
-    surface = surface._replace(archive=z[:1].copy(), radius=radius)
-    return dynamics.below(surface, ceiling)
-
-
-def since_arrival(learning: Learning) -> tuple[np.ndarray, np.ndarray]:
-    """The chain's states (m, d) since it first was as high as the lowest twentieth of its last sixth, and how high."""
-    size = learning.states.size
-    heights = learning.heights.buffer[:size, 0]
-    low = np.quantile(heights[-max(size // 6, 1) :], ARRIVED_QUANTILE)
-    first = min(int(np.argmax(heights >= low)), 2 * size // 3)
-    return learning.states.buffer[first:size], heights[first:]
 
 
 def measured(learning: Learning, fit: Fit) -> Quality:
@@ -375,6 +359,5 @@ def fix(state: State) -> State:
     quality = measured(learning, state.fit)
     floor = trust.choose_floor(quality.uncovered, quality.residual_sd)
     floor = min(max(floor, 1.0 - WORTH * acceptance(state), LEAST_FLOOR), LARGEST_FLOOR)
-    slack = 0.5 + min(quality.residual_sd, 1.0)
-    mixture = trust.Mixture(floor, learning.judgement.median, slack)
+    mixture = trust.Mixture(floor, learning.judgement.median, trust.slack(quality.residual_sd))
     return state._replace(mixture=mixture, learning=None)

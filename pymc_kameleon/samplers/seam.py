@@ -12,12 +12,18 @@ so that the test  ``log u < log p(x*) - log p(x) + log_q_ratio``  is written onc
 
 import math
 from dataclasses import fields
-from typing import Any, ClassVar, NamedTuple
+from functools import cache
+from typing import Any, ClassVar, NamedTuple, get_type_hints
 
 import numpy as np
 from scipy.special import ndtr, ndtri
 
+from pymc_kameleon.numerics.checks import count
 from pymc_kameleon.numerics.evaluations import Evaluations
+from pymc_kameleon.samplers.docstrings import inherit
+from pymc_kameleon.samplers.option_types import check_types
+
+NEVER = 2**62  # draws, or evaluations: what waits for it does not come
 
 
 class Proposal(NamedTuple):
@@ -139,7 +145,8 @@ class Sampler:
     """A Metropolis-Hastings kernel that learns while tuning.
 
     A subclass is a frozen dataclass, ``@dataclass(frozen=True, kw_only=True, eq=False)``. Its fields are its options:
-    documented, checked in ``__post_init__`` as far as they can be without a dimension, and never changed.
+    documented, checked in ``__post_init__`` as far as they can be without a dimension, and never changed. Their types
+    are checked here (a ``Literal`` lists the words there are), and the docstring gets what is said of inherited ones.
 
     Attributes
     ----------
@@ -147,10 +154,27 @@ class Sampler:
         Named sets of options.
     statistics : dict of name to type
         What :meth:`stats` returns.
+    climbs_by_itself, renews_by_itself : bool
+        Whether it comes to the typical set, and makes estimates anew that hold the chain while tuning, without
+        :mod:`pymc_kameleon.samplers.life`.
     """
 
     presets: ClassVar[dict[str, dict[str, Any]]] = {}
     statistics: ClassVar[dict[str, type]] = {"scaling": float}
+    climbs_by_itself: ClassVar[bool] = False
+    renews_by_itself: ClassVar[bool] = False
+
+    def __init_subclass__(cls, **kwargs):
+        super().__init_subclass__(**kwargs)
+        inherit(cls)
+
+    def __post_init__(self):
+        """Refuse options that are not of their type; a subclass that goes on from here, those out of their domain."""
+        options = {name: getattr(self, name) for name in self.defaults()}
+        check_types(options, _annotations(type(self)))
+        for name in ("tune", "local_start", "first_fit", "sweeps"):  # numbers of draws
+            if options.get(name) is not None:
+                count(int(name == "tune"), **{name: options[name]})
 
     @classmethod
     def defaults(cls) -> dict[str, Any]:
@@ -187,9 +211,12 @@ class Sampler:
         """Everything in the ratio but the target, where it depends on the log density at either end."""
         return proposal.log_q_ratio
 
-    def observe(self, state: Any, point: Point) -> Any:
-        """Learn from a second evaluation at the chain's point, which was made to measure the noise."""
+    def observe(self, state: Any, point: Point, move: str = "refresh") -> Any:
+        """Learn from an evaluation that was no proposal of the sampler's: to measure the noise, or a climb's."""
         return state
+
+
+_annotations: Any = cache(get_type_hints)
 
 
 def acceptance_probability(

@@ -13,8 +13,10 @@ the k-th pair the logarithm of N moves by
     k^(-2/3) (min(r, CAP) - E[min(chi-square_1, CAP)]),
 
 Robbins & Monro's (1951) stochastic approximation, whose root is N with r of mean one. The cap makes it robust: far from
-the posterior single differences are in the thousands, and estimates zero. N changes when a pair begins, by the probe
-that the chain takes over, so that what it retains is an estimate made with the N that it has.
+the posterior single differences are in the thousands, and estimates zero. It also makes it blind to noise that grows
+towards the tails, where too much of it keeps a chain away for longer than it runs. So N goes below what was given only
+as far as the worst of the last pairs allows: not while a single r would be above one. N changes when a pair begins, by
+the probe that the chain takes over, so that what it retains is an estimate made with the N that it has.
 
 References
 ----------
@@ -26,11 +28,11 @@ H. Robbins, S. Monro (1951). A stochastic approximation method. Ann. Math. Stati
 import math
 from typing import NamedTuple
 
-from scipy.stats import chi2
+from scipy.special import chdtr, chdtrc
 
 TARGET = 1.25**2  # variance of the noise
 CAP = 2.0
-MEAN = float(chi2.cdf(CAP, 3) + CAP * chi2.sf(CAP, 1))  # of min(chi-square_1, CAP)
+MEAN = float(chdtr(3, CAP) + CAP * chdtrc(1, CAP))  # of min(chi-square_1, CAP)
 DECAY = 2.0 / 3.0
 RANGE = math.log(100.0)  # N stays within a hundredth and a hundred times what was given
 WORTH = 0.1  # relative change for which an estimate is made anew
@@ -80,9 +82,13 @@ def learn(work: Work, square: float) -> Work:
     return work._replace(pairs=pairs, log_factor=min(max(log_factor, -RANGE), RANGE))
 
 
-def due(work: Work) -> Work:
-    """With the work that should be, where that is another than what is to a degree that matters."""
-    factor = math.exp(work.log_factor)
+def due(work: Work, worst: float) -> Work:
+    """With the work that should be, where that is another than what is to a degree that matters.
+
+    ``worst`` is the largest of the last half squared differences, in estimates made with the work ``now``.
+    """
+    least = min(1.0, worst / TARGET * sum(work.now) / sum(work.given))
+    factor = max(math.exp(work.log_factor), least)
     now = tuple(max(1, round(n * factor)) for n in work.given)
     if abs(sum(now) - sum(work.now)) <= WORTH * sum(work.now):
         return work

@@ -2,22 +2,24 @@
 
 import hashlib
 import logging
+import math
 import pickle
 import warnings
 from typing import Any
 
 import numpy as np
 import pytensor
-from pymc.pytensorf import compile as compile_pymc
 from pymc.pytensorf import join_nonshared_inputs, make_shared_replacements
 from pytensor.graph.replace import clone_replace
 from pytensor.tensor.random.type import RandomType
 
-from pymc_kameleon.steps import noisy_factors, pytensor_internals
-from pymc_kameleon.steps.hidden_generators import hidden_generators
+from pymc_kameleon.steps import pytensor_internals
+from pymc_kameleon.steps.noise import noisy_factors
+from pymc_kameleon.steps.noise.hidden_generators import hidden_generators
 
 _log = logging.getLogger("pymc.kameleon")
 _said: set[str] = set()
+DIVERGENCE = 1000.0  # energy error from which on NUTS calls a trajectory diverging (pymc's Emax)
 
 
 class LogDensity:
@@ -50,7 +52,11 @@ class LogDensity:
         the deterministic ones depend on.
     given_work : tuple of int
         What ``work`` was when the model was built.
+    reparametrized : bool
+        Whether its coordinates are not the model's, and are yet to be chosen.
     """
+
+    reparametrized = False
 
     def __init__(self, model, vars, initial_point, compile_kwargs=None, own_auxiliary=False):
         self.compile_kwargs = compile_kwargs
@@ -130,6 +136,13 @@ class LogDensity:
         """The deterministic factors at ``x``; draws nothing; needs ``split``."""
         value = self._deterministic(x.astype(self._dtype, copy=False))
         return pytensor_internals.number(value)
+
+    def diverges(self, energy_error: float) -> bool:
+        """Whether a tested trajectory is what NUTS calls diverging: an infinite error is in ``nonfinite``.
+
+        Never under noise: an overestimate is no fault of the integrator's, and no ``target_accept`` would mend it.
+        """
+        return not self.noisy and DIVERGENCE < energy_error < math.inf
 
     # -- points -------------------------------------------------------------------------------
 
@@ -231,15 +244,6 @@ class LogDensity:
 
     def offending_factors(self, model, point: dict[str, np.ndarray]) -> dict[str, float]:
         """Name and value of every factor of the model that is not finite at ``point``."""
-        found = self._factors_at(model, point)
-        return {name: float(np.sum(v)) for name, v in found.items() if not np.isfinite(v).all()}
-
-    def misshapen_factors(self, model, point: dict[str, np.ndarray]) -> dict[str, tuple[int, ...]]:
-        """Name and shape of every factor whose log density is an array where it had declared a number."""
-        found = self._factors_at(model, point)
-        return {name: np.shape(v) for name, v in found.items() if np.shape(v) != ()}
-
-    def _factors_at(self, model, point):
         factors = model.free_RVs + model.observed_RVs + model.potentials
         if self._explain is None:
             terms = [term.sum() for term in model.logp(factors, sum=False)]
@@ -249,7 +253,8 @@ class LogDensity:
             self._explain = function
         values = self._explain(*[point[v.name] for v in model.value_vars])
         values = values if len(factors) > 1 else [values]
-        return dict(zip([f.name for f in factors], values, strict=True))
+        found = dict(zip([f.name for f in factors], values, strict=True))
+        return {name: float(np.sum(v)) for name, v in found.items() if not np.isfinite(v).all()}
 
     def __getstate__(self):
         # a raw Numba handle does not survive the trip
@@ -261,7 +266,7 @@ def compile_log_density(inputs, outputs, compile_kwargs: dict[str, Any] | None):
     outputs = outputs[0] if len(outputs) == 1 else outputs
     kwargs = dict(compile_kwargs or {})
     if "mode" in kwargs:  # the user's word is final
-        return compile_pymc(inputs, outputs, **kwargs)
+        return pytensor_internals.compile_strictly(inputs, outputs, **kwargs)
     has_compiler = bool(pytensor.config.cxx)
     if not has_compiler and pytensor_internals.runs_in_python():
         _say_once(
@@ -270,13 +275,13 @@ def compile_log_density(inputs, outputs, compile_kwargs: dict[str, Any] | None):
         kwargs["mode"] = "NUMBA"
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        function = compile_pymc(inputs, outputs, **kwargs)
+        function = pytensor_internals.compile_strictly(inputs, outputs, **kwargs)
     black_box = [w for w in caught if pytensor_internals.says_object_mode(w)]
     for other in caught:
         if other not in black_box:
             warnings.warn_explicit(other.message, other.category, other.filename, other.lineno)
     if black_box and has_compiler:
-        function = compile_pymc(inputs, outputs, **{**kwargs, "mode": "CVM"})
+        function = pytensor_internals.compile_strictly(inputs, outputs, **{**kwargs, "mode": "CVM"})
     return function
 
 

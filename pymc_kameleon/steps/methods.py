@@ -2,11 +2,12 @@
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any, ClassVar, Unpack
+from inspect import signature
+from typing import Any, ClassVar, Literal, Unpack
 
 import numpy as np
 
-from pymc_kameleon.kernels import Kernel
+from pymc_kameleon.kernels import Kernel, KernelName
 from pymc_kameleon.numerics.evaluations import Evaluations
 from pymc_kameleon.samplers.adaptive_metropolis import AdaptiveMetropolis
 from pymc_kameleon.samplers.cma import CMA
@@ -20,25 +21,17 @@ from pymc_kameleon.samplers.kamiltonian.scores.sampler import FiniteKamiltonian,
 from pymc_kameleon.samplers.kamiltonian.values.sampler import ValueKamiltonian
 from pymc_kameleon.samplers.known_points import begin as check_known
 from pymc_kameleon.samplers.known_points import check_finite
-from pymc_kameleon.steps import advice, progress, structure, surrogate_report
+from pymc_kameleon.samplers.schedule import ScheduleName
 from pymc_kameleon.steps.base import FLOAT, KernelStep
-from pymc_kameleon.steps.factored_density import FactoredDensity
+from pymc_kameleon.steps.factors import structure
+from pymc_kameleon.steps.factors.factored_density import FactoredDensity
 from pymc_kameleon.steps.known_points import known_points
-from pymc_kameleon.steps.options import CommonOptions, described
-from pymc_kameleon.steps.pytensor_internals import (
-    STEP_METHODS,
-)
-from pymc_kameleon.steps.sampler_warnings import WarningType
+from pymc_kameleon.steps.options import CommonOptions, described, unknown_option
+from pymc_kameleon.steps.pytensor_internals import STEP_METHODS
 from pymc_kameleon.steps.signatures import default, given
-from pymc_kameleon.surrogates.values.library import LIBRARY, Family
+from pymc_kameleon.steps.told import advice, progress, surrogate_report
+from pymc_kameleon.steps.told.sampler_warnings import WarningType
 from pymc_kameleon.surrogates.values.regression import affordable
-
-DIVERGENCE = 1000.0  # energy error from which on NUTS calls a trajectory diverging (pymc's Emax)
-STRUCTURE = (
-    "learn",
-    "coordinates",
-    "expensive",
-)  # options of KamiltonianStep that are none of a sampler's
 
 
 class AdaptiveMetropolisStep(KernelStep):
@@ -46,46 +39,14 @@ class AdaptiveMetropolisStep(KernelStep):
 
     Parameters
     ----------
-    tune : int, optional
-        Length of tuning, if known: give it what ``pm.sample`` gets. Then the coordinate-wise phase, which finds the
-        units, takes at most a fifth of it.
-    target_accept : float
-        Acceptance probability that the scale is tuned to, in (0, 1). Default 0.234 (Roberts, Gelman & Gilks, 1997).
-    parametrization : {"auto", "model"}
-        "auto" (default): location-scale priors with unknown parents are sampled in non-centred coordinates, as far as
-        the data say, where this step samples the parents, too; draws are of the model's own variables all the same, see
-        docs/hierarchical.md. "model", also with ``preset="paper"``: as the model has them.
     preset : {None, "paper"}
         "paper": Andrieu & Thoms (2008), algorithm 4, from the identity, with Roberts & Rosenthal's (2009) share of
         0.05 fixed small moves. Options given besides it win.
-
-    For experiments
-    ---------------
-    scaling : {"learned", "fixed"}
-        Whether the overall scale is tuned to ``target_accept`` too (AM-LS, default), or stays ``scale`` (AM-FS).
-    covariance : {"window", "recursive", "identity"}
-        "window" (default): from the last two thirds of the history, after the coordinate-wise phase. "recursive":
-        Andrieu & Thoms (2008), eq. 17, from the identity. "identity": not learned; with ``scaling="fixed"`` plain
-        isotropic Metropolis.
-    exploration_share : float
-        Probability of a move N(x, (0.1^2 / d) I) instead (Roberts & Rosenthal, 2009, who take 0.05), in [0, 1).
-        Default 0.
-    autoregressive_share : float
-        Share of moves towards the history's mean, see :mod:`pymc_kameleon.samplers.autoregressive`, in [0, 1). Default
-        0: with them this is no longer what the literature calls adaptive Metropolis.
-    learn_from_values : bool
-        With "window": extend the covariance along axes that the log density's values at all points proposed say to be
-        much longer than where the chain has been. Default True.
     schedule : {"harmonic", "root"} or callable, optional
         While tuning. With "recursive" the step gamma_t, below 1, by which the t-th draw moves mean, covariance and log
         scale (Andrieu & Thoms, 2008, algorithm 4): 1 / t, t^-1/2 or a function of t. Default: 1 / t with a fixed scale
         (Haario et al., 2001), else t^-0.6. With "window" the probability of learning the covariance anew; default: at
         growing intervals.
-    scale : float, optional
-        The overall scale, positive, or where its adaptation starts. Default 2.38 / sqrt(d).
-    initial_scale : float or ndarray of shape (d,)
-        Proposal sd, positive, with which the coordinate-wise phase starts; it spans six orders of magnitude either
-        way. Default 0.1.
 
     Notes
     -----
@@ -105,6 +66,7 @@ class AdaptiveMetropolisStep(KernelStep):
     """
 
     name = "adaptive_metropolis"
+    leading = ("tune", "target_accept", "parametrization", "preset")
     schedules = ("",)
     variants: ClassVar[dict] = {"": AdaptiveMetropolis}
 
@@ -112,16 +74,13 @@ class AdaptiveMetropolisStep(KernelStep):
         self,
         vars=None,
         *,
-        tune: int | None = default(None),
         target_accept: float = default(0.234),
-        parametrization: str = default("auto"),
-        preset: str | None = None,
-        scaling: str = default("learned"),
-        covariance: str = default("window"),
+        scaling: Literal["learned", "fixed"] = default("learned"),
+        covariance: Literal["window", "recursive", "identity"] = default("window"),
         exploration_share: float = default(0.0),
         autoregressive_share: float = default(0.0),
         learn_from_values: bool = default(True),
-        schedule: str | Callable[[int], float] | None = default(None),
+        schedule: ScheduleName | Callable[[int], float] | None = default(None),
         scale: float | None = default(None),
         initial_scale: float | np.ndarray = default(0.1),
         **common: Unpack[CommonOptions],
@@ -136,70 +95,12 @@ class KameleonStep(KernelStep):
 
     Parameters
     ----------
-    tune : int, optional
-        Length of tuning, if known: give it what ``pm.sample`` gets. Local moves then begin after 0.3 of it.
-    n_history : int
-        Largest size of the subsample of the history, 2 or more; the cost of a draw grows with it. Default 1000, the
-        paper's (section 5).
-    target_accept : float
-        Acceptance probability that the scale nu is tuned to, in (0, 1). Default 0.234 (Roberts, Gelman & Gilks, 1997),
-        also the paper's.
-    parametrization : {"auto", "model"}
-        "auto" (default): location-scale priors with unknown parents are sampled in non-centred coordinates, as far as
-        the data say, where this step samples the parents, too; draws are of the model's own variables all the same, see
-        docs/hierarchical.md. "model", also with ``preset="paper"``: as the model has them.
     preset : {None, "paper"}
         "paper": the covariance gamma^2 I + nu^2 M H M^T in the parameters' own units with gamma = 0.2, the median
         heuristic, a random subsample, and no other moves. Options given besides it win.
-
-    For experiments
-    ---------------
     proposal : {"full", "pca"}
         "full" (default): the whole local covariance. "pca": along one kernel principal direction at a time (appendix
         C), which mixes worse; see :mod:`pymc_kameleon.samplers.kameleon.pca`.
-    n_directions : int
-        With ``proposal="pca"`` only: how many directions at most, positive; fewer where the kernel matrix has a lower
-        rank. Default 20.
-    kernel : str or Kernel
-        A name or an object of :mod:`pymc_kameleon.kernels`; ``normalization="local"`` takes nonnegative ones only.
-        Default "gaussian".
-    lengthscale : float, optional
-        Positive, in the kernel's coordinates. Default: ``lengthscale_factor`` times the median distance.
-    lengthscale_factor : float
-        Positive. Default 0.5; the paper's median heuristic is 1.
-    gamma : float, optional
-        Sd of the isotropic part, positive, in the kernel's coordinates. Default: half of the global kernel's learned
-        scale. The paper's is 0.2.
-    normalization : {"local", "none", "trace"}
-        Of the local covariance, see :mod:`pymc_kameleon.samplers.kameleon.local_covariance`. Default "local"; with
-        "pca" "trace" or "none", default "trace". The paper's is "none".
-    coordinates : {"whitened", "scaled", "raw"}
-        The kernel's: by the running covariance (default), by the running standard deviations, or the parameters' own
-        (the paper's).
-    global_share : float
-        Share of moves that are not local, in [0, 1). Default 0.5; the paper has none.
-    autoregressive_share : float
-        Share of those that contract towards the history's mean (:mod:`pymc_kameleon.samplers.autoregressive`) instead
-        of walking at random, in [0, 1). Default 0.5: it doubles the effective draws where the posterior is close to
-        normal.
-    learn_from_values : bool
-        Of the global kernel: extend its covariance along axes that the log density's values say to be longer than where
-        the chain has been. Default True.
-    scale : float, optional
-        Where the adaptation of nu starts, positive. Default: the global kernel's learned scale.
-    subsample : {"even", "random"}
-        Evenly spaced over the last two thirds of the history (default), or drawn from all of it (the paper's).
-    local_start : int, optional
-        Draws before the first local move, 0 or more. Default: 0.3 ``tune`` where that is given, else 200 d.
-    schedule : {"harmonic", "root"} or callable, optional
-        While tuning, once there is a first local covariance: the probability p_t of learning it anew after the t-th
-        draw, 1 / t, t^-1/2 or a function of t (the paper's algorithm 1). Default: at intervals that grow by a
-        tenth, as often as p_t = 10 / t on average.
-    screen : int
-        k: most draws are the end of k transitions of this step's own kernel on a surrogate of the log density, learned
-        from every value seen while tuning, tested with one evaluation (Christen & Fox, 2005; ``move`` "screened"); as
-        exact, and several times the effective draws for each evaluation where a surrogate fits, at some 30 microseconds
-        a transition. See :mod:`pymc_kameleon.samplers.screened`. 0, the default, for none.
 
     Notes
     -----
@@ -220,6 +121,7 @@ class KameleonStep(KernelStep):
     """
 
     name = "kameleon"
+    leading = ("tune", "n_history", "target_accept", "parametrization", "preset")
     screens = 0
     schedules = ("full", "pca")
     stats_dtypes_shapes: ClassVar[dict] = {
@@ -232,25 +134,22 @@ class KameleonStep(KernelStep):
         self,
         vars=None,
         *,
-        tune: int | None = default(None),
         n_history: int = default(1000),
         target_accept: float = default(0.234),
-        parametrization: str = default("auto"),
-        preset: str | None = None,
-        proposal: str = default("full"),
+        proposal: Literal["full", "pca"] = default("full"),
         n_directions: int = default(20),
-        kernel: str | Kernel = default("gaussian"),
+        kernel: KernelName | Kernel = default("gaussian"),
         lengthscale: float | None = default(None),
         lengthscale_factor: float = default(0.5),
         gamma: float | None = default(None),
-        normalization: str = default("local"),
-        coordinates: str = default("whitened"),
+        normalization: Literal["local", "none", "trace"] = default("local"),
+        coordinates: Literal["whitened", "scaled", "raw"] = default("whitened"),
         global_share: float = default(0.5),
         autoregressive_share: float = default(0.5),
         learn_from_values: bool = default(True),
         scale: float | None = default(None),
-        subsample: str = default("even"),
-        schedule: str | Callable[[int], float] | None = default(None),
+        subsample: Literal["even", "random"] = default("even"),
+        schedule: ScheduleName | Callable[[int], float] | None = default(None),
         screen: int = default(0),
         local_start: int | None = default(None),
         **common: Unpack[CommonOptions],
@@ -265,76 +164,9 @@ class FastKameleonStep(KernelStep):
 
     Parameters
     ----------
-    tune : int, optional
-        Length of tuning, if known: give it what ``pm.sample`` gets. Local moves then begin after 0.3 of it.
-    n_features : int
-        Number D of random features, positive; the cost of a draw grows with it. Default 300; the dissertation finds 50
-        to 350 best.
-    target_accept : float
-        Acceptance probability that the scale eta is tuned to, in (0, 1). Default 0.234 (Roberts, Gelman & Gilks, 1997).
-    parametrization : {"auto", "model"}
-        "auto" (default): location-scale priors with unknown parents are sampled in non-centred coordinates, as far as
-        the data say, where this step samples the parents, too; draws are of the model's own variables all the same, see
-        docs/hierarchical.md. "model", also with ``preset="paper"``: as the model has them.
     preset : {None, "paper"}
         "paper": the dissertation's covariance gamma^2 I + eta^2 J^T C J in the parameters' own units with
         gamma = 0.5, the median heuristic, the whole history, and no other moves. Options given besides it win.
-
-    For experiments
-    ---------------
-    kernel : str or Kernel
-        Any shift-invariant kernel with a spectral sampler: "gaussian" (default), "laplacian", "matern32", "matern52",
-        "inverse_multiquadric", "sinc", "sinc_squared", ``Matern(nu)``, ``CustomKernel(..., frequencies=...)``.
-    embedding : {"sincos", "cos"}
-        A sine and a cosine for every frequency (default), or a cosine with a random phase.
-    orthogonal : bool
-        Orthogonal random features, for radial kernels. Default False.
-    lengthscale : float, optional
-        Positive, in the kernel's coordinates. Default: ``lengthscale_factor`` times the median distance.
-    lengthscale_factor : float
-        Positive. Default 1: the mean shift needs a kernel mean that stands out from the noise of the features.
-    gamma : float, optional
-        Sd of the isotropic part, positive, in the kernel's coordinates. Default: half of the global kernel's learned
-        scale.
-    normalization : {"trace", "none"}
-        J^T C J scaled to trace d (default), or as it is (the dissertation's).
-    coordinates : {"whitened", "scaled", "raw"}
-        The kernel's: by the running covariance (default), by the running standard deviations, or the parameters' own.
-    global_share : float
-        Share of moves that are not local, in [0, 1). Default 0.5; the dissertation has none.
-    autoregressive_share : float
-        Share of those that contract towards the history's mean instead of walking at random, in [0, 1). Default 0.5.
-    sheared_share : float
-        Share of the moves that are not local in coordinates in which the history is straight, in [0, 1), where it says
-        that a coordinate is a curved function of others (``move`` "sheared", "sheared_autoregressive"). Default 0.75.
-    learn_from_values : bool
-        Of the global kernel: extend its covariance along axes that the log density's values say to be longer than where
-        the chain has been. Default True.
-    scale : float, optional
-        Where the adaptation of eta starts, positive. Default: the global kernel's learned scale.
-    mean_shift : bool
-        Add the outer product of the way to the mean of the history near a point to the covariance (Comaniciu & Meer,
-        2002), so that a proposal can contract towards the mass while it moves sideways. Default True; the dissertation
-        has none.
-    variance_share : float
-        Share of the trace of C that the truncated factor carries, in (0, 1]. Default 0.75.
-    whole_history : bool
-        Keep the coordinates from the first refresh on and fold in every later state (the dissertation's). Default
-        False: recompute them from the last two thirds of the history.
-    rate : {"renewed", "harmonic"}
-        Of the tuning of eta at the m-th local move: 2 m^-0.6 with m counted anew in part at each refresh (default), or
-        1 / m (the dissertation's).
-    local_start : int, optional
-        Draws before the first local move, 0 or more. Default: 0.3 ``tune`` where that is given, else 200 d.
-    schedule : {"harmonic", "root"} or callable, optional
-        While tuning, once there is a first local covariance: the probability p_t of learning it anew after the t-th
-        draw, 1 / t, t^-1/2 or a function of t (the KAMH paper's; the dissertation learns from every draw).
-        Default: at intervals that grow by a tenth, as often as p_t = 10 / t on average.
-    screen : int
-        k: most draws are the end of k transitions of this step's own kernel on a surrogate of the log density, learned
-        from every value seen while tuning, tested with one evaluation (Christen & Fox, 2005; ``move`` "screened"); as
-        exact, and several times the effective draws for each evaluation where a surrogate fits, at some 30 microseconds
-        a transition. See :mod:`pymc_kameleon.samplers.screened`. Default 10; 0, and with the preset, none.
 
     Notes
     -----
@@ -355,6 +187,7 @@ class FastKameleonStep(KernelStep):
     """
 
     name = "fast_kameleon"
+    leading = ("tune", "n_features", "target_accept", "parametrization", "preset")
     screens = 10
     schedules = ("",)
     variants: ClassVar[dict] = {"": FastKameleon}
@@ -364,19 +197,16 @@ class FastKameleonStep(KernelStep):
         self,
         vars=None,
         *,
-        tune: int | None = default(None),
         n_features: int = default(300),
         target_accept: float = default(0.234),
-        parametrization: str = default("auto"),
-        preset: str | None = None,
-        kernel: str | Kernel = default("gaussian"),
-        embedding: str = default("sincos"),
+        kernel: KernelName | Kernel = default("gaussian"),
+        embedding: Literal["sincos", "cos"] = default("sincos"),
         orthogonal: bool = default(False),
         lengthscale: float | None = default(None),
         lengthscale_factor: float = default(1.0),
         gamma: float | None = default(None),
-        normalization: str = default("trace"),
-        coordinates: str = default("whitened"),
+        normalization: Literal["trace", "none"] = default("trace"),
+        coordinates: Literal["whitened", "scaled", "raw"] = default("whitened"),
         global_share: float = default(0.5),
         autoregressive_share: float = default(0.5),
         sheared_share: float = default(0.75),
@@ -385,8 +215,8 @@ class FastKameleonStep(KernelStep):
         mean_shift: bool = default(True),
         variance_share: float = default(0.75),
         whole_history: bool = default(False),
-        rate: str = default("renewed"),
-        schedule: str | Callable[[int], float] | None = default(None),
+        rate: Literal["renewed", "harmonic"] = default("renewed"),
+        schedule: ScheduleName | Callable[[int], float] | None = default(None),
         screen: int = default(10),
         local_start: int | None = default(None),
         **common: Unpack[CommonOptions],
@@ -403,40 +233,6 @@ class GaussianMixtureStep(KernelStep):
 
     Parameters
     ----------
-    tune : int, optional
-        Length of tuning, if known: give it what ``pm.sample`` gets. The first fit is then between 0.35 and 0.5 of it.
-    max_components : int
-        Largest mixture that cross-validation may choose, positive. Default 16.
-    n_history : int
-        Largest size of the evenly thinned history that the mixture is fitted to. Default 1000.
-    parametrization : {"auto", "model"}
-        "auto" (default): location-scale priors with unknown parents are sampled in non-centred coordinates, as far as
-        the data say, where this step samples the parents, too; draws are of the model's own variables all the same, see
-        docs/hierarchical.md. "model", also with ``preset="paper"``: as the model has them.
-
-    For experiments
-    ---------------
-    inflation : float
-        Factor of the components' covariances, at least 1. Default 1.4: an independence proposal must be wider than the
-        target, and what has not been seen lies outside of what has.
-    broad_share : float
-        Weight of the component N(0, 4 I), in (0, 1). Default 0.1.
-    shares : tuple of 4 floats
-        Probabilities of the moves "global", "local", "auxiliary" and "independence". Default a quarter each.
-    target_accept : float
-        Of the global and the local move, in (0, 1). Default 0.234 (Roberts, Gelman & Gilks, 1997).
-    auxiliary_target_accept : float
-        Of the auxiliary move, in (0, 1). Default 0.4.
-    learn_from_values : bool
-        Of the global move: extend its covariance along axes that the log density's values say to be longer than where
-        the chain has been. Default True.
-    local_start : int, optional
-        Draws before the first fit, 0 or more. Default: 200 d, within 0.35 and 0.5 of ``tune`` where that is given.
-    screen : int
-        k: most draws are the end of k transitions of this step's own kernel on a surrogate of the log density, learned
-        from every value seen while tuning, tested with one evaluation (Christen & Fox, 2005; ``move`` "screened"); as
-        exact, and several times the effective draws for each evaluation where a surrogate fits, at some 30 microseconds
-        a transition. See :mod:`pymc_kameleon.samplers.screened`. 0, the default, for none.
     preset : None
         There is no paper.
 
@@ -457,6 +253,7 @@ class GaussianMixtureStep(KernelStep):
     """
 
     name = "gaussian_mixture"
+    leading = ("tune", "max_components", "n_history", "parametrization")
     screens = 0
     variants: ClassVar[dict] = {"": GaussianMixture}
     stats_dtypes_shapes: ClassVar[dict] = {
@@ -467,10 +264,8 @@ class GaussianMixtureStep(KernelStep):
         self,
         vars=None,
         *,
-        tune: int | None = default(None),
         max_components: int = default(16),
         n_history: int = default(1000),
-        parametrization: str = default("auto"),
         inflation: float = default(1.4),
         broad_share: float = default(0.1),
         shares: tuple[float, float, float, float] = default((0.25, 0.25, 0.25, 0.25)),
@@ -479,7 +274,6 @@ class GaussianMixtureStep(KernelStep):
         learn_from_values: bool = default(True),
         screen: int = default(0),
         local_start: int | None = default(None),
-        preset: str | None = None,
         **common: Unpack[CommonOptions],
     ):
         super().__init__(vars, **given(locals()), **common)
@@ -493,13 +287,11 @@ class KamiltonianStep(KernelStep):
 
     Parameters
     ----------
-    tune : int, optional
-        Length of tuning, if known: give it what ``pm.sample`` gets. The last fit is then at 85 % of it, with "values" a
-        search of the whole library; the rest judges the surrogate.
-    surrogate : {"values", "lite", "finite"}
-        "values" (default): a regression on the log density at every point evaluated while tuning, accepted or rejected,
-        see :mod:`pymc_kameleon.samplers.kamiltonian.values.sampler`. "lite" and "finite": the paper's kernel
-        exponential families, fitted to the chain's history by score matching, see
+    surrogate : {"values", "lite", "finite"}, or pk.Values, pk.Lite or pk.Finite
+        A word, or an object with options: ``surrogate=pk.Values(growth=1.5)``. "values" (default): a regression on the
+        log density at every point evaluated while tuning, accepted or rejected, see
+        :mod:`pymc_kameleon.samplers.kamiltonian.values.sampler`. "lite" and "finite": the paper's kernel exponential
+        families, fitted to the chain's history by score matching, see
         :mod:`pymc_kameleon.samplers.kamiltonian.scores.sampler`.
     evaluations : optional
         "values" only: points whose log density is known up to a constant, all of which the surrogate learns from at
@@ -516,80 +308,16 @@ class KamiltonianStep(KernelStep):
         "paper", with "lite" and "finite": one lengthscale, no base density, the parameters' own units, leapfrog steps
         of U[0.01, 0.1] (1 to 10 of them and 1000 points with "lite", 10 to 100, 2000 points and 2000 features with
         "finite"), and trajectories only as soon as there is a surrogate. The paper gave exact draws as ``history``;
-        from a cold start such a chain may stand still. Options given besides it win.
-
-    For experiments
-    ---------------
-    coordinates : {"auto", "model"}
-        With black boxes learned one by one. "auto" (default): location-scale priors with unknown parents are sampled in
-        non-centred coordinates, as far as the data say; draws are of the model's own variables all the same. "model":
-        as the model has them.
+        from a cold start such a chain may stand still. With other options: ``surrogate=pk.Lite.paper(...)``.
     expensive : list of str
         Names of variables, or of Ops' classes, to learn like black boxes although they have a gradient. Default none.
-    initial_scale : float or ndarray of shape (d,)
-        Proposal sd, positive, with which the coordinate-wise cold start begins; it spans six orders of magnitude either
-        way. Default 0.1.
-    library : tuple of Family
-        "values" only: feature families to choose from by held-out error. Default
-        ``pymc_kameleon.surrogates.values.library.LIBRARY``.
-    growth : float
-        "values" only: refit whenever the number of evaluations has grown by this factor, above 1. Default 1.35.
-    companion_share : float
-        "values" only: share of the tuning draws for two chains at other temperatures, which show the surrogate tails
-        and necks, in [0, 1). Default 0.25.
-    history : ndarray of shape (n, d), optional
-        "lite" and "finite", as all that follow: points that represent the target, the paper's setting. One surrogate is
-        fitted to them and kept. Default: the chain's own history.
-    n_history : int, optional
-        States that a surrogate is fitted to. Default 500 for lite (cost n per leapfrog step), 1500 for finite.
-    n_features : int
-        Random features of finite, positive. Default 300.
-    kernel : str or Kernel
-        Of finite; lite's is Gaussian. Default "gaussian".
-    embedding : {"sincos", "cos"}
-        Of finite. Default "sincos".
-    solver : {"dense", "low-rank"}
-        Of lite: a Cholesky factorisation (default), or incomplete Cholesky and conjugate gradients (the paper's
-        appendix A.2), for thousands of states.
-    online : bool
-        Of finite: keep coordinates and features of the first fit and fold every later state in by d rank-one updates
-        (A.3), so that cost does not depend on the length of the history. Default False.
-    lengthscale : float or ndarray of shape (d,), optional
-        Positive, in learned coordinates. Default: one for each of them, by held-out score at every fit.
-    regularization : float, optional
-        Positive. Default: by held-out score at every fit.
-    isotropic : bool
-        One lengthscale for all coordinates, as in the paper. Default False.
-    base_scale : float
-        Sd of the Gaussian base density in learned coordinates, positive; ``inf`` is none, as in the paper. Default 2:
-        it confines the tails and leaves the bulk to the fit.
-    whiten : bool
-        Learn coordinates; False, the paper's, are the parameters' own. Default True.
-    n_leapfrog : int or (int, int)
-        Number of leapfrog steps, positive, or the range from which it is drawn. Default (1, 20); the paper's (1, 10).
-    step_size : float or (float, float), optional
-        A fixed mean, positive, or a range to draw from (the paper's (0.01, 0.1)). Default: tuned.
-    target_accept : float
-        Acceptance probability that the step size is lowered to reach, in (0, 1). Default 0.4, less than HMC's: what is
-        lost to the surrogate's error is lost at the end of long trajectories.
-    random_walk_share : float
-        Least probability of a random-walk move, the safety net, in [0, 1). Default 0.2.
-    trial_share : float
-        Largest share of a surrogate that has not proved itself, in (0, 1 - ``random_walk_share``]. Default 0.1.
-    adapt_share : bool, optional
-        Whether the share of random-walk moves follows what the two kernels bring. False: it is ``random_walk_share`` as
-        soon as there is a surrogate, the paper's. Default: True unless ``history`` is given.
     schedule : {"harmonic", "root"} or callable, optional
         While tuning, once there is a first surrogate: the probability a_t of fitting another after the t-th draw (the
         paper's algorithm 1), 1 / t, t^-1/2 or a function of t. Default: at intervals that grow by a half.
-    mixture : {"residual", "constant"}
-        How the two kernels share the draws after tuning: "residual" (default) chooses trajectories less often where the
-        surrogate is too low; "constant" does not look.
-    first_fit : int, optional
-        Draws before the first fit, 0 or more. Default max(500, 50 d).
-    learn_from_values : bool
-        Of the random walk: extend its covariance along axes that the log density's values say to be longer than where
-        the chain has been. Default True.
+    parametrization : {"auto", "model"}, optional
+        With black boxes learned one by one. "auto" (default): location-scale priors with unknown parents are sampled in
+        non-centred coordinates, as far as the data say; draws are of the model's own variables all the same. "model":
+        as the model has them.
 
     Notes
     -----
@@ -601,7 +329,7 @@ class KamiltonianStep(KernelStep):
     Statistics of every draw: ``accept``, ``accepted``, ``scaling`` and ``step_size`` (of the leapfrog), ``lp``,
     ``nonfinite``, ``move`` (which kernel made the draw), ``evaluations`` (of the log density, so far), ``n_steps``
     (surrogate gradients; in the step itself under NUTS' name, ``tree_size``), ``energy_error`` (of a tested trajectory,
-    with the true log density), ``diverging`` (that error is finite and above 1000, as for NUTS),
+    with the true log density), ``diverging`` (that error is finite and above 1000, as for NUTS; never under noise),
     ``surrogate_diverging`` (a trajectory left the region where the surrogate is used, or diverged on it: refused by
     design, at no cost), ``refits``; with "values" ``surrogate`` (the family chosen), ``surrogate_error`` (held out),
     ``residual_sd`` (out of sample), ``uncovered``, ``share``; otherwise ``surrogate_score``, ``gaussian_score``,
@@ -618,7 +346,8 @@ class KamiltonianStep(KernelStep):
     """
 
     name = "kamiltonian"
-    parametrizes = False  # its option ``coordinates``
+    parametrizes = False  # but where black boxes are learned one by one
+    leading = ("tune", "surrogate", "evaluations", "learn", "preset")
     chooses = "surrogate"
     schedules = ("lite", "finite")
     variants: ClassVar[dict] = {
@@ -647,55 +376,62 @@ class KamiltonianStep(KernelStep):
         self,
         vars=None,
         *,
-        tune: int | None = default(None),
-        surrogate: str = default("values"),
+        surrogate: Literal["values", "lite", "finite"]
+        | ValueKamiltonian
+        | LiteKamiltonian
+        | FiniteKamiltonian = default("values"),
         evaluations: Any = None,
-        learn: str = "auto",
-        preset: str | None = None,
-        coordinates: str = "auto",
+        learn: Literal["auto", "all"] = "auto",
         expensive: Sequence[str] = (),
-        initial_scale: float | np.ndarray = default(0.1),
-        library: tuple[Family, ...] = default(LIBRARY, "LIBRARY"),
-        growth: float = default(1.35),
-        companion_share: float = default(0.25),
-        history: np.ndarray | None = default(None),
-        n_history: int | None = default(None),
-        n_features: int = default(300),
-        kernel: str | Kernel = default("gaussian"),
-        embedding: str = default("sincos"),
-        solver: str = default("dense"),
-        online: bool = default(False),
-        lengthscale: float | np.ndarray | None = default(None),
-        regularization: float | None = default(None),
-        isotropic: bool = default(False),
-        base_scale: float = default(2.0),
-        whiten: bool = default(True),
-        n_leapfrog: int | tuple[int, int] = default((1, 20)),
-        step_size: float | tuple[float, float] | None = default(None),
-        target_accept: float = default(0.4),
-        random_walk_share: float = default(0.2),
-        trial_share: float = default(0.1),
-        adapt_share: bool | None = default(None),
-        schedule: str | Callable[[int], float] | None = default(None),
-        mixture: str = default("residual"),
-        first_fit: int | None = default(None),
-        learn_from_values: bool = default(True),
+        schedule: ScheduleName | Callable[[int], float] | None = default(None),
         **common: Unpack[CommonOptions],
     ):
-        options = given(locals())
-        self._structure = {name: options.pop(name) for name in STRUCTURE}
-        structure.check(**self._structure)
-        self._known = options.pop("evaluations")
-        super().__init__(vars, **options, **common)
+        structure.check(learn, expensive)
+        self._learn, self._expensive, self._known = learn, expensive, evaluations
+        options = given({"surrogate": surrogate, "schedule": schedule})
+        super().__init__(vars, **self._taken_apart(**options, **common))
         if self._known is not None:
             self._known = self._checked_points(self._known)
+
+    def _taken_apart(self, surrogate="values", tune=None, preset=None, **others):
+        """The options, with a word and what differs from its defaults for a surrogate that is an object."""
+        for name in others.keys() - CommonOptions.__annotations__.keys() - {"schedule"}:
+            kinds = [
+                word.title() for word, kind in self.variants.items() if name in kind.defaults()
+            ]
+            elsewhere = " or ".join(f"surrogate=pk.{kind}({name}=...)" for kind in kinds)
+            raise unknown_option(
+                name, type(self).__name__, signature(type(self)).parameters, elsewhere
+            )
+        options = {"surrogate": surrogate, "tune": tune, "preset": preset, **others}
+        word = {kind: word for word, kind in self.variants.items()}.get(type(surrogate))
+        if isinstance(surrogate, str):
+            return options
+        if word is None:
+            raise TypeError(
+                f"surrogate must be one of {tuple(self.variants)}, or pk.Values(...), pk.Lite(...) or pk.Finite(...), "
+                f"got {surrogate!r}."
+            )
+        if preset is not None:
+            raise ValueError(
+                f"preset={preset!r} is for surrogate={word!r}, the word. With other options it is surrogate="
+                f"pk.{word.title()}.paper(...), arrival=False."
+            )
+        chosen = {
+            name: getattr(surrogate, name)
+            for name, value in surrogate.defaults().items()
+            if described(getattr(surrogate, name)) != described(value)
+        }
+        if tune is not None and chosen.setdefault("tune", tune) != tune:
+            raise ValueError(f"tune={tune!r}, but the surrogate's is {chosen['tune']!r}: give one.")
+        return {**options, **chosen, "surrogate": word}
 
     def _checked_points(self, points) -> Evaluations:
         """What the user gives as ``evaluations``, as a record."""
         if self.variant != "values":
             raise ValueError(
                 "evaluations are what surrogate='values' learns from; surrogate="
-                f"{self.variant!r} learns from positions alone: give it history=."
+                f"{self.variant!r} learns from positions alone: give it a history."
             )
         if self._density.has_others:
             raise ValueError(
@@ -708,17 +444,31 @@ class KamiltonianStep(KernelStep):
 
     def _compile(self, model, point, compile_kwargs, owns_auxiliary):
         """The log density; cut at its black boxes, where that pays and no option is for learning the whole."""
-        density, how = None, dict(self._structure)
-        auto = how.pop("learn") == "auto" and self.variant == "values"
-        auto = (
-            auto and self._known is None
-        )  # known are log densities, not what a black box returned
-        if auto and not (owns_auxiliary or self._options.keys() - {"tune"}):
-            density = structure.factored_density(model, self.vars, point, compile_kwargs, **how)
+        density = None
+        if self.variant == "values" and self._learn == "auto":
+            reason = self._why_whole(owns_auxiliary)
+            if reason and self._expensive:
+                raise ValueError(f"expensive names black boxes to learn one by one, and {reason}.")
+            if reason:
+                structure.say_whole(model, reason)
+            else:
+                density = structure.factored_density(
+                    model, self.vars, point, compile_kwargs, expensive=self._expensive,
+                    noncentred=self._parametrization == "auto",
+                )  # fmt: skip
         if density is None:
             return super()._compile(model, point, compile_kwargs, owns_auxiliary)
         self.sampler = FactoredKamiltonian(source=density, tune=self._options.get("tune"))
         return density
+
+    def _why_whole(self, owns_auxiliary):
+        """Which option is for learning the log density as a whole; empty if none is."""
+        if self._known is not None:
+            return "evaluations= are log densities, and not what a black box returned"
+        if owns_auxiliary:
+            return "correlation= and refresh_blocks= are for their noise"
+        given = ", ".join(sorted(self._options.keys() - {"tune"}))
+        return f"surrogate=pk.Values(...) with {given} is for the whole" if given else ""
 
     @property
     def has_known_points(self) -> bool:
@@ -733,15 +483,8 @@ class KamiltonianStep(KernelStep):
     @property
     def options(self) -> dict:
         """The options, defaults included, described so that they can be compared and stored."""
-        return {**super().options, **described(self._structure)}
-
-    def _climbs(self):
-        return (
-            not self.by_factors and super()._climbs()
-        )  # the factors' sampler has a climb of its own
-
-    def _hands_on(self):
-        return self._known is not None or super()._hands_on()
+        how = {"learn": self._learn, "expensive": self._expensive}
+        return {**super().options, **described({**how, "parametrization": self._parametrization})}
 
     def _set_out(self, x, value):
         if self._known is None:
@@ -750,10 +493,6 @@ class KamiltonianStep(KernelStep):
             self._say("evaluations", advice.UNUSED_EVALUATIONS, whole_run=True)
             return None
         return check_known(self.rng, self._known, x, value, comparable=not self._density.noisy)
-
-    @property
-    def _renews(self):
-        return self.variant != "values" and super()._renews
 
     def _wanted_tuning(self):
         if self.by_factors or self._known is not None:
@@ -766,12 +505,6 @@ class KamiltonianStep(KernelStep):
                 "preset='paper' is for the paper's estimators, and surrogate='values' is not one of them: give "
                 "surrogate='lite' or surrogate='finite' too."
             )
-        for name in ("n_features", "embedding"):
-            if name in options and self.variant == "lite":
-                raise ValueError(
-                    f"{name} is an option of surrogate='finite'; 'lite' has no random features, "
-                    f"got {name}={options[name]!r}."
-                )
         return super()._checked(preset, options)
 
     def _restart(self, point, x):
@@ -793,7 +526,7 @@ class KamiltonianStep(KernelStep):
         self._warn_of_failures()  # what cannot be evaluated is not learned either
 
     def _warn_of_factors(self):
-        state = self._algorithm_state
+        state = self.algorithm_state
         message = surrogate_report.describe_factors(
             self.sampler.stats(state), state.quality, self.tuning_draws
         )
@@ -801,7 +534,7 @@ class KamiltonianStep(KernelStep):
             self._say("surrogate", message, WarningType.CONVERGENCE, **state.quality._asdict())
 
     def _warn_of_surrogate(self):
-        state, wanted = self._algorithm_state, self._wanted_tuning()
+        state, wanted = self.algorithm_state, self._wanted_tuning()
         if state.fit is None:
             self._say(
                 "no surrogate",
@@ -821,14 +554,14 @@ class KamiltonianStep(KernelStep):
     def _own_statistics(self, proposal):
         values = {
             name: self._MISSING[np.dtype(dtype).kind]
-            for name, (dtype, _) in self.stats_dtypes_shapes.items()
+            for name, (dtype, _) in type(self).stats_dtypes_shapes.items()
             if name not in KernelStep.stats_dtypes_shapes
         }
         if self.variant == "values":
-            found = self.sampler.stats(self._algorithm_state, proposal)
+            found = self.sampler.stats(self.algorithm_state, proposal)
         else:
             trajectory = (proposal.carry or {}).get("stats", {})  # a probe carries nothing
-            found = {"n_steps": 0, "diverging": False, **self.sampler.stats(self._algorithm_state)}
+            found = {"n_steps": 0, "diverging": False, **self.sampler.stats(self.algorithm_state)}
             found |= {n: trajectory[n] for n in ("step_size", "n_steps", "diverging") if trajectory}
         # What the surrogate's own dynamics call diverging is a trajectory that was refused by design and at no cost. To
         # PyMC and ArviZ ``diverging`` says that the sampler cannot follow the log density: only the true one can tell.
@@ -838,7 +571,7 @@ class KamiltonianStep(KernelStep):
             and proposal.log_q_ratio > -math.inf
         ):
             found["energy_error"] = error = -self._log_ratio
-            values["diverging"] = DIVERGENCE < error < math.inf  # infinite: in ``nonfinite``
+            values["diverging"] = self._density.diverges(error)
         else:
             found["energy_error"] = math.nan
         values.update(found)
@@ -853,43 +586,9 @@ class GaussianAdaptationStep(KernelStep):
 
     Parameters
     ----------
-    tune : int, optional
-        Length of tuning, if known: give it what ``pm.sample`` gets. The sweeps take at most a fifth of it.
-    target_accept : float
-        Acceptance probability that the radius is tuned to, in (0, 1). Default 0.234 (Roberts, Gelman & Gilks, 1997);
-        the paper's 1/e is the optimiser's.
-    initial_scale : ndarray of shape (d,), optional
-        Scales of the coordinates at the start, positive, to within a dozen orders of magnitude where ``sweeps`` are
-        made. Default: ones.
-    parametrization : {"auto", "model"}
-        "auto" (default): location-scale priors with unknown parents are sampled in non-centred coordinates, as far as
-        the data say, where this step samples the parents, too; draws are of the model's own variables all the same, see
-        docs/hierarchical.md. "model", also with ``preset="paper"``: as the model has them.
     preset : {None, "paper"}
         "paper": from the identity and radius 1, at constant rates, by acceptances, towards an acceptance rate of 1/e,
         without a search for the units. Options given besides it win.
-
-    For experiments
-    ---------------
-    initial_radius : float, optional
-        r at the start, positive, in units of the initial scales. Default 2.38 / sqrt(d); the paper starts from 1.
-    initial_covariance : ndarray of shape (d, d), optional
-        Instead of ``initial_scale``, a whole covariance.
-    rate : float, optional
-        beta = lambda, in (0, 1). Default ln(d + 1) / (d + 1)^2, as published.
-    diminishing : bool
-        Let the rate diminish. Default True; False is the published algorithm, which does not have the right stationary
-        distribution unless it is frozen.
-    success : {"probability", "indicator"}
-        What the radius learns from: the acceptance probability (default), or whether the proposal was accepted (the
-        paper's).
-    sweeps : int
-        Moves of every coordinate by itself in the beginning, which find the units, 0 or more. Default 20; the paper has
-        none.
-    radius_range : float
-        The radius stays within this factor of its start, either way. Default 1e12.
-    condition_limit : float
-        The condition number of the shape relative to its start stays below. Default 1e12.
 
     Notes
     -----
@@ -901,22 +600,20 @@ class GaussianAdaptationStep(KernelStep):
     """
 
     name = "gaussian_adaptation"
+    leading = ("tune", "target_accept", "initial_scale", "parametrization", "preset")
     variants: ClassVar[dict] = {"": GaussianAdaptation}
 
     def __init__(
         self,
         vars=None,
         *,
-        tune: int | None = default(None),
         target_accept: float = default(0.234),
         initial_scale: np.ndarray | None = default(None),
-        parametrization: str = default("auto"),
-        preset: str | None = None,
         initial_radius: float | None = default(None),
         initial_covariance: np.ndarray | None = default(None),
         rate: float | None = default(None),
         diminishing: bool = default(True),
-        success: str = default("probability"),
+        success: Literal["probability", "indicator"] = default("probability"),
         sweeps: int = default(20),
         radius_range: float = default(1e12),
         condition_limit: float = default(1e12),
@@ -930,42 +627,9 @@ class CMAStep(KernelStep):
 
     Parameters
     ----------
-    tune : int, optional
-        Length of tuning, if known: give it what ``pm.sample`` gets. The sweeps take at most a fifth of it.
-    target_accept : float
-        Acceptance probability that sigma is tuned to, in (0, 1). Default 2/11 (Igel et al., 2006).
-    initial_scale : ndarray of shape (d,), optional
-        Scales of the coordinates at the start, positive, to within a dozen orders of magnitude where ``sweeps`` are
-        made. Default: ones.
-    parametrization : {"auto", "model"}
-        "auto" (default): location-scale priors with unknown parents are sampled in non-centred coordinates, as far as
-        the data say, where this step samples the parents, too; draws are of the model's own variables all the same, see
-        docs/hierarchical.md. "model", also with ``preset="paper"``: as the model has them.
     preset : {None, "paper"}
         "paper": from the identity and sigma 1, at constant rates, by acceptances, without a search for the units.
         Options given besides it win.
-
-    For experiments
-    ---------------
-    initial_sigma : float, optional
-        sigma at the start, positive, in units of the initial scales. Default 2.38 / sqrt(d).
-    initial_covariance : ndarray of shape (d, d), optional
-        Instead of ``initial_scale``, a whole covariance.
-    rate_factor : float
-        Multiplies the published rates 1 / (1 + d/2) of log sigma and 2 / (d^2 + 6) of C, positive. Default 1.
-    diminishing : bool
-        Let the rates diminish. Default True; False is the published algorithm, which does not have the right stationary
-        distribution unless it is frozen.
-    success : {"probability", "indicator"}
-        What sigma learns from: the acceptance probability (default), or whether the proposal was accepted (the
-        paper's).
-    sweeps : int
-        Moves of every coordinate by itself in the beginning, which find the units, 0 or more. Default 20; the paper has
-        none.
-    sigma_range : float
-        sigma stays within this factor of its start, either way. Default 1e12.
-    condition_limit : float
-        The condition number of C relative to its start stays below. Default 1e12.
 
     Notes
     -----
@@ -977,22 +641,20 @@ class CMAStep(KernelStep):
     """
 
     name = "cma"
+    leading = ("tune", "target_accept", "initial_scale", "parametrization", "preset")
     variants: ClassVar[dict] = {"": CMA}
 
     def __init__(
         self,
         vars=None,
         *,
-        tune: int | None = default(None),
         target_accept: float = default(2 / 11),
         initial_scale: np.ndarray | None = default(None),
-        parametrization: str = default("auto"),
-        preset: str | None = None,
         initial_sigma: float | None = default(None),
         initial_covariance: np.ndarray | None = default(None),
         rate_factor: float = default(1.0),
         diminishing: bool = default(True),
-        success: str = default("probability"),
+        success: Literal["probability", "indicator"] = default("probability"),
         sweeps: int = default(20),
         sigma_range: float = default(1e12),
         condition_limit: float = default(1e12),
@@ -1025,7 +687,8 @@ def register(step: type = KameleonStep) -> None:
         STEP_METHODS.insert(0, step)
 
 
-def unregister(step: type = KameleonStep) -> None:
-    """Undo :func:`register`."""
-    if step in STEP_METHODS:
-        STEP_METHODS.remove(step)
+def unregister(step: type | None = None) -> None:
+    """Undo :func:`register`: for one step, or (default) for all of this package's."""
+    for known in [*STEP_METHODS]:
+        if known is step or (step is None and issubclass(known, KernelStep)):
+            STEP_METHODS.remove(known)

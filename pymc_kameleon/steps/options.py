@@ -5,20 +5,21 @@ import hashlib
 import inspect
 import math
 from types import ModuleType
-from typing import Any, TypedDict
+from typing import Any, Literal, TypedDict
 
 import numpy as np
 import pymc as pm
 from pymc.util import get_value_vars_from_user_vars
 
-from pymc_kameleon.steps.noisy_factors import names
-
-COUNTS = {"tune", "local_start", "first_fit", "sweeps"}  # options that are numbers of draws
+from pymc_kameleon.steps.noise.noisy_factors import names
 
 
 class CommonOptions(TypedDict, total=False):
     """What every step takes, see :class:`~pymc_kameleon.steps.base.KernelStep`; for editors, which complete these."""
 
+    tune: int | None
+    parametrization: Literal["auto", "model"] | None
+    preset: Literal["paper"] | None
     model: pm.Model | None
     rng: Any
     initial_point: dict[str, np.ndarray] | None
@@ -115,19 +116,6 @@ def unknown_option(name: str, step: str, known, elsewhere: str) -> TypeError:
     close = difflib.get_close_matches(name, known, 1)
     guess = f" (did you mean {close[0]!r}?)" if close else ""
     return TypeError(f"{step} has no option {name!r}{guess}; it has {listed}.")
-
-
-def check_counts(options: dict[str, Any]) -> None:
-    """Refuse numbers of draws that are none."""
-    for name in COUNTS & set(options):
-        count = options[name]
-        if count is not None and not (
-            isinstance(count, (int, np.integer))
-            and not isinstance(count, bool)
-            and count >= (name == "tune")
-        ):
-            least = "a positive integer" if name == "tune" else "an integer of 0 or more"
-            raise ValueError(f"{name} must be {least} or None, got {count!r}.")
 
 
 def described(value):

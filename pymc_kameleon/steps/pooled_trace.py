@@ -32,7 +32,6 @@ DTYPES: dict[str, Any] = {
     "surrogate": np.dtype("U24"),
 }
 MISSING = {"f": math.nan, "b": False, "i": 0, "U": ""}
-DIVERGENCE = 1000.0  # energy error from which on NUTS calls a trajectory diverging
 
 
 def to_idata(
@@ -79,7 +78,7 @@ def _inference_data(model, density, warmup, rows, seconds, keep_warmup, kwargs, 
         for n, row in enumerate(kept):
             point = density.update(template, row.positions[chain])
             in_warmup = keep_warmup and n < len(warmup)
-            trace.record(point, [_statistics(row, chain)], in_warmup=in_warmup)
+            trace.record(point, [_statistics(density, row, chain)], in_warmup=in_warmup)
         traces.append(trace)
     trace = MultiTrace(traces)
     trace.report._n_draws = len(rows)
@@ -92,13 +91,12 @@ def _inference_data(model, density, warmup, rows, seconds, keep_warmup, kwargs, 
         return pm.to_inference_data(trace, model=model, save_warmup=keep_warmup, **kwargs)
 
 
-def _statistics(row, chain):
+def _statistics(density, row, chain):
     found = row.statistics[chain]
     values: dict[str, Any] = {name: MISSING[np.dtype(dtype).kind] for name, dtype in DTYPES.items()}
     values |= {name: value for name, value in found.items() if name in values}
     values["lp"] = row.log_densities[chain]
-    error = values["energy_error"]
-    values["diverging"] = DIVERGENCE < error < math.inf
+    values["diverging"] = density.diverges(values["energy_error"])
     values["evaluations"] = row.evaluations
     return values
 

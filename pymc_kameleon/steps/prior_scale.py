@@ -9,7 +9,7 @@ from pymc.initial_point import make_initial_point_fn
 from pytensor.graph.traversal import ancestors
 from pytensor.tensor.random.type import RandomType
 
-from pymc_kameleon.steps.black_boxes import differentiable
+from pymc_kameleon.steps.factors.black_boxes import differentiable
 
 DRAWS = 100
 LARGEST_JITTER = 1.0  # PyMC's, for NUTS

@@ -15,15 +15,18 @@ from types import CodeType, FrameType, FunctionType, ModuleType
 from typing import Any
 
 import numpy as np
+import pytensor
 import pytensor.tensor as pt
 from pymc.model import Model
+from pymc.pytensorf import compile as compile_pymc
 from pymc.pytensorf import find_rng_nodes
 from pymc.step_methods import STEP_METHODS
 from pymc.step_methods.compound import BlockedStep, CompoundStep
 from pytensor.compile import Function
-from pytensor.compile.mode import get_default_mode, optdb
+from pytensor.compile.mode import Mode, get_default_mode, get_mode, optdb
 from pytensor.graph import replace
 from pytensor.graph.rewriting.basic import dfs_rewriter
+from pytensor.link.numba.linker import NumbaLinker
 from pytensor.tensor.random.op import RNGConsumerOp
 from pytensor.tensor.random.type import RandomType
 
@@ -33,13 +36,39 @@ except ImportError:  # slower
     copy_generator = copy.deepcopy
 
 __all__ = [
-    "STEP_METHODS", "Cell", "NotScalar", "RNGConsumerOp", "cells", "compiling_step", "copy_generator",
-    "draws_random_numbers", "find_rng_nodes", "model_without", "number", "other_steps", "raw_callable", "referred_to",
-    "register_rewrite", "register_vectorized", "runs_in_python", "says_object_mode",
+    "STEP_METHODS", "Cell", "NotScalar", "RNGConsumerOp", "cells", "compile_strictly", "compiling_step",
+    "copy_generator", "draws_random_numbers", "find_rng_nodes", "model_without", "number", "operations",
+    "other_steps", "raw_callable", "referred_to", "register_rewrite", "register_vectorized", "runs_in_python",
+    "says_object_mode", "wrapped_function",
 ]  # fmt: skip
 
 
 # --- compiled functions ----------------------------------------------------------------------
+
+
+def compile_strictly(inputs, outputs, **kwargs):
+    """``pymc.pytensorf.compile``, but that Numba rounds as the graph is written: to the same bits in every process.
+
+    PyTensor's Numba linker asks for ``fastmath``. A function and what it calls are then optimised anew wherever one is
+    inlined in the other, with other roundings, and which of the versions runs depends on what a process compiled and
+    what it loaded from the cache.
+    """
+    mode = get_mode(kwargs.pop("mode", None))
+    if type(mode.linker) is NumbaLinker and hasattr(pytensor.config, "numba__fastmath"):
+        mode = Mode(StrictNumbaLinker(), mode.provided_optimizer)
+    return compile_pymc(inputs, outputs, mode=mode, **kwargs)
+
+
+class StrictNumbaLinker(NumbaLinker):
+    """Without ``fastmath``; pickled with a function's mode, so that a worker compiles the same."""
+
+    def fgraph_convert(self, *args, **kwargs):
+        with pytensor.config.change_flags(numba__fastmath=False):
+            return super().fgraph_convert(*args, **kwargs)
+
+    def jit_compile(self, *args, **kwargs):
+        with pytensor.config.change_flags(numba__fastmath=False):
+            return super().jit_compile(*args, **kwargs)
 
 
 def raw_callable(function) -> Callable[[np.ndarray], float]:
@@ -132,6 +161,11 @@ def says_object_mode(warning) -> bool:
     return "object mode" in str(warning.message)
 
 
+def wrapped_function(op) -> Callable | None:
+    """The Python function that ``wrap_py`` made ``op`` of; None of other Ops, and where it is not looked for."""
+    return getattr(op, "_FromFunctionOp__fn", None)
+
+
 def runs_in_python() -> bool:
     """Whether the default linker is the virtual machine of PyTensor 2, Python without a C++ compiler."""
     return type(get_default_mode().linker).__name__ == "VMLinker"
@@ -192,6 +226,12 @@ def draws_random_numbers(step: BlockedStep) -> bool:
         for function in _functions(step)
         for variable in function.get_shared()
     )
+
+
+def operations(step: BlockedStep) -> list[Any]:
+    """The Ops in the compiled functions that ``step`` holds."""
+    graphs = [getattr(getattr(f, "maker", None), "fgraph", None) for f in _functions(step)]
+    return [node.op for graph in graphs for node in getattr(graph, "apply_nodes", ())]
 
 
 def _functions(value, depth=3) -> Iterator[Function]:

@@ -13,22 +13,19 @@ import numpy as np
 import pymc as pm
 import pytensor
 import pytensor.tensor as pt
-from pymc.pytensorf import compile as compile_pymc
 from pytensor.graph.replace import clone_replace
 from pytensor.graph.traversal import ancestors
 
 from pymc_kameleon.steps import pytensor_internals
-from pymc_kameleon.steps.black_boxes import Unsplittable, has_boxes
 from pymc_kameleon.steps.coordinates import Coordinates
+from pymc_kameleon.steps.factors.black_boxes import Unsplittable, has_boxes
 from pymc_kameleon.steps.log_density import LogDensity
-from pymc_kameleon.steps.noisy_factors import names
+from pymc_kameleon.steps.noise.noisy_factors import names
 
 _log = logging.getLogger("pymc.kameleon")
 
 DEEPEST = 3  # levels; a random walk of scalars has as many as steps, and a graph that compiles for minutes
 MOST_PRIORS = 20  # variables, of any size
-
-PARAMETRIZATIONS = ("auto", "model")
 
 
 class ReparametrizedDensity(LogDensity):
@@ -50,6 +47,8 @@ class ReparametrizedDensity(LogDensity):
         lambda: 1 leaves a coordinate as the model has it, 0 is non-centred. Zeros at first; 1 where nothing is movable.
     """
 
+    reparametrized = True
+
     def __init__(self, coordinates, model, initial_point, compile_kwargs=None, own_auxiliary=False):
         variables = [v for v, *_ in coordinates.layout]
         self.movable = coordinates.movable
@@ -64,7 +63,7 @@ class ReparametrizedDensity(LogDensity):
         self._share, self._last = start, (None, None, 0.0)
         u, share = pt.vector("u", dtype="float64"), pt.vector("centring", dtype="float64")
         at = coordinates.move(u, share)
-        self._places = compile_pymc(
+        self._places = pytensor_internals.compile_strictly(
             [u, share], [o.astype("float64") for o in (at.x, at.v, at.location, at.log_scale)],
             on_unused_input="ignore", **dict(compile_kwargs or {}),
         )  # fmt: skip

@@ -22,7 +22,7 @@ from pymc.stats.convergence import SamplerWarning, WarningType
 from pymc.util import RandomGeneratorState
 
 from pymc_kameleon.steps.base import KernelStep
-from pymc_kameleon.steps.noise import differ
+from pymc_kameleon.steps.noise.demands import differ
 
 MAGIC = b"pymc_kameleon sampling state, format 1\n"
 PYMC = {c.__name__: c for c in (SamplerWarning, WarningType, RandomGeneratorState)}

@@ -1,27 +1,32 @@
-"""Keyword parameters that editors complete, and that still tell what was given from what was left out.
+"""What ``help`` and editors show of a step: keywords that tell what was given, and one description of each option.
 
 A preset replaces defaults and gives way to what the user gives, be that the default's own value. So the default of an
 option in a signature is a marker around the value; :func:`given` drops the options that were left at theirs.
+
+An option is described where it is a field: in the docstring of the sampler. A step's own docstring describes what is
+none of its sampler's, and :func:`complete` puts the rest between.
 """
 
 import inspect
-from collections.abc import Callable
+from collections import ChainMap
 from typing import Any
+
+from pymc_kameleon.samplers.docstrings import join, parameters, split
 
 
 class Default:
-    """The default of an option; ``text`` is what a signature shows of a value that is long."""
+    """The default of an option."""
 
-    def __init__(self, value: Any, text: str | None = None):
-        self.value, self.text = value, text
+    def __init__(self, value: Any):
+        self.value = value
 
     def __repr__(self):
-        return self.text or repr(self.value)
+        return repr(self.value)
 
 
-def default(value: Any, text: str | None = None) -> Any:
+def default(value: Any) -> Any:
     """Mark ``value`` as a default, of any type for those who check types."""
-    return Default(value, text)
+    return Default(value)
 
 
 def given(arguments: dict[str, Any]) -> dict[str, Any]:
@@ -34,42 +39,30 @@ def given(arguments: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def signature(init: Callable, common: Callable) -> inspect.Signature:
-    """The signature of ``init`` without markers, and with the parameters of ``common`` in place of its ``**common``."""
-    own = inspect.signature(init).parameters
-    shared = inspect.signature(common).parameters
-    found = [_unmarked(p) for p in own.values() if p.name not in ("self", "common")]
-    found += [p for p in shared.values() if p.name not in (*own, "options")]
-    return inspect.Signature(found)
+def complete(cls: Any, base: Any) -> None:
+    """Let ``cls`` show all its options, in its signature and its docstring.
 
-
-def with_common(cls: type, base: type) -> None:
-    """Let ``cls`` show the parameters that ``base`` takes: in its signature, and below its own in its docstring."""
-    if "__init__" in vars(cls):
-        cls.__signature__ = signature(cls.__init__, base.__init__)  # type: ignore[attr-defined, misc]
-    if cls.__doc__ and base.__doc__ and "Parameters" in cls.__doc__:
-        # Python 3.13 takes the indentation out by itself
-        common = inspect.cleandoc(base.__doc__).partition("Parameters\n----------\n")[2]
-        common = common.partition("\npreset : ")[0].rstrip()
-        own = inspect.cleandoc(cls.__doc__)
-        cls.__doc__ = f"{own}\n\nOf every step\n-------------\n{common}\n"
+    First those that it calls ``leading``, then its own for experiments, then those of ``base``, which every step takes.
+    """
+    if "__init__" not in vars(cls):
+        return
+    own = inspect.signature(cls.__init__).parameters
+    shared = inspect.signature(base.__init__).parameters
+    every = {n: p for n, p in {**shared, **own}.items() if n not in ("self", "common", "options")}
+    first = [n for n in cls.leading if n in every]
+    own_rest = [n for n in own if n in every and n not in (*first, "vars")]
+    rest = [n for n in every if n not in (*first, *own_rest, "vars")]
+    shown = [_unmarked(every[n]) for n in ("vars", *first, *own_rest, *rest)]
+    cls.__signature__ = inspect.Signature(shown)
+    if not cls.__doc__:
+        return
+    said = ChainMap(parameters(cls), *map(parameters, cls.variants.values()), parameters(base))
+    places = {"Parameters": first, "For experiments": own_rest, "Of every step": ["vars", *rest]}
+    found = {h: "\n".join(said[n] for n in names if n in said) for h, names in places.items()}
+    head, bodies = split(cls.__doc__)
+    cls.__doc__ = join(head, found | {h: body for h, body in bodies.items() if h not in found})
 
 
 def _unmarked(parameter: inspect.Parameter) -> inspect.Parameter:
     marker = parameter.default
-    if isinstance(marker, Default) and marker.text is None:
-        return parameter.replace(default=marker.value)
-    return parameter
-
-
-def sections(docstring: str) -> dict[str, list[str]]:
-    """Headings of a numpydoc docstring, and the names of the parameters that stand under each."""
-    lines = inspect.cleandoc(docstring).splitlines()
-    found: dict[str, list[str]] = {}
-    names: list[str] = []
-    for line, after in zip(lines, [*lines[1:], ""], strict=True):
-        if after.strip("-") == "" and len(after) >= 3 and len(after) == len(line):
-            names = found.setdefault(line, [])
-        elif line and not line.startswith((" ", "-")):
-            names += [name.strip() for name in line.split(" : ")[0].split(",")]
-    return found
+    return parameter.replace(default=marker.value) if isinstance(marker, Default) else parameter

@@ -1,7 +1,6 @@
 """A composed surrogate and its gradient in coordinates z with s = B z, tempered."""
 
-from numba import njit
-
+from pymc_kameleon.numerics.compiled import njit
 from pymc_kameleon.surrogates.values.features import (
     add_other_terms,
     is_quadratic,

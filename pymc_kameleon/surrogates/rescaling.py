@@ -20,9 +20,9 @@ import math
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 from scipy import linalg
 
+from pymc_kameleon.numerics.compiled import njit
 from pymc_kameleon.surrogates.values.features import Surrogate
 from pymc_kameleon.surrogates.values.scales import growth
 

@@ -14,8 +14,8 @@ reversible with respect to exp(f) in z, whatever a, r and m are; D is what it is
 import math
 
 import numpy as np
-from numba import njit
 
+from pymc_kameleon.numerics.compiled import njit
 from pymc_kameleon.surrogates.in_metric import at
 
 

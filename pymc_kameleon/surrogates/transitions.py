@@ -29,13 +29,15 @@ import math
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
+from pymc_kameleon.numerics.compiled import njit
 from pymc_kameleon.surrogates import rescaling, straightened
 from pymc_kameleon.surrogates.in_metric import at
 from pymc_kameleon.surrogates.rescaling import Rescaling
 from pymc_kameleon.surrogates.values.features import Surrogate, compose
 
+REACH = 2.0  # of D, in the largest distance that the chain has been at
+MARGIN = 3.0  # of D's ceiling above the highest value seen, and sqrt(d) / 2 more
 MAX_LEAPFROG = 120
 A_SCALE = 0.3  # weighted held-out error of a surrogate whose scales are believed
 TARGET_ACCEPT = 0.93  # of the leapfrog on the surrogate: where f bends more than on average the chain would stick
@@ -195,6 +197,17 @@ def reach(dynamics: Dynamics, z: np.ndarray) -> np.ndarray:
 def below(dynamics: Dynamics, ceiling: float) -> Dynamics:
     """With a ceiling to D, if there is to be one: in a funnel's neck the density has none."""
     return dynamics._replace(ceiling=math.inf if dynamics.rescaling.straight >= 0 else ceiling)
+
+
+def bounded(
+    dynamics: Dynamics, z: np.ndarray, log_densities: np.ndarray, times: float = REACH
+) -> Dynamics:
+    """With D: ``times`` as far out as the chain has been, at ``z`` (m, d), and not where f promises much more than the
+    highest of ``log_densities`` (n,).
+    """
+    radius = times * float(reach(dynamics, z).max())
+    highest = float(log_densities[np.isfinite(log_densities)].max())
+    return below(dynamics._replace(radius=radius), highest + MARGIN + 0.5 * math.sqrt(z.shape[1]))
 
 
 def to_z(dynamics: Dynamics, x: np.ndarray) -> np.ndarray:

@@ -4,12 +4,13 @@ A target is a log density with a known truth. The truth is what samplers are jud
 draws, moments, and regions of exactly known probability.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from functools import cached_property
 
 import numpy as np
-from numba import njit
-from scipy import stats
+from scipy import special
+
+from pymc_kameleon.numerics.compiled import njit
 
 
 class Target:
@@ -17,8 +18,8 @@ class Target:
 
     A subclass is a frozen dataclass with a ``dim`` (field or property) that provides ``_kernel`` (a
     static, compiled ``(x, *_parameters) -> float``), ``_parameters``, ``_symbolic`` (the same
-    formula in PyTensor), and whatever of ``sample``, ``mean``, ``cov`` and ``level`` is known; the
-    rest raises ``NotImplementedError``.
+    formula in PyTensor), and whatever of ``sample``, ``_moments`` (mean and covariance) and ``level``
+    is known; the rest raises ``NotImplementedError``.
     """
 
     dim: int
@@ -29,7 +30,8 @@ class Target:
 
     @property
     def _parameters(self) -> tuple:
-        return ()
+        """What the kernel takes besides x: all fields but ``dim``, unless a subclass says otherwise."""
+        return tuple(float(getattr(self, f.name)) for f in fields(self) if f.name != "dim")  # type: ignore[arg-type]
 
     def _symbolic(self, x):
         """Return the log density as a PyTensor expression of the (d,) vector ``x``."""
@@ -59,7 +61,7 @@ class Target:
         """The log density as a compiled function ``(x) -> float``, for Numba code to call."""
         kernel, parameters = self._kernel, self._parameters
 
-        @njit
+        @njit()
         def log_density(x):
             return kernel(x, *parameters)
 
@@ -93,14 +95,18 @@ class Target:
         raise NotImplementedError(f"{self!r} has no exact sampler.")
 
     @property
+    def _moments(self) -> tuple[np.ndarray, ...]:
+        raise NotImplementedError(f"The mean and covariance of {self!r} are not known.")
+
+    @property
     def mean(self) -> np.ndarray:
         """True mean, shape (d,)."""
-        raise NotImplementedError(f"The mean of {self!r} is not known.")
+        return self._moments[0]
 
     @property
     def cov(self) -> np.ndarray:
         """True covariance, shape (d, d)."""
-        raise NotImplementedError(f"The covariance of {self!r} is not known.")
+        return self._moments[1]
 
     def level(self, x: np.ndarray) -> np.ndarray:
         """Probability of the smallest of a family of nested regions that contains each point.
@@ -139,7 +145,7 @@ class GaussianImage(Target):
 
     def level(self, x):  # noqa: D102
         z = self.to_normal(np.asarray(x, dtype=float))
-        return stats.chi2.cdf(np.square(z).sum(axis=1), self.dim)
+        return special.chdtr(self.dim, np.square(z).sum(axis=1))
 
 
 @dataclass(frozen=True)
@@ -178,7 +184,7 @@ class Rescaled(Target):
         """The log density as a compiled function ``(x) -> float``, for Numba code to call."""
         inner, units = self.base.numba_log_density, self._units
 
-        @njit
+        @njit()
         def log_density(x):
             return inner(x / units)
 
@@ -195,12 +201,8 @@ class Rescaled(Target):
         return self.base.sample(rng, n) * self._units
 
     @property
-    def mean(self):  # noqa: D102
-        return self.base.mean * self._units
-
-    @property
-    def cov(self):  # noqa: D102
-        return self.base.cov * np.outer(self._units, self._units)
+    def _moments(self):
+        return self.base.mean * self._units, self.base.cov * np.outer(self._units, self._units)
 
     def level(self, x):  # noqa: D102
         return self.base.level(np.asarray(x, dtype=float) / self._units)

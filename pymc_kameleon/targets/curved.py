@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from numba import njit
 
+from pymc_kameleon.numerics.compiled import njit
 from pymc_kameleon.targets.base import GaussianImage, Rescaled, require_integer, require_positive
 
 
@@ -56,10 +56,6 @@ class Banana(GaussianImage):
         if not math.isfinite(self.b):
             raise ValueError(f"b must be a finite number, got {self.b!r}.")
 
-    @property
-    def _parameters(self):
-        return float(self.b), float(self.v)
-
     def _symbolic(self, x):
         bend = x[1] - self.b * (x[0] ** 2 - self.v)
         return -0.5 * (x[0] ** 2 / self.v + bend**2 + (x[2:] ** 2).sum())
@@ -77,12 +73,9 @@ class Banana(GaussianImage):
         return z
 
     @property
-    def mean(self):  # noqa: D102
-        return np.zeros(self.dim)
-
-    @property
-    def cov(self):  # noqa: D102
-        return np.diag([self.v, 1.0 + 2.0 * (self.b * self.v) ** 2] + [1.0] * (self.dim - 2))
+    def _moments(self):
+        variances = [self.v, 1.0 + 2.0 * (self.b * self.v) ** 2] + [1.0] * (self.dim - 2)
+        return np.zeros(self.dim), np.diag(variances)
 
 
 def odd_units_banana(b: float = 0.03, v: float = 100.0) -> Rescaled:
@@ -178,14 +171,10 @@ class TwistedGaussian(GaussianImage):
         return self._stretch(y, 1.0 / math.sqrt(self.v))
 
     @property
-    def mean(self):  # noqa: D102
-        return np.zeros(self.dim)
-
-    @property
-    def cov(self):  # noqa: D102
+    def _moments(self):
         cov = np.eye(self.dim) + (self.v - 1.0) * np.outer(self.axis, self.axis)
         cov[1, 1] += 2.0 * (self.b * self.v) ** 2
-        return cov
+        return np.zeros(self.dim), cov
 
 
 @njit(cache=True)
@@ -226,10 +215,6 @@ class Funnel(GaussianImage):
         require_integer(2, dim=self.dim)
         require_positive(scale=self.scale)
 
-    @property
-    def _parameters(self):
-        return (float(self.scale),)
-
     def _symbolic(self, x):
         v = x[0]
         scaled = x[1:] * (-0.5 * v).exp()
@@ -243,9 +228,6 @@ class Funnel(GaussianImage):
         return np.hstack([x[:, :1] / self.scale, x[:, 1:] * np.exp(-0.5 * x[:, :1])])
 
     @property
-    def mean(self):  # noqa: D102
-        return np.zeros(self.dim)
-
-    @property
-    def cov(self):  # noqa: D102
-        return np.diag([self.scale**2] + [math.exp(0.5 * self.scale**2)] * (self.dim - 1))
+    def _moments(self):
+        variances = [self.scale**2] + [math.exp(0.5 * self.scale**2)] * (self.dim - 1)
+        return np.zeros(self.dim), np.diag(variances)

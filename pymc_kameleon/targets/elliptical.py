@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from numba import njit
-from scipy import special, stats
+from scipy import special
 
+from pymc_kameleon.numerics.compiled import njit
 from pymc_kameleon.targets.base import GaussianImage, Target, require_integer, require_positive
 
 
@@ -78,13 +78,9 @@ class CorrelatedGaussian(GaussianImage):
         return x @ self._whitener.T
 
     @property
-    def mean(self):  # noqa: D102
-        return np.zeros(self.dim)
-
-    @property
-    def cov(self):  # noqa: D102
+    def _moments(self):
         values, vectors = self._eigen
-        return (vectors * values) @ vectors.T
+        return np.zeros(self.dim), (vectors * values) @ vectors.T
 
 
 @njit(cache=True)
@@ -118,10 +114,6 @@ class StudentT(Target):
         require_integer(1, dim=self.dim)
         require_positive(df=self.df)
 
-    @property
-    def _parameters(self):
-        return (float(self.df),)
-
     def _symbolic(self, x):
         return -0.5 * (self.df + self.dim) * (1.0 + (x**2).sum() / self.df).log()
 
@@ -142,7 +134,7 @@ class StudentT(Target):
         return np.eye(self.dim) * self.df / (self.df - 2)
 
     def level(self, x):  # noqa: D102
-        return stats.f.cdf(np.square(x).sum(axis=1) / self.dim, self.dim, self.df)
+        return special.fdtr(self.dim, self.df, np.square(x).sum(axis=1) / self.dim)
 
 
 @njit(cache=True)
@@ -177,10 +169,6 @@ class Bimodal(Target):
         require_integer(2, dim=self.dim)
         require_positive(separation=self.separation)
 
-    @property
-    def _parameters(self):
-        return (float(self.separation),)
-
     def _symbolic(self, x):
         import pytensor.tensor as pt
 
@@ -198,12 +186,8 @@ class Bimodal(Target):
         return x
 
     @property
-    def mean(self):  # noqa: D102
-        return np.zeros(self.dim)
-
-    @property
-    def cov(self):  # noqa: D102
-        return np.diag([1.0 + self.separation**2] + [1.0] * (self.dim - 1))
+    def _moments(self):
+        return np.zeros(self.dim), np.diag([1.0 + self.separation**2] + [1.0] * (self.dim - 1))
 
     def _first(self, t):
         """Log density of the first coordinate, without its constant."""

@@ -15,7 +15,6 @@ from typing import NamedTuple
 
 import numpy as np
 from scipy import optimize, special
-from scipy.stats import qmc
 
 LogDensity = Callable[[np.ndarray], float]
 
@@ -93,6 +92,8 @@ def importance_moments(
     seed : int
         Of the shifts.
     """
+    from scipy.stats import qmc  # slow to import
+
     d = len(envelope.location)
     rng = np.random.default_rng(seed)
     sobol = qmc.Sobol(d + 1, scramble=False).random_base2(log2_points)

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from numba import njit
 from scipy import special
 
+from pymc_kameleon.numerics.compiled import njit
 from pymc_kameleon.targets.base import GaussianImage, Target, require_integer, require_positive
 from pymc_kameleon.targets.importance import (
     Moments,
@@ -110,14 +110,6 @@ class LogisticRegression(Target):
     @cached_property
     def _moments(self) -> Moments:
         return posterior_moments(self.log_density, np.zeros(self.dim))
-
-    @property
-    def mean(self):  # noqa: D102
-        return self._moments.mean
-
-    @property
-    def cov(self):  # noqa: D102
-        return self._moments.cov
 
 
 @njit(cache=True)
@@ -269,11 +261,3 @@ class EightSchools(GaussianImage):
         cov += (loading * (grid.weights * variance)[:, None]).T @ loading
         cov[np.arange(2, 10), np.arange(2, 10)] += grid.weights @ (share * grid.variances)
         return overall, cov
-
-    @property
-    def mean(self):  # noqa: D102
-        return self._moments[0]
-
-    @property
-    def cov(self):  # noqa: D102
-        return self._moments[1]

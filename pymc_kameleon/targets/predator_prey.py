@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from numba import njit
 
 from pymc_kameleon.datasets import load_lynx_hare
+from pymc_kameleon.numerics.compiled import njit
 from pymc_kameleon.targets.base import Target, require_integer
 from pymc_kameleon.targets.importance import Moments, posterior_moments
 
@@ -187,14 +187,6 @@ class LotkaVolterra(Target):
     @cached_property
     def _moments(self) -> Moments:
         return posterior_moments(self.log_density, self.initial_point)
-
-    @property
-    def mean(self):  # noqa: D102
-        return self._moments.mean
-
-    @property
-    def cov(self):  # noqa: D102
-        return self._moments.cov
 
     @property
     def mean_error(self) -> np.ndarray:

@@ -13,9 +13,9 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from numba import njit
-from scipy import stats
+from scipy import special
 
+from pymc_kameleon.numerics.compiled import njit
 from pymc_kameleon.targets.base import Target, require_integer, require_positive
 
 
@@ -69,10 +69,6 @@ class Flower(Target):
             raise ValueError(f"amplitude must be a number >= 0, got {self.amplitude!r}.")
         require_integer(1, frequency=self.frequency)
 
-    @property
-    def _parameters(self):
-        return float(self.radius), float(self.amplitude), float(self.frequency), float(self.width)
-
     def _symbolic(self, x):
         import pytensor.tensor as pt
 
@@ -91,7 +87,7 @@ class Flower(Target):
     def _radial_moments(self, m, order):
         """Integrals over r > 0 of r^k exp(-(r - m)^2 / (2 width^2)), k = 0, ..., order."""
         variance = self.width**2
-        moments = [self.width * math.sqrt(2 * math.pi) * stats.norm.cdf(m / self.width)]
+        moments = [self.width * math.sqrt(2 * math.pi) * special.ndtr(m / self.width)]
         moments.append(m * moments[0] + variance * np.exp(-0.5 * m * m / variance))
         for k in range(1, order):  # by parts
             moments.append(m * moments[k] + k * variance * moments[k - 1])
@@ -135,22 +131,16 @@ class Flower(Target):
             todo = todo[~ok]
         return r
 
-    def _planar_moments(self):
-        """E[x_1], E[x_1^2] and E[x_2^2] (the others vanish by the symmetry theta -> -theta)."""
+    @property
+    def _moments(self):
+        """From E[x_1], E[x_1^2] and E[x_2^2] (the others vanish by the symmetry theta -> -theta)."""
         theta = np.arange(2048) * (2 * np.pi / 2048)
         _, w1, w2, w3 = self._radial_moments(self._curve(theta), 3)  # r dr, and r^k on top of it
         cos, sin = np.cos(theta), np.sin(theta)
-        total = w1.sum()
-        return (w2 * cos).sum() / total, (w3 * cos**2).sum() / total, (w3 * sin**2).sum() / total
-
-    @property
-    def mean(self):  # noqa: D102
-        return np.eye(self.dim)[0] * self._planar_moments()[0]
-
-    @property
-    def cov(self):  # noqa: D102
-        m, s1, s2 = self._planar_moments()
-        return np.diag([s1 - m * m, s2] + [1.0] * (self.dim - 2))
+        m, s1, s2 = (
+            np.array([(w2 * cos).sum(), (w3 * cos**2).sum(), (w3 * sin**2).sum()]) / w1.sum()
+        )
+        return np.eye(self.dim)[0] * m, np.diag([s1 - m * m, s2] + [1.0] * (self.dim - 2))
 
     def level(self, x):
         """Content of the highest-density region through each point: chi-square, d - 1 degrees.
@@ -172,7 +162,7 @@ class Flower(Target):
             )
         x = np.asarray(x, dtype=float)
         e = (np.hypot(x[:, 0], x[:, 1]) - self._curve(np.arctan2(x[:, 1], x[:, 0]))) / self.width
-        return stats.chi2.cdf(e * e + np.square(x[:, 2:]).sum(axis=1), self.dim - 1)
+        return special.chdtr(self.dim - 1, e * e + np.square(x[:, 2:]).sum(axis=1))
 
 
 class Ring(Flower):

@@ -30,9 +30,9 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from numba import njit
 from scipy import linalg, special
 
+from pymc_kameleon.numerics.compiled import njit
 from pymc_kameleon.targets.base import GaussianImage, require_integer, require_positive
 
 NODES = 60  # of the Gauss rule: the log density's error is below 1e-9 for epsilon >= 0.3
@@ -301,14 +301,6 @@ class SkewNormalABC(GaussianImage):
             shrink * rest + mean * ones,
             shrink * across * (np.eye(self.dim) - projection) + spread * projection,
         )
-
-    @property
-    def mean(self):  # noqa: D102
-        return self._moments[0]
-
-    @property
-    def cov(self):  # noqa: D102
-        return self._moments[1]
 
     @cached_property
     def _frame(self):

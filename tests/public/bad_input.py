@@ -46,6 +46,14 @@ class Row(NamedTuple):
 # --- what the rows stand on ---------------------------------------------------------------------------
 
 
+def short_of_dims():
+    with pm.Model(coords={"place": ["a", "b", "c"]}):
+        z = pm.Normal("z", dims="place")
+        return pk.sample(
+            chains=2, initvals={z.name: np.zeros(2)}, step=pk.KamiltonianStep(compile_kwargs=QUICK)
+        )
+
+
 @cache
 def model():
     with pm.Model() as model:
@@ -70,6 +78,16 @@ def option(step, error, says, **options):
     """A row for an option of a step."""
     shown = ", ".join(f"{name}={_shown(value)}" for name, value in options.items())
     return Row(f"{step.__name__}({shown})", lambda: step(model=model(), **options), error, says)
+
+
+def learner(kind, error, says, **options):
+    """A row for an option of KamiltonianStep's surrogate."""
+    shown = ", ".join(f"{name}={_shown(value)}" for name, value in options.items())
+
+    def call():
+        return pk.KamiltonianStep(model=model(), surrogate=getattr(pk, kind)(**options))
+
+    return Row(f"KamiltonianStep(surrogate=pk.{kind}({shown}))", call, error, says)
 
 
 def _shown(value):
@@ -159,22 +177,17 @@ def noisy(function, **options):
 
 def unequal():
     """Two chains find different values at one point."""
-    import warnings
-
-    rng = np.random.default_rng(0)
+    draw = iter(np.random.default_rng(0).standard_normal(99).tolist()).__next__
 
     def function(x):
-        return np.asarray(-0.5 * x**2 + rng.standard_normal())
+        return np.asarray(-0.5 * x**2 + draw())
 
     with pm.Model() as model:
         x = pm.Normal("x", 0.0, 1.0, initval=0.5)
         pm.Potential("solver", Raw(function)(x))
-        with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always")
-            step = pk.AdaptiveMetropolisStep(compile_kwargs=QUICK, arrival=False)
-            for seed in (0, 1):
-                drive(begin(step, seed), model.initial_point(), 2)
-    return " ".join(str(w.message) for w in caught)
+        step = pk.AdaptiveMetropolisStep(compile_kwargs=QUICK, arrival=False)
+    said = [drive(begin(step, seed), model.initial_point(), 3)[1] for seed in (0, 1)]
+    return " ".join(s["warning"].message for s in said[1] if s["warning"] is not None)
 
 
 def changed():
@@ -249,7 +262,7 @@ AM, KAM, FAST, MIX = (
 KMC, GA, CMA = pk.KamiltonianStep, pk.GaussianAdaptationStep, pk.CMAStep
 NAN, INF = math.nan, math.inf
 NO_ARRAY = (TypeError, ValueError, AttributeError)  # PyTensor's linkers differ
-DECLARED = "the black-box Op that returned None or a list: it has to return what its make_node declares, a number as np.asarray(value)"
+DECLARED = "; it has to return a float64 number, as np.asarray(value, dtype='float64') of shape ()"
 BAD_HISTORY = np.array([[0.0, NAN, 0.0]] * 20)
 
 # --- the table ----------------------------------------------------------------------------------------
@@ -266,8 +279,8 @@ OPTIONS = [
     option(AM, ValueError, "initial_scale must be positive and finite, got -1", initial_scale=-1),
     option(AM, TypeError, "initial_scale must be a number or an array of finite numbers", initial_scale=np.array([1.0, NAN, 1.0])),
     option(AM, ValueError, "exploration_share must lie in [0, 1), got 1", exploration_share=1),
-    option(AM, ValueError, "tune must be a positive integer or None, got 0", tune=0),
-    option(AM, ValueError, "tune must be a positive integer or None, got 1000.0", tune=1000.0),
+    option(AM, ValueError, "tune must be an integer of at least 1, got 0", tune=0),
+    option(AM, ValueError, "tune must be an integer or None, got 1000.0", tune=1000.0),
     option(AM, ValueError, "correlation must lie in [0, 1), got 1.0", correlation=1.0),
     option(AM, TypeError, "correlation must be a number or None, got '0.9'", correlation="0.9"),
     option(AM, ValueError, "refresh_blocks must be a positive integer, got 0", refresh_blocks=0),
@@ -276,16 +289,16 @@ OPTIONS = [
     option(AM, TypeError, "compile_kwargs must be a dict…or None, got 'NUMBA'", compile_kwargs="NUMBA"),
     option(KAM, ValueError, "n_history must be an integer of at least 2, got 1", n_history=1),
     option(KAM, ValueError, "n_history must be an integer, got 2.5", n_history=2.5),
-    option(KAM, ValueError, "Unknown kernel 'gausian'", kernel="gausian"),
-    option(KAM, ValueError, "kernel must be text or a Kernel, got 5", kernel=5),
+    option(KAM, ValueError, "kernel must be one of …'sinc_squared') or a Kernel, got 'gausian'", kernel="gausian"),
+    option(KAM, ValueError, "kernel must be one of …or a Kernel, got 5", kernel=5),
     option(KAM, ValueError, "kernel 'sinc' takes negative values", kernel="sinc"),
     option(KAM, ValueError, "lengthscale must be positive and finite, got 0", lengthscale=0),
     option(KAM, TypeError, "gamma must be a number or None", gamma=np.ones(2)),
     option(KAM, ValueError, "proposal must be one of ('full', 'pca'), got 'diagonal'", proposal="diagonal"),
     option(KAM, TypeError, "n_directions is an option of proposal='pca'", n_directions=3),
-    option(KAM, ValueError, "local_start must be an integer of 0 or more or None, got -1", local_start=-1),
+    option(KAM, ValueError, "local_start must be an integer of at least 0, got -1", local_start=-1),
     option(FAST, ValueError, "n_features must be…0", n_features=0),
-    option(FAST, ValueError, "embedding 'tan'; choose one of ('sincos', 'cos')", embedding="tan"),
+    option(FAST, ValueError, "embedding must be one of ('sincos', 'cos'), got 'tan'", embedding="tan"),
     option(FAST, ValueError, "variance_share must lie in (0, 1], got 0", variance_share=0),
     option(FAST, TypeError, "orthogonal must be True or False, got 'yes'", orthogonal="yes"),
     option(MIX, ValueError, "max_components must be an integer of at least 1, got 0", max_components=0),
@@ -294,25 +307,25 @@ OPTIONS = [
     option(MIX, ValueError, "shares must be 4 probabilities…with sum 1", shares=(1.0, 1.0, 1.0, 1.0)),
     option(MIX, ValueError, "broad_share must lie strictly between 0 and 1, got 0", broad_share=0),
     option(KMC, ValueError, "surrogate must be one of ('values', 'lite', 'finite'), got 'kernel'", surrogate="kernel"),
-    option(KMC, ValueError, "growth must be above 1 and finite, got 1", growth=1),
-    option(KMC, ValueError, "growth must be above 1 and finite, got inf", growth=INF),
-    option(KMC, ValueError, "library is empty", library=()),
-    option(KMC, TypeError, "library must be a tuple, each of it a Family, got ('quadratic',)", library=("quadratic",)),
+    learner("Values", ValueError, "growth must be above 1 and finite, got 1", growth=1),
+    learner("Values", ValueError, "growth must be above 1 and finite, got inf", growth=INF),
+    learner("Values", ValueError, "library is empty", library=()),
+    learner("Values", TypeError, "library must be a tuple, each of it a Family, got ('quadratic',)", library=("quadratic",)),
     option(KMC, ValueError, "learn must be one of ('auto', 'all'), got 'some'", learn="some"),
     option(KMC, ValueError, "expensive must be a list of names", expensive="solver"),
     option(KMC, ValueError, "expensive names black boxes to learn one by one", expensive=["x"], learn="all"),
     option(KMC, ValueError, "preset='paper' is for the paper's estimators", preset="paper"),
-    option(KMC, TypeError, "lengthscale is an option of surrogate='lite' or 'finite'", lengthscale=1.0),
-    option(KMC, ValueError, "n_features is an option of surrogate='finite'", surrogate="lite", n_features=100),
-    option(KMC, ValueError, "n_leapfrog must be a range of positive integers, got (5, 2)", surrogate="lite", n_leapfrog=(5, 2)),
-    option(KMC, ValueError, "step_size must be a positive number or a range, got (0.2, 0.1)", surrogate="lite", step_size=(0.2, 0.1)),
-    option(KMC, ValueError, "lengthscale must be a number or have shape (3,)", surrogate="lite", lengthscale=np.ones(2)),
-    option(KMC, TypeError, "history must be an array of finite numbers or None", surrogate="lite", history=BAD_HISTORY),
-    option(KMC, ValueError, "trial_share must lie between 0 and 1 - random_walk_share", surrogate="finite", trial_share=0.9),
+    option(KMC, TypeError, "lengthscale is an option of surrogate=pk.Lite(lengthscale=...) or surrogate=pk.Finite", lengthscale=1.0),
+    option(KMC, TypeError, "n_features is an option of surrogate=pk.Finite(n_features=...)", surrogate="lite", n_features=100),
+    learner("Lite", ValueError, "n_leapfrog must be a range of positive integers, got (5, 2)", n_leapfrog=(5, 2)),
+    learner("Lite", ValueError, "step_size must be a positive number or a range, got (0.2, 0.1)", step_size=(0.2, 0.1)),
+    learner("Lite", ValueError, "lengthscale must be a number or have shape (3,)", lengthscale=np.ones(2)),
+    learner("Lite", TypeError, "history must be an array of finite numbers or None", history=BAD_HISTORY),
+    learner("Finite", ValueError, "trial_share must lie between 0 and 1 - random_walk_share", trial_share=0.9),
     option(GA, ValueError, "initial_covariance must be symmetric and positive definite", initial_covariance=-np.eye(3)),
     option(GA, ValueError, "initial_covariance must have shape (3, 3), got (2, 2)", initial_covariance=np.eye(2)),
     option(GA, ValueError, "rate must lie between 0 and 1, got 1", rate=1),
-    option(GA, ValueError, "sweeps must be an integer of 0 or more", sweeps=-1),
+    option(GA, ValueError, "sweeps must be an integer of at least 0", sweeps=-1),
     option(CMA, ValueError, "initial_scale must be 3 positive numbers", initial_scale=np.zeros(3)),
     option(CMA, ValueError, "rate_factor must lie between 0 and", rate_factor=-1.0),
     option(CMA, ValueError, "success must be one of ('probability', 'indicator'), got 'rate'", success="rate"),
@@ -342,12 +355,13 @@ VARIABLES = [
 ]  # fmt: skip
 
 BOXES = [
-    Row("a black box that returns a float32 array", boxed(lambda x: np.asarray(-0.5 * x**2, "float32"), how=None), NO_ARRAY, DECLARED),
-    Row("… an array of integers", boxed(lambda x: np.asarray(-int(x**2)), how=None), NO_ARRAY, DECLARED),
-    Row("… an int", boxed(lambda x: -int(x**2), how=None), NO_ARRAY, DECLARED),
-    Row("… a list", boxed(lambda x: [-0.5 * x**2], how=None), NO_ARRAY, DECLARED),
-    Row("… an array of shape (1,)", boxed(lambda x: np.array([-0.5 * x**2])), SamplingError, "that of solver has shape (1,)"),
-    Row("… None", boxed(lambda x: None, how=None), NO_ARRAY, DECLARED),
+    Row("a black box that returns a float32 array", boxed(lambda x: np.asarray(-0.5 * x**2, "float32"), how=None), NO_ARRAY, f"Raw, the black box of 'solver', returned a float32 array of shape (){DECLARED}"),
+    Row("… an array of integers", boxed(lambda x: np.asarray(-int(x**2)), how=None), NO_ARRAY, f"returned a int64 array of shape (){DECLARED}"),
+    Row("… an int", boxed(lambda x: -int(x**2), how=None), NO_ARRAY, f"returned a int{DECLARED}"),
+    Row("… a list", boxed(lambda x: [-0.5 * x**2], how=None), NO_ARRAY, f"returned a list of 1{DECLARED}"),
+    Row("… an array of shape (1,)", boxed(lambda x: np.array([-0.5 * x**2])), SamplingError,
+        f"the log density has shape (1,) instead of (), which is no number. Raw, the black box of 'solver', returned a float64 array of shape (1,){DECLARED}"),
+    Row("… None", boxed(lambda x: None, how=None), NO_ARRAY, f"returned None{DECLARED}"),
     Row("… NaN at the start", boxed(lambda x: np.asarray(NAN)), SamplingError, "log density is nan at the chain's first point. Not finite there: solver = nan"),
     Row("… +inf at the start", boxed(lambda x: np.asarray(INF)), SamplingError, "log density is inf at the chain's first point. Not finite there: solver = inf"),
     Row("… NaN in half of the space", boxed(half_nan), None, "proposals after tuning have a log density of NaN or +inf, last solver = nan at x = -"),
@@ -387,11 +401,18 @@ POOLED = [
     pooled(ValueError, "target_ess must be a number or None, got nan", target_ess=NAN),
     pooled(ValueError, "timeout must be positive and finite, got -1", timeout=-1),
     pooled(TypeError, "progressbar must be True or False, got 'no'", progressbar="no"),
-    pooled(ValueError, 'start must be "jitter", "prior", a dict or a list of dicts, got \'mode\'', start="mode"),
-    pooled(ValueError, "start has y = nan, which is not finite", start={"y": NAN}),
-    pooled(ValueError, "start names 'z'; the model's variables are x, y", start={"z": 1.0}),
-    pooled(ValueError, "start has y of shape (3,); the model's has ()", start={"y": np.zeros(3)}),
-    pooled(ValueError, "start has 1 points for 2 chains", start=[{"y": 0.0}]),
+    pooled(ValueError, 'initvals must be "jitter", "prior", a dict or a list of dicts, got \'mode\'', initvals="mode"),
+    pooled(ValueError, "initvals has y = nan, which is not finite", initvals={"y": NAN}),
+    pooled(ValueError, "initvals names 'z'; the model's variables are x, y", initvals={"z": 1.0}),
+    pooled(ValueError, "initvals has y of shape (3,); the model's has ()", initvals={"y": np.zeros(3)}),
+    pooled(ValueError, "initvals has 1 points for 2 chains", initvals=[{"y": 0.0}]),
+    Row("pk.sample(initvals={'z': array of shape (2,)}) where dims say 3", short_of_dims, ValueError,
+        "initvals has z of shape (2,); the model's has (3,)"),
+    pooled(TypeError, "pk.sample has no argument start: it is initvals=", start="prior"),
+    pooled(TypeError, "pk.sample has no argument cores: give it workers: executor=", cores=4),
+    pooled(TypeError, "pk.sample has no argument compile_kwargs: give them to its step", compile_kwargs=QUICK),
+    pooled(TypeError, "pk.sample has no argument nuts: it is for pm.sample", nuts={"target_accept": 0.9}),
+    pooled(TypeError, "pk.sample has no argument chain: did you mean chains=?", chain=2),
     pooled(TypeError, "executor must have a method submit", executor=5),
     pooled(TypeError, "a callable that has to make an executor", "executor=lambda: 5", executor=lambda: 5),
     pooled(ValueError, "random_seed must be None, an integer of at least 0", random_seed=-1),

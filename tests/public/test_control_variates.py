@@ -6,11 +6,12 @@ import pytest
 import xarray as xr
 
 import pymc_kameleon as pk
-from benchmarks.cold_start import TARGETS
-from benchmarks.few_evaluations.samplers import Cell, plan, starts
+from benchmarks.few_evaluations import plan
+from benchmarks.targets import TARGETS, starts
 from pymc_kameleon import control_variates
 from pymc_kameleon.samplers.pooled import audits
 from pymc_kameleon.samplers.pooled import chains as pooled_chains
+from pymc_kameleon.samplers.pooled.plan import automatic
 
 SHIFT, WIDTH = 0.1, 1.05  # of a surrogate N(SHIFT, WIDTH^2) of the posterior N(0, 1) ...
 REACH = 2.5  # ... in a region |x| < REACH
@@ -103,7 +104,8 @@ def test_the_gate_refuses():
             pk.expectations(idata_of(x, free, ratio, inside, audited))
 
     refused("99 draws of the surrogate", audited=audited[:99])
-    refused("audits 98%", audited=np.append(audited, [3.0, np.inf]))
+    refused("audits 98%", audited=np.append(audited, [3.0, -3.0]))
+    refused("1 of the evaluations in the region", audited=np.append(np.inf, audited))
     missing = ratio.copy()
     missing[0, : ratio.size // 50] = 30.0  # a surrogate far too high where draws are
     refused("of the draws 98%", ratio=missing)
@@ -127,13 +129,14 @@ def test_a_run_that_was_cut_or_made_without_is_refused():
 
 
 def chains_of(name, total, seed, audited):
-    cell, target = Cell("together", name, total, 8, seed), TARGETS[name]
-    points = starts(cell, 9)
-    chains = pooled_chains.Chains(
-        points[-1], points[:-1], np.random.SeedSequence(seed), plan(cell)._replace(audits=audited)
-    )
+    how = plan(name, 8, total)._replace(audits=audited)
+    return drawn(TARGETS[name].numba_log_density, starts(name, seed, 9), seed, how)
+
+
+def drawn(log_density, points, seed, planned):
+    chains = pooled_chains.Chains(points[-1], points[:-1], np.random.SeedSequence(seed), planned)
     while not chains.done:
-        chains.tell([target.numba_log_density(r.position) for r in chains.ask()])
+        chains.tell([log_density(r.position) for r in chains.ask()])
     return chains
 
 
@@ -162,6 +165,26 @@ def test_audits_are_free_draws_inside_the_region(few):
     assert np.isfinite(f_less_y).all()
     outside = chains.free.positions[~chains.free.inside]
     assert (chains.free.log_ratios(outside, np.zeros(len(outside))) == -np.inf).all()
+
+
+@pytest.mark.parametrize(("cut", "seeds", "are_open"), [(2.4, 8, 0), (np.inf, 2, 2)])
+def test_a_posterior_that_ends_in_the_bulk_of_the_surrogate_is_refused(few, cut, seeds, are_open):
+    """Of a normal .8 % is cut off: in half of such runs no audit is there, and E exp(x0) would be off by 2 to 5 errors.
+
+    The control: with nothing cut off, none is refused.
+    """
+
+    def log_density(x):
+        return -0.5 * float(x @ x) if x[0] < cut else -np.inf
+
+    found = []
+    for seed in range(seeds):
+        points = 1.5 * np.random.default_rng([5, seed]).standard_normal((17, 3))
+        points[:, 0] = np.minimum(points[:, 0], 2.0)
+        planned = automatic(3, 16, most=1600)._replace(audits=audits.AUDITS)
+        ratios = pooled_chains.log_ratios(drawn(log_density, points, seed, planned))
+        found.append(control_variates.gate(ratios["draws"], ratios["audits"]).is_open)
+    assert sum(found) == are_open
 
 
 @pytest.mark.slow

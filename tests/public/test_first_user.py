@@ -2,6 +2,7 @@
 
 import logging
 import math
+from inspect import signature
 
 import numpy as np
 import pymc as pm
@@ -13,7 +14,7 @@ from pytensor.graph.op import Op
 import pymc_kameleon as pk
 from pymc_kameleon import convergence, sampling
 from pymc_kameleon.samplers.pooled.chains import Chains, Plan
-from pymc_kameleon.steps import structure
+from pymc_kameleon.steps.factors import structure
 from pymc_kameleon.surrogates.values import regression
 from tests.step_tester import BlackBox, begin
 
@@ -101,6 +102,18 @@ def test_pooled_chains_and_report_name_the_factor(broken, caplog):
     assert "were NaN or +inf, last solver = nan at x = -" in second
 
 
+def test_every_argument_of_pm_sample_has_a_sentence():
+    ours, theirs = (set(signature(f).parameters) for f in (pk.sample, pm.sample))
+    assert len(theirs - ours - {"kwargs"}) > 12
+    for name in theirs - ours - {"kwargs"}:
+        with pytest.raises(
+            TypeError, match=rf"^pk.sample has no argument {name}: .+\.$"
+        ) as refused:
+            pk.sample(**{name: None})
+        assert "it has draws" not in str(refused.value)
+    assert set(sampling._INSTEAD) - theirs <= {"start", "backend"}
+
+
 # --- what is said of black boxes ----------------------------------------------------------------------
 
 
@@ -129,7 +142,10 @@ def test_outputs_and_copies_of_a_black_box_are_one(caplog):
         pk.KamiltonianStep(model=two_outputs(), compile_kwargs=QUICK)
     [line] = [r.message for r in caplog.records if "Learning" in r.message]
     assert line.startswith("Learning 1 black box of 1 input (6 outputs)")
-    assert structure.boxes_of(two_outputs()) == 1
+    assert structure.boxes_of(two_outputs()) == (1, True)
+    with caplog.at_level(logging.INFO, "pymc.kameleon"):
+        sampling._checked_step(None, two_outputs())
+    assert "as a whole, not its black box's predictions, which pm.sample(" in caplog.text
 
 
 def test_it_is_said_why_the_whole_is_learned(caplog):
@@ -179,7 +195,7 @@ def test_a_finished_run_can_be_made_longer(easy, finished):
     ("change", "said"),
     [
         ({"random_seed": 2}, "begun with random_seed=1, and this is random_seed=2"),
-        ({"start": "prior"}, 'start was "jitter", is "prior"'),
+        ({"initvals": "prior"}, 'initvals was "jitter", is "prior"'),
         ({"tune": 20}, 'tune was "auto", is 20'),
         ({"max_evaluations": 60}, "can be made longer and not shorter"),
     ],
@@ -192,7 +208,9 @@ def test_a_refusal_speaks_of_what_was_given(easy, finished, change, said):
 
 
 def test_an_option_that_differs_is_named(easy, finished):
-    step = pk.KamiltonianStep(model=easy[0], learn="all", growth=2.0, compile_kwargs=QUICK)
+    step = pk.KamiltonianStep(
+        model=easy[0], learn="all", surrogate=pk.Values(growth=2.0), compile_kwargs=QUICK
+    )
     with pytest.raises(ValueError, match=r"is another one: options.growth was 1.35, is 2.0\. "):
         resume((easy[0], step), finished[0])
 

@@ -301,8 +301,23 @@ def test_transformed_variables_have_both_names():
         pm.Normal("m")
     step = pk.KamiltonianStep(model=model, compile_kwargs={"mode": "FAST_COMPILE"})
     layout = layout_of(step, 3, model)
-    assert labels_of(layout) == ["s_log__[0, 0]", "s_log__[0, 1]", "m"]
+    assert labels_of(layout, model) == ["s_log__[0, 0]", "s_log__[0, 1]", "m"]
     assert choose(["m", "s"], layout, model, "surrogate") == [2, 0, 1]
+
+
+def test_coords_name_the_elements():
+    """As ArviZ does; but not those of a simplex, which has one element less."""
+    with pm.Model(coords={"place": ["a", "b"], "year": [3, 4]}) as model:
+        model.add_coord("n", length=1)
+        pm.HalfNormal("s", dims=("place", "year"))
+        pm.Dirichlet("w", np.ones(2), dims="place")
+        pm.Normal("x", dims="n")
+    step = pk.KamiltonianStep(model=model, compile_kwargs={"mode": "FAST_COMPILE"})
+    layout = layout_of(step, 6, model)
+    labels = labels_of(layout, model)
+    assert labels[:4] == ["s_log__[a, 3]", "s_log__[a, 4]", "s_log__[b, 3]", "s_log__[b, 4]"]
+    assert labels[4:] == ["w_simplex__[0]", "x[0]"]
+    assert choose(["s_log__[b, 3]", "w"], layout, model, "surrogate") == [2, 4]
 
 
 def test_states_are_named_by_the_model_if_there_is_one(sampled):

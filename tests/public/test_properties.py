@@ -16,15 +16,11 @@ from hypothesis.extra import numpy as hnp
 
 from pymc_kameleon.numerics import evaluations, history
 from pymc_kameleon.samplers.seam import acceptance_probability
-from pymc_kameleon.steps import (
-    CMAStep,
-    GaussianAdaptationStep,
-    KamiltonianStep,
-    saved_state,
-)
+from pymc_kameleon.steps import CMAStep, GaussianAdaptationStep, KamiltonianStep, saved_state
 from pymc_kameleon.steps.base import KernelStep
 from tests import step_tester as tester
 from tests.public.test_bad_input import POINT, Accepted, every_option, model
+from tests.public.test_bad_input import build as with_option
 from tests.step_tester import NO_BLAS, assert_same_draws, begin, drive
 
 pytestmark = [
@@ -160,13 +156,12 @@ def refused_or_taken(step, chosen, name, monkeypatch, n):
 
     monkeypatch.setattr(KernelStep, "_compile", accepted)
     monkeypatch.setattr(KamiltonianStep, "_compile", accepted)
-    made = model()
 
     @examples(n)
     @given(value=anything)
     def try_one(value):
         with pytest.raises((Accepted, ValueError, TypeError)) as seen:
-            step(model=made, initial_point=POINT, **chosen, **{name: value})
+            with_option(step, chosen, {name: value})
         assert seen.type is Accepted or name in str(seen.value), (value, str(seen.value))
 
     try_one()
@@ -174,7 +169,7 @@ def refused_or_taken(step, chosen, name, monkeypatch, n):
 
 def test_the_test_above_would_notice(monkeypatch):
     """An option that nobody checks: arithmetic fails, without its name."""
-    monkeypatch.setattr("pymc_kameleon.steps.base.check_types", lambda *_: None)
+    monkeypatch.setattr("pymc_kameleon.samplers.seam.check_types", lambda *_: None)
     with pytest.raises((AssertionError, ExceptionGroup)):
         refused_or_taken(CMAStep, {}, "rate_factor", monkeypatch, 25)
 

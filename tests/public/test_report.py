@@ -1,12 +1,18 @@
 """``pk.report``: the verdict, and that it names what was planted."""
 
+import itertools
+import logging
+import math
 import re
+from functools import partial
 
 import arviz as az
 import numpy as np
+import pymc as pm
 import pytest
 
 import pymc_kameleon as pk
+from pymc_kameleon import convergence, doubts
 
 
 class Run(dict):
@@ -16,9 +22,9 @@ class Run(dict):
 def run(n=60, chains=16, shift=0.0, share=1.0, **attributes):
     rng = np.random.default_rng(0)
     draws = rng.standard_normal((chains, n, 3))
-    draws[5, :, 1] += shift
+    draws[5 % chains, :, 1] += shift
     shares = np.ones((chains, n))
-    shares[5] = share
+    shares[5 % chains] = share
     posterior = az.convert_to_dataset({"mu": draws[:, :, 0], "theta": draws[:, :, 1:]})
     posterior.attrs |= {
         "evaluations": 1500, "evaluations_tuning": 500, "rounds": 100, "seconds": 50.0, "nonfinite": 0,
@@ -86,6 +92,100 @@ def test_pools_that_disagree_by_less_than_r_hat_tells():
     assert not pk.report(without).startswith("Not usable")
 
 
+def with_draws(draws, wall=math.inf, **attributes):
+    """A run of one parameter; from beyond the wall no move has a chance."""
+    found = run(n=draws.shape[1], chains=len(draws), **attributes)
+    attrs = found["posterior"].attrs
+    found["posterior"] = az.convert_to_dataset({"x": draws}).assign_attrs(attrs)
+    accept = found["sample_stats"]["accept"].values
+    accept[:, 1:][np.abs(draws[:, :-1]) > wall] = 0.0
+    return pk.report(found)
+
+
+def test_the_verdict_names_a_bound_and_speaks_of_intervals_by_a_stricter_rule():
+    """2.9 standard errors for three parameters, of 983 effective draws; with a quarter of these intervals are rough."""
+    first, second, *_ = pk.report(run()).split("\n")
+    assert first == "Usable: standard error 3.2% of a posterior sd, every mean within 10%."
+    assert second == "Intervals of 90% hold 85 to 95%."
+    first, second, *_ = pk.report(run(n=20)).split("\n")
+    assert first == "Usable: standard error 5.8% of a posterior sd, every mean within 17%."
+    assert second.startswith("Intervals are rough: for those R-hat has to be below 1.01")
+
+
+def test_the_log_the_report_and_target_ess_have_one_rule():
+    for rhat, ess, nested in itertools.product(
+        (1.0, 1.025, 1.04, 1.2), (50.0, 150.0), (math.nan, 1.0, 1.04)
+    ):
+        judged = convergence.Judgement(ess, rhat, nested)
+        usable = convergence.verdict(judged, 3).startswith(convergence.USABLE)
+        assert usable == convergence.is_enough(judged, convergence.FEW)
+
+
+@pytest.mark.parametrize("pooled", [True, False])
+def test_heavy_tails_are_not_usable_for_means(pooled):
+    """Student-t with 1.2 and 2 degrees of freedom, and what looks heavier than it is."""
+    rng = np.random.default_rng(2)
+    draw = {
+        "normal": rng.standard_normal, "t7": partial(rng.standard_t, 7), "exponential": rng.standard_exponential,
+        "lognormal": lambda size: np.exp(rng.standard_normal(size)), "whole": partial(rng.poisson, 0.1),
+        "t2": partial(rng.standard_t, 2), "t1.2": partial(rng.standard_t, 1.2),
+    }  # fmt: skip
+    heavy = {}
+    for name, make in draw.items():
+        found = run(n=1000, chains=4)
+        attrs = found["posterior"].attrs if pooled else {}
+        found["posterior"] = az.convert_to_dataset({name: make(size=(4, 1000))}).assign_attrs(attrs)
+        text = pk.report(found)
+        heavy[name] = text.startswith(f"Not usable: the tails of {name} are heavy")
+        assert heavy[name] == ("Report medians and intervals" in text)
+    assert [name for name, is_heavy in heavy.items() if is_heavy] == ["t2", "t1.2"]
+
+
+def test_a_small_mode_far_away_is_no_heavy_tail():
+    rng = np.random.default_rng(3)
+    draws = rng.standard_normal((16, 60)) + 100.0 * (rng.random((16, 60)) < 0.02)
+    assert "are heavy" in with_draws(draws)
+    judged = convergence.judge(draws[..., None])
+    of_two = Run(
+        posterior=az.convert_to_dataset({"x": draws}),
+        sample_stats=az.convert_to_dataset({"lp": draws}),
+    )
+    of_two["posterior"].attrs["modes"] = 2
+    assert not doubts.find(of_two, ["x"], draws[..., None], judged).heavy
+
+
+def test_draws_that_end_where_the_surrogate_is_wrong_are_not_usable():
+    """A ridge that bends away from the surrogate's: R-hat 1.015, 700 effective draws, and a tail is missing."""
+    rng = np.random.default_rng(4)
+    whole = rng.standard_normal((16, 300))
+    cut = whole[np.abs(whole) < 1.6][: 16 * 60].reshape(16, 60)
+    text = with_draws(cut, wall=1.5)
+    assert text.startswith(
+        "Not usable: the draws of x end as if cut off, where the surrogate is wrong"
+    )
+    assert "Over 4% of the surrogate's moves from the outermost draws had no chance" in text
+    assert with_draws(cut).startswith("Usable")  # a parameter that has an interval
+    assert with_draws(whole[:, :60], wall=1.5).startswith("Usable")
+
+
+def test_elements_have_the_names_that_arviz_gives_them():
+    posterior = az.convert_to_dataset(
+        {"x": np.random.default_rng(5).standard_normal((4, 50, 2, 2))},
+        coords={"group": ["a", "b"]}, dims={"x": ["group", "side"]},
+    )  # fmt: skip
+    assert list(convergence.elements(posterior)) == list(az.summary(posterior).index)
+
+
+def test_what_climbs_exclude_is_said():
+    text = pk.report(run(climbs=16, climbs_met=16))
+    assert (
+        "16 of 16 climbs met: at 95 % no basin with more than 17% of the starts is missing." in text
+    )
+    assert text.startswith("Usable")
+    text = pk.report(run(climbs=16, climbs_met=15, ends_elsewhere="mu = 3.5"))
+    assert text.startswith("Not usable: a climb ended where no draws are, at mu = 3.5.")
+
+
 def in_modes(**attributes):
     found = run(modes=2, **attributes)
     labels = np.zeros((16, 60), int)
@@ -109,19 +209,21 @@ def test_modes_and_how_often_chains_changed_are_said():
 def test_what_probes_have_found_is_said_first():
     found = {"probes": 40, "probes_missed": 2, "missed_where": "mu = 3.5"}
     text = pk.report(run(**found))
-    assert text.startswith("Usable with care: part of the posterior may be missing.")
+    assert text.startswith("Not usable: part of the posterior may be missing.")
     assert "2 of 40 points drawn from the flattened surrogate" in text
     assert "near mu = 3.5" in text
-    assert "start='prior' to compare" in text
+    assert "initvals='prior' to compare" in text
     text = pk.report(run(probes=40, probes_missed=0))
     assert text.startswith("Usable: ")
     assert "40 points drawn from the flattened surrogate" in text
 
 
-def test_a_chain_that_is_elsewhere_is_named():
-    text = pk.report(run(shift=30.0))
+@pytest.mark.parametrize(("chains", "number"), [(16, 5), (4, 1)])
+def test_a_chain_that_is_elsewhere_is_named(chains, number):
+    """Of four chains none has a mean that is three sds of all draws away."""
+    text = pk.report(run(chains=chains, shift=30.0, groups=[0] * chains))
     assert text.startswith("Not usable: the chains disagree")
-    assert "Chain 5 is elsewhere: theta[0] = " in text
+    assert re.findall(r"Chain (\d+) is elsewhere: (\S+) = ", text) == [(str(number), "theta[0]")]
     assert "times the evaluations" in text
 
 
@@ -162,3 +264,15 @@ def test_what_to_try_next_is_in_the_words_of_who_sampled():
     more, draws, tune = map(int, found.groups())
     assert more >= 2
     assert (draws, tune) == (60 * more, 500 * more)
+
+
+def test_the_log_of_a_run_says_what_the_report_says(caplog):
+    with pm.Model(coords={"group": ["a", "b"]}), caplog.at_level(logging.WARNING, "pymc.kameleon"):
+        pm.Normal("x", dims="group")
+        idata = pk.sample(12, tune=30, chains=4, random_seed=1, progressbar=False)
+    verdict, *rest = pk.report(idata).split("\n")
+    assert verdict.startswith("Not usable: ")
+    assert [r.message for r in caplog.records if "usable" in r.message] == [
+        f"{verdict} See pk.report(idata)."
+    ]
+    assert any("x[a]" in line or "x[b]" in line for line in rest)

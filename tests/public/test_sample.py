@@ -155,7 +155,7 @@ def test_a_number_of_draws_and_of_tuning_draws(model, step):
     [("prior", 1.0), ({"a": 40.0}, 30.0), ([{"a": 10.0 * k} for k in range(1, 9)], 5.0)],
 )
 def test_starts(model, step, start, least):
-    found = sample(model, step, start=start, max_evaluations=40)
+    found = sample(model, step, initvals=start, max_evaluations=40)
     climbs = found["evaluations"]
     first = climbs["a"].values[climbs["_round"].values == 1]
     assert len(first) == 4
@@ -171,6 +171,10 @@ def test_pools(model, step, idata, tmp_path):
     assert np.ravel(found["posterior"].attrs["pools"]).tolist() == [0] * 4 + [1] * 4
     assert "pools" not in idata["posterior"].attrs
     assert 200 < found["posterior"].attrs["evaluations"] <= 240
+    for made in (found, idata):
+        attributes = made["posterior"].attrs
+        assert 1 <= attributes["climbs_met"] <= attributes["climbs"] <= 8  # of those that ended
+        assert "ends_elsewhere" not in attributes
     assert not np.isin(draws, idata["posterior"]["a"].values).any()
     again = sample(model, step, pools=2, checkpoint=tmp_path)
     assert again["posterior"]["a"].values.tobytes() == draws.tobytes()
@@ -197,8 +201,8 @@ def test_pools(model, step, idata, tmp_path):
         ({"chains": 0}, "chains must be a positive integer, got 0"),
         ({"max_evaluations": 20}, "at least 32 for 8 chains, got 20"),
         ({"tune": 60}, "at least 488 for 8 chains and tune=60, got 240"),
-        ({"start": "mode"}, "got 'mode'"),
-        ({"start": [{}]}, "1 points for 8 chains"),
+        ({"initvals": "mode"}, "got 'mode'"),
+        ({"initvals": [{}]}, "1 points for 8 chains"),
     ],
 )
 def test_contradictions_are_refused(model, step, options, said):
@@ -410,8 +414,8 @@ def test_a_run_with_a_checkpoint_goes_on(model, step, idata, tmp_path, monkeypat
     found = sample(model, step, checkpoint=tmp_path)
     assert found["posterior"]["a"].values.tobytes() == idata["posterior"]["a"].values.tobytes()
     assert before + sum(calls) == found["posterior"].attrs["evaluations"] + 1  # one again
-    with pytest.raises(ValueError, match="start was"):
-        sample(model, step, checkpoint=tmp_path, start="prior")
+    with pytest.raises(ValueError, match="initvals was"):
+        sample(model, step, checkpoint=tmp_path, initvals="prior")
 
 
 # --- warm start -----------------------------------------------------------------------------------

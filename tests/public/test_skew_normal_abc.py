@@ -1,4 +1,4 @@
-"""The skew normal ABC posterior, and the rival that the benchmarks run on it, Hamiltonian ABC."""
+"""The skew normal ABC posterior."""
 
 import pickle
 
@@ -7,12 +7,6 @@ import pytest
 from pytensor.compile.mode import Mode
 from scipy import optimize, special, stats
 
-from benchmarks.stochastic_gradients import (
-    SPASGradient,
-    hamiltonian_abc,
-    spas,
-    synthetic_log_likelihood,
-)
 from pymc_kameleon.targets import SkewNormalABC
 from pymc_kameleon.targets.skew_normal_abc import mean_of_half_normals
 from tests.public.test_targets import balance_z, level_z, moment_z
@@ -176,110 +170,3 @@ def test_domains():
     for wrong in ({"epsilon": 0.1}, {"skewness": -1.0}, {"n_observations": 0}, {"prior_sd": 0.0}):
         with pytest.raises(ValueError, match=str(next(iter(wrong)))):
             SkewNormalABC(**wrong)
-
-
-# --- Hamiltonian ABC ----------------------------------------------------------------------------
-
-
-def test_synthetic_likelihood_is_the_gaussian_of_the_simulated_moments():
-    x = np.random.default_rng(5).standard_normal((12, 4))
-    cov = np.cov(x.T) + 0.25 * np.eye(4)
-    expected = stats.multivariate_normal.logpdf(np.ones(4), x.mean(axis=0), cov)
-    assert synthetic_log_likelihood(x, np.ones(4), 0.5) == pytest.approx(expected, rel=1e-10)
-
-
-@pytest.fixture(scope="module")
-def gradients():
-    """Gradients at one point, (4000, 4) each, with the same seeds on both sides and with others."""
-    target = SkewNormalABC(dim=4)
-    likelihood, rng = target.likelihood(10), np.random.default_rng(6)
-    theta = target.mean + 0.3
-
-    def log_likelihood(u, x):
-        return synthetic_log_likelihood(likelihood.simulate(u, x), target.observed, target.epsilon)
-
-    found, differences = {"sticky": [], "fresh": []}, []
-    for _ in range(4000):
-        for seeds, values in found.items():
-            gradient = SPASGradient(
-                rng,
-                log_likelihood,
-                likelihood.auxiliary_shape,
-                np.zeros_like,
-                seeds=seeds,
-                width=0.02,
-            )
-            values.append(gradient(theta))
-        u = rng.standard_normal(likelihood.auxiliary_shape)
-        h = 0.05 * np.eye(4)
-        steps = [log_likelihood(u, theta + e) - log_likelihood(u, theta - e) for e in h]
-        differences.append(np.array(steps) / 0.1)
-    return np.array(found["sticky"]), np.array(found["fresh"]), np.array(differences)
-
-
-def test_simultaneous_perturbation_has_the_mean_of_finite_differences(gradients):
-    sticky, fresh, differences = gradients
-    for found in (sticky, fresh):
-        error = np.sqrt((found.var(axis=0) + differences.var(axis=0)) / len(found))
-        assert np.abs((found.mean(axis=0) - differences.mean(axis=0)) / error).max() < LIMIT
-    error = np.sqrt((sticky.var(axis=0) + differences.var(axis=0)) / len(sticky))
-    wrong = np.abs((sticky.mean(axis=0) + differences.mean(axis=0)) / error)  # the sign reversed
-    assert wrong.max() > 10
-
-
-def test_common_seeds_take_most_of_the_noise_away(gradients):
-    sticky, fresh, _ = gradients
-    assert np.all(fresh.var(axis=0) > 10 * sticky.var(axis=0))
-
-
-def test_the_mean_of_many_sign_vectors_is_the_gradient():
-    def value(x):
-        return np.sin(x[0]) + x[0] * x[1] ** 2
-
-    x, rng, n = np.array([0.4, -0.7]), np.random.default_rng(7), 20_000
-    exact = np.array([np.cos(0.4) + 0.49, -0.56])
-    one = np.array([spas(rng, value, x, 1e-4) for _ in range(n)])
-    assert np.abs((one.mean(axis=0) - exact) / (one.std(axis=0) / np.sqrt(n))).max() < LIMIT
-    many = np.array([spas(rng, value, x, 1e-4, repeats=16) for _ in range(500)])
-    np.testing.assert_allclose(many.var(axis=0), one.var(axis=0) / 16, rtol=0.3)
-
-
-def variance_z(gradient, friction, seed):
-    """z-scores of the second moments of N(0, diag(1, 4)), over independent chains."""
-    scale, squares = np.array([1.0, 4.0]), []
-    for rng in map(np.random.default_rng, np.random.SeedSequence(seed).spawn(10)):
-        x = hamiltonian_abc(
-            rng, lambda t, rng=rng: gradient(rng, -t / scale), rng.standard_normal(2) * scale**0.5,
-            warmup=40, draws=250, n_steps=15, step_size=(0.05, 0.15), friction=friction,
-        )  # fmt: skip
-        squares.append((x**2).mean(axis=0) / scale)
-    squares = np.array(squares)
-    return (squares.mean(axis=0) - 1.0) / (squares.std(axis=0, ddof=1) / np.sqrt(10))
-
-
-def test_exact_gradients_of_a_quadratic_are_sampled_and_noise_heats():
-    def exact(rng, g):
-        return g
-
-    def noisy(rng, g):
-        return g + 4.0 * rng.standard_normal(2)
-
-    assert np.abs(variance_z(exact, 0.0, 8)).max() < LIMIT
-    assert np.abs(variance_z(exact, 1.0, 9)).max() < LIMIT
-    assert np.abs(variance_z(noisy, 1.0, 10)).max() < LIMIT  # friction makes up for the noise
-    assert variance_z(noisy, 0.0, 11).max() > 10  # leapfrog takes it for signal
-
-
-def test_persistent_seeds_have_the_law_that_the_likelihood_gives_them():
-    """u_1 ~ N(0, 1) weighted by exp(2 u_1) is N(2, 1); without the test it would stay N(0, 1)."""
-    gradient = SPASGradient(
-        np.random.default_rng(12), lambda u, x: 2.0 * u[0, 0], (3, 1), np.zeros_like, seeds="persistent"
-    )  # fmt: skip
-    seen = []
-    for _ in range(20_000):
-        gradient.new_trajectory(np.zeros(1))
-        seen.append(gradient.u[:2, 0].copy())
-    batches = np.array(seen).reshape(20, 1000, 2).mean(axis=1)[1:]
-    z = (batches.mean(axis=0) - [2.0, 0.0]) / (batches.std(axis=0, ddof=1) / np.sqrt(19))
-    assert np.abs(z).max() < LIMIT
-    assert batches[:, 0].mean() > 10 * batches[:, 0].std() / np.sqrt(19)

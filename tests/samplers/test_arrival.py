@@ -10,11 +10,13 @@ import pymc as pm
 import pytensor.tensor as pt
 import pytest
 
+from pymc_kameleon.numerics import history
 from pymc_kameleon.samplers.arrival import model as arrival_model
 from pymc_kameleon.samplers.arrival import phase as arrival
-from pymc_kameleon.steps import AdaptiveMetropolisStep, KameleonStep, KamiltonianStep, arrival_doubt
-from pymc_kameleon.steps.base import LOOK_EVERY
+from pymc_kameleon.samplers.life import LOOK_EVERY, Doubt
+from pymc_kameleon.steps import AdaptiveMetropolisStep, KameleonStep, KamiltonianStep
 from pymc_kameleon.steps.prior_scale import jitter, prior_scale
+from pymc_kameleon.steps.told import arrival_doubt
 from tests.step_tester import CASES, NO_BLAS, BlackBox, make, sample
 
 pytestmark = NO_BLAS
@@ -192,8 +194,8 @@ def test_a_climb_goes_on_after_a_false_arrival(monkeypatch):
         assert all(end.arrived for end in ends)
         return np.mean([end.evaluations for end in ends])
 
-    found, leave = evaluations(), arrival._leave
-    monkeypatch.setattr(arrival, "_leave", lambda state: leave(state)._replace(climbing=False))
+    found, leave = evaluations(), arrival.leave
+    monkeypatch.setattr(arrival, "leave", lambda state: leave(state)._replace(climbing=False))
     assert evaluations() > 1.2 * found
 
 
@@ -364,7 +366,7 @@ def test_climbs_from_elsewhere_end_and_the_chain_goes_where_there_is_far_more():
             point = model.initial_point()
             for _ in range(900):
                 point, _ = step.step(point)
-            assert step.arrival_state is None
+            assert step.life.state.stage is None
             ends.append(float(np.mean(point["x"])))
         found[looks] = np.array(ends)
     assert (np.abs(found[True] - 12.0) < 1.5).sum() >= 3
@@ -379,7 +381,7 @@ def test_a_chain_resumes_in_the_middle_of_its_arrival(name):
     point = model.initial_point()
     for _ in range(25):
         point, _ = step.step(point)
-    assert step.arrival_state is not None
+    assert step.life.state.stage is not None
     saved, bits = pickle.dumps(step.sampling_state), pickle.dumps((rng, point))
     ends = []
     for resumed in (step, other):
@@ -400,13 +402,13 @@ def test_paper_presets_and_other_steps_go_without():
     ):
         step._begin_chain(np.random.default_rng(0))
         step.step(model.initial_point())
-        assert step.arrival_state is None
+        assert step.life.state.stage is None
     with model:
         alone = AdaptiveMetropolisStep([model["a"]])
     alone._begin_chain(np.random.default_rng(0))
     point = model.initial_point()
     point, _ = alone.step(point)
-    assert alone.arrival_state is None  # after the jump
+    assert alone.life.state.stage is None  # after the jump
     assert point["a"] != model.initial_point()["a"]
 
 
@@ -441,7 +443,7 @@ def warnings_of(draws, **options):
         point, [stats] = step.step(point)
         said.append(stats["warning"])
     step.stop_tuning()
-    assert step.doubt is None
+    assert step.life.state.doubt is None
     said.append(step.step(point)[1][0]["warning"])
     return [w.message for w in said if w is not None]
 
@@ -478,9 +480,9 @@ def test_whether_the_walk_has_settled(heights, settled):
         "stuck": np.where(steps < 700, -30.0, -29.0),
         "too few": noise[:99],
     }[heights]
-    doubt = arrival_doubt.begin(50, -100.0)
+    doubt = Doubt(50, np.zeros(1), -100.0, history.empty(1))
     for height in trace:
-        doubt = arrival_doubt.one_more(doubt, height)
+        doubt = doubt._replace(heights=history.append(doubt.heights, np.array([height])))
     assert arrival_doubt.settled(doubt) is settled
 
 
@@ -490,7 +492,7 @@ def test_kamiltonian_keeps_every_point_evaluated():
     step._begin_chain(np.random.default_rng(0))
     point = model.initial_point()
     point, _ = step.step(point)
-    while not step.arrival_state.settled:
+    while not step.life.state.stage.settled:
         point, _ = step.step(point)
     size = step.evaluations
     learned = step.algorithm_state.learning.evaluated
@@ -498,7 +500,7 @@ def test_kamiltonian_keeps_every_point_evaluated():
     points = learned.positions
     assert len(np.unique(points, axis=0)) == size
     looks = 0
-    while step.arrival_state is not None:  # the climbs from elsewhere are not among them
+    while step.life.state.stage is not None:  # the climbs from elsewhere are not among them
         point, (stats,) = step.step(point)
         looks += stats["move"] == "arrival"
     assert step.algorithm_state.learning.evaluated.size == step.evaluations - looks
@@ -537,7 +539,7 @@ def test_tuning_that_ends_before_the_arrival_leaves_the_chain_where_it_is(tune):
         point = model.initial_point()
         for _ in range(tune):
             point, _ = step.step(point)
-        assert step.arrival_state is not None
+        assert step.life.state.stage is not None
         before, evaluations = step.position.copy(), step.evaluations
         step.stop_tuning()
         np.testing.assert_array_equal(step.position, before)
@@ -552,16 +554,16 @@ def test_climbs_under_way_end_with_tuning(tunes_on):
     step._begin_chain(np.random.default_rng(0))
     point, moves = model.initial_point(), []
     while (
-        step.arrival_state is None
-        or not step.arrival_state.settled
+        step.life.state.stage is None
+        or not step.life.state.stage.settled
         or step.tuning_draws % LOOK_EVERY
     ):
         point, _ = step.step(point)
-    assert step.arrival_state is not None
+    assert step.life.state.stage is not None
     if not tunes_on:
         step.stop_tuning()
     for _ in range(30):
         point, (stats,) = step.step(point)
         moves.append(stats["move"])
     assert ("arrival" in moves) == tunes_on
-    assert tunes_on or step.arrival_state is None
+    assert tunes_on or step.life.state.stage is None

@@ -88,7 +88,7 @@ def test_the_search_takes_at_most_a_fifth_of_tuning():
     assert coordinate_moves.length(3, 100) == 20
     assert held(GaussianAdaptation, np.zeros(3), tune=100).phase.length == 20
     assert held(CMA, np.zeros(3), tune=4).phase is None
-    with pytest.raises(ValueError, match="sweeps must not be negative, got -1"):
+    with pytest.raises(ValueError, match="sweeps must be an integer of at least 0, got -1"):
         held(CMA, np.zeros(3), sweeps=-1)
 
 

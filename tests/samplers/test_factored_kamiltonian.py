@@ -505,7 +505,7 @@ def test_the_expected_level_is_that_of_posterior_draws():
 def test_a_search_that_gets_lost_promises_nothing(monkeypatch):
     """It once promised -10^10, which was taken for the end of a climb."""
     lost = SimpleNamespace(x=np.full(4, 2.0), fun=1e10)
-    monkeypatch.setattr(climb, "minimize", lambda *_args, **_options: lost)
+    monkeypatch.setattr("scipy.optimize.minimize", lambda *_args, **_options: lost)
     surface = Surface(bad_emulator(), np.zeros(4), np.eye(4), 0.1)
     goal, promised = climb.target(Toy(), surface, np.zeros(4), 0.5)
     assert math.isnan(promised)

@@ -482,5 +482,5 @@ def test_units_do_not_matter():
     ],
 )
 def test_options_are_checked(option, value):
-    with pytest.raises(ValueError, match=option):
+    with pytest.raises((ValueError, TypeError), match=option):
         held(GaussianMixture, np.zeros(2), **{option: value})

@@ -298,7 +298,7 @@ def test_custom_kernel_is_the_built_in_one():
         ({"coordinates": "polar"}, "coordinates.*'polar'"),
         ({"global_share": 1.0}, "global_share.*1.0"),
         ({"subsample": "all"}, "subsample.*'all'"),
-        ({"kernel": "gausian"}, "Unknown kernel 'gausian'"),
+        ({"kernel": "gausian"}, r"kernel must be one of .*'gausian'"),
         ({"kernel": "linear"}, "'linear' takes negative values"),
         ({"kernel": Sinc()}, "'sinc' takes negative values"),
     ],
@@ -309,5 +309,5 @@ def test_wrong_options_are_named(options, message):
 
 
 def test_not_a_kernel():
-    with pytest.raises(TypeError, match="no method value, gradient, frequencies"):
+    with pytest.raises(TypeError, match=r"kernel must be .* or a Kernel, got <object"):
         held(Kameleon, np.zeros(2), kernel=object())

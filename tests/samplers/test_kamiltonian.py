@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from pymc_kameleon.samplers.kamiltonian.scores import sampler as kamiltonian
+from pymc_kameleon.samplers.kamiltonian.scores.sampler import LiteKamiltonian
 from pymc_kameleon.steps import KamiltonianStep
 from pymc_kameleon.surrogates.scores import choose as ks
 from pymc_kameleon.surrogates.scores import objective as score_matching
@@ -318,8 +319,13 @@ def test_papers_settings_run():
 def test_papers_settings_are_a_preset_of_the_papers_estimators():
     fast = {"model": tester.pair(), "compile_kwargs": {"mode": "FAST_COMPILE"}}
     for surrogate in ("lite", "finite"):
-        step = KamiltonianStep(surrogate=surrogate, preset="paper", n_leapfrog=50, **fast)
+        paper = KamiltonianStep(surrogate=surrogate, preset="paper", **fast)
+        assert paper._options == kamiltonian.PAPERS[surrogate]
+        ours = paper.variants[surrogate].paper(n_leapfrog=50)
+        step = KamiltonianStep(surrogate=ours, **fast)
         assert step._options == kamiltonian.PAPERS[surrogate] | {"n_leapfrog": 50}
+        with pytest.raises(ValueError, match=f"surrogate=pk.{surrogate.title()}.paper"):
+            KamiltonianStep(surrogate=ours, preset="paper", **fast)
     assert not KamiltonianStep(surrogate="lite", **fast)._options
     for surrogate in ({}, {"surrogate": "values"}):
         with pytest.raises(ValueError, match="surrogate='finite'"):
@@ -330,7 +336,9 @@ def test_papers_preset_samples():
     model = tester.gaussian()
     rng = np.random.default_rng(16)
     past = rng.multivariate_normal(tester.MEAN, tester.COVARIANCE, 200)
-    step = KamiltonianStep(model=model, surrogate="lite", preset="paper", history=past)
+    step = KamiltonianStep(
+        model=model, surrogate=LiteKamiltonian.paper(history=past), arrival=False
+    )
     chain = tester.begin(step)
     points, stats = tester.drive(chain, model.initial_point(), 100, 50)
     assert {s["move"] for s in stats} == {"hamiltonian"}
@@ -398,7 +406,7 @@ def cold(request):
     """A chain from an over-dispersed point, tuned for 3000 draws, then frozen and run for 3000
     more.
     """
-    rng = np.random.default_rng(13)
+    rng = np.random.default_rng({"lite": 14, "finite": 13}[request.param])
     x = np.array([2.5, -1.0])
     state = scored(x, surrogate=request.param, n_features=100, first_fit=300, tune=3000)
     states = []
@@ -512,7 +520,6 @@ def test_failed_fit_keeps_the_old_surrogate():
 @pytest.mark.parametrize(
     ("options", "match"),
     [
-        ({"surrogate": "lite", "kernel": "laplacian"}, "Gaussian"),
         ({"n_features": 7}, "n_features"),
         ({"lengthscale": -1.0}, "lengthscale"),
         ({"regularization": 0.0}, "regularization"),
@@ -531,5 +538,5 @@ def test_failed_fit_keeps_the_old_surrogate():
     ],
 )
 def test_refusals(options, match):
-    with pytest.raises(ValueError, match=match):
+    with pytest.raises((ValueError, TypeError), match=match):
         scored(np.zeros(2), **options)

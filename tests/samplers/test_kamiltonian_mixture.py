@@ -221,7 +221,7 @@ def test_slack_follows_the_spread_and_no_further_than_trust():
 
 def test_constant_shares_without_a_random_walk_or_without_evidence():
     quality = residual_mixture.Quality(7.0, 1.0, 0.0)
-    assert kamiltonian_handover.frozen_mixture(quality, 0.2) == (0.2, 7.0, 1.5)
+    assert kamiltonian_handover.frozen_mixture(quality, 0.2) == (0.2, 7.0, 1.5, 0.0)
     assert kamiltonian_handover.frozen_mixture(quality, 0.0) is None
     assert kamiltonian_handover.frozen_mixture(quality, 1.0) is None
     assert kamiltonian_handover.frozen_mixture(None, 0.2) is None

@@ -70,12 +70,12 @@ def test_frozen_they_leave_a_skewed_target_invariant(kind):
 
 def test_the_step_reaches_them():
     fast = {"model": tester.pair(), "compile_kwargs": {"mode": "FAST_COMPILE"}}
-    assert (
-        KamiltonianStep(surrogate="lite", solver="low-rank", **fast).sampler.recipe.solver
-        == "low-rank"
-    )
-    assert KamiltonianStep(surrogate="finite", online=True, **fast).sampler.online
-    with pytest.raises(TypeError, match="solver is an option of surrogate='lite'"):
+    made = KamiltonianStep(surrogate=LiteKamiltonian(solver="low-rank"), **fast)
+    assert made.sampler.recipe.solver == "low-rank"
+    assert KamiltonianStep(surrogate=FiniteKamiltonian(online=True), **fast).sampler.online
+    with pytest.raises(TypeError, match="unexpected keyword argument 'solver'"):
+        FiniteKamiltonian(solver="low-rank")
+    with pytest.raises(TypeError, match=r"solver is an option of surrogate=pk.Lite\(solver=...\)"):
         KamiltonianStep(surrogate="finite", solver="low-rank", **fast)
     with pytest.raises(ValueError, match=r"solver must be one of .*'sparse'"):
-        KamiltonianStep(surrogate="lite", solver="sparse", **fast)
+        LiteKamiltonian(solver="sparse")

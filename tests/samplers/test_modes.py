@@ -256,6 +256,19 @@ def weights(draws):
     return (draws[:, :, 0] > 6.0).mean(axis=1)
 
 
+def test_ends_that_are_far_apart_are_compared_at_once():
+    """Before there is a sign of trouble, for which tuning would have to wait; and in the parts again."""
+    chains = run(most=300)
+    assert chains.modes == 2
+    moves = chains.evaluated.move.tolist()
+    assert set(moves[: moves.index("between")]) == {"start", "arrival"}
+    ends = np.array([[0.0, 0.0], [1.0, 0.0], [30.0, 0.0]])
+    cut = detection.cut_of_ends(ends, np.array([-1.0, 0.0, -9.0]), np.eye(2))
+    assert cut.distance == pytest.approx(29.0)
+    assert cut.sides(ends).tolist() == [0, 0, 1]
+    assert detection.cut_of_ends(ends[:2], np.zeros(2), np.eye(2)) is None
+
+
 def test_modes_are_found_and_have_their_weights():
     chains = found()
     assert chains.modes == 2
@@ -302,7 +315,7 @@ def test_pk_sample_knows_them_and_a_run_that_goes_on_has_the_same_bits(tmp_path,
         ]
         pm.Potential("likelihood", pt.logaddexp(*parts))
     starts = [{"x": np.full(3, -6.0 + 12.0 * (k // 4 % 2)) + 0.1 * k} for k in range(16)]
-    options = {"random_seed": 3, "start": starts, "progressbar": False}
+    options = {"random_seed": 3, "initvals": starts, "progressbar": False}
     with model:
         whole = pk.sample(max_evaluations=1000, tune=30, **options)
         pk.sample(max_evaluations=800, tune=30, checkpoint=tmp_path / "run", **options)

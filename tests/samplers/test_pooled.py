@@ -14,8 +14,10 @@ from pymc_kameleon.samplers.arrival import phase as arrival
 from pymc_kameleon.samplers.kamiltonian.values import sampler as value_kamiltonian
 from pymc_kameleon.samplers.pooled import chains as pooled_chains
 from pymc_kameleon.samplers.pooled import climbs, elite, members, probes
+from pymc_kameleon.samplers.pooled import plan as plan_of_chains
 from pymc_kameleon.samplers.pooled.chains import Chains, Plan
-from pymc_kameleon.samplers.pooled.drawing import Drawing
+from pymc_kameleon.samplers.pooled.drawing import Drawing, Row
+from pymc_kameleon.samplers.pooled.looks import Draws, Looks, mass
 from pymc_kameleon.samplers.pooled.plan import automatic
 from pymc_kameleon.samplers.pooled.tuning import Tuning
 from pymc_kameleon.samplers.seam import Point
@@ -102,7 +104,7 @@ def planted(corner):
 
     starts = np.random.default_rng(0).uniform(-2, 2, (9, 2))
     plan = Plan(draws=100, tune=300, longest=300, max_evaluations=None)
-    chains = Chains(starts[0], starts[1:], np.random.SeedSequence(5), plan)
+    chains = Chains(starts[0], starts[1:], np.random.SeedSequence(7), plan)
     while not chains.done:
         tuned = chains.phase == "draw"
         evaluate = cornered if tuned and corner else normal
@@ -278,7 +280,8 @@ def test_a_second_mode_is_sampled_with_its_weight():
 
 def test_with_one_climb_it_is_missed(monkeypatch):
     """The control: were all chains started by one climb, they would agree on half of the mass."""
-    monkeypatch.setattr(pooled_chains, "GROUPS", 1)
+    monkeypatch.setattr(climbs, "FEW", 1)
+    monkeypatch.setattr(plan_of_chains, "LOOKING", 0.0)
     draws = pooled_chains.posterior(run(16, 800, target=TwoModes()))
     assert convergence.judge(draws).rhat < 1.1
     assert np.ptp(draws[:, :, 0]) < 15.0
@@ -399,6 +402,102 @@ def test_points_beside_a_proposal_are_in_other_directions_and_the_best_is_where_
     assert state.evaluations == 25
     assert arrival_beside.propose(rng, state, point, 0) == []
     assert arrival_beside.propose(rng, state._replace(move="start"), point, 3) == []
+
+
+# --- whether there are modes without draws ------------------------------------------------------
+
+
+def climbed(target, starts, share, x=None):
+    """Climbs from ``starts`` with that many evaluations before only a few go on."""
+    rngs = np.random.default_rng(2).spawn(len(starts))
+    x = np.full(starts.shape[1], 10.0) if x is None else x
+    state = climbs.init(x, target(x), starts, scale=5.0, budget=2000, share=share)
+    while state.active:
+        points = climbs.propose(rngs, state)
+        state = climbs.tell(rngs, state, points, [target(x) for of_one in points for x in of_one])
+    return state
+
+
+def test_where_the_way_is_long_only_a_few_climbs_go_on():
+    starts = np.random.default_rng(0).uniform(-60, -50, (12, 3))
+    for share, least, most in ((2000, 12, 12), (60, 4, 6)):
+        state = climbed(TwoModes.numba_log_density, starts, share)
+        assert least <= sum(c.near is not None for c in state.climbs) <= most
+
+
+def three(x):
+    """Equal modes 15 sds from each other, in two dimensions about 0."""
+    angles = np.radians([90.0, 210.0, 330.0])
+    means = 15.0 / math.sqrt(3.0) * np.column_stack([np.cos(angles), np.sin(angles)])
+    return float(np.logaddexp.reduce(-0.5 * np.square(x - means).sum(axis=1)))
+
+
+def test_the_first_step_is_away_from_the_initial_point():
+    """Climbs that all make it the same way, to the upper right, miss the mode to the lower left."""
+    starts = np.random.default_rng(1).uniform(-1, 1, (60, 2))
+    state = climbed(three, starts, 2000, x=np.zeros(2))
+    ends = np.array([c.positions[c.current] for c in state.climbs])
+    to_the_left = (ends[:, 0] < -3.0) & (ends[:, 1] < 0.0)
+    assert to_the_left.mean() > 0.2  # of a third, sd .06
+
+
+def test_an_end_that_has_not_converged_is_not_given_up():
+    """Twenty nats below another end it may still be a mode of equal mass; a hundred, it is not."""
+
+    def lower(by):
+        return lambda x: float(np.logaddexp(-0.5 * x @ x, -by - 0.5 * np.square(x - 20.0).sum()))
+
+    starts = 10.0 + np.array([[-3.0] * 3, [3.0] * 3])
+    for by, kept in ((14.0, 2), (100.0, 1)):
+        state = climbs.stop(climbed(lower(by), starts, 2000))
+        assert len(np.unique(climbs.ends(state)[0] > 10.0)) == kept
+        places = {bool(g.positions[0, 0] > 10.0) for g in climbs.groups(state)}
+        assert len(places) == kept
+
+
+def looked(ends_at, drawn_at, left=100):
+    """Looks at where climbs ended, of which ``ends_at`` are in 0 and in 20, and draws of ``drawn_at`` those modes."""
+    target, rng = TwoModes.numba_log_density, np.random.default_rng(4)
+    starts = np.repeat([0.0, 20.0], ends_at)[:, None] + rng.uniform(-6, 6, (sum(ends_at), 3))
+    state = climbed(target, starts, 2000)
+    rows = []
+    for _ in range(20):
+        x = 20.0 * rng.choice(drawn_at, (16, 1)) + rng.standard_normal((16, 3))
+        rows.append(Row(x, np.array([target(p) for p in x]), []))
+    found = Looks(rng.spawn(len(starts)), list(state.climbs), left)
+    while points := found.ask(rows, math.inf):
+        found.tell([target(x) for x in points])
+    return found, rows
+
+
+@pytest.mark.parametrize("one", [0, 1])
+def test_a_mode_without_draws_is_told(one):
+    found, rows = looked((4, 4), [one])
+    told = found.found(rows)
+    assert np.abs(told.where - 20.0 * (1 - one)).max() < 3.0
+    assert (told.climbs, told.met) == (8, 4)
+    assert 0 < 100 - found.left <= 100
+    assert looked((4, 4), [one], left=7)[0].left == 0  # and no more than are allowed
+
+
+def test_where_draws_are_at_all_ends_nothing_is_told():
+    found, rows = looked((4, 4), [0, 1])
+    assert found.found(rows) == (8, 8, None)
+    assert found.left >= 96  # half way to a draw
+
+
+def test_what_a_mode_without_draws_weighs():
+    """Both have the same mass, by Laplace and by neighbours."""
+    found, rows = looked((4, 4), [0])
+    best = max(mass(found.climbs[k]) for k in found.finished)
+    assert abs(best - Draws(rows).log_constant) < 1.0
+
+
+def test_looks_change_no_draw(monkeypatch):
+    plan = {"draws": 20, "max_evaluations": None, "longest": 200}
+    draws = pooled_chains.posterior(run(8, **plan))
+    monkeypatch.setattr(pooled_chains, "_looks", lambda chains: chains.looks)
+    assert pooled_chains.posterior(run(8, **plan)).tobytes() == draws.tobytes()
 
 
 # --- R-hat of groups ------------------------------------------------------------------------------

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from pymc_kameleon import convergence, sample_report
+from pymc_kameleon import convergence, doubts
 from pymc_kameleon.samplers.pooled import chains as pooled_chains
 from pymc_kameleon.samplers.pooled.chains import Chains, Plan
 from pymc_kameleon.samplers.pooled.pools import SPAWN_KEY, Pools, divided, share_of
@@ -140,7 +140,7 @@ def two_modes(x):
 def judged(chains, labels):
     """R-hat, and how pools compare, of the draws."""
     draws = pooled_chains.posterior(chains)
-    found = sample_report._compare_pools(["x", "y"], draws, {"pools": labels})
+    found = doubts.compare_pools(["x", "y"], draws, {"pools": labels})
     return convergence.judge(draws).rhat, found, (draws[..., 0] > 15.0).mean()
 
 
@@ -157,4 +157,4 @@ def test_a_mode_that_one_pool_does_not_know_is_found_out(seed):
     pools, _ = run(Pools(2, starts[0], starts, seed, plan), two_modes)
     rhat, found, share = judged(pools, pools.pool)
     assert share > 0.0
-    assert found.errors > sample_report.APART or rhat > sample_report.DISAGREE
+    assert found.errors > doubts.APART or rhat > convergence.CONVERGED

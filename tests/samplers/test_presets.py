@@ -15,6 +15,7 @@ from pymc_kameleon.samplers.kameleon.fast import FastKameleon
 from pymc_kameleon.samplers.kameleon.full import Kameleon
 from pymc_kameleon.samplers.kamiltonian import trust as residual_mixture
 from pymc_kameleon.samplers.kamiltonian.scores import sampler as kamiltonian
+from pymc_kameleon.samplers.kamiltonian.scores.sampler import LiteKamiltonian
 from pymc_kameleon.samplers.seam import Outcome
 from pymc_kameleon.surrogates.scores.choose import RADIUS
 from tests.step_tester import begin, drive, values
@@ -103,9 +104,8 @@ def normal_chain(mean, start, past=None, tune=30, draws=120, **options):
     with pm.Model() as model:
         x = pm.Flat("x", shape=2, initval=start)
         pm.Potential("target", -0.5 * ((x - mean) ** 2).sum())
-        if past is not None:
-            options["history"] = past
-        step = KamiltonianStep(surrogate="lite", preset="paper", **options)
+        surrogate = LiteKamiltonian.paper(history=past, **options)
+        step = KamiltonianStep(surrogate=surrogate, arrival=False)
     points, stats = drive(begin(step, 1), model.initial_point(), draws, tune)
     return values(points, "x"), stats, step
 

@@ -62,7 +62,9 @@ def wrong_scale():
     return blank._replace(constant=4.0, quadratic=np.diag([-0.7, -0.05]), blocks=blocks)
 
 
-def frozen_state(surrogate, arms, floor=0.15, typical=-4.0, slack=0.5, radius=2.2, ceiling=6.5):
+def frozen_state(
+    surrogate, arms, floor=0.15, typical=-4.0, slack=0.5, radius=2.2, ceiling=6.5, rays=0.0
+):
     """A frozen state around ``surrogate``; D leaves out parts of the target on purpose."""
     d = len(surrogate.centre)
     rng = np.random.default_rng(7)
@@ -74,7 +76,7 @@ def frozen_state(surrogate, arms, floor=0.15, typical=-4.0, slack=0.5, radius=2.
         walk=held(AdaptiveMetropolis, np.zeros(d), covariance="identity").freeze(),
         dynamics=dynamics._replace(radius=radius, ceiling=ceiling),
         arms=np.array([floor, *arms]),
-        mixture=residual_mixture.Mixture(floor, typical, slack),
+        mixture=residual_mixture.Mixture(floor, typical, slack, rays),
         quality=Quality(0.0, 0.0, 0, 0),
         learning=None,
     )
@@ -139,6 +141,7 @@ WRONG = {
     "too narrow": (bad_surrogate(depth=2.0, inverse_variance=4.0), {"typical": -2.0}),
     "small D": (bad_surrogate(depth=1.0), {"radius": 1.2, "ceiling": 4.5}),
     "scale, small D": (wrong_scale(), {"radius": 1.3}),
+    "rays": (bad_surrogate(), {"rays": 0.7, "floor": 0.4}),
 }
 
 

@@ -7,8 +7,8 @@ import pytest
 from pytensor.compile.ops import wrap_py
 
 from pymc_kameleon import NoisyLogLikelihood
-from pymc_kameleon.steps.black_boxes import Unsplittable
-from pymc_kameleon.steps.split import Cut
+from pymc_kameleon.steps.factors.black_boxes import Unsplittable
+from pymc_kameleon.steps.factors.split import Cut
 from tests.support.hierarchies import BlackBox, curves, schools
 
 square = BlackBox(lambda x: -0.5 * np.sum(np.square(x)))

@@ -6,8 +6,8 @@ import pytensor.tensor as pt
 import pytest
 from scipy import stats
 
-from pymc_kameleon.steps.factored_density import FactoredDensity
-from pymc_kameleon.steps.split import Cut
+from pymc_kameleon.steps.factors.factored_density import FactoredDensity
+from pymc_kameleon.steps.factors.split import Cut
 from pymc_kameleon.surrogates.factors.emulator import Emulator, emulate
 from pymc_kameleon.surrogates.factors.splines import assemble
 from tests.support.hierarchies import BlackBox, Toy, curves, schools

@@ -70,8 +70,13 @@ def test_every_step_finds_the_right_work(case, given):
     step = begin(make(case, model))
     _, stats = drive(step, model.initial_point(), draws=20, tune=1000)
     chosen = stats[-1]["work"]
-    assert 1 / 2.5 < chosen / RIGHT < 2.5
-    assert abs(step.probe.variance * chosen / RIGHT / tuned_work.TARGET - 1.0) < 0.7
+    # much is lowered with care: until the worst of the last 33 pairs is what is best
+    low, high = (1 / 2.5, 2.5) if given < RIGHT else (2.0, 15.0)
+    assert low < chosen / RIGHT < high
+    error = math.sqrt(2.0 / len(step.life.state.probe.squares))
+    assert (
+        abs(step.life.state.probe.variance * chosen / RIGHT / tuned_work.TARGET - 1.0) < 4.5 * error
+    )
 
 
 @pytest.mark.parametrize("case", RETAINING)
@@ -85,9 +90,9 @@ def test_the_retained_estimate_is_made_with_the_work_there_is(case):
         if i == 400:
             step.stop_tuning()
             estimate.made.clear()
-            estimate.made[step.log_density] = step.work.now[0]
+            estimate.made[step.log_density] = step.life.state.work.now[0]
         point, [stat] = step.step(point)
-        kept.append(estimate.made[step.log_density] == step.work.now[0] == stat["work"])
+        kept.append(estimate.made[step.log_density] == step.life.state.work.now[0] == stat["work"])
         seen.add(stat["work"])
     assert all(kept)
     assert len(seen) > 5
@@ -154,7 +159,7 @@ def test_a_change_to_an_estimate_of_zero_is_not_made():
     _, stats = drive(step, model.initial_point(), draws=20, tune=400)
     assert np.isfinite([s["model_logp"] for s in stats]).all()
     assert stats[-1]["work"] >= 100
-    assert step.work.log_factor < 0.0  # it would have lowered it
+    assert step.life.state.work.log_factor < 0.0  # it would have lowered it
 
 
 def test_noise_that_does_not_depend_on_the_work():
@@ -166,7 +171,7 @@ def test_noise_that_does_not_depend_on_the_work():
     model = model_of(estimate, 2)
     step = begin(KameleonStep(model=model))
     drive(step, model.initial_point(), draws=0, tune=1000)
-    assert 180 < step.work.now[0] <= 200
+    assert 180 < step.life.state.work.now[0] <= 200
     step.stop_tuning()
     assert "noise" in step.said
 
@@ -181,7 +186,7 @@ def test_others_take_the_work_as_given():
     one, two = (begin(KameleonStep(model=model), seed) for seed in (0, 1))
     logp = model.compile_logp()
     drive(one, model.initial_point(), 10, 300)
-    assert one.work.now != (10,)
+    assert one.life.state.work.now != (10,)
     assert two._density.work == (10,)
     estimate.made.clear()
     logp(model.initial_point())
@@ -207,7 +212,7 @@ def test_two_estimators_and_a_step_beside_them():
         compound = CompoundStep([step, step_beside_noise(pm.Metropolis, [b])])
     idata = sample(compound, model, tune=400, chains=1)
     chosen = idata["sample_stats"]["work"].values[0, -1]
-    given = step.work
+    given = step.life.state.work
     assert sorted(given.given) == [10, 40]
     few, many = sorted(given.now)
     assert many == pytest.approx(4 * few, rel=0.2)
@@ -227,14 +232,14 @@ def test_a_chain_resumes_in_the_middle_of_tuning(case):
     model = model_of(Estimate(), 20)
     step = begin(make(case, model), 4)
     point = drive(step, model.initial_point(), 150)[0][-1]
-    assert step.work.now != (20,)
+    assert step.life.state.work.now != (20,)
     state = pickle.loads(pickle.dumps(step.sampling_state))
     first, final = drive(step, point, 60, 150), step.sampling_state
     other = cloudpickle.loads(cloudpickle.dumps(step))
     for again in (step, other):
         begin(again, 9)
         again.sampling_state = state
-        assert again._density.work == state.work.now
+        assert again._density.work == state.life_state.work.now
         assert equal_dataclass_values(again.sampling_state, state)
         assert_same_draws(first, drive(again, point, 60, 150))
         assert equal_dataclass_values(again.sampling_state, final)
@@ -247,7 +252,7 @@ def test_a_state_in_a_file(tmp_path):
     pk.save_state(step, tmp_path / "state")
     other = KameleonStep(model=model)
     point = pk.load_state(other, tmp_path / "state")
-    assert other.work == step.work
+    assert other.life.state.work == step.life.state.work
     assert_same_draws(drive(step, point, 30, 100), drive(other, point, 30, 100))
     elsewhere = KameleonStep(model=model_of(Estimate(), 21))
     with pytest.raises(ValueError, match=r"options.*'work': \(20,\).*'work': \(21,\)"):
@@ -273,7 +278,7 @@ def test_linkers_agree(mode):
     ]
     one, two = (drive(step, model.initial_point(), 20, 120) for step in steps)
     assert_same_draws(one, two, rounding=1e-9)
-    assert steps[0].work == steps[1].work != tuned_work.begin((20,))
+    assert steps[0].life.state.work == steps[1].life.state.work != tuned_work.begin((20,))
 
 
 # --- exactness -------------------------------------------------------------------------------
@@ -298,7 +303,8 @@ def moment_z(step, model, chains=16, tune=400, draws=1000, before_draw=None):
 
 
 def set_work(step, n):
-    step.work = step.work._replace(now=(n,))
+    work = step.life.state.work._replace(now=(n,))
+    step.life_state = step.life_state._replace(work=work)
 
 
 @pytest.mark.usefixtures("default_linker")

@@ -4,10 +4,14 @@ import traceback
 
 import numpy as np
 import pymc as pm
+import pytensor.tensor as pt
 import pytest
 from pymc.sampling.parallel import ParallelSamplingError
+from pytensor.compile.ops import wrap_py
 
 import pymc_kameleon as pk
+from pymc_kameleon.steps.factors import returned
+from pymc_kameleon.steps.noise.noisy_factors import black_boxes
 from tests import step_tester as tester
 
 pytestmark = tester.NO_BLAS
@@ -80,3 +84,77 @@ def test_nan_rejects_instead():
     idata = tester.sample(pk.AdaptiveMetropolisStep(model=model), model)
     assert idata["posterior"]["x"].values[..., 0].max() <= 0.5
     assert (idata["sample_stats"]["nonfinite"].values[:, -1] > 0).all()
+
+
+# --- what PyTensor's errors do not tell ---------------------------------------------------------
+
+
+def wrapped(function, kind=pt.dvector):
+    """The README's way, in a model of five observed values; and a step that has not been called."""
+
+    def infected(beta):
+        infected.calls += 1
+        return function(float(beta))
+
+    infected.calls = 0
+    with pm.Model() as model:
+        predicted = wrap_py(itypes=[pt.dscalar], otypes=[kind])(infected)(pm.Normal("beta"))
+        if kind is pt.dscalar:
+            pm.Potential("y", predicted)
+        else:
+            pm.Normal("y", predicted, 1.0, observed=np.arange(5.0))
+        return pk.AdaptiveMetropolisStep(compile_kwargs={"mode": "CVM"}), model, infected
+
+
+VECTOR = "a float64 array of 1 dimension, as np.asarray(values, dtype='float64')."
+NUMBER = "a float64 number, as np.asarray(value, dtype='float64') of shape ()."
+
+
+@pytest.mark.parametrize(
+    ("function", "kind", "found", "has_to"),
+    [
+        (lambda b: [b] * 5, pt.dvector, "a list of 5", VECTOR),
+        (lambda b: None, pt.dvector, "None", VECTOR),
+        (lambda b: np.full(5, b, "float32"), pt.dvector, "a float32 array of shape (5,)", VECTOR),
+        (lambda b: np.full(3, b), pt.dvector, "a float64 array of shape (3,)",
+         "what fits the observed values, of shape (5,)."),
+        (lambda b: b, pt.dscalar, "a float", NUMBER),
+        (lambda b: np.full(3, b), pt.dscalar, "a float64 array of shape (3,)", NUMBER),
+    ],
+    ids=["list", "none", "float32", "short", "float", "no number"],
+)  # fmt: skip
+def test_what_a_wrapped_function_returned_and_has_to_return(function, kind, found, has_to):
+    step, model, _ = wrapped(function, kind)
+    with pytest.raises(Exception) as caught:  # noqa: PT011  PyTensor's: of several types
+        tester.begin(step).step(model.initial_point())
+    said = " ".join([str(caught.value), *getattr(caught.value, "__notes__", [])])
+    assert f"infected, the black box of 'y', returned {found}; it has to return {has_to}" in said
+    assert "AdaptiveMetropolisStep was evaluating the log density of 'y', at {'beta': 0.0}" in said
+
+
+def test_what_a_wrapped_function_raises_is_not_asked_again():
+    step, model, infected = wrapped(lambda b: 1.0 / b)
+    before = infected.calls
+    with pytest.raises(ZeroDivisionError) as caught:
+        tester.begin(step).step(model.initial_point())
+    assert infected.calls == before + 1
+    assert "of 'y', at {'beta': 0.0}" in caught.value.__notes__[-1]
+    assert black_boxes(model) == ["y"]
+
+
+def test_what_has_no_name_is_named_by_its_class():
+    class Solver:
+        def __call__(self, beta):
+            return None
+
+    with pm.Model() as model:
+        box = wrap_py(itypes=[pt.dscalar], otypes=[pt.dvector])(Solver())
+        pm.Normal("y", box(pm.Normal("beta")), 1.0, observed=np.arange(5.0))
+    said = returned.misreturned(model, model.initial_point())
+    assert said.startswith("Solver, the black box of 'y', returned None;")
+
+
+def test_nothing_is_said_of_what_is_as_declared():
+    step, model, _ = wrapped(lambda b: [np.full(5, b)])  # a list of outputs
+    tester.begin(step).step(model.initial_point())
+    assert returned.misreturned(model, model.initial_point()) == ""

@@ -204,13 +204,17 @@ def test_numba_is_called_without_the_function_around_it(monkeypatch):
 
 def test_users_mode_wins():
     model = tester.pair()
-    for mode, linker in (("FAST_COMPILE", None), ("NUMBA", "NumbaLinker"), ("CVM", "VMLinker")):
+    for mode, linker in (
+        ("FAST_COMPILE", None),
+        ("NUMBA", "StrictNumbaLinker"),
+        ("CVM", "VMLinker"),
+    ):
         function = density(model, compile_kwargs={"mode": mode})._function
         assert linker is None or linker_of(function) == linker
     step = tester.make(
         tester.CASES["kameleon"], model, compile_kwargs={"mode": pytensor.compile.get_mode("NUMBA")}
     )
-    assert linker_of(step._density._function) == "NumbaLinker"
+    assert linker_of(step._density._function) == "StrictNumbaLinker"
 
 
 def black_box_model(function=minus_half_square, path=None):
@@ -235,7 +239,7 @@ def test_black_box_runs_on_cvm_without_a_word(recwarn, tmp_path):
 def test_black_box_on_the_linker_that_the_user_wants():
     with pytest.warns(UserWarning, match="object mode"):
         ours = density(black_box_model(), compile_kwargs={"mode": "NUMBA"})
-    assert linker_of(ours._function) == "NumbaLinker"
+    assert linker_of(ours._function) == "StrictNumbaLinker"
     assert ours(np.ones(2)) == pytest.approx(-np.log(2 * np.pi) - 2.0, rel=1e-12)
 
 
@@ -246,7 +250,7 @@ def test_other_warnings_of_the_compiler_are_passed_on(monkeypatch):
             warnings.warn("Numba will use object mode to run it", UserWarning, stacklevel=1)
         return mode
 
-    monkeypatch.setattr(log_density, "compile_pymc", grumble)
+    monkeypatch.setattr(log_density.pytensor_internals, "compile_strictly", grumble)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         assert compile_log_density([], [1], None) == "CVM"
@@ -293,7 +297,7 @@ def test_no_c_compiler():
     )  # fmt: skip
     assert run.returncode == 0, run.stderr
     lines = run.stdout.splitlines()
-    assert lines[:2] == ["linker NumbaLinker"] * 2
+    assert lines[:2] == ["linker StrictNumbaLinker"] * 2
     assert float(lines[2].split()[-1]) == pytest.approx(-np.log(2 * np.pi) - 2.0, rel=1e-12)
     said = run.stderr.count("PyTensor found no C++ compiler")
     assert said == (1 if pytensor.__version__.startswith("2.") else 0)
@@ -409,16 +413,6 @@ def test_step_that_does_not_own_the_noisy_factors_variables_is_refused():
 
 
 # --- explaining ------------------------------------------------------------------------------
-
-
-def test_misshapen_factors():
-    with pm.Model() as model:
-        x = pm.Normal("x")
-        pm.Potential("fine", BlackBox(minus_half_square)(x))
-        pm.Potential("long", BlackBox(lambda x: np.array([1.0, float(x)]))(x))
-        pm.Potential("vector", pt.stack([x, x]))  # which is summed, as PyMC does
-    ours = density(model, compile_kwargs={"mode": "CVM"})
-    assert ours.misshapen_factors(model, {"x": np.array(1.0)}) == {"long": (2,)}
 
 
 def test_offending_factors():

@@ -7,10 +7,10 @@ import pymc as pm
 import pytensor.tensor as pt
 import pytest
 
-from pymc_kameleon.steps import probe
-from pymc_kameleon.steps.black_boxes import Unsplittable
-from pymc_kameleon.steps.probe import Inputs
-from pymc_kameleon.steps.structure import factored_density
+from pymc_kameleon.steps.factors import probe
+from pymc_kameleon.steps.factors.black_boxes import Unsplittable
+from pymc_kameleon.steps.factors.probe import Inputs
+from pymc_kameleon.steps.factors.structure import factored_density
 from tests.support.hierarchies import BlackBox
 
 QUICK = {"mode": "FAST_COMPILE"}

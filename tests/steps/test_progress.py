@@ -14,7 +14,7 @@ from rich.console import Console
 
 import pymc_kameleon as pk
 from pymc_kameleon.sampling import Progress
-from pymc_kameleon.steps import progress
+from pymc_kameleon.steps.told import progress
 from tests import step_tester as tester
 
 FAST = {"mode": "FAST_COMPILE"}

@@ -14,13 +14,14 @@ import pytest
 from pymc.pytensorf import compile as compile_pymc
 from pymc.sampling.mcmc import assign_step_methods
 from pymc.step_methods.compound import BlockedStep, CompoundStep
+from pytensor.compile.ops import wrap_py
 from pytensor.graph.rewriting.basic import node_rewriter
 from pytensor.tensor.random.type import RandomType
 
 import pymc_kameleon
 from pymc_kameleon import NoisyLogLikelihood
 from pymc_kameleon.steps import AdaptiveMetropolisStep, pytensor_internals
-from pymc_kameleon.steps.hidden_generators import hidden_generators
+from pymc_kameleon.steps.noise.hidden_generators import hidden_generators
 from pymc_kameleon.steps.pytensor_internals import (
     STEP_METHODS,
     NotScalar,
@@ -30,11 +31,13 @@ from pymc_kameleon.steps.pytensor_internals import (
     draws_random_numbers,
     find_rng_nodes,
     model_without,
+    operations,
     other_steps,
     raw_callable,
     referred_to,
     runs_in_python,
     says_object_mode,
+    wrapped_function,
 )
 from tests import step_tester as tester
 from tests.step_tester import NO_BLAS, BlackBox, assert_same_draws, begin
@@ -116,6 +119,32 @@ def test_without_it_the_function_is_called(lost):
 def test_a_function_without_a_number():
     with pytest.raises(NotScalar, match=r"shape \(1,\) instead of \(\)"):
         raw_callable(compile_pymc([x := pt.dvector()], x, mode="CVM"))(np.ones(1))
+
+
+# --- fastmath --------------------------------------------------------------------------------
+
+
+def test_numba_adds_in_the_order_of_the_graph_in_a_worker_too():
+    """Other roundings would be this process's own. The last is as PyTensor compiles: the test's control."""
+    x = pt.dvector("x")
+    data = np.random.default_rng(0).normal(size=1001)
+    strict = pytensor_internals.compile_strictly([x], (x * data).sum(), mode="NUMBA")
+    loose = compile_pymc([x], (x * data).sum(), mode="NUMBA")
+    worker = cloudpickle.loads(cloudpickle.dumps(strict))
+    point = np.random.default_rng(1).normal(size=data.size)
+    in_order = 0.0
+    for term in point * data:
+        in_order += term
+    found = [float(f(point)) == in_order for f in (strict, worker, loose)]
+    assert found == [True, True, False]
+    assert pytensor.config.numba__fastmath
+
+
+def test_without_the_flag_it_is_pymcs_compile(monkeypatch):
+    monkeypatch.delattr(type(pytensor.config), "numba__fastmath")
+    x = pt.dvector("x")
+    function = pytensor_internals.compile_strictly([x], x.sum(), mode="FAST_COMPILE")
+    assert function([1.0, 2.0]) == 3.0
 
 
 # --- maker.inputs, input_storage -------------------------------------------------------------
@@ -392,6 +421,25 @@ def uses(x):
     return np.random.default_rng().normal(x) + tester.MEAN.sum() + sys.maxsize
 
 
+@pytest.mark.filterwarnings("ignore:Numba will use object mode:UserWarning")
+def test_operations_of_a_step():
+    with pm.Model():
+        x = pm.Normal("x")
+        box = BlackBox(lambda x: -(float(x) ** 2))
+        pm.Potential("y", box(x))
+        assert box in operations(pm.Metropolis())
+    assert operations(SimpleNamespace(function=SimpleNamespace(maker=None))) == []
+
+
+def test_the_function_behind_wrap_py():
+    def doubled(x):
+        return 2.0 * x
+
+    assert wrapped_function(wrap_py(itypes=[pt.dscalar], otypes=[pt.dscalar])(doubled)) is doubled
+    assert wrapped_function(pt.exp) is None
+    assert wrapped_function(SimpleNamespace(fn=doubled)) is None  # elsewhere
+
+
 def test_what_functions_refer_to():
     found = referred_to(uses)
     assert (np.random.default_rng, True) in found
@@ -424,7 +472,7 @@ def test_with_unknown_opcodes(monkeypatch):
 
 PRIVATE = (
     "jit_fn", "input_storage", "maker.", ".storage", "opname", "LOAD_", "optdb", "_getframe", "f_locals", "f_back",
-    "custom_rng_deepcopy", "pytensor.tensor.random.op", "STEP_METHODS: ", "import STEP_METHODS", "VMLinker",
+    "custom_rng_deepcopy", "pytensor.tensor.random.op", "STEP_METHODS: ", "VMLinker",
     'in str(w.message)',
 )  # fmt: skip
 

@@ -9,7 +9,7 @@ from scipy import stats
 import pymc_kameleon as pk
 from pymc_kameleon.numerics.evaluations import table
 from pymc_kameleon.plots.names import layout_of
-from pymc_kameleon.steps import centring
+from pymc_kameleon.samplers import centring
 from pymc_kameleon.steps.log_density import LogDensity
 from pymc_kameleon.steps.reparametrized_density import reparametrized_density
 from tests.steps.test_coordinates import correlated, families
@@ -139,11 +139,11 @@ def test_a_black_box_is_not_asked_where_a_prior_is():
 def test_the_option(step):
     model, _ = schools()
     how = {"model": model, "compile_kwargs": QUICK}
-    assert step(**how).reparametrized
-    assert not step(parametrization="model", **how).reparametrized
+    assert step(**how).density.reparametrized
+    assert not step(parametrization="model", **how).density.reparametrized
     if step is not pk.GaussianMixtureStep:
-        assert not step(preset="paper", **how).reparametrized
-        assert step(preset="paper", parametrization="auto", **how).reparametrized
+        assert not step(preset="paper", **how).density.reparametrized
+        assert step(preset="paper", parametrization="auto", **how).density.reparametrized
     with pytest.raises(ValueError, match="parametrization must be one of"):
         step(parametrization="noncentred", **how)
 
@@ -194,7 +194,7 @@ def test_one_evaluation_a_draw_at_most(run):
 
 def test_lambda_is_settled_and_stays(run):
     _, step, *_ = run
-    assert step.centring.settled
+    assert step.life.state.centring.settled
     share = step.density.centring
     assert (share[:2] == 1.0).all()  # mu and tau have no unknown parents
     assert ((share[2:] >= 0.0) & (share[2:] < 0.9)).all()
@@ -211,7 +211,7 @@ def test_moving_over_to_another_lambda(run, monkeypatch):
 
     monkeypatch.setattr(centring, "settle", half)
     points, _ = chain(step, model, 400, 0, stop=1)
-    while not step.centring.settled:
+    while not step.life.state.centring.settled:
         before = points[-1]
         points, _ = go_on(step, before, range(1), None)
     np.testing.assert_allclose(points[-1]["theta"], before["theta"], rtol=1e-12)
@@ -291,9 +291,9 @@ def test_a_chain_that_ends_tuning_before_lambda_is_known_goes_on(run):
     model = run[0]
     step = pk.AdaptiveMetropolisStep(model=model, compile_kwargs=QUICK)
     points, _ = chain(step, model, 400, 0, stop=1)
-    while not step.arrival_state.settled:
+    while not step.life.state.stage.settled:
         points, _ = go_on(step, points[-1], range(1), None)
-    assert not step.centring.settled
+    assert not step.life.state.centring.settled
     step.stop_tuning()
     before = step.evaluations
     points, _ = go_on(step, points[-1], range(5), None)
@@ -335,7 +335,8 @@ def frozen():
     step = pk.AdaptiveMetropolisStep(model=neck(), compile_kwargs=QUICK)
     chain(step, step.model, 300, 0, stop=300)
     step.stop_tuning()
-    step.centring = step.centring._replace(share=np.array([1.0, 0.5, 0.2]))
+    settled = step.life.state.centring._replace(share=np.array([1.0, 0.5, 0.2]))
+    step.life_state = step.life_state._replace(centring=settled)
     return step
 
 
@@ -369,7 +370,8 @@ def test_beside_a_step_of_discrete_variables_nothing_is_lost():
     step.stop_tuning()
     point = {"log_sigma": np.array(-46.0), "x": np.array(1.0), "n": np.array(3)}
     point, _ = step.step(point)
-    step.here = step.here._replace(position=np.array([-46.0, 0.7]))
+    here = step.life.here._replace(position=np.array([-46.0, 0.7]))
+    step.life_state = step.life_state._replace(here=here)
     point = step.density.update(point, step.position)
     step._evaluate = lambda proposal, here: here._replace(log_density=-np.inf)
     for n in range(5):
@@ -392,11 +394,11 @@ def test_a_noisy_estimate_is_kept():
         x = pm.Normal("x", 1.0, sd, shape=2)
         pm.Potential("y", pk.NoisyLogLikelihood(estimate)(x))
     step = pk.AdaptiveMetropolisStep(model=model, compile_kwargs=QUICK)
-    assert step.reparametrized
+    assert step.density.reparametrized
     untouched = step.sampling_state
     calls.clear()
     _, rows = chain(step, model, 150, 50)
-    assert step.centring.settled
+    assert step.life.state.centring.settled
     assert len(calls) == step.evaluations <= len(rows) + 1
     starts = np.random.default_rng(0).standard_normal((10, 3))
     step.sampling_state = untouched

@@ -11,7 +11,7 @@ import pytest
 from pymc.step_methods.compound import CompoundStep
 
 import pymc_kameleon as pk
-from pymc_kameleon.steps.sampler_warnings import SamplerWarning, SamplerWarnings, WarningType
+from pymc_kameleon.steps.told.sampler_warnings import SamplerWarning, SamplerWarnings, WarningType
 from tests import step_tester as tester
 
 pytestmark = tester.NO_BLAS
@@ -87,6 +87,15 @@ def test_long_tuning_is_not_warned_about(caplog):
     assert said == []
 
 
+def test_a_step_that_was_told_another_length_of_tuning_says_so_once(caplog):
+    model = tester.gaussian()
+    step = pk.CMAStep(model=model, tune=30, compile_kwargs={"mode": "FAST_COMPILE"})
+    said, _ = said_in(lambda: tester.sample(step, model, tune=60, draws=5), caplog)
+    assert sum("built with tune=30, and there were 60 tuning draws" in m for m in said) == 1
+    said, _ = said_in(lambda: tester.sample(step, model, tune=30, draws=5), caplog)
+    assert not any("built with tune" in m for m in said)
+
+
 def test_tuning_that_ends_before_a_surrogate_is_said(caplog):
     model = tester.gaussian()
     step = tester.compiled("kamiltonian", model, False, pytensor.config.mode)
@@ -126,6 +135,55 @@ def test_beside_nuts(caplog, tmp_path):
             0,
         ]
         idata.to_netcdf(str(tmp_path / "run.nc"), engine="h5netcdf")
+        assert all(values.ndim == 2 for values in idata["sample_stats"].data_vars.values())
+
+
+def test_statistics_beside_other_steps_have_names_of_their_own():
+    """PyMC would put equal names into one statistic of shape (chain, draw, 2)."""
+    model = tester.pair()
+    for kind in (pk.KamiltonianStep, pk.AdaptiveMetropolisStep):
+        whole, part = (kind(v, model=model, arrival=False) for v in (None, [model["b"]]))
+        assert set(part.stats_dtypes_shapes) & set(pm.NUTS.stats_dtypes_shapes) == {"warning"}
+        assert "model_logp" in whole.stats_dtypes_shapes
+        point, [stats] = tester.begin(part).step(model.initial_point())
+        assert set(stats) == set(part.stats_dtypes_shapes) == set(part.stats_dtypes[0])
+        assert stats[f"{part.name}_lp"] == pytest.approx(float(model.compile_logp()(point)))
+
+
+OBJECT_MODE = pytest.mark.filterwarnings("ignore:Numba will use object mode:UserWarning")
+
+
+def said_beside(step, *arguments):
+    """What our step says at its first draw beside ``step``, with a black box of the variables of that name."""
+    with pm.Model() as model:
+        x, z = pm.Normal("x"), pm.Normal("z")
+        if arguments:
+            solver = tester.BlackBox(lambda *x: -0.5 * float(np.sum(np.square(x))))
+            pm.Potential("solver", solver(*[model[name] for name in arguments]))
+        compound = CompoundStep([pk.AdaptiveMetropolisStep([x]), step([z])])
+    tester.begin(compound)
+    _, stats = compound.step(model.initial_point())
+    return stats[0]["warning"].message if stats[0]["warning"] is not None else ""
+
+
+@OBJECT_MODE
+@pytest.mark.parametrize(
+    ("step", "arguments"), [(pm.NUTS, "x"), (pm.Metropolis, "xz"), (pm.Slice, "x")]
+)
+def test_a_black_box_that_another_step_evaluates_too_is_said(step, arguments):
+    said = said_beside(step, *arguments)
+    assert "z is sampled by another step, which evaluates the black box of solver" in said
+    assert "Give all continuous variables to one step" in said
+
+
+@OBJECT_MODE
+@pytest.mark.parametrize(
+    ("step", "arguments"),
+    [(pm.Metropolis, ""), (pm.Metropolis, "x"), (pk.AdaptiveMetropolisStep, "xz")],
+    ids=["no black box", "PyTensor cancels it", "ours, which evaluates once a draw"],
+)
+def test_what_another_step_does_not_evaluate_is_not_said(step, arguments):
+    assert "black box" not in said_beside(step, *arguments)
 
 
 # --- one chain's warnings --------------------------------------------------------------------

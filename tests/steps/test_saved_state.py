@@ -134,7 +134,7 @@ RESUMED = {
     **tester.CASES,
     "fast_kameleon_screened": tester.Case(pk.FastKameleonStep, {"local_start": 60}, ()),
     "kamiltonian_lite": tester.Case(
-        pk.KamiltonianStep, {"surrogate": "lite", "first_fit": 80, "n_history": 60}, ()
+        pk.KamiltonianStep, {"surrogate": pk.Lite(first_fit=80, n_history=60)}, ()
     ),
 }
 

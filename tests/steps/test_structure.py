@@ -8,8 +8,8 @@ import pytensor.tensor as pt
 import pytest
 
 import pymc_kameleon as pk
-from pymc_kameleon.steps import structure
-from pymc_kameleon.steps.sampler_warnings import SamplerWarning
+from pymc_kameleon.steps.factors import structure
+from pymc_kameleon.steps.told.sampler_warnings import SamplerWarning
 from tests.support.hierarchies import BlackBox, curves, schools
 
 QUICK = {"mode": "FAST_COMPILE"}
@@ -115,7 +115,7 @@ def test_one_log_likelihood_of_everything_is_learned_as_a_whole():
     "options",
     [
         {"learn": "all"},
-        {"growth": 1.5},
+        {"surrogate": pk.Values(growth=1.5)},
         {"surrogate": "lite"},
         {"blocked": False},
         {"vars": ["mu", "theta"]},
@@ -128,6 +128,17 @@ def test_options_that_are_for_the_whole(options):
         options["vars"] = [model[name] for name in options["vars"]]
     made = step(model, **options)
     assert not any(s.by_factors for s in getattr(made, "methods", [made]))
+
+
+def test_an_option_for_the_whole_says_so_and_one_at_its_default_is_none(caplog):
+    model, _ = schools()
+    with caplog.at_level(logging.INFO, "pymc.kameleon"):
+        assert step(model, surrogate=pk.Values(growth=1.35), tune=9).by_factors
+        assert "as a whole" not in caplog.text
+        assert not step(model, surrogate=pk.Values(growth=1.5)).by_factors
+        assert "not its 3 black boxes: surrogate=pk.Values(...) with growth is for" in caplog.text
+    with pytest.raises(ValueError, match=r"expensive names .* with growth is for the whole"):
+        step(model, surrogate=pk.Values(growth=1.5), expensive=["y0"])
 
 
 def test_no_black_box_no_structure():
@@ -152,7 +163,7 @@ def test_predictions_of_unknown_length_and_noise_that_is_not_learned():
 @pytest.mark.slow
 def test_in_the_models_coordinates():
     model, _ = schools()
-    found = step(model, coordinates="model")
+    found = step(model, parametrization="model")
     assert found.by_factors
     _, stats = chain(found, model, 60, 5)
     assert stats[-1]["noncentred"] == 0
@@ -169,7 +180,7 @@ def test_too_short_a_tuning_says_so():
     ("options", "message"),
     [
         ({"learn": "some"}, "learn must be one of"),
-        ({"coordinates": "polar"}, "coordinates must be one of"),
+        ({"parametrization": "polar"}, "parametrization must be one of"),
         ({"expensive": "solve"}, "expensive must be a list"),
         ({"expensive": ["solve"], "learn": "all"}, "learn='all' does not"),
         ({"expensive": ["solve"]}, "expensive names solve"),

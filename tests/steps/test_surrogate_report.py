@@ -5,7 +5,7 @@ import pymc as pm
 import pytest
 
 import pymc_kameleon as pk
-from pymc_kameleon.steps.surrogate_report import INACCURATE, WORTH_SAYING, Report, describe
+from pymc_kameleon.steps.told.surrogate_report import INACCURATE, WORTH_SAYING, Report, describe
 from tests import step_tester as tester
 
 pytestmark = tester.NO_BLAS
@@ -98,9 +98,8 @@ def test_a_surrogate_that_does_not_cover_is_reported_with_its_figures():
     tester.drive(step, model.initial_point(), draws=0, tune=850)
     state = step.sampler.freeze(step.algorithm_state)
     assert state.fit is not None
-    step._algorithm_state = state._replace(
-        quality=state.quality._replace(uncovered=0.4, residual_sd=1.5)
-    )
+    bad = state._replace(quality=state.quality._replace(uncovered=0.4, residual_sd=1.5))
+    step.life_state = step.life_state._replace(own=bad)
     step._warn_of_surrogate()
     [warning] = step.pending
     assert warning.extra["uncovered"] == 0.4

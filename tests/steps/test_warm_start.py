@@ -12,7 +12,7 @@ from pymc_kameleon.numerics import evaluations
 from pymc_kameleon.samplers import chain, known_points
 from pymc_kameleon.samplers.kamiltonian.values.sampler import ValueKamiltonian
 from pymc_kameleon.samplers.seam import Known, Point
-from pymc_kameleon.steps.sampler_warnings import SamplerWarning
+from pymc_kameleon.steps.told.sampler_warnings import SamplerWarning
 from tests.samplers.test_value_kamiltonian import (
     apply_kernel,
     draw_skewed,

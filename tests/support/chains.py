@@ -138,8 +138,10 @@ def held(kind, x, *, rng=None, factor=None, evaluated=None, **options):
 
 def scored(x, *, surrogate="finite", **options):
     """The same of one of the paper's two."""
-    kinds = {"lite": LiteKamiltonian, "finite": FiniteKamiltonian}
-    return held(kinds[surrogate], x, **options)
+    if surrogate == "lite":
+        options.pop("n_features", None)  # which only finite has
+        return held(LiteKamiltonian, x, **options)
+    return held(FiniteKamiltonian, x, **options)
 
 
 def run_chain(rng, held, log_density, x, steps, adapt=True, visit=None):

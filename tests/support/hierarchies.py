@@ -26,7 +26,7 @@ class BlackBox(Op):
 class Toy:
     """Mu ~ N(0, 1), l ~ N(-1, 1), x_j ~ N(mu, exp(l)), and a black box -(x_j - a_j)^2 / 2 s^2 for each of two groups.
 
-    Coordinates u = (mu, l, u_1, u_2); what :class:`pymc_kameleon.steps.split.Split` is for a PyMC model.
+    Coordinates u = (mu, l, u_1, u_2); what :class:`pymc_kameleon.steps.factors.split.Split` is for a PyMC model.
     """
 
     data, noise = np.array([1.0, -0.5]), 0.8

@@ -48,6 +48,8 @@ MOSTLY = 0.8  # of the predictions
 AT_THE_EDGE = 0.81  # squared length, in the trust region's radius
 LONGEST, SHORTEST = 10.0, 1e-3  # changes of an axis at one change of the metric
 LARGEST_FIT = 1200  # points: in more than 40 dimensions fewer than a quadratic has coefficients
+HUGE = 1e50  # beyond it a log density counts by its logarithm, and no point by its distance
+LARGEST, SMALLEST = 1e30, 1e-30  # sizes of a trust region
 
 
 class Near(NamedTuple):
@@ -250,6 +252,7 @@ def stop(state: State) -> State:
     return state if state.done else _give_up(state)
 
 
+@np.errstate(all="ignore")  # what overflows is lower, or further away, than anything else
 def propose(rng: np.random.Generator, state: State) -> np.ndarray:
     """The next point to evaluate, shape (d,)."""
     d = len(state.origin)
@@ -285,6 +288,7 @@ def _is_evaluated(state, point):
     return bool((state.positions == point).all(axis=1).any())
 
 
+@np.errstate(all="ignore")
 def tell(
     rng: np.random.Generator, state: State, point: np.ndarray, log_density: float, beside=()
 ) -> State:
@@ -297,7 +301,7 @@ def tell(
     if state.move == "start":
         state = _begin(state, log_density)
         return _give_up(state) if state.evaluations >= state.budget else state
-    gain = log_density - state.log_densities[state.current]
+    gain = float(_height(log_density) - _height(state.log_densities[state.current]))
     state = _judge(state, judged, point, gain)
     for other, value in beside:
         state = _append(state, other, value)
@@ -307,7 +311,7 @@ def tell(
         if state.log_densities[best] > state.log_densities[state.current]:
             state = state._replace(current=best)
     elif gain > _little(d) or (state.move == "climb" and not state.failed):
-        state = _leave(state)
+        state = leave(state)
     if n >= state.budget:
         return _give_up(state)
     if _stands_still(state):
@@ -321,6 +325,13 @@ def tell(
 def _append(state, point, log_density):
     log_density = log_density if math.isfinite(log_density) else -math.inf
     return state._replace(evaluated=history.append(state.evaluated, np.append(point, log_density)))
+
+
+def _height(log_density):
+    """The log density, by its logarithm beyond ``HUGE``: squares of falls and of slopes are still numbers."""
+    return np.clip(log_density, -HUGE, HUGE) * (
+        1.0 + np.log(np.maximum(np.abs(log_density) / HUGE, 1.0))
+    )
 
 
 def _little(d):
@@ -361,8 +372,16 @@ def _judge(state, before, point, gain):
         factor = 0.4 if ratio > -1.0 else 0.2
     expected = arrival_model.untransformed(state.model, predicted)
     failed = not gain > 0.1 * max(expected, 0.0)
-    climbing = state.climbing and factor > 1.0
-    return state._replace(radius=factor * state.radius, failed=failed, climbing=climbing)
+    state = state._replace(failed=failed, climbing=state.climbing and factor > 1.0)
+    return _resize(state, factor * state.radius, state.metric)
+
+
+def _resize(state, radius, metric):
+    """Another trust region, unless it would be too large or too small to be computed with."""
+    sizes = radius * np.append(np.diag(metric), 1.0)
+    if not (sizes.min() > SMALLEST and max(radius, radius * np.abs(metric).max()) < LARGEST):
+        return state
+    return state._replace(radius=radius, metric=metric)
 
 
 def _offset(state):
@@ -376,6 +395,7 @@ def _uncertain(rng, state):
     return by_promise(rng, state)[0]
 
 
+@np.errstate(all="ignore")
 def by_promise(rng: np.random.Generator, state: State) -> np.ndarray:
     """Unit vectors, shape (m, d), the most promising or uncertain first."""
     model, d = state.model, len(state.origin)
@@ -413,7 +433,8 @@ def _fit(state, anew=True):
     origin = state.positions[state.current].copy()
     basis = state.radius * state.metric
     points = np.linalg.solve(basis, (state.positions - origin).T).T
-    fall = state.log_densities[state.current] - state.log_densities
+    heights = _height(state.log_densities)
+    fall = heights[state.current] - heights
     finite = np.isfinite(fall)
     # A wall is not infinitely low: that would leave no quadratic.
     fall = np.where(finite, fall, max(10.0 * fall[finite].max(), 100.0))
@@ -423,7 +444,7 @@ def _fit(state, anew=True):
         distance[fall < 0.0] = math.inf
     size = (d + 1) * (d + 2) // 2
     most = min(int(1.3 * size) + 10, LARGEST_FIT)
-    most = min(most, int(np.isfinite(distance).sum()))
+    most = min(most, int((distance < HUGE).sum()))
     if most == 0:
         return state._replace(model=None, fitted=n)
     chosen = np.argsort(distance, kind="stable")[:most]
@@ -459,7 +480,7 @@ def _change_metric(state):
         falls = np.maximum(2.0 / np.maximum(np.abs(slopes), 1e-9), 0.3)
         lengths = np.minimum(np.where(values > CONCAVE, np.minimum(lengths, falls), lengths), 3.0)
     metric = _triangular(state.metric @ (vectors * lengths))
-    return state._replace(metric=metric, radius=radius, changed=state.evaluations)
+    return _resize(state, radius, metric)._replace(changed=state.evaluations)
 
 
 def _triangular(root):
@@ -479,6 +500,13 @@ def _left(values, slopes):
     """What is to be gained along concave directions: nats."""
     concave = values < CONCAVE
     return 0.5 * (slopes[concave] ** 2 / -values[concave]).sum()
+
+
+def rise(state: State) -> float:
+    """What is still to be gained near by, as the quadratic says, and no more than a near phase begins with: nats."""
+    if state.near is None or state.model is None:
+        return 0.0
+    return min(_left(*_principal(state)[:2]), _little(len(state.origin)))
 
 
 def _decide(state):
@@ -514,7 +542,8 @@ def _come_near(state):
     return _fit(state._replace(radius=1.0, model=None, move="explore"))
 
 
-def _leave(state):
+def leave(state: State) -> State:
+    """End a near phase by climbing on, from the highest point that is known."""
     current = state.own + int(np.argmax(state.log_densities[state.own :]))
     return state._replace(near=None, current=current, move="climb", failed=False, climbing=True)
 
@@ -549,7 +578,7 @@ def _normal_approximation(state):
     concave = values < CONCAVE
     bend = np.maximum(-values, 1e-12)
     falls = np.minimum(1.0, 2.0 / np.maximum(np.abs(slopes), 1e-12))
-    lengths = np.where(concave, np.minimum(bend**-0.5, 3.0), falls)
+    lengths = np.where(concave, np.clip(bend**-0.5, SHORTEST, 3.0), falls)
     shift = np.where(concave, slopes / bend, 0.0)
     return state.origin + state.metric @ (vectors @ shift), state.metric @ (vectors * lengths)
 
@@ -600,7 +629,7 @@ def _end_near(state):
     if (_is_checked(state) or mostly) and resolved:
         return _arrive(state, handed, factor)
     record = Record(state.evaluations, log_density, mass, state.current, handed, factor)
-    return _fit(_leave(state._replace(record=record)))
+    return _fit(leave(state._replace(record=record)))
 
 
 def _stands_still(state):

@@ -26,7 +26,26 @@ from pymc_kameleon.samplers.arrival import phase as arrival
 BETTER = 10.0  # nats: weights of 1 to 20,000
 TOTAL = 2.0  # of 60 d + 300 evaluations: what all climbs together may take
 AGREE = 2  # climbs that found nothing new, and nothing else was found: enough
+COMPARABLE = 4.0  # nats: a mode with less mass than that beside another is not worth a word
 INSIDE = 4.0  # squared distance per dimension, in sds, within which two climbs have found the same
+
+
+class Rival(NamedTuple):
+    """Another mode, in which a climb has ended and the chain is not.
+
+    Attributes
+    ----------
+    position : ndarray of shape (d,)
+        A point of it.
+    factor : ndarray of shape (d, d)
+        Cholesky factor of the covariance there.
+    gain : float
+        Log of its mass, in that of the chain's mode.
+    """
+
+    position: np.ndarray
+    factor: np.ndarray
+    gain: float
 
 
 class State(NamedTuple):
@@ -52,6 +71,11 @@ class State(NamedTuple):
     budget: int
     same: bool = False
     others: int = 0
+
+    @property
+    def warm(self) -> bool:
+        """Whether what it learns is enough for a surrogate at once."""
+        return False
 
     @property
     def last(self) -> arrival.State:
@@ -210,7 +234,27 @@ def mass(climb: arrival.State) -> float:
     """Log of the height times the widths of what ``climb`` has found, up to a constant."""
     if climb.factor is None:
         return -math.inf
-    return float(climb.log_densities.max() + np.log(np.diag(climb.factor)).sum())
+    highest = climb.log_densities[
+        climb.own :
+    ].max()  # the point that all climbs share is in one mode
+    return float(highest + np.log(np.diag(climb.factor)).sum())
+
+
+def rivals(state: State, climbs: tuple) -> tuple[Rival, ...]:
+    """Those of the climbs' ends that are other modes of a mass that counts."""
+    best = state.chosen
+    found = []
+    for climb in climbs:
+        gain = mass(climb) - mass(best) if climb.arrived and climb is not best else -math.inf
+        if gain > -COMPARABLE and not contains(best, climb.position):
+            found.append(Rival(climb.position.copy(), climb.factor, gain))
+    return tuple(found)
+
+
+def contains(mode: arrival.State | Rival, x: np.ndarray) -> bool:
+    """Whether ``x`` (d,) is in the typical set of ``mode``, as far as its normal approximation goes."""
+    z = np.linalg.solve(mode.factor, x - mode.position)
+    return bool(z @ z < INSIDE * (len(x) + 3.0))
 
 
 def _left(state):
@@ -238,8 +282,7 @@ def _is_known(state):
         return False
     x, value = last.positions[last.current], last.log_densities[last.current]
     for climb in state.climbs[:-1]:
-        if climb.arrived and value > climb.log_density - 0.5 * d - BETTER:
-            z = np.linalg.solve(climb.factor, x - climb.position)
-            if z @ z < INSIDE * (d + 3.0):
-                return True
+        high = climb.arrived and value > climb.log_density - 0.5 * d - BETTER
+        if high and contains(climb, x):
+            return True
     return False

@@ -8,8 +8,8 @@ import math
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
+from pymc_kameleon.numerics.compiled import njit
 from pymc_kameleon.numerics.covariance import cholesky, log_normal_density, solve_lower
 from pymc_kameleon.samplers.gaussian_mixture.fit import Mixture
 

@@ -50,11 +50,10 @@ from pymc_kameleon.samplers.adaptive_metropolis import AdaptiveMetropolis
 from pymc_kameleon.samplers.gaussian_mixture import fit as mixture_fit
 from pymc_kameleon.samplers.gaussian_mixture import moves as mixture_moves
 from pymc_kameleon.samplers.gaussian_mixture.moves import Surrogate
-from pymc_kameleon.samplers.seam import NOTHING, Proposal, Sampler
+from pymc_kameleon.samplers.seam import NEVER, NOTHING, Proposal, Sampler
 
 LOG_SCALE_BOUNDS = (-8.0, 4.0)
 GROWTH = 1.1  # of the intervals between refreshes
-NEVER = 2**62
 LAST_REFRESH = 0.95  # of tuning, where its length is known: then only scales adapt
 
 
@@ -100,25 +99,26 @@ class GaussianMixture(Sampler):
     n_history : int
         Largest size of the evenly thinned history that the mixture is fitted to. Default 1000.
     max_components : int
-        Largest mixture that cross-validation may choose. Default 16.
+        Largest mixture that cross-validation may choose, positive. Default 16.
     inflation : float
-        Factor of the components' covariances, at least 1. Default 1.4: what has not been seen lies outside of what
-        has, and an independence proposal must be wider than the target.
+        Factor of the components' covariances, at least 1. Default 1.4: an independence proposal must be wider than the
+        target, and what has not been seen lies outside of what has.
     broad_share : float
         Weight of the component N(0, 4 I), in (0, 1). Default 0.1.
     shares : tuple of 4 floats
-        Probabilities of the moves "global", "local", "auxiliary" and "independence". Default a quarter each. To reward
+        Probabilities of the moves "global", "local", "auxiliary" and "independence". Default a quarter each: to reward
         the moves that jump farthest starves the two random walks, which alone extend the explored set.
     target_accept : float
-        Of the global and the local move. Default 0.234 (Roberts, Gelman & Gilks, 1997).
+        Of the global and the local move, in (0, 1). Default 0.234 (Roberts, Gelman & Gilks, 1997).
     auxiliary_target_accept : float
-        Of the auxiliary move. Default 0.4.
+        Of the auxiliary move, in (0, 1). Default 0.4.
     learn_from_values : bool
-        See :class:`pymc_kameleon.samplers.adaptive_metropolis.AdaptiveMetropolis`.
+        Of the global move: extend its covariance along axes that the log density's values say to be longer than where
+        the chain has been. Default True.
     local_start : int, optional
-        Draws before the first fit. Default: 200 d, but within 0.35 and 0.5 of ``tune`` where that is given.
+        Draws before the first fit, 0 or more. Default: 200 d, within 0.35 and 0.5 of ``tune`` where that is given.
     tune : int, optional
-        Length of tuning, if known.
+        Length of tuning, if known: give it what ``pm.sample`` gets. The first fit is then between 0.35 and 0.5 of it.
 
     Raises
     ------
@@ -145,6 +145,7 @@ class GaussianMixture(Sampler):
     cumulative_shares: tuple = field(init=False, repr=False)
 
     def __post_init__(self):
+        super().__post_init__()
         count(20, n_history=self.n_history)
         count(1, max_components=self.max_components)
         at_least(1, inflation=self.inflation)

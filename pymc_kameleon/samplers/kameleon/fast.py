@@ -17,15 +17,15 @@ reverse density is the one at the proposed point. It adapts for ever; here every
 
 import math
 from dataclasses import dataclass, field
-from typing import ClassVar, NamedTuple
+from typing import ClassVar, Literal, NamedTuple
 
 import numpy as np
-from numba import njit
 from scipy.linalg import eigh
 
-from pymc_kameleon.kernels import Kernel, get_kernel, median_distance
+from pymc_kameleon.kernels import Kernel, KernelName, get_kernel, median_distance
 from pymc_kameleon.numerics import history
-from pymc_kameleon.numerics.checks import one_of, positive
+from pymc_kameleon.numerics.checks import positive
+from pymc_kameleon.numerics.compiled import njit
 from pymc_kameleon.numerics.covariance import Moments, covariance, merge, summarise
 from pymc_kameleon.numerics.random_features import RandomFeatures, draw_features, features
 from pymc_kameleon.samplers import adaptive_metropolis
@@ -40,7 +40,6 @@ PAPER = {
     "whole_history": True, "rate": "harmonic",
 }  # fmt: skip
 
-NORMALIZATIONS = ("trace", "none")
 MAX_STATES = 2000  # of the window, evenly spaced, when the moments are recomputed
 
 
@@ -81,26 +80,26 @@ class FastKameleon(LocalMoves):
     Parameters
     ----------
     n_features : int
-        D. Default 300; the dissertation finds 50 to 350 best.
+        Number D of random features, positive; the cost of a draw grows with it. Default 300; the dissertation finds 50
+        to 350 best.
     kernel : str or Kernel
-        Anything with a spectral sampler: "gaussian" (default), "laplacian", "matern32", "matern52",
+        Any shift-invariant kernel with a spectral sampler: "gaussian" (default), "laplacian", "matern32", "matern52",
         "inverse_multiquadric", "sinc", "sinc_squared", ``Matern(nu)``, ``CustomKernel(..., frequencies=...)``.
     embedding : {"sincos", "cos"}
-        See ``random_features``.
+        A sine and a cosine for every frequency (default), or a cosine with a random phase.
     orthogonal : bool
-        Orthogonal random features (radial kernels only).
-    lengthscale, gamma, coordinates, global_share, autoregressive_share, learn_from_values, \
-target_accept, scale, local_start, tune
-        As of :class:`pymc_kameleon.samplers.kameleon.full.Kameleon`.
-    sheared_share : float
-        Share of the global moves that are made in straightened coordinates
-        (:mod:`pymc_kameleon.samplers.kameleon.shear`), where the history says that some coordinate is a curved function
-        of others, in [0, 1). Default 0.75.
-    normalization : {"trace", "none"}
-        J^T C J scaled to trace d, or as it is (the dissertation's).
+        Orthogonal random features, for radial kernels. Default False.
+    lengthscale : float, optional
+        Positive, in the kernel's coordinates. Default: ``lengthscale_factor`` times the median distance.
     lengthscale_factor : float
-        Times the median distance, at each refresh. Default 1, the median heuristic: the mean shift needs a kernel mean
-        that stands out from the noise of the features.
+        Positive. Default 1, the median heuristic: the mean shift needs a kernel mean that stands out from the noise of
+        the features.
+    normalization : {"trace", "none"}
+        J^T C J scaled to trace d (default), or as it is (the dissertation's).
+    sheared_share : float
+        Share of the moves that are not local in coordinates in which the history is straight
+        (:mod:`pymc_kameleon.samplers.kameleon.shear`), in [0, 1), where it says that a coordinate is a curved function
+        of others (``move`` "sheared", "sheared_autoregressive"). Default 0.75.
     mean_shift : bool
         Add g g^T to the covariance, g(y) = l^2 grad log m(y) with m the kernel mean over the history: for a Gaussian
         kernel, the way from y to the mean of the history near it (Comaniciu & Meer, 2002). It lets a proposal contract
@@ -110,12 +109,11 @@ target_accept, scale, local_start, tune
         Share of the trace of C that the truncated factor carries, in (0, 1]. Default 0.75.
     whole_history : bool
         Keep the coordinates from the first refresh on and fold every later state into the running moments, block by
-        block (the dissertation's); they are computed anew when the median distance has changed by a tenth.
-        Default: recompute them from the last two thirds of the history
-        at each refresh, in the coordinates learned by then.
+        block (the dissertation's); they are computed anew when the median distance has changed by a tenth. Default
+        False: recompute them from the last two thirds of the history at each refresh.
     rate : {"renewed", "harmonic"}
-        Of the Robbins-Monro steps of log eta, at the m-th local move: 2 m^-0.6, m counted anew in part at each refresh,
-        or 1 / m (the dissertation's 1 / (t - 1000)).
+        Of the tuning of eta at the m-th local move: 2 m^-0.6 with m counted anew in part at each refresh (default), or
+        1 / m (the dissertation's).
 
     Raises
     ------
@@ -129,17 +127,17 @@ target_accept, scale, local_start, tune
     }  # fmt: skip
 
     n_features: int = 300
-    kernel: str | Kernel = "gaussian"
-    embedding: str = "sincos"
+    kernel: KernelName | Kernel = "gaussian"
+    embedding: Literal["sincos", "cos"] = "sincos"
     orthogonal: bool = False
     lengthscale: float | None = None
     lengthscale_factor: float = 1.0
-    normalization: str = "trace"
+    normalization: Literal["trace", "none"] = "trace"
     sheared_share: float = 0.75  # type: ignore[misc]
     mean_shift: bool = True
     variance_share: float = 0.75
     whole_history: bool = False
-    rate: str = "renewed"  # type: ignore[misc]
+    rate: Literal["renewed", "harmonic"] = "renewed"  # type: ignore[misc]
 
     chosen: Kernel = field(init=False, repr=False)
 
@@ -147,7 +145,6 @@ target_accept, scale, local_start, tune
         super().__post_init__()
         object.__setattr__(self, "chosen", get_kernel(self.kernel))
         positive(lengthscale=self.lengthscale, lengthscale_factor=self.lengthscale_factor)
-        one_of(normalization=(self.normalization, NORMALIZATIONS))
         if not 0 < self.variance_share <= 1:
             raise ValueError(f"variance_share must lie in (0, 1], got {self.variance_share!r}.")
 

@@ -11,16 +11,16 @@ everything is frozen when tuning ends, where the paper goes on with a probabilit
 """
 
 from dataclasses import dataclass, field
-from typing import ClassVar, NamedTuple
+from typing import ClassVar, Literal, NamedTuple
 
 import numpy as np
 
-from pymc_kameleon.kernels import Kernel, get_kernel, median_distance
+from pymc_kameleon.kernels import Kernel, KernelName, get_kernel, median_distance
 from pymc_kameleon.numerics import history
-from pymc_kameleon.numerics.checks import count, one_of, positive
+from pymc_kameleon.numerics.checks import count, positive
 from pymc_kameleon.samplers import adaptive_metropolis
 from pymc_kameleon.samplers.kameleon import local_moves
-from pymc_kameleon.samplers.kameleon.local_covariance import NORMALIZATIONS, local_covariance
+from pymc_kameleon.samplers.kameleon.local_covariance import local_covariance
 from pymc_kameleon.samplers.kameleon.local_moves import LocalMoves
 
 # Sejdinovic et al. (2014), section 5; the adaptation waits until the history says something.
@@ -52,20 +52,21 @@ class Kameleon(LocalMoves):
     Parameters
     ----------
     n_history : int
-        Largest size of the subsample of the history. Default 1000, the paper's (section 5).
+        Largest size of the subsample of the history, 2 or more; the cost of a draw grows with it. Default 1000, the
+        paper's (section 5).
     kernel : str or Kernel
-        Default "gaussian". ``normalization="local"`` takes nonnegative kernels only.
+        A name or an object of :mod:`pymc_kameleon.kernels`; ``normalization="local"`` takes nonnegative ones only.
+        Default "gaussian".
     lengthscale : float, optional
-        In the kernel's coordinates. Default: ``lengthscale_factor`` times the median distance, at each refresh.
+        Positive, in the kernel's coordinates. Default: ``lengthscale_factor`` times the median distance.
     lengthscale_factor : float
-        Default 0.5; the paper's median heuristic is 1.
+        Positive. Default 0.5; the paper's median heuristic is 1.
     normalization : {"local", "none", "trace"}
-        See ``local_covariance``. "none" is the paper's.
+        Of the local covariance, see :mod:`pymc_kameleon.samplers.kameleon.local_covariance`. Default "local"; with
+        ``proposal="pca"`` "trace" or "none" (the g_j at a point scaled together so that sum_j omega_j |g_j|^2 = d, or
+        as they are), default "trace". The paper's is "none".
     subsample : {"even", "random"}
-        Evenly spaced over the last two thirds of the history, or drawn from all of it without replacement (the
-        paper's).
-    gamma, coordinates, global_share, autoregressive_share, learn_from_values, target_accept, scale, local_start, tune
-        See :class:`~pymc_kameleon.samplers.kameleon.local_moves.LocalMoves`; the paper's gamma is 0.2.
+        Evenly spaced over the last two thirds of the history (default), or drawn from all of it (the paper's).
 
     Raises
     ------
@@ -79,13 +80,12 @@ class Kameleon(LocalMoves):
     }  # fmt: skip
 
     n_history: int = 1000
-    kernel: str | Kernel = "gaussian"
+    kernel: KernelName | Kernel = "gaussian"
     lengthscale: float | None = None
     lengthscale_factor: float = 0.5
-    normalization: str = "local"
-    subsample: str = "even"
+    normalization: Literal["local", "none", "trace"] = "local"
+    subsample: Literal["even", "random"] = "even"
 
-    normalizations: ClassVar[tuple] = NORMALIZATIONS
     chosen: Kernel = field(init=False, repr=False)
 
     def __post_init__(self):
@@ -93,8 +93,6 @@ class Kameleon(LocalMoves):
         object.__setattr__(self, "chosen", get_kernel(self.kernel))
         count(2, n_history=self.n_history)
         positive(lengthscale=self.lengthscale, lengthscale_factor=self.lengthscale_factor)
-        one_of(normalization=(self.normalization, self.normalizations))
-        one_of(subsample=(self.subsample, ("even", "random")))
         name = getattr(self.chosen, "name", "")
         if self.normalization == "local" and name in ("linear", "sinc"):
             raise ValueError(

@@ -14,11 +14,9 @@ c I + c^2 y y^T with c = l^2 / (1 + l^2)), and does not collapse in the tails wh
 import math
 
 import numpy as np
-from numba import njit
 
 from pymc_kameleon.kernels import Gaussian, Kernel
-
-NORMALIZATIONS = ("local", "none", "trace")
+from pymc_kameleon.numerics.compiled import njit
 
 NEGLIGIBLE = 36.0  # exp(-36) = 2e-16 of the largest weight: exponents are cut off here
 

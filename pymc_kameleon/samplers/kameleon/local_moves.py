@@ -14,29 +14,26 @@ Metropolis-Hastings ratio: each leaves the target invariant, so nothing else ent
 
 import math
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
-from numba import njit
 
 from pymc_kameleon.numerics import history
-from pymc_kameleon.numerics.checks import one_of, positive, share
+from pymc_kameleon.numerics.checks import positive, share
+from pymc_kameleon.numerics.compiled import njit
 from pymc_kameleon.numerics.covariance import cholesky, log_normal_density, solve_lower
 from pymc_kameleon.numerics.step_size import robbins_monro
 from pymc_kameleon.samplers import adaptive_metropolis
 from pymc_kameleon.samplers.adaptive_metropolis import AdaptiveMetropolis
 from pymc_kameleon.samplers.kameleon import shear
 from pymc_kameleon.samplers.kameleon.shear import Shear
-from pymc_kameleon.samplers.seam import NOTHING, Outcome, Point, Proposal, Sampler
+from pymc_kameleon.samplers.seam import NEVER, NOTHING, Outcome, Point, Proposal, Sampler
 
-COORDINATES = ("whitened", "scaled", "raw")
 LOG_SCALE_BOUNDS = (
     -30.0,
     30.0,
 )  # against overflow only: a covariance in raw units may ask for any scale
-RATES = ("renewed", "harmonic")
 EARLY = 0.3  # of the draws before the first local move: then the history is straightened for the first time
-NEVER = 1 << 62
 DRAWS_PER_DIMENSION = 200  # before the first local move, unless told otherwise
 
 
@@ -85,31 +82,34 @@ class LocalMoves(Sampler):
     Parameters
     ----------
     gamma : float, optional
-        Sd of the isotropic part, in the kernel's coordinates. Default: half of the global kernel's learned scale.
+        Sd of the isotropic part, positive, in the kernel's coordinates. Default: half of the global kernel's learned
+        scale. The paper's is 0.2, the dissertation's 0.5.
     coordinates : {"whitened", "scaled", "raw"}
-        By the running covariance, by the running standard deviations, or not at all (the paper's).
+        The kernel's: by the running covariance (default), by the running standard deviations, or the parameters' own
+        (the paper's).
     global_share : float
-        Share of the global kernel's moves, in [0, 1). Default 0.5; the paper has none.
+        Share of moves that are not local, in [0, 1). Default 0.5; the papers have none.
     autoregressive_share : float
-        Share of the global moves that contract towards the history's mean
-        (:mod:`pymc_kameleon.samplers.autoregressive`) instead of walking at random (adaptive Metropolis), in [0, 1).
-        Default 0.5: it doubles the effective draws where the posterior is close to normal and costs nothing that could
-        be measured elsewhere.
+        Share of those that contract towards the history's mean (:mod:`pymc_kameleon.samplers.autoregressive`) instead
+        of walking at random, in [0, 1). Default 0.5: it doubles the effective draws where the posterior is close to
+        normal.
     learn_from_values : bool
-        See :class:`pymc_kameleon.samplers.adaptive_metropolis.AdaptiveMetropolis`.
+        Of the global kernel: extend its covariance along axes that the log density's values say to be longer than where
+        the chain has been. Default True.
     target_accept : float
-        Default 0.234 (Roberts, Gelman & Gilks, 1997), also the paper's.
+        Acceptance probability that the scale of local moves is tuned to, in (0, 1). Default 0.234 (Roberts, Gelman &
+        Gilks, 1997), also the papers'.
     scale : float, optional
-        Where the adaptation of nu starts. Default: the global kernel's learned scale.
+        Where the adaptation of the scale of local moves starts, positive. Default: the global kernel's learned scale.
     local_start : int, optional
-        Draws before the first local move. Default: 0.3 ``tune`` where that is given, else 200 d: to begin before the
-        history is informative is what breaks the method from a cold start.
+        Draws before the first local move, 0 or more. Default: 0.3 ``tune`` where that is given, else 200 d: to begin
+        before the history is informative is what breaks the method from a cold start.
     tune : int, optional
-        Length of tuning, if known.
+        Length of tuning, if known: give it what ``pm.sample`` gets. Local moves then begin after 0.3 of it.
     """
 
     gamma: float | None = None
-    coordinates: str = "whitened"
+    coordinates: Literal["whitened", "scaled", "raw"] = "whitened"
     global_share: float = 0.5
     autoregressive_share: float = 0.5
     learn_from_values: bool = True
@@ -123,8 +123,8 @@ class LocalMoves(Sampler):
     sheared_share: ClassVar[float] = 0.0
 
     def __post_init__(self):
+        super().__post_init__()
         positive(gamma=self.gamma, scale=self.scale)
-        one_of(coordinates=(self.coordinates, COORDINATES), rate=(self.rate, RATES))
         share(global_share=self.global_share, sheared_share=self.sheared_share)
         share(autoregressive_share=self.autoregressive_share)
         walk = AdaptiveMetropolis(

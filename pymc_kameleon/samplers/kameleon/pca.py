@@ -23,13 +23,13 @@ Unscaled they vanish in the tails: on an 8-d Student t with 5 degrees of freedom
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
-from numba import njit
 from scipy.linalg import eigh
 
 from pymc_kameleon.kernels import Gaussian, Kernel
+from pymc_kameleon.numerics.compiled import njit
 from pymc_kameleon.samplers.kameleon import local_moves
 from pymc_kameleon.samplers.kameleon.full import PAPER as FULL
 from pymc_kameleon.samplers.kameleon.full import Kameleon
@@ -37,7 +37,6 @@ from pymc_kameleon.samplers.seam import Proposal
 
 PAPER = FULL  # the appendix reports no experiment of its own
 
-NORMALIZATIONS = ("trace", "none")
 NEGLIGIBLE = 1e-10  # eigenvalues below this share of the largest are rounding
 FIRST_MOVES = 10  # where the count of a direction's Robbins-Monro steps starts, as in KAMH
 
@@ -81,14 +80,8 @@ class PCAKameleon(Kameleon):
     Parameters
     ----------
     n_directions : int
-        Largest m; fewer are used where the kernel matrix has a lower rank. Default 20.
-    normalization : {"trace", "none"}
-        The g_j at a point scaled together, so that sum_j omega_j |g_j|^2 = d, or as they are (the paper's).
-    scale : float, optional
-        Where the adaptation of every nu_j starts. Default: the global kernel's learned scale.
-    n_history, kernel, lengthscale, lengthscale_factor, gamma, coordinates, global_share, autoregressive_share, \
-learn_from_values, target_accept, subsample, local_start, tune
-        As of :class:`pymc_kameleon.samplers.kameleon.full.Kameleon`.
+        With ``proposal="pca"`` only: how many directions at most, positive; fewer where the kernel matrix has a lower
+        rank. Default 20.
 
     Raises
     ------
@@ -96,10 +89,8 @@ learn_from_values, target_accept, subsample, local_start, tune
         For an option outside its domain, with the value.
     """
 
-    normalization: str = "trace"
+    normalization: Literal["trace", "none"] = "trace"
     n_directions: int = 20
-
-    normalizations: ClassVar[tuple] = NORMALIZATIONS
 
     def __post_init__(self):
         super().__post_init__()

@@ -31,11 +31,11 @@ import math
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
 from pymc_kameleon.numerics import history
+from pymc_kameleon.numerics.compiled import njit
 from pymc_kameleon.numerics.covariance import cholesky
-from pymc_kameleon.numerics.step_size import robbins_monro
+from pymc_kameleon.numerics.step_size import OPTIMAL_SCALE, robbins_monro
 from pymc_kameleon.samplers import autoregressive
 from pymc_kameleon.samplers.seam import Outcome, Proposal
 
@@ -47,7 +47,6 @@ RIDGE = 1e-7  # of standardised terms
 LARGEST_FIT = 0.3  # terms for each effective draw
 GAIN = 0.1  # nats that a spline must explain beyond a straight line, for each draw
 LOG_SCALE_BOUNDS = (-8.0, 2.0)
-OPTIMAL_SCALE = 2.38  # times d^-1/2: Roberts, Gelman & Gilks (1997)
 
 
 class Shear(NamedTuple):

@@ -37,6 +37,10 @@ from typing import NamedTuple
 import numpy as np
 
 TOO_LOW = 2.5  # how far log p - f above its typical value says that f does not cover the point
+STUCK = (
+    3.5  # residual above the typical one at which tuning turns to the moves that need no surrogate
+)
+LAST_REFIT = 0.85  # of tuning: the rest judges the surrogate out of sample
 ENOUGH = 20  # residuals to judge a surrogate by
 TAILS = (0.03, 0.97)  # quantiles, which a normal distribution has 3.76 standard deviations apart
 
@@ -53,11 +57,14 @@ class Mixture(NamedTuple):
         m: the median residual, a constant that the surrogate need not know.
     slack : float
         Residuals up to this much above ``typical`` leave the surrogate its full share.
+    rays : float
+        Share of the random walk's moves that are along rays, where the walk has them.
     """
 
     floor: float
     typical: float
     slack: float
+    rays: float = 0.0
 
 
 class Current(NamedTuple):
@@ -91,6 +98,11 @@ def log_ratio(mixture: Mixture, surrogate_moved: bool, share: float, new_share: 
         return math.log(new_share / share) if new_share > 0.0 else -math.inf
     keep = 1.0 - mixture.floor
     return math.log((1.0 - keep * new_share) / (1.0 - keep * share))
+
+
+def slack(residual_sd: float, most: float = 1.0) -> float:
+    """How far residuals may lie above the typical one; one worse than ``most`` is not trusted the more for it."""
+    return 0.5 + min(residual_sd, most)
 
 
 def choose_floor(uncovered: float, residual_sd: float) -> float:

@@ -21,6 +21,7 @@ from pymc_kameleon.samplers.modes.detection import Cut
 from pymc_kameleon.samplers.modes.drawing import Drawing
 from pymc_kameleon.samplers.modes.freezing import catalogue_of
 from pymc_kameleon.samplers.pooled import chains as pooled_chains
+from pymc_kameleon.samplers.pooled import climbs as pooled_climbs
 from pymc_kameleon.samplers.pooled import drawing as pooled_drawing
 from pymc_kameleon.samplers.pooled import probes
 from pymc_kameleon.samplers.pooled.drawing import Request, Row
@@ -50,6 +51,7 @@ class Chains(pooled_chains.Chains):
         self._seen: dict[
             int, tuple[bytes, int]
         ] = {}  # of every part: who was on which side, and how often in a row
+        self._compared: list[list[int]] = []  # the chains of parts whose ends were
 
     @property
     def draws(self) -> bool:
@@ -61,7 +63,7 @@ class Chains(pooled_chains.Chains):
         super().tell(values)
         if self.phase == "tune" and self.plan.climb and self.refused < REFUSALS:
             self._wait -= 1
-            if self._wait < 0 and self.evaluated.size < LATEST * self.plan.tune_until:
+            if self.evaluated.size < LATEST * self.plan.tune_until:
                 self._look()
 
     def settle(self, confirmed: bool) -> None:
@@ -75,11 +77,31 @@ class Chains(pooled_chains.Chains):
             return
         parts = self._phase.parts if isinstance(self._phase, _Apart) else [_whole(self)]
         for number, part in enumerate(parts):
-            cut = _suspicion(part)
-            if self._lasts(number, part, cut):
+            cut = self._cut_of_ends(part)
+            if cut is None and self._wait < 0:
+                cut = _suspicion(part)
+                cut = cut if self._lasts(number, part, cut) else None
+            if cut is not None:
                 self._seen = {}
                 self._phase = _Check(self, self._phase, parts, number, cut)
                 return
+
+    def _cut_of_ends(self, part):
+        """Between the ends of climbs in ``part`` that are farthest apart: looked into once, and at once.
+
+        Waiting for signs of trouble, the chains of one of two modes have left it before there are any.
+        """
+        if self.climbs is None or part.chains in self._compared:
+            return None
+        self._compared.append(part.chains)
+        state = pooled_climbs.stop(self.climbs)
+        ends, values = pooled_climbs.ends(state)
+        inside = np.array([all(c.sides(x[None])[0] == s for c, s in part.cuts) for x in ends])
+        cut = detection.cut_of_ends(ends[inside], values[inside], pooled_climbs.factor(state))
+        if cut is None or len(part.chains) < 4 * detection.MEMBERS:
+            return None
+        both = np.bincount(cut.sides(_standing(part.tuning)[0]), minlength=2).min() > 0
+        return cut if both else None
 
     def _lasts(self, number, part, cut):
         """Whether it is suspected so often in a row."""
@@ -114,10 +136,13 @@ class Part(NamedTuple):
     tuning : Tuning
     chains : list of int
         Their numbers.
+    cuts : tuple of (Cut, int)
+        What parts them from all others, and on which side they are.
     """
 
     tuning: Tuning
     chains: list[int]
+    cuts: tuple[tuple[Cut, int], ...] = ()
 
 
 def _whole(chains):
@@ -204,7 +229,8 @@ def _parted(chains, whole, cut):
             limit=len(rows) + left * len(group) // len(sides), wait=tuning.wait, apply=chains.apply,
             **chains.options,
         )  # fmt: skip
-        found.append(Part(part, [whole.chains[k] for k in group]))
+        cuts = (*whole.cuts, (cut, side))
+        found.append(Part(part, [whole.chains[k] for k in group], cuts))
     return found
 
 

@@ -12,7 +12,6 @@ that on the whole plane between them (:mod:`pymc_kameleon.samplers.modes.saddle`
 from typing import NamedTuple
 
 import numpy as np
-from scipy.cluster.vq import kmeans2
 from scipy.linalg import cho_factor, cho_solve
 
 BAD = 1.0  # held-out error of a surrogate that is no good, in units of the log density
@@ -54,6 +53,8 @@ def best_cut(states: np.ndarray) -> Cut | None:
     chains that have hardly moved are apart, too, and a cut between modes leaves less. If none is, the farthest. A
     function of the states: nothing is random.
     """
+    from scipy.cluster.vq import kmeans2  # slow to import
+
     x = np.unique(states, axis=0)
     n, d = x.shape
     if n < 2 * d + 2:
@@ -75,6 +76,23 @@ def best_cut(states: np.ndarray) -> Cut | None:
     if apart:
         return min(apart, key=lambda c: c[0])[1]
     return max(cuts, key=lambda c: c[1].distance)[1]
+
+
+def cut_of_ends(positions: np.ndarray, log_densities: np.ndarray, factor: np.ndarray) -> Cut | None:
+    """Between the highest of the points where climbs have ended, (n, d) and (n,), and the farthest from it.
+
+    ``factor`` (d, d) is that of the covariance about the highest. None where they are not ``APART``.
+    """
+    if len(positions) < 2:
+        return None
+    away = positions - positions[np.argmax(log_densities)]
+    z = np.linalg.solve(factor, away.T).T
+    far = int(np.argmax(np.square(z).sum(axis=1)))
+    distance = float(np.sqrt(z[far] @ z[far]))
+    if distance < APART:
+        return None
+    normal = np.linalg.solve(factor.T, z[far])
+    return Cut(normal, float(normal @ (positions[far] - 0.5 * away[far])), distance, factor)
 
 
 def _cut(x, labels):

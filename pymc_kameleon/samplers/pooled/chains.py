@@ -18,13 +18,16 @@ import numpy as np
 from pymc_kameleon.numerics import evaluations
 from pymc_kameleon.numerics.evaluations import Evaluations
 from pymc_kameleon.samplers import known_points
-from pymc_kameleon.samplers.pooled import audits, drawing, probes
+from pymc_kameleon.samplers.arrival import phase as arrival
+from pymc_kameleon.samplers.pooled import audits, drawing, looks, probes
 from pymc_kameleon.samplers.pooled import climbs as pooled_climbs
+from pymc_kameleon.samplers.pooled.climbs import Climbs
 from pymc_kameleon.samplers.pooled.drawing import Drawing, Request, Row
-from pymc_kameleon.samplers.pooled.plan import Plan
+from pymc_kameleon.samplers.pooled.looks import Looks
+from pymc_kameleon.samplers.pooled.plan import CLIMBING, Plan
 from pymc_kameleon.samplers.pooled.tuning import Tuning
 
-GROUPS = 4  # climbs, each of which starts a group of chains
+GROUPS = 4  # of chains that began side by side, for R-hat
 CLIMB_SHARE = 0.5  # of the evaluations for tuning, at most
 
 
@@ -68,9 +71,10 @@ class Chains:
         self.nonfinite = 0
         self.failed = 0  # of those, NaN or +inf: no density of zero, which -inf is ...
         self.failed_at: tuple | None = None  # ... and the last of them: point, value
-        n = len(self.starts)
-        n_groups = min(GROUPS, n) if plan.climb and known is None else n
-        self.groups = [k * n_groups // n for k in range(n)]  # of every chain: who begins together
+        self.climbs: Climbs | None = None  # where they ended ...
+        self.leaders: list[int] = []  # ... and which chains made them
+        self.looks = Looks([], [], 0)
+        self.groups = list(range(len(self.starts)))  # of every chain: who begins side by side
         self._phase: Any = _Start(self) if known is None else _Warm(self, known)
         self._asked: list[Request] = []
 
@@ -215,14 +219,17 @@ class _Warm:
 
 
 class _Climb:
-    """Come to the typical set, a group of chains by a climb."""
+    """Come to the typical set, every chain by a climb of its own where that is affordable."""
 
     name = "climb"
 
     def __init__(self, chains: Chains, value: float):
         self.chains = chains
-        self.group = chains.groups
-        self.leaders = [self.group.index(g) for g in sorted(set(self.group))]
+        n, share = len(chains.starts), int(CLIMBING * chains.plan.looking)
+        each = 2 * len(chains.initial) + 4  # what a short one takes
+        climbs = min(n, max(pooled_climbs.FEW, share // each))
+        self.group = [k * climbs // n for k in range(n)]
+        self.leaders = [self.group.index(g) for g in range(climbs)]
         self.rngs = [chains.rngs[k] for k in self.leaders]
         self.state = pooled_climbs.init(
             chains.initial,
@@ -230,6 +237,7 @@ class _Climb:
             chains.starts[self.leaders],
             scale=chains.scale,
             budget=int(CLIMB_SHARE * chains.plan.tune_until),
+            share=share,
             width=len(self.group) // len(self.leaders),
         )
 
@@ -261,11 +269,23 @@ class _Climb:
     def next(self):
         chains, state = self.chains, pooled_climbs.stop(self.state)
         groups = pooled_climbs.groups(state)
+        chains.climbs, chains.leaders = self.state, self.leaders
         starts = []
         for rng, g in zip(chains.rngs, self.group, strict=True):
             row = int(rng.integers(len(groups[g].log_densities)))
             starts.append((groups[g].positions[row], float(groups[g].log_densities[row])))
-        return _Tune(chains, starts, pooled_climbs.factor(state))
+        factor = pooled_climbs.factor(state)
+        chains.groups = _side_by_side(np.array([x for x, _ in starts]), factor)
+        return _Tune(chains, starts, factor)
+
+
+def _side_by_side(positions, factor):
+    """Quarters of the chains along the direction in which they stand farthest apart: modes are in different ones."""
+    z = np.linalg.solve(factor, (positions - positions.mean(axis=0)).T).T
+    order = np.argsort(z @ np.linalg.svd(z)[2][0], kind="stable")
+    groups = np.empty(len(z), dtype=int)
+    groups[order] = np.arange(len(z)) * min(GROUPS, len(z)) // len(z)
+    return groups.tolist()
 
 
 class _Tune:
@@ -314,6 +334,7 @@ class _Draw:
         self.chains, self.drawing = chains, drawing
         self.probed = self.audited = 0
         # Generators that are spawned leave their parent's stream as it is.
+        chains.looks = _looks(chains)
         wanted = chains.plan.audits and drawing.hubs[0].mixture is not None
         chains.free = audits.Free(chains.rng.spawn(1)[0], drawing.hubs[0]) if wanted else None
 
@@ -331,8 +352,9 @@ class _Draw:
         beside = self._probes() + self._audits()
         left = self.chains.left() - len(self.drawing.members)
         beside = beside[: int(min(left, len(beside)))]
-        self.beside = len(beside)
-        return self.drawing.ask() + beside
+        looks = self.chains.looks.ask(self.drawing.rows, left - len(beside))
+        self.beside, self.looks = len(beside), len(looks)
+        return self.drawing.ask() + beside + [Request(x, -1, "look") for x in looks]
 
     def _probes(self):
         drawing, hubs = self.drawing, self.drawing.hubs
@@ -354,8 +376,28 @@ class _Draw:
         return [Request(x, -1, "audit") for x in all_of_them[first : self.audited]]
 
     def tell(self, values):
-        self.drawing.tell(values[: len(values) - self.beside])
+        drawn = len(values) - self.looks
+        self.drawing.tell(values[: drawn - self.beside])
+        self.chains.looks.tell(values[drawn:])
         self.chains.members, self.chains.rows = self.drawing.members, self.drawing.rows
+
+
+def _looks(chains):
+    """At the ends of the climbs, and at starts of chains that made none."""
+    made = chains.climbs
+    if made is None:
+        return chains.looks
+    kinds = chains.evaluated.move
+    spent = int(np.isin(kinds, ("arrival", "between")).sum())
+    first = made.climbs[0]
+    more = [
+        arrival.init(first.positions[0], float(first.log_densities[0]), scale=chains.scale, start=x)
+        for k, x in enumerate(chains.starts)
+        if k not in chains.leaders
+    ]
+    everyone = [*made.climbs, *more]
+    left = max(chains.plan.looking - spent, len(made.climbs))  # whether an end is met takes one
+    return Looks(chains.rng.spawn(len(everyone)), everyone, left)
 
 
 def probed(chains: Any) -> probes.Found:
@@ -367,14 +409,23 @@ def probed(chains: Any) -> probes.Found:
     return probes.judge(chains.hub, evaluated.positions[rows], evaluated.log_densities[rows], drawn)
 
 
+def sought(chains: Any) -> looks.Found:
+    """Whether the draws reach where the climbs ended."""
+    return chains.looks.found(chains.rows) if isinstance(chains, Chains) else chains.sought()
+
+
 def log_ratios(chains: Chains) -> dict[str, np.ndarray]:
-    """How far the frozen surrogate lies above the log density, less its typical value, at the draws and the audits."""
+    """How far the frozen surrogate lies above the log density, less its typical value, at the draws and the audits.
+
+    Whatever was evaluated in C, by whom and when, and found outside the posterior's support stands among the audits, as
+    ``inf``: of mass of exp(f) that the posterior has not, a hundred audits see 1 % in two runs of three.
+    """
     free, evaluated = chains.free, chains.evaluated
     assert free is not None
-    rows = evaluated.move == "audit"
+    rows = (evaluated.move == "audit") | np.isneginf(evaluated.log_densities)
     drawn = [free.log_ratios(row.positions, row.log_densities) for row in chains.rows]
     found = free.log_ratios(evaluated.positions[rows], evaluated.log_densities[rows])
-    return {"draws": np.array(drawn).T, "audits": found}
+    return {"draws": np.array(drawn).T, "audits": found[found > -math.inf]}
 
 
 def posterior(chains: Any) -> np.ndarray:

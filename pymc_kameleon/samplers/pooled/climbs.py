@@ -1,11 +1,14 @@
-"""How pooled chains come to the typical set: a few climbs side by side, each for a group of chains.
+"""How pooled chains come to the typical set: climbs side by side, one a chain where that is affordable.
 
 Every climb is an arrival (:mod:`pymc_kameleon.samplers.arrival.phase`) from an over-dispersed start of its own. In a
 round it makes its proposal and, where there are more chains than climbs, evaluates others beside it: as many workers as
 chains would wait. It ends where its near phase would begin: what an arrival finds out there by itself, the
 chains' surrogate learns sooner from all climbs' points together. A group stands where its climb ended, so that a second
-mode keeps its chains and R-hat sees it; only one that ended *far* below the best is given up, as a chain by itself
-would.
+mode keeps its chains and R-hat sees it. Heights at that stage have not converged: only an end that is *far* below the
+best whatever it may still rise is given up, as a chain by itself would.
+
+Of four climbs none ended in one of two equal modes in three runs of seven. So there are more, to see what modes there
+are; but where the way is long, no more than ``FEW`` go on once ``share`` is spent.
 """
 
 import math
@@ -16,6 +19,8 @@ import numpy as np
 from pymc_kameleon.samplers.arrival import beside as arrival_beside
 from pymc_kameleon.samplers.arrival import phase as arrival
 from pymc_kameleon.samplers.arrival import search as arrival_search
+
+FEW = 4  # climbs that have to end, however long that takes
 
 
 class Climbs(NamedTuple):
@@ -28,16 +33,21 @@ class Climbs(NamedTuple):
         Evaluations that may still be spent.
     width : int
         Points of every climb in a round, at most.
+    reserve : int
+        So many of them are for the first ``FEW`` that end.
     """
 
     climbs: tuple[arrival.State, ...]
     left: int
     width: int = 1
+    reserve: int = 0
 
     @property
     def active(self) -> list[int]:
         """Numbers of the climbs that go on, as many as there are evaluations left."""
         going = [g for g, c in enumerate(self.climbs) if not c.done and c.near is None]
+        if self.left <= self.reserve:
+            going = going[: max(FEW + len(going) - len(self.climbs), 0)]
         return going[: max(self.left, 0)]
 
 
@@ -55,8 +65,9 @@ class Group(NamedTuple):
 
 
 def init(
-    x: np.ndarray, log_density: float, starts: np.ndarray, *, scale, budget: int, width: int = 1
-) -> Climbs:
+    x: np.ndarray, log_density: float, starts: np.ndarray, *, scale, budget: int, share: int | None = None,
+    width: int = 1,
+) -> Climbs:  # fmt: skip
     """Climb from each row of ``starts`` (g, d); ``x`` (d,) and its ``log_density`` are known to all.
 
     Parameters
@@ -65,12 +76,15 @@ def init(
         Rough size of each coordinate.
     budget : int
         Evaluations at most, of all climbs together.
+    share : int, optional
+        What all of them may spend before only ``FEW`` go on. Default ``budget``.
     width : int
         Points of every climb in a round, at most; more than half of the dimension are of no use.
     """
     each = min(arrival.default_budget(len(x)), max(budget, 1))
     climbs = tuple(arrival.init(x, log_density, scale=scale, budget=each, start=s) for s in starts)
-    return Climbs(climbs, budget, max(1, min(width, (len(x) + 1) // 2)))
+    reserve = 0 if share is None else max(budget - share, 0)
+    return Climbs(climbs, budget, max(1, min(width, (len(x) + 1) // 2)), reserve)
 
 
 def propose(rngs: list[np.random.Generator], state: Climbs) -> list[list[np.ndarray]]:
@@ -82,8 +96,15 @@ def propose(rngs: list[np.random.Generator], state: Climbs) -> list[list[np.ndar
         n = min(state.width - 1, beside)
         others = arrival_beside.propose(rngs[g], state.climbs[g], point, n)
         beside -= len(others)
-        found.append([point, *others])
+        found.append([_outward(state.climbs[g], x) for x in (point, *others)])
     return found
+
+
+def _outward(climb, point):
+    """A first step, along an axis, is made away from the point that all climbs have in common: not all the same way."""
+    here = climb.positions[climb.current]
+    back = climb.model is None and (point - here) @ (here - climb.positions[0]) < 0.0
+    return 2.0 * here - point if back and climb.start is None else point
 
 
 def tell(rngs: list[np.random.Generator], state: Climbs, points, values) -> Climbs:
@@ -113,10 +134,16 @@ def best(state: Climbs) -> arrival.State:
 def groups(state: Climbs) -> list[Group]:
     """Where the chains of every climb can begin."""
     top = best(state)
-    found = []
-    for climb in state.climbs:
-        found.append(typical_points(climb if _holds_its_own(climb, top) else top))
-    return found
+    return [typical_points(c if _holds_its_own(c, top) else top) for c in state.climbs]
+
+
+def ends(state: Climbs) -> tuple[np.ndarray, np.ndarray]:
+    """Where those climbs ended that are not given up, (n, d), and their log densities, (n,)."""
+    top = best(state)
+    kept = [c for c in state.climbs if _holds_its_own(c, top)]
+    rows = [c.own + int(np.argmax(c.log_densities[c.own :])) for c in kept]
+    found = [(c.positions[k], c.log_densities[k]) for c, k in zip(kept, rows, strict=True)]
+    return np.array([x for x, _ in found]), np.array([y for _, y in found])
 
 
 def _holds_its_own(climb, top):
@@ -124,9 +151,10 @@ def _holds_its_own(climb, top):
         return True
     if climb.arrived and top.arrived:
         return arrival_search.mass(climb) > arrival_search.mass(top) - arrival_search.BETTER
-    return not top.arrived and climb.log_densities.max() > top.log_densities.max() - depth(
-        len(climb.origin)
-    )
+    d = len(climb.origin)
+    # It may still rise, by what a near phase leaves or more, and weigh more than its height says.
+    unknown = 0.5 * d + arrival.ENOUGH + arrival_search.BETTER
+    return climb.log_densities.max() > top.log_densities.max() - depth(d) - unknown
 
 
 def depth(d: int) -> float:

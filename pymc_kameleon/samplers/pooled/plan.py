@@ -7,6 +7,8 @@ TUNE_PER_DIMENSION = 400  # evaluations of all chains, at most
 TUNE_SHARE = 0.5  # of the evaluations allowed, at most ...
 STRETCH = 1.5  # ... times that where the surrogate is not usable by then ...
 KEPT = 25  # ... if so many draws a chain are left
+LOOKING = 0.12  # of all evaluations, to see whether there are other modes ...
+CLIMBING = 0.8  # ... and of those, what climbs may take before only a few go on
 
 
 class Plan(NamedTuple):
@@ -45,6 +47,12 @@ class Plan(NamedTuple):
         """Evaluations in all at which tuning ends at the latest, if the surrogate is usable."""
         until = self.longest if self.tune is None else self.tune
         return until if self.max_evaluations is None else min(until, self.max_evaluations)
+
+    @property
+    def looking(self) -> int:
+        """Evaluations for climbs, the check between modes and looks; more only for the few climbs that have to end."""
+        most = self.max_evaluations
+        return int(LOOKING * (self.tune_until / TUNE_SHARE if most is None else most))
 
     @property
     def learn_until(self) -> int:

@@ -18,8 +18,8 @@ import numpy as np
 
 from pymc_kameleon.numerics import evaluations
 from pymc_kameleon.samplers.modes.chains import Chains, probed
-from pymc_kameleon.samplers.pooled import probes
-from pymc_kameleon.samplers.pooled.chains import Plan
+from pymc_kameleon.samplers.pooled import looks, probes
+from pymc_kameleon.samplers.pooled.chains import Plan, sought
 from pymc_kameleon.samplers.pooled.drawing import Request, Row
 
 SPAWN_KEY = 3  # of the pools' seeds; 0 is that of chains without pools, 1 and 2 are the noise's and the starts'
@@ -248,3 +248,9 @@ class Pools:
         found = [probed(p) for p in self.pools]
         where = next((f.where for f in found if f.where is not None), None)
         return probes.Found(sum(f.probes for f in found), sum(f.missed for f in found), where)
+
+    def sought(self) -> looks.Found:
+        """Whether the draws of every pool reach where its climbs ended."""
+        found = [sought(p) for p in self.pools]
+        where = next((f.where for f in found if f.where is not None), None)
+        return looks.Found(sum(f.climbs for f in found), sum(f.met for f in found), where)

@@ -22,6 +22,7 @@ from pymc_kameleon.numerics import history
 from pymc_kameleon.numerics.covariance import cholesky
 from pymc_kameleon.numerics.evaluations import Evaluations
 from pymc_kameleon.samplers import adaptive_metropolis
+from pymc_kameleon.samplers.kamiltonian import trust
 from pymc_kameleon.samplers.kamiltonian.values import freezing, refits, worth
 from pymc_kameleon.samplers.kamiltonian.values import sampler as value_kamiltonian
 from pymc_kameleon.samplers.kamiltonian.values import tuning as kamiltonian_tuning
@@ -30,7 +31,7 @@ from pymc_kameleon.samplers.pooled import elite as pooled_elite
 from pymc_kameleon.samplers.pooled import members as pooled_members
 from pymc_kameleon.samplers.pooled.drawing import Request
 from pymc_kameleon.samplers.pooled.members import Draw, Member
-from pymc_kameleon.samplers.seam import Known, Point, Proposal
+from pymc_kameleon.samplers.seam import NEVER, Known, Point, Proposal
 from pymc_kameleon.surrogates import transitions as surrogate_dynamics
 from pymc_kameleon.surrogates.transitions import ARMS
 from pymc_kameleon.surrogates.values.features import quadratic_size
@@ -38,7 +39,6 @@ from pymc_kameleon.surrogates.values.features import quadratic_size
 GROWTH = 1.15  # of the evaluations between fits: an evaluation is worth more than a fit
 FREE = 20  # draws without an evaluation that a member makes in a round at most
 SEARCHES = 0.5  # of a lost member's proposals
-LAST_FIT = 0.85  # of the evaluations for tuning: the rest judges it
 VALIDATION = 3  # rounds of a surrogate that is refitted at the end, before it is frozen
 USABLE = 0.5  # share of accepted proposals without which more tuning is worth more than draws
 SETTLED, UNCOVERED = 0.25, 0.01  # residual sd and share at which tuning may end ...
@@ -214,7 +214,7 @@ class Tuning:
     def _last_fit_at(self):
         if self.ends_at < self.limit:  # it was decided to end
             return 0
-        last = self.base + LAST_FIT * (self.limit - self.base)
+        last = self.base + trust.LAST_REFIT * (self.limit - self.base)
         return max(last, 1.2 * quadratic_size(self.hub.walk.factor.shape[0]))
 
     def _refit(self, final=False):
@@ -313,7 +313,7 @@ def _hub(starts, known, factor, options):
         past = history.append(learning.chain_log_densities, np.array([y]))
         learning = learning._replace(chain_log_densities=past)
         walk = walk._replace(history=history.append(walk.history, x))
-    walk = walk._replace(next_update=value_kamiltonian.NEVER)  # its factor comes with the fits
+    walk = walk._replace(next_update=NEVER)  # its factor comes with the fits
     first = int(1.5 * quadratic_size(len(factor)))
     # ``draws=1``: the start has been recorded
     schedule = learning.schedule._replace(next_refit=first, draws=1)

@@ -15,7 +15,8 @@ import math
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
+
+from pymc_kameleon.numerics.compiled import njit
 
 STEEP, GENTLE = 2.0, 0.1  # nats
 DEGREE = 6  # at most

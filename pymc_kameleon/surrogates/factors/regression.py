@@ -9,6 +9,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy import linalg
 
+from pymc_kameleon.numerics.checks import moderate
 from pymc_kameleon.surrogates.factors.emulator import Emulator
 from pymc_kameleon.surrogates.factors.layout import Layout
 from pymc_kameleon.surrogates.factors.one_factor import Polynomial, fit_factor
@@ -93,8 +94,10 @@ def fit(
     numpy.linalg.LinAlgError
         If some factor cannot be fitted: too few points, or too degenerate.
     """
-    finite = np.isfinite(sample.outputs).all(axis=1) & np.isfinite(sample.inputs).all(axis=1)
-    sample = Sample(*(a[finite] for a in sample))
+    usable = moderate(sample.outputs).all(axis=1) & moderate(sample.inputs).all(axis=1)
+    if not usable.any():
+        raise np.linalg.LinAlgError("no black box has returned a number that can be learned from")
+    sample = Sample(*(a[usable] for a in sample))
     n_factors, widest = layout.size, layout.widest
     centre, scale = np.zeros(layout.inputs[-1]), np.ones(layout.inputs[-1])
     whitening, radius = np.zeros((n_factors, widest, widest)), np.zeros(n_factors)

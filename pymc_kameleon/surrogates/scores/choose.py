@@ -11,10 +11,10 @@ import math
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
 from pymc_kameleon.kernels import Kernel
 from pymc_kameleon.numerics import random_features
+from pymc_kameleon.numerics.compiled import njit
 from pymc_kameleon.numerics.step_size import robbins_monro
 from pymc_kameleon.surrogates.scores import objective as score_matching
 from pymc_kameleon.surrogates.scores.finite import (

@@ -21,11 +21,12 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit, types
+from numba import types
 from numba.extending import overload
 from scipy.linalg import blas
 
 from pymc_kameleon.numerics import random_features as rff
+from pymc_kameleon.numerics.compiled import njit
 from pymc_kameleon.numerics.random_features import RandomFeatures
 from pymc_kameleon.surrogates.scores import objective as score_matching
 from pymc_kameleon.surrogates.scores.objective import (

@@ -25,10 +25,11 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit, types
+from numba import types
 from numba.extending import overload
 from scipy.linalg import blas
 
+from pymc_kameleon.numerics.compiled import njit
 from pymc_kameleon.surrogates.scores import objective as score_matching
 from pymc_kameleon.surrogates.scores.objective import (
     GaussianBase,

@@ -3,14 +3,14 @@
 With K ~ L L', L of shape (n, r), every product with the matrix of the normal equations costs
 O(n r d), and the factor itself O(n r^2): worth it where r is much smaller than n, that is where the
 lengthscale is long against the distances of neighbours. The notation is that of
-:mod:`pymc_kameleon.surrogates.scores.lite`. ``KamiltonianStep(surrogate="lite", solver="low-rank")`` is with it.
+:mod:`pymc_kameleon.surrogates.scores.lite`. ``KamiltonianStep(surrogate=pk.Lite(solver="low-rank"))`` is with it.
 """
 
 import math
 
 import numpy as np
-from numba import njit
 
+from pymc_kameleon.numerics.compiled import njit
 from pymc_kameleon.surrogates.scores.lite import LiteSurrogate
 from pymc_kameleon.surrogates.scores.objective import (
     GaussianBase,

@@ -24,10 +24,10 @@ Hamiltonian Monte Carlo with efficient kernel exponential families. NIPS.
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 from scipy.linalg import lapack
 
 from pymc_kameleon.kernels import median_distance
+from pymc_kameleon.numerics.compiled import njit
 
 
 class GaussianBase(NamedTuple):

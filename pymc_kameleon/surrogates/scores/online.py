@@ -1,16 +1,16 @@
 """Score matching *finite*, point by point: running sums and a Cholesky factor (appendix A.3).
 
-``KamiltonianStep(surrogate="finite", online=True)`` is with it.
+``KamiltonianStep(surrogate=pk.Finite(online=True))`` is with it.
 """
 
 import math
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 from scipy.linalg import cho_solve, lapack
 
 from pymc_kameleon.numerics import random_features as rff
+from pymc_kameleon.numerics.compiled import njit
 from pymc_kameleon.numerics.random_features import RandomFeatures
 from pymc_kameleon.surrogates.scores.finite import FiniteSurrogate, ScoreSums, merge, score_sums
 from pymc_kameleon.surrogates.scores.objective import GaussianBase, gaussian_base

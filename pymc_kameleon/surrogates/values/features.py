@@ -30,8 +30,8 @@ import math
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
+from pymc_kameleon.numerics.compiled import njit
 from pymc_kameleon.surrogates.values import scales
 from pymc_kameleon.surrogates.values.scales import Blocks, add_blocks
 

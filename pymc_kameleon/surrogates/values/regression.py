@@ -28,6 +28,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy import linalg
 
+from pymc_kameleon.numerics import checks
 from pymc_kameleon.surrogates.values import features, monomials, scale_basis, scales
 from pymc_kameleon.surrogates.values import quadratic as quadratic_fit
 from pymc_kameleon.surrogates.values.features import (
@@ -61,6 +62,7 @@ HELD_OUT = 0.2
 RIDGES = 10.0 ** np.arange(-10.0, 1.0, 2.0)
 SHRINK = 0.001  # of the chain's covariance towards the points'
 MAX_CENTRES = 300
+FARTHEST = 1e30  # of the chain's sds: squares of fourth powers are still numbers
 MAX_WORK = 4e10  # multiply-adds of one search: one to four seconds on one core
 
 
@@ -227,12 +229,17 @@ def prepare(
     offset = float(np.median(chain_log_densities))
     with np.errstate(over="ignore"):  # 1e200 below the top: a weight of zero
         weights = 1.0 / (floor**2 + np.square(relative * np.maximum(0.0, reference - depths)))
+        s, y = (positions - centre) / scale, log_densities - offset
     weights /= weights.max()
-    kept = np.flatnonzero(weights > 1e-10)
+    kept = np.flatnonzero(
+        (weights > 1e-10) & (np.abs(s).max(axis=1) < FARTHEST) & checks.moderate(y)
+    )
+    if not len(kept):
+        raise np.linalg.LinAlgError("no value near the top is near the chain")
     held_out = rng.random(len(kept)) < HELD_OUT
     order = np.argsort(held_out, kind="stable")  # so that both parts are slices
     kept, held_out = kept[order], held_out[order]
-    s, weights = (positions[kept] - centre) / scale, weights[kept]
+    s, y, weights = s[kept], y[kept], weights[kept]
     origin, spread = quadratic_fit.whiten(s, weights)
     if not np.linalg.norm(spread, axis=1).min() > 1e-100:
         raise np.linalg.LinAlgError("the values near the top are all at one value of a coordinate")
@@ -244,7 +251,7 @@ def prepare(
         s=s,
         u=(s - origin) @ frame.T,
         z=s @ whiten.T,
-        y=log_densities[kept] - offset,
+        y=y,
         weights=weights,
         held_out=held_out,
         offset=offset,

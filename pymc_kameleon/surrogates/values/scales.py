@@ -16,7 +16,8 @@ that, by which a transition on f goes down a funnel's neck in one move (:mod:`py
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
+
+from pymc_kameleon.numerics.compiled import njit
 
 KNOTS = np.array([-2.0, -1.0, 0.0, 1.0, 2.0])  # in the coordinate's sds
 STEEPNESS = 2.0  # t: a prior's tails are straight lines in log sigma, and so are these

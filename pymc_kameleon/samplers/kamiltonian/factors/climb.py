@@ -9,7 +9,6 @@ mode: where less than d/4 nats are to be gained, the chain is where posterior dr
 import math
 
 import numpy as np
-from scipy.optimize import minimize
 
 from pymc_kameleon.samplers.kamiltonian.factors.state import Climb
 from pymc_kameleon.samplers.kamiltonian.factors.surface import Known, Surface, spot
@@ -38,6 +37,8 @@ def target(known: Known, surface: Surface, u: np.ndarray, half_width: float):
 
     ``u`` itself and NaN where the search got lost, where the surrogate has no value.
     """
+    from scipy.optimize import minimize  # slow to import
+
     start = spot(known, surface, u)
     worst = max(1e10, 10.0 * abs(start.value))
 

@@ -57,7 +57,6 @@ from pymc_kameleon.samplers.seam import Outcome, Point, Proposal, Sampler
 
 WALK, DESIGN = 0.15, 0.20  # shares of the tuning draws
 DESIGN_ARM, DESIGN_TEMPERATURES = Arm(3, 1.6), (0.5, 0.15)
-LAST_REFIT = 0.85  # of tuning
 CLIMB_SHARE = 0.6  # of tuning, at most
 STALE = 1.15  # growth since the last refit at which the end of tuning has one of its own ...
 NOT_GOOD = 0.3  # ... and the residual sd
@@ -90,6 +89,8 @@ class FactoredKamiltonian(Sampler):
         Number of tuning draws, if known: the last refit is then at 85 % of it.
     """
 
+    climbs_by_itself: ClassVar[bool] = True
+    renews_by_itself: ClassVar[bool] = True
     statistics: ClassVar[dict] = {
         **dict.fromkeys(("factors", "noncentred", "refits", "n_steps"), int),
         **dict.fromkeys(("step_size", "surrogate_error", "residual_sd", "uncovered", "share", "energy_error"), float),
@@ -190,7 +191,7 @@ class FactoredKamiltonian(Sampler):
         if carry.kernel >= 0:
             state = self._judge(state, outcome)
         if self._refit_is_due(state):
-            final = state.tune is not None and state.learning.draws >= LAST_REFIT * state.tune
+            final = state.tune is not None and state.learning.draws >= trust.LAST_REFIT * state.tune
             state = learn.refit(
                 rng, self.known, state, outcome.position, outcome.log_density, final=final
             )
@@ -399,7 +400,7 @@ class FactoredKamiltonian(Sampler):
 
     def _refit_is_due(self, state: State) -> bool:
         learning, n = state.learning, state.learning.log_densities.size
-        last = state.tune is not None and learning.draws >= LAST_REFIT * state.tune
+        last = state.tune is not None and learning.draws >= trust.LAST_REFIT * state.tune
         if last and not learning.final:
             return True
         surprised = learning.surprises > 5 + 0.02 * n and n > 1.05 * learning.last_refit

@@ -22,7 +22,7 @@ DIVERGING = 1000.0
 
 
 class Known(Protocol):
-    """What is known of a log density, with its gradients; see :class:`pymc_kameleon.steps.split.Split`."""
+    """What is known of a log density, with its gradients; see :class:`pymc_kameleon.steps.factors.split.Split`."""
 
     layout: Layout
     movable: np.ndarray

@@ -132,4 +132,4 @@ def frozen_mixture(quality: Quality | None, share: float) -> Mixture | None:
     """
     if quality is None or not 0.0 < share < 1.0:
         return None
-    return Mixture(share, quality.typical, 0.5 + min(quality.spread, MOST_SLACK))
+    return Mixture(share, quality.typical, residual_mixture.slack(quality.spread, MOST_SLACK))

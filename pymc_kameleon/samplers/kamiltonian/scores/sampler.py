@@ -37,13 +37,13 @@ Hamiltonian Monte Carlo with efficient kernel exponential families. NIPS.
 
 import math
 from dataclasses import dataclass, field
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple, Self
 
 import numpy as np
 
-from pymc_kameleon.kernels import Kernel, get_kernel
+from pymc_kameleon.kernels import Kernel, KernelName, get_kernel
 from pymc_kameleon.numerics import covariance, random_features
-from pymc_kameleon.numerics.checks import count, inside, one_of, positive, shaped, share
+from pymc_kameleon.numerics.checks import count, inside, positive, shaped, share
 from pymc_kameleon.numerics.covariance import multiply_lower, solve_lower
 from pymc_kameleon.numerics.history import History, append, count_distinct, empty, window
 from pymc_kameleon.numerics.step_size import robbins_monro
@@ -53,7 +53,7 @@ from pymc_kameleon.samplers.kamiltonian import trust as residual_mixture
 from pymc_kameleon.samplers.kamiltonian.scores import handover as kamiltonian_handover
 from pymc_kameleon.samplers.kamiltonian.scores.handover import Jumps, no_jumps
 from pymc_kameleon.samplers.kamiltonian.trust import Current, Mixture
-from pymc_kameleon.samplers.seam import NOTHING, Point, Proposal, Sampler
+from pymc_kameleon.samplers.seam import NEVER, NOTHING, Point, Proposal, Sampler
 from pymc_kameleon.surrogates.scores import objective as score_matching
 from pymc_kameleon.surrogates.scores import online as online_finite
 from pymc_kameleon.surrogates.scores.choose import (
@@ -80,7 +80,6 @@ PAPERS = {
     "finite": {**PAPER, "n_history": 2000, "n_features": 2000, "n_leapfrog": (10, 100)},
 }
 JITTER = 0.2  # the step size is drawn within this share of its mean
-NEVER = 1 << 62
 GROWTH = 1.5  # of the intervals between fits
 
 
@@ -152,57 +151,57 @@ class ScoreKamiltonian(Sampler):
     Parameters
     ----------
     history : ndarray of shape (n, d), optional
-        Points that represent the target: the paper's setting. One surrogate is fitted to them and
-        kept, and the share is ``random_walk_share`` from the start.
+        Points that represent the target, the paper's setting. One surrogate is fitted to them and kept, and the share
+        is ``random_walk_share`` from the start. Default: the chain's own history.
     n_history : int, optional
-        States that a surrogate is fitted to. Default 500 for lite (cost n per leapfrog step), 1500
-        for finite.
-    n_features : int
-        Random features D of finite. Default 300.
-    kernel, embedding : str or Kernel, {"sincos", "cos"}
-        Of finite; lite's kernel is Gaussian.
+        States that a surrogate is fitted to, 2 or more. Default 500 for lite (cost n per leapfrog step), 1500 for
+        finite.
+    embedding : {"sincos", "cos"}
+        Of the random features, finite's and those that lengthscales are searched with: a sine and a cosine for every
+        frequency (default), or a cosine with a random phase (the paper's).
     lengthscale : float or ndarray of shape (d,), optional
-        In learned coordinates. Default: one for each of them, by held-out score at every fit.
+        Positive, in learned coordinates. Default: one for each of them, by held-out score at every fit.
     regularization : float, optional
-        lambda, beside a mean. Default: by held-out score at every fit.
+        lambda, beside a mean; positive. Default: by held-out score at every fit.
     isotropic : bool
-        True: one lengthscale for all coordinates, as in the paper.
+        One lengthscale for all coordinates, as in the paper. Default False.
     base_scale : float
-        Standard deviation of the Gaussian base density in learned coordinates; ``inf`` is none, as
-        in the paper. Default 2: it confines the tails and leaves the bulk to the fit (1, the
-        Gaussian fit itself, costs half of the effective draws on a logistic regression and a
-        multivariate t).
+        Sd of the Gaussian base density in learned coordinates, positive; ``inf`` is none, as in the paper. Default 2:
+        it confines the tails and leaves the bulk to the fit (1, the Gaussian fit itself, costs half of the effective
+        draws on a logistic regression and a multivariate t).
     whiten : bool
-        False: the learned coordinates are the target's own, as in the paper.
+        Learn coordinates; False, the paper's, are the parameters' own. Default True.
     n_leapfrog : int or (int, int)
-        Number of leapfrog steps, or the range from which it is drawn; the paper's is (1, 10).
+        Number of leapfrog steps, positive, or the range from which it is drawn. Default (1, 20); the paper's (1, 10).
     step_size : float or (float, float), optional
-        A fixed mean, or a range to draw from (the paper's (0.01, 0.1)). Default: tuned.
+        A fixed mean, positive, or a range to draw from (the paper's (0.01, 0.1)). Default: tuned.
     target_accept : float
-        Acceptance probability that the step size is lowered to reach. Default 0.4: less than HMC's
-        0.65 because what is lost to the surrogate's error is lost at the end of long trajectories,
-        and a step so short that they are accepted anyway leads nowhere. The step size never exceeds
-        what keeps the surrogate's own energy, so that acceptance may stay above it.
+        Acceptance probability that the step size is lowered to reach, in (0, 1). Default 0.4: less than HMC's 0.65
+        because what is lost to the surrogate's error is lost at the end of long trajectories, and a step so short that
+        they are accepted anyway leads nowhere. The step size never exceeds what keeps the surrogate's own energy, so
+        that acceptance may stay above it.
     random_walk_share : float
-        Least probability of a random-walk move, the safety net. Default 0.2.
+        Least probability of a random-walk move, the safety net, in [0, 1). Default 0.2.
     trial_share : float
-        Largest share of a surrogate that has not proved itself. Default 0.1.
+        Largest share of a surrogate that has not proved itself, in (0, 1 - ``random_walk_share``]. Default 0.1.
     adapt_share : bool, optional
-        Whether rule (4) sets the share of random-walk moves. ``False``: it is ``random_walk_share`` as soon as there
-        is a surrogate (the paper's). Default: unless ``history`` is given.
+        Whether rule (4) sets the share of random-walk moves. False: it is ``random_walk_share`` as soon as there is a
+        surrogate, the paper's. Default: True unless ``history`` is given.
     mixture : {"residual", "constant"}
-        How the two kernels share the draws after tuning. "residual": trajectories are chosen less
-        often where f is too low, by a factor exp(-excess), and the share of the rule above is the
-        random walk's least. "constant": by that share, to which residuals then do not matter; also
-        what is left of "residual" where ``random_walk_share`` is 0.
+        How the two kernels share the draws after tuning. "residual" (default): trajectories are chosen less often where
+        f is too low, by a factor exp(-excess), and the share of the rule above is the random walk's least. "constant":
+        by that share, to which residuals then do not matter; also what is left of "residual" where
+        ``random_walk_share`` is 0.
     first_fit : int, optional
-        Default max(500, 50 d).
+        Draws before the first fit, 0 or more. Default max(500, 50 d).
     initial_scale : float or ndarray of shape (d,)
-        Where the random walk starts, see :class:`pymc_kameleon.samplers.adaptive_metropolis.AdaptiveMetropolis`.
+        Proposal sd, positive, with which the coordinate-wise cold start begins; it spans six orders of magnitude either
+        way. Default 0.1.
     learn_from_values : bool
-        Of the random walk, see there; the surrogate learns from positions only.
+        Of the random walk: extend its covariance along axes that the log density's values say to be longer than where
+        the chain has been. Default True. The surrogate learns from positions only.
     tune : int, optional
-        Length of tuning, if known: no surrogate is fitted in its last 15 %.
+        Length of tuning, if known: give it what ``pm.sample`` gets. No surrogate is fitted in its last 15 %.
 
     Raises
     ------
@@ -220,12 +219,12 @@ class ScoreKamiltonian(Sampler):
     }  # fmt: skip
     family: ClassVar[str] = ""
     default_history: ClassVar[int] = 0
+    n_features: ClassVar[int] = 300
+    kernel: ClassVar[Any] = "gaussian"
 
     history: np.ndarray | None = None
     n_history: int | None = None
-    n_features: int = 300
-    kernel: str | Kernel = "gaussian"
-    embedding: str = "sincos"
+    embedding: Literal["sincos", "cos"] = "sincos"
     lengthscale: float | np.ndarray | None = None
     regularization: float | None = None
     isotropic: bool = False
@@ -237,7 +236,7 @@ class ScoreKamiltonian(Sampler):
     random_walk_share: float = 0.2
     trial_share: float = 0.1
     adapt_share: bool | None = None
-    mixture: str = "residual"
+    mixture: Literal["residual", "constant"] = "residual"
     first_fit: int | None = None
     initial_scale: float | np.ndarray = 0.1
     learn_from_values: bool = True
@@ -247,6 +246,7 @@ class ScoreKamiltonian(Sampler):
     recipe: Recipe = field(init=False, repr=False)
 
     def __post_init__(self):
+        super().__post_init__()
         n_history = self.default_history if self.n_history is None else self.n_history
         recipe = Recipe(
             self.family, get_kernel(self.kernel), self.embedding, n_history, self.n_features,
@@ -263,8 +263,6 @@ class ScoreKamiltonian(Sampler):
         if not self.base_scale > 0:  # infinite is none
             raise ValueError(f"base_scale must be positive, got {self.base_scale!r}.")
         count(2, n_history=n_history)
-        count(1, n_features=self.n_features)
-        one_of(embedding=(self.embedding, random_features.EMBEDDINGS))
         low, high = self.leapfrog_range
         if not (low == int(low) and high == int(high) and 1 <= low <= high):
             raise ValueError(
@@ -281,7 +279,11 @@ class ScoreKamiltonian(Sampler):
                 "trial_share must lie between 0 and 1 - random_walk_share, got "
                 f"{self.trial_share!r} with random_walk_share = {self.random_walk_share!r}."
             )
-        one_of(mixture=(self.mixture, ("residual", "constant")))
+
+    @classmethod
+    def paper(cls, **options: Any) -> Self:
+        """The algorithm as published: ``preset="paper"`` with other ``options`` besides."""
+        return cls(**{**cls.presets["paper"], **options})
 
     @property
     def leapfrog_range(self) -> tuple[int, int]:
@@ -567,7 +569,7 @@ class ScoreKamiltonian(Sampler):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class LiteKamiltonian(ScoreKamiltonian):
-    """The paper's KMC lite: a Gaussian kernel at every state of the history.
+    """The paper's KMC lite: a Gaussian kernel at every state of the history. ``pk.Lite``.
 
     Parameters
     ----------
@@ -581,24 +583,23 @@ class LiteKamiltonian(ScoreKamiltonian):
     family: ClassVar[str] = "lite"
     default_history: ClassVar[int] = 500
 
-    solver: str = "dense"
+    solver: Literal["dense", "low-rank"] = "dense"
 
     def __post_init__(self):
         super().__post_init__()
-        one_of(solver=(self.solver, ("dense", "low-rank")))
         object.__setattr__(self, "recipe", self.recipe._replace(solver=self.solver))
-        if self.recipe.kernel.name != "gaussian":
-            raise ValueError(
-                f"surrogate='lite' has a Gaussian kernel, got {self.recipe.kernel!r}; use surrogate='finite'."
-            )
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class FiniteKamiltonian(ScoreKamiltonian):
-    """The paper's KMC finite: random Fourier features.
+    """The paper's KMC finite: random Fourier features. ``pk.Finite``.
 
     Parameters
     ----------
+    n_features : int
+        Random features D, positive. Default 300.
+    kernel : str or Kernel
+        Any with a spectral sampler, see :mod:`pymc_kameleon.kernels`. Default "gaussian".
     online : bool
         Fold every state into running sums and a Cholesky factor, updated by d rank-one updates (appendix A.3):
         coordinates, features and lengthscales are those of the first fit, the surrogate is that of the whole history
@@ -610,7 +611,13 @@ class FiniteKamiltonian(ScoreKamiltonian):
     family: ClassVar[str] = "finite"
     default_history: ClassVar[int] = 1500
 
+    n_features: int = 300  # type: ignore[misc]
+    kernel: KernelName | Kernel = "gaussian"  # type: ignore[misc]
     online: bool = False
+
+    def __post_init__(self):
+        super().__post_init__()
+        count(1, n_features=self.n_features)
 
     def init(self, rng, x, known=NOTHING) -> State:
         """Start at ``x``, shape (d,); refuses kernels and numbers of features that do not fit."""

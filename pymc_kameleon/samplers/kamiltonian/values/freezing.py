@@ -8,7 +8,7 @@ import math
 import numpy as np
 
 from pymc_kameleon.samplers.kamiltonian import trust as residual_mixture
-from pymc_kameleon.samplers.kamiltonian.values import refits
+from pymc_kameleon.samplers.kamiltonian.values import rays, refits
 from pymc_kameleon.samplers.kamiltonian.values import worth as kamiltonian_worth
 from pymc_kameleon.samplers.kamiltonian.values.learning import ENOUGH, Quality
 from pymc_kameleon.samplers.kamiltonian.values.refits import ARCHIVE
@@ -23,7 +23,6 @@ UNJUDGED = 0.15  # its least share, where no draw has judged the surrogate yet
 STICKING = (
     0.8  # mean share of the surrogate at the last states, below which there is one more refit
 )
-REACH = 2.0  # of D, in the largest distance that the chain has been at
 # residual sd and growth at which the end of tuning has a refit of its own, and growth where it is good
 NOT_GOOD, STALE, OUTGROWN = 0.2, 1.03, 1.1
 
@@ -56,7 +55,7 @@ def _choose_arms_carefully(rng, state: State, chain) -> State:
     dynamics = dynamics._replace(archive=z)
     bounded = _bound(dynamics, chain, learning)
     trial = bounded._replace(
-        radius=bounded.radius / REACH,
+        radius=bounded.radius / surrogate_dynamics.REACH,
         ceiling=bounded.ceiling - 2.0 - 0.5 * math.sqrt(z.shape[1]),
         step_size=math.exp(learning.averaging.log_average),
     )
@@ -93,7 +92,10 @@ def fix(state: State, chain: np.ndarray, caution: float = 1.0) -> State:
         floor = max(floor, arms[0])  # the random walk may be the better kernel
     floor = min(floor, LARGEST_FLOOR)
     arms = np.concatenate([[floor], arms[1:] * (1.0 - floor) / arms[1:].sum()])
-    mixture = residual_mixture.Mixture(floor, learning.judgement.median, _slack(quality))
+    along = rays.share(_distances(dynamics, chain))
+    mixture = residual_mixture.Mixture(
+        floor, learning.judgement.median, residual_mixture.slack(quality.residual_sd), along
+    )
     share = trusted_share(mixture, dynamics, state.current)
     return state._replace(
         dynamics=dynamics, mixture=mixture, arms=arms, share=share, quality=quality
@@ -118,12 +120,8 @@ def _recent_share(state: State) -> float:
     values = value_features.values(state.fit.surrogate, np.ascontiguousarray(past.buffer[last]))
     residuals = learning.chain_log_densities.buffer[last, 0] - values
     quality = refits.measure(learning, state.fit.residual_sd)
-    excess = residuals - learning.judgement.median - _slack(quality)
+    excess = residuals - learning.judgement.median - residual_mixture.slack(quality.residual_sd)
     return float(np.exp(-np.maximum(0.0, excess)).mean())
-
-
-def _slack(quality: Quality) -> float:
-    return 0.5 + min(quality.residual_sd, 1.0)
 
 
 def _position(state: State) -> np.ndarray:
@@ -133,12 +131,14 @@ def _position(state: State) -> np.ndarray:
 
 
 def _bound(dynamics, chain, learning):
-    """D: twice as far as the chain has been, and not where f promises much more than was ever
-    seen.
-    """
-    z = (chain - dynamics.surrogate.centre) @ dynamics.inverse.T
-    radius = REACH * float(surrogate_dynamics.reach(dynamics, z).max())
-    values = learning.evaluated.log_densities
-    highest = values[np.isfinite(values)].max()
-    ceiling = highest + 3.0 + 0.5 * math.sqrt(z.shape[1])
-    return surrogate_dynamics.below(dynamics._replace(radius=radius), ceiling)
+    z = _in_dynamics(dynamics, chain)
+    return surrogate_dynamics.bounded(dynamics, z, learning.evaluated.log_densities)
+
+
+def _distances(dynamics, chain):
+    """How far out states (m, d) are, (m,), as D's radius measures it."""
+    return surrogate_dynamics.reach(dynamics, _in_dynamics(dynamics, chain))
+
+
+def _in_dynamics(dynamics, chain):
+    return (chain - dynamics.surrogate.centre) @ dynamics.inverse.T

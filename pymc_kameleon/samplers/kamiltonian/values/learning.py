@@ -15,6 +15,21 @@ from pymc_kameleon.samplers.kamiltonian import trust
 ENOUGH = 10  # residuals to judge by
 RECENT = 100  # residuals whose median is the typical one
 SURPRISE = 2.0
+ARRIVED_QUANTILE = 0.05
+
+
+def since_arrival(states: np.ndarray, heights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The chain's states (m, d) since it was first as high as the lowest twentieth of its last sixth, and how high.
+
+    Parameters
+    ----------
+    states, heights : ndarray of shape (n, d), (n,)
+        All of them, and their log densities; a third is kept at least.
+    """
+    n = len(heights)
+    low = np.quantile(heights[-max(n // 6, 1) :], ARRIVED_QUANTILE)
+    first = min(int(np.argmax(heights >= low)), 2 * n // 3)
+    return states[first:], heights[first:]
 
 
 class Companions(NamedTuple):

@@ -11,19 +11,23 @@ import numpy as np
 from pymc_kameleon.numerics import history
 from pymc_kameleon.numerics.covariance import cholesky
 from pymc_kameleon.samplers import adaptive_metropolis, known_points
+from pymc_kameleon.samplers.kamiltonian import trust
 from pymc_kameleon.samplers.kamiltonian.values import worth as kamiltonian_worth
-from pymc_kameleon.samplers.kamiltonian.values.learning import Companions, Quality, unjudged
+from pymc_kameleon.samplers.kamiltonian.values.learning import (
+    Companions,
+    Quality,
+    since_arrival,
+    unjudged,
+)
 from pymc_kameleon.samplers.kamiltonian.values.state import Learning, State, locate
 from pymc_kameleon.samplers.seam import Point
 from pymc_kameleon.surrogates import transitions as surrogate_dynamics
 from pymc_kameleon.surrogates.values import features
 from pymc_kameleon.surrogates.values import regression as value_regression
 
-LAST_REFIT = 0.85  # of tuning: the rest judges it out of sample
 ARCHIVE = 500
 FEWEST_NEW = 20  # evaluations between two fits while most points came from elsewhere
 REFERENCE = 20  # points a dimension that stand for the posterior, of an earlier run's
-ARRIVED_QUANTILE = 0.05
 SPREAD = 1.5  # ratio of standard deviations at which the chain is another one than the last fit was made for
 
 
@@ -144,11 +148,9 @@ def reference_states(state: State) -> tuple[np.ndarray, np.ndarray]:
     d, size = past.buffer.shape[1], past.size
     values = learning.chain_log_densities.buffer[:size, 0]
     if size > 4 * d:
-        low = np.quantile(values[-max(size // 6, 1) :], ARRIVED_QUANTILE)
-        forget = min(int(np.argmax(values >= low)), 2 * size // 3)
-        states = past.buffer[forget:size]
+        states, heights = since_arrival(past.buffer[:size], values)
         if history.count_distinct(states) >= max(3 * d, 20):
-            return states, values[forget:]
+            return states, heights
     if state.options.before:
         return known_points.reference(learning.evaluated, max(REFERENCE * d, 60))
     heights = learning.evaluated.log_densities
@@ -204,7 +206,7 @@ def _walk_along(walk, covariance):
 def last_refit_is_due(state: State) -> bool:
     """Whether so much of tuning is over that one more fit is the last."""
     tune = state.options.tune
-    return tune is not None and state.learning.schedule.draws >= LAST_REFIT * tune
+    return tune is not None and state.learning.schedule.draws >= trust.LAST_REFIT * tune
 
 
 def has_spread(state: State) -> bool:

@@ -31,7 +31,7 @@ from pymc_kameleon.numerics import evaluations, history
 from pymc_kameleon.numerics.checks import positive, share
 from pymc_kameleon.samplers.adaptive_metropolis import AdaptiveMetropolis
 from pymc_kameleon.samplers.kamiltonian import trust as residual_mixture
-from pymc_kameleon.samplers.kamiltonian.values import freezing, tuning
+from pymc_kameleon.samplers.kamiltonian.values import freezing, rays, tuning
 from pymc_kameleon.samplers.kamiltonian.values import worth as kamiltonian_worth
 from pymc_kameleon.samplers.kamiltonian.values.learning import (
     Noise,
@@ -49,22 +49,20 @@ from pymc_kameleon.samplers.kamiltonian.values.state import (
     locate,
 )
 from pymc_kameleon.samplers.kamiltonian.values.state import share as trusted_share
-from pymc_kameleon.samplers.seam import NOTHING, Point, Proposal, Sampler
+from pymc_kameleon.samplers.seam import NEVER, NOTHING, Point, Proposal, Sampler
 from pymc_kameleon.surrogates import transitions as surrogate_dynamics
 from pymc_kameleon.surrogates.transitions import ARMS
 from pymc_kameleon.surrogates.values.features import quadratic_size
 from pymc_kameleon.surrogates.values.library import LIBRARY, Family
 from pymc_kameleon.surrogates.values.regression import affordable
 
-NEVER = 2**62  # evaluations: beyond some 80 dimensions this stays adaptive Metropolis
 RENEW = 10  # rejections in a row
 SWAP_SHARE = 0.15  # of the tuning draws; they cost no evaluation
-STUCK = 3.5  # residual above the typical one at which tuning turns to the random walk
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class ValueKamiltonian(Sampler):
-    """Kamiltonian Monte Carlo with a surrogate from evaluated log densities.
+    """Kamiltonian Monte Carlo with a surrogate from evaluated log densities. ``pk.Values``.
 
     What is planned from the options when a chain begins stands in its state, so that chains that learn together can
     share it: the functions of this module need no more.
@@ -72,18 +70,20 @@ class ValueKamiltonian(Sampler):
     Parameters
     ----------
     tune : int, optional
-        Number of tuning draws, if known: the last refit, a search of the whole library, is then at
-        85 % of it. Otherwise the surrogate is the one of the last of the geometrically spaced
-        refits.
+        Length of tuning, if known: give it what ``pm.sample`` gets. The last refit, a search of the whole library, is
+        then at 85 % of it; the rest judges the surrogate. Otherwise the surrogate is that of the last of the
+        geometrically spaced refits.
     library : tuple of Family
-        Feature families to choose from by held-out error.
+        Feature families to choose from by held-out error. Default
+        ``pymc_kameleon.surrogates.values.library.LIBRARY``.
     growth : float
-        Refit whenever the number of evaluations has grown by this factor. Default 1.35, above 1.
+        Refit whenever the number of evaluations has grown by this factor, above 1. Default 1.35.
     companion_share : float
-        Share of the tuning draws for two chains at inverse temperatures 0.5 and 1 + 0.8 / d, which
-        show the surrogate tails and necks. Default 0.25, in [0, 1).
+        Share of the tuning draws for two chains at inverse temperatures 0.5 and 1 + 0.8 / d, which show the surrogate
+        tails and necks, in [0, 1). Default 0.25.
     initial_scale : float or ndarray of shape (d,)
-        Of the coordinate-wise cold start, see :class:`~pymc_kameleon.samplers.adaptive_metropolis.AdaptiveMetropolis`.
+        Proposal sd, positive, with which the coordinate-wise cold start begins; it spans six orders of magnitude either
+        way. Default 0.1.
 
     Raises
     ------
@@ -91,6 +91,7 @@ class ValueKamiltonian(Sampler):
         For an option outside its domain, with the value.
     """
 
+    renews_by_itself: ClassVar[bool] = True
     statistics: ClassVar[dict] = {
         **dict.fromkeys(("step_size", "surrogate_error", "residual_sd", "uncovered", "share"), float),
         "surrogate": str, "refits": int, "n_steps": int, "energy_error": float, "diverging": bool, "move": str,
@@ -103,6 +104,7 @@ class ValueKamiltonian(Sampler):
     initial_scale: float | np.ndarray = 0.1
 
     def __post_init__(self):
+        super().__post_init__()
         if not 1.0 < self.growth < math.inf:
             raise ValueError(f"growth must be above 1 and finite, got {self.growth!r}.")
         share(companion_share=self.companion_share)
@@ -184,11 +186,11 @@ class ValueKamiltonian(Sampler):
         """See :func:`pymc_kameleon.samplers.kamiltonian.values.freezing.freeze`."""
         return freezing.freeze(state)
 
-    def observe(self, state, point) -> State:
-        """Learn from a second evaluation at the chain's point, which the step made to measure the noise."""
+    def observe(self, state, point, move="refresh") -> State:
+        """Learn from an evaluation that was no proposal."""
         if state.learning is None:
             return state
-        learning = tuning.record(state.learning, point.position, point.log_density, "refresh")
+        learning = tuning.record(state.learning, point.position, point.log_density, move)
         return state._replace(learning=learning)
 
     def stats(self, state, proposal=None) -> dict[str, Any]:
@@ -261,7 +263,7 @@ def _choose_kernel(rng, state):
         walk = state.arms[0]
         residual = state.current.log_density - state.current.value
         typical = state.learning.judgement.typical
-        if typical is not None and residual - typical > STUCK:
+        if typical is not None and residual - typical > residual_mixture.STUCK:
             walk = 0.7 + 0.3 * walk
     return 0 if u < walk else _choose_arm(arm, state)
 
@@ -301,8 +303,13 @@ def _plain_walk(rng, x, state):
 
 
 def _walk(rng, x, state):
-    """A symmetric step: differential evolution from the archive or adaptive Metropolis, half and half."""
+    """A symmetric step: differential evolution from the archive or adaptive Metropolis, half and half.
+
+    Or, where tails are heavy, along a ray.
+    """
     dynamics, d = state.dynamics, len(x)
+    if state.mixture is not None and state.mixture.rays and rng.random() < state.mixture.rays:
+        return _carrying(rays.propose(rng, x, dynamics.surrogate.centre), x, state)
     u, scale = rng.random(2)
     # symmetric, on which exactness hangs: ``state.walk`` has no autoregressive moves
     proposal = WALK.propose(rng, x, state.walk)

@@ -1,0 +1,164 @@
+"""Why draws that R-hat and effective draws are content with are not to be used all the same, in sentences.
+
+Pools that learned apart and disagree; climbs that ended, or probes that lie, where no draws are; heavy tails; draws
+that end where the surrogate is wrong.
+"""
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from pymc_kameleon import convergence
+
+APART = 4.0  # standard errors between the means of pools, from which on they disagree
+LEAST_ACCEPT = 0.01  # a surrogate's move that is accepted less often has no chance ...
+OUTER, HOPELESS = (
+    0.1,
+    0.04,
+)  # ... and at a wall, from this share of the draws, the outermost, so many have none
+SHOWN = 5  # parameters of a list
+
+
+class Worst(NamedTuple):
+    """A parameter, by name and index, and its figure."""
+
+    name: str
+    value: float
+
+
+class Difference(NamedTuple):
+    """Where pools differ most: the parameter, the mean or the sd, its values, and the standard errors between them."""
+
+    name: str
+    what: str
+    values: tuple[float, ...]
+    errors: float
+
+
+class Found(NamedTuple):
+    """What there is to doubt."""
+
+    attributes: dict[str, Any]
+    pools: Difference | None
+    heavy: list[Worst]
+    cut: list[Worst]
+
+
+def find(idata: Any, names: list[str], draws: np.ndarray, judged: convergence.Judgement) -> Found:
+    """Look at ``draws`` (chains, n, elements) for tails, and at what the run says of itself."""
+    attributes, heavy, cut = dict(idata["posterior"].attrs), [], []
+    # a lone chain elsewhere is no tail, nor is a small mode
+    if convergence.has_converged(judged) and int(attributes.get("modes", 1)) == 1:
+        own, accept = own_moves(idata)
+        for name, x in zip(names, np.moveaxis(draws, 2, 0), strict=True):
+            both = convergence.tail_indices(x)
+            heavy += [Worst(name, k) for k in both if k > convergence.HEAVY]
+            # many a parameter has an end; where the surrogate's moves fail as well, it is a wall of the surrogate's
+            cut += [
+                Worst(name, k)
+                for k, side in zip(both, (-x, x), strict=True)
+                if k < convergence.CUT and _hopeless(side, own, accept) > HOPELESS
+            ]
+    heavy.sort(key=lambda tail: -tail.value)
+    return Found(attributes, compare_pools(names, draws, attributes), heavy, cut)
+
+
+def in_short(found: Found) -> Iterator[str]:
+    """For the verdict, the gravest first."""
+    if found.pools is not None and found.pools.errors > APART:
+        yield "the pools disagree"
+    if "ends_elsewhere" in found.attributes:
+        yield f"a climb ended where no draws are, at {found.attributes['ends_elsewhere']}"
+    if "missed_where" in found.attributes:
+        yield "part of the posterior may be missing"
+    if found.heavy:
+        yield f"the tails of {found.heavy[0].name} are heavy, and its mean is not to be trusted"
+    if found.cut:
+        yield f"the draws of {found.cut[0].name} end as if cut off, where the surrogate is wrong"
+
+
+def in_full(found: Found) -> Iterator[str]:
+    """With figures, and what to do."""
+    if found.heavy:
+        yield (
+            f"Heavy tails: {_listed(found.heavy)}. From .5 on there is no variance, from 1 on no mean, and chains have "
+            "hardly been far out. Report medians and intervals, or give priors with lighter tails."
+        )
+    if found.cut:
+        yield (
+            f"Cut off: {_listed(found.cut)}. Over {HOPELESS:.0%} of the surrogate's moves from the outermost draws "
+            "had no chance: it is wrong beyond them, and what lies there may be missing. Give more evaluations, or "
+            "another parametrisation."
+        )
+    if found.pools is not None:
+        yield _of_pools(found.pools)
+
+
+def _listed(tails: list[Worst]) -> str:
+    each = ", ".join(f"{t.name} (Pareto k {t.value:.2f})" for t in tails[:SHOWN])
+    return each + (", ..." if len(tails) > SHOWN else "")
+
+
+def _hopeless(x: np.ndarray, own: np.ndarray, accept: np.ndarray) -> float:
+    """Of the surrogate's moves from the largest draws, the share that had no chance."""
+    outer = own[:, 1:] & (x[:, :-1] >= np.quantile(x, 1.0 - OUTER)) if own.size else own
+    return float(np.mean(accept[:, 1:][outer] < LEAST_ACCEPT)) if outer.any() else 0.0
+
+
+def own_moves(idata: Any) -> tuple[np.ndarray, np.ndarray]:
+    """Which moves were the surrogate's, and how likely each was accepted: (chains, n), or nothing."""
+    if not {"move", "accept"} <= set(idata["sample_stats"]):
+        return np.zeros((0, 0), bool), np.zeros((0, 0))
+    moves, accept = (idata["sample_stats"][name].values for name in ("move", "accept"))
+    return np.char.startswith(moves.astype(str), "surrogate") | (moves == "jump"), accept
+
+
+def compare_pools(
+    names: list[str], draws: np.ndarray, attributes: dict[str, Any]
+) -> Difference | None:
+    """Means and sds of chains that learned apart; None where all learned together."""
+    if "pools" not in attributes:
+        return None
+    labels = np.ravel(attributes["pools"])
+    centre, spread = draws.mean(axis=(0, 1)), draws.std(axis=(0, 1))
+    squares = ((draws - centre) / spread) ** 2
+    found = []
+    for what, values in (("mean", draws), ("sd", squares)):
+        parts = [values[labels == k] for k in np.unique(labels)]
+        means = np.array([p.mean(axis=(0, 1)) for p in parts])
+        errors = np.array([_standard_error(p) for p in parts])
+        low, high = means.argmin(axis=0), means.argmax(axis=0)
+        each = np.arange(len(names))
+        size = np.hypot(errors[low, each], errors[high, each])
+        z = (means[high, each] - means[low, each]) / np.maximum(size, np.finfo(float).tiny)
+        worst = int(np.argmax(z))
+        shown = (
+            means
+            if what == "mean"
+            else np.array([draws[labels == k].std(axis=(0, 1)) for k in np.unique(labels)])
+        )
+        found.append(
+            Difference(names[worst], what, tuple(map(float, shown[:, worst])), float(z[worst]))
+        )
+    return max(found, key=lambda f: f.errors)
+
+
+def _standard_error(draws: np.ndarray) -> np.ndarray:
+    """Of the means over chains and draws, (elements,), with the effective draws that there are."""
+    ess = np.nan_to_num(convergence.of_each("ess", draws, method="mean"), nan=1.0)
+    return draws.std(axis=(0, 1)) / np.sqrt(np.maximum(ess, 1.0))
+
+
+def _of_pools(found: Difference) -> str:
+    each = ", ".join(f"{value:.3g} in pool {k}" for k, value in enumerate(found.values))
+    if found.errors <= APART:
+        return (
+            f"The pools, which learned apart, agree: the {found.what} of {found.name} differs most, {each}, by "
+            f"{found.errors:.1f} standard errors."
+        )
+    return (
+        f"The pools, which learned apart, disagree: the {found.what} of {found.name} is {each}, {found.errors:.0f} "
+        "standard errors apart. A part of the posterior is missing from one of them, or counts too little there: "
+        "another mode, a rare corner, a tail."
+    )

@@ -1,0 +1,516 @@
+"""The life of one chain, from where it starts to its last draw: what is evaluated next, and what follows from it.
+
+    climb -> how far coordinates are centred -> walk, tuning, with climbs elsewhere, probes and renewals -> frozen draws
+
+    life = Life(sampler, density, rng)
+    life.begin(Point(x, log_density(x)), stage=arrival)
+    for draw in range(tune + draws):
+        if draw == tune:
+            life.freeze()
+        proposal = life.ask()
+        told = life.tell(evaluate(proposal, life.here))
+
+A step drives it with a model, tests and benchmarks with a function of NumPy arrays: what is measured is what ships. A
+draw is one evaluation at most. Everything that changes stands in :class:`State`; with it, and its generator, a chain
+resumes bit for bit.
+"""
+
+import math
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from pymc_kameleon.numerics import history
+from pymc_kameleon.samplers import centring, chain, noise_probe, tuned_work
+from pymc_kameleon.samplers.arrival import search
+from pymc_kameleon.samplers.seam import (
+    Known,
+    Outcome,
+    Point,
+    Proposal,
+    Sampler,
+    acceptance_probability,
+)
+
+SOME_NOISE = 1e-6  # sd that is told of noise that has not been measured yet
+LOOKS = 6  # climbs after a chain's own; two of them where they find nothing else
+LOOK_EVERY = 3  # tuning draws: one of so many is for a climb from elsewhere
+NOWHERE = Point(None, -math.inf, (0.0, []))  # type: ignore[arg-type]
+
+
+class Density:
+    """What a life asks of a log density, beside its value: one that is exact, in coordinates of its own, by itself.
+
+    Parameters
+    ----------
+    dim : int
+
+    Attributes
+    ----------
+    noisy, has_others : bool
+        Whether it is an estimate, and whether others move what else it depends on.
+    split : bool
+        Whether the noisy part of it is kept apart.
+    reparametrized : bool
+        Whether it has coordinates to choose: it then has ``recast``, ``noncentred`` and what :mod:`.centring` asks.
+    given_work : tuple of int
+        What its estimators are given.
+    """
+
+    noisy = has_others = split = reparametrized = False
+    given_work: tuple[int, ...] = ()
+    work: tuple[int, ...] = ()
+
+    def __init__(self, dim: int):
+        self.dim = dim
+
+
+class Doubt(NamedTuple):
+    """An arrival that ran out of evaluations before it was sure to be there.
+
+    Attributes
+    ----------
+    evaluations : int
+        That it took.
+    position, log_density : ndarray of shape (d,), float
+        Where it ended.
+    heights : History
+        Log density of every tuning draw since, dimension 1.
+    """
+
+    evaluations: int
+    position: np.ndarray
+    log_density: float
+    heights: history.History
+
+
+class State(NamedTuple):
+    """Everything of a life that changes.
+
+    Attributes
+    ----------
+    here : Point
+        Position (None before the first draw), retained log density, and what belongs to it: (the noisy part of it where
+        the two are kept apart, the standard normals that it is a function of).
+    tune : bool
+        Whether it learns.
+    tuning_draws : int
+    stage : State or Check, optional
+        What comes before and beside the walk: :mod:`.arrival.search`, or :mod:`.known_points`.
+    doubt : Doubt or None
+    elsewhere : tuple of arrival.search.Rival
+        Other modes, that the chain has not come near since they were found.
+    centring : pymc_kameleon.samplers.centring.Choice or None
+        Where the coordinates are not the model's own.
+    probe : NoiseProbe
+        What is known of the noise.
+    work : Work
+        Of the estimators that are told how much.
+    own : tuple or None
+        The sampler's.
+    """
+
+    here: Point = NOWHERE
+    tune: bool = True
+    tuning_draws: int = 0
+    stage: Any = None
+    doubt: Doubt | None = None
+    elsewhere: tuple = ()
+    centring: Any = None
+    probe: noise_probe.NoiseProbe = noise_probe.NoiseProbe()
+    work: tuned_work.Work = tuned_work.Work()
+    own: Any = None
+
+
+class Told(NamedTuple):
+    """What became of a draw.
+
+    Attributes
+    ----------
+    proposal : Proposal
+    accept_prob : float
+    accepted : bool
+        Whether the chain is elsewhere.
+    log_ratio : float
+        Of the target and the proposal's densities, without the shares of a mixture; NaN where nothing was proposed.
+    """
+
+    proposal: Proposal
+    accept_prob: float
+    accepted: bool
+    log_ratio: float = math.nan
+
+
+class Life:
+    """A chain's.
+
+    Parameters
+    ----------
+    sampler : Sampler
+    density : Density
+        Or what else has its attributes.
+    rng : numpy.random.Generator
+    """
+
+    def __init__(self, sampler: Sampler, density: Any, rng: np.random.Generator):
+        self.sampler, self.density, self.rng = sampler, density, rng
+        self.reset()
+
+    def reset(self) -> None:
+        """Forget everything that was learned; uses no random numbers."""
+        choice = centring.begin(self.density) if self.density.reparametrized else None
+        work = tuned_work.begin(self.density.given_work)
+        self.state = State(centring=choice, work=work)
+
+    @property
+    def state(self) -> State:
+        """Everything mutable."""
+        return self._state
+
+    @state.setter
+    def state(self, state: State) -> None:
+        self._state = state
+        self.density.work = state.work.now
+        if state.centring is not None:
+            self.density.centring = state.centring.share
+
+    def _set(self, **changes: Any) -> None:
+        self._state = self._state._replace(**changes)
+
+    @property
+    def here(self) -> Point:
+        """Where the chain is, and the retained log density there."""
+        return self._state.here
+
+    @property
+    def climbs(self) -> bool:
+        """Whether values can be compared: not under noise, nor while other steps change the log density."""
+        alone = not (self.density.noisy or self.density.has_others)
+        return alone and not self.sampler.climbs_by_itself
+
+    @property
+    def climbing(self) -> bool:
+        """Whether the chain is on its way, before its walk."""
+        return self._state.stage is not None and not self._state.stage.settled
+
+    # -- where a chain begins -------------------------------------------------------------------------
+
+    def put(self, point: Point, stage: Callable[[], Any] = lambda: None) -> None:
+        """The chain starts at ``point``, or somebody else put it there, or changed its log density.
+
+        ``stage`` makes what comes before the walk, and is called at a chain's start alone.
+        """
+        begins = self.here.position is None
+        if not np.array_equal(self.here.position, point.position):  # type: ignore[arg-type]
+            self._set(probe=self._state.probe._replace(first=None))  # of another point
+        self._set(here=point)
+        if self._state.stage is not None:  # moved on its way
+            self._set(stage=None, own=None, doubt=None, elsewhere=())
+        if self._state.own is None:
+            self._set(own=self.sampler.init(self.rng, point.position))
+            if begins:
+                self._set(stage=stage())
+            if not self._state.tune:
+                self._set(own=self.sampler.freeze(self._state.own))
+        self._place()
+
+    def _place(self):
+        self._set(own=self.sampler.place(self._state.own, self.here))
+
+    def _begin_walk(self, stage):
+        """The walk begins where the chain is, with what was learned on the way."""
+        if stage is None or stage.done:
+            self._set(stage=None)
+        known = Known(spent=self._state.tuning_draws)
+        if stage is not None and (self.climbs or stage.warm):
+            known = Known(self._state.tuning_draws, **self._learned(stage))
+            self._set(doubt=None)
+            if not stage.arrived:  # said when tuning ends, unless the walk has arrived by itself
+                at = self.here.position, stage.log_density
+                self._set(doubt=Doubt(stage.evaluations, *at, history.empty(1)))
+        self._set(own=self.sampler.init(self.rng, self.here.position, known))
+        self._place()
+
+    def _learned(self, stage):
+        """What the arrival tells the walk, in the walk's coordinates."""
+        learned, choice = stage.learned(), self._state.centring
+        if choice is None:
+            return learned
+        return centring.recast(self.density, choice.share, stage.position, **learned)
+
+    # -- one draw -------------------------------------------------------------------------------------
+
+    def ask(self) -> Proposal:
+        """The draw's proposal: to be evaluated unless it has a log density, or is where the chain is."""
+        state = self._state
+        self._set(tuning_draws=state.tuning_draws + state.tune)
+        self._kind = self._choose_kind()
+        self._proposal = getattr(self, f"_ask_{self._kind}")()
+        return self._proposal
+
+    def tell(self, there: Point) -> Told:
+        """What was found there; where the chain is now stands in ``here``."""
+        before = self.here
+        if self._proposal.log_density is None and self._proposal.position is not before.position:
+            self.spend()
+        return getattr(self, f"_tell_{self._kind}")(self._proposal, there)
+
+    def draw(self, evaluate: chain.Evaluate) -> Told:
+        """Ask, evaluate, tell."""
+        before = self.here
+        return self.tell(evaluate(self.ask(), before))
+
+    def spend(self) -> None:
+        """Count an evaluation's work."""
+        self._set(work=tuned_work.spend(self._state.work))
+
+    def _choose_kind(self):
+        state = self._state
+        if self.climbing:
+            return "climb"
+        if self._is_to_be_centred():
+            return "centring"
+        if self._waits_for_centring() and state.tuning_draws % self.density.dim == 0:
+            seen = centring.seen(self.density, state.centring, state.here.position)
+            self._set(centring=seen)
+        if state.stage is not None and state.tuning_draws % LOOK_EVERY == 0:
+            return "look"
+        if state.tune and self._is_probe():
+            return "probe"
+        renews = self.density.noisy and not self.sampler.renews_by_itself
+        if state.tune and renews and noise_probe.is_held(self._state.probe):
+            return "renewal"
+        return "move"
+
+    # The climb: no Metropolis test, because nothing is drawn yet.
+
+    def _ask_climb(self):
+        # which draws are probes depends on their number
+        self._set(probe=noise_probe.count(self._state.probe)[0])
+        return Proposal(self._state.stage.propose(self.rng), -math.inf, "arrival")
+
+    def _tell_climb(self, proposal, there):
+        before = self.here
+        stage = self._state.stage.tell(self.rng, proposal.position, there.log_density)
+        noise = before.noise
+        if stage.current == stage.evaluations - 1:  # the estimate's noise goes with the point
+            noise = there.noise
+        row = stage.current
+        here = Point(stage.positions[row].copy(), float(stage.log_densities[row]), noise)
+        self._set(stage=stage, here=here)
+        if stage.settled and not self._is_to_be_centred():
+            self._begin_walk(stage)
+        return self._moved(before, proposal)
+
+    # How far the coordinates are centred.
+
+    def _is_to_be_centred(self):
+        """Whether it is time to find out: at the end of a climb, or of a first part of the walk."""
+        if not self._waits_for_centring():
+            return False
+        climbed = self.climbs and self._state.stage is not None
+        return climbed or self._state.tuning_draws > centring.WALKED * self.density.dim
+
+    def _waits_for_centring(self):
+        choice = self._state.centring
+        return self._state.tune and choice is not None and not choice.settled
+
+    def _ask_centring(self):
+        position = self.here.position + self._state.centring.displacement
+        return Proposal(position, -math.inf, "arrival")
+
+    def _tell_centring(self, proposal, there):
+        """After the last of them the chain goes on in the coordinates chosen."""
+        here, stage = self.here, self._state.stage
+        choice = self._state.centring.told(there.log_density - here.log_density)
+        if choice.complete:
+            factor = None if stage is None else stage.factor
+            choice = centring.settle(self.rng, self.density, choice, here.position, factor)
+            position, change = self.density.recast(here.position, choice.share)
+            # Exactness hangs on the Jacobian, and on this being for tuning draws only
+            value = here.log_density + change
+            self.state = self._state._replace(
+                here=here._replace(position=position, log_density=value), centring=choice
+            )
+            self._begin_walk(stage)
+        else:
+            self._set(centring=choice)
+        return Told(proposal, 0.0, False)
+
+    # A climb from elsewhere, between the draws of the walk; see ``arrival.search``.
+
+    def _ask_look(self):
+        self._asked = self._state.stage.propose(self.rng)
+        position, self._change = self.from_arrival(self._asked)
+        return Proposal(position, -math.inf, "arrival")
+
+    def _tell_look(self, proposal, there):
+        before, under_way = self.here, len(self._state.stage.climbs) - 1
+        stage = self._state.stage.tell(self.rng, self._asked, there.log_density - self._change)
+        found = search.rivals(stage, stage.climbs[under_way:])
+        elsewhere = (*self._state.elsewhere, *found)
+        if found:
+            self._show(stage.climbs[under_way])
+        self._set(stage=None if stage.done else stage, elsewhere=elsewhere)
+        if stage.done and stage.chosen is not stage.climbs[0]:  # far more mass: begin there, anew
+            position, change = self.from_arrival(stage.position.copy())
+            value = stage.log_density + change
+            self._set(here=before._replace(position=position, log_density=value))
+            self._begin_walk(stage)
+            self._set(elsewhere=search.rivals(stage, stage.climbs))
+        return self._moved(before, proposal)
+
+    def _show(self, climb):
+        """What was evaluated near the top of another mode, to the sampler: a surrogate that knows of it can go there.
+
+        Not what lies lower: a surrogate has to be right where the chain is, see ``arrival.search``.
+        """
+        rows = np.arange(len(climb.positions)) >= climb.own
+        low = climb.log_densities.max() - search.BETTER - self.density.dim
+        own = self._state.own
+        for row in np.flatnonzero(rows & (climb.log_densities > low)):
+            x, change = self.from_arrival(climb.positions[row])
+            point = Point(x, float(climb.log_densities[row]) + change)
+            own = self.sampler.observe(own, point, "arrival")
+        self._set(own=own)
+
+    def from_arrival(self, v: np.ndarray) -> tuple[np.ndarray, float]:
+        """The chain's coordinates of a point of the arrival's, non-centred, and what that adds to its log density."""
+        choice = self._state.centring
+        if choice is None:
+            return v, 0.0
+        return self.density.recast(v, choice.share, self.density.noncentred)
+
+    def _moved(self, before, proposal):
+        moved = not np.array_equal(before.position, self.here.position)
+        return Told(proposal, float(moved), moved)
+
+    # The noise, measured; see ``noise_probe``.
+
+    def _is_probe(self):
+        """Whether this tuning draw measures the noise."""
+        if not self.density.noisy:
+            return False
+        every = noise_probe.EVERY_TUNED if self._state.work.now else noise_probe.EVERY
+        probe, due = noise_probe.count(self._state.probe, every)
+        self._set(probe=probe)
+        return due
+
+    def _ask_probe(self):
+        """The log density of the current point again; the chain stays.
+
+        The second of a pair starts from the first's noise, where successive estimates are correlated. The first takes
+        other work where that is due, and then the chain takes its estimate: from after tuning on what it retains has to
+        be an estimate made with the work that it has, and so it is at every draw.
+        """
+        first, before = self._state.probe.first, self._state.work
+        self._before = before
+        if first is None and before.now:
+            worst = max(self._state.probe.squares, default=math.inf)
+            self.state = self._state._replace(work=tuned_work.due(before, worst))
+        start = None if first is None else first[1]
+        return Proposal(self.here.position.copy(), -math.inf, "refresh", noise=start)
+
+    def _tell_probe(self, proposal, there):
+        state, value = self._state, there.log_density
+        probe, work = state.probe, state.work
+        # other steps may move what the other factors depend on, between the two
+        apart = self.density.split and value > -math.inf
+        measured = there.noise[0] if apart else value
+        if probe.first is not None:
+            work = tuned_work.learn(work, noise_probe.half_square(probe, measured))
+        probe = noise_probe.record(probe, measured, there.noise)
+        probe = noise_probe.meet(probe, acceptance_probability(self.here.log_density, value, 0.0))
+        own = self.sampler.observe(state.own, there)
+        self._set(probe=probe, work=work, own=own)
+        if work.now != self._before.now:
+            self._renew(there)
+        return Told(proposal, 0.0, False)
+
+    def _renew(self, there):
+        """Take over an estimate made with other work than before; if it is zero, stay with what was."""
+        state, before = self._state, self._before
+        if there.log_density == -math.inf:
+            self.state = state._replace(work=state.work._replace(now=before.now))
+            return
+        factor = tuned_work.change(before, state.work)
+        self._set(probe=noise_probe.rescale(state.probe, factor))
+        self._take(there)
+
+    def _ask_renewal(self):
+        return Proposal(self.here.position.copy(), -math.inf, "renewal")
+
+    def _tell_renewal(self, proposal, there):
+        """An estimate in the place of the one that holds the chain; if it is zero, that is kept."""
+        self._set(own=self.sampler.observe(self._state.own, there))
+        if there.log_density > -math.inf:
+            self._take(there)
+        return Told(proposal, 0.0, False)
+
+    def _take(self, there):
+        """Retain another estimate at the chain's point. Exactness hangs on this being for tuning draws only."""
+        self._set(probe=noise_probe.leave(self._state.probe, fresh=True), here=there)
+        self._place()
+
+    # The sampler's own.
+
+    def _ask_move(self):
+        return self.sampler.propose(self.rng, self.here.position, self._state.own)
+
+    def _tell_move(self, proposal, there):
+        state, before = self._state, self._state.here
+        here, own, probability, accepted = chain.decide(
+            self.rng, self.sampler, before, state.own, proposal, there
+        )
+        if state.tune:
+            noise_sd, patience = self._noise()
+            outcome = Outcome(
+                here.position, here.log_density, proposal, there.log_density, probability, accepted,
+                there.noise, before.noise, noise_sd, 1.0 if accepted else patience,
+            )  # fmt: skip
+            own = self.sampler.adapt(self.rng, own, outcome)
+        probe = noise_probe.leave(state.probe) if accepted else state.probe
+        doubt = state.doubt
+        if doubt is not None:
+            height = np.array([here.log_density])
+            doubt = doubt._replace(heights=history.append(doubt.heights, height))
+        self._set(here=here, own=own, probe=probe, doubt=doubt)
+        if state.elsewhere:
+            self._forget_what_is_near()
+        log_ratio = there.log_density - before.log_density + proposal.log_q_ratio
+        return Told(proposal, probability, accepted, log_ratio)
+
+    def _forget_what_is_near(self):
+        """The walk comes to another mode by itself: nothing to tell."""
+        x = self.here.position
+        if self._state.centring is not None:
+            x, _ = self.density.recast(x, self.density.noncentred)
+        left = tuple(r for r in self._state.elsewhere if not search.contains(r, x))
+        self._set(elsewhere=left)
+
+    def _noise(self):
+        """What is known of it, for a draw that stays: sd, patience."""
+        sd = noise_probe.sd(self._state.probe)
+        if self.density.noisy:  # before the first pair of probes, too
+            sd = max(sd, SOME_NOISE)
+        return sd, noise_probe.patience(self._state.probe)
+
+    # -- end of tuning --------------------------------------------------------------------------------
+
+    def stop_climbing(self) -> None:
+        """What is before or beside the walk ends, wherever it is: what :meth:`freeze` does first."""
+        stage = self._state.stage
+        if stage is not None and stage.settled and self._is_to_be_centred():
+            self._begin_walk(stage)  # as it is
+        if self.climbing:
+            self._begin_walk(self._state.stage.stop())
+        self._set(stage=None)
+
+    def freeze(self) -> None:
+        """End of tuning: nothing adapts any more."""
+        self.stop_climbing()
+        self._set(doubt=None, elsewhere=())
+        if self._state.tune and self._state.own is not None:
+            self._set(own=chain.freeze(self.sampler, self.here, self._state.own))
+        self._set(tune=False)

@@ -1,0 +1,1 @@
+"""Black boxes one by one, from a model's graph."""

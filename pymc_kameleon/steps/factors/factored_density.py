@@ -1,0 +1,170 @@
+"""The log density of a model that is cut at its black boxes, as :class:`LogDensity` is of one that is not."""
+
+import numpy as np
+import pytensor.tensor as pt
+
+from pymc_kameleon.steps import pytensor_internals
+from pymc_kameleon.steps.factors import probe
+from pymc_kameleon.steps.factors.black_boxes import Unsplittable
+from pymc_kameleon.steps.factors.split import Cut, Split, counts, whole_graph
+from pymc_kameleon.steps.log_density import LogDensity, compile_log_density
+from pymc_kameleon.steps.noise import noisy_factors
+from pymc_kameleon.steps.noise.hidden_generators import hidden_generators
+from pymc_kameleon.steps.prior_scale import prior_scale
+
+
+class FactoredDensity(LogDensity):
+    """log p of the non-centred coordinates v, and what every black box has returned.
+
+    It is compiled from the model's own graph, black boxes and all. ``enter``, ``is_at`` and ``update`` translate
+    between v and the point that PyMC sees.
+
+    Parameters
+    ----------
+    cut : Cut
+    model : pymc.Model
+        Whose prior says how far a coordinate may be moved.
+    initial_point : dict of name to ndarray
+    compile_kwargs : dict, optional
+        See :class:`LogDensity`.
+
+    Attributes
+    ----------
+    parts_known : Split
+        What is known of it, with gradients.
+    probes : int
+        Evaluations that it took to find what depends on what.
+    evaluated_at, outputs : ndarray of shape (d,), (n_o,)
+        Where the last evaluation was, and what the black boxes returned there.
+
+    Raises
+    ------
+    Unsplittable
+        If the log density is noisy, the shape of a black box's output cannot be found, or an output depends on too
+        many unknowns.
+    """
+
+    def __init__(self, cut: Cut, model, initial_point, compile_kwargs=None):
+        self._compile_kwargs = compile_kwargs
+        self._lay_out([v for v, *_ in cut.coordinates.layout], initial_point)
+        v, total, outputs = whole_graph(cut)
+        if noisy_factors.noise_streams([total]):
+            raise Unsplittable("the log density is noisy")
+        self.suspects = hidden_generators([total])
+        self.noisy = self.split = False
+        self._function = compile_log_density([v], [total, *outputs], compile_kwargs)
+        self._function.trust_input = True
+        self._others: dict = {}
+        self._auxiliary, self._noise, self._work = [], [], []
+        self.given_work = ()
+        self._given = pytensor_internals.cells(self._function, lambda variable: True)
+        self._explain = None
+        shapes = self._shapes(cut, initial_point)
+        self.probes = 0
+        factors = self._factors(cut, model, initial_point, counts(shapes))
+        self.parts_known: Split = Split(cut, shapes, factors, compile_kwargs)
+        self._order = self.parts_known.order
+        self._zero = np.zeros(self.dim)
+        self._last: tuple = (None, None, 0.0)
+        self.evaluated_at = self._zero
+        self.outputs = np.zeros(int(self.parts_known.layout.outputs[-1]))
+
+    def __call__(self, x: np.ndarray) -> float:
+        """The log density at ``x`` = v, of shape (d,); NaN and infinities as they come."""
+        value, *outputs = self._function(x)
+        self.evaluated_at = x
+        self.outputs = np.concatenate([np.ravel(o) for o in outputs]).astype(float)[self._order]
+        return pytensor_internals.number(value)
+
+    def __getstate__(self):
+        return {**super().__getstate__(), "_last": (None, None, 0.0)}
+
+    def enter(self, x: np.ndarray) -> np.ndarray:
+        """The non-centred coordinates of ``x``, raveled from a point."""
+        # the priors' locations and scales depend on other coordinates, which lie before: one of them is right each time
+        v = x.copy()
+        for _ in range(self.parts_known.depth):
+            _, _, _, location, log_scale = self.parts_known.places(v, self._zero)
+            with np.errstate(all="ignore"):
+                v = (x - location) * np.exp(-log_scale)
+        return v
+
+    def is_at(self, x: np.ndarray, position: np.ndarray) -> bool:
+        """Whether ``x``, raveled from a point, is ``position`` as ``update`` writes it into one."""
+        return super().is_at(x, self._model_coordinates(position))
+
+    def update(self, point: dict[str, np.ndarray], x: np.ndarray) -> dict[str, np.ndarray]:
+        """A copy of ``point``, with all variables set from ``x`` = v."""
+        return super().update(point, self._model_coordinates(x))
+
+    def model_log_density(self, x: np.ndarray, value: float) -> float:
+        """The model's own log density where that of v is ``value``."""
+        self._model_coordinates(x)
+        return value - self._last[2]
+
+    def spread(self, scale: np.ndarray) -> np.ndarray:
+        """The prior's scale ``scale`` of the model's coordinates in those of v: 1 where they are non-centred."""
+        return np.where(self.parts_known.movable, 1.0, scale)
+
+    def _model_coordinates(self, v):
+        if self._last[0] is None or not np.array_equal(self._last[0], v):
+            _, x, _, _, log_scale = self.parts_known.places(v, self._zero)
+            self._last = (v.copy(), x, float(log_scale.sum()))
+        return self._last[1]
+
+    def _shapes(self, cut, initial_point):
+        """Of all outputs: as declared, or as they come at the centre of the priors that are moved."""
+        declared = [[v.type.shape for v in box.outputs] for box in cut.boxes]
+        if all(None not in shape for row in declared for shape in row):
+            return declared
+        _, *outputs = self._tried(np.where(cut.coordinates.movable, 0.0, self.ravel(initial_point)))
+        shapes = iter([np.shape(o) for o in outputs])
+        return [[next(shapes) for _ in box.outputs] for box in cut.boxes]
+
+    def _factors(self, cut, model, initial_point, sizes):
+        """A factor a black box; or several, where some of its outputs depend on some of its inputs."""
+        factors = [
+            probe.whole(k, inputs, size, box.factor)
+            for k, (box, inputs, size) in enumerate(zip(cut.boxes, cut.inputs, sizes, strict=True))
+        ]
+        asked = [f.box for f in factors if probe.is_wanted(f.inputs, len(f.outputs))]
+        if asked:
+            coordinates = np.unique(np.concatenate([cut.inputs[k].coordinates for k in asked]))
+            variables = [v for v, *_ in cut.coordinates.layout]
+            scale = np.minimum(prior_scale(model, variables, initial_point), 1.0)
+            depends, self.probes = probe.dependences(
+                self._outputs_at(cut), cut.start, scale, coordinates
+            )
+            mine = np.split(depends, np.cumsum(sizes)[:-1], axis=1)
+            factors = [
+                part for f in factors
+                for part in (
+                    probe.divide(f.box, f.inputs, mine[f.box], cut.reaches[f.box], f.name)
+                    if f.box in asked else [f]
+                )
+            ]  # fmt: skip
+        widest = max(factors, key=lambda f: f.inputs.size)
+        if widest.inputs.size > probe.WIDEST:
+            raise Unsplittable(f"the black box of {widest.name} has {widest.inputs.size} inputs")
+        return factors
+
+    def _outputs_at(self, cut):
+        """The black boxes' outputs as a function of the model's own coordinates x."""
+        x = pt.vector("x", dtype="float64")
+        v_at = pytensor_internals.compile_strictly(
+            [x], cut.coordinates.noncentred(x).astype("float64"), mode="FAST_COMPILE"
+        )
+
+        def outputs(x):
+            with np.errstate(all="ignore"):
+                v = np.asarray(v_at(x))
+            _, *found = self._tried(v)
+            return np.concatenate([np.ravel(o) for o in found]).astype(float)
+
+        return outputs
+
+    def _tried(self, v):
+        try:
+            return self._function(v)
+        except Exception as error:  # a user's black box may raise anything
+            raise Unsplittable(f"a black box raised {type(error).__name__}") from error

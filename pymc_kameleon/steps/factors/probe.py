@@ -1,0 +1,173 @@
+"""Which outputs of a black box depend on which of its inputs: most are written once, for all groups.
+
+The graph cannot look inside an Op that takes the parameters of all patients and returns all their curves. Evaluating it
+can: one coordinate at a time is moved, and an output that stays the same, bit for bit or nearly, does not depend on it.
+That takes d + 1 evaluations of the model, once a step and not once a chain. What the outputs depend on is then as if
+there were an Op a group.
+
+A dependence that is missed, because an output was saturated where it was looked at, makes an emulator worse; the chain
+stays exact.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+
+from pymc_kameleon.steps.factors.black_boxes import Unsplittable
+
+MANY = 6  # inputs: fewer are learned together as cheaply
+MOST = 400  # coordinates that are looked at one by one
+WIDEST = 20  # inputs of one factor: more, and a quadratic in them takes hundreds of evaluations
+SAME = 1e-7  # of the largest change of an output: adaptive solvers of all groups together let that much through
+JITTERS = (0.25, 0.1, 0.02, 0.0)  # of the first point, in prior scales
+MOVES = (0.1, 0.3)  # how far a coordinate is moved, likewise
+CLOSE = 2  # inputs that an output may be given beyond its own, to be learned with its neighbours
+
+
+class Inputs(NamedTuple):
+    """What a factor is learned as a function of.
+
+    Attributes
+    ----------
+    coordinates : ndarray of int
+        The coordinates of x that it depends on.
+    elements : ndarray of int or None
+        Which elements of its black box's raveled arguments are learned from; None to learn from the coordinates.
+    positive : bool
+        Whether their logarithms are.
+    """
+
+    coordinates: np.ndarray
+    elements: np.ndarray | None
+    positive: bool
+
+    @property
+    def size(self) -> int:
+        """How many there are."""
+        return len(self.coordinates if self.elements is None else self.elements)
+
+
+class Factor(NamedTuple):
+    """Outputs of one black box that are learned together.
+
+    Attributes
+    ----------
+    box : int
+    inputs : Inputs
+    outputs : ndarray of int
+        Which of the box's raveled outputs.
+    name : str
+    """
+
+    box: int
+    inputs: Inputs
+    outputs: np.ndarray
+    name: str
+
+
+def whole(box: int, inputs: Inputs, size: int, name: str) -> Factor:
+    """A black box as one factor."""
+    return Factor(box, inputs, np.arange(size), name)
+
+
+def is_wanted(inputs: Inputs, n_outputs: int) -> bool:
+    """Whether looking inside a black box can make its factors smaller."""
+    return n_outputs > 1 and inputs.size > MANY
+
+
+def dependences(
+    outputs: Callable[[np.ndarray], np.ndarray],
+    start: np.ndarray,
+    scale: np.ndarray,
+    coordinates: np.ndarray,
+) -> tuple[np.ndarray, int]:
+    """(which of all outputs change with which coordinate, evaluations), a matrix of shape (d, n_o).
+
+    Parameters
+    ----------
+    outputs : callable
+        All black boxes' outputs at a point x.
+    start : ndarray of shape (d,)
+    scale : ndarray of shape (d,)
+        By how much each coordinate may be moved.
+    coordinates : ndarray of int
+        Those that are moved.
+
+    Raises
+    ------
+    Unsplittable
+        If outputs are not finite anywhere near ``start``, or there are too many coordinates.
+    """
+    if len(coordinates) > MOST:
+        raise Unsplittable(f"{len(coordinates)} unknowns are too many to look at one by one")
+    rng = np.random.default_rng(0)
+    count = 0
+    for jitter in JITTERS:  # zeros and equal values would hide products and differences
+        x = start + jitter * scale * rng.standard_normal(len(start))
+        here = outputs(x)
+        count += 1
+        if np.isfinite(here).all():
+            break
+    else:
+        raise Unsplittable("black boxes return no finite numbers near the initial point")
+    change = np.zeros((len(start), len(here)))
+    for i in coordinates:
+        for shrink in (1.0, 0.1):  # where the solver fails, it may not a little nearer
+            there = x.copy()
+            there[i] += shrink * rng.uniform(*MOVES) * scale[i]
+            change[i] = np.abs(outputs(there) - here)
+            count += 1
+            if np.isfinite(change[i]).all():
+                break
+    failed = ~np.isfinite(change)
+    largest = np.where(failed, 0.0, change).max(axis=0)
+    return failed | (change > SAME * largest), count
+
+
+def divide(
+    box: int, inputs: Inputs, depends: np.ndarray, reaches: np.ndarray, name: str
+) -> list[Factor]:
+    """A black box's outputs by what they depend on.
+
+    Parameters
+    ----------
+    depends : ndarray of bool, shape (d, n)
+        Which of the box's outputs change with which coordinate.
+    reaches : ndarray of bool, shape (d, n_elements)
+        Which elements of its arguments do.
+    """
+    sets = [frozenset(np.flatnonzero(column)) for column in depends.T]
+    groups = _grouped(sets)
+    factors = []
+    for members in groups:
+        coordinates = np.array(sorted(frozenset().union(*(sets[j] for j in members))), dtype=int)
+        found = Inputs(coordinates, None, False)
+        if inputs.elements is not None:
+            # an output that depends on an element changes with every coordinate that the element depends on
+            mine = np.isin(np.arange(len(depends)), coordinates)
+            elements = [e for e in inputs.elements if mine[reaches[:, e]].all()]
+            if 0 < len(elements) < len(coordinates):
+                found = Inputs(coordinates, np.array(elements), inputs.positive)
+        label = name if len(groups) == 1 else f"{name}[{members[0]}]"
+        factors.append(Factor(box, found, np.array(members), label))
+    return factors
+
+
+def _grouped(sets: list[frozenset]) -> list[list[int]]:
+    """Outputs with the same set, and those with a subset that is hardly smaller, in the order of their first."""
+    kept: list[frozenset] = []
+    for found in sorted(set(sets), key=lambda s: (-len(s), sorted(s))):
+        if found and not any(found < other and len(other) <= len(found) + CLOSE for other in kept):
+            kept.append(found)
+    if not kept:
+        raise Unsplittable("no output of a black box changes with any of its inputs")
+    groups: dict[frozenset, list[int]] = {}
+    for j, found in enumerate(sets):
+        home = (
+            found
+            if found in kept
+            else min((s for s in kept if found <= s), key=len, default=kept[0])
+        )
+        groups.setdefault(home, []).append(j)
+    return sorted(groups.values())

@@ -1,0 +1,308 @@
+"""A model cut at its black boxes: what is known of its log density, with gradients, and what is to be learned.
+
+    log p(x) = L(x, o_1, ..., o_K),    o_k = h_k(w_k(x)),
+
+with h_k the black boxes, o_k their outputs and w_k what they depend on. L and w_k are PyTensor graphs, compiled here
+with their gradients; a surrogate puts emulators in the place of h_k. The log density itself is compiled from the
+model's own graph, black boxes and all: what is learned, and whether the cut is right, decides about speed and about
+nothing else.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pytensor
+import pytensor.tensor as pt
+from pytensor.graph.basic import Variable
+from pytensor.graph.fg import FunctionGraph
+from pytensor.graph.replace import clone_replace
+from pytensor.graph.rewriting.basic import MergeOptimizer
+from pytensor.graph.traversal import ancestors
+
+from pymc_kameleon.steps.coordinates import Coordinates
+from pymc_kameleon.steps.factors.black_boxes import (
+    Box,
+    Unsplittable,
+    find_boxes,
+    has_boxes,
+    is_added,
+)
+from pymc_kameleon.steps.factors.probe import Factor, Inputs
+from pymc_kameleon.steps.pytensor_internals import compile_strictly
+from pymc_kameleon.surrogates.factors.layout import Layout
+
+PROBES = 2  # random points at which each coordinate is perturbed
+FAR = 5.0  # sd of the points at which an argument that stays positive is positive by construction
+
+
+class Cut:
+    """Where a model is cut, and what each black box depends on: graphs only, nothing is evaluated.
+
+    Parameters
+    ----------
+    model : pymc.Model
+    variables : list of value variables
+        All of the model's.
+    point : dict of name to ndarray
+    noncentred : bool
+        Whether hierarchies are moved to non-centred coordinates.
+    declared : sequence of str
+        See :func:`pymc_kameleon.steps.factors.black_boxes.find_boxes`.
+
+    Attributes
+    ----------
+    terms : dict of name to Variable
+        Log densities of the factors that are not moved, in the value variables.
+    boxes : list of Box
+    inputs : list of Inputs
+        One a box.
+    reaches : list of ndarray of bool, shape (d, n_elements)
+        One a box: which elements of its raveled arguments change with which coordinate.
+    added : list of bool
+        Whether a box's outputs are log likelihoods, added up.
+    start : ndarray of shape (d,)
+        The point, raveled.
+    """
+
+    def __init__(self, model, variables, point, *, noncentred=True, declared: Sequence[str] = ()):
+        if set(variables) != set(model.value_vars):
+            raise Unsplittable("other steps sample some of the model's variables")
+        if pytensor.config.floatX != "float64":
+            raise Unsplittable("PyTensor computes in single precision")
+        self.coordinates = Coordinates(model, variables, point, noncentred)
+        factors = [*model.free_RVs, *model.observed_RVs, *model.potentials]
+        merged = without_copies(model.logp(factors, sum=False))
+        terms = dict(zip([f.name for f in factors], merged, strict=True))
+        self.boxes: list[Box] = find_boxes(terms, model.value_vars, declared)
+        for variable, prior in list(self.coordinates.priors.items()):
+            if has_boxes([prior.location, prior.scale, *prior.others], model.value_vars, declared):
+                self.coordinates.forget(variable)  # a black box says where the prior is
+        moved = {model.values_to_rvs[v].name for v in self.coordinates.priors}
+        self.terms = {name: term.sum() for name, term in terms.items() if name not in moved}
+        self.added = [
+            all(is_added(v, self.terms.values()) for v in box.outputs) for box in self.boxes
+        ]
+        self.start = np.concatenate(
+            [np.ravel(np.asarray(point[v.name], dtype=float)) for v, *_ in self.coordinates.layout]
+        )
+        self.reaches: list[np.ndarray] = []
+        self.inputs = self._find_inputs() if self.boxes else []
+
+    def _find_inputs(self) -> list[Inputs]:
+        """By perturbing one coordinate at a time and looking which arguments change: no black box is evaluated."""
+        d, rng = self.coordinates.dim, np.random.default_rng(0)
+        watched = [box.arguments or box.outputs for box in self.boxes]
+        arguments = self._compile_arguments(watched)
+        changed: list[np.ndarray] | None = None
+        for _ in range(PROBES):
+            x = self.start + 0.5 * rng.standard_normal(d)
+            here = arguments(x)
+            found = [np.zeros((d, len(a)), dtype=bool) for a in here]
+            for i in range(d):
+                there = x.copy()
+                there[i] += rng.uniform(0.1, 0.5)
+                for was, now, row in zip(here, arguments(there), found, strict=True):
+                    row[i] = ~((was == now) | (np.isnan(was) & np.isnan(now)))
+            changed = (
+                found if changed is None else [a | b for a, b in zip(changed, found, strict=True)]
+            )
+        assert changed is not None
+        self.reaches = changed
+        far = [arguments(self.start + FAR * rng.standard_normal(d)) for _ in range(20)]
+        chosen: list[Inputs] = []
+        for k, box in enumerate(self.boxes):
+            within = self._boxes_within(watched[k])
+            direct = changed[k].any(axis=1)
+            for j in within:
+                direct[chosen[j].coordinates] = True
+            coordinates, elements = np.flatnonzero(direct), np.flatnonzero(changed[k].any(axis=0))
+            if not len(coordinates):
+                raise Unsplittable(f"what the black box of {box.factor} depends on was not found")
+            if within or not box.arguments or len(coordinates) <= len(elements):
+                chosen.append(Inputs(coordinates, None, False))
+            else:
+                positive = all((draw[k][elements] > 0.0).all() for draw in far)
+                chosen.append(Inputs(coordinates, elements, positive))
+        return chosen
+
+    def _boxes_within(self, variables) -> list[int]:
+        """Boxes whose outputs enter ``variables``."""
+        before = set(ancestors(variables))
+        return [
+            j for j, box in enumerate(self.boxes)
+            if not before.isdisjoint(box.outputs) and not set(box.outputs) & set(variables)
+        ]  # fmt: skip
+
+    def _compile_arguments(self, watched):
+        """The raveled arguments of every box as a function of x; boxes within them are given numbers."""
+        rng, x = np.random.default_rng(1), pt.vector("x", dtype="float64")
+        outputs = {v for box in self.boxes for v in box.outputs}
+        stand_ins = {}
+        for v in outputs - {v for row in watched for v in row}:
+            if any(v in set(ancestors(row)) for row in watched):
+                if None in v.type.shape:
+                    raise Unsplittable(
+                        "a black box feeds another one, and its shape is not declared"
+                    )
+                stand_ins[v] = pt.constant(rng.uniform(0.5, 1.5, v.type.shape), dtype=v.dtype)
+        joined = [pt.concatenate([pt.as_tensor(v).ravel() for v in row]) for row in watched]
+        joined = clone_replace(joined, stand_ins, rebuild_strict=False) if stand_ins else joined
+        joined = clone_replace(joined, self.coordinates.unravel(x), rebuild_strict=False)
+        function = compile_strictly(
+            [x],
+            [j.astype("float64") for j in joined],
+            mode="FAST_COMPILE",
+            on_unused_input="ignore",
+        )
+
+        def arguments(x):
+            with np.errstate(all="ignore"):
+                return [np.asarray(a) for a in function(x)]
+
+        return arguments
+
+    def graphs_of_inputs(self, moved, factors: Sequence[Factor]) -> Any:
+        """All factors' inputs, concatenated, as a graph in u."""
+        replaced = {
+            k: clone_replace(list(self.boxes[k].arguments), moved.values, rebuild_strict=False)
+            for k in {f.box for f in factors if f.inputs.elements is not None}
+        }
+        raveled = {
+            k: pt.concatenate([pt.as_tensor(a).ravel() for a in arguments])
+            for k, arguments in replaced.items()
+        }
+        parts = []
+        for k, chosen, *_ in factors:
+            if chosen.elements is None:
+                parts.append(moved.x[chosen.coordinates])
+                continue
+            w = raveled[k][chosen.elements]
+            parts.append(pt.log(w) if chosen.positive else w.astype("float64"))
+        return pt.concatenate(parts)
+
+
+class Split:
+    """The compiled functions of a :class:`Cut`: the log density, and what is known of it.
+
+    Attributes
+    ----------
+    layout : Layout
+        Which inputs and outputs belong to which factor.
+    movable : ndarray of bool, shape (d,)
+        The coordinates that can be centred by a degree.
+    depth : int
+        Longest chain of coordinates whose priors depend on one another, at most.
+    factors : list of str
+        Names of the model's factors that the black boxes belong to.
+    parts : list of Factor
+        What is learned as one: a black box, or some outputs of one.
+    order : ndarray of int, shape (n_o,)
+        Where each output is among those of all black boxes, one after another.
+    """
+
+    def __init__(
+        self, cut: Cut, shapes: list[list[tuple[int, ...]]], factors: list[Factor], compile_kwargs=None
+    ):  # fmt: skip
+        self.cut, self._shapes, self._kwargs = cut, shapes, dict(compile_kwargs or {})
+        self.parts = factors
+        self.layout = Layout(
+            np.concatenate([[0], np.cumsum([f.inputs.size for f in factors])]).astype(np.int64),
+            np.concatenate([[0], np.cumsum([len(f.outputs) for f in factors])]).astype(np.int64),
+            np.array([cut.added[f.box] for f in factors], dtype=bool),
+        )
+        first = np.concatenate([[0], np.cumsum(counts(shapes))])
+        self.order = np.concatenate([first[f.box] + f.outputs for f in factors]).astype(np.int64)
+        self.movable = cut.coordinates.movable
+        self.factors = [f.name for f in factors]
+        self.depth = cut.coordinates.depth
+        self._places = self._compile_places()
+        self._known = self._compile_known()
+
+    def places(self, u: np.ndarray, centring: np.ndarray) -> tuple[np.ndarray, ...]:
+        """(w, x, v, mu, log sigma) at ``u``: inputs, the model's coordinates, the non-centred ones, the priors'."""
+        return tuple(self._places(u, centring))
+
+    def known(
+        self, u, centring, w, outputs, jacobian, slope
+    ) -> tuple[float, np.ndarray, np.ndarray]:
+        """Log density of u, and its derivatives with respect to u and o, for o = outputs + jacobian (w(u) - w).
+
+        Parameters
+        ----------
+        u, centring : ndarray of shape (d,)
+        w : ndarray of shape (n_w,)
+            The inputs at ``u``.
+        outputs : ndarray of shape (n_o,)
+        jacobian : ndarray of shape (n_o, widest)
+            Each output's derivatives with respect to its own factor's inputs, padded.
+        slope : ndarray of shape (n_w,)
+            Subtracted from the derivative with respect to w.
+        """
+        value, by_u, by_o = self._known(u, centring, w, outputs, jacobian, slope)
+        return float(value), by_u, by_o
+
+    def _compile(self, inputs, outputs):
+        function = compile_strictly(inputs, outputs, on_unused_input="ignore", **self._kwargs)
+        function.trust_input = True
+        return function
+
+    def _compile_places(self):
+        u, centring = pt.vector("u", dtype="float64"), pt.vector("centring", dtype="float64")
+        moved = self.cut.coordinates.move(u, centring)
+        w = self.cut.graphs_of_inputs(moved, self.parts)
+        outputs = [w, moved.x, moved.v, moved.location, moved.log_scale]
+        return self._compile([u, centring], [o.astype("float64") for o in outputs])
+
+    def _compile_known(self):
+        cut, layout = self.cut, self.layout
+        u, centring, w0, o0, slope = (
+            pt.vector(name, dtype="float64") for name in ("u", "centring", "w", "o", "slope")
+        )
+        jacobian = pt.matrix("jacobian", dtype="float64")
+        moved = cut.coordinates.move(u, centring)
+        way = cut.graphs_of_inputs(moved, self.parts) - w0
+        o = o0 + (jacobian * way[layout.columns.ravel()].reshape(layout.columns.shape)).sum(axis=1)
+        pieces = self._pieces(o)
+        terms = clone_replace(list(cut.terms.values()), pieces, rebuild_strict=False)
+        terms = clone_replace(terms, moved.values, rebuild_strict=False)
+        added = pt.constant(layout.is_added.astype(float))
+        total = pt.add(*terms, *moved.terms, (added * o).sum(), -(slope * way).sum())
+        gradients = pytensor.grad(total, [u, o0], disconnected_inputs="ignore")
+        return self._compile([u, centring, w0, o0, jacobian, slope], [total, *gradients])
+
+    def _pieces(self, o):
+        """What stands in the graph for each black box's outputs: nothing where they are only added up."""
+        pieces, first, cut = {}, 0, self.cut
+        if not np.array_equal(self.order, np.arange(len(self.order))):
+            o = o[np.argsort(self.order)]
+        for box, added, shapes in zip(cut.boxes, cut.added, self._shapes, strict=True):
+            for variable, shape in zip(box.outputs, shapes, strict=True):
+                size = int(np.prod(shape, dtype=int))
+                piece = o[first : first + size].reshape(shape)
+                piece = pt.zeros(shape) if added else piece
+                pieces[variable] = piece.astype(variable.dtype)
+                first += size
+        return pieces
+
+
+def without_copies(terms: list[Variable]) -> list[Variable]:
+    """The same graphs with one call of each black box: PyMC copies what several factors share."""
+    graph = FunctionGraph(outputs=terms, clone=False)
+    MergeOptimizer().rewrite(graph)
+    return list(graph.outputs)
+
+
+def counts(shapes: list[list[tuple[int, ...]]]) -> list[int]:
+    """Elements of each black box's outputs."""
+    return [int(sum(np.prod(s, dtype=int) for s in row)) for row in shapes]
+
+
+def whole_graph(cut: Cut):
+    """(v, log density, the black boxes' outputs): the model as it is, in the non-centred coordinates v."""
+    v = pt.vector("v", dtype="float64")
+    moved = cut.coordinates.move(v)
+    outputs = [o for box in cut.boxes for o in box.outputs]
+    replaced = clone_replace([*cut.terms.values(), *outputs], moved.values, rebuild_strict=False)
+    total = pt.add(*replaced[: len(cut.terms)], *moved.terms)
+    return v, total, replaced[len(cut.terms) :]

@@ -1,0 +1,1 @@
+"""What a noisy log density is, and asks of a step."""

@@ -1,0 +1,89 @@
+"""What a noisy log density asks of a step: random streams of its own, and standard normals that it owns and renews."""
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from pymc_kameleon.steps.noise.noisy_factors import of_host
+from pymc_kameleon.steps.pytensor_internals import (
+    draws_random_numbers,
+    operations,
+    other_steps,
+)
+
+# Two evaluations at one point that differ by less than this are not called noisy: float32 rounds to 1e-7 of the value
+# and of its terms, solvers with several threads sum in any order, and 0.01 changes no acceptance probability by more
+# than 1 %.
+SAME_VALUE = (0.01, 1e-6)  # absolute, and relative to the value
+
+
+class Renewal(NamedTuple):
+    """How the standard normals u of an estimate are proposed: reversible with respect to N(0, I).
+
+    Attributes
+    ----------
+    correlation : float
+        In [0, 1), of the proposed normals with the present ones (Deligiannidis, Doucet & Pitt, 2018).
+    blocks : int
+        Into how many blocks u is cut, of which one a draw is proposed anew (Tran et al., 2016).
+    """
+
+    correlation: float = 0.0
+    blocks: int = 1
+
+    def __call__(self, rng: np.random.Generator, u: np.ndarray) -> np.ndarray:
+        """Proposed normals from those at hand, of the same shape."""
+        new = u.copy()
+        flat = new.reshape(-1)
+        block = flat
+        if self.blocks > 1:
+            edges = np.linspace(0, flat.size, self.blocks + 1).astype(int)
+            chosen = rng.integers(self.blocks)
+            block = flat[edges[chosen] : edges[chosen + 1]]
+        rho = self.correlation
+        block[:] = rho * block + math.sqrt(1.0 - rho * rho) * rng.standard_normal(block.size)
+        return new
+
+
+def renewal(correlation: float | None, refresh_blocks: int | None) -> Renewal:
+    """The options ``correlation`` and ``refresh_blocks``, checked."""
+    if correlation is not None and not 0 <= correlation < 1:
+        raise ValueError(f"correlation must lie in [0, 1), got {correlation!r}.")
+    if refresh_blocks is not None and not (
+        isinstance(refresh_blocks, (int, np.integer)) and refresh_blocks >= 1
+    ):
+        raise ValueError(f"refresh_blocks must be a positive integer, got {refresh_blocks!r}.")
+    return Renewal(float(correlation or 0.0), int(refresh_blocks or 1))
+
+
+def seed_streams(cells: list, rng: np.random.Generator) -> None:
+    """Give the log density streams of this chain's own, so that ``random_seed`` reproduces the noise too."""
+    if cells:
+        for cell, generator in zip(cells, rng.spawn(len(cells)), strict=True):
+            cell.value = generator
+
+
+def differ(first: float, value: float) -> bool:
+    """Whether two values at one point are further apart than rounding explains."""
+    absolute, relative = SAME_VALUE
+    return abs(first - value) > absolute + relative * abs(first)
+
+
+def variables_beside(step, others) -> list[str]:
+    """Those of the variables ``others`` whose steps evaluate the noisy log density anew at every draw."""
+    noisy = [s for s in other_steps(step) if draws_random_numbers(s)]
+    return sorted({v.name for s in noisy for v in s.vars} & set(others))
+
+
+def variables_shared(step) -> list[str]:
+    """Those of a step's variables that other steps of the same run sample, too."""
+    theirs = {v.name for s in other_steps(step) for v in s.vars}
+    return sorted(v.name for v in step.vars if v.name in theirs)
+
+
+def solved_beside(step) -> list[str]:
+    """The variables of steps that are not of this package and evaluate the model's black boxes, too."""
+    theirs = (s for s in other_steps(step) if not getattr(s, "keeps_estimates", False))
+    solvers = [s for s in theirs if not all(map(of_host, operations(s)))]
+    return sorted({v.name for s in solvers for v in s.vars})

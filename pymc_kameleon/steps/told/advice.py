@@ -1,0 +1,280 @@
+"""What a step says: why it refuses to start, and what is wrong with a run that goes on.
+
+Sentences only. Where and when each is said stands in :mod:`pymc_kameleon.steps.base`; how it reaches the main process
+in :mod:`pymc_kameleon.steps.told.sampler_warnings`; what is said of a surrogate in
+:mod:`pymc_kameleon.steps.told.surrogate_report`.
+"""
+
+import math
+
+import numpy as np
+
+from pymc_kameleon.samplers import noise_probe
+from pymc_kameleon.samplers.noise_probe import NoiseProbe
+from pymc_kameleon.samplers.tuned_work import Work
+
+TOO_NOISY = 2.0  # sd of the log estimate: at most 16 % of any moves are accepted
+TUNE_PER_DIMENSION = (
+    400  # draws; with fewer the covariance is not learned (benchmarks/cold_start.py)
+)
+FAILING = 0.01  # share of the proposals after tuning without a usable log density that is worth a warning ...
+FAILING_TUNING = 0.05  # the same while tuning, where chains of other temperatures look further out
+UNITS = "measure the parameters in units in which they are of the order of one"
+STREAK = 300  # draws after tuning, all accepted or all rejected
+FAILURES = 5  # ... and how many there have to be before that is said
+
+HIDDEN_NOISE = (
+    "the log density seems to draw random numbers that PyTensor cannot see ({}): parallel chains would share them, "
+    "random_seed would not reproduce them, and compiled functions may freeze them. Put the estimator into "
+    "pymc_kameleon.NoisyLogLikelihood(fn), whose fn(rng, *parameters) gets its generator from the step."
+)
+
+
+def missed(found: dict) -> str:
+    """Probes lie where the surrogate does not cover the posterior."""
+    return (
+        f"{found['probes_missed']} of {found['probes']} points drawn from the flattened surrogate have log densities "
+        f"as high as the draws', where the surrogate is far too low: near {found['missed_where']}. Only random-walk "
+        "moves reach that, and there may be too few draws of it."
+    )
+
+
+def hidden_noise(suspects: list[str]) -> str:
+    """Black boxes hold generators of their own."""
+    return HIDDEN_NOISE.format(", ".join(suspects))
+
+
+def hidden_noise_seen(first: float, value: float) -> str:
+    """Two chains found different values at one point."""
+    return HIDDEN_NOISE.format(
+        f"values {first} and {value} at one point, {abs(first - value):.2g} apart"
+    )
+
+
+def nothing_to_sample(step: str, shapes: dict) -> str:
+    """The variables have no element."""
+    found = ", ".join(f"{name} has shape {shape}" for name, shape in shapes.items())
+    return f"{step} found nothing to sample: {found}."
+
+
+def other_state(step: str, name: str, given, mine) -> str:
+    """A sampling state is not of this step."""
+    return (
+        f"{step} cannot go on from this sampling state: its {name} is {given}, and the step's "
+        f"is {mine}. Give it to a step of the same kind, variables and options as the one that it is from, in "
+        "the same version of pymc_kameleon."
+    )
+
+
+def not_finite(step: str, value: float, factors: dict, point: dict, *, starts: bool) -> str:
+    """The chain is where the log density is not finite."""
+    found = ", ".join(f"{name} = {v}" for name, v in factors.items()) or f"their sum, {value}"
+    if starts:
+        where = f"cannot start: the log density is {value} at the chain's first point"
+    else:
+        where = (
+            f"cannot go on: the log density became {value} when another step moved its variables"
+        )
+    return (
+        f"{step} {where}. Not finite there: {found}. The point (unconstrained): "
+        f"{ {k: np.asarray(v).tolist() for k, v in point.items()} }. Give another start with "
+        "pm.sample(initvals=...), or look at the factors named."
+    )
+
+
+def not_a_number(step: str, error: Exception) -> str:
+    """A factor's log density is an array where a number is asked for."""
+    notes = " ".join(getattr(error, "__notes__", []))
+    return f"{step} cannot start: {error}, which is no number. {notes}"
+
+
+def misreturned(name: str, factor: str, found: str, has_to: str) -> str:
+    """A black box did not return what it had declared, or what the observed values ask for."""
+    return f"{name}, the black box of {factor!r}, returned {found}; it has to return {has_to}."
+
+
+UNUSED_EVALUATIONS = (
+    "evaluations= was given and is not used: a surrogate is learned from it while tuning, and there is none. Give "
+    "pm.sample tune=100 or more."
+)
+
+
+def where_it_was_evaluated(step: str, at: dict, black_boxes: list[str]) -> str:
+    """The note on an exception of the model's."""
+    where = f" of {' or '.join(map(repr, black_boxes))}," if black_boxes else ""
+    return (
+        f"{step} was evaluating the log density{where} at {at} (unconstrained values). Where a "
+        "model cannot be evaluated it can return NaN instead of raising: the proposal is then rejected, and "
+        "counted in the statistic 'nonfinite'."
+    )
+
+
+def where_it_failed(factors: dict, value: float, at: dict) -> str:
+    """Which factor was NaN or +inf, where, what follows from it and what to do."""
+    found = ", ".join(f"{name} = {v}" for name, v in factors.items()) or f"the sum, {value}"
+    return (
+        f"last {found} at {', '.join(f'{n} = {np.asarray(v).tolist()}' for n, v in at.items())} "
+        "(unconstrained). Such points are rejected: NaN says that a model cannot be evaluated there, and the posterior "
+        "lacks whatever lies there. If that is meant, return -inf, a density of zero; if not, repair the factor."
+    )
+
+
+def failures(failed: int, tried: int, where: str) -> str:
+    """After tuning the log density was NaN or +inf too often."""
+    return f"{failed} of {tried} proposals after tuning have a log density of NaN or +inf, {where}"
+
+
+def failures_while_tuning(failed: int, tried: int, where: str) -> str:
+    """While tuning it was, which is the likeliest reason for whatever else went wrong."""
+    return f"{failed} of {tried} evaluations while tuning are NaN or +inf, {where}"
+
+
+def model_has_changed(step: str, before: list[str], now: list[str]) -> str:
+    """The step compiled another log density."""
+    new, gone = ([n for n in a if n not in b] for a, b in ((now, before), (before, now)))
+    what = "; ".join(f"{n} {', '.join(v)}" for n, v in (("new:", new), ("gone:", gone)) if v)
+    return (
+        f"{step} was built before the model was complete ({what or 'the order is another'}), and would sample another "
+        "posterior. Build the step last."
+    )
+
+
+def sampled_twice(variables: list[str]) -> str:
+    """Two steps own a variable."""
+    return (
+        f"{', '.join(variables)} is sampled by another step too. That is right but for a noisy log density, whose "
+        "estimate is then drawn anew at every draw, and costs an evaluation more: give each variable to one step."
+    )
+
+
+def solved_beside(variables: list[str], factors: list[str]) -> str:
+    """Steps of other variables run the black boxes, too."""
+    return (
+        f"{', '.join(variables)} is sampled by another step, which evaluates the black box of {', '.join(factors)} "
+        "whenever it evaluates the log density, needed or not: NUTS at every leapfrog step. "
+        "Give all continuous variables to one step, and sum discrete ones out where that can be done."
+    )
+
+
+def always_accepted() -> str:
+    """The scale is far too small."""
+    return (
+        f"{STREAK} proposals after tuning were accepted in a row: the moves are far shorter than the posterior is "
+        f"wide. Tune longer, or {UNITS}."
+    )
+
+
+def never_accepted() -> str:
+    """The scale is far too large, or the chain has nowhere to go."""
+    return (
+        f"{STREAK} proposals after tuning were rejected in a row: the chain stands still, where the posterior is far "
+        "narrower than the moves are long. Tune longer, give pm.sample(initvals=...) nearer to the posterior, or "
+        f"{UNITS}."
+    )
+
+
+def two_threads(step: str) -> str:
+    """One chain's step is called while it makes a draw."""
+    return f"{step} is making a draw already, in another thread: a step is one chain. Build a step for every thread."
+
+
+def no_lock(step: str) -> str:
+    """A Python without its global interpreter lock."""
+    return (
+        f"{step} needs Python's global interpreter lock, and this free-threaded Python runs without: nothing of the "
+        "package, nor PyTensor's compiled functions, is tested there. Start it with PYTHON_GIL=1 (or python -X gil=1)."
+    )
+
+
+def no_tuning(step: str) -> str:
+    """A chain begins to draw without a single tuning draw."""
+    return (
+        "tune=0: nothing was learned, the draws come from the untuned proposal, and their effective sample size will "
+        f"be small. Give {step} some hundred tuning draws (pm.sample(tune=...))."
+    )
+
+
+def other_tuning(step: str, declared: int, draws: int) -> str:
+    """Tuning was of another length than the step had been told."""
+    return (
+        f"built with tune={declared}, and there were {draws} tuning draws: what it times by the length of tuning came "
+        f"{'early' if declared < draws else 'late or never'}. Give {step} the number that pm.sample gets, tune={draws}."
+    )
+
+
+def did_not_arrive(evaluations: int, log_density: float) -> str:
+    """The climb to the typical set ended before it was there."""
+    return (
+        f"{evaluations} evaluations did not reach the typical set (the log density is "
+        f"{log_density:.4g} "
+        "and may rise): the random walk goes on from there. Tune longer, give pm.sample(initvals=...) "
+        "nearer to the posterior, or priors on the parameters' own scale."
+    )
+
+
+def another_mode(at: dict, log_mass: float) -> str:
+    """A climb ended in a mode that the chain has not come to."""
+    where = ", ".join(f"{n} = {np.round(v, 3).tolist()}" for n, v in at.items())
+    return (
+        f"a climb from another start ended in another mode, near {where} (unconstrained), with about "
+        f"{np.exp(min(log_mass, 50.0)):.2g} times the mass of this chain's, and tuning has not come near it: the "
+        "draws are of one mode. Compare several chains by R-hat. pymc_kameleon.sample jumps between modes that its "
+        "starts reach, GaussianMixtureStep between those that it has seen."
+    )
+
+
+def steps_beside_noise(variables: list[str]) -> str:
+    """The noisy factors do not depend on the other steps' variables, and bias those steps all the same."""
+    return (
+        f"the log density is noisy, and the step that samples {', '.join(variables)} evaluates it anew at every "
+        "draw, which biases it although no noisy factor depends on its variables. Build that step with "
+        "pymc_kameleon.pseudo_marginal.step_beside_noise."
+    )
+
+
+def short_tuning(draws: int, dim: int, wanted: int, learns: str) -> str:
+    """Tuning was too short for the dimension."""
+    return (
+        f"{draws} tuning draws are few for {dim} dimensions; tune={wanted} or more "
+        f"lets the {learns} learn the posterior's shape."
+    )
+
+
+def too_noisy(sd: float, *, correlated: bool) -> str:
+    """The noise of the log density lets too few moves through."""
+    low, high = noise_probe.work_factors(sd)
+    return (
+        f"late in tuning the noise of the log density has a standard deviation of {sd:.1f}, which lets at most "
+        f"{noise_probe.standstill_acceptance(sd):.0%} of any moves through. {noise_probe.BEST_SD[0]} to "
+        f"{noise_probe.BEST_SD[1]} is best (Doucet et al., 2015): give the estimator {low:.0f} to {high:.0f} "
+        "times the work (particles, importance samples, simulations)"
+        f"{'' if correlated else ', or correlate the noise of successive estimates (correlation=)'}."
+    )
+
+
+def work_chosen(work: Work, probe: NoiseProbe) -> str:
+    """How much work the estimators got."""
+    now, given = (", ".join(map(str, n)) for n in (work.now, work.given))
+    if work.pairs == 0:
+        return f"work={now} as given: tuning was too short to measure the noise of the log density."
+    return (
+        f"the estimator gets work={now} from now on ({given} given), with which the log estimate's noise has a "
+        f"standard deviation of {noise_probe.sd(probe):.1f}; at the noisiest of {len(probe.squares)} points late in "
+        f"tuning two differ by {math.sqrt(2.0 * max(probe.squares)):.1f}; {work.spent} were spent on tuning."
+    )
+
+
+def too_many_dimensions(dim: int) -> str:
+    """A regression on the log density asks for more evaluations than anybody has."""
+    return (
+        f"{dim} dimensions are more than a surrogate of the log density can be fitted in; sampling by "
+        "adaptive Metropolis instead. FastKameleonStep or a model with fewer unknowns may do better."
+    )
+
+
+def no_surrogate(evaluations: int, wanted: int | None) -> str:
+    """Tuning ended before the first fit."""
+    return (
+        f"tuning ended before a surrogate was learned ({evaluations} evaluations): random-walk moves do "
+        f"all of the work. Tune longer{f', {wanted} draws or more' if wanted else ''}."
+    )

@@ -1,0 +1,105 @@
+"""Cells are run once and go on; every page says which code made it."""
+
+import json
+
+import pytest
+
+from benchmarks import cells, provenance, report
+from benchmarks.cells import Benchmark, Cell
+
+KNOWN = {path.stem for path in provenance.FOLDER.glob("*.md")}
+
+
+def test_every_result_is_known_and_says_what_made_it():
+    assert set(provenance.RESULTS) >= KNOWN
+    assert len(KNOWN) > 15
+    for name in KNOWN:
+        assert provenance.code_of(name)
+
+
+def test_every_result_has_a_tier_and_a_command_that_the_readme_lists():
+    readme = (provenance.FOLDER.parent / "README.md").read_text("utf-8")
+    for name, result in provenance.RESULTS.items():
+        assert result.tier in provenance.TIERS
+        assert f"`{result.command}`" in readme, name
+
+
+@pytest.mark.parametrize("path", sorted(provenance.FOLDER.glob("*.json")), ids=lambda p: p.stem)
+def test_stores_are_whole(path):
+    stored = json.loads(path.read_text("utf-8"))
+    assert set(provenance.Made._fields) <= set(stored)
+    if not path.stem.endswith("_reference"):
+        assert all(made["code"] for made in cells.load(path.stem).values())
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """Results elsewhere, and code that is "one"."""
+    for module in (cells, report):
+        monkeypatch.setattr(module, "RESULTS", tmp_path)
+    monkeypatch.setattr(provenance, "FOLDER", tmp_path)
+    monkeypatch.setattr(provenance, "code", lambda: "one")
+    return tmp_path
+
+
+def a_benchmark():
+    """Which cells it has measured."""
+    calls = []
+
+    def measure(cell):
+        calls.append(cell)
+        return {"value": float(len(calls)) + 1e-9, "nothing": float("nan")}
+
+    found = Benchmark(
+        "textbook",
+        measure,
+        lambda c: f"# Page\n\n{sorted(c)}",
+        {"rival": "numpy", "absent": "no-such"},
+    )
+    return found, calls
+
+
+def command(benchmark, *arguments):
+    benchmark.command(
+        "Words.", ["ours", "rival", "absent"], ["a", "b"], (10,), 2, arguments=arguments
+    )
+
+
+def test_cells_are_run_once_and_go_on(folder):
+    benchmark, calls = a_benchmark()
+    command(benchmark, "--minutes", "0")
+    assert len(calls) == 1
+    assert not (folder / "textbook.md").exists()  # not yet whole
+    command(benchmark)
+    assert len(calls) == 8  # absent is not installed
+    command(benchmark)
+    assert len(calls) == 8
+    assert cells.load("textbook")[Cell("ours", "a", 10, 0)] == {
+        "seconds": pytest.approx(0.0, abs=0.1), "value": 1.0, "nothing": None, "code": "one"
+    }  # fmt: skip
+
+
+def test_fresh_makes_anew_what_other_code_made_and_nothing_else(folder, monkeypatch):
+    benchmark, calls = a_benchmark()
+    command(benchmark)
+    assert provenance.code_of("textbook") == "one"
+    command(benchmark, "--fresh")
+    assert len(calls) == 8
+    monkeypatch.setattr(provenance, "code", lambda: "two")
+    assert "textbook" in provenance.stale()
+    command(benchmark, "--samplers", "ours", "--problems", "a")
+    assert len(calls) == 8  # what is stored stands
+    command(benchmark, "--samplers", "ours", "--problems", "a", "--again")
+    assert len(calls) == 10
+    assert provenance.code_of("textbook") == provenance.SEVERAL
+    command(benchmark, "--fresh")
+    assert len(calls) == 12  # two of ours were of the first code; the rival's package is the same
+    assert provenance.code_of("textbook") == "two"
+    assert "textbook" not in provenance.stale()
+
+
+def test_a_truth_is_made_once(folder):
+    made = [cells.truth("x", "problem", lambda: {"mean": 1 / 3}) for _ in range(2)]
+    assert made[0] == made[1] == {"mean": 1 / 3}
+    with pytest.raises(ValueError, match="nothing on 'other'"):
+        cells.truth("x", "other")

@@ -1,0 +1,95 @@
+"""No machine code of sources that are no more: Numba's cache sees an edit of any file that compiles."""
+
+import ast
+import importlib
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from types import CodeType, ModuleType
+
+from numba.core.dispatcher import Dispatcher
+
+import pymc_kameleon
+from pymc_kameleon.numerics import compiled
+
+PACKAGE = Path(pymc_kameleon.__file__).parent
+CALLEE = """
+from package.compiled import njit
+@njit(cache=True)
+def factor(x):
+    return {} * x
+"""
+CALLER = """
+from {} import njit
+from package.callee import factor
+@njit(cache=True)
+def total(x):
+    return factor(x) + 1.0
+"""
+RUN = "from package import ours, numbas; print(ours.total(1.0), numbas.total(1.0))"
+
+
+def test_an_edited_callee_is_compiled_into_its_caller(tmp_path):
+    package = tmp_path / "package" / "package"
+    package.mkdir(parents=True)
+    shutil.copy(compiled.__file__, package)
+    (package / "ours.py").write_text(CALLER.format("package.compiled"))
+    (package / "numbas.py").write_text(CALLER.format("numba"))
+    environment = {
+        **os.environ, "PYTHONPATH": str(package.parent), "PYTHONDONTWRITEBYTECODE": "1",
+        "NUMBA_CACHE_DIR": str(tmp_path / "cache"),
+    }  # fmt: skip
+    found = []
+    for number in (2.0, 3.0, 3.0):
+        (package / "callee.py").write_text(CALLEE.format(number))
+        command = [sys.executable, "-c", RUN]
+        result = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)  # fmt: skip
+        found.append(tuple(map(float, result.stdout.split())))
+    ours, numbas = zip(*found, strict=True)
+    assert ours == (3.0, 4.0, 4.0)
+    assert numbas == (3.0, 3.0, 3.0)  # were that mended, the module could go
+    assert len(list((tmp_path / "cache").rglob("*total-*.nbc"))) == 2  # overwritten, not heaped up
+
+
+def compiled_functions():
+    """Every compiled function of the package, with its module."""
+    for path in sorted(PACKAGE.rglob("*.py")):
+        if "njit" in path.read_text() and path.stem != "compiled":
+            name = ".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts)
+            module = importlib.import_module(name)
+            for value in vars(module).values():
+                if isinstance(value, Dispatcher) and value.py_func.__module__ == name:
+                    yield value, module
+
+
+def names(code):
+    yield from code.co_names
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            yield from names(constant)
+
+
+def test_every_compiled_function_is_of_these_sources():
+    found = 0
+    for dispatcher, _ in compiled_functions():
+        assert dispatcher._cache._cache_file._source_stamp[1] == compiled.SOURCES, dispatcher
+        found += 1
+    assert found > 100
+
+
+def test_what_it_refers_to_is_in_a_file_that_compiles():
+    for dispatcher, module in compiled_functions():
+        imported = {
+            alias.asname or alias.name: getattr(module, alias.asname or alias.name)
+            for node in ast.parse(Path(module.__file__).read_text()).body
+            if isinstance(node, ast.ImportFrom) and node.module.startswith("pymc_kameleon")
+            for alias in node.names
+        }
+        for name in imported.keys() & set(names(dispatcher.py_func.__code__)):
+            value = imported[name]
+            if isinstance(value, ModuleType):
+                assert "njit" in Path(value.__file__).read_text(), f"{dispatcher}: {name}"
+            else:
+                assert isinstance(value, Dispatcher), f"{dispatcher}: {name} is defined elsewhere"

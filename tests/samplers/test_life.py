@@ -1,0 +1,147 @@
+"""The contract of a chain's life for every sampler, without PyMC: stages, noise, resuming, freezing."""
+
+import math
+import pickle
+from itertools import pairwise
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from pymc_kameleon.samplers import noise_probe
+from pymc_kameleon.samplers.arrival import search
+from pymc_kameleon.samplers.kamiltonian.values.sampler import ValueKamiltonian
+from pymc_kameleon.samplers.life import LOOK_EVERY, NOWHERE, Density, Life
+from pymc_kameleon.samplers.seam import Point
+from tests.samplers.test_seam import TARGET, bytes_of, every_sampler
+
+START = np.array([9.0, -6.0])
+
+
+def noise_free(proposal, here):
+    """What a step's ``_evaluate`` does."""
+    if proposal.log_density is not None:
+        return Point(proposal.position, proposal.log_density, here.noise)
+    if proposal.position is here.position:
+        return here
+    return Point(proposal.position, TARGET.log_density(proposal.position), here.noise)
+
+
+def noisy(seed=3, sd=1.0):
+    """An estimate, never the same twice, and how often it was asked for at which point."""
+    rng, asked = np.random.default_rng(seed), []
+
+    def evaluate(proposal, here):
+        found = noise_free(proposal, here)
+        if found is here or proposal.log_density is not None:
+            return found
+        asked.append(proposal.position)
+        return found._replace(log_density=found.log_density + sd * rng.standard_normal())
+
+    return evaluate, asked
+
+
+def born(sampler, *, noisy=False, arrives=True, seed=0):
+    density = Density(2)
+    density.noisy = noisy
+    life = Life(sampler, density, np.random.default_rng(seed))
+    value = TARGET.log_density(START)
+    looks = np.array([[30.0, 30.0], [-30.0, 0.0]])
+    life.put(
+        Point(START.copy(), value, NOWHERE.noise),
+        lambda: search.init(START, value, budget=40, looks=looks) if arrives else None,
+    )
+    return life
+
+
+def lived(life, evaluate, draws):
+    return [life.draw(evaluate).proposal.move for _ in range(draws)]
+
+
+@every_sampler
+@pytest.mark.parametrize("after", [15, 120])
+def test_it_resumes_bit_for_bit(sampler, after):
+    life = born(sampler)
+    lived(life, noise_free, after)
+    twin = Life(sampler, Density(2), pickle.loads(bytes_of(life.rng)))
+    twin.state = pickle.loads(bytes_of(life.state))
+    for one in (life, twin):
+        lived(one, noise_free, 60)
+        one.freeze()
+        lived(one, noise_free, 20)
+    assert life.here.position.tobytes() == twin.here.position.tobytes()
+    assert life.here.log_density == twin.here.log_density
+
+
+@every_sampler
+def test_stages_come_in_order_and_end_with_tuning(sampler):
+    life = born(sampler)
+    moves = lived(life, noise_free, 90)
+    walk = next(k for k, move in enumerate(moves) if move != "arrival")
+    looks = [k for k, move in enumerate(moves) if move == "arrival" and k > walk]
+    assert walk > 2
+    assert all((k + 1) % LOOK_EVERY == 0 for k in looks)
+    life.freeze()
+    assert life.state.stage is None
+    assert "arrival" not in lived(life, noise_free, 40)
+
+
+@every_sampler
+def test_nothing_adapts_after_tuning(sampler):
+    life = born(sampler)
+    lived(life, noise_free, 150)
+    life.freeze()
+    first, here = life.state, life.here
+    lived(life, noise_free, 60)
+    assert bytes_of(sampler.place(life.state.own, here)) == bytes_of(sampler.place(first.own, here))
+    changed = life.state._replace(here=first.here, own=first.own)
+    assert bytes_of(changed) == bytes_of(first)
+
+
+@every_sampler
+def test_a_retained_estimate_is_made_anew_while_tuning_alone(sampler):
+    evaluate, asked = noisy()
+    life = born(sampler, noisy=True, arrives=False)
+    moves = lived(life, evaluate, 120)
+    assert moves.count("refresh") == 2 * (120 // noise_probe.EVERY)
+    life.freeze()
+    asked.clear()
+    for _ in range(60):
+        before = life.here
+        told = life.draw(evaluate)
+        assert told.accepted or life.here is before
+    assert not any((x == y).all() for x, y in pairwise(asked))
+
+
+def test_the_control_of_that(monkeypatch):
+    """Probes that go on after tuning evaluate the chain's own point."""
+    evaluate, asked = noisy()
+    life = born(ValueKamiltonian(), noisy=True, arrives=False)
+    lived(life, evaluate, 60)
+    life.freeze()
+    monkeypatch.setattr(life, "_choose_kind", lambda: "probe")
+    asked.clear()
+    lived(life, evaluate, 3)
+    assert (asked[0] == asked[1]).all()
+
+
+def test_a_new_chain_inherits_nothing():
+    life = born(ValueKamiltonian())
+    lived(life, noise_free, 150)
+    life.reset()
+    assert (life.state.own, life.here, life.state.tuning_draws) == (None, NOWHERE, 0)
+
+
+def test_what_a_climb_found_in_another_mode_is_shown_to_the_sampler():
+    shown = []
+    life = born(ValueKamiltonian())
+    lived(life, noise_free, 120)
+    own = SimpleNamespace(observe=lambda state, point, move: shown.append((point, move)) or state)
+    life.sampler = own
+    climb = SimpleNamespace(
+        positions=np.arange(12.0).reshape(6, 2), own=1,
+        log_densities=np.array([0.0, -100.0, -13.0, -1.0, 0.0, -math.inf]),
+    )  # fmt: skip
+    life._show(climb)
+    assert [p.log_density for p, _ in shown] == [-1.0, 0.0]  # near the top, of its own
+    assert {move for _, move in shown} == {"arrival"}

@@ -1,0 +1,62 @@
+"""A mode that a look has found, and in which the chain is not, is told when tuning ends; nothing else is."""
+
+import numpy as np
+import pymc as pm
+import pytensor.tensor as pt
+import pytest
+
+from pymc_kameleon.samplers.arrival import search as arrival_search
+from pymc_kameleon.steps import AdaptiveMetropolisStep
+from tests.step_tester import NO_BLAS, begin, drive
+
+pytestmark = NO_BLAS
+
+
+def two(x):
+    """Standard normals at 8 and -8."""
+    return pt.logaddexp(-0.5 * ((x - 8.0) ** 2).sum(), -0.5 * ((x + 8.0) ** 2).sum())
+
+
+SHAPES = {
+    "normal": lambda x: -0.5 * (x**2).sum(),
+    "banana": lambda x: -0.5 * (x[0] ** 2 / 4.0 + (x[1] - 0.5 * x[0] ** 2) ** 2),
+    "funnel": lambda x: -0.5 * x[0] ** 2 - 0.5 * x[1] ** 2 * pt.exp(-x[0]) - 0.5 * x[0],
+    "much less": lambda x: pt.logaddexp(
+        -0.5 * ((x - 8.0) ** 2).sum(), -0.5 * ((x + 8.0) ** 2).sum() - 7.0
+    ),
+}
+
+
+def told(log_density, seed, start=8.0):
+    """(what was said of another mode, the points)."""
+    with pm.Model() as model:
+        x = pm.Normal("x", 0.0, 20.0, shape=2)
+        pm.Potential("p", log_density(x))
+        step = begin(AdaptiveMetropolisStep(compile_kwargs={"mode": "FAST_COMPILE"}), seed)
+    at = {**model.initial_point(), "x": np.full(2, start)}
+    points, stats = drive(step, at, 5, tune=700)
+    warnings = [row["warning"] for row in stats if row["warning"] is not None]
+    return [w for w in warnings if w.extra["key"] == "another mode"], points
+
+
+def test_it_is_said_once_with_where_and_how_much():
+    [[warning], points] = told(two, 0)
+    assert (points[-1]["x"] > 0.0).all()
+    assert "near x = [-" in warning.message
+    assert abs(warning.extra["log_mass"]) < 1.0
+    assert "GaussianMixtureStep" in warning.message
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("seed", range(3))
+def test_one_mode_is_no_news(shape, seed):
+    assert told(SHAPES[shape], seed, start=8.0 if shape == "much less" else 1.0)[0] == []
+
+
+def test_where_the_walk_comes_by_itself_nothing_is_said(monkeypatch):
+    """As if it had: near is what ``contains`` says, here only of what has been found to be another mode."""
+    near = arrival_search.contains
+    monkeypatch.setattr(
+        arrival_search, "contains", lambda m, x: isinstance(m, arrival_search.Rival) or near(m, x)
+    )
+    assert told(two, 0)[0] == []
