@@ -38,9 +38,8 @@ from pymc_kameleon.surrogates.transitions import Arm
 
 ACROSS = 0.7  # of the draws: at 0.3 a third as many effective draws of the weights
 JUMPS = 4  # of a free chain
-WITHIN = Arm(
-    3, 1.7, 0.27, 0.2
-)  # inner transitions between two jumps, on the present mode's surrogate
+# inner transitions between two jumps, on the present mode's surrogate
+WITHIN = Arm(3, 1.7, 0.27, 0.2)
 
 
 class State(NamedTuple):
@@ -107,15 +106,11 @@ class AcrossModes(Sampler):
 
     def place(self, state, point, proposal=None) -> State:
         """Retain the chain's point, in the mode to which it belongs."""
-        carry = None if proposal is None else proposal.carry
-        if isinstance(carry, Landing):
-            mode = carry.mode
-        else:
-            mode = (
-                geometry.mode_of(state.catalogue, point.position)
-                if proposal is None
-                else state.mode
-            )
+        mode = state.mode
+        if proposal is None:
+            mode = geometry.mode_of(state.catalogue, point.position)
+        elif isinstance(proposal.carry, Landing):
+            mode = proposal.carry.mode
         own = value_kamiltonian.place(state.modes[mode], point, proposal)
         return state._replace(mode=mode, own=own)
 
@@ -130,21 +125,18 @@ class AcrossModes(Sampler):
         carry = None if proposal is None else proposal.carry
         if not isinstance(carry, Landing):
             return {**value_kamiltonian.stats(state.own, proposal), "mode": state.mode}
-        found = value_kamiltonian.stats(state.own)
         return {
-            **found, "move": proposal.move, "n_steps": carry.gradients, "energy_error": math.nan, "diverging": False,
-            "mode": state.mode,
+            **value_kamiltonian.stats(state.own), "move": proposal.move, "n_steps": carry.gradients,
+            "energy_error": math.nan, "diverging": False, "mode": state.mode,
         }  # fmt: skip
 
 
 SAMPLER = AcrossModes()
 
 
-def frozen(
-    catalogue: Catalogue, modes: tuple[OneMode, ...], x: np.ndarray, log_density: float
-) -> State:
-    """The state of a chain at ``x`` (d,)."""
-    return SAMPLER.place(State(catalogue, modes, 0, modes[0]), Point(x, log_density))
+def frozen(catalogue: Catalogue, modes: tuple[OneMode, ...], point: Point) -> State:
+    """The state of a chain at ``point``."""
+    return SAMPLER.place(State(catalogue, modes, 0, modes[0]), point)
 
 
 def arrives(catalogue: Catalogue, x: np.ndarray, mode: int) -> bool:
