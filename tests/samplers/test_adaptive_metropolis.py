@@ -7,8 +7,8 @@ import pytest
 
 from pymc_kameleon.samplers.adaptive_metropolis import AdaptiveMetropolis
 from pymc_kameleon.samplers.seam import Outcome, Proposal
-from tests.samplers.test_kameleon import skewed_density, skewed_draws
 from tests.support.chains import held, run_transitions, two_sample_z
+from tests.support.local_moves import skewed_density, skewed_draws
 
 
 def run(state, log_density, x, draws, seed=0):

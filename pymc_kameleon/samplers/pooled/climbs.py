@@ -24,23 +24,12 @@ FEW = 4  # climbs that have to end, however long that takes
 
 
 class Climbs(NamedTuple):
-    """Climbs under way.
-
-    Attributes
-    ----------
-    climbs : tuple of arrival.State
-    left : int
-        Evaluations that may still be spent.
-    width : int
-        Points of every climb in a round, at most.
-    reserve : int
-        So many of them are for the first ``FEW`` that end.
-    """
+    """Climbs under way."""
 
     climbs: tuple[arrival.State, ...]
-    left: int
-    width: int = 1
-    reserve: int = 0
+    left: int  # evaluations that may still be spent
+    width: int = 1  # points of every climb in a round, at most
+    reserve: int = 0  # so many of them are for the first ``FEW`` that end
 
     @property
     def active(self) -> list[int]:
@@ -52,16 +41,10 @@ class Climbs(NamedTuple):
 
 
 class Group(NamedTuple):
-    """Where a group of chains can begin.
+    """Where a group of chains can begin."""
 
-    Attributes
-    ----------
-    positions, log_densities : ndarray of shape (n, d), (n,)
-        Evaluated points of the typical set, one at least.
-    """
-
-    positions: np.ndarray
-    log_densities: np.ndarray
+    positions: np.ndarray  # (n, d): evaluated points of the typical set, one at least
+    log_densities: np.ndarray  # (n,)
 
 
 def init(

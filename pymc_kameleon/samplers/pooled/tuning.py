@@ -36,9 +36,6 @@ from pymc_kameleon.surrogates import transitions as surrogate_dynamics
 from pymc_kameleon.surrogates.transitions import ARMS
 from pymc_kameleon.surrogates.values.features import quadratic_size
 
-GROWTH = 1.15  # of the evaluations between fits: an evaluation is worth more than a fit
-FREE = 20  # draws without an evaluation that a member makes in a round at most
-SEARCHES = 0.5  # of a lost member's proposals
 VALIDATION = 3  # rounds of a surrogate that is refitted at the end, before it is frozen
 USABLE = 0.5  # share of accepted proposals without which more tuning is worth more than draws
 JUDGED = 40  # residuals on which the surrogate is seen to be good
@@ -115,7 +112,7 @@ class Tuning:
         """The points of the next round: one a member, or none for a member that needed none."""
         self.pending = []
         waiting = list(range(len(self.members)))
-        for _ in range(FREE):
+        for _ in range(20):  # draws without an evaluation, at most
             free = []
             for k, proposal in zip(waiting, self.apply(self._propose, waiting), strict=True):
                 value = known(self.members[k], proposal)
@@ -162,7 +159,7 @@ class Tuning:
         y = np.array([member.log_density])
         own = pooled_elite.heights(self.hub.dynamics, member.position[None], y)[0]
         lost = own < pooled_elite.highest(self.hub) - pooled_elite.depth(d)
-        return lost and member.rng.random() < SEARCHES
+        return lost and member.rng.random() < 0.5
 
     def _search(self, member):
         """The end of a free chain from one of the elite; None if it went nowhere."""
@@ -300,13 +297,13 @@ class Tuning:
 
 def _hub(starts, known, factor, options):
     """The shared state: every point known, the members' starts its first states."""
-    options = {"growth": GROWTH, **options}
+    options = {"growth": 1.15, **options}  # an evaluation is worth more than a fit
     hub = ValueKamiltonian(**options).init(
         None, np.array(starts[0][0]), Known(factor=factor, evaluated=known)
     )
     arms = len(worth.DEAR.arms)
     hub = hub._replace(
-        # GROWTH brings new fits often enough, also after a long climb: ``elsewhere`` is for chains that learn alone
+        # Growth brings new fits often enough, also after a long climb: ``elsewhere`` is for chains that learn alone
         options=hub.options._replace(choice=worth.DEAR, elsewhere=0),
         arms=np.array([0.4] + [0.6 / arms] * arms),
     )
