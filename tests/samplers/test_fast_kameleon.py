@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from pymc_kameleon.kernels import CustomKernel, Gaussian
+from pymc_kameleon.kernels import Gaussian
 from pymc_kameleon.numerics import history
 from pymc_kameleon.numerics.normal_steps import log_step_density
 from pymc_kameleon.numerics.random_features import features, jacobian
@@ -11,7 +11,6 @@ from pymc_kameleon.samplers.kameleon import fast as fast_kameleon
 from pymc_kameleon.samplers.kameleon.fast import FastKameleon
 from pymc_kameleon.samplers.kameleon.local_covariance import local_covariance
 from tests.samplers.test_kameleon import PREVIOUS
-from tests.support.chains import held
 from tests.support.local_moves import Dropped, change, learned
 
 EMBEDDINGS = ["sincos", "cos"]
@@ -227,24 +226,3 @@ def test_invariance(case):
 )
 def test_a_wrong_ratio_is_noticed(case, control):
     assert invariance(case, control, 20_000) > 10
-
-
-@pytest.mark.parametrize(
-    ("options", "error", "message"),
-    [
-        ({"n_features": 7}, ValueError, "n_features.*7"),
-        ({"embedding": "sin"}, ValueError, "'sin'"),
-        ({"normalization": "local"}, ValueError, "normalization.*'local'"),
-        ({"variance_share": 0.0}, ValueError, "variance_share.*0.0"),
-        ({"lengthscale": -1.0}, ValueError, "lengthscale.*-1.0"),
-        ({"kernel": "linear"}, NotImplementedError, "'linear'"),
-        (
-            {"kernel": CustomKernel(Gaussian().value, Gaussian().gradient, name="mine")},
-            NotImplementedError,
-            "'mine' was given no spectral sampler",
-        ),
-    ],
-)
-def test_wrong_options_are_named(options, error, message):
-    with pytest.raises(error, match=message):
-        held(FastKameleon, np.zeros(2), **options)

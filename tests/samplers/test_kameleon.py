@@ -10,7 +10,6 @@ from pymc_kameleon.kernels import (
     Laplacian,
     Linear,
     Matern,
-    Sinc,
 )
 from pymc_kameleon.numerics.normal_steps import log_step_density
 from pymc_kameleon.samplers.kameleon.full import Kameleon
@@ -235,29 +234,3 @@ def test_custom_kernel_is_the_built_in_one():
             local_covariance(y, points, gaussian, 0.9, normalization),
             rtol=1e-10,
         )
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"n_history": 1}, "n_history.*1"),
-        ({"n_history": 2.5}, "n_history.*2.5"),
-        ({"gamma": -0.1}, "gamma.*-0.1"),
-        ({"lengthscale": np.nan}, "lengthscale.*nan"),
-        ({"normalization": "both"}, "normalization.*'both'"),
-        ({"coordinates": "polar"}, "coordinates.*'polar'"),
-        ({"global_share": 1.0}, "global_share.*1.0"),
-        ({"subsample": "all"}, "subsample.*'all'"),
-        ({"kernel": "gausian"}, r"kernel must be one of .*'gausian'"),
-        ({"kernel": "linear"}, "'linear' takes negative values"),
-        ({"kernel": Sinc()}, "'sinc' takes negative values"),
-    ],
-)
-def test_wrong_options_are_named(options, message):
-    with pytest.raises(ValueError, match=message):
-        held(Kameleon, np.zeros(2), **options)
-
-
-def test_not_a_kernel():
-    with pytest.raises(TypeError, match=r"kernel must be .* or a Kernel, got <object"):
-        held(Kameleon, np.zeros(2), kernel=object())

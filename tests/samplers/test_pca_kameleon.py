@@ -406,23 +406,6 @@ def test_unknown_directions_start_where_the_scale_starts():
 # --- options ---------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"n_directions": 0}, "n_directions.*0"),
-        ({"n_directions": 2.5}, "n_directions.*2.5"),
-        ({"n_directions": 11, "n_history": 10}, "n_history = 10, got 11"),
-        ({"normalization": "local"}, r"normalization.*\('trace', 'none'\), got 'local'"),
-        ({"gamma": -0.1}, "gamma.*-0.1"),
-        ({"n_history": 1}, "n_history.*1"),
-        ({"kernel": "gausian"}, r"kernel must be one of .*'gausian'"),
-    ],
-)
-def test_wrong_options_are_named(options, message):
-    with pytest.raises(ValueError, match=message):
-        held(PCAKameleon, np.zeros(2), **options)
-
-
 @pytest.fixture(scope="module")
 def model():
     with pm.Model() as model:

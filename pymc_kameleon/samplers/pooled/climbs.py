@@ -40,13 +40,6 @@ class Climbs(NamedTuple):
         return going[: max(self.left, 0)]
 
 
-class Group(NamedTuple):
-    """Where a group of chains can begin."""
-
-    positions: np.ndarray  # (n, d): evaluated points of the typical set, one at least
-    log_densities: np.ndarray  # (n,)
-
-
 def init(
     x: np.ndarray, log_density: float, starts: np.ndarray, *, scale, budget: int, share: int | None = None,
     width: int = 1,
@@ -114,8 +107,8 @@ def best(state: Climbs) -> arrival.State:
     return max(state.climbs, key=lambda c: c.log_densities[c.own :].max(initial=-math.inf))
 
 
-def groups(state: Climbs) -> list[Group]:
-    """Where the chains of every climb can begin."""
+def groups(state: Climbs) -> list[tuple[np.ndarray, np.ndarray]]:
+    """Where the chains of every climb can begin: points (n, d), log densities (n,)."""
     top = best(state)
     return [typical_points(c if _holds_its_own(c, top) else top) for c in state.climbs]
 
@@ -140,11 +133,11 @@ def _holds_its_own(climb, top):
     return climb.log_densities.max() > top.log_densities.max() - arrival.depth(d) - unknown
 
 
-def typical_points(climb: arrival.State) -> Group:
-    """The evaluated points of a climb that a draw could be."""
+def typical_points(climb: arrival.State) -> tuple[np.ndarray, np.ndarray]:
+    """The evaluated points of a climb that a draw could be, one at least: (n, d), (n,)."""
     values = climb.log_densities
     rows = np.flatnonzero(values >= values.max() - arrival.depth(len(climb.origin)))
-    return Group(climb.positions[rows].copy(), values[rows].copy())
+    return climb.positions[rows].copy(), values[rows].copy()
 
 
 def factor(state: Climbs) -> np.ndarray:
