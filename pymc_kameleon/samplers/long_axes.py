@@ -27,6 +27,7 @@ from pymc_kameleon.surrogates.values.library import LIBRARY
 from pymc_kameleon.surrogates.values.regression import Fit
 
 FEWEST = 60  # points to regress on
+FALL = 2.0  # nats along a slope
 
 
 class Values(NamedTuple):
@@ -91,7 +92,7 @@ def _axes(fit: Fit, factor: np.ndarray, centre: np.ndarray) -> np.ndarray | None
 
     In these coordinates the chain's states have unit variance and a says how much longer the target is. None where no
     axis is clearly longer. Along an axis that is not concave, or on a slope, the log density says nothing of the kind:
-    a is 1, or at most what it takes to fall by two nats.
+    a is 1, or at most what it takes to fall by ``FALL``.
     """
     if not fit.error < 1.0:  # in units of the log density
         return None
@@ -103,7 +104,7 @@ def _axes(fit: Fit, factor: np.ndarray, centre: np.ndarray) -> np.ndarray | None
     slopes = np.abs(vectors.T @ gradient)
     least = max(0.1 * fit.error, 1e-7)  # less the regression cannot tell from none
     lengths = np.maximum(eigenvalues, least) ** -0.5
-    lengths = np.minimum(lengths, 2.0 / np.maximum(slopes, 1e-7))
+    lengths = np.minimum(lengths, FALL / np.maximum(slopes, 1e-7))
     longer = (eigenvalues > -least) & (lengths > 2.0)  # a smaller difference is left to the chain
     if not longer.any():
         return None

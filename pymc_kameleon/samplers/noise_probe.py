@@ -15,7 +15,7 @@ holds the chain its rejections say nothing about a scale: how likely it is to le
 
 What an overestimate teaches is nothing, and where the noise grows away from the truth, as that of simulations does, a
 chain that tunes can spend all of its tuning on one. So while tuning, and only then, an estimate that has held the chain
-for ten draws, or for a fiftieth of the tuning draws so far, is made anew and taken over. After tuning that
+for ``HELD`` draws, or for a fiftieth of the tuning draws so far, is made anew and taken over. After tuning that
 would be what biases PyMC's own steps.
 
 References
@@ -33,6 +33,7 @@ EVERY = 20  # tuning draws; the last two of them are probes
 EVERY_TUNED = 10  # the same, where the estimator's work is tuned by what they find
 MEASURED = 10  # pairs, or the noise is not known
 MEMORY = 50  # pairs, at most
+HELD = 10  # tuning draws without a move, after which the estimate that holds the chain is made anew
 FRESH = 2.5  # patience with a fresh estimate, at most
 LARGEST = 50.0  # that one pair may contribute: where an estimate is zero the difference is infinite
 # Doucet et al. (2015), section 3.4: for slow and for fast mixing chains, roughly
@@ -96,7 +97,7 @@ def meet(probe: NoiseProbe, accept_prob: float) -> NoiseProbe:
 
 def is_held(probe: NoiseProbe) -> bool:
     """Whether an estimate seems to hold a chain that tunes."""
-    return probe.still > max(10, 0.02 * probe.draws) and probe.variance > 0.0
+    return probe.still > max(HELD, 0.02 * probe.draws) and probe.variance > 0.0
 
 
 def leave(probe: NoiseProbe, *, fresh: bool = False) -> NoiseProbe:
