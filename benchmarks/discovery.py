@@ -20,10 +20,11 @@ from scipy.special import logsumexp
 
 from benchmarks import report
 from benchmarks.cells import Benchmark, Cell
-from pymc_kameleon import convergence, targets
+from pymc_kameleon import targets
 from pymc_kameleon.samplers.modes import chains as modal
 from pymc_kameleon.samplers.pooled import chains as pooled_chains
 from pymc_kameleon.samplers.pooled.plan import automatic
+from pymc_kameleon.verdict import convergence
 
 CHAINS, TOTAL, SMALL, QUARTER, DISAGREE = 16, 2000, 0.04, 0.25, 1.05
 LOOKING = ("start", "arrival", "between", "look")  # kinds of evaluations

@@ -32,11 +32,11 @@ from benchmarks import basics, core, few_evaluations_workers, report
 from benchmarks.cells import Benchmark, Cell
 from benchmarks.rivals import CannotRunError, Draws, Task, pymc_steps
 from benchmarks.targets import TARGETS, Boxed, starts
-from pymc_kameleon import convergence
 from pymc_kameleon.samplers.kamiltonian.values.sampler import ValueKamiltonian
 from pymc_kameleon.samplers.modes.chains import Chains
 from pymc_kameleon.samplers.pooled import chains as pooled_chains
 from pymc_kameleon.samplers.pooled.plan import Plan, automatic
+from pymc_kameleon.verdict import convergence
 
 ALONE = 4  # chains, where they learn alone
 SECONDS = 100.0  # of processor time of a rival's run

@@ -34,7 +34,7 @@ def measure(cell: Cell) -> dict:
     from benchmarks.few_evaluations import plan
     from pymc_kameleon.samplers.modes.chains import Chains
     from pymc_kameleon.samplers.pooled import chains as pooled_chains
-    from pymc_kameleon.workers import Elsewhere
+    from pymc_kameleon.sampling.workers import Elsewhere
 
     nap, count = float(cell.problem.split()[0]), int(cell.sampler.split()[0])
 

@@ -267,7 +267,7 @@ def parse(arguments=None):
 
 
 def main():
-    from pymc_kameleon.glass import load_glass
+    from pymc_kameleon.datasets import load_glass
     from pymc_kameleon.gp_classification import gp_classification_model
 
     options = parse()

@@ -18,7 +18,11 @@ from pymc_kameleon.steps.told import advice, surrogate_report
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
-MODULES = [*(ROOT / "pymc_kameleon").glob("*.py"), *(ROOT / "pymc_kameleon/steps").rglob("*.py")]
+WINGS = ("sampling", "verdict", "steps")
+MODULES = [
+    *(ROOT / "pymc_kameleon").glob("*.py"),
+    *(path for wing in WINGS for path in (ROOT / "pymc_kameleon" / wing).rglob("*.py")),
+]
 README = PAGES[0].read_text("utf-8")
 
 

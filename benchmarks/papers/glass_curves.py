@@ -23,7 +23,7 @@ from benchmarks.basics import bulk_ess, generators
 from benchmarks.cells import Benchmark, Cell
 from benchmarks.core import run_chain
 from benchmarks.measures import mmd
-from pymc_kameleon.glass import load_glass
+from pymc_kameleon.datasets import load_glass
 from pymc_kameleon.gp.data import Whitening
 from pymc_kameleon.gp.estimator import GPClassificationEstimator
 from pymc_kameleon.samplers.adaptive_metropolis import AdaptiveMetropolis

@@ -9,7 +9,7 @@ import xarray as xr
 from scipy import special
 from threadpoolctl import threadpool_info, threadpool_limits
 
-from pymc_kameleon.glass import load_glass
+from pymc_kameleon.datasets import load_glass
 from pymc_kameleon.gp.estimator import GPClassificationEstimator
 from pymc_kameleon.gp_classification import OneThread, gp_classification_model, predict
 from pymc_kameleon.steps import AdaptiveMetropolisStep

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from scipy import special, stats
 
-from pymc_kameleon.glass import load_glass
+from pymc_kameleon.datasets import load_glass
 from pymc_kameleon.gp.estimator import GPClassificationEstimator
 from pymc_kameleon.gp.sites import LINKS, _log_normal_cdf, link_terms
 

@@ -8,10 +8,10 @@ import xarray as xr
 import pymc_kameleon as pk
 from benchmarks.few_evaluations import plan
 from benchmarks.targets import TARGETS, starts
-from pymc_kameleon import control_variates
 from pymc_kameleon.samplers.pooled import audits
 from pymc_kameleon.samplers.pooled import chains as pooled_chains
 from pymc_kameleon.samplers.pooled.plan import automatic
+from pymc_kameleon.verdict import control_variates
 
 SHIFT, WIDTH = 0.1, 1.05  # of a surrogate N(SHIFT, WIDTH^2) of the posterior N(0, 1) ...
 REACH = 2.5  # ... in a region |x| < REACH

@@ -8,7 +8,7 @@ from importlib import resources
 import numpy as np
 import pytest
 
-from pymc_kameleon.glass import load_glass
+from pymc_kameleon.datasets import load_glass
 
 FOLDER = resources.files("pymc_kameleon") / "data"
 UCI_SHA256 = "dd67373f4baf2807345df02cbfef2093d342e61ad0d82a4fb79af43ef8ce449d"  # of glass.data

@@ -12,7 +12,7 @@ import pymc as pm
 import pytest
 
 import pymc_kameleon as pk
-from pymc_kameleon import convergence, doubts
+from pymc_kameleon.verdict import convergence, doubts
 
 
 class Run(dict):

@@ -18,7 +18,7 @@ from pytensor.graph.op import Op
 from scipy.stats import norm
 
 import pymc_kameleon as pk
-from pymc_kameleon import workers
+from pymc_kameleon.sampling import workers
 from pymc_kameleon.steps.known_points import known_points
 
 X = np.random.default_rng(0).standard_normal((30, 2))

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from pymc_kameleon import convergence
+from pymc_kameleon.verdict import convergence
 
 APART = 4.0  # standard errors between the means of pools, from which on they disagree
 LEAST_ACCEPT = 0.01  # a surrogate's move that is accepted less often has no chance ...

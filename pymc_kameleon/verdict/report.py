@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from pymc_kameleon import control_variates, convergence, doubts
 from pymc_kameleon.steps.told import advice
+from pymc_kameleon.verdict import control_variates, convergence, doubts
 
 SHORT = 50  # draws of a chain below which its start may still show
 INACCURATE = 1.0  # out-of-sample sd of the surrogate

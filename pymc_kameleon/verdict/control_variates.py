@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from pymc_kameleon import convergence
+from pymc_kameleon.verdict import convergence
 
 AUDITS, WITHIN, SHARE = (
     100,
