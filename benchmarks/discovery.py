@@ -20,6 +20,7 @@ from scipy.special import logsumexp
 
 from benchmarks import report
 from benchmarks.cells import Benchmark, Cell
+from benchmarks.posteriors import LogisticRegression
 from pymc_kameleon import targets
 from pymc_kameleon.samplers.modes import chains as modal
 from pymc_kameleon.samplers.pooled import chains as pooled_chains
@@ -149,7 +150,7 @@ CASES = {
     "thin ridge, d = 2": ridge,
     "Student t, d = 5": lambda: control(targets.StudentT(dim=5)),
     "funnel, d = 4": lambda: control(targets.Funnel(dim=4)),
-    "logistic regression": lambda: control(targets.LogisticRegression()),
+    "logistic regression": lambda: control(LogisticRegression()),
 }  # fmt: skip
 case_of = cache(lambda name: CASES[name]())
 

@@ -41,8 +41,8 @@ def load_lynx_hare() -> LynxHare:
 
     References
     ----------
-    P. Howard (2009). Modeling Basics. Lecture notes for Math 442, Texas A&M University.
-    B. Carpenter (2018). Predator-prey population dynamics: the Lotka-Volterra model in Stan.
+    P. Howard (2009). Modeling Basics. Lecture notes for Math 442, Texas A&M University. B. Carpenter (2018).
+    Predator-prey population dynamics: the Lotka-Volterra model in Stan.
 
     Examples
     --------
@@ -65,8 +65,8 @@ class Glass(NamedTuple):
     y : float ndarray of shape (214,)
         1 for window glass (types 1 to 3; 163 rows), -1 for the rest (types 5 to 7; 51 rows).
     types : int ndarray of shape (214,)
-        1 building windows, float processed; 2 building windows, not float processed; 3 vehicle
-        windows, float processed; 5 containers; 6 tableware; 7 headlamps. There is no 4.
+        1 building windows, float processed; 2 building windows, not float processed; 3 vehicle windows, float
+        processed; 5 containers; 6 tableware; 7 headlamps. There is no 4.
     feature_names : tuple of str
     attribution : str
         What the data's licence, CC BY 4.0, asks to be printed with it.
@@ -92,8 +92,8 @@ def load_glass() -> Glass:
 
     References
     ----------
-    German, B. (1987). Glass Identification [Dataset]. UCI Machine Learning Repository.
-    https://doi.org/10.24432/C5WW2P. CC BY 4.0.
+    German, B. (1987). Glass Identification [Dataset]. UCI Machine Learning Repository. https://doi.org/10.24432/C5WW2P.
+    CC BY 4.0.
 
     Examples
     --------

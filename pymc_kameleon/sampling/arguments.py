@@ -24,7 +24,6 @@ from pymc_kameleon.surrogates.values.regression import affordable
 
 _log = logging.getLogger("pymc.kameleon")
 
-DRAWS = 200  # of every chain, where nothing else says when to stop
 
 _INSTEAD = {
     "start": "it is initvals=, as in pm.sample",
@@ -218,7 +217,7 @@ def plan_of(
                 f"{'' if fixed is None else f' and tune={tune}'}, got {most}."
             )
     if draws is None and most is None and target_ess is None:
-        draws = DRAWS
+        draws = 200  # nothing else says when to stop
     return automatic(
         density.dim, chains, draws=draws, tune=fixed, most=most, climb=not density.noisy
     )

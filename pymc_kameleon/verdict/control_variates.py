@@ -146,8 +146,7 @@ def _elements(
     group: Any, unknowns: list, function: Callable[[Any], Any] | None
 ) -> dict[str, np.ndarray]:
     """Arrays (chains, draws) by name and index."""
-    to_plain = getattr(group, "to_dataset", None)  # of a group in a DataTree
-    dataset = (group if to_plain is None else to_plain())[unknowns]
+    dataset = convergence.plain(group)[unknowns]
     if function is not None:
         dataset = function(dataset)
         if not hasattr(dataset, "data_vars"):  # a DataArray

@@ -251,6 +251,7 @@ def grid_posterior(X, y, edges):
     return w @ edges, w @ (edges - w @ edges) ** 2
 
 
+@pytest.mark.slow
 def test_sampling_and_predicting():
     """pm.sample on a one-covariate model: theta's moments are the grid's, and the prediction works on the result."""
     X, y = small_problem(30, 1)

@@ -237,9 +237,3 @@ def test_a_log_density_of_minus_1e200_is_no_overflow():
     y[:3] = -1e200
     data = regression.prepare(rng, x, y, y, x[3:], y[3:], 0.1, 0.1)
     assert len(data.y) == 57
-
-
-def test_seeds_are_shown_as_given():
-    assert arguments.shown(3) == "3"
-    assert arguments.shown([1, 2]) == "[1, 2]"
-    assert arguments.shown(np.random.default_rng(0)) == "a Generator"
