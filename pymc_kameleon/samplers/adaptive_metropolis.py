@@ -19,13 +19,12 @@ import numpy as np
 
 from pymc_kameleon.numerics import evaluations, history
 from pymc_kameleon.numerics.checks import inside, positive, shaped, share
-from pymc_kameleon.numerics.compiled import njit
-from pymc_kameleon.numerics.covariance import cholesky, cholesky_update
+from pymc_kameleon.numerics.covariance import cholesky, cholesky_update, multiply_lower
 from pymc_kameleon.numerics.history import History
 from pymc_kameleon.numerics.step_size import OPTIMAL_SCALE, robbins_monro
 from pymc_kameleon.samplers import autoregressive, coordinate_moves
 from pymc_kameleon.samplers import long_axes as value_covariance
-from pymc_kameleon.samplers.seam import NOTHING, Known, Outcome, Proposal, Sampler
+from pymc_kameleon.samplers.seam import NOTHING, Known, Proposal, Sampler
 from pymc_kameleon.surrogates.values import regression as value_regression
 
 RATE_EXPONENT = 0.6  # of every Robbins-Monro rate; any value in (1/2, 1] converges
@@ -168,14 +167,18 @@ class AdaptiveMetropolis(Sampler):
         normals = rng.standard_normal(d)
         if self.exploration_share > 0.0 and rng.random() < self.exploration_share:
             return Proposal(x + (0.1 / math.sqrt(d)) * normals, 0.0, "exploration")
-        return Proposal(_step(x, state.factor, math.exp(state.log_scale), normals), 0.0, "global")
+        step = math.exp(state.log_scale) * multiply_lower(state.factor, normals)
+        return Proposal(x + step, 0.0, "global")
 
     def adapt(self, rng, state, outcome) -> State:
         """Learn from one draw, whichever kernel made it; only a move of this sampler's own tunes a scale."""
         move = outcome.proposal.move
         log_scale, moves = state.log_scale, state.moves
         if move == "coordinate":
-            state = _adapt_coordinate(state, outcome)
+            scales, reversals = state.coordinate_log_scales, state.reversals
+            i = state.iteration % len(state.mean)
+            scales, reversals = coordinate_moves.adapt(scales, reversals, i, outcome)
+            state = state._replace(coordinate_log_scales=scales, reversals=reversals)
         elif move == "autoregressive":
             autoregression = autoregressive.adapt(state.autoregression, outcome)
             state = state._replace(autoregression=autoregression)
@@ -271,23 +274,3 @@ def _rate(state: State) -> float:
     if since < 100 and state.iteration < 2000:
         rate += 0.3 * (1.0 + since) ** -RATE_EXPONENT
     return rate
-
-
-def _adapt_coordinate(state: State, outcome: Outcome) -> State:
-    i = state.iteration % len(state.mean)
-    log_scales, reversals = coordinate_moves.adapt(
-        state.coordinate_log_scales, state.reversals, i, outcome
-    )
-    return state._replace(coordinate_log_scales=log_scales, reversals=reversals)
-
-
-@njit(cache=True)
-def _step(x, factor, scale, normals):
-    d = x.size
-    x_new = np.empty(d)
-    for i in range(d):
-        total = 0.0
-        for j in range(i + 1):
-            total += factor[i, j] * normals[j]
-        x_new[i] = x[i] + scale * total
-    return x_new

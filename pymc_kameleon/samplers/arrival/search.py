@@ -42,11 +42,10 @@ class State(NamedTuple):
     starts: np.ndarray  # (k, d): where the next climbs begin
     scale: np.ndarray
     budget: int  # evaluations that climbs after the first may still take
+    warm: bool = False  # whether what it learns is enough for a surrogate at once
     same: bool = False  # whether the last climb has come where another one was
     # climbs that ended elsewhere: where there are several places, more looks are worth their evaluations
     others: int = 0
-
-    warm = False  # what it learns is not enough for a surrogate at once
 
     @property
     def last(self) -> arrival.State:
