@@ -36,6 +36,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from pymc_kameleon.numerics.checks import moderate
+
 TOO_LOW = 2.5  # how far log p - f above its typical value says that f does not cover the point
 STUCK = (
     3.5  # residual above the typical one at which tuning turns to the moves that need no surrogate
@@ -158,7 +160,7 @@ def judge(residuals: np.ndarray) -> Quality | None:
 
     The noise of a retained log p is part of it.
     """
-    residuals = residuals[np.isfinite(residuals)]
+    residuals = residuals[moderate(residuals)]
     if len(residuals) < ENOUGH:
         return None
     typical = float(np.median(residuals))
