@@ -557,12 +557,7 @@ class KamiltonianStep(KernelStep):
             for name, (dtype, _) in type(self).stats_dtypes_shapes.items()
             if name not in KernelStep.stats_dtypes_shapes
         }
-        if self.variant == "values":
-            found = self.sampler.stats(self.algorithm_state, proposal)
-        else:
-            trajectory = (proposal.carry or {}).get("stats", {})  # a probe carries nothing
-            found = {"n_steps": 0, "diverging": False, **self.sampler.stats(self.algorithm_state)}
-            found |= {n: trajectory[n] for n in ("step_size", "n_steps", "diverging") if trajectory}
+        found = self.sampler.stats(self.algorithm_state, proposal)
         # What the surrogate's own dynamics call diverging is a trajectory that was refused by design and at no cost. To
         # PyMC and ArviZ ``diverging`` says that the sampler cannot follow the log density: only the true one can tell.
         values["surrogate_diverging"] = found.pop("diverging", False)

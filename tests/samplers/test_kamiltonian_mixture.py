@@ -10,6 +10,7 @@ import pytest
 
 from pymc_kameleon.numerics import history, random_features
 from pymc_kameleon.samplers.kamiltonian import trust as residual_mixture
+from pymc_kameleon.samplers.kamiltonian.learner import Quality
 from pymc_kameleon.samplers.kamiltonian.scores import handover as kamiltonian_handover
 from tests.samplers.test_kamiltonian import (
     draw,
@@ -123,7 +124,7 @@ def test_the_frozen_mixture_leaves_the_target_invariant(family, wrong, noise):
     state = mixed(family, wrong)
     starts, ends = apply_kernel(state, noise=noise)
     assert np.mean((starts != ends).any(axis=1)) > 0.5, "nothing moves: the test would be empty"
-    shares = [state.start(x[:2], log_density(x[:2]) + x[2]).trust for x in starts[:500]]
+    shares = [state.start(x[:2], log_density(x[:2]) + x[2]).share for x in starts[:500]]
     assert np.mean(np.array(shares) < 0.5) > 0.05, "the shares hardly vary: the test would be empty"
     assert largest_z(starts, ends, state) < 4.5
 
@@ -134,7 +135,7 @@ def without_share(state, x, y, proposal, new):
 
 def share_at_one_end(state, x, y, proposal, new):
     """t(x', y') alone: the residual-dependent choice, but not its reversal."""
-    return state._replace(trust=1.0).log_ratio(x, y, proposal, new)
+    return state._replace(share=1.0).log_ratio(x, y, proposal, new)
 
 
 @pytest.mark.parametrize(
@@ -186,7 +187,7 @@ def residuals(spread, uncovered, n=1000):
     ],
 )
 def test_least_share_follows_the_residuals(past, least):
-    quality = residual_mixture.judge(np.random.default_rng(0).permutation(past))
+    quality = kamiltonian_handover.judge(np.random.default_rng(0).permutation(past))
     assert kamiltonian_handover.least_share(quality, 0.2) == least
     assert kamiltonian_handover.least_share(quality, 0.8) == 0.8
 
@@ -195,32 +196,32 @@ def test_residuals_raise_the_share_whatever_the_jumps():
     bad = residuals(0.3, 0.2)
     state = with_evidence(ratio=100.0)
     state = state._replace(residuals=history.History(bad[:, None], len(bad)))
-    assert state.hand_over().share == 0.75
+    assert state.hand_over().walk_share == 0.75
     for option, share in (({"mixture": "constant"}, 0.2), ({"random_walk_share": 0.0}, 0.01)):
         own = state.opted(**option)
-        assert own.hand_over().share == share
+        assert own.hand_over().walk_share == share
         assert own.freeze().mixture is None
 
 
 def test_judge():
     past = residuals(0.7, 0.05, 4000)
-    quality = residual_mixture.judge(np.append(past, -math.inf))
+    quality = kamiltonian_handover.judge(np.append(past, -math.inf))
     np.testing.assert_allclose(quality.typical, np.median(past))
     np.testing.assert_allclose(quality.uncovered, 0.05, rtol=0.05)
-    spread = residual_mixture.judge(residuals(0.7, 0.0, 4000)).spread
+    spread = kamiltonian_handover.judge(residuals(0.7, 0.0, 4000)).residual_sd
     np.testing.assert_allclose(spread, 0.7, rtol=0.1)
 
 
 def test_slack_follows_the_spread_and_no_further_than_trust():
     def slack(spread):
-        quality = residual_mixture.Quality(7.0, spread, 0.0)
+        quality = Quality(spread, 0.0, typical=7.0)
         return kamiltonian_handover.frozen_mixture(quality, 0.2).slack
 
     assert [slack(s) for s in (0.1, 1.0, 50.0)] == [0.6, 1.5, 3.5]
 
 
 def test_constant_shares_without_a_random_walk_or_without_evidence():
-    quality = residual_mixture.Quality(7.0, 1.0, 0.0)
+    quality = Quality(1.0, 0.0, typical=7.0)
     assert kamiltonian_handover.frozen_mixture(quality, 0.2) == (0.2, 7.0, 1.5, 0.0)
     assert kamiltonian_handover.frozen_mixture(quality, 0.0) is None
     assert kamiltonian_handover.frozen_mixture(quality, 1.0) is None
@@ -237,15 +238,15 @@ def test_mixture_is_made_of_what_tuning_saw(family, options, mixes):
     rng = np.random.default_rng(23)
     past = draw(rng, 60)
     state = scored(past[0], history=past, rng=rng, surrogate=family, n_features=60, **options)
-    share = state.share
+    share = state.walk_share
     tuned, _ = run(rng, state, past[0], 200)
     assert tuned.residuals.size == 200
     frozen = tuned.freeze()
     assert (frozen.mixture is not None) == mixes
     if not mixes:
-        assert frozen.share == share
+        assert frozen.walk_share == share
         return
-    assert frozen.mixture.floor == frozen.share == share
+    assert frozen.mixture.floor == frozen.walk_share == share
     _, outcomes = run(rng, frozen, past[0], 200, adapt=False)
     assert {o.proposal.move for o in outcomes} == {"random_walk", "hamiltonian"}
 
@@ -261,5 +262,5 @@ def test_where_the_surrogate_is_too_low_the_random_walk_does_the_work():
         outcomes = [state.draw(rng, x, y, log_density)[1] for _ in range(2000)]
         return sum(o.accept_prob for o in outcomes if o.proposal.move == "random_walk") / 2000
 
-    assert state.start(x, y).trust < 0.01
+    assert state.start(x, y).share < 0.01
     assert walked(state) > 5.0 * walked(state._replace(mixture=None))

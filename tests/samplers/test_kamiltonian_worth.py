@@ -7,10 +7,10 @@ import pytest
 
 from pymc_kameleon.numerics import history
 from pymc_kameleon.samplers.chain import evaluation, transition
+from pymc_kameleon.samplers.kamiltonian.sampler import Carry
 from pymc_kameleon.samplers.kamiltonian.values import freezing, refits
 from pymc_kameleon.samplers.kamiltonian.values import worth as kamiltonian_worth
 from pymc_kameleon.samplers.kamiltonian.values.sampler import ValueKamiltonian
-from pymc_kameleon.samplers.kamiltonian.values.state import Carry
 from pymc_kameleon.samplers.seam import Outcome, Point, Proposal
 from pymc_kameleon.surrogates import transitions as surrogate_dynamics
 from pymc_kameleon.surrogates.transitions import ARMS

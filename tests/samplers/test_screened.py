@@ -15,7 +15,7 @@ from pymc_kameleon.samplers.gaussian_mixture.sampler import GaussianMixture
 from pymc_kameleon.samplers.kameleon.fast import FastKameleon
 from pymc_kameleon.samplers.kameleon.full import Kameleon
 from pymc_kameleon.samplers.kamiltonian import trust
-from pymc_kameleon.samplers.kamiltonian.values.learning import Quality, unjudged
+from pymc_kameleon.samplers.kamiltonian.learner import Quality, unjudged
 from pymc_kameleon.samplers.screened import MOVE, Screened
 from pymc_kameleon.samplers.seam import Point, Proposal, Sampler, acceptance_probability
 from pymc_kameleon.surrogates.values import features
@@ -141,7 +141,7 @@ def test_on_a_ring_of_integers_frequencies_are_those_of_the_matrix_which_leaves_
 
     monkeypatch.setattr(screened, "value", lambda _, x: table[int(x[0])])
     monkeypatch.setattr(
-        screened, "locate", lambda _, p: trust.Current(p.position, p.log_density, table[int(p.position[0])])
+        Screened, "locate", lambda _, s, p: trust.Current(p.position, p.log_density, table[int(p.position[0])])
     )  # fmt: skip
     sampler = Screened(inner=Neighbours(size), transitions=k)
     surface = SimpleNamespace(
@@ -274,8 +274,9 @@ def test_screened_moves_have_the_share_that_they_have_earned(accepted, floor):
     """By the share of two hundred of them that was accepted, beside what the fit promises."""
     state = _still_tuning()
     judgement = state.learning.judgement._replace(earlier=Quality(0.1, 0.0, 1, 100))
+    schedule = state.learning.schedule._replace(last_refit=10**6)
     learning = state.learning._replace(
-        accepted=accepted, trials=200.0, judgement=judgement, next_fit=10**6
+        accepted=accepted, trials=200.0, judgement=judgement, schedule=schedule
     )
     fit = state.fit._replace(residual_sd=3.0 if accepted < 100 else 0.1)
     fixed = screened.fix(state._replace(learning=learning, fit=fit))

@@ -12,9 +12,9 @@ from scipy import special
 from pymc_kameleon.numerics import evaluations
 from pymc_kameleon.samplers.adaptive_metropolis import AdaptiveMetropolis
 from pymc_kameleon.samplers.kamiltonian import trust as residual_mixture
-from pymc_kameleon.samplers.kamiltonian.values import sampler as value_kamiltonian
-from pymc_kameleon.samplers.kamiltonian.values.learning import Noise, Quality
+from pymc_kameleon.samplers.kamiltonian.learner import Quality
 from pymc_kameleon.samplers.kamiltonian.values.sampler import ValueKamiltonian
+from pymc_kameleon.samplers.kamiltonian.values.state import Noise
 from pymc_kameleon.samplers.seam import Outcome
 from pymc_kameleon.surrogates import transitions as surrogate_dynamics
 from pymc_kameleon.surrogates.transitions import Arm
@@ -473,7 +473,7 @@ def test_an_overestimate_is_renewed_while_tuning_where_there_is_noise():
     learning = state.learning
     rng = np.random.default_rng(0)
     for noise_sd, moves in ((0.0, False), (1.0, True)):
-        noise = Noise(noise_sd, value_kamiltonian.RENEW)
+        noise = Noise(noise_sd, 10)
         noisy = state._replace(learning=learning._replace(noise=noise))
         proposal = noisy.propose(rng, np.zeros(2))
         assert (proposal.move == "renewal") is moves

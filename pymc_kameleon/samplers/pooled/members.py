@@ -15,8 +15,7 @@ from pymc_kameleon.samplers import chain
 from pymc_kameleon.samplers.kamiltonian.trust import Current
 from pymc_kameleon.samplers.kamiltonian.values import sampler as value_kamiltonian
 from pymc_kameleon.samplers.kamiltonian.values import tuning as kamiltonian_tuning
-from pymc_kameleon.samplers.kamiltonian.values.learning import Companions, gathered
-from pymc_kameleon.samplers.kamiltonian.values.state import State, locate
+from pymc_kameleon.samplers.kamiltonian.values.state import Companions, State, gathered, locate
 from pymc_kameleon.samplers.seam import Outcome, Point, Proposal
 
 
@@ -33,7 +32,7 @@ class Member(NamedTuple):
         What :class:`pymc_kameleon.samplers.kamiltonian.values.state.State` retains there.
     companions : Companions
     rejections : int
-        See :class:`pymc_kameleon.samplers.kamiltonian.values.learning.Noise`.
+        See :class:`pymc_kameleon.samplers.kamiltonian.values.state.Noise`.
     """
 
     rng: np.random.Generator
@@ -45,7 +44,7 @@ class Member(NamedTuple):
     rejections: int = 0
 
 
-SAMPLER = value_kamiltonian.ValueKamiltonian()  # its options are in the hub
+SAMPLER = value_kamiltonian.SAMPLER  # its options are in the hub
 
 
 class Draw(NamedTuple):
@@ -96,7 +95,7 @@ def settle(hub: State, member: Member) -> Member:
     """The member where it stands, under a hub whose surrogate is new or frozen."""
     state = view(hub, member)._replace(current=locate(hub.dynamics, *_here(member)))
     if hub.learning is None:
-        state = value_kamiltonian.place(state, Point(*_here(member)))
+        state = SAMPLER.place(state, Point(*_here(member)))
     return take(member, state)
 
 
@@ -139,7 +138,7 @@ def move_to(hub: State, member: Member, position, log_density: float) -> Member:
 
 def statistics(hub: State, member: Member, draw: Draw) -> dict[str, Any]:
     """What is told of a draw, by the names that :class:`pymc_kameleon.KamiltonianStep` has."""
-    found = value_kamiltonian.stats(view(hub, member), draw.proposal)
+    found = SAMPLER.stats(view(hub, member), draw.proposal)
     found["n_steps"] = found.get("n_steps", 0)
     tested = draw.proposal.move.startswith("surrogate") and draw.proposal.log_q_ratio > -math.inf
     found["energy_error"] = -draw.log_ratio if tested else math.nan

@@ -6,32 +6,9 @@ import numpy as np
 
 from pymc_kameleon.numerics.history import History
 from pymc_kameleon.samplers.kamiltonian.factors.surface import Surface
+from pymc_kameleon.samplers.kamiltonian.learner import Judgement, Quality, Schedule
 from pymc_kameleon.samplers.kamiltonian.trust import Current, Mixture
 from pymc_kameleon.surrogates.factors.regression import Fit
-
-
-class Carry(NamedTuple):
-    """What ``propose`` computed at the proposed point.
-
-    Attributes
-    ----------
-    kernel : int
-        0 for the random walk, 1, 2, ... for the arms; -1 for points that are evaluated to learn from them.
-    u, value : ndarray of shape (d,), float
-        The proposed point in the coordinates of the dynamics, and the surrogate g there; 0 without one.
-    evaluated : bool
-    gradients, accept_prob, energy_error, diverging :
-        See :class:`pymc_kameleon.samplers.kamiltonian.factors.surface.Path`.
-    """
-
-    kernel: int
-    u: np.ndarray
-    value: float
-    evaluated: bool = True
-    gradients: int = 0
-    accept_prob: float = float("nan")
-    energy_error: float = float("nan")
-    diverging: bool = False
 
 
 class Climb(NamedTuple):
@@ -60,28 +37,6 @@ class Climb(NamedTuple):
     rounds: int = 0
 
 
-class Quality(NamedTuple):
-    """How good the surrogate is, out of sample.
-
-    Attributes
-    ----------
-    residual_sd : float
-        Robust sd of log p - g under the chain; the fit's held-out error where there are too few draws to tell.
-    uncovered : float
-        Share of the chain's states at which g is more than 2.5 too low.
-    refits, evaluations : int
-        While tuning.
-    arrived : bool
-        Whether the climb came to an end by itself, or the chain is where posterior draws are (``arrived``).
-    """
-
-    residual_sd: float
-    uncovered: float
-    refits: int
-    evaluations: int
-    arrived: bool
-
-
 class Learning(NamedTuple):
     """Everything that is needed while tuning only.
 
@@ -99,24 +54,16 @@ class Learning(NamedTuple):
         Sums of the acceptance probabilities of each arm's proposals, and their number; old ones fade at each refit.
     correlation : float
         Slowest lag-1 autocorrelation of one inner transition.
-    residuals : History
-        log p - g after the surrogate's moves since the last refit.
-    uncovered, judged : int
-        Draws since the last refit that stood where g is more than 2.5 too low, and draws judged.
-    surprises : int
-        Plausible points since the last refit that the surrogate had wrong by more than 2.
-    earlier : tuple of float, or None
-        (residual sd, uncovered) from before the last refit.
-    moves, draws, refits, last_refit, next_refit : int
-        How many so far; and at which numbers of evaluations.
-    final : bool
-        Whether the last refit has been.
+    judgement : Judgement
+        Of the present surrogate.
+    moves : int
+        Accepted so far.
+    schedule : Schedule
+        Of the refits.
     free : ndarray of shape (m, n_w) or None
         Inputs along a free run on the last surrogate.
     careful : bool
         Whether a free run has been on a peak that is not there: splines wherever they are about as good.
-    seed : int
-        For the refit at the end of tuning.
     """
 
     inputs: History
@@ -129,20 +76,21 @@ class Learning(NamedTuple):
     accepted: np.ndarray
     trials: np.ndarray
     correlation: float
-    residuals: History
-    uncovered: int
-    judged: int
-    surprises: int
-    earlier: tuple | None
-    moves: int
-    draws: int
-    refits: int
-    last_refit: int
-    next_refit: int
-    final: bool
-    free: np.ndarray | None
-    careful: bool
-    seed: int
+    judgement: Judgement
+    schedule: Schedule
+    moves: int = 0
+    free: np.ndarray | None = None
+    careful: bool = False
+
+    @property
+    def size(self) -> int:
+        """Number of evaluations."""
+        return self.log_densities.size
+
+    @property
+    def heights(self) -> np.ndarray:
+        """Every log density, (n,)."""
+        return self.log_densities.buffer[: self.size, 0]
 
 
 class State(NamedTuple):
@@ -155,7 +103,7 @@ class State(NamedTuple):
     current : Current
         What is retained at the chain's point: u, the log density of v, and g.
     share : float
-        How far the surrogate is trusted at the chain's point; 1 while tuning.
+        t at the chain's point; 1 while tuning.
     fit, surface : Fit, Surface or None
         None until there are enough evaluations.
     log_walk : float
