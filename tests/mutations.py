@@ -300,7 +300,7 @@ MUTATIONS = [
              "factors: not frozen", "test_factored_kamiltonian.py test_structure.py"),
     Mutation("samplers/kamiltonian/factors/climb", "    if not (promised >= 0.0 and np.isfinite(found.x).all()):", "    if False:",
              "factors: a search that got lost ends the climb", "test_factored_kamiltonian.py -k lost"),
-    Mutation("samplers/kamiltonian/factors/arrived", "TOO_LOW = 1.5 ", "TOO_LOW = 150.0 ",
+    Mutation("samplers/kamiltonian/factors/learning", "- 1.5 * expected.std()", "- 150.0 * expected.std()",
              "factors: every chain has arrived", "test_factored_kamiltonian.py -k 'far_away or expected_level'"),
     Mutation("steps/coordinates", "before = [factor[..., i, j] * z[j] for j in range(i)]", "before = []",
              "correlated effects moved as if they were not", "test_coordinates.py -k correlated"),

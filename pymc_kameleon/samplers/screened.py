@@ -33,16 +33,10 @@ from pymc_kameleon.numerics.checks import count
 from pymc_kameleon.numerics.evaluations import Evaluations
 from pymc_kameleon.numerics.history import History
 from pymc_kameleon.samplers.chain import transition
-from pymc_kameleon.samplers.kamiltonian import trust
-from pymc_kameleon.samplers.kamiltonian.learner import (
-    Judgement,
-    Schedule,
-    measure,
-    since_arrival,
-    unjudged,
-)  # fmt: skip
+from pymc_kameleon.samplers.kamiltonian import learner, trust
+from pymc_kameleon.samplers.kamiltonian.learner import Judgement, Schedule, unjudged
 from pymc_kameleon.samplers.kamiltonian.sampler import SurrogateSampler
-from pymc_kameleon.samplers.kamiltonian.values import refits
+from pymc_kameleon.samplers.kamiltonian.values import refits, worth
 from pymc_kameleon.samplers.kamiltonian.values import state as values
 from pymc_kameleon.samplers.seam import NEVER, NOTHING, Outcome, Point, Proposal, Sampler
 from pymc_kameleon.surrogates import transitions as dynamics
@@ -52,32 +46,18 @@ from pymc_kameleon.surrogates.values.features import quadratic_size
 from pymc_kameleon.surrogates.values.regression import Fit
 
 MOVE = "screened"
-PRIOR_TRIALS = 5.0  # what the fit's held-out residual counts for
 WORTH = 4.0  # times the acceptance probability: the share that the screened moves may have
 
 
 class Learning(NamedTuple):
-    """What is needed while tuning only.
+    """What is needed while tuning only."""
 
-    Attributes
-    ----------
-    evaluated : Evaluations
-        Every point evaluated.
-    states, heights : History
-        The chain's, and their log densities.
-    judgement : Judgement
-        Of the present surrogate.
-    accepted, trials : float
-        Sum of the acceptance probabilities of screened moves, and their number; those before the last fit count a
-        tenth.
-    schedule : Schedule
-        Of the refits.
-    """
-
-    evaluated: Evaluations
-    states: History
+    evaluated: Evaluations  # every point evaluated
+    states: History  # the chain's, and their log densities
     heights: History
-    judgement: Judgement
+    judgement: Judgement  # of the present surrogate
+    # sum of the acceptance probabilities of screened moves, and their number; those before the last
+    # fit count a tenth
     accepted: float
     trials: float
     schedule: Schedule
@@ -89,32 +69,17 @@ class Learning(NamedTuple):
 
 
 class State(NamedTuple):
-    """Everything that adapts.
+    """Everything that adapts."""
 
-    Attributes
-    ----------
-    inner : tuple
-        The sampler's own.
-    fit, surface : Fit, Dynamics or None
-        None until there are enough evaluations; ``surface`` has f and D.
-    current : trust.Current or None
-        The chain's point, in the surface's coordinates.
-    share : float
-        What f is trusted with there: t, see :mod:`pymc_kameleon.samplers.kamiltonian.trust`; while tuning the share of
-        the screened moves.
-    mixture : trust.Mixture or None
-        Set when tuning ends.
-    learning : Learning or None
-        None once tuning has ended.
-    """
-
-    inner: Any
-    fit: Fit | None
+    inner: Any  # the sampler's own
+    fit: Fit | None  # None until there are enough evaluations; ``surface`` has f and D
     surface: Dynamics | None
-    current: trust.Current | None
+    current: trust.Current | None  # the chain's point, in the surface's coordinates
+    # what f is trusted with there: t, see :mod:`pymc_kameleon.samplers.kamiltonian.trust`; while
+    # tuning the share of the screened moves
     share: float
-    mixture: trust.Mixture | None
-    learning: Learning | None
+    mixture: trust.Mixture | None  # set when tuning ends
+    learning: Learning | None  # None once tuning has ended
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -258,8 +223,8 @@ def value(surface: Dynamics, x: np.ndarray) -> float:
 def acceptance(state: State) -> float:
     """Of the screened moves: as seen, and as the fit's held-out residual promises."""
     learning = state.learning
-    promised = PRIOR_TRIALS * math.erfc(0.5 * state.fit.residual_sd)
-    return (learning.accepted + promised) / (learning.trials + PRIOR_TRIALS)
+    promised = worth.PRIOR_TRIALS * math.erfc(0.5 * state.fit.residual_sd)
+    return (learning.accepted + promised) / (learning.trials + worth.PRIOR_TRIALS)
 
 
 def learn(state: State, outcome: Outcome) -> Learning:
@@ -296,7 +261,7 @@ def refit(rng: np.random.Generator, state: State, full: bool) -> State:
     )
     state = state._replace(learning=learning._replace(schedule=schedule))
     n = learning.states.size
-    reference = since_arrival(learning.states.buffer[:n], learning.heights.buffer[:n, 0])
+    reference = learner.since_arrival(learning.states.buffer[:n], learning.heights.buffer[:n, 0])
     if history.count_distinct(reference[0]) <= 2 * d:
         return state
     try:
@@ -304,7 +269,7 @@ def refit(rng: np.random.Generator, state: State, full: bool) -> State:
     except np.linalg.LinAlgError:  # too few distinct points, or too degenerate: wait for more
         return state
     learning = learning._replace(
-        judgement=unjudged(before and measure(learning, before.residual_sd)),
+        judgement=unjudged(before and learner.measure(learning, before.residual_sd)),
         accepted=0.1 * learning.accepted,
         trials=0.1 * learning.trials,
         schedule=schedule._replace(refits=schedule.refits + 1),
@@ -324,7 +289,7 @@ def fix(state: State) -> State:
         learning = state.learning
     if state.fit is None:
         return state._replace(learning=None)
-    quality = measure(learning, state.fit.residual_sd)
+    quality = learner.measure(learning, state.fit.residual_sd)
     floor = trust.choose_floor(quality.uncovered, quality.residual_sd)
     # A fifth at least. Where f is not trusted a chain makes no other moves than the sampler's own, and comes back as
     # rarely as they are made where it is: with a twentieth of the draws its visits to the tails were few and long.

@@ -12,7 +12,7 @@ from pymc_kameleon.samplers import chain
 from pymc_kameleon.samplers.kamiltonian import trust
 from pymc_kameleon.samplers.kamiltonian.factors import climb
 from pymc_kameleon.samplers.kamiltonian.factors import learning as learn
-from pymc_kameleon.samplers.kamiltonian.factors.arrived import is_high_enough
+from pymc_kameleon.samplers.kamiltonian.factors.learning import is_high_enough
 from pymc_kameleon.samplers.kamiltonian.factors.sampler import FactoredKamiltonian
 from pymc_kameleon.samplers.kamiltonian.factors.surface import (
     ARMS,

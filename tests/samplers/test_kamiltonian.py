@@ -481,11 +481,11 @@ def with_evidence(ratio, gain=1.0, trials=50):
     """A state that has seen ``trials`` draws of each kernel whose jumps have the given ratio."""
     state = mediocre("lite", random_walk_share=0.2)
     validation = state.fitted.validation._replace(gain=gain)
-    jumps = kamiltonian.Jumps(trials * np.outer([1.0, ratio], np.ones(2)), np.full(2, float(trials)))
+    jumps = kamiltonian.Jumps(
+        trials * np.outer([1.0, ratio], np.ones(2)), np.full(2, float(trials))
+    )
     return state._replace(
-        fitted=state.fitted._replace(validation=validation),
-        jumps=jumps,
-        walk_share=0.95,
+        fitted=state.fitted._replace(validation=validation), jumps=jumps, walk_share=0.95
     ).opted(adapt_share=True)
 
 

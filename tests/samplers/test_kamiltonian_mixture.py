@@ -141,10 +141,7 @@ def share_at_one_end(state, x, y, proposal, new):
 @pytest.mark.parametrize(
     "ratio", [pytest.param(without_share, marks=pytest.mark.slow), share_at_one_end]
 )
-@pytest.mark.parametrize(
-    "noise",
-    [0.0, pytest.param(1.0, marks=pytest.mark.slow)],
-)
+@pytest.mark.parametrize("noise", [0.0, pytest.param(1.0, marks=pytest.mark.slow)])
 @lite_or_slow
 def test_control_a_wrong_share_is_noticed(family, noise, ratio):
     state = mixed(family, with_hole)

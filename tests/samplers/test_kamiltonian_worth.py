@@ -52,9 +52,7 @@ def test_no_longer_arm_is_tried_than_is_needed(monkeypatch):
 
 def worth(**changes):
     known = kamiltonian_worth.empty(2)._replace(
-        times=np.array([6.0, 1.5, 1.0, 1.0]),
-        work=np.array([0.02, 0.03, 0.1, 0.5]),
-        expected=0.9,
+        times=np.array([6.0, 1.5, 1.0, 1.0]), work=np.array([0.02, 0.03, 0.1, 0.5]), expected=0.9
     )
     return known._replace(**changes)
 

@@ -16,53 +16,28 @@ ENOUGH = 10  # residuals to judge by
 
 
 class Quality(NamedTuple):
-    """How good a surrogate is, out of sample.
+    """How good a surrogate is, out of sample."""
 
-    Attributes
-    ----------
-    residual_sd : float
-        Robust sd of log p - f under the chain, since the last refit; what the fit says of itself where there are too
-        few draws to tell.
-    uncovered : float
-        Share of the chain's states at which f is more than 2.5 too low.
-    refits, evaluations : int
-        While tuning.
-    typical : float
-        Median of log p - f.
-    arrived : bool
-        Whether the chain is where posterior draws are, as far as the sampler looks itself.
-    """
-
+    # robust sd of log p - f under the chain, since the last refit; what the fit says of itself
+    # where there are too few draws to tell
     residual_sd: float
-    uncovered: float
-    refits: int = 0
+    uncovered: float  # share of the chain's states at which f is more than 2.5 too low
+    refits: int = 0  # while tuning
     evaluations: int = 0
-    typical: float = 0.0
+    typical: float = 0.0  # median of log p - f
+    # whether the chain is where posterior draws are, as far as the sampler looks itself
     arrived: bool = True
 
 
 class Judgement(NamedTuple):
-    """What has been seen of the surrogate since the last refit.
+    """What has been seen of the surrogate since the last refit."""
 
-    Attributes
-    ----------
-    residuals : History
-        log p - f along the surrogate's moves: out of sample.
-    typical : float or None
-        Their recent median, None until there are enough.
-    surprises : int
-        Plausible points that the surrogate had wrong.
-    uncovered, judged : int
-        Draws that stood where f is more than 2.5 too low, and draws judged.
-    earlier : Quality or None
-        Measured before the last refit: what is known until the new surrogate has been judged.
-    """
-
-    residuals: History
-    typical: float | None = None
-    surprises: int = 0
-    uncovered: int = 0
+    residuals: History  # log p - f along the surrogate's moves: out of sample
+    typical: float | None = None  # their recent median, None until there are enough
+    surprises: int = 0  # plausible points that the surrogate had wrong
+    uncovered: int = 0  # draws that stood where f is more than 2.5 too low, and draws judged
     judged: int = 0
+    # measured before the last refit: what is known until the new surrogate has been judged
     earlier: Quality | None = None
 
     def standing(self, residual: float) -> "Judgement":
@@ -117,32 +92,20 @@ def measure(learning: Any, held_out: float, unknown: float = 1.0) -> Quality:
         residual_sd = trust.spread(judgement.residuals.buffer[:size])
     if judgement.judged > ENOUGH:
         uncovered = judgement.uncovered / judgement.judged
-    return Quality(residual_sd, uncovered, learning.schedule.refits, learning.size, judgement.median)
+    return Quality(
+        residual_sd, uncovered, learning.schedule.refits, learning.size, judgement.median
+    )
 
 
 class Schedule(NamedTuple):
-    """When a new surrogate is fitted.
+    """When a new surrogate is fitted."""
 
-    Attributes
-    ----------
-    next_refit : int
-        At which number of evaluations.
-    draws : int
-        Tuning draws seen.
-    refits, last_refit : int
-        How many there were, and at how many evaluations the last was.
-    final : bool
-        Whether the last refit has been.
-    seed : int
-        Of the refit at the end of tuning, if there is one; drawn with the last refit.
-    """
-
-    next_refit: int
-    draws: int = 0
-    refits: int = 0
+    next_refit: int  # at which number of evaluations
+    draws: int = 0  # tuning draws seen
+    refits: int = 0  # how many there were, and at how many evaluations the last was
     last_refit: int = 0
-    final: bool = False
-    seed: int = 0
+    final: bool = False  # whether the last refit has been
+    seed: int = 0  # of the refit at the end of tuning, if there is one; drawn with the last refit
 
     def is_last(self, tune: int | None) -> bool:
         """Whether so much of ``tune`` draws is over that one more fit is the last; the rest judges it out of sample."""

@@ -16,34 +16,24 @@ from pymc_kameleon.samplers.seam import Point, Proposal, Sampler
 
 
 class Carry(NamedTuple):
-    """What ``propose`` computed at the proposed point.
+    """What ``propose`` computed at the proposed point."""
 
-    Attributes
-    ----------
-    kernel : int
-        0 for the random walk, 1, 2, ... for the arms; -1 for points that are evaluated to learn from them.
-    z, value : ndarray of shape (d,), float
-        The proposed point in the coordinates of the dynamics, and f there; empty and 0 without a surrogate.
-    origin, origin_log_density : ndarray of shape (d,), float
-        Where the chain was when it proposed.
-    evaluated : bool
-        Whether the log density is evaluated for this draw.
-    companion : int
-        Of which companion chain this is a proposal or with which it is a swap; -1 for none.
-    companion_log_ratio : float
-        The part of the companion's Metropolis-Hastings ratio that is known before the evaluation.
-    path : tuple or None
-        What the transitions on the surrogate did: ``gradients``, ``accept_prob``, ``energy_error``, ``diverging``.
-    """
-
+    # 0 for the random walk, 1, 2, ... for the arms; -1 for points that are evaluated to learn from
+    # them.
     kernel: int
+    # (d,): the proposed point in the coordinates of the dynamics, and f there; empty and 0 without
+    # a surrogate
     z: np.ndarray
     value: float
-    origin: np.ndarray | None = None
+    origin: np.ndarray | None = None  # (d,): where the chain was when it proposed
     origin_log_density: float = 0.0
-    evaluated: bool = True
+    evaluated: bool = True  # whether the log density is evaluated for this draw
+    # of which companion chain this is a proposal or with which it is a swap; -1 for none
     companion: int = -1
+    # the part of the companion's Metropolis-Hastings ratio that is known before the evaluation
     companion_log_ratio: float = 0.0
+    # what the transitions on the surrogate did: ``gradients``, ``accept_prob``, ``energy_error``,
+    # ``diverging``
     path: Any = None
 
 
@@ -86,7 +76,9 @@ class SurrogateSampler(Sampler):
 
         Exactness hangs on the shares: see :mod:`pymc_kameleon.samplers.kamiltonian.trust`.
         """
-        return self.with_shares(state, proposal.log_q_ratio, proposal.carry.kernel > 0, proposal, there)
+        return self.with_shares(
+            state, proposal.log_q_ratio, proposal.carry.kernel > 0, proposal, there
+        )
 
     def with_shares(self, state, ratio, by_surrogate, proposal, there) -> float:
         """``ratio`` and that of the shares at both ends, the new one with the new log density."""

@@ -50,7 +50,9 @@ def refit(
     learning = state.learning
     n, schedule = learning.size, learning.schedule
     final = final or schedule.is_last(state.tune)
-    schedule = schedule._replace(last_refit=n, next_refit=int(1.25 * n) + 4, final=schedule.final or final)
+    schedule = schedule._replace(
+        last_refit=n, next_refit=int(1.25 * n) + 4, final=schedule.final or final
+    )
     learning = learning._replace(schedule=schedule)
     # inner transitions of the free run: the more, the later
     length = 400 if final else 60 if schedule.refits < 3 else 200
@@ -246,6 +248,29 @@ def _recentre(known, surface, path, centring):
 def measure(learning: Learning, error: float) -> learner.Quality:
     """How good the surrogate has been since the last refit; its fit's ``error`` is of inputs that were looked at."""
     return learner.measure(learning, max(2.0 * error, 0.1), unknown=0.0)
+
+
+def has_arrived(
+    rng, known: Known, surface: Surface, v: np.ndarray, values: np.ndarray, typical: float
+) -> bool:
+    """Whether a chain with the log densities ``values`` (m,) is in the typical set when tuning ends.
+
+    A climb that comes to an end by itself says so. One that ends for want of rounds, because the box had become small
+    in a narrow valley, does not know: most of the time the draws that followed have gone where it could not. Then the
+    chain's log densities are compared with those along a free run on the surrogate from ``v``, which is too low by
+    ``typical``. A draw has 0.5 chi^2_d below the mode, whatever the scales, so that this needs no history to settle
+    in, and a chain that is on its way stands many of these standard deviations too low.
+    """
+    surface, path, _ = free_run(rng, known, surface, v, 200)
+    if path is None:
+        return False
+    return is_high_enough(values, typical + np.array([value(known, surface, u) for u in path]))
+
+
+def is_high_enough(log_densities: np.ndarray, expected: np.ndarray) -> bool:
+    """Whether log densities (m,) of a chain, oldest first, are where ``expected`` ones (n,) of posterior draws are."""
+    recent = log_densities[-max(10, len(log_densities) // 3) :]
+    return bool(np.median(recent) > np.median(expected) - 1.5 * expected.std())
 
 
 def arm_shares(learning: Learning, power: float, least: float = 0.05) -> np.ndarray:

@@ -33,7 +33,6 @@ from pymc_kameleon.numerics import history
 from pymc_kameleon.numerics.step_size import OPTIMAL_SCALE
 from pymc_kameleon.samplers import seam
 from pymc_kameleon.samplers.kamiltonian import trust
-from pymc_kameleon.samplers.kamiltonian.factors import arrived
 from pymc_kameleon.samplers.kamiltonian.factors import climb as climbing
 from pymc_kameleon.samplers.kamiltonian.factors import learning as learn
 from pymc_kameleon.samplers.kamiltonian.factors.state import Climb, Learning, State
@@ -41,8 +40,6 @@ from pymc_kameleon.samplers.kamiltonian.factors.surface import ARMS, Arm, Known,
 from pymc_kameleon.samplers.kamiltonian.learner import Quality, Schedule, unjudged
 from pymc_kameleon.samplers.kamiltonian.sampler import Carry, SurrogateSampler
 from pymc_kameleon.samplers.seam import Outcome, Proposal
-
-WALK, DESIGN = 0.15, 0.20  # shares of the tuning draws
 
 
 class Source(Protocol):
@@ -123,17 +120,15 @@ class FactoredKamiltonian(SurrogateSampler):
         if learning is not None and learning.climb is not None:
             return self._climb(rng, x, state, learning.climb)
         if state.surface is None:
-            return self._unlearned_walk(rng, x)
+            return self._nearby(rng, x, 10.0 ** rng.uniform(-3.0, 0.0), "walk", 0)
         if learning is None:
-            assert state.mixture is not None
-            walk = (
-                rng.random() >= (1.0 - state.mixture.floor) * state.share
-            )  # the mixture's weights
+            # the mixture's weights
+            walk = rng.random() >= (1.0 - state.mixture.floor) * state.share
             return self._walk(rng, x, state) if walk else self._surrogate(rng, x, state)
         u = rng.random()
-        if u < WALK or state.current.value == -math.inf:
+        if u < 0.15 or state.current.value == -math.inf:
             return self._walk(rng, x, state)
-        if u < WALK + DESIGN:
+        if u < 0.15 + 0.20:
             return self._design(rng, x, state)
         return self._surrogate(rng, x, state)
 
@@ -178,13 +173,19 @@ class FactoredKamiltonian(SurrogateSampler):
         quality = quality._replace(arrived=learning.arrived)
         if state.surface is None:
             return state._replace(learning=None, quality=quality)
-        states, values = self._archive(state, learning)
-        quality = quality._replace(typical=self._typical_residual(state, states, values))
+        states, values = self._archive(state)
+        residuals = values - np.array([learn.value(self.known, state.surface, u) for u in states])
+        residuals = residuals[np.isfinite(residuals)]
+        typical = float(np.median(residuals)) if len(residuals) else 0.0
+        quality = quality._replace(typical=typical)
         if not learning.arrived:  # its climb ended for want of rounds, or of draws
-            quality = quality._replace(arrived=self._has_arrived(rng, state, values, quality.typical))
+            position = self._position(state)
+            here = learn.has_arrived(rng, self.known, state.surface, position, values, typical)
+            quality = quality._replace(arrived=here)
         state = state._replace(learning=None, quality=quality)
-        floor = trust.choose_floor(quality.uncovered, quality.residual_sd) if quality.arrived else 0.5
-        mixture = trust.Mixture(floor, quality.typical, trust.slack(quality.residual_sd))
+        floor = trust.choose_floor(quality.uncovered, quality.residual_sd)
+        floor = floor if quality.arrived else 0.5
+        mixture = trust.Mixture(floor, typical, trust.slack(quality.residual_sd))
         state = state._replace(
             mixture=mixture, archive=states, arms=learn.arm_shares(learning, 6.0, 0.01)
         )
@@ -247,25 +248,22 @@ class FactoredKamiltonian(SurrogateSampler):
         position, _ = leave(self.known, path.end.u, surface.centring)
         return Proposal(position, -math.inf, "design", Carry(-1, path.end.u, 0.0))
 
-    def _unlearned_walk(self, rng, x):
-        """While nothing is known: small steps of all sizes."""
-        size = 10.0 ** rng.uniform(-3.0, 0.0)
+    @staticmethod
+    def _nearby(rng, x, size, move, kernel):
+        """A normal step, while nothing is known."""
         position = x + size * rng.standard_normal(len(x))
-        return Proposal(position, 0.0, "walk", Carry(0, position.copy(), 0.0))
+        return Proposal(position, 0.0, move, Carry(kernel, position.copy(), 0.0))
 
     # --- the climb ----------------------------------------------------------------------------
 
     def _climb(self, rng, x, state, climb):
-        n, d = state.learning.size, len(x)
         if climb.target is not None:
             position = climb.target.copy()
-        elif climb.satellites:
+            return Proposal(position, 0.0, "climb", Carry(-1, position.copy(), 0.0))
+        size = 0.7 * (0.03, 0.1, 0.3, 1.0)[state.learning.size % 4]
+        if climb.satellites:
             size = climbing.SATELLITES[-climb.satellites] * min(climb.half_width, 0.5)
-            position = x + size * rng.standard_normal(d)
-        else:
-            size = 0.7 * climbing.DESIGN[n % len(climbing.DESIGN)]
-            position = x + size * rng.standard_normal(d)
-        return Proposal(position, 0.0, "climb", Carry(-1, position.copy(), 0.0))
+        return self._nearby(rng, x, size, "climb", -1)
 
     def _climbed(self, rng, state, outcome):
         """After one evaluation of the climb: another point of the design, or the next target, or the end."""
@@ -281,9 +279,9 @@ class FactoredKamiltonian(SurrogateSampler):
         state = state._replace(learning=learning)
         spent = state.tune is not None and learning.schedule.draws >= 0.6 * state.tune
         calm = climb.calm >= climbing.CALM
-        over = calm or climb.rounds >= climbing.ROUNDS or spent
-        if over:
-            return self._arrive(rng, state, outcome, calm)
+        if calm or climb.rounds >= climbing.ROUNDS or spent:
+            state = state._replace(learning=learning._replace(climb=None, arrived=calm))
+            return learn.refit(rng, self.known, state, outcome.position, outcome.log_density)
         if climb.satellites or learning.size < climbing.design_size(self.known.layout):
             return state
         try:
@@ -293,11 +291,6 @@ class FactoredKamiltonian(SurrogateSampler):
         goal, promised = climbing.target(self.known, surface, outcome.position, climb.half_width)
         climb = climb._replace(target=goal, promised=promised)
         return state._replace(learning=learning._replace(climb=climb))
-
-    def _arrive(self, rng, state, outcome, arrived):
-        learning = state.learning._replace(climb=None, arrived=arrived)
-        state = state._replace(learning=learning)
-        return learn.refit(rng, self.known, state, outcome.position, outcome.log_density)
 
     # --- tuning -------------------------------------------------------------------------------
 
@@ -374,29 +367,11 @@ class FactoredKamiltonian(SurrogateSampler):
             return state.current.z.copy()
         return leave(self.known, state.current.z, state.surface.centring)[0]
 
-    def _typical_residual(self, state, states, values):
-        """Median of log p - g at the chain's states, or at the only one."""
-        residuals = values - np.array([learn.value(self.known, state.surface, u) for u in states])
-        if not len(states):
-            residuals = np.array([state.current.log_density - state.current.value])
-        residuals = residuals[np.isfinite(residuals)]
-        return float(np.median(residuals)) if len(residuals) else 0.0
-
-    def _has_arrived(self, rng, state, values, typical):
-        """Whether the chain's log densities are those of posterior draws, as far as the surrogate knows."""
-        values = values if len(values) else np.array([state.current.log_density])
-        position = self._position(state)
-        expected = arrived.expected_log_densities(
-            rng, self.known, state.surface, position, typical
-        )
-        return expected is not None and arrived.is_high_enough(values, expected)
-
-    def _archive(self, state, learning):
-        """The chain's last states, in u, and their log densities."""
-        m = learning.chain.size
-        rows = slice(max(0, m - 300), m)
-        states = learning.chain.buffer[rows]
-        centring = state.surface.centring
-        u = np.array([learn.enter(self.known, v, centring) for v in states])
-        values = learning.chain_log_densities.buffer[rows, 0].copy()
-        return u.reshape(len(states), learning.chain.buffer.shape[1]), values
+    def _archive(self, state):
+        """The chain's last states, in u, and their log densities; where it is, if it has not tuned."""
+        learning, m = state.learning, state.learning.chain.size
+        if not m:
+            return state.current.z[None], np.array([state.current.log_density])
+        rows, centring = slice(max(0, m - 300), m), state.surface.centring
+        u = np.array([learn.enter(self.known, v, centring) for v in learning.chain.buffer[rows]])
+        return u, learning.chain_log_densities.buffer[rows, 0].copy()

@@ -39,18 +39,11 @@ ENOUGH = 20  # proposals of either kernel before the two are compared, and resid
 
 
 class Jumps(NamedTuple):
-    """Of either kernel, the random walk first, since the last fit.
+    """Of either kernel, the random walk first, since the last fit."""
 
-    Attributes
-    ----------
-    squares : ndarray of shape (2, d)
-        Sums of acceptance probability times squared jump in learned coordinates.
-    trials : ndarray of shape (2,)
-        Proposals.
-    """
-
+    # (2, d): sums of acceptance probability times squared jump in learned coordinates
     squares: np.ndarray
-    trials: np.ndarray
+    trials: np.ndarray  # (2,): proposals
 
 
 def no_jumps(dim: int) -> Jumps:

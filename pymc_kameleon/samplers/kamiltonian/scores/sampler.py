@@ -55,17 +55,10 @@ from pymc_kameleon.samplers.kamiltonian.scores import handover
 from pymc_kameleon.samplers.kamiltonian.scores.handover import Jumps, no_jumps
 from pymc_kameleon.samplers.kamiltonian.trust import Current, Mixture
 from pymc_kameleon.samplers.seam import NEVER, NOTHING, Point, Proposal
+from pymc_kameleon.surrogates.scores import choose
 from pymc_kameleon.surrogates.scores import objective as score_matching
 from pymc_kameleon.surrogates.scores import online as online_finite
-from pymc_kameleon.surrogates.scores.choose import (
-    RADIUS,
-    Fit,
-    Recipe,
-    distance,
-    fit,
-    leapfrog,
-    stable_step_size,
-)
+from pymc_kameleon.surrogates.scores.choose import RADIUS, Fit, Recipe
 from pymc_kameleon.surrogates.scores.objective import gaussian_base
 from pymc_kameleon.surrogates.scores.online import OnlineFinite
 
@@ -81,54 +74,32 @@ PAPERS = {
     "finite": {**PAPER, "n_history": 2000, "n_features": 2000, "n_leapfrog": (10, 100)},
 }
 
+
 class State(NamedTuple):
-    """Everything that adapts.
+    """Everything that adapts."""
 
-    Attributes
-    ----------
-    walk : adaptive_metropolis.State
-        The other kernel of the mixture; it keeps the history.
-    centre, factor : ndarray of shape (d,), (d, d)
-        The learned coordinates: x = centre + factor z, factor lower triangular.
-    fitted : Fit or None
-        The surrogate in those coordinates.
-    walk_share : float
-        Probability of a random-walk move; with ``mixture`` its least probability.
-    mixture : Mixture or None
-        Set when tuning ends, if the shares are to depend on the residual.
-    current : Current or None
-        What is retained at the chain's point: z, log density, f; ``None`` without a surrogate.
-    share : float
-        t at the chain's point: trajectories are chosen with probability (1 - walk_share) t.
-    log_step, log_step_average, log_step_limit : float
-        Of the leapfrog's mean step size; its average over iterations; the largest stable one.
-    jumps : Jumps
-    residuals : History
-        log p - f at the chain's states since the last fit, out of sample; empty after tuning.
-    refits, next_fit : int
-        Surrogates so far, and the iteration of the next.
-    last_fit : float
-        Iteration from which on there is none.
-    online : OnlineFinite or None
-        Running sums of the whole history, with ``online`` and while tuning.
-    """
-
-    walk: adaptive_metropolis.State
+    walk: adaptive_metropolis.State  # the other kernel of the mixture; it keeps the history
+    # (d,): the learned coordinates: x = centre + factor z, factor lower triangular
     centre: np.ndarray
-    factor: np.ndarray
-    fitted: Fit | None
-    walk_share: float
-    mixture: Mixture | None
+    factor: np.ndarray  # (d, d)
+    fitted: Fit | None  # the surrogate in those coordinates
+    walk_share: float  # probability of a random-walk move; with ``mixture`` its least probability
+    mixture: Mixture | None  # set when tuning ends, if the shares are to depend on the residual
+    # what is retained at the chain's point: z, log density, f; ``None`` without a surrogate
     current: Current | None
+    # t at the chain's point: trajectories are chosen with probability (1 - walk_share) t
     share: float
+    # of the leapfrog's mean step size; its average over iterations; the largest stable one
     log_step: float
     log_step_average: float
     log_step_limit: float
     jumps: Jumps
+    # log p - f at the chain's states since the last fit, out of sample; empty after tuning
     residuals: History
-    refits: int
+    refits: int  # surrogates so far, and the iteration of the next
     next_fit: int
-    last_fit: float
+    last_fit: float  # iteration from which on there is none
+    # running sums of the whole history, with ``online`` and while tuning
     online: OnlineFinite | None = None
 
 
@@ -302,10 +273,6 @@ class ScoreKamiltonian(SurrogateSampler):
         """Whether the share of random-walk moves follows what the two kernels bring."""
         return self.history is None if self.adapt_share is None else bool(self.adapt_share)
 
-    @property
-    def _looks_at_residuals(self) -> bool:
-        return self.mixture == "residual" and self.random_walk_share > 0.0
-
     def init(self, rng, x, known=NOTHING) -> State:
         """Start at ``x``, shape (d,)."""
         x = np.asarray(x, dtype=float)
@@ -365,7 +332,7 @@ class ScoreKamiltonian(SurrogateSampler):
         if state.mixture is not None and proposal is not None:
             return super().place(state, point, proposal)
         state = super().place(state, point)
-        away = distance(state.current.z, state.fitted.region)
+        away = choose.distance(state.current.z, state.fitted.region)
         if state.walk_share == 0.0 and not away < RADIUS:
             raise ValueError(
                 f"The chain cannot move: it is {away:.3g} standard deviations away from the history's mean, farther "
@@ -393,7 +360,7 @@ class ScoreKamiltonian(SurrogateSampler):
         z = solve_lower(state.factor, x - state.centre)
         momentum = rng.standard_normal(len(x))
         fitted = state.fitted
-        end, turned, inside = leapfrog(
+        end, turned, inside = choose.leapfrog(
             z, momentum, fitted.surrogate, step_size, n_steps, fitted.region
         )
         value = score_matching.value(end, fitted.surrogate) if mixed and inside else 0.0
@@ -445,7 +412,7 @@ class ScoreKamiltonian(SurrogateSampler):
         """
         state = self.hand_over(state)
         mixture = None
-        if self._looks_at_residuals:
+        if self.mixture == "residual" and self.random_walk_share > 0.0:
             mixture = handover.frozen_mixture(_quality(state), state.walk_share)
         return state._replace(
             walk=self.walk.freeze(state.walk),
@@ -468,14 +435,14 @@ class ScoreKamiltonian(SurrogateSampler):
         factor = walk.factor if self.whiten else np.eye(dim)
         z = np.ascontiguousarray(np.linalg.solve(factor, (past - centre).T).T)
         previous = None if state.fitted is None else state.fitted.lengthscale
-        fitted = fit(rng, self.recipe, z, previous)
+        fitted = choose.fit(rng, self.recipe, z, previous)
         if fitted is None:
             return state
         return self.renewed(rng, state._replace(centre=centre, factor=factor), fitted)
 
     def renewed(self, rng, state, fitted) -> State:
         """The state with another surrogate, which has not been judged yet."""
-        limit = math.log(stable_step_size(rng, fitted, self.leapfrog_range))
+        limit = math.log(choose.stable_step_size(rng, fitted, self.leapfrog_range))
         log_step = math.log(self.step_size) if isinstance(self.step_size, float | int) else limit
         return state._replace(
             fitted=fitted, log_step=log_step, log_step_average=log_step, log_step_limit=limit,
@@ -488,7 +455,7 @@ class ScoreKamiltonian(SurrogateSampler):
         if state.fitted is None or not self.follows:
             return state
         least = self.random_walk_share
-        if self._looks_at_residuals:
+        if self.mixture == "residual" and least > 0.0:
             least = handover.least_share(_quality(state), least)
         share = handover.random_walk_share(
             state.jumps, state.fitted.validation.gain, state.walk_share, least, self.trial_share
@@ -633,8 +600,3 @@ class FiniteKamiltonian(ScoreKamiltonian):
 
 def _quality(state):
     return handover.judge(state.residuals.buffer[: state.residuals.size, 0])
-
-
-def informative(state: State) -> bool:
-    """Whether there is a surrogate with a better held-out score than a Gaussian fit's."""
-    return state.fitted is not None and state.fitted.validation.gain > 0.0

@@ -39,7 +39,9 @@ def refit(
     schedule, size = learning.schedule, learning.size
     final = schedule.is_last(options.tune) if final is None else final
     chain, values = reference_states(state) if reference is None else reference
-    schedule = schedule._replace(final=final, last_refit=size, next_refit=_next_refit(options, size))
+    schedule = schedule._replace(
+        final=final, last_refit=size, next_refit=_next_refit(options, size)
+    )
     state = state._replace(learning=learning._replace(schedule=schedule))
     full = final or (schedule.refits + 1) % 3 == 2
     try:

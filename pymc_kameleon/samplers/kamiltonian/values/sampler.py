@@ -237,9 +237,7 @@ def _free_chain(rng, x, state, kernel):
     current, dynamics = state.current, state.dynamics
     arm = state.options.choice.arms[kernel - 1]
     path = surrogate_dynamics.run(rng, current.z, dynamics, arm)
-    carry = Carry(
-        kernel, path.z, path.end_value, x, current.log_density, path.moved, path=path
-    )
+    carry = Carry(kernel, path.z, path.end_value, x, current.log_density, path.moved, path=path)
     move = f"surrogate{kernel}"
     if not path.moved:
         return Proposal(x, -math.inf, move, carry, current.log_density)

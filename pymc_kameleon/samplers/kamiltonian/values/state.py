@@ -37,17 +37,11 @@ class Options(NamedTuple):
 
 
 class Companions(NamedTuple):
-    """Where the tempered chains beside the chain are.
+    """Where the tempered chains beside the chain are."""
 
-    Attributes
-    ----------
-    positions, log_densities : ndarray of shape (c, d), (c,)
-    noise : tuple of length c
-        What belongs to their log densities, see :class:`pymc_kameleon.samplers.seam.Outcome`.
-    """
-
-    positions: np.ndarray
-    log_densities: np.ndarray
+    positions: np.ndarray  # (c, d)
+    log_densities: np.ndarray  # (c,)
+    # what belongs to their log densities, see :class:`pymc_kameleon.samplers.seam.Outcome`
     noise: tuple
 
     def placed(self, c: int, position, log_density: float, noise) -> "Companions":
@@ -63,48 +57,22 @@ def gathered(x: np.ndarray, log_density: float, count: int) -> Companions:
 
 
 class Noise(NamedTuple):
-    """What a noisy log density does to the chain.
+    """What a noisy log density does to the chain."""
 
-    Attributes
-    ----------
-    sd : float
-        Of the noise, as the step has measured it; 0 without.
-    rejections : int
-        In a row.
-    """
-
-    sd: float = 0.0
-    rejections: int = 0
+    sd: float = 0.0  # of the noise, as the step has measured it; 0 without
+    rejections: int = 0  # in a row
 
 
 class Learning(NamedTuple):
-    """Everything that is needed while tuning only.
+    """Everything that is needed while tuning only."""
 
-    Attributes
-    ----------
-    evaluated : Evaluations
-        Every point evaluated, the start included, and its log density.
-    chain_log_densities : History
-        Beside the chain's states, which the random walk keeps.
-    companions : Companions
-    noise : Noise
-    judgement : Judgement
-        Of the present surrogate.
-    worth : Worth
-        Of the kernels.
-    averaging : DualAveraging or None
-        Of the inner step size; None without a surrogate.
-    schedule : Schedule
-        Of the refits.
-    """
-
-    evaluated: Evaluations
-    chain_log_densities: History
+    evaluated: Evaluations  # every point evaluated, the start included, and its log density
+    chain_log_densities: History  # beside the chain's states, which the random walk keeps
     companions: Companions
     noise: Noise
-    judgement: Judgement
-    worth: Worth
-    averaging: DualAveraging | None
+    judgement: Judgement  # of the present surrogate
+    worth: Worth  # of the kernels
+    averaging: DualAveraging | None  # of the inner step size; None without a surrogate
     schedule: Schedule
 
     @property
@@ -114,37 +82,19 @@ class Learning(NamedTuple):
 
 
 class State(NamedTuple):
-    """The adaptive state.
-
-    Attributes
-    ----------
-    walk : adaptive_metropolis.State
-    current : Current
-        What is retained at the chain's point.
-    share : float
-        t at the chain's point; 1 while tuning.
-    fit, dynamics : Fit, Dynamics or None
-        None until there are enough evaluations for a quadratic.
-    arms : ndarray of shape (1 + arms,)
-        Probabilities of the random walk and of the arms.
-    mixture : Mixture or None
-        Set when tuning ends.
-    quality : Quality
-        Of the frozen surrogate; while tuning and without one: that nothing is known.
-    learning : Learning or None
-        None once tuning has ended.
-    """
+    """The adaptive state."""
 
     options: Options
     walk: adaptive_metropolis.State
-    current: Current
-    share: float
-    fit: Fit | None
+    current: Current  # what is retained at the chain's point
+    share: float  # t at the chain's point; 1 while tuning
+    fit: Fit | None  # None until there are enough evaluations for a quadratic
     dynamics: Dynamics | None
-    arms: np.ndarray
-    mixture: Mixture | None
+    arms: np.ndarray  # (1 + arms,): probabilities of the random walk and of the arms
+    mixture: Mixture | None  # set when tuning ends
+    # of the frozen surrogate; while tuning and without one: that nothing is known
     quality: Quality
-    learning: Learning | None
+    learning: Learning | None  # None once tuning has ended
 
 
 def share(mixture: Mixture, dynamics: Dynamics, current: Current) -> float:

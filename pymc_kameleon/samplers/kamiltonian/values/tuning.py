@@ -75,7 +75,10 @@ def _learn_from_draw(learning: Learning, state: State, outcome: Outcome) -> Lear
         if carry.evaluated:
             if carry.kernel > 0:
                 judgement = judgement.moved(residual)
-            wrong, plausible = outcome.proposed_log_density - carry.value, outcome.accept_prob > 0.02
+            wrong, plausible = (
+                outcome.proposed_log_density - carry.value,
+                outcome.accept_prob > 0.02,
+            )
             judgement = judgement.proposed(wrong, plausible)
             jump = outcome.proposal.position - carry.origin
             worth = kamiltonian_worth.learn(worth, carry.kernel, jump, outcome.accept_prob)
@@ -98,9 +101,7 @@ def _move_companion(rng, companions: Companions, state: State, outcome: Outcome)
     c, y = carry.companion, outcome.proposed_log_density
     temperature = state.options.temperatures[c]
     probability = acceptance_probability(
-        temperature * companions.log_densities[c],
-        temperature * y,
-        carry.companion_log_ratio,
+        temperature * companions.log_densities[c], temperature * y, carry.companion_log_ratio
     )
     if rng.random() < probability:
         return companions.placed(c, outcome.proposal.position, y, outcome.noise)
