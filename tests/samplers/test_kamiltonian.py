@@ -14,7 +14,7 @@ from pymc_kameleon.steps import KamiltonianStep
 from pymc_kameleon.surrogates.scores import choose as ks
 from pymc_kameleon.surrogates.scores import objective as score_matching
 from tests import step_tester as tester
-from tests.support.chains import run_transitions, scored, two_sample_z
+from tests.support.chains import largest_change, run_transitions, scored, through, two_sample_z
 
 each_family = pytest.mark.parametrize("family", ["lite", "finite"])
 # the negative controls that differ little between the families: one of them in the fast suite
@@ -242,28 +242,12 @@ def test_refitted_after_tuning_it_fails(family):
     assert invariance(state.but(SimpleNamespace(propose=refit_to_here(family))), n)[0] > 10
 
 
-def noisy_ends(refresh, noise=2.0, n=2000, steps=10):
-    """Transitions with an unbiased estimate of the density, from exact draws of the extended
-    target.
-    """
-    rng = np.random.default_rng(8)
+def noisy_ends(refresh):
+    """Transitions with an unbiased estimate of the density."""
     state = mediocre("finite", random_walk_share=0.8, trial_share=0.1)
-    starts = draw(rng, n)
-    ends = np.empty_like(starts)
-
-    def estimate(x):
-        return log_density(x) + noise * rng.standard_normal() - 0.5 * noise**2
-
-    for i, x in enumerate(starts):
-        # the retained estimate of a stationary chain is the larger by the variance of the noise
-        value = log_density(x) + noise * rng.standard_normal() + 0.5 * noise**2
-        for _ in range(steps):
-            if refresh:
-                value = estimate(x)
-            _, outcome = state.draw(rng, x, value, estimate)
-            x, value = outcome.position, outcome.log_density
-        ends[i] = x
-    return np.abs(two_sample_z(ends, starts, log_density)).max()
+    return largest_change(
+        *through(state, log_density, draw, n=2000, steps=10, noise=2.0, seed=8, refresh=refresh)
+    )
 
 
 def test_exact_with_a_noisy_log_density():

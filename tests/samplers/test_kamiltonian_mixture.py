@@ -3,7 +3,7 @@ the surrogate, with and without noise.
 """
 
 import math
-from types import SimpleNamespace
+from functools import partial
 
 import numpy as np
 import pytest
@@ -21,7 +21,7 @@ from tests.samplers.test_kamiltonian import (
     run,
     with_evidence,
 )
-from tests.support.chains import scored, two_sample_z
+from tests.support.chains import largest_change, scored, through
 
 # --- surrogates that are badly wrong --------------------------------------------------------------
 
@@ -72,42 +72,14 @@ def mixed(family, wrong, floor=0.15, slack=0.5):
 # --- invariance -----------------------------------------------------------------------------------
 
 
-def apply_kernel(state, n=3000, steps=5, noise=0.0, ratio=None, change=None):
-    """Exact draws of the extended target in, ``steps`` transitions each; starts and ends, (n, 3).
-
-    The third column is the noise in the retained log density: its law must be invariant too.
-    """
-    rng = np.random.default_rng(21)
-    # under the extended target the retained noise is tilted: N(s^2 / 2, s^2), not N(-s^2 / 2, s^2)
-    retained = noise * rng.standard_normal(n) + 0.5 * noise**2
-    starts = np.column_stack([draw(rng, n), retained])
-    ends = np.empty_like(starts)
-
-    def estimate(x):
-        return log_density(x) + noise * rng.standard_normal() - 0.5 * noise**2
-
-    state = state.but(ratio and SimpleNamespace(log_ratio=ratio))
-    for i, begin in enumerate(starts):
-        x, y = begin[:2], log_density(begin[:2]) + begin[2]
-        own = state.start(x, y)
-        for _ in range(steps):
-            own, outcome = own.draw(rng, x, y, estimate)
-            x, y = outcome.position, outcome.log_density
-            if change is not None:
-                own = change(own, x).start(x, y)
-        ends[i] = [*x, y - log_density(x)]
-    return starts, ends
+apply_kernel = partial(through, log_density=log_density, draw=draw, steps=5, seed=21)
 
 
 def largest_z(starts, ends, state):
     """Largest z-score over means, second moments, tails, and the neighbourhood of the hole."""
-    if starts[:, 2].std() == 0.0:
-        starts, ends = starts[:, :2], ends[:, :2]
     centre = state.centre + state.factor @ HOLE
-    near = [np.square(p[:, :2] - centre).sum(axis=1) < 0.3 for p in (ends, starts)]
-    change = near[0].astype(float) - near[1]
-    z = change.mean() / (change.std(ddof=1) / math.sqrt(len(change)))
-    return np.abs([*two_sample_z(ends, starts), z]).max()
+    near = [lambda x: np.square(x[:, :2] - centre).sum(axis=1) < 0.3]
+    return largest_change(starts, ends, near)
 
 
 @pytest.mark.parametrize(
