@@ -116,7 +116,7 @@ MUTATIONS = [
     Mutation("samplers/kamiltonian/scores/sampler", "log_q_ratio = 0.5 * float(momentum @ momentum) - kinetic",
              "log_q_ratio = kinetic - 0.5 * float(momentum @ momentum)", "kinetic energy reversed",
              "test_kamiltonian.py -k 'log_q_ratio or sign or invariance'"),
-    Mutation("samplers/kamiltonian/scores/sampler", "            mixture=mixture,\n            residuals=empty(1, 1),", "            mixture=None,\n            residuals=empty(1, 1),",
+    Mutation("samplers/kamiltonian/scores/sampler", "mixture=mixture, residuals=empty(1, 1),", "mixture=None, residuals=empty(1, 1),",
              "frozen without its mixture", "test_kamiltonian_mixture.py"),
     Mutation("samplers/kamiltonian/scores/sampler", "z=(current.z - region[0]) / region[1]", "z=current.z",
              "share measured in the target's units", "test_presets.py"),

@@ -230,10 +230,8 @@ class ScoreKamiltonian(SurrogateSampler):
             self.lengthscale, self.regularization, self.isotropic, self.base_scale,
         )  # fmt: skip
         walk = AdaptiveMetropolis(
-            initial_scale=self.initial_scale,
-            learn_from_values=self.learn_from_values,
-            tune=self.tune,
-        )
+            initial_scale=self.initial_scale, learn_from_values=self.learn_from_values, tune=self.tune
+        )  # fmt: skip
         object.__setattr__(self, "recipe", recipe)
         object.__setattr__(self, "walk", walk)
         positive(lengthscale=self.lengthscale, regularization=self.regularization)
@@ -384,14 +382,18 @@ class ScoreKamiltonian(SurrogateSampler):
 
     def adapt(self, rng, state, outcome) -> State:
         """Learn from one draw: random walk, step size, the comparison of the two, and, when due, f."""
-        proposal = outcome.proposal
-        if proposal.move == "hamiltonian":
-            walk = self.walk.adapt(rng, state.walk, outcome)
-            state = self._adapt_step_size(state._replace(walk=walk), outcome)
-        else:
-            own = outcome._replace(proposal=proposal.carry.path)
-            walk = self.walk.adapt(rng, state.walk, own)
-            state = self._count_random_walk(state._replace(walk=walk), outcome)
+        carry, fitted = outcome.proposal.carry, state.fitted is not None
+        own = outcome if carry.kernel else outcome._replace(proposal=carry.path)
+        walk = self.walk.adapt(rng, state.walk, own)
+        state = state._replace(walk=walk)
+        if fitted:
+            jump = carry.z - carry.origin
+            if not carry.kernel:
+                jump = solve_lower(state.factor, outcome.proposal.position - carry.origin)
+            jumps = handover.count(state.jumps, carry.kernel, outcome.accept_prob, jump)
+            state = state._replace(jumps=jumps)
+        if carry.kernel and self.step_size is None:
+            state = self._adapt_step_size(state, outcome)
         if state.current is not None:
             residual = outcome.log_density - state.current.value
             residuals = append(state.residuals, np.array([residual]))
@@ -407,29 +409,20 @@ class ScoreKamiltonian(SurrogateSampler):
         return state
 
     def freeze(self, state) -> State:
-        """End of tuning: the history is dropped, the step size is its average, nothing adapts any
-        more.
-        """
+        """End of tuning: the history is dropped, the step size is its average, nothing adapts any more."""
         state = self.hand_over(state)
         mixture = None
         if self.mixture == "residual" and self.random_walk_share > 0.0:
             mixture = handover.frozen_mixture(_quality(state), state.walk_share)
         return state._replace(
-            walk=self.walk.freeze(state.walk),
-            mixture=mixture,
-            residuals=empty(1, 1),
-            log_step=state.log_step_average,
-            next_fit=NEVER,
-        )
+            walk=self.walk.freeze(state.walk), mixture=mixture, residuals=empty(1, 1), next_fit=NEVER,
+            log_step=state.log_step_average, online=None,
+        )  # fmt: skip
 
     def refit(self, rng, state, past) -> State:
-        """A new surrogate from ``past`` (n, d) in new coordinates; the old one stays if none can be
-        had.
-        """
+        """A new surrogate from ``past`` (n, d) in new coordinates; the old one stays if none can be had."""
         walk, dim = state.walk, len(state.centre)
-        if (
-            count_distinct(past) <= 2 * dim
-        ):  # as for a covariance: a chain that has not moved teaches nothing
+        if count_distinct(past) <= 2 * dim:  # as for a covariance: too little has moved
             return state
         centre = walk.mean if self.whiten else np.zeros(dim)
         factor = walk.factor if self.whiten else np.eye(dim)
@@ -484,12 +477,7 @@ class ScoreKamiltonian(SurrogateSampler):
 
     def _adapt_step_size(self, state, outcome):
         """Robbins-Monro towards the target acceptance, between 5 % of the surrogate's limit and it."""
-        carry = outcome.proposal.carry
-        jumps = handover.count(state.jumps, 1, outcome.accept_prob, carry.z - carry.origin)
-        state = state._replace(jumps=jumps)
-        if self.step_size is not None:
-            return state
-        count = int(jumps.trials[1])
+        count = int(state.jumps.trials[1])
         rate = 2.0 * (count + 10.0) ** -adaptive_metropolis.RATE_EXPONENT
         target = outcome.target(self.target_accept)
         log_step = robbins_monro(state.log_step, outcome.accept_prob, target, rate)
@@ -498,13 +486,6 @@ class ScoreKamiltonian(SurrogateSampler):
         weight = (count + 5.0) ** -0.75  # the average of Hoffman & Gelman (2014), algorithm 5
         average = weight * log_step + (1.0 - weight) * state.log_step_average
         return state._replace(log_step=log_step, log_step_average=average)
-
-    def _count_random_walk(self, state, outcome):
-        if state.fitted is None:
-            return state
-        step = outcome.proposal.position - outcome.proposal.carry.origin
-        jump = solve_lower(state.factor, step)
-        return state._replace(jumps=handover.count(state.jumps, 0, outcome.accept_prob, jump))
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -563,13 +544,8 @@ class FiniteKamiltonian(ScoreKamiltonian):
         """Start at ``x``, shape (d,); refuses kernels and numbers of features that do not fit."""
         recipe = self.recipe
         random_features.draw_features(
-            np.random.default_rng(0),
-            recipe.kernel,
-            len(x),
-            recipe.n_features,
-            1.0,
-            recipe.embedding,
-        )
+            np.random.default_rng(0), recipe.kernel, len(x), recipe.n_features, 1.0, recipe.embedding
+        )  # fmt: skip
         return super().init(rng, x, known)
 
     def adapt(self, rng, state, outcome) -> State:
@@ -592,10 +568,6 @@ class FiniteKamiltonian(ScoreKamiltonian):
         base = gaussian_base(len(state.centre), 0.0, self.base_scale)
         begun = online_finite.start(z, fitted.surrogate.features, fitted.regularization, base)
         return state._replace(online=begun)
-
-    def freeze(self, state) -> State:
-        """End of tuning: the running sums are dropped too."""
-        return super().freeze(state)._replace(online=None)
 
 
 def _quality(state):
