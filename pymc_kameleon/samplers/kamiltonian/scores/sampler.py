@@ -351,7 +351,7 @@ class ScoreKamiltonian(SurrogateSampler):
             walk = self.walk.propose(rng, x, state.walk)
             there = self.locate(state, Point(walk.position, math.nan)) if mixed else nowhere
             carry = Carry(0, there.z, there.value, x, path=walk)
-            return walk._replace(move="random_walk", carry=carry)
+            return Proposal(walk.position, walk.log_q_ratio, "random_walk", carry)
         low, high = self.leapfrog_range
         n_steps = low + int((high - low + 1) * rng.random())
         step_size = self._draw_step_size(rng, state)
