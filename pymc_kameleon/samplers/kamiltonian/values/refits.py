@@ -82,7 +82,7 @@ def refit(
 
 
 def fitted(
-    rng, evaluated, reference, previous, full: bool, library=LIBRARY
+    rng, evaluated, reference: tuple[np.ndarray, np.ndarray], previous, full: bool, library=LIBRARY
 ) -> tuple[value_regression.Fit, np.ndarray]:
     """The regression on every point evaluated, about the ``reference`` states, and the metric of its dynamics."""
     fit = value_regression.fit(
