@@ -20,20 +20,14 @@ import numpy as np
 from pymc_kameleon.numerics.covariance import cholesky_update
 from pymc_kameleon.numerics.step_size import robbins_monro
 from pymc_kameleon.samplers.adaptive_metropolis import AdaptiveMetropolis
-from pymc_kameleon.samplers.seam import NEVER, NOTHING, Outcome, Proposal, Sampler
+from pymc_kameleon.samplers.seam import NEVER, NOTHING, Outcome, Sampler
 
 ScheduleName = Literal["harmonic", "root"]
 SCHEDULES: dict[str, Callable[[int], float]] = {
     "harmonic": lambda t: 1.0 / t,
-    "root": lambda t: (
-        1.0 / math.sqrt(t)
-    ),  # of both groups' published code, for scales and for refits
+    # of both groups' published code, for scales and for refits
+    "root": lambda t: 1.0 / math.sqrt(t),
 }
-CLOCKS = (
-    "next_refresh",
-    "next_fit",
-    "next_update",
-)  # the field of a state that says when it learns next
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -66,11 +60,8 @@ class Scheduled(Sampler):
         super().__post_init__()
         for t in (1, 2, 1000, 1_000_000):
             probability(self.schedule, t)
-
-    @property
-    def statistics(self):  # type: ignore[override]
-        """The sampler's own."""
-        return self.inner.statistics
+        for name in ("statistics", "propose", "freeze", "place", "log_ratio", "observe", "stats"):
+            object.__setattr__(self, name, getattr(self.inner, name))  # the sampler's own
 
     def init(self, rng, x, known=NOTHING) -> Any:
         """Start at ``x``, shape (d,)."""
@@ -81,10 +72,6 @@ class Scheduled(Sampler):
             name = type(self.inner).__name__
             raise TypeError(f"{name} has no schedule to replace.") from None
         return state
-
-    def propose(self, rng, x, state) -> Proposal:
-        """The sampler's own."""
-        return self.inner.propose(rng, x, state)
 
     def adapt(self, rng, state, outcome) -> Any:
         """Learn from one draw, and anew with probability p_t."""
@@ -97,26 +84,6 @@ class Scheduled(Sampler):
             due = rng.random() < probability(self.schedule, t)
             state = state._replace(**{field: t if due else NEVER})
         return inner.adapt(rng, state, outcome)
-
-    def freeze(self, state) -> Any:
-        """The sampler's own."""
-        return self.inner.freeze(state)
-
-    def stats(self, state, proposal=None) -> dict[str, Any]:
-        """The sampler's own."""
-        return self.inner.stats(state, proposal)
-
-    def place(self, state, point, proposal=None) -> Any:
-        """The sampler's own."""
-        return self.inner.place(state, point, proposal)
-
-    def log_ratio(self, state, point, proposal, there) -> float:
-        """The sampler's own."""
-        return self.inner.log_ratio(state, point, proposal, there)
-
-    def observe(self, state, point, move="refresh") -> Any:
-        """The sampler's own."""
-        return self.inner.observe(state, point, move)
 
 
 def clock(inner: Sampler, state: Any) -> tuple[str, int, bool]:

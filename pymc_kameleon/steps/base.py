@@ -26,7 +26,7 @@ from pymc.util import (
 from pymc_kameleon.numerics.checks import count
 from pymc_kameleon.samplers import noise_probe
 from pymc_kameleon.samplers.arrival import search as arrival_search
-from pymc_kameleon.samplers.arrival.phase import default_budget
+from pymc_kameleon.samplers.arrival.state import default_budget
 from pymc_kameleon.samplers.life import LOOKS, Life, State
 from pymc_kameleon.samplers.option_types import check_types
 from pymc_kameleon.samplers.schedule import Scheduled, ScheduleName

@@ -10,8 +10,6 @@ import numpy as np
 from pymc_kameleon.kernels import Kernel, KernelName
 from pymc_kameleon.numerics.evaluations import Evaluations
 from pymc_kameleon.samplers.adaptive_metropolis import AdaptiveMetropolis
-from pymc_kameleon.samplers.cma import CMA
-from pymc_kameleon.samplers.gaussian_adaptation import GaussianAdaptation
 from pymc_kameleon.samplers.gaussian_mixture.sampler import GaussianMixture
 from pymc_kameleon.samplers.kameleon.fast import FastKameleon
 from pymc_kameleon.samplers.kameleon.full import Kameleon
@@ -22,6 +20,8 @@ from pymc_kameleon.samplers.kamiltonian.values.sampler import ValueKamiltonian
 from pymc_kameleon.samplers.known_points import begin as check_known
 from pymc_kameleon.samplers.known_points import check_finite
 from pymc_kameleon.samplers.schedule import ScheduleName
+from pymc_kameleon.samplers.shape_learners.cma import CMA
+from pymc_kameleon.samplers.shape_learners.gaussian_adaptation import GaussianAdaptation
 from pymc_kameleon.steps.base import FLOAT, KernelStep
 from pymc_kameleon.steps.factors import structure
 from pymc_kameleon.steps.factors.factored_density import FactoredDensity
