@@ -28,11 +28,9 @@ from pymc_kameleon import convergence, workers
 from pymc_kameleon.checkpoint import Checkpoint
 from pymc_kameleon.numerics.checks import positive
 from pymc_kameleon.sample_report import report
-from pymc_kameleon.samplers.modes import chains as modal_chains
-from pymc_kameleon.samplers.modes.chains import Chains
 from pymc_kameleon.samplers.option_types import check_types
 from pymc_kameleon.samplers.pooled import audits
-from pymc_kameleon.samplers.pooled import chains as pooled_chains
+from pymc_kameleon.samplers.pooled.chains import Chains, posterior
 from pymc_kameleon.samplers.pooled.plan import Plan, automatic
 from pymc_kameleon.samplers.pooled.pools import Pools
 from pymc_kameleon.steps import KamiltonianStep
@@ -267,7 +265,7 @@ def sample(
             run.modes,
         )
     elif control_variates and run.free is not None:
-        idata = add_control_variates(idata, model, density, run.free, pooled_chains.log_ratios(run))
+        idata = add_control_variates(idata, model, density, run.free, run.log_ratios())
     return idata
 
 
@@ -294,7 +292,7 @@ def _run(
                 refuse()
             judged = convergence.Judgement()
             if run.rows and len(run.rows) % convergence.EVERY == 0:
-                judged = convergence.judge(pooled_chains.posterior(run), run.groups)
+                judged = convergence.judge(posterior(run), run.groups)
                 if target_ess is not None and convergence.is_enough(judged, target_ess):
                     run.stopped = "target"
             progress.update(judged)
@@ -614,7 +612,7 @@ def _attributes(run: Any, seconds: float, found: dict[str, Any]) -> dict[str, An
 
 def _probed(run: Any, density: LogDensity) -> dict[str, Any]:
     """What the draws from the flattened surrogate have found."""
-    found = modal_chains.probed(run)
+    found = run.probed()
     if not found.probes:
         return {}
     told: dict[str, Any] = {"probes": found.probes, "probes_missed": found.missed}
@@ -625,7 +623,7 @@ def _probed(run: Any, density: LogDensity) -> dict[str, Any]:
 
 def _sought(run: Any, density: LogDensity) -> dict[str, Any]:
     """How many climbs there were, and whether the draws reach where they ended."""
-    found = pooled_chains.sought(run)
+    found = run.sought()
     told: dict[str, Any] = {"climbs": found.climbs, "climbs_met": found.met}
     if found.where is not None:
         told["ends_elsewhere"] = _named(found.where, density)
@@ -639,7 +637,7 @@ def _named(x: np.ndarray, density: LogDensity) -> str:
 
 
 def _advise(run: Any, attributes: dict[str, Any], idata: Any) -> None:
-    judged = convergence.judge(pooled_chains.posterior(run), run.groups)
+    judged = convergence.judge(posterior(run), run.groups)
     _log.info(
         "%d evaluations (%d for tuning) in %d rounds: %d draws of each of %d chains, %s.",
         attributes["evaluations"], attributes["evaluations_tuning"], attributes["rounds"], len(run.rows),

@@ -190,7 +190,7 @@ def test_while_tuning_the_evaluated_points_are_told_from_the_visited_ones():
     point, visited = {"a": np.zeros(()), "b": np.zeros(2)}, [np.zeros(3)]
     for _ in range(250):
         point, _ = step.step(point)
-        visited.append(step._density.ravel(point))
+        visited.append(step.density.ravel(point))
     visited = np.unique(visited, axis=0)
     clouds = {c.label: c.positions for c in learned_from(step).clouds}
     learning = step.algorithm_state.learning
@@ -290,7 +290,7 @@ def test_grid_of_panels_with_names_shared_axes_and_one_colour_bar(sampled):
 )
 def test_coordinates_by_name_variable_and_place(sampled, coordinates, expected):
     step, _ = sampled
-    layout = layout_of(step, 3, step._model)
+    layout = layout_of(step, 3, step.model)
     assert layout["a"].shape == ()
     assert choose(coordinates, layout, step.model, "surrogate") == expected
 
@@ -329,8 +329,8 @@ def test_states_are_named_by_the_model_if_there_is_one(sampled):
 
     assert names(plots.surrogate(state)) == ["x[0]", "x[1]", "x[2]"]
     assert names(plots.surrogate(sampling_state)) == ["x[0]", "x[1]", "x[2]"]
-    assert names(plots.surrogate(sampling_state, model=step._model)) == ["a", "b[0]", "b[1]"]
-    with step._model:
+    assert names(plots.surrogate(sampling_state, model=step.model)) == ["a", "b[0]", "b[1]"]
+    with step.model:
         assert names(plots.surrogate(state)) == ["a", "b[0]", "b[1]"]
     with pm.Model() as other:
         pm.Normal("y", shape=2)

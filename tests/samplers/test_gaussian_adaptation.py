@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from pymc_kameleon.numerics.covariance import multiply_lower, update_shape
-from pymc_kameleon.samplers import gaussian_adaptation as gaa
 from pymc_kameleon.samplers.seam import Outcome, Proposal
+from pymc_kameleon.samplers.shape_learners import gaussian_adaptation as gaa
+from pymc_kameleon.samplers.shape_learners.base import rate_multiplier
 from tests.support.chains import held, run_chain
 
 
@@ -38,7 +39,7 @@ def dense(radius, shape, rate, target_accept, step, accepted):
 @pytest.mark.parametrize("d", [1, 2, 5])
 def test_adaptation_is_the_paper_s_recursion(d, diminishing):
     state = start(np.zeros(d), diminishing=diminishing)
-    radius, shape = math.exp(state.log_radius), np.eye(d)
+    radius, shape = math.exp(state.log_size), np.eye(d)
     rate = math.log(d + 1) / (d + 1) ** 2
     previous, iteration = np.zeros(d), 0
 
@@ -49,7 +50,7 @@ def test_adaptation_is_the_paper_s_recursion(d, diminishing):
         step = outcome.position - previous
         radius, shape = dense(radius, shape, scale * rate, 0.234, step, outcome.accepted)
         previous = outcome.position
-        assert state.log_radius == pytest.approx(math.log(radius), rel=1e-10, abs=1e-10)
+        assert state.log_size == pytest.approx(math.log(radius), rel=1e-10, abs=1e-10)
         learned = state.factor @ state.factor.T
         np.testing.assert_allclose(learned, shape, rtol=1e-10, atol=1e-10 * shape.max())
 
@@ -69,7 +70,7 @@ class DeterminantInTheRadius:
         rate = state.sampler.rate_at(state.iteration + 1, 2)
         step = multiply_lower(state.factor, outcome.proposal.carry)
         _, log_scale, _ = update_shape(state.factor, state.base, 1.0, 1e12, step, 1.0 - rate, rate)
-        return moved._replace(log_radius=moved.log_radius + log_scale)
+        return moved._replace(log_size=moved.log_size + log_scale)
 
 
 @pytest.mark.parametrize("determinant", ["dropped", "kept"])
@@ -92,10 +93,10 @@ def test_radius_and_condition_stay_within_their_bounds(accepted):
     for _ in range(300):
         proposal = state.propose(rng, x)
         state = state.adapt(rng, outcome(x, proposal, accepted))
-        assert abs(state.log_radius - first.log_radius) <= math.log(100.0) + 1e-12
+        assert abs(state.log_size - first.log_size) <= math.log(100.0) + 1e-12
         assert np.linalg.cond(state.factor @ state.factor.T) <= 50.0 * (1 + 1e-10)
         np.testing.assert_allclose(np.diag(state.factor).prod(), 1.0, rtol=1e-10)
-    assert abs(state.log_radius - first.log_radius) == pytest.approx(math.log(100.0))
+    assert abs(state.log_size - first.log_size) == pytest.approx(math.log(100.0))
     assert accepted == (not np.array_equal(state.factor, first.factor))
 
 
@@ -111,8 +112,8 @@ def test_states_are_values():
 
 
 def test_rates_are_constant_then_diminish():
-    assert gaa.rate_multiplier(1) == gaa.rate_multiplier(200) == 1.0
-    assert gaa.rate_multiplier(200 * 1024) == pytest.approx(1 / 64, rel=1e-10)
+    assert rate_multiplier(1) == rate_multiplier(200) == 1.0
+    assert rate_multiplier(200 * 1024) == pytest.approx(1 / 64, rel=1e-10)
 
 
 @pytest.mark.parametrize(

@@ -5,8 +5,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 
-from pymc_kameleon.samplers.cma import CMA
-from pymc_kameleon.samplers.gaussian_adaptation import GaussianAdaptation
+from pymc_kameleon.samplers.shape_learners.cma import CMA
+from pymc_kameleon.samplers.shape_learners.gaussian_adaptation import GaussianAdaptation
 from tests.support.chains import average_z_scores, held, run_chain, run_transitions, z_scores
 from tests.support.targets import Banana
 

@@ -214,7 +214,7 @@ def test_users_mode_wins():
     step = tester.make(
         tester.CASES["kameleon"], model, compile_kwargs={"mode": pytensor.compile.get_mode("NUMBA")}
     )
-    assert linker_of(step._density._function) == "StrictNumbaLinker"
+    assert linker_of(step.density._function) == "StrictNumbaLinker"
 
 
 def black_box_model(function=minus_half_square, path=None):
@@ -274,7 +274,7 @@ from tests.step_tester import BlackBox, minus_half_square, sample
 with pm.Model() as model:
     x = pm.Normal("x", shape=2)
 for step in (KameleonStep, AdaptiveMetropolisStep):
-    function = step(model=model)._density._function
+    function = step(model=model).density._function
     print("linker", type(function.maker.linker).__name__)
 with pm.Model() as model:
     x = pm.Normal("x", shape=2)
@@ -282,7 +282,7 @@ with pm.Model() as model:
 with warnings.catch_warnings():
     warnings.simplefilter("error")
     step = AdaptiveMetropolisStep(model=model)
-value = step._density(np.ones(2))
+value = step.density(np.ones(2))
 print("black box", value)
 """
 

@@ -27,14 +27,8 @@ import numpy as np
 from scipy.linalg import solve_triangular
 
 SLOPE, SAME, AXIS = 1e3, 3.0, 3.0  # G, T and D; prior variances in units of any other curvature's
-DEVIATIONS = (
-    1e-6,
-    1e-4,
-    1e-2,
-    1e-1,
-)  # relative, at the trust region's edge; grows with distance cubed
-NEAREST, FARTHEST = 0.3, 30.0  # radii between which it grows
-JITTER = 1e-10
+# relative, at the trust region's edge; grows with the distance cubed, between 0.3 and 30 of its radii
+DEVIATIONS = (1e-6, 1e-4, 1e-2, 1e-1)
 FAR = 1e4  # nats
 
 
@@ -86,8 +80,8 @@ def fit(points: np.ndarray, fall: np.ndarray, choices: list[tuple[float, float]]
     m = len(points)
     gram = kernel(points, points)
     distance = np.sqrt(np.square(points).sum(axis=1))
-    growth = np.clip(distance, NEAREST, FARTHEST) ** 3
-    nugget = JITTER + 1e-13 * np.trace(gram) / m
+    growth = np.clip(distance, 0.3, 30.0) ** 3
+    nugget = 1e-10 + 1e-13 * np.trace(gram) / m
     best, best_evidence = None, -math.inf
     for transform, deviation in choices:
         values, log_jacobian = -fall, 0.0

@@ -12,7 +12,8 @@ them; and it keeps what they evaluate from its surrogate, which has to be right 
 on textbook models: with a thousand tuning draws 13 effective draws per 1000 became 513 on a regression; with the points
 of the climbs a GARCH model had 47 instead of 378.
 
-The names are those of :mod:`pymc_kameleon.samplers.arrival.phase`, so that a step can use the one or the other.
+What comes before a walk, this or :class:`pymc_kameleon.samplers.known_points.Check`, has ``propose`` and ``tell`` until
+it is ``done``, then ``learned``; and ``stop``, where tuning ends before.
 """
 
 import math
@@ -153,20 +154,36 @@ class State(NamedTuple):
         return first.current if len(self.climbs) == 1 and not first.done else first.handed
 
     def propose(self, rng: np.random.Generator) -> np.ndarray:
-        """See :func:`propose`."""
-        return propose(rng, self)
+        """The next point to evaluate, shape (d,)."""
+        return arrival.propose(rng, self.last)
 
     def tell(self, rng: np.random.Generator, point: np.ndarray, log_density: float) -> "State":
-        """See :func:`tell`."""
-        return tell(rng, self, point, log_density)
+        """The state after ``point``'s log density."""
+        last = arrival.tell(rng, self.last, point, log_density)
+        later = len(self.climbs) > 1
+        budget = self.budget - int(later)
+        state = self._replace(climbs=(*self.climbs[:-1], last), budget=budget)
+        if later:
+            known = _is_known(state)
+            others = state.others + int(last.done and not known)
+            state = state._replace(same=known and not last.done, others=others)
+        elif last.done:
+            state = state._replace(budget=_left(state))
+        if (last.done or state.same) and not state.done:
+            state = _next_climb(state)
+        return state
 
     def learned(self) -> dict[str, Any]:
-        """See :func:`learned`."""
-        return learned(self)
+        """What an algorithm's ``init`` may want to know: the keywords ``factor`` and ``evaluated``."""
+        positions, values = self.positions, self.log_densities
+        others = (positions != self.position).any(axis=1) & np.isfinite(positions).all(axis=1)
+        evaluated = evaluations.table(positions[others], values[others], move="arrival")
+        return {"factor": self.factor, "evaluated": evaluated}
 
     def stop(self) -> "State":
-        """See :func:`stop`."""
-        return stop(self)
+        """End where it is: tuning has ended."""
+        climbs = (arrival.stop(self.climbs[0]), *self.climbs[1:])
+        return self._replace(climbs=climbs, starts=self.starts[:0])
 
 
 def init(
@@ -194,49 +211,11 @@ def init(
     return State((first,), starts, scales, min(budget, 60 * d + 300))
 
 
-def propose(rng: np.random.Generator, state: State) -> np.ndarray:
-    """The next point to evaluate, shape (d,)."""
-    return arrival.propose(rng, state.last)
-
-
-def tell(rng: np.random.Generator, state: State, point: np.ndarray, log_density: float) -> State:
-    """The state after ``point``'s log density."""
-    last = arrival.tell(rng, state.last, point, log_density)
-    later = len(state.climbs) > 1
-    state = state._replace(climbs=(*state.climbs[:-1], last), budget=state.budget - int(later))
-    if later:
-        known = _is_known(state)
-        others = state.others + int(last.done and not known)
-        state = state._replace(same=known and not last.done, others=others)
-    elif last.done:
-        state = state._replace(budget=_left(state))
-    if (last.done or state.same) and not state.done:
-        state = _next_climb(state)
-    return state
-
-
-def learned(state: State) -> dict[str, Any]:
-    """What an algorithm's ``init`` may want to know: the keywords ``factor`` and ``evaluated``."""
-    positions, values = state.positions, state.log_densities
-    others = (positions != state.position).any(axis=1) & np.isfinite(positions).all(axis=1)
-    evaluated = evaluations.table(positions[others], values[others], move="arrival")
-    return {"factor": state.factor, "evaluated": evaluated}
-
-
-def stop(state: State) -> State:
-    """End where it is: tuning has ended."""
-    return state._replace(
-        climbs=(arrival.stop(state.climbs[0]), *state.climbs[1:]), starts=state.starts[:0]
-    )
-
-
 def mass(climb: arrival.State) -> float:
     """Log of the height times the widths of what ``climb`` has found, up to a constant."""
     if climb.factor is None:
         return -math.inf
-    highest = climb.log_densities[
-        climb.own :
-    ].max()  # the point that all climbs share is in one mode
+    highest = climb.log_densities[climb.own :].max()  # the point that all share is in one mode
     return float(highest + np.log(np.diag(climb.factor)).sum())
 
 
@@ -265,13 +244,8 @@ def _left(state):
 
 def _next_climb(state):
     first, start = state.climbs[0], state.starts[0]
-    climb = arrival.init(
-        first.positions[0],
-        float(first.log_densities[0]),
-        scale=state.scale,
-        budget=state.budget,
-        start=start,
-    )
+    x, value = first.positions[0], float(first.log_densities[0])
+    climb = arrival.init(x, value, scale=state.scale, budget=state.budget, start=start)
     return state._replace(climbs=(*state.climbs, climb), starts=state.starts[1:], same=False)
 
 

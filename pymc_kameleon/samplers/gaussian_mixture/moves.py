@@ -10,7 +10,8 @@ from typing import NamedTuple
 import numpy as np
 
 from pymc_kameleon.numerics.compiled import njit
-from pymc_kameleon.numerics.covariance import cholesky, log_normal_density, solve_lower
+from pymc_kameleon.numerics.covariance import solve_lower
+from pymc_kameleon.numerics.normal_steps import draw_step, log_step_density
 from pymc_kameleon.samplers.gaussian_mixture.fit import Mixture
 
 
@@ -57,23 +58,13 @@ def local(
     x, centre, factor, log_norms, means, covariances, axes, variances, gamma, nu, normals
 ):  # fmt: skip
     """Propose z* ~ N(z, gamma^2 I + nu^2 S(z)); ``normals`` (d,)."""
-    d = x.size
     z = solve_lower(factor, x - centre)
     moment = local_moment(z, log_norms, means, covariances, axes, variances)
-    root, _ = cholesky(_regularised(moment, gamma, nu))
-    z_new, delta = np.empty(d), np.empty(d)
-    forward = 0.0
-    for i in range(d):
-        total = 0.0
-        for j in range(i + 1):
-            total += root[i, j] * normals[j]
-        delta[i] = total
-        z_new[i] = z[i] + total
-        forward -= 0.5 * normals[i] * normals[i] + math.log(root[i, i])
+    delta, forward = draw_step(moment, gamma, nu, normals)
+    z_new = z + delta
     # Exactness hangs here: the way back has the covariance *at z_new*, with the same mixture, gamma and nu.
     moment = local_moment(z_new, log_norms, means, covariances, axes, variances)
-    root, ok = cholesky(_regularised(moment, gamma, nu))
-    reverse = log_normal_density(delta, root) if ok else -math.inf
+    reverse = log_step_density(delta, moment, gamma, nu)
     return _position(z_new, centre, factor), reverse - forward
 
 
@@ -89,9 +80,7 @@ def auxiliary(
         u[i] = z[i] + h * normals[i]
     z_new = draw_given(u, log_weights, means, axes, variances, h * h, normals[d:], uniform)
     # Exactness hangs here: pihat alone, without u: its density and p(u) cancel.
-    log_q_ratio = log_sum(log_terms(z, log_norms, means, axes, variances)) - log_sum(
-        log_terms(z_new, log_norms, means, axes, variances)
-    )
+    log_q_ratio = _independent(z, z_new, log_norms, means, axes, variances)
     return _position(z_new, centre, factor), log_q_ratio
 
 
@@ -110,10 +99,15 @@ def independence(
         step = math.sqrt(variances[k, i]) * normals[i]
         for j in range(d):
             z_new[j] += step * axes[k, i, j]
-    log_q_ratio = log_sum(log_terms(z, log_norms, means, axes, variances)) - log_sum(
-        log_terms(z_new, log_norms, means, axes, variances)
-    )
+    log_q_ratio = _independent(z, z_new, log_norms, means, axes, variances)
     return _position(z_new, centre, factor), log_q_ratio
+
+
+@njit(cache=True)
+def _independent(z, z_new, log_norms, means, axes, variances):
+    """Log pihat(z) - log pihat(z*)."""
+    here = log_sum(log_terms(z, log_norms, means, axes, variances))
+    return here - log_sum(log_terms(z_new, log_norms, means, axes, variances))
 
 
 @njit(cache=True)
@@ -199,14 +193,6 @@ def local_moment(z, log_norms, means, covariances, axes, variances):
                 moment[i, j] += weight * covariances[k, i, j] + weighted * (z[j] - means[k, j])
     moment /= total
     return moment
-
-
-@njit(cache=True)
-def _regularised(moment, gamma, nu):
-    result = nu * nu * moment
-    for i in range(moment.shape[0]):
-        result[i, i] += gamma * gamma
-    return result
 
 
 @njit(cache=True)

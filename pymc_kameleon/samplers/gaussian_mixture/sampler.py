@@ -44,7 +44,6 @@ import numpy as np
 
 from pymc_kameleon.numerics import history
 from pymc_kameleon.numerics.checks import at_least, count, inside
-from pymc_kameleon.numerics.step_size import robbins_monro
 from pymc_kameleon.samplers import adaptive_metropolis
 from pymc_kameleon.samplers.adaptive_metropolis import AdaptiveMetropolis
 from pymc_kameleon.samplers.gaussian_mixture import fit as mixture_fit
@@ -52,9 +51,7 @@ from pymc_kameleon.samplers.gaussian_mixture import moves as mixture_moves
 from pymc_kameleon.samplers.gaussian_mixture.moves import Surrogate
 from pymc_kameleon.samplers.seam import NEVER, NOTHING, Proposal, Sampler
 
-LOG_SCALE_BOUNDS = (-8.0, 4.0)
 GROWTH = 1.1  # of the intervals between refreshes
-LAST_REFRESH = 0.95  # of tuning, where its length is known: then only scales adapt
 
 
 class State(NamedTuple):
@@ -186,7 +183,7 @@ class GaussianMixture(Sampler):
             moves=0,
             auxiliary_moves=0,
             next_refresh=max(walk.next_update, local_start),
-            last_refresh=math.inf if tune is None else LAST_REFRESH * tune,
+            last_refresh=math.inf if tune is None else 0.95 * tune,  # then only scales adapt
         )
 
     def propose(self, rng, x, state) -> Proposal:
@@ -290,7 +287,4 @@ class GaussianMixture(Sampler):
 
 
 def _tuned(log_scale, outcome, target_accept, moves):
-    rate = 2.0 * moves**-adaptive_metropolis.RATE_EXPONENT
-    target = outcome.target(target_accept)
-    log_scale = robbins_monro(log_scale, outcome.accept_prob, target, rate)
-    return min(max(log_scale, LOG_SCALE_BOUNDS[0]), LOG_SCALE_BOUNDS[1])
+    return outcome.tuned(log_scale, target_accept, 2.0 * moves**-0.6, -8.0, 4.0)

@@ -72,7 +72,7 @@ def gaussian_local(y, points, lengthscale):
     not change, and nothing underflows however far ``y`` is from the history.
     """
     d, n = points.shape
-    delta, squares = _differences(y, points)
+    delta, squares = differences(y, points)
     nearest = squares.min()
     precision = 0.5 / (lengthscale * lengthscale)
     weights = np.empty(n)
@@ -89,7 +89,7 @@ def gaussian_local(y, points, lengthscale):
 def gaussian_gradients(y, points, lengthscale):
     """``normalization="none"`` for the Gaussian kernel, whose gradients are k(y, z) (z - y) / l^2."""
     d, n = points.shape
-    gradients, squares = _differences(y, points)
+    gradients, squares = differences(y, points)
     precision = 1.0 / (lengthscale * lengthscale)
     weights = np.empty(n)
     for a in range(n):
@@ -137,7 +137,7 @@ def _exp_minus(exponent):
 
 
 @njit(cache=True)
-def _differences(y, points):
+def differences(y, points):
     """z_a - y, shape (d, n), and their squared lengths, shape (n,)."""
     d, n = points.shape
     delta = np.empty((d, n))

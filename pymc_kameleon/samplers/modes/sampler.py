@@ -27,8 +27,8 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
+from pymc_kameleon.samplers.kamiltonian.sampler import Carry
 from pymc_kameleon.samplers.kamiltonian.values import sampler as value_kamiltonian
-from pymc_kameleon.samplers.kamiltonian.values.state import Carry
 from pymc_kameleon.samplers.kamiltonian.values.state import State as OneMode
 from pymc_kameleon.samplers.modes import catalogue as geometry
 from pymc_kameleon.samplers.modes.catalogue import Catalogue
@@ -38,9 +38,8 @@ from pymc_kameleon.surrogates.transitions import Arm
 
 ACROSS = 0.7  # of the draws: at 0.3 a third as many effective draws of the weights
 JUMPS = 4  # of a free chain
-WITHIN = Arm(
-    3, 1.7, 0.27, 0.2
-)  # inner transitions between two jumps, on the present mode's surrogate
+# inner transitions between two jumps, on the present mode's surrogate
+WITHIN = Arm(3, 1.7, 0.27, 0.2)
 
 
 class State(NamedTuple):
@@ -100,51 +99,44 @@ class AcrossModes(Sampler):
         """One proposal, whose test costs at most one evaluation."""
         if rng.random() < ACROSS:
             return _free_chain(rng, x, state)
-        proposal = value_kamiltonian.propose(rng, x, state.own)
+        proposal = value_kamiltonian.SAMPLER.propose(rng, x, state.own)
         if proposal.position is x or arrives(state.catalogue, proposal.position, state.mode):
             return proposal
         return _stay(x, state, proposal.move)
 
     def place(self, state, point, proposal=None) -> State:
         """Retain the chain's point, in the mode to which it belongs."""
-        carry = None if proposal is None else proposal.carry
-        if isinstance(carry, Landing):
-            mode = carry.mode
-        else:
-            mode = (
-                geometry.mode_of(state.catalogue, point.position)
-                if proposal is None
-                else state.mode
-            )
-        own = value_kamiltonian.place(state.modes[mode], point, proposal)
+        mode = state.mode
+        if proposal is None:
+            mode = geometry.mode_of(state.catalogue, point.position)
+        elif isinstance(proposal.carry, Landing):
+            mode = proposal.carry.mode
+        own = value_kamiltonian.SAMPLER.place(state.modes[mode], point, proposal)
         return state._replace(mode=mode, own=own)
 
     def log_ratio(self, state, point, proposal, there) -> float:
         """Everything but the target."""
         if isinstance(proposal.carry, Landing):
             return proposal.log_q_ratio
-        return value_kamiltonian.log_ratio(state.own, proposal, there)
+        return value_kamiltonian.SAMPLER.log_ratio(state.own, point, proposal, there)
 
     def stats(self, state, proposal=None) -> dict[str, Any]:
         """Those of the mode's own sampler, and which mode it is."""
         carry = None if proposal is None else proposal.carry
         if not isinstance(carry, Landing):
-            return {**value_kamiltonian.stats(state.own, proposal), "mode": state.mode}
-        found = value_kamiltonian.stats(state.own)
+            return {**value_kamiltonian.SAMPLER.stats(state.own, proposal), "mode": state.mode}
         return {
-            **found, "move": proposal.move, "n_steps": carry.gradients, "energy_error": math.nan, "diverging": False,
-            "mode": state.mode,
+            **value_kamiltonian.SAMPLER.stats(state.own), "move": proposal.move, "n_steps": carry.gradients,
+            "energy_error": math.nan, "diverging": False, "mode": state.mode,
         }  # fmt: skip
 
 
 SAMPLER = AcrossModes()
 
 
-def frozen(
-    catalogue: Catalogue, modes: tuple[OneMode, ...], x: np.ndarray, log_density: float
-) -> State:
-    """The state of a chain at ``x`` (d,)."""
-    return SAMPLER.place(State(catalogue, modes, 0, modes[0]), Point(x, log_density))
+def frozen(catalogue: Catalogue, modes: tuple[OneMode, ...], point: Point) -> State:
+    """The state of a chain at ``point``."""
+    return SAMPLER.place(State(catalogue, modes, 0, modes[0]), point)
 
 
 def arrives(catalogue: Catalogue, x: np.ndarray, mode: int) -> bool:

@@ -153,19 +153,14 @@ def _holds_its_own(climb, top):
         return arrival_search.mass(climb) > arrival_search.mass(top) - arrival_search.BETTER
     d = len(climb.origin)
     # It may still rise, by what a near phase leaves or more, and weigh more than its height says.
-    unknown = 0.5 * d + arrival.ENOUGH + arrival_search.BETTER
-    return climb.log_densities.max() > top.log_densities.max() - depth(d) - unknown
-
-
-def depth(d: int) -> float:
-    """How far below the mode a draw from a posterior in ``d`` dimensions may plausibly lie."""
-    return 0.5 * d + 3.0 * math.sqrt(0.5 * d) + 2.0
+    unknown = arrival.little(d) + arrival_search.BETTER
+    return climb.log_densities.max() > top.log_densities.max() - arrival.depth(d) - unknown
 
 
 def typical_points(climb: arrival.State) -> Group:
     """The evaluated points of a climb that a draw could be."""
     values = climb.log_densities
-    rows = np.flatnonzero(values >= values.max() - depth(len(climb.origin)))
+    rows = np.flatnonzero(values >= values.max() - arrival.depth(len(climb.origin)))
     return Group(climb.positions[rows].copy(), values[rows].copy())
 
 

@@ -17,6 +17,7 @@ from scipy.special import digamma, gammaln
 
 from pymc_kameleon.numerics.covariance import cholesky
 from pymc_kameleon.samplers.arrival import phase as arrival
+from pymc_kameleon.samplers.arrival.quadratic import rise
 from pymc_kameleon.samplers.pooled.drawing import Row
 
 FIRST = 5  # draws of every chain before the first look
@@ -166,10 +167,8 @@ class Looks:
     def _judge(self, k, value):
         """Whether the log density falls between an end and the draws."""
         climb = self.climbs[k]
-        end, draw = (
-            climb.log_densities[climb.current],
-            self.draws.y[self.draws.nearest(_end(climb))],
-        )
+        end = climb.log_densities[climb.current]
+        draw = self.draws.y[self.draws.nearest(_end(climb))]
         self.alone[k], self.tested[k] = bool(value < min(end, draw) - DEEP), climb.current
 
     def found(self, rows: list[Row]) -> Found:
@@ -191,14 +190,9 @@ def mass(climb: arrival.State) -> float:
     ended = arrival.stop(climb)
     if ended.factor is None:
         return -math.inf
-    height = ended.log_densities[ended.own :].max() + (
-        0.0 if ended.arrived else arrival.rise(climb)
-    )
-    return float(
-        height
-        + np.log(np.diag(ended.factor)).sum()
-        + 0.5 * len(ended.factor) * math.log(2.0 * math.pi)
-    )
+    height = ended.log_densities[ended.own :].max() + (0.0 if ended.arrived else rise(climb))
+    unit = 0.5 * len(ended.factor) * math.log(2.0 * math.pi)
+    return float(height + np.log(np.diag(ended.factor)).sum() + unit)
 
 
 def _end(climb):

@@ -7,7 +7,13 @@ the share of them that is more than 2.5 above it, and their spread, are judged b
 import math
 from typing import NamedTuple
 
+import numpy as np
+
 from pymc_kameleon.samplers.kamiltonian.trust import TOO_LOW
+from pymc_kameleon.steps.told import advice
+from pymc_kameleon.steps.told.sampler_warnings import WarningType
+from pymc_kameleon.steps.told.watch import Watch
+from pymc_kameleon.surrogates.values.regression import affordable
 
 WORTH_SAYING = 0.05  # share of the chain's states that the surrogate does not cover
 INACCURATE = 2.0  # out-of-sample sd of log p - f, from which on few long moves are accepted
@@ -137,3 +143,60 @@ def describe_factors(statistics: dict, quality, draws: int) -> str | None:
     worst = statistics["worst_factor"]
     helps = f"; the black box that is hardest to learn is that of {worst}" if worst else ""
     return f"{wrong}{helps}. Tune longer, or try learn='all'."
+
+
+class SurrogateWatch(Watch):
+    """Looks at a step that learns one."""
+
+    learns = "surrogate"
+
+    def begins(self, x: np.ndarray, value: float) -> None:
+        """As any step's; and whether there are too many dimensions."""
+        if self._is_of_values and not affordable(len(x)):
+            self.add("dimension", advice.too_many_dimensions(len(x)), whole_run=True)
+        super().begins(x, value)
+
+    @property
+    def _is_of_values(self):
+        return self.step.variant == "values" and not self.step.by_factors
+
+    def wanted_tuning(self) -> int | None:
+        """None too where it is not the dimension that asks."""
+        if self.step.by_factors or self.step.has_known_points:
+            return None
+        return super().wanted_tuning()
+
+    def _judge_what_was_learned(self):
+        """First what cannot be evaluated, and is not learned either."""
+        failures, before, _, last = self.failures
+        tried = self.step.evaluations - before
+        if last is not None and failures >= max(advice.FAILURES, advice.FAILING_TUNING * tried):
+            self._say_failures(advice.failures_while_tuning, self.step.others, tried)
+        super()._judge_what_was_learned()
+
+    def is_frozen(self) -> None:
+        """What is wrong with the surrogate, after what is wrong with the noise."""
+        super().is_frozen()
+        step = self.step
+        state = step.algorithm_state
+        if state is None:
+            return
+        if step.by_factors:
+            found = step.sampler.stats(state)
+            message = describe_factors(found, state.quality, step.tuning_draws)
+            measured = state.quality._asdict()
+        elif self._is_of_values and affordable(len(step.position)):
+            if state.fit is None:
+                told = advice.no_surrogate(step.evaluations, self.wanted_tuning())
+                kind = WarningType.CONVERGENCE
+                self.add("no surrogate", told, kind, evaluations=step.evaluations)
+                return
+            report = Report(
+                state.fit.family, float(state.fit.error), float(state.quality.residual_sd),
+                float(state.quality.uncovered), 1.0 - float(state.mixture.floor), self.noise_sd(),
+            )  # fmt: skip
+            message, measured = describe(report, self.wanted_tuning()), report._asdict()
+        else:
+            return
+        if message is not None:
+            self.add("surrogate", message, WarningType.CONVERGENCE, **measured)
