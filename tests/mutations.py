@@ -84,7 +84,7 @@ MUTATIONS = [
              "estimates are made anew after tuning", "test_noise_probes.py -k kept"),
     # --- life cycle of a step ---
     Mutation("samplers/life", "self._set(own=chain.freeze(self.sampler, self.here, self._state.own))",
-             "self._place()", "adaptation is not frozen", "test_step_contract.py -k nothing_adapts"),
+             "self._place()", "adaptation is not frozen", "test_life.py -k nothing_adapts"),
     Mutation("samplers/life", "                self._set(own=self.sampler.freeze(self._state.own))\n        self._place()",
              "                self._set(own=self.sampler.freeze(self._state.own))",
              "what is cached at a point is not of it", "test_shares.py"),
@@ -248,7 +248,7 @@ MUTATIONS = [
     Mutation("samplers/life", "        if self._state.stage is not None:  # moved on its way", "        if False:",
              "an arrival goes on from where the chain no longer is", "test_arrival.py test_step_contract.py -k 'moved'"),
     Mutation("samplers/life", "        self.state = State(centring=choice, work=work)", "        self.state = State(centring=choice, work=work, own=self._state.own if hasattr(self, '_state') else None)",
-             "a chain inherits what another learned", "test_step_contract.py -k 'anew or before_it'"),
+             "a chain inherits what another learned", "test_life.py -k inherits"),
     Mutation("samplers/life", "        self.state = State(centring=choice, work=work)", "        self.state = State(centring=choice, work=work, probe=self._state.probe if hasattr(self, '_state') else noise_probe.NoiseProbe())",
              "a chain inherits another's noise", "test_noise_probes.py -k its_own"),
     Mutation("samplers/life", "        if state.tune and self._is_probe():", "        if self._is_probe():", "probes go on after tuning",
