@@ -267,7 +267,7 @@ MUTATIONS = [
              "test_pooled.py -k guesses"),
     Mutation("samplers/pooled/ahead", "if found is None or accepted != found.accepted", "if found is None", "a wrong guess is taken",
              "test_pooled.py -k guesses"),
-    Mutation("samplers/pooled/tuning", "        if k in self.sentinels or self.hub.dynamics is None:", "        if self.hub.dynamics is None:",
+    Mutation("samplers/pooled/tuning", "        if k in self.sentinels or dynamics is None:", "        if dynamics is None:",
              "sentinels are fetched, too", "test_pooled.py -k sentinel"),
     Mutation("samplers/pooled/production", "        return chains.left() < len(drawing.members)", "        return chains.left() < 1",
              "more evaluations than allowed", "test_pooled.py -k budget"),
