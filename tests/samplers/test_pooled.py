@@ -7,7 +7,6 @@ from functools import cache
 import numpy as np
 import pytest
 
-from pymc_kameleon import convergence
 from pymc_kameleon.numerics import evaluations
 from pymc_kameleon.samplers.arrival import beside as arrival_beside
 from pymc_kameleon.samplers.arrival import phase as arrival
@@ -23,6 +22,7 @@ from pymc_kameleon.samplers.pooled.plan import automatic
 from pymc_kameleon.samplers.pooled.tuning import Tuning
 from pymc_kameleon.samplers.seam import Point
 from pymc_kameleon.targets import Banana, Flower
+from pymc_kameleon.verdict import convergence
 from tests.samplers.test_value_kamiltonian import (
     EVERY_ARM,
     bad_surrogate,

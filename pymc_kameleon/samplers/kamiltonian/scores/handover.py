@@ -32,7 +32,6 @@ from typing import NamedTuple
 import numpy as np
 
 from pymc_kameleon.numerics.checks import moderate
-
 from pymc_kameleon.samplers.kamiltonian import trust
 from pymc_kameleon.samplers.kamiltonian.learner import Quality
 from pymc_kameleon.samplers.kamiltonian.trust import Mixture
