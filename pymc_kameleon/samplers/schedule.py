@@ -88,10 +88,10 @@ class Scheduled(Sampler):
 
 def clock(inner: Sampler, state: Any) -> tuple[str, int, bool]:
     """The field that says when ``inner`` learns next, the number of this draw, and whether it has learned before."""
-    if hasattr(state, "next_update"):
+    if "next_update" in state._fields:
         return "next_update", state.iteration + 1, state.last_update > 0
     t = state.walk.iteration + 1
-    if hasattr(state, "next_refresh"):
+    if "next_refresh" in state._fields:
         return "next_refresh", t, state.model is not None
     # one surrogate from a given history is kept, and so is the last one before the end of tuning
     begun = state.refits > 0 and inner.history is None and t < state.last_fit  # type: ignore[attr-defined]

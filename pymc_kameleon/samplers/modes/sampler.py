@@ -27,8 +27,8 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
+from pymc_kameleon.samplers.kamiltonian.sampler import Carry
 from pymc_kameleon.samplers.kamiltonian.values import sampler as value_kamiltonian
-from pymc_kameleon.samplers.kamiltonian.values.state import Carry
 from pymc_kameleon.samplers.kamiltonian.values.state import State as OneMode
 from pymc_kameleon.samplers.modes import catalogue as geometry
 from pymc_kameleon.samplers.modes.catalogue import Catalogue
@@ -74,7 +74,7 @@ class AcrossModes(Sampler):
         """One proposal, whose test costs at most one evaluation."""
         if rng.random() < ACROSS:
             return _free_chain(rng, x, state)
-        proposal = value_kamiltonian.propose(rng, x, state.own)
+        proposal = value_kamiltonian.SAMPLER.propose(rng, x, state.own)
         if proposal.position is x or arrives(state.catalogue, proposal.position, state.mode):
             return proposal
         return _stay(x, state, proposal.move)
@@ -86,22 +86,22 @@ class AcrossModes(Sampler):
             mode = geometry.mode_of(state.catalogue, point.position)
         elif isinstance(proposal.carry, Landing):
             mode = proposal.carry.mode
-        own = value_kamiltonian.place(state.modes[mode], point, proposal)
+        own = value_kamiltonian.SAMPLER.place(state.modes[mode], point, proposal)
         return state._replace(mode=mode, own=own)
 
     def log_ratio(self, state, point, proposal, there) -> float:
         """Everything but the target."""
         if isinstance(proposal.carry, Landing):
             return proposal.log_q_ratio
-        return value_kamiltonian.log_ratio(state.own, proposal, there)
+        return value_kamiltonian.SAMPLER.log_ratio(state.own, point, proposal, there)
 
     def stats(self, state, proposal=None) -> dict[str, Any]:
         """Those of the mode's own sampler, and which mode it is."""
         carry = None if proposal is None else proposal.carry
         if not isinstance(carry, Landing):
-            return {**value_kamiltonian.stats(state.own, proposal), "mode": state.mode}
+            return {**value_kamiltonian.SAMPLER.stats(state.own, proposal), "mode": state.mode}
         return {
-            **value_kamiltonian.stats(state.own), "move": proposal.move, "n_steps": carry.gradients,
+            **value_kamiltonian.SAMPLER.stats(state.own), "move": proposal.move, "n_steps": carry.gradients,
             "energy_error": math.nan, "diverging": False, "mode": state.mode,
         }  # fmt: skip
 

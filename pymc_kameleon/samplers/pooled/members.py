@@ -13,13 +13,10 @@ import numpy as np
 from pymc_kameleon.samplers import chain
 from pymc_kameleon.samplers.kamiltonian.trust import Current
 from pymc_kameleon.samplers.kamiltonian.values import tuning as kamiltonian_tuning
-from pymc_kameleon.samplers.kamiltonian.values.learning import Companions, gathered
-from pymc_kameleon.samplers.kamiltonian.values.sampler import ValueKamiltonian
-from pymc_kameleon.samplers.kamiltonian.values.state import State, locate
+from pymc_kameleon.samplers.kamiltonian.values.sampler import SAMPLER
+from pymc_kameleon.samplers.kamiltonian.values.state import Companions, State, gathered, locate
 from pymc_kameleon.samplers.pooled.drawing import Draw, Frozen
 from pymc_kameleon.samplers.seam import Outcome, Point, Proposal
-
-SAMPLER = ValueKamiltonian()  # its options are in the hub
 
 
 class Member(NamedTuple):
@@ -31,7 +28,7 @@ class Member(NamedTuple):
     point: Point
     current: Current  # what :class:`pymc_kameleon.samplers.kamiltonian.values.state.State` retains there.
     companions: Companions
-    rejections: int = 0  # see :class:`pymc_kameleon.samplers.kamiltonian.values.learning.Noise`.
+    rejections: int = 0  # see :class:`pymc_kameleon.samplers.kamiltonian.values.state.Noise`.
 
     @property
     def position(self) -> np.ndarray:
