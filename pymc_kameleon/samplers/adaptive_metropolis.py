@@ -37,17 +37,15 @@ PAPER = {"covariance": "recursive", "exploration_share": 0.05}
 class State(NamedTuple):
     """Everything that adapts."""
 
-    # (d,): of the history: L lower triangular with L L^T the covariance. The learned coordinates are L^-1 (x - mean).
-    mean: np.ndarray
-    factor: np.ndarray  # (d, d)
+    mean: np.ndarray  # (d,): of the history
+    factor: np.ndarray  # (d, d): L, lower triangular, L L^T its covariance; L^-1 (x - mean) are the learned coordinates
     log_scale: float  # log s
-    iteration: int  # draws seen while tuning; those among them made with L
-    moves: int
-    next_update: int  # iterations of the covariance updates
-    last_update: int
-    # (d,): of the coordinate-wise phase: log proposal sd, and how often its direction of change turned (signed)
-    coordinate_log_scales: np.ndarray
-    reversals: np.ndarray  # (d,)
+    iteration: int  # draws seen while tuning
+    moves: int  # those among them made with L
+    next_update: int  # iteration of the next covariance update
+    last_update: int  # ... and of the last
+    coordinate_log_scales: np.ndarray  # (d,): log proposal sd of the coordinate-wise phase
+    reversals: np.ndarray  # (d,): how often its direction of change turned, signed
     history: History | None  # ``None`` once tuning has ended
     # the log densities seen; ``None`` if they are not to be used, and once tuning has ended
     values: value_covariance.Values | None

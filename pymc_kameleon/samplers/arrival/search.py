@@ -30,7 +30,7 @@ BETTER = 10.0  # nats: weights of 1 to 20,000
 class Rival(NamedTuple):
     """Another mode, in which a climb has ended and the chain is not."""
 
-    position: np.ndarray  # (d,): A point of it
+    position: np.ndarray  # (d,): a point of it
     factor: np.ndarray  # (d, d): Cholesky factor of the covariance there
     gain: float  # log of its mass, in that of the chain's mode
 

@@ -68,8 +68,8 @@ class Draws:
 class Found(NamedTuple):
     """What is known of where the climbs ended."""
 
-    climbs: int  # how many have ended, and how many of their ends the draws reach
-    met: int
+    climbs: int  # how many have ended
+    met: int  # how many of their ends the draws reach
     # (d,): the heaviest mode that the draws do not reach, if its mass is not negligible
     where: np.ndarray | None
 
