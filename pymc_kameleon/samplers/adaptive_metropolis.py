@@ -4,7 +4,7 @@ Haario, Saksman & Tamminen (2001); Andrieu & Thoms (2008), algorithm 4, for the 
 (2009), section 2, for the mixture with a small fixed proposal. The default is the *cold start* that every algorithm
 built on this one shares: coordinate-wise moves find the units, the covariance is learned from a window that forgets
 the transient, at geometrically growing intervals, and each update keeps the volume of the proposal. Along axes that
-the chain has not explored yet the values of the log density say how long they are (``value_covariance``).
+the chain has not explored yet the values of the log density say how long they are (``long_axes``).
 
 Differs from the papers: they update the covariance recursively at every draw, from the identity, over the whole
 history. That start costs two thirds of the effective draws on a range of targets; ``covariance="recursive"`` is it.
@@ -22,8 +22,7 @@ from pymc_kameleon.numerics.checks import inside, positive, shaped, share
 from pymc_kameleon.numerics.covariance import cholesky, cholesky_update, multiply_lower
 from pymc_kameleon.numerics.history import History
 from pymc_kameleon.numerics.step_size import OPTIMAL_SCALE, robbins_monro
-from pymc_kameleon.samplers import autoregressive, coordinate_moves
-from pymc_kameleon.samplers import long_axes as value_covariance
+from pymc_kameleon.samplers import autoregressive, coordinate_moves, long_axes
 from pymc_kameleon.samplers.seam import NOTHING, Known, Proposal, Sampler
 from pymc_kameleon.surrogates.values import regression as value_regression
 
@@ -48,7 +47,7 @@ class State(NamedTuple):
     reversals: np.ndarray  # (d,): how often its direction of change turned, signed
     history: History | None  # ``None`` once tuning has ended
     # the log densities seen; ``None`` if they are not to be used, and once tuning has ended
-    values: value_covariance.Values | None
+    values: long_axes.Values | None
     autoregression: autoregressive.Tuning
     warmup: int  # length of the coordinate-wise phase
     # share of the moves towards the mean; whoever stands on this walk may raise it when there is a mean to move to
@@ -149,10 +148,10 @@ class AdaptiveMetropolis(Sampler):
             base=base,
         )
 
-    def _values(self, d: int, known: Known) -> value_covariance.Values | None:
+    def _values(self, d: int, known: Known) -> long_axes.Values | None:
         if not (self.learn_from_values and value_regression.affordable(d)):
             return None
-        return value_covariance.begin(evaluations.copy(d, known.evaluated))
+        return long_axes.begin(evaluations.copy(d, known.evaluated))
 
     def propose(self, rng, x, state) -> Proposal:
         """A coordinate-wise, a global, an exploration or an autoregressive move; all but the last are symmetric."""
@@ -190,7 +189,7 @@ class AdaptiveMetropolis(Sampler):
         if past is not None:
             past = history.append(past, outcome.position)
         if values is not None:
-            values = value_covariance.record(values, outcome)
+            values = long_axes.record(values, outcome)
         state = state._replace(
             log_scale=log_scale, moves=moves, iteration=iteration, history=past, values=values
         )
@@ -239,7 +238,7 @@ class AdaptiveMetropolis(Sampler):
         if not ok:
             return state
         if state.values is not None:
-            factor = value_covariance.extend(rng, state.values, states, factor)
+            factor = long_axes.extend(rng, state.values, states, factor)
         log_scale = state.log_scale
         if self.scaling == "learned":
             growth = np.log(np.diag(factor)).sum() - np.log(np.diag(state.factor)).sum()
