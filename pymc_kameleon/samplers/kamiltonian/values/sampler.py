@@ -33,7 +33,7 @@ from pymc_kameleon.samplers.adaptive_metropolis import AdaptiveMetropolis
 from pymc_kameleon.samplers.kamiltonian import trust
 from pymc_kameleon.samplers.kamiltonian.learner import Quality, Schedule, unjudged
 from pymc_kameleon.samplers.kamiltonian.sampler import Carry, SurrogateSampler
-from pymc_kameleon.samplers.kamiltonian.values import freezing, rays, tuning, worth
+from pymc_kameleon.samplers.kamiltonian.values import freezing, rays, refits, tuning, worth
 from pymc_kameleon.samplers.kamiltonian.values import state as states
 from pymc_kameleon.samplers.kamiltonian.values.state import (
     WALK,
@@ -44,7 +44,7 @@ from pymc_kameleon.samplers.kamiltonian.values.state import (
     gathered,
     locate,
 )  # fmt: skip
-from pymc_kameleon.samplers.seam import NEVER, NOTHING, Proposal
+from pymc_kameleon.samplers.seam import NEVER, NOTHING, Point, Proposal
 from pymc_kameleon.surrogates import transitions as surrogate_dynamics
 from pymc_kameleon.surrogates.transitions import ARMS
 from pymc_kameleon.surrogates.values.features import quadratic_size
@@ -164,12 +164,34 @@ class ValueKamiltonian(SurrogateSampler):
         return super().place(state, point, proposal)
 
     def propose(self, rng, x, state) -> Proposal:
-        """See :func:`propose`."""
-        return propose(rng, x, state)
+        """One proposal, whose test costs at most one evaluation."""
+        learning = state.learning
+        # With a noisy log density an overestimate holds the chain for a long time. That must be so after tuning (a fresh
+        # value would bias the draws); while tuning the chain is to learn, not to stick.
+        if learning is not None and learning.noise.sd > 0.0 and learning.noise.rejections >= 10:
+            return _carrying(Proposal(x.copy(), math.inf, "renewal"), x, state)
+        if state.dynamics is None:
+            return _carrying(WALK.propose(rng, x, state.walk), x, state)
+        u = rng.random()
+        # The companions cost draws, and show tails to a surrogate that is good: not before it pays.
+        if learning is not None and state.arms[0] < 0.5:
+            if u < state.options.swap_share:
+                return _propose_swap(rng, x, state)
+            u = (u - state.options.swap_share) / (1.0 - state.options.swap_share)
+            if u < state.options.companion_share:  # evaluated, this chain stays
+                return _propose_for_companion(rng, x, state)
+        kernel = _choose_kernel(rng, state)
+        return _walk(rng, x, state) if kernel == 0 else _free_chain(rng, x, state, kernel)
 
     def adapt(self, rng, state, outcome) -> State:
-        """See :func:`pymc_kameleon.samplers.kamiltonian.values.tuning.adapt`."""
-        return tuning.adapt(rng, state, outcome)
+        """Learn from one tuning draw, and fit a new surrogate where one is due."""
+        if state.learning is None:
+            return state
+        state, due = tuning.schedule(tuning.learn(rng, state, outcome))
+        if not due:
+            return state
+        noise = outcome.noise if outcome.accepted else outcome.former_noise
+        return refits.refit(rng, state, Point(outcome.position, outcome.log_density, noise))
 
     def freeze(self, state) -> State:
         """See :func:`pymc_kameleon.samplers.kamiltonian.values.freezing.freeze`."""
@@ -192,27 +214,6 @@ class ValueKamiltonian(SurrogateSampler):
 
 
 SAMPLER = ValueKamiltonian()  # for chains whose options are in their state
-
-
-def propose(rng: np.random.Generator, x: np.ndarray, state: State) -> Proposal:
-    """One proposal, whose test costs at most one evaluation."""
-    learning = state.learning
-    # With a noisy log density an overestimate holds the chain for a long time. That must be so after tuning (a fresh
-    # value would bias the draws); while tuning the chain is to learn, not to stick.
-    if learning is not None and learning.noise.sd > 0.0 and learning.noise.rejections >= 10:
-        return _carrying(Proposal(x.copy(), math.inf, "renewal"), x, state)
-    if state.dynamics is None:
-        return _carrying(WALK.propose(rng, x, state.walk), x, state)
-    u = rng.random()
-    # The companions cost draws, and show tails to a surrogate that is good: not before it pays.
-    if learning is not None and state.arms[0] < 0.5:
-        if u < state.options.swap_share:
-            return _propose_swap(rng, x, state)
-        u = (u - state.options.swap_share) / (1.0 - state.options.swap_share)
-        if u < state.options.companion_share:  # evaluated, this chain stays
-            return _propose_for_companion(rng, x, state)
-    kernel = _choose_kernel(rng, state)
-    return _walk(rng, x, state) if kernel == 0 else _free_chain(rng, x, state, kernel)
 
 
 def _choose_kernel(rng, state):

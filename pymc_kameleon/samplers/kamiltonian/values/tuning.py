@@ -14,22 +14,10 @@ from pymc_kameleon.samplers.kamiltonian.learner import ENOUGH, measure
 from pymc_kameleon.samplers.kamiltonian.values import refits
 from pymc_kameleon.samplers.kamiltonian.values import worth as kamiltonian_worth
 from pymc_kameleon.samplers.kamiltonian.values.state import WALK, Companions, Learning, Noise, State
-from pymc_kameleon.samplers.seam import Outcome, Point, acceptance_probability
+from pymc_kameleon.samplers.seam import Outcome, acceptance_probability
 from pymc_kameleon.surrogates import transitions as surrogate_dynamics
 from pymc_kameleon.surrogates.values import regression as value_regression
 from pymc_kameleon.surrogates.values.features import quadratic_size
-
-
-def adapt(rng: np.random.Generator, state: State, outcome: Outcome) -> State:
-    """Learn from one tuning draw, and fit a new surrogate where one is due."""
-    if state.learning is None:
-        return state
-    state = learn(rng, state, outcome)
-    state, due = schedule(state)
-    if not due:
-        return state
-    noise = outcome.noise if outcome.accepted else outcome.former_noise
-    return refits.refit(rng, state, Point(outcome.position, outcome.log_density, noise))
 
 
 def learn(rng: np.random.Generator, state: State, outcome: Outcome) -> State:
