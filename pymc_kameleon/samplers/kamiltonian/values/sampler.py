@@ -124,7 +124,7 @@ class ValueKamiltonian(SurrogateSampler):
         if warm:
             next_refit = 0
         options = Options(
-            known.left(self.tune), tuple(self.library), first, self.growth, (0.5, 1.0 + 0.8 / d),
+            known.left(self.tune), tuple(self.library), self.growth, (0.5, 1.0 + 0.8 / d),
             0.0 if warm else self.companion_share, 0.0 if warm else SWAP_SHARE,
             before=evaluated.size if warm else 0, elsewhere=evaluated.size,
         )  # fmt: skip
@@ -166,8 +166,8 @@ class ValueKamiltonian(SurrogateSampler):
     def propose(self, rng, x, state) -> Proposal:
         """One proposal, whose test costs at most one evaluation."""
         learning = state.learning
-        # With a noisy log density an overestimate holds the chain for a long time. That must be so after tuning (a fresh
-        # value would bias the draws); while tuning the chain is to learn, not to stick.
+        # With a noisy log density an overestimate holds the chain for a long time. That must be so after tuning (a
+        # fresh value would bias the draws); while tuning the chain is to learn, not to stick.
         if learning is not None and learning.noise.sd > 0.0 and learning.noise.rejections >= 10:
             return _carrying(Proposal(x.copy(), math.inf, "renewal"), x, state)
         if state.dynamics is None:
@@ -238,7 +238,7 @@ def _free_chain(rng, x, state, kernel):
     current, dynamics = state.current, state.dynamics
     arm = state.options.choice.arms[kernel - 1]
     path = surrogate_dynamics.run(rng, current.z, dynamics, arm)
-    carry = Carry(kernel, path.z, path.end_value, x, current.log_density, path.moved, path=path)
+    carry = Carry(kernel, path.z, path.end_value, x, evaluated=path.moved, path=path)
     move = f"surrogate{kernel}"
     if not path.moved:
         return Proposal(x, -math.inf, move, carry, current.log_density)
@@ -275,19 +275,18 @@ def _walk(rng, x, state):
 
 def _carrying(proposal, x, state, **more):
     point = locate(state.dynamics, proposal.position, math.nan)
-    carry = Carry(0, point.z, point.value, x, state.current.log_density, **more)
-    return proposal._replace(carry=carry)
+    return proposal._replace(carry=Carry(0, point.z, point.value, x, **more))
 
 
 def _propose_swap(rng, x, state):
     """Exchange states with a companion at inverse temperature b: accept with exp{(1 - b)(y_c - y)}."""
     companions = state.learning.companions
     c = int(rng.integers(len(state.options.temperatures)))
-    y = float(companions.log_densities[c])
-    ratio = -state.options.temperatures[c] * (y - state.current.log_density)
+    y, own = float(companions.log_densities[c]), state.current.log_density
+    ratio = -state.options.temperatures[c] * (y - own)
     noise = companions.noise[c]  # an estimate goes with the noise that it is a function of
     proposal = Proposal(companions.positions[c].copy(), ratio, "swap", None, y, noise)
-    return _carrying(proposal, x, state, evaluated=False, companion=c)
+    return _carrying(proposal, x, state, origin_log_density=own, evaluated=False, companion=c)
 
 
 def _propose_for_companion(rng, x, state):
@@ -312,6 +311,5 @@ def _propose_for_companion(rng, x, state):
 
 def from_retained(proposal: Proposal, log_density: float) -> Proposal:
     """A proposal of the frozen sampler, with the log density that the chain retains where it was made."""
-    carry = proposal.carry._replace(origin_log_density=log_density)
     stays = proposal.log_density is not None  # a free chain that went nowhere
-    return proposal._replace(carry=carry, log_density=log_density if stays else None)
+    return proposal._replace(log_density=log_density if stays else None)

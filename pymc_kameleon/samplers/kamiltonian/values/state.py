@@ -26,7 +26,6 @@ class Options(NamedTuple):
 
     tune: int | None
     library: tuple[Family, ...]
-    first_fit: int
     growth: float
     temperatures: tuple[float, ...]
     companion_share: float
