@@ -190,10 +190,7 @@ def free_run(rng, known: Known, surface: Surface, v, length: int):
             surface = surface._replace(metric=_metric(states[i // 2 : i + 1]))
     surface = surface._replace(step_size=math.exp(log_step))
     part = states[length // 2 :]
-    correlation = None
-    if len(part) > 60:
-        correlation = _slowest(part)
-    return surface, part, correlation
+    return surface, part, _slowest(part) if len(part) > 60 else None
 
 
 def _metric(states):
