@@ -126,7 +126,7 @@ def describe_factors(statistics: dict, quality, draws: int) -> str | None:
     statistics : dict
         Of the sampler.
     quality : Quality
-        See :mod:`pymc_kameleon.samplers.kamiltonian.factors.state`.
+        See :mod:`pymc_kameleon.samplers.kamiltonian.learner`.
     draws : int
         Of tuning.
     """
