@@ -124,7 +124,7 @@ class ValueKamiltonian(SurrogateSampler):
         if warm:
             next_refit = 0
         options = Options(
-            known.left(self.tune), tuple(self.library), self.growth, (0.5, 1.0 + 0.8 / d),
+            known.left(self.tune), tuple(self.library), first, self.growth, (0.5, 1.0 + 0.8 / d),
             0.0 if warm else self.companion_share, 0.0 if warm else SWAP_SHARE,
             before=evaluated.size if warm else 0, elsewhere=evaluated.size,
         )  # fmt: skip

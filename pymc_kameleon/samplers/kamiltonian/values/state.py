@@ -26,6 +26,7 @@ class Options(NamedTuple):
 
     tune: int | None
     library: tuple[Family, ...]
+    first_fit: int
     growth: float
     temperatures: tuple[float, ...]
     companion_share: float
