@@ -106,7 +106,7 @@ MUTATIONS = [
     Mutation("samplers/kamiltonian/sampler", "state.mixture, by_surrogate, state.share, share", "state.mixture, by_surrogate, share, state.share",
              "shares the wrong way round", "test_shares.py"),
     Mutation("samplers/kamiltonian/sampler", "state.mixture, by_surrogate, state.share, share", "state.mixture, by_surrogate, share, share",
-             "share at one end only", "test_factored_kamiltonian.py"),
+             "share at one end only", "test_shares.py"),
     Mutation("samplers/kamiltonian/sampler", "        return state._replace(current=current, share=share)", "        return state._replace(current=current)",
              "keep and start do not update the share", "test_shares.py"),
     Mutation("samplers/kamiltonian/sampler", "return Current(proposal.carry.z, there.log_density, proposal.carry.value)",
