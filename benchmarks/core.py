@@ -1,8 +1,7 @@
 """One chain of one algorithm, without PyMC around it.
 
-:func:`run_chain` drives the chain's :mod:`pymc_kameleon.samplers.life`, as
-:class:`pymc_kameleon.steps.KernelStep` does on a log density without noise, so that what is measured here is what a
-user gets.
+:func:`run_chain` drives the chain's :mod:`pymc_kameleon.samplers.life`, as :class:`pymc_kameleon.steps.KernelStep` does
+on a log density without noise, so that what is measured here is what a user gets.
 """
 
 import time

@@ -20,9 +20,11 @@ from scipy.special import logsumexp
 
 from benchmarks import report
 from benchmarks.cells import Benchmark, Cell
-from pymc_kameleon import convergence, targets
+from benchmarks.posteriors import LogisticRegression
+from pymc_kameleon import targets
 from pymc_kameleon.samplers.pooled import chains as pooled_chains
 from pymc_kameleon.samplers.pooled.plan import automatic
+from pymc_kameleon.verdict import convergence
 
 CHAINS, TOTAL, SMALL, QUARTER, DISAGREE = 16, 2000, 0.04, 0.25, 1.05
 LOOKING = ("start", "arrival", "between", "look")  # kinds of evaluations
@@ -147,7 +149,7 @@ CASES = {
     "thin ridge, d = 2": ridge,
     "Student t, d = 5": lambda: control(targets.StudentT(dim=5)),
     "funnel, d = 4": lambda: control(targets.Funnel(dim=4)),
-    "logistic regression": lambda: control(targets.LogisticRegression()),
+    "logistic regression": lambda: control(LogisticRegression()),
 }  # fmt: skip
 case_of = cache(lambda name: CASES[name]())
 

@@ -33,7 +33,7 @@ def measure(cell: Cell) -> dict:
     """A whole run, tuning included, of a log density that sleeps: in threads, which sleep side by side."""
     from benchmarks.few_evaluations import plan
     from pymc_kameleon.samplers.pooled.chains import Chains, posterior
-    from pymc_kameleon.workers import Elsewhere
+    from pymc_kameleon.sampling.workers import Elsewhere
 
     nap, count = float(cell.problem.split()[0]), int(cell.sampler.split()[0])
 

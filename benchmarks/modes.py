@@ -30,8 +30,9 @@ from scipy.special import logsumexp
 import pymc_kameleon as pk
 from benchmarks import report
 from benchmarks.cells import Benchmark, Cell
-from pymc_kameleon import convergence, sample_report
 from pymc_kameleon.samplers.pooled import learning
+from pymc_kameleon.verdict import convergence
+from pymc_kameleon.verdict import report as sample_report
 
 TOTALS = (2000, 4000)
 

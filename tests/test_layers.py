@@ -30,9 +30,8 @@ FAMILIES = (
 # What works on PyMC models: the steps, and public files. The targets' densities and draws do not, but each may have a
 # half that builds a model.
 HOST_SIDE = {
-    "__init__", "__main__", "steps", "pseudo_marginal", "gp_classification", "datasets", "glass", "diagnostics",
-    "plots", "demo", "hierarchical_demo",
-    "targets", "sampling", "workers", "convergence", "doubts", "checkpoint", "sample_report", "control_variates",
+    "__init__", "__main__", "steps", "pseudo_marginal", "gp_classification", "datasets", "diagnostics", "plots", "demo",
+    "hierarchical_demo", "targets", "sampling", "verdict", "checkpoint",
 }  # fmt: skip
 
 

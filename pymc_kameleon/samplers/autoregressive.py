@@ -32,18 +32,10 @@ LOG_STEP_BOUNDS = (-8.0, -1e-3)
 
 
 class Tuning(NamedTuple):
-    """What adapts beside m and L.
+    """What adapts beside m and L."""
 
-    Attributes
-    ----------
-    log_step : float
-        log b.
-    moves : int
-        So far.
-    """
-
-    log_step: float = -1.0
-    moves: int = 0
+    log_step: float = -1.0  # log b
+    moves: int = 0  # so far
 
 
 def propose(

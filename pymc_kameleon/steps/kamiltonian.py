@@ -117,19 +117,13 @@ class KamiltonianStep(KernelStep):
     _draws_differ = True
 
     def __init__(
-        self,
-        vars=None,
-        *,
-        surrogate: Literal["values", "lite", "finite"]
-        | ValueKamiltonian
-        | LiteKamiltonian
-        | FiniteKamiltonian = default("values"),
-        evaluations: Any = None,
-        learn: Literal["auto", "all"] = "auto",
-        expensive: Sequence[str] = (),
+        self, vars=None, *,
+        surrogate: Literal["values", "lite", "finite"] | ValueKamiltonian | LiteKamiltonian | FiniteKamiltonian
+        = default("values"),
+        evaluations: Any = None, learn: Literal["auto", "all"] = "auto", expensive: Sequence[str] = (),
         schedule: ScheduleName | Callable[[int], float] | None = default(None),
         **common: Unpack[CommonOptions],
-    ):
+    ):  # fmt: skip
         structure.check(learn, expensive)
         self._learn, self._expensive, self._known = learn, expensive, evaluations
         options = given({"surrogate": surrogate, "schedule": schedule})

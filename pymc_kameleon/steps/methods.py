@@ -57,20 +57,14 @@ class AdaptiveMetropolisStep(KernelStep):
     variants: ClassVar[dict] = {"": AdaptiveMetropolis}
 
     def __init__(
-        self,
-        vars=None,
-        *,
-        target_accept: float = default(0.234),
+        self, vars=None, *, target_accept: float = default(0.234),
         scaling: Literal["learned", "fixed"] = default("learned"),
         covariance: Literal["window", "recursive", "identity"] = default("window"),
-        exploration_share: float = default(0.0),
-        autoregressive_share: float = default(0.0),
+        exploration_share: float = default(0.0), autoregressive_share: float = default(0.0),
         learn_from_values: bool = default(True),
-        schedule: ScheduleName | Callable[[int], float] | None = default(None),
-        scale: float | None = default(None),
-        initial_scale: float | np.ndarray = default(0.1),
-        **common: Unpack[CommonOptions],
-    ):
+        schedule: ScheduleName | Callable[[int], float] | None = default(None), scale: float | None = default(None),
+        initial_scale: float | np.ndarray = default(0.1), **common: Unpack[CommonOptions],
+    ):  # fmt: skip
         super().__init__(vars, **given(locals()), **common)
 
 
@@ -117,29 +111,17 @@ class KameleonStep(KernelStep):
     variants: ClassVar[dict] = {"full": Kameleon, "pca": PCAKameleon}
 
     def __init__(
-        self,
-        vars=None,
-        *,
-        n_history: int = default(1000),
-        target_accept: float = default(0.234),
-        proposal: Literal["full", "pca"] = default("full"),
-        n_directions: int = default(20),
-        kernel: KernelName | Kernel = default("gaussian"),
-        lengthscale: float | None = default(None),
-        lengthscale_factor: float = default(0.5),
-        gamma: float | None = default(None),
+        self, vars=None, *, n_history: int = default(1000), target_accept: float = default(0.234),
+        proposal: Literal["full", "pca"] = default("full"), n_directions: int = default(20),
+        kernel: KernelName | Kernel = default("gaussian"), lengthscale: float | None = default(None),
+        lengthscale_factor: float = default(0.5), gamma: float | None = default(None),
         normalization: Literal["local", "none", "trace"] = default("local"),
-        coordinates: Literal["whitened", "scaled", "raw"] = default("whitened"),
-        global_share: float = default(0.5),
-        autoregressive_share: float = default(0.5),
-        learn_from_values: bool = default(True),
-        scale: float | None = default(None),
-        subsample: Literal["even", "random"] = default("even"),
-        schedule: ScheduleName | Callable[[int], float] | None = default(None),
-        screen: int = default(0),
-        local_start: int | None = default(None),
-        **common: Unpack[CommonOptions],
-    ):
+        coordinates: Literal["whitened", "scaled", "raw"] = default("whitened"), global_share: float = default(0.5),
+        autoregressive_share: float = default(0.5), learn_from_values: bool = default(True),
+        scale: float | None = default(None), subsample: Literal["even", "random"] = default("even"),
+        schedule: ScheduleName | Callable[[int], float] | None = default(None), screen: int = default(0),
+        local_start: int | None = default(None), **common: Unpack[CommonOptions],
+    ):  # fmt: skip
         super().__init__(vars, **given(locals()), **common)
 
 
@@ -180,33 +162,19 @@ class FastKameleonStep(KernelStep):
     stats_dtypes_shapes: ClassVar[dict] = {**KameleonStep.stats_dtypes_shapes, "rank": FLOAT}
 
     def __init__(
-        self,
-        vars=None,
-        *,
-        n_features: int = default(300),
-        target_accept: float = default(0.234),
-        kernel: KernelName | Kernel = default("gaussian"),
-        embedding: Literal["sincos", "cos"] = default("sincos"),
-        orthogonal: bool = default(False),
-        lengthscale: float | None = default(None),
-        lengthscale_factor: float = default(1.0),
-        gamma: float | None = default(None),
+        self, vars=None, *, n_features: int = default(300), target_accept: float = default(0.234),
+        kernel: KernelName | Kernel = default("gaussian"), embedding: Literal["sincos", "cos"] = default("sincos"),
+        orthogonal: bool = default(False), lengthscale: float | None = default(None),
+        lengthscale_factor: float = default(1.0), gamma: float | None = default(None),
         normalization: Literal["trace", "none"] = default("trace"),
-        coordinates: Literal["whitened", "scaled", "raw"] = default("whitened"),
-        global_share: float = default(0.5),
-        autoregressive_share: float = default(0.5),
-        sheared_share: float = default(0.75),
-        learn_from_values: bool = default(True),
-        scale: float | None = default(None),
-        mean_shift: bool = default(True),
-        variance_share: float = default(0.75),
-        whole_history: bool = default(False),
+        coordinates: Literal["whitened", "scaled", "raw"] = default("whitened"), global_share: float = default(0.5),
+        autoregressive_share: float = default(0.5), sheared_share: float = default(0.75),
+        learn_from_values: bool = default(True), scale: float | None = default(None),
+        mean_shift: bool = default(True), variance_share: float = default(0.75), whole_history: bool = default(False),
         rate: Literal["renewed", "harmonic"] = default("renewed"),
-        schedule: ScheduleName | Callable[[int], float] | None = default(None),
-        screen: int = default(10),
-        local_start: int | None = default(None),
-        **common: Unpack[CommonOptions],
-    ):
+        schedule: ScheduleName | Callable[[int], float] | None = default(None), screen: int = default(10),
+        local_start: int | None = default(None), **common: Unpack[CommonOptions],
+    ):  # fmt: skip
         super().__init__(vars, **given(locals()), **common)
 
 
@@ -247,21 +215,13 @@ class GaussianMixtureStep(KernelStep):
     }  # fmt: skip
 
     def __init__(
-        self,
-        vars=None,
-        *,
-        max_components: int = default(16),
-        n_history: int = default(1000),
-        inflation: float = default(1.4),
-        broad_share: float = default(0.1),
+        self, vars=None, *, max_components: int = default(16), n_history: int = default(1000),
+        inflation: float = default(1.4), broad_share: float = default(0.1),
         shares: tuple[float, float, float, float] = default((0.25, 0.25, 0.25, 0.25)),
-        target_accept: float = default(0.234),
-        auxiliary_target_accept: float = default(0.4),
-        learn_from_values: bool = default(True),
-        screen: int = default(0),
-        local_start: int | None = default(None),
+        target_accept: float = default(0.234), auxiliary_target_accept: float = default(0.4),
+        learn_from_values: bool = default(True), screen: int = default(0), local_start: int | None = default(None),
         **common: Unpack[CommonOptions],
-    ):
+    ):  # fmt: skip
         super().__init__(vars, **given(locals()), **common)
 
 
@@ -288,21 +248,12 @@ class GaussianAdaptationStep(KernelStep):
     variants: ClassVar[dict] = {"": GaussianAdaptation}
 
     def __init__(
-        self,
-        vars=None,
-        *,
-        target_accept: float = default(0.234),
-        initial_scale: np.ndarray | None = default(None),
-        initial_radius: float | None = default(None),
-        initial_covariance: np.ndarray | None = default(None),
-        rate: float | None = default(None),
-        diminishing: bool = default(True),
-        success: Literal["probability", "indicator"] = default("probability"),
-        sweeps: int = default(20),
-        radius_range: float = default(1e12),
-        condition_limit: float = default(1e12),
-        **common: Unpack[CommonOptions],
-    ):
+        self, vars=None, *, target_accept: float = default(0.234), initial_scale: np.ndarray | None = default(None),
+        initial_radius: float | None = default(None), initial_covariance: np.ndarray | None = default(None),
+        rate: float | None = default(None), diminishing: bool = default(True),
+        success: Literal["probability", "indicator"] = default("probability"), sweeps: int = default(20),
+        radius_range: float = default(1e12), condition_limit: float = default(1e12), **common: Unpack[CommonOptions],
+    ):  # fmt: skip
         super().__init__(vars, **given(locals()), **common)
 
 
@@ -329,21 +280,12 @@ class CMAStep(KernelStep):
     variants: ClassVar[dict] = {"": CMA}
 
     def __init__(
-        self,
-        vars=None,
-        *,
-        target_accept: float = default(2 / 11),
-        initial_scale: np.ndarray | None = default(None),
-        initial_sigma: float | None = default(None),
-        initial_covariance: np.ndarray | None = default(None),
-        rate_factor: float = default(1.0),
-        diminishing: bool = default(True),
-        success: Literal["probability", "indicator"] = default("probability"),
-        sweeps: int = default(20),
-        sigma_range: float = default(1e12),
-        condition_limit: float = default(1e12),
-        **common: Unpack[CommonOptions],
-    ):
+        self, vars=None, *, target_accept: float = default(2 / 11), initial_scale: np.ndarray | None = default(None),
+        initial_sigma: float | None = default(None), initial_covariance: np.ndarray | None = default(None),
+        rate_factor: float = default(1.0), diminishing: bool = default(True),
+        success: Literal["probability", "indicator"] = default("probability"), sweeps: int = default(20),
+        sigma_range: float = default(1e12), condition_limit: float = default(1e12), **common: Unpack[CommonOptions],
+    ):  # fmt: skip
         super().__init__(vars, **given(locals()), **common)
 
 

@@ -23,18 +23,10 @@ ARRIVAL_SHARE = 0.4  # of tuning, at most
 
 
 class Prior(NamedTuple):
-    """What draws of the prior say of the unconstrained coordinates of value variables.
+    """What draws of the prior say of the unconstrained coordinates of value variables."""
 
-    Attributes
-    ----------
-    scale : ndarray of shape (d,)
-        Half the interquartile range.
-    draws : ndarray of shape (DRAWS, d)
-        NaN in the coordinates of a variable that cannot be drawn.
-    """
-
-    scale: np.ndarray
-    draws: np.ndarray
+    scale: np.ndarray  # (d,), half the interquartile range
+    draws: np.ndarray  # (DRAWS, d), NaN in the coordinates of a variable that cannot be drawn
 
 
 def prior_scale(model: pm.Model, variables: list, point: dict[str, np.ndarray]) -> np.ndarray:

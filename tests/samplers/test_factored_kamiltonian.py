@@ -25,15 +25,9 @@ from pymc_kameleon.samplers.kamiltonian.factors.surface import (
 from pymc_kameleon.samplers.kamiltonian.learner import Quality
 from pymc_kameleon.surrogates.factors.emulator import Emulator, emulate
 from pymc_kameleon.surrogates.factors.layout import Layout
-from pymc_kameleon.surrogates.factors.polynomials import (
-    CANDIDATES,
-    columns,
-    monomials,
-    size,
-    within,
-)
+from pymc_kameleon.surrogates.factors.one_factor import CANDIDATES, size, within
 from pymc_kameleon.surrogates.factors.regression import Sample, fit
-from pymc_kameleon.surrogates.factors.splines import Spline, assemble
+from pymc_kameleon.surrogates.factors.splines import Spline, assemble, columns, nested
 from tests.support.chains import Held, run_transitions, two_sample_z
 from tests.support.hierarchies import Toy
 
@@ -127,7 +121,7 @@ def test_a_surrogate_is_not_too_low_in_the_tails():
 
 @pytest.mark.parametrize("d", [1, 2, 5])
 def test_monomials_are_nested_and_counted(d):
-    variables, powers = monomials(d, 6, 3)
+    variables, powers = nested(d, 6, 3)
     s = np.random.default_rng(1).standard_normal((4, d))
     direct = [
         [np.prod([row[v] ** p for v, p in zip(vs, ps, strict=True)]) for vs, ps in zip(variables, powers, strict=True)]
@@ -136,7 +130,7 @@ def test_monomials_are_nested_and_counted(d):
     np.testing.assert_allclose(columns(s, variables, powers), direct, rtol=1e-12)
     for degree, order in CANDIDATES:
         assert within(powers, degree, order).sum() == size(d, degree, order)
-        assert len(monomials(d, degree, order)[0]) == size(d, degree, order)
+        assert len(nested(d, degree, order)[0]) == size(d, degree, order)
 
 
 @pytest.mark.parametrize("added", [False, True])

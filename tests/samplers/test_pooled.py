@@ -7,7 +7,6 @@ from functools import cache
 import numpy as np
 import pytest
 
-from pymc_kameleon import convergence
 from pymc_kameleon.numerics import evaluations
 from pymc_kameleon.samplers.arrival import beside as arrival_beside
 from pymc_kameleon.samplers.arrival import phase as arrival
@@ -23,6 +22,7 @@ from pymc_kameleon.samplers.pooled.plan import automatic
 from pymc_kameleon.samplers.pooled.tuning import Tuning
 from pymc_kameleon.samplers.seam import Point
 from pymc_kameleon.targets import Banana, Flower
+from pymc_kameleon.verdict import convergence
 from tests.samplers.test_value_kamiltonian import (
     EVERY_ARM,
     bad_surrogate,
@@ -362,8 +362,8 @@ def test_climbs_end_in_the_typical_set_within_the_budget():
     for width in (1, 2):
         groups, spent, _ = climb(rng.uniform(-3, 3, (4, 4)), 1000, width)
         assert spent < 200
-        for group in groups:  # sixty below to begin with, and 2 d + 10 is plausible
-            assert group.log_densities.min() > -25.0
+        for _, values in groups:  # sixty below to begin with, and 2 d + 10 is plausible
+            assert values.min() > -25.0
         assert climb(rng.uniform(-3, 3, (4, 4)), 31, width)[1] == 31
 
 
@@ -453,7 +453,7 @@ def test_an_end_that_has_not_converged_is_not_given_up():
     for by, kept in ((14.0, 2), (100.0, 1)):
         state = climbs.stop(climbed(lower(by), starts, 2000))
         assert len(np.unique(climbs.ends(state)[0] > 10.0)) == kept
-        places = {bool(g.positions[0, 0] > 10.0) for g in climbs.groups(state)}
+        places = {bool(x[0, 0] > 10.0) for x, _ in climbs.groups(state)}
         assert len(places) == kept
 
 

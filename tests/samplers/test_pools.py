@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from pymc_kameleon import convergence, doubts
 from pymc_kameleon.samplers.pooled import chains as pooled_chains
 from pymc_kameleon.samplers.pooled.chains import Chains, Plan
 from pymc_kameleon.samplers.pooled.pools import SPAWN_KEY, Pools, divided, share_of
+from pymc_kameleon.verdict import convergence, doubts
 
 STARTS = np.random.default_rng(0).uniform(-2, 2, (9, 2))
 

@@ -26,7 +26,7 @@ from scipy.stats import norm
 
 from pymc_kameleon.pseudo_marginal import NoisyLogLikelihood, step_beside_noise
 from pymc_kameleon.samplers.seam import Point
-from pymc_kameleon.sampling import _checked_step
+from pymc_kameleon.sampling.arguments import checked_step
 from pymc_kameleon.steps import (
     AdaptiveMetropolisStep,
     FastKameleonStep,
@@ -1035,7 +1035,7 @@ def test_hidden_generator_is_warned_about(caplog):
         assert said.startswith("AdaptiveMetropolisStep: the log density seems to draw")
         assert "pymc_kameleon.NoisyLogLikelihood" in said
     step = KamiltonianStep(model=model, learn="all")
-    _checked_step(step, model)
+    checked_step(step, model)
     assert caplog.messages[-1].startswith("pk.sample: the log density seems to draw")
 
 

@@ -33,28 +33,15 @@ FAR = 1e4  # nats
 
 
 class Model(NamedTuple):
-    """A fitted quadratic.
+    """A fitted quadratic."""
 
-    Attributes
-    ----------
-    points : ndarray of shape (m, d)
-        What it was fitted to, in the coordinates s.
-    slope, hessian : ndarray of shape (d,), (d, d)
-        At 0, of the transformed log density.
-    transform, deviation : float
-        c and the relative deviation that were chosen.
-    cholesky : ndarray of shape (m, m)
-    amplitude : float
-        Variance of the process.
-    """
-
-    points: np.ndarray
-    slope: np.ndarray
-    hessian: np.ndarray
-    transform: float
+    points: np.ndarray  # (m, d): what it was fitted to, in the coordinates s
+    slope: np.ndarray  # (d,): at 0, of the transformed log density
+    hessian: np.ndarray  # (d, d)
+    transform: float  # c and the relative deviation that were chosen
     deviation: float
-    cholesky: np.ndarray
-    amplitude: float
+    cholesky: np.ndarray  # (m, m)
+    amplitude: float  # variance of the process
 
 
 def kernel(s: np.ndarray, t: np.ndarray, slope: float = SLOPE) -> np.ndarray:

@@ -40,11 +40,9 @@ from pymc_kameleon.samplers.arrival.state import (
     little,
 )
 
-FIRST_RADIUS = (
-    0.3  # in the scales given: less than the spread of the starts, to stay in the basin of one
-)
+# in the scales given: less than the spread of the starts, to stay in the basin of one
+FIRST_RADIUS = 0.3
 FLAT = -0.3  # a slope with less curvature is not the end of a climb
-CHECKED = 1.5  # radius, in the metric, at which the neighbourhood is explored
 MOSTLY = 0.8  # of the predictions
 AT_THE_EDGE = 0.81  # squared length, in the trust region's radius
 
@@ -110,7 +108,7 @@ def propose(rng: np.random.Generator, state: State) -> np.ndarray:
         return state.start.copy()
     if state.move == "check":
         return _check(rng, state.near, state)
-    reach = 1.0 if state.near is None else CHECKED
+    reach = 1.0 if state.near is None else 1.5
     if state.model is None or state.fitted < state.evaluations:  # nothing new is known
         s = unit_vectors(rng, 1, d)[0] if state.model is not None else np.eye(d)[rng.integers(d)]
         return state.positions[state.current] + reach * state.radius * (state.metric @ s)

@@ -7,9 +7,8 @@ import numpy as np
 from pymc_kameleon.samplers.arrival import model as arrival_model
 from pymc_kameleon.samplers.arrival.state import HUGE, State, height, little
 
-CONCAVE = (
-    -0.05
-)  # curvature in a metric in which it should be -1: above it, a direction is not concave
+# curvature in a metric in which it should be -1: above it, a direction is not concave
+CONCAVE = -0.05
 SHORTEST = 1e-3  # change of an axis at one change of the metric
 
 

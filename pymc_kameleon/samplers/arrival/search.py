@@ -25,58 +25,28 @@ from pymc_kameleon.numerics import evaluations
 from pymc_kameleon.samplers.arrival import phase as arrival
 
 BETTER = 10.0  # nats: weights of 1 to 20,000
-TOTAL = 2.0  # of 60 d + 300 evaluations: what all climbs together may take
-AGREE = 2  # climbs that found nothing new, and nothing else was found: enough
-COMPARABLE = 4.0  # nats: a mode with less mass than that beside another is not worth a word
-INSIDE = 4.0  # squared distance per dimension, in sds, within which two climbs have found the same
 
 
 class Rival(NamedTuple):
-    """Another mode, in which a climb has ended and the chain is not.
+    """Another mode, in which a climb has ended and the chain is not."""
 
-    Attributes
-    ----------
-    position : ndarray of shape (d,)
-        A point of it.
-    factor : ndarray of shape (d, d)
-        Cholesky factor of the covariance there.
-    gain : float
-        Log of its mass, in that of the chain's mode.
-    """
-
-    position: np.ndarray
-    factor: np.ndarray
-    gain: float
+    position: np.ndarray  # (d,): A point of it
+    factor: np.ndarray  # (d, d): Cholesky factor of the covariance there
+    gain: float  # log of its mass, in that of the chain's mode
 
 
 class State(NamedTuple):
-    """Several climbs of one chain.
+    """Several climbs of one chain."""
 
-    Attributes
-    ----------
-    climbs : tuple of arrival.State
-        The chain's own first; the last one is under way until it is done.
-    starts : ndarray of shape (k, d)
-        Where the next climbs begin.
-    budget : int
-        Evaluations that climbs after the first may still take.
-    same : bool
-        Whether the last climb has come where another one was.
-    others : int
-        Climbs that ended elsewhere: where there are several places, more looks are worth their evaluations.
-    """
-
-    climbs: tuple
-    starts: np.ndarray
+    climbs: tuple  # the chain's own first; the last one is under way until it is done
+    starts: np.ndarray  # (k, d): where the next climbs begin
     scale: np.ndarray
-    budget: int
-    same: bool = False
+    budget: int  # evaluations that climbs after the first may still take
+    same: bool = False  # whether the last climb has come where another one was
+    # climbs that ended elsewhere: where there are several places, more looks are worth their evaluations
     others: int = 0
 
-    @property
-    def warm(self) -> bool:
-        """Whether what it learns is enough for a surrogate at once."""
-        return False
+    warm = False  # what it learns is not enough for a surrogate at once
 
     @property
     def last(self) -> arrival.State:
@@ -88,7 +58,7 @@ class State(NamedTuple):
         """Whether the chain can begin."""
         if not (self.last.done or self.same):
             return False
-        agreed = len(self.climbs) > AGREE and self.others == 0
+        agreed = len(self.climbs) > 2 and self.others == 0  # two found nothing new, none else
         nothing_left = not len(self.starts) or self.budget <= 0
         return not self.climbs[0].arrived or nothing_left or agreed
 
@@ -225,7 +195,7 @@ def rivals(state: State, climbs: tuple) -> tuple[Rival, ...]:
     found = []
     for climb in climbs:
         gain = mass(climb) - mass(best) if climb.arrived and climb is not best else -math.inf
-        if gain > -COMPARABLE and not contains(best, climb.position):
+        if gain > -4.0 and not contains(best, climb.position):
             found.append(Rival(climb.position.copy(), climb.factor, gain))
     return tuple(found)
 
@@ -233,13 +203,13 @@ def rivals(state: State, climbs: tuple) -> tuple[Rival, ...]:
 def contains(mode: arrival.State | Rival, x: np.ndarray) -> bool:
     """Whether ``x`` (d,) is in the typical set of ``mode``, as far as its normal approximation goes."""
     z = np.linalg.solve(mode.factor, x - mode.position)
-    return bool(z @ z < INSIDE * (len(x) + 3.0))
+    return bool(z @ z < 4.0 * (len(x) + 3.0))
 
 
 def _left(state):
     """What the first climb has left for others; nothing if it was a long one, for a chain has to tune, too."""
     spent = state.climbs[0].evaluations
-    return 0 if spent > state.budget else int(min(state.budget, TOTAL * state.budget - spent))
+    return 0 if spent > state.budget else int(min(state.budget, 2.0 * state.budget - spent))
 
 
 def _next_climb(state):

@@ -12,117 +12,59 @@ HUGE = 1e50  # beyond it a log density counts by its logarithm, and no point by 
 
 
 class Near(NamedTuple):
-    """The near phase.
+    """The near phase."""
 
-    Attributes
-    ----------
-    since, until : int
-        Evaluations at which it began, and ends at the latest.
-    centre, axes : ndarray of shape (d,), (d, d)
-        Of the normal approximation that is being checked; the columns of ``axes`` are its axes, one sd long.
-    signs : ndarray of shape (d,)
-        On which side of each it rises.
-    hits : int
-        Predictions in a row that came true.
-    tried, right : int
-        Predictions tested, and those among them that came true.
-    candidate : int
-        Row of a draw that can be handed over, or -1.
-    """
-
-    since: int
+    since: int  # evaluations at which it began, and ends at the latest
     until: int
+    # (d,): of the normal approximation that is being checked; the columns of ``axes`` are its axes, one sd long
     centre: np.ndarray
-    axes: np.ndarray
-    signs: np.ndarray
-    hits: int = 0
-    tried: int = 0
+    axes: np.ndarray  # (d, d)
+    signs: np.ndarray  # (d,): on which side of each it rises
+    hits: int = 0  # predictions in a row that came true
+    tried: int = 0  # predictions tested, and those among them that came true
     right: int = 0
-    candidate: int = -1
+    candidate: int = -1  # row of a draw that can be handed over, or -1
 
 
 class Record(NamedTuple):
-    """Where a near phase ended on a slope without curvature, to come back to.
+    """Where a near phase ended on a slope without curvature, to come back to."""
 
-    Attributes
-    ----------
-    at : int
-        Evaluations.
-    log_density, mass : float
-        Its log density, and that plus the log of its widths.
-    current, handed : int
-        Rows.
-    factor : ndarray of shape (d, d)
-    """
-
-    at: int
-    log_density: float
+    at: int  # evaluations
+    log_density: float  # its log density, and that plus the log of its widths
     mass: float
-    current: int
+    current: int  # rows
     handed: int
-    factor: np.ndarray
+    factor: np.ndarray  # (d, d)
 
 
 class State(NamedTuple):
-    """Everything about one arrival.
+    """Everything about one arrival."""
 
-    Attributes
-    ----------
-    evaluated : History
-        Rows of d + 1: a point and its log density.
-    budget : int
-        Evaluations at most.
-    start : ndarray of shape (d,) or None
-        The chain's over-dispersed start, to be evaluated first.
-    current : int
-        Row of the present point.
-    metric : ndarray of shape (d, d)
-        Lower triangular. The trust region is the ellipsoid of ``radius`` times it.
-    radius : float
-    model : Model or None
-    origin, basis : ndarray of shape (d,), (d, d)
-        The model's coordinates: x = origin + basis s.
-    move : str
-        What is proposed next: "start", "climb", "explore" or "check".
-    failed : bool
-        Whether the last climb gained less than a tenth of what was predicted.
-    climbing : bool
-        Whether a near phase ended by rising: none begins before a climb has ended within the trust region, or failed.
-    fitted, changed, next_choice : int
-        Evaluations at the last fit, at the last change of the metric, and when to choose the model's options again.
-    near : Near or None
-        ``None`` while far.
-    record : Record or None
-    done, arrived : bool
-    handed : int
-        Row of the point with which the chain is to go on.
-    own : int
-        First row of the chain's own: the model's initial point, which all chains have, does not count.
-    factor : ndarray of shape (d, d) or None
-        Cholesky factor of the covariance there, as far as it is known.
-    """
-
-    evaluated: History
-    budget: int
-    start: np.ndarray | None
-    current: int
+    evaluated: History  # rows of d + 1: a point and its log density
+    budget: int  # evaluations at most
+    start: np.ndarray | None  # (d,): the chain's over-dispersed start, to be evaluated first
+    current: int  # row of the present point
+    # (d, d): lower triangular. The trust region is the ellipsoid of ``radius`` times it.
     metric: np.ndarray
     radius: float
     model: Model | None
-    origin: np.ndarray
-    basis: np.ndarray
-    move: str
-    failed: bool = False
+    origin: np.ndarray  # (d,): the model's coordinates: x = origin + basis s
+    basis: np.ndarray  # (d, d)
+    move: str  # what is proposed next: "start", "climb", "explore" or "check"
+    failed: bool = False  # whether the last climb gained less than a tenth of what was predicted
+    # whether a near phase ended by rising: none begins before a climb has ended within the trust region, or failed
     climbing: bool = False
+    # evaluations at the last fit, at the last change of the metric, and when to choose the model's options again
     fitted: int = 0
     changed: int = 0
     next_choice: int = 0
-    near: Near | None = None
+    near: Near | None = None  # ``None`` while far
     record: Record | None = None
     done: bool = False
     arrived: bool = False
-    handed: int = 0
-    own: int = 0
+    handed: int = 0  # row of the point with which the chain is to go on
+    own: int = 0  # first row of the chain's own: the model's initial point, which all chains have, does not count
+    # (d, d): Cholesky factor of the covariance there, as far as it is known
     factor: np.ndarray | None = None
 
     @property

@@ -18,16 +18,11 @@ WEIGHT_PRIOR = 1e-3  # pseudo-count of every component
 
 
 class Mixture(NamedTuple):
-    """sum_k w_k N(mu_k, C_k).
+    """sum_k w_k N(mu_k, C_k)."""
 
-    Attributes
-    ----------
-    weights, means, covariances : ndarray of shape (K,), (K, d), (K, d, d)
-    """
-
-    weights: np.ndarray
-    means: np.ndarray
-    covariances: np.ndarray
+    weights: np.ndarray  # (K,)
+    means: np.ndarray  # (K, d)
+    covariances: np.ndarray  # (K, d, d)
 
 
 def fit(

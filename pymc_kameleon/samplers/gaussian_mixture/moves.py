@@ -16,26 +16,15 @@ from pymc_kameleon.samplers.gaussian_mixture.fit import Mixture
 
 
 class Surrogate(NamedTuple):
-    """pihat, with C_k = sum_i e_ki q_ki q_ki^T: in its axes, C_k + h^2 I is diagonal for every h.
+    """pihat, with C_k = sum_i e_ki q_ki q_ki^T: in its axes, C_k + h^2 I is diagonal for every h."""
 
-    Attributes
-    ----------
-    cumulative : ndarray of shape (K,)
-        Of the weights.
-    log_weights, log_norms : ndarray of shape (K,)
-        log w_k, and log w_k - (1/2) log |C_k|.
-    means, covariances : ndarray of shape (K, d), (K, d, d)
-    axes, variances : ndarray of shape (K, d, d), (K, d)
-        Rows q_ki, and e_ki.
-    """
-
-    cumulative: np.ndarray
-    log_weights: np.ndarray
-    log_norms: np.ndarray
-    means: np.ndarray
-    covariances: np.ndarray
-    axes: np.ndarray
-    variances: np.ndarray
+    cumulative: np.ndarray  # (K,): of the weights
+    log_weights: np.ndarray  # (K,): log w_k, and log w_k - (1/2) log |C_k|
+    log_norms: np.ndarray  # (K,)
+    means: np.ndarray  # (K, d)
+    covariances: np.ndarray  # (K, d, d)
+    axes: np.ndarray  # (K, d, d): rows q_ki, and e_ki
+    variances: np.ndarray  # (K, d)
 
 
 def build_surrogate(mixture: Mixture) -> Surrogate:

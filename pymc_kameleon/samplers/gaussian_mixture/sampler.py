@@ -55,36 +55,19 @@ GROWTH = 1.1  # of the intervals between refreshes
 
 
 class State(NamedTuple):
-    """Everything that adapts. Nothing is cached at the current point: pihat there costs less than its bookkeeping.
+    """Everything that adapts. Nothing is cached at the current point: pihat there costs less than its bookkeeping."""
 
-    Attributes
-    ----------
-    walk : adaptive_metropolis.State
-        The global kernel; it also keeps the history and learns the coordinates.
-    centre, factor : ndarray of shape (d,), (d, d)
-        m and L, as of the last refresh.
-    surrogate : Surrogate or None
-        ``None`` until the first refresh.
-    log_scale, auxiliary_log_scale : float
-        log nu and log h.
-    moves, auxiliary_moves : int
-        Moves of either kind since their gain was last reset.
-    next_refresh : int
-        Iteration.
-    last_refresh : float
-        Iteration after which there is none.
-    """
-
+    # the global kernel; it also keeps the history and learns the coordinates
     walk: adaptive_metropolis.State
-    centre: np.ndarray
-    factor: np.ndarray
-    surrogate: Surrogate | None
-    log_scale: float
+    centre: np.ndarray  # (d,): m and L, as of the last refresh
+    factor: np.ndarray  # (d, d)
+    surrogate: Surrogate | None  # ``None`` until the first refresh
+    log_scale: float  # log nu and log h
     auxiliary_log_scale: float
-    moves: int
+    moves: int  # moves of either kind since their gain was last reset
     auxiliary_moves: int
-    next_refresh: int
-    last_refresh: float
+    next_refresh: int  # iteration
+    last_refresh: float  # iteration after which there is none
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -44,32 +44,17 @@ MAX_STATES = 2000  # of the window, evenly spaced, when the moments are recomput
 
 
 class FeatureModel(NamedTuple):
-    """The history, in features.
+    """The history, in features."""
 
-    Attributes
-    ----------
-    unit : RandomFeatures
-        The feature map at lengthscale 1: drawn once.
-    lengthscale : float
-        In the kernel's coordinates.
-    moments : Moments
-        Count, mean and scatter of the features over the history.
-    seen : int
-        States folded in so far, of a history that is kept whole.
-    frequencies : ndarray of shape (d, m)
-        At ``lengthscale``, one column a frequency.
-    roots : ndarray of shape (2, r, m)
-        U^T, r the rank: the rows that multiply the sines' and the cosines' slopes ("sincos"), or one row ("cos").
-    density : ndarray of shape (2, m) or (1, m)
-        Weights of the sines and cosines in the kernel mean m(y) over the history.
-    """
-
-    unit: RandomFeatures
-    lengthscale: float
-    moments: Moments
-    seen: int
-    frequencies: np.ndarray
+    unit: RandomFeatures  # the feature map at lengthscale 1: drawn once
+    lengthscale: float  # in the kernel's coordinates
+    moments: Moments  # count, mean and scatter of the features over the history
+    seen: int  # states folded in so far, of a history that is kept whole
+    frequencies: np.ndarray  # (d, m): at ``lengthscale``, one column a frequency
+    # (2, r, m): U^T, r the rank: the rows that multiply the sines' and the cosines' slopes ("sincos"), or one row
+    # ("cos")
     roots: np.ndarray
+    # (2 or 1, m): weights of the sines and cosines in the kernel mean m(y) over the history
     density: np.ndarray
 
 

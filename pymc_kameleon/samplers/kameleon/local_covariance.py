@@ -18,8 +18,6 @@ import numpy as np
 from pymc_kameleon.kernels import Gaussian, Kernel
 from pymc_kameleon.numerics.compiled import njit
 
-NEGLIGIBLE = 36.0  # exp(-36) = 2e-16 of the largest weight: exponents are cut off here
-
 
 def local_covariance(
     y: np.ndarray, points: np.ndarray, kernel: Kernel, lengthscale: float, normalization: str
@@ -76,8 +74,8 @@ def gaussian_local(y, points, lengthscale):
     nearest = squares.min()
     precision = 0.5 / (lengthscale * lengthscale)
     weights = np.empty(n)
-    for a in range(n):
-        weights[a] = _exp_minus(min((squares[a] - nearest) * precision, NEGLIGIBLE))
+    for a in range(n):  # cut off at exp(-36) = 2e-16 of the largest weight
+        weights[a] = _exp_minus(min((squares[a] - nearest) * precision, 36.0))
     weighted = np.empty((d, n))
     for i in range(d):
         for a in range(n):

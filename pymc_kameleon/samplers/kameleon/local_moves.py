@@ -29,44 +29,25 @@ from pymc_kameleon.samplers.kameleon import shear
 from pymc_kameleon.samplers.kameleon.shear import Shear
 from pymc_kameleon.samplers.seam import NEVER, NOTHING, Outcome, Point, Proposal, Sampler
 
-DRAWS_PER_DIMENSION = 200  # before the first local move, unless told otherwise
-
 
 class State(NamedTuple):
-    """Everything that adapts.
+    """Everything that adapts."""
 
-    Attributes
-    ----------
-    walk : adaptive_metropolis.State
-        The global kernel; it also keeps the history and learns the coordinates.
-    centre, factor : ndarray of shape (d,), (d, d)
-        The local kernel's coordinates, y = factor^-1 (x - centre), as of the last refresh.
-    model : tuple or None
-        What S(y) is computed from; ``None`` until the first refresh.
-    log_scale : float or None
-        log nu; ``None`` until it starts from the global kernel's scale.
-    moves : int
-        Local moves since the gain was last raised, for the Robbins-Monro rate.
-    next_refresh : int
-        Iteration.
-    covariance : ndarray of shape (d, d) or None
-        S at the chain's current point, before nu and gamma enter: cached, so that a draw needs one and not two.
-        (PCA-Kameleon keeps its principal directions there, shape (m, d).)
-    shear : Shear or None
-        Coordinates in which the history is straight; ``None`` where it is as straight as it can be without.
-    next_shear : int
-        Iteration: before the first local move it is learned on a schedule of its own.
-    """
-
+    # the global kernel; it also keeps the history and learns the coordinates
     walk: adaptive_metropolis.State
+    # (d,): the local kernel's coordinates, y = factor^-1 (x - centre), as of the last refresh
     centre: np.ndarray
-    factor: np.ndarray
-    model: Any
-    log_scale: float | None
-    moves: int
-    next_refresh: int
+    factor: np.ndarray  # (d, d)
+    model: Any  # what S(y) is computed from; ``None`` until the first refresh
+    log_scale: float | None  # log nu; ``None`` until it starts from the global kernel's scale
+    moves: int  # local moves since the gain was last raised, for the Robbins-Monro rate
+    next_refresh: int  # iteration
+    # (d, d): S at the chain's current point, before nu and gamma enter: cached, so that a draw needs one and not two.
+    # (PCA-Kameleon keeps its principal directions there, shape (m, d).)
     covariance: np.ndarray | None
+    # coordinates in which the history is straight; ``None`` where it is as straight as it can be without
     shear: Shear | None = None
+    # iteration: before the first local move it is learned on a schedule of its own
     next_shear: int = 0
 
 
@@ -159,7 +140,7 @@ class LocalMoves(Sampler):
             scale = adaptive_metropolis.OPTIMAL_SCALE / math.sqrt(d) if scale is None else scale
         if local_start is None:
             tune = known.left(self.tune)
-            local_start = DRAWS_PER_DIMENSION * d if tune is None else int(0.3 * tune)
+            local_start = 200 * d if tune is None else int(0.3 * tune)
         return State(
             walk=walk,
             centre=np.zeros(d),

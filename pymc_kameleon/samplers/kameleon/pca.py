@@ -42,28 +42,16 @@ FIRST_MOVES = 10  # where the count of a direction's Robbins-Monro steps starts,
 
 
 class Directions(NamedTuple):
-    """The principal directions, and how far to go along each.
+    """The principal directions, and how far to go along each."""
 
-    Attributes
-    ----------
-    points : ndarray of shape (d, n)
-        Subsample of the history, in the kernel's coordinates, one column a state.
-    lengthscale : float
-        In those coordinates.
-    coefficients : ndarray of shape (m, n)
-        One row a direction, (H alpha_j)^T.
-    weights : ndarray of shape (m,)
-        omega_j; they sum to 1.
-    log_scales, moves : ndarray of shape (m,)
-        log nu_j, and how many moves it has been tuned on since the gain was last raised.
-    """
-
+    # (d, n): subsample of the history, in the kernel's coordinates, one column a state
     points: np.ndarray
-    lengthscale: float
-    coefficients: np.ndarray
-    weights: np.ndarray
+    lengthscale: float  # in those coordinates
+    coefficients: np.ndarray  # (m, n): one row a direction, (H alpha_j)^T
+    weights: np.ndarray  # (m,): omega_j; they sum to 1
+    # (m,): log nu_j, and how many moves it has been tuned on since the gain was last raised
     log_scales: np.ndarray
-    moves: np.ndarray
+    moves: np.ndarray  # (m,)
 
 
 class Carry(NamedTuple):

@@ -41,35 +41,21 @@ from pymc_kameleon.samplers.seam import Outcome, Proposal
 
 MOVES = ("sheared", "sheared_autoregressive")
 KNOTS = np.array([0.03, 0.15, 0.35, 0.5, 0.65, 0.85, 0.97])  # quantiles
-GAIN = 0.1  # nats that a spline must explain beyond a straight line, for each draw
 
 
 class Shear(NamedTuple):
-    """The map x -> r, and what the moves need.
+    """The map x -> r, and what the moves need."""
 
-    Attributes
-    ----------
-    centre, scale : ndarray of shape (d,)
-        w = (x - centre) / scale.
-    knots : ndarray of shape (d, k)
-    sinks : ndarray of shape (m,)
-        Coordinates that are straightened, the last first: a sink does not depend on the sinks before it in this list.
-    coefficients : ndarray of shape (m, d, 3 + k)
-        Of w_j, w_j^2, w_j^3 and max(w_j - knot, 0)^3 in g; zero where g does not depend on j.
-    mean, factor : ndarray of shape (d,), (d, d)
-        Of r.
-    log_scale : float
-    moves : int
-    autoregression : autoregressive.Tuning
-    """
-
-    centre: np.ndarray
-    scale: np.ndarray
-    knots: np.ndarray
+    centre: np.ndarray  # (d,): w = (x - centre) / scale
+    scale: np.ndarray  # (d,)
+    knots: np.ndarray  # (d, k)
+    # (m,): coordinates that are straightened, the last first: a sink does not depend on the sinks before it in this
+    # list
     sinks: np.ndarray
+    # (m, d, 3 + k): of w_j, w_j^2, w_j^3 and max(w_j - knot, 0)^3 in g; zero where g does not depend on j
     coefficients: np.ndarray
-    mean: np.ndarray
-    factor: np.ndarray
+    mean: np.ndarray  # (d,): of r
+    factor: np.ndarray  # (d, d)
     log_scale: float
     moves: int
     autoregression: autoregressive.Tuning
@@ -147,7 +133,7 @@ def _fit(basis, effective_size):
     while len(left) > 1:
         gains, fits = zip(*(_best(gram, i, left, terms, effective_size) for i in left), strict=True)
         best = int(np.argmax(gains))
-        if gains[best] <= GAIN:
+        if gains[best] <= 0.1:  # nats beyond a straight line, for each draw
             break
         i, (columns, beta) = left.pop(best), fits[best]
         found = np.zeros(d * terms)

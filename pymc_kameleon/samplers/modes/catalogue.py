@@ -23,21 +23,12 @@ from pymc_kameleon.surrogates.transitions import ARMS
 
 
 class Catalogue(NamedTuple):
-    """The modes that are known.
+    """The modes that are known."""
 
-    Attributes
-    ----------
-    centres : ndarray of shape (k, d)
-    factors, inverses : ndarray of shape (k, d, d)
-        Lower Cholesky factors of the covariances, and their inverses.
-    log_dets : ndarray of shape (k,)
-        Of the factors.
-    """
-
-    centres: np.ndarray
-    factors: np.ndarray
-    inverses: np.ndarray
-    log_dets: np.ndarray
+    centres: np.ndarray  # (k, d)
+    factors: np.ndarray  # (k, d, d): lower Cholesky factors of the covariances, and their inverses
+    inverses: np.ndarray  # (k, d, d)
+    log_dets: np.ndarray  # (k,): of the factors
 
     @property
     def size(self) -> int:

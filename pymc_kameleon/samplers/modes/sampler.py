@@ -37,52 +37,27 @@ from pymc_kameleon.surrogates import transitions as surrogate_dynamics
 from pymc_kameleon.surrogates.transitions import Arm
 
 ACROSS = 0.7  # of the draws: at 0.3 a third as many effective draws of the weights
-JUMPS = 4  # of a free chain
 # inner transitions between two jumps, on the present mode's surrogate
 WITHIN = Arm(3, 1.7, 0.27, 0.2)
 
 
 class State(NamedTuple):
-    """The state of a frozen chain.
-
-    Attributes
-    ----------
-    catalogue : Catalogue
-    modes : tuple of OneMode
-        Every mode's frozen sampler, as all chains share it.
-    mode : int
-        To which the chain's point belongs.
-    own : OneMode
-        That mode's, with what is retained at the chain's point.
-    """
+    """The state of a frozen chain."""
 
     catalogue: Catalogue
-    modes: tuple[OneMode, ...]
-    mode: int
-    own: OneMode
+    modes: tuple[OneMode, ...]  # every mode's frozen sampler, as all chains share it
+    mode: int  # to which the chain's point belongs
+    own: OneMode  # that mode's, with what is retained at the chain's point
 
 
 class Landing(NamedTuple):
-    """Where a free chain has ended.
-
-    Attributes
-    ----------
-    mode : int
-    z : ndarray of shape (d,)
-        In the coordinates of that mode's dynamics.
-    value : float
-        F there.
-    gradients : int
-        Evaluations of F on the way.
-    evaluated : bool
-        Whether it has moved.
-    """
+    """Where a free chain has ended."""
 
     mode: int
-    z: np.ndarray
-    value: float
-    gradients: int
-    evaluated: bool
+    z: np.ndarray  # (d,): in the coordinates of that mode's dynamics
+    value: float  # F there
+    gradients: int  # evaluations of F on the way
+    evaluated: bool  # whether it has moved
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -155,11 +130,11 @@ def _stay(x, state, move):
 
 
 def _free_chain(rng, x, state):
-    """W J W ... J W from ``x``; x itself, not evaluated, if nothing moved."""
+    """W J W ... J W with four J from ``x``; x itself, not evaluated, if nothing moved."""
     here, gradients, moved = (state.mode, state.own.current.z, state.own.current.value), 0, False
     start = here[2]
     if _is_inside(state.modes[state.mode], *here[1:]):
-        for turn in range(2 * JUMPS + 1):
+        for turn in range(9):
             if turn % 2:
                 found, more = _jump(rng, state, here), 1
             else:

@@ -19,21 +19,11 @@ from pymc_kameleon.samplers.seam import Point, Proposal, Sampler
 
 
 class Guess(NamedTuple):
-    """A proposal, and what has to be the case for it to be the next.
-
-    Attributes
-    ----------
-    accepted : bool
-    share : float
-        Of the walk, after the test.
-    rng : numpy.random.Generator
-        After the proposal.
-    proposal : Proposal
-    """
+    """A proposal, and what has to be the case for it to be the next."""
 
     accepted: bool
-    share: float
-    rng: np.random.Generator
+    share: float  # of the walk, after the test
+    rng: np.random.Generator  # after the proposal
     proposal: Proposal
 
 

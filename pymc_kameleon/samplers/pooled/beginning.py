@@ -13,11 +13,7 @@ from pymc_kameleon.samplers import known_points
 from pymc_kameleon.samplers.pooled import climbs as pooled_climbs
 from pymc_kameleon.samplers.pooled.drawing import Request, row
 from pymc_kameleon.samplers.pooled.learning import Learn, learned_together
-from pymc_kameleon.samplers.pooled.plan import CLIMBING
 from pymc_kameleon.samplers.seam import Point
-
-GROUPS = 4  # of chains that began side by side, for R-hat
-CLIMB_SHARE = 0.5  # of the evaluations for tuning, at most
 
 
 class Start:
@@ -101,7 +97,7 @@ class Climb:
 
     def __init__(self, chains: Any, value: float):
         self.chains = chains
-        n, share = len(chains.starts), int(CLIMBING * chains.plan.looking)
+        n, share = len(chains.starts), int(0.8 * chains.plan.looking)  # before only a few go on
         each = 2 * len(chains.initial) + 4  # what a short one takes
         climbs = min(n, max(pooled_climbs.FEW, share // each))
         self.group = [k * climbs // n for k in range(n)]
@@ -109,7 +105,7 @@ class Climb:
         self.rngs = [chains.rngs[k] for k in self.leaders]
         self.state = pooled_climbs.init(
             chains.initial, value, chains.starts[self.leaders], scale=chains.scale,
-            budget=int(CLIMB_SHARE * chains.plan.tune_until), share=share,
+            budget=int(0.5 * chains.plan.tune_until), share=share,
             width=len(self.group) // len(self.leaders),
         )  # fmt: skip
 
@@ -155,5 +151,5 @@ def _side_by_side(positions, factor):
     z = np.linalg.solve(factor, (positions - positions.mean(axis=0)).T).T
     order = np.argsort(z @ np.linalg.svd(z)[2][0], kind="stable")
     groups = np.empty(len(z), dtype=int)
-    groups[order] = np.arange(len(z)) * min(GROUPS, len(z)) // len(z)
+    groups[order] = np.arange(len(z)) * min(4, len(z)) // len(z)
     return groups.tolist()

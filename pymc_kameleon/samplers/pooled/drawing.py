@@ -21,22 +21,14 @@ class Request(NamedTuple):
 
 
 class Row(NamedTuple):
-    """One draw of every chain.
+    """One draw of every chain."""
 
-    Attributes
-    ----------
-    positions : ndarray of shape (chains, d)
-    log_densities : ndarray of shape (chains,)
-    statistics : list of dict
-        One a chain; empty while climbing, and where a chain has not drawn yet.
-    evaluations : int
-        Of all chains, so far.
-    """
-
-    positions: np.ndarray
-    log_densities: np.ndarray
-    statistics: list[dict[str, Any]]
-    evaluations: int = 0
+    positions: np.ndarray  # (chains, d)
+    log_densities: np.ndarray  # (chains,)
+    statistics: list[
+        dict[str, Any]
+    ]  # one a chain; empty while climbing, and where a chain has not drawn yet
+    evaluations: int = 0  # of all chains, so far
 
 
 class Frozen(NamedTuple):

@@ -25,25 +25,16 @@ from pymc_kameleon.samplers.pooled.tuning import Tuning
 ROUNDS = 8  # of tuning, before which the chains have not moved enough to be told apart
 LATEST = 0.6  # of the evaluations for tuning: after it there are not enough left to learn a mode
 SEEN = 2  # rounds in a row that a suspicion lasts, with the same chains on the same sides, before it is looked into
-AGAIN = 4  # rounds after a suspicion that was wrong: another cut may be right
-REFUSALS = 3  # of them, after which none is looked into
 
 
 class Part(NamedTuple):
-    """Chains that learn together.
-
-    Attributes
-    ----------
-    tuning : Tuning
-    chains : list of int
-        Their numbers.
-    cuts : tuple of (Cut, int)
-        What parts them from all others, and on which side they are.
-    """
+    """Chains that learn together."""
 
     tuning: Tuning
-    chains: list[int]
-    cuts: tuple[tuple[Cut, int], ...] = ()
+    chains: list[int]  # their numbers
+    cuts: tuple[
+        tuple[Cut, int], ...
+    ] = ()  # what parts them from all others, and on which side they are
 
 
 class Learn:
@@ -140,11 +131,11 @@ class Suspicions:
     def settle(self, confirmed: bool) -> None:
         """One has been looked into."""
         self.refused += not confirmed
-        self._wait = ROUNDS if confirmed else AGAIN
+        self._wait = ROUNDS if confirmed else 4  # another cut may be right
 
     def look(self, chains: Any, phase: Any) -> Any:
         """The phase that follows a round of ``phase``: itself, or a check."""
-        if not isinstance(phase, Learn) or self.refused >= REFUSALS:
+        if not isinstance(phase, Learn) or self.refused >= 3:
             return phase
         self._wait -= 1
         if chains.evaluated.size >= LATEST * chains.plan.tune_until:

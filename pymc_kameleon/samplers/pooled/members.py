@@ -20,26 +20,15 @@ from pymc_kameleon.samplers.seam import Outcome, Point, Proposal
 
 
 class Member(NamedTuple):
-    """One chain.
-
-    Attributes
-    ----------
-    rng : numpy.random.Generator
-    point : Point
-        Where it is; its log density is retained and never evaluated again, on which exactness hangs where it is an
-        estimate.
-    current : Current
-        What :class:`pymc_kameleon.samplers.kamiltonian.values.state.State` retains there.
-    companions : Companions
-    rejections : int
-        See :class:`pymc_kameleon.samplers.kamiltonian.values.state.Noise`.
-    """
+    """One chain."""
 
     rng: np.random.Generator
+    # where it is; its log density is retained and never evaluated again, on which exactness hangs where it is an
+    # estimate
     point: Point
-    current: Current
+    current: Current  # what :class:`pymc_kameleon.samplers.kamiltonian.values.state.State` retains there.
     companions: Companions
-    rejections: int = 0
+    rejections: int = 0  # see :class:`pymc_kameleon.samplers.kamiltonian.values.state.Noise`.
 
     @property
     def position(self) -> np.ndarray:

@@ -23,21 +23,11 @@ ARM = -2  # of the dear choice: many transitions, not ten times many
 
 
 class Found(NamedTuple):
-    """What probes have found.
+    """What probes have found."""
 
-    Attributes
-    ----------
-    probes : int
-        How many there were.
-    missed : int
-        Of these, as high as the chains' draws where the surrogate is far too low.
-    where : ndarray of shape (d,) or None
-        The highest of the missed.
-    """
-
-    probes: int
-    missed: int
-    where: np.ndarray | None
+    probes: int  # how many there were
+    missed: int  # of these, as high as the chains' draws where the surrogate is far too low
+    where: np.ndarray | None  # (d,): the highest of the missed
 
 
 def together(found: Iterable[Any]) -> Any:

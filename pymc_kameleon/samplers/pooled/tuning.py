@@ -36,9 +36,6 @@ from pymc_kameleon.surrogates import transitions as surrogate_dynamics
 from pymc_kameleon.surrogates.transitions import ARMS
 from pymc_kameleon.surrogates.values.features import quadratic_size
 
-GROWTH = 1.15  # of the evaluations between fits: an evaluation is worth more than a fit
-FREE = 20  # draws without an evaluation that a member makes in a round at most
-SEARCHES = 0.5  # of a lost member's proposals
 VALIDATION = 3  # rounds of a surrogate that is refitted at the end, before it is frozen
 USABLE = 0.5  # share of accepted proposals without which more tuning is worth more than draws
 JUDGED = 40  # residuals on which the surrogate is seen to be good
@@ -52,30 +49,23 @@ class Tuning:
 
     Parameters
     ----------
-    rng : numpy.random.Generator
-        Of the fits.
-    rngs : list of numpy.random.Generator
-        One a member.
+    rng, rngs : numpy.random.Generator, list of them
+        Of the fits, and of every member.
     starts : list of (position (d,), log density)
-        One a member; evaluated already.
+        One a member.
     evaluated : Evaluations
         Everything so far, the starts included.
     factor : ndarray of shape (d, d)
         Lower Cholesky factor of what the covariance may be.
-    limit : int
-        Evaluations in all at which tuning ends.
-    latest : int, optional
-        At which it ends where the surrogate is not usable at ``limit``. Default ``limit``.
-    most : int, optional
-        At which it has to have ended: a surrogate that is refitted at ``limit`` is judged for some rounds more.
-    base : int
-        How many of those were there before the run, and do not count as its tuning.
-    apply : callable
-        ``map``, or one that computes side by side.
+    limit, latest, most : int
+        Evaluations in all at which tuning ends, at which it ends where the surrogate is not usable by then, and at
+        which it has to have ended: one that is refitted at ``limit`` is judged for some rounds more.
     wait : bool
         Tune until ``limit``; otherwise tuning ends as soon as the surrogate is good and gets no better.
-    options
-        Of :class:`pymc_kameleon.samplers.kamiltonian.values.sampler.ValueKamiltonian`.
+    base : int
+        How many of those evaluated were there before the run, and do not count as its tuning.
+    apply, options
+        Of :class:`~pymc_kameleon.samplers.pooled.chains.Chains`.
     """
 
     def __init__(
@@ -100,10 +90,6 @@ class Tuning:
         self._refit_if_due()
         self._end_if_over()
 
-    def _to_judge(self):
-        """Evaluations that it takes to judge the last fit."""
-        return max(JUDGED, 2 * len(self.members))
-
     @property
     def evaluations(self) -> int:
         """Everything that the surrogate knows."""
@@ -115,7 +101,7 @@ class Tuning:
         """The points of the next round: one a member, or none for a member that needed none."""
         self.pending = []
         waiting = list(range(len(self.members)))
-        for _ in range(FREE):
+        for _ in range(20):  # draws without an evaluation, at most
             free = []
             for k, proposal in zip(waiting, self.apply(self._propose, waiting), strict=True):
                 value = known(self.members[k], proposal)
@@ -131,12 +117,11 @@ class Tuning:
 
     def _propose(self, k):
         """Changes nothing but the member's generator: members may be asked side by side."""
-        member = self.members[k]
-        proposal = self._search(member) if self._searches(k) else None
-        if proposal is None:
-            state = pooled_members.view(self.hub, member)
-            proposal = SAMPLER.propose(member.rng, member.position, state)
-        return proposal
+        member, proposal = self.members[k], self._search(k)
+        if proposal is not None:
+            return proposal
+        state = pooled_members.view(self.hub, member)
+        return SAMPLER.propose(member.rng, member.position, state)
 
     def tell(self, values: list[float]) -> None:
         """Take the log densities of the points that ``ask`` returned."""
@@ -154,19 +139,16 @@ class Tuning:
             self.hub, self.members[k], proposal, value
         )
 
-    def _searches(self, k):
-        """Whether the member is lost, and now to look where the others are."""
-        member, d = self.members[k], len(self.members[k].position)
-        if k in self.sentinels or self.hub.dynamics is None:
-            return False
-        y = np.array([member.log_density])
-        own = pooled_elite.heights(self.hub.dynamics, member.position[None], y)[0]
+    def _search(self, k):
+        """Of a member that is lost, now and then: the end of a free chain from one of the elite."""
+        member, dynamics = self.members[k], self.hub.dynamics
+        if k in self.sentinels or dynamics is None:
+            return None
+        y, d = np.array([member.log_density]), len(member.position)
+        own = pooled_elite.heights(dynamics, member.position[None], y)[0]
         lost = own < pooled_elite.highest(self.hub) - pooled_elite.depth(d)
-        return lost and member.rng.random() < SEARCHES
-
-    def _search(self, member):
-        """The end of a free chain from one of the elite; None if it went nowhere."""
-        dynamics = self.hub.dynamics
+        if not (lost and member.rng.random() < 0.5):
+            return None
         z = dynamics.archive[member.rng.integers(len(dynamics.archive))]
         path = surrogate_dynamics.run(member.rng, z, dynamics, ARMS[2])
         if not path.moved:
@@ -241,7 +223,7 @@ class Tuning:
 
     def _end_if_over(self):
         if not self.wait and self.ends_at == self.limit and self._is_settled():
-            self.ends_at = min(self.limit, self.evaluations + self._to_judge())
+            self.ends_at = min(self.limit, self.evaluations + max(JUDGED, 2 * len(self.members)))
             self._refit_if_due()
         if self._is_over() and self._is_worth_more():
             self.limit = self.ends_at = self.latest
@@ -300,13 +282,13 @@ class Tuning:
 
 def _hub(starts, known, factor, options):
     """The shared state: every point known, the members' starts its first states."""
-    options = {"growth": GROWTH, **options}
+    options = {"growth": 1.15, **options}  # an evaluation is worth more than a fit
     hub = ValueKamiltonian(**options).init(
         None, np.array(starts[0][0]), Known(factor=factor, evaluated=known)
     )
     arms = len(worth.DEAR.arms)
     hub = hub._replace(
-        # GROWTH brings new fits often enough, also after a long climb: ``elsewhere`` is for chains that learn alone
+        # Growth brings new fits often enough, also after a long climb: ``elsewhere`` is for chains that learn alone
         options=hub.options._replace(choice=worth.DEAR, elsewhere=0),
         arms=np.array([0.4] + [0.6 / arms] * arms),
     )

@@ -17,37 +17,20 @@ NARROWEST = 1e-120  # ratio of two initial scales: the square of a smaller one i
 
 
 class State(NamedTuple):
-    """Everything that adapts.
+    """Everything that adapts."""
 
-    Attributes
-    ----------
-    log_size : float
-        log s, in units of the geometric mean of the coordinates' units.
-    factor : ndarray of shape (d, d)
-        A, lower triangular, determinant one.
-    log_start, base : float, ndarray of shape (d, d)
-        log s and A where their adaptation started; range and condition number are relative to them.
-    phase : coordinate_moves.Phase or None
-        The search for the coordinates' units; ``None`` when it is over.
-    condition : float
-        An upper bound on the condition number of A A^T.
-    iteration : int
-        Adaptations of s and A so far.
-    path : ndarray of shape (d,) or None
-        p_c, the smoothed accepted steps A z; ``None`` for those that have none.
-    success_rate : float
-        p, the smoothed rate of acceptance of those that have a path.
-    """
-
-    log_size: float
-    factor: np.ndarray
+    log_size: float  # log s, in units of the geometric mean of the coordinates' units
+    factor: np.ndarray  # (d, d): A, lower triangular, determinant one
+    # (d, d): log s and A where their adaptation started; range and condition number are relative to them
     log_start: float
-    base: np.ndarray
+    base: np.ndarray  # (d, d)
+    # the search for the coordinates' units; ``None`` when it is over
     phase: coordinate_moves.Phase | None
-    condition: float = 1.0
-    iteration: int = 0
+    condition: float = 1.0  # an upper bound on the condition number of A A^T
+    iteration: int = 0  # adaptations of s and A so far
+    # (d,): p_c, the smoothed accepted steps A z; ``None`` for those that have none
     path: np.ndarray | None = None
-    success_rate: float = 0.0
+    success_rate: float = 0.0  # p, the smoothed rate of acceptance of those that have a path
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -71,9 +71,8 @@ class CMA(ShapeLearner):
             outcome.target(float(self.target_accept)), outcome.target(SUCCESS_THRESHOLD),
             self.succeeded(outcome), outcome.accepted, outcome.proposal.carry,
         )  # fmt: skip
-        return state._replace(
-            log_size=log_sigma, factor=factor, path=path, success_rate=success_rate, condition=condition
-        )  # fmt: skip
+        learned = {"factor": factor, "path": path, "success_rate": success_rate}
+        return state._replace(log_size=log_sigma, condition=condition, **learned)
 
 
 @njit(cache=True)

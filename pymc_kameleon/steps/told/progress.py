@@ -27,18 +27,10 @@ STACKED = {SURROGATE: "Accept\nEvals\nFit off", SCALE: "Accept\nEvals\nScale"}
 
 
 class Told(NamedTuple):
-    """How far a chain is.
+    """How far a chain is."""
 
-    Attributes
-    ----------
-    phase : {"climbing", "tuning", "drawing"}
-    acceptance : float
-        Mean probability over the last draws.
-    evaluations : int
-    """
-
-    phase: str
-    acceptance: float
+    phase: str  # CLIMBING, TUNING or DRAWING
+    acceptance: float  # mean probability over the last draws
     evaluations: int
 
 

@@ -23,65 +23,44 @@ NOISE = 1.0  # sd of the noise from which on less of it is what helps most
 
 
 class Report(NamedTuple):
-    """What was measured.
+    """What was measured."""
 
-    Attributes
-    ----------
-    family : str
-        The chosen feature family.
-    error : float
-        Held-out error of the fit, in units of the log density.
-    residual_sd : float
-        Out-of-sample sd of log p - f along the chain.
-    uncovered : float
-        Share of the chain's late states at which f is more than 2.5 too low; 1 where it is not known.
-    share : float
-        Share of the draws, at most, that the surrogate proposes.
-    noise_sd : float
-        Of the log density; 0 if it is exact.
-    """
+    family: str  # that was chosen
+    error: float  # of the fit, held out, in units of the log density
+    residual_sd: float  # out of sample, of log p - f along the chain
+    uncovered: float  # share of its late states at which f is more than 2.5 too low; 1: not known
+    share: float  # of the draws, at most, that the surrogate proposes
+    noise_sd: float  # of the log density; 0 if it is exact
 
-    family: str
-    error: float
-    residual_sd: float
-    uncovered: float
-    share: float
-    noise_sd: float
+    @property
+    def is_known(self) -> bool:
+        """Whether the surrogate was judged since it was fitted."""
+        return self.uncovered < 1.0
 
+    @property
+    def does_not_cover(self) -> bool:
+        """Whether the chain stands too often where the surrogate is too low."""
+        explained = 0.0
+        if self.noise_sd:
+            explained = 0.5 * math.erfc(TOO_LOW / (math.sqrt(2.0) * self.noise_sd))
+        return self.is_known and self.uncovered > WORTH_SAYING + SHARE_MARGIN * explained
 
-def is_known(report: Report) -> bool:
-    """Whether the surrogate was judged since it was fitted."""
-    return report.uncovered < 1.0
-
-
-def does_not_cover(report: Report) -> bool:
-    """Whether the chain stands too often where the surrogate is too low."""
-    explained = (
-        0.5 * math.erfc(TOO_LOW / (math.sqrt(2.0) * report.noise_sd)) if report.noise_sd else 0.0
-    )
-    return is_known(report) and report.uncovered > WORTH_SAYING + SHARE_MARGIN * explained
-
-
-def is_inaccurate(report: Report) -> bool:
-    """Whether the surrogate is too wrong along the chain for long moves to be accepted."""
-    own = report.residual_sd**2 - VARIANCE_MARGIN * report.noise_sd**2
-    return own > INACCURATE**2
+    @property
+    def is_inaccurate(self) -> bool:
+        """Whether the surrogate is too wrong along the chain for long moves to be accepted."""
+        return self.residual_sd**2 - VARIANCE_MARGIN * self.noise_sd**2 > INACCURATE**2
 
 
 def describe(report: Report, wanted: int | None) -> str | None:
     """The warning, or None if there is nothing to warn of.
 
-    Parameters
-    ----------
-    report : Report
-    wanted : int or None
-        How many tuning draws the dimension asks for, if it were fewer.
+    ``wanted`` is how many tuning draws the dimension asks for, if there were fewer.
     """
-    if does_not_cover(report):
+    if report.does_not_cover:
         wrong = "does not cover the posterior"
-    elif is_inaccurate(report):
+    elif report.is_inaccurate:
         wrong = "is inaccurate"
-    elif not is_known(report):
+    elif not report.is_known:
         wrong = "was not judged: tuning ended too soon after it was fitted"
     else:
         return None
@@ -90,7 +69,7 @@ def describe(report: Report, wanted: int | None) -> str | None:
 
 def _measured(report: Report) -> str:
     figures = [f"family {report.family}", f"held-out error {report.error:.2g}"]
-    if is_known(report):
+    if report.is_known:
         noise = f", {report.noise_sd:.2g} of it noise" if report.noise_sd else ""
         figures.append(f"out-of-sample sd {report.residual_sd:.2g} in the log density{noise}")
         figures.append(f"{report.uncovered:.0%} of the chain's late states lie where it is too low")
@@ -101,7 +80,7 @@ def _measured(report: Report) -> str:
 def _advice(report: Report, wanted: int | None) -> str:
     """What could help, the likeliest first."""
     longer = f"tune={wanted} or more" if wanted else "longer tuning"
-    if not is_known(report):
+    if not report.is_known:
         return f"What helps: {longer}."
     helps = []
     if report.noise_sd > NOISE:
@@ -121,14 +100,7 @@ def _advice(report: Report, wanted: int | None) -> str:
 def describe_factors(statistics: dict, quality, draws: int) -> str | None:
     """The warning about black boxes that were learned one by one, or None if there is nothing to warn of.
 
-    Parameters
-    ----------
-    statistics : dict
-        Of the sampler.
-    quality : Quality
-        See :mod:`pymc_kameleon.samplers.kamiltonian.learner`.
-    draws : int
-        Of tuning.
+    From the sampler's statistics and its ``Quality`` after so many tuning draws.
     """
     if statistics["surrogate"] == "none":
         wrong = f"tuning ended before a surrogate was learned ({quality.evaluations} evaluations)"

@@ -31,6 +31,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from pymc_kameleon.numerics.checks import moderate
 from pymc_kameleon.samplers.kamiltonian import trust
 from pymc_kameleon.samplers.kamiltonian.learner import Quality
 from pymc_kameleon.samplers.kamiltonian.trust import Mixture
@@ -75,7 +76,7 @@ def judge(residuals: np.ndarray) -> Quality | None:
 
     The noise of a retained log p is part of it.
     """
-    residuals = residuals[np.isfinite(residuals)]
+    residuals = residuals[moderate(residuals)]
     if len(residuals) < ENOUGH:
         return None
     typical = float(np.median(residuals))
