@@ -97,7 +97,7 @@ MUTATIONS = [
     Mutation("steps/base", "return Point(x, density.deterministic_part(x) + noisy, (noisy, normals))",
              "return Point(x, density.parts(x)[0], (noisy, normals))", "retained estimate is refreshed",
              "test_steps.py -k 'noisy_estimate' test_pseudo_marginal.py -k 'no_estimate'"),
-    Mutation("samplers/kamiltonian/scores/sampler", 'presets: ClassVar[dict] = {"paper": PAPERS["finite"]}', 'presets: ClassVar[dict] = {"paper": PAPERS["lite"]}',
+    Mutation("samplers/kamiltonian/scores/estimators", 'presets: ClassVar[dict] = {"paper": PAPERS["finite"]}', 'presets: ClassVar[dict] = {"paper": PAPERS["lite"]}',
              "preset: one for both surrogates", "test_kamiltonian.py -k preset"),
     # --- Kamiltonian, score matching ---
     Mutation("samplers/kamiltonian/sampler", "share = self.trusted(state, self.end(state, proposal, there))",
