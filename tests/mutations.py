@@ -97,7 +97,7 @@ MUTATIONS = [
     Mutation("steps/base", "return Point(x, density.deterministic_part(x) + noisy, (noisy, normals))",
              "return Point(x, density.parts(x)[0], (noisy, normals))", "retained estimate is refreshed",
              "test_steps.py -k 'noisy_estimate' test_pseudo_marginal.py -k 'no_estimate'"),
-    Mutation("samplers/kamiltonian/scores/sampler", 'presets: ClassVar[dict] = {"paper": PAPERS["finite"]}', 'presets: ClassVar[dict] = {"paper": PAPERS["lite"]}',
+    Mutation("samplers/kamiltonian/scores/estimators", 'presets: ClassVar[dict] = {"paper": PAPERS["finite"]}', 'presets: ClassVar[dict] = {"paper": PAPERS["lite"]}',
              "preset: one for both surrogates", "test_kamiltonian.py -k preset"),
     # --- Kamiltonian, score matching ---
     Mutation("samplers/kamiltonian/sampler", "share = self.trusted(state, self.end(state, proposal, there))",
@@ -106,7 +106,7 @@ MUTATIONS = [
     Mutation("samplers/kamiltonian/sampler", "state.mixture, by_surrogate, state.share, share", "state.mixture, by_surrogate, share, state.share",
              "shares the wrong way round", "test_shares.py"),
     Mutation("samplers/kamiltonian/sampler", "state.mixture, by_surrogate, state.share, share", "state.mixture, by_surrogate, share, share",
-             "share at one end only", "test_factored_kamiltonian.py"),
+             "share at one end only", "test_shares.py"),
     Mutation("samplers/kamiltonian/sampler", "        return state._replace(current=current, share=share)", "        return state._replace(current=current)",
              "keep and start do not update the share", "test_shares.py"),
     Mutation("samplers/kamiltonian/sampler", "return Current(proposal.carry.z, there.log_density, proposal.carry.value)",

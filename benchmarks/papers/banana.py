@@ -28,7 +28,7 @@ from benchmarks.core import run_chain
 from benchmarks.measures import DECILES
 from pymc_kameleon.samplers.adaptive_metropolis import AdaptiveMetropolis
 from pymc_kameleon.samplers.kameleon.full import Kameleon
-from pymc_kameleon.samplers.kamiltonian.scores.sampler import FiniteKamiltonian, LiteKamiltonian
+from pymc_kameleon.samplers.kamiltonian.scores.estimators import FiniteKamiltonian, LiteKamiltonian
 from pymc_kameleon.samplers.seam import NOTHING, Point
 from pymc_kameleon.surrogates.scores import choose as kamiltonian_surrogate
 from pymc_kameleon.surrogates.scores import objective as score_matching

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from pymc_kameleon.samplers.kamiltonian.scores import sampler as kamiltonian
-from pymc_kameleon.samplers.kamiltonian.scores.sampler import LiteKamiltonian
+from pymc_kameleon.samplers.kamiltonian.scores.estimators import PAPERS, LiteKamiltonian
 from pymc_kameleon.steps import KamiltonianStep
 from pymc_kameleon.surrogates.scores import choose as ks
 from pymc_kameleon.surrogates.scores import objective as score_matching
@@ -304,10 +304,10 @@ def test_papers_settings_are_a_preset_of_the_papers_estimators():
     fast = {"model": tester.pair(), "compile_kwargs": {"mode": "FAST_COMPILE"}}
     for surrogate in ("lite", "finite"):
         paper = KamiltonianStep(surrogate=surrogate, preset="paper", **fast)
-        assert paper._options == kamiltonian.PAPERS[surrogate]
+        assert paper._options == PAPERS[surrogate]
         ours = paper.variants[surrogate].paper(n_leapfrog=50)
         step = KamiltonianStep(surrogate=ours, **fast)
-        assert step._options == kamiltonian.PAPERS[surrogate] | {"n_leapfrog": 50}
+        assert step._options == PAPERS[surrogate] | {"n_leapfrog": 50}
         with pytest.raises(ValueError, match=f"surrogate=pk.{surrogate.title()}.paper"):
             KamiltonianStep(surrogate=ours, preset="paper", **fast)
     assert not KamiltonianStep(surrogate="lite", **fast)._options
