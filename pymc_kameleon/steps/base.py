@@ -181,9 +181,8 @@ class KernelStep(BlockedStep):
         self._arrives = preset != "paper" if arrival is None else bool(arrival)
         if tune is not None:
             options["tune"] = tune
-        self.variant, self._options, self._screen, self._schedule = choose(
-            type(self), preset, options
-        )
+        chosen = choose(type(self), preset, options)
+        self.variant, self._options, self._screen, self._schedule = chosen
         self.model = model = pm.modelcontext(model)
         self.vars = continuous(type(self).__name__, vars, model)
         self.blocked, rng = blocked, get_random_generator(rng)
@@ -343,9 +342,7 @@ class KernelStep(BlockedStep):
             self.watch.is_frozen()
         self._frozen_stats = None
 
-    def step(
-        self, point: dict[str, np.ndarray]
-    ) -> tuple[dict[str, np.ndarray], list[progress.Row]]:
+    def step(self, point: dict[str, np.ndarray]) -> tuple[dict[str, np.ndarray], list]:
         """One draw: at most one evaluation of the log density."""
         try:
             self._idle.pop()  # one operation, which no other thread can come between

@@ -5,6 +5,7 @@ import logging
 import math
 import pickle
 import warnings
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -19,7 +20,6 @@ from pymc_kameleon.steps.noise import noisy_factors
 from pymc_kameleon.steps.noise.hidden_generators import hidden_generators
 
 _log = logging.getLogger("pymc.kameleon")
-_said: set[str] = set()
 DIVERGENCE = 1000.0  # energy error from which on NUTS calls a trajectory diverging (pymc's Emax)
 
 
@@ -303,7 +303,6 @@ def compile_log_density(inputs, outputs, compile_kwargs: dict[str, Any] | None):
     return function
 
 
+@cache
 def _say_once(message: str) -> None:
-    if message not in _said:
-        _said.add(message)
-        _log.info(message)
+    _log.info(message)

@@ -106,13 +106,7 @@ class ReparametrizedDensity(MovedDensity):
             cell for f in functions for cell in pytensor_internals.cells(f, lambda v: v is centring)
         ]
         self._share = start
-        u, share = pt.vector("u", dtype="float64"), pt.vector("centring", dtype="float64")
-        at = coordinates.move(u, share)
-        self._places = pytensor_internals.compile_strictly(
-            [u, share], [o.astype("float64") for o in (at.x, at.v, at.location, at.log_scale)],
-            on_unused_input="ignore", **dict(compile_kwargs or {}),
-        )  # fmt: skip
-        self._places.trust_input = True
+        self._places = coordinates.compile_places(compile_kwargs)
 
     @property
     def centring(self) -> np.ndarray:

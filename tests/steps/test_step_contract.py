@@ -379,15 +379,18 @@ def test_options_are_described_alike_in_every_process():
 
 
 @every_step
-def test_deepcopy_is_independent(case):
+@pytest.mark.parametrize(
+    "copied", [copy.deepcopy, lambda s: cloudpickle.loads(cloudpickle.dumps(s))]
+)
+def test_a_copy_is_independent(case, copied):
     model = tester.switch()
     step = begin(make(case, model, [model["x"]]))
     point = {**model.initial_point(), "k": np.array(1)}
     points, _ = drive(step, point, 0, 100)
-    twin = copy.deepcopy(step)
+    twin = copied(step)
     elsewhere = {**points[-1], "k": np.array(0)}
     drive(twin, elsewhere, 20)  # moves the twin's k and its generator
-    fresh = copy.deepcopy(step)
+    fresh = copied(step)
     assert_same_draws(drive(step, points[-1], 20), drive(fresh, points[-1], 20))
 
 
@@ -409,17 +412,15 @@ with open(sys.argv[2], "wb") as file:
 """
 
 
-@pytest.mark.parametrize(
-    "names", [tester.FIRST, pytest.param(tester.OTHERS, marks=pytest.mark.slow)]
-)
-def test_pickled_steps_go_on_in_another_process(names, tmp_path):
+@pytest.mark.slow
+def test_pickled_steps_go_on_in_another_process(tmp_path):
     """Mid-tuning: the same draws there as here.
 
     Bit for bit on PyMC 5. The functions of PyTensor's Numba linker have fastmath, and two compilations of one of them
     may round the model's log density differently, which was seen once in some hundred runs.
     """
     model = tester.gaussian()
-    jobs = [at_moment(tester.CASES[name], model, 150) for name in names]
+    jobs = [at_moment(case, model, 150) for case in tester.CASES.values()]
     (tmp_path / "jobs").write_bytes(cloudpickle.dumps(jobs))
     run = subprocess.run(
         [sys.executable, "-c", PICKLE_SCRIPT, tmp_path / "jobs", tmp_path / "done"],

@@ -778,10 +778,7 @@ def test_tuning_length_by_default():
 def test_compound_of_two_of_ours():
     model = tester.pair()
     step = CompoundStep(
-        [
-            KameleonStep([model["a"]], model=model),
-            AdaptiveMetropolisStep([model["b"]], model=model),
-        ]
+        [KameleonStep([model["a"]], model=model), AdaptiveMetropolisStep([model["b"]], model=model)]
     )
     idata = sample(step, model)
     assert idata["sample_stats"]["accept"].shape == (2, 50, 2)

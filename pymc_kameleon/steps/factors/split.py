@@ -199,7 +199,7 @@ class Split:
     def __init__(
         self, cut: Cut, shapes: list[list[tuple[int, ...]]], factors: list[Factor], compile_kwargs=None
     ):  # fmt: skip
-        self.cut, self._shapes, self._kwargs = cut, shapes, dict(compile_kwargs or {})
+        self.cut, self._shapes = cut, shapes
         self.parts = factors
         self.layout = Layout(
             np.concatenate([[0], np.cumsum([f.inputs.size for f in factors])]).astype(np.int64),
@@ -211,8 +211,10 @@ class Split:
         self.movable = cut.coordinates.movable
         self.factors = [f.name for f in factors]
         self.depth = cut.coordinates.depth
-        self._places = self._compile_places()
-        self._known = self._compile_known()
+        self._places = cut.coordinates.compile_places(
+            compile_kwargs, lambda moved: [cut.graphs_of_inputs(moved, factors)]
+        )
+        self._known = self._compile_known(dict(compile_kwargs or {}))
 
     def places(self, u: np.ndarray, centring: np.ndarray) -> tuple[np.ndarray, ...]:
         """(w, x, v, mu, log sigma) at ``u``: inputs, the model's coordinates, the non-centred ones, the priors'."""
@@ -237,19 +239,7 @@ class Split:
         value, by_u, by_o = self._known(u, centring, w, outputs, jacobian, slope)
         return float(value), by_u, by_o
 
-    def _compile(self, inputs, outputs):
-        function = compile_strictly(inputs, outputs, on_unused_input="ignore", **self._kwargs)
-        function.trust_input = True
-        return function
-
-    def _compile_places(self):
-        u, centring = pt.vector("u", dtype="float64"), pt.vector("centring", dtype="float64")
-        moved = self.cut.coordinates.move(u, centring)
-        w = self.cut.graphs_of_inputs(moved, self.parts)
-        outputs = [w, moved.x, moved.v, moved.location, moved.log_scale]
-        return self._compile([u, centring], [o.astype("float64") for o in outputs])
-
-    def _compile_known(self):
+    def _compile_known(self, compile_kwargs):
         cut, layout = self.cut, self.layout
         u, centring, w0, o0, slope = (
             pt.vector(name, dtype="float64") for name in ("u", "centring", "w", "o", "slope")
@@ -264,7 +254,12 @@ class Split:
         added = pt.constant(layout.is_added.astype(float))
         total = pt.add(*terms, *moved.terms, (added * o).sum(), -(slope * way).sum())
         gradients = pytensor.grad(total, [u, o0], disconnected_inputs="ignore")
-        return self._compile([u, centring, w0, o0, jacobian, slope], [total, *gradients])
+        function = compile_strictly(
+            [u, centring, w0, o0, jacobian, slope], [total, *gradients], on_unused_input="ignore",
+            **compile_kwargs,
+        )  # fmt: skip
+        function.trust_input = True
+        return function
 
     def _pieces(self, o):
         """What stands in the graph for each black box's outputs: nothing where they are only added up."""

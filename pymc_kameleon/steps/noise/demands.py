@@ -6,11 +6,7 @@ from typing import NamedTuple
 import numpy as np
 
 from pymc_kameleon.steps.noise.noisy_factors import of_host
-from pymc_kameleon.steps.pytensor_internals import (
-    draws_random_numbers,
-    operations,
-    other_steps,
-)
+from pymc_kameleon.steps.pytensor_internals import draws_random_numbers, operations, other_steps
 
 # Two evaluations at one point that differ by less than this are not called noisy: float32 rounds to 1e-7 of the value
 # and of its terms, solvers with several threads sum in any order, and 0.01 changes no acceptance probability by more
