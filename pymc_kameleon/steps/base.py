@@ -172,7 +172,7 @@ class KernelStep(BlockedStep):
     ):  # fmt: skip
         common = {n: v for n, v in locals().items() if n in CommonOptions.__annotations__}
         if not getattr(sys, "_is_gil_enabled", lambda: True)():  # Python 3.13 and later have it
-            raise RuntimeError(advice.no_lock(type(self).__name__))
+            raise RuntimeError(advice.NO_LOCK.format(step=type(self).__name__))
         check_types(common, {**get_type_hints(CommonOptions), "preset": str | None})
         if learning_draws is not None:
             count(1, learning_draws=learning_draws)
@@ -347,7 +347,7 @@ class KernelStep(BlockedStep):
         try:
             self._idle.pop()  # one operation, which no other thread can come between
         except IndexError:
-            raise RuntimeError(advice.two_threads(type(self).__name__)) from None
+            raise RuntimeError(advice.TWO_THREADS.format(step=type(self).__name__)) from None
         try:
             return self._draw(point)
         finally:

@@ -1,6 +1,5 @@
 """How large each coordinate may be, and where chains set out, from draws of the prior: no likelihood is evaluated."""
 
-import math
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -108,8 +107,9 @@ class Starts:
         if at_initial:
             start = x + jitter(scale) * rng.uniform(-1.0, 1.0, len(x))
         if climbs:
-            longest = math.inf if tune is None else int(ARRIVAL_SHARE * tune)
-            budget = max(1, min(default_budget(len(x)), longest))
+            budget = default_budget(len(x))
+            if tune is not None:
+                budget = max(1, min(budget, int(ARRIVAL_SHARE * tune)))
             looks = self.looks(rng, scale)
         return search.init(x, value, scale=scale, budget=budget, start=start, looks=looks)
 

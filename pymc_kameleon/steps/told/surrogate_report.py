@@ -125,7 +125,7 @@ class SurrogateWatch(Watch):
     def begins(self, x: np.ndarray, value: float) -> None:
         """As any step's; and whether there are too many dimensions."""
         if self._is_of_values and not affordable(len(x)):
-            self.add("dimension", advice.too_many_dimensions(len(x)), whole_run=True)
+            self.add("dimension", advice.TOO_MANY_DIMENSIONS.format(dim=len(x)), whole_run=True)
         super().begins(x, value)
 
     @property
@@ -143,7 +143,7 @@ class SurrogateWatch(Watch):
         failures, before, _, last = self.failures
         tried = self.step.evaluations - before
         if last is not None and failures >= max(advice.FAILURES, advice.FAILING_TUNING * tried):
-            self._say_failures(advice.failures_while_tuning, self.step.others, tried)
+            self._say_failures(advice.FAILURES_WHILE_TUNING, self.step.others, tried)
         super()._judge_what_was_learned()
 
     def is_frozen(self) -> None:
