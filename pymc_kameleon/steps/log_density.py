@@ -20,7 +20,6 @@ from pymc_kameleon.steps.noise import noisy_factors
 from pymc_kameleon.steps.noise.hidden_generators import hidden_generators
 
 _log = logging.getLogger("pymc.kameleon")
-DIVERGENCE = 1000.0  # energy error from which on NUTS calls a trajectory diverging (pymc's Emax)
 
 
 class LogDensity:
@@ -146,7 +145,7 @@ class LogDensity:
 
         Never under noise: an overestimate is no fault of the integrator's, and no ``target_accept`` would mend it.
         """
-        return not self.noisy and DIVERGENCE < energy_error < math.inf
+        return not self.noisy and 1000.0 < energy_error < math.inf  # PyMC's Emax
 
     # -- points -------------------------------------------------------------------------------
 

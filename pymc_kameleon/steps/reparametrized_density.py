@@ -24,9 +24,6 @@ from pymc_kameleon.steps.noise.noisy_factors import names
 
 _log = logging.getLogger("pymc.kameleon")
 
-DEEPEST = 3  # levels; a random walk of scalars has as many as steps, and a graph that compiles for minutes
-MOST_PRIORS = 20  # variables, of any size
-
 
 class MovedDensity(LogDensity):
     """A log density of other coordinates u than the model's own, which the point that PyMC sees has.
@@ -209,7 +206,7 @@ def reparametrized_density(
     A prior is moved if its unknown parents are among ``variables``: u would be another point whenever another step
     moved them, and what z is where sigma is small cannot be read off a point. Nor if a black box says where it is,
     which would have to be asked twice a draw, nor below the third level. In single precision nothing is, nor where
-    there are very many such variables: a hierarchy is written as arrays.
+    there are more than twenty such variables: a hierarchy is written as arrays.
     """
     if pytensor.config.floatX != "float64" or any(v.dtype != "float64" for v in variables):
         return None
@@ -227,10 +224,11 @@ def reparametrized_density(
         before = set(ancestors(given))
         levels[variable] = 1 + max((n for v, n in levels.items() if v in before), default=0)
         theirs = variable in others or not others.isdisjoint(before)
-        if theirs or levels[variable] > DEEPEST or _has_boxes(given, model):
+        # a random walk of scalars has as many levels as steps, and a graph that compiles for minutes
+        if theirs or levels[variable] > 3 or _has_boxes(given, model):
             coordinates.forget(variable)
             del levels[variable]
-    if not 0 < len(coordinates.priors) <= MOST_PRIORS:
+    if not 0 < len(coordinates.priors) <= 20:
         return None
     density = ReparametrizedDensity(coordinates, model, point, compile_kwargs, own_auxiliary)
     _log.info("Partially non-centred, as the data say: %s.", names(coordinates.priors))

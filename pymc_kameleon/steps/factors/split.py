@@ -32,9 +32,6 @@ from pymc_kameleon.steps.factors.probe import Factor, Inputs
 from pymc_kameleon.steps.pytensor_internals import compile_strictly
 from pymc_kameleon.surrogates.factors.layout import Layout
 
-PROBES = 2  # random points at which each coordinate is perturbed
-FAR = 5.0  # sd of the points at which an argument that stays positive is positive by construction
-
 
 class Cut:
     """Where a model is cut, and what each black box depends on: graphs only, nothing is evaluated.
@@ -95,7 +92,7 @@ class Cut:
         watched = [box.arguments or box.outputs for box in self.boxes]
         arguments = self._compile_arguments(watched)
         changed = [np.zeros((d, len(a)), dtype=bool) for a in arguments(self.start)]
-        for _ in range(PROBES):
+        for _ in range(2):
             x = self.start + 0.5 * rng.standard_normal(d)
             here = arguments(x)
             for i in range(d):
@@ -104,7 +101,8 @@ class Cut:
                 for was, now, row in zip(here, arguments(there), changed, strict=True):
                     row[i] |= ~((was == now) | (np.isnan(was) & np.isnan(now)))
         self.reaches = changed
-        far = [arguments(self.start + FAR * rng.standard_normal(d)) for _ in range(20)]
+        # what stays positive at points as wide apart as these is positive by construction
+        far = [arguments(self.start + 5.0 * rng.standard_normal(d)) for _ in range(20)]
         chosen: list[Inputs] = []
         for k, box in enumerate(self.boxes):
             within = self._boxes_within(watched[k])

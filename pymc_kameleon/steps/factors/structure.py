@@ -18,7 +18,6 @@ from pymc_kameleon.surrogates.factors.layout import Layout
 _log = logging.getLogger("pymc.kameleon")
 
 LEARN = Literal["auto", "all"]
-LONGEST = 20_000  # outputs of all
 
 
 def check(learn: str, expensive) -> None:
@@ -80,8 +79,8 @@ def _hopeless(cut: Cut) -> str:
 def _not_worth_it(cut: Cut, layout: Layout) -> str:
     """Why the black boxes, or their parts, are not worth learning one by one; empty if they are."""
     outputs = int(layout.outputs[-1])
-    if outputs > LONGEST:
-        return f"they have {outputs} outputs, more than {LONGEST}"
+    if outputs > (longest := 20_000):
+        return f"they have {outputs} outputs, more than {longest}"
     if layout.widest > WIDEST:
         return _too_wide(layout.widest)
     return _no_structure(cut, layout.size)

@@ -13,9 +13,6 @@ from pymc_kameleon.samplers import noise_probe
 from pymc_kameleon.samplers.noise_probe import NoiseProbe
 from pymc_kameleon.samplers.tuned_work import Work
 
-TOO_NOISY = 2.0  # sd of the log estimate: at most 16 % of any moves are accepted
-# draws; with fewer the covariance is not learned (benchmarks/cold_start.py)
-TUNE_PER_DIMENSION = 400
 FAILING = 0.01  # share of the proposals after tuning without a usable log density that is worth a warning ...
 FAILING_TUNING = 0.05  # the same while tuning, where chains of other temperatures look further out
 UNITS = "measure the parameters in units in which they are of the order of one"

@@ -165,7 +165,7 @@ class Watch(SamplerWarnings):
     def _look_at_noise(self):
         """Too much of it; and which work was chosen for the estimators, or that none could be."""
         life, sd, kind = self.step.life, self.noise_sd(), WarningType.BAD_ACCEPTANCE
-        if sd > advice.TOO_NOISY:
+        if sd > 2.0:  # at most 16 % of any moves are accepted
             told = advice.too_noisy(sd, correlated=bool(life.here.noise[1]))
             self.add("noise", told, kind, noise_sd=sd)
         work, probe = life.state.work, life.state.probe
@@ -175,7 +175,8 @@ class Watch(SamplerWarnings):
 
     def wanted_tuning(self) -> int | None:
         """How many tuning draws the dimension asks for, if there were fewer; else None."""
-        wanted = advice.TUNE_PER_DIMENSION * self.step.density.dim
+        # with fewer the covariance is not learned (benchmarks/cold_start.py)
+        wanted = 400 * self.step.density.dim
         return wanted if self.step.tuning_draws < wanted else None
 
     def noise_sd(self) -> float:
