@@ -23,13 +23,13 @@ from pymc_kameleon.samplers.option_types import check_types
 from pymc_kameleon.samplers.seam import Point
 from pymc_kameleon.steps.log_density import LogDensity
 from pymc_kameleon.steps.noise.demands import renewal, seed_streams
+from pymc_kameleon.steps.noise.noisy_factors import all_factors
 from pymc_kameleon.steps.options import (
     CommonOptions,
     build,
     choose,
     continuous,
     described,
-    factor_names,
     full_point,
 )
 from pymc_kameleon.steps.prior_scale import Starts
@@ -187,7 +187,7 @@ class KernelStep(BlockedStep):
         self.vars = continuous(type(self).__name__, vars, model)
         self.blocked, rng = blocked, get_random_generator(rng)
         point = full_point(model, initial_point)
-        self._factors = factor_names(model)
+        self._factors = [f.name for f in all_factors(model)]
         self._renewal = renewal(correlation, refresh_blocks)
         self.shapes = {v.name: np.shape(point[v.name]) for v in self.vars}
         dim = sum(math.prod(shape) for shape in self.shapes.values())
@@ -222,7 +222,7 @@ class KernelStep(BlockedStep):
 
     def check_model(self) -> None:
         """Refuse to sample if the model has other factors than when the step was built."""
-        now = factor_names(self.model)
+        now = [f.name for f in all_factors(self.model)]
         if now != self._factors:
             raise SamplingError(advice.model_has_changed(type(self).__name__, self._factors, now))
 

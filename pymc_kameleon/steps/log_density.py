@@ -261,7 +261,7 @@ class LogDensity:
 
     def offending_factors(self, model, point: dict[str, np.ndarray]) -> dict[str, float]:
         """Name and value of every factor of the model that is not finite at ``point``."""
-        factors = model.free_RVs + model.observed_RVs + model.potentials
+        factors = noisy_factors.all_factors(model)
         if self._explain is None:
             terms = [term.sum() for term in model.logp(factors, sum=False)]
             # With the linker that sampling uses, so that what is not finite there is not finite here.
@@ -269,9 +269,8 @@ class LogDensity:
             function.trust_input = False
             self._explain = function
         values = self._explain(*[point[v.name] for v in model.value_vars])
-        values = values if len(factors) > 1 else [values]
-        found = dict(zip([f.name for f in factors], values, strict=True))
-        return {name: float(np.sum(v)) for name, v in found.items() if not np.isfinite(v).all()}
+        found = zip(factors, values if len(factors) > 1 else [values], strict=True)
+        return {f.name: float(np.sum(v)) for f, v in found if not np.isfinite(v).all()}
 
     def __getstate__(self):
         # a raw Numba handle does not survive the trip

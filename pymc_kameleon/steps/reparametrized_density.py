@@ -20,7 +20,7 @@ from pymc_kameleon.steps import pytensor_internals
 from pymc_kameleon.steps.coordinates import Coordinates
 from pymc_kameleon.steps.factors.black_boxes import Unsplittable, has_boxes
 from pymc_kameleon.steps.log_density import LogDensity
-from pymc_kameleon.steps.noise.noisy_factors import names
+from pymc_kameleon.steps.noise.noisy_factors import all_factors, names
 
 _log = logging.getLogger("pymc.kameleon")
 
@@ -186,13 +186,11 @@ class _MovedModel:
         """As of :class:`pymc.Model`, of u."""
         model = self._model
         if factors is None:
-            factors = [*model.free_RVs, *model.observed_RVs, *model.potentials]
+            factors = all_factors(model)
         rest = [f for f in factors if f.name not in self._terms]
         terms = model.logp(rest, sum=False) if rest else []
-        found = dict(zip([f.name for f in rest], terms, strict=True)) if rest else {}
-        found = dict(
-            zip(found, clone_replace([*found.values()], self._values, rebuild_strict=False), strict=True)
-        )  # fmt: skip
+        terms = clone_replace(terms, self._values, rebuild_strict=False)
+        found = dict(zip([f.name for f in rest], terms, strict=True))
         found |= {f.name: self._terms[f.name] for f in factors if f.name in self._terms}
         ordered = [found[f.name] for f in factors]
         return pt.sum([pt.sum(term) for term in ordered]) if sum else ordered

@@ -29,6 +29,7 @@ from pymc_kameleon.steps.factors.black_boxes import (
     is_added,
 )
 from pymc_kameleon.steps.factors.probe import Factor, Inputs
+from pymc_kameleon.steps.noise.noisy_factors import all_factors
 from pymc_kameleon.steps.pytensor_internals import compile_strictly
 from pymc_kameleon.surrogates.factors.layout import Layout
 
@@ -68,7 +69,7 @@ class Cut:
         if pytensor.config.floatX != "float64":
             raise Unsplittable("PyTensor computes in single precision")
         self.coordinates = Coordinates(model, variables, point, noncentred)
-        factors = [*model.free_RVs, *model.observed_RVs, *model.potentials]
+        factors = all_factors(model)
         merged = without_copies(model.logp(factors, sum=False))
         terms = dict(zip([f.name for f in factors], merged, strict=True))
         self.boxes: list[Box] = find_boxes(terms, model.value_vars, declared)

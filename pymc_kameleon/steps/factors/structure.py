@@ -12,7 +12,7 @@ from pymc_kameleon.steps.factors.black_boxes import Box, Unsplittable, find_boxe
 from pymc_kameleon.steps.factors.factored_density import FactoredDensity
 from pymc_kameleon.steps.factors.probe import WIDEST
 from pymc_kameleon.steps.factors.split import Cut
-from pymc_kameleon.steps.noise.noisy_factors import names
+from pymc_kameleon.steps.noise.noisy_factors import all_factors, names
 from pymc_kameleon.surrogates.factors.layout import Layout
 
 _log = logging.getLogger("pymc.kameleon")
@@ -108,7 +108,7 @@ def say_whole(model, reason: str) -> None:
 
 def boxes_of(model) -> tuple[int, bool]:
     """How many black boxes there are in the log density of a model; whether one returns predictions."""
-    factors = [*model.free_RVs, *model.observed_RVs, *model.potentials]
+    factors = all_factors(model)
     terms = dict(zip([f.name for f in factors], model.logp(factors, sum=False), strict=True))
     try:
         boxes = find_boxes(terms, model.value_vars)
