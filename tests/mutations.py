@@ -156,7 +156,7 @@ MUTATIONS = [
              "        reverse = log_step_density(delta, state.covariance, gamma, nu)", "reverse density at the old point",
              "test_kameleon.py -k 'ratio or invariance'"),
     Mutation("samplers/kameleon/local_moves", "            return state._replace(covariance=self.carried(proposal))", "            return state",
-             "cached covariance is not moved", "test_kameleon.py"),
+             "cached covariance is not moved", "test_seam.py -k brings_along"),
     Mutation("samplers/kameleon/local_moves", "        rate = 1.0 / moves\n", "        rate = 0.5 / moves\n", "not the dissertation's rate",
              "test_presets.py"),
     Mutation("samplers/kameleon/local_moves", "rate, -30.0, 30.0)", "rate, -30.0, 4.0)", "eta is capped",
