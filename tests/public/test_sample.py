@@ -116,7 +116,10 @@ def test_it_can_be_stored(idata, tmp_path):
 
 
 def test_the_seed_decides(model, step, idata):
-    other, a = sample(model, step, random_seed=2, max_evaluations=80), idata["posterior"]["a"].values
+    other, a = (
+        sample(model, step, random_seed=2, max_evaluations=80),
+        idata["posterior"]["a"].values,
+    )
     assert other["posterior"]["a"].values[0, 0] != a[0, 0]
 
 
