@@ -31,7 +31,7 @@ def measure(cell: Cell) -> dict:
     draws = pooled_chains.posterior(chains)
     if chains.free is None:
         return {"refused": "no surrogate, or several", "draws": draws.shape[1]}
-    ratios = pooled_chains.log_ratios(chains)
+    ratios = chains.log_ratios()
     dims = ["chain", "draw", "i"]
     idata = {
         "posterior": xr.Dataset({"x": (dims, draws)}),

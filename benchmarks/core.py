@@ -12,7 +12,7 @@ import numpy as np
 
 from benchmarks.measures import CountingLogDensity
 from pymc_kameleon.samplers.arrival import search
-from pymc_kameleon.samplers.arrival.phase import default_budget
+from pymc_kameleon.samplers.arrival.state import default_budget
 from pymc_kameleon.samplers.chain import Evaluate, evaluation
 from pymc_kameleon.samplers.life import LOOKS, Density, Life
 from pymc_kameleon.samplers.seam import Point, Sampler

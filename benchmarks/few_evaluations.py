@@ -33,8 +33,7 @@ from benchmarks.cells import Benchmark, Cell
 from benchmarks.rivals import CannotRunError, Draws, Task, pymc_steps
 from benchmarks.targets import TARGETS, Boxed, starts
 from pymc_kameleon.samplers.kamiltonian.values.sampler import ValueKamiltonian
-from pymc_kameleon.samplers.modes.chains import Chains
-from pymc_kameleon.samplers.pooled import chains as pooled_chains
+from pymc_kameleon.samplers.pooled.chains import Chains, posterior
 from pymc_kameleon.samplers.pooled.plan import Plan, automatic
 from pymc_kameleon.verdict import convergence
 
@@ -106,7 +105,7 @@ def run(cell: Cell, log_density: basics.Counted) -> Draws:
     """One run of a sampler with the whole budget."""
     if cell.sampler in TOGETHER:
         made = pooled(cell, TOGETHER[cell.sampler], log_density)
-        return Draws(pooled_chains.posterior(made))
+        return Draws(posterior(made))
     if cell.sampler == "smc":
         return pymc_steps.smc(Task(Boxed(cell.problem), log_density, cell.budget, cell.seed, 0))
     return {"alone": alone, "demetropolisz": demetropolisz, "emcee": emcee}[cell.sampler](

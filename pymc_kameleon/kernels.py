@@ -1,9 +1,8 @@
 """Kernels: value, gradient and spectral sampler, at unit lengthscale.
 
-One parametrisation everywhere: a kernel with lengthscale l is k(x / l, z / l). For the Gaussian
-that is exp(-|x - z|^2 / (2 l^2)). (The papers write sigma for l, for 2 l^2 and for 1 / (2 l^2).) A
-gradient with respect to x is therefore ``kernel.gradient(x / l, z / l) / l`` and a frequency
-``kernel.frequencies(...) / l``.
+One parametrisation everywhere: a kernel with lengthscale l is k(x / l, z / l). For the Gaussian that is exp(-|x -
+z|^2 / (2 l^2)). (The papers write sigma for l, for 2 l^2 and for 1 / (2 l^2).) A gradient with respect to x is
+therefore ``kernel.gradient(x / l, z / l) / l`` and a frequency ``kernel.frequencies(...) / l``.
 """
 
 import math
@@ -39,10 +38,21 @@ class Kernel(Protocol):
     def frequencies(self, rng: np.random.Generator, size: int, dim: int) -> np.ndarray: ...  # noqa: D102
 
 
-class RadialKernel:
-    """A kernel of r = |x - z|. Its gradient is weight(r^2) (z - x), with weight(r^2) = -k'(r) /
-    r.
-    """
+class _Valued:
+    """Equal where type and numbers are."""
+
+    def __eq__(self, other):
+        return type(self) is type(other) and vars(self) == vars(other)
+
+    def __hash__(self):
+        return hash((type(self), *vars(self).values()))
+
+    def __repr__(self):
+        return f"{type(self).__name__}({', '.join(f'{k}={v:g}' for k, v in vars(self).items())})"
+
+
+class RadialKernel(_Valued):
+    """A kernel of r = |x - z|. Its gradient is weight(r^2) (z - x), with weight(r^2) = -k'(r) / r."""
 
     name = "radial"
 
@@ -66,15 +76,6 @@ class RadialKernel:
     def frequencies(self, rng, size, dim):
         """Draws from the spectral density, shape (size, dim)."""
         raise NotImplementedError(f"kernel {self.name!r} has no spectral sampler")
-
-    def __eq__(self, other):
-        return type(self) is type(other) and vars(self) == vars(other)
-
-    def __hash__(self):
-        return hash((type(self), *vars(self).values()))
-
-    def __repr__(self):
-        return f"{type(self).__name__}()"
 
 
 class Gaussian(RadialKernel):
@@ -162,9 +163,6 @@ class Matern(RadialKernel):
         df = 2.0 * self.nu
         return rng.standard_normal((size, dim)) / np.sqrt(rng.chisquare(df, (size, 1)) / df)
 
-    def __repr__(self):
-        return f"Matern(nu={self.nu:g})"
-
 
 class InverseMultiquadric(RadialKernel):
     """(1 + r^2)^(-beta), a scale mixture of Gaussians: r^2 precision ~ Gamma(beta).
@@ -191,14 +189,9 @@ class InverseMultiquadric(RadialKernel):
         precision = rng.standard_gamma(self.beta, (size, 1))
         return np.sqrt(2.0 * precision) * rng.standard_normal((size, dim))
 
-    def __repr__(self):
-        return f"InverseMultiquadric(beta={self.beta:g})"
 
-
-class Linear:
-    """<x, z>. Turns KAMH into Adaptive Metropolis with covariance 4 nu^2 Z^T H Z (a test
-    oracle).
-    """
+class Linear(_Valued):
+    """<x, z>. Turns KAMH into Adaptive Metropolis with covariance 4 nu^2 Z^T H Z (a test oracle)."""
 
     name = "linear"
 
@@ -213,14 +206,9 @@ class Linear:
             "kernel 'linear' is not shift-invariant: it has no random Fourier features"
         )
 
-    def __repr__(self):
-        return "Linear()"
 
-
-class ProductKernel:
-    """A product over coordinates of one even function of x_i - z_i; subclasses give it and its
-    derivative.
-    """
+class ProductKernel(_Valued):
+    """A product over coordinates of one even function of x_i - z_i; subclasses give it and its derivative."""
 
     name = "product"
 
@@ -245,15 +233,6 @@ class ProductKernel:
             others = np.delete(factors, i, axis=1).prod(axis=1)
             gradient[:, i] *= others
         return gradient
-
-    def __eq__(self, other):
-        return type(self) is type(other) and vars(self) == vars(other)
-
-    def __hash__(self):
-        return hash((type(self), *vars(self).values()))
-
-    def __repr__(self):
-        return f"{type(self).__name__}()"
 
 
 class Laplacian(ProductKernel):
@@ -303,7 +282,7 @@ class SincSquared(ProductKernel):
         return rng.triangular(-1.0, 0.0, 1.0, (size, dim))
 
 
-class CustomKernel:
+class CustomKernel(_Valued):
     """A kernel from functions.
 
     Parameters
@@ -327,6 +306,8 @@ class CustomKernel:
         self.value, self.gradient, self.name = value, gradient, name
         self._frequencies = frequencies
 
+    __repr__ = object.__repr__
+
     def frequencies(self, rng, size, dim):  # noqa: D102
         if self._frequencies is None:
             raise NotImplementedError(
@@ -334,12 +315,6 @@ class CustomKernel:
                 "used with random Fourier features."
             )
         return self._frequencies(rng, size, dim)
-
-    def __eq__(self, other):
-        return type(self) is type(other) and vars(self) == vars(other)
-
-    def __hash__(self):
-        return hash((type(self), *vars(self).values()))
 
 
 KernelName = Literal[
@@ -387,8 +362,7 @@ def get_kernel(kernel: str | Kernel) -> Kernel:
 def median_distance(points: np.ndarray, max_points: int = 150) -> float:
     """Median pairwise distance of at most ``max_points`` evenly spaced rows: the median heuristic.
 
-    Zero distances (a chain repeats its state at every rejection) are left out; ``nan`` if nothing
-    is left.
+    Zero distances (a chain repeats its state at every rejection) are left out; ``nan`` if nothing is left.
     """
     points = np.asarray(points, dtype=float)
     if len(points) > max_points:

@@ -149,7 +149,7 @@ def exists(name: str) -> bool:
 def test_every_statistic_has_a_row():
     page = (ROOT / "docs" / "statistics.md").read_text("utf-8")
     steps = [s for s in vars(pk).values() if hasattr(s, "stats_dtypes_shapes")]
-    assert len(steps) == 7
+    assert len(steps) >= 7
     for name in {name for step in steps for name in step.stats_dtypes_shapes}:
         assert f"`{name}`" in page
 

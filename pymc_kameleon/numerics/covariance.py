@@ -16,19 +16,11 @@ from pymc_kameleon.numerics.compiled import njit
 
 
 class Moments(NamedTuple):
-    """Count, mean and scatter of a set of points: enough to add a point or a block to it.
-
-    Attributes
-    ----------
-    count : int
-    mean : ndarray of shape (d,)
-    scatter : ndarray of shape (d, d)
-        sum_i (x_i - mean)(x_i - mean)^T, not divided by anything.
-    """
+    """Count, mean and scatter of a set of points: enough to add a point or a block to it."""
 
     count: int  # type: ignore[assignment]  # shadows tuple.count
-    mean: np.ndarray
-    scatter: np.ndarray
+    mean: np.ndarray  # (d,)
+    scatter: np.ndarray  # (d, d): sum_i (x_i - mean)(x_i - mean)^T, not divided by anything
 
 
 def empty_moments(dim: int) -> Moments:
@@ -53,10 +45,7 @@ def push(moments: Moments, x: np.ndarray) -> Moments:
 
 
 def merge(a: Moments, b: Moments) -> Moments:
-    """The moments of the union of two disjoint sets of points (Chan, Golub & LeVeque, 1983).
-
-    Pushing the points of ``b`` one by one onto ``a`` gives the same: fold a history in by blocks.
-    """
+    """The moments of the union of two disjoint sets of points (Chan, Golub & LeVeque, 1983)."""
     if b.count == 0:
         return a
     count = a.count + b.count
@@ -67,11 +56,7 @@ def merge(a: Moments, b: Moments) -> Moments:
 
 
 def covariance(moments: Moments, ddof: int = 0) -> np.ndarray:
-    """Covariance scatter / (count - ddof), shape (d, d); zeros while there are too few points.
-
-    ``ddof=0`` (the default) is what the adaptive samplers' recursions compute, ``ddof=1`` is
-    unbiased.
-    """
+    """Covariance scatter / (count - ddof), shape (d, d); zeros while there are too few points."""
     return moments.scatter / max(moments.count - ddof, 1)
 
 
@@ -96,19 +81,9 @@ def _welford(count, mean, scatter, x):
 
 @njit(cache=True)
 def cholesky(a):
-    """Lower Cholesky factor L of ``a`` = L L^T, and whether there is one.
+    """Lower Cholesky factor L of symmetric ``a`` = L L^T, (d, d), and whether there is one; reads the lower triangle.
 
-    Parameters
-    ----------
-    a : ndarray of shape (d, d)
-        Symmetric; only the lower triangle is read.
-
-    Returns
-    -------
-    factor : ndarray of shape (d, d)
-        Lower triangular, zeros above. Meaningless when ``ok`` is False.
-    ok : bool
-        False if ``a`` is not positive definite in floating point, or holds a NaN or an infinity.
+    There is none, and L means nothing, if ``a`` is not positive definite in floating point or has a NaN or infinity.
     """
     d = a.shape[0]
     factor = np.zeros((d, d))
@@ -164,15 +139,7 @@ def log_determinant(factor):
 
 @njit(cache=True)
 def log_normal_density(delta, factor):
-    """Log density log N(delta; 0, L L^T) without its constant -(d/2) log(2 pi).
-
-    Parameters
-    ----------
-    delta : ndarray of shape (d,)
-        Distance from the mean.
-    factor : ndarray of shape (d, d)
-        Lower Cholesky factor L of the covariance.
-    """
+    """Log density log N(delta; 0, L L^T) without its constant -(d/2) log(2 pi), L the lower ``factor``."""
     d = delta.shape[0]
     whitened = np.empty(d)
     value = 0.0
@@ -190,16 +157,7 @@ def log_normal_density(delta, factor):
 def cholesky_update(factor, v):
     """The lower Cholesky factor of L L^T + v v^T in O(d^2) (Golub & Van Loan, 2013, sec. 6.5.4).
 
-    Parameters
-    ----------
-    factor : ndarray of shape (d, d)
-        L, lower triangular with a positive diagonal.
-    v : ndarray of shape (d,)
-
-    Returns
-    -------
-    ndarray of shape (d, d)
-        Always exists: Givens rotations only. For a L L^T + b v v^T give sqrt(a) L and sqrt(b) v.
+    It always exists: Givens rotations only. For a L L^T + b v v^T give sqrt(a) L and sqrt(b) v.
     """
     d = v.shape[0]
     updated = factor.copy()
@@ -232,31 +190,19 @@ def relative_condition(factor, base):
 def update_shape(factor, base, condition, condition_limit, v, keep, weight):
     """Factor of keep L L^T + weight v v^T scaled to determinant one, unless ill-conditioned.
 
-    Eigenvalues of the new shape relative to the old one lie between keep and
-    keep + weight |L^-1 v|^2, so the condition number grows at most by their ratio. That bound is
-    carried along in O(d^2) and replaced by the condition number itself, in O(d^3), only when it
-    passes the limit: once in O(d) updates for weights of O(1 / d^2).
+    Eigenvalues of the new shape relative to the old one lie between keep and keep + weight |L^-1 v|^2, so the
+    condition number grows at most by their ratio. That bound is carried along in O(d^2) and replaced by the condition
+    number itself, in O(d^3), only when it passes the limit: once in O(d) updates for weights of O(1 / d^2).
 
-    Parameters
-    ----------
-    factor : ndarray of shape (d, d)
-        L, lower triangular with a positive diagonal.
-    base : ndarray of shape (d, d)
-        Lower factor of the shape relative to which the condition number is measured: that of the
-        start, which makes the limit independent of the units of the coordinates.
-    condition, condition_limit : float
-        An upper bound on the condition number of L L^T, and what it must not exceed.
-    v : ndarray of shape (d,)
-    keep, weight : float
-        Positive and non-negative.
+    ``base`` is the factor of the shape relative to which the condition number is measured: that of the start, which
+    makes the limit independent of the units of the coordinates. ``condition`` bounds that of L L^T.
 
     Returns
     -------
     factor : ndarray of shape (d, d)
         The old one if the new one's condition number would exceed the limit.
     log_scale : float
-        What was taken out: the new factor times exp(log_scale) is the factor of
-        keep L L^T + weight v v^T. Zero if the update was refused.
+        What was taken out: the new factor times exp(log_scale) is the factor of keep L L^T + weight v v^T.
     condition : float
         An upper bound on the condition number of the factor returned.
     """

@@ -6,16 +6,10 @@ import numpy as np
 
 
 class History(NamedTuple):
-    """Past states, oldest first.
+    """Past states, oldest first."""
 
-    Attributes
-    ----------
-    buffer : ndarray of shape (capacity, d)
-        Only the first ``size`` rows mean anything. ``append`` writes into it: the one array of an algorithm's
-        state that is mutated in place, because copying it at every draw would cost more than the draw.
-    size : int
-    """
-
+    # (capacity, d): only the first ``size`` rows mean anything. ``append`` writes into it: the one array of an
+    # algorithm's state that is mutated in place, because copying it at every draw would cost more than the draw.
     buffer: np.ndarray
     size: int
 

@@ -30,21 +30,13 @@ MOST = 10**6  # features: a mistyped number is refused before there is no memory
 
 
 class RandomFeatures(NamedTuple):
-    """A drawn feature map.
+    """A drawn feature map."""
 
-    Attributes
-    ----------
-    frequencies : ndarray of shape (m, d)
-        In units of 1 / (units of x): the lengthscale is already divided out.
-    offsets : ndarray of shape (m,)
-        Phases b_i of the ``"cos"`` embedding; zeros for ``"sincos"``.
-    sincos : bool
-        Which embedding: D = 2 m features if True, D = m if False.
-    """
-
-    frequencies: np.ndarray
-    offsets: np.ndarray
-    sincos: bool
+    frequencies: (
+        np.ndarray
+    )  # (m, d): in units of 1 / (units of x): the lengthscale is already divided out
+    offsets: np.ndarray  # (m,): phases b_i of the ``"cos"`` embedding; zeros for ``"sincos"``
+    sincos: bool  # which embedding: D = 2 m features if True, D = m if False
 
     @property
     def n_features(self) -> int:
@@ -65,27 +57,13 @@ def draw_features(
 
     Parameters
     ----------
-    rng : numpy.random.Generator
     kernel : str or Kernel
-        Anything with a spectral sampler, see :mod:`pymc_kameleon.kernels`.
-    dim : int
-        Dimension d of x.
+        Anything with a spectral sampler, see :mod:`pymc_kameleon.kernels`; without: ``NotImplementedError``.
     n_features : int
         Number of features D; even for ``"sincos"``.
-    lengthscale : float, default 1
-        Lengthscale l, in units of x.
-    embedding : {"sincos", "cos"}
     orthogonal : bool, default False
         Directions of the frequencies orthogonal within blocks of d, with the norms of independent
         draws (Yu et al., 2016). Still unbiased, with less variance. Radial kernels only.
-
-    Raises
-    ------
-    ValueError
-        For an unknown embedding, a number of features that does not fit it, a lengthscale that is
-        not positive, or ``orthogonal`` with a kernel that is not radial.
-    NotImplementedError
-        For a kernel without spectral sampler.
     """
     kernel = get_kernel(kernel)
     if embedding not in EMBEDDINGS:
@@ -110,9 +88,8 @@ def draw_features(
 def _orthogonalize(rng, kernel, frequencies):
     """Replace directions by uniform ones that are orthogonal within blocks of d; keep the norms.
 
-    A radial kernel's spectral density is radial too, so that direction and norm are independent and
-    every single frequency keeps its distribution (for the Gaussian the norms are chi-distributed
-    with d degrees of freedom).
+    A radial kernel's spectral density is radial too, so that direction and norm are independent and every single
+    frequency keeps its distribution (for the Gaussian the norms are chi-distributed with d degrees of freedom).
     """
     if not isinstance(kernel, RadialKernel):
         raise ValueError(

@@ -22,9 +22,8 @@ from pymc.exceptions import SamplingError
 
 from pymc_kameleon.checkpoint import Checkpoint
 from pymc_kameleon.numerics.checks import positive
-from pymc_kameleon.samplers.modes.chains import Chains
 from pymc_kameleon.samplers.pooled import audits
-from pymc_kameleon.samplers.pooled import chains as pooled_chains
+from pymc_kameleon.samplers.pooled.chains import Chains, posterior
 from pymc_kameleon.samplers.pooled.pools import Pools
 from pymc_kameleon.sampling import arguments, told, workers
 from pymc_kameleon.steps import KamiltonianStep
@@ -242,7 +241,7 @@ def sample(
             run.modes,
         )
     elif control_variates and run.free is not None:
-        idata = add_control_variates(idata, model, density, run.free, pooled_chains.log_ratios(run))
+        idata = add_control_variates(idata, model, density, run.free, run.log_ratios())
     return idata
 
 
@@ -268,7 +267,7 @@ def _run(
                 raise told.nowhere(step.model, step.density, run.initial)
             judged = convergence.Judgement()
             if run.rows and len(run.rows) % convergence.EVERY == 0:
-                judged = convergence.judge(pooled_chains.posterior(run), run.groups)
+                judged = convergence.judge(posterior(run), run.groups)
                 if target_ess is not None and convergence.is_enough(judged, target_ess):
                     run.stopped = "target"
             progress.update(judged)

@@ -8,8 +8,7 @@ import numpy as np
 import pymc as pm
 from pymc.exceptions import SamplingError
 
-from pymc_kameleon.samplers.modes import chains as modal_chains
-from pymc_kameleon.samplers.pooled import chains as pooled_chains
+from pymc_kameleon.samplers.pooled.chains import posterior
 from pymc_kameleon.samplers.pooled.pools import Pools
 from pymc_kameleon.steps.log_density import LogDensity
 from pymc_kameleon.steps.told import advice
@@ -35,7 +34,7 @@ def nowhere(model: pm.Model, density: LogDensity, x: np.ndarray) -> SamplingErro
 def attributes_of(run: Any, model: pm.Model, density: LogDensity, seconds: float) -> dict[str, Any]:
     """What the run was."""
     hub, evaluated = run.hub, run.evaluated
-    probed, sought = modal_chains.probed(run), pooled_chains.sought(run)
+    probed, sought = run.probed(), run.sought()
     found = {
         "sampler": "pymc_kameleon.sample",
         "evaluations": evaluated.size,
@@ -86,7 +85,7 @@ def _named(x: np.ndarray, density: LogDensity) -> str:
 
 def advise(run: Any, attributes: dict[str, Any], idata: Any) -> None:
     """Log what was done, and what there is to doubt."""
-    judged = convergence.judge(pooled_chains.posterior(run), run.groups)
+    judged = convergence.judge(posterior(run), run.groups)
     _log.info(
         "%d evaluations (%d for tuning) in %d rounds: %d draws of each of %d chains, %s.",
         attributes["evaluations"], attributes["evaluations_tuning"], attributes["rounds"], len(run.rows),

@@ -34,34 +34,17 @@ LARGEST_MOVE = (
 
 
 class Rescaling(NamedTuple):
-    """The moves of k blocks, in coordinates z of the dynamics.
+    """The moves of k blocks, in coordinates z of the dynamics."""
 
-    Attributes
-    ----------
-    variables, rates : ndarray of shape (k,)
-        j and a.
-    exponents : ndarray of shape (k, d)
-        r_i, and 0 for j itself.
-    into, back : ndarray of shape (k, d, d)
-        y = into z - centre, z = back (y + centre); y_j is s_j.
-    centres : ndarray of shape (k, d)
-    middles : ndarray of shape (k,)
-        Of s_j, in the archive.
-    straight : int
-        The block along which trajectories are straightened, or -1.
-    origin : ndarray of shape (d,)
-        Middle of the archive in straightened coordinates.
-    """
-
-    variables: np.ndarray
-    rates: np.ndarray
-    exponents: np.ndarray
-    into: np.ndarray
-    back: np.ndarray
-    centres: np.ndarray
-    middles: np.ndarray
-    straight: int
-    origin: np.ndarray
+    variables: np.ndarray  # (k,): j
+    rates: np.ndarray  # (k,): a
+    exponents: np.ndarray  # (k, d): r_i, and 0 for j itself
+    into: np.ndarray  # (k, d, d): y = into z - centre, where y_j is s_j
+    back: np.ndarray  # (k, d, d): z = back (y + centre)
+    centres: np.ndarray  # (k, d)
+    middles: np.ndarray  # (k,): of s_j, in the archive
+    straight: int  # the block along which trajectories are straightened, or -1
+    origin: np.ndarray  # (d,): middle of the archive in straightened coordinates
 
 
 def make(surrogate: Surrogate, metric: np.ndarray, archive: np.ndarray) -> Rescaling:

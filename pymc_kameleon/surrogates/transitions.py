@@ -1,5 +1,4 @@
-"""Transitions that are reversible with respect to exp(f), f a surrogate: they cost no evaluation of
-the log density.
+"""Transitions that are reversible with respect to exp(f), f a surrogate: they cost no evaluation of the log density.
 
 Dynamics run in coordinates z with x = centre + scale * (B z); B comes from ``metric``. One
 *inner transition* is
@@ -9,8 +8,7 @@ Dynamics run in coordinates z with x = centre + scale * (B z); B comes from ``me
 - a random-walk or differential-evolution step (ter Braak & Vrugt, 2008) from an archive that does
   not change, or where f has scales a move along them (:mod:`pymc_kameleon.surrogates.rescaling`),
 
-chosen at random, independently of where the chain is. Each is reversible with respect to exp(f)
-restricted to
+chosen at random, independently of where the chain is. Each is reversible with respect to exp(f) restricted to
 
     D = {|z| < radius, f < ceiling}  (|w| < radius where f has a scale and w are straightened coordinates),
 
@@ -48,24 +46,12 @@ SMALLEST_STEP, LARGEST_STEP = 0.005, 1.2
 
 
 class Arm(NamedTuple):
-    """How many inner transitions, of what kind: one of the proposals that tuning chooses among.
+    """How many inner transitions, of what kind: one of the proposals that tuning chooses among."""
 
-    Attributes
-    ----------
-    transitions : int
-        K.
-    time : float
-        Mean integration time of the leapfrog.
-    spread : float
-        The time is drawn uniformly from (1 - spread, 1 + spread) times that.
-    jumps : float
-        Probability that an inner transition is a random-walk or differential-evolution step.
-    """
-
-    transitions: int
-    time: float
-    spread: float
-    jumps: float
+    transitions: int  # K
+    time: float  # mean integration time of the leapfrog
+    spread: float  # the time is drawn uniformly from (1 - spread, 1 + spread) times that
+    jumps: float  # probability that an inner transition is a random-walk or differential-evolution step
 
 
 # Cheapest first. The second is a quarter of a period of a normal target in its own metric, where one
@@ -80,65 +66,34 @@ ARMS = (
 
 
 class Dynamics(NamedTuple):
-    """A surrogate and everything its inner transitions depend on; constant between refits and once
-    frozen.
-
-    Attributes
-    ----------
-    surrogate : Surrogate
-    composed : Surrogate
-        The same with its quadratic in z: what the compiled functions read.
-    metric, inverse : ndarray of shape (d, d)
-        B, and the matrix that takes x - centre to z.
-    archive : ndarray of shape (n, d)
-        Past states of the chain, in z: the differences of differential evolution.
-    step_size : float
-        Mean leapfrog step size, in z.
-    radius, ceiling : float
-        The region D.
-    rescaling : Rescaling
-        Moves along the surrogate's scales.
-    """
+    """A surrogate and everything its inner transitions depend on; constant between refits and once frozen."""
 
     surrogate: Surrogate
-    composed: Surrogate
-    metric: np.ndarray
-    inverse: np.ndarray
-    archive: np.ndarray
-    step_size: float
-    radius: float
-    ceiling: float
-    rescaling: Rescaling
+    composed: Surrogate  # that surrogate with its quadratic in z: what the compiled functions read
+    metric: np.ndarray  # (d, d): B
+    inverse: np.ndarray  # (d, d): takes x - centre to z
+    archive: (
+        np.ndarray
+    )  # (n, d): past states of the chain, in z: the differences of differential evolution
+    step_size: float  # mean leapfrog step size, in z
+    radius: float  # of the region D
+    ceiling: float  # of the region D
+    rescaling: Rescaling  # moves along the surrogate's scales
 
 
 class Trajectory(NamedTuple):
-    """What K inner transitions did.
+    """What K inner transitions did."""
 
-    Attributes
-    ----------
-    z : ndarray of shape (d,)
-    start_value, end_value : float
-        f at either end.
-    moved : bool
-    accept_prob : float
-        Mean over the leapfrog transitions, NaN if there was none; of one that left D, as far as it was inside, for this
-        is what the step size is tuned by.
-    gradients : int
-        Evaluations of f.
-    energy_error : float
-        Of the last leapfrog transition.
-    diverging : bool
-        Some leapfrog transition left D or lost more than 1000 in energy.
-    """
-
-    z: np.ndarray
-    start_value: float
+    z: np.ndarray  # (d,)
+    start_value: float  # f at either end
     end_value: float
     moved: bool
+    # Mean over the leapfrog transitions, NaN if there was none; of one that left D, as far as it was inside, for this
+    # is what the step size is tuned by
     accept_prob: float
-    gradients: int
-    energy_error: float
-    diverging: bool
+    gradients: int  # evaluations of f
+    energy_error: float  # of the last leapfrog transition
+    diverging: bool  # some leapfrog transition left D or lost more than 1000 in energy
 
 
 def metric(whiten_factor: np.ndarray, curvature: np.ndarray, error: float = math.inf) -> np.ndarray:
@@ -228,8 +183,7 @@ def value(dynamics: Dynamics, z: np.ndarray) -> float:
 def run(
     rng: np.random.Generator, z: np.ndarray, dynamics: Dynamics, arm: Arm, temperature: float = 1.0
 ) -> Trajectory:
-    """``arm.transitions`` inner transitions from ``z``, reversible with respect to
-    exp(``temperature`` * f) on D.
+    """``arm.transitions`` inner transitions from ``z``, reversible with respect to exp(``temperature`` * f) on D.
 
     All randomness is drawn here, in arrays whose size depends on the arm alone.
     """

@@ -23,13 +23,13 @@ import pymc_kameleon as pk
 from pymc_kameleon import checkpoint
 from pymc_kameleon.samplers import chain
 from pymc_kameleon.samplers.adaptive_metropolis import AdaptiveMetropolis
-from pymc_kameleon.samplers.cma import CMA
-from pymc_kameleon.samplers.gaussian_adaptation import GaussianAdaptation
 from pymc_kameleon.samplers.gaussian_mixture.sampler import GaussianMixture
 from pymc_kameleon.samplers.kameleon.fast import FastKameleon
 from pymc_kameleon.samplers.kameleon.full import Kameleon
 from pymc_kameleon.samplers.kamiltonian.scores.sampler import LiteKamiltonian
 from pymc_kameleon.samplers.kamiltonian.values.sampler import ValueKamiltonian
+from pymc_kameleon.samplers.shape_learners.cma import CMA
+from pymc_kameleon.samplers.shape_learners.gaussian_adaptation import GaussianAdaptation
 from tests.step_tester import BlackBox, begin, drive
 
 PAGE = Path(__file__).parents[1].parent / "docs" / "faults.md"

@@ -185,7 +185,7 @@ def test_a_posterior_that_ends_in_the_bulk_of_the_surrogate_is_refused(few, cut,
         points = 1.5 * np.random.default_rng([5, seed]).standard_normal((17, 3))
         points[:, 0] = np.minimum(points[:, 0], 2.0)
         planned = automatic(3, 16, most=1600)._replace(audits=audits.AUDITS)
-        ratios = pooled_chains.log_ratios(drawn(log_density, points, seed, planned))
+        ratios = drawn(log_density, points, seed, planned).log_ratios()
         found.append(control_variates.gate(ratios["draws"], ratios["audits"]).is_open)
     assert sum(found) == are_open
 
@@ -197,7 +197,7 @@ def test_lynx_hare_at_seven_hundred_evaluations_is_refused(seed):
     chains = chains_of("lotka-volterra", 700, seed, audits.AUDITS)
     if chains.free is None:
         return
-    target, ratios = TARGETS["lotka-volterra"], pooled_chains.log_ratios(chains)
+    target, ratios = TARGETS["lotka-volterra"], chains.log_ratios()
     every = chains.free.audits  # as if there had been evaluations enough
     values = np.array([target.numba_log_density(x) for x in every])
     found = control_variates.gate(ratios["draws"], chains.free.log_ratios(every, values))

@@ -160,7 +160,7 @@ def test_surrogates_fitted_by_score_matching(kind):
 
 def test_while_tuning_the_evaluated_points_are_told_from_the_visited_ones(tuning):
     step, visited, _ = tuning
-    visited = np.unique([step._density.ravel(point) for point in visited], axis=0)
+    visited = np.unique([step.density.ravel(point) for point in visited], axis=0)
     clouds = {c.label: c.positions for c in learned_from(step).clouds}
     learning = step.algorithm_state.learning
     assert sum(map(len, clouds.values())) == learning.evaluated.size
@@ -258,7 +258,7 @@ def test_grid_of_panels_with_names_shared_axes_and_one_colour_bar(sampled):
 )
 def test_coordinates_by_name_variable_and_place(sampled, coordinates, expected):
     step, _ = sampled
-    layout = layout_of(step, 3, step._model)
+    layout = layout_of(step, 3, step.model)
     assert layout["a"].shape == ()
     assert choose(coordinates, layout, step.model, "surrogate") == expected
 
@@ -295,8 +295,8 @@ def test_states_are_named_by_the_model_if_there_is_one(sampled):
         return [axes[1, 0].get_xlabel(), axes[1, 1].get_xlabel(), axes[1, 0].get_ylabel()]
 
     assert names(sampling_state) == ["x[0]", "x[1]", "x[2]"]
-    assert names(sampling_state, step._model) == ["a", "b[0]", "b[1]"]
-    with step._model:
+    assert names(sampling_state, step.model) == ["a", "b[0]", "b[1]"]
+    with step.model:
         assert names(state) == ["a", "b[0]", "b[1]"]
     with pm.Model() as other:
         pm.Normal("y", shape=2)

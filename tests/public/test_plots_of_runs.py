@@ -13,12 +13,12 @@ from pymc_kameleon.plots.panels import COLOURS
 from pymc_kameleon.plots.proposal_ellipses import kernels_of, outline
 from pymc_kameleon.samplers.adaptive_metropolis import AdaptiveMetropolis
 from pymc_kameleon.samplers.chain import run
-from pymc_kameleon.samplers.cma import CMA
-from pymc_kameleon.samplers.gaussian_adaptation import GaussianAdaptation
 from pymc_kameleon.samplers.gaussian_mixture.sampler import GaussianMixture
 from pymc_kameleon.samplers.kameleon.fast import FastKameleon
 from pymc_kameleon.samplers.kameleon.full import Kameleon
 from pymc_kameleon.samplers.kameleon.pca import PCAKameleon
+from pymc_kameleon.samplers.shape_learners.cma import CMA
+from pymc_kameleon.samplers.shape_learners.gaussian_adaptation import GaussianAdaptation
 from pymc_kameleon.targets import Banana
 from tests.public.conftest import QUICK, gaussian
 

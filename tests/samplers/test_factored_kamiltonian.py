@@ -12,9 +12,8 @@ from pymc_kameleon.samplers import chain
 from pymc_kameleon.samplers.kamiltonian import trust
 from pymc_kameleon.samplers.kamiltonian.factors import climb
 from pymc_kameleon.samplers.kamiltonian.factors import learning as learn
-from pymc_kameleon.samplers.kamiltonian.factors.arrived import is_high_enough
+from pymc_kameleon.samplers.kamiltonian.factors.learning import is_high_enough
 from pymc_kameleon.samplers.kamiltonian.factors.sampler import FactoredKamiltonian
-from pymc_kameleon.samplers.kamiltonian.factors.state import Quality
 from pymc_kameleon.samplers.kamiltonian.factors.surface import (
     ARMS,
     Surface,
@@ -23,18 +22,13 @@ from pymc_kameleon.samplers.kamiltonian.factors.surface import (
     run,
     spot,
 )
+from pymc_kameleon.samplers.kamiltonian.learner import Quality
 from pymc_kameleon.samplers.seam import Point
 from pymc_kameleon.surrogates.factors.emulator import Emulator, emulate
 from pymc_kameleon.surrogates.factors.layout import Layout
-from pymc_kameleon.surrogates.factors.polynomials import (
-    CANDIDATES,
-    columns,
-    monomials,
-    size,
-    within,
-)
+from pymc_kameleon.surrogates.factors.one_factor import CANDIDATES, size, within
 from pymc_kameleon.surrogates.factors.regression import Sample, fit
-from pymc_kameleon.surrogates.factors.splines import Spline, assemble
+from pymc_kameleon.surrogates.factors.splines import Spline, assemble, columns, nested
 from tests.support.chains import Held, run_transitions, two_sample_z
 from tests.support.hierarchies import Toy
 
@@ -128,7 +122,7 @@ def test_a_surrogate_is_not_too_low_in_the_tails():
 
 @pytest.mark.parametrize("d", [1, 2, 5])
 def test_monomials_are_nested_and_counted(d):
-    variables, powers = monomials(d, 6, 3)
+    variables, powers = nested(d, 6, 3)
     s = np.random.default_rng(1).standard_normal((4, d))
     direct = [
         [np.prod([row[v] ** p for v, p in zip(vs, ps, strict=True)]) for vs, ps in zip(variables, powers, strict=True)]
@@ -137,7 +131,7 @@ def test_monomials_are_nested_and_counted(d):
     np.testing.assert_allclose(columns(s, variables, powers), direct, rtol=1e-12)
     for degree, order in CANDIDATES:
         assert within(powers, degree, order).sum() == size(d, degree, order)
-        assert len(monomials(d, degree, order)[0]) == size(d, degree, order)
+        assert len(nested(d, degree, order)[0]) == size(d, degree, order)
 
 
 @pytest.mark.parametrize("added", [False, True])
@@ -222,7 +216,7 @@ def frozen(sampler, rng, centring, typical=1.5):
     return state._replace(
         surface=surface, learning=None, mixture=trust.Mixture(0.1, typical, 0.5),
         archive=0.8 * rng.standard_normal((40, 4)), arms=np.array([0.3, 0.4, 0.3, 0.0, 0.0]),
-        log_walk=math.log(0.8), quality=Quality(1.0, 0.1, 1, 100, True),
+        log_walk=math.log(0.8), quality=Quality(1.0, 0.1, 1, 100),
     )  # fmt: skip
 
 
@@ -306,7 +300,7 @@ def test_the_whole_ratio_is_antisymmetric_and_has_the_shares_at_both_ends():
         moved = sampler.place(state, there, proposal)
         if min(state.share, moved.share) == 0.0:
             continue
-        at_x = proposal.carry._replace(u=state.current.z, value=state.current.value)
+        at_x = proposal.carry._replace(z=state.current.z, value=state.current.value)
         back = proposal._replace(position=x, log_q_ratio=-proposal.log_q_ratio, carry=at_x)
         forth = sampler.log_ratio(state, here, proposal, there)
         assert forth + sampler.log_ratio(moved, there, back, here) == pytest.approx(0.0, abs=1e-9)

@@ -138,7 +138,7 @@ def test_objective_of_the_base_density_alone():
     """N(0, s^2) and weighted draws: J = mean [x^2 / s^4] / 2 - 1 / s^2 exactly."""
     points, weights = np.array([[1.0], [3.0]]), np.array([3.0, 1.0])
     base = sm.gaussian_base(1, 0.0, 2.0)
-    fit = lite.LiteSurrogate(points, np.zeros(2), np.ones(1), base.mean, base.precision)
+    fit = lite.LiteSurrogate(points, np.zeros(2), np.ones(1), base)
     expected = 0.5 * (0.75 * 1 + 0.25 * 9) / 16 - 1 / 4
     np.testing.assert_allclose(sm.score_objective(fit, points, weights), expected, rtol=1e-12)
 

@@ -6,8 +6,8 @@ import pytest
 from pymc_kameleon.surrogates.factors import regression, splines
 from pymc_kameleon.surrogates.factors.emulator import emulate
 from pymc_kameleon.surrogates.factors.layout import Layout
-from pymc_kameleon.surrogates.factors.polynomials import columns
 from pymc_kameleon.surrogates.factors.regression import Sample, fit
+from pymc_kameleon.surrogates.factors.splines import columns, nested
 
 
 def kinked(w):
@@ -89,7 +89,7 @@ def test_the_fit_is_that_of_the_saddle_point_equations(d, monkeypatch):
     o = kinked(z)[:, None]
     found = splines.fit_spline(z, z, o, weights)
     phi = np.array([[np.sqrt(((a - b) ** 2).sum()) ** 3 for b in z] for a in z])
-    x = columns(z, *splines.quadratic(d))
+    x = columns(z, *nested(d, 2, 2))
     p = x.shape[1]
     top = phi + splines.RIDGE * weights.sum() * np.diag(1.0 / weights)
     solved = np.linalg.solve(
@@ -97,7 +97,7 @@ def test_the_fit_is_that_of_the_saddle_point_equations(d, monkeypatch):
     )
     fresh = 0.7 * rng.standard_normal((20, d))
     cubes = np.array([[np.sqrt(((a - b) ** 2).sum()) ** 3 for b in z] for a in fresh])
-    want = cubes @ solved[:90] + columns(fresh, *splines.quadratic(d)) @ solved[90:]
+    want = cubes @ solved[:90] + columns(fresh, *nested(d, 2, 2)) @ solved[90:]
     np.testing.assert_allclose(splines.values(found, fresh, fresh), want, atol=1e-6)
 
 
@@ -107,7 +107,7 @@ def test_the_sum_of_cubes_stays_bounded(d):
     rng = np.random.default_rng(d)
     z = rng.standard_normal((120, d))
     found = splines.fit_spline(z, z, kinked(z)[:, None], np.ones(120))
-    seen = columns(found.centres, *splines.quadratic(d)).T @ found.heights
+    seen = columns(found.centres, *nested(d, 2, 2)).T @ found.heights
     assert np.abs(seen).max() < 1e-9 * np.abs(found.heights).sum()
     direction = rng.standard_normal(d) / np.sqrt(d)
     alone = found._replace(coefficients=np.zeros_like(found.coefficients))

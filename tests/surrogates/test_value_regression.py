@@ -14,7 +14,7 @@ from pymc_kameleon.surrogates.values.library import LIBRARY, Family
 
 def random_surrogate(rng, d, kind):
     """Every term of a surrogate at once, with random coefficients."""
-    variables, powers = features.monomial_exponents(d, 4, 3)
+    variables, powers = monomials.exponents(d, 4, 3)
     q, r = rng.standard_normal((2, d, d))
     blank = features.blank(
         rng.standard_normal(d), np.exp(rng.standard_normal(d)), rng.standard_normal((d, d))
@@ -82,7 +82,7 @@ def test_compiled_value_and_gradient(d, kind):
 
 @pytest.mark.parametrize("d", [1, 2, 5])
 def test_monomials_are_all_and_only_those_asked_for(d):
-    variables, powers = features.monomial_exponents(d, 4, 3)
+    variables, powers = monomials.exponents(d, 4, 3)
     exponents = np.zeros((len(powers), d), dtype=int)
     for row, i, p in zip(exponents, variables, powers, strict=True):
         np.add.at(row, i, p)
@@ -127,10 +127,6 @@ def test_a_fit_is_weighted_ridge_regression(family):
     x, y, chain, chain_y = problem(rng, smooth, 3, n=300)
     library = (family,)
     fitted = regression.fit(np.random.default_rng(5), x, y, chain, chain_y, library=library)
-    if family.name == "quadratic":
-        basis_library = ()
-    else:
-        basis_library = library
     # the same random numbers, in the order of the fit: held-out points, then the basis
     again = np.random.default_rng(5)
     data = regression.prepare(again, x, y, y, chain, chain_y, 0.3, 0.15)
@@ -139,11 +135,7 @@ def test_a_fit_is_weighted_ridge_regression(family):
     np.testing.assert_allclose(data.weights, weights / weights.max(), rtol=1e-10)
     at = data.template.centre + data.template.scale * data.s  # the points, in the fit's order
     shared = regression.share_columns(data, family.monomials)
-    basis = (
-        regression.build(again, data, shared, family)
-        if basis_library
-        else regression.quadratic_basis(data)
-    )
+    basis = regression.build(again, data, shared, family)
     columns = np.concatenate([shared.columns[:, : basis.base], basis.extra], axis=1)
     free, p = 10, columns.shape[1]
     gram = columns.T @ (columns * data.weights[:, None])

@@ -20,71 +20,39 @@ from pymc_kameleon.numerics.compiled import njit
 
 STEEP, GENTLE = 2.0, 0.1  # nats
 DEGREE = 6  # at most
-VARIABLES = 3  # in one monomial, at most
+VARIABLES = 3  # in one monomial, at most: what monomials.exponents pads to
 
 
 class Splines(NamedTuple):
-    """What is added to the polynomials: a |R t - c|^3, see :mod:`pymc_kameleon.surrogates.factors.splines`.
+    """What is added to the polynomials: a |R t - c|^3, see :mod:`pymc_kameleon.surrogates.factors.splines`."""
 
-    Attributes
-    ----------
-    first : ndarray of int, shape (K + 1,)
-        Factor k has the centres ``first[k]`` to ``first[k + 1]``; most have none.
-    centres : ndarray of shape (C, widest)
-        c, in whitened coordinates.
-    heights : ndarray of shape (sum of centres x outputs,)
-        a, factor by factor, centres in rows.
-    start : ndarray of int, shape (K + 1,)
-        Where each factor's heights begin.
-    """
-
-    first: np.ndarray
-    centres: np.ndarray
-    heights: np.ndarray
-    start: np.ndarray
+    first: (
+        np.ndarray
+    )  # (K + 1,), int: factor k has the centres ``first[k]`` to ``first[k + 1]``; most have none
+    centres: np.ndarray  # (C, widest): c, in whitened coordinates
+    heights: np.ndarray  # (sum of centres x outputs,): a, factor by factor, centres in rows
+    start: np.ndarray  # (K + 1,), int: where each factor's heights begin
 
 
 class Emulator(NamedTuple):
-    """K fitted factors as flat arrays.
+    """K fitted factors as flat arrays."""
 
-    Attributes
-    ----------
-    inputs, outputs : ndarray of int, shape (K + 1,)
-        See :class:`pymc_kameleon.surrogates.factors.layout.Layout`.
-    centre, scale : ndarray of shape (n_w,)
-    whitening : ndarray of shape (K, widest, widest)
-        R.
-    radius : ndarray of shape (K,)
-        rho.
-    added : ndarray of bool, shape (K,)
-        Whether the factor's outputs are log likelihoods.
-    first : ndarray of int, shape (K + 1,)
-        Factor k has the monomials ``first[k]`` to ``first[k + 1]``.
-    variables, powers : ndarray of int, shape (M, VARIABLES)
-        The product of s[variable]^power; power 0 where there are fewer.
-    coefficients : ndarray of shape (sum of monomials x outputs,)
-        Factor by factor, monomials in rows.
-    start : ndarray of int, shape (K + 1,)
-        Where each factor's coefficients begin.
-    splines : Splines
-    straight : bool
-        Whether emulators go on beyond their balls; if not, they are for a climb.
-    """
-
-    inputs: np.ndarray
-    outputs: np.ndarray
-    centre: np.ndarray
-    scale: np.ndarray
-    whitening: np.ndarray
-    radius: np.ndarray
-    added: np.ndarray
-    first: np.ndarray
-    variables: np.ndarray
-    powers: np.ndarray
-    coefficients: np.ndarray
-    start: np.ndarray
+    inputs: np.ndarray  # (K + 1,), int: see :class:`pymc_kameleon.surrogates.factors.layout.Layout`
+    outputs: np.ndarray  # (K + 1,), int
+    centre: np.ndarray  # (n_w,)
+    scale: np.ndarray  # (n_w,)
+    whitening: np.ndarray  # (K, widest, widest): R
+    radius: np.ndarray  # (K,): rho
+    added: np.ndarray  # (K,), bool: whether the factor's outputs are log likelihoods
+    first: np.ndarray  # (K + 1,), int: factor k has the monomials ``first[k]`` to ``first[k + 1]``
+    variables: (
+        np.ndarray
+    )  # (M, VARIABLES), int: the product of s[variable]^power; power 0 where there are fewer
+    powers: np.ndarray  # (M, VARIABLES), int
+    coefficients: np.ndarray  # (sum of monomials x outputs,): factor by factor, monomials in rows
+    start: np.ndarray  # (K + 1,), int: where each factor's coefficients begin
     splines: Splines
-    straight: bool
+    straight: bool  # whether emulators go on beyond their balls; if not, they are for a climb
 
 
 @njit(cache=True)

@@ -4,24 +4,18 @@ The degree is chosen by the error on a held-out fifth, priced in units of the lo
 are submatrices of the largest one's, which is computed once a factor.
 """
 
+import math
 from functools import partial
 from typing import NamedTuple
 
 import numpy as np
 from scipy import linalg
 
-from pymc_kameleon.surrogates.factors.polynomials import (
-    CANDIDATES,
-    columns,
-    monomials,
-    size,
-    within,
-)
-from pymc_kameleon.surrogates.factors.splines import MARGIN, Spline, better, quadratic
+from pymc_kameleon.surrogates.factors.splines import MARGIN, Spline, better, columns, nested
+from pymc_kameleon.surrogates.values.least_squares import RIDGES, with_ridge
 
-RIDGES = (1e-10, 1e-8, 1e-6, 1e-4)  # relative to the mean square of a feature
-FEW, RICH = 0.65, 0.45  # coefficients per point: of a quadratic, and of anything larger
-LARGEST = 250  # monomials
+# (degree, variables in one monomial): the candidates, smallest first
+CANDIDATES = ((1, 1), (2, 2), (3, 2), (3, 3), (4, 2), (4, 3), (5, 2), (5, 3), (6, 3))
 
 
 class Polynomial(NamedTuple):
@@ -40,6 +34,16 @@ class Polynomial(NamedTuple):
         return self.degree[0] > 2 or self.spline is not None
 
 
+def size(d: int, degree: int, order: int) -> int:
+    """How many :func:`pymc_kameleon.surrogates.factors.splines.nested` monomials there are."""
+    return sum(math.comb(d, n) * math.comb(degree, n) for n in range(min(d, order, degree) + 1))
+
+
+def within(powers: np.ndarray, degree: int, order: int) -> np.ndarray:
+    """Which rows of a larger set belong to a smaller one, shape (m,)."""
+    return (powers.sum(axis=1) <= degree) & ((powers > 0).sum(axis=1) <= order)
+
+
 def fit_factor(
     rng: np.random.Generator, s: np.ndarray, outputs: np.ndarray, weights: np.ndarray,
     precision: np.ndarray, good: float, z: np.ndarray | None = None, poor: float = np.inf,
@@ -47,26 +51,15 @@ def fit_factor(
 ) -> Polynomial:  # fmt: skip
     """The polynomial whose held-out error is smallest, or a spline where that is poor and the spline far better.
 
-    Parameters
-    ----------
-    s : ndarray of shape (n, d)
-    outputs : ndarray of shape (n, m)
-    weights : ndarray of shape (n,)
-    precision : ndarray of shape (m,)
-    good : float
-        Squared error of the log density at which the search ends.
-    z : ndarray of shape (n, d), or None
-        ``s`` in whitened coordinates, for a spline; None: no spline.
-    poor : float
-        Squared error of a polynomial above which a spline is tried.
-    margin : float
-        What a spline's may be of that.
+    ``s`` are (n, d), ``outputs`` (n, m), ``weights`` (n,), ``precision`` (m,). The search ends at the squared error
+    ``good`` of the log density; above ``poor`` a spline is tried, in ``z`` (n, d), which are ``s`` in whitened
+    coordinates (None: no spline), and taken if its squared error is at most ``margin`` times the polynomial's.
     """
     n, d = s.shape
     held = rng.random(n) < 0.2
     held[rng.integers(n, size=3)] = True
     candidates = _affordable(n, d)
-    variables, powers = monomials(d, max(c[0] for c in candidates), max(c[1] for c in candidates))
+    variables, powers = nested(d, max(c[0] for c in candidates), max(c[1] for c in candidates))
     keep = np.zeros(len(variables), dtype=bool)
     for degree, order in candidates:
         keep |= within(powers, degree, order)
@@ -80,8 +73,7 @@ def fit_factor(
     best = None
     for degree, order in candidates:
         mine = np.flatnonzero(within(powers, degree, order))
-        ridges = RIDGES[:1] if degree <= 2 else RIDGES
-        for ridge in ridges:
+        for ridge in RIDGES[: 1 if degree <= 2 else 4]:
             coefficients = _solve(train, mine, free, ridge)
             if coefficients is None:
                 continue
@@ -101,7 +93,7 @@ def fit_factor(
         if found is not None:
             spline, error = found
             return Polynomial(
-                *quadratic(d), spline.coefficients, float(np.sqrt(error)), (2, min(d, 2)), spline
+                *nested(d, 2, 2), spline.coefficients, float(np.sqrt(error)), (2, min(d, 2)), spline
             )
     both = tuple(a + b for a, b in zip(train, rest, strict=True))
     coefficients = _solve(both, mine, free, ridge)
@@ -122,8 +114,8 @@ def _affordable(n, d):
     for degree, order in CANDIDATES:
         chosen = (degree, min(order, d))
         p = size(d, *chosen)
-        share = 1.0 if degree == 1 else FEW if degree == 2 else RICH
-        if p <= min(share * n, LARGEST) and chosen not in found:
+        share = 1.0 if degree == 1 else 0.65 if degree == 2 else 0.45  # coefficients a point
+        if p <= min(share * n, 250) and chosen not in found:
             found.append(chosen)
     if any(degree == 2 for degree, _ in found):
         found = found[1:]
@@ -137,15 +129,13 @@ def _moments(x, outputs, weights):
 
 def _solve(sums, mine, free, ridge):
     gram, moments, total = sums
-    matrix = gram[np.ix_(mine, mine)].copy()
-    matrix[np.diag_indices_from(matrix)] += total * np.where(free[mine], 1e-10, ridge)
     try:
-        return linalg.cho_solve(
-            linalg.cho_factor(matrix, lower=True, overwrite_a=True, check_finite=False),
-            moments[mine], check_finite=False,
-        )  # fmt: skip
+        factor = with_ridge(
+            gram[np.ix_(mine, mine)], total * np.where(free[mine], RIDGES[0], ridge)
+        )
     except linalg.LinAlgError:
         return None
+    return linalg.cho_solve(factor, moments[mine], check_finite=False)
 
 
 def _held_out(wrong, weights, precision):

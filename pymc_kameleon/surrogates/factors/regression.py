@@ -15,46 +15,24 @@ from pymc_kameleon.surrogates.factors.layout import Layout
 from pymc_kameleon.surrogates.factors.one_factor import Polynomial, fit_factor
 from pymc_kameleon.surrogates.factors.splines import CAREFUL, FEWEST, INPUTS, MARGIN, assemble
 
-MOST_POINTS = 1500
-# squared radius of trust in that of the points: of a quadratic, and of anything that bends more
-FAR, NEAR = 2.0, 1.4
-EXACT, EVERYWHERE = 1e-8, 1e4  # an error that small is rounding: the black box is that polynomial
-DEPTH = 0.15  # how fast weights of a log likelihood fall with its depth
 GOOD = 1e-3  # squared error of the log density, of all factors together: no reason to look further
 POOR = 5e-2  # ... and a reason to try a spline for a log likelihood
 
 
 class Sample(NamedTuple):
-    """What the black boxes have returned.
+    """What the black boxes have returned."""
 
-    Attributes
-    ----------
-    inputs : ndarray of shape (n, n_w)
-    outputs : ndarray of shape (n, n_o)
-    log_densities : ndarray of shape (n,)
-        The whole log density there.
-    """
-
-    inputs: np.ndarray
-    outputs: np.ndarray
-    log_densities: np.ndarray
+    inputs: np.ndarray  # (n, n_w)
+    outputs: np.ndarray  # (n, n_o)
+    log_densities: np.ndarray  # (n,): the whole log density there
 
 
 class Fit(NamedTuple):
-    """A fitted emulator and how good it is.
-
-    Attributes
-    ----------
-    emulator : Emulator
-    errors : ndarray of shape (K,)
-        Held-out errors, in units of the log density.
-    degrees : tuple of (int, int)
-        Of every factor's polynomial: degree, variables in one monomial.
-    """
+    """A fitted emulator and how good it is."""
 
     emulator: Emulator
-    errors: np.ndarray
-    degrees: tuple
+    errors: np.ndarray  # (K,): held-out errors, in units of the log density
+    degrees: tuple  # of every factor's polynomial: degree, variables in one monomial
 
     @property
     def error(self) -> float:
@@ -118,7 +96,7 @@ def fit(
             known = reference is not None and not nearest
             depth = _depth(o.sum(axis=1), square, np.quantile(typical, 0.9) if known else None)
             floor = 0.3 / np.sqrt(n_factors)
-            weights = 1.0 / (floor**2 + (DEPTH * depth) ** 2)
+            weights = 1.0 / (floor**2 + (0.15 * depth) ** 2)
             weights /= 1.0 + np.square(np.maximum(0.0, square / d - 9.0)) / 25.0
         elif nearest:
             weights = 1.0 / (1.0 + np.square(np.maximum(0.0, square / d - 2.0)))
@@ -126,10 +104,9 @@ def fit(
             weights = 1.0 / (1.0 + np.maximum(0.0, square / d - 4.0))
         weights /= weights.max()
         chosen = np.flatnonzero(weights > 1e-9)
-        if len(chosen) > MOST_POINTS:  # the heaviest, and of equals the latest
-            chosen = np.sort(
-                chosen[np.argsort(-weights[chosen][::-1], kind="stable")[:MOST_POINTS]]
-            )
+        if len(chosen) > 1500:  # the heaviest, and of equals the latest
+            heaviest = np.argsort(-weights[chosen][::-1], kind="stable")[:1500]
+            chosen = np.sort(chosen[heaviest])
         tried = added and not nearest and d <= INPUTS and len(w) >= FEWEST
         fitted.append(
             fit_factor(
@@ -142,10 +119,10 @@ def fit(
         own_square = float(np.square(whiten @ ((here[columns_k] - centre_k) / scale_k)).sum())
         seen = np.sort(np.append(square[weights > 0.02], own_square))[::-1]
         farthest = seen[min(len(seen) // 100, len(seen) - 1)]
-        reach = NEAR if fitted[-1].bends else FAR
-        exact = fitted[-1].error ** 2 < EXACT / n_factors
+        reach = 1.4 if fitted[-1].bends else 2.0  # of the squared radius of trust in the points'
+        exact = fitted[-1].error ** 2 < 1e-8 / n_factors  # rounding: it is that polynomial
         if exact and reference is not None and not nearest:
-            reach = EVERYWHERE  # a wall in the tails would hold chains where the emulator is right
+            reach = 1e4  # a wall in the tails would hold chains where the emulator is right
         radius[k] = np.sqrt(max(reach * farthest, 1.3 * own_square) + 1.0)
     errors = np.array([p.error for p in fitted])
     return Fit(

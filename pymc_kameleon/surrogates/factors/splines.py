@@ -10,6 +10,7 @@ goes on like q.
 """
 
 from collections.abc import Callable
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -17,9 +18,9 @@ from scipy import linalg
 from scipy.spatial.distance import cdist
 
 from pymc_kameleon.surrogates.factors.emulator import Splines
-from pymc_kameleon.surrogates.factors.polynomials import columns, monomials
+from pymc_kameleon.surrogates.values import monomials
+from pymc_kameleon.surrogates.values.least_squares import with_ridge
 
-CENTRES = 300  # at most: what a value costs
 INPUTS = 6  # at most: in more, hundreds of points are far from each other
 RIDGE, ROUNDING = 1e-6, 1e-10
 FEWEST = 150  # evaluations: where a polynomial has had fewer, the next refit tells more than another family
@@ -33,6 +34,19 @@ class Spline(NamedTuple):
     centres: np.ndarray
     heights: np.ndarray
     coefficients: np.ndarray
+
+
+def columns(s: np.ndarray, variables: np.ndarray, powers: np.ndarray) -> np.ndarray:
+    """The monomials at ``s`` (n, d), shape (n, m), row by row."""
+    return np.ascontiguousarray(monomials.features(s, variables, powers))
+
+
+@lru_cache(maxsize=64)
+def nested(d: int, degree: int, order: int) -> tuple[np.ndarray, np.ndarray]:
+    """Variables and powers, (m, 3) each, sorted by degree from the constant on: a larger set begins with a smaller."""
+    variables, powers = monomials.exponents(d, degree, order, least=0)
+    by_degree = np.argsort(powers.sum(axis=1), kind="stable")
+    return variables[by_degree], powers[by_degree]
 
 
 def spread_out(z: np.ndarray, weights: np.ndarray, most: int) -> np.ndarray:
@@ -55,8 +69,8 @@ def fit_spline(
 
     ``outputs`` are (n, m), ``weights`` (n,).
     """
-    x = columns(s, *quadratic(s.shape[1]))
-    rows = spread_out(z, weights, CENTRES)
+    x = columns(s, *nested(s.shape[1], 2, 2))
+    rows = spread_out(z, weights, 300)  # at most: what a value costs
     p = x.shape[1]
     if len(rows) <= 2 * p:
         return None
@@ -66,23 +80,17 @@ def fit_spline(
     weighted = design * weights[:, None]
     gram = weighted.T @ design
     gram[p:, p:] += RIDGE * weights.sum() * (free.T @ cubes[rows] @ free)
-    gram[np.diag_indices_from(gram)] += ROUNDING * np.trace(gram) / len(gram)
     try:
-        factor = linalg.cho_factor(gram, lower=True, overwrite_a=True, check_finite=False)
+        factor = with_ridge(gram, ROUNDING * np.trace(gram) / len(gram))
     except linalg.LinAlgError:
         return None
     found = linalg.cho_solve(factor, weighted.T @ outputs, check_finite=False)
     return Spline(z[rows], free @ found[p:], found[:p])
 
 
-def quadratic(d: int) -> tuple[np.ndarray, np.ndarray]:
-    """Variables and powers of the monomials of q."""
-    return monomials(d, 2, min(d, 2))
-
-
 def values(spline: Spline, s: np.ndarray, z: np.ndarray) -> np.ndarray:
     """G at ``s`` (n, d), which are ``z`` in whitened coordinates: shape (n, m)."""
-    x = columns(s, *quadratic(s.shape[1]))
+    x = columns(s, *nested(s.shape[1], 2, 2))
     return x @ spline.coefficients + _cubes(z, spline.centres) @ spline.heights
 
 

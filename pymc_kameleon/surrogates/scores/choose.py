@@ -1,10 +1,9 @@
 """From a chain's history to a surrogate of the log density, and Hamiltonian dynamics on it.
 
-The history is given in the coordinates z of the dynamics. Lengthscales, one for each coordinate,
-and regularisation are those with the best held-out score objective (Strathmann et al., 2015,
-appendix A.1), unless they were given. The scale of the Gaussian base density is not chosen like
-that: the score is a mean over the bulk and prefers the Gaussian fit itself, whose tails are then
-too light to come back from.
+The history is given in the coordinates z of the dynamics. Lengthscales, one for each coordinate, and regularisation
+are those with the best held-out score objective (Strathmann et al., 2015, appendix A.1), unless they were given. The
+scale of the Gaussian base density is not chosen like that: the score is a mean over the bulk and prefers the Gaussian
+fit itself, whose tails are then too light to come back from.
 """
 
 import math
@@ -55,26 +54,15 @@ class Recipe(NamedTuple):
 
 
 class Fit(NamedTuple):
-    """A surrogate and how it came about.
-
-    Attributes
-    ----------
-    surrogate : LiteSurrogate or FiniteSurrogate
-    states : ndarray of shape (n, d)
-        What it was fitted to.
-    lengthscale : float or ndarray of shape (d,)
-    regularization : float
-    validation : Validation
-        Held-out scores.
-    region : ndarray of shape (2, d) or None
-        Mean and standard deviations of ``states``, in which ``RADIUS`` is measured; ``None`` for zeros and ones.
-    """
+    """A surrogate and how it came about."""
 
     surrogate: LiteSurrogate | FiniteSurrogate
-    states: np.ndarray
+    states: np.ndarray  # (n, d): what it was fitted to
     lengthscale: float | np.ndarray
     regularization: float
-    validation: Validation
+    validation: Validation  # held-out scores
+    # (2, d) or None: mean and standard deviations of ``states``, in which ``RADIUS`` is measured; ``None`` for zeros
+    # and ones
     region: np.ndarray | None = None
 
 
@@ -86,20 +74,8 @@ def fit(
 ) -> Fit | None:
     """Choose what was not given by validation, and fit to at most ``n_history`` states.
 
-    Parameters
-    ----------
-    rng : numpy.random.Generator
-        For the frequencies.
-    recipe : Recipe
-    past : ndarray of shape (n, d)
-        A chain's states with their repeats, or draws.
-    previous : float or ndarray of shape (d,), optional
-        The lengthscales of an earlier fit, where the search may start.
-
-    Returns
-    -------
-    Fit or None
-        ``None`` if no pair on the grid gave a positive definite system.
+    ``past`` (n, d) are a chain's states with their repeats, or draws; ``previous`` lengthscales of an earlier fit,
+    where the search may start. ``None`` if no pair on the grid gave a positive definite system.
     """
     states, weights = _evenly(*score_matching.distinct_states(past), recipe.n_history)
     dim = states.shape[1]
@@ -110,8 +86,8 @@ def fit(
     lengthscale, regularization = validation.lengthscale, validation.regularization
     surrogate: LiteSurrogate | FiniteSurrogate | None
     if recipe.surrogate == "lite":
-        solve = fit_lite if recipe.solver == "dense" else _fit_low_rank
-        surrogate = solve(states, lengthscale, regularization, weights, base)
+        data = (states, lengthscale, regularization, weights, base)
+        surrogate = fit_lite(*data) if recipe.solver == "dense" else fit_low_rank(*data)[0]
     else:
         features = at_lengthscale(_first_features(unit, recipe.n_features), lengthscale)
         surrogate = fit_finite(states, features, regularization, weights, base)
@@ -119,10 +95,6 @@ def fit(
         return None
     region = np.stack([states.mean(axis=0), np.maximum(states.std(axis=0), 1e-300)])
     return Fit(surrogate, states, lengthscale, regularization, validation, region)
-
-
-def _fit_low_rank(*data) -> LiteSurrogate:
-    return fit_low_rank(*data)[0]
 
 
 def _evenly(states, weights, size):
@@ -212,9 +184,8 @@ def stable_step_size(
 ) -> float:
     """A step size at which trajectories on the surrogate keep the *surrogate's* energy.
 
-    Robbins-Monro on trial trajectories from the history, which cost no evaluation of the target.
-    What acceptance is then lost to the target is the surrogate's error, which a smaller step
-    reduces only by moving less far.
+    Robbins-Monro on trial trajectories from the history, which cost no evaluation of the target. What acceptance is
+    then lost to the target is the surrogate's error, which a smaller step reduces only by moving less far.
     """
     log_step, total = math.log(0.5), 0.0
     surrogate, dim = fitted.surrogate, fitted.states.shape[1]

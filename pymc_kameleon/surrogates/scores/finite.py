@@ -21,8 +21,6 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-from numba import types
-from numba.extending import overload
 from scipy.linalg import blas
 
 from pymc_kameleon.numerics import random_features as rff
@@ -33,32 +31,17 @@ from pymc_kameleon.surrogates.scores.objective import (
     GaussianBase,
     Validation,
     gaussian_base,
-    gaussian_objective,
-    select,
     solve_regularized,
+    validate,
 )
 
 
 class FiniteSurrogate(NamedTuple):
-    """A fitted *finite* surrogate.
-
-    Attributes
-    ----------
-    features : RandomFeatures
-    coefficients : ndarray of shape (D,)
-    base_mean, base_precision : ndarray of shape (d,)
-        Of the Gaussian base density; zero precision is none.
-    """
+    """A fitted *finite* surrogate."""
 
     features: RandomFeatures
-    coefficients: np.ndarray
-    base_mean: np.ndarray
-    base_precision: np.ndarray
-
-    @property
-    def base(self) -> GaussianBase:
-        """The base density."""
-        return GaussianBase(self.base_mean, self.base_precision)
+    coefficients: np.ndarray  # (D,)
+    base: GaussianBase  # zero precision is none
 
     def values(self, x: np.ndarray) -> np.ndarray:
         """Values of f at the rows of ``x`` (n, d), shape (n,)."""
@@ -74,12 +57,12 @@ class FiniteSurrogate(NamedTuple):
         """Laplacians sum_l d_l^2 f at the rows of ``x`` (n, d), shape (n,)."""
         squared = np.square(rff.stacked_frequencies(self.features)).sum(axis=1)
         fitted = rff.features(x, self.features) @ (squared * self.coefficients)
-        return -fitted - self.base_precision.sum()
+        return -fitted - self.base.precision.sum()
 
 
 @njit(cache=True)
 def _finite_value(x, surrogate):
-    (frequencies, offsets, sincos), theta, mean, precision = surrogate
+    (frequencies, offsets, sincos), theta, (mean, precision) = surrogate
     m, dim = frequencies.shape
     total = 0.0
     for i in range(m):
@@ -98,7 +81,7 @@ def _finite_value(x, surrogate):
 
 @njit(cache=True)
 def _finite_gradient(x, surrogate):
-    (frequencies, offsets, sincos), theta, mean, precision = surrogate
+    (frequencies, offsets, sincos), theta, (mean, precision) = surrogate
     m, dim = frequencies.shape
     scale = math.sqrt(2.0 / theta.size)
     slope = np.zeros(dim)
@@ -117,42 +100,19 @@ def _finite_gradient(x, surrogate):
     return slope
 
 
-@overload(score_matching.value)
-def _(x, surrogate):
-    if isinstance(surrogate, types.NamedTuple) and surrogate.instance_class is FiniteSurrogate:
-        return lambda x, surrogate: _finite_value(x, surrogate)
-    return None
-
-
-@overload(score_matching.gradient)
-def _(x, surrogate):
-    if isinstance(surrogate, types.NamedTuple) and surrogate.instance_class is FiniteSurrogate:
-        return lambda x, surrogate: _finite_gradient(x, surrogate)
-    return None
+score_matching.implement(FiniteSurrogate, _finite_value, _finite_gradient)
 
 
 # --- the objective as sums over draws -------------------------------------------------------------
 
 
 class ScoreSums(NamedTuple):
-    """The objective of a set of draws, times the sum of their weights.
+    """The objective of a set of draws, times the sum of their weights."""
 
-    Attributes
-    ----------
-    weight : float
-        Sum of the weights.
-    slope : ndarray of shape (D,)
-        weight * b.
-    curvature : ndarray of shape (D, D)
-        weight * C.
-    constant : float
-        weight * J(0): of the base density alone.
-    """
-
-    weight: float
-    slope: np.ndarray
-    curvature: np.ndarray
-    constant: float
+    weight: float  # sum of the weights
+    slope: np.ndarray  # (D,): weight * b
+    curvature: np.ndarray  # (D, D): weight * C
+    constant: float  # weight * J(0): of the base density alone
 
 
 def score_sums(
@@ -200,29 +160,14 @@ def fit_finite(
     weights: np.ndarray | None = None,
     base: GaussianBase | None = None,
 ) -> FiniteSurrogate | None:
-    """Fit to ``points`` (n, d): O(n D^2 + D^3), whatever d.
+    """Fit to draws ``points`` (n, d) of the target with ``weights`` (n,), by default equal: O(n D^2 + D^3), whatever d.
 
-    Parameters
-    ----------
-    points : ndarray of shape (n, d)
-        Draws of the target.
-    features : RandomFeatures
-        From :func:`pymc_kameleon.numerics.random_features.draw_features`; any kernel, either embedding.
-    regularization : float
-        lambda > 0; its meaning depends neither on n nor on D.
-    weights : ndarray of shape (n,), optional
-        How often each point was drawn; default: equal.
-    base : GaussianBase, optional
-        Default: none.
-
-    Returns
-    -------
-    FiniteSurrogate or None
-        ``None`` if the system is not positive definite in floating point: lambda is too small.
+    The meaning of ``regularization``, lambda > 0, depends neither on n nor on D; ``None`` if it is too small for
+    floating point. Without ``base`` there is no base density.
     """
     base = gaussian_base(points.shape[1]) if base is None else base
     theta = solve(score_sums(points, features, weights, base), regularization)
-    return None if theta is None else FiniteSurrogate(features, theta, base.mean, base.precision)
+    return None if theta is None else FiniteSurrogate(features, theta, base)
 
 
 # --- lengthscale and regularisation ---------------------------------------------------------------
@@ -237,24 +182,17 @@ def validate_finite(
     weights: np.ndarray | None = None,
     base: GaussianBase | None = None,
 ) -> Validation:
-    """Held-out score objective over a grid, without regularisation in the score (appendix A.1).
+    """The best of a grid; ``unit_features``, drawn at lengthscale 1, are divided by each lengthscale.
 
-    ``unit_features`` are drawn at lengthscale 1 and divided by each lengthscale, a number or one
-    for each coordinate: with fresh frequencies for every grid point the comparison would be one of
-    draws.
+    With fresh frequencies for every grid point the comparison would be one of draws.
     """
     weights = np.ones(len(points)) if weights is None else weights
-    scores = [
-        fold_scores(points, folds, at_lengthscale(unit_features, l), regularizations, weights, base)
-        for l in lengthscales
-    ]
-    gaussian = []
-    for fold in folds:
-        train = np.delete(np.arange(len(points)), fold)
-        gaussian.append(
-            gaussian_objective(points[train], points[fold], weights[train], weights[fold])
-        )
-    return select(np.stack(scores, axis=1), gaussian, lengthscales, regularizations)
+
+    def scores(lengthscale):
+        features = at_lengthscale(unit_features, lengthscale)
+        return fold_scores(points, folds, features, regularizations, weights, base)
+
+    return validate(points, folds, lengthscales, regularizations, weights, scores)
 
 
 def fold_scores(points, folds, features, regularizations, weights, base) -> np.ndarray:

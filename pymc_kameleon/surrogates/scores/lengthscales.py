@@ -1,10 +1,9 @@
 """A lengthscale for each coordinate, by the held-out score objective.
 
-One lengthscale for all coordinates has to be short enough for the direction in which the target
-bends and is then too short for all others, in which it is nearly normal: on the banana B(0.03, 100)
-in 8 whitened coordinates the best isotropic kernel reaches J = -6 and one with a lengthscale for
-each coordinate -24, where the true score has -26. The objective itself says which coordinates those
-are.
+One lengthscale for all coordinates has to be short enough for the direction in which the target bends and is then too
+short for all others, in which it is nearly normal: on the banana B(0.03, 100) in 8 whitened coordinates the best
+isotropic kernel reaches J = -6 and one with a lengthscale for each coordinate -24, where the true score has -26. The
+objective itself says which coordinates those are.
 
 The search is greedy: coordinate by coordinate, twice or half the lengthscale, as long as J falls.
 It runs on random features even for *lite*, because there a candidate costs a few milliseconds.
@@ -33,23 +32,11 @@ def search_lengthscales(
     start: np.ndarray | None = None,
     sweeps: int = 2,
 ) -> np.ndarray:
-    """Lengthscales of shape (d,) with a small held-out J.
+    """Lengthscales of shape (d,) with a small held-out J, in at most ``sweeps`` passes over the coordinates.
 
-    Parameters
-    ----------
-    points : ndarray of shape (n, d)
-    folds : list of ndarray
-        From :func:`pymc_kameleon.surrogates.scores.objective.block_folds`.
-    unit_features : RandomFeatures
-        Drawn at lengthscale 1.
-    regularizations : ndarray
-        The grid; beside each candidate only the neighbours of the current one are tried.
-    weights : ndarray of shape (n,)
-    base : GaussianBase
-    start : ndarray of shape (d,), optional
-        Where to start if it is better than every isotropic lengthscale: an earlier result.
-    sweeps : int
-        Passes over the coordinates, at most. Default 2.
+    ``unit_features`` are drawn at lengthscale 1; of ``regularizations`` only the neighbours of the current one are
+    tried beside each candidate. The search begins at ``start`` (d,), an earlier result, if that is better than every
+    isotropic lengthscale.
     """
     dim = points.shape[1]
     isotropic = lengthscale_grid(points, 5)

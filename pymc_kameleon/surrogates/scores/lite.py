@@ -13,9 +13,8 @@ r_ij^2: one matrix product and one symmetric one, whatever d. The estimate solve
 = -h, which minimises J + (lambda / 2) n |a|^2. For one function represented with ever more centres
 a_i falls as 1/n, so that lambda means the same for every n.
 
-Differs from the paper: Strathmann et al. (2015, proposition 1) have one lengthscale and put lambda
-beside sums. With their C and b, Q = 4 C / (n sigma^2) and h = 2 b / (n sigma); their lambda is n^2
-sigma^2 / 4 times this one.
+Differs from the paper: Strathmann et al. (2015, proposition 1) have one lengthscale and put lambda beside sums. With
+their C and b, Q = 4 C / (n sigma^2) and h = 2 b / (n sigma); their lambda is n^2 sigma^2 / 4 times this one.
 
 Away from the points f falls back to its base density; without one, to a constant: a random walk.
 """
@@ -25,8 +24,6 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-from numba import types
-from numba.extending import overload
 from scipy.linalg import blas
 
 from pymc_kameleon.numerics.compiled import njit
@@ -35,35 +32,19 @@ from pymc_kameleon.surrogates.scores.objective import (
     GaussianBase,
     Validation,
     gaussian_base,
-    gaussian_objective,
     normalized_weights,
-    select,
     solve_regularized,
+    validate,
 )
 
 
 class LiteSurrogate(NamedTuple):
-    """A fitted *lite* surrogate.
+    """A fitted *lite* surrogate."""
 
-    Attributes
-    ----------
-    centres : ndarray of shape (n, d)
-    coefficients : ndarray of shape (n,)
-    lengthscale : ndarray of shape (d,)
-    base_mean, base_precision : ndarray of shape (d,)
-        Of the Gaussian base density; zero precision is none.
-    """
-
-    centres: np.ndarray
-    coefficients: np.ndarray
-    lengthscale: np.ndarray
-    base_mean: np.ndarray
-    base_precision: np.ndarray
-
-    @property
-    def base(self) -> GaussianBase:
-        """The base density."""
-        return GaussianBase(self.base_mean, self.base_precision)
+    centres: np.ndarray  # (n, d)
+    coefficients: np.ndarray  # (n,)
+    lengthscale: np.ndarray  # (d,)
+    base: GaussianBase  # zero precision is none
 
     def values(self, x: np.ndarray) -> np.ndarray:
         """Values of f at the rows of ``x`` (n, d), shape (n,)."""
@@ -82,12 +63,12 @@ class LiteSurrogate(NamedTuple):
         kernel = _gram(x, self.centres, self.lengthscale)
         squared = _squared_distances(x, self.centres, self.lengthscale**2)
         fitted = ((squared - (self.lengthscale**-2.0).sum()) * kernel) @ self.coefficients
-        return fitted - self.base_precision.sum()
+        return fitted - self.base.precision.sum()
 
 
 @njit(cache=True)
 def _lite_value(x, surrogate):
-    centres, coefficients, lengthscale, mean, precision = surrogate
+    centres, coefficients, lengthscale, (mean, precision) = surrogate
     inverse = 1.0 / lengthscale
     total = 0.0
     for l in range(x.size):
@@ -102,7 +83,7 @@ def _lite_value(x, surrogate):
 
 @njit(cache=True)
 def _lite_gradient(x, surrogate):
-    centres, coefficients, lengthscale, mean, precision = surrogate
+    centres, coefficients, lengthscale, (mean, precision) = surrogate
     inverse = 1.0 / lengthscale
     slope = np.zeros(x.size)
     for i in range(coefficients.size):
@@ -117,18 +98,7 @@ def _lite_gradient(x, surrogate):
     return slope
 
 
-@overload(score_matching.value)
-def _(x, surrogate):
-    if isinstance(surrogate, types.NamedTuple) and surrogate.instance_class is LiteSurrogate:
-        return lambda x, surrogate: _lite_value(x, surrogate)
-    return None
-
-
-@overload(score_matching.gradient)
-def _(x, surrogate):
-    if isinstance(surrogate, types.NamedTuple) and surrogate.instance_class is LiteSurrogate:
-        return lambda x, surrogate: _lite_gradient(x, surrogate)
-    return None
+score_matching.implement(LiteSurrogate, _lite_value, _lite_gradient)
 
 
 # --- the estimate ---------------------------------------------------------------------------------
@@ -141,25 +111,10 @@ def fit_lite(
     weights: np.ndarray | None = None,
     base: GaussianBase | None = None,
 ) -> LiteSurrogate | None:
-    """Fit to ``points`` (n, d) by a dense Cholesky factorisation: O(n^3), whatever d.
+    """Fit to draws ``points`` (n, d), each a centre, by a dense Cholesky factorisation: O(n^3), whatever d.
 
-    Parameters
-    ----------
-    points : ndarray of shape (n, d)
-        Draws of the target, each a centre.
-    lengthscale : float or ndarray of shape (d,)
-        In units of the points.
-    regularization : float
-        lambda > 0.
-    weights : ndarray of shape (n,), optional
-        How often each point was drawn; default: equal.
-    base : GaussianBase, optional
-        Default: none.
-
-    Returns
-    -------
-    LiteSurrogate or None
-        ``None`` if the system is not positive definite in floating point: lambda is too small.
+    ``lengthscale`` is a number or (d,), ``weights`` (n,) are by default equal; ``None`` if ``regularization``,
+    lambda > 0, is too small for floating point. Without ``base`` there is no base density.
     """
     n, dim = points.shape
     base = gaussian_base(dim) if base is None else base
@@ -168,7 +123,7 @@ def fit_lite(
     coefficients = solve_regularized(curvature, -slope, n * regularization)
     if coefficients is None:
         return None
-    return LiteSurrogate(points, coefficients, scales, base.mean, base.precision)
+    return LiteSurrogate(points, coefficients, scales, base)
 
 
 def _squared_distances(x, z, scale):
@@ -218,26 +173,23 @@ def validate_lite(
     weights: np.ndarray | None = None,
     base: GaussianBase | None = None,
 ) -> Validation:
-    """Held-out score objective over a grid; the score has no regularisation in it (appendix
-    A.1).
-    """
+    """The best of a grid."""
     n, dim = points.shape
     base = gaussian_base(dim) if base is None else base
     weights = normalized_weights(weights, n)
-    scores = np.empty((len(folds), len(lengthscales), len(regularizations)))
-    gaussian = []
-    for i, fold in enumerate(folds):
-        train = np.delete(np.arange(n), fold)
-        z, w, test, test_w = points[train], weights[train], points[fold], weights[fold]
-        gaussian.append(gaussian_objective(z, test, w, test_w))
-        w = w / w.sum()
-        for j, lengthscale in enumerate(lengthscales):
-            scales = np.full(dim, lengthscale, dtype=float)
-            slope, curvature = _objective(z, scales, w, base)
+
+    def scores(lengthscale):
+        lengthscale = np.full(dim, lengthscale, dtype=float)
+        found = np.full((len(folds), len(regularizations)), np.inf)
+        for i, fold in enumerate(folds):
+            train = np.delete(np.arange(n), fold)
+            z, w = points[train], weights[train] / weights[train].sum()
+            slope, curvature = _objective(z, lengthscale, w, base)
             for k, regularization in enumerate(regularizations):
                 a = solve_regularized(curvature.copy(), -slope, len(z) * regularization)
-                scores[i, j, k] = np.inf
                 if a is not None:
-                    fit = LiteSurrogate(z, a, scales, base.mean, base.precision)
-                    scores[i, j, k] = score_matching.score_objective(fit, test, test_w)
-    return select(scores, gaussian, lengthscales, regularizations)
+                    fit = LiteSurrogate(z, a, lengthscale, base)
+                    found[i, k] = score_matching.score_objective(fit, points[fold], weights[fold])
+        return found
+
+    return validate(points, folds, lengthscales, regularizations, weights, scores)

@@ -32,22 +32,18 @@ def fit_low_rank(
     residual: float = 1e-4,
     max_iterations: int = 1000,
 ) -> tuple[LiteSurrogate, int]:
-    """Fit with K ~ L L', L (n, r) by incomplete Cholesky, and conjugate gradients: O(n r (r + d)).
+    """As :func:`fit_lite`, with K ~ L L', L (n, r), and conjugate gradients: O(n r (r + d)).
 
     Parameters
     ----------
-    points, lengthscale, regularization, weights, base
-        As in :func:`fit_lite`.
     tolerance : float
         Largest diagonal entry of K - L L' that is neglected.
     max_rank : int, optional
         Default: as large as the tolerance asks for.
     start : ndarray of shape (n0,), optional
-        Coefficients of an earlier fit to the first n0 <= n of the points: the warm start. Scaled by
-        n0 / n.
+        Coefficients of an earlier fit to the first n0 <= n of the points: the warm start. Scaled by n0 / n.
     residual : float
         Conjugate gradients stop at this relative residual.
-    max_iterations : int
 
     Returns
     -------
@@ -89,7 +85,7 @@ def fit_low_rank(
     coefficients, iterations = _conjugate_gradients(
         product, -slope, guess, residual, max_iterations
     )
-    fit = LiteSurrogate(points, coefficients, lengthscale, base.mean, base.precision)
+    fit = LiteSurrogate(points, coefficients, lengthscale, base)
     return fit, iterations
 
 

@@ -21,9 +21,12 @@ H. Strathmann, D. Sejdinovic, S. Livingstone, Z. Szabo, A. Gretton (2015). Gradi
 Hamiltonian Monte Carlo with efficient kernel exponential families. NIPS.
 """
 
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
+from numba import types
+from numba.extending import overload
 from scipy.linalg import lapack
 
 from pymc_kameleon.kernels import median_distance
@@ -31,16 +34,10 @@ from pymc_kameleon.numerics.compiled import njit
 
 
 class GaussianBase(NamedTuple):
-    """The base density log q0(x) = -1/2 sum_l precision_l (x_l - mean_l)^2; flat where precision is
-    0.
+    """The base density log q0(x) = -1/2 sum_l precision_l (x_l - mean_l)^2; flat where precision is 0."""
 
-    Attributes
-    ----------
-    mean, precision : ndarray of shape (d,)
-    """
-
-    mean: np.ndarray
-    precision: np.ndarray
+    mean: np.ndarray  # (d,)
+    precision: np.ndarray  # (d,)
 
     def values(self, x: np.ndarray) -> np.ndarray:
         """Log q0 at the rows of ``x`` (n, d), shape (n,)."""
@@ -68,11 +65,7 @@ def gaussian_base(dim: int, mean=0.0, scale=np.inf) -> GaussianBase:
 
 
 def value(x, surrogate):
-    """f(x) at one point ``x`` of shape (d,); compiled, and callable from compiled code.
-
-    Each family supplies its implementation with ``numba.extending.overload``, so that one leapfrog
-    serves them all.
-    """
+    """f(x) at one point ``x`` of shape (d,); compiled, and callable from compiled code."""
     return _value(x, surrogate)
 
 
@@ -91,6 +84,20 @@ def _gradient(x, surrogate):
     return gradient(x, surrogate)
 
 
+def implement(family: type, own_value: Callable, own_gradient: Callable) -> None:
+    """Say what :func:`value` and :func:`gradient` are of a ``family``: one leapfrog serves them all."""
+
+    def say(generic, own):
+        @overload(generic)
+        def chosen(x, surrogate):
+            if isinstance(surrogate, types.NamedTuple) and surrogate.instance_class is family:
+                return lambda x, surrogate: own(x, surrogate)
+            return None
+
+    say(value, own_value)
+    say(gradient, own_gradient)
+
+
 def score_objective(surrogate, x: np.ndarray, weights: np.ndarray | None = None) -> float:
     """J(f) at the rows of ``x`` (n, d), without any regularisation: smaller is better.
 
@@ -104,8 +111,7 @@ def score_objective(surrogate, x: np.ndarray, weights: np.ndarray | None = None)
 def gaussian_objective(train: np.ndarray, test: np.ndarray, train_weights=None, test_weights=None):
     """J on ``test`` of the Gaussian with the weighted mean and covariance of ``train``.
 
-    What a surrogate has to beat: for log q = -1/2 (x - m)' P (x - m), J = mean [|P (x - m)|^2 / 2 -
-    tr P].
+    What a surrogate has to beat: for log q = -1/2 (x - m)' P (x - m), J = mean [|P (x - m)|^2 / 2 - tr P].
     """
     w = normalized_weights(train_weights, len(train))
     mean = w @ train
@@ -127,8 +133,7 @@ def normalized_weights(weights: np.ndarray | None, n: int) -> np.ndarray:
 
 
 def distinct_states(points: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Distinct rows of ``points`` in the order of their first appearance, and how often each
-    occurs.
+    """Distinct rows of ``points`` in the order of their first appearance, and how often each occurs.
 
     A chain repeats its state at every rejection. Fitting to distinct states with multiplicities as
     weights is the same objective at a smaller size, and no state sits in two folds.
@@ -163,36 +168,43 @@ def lengthscale_grid(points: np.ndarray, n: int = 9) -> np.ndarray:
 
 
 class Validation(NamedTuple):
-    """Held-out scores over a grid, the best of them, and what a Gaussian fit scores.
-
-    Attributes
-    ----------
-    lengthscale : float or ndarray of shape (d,)
-    regularization : float
-        The pair with the smallest mean held-out score.
-    score, gaussian_score : float
-        Mean held-out J of that pair, and of a Gaussian fitted to the same training sets.
-    gain : float
-        ``gaussian_score - score``: positive when the surrogate is the better of the two.
-    gain_error : float
-        Standard error of ``gain`` over the folds.
-    scores : ndarray of shape (n_lengthscales, n_regularizations)
-    """
+    """Held-out scores over a grid, the best of them, and what a Gaussian fit scores."""
 
     lengthscale: float | np.ndarray
-    regularization: float
-    score: float
+    regularization: float  # the pair with the smallest mean held-out score
+    score: float  # mean held-out J of that pair, and of a Gaussian fitted to the same training sets
     gaussian_score: float
-    gain: float
-    gain_error: float
-    scores: np.ndarray
+    gain: float  # ``gaussian_score - score``: positive when the surrogate is the better of the two
+    gain_error: float  # standard error of ``gain`` over the folds
+    scores: np.ndarray  # (n_lengthscales, n_regularizations)
+
+
+def validate(
+    points: np.ndarray,
+    folds: list[np.ndarray],
+    lengthscales: Sequence[float | np.ndarray],
+    regularizations: Sequence[float],
+    weights: np.ndarray,
+    fold_scores: Callable[[float | np.ndarray], np.ndarray],
+) -> Validation:
+    """Held-out score objective over a grid, without regularisation in the score (appendix A.1).
+
+    ``fold_scores`` gives those of a lengthscale, for every fold and regularisation.
+    """
+    scores = np.stack([fold_scores(lengthscale) for lengthscale in lengthscales], axis=1)
+    gaussian = []
+    for fold in folds:
+        train = np.delete(np.arange(len(points)), fold)
+        gaussian.append(
+            gaussian_objective(points[train], points[fold], weights[train], weights[fold])
+        )
+    return select(scores, gaussian, lengthscales, regularizations)
 
 
 def select(fold_scores, gaussian_scores, lengthscales, regularizations) -> Validation:
     """The best pair by mean held-out score; ``fold_scores`` is (n_folds, n_l, n_lambda).
 
-    A pair that failed in some fold (not finite) is never chosen, unless all failed: then the gain
-    is -inf.
+    A pair that failed in some fold (not finite) is never chosen, unless all failed: then the gain is -inf.
     """
     scores = np.where(np.isfinite(fold_scores), fold_scores, np.inf).mean(axis=0)
     i, j = np.unravel_index(np.argmin(scores), scores.shape)

@@ -17,26 +17,14 @@ from pymc_kameleon.surrogates.scores.objective import GaussianBase, gaussian_bas
 
 
 class OnlineFinite(NamedTuple):
-    """Running sums and the Cholesky factor of (sums.curvature + ridge I), kept up to date.
-
-    Attributes
-    ----------
-    features : RandomFeatures
-    base : GaussianBase
-    regularization : float
-    sums : ScoreSums
-    factor : ndarray of shape (D, D)
-        Upper triangular U with U'U = sums.curvature + ridge I.
-    ridge : float
-        lambda beside the sum: regularization times the number of points when it was last factored.
-    """
+    """Running sums and the Cholesky factor of (sums.curvature + ridge I), kept up to date."""
 
     features: RandomFeatures
     base: GaussianBase
     regularization: float
     sums: ScoreSums
-    factor: np.ndarray
-    ridge: float
+    factor: np.ndarray  # (D, D): upper triangular U with U'U = sums.curvature + ridge I
+    ridge: float  # lambda beside the sum: regularization times the number of points when it was last factored
 
 
 def start(
@@ -45,33 +33,18 @@ def start(
     regularization: float,
     base: GaussianBase | None = None,
 ) -> OnlineFinite:
-    """Start from a batch ``points`` of shape (n, d), n >= 1.
-
-    Raises
-    ------
-    numpy.linalg.LinAlgError
-        If the regularisation is too small for floating point.
-    """
+    """Start from a batch ``points`` (n, d), n >= 1; ``LinAlgError`` if the regularisation is too small."""
     base = gaussian_base(points.shape[1]) if base is None else base
-    return _refactor(
-        OnlineFinite(
-            features,
-            base,
-            regularization,
-            score_sums(points, features, None, base),
-            np.empty((0, 0)),
-            0.0,
-        )
-    )
+    sums = score_sums(points, features, None, base)
+    return _refactor(OnlineFinite(features, base, regularization, sums, np.empty((0, 0)), 0.0))
 
 
 def push(online: OnlineFinite, x: np.ndarray) -> OnlineFinite:
     """Add the point ``x`` of shape (d,): running sums and d rank-one updates, O(d D^2).
 
-    A regularisation that means the same for every n stands beside the sum as n lambda, which no
-    rank-d update supplies. It therefore keeps the n of the last factorisation, and the factor is
-    computed anew each time n has doubled: the effective lambda is between half of what was asked
-    for and that.
+    A regularisation that means the same for every n stands beside the sum as n lambda, which no rank-d update
+    supplies. It therefore keeps the n of the last factorisation, and the factor is computed anew each time n has
+    doubled: the effective lambda is between half of what was asked for and that.
 
     Differs from the paper, whose step 1 has a factor 1/2 at C (theta would be twice too large) and
     whose lambda stands beside a sum, unscaled (it would vanish as n grows).
@@ -87,7 +60,7 @@ def push(online: OnlineFinite, x: np.ndarray) -> OnlineFinite:
 def surrogate(online: OnlineFinite) -> FiniteSurrogate:
     """The current estimate: two triangular solves, O(D^2)."""
     theta = cho_solve((online.factor, False), online.sums.slope)
-    return FiniteSurrogate(online.features, theta, online.base.mean, online.base.precision)
+    return FiniteSurrogate(online.features, theta, online.base)
 
 
 def _refactor(online):
@@ -104,9 +77,7 @@ def _refactor(online):
 
 @njit(cache=True)
 def _rank_update(factor, columns):
-    """Upper factor of U'U + sum_l v_l v_l', the rows of ``columns`` (d, D), by Givens rotations of
-    rows.
-    """
+    """Upper factor of U'U + sum_l v_l v_l', the rows of ``columns`` (d, D), by Givens rotations of rows."""
     updated = factor.copy()
     for l in range(columns.shape[0]):
         rest = columns[l].copy()

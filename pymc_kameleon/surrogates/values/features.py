@@ -1,5 +1,4 @@
-"""Feature families for a surrogate of the log density, as matrices to fit with and as compiled
-value and gradient.
+"""Feature families for a surrogate of the log density, as matrices to fit with and as compiled value and gradient.
 
 Everything lives in standardised coordinates s = (x - centre) / scale and ones that are whitened: z =
 W s by the chain, u = V (s - o) by the points of the fit. A surrogate is
@@ -18,14 +17,12 @@ and h the heavy tails, a ladder of logarithms and a rational quadratic in r^2 = 
 
     h = sum_j v_j log(1 + r^2 / q_j)  +  (p's + s'Rs/2) / (1 + r^2 / q).
 
-A multivariate t is one logarithm exactly; the rational part is the derivative of that logarithm
-with respect to its centre and its matrix, so that both need be known only roughly. e are blocks
-exp(a s_j) times a quadratic in z: unknown standard deviations, see :mod:`pymc_kameleon.surrogates.values.scales`.
-All of it is linear in its coefficients, which is what lets :mod:`pymc_kameleon.surrogates.values.regression` fit it
-by least squares.
+A multivariate t is one logarithm exactly; the rational part is the derivative of that logarithm with respect to its
+centre and its matrix, so that both need be known only roughly. e are blocks exp(a s_j) times a quadratic in z:
+unknown standard deviations, see :mod:`pymc_kameleon.surrogates.values.scales`. All of it is linear in its
+coefficients, which is what lets :mod:`pymc_kameleon.surrogates.values.regression` fit it by least squares.
 """
 
-import itertools
 import math
 from typing import NamedTuple
 
@@ -40,96 +37,51 @@ LOG_LADDER = 2.0 ** np.arange(0, 7)  # q_j: from within one standard deviation t
 
 
 class Surrogate(NamedTuple):
-    """A fitted surrogate: what the compiled functions need to evaluate f and its gradient.
+    """A fitted surrogate: what the compiled functions need to evaluate f and its gradient."""
 
-    Attributes
-    ----------
-    centre, scale : ndarray of shape (d,)
-        s = (x - centre) / scale.
-    whiten : ndarray of shape (d, d)
-        W: z = W s.
-    origin, frame : ndarray of shape (d,), (d, d)
-        o and V: u = V (s - o).
-    constant : float
-    linear, quadratic : ndarray of shape (d,), (d, d)
-        b and the symmetric Q, in u.
-    variables, powers : ndarray of shape (m, 3)
-        Which variables a monomial has and to what power; a power of 0 means "not there".
-    monomials : ndarray of shape (m,)
-        a_k.
-    kind : int
-        Of kernel: ``NONE``, ``GAUSSIAN``, ``PAIRWISE`` or ``FOURIER``.
-    centres : ndarray of shape (k, d)
-        z_k, s_k or w_k.
-    phases, weights : ndarray of shape (k,)
-    lengthscale : float
-    tails : ndarray of shape (j,)
-        v_j, beside ``LOG_LADDER``; of length 0 when there is no h.
-    tail_scale : float
-        q.
-    tail_linear, tail_quadratic : ndarray of shape (d,), (d, d)
-        p and the symmetric R.
-    blocks : Blocks
-        e.
-    """
-
-    centre: np.ndarray
-    scale: np.ndarray
-    whiten: np.ndarray
-    origin: np.ndarray
-    frame: np.ndarray
+    centre: np.ndarray  # (d,): s = (x - centre) / scale
+    scale: np.ndarray  # (d,)
+    whiten: np.ndarray  # (d, d): W: z = W s
+    origin: np.ndarray  # (d,): o
+    frame: np.ndarray  # (d, d): V, u = V (s - o)
     constant: float
-    linear: np.ndarray
-    quadratic: np.ndarray
-    variables: np.ndarray
-    powers: np.ndarray
-    monomials: np.ndarray
-    kind: int
-    centres: np.ndarray
-    phases: np.ndarray
-    weights: np.ndarray
+    linear: np.ndarray  # (d,): b, in u
+    quadratic: np.ndarray  # (d, d): the symmetric Q, in u
+    variables: np.ndarray  # (m, 3): which variables a monomial has
+    powers: np.ndarray  # (m, 3): to what power; 0 means "not there"
+    monomials: np.ndarray  # (m,): a_k
+    kind: int  # of kernel: ``NONE``, ``GAUSSIAN``, ``PAIRWISE`` or ``FOURIER``
+    centres: np.ndarray  # (k, d): z_k, s_k or w_k
+    phases: np.ndarray  # (k,)
+    weights: np.ndarray  # (k,)
     lengthscale: float
-    tails: np.ndarray
-    tail_scale: float
-    tail_linear: np.ndarray
-    tail_quadratic: np.ndarray
-    blocks: Blocks
+    tails: np.ndarray  # (j,): v_j, beside ``LOG_LADDER``; of length 0 when there is no h
+    tail_scale: float  # q
+    tail_linear: np.ndarray  # (d,): p
+    tail_quadratic: np.ndarray  # (d, d): the symmetric R
+    blocks: Blocks  # e
 
 
 def blank(centre: np.ndarray, scale: np.ndarray, whiten: np.ndarray) -> Surrogate:
     """The surrogate f = 0 in given coordinates, u = s; the families fill it in with ``_replace``."""
     d = len(centre)
+    none, vector, matrix = np.zeros(0), np.zeros(d), np.zeros((d, d))
     return Surrogate(
-        centre=np.array(centre, dtype=float),
-        scale=np.array(scale, dtype=float),
-        whiten=np.ascontiguousarray(whiten, dtype=float),
-        origin=np.zeros(d),
-        frame=np.eye(d),
-        constant=0.0,
-        linear=np.zeros(d),
-        quadratic=np.zeros((d, d)),
-        variables=np.zeros((0, 3), dtype=np.int64),
-        powers=np.zeros((0, 3), dtype=np.int64),
-        monomials=np.zeros(0),
-        kind=NONE,
-        centres=np.zeros((0, d)),
-        phases=np.zeros(0),
-        weights=np.zeros(0),
-        lengthscale=1.0,
-        tails=np.zeros(0),
-        tail_scale=1.0,
-        tail_linear=np.zeros(d),
-        tail_quadratic=np.zeros((d, d)),
+        centre=np.array(centre, dtype=float), scale=np.array(scale, dtype=float),
+        whiten=np.ascontiguousarray(whiten, dtype=float), origin=vector, frame=np.eye(d),
+        constant=0.0, linear=vector, quadratic=matrix,
+        variables=np.zeros((0, 3), dtype=np.int64), powers=np.zeros((0, 3), dtype=np.int64),
+        monomials=none, kind=NONE, centres=np.zeros((0, d)), phases=none, weights=none,
+        lengthscale=1.0, tails=none, tail_scale=1.0, tail_linear=vector, tail_quadratic=matrix,
         blocks=scales.none(d),
-    )
+    )  # fmt: skip
 
 
 def work(surrogate: Surrogate) -> float:
     """About how many multiply-adds one value and gradient take."""
     d = len(surrogate.centre)
-    kernel = len(surrogate.weights) * (
-        4.0 * d + 30.0
-    )  # an exponential or a pair of sine and cosine
+    # an exponential or a pair of sine and cosine
+    kernel = len(surrogate.weights) * (4.0 * d + 30.0)
     tails = 2.0 * d * d if len(surrogate.tails) else 0.0
     blocks = (2.0 + len(surrogate.blocks.rates)) * d * d if len(surrogate.blocks.rates) else 0.0
     return 3.0 * d * d + 12.0 * len(surrogate.monomials) + kernel + tails + blocks
@@ -156,34 +108,6 @@ def unpack_quadratic(coefficients: np.ndarray, d: int) -> tuple[float, np.ndarra
     return float(coefficients[0]), coefficients[1 : 1 + d].copy(), q + q.T
 
 
-def monomial_exponents(d: int, degree: int, order: int) -> tuple[np.ndarray, np.ndarray]:
-    """Variables and powers, (m, 3) each, of the monomials of degree 3..``degree`` in at most ``order`` variables."""
-    variables, powers = [], []
-    for n in range(1, min(order, d) + 1):
-        exponents = [
-            e for e in itertools.product(range(1, degree + 1), repeat=n) if 3 <= sum(e) <= degree
-        ]
-        for chosen in itertools.combinations(range(d), n):
-            for e in exponents:
-                variables.append(chosen + (0,) * (3 - n))
-                powers.append(e + (0,) * (3 - n))
-    return (
-        np.array(variables, dtype=np.int64).reshape(-1, 3),
-        np.array(powers, dtype=np.int64).reshape(-1, 3),
-    )
-
-
-def monomial_features(s: np.ndarray, variables: np.ndarray, powers: np.ndarray) -> np.ndarray:
-    """s^e for ``s`` (n, d) and m monomials, shape (n, m)."""
-    table = np.ones((5, s.shape[1], len(s)))
-    for k in range(4):
-        table[k + 1] = table[k] * s.T
-    product = table[powers[:, 0], variables[:, 0]]  # (m, n)
-    product *= table[powers[:, 1], variables[:, 1]]
-    product *= table[powers[:, 2], variables[:, 2]]
-    return product.T
-
-
 def gaussian_kernel(z: np.ndarray, centres: np.ndarray, lengthscale: float) -> np.ndarray:
     """exp(-|z - z_k|^2 / 2 l^2), shape (n, k)."""
     square = np.square(z).sum(1)[:, None] + np.square(centres).sum(1) - 2.0 * z @ centres.T
@@ -193,8 +117,7 @@ def gaussian_kernel(z: np.ndarray, centres: np.ndarray, lengthscale: float) -> n
 def pairwise_kernel(s: np.ndarray, centres: np.ndarray, lengthscale: float) -> np.ndarray:
     """The additive kernel of main effects and pairs, shape (n, k).
 
-    sum_{i<j} k_i k_j = ((sum k_i)^2 - sum k_i^2) / 2, so a pair costs no more than a single
-    variable.
+    sum_{i<j} k_i k_j = ((sum k_i)^2 - sum k_i^2) / 2, so a pair costs no more than a single variable.
     """
     d = s.shape[1]
     total = np.zeros((len(s), len(centres)))

@@ -7,7 +7,8 @@ from scipy import linalg
 
 QUADRATIC_RIDGE = 1e-10  # to factorise with; refinement takes it back
 REFINEMENTS = 3
-EXACT_RANK = 1e-14  # relative singular values that count, without a ridge
+RIDGES = (1e-10, 1e-8, 1e-6, 1e-4, 1e-2, 1.0)  # relative to the mean square of a column
+NARROWEST = 1e-11  # of a coordinate's sd: the shortest axis that whitening resolves
 
 
 def column_size(columns: np.ndarray, weights: np.ndarray) -> np.ndarray:
@@ -24,6 +25,19 @@ def weighted_gram(a: np.ndarray, b: np.ndarray, weights: np.ndarray) -> np.ndarr
     return (a * root).T @ (b * root)
 
 
+def with_ridge(gram: np.ndarray, ridge: np.ndarray | float) -> tuple[np.ndarray, bool]:
+    """Cholesky factor of ``gram`` (p, p) with ``ridge`` (p,) on its diagonal, as ``linalg.cho_solve`` takes it.
+
+    Raises
+    ------
+    numpy.linalg.LinAlgError
+        If that is not positive definite.
+    """
+    penalised = gram.copy()
+    penalised[np.diag_indices_from(penalised)] += ridge
+    return linalg.cho_factor(penalised, lower=True, overwrite_a=True, check_finite=False)
+
+
 class Problem(NamedTuple):
     """Weighted least squares, with what its normal equations need."""
 
@@ -38,31 +52,20 @@ def solve(problem: Problem, ridge: float, refinements: int = REFINEMENTS) -> np.
     """Coefficients (p,) with a penalty of ``ridge`` times the sum of the weights on all but the free columns."""
     columns, y, weights, free, gram = problem
     if ridge == 0.0 and len(gram) > free:
-        return without_penalty(columns, y, weights)
+        # scales are exact or nothing, and their columns of very unequal sizes: a pivoted QR
+        root = np.sqrt(weights)
+        return linalg.lstsq(
+            columns * root[:, None], root * y,
+            cond=1e-14, lapack_driver="gelsy", check_finite=False,
+        )[0]  # fmt: skip
     penalty = np.full(len(gram), ridge * weights.sum())
     penalty[:free] = 0.0
-    penalised = gram.copy()
-    diagonal = np.einsum("ii->i", penalised)
-    diagonal += np.maximum(penalty, QUADRATIC_RIDGE * weights.sum())
-    factor = linalg.cho_factor(penalised, lower=True, overwrite_a=True, check_finite=False)
+    factor = with_ridge(gram, np.maximum(penalty, QUADRATIC_RIDGE * weights.sum()))
     coefficients = linalg.cho_solve(factor, (weights * y) @ columns, check_finite=False)
     for _ in range(refinements):
         rest = (weights * (y - columns @ coefficients)) @ columns - penalty * coefficients
         coefficients += linalg.cho_solve(factor, rest, check_finite=False)
     return coefficients
-
-
-def without_penalty(columns: np.ndarray, y: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    """Without a penalty, by a pivoted QR: scales are exact or nothing, and their columns of very unequal sizes."""
-    root = np.sqrt(weights)
-    solved = linalg.lstsq(
-        columns * root[:, None],
-        root * y,
-        cond=EXACT_RANK,
-        lapack_driver="gelsy",
-        check_finite=False,
-    )
-    return solved[0]
 
 
 def solve_stubbornly(problem: Problem, ridge: float) -> np.ndarray:
@@ -74,3 +77,25 @@ def solve_stubbornly(problem: Problem, ridge: float) -> np.ndarray:
             ridge = max(30.0 * ridge, 1e-12)
             if ridge > 1e6:
                 raise
+
+
+def whiten(points: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Weighted mean (d,) and lower triangular factor (d, d) of the weighted covariance of ``points`` (n, d).
+
+    By QR of the points: a covariance matrix would already have lost the axes that are 1e-8 of the longest.
+    Coordinates that do not vary get ``NARROWEST``.
+    """
+    weights = weights / weights.sum()
+    centre = weights @ points
+    centre = centre + weights @ (points - centre)
+    centred = points - centre
+    scale = np.sqrt(weights @ np.square(centred)) + 1e-15 * np.abs(centre) + 1e-300
+    return centre, scale[:, None] * root(np.sqrt(weights)[:, None] * (centred / scale))
+
+
+def root(rows: np.ndarray) -> np.ndarray:
+    """Lower triangular L with L L' = ``rows``' ``rows`` of shape (d, d), the columns of unit length or so."""
+    d = rows.shape[1]
+    augmented = np.concatenate([rows, NARROWEST * np.eye(d)])
+    r = linalg.qr(augmented, mode="r", check_finite=False)[0][:d]
+    return np.ascontiguousarray((r * np.where(np.diag(r) < 0.0, -1.0, 1.0)[:, None]).T)

@@ -11,30 +11,18 @@ GOOD_ENOUGH = 0.003  # weighted held-out squared error at which the search stops
 
 
 class Family(NamedTuple):
-    """One entry of the library.
-
-    Attributes
-    ----------
-    name : str
-    monomials : bool
-    kind : int
-        Of kernel, see :mod:`pymc_kameleon.surrogates.values.features`.
-    lengthscale : float
-    tail_scale : float
-        q of the rational tails; 0 for none.
-    price : float
-        The held-out squared error is multiplied by it: a richer family must earn its place.
-    scales : bool
-        Blocks exp(a s_j) times a quadratic; :mod:`pymc_kameleon.surrogates.values.scale_basis` finds the variables and
-        the rates.
-    """
+    """One entry of the library."""
 
     name: str
     monomials: bool = False
-    kind: int = features.NONE
+    kind: int = features.NONE  # of kernel, see :mod:`pymc_kameleon.surrogates.values.features`
     lengthscale: float = 1.0
-    tail_scale: float = 0.0
-    price: float = 1.0
+    tail_scale: float = 0.0  # q of the rational tails; 0 for none
+    price: float = (
+        1.0  # the held-out squared error is multiplied by it: a richer family must earn its place
+    )
+    # Blocks exp(a s_j) times a quadratic; :mod:`pymc_kameleon.surrogates.values.scale_basis` finds the variables and
+    # the rates
     scales: bool = False
 
 

@@ -1,14 +1,12 @@
 """Regress the log density on features at every point ever evaluated, accepted or rejected.
 
-Weighted ridge regression on one of a small library of feature families, chosen with its lengthscale
-and its ridge by squared error on held-out points. With y_i the log density at x_i and y_ref a low
-quantile of the chain's own,
+Weighted ridge regression on one of a small library of feature families, chosen with its lengthscale and its ridge by
+squared error on held-out points. With y_i the log density at x_i and y_ref a low quantile of the chain's own,
 
     w_i = 1 / {s0^2 + (c max(0, y_ref - y_i))^2}:
 
-an error of c = 15 % of the depth is as good as one of s0 at the top, because far out only the sign
-of the slope matters. s0 is the typical held-out residual of the previous fit, which is how the
-weights adapt to noise.
+an error of c = 15 % of the depth is as good as one of s0 at the top, because far out only the sign of the slope
+matters. s0 is the typical held-out residual of the previous fit, which is how the weights adapt to noise.
 
 A polynomial comes before any kernel, and the quadratic is hardly penalised, because of what they do
 where there is no data: at equal held-out error a polynomial extrapolates a hundred times better.
@@ -30,7 +28,6 @@ from scipy import linalg
 
 from pymc_kameleon.numerics import checks
 from pymc_kameleon.surrogates.values import features, monomials, scale_basis, scales
-from pymc_kameleon.surrogates.values import quadratic as quadratic_fit
 from pymc_kameleon.surrogates.values.features import (
     FOURIER,
     GAUSSIAN,
@@ -40,11 +37,14 @@ from pymc_kameleon.surrogates.values.features import (
 )
 from pymc_kameleon.surrogates.values.least_squares import (
     REFINEMENTS,
+    RIDGES,
     Problem,
     column_size,
+    root,
     solve,
     solve_stubbornly,
     weighted_gram,
+    whiten,
 )
 from pymc_kameleon.surrogates.values.library import (
     GOOD_ENOUGH,
@@ -55,52 +55,27 @@ from pymc_kameleon.surrogates.values.library import (
     parts,
 )
 
-REFERENCE_QUANTILE = 0.3  # of the chain's log densities: y_ref
 RELATIVE_ERROR = 0.15  # c
 FLOOR = (0.3, 2.0)  # range of s0
-HELD_OUT = 0.2
-RIDGES = 10.0 ** np.arange(-10.0, 1.0, 2.0)
 SHRINK = 0.001  # of the chain's covariance towards the points'
-MAX_CENTRES = 300
-FARTHEST = 1e30  # of the chain's sds: squares of fourth powers are still numbers
 MAX_WORK = 4e10  # multiply-adds of one search: one to four seconds on one core
 
 
 class Fit(NamedTuple):
-    """A fitted surrogate and what is known about its quality.
-
-    Attributes
-    ----------
-    surrogate : Surrogate
-    family : str
-    error : float
-        Root of the weighted, clipped held-out squared error of the chosen family.
-    top_error : float
-        The same, unweighted, over held-out points near the top: what ``relative_error`` is chosen
-        by.
-    residual_sd : float
-        Robust sd of the held-out residual at the points of high weight: the s0 of the next fit.
-    relative_error : float
-        c.
-    ridge : float
-    quadratic_error : float
-        ``error`` of the plain quadratic.
-    curvature : ndarray of shape (d, d)
-        Second derivative, in z, of the plain quadratic fitted with the same weights.
-    whiten_factor : ndarray of shape (d, d)
-        s = L z: lower triangular factor of the chain's correlation, shrunk towards the points'.
-    n_points : int
-    """
+    """A fitted surrogate and what is known about its quality."""
 
     surrogate: Surrogate
     family: str
-    error: float
-    top_error: float
-    residual_sd: float
-    relative_error: float
+    error: float  # root of the weighted, clipped held-out squared error of the chosen family
+    top_error: float  # the same, unweighted, over held-out points near the top: what ``relative_error`` is chosen by
+    residual_sd: float  # robust sd of the held-out residual at the points of high weight: the s0 of the next fit
+    relative_error: float  # c
     ridge: float
-    quadratic_error: float
-    curvature: np.ndarray
+    quadratic_error: float  # ``error`` of the plain quadratic
+    curvature: (
+        np.ndarray
+    )  # (d, d): second derivative, in z, of the plain quadratic fitted with the same weights
+    # (d, d): s = L z: lower triangular factor of the chain's correlation, shrunk towards the points'
     whiten_factor: np.ndarray
     n_points: int
 
@@ -148,13 +123,7 @@ def fit(
     previous : Fit, optional
         Its family is tried again, its residual sets s0, its c is kept.
     full : bool
-        Search the whole library, and c; otherwise the quadratic, the polynomial and the previous
-        winner.
-    library : tuple of Family
-
-    Returns
-    -------
-    Fit
+        Search the whole library, and c; otherwise the quadratic, the polynomial and the previous winner.
 
     Raises
     ------
@@ -163,7 +132,9 @@ def fit(
     """
     relative = RELATIVE_ERROR if previous is None or full else previous.relative_error
     floor = FLOOR[0] if previous is None else min(max(previous.residual_sd, FLOOR[0]), FLOOR[1])
-    finite = np.isfinite(log_densities)
+    finite = checks.moderate(log_densities)
+    if not checks.moderate(chain_log_densities).all():
+        raise np.linalg.LinAlgError("the chain's own log densities are no numbers to learn from")
     if finite.sum() < features.quadratic_size(positions.shape[1]):
         raise np.linalg.LinAlgError(f"{finite.sum()} finite values are too few for a quadratic")
     if not finite.all():
@@ -172,14 +143,16 @@ def fit(
     positions, log_densities = positions[-latest:], log_densities[-latest:]
     depths = _without_noise(positions, log_densities, previous)
     problem = (positions, log_densities, depths, chain, chain_log_densities, floor)
-    families = _shortlist(library, None if previous is None else previous.family, full)
-    earlier = None if previous is None else previous.surrogate
+    families, earlier = library, None
+    if previous is not None:
+        earlier = previous.surrogate
+        if not full:
+            names = ("quadratic", "polynomial", previous.family)
+            families = tuple(f for f in library if f.name in names)
     best = _search(rng, prepare(rng, *problem, relative), families, relative, earlier)
     if full and best.top_error**2 > GOOD_ENOUGH:
-        for other in (
-            0.05,
-            0.4,
-        ):  # a larger c lets go of the tails: it must be clearly better at the top
+        # a larger c lets go of the tails: it must be clearly better at the top
+        for other in (0.05, 0.4):
             winner = tuple(f for f in library if f.name == best.family)
             try:
                 rival = _search(rng, prepare(rng, *problem, other), winner, other, earlier)
@@ -213,50 +186,43 @@ def _without_noise(positions, log_densities, previous: Fit | None):
 
 
 def prepare(
-    rng: np.random.Generator,
-    positions,
-    log_densities,
-    depths,
-    chain,
-    chain_log_densities,
-    floor,
-    relative,
-) -> Data:
+    rng: np.random.Generator, positions, log_densities, depths, chain, chain_log_densities,
+    floor, relative,
+) -> Data:  # fmt: skip
     """Coordinates from the chain, relative-error weights, and the random held-out fifth."""
     centre = np.median(chain, axis=0)
     scale = chain.std(axis=0) + 1e-9 * np.abs(centre) + 1e-300
-    reference = np.quantile(chain_log_densities, REFERENCE_QUANTILE)
+    reference = np.quantile(chain_log_densities, 0.3)
     offset = float(np.median(chain_log_densities))
     with np.errstate(over="ignore"):  # 1e200 below the top: a weight of zero
         weights = 1.0 / (floor**2 + np.square(relative * np.maximum(0.0, reference - depths)))
         s, y = (positions - centre) / scale, log_densities - offset
     weights /= weights.max()
-    kept = np.flatnonzero(
-        (weights > 1e-10) & (np.abs(s).max(axis=1) < FARTHEST) & checks.moderate(y)
-    )
+    near = np.abs(s).max(axis=1) < 1e30  # squares of fourth powers are still numbers
+    kept = np.flatnonzero((weights > 1e-10) & near & checks.moderate(y))
     if not len(kept):
         raise np.linalg.LinAlgError("no value near the top is near the chain")
-    held_out = rng.random(len(kept)) < HELD_OUT
+    held_out = rng.random(len(kept)) < 0.2
     order = np.argsort(held_out, kind="stable")  # so that both parts are slices
     kept, held_out = kept[order], held_out[order]
     s, y, weights = s[kept], y[kept], weights[kept]
-    origin, spread = quadratic_fit.whiten(s, weights)
+    origin, spread = whiten(s, weights)
     if not np.linalg.norm(spread, axis=1).min() > 1e-100:
         raise np.linalg.LinAlgError("the values near the top are all at one value of a coordinate")
     frame = _inverse(spread)
     factor = _chain_factor((chain - centre) / scale, spread)
-    whiten = _inverse(factor)
-    template = features.blank(centre, scale, whiten)
+    to_z = _inverse(factor)
+    template = features.blank(centre, scale, to_z)._replace(origin=origin, frame=frame)
     return Data(
         s=s,
         u=(s - origin) @ frame.T,
-        z=s @ whiten.T,
+        z=s @ to_z.T,
         y=y,
         weights=weights,
         held_out=held_out,
         offset=offset,
         reference=float(reference) - offset,
-        template=template._replace(origin=origin, frame=frame),
+        template=template,
         whiten_factor=factor,
     )
 
@@ -267,19 +233,12 @@ def _chain_factor(s, spread):
     Shrunk towards the diagonal it would stop at axes of 1 : 30, and be another matrix in other units of rotated axes.
     """
     own = np.sqrt((1.0 - SHRINK) / len(s)) * (s - s.mean(axis=0))
-    return quadratic_fit.root(np.concatenate([own, np.sqrt(SHRINK) * spread.T]))
+    return root(np.concatenate([own, np.sqrt(SHRINK) * spread.T]))
 
 
 def _inverse(factor):
     inverse = linalg.solve_triangular(factor, np.eye(len(factor)), lower=True)
     return np.ascontiguousarray(inverse)
-
-
-def _shortlist(library, previous, full):
-    if full or previous is None:
-        return library
-    names = ("quadratic", "polynomial", previous)
-    return tuple(f for f in library if f.name in names)
 
 
 def _search(rng, data: Data, families, relative, earlier: Surrogate | None) -> Fit:
@@ -291,7 +250,7 @@ def _search(rng, data: Data, families, relative, earlier: Surrogate | None) -> F
     enough = n > 1.2 * quadratic_size
     shared = share_columns(data, enough and any(f.monomials for f in families), earlier)
     # The quadratic is always fitted: its curvature sets the metric of the dynamics
-    quadratic = _evaluate(data, shared, quadratic_basis(data))
+    quadratic = _evaluate(data, shared, build(rng, data, shared, LIBRARY[0]))
     if quadratic is None:
         raise np.linalg.LinAlgError("the evaluated points do not determine a quadratic")
     best, work = quadratic, 0.0
@@ -302,7 +261,13 @@ def _search(rng, data: Data, families, relative, earlier: Surrogate | None) -> F
         if family.name == "quadratic" or not enough:
             continue
         good = False
-        for basis in _bases(rng, data, shared, family):
+        if family.scales:  # with one, two, three of them
+            bases = scale_basis.build(data, shared.columns, family)
+        elif family.monomials and not len(shared.variables):  # there are too many
+            continue
+        else:
+            bases = [build(rng, data, shared, family)]
+        for basis in bases:
             k = basis.extra.shape[1]
             p = basis.base + k
             cost = n * k * (basis.base + 0.5 * k) + 3.0 * p**3 / 3.0
@@ -332,9 +297,7 @@ def share_columns(data: Data, richer: bool, earlier: Surrogate | None = None) ->
     variables = powers = monomials.NO_MONOMIALS
     if richer:
         variables, powers = monomials.choose(data, columns, earlier)
-        columns = np.concatenate(
-            [columns, features.monomial_features(data.s, variables, powers)], axis=1
-        )
+        columns = np.concatenate([columns, monomials.features(data.s, variables, powers)], axis=1)
     scale = column_size(columns, data.weights)
     columns = columns / scale
     train, test = parts(data)
@@ -344,33 +307,15 @@ def share_columns(data: Data, richer: bool, earlier: Surrogate | None = None) ->
     return Shared(columns, scale, variables, powers, *grams)
 
 
-def quadratic_basis(data: Data) -> Basis:
-    """The plain quadratic, always there."""
-    n, d = data.s.shape
-    return Basis(
-        LIBRARY[0], data.template, features.quadratic_size(d), np.zeros((n, 0)), np.zeros(0), None
-    )
-
-
-def _bases(rng, data: Data, shared: Shared, family: Family) -> list[Basis]:
-    """The columns to try for ``family``: one set, or with one, two, three scales."""
-    if family.scales:
-        return scale_basis.build(data, shared.columns, family)
-    basis = build(rng, data, shared, family)
-    return [] if basis is None else [basis]
-
-
-def build(rng: np.random.Generator, data: Data, shared: Shared, family: Family) -> Basis | None:
-    """Columns of ``family``; None if it asks for monomials and there are too many of them."""
+def build(rng: np.random.Generator, data: Data, shared: Shared, family: Family) -> Basis:
+    """Columns of ``family`` beside the shared ones, if it is not one of scales."""
     n, d = data.s.shape
     base = features.quadratic_size(d)
     template, columns, scales, projection = data.template, [], [], None
     if family.monomials:
-        if not len(shared.variables):
-            return None
         base += len(shared.variables)
         template = template._replace(variables=shared.variables, powers=shared.powers)
-    size = int(min(MAX_CENTRES, 0.4 * n))
+    size = int(min(300, 0.4 * n))  # centres at most: what a value costs
     if family.kind == FOURIER:
         frequencies, phases = features.sparse_frequencies(rng, size, d)
         columns.append(features.fourier_features(data.s, frequencies, phases) * np.sqrt(2.0 / size))
@@ -389,18 +334,15 @@ def build(rng: np.random.Generator, data: Data, shared: Shared, family: Family) 
         columns.append(kernel(points, centres, family.lengthscale) @ projection)
         scales.append(np.ones(projection.shape[1]))
         template = template._replace(
-            kind=family.kind,
-            centres=centres,
-            phases=np.zeros(size),
-            lengthscale=family.lengthscale,
+            kind=family.kind, centres=centres, phases=np.zeros(size), lengthscale=family.lengthscale
         )
     if family.tail_scale > 0.0:
         tails = features.tail_features(data.s, data.z, family.tail_scale)
         scales.append(np.sqrt(data.weights @ np.square(tails) / data.weights.sum()) + 1e-300)
         columns.append(tails / scales[-1])
         template = template._replace(tails=np.zeros(len(LOG_LADDER)), tail_scale=family.tail_scale)
-    extra = np.concatenate(columns, axis=1) if columns else np.zeros((n, 0))
-    extra_scale = np.concatenate(scales) if scales else np.zeros(0)
+    extra = np.concatenate([np.zeros((n, 0)), *columns], axis=1)
+    extra_scale = np.concatenate([np.zeros(0), *scales])
     return Basis(family, template, base, extra, extra_scale, projection)
 
 

@@ -3,57 +3,30 @@
 See :mod:`pymc_kameleon.surrogates.values.scales` for what they are.
 """
 
+import itertools
+
 import numpy as np
 
 from pymc_kameleon.surrogates.values import features, scales
 from pymc_kameleon.surrogates.values.least_squares import Problem, column_size, solve
 from pymc_kameleon.surrogates.values.library import Basis, Data, Family, parts
 
-RATES = (
-    -2.0,
-    -1.0,
-    1.0,
-    2.0,
-)  # of log sigma, of a log variance, of a log precision, of its square root's
+# of log sigma, of a log variance, of a log precision, of its square root's
+RATES = (-2.0, -1.0, 1.0, 2.0)
 SMALLEST, LARGEST = 0.02, 8.0  # |rate| times the coordinate's sd: hardly bent, or one point is all
 MOST = 3  # blocks
 CROWDED = 0.9  # columns a point at most
-ALL_OF_IT = 0.999  # of the residual sum of squares: no need to look further
-MAX_WORK = 1e10  # multiply-adds of the candidates with mixed terms ...
-FEWEST = 4  # ... of which so many are looked at in any case
-# relative curvature of a block that may be none, and whether it is pinned
-SIMPLEST_FIRST = (
-    (1e-3, True),
-    (1e-6, True),
-    (1e-9, True),
-    (1e-3, False),
-    (1e-6, False),
-    (1e-9, False),
-)
-NO_WORSE = 1.2  # times the mean square of the best of them
-NEXT_TO_NOTHING = 1e-5  # weighted mean square: of errors of .003
+MAX_WORK = 1e10  # multiply-adds of the candidates with mixed terms, of which four are looked at in any case
 WORTH = 0.5  # of the residual sum of squares, that a further block may leave
 
 
 def screen(s, factor, y, weights, scale, quadratic) -> list[list[tuple[int, float]]]:
     """Lists of (variable, rate), each one block longer: greedily what explains most of the residual.
 
-    Parameters
-    ----------
-    s : ndarray of shape (n, d)
-        Standardised points.
-    factor : ndarray of shape (d, d)
-        L, of the chain's covariance in s.
-    y, weights : ndarray of shape (n,)
-    scale : ndarray of shape (d,)
-        Of the coordinates, in which ``RATES`` are.
-    quadratic : ndarray of shape (n, p)
-        The columns that are there anyway.
-
-    Notes
-    -----
-    All candidates are compared without mixed terms, which in well whitened coordinates are few, and as many of the
-    best with them as ``MAX_WORK`` allows.
+    ``s`` are standardised points (n, d), ``factor`` (d, d) is L, of the chain's covariance in s, ``scale`` (d,) that of
+    the coordinates, in which ``RATES`` are, ``quadratic`` (n, p) the columns that are there anyway. All candidates are
+    compared without mixed terms, which in well whitened coordinates are few, and as many of the best with them as
+    ``MAX_WORK`` allows.
     """
     root = np.sqrt(weights)[:, None]
     basis = np.linalg.qr(root * quadratic)[0]
@@ -93,11 +66,11 @@ def _best(s, others, root, scale, found, basis, left):
             scores.append(explained)
             if best is None or explained > best[0]:
                 best = (explained, (j, a), frame)
-            if not diagonal and explained > ALL_OF_IT * (left @ left):
+            if not diagonal and explained > 0.999 * (left @ left):  # no need to look further
                 break
         mixed = features.quadratic_size(s.shape[1] - 1)
         most = int(MAX_WORK / (2.0 * len(s) * mixed * (basis.shape[1] + mixed)))
-        order = np.argsort(scores)[::-1][: max(most, FEWEST)]
+        order = np.argsort(scores)[::-1][: max(most, 4)]
         candidates = [candidates[i] for i in order]
     return None if best is None else best[1:]
 
@@ -137,19 +110,18 @@ def build(data: Data, columns: np.ndarray, family: Family) -> list[Basis]:
         data.s[train], data.whiten_factor, data.y[train], data.weights[train],
         data.template.scale, quadratic,
     )  # fmt: skip
+    d = data.s.shape[1]
+
+    def beside(blocks, diagonal):
+        return scales.size(d, [j for j, _ in blocks], diagonal)
+
+    most = CROWDED * train.stop  # a noiseless target needs hardly more
     return [
         _with_scales(data, family, blocks, diagonal)
         for blocks in found
         for diagonal in (True, False)
-        if _are_enough(data, blocks, diagonal)
+        if features.quadratic_size(d) + beside(blocks, diagonal) < most
     ]
-
-
-def _are_enough(data: Data, blocks, diagonal: bool) -> bool:
-    """Whether there are points for so many columns: a noiseless target needs hardly more than those."""
-    d = data.s.shape[1]
-    columns = scales.size(d, [j for j, _ in blocks], diagonal)
-    return features.quadratic_size(d) + columns < CROWDED * parts(data)[0].stop
 
 
 def _with_scales(data: Data, family: Family, blocks, diagonal: bool) -> Basis:
@@ -175,7 +147,8 @@ def made_concave(problem: Problem, basis: Basis, coefficients: np.ndarray) -> np
     diagonal = len(own) == scales.size(d, variables.tolist(), True)
     blocks = scales.unpack(own, variables, rates, d, diagonal)
     columns, squares, found = problem.columns[:, :free], [], []
-    for null, pinned in SIMPLEST_FIRST:
+    # simplest first: the relative curvature of a block that may be none, and whether it is pinned
+    for pinned, null in itertools.product((True, False), (1e-3, 1e-6, 1e-9)):
         own = scales.coefficients(scales.concave(blocks, null, pinned), diagonal)
         own *= basis.extra_scale
         rest = problem.y - problem.columns[:, free:] @ own
@@ -184,6 +157,6 @@ def made_concave(problem: Problem, basis: Basis, coefficients: np.ndarray) -> np
         square = problem.weights @ np.square(rest - columns @ beside)
         squares.append(square / problem.weights.sum())
         found.append(np.concatenate([beside, own]))
-    # what is next to nothing where the points are is a lot in a neck
-    good = np.array(squares) <= max(NO_WORSE * min(squares), NEXT_TO_NOTHING)
+    # hardly worse than the best; errors of .003 are next to nothing where the points are, and a lot in a neck
+    good = np.array(squares) <= max(1.2 * min(squares), 1e-5)
     return found[int(np.argmax(good))]

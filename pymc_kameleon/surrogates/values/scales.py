@@ -25,25 +25,14 @@ STEEPEST = 100.0  # of the exponent: beyond that the block is a constant times i
 
 
 class Blocks(NamedTuple):
-    """exp(a s_j) (c + b'z + z'Qz/2), k of them.
+    """exp(a s_j) (c + b'z + z'Qz/2), k of them."""
 
-    Attributes
-    ----------
-    variables : ndarray of shape (k,)
-        j.
-    rates : ndarray of shape (k,)
-        a, per sd of the coordinate.
-    constants, linear, quadratic : ndarray of shape (k,), (k, d), (k, d, d)
-        c, b and the symmetric Q, in z.
-    bends : ndarray of shape (k, len(KNOTS))
-        Weights of log(1 + exp(t (s_j - knot))): what else, of s_j alone, its prior says.
-    """
-
-    variables: np.ndarray
-    rates: np.ndarray
-    constants: np.ndarray
-    linear: np.ndarray
-    quadratic: np.ndarray
+    variables: np.ndarray  # (k,): j
+    rates: np.ndarray  # (k,): a, per sd of the coordinate
+    constants: np.ndarray  # (k,): c
+    linear: np.ndarray  # (k, d): b, in z
+    quadratic: np.ndarray  # (k, d, d): the symmetric Q, in z
+    # (k, len(KNOTS)): weights of log(1 + exp(t (s_j - knot))): what else, of s_j alone, its prior says
     bends: np.ndarray
 
 
