@@ -128,9 +128,8 @@ def main() -> None:
     sections = [
         "# F-KAMH's covariance approaches KAMH's, at the dissertation's size",
         f"History of {N:,} exact draws, {DRAWS} draws of the features (section 5.2: 250); Gaussian kernel with the "
-        f"median distance as "
-        f"lengthscale; η = 1; root mean square of the Frobenius error over draws and, on the ridge, its 15 points. "
-        f"Seed {SEED}.",
+        "median distance as lengthscale; η = 1; root mean square of the Frobenius error over draws and, on the ridge, "
+        f"its 15 points. Seed {SEED}.",
         f"The formula written out here is the package's within {disagreement():.0e}.",
     ]
     for name, (errors, exact, l) in found.items():

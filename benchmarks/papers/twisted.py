@@ -165,8 +165,9 @@ def main() -> None:
         "## Geweke scores on π₃ (figure 6.4)",
         "![Geweke scores](paper_geweke.png)",
         "One chain each; small dots are the other nine coordinates. Beyond 1.96, over all chains, coordinates and "
-        "places (0.05 where chains "
-        "are long enough): " + ", ".join(f"{n} {s:.2f}" for n, s in shares.items()) + ".",
+        "places (0.05 where chains are long enough): "
+        + ", ".join(f"{n} {s:.2f}" for n, s in shares.items())
+        + ".",
     ]
     provenance.write("paper_twisted", "\n\n".join(sections))
 
