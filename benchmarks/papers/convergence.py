@@ -14,7 +14,6 @@ only e^2 is left.
 Two minutes of processor time.
 """
 
-import argparse
 import math
 
 import numpy as np
@@ -119,8 +118,7 @@ def table(found, exact):
     return report.table(head, lines, left=0)
 
 
-def main() -> None:
-    argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0]).parse_args()
+def page(options) -> str:
     found = {}
     for i, (name, target) in enumerate(TARGETS.items()):
         found[name] = measure(target, SEED + i)
@@ -134,8 +132,8 @@ def main() -> None:
     ]
     for name, (errors, exact, l) in found.items():
         sections += [f"## {name}, lengthscale {l:.1f}", table(errors, exact)]
-    provenance.write("paper_convergence", "\n\n".join(sections))
+    return "\n\n".join(sections)
 
 
 if __name__ == "__main__":
-    main()
+    provenance.command("paper_convergence", __doc__, page)

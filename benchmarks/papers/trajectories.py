@@ -9,7 +9,6 @@ slices along d and along n.
 Two minutes of processor time.
 """
 
-import argparse
 import math
 
 import numpy as np
@@ -76,8 +75,7 @@ def measure():
     return mean, error
 
 
-def main() -> None:
-    argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0]).parse_args()
+def page(options) -> str:
     mean, error = measure()
     rng = np.random.default_rng(SEED)
     hmc = [of_hmc(rng, dim) for dim in DIMENSIONS]
@@ -98,8 +96,8 @@ def main() -> None:
         f"{DIMENSIONS[-1]}: {mean[1, -1, -1]:.2f}.",
         report.table(["surrogate", "d", *(f"n = {n}" for n in SIZES), "HMC"], lines),
     ]
-    provenance.write("paper_trajectories", "\n\n".join(sections))
+    return "\n\n".join(sections)
 
 
 if __name__ == "__main__":
-    main()
+    provenance.command("paper_trajectories", __doc__, page)
