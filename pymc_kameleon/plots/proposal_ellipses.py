@@ -29,9 +29,6 @@ from pymc_kameleon.samplers.screened import Screened
 from pymc_kameleon.samplers.shape_learners.cma import CMA
 from pymc_kameleon.samplers.shape_learners.gaussian_adaptation import GaussianAdaptation
 
-CONTOUR = math.sqrt(
-    5.991
-)  # 95 % of a normal distribution in the plane: chi^2 with two degrees of freedom
 GRID = 121
 ROUNDS = 10  # of Lloyd's
 MOST_DRAWS = 2000
