@@ -1,9 +1,9 @@
 """Effective draws per log density evaluation from a cold start, beside PyMC's gradient-free steps.
 
-Twelve targets, four chains from over-dispersed single points, nothing set by hand. A budget is a number of
-*log density evaluations* per chain, start and tuning included; half of it is tuning. Per evaluation, because
-that is what an expensive likelihood is paid in: ``pm.DEMetropolisZ`` evaluates twice in a draw (the current
-point again) and so gets half as many draws, ``pm.Slice`` and ``pm.Metropolis`` pay by the coordinate.
+Twelve targets, four chains from over-dispersed single points, nothing set by hand. A budget is a number of *log density
+evaluations* per chain, start and tuning included; half of it is tuning. Per evaluation, because that is what an
+expensive likelihood is paid in: ``pm.DEMetropolisZ`` evaluates twice in a draw (the current point again) and so gets
+half as many draws, ``pm.Slice`` and ``pm.Metropolis`` pay by the coordinate.
 
 Two measures, both per 1000 evaluations:
 

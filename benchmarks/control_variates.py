@@ -17,9 +17,9 @@ import xarray as xr
 from benchmarks import few_evaluations, report
 from benchmarks.cells import Benchmark, Cell
 from benchmarks.targets import TARGETS
-from pymc_kameleon import control_variates
 from pymc_kameleon.samplers.pooled import audits
 from pymc_kameleon.samplers.pooled import chains as pooled_chains
+from pymc_kameleon.verdict import control_variates
 
 TOTALS, CHAINS = (1000, 2000), 16
 
@@ -31,7 +31,7 @@ def measure(cell: Cell) -> dict:
     draws = pooled_chains.posterior(chains)
     if chains.free is None:
         return {"refused": "no surrogate, or several", "draws": draws.shape[1]}
-    ratios = pooled_chains.log_ratios(chains)
+    ratios = chains.log_ratios()
     dims = ["chain", "draw", "i"]
     idata = {
         "posterior": xr.Dataset({"x": (dims, draws)}),

@@ -1,8 +1,7 @@
 """One chain of one algorithm, without PyMC around it.
 
-:func:`run_chain` drives the chain's :mod:`pymc_kameleon.samplers.life`, as
-:class:`pymc_kameleon.steps.KernelStep` does on a log density without noise, so that what is measured here is what a
-user gets.
+:func:`run_chain` drives the chain's :mod:`pymc_kameleon.samplers.life`, as :class:`pymc_kameleon.steps.KernelStep` does
+on a log density without noise, so that what is measured here is what a user gets.
 """
 
 import time
@@ -13,7 +12,7 @@ import numpy as np
 
 from benchmarks.measures import CountingLogDensity
 from pymc_kameleon.samplers.arrival import search
-from pymc_kameleon.samplers.arrival.phase import default_budget
+from pymc_kameleon.samplers.arrival.state import default_budget
 from pymc_kameleon.samplers.chain import Evaluate, evaluation
 from pymc_kameleon.samplers.life import LOOKS, Density, Life
 from pymc_kameleon.samplers.seam import Point, Sampler

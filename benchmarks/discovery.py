@@ -20,10 +20,11 @@ from scipy.special import logsumexp
 
 from benchmarks import report
 from benchmarks.cells import Benchmark, Cell
-from pymc_kameleon import convergence, targets
-from pymc_kameleon.samplers.modes import chains as modal
+from benchmarks.posteriors import LogisticRegression
+from pymc_kameleon import targets
 from pymc_kameleon.samplers.pooled import chains as pooled_chains
 from pymc_kameleon.samplers.pooled.plan import automatic
+from pymc_kameleon.verdict import convergence
 
 CHAINS, TOTAL, SMALL, QUARTER, DISAGREE = 16, 2000, 0.04, 0.25, 1.05
 LOOKING = ("start", "arrival", "between", "look")  # kinds of evaluations
@@ -148,7 +149,7 @@ CASES = {
     "thin ridge, d = 2": ridge,
     "Student t, d = 5": lambda: control(targets.StudentT(dim=5)),
     "funnel, d = 4": lambda: control(targets.Funnel(dim=4)),
-    "logistic regression": lambda: control(targets.LogisticRegression()),
+    "logistic regression": lambda: control(LogisticRegression()),
 }  # fmt: skip
 case_of = cache(lambda name: CASES[name]())
 
@@ -159,13 +160,15 @@ def measure(cell: Cell) -> dict:
     d, words = len(case.initial), np.random.SeedSequence(cell.seed)
     box = np.random.default_rng(words.spawn(1)[0]).uniform(-1.0, 1.0, (CHAINS, d))
     plan = automatic(d, CHAINS, most=TOTAL)
-    made = modal.Chains(case.initial, case.initial + case.half * box, words, plan, scale=case.scale)
+    made = pooled_chains.Chains(
+        case.initial, case.initial + case.half * box, words, plan, scale=case.scale
+    )
     while not made.done:
         made.tell([case.log_density(request.position) for request in made.ask()])
     draws = pooled_chains.posterior(made)
     judged = convergence.judge(draws, made.groups)
     apart = max(np.nan_to_num(judged.nested, nan=1.0), 1.0 + 0.5 * (judged.rhat - 1.0)) > DISAGREE
-    sought = pooled_chains.sought(made) if hasattr(pooled_chains, "sought") else None
+    sought = made.sought()
     found = (
         np.zeros(draws.shape[:2], int) if case.modes is None else case.modes(draws.reshape(-1, d))
     )
@@ -177,7 +180,7 @@ def measure(cell: Cell) -> dict:
         "climbs": None if sought is None else [sought.climbs, sought.met],
         "looking": int(np.isin(made.evaluated.move, LOOKING).sum()), "ess": judged.ess, "rhat": judged.rhat,
         "nested": judged.nested, "modes": made.modes, "draws": len(made.rows), "total": made.evaluated.size,
-        "missed_probes": modal.probed(made).missed,
+        "missed_probes": made.probed().missed,
     }  # fmt: skip
 
 

@@ -120,7 +120,7 @@ def own_step(posterior, step, x, rng, log_density, evaluations, tune):
     """A compiled step at the beginning of a chain, its point, and what makes a vector of that."""
     step.reset_tuning()
     step.setup_chain(rng, tune, evaluations - tune)
-    step._density._evaluate = log_density
+    step.density._evaluate = log_density
     return step, posterior.to_point(x), posterior.ravel
 
 

@@ -1,7 +1,7 @@
 """Effective draws from 500 to 5,000 log density evaluations in all: chains that learn together, beside others.
 
-The twelve targets of `cold_start`, from its over-dispersed starts; nothing is set by hand, and every evaluation
-counts: starts, tuning and draws. A budget is a *total*, for all chains together.
+The twelve targets of `cold_start`, from its over-dispersed starts; nothing is set by hand, and every evaluation counts:
+starts, tuning and draws. A budget is a *total*, for all chains together.
 
 - "together": `pk.sample`'s chains (`pymc_kameleon.samplers.pooled`), 4, 16 and 64 of them;
 - "alone": `KamiltonianStep`'s sampler in four independent chains, with its arrival, half of the budget tuning;
@@ -10,11 +10,11 @@ counts: starts, tuning and draws. A budget is a *total*, for all chains together
 - `pm.sample_smc`, which is given a uniform prior, ten true sds to both sides of the true mean: the largest population
   whose run fits into the budget.
 
-Effective draws are ArviZ's bulk ones of the worst coordinate; of particles how many are distinct, which
-sees no mode that is missing. R-hat is the worst coordinate's, rank-normalised, of all chains (of an ensemble's walkers:
-they are no independent chains, and their R-hat says less). Errors are of the pooled mean in posterior sds and of the
-log sd, root mean squares over coordinates. With four to eight draws a chain, or chains that have not met, effective
-draws mean little: look at the errors.
+Effective draws are ArviZ's bulk ones of the worst coordinate; of particles how many are distinct, which sees no mode
+that is missing. R-hat is the worst coordinate's, rank-normalised, of all chains (of an ensemble's walkers: they are no
+independent chains, and their R-hat says less). Errors are of the pooled mean in posterior sds and of the log sd, root
+mean squares over coordinates. With four to eight draws a chain, or chains that have not met, effective draws mean
+little: look at the errors.
 
     python -m benchmarks.few_evaluations                           # 35 minutes
     python -m benchmarks.few_evaluations --samplers "together, 16 chains" --budgets 2000
@@ -32,11 +32,10 @@ from benchmarks import basics, core, few_evaluations_workers, report
 from benchmarks.cells import Benchmark, Cell
 from benchmarks.rivals import CannotRunError, Draws, Task, pymc_steps
 from benchmarks.targets import TARGETS, Boxed, starts
-from pymc_kameleon import convergence
 from pymc_kameleon.samplers.kamiltonian.values.sampler import ValueKamiltonian
-from pymc_kameleon.samplers.modes.chains import Chains
-from pymc_kameleon.samplers.pooled import chains as pooled_chains
+from pymc_kameleon.samplers.pooled.chains import Chains, posterior
 from pymc_kameleon.samplers.pooled.plan import Plan, automatic
+from pymc_kameleon.verdict import convergence
 
 ALONE = 4  # chains, where they learn alone
 SECONDS = 100.0  # of processor time of a rival's run
@@ -106,7 +105,7 @@ def run(cell: Cell, log_density: basics.Counted) -> Draws:
     """One run of a sampler with the whole budget."""
     if cell.sampler in TOGETHER:
         made = pooled(cell, TOGETHER[cell.sampler], log_density)
-        return Draws(pooled_chains.posterior(made))
+        return Draws(posterior(made))
     if cell.sampler == "smc":
         return pymc_steps.smc(Task(Boxed(cell.problem), log_density, cell.budget, cell.seed, 0))
     return {"alone": alone, "demetropolisz": demetropolisz, "emcee": emcee}[cell.sampler](

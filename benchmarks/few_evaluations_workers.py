@@ -32,9 +32,8 @@ def of_row(nap: float, total: int, workers: int) -> Cell:
 def measure(cell: Cell) -> dict:
     """A whole run, tuning included, of a log density that sleeps: in threads, which sleep side by side."""
     from benchmarks.few_evaluations import plan
-    from pymc_kameleon.samplers.modes.chains import Chains
-    from pymc_kameleon.samplers.pooled import chains as pooled_chains
-    from pymc_kameleon.workers import Elsewhere
+    from pymc_kameleon.samplers.pooled.chains import Chains, posterior
+    from pymc_kameleon.sampling.workers import Elsewhere
 
     nap, count = float(cell.problem.split()[0]), int(cell.sampler.split()[0])
 
@@ -55,7 +54,7 @@ def measure(cell: Cell) -> dict:
         while not chains.done:
             asked = [request.position for request in chains.ask()]
             chains.tell(evaluate(asked, chains.evaluated.size) if asked else [])
-    draws = pooled_chains.posterior(chains)
+    draws = posterior(chains)
     return {
         "wall": time.monotonic() - begin, "computing": time.process_time() - computing,
         "rounds": chains.rounds, "evaluations": chains.evaluated.size,

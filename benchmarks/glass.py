@@ -2,9 +2,9 @@
 
     python -m benchmarks.glass
 
-Window glass against the rest, 214 rows, whitened covariates; log squared lengthscales of nine covariates, each
-N(-log 2, 20) a priori, the posterior that Kernel adaptive Metropolis-Hastings was shown on. The likelihood is an
-unbiased estimate (importance sampling around Laplace's approximation, 16 draws), kept until a proposal is accepted.
+Window glass against the rest, 214 rows, whitened covariates; log squared lengthscales of nine covariates, each N(-log
+2, 20) a priori, the posterior that Kernel adaptive Metropolis-Hastings was shown on. The likelihood is an unbiased
+estimate (importance sampling around Laplace's approximation, 16 draws), kept until a proposal is accepted.
 
 1. The posterior: a long run of KamiltonianStep, and the marginal of dimensions 2 and 7.
 2. The steps at one budget of likelihood evaluations per chain, tuning counted: effective draws, R-hat, and the means
@@ -267,7 +267,7 @@ def parse(arguments=None):
 
 
 def main():
-    from pymc_kameleon.glass import load_glass
+    from pymc_kameleon.datasets import load_glass
     from pymc_kameleon.gp_classification import gp_classification_model
 
     options = parse()

@@ -23,7 +23,7 @@ from scipy import stats
 
 from benchmarks import provenance
 from benchmarks.report import table
-from pymc_kameleon.glass import load_glass
+from pymc_kameleon.datasets import load_glass
 from pymc_kameleon.gp.estimator import GPClassificationEstimator
 
 PRIOR_MEAN, PRIOR_VARIANCE = -np.log(2.0), 20.0

@@ -2,8 +2,8 @@
 
 Each step in a process of its own on a three-dimensional normal with correlations, driven as ``pm.sample`` drives it but
 with nothing kept: times are processor time, medians over blocks; memory is the process's, after a collection. The last
-columns compare all draws' means and standard deviations with the true ones. A tenth of the budget is how many draws
-of tuning there are.
+columns compare all draws' means and standard deviations with the true ones. A tenth of the budget is how many draws of
+tuning there are.
 
     python -m benchmarks.long_runs                        # all steps; fifteen minutes
     python -m benchmarks.long_runs --samplers CMAStep --budgets 100000

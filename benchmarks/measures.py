@@ -1,7 +1,7 @@
 """How far draws are from a known truth, and what they cost in log-density evaluations.
 
-Effective sample size alone misleads: a chain that never enters the arms of a banana looks efficient, and a constant
-one looks perfect.
+Effective sample size alone misleads: a chain that never enters the arms of a banana looks efficient, and a constant one
+looks perfect.
 """
 
 import math

@@ -30,8 +30,9 @@ from scipy.special import logsumexp
 import pymc_kameleon as pk
 from benchmarks import report
 from benchmarks.cells import Benchmark, Cell
-from pymc_kameleon import convergence, sample_report
-from pymc_kameleon.samplers.modes import chains as modal_chains
+from pymc_kameleon.samplers.pooled import learning
+from pymc_kameleon.verdict import convergence
+from pymc_kameleon.verdict import report as sample_report
 
 TOTALS = (2000, 4000)
 
@@ -201,8 +202,8 @@ def measure(cell: Cell) -> dict:
         with model:
             idata = pm.sample_smc(random_seed=cell.seed, cores=1, progressbar=False)
         return {"weights": is_first(idata["posterior"]).mean(axis=1).tolist(), "truth": truth}
-    latest = modal_chains.LATEST
-    modal_chains.LATEST = latest if cell.sampler == "after" else 0.0
+    latest = learning.LATEST
+    learning.LATEST = latest if cell.sampler == "after" else 0.0
     try:
         with model:
             idata = pk.sample(
@@ -212,7 +213,7 @@ def measure(cell: Cell) -> dict:
                 progressbar=False,
             )
     finally:
-        modal_chains.LATEST = latest
+        learning.LATEST = latest
     first = is_first(idata["posterior"])
     own = first.mean(axis=1)
     judged = convergence.judge(sample_report._flat(idata["posterior"])[1])

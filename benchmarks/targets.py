@@ -7,20 +7,17 @@ import numpy as np
 from benchmarks import cells
 from benchmarks.basics import generators, number
 from benchmarks.measures import MarginalTruth
+from benchmarks.posteriors import EightSchools, Envelope, LogisticRegression, LotkaVolterra, laplace
 from pymc_kameleon.targets import (
     Banana,
     Bimodal,
     CorrelatedGaussian,
-    EightSchools,
     Flower,
     Funnel,
-    LogisticRegression,
-    LotkaVolterra,
     Ring,
     StudentT,
     odd_units_banana,
 )
-from pymc_kameleon.targets.importance import Envelope, laplace
 
 CHAINS = 4
 EXACT = 400_000  # draws, of which the quantiles are
@@ -72,9 +69,9 @@ def starts(name: str, seed: int, n: int = CHAINS) -> np.ndarray:
 
 
 def exact(name: str) -> tuple[np.ndarray, np.ndarray]:
-    """Draws (n, d) and weights: exact draws, or for Lotka-Volterra importance sampling about the mode."""
+    """Draws (n, d) and weights: exact draws, or importance sampling about the mode where there are none."""
     target, rng = TARGETS[name], np.random.default_rng(20_251_120)
-    if not isinstance(target, LotkaVolterra):
+    if not isinstance(target, (LogisticRegression, LotkaVolterra)):
         return target.sample(rng, EXACT), np.ones(EXACT)
     df = laplace(target.log_density, target.initial_point).df
     envelope = Envelope(target.mean, np.linalg.cholesky(target.cov), df)

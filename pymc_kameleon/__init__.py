@@ -10,13 +10,11 @@
 from importlib import import_module as _import_module
 from importlib import metadata as _metadata
 
-from pymc_kameleon.control_variates import expectations
 from pymc_kameleon.pseudo_marginal import NoisyLogLikelihood
-from pymc_kameleon.sample_report import report
 from pymc_kameleon.samplers.kamiltonian.scores.sampler import FiniteKamiltonian as Finite
 from pymc_kameleon.samplers.kamiltonian.scores.sampler import LiteKamiltonian as Lite
 from pymc_kameleon.samplers.kamiltonian.values.sampler import ValueKamiltonian as Values
-from pymc_kameleon.sampling import sample
+from pymc_kameleon.sampling.run import sample
 from pymc_kameleon.steps import (
     AdaptiveMetropolisStep,
     CMAStep,
@@ -30,6 +28,8 @@ from pymc_kameleon.steps import (
 )
 from pymc_kameleon.steps.batched import BatchedBlackBox
 from pymc_kameleon.steps.saved_state import load_state, save_state
+from pymc_kameleon.verdict.control_variates import expectations
+from pymc_kameleon.verdict.report import report
 
 try:
     __version__ = _metadata.version("pymc-kameleon")
@@ -60,12 +60,18 @@ __all__ = [
 ]
 
 
+_MODULES = (
+    "checkpoint", "datasets", "diagnostics", "gp_classification", "kernels", "particle_filter", "plots",
+    "pseudo_marginal", "targets",
+)  # fmt: skip
+
+
 def __getattr__(name: str):
     """Modules that few runs need, imported when they are named."""
-    if name in ("datasets", "diagnostics", "plots", "targets"):
+    if name in _MODULES:
         return _import_module(f"{__name__}.{name}")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
-    return [*__all__, "__version__", "datasets", "diagnostics", "targets"]
+    return sorted({*__all__, *_MODULES, "__version__"})

@@ -30,10 +30,6 @@ ELSEWHERE = (
     "Or take another folder: pk.sample(evaluations=pymc_kameleon.checkpoint.load(path)) begins a new run with the "
     "evaluations of this one."
 )
-SAME = (
-    0.01,
-    1e-6,
-)  # absolute, and relative to the value: what other machines may round differently
 
 
 class Checkpoint:
@@ -195,8 +191,7 @@ class Checkpoint:
         stored = float(row[-1])
         if not np.isfinite(stored):
             return
-        absolute, relative = SAME
-        if not abs(again - stored) <= absolute + relative * abs(stored):
+        if not abs(again - stored) <= 0.01 + 1e-6 * abs(stored):  # other machines round differently
             raise ValueError(
                 f"the run in {self.path} is of another log density: at {row[1:-1].tolist()} it was {stored}, and is "
                 f"{again}. Take another folder."

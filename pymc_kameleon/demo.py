@@ -24,6 +24,7 @@ from pymc_kameleon.datasets import LynxHare, load_lynx_hare
 from pymc_kameleon.diagnostics import efficiency
 from pymc_kameleon.hierarchical_demo import Solver, patients_model
 from pymc_kameleon.targets import solve_lotka_volterra
+from pymc_kameleon.verdict.convergence import plain
 
 STEPS = {
     "adaptive-metropolis": steps.AdaptiveMetropolisStep,
@@ -154,30 +155,20 @@ def run_all(
 
 def join(parts: list[Run]) -> Run:
     """One run of all the chains."""
-    groups = {}
-    for name in _groups(parts[0].idata):
-        sets = [_dataset(part.idata[name]) for part in parts]
+    groups, first = {}, parts[0].idata
+    tree = hasattr(first, "children")  # xarray's DataTree, or ArviZ 0's InferenceData
+    for name in list(first.children) if tree else first.groups():
+        sets = [plain(part.idata[name]) for part in parts]
         groups[name] = sets[0]
         if "chain" in sets[0].dims:
             joined = xr.concat(sets, dim="chain")
             groups[name] = joined.assign_coords(chain=np.arange(joined.sizes["chain"]))
-    tree = hasattr(parts[0].idata, "children")
     return Run(
         parts[0].name,
-        type(parts[0].idata).from_dict(groups) if tree else az.InferenceData(**groups),
+        type(first).from_dict(groups) if tree else az.InferenceData(**groups),
         sum(part.evaluations for part in parts),
         sum(part.seconds for part in parts),
     )
-
-
-def _groups(idata) -> list[str]:
-    """Names of the groups, of ArviZ 0's InferenceData or xarray's DataTree."""
-    return list(idata.children) if hasattr(idata, "children") else list(idata.groups())
-
-
-def _dataset(group) -> xr.Dataset:
-    """A group as a Dataset, whatever holds it."""
-    return group.to_dataset() if hasattr(group, "to_dataset") else group
 
 
 def available_cores() -> int:
@@ -216,7 +207,7 @@ def plot_trace(idata, path: Path) -> None:
 
 def plot_populations(idata, data: LynxHare, rng: np.random.Generator, path: Path) -> None:
     """Observed pelts over the posterior predictive distribution: its median and central 50 and 90 %."""
-    flat = _dataset(idata["posterior"]).stack(sample=("chain", "draw"))
+    flat = plain(idata["posterior"]).stack(sample=("chain", "draw"))
     chosen = rng.choice(flat.sizes["sample"], min(2000, flat.sizes["sample"]), replace=False)
     rates = np.array([flat[name].values[chosen] for name in PARAMETERS[:4]])
     initial, sigma = flat["initial"].values[:, chosen], flat["sigma"].values[:, chosen]

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from pymc_kameleon.convergence import of_each
+from pymc_kameleon.verdict.convergence import of_each
 
 
 class Efficiency(NamedTuple):

@@ -2,16 +2,14 @@
 
     theta_k = log l_k^2 ~ Normal,    p(y | theta) estimated without bias for every draw,
 
-so that a pseudo-marginal step (any of this package's) samples p(theta | y) exactly. PyMC's own
-steps do not: they forget the estimate at the current state. The estimator is
-:class:`GPClassificationEstimator`.
+so that a pseudo-marginal step (any of this package's) samples p(theta | y) exactly. PyMC's own steps do not: they
+forget the estimate at the current state. The estimator is :class:`GPClassificationEstimator`.
 
 References
 ----------
-Filippone, M. & Girolami, M. (2014). Pseudo-marginal Bayesian inference for Gaussian processes. IEEE
-Transactions on Pattern Analysis and Machine Intelligence 36(11), 2214-2226.
-Sejdinovic, D., Strathmann, H., Lomeli Garcia, M., Andrieu, C. & Gretton, A. (2014). Kernel adaptive
-Metropolis-Hastings. ICML 31, section 5.1.
+Filippone, M. & Girolami, M. (2014). Pseudo-marginal Bayesian inference for Gaussian processes. IEEE Transactions on
+Pattern Analysis and Machine Intelligence 36(11), 2214-2226. Sejdinovic, D., Strathmann, H., Lomeli Garcia, M., Andrieu,
+C. & Gretton, A. (2014). Kernel adaptive Metropolis-Hastings. ICML 31, section 5.1.
 """
 
 import functools
@@ -23,7 +21,7 @@ import numpy as np
 import pymc as pm
 from threadpoolctl import ThreadpoolController
 
-from pymc_kameleon.gp.data import Whitening, check_covariates, check_data
+from pymc_kameleon.gp.data import Whitening, check_covariates, check_data, one_of
 from pymc_kameleon.gp.estimator import GPClassificationEstimator
 from pymc_kameleon.pseudo_marginal import NoisyLogLikelihood
 
@@ -31,7 +29,6 @@ __all__ = ["GPClassificationEstimator", "Prediction", "gp_classification_model",
 
 # Mean and variance of every log l_k^2.
 _PRIORS = {"kameleon": (-math.log(2.0), 20.0), "log-lengthscale": (0.0, 5.0)}
-_SIGNAL_PRIOR = (0.0, 5.0)  # of log s^2, where it is free
 
 
 class Prediction(NamedTuple):
@@ -52,8 +49,8 @@ class Prediction(NamedTuple):
 class OneThread:
     """``estimator.log_estimate(theta, u)``, as ``fn(u, theta)`` and on one BLAS thread; picklable.
 
-    More threads wait for one another: on a busy machine the estimate at n = 214 took 70 ms with two and 2.6 ms
-    with one. ``pm.sample`` leaves BLAS as it is wherever processes are forked. Setting the limit takes 11 us.
+    More threads wait for one another: on a busy machine the estimate at n = 214 took 70 ms with two and 2.6 ms with
+    one. ``pm.sample`` leaves BLAS as it is wherever processes are forked. Setting the limit takes 11 us.
     """
 
     def __init__(self, estimator: Any):
@@ -89,10 +86,9 @@ def gp_classification_model(
 ) -> pm.Model:
     """A PyMC model of a Gaussian-process classifier's lengthscales, latent values integrated out.
 
-    One variable, ``theta``: log l_k^2 for every covariate (and log s^2 last, if the signal variance
-    is free), and one potential, the log of an unbiased estimate of p(y | theta). Sample it with a
-    step of this package, with ``correlation=`` if you like; ``pm.Metropolis``,
-    ``pm.DEMetropolisZ`` and ``pm.Slice`` are biased here.
+    One variable, ``theta``: log l_k^2 for every covariate (and log s^2 last, if the signal variance is free), and one
+    potential, the log of an unbiased estimate of p(y | theta). Sample it with a step of this package, with
+    ``correlation=`` if you like; ``pm.Metropolis``, ``pm.DEMetropolisZ`` and ``pm.Slice`` are biased here.
 
     Parameters
     ----------
@@ -106,14 +102,14 @@ def gp_classification_model(
         samples theta_code = -(theta + log 2) / 2 ~ N(0, 5), the log of a *weight*: k = exp(-sum_k
         e^(2 theta_code) dx_k^2).
     whiten : bool, default True
-        Multiply the centred covariates by the inverse Cholesky factor of their covariance, as the
-        papers' code does. The order of the columns then matters: lengthscale k belongs to what
-        column k says beyond the columns before it. False takes ``X`` as it is.
+        Multiply the centred covariates by the inverse Cholesky factor of their covariance, as the papers' code does.
+        The order of the columns then matters: lengthscale k belongs to what column k says beyond the columns before it.
+        False takes ``X`` as it is.
     feature_names : sequence of str, optional
         Names of the columns, as coordinates of ``theta``.
     **settings
-        Of :class:`GPClassificationEstimator`: ``n_importance``, ``approximation``, ``link``,
-        ``nugget``, ``signal_variance`` (if "free", log s^2 ~ N(0, 5)), ...
+        Of :class:`GPClassificationEstimator`: ``n_importance``, ``approximation``, ``link``, ``nugget``,
+        ``signal_variance`` (if "free", log s^2 ~ N(0, 5)), ...
 
     Returns
     -------
@@ -134,8 +130,7 @@ def gp_classification_model(
     ...     idata = pm.sample(step=pk.FastKameleonStep(), tune=5000, draws=20000)
     ...     prediction = predict(idata, glass.X[:3])
     """
-    if target not in _PRIORS:
-        raise ValueError(f"target must be one of {', '.join(map(repr, _PRIORS))}; got {target!r}")
+    one_of("target", target, _PRIORS)
     X, y = check_data(X, y)
     whitening = Whitening.fit(X) if whiten else None
     rows = X if whitening is None else whitening.apply(X)
@@ -146,7 +141,7 @@ def gp_classification_model(
     mean, variance = np.tile(_PRIORS[target], (len(names), 1)).T
     if estimator.dim > len(names):
         names.append("log signal variance")
-        mean, variance = np.append(mean, _SIGNAL_PRIOR[0]), np.append(variance, _SIGNAL_PRIOR[1])
+        mean, variance = np.append(mean, 0.0), np.append(variance, 5.0)
     with pm.Model(coords={"parameter": names}) as model:
         theta = pm.Normal("theta", mean, np.sqrt(variance), dims="parameter")
         estimate = NoisyLogLikelihood(OneThread(estimator), auxiliary_shape=estimator.aux_shape)
@@ -166,8 +161,8 @@ def predict(
 ) -> Prediction:
     """Probabilities of label 1 at new points, averaged over posterior draws of the lengthscales.
 
-    For every draw of theta latent values are drawn afresh and weighted; the rows of ``X_new`` are
-    whitened with the training rows' mean and covariance.
+    For every draw of theta latent values are drawn afresh and weighted; the rows of ``X_new`` are whitened with the
+    training rows' mean and covariance.
 
     Parameters
     ----------
@@ -180,9 +175,8 @@ def predict(
     n_draws : int, default 400
         Posterior draws used, spread evenly over the chains; at most all.
     n_importance : int, default 64
-        Latent draws for each; at least the estimator's own number. The weights are normalised by
-        their sum, which biases a probability in the order of 1 / n_importance times the variance of
-        a weight.
+        Latent draws for each; at least the estimator's own number. The weights are normalised by their sum, which
+        biases a probability in the order of 1 / n_importance times the variance of a weight.
     random_seed : int or Generator, optional
 
     Returns

@@ -12,9 +12,6 @@ from pytensor.graph import Apply, Op
 
 TIMES = np.array([0.5, 1.0, 2.0, 4.0, 6.0, 9.0, 12.0, 18.0, 24.0])  # hours
 DOSE, ABSORPTION = 300.0, 1.2  # mg, per hour
-STEP = 0.25  # of the Runge-Kutta method, in hours
-NOISE = 0.12
-PATIENTS = 6
 
 
 def concentrations(own: np.ndarray, half: float) -> np.ndarray:
@@ -28,19 +25,20 @@ def concentrations(own: np.ndarray, half: float) -> np.ndarray:
         The concentration at which half of that rate is reached.
     """
     rate, volume = np.exp(own).T
-    ends = np.round(TIMES / STEP).astype(int)
-    inflow = ABSORPTION * DOSE * np.exp(-ABSORPTION * 0.5 * STEP * np.arange(2 * ends[-1] + 1))
+    h = 0.25  # hours, of the Runge-Kutta method
+    ends = np.round(TIMES / h).astype(int)
+    inflow = ABSORPTION * DOSE * np.exp(-ABSORPTION * 0.5 * h * np.arange(2 * ends[-1] + 1))
     c, found = np.zeros(len(own)), []
     for i in range(ends[-1]):
         now, middle, then = inflow[2 * i : 2 * i + 3]
         k1 = (now - rate * c / (half + c)) / volume
-        b = c + 0.5 * STEP * k1
+        b = c + 0.5 * h * k1
         k2 = (middle - rate * b / (half + b)) / volume
-        b = c + 0.5 * STEP * k2
+        b = c + 0.5 * h * k2
         k3 = (middle - rate * b / (half + b)) / volume
-        b = c + STEP * k3
+        b = c + h * k3
         k4 = (then - rate * b / (half + b)) / volume
-        c = c + STEP / 6.0 * (k1 + 2.0 * k2 + 2.0 * k3 + k4)
+        c = c + h / 6.0 * (k1 + 2.0 * k2 + 2.0 * k3 + k4)
         if i + 1 in ends:
             found.append(c)
     return np.array(found).T
@@ -65,12 +63,12 @@ class Solver(Op):
             outputs[0][0] = np.log(concentrations(*inputs))
 
 
-def patients_model(solver: Solver | None = None, patients: int = PATIENTS) -> pm.Model:
+def patients_model(solver: Solver | None = None, patients: int = 6) -> pm.Model:
     """Simulated patients; centred, as one writes a hierarchy."""
     solver = Solver() if solver is None else solver
     rng = np.random.default_rng(1913)
     true = np.log([25.0, 30.0]) + np.array([0.35, 0.2]) * rng.standard_normal((patients, 2))
-    noise = NOISE * rng.standard_normal((patients, len(TIMES)))
+    noise = 0.12 * rng.standard_normal((patients, len(TIMES)))
     observed = concentrations(true, 4.0) * np.exp(noise)
     with pm.Model() as model:
         mean = pm.Normal("mean", np.log([15.0, 20.0]), 0.7, shape=2)

@@ -6,8 +6,8 @@ The hidden state is a stationary autoregression, seen through noise:
     y_t ~ g(y_t | x_t).
 
 N particles are moved by the dynamics, weighted by g and resampled at every time. The product over t of the mean weights
-is an unbiased estimate of p(y_1, ..., y_T) (Gordon, Salmond & Smith, 1993, is the filter; Del Moral, 2004,
-proposition 7.4.1, is the unbiasedness; Andrieu, Doucet & Holenstein, 2010, is what it is good for).
+is an unbiased estimate of p(y_1, ..., y_T) (Gordon, Salmond & Smith, 1993, is the filter; Del Moral, 2004, proposition
+7.4.1, is the unbiasedness; Andrieu, Doucet & Holenstein, 2010, is what it is good for).
 
 References
 ----------
@@ -25,16 +25,16 @@ import math
 
 import numpy as np
 
+from pymc_kameleon.numerics.checks import count
 from pymc_kameleon.numerics.compiled import njit
 
-_VOLATILITY, _GAUSSIAN = 0, 1
 _LOG_2PI = math.log(2.0 * math.pi)
 
 
 @njit(cache=True, error_model="numpy")
-def _log_density(y, x, observation, observation_sd):
+def _log_density(y, x, volatility, observation_sd):
     """Log g(y | x)."""
-    if observation == _VOLATILITY:  # y ~ N(0, exp(x)); exp(-x) may overflow where y is 0
+    if volatility:  # y ~ N(0, exp(x)); exp(-x) may overflow where y is 0
         scaled = y * y * math.exp(-x) if y != 0.0 else 0.0
         return -0.5 * (_LOG_2PI + x + scaled)
     z = (y - x) / observation_sd
@@ -64,7 +64,7 @@ def _resample(particles, cumulative, normals, systematic, out):
 
 
 @njit(cache=True, error_model="numpy")
-def _bootstrap_filter(y, parameters, observation, u, n_particles, systematic, sort):
+def _bootstrap_filter(y, parameters, volatility, u, n_particles, systematic, sort):
     """Log of the product over t of the mean weights; ``parameters`` ends with the observation's sd."""
     mean, persistence, sd, observation_sd = parameters
     particles, parents = np.empty(n_particles), np.empty(n_particles)
@@ -87,7 +87,7 @@ def _bootstrap_filter(y, parameters, observation, u, n_particles, systematic, so
             weights[i] = (
                 0.0
                 if math.isnan(y[t])
-                else _log_density(y[t], particles[i], observation, observation_sd)
+                else _log_density(y[t], particles[i], volatility, observation_sd)
             )
             largest = max(largest, weights[i])
         if not -math.inf < largest < math.inf:
@@ -104,7 +104,7 @@ class _BootstrapFilter:
     """What both filters share; a subclass names its observation and parameters."""
 
     parameters: tuple[str, ...] = ()
-    _observation = -1
+    _volatility = False
 
     def __init__(self, y, n_particles=200, *, resampling="systematic", sort=False):
         self.y = np.array(y, dtype=float)
@@ -112,13 +112,12 @@ class _BootstrapFilter:
             raise ValueError(
                 f"y must be a series of finite numbers, NaN where one is missing; got shape {self.y.shape}"
             )
-        if isinstance(n_particles, bool) or n_particles != int(n_particles) or n_particles < 1:
-            raise ValueError(f"n_particles must be an integer of at least 1; got {n_particles!r}")
+        count(1, n_particles=n_particles)
         if resampling not in ("systematic", "multinomial"):
             raise ValueError(
                 f"resampling must be 'systematic' or 'multinomial'; got {resampling!r}"
             )
-        self.n_particles, self.resampling, self.sort = int(n_particles), resampling, bool(sort)
+        self.n_particles, self.resampling, self.sort = n_particles, resampling, bool(sort)
         self.aux_shape = self._shape(self.n_particles)
         self.failures = 0
 
@@ -169,7 +168,7 @@ class _BootstrapFilter:
             value = _bootstrap_filter(
                 self.y,
                 (*theta, 1.0)[:4],
-                self._observation,
+                self._volatility,
                 u,
                 n_particles,
                 self.resampling == "systematic",
@@ -219,7 +218,7 @@ class StochasticVolatilityFilter(_BootstrapFilter):
     """
 
     parameters = ("mean", "persistence", "sd")
-    _observation = _VOLATILITY
+    _volatility = True
 
 
 class LinearGaussianFilter(_BootstrapFilter):
@@ -229,7 +228,6 @@ class LinearGaussianFilter(_BootstrapFilter):
     """
 
     parameters = ("mean", "persistence", "sd", "observation_sd")
-    _observation = _GAUSSIAN
 
 
 def simulate_states(rng, n, mean, persistence, sd):

@@ -13,7 +13,7 @@ import pymc as pm
 from benchmarks import cells
 from benchmarks.basics import bulk_ess, rhat
 from benchmarks.hierarchical.models import MODELS, Kit
-from pymc_kameleon.targets.predator_prey import LotkaVolterra
+from benchmarks.posteriors import LotkaVolterra
 
 CENTRED = ("PK, 40 patients",)  # where the data say more of each group than the hierarchy does
 FUNNELS = ("funnel", "funnel, bare Potential")

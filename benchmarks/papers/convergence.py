@@ -2,8 +2,8 @@
 
 A history of 5,000 exact draws of B(0.03, 100) and of B(0.1, 100) in 8 dimensions, 60 draws of D = 10 ... 600 random
 features, both embeddings: the Frobenius norm of the difference of the two covariances at eta = 1, at 15 points along
-the ridge and at a far point; lines are the size of exact KAMH's covariance. Both sides by their formulas, eta^2 J^T C
-J and nu^2 M H M^T with nu = eta / (2 sqrt(n)), and the first compared with the package's once.
+the ridge and at a far point; lines are the size of exact KAMH's covariance. Both sides by their formulas, eta^2 J^T C J
+and nu^2 M H M^T with nu = eta / (2 sqrt(n)), and the first compared with the package's once.
 
 Why two slopes: the error e of the features' gradients falls as D^(-1/2). Where the kernel's own gradients g are not
 zero the covariance errs by terms in g e and in e^2, D^(-1/2) and D^(-1) together; far from the history g is zero and

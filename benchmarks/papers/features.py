@@ -1,8 +1,8 @@
 """F-KAMH at its dissertation's sizes, and KAMH without the reverse density (Kotlicki, 2015, 5.1 and A.1).
 
 *5.1*: B(0.03, 100) and B(0.1, 100) in 8 dimensions, 50 runs of 20,000 draws from exact draws, 5,000 of them dropped:
-effective draws per 1000 and per second of F-KAMH by its number D of random features, beside KAMH with n = 1000,
-in the settings of the two papers. The dissertation's headline is that F-KAMH has more effective draws per second.
+effective draws per 1000 and per second of F-KAMH by its number D of random features, beside KAMH with n = 1000, in the
+settings of the two papers. The dissertation's headline is that F-KAMH has more effective draws per second.
 
 *Two wrong ratios.* A second code's KAMH takes its proposal for symmetric. The dissertation's own F-KAMH weighs the way
 back by the covariance at the state accepted *before*, where that at the proposed point belongs. Both are run here, in

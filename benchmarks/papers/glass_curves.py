@@ -1,10 +1,10 @@
 """Distance to a long run against draws on UCI Glass (KAMH, figure 4; KMC, figure 4, left).
 
-The posterior of ``benchmarks.glass``: nine log squared lengthscales of a Gaussian-process classifier, a likelihood
-that is only estimated (16 draws of importance sampling; the papers take 100). KMC's protocol, 1,200 draws of burn-in
-and 5,000 kept, from draws of the prior. After k kept draws: the distance of their mean from that of a long run, and
-the maximum mean discrepancy with the kernel (1 + <x, y>)^3 to it. The floor: the long run's own halves, and 5,000 of
-its draws, thinned, against the rest.
+The posterior of ``benchmarks.glass``: nine log squared lengthscales of a Gaussian-process classifier, a likelihood that
+is only estimated (16 draws of importance sampling; the papers take 100). KMC's protocol, 1,200 draws of burn-in and
+5,000 kept, from draws of the prior. After k kept draws: the distance of their mean from that of a long run, and the
+maximum mean discrepancy with the kernel (1 + <x, y>)^3 to it. The floor: the long run's own halves, and 5,000 of its
+draws, thinned, against the rest.
 
 SM, AM-FS, AM-LS, KAMH-LS and KMC lite with the papers' settings, KMC with 1,000 draws of the long run as history, as in
 its paper, and cold; the present KamiltonianStep's sampler beside them.
@@ -23,7 +23,7 @@ from benchmarks.basics import bulk_ess, generators
 from benchmarks.cells import Benchmark, Cell
 from benchmarks.core import run_chain
 from benchmarks.measures import mmd
-from pymc_kameleon.glass import load_glass
+from pymc_kameleon.datasets import load_glass
 from pymc_kameleon.gp.data import Whitening
 from pymc_kameleon.gp.estimator import GPClassificationEstimator
 from pymc_kameleon.samplers.adaptive_metropolis import AdaptiveMetropolis

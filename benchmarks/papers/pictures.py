@@ -1,7 +1,7 @@
 """The papers' pictures: the function g, ellipses of proposals, the field of a surrogate.
 
-*KAMH figure 1* (Sejdinovic et al., 2014): the cost whose gradient a proposal follows, g(x) = k(x, x) - 2 k(x, y) -
-2 sum_i b_i [k(x, z_i) - m(x)], m the mean of k(., z_i), for two draws of b ~ N(0, nu^2 I), on a banana in the plane. A
+*KAMH figure 1* (Sejdinovic et al., 2014): the cost whose gradient a proposal follows, g(x) = k(x, x) - 2 k(x, y) - 2
+sum_i b_i [k(x, z_i) - m(x)], m the mean of k(., z_i), for two draws of b ~ N(0, nu^2 I), on a banana in the plane. A
 proposal is y - grad g(y) / 2 or so plus noise, hence nu^2 M H M^T: checked by the spread of 20,000 such gradients.
 
 *KAMH figures 2 and 6, Kotlicki (2015) 5.6*: where 95 % of the proposals of every step with a local covariance end, over

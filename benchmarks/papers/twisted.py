@@ -20,8 +20,8 @@ from benchmarks.basics import autocorrelation_time, generators
 from benchmarks.core import born
 from benchmarks.measures import CountingLogDensity, confidence_regions
 from pymc_kameleon.samplers.adaptive_metropolis import AdaptiveMetropolis
-from pymc_kameleon.samplers.cma import CMA
-from pymc_kameleon.samplers.gaussian_adaptation import GaussianAdaptation
+from pymc_kameleon.samplers.shape_learners.cma import CMA
+from pymc_kameleon.samplers.shape_learners.gaussian_adaptation import GaussianAdaptation
 from pymc_kameleon.targets import TwistedGaussian
 
 SEED, DIM = 20260304, 11

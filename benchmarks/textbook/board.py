@@ -39,10 +39,10 @@ def judged(chains: list[drive.Chain], known: Reference) -> dict:
     """What is said of a group of chains, against the reference posterior.
 
     ``ess``: bulk effective draws of the worst coordinate, all chains, per 1000 evaluations, tuning included; ``rhat``:
-    the worst; ``mean_z`` and ``mean_sd``: the largest error of a mean, in standard errors (its own and the
-    reference's) and in posterior standard deviations; ``log_sd``: the largest |log(sd / reference sd)|; ``arrived``:
-    evaluations until the level, by chain, None if never; ``silently_wrong``: R-hat below 1.01 while a mean is off by
-    more than 5 standard errors.
+    the worst; ``mean_z`` and ``mean_sd``: the largest error of a mean, in standard errors (its own and the reference's)
+    and in posterior standard deviations; ``log_sd``: the largest |log(sd / reference sd)|; ``arrived``: evaluations
+    until the level, by chain, None if never; ``silently_wrong``: R-hat below 1.01 while a mean is off by more than 5
+    standard errors.
     """
     evaluations, n = sum(c.evaluations for c in chains), min(len(c.draws) for c in chains)
     draws = np.array([c.draws[-n:] for c in chains])

@@ -2,8 +2,8 @@
 
     k(x, x') = s^2 [exp(-sum_k (x_k - x'_k)^2 / (2 l_k^2)) + nugget 1{x is x'}]
 
-Automatic relevance determination: one lengthscale l_k a covariate (Rasmussen & Williams, 2006,
-eq. 5.1). Parameters are theta_k = log l_k^2, then log s^2 if the signal variance is free.
+Automatic relevance determination: one lengthscale l_k a covariate (Rasmussen & Williams, 2006, eq. 5.1). Parameters are
+theta_k = log l_k^2, then log s^2 if the signal variance is free.
 """
 
 import math

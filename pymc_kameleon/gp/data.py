@@ -6,6 +6,13 @@ import numpy as np
 from scipy.linalg import solve_triangular
 
 
+def one_of(name, value, allowed):
+    """``value``, which has to be among those allowed."""
+    if value not in allowed:
+        raise ValueError(f"{name} must be one of {', '.join(map(repr, allowed))}; got {value!r}")
+    return value
+
+
 def check_covariates(name, X, n_columns=None):
     """``X`` as a finite float array of shape (m, n_columns)."""
     X = np.array(X, dtype=float, order="C")

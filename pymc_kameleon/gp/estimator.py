@@ -4,15 +4,14 @@
     f_i ~ q,  q(f) = N(f | 0, K) exp(nu' f - f' T f / 2) / Z_q,  T = diag(tau) >= 0,
     log w_i = log Z_q + sum_j [log sigma(y_j f_ij) - nu_j f_ij + tau_j f_ij^2 / 2].
 
-This is the estimator of Filippone & Girolami (2014). Prior and proposal cancel in the weight up to
-the sites (tau, nu), so neither K^-1 nor log det K is needed and a weight costs O(n). The estimate
-is unbiased for *any* sites that do not depend on the draws; Laplace's or EP's make its variance
-small.
+This is the estimator of Filippone & Girolami (2014). Prior and proposal cancel in the weight up to the sites (tau, nu),
+so neither K^-1 nor log det K is needed and a weight costs O(n). The estimate is unbiased for *any* sites that do not
+depend on the draws; Laplace's or EP's make its variance small.
 
 References
 ----------
-Filippone, M. & Girolami, M. (2014). Pseudo-marginal Bayesian inference for Gaussian processes.
-IEEE Transactions on Pattern Analysis and Machine Intelligence 36(11), 2214-2226.
+Filippone, M. & Girolami, M. (2014). Pseudo-marginal Bayesian inference for Gaussian processes. IEEE Transactions on
+Pattern Analysis and Machine Intelligence 36(11), 2214-2226.
 """
 
 import copy
@@ -24,8 +23,9 @@ from scipy import special
 from scipy.linalg import blas, lapack
 
 from pymc_kameleon.gp.covariance import SquaredExponential
-from pymc_kameleon.gp.data import check_covariates, check_data
+from pymc_kameleon.gp.data import check_covariates, check_data, one_of
 from pymc_kameleon.gp.sites import LINKS, ep_sites, fill_log_weights, laplace_sites
+from pymc_kameleon.numerics.checks import at_least, count
 from pymc_kameleon.numerics.compiled import njit
 
 _BLOCK = 64  # rows of draws made at a time: larger temporaries cost page faults
@@ -36,8 +36,8 @@ _WEIGHTS = _WEIGHTS / _WEIGHTS.sum()
 class Gaussian(NamedTuple):
     """The importance distribution q: its sites, its mean, shape (n,), and log Z_q.
 
-    Its covariance is L C^-1 L', with L = chol K in the covariance's ``factor`` and chol C in the
-    estimator's ``_workspace``.
+    Its covariance is L C^-1 L', with L = chol K in the covariance's ``factor`` and chol C in the estimator's
+    ``_workspace``.
     """
 
     tau: np.ndarray
@@ -79,12 +79,11 @@ class GPClassificationEstimator:
 
         s^2 [exp(-sum_k (x_k - x'_k)^2 / (2 l_k^2)) + nugget 1{x is x'}]
 
-    with one lengthscale a covariate. ``theta`` is log l_k^2 for every k, followed by log s^2 if the
-    signal variance is free (otherwise s = 1). The nugget is part of the model.
+    with one lengthscale a covariate. ``theta`` is log l_k^2 for every k, followed by log s^2 if the signal variance is
+    free (otherwise s = 1). The nugget is part of the model.
 
-    All randomness is in ``u``, standard normals of shape ``aux_shape``: the same (theta, u) gives
-    the same estimate, bit for bit. ``estimator(rng, theta)`` draws u and is what
-    :class:`pymc_kameleon.NoisyLogLikelihood` takes.
+    All randomness is in ``u``, standard normals of shape ``aux_shape``: the same (theta, u) gives the same estimate,
+    bit for bit. ``estimator(rng, theta)`` draws u and is what :class:`pymc_kameleon.NoisyLogLikelihood` takes.
 
     Parameters
     ----------
@@ -93,32 +92,30 @@ class GPClassificationEstimator:
     y : array_like of shape (n,)
         Labels in {-1, 1} or {0, 1}, both present.
     n_importance : int, default 16
-        Importance draws, in antithetic pairs, which at the posterior of UCI Glass halve the
-        variance at the same cost. 16 give the log estimate a variance of about 0.01 there; more do
-        not raise the acceptance rate.
+        Importance draws, in antithetic pairs, which at the posterior of UCI Glass halve the variance at the same cost.
+        16 give the log estimate a variance of about 0.01 there; more do not raise the acceptance rate.
     nugget : float, default 1e-3
         As in Sejdinovic et al. (2014). Zero makes the covariance of duplicated rows singular.
     approximation : {"laplace", "ep"}, optional
-        What chooses q. Laplace by default: at unit signal variance more draws are cheaper than EP's
-        ten times smaller variance. With a free signal variance EP is the default, because Laplace's
-        Gaussian degrades as the latent values grow: on Glass at s^2 = 10, 30 and 100 the variance
-        of the log estimate from 50 draws was 0.5, 1.6 and 8, EP's 0.04, 0.2 and 0.5.
+        What chooses q. Laplace by default: at unit signal variance more draws are cheaper than EP's ten times smaller
+        variance. With a free signal variance EP is the default, because Laplace's Gaussian degrades as the latent
+        values grow: on Glass at s^2 = 10, 30 and 100 the variance of the log estimate from 50 draws was 0.5, 1.6 and 8,
+        EP's 0.04, 0.2 and 0.5.
     link : {"logit", "probit"}, default "logit"
     signal_variance : {"fixed", "free"}, default "fixed"
     tolerance : float, default 0.3
-        Newton stops when log p(f, y) changed by less. It converges quadratically and q takes one
-        step more, so the variance is that of the exact mode.
+        Newton stops when log p(f, y) changed by less. It converges quadratically and q takes one step more, so the
+        variance is that of the exact mode.
     max_newton : int, default 30
         Newton steps at most, >= 1. The estimate is unbiased however few.
     ep_tolerance, max_sweeps : float, int, default 0.01 and 30
         EP stops when tilted and marginal moments agree to this fraction, or after so many sweeps.
     start : {"reference", "zeros"} or array_like of shape (n,), default "reference"
-        Where Newton starts: the mode at ``reference``, found once here; about two steps fewer than
-        from zeros. It is *frozen*: to start from the mode at the chain's current state would make
-        the estimate a function of more than (theta, u), and the pseudo-marginal argument fails.
+        Where Newton starts: the mode at ``reference``, found once here; about two steps fewer than from zeros. It is
+        *frozen*: to start from the mode at the chain's current state would make the estimate a function of more than
+        (theta, u), and the pseudo-marginal argument fails.
     reference : array_like of shape (dim,), optional
-        Default: l_k^2 = d var(x_k), at which half the mean squared scaled distance is 1, and s^2 =
-        1.
+        Default: l_k^2 = d var(x_k), at which half the mean squared scaled distance is 1, and s^2 = 1.
 
     Attributes
     ----------
@@ -127,8 +124,7 @@ class GPClassificationEstimator:
     aux_shape : tuple
         Shape of u: ((n_importance + 1) // 2, n), a row for an antithetic pair.
     failures : int
-        Estimates that were -inf because theta was not finite, a factorisation failed or the weights
-        were not finite.
+        Estimates that were -inf because theta was not finite, a factorisation failed or the weights were not finite.
 
     Raises
     ------
@@ -139,17 +135,16 @@ class GPClassificationEstimator:
     -----
     An instance has buffers: one instance per thread. Pickling drops them.
 
-    Keep BLAS to one thread (OPENBLAS_NUM_THREADS=1, or threadpoolctl): matrices of this size gain
-    nothing from more, and on a busy machine lose a factor of ten or more waiting for them.
-    ``gp_classification_model`` sees to it by itself.
+    Keep BLAS to one thread (OPENBLAS_NUM_THREADS=1, or threadpoolctl): matrices of this size gain nothing from more,
+    and on a busy machine lose a factor of ten or more waiting for them. ``gp_classification_model`` sees to it by
+    itself.
 
-    E_q[w^2] is formally infinite where the largest eigenvalue of T^1/2 K T^1/2 exceeds 1, because
-    the likelihood flattens and q is narrower than the prior in that direction. It does not show in
-    practice at moderate signal variances; the Pareto k of ``log_weights`` (Vehtari et al., 2024)
-    tells, as in ``benchmarks/gp_estimator.py``.
+    E_q[w^2] is formally infinite where the largest eigenvalue of T^1/2 K T^1/2 exceeds 1, because the likelihood
+    flattens and q is narrower than the prior in that direction. It does not show in practice at moderate signal
+    variances; the Pareto k of ``log_weights`` (Vehtari et al., 2024) tells, as in ``benchmarks/gp_estimator.py``.
 
-    Differs from the paper: antithetic pairs, draws from L C^-T/2 instead of a factor of q's
-    covariance, and the weights in site form.
+    Differs from the paper: antithetic pairs, draws from L C^-T/2 instead of a factor of q's covariance, and the weights
+    in site form.
 
     Examples
     --------
@@ -182,18 +177,16 @@ class GPClassificationEstimator:
         reference=None,
     ):
         self.X, self.y = check_data(X, y)
-        free = _one_of("signal_variance", signal_variance, ("fixed", "free")) == "free"
+        free = one_of("signal_variance", signal_variance, ("fixed", "free")) == "free"
         if approximation is None:
             approximation = "ep" if free else "laplace"
-        self.approximation = _one_of("approximation", approximation, ("laplace", "ep"))
-        self.link = _one_of("link", link, tuple(LINKS))
+        self.approximation = one_of("approximation", approximation, ("laplace", "ep"))
+        self.link = one_of("link", link, tuple(LINKS))
         self.signal_variance = signal_variance
-        self.n_importance = _positive_integer("n_importance", n_importance)
-        self.max_newton = _positive_integer("max_newton", max_newton)
-        self.max_sweeps = _positive_integer("max_sweeps", max_sweeps)
-        self.nugget = _number("nugget", nugget)
-        self.tolerance = _number("tolerance", tolerance)
-        self.ep_tolerance = _number("ep_tolerance", ep_tolerance)
+        count(1, n_importance=n_importance, max_newton=max_newton, max_sweeps=max_sweeps)
+        at_least(0.0, nugget=nugget, tolerance=tolerance, ep_tolerance=ep_tolerance)
+        self.n_importance, self.max_newton, self.max_sweeps = n_importance, max_newton, max_sweeps
+        self.nugget, self.tolerance, self.ep_tolerance = nugget, tolerance, ep_tolerance
         self._covariance = SquaredExponential(self.X, self.nugget, free)
         self.dim = self._covariance.dim
         self.aux_shape = ((self.n_importance + 1) // 2, len(self.y))
@@ -211,7 +204,7 @@ class GPClassificationEstimator:
                     f"start must be {len(self.y)} finite values; got shape {start.shape}"
                 )
             return start
-        if _one_of("start", start, ("reference", "zeros")) == "zeros":
+        if one_of("start", start, ("reference", "zeros")) == "zeros":
             return self._start
         if reference is None:
             reference = self._covariance.default_theta()
@@ -242,7 +235,8 @@ class GPClassificationEstimator:
     def with_importance(self, n_importance):
         """A copy of the estimator that makes ``n_importance`` draws, with buffers of its own."""
         twin = copy.deepcopy(self)
-        twin.n_importance = _positive_integer("n_importance", n_importance)
+        count(1, n_importance=n_importance)
+        twin.n_importance = n_importance
         twin.aux_shape = ((twin.n_importance + 1) // 2, len(self.y))
         twin.failures = 0
         twin._allocate()
@@ -276,9 +270,8 @@ class GPClassificationEstimator:
     def latent(self, theta, u, rng):
         """One latent vector f, shape (n,), picked among the draws of ``u`` in proportion to its weight.
 
-        If (theta, u) is the state of a pseudo-marginal chain, (theta, f) is an exact draw of the
-        joint posterior (Andrieu, Doucet & Holenstein, 2010, theorem 4's argument for one time
-        step).
+        If (theta, u) is the state of a pseudo-marginal chain, (theta, f) is an exact draw of the joint posterior
+        (Andrieu, Doucet & Holenstein, 2010, theorem 4's argument for one time step).
         """
         theta, u = self._check_theta(theta), self._check_u(u)
         q, log_weights = self._weigh(theta, u)
@@ -291,9 +284,8 @@ class GPClassificationEstimator:
     def predict(self, theta, u, X_new):
         """Probability of label 1 at new points given theta, by the weighted draws of ``u``.
 
-        For every draw f the latent value at a new point is Gaussian, and its link is averaged over
-        it (24-node Gauss-Hermite, exact for probit). Self-normalised weights: a bias of order 1 /
-        n_importance.
+        For every draw f the latent value at a new point is Gaussian, and its link is averaged over it (24-node
+        Gauss-Hermite, exact for probit). Self-normalised weights: a bias of order 1 / n_importance.
 
         Parameters
         ----------
@@ -388,22 +380,3 @@ class GPClassificationEstimator:
         if np.shape(u) != self.aux_shape:
             raise ValueError(f"u must have shape {self.aux_shape}; got {np.shape(u)}")
         return np.asarray(u, dtype=float)
-
-
-def _one_of(name, value, allowed):
-    if value not in allowed:
-        raise ValueError(f"{name} must be one of {', '.join(map(repr, allowed))}; got {value!r}")
-    return value
-
-
-def _positive_integer(name, value):
-    if isinstance(value, bool) or value != int(value) or value < 1:
-        raise ValueError(f"{name} must be an integer of at least 1; got {value!r}")
-    return int(value)
-
-
-def _number(name, value):
-    value = float(value)
-    if not 0.0 <= value < math.inf:
-        raise ValueError(f"{name} must be finite and not negative; got {value}")
-    return value

@@ -1,19 +1,18 @@
 """Sites for a Gaussian-process classifier: where an importance sampler's Gaussian should be.
 
-A classifier with p(y_j | f_j) = sigma(y_j f_j) and f ~ N(0, K) is approximated by *sites*, one
-unnormalised Gaussian exp(nu_j f_j - tau_j f_j^2 / 2) an observation, so that q(f) is proportional
-to N(f | 0, K) times their product. The two recipes here, Laplace's and expectation propagation,
-solve for q with
+A classifier with p(y_j | f_j) = sigma(y_j f_j) and f ~ N(0, K) is approximated by *sites*, one unnormalised Gaussian
+exp(nu_j f_j - tau_j f_j^2 / 2) an observation, so that q(f) is proportional to N(f | 0, K) times their product. The two
+recipes here, Laplace's and expectation propagation, solve for q with
 
     B = I + T^1/2 K T^1/2,  T = diag(tau),    mean = K a,  a = nu - T^1/2 B^-1 T^1/2 K nu,
 
-so nothing inverts K (Rasmussen & Williams, 2006, algorithms 3.1 and 3.5). What they return may be
-stopped anywhere: :mod:`pymc_kameleon.gp.estimator` is unbiased for every choice of sites.
+so nothing inverts K (Rasmussen & Williams, 2006, algorithms 3.1 and 3.5). What they return may be stopped anywhere:
+:mod:`pymc_kameleon.gp.estimator` is unbiased for every choice of sites.
 
 References
 ----------
-Minka, T. P. (2001). Expectation propagation for approximate Bayesian inference. UAI 17.
-Rasmussen, C. E. & Williams, C. K. I. (2006). Gaussian Processes for Machine Learning. MIT Press.
+Minka, T. P. (2001). Expectation propagation for approximate Bayesian inference. UAI 17. Rasmussen, C. E. & Williams, C.
+K. I. (2006). Gaussian Processes for Machine Learning. MIT Press.
 """
 
 import math
@@ -150,8 +149,8 @@ def laplace_sites(covariance, y, link, start, workspace, tolerance, max_newton):
     workspace : ndarray of shape (n, n), Fortran order
         Overwritten.
     tolerance : float
-        Stop when psi(f) = log p(y | f) - f' K^-1 f / 2 changed by less. Convergence is quadratic,
-        and the builder of q takes one more step.
+        Stop when psi(f) = log p(y | f) - f' K^-1 f / 2 changed by less. Convergence is quadratic, and the builder of q
+        takes one more step.
     max_newton : int
         Newton steps, the builder's included. Not to have converged after that is no failure.
     """
@@ -212,8 +211,8 @@ def _probit_moments(y, mean, variance):
 def _match_moments(inverse, mean, y, link, floor, damping, tau, nu, nodes, weights):
     """One parallel sweep over the sites, in place; return the largest mismatch of tilted and marginal moments.
 
-    ``inverse`` is L_B^-1. With b_j = [B^-1]_jj, a squared column norm of it, the marginal variance
-    of q is (1 - b_j) / tau_j and the cavity's (1 - b_j) / (tau_j b_j), positive whatever the sites.
+    ``inverse`` is L_B^-1. With b_j = [B^-1]_jj, a squared column norm of it, the marginal variance of q is (1 - b_j) /
+    tau_j and the cavity's (1 - b_j) / (tau_j b_j), positive whatever the sites.
     """
     mismatch = 0.0
     for j in range(y.shape[0]):
@@ -249,8 +248,8 @@ def ep_sites(covariance, y, link, start, workspace, tolerance, max_sweeps, dampi
     start : Sites
         Laplace's.
     tolerance : float
-        Stop when every tilted mean was within ``tolerance`` standard deviations of the marginal
-        mean, and every tilted variance within that fraction of the marginal variance.
+        Stop when every tilted mean was within ``tolerance`` standard deviations of the marginal mean, and every tilted
+        variance within that fraction of the marginal variance.
     max_sweeps : int
     damping : float in (0, 1]
         Fraction of a full update; below 1 because all sites move at once.

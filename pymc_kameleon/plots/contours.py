@@ -142,9 +142,7 @@ def _draw_pairs(
     scene: Scene, depths: Depths, top: float, edges: np.ndarray, figsize: Any, ax: Any
 ) -> tuple[np.ndarray, bool]:
     """Contours and points in the lower triangle, and a colour bar."""
-    k = len(scene.chosen)
-    size = panels.triangle_size(k) if figsize is None else figsize
-    figure, axes, new = panels.panels(panels.triangle(k), size, ax, sharex="col", sharey="row")
+    figure, axes, new = panels.triangle(len(scene.chosen), figsize, ax)
     plt = panels.pyplot()
     from matplotlib.cm import ScalarMappable
     from matplotlib.colors import BoundaryNorm, ListedColormap
@@ -152,10 +150,7 @@ def _draw_pairs(
     shades = plt.colormaps["Blues"](np.linspace(0.9, 0.12, len(edges)))  # darkest at the top
     colours, bounds = ListedColormap(shades), [0.0, *edges]
     norm = BoundaryNorm(bounds, len(edges))
-    for (row, column), axis in np.ndenumerate(axes):
-        if column > row:
-            axis.set_axis_off()
-            continue
+    for row, column, axis in panels.lower(axes):
         across, up = scene.panels[row, column]
         place = scene.grids[across], scene.grids[up], depths[row, column]
         axis.contourf(*place, levels=bounds, cmap=colours, norm=norm)
@@ -181,8 +176,7 @@ def _draw_curve(
 ) -> tuple[np.ndarray, bool]:
     """One coordinate: f below its top, points at their log density where that is known, else as ticks."""
     (c,) = scene.chosen
-    size = (6.0, 3.6) if figsize is None else figsize
-    _, axes, new = panels.panels((1, 1), size, ax)
+    _, axes, new = panels.triangle(1, figsize, ax)
     axis, grid, lowest = axes[0, 0], scene.grids[c], 1.15 * edges[-1]
     axis.plot(grid, depths[0, 0], color=panels.COLOURS[0], lw=1.8, label="f")
     for line, cloud in enumerate(scene.clouds):

@@ -93,16 +93,11 @@ def evaluations(
     kept = _kept(record, within)
     labels = [labels[c] for c in chosen]
     columns, k = record.positions[:, chosen], len(chosen)
-    size, shared = panels.triangle_size(k), {"sharex": "col", "sharey": "row"}
     if k == 1:
         columns, labels = np.column_stack([columns, record.log_densities]), [*labels, "log density"]
-        size, shared = (6.0, 3.6), {}
-    figure, axes, new = panels.panels(panels.triangle(k), figsize or size, ax, **shared)
+    figure, axes, new = panels.triangle(k, figsize, ax)
     mappable = None
-    for (row, column), axis in np.ndenumerate(axes):
-        if column > row:
-            axis.set_axis_off()
-            continue
+    for row, column, axis in panels.lower(axes):
         mappable = _draw(axis, record, columns[:, [column, row + 1]], kept, color)
         axis.locator_params(nbins=4)
     panels.name_axes(axes, labels)

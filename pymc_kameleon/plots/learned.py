@@ -1,6 +1,7 @@
 """The surrogate of a step, as a function and points, whatever it was learned by and wherever it comes from."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -93,20 +94,22 @@ def _from_values(state: kamiltonian_state.State) -> Learned:
             why = f"{dim} dimensions are too many for one, and the step is adaptive Metropolis"
         raise ValueError(f"No surrogate has been fitted: {why}.")
     centre = dynamics.surrogate.centre
-
-    def values(x: np.ndarray) -> np.ndarray:
-        f = value_features.values(dynamics.surrogate, np.ascontiguousarray(x))
-        out = surrogate_dynamics.reach(dynamics, (x - centre) @ dynamics.inverse.T)
-        inside = (out < dynamics.radius) & (f < dynamics.ceiling)  # False for NaN
-        return np.where(inside, f, -np.inf)
-
     to_x = dynamics.surrogate.scale[:, None] * dynamics.metric
     archive = centre + dynamics.archive @ to_x.T
     clouds = [Cloud("past states of the chain", archive, LEARNED, ".")]
     if learning is not None:
         clouds = _evaluated(learning, state.walk.history)
     about = f"{state.fit.family}, held-out error {state.fit.error:.2g} nats"
-    return Learned(about, values, archive, clouds, centre + to_x @ state.current.z)
+    current = centre + to_x @ state.current.z
+    return Learned(about, partial(values_within, dynamics), archive, clouds, current)
+
+
+def values_within(dynamics: Any, x: np.ndarray) -> np.ndarray:
+    """The surrogate at the rows of x (n, d); -inf outside of the region where it is used."""
+    f = value_features.values(dynamics.surrogate, np.ascontiguousarray(x))
+    out = surrogate_dynamics.reach(dynamics, (x - dynamics.surrogate.centre) @ dynamics.inverse.T)
+    inside = (out < dynamics.radius) & (f < dynamics.ceiling)  # False for NaN
+    return np.where(inside, f, -np.inf)
 
 
 def _evaluated(learning: kamiltonian_state.Learning, past: history.History) -> list[Cloud]:

@@ -1,7 +1,7 @@
 """Figures, panels, legends and captions that all plots share; colours that the colour-blind tell apart."""
 
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -61,15 +61,22 @@ def panels(
     return axes[0, 0].figure, axes, False
 
 
-def triangle(k: int) -> tuple[int, int]:
-    """Rows and columns of panels for ``k`` coordinates: the lower triangle of pairs, or one line."""
-    return max(k - 1, 1), max(k - 1, 1)
+def triangle(k: int, figsize: Any, given: Any) -> tuple[Any, np.ndarray, bool]:
+    """As :func:`panels`, for all pairs of ``k`` coordinates; of one, a single panel."""
+    if k == 1:
+        return panels((1, 1), figsize or (6.0, 3.6), given)
+    n = k - 1
+    size = figsize or (2.1 * n + 3.4, 1.9 * n + 2.6)
+    return panels((n, n), size, given, sharex="col", sharey="row")
 
 
-def triangle_size(k: int) -> tuple[float, float]:
-    """Of its figure, in inches."""
-    n = max(k - 1, 1)
-    return 2.1 * n + 3.4, 1.9 * n + 2.6
+def lower(axes: np.ndarray) -> Iterator[tuple[int, int, Any]]:
+    """Row, column and axes of the panels of the lower triangle; the others are switched off."""
+    for (row, column), axis in np.ndenumerate(axes):
+        if column > row:
+            axis.set_axis_off()
+        else:
+            yield row, column, axis
 
 
 def grid(x: np.ndarray, size: int) -> np.ndarray:

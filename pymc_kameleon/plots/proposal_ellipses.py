@@ -20,14 +20,14 @@ from pymc_kameleon.plots.names import (
     unconstrained,
 )
 from pymc_kameleon.samplers.adaptive_metropolis import AdaptiveMetropolis
-from pymc_kameleon.samplers.cma import CMA
-from pymc_kameleon.samplers.gaussian_adaptation import GaussianAdaptation
 from pymc_kameleon.samplers.gaussian_mixture.moves import local_moment
 from pymc_kameleon.samplers.gaussian_mixture.sampler import GaussianMixture
 from pymc_kameleon.samplers.kameleon.local_moves import LocalMoves
 from pymc_kameleon.samplers.kameleon.pca import PCAKameleon
 from pymc_kameleon.samplers.schedule import Scheduled
 from pymc_kameleon.samplers.screened import Screened
+from pymc_kameleon.samplers.shape_learners.cma import CMA
+from pymc_kameleon.samplers.shape_learners.gaussian_adaptation import GaussianAdaptation
 
 CONTOUR = math.sqrt(
     5.991
@@ -153,8 +153,7 @@ def kernels_of(sampler: Any, state: Any) -> list[Kernel]:
         return [walk] if state.surrogate is None else [_of_mixture(state), walk]
     if isinstance(sampler, AdaptiveMetropolis):
         return [_of_walk(state)]
-    adapts_radius = isinstance(sampler, GaussianAdaptation)
-    return [_constant(state.factor, state.log_radius if adapts_radius else state.log_sigma)]
+    return [_constant(state.factor, state.log_size)]
 
 
 def _constant(factor: np.ndarray, log_scale: float) -> Kernel:

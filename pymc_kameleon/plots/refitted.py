@@ -5,24 +5,21 @@ less: the draws and their log densities (the statistic ``lp``), with the tuning 
 points that were evaluated and refused; after ``pk.sample`` all evaluations.
 """
 
+from functools import partial
 from typing import Any
 
 import numpy as np
 import pymc as pm
 
 from pymc_kameleon.numerics import history
-from pymc_kameleon.plots.learned import Learned
+from pymc_kameleon.plots.learned import Learned, values_within
 from pymc_kameleon.plots.names import Layout, group, unconstrained
 from pymc_kameleon.plots.panels import ELSE, LEARNED, Cloud
 from pymc_kameleon.steps.pooled_trace import positions_of
 from pymc_kameleon.surrogates import transitions as surrogate_dynamics
-from pymc_kameleon.surrogates.values import features, regression
+from pymc_kameleon.surrogates.values import regression
 
 MOST = 2000  # draws that it is fitted to, of each of tuning and after
-REACH, CEILING = (
-    2.0,
-    3.0,
-)  # nothing is drawn farther out than this many times the draws, or so far above all values
 
 
 def refitted(idata: Any, layout: Layout, model: pm.Model | None) -> Learned:
@@ -36,10 +33,8 @@ def refitted(idata: Any, layout: Layout, model: pm.Model | None) -> Learned:
     chain, values = _draws(idata, layout, model, "posterior", "sample_stats")
     evaluations = group(idata, "evaluations")
     if evaluations is not None:
-        x, y = (
-            positions_of(evaluations, layout),
-            np.asarray(evaluations["_log_density"].values, float),
-        )
+        x = positions_of(evaluations, layout)
+        y = np.asarray(evaluations["_log_density"].values, float)
         cloud, source = Cloud("evaluated", x, ELSE, "x", y), f"{len(x)} evaluations"
     else:
         x, y, source = _with_tuning(idata, layout, model, chain, values)
@@ -50,16 +45,9 @@ def refitted(idata: Any, layout: Layout, model: pm.Model | None) -> Learned:
         raise ValueError(f"No surrogate can be fitted to {source}: {error}; draw more.") from error
     f = fit.surrogate
     dynamics = surrogate_dynamics.make_dynamics(f, fit.whiten_factor, chain, 1.0, fit.error)
-    radius = REACH * surrogate_dynamics.reach(dynamics, dynamics.archive).max()
-    ceiling = y[np.isfinite(y)].max() + CEILING + 0.5 * np.sqrt(x.shape[1])
-    ceiling = surrogate_dynamics.below(dynamics, ceiling).ceiling
-
-    def values_at(points: np.ndarray) -> np.ndarray:
-        found = features.values(f, np.ascontiguousarray(points))
-        distance = surrogate_dynamics.reach(dynamics, (points - f.centre) @ dynamics.inverse.T)
-        return np.where((distance < radius) & (found < ceiling), found, -np.inf)
-
+    dynamics = surrogate_dynamics.bounded(dynamics, dynamics.archive, y)
     about = f"{fit.family}, fitted anew to {source}, held-out error {fit.error:.2g} nats"
+    values_at = partial(values_within, dynamics)
     return Learned(about, values_at, history.thin(chain, 500), [cloud], None)
 
 

@@ -36,50 +36,28 @@ PAPER = {"covariance": "recursive", "exploration_share": 0.05}
 
 
 class State(NamedTuple):
-    """Everything that adapts.
+    """Everything that adapts."""
 
-    Attributes
-    ----------
-    mean, factor : ndarray of shape (d,), (d, d)
-        Of the history: L lower triangular with L L^T the covariance. The learned coordinates are L^-1 (x - mean).
-    log_scale : float
-        log s.
-    iteration, moves : int
-        Draws seen while tuning; those among them made with L.
-    next_update, last_update : int
-        Iterations of the covariance updates.
-    coordinate_log_scales, reversals : ndarray of shape (d,)
-        Of the coordinate-wise phase: log proposal sd, and how often its direction of change turned (signed).
-    history : History or None
-        ``None`` once tuning has ended.
-    values : value_covariance.Values or None
-        The log densities seen; ``None`` if they are not to be used, and once tuning has ended.
-    autoregression : autoregressive.Tuning
-    warmup : int
-        Length of the coordinate-wise phase.
-    autoregressive_share : float
-        Share of the moves towards the mean; whoever stands on this walk may raise it when there is a mean to move to.
-    growth : float
-        Of the intervals between updates of the covariance.
-    base : ndarray of shape (d, d) or None
-        The factor that an arrival brought; ``None`` without, and once tuning has ended.
-    """
-
+    # (d,): of the history: L lower triangular with L L^T the covariance. The learned coordinates are L^-1 (x - mean).
     mean: np.ndarray
-    factor: np.ndarray
-    log_scale: float
-    iteration: int
+    factor: np.ndarray  # (d, d)
+    log_scale: float  # log s
+    iteration: int  # draws seen while tuning; those among them made with L
     moves: int
-    next_update: int
+    next_update: int  # iterations of the covariance updates
     last_update: int
+    # (d,): of the coordinate-wise phase: log proposal sd, and how often its direction of change turned (signed)
     coordinate_log_scales: np.ndarray
-    reversals: np.ndarray
-    history: History | None
+    reversals: np.ndarray  # (d,)
+    history: History | None  # ``None`` once tuning has ended
+    # the log densities seen; ``None`` if they are not to be used, and once tuning has ended
     values: value_covariance.Values | None
     autoregression: autoregressive.Tuning
-    warmup: int
+    warmup: int  # length of the coordinate-wise phase
+    # share of the moves towards the mean; whoever stands on this walk may raise it when there is a mean to move to
     autoregressive_share: float
-    growth: float = 1.2
+    growth: float = 1.2  # of the intervals between updates of the covariance
+    # (d, d): the factor that an arrival brought; ``None`` without, and once tuning has ended
     base: np.ndarray | None = None
 
 

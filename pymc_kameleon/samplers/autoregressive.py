@@ -25,7 +25,6 @@ import numpy as np
 
 from pymc_kameleon.numerics.compiled import njit
 from pymc_kameleon.numerics.covariance import solve_lower
-from pymc_kameleon.numerics.step_size import robbins_monro
 from pymc_kameleon.samplers.seam import Outcome, Proposal
 
 TARGET_ACCEPT = 0.4  # as the localised independence of gaussian_mixture
@@ -33,18 +32,10 @@ LOG_STEP_BOUNDS = (-8.0, -1e-3)
 
 
 class Tuning(NamedTuple):
-    """What adapts beside m and L.
+    """What adapts beside m and L."""
 
-    Attributes
-    ----------
-    log_step : float
-        log b.
-    moves : int
-        So far.
-    """
-
-    log_step: float = -1.0
-    moves: int = 0
+    log_step: float = -1.0  # log b
+    moves: int = 0  # so far
 
 
 def propose(
@@ -60,9 +51,8 @@ def propose(
 def adapt(tuning: Tuning, outcome: Outcome) -> Tuning:
     """Tune the step after one move."""
     moves = tuning.moves + 1
-    target = outcome.target(TARGET_ACCEPT)
-    log_step = robbins_monro(tuning.log_step, outcome.accept_prob, target, 2.0 * moves**-0.6)
-    return Tuning(min(max(log_step, LOG_STEP_BOUNDS[0]), LOG_STEP_BOUNDS[1]), moves)
+    rate = 2.0 * moves**-0.6
+    return Tuning(outcome.tuned(tuning.log_step, TARGET_ACCEPT, rate, *LOG_STEP_BOUNDS), moves)
 
 
 @njit(cache=True)

@@ -133,21 +133,11 @@ def draws(
 
 
 class Run(NamedTuple):
-    """A chain of :func:`run`.
+    """A chain of :func:`run`."""
 
-    Attributes
-    ----------
-    draws : ndarray of shape (n, d)
-        After tuning.
-    accept_prob : ndarray of shape (n,)
-        Acceptance probabilities of those.
-    state : NamedTuple
-        The sampler's, at the end.
-    """
-
-    draws: np.ndarray
-    accept_prob: np.ndarray
-    state: Any
+    draws: np.ndarray  # (n, d): after tuning
+    accept_prob: np.ndarray  # (n,): acceptance probabilities of those
+    state: Any  # the sampler's, at the end
 
 
 def run(

@@ -19,9 +19,8 @@ from pymc_kameleon.samplers.seam import Outcome, Proposal
 SWEEPS = 20  # over all coordinates
 TARGET_ACCEPT = 0.44  # optimal in one dimension, Roberts & Rosenthal (2001)
 GAIN = 4.0  # 20 acceptances in a row are a factor of exp(45), 20 rejections one of exp(-35)
-NOISY_GAIN = (
-    1.0  # there 20 rejections in a row are those of an overestimate, and say nothing of a scale
-)
+# there 20 rejections in a row are those of an overestimate, and say nothing of a scale
+NOISY_GAIN = 1.0
 
 
 def length(dim: int, tune: int | None, sweeps: int = SWEEPS) -> int:
@@ -57,21 +56,13 @@ def adapt(
 
 
 class Phase(NamedTuple):
-    """The phase, for an algorithm that keeps it apart from what it learns afterwards.
+    """The phase, for an algorithm that keeps it apart from what it learns afterwards."""
 
-    Attributes
-    ----------
-    length, iteration : int
-        Draws of the phase, and those that have been.
-    start, log_scales, reversals : ndarray of shape (d,)
-        Log scales at the start and now; see :func:`adapt`.
-    """
-
-    length: int
+    length: int  # draws of the phase, and those that have been
     iteration: int
-    start: np.ndarray
-    log_scales: np.ndarray
-    reversals: np.ndarray
+    start: np.ndarray  # (d,): log scales at the start and now; see :func:`adapt`
+    log_scales: np.ndarray  # (d,)
+    reversals: np.ndarray  # (d,)
 
 
 def begin(scales: np.ndarray, sweeps: int, tune: int | None) -> Phase | None:

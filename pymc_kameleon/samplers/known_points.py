@@ -19,7 +19,6 @@ from pymc_kameleon.numerics import evaluations
 from pymc_kameleon.numerics.evaluations import Evaluations
 
 CHECKED = 5  # points that are evaluated again, at least
-SAME = (0.01, 1e-6)  # by how much a log density may be off, absolute and relative: computers round
 
 
 def check_finite(known: Evaluations) -> None:
@@ -71,7 +70,7 @@ def shifted(known: Evaluations, rows, values) -> Evaluations:
     """
     change = np.asarray(values) - known.log_densities[rows]
     offset = float(np.median(change))
-    absolute, relative = SAME
+    absolute, relative = 0.01, 1e-6  # by how much a log density may be off: computers round
     # what rounding explains goes by these points: another, far away, may have -1e80, which would excuse anything
     heights = np.abs(known.log_densities[rows])
     height = heights.max(where=np.isfinite(heights), initial=0.0)
@@ -91,46 +90,24 @@ class Check(NamedTuple):
 
     What comes before a walk has ``propose``, ``tell``, ``learned`` and ``stop``, see
     :class:`pymc_kameleon.samplers.arrival.search.State`.
-
-    Attributes
-    ----------
-    known : Evaluations
-    comparable : bool
-        Whether log densities can be compared: not under noise.
-    rows : ndarray of shape (k,)
-        Of the points to evaluate.
-    start, start_log_density : ndarray of shape (d,), float
-        Where the chain was before.
-    found : tuple of float
-        What has been found so far.
     """
 
     known: Evaluations
-    comparable: bool
-    rows: np.ndarray
-    start: np.ndarray
-    start_log_density: float
-    found: tuple[float, ...] = ()
+    comparable: bool  # whether log densities can be compared: not under noise
+    rows: np.ndarray  # (k,): of the points to evaluate
+    start: np.ndarray  # (d,): where the chain was before
+    start_log_density: float  # (d,)
+    found: tuple[float, ...] = ()  # what has been found so far
 
-    @property
-    def warm(self) -> bool:
-        """Whether what it learns is enough for a surrogate at once."""
-        return True
-
-    @property
-    def arrived(self) -> bool:
-        """Whether the chain is in a typical set: as far as the known points are."""
-        return True
-
-    @property
-    def settled(self) -> bool:
-        """Whether the walk can begin."""
-        return len(self.found) == len(self.rows)
+    warm = True  # what it learns is enough for a surrogate at once
+    arrived = True  # as far as the known points are in a typical set
 
     @property
     def done(self) -> bool:
         """Whether nothing is left to evaluate."""
-        return self.settled
+        return len(self.found) == len(self.rows)
+
+    settled = done  # the walk can begin
 
     @property
     def evaluations(self) -> int:

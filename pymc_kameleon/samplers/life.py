@@ -67,22 +67,12 @@ class Density:
 
 
 class Doubt(NamedTuple):
-    """An arrival that ran out of evaluations before it was sure to be there.
+    """An arrival that ran out of evaluations before it was sure to be there."""
 
-    Attributes
-    ----------
-    evaluations : int
-        That it took.
-    position, log_density : ndarray of shape (d,), float
-        Where it ended.
-    heights : History
-        Log density of every tuning draw since, dimension 1.
-    """
-
-    evaluations: int
-    position: np.ndarray
+    evaluations: int  # that it took
+    position: np.ndarray  # (d,), where it ended
     log_density: float
-    heights: history.History
+    heights: history.History  # log density of every tuning draw since, dimension 1
 
 
 class State(NamedTuple):
@@ -224,20 +214,16 @@ class Life:
             self._set(stage=None)
         known = Known(spent=self._state.tuning_draws)
         if stage is not None and (self.climbs or stage.warm):
-            known = Known(self._state.tuning_draws, **self._learned(stage))
+            learned, choice = stage.learned(), self._state.centring
+            if choice is not None:  # in the walk's coordinates
+                learned = centring.recast(self.density, choice.share, stage.position, **learned)
+            known = Known(self._state.tuning_draws, **learned)
             self._set(doubt=None)
             if not stage.arrived:  # said when tuning ends, unless the walk has arrived by itself
                 at = self.here.position, stage.log_density
                 self._set(doubt=Doubt(stage.evaluations, *at, history.empty(1)))
         self._set(own=self.sampler.init(self.rng, self.here.position, known))
         self._place()
-
-    def _learned(self, stage):
-        """What the arrival tells the walk, in the walk's coordinates."""
-        learned, choice = stage.learned(), self._state.centring
-        if choice is None:
-            return learned
-        return centring.recast(self.density, choice.share, stage.position, **learned)
 
     # -- one draw -------------------------------------------------------------------------------------
 
@@ -464,7 +450,9 @@ class Life:
             self.rng, self.sampler, before, state.own, proposal, there
         )
         if state.tune:
-            noise_sd, patience = self._noise()
+            noise_sd, patience = noise_probe.sd(state.probe), noise_probe.patience(state.probe)
+            if self.density.noisy:  # before the first pair of probes, too
+                noise_sd = max(noise_sd, SOME_NOISE)
             outcome = Outcome(
                 here.position, here.log_density, proposal, there.log_density, probability, accepted,
                 there.noise, before.noise, noise_sd, 1.0 if accepted else patience,
@@ -475,26 +463,15 @@ class Life:
         if doubt is not None:
             height = np.array([here.log_density])
             doubt = doubt._replace(heights=history.append(doubt.heights, height))
-        self._set(here=here, own=own, probe=probe, doubt=doubt)
-        if state.elsewhere:
-            self._forget_what_is_near()
+        elsewhere = state.elsewhere
+        if elsewhere:  # what the walk comes to by itself is nothing to tell
+            x = here.position
+            if state.centring is not None:
+                x, _ = self.density.recast(x, self.density.noncentred)
+            elsewhere = tuple(r for r in elsewhere if not search.contains(r, x))
+        self._set(here=here, own=own, probe=probe, doubt=doubt, elsewhere=elsewhere)
         log_ratio = there.log_density - before.log_density + proposal.log_q_ratio
         return Told(proposal, probability, accepted, log_ratio)
-
-    def _forget_what_is_near(self):
-        """The walk comes to another mode by itself: nothing to tell."""
-        x = self.here.position
-        if self._state.centring is not None:
-            x, _ = self.density.recast(x, self.density.noncentred)
-        left = tuple(r for r in self._state.elsewhere if not search.contains(r, x))
-        self._set(elsewhere=left)
-
-    def _noise(self):
-        """What is known of it, for a draw that stays: sd, patience."""
-        sd = noise_probe.sd(self._state.probe)
-        if self.density.noisy:  # before the first pair of probes, too
-            sd = max(sd, SOME_NOISE)
-        return sd, noise_probe.patience(self._state.probe)
 
     # -- end of tuning --------------------------------------------------------------------------------
 

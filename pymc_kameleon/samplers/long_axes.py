@@ -26,27 +26,15 @@ from pymc_kameleon.surrogates.values.features import quadratic_size
 from pymc_kameleon.surrogates.values.library import LIBRARY
 from pymc_kameleon.surrogates.values.regression import Fit
 
-GOOD_ENOUGH = 1.0  # held-out error of the quadratic, in units of the log density
-POINTS = (1.5, 4)  # for each coefficient: before the first regression, and at most (the latest)
-FEWEST = 60
-LEAST_CURVATURE = 0.1  # times the held-out error: what the regression cannot tell from none
-LONGER = 2.0  # than the chain's own extent: a smaller difference is left to the chain
+FEWEST = 60  # points to regress on
 FALL = 2.0  # nats along a slope
-CLIFF = 10.0  # nats, and 2 d more: how far the log density may fall inside the new ellipsoid
 
 
 class Values(NamedTuple):
-    """Log densities seen while tuning.
-
-    Attributes
-    ----------
-    proposed : Evaluations
-    chain : History
-        Rows of 1: the log density of each of the chain's states.
-    """
+    """Log densities seen while tuning."""
 
     proposed: Evaluations
-    chain: History
+    chain: History  # rows of 1: the log density of each of the chain's states
 
 
 def begin(known: Evaluations) -> Values:
@@ -78,9 +66,9 @@ def extend(
     """
     n, d = values.proposed.size, states.shape[1]
     size = quadratic_size(d)
-    if n < max(POINTS[0] * size, FEWEST):
+    if n < max(1.5 * size, FEWEST):
         return factor
-    latest = slice(-max(POINTS[1] * size, 4 * FEWEST), None)
+    latest = slice(-max(4 * size, 4 * FEWEST), None)
     points, heights = values.proposed.positions, values.proposed.log_densities
     chain = values.chain.buffer[values.chain.size - len(states) : values.chain.size, 0]
     try:
@@ -106,7 +94,7 @@ def _axes(fit: Fit, factor: np.ndarray, centre: np.ndarray) -> np.ndarray | None
     axis is clearly longer. Along an axis that is not concave, or on a slope, the log density says nothing of the kind:
     a is 1, or at most what it takes to fall by ``FALL``.
     """
-    if not fit.error < GOOD_ENOUGH:
+    if not fit.error < 1.0:  # in units of the log density
         return None
     f = fit.surrogate  # the plain quadratic
     to_u = f.frame @ (factor / f.scale[:, None])  # never in the log density's own units: digits
@@ -114,10 +102,10 @@ def _axes(fit: Fit, factor: np.ndarray, centre: np.ndarray) -> np.ndarray | None
     u = f.frame @ ((centre - f.centre) / f.scale - f.origin)
     gradient = to_u.T @ (f.linear + f.quadratic @ u)
     slopes = np.abs(vectors.T @ gradient)
-    least = max(LEAST_CURVATURE * fit.error, 1e-7)
+    least = max(0.1 * fit.error, 1e-7)  # less the regression cannot tell from none
     lengths = np.maximum(eigenvalues, least) ** -0.5
     lengths = np.minimum(lengths, FALL / np.maximum(slopes, 1e-7))
-    longer = (eigenvalues > -least) & (lengths > LONGER)
+    longer = (eigenvalues > -least) & (lengths > 2.0)  # a smaller difference is left to the chain
     if not longer.any():
         return None
     return factor @ (vectors * np.where(longer, lengths, 1.0))
@@ -129,7 +117,7 @@ def _has_cliffs(factor: np.ndarray, proposed: Evaluations, centre, typical: floa
     A quadratic fitted beside a wall does not see the wall.
     """
     d = len(centre)
-    low = ~(proposed.log_densities > typical - CLIFF - 2.0 * d)
+    low = ~(proposed.log_densities > typical - 10.0 - 2.0 * d)
     if not low.any():
         return False
     z = np.linalg.solve(factor, (proposed.positions[low] - centre).T)

@@ -32,45 +32,27 @@ from typing import Any, NamedTuple
 EVERY = 20  # tuning draws; the last two of them are probes
 EVERY_TUNED = 10  # the same, where the estimator's work is tuned by what they find
 MEASURED = 10  # pairs, or the noise is not known
-LATE = 3  # one of so many pairs is remembered: the first are of where the chain began
 MEMORY = 50  # pairs, at most
-HELD = 10  # tuning draws without a move, after which the estimate that holds the chain is made anew ...
-HELD_SHARE = 0.02  # ... or this share of the tuning draws so far
+HELD = 10  # tuning draws without a move, after which the estimate that holds the chain is made anew
 FRESH = 2.5  # patience with a fresh estimate, at most
 LARGEST = 50.0  # that one pair may contribute: where an estimate is zero the difference is infinite
-LEAST_STANDSTILL = 0.01  # that the chance of leaving a point is compared with
-BEST_SD = (
-    1.2,
-    1.5,
-)  # Doucet et al. (2015), section 3.4: for slow and for fast mixing chains, roughly
+# Doucet et al. (2015), section 3.4: for slow and for fast mixing chains, roughly
+BEST_SD = (1.2, 1.5)
 
 
 class NoiseProbe(NamedTuple):
-    """What is known about the noise.
+    """What is known about the noise."""
 
-    Attributes
-    ----------
-    draws, pairs : int
-        Tuning draws so far, and pairs of probes among them.
-    squares : tuple of float
-        Half the squared differences of the last pairs.
-    first : tuple or None
-        (value, its noise as an ``Outcome`` tells it) of a pair that is half done.
-    met, chance : int, float
-        Probes since the chain last moved, and the sum of the probabilities with which it would have moved to them.
-    still : int
-        Tuning draws since then.
-    fresh : bool
-        Whether what the chain retains is an estimate made anew, and so was not selected.
-    """
-
-    draws: int = 0
+    draws: int = 0  # tuning draws so far, and pairs of probes among them
     pairs: int = 0
-    squares: tuple[float, ...] = ()
+    squares: tuple[float, ...] = ()  # half the squared differences of the last pairs
+    # (value, its noise as an ``Outcome`` tells it) of a pair that is half done
     first: tuple[float, Any] | None = None
+    # probes since the chain last moved, and the sum of the probabilities with which it would have moved to them
     met: int = 0
     chance: float = 0.0
-    still: int = 0
+    still: int = 0  # tuning draws since then
+    # whether what the chain retains is an estimate made anew, and so was not selected
     fresh: bool = False
 
     @property
@@ -90,7 +72,8 @@ def record(probe: NoiseProbe, value: float, noise: Any) -> NoiseProbe:
     if probe.first is None:
         return probe._replace(first=(value, noise))
     pairs = probe.pairs + 1
-    late = min(max(pairs // LATE, MEASURED), MEMORY)
+    # a third of the pairs is remembered: the first are of where the chain began
+    late = min(max(pairs // 3, MEASURED), MEMORY)
     squares = (*probe.squares, half_square(probe, value))[-late:]
     return probe._replace(pairs=pairs, squares=squares, first=None)
 
@@ -114,7 +97,7 @@ def meet(probe: NoiseProbe, accept_prob: float) -> NoiseProbe:
 
 def is_held(probe: NoiseProbe) -> bool:
     """Whether an estimate seems to hold a chain that tunes."""
-    return probe.still > max(HELD, HELD_SHARE * probe.draws) and probe.variance > 0.0
+    return probe.still > max(HELD, 0.02 * probe.draws) and probe.variance > 0.0
 
 
 def leave(probe: NoiseProbe, *, fresh: bool = False) -> NoiseProbe:
@@ -131,7 +114,7 @@ def patience(probe: NoiseProbe) -> float:
     """
     if probe.met == 0 and not probe.fresh:
         return 1.0
-    still = max(standstill_acceptance(sd(probe)), LEAST_STANDSTILL)
+    still = max(standstill_acceptance(sd(probe)), 0.01)
     first = min(fresh_acceptance(sd(probe)) / still, FRESH) if probe.fresh else 1.0
     return min(first, (first + probe.chance / still) / (1 + probe.met))
 

@@ -20,20 +20,14 @@ import numpy as np
 from pymc_kameleon.numerics.covariance import cholesky_update
 from pymc_kameleon.numerics.step_size import robbins_monro
 from pymc_kameleon.samplers.adaptive_metropolis import AdaptiveMetropolis
-from pymc_kameleon.samplers.seam import NEVER, NOTHING, Outcome, Proposal, Sampler
+from pymc_kameleon.samplers.seam import NEVER, NOTHING, Outcome, Sampler
 
 ScheduleName = Literal["harmonic", "root"]
 SCHEDULES: dict[str, Callable[[int], float]] = {
     "harmonic": lambda t: 1.0 / t,
-    "root": lambda t: (
-        1.0 / math.sqrt(t)
-    ),  # of both groups' published code, for scales and for refits
+    # of both groups' published code, for scales and for refits
+    "root": lambda t: 1.0 / math.sqrt(t),
 }
-CLOCKS = (
-    "next_refresh",
-    "next_fit",
-    "next_update",
-)  # the field of a state that says when it learns next
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -66,11 +60,8 @@ class Scheduled(Sampler):
         super().__post_init__()
         for t in (1, 2, 1000, 1_000_000):
             probability(self.schedule, t)
-
-    @property
-    def statistics(self):  # type: ignore[override]
-        """The sampler's own."""
-        return self.inner.statistics
+        for name in ("statistics", "propose", "freeze", "place", "log_ratio", "observe", "stats"):
+            object.__setattr__(self, name, getattr(self.inner, name))  # the sampler's own
 
     def init(self, rng, x, known=NOTHING) -> Any:
         """Start at ``x``, shape (d,)."""
@@ -81,10 +72,6 @@ class Scheduled(Sampler):
             name = type(self.inner).__name__
             raise TypeError(f"{name} has no schedule to replace.") from None
         return state
-
-    def propose(self, rng, x, state) -> Proposal:
-        """The sampler's own."""
-        return self.inner.propose(rng, x, state)
 
     def adapt(self, rng, state, outcome) -> Any:
         """Learn from one draw, and anew with probability p_t."""
@@ -98,33 +85,13 @@ class Scheduled(Sampler):
             state = state._replace(**{field: t if due else NEVER})
         return inner.adapt(rng, state, outcome)
 
-    def freeze(self, state) -> Any:
-        """The sampler's own."""
-        return self.inner.freeze(state)
-
-    def stats(self, state, proposal=None) -> dict[str, Any]:
-        """The sampler's own."""
-        return self.inner.stats(state, proposal)
-
-    def place(self, state, point, proposal=None) -> Any:
-        """The sampler's own."""
-        return self.inner.place(state, point, proposal)
-
-    def log_ratio(self, state, point, proposal, there) -> float:
-        """The sampler's own."""
-        return self.inner.log_ratio(state, point, proposal, there)
-
-    def observe(self, state, point, move="refresh") -> Any:
-        """The sampler's own."""
-        return self.inner.observe(state, point, move)
-
 
 def clock(inner: Sampler, state: Any) -> tuple[str, int, bool]:
     """The field that says when ``inner`` learns next, the number of this draw, and whether it has learned before."""
-    if hasattr(state, "next_update"):
+    if "next_update" in state._fields:
         return "next_update", state.iteration + 1, state.last_update > 0
     t = state.walk.iteration + 1
-    if hasattr(state, "next_refresh"):
+    if "next_refresh" in state._fields:
         return "next_refresh", t, state.model is not None
     # one surrogate from a given history is kept, and so is the last one before the end of tuning
     begun = state.refits > 0 and inner.history is None and t < state.last_fit  # type: ignore[attr-defined]

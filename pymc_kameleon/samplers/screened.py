@@ -33,13 +33,11 @@ from pymc_kameleon.numerics.checks import count
 from pymc_kameleon.numerics.evaluations import Evaluations
 from pymc_kameleon.numerics.history import History
 from pymc_kameleon.samplers.chain import transition
-from pymc_kameleon.samplers.kamiltonian import trust
-from pymc_kameleon.samplers.kamiltonian.values.learning import (
-    Judgement,
-    Quality,
-    since_arrival,
-    unjudged,
-)
+from pymc_kameleon.samplers.kamiltonian import learner, trust
+from pymc_kameleon.samplers.kamiltonian.learner import Judgement, Schedule, unjudged
+from pymc_kameleon.samplers.kamiltonian.sampler import SurrogateSampler
+from pymc_kameleon.samplers.kamiltonian.values import refits, worth
+from pymc_kameleon.samplers.kamiltonian.values import state as values
 from pymc_kameleon.samplers.seam import NEVER, NOTHING, Outcome, Point, Proposal, Sampler
 from pymc_kameleon.surrogates import transitions as dynamics
 from pymc_kameleon.surrogates.transitions import Dynamics
@@ -48,80 +46,44 @@ from pymc_kameleon.surrogates.values.features import quadratic_size
 from pymc_kameleon.surrogates.values.regression import Fit
 
 MOVE = "screened"
-GROWTH = 1.35  # of the evaluations between two fits
-STALE = 1.1  # growth since the last fit at which the end of tuning has one of its own
-WHILE_TUNING = 0.5  # largest share of the screened moves: the sampler's own learn its scales
-FAR = 10.0  # ... and where f is all but exact ...
-EXACT = 1e-3  # ... by its held-out error
-PRIOR_TRIALS = 5.0  # what the fit's held-out residual counts for
 WORTH = 4.0  # times the acceptance probability: the share that the screened moves may have
-# Of the sampler's own moves. Where f is not trusted a chain makes no other, and comes back as rarely as they are made
-# where it is: with a twentieth of the draws its visits to the tails were few and long.
-LEAST_FLOOR, LARGEST_FLOOR = 0.2, 0.95
 
 
 class Learning(NamedTuple):
-    """What is needed while tuning only.
+    """What is needed while tuning only."""
 
-    Attributes
-    ----------
-    evaluated : Evaluations
-        Every point evaluated.
-    states, heights : History
-        The chain's, and their log densities.
-    judgement : Judgement
-        Of the present surrogate.
-    accepted, trials : float
-        Sum of the acceptance probabilities of screened moves, and their number; those before the last fit count a
-        tenth.
-    next_fit, fits : int
-        Evaluations at which f is fitted next; how many fits there were.
-    seed : int
-        Of the fit at the end of tuning.
-    """
-
-    evaluated: Evaluations
-    states: History
+    evaluated: Evaluations  # every point evaluated
+    states: History  # the chain's, and their log densities
     heights: History
-    judgement: Judgement
+    judgement: Judgement  # of the present surrogate
+    # sum of the acceptance probabilities of screened moves, and their number; those before the last
+    # fit count a tenth
     accepted: float
     trials: float
-    next_fit: int
-    fits: int
-    seed: int
+    schedule: Schedule
+
+    @property
+    def size(self) -> int:
+        """Number of evaluations."""
+        return self.evaluated.size
 
 
 class State(NamedTuple):
-    """Everything that adapts.
+    """Everything that adapts."""
 
-    Attributes
-    ----------
-    inner : tuple
-        The sampler's own.
-    fit, surface : Fit, Dynamics or None
-        None until there are enough evaluations; ``surface`` has f and D.
-    current : trust.Current or None
-        The chain's point, in the surface's coordinates.
-    share : float
-        What f is trusted with there: t, see :mod:`pymc_kameleon.samplers.kamiltonian.trust`; while tuning the share of
-        the screened moves.
-    mixture : trust.Mixture or None
-        Set when tuning ends.
-    learning : Learning or None
-        None once tuning has ended.
-    """
-
-    inner: Any
-    fit: Fit | None
+    inner: Any  # the sampler's own
+    fit: Fit | None  # None until there are enough evaluations; ``surface`` has f and D
     surface: Dynamics | None
-    current: trust.Current | None
+    current: trust.Current | None  # the chain's point, in the surface's coordinates
+    # what f is trusted with there: t, see :mod:`pymc_kameleon.samplers.kamiltonian.trust`; while
+    # tuning the share of the screened moves
     share: float
-    mixture: trust.Mixture | None
-    learning: Learning | None
+    mixture: trust.Mixture | None  # set when tuning ends
+    learning: Learning | None  # None once tuning has ended
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Screened(Sampler):
+class Screened(SurrogateSampler):
     """A sampler, and screened moves by it.
 
     Parameters
@@ -151,18 +113,11 @@ class Screened(Sampler):
     def init(self, rng, x, known=NOTHING) -> State:
         """Start at ``x``, shape (d,)."""
         d = len(x)
-        affordable = regression.affordable(d)
+        first = max(100, int(1.5 * quadratic_size(d))) if regression.affordable(d) else NEVER
         learning = Learning(
-            evaluated=evaluations.copy(d, known.evaluated),
-            states=history.empty(d),
-            heights=history.empty(1),
-            judgement=unjudged(),
-            accepted=0.0,
-            trials=0.0,
-            next_fit=max(100, int(1.5 * quadratic_size(d))) if affordable else NEVER,
-            fits=0,
-            seed=0,
-        )
+            evaluations.copy(d, known.evaluated), history.empty(d), history.empty(1), unjudged(), 0.0, 0.0,
+            Schedule(first),
+        )  # fmt: skip
         return State(self.inner.init(rng, x, known), None, None, None, 0.0, None, learning)
 
     def propose(self, rng, x, state) -> Proposal:
@@ -190,17 +145,24 @@ class Screened(Sampler):
         # Exactness hangs here: P^k is reversible with respect to exp(f) on D (Christen & Fox, 2005, eq. 5).
         return Proposal(here.position, start.log_density - here.log_density, MOVE, inner)
 
+    def locate(self, state, point) -> trust.Current:
+        """A point with f there."""
+        return values.locate(state.surface, point.position, point.log_density)
+
+    def trusted(self, state, current) -> float:
+        """The share of the screened moves at a point, which D holds or not."""
+        return values.share(state.mixture, state.surface, current)
+
+    def end(self, state, proposal, there) -> trust.Current:
+        """Located anew: what the sampler's own moves carry is the sampler's."""
+        return self.locate(state, there)
+
     def log_ratio(self, state, point, proposal, there) -> float:
         """The kernel's own, and that of the shares at both ends."""
-        if proposal.move == MOVE:
-            ratio = proposal.log_q_ratio
-        else:
+        screened, ratio = proposal.move == MOVE, proposal.log_q_ratio
+        if not screened:
             ratio = self.inner.log_ratio(state.inner, point, proposal, there)
-        if state.mixture is None or not (ratio > -math.inf and there.log_density > -math.inf):
-            return ratio
-        # Exactness hangs on the shares at both ends, the new one with the new log density: see ``trust``.
-        share = _trusted(state, locate(state.surface, there))
-        return ratio + trust.log_ratio(state.mixture, proposal.move == MOVE, state.share, share)
+        return self.with_shares(state, ratio, screened, proposal, there)
 
     def place(self, state, point, proposal=None) -> State:
         """Retain what f is at the chain's new point; a screened move brings the sampler's own state along."""
@@ -208,7 +170,20 @@ class Screened(Sampler):
             inner = proposal.carry
         else:
             inner = self.inner.place(state.inner, point, proposal)
-        return _placed(state._replace(inner=inner), point)
+        return self._placed(state._replace(inner=inner), point)
+
+    def _placed(self, state, point):
+        """While tuning ``share`` is that of the screened moves."""
+        if state.surface is None:
+            return state
+        state = self.retain(state, self.locate(state, point))
+        if state.mixture is not None:
+            return state
+        share = 0.1
+        if not trust.is_stuck(state.current, state.learning.judgement.typical):
+            # half at most: the sampler's own moves learn its scales
+            share = min(max(WORTH * acceptance(state), share), 0.5)
+        return state._replace(share=share)
 
     def adapt(self, rng, state, outcome) -> State:
         """Learn from one draw, whichever kernel made it."""
@@ -216,10 +191,10 @@ class Screened(Sampler):
         if state.learning is None:
             return state
         state = state._replace(learning=learn(state, outcome))
-        learning = state.learning
-        if learning.evaluated.size >= learning.next_fit:
-            state = refit(rng, state, full=learning.fits % 3 == 2)
-        return _placed(state, Point(outcome.position, outcome.log_density))
+        schedule = state.learning.schedule
+        if state.learning.size >= schedule.next_refit:
+            state = refit(rng, state, full=schedule.refits % 3 == 2)
+        return self._placed(state, Point(outcome.position, outcome.log_density))
 
     def observe(self, state, point, move="refresh") -> State:
         """The sampler's own."""
@@ -245,56 +220,23 @@ def value(surface: Dynamics, x: np.ndarray) -> float:
     return found if found < surface.ceiling else -math.inf
 
 
-def locate(surface: Dynamics, point: Point) -> trust.Current:
-    """A point with f there."""
-    z = dynamics.to_z(surface, point.position)
-    return trust.Current(z, point.log_density, dynamics.value(surface, z))
-
-
-def _trusted(state: State, current: trust.Current) -> float:
-    surface = state.surface
-    measured = current._replace(z=dynamics.in_region(surface, current.z))
-    return trust.share(state.mixture, surface.radius, surface.ceiling, measured)
-
-
-def _placed(state: State, point: Point) -> State:
-    if state.surface is None:
-        return state
-    current = locate(state.surface, point)
-    state = state._replace(current=current)
-    if state.mixture is not None:
-        return state._replace(share=_trusted(state, current))
-    return state._replace(share=_share_while_tuning(state))
-
-
-def _share_while_tuning(state):
-    learning, current = state.learning, state.current
-    if learning is None:
-        return 0.0
-    typical = learning.judgement.typical
-    if typical is not None and current.log_density - current.value - typical > trust.STUCK:
-        return 0.1
-    return min(max(WORTH * acceptance(state), 0.1), WHILE_TUNING)
-
-
 def acceptance(state: State) -> float:
     """Of the screened moves: as seen, and as the fit's held-out residual promises."""
     learning = state.learning
-    promised = PRIOR_TRIALS * math.erfc(0.5 * state.fit.residual_sd)
-    return (learning.accepted + promised) / (learning.trials + PRIOR_TRIALS)
+    promised = worth.PRIOR_TRIALS * math.erfc(0.5 * state.fit.residual_sd)
+    return (learning.accepted + promised) / (learning.trials + worth.PRIOR_TRIALS)
 
 
 def learn(state: State, outcome: Outcome) -> Learning:
     """What one tuning draw says, but for a new surrogate."""
     learning, proposal, current = state.learning, outcome.proposal, state.current
-    evaluated = proposal.log_q_ratio > -math.inf
+    evaluated, record, judgement = (
+        proposal.log_q_ratio > -math.inf, learning.evaluated, learning.judgement,
+    )  # fmt: skip
     if evaluated:
-        learning = learning._replace(
-            evaluated=evaluations.append(
-                learning.evaluated, proposal.position, outcome.proposed_log_density, proposal.move
-            )
+        record = evaluations.append(
+            record, proposal.position, outcome.proposed_log_density, proposal.move
         )
-    judgement = learning.judgement
     if state.surface is not None:
         residual = current.log_density - current.value
         judgement = judgement.standing(residual)
@@ -304,60 +246,53 @@ def learn(state: State, outcome: Outcome) -> Learning:
                 accepted=learning.accepted + outcome.accept_prob, trials=learning.trials + 1.0
             )
     return learning._replace(
+        evaluated=record, judgement=judgement,
         states=history.append(learning.states, outcome.position),
         heights=history.append(learning.heights, np.array([outcome.log_density])),
-        judgement=judgement,
-    )
+    )  # fmt: skip
 
 
 def refit(rng: np.random.Generator, state: State, full: bool) -> State:
     """A new surrogate of all values; the old one where that fails."""
     learning, before = state.learning, state.fit
-    positions, log_densities = learning.evaluated.positions, learning.evaluated.log_densities
-    size, d = positions.shape
-    learning = learning._replace(next_fit=int(GROWTH * size) + 1, seed=int(rng.integers(2**63)))
-    state = state._replace(learning=learning)
+    size, d = learning.evaluated.positions.shape
+    schedule = learning.schedule._replace(
+        next_refit=int(1.35 * size) + 1, last_refit=size, seed=int(rng.integers(2**63))
+    )
+    state = state._replace(learning=learning._replace(schedule=schedule))
     n = learning.states.size
-    states, heights = since_arrival(learning.states.buffer[:n], learning.heights.buffer[:n, 0])
-    if history.count_distinct(states) <= 2 * d:
+    reference = learner.since_arrival(learning.states.buffer[:n], learning.heights.buffer[:n, 0])
+    if history.count_distinct(reference[0]) <= 2 * d:
         return state
     try:
-        fit = regression.fit(
-            rng, positions, log_densities, states, heights, previous=before, full=full
-        )
-        metric = dynamics.metric(fit.whiten_factor, fit.curvature, fit.quadratic_error)
+        fit, metric = refits.fitted(rng, learning.evaluated, reference, before, full)
     except np.linalg.LinAlgError:  # too few distinct points, or too degenerate: wait for more
         return state
-    earlier = None if before is None else measured(learning, before)
     learning = learning._replace(
-        judgement=unjudged(earlier),
+        judgement=unjudged(before and learner.measure(learning, before.residual_sd)),
         accepted=0.1 * learning.accepted,
         trials=0.1 * learning.trials,
-        fits=learning.fits + 1,
+        schedule=schedule._replace(refits=schedule.refits + 1),
     )
-    surface = dynamics.make_dynamics(fit.surrogate, metric, states, 1.0, fit.error)
-    reach = FAR if fit.error < EXACT else dynamics.REACH
-    surface = dynamics.bounded(surface, surface.archive, log_densities, reach)
+    surface = dynamics.make_dynamics(fit.surrogate, metric, reference[0], 1.0, fit.error)
+    reach = 10.0 if fit.error < 1e-3 else dynamics.REACH  # farther where f is all but exact
+    surface = dynamics.bounded(surface, surface.archive, learning.evaluated.log_densities, reach)
     surface = surface._replace(archive=surface.archive[:1].copy())
     return state._replace(fit=fit, surface=surface, learning=learning)
-
-
-def measured(learning: Learning, fit: Fit) -> Quality:
-    """How good the surrogate has been since its fit."""
-    residual_sd, uncovered = learning.judgement.measured(fit.residual_sd)
-    return Quality(residual_sd, uncovered, learning.fits, learning.evaluated.size)
 
 
 def fix(state: State) -> State:
     """Fix everything, and decide how far to trust f."""
     learning = state.learning
-    if state.fit is not None and learning.evaluated.size > STALE * learning.next_fit / GROWTH:
-        state = refit(np.random.default_rng(learning.seed), state, full=True)
+    if state.fit is not None and learning.size > 1.1 * learning.schedule.last_refit:  # stale
+        state = refit(np.random.default_rng(learning.schedule.seed), state, full=True)
         learning = state.learning
     if state.fit is None:
         return state._replace(learning=None)
-    quality = measured(learning, state.fit)
+    quality = learner.measure(learning, state.fit.residual_sd)
     floor = trust.choose_floor(quality.uncovered, quality.residual_sd)
-    floor = min(max(floor, 1.0 - WORTH * acceptance(state), LEAST_FLOOR), LARGEST_FLOOR)
-    mixture = trust.Mixture(floor, learning.judgement.median, trust.slack(quality.residual_sd))
+    # A fifth at least. Where f is not trusted a chain makes no other moves than the sampler's own, and comes back as
+    # rarely as they are made where it is: with a twentieth of the draws its visits to the tails were few and long.
+    floor = min(max(floor, 1.0 - WORTH * acceptance(state), 0.2), 0.95)
+    mixture = trust.Mixture(floor, quality.typical, trust.slack(quality.residual_sd))
     return state._replace(mixture=mixture, learning=None)

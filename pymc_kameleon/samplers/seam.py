@@ -20,6 +20,7 @@ from scipy.special import ndtr, ndtri
 
 from pymc_kameleon.numerics.checks import count
 from pymc_kameleon.numerics.evaluations import Evaluations
+from pymc_kameleon.numerics.step_size import robbins_monro
 from pymc_kameleon.samplers.docstrings import inherit
 from pymc_kameleon.samplers.option_types import check_types
 
@@ -135,6 +136,13 @@ class Outcome(NamedTuple):
     former_noise: Any = None
     noise_sd: float = 0.0
     patience: float = 1.0
+
+    def tuned(
+        self, log_scale: float, target_accept: float, rate: float, low: float, high: float
+    ) -> float:
+        """A log scale after one Robbins-Monro step of size ``rate``, kept between ``low`` and ``high``."""
+        target = self.target(target_accept)
+        return min(max(robbins_monro(log_scale, self.accept_prob, target, rate), low), high)
 
     def target(self, target_accept: float) -> float:
         """What to compare ``accept_prob`` with when a scale is tuned to ``target_accept``."""

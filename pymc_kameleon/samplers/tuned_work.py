@@ -33,33 +33,16 @@ from scipy.special import chdtr, chdtrc
 TARGET = 1.25**2  # variance of the noise
 CAP = 2.0
 MEAN = float(chdtr(3, CAP) + CAP * chdtrc(1, CAP))  # of min(chi-square_1, CAP)
-DECAY = 2.0 / 3.0
-RANGE = math.log(100.0)  # N stays within a hundredth and a hundred times what was given
-WORTH = 0.1  # relative change for which an estimate is made anew
 
 
 class Work(NamedTuple):
-    """The work of a chain's estimators.
+    """The work of a chain's estimators."""
 
-    Attributes
-    ----------
-    given : tuple of int
-        What the model gives each of them.
-    now : tuple of int
-        What each of them gets: all are raised and lowered by one factor.
-    log_factor : float
-        Logarithm of the factor that ``now`` should have.
-    pairs : int
-        Of probes that it was learned from.
-    spent : int
-        Sum of the work of all evaluations in this chain.
-    """
-
-    given: tuple[int, ...] = ()
-    now: tuple[int, ...] = ()
-    log_factor: float = 0.0
-    pairs: int = 0
-    spent: int = 0
+    given: tuple[int, ...] = ()  # what the model gives each of them
+    now: tuple[int, ...] = ()  # what each of them gets: all are raised and lowered by one factor
+    log_factor: float = 0.0  # logarithm of the factor that ``now`` should have
+    pairs: int = 0  # of probes that it was learned from
+    spent: int = 0  # sum of the work of all evaluations in this chain
 
 
 def begin(given: tuple[int, ...]) -> Work:
@@ -78,8 +61,9 @@ def learn(work: Work, square: float) -> Work:
         return work
     pairs = work.pairs + 1
     ratio = square / TARGET * sum(work.now) / (sum(work.given) * math.exp(work.log_factor))
-    log_factor = work.log_factor + pairs**-DECAY * (min(ratio, CAP) - MEAN)
-    return work._replace(pairs=pairs, log_factor=min(max(log_factor, -RANGE), RANGE))
+    log_factor = work.log_factor + pairs ** (-2.0 / 3.0) * (min(ratio, CAP) - MEAN)
+    most = math.log(100.0)  # N stays within a hundredth and a hundred times what was given
+    return work._replace(pairs=pairs, log_factor=min(max(log_factor, -most), most))
 
 
 def due(work: Work, worst: float) -> Work:
@@ -90,7 +74,7 @@ def due(work: Work, worst: float) -> Work:
     least = min(1.0, worst / TARGET * sum(work.now) / sum(work.given))
     factor = max(math.exp(work.log_factor), least)
     now = tuple(max(1, round(n * factor)) for n in work.given)
-    if abs(sum(now) - sum(work.now)) <= WORTH * sum(work.now):
+    if abs(sum(now) - sum(work.now)) <= 0.1 * sum(work.now):  # not worth an estimate made anew
         return work
     return work._replace(now=now)
 

@@ -1,6 +1,7 @@
 """PyMC's side: the only wing that may import PyMC or PyTensor."""
 
 from pymc_kameleon.steps.base import KernelStep
+from pymc_kameleon.steps.kamiltonian import KamiltonianStep
 from pymc_kameleon.steps.methods import (
     AdaptiveMetropolisStep,
     CMAStep,
@@ -8,7 +9,6 @@ from pymc_kameleon.steps.methods import (
     GaussianAdaptationStep,
     GaussianMixtureStep,
     KameleonStep,
-    KamiltonianStep,
     register,
     unregister,
 )

@@ -40,27 +40,19 @@ def _normal(z):
     return -0.5 * pt.sqr(z) - 0.5 * math.log(2.0 * math.pi)
 
 
-def _laplace(z):
-    return -pt.abs(z) - math.log(2.0)
-
-
-def _cauchy(z):
-    return -pt.log1p(pt.sqr(z)) - math.log(math.pi)
-
-
-def _logistic(z):
-    return -z - 2.0 * pt.softplus(-z)
-
-
 def _student(z, nu):
     constant = pt.gammaln(0.5 * (nu + 1.0)) - pt.gammaln(0.5 * nu) - 0.5 * pt.log(math.pi * nu)
     return constant - 0.5 * (nu + 1.0) * pt.log1p(pt.sqr(z) / nu)
 
 
-FAMILIES: dict[str, Callable] = {  # by the random variable's Op; the last two parameters are location and scale
-    "NormalRV": _normal, "LogNormalRV": _normal, "LaplaceRV": _laplace, "CauchyRV": _cauchy,
-    "LogisticRV": _logistic, "StudentTRV": _student, "MvNormalRV": _normal, "ZeroSumNormalRV": _normal,
-}  # fmt: skip
+# Log densities at location 0 and scale 1, by the random variable's Op, whose last two parameters those are.
+FAMILIES: dict[str, Callable] = {
+    **dict.fromkeys(("NormalRV", "LogNormalRV", "MvNormalRV", "ZeroSumNormalRV"), _normal),
+    "LaplaceRV": lambda z: -pt.abs(z) - math.log(2.0),
+    "CauchyRV": lambda z: -pt.log1p(pt.sqr(z)) - math.log(math.pi),
+    "LogisticRV": lambda z: -z - 2.0 * pt.softplus(-z),
+    "StudentTRV": _student,
+}
 TRANSFORMS: dict[str, type] = {"LogNormalRV": LogTransform, "ZeroSumNormalRV": ZeroSumTransform}
 WIDEST = 12  # of a multivariate normal, whose coordinates are written out one by one
 
@@ -76,26 +68,14 @@ class Prior(NamedTuple):
 
 
 class Moved(NamedTuple):
-    """The model's variables as functions of u.
+    """The model's variables as functions of u; the vectors have shape (d,)."""
 
-    Attributes
-    ----------
-    values : dict of value variable to Variable
-        Of u.
-    terms : list of Variable
-        Log densities of the variables in ``Coordinates.priors``, in u.
-    x, v : Variable of shape (d,)
-        The model's own coordinates and the non-centred ones.
-    location, log_scale : Variable of shape (d,)
-        mu and log sigma; 0 where there is nothing to move.
-    """
-
-    values: dict
-    terms: list[Variable]
-    x: Variable
-    v: Variable
-    location: Variable
-    log_scale: Variable
+    values: dict  # by value variable
+    terms: list[Variable]  # log densities of the variables in ``Coordinates.priors``
+    x: Variable  # the model's own coordinates
+    v: Variable  # the non-centred ones
+    location: Variable  # mu; 0 where there is nothing to move
+    log_scale: Variable  # log sigma, likewise
 
 
 class Coordinates:
@@ -131,8 +111,8 @@ class Coordinates:
         self.movable = np.zeros(self.dim, dtype=bool)
         for variable, where, _ in self.layout:
             self.movable[where] = variable in self.priors
-        order = {model.rvs_to_values[rv]: i for i, rv in enumerate(model.free_RVs)}
-        self._order = sorted(self.layout, key=lambda entry: order[entry[0]])  # parents first
+        order = [model.rvs_to_values[rv] for rv in model.free_RVs]
+        self._order = sorted(self.layout, key=lambda entry: order.index(entry[0]))  # parents first
 
     @property
     def depth(self) -> int:

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytensor
 from pymc.pytensorf import join_nonshared_inputs, make_shared_replacements
+from pymc.util import get_state_from_generator, random_generator_from_state
 from pytensor.graph.replace import clone_replace
 from pytensor.tensor.random.type import RandomType
 
@@ -128,9 +129,12 @@ class LogDensity:
         return self._evaluate(x)
 
     def parts(self, x: np.ndarray) -> tuple[float, float]:
-        """(deterministic, noisy) part of the log density at ``x``; needs ``split``."""
-        deterministic, noisy = self._function(x.astype(self._dtype, copy=False))
-        return pytensor_internals.number(deterministic), pytensor_internals.number(noisy)
+        """(log density at ``x``, its noisy part where the two are kept apart, else 0)."""
+        if not self.split:
+            return self(x), 0.0
+        found = self._function(x.astype(self._dtype, copy=False))
+        deterministic, noisy = map(pytensor_internals.number, found)
+        return deterministic + noisy, noisy
 
     def deterministic_part(self, x: np.ndarray) -> float:
         """The deterministic factors at ``x``; draws nothing; needs ``split``."""
@@ -197,6 +201,10 @@ class LogDensity:
         """The other variables' values as the log density has them now; can be given to ``follow``."""
         return {name: cells[0].value for name, cells in self._others.items() if cells}
 
+    @others.setter
+    def others(self, values):
+        self.follow(values)
+
     def digest(self, x: np.ndarray) -> bytes:
         """16 bytes for all that the log density depends on beside noise: ``x``, other variables, the model's data."""
         digest = hashlib.blake2b(x.tobytes(), digest_size=16)
@@ -219,6 +227,16 @@ class LogDensity:
     def noise_cells(self) -> list[pytensor_internals.Cell]:
         """The cells of this density's own random generators, in a fixed order."""
         return self._noise
+
+    @property
+    def noise(self) -> list[Any]:
+        """States of those generators."""
+        return [get_state_from_generator(cell.value) for cell in self._noise]
+
+    @noise.setter
+    def noise(self, states):
+        for cell, state in zip(self._noise, states, strict=True):
+            cell.value = random_generator_from_state(state)
 
     @property
     def work(self) -> tuple[int, ...]:

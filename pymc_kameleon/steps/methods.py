@@ -1,37 +1,23 @@
-"""The seven steps: what each is called, which algorithm it runs, its options and its statistics."""
+"""The steps but KamiltonianStep: what each is called, which algorithm it runs, its options and its statistics."""
 
-import math
-from collections.abc import Callable, Sequence
-from inspect import signature
-from typing import Any, ClassVar, Literal, Unpack
+from collections.abc import Callable
+from typing import ClassVar, Literal, Unpack
 
 import numpy as np
 
 from pymc_kameleon.kernels import Kernel, KernelName
-from pymc_kameleon.numerics.evaluations import Evaluations
 from pymc_kameleon.samplers.adaptive_metropolis import AdaptiveMetropolis
-from pymc_kameleon.samplers.cma import CMA
-from pymc_kameleon.samplers.gaussian_adaptation import GaussianAdaptation
 from pymc_kameleon.samplers.gaussian_mixture.sampler import GaussianMixture
 from pymc_kameleon.samplers.kameleon.fast import FastKameleon
 from pymc_kameleon.samplers.kameleon.full import Kameleon
 from pymc_kameleon.samplers.kameleon.pca import PCAKameleon
-from pymc_kameleon.samplers.kamiltonian.factors.sampler import FactoredKamiltonian
-from pymc_kameleon.samplers.kamiltonian.scores.sampler import FiniteKamiltonian, LiteKamiltonian
-from pymc_kameleon.samplers.kamiltonian.values.sampler import ValueKamiltonian
-from pymc_kameleon.samplers.known_points import begin as check_known
-from pymc_kameleon.samplers.known_points import check_finite
 from pymc_kameleon.samplers.schedule import ScheduleName
+from pymc_kameleon.samplers.shape_learners.cma import CMA
+from pymc_kameleon.samplers.shape_learners.gaussian_adaptation import GaussianAdaptation
 from pymc_kameleon.steps.base import FLOAT, KernelStep
-from pymc_kameleon.steps.factors import structure
-from pymc_kameleon.steps.factors.factored_density import FactoredDensity
-from pymc_kameleon.steps.known_points import known_points
-from pymc_kameleon.steps.options import CommonOptions, described, unknown_option
+from pymc_kameleon.steps.options import CommonOptions
 from pymc_kameleon.steps.pytensor_internals import STEP_METHODS
 from pymc_kameleon.steps.signatures import default, given
-from pymc_kameleon.steps.told import advice, progress, surrogate_report
-from pymc_kameleon.steps.told.sampler_warnings import WarningType
-from pymc_kameleon.surrogates.values.regression import affordable
 
 
 class AdaptiveMetropolisStep(KernelStep):
@@ -71,20 +57,14 @@ class AdaptiveMetropolisStep(KernelStep):
     variants: ClassVar[dict] = {"": AdaptiveMetropolis}
 
     def __init__(
-        self,
-        vars=None,
-        *,
-        target_accept: float = default(0.234),
+        self, vars=None, *, target_accept: float = default(0.234),
         scaling: Literal["learned", "fixed"] = default("learned"),
         covariance: Literal["window", "recursive", "identity"] = default("window"),
-        exploration_share: float = default(0.0),
-        autoregressive_share: float = default(0.0),
+        exploration_share: float = default(0.0), autoregressive_share: float = default(0.0),
         learn_from_values: bool = default(True),
-        schedule: ScheduleName | Callable[[int], float] | None = default(None),
-        scale: float | None = default(None),
-        initial_scale: float | np.ndarray = default(0.1),
-        **common: Unpack[CommonOptions],
-    ):
+        schedule: ScheduleName | Callable[[int], float] | None = default(None), scale: float | None = default(None),
+        initial_scale: float | np.ndarray = default(0.1), **common: Unpack[CommonOptions],
+    ):  # fmt: skip
         super().__init__(vars, **given(locals()), **common)
 
 
@@ -131,29 +111,17 @@ class KameleonStep(KernelStep):
     variants: ClassVar[dict] = {"full": Kameleon, "pca": PCAKameleon}
 
     def __init__(
-        self,
-        vars=None,
-        *,
-        n_history: int = default(1000),
-        target_accept: float = default(0.234),
-        proposal: Literal["full", "pca"] = default("full"),
-        n_directions: int = default(20),
-        kernel: KernelName | Kernel = default("gaussian"),
-        lengthscale: float | None = default(None),
-        lengthscale_factor: float = default(0.5),
-        gamma: float | None = default(None),
+        self, vars=None, *, n_history: int = default(1000), target_accept: float = default(0.234),
+        proposal: Literal["full", "pca"] = default("full"), n_directions: int = default(20),
+        kernel: KernelName | Kernel = default("gaussian"), lengthscale: float | None = default(None),
+        lengthscale_factor: float = default(0.5), gamma: float | None = default(None),
         normalization: Literal["local", "none", "trace"] = default("local"),
-        coordinates: Literal["whitened", "scaled", "raw"] = default("whitened"),
-        global_share: float = default(0.5),
-        autoregressive_share: float = default(0.5),
-        learn_from_values: bool = default(True),
-        scale: float | None = default(None),
-        subsample: Literal["even", "random"] = default("even"),
-        schedule: ScheduleName | Callable[[int], float] | None = default(None),
-        screen: int = default(0),
-        local_start: int | None = default(None),
-        **common: Unpack[CommonOptions],
-    ):
+        coordinates: Literal["whitened", "scaled", "raw"] = default("whitened"), global_share: float = default(0.5),
+        autoregressive_share: float = default(0.5), learn_from_values: bool = default(True),
+        scale: float | None = default(None), subsample: Literal["even", "random"] = default("even"),
+        schedule: ScheduleName | Callable[[int], float] | None = default(None), screen: int = default(0),
+        local_start: int | None = default(None), **common: Unpack[CommonOptions],
+    ):  # fmt: skip
         super().__init__(vars, **given(locals()), **common)
 
 
@@ -194,33 +162,19 @@ class FastKameleonStep(KernelStep):
     stats_dtypes_shapes: ClassVar[dict] = {**KameleonStep.stats_dtypes_shapes, "rank": FLOAT}
 
     def __init__(
-        self,
-        vars=None,
-        *,
-        n_features: int = default(300),
-        target_accept: float = default(0.234),
-        kernel: KernelName | Kernel = default("gaussian"),
-        embedding: Literal["sincos", "cos"] = default("sincos"),
-        orthogonal: bool = default(False),
-        lengthscale: float | None = default(None),
-        lengthscale_factor: float = default(1.0),
-        gamma: float | None = default(None),
+        self, vars=None, *, n_features: int = default(300), target_accept: float = default(0.234),
+        kernel: KernelName | Kernel = default("gaussian"), embedding: Literal["sincos", "cos"] = default("sincos"),
+        orthogonal: bool = default(False), lengthscale: float | None = default(None),
+        lengthscale_factor: float = default(1.0), gamma: float | None = default(None),
         normalization: Literal["trace", "none"] = default("trace"),
-        coordinates: Literal["whitened", "scaled", "raw"] = default("whitened"),
-        global_share: float = default(0.5),
-        autoregressive_share: float = default(0.5),
-        sheared_share: float = default(0.75),
-        learn_from_values: bool = default(True),
-        scale: float | None = default(None),
-        mean_shift: bool = default(True),
-        variance_share: float = default(0.75),
-        whole_history: bool = default(False),
+        coordinates: Literal["whitened", "scaled", "raw"] = default("whitened"), global_share: float = default(0.5),
+        autoregressive_share: float = default(0.5), sheared_share: float = default(0.75),
+        learn_from_values: bool = default(True), scale: float | None = default(None),
+        mean_shift: bool = default(True), variance_share: float = default(0.75), whole_history: bool = default(False),
         rate: Literal["renewed", "harmonic"] = default("renewed"),
-        schedule: ScheduleName | Callable[[int], float] | None = default(None),
-        screen: int = default(10),
-        local_start: int | None = default(None),
-        **common: Unpack[CommonOptions],
-    ):
+        schedule: ScheduleName | Callable[[int], float] | None = default(None), screen: int = default(10),
+        local_start: int | None = default(None), **common: Unpack[CommonOptions],
+    ):  # fmt: skip
         super().__init__(vars, **given(locals()), **common)
 
 
@@ -261,324 +215,14 @@ class GaussianMixtureStep(KernelStep):
     }  # fmt: skip
 
     def __init__(
-        self,
-        vars=None,
-        *,
-        max_components: int = default(16),
-        n_history: int = default(1000),
-        inflation: float = default(1.4),
-        broad_share: float = default(0.1),
+        self, vars=None, *, max_components: int = default(16), n_history: int = default(1000),
+        inflation: float = default(1.4), broad_share: float = default(0.1),
         shares: tuple[float, float, float, float] = default((0.25, 0.25, 0.25, 0.25)),
-        target_accept: float = default(0.234),
-        auxiliary_target_accept: float = default(0.4),
-        learn_from_values: bool = default(True),
-        screen: int = default(0),
-        local_start: int | None = default(None),
+        target_accept: float = default(0.234), auxiliary_target_accept: float = default(0.4),
+        learn_from_values: bool = default(True), screen: int = default(0), local_start: int | None = default(None),
         **common: Unpack[CommonOptions],
-    ):
+    ):  # fmt: skip
         super().__init__(vars, **given(locals()), **common)
-
-
-class KamiltonianStep(KernelStep):
-    """Kamiltonian Monte Carlo (Strathmann et al., 2015): Hamiltonian moves on a learned surrogate of the log density.
-
-    Leapfrog needs a gradient; the surrogate has one. The true log density, or its retained noisy estimate, decides
-    acceptance, so a bad surrogate costs time and never exactness.
-
-    Parameters
-    ----------
-    surrogate : {"values", "lite", "finite"}, or pk.Values, pk.Lite or pk.Finite
-        A word, or an object with options: ``surrogate=pk.Values(growth=1.5)``. "values" (default): a regression on the
-        log density at every point evaluated while tuning, accepted or rejected, see
-        :mod:`pymc_kameleon.samplers.kamiltonian.values.sampler`. "lite" and "finite": the paper's kernel exponential
-        families, fitted to the chain's history by score matching, see
-        :mod:`pymc_kameleon.samplers.kamiltonian.scores.sampler`.
-    evaluations : optional
-        "values" only: points whose log density is known up to a constant, all of which the surrogate learns from at
-        once. What :func:`pymc_kameleon.sample` returned, or its group ``evaluations``; or a table, (points (n, d),
-        log densities (n,)), whose points may be a dict by the names of the model's variables or, unconstrained, of the
-        value variables. The first tuning draws evaluate five of them again and are refused with a ``ValueError`` if the
-        difference is not a constant (not under noise); the chain goes on from one of them. Tuning of some 100 draws is
-        then enough to judge the surrogate. Default: none.
-    learn : {"auto", "all"}
-        "values" only. "auto" (default): where the model has black boxes that each depend on a few of the unknowns,
-        learn those, one by one, and take the rest from the model's graph; see docs/hierarchical.md. "all": the log
-        density as a whole, as where there is no such structure.
-    preset : {None, "paper"}
-        "paper", with "lite" and "finite": one lengthscale, no base density, the parameters' own units, leapfrog steps
-        of U[0.01, 0.1] (1 to 10 of them and 1000 points with "lite", 10 to 100, 2000 points and 2000 features with
-        "finite"), and trajectories only as soon as there is a surrogate. The paper gave exact draws as ``history``;
-        from a cold start such a chain may stand still. With other options: ``surrogate=pk.Lite.paper(...)``.
-    expensive : list of str
-        Names of variables, or of Ops' classes, to learn like black boxes although they have a gradient. Default none.
-    schedule : {"harmonic", "root"} or callable, optional
-        While tuning, once there is a first surrogate: the probability a_t of fitting another after the t-th draw (the
-        paper's algorithm 1), 1 / t, t^-1/2 or a function of t. Default: at intervals that grow by a half.
-    parametrization : {"auto", "model"}, optional
-        With black boxes learned one by one. "auto" (default): location-scale priors with unknown parents are sampled in
-        non-centred coordinates, as far as the data say; draws are of the model's own variables all the same. "model":
-        as the model has them.
-
-    Notes
-    -----
-    Differs from the paper: it adapts for ever, with a probability a_t that falls to zero; here all is frozen when
-    tuning ends. The default learns from values of the log density (the paper matches scores of positions), shares the
-    draws with a random walk, and starts cold; the paper's figures were made with exact draws as history. Its U = f and
-    exp(H(end) - H(start)) have the wrong sign: here U = -f and exp(H(start) - H(end)).
-
-    Statistics of every draw: ``accept``, ``accepted``, ``scaling`` and ``step_size`` (of the leapfrog), ``lp``,
-    ``nonfinite``, ``move`` (which kernel made the draw), ``evaluations`` (of the log density, so far), ``n_steps``
-    (surrogate gradients; in the step itself under NUTS' name, ``tree_size``), ``energy_error`` (of a tested trajectory,
-    with the true log density), ``diverging`` (that error is finite and above 1000, as for NUTS; never under noise),
-    ``surrogate_diverging`` (a trajectory left the region where the surrogate is used, or diverged on it: refused by
-    design, at no cost), ``refits``; with "values" ``surrogate`` (the family chosen), ``surrogate_error`` (held out),
-    ``residual_sd`` (out of sample), ``uncovered``, ``share``; otherwise ``surrogate_score``, ``gaussian_score``,
-    ``random_walk_share`` (the least), ``share`` (of the rest, where the chain is, for the surrogate), ``efficiency``
-    (of a trajectory, in random-walk moves), ``n_history``, ``lengthscale``, ``regularization``.
-    What does not apply is NaN, zero or empty.
-
-    Examples
-    --------
-    >>> import pymc as pm, pymc_kameleon as pk
-    >>> with pm.Model():
-    ...     x = pm.Normal("x", shape=2)
-    ...     idata = pm.sample(100, tune=700, chains=1, step=pk.KamiltonianStep(), progressbar=False)
-    """
-
-    name = "kamiltonian"
-    parametrizes = False  # but where black boxes are learned one by one
-    leading = ("tune", "surrogate", "evaluations", "learn", "preset")
-    chooses = "surrogate"
-    schedules = ("lite", "finite")
-    variants: ClassVar[dict] = {
-        "values": ValueKamiltonian, "lite": LiteKamiltonian, "finite": FiniteKamiltonian,
-    }  # fmt: skip
-    stats_dtypes_shapes: ClassVar[dict] = {
-        **KernelStep.stats_dtypes_shapes,
-        **dict.fromkeys(
-            ("step_size", "energy_error", "surrogate_error", "residual_sd", "uncovered", "share", "surrogate_score",
-             "gaussian_score", "random_walk_share", "efficiency", "n_history", "lengthscale", "regularization"),
-            FLOAT,
-        ),
-        "tree_size": FLOAT,  # NUTS' name and type; PyMC's converter calls it n_steps
-        **dict.fromkeys(("refits", "evaluations", "factors", "noncentred"), (np.int64, [])),
-        # NUTS's type, or the two cannot sample together
-        **dict.fromkeys(("diverging", "surrogate_diverging"), (bool, [])),
-        "surrogate": (np.dtype("U24"), []),
-        "worst_factor": (np.dtype("U32"), []),
-    }  # fmt: skip
-    _learns = "surrogate"
-    _bar_shows = progress.SURROGATE
-    _draws_differ = True
-    _MISSING: ClassVar[dict] = {"f": math.nan, "i": 0, "b": False, "U": ""}
-
-    def __init__(
-        self,
-        vars=None,
-        *,
-        surrogate: Literal["values", "lite", "finite"]
-        | ValueKamiltonian
-        | LiteKamiltonian
-        | FiniteKamiltonian = default("values"),
-        evaluations: Any = None,
-        learn: Literal["auto", "all"] = "auto",
-        expensive: Sequence[str] = (),
-        schedule: ScheduleName | Callable[[int], float] | None = default(None),
-        **common: Unpack[CommonOptions],
-    ):
-        structure.check(learn, expensive)
-        self._learn, self._expensive, self._known = learn, expensive, evaluations
-        options = given({"surrogate": surrogate, "schedule": schedule})
-        super().__init__(vars, **self._taken_apart(**options, **common))
-        if self._known is not None:
-            self._known = self._checked_points(self._known)
-
-    def _taken_apart(self, surrogate="values", tune=None, preset=None, **others):
-        """The options, with a word and what differs from its defaults for a surrogate that is an object."""
-        for name in others.keys() - CommonOptions.__annotations__.keys() - {"schedule"}:
-            kinds = [
-                word.title() for word, kind in self.variants.items() if name in kind.defaults()
-            ]
-            elsewhere = " or ".join(f"surrogate=pk.{kind}({name}=...)" for kind in kinds)
-            raise unknown_option(
-                name, type(self).__name__, signature(type(self)).parameters, elsewhere
-            )
-        options = {"surrogate": surrogate, "tune": tune, "preset": preset, **others}
-        word = {kind: word for word, kind in self.variants.items()}.get(type(surrogate))
-        if isinstance(surrogate, str):
-            return options
-        if word is None:
-            raise TypeError(
-                f"surrogate must be one of {tuple(self.variants)}, or pk.Values(...), pk.Lite(...) or pk.Finite(...), "
-                f"got {surrogate!r}."
-            )
-        if preset is not None:
-            raise ValueError(
-                f"preset={preset!r} is for surrogate={word!r}, the word. With other options it is surrogate="
-                f"pk.{word.title()}.paper(...), arrival=False."
-            )
-        chosen = {
-            name: getattr(surrogate, name)
-            for name, value in surrogate.defaults().items()
-            if described(getattr(surrogate, name)) != described(value)
-        }
-        if tune is not None and chosen.setdefault("tune", tune) != tune:
-            raise ValueError(f"tune={tune!r}, but the surrogate's is {chosen['tune']!r}: give one.")
-        return {**options, **chosen, "surrogate": word}
-
-    def _checked_points(self, points) -> Evaluations:
-        """What the user gives as ``evaluations``, as a record."""
-        if self.variant != "values":
-            raise ValueError(
-                "evaluations are what surrogate='values' learns from; surrogate="
-                f"{self.variant!r} learns from positions alone: give it a history."
-            )
-        if self._density.has_others:
-            raise ValueError(
-                f"evaluations= needs one step for all variables; {', '.join(v.name for v in self.vars)} is not all of "
-                "the model, and the log density of the step changes with the other variables."
-            )
-        made = known_points(points, self._model, self._density)
-        check_finite(made)
-        return made
-
-    def _compile(self, model, point, compile_kwargs, owns_auxiliary):
-        """The log density; cut at its black boxes, where that pays and no option is for learning the whole."""
-        density = None
-        if self.variant == "values" and self._learn == "auto":
-            reason = self._why_whole(owns_auxiliary)
-            if reason and self._expensive:
-                raise ValueError(f"expensive names black boxes to learn one by one, and {reason}.")
-            if reason:
-                structure.say_whole(model, reason)
-            else:
-                density = structure.factored_density(
-                    model, self.vars, point, compile_kwargs, expensive=self._expensive,
-                    noncentred=self._parametrization == "auto",
-                )  # fmt: skip
-        if density is None:
-            return super()._compile(model, point, compile_kwargs, owns_auxiliary)
-        self.sampler = FactoredKamiltonian(source=density, tune=self._options.get("tune"))
-        return density
-
-    def _why_whole(self, owns_auxiliary):
-        """Which option is for learning the log density as a whole; empty if none is."""
-        if self._known is not None:
-            return "evaluations= are log densities, and not what a black box returned"
-        if owns_auxiliary:
-            return "correlation= and refresh_blocks= are for their noise"
-        given = ", ".join(sorted(self._options.keys() - {"tune"}))
-        return f"surrogate=pk.Values(...) with {given} is for the whole" if given else ""
-
-    @property
-    def has_known_points(self) -> bool:
-        """Whether the chains begin with ``evaluations``."""
-        return self._known is not None
-
-    @property
-    def by_factors(self) -> bool:
-        """Whether black boxes are learned one by one."""
-        return isinstance(self._density, FactoredDensity)
-
-    @property
-    def options(self) -> dict:
-        """The options, defaults included, described so that they can be compared and stored."""
-        how = {"learn": self._learn, "expensive": self._expensive}
-        return {**super().options, **described({**how, "parametrization": self._parametrization})}
-
-    def _set_out(self, x, value):
-        if self._known is None:
-            return super()._set_out(x, value)
-        if not self.tune:
-            self._say("evaluations", advice.UNUSED_EVALUATIONS, whole_run=True)
-            return None
-        return check_known(self.rng, self._known, x, value, comparable=not self._density.noisy)
-
-    def _wanted_tuning(self):
-        if self.by_factors or self._known is not None:
-            return None
-        return super()._wanted_tuning()
-
-    def _checked(self, preset, options):
-        if preset == "paper" and self.variant == "values":
-            raise ValueError(
-                "preset='paper' is for the paper's estimators, and surrogate='values' is not one of them: give "
-                "surrogate='lite' or surrogate='finite' too."
-            )
-        return super()._checked(preset, options)
-
-    def _restart(self, point, x):
-        whole = self.variant == "values" and not self.by_factors
-        if self.position is None and whole and not affordable(len(x)):
-            self._say("dimension", advice.too_many_dimensions(len(x)), whole_run=True)
-        super()._restart(point, x)
-
-    def stop_tuning(self) -> None:
-        """Freeze everything that adapts; say what is wrong with the surrogate, after what is wrong with the noise."""
-        tuned = self.tune and self.algorithm_state is not None
-        super().stop_tuning()
-        if tuned and self.by_factors:
-            self._warn_of_factors()
-        elif tuned and self.variant == "values" and affordable(len(self.position)):
-            self._warn_of_surrogate()
-
-    def _warn_of_what_misleads(self):
-        self._warn_of_failures()  # what cannot be evaluated is not learned either
-
-    def _warn_of_factors(self):
-        state = self.algorithm_state
-        message = surrogate_report.describe_factors(
-            self.sampler.stats(state), state.quality, self.tuning_draws
-        )
-        if message is not None:
-            self._say("surrogate", message, WarningType.CONVERGENCE, **state.quality._asdict())
-
-    def _warn_of_surrogate(self):
-        state, wanted = self.algorithm_state, self._wanted_tuning()
-        if state.fit is None:
-            self._say(
-                "no surrogate",
-                advice.no_surrogate(self.evaluations, wanted),
-                WarningType.CONVERGENCE,
-                evaluations=self.evaluations,
-            )
-            return
-        report = surrogate_report.Report(
-            state.fit.family, float(state.fit.error), float(state.quality.residual_sd),
-            float(state.quality.uncovered), 1.0 - float(state.mixture.floor), self._noise_sd(),
-        )  # fmt: skip
-        message = surrogate_report.describe(report, wanted)
-        if message is not None:
-            self._say("surrogate", message, WarningType.CONVERGENCE, **report._asdict())
-
-    def _own_statistics(self, proposal):
-        values = {
-            name: self._MISSING[np.dtype(dtype).kind]
-            for name, (dtype, _) in type(self).stats_dtypes_shapes.items()
-            if name not in KernelStep.stats_dtypes_shapes
-        }
-        if self.variant == "values":
-            found = self.sampler.stats(self.algorithm_state, proposal)
-        else:
-            trajectory = (proposal.carry or {}).get("stats", {})  # a probe carries nothing
-            found = {"n_steps": 0, "diverging": False, **self.sampler.stats(self.algorithm_state)}
-            found |= {n: trajectory[n] for n in ("step_size", "n_steps", "diverging") if trajectory}
-        # What the surrogate's own dynamics call diverging is a trajectory that was refused by design and at no cost. To
-        # PyMC and ArviZ ``diverging`` says that the sampler cannot follow the log density: only the true one can tell.
-        values["surrogate_diverging"] = found.pop("diverging", False)
-        if (
-            proposal.move.startswith(("surrogate", "hamiltonian"))
-            and proposal.log_q_ratio > -math.inf
-        ):
-            found["energy_error"] = error = -self._log_ratio
-            values["diverging"] = self._density.diverges(error)
-        else:
-            found["energy_error"] = math.nan
-        values.update(found)
-        values["tree_size"] = float(values.pop("n_steps", 0))
-        values["evaluations"] = self.evaluations
-        values["scaling"] = values["step_size"]
-        return values
 
 
 class GaussianAdaptationStep(KernelStep):
@@ -604,21 +248,12 @@ class GaussianAdaptationStep(KernelStep):
     variants: ClassVar[dict] = {"": GaussianAdaptation}
 
     def __init__(
-        self,
-        vars=None,
-        *,
-        target_accept: float = default(0.234),
-        initial_scale: np.ndarray | None = default(None),
-        initial_radius: float | None = default(None),
-        initial_covariance: np.ndarray | None = default(None),
-        rate: float | None = default(None),
-        diminishing: bool = default(True),
-        success: Literal["probability", "indicator"] = default("probability"),
-        sweeps: int = default(20),
-        radius_range: float = default(1e12),
-        condition_limit: float = default(1e12),
-        **common: Unpack[CommonOptions],
-    ):
+        self, vars=None, *, target_accept: float = default(0.234), initial_scale: np.ndarray | None = default(None),
+        initial_radius: float | None = default(None), initial_covariance: np.ndarray | None = default(None),
+        rate: float | None = default(None), diminishing: bool = default(True),
+        success: Literal["probability", "indicator"] = default("probability"), sweeps: int = default(20),
+        radius_range: float = default(1e12), condition_limit: float = default(1e12), **common: Unpack[CommonOptions],
+    ):  # fmt: skip
         super().__init__(vars, **given(locals()), **common)
 
 
@@ -645,21 +280,12 @@ class CMAStep(KernelStep):
     variants: ClassVar[dict] = {"": CMA}
 
     def __init__(
-        self,
-        vars=None,
-        *,
-        target_accept: float = default(2 / 11),
-        initial_scale: np.ndarray | None = default(None),
-        initial_sigma: float | None = default(None),
-        initial_covariance: np.ndarray | None = default(None),
-        rate_factor: float = default(1.0),
-        diminishing: bool = default(True),
-        success: Literal["probability", "indicator"] = default("probability"),
-        sweeps: int = default(20),
-        sigma_range: float = default(1e12),
-        condition_limit: float = default(1e12),
-        **common: Unpack[CommonOptions],
-    ):
+        self, vars=None, *, target_accept: float = default(2 / 11), initial_scale: np.ndarray | None = default(None),
+        initial_sigma: float | None = default(None), initial_covariance: np.ndarray | None = default(None),
+        rate_factor: float = default(1.0), diminishing: bool = default(True),
+        success: Literal["probability", "indicator"] = default("probability"), sweeps: int = default(20),
+        sigma_range: float = default(1e12), condition_limit: float = default(1e12), **common: Unpack[CommonOptions],
+    ):  # fmt: skip
         super().__init__(vars, **given(locals()), **common)
 
 

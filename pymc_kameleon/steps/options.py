@@ -4,6 +4,7 @@ import difflib
 import hashlib
 import inspect
 import math
+from collections.abc import Callable
 from types import ModuleType
 from typing import Any, Literal, TypedDict
 
@@ -11,6 +12,11 @@ import numpy as np
 import pymc as pm
 from pymc.util import get_value_vars_from_user_vars
 
+from pymc_kameleon.numerics.checks import count
+from pymc_kameleon.samplers.option_types import check_types
+from pymc_kameleon.samplers.schedule import Scheduled, ScheduleName
+from pymc_kameleon.samplers.screened import Screened
+from pymc_kameleon.samplers.seam import Sampler
 from pymc_kameleon.steps.noise.noisy_factors import names
 
 
@@ -89,12 +95,62 @@ def full_point(model, given) -> dict[str, np.ndarray]:
     return point
 
 
-def check_preset(preset: str | None, presets: dict[str, dict]) -> None:
-    """Refuse a preset that is none of ``presets``."""
+def choose(kind: Any, preset: str | None, options: dict[str, Any]) -> tuple[str, dict, int, Any]:
+    """Which algorithm a step of the class ``kind`` runs, and with what; refuses options that it does not have.
+
+    Returns
+    -------
+    variant : str
+    options : dict
+        The preset's, with the given ones on top.
+    screen : int
+        How many transitions on a surrogate a draw makes.
+    schedule : optional
+        When to learn anew.
+    """
+    variant = options.pop(kind.chooses, next(iter(kind.variants)))
+    if kind.chooses:
+        words: Any = Literal[tuple(kind.variants)]
+        check_types({kind.chooses: variant}, {kind.chooses: words})
+    algorithm, presets = kind.variants[variant], kind.variants[variant].presets
+    known = algorithm.defaults()
+
+    def unknown(name, variants):
+        chosen = f" with {kind.chooses}={variant!r}" if kind.chooses else ""
+        elsewhere = f"{kind.chooses}={' or '.join(map(repr, variants))}" if variants else ""
+        return unknown_option(name, f"{kind.__name__}{chosen}", known, elsewhere)
+
+    screen, schedule = 0, None
+    if kind.screens is not None:
+        screen = options.pop("screen", 0 if preset == "paper" else kind.screens)
+        check_types({"screen": screen}, {"screen": int})
+        count(0, screen=screen)
+    if kind.schedules:
+        schedule = options.pop("schedule", None)
+        if schedule is not None and variant not in kind.schedules:
+            raise unknown("schedule", kind.schedules)
+        check_types({"schedule": schedule}, {"schedule": ScheduleName | Callable | None})
     if preset is not None and preset not in presets:
         raise ValueError(
             f"preset must be None{''.join(f' or {p!r}' for p in presets)}, got {preset!r}."
         )
+    for name, value in list(options.items()):
+        having = {v: m for v, m in kind.variants.items() if name in m.defaults()}
+        if name in known:
+            continue
+        # at its default an option of another algorithm asks for nothing
+        if not any(described(value) == described(m.defaults()[name]) for m in having.values()):
+            raise unknown(name, having)
+        del options[name]
+    return variant, {**presets.get(preset, {}), **options}, screen, schedule
+
+
+def build(algorithm: Any, options: dict[str, Any], screen: int, schedule: Any) -> Sampler:
+    """The sampler of what :func:`choose` returns."""
+    sampler = algorithm(**options)
+    if schedule is not None:
+        sampler = Scheduled(inner=sampler, schedule=schedule)
+    return Screened(inner=sampler, transitions=screen) if screen else sampler
 
 
 def unknown_option(name: str, step: str, known, elsewhere: str) -> TypeError:

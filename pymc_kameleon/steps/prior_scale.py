@@ -1,6 +1,8 @@
-"""How large each coordinate may be, from draws of the prior: free, for no likelihood is evaluated."""
+"""How large each coordinate may be, and where chains set out, from draws of the prior: no likelihood is evaluated."""
 
-from typing import NamedTuple
+import math
+from functools import cached_property
+from typing import Any, NamedTuple
 
 import numpy as np
 import pymc as pm
@@ -9,26 +11,22 @@ from pymc.initial_point import make_initial_point_fn
 from pytensor.graph.traversal import ancestors
 from pytensor.tensor.random.type import RandomType
 
+from pymc_kameleon.samplers.arrival import search
+from pymc_kameleon.samplers.arrival.phase import default_budget
+from pymc_kameleon.samplers.life import LOOKS
 from pymc_kameleon.steps.factors.black_boxes import differentiable
 
 DRAWS = 100
 LARGEST_JITTER = 1.0  # PyMC's, for NUTS
 FAR = 1e3  # prior sds beyond that are units rather than ignorance
+ARRIVAL_SHARE = 0.4  # of tuning, at most
 
 
 class Prior(NamedTuple):
-    """What draws of the prior say of the unconstrained coordinates of value variables.
+    """What draws of the prior say of the unconstrained coordinates of value variables."""
 
-    Attributes
-    ----------
-    scale : ndarray of shape (d,)
-        Half the interquartile range.
-    draws : ndarray of shape (DRAWS, d)
-        NaN in the coordinates of a variable that cannot be drawn.
-    """
-
-    scale: np.ndarray
-    draws: np.ndarray
+    scale: np.ndarray  # (d,), half the interquartile range
+    draws: np.ndarray  # (DRAWS, d), NaN in the coordinates of a variable that cannot be drawn
 
 
 def prior_scale(model: pm.Model, variables: list, point: dict[str, np.ndarray]) -> np.ndarray:
@@ -66,6 +64,67 @@ def jitter(scale: np.ndarray) -> np.ndarray:
     narrower, and a thousandth of the prior's scale where that is more.
     """
     return np.maximum(np.minimum(scale, LARGEST_JITTER), scale / FAR)
+
+
+class Starts:
+    """Where the chains of a step set out.
+
+    Parameters
+    ----------
+    model : pymc.Model
+    variables : list of value variables
+        Those of ``density``, in their order.
+    point : dict of name to ndarray
+        The initial point.
+    density : LogDensity
+    """
+
+    def __init__(self, model: pm.Model, variables: list, point: dict, density: Any):
+        self.model, self.variables, self.point, self.density = model, variables, point, density
+
+    @cached_property
+    def prior(self) -> Prior:
+        """What its draws say."""
+        return look_at_prior(self.model, self.variables, self.point)
+
+    def arrival(
+        self, rng: np.random.Generator, x: np.ndarray, value: float, *, climbs: bool, tune: int | None
+    ) -> search.State | None:  # fmt: skip
+        """The arrival's state at a chain's first point ``x``; None where there is nothing to do.
+
+        A chain at the initial point first jumps to an over-dispersed start; one that ``climbs`` then does so, for a
+        share of ``tune`` at most.
+        """
+        density = self.density
+        initial = density.ravel(self.point)
+        if density.reparametrized:
+            at_initial = np.array_equal(density.enter(initial), x)
+        else:
+            at_initial = density.is_at(initial, x)
+        if not (at_initial or climbs):
+            return None
+        scale = density.spread(self.prior.scale)
+        start, looks, budget = None, None, 1
+        if at_initial:
+            start = x + jitter(scale) * rng.uniform(-1.0, 1.0, len(x))
+        if climbs:
+            longest = math.inf if tune is None else int(ARRIVAL_SHARE * tune)
+            budget = max(1, min(default_budget(len(x)), longest))
+            looks = self.looks(rng, scale)
+        return search.init(x, value, scale=scale, budget=budget, start=start, looks=looks)
+
+    def looks(self, rng: np.random.Generator, scale: np.ndarray) -> np.ndarray:
+        """Where the second look begins: draws of the prior; around the initial point where it cannot be drawn from.
+
+        Single draws, not the best of many: in a model of dynamics those are the ones that fit a flat line best.
+        """
+        draws = rng.choice(self.prior.draws, LOOKS, replace=False)
+        box = 2.0 * jitter(scale) * rng.uniform(-1.0, 1.0, draws.shape)
+        looks = np.where(np.isfinite(draws), draws, self.density.ravel(self.point) + box)
+        if not self.density.reparametrized:
+            return looks
+        entered = np.array([self.density.enter(x) for x in looks])
+        return np.where(np.isfinite(entered), entered, box)
 
 
 def _draws(model):

@@ -28,8 +28,55 @@ DEEPEST = 3  # levels; a random walk of scalars has as many as steps, and a grap
 MOST_PRIORS = 20  # variables, of any size
 
 
-class ReparametrizedDensity(LogDensity):
-    """log p of u; ``enter``, ``is_at`` and ``update`` translate between u and the point that PyMC sees.
+class MovedDensity(LogDensity):
+    """A log density of other coordinates u than the model's own, which the point that PyMC sees has.
+
+    Attributes
+    ----------
+    movable : ndarray of bool, shape (d,)
+        The coordinates that are not the model's.
+    """
+
+    movable: np.ndarray
+    _last: tuple = (None, None, 0.0)
+
+    def _placed(self, u) -> tuple[np.ndarray, float]:
+        """(x, log|dx/du|) at ``u``."""
+        raise NotImplementedError
+
+    def _at(self, u):
+        """The same, remembered: a draw asks more than once."""
+        if self._last[0] is None or self._last[0].tobytes() != u.tobytes():
+            with np.errstate(all="ignore"):
+                self._last = (u.copy(), *self._placed(u))
+        return self._last[1:]
+
+    def leave(self, u: np.ndarray) -> np.ndarray:
+        """The model's own coordinates at ``u``, shape (d,)."""
+        return self._at(u)[0]
+
+    def is_at(self, x: np.ndarray, position: np.ndarray) -> bool:
+        """Whether ``x``, raveled from a point, is ``position`` as ``update`` writes it into one."""
+        return super().is_at(x, self.leave(position))
+
+    def update(self, point: dict[str, np.ndarray], x: np.ndarray) -> dict[str, np.ndarray]:
+        """A copy of ``point``, with the variables of this vector set from ``x`` = u."""
+        return super().update(point, self.leave(x))
+
+    def model_log_density(self, x: np.ndarray, value: float) -> float:
+        """The model's own log density where that of u is ``value``."""
+        return value - self._at(x)[1]
+
+    def spread(self, scale: np.ndarray) -> np.ndarray:
+        """The prior's scale ``scale`` of the model's coordinates in those of u: 1 where they are non-centred."""
+        return np.where(self.movable, 1.0, scale)
+
+    def __getstate__(self):
+        return {**super().__getstate__(), "_last": (None, None, 0.0)}
+
+
+class ReparametrizedDensity(MovedDensity):
+    """log p of u, partially centred by lambda.
 
     Parameters
     ----------
@@ -41,8 +88,6 @@ class ReparametrizedDensity(LogDensity):
 
     Attributes
     ----------
-    movable : ndarray of bool, shape (d,)
-        The coordinates that are moved.
     centring : ndarray of shape (d,)
         lambda: 1 leaves a coordinate as the model has it, 0 is non-centred. Zeros at first; 1 where nothing is movable.
     """
@@ -60,7 +105,7 @@ class ReparametrizedDensity(LogDensity):
         self._centring = [
             cell for f in functions for cell in pytensor_internals.cells(f, lambda v: v is centring)
         ]
-        self._share, self._last = start, (None, None, 0.0)
+        self._share = start
         u, share = pt.vector("u", dtype="float64"), pt.vector("centring", dtype="float64")
         at = coordinates.move(u, share)
         self._places = pytensor_internals.compile_strictly(
@@ -86,26 +131,6 @@ class ReparametrizedDensity(LogDensity):
             _, v, location, log_scale = self._places(x, np.ones(self.dim))
             u = self._share * location + np.exp(self._share * log_scale) * v
         return np.where(self.movable, u, x)
-
-    def leave(self, u: np.ndarray) -> np.ndarray:
-        """The model's own coordinates at ``u``, shape (d,)."""
-        return self._at(u)[0]
-
-    def is_at(self, x: np.ndarray, position: np.ndarray) -> bool:
-        """Whether ``x``, raveled from a point, is ``position`` as ``update`` writes it into one."""
-        return super().is_at(x, self.leave(position))
-
-    def update(self, point: dict[str, np.ndarray], x: np.ndarray) -> dict[str, np.ndarray]:
-        """A copy of ``point``, with the variables of this vector set from ``x`` = u."""
-        return super().update(point, self.leave(x))
-
-    def model_log_density(self, x: np.ndarray, value: float) -> float:
-        """The model's own log density where that of u is ``value``."""
-        return value - self._at(x)[1]
-
-    def spread(self, scale: np.ndarray) -> np.ndarray:
-        """The prior's scale ``scale`` of the model's coordinates in those of u: 1 where they are non-centred."""
-        return np.where(self.movable, 1.0, scale)
 
     def log_scale(self, u: np.ndarray) -> np.ndarray:
         """Log sigma of the priors that are moved at ``u``, shape (d,); 0 elsewhere."""
@@ -145,17 +170,10 @@ class ReparametrizedDensity(LogDensity):
             found += [np.arange(first + i, last, width) for i in range(width) if first + i < last]
         return found
 
-    def _at(self, u):
-        """(x, log|dx/du|) at ``u``."""
-        if self._last[0] is None or self._last[0].tobytes() != u.tobytes():
-            with np.errstate(all="ignore"):
-                x, _, _, log_scale = self._places(u, self._share)
-                jacobian = float(((1.0 - self._share) * log_scale)[self.movable].sum())
-            self._last = (u.copy(), np.where(self.movable, x, u), jacobian)
-        return self._last[1:]
-
-    def __getstate__(self):
-        return {**super().__getstate__(), "_last": (None, None, 0.0)}
+    def _placed(self, u):
+        x, _, _, log_scale = self._places(u, self._share)
+        jacobian = float(((1.0 - self._share) * log_scale)[self.movable].sum())
+        return np.where(self.movable, x, u), jacobian
 
 
 class _MovedModel:

@@ -6,8 +6,7 @@ Log density (NumPy, Numba and PyMC), exact draws, moments, regions of exact cont
 from pymc_kameleon.targets.base import GaussianImage, Rescaled, Target
 from pymc_kameleon.targets.curved import Banana, Funnel, TwistedGaussian, odd_units_banana
 from pymc_kameleon.targets.elliptical import Bimodal, CorrelatedGaussian, StudentT
-from pymc_kameleon.targets.posteriors import EightSchools, LogisticRegression
-from pymc_kameleon.targets.predator_prey import LotkaVolterra, solve_lotka_volterra
+from pymc_kameleon.targets.predator_prey import solve_lotka_volterra
 from pymc_kameleon.targets.rings import Flower, Ring
 from pymc_kameleon.targets.skew_normal_abc import ABCLikelihood, SkewNormalABC
 
@@ -16,12 +15,9 @@ __all__ = [
     "Banana",
     "Bimodal",
     "CorrelatedGaussian",
-    "EightSchools",
     "Flower",
     "Funnel",
     "GaussianImage",
-    "LogisticRegression",
-    "LotkaVolterra",
     "Rescaled",
     "Ring",
     "SkewNormalABC",

@@ -1,7 +1,7 @@
 """What every target offers, and the two ways a target can be made from something simpler.
 
-A target is a log density with a known truth. The truth is what samplers are judged by: independent
-draws, moments, and regions of exactly known probability.
+A target is a log density with a known truth. The truth is what samplers are judged by: independent draws, moments, and
+regions of exactly known probability.
 """
 
 from dataclasses import dataclass, field, fields
@@ -16,10 +16,9 @@ from pymc_kameleon.numerics.compiled import njit
 class Target:
     """A log density on R^d together with what is known about it.
 
-    A subclass is a frozen dataclass with a ``dim`` (field or property) that provides ``_kernel`` (a
-    static, compiled ``(x, *_parameters) -> float``), ``_parameters``, ``_symbolic`` (the same
-    formula in PyTensor), and whatever of ``sample``, ``_moments`` (mean and covariance) and ``level``
-    is known; the rest raises ``NotImplementedError``.
+    A subclass is a frozen dataclass with a ``dim`` (field or property) that provides ``_kernel`` (a static, compiled
+    ``(x, *_parameters) -> float``), ``_parameters``, ``_symbolic`` (the same formula in PyTensor), and whatever of
+    ``sample``, ``_moments`` (mean and covariance) and ``level`` is known; the rest raises ``NotImplementedError``.
     """
 
     dim: int
@@ -70,9 +69,8 @@ class Target:
     def pymc_model(self):
         """Return a PyMC model whose only variable ``x``, of shape (d,), has this density.
 
-        ``x`` is flat and unconstrained, and the density is a differentiable ``Potential``, so the
-        space the step methods see is that of ``log_density`` itself and NUTS works as well. Starts
-        at ``initial_point``.
+        ``x`` is flat and unconstrained, and the density is a differentiable ``Potential``, so the space the step
+        methods see is that of ``log_density`` itself and NUTS works as well. Starts at ``initial_point``.
 
         Returns
         -------
@@ -127,9 +125,9 @@ class Target:
 class GaussianImage(Target):
     """The image of N(0, I) under an invertible map; the regions are the images of centred balls.
 
-    A subclass gives ``from_normal`` and its inverse ``to_normal``. Where the map preserves volume
-    (bananas, linear maps) these regions are the highest-density regions; where it does not (funnel,
-    eight schools) they are other nested regions, of equally exact probability.
+    A subclass gives ``from_normal`` and its inverse ``to_normal``. Where the map preserves volume (bananas, linear
+    maps) these regions are the highest-density regions; where it does not (funnel, eight schools) they are other nested
+    regions, of equally exact probability.
     """
 
     def from_normal(self, z: np.ndarray) -> np.ndarray:
@@ -152,8 +150,8 @@ class GaussianImage(Target):
 class Rescaled(Target):
     """Another target with its coordinates in other units: x = units * y, with y from ``base``.
 
-    Log density: that of ``base`` at x / units (the constant Jacobian is left out). A sampler that
-    learns its scales mixes on both equally.
+    Log density: that of ``base`` at x / units (the constant Jacobian is left out). A sampler that learns its scales
+    mixes on both equally.
 
     Parameters
     ----------
@@ -206,17 +204,3 @@ class Rescaled(Target):
 
     def level(self, x):  # noqa: D102
         return self.base.level(np.asarray(x, dtype=float) / self._units)
-
-
-def require_integer(least, **values):
-    """Raise ValueError for the first keyword that is not an integer of at least ``least``."""
-    for name, value in values.items():
-        if not (np.isfinite(value) and int(value) == value and value >= least):
-            raise ValueError(f"{name} must be an integer of at least {least}, got {value!r}.")
-
-
-def require_positive(**values):
-    """Raise ValueError for the first keyword whose value is not a positive, finite number."""
-    for name, value in values.items():
-        if not (np.isfinite(value) and value > 0):
-            raise ValueError(f"{name} must be a positive number, got {value!r}.")

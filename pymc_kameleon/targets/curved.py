@@ -6,8 +6,9 @@ from functools import cached_property
 
 import numpy as np
 
+from pymc_kameleon.numerics.checks import count, positive
 from pymc_kameleon.numerics.compiled import njit
-from pymc_kameleon.targets.base import GaussianImage, Rescaled, require_integer, require_positive
+from pymc_kameleon.targets.base import GaussianImage, Rescaled
 
 
 @njit(cache=True)
@@ -25,9 +26,8 @@ class Banana(GaussianImage):
 
     x = (y_1, y_2 + b (y_1^2 - v), y_3, ..., y_d) with y ~ N(0, diag(v, 1, ..., 1)).
 
-    Log density without the constant -(d log(2 pi) + log v) / 2. The level sets are the twisted
-    ellipsoids, with chi-square contents. The mean is zero and the covariance diag(v, 1 + 2 b^2 v^2,
-    1, ..., 1).
+    Log density without the constant -(d log(2 pi) + log v) / 2. The level sets are the twisted ellipsoids, with
+    chi-square contents. The mean is zero and the covariance diag(v, 1 + 2 b^2 v^2, 1, ..., 1).
 
     Parameters
     ----------
@@ -40,8 +40,7 @@ class Banana(GaussianImage):
 
     References
     ----------
-    Sejdinovic, Strathmann, Lomeli Garcia, Andrieu & Gretton (2014), Kernel adaptive
-    Metropolis-Hastings, section 5.
+    Sejdinovic, Strathmann, Lomeli Garcia, Andrieu & Gretton (2014), Kernel adaptive Metropolis-Hastings, section 5.
     """
 
     b: float = 0.03
@@ -51,8 +50,8 @@ class Banana(GaussianImage):
     _kernel = staticmethod(_banana)
 
     def __post_init__(self):
-        require_integer(2, dim=self.dim)
-        require_positive(v=self.v)
+        count(2, dim=self.dim)
+        positive(v=self.v)
         if not math.isfinite(self.b):
             raise ValueError(f"b must be a finite number, got {self.b!r}.")
 
@@ -100,16 +99,15 @@ def _twisted(x, b, v, axis):
 class TwistedGaussian(GaussianImage):
     """The test distributions pi_1 to pi_4 of Haario, Saksman & Tamminen.
 
-    The density at x is that of N(0, C) at phi_b(x) = (x_1, x_2 + b x_1^2 - 100 b, x_3, ..., x_d),
-    where C has variance 100 along one axis and 1 across it:
+    The density at x is that of N(0, C) at phi_b(x) = (x_1, x_2 + b x_1^2 - 100 b, x_3, ..., x_d), where C has variance
+    100 along one axis and 1 across it:
 
     - pi_1, uncorrelated Gaussian: b = 0, the axis is the first coordinate;
     - pi_2, correlated Gaussian: b = 0, the axis is (1, ..., 1) / sqrt(d);
     - pi_3, moderately twisted: b = 0.03, first coordinate;
     - pi_4, strongly twisted: b = 0.1, first coordinate.
 
-    pi_3 and pi_4 are the bananas B(0.03, 100) and B(0.1, 100) upside down. Log density without its
-    constant.
+    pi_3 and pi_4 are the bananas B(0.03, 100) and B(0.1, 100) upside down. Log density without its constant.
 
     Parameters
     ----------
@@ -120,9 +118,8 @@ class TwistedGaussian(GaussianImage):
 
     References
     ----------
-    Haario, Saksman & Tamminen (1999), Adaptive proposal distribution for random walk
-    Metropolis algorithm, Computational Statistics 14. Haario, Saksman & Tamminen (2001), An
-    adaptive Metropolis algorithm, Bernoulli 7.
+    Haario, Saksman & Tamminen (1999), Adaptive proposal distribution for random walk Metropolis algorithm,
+    Computational Statistics 14. Haario, Saksman & Tamminen (2001), An adaptive Metropolis algorithm, Bernoulli 7.
     """
 
     number: int
@@ -132,7 +129,7 @@ class TwistedGaussian(GaussianImage):
     v = 100.0
 
     def __post_init__(self):
-        require_integer(2, dim=self.dim)
+        count(2, dim=self.dim)
         if self.number not in (1, 2, 3, 4):
             raise ValueError(f"number must be 1, 2, 3 or 4 (pi_1 to pi_4), got {self.number!r}.")
 
@@ -191,8 +188,7 @@ def _funnel(x, scale):
 class Funnel(GaussianImage):
     """Neal's funnel: x_1 ~ N(0, scale^2), x_i | x_1 ~ N(0, exp(x_1)) for i > 1.
 
-    Log density without its constant. The regions are the images of centred balls, not
-    highest-density regions.
+    Log density without its constant. The regions are the images of centred balls, not highest-density regions.
 
     Parameters
     ----------
@@ -212,8 +208,8 @@ class Funnel(GaussianImage):
     _kernel = staticmethod(_funnel)
 
     def __post_init__(self):
-        require_integer(2, dim=self.dim)
-        require_positive(scale=self.scale)
+        count(2, dim=self.dim)
+        positive(scale=self.scale)
 
     def _symbolic(self, x):
         v = x[0]

@@ -7,8 +7,9 @@ from functools import cached_property
 import numpy as np
 from scipy import special
 
+from pymc_kameleon.numerics.checks import at_least, count, positive
 from pymc_kameleon.numerics.compiled import njit
-from pymc_kameleon.targets.base import GaussianImage, Target, require_integer, require_positive
+from pymc_kameleon.targets.base import GaussianImage, Target
 
 
 @njit(cache=True)
@@ -45,9 +46,8 @@ class CorrelatedGaussian(GaussianImage):
     _kernel = staticmethod(_gaussian)
 
     def __post_init__(self):
-        require_integer(2, dim=self.dim)
-        if not (math.isfinite(self.condition) and self.condition >= 1):
-            raise ValueError(f"condition must be a number of at least 1, got {self.condition!r}.")
+        count(2, dim=self.dim)
+        at_least(1.0, condition=self.condition)
 
     @cached_property
     def _eigen(self):
@@ -111,8 +111,8 @@ class StudentT(Target):
     _kernel = staticmethod(_student)
 
     def __post_init__(self):
-        require_integer(1, dim=self.dim)
-        require_positive(df=self.df)
+        count(1, dim=self.dim)
+        positive(df=self.df)
 
     def _symbolic(self, x):
         return -0.5 * (self.df + self.dim) * (1.0 + (x**2).sum() / self.df).log()
@@ -166,8 +166,8 @@ class Bimodal(Target):
     _kernel = staticmethod(_bimodal)
 
     def __post_init__(self):
-        require_integer(2, dim=self.dim)
-        require_positive(separation=self.separation)
+        count(2, dim=self.dim)
+        positive(separation=self.separation)
 
     def _symbolic(self, x):
         import pytensor.tensor as pt
@@ -198,8 +198,8 @@ class Bimodal(Target):
     def _contents(self):
         """Table of minus log density and the content of its highest-density region, increasing.
 
-        Given x_1 the other coordinates add a chi-square with d - 1 degrees of freedom to the drop
-        of log density, so the content is a one-dimensional integral over x_1 (trapezoidal rule).
+        Given x_1 the other coordinates add a chi-square with d - 1 degrees of freedom to the drop of log density, so
+        the content is a one-dimensional integral over x_1 (trapezoidal rule).
         """
         t = np.linspace(0.0, self.separation + 9.0, 4001)  # by symmetry one half is enough
         log_first = self._first(t)

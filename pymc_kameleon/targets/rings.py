@@ -1,12 +1,11 @@
 """The flower and the ring: mass along a closed curve around the origin.
 
-With r and theta the polar coordinates of (x_1, x_2) and m(theta) = radius + amplitude cos(frequency
-theta),
+With r and theta the polar coordinates of (x_1, x_2) and m(theta) = radius + amplitude cos(frequency theta),
 
     log p(x) = -(r - m(theta))^2 / (2 width^2) - (x_3^2 + ... + x_d^2) / 2.
 
-This is a density with respect to x, so the polar coordinates carry the Jacobian r: neither is theta
-uniform nor r Gaussian. (Sejdinovic et al. 2014, section 5, print the formula without the square.)
+This is a density with respect to x, so the polar coordinates carry the Jacobian r: neither is theta uniform nor r
+Gaussian. (Sejdinovic et al. 2014, section 5, print the formula without the square.)
 """
 
 import math
@@ -15,8 +14,9 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import special
 
+from pymc_kameleon.numerics.checks import at_least, count, positive
 from pymc_kameleon.numerics.compiled import njit
-from pymc_kameleon.targets.base import Target, require_integer, require_positive
+from pymc_kameleon.targets.base import Target
 
 
 @njit(cache=True)
@@ -33,9 +33,8 @@ def _flower(x, radius, amplitude, frequency, width):
 class Flower(Target):
     """Petals in the first two coordinates, standard normal in the others.
 
-    Log density without its constant. Mean and covariance by the trapezoidal rule over the angle
-    (2048 points; the integrand is periodic, so that is exact to rounding) with closed-form radial
-    moments.
+    Log density without its constant. Mean and covariance by the trapezoidal rule over the angle (2048 points; the
+    integrand is periodic, so that is exact to rounding) with closed-form radial moments.
 
     Parameters
     ----------
@@ -50,8 +49,8 @@ class Flower(Target):
 
     References
     ----------
-    Sejdinovic, Strathmann, Lomeli Garcia, Andrieu & Gretton (2014), Kernel adaptive
-    Metropolis-Hastings, section 5: F(10, 6, 6, 1).
+    Sejdinovic, Strathmann, Lomeli Garcia, Andrieu & Gretton (2014), Kernel adaptive Metropolis-Hastings, section 5:
+    F(10, 6, 6, 1).
     """
 
     radius: float = 10.0
@@ -63,11 +62,10 @@ class Flower(Target):
     _kernel = staticmethod(_flower)
 
     def __post_init__(self):
-        require_integer(2, dim=self.dim)
-        require_positive(radius=self.radius, width=self.width)
-        if not (math.isfinite(self.amplitude) and self.amplitude >= 0):
-            raise ValueError(f"amplitude must be a number >= 0, got {self.amplitude!r}.")
-        require_integer(1, frequency=self.frequency)
+        count(2, dim=self.dim)
+        positive(radius=self.radius, width=self.width)
+        at_least(0.0, amplitude=self.amplitude)
+        count(1, frequency=self.frequency)
 
     def _symbolic(self, x):
         import pytensor.tensor as pt
@@ -116,8 +114,8 @@ class Flower(Target):
     def _sample_radius(self, rng, m):
         """Radii from p(r) proportional to r exp(-(r - m)^2 / (2 width^2)), r > 0.
 
-        log r <= log t + (r - t) / t at the mode t of p makes N(t, width^2) an envelope, with
-        acceptance probability (r / t) exp(1 - r / t): near 1 when the ring is thin.
+        log r <= log t + (r - t) / t at the mode t of p makes N(t, width^2) an envelope, with acceptance probability (r
+        / t) exp(1 - r / t): near 1 when the ring is thin.
         """
         mode = 0.5 * (m + np.sqrt(m * m + 4 * self.width**2))
         r = np.empty_like(m)
@@ -145,16 +143,14 @@ class Flower(Target):
     def level(self, x):
         """Content of the highest-density region through each point: chi-square, d - 1 degrees.
 
-        Integrating r over a region symmetric in the residual e = r - m leaves m, whatever the
-        region, so that the content is that of N(0, I) in d - 1 dimensions. The part of e < -m that
-        r > 0 cuts off disturbs this by less than width (phi(a) - a Phi(-a)) / radius with a =
-        (radius - amplitude) / width: 7e-7 for the paper's flower.
+        Integrating r over a region symmetric in the residual e = r - m leaves m, whatever the region, so that the
+        content is that of N(0, I) in d - 1 dimensions. The part of e < -m that r > 0 cuts off disturbs this by less
+        than width (phi(a) - a Phi(-a)) / radius with a = (radius - amplitude) / width: 7e-7 for the paper's flower.
 
         Raises
         ------
         NotImplementedError
-            If radius - amplitude < 4 width, where the petals meet at the origin and the content is
-            not closed-form.
+            If radius - amplitude < 4 width, where the petals meet at the origin and the content is not closed-form.
         """
         if self.radius - self.amplitude < 4 * self.width:
             raise NotImplementedError(

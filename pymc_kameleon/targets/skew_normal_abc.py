@@ -4,14 +4,13 @@ An observation is skew normal about theta in R^d (Azzalini & Dalla Valle, 1996),
 
     p(y | theta) = 2 N(y; theta, I) Phi(alpha^T (y - theta)),   alpha = skewness (1, ..., 1),
 
-a data set is n_observations of them, its summary s their mean. ABC replaces the likelihood of the
-observed summary s* by E[N(s*; s, epsilon^2 I) | theta], estimated without bias by an average over
-simulated data sets. Here that expectation is known, so that samplers of the noisy posterior can be
-judged by the truth.
+a data set is n_observations of them, its summary s their mean. ABC replaces the likelihood of the observed summary s*
+by E[N(s*; s, epsilon^2 I) | theta], estimated without bias by an average over simulated data sets. Here that
+expectation is known, so that samplers of the noisy posterior can be judged by the truth.
 
-From Strathmann et al. (2015), section 5: the 10-dimensional skew normal, alpha and the true theta
-of ten in every coordinate. From their public experiments: data sets of ten observations, their mean
-as the summary, the Gaussian ABC kernel, ten data sets an estimate, the prior N(0, 5^2 I).
+From Strathmann et al. (2015), section 5: the 10-dimensional skew normal, alpha and the true theta of ten in every
+coordinate. From their public experiments: data sets of ten observations, their mean as the summary, the Gaussian ABC
+kernel, ten data sets an estimate, the prior N(0, 5^2 I).
 
 Differs from the paper: it prints Phi(alpha^T y), which integrates to one half only where
 alpha^T theta = 0; the skew normal has y - theta. Chosen here: epsilon = 0.6, which the stored
@@ -20,9 +19,9 @@ one would on a posterior of this width); the observed data, which are drawn with
 
 References
 ----------
-A. Azzalini, A. Dalla Valle (1996). The multivariate skew-normal distribution. Biometrika 83.
-H. Strathmann, D. Sejdinovic, S. Livingstone, Z. Szabo, A. Gretton (2015). Gradient-free
-Hamiltonian Monte Carlo with efficient kernel exponential families. NIPS.
+A. Azzalini, A. Dalla Valle (1996). The multivariate skew-normal distribution. Biometrika 83. H. Strathmann, D.
+Sejdinovic, S. Livingstone, Z. Szabo, A. Gretton (2015). Gradient-free Hamiltonian Monte Carlo with efficient kernel
+exponential families. NIPS.
 """
 
 import math
@@ -32,8 +31,9 @@ from functools import cached_property
 import numpy as np
 from scipy import linalg, special
 
+from pymc_kameleon.numerics.checks import at_least, count, positive
 from pymc_kameleon.numerics.compiled import njit
-from pymc_kameleon.targets.base import GaussianImage, require_integer, require_positive
+from pymc_kameleon.targets.base import GaussianImage
 
 NODES = 60  # of the Gauss rule: the log density's error is below 1e-9 for epsilon >= 0.3
 
@@ -42,8 +42,8 @@ NODES = 60  # of the Gauss rule: the log density's error is below 1e-9 for epsil
 def _simulate(theta, u, delta):
     """Summaries of data sets, shape (S, d), from standard normals ``u`` of shape (S, N, d + 1).
 
-    y = theta + (delta |u_0| + sqrt(1 - delta^2) e) a + (the part of u orthogonal to a), with a the
-    unit vector of ones and e the part of u along it (Azzalini & Dalla Valle, 1996, eq. 2.5).
+    y = theta + (delta |u_0| + sqrt(1 - delta^2) e) a + (the part of u orthogonal to a), with a the unit vector of ones
+    and e the part of u along it (Azzalini & Dalla Valle, 1996, eq. 2.5).
     """
     n_datasets, n_observations, d = u.shape[0], u.shape[1], theta.shape[0]
     root, out = math.sqrt(d), np.empty((n_datasets, d))
@@ -112,8 +112,8 @@ def _log_posterior(x, observed, prior_variance, variance, offsets, log_weights, 
 class ABCLikelihood:
     """Estimate of the ABC likelihood by simulation: ``likelihood(rng, theta)``, the log estimate.
 
-    The estimate, not its logarithm, is unbiased for exp(log density - log prior) of the target, up
-    to the constant (2 pi epsilon^2)^(d/2). What :class:`pymc_kameleon.NoisyLogLikelihood` takes.
+    The estimate, not its logarithm, is unbiased for exp(log density - log prior) of the target, up to the constant (2
+    pi epsilon^2)^(d/2). What :class:`pymc_kameleon.NoisyLogLikelihood` takes.
 
     Parameters
     ----------
@@ -130,7 +130,7 @@ class ABCLikelihood:
     """
 
     def __init__(self, target, n_datasets=10):
-        require_integer(1, n_datasets=n_datasets)
+        count(1, n_datasets=n_datasets)
         self.target, self.simulations = target, 0
         self.auxiliary_shape = (int(n_datasets), target.n_observations, target.dim + 1)
 
@@ -158,11 +158,10 @@ class ABCLikelihood:
 class SkewNormalABC(GaussianImage):
     """ABC posterior of a skew normal's location; see the module for the model.
 
-    Log density, without constants: that of the prior plus that of the exact ABC likelihood. Along
-    the unit vector of ones, a, the mean of n half normals is replaced by its Gauss rule of 60
-    nodes; everything else is closed form. So the posterior is a mixture of normals along a, a
-    normal across it, and draws, moments and regions are those of that mixture.
-    :meth:`likelihood` is the noisy estimate of it.
+    Log density, without constants: that of the prior plus that of the exact ABC likelihood. Along the unit vector of
+    ones, a, the mean of n half normals is replaced by its Gauss rule of 60 nodes; everything else is closed form. So
+    the posterior is a mixture of normals along a, a normal across it, and draws, moments and regions are those of that
+    mixture. :meth:`likelihood` is the noisy estimate of it.
 
     Parameters
     ----------
@@ -191,15 +190,10 @@ class SkewNormalABC(GaussianImage):
     _kernel = staticmethod(_log_posterior)
 
     def __post_init__(self):
-        require_integer(1, dim=self.dim, n_observations=self.n_observations)
-        require_positive(prior_sd=self.prior_sd)
-        if not (np.isfinite(self.skewness) and self.skewness >= 0):
-            raise ValueError(f"skewness must be a number of at least zero, got {self.skewness!r}.")
-        if not (np.isfinite(self.epsilon) and self.epsilon >= 0.3):
-            raise ValueError(
-                f"epsilon must be at least 0.3, got {self.epsilon!r}: the rule behind the exact "
-                "density has too few nodes for a narrower kernel."
-            )
+        count(1, dim=self.dim, n_observations=self.n_observations)
+        positive(prior_sd=self.prior_sd)
+        at_least(0.0, skewness=self.skewness)
+        at_least(0.3, epsilon=self.epsilon)  # the rule has too few nodes for a narrower kernel
 
     @property
     def delta(self) -> float:
@@ -256,8 +250,8 @@ class SkewNormalABC(GaussianImage):
         likelihood : ABCLikelihood, optional
             Default: a new one. Give one to read its count of simulations.
         given : bool
-            True: the standard normals behind an estimate are handed over, so that a step may correlate
-            those of successive draws (``correlation=``).
+            True: the standard normals behind an estimate are handed over, so that a step may correlate those of
+            successive draws (``correlation=``).
         """
         import pymc as pm
 
@@ -342,8 +336,8 @@ class SkewNormalABC(GaussianImage):
 def mean_of_half_normals(n: int, nodes: int) -> tuple[np.ndarray, np.ndarray]:
     """Gauss rule of the mean of ``n`` independent half normals |N(0, 1)|: at most ``nodes`` nodes, weights.
 
-    The moments of a sum up to an order follow from its parts' moments up to that order, so that the
-    rule of a sum is the rule of the sums of all pairs of nodes, compressed.
+    The moments of a sum up to an order follow from its parts' moments up to that order, so that the rule of a sum is
+    the rule of the sums of all pairs of nodes, compressed.
     """
     x, w = np.polynomial.legendre.leggauss(400)
     x = 7.0 * (x + 1.0)  # up to 14 standard deviations

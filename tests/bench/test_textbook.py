@@ -46,7 +46,7 @@ def test_the_driver_makes_the_draws_of_pm_sample(trend):
             progressbar=False, compute_convergence_checks=False, quiet=True,
         )  # fmt: skip
     # the step's own compiled function: two linkers round differently, and what an arrival learns amplifies it
-    counted = Counted(step._density._evaluate, EVALUATIONS + 1)
+    counted = Counted(step.density._evaluate, EVALUATIONS + 1)
     made = drive.compiled(trend, "AdaptiveMetropolisStep")
     parts = drive.own_step(trend, made, x, step.given, counted, EVALUATIONS, TUNE)
     chain = drive.walk(*parts, counted, TUNE)

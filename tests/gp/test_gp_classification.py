@@ -9,7 +9,7 @@ import xarray as xr
 from scipy import special
 from threadpoolctl import threadpool_info, threadpool_limits
 
-from pymc_kameleon.glass import load_glass
+from pymc_kameleon.datasets import load_glass
 from pymc_kameleon.gp.estimator import GPClassificationEstimator
 from pymc_kameleon.gp_classification import OneThread, gp_classification_model, predict
 from pymc_kameleon.steps import AdaptiveMetropolisStep
@@ -251,6 +251,7 @@ def grid_posterior(X, y, edges):
     return w @ edges, w @ (edges - w @ edges) ** 2
 
 
+@pytest.mark.slow
 def test_sampling_and_predicting():
     """pm.sample on a one-covariate model: theta's moments are the grid's, and the prediction works on the result."""
     X, y = small_problem(30, 1)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from scipy import special, stats
 
-from pymc_kameleon.glass import load_glass
+from pymc_kameleon.datasets import load_glass
 from pymc_kameleon.gp.estimator import GPClassificationEstimator
 from pymc_kameleon.gp.sites import LINKS, _log_normal_cdf, link_terms
 
@@ -416,10 +416,10 @@ def test_noise_that_is_not_finite_is_a_failure():
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"n_importance": 0}, "n_importance must be an integer of at least 1; got 0"),
+        ({"n_importance": 0}, "n_importance must be an integer of at least 1, got 0"),
         ({"n_importance": 2.5}, "n_importance"),
         ({"max_newton": 0}, "max_newton"),
-        ({"nugget": -1e-3}, "nugget must be finite and not negative"),
+        ({"nugget": -1e-3}, "nugget must be at least 0"),
         ({"nugget": np.nan}, "nugget"),
         ({"approximation": "vb"}, "approximation must be one of 'laplace', 'ep'; got 'vb'"),
         ({"link": "cauchit"}, "link must be one of"),

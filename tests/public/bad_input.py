@@ -324,10 +324,10 @@ OPTIONS = [
     learner("Finite", ValueError, "trial_share must lie between 0 and 1 - random_walk_share", trial_share=0.9),
     option(GA, ValueError, "initial_covariance must be symmetric and positive definite", initial_covariance=-np.eye(3)),
     option(GA, ValueError, "initial_covariance must have shape (3, 3), got (2, 2)", initial_covariance=np.eye(2)),
-    option(GA, ValueError, "rate must lie between 0 and 1, got 1", rate=1),
+    option(GA, ValueError, "rate must lie strictly between 0 and 1, got 1", rate=1),
     option(GA, ValueError, "sweeps must be an integer of at least 0", sweeps=-1),
     option(CMA, ValueError, "initial_scale must be 3 positive numbers", initial_scale=np.zeros(3)),
-    option(CMA, ValueError, "rate_factor must lie between 0 and", rate_factor=-1.0),
+    option(CMA, ValueError, "rate_factor must lie strictly between 0 and", rate_factor=-1.0),
     option(CMA, ValueError, "success must be one of ('probability', 'indicator'), got 'rate'", success="rate"),
 ]  # fmt: skip
 

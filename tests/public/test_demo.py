@@ -6,9 +6,9 @@ import pymc as pm
 import pytest
 
 import pymc_kameleon as pk
+from benchmarks.posteriors import LotkaVolterra
 from pymc_kameleon import demo, hierarchical_demo
 from pymc_kameleon.__main__ import main
-from pymc_kameleon.targets import LotkaVolterra
 
 
 def refused(capsys, *options):
@@ -101,8 +101,8 @@ def log_parameters(idata):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("step_class", [pk.KameleonStep, pk.FastKameleonStep])
-def test_posterior_agrees_with_nuts(step_class):
-    """All R-hat < 1.02, and means within 4 combined standard errors of NUTS on the same model made differentiable."""
+def test_posterior_is_right(step_class):
+    """All R-hat < 1.02, and means within 4 standard errors of importance sampling's, whose own are .003 sds."""
     solver = demo.PredatorPrey()
     with demo.lynx_hare_model(solver):
         step = step_class()
@@ -111,15 +111,9 @@ def test_posterior_agrees_with_nuts(step_class):
             10_000, tune=5_000, chains=4, cores=1, step=step, random_seed=1, progressbar=False
         )
     assert solver.calls == 4 * (10_000 + 5_000 + 1)
-    ours = log_parameters(idata)
-    target = LotkaVolterra(5)  # five Runge-Kutta steps a year: 1e-4 in the logs
-    with target.pymc_model():
-        nuts = pm.sample(
-            500, tune=500, chains=4, cores=2, init="adapt_diag", initvals={"x": target.initial_point},
-            random_seed=2, progressbar=False,
-        )["posterior"]["x"].values  # fmt: skip
+    ours, truth = log_parameters(idata), LotkaVolterra()
     for i in range(8):
-        assert float(az.rhat(ours[..., i])) < 1.02
-        errors = [float(az.mcse({"x": np.ascontiguousarray(d[..., i])})["x"]) for d in (ours, nuts)]
-        z = (ours[..., i].mean() - nuts[..., i].mean()) / np.hypot(*errors)
-        assert abs(z) < 4
+        draws = np.ascontiguousarray(ours[..., i])
+        assert float(az.rhat(draws)) < 1.02
+        error = np.hypot(float(az.mcse({"x": draws})["x"]), truth.mean_error[i])
+        assert abs(draws.mean() - truth.mean[i]) < 4 * error

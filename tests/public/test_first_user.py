@@ -12,10 +12,11 @@ from pytensor.graph.basic import Apply
 from pytensor.graph.op import Op
 
 import pymc_kameleon as pk
-from pymc_kameleon import convergence, sampling
 from pymc_kameleon.samplers.pooled.chains import Chains, Plan
+from pymc_kameleon.sampling import arguments
 from pymc_kameleon.steps.factors import structure
 from pymc_kameleon.surrogates.values import regression
+from pymc_kameleon.verdict import convergence
 from tests.step_tester import BlackBox, begin
 
 QUICK = {"mode": "FAST_COMPILE"}
@@ -111,7 +112,7 @@ def test_every_argument_of_pm_sample_has_a_sentence():
         ) as refused:
             pk.sample(**{name: None})
         assert "it has draws" not in str(refused.value)
-    assert set(sampling._INSTEAD) - theirs <= {"start", "backend"}
+    assert set(arguments._INSTEAD) - theirs <= {"start", "backend"}
 
 
 # --- what is said of black boxes ----------------------------------------------------------------------
@@ -144,7 +145,7 @@ def test_outputs_and_copies_of_a_black_box_are_one(caplog):
     assert line.startswith("Learning 1 black box of 1 input (6 outputs)")
     assert structure.boxes_of(two_outputs()) == (1, True)
     with caplog.at_level(logging.INFO, "pymc.kameleon"):
-        sampling._checked_step(None, two_outputs())
+        arguments.checked_step(None, two_outputs())
     assert "as a whole, not its black box's predictions, which pm.sample(" in caplog.text
 
 
@@ -236,9 +237,3 @@ def test_a_log_density_of_minus_1e200_is_no_overflow():
     y[:3] = -1e200
     data = regression.prepare(rng, x, y, y, x[3:], y[3:], 0.1, 0.1)
     assert len(data.y) == 57
-
-
-def test_seeds_are_shown_as_given():
-    assert sampling._shown(3) == "3"
-    assert sampling._shown([1, 2]) == "[1, 2]"
-    assert sampling._shown(np.random.default_rng(0)) == "a Generator"

@@ -20,38 +20,9 @@ from pymc_kameleon.surrogates import transitions as surrogate_dynamics
 from pymc_kameleon.surrogates.scores import objective as score_matching
 from pymc_kameleon.surrogates.values import features as value_features
 from pymc_kameleon.surrogates.values.regression import Fit
+from tests.public.conftest import MEAN, PRECISION, QUICK, gaussian
 from tests.public.test_diagnostics import as_inference_data
 from tests.support.chains import held, scored
-
-MEAN = np.array([1.0, -2.0, 30.0])
-PRECISION = np.array([[2.0, -1.0, 0.0], [-1.0, 1.5, 0.05], [0.0, 0.05, 0.01]])
-
-
-@pytest.fixture(autouse=True)
-def _close_figures():
-    yield
-    plt.close("all")
-
-
-def gaussian():
-    with pm.Model() as model:
-        a = pm.Flat("a", initval=0.0)
-        b = pm.Flat("b", shape=2, initval=np.zeros(2))
-        x = pm.math.stack([a, b[0], b[1]]) - MEAN
-        pm.Potential("log_density", -0.5 * pm.math.dot(x, pm.math.dot(PRECISION, x)))
-    return model
-
-
-@pytest.fixture(scope="module")
-def sampled():
-    """A step after pm.sample in this process, and what it sampled."""
-    with gaussian():
-        step = pk.KamiltonianStep(compile_kwargs={"mode": "FAST_COMPILE"})
-        idata = pm.sample(
-            100, tune=500, chains=2, cores=1, step=step, random_seed=1, progressbar=False,
-            compute_convergence_checks=False,
-        )  # fmt: skip
-    return step, idata
 
 
 def quadratic_state(d):
@@ -184,14 +155,9 @@ def test_surrogates_fitted_by_score_matching(kind):
 # -- points
 
 
-def test_while_tuning_the_evaluated_points_are_told_from_the_visited_ones():
-    step = pk.KamiltonianStep(model=gaussian(), compile_kwargs={"mode": "FAST_COMPILE"})
-    step.set_rng(np.random.default_rng(3))
-    point, visited = {"a": np.zeros(()), "b": np.zeros(2)}, [np.zeros(3)]
-    for _ in range(250):
-        point, _ = step.step(point)
-        visited.append(step._density.ravel(point))
-    visited = np.unique(visited, axis=0)
+def test_while_tuning_the_evaluated_points_are_told_from_the_visited_ones(tuning):
+    step, visited, _ = tuning
+    visited = np.unique([step.density.ravel(point) for point in visited], axis=0)
     clouds = {c.label: c.positions for c in learned_from(step).clouds}
     learning = step.algorithm_state.learning
     assert sum(map(len, clouds.values())) == learning.evaluated.size
@@ -229,8 +195,7 @@ def test_draws_are_transformed_even_where_a_bound_is_random():
     scale = rng.gamma(2.0, size=(2, 50, 2))
     u = -1.0 + (scale[..., 0] + 1.0) * rng.random((2, 50))
     idata = as_inference_data({"u": u, "s": scale})
-    step = pk.KamiltonianStep(model=model, compile_kwargs={"mode": "FAST_COMPILE"})
-    layout = layout_of(step, 3, model)
+    layout = layout_of(None, 3, model)
     found = unconstrained(idata, layout, model, POINTS)
     p = ((u + 1.0) / (scale[..., 0] + 1.0)).ravel()
     expected = np.column_stack([np.log(scale.reshape(-1, 2)), np.log(p / (1.0 - p))])
@@ -290,7 +255,7 @@ def test_grid_of_panels_with_names_shared_axes_and_one_colour_bar(sampled):
 )
 def test_coordinates_by_name_variable_and_place(sampled, coordinates, expected):
     step, _ = sampled
-    layout = layout_of(step, 3, step._model)
+    layout = layout_of(step, 3, step.model)
     assert layout["a"].shape == ()
     assert choose(coordinates, layout, step.model, "surrogate") == expected
 
@@ -299,8 +264,7 @@ def test_transformed_variables_have_both_names():
     with pm.Model() as model:
         pm.HalfNormal("s", shape=(1, 2))
         pm.Normal("m")
-    step = pk.KamiltonianStep(model=model, compile_kwargs={"mode": "FAST_COMPILE"})
-    layout = layout_of(step, 3, model)
+    layout = layout_of(None, 3, model)
     assert labels_of(layout, model) == ["s_log__[0, 0]", "s_log__[0, 1]", "m"]
     assert choose(["m", "s"], layout, model, "surrogate") == [2, 0, 1]
 
@@ -312,8 +276,7 @@ def test_coords_name_the_elements():
         pm.HalfNormal("s", dims=("place", "year"))
         pm.Dirichlet("w", np.ones(2), dims="place")
         pm.Normal("x", dims="n")
-    step = pk.KamiltonianStep(model=model, compile_kwargs={"mode": "FAST_COMPILE"})
-    layout = layout_of(step, 6, model)
+    layout = layout_of(None, 6, model)
     labels = labels_of(layout, model)
     assert labels[:4] == ["s_log__[a, 3]", "s_log__[a, 4]", "s_log__[b, 3]", "s_log__[b, 4]"]
     assert labels[4:] == ["w_simplex__[0]", "x[0]"]
@@ -324,14 +287,14 @@ def test_states_are_named_by_the_model_if_there_is_one(sampled):
     step, _ = sampled
     sampling_state, state = step.sampling_state, step.algorithm_state
 
-    def names(axes):
+    def names(source, model=None):
+        axes = plots.surrogate(source, model=model, contours="slice")
         return [axes[1, 0].get_xlabel(), axes[1, 1].get_xlabel(), axes[1, 0].get_ylabel()]
 
-    assert names(plots.surrogate(state)) == ["x[0]", "x[1]", "x[2]"]
-    assert names(plots.surrogate(sampling_state)) == ["x[0]", "x[1]", "x[2]"]
-    assert names(plots.surrogate(sampling_state, model=step._model)) == ["a", "b[0]", "b[1]"]
-    with step._model:
-        assert names(plots.surrogate(state)) == ["a", "b[0]", "b[1]"]
+    assert names(sampling_state) == ["x[0]", "x[1]", "x[2]"]
+    assert names(sampling_state, step.model) == ["a", "b[0]", "b[1]"]
+    with step.model:
+        assert names(state) == ["a", "b[0]", "b[1]"]
     with pm.Model() as other:
         pm.Normal("y", shape=2)
     with pytest.raises(ValueError, match="3 coordinates, the model has 2"):
@@ -355,7 +318,7 @@ def test_many_coordinates_are_cut_to_five_with_a_notice(caplog):
 
 
 def test_a_step_that_sampled_elsewhere_or_nothing():
-    step = pk.KamiltonianStep(model=gaussian(), compile_kwargs={"mode": "FAST_COMPILE"})
+    step = pk.KamiltonianStep(model=gaussian(), compile_kwargs=QUICK)
     for source in (step, step.sampling_state):
         with pytest.raises(
             ValueError, match=r"cores > 1 .* give idata=.* or use pm.sample\(..., cores=1\)"
@@ -375,7 +338,7 @@ def test_a_step_that_sampled_elsewhere_or_nothing():
 
 
 def test_a_step_without_a_surrogate():
-    step = pk.FastKameleonStep(model=gaussian(), compile_kwargs={"mode": "FAST_COMPILE"})
+    step = pk.FastKameleonStep(model=gaussian(), compile_kwargs=QUICK)
     with pytest.raises(TypeError, match=r"Only KamiltonianStep .* not FastKameleonStep"):
         plots.surrogate(step)
     with pytest.raises(TypeError, match="not NoneType"):

@@ -10,16 +10,8 @@ import pymc_kameleon as pk
 from pymc_kameleon import plots
 from pymc_kameleon.plots import surfaces
 from pymc_kameleon.plots.panels import Cloud
-from tests.public.test_plots import (
-    MEAN,
-    PRECISION,
-    _close_figures,  # noqa: F401
-    gaussian,
-    lines,
-    points,
-    quadratic_state,
-    sampled,  # noqa: F401
-)
+from tests.public.conftest import MEAN, PRECISION, QUICK, gaussian
+from tests.public.test_plots import lines, points, quadratic_state
 
 COVARIANCE = np.linalg.inv(PRECISION)
 
@@ -63,7 +55,7 @@ def test_a_marginal_is_the_integral(shown):
     assert np.abs(missed[likely]).max() > 0.5  # the control: a slice is something else
 
 
-def test_of_a_normal_density_marginals_are_exact(sampled):  # noqa: F811
+def test_of_a_normal_density_marginals_are_exact(sampled):
     step, _ = sampled
     axes = plots.surrogate(step, contours="marginal", levels=(1.0, 2.0))
     for row, column in ((0, 0), (1, 0), (1, 1)):
@@ -100,7 +92,7 @@ def test_one_unknown_is_a_curve_with_the_evaluated_points_at_their_log_density()
     with pm.Model() as model:
         x = pm.Flat("x", initval=0.0)
         pm.Potential("log_density", -0.5 * ((x - 3.0) / 2.0) ** 2)
-    step = pk.KamiltonianStep(model=model, compile_kwargs={"mode": "FAST_COMPILE"})
+    step = pk.KamiltonianStep(model=model, compile_kwargs=QUICK)
     step.set_rng(np.random.default_rng(3))
     point = {"x": np.zeros(())}
     for _ in range(200):
@@ -116,7 +108,7 @@ def test_one_unknown_is_a_curve_with_the_evaluated_points_at_their_log_density()
     assert len(points(axis, "visited by the chain")) > 20
 
 
-def test_one_coordinate_of_several_is_its_marginal_with_ticks_for_the_draws(sampled):  # noqa: F811
+def test_one_coordinate_of_several_is_its_marginal_with_ticks_for_the_draws(sampled):
     step, idata = sampled
     axes = plots.surrogate(step, idata=idata, coordinates="a", contours="marginal", levels=(2.0,))
     assert axes.shape == (1, 1)
@@ -135,10 +127,10 @@ def test_one_coordinate_of_several_is_its_marginal_with_ticks_for_the_draws(samp
 # -- after cores=2
 
 
-def test_a_run_in_other_processes_is_fitted_anew_to_its_draws(sampled):  # noqa: F811
+def test_a_run_in_other_processes_is_fitted_anew_to_its_draws(sampled):
     """The step has not sampled in this process; what it returned is enough."""
     _, idata = sampled
-    step = pk.KamiltonianStep(model=gaussian(), compile_kwargs={"mode": "FAST_COMPILE"})
+    step = pk.KamiltonianStep(model=gaussian(), compile_kwargs=QUICK)
     axes = plots.surrogate(step, idata=idata, at=MEAN, levels=(1.0, 2.0))
     for row, column in ((0, 0), (1, 0), (1, 1)):
         pair = [column, row + 1]
@@ -156,7 +148,7 @@ def test_a_run_in_other_processes_is_fitted_anew_to_its_draws(sampled):  # noqa:
         plots.surrogate(idata)
 
 
-def test_a_run_without_log_densities_cannot_be_fitted(sampled):  # noqa: F811
+def test_a_run_without_log_densities_cannot_be_fitted(sampled):
     _, idata = sampled
     bare = {"posterior": idata["posterior"]}
     with gaussian(), pytest.raises(ValueError, match="sample_stats has no statistic lp of one"):

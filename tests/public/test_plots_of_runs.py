@@ -13,14 +13,14 @@ from pymc_kameleon.plots.panels import COLOURS
 from pymc_kameleon.plots.proposal_ellipses import kernels_of, outline
 from pymc_kameleon.samplers.adaptive_metropolis import AdaptiveMetropolis
 from pymc_kameleon.samplers.chain import run
-from pymc_kameleon.samplers.cma import CMA
-from pymc_kameleon.samplers.gaussian_adaptation import GaussianAdaptation
 from pymc_kameleon.samplers.gaussian_mixture.sampler import GaussianMixture
 from pymc_kameleon.samplers.kameleon.fast import FastKameleon
 from pymc_kameleon.samplers.kameleon.full import Kameleon
 from pymc_kameleon.samplers.kameleon.pca import PCAKameleon
+from pymc_kameleon.samplers.shape_learners.cma import CMA
+from pymc_kameleon.samplers.shape_learners.gaussian_adaptation import GaussianAdaptation
 from pymc_kameleon.targets import Banana
-from tests.public.test_plots import _close_figures, gaussian, sampled  # noqa: F401
+from tests.public.conftest import QUICK, gaussian
 
 BANANA = Banana(b=0.1, v=9.0, dim=2)
 
@@ -84,7 +84,7 @@ def test_an_outline_holds_its_probability():
 def kameleon():
     """A KameleonStep and its draws, with those of tuning."""
     with BANANA.pymc_model():
-        step = pk.KameleonStep(tune=600, compile_kwargs={"mode": "FAST_COMPILE"})
+        step = pk.KameleonStep(tune=600, compile_kwargs=QUICK)
         idata = pm.sample(
             100, tune=600, chains=2, cores=1, step=step, random_seed=1, progressbar=False,
             compute_convergence_checks=False, discard_tuned_samples=False,
@@ -121,7 +121,7 @@ def test_proposals_are_drawn_around_draws_over_a_density(kameleon):
 
 def test_a_step_that_screens_its_moves_is_drawn_by_its_own_moves():
     with BANANA.pymc_model():
-        step = pk.FastKameleonStep(tune=600, compile_kwargs={"mode": "FAST_COMPILE"})
+        step = pk.FastKameleonStep(tune=600, compile_kwargs=QUICK)
         idata = pm.sample(
             50, tune=600, chains=1, cores=1, step=step, random_seed=1, progressbar=False,
             compute_convergence_checks=False,
@@ -130,12 +130,12 @@ def test_a_step_that_screens_its_moves_is_drawn_by_its_own_moves():
     assert {"local move", "global move"} <= set(axis.get_legend_handles_labels()[1])
 
 
-def test_refusals_of_proposals(kameleon, sampled):  # noqa: F811
+def test_refusals_of_proposals(kameleon, sampled):
     step, idata = kameleon
     with pytest.raises(TypeError, match=r"got KamiltonianStep; .* plots.surrogate"):
         plots.proposals(sampled[0])
     with pytest.raises(ValueError, match="has not sampled in this process"):
-        plots.proposals(pk.KameleonStep(model=gaussian(), compile_kwargs={"mode": "FAST_COMPILE"}))
+        plots.proposals(pk.KameleonStep(model=gaussian(), compile_kwargs=QUICK))
     with pytest.raises(ValueError, match="Give draws to choose the points from"):
         plots.proposals(step)
     with pytest.raises(ValueError, match=r"at must be from 1 to the number of draws, 200, got 0"):
@@ -176,13 +176,8 @@ def test_adaptation_draws_the_statistics_of_tuning_and_after(kameleon):
     np.testing.assert_allclose(running_mean(accept), by_hand, rtol=1e-10)
 
 
-def test_adaptation_of_a_surrogate_from_a_steps_own_rows():
-    step = pk.KamiltonianStep(model=gaussian(), compile_kwargs={"mode": "FAST_COMPILE"})
-    step.set_rng(np.random.default_rng(3))
-    point, rows = {"a": np.zeros(()), "b": np.zeros(2)}, []
-    for _ in range(250):
-        point, [row] = step.step(point)
-        rows.append(row)
+def test_adaptation_of_a_surrogate_from_a_steps_own_rows(tuning):
+    _, _, rows = tuning
     axes = plots.adaptation(rows)
     by_label = {axis.get_ylabel().replace("\n", " "): axis for axis in axes}
     assert list(by_label)[-2:] == ["surrogate's moves of 100", "refits"]
@@ -197,7 +192,7 @@ def test_adaptation_of_a_surrogate_from_a_steps_own_rows():
     assert errors[-1] == rows[-1]["surrogate_error"]
 
 
-def test_adaptation_needs_the_tuning_draws(sampled):  # noqa: F811
+def test_adaptation_needs_the_tuning_draws(sampled):
     with pytest.raises(ValueError, match="sample with discard_tuned_samples=False"):
         plots.adaptation(sampled[1])
     with pytest.raises(ValueError, match="None of the statistics is of what a step"):
@@ -255,12 +250,8 @@ def test_one_coordinate_is_drawn_against_the_log_density(pooled):
     assert (axis.get_xlabel(), axis.get_ylabel()) == ("x[1]", "log density")
 
 
-def test_a_tuning_step_has_a_record_and_a_frozen_one_has_none(sampled):  # noqa: F811
-    step = pk.KamiltonianStep(model=gaussian(), compile_kwargs={"mode": "FAST_COMPILE"})
-    step.set_rng(np.random.default_rng(3))
-    point = {"a": np.zeros(()), "b": np.zeros(2)}
-    for _ in range(150):
-        point, _ = step.step(point)
+def test_a_tuning_step_has_a_record_and_a_frozen_one_has_none(sampled, tuning):
+    step, _, _ = tuning
     axes = plots.evaluations(step, coordinates=["a", "b"], within=None)
     record = step.algorithm_state.learning.evaluated
     assert (
@@ -309,7 +300,7 @@ def cut_off(figure):
 
 
 @pytest.mark.parametrize("figsize", [pytest.param(None, marks=pytest.mark.slow), (4.5, 4.0)])
-def test_nothing_is_cut_off(kameleon, sampled, pooled, figsize):  # noqa: F811
+def test_nothing_is_cut_off(kameleon, sampled, pooled, figsize):
     step, idata = kameleon
     kamiltonian, draws = sampled
     made = [

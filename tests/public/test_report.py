@@ -12,7 +12,7 @@ import pymc as pm
 import pytest
 
 import pymc_kameleon as pk
-from pymc_kameleon import convergence, doubts
+from pymc_kameleon.verdict import convergence, doubts
 
 
 class Run(dict):
@@ -43,23 +43,64 @@ def run(n=60, chains=16, shift=0.0, share=1.0, **attributes):
     return Run(posterior=posterior, sample_stats=stats)
 
 
-def test_a_good_run_is_usable():
-    text = pk.report(run())
-    assert text.startswith("Usable: ")
-    assert (
-        "1500 evaluations of the log density, 500 of them for tuning, in 100 rounds of 0.5 s"
-        in text
-    )
-    assert "of which 90% were accepted; of the random walk's 20%" in text
-    assert "Chain" not in text.replace("Chains", "")
-    assert "To try next" not in text
+USABLE = "Usable: standard error"
+SAID = {
+    "a good run": (
+        {},
+        [
+            USABLE, "1500 evaluations of the log density, 500 of them for tuning, in 100 rounds of 0.5 s",
+            "of which 90% were accepted; of the random walk's 20%",
+        ],
+        ["Chain ", "To try next"],
+    ),
+    "never judged": ({"uncovered": 1.0}, ["tuning ended too soon after its last fit"], ["far too low"]),
+    "judged": ({"uncovered": 0.02}, ["2% of the chains' last tuning states"], []),
+    "climbs that met": (
+        {"climbs": 16, "climbs_met": 16},
+        [USABLE, "16 of 16 climbs met: at 95 % no basin with more than 17% of the starts is missing."],
+        [],
+    ),
+    "a climb that did not": (
+        {"climbs": 16, "climbs_met": 15, "ends_elsewhere": "mu = 3.5"},
+        ["Not usable: a climb ended where no draws are, at mu = 3.5."],
+        [],
+    ),
+    "probes that missed": (
+        {"probes": 40, "probes_missed": 2, "missed_where": "mu = 3.5"},
+        [
+            "Not usable: part of the posterior may be missing.", "2 of 40 points drawn from the flattened surrogate",
+            "near mu = 3.5", "initvals='prior' to compare",
+        ],
+        [],
+    ),
+    "probes": ({"probes": 40, "probes_missed": 0}, [USABLE, "40 points drawn from the flattened surrogate"], []),
+    "a chain that is not covered": (
+        {"share": 0.2}, ["Chain 5 spent much of its time where the surrogate is too low (mean share 0.20)"], [],
+    ),
+    "few draws": ({"n": 12, "chains": 6}, ["Not usable"], []),
+    "failures": (
+        {"nonfinite": 150, "surrogate": "none"},
+        ["150 evaluations (10%) were not finite", "random-walk moves did all of the work"],
+        [],
+    ),
+    "one mode": ({"modes": 1}, [], ["modes"]),
+}  # fmt: skip
 
 
-def test_a_surrogate_that_was_never_judged_is_not_called_far_too_low():
-    text = pk.report(run(uncovered=1.0))
-    assert "tuning ended too soon after its last fit" in text
-    assert "far too low" not in text
-    assert "2% of the chains' last tuning states" in pk.report(run(uncovered=0.02))
+@pytest.mark.parametrize("case", SAID)
+def test_what_is_said(case):
+    """The first phrase, where it is a verdict, first of all."""
+    options, phrases, absent = SAID[case]
+    text = pk.report(run(**options))
+    assert [phrase for phrase in phrases if phrase not in text] == []
+    assert [phrase for phrase in absent if phrase in text] == []
+    if phrases and phrases[0].startswith(("Usable", "Not usable")):
+        assert text.startswith(phrases[0])
+
+
+def test_nine_draws_are_not_judged():
+    with pytest.raises(ValueError, match="got 6 of 9"):
+        pk.report(run(n=9, chains=6))
 
 
 def in_pools(shift, n=60):
@@ -176,16 +217,6 @@ def test_elements_have_the_names_that_arviz_gives_them():
     assert list(convergence.elements(posterior)) == list(az.summary(posterior).index)
 
 
-def test_what_climbs_exclude_is_said():
-    text = pk.report(run(climbs=16, climbs_met=16))
-    assert (
-        "16 of 16 climbs met: at 95 % no basin with more than 17% of the starts is missing." in text
-    )
-    assert text.startswith("Usable")
-    text = pk.report(run(climbs=16, climbs_met=15, ends_elsewhere="mu = 3.5"))
-    assert text.startswith("Not usable: a climb ended where no draws are, at mu = 3.5.")
-
-
 def in_modes(**attributes):
     found = run(modes=2, **attributes)
     labels = np.zeros((16, 60), int)
@@ -203,19 +234,6 @@ def test_modes_and_how_often_chains_changed_are_said():
     still["sample_stats"]["mode"][:] = 0
     assert "0 times" in pk.report(still)
     assert "say nothing" in pk.report(still)
-    assert "modes" not in pk.report(run(modes=1))
-
-
-def test_what_probes_have_found_is_said_first():
-    found = {"probes": 40, "probes_missed": 2, "missed_where": "mu = 3.5"}
-    text = pk.report(run(**found))
-    assert text.startswith("Not usable: part of the posterior may be missing.")
-    assert "2 of 40 points drawn from the flattened surrogate" in text
-    assert "near mu = 3.5" in text
-    assert "initvals='prior' to compare" in text
-    text = pk.report(run(probes=40, probes_missed=0))
-    assert text.startswith("Usable: ")
-    assert "40 points drawn from the flattened surrogate" in text
 
 
 @pytest.mark.parametrize(("chains", "number"), [(16, 5), (4, 1)])
@@ -225,26 +243,6 @@ def test_a_chain_that_is_elsewhere_is_named(chains, number):
     assert text.startswith("Not usable: the chains disagree")
     assert re.findall(r"Chain (\d+) is elsewhere: (\S+) = ", text) == [(str(number), "theta[0]")]
     assert "times the evaluations" in text
-
-
-def test_a_chain_that_the_surrogate_does_not_cover_is_named():
-    assert (
-        "Chain 5 spent much of its time where the surrogate is too low (mean share 0.20)"
-        in pk.report(run(share=0.2))
-    )
-
-
-def test_few_draws_are_not_usable_yet():
-    text = pk.report(run(n=12, chains=6))
-    assert "Not usable" in text.split("\n")[0]
-    with pytest.raises(ValueError, match="got 6 of 9"):
-        pk.report(run(n=9, chains=6))
-
-
-def test_what_failed_is_said():
-    text = pk.report(run(nonfinite=150, surrogate="none"))
-    assert "150 evaluations (10%) were not finite" in text
-    assert "random-walk moves did all of the work" in text
 
 
 def test_what_to_try_next_is_in_the_words_of_who_sampled():

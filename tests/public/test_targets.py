@@ -9,26 +9,20 @@ import pickle
 
 import numpy as np
 import pytest
-from numba import njit
 from scipy import stats
 from scipy.integrate import solve_ivp
 
 from pymc_kameleon import targets
-from pymc_kameleon.datasets import load_lynx_hare
 from pymc_kameleon.targets import (
     Banana,
     Bimodal,
     CorrelatedGaussian,
-    EightSchools,
     Flower,
     Funnel,
-    LogisticRegression,
-    LotkaVolterra,
     Rescaled,
     Ring,
     StudentT,
     TwistedGaussian,
-    importance,
     odd_units_banana,
     solve_lotka_volterra,
 )
@@ -49,15 +43,10 @@ ALL = [
     CorrelatedGaussian(100.0, 5),
     StudentT(20.0, 5),
     Bimodal(1.5, 3),
-    LogisticRegression(n=100, dim=4),
-    EightSchools(),
-    LotkaVolterra(),
     odd_units_banana(),
 ]
-SAMPLED = [t for t in ALL if not isinstance(t, LotkaVolterra)]
-WITH_LEVELS = [t for t in SAMPLED if not isinstance(t, LogisticRegression)]
 # where the map preserves volume, or the regions are built from the density itself
-HIGHEST_DENSITY = [t for t in WITH_LEVELS if not isinstance(t, Funnel | EightSchools)]
+HIGHEST_DENSITY = [t for t in ALL if not isinstance(t, Funnel)]
 
 each = pytest.mark.parametrize
 
@@ -104,38 +93,6 @@ def bimodal(x, t):
     return np.logaddexp(stats.norm.logpdf(x, centre).sum(), stats.norm.logpdf(x, -centre).sum())
 
 
-def logistic(x, t):
-    design, labels = t.data
-    p = 1 / (1 + np.exp(-labels * (design @ x)))
-    return np.log(p).sum() + stats.norm.logpdf(x, 0, t.prior_sd).sum()
-
-
-def eight_schools(x, t):
-    (effects, errors), mu, tau, theta = t.data, x[0], np.exp(x[1]), x[2:]
-    prior = stats.norm.logpdf(mu, 0, 5) + stats.halfcauchy.logpdf(tau, scale=5) + np.log(tau)
-    groups = stats.norm.logpdf(theta, mu, tau) + stats.norm.logpdf(effects, theta, errors)
-    return prior + groups.sum()
-
-
-def lotka_volterra(x, t):
-    alpha, beta, gamma, delta, u0, v0, *sigma = np.exp(x)
-    times = np.arange(21)
-    path = solve_ivp(
-        lambda _, s: [(alpha - beta * s[1]) * s[0], (delta * s[0] - gamma) * s[1]],
-        (0, 20), [u0, v0], t_eval=times, method="DOP853", rtol=1e-12, atol=1e-12,
-    ).y  # fmt: skip
-    data = load_lynx_hare()
-    prior = stats.norm.logpdf([alpha, gamma], 1, 0.5).sum()
-    prior += stats.norm.logpdf([beta, delta], 0.05, 0.05).sum()
-    prior += stats.lognorm.logpdf([u0, v0], 1.0, scale=10.0).sum()
-    prior += stats.lognorm.logpdf(sigma, 1.0, scale=np.exp(-1)).sum()
-    likelihood = sum(
-        stats.lognorm.logpdf(counts, s, scale=mean).sum()
-        for counts, s, mean in zip((data.hare, data.lynx), sigma, path, strict=True)
-    )
-    return prior + likelihood + x.sum()  # the Jacobian of the logarithm, for all eight
-
-
 def oracle(target, x):
     """The density as the papers state it, in SciPy's distributions."""
     match target:
@@ -153,12 +110,6 @@ def oracle(target, x):
             return stats.multivariate_t.logpdf(x, shape=np.eye(len(x)), df=df)
         case Bimodal():
             return bimodal(x, target)
-        case LogisticRegression():
-            return logistic(x, target)
-        case EightSchools():
-            return eight_schools(x, target)
-        case LotkaVolterra():
-            return lotka_volterra(x, target)
         case Rescaled(base, units):
             return oracle(base, x / np.array(units))
     raise AssertionError(target)
@@ -169,10 +120,8 @@ def test_log_density_is_the_published_one_up_to_a_constant(target):
     x = points(target)
     ours = np.array([target.log_density(p) for p in x])
     theirs = np.array([oracle(target, p) for p in x])
-    # SciPy's solver stops at 1e-12, our Runge-Kutta of fixed step at 1e-6 (times 42 counts over sigma^2)
-    tolerance = 1e-4 if isinstance(target, LotkaVolterra) else 1e-10
     scale = max(1.0, abs(theirs).max())
-    np.testing.assert_allclose(ours - ours[0], theirs - theirs[0], rtol=0, atol=tolerance * scale)
+    np.testing.assert_allclose(ours - ours[0], theirs - theirs[0], rtol=0, atol=1e-10 * scale)
 
 
 @each("target", ALL, ids=name)
@@ -183,28 +132,7 @@ def test_numba_and_pickle_keep_the_log_density(target):
         assert copy.log_density(p) == target.log_density(p)
 
 
-def test_numba_code_can_call_the_log_density():
-    log_density = Banana().numba_log_density
-
-    @njit
-    def total(x):
-        s = 0.0
-        for i in range(x.shape[0]):
-            s += log_density(x[i])
-        return s
-
-    x = points(Banana())
-    assert total(x) == pytest.approx(sum(Banana().log_density(p) for p in x), rel=1e-12)
-
-
-def quick_in_python(target):
-    """Two Runge-Kutta steps a year: the same graph. The gradient of its scan takes the time of all the others."""
-    if not isinstance(target, LotkaVolterra):
-        return target
-    return pytest.param(LotkaVolterra(2), marks=pytest.mark.slow)
-
-
-@each("target", list(map(quick_in_python, ALL)), ids=name)
+@each("target", ALL, ids=name)
 def test_pymc_model_has_the_log_density_and_its_gradient(target):
     from pytensor.compile.mode import Mode
 
@@ -247,15 +175,14 @@ def balance_z(target, x, rng):
     return flux.mean(axis=0) / (flux.std(axis=0, ddof=1) / np.sqrt(len(x)))
 
 
-@each("target", SAMPLED, ids=name)
+@each("target", ALL, ids=name)
 def test_draws_are_independent_draws_from_the_density(target):
     rng = np.random.default_rng(3)
-    n = 4000 if isinstance(target, LogisticRegression) else 20_000
-    x = target.sample(rng, n)
-    assert x.shape == (n, target.dim)
+    x = target.sample(rng, 20_000)
+    assert x.shape == (20_000, target.dim)
     assert np.abs(moment_z(x, target.mean, target.cov)).max() < LIMIT
     assert np.abs(balance_z(target, x, rng)).max() < LIMIT
-    again = target.sample(np.random.default_rng(3), n)
+    again = target.sample(np.random.default_rng(3), 20_000)
     np.testing.assert_array_equal(x, again)
 
 
@@ -267,20 +194,13 @@ def uniform_angle(t, rng, n):
     return np.column_stack([r * np.cos(theta), r * np.sin(theta), rest])
 
 
-def test_a_flower_with_uniform_angle_is_caught():
+@each("target", [Flower(), Ring(2.0, 0.5, 2)], ids=name)
+def test_a_curve_with_uniform_angle_is_caught(target):
     rng = np.random.default_rng(3)
-    right, wrong = Flower().sample(rng, 40_000), uniform_angle(Flower(), rng, 40_000)
-    assert np.abs(moment_z(right, Flower().mean, Flower().cov)).max() < LIMIT
-    assert np.abs(moment_z(wrong, Flower().mean, Flower().cov)).max() > 10
-    assert np.abs(balance_z(Flower(), right, rng)).max() < LIMIT
-    assert np.abs(balance_z(Flower(), wrong, rng)).max() > 10
-
-
-def test_a_ring_without_the_radial_weight_is_caught():
-    rng = np.random.default_rng(3)
-    ring = Ring(2.0, 0.5, 2)
-    assert np.abs(balance_z(ring, ring.sample(rng, 20_000), rng)).max() < LIMIT
-    assert np.abs(balance_z(ring, uniform_angle(ring, rng, 20_000), rng)).max() > 10
+    right, wrong = target.sample(rng, 40_000), uniform_angle(target, rng, 40_000)
+    assert np.abs(moment_z(right, target.mean, target.cov)).max() < LIMIT
+    assert np.abs(balance_z(target, right, rng)).max() < LIMIT
+    assert np.abs(balance_z(target, wrong, rng)).max() > 10
 
 
 def test_a_thick_flower_whose_petals_meet_is_still_sampled_exactly():
@@ -299,7 +219,7 @@ def level_z(levels):
     return ((levels[:, None] <= q).mean(axis=0) - q) / np.sqrt(q * (1 - q) / len(levels))
 
 
-@each("target", WITH_LEVELS, ids=name)
+@each("target", ALL, ids=name)
 def test_levels_are_uniform(target):
     levels = target.level(target.sample(np.random.default_rng(4), 100_000))
     assert levels.min() >= 0
@@ -316,15 +236,12 @@ def test_levels_are_uniform(target):
         (Bimodal(), Bimodal(separation=4.5)),
         (StudentT(5.0), StudentT(7.0)),
         (Funnel(3.0), Funnel(3.3)),
-        (EightSchools(), None),
     ],
     ids=lambda t: repr(t)[:30],
 )
 def test_levels_of_another_target_are_not_uniform(target, other):
     rng = np.random.default_rng(4)
-    x = target.sample(rng, 100_000) if other is None else other.sample(rng, 100_000)
-    if other is None:
-        x[:, 1] += 0.5  # tau 1.6 times too large
+    x = other.sample(rng, 100_000)
     assert np.abs(level_z(target.level(x))).max() > 10
 
 
@@ -374,45 +291,21 @@ def test_other_units_change_nothing_but_the_units():
         Rescaled(base, (1.0, 2.0))
 
 
-def test_logistic_rejection_refuses_a_bound_that_is_none():
-    target = LogisticRegression(n=50, dim=3)
-    with pytest.raises(RuntimeError, match="not an envelope"):
-        importance.rejection_sample(
-            np.random.default_rng(0), 100, target.log_density, target._envelope, target._bound - 2.0
-        )
-
-
-def test_importance_moments_of_a_known_density():
-    target = CorrelatedGaussian(25.0, 3)
-    shift = np.array([1.0, -2.0, 0.5])
-    envelope = importance.laplace(lambda x: target.log_density(x - shift), np.zeros(3))
-    found = importance.importance_moments(
-        lambda x: target.log_density(x - shift), envelope, log2_points=8
-    )
-    assert np.abs((found.mean - shift) / found.mean_error).max() < LIMIT
-    # independent draws of the same number would have errors of 1 / 64
-    deviations = np.sqrt(np.diag(target.cov))
-    assert (found.mean_error / deviations).max() < 1 / 64
-    np.testing.assert_allclose(
-        found.cov / np.outer(deviations, deviations),
-        target.cov / np.outer(deviations, deviations),
-        rtol=0,
-        atol=0.02,
-    )
-
-
 # -- predator and prey
 
 
+MODE = np.array(
+    [-0.6, -3.6, -0.2, -3.7, 3.5, 1.8]
+)  # of the lynx-hare posterior, about, and its sds
 POSTERIOR_SD = np.array([0.117, 0.151, 0.112, 0.147, 0.086, 0.089])
 
 
-def log_errors(steps, n=20):
+def log_errors(steps, n=8):
     """Largest error of the log populations against SciPy, for parameters from about the posterior."""
     rng = np.random.default_rng(8)
     worst = 0.0
     for _ in range(n):
-        theta = np.exp(LotkaVolterra().initial_point[:6] + POSTERIOR_SD * rng.standard_normal(6))
+        theta = np.exp(MODE + POSTERIOR_SD * rng.standard_normal(6))
         alpha, beta, gamma, delta = theta[:4]
         exact = solve_ivp(
             lambda _, s, a=alpha, b=beta, g=gamma, d=delta: [
@@ -442,66 +335,21 @@ def test_solver_starts_at_the_start_and_gives_nan_after_a_blow_up():
     assert np.isnan(exploded[-1]).all()
 
 
-def test_far_points_have_log_density_minus_infinity_not_nan():
-    target = LotkaVolterra()
-    for k in range(8):
-        for size in (-800.0, -30.0, 30.0, 800.0):
-            value = target.log_density(target.initial_point + size * np.eye(8)[k])
-            assert value < -100
-            assert not np.isnan(value)
-
-
-@pytest.mark.slow
-def test_lotka_volterra_moments_agree_with_a_chain():
-    target = LotkaVolterra(10)
-    log_density = target.numba_log_density
-
-    @njit
-    def random_walk(x, jumps, log_u, thin):
-        value = log_density(x)
-        out = np.empty((len(jumps) // thin, x.size))
-        for i in range(len(jumps)):
-            y = x + jumps[i]
-            new = log_density(y)
-            if log_u[i] < new - value:
-                x, value = y, new
-            if i % thin == thin - 1:
-                out[i // thin] = x
-        return out
-
-    def chain(seed, n=105_000):
-        rng = np.random.default_rng(seed)
-        jumps = rng.standard_normal((n, 8)) @ factor.T
-        return random_walk(target.mean, jumps, np.log(rng.random(n)), 100)[50:]
-
-    factor = np.linalg.cholesky(target.cov) * 2.38 / np.sqrt(8)
-    chains = [chain(seed) for seed in range(10)]
-    centred = np.array(chains) - target.mean
-    functionals = np.concatenate([centred.mean(axis=1), (centred**2).mean(axis=1)], axis=1)
-    truth = np.concatenate([np.zeros(8), np.diag(target.cov)])
-    error = functionals.std(axis=0, ddof=1) / np.sqrt(10)
-    own = np.concatenate([target.mean_error, np.zeros(8)])
-    z = (functionals.mean(axis=0) - truth) / np.hypot(error, own)
-    # ten chains: the t distribution with 9 degrees of freedom reaches 9 where the normal reaches 4.5
-    assert np.abs(z).max() < stats.t.isf(stats.norm.sf(LIMIT), 9)
-
-
 # -- what is refused
 
 
 @each(
     ("make", "message"),
     [
-        (lambda: Banana(v=-1.0), "v must be a positive number, got -1.0"),
+        (lambda: Banana(v=-1.0), "v must be positive and finite, got -1.0"),
         (lambda: Banana(b=np.nan), "b must be a finite number, got nan"),
         (lambda: Banana(dim=1), "dim must be an integer of at least 2, got 1"),
         (lambda: TwistedGaussian(5), "number must be 1, 2, 3 or 4"),
         (lambda: Flower(frequency=1.5), "frequency must be an integer of at least 1, got 1.5"),
-        (lambda: Flower(amplitude=-1.0), "amplitude must be a number >= 0"),
-        (lambda: Ring(width=0.0), "width must be a positive number"),
-        (lambda: Funnel(scale=np.inf), "scale must be a positive number, got inf"),
-        (lambda: CorrelatedGaussian(0.5), "condition must be a number of at least 1, got 0.5"),
-        (lambda: LotkaVolterra(0), "steps_per_year must be an integer of at least 1, got 0"),
+        (lambda: Flower(amplitude=-1.0), "amplitude must be at least 0"),
+        (lambda: Ring(width=0.0), "width must be positive"),
+        (lambda: Funnel(scale=np.inf), "scale must be positive and finite, got inf"),
+        (lambda: CorrelatedGaussian(0.5), "condition must be at least 1, got 0.5"),
         (lambda: Banana().log_density(np.zeros(3)), r"shape \(8,\), got \(3,\)"),
         (lambda: StudentT(2.0).cov, "infinite: it needs df > 2"),
         (lambda: StudentT(1.0).mean, "does not exist: it needs df > 1"),
@@ -514,10 +362,10 @@ def test_impossible_requests_are_refused_with_the_reason(make, message):
 
 def test_what_is_unknown_says_so():
     rng = np.random.default_rng(0)
-    with pytest.raises(NotImplementedError, match=r"LotkaVolterra.* has no exact sampler"):
-        LotkaVolterra().sample(rng, 1)
+    with pytest.raises(NotImplementedError, match="has no exact sampler"):
+        targets.Target().sample(rng, 1)
     with pytest.raises(NotImplementedError, match="no regions of exactly known probability"):
-        LogisticRegression().level(np.zeros((1, 10)))
+        targets.Target().level(np.zeros((1, 10)))
 
 
 def test_targets_are_values():
@@ -526,7 +374,3 @@ def test_targets_are_values():
     assert len({Banana(), Banana(), Flower()}) == 2
     with pytest.raises(AttributeError):
         Banana().b = 1.0
-
-
-def test_public_names_exist():
-    assert all(hasattr(targets, n) for n in targets.__all__)

@@ -7,8 +7,8 @@ import pytest
 
 from pymc_kameleon.samplers.adaptive_metropolis import AdaptiveMetropolis
 from pymc_kameleon.samplers.seam import Outcome, Proposal
-from tests.samplers.test_kameleon import skewed_density, skewed_draws
 from tests.support.chains import held, run_transitions, two_sample_z
+from tests.support.local_moves import skewed_density, skewed_draws
 
 
 def run(state, log_density, x, draws, seed=0):
@@ -155,20 +155,3 @@ def test_freeze_drops_the_history_even_within_the_coordinate_phase():
         assert frozen.history is None
         move = frozen.propose(np.random.default_rng(0), np.zeros(2)).move
         assert move == "global"
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"target_accept": 1.5}, "target_accept.*1.5"),
-        ({"scaling": "none"}, "scaling.*'none'"),
-        ({"covariance": "full"}, "covariance.*'full'"),
-        ({"exploration_share": -0.1}, "exploration_share.*-0.1"),
-        ({"autoregressive_share": 1.0}, "autoregressive_share.*1.0"),
-        ({"scale": 0.0}, "scale.*0.0"),
-        ({"initial_scale": np.array([1.0, -1.0])}, "initial_scale"),
-    ],
-)
-def test_wrong_options_are_named(options, message):
-    with pytest.raises(ValueError, match=message):
-        held(AdaptiveMetropolis, np.zeros(2), **options)

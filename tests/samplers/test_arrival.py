@@ -360,9 +360,9 @@ def test_climbs_from_elsewhere_end_and_the_chain_goes_where_there_is_far_more():
     for looks in (True, False):
         ends = []
         if not looks:
-            step._looks = lambda scale: None
+            step._starts.looks = lambda rng, scale: None
         for seed in range(8 if looks else 4):
-            step._begin_chain(np.random.default_rng(seed))
+            step.set_rng(np.random.default_rng(seed))
             point = model.initial_point()
             for _ in range(900):
                 point, _ = step.step(point)
@@ -377,7 +377,7 @@ def test_climbs_from_elsewhere_end_and_the_chain_goes_where_there_is_far_more():
 def test_a_chain_resumes_in_the_middle_of_its_arrival(name):
     model, step, other = straight_line(), on_the_line(name), on_the_line(name, twin=True)
     rng = np.random.default_rng(2)
-    step._begin_chain(rng)
+    step.set_rng(rng)
     point = model.initial_point()
     for _ in range(25):
         point, _ = step.step(point)
@@ -400,12 +400,12 @@ def test_paper_presets_and_other_steps_go_without():
         KameleonStep(model=model, preset="paper"),
         KameleonStep(model=model, arrival=False),
     ):
-        step._begin_chain(np.random.default_rng(0))
+        step.set_rng(np.random.default_rng(0))
         step.step(model.initial_point())
         assert step.life.state.stage is None
     with model:
         alone = AdaptiveMetropolisStep([model["a"]])
-    alone._begin_chain(np.random.default_rng(0))
+    alone.set_rng(np.random.default_rng(0))
     point = model.initial_point()
     point, _ = alone.step(point)
     assert alone.life.state.stage is None  # after the jump
@@ -437,7 +437,7 @@ def warnings_of(draws, **options):
     """What an AdaptiveMetropolisStep says of ``draws`` tuning draws, when the first draw comes."""
     model = straight_line()
     step = AdaptiveMetropolisStep(model=model, **options)
-    step._begin_chain(np.random.default_rng(0))
+    step.set_rng(np.random.default_rng(0))
     point, said = model.initial_point(), []
     for _ in range(draws):
         point, [stats] = step.step(point)
@@ -489,7 +489,7 @@ def test_whether_the_walk_has_settled(heights, settled):
 def test_kamiltonian_keeps_every_point_evaluated():
     model = straight_line()
     step = KamiltonianStep(model=model)
-    step._begin_chain(np.random.default_rng(0))
+    step.set_rng(np.random.default_rng(0))
     point = model.initial_point()
     point, _ = step.step(point)
     while not step.life.state.stage.settled:
@@ -535,7 +535,7 @@ def test_tuning_that_ends_before_the_arrival_leaves_the_chain_where_it_is(tune):
     """No draw evaluates twice: the walk begins at the point that PyMC knows, not at one that the arrival prefers."""
     model, step = straight_line(), on_the_line("adaptive_metropolis")
     for seed in range(3):
-        step._begin_chain(np.random.default_rng(seed))
+        step.set_rng(np.random.default_rng(seed))
         point = model.initial_point()
         for _ in range(tune):
             point, _ = step.step(point)
@@ -551,7 +551,7 @@ def test_tuning_that_ends_before_the_arrival_leaves_the_chain_where_it_is(tune):
 def test_climbs_under_way_end_with_tuning(tunes_on):
     """Beside the walk, a climb from elsewhere has one of three tuning draws; and, in the control, goes on having it."""
     model, step = straight_line(), on_the_line("adaptive_metropolis")
-    step._begin_chain(np.random.default_rng(0))
+    step.set_rng(np.random.default_rng(0))
     point, moves = model.initial_point(), []
     while (
         step.life.state.stage is None

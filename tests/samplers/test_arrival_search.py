@@ -25,8 +25,8 @@ def arrive(log_density, start, looks, seed=0, budget=None):
     start = np.asarray(start, dtype=float)
     state = arrival_search.init(start, log_density(start), looks=looks, budget=budget)
     while not state.done:
-        point = arrival_search.propose(rng, state)
-        state = arrival_search.tell(rng, state, point, log_density(point))
+        point = state.propose(rng)
+        state = state.tell(rng, point, log_density(point))
     return state
 
 
@@ -56,7 +56,7 @@ def test_a_climb_that_comes_to_a_known_place_ends():
     alone = arrive(two_modes(-1e4), [0.5, -0.5], None)
     twice = arrive(two_modes(-1e4), [0.5, -0.5], [[0.3, 3.0]])
     assert alone.evaluations < twice.evaluations < alone.evaluations + 15
-    evaluated = arrival_search.learned(twice)["evaluated"]
+    evaluated = twice.learned()["evaluated"]
     assert evaluated.size == twice.evaluations - 1
     assert set(evaluated.move) == {"arrival"}
 

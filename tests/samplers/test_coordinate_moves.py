@@ -14,9 +14,9 @@ from pymc_kameleon import (
 )
 from pymc_kameleon.samplers import coordinate_moves, noise_probe
 from pymc_kameleon.samplers.adaptive_metropolis import AdaptiveMetropolis
-from pymc_kameleon.samplers.cma import CMA
-from pymc_kameleon.samplers.gaussian_adaptation import GaussianAdaptation
 from pymc_kameleon.samplers.seam import Outcome, attainable
+from pymc_kameleon.samplers.shape_learners.cma import CMA
+from pymc_kameleon.samplers.shape_learners.gaussian_adaptation import GaussianAdaptation
 from tests.step_tester import begin, drive, values
 from tests.support.chains import held, run_chain
 
@@ -164,7 +164,7 @@ def test_gaussian_adaptation_has_the_paper_s_settings():
     """Mueller & Sbalzarini (2010)."""
     state = held(GaussianAdaptation, np.zeros(5), **GaussianAdaptation.presets["paper"])
     assert state.phase is None
-    assert state.log_radius == 0.0  # r = 1
+    assert state.log_size == 0.0  # r = 1
     np.testing.assert_array_equal(state.factor, np.eye(5))  # Q = I
     options = state.sampler
     assert options.target_accept == pytest.approx(1 / math.e)  # P
@@ -177,7 +177,7 @@ def test_cma_has_the_papers_settings():
     """Igel, Suttorp & Hansen (2006), table 1, with one offspring."""
     state = held(CMA, np.zeros(5), **CMA.presets["paper"])
     assert state.phase is None
-    assert state.log_sigma == 0.0
+    assert state.log_size == 0.0
     np.testing.assert_array_equal(state.factor, np.eye(5))
     np.testing.assert_array_equal(state.path, 0.0)
     options = state.sampler

@@ -16,7 +16,7 @@ from pymc_kameleon.samplers import chain
 from pymc_kameleon.samplers.arrival import search
 from pymc_kameleon.samplers.kamiltonian.factors.sampler import FactoredKamiltonian
 from pymc_kameleon.samplers.kamiltonian.values.sampler import ValueKamiltonian
-from pymc_kameleon.samplers.modes.chains import Chains
+from pymc_kameleon.samplers.pooled.chains import Chains
 from pymc_kameleon.samplers.pooled.plan import Plan
 from pymc_kameleon.samplers.pooled.pools import Pools
 from pymc_kameleon.samplers.seam import Known, Point

@@ -12,9 +12,8 @@ from pymc_kameleon.samplers import chain
 from pymc_kameleon.samplers.kamiltonian import trust
 from pymc_kameleon.samplers.kamiltonian.factors import climb
 from pymc_kameleon.samplers.kamiltonian.factors import learning as learn
-from pymc_kameleon.samplers.kamiltonian.factors.arrived import is_high_enough
+from pymc_kameleon.samplers.kamiltonian.factors.learning import is_high_enough
 from pymc_kameleon.samplers.kamiltonian.factors.sampler import FactoredKamiltonian
-from pymc_kameleon.samplers.kamiltonian.factors.state import Quality
 from pymc_kameleon.samplers.kamiltonian.factors.surface import (
     ARMS,
     Surface,
@@ -23,6 +22,7 @@ from pymc_kameleon.samplers.kamiltonian.factors.surface import (
     run,
     spot,
 )
+from pymc_kameleon.samplers.kamiltonian.learner import Quality
 from pymc_kameleon.samplers.seam import Point
 from pymc_kameleon.surrogates.factors.emulator import Emulator, emulate
 from pymc_kameleon.surrogates.factors.layout import Layout
@@ -216,7 +216,7 @@ def frozen(sampler, rng, centring, typical=1.5):
     return state._replace(
         surface=surface, learning=None, mixture=trust.Mixture(0.1, typical, 0.5),
         archive=0.8 * rng.standard_normal((40, 4)), arms=np.array([0.3, 0.4, 0.3, 0.0, 0.0]),
-        log_walk=math.log(0.8), quality=Quality(1.0, 0.1, 1, 100, True),
+        log_walk=math.log(0.8), quality=Quality(1.0, 0.1, 1, 100),
     )  # fmt: skip
 
 
@@ -300,7 +300,7 @@ def test_the_whole_ratio_is_antisymmetric_and_has_the_shares_at_both_ends():
         moved = sampler.place(state, there, proposal)
         if min(state.share, moved.share) == 0.0:
             continue
-        at_x = proposal.carry._replace(u=state.current.z, value=state.current.value)
+        at_x = proposal.carry._replace(z=state.current.z, value=state.current.value)
         back = proposal._replace(position=x, log_q_ratio=-proposal.log_q_ratio, carry=at_x)
         forth = sampler.log_ratio(state, here, proposal, there)
         assert forth + sampler.log_ratio(moved, there, back, here) == pytest.approx(0.0, abs=1e-9)

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from pymc_kameleon.numerics.covariance import multiply_lower, update_shape
-from pymc_kameleon.samplers import gaussian_adaptation as gaa
-from pymc_kameleon.samplers.seam import Outcome, Proposal
+from pymc_kameleon.samplers.shape_learners import gaussian_adaptation as gaa
+from pymc_kameleon.samplers.shape_learners.base import rate_multiplier
 from tests.support.chains import held, run_chain
 
 
@@ -18,11 +18,6 @@ def start(x, **options):
 
 def standard_normal(x):
     return -0.5 * float(x @ x)
-
-
-def outcome(x, proposal, accepted):
-    value = 0.0 if accepted else -math.inf
-    return Outcome(x, 0.0, proposal, value, float(accepted), accepted)
 
 
 def dense(radius, shape, rate, target_accept, step, accepted):
@@ -38,7 +33,7 @@ def dense(radius, shape, rate, target_accept, step, accepted):
 @pytest.mark.parametrize("d", [1, 2, 5])
 def test_adaptation_is_the_paper_s_recursion(d, diminishing):
     state = start(np.zeros(d), diminishing=diminishing)
-    radius, shape = math.exp(state.log_radius), np.eye(d)
+    radius, shape = math.exp(state.log_size), np.eye(d)
     rate = math.log(d + 1) / (d + 1) ** 2
     previous, iteration = np.zeros(d), 0
 
@@ -49,7 +44,7 @@ def test_adaptation_is_the_paper_s_recursion(d, diminishing):
         step = outcome.position - previous
         radius, shape = dense(radius, shape, scale * rate, 0.234, step, outcome.accepted)
         previous = outcome.position
-        assert state.log_radius == pytest.approx(math.log(radius), rel=1e-10, abs=1e-10)
+        assert state.log_size == pytest.approx(math.log(radius), rel=1e-10, abs=1e-10)
         learned = state.factor @ state.factor.T
         np.testing.assert_allclose(learned, shape, rtol=1e-10, atol=1e-10 * shape.max())
 
@@ -69,7 +64,7 @@ class DeterminantInTheRadius:
         rate = state.sampler.rate_at(state.iteration + 1, 2)
         step = multiply_lower(state.factor, outcome.proposal.carry)
         _, log_scale, _ = update_shape(state.factor, state.base, 1.0, 1e12, step, 1.0 - rate, rate)
-        return moved._replace(log_radius=moved.log_radius + log_scale)
+        return moved._replace(log_size=moved.log_size + log_scale)
 
 
 @pytest.mark.parametrize("determinant", ["dropped", "kept"])
@@ -84,55 +79,6 @@ def test_acceptance_settles_at_its_target_and_control_with_the_determinant(deter
     assert abs(z) < 4.5 if determinant == "dropped" else z > 10
 
 
-@pytest.mark.parametrize("accepted", [True, False])
-def test_radius_and_condition_stay_within_their_bounds(accepted):
-    rng, x = np.random.default_rng(8), np.zeros(3)
-    first = start(x, rate=0.5, diminishing=False, radius_range=100.0, condition_limit=50.0)
-    state = first
-    for _ in range(300):
-        proposal = state.propose(rng, x)
-        state = state.adapt(rng, outcome(x, proposal, accepted))
-        assert abs(state.log_radius - first.log_radius) <= math.log(100.0) + 1e-12
-        assert np.linalg.cond(state.factor @ state.factor.T) <= 50.0 * (1 + 1e-10)
-        np.testing.assert_allclose(np.diag(state.factor).prod(), 1.0, rtol=1e-10)
-    assert abs(state.log_radius - first.log_radius) == pytest.approx(math.log(100.0))
-    assert accepted == (not np.array_equal(state.factor, first.factor))
-
-
-def test_states_are_values():
-    rng, x = np.random.default_rng(9), np.zeros(2)
-    state = start(x)
-    factor = state.factor.copy()
-    proposal = state.propose(rng, x)
-    state.adapt(rng, outcome(proposal.position, proposal, True))
-    np.testing.assert_array_equal(state.factor, factor)
-    np.testing.assert_array_equal(x, 0.0)
-    assert isinstance(proposal, Proposal)
-
-
 def test_rates_are_constant_then_diminish():
-    assert gaa.rate_multiplier(1) == gaa.rate_multiplier(200) == 1.0
-    assert gaa.rate_multiplier(200 * 1024) == pytest.approx(1 / 64, rel=1e-10)
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"initial_radius": 0.0}, "initial_radius"),
-        ({"target_accept": 1.0}, "target_accept"),
-        ({"rate": 1.0}, "rate"),
-        ({"rate": math.nan}, "rate"),
-        ({"radius_range": 1.0}, "radius_range"),
-        ({"condition_limit": 0.5}, "condition_limit"),
-        ({"initial_scale": [1.0, -1.0]}, "initial_scale"),
-        ({"initial_scale": [1.0]}, "initial_scale"),
-        ({"initial_scale": [1.0, math.inf]}, "initial_scale"),
-        ({"initial_covariance": np.eye(3)}, "initial_covariance"),
-        ({"initial_covariance": -np.eye(2)}, "initial_covariance"),
-        ({"initial_covariance": [[1.0, 0.9], [0.1, 1.0]]}, "initial_covariance"),
-        ({"initial_covariance": np.eye(2), "initial_scale": [1.0, 1.0]}, "not both"),
-    ],
-)
-def test_options_out_of_their_domain_are_refused(options, message):
-    with pytest.raises((ValueError, TypeError), match=message):
-        held(gaa.GaussianAdaptation, np.zeros(2), **options)
+    assert rate_multiplier(1) == rate_multiplier(200) == 1.0
+    assert rate_multiplier(200 * 1024) == pytest.approx(1 / 64, rel=1e-10)

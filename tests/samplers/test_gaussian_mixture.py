@@ -466,21 +466,3 @@ def test_units_do_not_matter():
         assert "independence" in moves
         ends.append(x / scale)
     np.testing.assert_allclose(ends[0], ends[1], rtol=1e-6)
-
-
-@pytest.mark.parametrize(
-    ("option", "value"),
-    [
-        ("n_history", 5),
-        ("max_components", 0),
-        ("inflation", 0.9),
-        ("broad_share", 0.0),
-        ("shares", (0.5, 0.5, 0.5, 0.5)),
-        ("shares", (0.5, 0.5)),
-        ("target_accept", 1.0),
-        ("auxiliary_target_accept", 0.0),
-    ],
-)
-def test_options_are_checked(option, value):
-    with pytest.raises((ValueError, TypeError), match=option):
-        held(GaussianMixture, np.zeros(2), **{option: value})

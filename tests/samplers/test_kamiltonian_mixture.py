@@ -3,13 +3,14 @@ the surrogate, with and without noise.
 """
 
 import math
-from types import SimpleNamespace
+from functools import partial
 
 import numpy as np
 import pytest
 
 from pymc_kameleon.numerics import history, random_features
 from pymc_kameleon.samplers.kamiltonian import trust as residual_mixture
+from pymc_kameleon.samplers.kamiltonian.learner import Quality
 from pymc_kameleon.samplers.kamiltonian.scores import handover as kamiltonian_handover
 from tests.samplers.test_kamiltonian import (
     draw,
@@ -20,7 +21,7 @@ from tests.samplers.test_kamiltonian import (
     run,
     with_evidence,
 )
-from tests.support.chains import scored, two_sample_z
+from tests.support.chains import largest_change, scored, through
 
 # --- surrogates that are badly wrong --------------------------------------------------------------
 
@@ -71,42 +72,14 @@ def mixed(family, wrong, floor=0.15, slack=0.5):
 # --- invariance -----------------------------------------------------------------------------------
 
 
-def apply_kernel(state, n=3000, steps=5, noise=0.0, ratio=None, change=None):
-    """Exact draws of the extended target in, ``steps`` transitions each; starts and ends, (n, 3).
-
-    The third column is the noise in the retained log density: its law must be invariant too.
-    """
-    rng = np.random.default_rng(21)
-    # under the extended target the retained noise is tilted: N(s^2 / 2, s^2), not N(-s^2 / 2, s^2)
-    retained = noise * rng.standard_normal(n) + 0.5 * noise**2
-    starts = np.column_stack([draw(rng, n), retained])
-    ends = np.empty_like(starts)
-
-    def estimate(x):
-        return log_density(x) + noise * rng.standard_normal() - 0.5 * noise**2
-
-    state = state.but(ratio and SimpleNamespace(log_ratio=ratio))
-    for i, begin in enumerate(starts):
-        x, y = begin[:2], log_density(begin[:2]) + begin[2]
-        own = state.start(x, y)
-        for _ in range(steps):
-            own, outcome = own.draw(rng, x, y, estimate)
-            x, y = outcome.position, outcome.log_density
-            if change is not None:
-                own = change(own, x).start(x, y)
-        ends[i] = [*x, y - log_density(x)]
-    return starts, ends
+apply_kernel = partial(through, log_density=log_density, draw=draw, steps=5, seed=21)
 
 
 def largest_z(starts, ends, state):
     """Largest z-score over means, second moments, tails, and the neighbourhood of the hole."""
-    if starts[:, 2].std() == 0.0:
-        starts, ends = starts[:, :2], ends[:, :2]
     centre = state.centre + state.factor @ HOLE
-    near = [np.square(p[:, :2] - centre).sum(axis=1) < 0.3 for p in (ends, starts)]
-    change = near[0].astype(float) - near[1]
-    z = change.mean() / (change.std(ddof=1) / math.sqrt(len(change)))
-    return np.abs([*two_sample_z(ends, starts), z]).max()
+    near = [lambda x: np.square(x[:, :2] - centre).sum(axis=1) < 0.3]
+    return largest_change(starts, ends, near)
 
 
 @pytest.mark.parametrize(
@@ -123,7 +96,7 @@ def test_the_frozen_mixture_leaves_the_target_invariant(family, wrong, noise):
     state = mixed(family, wrong)
     starts, ends = apply_kernel(state, noise=noise)
     assert np.mean((starts != ends).any(axis=1)) > 0.5, "nothing moves: the test would be empty"
-    shares = [state.start(x[:2], log_density(x[:2]) + x[2]).trust for x in starts[:500]]
+    shares = [state.start(x[:2], log_density(x[:2]) + x[2]).share for x in starts[:500]]
     assert np.mean(np.array(shares) < 0.5) > 0.05, "the shares hardly vary: the test would be empty"
     assert largest_z(starts, ends, state) < 4.5
 
@@ -134,16 +107,13 @@ def without_share(state, x, y, proposal, new):
 
 def share_at_one_end(state, x, y, proposal, new):
     """t(x', y') alone: the residual-dependent choice, but not its reversal."""
-    return state._replace(trust=1.0).log_ratio(x, y, proposal, new)
+    return state._replace(share=1.0).log_ratio(x, y, proposal, new)
 
 
 @pytest.mark.parametrize(
     "ratio", [pytest.param(without_share, marks=pytest.mark.slow), share_at_one_end]
 )
-@pytest.mark.parametrize(
-    "noise",
-    [0.0, pytest.param(1.0, marks=pytest.mark.slow)],
-)
+@pytest.mark.parametrize("noise", [0.0, pytest.param(1.0, marks=pytest.mark.slow)])
 @lite_or_slow
 def test_control_a_wrong_share_is_noticed(family, noise, ratio):
     state = mixed(family, with_hole)
@@ -186,7 +156,7 @@ def residuals(spread, uncovered, n=1000):
     ],
 )
 def test_least_share_follows_the_residuals(past, least):
-    quality = residual_mixture.judge(np.random.default_rng(0).permutation(past))
+    quality = kamiltonian_handover.judge(np.random.default_rng(0).permutation(past))
     assert kamiltonian_handover.least_share(quality, 0.2) == least
     assert kamiltonian_handover.least_share(quality, 0.8) == 0.8
 
@@ -195,32 +165,32 @@ def test_residuals_raise_the_share_whatever_the_jumps():
     bad = residuals(0.3, 0.2)
     state = with_evidence(ratio=100.0)
     state = state._replace(residuals=history.History(bad[:, None], len(bad)))
-    assert state.hand_over().share == 0.75
+    assert state.hand_over().walk_share == 0.75
     for option, share in (({"mixture": "constant"}, 0.2), ({"random_walk_share": 0.0}, 0.01)):
         own = state.opted(**option)
-        assert own.hand_over().share == share
+        assert own.hand_over().walk_share == share
         assert own.freeze().mixture is None
 
 
 def test_judge():
     past = residuals(0.7, 0.05, 4000)
-    quality = residual_mixture.judge(np.append(past, -math.inf))
+    quality = kamiltonian_handover.judge(np.append(past, -math.inf))
     np.testing.assert_allclose(quality.typical, np.median(past))
     np.testing.assert_allclose(quality.uncovered, 0.05, rtol=0.05)
-    spread = residual_mixture.judge(residuals(0.7, 0.0, 4000)).spread
+    spread = kamiltonian_handover.judge(residuals(0.7, 0.0, 4000)).residual_sd
     np.testing.assert_allclose(spread, 0.7, rtol=0.1)
 
 
 def test_slack_follows_the_spread_and_no_further_than_trust():
     def slack(spread):
-        quality = residual_mixture.Quality(7.0, spread, 0.0)
+        quality = Quality(spread, 0.0, typical=7.0)
         return kamiltonian_handover.frozen_mixture(quality, 0.2).slack
 
     assert [slack(s) for s in (0.1, 1.0, 50.0)] == [0.6, 1.5, 3.5]
 
 
 def test_constant_shares_without_a_random_walk_or_without_evidence():
-    quality = residual_mixture.Quality(7.0, 1.0, 0.0)
+    quality = Quality(1.0, 0.0, typical=7.0)
     assert kamiltonian_handover.frozen_mixture(quality, 0.2) == (0.2, 7.0, 1.5, 0.0)
     assert kamiltonian_handover.frozen_mixture(quality, 0.0) is None
     assert kamiltonian_handover.frozen_mixture(quality, 1.0) is None
@@ -237,15 +207,15 @@ def test_mixture_is_made_of_what_tuning_saw(family, options, mixes):
     rng = np.random.default_rng(23)
     past = draw(rng, 60)
     state = scored(past[0], history=past, rng=rng, surrogate=family, n_features=60, **options)
-    share = state.share
+    share = state.walk_share
     tuned, _ = run(rng, state, past[0], 200)
     assert tuned.residuals.size == 200
     frozen = tuned.freeze()
     assert (frozen.mixture is not None) == mixes
     if not mixes:
-        assert frozen.share == share
+        assert frozen.walk_share == share
         return
-    assert frozen.mixture.floor == frozen.share == share
+    assert frozen.mixture.floor == frozen.walk_share == share
     _, outcomes = run(rng, frozen, past[0], 200, adapt=False)
     assert {o.proposal.move for o in outcomes} == {"random_walk", "hamiltonian"}
 
@@ -261,5 +231,5 @@ def test_where_the_surrogate_is_too_low_the_random_walk_does_the_work():
         outcomes = [state.draw(rng, x, y, log_density)[1] for _ in range(2000)]
         return sum(o.accept_prob for o in outcomes if o.proposal.move == "random_walk") / 2000
 
-    assert state.start(x, y).trust < 0.01
+    assert state.start(x, y).share < 0.01
     assert walked(state) > 5.0 * walked(state._replace(mixture=None))

@@ -7,10 +7,10 @@ import pytest
 
 from pymc_kameleon.numerics import history
 from pymc_kameleon.samplers.chain import evaluation, transition
+from pymc_kameleon.samplers.kamiltonian.sampler import Carry
 from pymc_kameleon.samplers.kamiltonian.values import freezing, refits
 from pymc_kameleon.samplers.kamiltonian.values import worth as kamiltonian_worth
 from pymc_kameleon.samplers.kamiltonian.values.sampler import ValueKamiltonian
-from pymc_kameleon.samplers.kamiltonian.values.state import Carry
 from pymc_kameleon.samplers.seam import Outcome, Point, Proposal
 from pymc_kameleon.surrogates import transitions as surrogate_dynamics
 from pymc_kameleon.surrogates.transitions import ARMS
@@ -52,9 +52,7 @@ def test_no_longer_arm_is_tried_than_is_needed(monkeypatch):
 
 def worth(**changes):
     known = kamiltonian_worth.empty(2)._replace(
-        times=np.array([6.0, 1.5, 1.0, 1.0]),
-        work=np.array([0.02, 0.03, 0.1, 0.5]),
-        expected=0.9,
+        times=np.array([6.0, 1.5, 1.0, 1.0]), work=np.array([0.02, 0.03, 0.1, 0.5]), expected=0.9
     )
     return known._replace(**changes)
 

@@ -8,12 +8,12 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from pymc_kameleon.samplers import noise_probe
+from pymc_kameleon.samplers import chain, noise_probe
 from pymc_kameleon.samplers.arrival import search
 from pymc_kameleon.samplers.kamiltonian.values.sampler import ValueKamiltonian
 from pymc_kameleon.samplers.life import LOOK_EVERY, NOWHERE, Density, Life
 from pymc_kameleon.samplers.seam import Point
-from tests.samplers.test_seam import TARGET, bytes_of, every_sampler
+from tests.samplers.test_seam import TARGET, bytes_of, every_sampler, leaves
 
 START = np.array([9.0, -6.0])
 
@@ -44,7 +44,10 @@ def noisy(seed=3, sd=1.0):
 def born(sampler, *, noisy=False, arrives=True, seed=0):
     density = Density(2)
     density.noisy = noisy
-    life = Life(sampler, density, np.random.default_rng(seed))
+    return begin(Life(sampler, density, np.random.default_rng(seed)), arrives)
+
+
+def begin(life, arrives=True):
     value = TARGET.log_density(START)
     looks = np.array([[30.0, 30.0], [-30.0, 0.0]])
     life.put(
@@ -90,8 +93,13 @@ def test_stages_come_in_order_and_end_with_tuning(sampler):
 def test_nothing_adapts_after_tuning(sampler):
     life = born(sampler)
     lived(life, noise_free, 150)
+    _, own = pickle.loads(bytes_of((life.here, life.state.own)))
     life.freeze()
     first, here = life.state, life.here
+    for mine, wanted in zip(
+        leaves(first.own), leaves(chain.freeze(sampler, here, own)), strict=True
+    ):
+        np.testing.assert_equal(mine, wanted)
     lived(life, noise_free, 60)
     assert bytes_of(sampler.place(life.state.own, here)) == bytes_of(sampler.place(first.own, here))
     changed = life.state._replace(here=first.here, own=first.own)
@@ -125,11 +133,37 @@ def test_the_control_of_that(monkeypatch):
     assert (asked[0] == asked[1]).all()
 
 
-def test_a_new_chain_inherits_nothing():
-    life = born(ValueKamiltonian())
-    lived(life, noise_free, 150)
+@every_sampler
+def test_a_new_chain_inherits_nothing(sampler):
+    life = born(sampler, seed=5)
+    lived(life, noise_free, 120)
     life.reset()
     assert (life.state.own, life.here, life.state.tuning_draws) == (None, NOWHERE, 0)
+    life.rng = np.random.default_rng(0)
+    begin(life)
+    alone = born(sampler)
+    for one in (life, alone):
+        lived(one, noise_free, 90)
+        one.freeze()
+        lived(one, noise_free, 10)
+    assert bytes_of((life.here, life.rng)) == bytes_of((alone.here, alone.rng))
+
+
+@every_sampler
+def test_a_draw_is_one_evaluation_at_most(sampler):
+    evaluate, asked = noisy(sd=0.0)
+    life = born(sampler)
+    for draws in range(1, 130):
+        before = life.here.position
+        told = life.draw(evaluate)
+        assert len(asked) <= draws
+        assert np.isfinite(life.here.log_density)
+        if not told.accepted:
+            np.testing.assert_array_equal(life.here.position, before)
+    assert len(asked) > 100
+    asked.clear()
+    life.freeze()
+    assert not asked
 
 
 def test_what_a_climb_found_in_another_mode_is_shown_to_the_sampler():

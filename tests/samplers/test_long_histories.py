@@ -8,8 +8,8 @@ from pymc_kameleon.samplers.kamiltonian.scores.sampler import FiniteKamiltonian,
 from pymc_kameleon.surrogates.scores.finite import fit_finite
 from pymc_kameleon.surrogates.scores.objective import gaussian_base, gradient
 from tests import step_tester as tester
-from tests.samplers.test_kameleon import skewed_density, skewed_draws
 from tests.support.chains import held, run_transitions, two_sample_z
+from tests.support.local_moves import skewed_density, skewed_draws
 
 
 def test_low_rank_is_the_dense_surrogate_as_far_as_it_is_solved():

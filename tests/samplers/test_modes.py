@@ -12,11 +12,11 @@ import pymc_kameleon as pk
 from pymc_kameleon.samplers import chain
 from pymc_kameleon.samplers.kamiltonian.trust import Mixture
 from pymc_kameleon.samplers.modes import catalogue as geometry
-from pymc_kameleon.samplers.modes import chains as modal
 from pymc_kameleon.samplers.modes import detection, saddle
 from pymc_kameleon.samplers.modes import sampler as across
 from pymc_kameleon.samplers.pooled import chains as pooled_chains
-from pymc_kameleon.samplers.pooled.chains import Plan
+from pymc_kameleon.samplers.pooled import learning
+from pymc_kameleon.samplers.pooled.chains import Chains, Plan
 from pymc_kameleon.samplers.pooled.pools import Pools
 from pymc_kameleon.samplers.seam import Point
 from pymc_kameleon.surrogates.values import features
@@ -112,7 +112,7 @@ def ends_after(starts, rounds=5, sampler=across.SAMPLER, seed=4, log_density=tar
         zip(starts, np.random.default_rng(seed).spawn(len(starts)), strict=True)
     ):
         point = Point(x, log_density(x))
-        state = across.frozen(found, modes, x, point.log_density)
+        state = across.frozen(found, modes, point)
         for draw in chain.draws(rng, sampler, log_density, point, state, rounds):
             moves.append((draw.proposal.move, draw.accepted))
             astray += draw.state.mode != geometry.mode_of(found, draw.point.position)
@@ -229,10 +229,10 @@ class Apart:
         )
 
 
-def run(kind=modal.Chains, seed=1, n=16, most=1000, target=Apart, **plan):
+def run(seed=1, n=16, most=1000, target=Apart, **plan):
     starts = target.starts(n, seed)
     chosen = {"draws": None, "tune": None, "longest": most // 2, "max_evaluations": most} | plan
-    chains = kind(np.full(target.dim, 6.0), starts, np.random.SeedSequence(seed), Plan(**chosen))
+    chains = Chains(np.full(target.dim, 6.0), starts, np.random.SeedSequence(seed), Plan(**chosen))
     while not chains.done:
         chains.tell([target.log_density(request.position) for request in chains.ask()])
     return chains
@@ -242,7 +242,7 @@ def run_apart(**plan):
     """In three dimensions a good surrogate may span both, and chains cross: here that does not count."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(detection, "BAD", 0.0)
-        patch.setattr(modal, "SEEN", 1)
+        patch.setattr(learning, "SEEN", 1)
         return run(**plan)
 
 
@@ -290,7 +290,7 @@ def test_told_the_same_it_does_the_same_and_the_budget_holds():
     assert pooled_chains.posterior(again).tobytes() == pooled_chains.posterior(chains).tobytes()
     assert chains.evaluated.size <= 1000 < chains.evaluated.size + 17
     assert chains.warmup[-1].evaluations <= 500
-    looks, between = 1 + chains.refused, (chains.evaluated.move == "between").sum()
+    looks, between = 1 + chains.suspicions.refused, (chains.evaluated.move == "between").sum()
     assert detection.LINE * looks <= between <= (detection.LINE + saddle.budget(3)) * looks
     assert np.array([row.positions for row in chains.warmup]).shape[1:] == (16, 3)
 
@@ -306,7 +306,7 @@ def test_a_fixed_tuning_ends_where_it_says():
 @pytest.mark.slow
 def test_pk_sample_knows_them_and_a_run_that_goes_on_has_the_same_bits(tmp_path, monkeypatch):
     monkeypatch.setattr(detection, "BAD", 0.0)
-    monkeypatch.setattr(modal, "SEEN", 1)
+    monkeypatch.setattr(learning, "SEEN", 1)
     with pm.Model() as model:
         x = pm.Normal("x", 0.0, 10.0, shape=3)
         parts = [
@@ -329,7 +329,7 @@ def test_pk_sample_knows_them_and_a_run_that_goes_on_has_the_same_bits(tmp_path,
 @pytest.mark.slow
 def test_each_pool_finds_its_own(monkeypatch):
     monkeypatch.setattr(detection, "BAD", 0.0)  # in three dimensions a good surrogate spans both
-    monkeypatch.setattr(modal, "SEEN", 1)
+    monkeypatch.setattr(learning, "SEEN", 1)
     starts = np.array([2.0 + 10.0 * (k // 2 % 2) + np.full(3, 0.1 * k) for k in range(16)])
     pools = Pools(2, np.full(3, 5.0), starts, 3, Plan(None, None, 800, 1600))
     while not pools.done:
@@ -359,22 +359,21 @@ class Curved:
         return np.random.default_rng(seed).uniform(-6, 6, (n, 4))
 
 
-@pytest.mark.parametrize("target", [pytest.param(Curved, marks=pytest.mark.slow), None])
-def test_where_there_is_one_mode_no_bit_changes(target):
-    """What comes before a second mode is confirmed is no other code."""
-    made = target or One
-    chains, plain = (
-        run(kind, most=300, target=made) for kind in (modal.Chains, pooled_chains.Chains)
-    )
-    assert (chains.modes, chains.refused) == (1, 0)
-    assert chains.evaluated.positions.tobytes() == plain.evaluated.positions.tobytes()
-    assert pooled_chains.posterior(chains).tobytes() == pooled_chains.posterior(plain).tobytes()
-
-
 class One(Apart):
     """The first of the two."""
 
     weights = (1.0 - 1e-300, 1e-300)
+
+
+@pytest.mark.parametrize("target", [pytest.param(Curved, marks=pytest.mark.slow), One])
+def test_where_there_is_one_mode_no_bit_changes(target, monkeypatch):
+    """Whether a second mode is looked for."""
+    chains = run(most=300, target=target)
+    monkeypatch.setattr(learning, "LATEST", 0.0)
+    plain = run(most=300, target=target)
+    assert (chains.modes, chains.suspicions.refused) == (1, 0)
+    assert chains.evaluated.positions.tobytes() == plain.evaluated.positions.tobytes()
+    assert pooled_chains.posterior(chains).tobytes() == pooled_chains.posterior(plain).tobytes()
 
 
 def test_a_cut_is_fishers():

@@ -7,21 +7,22 @@ from functools import cache
 import numpy as np
 import pytest
 
-from pymc_kameleon import convergence
 from pymc_kameleon.numerics import evaluations
 from pymc_kameleon.samplers.arrival import beside as arrival_beside
 from pymc_kameleon.samplers.arrival import phase as arrival
 from pymc_kameleon.samplers.kamiltonian.values import sampler as value_kamiltonian
 from pymc_kameleon.samplers.pooled import chains as pooled_chains
-from pymc_kameleon.samplers.pooled import climbs, elite, members, probes
+from pymc_kameleon.samplers.pooled import climbs, elite, learning, probes, production
 from pymc_kameleon.samplers.pooled import plan as plan_of_chains
 from pymc_kameleon.samplers.pooled.chains import Chains, Plan
-from pymc_kameleon.samplers.pooled.drawing import Drawing, Row
+from pymc_kameleon.samplers.pooled.drawing import Drawing, Frozen, Row
 from pymc_kameleon.samplers.pooled.looks import Draws, Looks, mass
+from pymc_kameleon.samplers.pooled.members import SAMPLER
 from pymc_kameleon.samplers.pooled.plan import automatic
 from pymc_kameleon.samplers.pooled.tuning import Tuning
 from pymc_kameleon.samplers.seam import Point
 from pymc_kameleon.targets import Banana, Flower
+from pymc_kameleon.verdict import convergence
 from tests.samplers.test_value_kamiltonian import (
     EVERY_ARM,
     bad_surrogate,
@@ -42,16 +43,14 @@ def frozen_members(n, noise=0.0, seed=3):
     hub = frozen_state(bad_surrogate(), EVERY_ARM).state
     starts = np.column_stack([draw_skewed(rng, n), np.zeros(n)])
     starts[:, 2] = noise * rng.standard_normal(n) + 0.5 * noise**2
-    found = [
-        members.settle(hub, members.begin(hub, own, x[:2], skewed(x[:2]) + x[2]))
-        for own, x in zip(rng.spawn(n), starts, strict=True)
-    ]
-    return hub, found, starts
+    points = [Point(x[:2], skewed(x[:2]) + x[2]) for x in starts]
+    pairs = zip(rng.spawn(n), points, strict=True)
+    return hub, [Frozen(own, point, SAMPLER.place(hub, point)) for own, point in pairs], starts
 
 
-def ends_after(hub, found, noise=0.0, rounds=6):
+def ends_after(found, noise=0.0, rounds=6):
     rng = np.random.default_rng(11)
-    drawing = Drawing(hub, found)
+    drawing = Drawing(SAMPLER, found)
     for _ in range(rounds):
         points = [request.position for request in drawing.ask()]
         noises = noise * rng.standard_normal(len(points)) - 0.5 * noise**2
@@ -61,8 +60,8 @@ def ends_after(hub, found, noise=0.0, rounds=6):
 
 @pytest.mark.parametrize("noise", [pytest.param(0.0, marks=pytest.mark.slow), 1.0])
 def test_every_member_leaves_the_target_as_it_is(noise):
-    hub, found, starts = frozen_members(4000, noise)
-    assert largest_z(starts, ends_after(hub, found, noise)) < 4.5
+    _, found, starts = frozen_members(4000, noise)
+    assert largest_z(starts, ends_after(found, noise)) < 4.5
 
 
 @pytest.mark.slow
@@ -70,15 +69,15 @@ def test_without_the_shares_in_the_ratio_they_do_not(monkeypatch):
     def without(state, proposal, there):
         return proposal.log_q_ratio
 
-    hub, found, starts = frozen_members(4000)
+    _, found, starts = frozen_members(4000)
     monkeypatch.setattr(value_kamiltonian, "log_ratio", without)
-    assert largest_z(starts, ends_after(hub, found)) > 10
+    assert largest_z(starts, ends_after(found)) > 10
 
 
 def test_a_member_is_the_sampler_that_a_single_chain_runs():
     """Bit for bit: the same generator, one chain by the plain loop."""
     hub, found, starts = frozen_members(8)
-    got = ends_after(hub, found, rounds=20)
+    got = ends_after(found, rounds=20)
     rng = np.random.default_rng(3)
     draw_skewed(rng, 8), rng.standard_normal(8)
     for own, x, end in zip(rng.spawn(8), starts, got, strict=True):
@@ -113,14 +112,14 @@ def planted(corner):
 
 
 def test_probes_find_a_corner_that_tuning_has_not_seen():
-    found = pooled_chains.probed(planted(0.1))
+    found = planted(0.1).probed()
     assert found.missed >= 1
     assert found.where[0] > 2.0
 
 
 def test_where_nothing_is_missed_probes_find_nothing():
     chains = planted(0.0)
-    found = pooled_chains.probed(chains)
+    found = chains.probed()
     assert found.missed == 0
     assert found.where is None
     made = [r for r in chains.evaluated.move if r == "probe"]
@@ -186,8 +185,9 @@ def test_the_budget_is_never_exceeded(n, most):
     assert len(chains.rows) > 0
 
 
-def test_tuning_goes_on_where_the_surrogate_is_not_usable(banana):
+def test_tuning_goes_on_where_the_surrogate_is_not_usable(banana, monkeypatch):
     """A flower is not learned from 300 points; a banana is."""
+    monkeypatch.setattr(learning, "LATEST", 0.0)  # its petals are no modes here
     plan = automatic(4, 8, most=600)
     assert (plan.longest, plan.learn_until) == (300, 400)  # 25 draws of every chain are kept
     flower = Flower(10.0, 6.0, 6, dim=4)
@@ -198,6 +198,7 @@ def test_tuning_goes_on_where_the_surrogate_is_not_usable(banana):
         )
         # a last refit is judged by three rounds more
         assert int(300 * stretch) - 8 < tuned <= int(300 * stretch) + 24
+    monkeypatch.undo()
     assert run(stretch=1.5).rows[0].positions.tobytes() == banana.rows[0].positions.tobytes()
 
 
@@ -248,12 +249,13 @@ def test_the_record_is_what_was_asked_for(banana):
 
 def test_the_hub_does_not_change_while_drawing():
     chains = run(draws=1, max_evaluations=None, longest=200)
-    drawing = Drawing(chains.hub, chains.members)
+    drawing = Drawing(SAMPLER, chains.members, (chains.hub,))
     before = repr(chains.hub)
     for _ in range(5):
         drawing.tell([BANANA.numba_log_density(r.position) for r in drawing.ask()])
-    assert drawing.hub is chains.hub
     assert repr(chains.hub) == before
+    for member, began in zip(drawing.members, chains.members, strict=True):
+        assert member.state.dynamics is began.state.dynamics is chains.hub.dynamics
 
 
 # --- what chains share, and its guards -----------------------------------------------------------
@@ -336,9 +338,9 @@ def test_frozen_members_have_the_shares_of_where_they_are(with_a_sentinel_far_aw
     for member in found:
         x, y = member.position, BANANA.numba_log_density(member.position)
         fresh = value_kamiltonian.ValueKamiltonian().place(hub, Point(x, y))
-        assert member.share == fresh.share
-        assert member.current.log_density == fresh.current.log_density == y
-    assert found[3].share < 0.5 < found[0].share
+        assert member.state.share == fresh.share
+        assert member.state.current.log_density == fresh.current.log_density == y
+    assert found[3].state.share < 0.5 < found[0].state.share
 
 
 def test_climbs_end_in_the_typical_set_within_the_budget():
@@ -360,8 +362,8 @@ def test_climbs_end_in_the_typical_set_within_the_budget():
     for width in (1, 2):
         groups, spent, _ = climb(rng.uniform(-3, 3, (4, 4)), 1000, width)
         assert spent < 200
-        for group in groups:  # sixty below to begin with, and 2 d + 10 is plausible
-            assert group.log_densities.min() > -25.0
+        for _, values in groups:  # sixty below to begin with, and 2 d + 10 is plausible
+            assert values.min() > -25.0
         assert climb(rng.uniform(-3, 3, (4, 4)), 31, width)[1] == 31
 
 
@@ -451,7 +453,7 @@ def test_an_end_that_has_not_converged_is_not_given_up():
     for by, kept in ((14.0, 2), (100.0, 1)):
         state = climbs.stop(climbed(lower(by), starts, 2000))
         assert len(np.unique(climbs.ends(state)[0] > 10.0)) == kept
-        places = {bool(g.positions[0, 0] > 10.0) for g in climbs.groups(state)}
+        places = {bool(x[0, 0] > 10.0) for x, _ in climbs.groups(state)}
         assert len(places) == kept
 
 
@@ -496,7 +498,7 @@ def test_what_a_mode_without_draws_weighs():
 def test_looks_change_no_draw(monkeypatch):
     plan = {"draws": 20, "max_evaluations": None, "longest": 200}
     draws = pooled_chains.posterior(run(8, **plan))
-    monkeypatch.setattr(pooled_chains, "_looks", lambda chains: chains.looks)
+    monkeypatch.setattr(production, "_looks", lambda chains: chains.looks)
     assert pooled_chains.posterior(run(8, **plan)).tobytes() == draws.tobytes()
 
 

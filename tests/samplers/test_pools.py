@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from pymc_kameleon import convergence, doubts
 from pymc_kameleon.samplers.pooled import chains as pooled_chains
 from pymc_kameleon.samplers.pooled.chains import Chains, Plan
 from pymc_kameleon.samplers.pooled.pools import SPAWN_KEY, Pools, divided, share_of
+from pymc_kameleon.verdict import convergence, doubts
 
 STARTS = np.random.default_rng(0).uniform(-2, 2, (9, 2))
 
@@ -65,8 +65,7 @@ def test_every_row_is_of_all_chains(pools):
         assert [s["pool"] for s in row.statistics] == pools.pool
     assert [row.evaluations for row in pools.rows] == sorted(row.evaluations for row in pools.rows)
     assert set(pools.groups[:4]).isdisjoint(pools.groups[4:])
-    assert any(pools.hub is hub for hub in pools.hubs)
-    assert len(pools.members) == 8
+    assert any(pools.hub is p.hub for p in pools.pools)
 
 
 def test_every_evaluation_is_of_the_chain_that_asked(pools):

@@ -132,8 +132,8 @@ def test_the_region_is_measured_in_the_history_s_units():
     np.testing.assert_allclose(state.fitted.region[1], past.std(axis=0))
     state = state.start(past[0], -1.0)
     assert state.propose(rng, past[0]).log_q_ratio > -math.inf
-    own = state._replace(fitted=state.fitted._replace(region=None), share=0.1)
-    own = own.start(past[0], -1.0)._replace(share=0.0)
+    own = state._replace(fitted=state.fitted._replace(region=None), walk_share=0.1)
+    own = own.start(past[0], -1.0)._replace(walk_share=0.0)
     assert own.propose(rng, past[0]).log_q_ratio == -math.inf
 
 
@@ -143,9 +143,9 @@ def test_shares_are_measured_in_the_history_s_units_too():
     state = scored(past[0], surrogate="lite", history=past, rng=rng, whiten=False)
     value = state.start(past[0], 0.0).current.value
     state = state._replace(mixture=residual_mixture.Mixture(0.2, 0.0, 1.0))
-    assert state.start(past[0], value).trust == 1.0
+    assert state.start(past[0], value).share == 1.0
     far = past[0] + 2.0 * RADIUS  # no trajectory goes there
-    assert state.start(far, value).trust == 0.0
+    assert state.start(far, value).share == 0.0
 
 
 def test_a_chain_that_cannot_move_says_so():
@@ -161,7 +161,7 @@ def test_from_a_cold_start_there_are_trajectories_only_once_there_is_a_surrogate
     moves = [s["move"] for s in stats]
     assert set(moves[:150]) == {"random_walk"}
     assert set(moves[150:]) == {"hamiltonian"}
-    assert step.algorithm_state.share == 0.0
+    assert step.algorithm_state.walk_share == 0.0
 
 
 @pytest.mark.parametrize("kind", [Kameleon, FastKameleon])

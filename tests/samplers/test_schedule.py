@@ -11,7 +11,6 @@ import pymc_kameleon as pk
 from pymc_kameleon import plots
 from pymc_kameleon.samplers import chain
 from pymc_kameleon.samplers.adaptive_metropolis import AdaptiveMetropolis
-from pymc_kameleon.samplers.cma import CMA
 from pymc_kameleon.samplers.gaussian_mixture.sampler import GaussianMixture
 from pymc_kameleon.samplers.kameleon.fast import FastKameleon
 from pymc_kameleon.samplers.kameleon.full import Kameleon
@@ -20,6 +19,7 @@ from pymc_kameleon.samplers.kamiltonian.values.sampler import ValueKamiltonian
 from pymc_kameleon.samplers.schedule import SCHEDULES, Scheduled, probability
 from pymc_kameleon.samplers.screened import Screened
 from pymc_kameleon.samplers.seam import Point
+from pymc_kameleon.samplers.shape_learners.cma import CMA
 from tests.step_tester import begin, drive, pair
 from tests.support.targets import Banana
 

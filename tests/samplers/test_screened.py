@@ -15,12 +15,12 @@ from pymc_kameleon.samplers.gaussian_mixture.sampler import GaussianMixture
 from pymc_kameleon.samplers.kameleon.fast import FastKameleon
 from pymc_kameleon.samplers.kameleon.full import Kameleon
 from pymc_kameleon.samplers.kamiltonian import trust
-from pymc_kameleon.samplers.kamiltonian.values.learning import Quality, unjudged
+from pymc_kameleon.samplers.kamiltonian.learner import Quality, unjudged
 from pymc_kameleon.samplers.screened import MOVE, Screened
 from pymc_kameleon.samplers.seam import Point, Proposal, Sampler, acceptance_probability
 from pymc_kameleon.surrogates.values import features
 from tests.step_tester import Case, assert_same_draws, begin, drive, make
-from tests.support.chains import Held, two_sample_z
+from tests.support.chains import Held, largest_change, through
 from tests.support.targets import Banana
 
 TARGET = Banana(2)
@@ -141,7 +141,7 @@ def test_on_a_ring_of_integers_frequencies_are_those_of_the_matrix_which_leaves_
 
     monkeypatch.setattr(screened, "value", lambda _, x: table[int(x[0])])
     monkeypatch.setattr(
-        screened, "locate", lambda _, p: trust.Current(p.position, p.log_density, table[int(p.position[0])])
+        Screened, "locate", lambda _, s, p: trust.Current(p.position, p.log_density, table[int(p.position[0])])
     )  # fmt: skip
     sampler = Screened(inner=Neighbours(size), transitions=k)
     surface = SimpleNamespace(
@@ -191,26 +191,20 @@ def _with(state, change):
     )
 
 
-def largest_z(inner, wrong, noise=0.0, control=None, n=2500):
+def largest_z(inner, wrong, noise=0.0, ratio=None):
     """Exact draws of the extended target in, four transitions each: the largest z-score of a change."""
     sampler, _, state = tuned(inner)
-    held = Held(sampler, wrong(state)).but(control)
-    rng = np.random.default_rng(5)
-    starts, moves = TARGET.draw(rng, n), []
-    ends = np.empty_like(starts)
+    moves = []
 
-    def estimate(x):
-        return TARGET.log_density(x) + noise * rng.standard_normal() - 0.5 * noise**2
+    def watch(outcome):
+        moves.append((outcome.proposal.move == MOVE) and outcome.accepted)
 
-    for i, x in enumerate(starts):
-        # under the extended target the retained noise is tilted: N(s^2 / 2, s^2)
-        value = TARGET.log_density(x) + noise * rng.standard_normal() + 0.5 * noise**2
-        own = held.start(x, value)
-        for _, outcome, _ in own.draws(rng, estimate, x, 4, value=value):
-            moves.append((outcome.proposal.move == MOVE) and outcome.accepted)
-        ends[i] = outcome.position
+    held = Held(sampler, wrong(state))
+    starts, ends = through(
+        held, TARGET.log_density, TARGET.draw, n=2500, steps=4, noise=noise, seed=5, ratio=ratio, watch=watch
+    )  # fmt: skip
     assert np.mean(moves) > 0.03, "hardly any screened move: the test would be empty"
-    return np.abs(two_sample_z(ends, starts)).max()
+    return largest_change(starts, ends)
 
 
 @pytest.mark.parametrize(
@@ -243,7 +237,7 @@ def without_shares(held, x, log_density, proposal, proposed):
     [pytest.param(too_flat, without_f, marks=pytest.mark.slow), (shifted, without_shares)],
 )
 def test_and_without_one_of_its_factors_it_does_not(wrong, control):
-    assert largest_z("fast", wrong, control=SimpleNamespace(log_ratio=control)) > 6.0
+    assert largest_z("fast", wrong, ratio=control) > 6.0
 
 
 # --- what it learns -------------------------------------------------------------------------------
@@ -274,8 +268,9 @@ def test_screened_moves_have_the_share_that_they_have_earned(accepted, floor):
     """By the share of two hundred of them that was accepted, beside what the fit promises."""
     state = _still_tuning()
     judgement = state.learning.judgement._replace(earlier=Quality(0.1, 0.0, 1, 100))
+    schedule = state.learning.schedule._replace(last_refit=10**6)
     learning = state.learning._replace(
-        accepted=accepted, trials=200.0, judgement=judgement, next_fit=10**6
+        accepted=accepted, trials=200.0, judgement=judgement, schedule=schedule
     )
     fit = state.fit._replace(residual_sd=3.0 if accepted < 100 else 0.1)
     fixed = screened.fix(state._replace(learning=learning, fit=fit))

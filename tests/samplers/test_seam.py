@@ -10,8 +10,6 @@ import pytest
 from pymc_kameleon.numerics import evaluations
 from pymc_kameleon.samplers import chain
 from pymc_kameleon.samplers.adaptive_metropolis import AdaptiveMetropolis
-from pymc_kameleon.samplers.cma import CMA
-from pymc_kameleon.samplers.gaussian_adaptation import GaussianAdaptation
 from pymc_kameleon.samplers.gaussian_mixture.sampler import GaussianMixture
 from pymc_kameleon.samplers.kameleon.fast import FastKameleon
 from pymc_kameleon.samplers.kameleon.full import Kameleon
@@ -21,6 +19,8 @@ from pymc_kameleon.samplers.kamiltonian.values.sampler import ValueKamiltonian
 from pymc_kameleon.samplers.schedule import Scheduled
 from pymc_kameleon.samplers.screened import Screened
 from pymc_kameleon.samplers.seam import Known, Point
+from pymc_kameleon.samplers.shape_learners.cma import CMA
+from pymc_kameleon.samplers.shape_learners.gaussian_adaptation import GaussianAdaptation
 from tests.samplers.hit_and_run import HitAndRun
 from tests.support.targets import Banana
 

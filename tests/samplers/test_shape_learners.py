@@ -1,12 +1,15 @@
 """What holds of both walks whose shape, of determinant one, and size learn apart: M-GaA and (1+1)-CMA."""
 
+import math
+import pickle
 from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
 
-from pymc_kameleon.samplers.cma import CMA
-from pymc_kameleon.samplers.gaussian_adaptation import GaussianAdaptation
+from pymc_kameleon.samplers.seam import Outcome
+from pymc_kameleon.samplers.shape_learners.cma import CMA
+from pymc_kameleon.samplers.shape_learners.gaussian_adaptation import GaussianAdaptation
 from tests.support.chains import average_z_scores, held, run_chain, run_transitions, z_scores
 from tests.support.targets import Banana
 
@@ -111,6 +114,25 @@ def test_initial_scales_make_the_chain_independent_of_units(walk):
         draws.append(trace / scale)
         assert state.condition <= 20.0
     np.testing.assert_allclose(draws[1], draws[0], rtol=1e-8, atol=1e-8)
+
+
+@both
+@pytest.mark.parametrize("accepted", [True, False])
+def test_size_and_condition_stay_within_their_bounds_and_states_are_values(walk, accepted):
+    rng, x = np.random.default_rng(8), np.zeros(3)
+    options = {**walk.hasty, f"{walk.sampler.size}_range": 100.0, "condition_limit": 1.5}
+    first = walk.start(x, diminishing=False, **options)
+    before, state, value = pickle.dumps(first.state), first, 0.0 if accepted else -math.inf
+    for _ in range(400):
+        proposal = state.propose(rng, x)
+        state = state.adapt(rng, Outcome(x, 0.0, proposal, value, float(accepted), accepted))
+        assert abs(state.log_size - first.log_size) <= math.log(100.0) + 1e-12
+        assert np.linalg.cond(state.factor @ state.factor.T) <= 1.5 * (1 + 1e-10)
+        np.testing.assert_allclose(np.diag(state.factor).prod(), 1.0, rtol=1e-10)
+    assert abs(state.log_size - first.log_size) == pytest.approx(math.log(100.0))
+    assert accepted == (not np.array_equal(state.factor, first.factor))
+    assert pickle.dumps(first.state) == before
+    np.testing.assert_array_equal(x, 0.0)
 
 
 @pytest.mark.slow

@@ -39,17 +39,10 @@ def values():
 CHAINS = {"lite": lite, "finite": finite, "values": values}
 
 
-def share(state):
-    return state.trust if hasattr(state, "trust") else state.share
-
-
 def reverse(state, proposal):
     """The proposal of the way back, as far as its ratio is concerned; ``state`` is the one before it."""
     carry, current = proposal.carry, state.current
-    if isinstance(carry, dict):
-        carry = {**carry, "there": current._replace(log_density=math.nan)}
-    else:
-        carry = carry._replace(z=current.z, value=current.value)
+    carry = carry._replace(z=current.z, value=current.value)
     return proposal._replace(log_q_ratio=-proposal.log_q_ratio, carry=carry)
 
 
@@ -70,7 +63,7 @@ def draws(name, n, seed=1, noise=1.0):
 
 def stream(name, n=100):
     """What ``shares.npz`` holds of a chain: point, log density and share at every draw, shape (n, 4)."""
-    return np.array([[*x, y, share(state)] for state, x, y, _, _ in draws(name, n)])
+    return np.array([[*x, y, state.share] for state, x, y, _, _ in draws(name, n)])
 
 
 @pytest.mark.parametrize("name", CHAINS)
@@ -82,11 +75,11 @@ def test_keep_retains_what_start_would(name):
         outcome = Outcome(proposal.position, new, proposal, new, 1.0, True)
         kept = state.keep(outcome)
         started = state.start(proposal.position, new)
-        assert share(kept) == pytest.approx(share(started), rel=1e-9, abs=1e-12)
+        assert kept.share == pytest.approx(started.share, rel=1e-9, abs=1e-12)
         np.testing.assert_allclose(kept.current.z, started.current.z, rtol=1e-9, atol=1e-12)
         assert kept.current.log_density == started.current.log_density == new
         assert kept.current.value == pytest.approx(started.current.value, rel=1e-9, abs=1e-12)
-        shares.append(share(kept))
+        shares.append(kept.share)
     assert np.std(shares) > 0.1
 
 
@@ -97,16 +90,16 @@ def test_the_ratio_changes_sign_on_the_way_back(name):
         if not math.isfinite(proposal.log_q_ratio):
             continue
         there = state.start(proposal.position, new)
-        if share(there) == 0.0:
+        if there.share == 0.0:
             continue
         forth = state.log_ratio(x, y, proposal, new)
         back = there.log_ratio(proposal.position, new, reverse(state, proposal), y)
         assert forth == pytest.approx(-back, rel=1e-9, abs=1e-11)
-        here = share(state)
+        here = state.share
         surrogate = proposal.move.startswith(("hamiltonian", "surrogate"))
-        own = residual_mixture.log_ratio(state.mixture, surrogate, here, share(there))
+        own = residual_mixture.log_ratio(state.mixture, surrogate, here, there.share)
         assert forth - proposal.log_q_ratio == pytest.approx(own, rel=1e-9, abs=1e-11)
-        shares.append(share(there))
+        shares.append(there.share)
         moves.append(surrogate)
         differences.append(abs(own))
     assert np.std(shares) > 0.1

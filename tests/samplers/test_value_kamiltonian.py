@@ -3,6 +3,7 @@
 import copy
 import math
 import pickle
+from functools import partial
 from types import SimpleNamespace
 
 import numpy as np
@@ -12,9 +13,9 @@ from scipy import special
 from pymc_kameleon.numerics import evaluations
 from pymc_kameleon.samplers.adaptive_metropolis import AdaptiveMetropolis
 from pymc_kameleon.samplers.kamiltonian import trust as residual_mixture
-from pymc_kameleon.samplers.kamiltonian.values import sampler as value_kamiltonian
-from pymc_kameleon.samplers.kamiltonian.values.learning import Noise, Quality
+from pymc_kameleon.samplers.kamiltonian.learner import Quality
 from pymc_kameleon.samplers.kamiltonian.values.sampler import ValueKamiltonian
+from pymc_kameleon.samplers.kamiltonian.values.state import Noise
 from pymc_kameleon.samplers.seam import Outcome
 from pymc_kameleon.surrogates import transitions as surrogate_dynamics
 from pymc_kameleon.surrogates.transitions import Arm
@@ -22,7 +23,7 @@ from pymc_kameleon.surrogates.values import features as value_features
 from pymc_kameleon.surrogates.values import scales
 from pymc_kameleon.surrogates.values.features import GAUSSIAN
 from pymc_kameleon.surrogates.values.library import Family
-from tests.support.chains import held, two_sample_z
+from tests.support.chains import held, largest_change, through, two_sample_z
 
 # --- a skewed target with exact draws, and surrogates that are badly wrong about it ---------------
 
@@ -88,48 +89,20 @@ def transition(rng, state, x, y, log_density, tuning=False):
     return state, outcome.position, outcome.log_density, outcome
 
 
-def apply_kernel(state, n=3000, steps=6, noise=0.0, seed=1, **controls):
-    """Exact draws of the extended target, ``steps`` transitions each: starts and ends, (n, 3).
-
-    The third column is the retained noise of the log density, whose law must be invariant too.
-    """
-    rng = np.random.default_rng(seed)
-    starts = np.column_stack([draw_skewed(rng, n), np.zeros(n)])
-    # under the extended target the retained noise is tilted: N(s^2 / 2, s^2), not N(-s^2 / 2, s^2)
-    starts[:, 2] = noise * rng.standard_normal(n) + 0.5 * noise**2
-    ends = np.empty_like(starts)
-    change, ratio = controls.pop("change", None), controls.pop("ratio", None)
-    state = state.but(ratio and SimpleNamespace(log_ratio=ratio))
-
-    def log_density(x):
-        return skewed(x) + noise * rng.standard_normal() - 0.5 * noise**2
-
-    for i, start in enumerate(starts):
-        x, y = start[:2], skewed(start[:2]) + start[2]
-        own = state.start(x, y)
-        for _ in range(steps):
-            own, x, y, _ = transition(rng, own, x, y, log_density)
-            if change is not None:
-                own = change(own, x).start(x, y)
-        ends[i] = [*x, y - skewed(x)]
-    return starts, ends
+apply_kernel = partial(through, log_density=skewed, draw=draw_skewed)
 
 
 def largest_z(starts, ends):
     """Largest z-score over means, second moments and regions, the hole and the edge of D included."""
-    if starts[:, 2].std() == 0.0:
-        starts, ends = starts[:, :2], ends[:, :2]
-    z = two_sample_z(ends, starts)
-    hole = np.array([0.4, 0.5]) + np.array([0.8, 0.7])
+    centre = np.array([0.4, 0.5])
+    hole = centre + np.array([0.8, 0.7])
     regions = [
         lambda x: np.square(x[:, :2] - hole).sum(axis=1) < 0.3,
         lambda x: x[:, 0] < -0.7,
         lambda x: x[:, 1] > 1.2,
-        lambda x: np.square(x[:, :2] - np.array([0.4, 0.5])).sum(axis=1) < 0.3,
+        lambda x: np.square(x[:, :2] - centre).sum(axis=1) < 0.3,
     ]
-    changes = [r(ends).astype(float) - r(starts) for r in regions]
-    z = [*z, *(c.mean() / (c.std(ddof=1) / math.sqrt(len(c))) for c in changes)]
-    return np.abs(z).max()
+    return largest_change(starts, ends, regions)
 
 
 EVERY_ARM = (0.2, 0.2, 0.2, 0.25)
@@ -473,7 +446,7 @@ def test_an_overestimate_is_renewed_while_tuning_where_there_is_noise():
     learning = state.learning
     rng = np.random.default_rng(0)
     for noise_sd, moves in ((0.0, False), (1.0, True)):
-        noise = Noise(noise_sd, value_kamiltonian.RENEW)
+        noise = Noise(noise_sd, 10)
         noisy = state._replace(learning=learning._replace(noise=noise))
         proposal = noisy.propose(rng, np.zeros(2))
         assert (proposal.move == "renewal") is moves

@@ -10,7 +10,7 @@ from pytensor.graph.basic import Apply
 from pytensor.graph.op import Op
 
 import pymc_kameleon as pk
-from pymc_kameleon import workers
+from pymc_kameleon.sampling import workers
 from pymc_kameleon.steps.batched import batched_log_density
 
 TIMES = np.linspace(0.0, 4.0, 9)

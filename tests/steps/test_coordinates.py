@@ -61,28 +61,27 @@ def test_the_density_of_u_is_that_of_x_times_the_jacobian(every_family, centring
     model, found, logp = every_family
     parts, rng = found.parts_known, np.random.default_rng(1)
     share = centring * parts.movable
-    for _ in range(3):
-        u = rng.standard_normal(found.dim)
-        w, x, v, _, log_scale = parts.places(u, share)
-        *rows, last = np.split(w, parts.layout.inputs[1:-1])
-        rows.append(np.exp(last))  # the black box sees the lognormal variable
-        outputs = np.array([-0.5 * row @ row for row in rows])
-        value, gradient, by_outputs = parts.known(u, share, w, *no_slope(parts, outputs, w))
-        point = found.update(model.initial_point(), v)
-        np.testing.assert_allclose(found.ravel(point), x, rtol=1e-12)
-        jacobian = ((1.0 - share) * log_scale).sum()  # log|dx/du|
-        np.testing.assert_allclose(value, logp(point) + jacobian, rtol=1e-10)
-        # and v's, which the chain's test evaluates
-        np.testing.assert_allclose(found(v), logp(point) + log_scale.sum(), rtol=1e-10)
-        np.testing.assert_allclose(found.model_log_density(v, found(v)), logp(point), rtol=1e-10)
-        np.testing.assert_allclose(by_outputs, 1.0)
-        fixed = no_slope(parts, outputs, w)
-        pairs = [(u + h, u - h) for h in 1e-6 * np.eye(found.dim)]
-        slopes = [
-            (parts.known(a, share, w, *fixed)[0] - parts.known(b, share, w, *fixed)[0]) / 2e-6
-            for a, b in pairs
-        ]
-        np.testing.assert_allclose(gradient, slopes, rtol=1e-6, atol=1e-6)
+    u = rng.standard_normal(found.dim)
+    w, x, v, _, log_scale = parts.places(u, share)
+    *rows, last = np.split(w, parts.layout.inputs[1:-1])
+    rows.append(np.exp(last))  # the black box sees the lognormal variable
+    outputs = np.array([-0.5 * row @ row for row in rows])
+    value, gradient, by_outputs = parts.known(u, share, w, *no_slope(parts, outputs, w))
+    point = found.update(model.initial_point(), v)
+    np.testing.assert_allclose(found.ravel(point), x, rtol=1e-12)
+    jacobian = ((1.0 - share) * log_scale).sum()  # log|dx/du|
+    np.testing.assert_allclose(value, logp(point) + jacobian, rtol=1e-10)
+    # and v's, which the chain's test evaluates
+    np.testing.assert_allclose(found(v), logp(point) + log_scale.sum(), rtol=1e-10)
+    np.testing.assert_allclose(found.model_log_density(v, found(v)), logp(point), rtol=1e-10)
+    np.testing.assert_allclose(by_outputs, 1.0)
+    fixed = no_slope(parts, outputs, w)
+    pairs = [(u + h, u - h) for h in 1e-6 * np.eye(found.dim)]
+    slopes = [
+        (parts.known(a, share, w, *fixed)[0] - parts.known(b, share, w, *fixed)[0]) / 2e-6
+        for a, b in pairs
+    ]
+    np.testing.assert_allclose(gradient, slopes, rtol=1e-6, atol=1e-6)
 
 
 @pytest.mark.parametrize("log_tau", [np.log(1e-5), np.log(1e-16), np.log(1e-20), -300.0])
@@ -238,22 +237,21 @@ def test_correlated_effects_have_the_density_of_x_times_the_jacobian(several, ce
     parts, rng = found.parts_known, np.random.default_rng(6)
     assert parts.movable.sum() == 4 + 2 + 3 + 2
     share = centring * rng.uniform(0.5, 1.0, found.dim) * parts.movable
-    for _ in range(3):
-        u = 0.7 * rng.standard_normal(found.dim)
-        w, x, v, _, log_scale = parts.places(u, share)
-        point = found.update(model.initial_point(), v)
-        np.testing.assert_allclose(found.ravel(point), x, rtol=1e-12)
-        np.testing.assert_allclose(found.enter(x), v, rtol=1e-8, atol=1e-9)
-        np.testing.assert_allclose(found(v), logp(point) + log_scale.sum(), rtol=1e-9)
-        value, *_ = parts.known(u, share, w, *no_slope(parts, found.outputs, w))
-        np.testing.assert_allclose(value, found(v) - share @ log_scale, rtol=1e-9)
-        # the Jacobian is that of the map, whose matrix is triangular
-        pairs = [
-            (parts.places(u + h, share)[2], parts.places(u - h, share)[2])
-            for h in 1e-6 * np.eye(found.dim)
-        ]
-        slopes = np.array([(a - b) / 2e-6 for a, b in pairs])
-        np.testing.assert_allclose(np.linalg.slogdet(slopes)[1], -share @ log_scale, atol=1e-5)
+    u = 0.7 * rng.standard_normal(found.dim)
+    w, x, v, _, log_scale = parts.places(u, share)
+    point = found.update(model.initial_point(), v)
+    np.testing.assert_allclose(found.ravel(point), x, rtol=1e-12)
+    np.testing.assert_allclose(found.enter(x), v, rtol=1e-8, atol=1e-9)
+    np.testing.assert_allclose(found(v), logp(point) + log_scale.sum(), rtol=1e-9)
+    value, *_ = parts.known(u, share, w, *no_slope(parts, found.outputs, w))
+    np.testing.assert_allclose(value, found(v) - share @ log_scale, rtol=1e-9)
+    # the Jacobian is that of the map, whose matrix is triangular
+    pairs = [
+        (parts.places(u + h, share)[2], parts.places(u - h, share)[2])
+        for h in 1e-6 * np.eye(found.dim)
+    ]
+    slopes = np.array([(a - b) / 2e-6 for a, b in pairs])
+    np.testing.assert_allclose(np.linalg.slogdet(slopes)[1], -share @ log_scale, atol=1e-5)
 
 
 def test_draws_of_correlated_effects_are_independent_when_moved(several):

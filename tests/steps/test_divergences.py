@@ -8,6 +8,7 @@ import pymc as pm
 import pytest
 
 import pymc_kameleon as pk
+from pymc_kameleon.samplers.life import Told
 from tests.step_tester import NO_BLAS
 
 pytestmark = NO_BLAS
@@ -44,15 +45,18 @@ def test_only_a_large_and_finite_energy_error_is_one(surrogate, move, error, div
     step = pk.KamiltonianStep(surrogate=surrogate, model=model)
     step.step(model.initial_point())
     proposal = step.sampler.propose(np.random.default_rng(0), np.zeros(2), step.algorithm_state)
-    step._log_ratio = -error
     proposal = proposal._replace(position=np.ones(2), log_q_ratio=0.3, move=move)
-    found = step._own_statistics(proposal)
+
+    def statistics(proposal):
+        return step._own_statistics(Told(proposal, 0.0, False, -error))
+
+    found = statistics(proposal)
     assert found["diverging"] is diverging
     assert found["energy_error"] == error
-    step._density.noisy = True  # an overestimate, which no other target_accept would mend
-    assert not step._own_statistics(proposal)["diverging"]
-    step._density.noisy = False
-    assert not step._own_statistics(proposal._replace(move="global"))["diverging"]
-    untested = step._own_statistics(proposal._replace(log_q_ratio=-math.inf))
+    step.density.noisy = True  # an overestimate, which no other target_accept would mend
+    assert not statistics(proposal)["diverging"]
+    step.density.noisy = False
+    assert not statistics(proposal._replace(move="global"))["diverging"]
+    untested = statistics(proposal._replace(log_q_ratio=-math.inf))
     assert not untested["diverging"]
     assert math.isnan(untested["energy_error"])

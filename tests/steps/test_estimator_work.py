@@ -124,9 +124,9 @@ def test_work_is_counted_and_told(caplog):
             f"chain {chain}: the estimator gets work={chosen[chain, 0]:.0f} from now on (20 given)"
             in record.getMessage()
         )
-    assert step._density.work == (chosen[1, 0],)
+    assert step.density.work == (chosen[1, 0],)
     begin(step)  # a new chain begins with what was given
-    assert step._density.work == (20,)
+    assert step.density.work == (20,)
 
 
 def test_without_tuning_the_work_is_as_given(caplog):
@@ -187,7 +187,7 @@ def test_others_take_the_work_as_given():
     logp = model.compile_logp()
     drive(one, model.initial_point(), 10, 300)
     assert one.life.state.work.now != (10,)
-    assert two._density.work == (10,)
+    assert two.density.work == (10,)
     estimate.made.clear()
     logp(model.initial_point())
     two.step(model.initial_point())
@@ -221,7 +221,7 @@ def test_two_estimators_and_a_step_beside_them():
     sums = {
         a + c for a, n in one.made.items() if n == few for c, m in two.made.items() if m == many
     }
-    assert min(abs(step.noisy_log_density - s) for s in sums) < 1e-9
+    assert min(abs(step.life.here.noise[0] - s) for s in sums) < 1e-9
 
 
 # --- resumed, copied, sent -------------------------------------------------------------------
@@ -239,7 +239,7 @@ def test_a_chain_resumes_in_the_middle_of_tuning(case):
     for again in (step, other):
         begin(again, 9)
         again.sampling_state = state
-        assert again._density.work == state.life_state.work.now
+        assert again.density.work == state.life_state.work.now
         assert equal_dataclass_values(again.sampling_state, state)
         assert_same_draws(first, drive(again, point, 60, 150))
         assert equal_dataclass_values(again.sampling_state, final)

@@ -13,8 +13,8 @@ from pymc.step_methods import BinaryGibbsMetropolis, CompoundStep
 from rich.console import Console
 
 import pymc_kameleon as pk
-from pymc_kameleon.sampling import Progress
 from pymc_kameleon.steps.told import progress
+from pymc_kameleon.steps.told.pooled_progress import Progress
 from tests import step_tester as tester
 
 FAST = {"mode": "FAST_COMPILE"}

@@ -26,7 +26,7 @@ from scipy.stats import norm
 
 from pymc_kameleon.pseudo_marginal import NoisyLogLikelihood, step_beside_noise
 from pymc_kameleon.samplers.seam import Point
-from pymc_kameleon.sampling import _checked_step
+from pymc_kameleon.sampling.arguments import checked_step
 from pymc_kameleon.steps import (
     AdaptiveMetropolisStep,
     FastKameleonStep,
@@ -127,7 +127,7 @@ def test_compiled_functions_advance_the_stream_in_place(mode, monkeypatch):
     [user] = [v.owner.op for v in ancestors([model.logp()]) if _is_noisy(v)][:1]
     assert not user.inplace
     assert user.destroy_map == {}
-    function = AdaptiveMetropolisStep(model=model, compile_kwargs={"mode": mode})._density._function
+    function = AdaptiveMetropolisStep(model=model, compile_kwargs={"mode": mode}).density._function
     [op] = noisy_nodes(function)
     assert op.inplace
     assert op.destroy_map == {0: [0]}
@@ -190,7 +190,7 @@ def test_two_instances_are_independent():
         x = pm.Flat("x", initval=0.0)
         pm.Potential("one", NoisyLogLikelihood(estimate)(x))
         pm.Potential("two", NoisyLogLikelihood(estimate)(x))
-    density = begin(AdaptiveMetropolisStep(model=model))._density
+    density = begin(AdaptiveMetropolisStep(model=model)).density
     first = density.noise_cells()
     assert len(first) == 2
     before, zero = estimate.calls, np.zeros(1)
@@ -310,7 +310,7 @@ def test_first_noise_of_the_chains_is_uncorrelated():
     noise = []
     for generator in np.random.default_rng(5).spawn(200):
         step.set_rng(generator) if hasattr(step, "set_rng") else step.setup_chain(generator, 0, 0)
-        noise.append([step._density(np.zeros(1)) for _ in range(2)])
+        noise.append([step.density(np.zeros(1)) for _ in range(2)])
     noise = np.array(noise) + 0.5  # (chain, evaluation)
     assert len(np.unique(noise)) == 400
     neighbours = np.mean(noise[:-1, 0] * noise[1:, 0]) * math.sqrt(199)
@@ -455,7 +455,7 @@ def invariance_z(step, n=1500, draws=10):
         x, u = exact_start(rng)
         step.life.put(Point(np.array([x]), uneven_estimate(u, x), (0.0, [u])))
         point = drive(step, {"x": np.array(x)}, draws)[0][-1]
-        [end] = step.auxiliary
+        [end] = step.life.here.noise[1]
         changes[i] = functionals(float(point["x"]), end) - functionals(x, u)
     return changes.mean(axis=0) / (changes.std(axis=0, ddof=1) / math.sqrt(n))
 
@@ -579,7 +579,7 @@ def test_auxiliary_state_round_trip():
     assert_same_draws(first, drive(twin, point, 30))
     assert equal_dataclass_values(twin.sampling_state, final)
     # the retained value is the estimate at the retained x and u
-    [u] = step.auxiliary
+    [u] = step.life.here.noise[1]
     assert step.log_density == pytest.approx(uneven_estimate(u, step.position[0]), rel=1e-12)
 
 
@@ -611,15 +611,17 @@ def test_a_swap_takes_over_the_noise_with_the_estimate(model, options):
         noisy, auxiliary = noise
         if auxiliary:
             estimate = uneven_estimate(auxiliary[0], float(x[0]))
-            assert (noisy if step._density.split else log_density) == pytest.approx(estimate)
-        if step._density.split:
-            deterministic = step._density.deterministic_part(x)
+            assert (noisy if step.density.split else log_density) == pytest.approx(estimate)
+        if step.density.split:
+            deterministic = step.density.deterministic_part(x)
             assert log_density == pytest.approx(deterministic + noisy, rel=1e-12)
 
     for _ in range(900):
         point, [stat] = step.step(point)
         swaps += stat["move"] == "swap" and bool(stat["accepted"])
-        assert_consistent(step.position, step.log_density, (step.noisy_log_density, step.auxiliary))
+        assert_consistent(
+            step.position, step.log_density, (step.life.here.noise[0], step.life.here.noise[1])
+        )
         companions = step.algorithm_state.learning.companions
         for x, y, noise in zip(*companions, strict=True):
             if noise is not None:
@@ -875,11 +877,11 @@ def test_step_beside_noise_sees_every_other_factor():
         pm.Normal("y", 0.3, scale, observed=np.array([0.1, 2.0]))
         pm.Potential("penalty", -(scale**2))
     step = step_beside_noise(AdaptiveMetropolisStep, [model["scale"]], model=model)
-    assert not step._density.noisy
+    assert not step.density.noisy
     expected = quiet.compile_logp()
     for value in (-1.0, 0.4):
         point = {"x": np.array(0.0), "scale_log__": np.array(value)}
-        found = step._density(np.array([value]))
+        found = step.density(np.array([value]))
         assert found == pytest.approx(float(expected(point)), rel=1e-12)
 
 
@@ -892,10 +894,10 @@ def test_no_estimate_is_made_when_others_move(mode):
     before = estimate.calls
     for i in range(100):
         point = {**point, "k": np.array(rng.poisson(2.0)), "b": np.array(rng.standard_normal())}
-        kept = step.noisy_log_density
+        kept = step.life.here.noise[0]
         point, [stat] = step.step(point)
         if i and not stat["accepted"] and stat["move"] != "renewal":
-            assert step.noisy_log_density == kept
+            assert step.life.here.noise[0] == kept
     assert estimate.calls - before == step.evaluations == 101
 
 
@@ -1033,7 +1035,7 @@ def test_hidden_generator_is_warned_about(caplog):
         assert said.startswith("AdaptiveMetropolisStep: the log density seems to draw")
         assert "pymc_kameleon.NoisyLogLikelihood" in said
     step = KamiltonianStep(model=model, learn="all")
-    _checked_step(step, model)
+    checked_step(step, model)
     assert caplog.messages[-1].startswith("pk.sample: the log density seems to draw")
 
 
@@ -1061,9 +1063,9 @@ def test_how_far_two_values_may_be_apart(size, value):
     """float32 and solvers with several threads do not repeat their last digits: that is not noise."""
     step = AdaptiveMetropolisStep(model=black_box_model(minus_half_square), **CVM)
     allowed = size < 0.01 + 1e-6 * value
-    step._compare_with_other_chains(np.zeros(1), value)
-    step._compare_with_other_chains(np.zeros(1), value + size)
-    said = step._warnings.take()
+    step.watch.compare(np.zeros(1), value)
+    step.watch.compare(np.zeros(1), value + size)
+    said = step.watch.take()
     assert (said is None) == allowed
     assert allowed or f"{size:.2g} apart" in said.message
 
@@ -1080,10 +1082,10 @@ def test_data_is_remembered_by_its_digest(counter):
     for i in range(3):
         pm.set_data({"data": data + i}, model=model)
         begin(step).step(model.initial_point())
-    assert len(step._first_values) == 3
+    assert len(step.watch.first_values) == 3
     assert len(cloudpickle.dumps(step)) < before + 20_000
     # what is told apart: a value, the same numbers in another shape, another point
-    density, zero = step._density, np.zeros(1)
+    density, zero = step.density, np.zeros(1)
     first = density.digest(zero)
     assert first == density.digest(zero)
     pm.set_data({"data": data + 7}, model=model)
@@ -1097,7 +1099,7 @@ def test_digest_of_what_is_no_plain_array():
     with pm.Model() as model:
         x = pm.Normal("x", shape=(2, 1))
         pm.Potential("p", pytensor.sparse.structured_dot(matrix, x).sum())
-    density = AdaptiveMetropolisStep(model=model, **CVM)._density
+    density = AdaptiveMetropolisStep(model=model, **CVM).density
     first = density.digest(np.zeros(2))
     assert density.digest(np.zeros(2)) == first
     matrix.set_value(sparse.csr_matrix(2.0 * np.eye(2)))

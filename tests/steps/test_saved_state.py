@@ -298,7 +298,7 @@ def test_a_file_names_records_of_this_package_only():
     for name in (
         "os:system",
         "subprocess:Popen",
-        "pymc_kameleon.workers:evaluate",
+        "pymc_kameleon.sampling.workers:evaluate",
         "builtins:eval",
     ):
         with pytest.raises(ValueError, match="a sampling state has no"):

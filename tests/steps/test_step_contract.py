@@ -1,4 +1,8 @@
-"""What PyMC asks of a step method, asked of every step here: life cycle, sampling state, points, evaluations."""
+"""What PyMC asks of a step method: life cycle, sampling state, points, evaluations.
+
+The fast suite asks one step, for PyMC's side is the same for all; what each sampler owes is asked of all of them, on
+:class:`~pymc_kameleon.samplers.life.Life`, in tests/samplers/test_life.py.
+"""
 
 import copy
 import pickle
@@ -28,7 +32,6 @@ from tests.step_tester import (
     compiled_step,
     drive,
     every_step,
-    every_step_fast,
     every_step_with_a_scale,
     make,
     sample,
@@ -78,27 +81,6 @@ def test_step_continuous_protocol(case):
 
 
 @every_step
-def test_moments(case):
-    """Independent chains from a cold start; the standard errors come from between them."""
-    model, chains = tester.gaussian(), 20
-    step = compiled_step(case, model)
-    centred = []
-    for seed in range(chains):
-        points, _ = drive(begin(step, seed), model.initial_point(), draws=300, tune=400)
-        centred.append(values(points[400:], "x") - tester.MEAN)
-    centred = np.array(centred)  # (chain, draw, 3)
-    means = centred.mean(axis=1)
-    squares = np.square(centred).mean(axis=1) - np.diag(tester.COVARIANCE)
-    for per_chain in (means, squares):
-        z = per_chain.mean(axis=0) / (per_chain.std(axis=0, ddof=1) / np.sqrt(chains))
-        assert np.abs(z).max() < 4.5, z
-    # Power: the same figures notice a mean that is off by half a standard deviation.
-    off = means + 0.5 * np.sqrt(np.diag(tester.COVARIANCE))
-    z = off.mean(axis=0) / (off.std(axis=0, ddof=1) / np.sqrt(chains))
-    assert np.abs(z).max() > 10, z
-
-
-@every_step
 def test_rvs_assignment_protocol(case):
     model = tester.shapes()
     with model:
@@ -133,7 +115,7 @@ def test_tuning_starts_anew_in_every_sequential_chain(case):
         assert np.ptp(np.log(warmup[chain])) > 0.2
 
 
-@every_step_fast
+@every_step
 def test_a_chain_does_not_depend_on_those_before_it(case):
     model = tester.gaussian()
     alone = drive(compiled_step(case, model, seed=2), model.initial_point(), 30, TUNE)
@@ -143,7 +125,7 @@ def test_a_chain_does_not_depend_on_those_before_it(case):
     assert_same_draws(alone, after_another)
 
 
-@every_step_fast
+@every_step
 def test_nothing_adapts_after_tuning(case, monkeypatch):
     model = tester.gaussian()
     step, point = tuned(case, model)
@@ -199,7 +181,7 @@ def test_learning_draws_are_refused_where_they_have_no_meaning():
         pk.sample(model=model, step=step, max_evaluations=500, progressbar=False)
 
 
-@every_step_fast
+@every_step
 def test_phases_are_reached_in_these_tests(case):
     """The options of CASES take the step through all its moves: without this, the tests here prove little."""
     model = tester.gaussian()
@@ -257,32 +239,21 @@ def at_moment(case, model, draws, seed=0):
 
 @every_step
 @pytest.mark.parametrize("draws", MOMENTS.values(), ids=MOMENTS)
-def test_state_round_trip(case, draws):
+def test_state_goes_on_here_and_in_another_step(case, draws):
     """30 draws, the state put back, the same 30 draws: points, statistics and final state, to the last bit."""
-    step, point = at_moment(case, tester.shapes(), draws)
+    model = tester.shapes()
+    step, point = at_moment(case, model, draws)
     state = step.sampling_state
     assert equal_dataclass_values(state, state)  # a NaN would not be equal to itself
     first = drive(step, point, 30)
     final, evaluations = step.sampling_state, step.evaluations
-    step.sampling_state = state
-    second = drive(step, point, 30)
-    assert_same_draws(first, second)
-    assert evaluations == step.evaluations
-    assert_same_state(final, step.sampling_state)
-
-
-@every_step
-@pytest.mark.parametrize("draws", MOMENTS.values(), ids=MOMENTS)
-def test_state_moves_to_another_step(case, draws):
-    model = tester.shapes()
-    step, point = at_moment(case, model, draws)
-    state = pickle.loads(pickle.dumps(step.sampling_state))
-    first = drive(step, point, 30)
     other = compiled_step(case, model, seed=7, twin=True)
     drive(other, model.initial_point(), 20)
-    other.sampling_state = state
-    assert_same_draws(first, drive(other, point, 30))
-    assert other.evaluations == step.evaluations
+    for again, given in ((step, state), (other, pickle.loads(pickle.dumps(state)))):
+        again.sampling_state = given
+        assert_same_draws(first, drive(again, point, 30))
+        assert evaluations == again.evaluations
+        assert_same_state(final, again.sampling_state)
 
 
 @every_step
@@ -492,20 +463,6 @@ def test_zarr_state_resumes(case, monkeypatch):
 
 
 @every_step
-def test_points_keep_order_shape_and_dtype(case):
-    model = tester.shapes()
-    start = model.initial_point()
-    points, _ = drive(compiled_step(case, model), start, 50, TUNE)
-    for point in points:
-        assert list(point) == list(start)
-        for name, value in point.items():
-            assert isinstance(value, np.ndarray)
-            assert value.shape == start[name].shape
-            assert value.dtype == start[name].dtype
-            assert value.flags.c_contiguous
-
-
-@every_step
 def test_variables_given_in_another_order_are_not_swapped(case):
     """On PyMC 6, a point with its keys in another order swaps the variables in the trace, silently."""
     model = tester.simplex()
@@ -519,18 +476,22 @@ def test_variables_given_in_another_order_are_not_swapped(case):
 
 
 @every_step
-def test_returned_points_are_not_written_to_again(case):
+def test_points_keep_order_shape_and_dtype_and_are_not_written_to_again(case):
     model = tester.shapes()
-    step = compiled_step(case, model)
-    point, seen = model.initial_point(), []
+    step, start = compiled_step(case, model), model.initial_point()
+    point, seen = start, []
     for i in range(TUNE + 50):
         if i == TUNE:
             step.stop_tuning()
         point, _ = step.step(point)
         seen.append((point, {k: v.copy() for k, v in point.items()}))
     for now, then in seen:
-        for name in now:
-            np.testing.assert_array_equal(now[name], then[name])
+        assert list(now) == list(start)
+        for name, value in now.items():
+            assert isinstance(value, np.ndarray)
+            assert (value.shape, value.dtype) == (start[name].shape, start[name].dtype)
+            assert value.flags.c_contiguous
+            np.testing.assert_array_equal(value, then[name])
 
 
 @every_step
@@ -591,14 +552,14 @@ def counted_density(a, b):
 
 
 @every_step
-def test_one_evaluation_a_draw_and_one_a_chain(case, counter):
+def test_one_evaluation_a_draw_and_one_a_chain_also_in_workers(case, counter):
     model = counted_model(counter)
     step = make(case, model)
     counter.take()
-    idata = sample(step, model, draws=40, tune=130, chains=3)
-    assert counter.take() == evaluations(case, idata, 3 * (130 + 40 + 1))
-    idata = sample(step, model, draws=40, tune=0, chains=2)
-    assert counter.take() == evaluations(case, idata, 2 * (40 + 1))
+    workers = {"cores": 2, "mp_ctx": "fork"}
+    for tune, chains, kwargs in ((130, 3, {}), (0, 2, {}), (130, 2, workers)):
+        idata = sample(step, model, draws=40, tune=tune, chains=chains, **kwargs)
+        assert counter.take() == evaluations(case, idata, chains * (tune + 40 + 1))
 
 
 def evaluations(case, idata, at_most):
@@ -608,15 +569,6 @@ def evaluations(case, idata, at_most):
     counted = int(idata["sample_stats"]["evaluations"].values[:, -1].sum())
     assert 0.7 * at_most < counted <= at_most
     return counted
-
-
-@every_step
-def test_one_evaluation_a_draw_in_workers(case, counter):
-    model = counted_model(counter)
-    step = make(case, model)
-    counter.take()
-    idata = sample(step, model, draws=40, tune=130, chains=2, cores=2, mp_ctx="fork")
-    assert counter.take() == evaluations(case, idata, 2 * (130 + 40 + 1))
 
 
 @every_step

@@ -226,13 +226,9 @@ def sum_of_squares(a, b):
 def test_registered_step_takes_its_options_from_pm_sample(registered, monkeypatch):
     model = black_box_model()
     steps = []
+    begin_chain = KameleonStep.set_rng
     monkeypatch.setattr(
-        KameleonStep, "set_rng", lambda self, rng: steps.append(self) or self._begin_chain(rng)
-    )
-    monkeypatch.setattr(
-        KameleonStep,
-        "setup_chain",
-        lambda self, rng, tune, draws: steps.append(self) or self._begin_chain(rng),
+        KameleonStep, "set_rng", lambda self, rng: steps.append(self) or begin_chain(self, rng)
     )
     idata = sample(None, model, chains=1, kameleon={"target_accept": 0.3, "n_history": 77})
     assert {type(s) for s in steps} == {KameleonStep}
@@ -528,7 +524,7 @@ def test_target_is_left_invariant_next_to_another_step(case, monkeypatch):
     z = switch_z(step)
     assert np.abs(z).max() < 4.5, z
     # Control: the moves of k go unnoticed.
-    monkeypatch.setattr(step._density, "follow", lambda point: False)
+    monkeypatch.setattr(step.density, "follow", lambda point: False)
     z = switch_z(step)
     assert np.abs(z).max() > 10, z
 
@@ -599,15 +595,15 @@ def test_noisy_estimate_is_kept_when_another_step_moves():
     point, rng = model.initial_point(), np.random.default_rng(3)
     for i in range(200):
         point = {**point, "b": np.array(rng.standard_normal())}
-        kept = step.noisy_log_density if i else None
+        kept = step.life.here.noise[0] if i else None
         a_before = float(point["a"])
         point, [stat] = step.step(point)
         rest = -np.log(2 * np.pi) - 0.5 * (point["a"] ** 2 + (point["b"] - point["a"]) ** 2)
-        assert stat[f"{step.name}_lp"] - step.noisy_log_density == pytest.approx(
+        assert stat[f"{step.name}_lp"] - step.life.here.noise[0] == pytest.approx(
             float(rest), rel=1e-9
         )
         if i and not stat["accepted"]:
-            assert (step.noisy_log_density == kept) == (stat["move"] != "renewal")
+            assert (step.life.here.noise[0] == kept) == (stat["move"] != "renewal")
             assert float(point["a"]) == a_before
 
 

@@ -100,7 +100,7 @@ def test_a_surrogate_that_does_not_cover_is_reported_with_its_figures():
     assert state.fit is not None
     bad = state._replace(quality=state.quality._replace(uncovered=0.4, residual_sd=1.5))
     step.life_state = step.life_state._replace(own=bad)
-    step._warn_of_surrogate()
+    step.watch.is_frozen()
     [warning] = step.pending
     assert warning.extra["uncovered"] == 0.4
     assert warning.extra["family"] == state.fit.family

@@ -1,6 +1,8 @@
 """Chains for the tests: a sampler and its state in one hand, exact draws in, z-scores out."""
 
+import math
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 
@@ -222,3 +224,45 @@ def two_sample_z(ends, starts, log_density=None):
     changes = functionals(ends) - functionals(starts)
     spread = changes.std(axis=1, ddof=1) / np.sqrt(len(ends))
     return changes.mean(axis=1) / np.maximum(spread, 1e-300)
+
+
+def through(
+    held, log_density, draw, *, n=3000, steps=6, noise=0.0, seed=1, refresh=False, ratio=None, change=None, watch=None
+):  # fmt: skip
+    """Exact draws of the extended target in, ``steps`` transitions each: starts and ends, (n, d + 1).
+
+    The last column is the noise in the retained log density, whose law must be invariant too. Controls: ``refresh``
+    evaluates the current point anew, ``ratio`` is another ratio, ``change(held, x)`` another state after every draw.
+    """
+    rng = np.random.default_rng(seed)
+    positions = draw(rng, n)
+    # under the extended target the retained noise is tilted: N(s^2 / 2, s^2), not N(-s^2 / 2, s^2)
+    starts = np.column_stack([positions, noise * rng.standard_normal(n) + 0.5 * noise**2])
+    ends, held = np.empty_like(starts), held.but(ratio and SimpleNamespace(log_ratio=ratio))
+
+    def estimate(x):
+        return log_density(x) + noise * rng.standard_normal() - 0.5 * noise**2
+
+    for i, start in enumerate(starts):
+        x, y = start[:-1], log_density(start[:-1]) + start[-1]
+        own = held.start(x, y)
+        for _ in range(steps):
+            if refresh:
+                y = estimate(x)
+            own, outcome = own.draw(rng, x, y, estimate)
+            x, y = outcome.position, outcome.log_density
+            if change is not None:
+                own = change(own, x).start(x, y)
+            if watch is not None:
+                watch(outcome)
+        ends[i] = [*x, y - log_density(x)]
+    return starts, ends
+
+
+def largest_change(starts, ends, regions=()):
+    """Largest z-score over means, second moments and the shares of ``regions``, functions of points (n, d + 1)."""
+    changes = [r(ends).astype(float) - r(starts) for r in regions]
+    if starts[:, -1].std() == 0.0:
+        starts, ends = starts[:, :-1], ends[:, :-1]
+    z = [c.mean() / (c.std(ddof=1) / math.sqrt(len(c))) for c in changes]
+    return np.abs([*two_sample_z(ends, starts), *z]).max()

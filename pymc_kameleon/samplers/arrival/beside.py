@@ -9,9 +9,6 @@ import numpy as np
 
 from pymc_kameleon.samplers.arrival.phase import AT_THE_EDGE, State, by_promise, unit_vectors
 
-LONGER = 3.0  # times as far as the trust region, beside a step to its edge
-ALONG = 0.7  # cosine from which two directions are one
-
 
 def propose(rng: np.random.Generator, state: State, point: np.ndarray, n: int) -> list[np.ndarray]:
     """At most ``n`` points, of shape (d,), beside ``point``; none near the typical set, which chains explore."""
@@ -26,7 +23,7 @@ def propose(rng: np.random.Generator, state: State, point: np.ndarray, n: int) -
         origin, basis, directions = state.origin, state.basis, by_promise(rng, state)
     step = np.linalg.solve(basis, point - origin)
     longer = state.move == "climb" and step @ step > AT_THE_EDGE
-    found = [LONGER * step] if longer else []
+    found = [3.0 * step] if longer else []
     found += _apart(step, directions, n - len(found))
     return [origin + basis @ s for s in found]
 
@@ -37,6 +34,6 @@ def _apart(step, directions, n):
     for s in directions:
         if len(found) > n:
             break
-        if np.abs(np.array(found) @ s).max() < ALONG:
+        if np.abs(np.array(found) @ s).max() < 0.7:
             found.append(s)
     return found[1:]

@@ -27,40 +27,21 @@ import numpy as np
 from scipy.linalg import solve_triangular
 
 SLOPE, SAME, AXIS = 1e3, 3.0, 3.0  # G, T and D; prior variances in units of any other curvature's
-DEVIATIONS = (
-    1e-6,
-    1e-4,
-    1e-2,
-    1e-1,
-)  # relative, at the trust region's edge; grows with distance cubed
-NEAREST, FARTHEST = 0.3, 30.0  # radii between which it grows
-JITTER = 1e-10
+# relative, at the trust region's edge; grows with the distance cubed, between 0.3 and 30 of its radii
+DEVIATIONS = (1e-6, 1e-4, 1e-2, 1e-1)
 FAR = 1e4  # nats
 
 
 class Model(NamedTuple):
-    """A fitted quadratic.
+    """A fitted quadratic."""
 
-    Attributes
-    ----------
-    points : ndarray of shape (m, d)
-        What it was fitted to, in the coordinates s.
-    slope, hessian : ndarray of shape (d,), (d, d)
-        At 0, of the transformed log density.
-    transform, deviation : float
-        c and the relative deviation that were chosen.
-    cholesky : ndarray of shape (m, m)
-    amplitude : float
-        Variance of the process.
-    """
-
-    points: np.ndarray
-    slope: np.ndarray
-    hessian: np.ndarray
-    transform: float
+    points: np.ndarray  # (m, d): what it was fitted to, in the coordinates s
+    slope: np.ndarray  # (d,): at 0, of the transformed log density
+    hessian: np.ndarray  # (d, d)
+    transform: float  # c and the relative deviation that were chosen
     deviation: float
-    cholesky: np.ndarray
-    amplitude: float
+    cholesky: np.ndarray  # (m, m)
+    amplitude: float  # variance of the process
 
 
 def kernel(s: np.ndarray, t: np.ndarray, slope: float = SLOPE) -> np.ndarray:
@@ -86,8 +67,8 @@ def fit(points: np.ndarray, fall: np.ndarray, choices: list[tuple[float, float]]
     m = len(points)
     gram = kernel(points, points)
     distance = np.sqrt(np.square(points).sum(axis=1))
-    growth = np.clip(distance, NEAREST, FARTHEST) ** 3
-    nugget = JITTER + 1e-13 * np.trace(gram) / m
+    growth = np.clip(distance, 0.3, 30.0) ** 3
+    nugget = 1e-10 + 1e-13 * np.trace(gram) / m
     best, best_evidence = None, -math.inf
     for transform, deviation in choices:
         values, log_jacobian = -fall, 0.0

@@ -12,7 +12,8 @@ them; and it keeps what they evaluate from its surrogate, which has to be right 
 on textbook models: with a thousand tuning draws 13 effective draws per 1000 became 513 on a regression; with the points
 of the climbs a GARCH model had 47 instead of 378.
 
-The names are those of :mod:`pymc_kameleon.samplers.arrival.phase`, so that a step can use the one or the other.
+What comes before a walk, this or :class:`pymc_kameleon.samplers.known_points.Check`, has ``propose`` and ``tell`` until
+it is ``done``, then ``learned``; and ``stop``, where tuning ends before.
 """
 
 import math
@@ -24,58 +25,28 @@ from pymc_kameleon.numerics import evaluations
 from pymc_kameleon.samplers.arrival import phase as arrival
 
 BETTER = 10.0  # nats: weights of 1 to 20,000
-TOTAL = 2.0  # of 60 d + 300 evaluations: what all climbs together may take
-AGREE = 2  # climbs that found nothing new, and nothing else was found: enough
-COMPARABLE = 4.0  # nats: a mode with less mass than that beside another is not worth a word
-INSIDE = 4.0  # squared distance per dimension, in sds, within which two climbs have found the same
 
 
 class Rival(NamedTuple):
-    """Another mode, in which a climb has ended and the chain is not.
+    """Another mode, in which a climb has ended and the chain is not."""
 
-    Attributes
-    ----------
-    position : ndarray of shape (d,)
-        A point of it.
-    factor : ndarray of shape (d, d)
-        Cholesky factor of the covariance there.
-    gain : float
-        Log of its mass, in that of the chain's mode.
-    """
-
-    position: np.ndarray
-    factor: np.ndarray
-    gain: float
+    position: np.ndarray  # (d,): A point of it
+    factor: np.ndarray  # (d, d): Cholesky factor of the covariance there
+    gain: float  # log of its mass, in that of the chain's mode
 
 
 class State(NamedTuple):
-    """Several climbs of one chain.
+    """Several climbs of one chain."""
 
-    Attributes
-    ----------
-    climbs : tuple of arrival.State
-        The chain's own first; the last one is under way until it is done.
-    starts : ndarray of shape (k, d)
-        Where the next climbs begin.
-    budget : int
-        Evaluations that climbs after the first may still take.
-    same : bool
-        Whether the last climb has come where another one was.
-    others : int
-        Climbs that ended elsewhere: where there are several places, more looks are worth their evaluations.
-    """
-
-    climbs: tuple
-    starts: np.ndarray
+    climbs: tuple  # the chain's own first; the last one is under way until it is done
+    starts: np.ndarray  # (k, d): where the next climbs begin
     scale: np.ndarray
-    budget: int
-    same: bool = False
+    budget: int  # evaluations that climbs after the first may still take
+    same: bool = False  # whether the last climb has come where another one was
+    # climbs that ended elsewhere: where there are several places, more looks are worth their evaluations
     others: int = 0
 
-    @property
-    def warm(self) -> bool:
-        """Whether what it learns is enough for a surrogate at once."""
-        return False
+    warm = False  # what it learns is not enough for a surrogate at once
 
     @property
     def last(self) -> arrival.State:
@@ -87,7 +58,7 @@ class State(NamedTuple):
         """Whether the chain can begin."""
         if not (self.last.done or self.same):
             return False
-        agreed = len(self.climbs) > AGREE and self.others == 0
+        agreed = len(self.climbs) > 2 and self.others == 0  # two found nothing new, none else
         nothing_left = not len(self.starts) or self.budget <= 0
         return not self.climbs[0].arrived or nothing_left or agreed
 
@@ -153,20 +124,36 @@ class State(NamedTuple):
         return first.current if len(self.climbs) == 1 and not first.done else first.handed
 
     def propose(self, rng: np.random.Generator) -> np.ndarray:
-        """See :func:`propose`."""
-        return propose(rng, self)
+        """The next point to evaluate, shape (d,)."""
+        return arrival.propose(rng, self.last)
 
     def tell(self, rng: np.random.Generator, point: np.ndarray, log_density: float) -> "State":
-        """See :func:`tell`."""
-        return tell(rng, self, point, log_density)
+        """The state after ``point``'s log density."""
+        last = arrival.tell(rng, self.last, point, log_density)
+        later = len(self.climbs) > 1
+        budget = self.budget - int(later)
+        state = self._replace(climbs=(*self.climbs[:-1], last), budget=budget)
+        if later:
+            known = _is_known(state)
+            others = state.others + int(last.done and not known)
+            state = state._replace(same=known and not last.done, others=others)
+        elif last.done:
+            state = state._replace(budget=_left(state))
+        if (last.done or state.same) and not state.done:
+            state = _next_climb(state)
+        return state
 
     def learned(self) -> dict[str, Any]:
-        """See :func:`learned`."""
-        return learned(self)
+        """What an algorithm's ``init`` may want to know: the keywords ``factor`` and ``evaluated``."""
+        positions, values = self.positions, self.log_densities
+        others = (positions != self.position).any(axis=1) & np.isfinite(positions).all(axis=1)
+        evaluated = evaluations.table(positions[others], values[others], move="arrival")
+        return {"factor": self.factor, "evaluated": evaluated}
 
     def stop(self) -> "State":
-        """See :func:`stop`."""
-        return stop(self)
+        """End where it is: tuning has ended."""
+        climbs = (arrival.stop(self.climbs[0]), *self.climbs[1:])
+        return self._replace(climbs=climbs, starts=self.starts[:0])
 
 
 def init(
@@ -194,49 +181,11 @@ def init(
     return State((first,), starts, scales, min(budget, 60 * d + 300))
 
 
-def propose(rng: np.random.Generator, state: State) -> np.ndarray:
-    """The next point to evaluate, shape (d,)."""
-    return arrival.propose(rng, state.last)
-
-
-def tell(rng: np.random.Generator, state: State, point: np.ndarray, log_density: float) -> State:
-    """The state after ``point``'s log density."""
-    last = arrival.tell(rng, state.last, point, log_density)
-    later = len(state.climbs) > 1
-    state = state._replace(climbs=(*state.climbs[:-1], last), budget=state.budget - int(later))
-    if later:
-        known = _is_known(state)
-        others = state.others + int(last.done and not known)
-        state = state._replace(same=known and not last.done, others=others)
-    elif last.done:
-        state = state._replace(budget=_left(state))
-    if (last.done or state.same) and not state.done:
-        state = _next_climb(state)
-    return state
-
-
-def learned(state: State) -> dict[str, Any]:
-    """What an algorithm's ``init`` may want to know: the keywords ``factor`` and ``evaluated``."""
-    positions, values = state.positions, state.log_densities
-    others = (positions != state.position).any(axis=1) & np.isfinite(positions).all(axis=1)
-    evaluated = evaluations.table(positions[others], values[others], move="arrival")
-    return {"factor": state.factor, "evaluated": evaluated}
-
-
-def stop(state: State) -> State:
-    """End where it is: tuning has ended."""
-    return state._replace(
-        climbs=(arrival.stop(state.climbs[0]), *state.climbs[1:]), starts=state.starts[:0]
-    )
-
-
 def mass(climb: arrival.State) -> float:
     """Log of the height times the widths of what ``climb`` has found, up to a constant."""
     if climb.factor is None:
         return -math.inf
-    highest = climb.log_densities[
-        climb.own :
-    ].max()  # the point that all climbs share is in one mode
+    highest = climb.log_densities[climb.own :].max()  # the point that all share is in one mode
     return float(highest + np.log(np.diag(climb.factor)).sum())
 
 
@@ -246,7 +195,7 @@ def rivals(state: State, climbs: tuple) -> tuple[Rival, ...]:
     found = []
     for climb in climbs:
         gain = mass(climb) - mass(best) if climb.arrived and climb is not best else -math.inf
-        if gain > -COMPARABLE and not contains(best, climb.position):
+        if gain > -4.0 and not contains(best, climb.position):
             found.append(Rival(climb.position.copy(), climb.factor, gain))
     return tuple(found)
 
@@ -254,24 +203,19 @@ def rivals(state: State, climbs: tuple) -> tuple[Rival, ...]:
 def contains(mode: arrival.State | Rival, x: np.ndarray) -> bool:
     """Whether ``x`` (d,) is in the typical set of ``mode``, as far as its normal approximation goes."""
     z = np.linalg.solve(mode.factor, x - mode.position)
-    return bool(z @ z < INSIDE * (len(x) + 3.0))
+    return bool(z @ z < 4.0 * (len(x) + 3.0))
 
 
 def _left(state):
     """What the first climb has left for others; nothing if it was a long one, for a chain has to tune, too."""
     spent = state.climbs[0].evaluations
-    return 0 if spent > state.budget else int(min(state.budget, TOTAL * state.budget - spent))
+    return 0 if spent > state.budget else int(min(state.budget, 2.0 * state.budget - spent))
 
 
 def _next_climb(state):
     first, start = state.climbs[0], state.starts[0]
-    climb = arrival.init(
-        first.positions[0],
-        float(first.log_densities[0]),
-        scale=state.scale,
-        budget=state.budget,
-        start=start,
-    )
+    x, value = first.positions[0], float(first.log_densities[0])
+    climb = arrival.init(x, value, scale=state.scale, budget=state.budget, start=start)
     return state._replace(climbs=(*state.climbs, climb), starts=state.starts[1:], same=False)
 
 

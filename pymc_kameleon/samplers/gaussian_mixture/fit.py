@@ -14,25 +14,15 @@ from typing import NamedTuple
 
 import numpy as np
 
-ITERATIONS = 15
-SELECTION_ITERATIONS = 10
-BLOCKS = 10  # of time; odd ones against even ones
-JITTER = 1e-6
 WEIGHT_PRIOR = 1e-3  # pseudo-count of every component
-BROAD_VARIANCE = 4.0  # of the broad component, in whitened coordinates
 
 
 class Mixture(NamedTuple):
-    """sum_k w_k N(mu_k, C_k).
+    """sum_k w_k N(mu_k, C_k)."""
 
-    Attributes
-    ----------
-    weights, means, covariances : ndarray of shape (K,), (K, d), (K, d, d)
-    """
-
-    weights: np.ndarray
-    means: np.ndarray
-    covariances: np.ndarray
+    weights: np.ndarray  # (K,)
+    means: np.ndarray  # (K, d)
+    covariances: np.ndarray  # (K, d, d)
 
 
 def fit(
@@ -40,7 +30,7 @@ def fit(
     points: np.ndarray,
     size: int,
     effective_size: float,
-    iterations: int = ITERATIONS,
+    iterations: int = 15,
 ) -> Mixture:
     """The mixture of ``size`` components after ``iterations`` of EM.
 
@@ -71,7 +61,7 @@ def widen(mixture: Mixture, inflation: float, broad_share: float) -> Mixture:
     return Mixture(
         np.append((1.0 - broad_share) * weights, broad_share),
         np.vstack([means, np.zeros(d)]),
-        np.concatenate([inflation * covariances, BROAD_VARIANCE * np.eye(d)[None]]),
+        np.concatenate([inflation * covariances, 4.0 * np.eye(d)[None]]),
     )
 
 
@@ -92,21 +82,14 @@ def choose_size(
     Scored is what proposes, the widened mixture: for a mixture that is not widened a few held-out points in a gap
     decide, larger ones are refused, and on cold-started chains two fifths of the effective draws are lost.
     """
-    block = np.arange(len(points)) * BLOCKS // len(points)
+    block = np.arange(len(points)) * 10 // len(points)
     halves = points[block % 2 == 0], points[block % 2 == 1]
     best, best_score, failures, size = 1, -np.inf, 0, 1
     while size <= largest and failures < 2:
-        score = sum(
-            _score(
-                widen(
-                    fit(rng, train, size, effective_size / 2, SELECTION_ITERATIONS),
-                    inflation,
-                    broad_share,
-                ),
-                test,
-            )
-            for train, test in (halves, halves[::-1])
-        )
+        score = 0
+        for train, test in (halves, halves[::-1]):
+            fitted = fit(rng, train, size, effective_size / 2, iterations=10)
+            score += _score(widen(fitted, inflation, broad_share), test)
         if score > best_score:
             best, best_score, failures = size, score, 0
         else:
@@ -154,7 +137,7 @@ def _maximise(responsibilities, features, d, effective_size):
     means = sums[:, 1 : d + 1] / counts[:, None]
     scatters = sums[:, d + 1 :].reshape(size, d, d)
     scatters = scatters - counts[:, None, None] * means[:, :, None] * means[:, None, :]
-    pooled = scatters.sum(axis=0) / n + JITTER * np.eye(d)
+    pooled = scatters.sum(axis=0) / n + 1e-6 * np.eye(d)
     shrinkage = (d + 1.0) * n / effective_size
     covariances = (scatters + shrinkage * pooled) / (counts + shrinkage)[:, None, None]
     weights = (counts + WEIGHT_PRIOR) / (counts.sum() + size * WEIGHT_PRIOR)

@@ -10,31 +10,21 @@ from typing import NamedTuple
 import numpy as np
 
 from pymc_kameleon.numerics.compiled import njit
-from pymc_kameleon.numerics.covariance import cholesky, log_normal_density, solve_lower
+from pymc_kameleon.numerics.covariance import solve_lower
+from pymc_kameleon.numerics.normal_steps import draw_step, log_step_density
 from pymc_kameleon.samplers.gaussian_mixture.fit import Mixture
 
 
 class Surrogate(NamedTuple):
-    """pihat, with C_k = sum_i e_ki q_ki q_ki^T: in its axes, C_k + h^2 I is diagonal for every h.
+    """pihat, with C_k = sum_i e_ki q_ki q_ki^T: in its axes, C_k + h^2 I is diagonal for every h."""
 
-    Attributes
-    ----------
-    cumulative : ndarray of shape (K,)
-        Of the weights.
-    log_weights, log_norms : ndarray of shape (K,)
-        log w_k, and log w_k - (1/2) log |C_k|.
-    means, covariances : ndarray of shape (K, d), (K, d, d)
-    axes, variances : ndarray of shape (K, d, d), (K, d)
-        Rows q_ki, and e_ki.
-    """
-
-    cumulative: np.ndarray
-    log_weights: np.ndarray
-    log_norms: np.ndarray
-    means: np.ndarray
-    covariances: np.ndarray
-    axes: np.ndarray
-    variances: np.ndarray
+    cumulative: np.ndarray  # (K,): of the weights
+    log_weights: np.ndarray  # (K,): log w_k, and log w_k - (1/2) log |C_k|
+    log_norms: np.ndarray  # (K,)
+    means: np.ndarray  # (K, d)
+    covariances: np.ndarray  # (K, d, d)
+    axes: np.ndarray  # (K, d, d): rows q_ki, and e_ki
+    variances: np.ndarray  # (K, d)
 
 
 def build_surrogate(mixture: Mixture) -> Surrogate:
@@ -57,23 +47,13 @@ def local(
     x, centre, factor, log_norms, means, covariances, axes, variances, gamma, nu, normals
 ):  # fmt: skip
     """Propose z* ~ N(z, gamma^2 I + nu^2 S(z)); ``normals`` (d,)."""
-    d = x.size
     z = solve_lower(factor, x - centre)
     moment = local_moment(z, log_norms, means, covariances, axes, variances)
-    root, _ = cholesky(_regularised(moment, gamma, nu))
-    z_new, delta = np.empty(d), np.empty(d)
-    forward = 0.0
-    for i in range(d):
-        total = 0.0
-        for j in range(i + 1):
-            total += root[i, j] * normals[j]
-        delta[i] = total
-        z_new[i] = z[i] + total
-        forward -= 0.5 * normals[i] * normals[i] + math.log(root[i, i])
+    delta, forward = draw_step(moment, gamma, nu, normals)
+    z_new = z + delta
     # Exactness hangs here: the way back has the covariance *at z_new*, with the same mixture, gamma and nu.
     moment = local_moment(z_new, log_norms, means, covariances, axes, variances)
-    root, ok = cholesky(_regularised(moment, gamma, nu))
-    reverse = log_normal_density(delta, root) if ok else -math.inf
+    reverse = log_step_density(delta, moment, gamma, nu)
     return _position(z_new, centre, factor), reverse - forward
 
 
@@ -89,9 +69,7 @@ def auxiliary(
         u[i] = z[i] + h * normals[i]
     z_new = draw_given(u, log_weights, means, axes, variances, h * h, normals[d:], uniform)
     # Exactness hangs here: pihat alone, without u: its density and p(u) cancel.
-    log_q_ratio = log_sum(log_terms(z, log_norms, means, axes, variances)) - log_sum(
-        log_terms(z_new, log_norms, means, axes, variances)
-    )
+    log_q_ratio = _independent(z, z_new, log_norms, means, axes, variances)
     return _position(z_new, centre, factor), log_q_ratio
 
 
@@ -110,10 +88,15 @@ def independence(
         step = math.sqrt(variances[k, i]) * normals[i]
         for j in range(d):
             z_new[j] += step * axes[k, i, j]
-    log_q_ratio = log_sum(log_terms(z, log_norms, means, axes, variances)) - log_sum(
-        log_terms(z_new, log_norms, means, axes, variances)
-    )
+    log_q_ratio = _independent(z, z_new, log_norms, means, axes, variances)
     return _position(z_new, centre, factor), log_q_ratio
+
+
+@njit(cache=True)
+def _independent(z, z_new, log_norms, means, axes, variances):
+    """Log pihat(z) - log pihat(z*)."""
+    here = log_sum(log_terms(z, log_norms, means, axes, variances))
+    return here - log_sum(log_terms(z_new, log_norms, means, axes, variances))
 
 
 @njit(cache=True)
@@ -199,14 +182,6 @@ def local_moment(z, log_norms, means, covariances, axes, variances):
                 moment[i, j] += weight * covariances[k, i, j] + weighted * (z[j] - means[k, j])
     moment /= total
     return moment
-
-
-@njit(cache=True)
-def _regularised(moment, gamma, nu):
-    result = nu * nu * moment
-    for i in range(moment.shape[0]):
-        result[i, i] += gamma * gamma
-    return result
 
 
 @njit(cache=True)

@@ -44,7 +44,6 @@ import numpy as np
 
 from pymc_kameleon.numerics import history
 from pymc_kameleon.numerics.checks import at_least, count, inside
-from pymc_kameleon.numerics.step_size import robbins_monro
 from pymc_kameleon.samplers import adaptive_metropolis
 from pymc_kameleon.samplers.adaptive_metropolis import AdaptiveMetropolis
 from pymc_kameleon.samplers.gaussian_mixture import fit as mixture_fit
@@ -52,42 +51,23 @@ from pymc_kameleon.samplers.gaussian_mixture import moves as mixture_moves
 from pymc_kameleon.samplers.gaussian_mixture.moves import Surrogate
 from pymc_kameleon.samplers.seam import NEVER, NOTHING, Proposal, Sampler
 
-LOG_SCALE_BOUNDS = (-8.0, 4.0)
 GROWTH = 1.1  # of the intervals between refreshes
-LAST_REFRESH = 0.95  # of tuning, where its length is known: then only scales adapt
 
 
 class State(NamedTuple):
-    """Everything that adapts. Nothing is cached at the current point: pihat there costs less than its bookkeeping.
+    """Everything that adapts. Nothing is cached at the current point: pihat there costs less than its bookkeeping."""
 
-    Attributes
-    ----------
-    walk : adaptive_metropolis.State
-        The global kernel; it also keeps the history and learns the coordinates.
-    centre, factor : ndarray of shape (d,), (d, d)
-        m and L, as of the last refresh.
-    surrogate : Surrogate or None
-        ``None`` until the first refresh.
-    log_scale, auxiliary_log_scale : float
-        log nu and log h.
-    moves, auxiliary_moves : int
-        Moves of either kind since their gain was last reset.
-    next_refresh : int
-        Iteration.
-    last_refresh : float
-        Iteration after which there is none.
-    """
-
+    # the global kernel; it also keeps the history and learns the coordinates
     walk: adaptive_metropolis.State
-    centre: np.ndarray
-    factor: np.ndarray
-    surrogate: Surrogate | None
-    log_scale: float
+    centre: np.ndarray  # (d,): m and L, as of the last refresh
+    factor: np.ndarray  # (d, d)
+    surrogate: Surrogate | None  # ``None`` until the first refresh
+    log_scale: float  # log nu and log h
     auxiliary_log_scale: float
-    moves: int
+    moves: int  # moves of either kind since their gain was last reset
     auxiliary_moves: int
-    next_refresh: int
-    last_refresh: float
+    next_refresh: int  # iteration
+    last_refresh: float  # iteration after which there is none
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -186,7 +166,7 @@ class GaussianMixture(Sampler):
             moves=0,
             auxiliary_moves=0,
             next_refresh=max(walk.next_update, local_start),
-            last_refresh=math.inf if tune is None else LAST_REFRESH * tune,
+            last_refresh=math.inf if tune is None else 0.95 * tune,  # then only scales adapt
         )
 
     def propose(self, rng, x, state) -> Proposal:
@@ -290,7 +270,4 @@ class GaussianMixture(Sampler):
 
 
 def _tuned(log_scale, outcome, target_accept, moves):
-    rate = 2.0 * moves**-adaptive_metropolis.RATE_EXPONENT
-    target = outcome.target(target_accept)
-    log_scale = robbins_monro(log_scale, outcome.accept_prob, target, rate)
-    return min(max(log_scale, LOG_SCALE_BOUNDS[0]), LOG_SCALE_BOUNDS[1])
+    return outcome.tuned(log_scale, target_accept, 2.0 * moves**-0.6, -8.0, 4.0)

@@ -44,32 +44,17 @@ MAX_STATES = 2000  # of the window, evenly spaced, when the moments are recomput
 
 
 class FeatureModel(NamedTuple):
-    """The history, in features.
+    """The history, in features."""
 
-    Attributes
-    ----------
-    unit : RandomFeatures
-        The feature map at lengthscale 1: drawn once.
-    lengthscale : float
-        In the kernel's coordinates.
-    moments : Moments
-        Count, mean and scatter of the features over the history.
-    seen : int
-        States folded in so far, of a history that is kept whole.
-    frequencies : ndarray of shape (d, m)
-        At ``lengthscale``, one column a frequency.
-    roots : ndarray of shape (2, r, m)
-        U^T, r the rank: the rows that multiply the sines' and the cosines' slopes ("sincos"), or one row ("cos").
-    density : ndarray of shape (2, m) or (1, m)
-        Weights of the sines and cosines in the kernel mean m(y) over the history.
-    """
-
-    unit: RandomFeatures
-    lengthscale: float
-    moments: Moments
-    seen: int
-    frequencies: np.ndarray
+    unit: RandomFeatures  # the feature map at lengthscale 1: drawn once
+    lengthscale: float  # in the kernel's coordinates
+    moments: Moments  # count, mean and scatter of the features over the history
+    seen: int  # states folded in so far, of a history that is kept whole
+    frequencies: np.ndarray  # (d, m): at ``lengthscale``, one column a frequency
+    # (2, r, m): U^T, r the rank: the rows that multiply the sines' and the cosines' slopes ("sincos"), or one row
+    # ("cos")
     roots: np.ndarray
+    # (2 or 1, m): weights of the sines and cosines in the kernel mean m(y) over the history
     density: np.ndarray
 
 
@@ -168,12 +153,9 @@ class FastKameleon(LocalMoves):
         """End of tuning: only the truncated factor is kept."""
         if state.model is not None:
             d, empty = len(state.centre), np.empty((0, 0))
-            unit = RandomFeatures(np.empty((0, d)), np.empty(0), state.model.unit.sincos)
+            unit = state.model.unit._replace(frequencies=np.empty((0, d)))
             moments = Moments(state.model.moments.count, np.empty(0), empty)
-            offsets = state.model.unit.offsets
-            state = state._replace(
-                model=state.model._replace(unit=unit._replace(offsets=offsets), moments=moments)
-            )
+            state = state._replace(model=state.model._replace(unit=unit, moments=moments))
         return super().freeze(state)
 
     def stats(self, state, proposal=None) -> dict[str, float]:
@@ -197,9 +179,8 @@ class FastKameleon(LocalMoves):
             s = s * (len(y) / max(np.trace(s), 1e-300))
         if self.mean_shift:
             noise = 1.0 / math.sqrt(self.n_features)
-            shift = mean_shift(
-                y, model.frequencies, unit.offsets, model.density, unit.sincos, noise
-            )
+            features_at = model.frequencies, unit.offsets, model.density, unit.sincos
+            shift = mean_shift(y, *features_at, noise)
             s = s + model.lengthscale**4 * np.outer(shift, shift)
         return s
 
@@ -245,13 +226,11 @@ def _fold(moments, random_features, state, states, block=1000) -> Moments:
 def _roots(cov: np.ndarray, unit: RandomFeatures, variance_share: float) -> np.ndarray:
     """Rows of U^T, laid out for :func:`feature_covariance`; the smallest rank that carries ``variance_share``."""
     trace, size = max(np.trace(cov), 1e-300), len(cov)
-    leading = min(
-        size, max(100, size // 5)
-    )  # of the spectrum: usually enough, and several times cheaper
+    # of the spectrum, its top: usually enough, and several times cheaper
+    leading = min(size, max(100, size // 5))
     while True:
-        eigenvalues, vectors = eigh(
-            cov, subset_by_index=(size - leading, size - 1), check_finite=False
-        )
+        top = (size - leading, size - 1)
+        eigenvalues, vectors = eigh(cov, subset_by_index=top, check_finite=False)
         cumulative = np.cumsum(np.maximum(eigenvalues[::-1], 0.0)) / trace
         if cumulative[-1] >= variance_share or leading == size:
             break
@@ -269,6 +248,16 @@ def _roots(cov: np.ndarray, unit: RandomFeatures, variance_share: float) -> np.n
 
 
 @njit(cache=True)
+def _arguments(y, frequencies, offsets):
+    """Of the sines and cosines, shape (m,)."""
+    argument = offsets.copy()
+    for i in range(y.size):
+        for a in range(argument.size):
+            argument[a] += frequencies[i, a] * y[i]
+    return argument
+
+
+@njit(cache=True)
 def feature_covariance(y, frequencies, offsets, roots, sincos):
     """J^T U U^T J at ``y`` of shape (d,), shape (d, d), in O(m r d).
 
@@ -276,11 +265,7 @@ def feature_covariance(y, frequencies, offsets, roots, sincos):
     """
     d, m = frequencies.shape
     rank = roots.shape[1]
-    argument = offsets.copy()
-    for i in range(d):
-        here = y[i]
-        for a in range(m):
-            argument[a] += frequencies[i, a] * here
+    argument = _arguments(y, frequencies, offsets)
     slope_sine = np.empty(m)  # of cos(w x + b), or of sin(w x) first and cos(w x) second
     slope_cosine = np.empty(m)
     for a in range(m):
@@ -310,11 +295,7 @@ def mean_shift(y, frequencies, offsets, density, sincos, noise):
     tell from zero, of order D^(-1/2), and may be negative.
     """
     d, n = frequencies.shape
-    argument = offsets.copy()
-    for i in range(d):
-        here = y[i]
-        for a in range(n):
-            argument[a] += frequencies[i, a] * here
+    argument = _arguments(y, frequencies, offsets)
     value = 0.0
     gradient = np.zeros(d)
     for a in range(n):

@@ -31,18 +31,10 @@ PAPER = {
 
 
 class Subsample(NamedTuple):
-    """The subsample z of the history.
+    """The subsample z of the history."""
 
-    Attributes
-    ----------
-    points : ndarray of shape (d, n)
-        In the kernel's coordinates, one column a state.
-    lengthscale : float
-        In those coordinates.
-    """
-
-    points: np.ndarray
-    lengthscale: float
+    points: np.ndarray  # (d, n): in the kernel's coordinates, one column a state
+    lengthscale: float  # in those coordinates
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

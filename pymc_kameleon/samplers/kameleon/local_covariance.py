@@ -18,8 +18,6 @@ import numpy as np
 from pymc_kameleon.kernels import Gaussian, Kernel
 from pymc_kameleon.numerics.compiled import njit
 
-NEGLIGIBLE = 36.0  # exp(-36) = 2e-16 of the largest weight: exponents are cut off here
-
 
 def local_covariance(
     y: np.ndarray, points: np.ndarray, kernel: Kernel, lengthscale: float, normalization: str
@@ -72,12 +70,12 @@ def gaussian_local(y, points, lengthscale):
     not change, and nothing underflows however far ``y`` is from the history.
     """
     d, n = points.shape
-    delta, squares = _differences(y, points)
+    delta, squares = differences(y, points)
     nearest = squares.min()
     precision = 0.5 / (lengthscale * lengthscale)
     weights = np.empty(n)
-    for a in range(n):
-        weights[a] = _exp_minus(min((squares[a] - nearest) * precision, NEGLIGIBLE))
+    for a in range(n):  # cut off at exp(-36) = 2e-16 of the largest weight
+        weights[a] = _exp_minus(min((squares[a] - nearest) * precision, 36.0))
     weighted = np.empty((d, n))
     for i in range(d):
         for a in range(n):
@@ -89,7 +87,7 @@ def gaussian_local(y, points, lengthscale):
 def gaussian_gradients(y, points, lengthscale):
     """``normalization="none"`` for the Gaussian kernel, whose gradients are k(y, z) (z - y) / l^2."""
     d, n = points.shape
-    gradients, squares = _differences(y, points)
+    gradients, squares = differences(y, points)
     precision = 1.0 / (lengthscale * lengthscale)
     weights = np.empty(n)
     for a in range(n):
@@ -137,7 +135,7 @@ def _exp_minus(exponent):
 
 
 @njit(cache=True)
-def _differences(y, points):
+def differences(y, points):
     """z_a - y, shape (d, n), and their squared lengths, shape (n,)."""
     d, n = points.shape
     delta = np.empty((d, n))

@@ -21,57 +21,33 @@ import numpy as np
 from pymc_kameleon.numerics import history
 from pymc_kameleon.numerics.checks import positive, share
 from pymc_kameleon.numerics.compiled import njit
-from pymc_kameleon.numerics.covariance import cholesky, log_normal_density, solve_lower
-from pymc_kameleon.numerics.step_size import robbins_monro
+from pymc_kameleon.numerics.covariance import solve_lower
+from pymc_kameleon.numerics.normal_steps import draw_step, log_step_density
 from pymc_kameleon.samplers import adaptive_metropolis
 from pymc_kameleon.samplers.adaptive_metropolis import AdaptiveMetropolis
 from pymc_kameleon.samplers.kameleon import shear
 from pymc_kameleon.samplers.kameleon.shear import Shear
 from pymc_kameleon.samplers.seam import NEVER, NOTHING, Outcome, Point, Proposal, Sampler
 
-LOG_SCALE_BOUNDS = (
-    -30.0,
-    30.0,
-)  # against overflow only: a covariance in raw units may ask for any scale
-EARLY = 0.3  # of the draws before the first local move: then the history is straightened for the first time
-DRAWS_PER_DIMENSION = 200  # before the first local move, unless told otherwise
-
 
 class State(NamedTuple):
-    """Everything that adapts.
+    """Everything that adapts."""
 
-    Attributes
-    ----------
-    walk : adaptive_metropolis.State
-        The global kernel; it also keeps the history and learns the coordinates.
-    centre, factor : ndarray of shape (d,), (d, d)
-        The local kernel's coordinates, y = factor^-1 (x - centre), as of the last refresh.
-    model : tuple or None
-        What S(y) is computed from; ``None`` until the first refresh.
-    log_scale : float or None
-        log nu; ``None`` until it starts from the global kernel's scale.
-    moves : int
-        Local moves since the gain was last raised, for the Robbins-Monro rate.
-    next_refresh : int
-        Iteration.
-    covariance : ndarray of shape (d, d) or None
-        S at the chain's current point, before nu and gamma enter: cached, so that a draw needs one and not two.
-        (PCA-Kameleon keeps its principal directions there, shape (m, d).)
-    shear : Shear or None
-        Coordinates in which the history is straight; ``None`` where it is as straight as it can be without.
-    next_shear : int
-        Iteration: before the first local move it is learned on a schedule of its own.
-    """
-
+    # the global kernel; it also keeps the history and learns the coordinates
     walk: adaptive_metropolis.State
+    # (d,): the local kernel's coordinates, y = factor^-1 (x - centre), as of the last refresh
     centre: np.ndarray
-    factor: np.ndarray
-    model: Any
-    log_scale: float | None
-    moves: int
-    next_refresh: int
+    factor: np.ndarray  # (d, d)
+    model: Any  # what S(y) is computed from; ``None`` until the first refresh
+    log_scale: float | None  # log nu; ``None`` until it starts from the global kernel's scale
+    moves: int  # local moves since the gain was last raised, for the Robbins-Monro rate
+    next_refresh: int  # iteration
+    # (d, d): S at the chain's current point, before nu and gamma enter: cached, so that a draw needs one and not two.
+    # (PCA-Kameleon keeps its principal directions there, shape (m, d).)
     covariance: np.ndarray | None
+    # coordinates in which the history is straight; ``None`` where it is as straight as it can be without
     shear: Shear | None = None
+    # iteration: before the first local move it is learned on a schedule of its own
     next_shear: int = 0
 
 
@@ -164,7 +140,7 @@ class LocalMoves(Sampler):
             scale = adaptive_metropolis.OPTIMAL_SCALE / math.sqrt(d) if scale is None else scale
         if local_start is None:
             tune = known.left(self.tune)
-            local_start = DRAWS_PER_DIMENSION * d if tune is None else int(0.3 * tune)
+            local_start = 200 * d if tune is None else int(0.3 * tune)
         return State(
             walk=walk,
             centre=np.zeros(d),
@@ -173,7 +149,7 @@ class LocalMoves(Sampler):
             log_scale=None if scale is None else math.log(scale),
             moves=0,
             next_refresh=max(due, local_start),
-            next_shear=max(due, int(EARLY * local_start)),
+            next_shear=max(due, int(0.3 * local_start)),
             covariance=None,
         )
 
@@ -183,9 +159,8 @@ class LocalMoves(Sampler):
             return self._global(rng, x, state)
         gamma, nu = self.local_gamma(state), math.exp(state.log_scale)
         normals = rng.standard_normal(len(x))
-        x_new, y_new, delta, forward = _draw(
-            x, state.centre, state.factor, state.covariance, gamma, nu, normals
-        )
+        delta, forward = draw_step(state.covariance, gamma, nu, normals)
+        x_new, y_new = displace(x, state.centre, state.factor, delta)
         there = self.covariance(state.model, y_new)
         # Exactness hangs here: the reverse density takes the covariance *at x_new*, with the same model, nu and gamma
         # as the forward density (Sejdinovic et al., 2014, algorithm 1, step 6).
@@ -240,9 +215,8 @@ class LocalMoves(Sampler):
         rate = 1.0 / moves
         if self.rate == "renewed":
             rate = 2.0 * moves**-adaptive_metropolis.RATE_EXPONENT
-        target = outcome.target(self.target_accept)
-        log_scale = robbins_monro(log_scale, outcome.accept_prob, target, rate)
-        return min(max(log_scale, LOG_SCALE_BOUNDS[0]), LOG_SCALE_BOUNDS[1])
+        # bounds against overflow only: a covariance in raw units may ask for any scale
+        return outcome.tuned(log_scale, self.target_accept, rate, -30.0, 30.0)
 
     def _straighten_early(self, state):
         walk = state.walk
@@ -306,23 +280,6 @@ def _learned_coordinates(kind, walk, states):
 
 
 @njit(cache=True)
-def _draw(x, centre, factor, covariance, gamma, nu, normals):
-    """Draw the step in the kernel's coordinates: (x*, y*, y* - y, log N(y*; y, R(y)))."""
-    d = x.size
-    root, _ = cholesky(_regularised(covariance, gamma, nu))
-    delta = np.empty(d)
-    forward = 0.0
-    for i in range(d):
-        total = 0.0
-        for j in range(i + 1):
-            total += root[i, j] * normals[j]
-        delta[i] = total
-        forward -= 0.5 * normals[i] * normals[i] + math.log(root[i, i])
-    x_new, y_new = displace(x, centre, factor, delta)
-    return x_new, y_new, delta, forward
-
-
-@njit(cache=True)
 def displace(x, centre, factor, delta):
     """The point a step ``delta`` away from ``x`` in the kernel's coordinates: (x*, y*), shape (d,) each."""
     d = x.size
@@ -333,21 +290,3 @@ def displace(x, centre, factor, delta):
             total += factor[i, j] * delta[j]
         x_new[i] = x[i] + total
     return x_new, solve_lower(factor, x_new - centre)
-
-
-@njit(cache=True)
-def log_step_density(delta, covariance, gamma, nu):
-    """Log N(delta; 0, gamma^2 I + nu^2 covariance) up to the constant that both directions share."""
-    root, ok = cholesky(_regularised(covariance, gamma, nu))
-    return log_normal_density(delta, root) if ok else -math.inf
-
-
-@njit(cache=True)
-def _regularised(covariance, gamma, nu):
-    d = covariance.shape[0]
-    result = np.empty((d, d))
-    for i in range(d):
-        for j in range(d):
-            result[i, j] = nu * nu * covariance[i, j]
-        result[i, i] += gamma * gamma
-    return result

@@ -33,37 +33,25 @@ from pymc_kameleon.numerics.compiled import njit
 from pymc_kameleon.samplers.kameleon import local_moves
 from pymc_kameleon.samplers.kameleon.full import PAPER as FULL
 from pymc_kameleon.samplers.kameleon.full import Kameleon
+from pymc_kameleon.samplers.kameleon.local_covariance import differences
 from pymc_kameleon.samplers.seam import Proposal
 
 PAPER = FULL  # the appendix reports no experiment of its own
 
-NEGLIGIBLE = 1e-10  # eigenvalues below this share of the largest are rounding
 FIRST_MOVES = 10  # where the count of a direction's Robbins-Monro steps starts, as in KAMH
 
 
 class Directions(NamedTuple):
-    """The principal directions, and how far to go along each.
+    """The principal directions, and how far to go along each."""
 
-    Attributes
-    ----------
-    points : ndarray of shape (d, n)
-        Subsample of the history, in the kernel's coordinates, one column a state.
-    lengthscale : float
-        In those coordinates.
-    coefficients : ndarray of shape (m, n)
-        One row a direction, (H alpha_j)^T.
-    weights : ndarray of shape (m,)
-        omega_j; they sum to 1.
-    log_scales, moves : ndarray of shape (m,)
-        log nu_j, and how many moves it has been tuned on since the gain was last raised.
-    """
-
+    # (d, n): subsample of the history, in the kernel's coordinates, one column a state
     points: np.ndarray
-    lengthscale: float
-    coefficients: np.ndarray
-    weights: np.ndarray
+    lengthscale: float  # in those coordinates
+    coefficients: np.ndarray  # (m, n): one row a direction, (H alpha_j)^T
+    weights: np.ndarray  # (m,): omega_j; they sum to 1
+    # (m,): log nu_j, and how many moves it has been tuned on since the gain was last raised
     log_scales: np.ndarray
-    moves: np.ndarray
+    moves: np.ndarray  # (m,)
 
 
 class Carry(NamedTuple):
@@ -182,7 +170,7 @@ def principal_coefficients(
     leading = min(n_directions, n)
     eigenvalues, vectors = eigh(gram, subset_by_index=(n - leading, n - 1), check_finite=False)
     eigenvalues, vectors = eigenvalues[::-1], vectors[:, ::-1]  # descending
-    rank = max(int((eigenvalues > NEGLIGIBLE * eigenvalues[0]).sum()), 1)
+    rank = max(int((eigenvalues > 1e-10 * eigenvalues[0]).sum()), 1)  # less is rounding
     coefficients = vectors[:, :rank].T
     coefficients = coefficients - coefficients.mean(axis=1, keepdims=True)
     weights = np.maximum(eigenvalues[:rank], 1e-300)
@@ -196,14 +184,7 @@ def gaussian_directions(y, points, lengthscale, coefficients, weights, trace):
     With ``trace`` exponents are shifted by the nearest point's: the common factor drops out, and nothing underflows.
     """
     d, n = points.shape
-    gradients = np.empty((d, n))
-    exponents = np.zeros(n)
-    for i in range(d):
-        here = y[i]
-        for a in range(n):
-            difference = points[i, a] - here
-            gradients[i, a] = difference
-            exponents[a] += difference * difference
+    gradients, exponents = differences(y, points)
     precision = 1.0 / (lengthscale * lengthscale)
     shift = exponents.min() if trace else 0.0
     for a in range(n):

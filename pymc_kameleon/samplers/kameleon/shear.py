@@ -35,46 +35,27 @@ import numpy as np
 from pymc_kameleon.numerics import history
 from pymc_kameleon.numerics.compiled import njit
 from pymc_kameleon.numerics.covariance import cholesky
-from pymc_kameleon.numerics.step_size import OPTIMAL_SCALE, robbins_monro
+from pymc_kameleon.numerics.step_size import OPTIMAL_SCALE
 from pymc_kameleon.samplers import autoregressive
 from pymc_kameleon.samplers.seam import Outcome, Proposal
 
 MOVES = ("sheared", "sheared_autoregressive")
-MOST = 30  # dimensions: regressions of every coordinate on all others are not free
-STATES = 2000  # of the history, evenly spaced
 KNOTS = np.array([0.03, 0.15, 0.35, 0.5, 0.65, 0.85, 0.97])  # quantiles
-RIDGE = 1e-7  # of standardised terms
-LARGEST_FIT = 0.3  # terms for each effective draw
-GAIN = 0.1  # nats that a spline must explain beyond a straight line, for each draw
-LOG_SCALE_BOUNDS = (-8.0, 2.0)
 
 
 class Shear(NamedTuple):
-    """The map x -> r, and what the moves need.
+    """The map x -> r, and what the moves need."""
 
-    Attributes
-    ----------
-    centre, scale : ndarray of shape (d,)
-        w = (x - centre) / scale.
-    knots : ndarray of shape (d, k)
-    sinks : ndarray of shape (m,)
-        Coordinates that are straightened, the last first: a sink does not depend on the sinks before it in this list.
-    coefficients : ndarray of shape (m, d, 3 + k)
-        Of w_j, w_j^2, w_j^3 and max(w_j - knot, 0)^3 in g; zero where g does not depend on j.
-    mean, factor : ndarray of shape (d,), (d, d)
-        Of r.
-    log_scale : float
-    moves : int
-    autoregression : autoregressive.Tuning
-    """
-
-    centre: np.ndarray
-    scale: np.ndarray
-    knots: np.ndarray
+    centre: np.ndarray  # (d,): w = (x - centre) / scale
+    scale: np.ndarray  # (d,)
+    knots: np.ndarray  # (d, k)
+    # (m,): coordinates that are straightened, the last first: a sink does not depend on the sinks before it in this
+    # list
     sinks: np.ndarray
+    # (m, d, 3 + k): of w_j, w_j^2, w_j^3 and max(w_j - knot, 0)^3 in g; zero where g does not depend on j
     coefficients: np.ndarray
-    mean: np.ndarray
-    factor: np.ndarray
+    mean: np.ndarray  # (d,): of r
+    factor: np.ndarray  # (d, d)
     log_scale: float
     moves: int
     autoregression: autoregressive.Tuning
@@ -86,9 +67,9 @@ def learn(states: np.ndarray, before: Shear | None) -> Shear | None:
     ``before`` is the last one, whose scales go on.
     """
     d, distinct = states.shape[1], history.count_distinct(states)
-    if not 2 <= d <= MOST:
+    if not 2 <= d <= 30:  # regressions of every coordinate on all others are not free
         return None
-    states = history.thin(states, STATES)
+    states = history.thin(states, 2000)
     centre, scale = states.mean(axis=0), np.maximum(states.std(axis=0), 1e-300)
     w = (states - centre) / scale
     knots = np.ascontiguousarray(np.quantile(w, KNOTS, axis=0).T)
@@ -97,17 +78,13 @@ def learn(states: np.ndarray, before: Shear | None) -> Shear | None:
     if not sinks:
         return None
     shear = Shear(
-        centre,
-        scale,
-        knots,
-        np.array(sinks),
-        np.array(coefficients),
+        centre, scale, knots, np.array(sinks), np.array(coefficients),
         mean=np.zeros(d),
         factor=np.eye(d),
         log_scale=math.log(OPTIMAL_SCALE / math.sqrt(d)) if before is None else before.log_scale,
         moves=10 if before is None else max(int(0.3 * before.moves), 10),
         autoregression=autoregressive.Tuning() if before is None else before.autoregression,
-    )
+    )  # fmt: skip
     r = np.array([straighten(x, *shear[:5]) for x in states])
     factor, ok = cholesky(np.atleast_2d(np.cov(r.T, bias=True)))
     return shear._replace(mean=r.mean(axis=0), factor=factor) if ok else None
@@ -131,10 +108,8 @@ def adapt(shear: Shear, outcome: Outcome, target_accept: float) -> Shear:
     if outcome.proposal.move == "sheared_autoregressive":
         return shear._replace(autoregression=autoregressive.adapt(shear.autoregression, outcome))
     moves = shear.moves + 1
-    target = outcome.target(target_accept)
-    log_scale = robbins_monro(shear.log_scale, outcome.accept_prob, target, 2.0 * moves**-0.6)
-    low, high = LOG_SCALE_BOUNDS
-    return shear._replace(log_scale=min(max(log_scale, low), high), moves=moves)
+    log_scale = outcome.tuned(shear.log_scale, target_accept, 2.0 * moves**-0.6, -8.0, 2.0)
+    return shear._replace(log_scale=log_scale, moves=moves)
 
 
 def _basis(w, knots):
@@ -158,7 +133,7 @@ def _fit(basis, effective_size):
     while len(left) > 1:
         gains, fits = zip(*(_best(gram, i, left, terms, effective_size) for i in left), strict=True)
         best = int(np.argmax(gains))
-        if gains[best] <= GAIN:
+        if gains[best] <= 0.1:  # nats beyond a straight line, for each draw
             break
         i, (columns, beta) = left.pop(best), fits[best]
         found = np.zeros(d * terms)
@@ -175,7 +150,7 @@ def _best(gram, i, left, terms, effective_size):
     gain, fit = 0.0, None
     for k in (3, terms):
         columns = [j * terms + a for j in others for a in range(k)]
-        if len(columns) > LARGEST_FIT * effective_size:
+        if len(columns) > 0.3 * effective_size:
             break
         score, beta = _score(gram, columns, i * terms, effective_size)
         if straight - score > gain:
@@ -187,7 +162,7 @@ def _score(gram, columns, target, effective_size):
     """Akaike's criterion for each draw, halved: (nats, coefficients)."""
     inner = gram[np.ix_(columns, columns)]
     right = gram[columns, target]
-    beta = np.linalg.solve(inner + RIDGE * np.eye(len(columns)), right)
+    beta = np.linalg.solve(inner + 1e-7 * np.eye(len(columns)), right)
     left = max(1.0 - 2.0 * beta @ right + beta @ inner @ beta, 1e-12)
     return 0.5 * math.log(left) + len(columns) / effective_size, beta
 

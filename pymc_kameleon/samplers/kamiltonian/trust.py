@@ -37,12 +37,7 @@ from typing import NamedTuple
 import numpy as np
 
 TOO_LOW = 2.5  # how far log p - f above its typical value says that f does not cover the point
-STUCK = (
-    3.5  # residual above the typical one at which tuning turns to the moves that need no surrogate
-)
 LAST_REFIT = 0.85  # of tuning: the rest judges the surrogate out of sample
-ENOUGH = 20  # residuals to judge a surrogate by
-TAILS = (0.03, 0.97)  # quantiles, which a normal distribution has 3.76 standard deviations apart
 
 
 class Mixture(NamedTuple):
@@ -123,29 +118,10 @@ def choose_floor(uncovered: float, residual_sd: float) -> float:
     return 0.25 if uncovered < 0.02 else 0.35 if uncovered < 0.05 else 0.5
 
 
-# --- how good a surrogate is, out of sample -------------------------------------------------------
-
-
-class Quality(NamedTuple):
-    """How good a surrogate is, out of sample.
-
-    Attributes
-    ----------
-    typical, spread : float
-        Median of log p - f along the chain, and its robust standard deviation.
-    uncovered : float
-        Share of the chain's states at which f is more than ``TOO_LOW`` lower than typical.
-    """
-
-    typical: float
-    spread: float
-    uncovered: float
-
-
 def spread(residuals: np.ndarray) -> float:
     """Robust standard deviation of log p - f at states of the chain, shape (n,)."""
-    low, high = np.quantile(residuals, TAILS)
-    return float(high - low) / 3.76
+    low, high = np.quantile(residuals, (0.03, 0.97))
+    return float(high - low) / 3.76  # standard deviations that a normal distribution has them apart
 
 
 def is_too_low(residual: float, typical: float) -> bool:
@@ -153,13 +129,6 @@ def is_too_low(residual: float, typical: float) -> bool:
     return residual - typical > TOO_LOW
 
 
-def judge(residuals: np.ndarray) -> Quality | None:
-    """From log p - f at the chain's states since the last fit, shape (n,); ``None`` from too few.
-
-    The noise of a retained log p is part of it.
-    """
-    residuals = residuals[np.isfinite(residuals)]
-    if len(residuals) < ENOUGH:
-        return None
-    typical = float(np.median(residuals))
-    return Quality(typical, spread(residuals), float(np.mean(residuals - typical > TOO_LOW)))
+def is_stuck(current: Current, typical: float | None) -> bool:
+    """Whether f is so far below log p that tuning turns to the moves that need no surrogate."""
+    return typical is not None and current.log_density - current.value - typical > 3.5

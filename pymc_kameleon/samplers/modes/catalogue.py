@@ -16,23 +16,19 @@ from typing import NamedTuple
 
 import numpy as np
 
+from pymc_kameleon.numerics.covariance import cholesky
+from pymc_kameleon.samplers.kamiltonian.values.state import State as OneMode
+from pymc_kameleon.surrogates import transitions as surrogate_dynamics
+from pymc_kameleon.surrogates.transitions import ARMS
+
 
 class Catalogue(NamedTuple):
-    """The modes that are known.
+    """The modes that are known."""
 
-    Attributes
-    ----------
-    centres : ndarray of shape (k, d)
-    factors, inverses : ndarray of shape (k, d, d)
-        Lower Cholesky factors of the covariances, and their inverses.
-    log_dets : ndarray of shape (k,)
-        Of the factors.
-    """
-
-    centres: np.ndarray
-    factors: np.ndarray
-    inverses: np.ndarray
-    log_dets: np.ndarray
+    centres: np.ndarray  # (k, d)
+    factors: np.ndarray  # (k, d, d): lower Cholesky factors of the covariances, and their inverses
+    inverses: np.ndarray  # (k, d, d)
+    log_dets: np.ndarray  # (k,): of the factors
 
     @property
     def size(self) -> int:
@@ -74,3 +70,25 @@ def carried(catalogue: Catalogue, x: np.ndarray, here: int, there: int) -> tuple
     z = catalogue.inverses[here] @ (x - catalogue.centres[here])
     jacobian = catalogue.log_dets[there] - catalogue.log_dets[here]
     return catalogue.centres[there] + catalogue.factors[there] @ z, float(jacobian)
+
+
+def catalogue_of(rng: np.random.Generator, modes: tuple[OneMode, ...]) -> Catalogue:
+    """Centres and covariances as the frozen surrogates say, which know more than the states that tuned them."""
+    return make(*zip(*(_moments(rng, mode) for mode in modes), strict=True))
+
+
+def _moments(rng, mode):
+    """Mean (d,) and covariance (d, d), of five ends each of forty free chains."""
+    dynamics, walk = mode.dynamics, mode.walk
+    as_walked = walk.factor @ walk.factor.T
+    if dynamics is None:  # tuning has ended before there was one
+        return walk.mean, as_walked
+    ends = []
+    for z in dynamics.archive[rng.integers(len(dynamics.archive), size=40)]:
+        for _ in range(5):
+            z = surrogate_dynamics.run(rng, z, dynamics, ARMS[-1]).z
+            ends.append(surrogate_dynamics.to_x(dynamics, z))
+    x = np.array(ends)
+    covariance = np.cov(x.T).reshape(x.shape[1], -1)
+    moved = cholesky(covariance)[1]
+    return x.mean(axis=0), covariance if moved else as_walked

@@ -19,27 +19,15 @@ APART = 9.0  # within-half sds
 DEEP, CLEFT = 8.0, 3.0  # nats: on the line, on the plane
 LINE = 3  # points
 MEMBERS = 2  # chains that a mode has at least
-TRIES = 6  # beginnings of the search for a cut
 
 
 class Cut(NamedTuple):
-    """States in two halves, by a plane.
+    """States in two halves, by a plane."""
 
-    Attributes
-    ----------
-    normal : ndarray of shape (d,)
-    offset : float
-        A point x belongs to the second half if ``normal @ x > offset``.
-    distance : float
-        Between the halves' means, in within-half sds.
-    factor : ndarray of shape (d, d)
-        Lower Cholesky factor of the within-half covariance.
-    """
-
-    normal: np.ndarray
-    offset: float
-    distance: float
-    factor: np.ndarray
+    normal: np.ndarray  # (d,)
+    offset: float  # A point x belongs to the second half if ``normal @ x > offset``
+    distance: float  # between the halves' means, in within-half sds
+    factor: np.ndarray  # (d, d): lower Cholesky factor of the within-half covariance
 
     def sides(self, x: np.ndarray) -> np.ndarray:
         """0 or 1 for points (n, d)."""
@@ -61,8 +49,7 @@ def best_cut(states: np.ndarray) -> Cut | None:
         return None
     scaled = (x - x.mean(axis=0)) / np.maximum(x.std(axis=0), np.finfo(float).tiny)
     cuts = []
-    for k in range(TRIES):
-        first = k * (n - 1) // (TRIES - 1)
+    for first in np.arange(6) * (n - 1) // 5:
         farthest = int(np.argmax(np.square(scaled - scaled[first]).sum(axis=1)))
         _, labels = kmeans2(scaled, scaled[[first, farthest]], minit="matrix", iter=20, seed=0)
         if min(np.bincount(labels, minlength=2)) >= 2:

@@ -15,22 +15,12 @@ from pymc_kameleon.samplers.modes.detection import Cut
 
 
 class Search(NamedTuple):
-    """A climb in the plane.
+    """A climb in the plane."""
 
-    Attributes
-    ----------
-    origin, basis : ndarray of shape (d,), (d, d - 1)
-        The plane's points are origin + basis s.
-    climb : arrival.State
-        In s.
-    enough : float
-        A log density that says that there is one mode.
-    """
-
-    origin: np.ndarray
-    basis: np.ndarray
-    climb: arrival.State
-    enough: float
+    origin: np.ndarray  # (d,): the plane's points are origin + basis s
+    basis: np.ndarray  # (d, d - 1)
+    climb: arrival.State  # in s
+    enough: float  # A log density that says that there is one mode
 
     @property
     def highest(self) -> float:

@@ -27,8 +27,8 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
+from pymc_kameleon.samplers.kamiltonian.sampler import Carry
 from pymc_kameleon.samplers.kamiltonian.values import sampler as value_kamiltonian
-from pymc_kameleon.samplers.kamiltonian.values.state import Carry
 from pymc_kameleon.samplers.kamiltonian.values.state import State as OneMode
 from pymc_kameleon.samplers.modes import catalogue as geometry
 from pymc_kameleon.samplers.modes.catalogue import Catalogue
@@ -37,53 +37,27 @@ from pymc_kameleon.surrogates import transitions as surrogate_dynamics
 from pymc_kameleon.surrogates.transitions import Arm
 
 ACROSS = 0.7  # of the draws: at 0.3 a third as many effective draws of the weights
-JUMPS = 4  # of a free chain
-WITHIN = Arm(
-    3, 1.7, 0.27, 0.2
-)  # inner transitions between two jumps, on the present mode's surrogate
+# inner transitions between two jumps, on the present mode's surrogate
+WITHIN = Arm(3, 1.7, 0.27, 0.2)
 
 
 class State(NamedTuple):
-    """The state of a frozen chain.
-
-    Attributes
-    ----------
-    catalogue : Catalogue
-    modes : tuple of OneMode
-        Every mode's frozen sampler, as all chains share it.
-    mode : int
-        To which the chain's point belongs.
-    own : OneMode
-        That mode's, with what is retained at the chain's point.
-    """
+    """The state of a frozen chain."""
 
     catalogue: Catalogue
-    modes: tuple[OneMode, ...]
-    mode: int
-    own: OneMode
+    modes: tuple[OneMode, ...]  # every mode's frozen sampler, as all chains share it
+    mode: int  # to which the chain's point belongs
+    own: OneMode  # that mode's, with what is retained at the chain's point
 
 
 class Landing(NamedTuple):
-    """Where a free chain has ended.
-
-    Attributes
-    ----------
-    mode : int
-    z : ndarray of shape (d,)
-        In the coordinates of that mode's dynamics.
-    value : float
-        F there.
-    gradients : int
-        Evaluations of F on the way.
-    evaluated : bool
-        Whether it has moved.
-    """
+    """Where a free chain has ended."""
 
     mode: int
-    z: np.ndarray
-    value: float
-    gradients: int
-    evaluated: bool
+    z: np.ndarray  # (d,): in the coordinates of that mode's dynamics
+    value: float  # F there
+    gradients: int  # evaluations of F on the way
+    evaluated: bool  # whether it has moved
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -100,51 +74,44 @@ class AcrossModes(Sampler):
         """One proposal, whose test costs at most one evaluation."""
         if rng.random() < ACROSS:
             return _free_chain(rng, x, state)
-        proposal = value_kamiltonian.propose(rng, x, state.own)
+        proposal = value_kamiltonian.SAMPLER.propose(rng, x, state.own)
         if proposal.position is x or arrives(state.catalogue, proposal.position, state.mode):
             return proposal
         return _stay(x, state, proposal.move)
 
     def place(self, state, point, proposal=None) -> State:
         """Retain the chain's point, in the mode to which it belongs."""
-        carry = None if proposal is None else proposal.carry
-        if isinstance(carry, Landing):
-            mode = carry.mode
-        else:
-            mode = (
-                geometry.mode_of(state.catalogue, point.position)
-                if proposal is None
-                else state.mode
-            )
-        own = value_kamiltonian.place(state.modes[mode], point, proposal)
+        mode = state.mode
+        if proposal is None:
+            mode = geometry.mode_of(state.catalogue, point.position)
+        elif isinstance(proposal.carry, Landing):
+            mode = proposal.carry.mode
+        own = value_kamiltonian.SAMPLER.place(state.modes[mode], point, proposal)
         return state._replace(mode=mode, own=own)
 
     def log_ratio(self, state, point, proposal, there) -> float:
         """Everything but the target."""
         if isinstance(proposal.carry, Landing):
             return proposal.log_q_ratio
-        return value_kamiltonian.log_ratio(state.own, proposal, there)
+        return value_kamiltonian.SAMPLER.log_ratio(state.own, point, proposal, there)
 
     def stats(self, state, proposal=None) -> dict[str, Any]:
         """Those of the mode's own sampler, and which mode it is."""
         carry = None if proposal is None else proposal.carry
         if not isinstance(carry, Landing):
-            return {**value_kamiltonian.stats(state.own, proposal), "mode": state.mode}
-        found = value_kamiltonian.stats(state.own)
+            return {**value_kamiltonian.SAMPLER.stats(state.own, proposal), "mode": state.mode}
         return {
-            **found, "move": proposal.move, "n_steps": carry.gradients, "energy_error": math.nan, "diverging": False,
-            "mode": state.mode,
+            **value_kamiltonian.SAMPLER.stats(state.own), "move": proposal.move, "n_steps": carry.gradients,
+            "energy_error": math.nan, "diverging": False, "mode": state.mode,
         }  # fmt: skip
 
 
 SAMPLER = AcrossModes()
 
 
-def frozen(
-    catalogue: Catalogue, modes: tuple[OneMode, ...], x: np.ndarray, log_density: float
-) -> State:
-    """The state of a chain at ``x`` (d,)."""
-    return SAMPLER.place(State(catalogue, modes, 0, modes[0]), Point(x, log_density))
+def frozen(catalogue: Catalogue, modes: tuple[OneMode, ...], point: Point) -> State:
+    """The state of a chain at ``point``."""
+    return SAMPLER.place(State(catalogue, modes, 0, modes[0]), point)
 
 
 def arrives(catalogue: Catalogue, x: np.ndarray, mode: int) -> bool:
@@ -163,11 +130,11 @@ def _stay(x, state, move):
 
 
 def _free_chain(rng, x, state):
-    """W J W ... J W from ``x``; x itself, not evaluated, if nothing moved."""
+    """W J W ... J W with four J from ``x``; x itself, not evaluated, if nothing moved."""
     here, gradients, moved = (state.mode, state.own.current.z, state.own.current.value), 0, False
     start = here[2]
     if _is_inside(state.modes[state.mode], *here[1:]):
-        for turn in range(2 * JUMPS + 1):
+        for turn in range(9):
             if turn % 2:
                 found, more = _jump(rng, state, here), 1
             else:

@@ -15,46 +15,36 @@ import numpy as np
 
 from pymc_kameleon.samplers.kamiltonian.trust import Current
 from pymc_kameleon.samplers.kamiltonian.values import sampler as value_kamiltonian
-from pymc_kameleon.samplers.kamiltonian.values.state import State
-from pymc_kameleon.samplers.pooled import members as pooled_members
-from pymc_kameleon.samplers.pooled.members import Member
-from pymc_kameleon.samplers.seam import Proposal
+from pymc_kameleon.samplers.seam import Point, Proposal, Sampler
 
 
 class Guess(NamedTuple):
-    """A proposal, and what has to be the case for it to be the next.
-
-    Attributes
-    ----------
-    accepted : bool
-    share : float
-        Of the walk, after the test.
-    rng : numpy.random.Generator
-        After the proposal.
-    proposal : Proposal
-    """
+    """A proposal, and what has to be the case for it to be the next."""
 
     accepted: bool
-    share: float
-    rng: np.random.Generator
+    share: float  # of the walk, after the test
+    rng: np.random.Generator  # after the proposal
     proposal: Proposal
 
 
-def guess(hub: State, member: Member, proposal: Proposal) -> Guess:
-    """What a frozen member will propose after ``proposal``: accepted if a free chain made it, else rejected."""
-    rng, carry = copy.deepcopy(member.rng), proposal.carry
+def guess(
+    sampler: Sampler, rng: np.random.Generator, point: Point, state, proposal: Proposal
+) -> Guess:
+    """What a frozen chain will propose after ``proposal``: accepted if a free chain made it, else rejected."""
+    rng, carry, x = copy.deepcopy(rng), proposal.carry, point.position
     rng.random()  # the test's
-    accepted, position, share = carry.kernel > 0, member.position, member.share
+    accepted = carry.kernel > 0
     if accepted:
-        position, share = proposal.position, 1.0
-        member = member._replace(current=Current(carry.z, math.nan, carry.value), share=share)
-    state = pooled_members.view(hub, member)
-    return Guess(accepted, share, rng, value_kamiltonian.propose(rng, position, state))
+        x, here = proposal.position, Current(carry.z, math.nan, carry.value)
+        state = state._replace(current=here, share=1.0)
+    return Guess(accepted, state.share, rng, sampler.propose(rng, x, state))
 
 
-def come_true(found: Guess | None, member: Member, accepted: bool) -> Proposal | None:
-    """The next proposal of ``member``, whose generator goes on after it; None where the guess was wrong."""
-    if found is None or accepted != found.accepted or member.share != found.share:
+def come_true(
+    found: Guess | None, rng: np.random.Generator, point: Point, state, accepted: bool
+) -> Proposal | None:
+    """The next proposal of a chain, whose ``rng`` goes on after it; None where the guess was wrong."""
+    if found is None or accepted != found.accepted or state.share != found.share:
         return None
-    member.rng.bit_generator.state = found.rng.bit_generator.state
-    return value_kamiltonian.from_retained(found.proposal, member.log_density)
+    rng.bit_generator.state = found.rng.bit_generator.state
+    return value_kamiltonian.from_retained(found.proposal, point.log_density)

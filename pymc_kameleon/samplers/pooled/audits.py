@@ -12,15 +12,12 @@ import math
 import numpy as np
 
 from pymc_kameleon.samplers.kamiltonian.values.state import State
+from pymc_kameleon.samplers.pooled.probes import ARM
 from pymc_kameleon.surrogates import transitions as surrogate_dynamics
 
 AUDITS = 120  # in a run: the last hundred of them judge
 SHARE = 0.3  # of an evaluation for each draw, until there are so many: a hundred of a run of 1,000
 CHAINS, DRAWS, BURN = 8, 1000, 10  # of the surrogate; a draw is many inner transitions
-ARM = -2  # of the dear choice: many transitions, not ten times many
-# C: not farther out, and f not lower, than all but so many of the states of tuning. What of the posterior lies beyond
-# is estimated by the draws alone.
-FARTHEST, LOWEST = 0.99, 0.01
 
 
 def due(round_: int, members: int, most: int) -> int:
@@ -57,8 +54,10 @@ class Free:
         dynamics, archive = state.dynamics, state.dynamics.archive
         self.typical = state.mixture.typical
         values = [surrogate_dynamics.value(dynamics, z) for z in archive]
-        self.floor = float(np.quantile(values, LOWEST))
-        farthest = float(np.quantile(surrogate_dynamics.reach(dynamics, archive), FARTHEST))
+        # C: not farther out, and f not lower, than 1 % of the states of tuning. What of the posterior lies beyond is
+        # estimated by the draws alone.
+        self.floor = float(np.quantile(values, 0.01))
+        farthest = float(np.quantile(surrogate_dynamics.reach(dynamics, archive), 0.99))
         self.dynamics = dynamics._replace(radius=min(dynamics.radius, farthest))
         self.positions = self._run(rng, state.options.choice.arms[ARM])
         flat = self.positions.reshape(-1, archive.shape[1])

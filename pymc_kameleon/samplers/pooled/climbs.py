@@ -24,23 +24,12 @@ FEW = 4  # climbs that have to end, however long that takes
 
 
 class Climbs(NamedTuple):
-    """Climbs under way.
-
-    Attributes
-    ----------
-    climbs : tuple of arrival.State
-    left : int
-        Evaluations that may still be spent.
-    width : int
-        Points of every climb in a round, at most.
-    reserve : int
-        So many of them are for the first ``FEW`` that end.
-    """
+    """Climbs under way."""
 
     climbs: tuple[arrival.State, ...]
-    left: int
-    width: int = 1
-    reserve: int = 0
+    left: int  # evaluations that may still be spent
+    width: int = 1  # points of every climb in a round, at most
+    reserve: int = 0  # so many of them are for the first ``FEW`` that end
 
     @property
     def active(self) -> list[int]:
@@ -49,19 +38,6 @@ class Climbs(NamedTuple):
         if self.left <= self.reserve:
             going = going[: max(FEW + len(going) - len(self.climbs), 0)]
         return going[: max(self.left, 0)]
-
-
-class Group(NamedTuple):
-    """Where a group of chains can begin.
-
-    Attributes
-    ----------
-    positions, log_densities : ndarray of shape (n, d), (n,)
-        Evaluated points of the typical set, one at least.
-    """
-
-    positions: np.ndarray
-    log_densities: np.ndarray
 
 
 def init(
@@ -131,8 +107,8 @@ def best(state: Climbs) -> arrival.State:
     return max(state.climbs, key=lambda c: c.log_densities[c.own :].max(initial=-math.inf))
 
 
-def groups(state: Climbs) -> list[Group]:
-    """Where the chains of every climb can begin."""
+def groups(state: Climbs) -> list[tuple[np.ndarray, np.ndarray]]:
+    """Where the chains of every climb can begin: points (n, d), log densities (n,)."""
     top = best(state)
     return [typical_points(c if _holds_its_own(c, top) else top) for c in state.climbs]
 
@@ -153,20 +129,15 @@ def _holds_its_own(climb, top):
         return arrival_search.mass(climb) > arrival_search.mass(top) - arrival_search.BETTER
     d = len(climb.origin)
     # It may still rise, by what a near phase leaves or more, and weigh more than its height says.
-    unknown = 0.5 * d + arrival.ENOUGH + arrival_search.BETTER
-    return climb.log_densities.max() > top.log_densities.max() - depth(d) - unknown
+    unknown = arrival.little(d) + arrival_search.BETTER
+    return climb.log_densities.max() > top.log_densities.max() - arrival.depth(d) - unknown
 
 
-def depth(d: int) -> float:
-    """How far below the mode a draw from a posterior in ``d`` dimensions may plausibly lie."""
-    return 0.5 * d + 3.0 * math.sqrt(0.5 * d) + 2.0
-
-
-def typical_points(climb: arrival.State) -> Group:
-    """The evaluated points of a climb that a draw could be."""
+def typical_points(climb: arrival.State) -> tuple[np.ndarray, np.ndarray]:
+    """The evaluated points of a climb that a draw could be, one at least: (n, d), (n,)."""
     values = climb.log_densities
-    rows = np.flatnonzero(values >= values.max() - depth(len(climb.origin)))
-    return Group(climb.positions[rows].copy(), values[rows].copy())
+    rows = np.flatnonzero(values >= values.max() - arrival.depth(len(climb.origin)))
+    return climb.positions[rows].copy(), values[rows].copy()
 
 
 def factor(state: Climbs) -> np.ndarray:

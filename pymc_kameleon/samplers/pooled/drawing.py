@@ -1,17 +1,15 @@
 """Draws of frozen members: independent chains of one kernel, in rounds of one draw each."""
 
+import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from pymc_kameleon.samplers.kamiltonian.values import sampler as value_kamiltonian
-from pymc_kameleon.samplers.kamiltonian.values.state import State
+from pymc_kameleon.samplers import chain
 from pymc_kameleon.samplers.pooled import ahead as pooled_ahead
-from pymc_kameleon.samplers.pooled import members as pooled_members
 from pymc_kameleon.samplers.pooled.ahead import Guess
-from pymc_kameleon.samplers.pooled.members import Draw, Member
-from pymc_kameleon.samplers.seam import Proposal
+from pymc_kameleon.samplers.seam import Point, Proposal, Sampler
 
 
 class Request(NamedTuple):
@@ -23,22 +21,41 @@ class Request(NamedTuple):
 
 
 class Row(NamedTuple):
-    """One draw of every chain.
+    """One draw of every chain."""
 
-    Attributes
-    ----------
-    positions : ndarray of shape (chains, d)
-    log_densities : ndarray of shape (chains,)
-    statistics : list of dict
-        One a chain; empty while climbing, and where a chain has not drawn yet.
-    evaluations : int
-        Of all chains, so far.
-    """
+    positions: np.ndarray  # (chains, d)
+    log_densities: np.ndarray  # (chains,)
+    statistics: list[
+        dict[str, Any]
+    ]  # one a chain; empty while climbing, and where a chain has not drawn yet
+    evaluations: int = 0  # of all chains, so far
 
-    positions: np.ndarray
-    log_densities: np.ndarray
-    statistics: list[dict[str, Any]]
-    evaluations: int = 0
+
+class Frozen(NamedTuple):
+    """One chain: its generator, its point with the retained log density, and its sampler's state."""
+
+    rng: np.random.Generator
+    point: Point
+    state: Any
+
+    @property
+    def position(self) -> np.ndarray:
+        """Where it is, (d,)."""
+        return self.point.position
+
+    @property
+    def log_density(self) -> float:
+        """Retained."""
+        return self.point.log_density
+
+
+class Draw(NamedTuple):
+    """What became of a member's proposal."""
+
+    proposal: Proposal
+    log_ratio: float  # without the shares
+    accept_prob: float
+    accepted: bool
 
 
 class Drawing:
@@ -46,31 +63,29 @@ class Drawing:
 
     Parameters
     ----------
-    hub : State
-        Frozen. It is never replaced, on which exactness hangs.
-    members : list of Member
+    sampler : Sampler
+    members : list of Frozen
+        What is fixed in their states is never replaced, on which exactness hangs.
+    hubs : tuple
+        The frozen states of which they are: of every mode that is known. These surrogates are probed, by turns.
     apply : callable
         ``map``, or one that computes side by side.
     """
 
-    def __init__(self, hub: State, members: list[Member], apply: Callable = map):
-        self.hub, self.members, self.apply = hub, list(members), apply
+    def __init__(self, sampler: Sampler, members, hubs: tuple = (), apply: Callable = map):
+        self.sampler, self.members, self.hubs = sampler, list(members), tuple(hubs)
+        self.apply = apply
         self.rows: list[Row] = []
         self._proposals: list[Proposal] = []
         self._known: list[float | None] = []
         self._guesses: dict[int, Guess | None] = {}
         self._next: list[Proposal | None] = [None] * len(self.members)
 
-    @property
-    def hubs(self) -> tuple[State, ...]:
-        """Whose surrogates are probed, by turns."""
-        return (self.hub,)
-
     def ask(self) -> list[Request]:
         """What has to be evaluated for the next draw of every member."""
         self._proposals = list(self.apply(self._propose, range(len(self.members))))
         pairs = list(zip(self.members, self._proposals, strict=True))
-        self._known = [pooled_members.known(m, p) for m, p in pairs]
+        self._known = [known(m, p) for m, p in pairs]
         return [
             Request(p.position, k, p.move)
             for k, (p, value) in enumerate(zip(self._proposals, self._known, strict=True))
@@ -81,41 +96,67 @@ class Drawing:
         if self._next[k] is not None:
             return self._next[k]
         member = self.members[k]
-        state = pooled_members.view(self.hub, member)
-        return value_kamiltonian.propose(member.rng, member.position, state)
+        return self.sampler.propose(member.rng, member.position, member.state)
 
     def ahead(self, is_over: Callable[[], bool]) -> None:
         """Compute what comes next while the points that ``ask`` returned are evaluated, until that ``is_over``."""
-        waiting = [k for k, known in enumerate(self._known) if known is None]
-        if not self._guesses and self.hub.mixture is not None:
+        waiting = [k for k, value in enumerate(self._known) if value is None]
+        # The kernel across modes is not guessed, nor that of a surrogate that is not there.
+        if not self._guesses and len(self.hubs) == 1 and self.hubs[0].mixture is not None:
             made = self.apply(lambda k: None if is_over() else self._guess(k), waiting)
             self._guesses = dict(zip(waiting, made, strict=True))
 
     def _guess(self, k):
-        return pooled_ahead.guess(self.hub, self.members[k], self._proposals[k])
+        return pooled_ahead.guess(self.sampler, *self.members[k], self._proposals[k])
 
     def tell(self, values: list[float]) -> None:
         """Take the log densities of the points that ``ask`` returned."""
-        told, draws = iter(values), []
-        for k, (proposal, known) in enumerate(zip(self._proposals, self._known, strict=True)):
-            value = next(told) if known is None else known
-            _, self.members[k], draw = pooled_members.decide(
-                self.hub, self.members[k], proposal, value
+        told, statistics = iter(values), []
+        for k, (proposal, value) in enumerate(zip(self._proposals, self._known, strict=True)):
+            rng, here, state = self.members[k]
+            there = Point(proposal.position, next(told) if value is None else value)
+            point, state, probability, accepted = chain.decide(
+                rng, self.sampler, here, state, proposal, there
             )
-            draws.append(draw)
-            found = self._guesses.get(k)
-            self._next[k] = pooled_ahead.come_true(found, self.members[k], draw.accepted)
+            log_ratio = there.log_density - here.log_density + proposal.log_q_ratio
+            draw = Draw(proposal, log_ratio, probability, accepted)
+            own = self.sampler.stats(state, proposal)
+            statistics.append(described(own, draw, point.log_density))
+            self.members[k] = Frozen(rng, point, state)
+            self._next[k] = pooled_ahead.come_true(
+                self._guesses.get(k), rng, point, state, accepted
+            )
         self._guesses = {}
-        self.rows.append(row(self.hub, self.members, draws))
+        self.rows.append(row(self.members, statistics))
 
 
-def row(hub: State, members: list[Member], draws: list[Draw | None]) -> Row:
+def known(member: Any, proposal: Proposal) -> float | None:
+    """The log density at the proposal where it needs no evaluation."""
+    if proposal.log_density is not None:
+        return proposal.log_density
+    return member.log_density if proposal.position is member.position else None
+
+
+def row(members, statistics: list[dict[str, Any]]) -> Row:
     """Where all members stand, and the statistics of what brought them there."""
     return Row(
         np.array([m.position for m in members]),
         np.array([m.log_density for m in members]),
-        [
-            {} if draw is None else pooled_members.statistics(hub, member, draw)
-            for member, draw in zip(members, draws, strict=True)
-        ],
+        statistics,
     )
+
+
+def described(found: dict[str, Any], draw: Draw, log_density: float) -> dict[str, Any]:
+    """A sampler's statistics ``found`` of a draw, by the names that :class:`pymc_kameleon.KamiltonianStep` has."""
+    move = draw.proposal.move
+    tested = move.startswith("surrogate") and draw.proposal.log_q_ratio > -math.inf
+    return {
+        **{name: value for name, value in found.items() if name != "diverging"},
+        "n_steps": found.get("n_steps", 0),
+        "energy_error": -draw.log_ratio if tested else math.nan,
+        "surrogate_diverging": found.get("diverging", False),
+        "accept": draw.accept_prob,
+        "accepted": float(draw.accepted),
+        "lp": log_density,
+        "move": move,
+    }

@@ -15,9 +15,6 @@ from pymc_kameleon.samplers.kamiltonian.values.state import State
 from pymc_kameleon.surrogates.transitions import Dynamics
 from pymc_kameleon.surrogates.values.features import quadratic_size
 
-LOW = 0.3  # quantile of the elite's log densities: the reference depth of a fit
-MARGIN = 1.3  # times as many points as a quadratic has coefficients have to be above that depth
-
 
 def depth(d: int) -> float:
     """How far below the highest log density known a state still counts as having arrived, in ``d`` dimensions.
@@ -64,6 +61,6 @@ def elite(hub: State) -> tuple[np.ndarray, np.ndarray]:
         best = np.argsort(-level, kind="stable")[:few]
         states, values = x[best], y[best]
     # Enough points have to weigh: the depth is not above that of as many as a quadratic needs.
-    enough = min(int(MARGIN * quadratic_size(d)), len(y)) - 1
-    reached, low = np.sort(y)[::-1][enough], np.quantile(values, LOW)
+    enough = min(int(1.3 * quadratic_size(d)), len(y)) - 1
+    reached, low = np.sort(y)[::-1][enough], np.quantile(values, 0.3)
     return states, values - max(0.0, low - reached)

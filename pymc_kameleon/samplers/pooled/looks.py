@@ -17,13 +17,9 @@ from scipy.special import digamma, gammaln
 
 from pymc_kameleon.numerics.covariance import cholesky
 from pymc_kameleon.samplers.arrival import phase as arrival
+from pymc_kameleon.samplers.arrival.quadratic import rise
 from pymc_kameleon.samplers.pooled.drawing import Row
 
-FIRST = 5  # draws of every chain before the first look
-NEAR = 1.5  # times as far as hardly any draw is from the next: no draw is near
-DEEP = 3.0  # nats below an end and the nearest draw, half way between them: another mode
-FINISHED = 2  # looks that go on at a time, of those that found a mode
-HEAVY = -4.0  # nats against the draws: a mode of 2 % of the mass
 NEIGHBOUR = 3  # which, of a draw, for the normalising constant
 
 
@@ -49,7 +45,8 @@ class Draws:
         self.factor = factor if ok else np.eye(d)
         self.tree = KDTree(self._white(self.x))
         away = self.tree.query(self.tree.data, NEIGHBOUR + 1)[0]
-        self.reach = NEAR * float(np.quantile(away[:, 1], 0.99))
+        # no draw is near where it is farther than hardly any is from the next
+        self.reach = 1.5 * float(np.quantile(away[:, 1], 0.99))
         n, unit = len(self.x), 0.5 * d * math.log(math.pi) - gammaln(0.5 * d + 1.0)
         with np.errstate(divide="ignore"):
             entropy = d * np.log(away[:, NEIGHBOUR]).mean() + unit + digamma(n) - digamma(NEIGHBOUR)
@@ -68,18 +65,11 @@ class Draws:
 
 
 class Found(NamedTuple):
-    """What is known of where the climbs ended.
+    """What is known of where the climbs ended."""
 
-    Attributes
-    ----------
-    climbs, met : int
-        How many have ended, and how many of their ends the draws reach.
-    where : ndarray of shape (d,) or None
-        The heaviest mode that the draws do not reach, if its mass is not negligible.
-    """
-
-    climbs: int
+    climbs: int  # how many have ended, and how many of their ends the draws reach
     met: int
+    # (d,): the heaviest mode that the draws do not reach, if its mass is not negligible
     where: np.ndarray | None
 
 
@@ -108,7 +98,7 @@ class Looks:
 
     def ask(self, rows: list[Row], most: float) -> list[np.ndarray]:
         """The next points (d,), ``most`` of them at most."""
-        if self.draws is None and len(rows) >= FIRST and self.climbs:
+        if self.draws is None and len(rows) >= 5 and self.climbs:
             self._begin(rows)
         self._asked = self._next()[: int(min(most, self.left))] if self.draws else []
         self._points = [self._point(k) for k in self._asked]
@@ -144,7 +134,7 @@ class Looks:
         if untested:
             return untested
         alone = [k for k in going if k in self.alone and k not in self.finished]
-        free = FINISHED - sum(not self._is_met(k) for k in self.finished)
+        free = 2 - sum(not self._is_met(k) for k in self.finished)
         for k in sorted(alone, key=lambda k: -mass(self.climbs[k]))[:free]:
             self.climbs[k] = arrival.leave(self.climbs[k])  # near a top, not there yet
             self.finished.append(k)
@@ -166,11 +156,9 @@ class Looks:
     def _judge(self, k, value):
         """Whether the log density falls between an end and the draws."""
         climb = self.climbs[k]
-        end, draw = (
-            climb.log_densities[climb.current],
-            self.draws.y[self.draws.nearest(_end(climb))],
-        )
-        self.alone[k], self.tested[k] = bool(value < min(end, draw) - DEEP), climb.current
+        end = climb.log_densities[climb.current]
+        draw = self.draws.y[self.draws.nearest(_end(climb))]
+        self.alone[k], self.tested[k] = bool(value < min(end, draw) - 3.0), climb.current
 
     def found(self, rows: list[Row]) -> Found:
         """What is known when all ``rows`` are drawn."""
@@ -180,7 +168,7 @@ class Looks:
         met = [k for k, c in enumerate(self.climbs) if c.start is None and self._is_met(k)]
         off = [k for k, c in enumerate(self.climbs) if c.near is not None and k not in met]
         weights = {k: mass(self.climbs[k]) for k in off}
-        least = self.draws.log_constant + HEAVY
+        least = self.draws.log_constant - 4.0  # 2 % of the mass
         heavy = [k for k in off if k in self.alone and weights[k] > least]
         where = _end(self.climbs[max(heavy, key=weights.__getitem__)]) if heavy else None
         return Found(len(met) + len(off), len(met), where)
@@ -191,14 +179,9 @@ def mass(climb: arrival.State) -> float:
     ended = arrival.stop(climb)
     if ended.factor is None:
         return -math.inf
-    height = ended.log_densities[ended.own :].max() + (
-        0.0 if ended.arrived else arrival.rise(climb)
-    )
-    return float(
-        height
-        + np.log(np.diag(ended.factor)).sum()
-        + 0.5 * len(ended.factor) * math.log(2.0 * math.pi)
-    )
+    height = ended.log_densities[ended.own :].max() + (0.0 if ended.arrived else rise(climb))
+    unit = 0.5 * len(ended.factor) * math.log(2.0 * math.pi)
+    return float(height + np.log(np.diag(ended.factor)).sum() + unit)
 
 
 def _end(climb):

@@ -1,4 +1,4 @@
-"""What belongs to one of several chains that share a surrogate, and how its draws are made.
+"""What belongs to one of several chains that share a surrogate while they tune.
 
 The *hub* is a state of :mod:`pymc_kameleon.samplers.kamiltonian.values` that all members share: walk, fit, dynamics,
 what was learned. A member has its point, its retained log density and all that is cached there, its companions and its
@@ -6,148 +6,77 @@ generator. :func:`view` puts the two together into a state as the sampler knows 
 again, so that a draw of a member is the sampler's own draw.
 """
 
-import math
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from pymc_kameleon.samplers import chain
 from pymc_kameleon.samplers.kamiltonian.trust import Current
-from pymc_kameleon.samplers.kamiltonian.values import sampler as value_kamiltonian
 from pymc_kameleon.samplers.kamiltonian.values import tuning as kamiltonian_tuning
-from pymc_kameleon.samplers.kamiltonian.values.learning import Companions, gathered
-from pymc_kameleon.samplers.kamiltonian.values.state import State, locate
+from pymc_kameleon.samplers.kamiltonian.values.sampler import SAMPLER
+from pymc_kameleon.samplers.kamiltonian.values.state import Companions, State, gathered, locate
+from pymc_kameleon.samplers.pooled.drawing import Draw, Frozen
 from pymc_kameleon.samplers.seam import Outcome, Point, Proposal
 
 
 class Member(NamedTuple):
-    """One chain.
-
-    Attributes
-    ----------
-    rng : numpy.random.Generator
-    position : ndarray of shape (d,)
-    log_density : float
-        Retained: it is never evaluated again, on which exactness hangs where it is an estimate.
-    current, share
-        What :class:`pymc_kameleon.samplers.kamiltonian.values.state.State` retains there.
-    companions : Companions
-    rejections : int
-        See :class:`pymc_kameleon.samplers.kamiltonian.values.learning.Noise`.
-    """
+    """One chain."""
 
     rng: np.random.Generator
-    position: np.ndarray
-    log_density: float
-    current: Current
-    share: float
+    # where it is; its log density is retained and never evaluated again, on which exactness hangs where it is an
+    # estimate
+    point: Point
+    current: Current  # what :class:`pymc_kameleon.samplers.kamiltonian.values.state.State` retains there.
     companions: Companions
-    rejections: int = 0
+    rejections: int = 0  # see :class:`pymc_kameleon.samplers.kamiltonian.values.state.Noise`.
 
+    @property
+    def position(self) -> np.ndarray:
+        """Where it is, (d,)."""
+        return self.point.position
 
-SAMPLER = value_kamiltonian.ValueKamiltonian()  # its options are in the hub
-
-
-class Draw(NamedTuple):
-    """What became of a member's proposal."""
-
-    proposal: Proposal
-    log_ratio: float  # without the shares
-    accept_prob: float
-    accepted: bool
+    @property
+    def log_density(self) -> float:
+        """Retained."""
+        return self.point.log_density
 
 
 def begin(hub: State, rng: np.random.Generator, position, log_density: float) -> Member:
     """A member at ``position`` (d,)."""
-    position = np.array(position, dtype=float)
-    return Member(
-        rng,
-        position,
-        float(log_density),
-        locate(hub.dynamics, position, float(log_density)),
-        1.0,
-        gathered(position, float(log_density), len(hub.options.temperatures)),
-    )
+    point = Point(np.array(position, dtype=float), float(log_density))
+    own = gathered(*point[:2], len(hub.options.temperatures))
+    return Member(rng, point, locate(hub.dynamics, *point[:2]), own)
 
 
 def view(hub: State, member: Member) -> State:
     """The state of the sampler at this member."""
     learning = hub.learning
-    if learning is not None:
-        learning = learning._replace(
-            companions=member.companions,
-            noise=learning.noise._replace(rejections=member.rejections),
-        )
-    return hub._replace(current=member.current, share=member.share, learning=learning)
+    noise = learning.noise._replace(rejections=member.rejections)
+    learning = learning._replace(companions=member.companions, noise=noise)
+    return hub._replace(current=member.current, learning=learning)
 
 
-def take(member: Member, state: State) -> Member:
-    """The member after its own part of ``state`` has changed."""
-    member = member._replace(current=state.current, share=state.share)
-    if state.learning is None:
-        return member
-    return member._replace(
-        companions=state.learning.companions,
-        rejections=state.learning.noise.rejections,
-    )
+def frozen(hub: State, member: Member) -> Frozen:
+    """The member where it stands, under a hub that is frozen."""
+    return Frozen(member.rng, member.point, SAMPLER.place(hub, member.point))
 
 
-def settle(hub: State, member: Member) -> Member:
-    """The member where it stands, under a hub whose surrogate is new or frozen."""
-    state = view(hub, member)._replace(current=locate(hub.dynamics, *_here(member)))
-    if hub.learning is None:
-        state = value_kamiltonian.place(state, Point(*_here(member)))
-    return take(member, state)
-
-
-def _here(member):
-    return member.position, member.log_density
-
-
-def known(member: Member, proposal: Proposal) -> float | None:
-    """The log density at the proposal where it needs no evaluation."""
-    if proposal.log_density is not None:
-        return proposal.log_density
-    return member.log_density if proposal.position is member.position else None
+def move_to(hub: State, member: Member, point: Point) -> Member:
+    """The member at ``point``, under a hub whose surrogate may be new: for tuning only, it is not a draw."""
+    return member._replace(point=point, current=locate(hub.dynamics, *point[:2]))
 
 
 def decide(
-    hub: State, member: Member, proposal: Proposal, log_density: float, noise_sd: float = 0.0
+    hub: State, member: Member, proposal: Proposal, log_density: float
 ) -> tuple[State, Member, Draw]:
-    """Accept or reject; while tuning, learn."""
-    state = view(hub, member)
-    here, there = Point(*_here(member)), Point(proposal.position, log_density)
-    after, state, probability, accepted = chain.decide(
-        member.rng, SAMPLER, here, state, proposal, there
+    """Accept or reject, and learn."""
+    here, there = member.point, Point(proposal.position, log_density)
+    point, state, probability, accepted = chain.decide(
+        member.rng, SAMPLER, here, view(hub, member), proposal, there
     )
     log_ratio = log_density - here.log_density + proposal.log_q_ratio
-    draw = Draw(proposal, log_ratio, probability, accepted)
-    member = member._replace(position=after.position, log_density=after.log_density)
-    if hub.learning is not None:
-        outcome = Outcome(
-            *after[:2], proposal, log_density, probability, accepted, noise_sd=noise_sd
-        )
-        state = kamiltonian_tuning.learn(member.rng, state, outcome)
-    return state, take(member, state), draw
-
-
-def move_to(hub: State, member: Member, position, log_density: float) -> Member:
-    """Put a member elsewhere, which is for tuning only: it is not a draw."""
-    member = member._replace(position=position, log_density=log_density)
-    return settle(hub, member)
-
-
-def statistics(hub: State, member: Member, draw: Draw) -> dict[str, Any]:
-    """What is told of a draw, by the names that :class:`pymc_kameleon.KamiltonianStep` has."""
-    found = value_kamiltonian.stats(view(hub, member), draw.proposal)
-    found["n_steps"] = found.get("n_steps", 0)
-    tested = draw.proposal.move.startswith("surrogate") and draw.proposal.log_q_ratio > -math.inf
-    found["energy_error"] = -draw.log_ratio if tested else math.nan
-    found["surrogate_diverging"] = found.pop("diverging", False)
-    return {
-        **found,
-        "accept": draw.accept_prob,
-        "accepted": float(draw.accepted),
-        "lp": member.log_density,
-        "move": draw.proposal.move,
-    }
+    outcome = Outcome(*point[:2], proposal, log_density, probability, accepted)
+    state = kamiltonian_tuning.learn(member.rng, state, outcome)
+    own = state.learning
+    member = Member(member.rng, point, state.current, own.companions, own.noise.rejections)
+    return state, member, Draw(proposal, log_ratio, probability, accepted)

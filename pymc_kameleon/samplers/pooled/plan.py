@@ -3,43 +3,23 @@
 import math
 from typing import NamedTuple
 
-TUNE_PER_DIMENSION = 400  # evaluations of all chains, at most
-TUNE_SHARE = 0.5  # of the evaluations allowed, at most ...
-STRETCH = 1.5  # ... times that where the surrogate is not usable by then ...
-KEPT = 25  # ... if so many draws a chain are left
-LOOKING = 0.12  # of all evaluations, to see whether there are other modes ...
-CLIMBING = 0.8  # ... and of those, what climbs may take before only a few go on
+TUNE_SHARE = 0.5  # of the evaluations allowed, at most
+LOOKING = 0.12  # of all evaluations, to see whether there are other modes
 
 
 class Plan(NamedTuple):
-    """How long to tune and to draw.
+    """How long to tune and to draw."""
 
-    Attributes
-    ----------
-    draws : int or None
-        Of every chain; None for as many as ``max_evaluations`` allows.
-    tune : int or None
-        Evaluations in all at which tuning ends; None for when the surrogate is good, and ``longest`` at the latest.
-    longest : int
-    max_evaluations : int or None
-        Never exceeded.
-    climb : bool
-        Whether values can be compared: not under noise.
-    audits : int
-        Draws of the frozen surrogate that are evaluated beside the chains' own, at most.
-    stretch : float
-        Times ``longest``: where the surrogate is not usable by then.
-    last : int, optional
-        Evaluations in all at which tuning has to have ended; by default ``max_evaluations``.
-    """
-
-    draws: int | None
+    draws: int | None  # of every chain; None for as many as ``max_evaluations`` allows
+    # evaluations in all at which tuning ends; None for when the surrogate is good, and ``longest`` at the latest
     tune: int | None
     longest: int
-    max_evaluations: int | None
-    climb: bool = True
+    max_evaluations: int | None  # never exceeded
+    climb: bool = True  # whether values can be compared: not under noise
+    # draws of the frozen surrogate that are evaluated beside the chains' own, at most
     audits: int = 0
-    stretch: float = 1.0
+    stretch: float = 1.0  # times ``longest``: where the surrogate is not usable by then
+    # evaluations in all at which tuning has to have ended; by default ``max_evaluations``
     last: int | None = None
 
     @property
@@ -71,11 +51,11 @@ def automatic(
     climb: bool = True,
 ) -> Plan:  # fmt: skip
     """What ``pk.sample`` does in ``d`` dimensions with ``most`` evaluations in all; ``tune``, in all, fixes its end."""
-    longest = TUNE_PER_DIMENSION * d
+    longest = 400 * d
     if most is not None:
         longest = min(longest, int(TUNE_SHARE * most))
     longest, stretch, last = max(longest, 2 * chains), 1.0, None
-    if most is not None:  # not at the expense of the draws
-        last = max(longest, most - chains * (KEPT if draws is None else draws))
-        stretch = min(STRETCH, last / longest)
+    if most is not None:  # not at the expense of the draws, of which 25 are kept
+        last = max(longest, most - chains * (25 if draws is None else draws))
+        stretch = min(1.5, last / longest)
     return Plan(draws, tune, longest, most, climb=climb, stretch=stretch, last=last)

@@ -9,42 +9,36 @@ another still tunes waits, so that there is a row of draws for every chain; how 
 draws. Each may spend its share of the evaluations on tuning; what is left over they draw with, in lockstep.
 """
 
-import math
 from collections.abc import Callable
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
-from pymc_kameleon.numerics import evaluations
-from pymc_kameleon.samplers.modes.chains import Chains, probed
 from pymc_kameleon.samplers.pooled import looks, probes
-from pymc_kameleon.samplers.pooled.chains import Plan, sought
+from pymc_kameleon.samplers.pooled.chains import Chains, Run
 from pymc_kameleon.samplers.pooled.drawing import Request, Row
+from pymc_kameleon.samplers.pooled.plan import Plan
 
 SPAWN_KEY = 3  # of the pools' seeds; 0 is that of chains without pools, 1 and 2 are the noise's and the starts'
 
 
 def divided(n: int, pools: int) -> list[slice]:
-    """Which chains, or evaluations, are whose: parts of ``n`` as even as can be."""
+    """Which chains are whose: parts of ``n`` as even as can be."""
     edges = [k * n // pools for k in range(pools + 1)]
     return [slice(a, b) for a, b in pairwise(edges)]
 
 
 def share_of(plan: Plan, part: int, whole: int) -> Plan:
     """The plan of a pool that has ``part`` of ``whole`` chains."""
-
-    def scaled(n: int | None) -> int | None:
-        return None if n is None else n * part // whole
-
-    longest = max(plan.longest * part // whole, 2 * part)
-    most = scaled(plan.max_evaluations)
-    return plan._replace(
-        tune=scaled(plan.tune), longest=longest, max_evaluations=most, last=scaled(plan.last)
-    )
+    shared = {
+        name: None if (n := getattr(plan, name)) is None else n * part // whole
+        for name in ("tune", "longest", "max_evaluations", "last")
+    }
+    return plan._replace(**{**shared, "longest": max(shared["longest"], 2 * part)})
 
 
-class Pools:
+class Pools(Run):
     """Chains in pools that share nothing.
 
     Parameters
@@ -64,11 +58,7 @@ class Pools:
     """
 
     def __init__(self, pools: int, initial, starts, seed: int, plan: Plan, **options):
-        self.plan, self.initial, self.starts = (
-            plan,
-            np.array(initial, dtype=float),
-            np.array(starts),
-        )
+        super().__init__(initial, starts, plan)
         self.parts = divided(len(self.starts), pools)
         self.pools = [
             Chains(
@@ -78,12 +68,8 @@ class Pools:
             for k, part in enumerate(self.parts)
         ]  # fmt: skip
         self.pool = [k for k, part in enumerate(self.parts) for _ in range(part.start, part.stop)]
-        self.evaluated = evaluations.empty(len(self.initial))
-        self.rounds = 0
-        self.warmup: list[Row] = []
-        self.rows: list[Row] = []
-        self.stopped = ""
         self._asked: list[list[Request] | None] = []
+        self._requests: list[Request] = []
 
     # -- the rounds -----------------------------------------------------------------------------------
 
@@ -91,11 +77,12 @@ class Pools:
         """The points of the next round, of all pools that do not wait."""
         together = self._drawing
         self._asked = [p.ask() if together or not p.draws else None for p in self.pools]
-        return [
+        self._requests = [
             r._replace(member=r.member + part.start if r.member >= 0 else -1)
             for part, asked in zip(self.parts, self._asked, strict=True)
             for r in asked or []
         ]
+        return self._requests
 
     def ahead(self, is_over: Callable[[], bool]) -> None:
         """See :meth:`pymc_kameleon.samplers.pooled.chains.Chains.ahead`."""
@@ -105,40 +92,21 @@ class Pools:
 
     def tell(self, values) -> None:
         """Give every pool the log densities of what it asked for, and of nothing else."""
-        self._record(values)
-        told = iter(values)
+        told = iter(self.record(self._requests, values))
         for pool, asked in zip(self.pools, self._asked, strict=True):
             if asked is not None:
                 pool.tell([next(told) for _ in asked])
         self._keep_rows()
-        if self._drawing:
+        if self._drawing and self.plan.max_evaluations is not None:
             self._share_the_rest()
 
     def _share_the_rest(self):
         """What one did not need for tuning is for all to draw with: a draw of every chain, and points beside them."""
         n = len(self.starts)
-        for pool, part in zip(self.pools, self.parts, strict=True):
-            own = part.stop - part.start
-            most = None
-            if self.plan.max_evaluations is not None:
-                most = pool.evaluated.size + own + (int(self.left()) - n) * own // n
+        for pool in self.pools:
+            own = len(pool.starts)
+            most = pool.evaluated.size + own + (int(self.left()) - n) * own // n
             pool.plan = pool.plan._replace(max_evaluations=most)
-
-    def _record(self, values):
-        asked = [
-            r._replace(member=r.member + part.start if r.member >= 0 else -1)
-            for part, of_pool in zip(self.parts, self._asked, strict=True)
-            for r in of_pool or []
-        ]
-        if not asked:
-            return
-        finite = [float(v) if math.isfinite(v) else -math.inf for v in values]
-        made = evaluations.table(
-            np.array([r.position for r in asked]), finite, [r.member for r in asked], self.rounds,
-            [r.move for r in asked],
-        )  # fmt: skip
-        self.evaluated = evaluations.merge([self.evaluated, made])
-        self.rounds += 1
 
     def _keep_rows(self):
         """A row of all chains for this round; of those that wait, where they stand."""
@@ -147,25 +115,26 @@ class Pools:
             self.rows.append(self._joined([p.rows[drawn - 1] for p in self.pools]))
         elif not drawn and all(p.warmup for p in self.pools):
             latest = [p.warmup[-1] for p in self.pools]
-            waiting = [asked is None for asked in self._asked]
-            blank = [
-                row._replace(statistics=[{}] * len(row.statistics)) if waits else row
-                for row, waits in zip(latest, waiting, strict=True)
-            ]
-            self.warmup.append(self._joined(blank))
+            self.warmup.append(
+                self._joined(
+                    row
+                    if asked is not None
+                    else row._replace(statistics=[{}] * len(row.statistics))
+                    for row, asked in zip(latest, self._asked, strict=True)
+                )
+            )
 
     def _joined(self, rows):
-        statistics = [
-            {**found, "pool": k} for k, row in enumerate(rows) for found in row.statistics
-        ]
+        positions, log_densities, of_pools, _ = zip(*rows, strict=True)
+        statistics = [{**found, "pool": k} for k, own in enumerate(of_pools) for found in own]
         return Row(
-            np.concatenate([row.positions for row in rows]),
-            np.concatenate([row.log_densities for row in rows]),
+            np.concatenate(positions),
+            np.concatenate(log_densities),
             statistics,
             self.evaluated.size,
         )
 
-    # -- where the run is -----------------------------------------------------------------------------
+    # -- what is known of it --------------------------------------------------------------------------
 
     @property
     def _drawing(self):
@@ -189,30 +158,14 @@ class Pools:
         """Whether a pool has no point to begin at."""
         return any(p.nowhere for p in self.pools)
 
-    def left(self) -> float:
-        """Evaluations that may still be made."""
-        most = self.plan.max_evaluations
-        return math.inf if most is None else most - self.evaluated.size
-
-    # -- what is known of it --------------------------------------------------------------------------
-
-    @property
-    def hubs(self) -> list[Any]:
-        """Every pool's."""
-        return [p.hub for p in self.pools]
-
     @property
     def hub(self) -> Any:
         """That of the pool whose surrogate is worst, or is not there yet."""
-        for hub in self.hubs:
+        hubs = [p.hub for p in self.pools]
+        for hub in hubs:
             if hub is None or hub.fit is None:
                 return hub
-        return max(self.hubs, key=lambda hub: hub.quality.residual_sd)
-
-    @property
-    def members(self) -> list[Any]:
-        """Of all chains."""
-        return [m for p in self.pools for m in p.members]
+        return max(hubs, key=lambda hub: hub.quality.residual_sd)
 
     @property
     def groups(self) -> list[int]:
@@ -228,29 +181,10 @@ class Pools:
         """How many are known to the pool that knows most."""
         return max(p.modes for p in self.pools)
 
-    @property
-    def nonfinite(self) -> int:
-        """Evaluations that were not finite."""
-        return sum(p.nonfinite for p in self.pools)
-
-    @property
-    def failed(self) -> int:
-        """Of those, NaN or +inf."""
-        return sum(p.failed for p in self.pools)
-
-    @property
-    def failed_at(self) -> tuple | None:
-        """A pool's last of them: point, value."""
-        return next((p.failed_at for p in self.pools if p.failed_at is not None), None)
-
     def probed(self) -> probes.Found:
         """What the probes beside the draws have found, in all pools."""
-        found = [probed(p) for p in self.pools]
-        where = next((f.where for f in found if f.where is not None), None)
-        return probes.Found(sum(f.probes for f in found), sum(f.missed for f in found), where)
+        return probes.together(p.probed() for p in self.pools)
 
     def sought(self) -> looks.Found:
         """Whether the draws of every pool reach where its climbs ended."""
-        found = [sought(p) for p in self.pools]
-        where = next((f.where for f in found if f.where is not None), None)
-        return looks.Found(sum(f.climbs for f in found), sum(f.met for f in found), where)
+        return probes.together(p.sought() for p in self.pools)

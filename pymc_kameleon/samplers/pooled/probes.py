@@ -8,7 +8,8 @@ change none.
 """
 
 import math
-from typing import NamedTuple
+from collections.abc import Iterable
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -17,28 +18,24 @@ from pymc_kameleon.samplers.kamiltonian.values.state import State
 from pymc_kameleon.samplers.seam import Proposal
 from pymc_kameleon.surrogates import transitions as surrogate_dynamics
 
-FLATTENED = (0.5, 0.25)  # exponents of exp(f), by turns
 SHARE = 0.05  # of the evaluations after tuning
 ARM = -2  # of the dear choice: many transitions, not ten times many
-PLAUSIBLE = 0.05  # quantile of the draws' log densities that a probe has to reach
 
 
 class Found(NamedTuple):
-    """What probes have found.
+    """What probes have found."""
 
-    Attributes
-    ----------
-    probes : int
-        How many there were.
-    missed : int
-        Of these, as high as the chains' draws where the surrogate is far too low.
-    where : ndarray of shape (d,) or None
-        The highest of the missed.
-    """
+    probes: int  # how many there were
+    missed: int  # of these, as high as the chains' draws where the surrogate is far too low
+    where: np.ndarray | None  # (d,): the highest of the missed
 
-    probes: int
-    missed: int
-    where: np.ndarray | None
+
+def together(found: Iterable[Any]) -> Any:
+    """Several in one, of probes or of looks: two counts, and the first place that one of them tells."""
+    parts = list(found)
+    looked, told, places = zip(*parts, strict=True)
+    where = next((x for x in places if x is not None), None)
+    return type(parts[0])(sum(looked), sum(told), where)
 
 
 def due(round_: int, members: int) -> int:
@@ -55,7 +52,7 @@ def propose(rng: np.random.Generator, state: State, number: int) -> Proposal:
     """The end of a free chain from an archived state, reversible with respect to the flattened exp(f)."""
     dynamics = state.dynamics
     z = dynamics.archive[rng.integers(len(dynamics.archive))]
-    arm, exponent = state.options.choice.arms[ARM], FLATTENED[number % len(FLATTENED)]
+    arm, exponent = state.options.choice.arms[ARM], (0.5, 0.25)[number % 2]
     path = surrogate_dynamics.run(rng, z, dynamics, arm, exponent)
     return Proposal(surrogate_dynamics.to_x(dynamics, path.z), -math.inf, "probe")
 
@@ -75,14 +72,10 @@ def judge(
     if not len(positions):
         return Found(0, 0, None)
     dynamics, mixture = state.dynamics, state.mixture
-    f = np.array(
-        [
-            surrogate_dynamics.value(dynamics, surrogate_dynamics.to_z(dynamics, x))
-            for x in positions
-        ]
-    )
+    z = [surrogate_dynamics.to_z(dynamics, x) for x in positions]
+    f = np.array([surrogate_dynamics.value(dynamics, at) for at in z])
     typical = mixture.typical + mixture.slack  # the slack is large where estimates are noisy
     too_low = np.array([trust.is_too_low(r, typical) for r in log_densities - f])
-    missed = too_low & (log_densities >= np.quantile(drawn, PLAUSIBLE))
+    missed = too_low & (log_densities >= np.quantile(drawn, 0.05))  # plausible
     where = positions[np.argmax(np.where(missed, log_densities, -math.inf))]
     return Found(len(positions), int(missed.sum()), where if missed.any() else None)

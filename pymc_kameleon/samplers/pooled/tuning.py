@@ -24,32 +24,24 @@ from pymc_kameleon.numerics.evaluations import Evaluations
 from pymc_kameleon.samplers import adaptive_metropolis
 from pymc_kameleon.samplers.kamiltonian import trust
 from pymc_kameleon.samplers.kamiltonian.values import freezing, refits, worth
-from pymc_kameleon.samplers.kamiltonian.values import sampler as value_kamiltonian
 from pymc_kameleon.samplers.kamiltonian.values import tuning as kamiltonian_tuning
+from pymc_kameleon.samplers.kamiltonian.values.sampler import ValueKamiltonian
 from pymc_kameleon.samplers.kamiltonian.values.state import State
 from pymc_kameleon.samplers.pooled import elite as pooled_elite
 from pymc_kameleon.samplers.pooled import members as pooled_members
-from pymc_kameleon.samplers.pooled.drawing import Request
-from pymc_kameleon.samplers.pooled.members import Draw, Member
+from pymc_kameleon.samplers.pooled.drawing import Draw, Frozen, Request, Row, described, known, row
+from pymc_kameleon.samplers.pooled.members import SAMPLER
 from pymc_kameleon.samplers.seam import NEVER, Known, Point, Proposal
 from pymc_kameleon.surrogates import transitions as surrogate_dynamics
 from pymc_kameleon.surrogates.transitions import ARMS
 from pymc_kameleon.surrogates.values.features import quadratic_size
 
-GROWTH = 1.15  # of the evaluations between fits: an evaluation is worth more than a fit
-FREE = 20  # draws without an evaluation that a member makes in a round at most
-SEARCHES = 0.5  # of a lost member's proposals
 VALIDATION = 3  # rounds of a surrogate that is refitted at the end, before it is frozen
 USABLE = 0.5  # share of accepted proposals without which more tuning is worth more than draws
-SETTLED, UNCOVERED = 0.25, 0.01  # residual sd and share at which tuning may end ...
-JUDGED = 40  # ... seen on so many residuals ...
-ACCEPTED = 0.6  # ... and this share of the surrogate's proposals: a member that does not move has one residual
-SPREADING, SPREAD = 1.3, 0.9  # times farther out than the archive, at which quantile
-GAIN = 0.8  # a refit that left more than this of the residual sd was one too many
+JUDGED = 40  # residuals on which the surrogate is seen to be good
 # Of the frozen walk, where f is too low somewhere. One member that sticks there for two rounds is 3 % of all states
 # that a pool judges, and the walk takes over where it stands anyway.
 CAUTION = 0.25
-CERTAIN = 0.1  # residual sd at which no refit can gain anything that matters
 
 
 class Tuning:
@@ -57,40 +49,33 @@ class Tuning:
 
     Parameters
     ----------
-    rng : numpy.random.Generator
-        Of the fits.
-    rngs : list of numpy.random.Generator
-        One a member.
+    rng, rngs : numpy.random.Generator, list of them
+        Of the fits, and of every member.
     starts : list of (position (d,), log density)
-        One a member; evaluated already.
-    known : Evaluations
-        Everything evaluated so far, the starts included.
+        One a member.
+    evaluated : Evaluations
+        Everything so far, the starts included.
     factor : ndarray of shape (d, d)
         Lower Cholesky factor of what the covariance may be.
-    limit : int
-        Evaluations in all at which tuning ends.
-    latest : int, optional
-        At which it ends where the surrogate is not usable at ``limit``. Default ``limit``.
-    most : int, optional
-        At which it has to have ended: a surrogate that is refitted at ``limit`` is judged for some rounds more.
-    base : int
-        How many of ``known`` were there before the run, and do not count as its tuning.
-    apply : callable
-        ``map``, or one that computes side by side.
+    limit, latest, most : int
+        Evaluations in all at which tuning ends, at which it ends where the surrogate is not usable by then, and at
+        which it has to have ended: one that is refitted at ``limit`` is judged for some rounds more.
     wait : bool
         Tune until ``limit``; otherwise tuning ends as soon as the surrogate is good and gets no better.
-    options
-        Of :class:`pymc_kameleon.samplers.kamiltonian.values.sampler.ValueKamiltonian`.
+    base : int
+        How many of those evaluated were there before the run, and do not count as its tuning.
+    apply, options
+        Of :class:`~pymc_kameleon.samplers.pooled.chains.Chains`.
     """
 
     def __init__(
-        self, rng, rngs, starts, known: Evaluations, factor, *, limit, wait, latest=None, most=math.inf,
-        base=0, noise_sd=0.0, apply=map, **options
+        self, rng, rngs, starts, evaluated: Evaluations, factor, *, limit, wait, latest=None, most=math.inf,
+        base=0, apply=map, **options
     ):  # fmt: skip
-        self.rng, self.limit, self.wait, self.noise_sd = rng, limit, wait, noise_sd
+        self.rng, self.limit, self.wait = rng, limit, wait
         self.latest, self.most = limit if latest is None else latest, most
         self.base, self.apply = base, apply
-        self.hub = _hub(starts, known, factor, options)
+        self.hub = _hub(starts, evaluated, factor, options)
         self.members = [
             pooled_members.begin(self.hub, own, x, y)
             for own, (x, y) in zip(rngs, starts, strict=True)
@@ -105,10 +90,6 @@ class Tuning:
         self._refit_if_due()
         self._end_if_over()
 
-    def _to_judge(self):
-        """Evaluations that it takes to judge the last fit."""
-        return max(JUDGED, 2 * len(self.members))
-
     @property
     def evaluations(self) -> int:
         """Everything that the surrogate knows."""
@@ -120,10 +101,10 @@ class Tuning:
         """The points of the next round: one a member, or none for a member that needed none."""
         self.pending = []
         waiting = list(range(len(self.members)))
-        for _ in range(FREE):
+        for _ in range(20):  # draws without an evaluation, at most
             free = []
             for k, proposal in zip(waiting, self.apply(self._propose, waiting), strict=True):
-                value = pooled_members.known(self.members[k], proposal)
+                value = known(self.members[k], proposal)
                 if value is None:
                     self.pending.append((k, proposal))
                 else:
@@ -136,12 +117,11 @@ class Tuning:
 
     def _propose(self, k):
         """Changes nothing but the member's generator: members may be asked side by side."""
-        member = self.members[k]
-        proposal = self._search(member) if self._searches(k) else None
-        if proposal is None:
-            state = pooled_members.view(self.hub, member)
-            proposal = value_kamiltonian.propose(member.rng, member.position, state)
-        return proposal
+        member, proposal = self.members[k], self._search(k)
+        if proposal is not None:
+            return proposal
+        state = pooled_members.view(self.hub, member)
+        return SAMPLER.propose(member.rng, member.position, state)
 
     def tell(self, values: list[float]) -> None:
         """Take the log densities of the points that ``ask`` returned."""
@@ -156,22 +136,19 @@ class Tuning:
 
     def _test(self, k, proposal, value):
         self.hub, self.members[k], self.last[k] = pooled_members.decide(
-            self.hub, self.members[k], proposal, value, self.noise_sd
+            self.hub, self.members[k], proposal, value
         )
 
-    def _searches(self, k):
-        """Whether the member is lost, and now to look where the others are."""
-        member, d = self.members[k], len(self.members[k].position)
-        if k in self.sentinels or self.hub.dynamics is None:
-            return False
-        y = np.array([member.log_density])
-        own = pooled_elite.heights(self.hub.dynamics, member.position[None], y)[0]
+    def _search(self, k):
+        """Of a member that is lost, now and then: the end of a free chain from one of the elite."""
+        member, dynamics = self.members[k], self.hub.dynamics
+        if k in self.sentinels or dynamics is None:
+            return None
+        y, d = np.array([member.log_density]), len(member.position)
+        own = pooled_elite.heights(dynamics, member.position[None], y)[0]
         lost = own < pooled_elite.highest(self.hub) - pooled_elite.depth(d)
-        return lost and member.rng.random() < SEARCHES
-
-    def _search(self, member):
-        """The end of a free chain from one of the elite; None if it went nowhere."""
-        dynamics = self.hub.dynamics
+        if not (lost and member.rng.random() < 0.5):
+            return None
         z = dynamics.archive[member.rng.integers(len(dynamics.archive))]
         path = surrogate_dynamics.run(member.rng, z, dynamics, ARMS[2])
         if not path.moved:
@@ -184,11 +161,21 @@ class Tuning:
             self.hub.learning, proposal.position, value, proposal.move
         )
         self.hub = self.hub._replace(learning=learning)
-        member = self.members[k]
-        higher = value > member.log_density
+        higher = value > self.members[k].log_density
         if higher:
-            self.members[k] = pooled_members.move_to(self.hub, member, proposal.position, value)
+            there = Point(proposal.position, value)
+            self.members[k] = pooled_members.move_to(self.hub, self.members[k], there)
         self.last[k] = Draw(proposal, math.nan, float(higher), higher)
+
+    def row(self, waits: bool = False) -> Row:
+        """Where the members stand, and what brought them there in the last round unless all of them wait."""
+        statistics = [
+            {} if waits or draw is None else described(
+                SAMPLER.stats(pooled_members.view(self.hub, m), draw.proposal), draw, m.log_density
+            )
+            for m, draw in zip(self.members, self.last, strict=True)
+        ]  # fmt: skip
+        return row(self.members, statistics)
 
     # -- fits ---------------------------------------------------------------------------------
 
@@ -208,8 +195,8 @@ class Tuning:
         if dynamics is None or len(recent) < 2 * len(self.members):
             return False
         z = (recent - dynamics.surrogate.centre) @ dynamics.inverse.T
-        now, then = (np.quantile(np.square(a).sum(axis=1), SPREAD) for a in (z, dynamics.archive))
-        return bool(now > SPREADING**2 * then)
+        now, then = (np.quantile(np.square(a).sum(axis=1), 0.9) for a in (z, dynamics.archive))
+        return bool(now > 1.3**2 * then)
 
     def _last_fit_at(self):
         if self.ends_at < self.limit:  # it was decided to end
@@ -223,9 +210,7 @@ class Tuning:
         best = max(self.members, key=lambda m: m.log_density)
         state = pooled_members.view(old, best)
         reference = pooled_elite.elite(old)
-        self.hub = refits.refit(
-            self.rng, state, Point(best.position, best.log_density), reference, final
-        )
+        self.hub = refits.refit(self.rng, state, best.point, reference, final)
         self.fitted_last |= final
         self.states_at_fit = self.hub.walk.history.size
         if self.hub.dynamics is old.dynamics:
@@ -238,7 +223,7 @@ class Tuning:
 
     def _end_if_over(self):
         if not self.wait and self.ends_at == self.limit and self._is_settled():
-            self.ends_at = min(self.limit, self.evaluations + self._to_judge())
+            self.ends_at = min(self.limit, self.evaluations + max(JUDGED, 2 * len(self.members)))
             self._refit_if_due()
         if self._is_over() and self._is_worth_more():
             self.limit = self.ends_at = self.latest
@@ -277,33 +262,33 @@ class Tuning:
         if judgement.residuals.size < JUDGED or judgement.judged < JUDGED:
             return False
         now, before = refits.measure(learning, math.inf), judgement.earlier
-        if not (now.residual_sd < SETTLED and now.uncovered < UNCOVERED) or self._is_spreading():
+        if not (now.residual_sd < 0.25 and now.uncovered < 0.01) or self._is_spreading():
             return False
-        if learning.worth.accepted[1:].sum() < ACCEPTED * learning.worth.trials[1:].sum():
+        # a member that does not move has one residual
+        if learning.worth.accepted[1:].sum() < 0.6 * learning.worth.trials[1:].sum():
             return False
-        if (
-            self.base or now.residual_sd < CERTAIN
-        ):  # with points from before, a fit has all that it will have
+        # with points from before, a fit has all that it will have; below 0.1 there is nothing to gain that matters
+        if self.base or now.residual_sd < 0.1:
             return True
-        return before is not None and now.residual_sd > GAIN * before.residual_sd
+        return before is not None and now.residual_sd > 0.8 * before.residual_sd
 
-    def freeze(self) -> tuple[State, list[Member]]:
+    def freeze(self) -> tuple[State, list[Frozen]]:
         """Fix everything: the hub and the members from which draws are made."""
         if not self.validated and self.hub.fit is not None and freezing.is_stale(self.hub):
             self._refit()
         hub = freezing.fix(self.hub, pooled_elite.elite(self.hub)[0], CAUTION)
-        return hub, [pooled_members.settle(hub, m) for m in self.members]
+        return hub, [pooled_members.frozen(hub, m) for m in self.members]
 
 
 def _hub(starts, known, factor, options):
     """The shared state: every point known, the members' starts its first states."""
-    options = {"growth": GROWTH, **options}
-    hub = value_kamiltonian.ValueKamiltonian(**options).init(
+    options = {"growth": 1.15, **options}  # an evaluation is worth more than a fit
+    hub = ValueKamiltonian(**options).init(
         None, np.array(starts[0][0]), Known(factor=factor, evaluated=known)
     )
     arms = len(worth.DEAR.arms)
     hub = hub._replace(
-        # GROWTH brings new fits often enough, also after a long climb: ``elsewhere`` is for chains that learn alone
+        # Growth brings new fits often enough, also after a long climb: ``elsewhere`` is for chains that learn alone
         options=hub.options._replace(choice=worth.DEAR, elsewhere=0),
         arms=np.array([0.4] + [0.6 / arms] * arms),
     )
@@ -321,10 +306,8 @@ def _hub(starts, known, factor, options):
 
 
 def _resettled(hub, member, everyone):
-    member = pooled_members.settle(hub, member)
-    here = Point(member.position, member.log_density)
-    companions = refits.recalled(member.companions, hub.dynamics, here, everyone)
-    return member._replace(companions=companions)
+    companions = refits.recalled(member.companions, hub.dynamics, member.point, everyone)
+    return pooled_members.move_to(hub, member, member.point)._replace(companions=companions)
 
 
 def _walk_as_the_elite(hub, states):

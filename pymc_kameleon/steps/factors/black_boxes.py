@@ -24,22 +24,13 @@ class Unsplittable(Exception):
 
 
 class Box(NamedTuple):
-    """One black box.
+    """One black box."""
 
-    Attributes
-    ----------
-    outputs : tuple of Variable
-        Those that the log density uses; the graph is cut there.
-    arguments : tuple of Variable
-        The Op's inputs that depend on the unknowns. Empty for a variable that was declared: what it depends on are the
-        unknowns themselves.
-    factor : str
-        The factor of the model that it belongs to, for messages.
-    """
-
-    outputs: tuple[Variable, ...]
+    outputs: tuple[Variable, ...]  # those that the log density uses; the graph is cut there
+    # The Op's inputs that depend on the unknowns. Empty for a variable that was declared: what it depends on are the
+    # unknowns themselves.
     arguments: tuple[Variable, ...]
-    factor: str
+    factor: str  # of the model, that it belongs to, for messages
 
 
 def find_boxes(

@@ -1,4 +1,4 @@
-"""The log density of a model that is cut at its black boxes, as :class:`LogDensity` is of one that is not."""
+"""The log density of a model that is cut at its black boxes."""
 
 import numpy as np
 import pytensor.tensor as pt
@@ -7,17 +7,17 @@ from pymc_kameleon.steps import pytensor_internals
 from pymc_kameleon.steps.factors import probe
 from pymc_kameleon.steps.factors.black_boxes import Unsplittable
 from pymc_kameleon.steps.factors.split import Cut, Split, counts, whole_graph
-from pymc_kameleon.steps.log_density import LogDensity, compile_log_density
+from pymc_kameleon.steps.log_density import compile_log_density
 from pymc_kameleon.steps.noise import noisy_factors
 from pymc_kameleon.steps.noise.hidden_generators import hidden_generators
 from pymc_kameleon.steps.prior_scale import prior_scale
+from pymc_kameleon.steps.reparametrized_density import MovedDensity
 
 
-class FactoredDensity(LogDensity):
+class FactoredDensity(MovedDensity):
     """log p of the non-centred coordinates v, and what every black box has returned.
 
-    It is compiled from the model's own graph, black boxes and all. ``enter``, ``is_at`` and ``update`` translate
-    between v and the point that PyMC sees.
+    It is compiled from the model's own graph, black boxes and all.
 
     Parameters
     ----------
@@ -63,9 +63,8 @@ class FactoredDensity(LogDensity):
         self.probes = 0
         factors = self._factors(cut, model, initial_point, counts(shapes))
         self.parts_known: Split = Split(cut, shapes, factors, compile_kwargs)
-        self._order = self.parts_known.order
+        self._order, self.movable = self.parts_known.order, self.parts_known.movable
         self._zero = np.zeros(self.dim)
-        self._last: tuple = (None, None, 0.0)
         self.evaluated_at = self._zero
         self.outputs = np.zeros(int(self.parts_known.layout.outputs[-1]))
 
@@ -75,9 +74,6 @@ class FactoredDensity(LogDensity):
         self.evaluated_at = x
         self.outputs = np.concatenate([np.ravel(o) for o in outputs]).astype(float)[self._order]
         return pytensor_internals.number(value)
-
-    def __getstate__(self):
-        return {**super().__getstate__(), "_last": (None, None, 0.0)}
 
     def enter(self, x: np.ndarray) -> np.ndarray:
         """The non-centred coordinates of ``x``, raveled from a point."""
@@ -89,28 +85,9 @@ class FactoredDensity(LogDensity):
                 v = (x - location) * np.exp(-log_scale)
         return v
 
-    def is_at(self, x: np.ndarray, position: np.ndarray) -> bool:
-        """Whether ``x``, raveled from a point, is ``position`` as ``update`` writes it into one."""
-        return super().is_at(x, self._model_coordinates(position))
-
-    def update(self, point: dict[str, np.ndarray], x: np.ndarray) -> dict[str, np.ndarray]:
-        """A copy of ``point``, with all variables set from ``x`` = v."""
-        return super().update(point, self._model_coordinates(x))
-
-    def model_log_density(self, x: np.ndarray, value: float) -> float:
-        """The model's own log density where that of v is ``value``."""
-        self._model_coordinates(x)
-        return value - self._last[2]
-
-    def spread(self, scale: np.ndarray) -> np.ndarray:
-        """The prior's scale ``scale`` of the model's coordinates in those of v: 1 where they are non-centred."""
-        return np.where(self.parts_known.movable, 1.0, scale)
-
-    def _model_coordinates(self, v):
-        if self._last[0] is None or not np.array_equal(self._last[0], v):
-            _, x, _, _, log_scale = self.parts_known.places(v, self._zero)
-            self._last = (v.copy(), x, float(log_scale.sum()))
-        return self._last[1]
+    def _placed(self, u):
+        _, x, _, _, log_scale = self.parts_known.places(u, self._zero)
+        return x, float(log_scale.sum())
 
     def _shapes(self, cut, initial_point):
         """Of all outputs: as declared, or as they come at the centre of the priors that are moved."""
@@ -124,10 +101,10 @@ class FactoredDensity(LogDensity):
     def _factors(self, cut, model, initial_point, sizes):
         """A factor a black box; or several, where some of its outputs depend on some of its inputs."""
         factors = [
-            probe.whole(k, inputs, size, box.factor)
+            probe.Factor(k, inputs, np.arange(size), box.factor)
             for k, (box, inputs, size) in enumerate(zip(cut.boxes, cut.inputs, sizes, strict=True))
         ]
-        asked = [f.box for f in factors if probe.is_wanted(f.inputs, len(f.outputs))]
+        asked = [f.box for f in factors if f.may_be_divided]
         if asked:
             coordinates = np.unique(np.concatenate([cut.inputs[k].coordinates for k in asked]))
             variables = [v for v, *_ in cut.coordinates.layout]
@@ -136,13 +113,11 @@ class FactoredDensity(LogDensity):
                 self._outputs_at(cut), cut.start, scale, coordinates
             )
             mine = np.split(depends, np.cumsum(sizes)[:-1], axis=1)
-            factors = [
-                part for f in factors
-                for part in (
-                    probe.divide(f.box, f.inputs, mine[f.box], cut.reaches[f.box], f.name)
-                    if f.box in asked else [f]
-                )
-            ]  # fmt: skip
+            divided = (
+                probe.divide(f, mine[f.box], cut.reaches[f.box]) if f.box in asked else [f]
+                for f in factors
+            )
+            factors = [part for parts in divided for part in parts]
         widest = max(factors, key=lambda f: f.inputs.size)
         if widest.inputs.size > probe.WIDEST:
             raise Unsplittable(f"the black box of {widest.name} has {widest.inputs.size} inputs")

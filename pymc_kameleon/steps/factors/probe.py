@@ -26,21 +26,11 @@ CLOSE = 2  # inputs that an output may be given beyond its own, to be learned wi
 
 
 class Inputs(NamedTuple):
-    """What a factor is learned as a function of.
+    """What a factor is learned as a function of."""
 
-    Attributes
-    ----------
-    coordinates : ndarray of int
-        The coordinates of x that it depends on.
-    elements : ndarray of int or None
-        Which elements of its black box's raveled arguments are learned from; None to learn from the coordinates.
-    positive : bool
-        Whether their logarithms are.
-    """
-
-    coordinates: np.ndarray
-    elements: np.ndarray | None
-    positive: bool
+    coordinates: np.ndarray  # of x, that it depends on
+    elements: np.ndarray | None  # of its black box's raveled arguments; None: of the coordinates
+    positive: bool  # whether it is of the elements' logarithms
 
     @property
     def size(self) -> int:
@@ -49,31 +39,17 @@ class Inputs(NamedTuple):
 
 
 class Factor(NamedTuple):
-    """Outputs of one black box that are learned together.
-
-    Attributes
-    ----------
-    box : int
-    inputs : Inputs
-    outputs : ndarray of int
-        Which of the box's raveled outputs.
-    name : str
-    """
+    """Outputs of one black box that are learned together."""
 
     box: int
     inputs: Inputs
-    outputs: np.ndarray
+    outputs: np.ndarray  # which of the box's raveled ones
     name: str
 
-
-def whole(box: int, inputs: Inputs, size: int, name: str) -> Factor:
-    """A black box as one factor."""
-    return Factor(box, inputs, np.arange(size), name)
-
-
-def is_wanted(inputs: Inputs, n_outputs: int) -> bool:
-    """Whether looking inside a black box can make its factors smaller."""
-    return n_outputs > 1 and inputs.size > MANY
+    @property
+    def may_be_divided(self) -> bool:
+        """Whether looking inside the black box can make its factors smaller."""
+        return len(self.outputs) > 1 and self.inputs.size > MANY
 
 
 def dependences(
@@ -125,9 +101,7 @@ def dependences(
     return failed | (change > SAME * largest), count
 
 
-def divide(
-    box: int, inputs: Inputs, depends: np.ndarray, reaches: np.ndarray, name: str
-) -> list[Factor]:
+def divide(factor: Factor, depends: np.ndarray, reaches: np.ndarray) -> list[Factor]:
     """A black box's outputs by what they depend on.
 
     Parameters
@@ -143,6 +117,7 @@ def divide(
     for members in groups:
         coordinates = np.array(sorted(frozenset().union(*(sets[j] for j in members))), dtype=int)
         found = Inputs(coordinates, None, False)
+        inputs, name = factor.inputs, factor.name
         if inputs.elements is not None:
             # an output that depends on an element changes with every coordinate that the element depends on
             mine = np.isin(np.arange(len(depends)), coordinates)
@@ -150,7 +125,7 @@ def divide(
             if 0 < len(elements) < len(coordinates):
                 found = Inputs(coordinates, np.array(elements), inputs.positive)
         label = name if len(groups) == 1 else f"{name}[{members[0]}]"
-        factors.append(Factor(box, found, np.array(members), label))
+        factors.append(Factor(factor.box, found, np.array(members), label))
     return factors
 
 
@@ -164,10 +139,7 @@ def _grouped(sets: list[frozenset]) -> list[list[int]]:
         raise Unsplittable("no output of a black box changes with any of its inputs")
     groups: dict[frozenset, list[int]] = {}
     for j, found in enumerate(sets):
-        home = (
-            found
-            if found in kept
-            else min((s for s in kept if found <= s), key=len, default=kept[0])
-        )
+        # the smallest that holds it, itself if it was kept
+        home = min((s for s in kept if found <= s), key=len, default=kept[0])
         groups.setdefault(home, []).append(j)
     return sorted(groups.values())

@@ -94,20 +94,15 @@ class Cut:
         d, rng = self.coordinates.dim, np.random.default_rng(0)
         watched = [box.arguments or box.outputs for box in self.boxes]
         arguments = self._compile_arguments(watched)
-        changed: list[np.ndarray] | None = None
+        changed = [np.zeros((d, len(a)), dtype=bool) for a in arguments(self.start)]
         for _ in range(PROBES):
             x = self.start + 0.5 * rng.standard_normal(d)
             here = arguments(x)
-            found = [np.zeros((d, len(a)), dtype=bool) for a in here]
             for i in range(d):
                 there = x.copy()
                 there[i] += rng.uniform(0.1, 0.5)
-                for was, now, row in zip(here, arguments(there), found, strict=True):
-                    row[i] = ~((was == now) | (np.isnan(was) & np.isnan(now)))
-            changed = (
-                found if changed is None else [a | b for a, b in zip(changed, found, strict=True)]
-            )
-        assert changed is not None
+                for was, now, row in zip(here, arguments(there), changed, strict=True):
+                    row[i] |= ~((was == now) | (np.isnan(was) & np.isnan(now)))
         self.reaches = changed
         far = [arguments(self.start + FAR * rng.standard_normal(d)) for _ in range(20)]
         chosen: list[Inputs] = []

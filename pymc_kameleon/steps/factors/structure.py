@@ -22,19 +22,12 @@ LONGEST = 20_000  # outputs of all
 
 
 def check(learn: str, expensive) -> None:
-    """Refuse values that do not exist.
-
-    Raises
-    ------
-    ValueError
-    """
+    """Refuse values that do not exist with a ``ValueError``."""
     check_types({"learn": learn}, {"learn": LEARN})
-    if not isinstance(expensive, (list, tuple)) or not all(
-        isinstance(name, str) for name in expensive
-    ):
-        raise ValueError(
-            f"expensive must be a list of names of variables or of Ops' classes, got {expensive!r}."
-        )
+    rows = isinstance(expensive, (list, tuple))
+    if not rows or not all(isinstance(name, str) for name in expensive):
+        wanted = "a list of names of variables or of Ops' classes"
+        raise ValueError(f"expensive must be {wanted}, got {expensive!r}.")
     if expensive and learn == "all":
         raise ValueError(
             "expensive names black boxes to learn one by one, and learn='all' does not."
@@ -78,9 +71,9 @@ def factored_density(
 def _hopeless(cut: Cut) -> str:
     """Why there is no need to compile anything: one number that depends on too much cannot be taken apart."""
     numbers = [all(v.type.ndim == 0 for v in box.outputs) for box in cut.boxes]
-    for number, inputs in zip(numbers, cut.inputs, strict=True):
-        if number and inputs.size > WIDEST:
-            return _too_wide(inputs.size)
+    wide = [i.size for n, i in zip(numbers, cut.inputs, strict=True) if n and i.size > WIDEST]
+    if wide:
+        return _too_wide(wide[0])
     return _no_structure(cut, len(cut.boxes)) if all(numbers) else ""
 
 
@@ -158,9 +151,7 @@ def distinct(boxes: list[Box]) -> list[dict[tuple[int, ...], int]]:
         One a call; keys are which of its outputs a part stands for.
     """
     keys: dict = {}
-    same: dict[
-        Variable, Any
-    ] = {}  # what a variable is equal to, whichever copy of the graph it is in
+    same: dict[Variable, Any] = {}  # what each is equal to, whichever copy of the graph it is in
     for node in toposort([o for box in boxes for o in box.outputs]):
         key = (node.op, tuple(same.get(v, v) for v in node.inputs))
         number = keys.setdefault(key, len(keys))

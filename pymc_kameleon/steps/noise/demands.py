@@ -19,18 +19,10 @@ SAME_VALUE = (0.01, 1e-6)  # absolute, and relative to the value
 
 
 class Renewal(NamedTuple):
-    """How the standard normals u of an estimate are proposed: reversible with respect to N(0, I).
+    """How the standard normals u of an estimate are proposed: reversible with respect to N(0, I)."""
 
-    Attributes
-    ----------
-    correlation : float
-        In [0, 1), of the proposed normals with the present ones (Deligiannidis, Doucet & Pitt, 2018).
-    blocks : int
-        Into how many blocks u is cut, of which one a draw is proposed anew (Tran et al., 2016).
-    """
-
-    correlation: float = 0.0
-    blocks: int = 1
+    correlation: float = 0.0  # with the present ones (Deligiannidis, Doucet & Pitt, 2018)
+    blocks: int = 1  # that u is cut into, one of which a draw is proposed anew (Tran et al., 2016)
 
     def __call__(self, rng: np.random.Generator, u: np.ndarray) -> np.ndarray:
         """Proposed normals from those at hand, of the same shape."""

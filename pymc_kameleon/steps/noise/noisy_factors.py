@@ -15,19 +15,11 @@ from pymc_kameleon.steps.pytensor_internals import find_rng_nodes, wrapped_funct
 
 
 class Noise(NamedTuple):
-    """The noisy factors of a model and the two parts of its log density.
+    """The noisy factors of a model and the two parts of its log density."""
 
-    Attributes
-    ----------
-    factors : list
-        The model's random variables and potentials whose log density draws random numbers.
-    deterministic, noisy : TensorVariable or None
-        The sums of the two kinds of factors; ``None`` when nothing is noisy.
-    """
-
-    factors: list
-    deterministic: Any
-    noisy: Any
+    factors: list  # random variables and potentials whose log density draws random numbers
+    deterministic: Any  # the sum of the other factors; None when nothing is noisy
+    noisy: Any  # the sum of these, likewise
 
 
 def find_noise(model, step_owns) -> Noise:

@@ -21,22 +21,16 @@ WINDOW = 100  # draws, of the mean of the acceptance probability
 WIDE = 110  # characters of a terminal, from which on there is room for three columns
 WIDTH, NARROW = 11, 8  # of a column: of three, or of the one
 SURROGATE, SCALE = "Surrogate", "Scaling"  # what stands below acceptance and evaluations
+# moves that are evaluated to learn, and cannot be accepted
+NO_PROPOSALS = ("arrival", "refresh", "renewal")
 STACKED = {SURROGATE: "Accept\nEvals\nFit off", SCALE: "Accept\nEvals\nScale"}
 
 
 class Told(NamedTuple):
-    """How far a chain is.
+    """How far a chain is."""
 
-    Attributes
-    ----------
-    phase : {"climbing", "tuning", "drawing"}
-    acceptance : float
-        Mean probability over the last draws.
-    evaluations : int
-    """
-
-    phase: str
-    acceptance: float
+    phase: str  # CLIMBING, TUNING or DRAWING
+    acceptance: float  # mean probability over the last draws
     evaluations: int
 
 
@@ -64,6 +58,13 @@ class Window:
     def mean(self) -> float:
         """0 before the first value."""
         return self._total / max(len(self._values), 1)
+
+    def told(self, life: Any, draw: Any, evaluations: int) -> Told:
+        """What the bar shows of a draw: acceptance over the last draws that proposed."""
+        if draw.proposal.move not in NO_PROPOSALS:
+            self.add(draw.accept_prob)
+        phase = CLIMBING if life.climbing else TUNING if life.state.tune else DRAWING
+        return Told(phase, self.mean, evaluations)
 
 
 def columns(third: str, n_chains: int) -> tuple[list[ProgressColumn], dict[str, list[str]]]:

@@ -8,6 +8,7 @@ the statistic before it returns; ``pm.sample(keep_warning_stat=True)`` keeps the
 
 import multiprocessing
 import re
+from typing import Any
 
 import numpy as np
 from pymc.stats.convergence import SamplerWarning, WarningType
@@ -34,8 +35,7 @@ class SamplerWarnings:
     """
 
     def __init__(self, speaker: str):
-        self.speaker = speaker
-        self.chain = 0
+        self.speaker, self.chain = speaker, 0
         self._seed: tuple | None = None  # of the chain before, in this process
         self.reset()
 
@@ -62,7 +62,8 @@ class SamplerWarnings:
         self._seed = seed
 
     def add(
-        self, key: str, message: str, kind: WarningType, *, whole_run: bool = False, level: str = "warn", **extra
+        self, key: str, message: str, kind: WarningType = WarningType.BAD_PARAMS, *, whole_run: bool = False,
+        level: str = "warn", **extra: Any,
     ) -> None:  # fmt: skip
         """Say ``message`` with the next draw, unless this chain has said ``key`` already.
 

@@ -7,7 +7,13 @@ the share of them that is more than 2.5 above it, and their spread, are judged b
 import math
 from typing import NamedTuple
 
+import numpy as np
+
 from pymc_kameleon.samplers.kamiltonian.trust import TOO_LOW
+from pymc_kameleon.steps.told import advice
+from pymc_kameleon.steps.told.sampler_warnings import WarningType
+from pymc_kameleon.steps.told.watch import Watch
+from pymc_kameleon.surrogates.values.regression import affordable
 
 WORTH_SAYING = 0.05  # share of the chain's states that the surrogate does not cover
 INACCURATE = 2.0  # out-of-sample sd of log p - f, from which on few long moves are accepted
@@ -17,65 +23,44 @@ NOISE = 1.0  # sd of the noise from which on less of it is what helps most
 
 
 class Report(NamedTuple):
-    """What was measured.
+    """What was measured."""
 
-    Attributes
-    ----------
-    family : str
-        The chosen feature family.
-    error : float
-        Held-out error of the fit, in units of the log density.
-    residual_sd : float
-        Out-of-sample sd of log p - f along the chain.
-    uncovered : float
-        Share of the chain's late states at which f is more than 2.5 too low; 1 where it is not known.
-    share : float
-        Share of the draws, at most, that the surrogate proposes.
-    noise_sd : float
-        Of the log density; 0 if it is exact.
-    """
+    family: str  # that was chosen
+    error: float  # of the fit, held out, in units of the log density
+    residual_sd: float  # out of sample, of log p - f along the chain
+    uncovered: float  # share of its late states at which f is more than 2.5 too low; 1: not known
+    share: float  # of the draws, at most, that the surrogate proposes
+    noise_sd: float  # of the log density; 0 if it is exact
 
-    family: str
-    error: float
-    residual_sd: float
-    uncovered: float
-    share: float
-    noise_sd: float
+    @property
+    def is_known(self) -> bool:
+        """Whether the surrogate was judged since it was fitted."""
+        return self.uncovered < 1.0
 
+    @property
+    def does_not_cover(self) -> bool:
+        """Whether the chain stands too often where the surrogate is too low."""
+        explained = 0.0
+        if self.noise_sd:
+            explained = 0.5 * math.erfc(TOO_LOW / (math.sqrt(2.0) * self.noise_sd))
+        return self.is_known and self.uncovered > WORTH_SAYING + SHARE_MARGIN * explained
 
-def is_known(report: Report) -> bool:
-    """Whether the surrogate was judged since it was fitted."""
-    return report.uncovered < 1.0
-
-
-def does_not_cover(report: Report) -> bool:
-    """Whether the chain stands too often where the surrogate is too low."""
-    explained = (
-        0.5 * math.erfc(TOO_LOW / (math.sqrt(2.0) * report.noise_sd)) if report.noise_sd else 0.0
-    )
-    return is_known(report) and report.uncovered > WORTH_SAYING + SHARE_MARGIN * explained
-
-
-def is_inaccurate(report: Report) -> bool:
-    """Whether the surrogate is too wrong along the chain for long moves to be accepted."""
-    own = report.residual_sd**2 - VARIANCE_MARGIN * report.noise_sd**2
-    return own > INACCURATE**2
+    @property
+    def is_inaccurate(self) -> bool:
+        """Whether the surrogate is too wrong along the chain for long moves to be accepted."""
+        return self.residual_sd**2 - VARIANCE_MARGIN * self.noise_sd**2 > INACCURATE**2
 
 
 def describe(report: Report, wanted: int | None) -> str | None:
     """The warning, or None if there is nothing to warn of.
 
-    Parameters
-    ----------
-    report : Report
-    wanted : int or None
-        How many tuning draws the dimension asks for, if it were fewer.
+    ``wanted`` is how many tuning draws the dimension asks for, if there were fewer.
     """
-    if does_not_cover(report):
+    if report.does_not_cover:
         wrong = "does not cover the posterior"
-    elif is_inaccurate(report):
+    elif report.is_inaccurate:
         wrong = "is inaccurate"
-    elif not is_known(report):
+    elif not report.is_known:
         wrong = "was not judged: tuning ended too soon after it was fitted"
     else:
         return None
@@ -84,7 +69,7 @@ def describe(report: Report, wanted: int | None) -> str | None:
 
 def _measured(report: Report) -> str:
     figures = [f"family {report.family}", f"held-out error {report.error:.2g}"]
-    if is_known(report):
+    if report.is_known:
         noise = f", {report.noise_sd:.2g} of it noise" if report.noise_sd else ""
         figures.append(f"out-of-sample sd {report.residual_sd:.2g} in the log density{noise}")
         figures.append(f"{report.uncovered:.0%} of the chain's late states lie where it is too low")
@@ -95,7 +80,7 @@ def _measured(report: Report) -> str:
 def _advice(report: Report, wanted: int | None) -> str:
     """What could help, the likeliest first."""
     longer = f"tune={wanted} or more" if wanted else "longer tuning"
-    if not is_known(report):
+    if not report.is_known:
         return f"What helps: {longer}."
     helps = []
     if report.noise_sd > NOISE:
@@ -115,14 +100,7 @@ def _advice(report: Report, wanted: int | None) -> str:
 def describe_factors(statistics: dict, quality, draws: int) -> str | None:
     """The warning about black boxes that were learned one by one, or None if there is nothing to warn of.
 
-    Parameters
-    ----------
-    statistics : dict
-        Of the sampler.
-    quality : Quality
-        See :mod:`pymc_kameleon.samplers.kamiltonian.factors.state`.
-    draws : int
-        Of tuning.
+    From the sampler's statistics and its ``Quality`` after so many tuning draws.
     """
     if statistics["surrogate"] == "none":
         wrong = f"tuning ended before a surrogate was learned ({quality.evaluations} evaluations)"
@@ -137,3 +115,60 @@ def describe_factors(statistics: dict, quality, draws: int) -> str | None:
     worst = statistics["worst_factor"]
     helps = f"; the black box that is hardest to learn is that of {worst}" if worst else ""
     return f"{wrong}{helps}. Tune longer, or try learn='all'."
+
+
+class SurrogateWatch(Watch):
+    """Looks at a step that learns one."""
+
+    learns = "surrogate"
+
+    def begins(self, x: np.ndarray, value: float) -> None:
+        """As any step's; and whether there are too many dimensions."""
+        if self._is_of_values and not affordable(len(x)):
+            self.add("dimension", advice.too_many_dimensions(len(x)), whole_run=True)
+        super().begins(x, value)
+
+    @property
+    def _is_of_values(self):
+        return self.step.variant == "values" and not self.step.by_factors
+
+    def wanted_tuning(self) -> int | None:
+        """None too where it is not the dimension that asks."""
+        if self.step.by_factors or self.step.has_known_points:
+            return None
+        return super().wanted_tuning()
+
+    def _judge_what_was_learned(self):
+        """First what cannot be evaluated, and is not learned either."""
+        failures, before, _, last = self.failures
+        tried = self.step.evaluations - before
+        if last is not None and failures >= max(advice.FAILURES, advice.FAILING_TUNING * tried):
+            self._say_failures(advice.failures_while_tuning, self.step.others, tried)
+        super()._judge_what_was_learned()
+
+    def is_frozen(self) -> None:
+        """What is wrong with the surrogate, after what is wrong with the noise."""
+        super().is_frozen()
+        step = self.step
+        state = step.algorithm_state
+        if state is None:
+            return
+        if step.by_factors:
+            found = step.sampler.stats(state)
+            message = describe_factors(found, state.quality, step.tuning_draws)
+            measured = state.quality._asdict()
+        elif self._is_of_values and affordable(len(step.position)):
+            if state.fit is None:
+                told = advice.no_surrogate(step.evaluations, self.wanted_tuning())
+                kind = WarningType.CONVERGENCE
+                self.add("no surrogate", told, kind, evaluations=step.evaluations)
+                return
+            report = Report(
+                state.fit.family, float(state.fit.error), float(state.quality.residual_sd),
+                float(state.quality.uncovered), 1.0 - float(state.mixture.floor), self.noise_sd(),
+            )  # fmt: skip
+            message, measured = describe(report, self.wanted_tuning()), report._asdict()
+        else:
+            return
+        if message is not None:
+            self.add("surrogate", message, WarningType.CONVERGENCE, **measured)

@@ -132,7 +132,9 @@ def fit(
     """
     relative = RELATIVE_ERROR if previous is None or full else previous.relative_error
     floor = FLOOR[0] if previous is None else min(max(previous.residual_sd, FLOOR[0]), FLOOR[1])
-    finite = np.isfinite(log_densities)
+    finite = checks.moderate(log_densities)
+    if not checks.moderate(chain_log_densities).all():
+        raise np.linalg.LinAlgError("the chain's own log densities are no numbers to learn from")
     if finite.sum() < features.quadratic_size(positions.shape[1]):
         raise np.linalg.LinAlgError(f"{finite.sum()} finite values are too few for a quadratic")
     if not finite.all():

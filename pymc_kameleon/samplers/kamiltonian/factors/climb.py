@@ -14,13 +14,8 @@ from pymc_kameleon.samplers.kamiltonian.factors.state import Climb
 from pymc_kameleon.samplers.kamiltonian.factors.surface import Known, Surface, spot
 
 SATELLITES = (0.3, 0.6, 1.0)
-DESIGN = (0.03, 0.1, 0.3, 1.0)  # sizes of the first steps, times 0.7
-ROUNDS = 40
-WIDEST, NARROWEST = 4.0, 1e-3
-NARROW, WIDE = 0.05, 0.2
-CALM = 4  # how calm it has to be
-NOTHING = 0.25  # nats per dimension
-LONGEST = 2.0  # of the metric's axes, in units of a standardised prior
+ROUNDS, CALM = 40, 4  # at which it ends: of these, and how calm it has to be
+WIDEST = 4.0
 
 
 def design_size(layout) -> int:
@@ -62,13 +57,13 @@ def learn(climb: Climb, rise: float, dim: int) -> Climb:
     """After the target's evaluation, ``rise`` above the current point: the next box."""
     kept = rise / max(climb.promised, 1e-9) if math.isfinite(rise) else -1.0
     width = climb.half_width * (2.0 if kept > 0.5 else 1.0 if kept > 0.1 else 0.4)
-    small = climb.promised < NOTHING * dim
     calm = 0
-    if small and width > NARROW:  # a narrow box has little to gain anywhere: it counts half
-        calm = climb.calm + (2 if width > WIDE else 1)
+    # nothing to gain; a narrow box has little to gain anywhere: it counts half
+    if climb.promised < 0.25 * dim and width > 0.05:
+        calm = climb.calm + (2 if width > 0.2 else 1)
         calm = CALM if climb.rounds == 0 else calm
     return climb._replace(
-        half_width=min(max(width, NARROWEST), WIDEST), target=None, calm=calm,
+        half_width=min(max(width, 1e-3), WIDEST), target=None, calm=calm,
         rounds=climb.rounds + 1, satellites=len(SATELLITES),
     )  # fmt: skip
 
@@ -83,5 +78,5 @@ def metric(known: Known, surface: Surface, u: np.ndarray) -> np.ndarray:
         up, down = spot(known, surface, u + h), spot(known, surface, u - h)
         hessian[i] = (down.gradient - up.gradient) / 2e-3
     values, vectors = np.linalg.eigh(0.5 * (hessian + hessian.T))
-    values = np.clip(np.abs(values), LONGEST**-2, 1e12)
+    values = np.clip(np.abs(values), 0.25, 1e12)  # no axis longer than 2 of a standardised prior
     return (vectors * values**-0.5) @ vectors.T

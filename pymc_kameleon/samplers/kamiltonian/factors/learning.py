@@ -5,7 +5,7 @@ import math
 import numpy as np
 
 from pymc_kameleon.numerics import history
-from pymc_kameleon.samplers.kamiltonian import trust
+from pymc_kameleon.samplers.kamiltonian import learner
 from pymc_kameleon.samplers.kamiltonian.factors import climb as climbing
 from pymc_kameleon.samplers.kamiltonian.factors.state import Learning, State
 from pymc_kameleon.samplers.kamiltonian.factors.surface import (
@@ -22,18 +22,8 @@ from pymc_kameleon.samplers.kamiltonian.trust import Current
 from pymc_kameleon.surrogates.factors import regression
 from pymc_kameleon.surrogates.factors.splines import FEWEST
 
-RUNS = (60, 60, 60, 200)  # inner transitions of the free run after each refit ...
-LAST_RUN = 400  # ... and after the last one
 TARGET_ACCEPT = 0.8
 SHORTEST, LONGEST = 0.01, 1.3  # steps
-MOVED = 25  # times, before the chain's own states say where the surrogate is wanted
-POINTS = 12  # of the free run, at which the curvature is looked at
-MOST_CENTRED = 0.95
-LEAST_CENTRED = 0.1
-ENOUGH = 10  # draws to judge by
-STATES = 400  # of the chain, at most, as reference
-LOST = 10.0  # nats above anything evaluated, and half of one per dimension: a draw is so far below the mode
-LOOK = 5  # states of a free run: one of so many is looked at
 
 
 def locate(known: Known, surface: Surface | None, v: np.ndarray, log_density: float) -> Current:
@@ -58,12 +48,14 @@ def refit(
     ``v`` and ``log_density`` are the chain's.
     """
     learning = state.learning
-    assert learning is not None
-    n = learning.log_densities.size
-    learning = learning._replace(
-        last_refit=n, next_refit=int(1.25 * n) + 4, final=learning.final or final
+    n, schedule = learning.size, learning.schedule
+    final = final or schedule.is_last(state.tune)
+    schedule = schedule._replace(
+        last_refit=n, next_refit=int(1.25 * n) + 4, final=schedule.final or final
     )
-    length = LAST_RUN if final else RUNS[min(learning.refits, len(RUNS) - 1)]
+    learning = learning._replace(schedule=schedule)
+    # inner transitions of the free run: the more, the later
+    length = 400 if final else 60 if schedule.refits < 3 else 200
     state = state._replace(learning=learning)
     try:
         fit, surface, path, correlation = _explored(rng, known, state, v, length)
@@ -77,22 +69,14 @@ def refit(
     if path is not None:
         free = np.array([known.places(u, surface.centring)[0] for u in path])
         chosen = choose_centring(known, surface, path)
-        if learning.refits >= 1 and np.abs(chosen - surface.centring).max(initial=0.0) > 0.05:
+        if schedule.refits >= 1 and np.abs(chosen - surface.centring).max(initial=0.0) > 0.05:
             surface = _recentre(known, surface, path, chosen)
             surface, path, correlation = free_run(rng, known, surface, v, length)
     learning = learning._replace(
-        refits=learning.refits + 1,
-        correlation=correlation if correlation is not None else learning.correlation,
-        free=free,
-        residuals=history.empty(1),
-        earlier=measure(learning, fit.error) if state.fit is not None else None,
-        uncovered=0,
-        judged=0,
-        surprises=0,
-        accepted=0.2 * learning.accepted,
-        trials=0.2 * learning.trials,
-        seed=int(rng.integers(2**63)),
-    )
+        correlation=correlation if correlation is not None else learning.correlation, free=free,
+        judgement=learner.unjudged(state.fit and measure(learning, fit.error)),
+        accepted=0.2 * learning.accepted, trials=0.2 * learning.trials, schedule=schedule.fitted(rng),
+    )  # fmt: skip
     return state._replace(
         fit=fit, surface=surface, learning=learning,
         current=locate(known, surface, v, log_density), arms=arm_shares(learning, 3.0),
@@ -118,13 +102,12 @@ def is_lost(known: Known, surface: Surface, path: np.ndarray | None, learning: L
 
     Polynomials have such peaks where they have no points. From there metric and step size would be those of the peak.
     """
-    n = learning.log_densities.size
-    if path is None or n < FEWEST or not known.layout.added.any():
+    heights = learning.heights
+    if path is None or len(heights) < FEWEST or not known.layout.added.any():
         return False
-    heights = learning.log_densities.buffer[:n, 0]
     highest = heights[np.isfinite(heights)].max(initial=-np.inf)
-    found = max(value(known, surface, u) for u in path[::LOOK])
-    return bool(found > highest + LOST + 0.5 * path.shape[1])
+    found = max(value(known, surface, u) for u in path[::5])
+    return bool(found > highest + 10.0 + 0.5 * path.shape[1])  # a draw is d / 2 below the mode
 
 
 def fit_nearby(rng, known: Known, learning: Learning, v) -> Surface:
@@ -135,11 +118,9 @@ def fit_nearby(rng, known: Known, learning: Learning, v) -> Surface:
 
 
 def _fit(rng, known, learning, v, centring, reference, nearest=False):
-    n = learning.log_densities.size
+    n = learning.size
     sample = regression.Sample(
-        learning.inputs.buffer[:n],
-        learning.outputs.buffer[:n],
-        learning.log_densities.buffer[:n, 0],
+        learning.inputs.buffer[:n], learning.outputs.buffer[:n], learning.heights
     )
     here = known.places(v, np.zeros(len(v)))[0]
     precision = output_precision(known, v, learning)
@@ -151,17 +132,15 @@ def _fit(rng, known, learning, v, centring, reference, nearest=False):
 
 def _reference(known: Known, learning: Learning) -> np.ndarray | None:
     """Inputs where the surrogate is wanted: where the chain has been, or would go."""
-    n = learning.log_densities.size
-    inputs, heights = learning.inputs.buffer[:n], learning.log_densities.buffer[:n, 0]
-    m = learning.chain.size
-    if m > 40 and learning.moves > MOVED:
+    heights, m = learning.heights, learning.chain.size
+    if m > 40 and learning.moves > 25:
         zero = np.zeros(learning.chain.buffer.shape[1])
-        states = history.thin(learning.chain.buffer[m // 2 : m], STATES)
+        states = history.thin(learning.chain.buffer[m // 2 : m], 400)
         return np.array([known.places(v, zero)[0] for v in states])
     if learning.free is not None:
         finite = np.isfinite(heights)
         high = finite & (heights >= np.quantile(heights[finite], 0.7))
-        return np.concatenate([learning.free, inputs[high]])
+        return np.concatenate([learning.free, learning.inputs.buffer[: learning.size][high]])
     return None
 
 
@@ -171,9 +150,8 @@ def output_precision(known: Known, v: np.ndarray, learning: Learning) -> np.ndar
     result = np.ones(int(layout.outputs[-1]))
     if layout.added.all():
         return result
-    n, zero = learning.log_densities.size, np.zeros(len(v))
-    heights = learning.log_densities.buffer[:n, 0]
-    outputs = learning.outputs.buffer[int(np.argmax(heights))].copy()
+    zero = np.zeros(len(v))
+    outputs = learning.outputs.buffer[int(np.argmax(learning.heights))].copy()
     w, *_ = known.places(v, zero)
     flat, still = np.zeros((len(outputs), layout.widest)), np.zeros(len(w))
 
@@ -244,7 +222,7 @@ def choose_centring(known: Known, surface: Surface, path: np.ndarray) -> np.ndar
     if not known.movable.any():
         return surface.centring
     indices = np.flatnonzero(known.movable)
-    rows = path[np.linspace(0, len(path) - 1, POINTS).astype(int)]
+    rows = path[np.linspace(0, len(path) - 1, 12).astype(int)]
     found = np.empty((len(rows), len(indices)))
     for r, u in enumerate(rows):
         log_scale = known.places(u, surface.centring)[4]
@@ -255,9 +233,9 @@ def choose_centring(known: Known, surface: Surface, path: np.ndarray) -> np.ndar
             curvature = (down.gradient[i] - up.gradient[i]) / (2.0 * h[i])
             found[r, c] = curvature * math.exp(2.0 * surface.centring[i] * log_scale[i]) - 1.0
     known_better = np.maximum(np.quantile(np.nan_to_num(found, nan=0.0), 0.25, axis=0), 0.0)
-    share = np.minimum(known_better / (1.0 + known_better), MOST_CENTRED)
+    share = np.minimum(known_better / (1.0 + known_better), 0.95)
     centring = np.zeros(path.shape[1])
-    centring[indices] = np.where(share < LEAST_CENTRED, 0.0, share)
+    centring[indices] = np.where(share < 0.1, 0.0, share)
     return centring
 
 
@@ -267,17 +245,32 @@ def _recentre(known, surface, path, centring):
     return surface._replace(centring=centring, metric=_metric(moved))
 
 
-def measure(learning: Learning, held_out: float) -> tuple[float, float]:
-    """(residual sd, share of the chain's states that are not covered) since the last refit, as far as it is known."""
-    size, uncovered = learning.residuals.size, 0.0
-    residual_sd = max(2.0 * held_out, 0.1)
-    if learning.earlier is not None:
-        uncovered = learning.earlier[1]
-    if size > ENOUGH:
-        residual_sd = trust.spread(learning.residuals.buffer[:size, 0])
-    if learning.judged > ENOUGH:
-        uncovered = learning.uncovered / learning.judged
-    return residual_sd, uncovered
+def measure(learning: Learning, error: float) -> learner.Quality:
+    """How good the surrogate has been since the last refit; its fit's ``error`` is of inputs that were looked at."""
+    return learner.measure(learning, max(2.0 * error, 0.1), unknown=0.0)
+
+
+def has_arrived(
+    rng, known: Known, surface: Surface, v: np.ndarray, values: np.ndarray, typical: float
+) -> bool:
+    """Whether a chain with the log densities ``values`` (m,) is in the typical set when tuning ends.
+
+    A climb that comes to an end by itself says so. One that ends for want of rounds, because the box had become small
+    in a narrow valley, does not know: most of the time the draws that followed have gone where it could not. Then the
+    chain's log densities are compared with those along a free run on the surrogate from ``v``, which is too low by
+    ``typical``. A draw has 0.5 chi^2_d below the mode, whatever the scales, so that this needs no history to settle
+    in, and a chain that is on its way stands many of these standard deviations too low.
+    """
+    surface, path, _ = free_run(rng, known, surface, v, 200)
+    if path is None:
+        return False
+    return is_high_enough(values, typical + np.array([value(known, surface, u) for u in path]))
+
+
+def is_high_enough(log_densities: np.ndarray, expected: np.ndarray) -> bool:
+    """Whether log densities (m,) of a chain, oldest first, are where ``expected`` ones (n,) of posterior draws are."""
+    recent = log_densities[-max(10, len(log_densities) // 3) :]
+    return bool(np.median(recent) > np.median(expected) - 1.5 * expected.std())
 
 
 def arm_shares(learning: Learning, power: float, least: float = 0.05) -> np.ndarray:

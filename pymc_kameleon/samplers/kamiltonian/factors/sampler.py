@@ -30,40 +30,16 @@ from typing import Any, ClassVar, Protocol
 import numpy as np
 
 from pymc_kameleon.numerics import history
+from pymc_kameleon.numerics.step_size import OPTIMAL_SCALE
 from pymc_kameleon.samplers import seam
 from pymc_kameleon.samplers.kamiltonian import trust
 from pymc_kameleon.samplers.kamiltonian.factors import climb as climbing
 from pymc_kameleon.samplers.kamiltonian.factors import learning as learn
-from pymc_kameleon.samplers.kamiltonian.factors.arrived import (
-    expected_log_densities,
-    is_high_enough,
-)
-from pymc_kameleon.samplers.kamiltonian.factors.state import (
-    Carry,
-    Climb,
-    Learning,
-    Quality,
-    State,
-)
-from pymc_kameleon.samplers.kamiltonian.factors.surface import (
-    ARMS,
-    Arm,
-    Known,
-    leave,
-    run,
-    spot,
-)
-from pymc_kameleon.samplers.seam import Outcome, Point, Proposal, Sampler
-
-WALK, DESIGN = 0.15, 0.20  # shares of the tuning draws
-DESIGN_ARM, DESIGN_TEMPERATURES = Arm(3, 1.6), (0.5, 0.15)
-CLIMB_SHARE = 0.6  # of tuning, at most
-STALE = 1.15  # growth since the last refit at which the end of tuning has one of its own ...
-NOT_GOOD = 0.3  # ... and the residual sd
-ARCHIVE = 300
-LEAST = 0.01  # share of an arm, nearly, after tuning
-WALK_ACCEPT = 0.3
-SURPRISE = 2.0
+from pymc_kameleon.samplers.kamiltonian.factors.state import Climb, Learning, State
+from pymc_kameleon.samplers.kamiltonian.factors.surface import ARMS, Arm, Known, leave, run, spot
+from pymc_kameleon.samplers.kamiltonian.learner import Quality, Schedule, unjudged
+from pymc_kameleon.samplers.kamiltonian.sampler import Carry, SurrogateSampler
+from pymc_kameleon.samplers.seam import Outcome, Proposal
 
 
 class Source(Protocol):
@@ -78,7 +54,7 @@ class Source(Protocol):
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class FactoredKamiltonian(Sampler):
+class FactoredKamiltonian(SurrogateSampler):
     """The sampler for one model; it holds what is compiled, and the state everything else.
 
     Parameters
@@ -92,9 +68,7 @@ class FactoredKamiltonian(Sampler):
     climbs_by_itself: ClassVar[bool] = True
     renews_by_itself: ClassVar[bool] = True
     statistics: ClassVar[dict] = {
-        **dict.fromkeys(("factors", "noncentred", "refits", "n_steps"), int),
-        **dict.fromkeys(("step_size", "surrogate_error", "residual_sd", "uncovered", "share", "energy_error"), float),
-        **dict.fromkeys(("worst_factor", "surrogate", "move"), str), "diverging": bool,
+        **SurrogateSampler.statistics, "factors": int, "noncentred": int, "worst_factor": str
     }  # fmt: skip
 
     source: Source
@@ -109,7 +83,6 @@ class FactoredKamiltonian(Sampler):
 
     def init(self, rng, x: np.ndarray, known: seam.Known = seam.NOTHING) -> State:
         """Start at ``x`` = v of shape (d,)."""
-        tune = known.left(self.tune)
         x = np.array(x, dtype=float)
         d, layout = len(x), self.known.layout
         learning = Learning(
@@ -117,26 +90,29 @@ class FactoredKamiltonian(Sampler):
             log_densities=history.empty(1), chain=history.empty(d),
             chain_log_densities=history.empty(1), climb=Climb(), arrived=False,
             accepted=2.0 * np.linspace(0.9, 0.5, len(ARMS)), trials=np.full(len(ARMS), 2.0),
-            correlation=0.7, residuals=history.empty(1), uncovered=0, judged=0, surprises=0,
-            earlier=None, moves=0, draws=0, refits=0, last_refit=0, next_refit=0, final=False,
-            free=None, careful=False, seed=0,
+            correlation=0.7, judgement=unjudged(), schedule=Schedule(0),
         )  # fmt: skip
         return State(
-            tune=tune, current=trust.Current(x, -math.inf, 0.0), share=1.0, fit=None, surface=None,
-            log_walk=math.log(2.38 / math.sqrt(d)), archive=np.zeros((0, d)),
+            tune=known.left(self.tune), current=trust.Current(x, -math.inf, 0.0), share=1.0, fit=None, surface=None,
+            log_walk=math.log(OPTIMAL_SCALE / math.sqrt(d)), archive=np.zeros((0, d)),
             arms=np.full(len(ARMS), 1.0 / len(ARMS)), mixture=None,
-            quality=Quality(math.inf, 1.0, 0, 0, False), learning=learning,
+            quality=Quality(math.inf, 1.0, arrived=False), learning=learning,
         )  # fmt: skip
 
-    def place(self, state: State, point: Point, proposal: Proposal | None = None) -> State:
-        """Retain the chain's point: its log density is never evaluated again."""
-        if proposal is not None:
-            carry = proposal.carry
-            return self._retain(state, trust.Current(carry.u, point.log_density, carry.value))
-        x, log_density = point.position, point.log_density
-        if state.learning is not None:
-            state = state._replace(learning=self._record(state.learning, x, log_density))
-        return self._retain(state, learn.locate(self.known, state.surface, x, log_density))
+    def locate(self, state, point) -> trust.Current:
+        """See :func:`pymc_kameleon.samplers.kamiltonian.factors.learning.locate`."""
+        return learn.locate(self.known, state.surface, point.position, point.log_density)
+
+    def trusted(self, state, current) -> float:
+        """The share of the surrogate's kernel at a point: its soft walls are all that bounds it."""
+        return trust.share(state.mixture, math.inf, math.inf, current)
+
+    def place(self, state, point, proposal=None) -> State:
+        """Retain the chain's point; record it, where it was put there from outside."""
+        if proposal is None and state.learning is not None:
+            learning = self._record(state.learning, point.position, point.log_density)
+            state = state._replace(learning=learning)
+        return super().place(state, point, proposal)
 
     def propose(self, rng: np.random.Generator, x: np.ndarray, state: State) -> Proposal:
         """One proposal, whose test costs at most one evaluation."""
@@ -144,43 +120,32 @@ class FactoredKamiltonian(Sampler):
         if learning is not None and learning.climb is not None:
             return self._climb(rng, x, state, learning.climb)
         if state.surface is None:
-            return self._unlearned_walk(rng, x)
+            return self._nearby(rng, x, 10.0 ** rng.uniform(-3.0, 0.0), "walk", 0)
         if learning is None:
-            assert state.mixture is not None
-            walk = (
-                rng.random() >= (1.0 - state.mixture.floor) * state.share
-            )  # the mixture's weights
+            # the mixture's weights
+            walk = rng.random() >= (1.0 - state.mixture.floor) * state.share
             return self._walk(rng, x, state) if walk else self._surrogate(rng, x, state)
         u = rng.random()
-        if u < WALK or state.current.value == -math.inf:
+        if u < 0.15 or state.current.value == -math.inf:
             return self._walk(rng, x, state)
-        if u < WALK + DESIGN:
+        if u < 0.15 + 0.20:
             return self._design(rng, x, state)
         return self._surrogate(rng, x, state)
 
-    def log_ratio(self, state: State, point: Point, proposal: Proposal, there: Point) -> float:
-        """Everything in the ratio but the target: the kernel's part, and that of the shares.
-
-        Exactness hangs on the shares: see :mod:`pymc_kameleon.samplers.kamiltonian.trust`.
-        """
-        proposed_log_density = there.log_density
-        carry, mixture = proposal.carry, state.mixture
+    def log_ratio(self, state, point, proposal, there) -> float:
+        """Everything in the ratio but the target; a climb only goes higher."""
         if state.learning is not None and state.learning.climb is not None:
-            higher = proposed_log_density > point.log_density
+            higher = there.log_density > point.log_density
             return math.inf if higher else -math.inf  # nothing is drawn yet
-        if mixture is None or not (carry.evaluated and proposed_log_density > -math.inf):
-            return proposal.log_q_ratio
-        new_share = self._share(mixture, trust.Current(carry.u, proposed_log_density, carry.value))
-        return proposal.log_q_ratio + trust.log_ratio(
-            mixture, carry.kernel > 0, state.share, new_share
-        )
+        return super().log_ratio(state, point, proposal, there)
 
     def adapt(self, rng: np.random.Generator, state: State, outcome: Outcome) -> State:
         """Learn from one tuning draw."""
         learning, carry = state.learning, outcome.proposal.carry
         if learning is None:
             return state
-        learning = learning._replace(draws=learning.draws + 1)
+        schedule = learning.schedule._replace(draws=learning.schedule.draws + 1)
+        learning = learning._replace(schedule=schedule)
         if carry.evaluated:
             learning = self._record(
                 learning, outcome.proposal.position, outcome.proposed_log_density
@@ -191,10 +156,7 @@ class FactoredKamiltonian(Sampler):
         if carry.kernel >= 0:
             state = self._judge(state, outcome)
         if self._refit_is_due(state):
-            final = state.tune is not None and state.learning.draws >= trust.LAST_REFIT * state.tune
-            state = learn.refit(
-                rng, self.known, state, outcome.position, outcome.log_density, final=final
-            )
+            state = learn.refit(rng, self.known, state, outcome.position, outcome.log_density)
         return state
 
     def freeze(self, state: State) -> State:
@@ -202,49 +164,44 @@ class FactoredKamiltonian(Sampler):
         learning = state.learning
         if learning is None:
             return state
-        n, rng = learning.log_densities.size, np.random.default_rng(learning.seed)
+        rng = np.random.default_rng(learning.schedule.seed)
         if self._is_stale(state):
             position, log_density = self._position(state), state.current.log_density
             state = learn.refit(rng, self.known, state, position, log_density, final=True)
             learning = state.learning
-        residual_sd, uncovered = learn.measure(learning, state.fit.error if state.fit else math.inf)
-        quality = Quality(residual_sd, uncovered, learning.refits, n, learning.arrived)
+        quality = learn.measure(learning, state.fit.error if state.fit else math.inf)
+        quality = quality._replace(arrived=learning.arrived)
         if state.surface is None:
             return state._replace(learning=None, quality=quality)
-        states, values = self._archive(state, learning)
-        typical = self._typical_residual(state, states, values)
+        states, values = self._archive(state)
+        residuals = values - np.array([learn.value(self.known, state.surface, u) for u in states])
+        residuals = residuals[np.isfinite(residuals)]
+        typical = float(np.median(residuals)) if len(residuals) else 0.0
+        quality = quality._replace(typical=typical)
         if not learning.arrived:  # its climb ended for want of rounds, or of draws
-            quality = quality._replace(arrived=self._has_arrived(rng, state, values, typical))
+            position = self._position(state)
+            here = learn.has_arrived(rng, self.known, state.surface, position, values, typical)
+            quality = quality._replace(arrived=here)
         state = state._replace(learning=None, quality=quality)
-        mixture = trust.Mixture(_floor(quality), typical, 0.5 + min(residual_sd, 1.0))
+        floor = trust.choose_floor(quality.uncovered, quality.residual_sd)
+        floor = floor if quality.arrived else 0.5
+        mixture = trust.Mixture(floor, typical, trust.slack(quality.residual_sd))
         state = state._replace(
-            mixture=mixture, archive=states, arms=learn.arm_shares(learning, 6.0, LEAST)
+            mixture=mixture, archive=states, arms=learn.arm_shares(learning, 6.0, 0.01)
         )
-        return self._retain(state, state.current)
+        return self.retain(state, state.current)
 
     def stats(self, state: State, proposal: Proposal | None = None) -> dict[str, Any]:
         """Statistics of the state, and of the last proposal if it is given."""
-        fit, surface, quality = state.fit, state.surface, state.quality
-        frozen = state.mixture is not None
-        result = {
+        fit, surface = state.fit, state.surface
+        return {
             "factors": self.known.layout.size,
             "worst_factor": self.known.factors[int(np.argmax(fit.errors))] if fit else "",
             "noncentred": int((surface.centring[self.known.movable] < 1.0).sum()) if surface else 0,
             "step_size": surface.step_size if surface else math.nan,
             "surrogate": "factors" if surface else "none",
-            "surrogate_error": fit.error if fit else math.nan,
-            "residual_sd": quality.residual_sd if frozen else math.nan,
-            "uncovered": quality.uncovered if frozen else math.nan,
-            "share": state.share if fit else 0.0,
-            "refits": quality.refits if state.learning is None else state.learning.refits,
+            **super().stats(state, proposal),
         }
-        carry = None if proposal is None else proposal.carry
-        if proposal is not None:
-            result["move"] = proposal.move
-            result["n_steps"] = carry.gradients if carry else 0
-            result["energy_error"] = carry.energy_error if carry else math.nan
-            result["diverging"] = carry.diverging if carry else False
-        return result
 
     # --- kernels ------------------------------------------------------------------------------
 
@@ -254,16 +211,12 @@ class FactoredKamiltonian(Sampler):
         arm = 1 + min(int(np.searchsorted(np.cumsum(state.arms), rng.random())), len(ARMS) - 1)
         start = spot(self.known, surface, state.current.z)
         path = run(rng, self.known, surface, start, ARMS[arm - 1])
-        carry = Carry(
-            arm, path.end.u, 0.0, path.moved, path.gradients, path.accept_prob, path.energy_error,
-            path.diverging,
-        )  # fmt: skip
         move = f"surrogate{arm}"
         if not path.moved:
-            carry = carry._replace(value=state.current.value)
+            carry = Carry(arm, path.end.u, state.current.value, evaluated=False, path=path)
             return Proposal(x, -math.inf, move, carry, state.current.log_density)
         position, jacobian = leave(self.known, path.end.u, surface.centring)
-        carry = carry._replace(value=path.end.value - jacobian)
+        carry = Carry(arm, path.end.u, path.end.value - jacobian, path=path)
         return Proposal(position, state.current.value - carry.value, move, carry)
 
     def _walk(self, rng, x, state):
@@ -274,7 +227,7 @@ class FactoredKamiltonian(Sampler):
         move = "walk"
         if len(state.archive) > 1 and kind < 0.5:
             a, b = rng.integers(len(state.archive), size=2)
-            gamma = 2.38 / math.sqrt(2.0 * d) * (0.4 + 0.8 * size)
+            gamma = OPTIMAL_SCALE / math.sqrt(2.0 * d) * (0.4 + 0.8 * size)
             step = gamma * (state.archive[a] - state.archive[b]) + 0.01 * step
             move = "differential"
         else:
@@ -287,53 +240,49 @@ class FactoredKamiltonian(Sampler):
 
     def _design(self, rng, x, state):
         """A point of a flatter surrogate, evaluated and never moved to: tails."""
-        surface, temperature = state.surface, DESIGN_TEMPERATURES[int(rng.integers(2))]
+        surface, temperature = state.surface, (0.5, 0.15)[int(rng.integers(2))]
         start = spot(self.known, surface, state.current.z, temperature)
-        path = run(rng, self.known, surface, start, DESIGN_ARM, temperature)
+        path = run(rng, self.known, surface, start, Arm(3, 1.6), temperature)
         if not path.moved:
             return self._walk(rng, x, state)
         position, _ = leave(self.known, path.end.u, surface.centring)
         return Proposal(position, -math.inf, "design", Carry(-1, path.end.u, 0.0))
 
-    def _unlearned_walk(self, rng, x):
-        """While nothing is known: small steps of all sizes."""
-        size = 10.0 ** rng.uniform(-3.0, 0.0)
+    @staticmethod
+    def _nearby(rng, x, size, move, kernel):
+        """A normal step, while nothing is known."""
         position = x + size * rng.standard_normal(len(x))
-        return Proposal(position, 0.0, "walk", Carry(0, position.copy(), 0.0))
+        return Proposal(position, 0.0, move, Carry(kernel, position.copy(), 0.0))
 
     # --- the climb ----------------------------------------------------------------------------
 
     def _climb(self, rng, x, state, climb):
-        n, d = state.learning.log_densities.size, len(x)
         if climb.target is not None:
             position = climb.target.copy()
-        elif climb.satellites:
+            return Proposal(position, 0.0, "climb", Carry(-1, position.copy(), 0.0))
+        size = 0.7 * (0.03, 0.1, 0.3, 1.0)[state.learning.size % 4]
+        if climb.satellites:
             size = climbing.SATELLITES[-climb.satellites] * min(climb.half_width, 0.5)
-            position = x + size * rng.standard_normal(d)
-        else:
-            size = 0.7 * climbing.DESIGN[n % len(climbing.DESIGN)]
-            position = x + size * rng.standard_normal(d)
-        return Proposal(position, 0.0, "climb", Carry(-1, position.copy(), 0.0))
+        return self._nearby(rng, x, size, "climb", -1)
 
     def _climbed(self, rng, state, outcome):
         """After one evaluation of the climb: another point of the design, or the next target, or the end."""
         learning, climb, d = state.learning, state.learning.climb, len(outcome.position)
-        n = learning.log_densities.size
         if climb.target is not None:
-            rise = climb.promised if outcome.accepted else -math.inf
-            if outcome.accepted:
-                rise = outcome.log_density - self._before(learning)
+            rise = -math.inf
+            if outcome.accepted:  # the chain was at the highest of all but the last
+                rise = outcome.log_density - float(learning.heights[:-1].max())
             climb = climbing.learn(climb, rise, d)
         elif climb.satellites:
             climb = climb._replace(satellites=climb.satellites - 1)
         learning = learning._replace(climb=climb)
         state = state._replace(learning=learning)
-        spent = state.tune is not None and learning.draws >= CLIMB_SHARE * state.tune
+        spent = state.tune is not None and learning.schedule.draws >= 0.6 * state.tune
         calm = climb.calm >= climbing.CALM
-        over = calm or climb.rounds >= climbing.ROUNDS or spent
-        if over:
-            return self._arrive(rng, state, outcome, calm)
-        if climb.satellites or n < climbing.design_size(self.known.layout):
+        if calm or climb.rounds >= climbing.ROUNDS or spent:
+            state = state._replace(learning=learning._replace(climb=None, arrived=calm))
+            return learn.refit(rng, self.known, state, outcome.position, outcome.log_density)
+        if climb.satellites or learning.size < climbing.design_size(self.known.layout):
             return state
         try:
             surface = learn.fit_nearby(rng, self.known, learning, outcome.position)
@@ -342,16 +291,6 @@ class FactoredKamiltonian(Sampler):
         goal, promised = climbing.target(self.known, surface, outcome.position, climb.half_width)
         climb = climb._replace(target=goal, promised=promised)
         return state._replace(learning=learning._replace(climb=climb))
-
-    def _before(self, learning):
-        """The chain's log density before its last move: the highest of all but the last."""
-        values = learning.log_densities.buffer[: learning.log_densities.size - 1, 0]
-        return float(values.max())
-
-    def _arrive(self, rng, state, outcome, arrived):
-        learning = state.learning._replace(climb=None, arrived=arrived)
-        state = state._replace(learning=learning)
-        return learn.refit(rng, self.known, state, outcome.position, outcome.log_density)
 
     # --- tuning -------------------------------------------------------------------------------
 
@@ -377,47 +316,47 @@ class FactoredKamiltonian(Sampler):
         )
         if state.surface is None:
             return state._replace(learning=learning)
+        judgement, residual = learning.judgement, state.current.log_density - state.current.value
         if carry.kernel == 0:
-            rate = 0.3 / (1.0 + 0.02 * learning.draws)
+            rate = 0.3 / (1.0 + 0.02 * learning.schedule.draws)
             if outcome.proposal.move == "walk":
-                state = state._replace(log_walk=state.log_walk + rate * (probability - WALK_ACCEPT))
-        elif carry.evaluated:
-            learning = _judge_arm(learning, state, outcome)
-            state = state._replace(arms=learn.arm_shares(learning, 3.0))
+                state = state._replace(log_walk=state.log_walk + rate * (probability - 0.3))
         else:
-            trials = learning.trials.copy()
+            accepted, trials = learning.accepted.copy(), learning.trials.copy()
             trials[carry.kernel - 1] += 1.0
-            learning = learning._replace(trials=trials)
-            step_size = max(0.9 * state.surface.step_size, learn.SHORTEST)
-            state = state._replace(surface=state.surface._replace(step_size=step_size))
-        if learning.residuals.size > 5:
-            residual = state.current.log_density - state.current.value
-            bad = int(trust.is_too_low(residual, _typical(learning)))
-            learning = learning._replace(
-                judged=learning.judged + 1, uncovered=learning.uncovered + bad
-            )
-        return state._replace(learning=learning)
+            if carry.evaluated:
+                accepted[carry.kernel - 1] += probability
+                # much too high is where the surrogate has mass that is not there, and sends all its proposals
+                judgement = judgement.moved(residual, every=1).proposed(
+                    outcome.proposed_log_density - carry.value, probability > 0.02, too_high=2.0
+                )
+            else:
+                step_size = max(0.9 * state.surface.step_size, learn.SHORTEST)
+                state = state._replace(surface=state.surface._replace(step_size=step_size))
+            learning = learning._replace(accepted=accepted, trials=trials)
+            if carry.evaluated:
+                state = state._replace(arms=learn.arm_shares(learning, 3.0))
+        return state._replace(learning=learning._replace(judgement=judgement.standing(residual)))
 
     def _refit_is_due(self, state: State) -> bool:
-        learning, n = state.learning, state.learning.log_densities.size
-        last = state.tune is not None and learning.draws >= trust.LAST_REFIT * state.tune
-        if last and not learning.final:
+        learning, schedule, n = state.learning, state.learning.schedule, state.learning.size
+        if schedule.is_last(state.tune) and not schedule.final:
             return True
-        surprised = learning.surprises > 5 + 0.02 * n and n > 1.05 * learning.last_refit
-        return n >= learning.next_refit or surprised
+        surprised = learning.judgement.surprises > 5 + 0.02 * n and n > 1.05 * schedule.last_refit
+        return n >= schedule.next_refit or surprised
 
     # --- end of tuning ------------------------------------------------------------------------
 
     def _is_stale(self, state: State) -> bool:
         """Whether the surrogate has to be made anew although there is nothing left to judge it by."""
-        learning, n = state.learning, state.learning.log_densities.size
+        learning, n = state.learning, state.learning.size
         if state.surface is None:  # still climbing
             return n >= climbing.design_size(self.known.layout)
-        if n < STALE * learning.last_refit:
+        if n < 1.15 * learning.schedule.last_refit:
             return False
-        residual_sd, uncovered = learn.measure(learning, state.fit.error)
+        quality = learn.measure(learning, state.fit.error)
         accepted = learning.accepted.sum() / learning.trials.sum()
-        return residual_sd > NOT_GOOD or uncovered > 0.02 or accepted < 0.5
+        return quality.residual_sd > 0.3 or quality.uncovered > 0.02 or accepted < 0.5
 
     def _position(self, state):
         """Where the chain is, in v."""
@@ -428,71 +367,11 @@ class FactoredKamiltonian(Sampler):
             return state.current.z.copy()
         return leave(self.known, state.current.z, state.surface.centring)[0]
 
-    def _typical_residual(self, state, states, values):
-        """Median of log p - g at the chain's states, or at the only one."""
-        residuals = values - np.array([learn.value(self.known, state.surface, u) for u in states])
-        if not len(states):
-            residuals = np.array([state.current.log_density - state.current.value])
-        residuals = residuals[np.isfinite(residuals)]
-        return float(np.median(residuals)) if len(residuals) else 0.0
-
-    def _has_arrived(self, rng, state, values, typical):
-        """Whether the chain's log densities are those of posterior draws, as far as the surrogate knows."""
-        values = values if len(values) else np.array([state.current.log_density])
-        position = self._position(state)
-        expected = expected_log_densities(rng, self.known, state.surface, position, typical)
-        return expected is not None and is_high_enough(values, expected)
-
-    def _archive(self, state, learning):
-        """The chain's last states, in u, and their log densities."""
-        m = learning.chain.size
-        rows = slice(max(0, m - ARCHIVE), m)
-        states = learning.chain.buffer[rows]
-        centring = state.surface.centring
-        u = np.array([learn.enter(self.known, v, centring) for v in states])
-        values = learning.chain_log_densities.buffer[rows, 0].copy()
-        return u.reshape(len(states), learning.chain.buffer.shape[1]), values
-
-    def _retain(self, state, current):
-        share = 1.0 if state.mixture is None else self._share(state.mixture, current)
-        return state._replace(current=current, share=share)
-
-    @staticmethod
-    def _share(mixture, current):
-        return (
-            trust.share(mixture, math.inf, math.inf, current) if current.value > -math.inf else 0.0
-        )
-
-
-def _judge_arm(learning: Learning, state: State, outcome: Outcome) -> Learning:
-    carry, probability = outcome.proposal.carry, outcome.accept_prob
-    accepted, trials = learning.accepted.copy(), learning.trials.copy()
-    accepted[carry.kernel - 1] += probability
-    trials[carry.kernel - 1] += 1.0
-    residual = state.current.log_density - state.current.value
-    learning = learning._replace(
-        accepted=accepted, trials=trials,
-        residuals=history.append(learning.residuals, np.array([residual])),
-    )  # fmt: skip
-    if learning.residuals.size > 5:
-        wrong = outcome.proposed_log_density - carry.value - _typical(learning)
-        # much too high is where the surrogate has mass that is not there, and sends all its proposals
-        surprise = wrong < -SURPRISE or (wrong > SURPRISE and probability > 0.02)
-        learning = learning._replace(surprises=learning.surprises + int(surprise))
-    return learning
-
-
-def _typical(learning: Learning) -> float:
-    size = learning.residuals.size
-    return float(np.median(learning.residuals.buffer[max(0, size - 100) : size, 0]))
-
-
-def _floor(quality: Quality) -> float:
-    """Least probability of the random walk, from out-of-sample evidence."""
-    if not quality.arrived:
-        return 0.5
-    if quality.uncovered == 0.0 and quality.residual_sd < 0.2:
-        return 0.05
-    if quality.uncovered < 0.01 and quality.residual_sd < 0.5:
-        return 0.1
-    return 0.25 if quality.uncovered < 0.03 else 0.5
+    def _archive(self, state):
+        """The chain's last states, in u, and their log densities; where it is, if it has not tuned."""
+        learning, m = state.learning, state.learning.chain.size
+        if not m:
+            return state.current.z[None], np.array([state.current.log_density])
+        rows, centring = slice(max(0, m - 300), m), state.surface.centring
+        u = np.array([learn.enter(self.known, v, centring) for v in learning.chain.buffer[rows]])
+        return u, learning.chain_log_densities.buffer[rows, 0].copy()

@@ -6,179 +6,68 @@ import numpy as np
 
 from pymc_kameleon.numerics.history import History
 from pymc_kameleon.samplers.kamiltonian.factors.surface import Surface
+from pymc_kameleon.samplers.kamiltonian.learner import Judgement, Quality, Schedule
 from pymc_kameleon.samplers.kamiltonian.trust import Current, Mixture
 from pymc_kameleon.surrogates.factors.regression import Fit
 
 
-class Carry(NamedTuple):
-    """What ``propose`` computed at the proposed point.
-
-    Attributes
-    ----------
-    kernel : int
-        0 for the random walk, 1, 2, ... for the arms; -1 for points that are evaluated to learn from them.
-    u, value : ndarray of shape (d,), float
-        The proposed point in the coordinates of the dynamics, and the surrogate g there; 0 without one.
-    evaluated : bool
-    gradients, accept_prob, energy_error, diverging :
-        See :class:`pymc_kameleon.samplers.kamiltonian.factors.surface.Path`.
-    """
-
-    kernel: int
-    u: np.ndarray
-    value: float
-    evaluated: bool = True
-    gradients: int = 0
-    accept_prob: float = float("nan")
-    energy_error: float = float("nan")
-    diverging: bool = False
-
-
 class Climb(NamedTuple):
-    """A trust-region climb on the surrogate, from where the chain starts to the typical set.
+    """A trust-region climb on the surrogate, from where the chain starts to the typical set."""
 
-    Attributes
-    ----------
-    half_width : float
-        Of the box in u in which the next point is looked for.
-    target : ndarray of shape (d,) or None
-        That point, in v; None once it has been evaluated.
-    promised : float
-        By how much the surrogate says that it is higher.
-    satellites : int
-        Points around the current one still to be evaluated.
-    calm : int
-        How many times in a row nothing more was to be gained, twice that in a wide box.
-    rounds : int
-    """
-
-    half_width: float = 0.5
-    target: np.ndarray | None = None
-    promised: float = 0.0
-    satellites: int = 0
+    half_width: float = 0.5  # of the box in u in which the next point is looked for
+    target: np.ndarray | None = None  # (d,): that point, in v; None once it has been evaluated
+    promised: float = 0.0  # by how much the surrogate says that it is higher
+    satellites: int = 0  # points around the current one still to be evaluated
+    # how many times in a row nothing more was to be gained, twice that in a wide box
     calm: int = 0
     rounds: int = 0
 
 
-class Quality(NamedTuple):
-    """How good the surrogate is, out of sample.
-
-    Attributes
-    ----------
-    residual_sd : float
-        Robust sd of log p - g under the chain; the fit's held-out error where there are too few draws to tell.
-    uncovered : float
-        Share of the chain's states at which g is more than 2.5 too low.
-    refits, evaluations : int
-        While tuning.
-    arrived : bool
-        Whether the climb came to an end by itself, or the chain is where posterior draws are (``arrived``).
-    """
-
-    residual_sd: float
-    uncovered: float
-    refits: int
-    evaluations: int
-    arrived: bool
-
-
 class Learning(NamedTuple):
-    """Everything that is needed while tuning only.
+    """Everything that is needed while tuning only."""
 
-    Attributes
-    ----------
-    inputs, outputs, log_densities : History
-        Of every evaluation: (n, n_w), (n, n_o), and the log density of v.
-    chain, chain_log_densities : History
-        The chain's states since it arrived, in v, repeated where it stood.
-    climb : Climb or None
-        None once the chain has arrived.
-    arrived : bool
-        Whether it has by itself, rather than for want of budget.
-    accepted, trials : ndarray of shape (arms,)
-        Sums of the acceptance probabilities of each arm's proposals, and their number; old ones fade at each refit.
-    correlation : float
-        Slowest lag-1 autocorrelation of one inner transition.
-    residuals : History
-        log p - g after the surrogate's moves since the last refit.
-    uncovered, judged : int
-        Draws since the last refit that stood where g is more than 2.5 too low, and draws judged.
-    surprises : int
-        Plausible points since the last refit that the surrogate had wrong by more than 2.
-    earlier : tuple of float, or None
-        (residual sd, uncovered) from before the last refit.
-    moves, draws, refits, last_refit, next_refit : int
-        How many so far; and at which numbers of evaluations.
-    final : bool
-        Whether the last refit has been.
-    free : ndarray of shape (m, n_w) or None
-        Inputs along a free run on the last surrogate.
-    careful : bool
-        Whether a free run has been on a peak that is not there: splines wherever they are about as good.
-    seed : int
-        For the refit at the end of tuning.
-    """
-
-    inputs: History
+    inputs: History  # of every evaluation: (n, n_w), (n, n_o), and the log density of v
     outputs: History
     log_densities: History
-    chain: History
+    chain: History  # the chain's states since it arrived, in v, repeated where it stood
     chain_log_densities: History
-    climb: Climb | None
-    arrived: bool
+    climb: Climb | None  # None once the chain has arrived
+    arrived: bool  # whether it has by itself, rather than for want of budget
+    # (arms,): sums of the acceptance probabilities of each arm's proposals, and their number; old
+    # ones fade at each refit
     accepted: np.ndarray
-    trials: np.ndarray
-    correlation: float
-    residuals: History
-    uncovered: int
-    judged: int
-    surprises: int
-    earlier: tuple | None
-    moves: int
-    draws: int
-    refits: int
-    last_refit: int
-    next_refit: int
-    final: bool
-    free: np.ndarray | None
-    careful: bool
-    seed: int
+    trials: np.ndarray  # (arms,)
+    correlation: float  # slowest lag-1 autocorrelation of one inner transition
+    judgement: Judgement  # of the present surrogate
+    schedule: Schedule
+    moves: int = 0  # accepted so far
+    free: np.ndarray | None = None  # (m, n_w): inputs along a free run on the last surrogate
+    # whether a free run has been on a peak that is not there: splines wherever they are about as
+    # good
+    careful: bool = False
+
+    @property
+    def size(self) -> int:
+        """Number of evaluations."""
+        return self.log_densities.size
+
+    @property
+    def heights(self) -> np.ndarray:
+        """Every log density, (n,)."""
+        return self.log_densities.buffer[: self.size, 0]
 
 
 class State(NamedTuple):
-    """The adaptive state.
+    """The adaptive state."""
 
-    Attributes
-    ----------
-    tune : int or None
-        Number of tuning draws, if known.
-    current : Current
-        What is retained at the chain's point: u, the log density of v, and g.
-    share : float
-        How far the surrogate is trusted at the chain's point; 1 while tuning.
-    fit, surface : Fit, Surface or None
-        None until there are enough evaluations.
-    log_walk : float
-        Log scale of the random walk, in units of the metric.
-    archive : ndarray of shape (n, d)
-        Past states, in u.
-    arms : ndarray of shape (arms,)
-        Probabilities of the arms; they add up to 1.
-    mixture : Mixture or None
-        Set when tuning ends.
-    quality : Quality
-    learning : Learning or None
-        None once tuning has ended.
-    """
-
-    tune: int | None
-    current: Current
-    share: float
-    fit: Fit | None
+    tune: int | None  # number of tuning draws, if known
+    current: Current  # what is retained at the chain's point: u, the log density of v, and g
+    share: float  # t at the chain's point; 1 while tuning
+    fit: Fit | None  # None until there are enough evaluations
     surface: Surface | None
-    log_walk: float
-    archive: np.ndarray
-    arms: np.ndarray
-    mixture: Mixture | None
+    log_walk: float  # log scale of the random walk, in units of the metric
+    archive: np.ndarray  # (n, d): past states, in u
+    arms: np.ndarray  # (arms,): probabilities of the arms; they add up to 1
+    mixture: Mixture | None  # set when tuning ends
     quality: Quality
-    learning: Learning | None
+    learning: Learning | None  # None once tuning has ended

@@ -17,9 +17,6 @@ import numpy as np
 from pymc_kameleon.surrogates.factors.emulator import Emulator, emulate
 from pymc_kameleon.surrogates.factors.layout import Layout
 
-MOST_STEPS = 60  # of one trajectory
-DIVERGING = 1000.0
-
 
 class Known(Protocol):
     """What is known of a log density, with its gradients; see :class:`pymc_kameleon.steps.factors.split.Split`."""
@@ -38,21 +35,11 @@ class Known(Protocol):
 
 
 class Surface(NamedTuple):
-    """A fixed surrogate and everything its transitions depend on.
-
-    Attributes
-    ----------
-    emulator : Emulator
-    centring : ndarray of shape (d,)
-        lambda.
-    metric : ndarray of shape (d, d)
-        B: momenta are standard normal, and u moves along B p.
-    step_size : float
-    """
+    """A fixed surrogate and everything its transitions depend on."""
 
     emulator: Emulator
-    centring: np.ndarray
-    metric: np.ndarray
+    centring: np.ndarray  # (d,): lambda
+    metric: np.ndarray  # (d, d): B: momenta are standard normal, and u moves along B p
     step_size: float
 
 
@@ -75,27 +62,13 @@ ARMS = (Arm(1, 0.5), Arm(1, 1.6), Arm(3, 1.6), Arm(8, 1.6), Arm(20, 1.6))
 
 
 class Path(NamedTuple):
-    """What some inner transitions did.
-
-    Attributes
-    ----------
-    end : Spot
-    start_value : float
-    moved : bool
-    accept_prob : float
-        Mean of the inner tests.
-    gradients : int
-    energy_error : float
-        Of the last trajectory.
-    diverging : bool
-    """
+    """What some inner transitions did."""
 
     end: Spot
-    start_value: float
     moved: bool
-    accept_prob: float
+    accept_prob: float  # mean of the inner tests
     gradients: int
-    energy_error: float
+    energy_error: float  # of the last trajectory
     diverging: bool
 
 
@@ -134,17 +107,15 @@ def run(
 
     Step size and integration time are random, drawn independently of the point.
     """
-    d = len(start.u)
-    normals, uniforms = (
-        rng.standard_normal((arm.transitions, d)), rng.random((arm.transitions, 3)),
-    )  # fmt: skip
+    n = arm.transitions
+    normals, uniforms = rng.standard_normal((n, len(start.u))), rng.random((n, 3))
     here, moved, diverging = start, False, False
     total, gradients, error = 0.0, 0, math.nan
     if start.value == -math.inf:
-        return Path(start, start.value, False, 0.0, 0, error, False)
+        return Path(start, False, 0.0, 0, error, False)
     for momentum, u in zip(normals, uniforms, strict=True):
         step = surface.step_size * (0.8 + 0.4 * u[0])
-        steps = min(int(arm.time * (0.4 + 1.2 * u[1]) / step) + 1, MOST_STEPS)
+        steps = min(int(arm.time * (0.4 + 1.2 * u[1]) / step) + 1, 60)
         energy = here.value - 0.5 * float(momentum @ momentum)
         there, momentum, done = _leapfrog(known, surface, here, momentum, step, steps, temperature)
         gradients += done
@@ -152,12 +123,12 @@ def run(
         if there is not None:
             log_ratio = there.value - 0.5 * float(momentum @ momentum) - energy
         error = -log_ratio
-        diverging = diverging or not log_ratio > -DIVERGING
+        diverging = diverging or not log_ratio > -1000.0
         probability = math.exp(min(0.0, log_ratio)) if not math.isnan(log_ratio) else 0.0
         total += probability
         if u[2] < probability and there is not None:  # on which reversibility hangs
             here, moved = there, True
-    return Path(here, start.value, moved, total / arm.transitions, gradients, error, diverging)
+    return Path(here, moved, total / n, gradients, error, diverging)
 
 
 def _leapfrog(known, surface, here, momentum, step, steps, temperature):

@@ -31,58 +31,57 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pymc_kameleon.samplers.kamiltonian import trust as residual_mixture
-from pymc_kameleon.samplers.kamiltonian.trust import Mixture, Quality
+from pymc_kameleon.numerics.checks import moderate
+from pymc_kameleon.samplers.kamiltonian import trust
+from pymc_kameleon.samplers.kamiltonian.learner import Quality
+from pymc_kameleon.samplers.kamiltonian.trust import Mixture
 
-ENOUGH_TRIALS = 20  # proposals of either kernel before the two are compared
-MOSTLY_WRONG = 0.1  # of the states uncovered
-MOST_SLACK = 3.0  # a worse surrogate is not trusted the more for it
+ENOUGH = 20  # proposals of either kernel before the two are compared, and residuals to judge by
 
 
 class Jumps(NamedTuple):
-    """Sums of acceptance probability times squared jump in learned coordinates, since the last fit.
+    """Of either kernel, the random walk first, since the last fit."""
 
-    Attributes
-    ----------
-    random_walk, hamiltonian : ndarray of shape (d,)
-    n_random_walk, n_hamiltonian : int
-        Proposals of either kind.
-    """
-
-    random_walk: np.ndarray
-    hamiltonian: np.ndarray
-    n_random_walk: int
-    n_hamiltonian: int
+    # (2, d): sums of acceptance probability times squared jump in learned coordinates
+    squares: np.ndarray
+    trials: np.ndarray  # (2,): proposals
 
 
 def no_jumps(dim: int) -> Jumps:
     """Nothing seen yet."""
-    return Jumps(np.zeros(dim), np.zeros(dim), 0, 0)
+    return Jumps(np.zeros((2, dim)), np.zeros(2))
 
 
-def count_random_walk(jumps: Jumps, accept_prob: float, jump: np.ndarray) -> Jumps:
-    """Add a random-walk proposal; ``jump`` of shape (d,), in learned coordinates."""
-    gained = jumps.random_walk + accept_prob * jump**2
-    return jumps._replace(random_walk=gained, n_random_walk=jumps.n_random_walk + 1)
-
-
-def count_hamiltonian(jumps: Jumps, accept_prob: float, jump: np.ndarray) -> Jumps:
-    """Add a trajectory; where it was refused ``jump`` need not be finite."""
-    gained = jumps.hamiltonian
+def count(jumps: Jumps, kernel: int, accept_prob: float, jump: np.ndarray) -> Jumps:
+    """Add a proposal ``jump`` (d,) away, in learned coordinates; where it was refused that need not be finite."""
+    squares, trials = jumps.squares.copy(), jumps.trials.copy()
+    trials[kernel] += 1.0
     if accept_prob > 0.0:
-        gained = gained + accept_prob * jump**2
-    return jumps._replace(hamiltonian=gained, n_hamiltonian=jumps.n_hamiltonian + 1)
+        squares[kernel] += accept_prob * jump**2
+    return Jumps(squares, trials)
 
 
 def efficiency(jumps: Jumps) -> float:
     """The ratio r; NaN while there are too few proposals of either kind to say."""
-    if jumps.n_hamiltonian < ENOUGH_TRIALS or jumps.n_random_walk < ENOUGH_TRIALS:
+    if jumps.trials.min() < ENOUGH:
         return math.nan
-    random_walk = jumps.random_walk.min() / jumps.n_random_walk
-    hamiltonian = jumps.hamiltonian.min() / jumps.n_hamiltonian
+    random_walk, hamiltonian = jumps.squares.min(axis=1) / jumps.trials
     if random_walk > 0.0:
         return float(hamiltonian / random_walk)
     return math.inf if hamiltonian > 0.0 else 0.0  # where neither has moved, nothing is proved
+
+
+def judge(residuals: np.ndarray) -> Quality | None:
+    """From log p - f at the chain's states since the last fit, shape (n,); ``None`` from too few.
+
+    The noise of a retained log p is part of it.
+    """
+    residuals = residuals[moderate(residuals)]
+    if len(residuals) < ENOUGH:
+        return None
+    typical = float(np.median(residuals))
+    uncovered = float(np.mean(trust.is_too_low(residuals, typical)))
+    return Quality(trust.spread(residuals), uncovered, typical=typical)
 
 
 def random_walk_share(
@@ -120,9 +119,9 @@ def least_share(quality: Quality | None, least: float) -> float:
     """
     if quality is None:
         return least
-    if quality.uncovered > MOSTLY_WRONG:
+    if quality.uncovered > 0.1:  # mostly wrong
         return max(least, 0.75)
-    return max(least, residual_mixture.choose_floor(quality.uncovered, quality.spread))
+    return max(least, trust.choose_floor(quality.uncovered, quality.residual_sd))
 
 
 def frozen_mixture(quality: Quality | None, share: float) -> Mixture | None:
@@ -132,4 +131,4 @@ def frozen_mixture(quality: Quality | None, share: float) -> Mixture | None:
     """
     if quality is None or not 0.0 < share < 1.0:
         return None
-    return Mixture(share, quality.typical, residual_mixture.slack(quality.spread, MOST_SLACK))
+    return Mixture(share, quality.typical, trust.slack(quality.residual_sd, most=3.0))

@@ -49,22 +49,16 @@ from pymc_kameleon.numerics.history import History, append, count_distinct, empt
 from pymc_kameleon.numerics.step_size import robbins_monro
 from pymc_kameleon.samplers import adaptive_metropolis
 from pymc_kameleon.samplers.adaptive_metropolis import AdaptiveMetropolis
-from pymc_kameleon.samplers.kamiltonian import trust as residual_mixture
-from pymc_kameleon.samplers.kamiltonian.scores import handover as kamiltonian_handover
+from pymc_kameleon.samplers.kamiltonian import trust
+from pymc_kameleon.samplers.kamiltonian.sampler import Carry, SurrogateSampler
+from pymc_kameleon.samplers.kamiltonian.scores import handover
 from pymc_kameleon.samplers.kamiltonian.scores.handover import Jumps, no_jumps
 from pymc_kameleon.samplers.kamiltonian.trust import Current, Mixture
-from pymc_kameleon.samplers.seam import NEVER, NOTHING, Point, Proposal, Sampler
+from pymc_kameleon.samplers.seam import NEVER, NOTHING, Point, Proposal
+from pymc_kameleon.surrogates.scores import choose
 from pymc_kameleon.surrogates.scores import objective as score_matching
 from pymc_kameleon.surrogates.scores import online as online_finite
-from pymc_kameleon.surrogates.scores.choose import (
-    RADIUS,
-    Fit,
-    Recipe,
-    distance,
-    fit,
-    leapfrog,
-    stable_step_size,
-)
+from pymc_kameleon.surrogates.scores.choose import RADIUS, Fit, Recipe
 from pymc_kameleon.surrogates.scores.objective import gaussian_base
 from pymc_kameleon.surrogates.scores.online import OnlineFinite
 
@@ -79,63 +73,46 @@ PAPERS = {
     "lite": {**PAPER, "n_history": 1000},
     "finite": {**PAPER, "n_history": 2000, "n_features": 2000, "n_leapfrog": (10, 100)},
 }
-JITTER = 0.2  # the step size is drawn within this share of its mean
-GROWTH = 1.5  # of the intervals between fits
 
 
 class State(NamedTuple):
-    """Everything that adapts.
+    """Everything that adapts."""
 
-    Attributes
-    ----------
-    walk : adaptive_metropolis.State
-        The other kernel of the mixture; it keeps the history.
-    centre, factor : ndarray of shape (d,), (d, d)
-        The learned coordinates: x = centre + factor z, factor lower triangular.
-    fitted : Fit or None
-        The surrogate in those coordinates.
-    share : float
-        Probability of a random-walk move; with ``mixture`` its least probability.
-    mixture : Mixture or None
-        Set when tuning ends, if the shares are to depend on the residual.
-    current : Current or None
-        What is retained at the chain's point: z, log density, f; ``None`` without a surrogate.
-    trust : float
-        t at the chain's point: trajectories are chosen with probability (1 - share) t.
-    log_step, log_step_average, log_step_limit : float
-        Of the leapfrog's mean step size; its average over iterations; the largest stable one.
-    jumps : Jumps
-    residuals : History
-        log p - f at the chain's states since the last fit, out of sample; empty after tuning.
-    refits, next_fit : int
-        Surrogates so far, and the iteration of the next.
-    last_fit : float
-        Iteration from which on there is none.
-    online : OnlineFinite or None
-        Running sums of the whole history, with ``online`` and while tuning.
-    """
-
-    walk: adaptive_metropolis.State
+    walk: adaptive_metropolis.State  # the other kernel of the mixture; it keeps the history
+    # (d,): the learned coordinates: x = centre + factor z, factor lower triangular
     centre: np.ndarray
-    factor: np.ndarray
-    fitted: Fit | None
-    share: float
-    mixture: Mixture | None
+    factor: np.ndarray  # (d, d)
+    fitted: Fit | None  # the surrogate in those coordinates
+    walk_share: float  # probability of a random-walk move; with ``mixture`` its least probability
+    mixture: Mixture | None  # set when tuning ends, if the shares are to depend on the residual
+    # what is retained at the chain's point: z, log density, f; ``None`` without a surrogate
     current: Current | None
-    trust: float
+    # t at the chain's point: trajectories are chosen with probability (1 - walk_share) t
+    share: float
+    # of the leapfrog's mean step size; its average over iterations; the largest stable one
     log_step: float
     log_step_average: float
     log_step_limit: float
     jumps: Jumps
+    # log p - f at the chain's states since the last fit, out of sample; empty after tuning
     residuals: History
-    refits: int
+    refits: int  # surrogates so far, and the iteration of the next
     next_fit: int
-    last_fit: float
+    last_fit: float  # iteration from which on there is none
+    # running sums of the whole history, with ``online`` and while tuning
     online: OnlineFinite | None = None
 
 
+class Path(NamedTuple):
+    """What a trajectory did."""
+
+    step_size: float
+    n_steps: int
+    diverging: bool
+
+
 @dataclass(frozen=True, kw_only=True, eq=False)
-class ScoreKamiltonian(Sampler):
+class ScoreKamiltonian(SurrogateSampler):
     """Kamiltonian Monte Carlo with a surrogate from positions; :class:`LiteKamiltonian` or :class:`FiniteKamiltonian`.
 
     The cold start, in four rules. (1) Adaptive Metropolis alone for ``first_fit`` draws. (2) Then
@@ -253,10 +230,8 @@ class ScoreKamiltonian(Sampler):
             self.lengthscale, self.regularization, self.isotropic, self.base_scale,
         )  # fmt: skip
         walk = AdaptiveMetropolis(
-            initial_scale=self.initial_scale,
-            learn_from_values=self.learn_from_values,
-            tune=self.tune,
-        )
+            initial_scale=self.initial_scale, learn_from_values=self.learn_from_values, tune=self.tune
+        )  # fmt: skip
         object.__setattr__(self, "recipe", recipe)
         object.__setattr__(self, "walk", walk)
         positive(lengthscale=self.lengthscale, regularization=self.regularization)
@@ -296,33 +271,18 @@ class ScoreKamiltonian(Sampler):
         """Whether the share of random-walk moves follows what the two kernels bring."""
         return self.history is None if self.adapt_share is None else bool(self.adapt_share)
 
-    @property
-    def _looks_at_residuals(self) -> bool:
-        return self.mixture == "residual" and self.random_walk_share > 0.0
-
     def init(self, rng, x, known=NOTHING) -> State:
         """Start at ``x``, shape (d,)."""
         x = np.asarray(x, dtype=float)
         dim, tune = len(x), known.left(self.tune)
         shaped(dim, lengthscale=self.lengthscale)
         state = State(
-            walk=self.walk.init(rng, x, known),
-            centre=np.zeros(dim),
-            factor=np.eye(dim),
-            fitted=None,
-            share=1.0,
-            mixture=None,
-            current=None,
-            trust=1.0,
-            log_step=0.0,
-            log_step_average=0.0,
-            log_step_limit=0.0,
-            jumps=no_jumps(dim),
-            residuals=empty(1),
-            refits=0,
+            walk=self.walk.init(rng, x, known), centre=np.zeros(dim), factor=np.eye(dim), fitted=None,
+            walk_share=1.0, mixture=None, current=None, share=1.0,
+            log_step=0.0, log_step_average=0.0, log_step_limit=0.0, jumps=no_jumps(dim), residuals=empty(1), refits=0,
             next_fit=max(500, 50 * dim) if self.first_fit is None else self.first_fit,
-            last_fit=math.inf if tune is None else 0.85 * tune,
-        )
+            last_fit=math.inf if tune is None else trust.LAST_REFIT * tune,
+        )  # fmt: skip
         if self.history is None:
             return state
         return self._start_from(rng, state, np.asarray(self.history, dtype=float))
@@ -341,7 +301,7 @@ class ScoreKamiltonian(Sampler):
         if not ok or len(history) <= dim:
             raise ValueError(f"history spans no volume: {len(history)} points in {dim} dimensions.")
         walk = state.walk._replace(mean=moments.mean, factor=factor, next_update=NEVER, warmup=0)
-        state = state._replace(walk=walk, share=self.random_walk_share)
+        state = state._replace(walk=walk, walk_share=self.random_walk_share)
         state = self.refit(rng, state, history)._replace(next_fit=NEVER)
         if state.fitted is None:
             raise ValueError(
@@ -351,35 +311,46 @@ class ScoreKamiltonian(Sampler):
 
     # --- one draw ---------------------------------------------------------------------------------
 
+    def locate(self, state, point) -> Current:
+        """F at ``point``, in learned coordinates."""
+        z = solve_lower(state.factor, point.position - state.centre)
+        return Current(z, point.log_density, score_matching.value(z, state.fitted.surrogate))
+
+    def trusted(self, state, current) -> float:
+        """T at a point, in the region where trajectories go."""
+        region = state.fitted.region
+        if region is not None:
+            current = current._replace(z=(current.z - region[0]) / region[1])
+        return trust.share(state.mixture, RADIUS, math.inf, current)
+
     def place(self, state, point, proposal=None) -> State:
         """Retain the point and its log density, which is never evaluated again."""
         if state.fitted is None:
             return state
-        there = None if proposal is None else proposal.carry.get("there")
-        if there is not None:
-            return _retain(state, there._replace(log_density=point.log_density))
-        current = _locate(state, point.position, point.log_density)
-        away = distance(current.z, state.fitted.region)
-        if state.share == 0.0 and not away < RADIUS:
+        if state.mixture is not None and proposal is not None:
+            return super().place(state, point, proposal)
+        state = super().place(state, point)
+        away = choose.distance(state.current.z, state.fitted.region)
+        if state.walk_share == 0.0 and not away < RADIUS:
             raise ValueError(
                 f"The chain cannot move: it is {away:.3g} standard deviations away from the history's mean, farther "
                 f"than any trajectory goes ({RADIUS:g}), and random_walk_share=0 leaves no other move. Start it "
                 "nearer, give a history of this target, or random_walk_share above 0."
             )
-        return _retain(state, current)
+        return state
 
     def propose(self, rng, x, state) -> Proposal:
-        """A random-walk move with probability 1 - (1 - ``share``) ``trust``, otherwise a trajectory.
+        """A random-walk move with probability 1 - (1 - ``walk_share``) ``share``, otherwise a trajectory.
 
-        Where ``trust`` depends on the log density, :meth:`log_ratio` corrects for it; where it is 1 the
+        Where ``share`` depends on the log density, :meth:`log_ratio` corrects for it; where it is 1 the
         choice does not depend on ``x`` and each of the two needs its own ratio only. A trajectory's
         number of steps and step size do not depend on ``x`` either, on which reversibility hangs.
         """
-        if state.fitted is None or rng.random() < 1.0 - (1.0 - state.share) * state.trust:
+        nowhere, mixed = Current(x, math.nan, 0.0), state.mixture is not None
+        if state.fitted is None or rng.random() < 1.0 - (1.0 - state.walk_share) * state.share:
             walk = self.walk.propose(rng, x, state.walk)
-            carry = {"walk": walk, "start": x}
-            if state.mixture is not None:
-                carry["there"] = _locate(state, walk.position, math.nan)
+            there = self.locate(state, Point(walk.position, math.nan)) if mixed else nowhere
+            carry = Carry(0, there.z, there.value, x, path=walk)
             return Proposal(walk.position, walk.log_q_ratio, "random_walk", carry)
         low, high = self.leapfrog_range
         n_steps = low + int((high - low + 1) * rng.random())
@@ -387,67 +358,49 @@ class ScoreKamiltonian(Sampler):
         z = solve_lower(state.factor, x - state.centre)
         momentum = rng.standard_normal(len(x))
         fitted = state.fitted
-        end, turned, inside = leapfrog(
+        end, turned, inside = choose.leapfrog(
             z, momentum, fitted.surrogate, step_size, n_steps, fitted.region
         )
-        stats = {
-            "step_size": step_size,
-            "n_steps": n_steps,
-            "diverging": not inside,
-            "kinetic_energy": math.nan,
-        }
-        carry = {"stats": stats, "jump": end - z}
+        value = score_matching.value(end, fitted.surrogate) if mixed and inside else 0.0
+        carry = Carry(1, end, value, z, path=Path(step_size, n_steps, not inside))
         if not inside:  # the current point itself: refused without an evaluation
             return Proposal(x, -math.inf, "hamiltonian", carry)
-        stats["kinetic_energy"] = kinetic = 0.5 * float(turned @ turned)
         # K(start) - K(end): with the true log densities in the accept step, H(start) - H(end)
+        kinetic = 0.5 * float(turned @ turned)
         log_q_ratio = 0.5 * float(momentum @ momentum) - kinetic
         position = state.centre + multiply_lower(state.factor, end)
-        if state.mixture is not None:
-            value = score_matching.value(end, state.fitted.surrogate)
-            carry["there"] = Current(end, math.nan, value)
         return Proposal(position, log_q_ratio, "hamiltonian", carry)
-
-    def log_ratio(self, state, point, proposal, there) -> float:
-        """Everything in the Metropolis-Hastings ratio but log p(x') - log p(x): the kernel's own part
-        and, with a mixture, the ratio of the probabilities of choosing it.
-
-        Exactness hangs on the latter: see :mod:`pymc_kameleon.samplers.kamiltonian.trust`.
-        """
-        end = proposal.carry.get("there")
-        if state.mixture is None or end is None or there.log_density == -math.inf:
-            return proposal.log_q_ratio
-        trust = _trust(state, end._replace(log_density=there.log_density))
-        return proposal.log_q_ratio + residual_mixture.log_ratio(
-            state.mixture, proposal.move == "hamiltonian", state.trust, trust
-        )
 
     def _draw_step_size(self, rng, state):
         uniform = rng.random()
         if isinstance(self.step_size, tuple):
             low, high = self.step_size
             return low + (high - low) * uniform
-        return math.exp(state.log_step) * (1.0 + JITTER * (2.0 * uniform - 1.0))
+        return math.exp(state.log_step) * (1.0 + 0.2 * (2.0 * uniform - 1.0))
 
     # --- tuning -----------------------------------------------------------------------------------
 
     def adapt(self, rng, state, outcome) -> State:
         """Learn from one draw: random walk, step size, the comparison of the two, and, when due, f."""
-        proposal = outcome.proposal
-        if proposal.move == "hamiltonian":
-            walk = self.walk.adapt(rng, state.walk, outcome)
-            state = self._adapt_step_size(state._replace(walk=walk), outcome)
-        else:
-            own = outcome._replace(proposal=proposal.carry["walk"])
-            walk = self.walk.adapt(rng, state.walk, own)
-            state = self._count_random_walk(state._replace(walk=walk), outcome)
+        carry, fitted = outcome.proposal.carry, state.fitted is not None
+        own = outcome if carry.kernel else outcome._replace(proposal=carry.path)
+        walk = self.walk.adapt(rng, state.walk, own)
+        state = state._replace(walk=walk)
+        if fitted:
+            jump = carry.z - carry.origin
+            if not carry.kernel:
+                jump = solve_lower(state.factor, outcome.proposal.position - carry.origin)
+            jumps = handover.count(state.jumps, carry.kernel, outcome.accept_prob, jump)
+            state = state._replace(jumps=jumps)
+        if carry.kernel and self.step_size is None:
+            state = self._adapt_step_size(state, outcome)
         if state.current is not None:
             residual = outcome.log_density - state.current.value
             residuals = append(state.residuals, np.array([residual]))
             state = state._replace(residuals=residuals)
         iteration = walk.iteration
         if iteration >= state.next_fit and walk.history is not None:
-            later = int(GROWTH * iteration) + 1
+            later = int(1.5 * iteration) + 1
             state = state._replace(next_fit=later if later < state.last_fit else NEVER)
             state = self.refit(rng, state, window(walk.history, adaptive_metropolis.FORGET))
             state = self.place(state, Point(outcome.position, outcome.log_density))
@@ -456,98 +409,75 @@ class ScoreKamiltonian(Sampler):
         return state
 
     def freeze(self, state) -> State:
-        """End of tuning: the history is dropped, the step size is its average, nothing adapts any
-        more.
-        """
+        """End of tuning: the history is dropped, the step size is its average, nothing adapts any more."""
         state = self.hand_over(state)
         mixture = None
-        if self._looks_at_residuals:
-            mixture = kamiltonian_handover.frozen_mixture(_quality(state), state.share)
+        if self.mixture == "residual" and self.random_walk_share > 0.0:
+            mixture = handover.frozen_mixture(_quality(state), state.walk_share)
         return state._replace(
-            walk=self.walk.freeze(state.walk),
-            mixture=mixture,
-            residuals=empty(1, 1),
-            log_step=state.log_step_average,
-            next_fit=NEVER,
-        )
+            walk=self.walk.freeze(state.walk), mixture=mixture, residuals=empty(1, 1), next_fit=NEVER,
+            log_step=state.log_step_average, online=None,
+        )  # fmt: skip
 
     def refit(self, rng, state, past) -> State:
-        """A new surrogate from ``past`` (n, d) in new coordinates; the old one stays if none can be
-        had.
-        """
+        """A new surrogate from ``past`` (n, d) in new coordinates; the old one stays if none can be had."""
         walk, dim = state.walk, len(state.centre)
-        if (
-            count_distinct(past) <= 2 * dim
-        ):  # as for a covariance: a chain that has not moved teaches nothing
+        if count_distinct(past) <= 2 * dim:  # as for a covariance: too little has moved
             return state
         centre = walk.mean if self.whiten else np.zeros(dim)
         factor = walk.factor if self.whiten else np.eye(dim)
         z = np.ascontiguousarray(np.linalg.solve(factor, (past - centre).T).T)
         previous = None if state.fitted is None else state.fitted.lengthscale
-        fitted = fit(rng, self.recipe, z, previous)
+        fitted = choose.fit(rng, self.recipe, z, previous)
         if fitted is None:
             return state
         return self.renewed(rng, state._replace(centre=centre, factor=factor), fitted)
 
     def renewed(self, rng, state, fitted) -> State:
         """The state with another surrogate, which has not been judged yet."""
-        limit = math.log(stable_step_size(rng, fitted, self.leapfrog_range))
+        limit = math.log(choose.stable_step_size(rng, fitted, self.leapfrog_range))
         log_step = math.log(self.step_size) if isinstance(self.step_size, float | int) else limit
         return state._replace(
-            fitted=fitted,
-            log_step=log_step,
-            log_step_average=log_step,
-            log_step_limit=limit,
-            jumps=no_jumps(len(state.centre)),
-            residuals=empty(1),
-            refits=state.refits + 1,
-            share=state.share if self.follows else self.random_walk_share,
-        )
+            fitted=fitted, log_step=log_step, log_step_average=log_step, log_step_limit=limit,
+            jumps=no_jumps(len(state.centre)), residuals=empty(1), refits=state.refits + 1,
+            walk_share=state.walk_share if self.follows else self.random_walk_share,
+        )  # fmt: skip
 
     def hand_over(self, state) -> State:
         """Set the share of random-walk moves by the rule of :class:`ScoreKamiltonian`."""
         if state.fitted is None or not self.follows:
             return state
         least = self.random_walk_share
-        if self._looks_at_residuals:
-            least = kamiltonian_handover.least_share(_quality(state), least)
-        share = kamiltonian_handover.random_walk_share(
-            state.jumps, state.fitted.validation.gain, state.share, least, self.trial_share
+        if self.mixture == "residual" and least > 0.0:
+            least = handover.least_share(_quality(state), least)
+        share = handover.random_walk_share(
+            state.jumps, state.fitted.validation.gain, state.walk_share, least, self.trial_share
         )
-        return state._replace(share=share)
+        return state._replace(walk_share=share)
 
-    def stats(self, state, proposal=None) -> dict[str, float]:
+    def stats(self, state, proposal=None) -> dict[str, Any]:
         """Statistics of the state, NaN where there is no surrogate yet; the shortest lengthscale."""
-        fitted = state.fitted
-        values = {
-            "step_size": math.nan,
-            "random_walk_share": state.share,
-            "share": state.trust if fitted is not None else 0.0,
-            "surrogate_score": math.nan,
-            "gaussian_score": math.nan,
-            "efficiency": efficiency(state),
-            "n_history": 0,
-            "lengthscale": math.nan,
-            "regularization": math.nan,
-            "refits": state.refits,
-        }
+        fitted, path = state.fitted, Path(math.nan, 0, False)
         if fitted is not None:
-            values["step_size"] = math.exp(state.log_step)
-            values["surrogate_score"] = fitted.validation.score
-            values["gaussian_score"] = fitted.validation.gaussian_score
-            values["n_history"] = len(fitted.states)
-            values["lengthscale"] = float(np.min(fitted.lengthscale))
-            values["regularization"] = fitted.regularization
-        return values
+            path = path._replace(step_size=math.exp(state.log_step))
+        if proposal is not None and proposal.carry and isinstance(proposal.carry.path, Path):
+            path = proposal.carry.path
+        return {
+            "random_walk_share": state.walk_share,
+            "share": state.share if fitted else 0.0,
+            "surrogate_score": fitted.validation.score if fitted else math.nan,
+            "gaussian_score": fitted.validation.gaussian_score if fitted else math.nan,
+            "efficiency": handover.efficiency(state.jumps),
+            "n_history": len(fitted.states) if fitted else 0,
+            "lengthscale": float(np.min(fitted.lengthscale)) if fitted else math.nan,
+            "regularization": fitted.regularization if fitted else math.nan,
+            "refits": state.refits,
+            **path._asdict(),
+        }
 
     def _adapt_step_size(self, state, outcome):
         """Robbins-Monro towards the target acceptance, between 5 % of the surrogate's limit and it."""
-        jump = outcome.proposal.carry["jump"]
-        jumps = kamiltonian_handover.count_hamiltonian(state.jumps, outcome.accept_prob, jump)
-        state = state._replace(jumps=jumps)
-        if self.step_size is not None:
-            return state
-        count = jumps.n_hamiltonian
+        count = int(state.jumps.trials[1])
         rate = 2.0 * (count + 10.0) ** -adaptive_metropolis.RATE_EXPONENT
         target = outcome.target(self.target_accept)
         log_step = robbins_monro(state.log_step, outcome.accept_prob, target, rate)
@@ -556,15 +486,6 @@ class ScoreKamiltonian(Sampler):
         weight = (count + 5.0) ** -0.75  # the average of Hoffman & Gelman (2014), algorithm 5
         average = weight * log_step + (1.0 - weight) * state.log_step_average
         return state._replace(log_step=log_step, log_step_average=average)
-
-    def _count_random_walk(self, state, outcome):
-        if state.fitted is None:
-            return state
-        jump = solve_lower(
-            state.factor, outcome.proposal.position - outcome.proposal.carry["start"]
-        )
-        jumps = kamiltonian_handover.count_random_walk(state.jumps, outcome.accept_prob, jump)
-        return state._replace(jumps=jumps)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -623,13 +544,8 @@ class FiniteKamiltonian(ScoreKamiltonian):
         """Start at ``x``, shape (d,); refuses kernels and numbers of features that do not fit."""
         recipe = self.recipe
         random_features.draw_features(
-            np.random.default_rng(0),
-            recipe.kernel,
-            len(x),
-            recipe.n_features,
-            1.0,
-            recipe.embedding,
-        )
+            np.random.default_rng(0), recipe.kernel, len(x), recipe.n_features, 1.0, recipe.embedding
+        )  # fmt: skip
         return super().init(rng, x, known)
 
     def adapt(self, rng, state, outcome) -> State:
@@ -653,40 +569,6 @@ class FiniteKamiltonian(ScoreKamiltonian):
         begun = online_finite.start(z, fitted.surrogate.features, fitted.regularization, base)
         return state._replace(online=begun)
 
-    def freeze(self, state) -> State:
-        """End of tuning: the running sums are dropped too."""
-        return super().freeze(state)._replace(online=None)
-
-
-def _locate(state, x, log_density):
-    z = solve_lower(state.factor, x - state.centre)
-    return Current(z, log_density, score_matching.value(z, state.fitted.surrogate))
-
-
-def _trust(state, point):
-    """T at ``point``, in the region where trajectories go."""
-    region = state.fitted.region
-    if region is not None:
-        point = point._replace(z=(point.z - region[0]) / region[1])
-    return residual_mixture.share(state.mixture, RADIUS, math.inf, point)
-
-
-def _retain(state, current):
-    trust = 1.0
-    if state.mixture is not None:
-        trust = _trust(state, current)
-    return state._replace(current=current, trust=trust)
-
 
 def _quality(state):
-    return residual_mixture.judge(state.residuals.buffer[: state.residuals.size, 0])
-
-
-def informative(state: State) -> bool:
-    """Whether there is a surrogate with a better held-out score than a Gaussian fit's."""
-    return state.fitted is not None and state.fitted.validation.gain > 0.0
-
-
-def efficiency(state: State) -> float:
-    """The ratio r of :class:`ScoreKamiltonian`; NaN while there are too few draws of either kind to say."""
-    return kamiltonian_handover.efficiency(state.jumps)
+    return handover.judge(state.residuals.buffer[: state.residuals.size, 0])

@@ -7,24 +7,15 @@ import math
 
 import numpy as np
 
-from pymc_kameleon.samplers.kamiltonian import trust as residual_mixture
+from pymc_kameleon.samplers.kamiltonian import trust
+from pymc_kameleon.samplers.kamiltonian.learner import ENOUGH, Quality, measure
 from pymc_kameleon.samplers.kamiltonian.values import rays, refits
 from pymc_kameleon.samplers.kamiltonian.values import worth as kamiltonian_worth
-from pymc_kameleon.samplers.kamiltonian.values.learning import ENOUGH, Quality
-from pymc_kameleon.samplers.kamiltonian.values.refits import ARCHIVE
 from pymc_kameleon.samplers.kamiltonian.values.state import WALK, State
 from pymc_kameleon.samplers.kamiltonian.values.state import share as trusted_share
 from pymc_kameleon.samplers.seam import Point
 from pymc_kameleon.surrogates import transitions as surrogate_dynamics
 from pymc_kameleon.surrogates.values import features as value_features
-
-LARGEST_FLOOR = 0.9  # of the frozen random walk
-UNJUDGED = 0.15  # its least share, where no draw has judged the surrogate yet
-STICKING = (
-    0.8  # mean share of the surrogate at the last states, below which there is one more refit
-)
-# residual sd and growth at which the end of tuning has a refit of its own, and growth where it is good
-NOT_GOOD, STALE, OUTGROWN = 0.2, 1.03, 1.1
 
 
 def freeze(state: State) -> State:
@@ -50,8 +41,8 @@ def _choose_arms_carefully(rng, state: State, chain) -> State:
     not, the next one starts where the chain is.
     """
     learning, dynamics = state.learning, state.dynamics
-    archive = chain[rng.integers(len(chain), size=min(ARCHIVE, len(chain)))]
-    z = np.ascontiguousarray((archive - dynamics.surrogate.centre) @ dynamics.inverse.T)
+    archive = chain[rng.integers(len(chain), size=min(refits.ARCHIVE, len(chain)))]
+    z = np.ascontiguousarray(_in_dynamics(dynamics, archive))
     dynamics = dynamics._replace(archive=z)
     bounded = _bound(dynamics, chain, learning)
     trial = bounded._replace(
@@ -60,12 +51,7 @@ def _choose_arms_carefully(rng, state: State, chain) -> State:
         step_size=math.exp(learning.averaging.log_average),
     )
     worth = kamiltonian_worth.tried_anew(
-        rng,
-        learning.worth,
-        trial,
-        learning.evaluated.size,
-        state.options.choice,
-        kamiltonian_worth.CAREFULLY,
+        rng, learning.worth, trial, learning.size, state.options.choice, patience=(3, 2)
     )
     return state._replace(dynamics=dynamics, learning=learning._replace(worth=worth))
 
@@ -78,49 +64,48 @@ def fix(state: State, chain: np.ndarray, caution: float = 1.0) -> State:
     learning = state.learning
     state = state._replace(walk=WALK.freeze(state.walk), learning=None)
     if state.dynamics is None:
-        size = learning.evaluated.size
-        return state._replace(quality=Quality(math.inf, 1.0, learning.schedule.refits, size))
-    quality = refits.measure(learning, state.fit.residual_sd)
+        return state._replace(
+            quality=Quality(math.inf, 1.0, learning.schedule.refits, learning.size)
+        )
+    quality = measure(learning, state.fit.residual_sd)
     dynamics = state.dynamics._replace(step_size=math.exp(learning.averaging.log_average))
     dynamics = _bound(dynamics, chain, learning)
     arms = kamiltonian_worth.shares(learning.worth)
-    floor = residual_mixture.choose_floor(quality.uncovered, quality.residual_sd)
-    if learning.judgement.residuals.size < ENOUGH:
-        floor = max(floor, UNJUDGED)
+    floor = trust.choose_floor(quality.uncovered, quality.residual_sd)
+    if learning.judgement.residuals.size < ENOUGH:  # no draw has judged the surrogate yet
+        floor = max(floor, 0.15)
     floor = min(floor, caution)
     if arms[0] > 0.5:
         floor = max(floor, arms[0])  # the random walk may be the better kernel
-    floor = min(floor, LARGEST_FLOOR)
+    floor = min(floor, 0.9)
     arms = np.concatenate([[floor], arms[1:] * (1.0 - floor) / arms[1:].sum()])
-    along = rays.share(_distances(dynamics, chain))
-    mixture = residual_mixture.Mixture(
-        floor, learning.judgement.median, residual_mixture.slack(quality.residual_sd), along
-    )
-    share = trusted_share(mixture, dynamics, state.current)
+    distances = surrogate_dynamics.reach(dynamics, _in_dynamics(dynamics, chain))
+    slack = trust.slack(quality.residual_sd)
+    mixture = trust.Mixture(floor, quality.typical, slack, rays.share(distances))
     return state._replace(
-        dynamics=dynamics, mixture=mixture, arms=arms, share=share, quality=quality
-    )
+        dynamics=dynamics, mixture=mixture, arms=arms, quality=quality,
+        share=trusted_share(mixture, dynamics, state.current),
+    )  # fmt: skip
 
 
 def is_stale(state: State) -> bool:
     """Whether the chain has learned much since the last refit and needs it, or stands where f is too low."""
     learning, last = state.learning, state.learning.schedule.last_refit
-    if learning.evaluated.size > last and _recent_share(state) < STICKING:
+    quality = measure(learning, state.fit.residual_sd)
+    if learning.size > last and _recent_share(state, quality) < 0.8:
         return True
-    quality = refits.measure(learning, state.fit.residual_sd)
-    if quality.residual_sd > NOT_GOOD or quality.uncovered > 0.01:
-        return learning.evaluated.size >= STALE * last
-    return learning.evaluated.size >= OUTGROWN * last and refits.has_spread(state)
+    if quality.residual_sd > 0.2 or quality.uncovered > 0.01:  # not good
+        return learning.size >= 1.03 * last
+    return learning.size >= 1.1 * last and refits.has_spread(state)
 
 
-def _recent_share(state: State) -> float:
+def _recent_share(state: State, quality: Quality) -> float:
     """Mean share that the chain's last states would have: small where it has come to another place than it was."""
     learning, past = state.learning, state.walk.history
     last = slice(max(0, past.size - 100), past.size)
     values = value_features.values(state.fit.surrogate, np.ascontiguousarray(past.buffer[last]))
     residuals = learning.chain_log_densities.buffer[last, 0] - values
-    quality = refits.measure(learning, state.fit.residual_sd)
-    excess = residuals - learning.judgement.median - residual_mixture.slack(quality.residual_sd)
+    excess = residuals - quality.typical - trust.slack(quality.residual_sd)
     return float(np.exp(-np.maximum(0.0, excess)).mean())
 
 
@@ -133,11 +118,6 @@ def _position(state: State) -> np.ndarray:
 def _bound(dynamics, chain, learning):
     z = _in_dynamics(dynamics, chain)
     return surrogate_dynamics.bounded(dynamics, z, learning.evaluated.log_densities)
-
-
-def _distances(dynamics, chain):
-    """How far out states (m, d) are, (m,), as D's radius measures it."""
-    return surrogate_dynamics.reach(dynamics, _in_dynamics(dynamics, chain))
 
 
 def _in_dynamics(dynamics, chain):

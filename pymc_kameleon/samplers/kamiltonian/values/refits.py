@@ -11,24 +11,16 @@ import numpy as np
 from pymc_kameleon.numerics import history
 from pymc_kameleon.numerics.covariance import cholesky
 from pymc_kameleon.samplers import adaptive_metropolis, known_points
-from pymc_kameleon.samplers.kamiltonian import trust
+from pymc_kameleon.samplers.kamiltonian.learner import Quality, measure, since_arrival, unjudged
 from pymc_kameleon.samplers.kamiltonian.values import worth as kamiltonian_worth
-from pymc_kameleon.samplers.kamiltonian.values.learning import (
-    Companions,
-    Quality,
-    since_arrival,
-    unjudged,
-)
-from pymc_kameleon.samplers.kamiltonian.values.state import Learning, State, locate
+from pymc_kameleon.samplers.kamiltonian.values.state import Companions, State, locate
 from pymc_kameleon.samplers.seam import Point
 from pymc_kameleon.surrogates import transitions as surrogate_dynamics
 from pymc_kameleon.surrogates.values import features
 from pymc_kameleon.surrogates.values import regression as value_regression
+from pymc_kameleon.surrogates.values.library import LIBRARY
 
 ARCHIVE = 500
-FEWEST_NEW = 20  # evaluations between two fits while most points came from elsewhere
-REFERENCE = 20  # points a dimension that stand for the posterior, of an earlier run's
-SPREAD = 1.5  # ratio of standard deviations at which the chain is another one than the last fit was made for
 
 
 def refit(
@@ -43,37 +35,61 @@ def refit(
     ``here`` is where the chain is; ``reference`` replaces its :func:`reference_states`, and ``final`` what the number
     of draws says of whether this is the last refit, which searches the whole library.
     """
-    if final is None:
-        final = last_refit_is_due(state)
-    reference = reference_states(state) if reference is None else reference
-    size = state.learning.evaluated.size
-    schedule = state.learning.schedule._replace(
-        final=final, last_refit=size, next_refit=_next_refit(state.options, size)
+    learning, options = state.learning, state.options
+    schedule, size = learning.schedule, learning.size
+    final = schedule.is_last(options.tune) if final is None else final
+    chain, values = reference_states(state) if reference is None else reference
+    schedule = schedule._replace(
+        final=final, last_refit=size, next_refit=_next_refit(options, size)
     )
-    state = state._replace(learning=state.learning._replace(schedule=schedule))
+    state = state._replace(learning=learning._replace(schedule=schedule))
+    full = final or (schedule.refits + 1) % 3 == 2
     try:
-        fit = _fit(rng, state, reference)
-        metric = surrogate_dynamics.metric(fit.whiten_factor, fit.curvature, fit.quadratic_error)
+        fit, metric = fitted(
+            rng, learning.evaluated, (chain, values), state.fit, full, options.library
+        )
     except np.linalg.LinAlgError:  # too few distinct points, or too degenerate: wait for more
         return state
-    dynamics, averaging = _dynamics(rng, state, fit, metric, reference)
-    covariance = _covariance(dynamics)
-    learning = _after_refit(rng, state, fit, dynamics, covariance)
+    archive = chain[rng.integers(len(chain), size=min(ARCHIVE, len(chain)))]
+    step_size = 0.3 if state.dynamics is None else state.dynamics.step_size
+    dynamics = surrogate_dynamics.make_dynamics(
+        fit.surrogate, metric, archive, step_size, fit.error
+    )
+    dynamics = _bound_while_tuning(dynamics, values, learning.judgement.earlier)
+    dynamics, averaging = surrogate_dynamics.find_step_size(rng, dynamics)
+    factor = dynamics.surrogate.scale[:, None] * dynamics.metric
+    covariance = factor @ factor.T
+    # every arm is tried on the new surrogate, and the old one's judgement becomes the earlier one
+    worth = kamiltonian_worth.after_refit(
+        rng, learning.worth, dynamics, fit.residual_sd, np.sqrt(np.diag(covariance)), size, options.choice
+    )  # fmt: skip
+    judgement = unjudged(state.fit and measure(learning, state.fit.residual_sd))
     companions = recalled(learning.companions, dynamics, here, everyone=state.fit is None)
     walk, few = state.walk, size < 6 * features.quadratic_size(len(covariance))
     if few and fit.family == "quadratic" and fit.error < 2.0:
         walk = _walk_along(walk, covariance)
-    elif state.options.before and state.fit is None:
+    elif options.before and state.fit is None:
         walk = _walk_along(walk, covariance)
         walk = walk._replace(base=walk.factor)
     return state._replace(
-        fit=fit,
-        dynamics=dynamics,
-        current=locate(dynamics, here.position, here.log_density),
-        walk=walk,
-        arms=kamiltonian_worth.shares(learning.worth),
-        learning=learning._replace(averaging=averaging, companions=companions),
-    )
+        fit=fit, dynamics=dynamics, current=locate(dynamics, here.position, here.log_density), walk=walk,
+        arms=kamiltonian_worth.shares(worth),
+        learning=learning._replace(
+            averaging=averaging, companions=companions, judgement=judgement, worth=worth,
+            schedule=schedule.fitted(rng),
+        ),
+    )  # fmt: skip
+
+
+def fitted(
+    rng, evaluated, reference: tuple[np.ndarray, np.ndarray], previous, full: bool, library=LIBRARY
+) -> tuple[value_regression.Fit, np.ndarray]:
+    """The regression on every point evaluated, about the ``reference`` states, and the metric of its dynamics."""
+    fit = value_regression.fit(
+        rng, evaluated.positions, evaluated.log_densities, *reference, previous=previous, full=full,
+        library=library,
+    )  # fmt: skip
+    return fit, surrogate_dynamics.metric(fit.whiten_factor, fit.curvature, fit.quadratic_error)
 
 
 def _next_refit(options, size):
@@ -85,55 +101,7 @@ def _next_refit(options, size):
     later = int(options.growth * size) + 1
     if not options.elsewhere:
         return later
-    return min(later, size + max(FEWEST_NEW, size - options.elsewhere))
-
-
-def _fit(rng, state, reference):
-    """The regression on every point evaluated, about the ``reference`` states."""
-    evaluated, schedule = state.learning.evaluated, state.learning.schedule
-    chain, values = reference
-    return value_regression.fit(
-        rng,
-        evaluated.positions,
-        evaluated.log_densities,
-        chain,
-        values,
-        previous=state.fit,
-        full=schedule.final or (schedule.refits + 1) % 3 == 2,
-        library=state.options.library,
-    )
-
-
-def _dynamics(rng, state, fit, metric, reference):
-    """Transitions on the new surrogate, and their step size."""
-    chain, values = reference
-    archive = chain[rng.integers(len(chain), size=min(ARCHIVE, len(chain)))]
-    step_size = 0.3 if state.dynamics is None else state.dynamics.step_size
-    dynamics = surrogate_dynamics.make_dynamics(
-        fit.surrogate, metric, archive, step_size, fit.error
-    )
-    dynamics = _bound_while_tuning(dynamics, values, state.learning.judgement.earlier)
-    return surrogate_dynamics.find_step_size(rng, dynamics)
-
-
-def _after_refit(rng, state, fit, dynamics, covariance) -> Learning:
-    """The old surrogate's judgement becomes the earlier one; every arm is tried on the new one."""
-    learning = state.learning
-    worth = kamiltonian_worth.after_refit(
-        rng,
-        learning.worth,
-        dynamics,
-        fit.residual_sd,
-        np.sqrt(np.diag(covariance)),
-        learning.evaluated.size,
-        state.options.choice,
-    )
-    schedule = learning.schedule
-    return learning._replace(
-        judgement=unjudged(None if state.fit is None else measure(learning, state.fit.residual_sd)),
-        worth=worth,
-        schedule=schedule._replace(refits=schedule.refits + 1, seed=int(rng.integers(2**63))),
-    )
+    return min(later, size + max(20, size - options.elsewhere))
 
 
 def reference_states(state: State) -> tuple[np.ndarray, np.ndarray]:
@@ -152,7 +120,7 @@ def reference_states(state: State) -> tuple[np.ndarray, np.ndarray]:
         if history.count_distinct(states) >= max(3 * d, 20):
             return states, heights
     if state.options.before:
-        return known_points.reference(learning.evaluated, max(REFERENCE * d, 60))
+        return known_points.reference(learning.evaluated, max(20 * d, 60))
     heights = learning.evaluated.log_densities
     best = np.argsort(-np.where(np.isfinite(heights), heights, -np.inf), kind="stable")
     best = best[: max(3 * d, 20)]
@@ -187,11 +155,6 @@ def recalled(companions: Companions, dynamics, here: Point, everyone: bool) -> C
     return companions
 
 
-def _covariance(dynamics):
-    factor = dynamics.surrogate.scale[:, None] * dynamics.metric
-    return factor @ factor.T
-
-
 def _walk_along(walk, covariance):
     """Give the random walk the surrogate's covariance while its own history is too short to have
     one.
@@ -201,12 +164,6 @@ def _walk_along(walk, covariance):
         return walk
     log_scale = math.log(adaptive_metropolis.OPTIMAL_SCALE / math.sqrt(len(factor)))
     return walk._replace(factor=factor, log_scale=log_scale)
-
-
-def last_refit_is_due(state: State) -> bool:
-    """Whether so much of tuning is over that one more fit is the last."""
-    tune = state.options.tune
-    return tune is not None and state.learning.schedule.draws >= trust.LAST_REFIT * tune
 
 
 def has_spread(state: State) -> bool:
@@ -222,10 +179,4 @@ def has_spread(state: State) -> bool:
         return True
     inverse = np.linalg.inv(factor)
     ratios = np.linalg.eigvalsh(inverse @ np.atleast_2d(np.cov(z.T)) @ inverse.T)
-    return bool(ratios[-1] > SPREAD**2 or ratios[0] < SPREAD**-2)
-
-
-def measure(learning: Learning, held_out: float) -> Quality:
-    """How good the surrogate has been since the last refit; ``held_out`` is what its fit says of the residual sd."""
-    residual_sd, uncovered = learning.judgement.measured(held_out)
-    return Quality(residual_sd, uncovered, learning.schedule.refits, learning.evaluated.size)
+    return bool(ratios[-1] > 1.5**2 or ratios[0] < 1.5**-2)

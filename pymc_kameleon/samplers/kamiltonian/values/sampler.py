@@ -30,38 +30,32 @@ import numpy as np
 from pymc_kameleon.numerics import evaluations, history
 from pymc_kameleon.numerics.checks import positive, share
 from pymc_kameleon.samplers.adaptive_metropolis import AdaptiveMetropolis
-from pymc_kameleon.samplers.kamiltonian import trust as residual_mixture
-from pymc_kameleon.samplers.kamiltonian.values import freezing, rays, tuning
-from pymc_kameleon.samplers.kamiltonian.values import worth as kamiltonian_worth
-from pymc_kameleon.samplers.kamiltonian.values.learning import (
-    Noise,
-    Quality,
-    Schedule,
-    gathered,
-    unjudged,
-)
+from pymc_kameleon.samplers.kamiltonian import trust
+from pymc_kameleon.samplers.kamiltonian.learner import Quality, Schedule, unjudged
+from pymc_kameleon.samplers.kamiltonian.sampler import Carry, SurrogateSampler
+from pymc_kameleon.samplers.kamiltonian.values import freezing, rays, tuning, worth
+from pymc_kameleon.samplers.kamiltonian.values import state as states
 from pymc_kameleon.samplers.kamiltonian.values.state import (
     WALK,
-    Carry,
     Learning,
+    Noise,
     Options,
     State,
+    gathered,
     locate,
-)
-from pymc_kameleon.samplers.kamiltonian.values.state import share as trusted_share
-from pymc_kameleon.samplers.seam import NEVER, NOTHING, Point, Proposal, Sampler
+)  # fmt: skip
+from pymc_kameleon.samplers.seam import NEVER, NOTHING, Proposal
 from pymc_kameleon.surrogates import transitions as surrogate_dynamics
 from pymc_kameleon.surrogates.transitions import ARMS
 from pymc_kameleon.surrogates.values.features import quadratic_size
 from pymc_kameleon.surrogates.values.library import LIBRARY, Family
 from pymc_kameleon.surrogates.values.regression import affordable
 
-RENEW = 10  # rejections in a row
 SWAP_SHARE = 0.15  # of the tuning draws; they cost no evaluation
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class ValueKamiltonian(Sampler):
+class ValueKamiltonian(SurrogateSampler):
     """Kamiltonian Monte Carlo with a surrogate from evaluated log densities. ``pk.Values``.
 
     What is planned from the options when a chain begins stands in its state, so that chains that learn together can
@@ -92,10 +86,6 @@ class ValueKamiltonian(Sampler):
     """
 
     renews_by_itself: ClassVar[bool] = True
-    statistics: ClassVar[dict] = {
-        **dict.fromkeys(("step_size", "surrogate_error", "residual_sd", "uncovered", "share"), float),
-        "surrogate": str, "refits": int, "n_steps": int, "energy_error": float, "diverging": bool, "move": str,
-    }  # fmt: skip
 
     tune: int | None = None
     library: tuple[Family, ...] = LIBRARY
@@ -133,50 +123,49 @@ class ValueKamiltonian(Sampler):
         warm = known.warm and int(np.isfinite(evaluated.log_densities).sum()) >= first
         if warm:
             next_refit = 0
-        cold = (0.5, 1.0 + 0.8 / d)
+        options = Options(
+            known.left(self.tune), tuple(self.library), first, self.growth, (0.5, 1.0 + 0.8 / d),
+            0.0 if warm else self.companion_share, 0.0 if warm else SWAP_SHARE,
+            before=evaluated.size if warm else 0, elsewhere=evaluated.size,
+        )  # fmt: skip
+        learning = Learning(
+            evaluated=evaluated, chain_log_densities=history.empty(1),
+            companions=gathered(x, -math.inf, len(options.temperatures)), noise=Noise(),
+            judgement=unjudged(), worth=worth.empty(d), averaging=None, schedule=Schedule(next_refit),
+        )  # fmt: skip
         return State(
-            options=Options(
-                known.left(self.tune),
-                tuple(self.library),
-                first,
-                self.growth,
-                cold,
-                0.0 if warm else self.companion_share,
-                0.0 if warm else SWAP_SHARE,
-                before=evaluated.size if warm else 0,
-                elsewhere=evaluated.size,
-            ),
-            walk=walk,
-            current=locate(None, x, -math.inf),
-            share=1.0,
-            fit=None,
-            dynamics=None,
-            arms=np.array([0.4] + [0.6 / len(ARMS)] * len(ARMS)),
-            mixture=None,
-            quality=Quality(math.inf, 1.0, 0, 0),
-            learning=Learning(
-                evaluated=evaluated,
-                chain_log_densities=history.empty(1),
-                companions=gathered(x, -math.inf, len(cold)),
-                noise=Noise(),
-                judgement=unjudged(),
-                worth=kamiltonian_worth.empty(d),
-                averaging=None,
-                schedule=Schedule(next_refit),
-            ),
-        )
+            options=options, walk=walk, current=locate(None, x, -math.inf), share=1.0, fit=None, dynamics=None,
+            arms=np.array([0.4] + [0.6 / len(ARMS)] * len(ARMS)), mixture=None, quality=Quality(math.inf, 1.0),
+            learning=learning,
+        )  # fmt: skip
+
+    def locate(self, state, point) -> trust.Current:
+        """See :func:`pymc_kameleon.samplers.kamiltonian.values.state.locate`."""
+        return locate(state.dynamics, point.position, point.log_density)
+
+    def trusted(self, state, current) -> float:
+        """See :func:`pymc_kameleon.samplers.kamiltonian.values.state.share`."""
+        return states.share(state.mixture, state.dynamics, current)
+
+    def place(self, state, point, proposal=None) -> State:
+        """Retain the chain's point and its log density, which is never evaluated again.
+
+        Where the chain was put there from outside: in a compound step the log density changes from draw to draw. What
+        was evaluated under other values of the other variables is then only roughly right for the surrogate, which the
+        mixture allows for, and not at all for the companions, which are given up.
+        """
+        learning = state.learning
+        if proposal is None and learning is not None:
+            if learning.schedule.draws > 0:  # the companions' values are out of date
+                options = state.options._replace(companion_share=0.0, swap_share=0.0)
+                state = state._replace(options=options)
+            elif not learning.evaluated.is_latest(point.position, point.log_density):
+                state = self.observe(state, point, "start")
+        return super().place(state, point, proposal)
 
     def propose(self, rng, x, state) -> Proposal:
         """See :func:`propose`."""
         return propose(rng, x, state)
-
-    def place(self, state, point, proposal=None) -> State:
-        """See :func:`place`."""
-        return place(state, point, proposal)
-
-    def log_ratio(self, state, point, proposal, there) -> float:
-        """See :func:`log_ratio`."""
-        return log_ratio(state, proposal, there)
 
     def adapt(self, rng, state, outcome) -> State:
         """See :func:`pymc_kameleon.samplers.kamiltonian.values.tuning.adapt`."""
@@ -194,46 +183,27 @@ class ValueKamiltonian(Sampler):
         return state._replace(learning=learning)
 
     def stats(self, state, proposal=None) -> dict[str, Any]:
-        """See :func:`stats`."""
-        return stats(state, proposal)
+        """What all surrogates have, and the family of this one."""
+        return {
+            "step_size": state.dynamics.step_size if state.dynamics else math.nan,
+            "surrogate": state.fit.family if state.fit else "none",
+            **super().stats(state, proposal),
+        }
 
 
-def place(state: State, point: Point, proposal: Proposal | None = None) -> State:
-    """Retain the chain's point and its log density, which is never evaluated again.
-
-    Where the chain was put there from outside: in a compound step the log density changes from draw to draw. What was
-    evaluated under other values of the other variables is then only roughly right for the surrogate, which the mixture
-    allows for, and not at all for the companions, which are given up.
-    """
-    if proposal is not None:
-        carry = proposal.carry
-        return _retain(state, residual_mixture.Current(carry.z, point.log_density, carry.value))
-    x, log_density, learning = point.position, point.log_density, state.learning
-    if (
-        learning is not None and learning.schedule.draws > 0
-    ):  # the companions' values are out of date
-        options = state.options._replace(companion_share=0.0, swap_share=0.0)
-        state = state._replace(options=options)
-    elif learning is not None and not learning.evaluated.is_latest(x, log_density):
-        state = state._replace(learning=tuning.record(learning, x, log_density, "start"))
-    return _retain(state, locate(state.dynamics, x, log_density))
-
-
-def _retain(state, current):
-    share = 1.0
-    if state.mixture is not None:
-        share = trusted_share(state.mixture, state.dynamics, current)
-    return state._replace(current=current, share=share)
+SAMPLER = ValueKamiltonian()  # for chains whose options are in their state
 
 
 def propose(rng: np.random.Generator, x: np.ndarray, state: State) -> Proposal:
     """One proposal, whose test costs at most one evaluation."""
-    if state.learning is not None and _renewal_is_due(state.learning.noise):
-        proposal = Proposal(x.copy(), math.inf, "renewal")
-        return _carrying(proposal, x, state)
+    learning = state.learning
+    # With a noisy log density an overestimate holds the chain for a long time. That must be so after tuning (a fresh
+    # value would bias the draws); while tuning the chain is to learn, not to stick.
+    if learning is not None and learning.noise.sd > 0.0 and learning.noise.rejections >= 10:
+        return _carrying(Proposal(x.copy(), math.inf, "renewal"), x, state)
     if state.dynamics is None:
-        return _plain_walk(rng, x, state)
-    learning, u = state.learning, rng.random()
+        return _carrying(WALK.propose(rng, x, state.walk), x, state)
+    u = rng.random()
     # The companions cost draws, and show tails to a surrogate that is good: not before it pays.
     if learning is not None and state.arms[0] < 0.5:
         if u < state.options.swap_share:
@@ -245,15 +215,6 @@ def propose(rng: np.random.Generator, x: np.ndarray, state: State) -> Proposal:
     return _walk(rng, x, state) if kernel == 0 else _free_chain(rng, x, state, kernel)
 
 
-def _renewal_is_due(noise):
-    """Evaluate the chain's point again and take the value over, while tuning, where there is noise.
-
-    With a noisy log density an overestimate holds the chain for a long time. That must be so after
-    tuning (a fresh value would bias the draws); while tuning the chain is to learn, not to stick.
-    """
-    return noise.sd > 0.0 and noise.rejections >= RENEW
-
-
 def _choose_kernel(rng, state):
     """0 for the random walk, else an arm of the surrogate; each arm has the same ratio, so one test serves all."""
     u, arm = rng.random(2)
@@ -261,9 +222,7 @@ def _choose_kernel(rng, state):
         walk = 1.0 - (1.0 - state.mixture.floor) * state.share  # the mixture's weights
     else:
         walk = state.arms[0]
-        residual = state.current.log_density - state.current.value
-        typical = state.learning.judgement.typical
-        if typical is not None and residual - typical > residual_mixture.STUCK:
+        if trust.is_stuck(state.current, state.learning.judgement.typical):
             walk = 0.7 + 0.3 * walk
     return 0 if u < walk else _choose_arm(arm, state)
 
@@ -278,28 +237,12 @@ def _free_chain(rng, x, state, kernel):
     current, dynamics = state.current, state.dynamics
     arm = state.options.choice.arms[kernel - 1]
     path = surrogate_dynamics.run(rng, current.z, dynamics, arm)
-    carry = Carry(
-        kernel,
-        path.z,
-        path.end_value,
-        x,
-        current.log_density,
-        path.moved,
-        gradients=path.gradients,
-        accept_prob=path.accept_prob,
-        energy_error=path.energy_error,
-        diverging=path.diverging,
-    )
+    carry = Carry(kernel, path.z, path.end_value, x, current.log_density, path.moved, path=path)
     move = f"surrogate{kernel}"
     if not path.moved:
         return Proposal(x, -math.inf, move, carry, current.log_density)
     ratio = path.start_value - path.end_value  # P^K is reversible with respect to exp(f) on D
     return Proposal(surrogate_dynamics.to_x(dynamics, path.z), ratio, move, carry)
-
-
-def _plain_walk(rng, x, state):
-    proposal = WALK.propose(rng, x, state.walk)
-    return proposal._replace(carry=Carry(0, np.zeros(0), 0.0, x, state.current.log_density))
 
 
 def _walk(rng, x, state):
@@ -371,49 +314,3 @@ def from_retained(proposal: Proposal, log_density: float) -> Proposal:
     carry = proposal.carry._replace(origin_log_density=log_density)
     stays = proposal.log_density is not None  # a free chain that went nowhere
     return proposal._replace(carry=carry, log_density=log_density if stays else None)
-
-
-def log_ratio(state: State, proposal: Proposal, there: Point) -> float:
-    """Everything in the Metropolis-Hastings ratio but log p(x') - log p(x): the kernel's, and the
-    shares'.
-
-    Exactness hangs on the shares: see :mod:`pymc_kameleon.samplers.kamiltonian.trust`.
-    """
-    carry, mixture = proposal.carry, state.mixture
-    moved = carry.evaluated and there.log_density > -math.inf
-    if mixture is None or not moved:
-        return proposal.log_q_ratio
-    end = residual_mixture.Current(carry.z, there.log_density, carry.value)
-    dynamics = state.dynamics
-    new_share = trusted_share(mixture, dynamics, end)
-    return proposal.log_q_ratio + residual_mixture.log_ratio(
-        mixture, carry.kernel > 0, state.share, new_share
-    )
-
-
-def stats(state: State, proposal: Proposal | None = None) -> dict[str, Any]:
-    """Statistics of the state, and of the last proposal if it is given.
-
-    ``surrogate_error`` is the held-out error of the fit and ``residual_sd`` the out-of-sample sd of
-    log p - f since the last refit, both in units of the log density; ``share`` is t at the chain's
-    point.
-    """
-    fit, quality = state.fit, state.quality
-    result = {
-        "step_size": state.dynamics.step_size if state.dynamics is not None else math.nan,
-        "surrogate": fit.family if fit is not None else "none",
-        "surrogate_error": fit.error if fit is not None else math.nan,
-        "residual_sd": quality.residual_sd if state.mixture is not None else math.nan,
-        "uncovered": quality.uncovered if state.mixture is not None else math.nan,
-        "share": state.share if fit is not None else 0.0,
-        "refits": quality.refits if state.learning is None else state.learning.schedule.refits,
-    }
-    if proposal is not None and proposal.carry is not None:  # a step's own carries nothing
-        carry = proposal.carry
-        result["move"] = proposal.move
-        result["n_steps"] = carry.gradients
-        result["energy_error"] = carry.energy_error
-        result["diverging"] = carry.diverging
-    elif proposal is not None:
-        result.update(n_steps=0, energy_error=math.nan, diverging=False)
-    return result

@@ -9,14 +9,8 @@ from pymc_kameleon.numerics.history import History
 from pymc_kameleon.samplers import adaptive_metropolis
 from pymc_kameleon.samplers.adaptive_metropolis import AdaptiveMetropolis
 from pymc_kameleon.samplers.kamiltonian import trust
+from pymc_kameleon.samplers.kamiltonian.learner import Judgement, Quality, Schedule
 from pymc_kameleon.samplers.kamiltonian.trust import Current, Mixture
-from pymc_kameleon.samplers.kamiltonian.values.learning import (
-    Companions,
-    Judgement,
-    Noise,
-    Quality,
-    Schedule,
-)
 from pymc_kameleon.samplers.kamiltonian.values.worth import CHEAP, Choice, Worth
 from pymc_kameleon.surrogates import transitions as surrogate_dynamics
 from pymc_kameleon.surrogates.transitions import DualAveraging, Dynamics
@@ -42,105 +36,65 @@ class Options(NamedTuple):
     elsewhere: int = 0  # points that it begins with, an arrival's among them
 
 
-class Carry(NamedTuple):
-    """What ``propose`` computed at the proposed point.
+class Companions(NamedTuple):
+    """Where the tempered chains beside the chain are."""
 
-    Attributes
-    ----------
-    kernel : int
-        0 for the random walk, 1, 2, ... for the arms.
-    z, value : ndarray of shape (d,), float
-        The proposed point in the coordinates of the dynamics, and f there; empty and 0 without a
-        surrogate.
-    evaluated : bool
-        Whether the log density is evaluated for this draw.
-    companion : int
-        Of which companion chain this is a proposal or with which it is a swap; -1 for none.
-    companion_log_ratio : float
-        The part of the companion's Metropolis-Hastings ratio that is known before the evaluation.
-    origin, origin_log_density : ndarray of shape (d,), float
-        Where the chain was when it proposed.
-    gradients, accept_prob, energy_error, diverging :
-        See :class:`pymc_kameleon.surrogates.transitions.Trajectory`.
-    """
+    positions: np.ndarray  # (c, d)
+    log_densities: np.ndarray  # (c,)
+    # what belongs to their log densities, see :class:`pymc_kameleon.samplers.seam.Outcome`
+    noise: tuple
 
-    kernel: int
-    z: np.ndarray
-    value: float
-    origin: np.ndarray
-    origin_log_density: float
-    evaluated: bool = True
-    companion: int = -1
-    companion_log_ratio: float = 0.0
-    gradients: int = 0
-    accept_prob: float = float("nan")
-    energy_error: float = 0.0
-    diverging: bool = False
+    def placed(self, c: int, position, log_density: float, noise) -> "Companions":
+        """With the ``c``-th at ``position`` (d,)."""
+        positions, log_densities = self.positions.copy(), self.log_densities.copy()
+        positions[c], log_densities[c] = position, log_density
+        return Companions(positions, log_densities, (*self.noise[:c], noise, *self.noise[c + 1 :]))
+
+
+def gathered(x: np.ndarray, log_density: float, count: int) -> Companions:
+    """``count`` companions at ``x`` (d,)."""
+    return Companions(np.tile(x, (count, 1)), np.full(count, log_density), (None,) * count)
+
+
+class Noise(NamedTuple):
+    """What a noisy log density does to the chain."""
+
+    sd: float = 0.0  # of the noise, as the step has measured it; 0 without
+    rejections: int = 0  # in a row
 
 
 class Learning(NamedTuple):
-    """Everything that is needed while tuning only; how each part learns: :mod:`.learning` beside this file.
+    """Everything that is needed while tuning only."""
 
-    Attributes
-    ----------
-    evaluated : Evaluations
-        Every point evaluated, the start included, and its log density.
-    chain_log_densities : History
-        Beside the chain's states, which the random walk keeps.
-    companions : Companions
-    noise : Noise
-    judgement : Judgement
-        Of the present surrogate.
-    worth : Worth
-        Of the kernels.
-    averaging : DualAveraging or None
-        Of the inner step size; None without a surrogate.
-    schedule : Schedule
-        Of the refits.
-    """
-
-    evaluated: Evaluations
-    chain_log_densities: History
+    evaluated: Evaluations  # every point evaluated, the start included, and its log density
+    chain_log_densities: History  # beside the chain's states, which the random walk keeps
     companions: Companions
     noise: Noise
-    judgement: Judgement
-    worth: Worth
-    averaging: DualAveraging | None
+    judgement: Judgement  # of the present surrogate
+    worth: Worth  # of the kernels
+    averaging: DualAveraging | None  # of the inner step size; None without a surrogate
     schedule: Schedule
+
+    @property
+    def size(self) -> int:
+        """Number of evaluations."""
+        return self.evaluated.size
 
 
 class State(NamedTuple):
-    """The adaptive state.
-
-    Attributes
-    ----------
-    walk : adaptive_metropolis.State
-    current : Current
-        What is retained at the chain's point.
-    share : float
-        t at the chain's point; 1 while tuning.
-    fit, dynamics : Fit, Dynamics or None
-        None until there are enough evaluations for a quadratic.
-    arms : ndarray of shape (1 + arms,)
-        Probabilities of the random walk and of the arms.
-    mixture : Mixture or None
-        Set when tuning ends.
-    quality : Quality
-        Of the frozen surrogate; while tuning and without one: that nothing is known.
-    learning : Learning or None
-        None once tuning has ended.
-    """
+    """The adaptive state."""
 
     options: Options
     walk: adaptive_metropolis.State
-    current: Current
-    share: float
-    fit: Fit | None
+    current: Current  # what is retained at the chain's point
+    share: float  # t at the chain's point; 1 while tuning
+    fit: Fit | None  # None until there are enough evaluations for a quadratic
     dynamics: Dynamics | None
-    arms: np.ndarray
-    mixture: Mixture | None
+    arms: np.ndarray  # (1 + arms,): probabilities of the random walk and of the arms
+    mixture: Mixture | None  # set when tuning ends
+    # of the frozen surrogate; while tuning and without one: that nothing is known
     quality: Quality
-    learning: Learning | None
+    learning: Learning | None  # None once tuning has ended
 
 
 def share(mixture: Mixture, dynamics: Dynamics, current: Current) -> float:

@@ -22,42 +22,22 @@ from pymc_kameleon.surrogates import transitions as surrogate_dynamics
 from pymc_kameleon.surrogates.transitions import ARMS, Arm, Dynamics
 from pymc_kameleon.surrogates.values import features as value_features
 
-PRICE = 3e-7  # of a multiply-add in f, in evaluations of the log density
-CHAINS = 20  # free chains of every arm
-LENGTHS = (16, 20, 6, 3)  # of the free chains, by arm: the long arms need fewer
-SIMILAR = 0.05  # change of the promised acceptance at which the arms are not tried again ...
-RELIABLE = 0.85  # ... if it is so high ...
-OUTGROWN = 1.5  # ... and the evaluations have not grown by more: the archive is another one then
-# times as long, and as many, are the free chains by which the shares of the frozen arms are chosen
-CAREFULLY = (3, 2)
 ENOUGH = 1.15  # autocorrelation time below which no longer arm is tried
 PRIOR_TRIALS = 5.0  # what the fit's held-out residual counts for, in trials
-WALK_PRIOR = 5.0
-SHARE_RANGE = (0.1, 0.9)  # of the random walk while tuning
 
 
 class Choice(NamedTuple):
-    """Arms to choose among, and what their length costs.
+    """Arms to choose among, and what their length costs."""
 
-    Attributes
-    ----------
-    arms : tuple of Arm
-        Cheapest first.
-    lengths : tuple of int
-        Of the free chains that each is tried by; 0 derives it from the arm before, of which it is a multiple.
-    caution : tuple of float
-        What the measured times are multiplied by: they are noisy, and too short for one slow coordinate among many.
-    price : float
-        Of a multiply-add in f, in evaluations of the log density.
-    thrifty : bool
-        Whether an arm is not tried where a shorter one is good enough.
-    """
-
-    arms: tuple[Arm, ...] = ARMS
-    lengths: tuple[int, ...] = LENGTHS
+    arms: tuple[Arm, ...] = ARMS  # cheapest first
+    # of the free chains that each is tried by, the long arms need fewer; 0 derives it from the arm
+    # before, of which it is a multiple
+    lengths: tuple[int, ...] = (16, 20, 6, 3)
+    # what the measured times are multiplied by: they are noisy, and too short for one slow
+    # coordinate among many
     caution: tuple[float, ...] = (1.0,) * len(ARMS)
-    price: float = PRICE
-    thrifty: bool = True
+    price: float = 3e-7  # of a multiply-add in f, in evaluations of the log density
+    thrifty: bool = True  # whether an arm is not tried where a shorter one is good enough
 
 
 CHEAP = Choice()
@@ -72,85 +52,50 @@ DEAR = Choice(
 
 
 class Worth(NamedTuple):
-    """What has been seen of every kernel, the random walk first.
+    """What has been seen of every kernel, the random walk first."""
 
-    Attributes
-    ----------
-    accepted, trials : ndarray of shape (1 + arms,)
-        Sum of the acceptance probabilities of its proposals, and their number; those from before the
-        last refit count a tenth.
-    squares : ndarray of shape (d,)
-        Expected squared jumps of the random walk, summed over its proposals, in units of ``spread``.
-    spread : ndarray of shape (d,)
-        Standard deviations of the posterior, as known.
-    expected : float
-        Acceptance probability that the fit's held-out residual promises.
-    times : ndarray of shape (arms,)
-        Autocorrelation time of a free chain, geometric mean of that of the slowest coordinate and that of the
-        slowest square.
-    work : ndarray of shape (arms,)
-        Of one proposal's gradients, in evaluations of the log density.
-    tried : int
-        At how many evaluations the arms were tried.
-    """
-
+    # (1 + arms,): sum of the acceptance probabilities of its proposals, and their number; those
+    # from before the last refit count a tenth
     accepted: np.ndarray
-    trials: np.ndarray
+    trials: np.ndarray  # (1 + arms,)
+    # (d,): expected squared jumps of the random walk, summed over its proposals, in units of
+    # ``spread``
     squares: np.ndarray
-    spread: np.ndarray
-    expected: float
+    spread: np.ndarray  # (d,): standard deviations of the posterior, as known
+    expected: float  # acceptance probability that the fit's held-out residual promises
+    # (arms,): autocorrelation time of a free chain, geometric mean of that of the slowest
+    # coordinate and that of the slowest square
     times: np.ndarray
-    work: np.ndarray
-    tried: int
+    work: np.ndarray  # (arms,): of one proposal's gradients, in evaluations of the log density
+    tried: int  # at how many evaluations the arms were tried
 
 
 def empty(d: int, choice: Choice = CHEAP) -> Worth:
     """Nothing has been seen."""
-    kernels = 1 + len(choice.arms)
+    arms = len(choice.arms)
     return Worth(
-        accepted=np.zeros(kernels),
-        trials=np.zeros(kernels),
-        squares=np.zeros(d),
-        spread=np.ones(d),
-        expected=0.0,
-        times=np.full(len(choice.arms), np.inf),
-        work=np.zeros(len(choice.arms)),
-        tried=0,
-    )
+        np.zeros(1 + arms), np.zeros(1 + arms), np.zeros(d), np.ones(d), 0.0, np.full(arms, np.inf), np.zeros(arms), 0
+    )  # fmt: skip
 
 
 def after_refit(
-    rng: np.random.Generator,
-    worth: Worth,
-    dynamics: Dynamics,
-    residual_sd: float,
-    spread,
-    evaluations: int,
-    choice: Choice = CHEAP,
-) -> Worth:
+    rng, worth: Worth, dynamics: Dynamics, residual_sd: float, spread, evaluations: int, choice: Choice = CHEAP
+) -> Worth:  # fmt: skip
     """Try every arm on the new surrogate; what the old one's were worth is mostly forgotten."""
     # two values of a normal residual: the mean of min(1, exp(r' - r)) is 2 Phi(-s / sqrt 2)
     expected = math.erfc(0.5 * residual_sd)
-    alike = min(expected, worth.expected) > RELIABLE and abs(expected - worth.expected) < SIMILAR
+    alike = min(expected, worth.expected) > 0.85 and abs(expected - worth.expected) < 0.05
     # A surrogate that was good where the chain had been says nothing of a mode that it has found since.
-    if not alike or evaluations > OUTGROWN * worth.tried:
+    if not alike or evaluations > 1.5 * worth.tried:
         worth = tried_anew(rng, worth, dynamics, evaluations, choice)
     return worth._replace(
-        accepted=0.1 * worth.accepted,
-        trials=0.1 * worth.trials,
+        accepted=0.1 * worth.accepted, trials=0.1 * worth.trials, spread=spread, expected=expected,
         squares=0.1 * worth.squares * np.square(worth.spread / spread),
-        spread=spread,
-        expected=expected,
-    )
+    )  # fmt: skip
 
 
 def tried_anew(
-    rng: np.random.Generator,
-    worth: Worth,
-    dynamics: Dynamics,
-    evaluations: int,
-    choice: Choice = CHEAP,
-    patience: tuple[int, int] = (1, 1),
+    rng, worth: Worth, dynamics: Dynamics, evaluations: int, choice: Choice, patience=(1, 1)
 ) -> Worth:
     """Try every arm by free chains, ``patience`` times as long and as many as usual."""
     times, gradients = try_arms(rng, dynamics, choice, patience)
@@ -170,10 +115,7 @@ def learn(worth: Worth, kernel: int, jump: np.ndarray, accept_prob: float) -> Wo
 
 
 def try_arms(
-    rng: np.random.Generator,
-    dynamics: Dynamics,
-    choice: Choice = CHEAP,
-    patience: tuple[int, int] = (1, 1),
+    rng, dynamics: Dynamics, choice: Choice = CHEAP, patience=(1, 1)
 ) -> tuple[np.ndarray, np.ndarray]:
     """Autocorrelation times (arms,) and mean gradients (arms,) of free chains from archived states.
 
@@ -186,12 +128,14 @@ def try_arms(
     centre, spread = archive.mean(axis=0), archive.std(axis=0) + 1e-300
     for k, (arm, length) in enumerate(zip(choice.arms, choice.lengths, strict=True)):
         if length == 0:
-            shorter = choice.arms[k - 1]
-            repeats = arm.transitions / shorter.transitions
-            times[k], gradients[k] = _repeated(times[k - 1], repeats), repeats * gradients[k - 1]
+            repeats = arm.transitions / choice.arms[k - 1].transitions
+            # where one correlation does it all a time is (1 + c) / (1 - c)
+            correlation = max(0.0, (times[k - 1] - 1.0) / (times[k - 1] + 1.0)) ** repeats
+            times[k] = (1.0 + correlation) / (1.0 - correlation)
+            gradients[k] = repeats * gradients[k - 1]
             continue
         states, gradients[k] = free_chains(
-            rng, dynamics, arm, patience[0] * length, patience[1] * CHAINS
+            rng, dynamics, arm, patience[0] * length, 20 * patience[1]
         )
         states = (states - centre) / spread
         times[k] = math.sqrt(_slowest(states) * _slowest(np.square(states)))
@@ -212,12 +156,6 @@ def free_chains(
             z = states[t, c] = path.z
             work += path.gradients
     return states, work / (length * chains)
-
-
-def _repeated(time, repeats):
-    """Autocorrelation time of every so manieth state, where one correlation c does it all: (1 + c) / (1 - c)."""
-    correlation = max(0.0, (time - 1.0) / (time + 1.0)) ** repeats
-    return (1.0 + correlation) / (1.0 - correlation)
 
 
 def _slowest(states):
@@ -251,8 +189,9 @@ def scores(worth: Worth) -> tuple[float, np.ndarray]:
     arms[np.isinf(worth.times)] = 0.0
     # Half the mean square of the slowest coordinate's jump, in variances, is 1 minus its correlation c; the
     # effective draws are (1 - c) / (1 + c).
-    prior = 0.2 / len(worth.spread)  # of a step that a random walk's tuned scale takes
-    moved = 0.5 * (worth.squares.min() + WALK_PRIOR * prior) / (worth.trials[0] + WALK_PRIOR)
+    # before its own trials count a step that a random walk's tuned scale takes
+    prior = PRIOR_TRIALS * (0.2 / len(worth.spread))
+    moved = 0.5 * (worth.squares.min() + prior) / (worth.trials[0] + PRIOR_TRIALS)
     return float(moved / (2.0 - min(moved, 1.0))), arms
 
 
@@ -260,7 +199,7 @@ def shares(worth: Worth, sharpness: float = 6.0) -> np.ndarray:
     """Probabilities of all kernels while tuning, (1 + arms,); the surrogate pays where the first is below 1/2."""
     walk, arms = scores(worth)
     best = max(arms.max(), 1e-12)
-    share = float(np.clip(walk**2 / (walk**2 + best**2), *SHARE_RANGE))
+    share = float(np.clip(walk**2 / (walk**2 + best**2), 0.1, 0.9))
     weights = 0.05 + (arms / best) ** sharpness
     weights[np.isinf(worth.times)] = 0.0
     return np.concatenate([[share], (1.0 - share) * weights / weights.sum()])

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from pymc_kameleon import convergence
+from pymc_kameleon.verdict import convergence
 
 AUDITS, WITHIN, SHARE = (
     100,
@@ -146,8 +146,7 @@ def _elements(
     group: Any, unknowns: list, function: Callable[[Any], Any] | None
 ) -> dict[str, np.ndarray]:
     """Arrays (chains, draws) by name and index."""
-    to_plain = getattr(group, "to_dataset", None)  # of a group in a DataTree
-    dataset = (group if to_plain is None else to_plain())[unknowns]
+    dataset = convergence.plain(group)[unknowns]
     if function is not None:
         dataset = function(dataset)
         if not hasattr(dataset, "data_vars"):  # a DataArray

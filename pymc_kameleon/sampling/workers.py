@@ -18,8 +18,6 @@ import cloudpickle
 import numpy as np
 
 _here = threading.local()  # in a worker: the log densities that this thread knows, by digest
-SAME = 1e-6  # of log densities that ought to be one: sums in another order round differently
-REBUILDS = 3  # of a broken executor in one round
 
 
 class Failure(NamedTuple):
@@ -149,7 +147,8 @@ class Vectorized:
 
     def _compare(self, point, value):
         alone = self.density(np.array(point))
-        if not np.allclose(value, alone, rtol=SAME, atol=SAME, equal_nan=True):
+        # sums in another order round differently
+        if not np.allclose(value, alone, rtol=1e-6, atol=1e-6, equal_nan=True):
             raise ValueError(
                 f'executor="vectorized": the log density at {point.tolist()} is {value} in a batch and {alone} by '
                 "itself. A black box in the model computes something else for a batch."
@@ -202,11 +201,11 @@ class Elsewhere:
 
     def __call__(self, points: Sequence[np.ndarray], first: int) -> list[float]:
         """As of :class:`Here`."""
-        for attempt in range(REBUILDS + 1):
+        for rebuilds in range(4):
             try:
                 return self._evaluate(points, first)
             except BrokenExecutor as error:
-                if self.factory is None or attempt == REBUILDS:
+                if self.factory is None or rebuilds == 3:
                     error.add_note(
                         "A worker died. Give pk.sample(executor=...) a callable that makes an executor, and it is made "
                         "anew; pk.sample(checkpoint=...) goes on from the last round."

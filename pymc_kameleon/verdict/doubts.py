@@ -9,15 +9,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from pymc_kameleon import convergence
+from pymc_kameleon.verdict import convergence
 
 APART = 4.0  # standard errors between the means of pools, from which on they disagree
-LEAST_ACCEPT = 0.01  # a surrogate's move that is accepted less often has no chance ...
-OUTER, HOPELESS = (
-    0.1,
-    0.04,
-)  # ... and at a wall, from this share of the draws, the outermost, so many have none
-SHOWN = 5  # parameters of a list
+HOPELESS = (
+    0.04  # of the surrogate's moves from the outermost draws: more than that is a wall of its own
+)
 
 
 class Worst(NamedTuple):
@@ -51,14 +48,15 @@ def find(idata: Any, names: list[str], draws: np.ndarray, judged: convergence.Ju
     # a lone chain elsewhere is no tail, nor is a small mode
     if convergence.has_converged(judged) and int(attributes.get("modes", 1)) == 1:
         own, accept = own_moves(idata)
+        # Pareto k: 1 / df of Student's t, .45 is 2.2; lognormal .25, normal -.1, normal cut at 1.6 sds -.6
         for name, x in zip(names, np.moveaxis(draws, 2, 0), strict=True):
             both = convergence.tail_indices(x)
-            heavy += [Worst(name, k) for k in both if k > convergence.HEAVY]
+            heavy += [Worst(name, k) for k in both if k > 0.45]
             # many a parameter has an end; where the surrogate's moves fail as well, it is a wall of the surrogate's
             cut += [
                 Worst(name, k)
                 for k, side in zip(both, (-x, x), strict=True)
-                if k < convergence.CUT and _hopeless(side, own, accept) > HOPELESS
+                if k < -0.3 and _hopeless(side, own, accept) > HOPELESS
             ]
     heavy.sort(key=lambda tail: -tail.value)
     return Found(attributes, compare_pools(names, draws, attributes), heavy, cut)
@@ -96,14 +94,14 @@ def in_full(found: Found) -> Iterator[str]:
 
 
 def _listed(tails: list[Worst]) -> str:
-    each = ", ".join(f"{t.name} (Pareto k {t.value:.2f})" for t in tails[:SHOWN])
-    return each + (", ..." if len(tails) > SHOWN else "")
+    each = [f"{t.name} (Pareto k {t.value:.2f})" for t in tails]
+    return ", ".join(each[:5]) + (", ..." if len(each) > 5 else "")
 
 
 def _hopeless(x: np.ndarray, own: np.ndarray, accept: np.ndarray) -> float:
-    """Of the surrogate's moves from the largest draws, the share that had no chance."""
-    outer = own[:, 1:] & (x[:, :-1] >= np.quantile(x, 1.0 - OUTER)) if own.size else own
-    return float(np.mean(accept[:, 1:][outer] < LEAST_ACCEPT)) if outer.any() else 0.0
+    """Of the surrogate's moves from the largest tenth of the draws, the share that had no chance (below 1 %)."""
+    outer = own[:, 1:] & (x[:, :-1] >= np.quantile(x, 0.9)) if own.size else own
+    return float(np.mean(accept[:, 1:][outer] < 0.01)) if outer.any() else 0.0
 
 
 def own_moves(idata: Any) -> tuple[np.ndarray, np.ndarray]:

@@ -6,14 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from pymc_kameleon import control_variates, convergence, doubts
 from pymc_kameleon.steps.told import advice
-
-SHORT = 50  # draws of a chain below which its start may still show
-INACCURATE = 1.0  # out-of-sample sd of the surrogate
-LEFT_TO_WALK = 0.7  # mean share, below which a chain stands where the surrogate is wrong
-RARE = 0.01  # share of draws whose proposals were not finite that is not worth saying
-ODD = 3.0  # sds within chains by which a chain's mean differs from the others'
+from pymc_kameleon.verdict import control_variates, convergence, doubts
 
 
 def report(idata: Any) -> str:
@@ -68,7 +62,7 @@ def report(idata: Any) -> str:
 
 def _flat(posterior: Any) -> tuple[list[str], np.ndarray]:
     """Names of all elements, and their draws (chains, n, elements)."""
-    found = convergence.elements(getattr(posterior, "to_dataset", lambda: posterior)())
+    found = convergence.elements(convergence.plain(posterior))
     # a deterministic that is a constant says nothing
     moving = {name: x for name, x in found.items() if np.ptp(x) > 0.0}
     return list(moving), np.stack(list(moving.values()), axis=2)
@@ -184,12 +178,12 @@ def _chains(idata: Any, names: list[str], draws: np.ndarray) -> Iterator[str]:
     for chain in range(len(means)):
         furthest = int(np.argmax(z[chain]))
         stands = f"{names[furthest]} = {means[chain, furthest]:.3g} against {centre[furthest]:.3g}"
-        if share is not None and share[chain] < LEFT_TO_WALK:
+        if share is not None and share[chain] < 0.7:
             yield (
                 f"Chain {chain} spent much of its time where the surrogate is too low (mean share {share[chain]:.2f}), "
                 f"at {stands} in the others."
             )
-        elif z[chain, furthest] > ODD:
+        elif z[chain, furthest] > 3.0:
             yield f"Chain {chain} is elsewhere: {stands} in the others. It may be another mode."
 
 
@@ -208,7 +202,7 @@ def _failures(idata: Any, attributes: dict[str, Any]) -> Iterator[str]:
         count, tried = int((running[:, -1] - running[:, 0]).sum()), running.size
     else:
         return
-    if count > RARE * tried or (count and "evaluations" in attributes):
+    if count > 0.01 * tried or (count and "evaluations" in attributes):
         yield (
             f"{count} evaluations ({count / tried:.0%}) were not finite. Where that is not meant, the posterior lacks "
             "what lies there."
@@ -239,10 +233,7 @@ def _advice(
     if not convergence.is_enough(judged, convergence.ENOUGH):
         more = int(min(max(2.0, math.ceil(convergence.ENOUGH / max(ess.value, 1.0))), 10.0))
         helps.append(_longer(more, attributes, n))
-    if (
-        attributes.get("surrogate") == "none"
-        or float(attributes.get("residual_sd", 0.0)) > INACCURATE
-    ):
+    if attributes.get("surrogate") == "none" or float(attributes.get("residual_sd", 0.0)) > 1.0:
         helps.append(
             "fewer chains with as many evaluations, so that more rounds are left to learn in"
         )
@@ -251,8 +242,8 @@ def _advice(
         helps.append(
             "more evaluations for tuning, and another seed with initvals='prior' to compare"
         )
-    if n < SHORT and ess.value >= convergence.FEW:
-        helps.append(f"longer chains: below {SHORT} draws their starts may still show")
+    if n < 50 and ess.value >= convergence.FEW:
+        helps.append("longer chains: below 50 draws their starts may still show")
     if helps:
         yield "To try next: " + "; ".join(helps) + "."
     if "surrogate" in attributes and "pools" not in attributes:

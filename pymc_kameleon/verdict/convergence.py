@@ -16,12 +16,8 @@ EVERY = 10  # draws between two looks
 # R-hat (that of the groups, where there are such) and effective draws, of means and of intervals (Vehtari et al., 2021)
 CONVERGED, FEW = 1.03, 100.0
 STRICTLY, ENOUGH = 1.01, 400.0
-DOUBT = 0.01  # that a mean is off by more than is said: one standard error is a false bound in every second run
-# Pareto k of a tail: 1 / df of Student's t, so that .45 is 2.2; lognormal .25, normal -.1, normal cut at 1.6 sds -.6
-HEAVY, CUT = 0.45, -0.3
 USABLE = "Usable"  # how a verdict begins that says so
 LEAST_DRAWS = 10  # of a chain, or nothing is judged
-NESTED = 4  # chains in a group from which on R-hat is that of the groups
 
 
 class Judgement(NamedTuple):
@@ -40,6 +36,11 @@ class Judgement(NamedTuple):
     ess: float = math.nan
     rhat: float = math.nan
     nested: float = math.nan
+
+
+def plain(group: Any) -> Any:
+    """A group as an ``xarray.Dataset``, whatever holds it."""
+    return group.to_dataset() if hasattr(group, "to_dataset") else group
 
 
 def elements(dataset: Any) -> dict[str, np.ndarray]:
@@ -79,8 +80,8 @@ def judge(draws: np.ndarray, groups: list[int] | None = None) -> Judgement:
 
 
 def _are_groups(groups: list[int]) -> bool:
-    sizes = np.bincount(groups)
-    return len(sizes) > 1 and sizes.min() >= NESTED and sizes.min() == sizes.max()
+    sizes = np.bincount(groups)  # smaller groups say too little of the variance within
+    return len(sizes) > 1 and sizes.min() >= 4 and sizes.min() == sizes.max()
 
 
 def nested_rhat(draws: np.ndarray, groups: list[int]) -> np.ndarray:
@@ -153,7 +154,8 @@ def verdict(judged: Judgement, parameters: int, doubts: Iterable[str] = ()) -> s
     if found:
         return f"Not usable: {'; '.join(found)}."
     error = 100.0 / math.sqrt(judged.ess)
-    bound = math.ceil(float(ndtri(1.0 - 0.5 * DOUBT / parameters)) * error)
+    # 1 % that a mean is off by more: one standard error is a false bound in every second run
+    bound = math.ceil(float(ndtri(1.0 - 0.5 * 0.01 / parameters)) * error)
     said = f"{USABLE}: standard error {error:.1f}% of a posterior sd, every mean within {bound:.0f}%.\n"
     if agreement(judged) < STRICTLY and judged.ess >= ENOUGH:
         return said + "Intervals of 90% hold 85 to 95%."

@@ -1,0 +1,88 @@
+"""The draws: nothing adapts. Every round is one draw of every chain; with some of them go probes, audits and looks."""
+
+from typing import Any
+
+import numpy as np
+
+from pymc_kameleon.samplers.arrival import phase as arrival
+from pymc_kameleon.samplers.pooled import audits, probes
+from pymc_kameleon.samplers.pooled.drawing import Drawing, Request
+from pymc_kameleon.samplers.pooled.looks import Looks
+
+
+class Production:
+    """The last phase of :class:`~pymc_kameleon.samplers.pooled.chains.Chains`."""
+
+    name = "draw"
+    next = None
+
+    def __init__(self, chains: Any, drawing: Drawing):
+        self.chains, self.drawing = chains, drawing
+        self.probed = self.audited = 0
+        # Generators that are spawned leave their parent's stream as it is.
+        chains.looks = _looks(chains)
+        wanted = chains.plan.audits and drawing.hubs[0].mixture is not None
+        chains.free = audits.Free(chains.rng.spawn(1)[0], drawing.hubs[0]) if wanted else None
+
+    @property
+    def done(self):
+        """Whether all draws are made, or nothing is left for one more of every chain."""
+        chains, drawing = self.chains, self.drawing
+        if chains.stopped:
+            return True
+        if chains.plan.draws is not None and len(drawing.rows) >= chains.plan.draws:
+            return True
+        # All or none: did the last round depend on how many chains need an evaluation, it would be a choice.
+        return chains.left() < len(drawing.members)
+
+    def ask(self):
+        """What the draws need first, then what goes beside them."""
+        beside = self._probes() + self._audits()
+        left = self.chains.left() - len(self.drawing.members)
+        beside = beside[: int(min(left, len(beside)))]
+        looks = self.chains.looks.ask(self.drawing.rows, left - len(beside))
+        asked = self.drawing.ask()
+        self.needed, self.looked = len(asked), len(asked) + len(beside)
+        return asked + beside + [Request(x, -1, "look") for x in looks]
+
+    def _probes(self):
+        drawing, hubs = self.drawing, self.drawing.hubs
+        if any(hub.mixture is None for hub in hubs):
+            return []
+        found = []
+        for _ in range(probes.due(len(drawing.rows), len(drawing.members))):
+            turn, which = divmod(self.probed, len(hubs))
+            found.append(probes.propose(self.chains.rng, hubs[which], turn))
+            self.probed += 1
+        return [Request(p.position, -1, p.move) for p in found]
+
+    def _audits(self):
+        if self.chains.free is None:
+            return []
+        drawing, all_of_them = self.drawing, self.chains.free.audits
+        n = audits.due(len(drawing.rows), len(drawing.members), len(all_of_them))
+        first, self.audited = self.audited, self.audited + n
+        return [Request(x, -1, "audit") for x in all_of_them[first : self.audited]]
+
+    def tell(self, values):
+        """Probes and audits are read off the record when all is over."""
+        self.drawing.tell(values[: self.needed])
+        self.chains.looks.tell(values[self.looked :])
+        self.chains.members, self.chains.rows = self.drawing.members, self.drawing.rows
+
+
+def _looks(chains):
+    """At the ends of the climbs, and at starts of chains that made none."""
+    made = chains.climbs
+    if made is None:
+        return chains.looks
+    spent = int(np.isin(chains.evaluated.move, ("arrival", "between")).sum())
+    first = made.climbs[0]
+    more = [
+        arrival.init(first.positions[0], float(first.log_densities[0]), scale=chains.scale, start=x)
+        for k, x in enumerate(chains.starts)
+        if k not in chains.leaders
+    ]
+    everyone = [*made.climbs, *more]
+    left = max(chains.plan.looking - spent, len(made.climbs))  # whether an end is met takes one
+    return Looks(chains.rng.spawn(len(everyone)), everyone, left)

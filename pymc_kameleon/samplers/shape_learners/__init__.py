@@ -1,0 +1,1 @@
+"""Random walks whose size and shape learn separately."""

@@ -1,0 +1,205 @@
+"""What M-GaA and the (1+1)-CMA sampler share: x* = x + s A z,  z ~ N(0, I),  det A = 1; s and A learn separately."""
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar, Literal, NamedTuple
+
+import numpy as np
+
+from pymc_kameleon.numerics.checks import inside
+from pymc_kameleon.numerics.compiled import njit
+from pymc_kameleon.numerics.covariance import cholesky, log_determinant, multiply_lower
+from pymc_kameleon.numerics.step_size import OPTIMAL_SCALE
+from pymc_kameleon.samplers import coordinate_moves
+from pymc_kameleon.samplers.seam import NOTHING, Proposal, Sampler
+
+NARROWEST = 1e-120  # ratio of two initial scales: the square of a smaller one is zero
+
+
+class State(NamedTuple):
+    """Everything that adapts."""
+
+    log_size: float  # log s, in units of the geometric mean of the coordinates' units
+    factor: np.ndarray  # (d, d): A, lower triangular, determinant one
+    # (d, d): log s and A where their adaptation started; range and condition number are relative to them
+    log_start: float
+    base: np.ndarray  # (d, d)
+    # the search for the coordinates' units; ``None`` when it is over
+    phase: coordinate_moves.Phase | None
+    condition: float = 1.0  # an upper bound on the condition number of A A^T
+    iteration: int = 0  # adaptations of s and A so far
+    # (d,): p_c, the smoothed accepted steps A z; ``None`` for those that have none
+    path: np.ndarray | None = None
+    success_rate: float = 0.0  # p, the smoothed rate of acceptance of those that have a path
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class ShapeLearner(Sampler):
+    """A random walk that learns its size and its shape; a subclass says how, in ``learn``.
+
+    Parameters
+    ----------
+    initial_scale : ndarray of shape (d,), optional
+        Scales of the coordinates at the start, positive, to within a dozen orders of magnitude where ``sweeps`` are
+        made. Default: ones.
+    initial_covariance : ndarray of shape (d, d), optional
+        Instead of ``initial_scale``, a whole covariance; the sweeps change its scales and not its correlations.
+    diminishing : bool
+        Let the rates diminish. Default True; False is the published algorithm, which does not have the right stationary
+        distribution unless it is frozen.
+    success : {"probability", "indicator"}
+        What the size learns from: the acceptance probability (default), or whether the proposal was accepted (the
+        paper's).
+    sweeps : int
+        Moves of every coordinate by itself in the beginning, which find the units, 0 or more. Default 20; the paper has
+        none.
+    condition_limit : float
+        The condition number of the shape relative to its start stays below. Default 1e12.
+    tune : int, optional
+        Length of tuning, if known: give it what ``pm.sample`` gets. The sweeps take at most a fifth of it.
+
+    Raises
+    ------
+    ValueError
+        For an option out of its domain.
+    """
+
+    size: ClassVar[
+        str
+    ]  # the algorithm's word for s, in the options initial_<size> and <size>_range
+
+    initial_scale: np.ndarray | None = None
+    initial_covariance: np.ndarray | None = None
+    target_accept: float = 0.234
+    diminishing: bool = True
+    success: Literal["probability", "indicator"] = "probability"
+    sweeps: int = coordinate_moves.SWEEPS
+    condition_limit: float = 1e12
+    tune: int | None = None
+
+    def __post_init__(self):
+        super().__post_init__()
+        initial, reach = f"initial_{self.size}", f"{self.size}_range"
+        if getattr(self, initial) is not None:
+            inside(**{initial: (getattr(self, initial), 0.0, math.inf)})
+        inside(
+            target_accept=(self.target_accept, 0.0, 1.0),
+            condition_limit=(self.condition_limit, 1.0, math.inf),
+            **{reach: (getattr(self, reach), 1.0, math.inf)},
+        )
+
+    def learn(self, state: State, outcome) -> State:
+        """Size and shape after one transition; ``state.iteration`` is that of this adaptation."""
+        raise NotImplementedError
+
+    def init(self, rng, x, known=NOTHING) -> State:
+        """Start at ``x``, shape (d,); no sweeps are needed where an arrival has brought a factor."""
+        given = self.initial_scale, self.initial_covariance
+        factor, log_scale = initial_shape(len(x), *given, known.factor)
+        # of a coordinate that moves alone
+        sds = OPTIMAL_SCALE * math.exp(log_scale) * np.sqrt(np.square(factor).sum(axis=1))
+        arrived = known.factor is not None and all(option is None for option in given)
+        sweeps = 0 if arrived else self.sweeps
+        size = getattr(self, f"initial_{self.size}")
+        size = OPTIMAL_SCALE / math.sqrt(len(x)) if size is None else size
+        log_size = math.log(size) + log_scale
+        phase = coordinate_moves.begin(sds, sweeps, known.left(self.tune))
+        return State(log_size, factor, log_size, factor, phase)
+
+    def propose(self, rng, x, state) -> Proposal:
+        """Propose x + s A z, or, first, a move of one coordinate. Symmetric, so the ratio is one; z is carried to
+        ``adapt``.
+        """
+        if state.phase is not None:
+            return coordinate_moves.turn(rng, x, state.phase)
+        z = rng.standard_normal(len(x))
+        return Proposal(_random_walk(x, state.log_size, state.factor, z), 0.0, "", z)
+
+    def adapt(self, rng, state, outcome) -> State:
+        """Move size and shape after one transition. Uses no randomness."""
+        if state.phase is not None:
+            phase = coordinate_moves.learn(state.phase, outcome)
+            state = state._replace(phase=phase)
+            return state if phase.iteration < phase.length else _end_phase(state)
+        state = self.learn(state._replace(iteration=state.iteration + 1), outcome)
+        log_range = math.log(getattr(self, f"{self.size}_range"))
+        low, high = state.log_start - log_range, state.log_start + log_range
+        return state._replace(log_size=min(max(state.log_size, low), high))
+
+    def multiplier(self, iteration: int) -> float:
+        """Of the rates at the ``iteration``-th adaptation."""
+        return rate_multiplier(iteration) if self.diminishing else 1.0
+
+    def succeeded(self, outcome) -> float:
+        """What counts as a success, in [0, 1]."""
+        return float(outcome.accepted if self.success == "indicator" else outcome.accept_prob)
+
+    def freeze(self, state) -> State:
+        """Size and shape stay where they are; the coordinate-wise moves end, if they have not."""
+        return state if state.phase is None else _end_phase(state)
+
+    def stats(self, state, proposal=None) -> dict[str, float]:
+        """``scaling``, the size s."""
+        return {"scaling": math.exp(state.log_size)}
+
+
+def _end_phase(state):
+    """Start size and shape, of determinant one, from the scales that the coordinate-wise moves have found."""
+    found = state.phase.log_scales - state.phase.start
+    change = float(found.mean())
+    base, log_size = np.exp(found - change)[:, None] * state.factor, state.log_size + change
+    return state._replace(log_size=log_size, factor=base, log_start=log_size, base=base, phase=None)
+
+
+def initial_shape(
+    dim: int,
+    initial_scale: np.ndarray | None,
+    initial_covariance: np.ndarray | None,
+    arrival_factor: np.ndarray | None = None,
+) -> tuple[np.ndarray, float]:
+    """Lower factor of the initial covariance scaled to determinant one, and log of the scale.
+
+    Raises
+    ------
+    ValueError
+        If both are given, or the shape is wrong, or there is no factor.
+    """
+    if initial_covariance is not None:
+        if initial_scale is not None:
+            raise ValueError("Give initial_scale or initial_covariance, not both.")
+        initial_covariance = np.array(initial_covariance, dtype=float)
+        if initial_covariance.shape != (dim, dim):
+            raise ValueError(
+                f"initial_covariance must have shape {(dim, dim)}, got {initial_covariance.shape}."
+            )
+        factor, ok = cholesky(initial_covariance)
+        if not (ok and np.allclose(initial_covariance, initial_covariance.T, rtol=1e-6, atol=0)):
+            raise ValueError("initial_covariance must be symmetric and positive definite.")
+    elif initial_scale is None and arrival_factor is not None:
+        factor = np.array(arrival_factor, dtype=float)
+    else:
+        scale = np.ones(dim) if initial_scale is None else np.asarray(initial_scale, dtype=float)
+        if scale.shape != (dim,) or not np.all((scale > 0) & np.isfinite(scale)):
+            raise ValueError(f"initial_scale must be {dim} positive numbers, got {initial_scale}.")
+        if scale.min() / scale.max() < NARROWEST:
+            raise ValueError(
+                f"initial_scale must be {dim} numbers within {1 / NARROWEST:.0e} of each other, got {initial_scale}."
+            )
+        factor = np.diag(scale)
+    log_scale = log_determinant(factor) / dim
+    return factor * math.exp(-log_scale), log_scale
+
+
+@njit(cache=True)
+def _random_walk(x, log_size, factor, z):
+    return x + math.exp(log_size) * multiply_lower(factor, z)
+
+
+@njit(cache=True)
+def rate_multiplier(iteration):
+    """min(1, (t / 200)^-0.6): constant rates for a start, then diminishing adaptation.
+
+    Exactness of a chain that never stops adapting hangs on this going to zero (Roberts & Rosenthal, 2007); any exponent
+    in (0.5, 1] would do.
+    """
+    return min(1.0, (iteration / 200.0) ** -0.6)

@@ -1,0 +1,1 @@
+"""``pk.sample``: chains that learn together, for log densities that are expensive."""

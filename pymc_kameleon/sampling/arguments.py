@@ -1,0 +1,279 @@
+"""Arguments of ``pk.sample``, checked before anything is evaluated, and what follows from them: plan, seed, starts."""
+
+import logging
+from collections.abc import Iterable
+from difflib import get_close_matches
+from importlib.metadata import version
+from inspect import signature
+from typing import Any
+
+import numpy as np
+import pymc as pm
+from pymc.initial_point import make_initial_point_fn
+
+from pymc_kameleon.samplers.option_types import check_types
+from pymc_kameleon.samplers.pooled.plan import Plan, automatic
+from pymc_kameleon.sampling import workers
+from pymc_kameleon.steps import KamiltonianStep
+from pymc_kameleon.steps.batched import batched_log_density
+from pymc_kameleon.steps.factors import structure
+from pymc_kameleon.steps.log_density import LogDensity
+from pymc_kameleon.steps.prior_scale import jitter, prior_scale
+from pymc_kameleon.steps.told import advice
+from pymc_kameleon.surrogates.values.regression import affordable
+
+_log = logging.getLogger("pymc.kameleon")
+
+
+_INSTEAD = {
+    "start": "it is initvals=, as in pm.sample",
+    **dict.fromkeys(
+        ("cores", "mp_ctx", "blas_cores"),
+        "give it workers: executor=concurrent.futures.ProcessPoolExecutor(4)",
+    ),
+    "compile_kwargs": "give them to its step: step=KamiltonianStep(learn='all', compile_kwargs=...)",
+    "var_names": "it returns all variables; take those that you want from idata['posterior']",
+    "callback": "end it by target_ess=, max_evaluations= or Ctrl-C, all of which return the draws so far",
+    **dict.fromkeys(("trace", "backend"), "checkpoint= keeps on disk what is evaluated"),
+}
+
+
+def unknown(name: str, ours: Iterable[str]) -> TypeError:
+    """The error for an argument that is none of ``ours``."""
+    if name in _INSTEAD:
+        what = _INSTEAD[name]
+    elif name in signature(pm.sample).parameters or name in ("nuts", "target_accept"):
+        what = "it is for pm.sample, whose chains are independent and may have other steps"
+    else:
+        close = get_close_matches(name, ours, 1)
+        what = f"did you mean {close[0]}=?" if close else f"it has {', '.join(ours)}"
+    return TypeError(f"pk.sample has no argument {name}: {what}{'' if what.endswith('?') else '.'}")
+
+
+def check(**given: tuple[Any, Any]) -> None:
+    """Types, before anything is evaluated: what is wrong with the end of a run would lose all of it."""
+    values, kinds = ({name: pair[i] for name, pair in given.items()} for i in (0, 1))
+    check_types(values, kinds)
+    known = signature(pm.to_inference_data).parameters
+    wrong = sorted(set(values["idata_kwargs"] or {}) - set(known))
+    if wrong:
+        raise TypeError(
+            f"idata_kwargs has {', '.join(wrong)}; pm.to_inference_data has {', '.join(known)}."
+        )
+
+
+def check_pools(pools: int, chains: int, known: Any) -> None:
+    """Refuse pools of fewer than two chains, and what pools cannot share."""
+    if not 1 <= pools <= chains // 2 and pools != 1:
+        raise ValueError(
+            f"pools must be at least 1 and at most {max(1, chains // 2)} for {chains} chains, two of them in each; got "
+            f"{pools}."
+        )
+    if pools > 1 and known is not None:
+        raise ValueError(
+            f"pools={pools} learn apart, and evaluations= would be known to all of them. Give one of the two."
+        )
+
+
+def check_control_variates(density: LogDensity, pools: int) -> None:
+    """Refuse control variates where there is more than one surrogate, or noise."""
+    if pools > 1:
+        raise ValueError(
+            f"control_variates=True is for one surrogate, and pools={pools} have one each. Give one of the two."
+        )
+    if density.noisy:
+        raise ValueError(
+            "control_variates=True compares the surrogate with log densities, and this model's are noisy estimates."
+        )
+
+
+def checked_step(step: Any, model: pm.Model) -> KamiltonianStep:
+    """The step, or the default one; refused where it learns nothing that chains could share."""
+    if step is None:
+        step = KamiltonianStep(model=model, learn="all")
+        boxes, predict = structure.boxes_of(model)
+        if boxes > 1 or predict:
+            what = f"{boxes} black boxes one by one" if boxes > 1 else "black box's predictions"
+            _log.info(
+                "pk.sample learns the log density as a whole, not its %s, which pm.sample(step=KamiltonianStep()) "
+                "does.", what,
+            )  # fmt: skip
+    if not (isinstance(step, KamiltonianStep) and step.variant == "values"):
+        raise ValueError(
+            f"step must be a KamiltonianStep with surrogate='values', got {step!r}: the other steps learn nothing that "
+            "chains could share."
+        )
+    if step.model is not model:
+        raise ValueError(
+            "step is of another model. Build it in this one: KamiltonianStep(model=model, learn='all')."
+        )
+    step.check_model()
+    if step.by_factors:  # such a step has no options of its own
+        _log.info(
+            "pk.sample learns the log density as a whole, although the step it was given would learn the model's black "
+            "boxes one by one: it goes on with KamiltonianStep(learn='all'). pm.sample uses the step as it is."
+        )
+        step = KamiltonianStep(model=model, learn="all")
+    if step.density.suspects:
+        _log.warning("pk.sample: %s", advice.hidden_noise(step.density.suspects))
+    if step.has_known_points:
+        raise ValueError(
+            "Give evaluations= to pk.sample, not to its step: all chains learn from them."
+        )
+    if step.has_auxiliary:
+        raise ValueError(
+            "pk.sample has fresh noise for every estimate: no correlation=, no refresh_blocks=."
+        )
+    if step.learning_draws is not None:
+        raise ValueError(
+            f"pk.sample tunes for as long as its tune= says: no learning_draws={step.learning_draws}."
+        )
+    missing = sorted({v.name for v in model.value_vars} - {v.name for v in step.vars})
+    if missing:
+        raise ValueError(
+            f"pk.sample has one step for all variables, and they have to be continuous; {', '.join(missing)} is not "
+            "among the step's. Use pm.sample, with a step for each kind."
+        )
+    return step
+
+
+def evaluator(
+    executor: Any, model: pm.Model, step: KamiltonianStep, seed: int, timeout: float | None
+) -> Any:
+    """Who evaluates; noise is drawn from ``seed``."""
+    density = step.density
+    entropy = seed if density.noise_cells() else None
+    if executor is None:
+        return workers.Here(density, entropy)
+    if not isinstance(executor, str):
+        return workers.Elsewhere(density, entropy, executor, timeout)
+    if executor != "vectorized":
+        raise ValueError(f'executor must be an executor or "vectorized", got {executor!r}.')
+    if density.noisy:
+        raise ValueError(
+            'executor="vectorized" is for log densities without noise: estimates have their random streams one by '
+            "one. Use an executor with workers."
+        )
+    batched = batched_log_density(model, step.vars, model.initial_point(), density.compile_kwargs)
+    return workers.Vectorized(density, batched)
+
+
+def seed_of(random_seed: Any) -> int:
+    """One number for the run, so that it can be kept with a checkpoint."""
+    if isinstance(random_seed, np.random.Generator):
+        return int(random_seed.integers(2**63))
+    try:
+        words = np.random.SeedSequence(random_seed).generate_state(2, np.uint64)
+    except (TypeError, ValueError) as error:
+        raise type(error)(
+            "random_seed must be None, an integer of at least 0, a sequence of such, or a Generator, got "
+            f"{random_seed!r}."
+        ) from error
+    return int(words[0])
+
+
+def shown(random_seed: Any) -> str:
+    """What the user gave, for messages."""
+    simple = random_seed is None or isinstance(random_seed, (int, np.integer, list, tuple))
+    return str(random_seed) if simple else f"a {type(random_seed).__name__}"
+
+
+def made_with(step: KamiltonianStep) -> dict[str, Any]:
+    """What the bits of a run depend on, beside its seed and its plan."""
+    packages = ("numpy", "scipy", "numba", "pymc", "pytensor")
+    return {
+        "dim": step.density.dim,
+        "variables": {name: list(shape) for name, shape in step.shapes.items()},
+        "options": step.options,
+        "versions": {name: version(name) for name in packages},
+    }
+
+
+def plan_of(
+    draws: int | None,
+    tune: int | str,
+    chains: int,
+    most: int | None,
+    target_ess: float | None,
+    density: LogDensity,
+) -> Plan:
+    """How long to tune and to draw."""
+    for name, value in {"draws": draws, "chains": chains, "max_evaluations": most}.items():
+        if value is not None and not (isinstance(value, (int, np.integer)) and value >= 1):
+            raise ValueError(f"{name} must be a positive integer, got {value!r}.")
+    if not (tune == "auto" or (isinstance(tune, (int, np.integer)) and tune >= 1)):
+        raise ValueError(f'tune must be "auto" or a positive integer, got {tune!r}.')
+    if not affordable(density.dim):
+        raise ValueError(
+            f"{density.dim} dimensions are more than a surrogate of the log density can be fitted in; use pm.sample "
+            "with FastKameleonStep."
+        )
+    fixed = None if tune == "auto" else int(tune) * chains
+    if most is not None:
+        least = 4 * chains if fixed is None else fixed + chains
+        if most < least:
+            raise ValueError(
+                f"max_evaluations must be at least {least} for {chains} chains"
+                f"{'' if fixed is None else f' and tune={tune}'}, got {most}."
+            )
+    if draws is None and most is None and target_ess is None:
+        draws = 200  # nothing else says when to stop
+    return automatic(
+        density.dim, chains, draws=draws, tune=fixed, most=most, climb=not density.noisy
+    )
+
+
+def starts_of(
+    model: pm.Model, step: KamiltonianStep, initvals: Any, chains: int, seed: int
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """(initial point (d,), starts (chains, d), scale (d,))."""
+    rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(2,)))
+    density = step.density
+    if isinstance(initvals, str):
+        if initvals not in ("jitter", "prior"):
+            raise ValueError(
+                f'initvals must be "jitter", "prior", a dict or a list of dicts, got {initvals!r}.'
+            )
+        given = [_point(model, {}, rng)]
+    else:
+        points = [initvals] * chains if isinstance(initvals, dict) else initvals
+        if not all(isinstance(p, dict) for p in points):
+            raise TypeError(
+                f"initvals must be a dict, or a list of dicts, of names and values, got {initvals!r}."
+            )
+        if len(points) != chains:
+            raise ValueError(f"initvals has {len(points)} points for {chains} chains.")
+        shapes = model.eval_rv_shapes()  # those of ``dims`` are not known otherwise
+        given = [_point(model, p, rng, shapes) for p in points]
+    initial = density.ravel(given[0]).copy()
+    scale = prior_scale(model, step.vars, given[0])
+    if isinstance(initvals, (str, dict)) and initvals != "prior":
+        box = rng.uniform(-1.0, 1.0, (chains, len(initial)))
+        return initial, initial + jitter(scale) * box, scale
+    if initvals == "prior":
+        given = [_point(model, dict.fromkeys(model.free_RVs, "prior"), rng) for _ in range(chains)]
+    return initial, np.array([density.ravel(p) for p in given]), scale
+
+
+def _point(
+    model: pm.Model, values: dict[Any, Any], rng: np.random.Generator, shapes: Any = None
+) -> dict[str, np.ndarray]:
+    """The model's initial point with ``values`` in the place of its own; by names, they are checked by ``shapes``."""
+    names = [rv.name for rv in model.free_RVs]
+    for name, value in values.items() if shapes is not None else ():
+        if name not in names:
+            raise ValueError(
+                f"initvals names {name!r}; the model's variables are {', '.join(names)}."
+            )
+        value = np.asarray(value)
+        if not np.isfinite(value).all():
+            raise ValueError(f"initvals has {name} = {value.tolist()}, which is not finite.")
+        if value.shape != shapes[name]:
+            raise ValueError(
+                f"initvals has {name} of shape {value.shape}; the model's has {tuple(map(int, shapes[name]))}."
+            )
+    with model:
+        function = make_initial_point_fn(
+            model=model, overrides=dict(values), jitter_rvs=None, return_transformed=True
+        )
+    return function(int(rng.integers(2**31)))

@@ -1,0 +1,118 @@
+"""What ``pk.sample`` says of a run: attributes of what it returns, for ``pk.report`` and the next run, and its log."""
+
+import logging
+import math
+from typing import Any
+
+import numpy as np
+import pymc as pm
+from pymc.exceptions import SamplingError
+
+from pymc_kameleon.samplers.pooled.chains import posterior
+from pymc_kameleon.samplers.pooled.pools import Pools
+from pymc_kameleon.steps.log_density import LogDensity
+from pymc_kameleon.steps.told import advice
+from pymc_kameleon.verdict import convergence
+from pymc_kameleon.verdict.report import report
+
+_log = logging.getLogger("pymc.kameleon")
+
+
+def nowhere(model: pm.Model, density: LogDensity, x: np.ndarray) -> SamplingError:
+    """The error of a run whose starts have no density, with the factors that are not finite at ``x``."""
+    point = density.update({}, x)
+    factors = density.offending_factors(model, point)
+    found = ", ".join(f"{name} = {v}" for name, v in factors.items()) or "their sum"
+    return SamplingError(
+        "pk.sample cannot start: the log density is finite neither at the initial point nor at the chains' starts. "
+        f"Not finite at the initial point: {found}. The point (unconstrained): "
+        f"{ {k: np.asarray(v).tolist() for k, v in point.items()} }. Give others with pk.sample(initvals=...), 'prior' "
+        "for instance, or look at the factors named."
+    )
+
+
+def attributes_of(run: Any, model: pm.Model, density: LogDensity, seconds: float) -> dict[str, Any]:
+    """What the run was."""
+    hub, evaluated = run.hub, run.evaluated
+    probed, sought = run.probed(), run.sought()
+    found = {
+        "sampler": "pymc_kameleon.sample",
+        "evaluations": evaluated.size,
+        "evaluations_tuning": run.warmup[-1].evaluations if run.warmup else 0,
+        "rounds": run.rounds,
+        "seconds": seconds,
+        "nonfinite": int(np.sum(~np.isfinite(evaluated.log_densities))),
+        "failed": run.failed,  # NaN or +inf
+        "climbs": sought.climbs,
+        "climbs_met": sought.met,
+        "surrogate": hub.fit.family if hub.fit is not None else "none",
+        "surrogate_error": float(hub.fit.error) if hub.fit is not None else math.nan,
+        "residual_sd": float(hub.quality.residual_sd),
+        "uncovered": float(hub.quality.uncovered),
+        "walk_share": float(hub.mixture.floor) if hub.mixture is not None else 1.0,
+        "groups": list(run.groups),
+        "modes": run.modes,
+        "stopped": run.stopped or "done",
+    }
+    if run.failed >= max(advice.FAILURES, advice.FAILING * evaluated.size):
+        found["failed_where"] = _where_it_failed(run, model, density)
+    if probed.probes:  # draws from the flattened surrogate
+        found |= {"probes": probed.probes, "probes_missed": probed.missed}
+        if probed.where is not None:
+            found["missed_where"] = _named(probed.where, density)
+    if sought.where is not None:
+        found["ends_elsewhere"] = _named(sought.where, density)
+    if isinstance(run, Pools):
+        found["pools"] = list(run.pool)
+    return found
+
+
+def _where_it_failed(run: Any, model: pm.Model, density: LogDensity) -> str:
+    x, value = run.failed_at
+    point = density.update({}, x)
+    try:
+        factors = density.offending_factors(model, point)
+    except Exception:  # a model may raise only sometimes; what is known is said all the same
+        factors = {}
+    return advice.where_it_failed(factors, value, point)
+
+
+def _named(x: np.ndarray, density: LogDensity) -> str:
+    """A point by the names of the value variables."""
+    point = density.update({}, x)
+    return ", ".join(f"{name} = {np.round(value, 3).tolist()}" for name, value in point.items())
+
+
+def advise(run: Any, attributes: dict[str, Any], idata: Any) -> None:
+    """Log what was done, and what there is to doubt."""
+    judged = convergence.judge(posterior(run), run.groups)
+    _log.info(
+        "%d evaluations (%d for tuning) in %d rounds: %d draws of each of %d chains, %s.",
+        attributes["evaluations"], attributes["evaluations_tuning"], attributes["rounds"], len(run.rows),
+        len(run.starts), convergence.describe(judged),
+    )  # fmt: skip
+    if "failed_where" in attributes:
+        _log.warning(
+            "%d of %d evaluations were NaN or +inf, %s", attributes["failed"], attributes["evaluations"],
+            attributes["failed_where"],
+        )  # fmt: skip
+    if "missed_where" in attributes:
+        _log.warning("%s See pk.report(idata).", advice.missed(attributes))
+    if "ends_elsewhere" in attributes:
+        _log.warning(
+            "There may be another mode, from which no chain draws, at %s. See pk.report(idata).",
+            attributes["ends_elsewhere"],
+        )
+    if attributes["surrogate"] == "none":
+        _log.warning(
+            "Tuning ended before a surrogate was learned: random-walk moves did all of the work. Give more evaluations."
+        )
+    elif math.isnan(judged.rhat):
+        _log.warning(
+            "%d draws of each of %d chains are too few to judge (%d of two chains at least): give more evaluations, "
+            "or fewer chains.", len(run.rows), len(run.starts), convergence.LEAST_DRAWS,
+        )  # fmt: skip
+    else:
+        verdict = report(idata).split("\n")[0]
+        if not verdict.startswith(convergence.USABLE):
+            _log.warning("%s See pk.report(idata).", verdict)

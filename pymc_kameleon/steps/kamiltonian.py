@@ -1,0 +1,263 @@
+"""KamiltonianStep: which of its surrogates it learns, from what, and what it says of them."""
+
+import math
+from collections.abc import Callable, Sequence
+from inspect import signature
+from typing import Any, ClassVar, Literal, Unpack
+
+import numpy as np
+
+from pymc_kameleon.numerics.evaluations import Evaluations
+from pymc_kameleon.samplers.kamiltonian.factors.sampler import FactoredKamiltonian
+from pymc_kameleon.samplers.kamiltonian.scores.sampler import FiniteKamiltonian, LiteKamiltonian
+from pymc_kameleon.samplers.kamiltonian.values.sampler import ValueKamiltonian
+from pymc_kameleon.samplers.known_points import begin as check_known
+from pymc_kameleon.samplers.known_points import check_finite
+from pymc_kameleon.samplers.schedule import ScheduleName
+from pymc_kameleon.steps.base import FLOAT, KernelStep
+from pymc_kameleon.steps.factors import structure
+from pymc_kameleon.steps.factors.factored_density import FactoredDensity
+from pymc_kameleon.steps.known_points import known_points
+from pymc_kameleon.steps.options import CommonOptions, described, unknown_option
+from pymc_kameleon.steps.signatures import default, given
+from pymc_kameleon.steps.told import advice, progress
+from pymc_kameleon.steps.told.surrogate_report import SurrogateWatch
+
+
+class KamiltonianStep(KernelStep):
+    """Kamiltonian Monte Carlo (Strathmann et al., 2015): Hamiltonian moves on a learned surrogate of the log density.
+
+    Leapfrog needs a gradient; the surrogate has one. The true log density, or its retained noisy estimate, decides
+    acceptance, so a bad surrogate costs time and never exactness.
+
+    Parameters
+    ----------
+    surrogate : {"values", "lite", "finite"}, or pk.Values, pk.Lite or pk.Finite
+        A word, or an object with options: ``surrogate=pk.Values(growth=1.5)``. "values" (default): a regression on the
+        log density at every point evaluated while tuning, accepted or rejected, see
+        :mod:`pymc_kameleon.samplers.kamiltonian.values.sampler`. "lite" and "finite": the paper's kernel exponential
+        families, fitted to the chain's history by score matching, see
+        :mod:`pymc_kameleon.samplers.kamiltonian.scores.sampler`.
+    evaluations : optional
+        "values" only: points whose log density is known up to a constant, all of which the surrogate learns from at
+        once. What :func:`pymc_kameleon.sample` returned, or its group ``evaluations``; or a table, (points (n, d),
+        log densities (n,)), whose points may be a dict by the names of the model's variables or, unconstrained, of the
+        value variables. The first tuning draws evaluate five of them again and are refused with a ``ValueError`` if the
+        difference is not a constant (not under noise); the chain goes on from one of them. Tuning of some 100 draws is
+        then enough to judge the surrogate. Default: none.
+    learn : {"auto", "all"}
+        "values" only. "auto" (default): where the model has black boxes that each depend on a few of the unknowns,
+        learn those, one by one, and take the rest from the model's graph; see docs/hierarchical.md. "all": the log
+        density as a whole, as where there is no such structure.
+    preset : {None, "paper"}
+        "paper", with "lite" and "finite": one lengthscale, no base density, the parameters' own units, leapfrog steps
+        of U[0.01, 0.1] (1 to 10 of them and 1000 points with "lite", 10 to 100, 2000 points and 2000 features with
+        "finite"), and trajectories only as soon as there is a surrogate. The paper gave exact draws as ``history``;
+        from a cold start such a chain may stand still. With other options: ``surrogate=pk.Lite.paper(...)``.
+    expensive : list of str
+        Names of variables, or of Ops' classes, to learn like black boxes although they have a gradient. Default none.
+    schedule : {"harmonic", "root"} or callable, optional
+        While tuning, once there is a first surrogate: the probability a_t of fitting another after the t-th draw (the
+        paper's algorithm 1), 1 / t, t^-1/2 or a function of t. Default: at intervals that grow by a half.
+    parametrization : {"auto", "model"}, optional
+        With black boxes learned one by one. "auto" (default): location-scale priors with unknown parents are sampled in
+        non-centred coordinates, as far as the data say; draws are of the model's own variables all the same. "model":
+        as the model has them.
+
+    Notes
+    -----
+    Differs from the paper: it adapts for ever, with a probability a_t that falls to zero; here all is frozen when
+    tuning ends. The default learns from values of the log density (the paper matches scores of positions), shares the
+    draws with a random walk, and starts cold; the paper's figures were made with exact draws as history. Its U = f and
+    exp(H(end) - H(start)) have the wrong sign: here U = -f and exp(H(start) - H(end)).
+
+    Statistics of every draw: ``accept``, ``accepted``, ``scaling`` and ``step_size`` (of the leapfrog), ``lp``,
+    ``nonfinite``, ``move`` (which kernel made the draw), ``evaluations`` (of the log density, so far), ``n_steps``
+    (surrogate gradients; in the step itself under NUTS' name, ``tree_size``), ``energy_error`` (of a tested trajectory,
+    with the true log density), ``diverging`` (that error is finite and above 1000, as for NUTS; never under noise),
+    ``surrogate_diverging`` (a trajectory left the region where the surrogate is used, or diverged on it: refused by
+    design, at no cost), ``refits``; with "values" ``surrogate`` (the family chosen), ``surrogate_error`` (held out),
+    ``residual_sd`` (out of sample), ``uncovered``, ``share``; otherwise ``surrogate_score``, ``gaussian_score``,
+    ``random_walk_share`` (the least), ``share`` (of the rest, where the chain is, for the surrogate), ``efficiency``
+    (of a trajectory, in random-walk moves), ``n_history``, ``lengthscale``, ``regularization``.
+    What does not apply is NaN, zero or empty.
+
+    Examples
+    --------
+    >>> import pymc as pm, pymc_kameleon as pk
+    >>> with pm.Model():
+    ...     x = pm.Normal("x", shape=2)
+    ...     idata = pm.sample(100, tune=700, chains=1, step=pk.KamiltonianStep(), progressbar=False)
+    """
+
+    name = "kamiltonian"
+    parametrizes = False  # but where black boxes are learned one by one
+    leading = ("tune", "surrogate", "evaluations", "learn", "preset")
+    chooses = "surrogate"
+    schedules = ("lite", "finite")
+    variants: ClassVar[dict] = {
+        "values": ValueKamiltonian, "lite": LiteKamiltonian, "finite": FiniteKamiltonian,
+    }  # fmt: skip
+    stats_dtypes_shapes: ClassVar[dict] = {
+        **KernelStep.stats_dtypes_shapes,
+        **dict.fromkeys(
+            ("step_size", "energy_error", "surrogate_error", "residual_sd", "uncovered", "share", "surrogate_score",
+             "gaussian_score", "random_walk_share", "efficiency", "n_history", "lengthscale", "regularization",
+             "tree_size"),  # NUTS' name and type; PyMC's converter calls it n_steps
+            FLOAT,
+        ),
+        **dict.fromkeys(("refits", "evaluations", "factors", "noncentred"), (np.int64, [])),
+        # NUTS's type, or the two cannot sample together
+        **dict.fromkeys(("diverging", "surrogate_diverging"), (bool, [])),
+        "surrogate": (np.dtype("U24"), []),
+        "worst_factor": (np.dtype("U32"), []),
+    }  # fmt: skip
+    watches = SurrogateWatch
+    _bar_shows = progress.SURROGATE
+    _draws_differ = True
+
+    def __init__(
+        self, vars=None, *,
+        surrogate: Literal["values", "lite", "finite"] | ValueKamiltonian | LiteKamiltonian | FiniteKamiltonian
+        = default("values"),
+        evaluations: Any = None, learn: Literal["auto", "all"] = "auto", expensive: Sequence[str] = (),
+        schedule: ScheduleName | Callable[[int], float] | None = default(None),
+        **common: Unpack[CommonOptions],
+    ):  # fmt: skip
+        structure.check(learn, expensive)
+        self._learn, self._expensive, self._known = learn, expensive, evaluations
+        options = given({"surrogate": surrogate, "schedule": schedule})
+        super().__init__(vars, **self._taken_apart(**options, **common))
+        if self._known is not None:
+            self._known = self._checked_points(self._known)
+
+    def _taken_apart(self, surrogate="values", tune=None, preset=None, **others):
+        """The options, with a word and what differs from its defaults for a surrogate that is an object."""
+        for name in others.keys() - CommonOptions.__annotations__.keys() - {"schedule"}:
+            kinds = [word.title() for word, k in self.variants.items() if name in k.defaults()]
+            elsewhere = " or ".join(f"surrogate=pk.{kind}({name}=...)" for kind in kinds)
+            known = signature(type(self)).parameters
+            raise unknown_option(name, type(self).__name__, known, elsewhere)
+        options = {"surrogate": surrogate, "tune": tune, "preset": preset, **others}
+        if isinstance(surrogate, str):
+            if surrogate == "values" and isinstance(preset, str) and preset == "paper":
+                raise ValueError(
+                    "preset='paper' is for the paper's estimators, and surrogate='values' is not one of them: give "
+                    "surrogate='lite' or surrogate='finite' too."
+                )
+            return options
+        word = {kind: word for word, kind in self.variants.items()}.get(type(surrogate))
+        if word is None:
+            raise TypeError(
+                f"surrogate must be one of {tuple(self.variants)}, or pk.Values(...), pk.Lite(...) or pk.Finite(...), "
+                f"got {surrogate!r}."
+            )
+        if preset is not None:
+            raise ValueError(
+                f"preset={preset!r} is for surrogate={word!r}, the word. With other options it is surrogate="
+                f"pk.{word.title()}.paper(...), arrival=False."
+            )
+        chosen = {
+            name: getattr(surrogate, name)
+            for name, value in surrogate.defaults().items()
+            if described(getattr(surrogate, name)) != described(value)
+        }
+        if tune is not None and chosen.setdefault("tune", tune) != tune:
+            raise ValueError(f"tune={tune!r}, but the surrogate's is {chosen['tune']!r}: give one.")
+        return {**options, **chosen, "surrogate": word}
+
+    def _checked_points(self, points) -> Evaluations:
+        """What the user gives as ``evaluations``, as a record."""
+        if self.variant != "values":
+            raise ValueError(
+                "evaluations are what surrogate='values' learns from; surrogate="
+                f"{self.variant!r} learns from positions alone: give it a history."
+            )
+        if self.density.has_others:
+            raise ValueError(
+                f"evaluations= needs one step for all variables; {', '.join(v.name for v in self.vars)} is not all of "
+                "the model, and the log density of the step changes with the other variables."
+            )
+        made = known_points(points, self.model, self.density)
+        check_finite(made)
+        return made
+
+    def _compile(self, model, point, compile_kwargs, owns_auxiliary):
+        """The log density; cut at its black boxes, where that pays and no option is for learning the whole."""
+        density = None
+        if self.variant == "values" and self._learn == "auto":
+            reason = self._why_whole(owns_auxiliary)
+            if reason and self._expensive:
+                raise ValueError(f"expensive names black boxes to learn one by one, and {reason}.")
+            if reason:
+                structure.say_whole(model, reason)
+            else:
+                density = structure.factored_density(
+                    model, self.vars, point, compile_kwargs, expensive=self._expensive,
+                    noncentred=self._parametrization == "auto",
+                )  # fmt: skip
+        if density is None:
+            return super()._compile(model, point, compile_kwargs, owns_auxiliary)
+        self.sampler = FactoredKamiltonian(source=density, tune=self.declared_tune)
+        return density
+
+    def _why_whole(self, owns_auxiliary):
+        """Which option is for learning the log density as a whole; empty if none is."""
+        if self._known is not None:
+            return "evaluations= are log densities, and not what a black box returned"
+        if owns_auxiliary:
+            return "correlation= and refresh_blocks= are for their noise"
+        given = ", ".join(sorted(self.learning_options))
+        return f"surrogate=pk.Values(...) with {given} is for the whole" if given else ""
+
+    @property
+    def has_known_points(self) -> bool:
+        """Whether the chains begin with ``evaluations``."""
+        return self._known is not None
+
+    @property
+    def by_factors(self) -> bool:
+        """Whether black boxes are learned one by one."""
+        return isinstance(self.density, FactoredDensity)
+
+    @property
+    def options(self) -> dict:
+        """The options, defaults included, described so that they can be compared and stored."""
+        own = {
+            "learn": self._learn,
+            "expensive": self._expensive,
+            "parametrization": self._parametrization,
+        }
+        return {**super().options, **described(own)}
+
+    def _set_out(self, x, value):
+        if self._known is None:
+            return super()._set_out(x, value)
+        if not self.tune:
+            self.watch.add("evaluations", advice.UNUSED_EVALUATIONS, whole_run=True)
+            return None
+        return check_known(self.rng, self._known, x, value, comparable=not self.density.noisy)
+
+    def _own_statistics(self, told):
+        state, proposal = self.algorithm_state, told.proposal
+        found = self.sampler.stats(state, proposal)
+        # What the surrogate's own dynamics call diverging is a trajectory that was refused by design and at no cost. To
+        # PyMC and ArviZ ``diverging`` says that the sampler cannot follow the log density: only the true one can tell.
+        own_dynamics, n_steps = found.pop("diverging", False), found.pop("n_steps", 0)
+        trajectory = proposal.move.startswith(("surrogate", "hamiltonian"))
+        tested = trajectory and proposal.log_q_ratio > -math.inf
+        error = -told.log_ratio if tested else math.nan
+        found = _MISSING | found
+        return found | {
+            "surrogate_diverging": own_dynamics, "diverging": self.density.diverges(error),
+            "energy_error": error, "tree_size": float(n_steps), "evaluations": self.evaluations,
+            "scaling": found["step_size"],
+        }  # fmt: skip
+
+
+# what a statistic is where it does not apply
+_MISSING = {
+    name: {"f": math.nan, "i": 0, "b": False, "U": ""}[np.dtype(dtype).kind]
+    for name, (dtype, _) in KamiltonianStep.stats_dtypes_shapes.items()
+    if name not in KernelStep.stats_dtypes_shapes
+}

@@ -1,0 +1,71 @@
+"""What PyMC takes out of a step and puts back into one: everything mutable, for a step of the same kind and options."""
+
+from dataclasses import field
+from operator import attrgetter
+from typing import Any
+
+from pymc.step_methods.compound import StepMethodState
+from pymc.step_methods.state import dataclass_state
+
+from pymc_kameleon.steps.told import advice
+
+VERSION = 12  # raised whenever the meaning of a field changes
+
+
+@dataclass_state
+class KernelStepState(StepMethodState):
+    """Everything mutable in a step: with it, a chain resumes bit for bit.
+
+    Attributes
+    ----------
+    state_version : int
+        The states of other versions of this package are refused.
+    method : str
+        Which algorithm: the state of another one is refused.
+    shapes, options : dict
+        The variables' shapes and the step's options, described: the state of a step with others is refused.
+    life_state : pymc_kameleon.samplers.life.State
+        Where the chain is, what was learned, and how far it has come.
+    nonfinite, evaluations : int
+        How many proposals had no finite log density; log density evaluations so far in this chain.
+    others : dict of name to ndarray
+        The other steps' variables, where ``log_density`` was evaluated.
+    noise : list
+        States of the generators that the log density draws from.
+    failures, streak, said, pending
+        See :class:`~pymc_kameleon.steps.told.watch.Watch`.
+    """
+
+    state_version: int = field(default=0, metadata={"frozen": True})  # 0: from before there was one
+    method: str = field(metadata={"frozen": True})
+    shapes: dict = field(metadata={"frozen": True})
+    options: dict = field(metadata={"frozen": True})
+    life_state: Any
+    nonfinite: int
+    evaluations: int
+    others: dict
+    noise: list
+    failures: list
+    streak: int
+    said: list
+    pending: list
+
+    # as of the step
+    position = property(attrgetter("life_state.here.position"))
+    algorithm_state = property(attrgetter("life_state.own"))
+
+
+def check(step: Any, state: Any) -> None:
+    """Refuse the state of another version, algorithm, shape or option with a ``ValueError``."""
+    ours: dict[str, Any] = {
+        "state_version": step.state_version, "var_names": [v.name for v in step.vars],
+        "method": step.method, "shapes": step.shapes, "options": step.options,
+    }  # fmt: skip
+    for name, mine in ours.items():
+        given = getattr(state, name, None)
+        if given == mine:
+            continue
+        if name == "options":
+            differ = sorted(n for n in {*given, *mine} if given.get(n) != mine.get(n))
+            given, mine = ({n: d.get(n) for n in differ} for d in (given, mine))
+        raise ValueError(advice.other_state(type(step).__name__, name, given, mine))

@@ -1,0 +1,199 @@
+"""What a step looks out for while its chain runs, and when it says so; the sentences stand in :mod:`.advice`."""
+
+import math
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Any
+
+import numpy as np
+from pymc.exceptions import SamplingError
+
+from pymc_kameleon.samplers import noise_probe
+from pymc_kameleon.samplers.life import Told
+from pymc_kameleon.samplers.seam import NEVER
+from pymc_kameleon.steps.factors.returned import misreturned, raised_by_the_model
+from pymc_kameleon.steps.noise.demands import (
+    differ,
+    solved_beside,
+    variables_beside,
+    variables_shared,
+)
+from pymc_kameleon.steps.noise.noisy_factors import black_boxes
+from pymc_kameleon.steps.told import advice, arrival_doubt
+from pymc_kameleon.steps.told.progress import NO_PROPOSALS
+from pymc_kameleon.steps.told.sampler_warnings import SamplerWarnings, WarningType
+
+# moves that may all be accepted: on a model of the log density
+MODELLED = ("surrogate", "screened", "hamiltonian")
+
+
+class Watch(SamplerWarnings):
+    """Looks at one step.
+
+    Parameters
+    ----------
+    step : KernelStep
+
+    Attributes
+    ----------
+    failures : list
+        Since tuning began or ended: proposals whose log density was NaN or +inf; log density evaluations when it did;
+        how many proposals of the kind call for a look at the factors; where the last was and what it was, or None.
+    streak : int
+        Since tuning ended: proposals accepted in a row, or, negative, rejected in a row.
+    first_values : dict
+        What the first chain found where it started, by :meth:`LogDensity.digest`.
+    """
+
+    learns = "proposal"  # what does, in messages
+
+    def __init__(self, step: Any):
+        super().__init__(type(step).__name__)
+        self.step = step
+        self.first_values: dict[bytes, float] = {}
+
+    def reset(self) -> None:
+        """A chain begins: nothing has been seen or said."""
+        super().reset()
+        self.failures: list[Any] = [0, 0, NEVER, None]
+        self.streak = 0
+
+    # -- when a chain begins --------------------------------------------------------------------------
+
+    def begins(self, x: np.ndarray, value: float) -> None:
+        """What can be seen at a chain's first point ``x``, and would mislead."""
+        step, density = self.step, self.step.density
+        step.check_model()
+        if shared := variables_shared(step):
+            self.add("shared variables", advice.sampled_twice(shared), whole_run=True)
+        if not density.noisy and (solved := solved_beside(step)):
+            told = advice.solved_beside(solved, black_boxes(step.model))
+            self.add("black boxes beside", told, whole_run=True)
+        if density.suspects:
+            self.add("hidden generator", advice.hidden_noise(density.suspects), whole_run=True)
+        if not density.noisy:
+            self.compare(x, value)
+        elif beside := variables_beside(step, density.others):
+            told = advice.steps_beside_noise(beside)
+            self.add("other steps beside noise", told, whole_run=True)
+        if not step.tune:
+            self.add("no tuning", advice.no_tuning(self.speaker), whole_run=True)
+
+    def compare(self, x: np.ndarray, value: float) -> None:
+        """Chains that start at the same point must find the same log density there, unless noise is hidden."""
+        density = self.step.density
+        first = self.first_values.setdefault(density.digest(x), value)
+        if differ(first, value) and not density.suspects:  # which have been named
+            self.add("hidden noise", advice.hidden_noise_seen(first, value))
+
+    # -- at every draw --------------------------------------------------------------------------------
+
+    def drew(self, told: Told) -> None:
+        """A random walk that is always or never accepted has not found the posterior's scale."""
+        step, move = self.step, told.proposal.move
+        if step.tune or step.density.noisy or move.startswith(MODELLED) or move in NO_PROPOSALS:
+            return
+        same = told.accepted == (self.streak > 0)
+        self.streak = (self.streak if same else 0) + (1 if told.accepted else -1)
+        if abs(self.streak) == advice.STREAK:
+            said = advice.always_accepted() if told.accepted else advice.never_accepted()
+            self.add("streak", said, WarningType.BAD_ACCEPTANCE)
+
+    def failed(self, others: Mapping[str, Any], x: np.ndarray, value: float) -> None:
+        """NaN is no density of zero, which -inf is: where it is frequent the posterior lacks what lies there."""
+        self.failures[0] += 1
+        self.failures[3] = x.copy(), value
+        failures, before, enough, _ = self.failures
+        tried = self.step.evaluations - before
+        if failures < max(enough, advice.FAILING * tried):
+            return
+        # Finding the factor takes a compilation and an evaluation: rarely.
+        said = self._say_failures(advice.failures, others, tried)
+        # outside another factor's support nothing is missing
+        self.failures[2] = NEVER if said else 2 * failures
+
+    def _say_failures(self, sentence, others, tried):
+        """Name the factor; nothing is said where another one's density is zero."""
+        density, failures, (x, value) = self.step.density, self.failures[0], self.failures[3]
+        point = density.update(dict(others), x)
+        factors = density.offending_factors(self.step.model, point)
+        if -math.inf in factors.values():
+            return False
+        where = advice.where_it_failed(factors, value, density.update({}, x))
+        told = sentence(failures, tried, where)
+        self.add("failures", told, failures=failures, tried=tried)
+        return True
+
+    # -- when tuning ends -----------------------------------------------------------------------------
+
+    def tuning_ends(self) -> None:
+        """Before anything is frozen."""
+        step, density = self.step, self.step.density
+        state = step.life.state
+        doubt, rivals = state.doubt, state.elsewhere
+        if doubt is not None and not arrival_doubt.settled(doubt):
+            height = density.model_log_density(doubt.position, doubt.log_density)
+            self.add("arrival", advice.did_not_arrive(doubt.evaluations, height))
+        if rivals:
+            largest = max(rivals, key=lambda r: r.gain)
+            at = density.update({}, step.life.from_arrival(largest.position)[0])
+            told = advice.another_mode(at, largest.gain)
+            self.add("another mode", told, WarningType.CONVERGENCE, log_mass=largest.gain)
+        if state.tune and state.own is not None:
+            self._judge_what_was_learned()
+
+    def is_frozen(self) -> None:
+        """After it: what failed from now on is counted anew."""
+        self.failures = [0, self.step.evaluations, advice.FAILURES, None]
+
+    def _judge_what_was_learned(self):
+        self._look_at_noise()  # first: under noise the rest looks worse than it is
+        step, draws = self.step, self.step.tuning_draws
+        if wanted := self.wanted_tuning():
+            told = advice.short_tuning(draws, step.density.dim, wanted, self.learns)
+            self.add("short tuning", told, whole_run=True, tuning_draws=draws, wanted=wanted)
+        tune = step.declared_tune
+        if tune not in (None, draws):
+            told = advice.other_tuning(self.speaker, tune, draws)
+            self.add("tune", told, whole_run=True, tune=tune, tuning_draws=draws)
+
+    def _look_at_noise(self):
+        """Too much of it; and which work was chosen for the estimators, or that none could be."""
+        life, sd, kind = self.step.life, self.noise_sd(), WarningType.BAD_ACCEPTANCE
+        if sd > advice.TOO_NOISY:
+            told = advice.too_noisy(sd, correlated=bool(life.here.noise[1]))
+            self.add("noise", told, kind, noise_sd=sd)
+        work, probe = life.state.work, life.state.probe
+        if work.now:
+            told, sd = advice.work_chosen(work, probe), noise_probe.sd(probe)
+            self.add("work", told, kind, level="info", work=sum(work.now), noise_sd=sd)
+
+    def wanted_tuning(self) -> int | None:
+        """How many tuning draws the dimension asks for, if there were fewer; else None."""
+        wanted = advice.TUNE_PER_DIMENSION * self.step.density.dim
+        return wanted if self.step.tuning_draws < wanted else None
+
+    def noise_sd(self) -> float:
+        """Measured sd of the log density's noise; 0 where there is none or too little was measured."""
+        probe = self.step.life.state.probe
+        return noise_probe.sd(probe) if probe.pairs >= noise_probe.MEASURED else 0.0
+
+    # -- what ends a run ------------------------------------------------------------------------------
+
+    def refuse(self, point: Mapping[str, np.ndarray], value: float) -> None:
+        """The chain starts where the log density is not finite, or another step brought it there."""
+        factors = self.step.density.offending_factors(self.step.model, point)
+        starts = self.step.position is None
+        raise SamplingError(advice.not_finite(self.speaker, value, factors, point, starts=starts))
+
+    def add_point(self, error: Exception, x: np.ndarray) -> None:
+        """Note in an exception of the model's at which point it was raised."""
+        step = self.step
+        here = step.density.update({}, x)
+        if not raised_by_the_model(error):
+            with suppress(Exception):  # what is said below is worth more than why there is no more
+                point = {**step.model.initial_point(), **step.others, **here}
+                if said := misreturned(step.model, point):
+                    error.add_note(said)
+        at = {name: value.tolist() for name, value in here.items()}
+        error.add_note(advice.where_it_was_evaluated(self.speaker, at, black_boxes(step.model)))

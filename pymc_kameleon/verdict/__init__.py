@@ -1,0 +1,1 @@
+"""When a run is usable, and what there is to doubt."""
