@@ -1,7 +1,6 @@
 """Tuning under noise: scales follow what noise leaves attainable, so that noise alone cannot shrink them."""
 
 import math
-from functools import partial
 
 import numpy as np
 import pymc as pm
@@ -12,10 +11,8 @@ from pymc_kameleon.samplers import coordinate_moves, noise_probe
 from pymc_kameleon.samplers import seam as metropolis
 from pymc_kameleon.samplers.adaptive_metropolis import AdaptiveMetropolis
 from pymc_kameleon.samplers.kamiltonian.values.sampler import ValueKamiltonian
-from pymc_kameleon.samplers.life import NOWHERE, Density, Life
-from pymc_kameleon.samplers.seam import Point
 from tests import step_tester as tester
-from tests.samplers.test_life import born, lived, noisy
+from tests.samplers.test_life import born, lived, noisy, on_a_line
 from tests.samplers.test_seam import every_sampler
 
 
@@ -30,17 +27,9 @@ def variances():
     """Of six chains after tuning."""
     found = []
     for rng in np.random.default_rng(1).spawn(6):
-        estimate, density = partial(Estimate(), rng.spawn(1)[0]), Density(1)
-        density.noisy = True
-        life = Life(AdaptiveMetropolis(tune=1500), density, rng)
-
-        def evaluate(proposal, here, estimate=estimate):
-            return Point(proposal.position, estimate(proposal.position[0]), here.noise)
-
-        life.put(Point(np.zeros(1), estimate(0.0), NOWHERE.noise))
+        life, evaluate = on_a_line(AdaptiveMetropolis(tune=1500), Estimate(), rng)
         lived(life, evaluate, 1500)
         life.freeze()
-        lived(life, evaluate, 10)
         draws = [(life.draw(evaluate), life.here.position[0])[1] for _ in range(3000)]
         found.append(np.var(draws))
     return found
