@@ -56,13 +56,8 @@ class RadialKernel(_Valued):
 
     name = "radial"
 
-    def profile(self, r2: np.ndarray) -> np.ndarray:
-        """The kernel as a function of the squared distance."""
-        raise NotImplementedError
-
-    def weight(self, r2: np.ndarray) -> np.ndarray:
-        """-k'(r) / r as a function of the squared distance."""
-        raise NotImplementedError
+    profile: Callable[[np.ndarray], np.ndarray]  # the kernel as a function of the squared distance
+    weight: Callable[[np.ndarray], np.ndarray]  # -k'(r) / r as a function of it
 
     def value(self, x, z):
         """Kernel values k(x, z_i), shape (n,)."""
@@ -212,13 +207,8 @@ class ProductKernel(_Valued):
 
     name = "product"
 
-    def factor(self, delta):
-        """The one-dimensional kernel of delta = z - x."""
-        raise NotImplementedError
-
-    def factor_slope(self, delta):
-        """Its derivative with respect to delta."""
-        raise NotImplementedError
+    factor: Callable[[np.ndarray], np.ndarray]  # the one-dimensional kernel of delta = z - x
+    factor_slope: Callable[[np.ndarray], np.ndarray]  # its derivative with respect to delta
 
     def value(self, x, z):
         """Kernel values k(x, z_i), shape (n,)."""

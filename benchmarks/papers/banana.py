@@ -14,7 +14,6 @@ the price, ten times as much as KAMH. Without draws to start from little is left
 Five minutes of processor time.
 """
 
-import argparse
 import math
 from typing import NamedTuple
 
@@ -239,21 +238,17 @@ def format_row(r):
     ]  # fmt: skip
 
 
-def main():
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--chains", type=int, default=8, help="of every row")
-    parser.add_argument("--tune", type=int, default=1000)
-    parser.add_argument("--draws", type=int, default=2000)
-    parser.add_argument("--seed", type=int, default=20260201)
-    a = parser.parse_args()
+def page(a):
     rows = measure(a.seed, a.chains, a.tune, a.draws)
     sections = [
         "# The 8-dimensional banana B(0.03, 100) with n exact draws given",
         f"{a.chains} chains of {a.draws:,} draws after {a.tune:,} of tuning, started from exact draws; seed {a.seed}.",
         report.table(HEAD, map(format_row, rows)),
     ]
-    provenance.write("paper_banana", "\n\n".join(sections))
+    return "\n\n".join(sections)
 
 
 if __name__ == "__main__":
-    main()
+    provenance.command(
+        "paper_banana", __doc__, page, chains=8, tune=1000, draws=2000, seed=20260201
+    )

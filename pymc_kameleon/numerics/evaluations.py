@@ -14,23 +14,8 @@ import numpy as np
 class Evaluations(NamedTuple):
     """Points and their log densities, oldest first.
 
-    Attributes
-    ----------
-    columns : tuple of ndarray
-        Numbers that the properties below are the first ``size`` rows of. :func:`append` writes into them, as
-        :func:`pymc_kameleon.numerics.history.append` does: a record belongs to who appends to it.
-    size : int
-        How many evaluations.
-    positions : ndarray of shape (n, d)
-        In the sampler's unconstrained coordinates.
-    log_densities : ndarray of shape (n,)
-        ``-inf`` where they were not finite.
-    chain : ndarray of shape (n,), int
-        Which chain asked; -1 for none.
-    round : ndarray of shape (n,), int
-        Points of the same round were evaluated side by side.
-    move : ndarray of shape (n,), str
-        Which kernel proposed the point.
+    Its properties are the first ``size`` rows of the columns. :func:`append` writes into them, as
+    :func:`pymc_kameleon.numerics.history.append` does: a record belongs to who appends to it.
     """
 
     columns: tuple[np.ndarray, ...]
@@ -38,39 +23,40 @@ class Evaluations(NamedTuple):
 
     @property
     def positions(self) -> np.ndarray:
-        """Where, shape (n, d)."""
+        """Where, in the sampler's unconstrained coordinates, shape (n, d)."""
         return self.columns[0][: self.size]
 
     @property
     def log_densities(self) -> np.ndarray:
-        """What was found there, shape (n,)."""
+        """What was found there, shape (n,); ``-inf`` where it was not finite."""
         return self.columns[1][: self.size]
 
     @property
     def chain(self) -> np.ndarray:
-        """Who asked, shape (n,)."""
+        """Which chain asked, shape (n,); -1 for none."""
         return self.columns[2][: self.size]
 
     @property
     def round(self) -> np.ndarray:
-        """When, shape (n,)."""
+        """When, shape (n,): points of the same round were evaluated side by side."""
         return self.columns[3][: self.size]
 
     @property
     def move(self) -> np.ndarray:
-        """Why, shape (n,)."""
+        """Which kernel proposed the point, shape (n,)."""
         return self.columns[4][: self.size].view(MOVE)[:, 0]
 
     def is_latest(self, position: np.ndarray, log_density: float) -> bool:
         """Whether the last evaluation is this one."""
-        if self.size == 0 or self.log_densities[-1] != log_density:
-            return False
-        return np.array_equal(self.positions[-1], position)
+        return (
+            self.size > 0
+            and bool(self.log_densities[-1] == log_density)
+            and np.array_equal(self.positions[-1], position)
+        )
 
 
 # Kept as its 16 characters' numbers, (n, 16): PyMC compares the arrays of a sampling state as numbers.
 MOVE, CHARACTER = np.dtype("U16"), np.dtype(np.int32)
-FIRST_CAPACITY = 256
 
 
 def empty(dim: int) -> Evaluations:
@@ -107,7 +93,7 @@ def _characters(move, n):
 
 
 def _with_room(column, n):
-    wider = np.zeros((max(FIRST_CAPACITY, 2 * n), *column.shape[1:]), dtype=column.dtype)
+    wider = np.zeros((max(256, 2 * n), *column.shape[1:]), dtype=column.dtype)
     wider[:n] = column
     return wider
 
@@ -136,14 +122,10 @@ def table(positions, log_densities, chain=-1, round=0, move="") -> Evaluations:
         )
     values = np.where(np.isfinite(values), values, -np.inf)
     n = len(values)
-    columns = (
-        positions,
-        values,
-        np.broadcast_to(np.asarray(chain, dtype=np.int64), (n,)).copy(),
-        np.broadcast_to(np.asarray(round, dtype=np.int64), (n,)).copy(),
-        _characters(move, n),
+    asked, when = (
+        np.broadcast_to(np.asarray(each, dtype=np.int64), (n,)).copy() for each in (chain, round)
     )
-    return Evaluations(columns, n)
+    return Evaluations((positions, values, asked, when, _characters(move, n)), n)
 
 
 def merge(parts: Sequence[Evaluations]) -> Evaluations:

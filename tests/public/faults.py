@@ -213,7 +213,7 @@ def undisturbed():
     return pooled_sample(quadratic)["posterior"]["x"].values
 
 
-def ends_and_goes_on(folder, error, function, said="", **options):
+def ends_and_goes_on(folder, error, function, said=None, **options):
     """A run that ends with an error, leaves a checkpoint, and goes on with the same bits; the error."""
     with pytest.raises(error, match=said) as raised:
         pooled_sample(function, checkpoint=folder, **options)

@@ -367,7 +367,7 @@ def _evaluate(data: Data, shared: Shared, basis: Basis) -> Candidate | None:
     free = features.quadratic_size(data.s.shape[1])
     problem = Problem(columns[train], data.y[train], data.weights[train], free, gram)
     alone = columns.shape[1] == free
-    ridges = (0.0,) if alone else RIDGES
+    ridges: tuple[float, ...] = (0.0,) if alone else RIDGES
     if basis.family.scales:  # what may hold exactly, without a ridge first
         ridges = (0.0, *RIDGES)
     test_weights = data.weights[test]
