@@ -254,7 +254,7 @@ MUTATIONS = [
              "            self._begin_walk(self._state.stage.stop())\n", "climbs go on after tuning",
              "test_arrival.py -k 'ends_before or climbs_under_way'"),
     Mutation("steps/prior_scale", "            start = x + jitter(scale) * rng.uniform(-1.0, 1.0, len(x))", "            start = x",
-             "chains set out from one point", "test_arrival.py -k r_hat"),
+             "chains set out from one point", "test_arrival.py"),
     Mutation("steps/prior_scale", "        if climbs:\n            budget", "        if True:\n            budget",
              "noisy values are compared: the climb", "test_arrival.py test_pseudo_marginal.py -k 'noisy or noise or without'"),
     Mutation("samplers/life", "        if self._state.stage is not None:  # moved on its way", "        if False:",
