@@ -268,7 +268,7 @@ MUTATIONS = [
     Mutation("steps/sampling_state", "        if given == mine:", "        if given == mine or name in ('options', 'method'):",
              "the state of other options is taken", "test_step_contract.py -k refused"),
     Mutation("steps/base", "            if not (self.tune or self._draws_differ):", "            if not self.tune:",
-             "one draw's statistics for all", "test_steps.py -k statistics test_step_contract.py -k phases"),
+             "one draw's statistics for all", "test_structure.py -k one_evaluation"),
     Mutation("samplers/pooled/tuning", "        hub = freezing.fix(self.hub, pooled_elite.elite(self.hub)[0], CAUTION)\n", "        hub = self.hub\n",
              "together: the hub is not frozen", "test_pooled.py -k hub"),
     Mutation("samplers/pooled/tuning", "return hub, [pooled_members.settle(hub, m) for m in self.members]", "return hub, list(self.members)",
