@@ -1,7 +1,6 @@
 """Who may import whom: read from the folders, and from every import in the package."""
 
 import ast
-import re
 import subprocess
 import sys
 from pathlib import Path
@@ -9,6 +8,7 @@ from pathlib import Path
 import pytest
 
 import pymc_kameleon
+from tests import file_map
 
 PACKAGE = Path(pymc_kameleon.__file__).parent
 THIRD_PARTY = {"numpy", "scipy", "numba"}  # of the wings that read arrays and return arrays
@@ -159,8 +159,5 @@ def test_core_runs_without_the_host():
 
 
 def test_the_architecture_names_every_file():
-    """A newcomer names the file of any line; of the targets, the folder."""
-    text = (PACKAGE.parent / "ARCHITECTURE.md").read_text("utf-8")
-    names = set(re.findall(r"\w+", text))
-    missing = [n for n in modules() if n.rpartition(".")[2] not in names | {"__init__"}]
-    assert [n for n in missing if not n.startswith("targets.")] == []
+    """A newcomer names the file of any line."""
+    assert file_map.PAGE.read_text("utf-8") == file_map.page(), "python -m tests.file_map"

@@ -1,0 +1,1 @@
+"""Emulators of black boxes, one by one, by regression on their outputs."""

@@ -1,0 +1,1 @@
+"""With emulators of a model's black boxes, one by one."""
