@@ -1,4 +1,4 @@
-"""``python -m tests.file_map``: the last section of ARCHITECTURE.md, every file and its docstring's first sentence, made anew."""
+"""``python -m tests.file_map``: the last section of ARCHITECTURE.md anew, each file and its first sentence."""
 
 import ast
 from pathlib import Path
