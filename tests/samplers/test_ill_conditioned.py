@@ -64,7 +64,7 @@ def test_standardised_one_by_one_it_is_not(kind, monkeypatch):
         scale = np.sqrt(weights @ np.square(points - centre) / weights.sum())
         return centre, np.diag(scale)
 
-    monkeypatch.setattr(value_regression.quadratic_fit, "whiten", one_by_one)
+    monkeypatch.setattr(value_regression, "whiten", one_by_one)
     assert max(residual_sds(*fitted(5, 1e6, True, kind))) > 100 * LEARNED
 
 
