@@ -6,7 +6,6 @@ Numbers for docs/corrections.md: quadrature where a density is printed wrongly, 
 this package) on standard normals where a formula of a sampler is. Seconds.
 """
 
-import argparse
 import math
 
 import numpy as np
@@ -135,11 +134,11 @@ def rows():
     yield "the same from a multivariate t", exact, matern_off_axis(rng, False)
 
 
-def page(found):
+def page(options):
     """The result."""
     table = report.table(
         ["what", "right form", "as printed or coded"],
-        [[what, report.digits(right), report.digits(wrong)] for what, right, wrong in found],
+        [[what, report.digits(right), report.digits(wrong)] for what, right, wrong in rows()],
     )
     return (
         "# What misprints and old code would do\n\n"
@@ -148,12 +147,5 @@ def page(found):
     )
 
 
-def main():
-    argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0]).parse_args()
-    text = page(list(rows()))
-    provenance.write("corrections", text)
-    print(text)
-
-
 if __name__ == "__main__":
-    main()
+    provenance.command("corrections", __doc__, page)

@@ -15,7 +15,6 @@ estimate (importance sampling around Laplace's approximation, 16 draws), kept un
 Nine minutes of processor time, on two cores.
 """
 
-import argparse
 import resource
 from typing import NamedTuple
 
@@ -252,35 +251,19 @@ def shape_of_the_pair(draws):
     )
 
 
-def parse(arguments=None):
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--tune", type=int, default=5000, help="of the long run")
-    parser.add_argument("--draws", type=int, default=12_000, help="of the long run, per chain")
-    parser.add_argument(
-        "--budget", type=int, default=6000, help="evaluations per chain, half tuning"
-    )
-    parser.add_argument("--fold-tune", type=int, default=3000)
-    parser.add_argument("--fold-draws", type=int, default=600, help="in each of two chains")
-    parser.add_argument("--steps", nargs="+", choices=STEPS, default=STEPS)
-    parser.add_argument("--seed", type=int, default=1)
-    return parser.parse_args(arguments)
-
-
-def main():
+def page(options):
+    """The long run's tuning and draws; the steps' budget, half of it tuning; tuning and draws in each fold."""
     from pymc_kameleon.datasets import load_glass
     from pymc_kameleon.gp_classification import gp_classification_model
 
-    options = parse()
     data = load_glass()
     model = gp_classification_model(data.X, data.y, feature_names=data.feature_names)
     seed, half = options.seed, options.budget // 2
     long_run = sample(model, "KamiltonianStep", options.tune, options.draws, 1000 * seed)
     reference = summary(long_run.draws)
-    runs = {
-        s: sample(model, s, half, options.budget - half, 1000 * seed + 100) for s in options.steps
-    }
+    runs = {s: sample(model, s, half, options.budget - half, 1000 * seed + 100) for s in STEPS}
     result = held_out(data, options.fold_tune, options.fold_draws, 1000 * seed + 200)
-    provenance.write("glass", write_report(options, data, long_run, reference, runs, result))
+    return write_report(options, data, long_run, reference, runs, result)
 
 
 def write_report(options, data, long_run, reference, runs, result):
@@ -319,4 +302,6 @@ def write_report(options, data, long_run, reference, runs, result):
 
 
 if __name__ == "__main__":
-    main()
+    provenance.command(
+        "glass", __doc__, page, tune=5000, draws=12_000, budget=6000, fold_tune=3000, fold_draws=600, seed=1
+    )  # fmt: skip

@@ -14,7 +14,6 @@ On UCI Glass (214 rows, whitened), at points of the posterior that a short chain
 One to two minutes.
 """
 
-import argparse
 import itertools
 import time
 
@@ -147,10 +146,7 @@ def amplitude_table(X, y, points, rng):
     return ("s^2", "approximation", "var log estimate, 50 draws", "Pareto k"), rows
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--seed", type=int, default=1)
-    options = parser.parse_args()
+def page(options):
     rng = np.random.default_rng(options.seed)
     X, y = whitened_glass()
     points = posterior_points(X, y, rng)
@@ -161,9 +157,8 @@ def main():
         ("Noise, free signal variance, posterior points", amplitude_table),
     ):
         report += f"\n## {title}\n\n" + table(*make(X, y, points, rng)) + "\n"
-    print(report)
-    provenance.write("gp_estimator", report)
+    return report
 
 
 if __name__ == "__main__":
-    main()
+    provenance.command("gp_estimator", __doc__, page, seed=1)

@@ -14,7 +14,6 @@ one observation each, which leaves the posterior skewed but takes hundreds of si
     python -m benchmarks.hamiltonian_abc         # five minutes
 """
 
-import argparse
 import logging
 import math
 import warnings
@@ -221,22 +220,17 @@ def write_report(results, a):
     return "".join(parts)
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--chains", type=int, default=4)
-    parser.add_argument("--tune", type=int, default=3000)
-    parser.add_argument("--draws", type=int, default=6000)
-    parser.add_argument("--rival-draws", type=int, default=1000, help="of Hamiltonian ABC")
-    parser.add_argument("--seed", type=int, default=20260304)
-    a = parser.parse_args()
+def page(a):
     logging.getLogger("pymc").setLevel(logging.ERROR)
     warnings.filterwarnings("ignore", message=".*object mode.*|.*could not link to a BLAS.*")
     results = {
         title: (target, run_all(target, n_datasets, a))
         for title, (target, n_datasets) in CASES.items()
     }
-    provenance.write("hamiltonian_abc", write_report(results, a))
+    return write_report(results, a)
 
 
 if __name__ == "__main__":
-    main()
+    provenance.command(
+        "hamiltonian_abc", __doc__, page, chains=4, tune=3000, draws=6000, rival_draws=1000, seed=20260304
+    )  # fmt: skip

@@ -8,7 +8,6 @@ banana B(0.03, 100). Milliseconds of one processor, the least of three; beside e
 square over held-out draws, against the dense or batch fit. One minute.
 """
 
-import argparse
 import math
 import time
 
@@ -79,8 +78,7 @@ def measure(n):
     ]  # fmt: skip
 
 
-def main():
-    argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0]).parse_args()
+def page(options):
     header = [
         "n", "lite, dense", "low-rank", "iterations", "its error", "finite, batch", "online: one state", "its solve",
         "its error",
@@ -95,9 +93,8 @@ def main():
         "what was asked for and that.",
         report.table(header, rows),
     ]
-    provenance.write("history_length", "\n\n".join(text))
-    print(text[-1])
+    return "\n\n".join(text)
 
 
 if __name__ == "__main__":
-    main()
+    provenance.command("history_length", __doc__, page)

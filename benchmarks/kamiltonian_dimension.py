@@ -136,11 +136,10 @@ def page(found: dict[Cell, dict]) -> str:
     parts += [
         "## Where it stands aside",
         f"A quadratic in d dimensions has (d + 1)(d + 2) / 2 coefficients, {quadratic_size(limit):,} at d = {limit}; "
-        f"the first is fitted to one and a half times as many evaluations, {first_fit(limit):,} at d = {limit}. "
-        f"Beyond d = {limit} a fit would exceed its cap of {value_regression.MAX_WORK:.0e} multiply-adds, and the "
-        "step is adaptive Metropolis from the start, and says so. "
-        f"With PyMC's default of 1000 tuning draws the first fit falls within tuning up to d = {default}; above that "
-        "tuning must be longer, and the step says that too.",
+        f"the first is fitted to one and a half times as many evaluations, {first_fit(limit):,} at d = {limit}. Beyond "
+        f"d = {limit} a fit would exceed its cap of {value_regression.MAX_WORK:.0e} multiply-adds, and the step is "
+        "adaptive Metropolis from the start, and says so. With PyMC's default of 1000 tuning draws the first fit falls "
+        f"within tuning up to d = {default}; above that tuning must be longer, and the step says that too.",
     ]
     return "\n\n".join(parts)
 

@@ -251,8 +251,7 @@ def page(cells: dict[Cell, dict]) -> str:
     each = "; ".join(", ".join(f"{w:.2f}" for w in m["weights"]) for m in particles)
     if each:
         parts.append(
-            "``pm.sample_smc`` on ``apart``, by default (2,000 draws, its chains one by one; run after run): "
-            f"{each}."
+            f"``pm.sample_smc`` on ``apart``, by default (2,000 draws, its chains one by one; run after run): {each}."
         )
     return "\n\n".join(parts)
 

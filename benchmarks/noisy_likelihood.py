@@ -11,7 +11,6 @@
     python -m benchmarks.noisy_likelihood           # two to three minutes
 """
 
-import argparse
 import logging
 import math
 import warnings
@@ -211,22 +210,10 @@ correlation the particles are sorted.
 """  # noqa: E501
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
-    parser.add_argument("--chains", type=int, default=16)
-    parser.add_argument("--draws", type=int, default=2500)
-    parser.add_argument("--tune", type=int, default=800)
-    parser.add_argument("--pf-draws", type=int, default=2500)
-    parser.add_argument("--pf-tune", type=int, default=1200)
-    parser.add_argument("--seed", type=int, default=20261120)
-    parser.add_argument("--fresh", action="store_true", help="it always is")
-    settings = parser.parse_args()
+if __name__ == "__main__":
     logging.getLogger("pymc").setLevel(logging.ERROR)
     warnings.filterwarnings("ignore", message=".*object mode.*|.*could not link to a BLAS.*")
-    text = report(settings)
-    print(text)
-    provenance.write("noisy_likelihood", text)
-
-
-if __name__ == "__main__":
-    main()
+    provenance.command(
+        "noisy_likelihood", __doc__, report,
+        chains=16, draws=2500, tune=800, pf_draws=2500, pf_tune=1200, seed=20261120,
+    )  # fmt: skip

@@ -12,7 +12,6 @@
 Under a minute.
 """
 
-import argparse
 import math
 import time
 
@@ -89,10 +88,8 @@ def correlation_table(rng):
     return ("sorted", "rho", "sd of the change of the log estimate"), rows
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--seed", type=int, default=1)
-    rng = np.random.default_rng(parser.parse_args().seed)
+def page(options):
+    rng = np.random.default_rng(options.seed)
     report = "# Particle-filter likelihoods\n"
     for title, make in (
         ("Against the Kalman filter, 50 observations", kalman_table),
@@ -100,9 +97,8 @@ def main():
         ("Correlated noise, stochastic volatility, 200 particles", correlation_table),
     ):
         report += f"\n## {title}\n\n" + table(*make(rng)) + "\n"
-    print(report)
-    provenance.write("particle_filter", report)
+    return report
 
 
 if __name__ == "__main__":
-    main()
+    provenance.command("particle_filter", __doc__, page, seed=1)

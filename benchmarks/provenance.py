@@ -21,7 +21,7 @@ import platform
 import re
 import subprocess
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
@@ -127,6 +127,21 @@ def write(name: str, text: str, codes: Iterable[str] = (), made: Made | None = N
     FOLDER.mkdir(exist_ok=True)
     page = f"{text.rstrip()}\n\n{stamp(name, codes, made)}\n"
     (FOLDER / f"{name}.md").write_text(page, encoding="utf-8")
+
+
+def command(
+    name: str, doc: str | None, make: Callable[[argparse.Namespace], str], **options: int
+) -> None:
+    """The command of a page that is made in one go: ``make`` it of the options, numbers; print and write it."""
+    parser = argparse.ArgumentParser(description=(doc or "").splitlines()[0])
+    for option, value in options.items():
+        parser.add_argument(
+            f"--{option.replace('_', '-')}", type=int, default=value, help=f"{value}"
+        )
+    parser.add_argument("--fresh", action="store_true", help="it always is")
+    text = make(parser.parse_args())
+    print(text)
+    write(name, text)
 
 
 def code_of(name: str) -> str:

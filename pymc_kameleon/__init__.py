@@ -11,8 +11,8 @@ from importlib import import_module as _import_module
 from importlib import metadata as _metadata
 
 from pymc_kameleon.pseudo_marginal import NoisyLogLikelihood
-from pymc_kameleon.samplers.kamiltonian.scores.sampler import FiniteKamiltonian as Finite
-from pymc_kameleon.samplers.kamiltonian.scores.sampler import LiteKamiltonian as Lite
+from pymc_kameleon.samplers.kamiltonian.scores.estimators import FiniteKamiltonian as Finite
+from pymc_kameleon.samplers.kamiltonian.scores.estimators import LiteKamiltonian as Lite
 from pymc_kameleon.samplers.kamiltonian.values.sampler import ValueKamiltonian as Values
 from pymc_kameleon.sampling.run import sample
 from pymc_kameleon.steps import (

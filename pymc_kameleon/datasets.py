@@ -9,8 +9,7 @@ __all__ = ["Glass", "LynxHare", "load_glass", "load_lynx_hare"]
 
 _ATTRIBUTION = (
     "German, B. (1987). Glass Identification [Dataset]. UCI Machine Learning Repository. "
-    "https://doi.org/10.24432/C5WW2P. Licensed under CC BY 4.0, "
-    "https://creativecommons.org/licenses/by/4.0/."
+    "https://doi.org/10.24432/C5WW2P. Licensed under CC BY 4.0, https://creativecommons.org/licenses/by/4.0/."
 )
 
 

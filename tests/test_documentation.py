@@ -71,13 +71,18 @@ def test_every_heading_of_the_faq_is_said_by_the_code():
 
 @pytest.mark.parametrize("module", [advice, surrogate_report])
 def test_every_sentence_of_the_steps_is_in_the_faq(module):
-    """Functions of these modules that return a sentence; the FAQ has a heading for each."""
+    """Sentences of these modules, and functions that return one; the FAQ has a heading for each."""
     for node in ast.parse(Path(module.__file__).read_text("utf-8")).body:
         sentence = isinstance(node, ast.FunctionDef) and "str" in ast.unparse(node.returns)
-        if sentence and not node.name.startswith("_"):
-            said = [module.HIDDEN_NOISE] if "hidden" in node.name else strings(node)
+        if isinstance(node, ast.Assign):
+            name = ast.unparse(node.targets[0])
+            sentence, said = name != "UNITS", [s for s in strings(node) if s.count(" ") > 3]
+        elif sentence and not node.name.startswith("_"):
+            name = node.name
+            said = [module.HIDDEN_NOISE] if "hidden" in name else strings(node)
+        if sentence and said:
             assert any(says(h, said) for h in headings("faq.md")), (
-                f"docs/faq.md lacks {node.name}: {said}"
+                f"docs/faq.md lacks {name}: {said}"
             )
 
 

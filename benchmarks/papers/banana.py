@@ -14,7 +14,6 @@ the price, ten times as much as KAMH. Without draws to start from little is left
 Five minutes of processor time.
 """
 
-import argparse
 import math
 from typing import NamedTuple
 
@@ -28,7 +27,7 @@ from benchmarks.core import run_chain
 from benchmarks.measures import DECILES
 from pymc_kameleon.samplers.adaptive_metropolis import AdaptiveMetropolis
 from pymc_kameleon.samplers.kameleon.full import Kameleon
-from pymc_kameleon.samplers.kamiltonian.scores.sampler import FiniteKamiltonian, LiteKamiltonian
+from pymc_kameleon.samplers.kamiltonian.scores.estimators import FiniteKamiltonian, LiteKamiltonian
 from pymc_kameleon.samplers.seam import NOTHING, Point
 from pymc_kameleon.surrogates.scores import choose as kamiltonian_surrogate
 from pymc_kameleon.surrogates.scores import objective as score_matching
@@ -239,21 +238,17 @@ def format_row(r):
     ]  # fmt: skip
 
 
-def main():
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--chains", type=int, default=8, help="of every row")
-    parser.add_argument("--tune", type=int, default=1000)
-    parser.add_argument("--draws", type=int, default=2000)
-    parser.add_argument("--seed", type=int, default=20260201)
-    a = parser.parse_args()
+def page(a):
     rows = measure(a.seed, a.chains, a.tune, a.draws)
     sections = [
         "# The 8-dimensional banana B(0.03, 100) with n exact draws given",
         f"{a.chains} chains of {a.draws:,} draws after {a.tune:,} of tuning, started from exact draws; seed {a.seed}.",
         report.table(HEAD, map(format_row, rows)),
     ]
-    provenance.write("paper_banana", "\n\n".join(sections))
+    return "\n\n".join(sections)
 
 
 if __name__ == "__main__":
-    main()
+    provenance.command(
+        "paper_banana", __doc__, page, chains=8, tune=1000, draws=2000, seed=20260201
+    )

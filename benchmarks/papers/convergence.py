@@ -14,7 +14,6 @@ only e^2 is left.
 Two minutes of processor time.
 """
 
-import argparse
 import math
 
 import numpy as np
@@ -119,8 +118,7 @@ def table(found, exact):
     return report.table(head, lines, left=0)
 
 
-def main() -> None:
-    argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0]).parse_args()
+def page(options) -> str:
     found = {}
     for i, (name, target) in enumerate(TARGETS.items()):
         found[name] = measure(target, SEED + i)
@@ -128,15 +126,14 @@ def main() -> None:
     sections = [
         "# F-KAMH's covariance approaches KAMH's, at the dissertation's size",
         f"History of {N:,} exact draws, {DRAWS} draws of the features (section 5.2: 250); Gaussian kernel with the "
-        f"median distance as "
-        f"lengthscale; η = 1; root mean square of the Frobenius error over draws and, on the ridge, its 15 points. "
-        f"Seed {SEED}.",
+        "median distance as lengthscale; η = 1; root mean square of the Frobenius error over draws and, on the ridge, "
+        f"its 15 points. Seed {SEED}.",
         f"The formula written out here is the package's within {disagreement():.0e}.",
     ]
     for name, (errors, exact, l) in found.items():
         sections += [f"## {name}, lengthscale {l:.1f}", table(errors, exact)]
-    provenance.write("paper_convergence", "\n\n".join(sections))
+    return "\n\n".join(sections)
 
 
 if __name__ == "__main__":
-    main()
+    provenance.command("paper_convergence", __doc__, page)

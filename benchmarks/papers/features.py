@@ -247,8 +247,7 @@ def page(cells: dict[Cell, dict]) -> str:
         f'a row (here the column; at least {least}); settings of the two papers unless "defaults" is said. '
         f"Seed {SEED}.",
         "**The headline is not reproduced.** The dissertation finds more effective draws per second for F-KAMH than "
-        "for KAMH. "
-        "With the right acceptance ratio: "
+        "for KAMH. With the right acceptance ratio: "
         + "; ".join(f"{t}: {headline(r)}" for t, r in found.items())
         + ". Its own code divides by the density under the state accepted before.",
     ]

@@ -28,7 +28,7 @@ from pymc_kameleon.gp.data import Whitening
 from pymc_kameleon.gp.estimator import GPClassificationEstimator
 from pymc_kameleon.samplers.adaptive_metropolis import AdaptiveMetropolis
 from pymc_kameleon.samplers.kameleon.full import Kameleon
-from pymc_kameleon.samplers.kamiltonian.scores.sampler import LiteKamiltonian
+from pymc_kameleon.samplers.kamiltonian.scores.estimators import LiteKamiltonian
 from pymc_kameleon.samplers.kamiltonian.values.sampler import ValueKamiltonian
 
 REFERENCE = (
@@ -178,11 +178,9 @@ def page(cells: dict[Cell, dict]) -> str:
     sections = [
         "# UCI Glass: distance to a long run",
         f"{TUNE:,} draws of burn-in and {DRAWS:,} kept, from draws of the prior (the papers: 30 chains, 100 draws of "
-        f"importance "
-        f"sampling; here 16, as many chains as the column says); the long run: {LONG['chains']} chains of "
-        f"{LONG['draws']:,}, "
-        f"{ess:,.0f} effective draws in the worst coordinate. Seed {SEED}. Medians over the chains with "
-        f"the central 80 %.",
+        f"importance sampling; here 16, as many chains as the column says); the long run: {LONG['chains']} chains of "
+        f"{LONG['draws']:,}, {ess:,.0f} effective draws in the worst coordinate. Seed {SEED}. Medians over the chains "
+        "with the central 80 %.",
         report.table(HEAD, [row(n, m) for n, m in found.items()]),
         "The floor, distance of means and MMD: "
         + "; ".join(f"{n} {a:.2f} and {b:.0f}" for n, (a, b) in floor.items())

@@ -271,24 +271,19 @@ def page(cells: dict[Cell, dict]) -> str:
         f"Seed {SEED}.",
         "## The function g (KAMH, figure 1)",
         "![g for two draws of the weights](paper_cost.png)",
-        f"Of 20,000 gradients of g at the star, with weights N(0, 1), the covariance is the package's M H Mᵀ within "
-        f"{100 * error:.1f} % of its "
-        "largest entry.",
+        "Of 20,000 gradients of g at the star, with weights N(0, 1), the covariance is the package's M H Mᵀ within "
+        f"{100 * error:.1f} % of its largest entry.",
         "## Proposals (KAMH, figures 2 and 6; Kotlicki, 5.6)",
         "\n\n".join(pictures),
-        f"Solid: where 95 % of the local proposals end, in the plane of the first two of 8 coordinates; dashed: the "
-        f"global move's. One chain "
-        f"of {TUNE:,} tuning draws from an exact draw. Below, the mean cosine between an ellipse's long axis in that "
-        f"plane and the "
-        "target's ridge, over 300 exact draws: 1 is along it, 0.64 chance.",
+        "Solid: where 95 % of the local proposals end, in the plane of the first two of 8 coordinates; dashed: the "
+        f"global move's. One chain of {TUNE:,} tuning draws from an exact draw. Below, the mean cosine between an "
+        "ellipse's long axis in that plane and the target's ridge, over 300 exact draws: 1 is along it, 0.64 chance.",
         report.table(head, rows),
         "## The field of a surrogate (KMC, figure 1)",
         "![Gradient fields and one trajectory](paper_fields.png)",
         "Banana B(0.03, 100) in the plane, 200 exact draws given, one trajectory from the same point with the same "
-        "momentum. Error of the "
-        "gradient relative to its size, root mean square over 500 further exact draws; the acceptance probability "
-        "along the way, by the "
-        "true density.",
+        "momentum. Error of the gradient relative to its size, root mean square over 500 further exact draws; the "
+        "acceptance probability along the way, by the true density.",
         report.table(["gradient", "error", "least acceptance in 60 steps", "mean"], fields),
     ])  # fmt: skip
 

@@ -10,7 +10,6 @@ scores on pi_3.
 Three minutes of processor time.
 """
 
-import argparse
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -133,11 +132,7 @@ def draw_geweke(cells):
 HEAD = ("target", "sampler", "adapts", "acceptance", "in 68.3 %", "in 90 %", "in 95 %", "in 99 %")
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--repeats", type=int, default=10)
-    parser.add_argument("--draws", type=int, default=60_000)
-    a = parser.parse_args()
+def page(a) -> str:
     cells, lines = {}, []
     for target_name, target in TARGETS.items():
         for name in SAMPLERS:
@@ -165,11 +160,12 @@ def main() -> None:
         "## Geweke scores on π₃ (figure 6.4)",
         "![Geweke scores](paper_geweke.png)",
         "One chain each; small dots are the other nine coordinates. Beyond 1.96, over all chains, coordinates and "
-        "places (0.05 where chains "
-        "are long enough): " + ", ".join(f"{n} {s:.2f}" for n, s in shares.items()) + ".",
+        "places (0.05 where chains are long enough): "
+        + ", ".join(f"{n} {s:.2f}" for n, s in shares.items())
+        + ".",
     ]
-    provenance.write("paper_twisted", "\n\n".join(sections))
+    return "\n\n".join(sections)
 
 
 if __name__ == "__main__":
-    main()
+    provenance.command("paper_twisted", __doc__, page, repeats=10, draws=60_000)

@@ -15,7 +15,6 @@ from pymc_kameleon.surrogates.factors.emulator import emulate
 MOST = 4  # factors that are drawn if none are named
 LINES = 12  # outputs of one factor that are drawn, at most
 GRID = 101
-MARGIN = 0.15  # of the range where the chain has been
 SEEN, TRUSTED = "0.35", "0.92"
 
 
@@ -97,15 +96,16 @@ def choose(state: State, known: Split, chosen: Sequence[str | int] | None) -> li
     """
     if chosen is None:
         return [int(k) for k in np.argsort(-state.fit.errors, kind="stable")[:MOST]]
+    chosen = [chosen] if isinstance(chosen, str) else chosen
     names: dict[str | int, int] = {name: k for k, name in enumerate(known.factors)}
     names |= {k: k for k in range(len(known.factors))}
-    missing = [c for c in ([chosen] if isinstance(chosen, str) else chosen) if c not in names]
+    missing = [c for c in chosen if c not in names]
     if missing:
         raise ValueError(
             f"This step has learned black boxes one by one, and there is no {missing[0]!r} among them; there are "
             f"{', '.join(known.factors)}."
         )
-    return [names[c] for c in ([chosen] if isinstance(chosen, str) else chosen)]
+    return [names[c] for c in chosen]
 
 
 def panels(state: State, known: Split, k: int, names: list[str]) -> Panels:
@@ -122,9 +122,7 @@ def panels(state: State, known: Split, k: int, names: list[str]) -> Panels:
     grids, trusted = np.empty((d, GRID)), np.empty((d, GRID), dtype=bool)
     curves = np.empty((d, GRID, outputs.stop - outputs.start))
     for i in range(d):
-        low, high = visited[:, i].min(), visited[:, i].max()
-        margin = MARGIN * (high - low) if high > low else 1.0
-        grids[i] = np.linspace(low - margin, high + margin, GRID)
+        grids[i] = shared.grid(visited[:, i], GRID, margin=0.15)
         for j, value in enumerate(grids[i]):
             w = base.copy()
             w[inputs.start + i] = value

@@ -13,7 +13,6 @@ LEARNED, ELSE, DRAWS = "#E69F00", "#666666", "#000000"  # orange over blues
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000")
 MARKERS = ("o", "x", "^", "+", "s", "v", ".")
 POINTS = 300  # of each kind drawn
-MARGIN = 0.08  # around the points
 SMALL = 8  # points, of captions and legends
 
 
@@ -79,11 +78,11 @@ def lower(axes: np.ndarray) -> Iterator[tuple[int, int, Any]]:
             yield row, column, axis
 
 
-def grid(x: np.ndarray, size: int) -> np.ndarray:
-    """Evenly spaced values over a coordinate's points, with a margin."""
+def grid(x: np.ndarray, size: int, margin: float = 0.08) -> np.ndarray:
+    """Evenly spaced values over a coordinate's points, with a margin in shares of their range."""
     low, high = x.min(), x.max()
-    margin = MARGIN * (high - low) if high > low else 1.0
-    return np.linspace(low - margin, high + margin, size)
+    beside = margin * (high - low) if high > low else 1.0
+    return np.linspace(low - beside, high + beside, size)
 
 
 def draw_cloud(axis: Any, cloud: Cloud, i: int, j: int) -> None:

@@ -9,7 +9,7 @@ import pymc as pm
 
 from pymc_kameleon.numerics import history
 from pymc_kameleon.numerics.covariance import solve_lower
-from pymc_kameleon.plots import panels
+from pymc_kameleon.plots import panels, surfaces
 from pymc_kameleon.plots.names import (
     Layout,
     choose,
@@ -29,9 +29,6 @@ from pymc_kameleon.samplers.screened import Screened
 from pymc_kameleon.samplers.shape_learners.cma import CMA
 from pymc_kameleon.samplers.shape_learners.gaussian_adaptation import GaussianAdaptation
 
-CONTOUR = math.sqrt(
-    5.991
-)  # 95 % of a normal distribution in the plane: chi^2 with two degrees of freedom
 GRID = 121
 ROUNDS = 10  # of Lloyd's
 MOST_DRAWS = 2000
@@ -290,7 +287,10 @@ def _draw_density(
 ) -> None:
     log_density = getattr(density, "log_density", density)
     grids = [panels.grid(drawn[:, c], GRID) for c in chosen]
-    x = np.tile(held, (GRID * GRID, 1))
-    x[:, chosen] = np.column_stack([g.ravel() for g in np.meshgrid(*grids)])
-    heights = np.array([float(log_density(row)) for row in x]).reshape(GRID, GRID)
+
+    def values(x: np.ndarray) -> np.ndarray:
+        return np.array([float(log_density(row)) for row in x])
+
+    nodes = surfaces.nodes_of(chosen, grids)
+    heights = surfaces.slice_at(values, held, chosen, nodes).reshape(GRID, GRID)
     axis.contourf(*grids, heights - np.nanmax(heights), levels=LEVELS, cmap="Greys", alpha=0.5)

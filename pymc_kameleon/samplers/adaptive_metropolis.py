@@ -4,7 +4,7 @@ Haario, Saksman & Tamminen (2001); Andrieu & Thoms (2008), algorithm 4, for the 
 (2009), section 2, for the mixture with a small fixed proposal. The default is the *cold start* that every algorithm
 built on this one shares: coordinate-wise moves find the units, the covariance is learned from a window that forgets
 the transient, at geometrically growing intervals, and each update keeps the volume of the proposal. Along axes that
-the chain has not explored yet the values of the log density say how long they are (``value_covariance``).
+the chain has not explored yet the values of the log density say how long they are (``long_axes``).
 
 Differs from the papers: they update the covariance recursively at every draw, from the identity, over the whole
 history. That start costs two thirds of the effective draws on a range of targets; ``covariance="recursive"`` is it.
@@ -19,13 +19,11 @@ import numpy as np
 
 from pymc_kameleon.numerics import evaluations, history
 from pymc_kameleon.numerics.checks import inside, positive, shaped, share
-from pymc_kameleon.numerics.compiled import njit
-from pymc_kameleon.numerics.covariance import cholesky, cholesky_update
+from pymc_kameleon.numerics.covariance import cholesky, cholesky_update, multiply_lower
 from pymc_kameleon.numerics.history import History
 from pymc_kameleon.numerics.step_size import OPTIMAL_SCALE, robbins_monro
-from pymc_kameleon.samplers import autoregressive, coordinate_moves
-from pymc_kameleon.samplers import long_axes as value_covariance
-from pymc_kameleon.samplers.seam import NOTHING, Known, Outcome, Proposal, Sampler
+from pymc_kameleon.samplers import autoregressive, coordinate_moves, long_axes
+from pymc_kameleon.samplers.seam import NOTHING, Known, Proposal, Sampler
 from pymc_kameleon.surrogates.values import regression as value_regression
 
 RATE_EXPONENT = 0.6  # of every Robbins-Monro rate; any value in (1/2, 1] converges
@@ -38,20 +36,18 @@ PAPER = {"covariance": "recursive", "exploration_share": 0.05}
 class State(NamedTuple):
     """Everything that adapts."""
 
-    # (d,): of the history: L lower triangular with L L^T the covariance. The learned coordinates are L^-1 (x - mean).
-    mean: np.ndarray
-    factor: np.ndarray  # (d, d)
+    mean: np.ndarray  # (d,): of the history
+    factor: np.ndarray  # (d, d): L, lower triangular, L L^T its covariance; L^-1 (x - mean) are the learned coordinates
     log_scale: float  # log s
-    iteration: int  # draws seen while tuning; those among them made with L
-    moves: int
-    next_update: int  # iterations of the covariance updates
-    last_update: int
-    # (d,): of the coordinate-wise phase: log proposal sd, and how often its direction of change turned (signed)
-    coordinate_log_scales: np.ndarray
-    reversals: np.ndarray  # (d,)
+    iteration: int  # draws seen while tuning
+    moves: int  # those among them made with L
+    next_update: int  # iteration of the next covariance update
+    last_update: int  # ... and of the last
+    coordinate_log_scales: np.ndarray  # (d,): log proposal sd of the coordinate-wise phase
+    reversals: np.ndarray  # (d,): how often its direction of change turned, signed
     history: History | None  # ``None`` once tuning has ended
     # the log densities seen; ``None`` if they are not to be used, and once tuning has ended
-    values: value_covariance.Values | None
+    values: long_axes.Values | None
     autoregression: autoregressive.Tuning
     warmup: int  # length of the coordinate-wise phase
     # share of the moves towards the mean; whoever stands on this walk may raise it when there is a mean to move to
@@ -152,10 +148,10 @@ class AdaptiveMetropolis(Sampler):
             base=base,
         )
 
-    def _values(self, d: int, known: Known) -> value_covariance.Values | None:
+    def _values(self, d: int, known: Known) -> long_axes.Values | None:
         if not (self.learn_from_values and value_regression.affordable(d)):
             return None
-        return value_covariance.begin(evaluations.copy(d, known.evaluated))
+        return long_axes.begin(evaluations.copy(d, known.evaluated))
 
     def propose(self, rng, x, state) -> Proposal:
         """A coordinate-wise, a global, an exploration or an autoregressive move; all but the last are symmetric."""
@@ -168,14 +164,18 @@ class AdaptiveMetropolis(Sampler):
         normals = rng.standard_normal(d)
         if self.exploration_share > 0.0 and rng.random() < self.exploration_share:
             return Proposal(x + (0.1 / math.sqrt(d)) * normals, 0.0, "exploration")
-        return Proposal(_step(x, state.factor, math.exp(state.log_scale), normals), 0.0, "global")
+        step = math.exp(state.log_scale) * multiply_lower(state.factor, normals)
+        return Proposal(x + step, 0.0, "global")
 
     def adapt(self, rng, state, outcome) -> State:
         """Learn from one draw, whichever kernel made it; only a move of this sampler's own tunes a scale."""
         move = outcome.proposal.move
         log_scale, moves = state.log_scale, state.moves
         if move == "coordinate":
-            state = _adapt_coordinate(state, outcome)
+            scales, reversals = state.coordinate_log_scales, state.reversals
+            i = state.iteration % len(state.mean)
+            scales, reversals = coordinate_moves.adapt(scales, reversals, i, outcome)
+            state = state._replace(coordinate_log_scales=scales, reversals=reversals)
         elif move == "autoregressive":
             autoregression = autoregressive.adapt(state.autoregression, outcome)
             state = state._replace(autoregression=autoregression)
@@ -189,7 +189,7 @@ class AdaptiveMetropolis(Sampler):
         if past is not None:
             past = history.append(past, outcome.position)
         if values is not None:
-            values = value_covariance.record(values, outcome)
+            values = long_axes.record(values, outcome)
         state = state._replace(
             log_scale=log_scale, moves=moves, iteration=iteration, history=past, values=values
         )
@@ -238,7 +238,7 @@ class AdaptiveMetropolis(Sampler):
         if not ok:
             return state
         if state.values is not None:
-            factor = value_covariance.extend(rng, state.values, states, factor)
+            factor = long_axes.extend(rng, state.values, states, factor)
         log_scale = state.log_scale
         if self.scaling == "learned":
             growth = np.log(np.diag(factor)).sum() - np.log(np.diag(state.factor)).sum()
@@ -271,23 +271,3 @@ def _rate(state: State) -> float:
     if since < 100 and state.iteration < 2000:
         rate += 0.3 * (1.0 + since) ** -RATE_EXPONENT
     return rate
-
-
-def _adapt_coordinate(state: State, outcome: Outcome) -> State:
-    i = state.iteration % len(state.mean)
-    log_scales, reversals = coordinate_moves.adapt(
-        state.coordinate_log_scales, state.reversals, i, outcome
-    )
-    return state._replace(coordinate_log_scales=log_scales, reversals=reversals)
-
-
-@njit(cache=True)
-def _step(x, factor, scale, normals):
-    d = x.size
-    x_new = np.empty(d)
-    for i in range(d):
-        total = 0.0
-        for j in range(i + 1):
-            total += factor[i, j] * normals[j]
-        x_new[i] = x[i] + scale * total
-    return x_new

@@ -58,11 +58,11 @@ def adapt(
 class Phase(NamedTuple):
     """The phase, for an algorithm that keeps it apart from what it learns afterwards."""
 
-    length: int  # draws of the phase, and those that have been
-    iteration: int
-    start: np.ndarray  # (d,): log scales at the start and now; see :func:`adapt`
-    log_scales: np.ndarray  # (d,)
-    reversals: np.ndarray  # (d,)
+    length: int  # draws of the phase
+    iteration: int  # those that have been
+    start: np.ndarray  # (d,): log scales at the start
+    log_scales: np.ndarray  # (d,): ... and now
+    reversals: np.ndarray  # (d,): see :func:`adapt`
 
 
 def begin(scales: np.ndarray, sweeps: int, tune: int | None) -> Phase | None:

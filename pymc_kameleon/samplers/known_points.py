@@ -96,18 +96,20 @@ class Check(NamedTuple):
     comparable: bool  # whether log densities can be compared: not under noise
     rows: np.ndarray  # (k,): of the points to evaluate
     start: np.ndarray  # (d,): where the chain was before
-    start_log_density: float  # (d,)
+    start_log_density: float
+    warm: bool = True  # what it learns is enough for a surrogate at once
+    arrived: bool = True  # as far as the known points are in a typical set
     found: tuple[float, ...] = ()  # what has been found so far
 
-    warm = True  # what it learns is enough for a surrogate at once
-    arrived = True  # as far as the known points are in a typical set
+    @property
+    def settled(self) -> bool:
+        """Whether the walk can begin."""
+        return len(self.found) == len(self.rows)
 
     @property
     def done(self) -> bool:
         """Whether nothing is left to evaluate."""
-        return len(self.found) == len(self.rows)
-
-    settled = done  # the walk can begin
+        return self.settled
 
     @property
     def evaluations(self) -> int:

@@ -43,15 +43,14 @@ BEST_SD = (1.2, 1.5)
 class NoiseProbe(NamedTuple):
     """What is known about the noise."""
 
-    draws: int = 0  # tuning draws so far, and pairs of probes among them
-    pairs: int = 0
+    draws: int = 0  # tuning draws so far
+    pairs: int = 0  # ... and pairs of probes among them
     squares: tuple[float, ...] = ()  # half the squared differences of the last pairs
     # (value, its noise as an ``Outcome`` tells it) of a pair that is half done
     first: tuple[float, Any] | None = None
-    # probes since the chain last moved, and the sum of the probabilities with which it would have moved to them
-    met: int = 0
-    chance: float = 0.0
-    still: int = 0  # tuning draws since then
+    met: int = 0  # probes since the chain last moved
+    chance: float = 0.0  # sum of the probabilities with which it would have moved to them
+    still: int = 0  # tuning draws since it last moved
     # whether what the chain retains is an estimate made anew, and so was not selected
     fresh: bool = False
 

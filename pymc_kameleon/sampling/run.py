@@ -260,7 +260,7 @@ def _run(
             try:
                 values = evaluate(points, run.evaluated.size) if points else []
             except workers.EvaluationError as found:
-                step.add_point(found.error, found.point)
+                step.watch.add_point(found.error, found.point)
                 raise found.error from None
             run.tell(values)
             if run.nowhere:

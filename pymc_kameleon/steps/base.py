@@ -23,13 +23,13 @@ from pymc_kameleon.samplers.option_types import check_types
 from pymc_kameleon.samplers.seam import Point
 from pymc_kameleon.steps.log_density import LogDensity
 from pymc_kameleon.steps.noise.demands import renewal, seed_streams
+from pymc_kameleon.steps.noise.noisy_factors import all_factors
 from pymc_kameleon.steps.options import (
     CommonOptions,
     build,
     choose,
     continuous,
     described,
-    factor_names,
     full_point,
 )
 from pymc_kameleon.steps.prior_scale import Starts
@@ -172,7 +172,7 @@ class KernelStep(BlockedStep):
     ):  # fmt: skip
         common = {n: v for n, v in locals().items() if n in CommonOptions.__annotations__}
         if not getattr(sys, "_is_gil_enabled", lambda: True)():  # Python 3.13 and later have it
-            raise RuntimeError(advice.no_lock(type(self).__name__))
+            raise RuntimeError(advice.NO_LOCK.format(step=type(self).__name__))
         check_types(common, {**get_type_hints(CommonOptions), "preset": str | None})
         if learning_draws is not None:
             count(1, learning_draws=learning_draws)
@@ -181,14 +181,13 @@ class KernelStep(BlockedStep):
         self._arrives = preset != "paper" if arrival is None else bool(arrival)
         if tune is not None:
             options["tune"] = tune
-        self.variant, self._options, self._screen, self._schedule = choose(
-            type(self), preset, options
-        )
+        chosen = choose(type(self), preset, options)
+        self.variant, self._options, self._screen, self._schedule = chosen
         self.model = model = pm.modelcontext(model)
         self.vars = continuous(type(self).__name__, vars, model)
         self.blocked, rng = blocked, get_random_generator(rng)
         point = full_point(model, initial_point)
-        self._factors = factor_names(model)
+        self._factors = [f.name for f in all_factors(model)]
         self._renewal = renewal(correlation, refresh_blocks)
         self.shapes = {v.name: np.shape(point[v.name]) for v in self.vars}
         dim = sum(math.prod(shape) for shape in self.shapes.values())
@@ -223,7 +222,7 @@ class KernelStep(BlockedStep):
 
     def check_model(self) -> None:
         """Refuse to sample if the model has other factors than when the step was built."""
-        now = factor_names(self.model)
+        now = [f.name for f in all_factors(self.model)]
         if now != self._factors:
             raise SamplingError(advice.model_has_changed(type(self).__name__, self._factors, now))
 
@@ -343,14 +342,12 @@ class KernelStep(BlockedStep):
             self.watch.is_frozen()
         self._frozen_stats = None
 
-    def step(
-        self, point: dict[str, np.ndarray]
-    ) -> tuple[dict[str, np.ndarray], list[progress.Row]]:
+    def step(self, point: dict[str, np.ndarray]) -> tuple[dict[str, np.ndarray], list]:
         """One draw: at most one evaluation of the log density."""
         try:
             self._idle.pop()  # one operation, which no other thread can come between
         except IndexError:
-            raise RuntimeError(advice.two_threads(type(self).__name__)) from None
+            raise RuntimeError(advice.TWO_THREADS.format(step=type(self).__name__)) from None
         try:
             return self._draw(point)
         finally:

@@ -9,7 +9,7 @@ import numpy as np
 
 from pymc_kameleon.numerics.evaluations import Evaluations
 from pymc_kameleon.samplers.kamiltonian.factors.sampler import FactoredKamiltonian
-from pymc_kameleon.samplers.kamiltonian.scores.sampler import FiniteKamiltonian, LiteKamiltonian
+from pymc_kameleon.samplers.kamiltonian.scores.estimators import FiniteKamiltonian, LiteKamiltonian
 from pymc_kameleon.samplers.kamiltonian.values.sampler import ValueKamiltonian
 from pymc_kameleon.samplers.known_points import begin as check_known
 from pymc_kameleon.samplers.known_points import check_finite

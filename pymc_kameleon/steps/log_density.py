@@ -5,6 +5,7 @@ import logging
 import math
 import pickle
 import warnings
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -19,8 +20,6 @@ from pymc_kameleon.steps.noise import noisy_factors
 from pymc_kameleon.steps.noise.hidden_generators import hidden_generators
 
 _log = logging.getLogger("pymc.kameleon")
-_said: set[str] = set()
-DIVERGENCE = 1000.0  # energy error from which on NUTS calls a trajectory diverging (pymc's Emax)
 
 
 class LogDensity:
@@ -146,7 +145,7 @@ class LogDensity:
 
         Never under noise: an overestimate is no fault of the integrator's, and no ``target_accept`` would mend it.
         """
-        return not self.noisy and DIVERGENCE < energy_error < math.inf
+        return not self.noisy and 1000.0 < energy_error < math.inf  # PyMC's Emax
 
     # -- points -------------------------------------------------------------------------------
 
@@ -262,7 +261,7 @@ class LogDensity:
 
     def offending_factors(self, model, point: dict[str, np.ndarray]) -> dict[str, float]:
         """Name and value of every factor of the model that is not finite at ``point``."""
-        factors = model.free_RVs + model.observed_RVs + model.potentials
+        factors = noisy_factors.all_factors(model)
         if self._explain is None:
             terms = [term.sum() for term in model.logp(factors, sum=False)]
             # With the linker that sampling uses, so that what is not finite there is not finite here.
@@ -270,9 +269,8 @@ class LogDensity:
             function.trust_input = False
             self._explain = function
         values = self._explain(*[point[v.name] for v in model.value_vars])
-        values = values if len(factors) > 1 else [values]
-        found = dict(zip([f.name for f in factors], values, strict=True))
-        return {name: float(np.sum(v)) for name, v in found.items() if not np.isfinite(v).all()}
+        found = zip(factors, values if len(factors) > 1 else [values], strict=True)
+        return {f.name: float(np.sum(v)) for f, v in found if not np.isfinite(v).all()}
 
     def __getstate__(self):
         # a raw Numba handle does not survive the trip
@@ -303,7 +301,6 @@ def compile_log_density(inputs, outputs, compile_kwargs: dict[str, Any] | None):
     return function
 
 
+@cache
 def _say_once(message: str) -> None:
-    if message not in _said:
-        _said.add(message)
-        _log.info(message)
+    _log.info(message)

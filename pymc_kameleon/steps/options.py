@@ -63,11 +63,6 @@ def continuous(step: str, vars, model) -> list:
     return list(vars)
 
 
-def factor_names(model) -> list[str]:
-    """What the log density of a model is made of."""
-    return [f.name for f in (*model.free_RVs, *model.observed_RVs, *model.potentials)]
-
-
 def full_point(model, given) -> dict[str, np.ndarray]:
     """The point ``given``, or the model's initial one: arrays of the value variables' shapes.
 

@@ -1,6 +1,5 @@
 """How large each coordinate may be, and where chains set out, from draws of the prior: no likelihood is evaluated."""
 
-import math
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -17,9 +16,6 @@ from pymc_kameleon.samplers.life import LOOKS
 from pymc_kameleon.steps.factors.black_boxes import differentiable
 
 DRAWS = 100
-LARGEST_JITTER = 1.0  # PyMC's, for NUTS
-FAR = 1e3  # prior sds beyond that are units rather than ignorance
-ARRIVAL_SHARE = 0.4  # of tuning, at most
 
 
 class Prior(NamedTuple):
@@ -61,9 +57,9 @@ def look_at_prior(model: pm.Model, variables: list, point: dict[str, np.ndarray]
 
 def jitter(scale: np.ndarray) -> np.ndarray:
     """Half the width of the box around the initial point that chains start in: PyMC's 1, less where the prior is
-    narrower, and a thousandth of the prior's scale where that is more.
+    narrower, and a thousandth of the prior's scale where that is more, which is units rather than ignorance.
     """
-    return np.maximum(np.minimum(scale, LARGEST_JITTER), scale / FAR)
+    return np.maximum(np.minimum(scale, 1.0), scale / 1e3)
 
 
 class Starts:
@@ -108,8 +104,9 @@ class Starts:
         if at_initial:
             start = x + jitter(scale) * rng.uniform(-1.0, 1.0, len(x))
         if climbs:
-            longest = math.inf if tune is None else int(ARRIVAL_SHARE * tune)
-            budget = max(1, min(default_budget(len(x)), longest))
+            budget = default_budget(len(x))
+            if tune is not None:
+                budget = max(1, min(budget, int(0.4 * tune)))  # most of tuning is the walk's
             looks = self.looks(rng, scale)
         return search.init(x, value, scale=scale, budget=budget, start=start, looks=looks)
 

@@ -142,10 +142,8 @@ def cells(function, wanted: Callable[[Any], bool]) -> list[Cell]:
 def _containers(function) -> list | None:
     """Each input's variable and container; None if they are not where they are looked for."""
     try:
-        found = [
-            (given.variable, container)
-            for given, container in zip(function.maker.inputs, function.input_storage, strict=True)
-        ]
+        pairs = zip(function.maker.inputs, function.input_storage, strict=True)
+        found = [(given.variable, container) for given, container in pairs]
         for _, container in found:
             container.storage[0]
     except (AttributeError, IndexError, TypeError, ValueError):

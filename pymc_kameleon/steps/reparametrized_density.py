@@ -20,12 +20,9 @@ from pymc_kameleon.steps import pytensor_internals
 from pymc_kameleon.steps.coordinates import Coordinates
 from pymc_kameleon.steps.factors.black_boxes import Unsplittable, has_boxes
 from pymc_kameleon.steps.log_density import LogDensity
-from pymc_kameleon.steps.noise.noisy_factors import names
+from pymc_kameleon.steps.noise.noisy_factors import all_factors, names
 
 _log = logging.getLogger("pymc.kameleon")
-
-DEEPEST = 3  # levels; a random walk of scalars has as many as steps, and a graph that compiles for minutes
-MOST_PRIORS = 20  # variables, of any size
 
 
 class MovedDensity(LogDensity):
@@ -106,13 +103,7 @@ class ReparametrizedDensity(MovedDensity):
             cell for f in functions for cell in pytensor_internals.cells(f, lambda v: v is centring)
         ]
         self._share = start
-        u, share = pt.vector("u", dtype="float64"), pt.vector("centring", dtype="float64")
-        at = coordinates.move(u, share)
-        self._places = pytensor_internals.compile_strictly(
-            [u, share], [o.astype("float64") for o in (at.x, at.v, at.location, at.log_scale)],
-            on_unused_input="ignore", **dict(compile_kwargs or {}),
-        )  # fmt: skip
-        self._places.trust_input = True
+        self._places = coordinates.compile_places(compile_kwargs)
 
     @property
     def centring(self) -> np.ndarray:
@@ -195,13 +186,11 @@ class _MovedModel:
         """As of :class:`pymc.Model`, of u."""
         model = self._model
         if factors is None:
-            factors = [*model.free_RVs, *model.observed_RVs, *model.potentials]
+            factors = all_factors(model)
         rest = [f for f in factors if f.name not in self._terms]
         terms = model.logp(rest, sum=False) if rest else []
-        found = dict(zip([f.name for f in rest], terms, strict=True)) if rest else {}
-        found = dict(
-            zip(found, clone_replace([*found.values()], self._values, rebuild_strict=False), strict=True)
-        )  # fmt: skip
+        terms = clone_replace(terms, self._values, rebuild_strict=False)
+        found = dict(zip([f.name for f in rest], terms, strict=True))
         found |= {f.name: self._terms[f.name] for f in factors if f.name in self._terms}
         ordered = [found[f.name] for f in factors]
         return pt.sum([pt.sum(term) for term in ordered]) if sum else ordered
@@ -215,7 +204,7 @@ def reparametrized_density(
     A prior is moved if its unknown parents are among ``variables``: u would be another point whenever another step
     moved them, and what z is where sigma is small cannot be read off a point. Nor if a black box says where it is,
     which would have to be asked twice a draw, nor below the third level. In single precision nothing is, nor where
-    there are very many such variables: a hierarchy is written as arrays.
+    there are more than twenty such variables: a hierarchy is written as arrays.
     """
     if pytensor.config.floatX != "float64" or any(v.dtype != "float64" for v in variables):
         return None
@@ -233,10 +222,11 @@ def reparametrized_density(
         before = set(ancestors(given))
         levels[variable] = 1 + max((n for v, n in levels.items() if v in before), default=0)
         theirs = variable in others or not others.isdisjoint(before)
-        if theirs or levels[variable] > DEEPEST or _has_boxes(given, model):
+        # a random walk of scalars has as many levels as steps, and a graph that compiles for minutes
+        if theirs or levels[variable] > 3 or _has_boxes(given, model):
             coordinates.forget(variable)
             del levels[variable]
-    if not 0 < len(coordinates.priors) <= MOST_PRIORS:
+    if not 0 < len(coordinates.priors) <= 20:
         return None
     density = ReparametrizedDensity(coordinates, model, point, compile_kwargs, own_auxiliary)
     _log.info("Partially non-centred, as the data say: %s.", names(coordinates.priors))

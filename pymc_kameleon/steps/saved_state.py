@@ -55,32 +55,18 @@ def save_state(step: KernelStep, path: str | os.PathLike) -> None:
     --------
     pymc_kameleon.sample : keeps its evaluations as it goes, with ``checkpoint=``.
     """
+    name = type(step).__name__
     if not isinstance(step, KernelStep):
         raise TypeError(
-            "save_state takes a step of pymc_kameleon (of a CompoundStep one of its methods), got "
-            f"{type(step).__name__}."
+            f"save_state takes a step of pymc_kameleon (of a CompoundStep one of its methods), got {name}."
         )
     if step.position is None:
-        raise ValueError(
-            f"{type(step).__name__} has not made a draw yet: there is nothing to keep."
-        )
-    arrays: list[np.ndarray] = []
-    table = _Writer(arrays)
-    root = table.reference(step.sampling_state)
-    header = {
-        "package": _package(),
-        "root": root,
-        "records": table.records,
-        "arrays": _layout(arrays),
-    }
-    text = json.dumps(header).encode()
-    body = len(text).to_bytes(8, "little") + text + b"".join(a.tobytes(order="A") for a in arrays)
-    digest = hashlib.blake2b(body, digest_size=16).digest()
-    path = Path(path)
+        raise ValueError(f"{name} has not made a draw yet: there is nothing to keep.")
+    data, path = _packed(step.sampling_state), Path(path)
     temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
     try:
         with temporary.open("wb") as file:
-            file.write(MAGIC + digest + body)
+            file.write(data)
             file.flush()
             os.fsync(file.fileno())
         temporary.replace(path)
@@ -125,7 +111,7 @@ def load_state(step: KernelStep, path: str | os.PathLike) -> dict[str, np.ndarra
     """
     if not isinstance(step, KernelStep):
         raise TypeError(f"load_state takes a step of pymc_kameleon, got {type(step).__name__}.")
-    state, before = _read(Path(path)), step.sampling_state
+    state, before = _unpacked(Path(path).read_bytes(), path), step.sampling_state
     step.sampling_state = state  # refuses other names, shapes, options before anything is changed
     try:
         _verify(step, path)
@@ -147,8 +133,21 @@ def _verify(step, path):
         )
 
 
-def _read(path: Path) -> Any:
-    data = path.read_bytes()
+def _packed(value: Any) -> bytes:
+    table = _Writer()
+    root = table.reference(value)
+    layout = [
+        [a.dtype.str, a.shape, "F" if a.flags.f_contiguous and a.ndim > 1 else "C"]
+        for a in table.arrays
+    ]
+    header = {"package": _package(), "root": root, "records": table.records, "arrays": layout}
+    text = json.dumps(header).encode()
+    values = b"".join(a.tobytes(order="A") for a in table.arrays)
+    body = len(text).to_bytes(8, "little") + text + values
+    return MAGIC + hashlib.blake2b(body, digest_size=16).digest() + body
+
+
+def _unpacked(data: bytes, path: str | os.PathLike) -> Any:
     if not data.startswith(MAGIC):
         raise ValueError(f"{path} is no sampling state of pymc_kameleon, or of another format.")
     begin = len(MAGIC) + 16
@@ -171,12 +170,6 @@ def _read(path: Path) -> Any:
     return _Reader(header["records"], arrays).value(header["root"])
 
 
-def _layout(arrays):
-    return [
-        [a.dtype.str, a.shape, "F" if a.flags.f_contiguous and a.ndim > 1 else "C"] for a in arrays
-    ]
-
-
 def _package() -> str:
     try:
         return version("pymc-kameleon")
@@ -187,35 +180,27 @@ def _package() -> str:
 class _Writer:
     """Fills the table. A value is a JSON scalar, or [kind, ...]."""
 
-    def __init__(self, arrays: list[np.ndarray]):
-        self.arrays = arrays
+    def __init__(self) -> None:
+        self.arrays: list[np.ndarray] = []
         self.records: list[list] = []
-        self._known: dict[int, Any] = {}
-        self._kept: list[Any] = []  # so that no id is used twice
+        self._known: dict[int, tuple] = {}  # the values too, so that no id is used twice
 
     def reference(self, value: Any) -> Any:
         """``value``, or where it stands in the table."""
-        if value is None or (
-            isinstance(value, (bool, int, float, str)) and type(value).__module__ == "builtins"
-        ):
+        if type(value) in (type(None), bool, int, float, str):
             return value
-        if id(value) in self._known:
-            return self._known[id(value)]
-        if isinstance(value, (np.ndarray, np.generic)):
-            found = self._array(value)
-        else:
-            entry = self._entry(value)
-            self.records.append(entry)
-            found = ["record", len(self.records) - 1]
-        self._known[id(value)] = found
-        self._kept.append(value)
-        return found
+        if id(value) not in self._known:
+            self._known[id(value)] = value, self._place(value)
+        return self._known[id(value)][1]
 
-    def _array(self, value):
-        if value.dtype.hasobject:
-            raise TypeError("an array of objects cannot be kept in a file.")
-        self.arrays.append(np.array(value, order="K", copy=True))
-        return ["scalar" if isinstance(value, np.generic) else "array", len(self.arrays) - 1]
+    def _place(self, value):
+        if isinstance(value, (np.ndarray, np.generic)):
+            if value.dtype.hasobject:
+                raise TypeError("an array of objects cannot be kept in a file.")
+            self.arrays.append(np.array(value, order="K", copy=True))
+            return ["scalar" if isinstance(value, np.generic) else "array", len(self.arrays) - 1]
+        self.records.append(self._entry(value))  # after the records within it
+        return ["record", len(self.records) - 1]
 
     def _entry(self, value):
         if isinstance(value, Enum):
@@ -254,8 +239,6 @@ class _Reader:
         return self._made[number]
 
     def _make(self, kind, name, content):
-        if kind == "list":
-            return [self.value(v) for v in content]
         if kind == "dict":
             return {self.value(k): self.value(v) for k, v in content}
         if kind == "enum":
@@ -263,6 +246,8 @@ class _Reader:
         if kind == "dataclass":
             return _class(name)(**{n: self.value(v) for n, v in content.items()})
         row = [self.value(v) for v in content]
+        if kind == "list":
+            return row
         return _class(name)(*row) if name else tuple(row)
 
 

@@ -26,7 +26,7 @@ from pymc_kameleon.samplers.adaptive_metropolis import AdaptiveMetropolis
 from pymc_kameleon.samplers.gaussian_mixture.sampler import GaussianMixture
 from pymc_kameleon.samplers.kameleon.fast import FastKameleon
 from pymc_kameleon.samplers.kameleon.full import Kameleon
-from pymc_kameleon.samplers.kamiltonian.scores.sampler import LiteKamiltonian
+from pymc_kameleon.samplers.kamiltonian.scores.estimators import LiteKamiltonian
 from pymc_kameleon.samplers.kamiltonian.values.sampler import ValueKamiltonian
 from pymc_kameleon.samplers.shape_learners.cma import CMA
 from pymc_kameleon.samplers.shape_learners.gaussian_adaptation import GaussianAdaptation
@@ -213,7 +213,7 @@ def undisturbed():
     return pooled_sample(quadratic)["posterior"]["x"].values
 
 
-def ends_and_goes_on(folder, error, function, said="", **options):
+def ends_and_goes_on(folder, error, function, said=None, **options):
     """A run that ends with an error, leaves a checkpoint, and goes on with the same bits; the error."""
     with pytest.raises(error, match=said) as raised:
         pooled_sample(function, checkpoint=folder, **options)

@@ -51,6 +51,14 @@ def undisturbed(tmp_path_factory):
     return run(folder)[0], (folder / ROUNDS).read_bytes()
 
 
+@pytest.fixture
+def finished(tmp_path, undisturbed):
+    """A folder of its own with the whole run."""
+    Checkpoint(tmp_path, HEADER, 7, 7, 3)
+    (tmp_path / ROUNDS).write_bytes(undisturbed[1])
+    return tmp_path
+
+
 def test_a_run_that_is_stopped_goes_on(tmp_path, undisturbed):
     made = 0
     for most in (3, 40, 60):
@@ -85,26 +93,23 @@ def test_another_run_is_refused(tmp_path):
     assert Checkpoint(tmp_path, HEADER, None, 99, 3).seed == 7  # no seed given: the stored one
 
 
-def test_another_log_density_is_refused(tmp_path, undisturbed):
-    run(tmp_path)
-    kept = Checkpoint(tmp_path, HEADER, 7, 7, 3)
+def test_another_log_density_is_refused(finished):
+    kept = Checkpoint(finished, HEADER, 7, 7, 3)
     kept.verify(lambda points, first: [TARGET.numba_log_density(x) for x in points])
     with pytest.raises(ValueError, match="another log density: at"):
         kept.verify(lambda points, first: [TARGET.numba_log_density(x) + 0.1 for x in points])
 
 
-def test_other_points_are_refused(tmp_path):
-    run(tmp_path)
+def test_other_points_are_refused(finished):
     with pytest.raises(RuntimeError, match="round 0 asks for other points"):
-        Checkpoint(tmp_path, HEADER, 7, 7, 3).recall([np.ones(3)])
+        Checkpoint(finished, HEADER, 7, 7, 3).recall([np.ones(3)])
 
 
-def test_its_evaluations_can_be_had(tmp_path, undisturbed):
-    run(tmp_path)
-    found = checkpoint.load(tmp_path)
+def test_its_evaluations_can_be_had(finished, undisturbed):
+    found = checkpoint.load(finished)
     assert found.size * 8 * 5 == len(undisturbed[1])
     assert found.log_densities[-1] == TARGET.numba_log_density(found.positions[-1])
-    assert json.loads((tmp_path / "run.json").read_text())["seed"] == 7
+    assert json.loads((finished / "run.json").read_text())["seed"] == 7
 
 
 @pytest.mark.slow

@@ -1,5 +1,7 @@
 """``pk.expectations``: consistent whatever the surrogate, right errors, and a gate that refuses a bad one."""
 
+from functools import cache
+
 import numpy as np
 import pymc as pm
 import pytest
@@ -128,6 +130,7 @@ def test_a_run_that_was_cut_or_made_without_is_refused():
 # --- in a run ---------------------------------------------------------------------------------------
 
 
+@cache
 def chains_of(name, total, seed, audited):
     how = plan(name, 8, total)._replace(audits=audited)
     return drawn(TARGETS[name].numba_log_density, starts(name, seed, 9), seed, how)

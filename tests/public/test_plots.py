@@ -49,6 +49,16 @@ def lines(axis):
     }
 
 
+def check_lines(axes, precision, rtol):
+    """The line one nat below the top, in each of three panels, is that of a normal density about ``MEAN``."""
+    for row, column in ((0, 0), (1, 0), (1, 1)):
+        pair = [column, row + 1]
+        x = lines(axes[row, column])[1.0] - MEAN[pair]
+        np.testing.assert_allclose(0.5 * (x @ precision(pair) * x).sum(1), 1, rtol=rtol)
+        middle = 0.5 * (x.max(axis=0) + x.min(axis=0))
+        assert (np.abs(middle) < rtol * np.ptp(x, axis=0)).all()
+
+
 def points(axis, label):
     """What is drawn in a panel under ``label``, shape (n, 2)."""
     (found,) = [line for line in axis.lines if line.get_label() == label]
@@ -103,14 +113,7 @@ def test_all_panels_share_one_top():
 def test_on_a_gaussian_the_learned_slices_are_the_true_ones(sampled):
     step, _ = sampled
     axes = plots.surrogate(step, at=MEAN, levels=(1.0, 2.0))
-    for row, column in ((0, 0), (1, 0), (1, 1)):
-        pair = [column, row + 1]
-        x = lines(axes[row, column])[1.0] - MEAN[pair]
-        np.testing.assert_allclose(
-            0.5 * (x @ PRECISION[np.ix_(pair, pair)] * x).sum(1), 1, rtol=0.02
-        )
-        middle = 0.5 * (x.max(axis=0) + x.min(axis=0))
-        assert (np.abs(middle) < 0.02 * np.ptp(x, axis=0)).all()
+    check_lines(axes, lambda pair: PRECISION[np.ix_(pair, pair)], 0.02)
 
 
 def test_nothing_is_drawn_where_the_sampler_does_not_use_the_surrogate():

@@ -11,7 +11,7 @@ from pymc_kameleon import plots
 from pymc_kameleon.plots import surfaces
 from pymc_kameleon.plots.panels import Cloud
 from tests.public.conftest import MEAN, PRECISION, QUICK, gaussian
-from tests.public.test_plots import lines, points, quadratic_state
+from tests.public.test_plots import check_lines, lines, points, quadratic_state
 
 COVARIANCE = np.linalg.inv(PRECISION)
 
@@ -58,11 +58,7 @@ def test_a_marginal_is_the_integral(shown):
 def test_of_a_normal_density_marginals_are_exact(sampled):
     step, _ = sampled
     axes = plots.surrogate(step, contours="marginal", levels=(1.0, 2.0))
-    for row, column in ((0, 0), (1, 0), (1, 1)):
-        pair = [column, row + 1]
-        within = np.linalg.inv(COVARIANCE[np.ix_(pair, pair)])
-        x = lines(axes[row, column])[1.0] - MEAN[pair]
-        np.testing.assert_allclose(0.5 * (x @ within * x).sum(1), 1, rtol=0.05)
+    check_lines(axes, lambda pair: np.linalg.inv(COVARIANCE[np.ix_(pair, pair)]), 0.05)
     assert "integrated out" in axes[0, 0].figure.legends[0].get_title().get_text()
     assert "where the others are held" not in axes[0, 0].get_legend_handles_labels()[1]
 
@@ -132,12 +128,7 @@ def test_a_run_in_other_processes_is_fitted_anew_to_its_draws(sampled):
     _, idata = sampled
     step = pk.KamiltonianStep(model=gaussian(), compile_kwargs=QUICK)
     axes = plots.surrogate(step, idata=idata, at=MEAN, levels=(1.0, 2.0))
-    for row, column in ((0, 0), (1, 0), (1, 1)):
-        pair = [column, row + 1]
-        x = lines(axes[row, column])[1.0] - MEAN[pair]
-        np.testing.assert_allclose(
-            0.5 * (x @ PRECISION[np.ix_(pair, pair)] * x).sum(1), 1, rtol=0.03
-        )
+    check_lines(axes, lambda pair: PRECISION[np.ix_(pair, pair)], 0.03)
     caption = " ".join(axes[0, 0].figure.get_supxlabel().split())
     assert "fitted anew to" in caption
     assert "distinct draws" in caption

@@ -3,7 +3,6 @@
 Hypothesis looks for the counterexample; the examples are the same in every run (``derandomize``).
 """
 
-import json
 import math
 import pickle
 
@@ -204,19 +203,8 @@ trees = st.recursive(
 
 @examples(150)
 @given(tree=trees)
-def test_whatever_a_state_holds_comes_back_from_a_file(tree, tmp_path_factory):
-    arrays: list = []
-    table = saved_state._Writer(arrays)
-    root = table.reference(tree)
-    records, layout = json.loads(json.dumps([table.records, saved_state._layout(arrays)]))
-    root = json.loads(json.dumps(root))
-    data, at, back = b"".join(a.tobytes(order="A") for a in arrays), 0, []
-    for dtype, shape, order in layout:
-        size = math.prod(shape) * np.dtype(dtype).itemsize
-        flat = np.frombuffer(data[at : at + size], dtype)
-        back.append(flat.reshape(shape, order=order).copy(order="K"))
-        at += size
-    assert same(saved_state._Reader(records, back).value(root), tree)
+def test_whatever_a_state_holds_comes_back_from_a_file(tree):
+    assert same(saved_state._unpacked(saved_state._packed(tree), "file"), tree)
 
 
 def same(a, b):
@@ -228,7 +216,9 @@ def same(a, b):
         return len(a) == len(b) and all(map(same, a, b))
     if isinstance(a, (np.ndarray, np.generic)):
         return a.dtype == b.dtype and a.shape == b.shape and a.tobytes() == b.tobytes()
-    return pickle.dumps(a) == pickle.dumps(b)  # NaN, and -0.0 apart from 0.0
+    if isinstance(a, float) and math.isnan(a):
+        return math.isnan(b)  # a float's NaN is text in the file, without its payload
+    return pickle.dumps(a) == pickle.dumps(b)  # -0.0 apart from 0.0
 
 
 finite = st.floats(allow_nan=False, allow_infinity=False)

@@ -308,22 +308,13 @@ def straight_line():
 
 
 @cache
-def on_the_line(name, twin=False):
+def on_the_line(name):
     """A step of tests/step_tester.py, compiled once: a chain that begins knows nothing of those before it."""
     return make(CASES[name], straight_line())
 
 
-# The arrival is the base step's; that every sampler goes on from where it ended is in test_seam.py.
-some_steps = pytest.mark.parametrize(
-    "name",
-    [
-        pytest.param(n, marks=[] if n in ("kameleon", "kamiltonian") else pytest.mark.slow)
-        for n in CASES
-    ],
-)
-
-
-@some_steps
+# The arrival is the base step's; that every sampler goes on from where it ended, and resumes, is in test_life.py.
+@pytest.mark.parametrize("name", ["kameleon", "kamiltonian"])
 def test_evaluations_and_moves(name):
     model, step, case = straight_line(), on_the_line(name), CASES[name]
     idata = sample(step, model, draws=20, tune=900, chains=1, discard_tuned_samples=False)
@@ -371,27 +362,6 @@ def test_climbs_from_elsewhere_end_and_the_chain_goes_where_there_is_far_more():
         found[looks] = np.array(ends)
     assert (np.abs(found[True] - 12.0) < 1.5).sum() >= 3
     assert (np.abs(found[False] - 1.0) < 1.5).all()  # the control
-
-
-@some_steps
-def test_a_chain_resumes_in_the_middle_of_its_arrival(name):
-    model, step, other = straight_line(), on_the_line(name), on_the_line(name, twin=True)
-    rng = np.random.default_rng(2)
-    step.set_rng(rng)
-    point = model.initial_point()
-    for _ in range(25):
-        point, _ = step.step(point)
-    assert step.life.state.stage is not None
-    saved, bits = pickle.dumps(step.sampling_state), pickle.dumps((rng, point))
-    ends = []
-    for resumed in (step, other):
-        generator, there = pickle.loads(bits)
-        resumed.sampling_state = pickle.loads(saved)
-        resumed.rng = generator
-        for _ in range(120):
-            there, _ = resumed.step(there)
-        ends.append(resumed.position)
-    np.testing.assert_array_equal(*ends)
 
 
 def test_paper_presets_and_other_steps_go_without():

@@ -160,33 +160,6 @@ def test_the_target_is_what_the_noise_leaves_attainable(algorithm):
 # --- the publications' settings --------------------------------------------------------------------
 
 
-def test_gaussian_adaptation_has_the_paper_s_settings():
-    """Mueller & Sbalzarini (2010)."""
-    state = held(GaussianAdaptation, np.zeros(5), **GaussianAdaptation.presets["paper"])
-    assert state.phase is None
-    assert state.log_size == 0.0  # r = 1
-    np.testing.assert_array_equal(state.factor, np.eye(5))  # Q = I
-    options = state.sampler
-    assert options.target_accept == pytest.approx(1 / math.e)  # P
-    assert options.rate_at(1, 5) == pytest.approx(math.log(6) / 36)  # beta = lambda
-    assert not options.diminishing
-    assert options.success == "indicator"
-
-
-def test_cma_has_the_papers_settings():
-    """Igel, Suttorp & Hansen (2006), table 1, with one offspring."""
-    state = held(CMA, np.zeros(5), **CMA.presets["paper"])
-    assert state.phase is None
-    assert state.log_size == 0.0
-    np.testing.assert_array_equal(state.factor, np.eye(5))
-    np.testing.assert_array_equal(state.path, 0.0)
-    options = state.sampler
-    assert options.target_accept == state.success_rate == pytest.approx(2 / 11)
-    assert options.rate_factor == 1.0
-    assert not options.diminishing
-    assert options.success == "indicator"
-
-
 @pytest.mark.parametrize("step", [GaussianAdaptationStep, CMAStep])
 def test_the_steps_have_the_preset(step):
     with pm.Model() as model:

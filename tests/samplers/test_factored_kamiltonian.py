@@ -23,7 +23,6 @@ from pymc_kameleon.samplers.kamiltonian.factors.surface import (
     spot,
 )
 from pymc_kameleon.samplers.kamiltonian.learner import Quality
-from pymc_kameleon.samplers.seam import Point
 from pymc_kameleon.surrogates.factors.emulator import Emulator, emulate
 from pymc_kameleon.surrogates.factors.layout import Layout
 from pymc_kameleon.surrogates.factors.one_factor import CANDIDATES, size, within
@@ -283,37 +282,6 @@ def test_a_wrong_slope_of_the_known_part_costs_speed_only():
 def test_the_controls_fail(control, centring, typical, chains):
     toy = Toy()
     assert np.abs(scores(control(source=toy), toy, centring, chains, 8, typical)).max() > 10.0
-
-
-def test_the_whole_ratio_is_antisymmetric_and_has_the_shares_at_both_ends():
-    """From x to y and back, both kernels; the shares differ."""
-    toy, rng, shares, kernels = Toy(), np.random.default_rng(3), [], set()
-    sampler = FactoredKamiltonian(source=toy)
-    first = frozen(sampler, rng, 0.5)
-    for x in toy.draw(rng, 200):
-        here = Point(x, toy(x))
-        state = sampler.place(first, here)
-        proposal = sampler.propose(rng, x, state)
-        if not proposal.carry.evaluated:
-            continue
-        there = Point(proposal.position, toy(proposal.position))
-        moved = sampler.place(state, there, proposal)
-        if min(state.share, moved.share) == 0.0:
-            continue
-        at_x = proposal.carry._replace(z=state.current.z, value=state.current.value)
-        back = proposal._replace(position=x, log_q_ratio=-proposal.log_q_ratio, carry=at_x)
-        forth = sampler.log_ratio(state, here, proposal, there)
-        assert forth + sampler.log_ratio(moved, there, back, here) == pytest.approx(0.0, abs=1e-9)
-        chosen = [
-            s.share * 0.9 if proposal.carry.kernel > 0 else 1.0 - 0.9 * s.share  # the floor is 0.1
-            for s in (state, moved)
-        ]
-        want = proposal.log_q_ratio + math.log(chosen[1] / chosen[0])
-        assert forth == pytest.approx(want, abs=1e-9)
-        shares.append(abs(state.share - moved.share))
-        kernels.add(proposal.carry.kernel > 0)
-    assert kernels == {True, False}
-    assert np.mean(np.array(shares) > 0.05) > 0.2  # power
 
 
 @pytest.mark.slow

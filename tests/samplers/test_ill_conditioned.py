@@ -3,11 +3,8 @@
 import numpy as np
 import pytest
 
-from pymc_kameleon.numerics import evaluations
 from pymc_kameleon.samplers import chain
-from pymc_kameleon.samplers import long_axes as value_covariance
 from pymc_kameleon.samplers.kamiltonian.values.sampler import ValueKamiltonian
-from pymc_kameleon.samplers.seam import Outcome, Proposal
 from pymc_kameleon.surrogates import transitions as surrogate_dynamics
 from pymc_kameleon.surrogates.values import features as value_features
 from pymc_kameleon.surrogates.values import regression as value_regression
@@ -86,28 +83,6 @@ def test_the_metric_is_the_targets_own(d, ratio):
     dynamics = surrogate_dynamics.make_dynamics(fit.surrogate, cautious, x[:20], 0.3)
     curvatures = -np.linalg.eigvalsh(value_features.restored(*dynamics.flat).quadratic)
     assert curvatures.min() < 0.1  # without an error it goes three times as far as the chain
-
-
-@pytest.mark.parametrize("ratio", [1e3, 1e5])
-def test_adaptive_metropolis_learns_its_axes_from_values(ratio):
-    """From states within 30 of the shortest axis."""
-    d, rng = 5, np.random.default_rng(1)
-    log_density, place, sds = normal(rng, d, ratio)
-    points = place(cloud(rng, "local", 600, sds))
-    values = value_covariance.begin(evaluations.empty(d))
-    for x, point in zip(points[:300], points[300:], strict=True):
-        outcome = Outcome(
-            x, log_density(x), Proposal(point, 0.0, "global"), log_density(point), 0.3, False
-        )
-        values = value_covariance.record(values, outcome)
-    states = points[:300]
-    factor = np.linalg.cholesky(np.cov(states.T))
-    longer = value_covariance.extend(rng, values, states, factor)
-    to_z = np.linalg.lstsq(place(np.eye(d)) - place(np.zeros((1, d))), np.eye(d), rcond=None)[0]
-    roots = np.linalg.svd(to_z.T @ longer, compute_uv=False)  # 1: the target's own covariance
-    assert roots.min() > 0.3
-    assert roots.max() < 1.1
-    assert np.linalg.svd(to_z.T @ factor, compute_uv=False).min() < 0.05
 
 
 def run_chain(rng, log_density, x, draws, tune):

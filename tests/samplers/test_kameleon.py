@@ -14,8 +14,7 @@ from pymc_kameleon.kernels import (
 from pymc_kameleon.numerics.normal_steps import log_step_density
 from pymc_kameleon.samplers.kameleon.full import Kameleon
 from pymc_kameleon.samplers.kameleon.local_covariance import local_covariance
-from tests.support.chains import held
-from tests.support.local_moves import Dropped, Previous, change, learned, skewed_density
+from tests.support.local_moves import Dropped, Previous, change, learned
 
 KERNELS = [
     Gaussian(),
@@ -197,30 +196,6 @@ class NotFrozen:
 @pytest.mark.parametrize("case", ["local"])
 def test_adaptation_that_is_not_frozen_is_noticed(case):
     assert invariance(case, 6_000, NotFrozen) > 10
-
-
-# --- adaptation ------------------------------------------------------------------------------
-
-
-def adapt_chain(state, draws, seed=0, target=skewed_density):
-    rng, x = np.random.default_rng(seed), np.zeros(2)
-    state = state.start(x, target(x))
-    for _, outcome, after in state.draws(rng, target, x, draws, tuning=True):
-        if after.model is not None:  # trap 2: what is cached belongs to the current point
-            expected = after.start(outcome.position, outcome.log_density).covariance
-            np.testing.assert_allclose(after.covariance, expected, rtol=1e-9)
-        state = after
-    return state
-
-
-def test_cached_covariance_is_always_the_current_points():
-    state = adapt_chain(held(Kameleon, np.zeros(2), local_start=100, n_history=50), 600)
-    assert state.model.points.shape == (2, 50)
-    assert state.log_scale != state.walk.log_scale  # it has adapted
-    assert state.next_refresh > 600
-    frozen = state.freeze()
-    assert frozen.walk.history is None
-    assert frozen.stats()["n_history"] == 50
 
 
 def test_custom_kernel_is_the_built_in_one():

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from pymc_kameleon.samplers.kamiltonian.scores import sampler as kamiltonian
-from pymc_kameleon.samplers.kamiltonian.scores.sampler import LiteKamiltonian
+from pymc_kameleon.samplers.kamiltonian.scores.estimators import PAPERS, LiteKamiltonian
 from pymc_kameleon.steps import KamiltonianStep
 from pymc_kameleon.surrogates.scores import choose as ks
 from pymc_kameleon.surrogates.scores import objective as score_matching
@@ -304,10 +304,10 @@ def test_papers_settings_are_a_preset_of_the_papers_estimators():
     fast = {"model": tester.pair(), "compile_kwargs": {"mode": "FAST_COMPILE"}}
     for surrogate in ("lite", "finite"):
         paper = KamiltonianStep(surrogate=surrogate, preset="paper", **fast)
-        assert paper._options == kamiltonian.PAPERS[surrogate]
+        assert paper._options == PAPERS[surrogate]
         ours = paper.variants[surrogate].paper(n_leapfrog=50)
         step = KamiltonianStep(surrogate=ours, **fast)
-        assert step._options == kamiltonian.PAPERS[surrogate] | {"n_leapfrog": 50}
+        assert step._options == PAPERS[surrogate] | {"n_leapfrog": 50}
         with pytest.raises(ValueError, match=f"surrogate=pk.{surrogate.title()}.paper"):
             KamiltonianStep(surrogate=ours, preset="paper", **fast)
     assert not KamiltonianStep(surrogate="lite", **fast)._options
@@ -388,11 +388,18 @@ def test_step_size_is_tuned_to_the_target_acceptance():
 @pytest.fixture(scope="module", params=["lite", "finite"])
 def cold(request):
     """A chain from an over-dispersed point, tuned for 3000 draws, then frozen and run for 3000
-    more.
+    more. One in eight keeps the walk, whose held-out score a Gaussian's beats: the first of three that does not.
     """
-    rng = np.random.default_rng({"lite": 14, "finite": 13}[request.param])
-    x = np.array([2.5, -1.0])
-    state = scored(x, surrogate=request.param, n_features=100, first_fit=300, tune=3000)
+    for seed in (0, 1, 2):
+        states = cold_start(request.param, seed)
+        if states[-1][0].mixture is not None:
+            break
+    return states
+
+
+def cold_start(surrogate, seed):
+    rng, x = np.random.default_rng(seed), np.array([2.5, -1.0])
+    state = scored(x, surrogate=surrogate, n_features=100, first_fit=300, tune=3000)
     states = []
     y = log_density(x)
     for t in range(6000):

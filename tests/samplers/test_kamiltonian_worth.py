@@ -118,7 +118,7 @@ def after_a_transient(length, d=2):
         x = np.full(d, 60.0 - n) if n < 60 else rng.standard_normal(d)
         y = -1000.0 + n * 16.0 if n < 60 else -0.5 * float(x @ x)
         outcome = Outcome(x, y, Proposal(x, 0.0, "global"), y, 1.0, True)
-        carry = outcome.proposal._replace(carry=Carry(0, np.zeros(0), 0.0, x, y))
+        carry = outcome.proposal._replace(carry=Carry(0, np.zeros(0), 0.0, x))
         state = sampler.adapt(rng, state, outcome._replace(proposal=carry))
     return state
 

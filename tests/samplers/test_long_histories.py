@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from pymc_kameleon import KamiltonianStep
-from pymc_kameleon.samplers.kamiltonian.scores.sampler import FiniteKamiltonian, LiteKamiltonian
+from pymc_kameleon.samplers.kamiltonian.scores.estimators import FiniteKamiltonian, LiteKamiltonian
 from pymc_kameleon.surrogates.scores.finite import fit_finite
 from pymc_kameleon.surrogates.scores.objective import gaussian_base, gradient
 from tests import step_tester as tester

@@ -148,6 +148,14 @@ def test_a_mode_without_a_surrogate_is_walked_in(monkeypatch):
     assert "jump" not in {move for move, _ in moves}
 
 
+def test_a_mode_without_a_surrogate_is_where_its_walk_was():
+    _, (first, second) = wrong_modes()
+    bare = second._replace(dynamics=None, walk=second.walk._replace(history=None))
+    found = geometry.catalogue_of(np.random.default_rng(0), (first, bare))
+    np.testing.assert_array_equal(found.centres[1], bare.walk.mean)
+    np.testing.assert_allclose(found.factors[1], bare.walk.factor)
+
+
 @cache
 def starts(n):
     return draws(np.random.default_rng(3), n)

@@ -9,7 +9,10 @@ import pytest
 import pymc_kameleon as pk
 from pymc_kameleon.samplers import coordinate_moves, noise_probe
 from pymc_kameleon.samplers import seam as metropolis
+from pymc_kameleon.samplers.adaptive_metropolis import AdaptiveMetropolis
 from tests import step_tester as tester
+from tests.samplers.test_life import born, lived, noisy
+from tests.samplers.test_seam import every_sampler
 
 
 class Estimate:
@@ -75,20 +78,6 @@ def test_a_chain_measures_its_own_noise():
     tester.assert_same_draws(alone, after)
 
 
-@tester.every_step_fast
-def test_every_step_goes_through_its_phases_beside_noise(case):
-    """A probe is not one of the algorithm's own proposals: its statistics have to be there all the same."""
-    with pm.Model() as model:
-        x = pm.Normal("x", shape=3)
-        pm.Potential("likelihood", pk.NoisyLogLikelihood(Estimate())(x[0]))
-    step = tester.begin(tester.make(case, model))
-    _, stats = tester.drive(step, model.initial_point(), draws=50, tune=200)
-    moves = [s["move"] for s in stats]
-    assert "refresh" in moves[:200]
-    assert "refresh" not in moves[200:]
-    assert np.isfinite([s["model_logp"] for s in stats]).all()
-
-
 # --- what is measured ------------------------------------------------------------------------
 
 
@@ -145,21 +134,13 @@ def test_standstill_acceptance_is_that_of_a_step_of_length_zero():
     assert noise_probe.standstill_acceptance(0.0) == 1.0
 
 
-@tester.every_step
-@pytest.mark.parametrize("sd", [1.0])
-def test_every_step_finds_the_noise_of_its_log_density(case, sd):
-    def estimate(rng, x):
-        return -0.5 * float(x) ** 2 + sd * rng.standard_normal() - 0.5 * sd**2
-
-    with pm.Model() as model:
-        x = pm.Flat("x")
-        pm.Potential("likelihood", pk.NoisyLogLikelihood(estimate)(x))
-    step = tester.begin(tester.make(case, model))
-    tester.drive(step, model.initial_point(), draws=0, tune=1000)
-    assert step.life.state.probe.pairs == 50
-    assert abs(step.life.state.probe.variance / sd**2 - 1.0) < 4.5 * math.sqrt(
-        2.0 / len(step.life.state.probe.squares)
-    )
+@every_sampler
+def test_every_sampler_finds_the_noise_of_its_log_density(sampler):
+    life = born(sampler, noisy=True, arrives=False)
+    lived(life, noisy()[0], 1000)
+    probe = life.state.probe
+    assert probe.pairs == 50
+    assert abs(probe.variance - 1.0) < 4.5 * math.sqrt(2.0 / len(probe.squares))
 
 
 def test_a_pair_is_of_one_point():
@@ -230,54 +211,41 @@ def test_a_point_that_holds_the_chain_says_little_about_scales():
 # --- an estimate that holds the chain --------------------------------------------------------
 
 
-def overestimated(step, model, seed=0, by=40.0, tune=80):
-    """A chain in the middle of tuning, and an estimate that it will not leave by itself."""
-    tester.begin(step, seed)
-    point = tester.drive(step, model.initial_point(), draws=0, tune=tune)[0][-1]
-    here = step.life.here._replace(log_density=step.log_density + by)
-    step.life_state = step.life_state._replace(here=here)
-    return point
+def overestimated(sampler, tune=80):
+    """A life in the middle of tuning, and an estimate that its chain will not leave by itself."""
+    life, (evaluate, _) = born(sampler, noisy=True, arrives=False), noisy()
+    lived(life, evaluate, tune)
+    life.state = life.state._replace(here=life.here._replace(log_density=TOO_MUCH))
+    return life, evaluate
 
 
-def noisy_model():
-    with pm.Model() as model:
-        x = pm.Flat("x", initval=0.3)
-        pm.Potential("likelihood", pk.NoisyLogLikelihood(gentle)(x))
-    return model
+TOO_MUCH = 40.0  # the target's own is below zero
 
 
-@tester.every_step
-def test_an_overestimate_does_not_hold_a_chain_that_tunes(case):
-    model = noisy_model()
-    step = tester.make(case, model)
-    point = overestimated(step, model)
-    _, stats = tester.drive(step, point, draws=0, tune=40)
-    assert "renewal" in [s["move"] for s in stats]
-    assert step.log_density < 20.0
+@every_sampler
+def test_an_overestimate_does_not_hold_a_chain_that_tunes(sampler):
+    life, evaluate = overestimated(sampler)
+    assert "renewal" in lived(life, evaluate, 40)
+    assert life.here.log_density < 20.0
     # and none is made anew that holds nothing
-    assert [s["move"] for s in tester.drive(step, point, draws=0, tune=40)[1]].count("renewal") < 4
+    assert lived(life, evaluate, 40).count("renewal") < 4
 
 
 def test_without_renewals_it_does(monkeypatch):
     monkeypatch.setattr(noise_probe, "HELD", math.inf)
-    model = noisy_model()
-    step = pk.AdaptiveMetropolisStep(model=model)
-    point = overestimated(step, model)
-    tester.drive(step, point, draws=0, tune=200)
-    assert step.log_density > 30.0
+    life, evaluate = overestimated(AdaptiveMetropolis())
+    lived(life, evaluate, 200)
+    assert life.here.log_density == TOO_MUCH
 
 
-@tester.every_step
-def test_after_tuning_it_is_kept(case):
+@every_sampler
+def test_after_tuning_it_is_kept(sampler):
     """A fresh value would bias the draws: the chain stays where it is, and nothing is evaluated for another."""
-    model = noisy_model()
-    step = tester.make(case, model)
-    point = overestimated(step, model)
-    step.stop_tuning()
-    retained = step.log_density
-    _, stats = tester.drive(step, point, draws=150)
-    assert {s["model_logp"] for s in stats} == {retained}
-    assert not {"renewal", "refresh"} & {s["move"] for s in stats}
+    life, evaluate = overestimated(sampler)
+    life.freeze()
+    moves = [(life.draw(evaluate).proposal.move, life.here.log_density) for _ in range(150)]
+    assert {height for _, height in moves} == {TOO_MUCH}
+    assert not {"renewal", "refresh"} & {move for move, _ in moves}
 
 
 def test_an_estimate_of_zero_is_not_taken():

@@ -91,7 +91,7 @@ def test_a_member_is_the_sampler_that_a_single_chain_runs():
 # --- probes ---------------------------------------------------------------------------------------
 
 
-def planted(corner):
+def fresh(corner):
     """A frozen run on a standard normal, and from then on a log density with ``corner`` of its mass elsewhere."""
 
     def cornered(x):
@@ -109,6 +109,9 @@ def planted(corner):
         evaluate = cornered if tuned and corner else normal
         chains.tell([evaluate(request.position) for request in chains.ask()])
     return chains
+
+
+planted = cache(fresh)
 
 
 def test_probes_find_a_corner_that_tuning_has_not_seen():
@@ -130,7 +133,7 @@ def test_probes_change_no_draw(monkeypatch):
     """The frozen chains' generators are their own: without probes the draws are the same."""
     draws = pooled_chains.posterior(planted(0.0))
     monkeypatch.setattr(probes, "SHARE", 0.0)
-    assert pooled_chains.posterior(planted(0.0)).tobytes() == draws.tobytes()
+    assert pooled_chains.posterior(fresh(0.0)).tobytes() == draws.tobytes()
 
 
 # --- from the start to the draws ------------------------------------------------------------------

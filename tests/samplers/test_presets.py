@@ -14,9 +14,10 @@ from pymc_kameleon.samplers.kameleon import local_moves
 from pymc_kameleon.samplers.kameleon.fast import FastKameleon
 from pymc_kameleon.samplers.kameleon.full import Kameleon
 from pymc_kameleon.samplers.kamiltonian import trust as residual_mixture
-from pymc_kameleon.samplers.kamiltonian.scores import sampler as kamiltonian
-from pymc_kameleon.samplers.kamiltonian.scores.sampler import LiteKamiltonian
+from pymc_kameleon.samplers.kamiltonian.scores.estimators import PAPERS, LiteKamiltonian
 from pymc_kameleon.samplers.seam import Outcome
+from pymc_kameleon.samplers.shape_learners.cma import CMA
+from pymc_kameleon.samplers.shape_learners.gaussian_adaptation import GaussianAdaptation
 from pymc_kameleon.surrogates.scores.choose import RADIUS
 from tests.step_tester import begin, drive, values
 from tests.support.chains import held, scored
@@ -24,52 +25,56 @@ from tests.support.chains import held, scored
 # --- one by one ----------------------------------------------------------------------------------
 
 
-def test_adaptive_metropolis_is_andrieu_and_thoms():
-    state = held(AdaptiveMetropolis, np.zeros(4), **AdaptiveMetropolis.presets["paper"])
-    options = state.sampler
-    assert options.covariance == "recursive"  # eq. 17, at every draw
-    assert options.scaling == "learned"
-    assert options.target_accept == 0.234
-    assert options.exploration_share == 0.05  # Roberts & Rosenthal (2009)
-    assert options.autoregressive_share == 0.0
-    assert state.warmup == 0
+PAPERS = {
+    AdaptiveMetropolis: {  # Andrieu & Thoms (2008), eq. 17 at every draw; Roberts & Rosenthal (2009)
+        "covariance": "recursive", "scaling": "learned", "target_accept": 0.234, "exploration_share": 0.05,
+        "autoregressive_share": 0.0,
+    },
+    Kameleon: {  # Sejdinovic et al. (2014): nu^2 M H M^T, the median heuristic itself
+        "n_history": 1000, "lengthscale": None, "lengthscale_factor": 1.0, "normalization": "none", "gamma": 0.2,
+        "target_accept": 0.234, "coordinates": "raw", "global_share": 0.0,
+    },
+    FastKameleon: {  # Kotlicki (2015): eta^2 J^T C J
+        "lengthscale": None, "lengthscale_factor": 1.0, "normalization": "none", "mean_shift": False,
+        "variance_share": 1.0, "whole_history": True, "gamma": 0.5, "coordinates": "raw", "global_share": 0.0,
+        "local_start": 1000, "forget": 0.0, "target_accept": 0.234,
+    },
+    GaussianAdaptation: {  # Mueller & Sbalzarini (2010): P
+        "target_accept": math.exp(-1.0), "diminishing": False, "success": "indicator",
+    },
+    CMA: {  # Igel, Suttorp & Hansen (2006), table 1, with one offspring
+        "target_accept": 2 / 11, "rate_factor": 1.0, "diminishing": False, "success": "indicator",
+    },
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", PAPERS)
+def test_options_are_the_publication_s(kind):
+    options = held(kind, np.zeros(4), **kind.presets["paper"]).sampler
+    assert {name: getattr(options, name) for name in PAPERS[kind]} == PAPERS[kind]
+
+
+@pytest.mark.parametrize(
+    ("kind", "scale"), [(AdaptiveMetropolis, 1.19), (GaussianAdaptation, 1.0), (CMA, 1.0)]
+)
+def test_a_walk_begins_with_the_identity(kind, scale):
+    state = held(kind, np.zeros(4), **kind.presets["paper"])
     np.testing.assert_array_equal(state.factor, np.eye(4))
-    assert math.exp(state.log_scale) == pytest.approx(2.38 / 2.0)
-    assert state.values is None
+    assert state.stats()["scaling"] == pytest.approx(scale)
+    assert state.propose(np.random.default_rng(0), np.zeros(4)).move != "coordinate"
 
 
-def test_kameleon_is_sejdinovic_et_al():
-    state = held(Kameleon, np.zeros(4), **Kameleon.presets["paper"])
-    schedule = state.sampler
-    assert state.sampler.n_history == 1000
-    assert state.sampler.lengthscale is None  # the median heuristic ...
-    assert state.sampler.lengthscale_factor == 1.0  # ... itself
-    assert state.sampler.normalization == "none"  # nu^2 M H M^T
-    assert schedule.gamma == 0.2
-    assert schedule.target_accept == 0.234
-    assert schedule.coordinates == "raw"
-    assert schedule.global_share == 0.0
-
-
-def test_fast_kameleon_is_kotlicki():
-    state = held(FastKameleon, np.zeros(4), **FastKameleon.presets["paper"])
-    schedule = options = state.sampler
+def test_rates_are_the_publication_s():
+    options = held(GaussianAdaptation, np.zeros(5), **GaussianAdaptation.presets["paper"]).sampler
+    assert options.rate_at(1, 5) == pytest.approx(math.log(6) / 36)  # beta = lambda
+    state = held(CMA, np.zeros(5), **CMA.presets["paper"])
+    assert state.success_rate == pytest.approx(2 / 11)
+    np.testing.assert_array_equal(state.path, 0.0)
+    options = held(FastKameleon, np.zeros(4), **FastKameleon.presets["paper"]).sampler
     assert 10 <= options.n_features <= 600
-    assert options.lengthscale is None
-    assert options.lengthscale_factor == 1.0
-    assert options.normalization == "none"  # eta^2 J^T C J
-    assert not options.mean_shift
-    assert options.variance_share == 1.0
-    assert options.whole_history
-    assert schedule.gamma == 0.5
-    assert schedule.coordinates == "raw"
-    assert schedule.global_share == 0.0
-    assert schedule.local_start == 1000
-    assert schedule.forget == 0.0
-    assert schedule.target_accept == 0.234
-    for m in (1, 7, 1000):  # rate 1 / (t - 1000)
+    for m in (1, 7, 1000):  # 1 / (t - 1000)
         outcome = Outcome(None, 0.0, None, 0.0, 0.734, True)
-        assert schedule.tuned(0.0, m, outcome) == pytest.approx(0.5 / m)
+        assert options.tuned(0.0, m, outcome) == pytest.approx(0.5 / m)
     with pytest.raises(ValueError, match="rate must be one of"):
         held(FastKameleon, np.zeros(4), rate="fast")
 
@@ -78,7 +83,7 @@ def test_fast_kameleon_is_kotlicki():
     ("surrogate", "n_history", "n_leapfrog"), [("lite", 1000, (1, 10)), ("finite", 2000, (10, 100))]
 )
 def test_kamiltonian_is_strathmann_et_al(surrogate, n_history, n_leapfrog):
-    given = kamiltonian.PAPERS[surrogate]
+    given = PAPERS[surrogate]
     options = scored(np.zeros(4), surrogate=surrogate, **given).sampler
     recipe = options.recipe
     assert recipe.surrogate == surrogate
@@ -126,7 +131,7 @@ def test_the_region_is_measured_in_the_history_s_units():
     """Control: in the target's own it is |x| < 1000, and nothing ever starts at 5000."""
     rng = np.random.default_rng(1)
     past = 5000.0 + rng.standard_normal((200, 2))
-    options = kamiltonian.PAPERS["lite"]
+    options = PAPERS["lite"]
     state = scored(past[0], surrogate="lite", history=past, rng=rng, **options)
     np.testing.assert_allclose(state.fitted.region[0], past.mean(axis=0))
     np.testing.assert_allclose(state.fitted.region[1], past.std(axis=0))

@@ -14,7 +14,7 @@ from pymc_kameleon.samplers.adaptive_metropolis import AdaptiveMetropolis
 from pymc_kameleon.samplers.gaussian_mixture.sampler import GaussianMixture
 from pymc_kameleon.samplers.kameleon.fast import FastKameleon
 from pymc_kameleon.samplers.kameleon.full import Kameleon
-from pymc_kameleon.samplers.kamiltonian.scores.sampler import LiteKamiltonian
+from pymc_kameleon.samplers.kamiltonian.scores.estimators import LiteKamiltonian
 from pymc_kameleon.samplers.kamiltonian.values.sampler import ValueKamiltonian
 from pymc_kameleon.samplers.schedule import SCHEDULES, Scheduled, probability
 from pymc_kameleon.samplers.screened import Screened

@@ -13,11 +13,15 @@ import pytest
 
 from pymc_kameleon import KamiltonianStep
 from pymc_kameleon.samplers.kamiltonian import trust as residual_mixture
+from pymc_kameleon.samplers.kamiltonian.factors.sampler import FactoredKamiltonian
 from pymc_kameleon.samplers.seam import Outcome
 from tests import step_tester as tester
+from tests.samplers import test_factored_kamiltonian as factors
 from tests.samplers import test_kamiltonian as scores
 from tests.samplers import test_kamiltonian_mixture as mixtures
 from tests.samplers import test_value_kamiltonian as regression
+from tests.support import hierarchies
+from tests.support.chains import Held
 
 STORED = Path(__file__).parents[1] / "streams" / "shares.npz"  # python -m tests.streams.make shares
 
@@ -36,7 +40,14 @@ def values():
     return state, regression.skewed
 
 
-CHAINS = {"lite": lite, "finite": finite, "values": values}
+def black_boxes():
+    toy = hierarchies.Toy()
+    sampler, rng = FactoredKamiltonian(source=toy), np.random.default_rng(3)
+    return Held(sampler, factors.frozen(sampler, rng, 0.5)), toy
+
+
+STREAMS = {"lite": lite, "finite": finite, "values": values}  # stored ones
+CHAINS = {**STREAMS, "black boxes": black_boxes}
 
 
 def reverse(state, proposal):
@@ -49,7 +60,7 @@ def reverse(state, proposal):
 def draws(name, n, seed=1, noise=1.0):
     """(state, x, y, proposal, y') of ``n`` draws of a chain with a noisy log density."""
     state, log_density = CHAINS[name]()
-    rng, x = np.random.default_rng(seed), np.zeros(2)
+    rng, x = np.random.default_rng(seed), np.zeros(4 if name == "black boxes" else 2)
     y = log_density(x)
 
     def estimate(x):
@@ -107,7 +118,7 @@ def test_the_ratio_changes_sign_on_the_way_back(name):
     assert max(differences) > 0.5
 
 
-@pytest.mark.parametrize("name", CHAINS)
+@pytest.mark.parametrize("name", STREAMS)
 def test_stored_shares(name):
     expected = np.load(STORED)[name]
     found = stream(name, len(expected))

@@ -309,8 +309,7 @@ def set_work(step, n):
 
 @pytest.mark.usefixtures("default_linker")
 @pytest.mark.parametrize(
-    "step_type",
-    [AdaptiveMetropolisStep, pytest.param(KamiltonianStep, marks=pytest.mark.slow)],
+    "step_type", [AdaptiveMetropolisStep, pytest.param(KamiltonianStep, marks=pytest.mark.slow)]
 )
 def test_the_posterior_is_exact_with_what_was_chosen(step_type):
     model = model_of(Estimate(), 10)

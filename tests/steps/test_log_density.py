@@ -258,8 +258,8 @@ def test_other_warnings_of_the_compiler_are_passed_on(monkeypatch):
     assert [str(w.message) for w in caught] == ["something else"]
 
 
-def test_says_it_once(caplog, monkeypatch):
-    monkeypatch.setattr(log_density, "_said", set())
+def test_says_it_once(caplog):
+    log_density._say_once.cache_clear()
     with caplog.at_level(logging.INFO, logger="pymc.kameleon"):
         for _ in range(3):
             log_density._say_once("only once")

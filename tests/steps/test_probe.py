@@ -136,9 +136,8 @@ def test_a_total_beside_groups_stays_apart_and_near_ones_go_together():
         depends[[2 * j, 2 * j + 1], j] = True
     depends[:, 4] = True  # a total
     depends[0, 5] = True  # of the first group's alone
-    factors = probe.divide(
-        0, Inputs(np.arange(8), None, False), depends, np.eye(8, dtype=bool), "y"
-    )
+    whole = probe.Factor(0, Inputs(np.arange(8), None, False), np.arange(6), "y")
+    factors = probe.divide(whole, depends, np.eye(8, dtype=bool))
     assert [f.outputs.tolist() for f in factors] == [[0, 5], [1], [2], [3], [4]]
     assert [f.name for f in factors] == ["y[0]", "y[1]", "y[2]", "y[3]", "y[4]"]
 

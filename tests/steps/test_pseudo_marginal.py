@@ -37,6 +37,7 @@ from pymc_kameleon.steps import (
 )
 from pymc_kameleon.steps.log_density import compile_log_density
 from pymc_kameleon.steps.noise import noisy_likelihood
+from pymc_kameleon.steps.noise.demands import renewal
 from pymc_kameleon.steps.noise.hidden_generators import hidden_generators
 from pymc_kameleon.steps.pytensor_internals import cells
 from tests.step_tester import (
@@ -283,7 +284,9 @@ def test_seed_reproduces_the_noise(kind):
     assert not np.array_equal(trace_of(kind, random_seed=3)[1], lp)
 
 
-@every_kind
+@pytest.mark.parametrize(
+    "kind", [KINDS[0], *(pytest.param(k, marks=pytest.mark.slow) for k in KINDS[1:])]
+)
 def test_linkers_draw_the_same_noise(kind):
     for a, b in zip(trace_of(kind), trace_of(kind, noisy_step(kind, "NUMBA")), strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-12)
@@ -525,28 +528,23 @@ def test_controls_of_correlated_noise(monkeypatch):
 
 
 def test_how_much_of_u_is_proposed_anew():
-    u = np.zeros(N_AUXILIARY)
-    step = begin(AdaptiveMetropolisStep(model=uneven_model(), refresh_blocks=4))
-    seen = [tuple(np.flatnonzero(step._renewal(step.rng, u))) for _ in range(200)]
+    u, rng = np.zeros(N_AUXILIARY), np.random.default_rng(0)
+    seen = [tuple(np.flatnonzero(renewal(None, 4)(rng, u))) for _ in range(200)]
     assert set(seen) == {(0, 1), (2, 3), (4, 5), (6, 7)}
-    step = begin(AdaptiveMetropolisStep(model=uneven_model(), correlation=0.6))
-    new = np.array([step._renewal(step.rng, np.ones(N_AUXILIARY)) for _ in range(4000)])
+    new = np.array([renewal(0.6, None)(rng, np.ones(N_AUXILIARY)) for _ in range(4000)])
     assert abs((new.mean() - 0.6) / 0.8 * math.sqrt(new.size)) < 4.5
     assert abs(new.var() / 0.64 - 1.0) / math.sqrt(2.0 / new.size) < 4.5
 
 
 @pytest.mark.parametrize(
-    ("options", "share"),
-    [({"correlation": 0.0}, 1.0), ({"correlation": 0.99}, 0.01), ({"refresh_blocks": 4}, 0.25)],
-    ids=str,
+    ("options", "share"), [((0.0, None), 1.0), ((0.99, None), 0.01), ((None, 4), 0.25)], ids=str
 )
 def test_noise_of_successive_estimates_differs_by_less(options, share):
     """What it is for: the difference of two log estimates has the share 1 - rho of its variance, or one block's."""
-    step = begin(AdaptiveMetropolisStep(model=uneven_model(), **options))
-    rng, differences = np.random.default_rng(6), np.empty(4000)
+    rng, differences, renew = np.random.default_rng(6), np.empty(4000), renewal(*options)
     for i in range(len(differences)):
         u = rng.standard_normal(N_AUXILIARY)
-        differences[i] = uneven_estimate(step._renewal(step.rng, u), 0.3) - uneven_estimate(u, 0.3)
+        differences[i] = uneven_estimate(renew(rng, u), 0.3) - uneven_estimate(u, 0.3)
     ratio = np.square(differences).mean() / (2.0 * share * sd_at(0.3) ** 2)
     assert abs(ratio - 1.0) / math.sqrt(2.0 / len(differences)) < 4.5
 
@@ -638,7 +636,7 @@ def test_auxiliary_of_any_shape(shape):
         return float(-0.5 * x * x + 0.1 * u.sum() - 0.005 * u.size)
 
     model = model_of(estimate, shape)
-    for options in ({"correlation": 0.5}, {"refresh_blocks": 2}, {}):
+    for options in ({"correlation": 0.5, "refresh_blocks": 2}, {})[: 1 + len(shape)]:
         step = begin(AdaptiveMetropolisStep(model=model, **options))
         assert drive(step, {"x": np.array(0.0)}, 20)[1][-1]["nonfinite"] == 0
 
@@ -713,11 +711,11 @@ class Moments:
     x2, k, k2, b = 0.5, 2.0, 6.0, 2.0
 
 
-def compound_z(model, other, chains=8, draws=1200):
+def compound_z(model, other, chains=8, draws=1200, tune=400):
     with model:
         ours = AdaptiveMetropolisStep([model["x"]])
         step = CompoundStep([ours, *other()])
-        idata = sample(step, model, draws=draws, tune=400, chains=chains)
+        idata = sample(step, model, draws=draws, tune=tune, chains=chains)
     p = {name: idata["posterior"][name].values for name in "xkb"}
     found = np.array([p["x"], p["x"] ** 2 - Moments.x2, p["k"] - Moments.k, p["k"] ** 2 - Moments.k2,
                       p["b"] - Moments.b]).mean(axis=2)  # fmt: skip
@@ -736,11 +734,11 @@ def test_steps_beside_a_noisy_factor(caplog):
             for s, v in ((pm.Metropolis, "k"), (pm.Slice, "b"))
         ]
 
-    chains, draws = 8, 600
+    chains, draws, tune = 8, 300, 200
     before = estimate.calls
     with caplog.at_level(logging.WARNING, logger="pymc"):
-        z = compound_z(model, other, chains, draws)
-    assert estimate.calls - before == chains * (400 + draws + 1)
+        z = compound_z(model, other, chains, draws, tune)
+    assert estimate.calls - before == chains * (tune + draws + 1)
     assert np.abs(z).max() < 4.5, z
     assert "noisy" not in caplog.text
 
@@ -784,8 +782,14 @@ OTHERS = (pm.Metropolis, pm.Slice, pm.DEMetropolisZ)
 ANEW = "evaluates the noisy log likelihood Estimate anew at every draw"
 
 
-@pytest.mark.parametrize("mode", ["CVM", "NUMBA", "FAST_COMPILE"])
-@pytest.mark.parametrize("kind", OTHERS)
+@pytest.mark.parametrize(
+    ("kind", "mode"),
+    [
+        *((kind, "FAST_COMPILE") for kind in OTHERS),
+        (pm.Metropolis, "CVM"),
+        (pm.Metropolis, "NUMBA"),
+    ],
+)
 def test_pymcs_own_steps_on_a_noisy_likelihood_are_warned_about(kind, mode, caplog):
     """They look better and are wrong; said where the step is built, in the main process, once a step."""
     model = model_of(Estimate(1.5))
@@ -795,7 +799,7 @@ def test_pymcs_own_steps_on_a_noisy_likelihood_are_warned_about(kind, mode, capl
         f"{kind.__name__} {ANEW}"
     ]
     with caplog.at_level(logging.WARNING, logger="pymc.kameleon"):
-        kind(model=model, **CVM)  # another step is told again
+        kind(model=model, compile_kwargs={"mode": "FAST_COMPILE"})  # another step is told again
     assert caplog.text.count(ANEW) == 2
 
 

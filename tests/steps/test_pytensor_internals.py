@@ -304,7 +304,8 @@ def test_rewrites_see_every_compilation(mode):
             warnings.simplefilter("ignore", UserWarning)
             model.compile_logp(mode=mode)
             assert set(seen) == {None}
-            for step in (pm.Metropolis, pm.Slice, pm.DEMetropolisZ, AdaptiveMetropolisStep):
+            steps = (pm.Metropolis, pm.Slice, pm.DEMetropolisZ, AdaptiveMetropolisStep)
+            for step in steps if mode == "FAST_COMPILE" else steps[::3]:
                 del seen[:]
                 built = step(model=model, compile_kwargs={"mode": mode})
                 assert set(seen) == {built}

@@ -75,16 +75,25 @@ def test_numbers_do_not_hang_on_the_seed(noisy, caplog):
         assert_complete(said, 2)
 
 
-def test_long_tuning_is_not_warned_about(caplog):
+@pytest.mark.parametrize(
+    ("kind", "options", "learns"),
+    [
+        (pk.AdaptiveMetropolisStep, {}, "proposal"), (pk.KamiltonianStep, {}, "surrogate"),
+        (pk.KamiltonianStep, {"surrogate": "lite"}, "surrogate"),
+    ],
+)  # fmt: skip
+def test_tuning_is_short_below_400_draws_a_dimension(kind, options, learns):
     model = tester.gaussian()
-    step = tester.compiled("adaptive_metropolis", model, False, pytensor.config.mode)
-    run = {"model": model, "chains": 1, "draws": 10}
-    said, _ = said_in(lambda: tester.sample(step, tune=1199, **run), caplog)
-    assert [m.split(";")[0] for m in said] == [
-        "AdaptiveMetropolisStep: 1199 tuning draws are few for 3 dimensions"
-    ]
-    said, _ = said_in(lambda: tester.sample(step, tune=1200, **run), caplog)
-    assert said == []
+    step = kind(model=model, **options)
+    for draws, said in ((1199, 1), (1200, 0)):
+        tester.begin(step)
+        tester.drive(step, model.initial_point(), 5)
+        step.life_state = step.life_state._replace(tuning_draws=draws)
+        step.stop_tuning()
+        found = [w.message for w in step.pending if w.extra["key"] == "short tuning"]
+        assert len(found) == said
+        wanted = "1199 tuning draws are few for 3 dimensions; tune=1200 or more lets the"
+        assert all(f"{wanted} {learns} learn" in message for message in found)
 
 
 def test_a_step_that_was_told_another_length_of_tuning_says_so_once(caplog):
@@ -101,7 +110,7 @@ def test_tuning_that_ends_before_a_surrogate_is_said(caplog):
     step = tester.compiled("kamiltonian", model, False, pytensor.config.mode)
     said, _ = said_in(lambda: tester.sample(step, model, tune=40, draws=5), caplog)
     assert sum("surrogate was learned" in m for m in said) == 2
-    said, _ = said_in(lambda: tester.sample(step, model, tune=1500, draws=5), caplog)
+    said, _ = said_in(lambda: tester.sample(step, model, tune=1500, draws=5, chains=1), caplog)
     assert said == []
 
 

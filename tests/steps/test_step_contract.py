@@ -39,6 +39,7 @@ from tests.step_tester import (
 )
 
 TUNE = 200
+FEW = {"draws": 20, "tune": 100}
 QUICK = {"compile_kwargs": {"mode": "FAST_COMPILE"}}  # where the linker is not the point
 pytestmark = NO_BLAS
 
@@ -223,7 +224,7 @@ def histories(state):
 
 # --- the sampling state ----------------------------------------------------------------------
 
-MOMENTS = {"before the first draw": 0, "early": 1, "while tuning": 150, "after tuning": TUNE}
+MOMENTS = {"before the first draw": 0, "early": 1, "while tuning": 120, "after tuning": TUNE}
 
 
 def at_moment(case, model, draws, seed=0):
@@ -379,15 +380,18 @@ def test_options_are_described_alike_in_every_process():
 
 
 @every_step
-def test_deepcopy_is_independent(case):
+@pytest.mark.parametrize(
+    "copied", [copy.deepcopy, lambda s: cloudpickle.loads(cloudpickle.dumps(s))]
+)
+def test_a_copy_is_independent(case, copied):
     model = tester.switch()
     step = begin(make(case, model, [model["x"]]))
     point = {**model.initial_point(), "k": np.array(1)}
     points, _ = drive(step, point, 0, 100)
-    twin = copy.deepcopy(step)
+    twin = copied(step)
     elsewhere = {**points[-1], "k": np.array(0)}
     drive(twin, elsewhere, 20)  # moves the twin's k and its generator
-    fresh = copy.deepcopy(step)
+    fresh = copied(step)
     assert_same_draws(drive(step, points[-1], 20), drive(fresh, points[-1], 20))
 
 
@@ -409,17 +413,15 @@ with open(sys.argv[2], "wb") as file:
 """
 
 
-@pytest.mark.parametrize(
-    "names", [tester.FIRST, pytest.param(tester.OTHERS, marks=pytest.mark.slow)]
-)
-def test_pickled_steps_go_on_in_another_process(names, tmp_path):
+@pytest.mark.slow
+def test_pickled_steps_go_on_in_another_process(tmp_path):
     """Mid-tuning: the same draws there as here.
 
     Bit for bit on PyMC 5. The functions of PyTensor's Numba linker have fastmath, and two compilations of one of them
     may round the model's log density differently, which was seen once in some hundred runs.
     """
     model = tester.gaussian()
-    jobs = [at_moment(tester.CASES[name], model, 150) for name in names]
+    jobs = [at_moment(case, model, 150) for case in tester.CASES.values()]
     (tmp_path / "jobs").write_bytes(cloudpickle.dumps(jobs))
     run = subprocess.run(
         [sys.executable, "-c", PICKLE_SCRIPT, tmp_path / "jobs", tmp_path / "done"],
@@ -467,10 +469,10 @@ def test_variables_given_in_another_order_are_not_swapped(case):
     """On PyMC 6, a point with its keys in another order swaps the variables in the trace, silently."""
     model = tester.simplex()
     order = [model[name] for name in ("scale", "level", "weights")]
-    posterior = sample(make(case, model, order, **QUICK), model, chains=1)["posterior"]
-    assert posterior["weights"].shape == (1, 50, 3)
+    posterior = sample(make(case, model, order, **QUICK), model, chains=1, **FEW)["posterior"]
+    assert posterior["weights"].shape == (1, 20, 3)
     np.testing.assert_allclose(posterior["weights"].values.sum(axis=-1), 1.0, rtol=1e-12)
-    assert posterior["level"].shape == (1, 50, 2, 2)
+    assert posterior["level"].shape == (1, 20, 2, 2)
     assert posterior["level"].values.min() < 0
     assert posterior["scale"].values.min() > 0
 
@@ -480,8 +482,8 @@ def test_points_keep_order_shape_and_dtype_and_are_not_written_to_again(case):
     model = tester.shapes()
     step, start = compiled_step(case, model), model.initial_point()
     point, seen = start, []
-    for i in range(TUNE + 50):
-        if i == TUNE:
+    for i in range(130):
+        if i == 100:
             step.stop_tuning()
         point, _ = step.step(point)
         seen.append((point, {k: v.copy() for k, v in point.items()}))
@@ -498,12 +500,13 @@ def test_points_keep_order_shape_and_dtype_and_are_not_written_to_again(case):
 def test_drivers_memory_may_be_overwritten(case):
     """PyMC's workers hand out views of shared memory and write the next point into them."""
     model = tester.shapes()
-    expected = drive(compiled_step(case, model), model.initial_point(), 50, TUNE)
+    tune, draws = 100, 30
+    expected = drive(compiled_step(case, model), model.initial_point(), draws, tune)
     step = compiled_step(case, model)
     shared = {k: v.copy() for k, v in model.initial_point().items()}
     points, stats = [], []
-    for i in range(TUNE + 50):
-        if i == TUNE:
+    for i in range(tune + draws):
+        if i == tune:
             step.stop_tuning()
         point, [stat] = step.step(shared)
         points.append({k: v.copy() for k, v in point.items()})
@@ -646,16 +649,13 @@ def assert_same_trace(first, second):
 def test_same_draws_sequentially_and_forked(case):
     model = tester.shapes()
     step = compiled_step(case, model)
-    one = sample(step, model)
-    assert_same_trace(one, sample(step, model))  # and again: nothing is left over
-    assert_same_trace(one, sample(step, model, cores=2, mp_ctx="fork"))
+    one = sample(step, model, **FEW)
+    assert_same_trace(one, sample(step, model, **FEW))  # and again: nothing is left over
+    assert_same_trace(one, sample(step, model, **FEW, cores=2, mp_ctx="fork"))
     draws = one["posterior"]["matrix"].values
     assert not np.array_equal(draws[0], draws[1])  # the chains differ
-    assert_differs(one, sample(step, model, random_seed=3))
-
-
-def assert_differs(first, second):
-    assert not np.array_equal(first["posterior"]["matrix"], second["posterior"]["matrix"])
+    other = sample(step, model, **FEW, random_seed=3)["posterior"]["matrix"].values
+    assert not np.array_equal(draws, other)
 
 
 @pytest.mark.slow
@@ -679,9 +679,9 @@ def test_same_draws_next_to_nuts(case):
     model = tester.pair()
     ours, nuts = make(case, model, [model["b"]]), pm.NUTS([model["a"]], model=model)
     step, untuned = CompoundStep([ours, nuts]), nuts.sampling_state
-    one = sample(step, model, draws=30, tune=130)
+    one = sample(step, model, **FEW)
     nuts.sampling_state = untuned  # forked processes inherit what NUTS has learned, and keep it
-    assert_same_trace(one, sample(step, model, draws=30, tune=130, cores=2, mp_ctx="fork"))
+    assert_same_trace(one, sample(step, model, **FEW, cores=2, mp_ctx="fork"))
     assert np.isfinite(one["posterior"]["a"].values).all()
 
 
@@ -691,13 +691,13 @@ def test_same_draws_one_step_a_variable(case):
     step = make(case, model, blocked=False)
     assert isinstance(step, CompoundStep)
     assert [m.vars for m in step.methods] == [[v] for v in model.value_vars]
-    one = sample(step, model)
-    assert_same_trace(one, sample(step, model, cores=2, mp_ctx="fork"))
-    assert one["sample_stats"]["scaling"].shape == (2, 50, 2)
+    one = sample(step, model, **FEW)
+    assert_same_trace(one, sample(step, model, **FEW, cores=2, mp_ctx="fork"))
+    assert one["sample_stats"]["scaling"].shape == (2, 20, 2)
     # the last step's value belongs to the point that is recorded
     value = model.compile_logp()
     posterior = one["posterior"]
-    for draw in (0, 17, 49):
+    for draw in (0, 7, 19):
         point = {name: posterior[name].values[1, draw] for name in ("a", "b")}
         lp = one["sample_stats"][f"{case.step.name}_lp"].values[1, draw]
         assert lp.all()  # PyMC empties its own name in all but the last

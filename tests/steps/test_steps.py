@@ -564,27 +564,6 @@ def test_noisy_log_density_is_sampled_exactly():
     assert variance_z(step, model, forget=True) > 10
 
 
-def test_noise_is_reproduced_from_the_seed():
-    model = noisy_gaussian()
-    step = AdaptiveMetropolisStep(model=model)
-    one = sample(step, model)
-    again = sample(step, model, cores=2, mp_ctx="fork")
-    np.testing.assert_array_equal(one["posterior"]["x"].values, again["posterior"]["x"].values)
-    lp = one["sample_stats"]["lp"].values
-    np.testing.assert_array_equal(lp, again["sample_stats"]["lp"].values)
-    assert not np.array_equal(lp[0], lp[1])
-
-
-def test_noisy_estimate_survives_a_state_round_trip():
-    model = noisy_gaussian()
-    step = begin(AdaptiveMetropolisStep(model=model))
-    points, _ = drive(step, model.initial_point(), 50)
-    state = step.sampling_state
-    first = drive(step, points[-1], 40)
-    step.sampling_state = state
-    tester.assert_same_draws(first, drive(step, points[-1], 40))
-
-
 def test_noisy_estimate_is_kept_when_another_step_moves():
     """b enters deterministic factors only: the estimate at the current a stays, the rest is evaluated again."""
     with pm.Model() as model:
@@ -778,10 +757,7 @@ def test_tuning_length_by_default():
 def test_compound_of_two_of_ours():
     model = tester.pair()
     step = CompoundStep(
-        [
-            KameleonStep([model["a"]], model=model),
-            AdaptiveMetropolisStep([model["b"]], model=model),
-        ]
+        [KameleonStep([model["a"]], model=model), AdaptiveMetropolisStep([model["b"]], model=model)]
     )
     idata = sample(step, model)
     assert idata["sample_stats"]["accept"].shape == (2, 50, 2)

@@ -81,15 +81,6 @@ def test_under_noise_the_noise_is_said_first_and_not_that_the_surrogate_does_not
     assert "times the work" in said[0].message
 
 
-def test_short_tuning_is_said_by_surrogates_too():
-    model = tester.gaussian()
-    for surrogate in ("values", "lite"):
-        step = pk.KamiltonianStep(surrogate=surrogate, model=model)
-        said = warnings_of(step, model, 1199)
-        assert [w.extra["key"] for w in said] == ["short tuning"]
-        assert "tune=1200 or more lets the surrogate learn" in said[0].message
-
-
 def test_a_surrogate_that_does_not_cover_is_reported_with_its_figures():
     with pm.Model() as model:
         pm.Normal("x", shape=2)

@@ -43,7 +43,7 @@ if __name__ == "__main__":
         if name == "shares":  # of the frozen Kamiltonian kernels, with surrogates that are wrong
             from tests.samplers import test_shares
 
-            found = {chain: test_shares.stream(chain) for chain in test_shares.CHAINS}
+            found = {chain: test_shares.stream(chain) for chain in test_shares.STREAMS}
         else:
             found = stream(name)
         np.savez_compressed(HERE / f"{name}.npz", **found)

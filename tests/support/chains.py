@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import numpy as np
 
 from pymc_kameleon.samplers import chain
-from pymc_kameleon.samplers.kamiltonian.scores.sampler import FiniteKamiltonian, LiteKamiltonian
+from pymc_kameleon.samplers.kamiltonian.scores.estimators import FiniteKamiltonian, LiteKamiltonian
 from pymc_kameleon.samplers.seam import Known, Outcome, Point
 
 

@@ -37,9 +37,9 @@ class Model(NamedTuple):
 
     points: np.ndarray  # (m, d): what it was fitted to, in the coordinates s
     slope: np.ndarray  # (d,): at 0, of the transformed log density
-    hessian: np.ndarray  # (d, d)
-    transform: float  # c and the relative deviation that were chosen
-    deviation: float
+    hessian: np.ndarray  # (d, d): of the same
+    transform: float  # c that was chosen
+    deviation: float  # the relative one that was chosen
     cholesky: np.ndarray  # (m, m)
     amplitude: float  # variance of the process
 

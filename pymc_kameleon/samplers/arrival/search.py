@@ -30,7 +30,7 @@ BETTER = 10.0  # nats: weights of 1 to 20,000
 class Rival(NamedTuple):
     """Another mode, in which a climb has ended and the chain is not."""
 
-    position: np.ndarray  # (d,): A point of it
+    position: np.ndarray  # (d,): a point of it
     factor: np.ndarray  # (d, d): Cholesky factor of the covariance there
     gain: float  # log of its mass, in that of the chain's mode
 
@@ -42,11 +42,10 @@ class State(NamedTuple):
     starts: np.ndarray  # (k, d): where the next climbs begin
     scale: np.ndarray
     budget: int  # evaluations that climbs after the first may still take
+    warm: bool = False  # whether what it learns is enough for a surrogate at once
     same: bool = False  # whether the last climb has come where another one was
     # climbs that ended elsewhere: where there are several places, more looks are worth their evaluations
     others: int = 0
-
-    warm = False  # what it learns is not enough for a surrogate at once
 
     @property
     def last(self) -> arrival.State:

@@ -14,15 +14,14 @@ HUGE = 1e50  # beyond it a log density counts by its logarithm, and no point by 
 class Near(NamedTuple):
     """The near phase."""
 
-    since: int  # evaluations at which it began, and ends at the latest
-    until: int
-    # (d,): of the normal approximation that is being checked; the columns of ``axes`` are its axes, one sd long
-    centre: np.ndarray
-    axes: np.ndarray  # (d, d)
+    since: int  # evaluations at which it began
+    until: int  # ... and ends at the latest
+    centre: np.ndarray  # (d,): of the normal approximation that is being checked
+    axes: np.ndarray  # (d, d): its axes, one sd long, are the columns
     signs: np.ndarray  # (d,): on which side of each it rises
     hits: int = 0  # predictions in a row that came true
-    tried: int = 0  # predictions tested, and those among them that came true
-    right: int = 0
+    tried: int = 0  # predictions tested
+    right: int = 0  # ... and those among them that came true
     candidate: int = -1  # row of a draw that can be handed over, or -1
 
 
@@ -30,10 +29,10 @@ class Record(NamedTuple):
     """Where a near phase ended on a slope without curvature, to come back to."""
 
     at: int  # evaluations
-    log_density: float  # its log density, and that plus the log of its widths
-    mass: float
-    current: int  # rows
-    handed: int
+    log_density: float
+    mass: float  # that plus the log of its widths
+    current: int  # row of the present point
+    handed: int  # row of the point with which the chain would go on
     factor: np.ndarray  # (d, d)
 
 
@@ -48,16 +47,15 @@ class State(NamedTuple):
     metric: np.ndarray
     radius: float
     model: Model | None
-    origin: np.ndarray  # (d,): the model's coordinates: x = origin + basis s
+    origin: np.ndarray  # (d,): of the model's coordinates s, x = origin + basis s
     basis: np.ndarray  # (d, d)
     move: str  # what is proposed next: "start", "climb", "explore" or "check"
     failed: bool = False  # whether the last climb gained less than a tenth of what was predicted
     # whether a near phase ended by rising: none begins before a climb has ended within the trust region, or failed
     climbing: bool = False
-    # evaluations at the last fit, at the last change of the metric, and when to choose the model's options again
-    fitted: int = 0
-    changed: int = 0
-    next_choice: int = 0
+    fitted: int = 0  # evaluations at the last fit
+    changed: int = 0  # ... at the last change of the metric
+    next_choice: int = 0  # ... and when to choose the model's options again
     near: Near | None = None  # ``None`` while far
     record: Record | None = None
     done: bool = False

@@ -19,12 +19,12 @@ class Surrogate(NamedTuple):
     """pihat, with C_k = sum_i e_ki q_ki q_ki^T: in its axes, C_k + h^2 I is diagonal for every h."""
 
     cumulative: np.ndarray  # (K,): of the weights
-    log_weights: np.ndarray  # (K,): log w_k, and log w_k - (1/2) log |C_k|
-    log_norms: np.ndarray  # (K,)
+    log_weights: np.ndarray  # (K,): log w_k
+    log_norms: np.ndarray  # (K,): log w_k - (1/2) log |C_k|
     means: np.ndarray  # (K, d)
     covariances: np.ndarray  # (K, d, d)
-    axes: np.ndarray  # (K, d, d): rows q_ki, and e_ki
-    variances: np.ndarray  # (K, d)
+    axes: np.ndarray  # (K, d, d): rows q_ki
+    variances: np.ndarray  # (K, d): e_ki
 
 
 def build_surrogate(mixture: Mixture) -> Surrogate:

@@ -59,13 +59,13 @@ class State(NamedTuple):
 
     # the global kernel; it also keeps the history and learns the coordinates
     walk: adaptive_metropolis.State
-    centre: np.ndarray  # (d,): m and L, as of the last refresh
-    factor: np.ndarray  # (d, d)
+    centre: np.ndarray  # (d,): m, as of the last refresh
+    factor: np.ndarray  # (d, d): L, as of the last refresh
     surrogate: Surrogate | None  # ``None`` until the first refresh
-    log_scale: float  # log nu and log h
-    auxiliary_log_scale: float
-    moves: int  # moves of either kind since their gain was last reset
-    auxiliary_moves: int
+    log_scale: float  # log nu
+    auxiliary_log_scale: float  # log h
+    moves: int  # local moves since their gain was last reset
+    auxiliary_moves: int  # the same of auxiliary moves
     next_refresh: int  # iteration
     last_refresh: float  # iteration after which there is none
 

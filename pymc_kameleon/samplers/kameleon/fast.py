@@ -195,7 +195,8 @@ class FastKameleon(LocalMoves):
         if unit is None:
             unit = self._draw_features(rng, len(state.centre))
         moments = None
-        if model is not None and self.whole_history and _near(lengthscale, model.lengthscale):
+        near = model and abs(math.log(lengthscale / model.lengthscale)) < math.log(1.1)
+        if near and self.whole_history:
             moments, lengthscale, chosen = model.moments, model.lengthscale, states[model.seen :]
         moments = _fold(moments, _scaled(unit, lengthscale), state, chosen)
         roots = _roots(covariance(moments), unit, self.variance_share)
@@ -204,10 +205,6 @@ class FastKameleon(LocalMoves):
         density = math.sqrt(2.0 / unit.n_features) * moments.mean
         density = np.ascontiguousarray(density.reshape(2, m) if unit.sincos else density[None])
         return FeatureModel(unit, lengthscale, moments, len(states), frequencies, roots, density)
-
-
-def _near(lengthscale: float, former: float) -> bool:
-    return abs(math.log(lengthscale / former)) < math.log(1.1)
 
 
 def _scaled(unit: RandomFeatures, lengthscale: float) -> RandomFeatures:

@@ -156,7 +156,10 @@ class LocalMoves(Sampler):
     def propose(self, rng, x, state) -> Proposal:
         """A local move with the covariance at ``x``, or a global one."""
         if self.global_turn(rng, state):
-            return self._global(rng, x, state)
+            # chosen by nothing that changes after tuning
+            if state.shear is not None and rng.random() < self.sheared_share:
+                return shear.propose(rng, x, state.shear)
+            return self.walk.propose(rng, x, state.walk)
         gamma, nu = self.local_gamma(state), math.exp(state.log_scale)
         normals = rng.standard_normal(len(x))
         delta, forward = draw_step(state.covariance, gamma, nu, normals)
@@ -166,12 +169,6 @@ class LocalMoves(Sampler):
         # as the forward density (Sejdinovic et al., 2014, algorithm 1, step 6).
         reverse = log_step_density(delta, there, gamma, nu)
         return Proposal(x_new, reverse - forward, "local", there)
-
-    def _global(self, rng, x, state):
-        """Chosen by nothing that changes after tuning."""
-        if state.shear is not None and rng.random() < self.sheared_share:
-            return shear.propose(rng, x, state.shear)
-        return self.walk.propose(rng, x, state.walk)
 
     def global_turn(self, rng: np.random.Generator, state: State) -> bool:
         """Whether the next move is a global one; decided without looking at where the chain is."""

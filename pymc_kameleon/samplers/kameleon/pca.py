@@ -49,9 +49,8 @@ class Directions(NamedTuple):
     lengthscale: float  # in those coordinates
     coefficients: np.ndarray  # (m, n): one row a direction, (H alpha_j)^T
     weights: np.ndarray  # (m,): omega_j; they sum to 1
-    # (m,): log nu_j, and how many moves it has been tuned on since the gain was last raised
-    log_scales: np.ndarray
-    moves: np.ndarray  # (m,)
+    log_scales: np.ndarray  # (m,): log nu_j
+    moves: np.ndarray  # (m,): on how many it has been tuned since the gain was last raised
 
 
 class Carry(NamedTuple):

@@ -46,8 +46,8 @@ KNOTS = np.array([0.03, 0.15, 0.35, 0.5, 0.65, 0.85, 0.97])  # quantiles
 class Shear(NamedTuple):
     """The map x -> r, and what the moves need."""
 
-    centre: np.ndarray  # (d,): w = (x - centre) / scale
-    scale: np.ndarray  # (d,)
+    centre: np.ndarray  # (d,)
+    scale: np.ndarray  # (d,): w = (x - centre) / scale
     knots: np.ndarray  # (d, k)
     # (m,): coordinates that are straightened, the last first: a sink does not depend on the sinks before it in this
     # list
@@ -55,7 +55,7 @@ class Shear(NamedTuple):
     # (m, d, 3 + k): of w_j, w_j^2, w_j^3 and max(w_j - knot, 0)^3 in g; zero where g does not depend on j
     coefficients: np.ndarray
     mean: np.ndarray  # (d,): of r
-    factor: np.ndarray  # (d, d)
+    factor: np.ndarray  # (d, d): of its covariance
     log_scale: float
     moves: int
     autoregression: autoregressive.Tuning

@@ -26,8 +26,8 @@ class Catalogue(NamedTuple):
     """The modes that are known."""
 
     centres: np.ndarray  # (k, d)
-    factors: np.ndarray  # (k, d, d): lower Cholesky factors of the covariances, and their inverses
-    inverses: np.ndarray  # (k, d, d)
+    factors: np.ndarray  # (k, d, d): lower Cholesky factors of the covariances
+    inverses: np.ndarray  # (k, d, d): of the factors
     log_dets: np.ndarray  # (k,): of the factors
 
     @property

@@ -122,7 +122,7 @@ def arrives(catalogue: Catalogue, x: np.ndarray, mode: int) -> bool:
 def _stay(x, state, move):
     """What would leave the mode is refused without being evaluated."""
     current = state.own.current
-    carry = Carry(0, current.z, current.value, x, current.log_density, evaluated=False)
+    carry = Carry(0, current.z, current.value, x, evaluated=False)
     return Proposal(x, -math.inf, move, carry, current.log_density)
 
 

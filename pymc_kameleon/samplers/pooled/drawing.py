@@ -107,7 +107,8 @@ class Drawing:
             self._guesses = dict(zip(waiting, made, strict=True))
 
     def _guess(self, k):
-        return pooled_ahead.guess(self.sampler, *self.members[k], self._proposals[k])
+        rng, point, state = self.members[k]
+        return pooled_ahead.guess(self.sampler, rng, point, state, self._proposals[k])
 
     def tell(self, values: list[float]) -> None:
         """Take the log densities of the points that ``ask`` returned."""

@@ -21,6 +21,7 @@ from pymc_kameleon.samplers.pooled.drawing import Drawing, Frozen, Request, Row
 from pymc_kameleon.samplers.pooled.members import SAMPLER
 from pymc_kameleon.samplers.pooled.production import Production
 from pymc_kameleon.samplers.pooled.tuning import Tuning
+from pymc_kameleon.samplers.seam import Sampler
 
 ROUNDS = 8  # of tuning, before which the chains have not moved enough to be told apart
 LATEST = 0.6  # of the evaluations for tuning: after it there are not enough left to learn a mode
@@ -91,7 +92,8 @@ class Learn:
         """Freeze everything, and draw."""
         chains = self.chains
         hubs, parts = zip(*(p.tuning.freeze() for p in self.parts), strict=True)
-        members, sampler = self._in_order(parts), SAMPLER
+        members = self._in_order(parts)
+        sampler: Sampler = SAMPLER
         chains.hub = max(hubs, key=lambda hub: hub.quality.residual_sd)
         if len(hubs) > 1:
             chains.plan = chains.plan._replace(audits=0)  # those are of one surrogate

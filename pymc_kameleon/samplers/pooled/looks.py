@@ -17,6 +17,7 @@ from scipy.special import digamma, gammaln
 
 from pymc_kameleon.numerics.covariance import cholesky
 from pymc_kameleon.samplers.arrival import phase as arrival
+from pymc_kameleon.samplers.arrival import search
 from pymc_kameleon.samplers.arrival.quadratic import rise
 from pymc_kameleon.samplers.pooled.drawing import Row
 
@@ -67,8 +68,8 @@ class Draws:
 class Found(NamedTuple):
     """What is known of where the climbs ended."""
 
-    climbs: int  # how many have ended, and how many of their ends the draws reach
-    met: int
+    climbs: int  # how many have ended
+    met: int  # how many of their ends the draws reach
     # (d,): the heaviest mode that the draws do not reach, if its mass is not negligible
     where: np.ndarray | None
 
@@ -176,12 +177,9 @@ class Looks:
 
 def mass(climb: arrival.State) -> float:
     """Log of Laplace's approximation of the integral around where ``climb`` ended; -inf far from a top."""
-    ended = arrival.stop(climb)
-    if ended.factor is None:
-        return -math.inf
-    height = ended.log_densities[ended.own :].max() + (0.0 if ended.arrived else rise(climb))
-    unit = 0.5 * len(ended.factor) * math.log(2.0 * math.pi)
-    return float(height + np.log(np.diag(ended.factor)).sum() + unit)
+    ended, d = arrival.stop(climb), len(climb.origin)
+    risen = 0.0 if ended.arrived else rise(climb)
+    return search.mass(ended) + risen + 0.5 * d * math.log(2.0 * math.pi)
 
 
 def _end(climb):

@@ -216,7 +216,10 @@ class Tuning:
         if self.hub.dynamics is old.dynamics:
             return
         everyone = old.fit is None
-        self.members = [_resettled(self.hub, m, everyone) for m in self.members]
+        for k, m in enumerate(self.members):
+            companions = refits.recalled(m.companions, self.hub.dynamics, m.point, everyone)
+            m = pooled_members.move_to(self.hub, m, m.point)
+            self.members[k] = m._replace(companions=companions)
         self.hub = self.hub._replace(walk=_walk_as_the_elite(self.hub, reference[0]))
 
     # -- the end ------------------------------------------------------------------------------
@@ -303,11 +306,6 @@ def _hub(starts, known, factor, options):
     # ``draws=1``: the start has been recorded
     schedule = learning.schedule._replace(next_refit=first, draws=1)
     return hub._replace(walk=walk, learning=learning._replace(schedule=schedule))
-
-
-def _resettled(hub, member, everyone):
-    companions = refits.recalled(member.companions, hub.dynamics, member.point, everyone)
-    return pooled_members.move_to(hub, member, member.point)._replace(companions=companions)
 
 
 def _walk_as_the_elite(hub, states):

@@ -21,9 +21,10 @@ class State(NamedTuple):
 
     log_size: float  # log s, in units of the geometric mean of the coordinates' units
     factor: np.ndarray  # (d, d): A, lower triangular, determinant one
-    # (d, d): log s and A where their adaptation started; range and condition number are relative to them
-    log_start: float
-    base: np.ndarray  # (d, d)
+    log_start: float  # log s where its adaptation started, to which its range is relative
+    base: (
+        np.ndarray
+    )  # (d, d): A where its adaptation started, to which its condition number is relative
     # the search for the coordinates' units; ``None`` when it is over
     phase: coordinate_moves.Phase | None
     condition: float = 1.0  # an upper bound on the condition number of A A^T

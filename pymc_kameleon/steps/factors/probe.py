@@ -16,13 +16,7 @@ import numpy as np
 
 from pymc_kameleon.steps.factors.black_boxes import Unsplittable
 
-MANY = 6  # inputs: fewer are learned together as cheaply
-MOST = 400  # coordinates that are looked at one by one
 WIDEST = 20  # inputs of one factor: more, and a quadratic in them takes hundreds of evaluations
-SAME = 1e-7  # of the largest change of an output: adaptive solvers of all groups together let that much through
-JITTERS = (0.25, 0.1, 0.02, 0.0)  # of the first point, in prior scales
-MOVES = (0.1, 0.3)  # how far a coordinate is moved, likewise
-CLOSE = 2  # inputs that an output may be given beyond its own, to be learned with its neighbours
 
 
 class Inputs(NamedTuple):
@@ -48,8 +42,8 @@ class Factor(NamedTuple):
 
     @property
     def may_be_divided(self) -> bool:
-        """Whether looking inside the black box can make its factors smaller."""
-        return len(self.outputs) > 1 and self.inputs.size > MANY
+        """Whether looking inside the black box can make its factors smaller; few inputs are learned as cheaply."""
+        return len(self.outputs) > 1 and self.inputs.size > 6
 
 
 def dependences(
@@ -75,11 +69,11 @@ def dependences(
     Unsplittable
         If outputs are not finite anywhere near ``start``, or there are too many coordinates.
     """
-    if len(coordinates) > MOST:
+    if len(coordinates) > 400:
         raise Unsplittable(f"{len(coordinates)} unknowns are too many to look at one by one")
     rng = np.random.default_rng(0)
     count = 0
-    for jitter in JITTERS:  # zeros and equal values would hide products and differences
+    for jitter in (0.25, 0.1, 0.02, 0.0):  # zeros and equal values hide products and differences
         x = start + jitter * scale * rng.standard_normal(len(start))
         here = outputs(x)
         count += 1
@@ -91,14 +85,15 @@ def dependences(
     for i in coordinates:
         for shrink in (1.0, 0.1):  # where the solver fails, it may not a little nearer
             there = x.copy()
-            there[i] += shrink * rng.uniform(*MOVES) * scale[i]
+            there[i] += shrink * rng.uniform(0.1, 0.3) * scale[i]
             change[i] = np.abs(outputs(there) - here)
             count += 1
             if np.isfinite(change[i]).all():
                 break
     failed = ~np.isfinite(change)
     largest = np.where(failed, 0.0, change).max(axis=0)
-    return failed | (change > SAME * largest), count
+    # adaptive solvers of all groups together let so much through
+    return failed | (change > 1e-7 * largest), count
 
 
 def divide(factor: Factor, depends: np.ndarray, reaches: np.ndarray) -> list[Factor]:
@@ -133,7 +128,8 @@ def _grouped(sets: list[frozenset]) -> list[list[int]]:
     """Outputs with the same set, and those with a subset that is hardly smaller, in the order of their first."""
     kept: list[frozenset] = []
     for found in sorted(set(sets), key=lambda s: (-len(s), sorted(s))):
-        if found and not any(found < other and len(other) <= len(found) + CLOSE for other in kept):
+        # an output may be given two inputs beyond its own, to be learned with its neighbours
+        if found and not any(found < other and len(other) <= len(found) + 2 for other in kept):
             kept.append(found)
     if not kept:
         raise Unsplittable("no output of a black box changes with any of its inputs")

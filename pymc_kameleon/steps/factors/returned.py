@@ -41,7 +41,10 @@ def misreturned(model, point: dict[str, np.ndarray]) -> str:
             if said:
                 made_of = wrapped_function(node.op) or node.op
                 name = getattr(made_of, "__name__", type(made_of).__name__)
-                return advice.misreturned(name, factor.name, *said)
+                found, has_to = said
+                return advice.MISRETURNED.format(
+                    name=name, factor=factor.name, found=found, has_to=has_to
+                )
     return ""
 
 

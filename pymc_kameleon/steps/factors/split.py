@@ -29,11 +29,9 @@ from pymc_kameleon.steps.factors.black_boxes import (
     is_added,
 )
 from pymc_kameleon.steps.factors.probe import Factor, Inputs
+from pymc_kameleon.steps.noise.noisy_factors import all_factors
 from pymc_kameleon.steps.pytensor_internals import compile_strictly
 from pymc_kameleon.surrogates.factors.layout import Layout
-
-PROBES = 2  # random points at which each coordinate is perturbed
-FAR = 5.0  # sd of the points at which an argument that stays positive is positive by construction
 
 
 class Cut:
@@ -71,7 +69,7 @@ class Cut:
         if pytensor.config.floatX != "float64":
             raise Unsplittable("PyTensor computes in single precision")
         self.coordinates = Coordinates(model, variables, point, noncentred)
-        factors = [*model.free_RVs, *model.observed_RVs, *model.potentials]
+        factors = all_factors(model)
         merged = without_copies(model.logp(factors, sum=False))
         terms = dict(zip([f.name for f in factors], merged, strict=True))
         self.boxes: list[Box] = find_boxes(terms, model.value_vars, declared)
@@ -95,7 +93,7 @@ class Cut:
         watched = [box.arguments or box.outputs for box in self.boxes]
         arguments = self._compile_arguments(watched)
         changed = [np.zeros((d, len(a)), dtype=bool) for a in arguments(self.start)]
-        for _ in range(PROBES):
+        for _ in range(2):
             x = self.start + 0.5 * rng.standard_normal(d)
             here = arguments(x)
             for i in range(d):
@@ -104,7 +102,8 @@ class Cut:
                 for was, now, row in zip(here, arguments(there), changed, strict=True):
                     row[i] |= ~((was == now) | (np.isnan(was) & np.isnan(now)))
         self.reaches = changed
-        far = [arguments(self.start + FAR * rng.standard_normal(d)) for _ in range(20)]
+        # what stays positive at points as wide apart as these is positive by construction
+        far = [arguments(self.start + 5.0 * rng.standard_normal(d)) for _ in range(20)]
         chosen: list[Inputs] = []
         for k, box in enumerate(self.boxes):
             within = self._boxes_within(watched[k])
@@ -199,7 +198,7 @@ class Split:
     def __init__(
         self, cut: Cut, shapes: list[list[tuple[int, ...]]], factors: list[Factor], compile_kwargs=None
     ):  # fmt: skip
-        self.cut, self._shapes, self._kwargs = cut, shapes, dict(compile_kwargs or {})
+        self.cut, self._shapes = cut, shapes
         self.parts = factors
         self.layout = Layout(
             np.concatenate([[0], np.cumsum([f.inputs.size for f in factors])]).astype(np.int64),
@@ -211,8 +210,10 @@ class Split:
         self.movable = cut.coordinates.movable
         self.factors = [f.name for f in factors]
         self.depth = cut.coordinates.depth
-        self._places = self._compile_places()
-        self._known = self._compile_known()
+        self._places = cut.coordinates.compile_places(
+            compile_kwargs, lambda moved: [cut.graphs_of_inputs(moved, factors)]
+        )
+        self._known = self._compile_known(dict(compile_kwargs or {}))
 
     def places(self, u: np.ndarray, centring: np.ndarray) -> tuple[np.ndarray, ...]:
         """(w, x, v, mu, log sigma) at ``u``: inputs, the model's coordinates, the non-centred ones, the priors'."""
@@ -237,19 +238,7 @@ class Split:
         value, by_u, by_o = self._known(u, centring, w, outputs, jacobian, slope)
         return float(value), by_u, by_o
 
-    def _compile(self, inputs, outputs):
-        function = compile_strictly(inputs, outputs, on_unused_input="ignore", **self._kwargs)
-        function.trust_input = True
-        return function
-
-    def _compile_places(self):
-        u, centring = pt.vector("u", dtype="float64"), pt.vector("centring", dtype="float64")
-        moved = self.cut.coordinates.move(u, centring)
-        w = self.cut.graphs_of_inputs(moved, self.parts)
-        outputs = [w, moved.x, moved.v, moved.location, moved.log_scale]
-        return self._compile([u, centring], [o.astype("float64") for o in outputs])
-
-    def _compile_known(self):
+    def _compile_known(self, compile_kwargs):
         cut, layout = self.cut, self.layout
         u, centring, w0, o0, slope = (
             pt.vector(name, dtype="float64") for name in ("u", "centring", "w", "o", "slope")
@@ -264,7 +253,12 @@ class Split:
         added = pt.constant(layout.is_added.astype(float))
         total = pt.add(*terms, *moved.terms, (added * o).sum(), -(slope * way).sum())
         gradients = pytensor.grad(total, [u, o0], disconnected_inputs="ignore")
-        return self._compile([u, centring, w0, o0, jacobian, slope], [total, *gradients])
+        function = compile_strictly(
+            [u, centring, w0, o0, jacobian, slope], [total, *gradients], on_unused_input="ignore",
+            **compile_kwargs,
+        )  # fmt: skip
+        function.trust_input = True
+        return function
 
     def _pieces(self, o):
         """What stands in the graph for each black box's outputs: nothing where they are only added up."""

@@ -12,13 +12,12 @@ from pymc_kameleon.steps.factors.black_boxes import Box, Unsplittable, find_boxe
 from pymc_kameleon.steps.factors.factored_density import FactoredDensity
 from pymc_kameleon.steps.factors.probe import WIDEST
 from pymc_kameleon.steps.factors.split import Cut
-from pymc_kameleon.steps.noise.noisy_factors import names
+from pymc_kameleon.steps.noise.noisy_factors import all_factors, names
 from pymc_kameleon.surrogates.factors.layout import Layout
 
 _log = logging.getLogger("pymc.kameleon")
 
 LEARN = Literal["auto", "all"]
-LONGEST = 20_000  # outputs of all
 
 
 def check(learn: str, expensive) -> None:
@@ -80,8 +79,8 @@ def _hopeless(cut: Cut) -> str:
 def _not_worth_it(cut: Cut, layout: Layout) -> str:
     """Why the black boxes, or their parts, are not worth learning one by one; empty if they are."""
     outputs = int(layout.outputs[-1])
-    if outputs > LONGEST:
-        return f"they have {outputs} outputs, more than {LONGEST}"
+    if outputs > (longest := 20_000):
+        return f"they have {outputs} outputs, more than {longest}"
     if layout.widest > WIDEST:
         return _too_wide(layout.widest)
     return _no_structure(cut, layout.size)
@@ -109,7 +108,7 @@ def say_whole(model, reason: str) -> None:
 
 def boxes_of(model) -> tuple[int, bool]:
     """How many black boxes there are in the log density of a model; whether one returns predictions."""
-    factors = [*model.free_RVs, *model.observed_RVs, *model.potentials]
+    factors = all_factors(model)
     terms = dict(zip([f.name for f in factors], model.logp(factors, sum=False), strict=True))
     try:
         boxes = find_boxes(terms, model.value_vars)

@@ -6,16 +6,7 @@ from typing import NamedTuple
 import numpy as np
 
 from pymc_kameleon.steps.noise.noisy_factors import of_host
-from pymc_kameleon.steps.pytensor_internals import (
-    draws_random_numbers,
-    operations,
-    other_steps,
-)
-
-# Two evaluations at one point that differ by less than this are not called noisy: float32 rounds to 1e-7 of the value
-# and of its terms, solvers with several threads sum in any order, and 0.01 changes no acceptance probability by more
-# than 1 %.
-SAME_VALUE = (0.01, 1e-6)  # absolute, and relative to the value
+from pymc_kameleon.steps.pytensor_internals import draws_random_numbers, operations, other_steps
 
 
 class Renewal(NamedTuple):
@@ -57,9 +48,12 @@ def seed_streams(cells: list, rng: np.random.Generator) -> None:
 
 
 def differ(first: float, value: float) -> bool:
-    """Whether two values at one point are further apart than rounding explains."""
-    absolute, relative = SAME_VALUE
-    return abs(first - value) > absolute + relative * abs(first)
+    """Whether two values at one point are further apart than rounding explains.
+
+    float32 rounds to 1e-7 of the value and of its terms, solvers with several threads sum in any order, and 0.01
+    changes no acceptance probability by more than 1 %.
+    """
+    return abs(first - value) > 0.01 + 1e-6 * abs(first)
 
 
 def variables_beside(step, others) -> list[str]:

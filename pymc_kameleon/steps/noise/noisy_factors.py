@@ -55,9 +55,14 @@ def find_noise(model, step_owns) -> Noise:
 
 def factors_of(model) -> tuple[list, list, list[bool]]:
     """The model's factors, their log densities, and whether these are noisy."""
-    factors = model.free_RVs + model.observed_RVs + model.potentials
+    factors = all_factors(model)
     terms = [term.sum() for term in model.logp(factors, sum=False)]
     return factors, terms, [bool(find_rng_nodes([term])) for term in terms]
+
+
+def all_factors(model) -> list:
+    """What the log density of a model is made of: random variables and potentials."""
+    return [*model.free_RVs, *model.observed_RVs, *model.potentials]
 
 
 def black_boxes(model) -> list[str]:

@@ -169,32 +169,30 @@ class GivenAuxiliary(Op):
 
 
 def _number(fn, value) -> np.ndarray:
-    if value is None:
+    array = np.asarray(np.nan if value is None else value, dtype=np.float64)
+    if value is None or array.ndim:
+        what = "None: a return is missing" if value is None else f"an array of shape {array.shape}"
         raise TypeError(
-            f"the estimator {_name_of(fn)} of a NoisyLogLikelihood returned None: a return is missing; it has "
-            "to return a number, the log of one likelihood estimate."
+            f"the estimator {_name_of(fn)} of a NoisyLogLikelihood returned {what}; it has to return a number, the log "
+            "of one likelihood estimate."
         )
-    value = np.asarray(value, dtype=np.float64)
-    if value.ndim:
-        raise TypeError(
-            f"the estimator {_name_of(fn)} of a NoisyLogLikelihood returned an array of shape {value.shape}; it has to "
-            "return a number, the log of one likelihood estimate."
-        )
-    return value
+    return array
+
+
+def _is_positive(number) -> bool:
+    whole = isinstance(number, (int, np.integer)) and not isinstance(number, bool)
+    return whole and number >= 1
 
 
 def _shape(given) -> tuple[int, ...]:
     shape = tuple(given) if isinstance(given, (list, tuple)) else (given,)
-    if not all(
-        isinstance(n, (int, np.integer)) and not isinstance(n, bool) and n >= 1 for n in shape
-    ):
+    if not all(map(_is_positive, shape)):
         raise ValueError(f"auxiliary_shape must be a tuple of positive integers, got {given!r}.")
     return tuple(map(int, shape))
 
 
 def _work(given, fn, auxiliary_shape) -> int:
-    whole = isinstance(given, (int, np.integer)) and not isinstance(given, bool)
-    if not (whole and given >= 1):
+    if not _is_positive(given):
         raise ValueError(f"work must be a positive integer, got {given!r}.")
     if auxiliary_shape is not None:
         raise ValueError(
@@ -225,11 +223,8 @@ def _noisy_log_likelihood_inplace(fgraph, node):
     op = node.op
     if op.inplace:
         return False
-    return (
-        NoisyLogLikelihood(op.fn, op.auxiliary_shape, inplace=True, work=op.work)
-        .make_node(*node.inputs)
-        .outputs
-    )
+    inplace = NoisyLogLikelihood(op.fn, op.auxiliary_shape, inplace=True, work=op.work)
+    return inplace.make_node(*node.inputs).outputs
 
 
 _warned: list = []  # the step that was last warned about, as a weak reference
@@ -256,17 +251,11 @@ def _warn_other_steps(fgraph, node):
     return False
 
 
-register_rewrite(
-    "noisy_log_likelihood_in_other_steps",
-    _warn_other_steps,
-    "fast_run",
-    "fast_compile",
-    position=50.90,
-)
-register_rewrite(
-    "noisy_log_likelihood_inplace",
-    _noisy_log_likelihood_inplace,
-    "fast_run",
-    "inplace",
-    position=50.91,  # after PyTensor's own random variables
-)
+# after PyTensor's own random variables
+for _name, _rewriter, _tag, _position in (
+    ("in_other_steps", _warn_other_steps, "fast_compile", 50.90),
+    ("inplace", _noisy_log_likelihood_inplace, "inplace", 50.91),
+):
+    register_rewrite(
+        f"noisy_log_likelihood_{_name}", _rewriter, "fast_run", _tag, position=_position
+    )

@@ -1,8 +1,8 @@
 """What a step says: why it refuses to start, and what is wrong with a run that goes on.
 
-Sentences only. Where and when each is said stands in :mod:`pymc_kameleon.steps.base`; how it reaches the main process
-in :mod:`pymc_kameleon.steps.told.sampler_warnings`; what is said of a surrogate in
-:mod:`pymc_kameleon.steps.told.surrogate_report`.
+Sentences only: text to be formatted, and functions where they depend on more than values. Where and when each is said
+stands in :mod:`.watch`; how it reaches the main process in :mod:`.sampler_warnings`; what is said of a surrogate in
+:mod:`.surrogate_report`.
 """
 
 import math
@@ -13,16 +13,69 @@ from pymc_kameleon.samplers import noise_probe
 from pymc_kameleon.samplers.noise_probe import NoiseProbe
 from pymc_kameleon.samplers.tuned_work import Work
 
-TOO_NOISY = 2.0  # sd of the log estimate: at most 16 % of any moves are accepted
-TUNE_PER_DIMENSION = (
-    400  # draws; with fewer the covariance is not learned (benchmarks/cold_start.py)
-)
 FAILING = 0.01  # share of the proposals after tuning without a usable log density that is worth a warning ...
 FAILING_TUNING = 0.05  # the same while tuning, where chains of other temperatures look further out
 UNITS = "measure the parameters in units in which they are of the order of one"
 STREAK = 300  # draws after tuning, all accepted or all rejected
 FAILURES = 5  # ... and how many there have to be before that is said
 
+TWO_THREADS = "{step} is making a draw already, in another thread: a step is one chain. Build a step for every thread."
+NO_LOCK = (
+    "{step} needs Python's global interpreter lock, and this free-threaded Python runs without: nothing of the "
+    "package, nor PyTensor's compiled functions, is tested there. Start it with PYTHON_GIL=1 (or python -X gil=1)."
+)
+NO_TUNING = (
+    "tune=0: nothing was learned, the draws come from the untuned proposal, and their effective sample size will "
+    "be small. Give {step} some hundred tuning draws (pm.sample(tune=...))."
+)
+SAMPLED_TWICE = (
+    "{variables} is sampled by another step too. That is right but for a noisy log density, whose "
+    "estimate is then drawn anew at every draw, and costs an evaluation more: give each variable to one step."
+)
+SOLVED_BESIDE = (
+    "{variables} is sampled by another step, which evaluates the black box of {factors} whenever it evaluates the log "
+    "density, needed or not: NUTS at every leapfrog step. Give all continuous variables to one step, and sum discrete "
+    "ones out where that can be done."
+)
+# no noisy factor depends on the other steps' variables, and those steps are biased all the same
+STEPS_BESIDE_NOISE = (
+    "the log density is noisy, and the step that samples {variables} evaluates it anew at every "
+    "draw, which biases it although no noisy factor depends on its variables. Build that step with "
+    "pymc_kameleon.pseudo_marginal.step_beside_noise."
+)
+DID_NOT_ARRIVE = (
+    "{evaluations} evaluations did not reach the typical set (the log density is {log_density:.4g} and may rise): the "
+    "random walk goes on from there. Tune longer, give pm.sample(initvals=...) nearer to the posterior, or priors on "
+    "the parameters' own scale."
+)
+SHORT_TUNING = (
+    "{draws} tuning draws are few for {dim} dimensions; tune={wanted} or more "
+    "lets the {learns} learn the posterior's shape."
+)
+TOO_MANY_DIMENSIONS = (
+    "{dim} dimensions are more than a surrogate of the log density can be fitted in; sampling by "
+    "adaptive Metropolis instead. FastKameleonStep or a model with fewer unknowns may do better."
+)
+FAILURES_AFTER_TUNING = (
+    "{failed} of {tried} proposals after tuning have a log density of NaN or +inf, {where}"
+)
+# the likeliest reason for whatever else went wrong
+FAILURES_WHILE_TUNING = "{failed} of {tried} evaluations while tuning are NaN or +inf, {where}"
+OTHER_STATE = (
+    "{step} cannot go on from this sampling state: its {name} is {given}, and the step's "
+    "is {mine}. Give it to a step of the same kind, variables and options as the one that it is from, in "
+    "the same version of pymc_kameleon."
+)
+MISRETURNED = "{name}, the black box of {factor!r}, returned {found}; it has to return {has_to}."
+ALWAYS_ACCEPTED = (
+    f"{STREAK} proposals after tuning were accepted in a row: the moves are far shorter than the posterior is "
+    f"wide. Tune longer, or {UNITS}."
+)
+NEVER_ACCEPTED = (
+    f"{STREAK} proposals after tuning were rejected in a row: the chain stands still, where the posterior is far "
+    "narrower than the moves are long. Tune longer, give pm.sample(initvals=...) nearer to the posterior, or "
+    f"{UNITS}."
+)
 HIDDEN_NOISE = (
     "the log density seems to draw random numbers that PyTensor cannot see ({}): parallel chains would share them, "
     "random_seed would not reproduce them, and compiled functions may freeze them. Put the estimator into "
@@ -57,15 +110,6 @@ def nothing_to_sample(step: str, shapes: dict) -> str:
     return f"{step} found nothing to sample: {found}."
 
 
-def other_state(step: str, name: str, given, mine) -> str:
-    """A sampling state is not of this step."""
-    return (
-        f"{step} cannot go on from this sampling state: its {name} is {given}, and the step's "
-        f"is {mine}. Give it to a step of the same kind, variables and options as the one that it is from, in "
-        "the same version of pymc_kameleon."
-    )
-
-
 def not_finite(step: str, value: float, factors: dict, point: dict, *, starts: bool) -> str:
     """The chain is where the log density is not finite."""
     found = ", ".join(f"{name} = {v}" for name, v in factors.items()) or f"their sum, {value}"
@@ -86,11 +130,6 @@ def not_a_number(step: str, error: Exception) -> str:
     """A factor's log density is an array where a number is asked for."""
     notes = " ".join(getattr(error, "__notes__", []))
     return f"{step} cannot start: {error}, which is no number. {notes}"
-
-
-def misreturned(name: str, factor: str, found: str, has_to: str) -> str:
-    """A black box did not return what it had declared, or what the observed values ask for."""
-    return f"{name}, the black box of {factor!r}, returned {found}; it has to return {has_to}."
 
 
 UNUSED_EVALUATIONS = (
@@ -119,16 +158,6 @@ def where_it_failed(factors: dict, value: float, at: dict) -> str:
     )
 
 
-def failures(failed: int, tried: int, where: str) -> str:
-    """After tuning the log density was NaN or +inf too often."""
-    return f"{failed} of {tried} proposals after tuning have a log density of NaN or +inf, {where}"
-
-
-def failures_while_tuning(failed: int, tried: int, where: str) -> str:
-    """While tuning it was, which is the likeliest reason for whatever else went wrong."""
-    return f"{failed} of {tried} evaluations while tuning are NaN or +inf, {where}"
-
-
 def model_has_changed(step: str, before: list[str], now: list[str]) -> str:
     """The step compiled another log density."""
     new, gone = ([n for n in a if n not in b] for a, b in ((now, before), (before, now)))
@@ -136,61 +165,6 @@ def model_has_changed(step: str, before: list[str], now: list[str]) -> str:
     return (
         f"{step} was built before the model was complete ({what or 'the order is another'}), and would sample another "
         "posterior. Build the step last."
-    )
-
-
-def sampled_twice(variables: list[str]) -> str:
-    """Two steps own a variable."""
-    return (
-        f"{', '.join(variables)} is sampled by another step too. That is right but for a noisy log density, whose "
-        "estimate is then drawn anew at every draw, and costs an evaluation more: give each variable to one step."
-    )
-
-
-def solved_beside(variables: list[str], factors: list[str]) -> str:
-    """Steps of other variables run the black boxes, too."""
-    return (
-        f"{', '.join(variables)} is sampled by another step, which evaluates the black box of {', '.join(factors)} "
-        "whenever it evaluates the log density, needed or not: NUTS at every leapfrog step. "
-        "Give all continuous variables to one step, and sum discrete ones out where that can be done."
-    )
-
-
-def always_accepted() -> str:
-    """The scale is far too small."""
-    return (
-        f"{STREAK} proposals after tuning were accepted in a row: the moves are far shorter than the posterior is "
-        f"wide. Tune longer, or {UNITS}."
-    )
-
-
-def never_accepted() -> str:
-    """The scale is far too large, or the chain has nowhere to go."""
-    return (
-        f"{STREAK} proposals after tuning were rejected in a row: the chain stands still, where the posterior is far "
-        "narrower than the moves are long. Tune longer, give pm.sample(initvals=...) nearer to the posterior, or "
-        f"{UNITS}."
-    )
-
-
-def two_threads(step: str) -> str:
-    """One chain's step is called while it makes a draw."""
-    return f"{step} is making a draw already, in another thread: a step is one chain. Build a step for every thread."
-
-
-def no_lock(step: str) -> str:
-    """A Python without its global interpreter lock."""
-    return (
-        f"{step} needs Python's global interpreter lock, and this free-threaded Python runs without: nothing of the "
-        "package, nor PyTensor's compiled functions, is tested there. Start it with PYTHON_GIL=1 (or python -X gil=1)."
-    )
-
-
-def no_tuning(step: str) -> str:
-    """A chain begins to draw without a single tuning draw."""
-    return (
-        "tune=0: nothing was learned, the draws come from the untuned proposal, and their effective sample size will "
-        f"be small. Give {step} some hundred tuning draws (pm.sample(tune=...))."
     )
 
 
@@ -202,16 +176,6 @@ def other_tuning(step: str, declared: int, draws: int) -> str:
     )
 
 
-def did_not_arrive(evaluations: int, log_density: float) -> str:
-    """The climb to the typical set ended before it was there."""
-    return (
-        f"{evaluations} evaluations did not reach the typical set (the log density is "
-        f"{log_density:.4g} "
-        "and may rise): the random walk goes on from there. Tune longer, give pm.sample(initvals=...) "
-        "nearer to the posterior, or priors on the parameters' own scale."
-    )
-
-
 def another_mode(at: dict, log_mass: float) -> str:
     """A climb ended in a mode that the chain has not come to."""
     where = ", ".join(f"{n} = {np.round(v, 3).tolist()}" for n, v in at.items())
@@ -220,23 +184,6 @@ def another_mode(at: dict, log_mass: float) -> str:
         f"{np.exp(min(log_mass, 50.0)):.2g} times the mass of this chain's, and tuning has not come near it: the "
         "draws are of one mode. Compare several chains by R-hat. pymc_kameleon.sample jumps between modes that its "
         "starts reach, GaussianMixtureStep between those that it has seen."
-    )
-
-
-def steps_beside_noise(variables: list[str]) -> str:
-    """The noisy factors do not depend on the other steps' variables, and bias those steps all the same."""
-    return (
-        f"the log density is noisy, and the step that samples {', '.join(variables)} evaluates it anew at every "
-        "draw, which biases it although no noisy factor depends on its variables. Build that step with "
-        "pymc_kameleon.pseudo_marginal.step_beside_noise."
-    )
-
-
-def short_tuning(draws: int, dim: int, wanted: int, learns: str) -> str:
-    """Tuning was too short for the dimension."""
-    return (
-        f"{draws} tuning draws are few for {dim} dimensions; tune={wanted} or more "
-        f"lets the {learns} learn the posterior's shape."
     )
 
 
@@ -261,14 +208,6 @@ def work_chosen(work: Work, probe: NoiseProbe) -> str:
         f"the estimator gets work={now} from now on ({given} given), with which the log estimate's noise has a "
         f"standard deviation of {noise_probe.sd(probe):.1f}; at the noisiest of {len(probe.squares)} points late in "
         f"tuning two differ by {math.sqrt(2.0 * max(probe.squares)):.1f}; {work.spent} were spent on tuning."
-    )
-
-
-def too_many_dimensions(dim: int) -> str:
-    """A regression on the log density asks for more evaluations than anybody has."""
-    return (
-        f"{dim} dimensions are more than a surrogate of the log density can be fitted in; sampling by "
-        "adaptive Metropolis instead. FastKameleonStep or a model with fewer unknowns may do better."
     )
 
 

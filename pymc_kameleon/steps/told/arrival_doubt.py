@@ -10,9 +10,6 @@ import numpy as np
 from pymc_kameleon.numerics import history
 from pymc_kameleon.samplers.life import Doubt
 
-FEWEST = 200  # draws of the walk without which nothing can be said
-EFFECTIVE = 20.0  # effective draws of the log density over the second half of them: R-hat of its quarters below 1.1
-
 
 def settled(doubt: Doubt) -> bool:
     """Whether the walk moves freely in log density, and does not rise any more.
@@ -21,9 +18,9 @@ def settled(doubt: Doubt) -> bool:
     """
     heights = history.window(doubt.heights, 0.5)[:, 0]
     half = len(heights) // 2
-    if 2 * half < FEWEST // 2 or not np.ptp(heights) > 0.0:
+    if half < 50 or not np.ptp(heights) > 0.0:
         return False
     import arviz as az  # slow to import
 
     halves = heights[-2 * half :].reshape(2, half)
-    return bool(az.ess(halves) > EFFECTIVE)
+    return bool(az.ess(halves) > 20.0)  # R-hat of the walk's quarters is then below 1.1

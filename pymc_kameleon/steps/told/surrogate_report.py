@@ -17,9 +17,6 @@ from pymc_kameleon.surrogates.values.regression import affordable
 
 WORTH_SAYING = 0.05  # share of the chain's states that the surrogate does not cover
 INACCURATE = 2.0  # out-of-sample sd of log p - f, from which on few long moves are accepted
-# The spread that noise explains is estimated from a sticky chain: twice the share, and half again the variance.
-SHARE_MARGIN, VARIANCE_MARGIN = 2.0, 1.5
-NOISE = 1.0  # sd of the noise from which on less of it is what helps most
 
 
 class Report(NamedTuple):
@@ -43,12 +40,13 @@ class Report(NamedTuple):
         explained = 0.0
         if self.noise_sd:
             explained = 0.5 * math.erfc(TOO_LOW / (math.sqrt(2.0) * self.noise_sd))
-        return self.is_known and self.uncovered > WORTH_SAYING + SHARE_MARGIN * explained
+        # what noise explains is estimated from a sticky chain: twice the share, half again the variance
+        return self.is_known and self.uncovered > WORTH_SAYING + 2.0 * explained
 
     @property
     def is_inaccurate(self) -> bool:
         """Whether the surrogate is too wrong along the chain for long moves to be accepted."""
-        return self.residual_sd**2 - VARIANCE_MARGIN * self.noise_sd**2 > INACCURATE**2
+        return self.residual_sd**2 - 1.5 * self.noise_sd**2 > INACCURATE**2
 
 
 def describe(report: Report, wanted: int | None) -> str | None:
@@ -83,7 +81,7 @@ def _advice(report: Report, wanted: int | None) -> str:
     if not report.is_known:
         return f"What helps: {longer}."
     helps = []
-    if report.noise_sd > NOISE:
+    if report.noise_sd > 1.0:  # less of it is then what helps most
         helps.append("less noise (more work for the estimator)")
     if wanted:
         helps.append(longer)
@@ -125,7 +123,7 @@ class SurrogateWatch(Watch):
     def begins(self, x: np.ndarray, value: float) -> None:
         """As any step's; and whether there are too many dimensions."""
         if self._is_of_values and not affordable(len(x)):
-            self.add("dimension", advice.too_many_dimensions(len(x)), whole_run=True)
+            self.add("dimension", advice.TOO_MANY_DIMENSIONS.format(dim=len(x)), whole_run=True)
         super().begins(x, value)
 
     @property
@@ -143,7 +141,7 @@ class SurrogateWatch(Watch):
         failures, before, _, last = self.failures
         tried = self.step.evaluations - before
         if last is not None and failures >= max(advice.FAILURES, advice.FAILING_TUNING * tried):
-            self._say_failures(advice.failures_while_tuning, self.step.others, tried)
+            self._say_failures(advice.FAILURES_WHILE_TUNING, self.step.others, tried)
         super()._judge_what_was_learned()
 
     def is_frozen(self) -> None:

@@ -65,19 +65,21 @@ class Watch(SamplerWarnings):
         step, density = self.step, self.step.density
         step.check_model()
         if shared := variables_shared(step):
-            self.add("shared variables", advice.sampled_twice(shared), whole_run=True)
+            told = advice.SAMPLED_TWICE.format(variables=", ".join(shared))
+            self.add("shared variables", told, whole_run=True)
         if not density.noisy and (solved := solved_beside(step)):
-            told = advice.solved_beside(solved, black_boxes(step.model))
+            variables, factors = ", ".join(solved), ", ".join(black_boxes(step.model))
+            told = advice.SOLVED_BESIDE.format(variables=variables, factors=factors)
             self.add("black boxes beside", told, whole_run=True)
         if density.suspects:
             self.add("hidden generator", advice.hidden_noise(density.suspects), whole_run=True)
         if not density.noisy:
             self.compare(x, value)
         elif beside := variables_beside(step, density.others):
-            told = advice.steps_beside_noise(beside)
+            told = advice.STEPS_BESIDE_NOISE.format(variables=", ".join(beside))
             self.add("other steps beside noise", told, whole_run=True)
         if not step.tune:
-            self.add("no tuning", advice.no_tuning(self.speaker), whole_run=True)
+            self.add("no tuning", advice.NO_TUNING.format(step=self.speaker), whole_run=True)
 
     def compare(self, x: np.ndarray, value: float) -> None:
         """Chains that start at the same point must find the same log density there, unless noise is hidden."""
@@ -96,7 +98,7 @@ class Watch(SamplerWarnings):
         same = told.accepted == (self.streak > 0)
         self.streak = (self.streak if same else 0) + (1 if told.accepted else -1)
         if abs(self.streak) == advice.STREAK:
-            said = advice.always_accepted() if told.accepted else advice.never_accepted()
+            said = advice.ALWAYS_ACCEPTED if told.accepted else advice.NEVER_ACCEPTED
             self.add("streak", said, WarningType.BAD_ACCEPTANCE)
 
     def failed(self, others: Mapping[str, Any], x: np.ndarray, value: float) -> None:
@@ -108,7 +110,7 @@ class Watch(SamplerWarnings):
         if failures < max(enough, advice.FAILING * tried):
             return
         # Finding the factor takes a compilation and an evaluation: rarely.
-        said = self._say_failures(advice.failures, others, tried)
+        said = self._say_failures(advice.FAILURES_AFTER_TUNING, others, tried)
         # outside another factor's support nothing is missing
         self.failures[2] = NEVER if said else 2 * failures
 
@@ -120,7 +122,7 @@ class Watch(SamplerWarnings):
         if -math.inf in factors.values():
             return False
         where = advice.where_it_failed(factors, value, density.update({}, x))
-        told = sentence(failures, tried, where)
+        told = sentence.format(failed=failures, tried=tried, where=where)
         self.add("failures", told, failures=failures, tried=tried)
         return True
 
@@ -133,7 +135,8 @@ class Watch(SamplerWarnings):
         doubt, rivals = state.doubt, state.elsewhere
         if doubt is not None and not arrival_doubt.settled(doubt):
             height = density.model_log_density(doubt.position, doubt.log_density)
-            self.add("arrival", advice.did_not_arrive(doubt.evaluations, height))
+            told = advice.DID_NOT_ARRIVE.format(evaluations=doubt.evaluations, log_density=height)
+            self.add("arrival", told)
         if rivals:
             largest = max(rivals, key=lambda r: r.gain)
             at = density.update({}, step.life.from_arrival(largest.position)[0])
@@ -150,7 +153,9 @@ class Watch(SamplerWarnings):
         self._look_at_noise()  # first: under noise the rest looks worse than it is
         step, draws = self.step, self.step.tuning_draws
         if wanted := self.wanted_tuning():
-            told = advice.short_tuning(draws, step.density.dim, wanted, self.learns)
+            told = advice.SHORT_TUNING.format(
+                draws=draws, dim=step.density.dim, wanted=wanted, learns=self.learns
+            )
             self.add("short tuning", told, whole_run=True, tuning_draws=draws, wanted=wanted)
         tune = step.declared_tune
         if tune not in (None, draws):
@@ -160,7 +165,7 @@ class Watch(SamplerWarnings):
     def _look_at_noise(self):
         """Too much of it; and which work was chosen for the estimators, or that none could be."""
         life, sd, kind = self.step.life, self.noise_sd(), WarningType.BAD_ACCEPTANCE
-        if sd > advice.TOO_NOISY:
+        if sd > 2.0:  # at most 16 % of any moves are accepted
             told = advice.too_noisy(sd, correlated=bool(life.here.noise[1]))
             self.add("noise", told, kind, noise_sd=sd)
         work, probe = life.state.work, life.state.probe
@@ -170,7 +175,8 @@ class Watch(SamplerWarnings):
 
     def wanted_tuning(self) -> int | None:
         """How many tuning draws the dimension asks for, if there were fewer; else None."""
-        wanted = advice.TUNE_PER_DIMENSION * self.step.density.dim
+        # with fewer the covariance is not learned (benchmarks/cold_start.py)
+        wanted = 400 * self.step.density.dim
         return wanted if self.step.tuning_draws < wanted else None
 
     def noise_sd(self) -> float:
@@ -180,7 +186,7 @@ class Watch(SamplerWarnings):
 
     # -- what ends a run ------------------------------------------------------------------------------
 
-    def refuse(self, point: Mapping[str, np.ndarray], value: float) -> None:
+    def refuse(self, point: dict[str, np.ndarray], value: float) -> None:
         """The chain starts where the log density is not finite, or another step brought it there."""
         factors = self.step.density.offending_factors(self.step.model, point)
         starts = self.step.position is None

@@ -70,7 +70,8 @@ def refit(
         free = np.array([known.places(u, surface.centring)[0] for u in path])
         chosen = choose_centring(known, surface, path)
         if schedule.refits >= 1 and np.abs(chosen - surface.centring).max(initial=0.0) > 0.05:
-            surface = _recentre(known, surface, path, chosen)
+            moved = [enter(known, leave(known, u, surface.centring)[0], chosen) for u in path]
+            surface = surface._replace(centring=chosen, metric=_metric(np.array(moved)))
             surface, path, correlation = free_run(rng, known, surface, v, length)
     learning = learning._replace(
         correlation=correlation if correlation is not None else learning.correlation, free=free,
@@ -85,16 +86,18 @@ def refit(
 
 def _explored(rng, known: Known, state: State, v, length):
     """A fit, its surface after a free run with a metric and a step size, and what :func:`free_run` tells of it."""
-    learning, base = state.learning, state.surface
-    centring = np.zeros(len(v)) if base is None else base.centring
-    fit = _fit(rng, known, learning, v, centring, _reference(known, learning))
-    surface = Surface(fit.emulator, centring, np.eye(len(v)), 0.3)
-    if base is not None:
-        surface = surface._replace(metric=base.metric, step_size=base.step_size)
+    fit = _fit(rng, known, state.learning, v)
+    if state.surface is not None:
+        surface = state.surface._replace(emulator=fit.emulator)
     else:
-        u = enter(known, v, centring)
+        surface = _at_first(fit, v)
+        u = enter(known, v, surface.centring)
         surface = surface._replace(metric=climbing.metric(known, surface, u))
     return fit, *free_run(rng, known, surface, v, length)
+
+
+def _at_first(fit, v):
+    return Surface(fit.emulator, np.zeros(len(v)), np.eye(len(v)), 0.3)
 
 
 def is_lost(known: Known, surface: Surface, path: np.ndarray | None, learning: Learning) -> bool:
@@ -112,16 +115,15 @@ def is_lost(known: Known, surface: Surface, path: np.ndarray | None, learning: L
 
 def fit_nearby(rng, known: Known, learning: Learning, v) -> Surface:
     """A surrogate of the neighbourhood of ``v``, for the climb."""
-    zero = np.zeros(len(v))
-    fit = _fit(rng, known, learning, v, zero, None, nearest=True)
-    return Surface(fit.emulator, zero, np.eye(len(v)), 0.3)
+    return _at_first(_fit(rng, known, learning, v, nearest=True), v)
 
 
-def _fit(rng, known, learning, v, centring, reference, nearest=False):
+def _fit(rng, known, learning, v, nearest=False):
     n = learning.size
     sample = regression.Sample(
         learning.inputs.buffer[:n], learning.outputs.buffer[:n], learning.heights
     )
+    reference = None if nearest else _reference(known, learning)
     here = known.places(v, np.zeros(len(v)))[0]
     precision = output_precision(known, v, learning)
     return regression.fit(
@@ -188,10 +190,7 @@ def free_run(rng, known: Known, surface: Surface, v, length: int):
             surface = surface._replace(metric=_metric(states[i // 2 : i + 1]))
     surface = surface._replace(step_size=math.exp(log_step))
     part = states[length // 2 :]
-    correlation = None
-    if len(part) > 60:
-        correlation = _slowest(part)
-    return surface, part, correlation
+    return surface, part, _slowest(part) if len(part) > 60 else None
 
 
 def _metric(states):
@@ -237,12 +236,6 @@ def choose_centring(known: Known, surface: Surface, path: np.ndarray) -> np.ndar
     centring = np.zeros(path.shape[1])
     centring[indices] = np.where(share < 0.1, 0.0, share)
     return centring
-
-
-def _recentre(known, surface, path, centring):
-    """The surface in other coordinates, with a metric from the same states."""
-    moved = np.array([enter(known, leave(known, u, surface.centring)[0], centring) for u in path])
-    return surface._replace(centring=centring, metric=_metric(moved))
 
 
 def measure(learning: Learning, error: float) -> learner.Quality:

@@ -87,19 +87,10 @@ def judge(residuals: np.ndarray) -> Quality | None:
 def random_walk_share(
     jumps: Jumps, gain: float, share: float, least: float, trial_share: float
 ) -> float:
-    """The share of random-walk moves.
+    """The share of random-walk moves, which has been ``share`` and is never less than ``least``, the safety net.
 
-    Parameters
-    ----------
-    jumps : Jumps
-    gain : float
-        Of the surrogate's held-out score over a Gaussian fit's.
-    share : float
-        What it has been.
-    least : float
-        The safety net: never less than this.
-    trial_share : float
-        Of the draws, for a surrogate that has not proved itself.
+    ``gain`` is that of the surrogate's held-out score over a Gaussian fit's; one that has not proved itself gets
+    ``trial_share`` of the draws.
     """
     if not gain > 0.0:
         return 1.0

@@ -33,7 +33,7 @@ from pymc_kameleon.samplers.adaptive_metropolis import AdaptiveMetropolis
 from pymc_kameleon.samplers.kamiltonian import trust
 from pymc_kameleon.samplers.kamiltonian.learner import Quality, Schedule, unjudged
 from pymc_kameleon.samplers.kamiltonian.sampler import Carry, SurrogateSampler
-from pymc_kameleon.samplers.kamiltonian.values import freezing, rays, tuning, worth
+from pymc_kameleon.samplers.kamiltonian.values import freezing, rays, refits, tuning, worth
 from pymc_kameleon.samplers.kamiltonian.values import state as states
 from pymc_kameleon.samplers.kamiltonian.values.state import (
     WALK,
@@ -44,7 +44,7 @@ from pymc_kameleon.samplers.kamiltonian.values.state import (
     gathered,
     locate,
 )  # fmt: skip
-from pymc_kameleon.samplers.seam import NEVER, NOTHING, Proposal
+from pymc_kameleon.samplers.seam import NEVER, NOTHING, Point, Proposal
 from pymc_kameleon.surrogates import transitions as surrogate_dynamics
 from pymc_kameleon.surrogates.transitions import ARMS
 from pymc_kameleon.surrogates.values.features import quadratic_size
@@ -164,12 +164,34 @@ class ValueKamiltonian(SurrogateSampler):
         return super().place(state, point, proposal)
 
     def propose(self, rng, x, state) -> Proposal:
-        """See :func:`propose`."""
-        return propose(rng, x, state)
+        """One proposal, whose test costs at most one evaluation."""
+        learning = state.learning
+        # With a noisy log density an overestimate holds the chain for a long time. That must be so after tuning (a
+        # fresh value would bias the draws); while tuning the chain is to learn, not to stick.
+        if learning is not None and learning.noise.sd > 0.0 and learning.noise.rejections >= 10:
+            return _carrying(Proposal(x.copy(), math.inf, "renewal"), x, state)
+        if state.dynamics is None:
+            return _carrying(WALK.propose(rng, x, state.walk), x, state)
+        u = rng.random()
+        # The companions cost draws, and show tails to a surrogate that is good: not before it pays.
+        if learning is not None and state.arms[0] < 0.5:
+            if u < state.options.swap_share:
+                return _propose_swap(rng, x, state)
+            u = (u - state.options.swap_share) / (1.0 - state.options.swap_share)
+            if u < state.options.companion_share:  # evaluated, this chain stays
+                return _propose_for_companion(rng, x, state)
+        kernel = _choose_kernel(rng, state)
+        return _walk(rng, x, state) if kernel == 0 else _free_chain(rng, x, state, kernel)
 
     def adapt(self, rng, state, outcome) -> State:
-        """See :func:`pymc_kameleon.samplers.kamiltonian.values.tuning.adapt`."""
-        return tuning.adapt(rng, state, outcome)
+        """Learn from one tuning draw, and fit a new surrogate where one is due."""
+        if state.learning is None:
+            return state
+        state, due = tuning.schedule(tuning.learn(rng, state, outcome))
+        if not due:
+            return state
+        noise = outcome.noise if outcome.accepted else outcome.former_noise
+        return refits.refit(rng, state, Point(outcome.position, outcome.log_density, noise))
 
     def freeze(self, state) -> State:
         """See :func:`pymc_kameleon.samplers.kamiltonian.values.freezing.freeze`."""
@@ -194,27 +216,6 @@ class ValueKamiltonian(SurrogateSampler):
 SAMPLER = ValueKamiltonian()  # for chains whose options are in their state
 
 
-def propose(rng: np.random.Generator, x: np.ndarray, state: State) -> Proposal:
-    """One proposal, whose test costs at most one evaluation."""
-    learning = state.learning
-    # With a noisy log density an overestimate holds the chain for a long time. That must be so after tuning (a fresh
-    # value would bias the draws); while tuning the chain is to learn, not to stick.
-    if learning is not None and learning.noise.sd > 0.0 and learning.noise.rejections >= 10:
-        return _carrying(Proposal(x.copy(), math.inf, "renewal"), x, state)
-    if state.dynamics is None:
-        return _carrying(WALK.propose(rng, x, state.walk), x, state)
-    u = rng.random()
-    # The companions cost draws, and show tails to a surrogate that is good: not before it pays.
-    if learning is not None and state.arms[0] < 0.5:
-        if u < state.options.swap_share:
-            return _propose_swap(rng, x, state)
-        u = (u - state.options.swap_share) / (1.0 - state.options.swap_share)
-        if u < state.options.companion_share:  # evaluated, this chain stays
-            return _propose_for_companion(rng, x, state)
-    kernel = _choose_kernel(rng, state)
-    return _walk(rng, x, state) if kernel == 0 else _free_chain(rng, x, state, kernel)
-
-
 def _choose_kernel(rng, state):
     """0 for the random walk, else an arm of the surrogate; each arm has the same ratio, so one test serves all."""
     u, arm = rng.random(2)
@@ -237,7 +238,7 @@ def _free_chain(rng, x, state, kernel):
     current, dynamics = state.current, state.dynamics
     arm = state.options.choice.arms[kernel - 1]
     path = surrogate_dynamics.run(rng, current.z, dynamics, arm)
-    carry = Carry(kernel, path.z, path.end_value, x, current.log_density, path.moved, path=path)
+    carry = Carry(kernel, path.z, path.end_value, x, evaluated=path.moved, path=path)
     move = f"surrogate{kernel}"
     if not path.moved:
         return Proposal(x, -math.inf, move, carry, current.log_density)
@@ -274,19 +275,18 @@ def _walk(rng, x, state):
 
 def _carrying(proposal, x, state, **more):
     point = locate(state.dynamics, proposal.position, math.nan)
-    carry = Carry(0, point.z, point.value, x, state.current.log_density, **more)
-    return proposal._replace(carry=carry)
+    return proposal._replace(carry=Carry(0, point.z, point.value, x, **more))
 
 
 def _propose_swap(rng, x, state):
     """Exchange states with a companion at inverse temperature b: accept with exp{(1 - b)(y_c - y)}."""
     companions = state.learning.companions
     c = int(rng.integers(len(state.options.temperatures)))
-    y = float(companions.log_densities[c])
-    ratio = -state.options.temperatures[c] * (y - state.current.log_density)
+    y, own = float(companions.log_densities[c]), state.current.log_density
+    ratio = -state.options.temperatures[c] * (y - own)
     noise = companions.noise[c]  # an estimate goes with the noise that it is a function of
     proposal = Proposal(companions.positions[c].copy(), ratio, "swap", None, y, noise)
-    return _carrying(proposal, x, state, evaluated=False, companion=c)
+    return _carrying(proposal, x, state, origin_log_density=own, evaluated=False, companion=c)
 
 
 def _propose_for_companion(rng, x, state):
@@ -310,6 +310,5 @@ def _propose_for_companion(rng, x, state):
 
 def from_retained(proposal: Proposal, log_density: float) -> Proposal:
     """A proposal of the frozen sampler, with the log density that the chain retains where it was made."""
-    carry = proposal.carry._replace(origin_log_density=log_density)
     stays = proposal.log_density is not None  # a free chain that went nowhere
-    return proposal._replace(carry=carry, log_density=log_density if stays else None)
+    return proposal._replace(log_density=log_density if stays else None)

@@ -14,22 +14,10 @@ from pymc_kameleon.samplers.kamiltonian.learner import ENOUGH, measure
 from pymc_kameleon.samplers.kamiltonian.values import refits
 from pymc_kameleon.samplers.kamiltonian.values import worth as kamiltonian_worth
 from pymc_kameleon.samplers.kamiltonian.values.state import WALK, Companions, Learning, Noise, State
-from pymc_kameleon.samplers.seam import Outcome, Point, acceptance_probability
+from pymc_kameleon.samplers.seam import Outcome, acceptance_probability
 from pymc_kameleon.surrogates import transitions as surrogate_dynamics
 from pymc_kameleon.surrogates.values import regression as value_regression
 from pymc_kameleon.surrogates.values.features import quadratic_size
-
-
-def adapt(rng: np.random.Generator, state: State, outcome: Outcome) -> State:
-    """Learn from one tuning draw, and fit a new surrogate where one is due."""
-    if state.learning is None:
-        return state
-    state = learn(rng, state, outcome)
-    state, due = schedule(state)
-    if not due:
-        return state
-    noise = outcome.noise if outcome.accepted else outcome.former_noise
-    return refits.refit(rng, state, Point(outcome.position, outcome.log_density, noise))
 
 
 def learn(rng: np.random.Generator, state: State, outcome: Outcome) -> State:
@@ -75,11 +63,8 @@ def _learn_from_draw(learning: Learning, state: State, outcome: Outcome) -> Lear
         if carry.evaluated:
             if carry.kernel > 0:
                 judgement = judgement.moved(residual)
-            wrong, plausible = (
-                outcome.proposed_log_density - carry.value,
-                outcome.accept_prob > 0.02,
-            )
-            judgement = judgement.proposed(wrong, plausible)
+            wrong = outcome.proposed_log_density - carry.value
+            judgement = judgement.proposed(wrong, plausible=outcome.accept_prob > 0.02)
             jump = outcome.proposal.position - carry.origin
             worth = kamiltonian_worth.learn(worth, carry.kernel, jump, outcome.accept_prob)
     value = np.array([outcome.log_density])
@@ -112,8 +97,7 @@ def schedule(state: State) -> tuple[State, bool]:
     """Whether to fit a new surrogate now; a good one's turn is put off."""
     if not _refit_is_due(state):
         return state, False
-    learning = state.learning
-    size = learning.evaluated.size
+    learning, size = state.learning, state.learning.size
     if size < _worth_a_refit(state) and not learning.schedule.is_last(state.options.tune):
         later = learning.schedule._replace(next_refit=int(state.options.growth * size) + 1)
         return state._replace(learning=learning._replace(schedule=later)), False
@@ -123,19 +107,15 @@ def schedule(state: State) -> tuple[State, bool]:
 def _refit_is_due(state: State) -> bool:
     learning, schedule = state.learning, state.learning.schedule
     size, d = learning.evaluated.positions.shape
-    if schedule.final or not value_regression.affordable(d):
+    few = learning.chain_log_densities.size < 2
+    if schedule.final or few or not value_regression.affordable(d):
         return False
-    if learning.chain_log_densities.size < 2:
-        return False
-    if schedule.is_last(state.options.tune) and size >= 1.5 * quadratic_size(d):
-        return True
-    if size >= schedule.next_refit:
-        return True
-    return (
-        state.fit is not None
-        and learning.judgement.surprises >= 25 + 0.02 * size
+    last = schedule.is_last(state.options.tune) and size >= 1.5 * quadratic_size(d)
+    surprised = (
+        learning.judgement.surprises >= 25 + 0.02 * size
         and size - schedule.last_refit >= 80 + 0.05 * size
     )
+    return last or surprised or size >= schedule.next_refit
 
 
 def _worth_a_refit(state: State) -> float:

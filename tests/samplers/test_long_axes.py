@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from pymc_kameleon.numerics import evaluations
-from pymc_kameleon.samplers import long_axes as value_covariance
+from pymc_kameleon.samplers import long_axes
 from pymc_kameleon.samplers.adaptive_metropolis import AdaptiveMetropolis
 from pymc_kameleon.samplers.seam import Outcome, Proposal
 from pymc_kameleon.targets import CorrelatedGaussian, Funnel
@@ -13,11 +13,11 @@ from tests.support.chains import held, run_chain
 
 def seen(log_density, points, chain):
     """Values of proposals at ``points`` (n, d) by a chain that was at ``chain`` (n, d)."""
-    values = value_covariance.begin(evaluations.empty(points.shape[1]))
+    values = long_axes.begin(evaluations.empty(points.shape[1]))
     for point, x in zip(points, chain, strict=True):
         proposal = Proposal(point, 0.0, "global")
         outcome = Outcome(x, log_density(x), proposal, log_density(point), 0.3, False)
-        values = value_covariance.record(values, outcome)
+        values = long_axes.record(values, outcome)
     return values
 
 
@@ -43,7 +43,7 @@ def test_a_small_cloud_knows_a_normal_targets_axes():
     chain, points = local_cloud(target, rng)
     values = seen(target.log_density, points, chain)
     before = in_own_units(target, root(chain))
-    after = in_own_units(target, value_covariance.extend(rng, values, chain, root(chain)))
+    after = in_own_units(target, long_axes.extend(rng, values, chain, root(chain)))
     assert before.min() < 1e-3
     assert after.min() > 0.1  # a slope may hold an axis back, here by a factor of three
     assert after.max() < 1.1
@@ -58,7 +58,7 @@ def test_a_chain_that_has_seen_its_target_keeps_its_own_covariance(correlation):
     points = chain + 0.5 * rng.standard_normal(chain.shape) @ np.linalg.cholesky(cov).T
     values = seen(lambda x: -0.5 * float(x @ precision @ x), points, chain)
     own = root(chain)
-    np.testing.assert_array_equal(value_covariance.extend(rng, values, chain, own), own)
+    np.testing.assert_array_equal(long_axes.extend(rng, values, chain, own), own)
 
 
 def noisy(rng, sd):
@@ -71,13 +71,13 @@ def test_nothing_is_said_where_a_quadratic_does_not_predict():
     points = chain + rng.standard_normal(chain.shape)
     own = root(chain)
     values = seen(target.log_density, points, chain)
-    assert value_covariance.extend(rng, values, chain, own) is own
+    assert long_axes.extend(rng, values, chain, own) is own
     chain = 0.1 * rng.standard_normal((600, 5))  # too small by ten, and three nats of noise
     own = root(chain)
     values = seen(noisy(rng, 3.0), chain + 0.1 * rng.standard_normal(chain.shape), chain)
-    assert value_covariance.extend(rng, values, chain, own) is own
+    assert long_axes.extend(rng, values, chain, own) is own
     values = seen(noisy(rng, 0.0), chain + 0.1 * rng.standard_normal(chain.shape), chain)
-    assert value_covariance.extend(rng, values, chain, own)[0, 0] > 5 * own[0, 0]  # the control
+    assert long_axes.extend(rng, values, chain, own)[0, 0] > 5 * own[0, 0]  # the control
 
 
 @pytest.mark.parametrize("n", [3, 20, 59])
@@ -86,14 +86,14 @@ def test_nothing_is_said_too_early(n):
     chain = rng.standard_normal((n, 2))
     values = seen(lambda x: -0.5 * float(x @ x), chain, chain)
     own = root(chain)
-    assert value_covariance.extend(rng, values, chain, own) is own
+    assert long_axes.extend(rng, values, chain, own) is own
 
 
 def test_points_without_a_value_say_nothing():
     rng = np.random.default_rng(4)
     chain = rng.standard_normal((300, 2))
     nowhere = seen(lambda x: -np.inf, chain, chain)
-    assert value_covariance.extend(rng, nowhere, chain, np.eye(2))[0, 0] == 1.0
+    assert long_axes.extend(rng, nowhere, chain, np.eye(2))[0, 0] == 1.0
 
 
 def beside(second, start):
@@ -135,9 +135,9 @@ def test_a_wall_or_a_slope_is_not_a_long_axis(second, sd):
 
 @pytest.mark.parametrize("second", [flat, exponential])
 def test_without_the_look_at_walls_and_slopes_it_is(monkeypatch, second):
-    monkeypatch.setattr(value_covariance, "_has_cliffs", lambda *arguments: False)
+    monkeypatch.setattr(long_axes, "_has_cliffs", lambda *arguments: False)
     if second is exponential:
-        monkeypatch.setattr(value_covariance, "FALL", 1e9)
+        monkeypatch.setattr(long_axes, "FALL", 1e9)
     learned, spread = beside(second, 0.5)
     assert learned > 20
     assert spread < 0.5
