@@ -14,7 +14,8 @@ from pymc_kameleon.samplers.kameleon import local_moves
 from pymc_kameleon.samplers.kameleon.fast import FastKameleon
 from pymc_kameleon.samplers.kameleon.full import Kameleon
 from pymc_kameleon.samplers.kamiltonian import trust as residual_mixture
-from pymc_kameleon.samplers.kamiltonian.scores.estimators import PAPERS, LiteKamiltonian
+from pymc_kameleon.samplers.kamiltonian.scores import estimators
+from pymc_kameleon.samplers.kamiltonian.scores.estimators import LiteKamiltonian
 from pymc_kameleon.samplers.seam import Outcome
 from pymc_kameleon.samplers.shape_learners.cma import CMA
 from pymc_kameleon.samplers.shape_learners.gaussian_adaptation import GaussianAdaptation
@@ -83,7 +84,7 @@ def test_rates_are_the_publication_s():
     ("surrogate", "n_history", "n_leapfrog"), [("lite", 1000, (1, 10)), ("finite", 2000, (10, 100))]
 )
 def test_kamiltonian_is_strathmann_et_al(surrogate, n_history, n_leapfrog):
-    given = PAPERS[surrogate]
+    given = estimators.PAPERS[surrogate]
     options = scored(np.zeros(4), surrogate=surrogate, **given).sampler
     recipe = options.recipe
     assert recipe.surrogate == surrogate
@@ -131,7 +132,7 @@ def test_the_region_is_measured_in_the_history_s_units():
     """Control: in the target's own it is |x| < 1000, and nothing ever starts at 5000."""
     rng = np.random.default_rng(1)
     past = 5000.0 + rng.standard_normal((200, 2))
-    options = PAPERS["lite"]
+    options = estimators.PAPERS["lite"]
     state = scored(past[0], surrogate="lite", history=past, rng=rng, **options)
     np.testing.assert_allclose(state.fitted.region[0], past.mean(axis=0))
     np.testing.assert_allclose(state.fitted.region[1], past.std(axis=0))
