@@ -111,11 +111,11 @@ def test_in_the_coordinates_of_the_dynamics_it_is_the_same(kind):
         np.testing.assert_allclose(gradient, 0.5 * np.array(differences), rtol=1e-6, atol=1e-6)
 
 
-def test_exponentials_are_right_to_the_last_bit_or_two():
+def test_exponentials_are_right_but_for_a_few_bits():
     x = -np.concatenate([np.geomspace(1e-300, 700.0, 5000), [0.0, 710.0, 1e300]])
     found = x.copy()
     sums._exponentials(found)
-    np.testing.assert_allclose(found[:-2], np.exp(x[:-2]), rtol=5e-16)
+    np.testing.assert_allclose(found[:-2], np.exp(x[:-2]), rtol=1e-15)
     assert (found[-2:] < 1e-303).all()
 
 
