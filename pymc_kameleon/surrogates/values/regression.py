@@ -57,7 +57,7 @@ from pymc_kameleon.surrogates.values.library import (
 
 RELATIVE_ERROR = 0.15  # c
 FLOOR = (0.3, 2.0)  # range of s0
-MAX_WORK = 4e10  # multiply-adds of one search: 5 to 15 seconds of one core, with what is beside them
+MAX_WORK = 4e10  # multiply-adds of one search: with what is beside them 5 to 15 s of a core
 
 
 class Fit(NamedTuple):
