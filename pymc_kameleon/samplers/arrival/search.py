@@ -12,7 +12,7 @@ them; and it keeps what they evaluate from its surrogate, which has to be right 
 on textbook models: with a thousand tuning draws 13 effective draws per 1000 became 513 on a regression; with the points
 of the climbs a GARCH model had 47 instead of 378.
 
-What comes before a walk, this or :class:`pymc_kameleon.samplers.known_points.Check`, has ``propose`` and ``tell`` until
+What comes before a walk, this or ``known_points.Check``, has ``propose`` and ``tell`` until
 it is ``done``, then ``learned``; and ``stop``, where tuning ends before.
 """
 
