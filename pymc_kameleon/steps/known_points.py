@@ -1,6 +1,7 @@
 """Points whose log density is known, from an earlier run or from a user's table, as the record that samplers take."""
 
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -45,20 +46,16 @@ def known_points(given: Any, model: pm.Model, density: LogDensity) -> Evaluation
 
 
 def _group(given):
-    for candidate in (given, _item(given, "evaluations")):
-        if candidate is not None and "_log_density" in getattr(candidate, "data_vars", ()):
+    candidates = [given]
+    with suppress(KeyError, TypeError, AttributeError):
+        candidates.append(given["evaluations"])
+    for candidate in candidates:
+        if "_log_density" in getattr(candidate, "data_vars", ()):
             return candidate
     raise ValueError(
         "evaluations must be what pk.sample returned, its group 'evaluations', or a tuple (points, log densities), got "
         f"{type(given).__name__}."
     )
-
-
-def _item(given, name):
-    try:
-        return given[name]
-    except (KeyError, TypeError, AttributeError):
-        return None
 
 
 def _from_table(points, values, model, density):

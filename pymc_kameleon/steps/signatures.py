@@ -52,7 +52,10 @@ def complete(cls: Any, base: Any) -> None:
     first = [n for n in cls.leading if n in every]
     own_rest = [n for n in own if n in every and n not in (*first, "vars")]
     rest = [n for n in every if n not in (*first, *own_rest, "vars")]
-    shown = [_unmarked(every[n]) for n in ("vars", *first, *own_rest, *rest)]
+    shown = [
+        p.replace(default=p.default.value) if isinstance(p.default, Default) else p
+        for p in (every[n] for n in ("vars", *first, *own_rest, *rest))
+    ]
     cls.__signature__ = inspect.Signature(shown)
     if not cls.__doc__:
         return
@@ -61,8 +64,3 @@ def complete(cls: Any, base: Any) -> None:
     found = {h: "\n".join(said[n] for n in names if n in said) for h, names in places.items()}
     head, bodies = split(cls.__doc__)
     cls.__doc__ = join(head, found | {h: body for h, body in bodies.items() if h not in found})
-
-
-def _unmarked(parameter: inspect.Parameter) -> inspect.Parameter:
-    marker = parameter.default
-    return parameter.replace(default=marker.value) if isinstance(marker, Default) else parameter

@@ -310,6 +310,7 @@ OPTIONS = [
     learner("Values", ValueError, "growth must be above 1 and finite, got 1", growth=1),
     learner("Values", ValueError, "growth must be above 1 and finite, got inf", growth=INF),
     learner("Values", ValueError, "library is empty", library=()),
+    learner("Values", ValueError, "companion_share must lie in [0, 1), got 1", companion_share=1),
     learner("Values", TypeError, "library must be a tuple, each of it a Family, got ('quadratic',)", library=("quadratic",)),
     option(KMC, ValueError, "learn must be one of ('auto', 'all'), got 'some'", learn="some"),
     option(KMC, ValueError, "expensive must be a list of names", expensive="solver"),

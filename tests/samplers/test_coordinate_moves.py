@@ -7,16 +7,15 @@ import pymc as pm
 import pytest
 
 from pymc_kameleon import (
-    AdaptiveMetropolisStep,
     CMAStep,
     GaussianAdaptationStep,
-    NoisyLogLikelihood,
 )
 from pymc_kameleon.samplers import coordinate_moves, noise_probe
 from pymc_kameleon.samplers.adaptive_metropolis import AdaptiveMetropolis
 from pymc_kameleon.samplers.seam import Outcome, attainable
 from pymc_kameleon.samplers.shape_learners.cma import CMA
 from pymc_kameleon.samplers.shape_learners.gaussian_adaptation import GaussianAdaptation
+from tests.samplers.test_life import lived, on_a_line
 from tests.step_tester import begin, drive, values
 from tests.support.chains import held, run_chain
 
@@ -109,32 +108,27 @@ def noisy(rng, x):
     return SD * rng.standard_normal() - 0.5 * float(x) ** 2
 
 
-@pytest.fixture(scope="module")
-def noisy_normal():
-    with pm.Model() as model:
-        pm.Potential("target", NoisyLogLikelihood(noisy)(pm.Flat("x", initval=0.5)))
-    return model
-
-
-def frozen(step, model):
+def frozen(algorithm):
     """(scale, sd of the chain) after tuning, of two chains."""
     found = []
-    for seed in range(2):
-        points, stats = drive(begin(step, seed), model.initial_point(), 1500, 2500)
-        found.append((stats[-1]["scaling"], values(points, "x")[2500:].std()))
+    for rng in np.random.default_rng(1).spawn(2):
+        life, evaluate = on_a_line(algorithm(), noisy, rng)
+        lived(life, evaluate, 2500)
+        life.freeze()
+        draws = [(life.draw(evaluate), life.here.position[0])[1] for _ in range(1500)]
+        found.append((life.sampler.stats(life.state.own)["scaling"], np.std(draws)))
     return np.array(found)
 
 
-@pytest.mark.parametrize("step", [GaussianAdaptationStep, CMAStep, AdaptiveMetropolisStep])
-def test_scales_do_not_collapse_under_noise(step, noisy_normal, monkeypatch):
-    step = step(model=noisy_normal)
-    scales, sds = frozen(step, noisy_normal).T
+@pytest.mark.parametrize("algorithm", [GaussianAdaptation, CMA, AdaptiveMetropolis])
+def test_scales_do_not_collapse_under_noise(algorithm, monkeypatch):
+    scales, sds = frozen(algorithm).T
     assert scales.min() > 0.5, scales  # best: about 2.4 times the target's sd
     assert sds.min() > 0.5, sds
     # The control: tuned to the absolute acceptance, on estimates that hold the chain as they do after tuning.
     monkeypatch.setattr(noise_probe, "is_held", lambda probe: False)
     monkeypatch.setattr(Outcome, "target", lambda self, target_accept: target_accept)
-    assert frozen(step, noisy_normal)[:, 0].min() < 0.1
+    assert frozen(algorithm)[:, 0].min() < 0.1
 
 
 @pytest.mark.parametrize("algorithm", [GaussianAdaptation, CMA])

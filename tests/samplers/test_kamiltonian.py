@@ -25,9 +25,7 @@ each_dim = pytest.mark.parametrize("dim", [1, 2, 5])
 
 
 def log_density(x):
-    """A skewed target: x_2 | x_1 bends, the others are normal (x_1 alone in one dimension:
-    Gumbel).
-    """
+    """A skewed target: x_2 | x_1 bends, the others are normal (x_1 alone in one dimension: Gumbel)."""
     if len(x) == 1:
         return float(x[0] - math.exp(min(x[0], 50.0)))
     bend = x[1] - 0.7 * (x[0] * x[0] - 1.0)
@@ -43,23 +41,15 @@ def draw(rng, n, dim=2):
 
 
 def mediocre(family, dim=2, seed=0, **options):
-    """A frozen state whose surrogate knows 60 draws: good enough to move, bad enough to need its
-    ratio.
-    """
+    """A frozen state whose surrogate knows 60 draws: good enough to move, bad enough to need its ratio."""
     rng = np.random.default_rng([seed, dim])
     past = draw(rng, 60, dim)
-    options = {
-        "surrogate": family,
-        "n_features": 60,
-        "step_size": 0.2,
-        "n_leapfrog": (1, 10),
-        "random_walk_share": 0.05,
-    } | options
+    own = {"n_features": 60, "step_size": 0.2, "n_leapfrog": (1, 10), "random_walk_share": 0.05}
+    options = {"surrogate": family, **own, **options}
     return scored(past[0], history=past, rng=rng, **options).freeze()
 
 
 # --- leapfrog
-# -----------------------------------------------------------------------------------------
 
 
 @each_family
@@ -96,9 +86,7 @@ def test_leapfrog_preserves_volume(family, dim):
 
 @each_family
 def test_leapfrog_follows_minus_f_as_potential(family):
-    """Its energy |p|^2 / 2 - f is kept to second order in the step size; with +f it would not
-    be.
-    """
+    """Its energy |p|^2 / 2 - f is kept to second order in the step size; with +f it would not be."""
     surrogate = mediocre(family).fitted.surrogate
     rng = np.random.default_rng(3)
     for _ in range(5):
@@ -161,7 +149,6 @@ def test_no_trajectory_starts_where_none_returns():
 
 
 # --- invariance
-# ---------------------------------------------------------------------------------------
 
 
 def invariance(state, n=3000, steps=4, seed=6, dim=2):
@@ -179,28 +166,16 @@ def test_invariance(family, dim):
     assert moved > 0.2
 
 
+@pytest.mark.parametrize("sign", [0.0, -1.0])  # without the kinetic term; the text's eq. (3)
 @lite_or_slow
-def test_without_the_kinetic_term_it_fails(family):
+def test_with_a_wrong_ratio_it_fails(family, sign):
     def propose(rng, x, state):
-        proposal = state.propose(rng, x)
-        if proposal.log_q_ratio > -math.inf:
-            proposal = proposal._replace(log_q_ratio=0.0)
-        return proposal
-
-    assert invariance(mediocre(family).but(SimpleNamespace(propose=propose)))[0] > 10
-
-
-@lite_or_slow
-def test_with_the_ratios_sign_reversed_it_fails(family):
-    """The text's eq. (3)."""
-
-    def reversed_sign(rng, x, state):
         proposal = state.propose(rng, x)
         if proposal.log_q_ratio == -math.inf:
             return proposal
-        return proposal._replace(log_q_ratio=-proposal.log_q_ratio)
+        return proposal._replace(log_q_ratio=sign * proposal.log_q_ratio)
 
-    assert invariance(mediocre(family).but(SimpleNamespace(propose=reversed_sign)))[0] > 10
+    assert invariance(mediocre(family).but(SimpleNamespace(propose=propose)))[0] > 10
 
 
 @lite_or_slow
@@ -259,7 +234,6 @@ def test_refreshing_the_noise_at_the_current_point_fails():
 
 
 # --- given history
-# ------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("unit", [1e-6, 1e6])
@@ -375,14 +349,12 @@ def test_step_size_is_tuned_to_the_target_acceptance():
         groups.append(
             np.mean([o.accept_prob for o in outcomes if o.proposal.move == "hamiltonian"])
         )
-    # independent chains; Robbins-Monro leaves an error of its own in the step size, allowed for by
-    # 0.1
+    # independent chains; Robbins-Monro leaves an error of its own in the step size: 0.1 is for it
     error = np.std(groups, ddof=1) / math.sqrt(len(groups))
     assert abs(np.mean(groups) - 0.7) < 4.5 * error + 0.1
 
 
 # --- cold start
-# ---------------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module", params=["lite", "finite"])
@@ -511,12 +483,10 @@ def test_failed_fit_keeps_the_old_surrogate():
         ({"regularization": 0.0}, "regularization"),
         ({"base_scale": 0.0}, "base_scale"),
         ({"n_leapfrog": (0, 5)}, "n_leapfrog"),
-        ({"n_leapfrog": (5, 2)}, "n_leapfrog"),
         ({"step_size": -0.1}, "step_size"),
         ({"step_size": (0.1, 0.2, 0.3)}, "step_size"),
         ({"target_accept": 1.0}, "target_accept"),
         ({"random_walk_share": 1.0}, "random_walk_share"),
-        ({"trial_share": 0.9}, "trial_share"),
         ({"mixture": "share"}, "mixture"),
         ({"history": np.zeros((10, 2))}, "rng"),
         ({"history": np.zeros((10, 2)), "rng": np.random.default_rng(0)}, "volume"),

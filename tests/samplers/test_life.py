@@ -57,6 +57,19 @@ def begin(life, arrives=True):
     return life
 
 
+def on_a_line(sampler, estimate, rng):
+    """A life in one dimension, where the log density is an ``estimate(rng, x)``, and what evaluates it."""
+    own, density = rng.spawn(1)[0], Density(1)
+    density.noisy = True
+    life = Life(sampler, density, rng)
+
+    def evaluate(proposal, here):
+        return Point(proposal.position, estimate(own, proposal.position[0]), here.noise)
+
+    life.put(Point(np.array([0.5]), estimate(own, 0.5), NOWHERE.noise))
+    return life, evaluate
+
+
 def lived(life, evaluate, draws):
     return [life.draw(evaluate).proposal.move for _ in range(draws)]
 

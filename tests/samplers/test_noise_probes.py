@@ -10,8 +10,9 @@ import pymc_kameleon as pk
 from pymc_kameleon.samplers import coordinate_moves, noise_probe
 from pymc_kameleon.samplers import seam as metropolis
 from pymc_kameleon.samplers.adaptive_metropolis import AdaptiveMetropolis
+from pymc_kameleon.samplers.kamiltonian.values.sampler import ValueKamiltonian
 from tests import step_tester as tester
-from tests.samplers.test_life import born, lived, noisy
+from tests.samplers.test_life import born, lived, noisy, on_a_line
 from tests.samplers.test_seam import every_sampler
 
 
@@ -23,22 +24,21 @@ class Estimate:
 
 
 def variances():
-    with pm.Model():
-        x = pm.Flat("x")
-        pm.Potential("likelihood", pk.NoisyLogLikelihood(Estimate())(x))
-        idata = pm.sample(
-            3000, tune=1500, chains=6, cores=1, step=pk.AdaptiveMetropolisStep(), random_seed=1,
-            progressbar=False, compute_convergence_checks=False,
-        )  # fmt: skip
-    return idata["posterior"]["x"].values.var(axis=1)
+    """Of six chains after tuning."""
+    found = []
+    for rng in np.random.default_rng(1).spawn(6):
+        life, evaluate = on_a_line(AdaptiveMetropolis(tune=1500), Estimate(), rng)
+        lived(life, evaluate, 1500)
+        life.freeze()
+        draws = [(life.draw(evaluate), life.here.position[0])[1] for _ in range(3000)]
+        found.append(np.var(draws))
+    return found
 
 
-@pytest.mark.usefixtures("default_linker")
 def test_strong_noise_does_not_stop_the_chain():
     assert np.median(variances()) > 0.5
 
 
-@pytest.mark.usefixtures("default_linker")
 def test_with_absolute_acceptance_it_does(monkeypatch):
     monkeypatch.setattr(metropolis.Outcome, "target", lambda self, target_accept: target_accept)
     monkeypatch.setattr(noise_probe, "HELD", math.inf)  # which helps, too
@@ -134,8 +134,8 @@ def test_standstill_acceptance_is_that_of_a_step_of_length_zero():
     assert noise_probe.standstill_acceptance(0.0) == 1.0
 
 
-@every_sampler
-def test_every_sampler_finds_the_noise_of_its_log_density(sampler):
+@pytest.mark.parametrize("sampler", [AdaptiveMetropolis(), ValueKamiltonian()])
+def test_a_sampler_finds_the_noise_of_its_log_density(sampler):
     life = born(sampler, noisy=True, arrives=False)
     lived(life, noisy()[0], 1000)
     probe = life.state.probe

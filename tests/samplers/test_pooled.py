@@ -11,6 +11,7 @@ from pymc_kameleon.numerics import evaluations
 from pymc_kameleon.samplers.arrival import beside as arrival_beside
 from pymc_kameleon.samplers.arrival import phase as arrival
 from pymc_kameleon.samplers.kamiltonian.values import sampler as value_kamiltonian
+from pymc_kameleon.samplers.pooled import ahead as pooled_ahead
 from pymc_kameleon.samplers.pooled import chains as pooled_chains
 from pymc_kameleon.samplers.pooled import climbs, elite, learning, probes, production
 from pymc_kameleon.samplers.pooled import plan as plan_of_chains
@@ -254,6 +255,7 @@ def test_the_hub_does_not_change_while_drawing():
     chains = run(draws=1, max_evaluations=None, longest=200)
     drawing = Drawing(SAMPLER, chains.members, (chains.hub,))
     before = repr(chains.hub)
+    assert chains.hub.learning is None
     for _ in range(5):
         drawing.tell([BANANA.numba_log_density(r.position) for r in drawing.ask()])
     assert repr(chains.hub) == before
@@ -561,8 +563,9 @@ def ahead(is_over=lambda: False, n=8, most=400, target=BANANA):
     return chains, guessed, true
 
 
-def test_guesses_change_no_bit():
+def test_guesses_change_no_bit(monkeypatch):
     """On a flower, whose surrogate is not trusted everywhere, so that guesses fail in every way."""
+    monkeypatch.setattr(learning, "LATEST", 0.0)  # one surrogate for all petals
     target = Flower(10.0, 6.0, 6, dim=2)
     (alone, *none), (with_, guessed, true) = (
         ahead(o, target=target) for o in (None, lambda: False)
@@ -578,6 +581,16 @@ def test_guesses_change_no_bit():
         assert repr(got.statistics) == repr(wanted.statistics)
     shares = np.array([s["share"] for row in with_.rows for s in row.statistics])
     assert (shares < 1.0).any()
+
+
+def test_guesses_are_thrown_away_where_outcome_or_share_are_others():
+    _, [(rng, point, state)], _ = frozen_members(1)
+    proposal = SAMPLER.propose(rng, point.position, state)
+    found = pooled_ahead.guess(SAMPLER, rng, point, state, proposal)
+    right, wrong = state._replace(share=found.share), state._replace(share=0.5 * found.share)
+    assert pooled_ahead.come_true(found, rng, point, wrong, found.accepted) is None
+    assert pooled_ahead.come_true(found, rng, point, right, not found.accepted) is None
+    assert pooled_ahead.come_true(found, rng, point, right, found.accepted) is not None
 
 
 def test_nothing_is_guessed_when_evaluations_are_over():

@@ -26,7 +26,7 @@ from tests.support.chains import held, scored
 # --- one by one ----------------------------------------------------------------------------------
 
 
-PAPERS = {
+PUBLISHED = {
     AdaptiveMetropolis: {  # Andrieu & Thoms (2008), eq. 17 at every draw; Roberts & Rosenthal (2009)
         "covariance": "recursive", "scaling": "learned", "target_accept": 0.234, "exploration_share": 0.05,
         "autoregressive_share": 0.0,
@@ -49,10 +49,10 @@ PAPERS = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("kind", PAPERS)
+@pytest.mark.parametrize("kind", PUBLISHED)
 def test_options_are_the_publication_s(kind):
     options = held(kind, np.zeros(4), **kind.presets["paper"]).sampler
-    assert {name: getattr(options, name) for name in PAPERS[kind]} == PAPERS[kind]
+    assert {name: getattr(options, name) for name in PUBLISHED[kind]} == PUBLISHED[kind]
 
 
 @pytest.mark.parametrize(

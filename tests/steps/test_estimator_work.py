@@ -317,6 +317,7 @@ def test_the_posterior_is_exact_with_what_was_chosen(step_type):
     assert np.abs(z).max() < 4.5, z
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("default_linker")
 def test_work_that_depends_on_where_the_chain_is_is_biased():
     """The control: much work near the middle, little far away, and the retained estimate is what it was."""

@@ -26,7 +26,10 @@ LINKERS = {"cvm": {"mode": "CVM"}, "numba": {"mode": "NUMBA"}}  # the default is
 every_linker = pytest.mark.parametrize("compile_kwargs", LINKERS.values(), ids=LINKERS)
 
 
-def density(model, names=None, compile_kwargs=None):
+QUICK = {"mode": "FAST_COMPILE"}  # where the linker is not the point
+
+
+def density(model, names=None, compile_kwargs=QUICK):
     vars = model.continuous_value_vars if names is None else [model[name] for name in names]
     vars = [model.rvs_to_values.get(v, v) for v in vars]
     return LogDensity(model, vars, model.initial_point(), compile_kwargs)
@@ -227,7 +230,7 @@ def black_box_model(function=minus_half_square, path=None):
 
 def test_black_box_runs_on_cvm_without_a_word(recwarn, tmp_path):
     counter = Counter(tmp_path / "calls")
-    ours = density(black_box_model(path=counter.path))
+    ours = density(black_box_model(path=counter.path), compile_kwargs=None)
     assert linker_of(ours._function) == "VMLinker"
     assert [w for w in recwarn if "object mode" in str(w.message)] == []
     assert counter.take() == 0  # compiling evaluates nothing

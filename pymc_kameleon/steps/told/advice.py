@@ -97,13 +97,6 @@ def hidden_noise(suspects: list[str]) -> str:
     return HIDDEN_NOISE.format(", ".join(suspects))
 
 
-def hidden_noise_seen(first: float, value: float) -> str:
-    """Two chains found different values at one point."""
-    return HIDDEN_NOISE.format(
-        f"values {first} and {value} at one point, {abs(first - value):.2g} apart"
-    )
-
-
 def nothing_to_sample(step: str, shapes: dict) -> str:
     """The variables have no element."""
     found = ", ".join(f"{name} has shape {shape}" for name, shape in shapes.items())

@@ -51,11 +51,12 @@ class Progress:
             self.said = (
                 f"{judged.ess:.0f} effective draws, R-hat {rhat:.3f}{self._remaining(judged.ess)}"
             )
+        nonfinite = f"{run.nonfinite} not finite" if run.nonfinite else ""
         self.bar.update(
             self.task,
             completed=run.evaluated.size,
             description=run.phase,
-            said=", ".join(filter(None, [self.said, self._surrogate(), self._nonfinite()])),
+            said=", ".join(filter(None, [self.said, self._surrogate(), nonfinite])),
         )
 
     def _remaining(self, ess):
@@ -76,7 +77,3 @@ class Progress:
             error, uncovered = hub.quality.residual_sd, hub.quality.uncovered
             return f"surrogate off by {error:.2g}, {uncovered:.0%} uncovered"
         return f"surrogate off by {hub.fit.residual_sd:.2g}, {hub.learning.schedule.refits} fits"
-
-    def _nonfinite(self):
-        count = self.run.nonfinite
-        return f"{count} not finite" if count else ""

@@ -86,7 +86,8 @@ class Watch(SamplerWarnings):
         density = self.step.density
         first = self.first_values.setdefault(density.digest(x), value)
         if differ(first, value) and not density.suspects:  # which have been named
-            self.add("hidden noise", advice.hidden_noise_seen(first, value))
+            apart = f"values {first} and {value} at one point, {abs(first - value):.2g} apart"
+            self.add("hidden noise", advice.HIDDEN_NOISE.format(apart))
 
     # -- at every draw --------------------------------------------------------------------------------
 

@@ -46,7 +46,6 @@ from pymc_kameleon.numerics import covariance
 from pymc_kameleon.numerics.checks import count, inside, positive, shaped, share
 from pymc_kameleon.numerics.covariance import multiply_lower, solve_lower
 from pymc_kameleon.numerics.history import History, append, count_distinct, empty, window
-from pymc_kameleon.numerics.step_size import robbins_monro
 from pymc_kameleon.samplers import adaptive_metropolis
 from pymc_kameleon.samplers.adaptive_metropolis import AdaptiveMetropolis
 from pymc_kameleon.samplers.kamiltonian import trust
@@ -472,10 +471,10 @@ class ScoreKamiltonian(SurrogateSampler):
         """Robbins-Monro towards the target acceptance, between 5 % of the surrogate's limit and it."""
         count = int(state.jumps.trials[1])
         rate = 2.0 * (count + 10.0) ** -adaptive_metropolis.RATE_EXPONENT
-        target = outcome.target(self.target_accept)
-        log_step = robbins_monro(state.log_step, outcome.accept_prob, target, rate)
         limit = state.log_step_limit
-        log_step = min(max(log_step, limit - math.log(20.0)), limit)
+        log_step = outcome.tuned(
+            state.log_step, self.target_accept, rate, limit - math.log(20.0), limit
+        )
         weight = (count + 5.0) ** -0.75  # the average of Hoffman & Gelman (2014), algorithm 5
         average = weight * log_step + (1.0 - weight) * state.log_step_average
         return state._replace(log_step=log_step, log_step_average=average)
