@@ -1,4 +1,4 @@
-"""Running means and covariances, and the small triangular algebra every algorithm here lives on.
+"""Means and covariances that add up, and the small triangular algebra every algorithm here lives on.
 
 The triangular functions are compiled loops that cost what a call into LAPACK costs up to d = 20 or
 so (under 2 microseconds). They take float64 arrays, return new ones, never raise, and can be called
@@ -12,8 +12,6 @@ import numpy as np
 
 from pymc_kameleon.numerics.compiled import njit
 
-# --- running moments ---------------------------------------------------------------------------
-
 
 class Moments(NamedTuple):
     """Count, mean and scatter of a set of points: enough to add a point or a block to it."""
@@ -23,31 +21,15 @@ class Moments(NamedTuple):
     scatter: np.ndarray  # (d, d): sum_i (x_i - mean)(x_i - mean)^T, not divided by anything
 
 
-def empty_moments(dim: int) -> Moments:
-    """The moments of no points in ``dim`` dimensions: the neutral element of :func:`merge`."""
-    return Moments(0, np.zeros(dim), np.zeros((dim, dim)))
-
-
 def summarise(points: np.ndarray) -> Moments:
-    """The moments of the rows of ``points``, shape (n, d), in two passes (one BLAS product)."""
-    points = np.asarray(points, dtype=float)
-    if len(points) == 0:
-        return empty_moments(points.shape[1])
+    """The moments of the rows of ``points``, shape (n, d), n >= 1, in two passes (one BLAS product)."""
     mean = points.mean(axis=0)
     centred = points - mean
     return Moments(len(points), mean, centred.T @ centred)
 
 
-def push(moments: Moments, x: np.ndarray) -> Moments:
-    """The moments with the point ``x``, shape (d,), added (Welford, 1962)."""
-    mean, scatter = _welford(moments.count, moments.mean, moments.scatter, x)
-    return Moments(moments.count + 1, mean, scatter)
-
-
 def merge(a: Moments, b: Moments) -> Moments:
     """The moments of the union of two disjoint sets of points (Chan, Golub & LeVeque, 1983)."""
-    if b.count == 0:
-        return a
     count = a.count + b.count
     delta = b.mean - a.mean
     mean = a.mean + delta * (b.count / count)
@@ -55,25 +37,9 @@ def merge(a: Moments, b: Moments) -> Moments:
     return Moments(count, mean, scatter)
 
 
-def covariance(moments: Moments, ddof: int = 0) -> np.ndarray:
-    """Covariance scatter / (count - ddof), shape (d, d); zeros while there are too few points."""
-    return moments.scatter / max(moments.count - ddof, 1)
-
-
-@njit(cache=True)
-def _welford(count, mean, scatter, x):
-    d = mean.shape[0]
-    weight = 1.0 / (count + 1.0)
-    delta = x - mean
-    new_mean = mean + weight * delta
-    new_scatter = np.empty((d, d))
-    for i in range(d):
-        before = (1.0 - weight) * delta[i]
-        for j in range(i + 1):  # one triangle, mirrored: symmetric to the last bit
-            value = scatter[i, j] + before * delta[j]
-            new_scatter[i, j] = value
-            new_scatter[j, i] = value
-    return new_mean, new_scatter
+def covariance(moments: Moments) -> np.ndarray:
+    """Covariance scatter / count, shape (d, d), as the adaptive samplers' recursions have it."""
+    return moments.scatter / max(moments.count, 1)
 
 
 # --- triangular algebra -------------------------------------------------------------------------

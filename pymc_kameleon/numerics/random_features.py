@@ -32,9 +32,8 @@ MOST = 10**6  # features: a mistyped number is refused before there is no memory
 class RandomFeatures(NamedTuple):
     """A drawn feature map."""
 
-    frequencies: (
-        np.ndarray
-    )  # (m, d): in units of 1 / (units of x): the lengthscale is already divided out
+    # (m, d): in units of 1 / (units of x): the lengthscale is already divided out
+    frequencies: np.ndarray
     offsets: np.ndarray  # (m,): phases b_i of the ``"cos"`` embedding; zeros for ``"sincos"``
     sincos: bool  # which embedding: D = 2 m features if True, D = m if False
 
@@ -111,15 +110,13 @@ def _random_rotation(rng, dim):
 
 def features(x: np.ndarray, rf: RandomFeatures) -> np.ndarray:
     """phi(x): shape (D,) for ``x`` of shape (d,), shape (n, D) for a batch of shape (n, d)."""
-    if x.ndim == 1:
-        return _features(x, rf.frequencies, rf.offsets, rf.sincos)
-    argument = x @ rf.frequencies.T  # (n, m)
+    argument = np.atleast_2d(x) @ rf.frequencies.T  # (n, m)
     if rf.sincos:
         phi = np.concatenate([np.sin(argument), np.cos(argument)], axis=1)
     else:
         phi = np.cos(argument + rf.offsets)
     phi *= math.sqrt(2.0 / phi.shape[1])
-    return phi  # (n, D)
+    return phi if x.ndim == 2 else phi[0]
 
 
 def slopes(x: np.ndarray, rf: RandomFeatures) -> np.ndarray:
@@ -144,23 +141,6 @@ def jacobian(x: np.ndarray, rf: RandomFeatures) -> np.ndarray:
 def stacked_frequencies(rf: RandomFeatures) -> np.ndarray:
     """The frequency of every feature, shape (D, d): once for ``"cos"``, twice for ``"sincos"``."""
     return np.concatenate([rf.frequencies, rf.frequencies]) if rf.sincos else rf.frequencies
-
-
-@njit(cache=True)
-def _features(x, frequencies, offsets, sincos):
-    m, dim = frequencies.shape
-    phi = np.empty(2 * m if sincos else m)
-    scale = math.sqrt(2.0 / phi.size)
-    for i in range(m):
-        argument = offsets[i]
-        for l in range(dim):
-            argument += frequencies[i, l] * x[l]
-        if sincos:
-            phi[i] = scale * math.sin(argument)
-            phi[m + i] = scale * math.cos(argument)
-        else:
-            phi[i] = scale * math.cos(argument)
-    return phi
 
 
 @njit(cache=True)

@@ -1,7 +1,7 @@
-"""The one loop of a chain: propose, evaluate, accept, place, adapt. Nothing else in this package moves one.
+"""The one test of a proposal and what follows: decide (accept, place), adapt, freeze. Nothing else moves a chain.
 
-The steps call :func:`transition` for every draw, the tests and the benchmarks :func:`run` or the generator
-:func:`draws`: what is proven for them is what is shipped.
+``Life.tell`` and the members of pooled chains call :func:`decide`; tests and benchmarks, too, or :func:`transition`,
+:func:`run` and the generator :func:`draws` on it: what is proven for them is what is shipped.
 """
 
 import math

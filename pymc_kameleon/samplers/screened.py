@@ -213,11 +213,7 @@ class Screened(SurrogateSampler):
 
 def value(surface: Dynamics, x: np.ndarray) -> float:
     """F at ``x`` (d,), ``-inf`` outside D."""
-    z = dynamics.to_z(surface, x)
-    if not dynamics.reach(surface, z) < surface.radius:
-        return -math.inf
-    found = dynamics.value(surface, z)
-    return found if found < surface.ceiling else -math.inf
+    return dynamics.value_inside(surface, x)
 
 
 def acceptance(state: State) -> float:

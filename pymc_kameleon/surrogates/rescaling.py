@@ -17,20 +17,19 @@ Biometrika 87.
 """
 
 import math
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from scipy import linalg
 
 from pymc_kameleon.numerics.compiled import njit
-from pymc_kameleon.surrogates.values.features import Surrogate
 from pymc_kameleon.surrogates.values.scales import growth
 
-BENT = 0.1  # change of a log width, per sd of s_j, times 2, that is worth straightening
+if TYPE_CHECKING:
+    from pymc_kameleon.surrogates.values.features import Surrogate
+
 FLAT = 1e-3  # least curvature of a direction, in the chain's sds
-LARGEST_MOVE = (
-    4.0  # of the exponent: a scale that changes more than e^4-fold is not accepted anyway
-)
+LARGEST_MOVE = 4.0  # of the exponent: a scale that changes more than e^4-fold is not accepted
 
 
 class Rescaling(NamedTuple):
@@ -47,7 +46,23 @@ class Rescaling(NamedTuple):
     origin: np.ndarray  # (d,): middle of the archive in straightened coordinates
 
 
-def make(surrogate: Surrogate, metric: np.ndarray, archive: np.ndarray) -> Rescaling:
+def nothing(d: int) -> Rescaling:
+    """No move, in d dimensions."""
+    none, cube = np.zeros(0), np.zeros((0, d, d))
+    return Rescaling(
+        none.astype(int),
+        none,
+        np.zeros((0, d)),
+        cube,
+        cube,
+        np.zeros((0, d)),
+        none,
+        -1,
+        np.zeros(d),
+    )
+
+
+def make(surrogate: "Surrogate", metric: np.ndarray, archive: np.ndarray) -> Rescaling:
     """The moves for a surrogate, dynamics in z with s = ``metric`` z, and states ``archive`` (n, d), in z."""
     d, blocks = len(metric), surrogate.blocks
     states = archive @ metric.T  # in s
@@ -59,7 +74,8 @@ def make(surrogate: Surrogate, metric: np.ndarray, archive: np.ndarray) -> Resca
     chosen = np.array([k for k, *_ in kept], dtype=np.int64)
     variables, rates = blocks.variables[chosen], blocks.rates[chosen]
     bends = [abs(a) * move[1].max() for a, move in zip(rates, kept, strict=True)]
-    straight = int(np.argmax(bends)) if kept and max(bends) > BENT else -1
+    # what is worth straightening: twice the change of a log width, per sd of s_j
+    straight = int(np.argmax(bends)) if kept and max(bends) > 0.1 else -1
 
     def stacked(part, *shape):
         return np.array([move[part] for move in kept]).reshape(len(kept), *shape)

@@ -16,13 +16,12 @@ import math
 import numpy as np
 
 from pymc_kameleon.numerics.compiled import njit
-from pymc_kameleon.surrogates.in_metric import at
+from pymc_kameleon.surrogates.values.features import at
 
 
 @njit(cache=True)
 def leapfrog(
-    composed, metric, moves, temperature, z, value, gradient, normals, step, steps,
-    square_radius, new, new_gradient,
+    f, temperature, z, value, gradient, normals, step, steps, square_radius, new, new_gradient,
 ):  # fmt: skip
     """``steps`` of size ``step`` from ``z``, whose tempered value and gradient are known.
 
@@ -31,6 +30,7 @@ def leapfrog(
     the number of gradients.
     """
     d = z.size
+    moves = f.moves
     k = moves.straight
     j = moves.variables[k]
     half = -0.5 * moves.rates[k]
@@ -79,7 +79,7 @@ def leapfrog(
                 new_value = -np.inf
             q[j] = last
             break
-        new_value = at(composed, metric, temperature, new, new_gradient, s, by_s)
+        new_value = at(f, temperature, new, new_gradient, s, by_s)
         done += 1
         _by_w(moves, k, half, total, q, new_gradient, slope)
         for i in range(d):

@@ -30,19 +30,21 @@ import numpy as np
 
 from pymc_kameleon.numerics.compiled import njit
 from pymc_kameleon.surrogates import rescaling, straightened
-from pymc_kameleon.surrogates.in_metric import at
 from pymc_kameleon.surrogates.rescaling import Rescaling
-from pymc_kameleon.surrogates.values.features import Surrogate, compose
+from pymc_kameleon.surrogates.values.features import (
+    Flat,
+    Surrogate,
+    at,
+    compose,
+    flatten,
+    restored,
+)
 
 REACH = 2.0  # of D, in the largest distance that the chain has been at
 MARGIN = 3.0  # of D's ceiling above the highest value seen, and sqrt(d) / 2 more
 MAX_LEAPFROG = 120
-A_SCALE = 0.3  # weighted held-out error of a surrogate whose scales are believed
 TARGET_ACCEPT = 0.93  # of the leapfrog on the surrogate: where f bends more than on average the chain would stick
-CURVED = (
-    0.1  # times the held-out error of a quadratic: the least curvature that it can tell from none
-)
-SMALLEST_STEP, LARGEST_STEP = 0.005, 1.2
+STEPS = (0.005, 1.2)  # smallest and largest, on average
 
 
 class Arm(NamedTuple):
@@ -69,16 +71,15 @@ class Dynamics(NamedTuple):
     """A surrogate and everything its inner transitions depend on; constant between refits and once frozen."""
 
     surrogate: Surrogate
-    composed: Surrogate  # that surrogate with its quadratic in z: what the compiled functions read
     metric: np.ndarray  # (d, d): B
     inverse: np.ndarray  # (d, d): takes x - centre to z
-    archive: (
-        np.ndarray
-    )  # (n, d): past states of the chain, in z: the differences of differential evolution
+    # (n, d): past states of the chain, in z: the differences of differential evolution
+    archive: np.ndarray
     step_size: float  # mean leapfrog step size, in z
     radius: float  # of the region D
     ceiling: float  # of the region D
     rescaling: Rescaling  # moves along the surrogate's scales
+    flat: Flat  # f with its quadratic in z, and the moves: what compiled functions read
 
 
 class Trajectory(NamedTuple):
@@ -94,6 +95,7 @@ class Trajectory(NamedTuple):
     gradients: int  # evaluations of f
     energy_error: float  # of the last leapfrog transition
     diverging: bool  # some leapfrog transition left D or lost more than 1000 in energy
+    x: np.ndarray  # (d,): the end in the coordinates of the log density
 
 
 def metric(whiten_factor: np.ndarray, curvature: np.ndarray, error: float = math.inf) -> np.ndarray:
@@ -110,7 +112,7 @@ def metric(whiten_factor: np.ndarray, curvature: np.ndarray, error: float = math
     """
     eigenvalues, vectors = np.linalg.eigh(-0.5 * (curvature + curvature.T))
     longest = max(max(error, 1e-15) ** (-1.0 / 3.0), 3.0)
-    least = min(CURVED * max(error, 1e-15), 0.02)
+    least = min(0.1 * max(error, 1e-15), 0.02)
     known = eigenvalues > least
     axes = np.where(known, np.clip(np.maximum(eigenvalues, least) ** -0.5, 1e-8, longest), 1.0)
     return np.ascontiguousarray((whiten_factor @ (vectors * axes)) @ vectors.T)
@@ -132,11 +134,19 @@ def make_dynamics(
     inverse = np.ascontiguousarray(composed.frame / surrogate.scale)
     z = np.ascontiguousarray((archive - surrogate.centre) @ inverse.T)
     moves = rescaling.make(surrogate, metric, z)
-    if not error < A_SCALE:
+    if not error < 0.3:
         moves = moves._replace(straight=-1)
+    flat = flatten(composed, metric, inverse, moves)
     return Dynamics(
-        surrogate, composed, metric, inverse, z, float(step_size), math.inf, math.inf, moves
+        surrogate, metric, inverse, z, float(step_size), math.inf, math.inf, moves, flat
     )
+
+
+def with_moves(dynamics: Dynamics, moves: Rescaling) -> Dynamics:
+    """With other moves."""
+    composed = compose(dynamics.surrogate, dynamics.metric)
+    flat = flatten(composed, dynamics.metric, dynamics.inverse, moves)
+    return dynamics._replace(rescaling=moves, flat=flat)
 
 
 def in_region(dynamics: Dynamics, z: np.ndarray) -> np.ndarray:
@@ -177,7 +187,17 @@ def to_x(dynamics: Dynamics, z: np.ndarray) -> np.ndarray:
 
 def value(dynamics: Dynamics, z: np.ndarray) -> float:
     """F at ``z``."""
-    return _value(dynamics.composed, dynamics.metric, z)
+    return _value(*dynamics.flat, z)
+
+
+def located(dynamics: Dynamics, x: np.ndarray) -> tuple[np.ndarray, float]:
+    """(z, f) at ``x``."""
+    return _located(*dynamics.flat, x)
+
+
+def value_inside(dynamics: Dynamics, x: np.ndarray) -> float:
+    """F at ``x``, ``-inf`` outside D."""
+    return _value_inside(*dynamics.flat, x, dynamics.radius, dynamics.ceiling)
 
 
 def run(
@@ -191,57 +211,49 @@ def run(
     uniforms = rng.random((arm.transitions, 7))
     return Trajectory(
         *_transitions(
-            dynamics.composed,
-            dynamics.metric,
-            dynamics.archive,
-            dynamics.rescaling,
-            z,
-            dynamics.step_size,
-            arm.time,
-            arm.spread,
-            arm.jumps,
-            temperature,
-            dynamics.radius,
-            dynamics.ceiling,
-            MAX_LEAPFROG,
-            normals,
-            uniforms,
+            *dynamics.flat, dynamics.archive, z, dynamics.step_size, arm.time, arm.spread, arm.jumps,
+            temperature, dynamics.radius, dynamics.ceiling, normals, uniforms,
         )
-    )
+    )  # fmt: skip
 
 
 @njit(cache=True)
-def _value(composed, metric, z):
+def _value(numbers, integers, z):
     d = z.size
-    return at(composed, metric, 1.0, z, np.empty(d), np.empty(d), np.empty(d))
+    return at(restored(numbers, integers), 1.0, z, np.empty(d), np.empty(d), np.empty(d))
+
+
+@njit(cache=True)
+def _located(numbers, integers, x):
+    f = restored(numbers, integers)
+    d = x.size
+    z = np.zeros(d)
+    for i in range(d):
+        for j in range(d):
+            z[i] += f.inverse[i, j] * (x[j] - f.centre[j])
+    return z, _value(numbers, integers, z)
+
+
+@njit(cache=True)
+def _value_inside(numbers, integers, x, radius, ceiling):
+    z, value = _located(numbers, integers, x)
+    inside = rescaling.square_norm(restored(numbers, integers).moves, z) < radius * radius
+    return value if inside and value < ceiling else -np.inf
 
 
 # What the columns of the uniforms are for. A transition is a trajectory or a jump, which have two of them in common.
 KIND, STEP, TIME, FIRST, SECOND, WHOLE, ACCEPT = range(7)
 WALKS, SIZE = STEP, TIME
-RESCALES = 0.6  # of the jumps beyond it in WALKS are along a scale, where f has one
 
 
-# One loop with buffers and fifteen arguments: in parts, with records, it gives the same bits and costs 2
-# microseconds a call and 2 to 4 % of a trajectory more.
+# One loop with buffers: in parts, with records, it costs 2 microseconds a call and 2 to 4 % of a trajectory more.
 @njit(cache=True, nogil=True)  # chains that share a surrogate compute side by side
 def _transitions(
-    composed,
-    metric,
-    archive,
-    moves,
-    start,
-    step_size,
-    time,
-    spread,
-    jumps,
-    temperature,
-    radius,
-    ceiling,
-    max_leapfrog,
-    normals,
-    uniforms,
-):
+    numbers, integers, archive, start, step_size, time, spread, jumps, temperature, radius, ceiling,
+    normals, uniforms,
+):  # fmt: skip
+    f = restored(numbers, integers)
+    moves = f.moves
     d = start.size
     z = start.copy()
     new = np.empty(d)
@@ -252,7 +264,7 @@ def _transitions(
     by_s = np.empty(d)
     square_radius = radius * radius
     ceiling = temperature * ceiling
-    value = at(composed, metric, temperature, z, gradient, s, by_s)
+    value = at(f, temperature, z, gradient, s, by_s)
     start_value = value
     moved = False
     gradients = 1
@@ -265,14 +277,14 @@ def _transitions(
         inside = True
         if u[KIND] < jumps:
             log_jacobian = 0.0
-            if moves.rates.size > 0 and u[WALKS] > RESCALES:
+            if moves.rates.size > 0 and u[WALKS] > 0.6:  # along a scale, where f has one
                 log_jacobian = rescaling.move(moves, z, u[FIRST], u[SIZE], normals[k, 0], new)
             else:
                 _jump(z, archive, normals[k], u, new)
             inside = rescaling.square_norm(moves, new) < square_radius
             log_ratio = -np.inf
             if inside:
-                new_value = at(composed, metric, temperature, new, new_gradient, s, by_s)
+                new_value = at(f, temperature, new, new_gradient, s, by_s)
                 gradients += 1
                 log_ratio = new_value - value + log_jacobian  # the other jumps are symmetric
         else:
@@ -281,11 +293,11 @@ def _transitions(
             # step size was tuned, at a banana's ends, the chain would stick
             step = step_size * (1.2 - u[STEP] ** 3)
             span = time * (1.0 - spread + 2.0 * spread * u[TIME])
-            steps = min(int(span / step) + 1, max_leapfrog)
+            steps = min(int(span / step) + 1, MAX_LEAPFROG)
             if moves.straight >= 0:
                 new_value, log_ratio, stability, inside, steps = straightened.leapfrog(
-                    composed, metric, moves, temperature, z, value, gradient, normals[k], step,
-                    steps, square_radius, new, new_gradient,
+                    f, temperature, z, value, gradient, normals[k], step, steps, square_radius,
+                    new, new_gradient,
                 )  # fmt: skip
                 gradients += steps
             else:
@@ -311,7 +323,7 @@ def _transitions(
                         if n == 0:
                             new_value = -np.inf
                         break
-                    new_value = at(composed, metric, temperature, new, new_gradient, s, by_s)
+                    new_value = at(f, temperature, new, new_gradient, s, by_s)
                     gradients += 1
                     for i in range(d):
                         momentum[i] += 0.5 * step * new_gradient[i]
@@ -336,7 +348,13 @@ def _transitions(
                 z[i] = new[i]
                 gradient[i] = new_gradient[i]
     accept_prob = accept_sum / trajectories if trajectories > 0 else np.nan
-    return z, start_value, value, moved, accept_prob, gradients, energy_error, diverging
+    x = np.empty(d)
+    for i in range(d):
+        x[i] = 0.0
+        for j in range(d):
+            x[i] += f.metric[i, j] * z[j]
+        x[i] = f.centre[i] + f.scale[i] * x[i]
+    return z, start_value, value, moved, accept_prob, gradients, energy_error, diverging, x
 
 
 @njit(cache=True)
@@ -378,7 +396,7 @@ class DualAveraging(NamedTuple):
 
 def start_dual_averaging(step_size: float) -> DualAveraging:
     """Start from ``step_size``, shrinking towards five times it."""
-    log_step = math.log(min(max(step_size, 0.02), LARGEST_STEP))
+    log_step = math.log(min(max(step_size, 0.02), STEPS[1]))
     return DualAveraging(log_step, log_step, log_step + math.log(5.0), 0.0, 0)
 
 
@@ -388,7 +406,7 @@ def update_dual_averaging(averaging: DualAveraging, accept_prob: float) -> DualA
     count = averaging.count + 1
     error = averaging.error + (TARGET_ACCEPT - accept_prob - averaging.error) / (count + 10.0)
     log_step = averaging.shrink_towards - math.sqrt(count) / 0.1 * error
-    log_step = min(max(log_step, math.log(SMALLEST_STEP)), math.log(LARGEST_STEP))
+    log_step = min(max(log_step, math.log(STEPS[0])), math.log(STEPS[1]))
     weight = count**-0.75
     log_average = weight * log_step + (1.0 - weight) * averaging.log_average
     return DualAveraging(log_step, log_average, averaging.shrink_towards, error, count)

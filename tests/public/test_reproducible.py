@@ -126,8 +126,8 @@ def test_nor_does_a_surrogates():
                 for name, value in surrogate._asdict().items()
                 if isinstance(value, np.ndarray) and value.dtype == float and value.size
             }
-            placed, slope = surrogate._replace(**fields), at(np.zeros(D), offset)
-            value = value_features.value_and_gradient(placed, at(np.full(D, 0.3), offset), slope)
+            placed, here = surrogate._replace(**fields), at(np.full((1, D), 0.3), offset)
+            (value,), slope = value_features.values_and_slopes(placed, here)
             metric, archive = at(np.eye(D), offset), np.zeros((1, D))
             dynamics = surrogate_dynamics.make_dynamics(placed, metric, archive, 0.1)
             path = surrogate_dynamics.run(

@@ -19,6 +19,11 @@ def banana(x):
     return -0.5 * float(x[0] ** 2 / 4.0 + (x[1] - 0.5 * x[0] ** 2) ** 2)
 
 
+def kinked(x):
+    """No surrogate is exact for it."""
+    return banana(x) - 2.0 * abs(np.sin(3.0 * x[0]))
+
+
 def run(chains, *log_densities):
     """To the end; with two log densities, each pool's its own."""
     asked = 0
@@ -100,10 +105,10 @@ def test_the_budget_of_all_holds_and_is_used(n, most):
 def test_a_pool_that_is_ahead_waits():
     """One log density is learned at once, the other is not: there are as many draws of both."""
     plan = Plan(draws=None, tune=None, longest=400, max_evaluations=800)
-    chains, _ = pooled([normal, banana], plan=plan)
+    chains, _ = pooled([normal, kinked], plan=plan)
     tuned = [int((p.evaluated.move != "probe").sum()) - 4 * len(p.rows) for p in chains.pools]
     assert len(chains.pools[0].rows) == len(chains.pools[1].rows) == len(chains.rows) > 10
-    assert tuned[0] != tuned[1]
+    assert tuned[0] <= tuned[1]
     assert any(s == {"pool": 0} for row in chains.warmup for s in row.statistics[:4])
 
 

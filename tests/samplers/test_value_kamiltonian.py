@@ -169,6 +169,7 @@ def recentred(state, x):
     surrogate = state.dynamics.surrogate
     centre = 0.5 * surrogate.centre + 0.5 * x
     dynamics = state.dynamics._replace(surrogate=surrogate._replace(centre=centre))
+    dynamics = surrogate_dynamics.with_moves(dynamics, dynamics.rescaling)
     return state._replace(dynamics=dynamics)
 
 
@@ -181,7 +182,7 @@ def test_control_a_surrogate_that_goes_on_adapting_is_noticed():
 
 
 def slow_transitions(
-    surrogate, metric, archive, moves, z, step_size, time, spread, jumps, temperature, radius, ceiling, longest,
+    surrogate, metric, archive, moves, z, step_size, time, spread, jumps, temperature, radius, ceiling,
     normals, uniforms, test=True,
 ):  # fmt: skip
     """The inner transitions, plainly; ``test=False`` leaves the inner accept/reject out.
@@ -192,8 +193,7 @@ def slow_transitions(
     d = len(z)
 
     def density(z):
-        s, gradient = metric @ z, np.empty(d)
-        value = value_features.value_and_gradient(surrogate, s, gradient)
+        (value,), (gradient,) = value_features.values_and_slopes(surrogate, (metric @ z)[None])
         return temperature * value, temperature * metric.T @ gradient
 
     value, gradient = density(z)
@@ -211,7 +211,7 @@ def slow_transitions(
             epsilon = step_size * (1.2 - u[1] ** 3)
             new, momentum, new_gradient, inside = z, normal, gradient, True
             span = time * (1.0 - spread + 2.0 * spread * u[2])
-            for _ in range(min(int(span / epsilon) + 1, longest)):
+            for _ in range(min(int(span / epsilon) + 1, surrogate_dynamics.MAX_LEAPFROG)):
                 momentum = momentum + 0.5 * epsilon * new_gradient
                 new = new + epsilon * momentum
                 inside = inside and new @ new < radius**2
@@ -227,11 +227,15 @@ def slow_transitions(
 
 def arguments(rng, dynamics, z, arm, temperature=1.0):
     return (
-        dynamics.composed, dynamics.metric, dynamics.archive, dynamics.rescaling, z, dynamics.step_size, arm.time,
-        arm.spread, arm.jumps,
-        temperature, dynamics.radius, dynamics.ceiling, 120,
+        dynamics.surrogate, dynamics.metric, dynamics.archive, dynamics.rescaling, z, dynamics.step_size, arm.time,
+        arm.spread, arm.jumps, temperature, dynamics.radius, dynamics.ceiling,
         rng.standard_normal((arm.transitions, len(z))), rng.random((arm.transitions, 7)),
     )  # fmt: skip
+
+
+def compiled_transitions(dynamics, arguments):
+    _, _, archive, _, *rest = arguments
+    return surrogate_dynamics._transitions(*dynamics.flat, archive, *rest)
 
 
 @pytest.mark.parametrize("temperature", [1.0, 0.5])
@@ -243,8 +247,8 @@ def test_inner_transitions_agree_with_the_plain_version(temperature):
         args = arguments(
             rng, dynamics, 0.5 * rng.standard_normal(2), Arm(5, 1.5, 0.6, 0.5), temperature
         )
-        z, _, value, moved, *_ = surrogate_dynamics._transitions(*args)
-        slow_z, slow_value = slow_transitions(dynamics.surrogate, *args[1:])
+        z, _, value, moved, *_ = compiled_transitions(dynamics, args)
+        slow_z, slow_value = slow_transitions(*args)
         np.testing.assert_allclose(z, slow_z, rtol=1e-8, atol=1e-10)
         np.testing.assert_allclose(value, slow_value, rtol=1e-8, atol=1e-10)
         moves += moved
@@ -271,7 +275,7 @@ def test_inner_transitions_are_reversible_on_the_region_and_the_control_is_not()
     ).dynamics._replace(step_size=1.1)
     starts = draw_surrogate(rng, dynamics, 3000)
     every = [arguments(rng, dynamics, z, Arm(4, 1.5, 0.6, 0.4)) for z in starts]
-    ends = np.array([surrogate_dynamics._transitions(*a)[0] for a in every])
+    ends = np.array([compiled_transitions(dynamics, a)[0] for a in every])
     wrong = np.array([slow_transitions(*a, test=False)[0] for a in every])
 
     def z_scores(ends):
@@ -284,14 +288,17 @@ def test_inner_transitions_are_reversible_on_the_region_and_the_control_is_not()
 
 @pytest.mark.slow  # the inner transitions' own tests: they agree with the plain ones, and have this control
 def test_control_the_whole_kernel_without_the_inner_test_is_noticed(monkeypatch):
-    def untested(*args):
+    state = frozen_state(bad_surrogate(depth=2.0), (0.0, 0.0, 0.85, 0.0))
+    dynamics = state.dynamics._replace(step_size=1.1)
+
+    def untested(numbers, integers, archive, *args):
+        args = (dynamics.surrogate, dynamics.metric, archive, dynamics.rescaling, *args)
         z, value = slow_transitions(*args, test=False)
         start = slow_transitions(*args[:-2], np.empty((0, 2)), np.empty((0, 7)))[1]
-        return z, start, value, True, 1.0, 1, 0.0, False
+        return z, start, value, True, 1.0, 1, 0.0, False, surrogate_dynamics.to_x(dynamics, z)
 
     monkeypatch.setattr(surrogate_dynamics, "_transitions", untested)
-    state = frozen_state(bad_surrogate(depth=2.0), (0.0, 0.0, 0.85, 0.0))
-    state = state._replace(dynamics=state.dynamics._replace(step_size=1.1))
+    state = state._replace(dynamics=dynamics)
     assert largest_z(*apply_kernel(state, n=3000)) > 10
 
 

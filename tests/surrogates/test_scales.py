@@ -54,8 +54,8 @@ def test_compiled_value_and_gradient(d):
         return f.linear @ s + plain_blocks(f.blocks, f.whiten @ s, s)
 
     for s in rng.standard_normal((5, d)):
-        gradient = np.empty(d)
-        assert features.value_and_gradient(f, s, gradient) == pytest.approx(plain(s), rel=1e-10)
+        (value,), (gradient,) = features.values_and_slopes(f, s[None])
+        assert value == pytest.approx(plain(s), rel=1e-10)
         differences = [(plain(s + h * e) - plain(s - h * e)) / (2 * h) for e in np.eye(d)]
         np.testing.assert_allclose(gradient, differences, rtol=1e-6, atol=1e-6)
 
@@ -279,7 +279,7 @@ def dynamics_with_a_scale(rate=-1.4, straight=True, radius=2.3):
     moves = dynamics.rescaling
     assert moves.straight == 0
     if not straight:
-        dynamics = dynamics._replace(rescaling=moves._replace(straight=-1))
+        dynamics = surrogate_dynamics.with_moves(dynamics, moves._replace(straight=-1))
     return dynamics._replace(radius=radius, ceiling=1.5)
 
 
@@ -356,13 +356,11 @@ def test_straightened_leapfrog_agrees_with_the_plain_version(temperature):
         z, momentum = 0.7 * rng.standard_normal(3), rng.standard_normal(3)
         new, gradient, by_new = np.empty(3), np.empty(3), np.empty(3)
         spare = np.empty((2, 3))
-        value = straightened.at(
-            dynamics.composed, dynamics.metric, temperature, z, gradient, *spare
-        )
+        f = features.restored(*dynamics.flat)
+        value = features.at(f, temperature, z, gradient, *spare)
         new_value, log_ratio, stability, inside, gradients = straightened.leapfrog(
-            dynamics.composed, dynamics.metric, dynamics.rescaling, temperature, z, value, gradient,
-            momentum, 0.2, 6, math.inf, new, by_new,
-        )  # fmt: skip
+            f, temperature, z, value, gradient, momentum, 0.2, 6, math.inf, new, by_new
+        )
         expected, ratio = plain_straightened(dynamics, z, momentum, 0.2, 6, temperature)
         np.testing.assert_allclose(new, expected, rtol=1e-4, atol=1e-5)
         assert log_ratio == pytest.approx(ratio, abs=1e-4)
@@ -406,7 +404,7 @@ def test_the_region_is_a_ball_in_straightened_coordinates():
         w = q * np.exp(0.5 * moves.rates[0] * moves.exponents[0] * away)
         assert distance == pytest.approx(np.linalg.norm(w - moves.origin))
         assert rescaling.square_norm(moves, one) == pytest.approx(distance**2)
-    plain = dynamics._replace(rescaling=moves._replace(straight=-1))
+    plain = surrogate_dynamics.with_moves(dynamics, moves._replace(straight=-1))
     np.testing.assert_allclose(surrogate_dynamics.reach(plain, z), np.linalg.norm(z, axis=1))
     assert rescaling.square_norm(plain.rescaling, z[0]) == pytest.approx(z[0] @ z[0])
 
@@ -441,10 +439,10 @@ def test_transitions_along_a_scale_leave_f_invariant_and_are_reversible(kind, dr
 def by_hand(dynamics, starts, kind, with_jacobian):
     """Six moves, or trajectories, with the inner test here; ``with_jacobian=False`` leaves log |J| out of it."""
     rng, moves, space = np.random.default_rng(13), dynamics.rescaling, np.empty((4, 3))
-    ends = starts.copy()
+    ends, f = starts.copy(), features.restored(*dynamics.flat)
     for z in ends:
         for _ in range(6):
-            value = straightened.at(dynamics.composed, dynamics.metric, 1.0, z, *space[:3])
+            value = features.at(f, 1.0, z, *space[:3])
             new, normals = np.empty(3), rng.standard_normal(3)
             if kind == "jumps":
                 jacobian = rescaling.move(moves, z, 0.5, rng.random(), normals[0], new)
@@ -452,9 +450,8 @@ def by_hand(dynamics, starts, kind, with_jacobian):
                 log_ratio = new_value - value + jacobian
             else:
                 new_value, log_ratio, *_ = straightened.leapfrog(
-                    dynamics.composed, dynamics.metric, moves, 1.0, z, value, space[0], normals,
-                    0.5, 3, dynamics.radius**2, new, space[3],
-                )  # fmt: skip
+                    f, 1.0, z, value, space[0], normals, 0.5, 3, dynamics.radius**2, new, space[3]
+                )
                 further = moves.into[0][0] @ (new - z)
                 jacobian = -0.5 * moves.rates[0] * moves.exponents[0].sum() * further
             log_ratio -= 0.0 if with_jacobian else jacobian
@@ -489,7 +486,7 @@ def test_a_funnel_is_straight_for_one_trajectory():
     fit = regression.fit(rng, x, y, x[:150], y[:150])
     metric = surrogate_dynamics.metric(fit.whiten_factor, fit.curvature, fit.quadratic_error)
     dynamics = surrogate_dynamics.make_dynamics(fit.surrogate, metric, x[:150], 0.3)
-    bent = dynamics._replace(rescaling=dynamics.rescaling._replace(straight=-1))
+    bent = surrogate_dynamics.with_moves(dynamics, dynamics.rescaling._replace(straight=-1))
     correlation = []
     for one in (dynamics, bent):
         one, _ = surrogate_dynamics.find_step_size(rng, one)
@@ -518,7 +515,7 @@ def test_a_trajectory_goes_on_in_the_neck():
         moves = dynamics.rescaling
         if not centred:  # the control: about where they are in the middle
             moves = moves._replace(centres=moves.centres + 1.0)
-        one = dynamics._replace(rescaling=moves)
+        one = surrogate_dynamics.with_moves(dynamics, moves)
         paths = [
             surrogate_dynamics.run(
                 rng, surrogate_dynamics.to_z(one, row), one, Arm(1, 1.5, 0.3, 0.0)

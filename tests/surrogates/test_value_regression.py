@@ -5,7 +5,8 @@ import math
 import numpy as np
 import pytest
 
-from pymc_kameleon.surrogates.values import features, least_squares, monomials, regression
+from pymc_kameleon.surrogates import transitions
+from pymc_kameleon.surrogates.values import features, least_squares, monomials, regression, sums
 from pymc_kameleon.surrogates.values.features import FOURIER, GAUSSIAN, LOG_LADDER, NONE, PAIRWISE
 from pymc_kameleon.surrogates.values.library import LIBRARY, Family
 
@@ -29,9 +30,9 @@ def random_surrogate(rng, d, kind):
         powers=powers,
         monomials=rng.standard_normal(len(variables)),
         kind=kind,
-        centres=rng.standard_normal((4, d)),
-        phases=rng.random(4),
-        weights=rng.standard_normal(4),
+        centres=rng.standard_normal((19, d)),
+        phases=rng.random(19),
+        weights=rng.standard_normal(19),
         lengthscale=1.7,
         tails=rng.standard_normal(len(LOG_LADDER)),
         tail_scale=3.0,
@@ -71,13 +72,51 @@ def test_compiled_value_and_gradient(d, kind):
     expected = [plain_value(f, x) for x in points]
     np.testing.assert_allclose(features.values(f, points), expected, rtol=1e-10, atol=1e-10)
     for x in points:
-        s, gradient, h = (x - f.centre) / f.scale, np.empty(d), 1e-5
-        features.value_and_gradient(f, s, gradient)
+        h = 1e-5
+        gradient = features.values_and_slopes(f, ((x - f.centre) / f.scale)[None])[1][0]
         differences = [
             (plain_value(f, x + h * f.scale * e) - plain_value(f, x - h * f.scale * e)) / (2 * h)
             for e in np.eye(d)
         ]
         np.testing.assert_allclose(gradient, differences, rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize("kind", [NONE, GAUSSIAN, PAIRWISE, FOURIER])
+def test_in_the_coordinates_of_the_dynamics_it_is_the_same(kind):
+    rng = np.random.default_rng(4)
+    f, metric, h = (
+        random_surrogate(rng, 3, kind),
+        rng.standard_normal((3, 3)) + 2.0 * np.eye(3),
+        1e-5,
+    )
+    x = f.centre + 0.3 * f.scale * rng.standard_normal((5, 3))
+    dynamics = transitions.make_dynamics(f, metric, x, 0.1)
+    for one in x:
+        z, value = transitions.located(dynamics, one)
+        np.testing.assert_allclose(z, transitions.to_z(dynamics, one), rtol=1e-10, atol=1e-12)
+        assert value == pytest.approx(plain_value(f, one), rel=1e-9, abs=1e-9)
+        assert transitions.value_inside(dynamics, one) == transitions.value(dynamics, z) == value
+        low = dynamics._replace(ceiling=value - 1.0)
+        near = dynamics._replace(radius=0.5 * math.sqrt(z @ z))
+        assert (
+            transitions.value_inside(low, one) == transitions.value_inside(near, one) == -math.inf
+        )
+        gradient, space = np.empty(3), np.empty((2, 3))
+        features.at(features.restored(*dynamics.flat), 0.5, z, gradient, *space)
+        differences = [
+            (transitions.value(dynamics, z + h * e) - transitions.value(dynamics, z - h * e))
+            / (2 * h)
+            for e in np.eye(3)
+        ]
+        np.testing.assert_allclose(gradient, 0.5 * np.array(differences), rtol=1e-6, atol=1e-6)
+
+
+def test_exponentials_are_right_but_for_a_few_bits():
+    x = -np.concatenate([np.geomspace(1e-300, 700.0, 5000), [0.0, 710.0, 1e300]])
+    found = x.copy()
+    sums._exponentials(found)
+    np.testing.assert_allclose(found[:-2], np.exp(x[:-2]), rtol=1e-15)
+    assert (found[-2:] < 1e-303).all()
 
 
 @pytest.mark.parametrize("d", [1, 2, 5])

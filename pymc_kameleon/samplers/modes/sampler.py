@@ -165,7 +165,7 @@ def _within(rng, state, here):
     mode, z, _ = here
     dynamics = state.modes[mode].dynamics
     path = surrogate_dynamics.run(rng, z, dynamics, WITHIN)
-    x = surrogate_dynamics.to_x(dynamics, path.z)
+    x = path.x
     # no inner transition leaves the mode, on which exactness hangs: f is another's there
     if not path.moved or not arrives(state.catalogue, x, mode):
         return None, path.gradients

@@ -1,4 +1,4 @@
-"""Chains that learn together, and what they do when they find themselves in several modes.
+"""The tuning phase of chains together: one :mod:`.tuning`, or one a mode where they find themselves in several modes.
 
 All of them tune together until a second mode is confirmed (:mod:`pymc_kameleon.samplers.modes.detection`). From there
 on the chains of each mode tune together and apart from the others, with what was evaluated there, and may part again.

@@ -54,7 +54,7 @@ def propose(rng: np.random.Generator, state: State, number: int) -> Proposal:
     z = dynamics.archive[rng.integers(len(dynamics.archive))]
     arm, exponent = state.options.choice.arms[ARM], (0.5, 0.25)[number % 2]
     path = surrogate_dynamics.run(rng, z, dynamics, arm, exponent)
-    return Proposal(surrogate_dynamics.to_x(dynamics, path.z), -math.inf, "probe")
+    return Proposal(path.x, -math.inf, "probe")
 
 
 def judge(

@@ -153,7 +153,7 @@ class Tuning:
         path = surrogate_dynamics.run(member.rng, z, dynamics, ARMS[2])
         if not path.moved:
             return None
-        return Proposal(surrogate_dynamics.to_x(dynamics, path.z), -math.inf, "search")
+        return Proposal(path.x, -math.inf, "search")
 
     def _found(self, k, proposal, value):
         """Go where it is higher: no draw, tuning only."""

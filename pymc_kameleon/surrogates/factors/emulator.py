@@ -26,9 +26,8 @@ VARIABLES = 3  # in one monomial, at most: what monomials.exponents pads to
 class Splines(NamedTuple):
     """What is added to the polynomials: a |R t - c|^3, see :mod:`pymc_kameleon.surrogates.factors.splines`."""
 
-    first: (
-        np.ndarray
-    )  # (K + 1,), int: factor k has the centres ``first[k]`` to ``first[k + 1]``; most have none
+    # (K + 1,), int: factor k has the centres ``first[k]`` to ``first[k + 1]``; most have none
+    first: np.ndarray
     centres: np.ndarray  # (C, widest): c, in whitened coordinates
     heights: np.ndarray  # (sum of centres x outputs,): a, factor by factor, centres in rows
     start: np.ndarray  # (K + 1,), int: where each factor's heights begin
@@ -45,9 +44,8 @@ class Emulator(NamedTuple):
     radius: np.ndarray  # (K,): rho
     added: np.ndarray  # (K,), bool: whether the factor's outputs are log likelihoods
     first: np.ndarray  # (K + 1,), int: factor k has the monomials ``first[k]`` to ``first[k + 1]``
-    variables: (
-        np.ndarray
-    )  # (M, VARIABLES), int: the product of s[variable]^power; power 0 where there are fewer
+    # (M, VARIABLES), int: the product of s[variable]^power; power 0 where there are fewer
+    variables: np.ndarray
     powers: np.ndarray  # (M, VARIABLES), int
     coefficients: np.ndarray  # (sum of monomials x outputs,): factor by factor, monomials in rows
     start: np.ndarray  # (K + 1,), int: where each factor's coefficients begin

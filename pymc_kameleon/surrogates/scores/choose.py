@@ -33,8 +33,7 @@ from pymc_kameleon.surrogates.scores.objective import (
 )
 
 REGULARIZATIONS = 10.0 ** np.arange(-1.0, -9.0, -1.0)
-VALIDATION_POINTS = 300  # of lite
-SEARCH_POINTS, SEARCH_FEATURES = 1000, 200  # of finite, and of the search for lengthscales
+SEARCH_FEATURES = 200  # of finite, and of the search for lengthscales
 RADIUS = 1e3  # of the history's own standard deviations: a trajectory that goes farther from its mean diverged
 
 
@@ -107,7 +106,7 @@ def _evenly(states, weights, size):
 
 def _validate(recipe, states, weights, base, unit, previous):
     """Lengthscale and regularisation, and how well they do where they were not fitted."""
-    few, few_weights = _evenly(states, weights, SEARCH_POINTS)
+    few, few_weights = _evenly(states, weights, 1000)
     few_features, folds = _first_features(unit, SEARCH_FEATURES), block_folds(len(few))
     regularizations = REGULARIZATIONS
     if recipe.regularization is not None:
@@ -126,7 +125,7 @@ def _validate(recipe, states, weights, base, unit, previous):
         return validate_finite(
             few, folds, few_features, lengthscales, regularizations, few_weights, base
         )
-    few, few_weights = _evenly(states, weights, VALIDATION_POINTS)
+    few, few_weights = _evenly(states, weights, 300)
     folds = block_folds(len(few))
     return validate_lite(few, folds, lengthscales, regularizations, few_weights, base)
 

@@ -17,9 +17,6 @@ from pymc_kameleon.numerics.random_features import RandomFeatures
 from pymc_kameleon.surrogates.scores.finite import at_lengthscale, fold_scores
 from pymc_kameleon.surrogates.scores.objective import GaussianBase, lengthscale_grid
 
-WORTHWHILE = 0.01  # relative improvement of J that a longer description must bring
-WIDEST = 64.0  # lengthscales stay within this factor of the median distance
-
 
 def search_lengthscales(
     points: np.ndarray,
@@ -51,7 +48,7 @@ def search_lengthscales(
         trial = scores(candidate, regularizations)
         if trial.min() < best:
             best, lengthscale, at = trial.min(), candidate, int(trial.argmin())
-    low, high = isotropic[2] / WIDEST, isotropic[2] * WIDEST
+    low, high = isotropic[2] / 64.0, isotropic[2] * 64.0
     for _ in range(sweeps):
         before = best
         for l in range(dim):
@@ -61,7 +58,7 @@ def search_lengthscales(
                     candidate[l] *= factor
                     first = max(at - 1, 0)
                     trial = scores(candidate, regularizations[first : at + 2])
-                    if not trial.min() < best - WORTHWHILE * abs(best):
+                    if not trial.min() < best - 0.01 * abs(best):
                         break
                     best, lengthscale = trial.min(), candidate
                     at = first + int(trial.argmin())

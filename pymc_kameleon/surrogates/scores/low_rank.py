@@ -27,36 +27,18 @@ def fit_low_rank(
     base: GaussianBase | None = None,
     *,
     tolerance: float = 1e-6,
-    max_rank: int | None = None,
-    start: np.ndarray | None = None,
     residual: float = 1e-4,
-    max_iterations: int = 1000,
 ) -> tuple[LiteSurrogate, int]:
     """As :func:`fit_lite`, with K ~ L L', L (n, r), and conjugate gradients: O(n r (r + d)).
 
-    Parameters
-    ----------
-    tolerance : float
-        Largest diagonal entry of K - L L' that is neglected.
-    max_rank : int, optional
-        Default: as large as the tolerance asks for.
-    start : ndarray of shape (n0,), optional
-        Coefficients of an earlier fit to the first n0 <= n of the points: the warm start. Scaled by n0 / n.
-    residual : float
-        Conjugate gradients stop at this relative residual.
-
-    Returns
-    -------
-    surrogate : LiteSurrogate
-    iterations : int
-        Of the conjugate gradients.
+    ``tolerance`` is the largest diagonal entry of K - L L' that is neglected, ``residual`` where conjugate gradients
+    stop, relative. Beside the surrogate: their iterations.
     """
     n, dim = points.shape
     base = gaussian_base(dim) if base is None else base
     lengthscale = np.full(dim, lengthscale, dtype=float)
     weights = normalized_weights(weights, n)
-    rank = n if max_rank is None else max_rank
-    factor = _incomplete_cholesky(points / lengthscale, tolerance, rank)  # (n, r)
+    factor = _incomplete_cholesky(points / lengthscale, tolerance)  # (n, r)
     z = points / lengthscale**2  # d_l k(z_i, x) = k (z_il - x_l) in these units
 
     def apply(columns):
@@ -79,27 +61,22 @@ def fit_low_rank(
     slope = squares * images[:, 0] - 2.0 * (z * images[:, 2:]).sum(axis=1) + images[:, 1]
     slope -= (lengthscale**-2.0).sum() * images[:, 0]
     slope += forces(weights[:, None] * base.gradients(points))
-    guess = np.zeros(n)
-    if start is not None:
-        guess[: len(start)] = start * (len(start) / n)
-    coefficients, iterations = _conjugate_gradients(
-        product, -slope, guess, residual, max_iterations
-    )
+    coefficients, iterations = _conjugate_gradients(product, -slope, residual)
     fit = LiteSurrogate(points, coefficients, lengthscale, base)
     return fit, iterations
 
 
 @njit(cache=True)
-def _incomplete_cholesky(points, tolerance, max_rank):
+def _incomplete_cholesky(points, tolerance):
     """L (n, r) with L L' ~ K at unit lengthscale, pivoting on the largest entry that remains.
 
     Shawe-Taylor & Cristianini (2004), section 5.2.
     """
     n, dim = points.shape
-    factor = np.zeros((n, min(n, max_rank)))
+    factor = np.zeros((n, n))
     rest = np.ones(n)
     rank = 0
-    while rank < factor.shape[1]:
+    while rank < n:
         pivot = np.argmax(rest)
         if rest[pivot] <= tolerance:
             break
@@ -118,14 +95,15 @@ def _incomplete_cholesky(points, tolerance, max_rank):
     return factor[:, :rank].copy()
 
 
-def _conjugate_gradients(product, right, x, residual, max_iterations):
-    """Solve A x = right for a positive definite A given by its product; start at x."""
+def _conjugate_gradients(product, right, residual):
+    """Solve A x = right for a positive definite A given by its product, in at most 1000 iterations."""
+    x = np.zeros_like(right)
     rest = right - product(x)
     direction = rest.copy()
     square = rest @ rest
     stop = residual**2 * (right @ right)
     iterations = 0
-    while square > stop and iterations < max_iterations:
+    while square > stop and iterations < 1000:
         image = product(direction)
         length = square / (direction @ image)
         x = x + length * direction

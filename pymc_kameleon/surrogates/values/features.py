@@ -23,17 +23,17 @@ unknown standard deviations, see :mod:`pymc_kameleon.surrogates.values.scales`. 
 coefficients, which is what lets :mod:`pymc_kameleon.surrogates.values.regression` fit it by least squares.
 """
 
-import math
 from typing import NamedTuple
 
 import numpy as np
 
 from pymc_kameleon.numerics.compiled import njit
-from pymc_kameleon.surrogates.values import scales
-from pymc_kameleon.surrogates.values.scales import Blocks, add_blocks
+from pymc_kameleon.surrogates import rescaling
+from pymc_kameleon.surrogates.values import scales, sums
+from pymc_kameleon.surrogates.values.sums import LOG_LADDER
 
+DENSE = 8.0  # numbers in a dense matrix of products that cost less than one sparse product does
 NONE, GAUSSIAN, PAIRWISE, FOURIER = 0, 1, 2, 3  # values of Surrogate.kind
-LOG_LADDER = 2.0 ** np.arange(0, 7)  # q_j: from within one standard deviation to the far tail
 
 
 class Surrogate(NamedTuple):
@@ -59,7 +59,7 @@ class Surrogate(NamedTuple):
     tail_scale: float  # q
     tail_linear: np.ndarray  # (d,): p
     tail_quadratic: np.ndarray  # (d, d): the symmetric R
-    blocks: Blocks  # e
+    blocks: scales.Blocks  # e
 
 
 def blank(centre: np.ndarray, scale: np.ndarray, whiten: np.ndarray) -> Surrogate:
@@ -123,9 +123,11 @@ def pairwise_kernel(s: np.ndarray, centres: np.ndarray, lengthscale: float) -> n
     total = np.zeros((len(s), len(centres)))
     squares = np.zeros_like(total)
     for i in range(d):
-        k = np.exp(np.square(s[:, i, None] - centres[:, i]) * (-0.5 / lengthscale**2))
-        total += k
-        squares += k * k
+        k = s[:, i, None] - centres[:, i]
+        np.square(k, out=k)
+        k *= -0.5 / lengthscale**2
+        total += np.exp(k, out=k)
+        squares += np.square(k, out=k)
     pairs = 0.5 * (total * total - squares) / (d * (d - 1)) if d > 1 else 0.0
     return 0.5 * total / d + pairs
 
@@ -173,196 +175,243 @@ def compose(f: Surrogate, matrix: np.ndarray) -> Surrogate:
     )
 
 
+# --- as compiled functions read it ----------------------------------------------------------------
+
+
+class Terms(NamedTuple):
+    """A surrogate, the metric B of coordinates z with s = B z, and moves along its scales: views of two buffers.
+
+    A call into compiled code costs some 150 ns an array that it is given, and these are forty.
+    """
+
+    constant: float
+    lengthscale: float
+    tail_scale: float
+    kind: int
+    is_quadratic: int  # whether there is nothing but c + b'u + u'Qu/2
+    centre: np.ndarray  # (d,)
+    scale: np.ndarray  # (d,)
+    origin: np.ndarray  # (d,)
+    frame: np.ndarray  # (d, d)
+    whiten: np.ndarray  # (d, d)
+    linear: np.ndarray  # (d,)
+    quadratic: np.ndarray  # (d, d)
+    metric: np.ndarray  # (d, d)
+    inverse: np.ndarray  # (d, d)
+    pairs: np.ndarray  # (p, 2), int: the variables of s_i s_j that monomials are products of
+    starts: np.ndarray  # (d + p + 1,), int: where the terms of t_a begin, t = (s, pairs)
+    partners: np.ndarray  # (m,), int: b of each term w t_a t_b
+    monomials: np.ndarray  # (m,): w
+    dense: np.ndarray  # (d + p, d + p): W, if all terms are rather t'Wt/2; (0, 0) if not
+    centres: np.ndarray  # (k, d); transposed where the kernel is Gaussian or pairwise
+    phases: np.ndarray  # (k,)
+    weights: np.ndarray  # (k,)
+    tails: np.ndarray  # (j,)
+    tail_linear: np.ndarray  # (d,)
+    tail_quadratic: np.ndarray  # (d, d)
+    blocks: scales.Blocks
+    moves: rescaling.Rescaling
+
+
+Flat = tuple[
+    np.ndarray, np.ndarray
+]  # numbers; their table, whose rows are (begin, shape), and integers
+
+
+def flatten(
+    f: Surrogate,
+    metric: np.ndarray | None = None,
+    inverse: np.ndarray | None = None,
+    moves: rescaling.Rescaling | None = None,
+) -> Flat:
+    """The buffers that :func:`restored` makes ``Terms`` of; without a metric, for :func:`values` alone."""
+    d, b = len(f.centre), f.blocks
+    square = np.zeros((0, 0))
+    moves = rescaling.nothing(d) if moves is None else moves
+    pairs, starts, partners, monomials, dense = products(f, d)
+    whole = f.kind == FOURIER or not len(f.weights)
+    numbers = (
+        np.array([f.constant, f.lengthscale, f.tail_scale]), f.centre, f.scale, f.origin, f.frame,
+        f.whiten, f.linear, f.quadratic, square if metric is None else metric,
+        square if inverse is None else inverse, monomials, f.centres if whole else f.centres.T,
+        f.phases, f.weights, f.tails, f.tail_linear, f.tail_quadratic,
+        b.rates, b.constants, b.linear, b.quadratic, b.bends,
+        moves.rates, moves.exponents, moves.into, moves.back, moves.centres, moves.middles, moves.origin,
+        dense,
+    )  # fmt: skip
+    integers = (
+        np.array([f.kind, is_quadratic(f), moves.straight]),
+        pairs, starts, partners, b.variables, moves.variables,
+    )  # fmt: skip
+    rows = np.ones((len(numbers) + len(integers), 4), dtype=np.int64)
+    for arrays, row, begin in ((numbers, 0, 0), (integers, len(numbers), rows.size)):
+        for k, array in enumerate(arrays, row):
+            rows[k, 0], rows[k, 1 : 1 + array.ndim] = begin, array.shape
+            begin += array.size
+    return (
+        np.concatenate([array.ravel() for array in numbers]),
+        np.concatenate([rows.ravel(), *(array.ravel() for array in integers)]),
+    )
+
+
+def products(f: Surrogate, d: int) -> tuple[np.ndarray, ...]:
+    """(pairs, starts, partners, monomials, dense) of ``Terms``: s_i (s_j s_k), and (s_i s_j) (s_k s_l)."""
+    m = len(f.monomials)
+    flat, degree = np.repeat(f.variables.ravel(), f.powers.ravel()), f.powers.sum(axis=1)
+    ends = np.cumsum(degree)
+    quartic = degree == 4
+    last = flat[ends[:, None] - np.array([2, 1])].reshape(m, 2)
+    first = flat[(ends - degree)[quartic, None] + np.array([0, 1])].reshape(-1, 2)
+    codes, where = np.unique(np.concatenate([last, first]) @ np.array([d, 1]), return_inverse=True)
+    a, b = flat[ends - degree], d + where[:m]
+    a[quartic] = d + where[m:]
+    pairs, n = np.stack([codes // d, codes % d], axis=1), d + len(codes)
+    if n * n < DENSE * m:
+        dense = np.zeros((n, n))
+        dense[a, b] = f.monomials
+        none = np.zeros(0, dtype=np.int64)
+        return pairs, none, none, np.zeros(0), dense + dense.T
+    order = np.lexsort((b, a))
+    starts = np.searchsorted(a[order], np.arange(n + 1))
+    return pairs, starts, b[order], f.monomials[order], np.zeros((0, 0))
+
+
+@njit(cache=True, inline="always")
+def _row(x, rows, k):
+    begin, n = rows[4 * k], rows[4 * k + 1]
+    return x[begin : begin + n]
+
+
+@njit(cache=True, inline="always")
+def _grid(x, rows, k):
+    begin, n, m = rows[4 * k], rows[4 * k + 1], rows[4 * k + 2]
+    return x[begin : begin + n * m].reshape(n, m)
+
+
+@njit(cache=True, inline="always")
+def _cube(x, rows, k):
+    begin, n, m, l = rows[4 * k], rows[4 * k + 1], rows[4 * k + 2], rows[4 * k + 3]
+    return x[begin : begin + n * m * l].reshape(n, m, l)
+
+
+@njit(cache=True, inline="always")
+def restored(x, n):
+    """The ``Terms`` in what :func:`flatten` made."""
+    blocks = scales.Blocks(
+        _row(n, n, 34), _row(x, n, 17), _row(x, n, 18), _grid(x, n, 19), _cube(x, n, 20),
+        _grid(x, n, 21),
+    )  # fmt: skip
+    integers = n[4 * 30]
+    moves = rescaling.Rescaling(
+        _row(n, n, 35), _row(x, n, 22), _grid(x, n, 23), _cube(x, n, 24), _cube(x, n, 25),
+        _grid(x, n, 26), _row(x, n, 27), n[integers + 2], _row(x, n, 28),
+    )  # fmt: skip
+    return Terms(
+        x[0], x[1], x[2], n[integers], n[integers + 1],
+        _row(x, n, 1), _row(x, n, 2), _row(x, n, 3), _grid(x, n, 4), _grid(x, n, 5),
+        _row(x, n, 6), _grid(x, n, 7), _grid(x, n, 8), _grid(x, n, 9),
+        _grid(n, n, 31), _row(n, n, 32), _row(n, n, 33), _row(x, n, 10), _grid(x, n, 29),
+        _grid(x, n, 11), _row(x, n, 12), _row(x, n, 13),
+        _row(x, n, 14), _row(x, n, 15), _grid(x, n, 16), blocks, moves,
+    )  # fmt: skip
+
+
 # --- compiled value and gradient ------------------------------------------------------------------
 
 
+@njit(cache=True, inline="always")
+def at(f, temperature, z, gradient, s, by_s):
+    """Temperature * f at ``z``, for the ``Terms`` f of a composed surrogate, and its gradient with respect to z."""
+    d = z.size
+    value = f.constant + _quadratic(f, z, gradient)
+    if not f.is_quadratic:
+        for i in range(d):
+            total = 0.0
+            for j in range(d):
+                total += f.metric[i, j] * z[j]
+            s[i] = total
+            by_s[i] = 0.0
+        value += _other_terms(f, s, by_s)
+        for i in range(d):
+            for j in range(d):
+                gradient[j] += f.metric[i, j] * by_s[i]
+    if temperature != 1.0:
+        for i in range(d):
+            gradient[i] *= temperature
+    return temperature * value
+
+
+def values(f: Surrogate, x: np.ndarray) -> np.ndarray:
+    """F at every row of ``x`` (n, d), in the coordinates of the log density; shape (n,)."""
+    with np.errstate(over="ignore", invalid="ignore"):  # then it is not finite
+        s = np.ascontiguousarray((x - f.centre) / f.scale)
+    return values_and_slopes(f, s)[0]
+
+
+def values_and_slopes(f: Surrogate, s: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """F at every row of ``s`` (n, d), and df/ds: shapes (n,), (n, d)."""
+    return _values_and_slopes(*flatten(f), s)
+
+
 @njit(cache=True)
-def value_and_gradient(f, s, gradient):
-    """F(s) for s of shape (d,), writing df/ds into ``gradient``."""
-    d = s.size
-    u = np.zeros(d)
+def _values_and_slopes(numbers, integers, points):
+    f = restored(numbers, integers)
+    n, d = points.shape
+    result = np.empty(n)
+    slopes = np.zeros((n, d))
     by_u = np.empty(d)
-    for i in range(d):
-        for j in range(d):
-            u[i] += f.frame[i, j] * (s[j] - f.origin[j])
-        gradient[i] = 0.0
-    value = f.constant + quadratic_value(f.linear, f.quadratic, u, by_u)
-    for i in range(d):
-        for j in range(d):
-            gradient[j] += f.frame[i, j] * by_u[i]
-    return value + add_other_terms(f, s, gradient)
+    for k in range(n):
+        s, gradient = points[k], slopes[k]
+        u = np.zeros(d)
+        for i in range(d):
+            for j in range(d):
+                u[i] += f.frame[i, j] * (s[j] - f.origin[j])
+        value = f.constant + _quadratic(f, u, by_u)
+        for i in range(d):
+            for j in range(d):
+                gradient[j] += f.frame[i, j] * by_u[i]
+        result[k] = value + _other_terms(f, s, gradient)
+    return result, slopes
 
 
 @njit(cache=True, inline="always")
-def quadratic_value(linear, quadratic, u, gradient):
-    """Return b'u + u'Qu/2, writing its gradient."""
+def _quadratic(f, u, gradient):
+    """Return b'u + u'Qu/2, writing its gradient; by Q's rows, which are its columns: side by side, the same bits."""
     d = u.size
+    for i in range(d):
+        gradient[i] = 0.0
+    for j in range(d):
+        for i in range(d):
+            gradient[i] += f.quadratic[j, i] * u[j]
     value = 0.0
     for i in range(d):
-        row = 0.0
-        for j in range(d):
-            row += quadratic[i, j] * u[j]
-        gradient[i] = linear[i] + row
-        value += u[i] * (linear[i] + 0.5 * row)
+        value += u[i] * (f.linear[i] + 0.5 * gradient[i])
+        gradient[i] += f.linear[i]
     return value
 
 
-@njit(cache=True, inline="always")
-def is_quadratic(f):
+def is_quadratic(f: Surrogate) -> bool:
     """Whether there is nothing but c + b'u + u'Qu/2."""
-    nothing = f.monomials.size == 0 and f.kind == NONE and f.tails.size == 0
-    return nothing and f.blocks.rates.size == 0
+    nothing = not (len(f.monomials) or len(f.tails) or len(f.blocks.rates))
+    return nothing and f.kind == NONE
 
 
 @njit(cache=True, inline="always")
-def add_other_terms(f, s, gradient):
+def _other_terms(f, s, gradient):
     """The value at s of everything but the quadratic; its gradient is added to ``gradient``."""
     value = 0.0
-    if f.monomials.size > 0:
-        value += _monomials(f.variables, f.powers, f.monomials, s, gradient)
+    if f.pairs.size > 0:
+        value += sums.monomials(f.pairs, f.starts, f.partners, f.monomials, f.dense, s, gradient)
     if f.kind == GAUSSIAN:
-        value += _gaussian(f.centres, f.weights, f.lengthscale, f.whiten, s, gradient)
+        value += sums.gaussian(f.centres, f.weights, f.lengthscale, f.whiten, s, gradient)
     elif f.kind == PAIRWISE:
-        value += _pairwise(f.centres, f.weights, f.lengthscale, s, gradient)
+        value += sums.pairwise(f.centres, f.weights, f.lengthscale, s, gradient)
     elif f.kind == FOURIER:
-        value += _fourier(f.centres, f.phases, f.weights, s, gradient)
+        value += sums.fourier(f.centres, f.phases, f.weights, s, gradient)
     if f.tails.size > 0:
-        value += _tails(
+        value += sums.tails(
             f.tails, f.tail_scale, f.tail_linear, f.tail_quadratic, f.whiten, s, gradient
         )
     if f.blocks.rates.size > 0:
-        value += add_blocks(f.blocks, f.whiten, s, gradient)
+        value += scales.add_blocks(f.blocks, f.whiten, s, gradient)
     return value
-
-
-@njit(cache=True)
-def _monomials(variables, powers, weights, s, gradient):
-    d = s.size
-    table = np.empty((d, 5))
-    for i in range(d):
-        table[i, 0] = 1.0
-        for k in range(4):
-            table[i, k + 1] = table[i, k] * s[i]
-    value = 0.0
-    for k in range(weights.size):
-        w = weights[k]
-        i, j, l = variables[k, 0], variables[k, 1], variables[k, 2]
-        p, q, r = powers[k, 0], powers[k, 1], powers[k, 2]
-        a, b, c = table[i, p], table[j, q], table[l, r]
-        value += w * a * b * c
-        gradient[i] += w * p * table[i, p - 1] * b * c  # the first power is never 0
-        if q > 0:
-            gradient[j] += w * q * table[j, q - 1] * a * c
-            if r > 0:
-                gradient[l] += w * r * table[l, r - 1] * a * b
-    return value
-
-
-@njit(cache=True)
-def _gaussian(centres, weights, lengthscale, whiten, s, gradient):
-    d = s.size
-    z = np.zeros(d)
-    slope = np.zeros(d)
-    for i in range(d):
-        for j in range(d):
-            z[i] += whiten[i, j] * s[j]
-    precision = 1.0 / (lengthscale * lengthscale)
-    value = 0.0
-    for k in range(weights.size):
-        square = 0.0
-        for i in range(d):
-            square += (centres[k, i] - z[i]) ** 2
-        term = weights[k] * math.exp(-0.5 * precision * square)
-        value += term
-        term *= precision
-        for i in range(d):
-            slope[i] += term * (centres[k, i] - z[i])
-    for i in range(d):
-        for j in range(d):
-            gradient[j] += whiten[i, j] * slope[i]
-    return value
-
-
-@njit(cache=True)
-def _pairwise(centres, weights, lengthscale, s, gradient):
-    d = s.size
-    single = 0.5 / d
-    pair = 1.0 / (d * (d - 1)) if d > 1 else 0.0
-    precision = 1.0 / (lengthscale * lengthscale)
-    factors = np.empty(d)
-    value = 0.0
-    for k in range(weights.size):
-        total = 0.0
-        squares = 0.0
-        for i in range(d):
-            delta = centres[k, i] - s[i]
-            e = math.exp(-0.5 * precision * delta * delta)
-            factors[i] = e
-            total += e
-            squares += e * e
-        w = weights[k]
-        value += w * (single * total + 0.5 * pair * (total * total - squares))
-        w *= precision
-        for i in range(d):
-            e = factors[i]
-            gradient[i] += w * (single + pair * (total - e)) * e * (centres[k, i] - s[i])
-    return value
-
-
-@njit(cache=True)
-def _fourier(frequencies, phases, weights, s, gradient):
-    d = s.size
-    value = 0.0
-    for k in range(weights.size):
-        angle = phases[k]
-        for i in range(d):
-            angle += frequencies[k, i] * s[i]
-        value += weights[k] * math.cos(angle)
-        slope = -weights[k] * math.sin(angle)
-        for i in range(d):
-            gradient[i] += slope * frequencies[k, i]
-    return value
-
-
-@njit(cache=True)
-def _tails(tails, tail_scale, linear, quadratic, whiten, s, gradient):
-    d = s.size
-    z = np.zeros(d)
-    r2 = 0.0
-    for i in range(d):
-        for j in range(d):
-            z[i] += whiten[i, j] * s[j]
-        r2 += z[i] * z[i]
-    value = 0.0
-    by_r2 = 0.0  # derivative with respect to r^2
-    for j in range(tails.size):
-        value += tails[j] * math.log1p(r2 / LOG_LADDER[j])
-        by_r2 += tails[j] / (LOG_LADDER[j] + r2)
-    shrink = 1.0 / (1.0 + r2 / tail_scale)
-    numerator = 0.0
-    for i in range(d):
-        row = 0.0
-        for j in range(d):
-            row += quadratic[i, j] * s[j]
-        gradient[i] += shrink * (linear[i] + row)
-        numerator += s[i] * (linear[i] + 0.5 * row)
-    value += shrink * numerator
-    by_r2 -= numerator * shrink * shrink / tail_scale
-    for i in range(d):
-        for j in range(d):
-            gradient[j] += 2.0 * by_r2 * whiten[i, j] * z[i]
-    return value
-
-
-@njit(cache=True)
-def values(f, x):
-    """F at every row of ``x`` (n, d), in the coordinates of the log density; shape (n,)."""
-    n, d = x.shape
-    result = np.empty(n)
-    s = np.empty(d)
-    gradient = np.empty(d)
-    for k in range(n):
-        for i in range(d):
-            s[i] = (x[k, i] - f.centre[i]) / f.scale[i]
-        result[k] = value_and_gradient(f, s, gradient)
-    return result

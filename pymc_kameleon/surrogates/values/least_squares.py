@@ -5,9 +5,9 @@ from typing import NamedTuple
 import numpy as np
 from scipy import linalg
 
-QUADRATIC_RIDGE = 1e-10  # to factorise with; refinement takes it back
 REFINEMENTS = 3
-RIDGES = (1e-10, 1e-8, 1e-6, 1e-4, 1e-2, 1.0)  # relative to the mean square of a column
+# relative to the mean square of a column; the first to factorise with, where refinement takes it back
+RIDGES = (1e-10, 1e-8, 1e-6, 1e-4, 1e-2, 1.0)
 NARROWEST = 1e-11  # of a coordinate's sd: the shortest axis that whitening resolves
 
 
@@ -60,7 +60,7 @@ def solve(problem: Problem, ridge: float, refinements: int = REFINEMENTS) -> np.
         )[0]  # fmt: skip
     penalty = np.full(len(gram), ridge * weights.sum())
     penalty[:free] = 0.0
-    factor = with_ridge(gram, np.maximum(penalty, QUADRATIC_RIDGE * weights.sum()))
+    factor = with_ridge(gram, np.maximum(penalty, RIDGES[0] * weights.sum()))
     coefficients = linalg.cho_solve(factor, (weights * y) @ columns, check_finite=False)
     for _ in range(refinements):
         rest = (weights * (y - columns @ coefficients)) @ columns - penalty * coefficients

@@ -57,8 +57,7 @@ from pymc_kameleon.surrogates.values.library import (
 
 RELATIVE_ERROR = 0.15  # c
 FLOOR = (0.3, 2.0)  # range of s0
-SHRINK = 0.001  # of the chain's covariance towards the points'
-MAX_WORK = 4e10  # multiply-adds of one search: one to four seconds on one core
+MAX_WORK = 4e10  # multiply-adds of one search: with what is beside them 5 to 15 s of a core
 
 
 class Fit(NamedTuple):
@@ -72,9 +71,8 @@ class Fit(NamedTuple):
     relative_error: float  # c
     ridge: float
     quadratic_error: float  # ``error`` of the plain quadratic
-    curvature: (
-        np.ndarray
-    )  # (d, d): second derivative, in z, of the plain quadratic fitted with the same weights
+    # (d, d): second derivative, in z, of the plain quadratic fitted with the same weights
+    curvature: np.ndarray
     # (d, d): s = L z: lower triangular factor of the chain's correlation, shrunk towards the points'
     whiten_factor: np.ndarray
     n_points: int
@@ -232,8 +230,9 @@ def _chain_factor(s, spread):
 
     Shrunk towards the diagonal it would stop at axes of 1 : 30, and be another matrix in other units of rotated axes.
     """
-    own = np.sqrt((1.0 - SHRINK) / len(s)) * (s - s.mean(axis=0))
-    return root(np.concatenate([own, np.sqrt(SHRINK) * spread.T]))
+    shrink = 0.001
+    own = np.sqrt((1.0 - shrink) / len(s)) * (s - s.mean(axis=0))
+    return root(np.concatenate([own, np.sqrt(shrink) * spread.T]))
 
 
 def _inverse(factor):

@@ -13,8 +13,7 @@ from pymc_kameleon.surrogates.values.library import Basis, Data, Family, parts
 
 # of log sigma, of a log variance, of a log precision, of its square root's
 RATES = (-2.0, -1.0, 1.0, 2.0)
-SMALLEST, LARGEST = 0.02, 8.0  # |rate| times the coordinate's sd: hardly bent, or one point is all
-MOST = 3  # blocks
+SCREENED = 4000  # points among which blocks are looked for, or ten times the quadratic's columns
 CROWDED = 0.9  # columns a point at most
 MAX_WORK = 1e10  # multiply-adds of the candidates with mixed terms, of which four are looked at in any case
 WORTH = 0.5  # of the residual sum of squares, that a further block may leave
@@ -35,7 +34,7 @@ def screen(s, factor, y, weights, scale, quadratic) -> list[list[tuple[int, floa
     others = [s @ to_others(factor, j).T for j in range(s.shape[1])]
     found: list[tuple[int, float]] = []
     lists = []
-    while len(found) < MOST:
+    while len(found) < 3:
         explained = _best(s, others, root, scale, found, basis, left)
         if explained is None:
             break
@@ -89,7 +88,8 @@ def _candidates(scale, found):
     for j, unit in enumerate(scale):
         for rate in RATES:
             a = rate * unit
-            if SMALLEST < abs(a) < LARGEST and (j, a) not in found:
+            # hardly bent, or one point is all of it
+            if 0.02 < abs(a) < 8.0 and (j, a) not in found:
                 yield j, a
 
 
@@ -105,12 +105,14 @@ def build(data: Data, columns: np.ndarray, family: Family) -> list[Basis]:
     mixed terms.
     """
     train, _ = parts(data)
-    quadratic = columns[train, : features.quadratic_size(data.s.shape[1])]
-    found = screen(
-        data.s[train], data.whiten_factor, data.y[train], data.weights[train],
-        data.template.scale, quadratic,
-    )  # fmt: skip
     d = data.s.shape[1]
+    free = features.quadratic_size(d)
+    # a block is something or nothing: of tens of thousands of points a part of them tells
+    few = slice(0, train.stop, max(1, train.stop // max(SCREENED, 10 * free)))
+    found = screen(
+        data.s[few], data.whiten_factor, data.y[few], data.weights[few], data.template.scale,
+        columns[few, :free],
+    )  # fmt: skip
 
     def beside(blocks, diagonal):
         return scales.size(d, [j for j, _ in blocks], diagonal)
@@ -120,7 +122,7 @@ def build(data: Data, columns: np.ndarray, family: Family) -> list[Basis]:
         _with_scales(data, family, blocks, diagonal)
         for blocks in found
         for diagonal in (True, False)
-        if features.quadratic_size(d) + beside(blocks, diagonal) < most
+        if free + beside(blocks, diagonal) < most
     ]
 
 

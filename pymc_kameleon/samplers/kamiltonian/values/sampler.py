@@ -243,7 +243,7 @@ def _free_chain(rng, x, state, kernel):
     if not path.moved:
         return Proposal(x, -math.inf, move, carry, current.log_density)
     ratio = path.start_value - path.end_value  # P^K is reversible with respect to exp(f) on D
-    return Proposal(surrogate_dynamics.to_x(dynamics, path.z), ratio, move, carry)
+    return Proposal(path.x, ratio, move, carry)
 
 
 def _walk(rng, x, state):
@@ -300,8 +300,7 @@ def _propose_for_companion(rng, x, state):
         z = surrogate_dynamics.to_z(dynamics, own)
         path = surrogate_dynamics.run(rng, z, dynamics, arm, temperature)
     if path is not None and path.moved:
-        position = surrogate_dynamics.to_x(dynamics, path.z)
-        ratio = path.start_value - path.end_value
+        position, ratio = path.x, path.start_value - path.end_value
     else:
         step = WALK.propose(rng, own, state.walk).position - own
         position, ratio = own + (1.3 if temperature < 1.0 else 0.5) * step, 0.0

@@ -107,5 +107,5 @@ def locate(dynamics: Dynamics | None, x: np.ndarray, log_density: float) -> Curr
     """What is retained at ``x``."""
     if dynamics is None:
         return Current(np.zeros(0), log_density, 0.0)
-    z = surrogate_dynamics.to_z(dynamics, x)
-    return Current(z, log_density, surrogate_dynamics.value(dynamics, z))
+    z, value = surrogate_dynamics.located(dynamics, x)
+    return Current(z, log_density, value)
