@@ -42,9 +42,7 @@ class Counted:
         Of processor time, from now on, after which evaluations raise :class:`StoppedError`.
     """
 
-    def __init__(
-        self, log_density: Callable, limit=math.inf, level: float = math.inf, seconds=math.inf
-    ):
+    def __init__(self, log_density: Callable, limit=math.inf, level: float = math.inf, seconds=math.inf):
         self.log_density, self.limit, self.level = log_density, limit, level
         self.deadline = time.process_time() + seconds
         self.evaluations, self.best = 0, -math.inf
@@ -129,6 +127,4 @@ def installed(package: str) -> str | None:
 def versions() -> str:
     """Python and the packages that numbers may depend on."""
     packages = ("pymc", "pytensor", "numpy", "numba", "arviz")
-    return ", ".join(
-        [f"Python {platform.python_version()}", *filter(None, map(installed, packages))]
-    )
+    return ", ".join([f"Python {platform.python_version()}", *filter(None, map(installed, packages))])

@@ -148,27 +148,15 @@ class Benchmark(NamedTuple):
         Unless some are chosen on the command line only those that are ``wanted``. Then write the page: of all that is
         stored, or with ``--fresh`` of these cells and what other packages made.
         """
-        parser = argparse.ArgumentParser(
-            description=doc, formatter_class=argparse.RawDescriptionHelpFormatter
-        )
-        parser.add_argument(
-            "--samplers", nargs="+", default=samplers, metavar="SAMPLER", help=", ".join(samplers)
-        )
-        parser.add_argument(
-            "--problems", nargs="+", default=problems, metavar="PROBLEM", help=", ".join(problems)
-        )
-        parser.add_argument(
-            "--budgets", nargs="+", type=int, default=budgets, help=", ".join(map(str, budgets))
-        )
+        parser = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
+        parser.add_argument("--samplers", nargs="+", default=samplers, metavar="SAMPLER", help=", ".join(samplers))
+        parser.add_argument("--problems", nargs="+", default=problems, metavar="PROBLEM", help=", ".join(problems))
+        parser.add_argument("--budgets", nargs="+", type=int, default=budgets, help=", ".join(map(str, budgets)))
         parser.add_argument("--seeds", type=int, default=seeds, help=f"0, ..., seeds - 1; {seeds}")
         parser.add_argument("--processes", type=int, default=1)
-        parser.add_argument(
-            "--minutes", type=float, default=math.inf, help="begin no cell after so many"
-        )
+        parser.add_argument("--minutes", type=float, default=math.inf, help="begin no cell after so many")
         parser.add_argument("--again", action="store_true", help="also what is stored")
-        parser.add_argument(
-            "--fresh", action="store_true", help="also what other code made; no other in the page"
-        )
+        parser.add_argument("--fresh", action="store_true", help="also what other code made; no other in the page")
         parser.add_argument("--table", action="store_true", help="run nothing, only write the page")  # fmt: skip
         given = parser.parse_args(arguments)
         logging.getLogger("pymc").setLevel(logging.ERROR)
@@ -177,9 +165,7 @@ class Benchmark(NamedTuple):
         usual = (given.samplers, given.problems, given.budgets) == (samplers, problems, budgets)
         cells = [Cell(a, p, b, s) for s, b, p, a in order if self.code(a)]
         cells = [cell for cell in cells if not usual or wanted(cell)]
-        if not given.table and not self.run(
-            self._todo(cells, given), given.processes, given.minutes
-        ):
+        if not given.table and not self.run(self._todo(cells, given), given.processes, given.minutes):
             print("stopped at the time limit; the same command goes on")
             return
         kept = load(self.name)

@@ -45,9 +45,7 @@ SAMPLERS = {  # label; "module:Class" of the package's samplers, or a step of Py
 }
 PYMC = tuple(name for name, (_, made) in SAMPLERS.items() if made.startswith("pm."))
 OURS = tuple(name for name in SAMPLERS if name not in PYMC)
-SCREEN = {
-    "fast_kameleon_screened": 10
-}  # as the step's default: so many transitions make one screened move
+SCREEN = {"fast_kameleon_screened": 10}  # as the step's default: so many transitions make one screened move
 
 
 def own(name: str):
@@ -61,15 +59,11 @@ def own(name: str):
 
 def run(cell: Cell) -> list:
     """Chains: with ``draws``, ``evaluations``, ``tuning_seconds`` and ``seconds``."""
-    rngs = basics.generators(
-        [basics.number(cell.problem), basics.number(cell.sampler), cell.seed], CHAINS
-    )
+    rngs = basics.generators([basics.number(cell.problem), basics.number(cell.sampler), cell.seed], CHAINS)
     log_density, tune = TARGETS[cell.problem].numba_log_density, cell.budget // 2
     found = []
     for x, rng in zip(starts(cell.problem, cell.seed), rngs, strict=True):
-        if (
-            cell.sampler in OURS
-        ):  # at most one evaluation in a draw, so half of the draws are tuning
+        if cell.sampler in OURS:  # at most one evaluation in a draw, so half of the draws are tuning
             found.append(
                 core.run_chain(own(cell.sampler), log_density, x, rng, tune=tune, draws=cell.budget - tune)
             )  # fmt: skip
@@ -189,14 +183,9 @@ def score_table(board, score, marks=False):
             star = "\\*" if marks and not board.converged(s, target) else ""
             row.append(digits(score(s, target)) + star)
         rows.append(row)
-    for name, converged in (
-        ("× the best of PyMC's", False),
-        ("× the best converged of PyMC's", True),
-    ):
+    for name, converged in (("× the best of PyMC's", False), ("× the best converged of PyMC's", True)):
         found = [both(board.ratios(s, score, converged)) for s in board.samplers]
-        for title, values in zip(
-            (name, f"{name}, without §"), zip(*found, strict=True), strict=True
-        ):
+        for title, values in zip((name, f"{name}, without §"), zip(*found, strict=True), strict=True):
             rows.append([f"**{title}**", *(f"**{v}**" for v in values)])  # fmt: skip
     return table(["target", *(SAMPLERS[s][0] for s in board.samplers)], rows)
 

@@ -71,10 +71,7 @@ def forced(idata: dict):
         group = idata["control_variates"]
         weights, inside = np.exp(group["log_ratio"].values), group["is_inside"].values.astype(float)
         x, free = (idata[name]["x"].values for name in ("posterior", "surrogate_posterior"))
-        rows = [
-            control_variates._row(x[..., i], weights, free[..., i], inside)
-            for i in range(x.shape[-1])
-        ]
+        rows = [control_variates._row(x[..., i], weights, free[..., i], inside) for i in range(x.shape[-1])]
     import pandas as pd
 
     return pd.DataFrame(rows)
@@ -97,21 +94,12 @@ def page(cells: dict[Cell, dict]) -> str:
             for label, found in z.items():
                 found += [m[f"{label}_z"] for m in good]
             columns = [
-                ", ".join(f"{m[name]:.3f}" for m in good)
-                for name in ("with_mean", "draws_mean", "with_sd", "draws_sd")
+                ", ".join(f"{m[name]:.3f}" for m in good) for name in ("with_mean", "draws_mean", "with_sd", "draws_sd")
             ]
             kept = ", ".join(f"{m['with_mean']:.2f} against {m['draws_mean']:.2f}" for m in bad)
             if runs:
                 rows.append([target, f"{len(bad)} of {len(runs)}", *columns, kept])
-        head = [
-            "target",
-            "refused",
-            "means: controlled",
-            "draws",
-            "sds: controlled",
-            "draws",
-            "means of the refused",
-        ]
+        head = ["target", "refused", "means: controlled", "draws", "sds: controlled", "draws", "means of the refused"]
         parts += [f"## {total:,} evaluations in all", report.table(head, rows, left=7)] * bool(rows)
     ratios = np.log([b / a for a, b in used])
     summary = (
@@ -123,6 +111,4 @@ def page(cells: dict[Cell, dict]) -> str:
 
 
 if __name__ == "__main__":
-    Benchmark("control_variates", measure, page).command(
-        __doc__, ["controlled"], list(TARGETS), TOTALS, seeds=3
-    )
+    Benchmark("control_variates", measure, page).command(__doc__, ["controlled"], list(TARGETS), TOTALS, seeds=3)

@@ -97,9 +97,7 @@ def run_chain(
         The algorithm's.
     """
     log_density = CountingLogDensity(log_density)
-    life, evaluate = born(
-        algorithm(**options), log_density, np.array(x, dtype=float), rng, arrives=arrives
-    )
+    life, evaluate = born(algorithm(**options), log_density, np.array(x, dtype=float), rng, arrives=arrives)
     begin = time.process_time()
     for _ in range(tune):
         life.draw(evaluate)

@@ -126,11 +126,7 @@ def rows():
     )  # fmt: skip
     r = math.sqrt(2.0) * math.sqrt(3.0)
     exact = (1.0 + r) * math.exp(-r)
-    yield (
-        "Matérn-3/2 frequencies as independent t's: the kernel at (1, 1)",
-        exact,
-        matern_off_axis(rng, True),
-    )
+    yield ("Matérn-3/2 frequencies as independent t's: the kernel at (1, 1)", exact, matern_off_axis(rng, True))
     yield "the same from a multivariate t", exact, matern_off_axis(rng, False)
 
 

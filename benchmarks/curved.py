@@ -56,12 +56,9 @@ class Triangular:
 
 
 two_bends = Triangular(  # a parabola on a parabola
-    [None, lambda x, _: x[0] ** 2 - 1, lambda x, _: 0.4 * (x[1] ** 2 - 2), None, None],
-    [1, 0.3, 0.4, 1, 1],
+    [None, lambda x, _: x[0] ** 2 - 1, lambda x, _: 0.4 * (x[1] ** 2 - 2), None, None], [1, 0.3, 0.4, 1, 1]
 )
-cubic = Triangular(
-    [None, lambda x, _: x[0] - 0.2 * x[0] ** 3, None, None, None, None], [2, 0.6, 1, 3, 0.1, 10]
-)
+cubic = Triangular([None, lambda x, _: x[0] - 0.2 * x[0] ** 3, None, None, None, None], [2, 0.6, 1, 3, 0.1, 10])
 waves = Triangular([None, lambda x, m: 2 * m.sin(x[0]), *[None] * 6], [3, 0.3, *[1] * 6])
 
 

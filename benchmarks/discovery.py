@@ -74,14 +74,7 @@ def labels() -> Case:
         return float(terms.sum() - 0.5 * (mu @ mu / 25.0 + 4.0 * log_sd @ log_sd + x[4] ** 2))
 
     scale = 0.67 * np.array([5.0, 5.0, 0.5, 0.5, 1.0])
-    return Case(
-        log_density,
-        np.zeros(5),
-        np.minimum(scale, 1.0),
-        scale,
-        (0.5, 0.5),
-        lambda x: x[:, 0] < x[:, 1],
-    )
+    return Case(log_density, np.zeros(5), np.minimum(scale, 1.0), scale, (0.5, 0.5), lambda x: x[:, 0] < x[:, 1])
 
 
 def source() -> Case:
@@ -98,9 +91,7 @@ def source() -> Case:
     def log_density(x):
         sd = math.exp(min(max(x[4], -300.0), 300.0))
         z = (seen - x[2] * response(x[:2]) - x[3]) / sd
-        return float(
-            -0.5 * z @ z - 10.0 * x[4] - 0.5 * np.square((x - [0, 0, 0, 0, -1.5]) / prior).sum()
-        )
+        return float(-0.5 * z @ z - 10.0 * x[4] - 0.5 * np.square((x - [0, 0, 0, 0, -1.5]) / prior).sum())
 
     def evidence(x, y, log_noise):
         design = np.column_stack([response(np.array([x, y])), np.ones(10)]) * prior[2:4]
@@ -160,18 +151,14 @@ def measure(cell: Cell) -> dict:
     d, words = len(case.initial), np.random.SeedSequence(cell.seed)
     box = np.random.default_rng(words.spawn(1)[0]).uniform(-1.0, 1.0, (CHAINS, d))
     plan = automatic(d, CHAINS, most=TOTAL)
-    made = pooled_chains.Chains(
-        case.initial, case.initial + case.half * box, words, plan, scale=case.scale
-    )
+    made = pooled_chains.Chains(case.initial, case.initial + case.half * box, words, plan, scale=case.scale)
     while not made.done:
         made.tell([case.log_density(request.position) for request in made.ask()])
     draws = pooled_chains.posterior(made)
     judged = convergence.judge(draws, made.groups)
     apart = max(np.nan_to_num(judged.nested, nan=1.0), 1.0 + 0.5 * (judged.rhat - 1.0)) > DISAGREE
     sought = made.sought()
-    found = (
-        np.zeros(draws.shape[:2], int) if case.modes is None else case.modes(draws.reshape(-1, d))
-    )
+    found = np.zeros(draws.shape[:2], int) if case.modes is None else case.modes(draws.reshape(-1, d))
     shares = np.bincount(found.ravel().astype(int), minlength=len(case.masses)) / found.size
     lost = [k for k, m in enumerate(case.masses) if m >= SMALL and shares[k] < QUARTER * m]
     return {

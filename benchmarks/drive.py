@@ -100,9 +100,7 @@ def step_class(step: str) -> type:
     found = getattr(module, name.removeprefix("pm."), None)
     if found is None:
         known = [n for n in dir(pymc_kameleon) if n.endswith("Step")]
-        raise ValueError(
-            f"There is no step {name!r}; there are {', '.join(known)} and PyMC's, as pm.Name."
-        )
+        raise ValueError(f"There is no step {name!r}; there are {', '.join(known)} and PyMC's, as pm.Name.")
     return found
 
 

@@ -41,10 +41,7 @@ ALONE = 4  # chains, where they learn alone
 SECONDS = 100.0  # of processor time of a rival's run
 TOTALS = (500, 1000, 2000, 5000)
 TOGETHER = {f"together, {n} chains": n for n in (4, 16, 64)}
-HERO, GOAL = (
-    "together, 16 chains",
-    (2000, 300.0, 1.02),
-)  # total, effective draws, R-hat: on eight of the twelve
+HERO, GOAL = ("together, 16 chains", (2000, 300.0, 1.02))  # total, effective draws, R-hat: on eight of the twelve
 LABELS = {"alone": "alone, 4 chains", "demetropolisz": "pm.DEMetropolisZ", "smc": "pm.sample_smc"}
 PACKAGES = {"demetropolisz": "pymc", "smc": "pymc", "emcee": "emcee"}
 
@@ -108,17 +105,13 @@ def run(cell: Cell, log_density: basics.Counted) -> Draws:
         return Draws(posterior(made))
     if cell.sampler == "smc":
         return pymc_steps.smc(Task(Boxed(cell.problem), log_density, cell.budget, cell.seed, 0))
-    return {"alone": alone, "demetropolisz": demetropolisz, "emcee": emcee}[cell.sampler](
-        cell, log_density
-    )
+    return {"alone": alone, "demetropolisz": demetropolisz, "emcee": emcee}[cell.sampler](cell, log_density)
 
 
 def measure(cell: Cell) -> dict:
     """What is stored of a cell."""
     is_rival, target = cell.sampler in PACKAGES, TARGETS[cell.problem]
-    counted = basics.Counted(
-        target.numba_log_density, cell.budget, seconds=SECONDS if is_rival else math.inf
-    )
+    counted = basics.Counted(target.numba_log_density, cell.budget, seconds=SECONDS if is_rival else math.inf)
     try:
         with warnings.catch_warnings(), np.errstate(all="ignore"):
             warnings.simplefilter("ignore")
@@ -175,14 +168,7 @@ def goal_table(cells) -> list[str]:
             ", ".join("-" if r["rhat"] is None else f"{r['rhat']:.3f}" for r in runs),
             *(f"{_median(runs, name):.2f}" for name in ("mean_error", "sd_error")), f"{sum(good)} of {len(good)}",
         ])  # fmt: skip
-    head = [
-        "target",
-        "effective draws, seed by seed",
-        "R-hat",
-        "error of means, sds",
-        "error of sds",
-        "reached",
-    ]
+    head = ["target", "effective draws, seed by seed", "R-hat", "error of means, sds", "error of sds", "reached"]
     return [
         f"## {total:,} evaluations in all, 16 chains", report.table(head, rows, left=3),
         f"At least {least:.0f} effective draws and R-hat below {most}: {counts.count(1.0)} of {len(found)} targets "
@@ -213,10 +199,7 @@ def _entry(by_seed):
     if not made:
         return next(iter(by_seed.values()))["failed"]
     ess, rhat, mean, sd = (_median(made, n) for n in ("ess", "rhat", "mean_error", "sd_error"))
-    parts = [
-        f"{ess:.0f}" if math.isfinite(ess) else "-",
-        f"{rhat:.3f}" if math.isfinite(rhat) else "-",
-    ]
+    parts = [f"{ess:.0f}" if math.isfinite(ess) else "-", f"{rhat:.3f}" if math.isfinite(rhat) else "-"]
     some = [f"{len(made)} of {len(by_seed)} runs"] if len(made) < len(by_seed) else []
     return "; ".join([*parts, *some, f"{mean:.2f}, {sd:.2f}"])
 

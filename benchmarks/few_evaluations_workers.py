@@ -43,10 +43,7 @@ def measure(cell: Cell) -> dict:
 
     points = starts(TARGET, 0, 17)
     begin, computing = time.monotonic(), time.process_time()
-    with (
-        ThreadPoolExecutor(count) as executor,
-        ThreadPoolExecutor(min(os.cpu_count() or 1, 16)) as threads,
-    ):
+    with ThreadPoolExecutor(count) as executor, ThreadPoolExecutor(min(os.cpu_count() or 1, 16)) as threads:
         how = plan(TARGET, 16, cell.budget)
         chains = Chains(points[-1], points[:-1], np.random.SeedSequence(0), how, apply=threads.map)
         evaluate = Elsewhere(log_density, None, executor)

@@ -205,9 +205,7 @@ def held_out_table(result, y):
     for name, p in predictions.items():
         loss, right = log_loss(p, y), (p > 0.5) == (y > 0)
         difference = loss - base
-        versus = (
-            "" if p is result.logistic else f"{difference.mean():+.3f} ± {error(difference):.3f}"
-        )
+        versus = "" if p is result.logistic else f"{difference.mean():+.3f} ± {error(difference):.3f}"
         rows.append(
             [name, f"{right.sum()} of {len(y)}", f"{right.mean():.3f} ± {error(right):.3f}",
              f"{loss.mean():.3f} ± {error(loss):.3f}", versus]

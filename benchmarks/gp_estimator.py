@@ -109,18 +109,12 @@ def ranges(results):
 
 
 def variance_table(X, y, points, rng):
-    places = {
-        "posterior": points[:3],
-        "prior": rng.normal(PRIOR_MEAN, np.sqrt(PRIOR_VARIANCE), (3, 9)),
-    }
+    places = {"posterior": points[:3], "prior": rng.normal(PRIOR_MEAN, np.sqrt(PRIOR_VARIANCE), (3, 9))}
     rows = []
     for place, thetas in places.items():
         for approximation in ("laplace", "ep"):
             for n_importance in (1, 16, 100):
-                results = [
-                    noise(X, y, theta, n_importance, rng, approximation=approximation)
-                    for theta in thetas
-                ]
+                results = [noise(X, y, theta, n_importance, rng, approximation=approximation) for theta in thetas]
                 rows.append((place, approximation, n_importance, *ranges(results)))
     return ("theta from the", "approximation", "draws", "var log estimate", "Pareto k"), rows
 

@@ -117,9 +117,7 @@ def run_rival(likelihood_name, seeds, friction, repeats, target, a):
             seeds=seeds, repeats=repeats,
         )  # fmt: skip
         try:
-            chains.append(
-                hamiltonian_abc(rng, gradient, start, warmup=warmup, draws=n, friction=friction)
-            )
+            chains.append(hamiltonian_abc(rng, gradient, start, warmup=warmup, draws=n, friction=friction))
         except FloatingPointError:
             return None
     each = likelihood.simulations / (a.chains * (warmup + n))
@@ -223,10 +221,7 @@ def write_report(results, a):
 def page(a):
     logging.getLogger("pymc").setLevel(logging.ERROR)
     warnings.filterwarnings("ignore", message=".*object mode.*|.*could not link to a BLAS.*")
-    results = {
-        title: (target, run_all(target, n_datasets, a))
-        for title, (target, n_datasets) in CASES.items()
-    }
+    results = {title: (target, run_all(target, n_datasets, a)) for title, (target, n_datasets) in CASES.items()}
     return write_report(results, a)
 
 

@@ -59,13 +59,8 @@ def measure(cell: Cell) -> dict[str, Any]:
         "by_error": float(1.0 / np.mean(1.0 / efficiency)),
         "mean_error": float(np.abs((draws.mean((0, 1)) - target.mean) / sd).max()),
         "sd_error": float(np.abs(draws.std((0, 1)) / sd - 1.0).max()),
-        "families": [
-            s.fit.family if getattr(s, "fit", None) is not None else "none" for s in states
-        ],
-        "residual_sd": max(
-            (float(s.quality.residual_sd) for s in states if hasattr(s, "quality")),
-            default=math.nan,
-        ),
+        "families": [s.fit.family if getattr(s, "fit", None) is not None else "none" for s in states],
+        "residual_sd": max((float(s.quality.residual_sd) for s in states if hasattr(s, "quality")), default=math.nan),
         "acceptance": float(np.mean([c.acceptance for c in chains])),
         "seconds": float(np.mean([c.tuning_seconds + c.seconds for c in chains])),
         "evaluations": evaluations / CHAINS,
@@ -150,6 +145,4 @@ def first_fit(d: int) -> int:
 
 if __name__ == "__main__":
     problems = [f"{family}, {d}" for d in DIMENSIONS for family in FAMILIES]
-    Benchmark("kamiltonian_dimension", measure, page).command(
-        __doc__, list(SAMPLERS), problems, (10_000,)
-    )
+    Benchmark("kamiltonian_dimension", measure, page).command(__doc__, list(SAMPLERS), problems, (10_000,))

@@ -61,9 +61,7 @@ class MarginalTruth(NamedTuple):
     quantiles: np.ndarray
 
 
-def error_efficiency(
-    draws: np.ndarray, truth: MarginalTruth, evaluations_per_chain: float
-) -> np.ndarray:
+def error_efficiency(draws: np.ndarray, truth: MarginalTruth, evaluations_per_chain: float) -> np.ndarray:
     """How many independent draws, per 1000 evaluations, would estimate as well as a chain does, shape (d,).
 
     Effective sample size cannot see a region that no chain has visited; an error against the truth does. Each chain of

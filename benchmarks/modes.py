@@ -67,9 +67,7 @@ def apart():
             inverse = np.linalg.inv(np.linalg.cholesky(covariance))
             z = pt.dot(inverse, x - mean)
             terms.append(math.log(weight) + np.log(np.diag(inverse)).sum() - 0.5 * pt.sum(z**2))
-        pm.Potential(
-            "likelihood", pt.logsumexp(pt.stack(terms)) + 0.5 * pt.sum((x / PRIOR_SD) ** 2)
-        )
+        pm.Potential("likelihood", pt.logsumexp(pt.stack(terms)) + 0.5 * pt.sum((x / PRIOR_SD) ** 2))
     normal = (means[1] - means[0]) / np.linalg.norm(means[1] - means[0])
 
     def is_first(posterior):
@@ -123,13 +121,7 @@ def peak(f, t, v) -> dict:
     design = np.column_stack([np.cos(phase), np.sin(phase), np.ones_like(t)])
     fitted = np.linalg.lstsq(design, v)[0]
     log_noise = float(np.log(np.std(v - design @ fitted)))
-    return dict(
-        zip(
-            ("frequency", "a", "b", "offset", "log_noise"),
-            (f, *map(float, fitted), log_noise),
-            strict=True,
-        )
-    )
+    return dict(zip(("frequency", "a", "b", "offset", "log_noise"), (f, *map(float, fitted), log_noise), strict=True))
 
 
 def alias():
@@ -206,12 +198,7 @@ def measure(cell: Cell) -> dict:
     learning.LATEST = latest if cell.sampler == "after" else 0.0
     try:
         with model:
-            idata = pk.sample(
-                max_evaluations=cell.budget,
-                initvals=start,
-                random_seed=cell.seed,
-                progressbar=False,
-            )
+            idata = pk.sample(max_evaluations=cell.budget, initvals=start, random_seed=cell.seed, progressbar=False)
     finally:
         learning.LATEST = latest
     first = is_first(idata["posterior"])

@@ -26,12 +26,7 @@ from benchmarks import provenance
 from benchmarks.report import table
 from pymc_kameleon.particle_filter import StochasticVolatilityFilter, simulate_stochastic_volatility
 from pymc_kameleon.pseudo_marginal import NoisyLogLikelihood, step_beside_noise
-from pymc_kameleon.steps import (
-    AdaptiveMetropolisStep,
-    FastKameleonStep,
-    GaussianMixtureStep,
-    KameleonStep,
-)
+from pymc_kameleon.steps import AdaptiveMetropolisStep, FastKameleonStep, GaussianMixtureStep, KameleonStep
 from pymc_kameleon.steps.pytensor_internals import cells
 
 NOISE_SDS = (0.5, 1.0, 1.5)
@@ -51,11 +46,7 @@ class Moments(NamedTuple):
     def cells(self):
         """Mean, sd, and the z-score of the sd against 1."""
         z = (self.sd - 1.0) / self.sd_error
-        return (
-            f"{self.mean:+.3f} ± {self.mean_error:.3f}",
-            f"{self.sd:.3f} ± {self.sd_error:.3f}",
-            f"{z:+.1f}",
-        )
+        return (f"{self.mean:+.3f} ± {self.mean_error:.3f}", f"{self.sd:.3f} ± {self.sd_error:.3f}", f"{z:+.1f}")
 
 
 def moments(draws: np.ndarray) -> Moments:
@@ -63,9 +54,7 @@ def moments(draws: np.ndarray) -> Moments:
     means, squares = draws.mean(axis=1), np.square(draws).mean(axis=1)
     root = math.sqrt(len(draws))
     sd = math.sqrt(squares.mean() - means.mean() ** 2)
-    return Moments(
-        means.mean(), means.std(ddof=1) / root, sd, squares.std(ddof=1) / root / (2.0 * sd)
-    )
+    return Moments(means.mean(), means.std(ddof=1) / root, sd, squares.std(ddof=1) / root / (2.0 * sd))
 
 
 class Estimate:
@@ -163,9 +152,7 @@ def volatility_rows(settings):
         model, spread = volatility_model(y, n_particles, correlation is not None)
         for kind in (KameleonStep, AdaptiveMetropolisStep):
             step = kind(model=model, correlation=correlation)
-            idata = sample(
-                step, model, settings, chains=4, tune=settings.pf_tune, draws=settings.pf_draws
-            )
+            idata = sample(step, model, settings, chains=4, tune=settings.pf_tune, draws=settings.pf_draws)
             names = ("mean", "persistence", "sd")
             posterior = {name: idata["posterior"][name].values for name in names}
             ess = [float(az.ess({name: v})[name]) for name, v in posterior.items()]

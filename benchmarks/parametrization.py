@@ -117,9 +117,7 @@ def page(found: dict[Cell, dict]) -> str:
             if seeds:
                 runs = [[of[seed] for seed in seeds] for of in by_how]
                 lam = np.median([m["centring"] for m in runs[0]], axis=0)
-                rows.append(
-                    [name, len(seeds), *map(entry, runs), " ".join(f"{v:.2f}" for v in lam)]
-                )
+                rows.append([name, len(seeds), *map(entry, runs), " ".join(f"{v:.2f}" for v in lam)])
         parts.append(f"## {step}Step, {budget:,} evaluations a chain")
         parts.append(report.table(["model", "seeds", '"auto"', '"model"', "lambda"], rows, left=5))
     return "\n\n".join(parts)
@@ -135,6 +133,4 @@ def entry(runs) -> str:
 
 if __name__ == "__main__":
     samplers = [f"{step}, {how}" for step in USUAL for how in ("model", "auto")]
-    Benchmark("parametrization", measure, page).command(
-        __doc__, samplers, list(MODELS), (3000, 10_000), seeds=3
-    )
+    Benchmark("parametrization", measure, page).command(__doc__, samplers, list(MODELS), (3000, 10_000), seeds=3)

@@ -66,9 +66,7 @@ def cost_table(rng):
                 logs.append(estimator(rng, *VOLATILITY))
                 times.append(time.process_time() - begin)
             milliseconds = 1e3 * np.quantile(times, 0.25)
-            rows.append(
-                (resampling, n_particles, f"{milliseconds:.2f}", f"{np.var(logs, ddof=1):.3f}")
-            )
+            rows.append((resampling, n_particles, f"{milliseconds:.2f}", f"{np.var(logs, ddof=1):.3f}"))
     return ("resampling", "particles", "ms per estimate", "var log estimate"), rows
 
 

@@ -74,6 +74,4 @@ def page(cells: dict[Cell, dict]) -> str:
 
 
 if __name__ == "__main__":
-    Benchmark("pools", measure, page).command(
-        __doc__, list(POOLS), ["two modes"], (EVALUATIONS,), 20
-    )
+    Benchmark("pools", measure, page).command(__doc__, list(POOLS), ["two modes"], (EVALUATIONS,), 20)

@@ -53,9 +53,7 @@ class Moments(NamedTuple):
     efficiency: float
 
 
-def laplace(
-    log_density: LogDensity, start: np.ndarray, df: float = 10.0, inflation: float = 1.1
-) -> Envelope:
+def laplace(log_density: LogDensity, start: np.ndarray, df: float = 10.0, inflation: float = 1.1) -> Envelope:
     """Student envelope at the mode, with the inverse Hessian there times ``inflation`` squared."""
     d = len(start)
 
@@ -75,19 +73,13 @@ def laplace(
 
 
 def importance_moments(
-    log_density: LogDensity,
-    envelope: Envelope,
-    log2_points: int = 12,
-    shifts: int = 16,
-    seed: int = 0,
+    log_density: LogDensity, envelope: Envelope, log2_points: int = 12, shifts: int = 16, seed: int = 0
 ) -> Moments:
     """Mean and covariance by self-normalised importance sampling: 2^``log2_points`` points of each of the shifts."""
     d = len(envelope.location)
     rng = np.random.default_rng(seed)
     sobol = qmc.Sobol(d + 1, scramble=False).random_base2(log2_points)
-    s = np.concatenate(
-        [_student(np.mod(sobol + rng.random(d + 1), 1.0), envelope.df) for _ in range(shifts)]
-    )
+    s = np.concatenate([_student(np.mod(sobol + rng.random(d + 1), 1.0), envelope.df) for _ in range(shifts)])
     log_weight = envelope.log_weight(log_density, s)
     weight = np.exp(log_weight - log_weight.max())
     x = envelope.location + s @ envelope.factor.T
@@ -103,9 +95,7 @@ def importance_moments(
 def posterior_moments(log_density: LogDensity, start: np.ndarray) -> Moments:
     """Moments in two stages: about the mode, then about the mean and covariance that this finds."""
     pilot = importance_moments(log_density, laplace(log_density, start), log2_points=9)
-    return importance_moments(
-        log_density, Envelope(pilot.mean, np.linalg.cholesky(pilot.cov), 10.0)
-    )
+    return importance_moments(log_density, Envelope(pilot.mean, np.linalg.cholesky(pilot.cov), 10.0))
 
 
 def _student(u, df):
@@ -153,9 +143,7 @@ class LogisticRegression(Target):
         design = math.sqrt(0.5) * (common + own)
         design[:, 0] = 1.0
         coefficients = 0.7 * rng.standard_normal(self.dim)
-        return design, np.where(
-            rng.random(self.n) < special.expit(design @ coefficients), 1.0, -1.0
-        )
+        return design, np.where(rng.random(self.n) < special.expit(design @ coefficients), 1.0, -1.0)
 
     @cached_property
     def _signed_design(self):

@@ -80,9 +80,7 @@ TIERS = ("headline", "papers", "laboratory")
 def _git(*arguments: str) -> str:
     """What git says, in the checkout; "" where there is none."""
     try:
-        done = subprocess.run(
-            ["git", *arguments], cwd=ROOT, capture_output=True, text=True, check=False
-        )
+        done = subprocess.run(["git", *arguments], cwd=ROOT, capture_output=True, text=True, check=False)
     except FileNotFoundError:
         return ""
     return done.stdout.strip()
@@ -129,15 +127,11 @@ def write(name: str, text: str, codes: Iterable[str] = (), made: Made | None = N
     (FOLDER / f"{name}.md").write_text(page, encoding="utf-8")
 
 
-def command(
-    name: str, doc: str | None, make: Callable[[argparse.Namespace], str], **options: int
-) -> None:
+def command(name: str, doc: str | None, make: Callable[[argparse.Namespace], str], **options: int) -> None:
     """The command of a page that is made in one go: ``make`` it of the options, numbers; print and write it."""
     parser = argparse.ArgumentParser(description=(doc or "").splitlines()[0])
     for option, value in options.items():
-        parser.add_argument(
-            f"--{option.replace('_', '-')}", type=int, default=value, help=f"{value}"
-        )
+        parser.add_argument(f"--{option.replace('_', '-')}", type=int, default=value, help=f"{value}")
     parser.add_argument("--fresh", action="store_true", help="it always is")
     text = make(parser.parse_args())
     print(text)
@@ -152,9 +146,7 @@ def code_of(name: str) -> str:
     last = path.read_text("utf-8").rstrip().rsplit("\n", 1)[-1]
     found = re.match(r"Made with pymc_kameleon \S+ \(code (.+?); ", last)
     if found is None:
-        raise ValueError(
-            f"results/{name}.md has no stamp: let its benchmark write it with provenance.write"
-        )
+        raise ValueError(f"results/{name}.md has no stamp: let its benchmark write it with provenance.write")
     return found[1]
 
 

@@ -184,9 +184,7 @@ def hamiltonian_abc(
         else:
             theta = _leapfrog(gradient, theta, momentum, e, n_steps)
         if not np.isfinite(theta).all():
-            raise FloatingPointError(
-                f"The dynamics diverged in trajectory {n}; take a smaller step_size."
-            )
+            raise FloatingPointError(f"The dynamics diverged in trajectory {n}; take a smaller step_size.")
         if n >= 0:
             kept[n] = theta
     return kept

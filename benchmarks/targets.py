@@ -8,16 +8,7 @@ from benchmarks import cells
 from benchmarks.basics import generators, number
 from benchmarks.measures import MarginalTruth
 from benchmarks.posteriors import EightSchools, Envelope, LogisticRegression, LotkaVolterra, laplace
-from pymc_kameleon.targets import (
-    Banana,
-    Bimodal,
-    CorrelatedGaussian,
-    Flower,
-    Funnel,
-    Ring,
-    StudentT,
-    odd_units_banana,
-)
+from pymc_kameleon.targets import Banana, Bimodal, CorrelatedGaussian, Flower, Funnel, Ring, StudentT, odd_units_banana
 
 CHAINS = 4
 EXACT = 400_000  # draws, of which the quantiles are

@@ -54,9 +54,7 @@ def model_of(likelihood, plan, n):
 def measure(cell: Cell) -> dict:
     """One run of pm.sample, half of the draws tuning; the seed makes the data, too."""
     plan, n = cell.problem.split()
-    y, _ = simulate_linear_gaussian(
-        np.random.default_rng(cell.seed + 1), TIMES, observation_sd=ERROR
-    )
+    y, _ = simulate_linear_gaussian(np.random.default_rng(cell.seed + 1), TIMES, observation_sd=ERROR)
     likelihood, n = Counted(y), int(n)
     half = cell.budget // 2
     with model_of(likelihood, plan, n):

@@ -38,9 +38,7 @@ def curved(sd, slope, width):
 
 def student(df, dim):
     """Independent coordinates."""
-    return lambda x: -0.5 * (df + 1) * pt.sum(pt.log1p(x**2 / df)), lambda rng, n: rng.standard_t(
-        df, (n, dim)
-    )
+    return lambda x: -0.5 * (df + 1) * pt.sum(pt.log1p(x**2 / df)), lambda rng, n: rng.standard_t(df, (n, dim))
 
 
 def mixture(weights, centres, sd=1.0):
@@ -80,11 +78,7 @@ def truth(target):
     """Exact draws in order, (n, d), their means, and what stands for sds."""
     exact = np.sort(TARGETS[target][1](np.random.default_rng(0), EXACT), axis=0)
     quartiles = np.quantile(exact, [0.25, 0.75], axis=0)
-    return (
-        exact,
-        exact.mean(0),
-        np.ptp(quartiles, axis=0) / 1.35 if target == HEAVY else exact.std(0),
-    )
+    return (exact, exact.mean(0), np.ptp(quartiles, axis=0) / 1.35 if target == HEAVY else exact.std(0))
 
 
 def measure(cell: Cell) -> dict:
@@ -105,9 +99,7 @@ def measure(cell: Cell) -> dict:
     missing = False
     for weights, centres in [TARGETS[target][2:]] if TARGETS[target][2:] else []:
         nearest = np.argmin(((draws[:, None] - centres) ** 2).sum(axis=2), axis=1)
-        missing = bool(
-            (np.bincount(nearest, minlength=len(weights)) < weights / 3 * len(draws)).any()
-        )
+        missing = bool((np.bincount(nearest, minlength=len(weights)) < weights / 3 * len(draws)).any())
     return {
         "first": first, "said": first.startswith("Usable"), "missing": missing, "held": [min(held), max(held)],
         "bound": max((float(p) / 100 for p in re.findall(r"([\d.]+) ?%", first)), default=None),
@@ -133,6 +125,4 @@ def page(cells: dict[Cell, dict]) -> str:
 
 
 if __name__ == "__main__":
-    Benchmark("verdicts", measure, page).command(
-        __doc__, ["pk.sample"], list(TARGETS), TOTALS, seeds=4
-    )
+    Benchmark("verdicts", measure, page).command(__doc__, ["pk.sample"], list(TARGETS), TOTALS, seeds=4)

@@ -44,11 +44,7 @@ html_title = "pymc_kameleon"
 html_static_path = ["_static"]
 html_css_files = ["wide.css"]
 html_show_copyright = False
-html_theme_options = {
-    "navigation_with_keys": False,
-    "show_prev_next": True,
-    "header_links_before_dropdown": 6,
-}
+html_theme_options = {"navigation_with_keys": False, "show_prev_next": True, "header_links_before_dropdown": 6}
 linkcheck_timeout = 20
 linkcheck_ignore = [r"https://doi\.org/.*"]  # publishers refuse robots
 
@@ -97,9 +93,7 @@ def with_tables_as_they_are(lines: list[str]) -> list[str]:
     for paragraph in "\n".join(lines).split("\n\n"):
         rows = paragraph.splitlines()
         if any(re.search(r"\S {3,}\S", row) for row in rows) and not rows[0].startswith(" "):
-            rows = [
-                f"    {row}".replace("``", "") for row in rows
-            ]  # as_prose makes a literal block of it
+            rows = [f"    {row}".replace("``", "") for row in rows]  # as_prose makes a literal block of it
         result += [*rows, ""]
     return result
 

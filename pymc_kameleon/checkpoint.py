@@ -72,15 +72,10 @@ class Checkpoint:
             stored = json.loads(file.read_text())
             self.seed, self.fixed = int(stored.pop("seed")), stored.pop("fixed", None)
             if self.fixed is None or stored.pop("format", None) != FORMAT:
-                raise ValueError(
-                    f"the run in {self.path} was made by another version of pymc_kameleon. {ELSEWHERE}"
-                )
+                raise ValueError(f"the run in {self.path} was made by another version of pymc_kameleon. {ELSEWHERE}")
             _compare(self.path, stored, header)
             if seed is not None and seed != self.seed:
-                was, now = (
-                    part.get("random_seed", s)
-                    for part, s in ((self.fixed, self.seed), (fixed, seed))
-                )
+                was, now = (part.get("random_seed", s) for part, s in ((self.fixed, self.seed), (fixed, seed)))
                 raise ValueError(
                     f"the run in {self.path} is another one: it was begun with random_seed={was}, and this is "
                     f"random_seed={now}. {ELSEWHERE}"
@@ -163,9 +158,7 @@ class Checkpoint:
             f.flush()
             os.fsync(f.fileno())
 
-    def evaluate(
-        self, log_densities: LogDensities, points: list[np.ndarray], first: int
-    ) -> list[float]:
+    def evaluate(self, log_densities: LogDensities, points: list[np.ndarray], first: int) -> list[float]:
         """What is on disk, or else ``log_densities(points, first)``, which is then kept."""
         if not points:
             return []
@@ -214,9 +207,7 @@ def _compare(path: Path, stored: dict[str, Any], header: dict[str, Any]) -> None
     differ = [n for n in dict.fromkeys([*was, *now]) if was.get(n) != now.get(n)]
     if differ:
         said = "; ".join(f"{n} was {_text(was, n)}, is {_text(now, n)}" for n in differ)
-        raise ValueError(
-            f"the run in {path} is another one: {said}. Resume with what it was begun with. {ELSEWHERE}"
-        )
+        raise ValueError(f"the run in {path} is another one: {said}. Resume with what it was begun with. {ELSEWHERE}")
 
 
 def _flat(header: dict[str, Any], prefix: str = "") -> dict[str, Any]:

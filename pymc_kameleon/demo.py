@@ -99,16 +99,7 @@ class Run(NamedTuple):
     seconds: float
 
 
-def run(
-    name: str,
-    step_class,
-    *,
-    draws: int,
-    tune: int,
-    chains: range,
-    seed: int,
-    patients: bool = False,
-) -> Run:
+def run(name: str, step_class, *, draws: int, tune: int, chains: range, seed: int, patients: bool = False) -> Run:
     """Sample some of the chains with one step method, counting the solver's calls; of the patients, or of lynx-hare."""
     logging.getLogger("pymc").setLevel(logging.WARNING)
     solver, options = (Solver() if patients else PredatorPrey()), {}
@@ -130,9 +121,7 @@ def of_chains(chains: range, seed: int) -> np.random.Generator:
     return np.random.default_rng(np.random.SeedSequence(seed, n_children_spawned=chains.start))
 
 
-def run_all(
-    classes, *, draws: int, tune: int, chains: int, seed: int, cores: int, patients: bool = False
-) -> list[Run]:
+def run_all(classes, *, draws: int, tune: int, chains: int, seed: int, cores: int, patients: bool = False) -> list[Run]:
     """Sample with every step method, the chains divided among ``cores`` processes.
 
     The draws do not depend on ``cores``. ``pm.sample(cores=2)`` sends every draw between processes, which costs more
@@ -211,20 +200,14 @@ def plot_populations(idata, data: LynxHare, rng: np.random.Generator, path: Path
     chosen = rng.choice(flat.sizes["sample"], min(2000, flat.sizes["sample"]), replace=False)
     rates = np.array([flat[name].values[chosen] for name in PARAMETERS[:4]])
     initial, sigma = flat["initial"].values[:, chosen], flat["sigma"].values[:, chosen]
-    curves = np.array(
-        [solve_lotka_volterra(*r, *i) for r, i in zip(rates.T, initial.T, strict=True)]
-    )
+    curves = np.array([solve_lotka_volterra(*r, *i) for r, i in zip(rates.T, initial.T, strict=True)])
     predictive = curves * np.exp(sigma.T[:, None, :] * rng.standard_normal(curves.shape))
     figure, axes = plt.subplots(2, 1, figsize=(8, 6), sharex=True, constrained_layout=True)
     for s, (axis, name, observed, colour) in enumerate(
         zip(axes, ("hare", "lynx"), (data.hare, data.lynx), ("tab:brown", "tab:blue"), strict=True)
     ):
-        low, lower, median, upper, high = np.nanquantile(
-            predictive[:, :, s], [0.05, 0.25, 0.5, 0.75, 0.95], axis=0
-        )
-        axis.fill_between(
-            data.year, low, high, color=colour, alpha=0.15, lw=0, label="90 % predictive"
-        )
+        low, lower, median, upper, high = np.nanquantile(predictive[:, :, s], [0.05, 0.25, 0.5, 0.75, 0.95], axis=0)
+        axis.fill_between(data.year, low, high, color=colour, alpha=0.15, lw=0, label="90 % predictive")
         axis.fill_between(data.year, lower, upper, color=colour, alpha=0.3, lw=0, label="50 %")
         axis.plot(data.year, median, color=colour, lw=1.5, label="median")
         axis.plot(data.year, observed, "o", color="black", ms=4, label="observed")
@@ -265,18 +248,14 @@ def main(
     start = time.perf_counter()
     with console.status("Sampling"):
         runs = run_all(classes, draws=draws, tune=tune, chains=chains, seed=seed, cores=cores)
-    console.print(
-        f"Sampled in {time.perf_counter() - start:.0f} seconds on {min(cores, chains)} cores."
-    )
+    console.print(f"Sampled in {time.perf_counter() - start:.0f} seconds on {min(cores, chains)} cores.")
     console.print(f"\n[bold]az.summary, {chosen.__name__}[/bold]")
     print(az.summary(runs[0].idata, var_names=list(PARAMETERS)).to_string())
     console.print()
     console.print(compare(runs))
     out.mkdir(parents=True, exist_ok=True)
     plot_trace(runs[0].idata, out / "trace.png")
-    plot_populations(
-        runs[0].idata, load_lynx_hare(), np.random.default_rng(seed), out / "populations.png"
-    )
+    plot_populations(runs[0].idata, load_lynx_hare(), np.random.default_rng(seed), out / "populations.png")
     runs[0].idata.to_netcdf(str(out / "lynx_hare.nc"))
     console.print(f"\nWritten to {out}: trace.png, populations.png, lynx_hare.nc")
     if patients:

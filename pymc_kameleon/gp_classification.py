@@ -187,9 +187,7 @@ def predict(
     classifier = getattr(model, "gp_classifier", None)
     if classifier is None:
         raise ValueError("the model was not made by gp_classification_model")
-    estimator = classifier.estimator.with_importance(
-        max(n_importance, classifier.estimator.n_importance)
-    )
+    estimator = classifier.estimator.with_importance(max(n_importance, classifier.estimator.n_importance))
     X_new = check_covariates("X_new", X_new, estimator.X.shape[1])
     if classifier.whitening is not None:
         X_new = classifier.whitening.apply(X_new)
@@ -212,7 +210,5 @@ def _thin(thetas: np.ndarray, n_draws: int) -> np.ndarray:
     chains, draws, _ = thetas.shape
     each = min(draws, max(n_draws // chains, 1))
     if each < 4:
-        raise ValueError(
-            f"{each} draws in each of {chains} chains are too few for a Monte Carlo error: at least 4"
-        )
+        raise ValueError(f"{each} draws in each of {chains} chains are too few for a Monte Carlo error: at least 4")
     return thetas[:, np.linspace(0, draws - 1, each).round().astype(int)]

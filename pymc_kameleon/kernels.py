@@ -124,9 +124,7 @@ class Matern(RadialKernel):
         if self.nu == 2.5:
             return 5.0 / 3.0 * (1.0 + s) * np.exp(-s)
         if self.nu <= 1.0:
-            raise NotImplementedError(
-                f"Matern with nu = {self.nu} <= 1 has no gradient at zero distance."
-            )
+            raise NotImplementedError(f"Matern with nu = {self.nu} <= 1 has no gradient at zero distance.")
         # d/ds [s^nu K_nu(s)] = -s^nu K_{nu-1}(s)  (DLMF 10.29.4)
         return self._bessel(s, self.nu - 1.0) * self.nu / (self.nu - 1.0)
 
@@ -169,9 +167,7 @@ class InverseMultiquadric(RadialKernel):
 
     def __init__(self, beta: float = 0.5):
         if not (math.isfinite(beta) and beta > 0):
-            raise ValueError(
-                f"Inverse multiquadric exponent beta must be a positive number, got {beta!r}."
-            )
+            raise ValueError(f"Inverse multiquadric exponent beta must be a positive number, got {beta!r}.")
         self.beta = float(beta)
 
     def profile(self, r2):  # noqa: D102
@@ -197,9 +193,7 @@ class Linear(_Valued):
         return np.array(z, dtype=float)
 
     def frequencies(self, rng, size, dim):  # noqa: D102
-        raise NotImplementedError(
-            "kernel 'linear' is not shift-invariant: it has no random Fourier features"
-        )
+        raise NotImplementedError("kernel 'linear' is not shift-invariant: it has no random Fourier features")
 
 
 class ProductKernel(_Valued):
@@ -334,13 +328,9 @@ def get_kernel(kernel: str | Kernel) -> Kernel:
     """
     if isinstance(kernel, str):
         if kernel not in _NAMED:
-            raise ValueError(
-                f"Unknown kernel {kernel!r}; choose one of {sorted(_NAMED)} or pass a kernel."
-            )
+            raise ValueError(f"Unknown kernel {kernel!r}; choose one of {sorted(_NAMED)} or pass a kernel.")
         return _NAMED[kernel]()
-    missing = [
-        m for m in ("value", "gradient", "frequencies") if not callable(getattr(kernel, m, None))
-    ]
+    missing = [m for m in ("value", "gradient", "frequencies") if not callable(getattr(kernel, m, None))]
     if missing:
         raise TypeError(
             f"{kernel!r} is not a kernel: it has no method {', '.join(missing)}. See "

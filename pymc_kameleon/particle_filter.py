@@ -84,11 +84,7 @@ def _bootstrap_filter(y, parameters, volatility, u, n_particles, systematic, sor
         largest = -math.inf
         for i in range(n_particles):
             # a missing observation weighs nothing
-            weights[i] = (
-                0.0
-                if math.isnan(y[t])
-                else _log_density(y[t], particles[i], volatility, observation_sd)
-            )
+            weights[i] = 0.0 if math.isnan(y[t]) else _log_density(y[t], particles[i], volatility, observation_sd)
             largest = max(largest, weights[i])
         if not -math.inf < largest < math.inf:
             return -math.inf
@@ -114,9 +110,7 @@ class _BootstrapFilter:
             )
         count(1, n_particles=n_particles)
         if resampling not in ("systematic", "multinomial"):
-            raise ValueError(
-                f"resampling must be 'systematic' or 'multinomial'; got {resampling!r}"
-            )
+            raise ValueError(f"resampling must be 'systematic' or 'multinomial'; got {resampling!r}")
         self.n_particles, self.resampling, self.sort = n_particles, resampling, bool(sort)
         self.aux_shape = self._shape(self.n_particles)
         self.failures = 0
@@ -166,13 +160,7 @@ class _BootstrapFilter:
         value = -math.inf
         if all(map(math.isfinite, theta)) and abs(theta[1]) < 1.0 and min(theta[2:]) > 0.0:
             value = _bootstrap_filter(
-                self.y,
-                (*theta, 1.0)[:4],
-                self._volatility,
-                u,
-                n_particles,
-                self.resampling == "systematic",
-                self.sort,
+                self.y, (*theta, 1.0)[:4], self._volatility, u, n_particles, self.resampling == "systematic", self.sort
             )
         if not -math.inf < value < math.inf:
             self.failures += 1

@@ -47,9 +47,7 @@ __all__ = [
 ]
 
 
-def step_beside_noise(
-    step: Any, vars: Any, *, model: pm.Model | None = None, **options: Any
-) -> Any:
+def step_beside_noise(step: Any, vars: Any, *, model: pm.Model | None = None, **options: Any) -> Any:
     """Build a step, of PyMC's or of this package's, for variables that no noisy factor of the model depends on.
 
     A step of PyMC evaluates the whole log density, noisy factors too, anew at every draw. They do not depend on its

@@ -13,15 +13,11 @@ HEADING = "## Every file\n"
 def section() -> str:
     """From the sources; a folder's own sentence is that of its ``__init__``."""
     lines = [HEADING, "Made by `python -m tests.file_map`.\n", "```"]
-    files = sorted(
-        PACKAGE.rglob("*.py"), key=lambda f: (len(f.parent.parts) > len(PACKAGE.parts), f)
-    )
+    files = sorted(PACKAGE.rglob("*.py"), key=lambda f: (len(f.parent.parts) > len(PACKAGE.parts), f))
     for file in files:
         *folders, name = file.relative_to(PACKAGE).parts
         depth = "  " * (len(folders) - (name == "__init__.py"))
-        shown = (
-            (folders[-1] + "/" if folders else "pymc_kameleon/") if name == "__init__.py" else name
-        )
+        shown = (folders[-1] + "/" if folders else "pymc_kameleon/") if name == "__init__.py" else name
         lines.append(f"{depth}{shown:<{26 - len(depth)}} {sentence(file)}".rstrip())
     return "\n".join([*lines, "```", ""])
 

@@ -50,17 +50,11 @@ CASES = {
     "kameleon": Case(KameleonStep, {"n_history": 40, "local_start": 60}, KAMELEON_MOVES),
     "adaptive_metropolis": Case(AdaptiveMetropolisStep, {}, ("global",)),
     "pca_kameleon": Case(
-        KameleonStep,
-        {"proposal": "pca", "n_history": 40, "n_directions": 5, "local_start": 60},
-        KAMELEON_MOVES,
+        KameleonStep, {"proposal": "pca", "n_history": 40, "n_directions": 5, "local_start": 60}, KAMELEON_MOVES
     ),
-    "fast_kameleon": Case(
-        FastKameleonStep, {"n_features": 20, "local_start": 60, "screen": 0}, KAMELEON_MOVES
-    ),
+    "fast_kameleon": Case(FastKameleonStep, {"n_features": 20, "local_start": 60, "screen": 0}, KAMELEON_MOVES),
     "gaussian_mixture": Case(
-        GaussianMixtureStep,
-        {"max_components": 2, "local_start": 60},
-        ("local", "auxiliary", "independence", "global"),
+        GaussianMixtureStep, {"max_components": 2, "local_start": 60}, ("local", "auxiliary", "independence", "global")
     ),
     "kamiltonian_finite": Case(
         KamiltonianStep,
@@ -83,10 +77,7 @@ OTHERS = tuple(name for name in CASES if name not in FIRST)
 
 
 def _params(names):
-    return [
-        pytest.param(CASES[name], id=name, marks=[] if name in FIRST else pytest.mark.slow)
-        for name in names
-    ]
+    return [pytest.param(CASES[name], id=name, marks=[] if name in FIRST else pytest.mark.slow) for name in names]
 
 
 every_step = pytest.mark.parametrize("case", _params(CASES))

@@ -15,9 +15,7 @@ OUTSIDE = re.compile(
 
 def tracked():
     """The checkout's text files, as git has them."""
-    names = subprocess.run(
-        ["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True
-    ).stdout
+    names = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
     for name in names.split("\0"):
         path = ROOT / name
         if (
@@ -31,20 +29,14 @@ def tracked():
 def test_nothing_points_outside_the_checkout():
     this = Path(__file__).name
     wrong = [
-        f"{name}: {match[0]}"
-        for name, text in tracked()
-        for match in OUTSIDE.finditer(text)
-        if not name.endswith(this)
+        f"{name}: {match[0]}" for name, text in tracked() for match in OUTSIDE.finditer(text) if not name.endswith(this)
     ]
     assert wrong == []
 
 
 @pytest.mark.parametrize(
-    "text",
-    ["Path(__file__).parents[2] / 'x'", "open('/home/me/data')", "see ../../../data", '"/work/x"'],
+    "text", ["Path(__file__).parents[2] / 'x'", "open('/home/me/data')", "see ../../../data", '"/work/x"']
 )
 def test_the_rule_would_notice(text):
     assert OUTSIDE.search(text)
-    assert not OUTSIDE.search(
-        "https://a.org/home/me, Path(__file__).parents[1], ../x, benchmarks/work/x"
-    )
+    assert not OUTSIDE.search("https://a.org/home/me, Path(__file__).parents[1], ../x, benchmarks/work/x")

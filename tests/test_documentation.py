@@ -60,9 +60,7 @@ def headings(page: str) -> list[str]:
 
 
 def test_every_heading_of_the_faq_is_said_by_the_code():
-    sentences = [
-        s for path in MODULES for s in strings(ast.parse(path.read_text("utf-8"))) if len(s) > 30
-    ]
+    sentences = [s for path in MODULES for s in strings(ast.parse(path.read_text("utf-8"))) if len(s) > 30]
     missing = [h for h in headings("faq.md") if not says(h, sentences)]
     assert len(headings("faq.md")) > 25
     assert not missing
@@ -81,9 +79,7 @@ def test_every_sentence_of_the_steps_is_in_the_faq(module):
             name = node.name
             said = [module.HIDDEN_NOISE] if "hidden" in name else strings(node)
         if sentence and said:
-            assert any(says(h, said) for h in headings("faq.md")), (
-                f"docs/faq.md lacks {name}: {said}"
-            )
+            assert any(says(h, said) for h in headings("faq.md")), f"docs/faq.md lacks {name}: {said}"
 
 
 LINKING = [
@@ -113,9 +109,7 @@ def broken(page: Path, text: str) -> list[str]:
     for target in re.findall(r"\]\(([^)\s]+)\)", text):
         path, _, anchor = target.partition("#")
         file = page if not path else page.parent / path
-        if not target.startswith("http") and not (
-            file.exists() and (not anchor or anchor in anchors(file))
-        ):
+        if not target.startswith("http") and not (file.exists() and (not anchor or anchor in anchors(file))):
             found.append(target)
     return found
 
@@ -162,20 +156,12 @@ def test_every_statistic_has_a_row():
 def moves() -> set[str]:
     """What samplers and steps call their moves: constants in ``Proposal(...)``, and those that ``move`` is set to."""
     found = set(shear.MOVES)
-    for path in [
-        *(ROOT / "pymc_kameleon/samplers").rglob("*.py"),
-        ROOT / "pymc_kameleon/steps/base.py",
-    ]:
+    for path in [*(ROOT / "pymc_kameleon/samplers").rglob("*.py"), ROOT / "pymc_kameleon/steps/base.py"]:
         for node in ast.walk(ast.parse(path.read_text("utf-8"))):
-            named = isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) in (
-                "move",
-                "MOVE",
-            )
+            named = isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) in ("move", "MOVE")
             made = isinstance(node, ast.Call) and ast.unparse(node.func) == "Proposal"
             within = node.args if made else [node.value] if named else []
-            constants = (
-                c for part in within for c in ast.walk(part) if isinstance(c, ast.Constant)
-            )
+            constants = (c for part in within for c in ast.walk(part) if isinstance(c, ast.Constant))
             found |= {c.value for c in constants if isinstance(c.value, str)}
     return found
 
@@ -209,18 +195,12 @@ def test_python_of_the_pages_names_what_exists(page):
 def test_quoted_ratios_are_the_results():
     cold = (ROOT / "benchmarks" / "results" / "cold_start.md").read_text("utf-8")
     choosing = (ROOT / "docs" / "choosing.md").read_text("utf-8")
-    measured = re.search(
-        r"^\| Kamiltonian \| \d+ \| ([\d.]+) \| ([\d.]+) \| ([\d.]+) \(", cold, re.MULTILINE
-    )
+    measured = re.search(r"^\| Kamiltonian \| \d+ \| ([\d.]+) \| ([\d.]+) \| ([\d.]+) \(", cold, re.MULTILINE)
     assert f"| `KamiltonianStep` | {measured[1]} | {measured[2]} | {measured[3]} |" in choosing
     assert f"`KamiltonianStep` has {measured[3]} times" in README
     textbook = (ROOT / "benchmarks" / "results" / "textbook.md").read_text("utf-8")
-    good = re.search(
-        r"^\| KamiltonianStep \| (\d+)/(\d+) \| \d+/\d+ \| (\d+) \|", textbook, re.MULTILINE
-    )
-    assert (
-        f"On {good[2]} [textbook models](benchmarks/results/textbook.md), {good[1]} have" in README
-    )
+    good = re.search(r"^\| KamiltonianStep \| (\d+)/(\d+) \| \d+/\d+ \| (\d+) \|", textbook, re.MULTILINE)
+    assert f"On {good[2]} [textbook models](benchmarks/results/textbook.md), {good[1]} have" in README
     assert good[3] == "0"  # silently wrong
     noisy = (ROOT / "benchmarks" / "results" / "noisy_likelihood.md").read_text("utf-8")
     sd = re.search(r"^\| 1\.5 \| DEMetropolisZ \|.*?\| ([\d.]+) ±", noisy, re.MULTILINE)[1]
@@ -262,9 +242,7 @@ def test_no_name_is_in_the_reference_twice():
 
 def test_modules_that_the_reference_names_have_their_place_in_it():
     """What a docstring on the site calls a module is a link to the page of the algorithms, or to the reference."""
-    pages = "".join(
-        (ROOT / "docs" / name).read_text("utf-8") for name in ("algorithms.md", "api.md")
-    )
+    pages = "".join((ROOT / "docs" / name).read_text("utf-8") for name in ("algorithms.md", "api.md"))
     shown = re.findall(r"automodule:: (\S+)", pages)
     files = [ROOT / f"{name.replace('.', '/')}.py" for name in shown]
     files += [ROOT / "pymc_kameleon" / "steps" / name for name in ("methods.py", "base.py")]

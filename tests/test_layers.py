@@ -36,10 +36,7 @@ HOST_SIDE = {
 
 
 def modules():
-    return {
-        ".".join(path.relative_to(PACKAGE).with_suffix("").parts): path
-        for path in sorted(PACKAGE.rglob("*.py"))
-    }
+    return {".".join(path.relative_to(PACKAGE).with_suffix("").parts): path for path in sorted(PACKAGE.rglob("*.py"))}
 
 
 def wing(name):
@@ -74,11 +71,7 @@ def trespasses(name, imported):
         if root == "pymc_kameleon":
             inner = ".".join(rest)
             other = family(inner)
-            if (
-                not rest
-                or wing(inner) not in permitted
-                or (other is not None and family(name) not in (None, other))
-            ):
+            if not rest or wing(inner) not in permitted or (other is not None and family(name) not in (None, other)):
                 wrong.append(module)
         elif root not in THIRD_PARTY | sys.stdlib_module_names:
             wrong.append(module)
@@ -105,11 +98,7 @@ TARGETS = [name for name in modules() if wing(name) == "targets"]
 def test_targets_need_the_host_only_to_build_a_model(name):
     at_import = imports(modules()[name], inside_functions=False)
     ours = [m for m in at_import if m.startswith("pymc_kameleon.")]
-    assert {wing(m.removeprefix("pymc_kameleon.")) for m in ours} <= {
-        "targets",
-        "datasets",
-        "numerics",
-    }
+    assert {wing(m.removeprefix("pymc_kameleon.")) for m in ours} <= {"targets", "datasets", "numerics"}
     roots = {m.split(".")[0] for m in at_import} - {"pymc_kameleon"}
     assert roots <= THIRD_PARTY | sys.stdlib_module_names
 
@@ -132,9 +121,7 @@ def test_there_is_no_circle():
     graph = {}
     for name, path in names.items():
         ours = [m.removeprefix("pymc_kameleon.") for m in imports(path, inside_functions=False)]
-        graph[name] = {
-            known for m in ours for known in (m, m.rpartition(".")[0]) if known in names
-        } - {name}
+        graph[name] = {known for m in ours for known in (m, m.rpartition(".")[0]) if known in names} - {name}
     while ready := [name for name, needs in graph.items() if not needs & set(graph)]:
         for name in ready:
             del graph[name]

@@ -37,9 +37,7 @@ def main() -> None:
         python = place / "environment" / "bin" / "python"
         # dependencies from here, in a .pth that comes after the new environment's own packages
         own = next((place / "environment").glob("lib/python*/site-packages"))
-        (own / "dependencies.pth").write_text(
-            "\n".join(path for path in sys.path if path.endswith("site-packages"))
-        )
+        (own / "dependencies.pth").write_text("\n".join(path for path in sys.path if path.endswith("site-packages")))
         run(python, "-m", "pip", "install", "--quiet", "--no-deps", "--force-reinstall", wheel)
         run(python, "-c", USE, version("pymc-kameleon"), cwd=place)
     print(f"{wheel.name} and {source.name}: built, complete, installed, used")
@@ -62,13 +60,7 @@ def look(wheel: Path, source: Path) -> None:
 def run(*command, cwd: Path | None = None) -> None:
     """Run it; an error ends all."""
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-    subprocess.run(
-        [str(part) for part in command],
-        check=True,
-        cwd=cwd,
-        env=environment,
-        stdout=subprocess.DEVNULL,
-    )
+    subprocess.run([str(part) for part in command], check=True, cwd=cwd, env=environment, stdout=subprocess.DEVNULL)
 
 
 if __name__ == "__main__":

@@ -12,19 +12,12 @@ from benchmarks.calibration.models import MODELS, NOISE_UNDERSTATED, problem
 from benchmarks.cells import Benchmark, Cell
 
 FAILS = 1e-3  # of a cell's smallest p-value times the number of its quantities
-CONTROLS = (
-    ("bounded", RATIO_DROPPED),
-    ("black box", RATIO_DROPPED),
-    (NOISE_UNDERSTATED, "AdaptiveMetropolisStep"),
-)
+CONTROLS = (("bounded", RATIO_DROPPED), ("black box", RATIO_DROPPED), (NOISE_UNDERSTATED, "AdaptiveMetropolisStep"))
 
 
 def measure(cell: Cell) -> dict:
     """Ranks as letters, sums over replications of what changed after the tuned kernel was put at the true values."""
-    driver, stream = (
-        Driver(problem(cell.problem), cell.sampler),
-        number(f"{cell.problem} | {cell.sampler}"),
-    )
+    driver, stream = (Driver(problem(cell.problem), cell.sampler), number(f"{cell.problem} | {cell.sampler}"))
     replications = range(cell.seed * cell.budget, (cell.seed + 1) * cell.budget)
     found = [driver.replicate((stream, i)) for i in replications]
     changes = np.array([change for _, change, _ in found])
@@ -86,9 +79,7 @@ def page(cells: dict[Cell, dict]) -> str:
     of_steps = {pair: v for pair, v in found.items() if pair not in CONTROLS}
 
     def by_model(text):
-        rows = [
-            [s, *(text(found[m, s]) if (m, s) in found else "–" for m in MODELS)] for s in STEPS
-        ]
+        rows = [[s, *(text(found[m, s]) if (m, s) in found else "–" for m in MODELS)] for s in STEPS]
         return report.table(["step", *MODELS], rows)
 
     low = sum(v.cold < 0.05 for v in of_steps.values())

@@ -94,9 +94,7 @@ class Driver:
         ours = [problem.model[v] for v in problem.ours]
         with problem.model:
             chosen = {"vars": ours} if ours else {}
-            self.step: Any = self.entry.step(
-                **chosen, **basics.nested(self.entry.step, self.entry.options)
-            )
+            self.step: Any = self.entry.step(**chosen, **basics.nested(self.entry.step, self.entry.options))
             if wrong:
                 self.step.sampler = WithoutRatio(self.step.sampler)
             if ours:

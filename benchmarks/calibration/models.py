@@ -50,9 +50,7 @@ class Problem(NamedTuple):
 
     def measured(self, values: Values) -> np.ndarray:
         """The quantities at ``values``."""
-        return np.concatenate(
-            [np.concatenate([np.ravel(v) for v in values.values()]), [self.log_joint(values)]]
-        )
+        return np.concatenate([np.concatenate([np.ravel(v) for v in values.values()]), [self.log_joint(values)]])
 
     def set_data(self, data: Values) -> None:
         """Observe ``data``."""
@@ -87,9 +85,7 @@ def black_box(drawn_sd: float = 0.2) -> Problem:
     def simulate(rng):
         log_amplitude, log_rate = 0.5 * rng.standard_normal(2)
         y = predicted(np.exp(log_amplitude), np.exp(log_rate)) + drawn_sd * rng.standard_normal(6)
-        return {"amplitude_log__": np.array(log_amplitude), "rate_log__": np.array(log_rate)}, {
-            "y": y
-        }
+        return {"amplitude_log__": np.array(log_amplitude), "rate_log__": np.array(log_rate)}, {"y": y}
 
     return Problem(model, simulate, compiled(model))
 
@@ -172,9 +168,7 @@ def simplex() -> Problem:
     def simulate(rng):
         p = rng.dirichlet(np.ones(4))
         logs = np.log(p)
-        return {"p_simplex__": logs[:-1] - logs.mean()}, {
-            "counts": rng.multinomial(10, p).astype(np.int32)
-        }
+        return {"p_simplex__": logs[:-1] - logs.mean()}, {"counts": rng.multinomial(10, p).astype(np.int32)}
 
     return Problem(model, simulate, compiled(model))
 

@@ -15,11 +15,7 @@ References that are not stored in results/hierarchical_reference.json are made w
 from benchmarks.hierarchical.board import BENCHMARK, BUDGETS, LABELS
 from benchmarks.hierarchical.models import MODELS
 
-RIVALRY = (
-    "eight schools",
-    "Poisson, 64",
-    "PK, 6 patients",
-)  # models that others are run on, at 3,000
+RIVALRY = ("eight schools", "Poisson, 64", "PK, 6 patients")  # models that others are run on, at 3,000
 
 
 if __name__ == "__main__":

@@ -68,9 +68,7 @@ class Hierarchy:
     def __init__(self, name: str):
         self.posterior = Posterior(name, MODELS[name](Kit(black=True)))
         self.prior_model, self.dim = self.posterior.model, self.posterior.dim
-        point = self.prior_model.compile_fn(
-            self.prior_model.varlogp, inputs=self.prior_model.value_vars, point_fn=True
-        )
+        point = self.prior_model.compile_fn(self.prior_model.varlogp, inputs=self.prior_model.value_vars, point_fn=True)
         self.log_prior = lambda x: float(point(self.posterior.to_point(np.asarray(x))))
 
     def start(self, seed: int, run: int) -> np.ndarray:
@@ -89,9 +87,7 @@ class Hierarchy:
 def rival(cell: Cell) -> dict:
     """Four runs of one of PyMC's samplers."""
     begin, problem, runs, spent = time.process_time(), Hierarchy(cell.problem), [], 0
-    if cell.sampler == "smc" and any(
-        isinstance(rv.owner.op, pm.Flat) for rv in problem.prior_model.free_RVs
-    ):
+    if cell.sampler == "smc" and any(isinstance(rv.owner.op, pm.Flat) for rv in problem.prior_model.free_RVs):
         return {"failed": f"{cell.problem} has no prior from which particles could come"}
     try:
         for k in range(CHAINS):
@@ -141,18 +137,7 @@ def page(cells: dict[Cell, dict]) -> str:
         if good:
             rows.append([name, budget, LABELS[sampler], len(good), *figures(good)])
             built[name] = good[-1].get("built", built.get(name))
-    head = [
-        "model",
-        "budget a chain",
-        "sampler",
-        "seeds",
-        "per 1000",
-        "R-hat",
-        "mean error",
-        "sd error",
-        "z",
-        "ms",
-    ]
+    head = ["model", "budget a chain", "sampler", "seeds", "per 1000", "R-hat", "mean error", "sd error", "z", "ms"]
     known = read("hierarchical_reference")["cells"]
     references = [
         f"{n} {known[n]['ess']:,.0f} (R-hat {known[n]['rhat']:.3f}, {known[n]['divergences']} divergences)"
@@ -183,15 +168,10 @@ def summary(cells: dict[Cell, dict]) -> str:
     ours = {c: m for c, m in cells.items() if c.sampler == "boxes"}
 
     def at(budget):
-        runs = {
-            n: [m for c, m in ours.items() if (c.problem, c.budget) == (n, budget)] for n in MODELS
-        }
+        runs = {n: [m for c, m in ours.items() if (c.problem, c.budget) == (n, budget)] for n in MODELS}
         return {name: found for name, found in runs.items() if found}
 
-    parts, medians = (
-        [],
-        {n: np.median([m["per_1000"] for m in runs]) for n, runs in at(3000).items()},
-    )
+    parts, medians = ([], {n: np.median([m["per_1000"] for m in runs]) for n, runs in at(3000).items()})
     if medians:
         low = [f"{name} ({value:.3g})" for name, value in medians.items() if value < 300]
         parts.append(
@@ -200,9 +180,7 @@ def summary(cells: dict[Cell, dict]) -> str:
         )
     few = at(1000)
     if few:
-        bad = [
-            n for n, runs in few.items() if any(m["rhat"] >= 1.01 or m["ess"] < 400 for m in runs)
-        ]
+        bad = [n for n, runs in few.items() if any(m["rhat"] >= 1.01 or m["ess"] < 400 for m in runs)]
         parts.append(
             f"With 1,000 a chain every seed has R-hat below 1.01 and 400 effective draws on {len(few) - len(bad)} of "
             f"{len(few)}{_except(bad)}."

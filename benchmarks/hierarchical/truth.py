@@ -17,11 +17,7 @@ from benchmarks.posteriors import LotkaVolterra
 
 CENTRED = ("PK, 40 patients",)  # where the data say more of each group than the hierarchy does
 FUNNELS = ("funnel", "funnel, bare Potential")
-DRAWS = {
-    "GP, 20 sites": 8000,
-    "PK, 12 patients": 8000,
-    "GP, 8 series": 12_000,
-}  # a chain, where not 4000
+DRAWS = {"GP, 20 sites": 8000, "PK, 12 patients": 8000, "GP, 8 series": 12_000}  # a chain, where not 4000
 
 
 class Truth(NamedTuple):
@@ -41,11 +37,7 @@ def truth(name: str) -> Truth:
         target = LotkaVolterra()
         sd = np.sqrt(np.diag(target.cov))
         return Truth(target.mean, sd, float(np.min(sd / target.mean_error)) ** 2)
-    stored = cells.truth(
-        "hierarchical",
-        name,
-        lambda: by_nuts(MODELS[name], name in CENTRED, DRAWS.get(name, 4000)),
-    )
+    stored = cells.truth("hierarchical", name, lambda: by_nuts(MODELS[name], name in CENTRED, DRAWS.get(name, 4000)))
     return Truth(np.array(stored["mean"]), np.array(stored["sd"]), stored["ess"])
 
 

@@ -121,9 +121,7 @@ def start_hmc(x, history, rng):
     exact = ExactBanana(TARGET.b, TARGET.v, state.centre, state.factor)
     fitted = state.fitted._replace(surrogate=exact)
     limit = math.log(kamiltonian_surrogate.stable_step_size(rng, fitted, (10, 30)))
-    return sampler, state._replace(
-        fitted=fitted, log_step=limit, log_step_average=limit, log_step_limit=limit
-    )
+    return sampler, state._replace(fitted=fitted, log_step=limit, log_step_average=limit, log_step_limit=limit)
 
 
 def am_from(x, history):
@@ -133,10 +131,7 @@ def am_from(x, history):
     sampler = AdaptiveMetropolis()
     walk = sampler.init(None, x)
     return sampler, walk._replace(
-        mean=history.mean(axis=0),
-        factor=np.linalg.cholesky(np.cov(history.T, ddof=0)),
-        next_update=NEVER,
-        warmup=0,
+        mean=history.mean(axis=0), factor=np.linalg.cholesky(np.cov(history.T, ddof=0)), next_update=NEVER, warmup=0
     )
 
 
@@ -145,11 +140,7 @@ def start_kamh(x, history, rng):
     _, walk = am_from(x, history)
     sampler = Kameleon(n_history=len(history))
     state = sampler.init(rng, x)._replace(
-        walk=walk,
-        centre=walk.mean,
-        factor=walk.factor,
-        log_scale=walk.log_scale,
-        next_refresh=NEVER,
+        walk=walk, centre=walk.mean, factor=walk.factor, log_scale=walk.log_scale, next_refresh=NEVER
     )
     state = state._replace(model=sampler.learn(rng, state, history))
     return sampler, sampler.place(state, Point(x, 0.0))
@@ -249,6 +240,4 @@ def page(a):
 
 
 if __name__ == "__main__":
-    provenance.command(
-        "paper_banana", __doc__, page, chains=8, tune=1000, draws=2000, seed=20260201
-    )
+    provenance.command("paper_banana", __doc__, page, chains=8, tune=1000, draws=2000, seed=20260201)

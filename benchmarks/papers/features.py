@@ -112,19 +112,9 @@ def measure(cell: Cell) -> dict[str, Any]:
     rng = generators(SEED + list(TARGETS).index(cell.problem), cell.seed + 1)[cell.seed]
     rng = rng.spawn(len(RUNS))[list(RUNS).index(cell.sampler)]
     density = target.numba_log_density
-    run_chain(
-        run.algorithm,
-        density,
-        np.zeros(8),
-        np.random.default_rng(0),
-        tune=1200,
-        draws=20,
-        **run.options,
-    )
+    run_chain(run.algorithm, density, np.zeros(8), np.random.default_rng(0), tune=1200, draws=20, **run.options)
     x = target.sample(rng, 1)[0]
-    chain = run_chain(
-        run.algorithm, density, x, rng, tune=TUNE, draws=cell.budget - TUNE, **run.options
-    )
+    chain = run_chain(run.algorithm, density, x, rng, tune=TUNE, draws=cell.budget - TUNE, **run.options)
     levels = target.level(chain.draws)
     return {
         "ess": [float(e) for e in bulk_ess(chain.draws[None])],
@@ -193,11 +183,7 @@ def table(found: dict[str, Row]) -> str:
 def headline(found: dict[str, Row]) -> str:
     """The dissertation's claim against what is measured."""
     unit = found["KAMH, n = 1000"]
-    rates = {
-        n: r.ess / r.microseconds
-        for n, r in found.items()
-        if n.startswith("F-KAMH, D") and "previous" not in n
-    }
+    rates = {n: r.ess / r.microseconds for n, r in found.items() if n.startswith("F-KAMH, D") and "previous" not in n}
     best = max(rates, key=lambda n: rates[n])
     rate = rates[best] / (unit.ess / unit.microseconds)
     return f"best F-KAMH ({best.split(', ')[1]}) {rate:.2f} times the effective draws per second of KAMH, n = 1000"
@@ -209,10 +195,7 @@ def history_costs() -> str:
     for n in (250, 500, 1000, 2000, 5000, 10_000, 20_000):
         past = target.sample(rng, n)
         row: list[Any] = [n]
-        for sampler in (
-            Kameleon(**{**SLOW, "n_history": n}),
-            FastKameleon(**{**FAST, "n_features": 100}),
-        ):
+        for sampler in (Kameleon(**{**SLOW, "n_history": n}), FastKameleon(**{**FAST, "n_features": 100})):
             state = sampler.init(rng, past[0])._replace(log_scale=0.0)
             begin = time.process_time()
             state = state._replace(model=sampler.learn(rng, state, past))
@@ -259,8 +242,7 @@ def page(cells: dict[Cell, dict]) -> str:
         'paper\'s settings as 1. Quantile error: of all chains together; "of which noise" is what chance explains.',
         "## Wrong ratios",
         "A second code's KAMH takes the proposal for symmetric; the dissertation's takes the covariance of the state "
-        "accepted before for the reverse density. "
-        + " ".join(wrong(t, r) for t, r in found.items()),
+        "accepted before for the reverse density. " + " ".join(wrong(t, r) for t, r in found.items()),
         "## Cost by the length of the history (A.1)",
         next((m["table"] for c, m in cells.items() if c.sampler == COSTS), "Not measured."),
         "A proposal needs one covariance. KAMH's grows with the history that it keeps; F-KAMH's does not, and its "

@@ -31,9 +31,7 @@ from pymc_kameleon.samplers.kameleon.full import Kameleon
 from pymc_kameleon.samplers.kamiltonian.scores.estimators import LiteKamiltonian
 from pymc_kameleon.samplers.kamiltonian.values.sampler import ValueKamiltonian
 
-REFERENCE = (
-    report.RESULTS / ".paper_glass_reference.npz"
-)  # not for git: what is shown of it is in the store
+REFERENCE = report.RESULTS / ".paper_glass_reference.npz"  # not for git: what is shown of it is in the store
 SEED, CHAINS = 20260305, 8
 TUNE, DRAWS = 1200, 5000
 LONG = {"chains": 4, "tune": 3000, "draws": 10_000}
@@ -90,9 +88,7 @@ def reference() -> np.ndarray:
         draws = []
         for rng in generators(SEED - 1, LONG["chains"]):
             how = {"tune": LONG["tune"], "draws": LONG["draws"]}
-            draws.append(
-                run_chain(ValueKamiltonian, Posterior(rng), start(rng), rng, **how).draws[::2]
-            )
+            draws.append(run_chain(ValueKamiltonian, Posterior(rng), start(rng), rng, **how).draws[::2])
         np.savez_compressed(REFERENCE, draws=np.array(draws, dtype=np.float32))
     with np.load(REFERENCE) as file:
         return file["draws"].astype(float)

@@ -180,9 +180,7 @@ def comparison(found: list[Row]) -> str:
             ):
                 best = min(PAPER[:3], key=lambda n: np.median(value(mine[n])))
                 rivals = dict.fromkeys(("AM-LS", best))
-                against = [
-                    f"{ratio(value(mine['KAMH-LS']), value(mine[n]))} times {n}'s" for n in rivals
-                ]
+                against = [f"{ratio(value(mine['KAMH-LS']), value(mine[n]))} times {n}'s" for n in rivals]
                 parts.append(f"{what} {', '.join(against)}")
             lines.append(f"- {start} start, {target}: {'; '.join(parts)}.")
     return "\n".join(lines)
@@ -196,30 +194,16 @@ STYLES = {
 
 def draw_figure(found: list[Row]) -> None:
     figure, panels = report.subplots(4, 3, figsize=(12, 13.5), sharex="col", sharey="row")
-    kinds = [
-        ("distance of the mean", lambda r: r.norm),
-        ("deviation of the deciles", lambda r: r.deviation),
-    ]
+    kinds = [("distance of the mean", lambda r: r.norm), ("deviation of the deciles", lambda r: r.deviation)]
     for row, (what, start) in enumerate([(w, s) for w in kinds for s in STARTS]):
         for panel, target in zip(panels[row], TARGETS, strict=True):
             half = TARGETS[target].draws // 2
             for r in [r for r in found if (r.target, r.start) == (target, start)]:
                 color, marker, style = STYLES[r.name]
                 low, mid, high = np.quantile(what[1](r), [0.1, 0.5, 0.9], axis=0)
-                panel.plot(
-                    TIMES * half / 1000,
-                    mid,
-                    color=color,
-                    marker=marker,
-                    ls=style,
-                    ms=6,
-                    lw=1.6,
-                    label=r.name,
-                )
+                panel.plot(TIMES * half / 1000, mid, color=color, marker=marker, ls=style, ms=6, lw=1.6, label=r.name)
                 if r.name in ("AM-LS", "KAMH-LS"):
-                    panel.fill_between(
-                        TIMES * half / 1000, low, high, color=color, alpha=0.15, lw=0
-                    )
+                    panel.fill_between(TIMES * half / 1000, low, high, color=color, alpha=0.15, lw=0)
             panel.set_yscale("log")
         panels[row, 0].set_ylabel(f"{what[0]}\n{start} start", fontsize=12)
     for panel, target in zip(panels[0], TARGETS, strict=True):

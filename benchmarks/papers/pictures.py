@@ -43,9 +43,7 @@ def weights(rng, n, nu):
 def cost(x, y, points, b, kernel, l):
     """G at x (m, d), up to its constant k(x, x)."""
     pull = kernel.value(y / l, x / l)
-    return -2.0 * pull - 2.0 * sum(
-        w * kernel.value(z / l, x / l) for w, z in zip(b, points, strict=True)
-    )
+    return -2.0 * pull - 2.0 * sum(w * kernel.value(z / l, x / l) for w, z in zip(b, points, strict=True))
 
 
 def cost_gradient(x, y, points, b, kernel, l):
@@ -56,9 +54,7 @@ def cost_gradient(x, y, points, b, kernel, l):
 
 def spread_of_gradients(rng, y, points, kernel, l, nu, n=20_000):
     """Largest relative error of the covariance of ``n`` gradients of g at y, against nu^2 M H M^T."""
-    g = np.array(
-        [cost_gradient(y, y, points, weights(rng, len(points), nu), kernel, l) for _ in range(n)]
-    )
+    g = np.array([cost_gradient(y, y, points, weights(rng, len(points), nu), kernel, l) for _ in range(n)])
     exact = nu**2 * local_covariance(y, np.ascontiguousarray(points.T), kernel, l, "none")
     return float(np.abs(np.cov(g.T) - exact).max() / np.abs(exact).max())
 
@@ -76,10 +72,7 @@ def draw_cost():
         image = panel.contourf(xs, ys, g, 20, cmap="gray")
         some = (slice(None, None, 8), slice(None, None, 8))
         slopes = np.array(
-            [
-                cost_gradient(x, y, points, b, kernel, l)
-                for x in np.column_stack([xs[some].ravel(), ys[some].ravel()])
-            ]
+            [cost_gradient(x, y, points, b, kernel, l) for x in np.column_stack([xs[some].ravel(), ys[some].ravel()])]
         )
         panel.quiver(xs[some].ravel(), ys[some].ravel(), *(-slopes.T), color="C1", width=0.004)
         panel.plot(*points.T, "o", ms=3.5, color="C0", mec="white", mew=0.4, label="history z")
@@ -117,9 +110,7 @@ def tangent(name, x):
         theta = math.atan2(x[1], x[0])
         r = math.hypot(x[0], x[1])
         slope = -target.amplitude * target.frequency * math.sin(target.frequency * theta)
-        t = slope * np.array([math.cos(theta), math.sin(theta)]) + r * np.array(
-            [-math.sin(theta), math.cos(theta)]
-        )
+        t = slope * np.array([math.cos(theta), math.sin(theta)]) + r * np.array([-math.sin(theta), math.cos(theta)])
     return t / np.linalg.norm(t)
 
 
@@ -199,17 +190,10 @@ def draw_fields():
         return scale * log_density_gradient(PLANE.mean + scale * z)
 
     fields = {"true gradient": true}
-    fields |= {
-        f"KMC {n}": lambda z, s=s: gradient(np.ascontiguousarray(z), s) for n, s in fitted.items()
-    }
+    fields |= {f"KMC {n}": lambda z, s=s: gradient(np.ascontiguousarray(z), s) for n, s in fitted.items()}
     figure, panels = report.subplots(1, 4, figsize=(16, 4.4))
     xs, ys = np.meshgrid(np.linspace(-2.6, 2.6, 21), np.linspace(-2.2, 3.6, 21))
-    shade = np.array(
-        [
-            PLANE.log_density(PLANE.mean + scale * z)
-            for z in np.column_stack([xs.ravel(), ys.ravel()])
-        ]
-    )
+    shade = np.array([PLANE.log_density(PLANE.mean + scale * z) for z in np.column_stack([xs.ravel(), ys.ravel()])])
     start, momentum = np.array([1.3, 0.5]), np.array([-1.6, -0.4])
     table, markers = [], ("o", "s", "^")
     evaluate = PLANE.sample(np.random.default_rng(SEED + 1), 500)
@@ -217,9 +201,7 @@ def draw_fields():
     reference = np.array([true(z) for z in held])
     for k, (name, slope) in enumerate(fields.items()):
         panel = panels[k]
-        panel.contour(
-            xs, ys, np.maximum(shade, -12.0).reshape(xs.shape), 6, colors="0.75", linewidths=0.8
-        )
+        panel.contour(xs, ys, np.maximum(shade, -12.0).reshape(xs.shape), 6, colors="0.75", linewidths=0.8)
         arrows = np.array([slope(z) for z in np.column_stack([xs.ravel(), ys.ravel()])])
         arrows /= 1.0 + np.linalg.norm(arrows, axis=1, keepdims=True)
         panel.quiver(xs.ravel(), ys.ravel(), *arrows.T, color="0.35", width=0.004)
@@ -234,21 +216,9 @@ def draw_fields():
             [PLANE.log_density(PLANE.mean + scale * z) for z in path_z]
         )
         probability = np.exp(np.minimum(0.0, energy[0] - energy))
-        panels[3].plot(
-            probability, color=f"C{k}", marker=markers[k], markevery=6, label=name, lw=1.6
-        )
-        error = (
-            np.square(np.array([slope(z) for z in held]) - reference).mean()
-            / np.square(reference).mean()
-        )
-        table.append(
-            [
-                name,
-                f"{math.sqrt(error):.2f}",
-                f"{probability.min():.2f}",
-                f"{probability.mean():.2f}",
-            ]
-        )
+        panels[3].plot(probability, color=f"C{k}", marker=markers[k], markevery=6, label=name, lw=1.6)
+        error = np.square(np.array([slope(z) for z in held]) - reference).mean() / np.square(reference).mean()
+        table.append([name, f"{math.sqrt(error):.2f}", f"{probability.min():.2f}", f"{probability.mean():.2f}"])
     panels[3].set(ylim=(0, 1.03), xlabel="leapfrog steps of 0.05")
     panels[3].set_title("acceptance probability", fontsize=13)
     panels[3].legend(frameon=False, fontsize=11)
@@ -262,9 +232,7 @@ def page(cells: dict[Cell, dict]) -> str:
     """All pictures; those that take no chain are drawn here."""
     error, fields = draw_cost(), draw_fields()
     rows = [[name, *m["row"]] for name in STEPS for c, m in cells.items() if c.sampler == name]
-    pictures = [
-        f"![Proposals of {label}](paper_proposals_{k + 1}.png)" for k, label in enumerate(STEPS)
-    ]
+    pictures = [f"![Proposals of {label}](paper_proposals_{k + 1}.png)" for k, label in enumerate(STEPS)]
     head = ["step", *(f"{s}, {m}" for s in SHAPES for m in ("local", "global"))]
     return "\n\n".join([
         "# Pictures of the papers",
@@ -289,6 +257,4 @@ def page(cells: dict[Cell, dict]) -> str:
 
 
 if __name__ == "__main__":
-    Benchmark("paper_pictures", measure, page).command(
-        __doc__, list(STEPS), ["ellipses"], (TUNE + DRAWS,)
-    )
+    Benchmark("paper_pictures", measure, page).command(__doc__, list(STEPS), ["ellipses"], (TUNE + DRAWS,))

@@ -40,9 +40,7 @@ def acceptance(rng, kind: str, dim: int, n: int) -> np.ndarray:
         fitted = choose.fit(rng, recipe(kind, n), rng.standard_normal((n, dim)))
         for k in range(len(row)):
             p = rng.standard_normal(dim)
-            end, turned, inside = choose.leapfrog(
-                np.zeros(dim), p, fitted.surrogate, 0.5 * math.pi / STEPS, STEPS
-            )
+            end, turned, inside = choose.leapfrog(np.zeros(dim), p, fitted.surrogate, 0.5 * math.pi / STEPS, STEPS)
             if inside:
                 row[k] = math.exp(min(0.0, 0.5 * (p @ p - end @ end - turned @ turned)))
     return found
@@ -56,10 +54,7 @@ def of_hmc(rng, dim: int) -> float:
         momentum = momentum - 0.5 * step * x
         x = x + step * momentum
         momentum = momentum - 0.5 * step * x
-    start, end = (
-        np.square(p).sum(axis=1),
-        np.square(x).sum(axis=1) + np.square(momentum).sum(axis=1),
-    )
+    start, end = (np.square(p).sum(axis=1), np.square(x).sum(axis=1) + np.square(momentum).sum(axis=1))
     return float(np.exp(np.minimum(0.0, 0.5 * (start - end))).mean())
 
 

@@ -80,18 +80,14 @@ def format_row(target_name, target, name, end, cell) -> list[str]:
 
 
 def draw_scatter(cells):
-    figure, panels = report.subplots(
-        len(SAMPLERS), 4, figsize=(13, 9.4), sharex="col", sharey="col"
-    )
+    figure, panels = report.subplots(len(SAMPLERS), 4, figsize=(13, 9.4), sharex="col", sharey="col")
     rng = np.random.default_rng(SEED)
     for column, (target_name, target) in zip(panels.T, TARGETS.items(), strict=True):
         exact = target.sample(rng, 3000)
         for panel, name in zip(column, SAMPLERS, strict=True):
             last = cells[target_name, name, "for ever"].draws[0, -SHOWN:]
             panel.plot(*exact[:, :2].T, ".", color="0.8", ms=3, label="independent draws")
-            panel.plot(
-                *last[:, :2].T, "+", color="C3", ms=6, mew=1.2, label=f"the last {SHOWN} draws"
-            )
+            panel.plot(*last[:, :2].T, "+", color="C3", ms=6, mew=1.2, label=f"the last {SHOWN} draws")
             panel.set_title(f"{name}, {target_name}", fontsize=12)
     handles, labels = panels[0, 0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="lower center", ncols=2, frameon=False, fontsize=12)
@@ -109,15 +105,7 @@ def draw_geweke(cells):
         where = np.linspace(0.0, 0.4, len(scores))
         panel.axhspan(-1.96, 1.96, color="0.92", lw=0, zorder=0)
         for i in range(2):
-            panel.plot(
-                where,
-                scores[:, 0, i],
-                marker="os"[i],
-                ls="-:"[i],
-                color=f"C{3 * i}",
-                ms=6,
-                label=f"x{'₁₂'[i]}",
-            )
+            panel.plot(where, scores[:, 0, i], marker="os"[i], ls="-:"[i], color=f"C{3 * i}", ms=6, label=f"x{'₁₂'[i]}")
         panel.plot(where, scores[:, 0, 2:], ".", color="0.5", ms=3)
         shares[name] = float((np.abs(scores) > 1.96).mean())
         panel.set_title(f"{name}, π₃", fontsize=12)
@@ -141,9 +129,7 @@ def page(a) -> str:
                 lines.append(format_row(target_name, target, name, end, cell))
                 print(lines[-1], flush=True)
                 if end == "for ever":
-                    cells[target_name, name, end] = cell._replace(
-                        draws=cell.draws.astype(np.float32)
-                    )
+                    cells[target_name, name, end] = cell._replace(draws=cell.draws.astype(np.float32))
     draw_scatter(cells)
     shares = draw_geweke(cells)
     sections = [
@@ -160,9 +146,7 @@ def page(a) -> str:
         "## Geweke scores on π₃ (figure 6.4)",
         "![Geweke scores](paper_geweke.png)",
         "One chain each; small dots are the other nine coordinates. Beyond 1.96, over all chains, coordinates and "
-        "places (0.05 where chains are long enough): "
-        + ", ".join(f"{n} {s:.2f}" for n, s in shares.items())
-        + ".",
+        "places (0.05 where chains are long enough): " + ", ".join(f"{n} {s:.2f}" for n, s in shares.items()) + ".",
     ]
     return "\n\n".join(sections)
 

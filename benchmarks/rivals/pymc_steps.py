@@ -93,9 +93,7 @@ def nuts(task: Task) -> Draws:
         value.log_density = lambda x: 0.0  # compiling may try it
         made = pm.NUTS(rng=task.rng)
         value.log_density, value.last = task.log_density, None
-        chain = drive.walk(
-            made, {"x": x}, lambda point: np.array(point["x"]), task.log_density, task.budget // 2
-        )
+        chain = drive.walk(made, {"x": x}, lambda point: np.array(point["x"]), task.log_density, task.budget // 2)
     return Draws(chain.draws[None])
 
 

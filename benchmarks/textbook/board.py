@@ -25,12 +25,7 @@ def measure(cell: Cell) -> dict:
 def measured(cell: Cell, of: Posterior, known: Reference) -> dict:
     """Four chains, a third of the evaluations tuning."""
     chains = drive.chains(
-        of,
-        cell.sampler,
-        cell.seed,
-        evaluations=cell.budget,
-        tune=cell.budget // 3,
-        level=known.level,
+        of, cell.sampler, cell.seed, evaluations=cell.budget, tune=cell.budget // 3, level=known.level
     )
     return judged(chains, known)
 
@@ -90,15 +85,7 @@ def tables(cells: dict[Cell, dict], dimensions: dict[str, int]) -> list[str]:
             rows.append([f"{m} ({dimensions[m]})", *entries])
         return table(["model (d)", *steps], rows)
 
-    head = [
-        "step",
-        "good",
-        "converged",
-        "silently wrong",
-        "geometric mean",
-        "× best of PyMC's",
-        "µs per evaluation",
-    ]
+    head = ["step", "good", "converged", "silently wrong", "geometric mean", "× best of PyMC's", "µs per evaluation"]
     seeds = sorted({len(runs) for runs in found.values()})
     return [
         f"Seeds: {' to '.join(map(str, sorted({seeds[0], seeds[-1]})))}; evaluations a chain, a third of them tuning: "

@@ -77,9 +77,7 @@ def epidemic() -> pm.Model:
         recovery = pm.TruncatedNormal("recovery", 0.4, 0.5, lower=0.0)
         dispersion = pm.Exponential("dispersion", 5.0)
         infected = Solution(_infected)(pt.stack([contact, recovery]))
-        pm.NegativeBinomial(
-            "in_bed", mu=pt.maximum(infected, 1e-9), alpha=1.0 / dispersion, observed=IN_BED
-        )
+        pm.NegativeBinomial("in_bed", mu=pt.maximum(infected, 1e-9), alpha=1.0 / dispersion, observed=IN_BED)
     return model
 
 

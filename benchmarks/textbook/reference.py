@@ -127,9 +127,7 @@ def _descend(negative, x, factor):
         value, slope = negative(x + factor @ z)
         return value, factor.T @ slope
 
-    found = optimize.minimize(
-        shifted, np.zeros_like(x), jac=True, method="BFGS", options={"maxiter": 2000}
-    )
+    found = optimize.minimize(shifted, np.zeros_like(x), jac=True, method="BFGS", options={"maxiter": 2000})
     eigenvalues, vectors = np.linalg.eigh(found.hess_inv)
     eigenvalues = np.clip(eigenvalues, 1e-10 * eigenvalues.max(), None)
     return found.fun, x + factor @ found.x, factor @ vectors * np.sqrt(eigenvalues)
@@ -167,10 +165,7 @@ def main():
         except Exception as error:  # the others are still to be made
             print(f"{name}: {type(error).__name__}: {error}", flush=True)
         else:
-            print(
-                f"{name}: R-hat {found['rhat']:.4f}, effective draws {found['bulk_ess']:.0f}",
-                flush=True,
-            )
+            print(f"{name}: R-hat {found['rhat']:.4f}, effective draws {found['bulk_ess']:.0f}", flush=True)
 
 
 if __name__ == "__main__":

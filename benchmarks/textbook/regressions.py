@@ -109,9 +109,7 @@ def survey() -> pm.Model:
     education = rng.integers(8, 20, n).astype(float)
     female, urban, married = (rng.random((3, n)) < [[0.51], [0.7], [0.55]]).astype(float)
     region = np.eye(4)[rng.integers(0, 4, n)][:, 1:]
-    x = np.column_stack(
-        [np.ones(n), age, age**2 / 100, income, education, female, urban, married, region[:, :2]]
-    )
+    x = np.column_stack([np.ones(n), age, age**2 / 100, income, education, female, urban, married, region[:, :2]])
     true = np.array([-4.0, 0.08, -0.06, 0.01, 0.1, 0.4, 0.3, -0.2, 0.5, -0.3])
     voted = rng.random(n) < 1 / (1 + np.exp(-x @ true))
     with pm.Model() as model:
@@ -169,9 +167,7 @@ def gravity() -> pm.Model:
     distance = np.exp(rng.normal(8.3, 0.7, n))
     border = (rng.random(n) < np.where(distance < 2000.0, 0.3, 0.02)).astype(float)
     language = (rng.random(n) < 0.2).astype(float)
-    mean = (
-        -28.0 + 0.9 * exporter + 0.8 * importer - 1.5e-4 * distance + 0.7 * border + 0.4 * language
-    )
+    mean = -28.0 + 0.9 * exporter + 0.8 * importer - 1.5e-4 * distance + 0.7 * border + 0.4 * language
     trade = mean + rng.normal(0.0, 1.1, n)
     with pm.Model() as model:
         constant = pm.Normal("constant", 0.0, 100.0)

@@ -123,10 +123,7 @@ def local_level() -> pm.Model:
             return mean + gain * (y - mean), predicted * (1.0 - gain), log_density
 
         *_, log_density = _loop(
-            filtered,
-            [pt.as_tensor(NILE)],
-            [start, pt.zeros((), dtype="float64"), None],
-            [sd_noise, sd_level],
+            filtered, [pt.as_tensor(NILE)], [start, pt.zeros((), dtype="float64"), None], [sd_noise, sd_level]
         )
         pm.Potential("likelihood", log_density.sum())
     return model

@@ -26,9 +26,7 @@ COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7")  # Okabe & Ito
 def main() -> None:
     """Sample twice, draw once."""
     data = load_lynx_hare()
-    ours = demo.run(
-        "KamiltonianStep", pk.KamiltonianStep, draws=DRAWS, tune=TUNE, chains=CHAINS, seed=SEED
-    )
+    ours = demo.run("KamiltonianStep", pk.KamiltonianStep, draws=DRAWS, tune=TUNE, chains=CHAINS, seed=SEED)
     theirs = demo.run(
         "pm.DEMetropolisZ", pm.DEMetropolisZ, draws=DRAWS // 2, tune=TUNE // 2, chains=CHAINS, seed=SEED
     )  # fmt: skip
@@ -56,16 +54,12 @@ def draw_fit(figure, idata, data) -> None:
     species = (("hares", data.hare, "#D55E00"), ("lynxes", data.lynx, "#0072B2"))
     for k, (axis, (name, observed, colour)) in enumerate(zip(axes, species, strict=True)):
         low, median, high = np.quantile(predicted[:, :, k], [0.05, 0.5, 0.95], axis=0)
-        axis.fill_between(
-            data.year, low, high, color=colour, alpha=0.25, lw=0, label="90 % predicted"
-        )
+        axis.fill_between(data.year, low, high, color=colour, alpha=0.25, lw=0, label="90 % predicted")
         axis.plot(data.year, median, color=colour, lw=1.5, label="median")
         axis.plot(data.year, observed, "o", color="black", ms=3.5, label="observed")
         axis.set_ylabel(f"{name} (1000 pelts)")
         axis.set_ylim(bottom=0)
-    axes[0].set_title(
-        "21 years of pelts, a black-box ODE, 8 unknowns", fontsize="medium", loc="left"
-    )
+    axes[0].set_title("21 years of pelts, a black-box ODE, 8 unknowns", fontsize="medium", loc="left")
     axes[1].legend(frameon=False, ncols=3, fontsize="small", loc="upper center")
     axes[1].set_ylim(top=1.25 * axes[1].get_ylim()[1])
     axes[1].set_xticks(data.year[::5])
@@ -78,9 +72,7 @@ def draw_trace(axis, run, each: int) -> None:
     for chain, colour in enumerate(COLOURS):
         values = run.idata["posterior"][PARAMETER].values[chain]
         axis.plot(each * np.arange(len(values)), values, lw=0.8, color=colour)
-    axis.set_title(
-        f"{run.name}: {score:.3g} effective draws per 1000 solves", fontsize="medium", loc="left"
-    )
+    axis.set_title(f"{run.name}: {score:.3g} effective draws per 1000 solves", fontsize="medium", loc="left")
     axis.set_xlim(0, SHOWN)
 
 

@@ -200,9 +200,7 @@ class GPClassificationEstimator:
         if not isinstance(start, str):
             start = np.array(start, dtype=float)
             if start.shape != self.y.shape or not np.isfinite(start).all():
-                raise ValueError(
-                    f"start must be {len(self.y)} finite values; got shape {start.shape}"
-                )
+                raise ValueError(f"start must be {len(self.y)} finite values; got shape {start.shape}")
             return start
         if one_of("start", start, ("reference", "zeros")) == "zeros":
             return self._start
@@ -326,13 +324,9 @@ class GPClassificationEstimator:
             if not self._covariance.update(theta):
                 return None
             problem = (self._covariance.matrix, self.y, LINKS[self.link])
-            sites = laplace_sites(
-                *problem, self._start, self._workspace, self.tolerance, self.max_newton
-            )
+            sites = laplace_sites(*problem, self._start, self._workspace, self.tolerance, self.max_newton)
             if sites is not None and self.approximation == "ep":
-                sites = ep_sites(
-                    *problem, sites, self._workspace, self.ep_tolerance, self.max_sweeps
-                )
+                sites = ep_sites(*problem, sites, self._workspace, self.ep_tolerance, self.max_sweeps)
             return None if sites is None else self._gaussian(sites)
 
     def _gaussian(self, sites):

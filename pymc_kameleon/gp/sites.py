@@ -166,9 +166,7 @@ def laplace_sites(covariance, y, link, start, workspace, tolerance, max_newton):
             return None
         next_dual, next_f = solution
         value = _expand(next_f, y, link, next_tau, next_nu) - 0.5 * float(next_dual @ next_f)
-        for _ in range(
-            10 if dual is not None else 0
-        ):  # the start has no K^-1 f, so no objective to fall below
+        for _ in range(10 if dual is not None else 0):  # the start has no K^-1 f, so no objective to fall below
             if not value < objective - tolerance:
                 break
             next_dual, next_f = 0.5 * (next_dual + dual), 0.5 * (next_f + f)
@@ -223,9 +221,7 @@ def _match_moments(inverse, mean, y, link, floor, damping, tau, nu, nodes, weigh
         cavity_variance = variance / b
         cavity_mean = (mean[j] / variance - nu[j]) * cavity_variance
         if link == LOGIT:
-            new_mean, new_variance = _logit_moments(
-                y[j], cavity_mean, cavity_variance, nodes, weights
-            )
+            new_mean, new_variance = _logit_moments(y[j], cavity_mean, cavity_variance, nodes, weights)
         else:
             new_mean, new_variance = _probit_moments(y[j], cavity_mean, cavity_variance)
         if not 0.0 < new_variance < math.inf or not abs(new_mean) < math.inf:
@@ -266,9 +262,7 @@ def ep_sites(covariance, y, link, start, workspace, tolerance, max_sweeps, dampi
         _, info = lapack.dtrtri(workspace, lower=1, overwrite_c=1)
         if info != 0:
             return None
-        mismatch = _match_moments(
-            workspace, solution[1], y, link, floor, damping, tau, nu, _NODES, _WEIGHTS
-        )
+        mismatch = _match_moments(workspace, solution[1], y, link, floor, damping, tau, nu, _NODES, _WEIGHTS)
         if mismatch < tolerance:
             break
     return Sites(tau, nu, start.factorizations + sweeps)

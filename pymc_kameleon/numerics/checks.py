@@ -19,9 +19,7 @@ def inside(**values: tuple[float, float, float]) -> None:
     """Refuse a value that is not strictly between the two numbers beside it."""
     for name, (value, low, high) in values.items():
         if not low < value < high:
-            raise ValueError(
-                f"{name} must lie strictly between {low:g} and {high:g}, got {value!r}."
-            )
+            raise ValueError(f"{name} must lie strictly between {low:g} and {high:g}, got {value!r}.")
 
 
 def share(**values: float) -> None:

@@ -122,9 +122,7 @@ def table(positions, log_densities, chain=-1, round=0, move="") -> Evaluations:
         )
     values = np.where(np.isfinite(values), values, -np.inf)
     n = len(values)
-    asked, when = (
-        np.broadcast_to(np.asarray(each, dtype=np.int64), (n,)).copy() for each in (chain, round)
-    )
+    asked, when = (np.broadcast_to(np.asarray(each, dtype=np.int64), (n,)).copy() for each in (chain, round))
     return Evaluations((positions, values, asked, when, _characters(move, n)), n)
 
 

@@ -32,9 +32,7 @@ CURVES = (
 )
 
 
-def adaptation(
-    idata: Any, *, figsize: tuple[float, float] | None = None, ax: Any = None
-) -> np.ndarray:
+def adaptation(idata: Any, *, figsize: tuple[float, float] | None = None, ax: Any = None) -> np.ndarray:
     """Draw how a step tuned: scale of its proposals, acceptance, error, use and refits of its surrogate, over the
     draws.
 
@@ -131,9 +129,7 @@ def _draw(axis: Any, curve: Curve, values: np.ndarray) -> None:
     if curve.scale == "log":
         values = np.where(values > 0.0, values, np.nan)
     for k, row in enumerate(values):
-        colour = (
-            panels.COLOURS[k % len(panels.COLOURS)] if len(values) <= FEW else panels.COLOURS[0]
-        )
+        colour = panels.COLOURS[k % len(panels.COLOURS)] if len(values) <= FEW else panels.COLOURS[0]
         alpha = 0.9 if len(values) <= FEW else 0.35
         axis.plot(np.arange(1, len(row) + 1), row, lw=0.9, color=colour, alpha=alpha)
     axis.set_ylabel(curve.label, fontsize=panels.SMALL)

@@ -147,9 +147,7 @@ def labels(known: Split, k: int, names: list[str]) -> list[str]:
 def _draw_panel(axis: Any, row: Panels, i: int) -> None:
     grid, trusted = row.grids[i], row.trusted[i]
     axis.set_facecolor("white")
-    axis.fill_between(
-        grid, 0.0, 1.0, where=trusted, color=TRUSTED, lw=0.0, transform=axis.get_xaxis_transform()
-    )
+    axis.fill_between(grid, 0.0, 1.0, where=trusted, color=TRUSTED, lw=0.0, transform=axis.get_xaxis_transform())
     shown = np.unique(np.linspace(0, row.curves.shape[2] - 1, LINES).astype(int))
     for j in shown:
         axis.plot(grid, row.curves[i][:, j], lw=1.2)

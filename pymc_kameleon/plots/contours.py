@@ -185,9 +185,7 @@ def _draw_curve(
             rows = history.thin(np.column_stack([x, top - values]), POINTS)
             rows = rows[rows[:, 1] < lowest]
             drawn, style = (rows[:, 0], rows[:, 1]), panels.look(len(rows))
-            axis.plot(
-                *drawn, cloud.marker, color=cloud.colour, label=cloud.label, zorder=3, **style
-            )
+            axis.plot(*drawn, cloud.marker, color=cloud.colour, label=cloud.label, zorder=3, **style)
         else:
             x = history.thin(x[:, None], POINTS)[:, 0]
             height = np.full(len(x), 0.03 + 0.05 * line)

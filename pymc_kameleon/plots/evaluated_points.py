@@ -19,16 +19,7 @@ BY = ("move", "round", "chain")
 KINDS = {
     "start": ("start",),
     "climb to the posterior": ("arrival", "search", "climb", "explore"),
-    "random walk": (
-        "walk",
-        "short",
-        "long",
-        "differential",
-        "ray",
-        "global",
-        "coordinate",
-        "local",
-    ),
+    "random walk": ("walk", "short", "long", "differential", "ray", "global", "coordinate", "local"),
     "surrogate": ("surrogate", "hamiltonian", "screened"),
     "to teach the surrogate": ("companion", "probe", "refresh", "renewal", "swap"),
 }
@@ -136,11 +127,7 @@ def _describe(record: Evaluations, kept: np.ndarray, within: float | None) -> tu
     title = f"{record.size} evaluations of the log density"
     if not left:
         return title, ""
-    below = (
-        "not finite"
-        if within is None
-        else f"more than {within:g} nats below the best, or not finite"
-    )
+    below = "not finite" if within is None else f"more than {within:g} nats below the best, or not finite"
     return title, f"{left} are not drawn: {below}."
 
 

@@ -126,9 +126,7 @@ def _evaluated(learning: kamiltonian_state.Learning, past: history.History) -> l
 def _by_score_matching(state: kamiltonian.State) -> Learned:
     fitted = state.fitted
     if fitted is None:
-        raise ValueError(
-            f"No surrogate has been fitted in {state.walk.iteration} tuning draws; tune longer."
-        )
+        raise ValueError(f"No surrogate has been fitted in {state.walk.iteration} tuning draws; tune longer.")
 
     def values(x: np.ndarray) -> np.ndarray:
         z = np.ascontiguousarray(np.linalg.solve(state.factor, (x - state.centre).T).T)

@@ -65,9 +65,7 @@ def layout_of(step: Any, dim: int, model: pm.Model | None) -> Layout:
         shapes = {names[0] if names is not None and len(names) == 1 else "x": (dim,)}
     ends = np.cumsum([0, *(math.prod(shape) for shape in shapes.values())])
     if ends[-1] != dim:
-        raise ValueError(
-            f"The state has {dim} coordinates, the model has {ends[-1]} of them: give its own (model=)."
-        )
+        raise ValueError(f"The state has {dim} coordinates, the model has {ends[-1]} of them: give its own (model=).")
     places = np.split(np.arange(dim), ends[1:-1])
     return {n: p.reshape(shapes[n]) for n, p in zip(shapes, places, strict=True)}
 
@@ -81,14 +79,10 @@ def labels_of(layout: Layout, model: pm.Model | None) -> list[str]:
     ]
 
 
-def _indices(
-    name: str, shape: tuple[int, ...], model: pm.Model | None
-) -> Iterable[tuple[Any, ...]]:
+def _indices(name: str, shape: tuple[int, ...], model: pm.Model | None) -> Iterable[tuple[Any, ...]]:
     """Of every element of a value variable; a transform may have changed the shape that ``coords`` are for."""
     values = [] if model is None else [v for v in model.value_vars if v.name == name]
-    dims = [
-        d for v in values for d in model.named_vars_to_dims.get(model.values_to_rvs[v].name, ())
-    ]
+    dims = [d for v in values for d in model.named_vars_to_dims.get(model.values_to_rvs[v].name, ())]
     coords = [model.coords.get(dim) or () for dim in dims]
     return product(*coords) if tuple(map(len, coords)) == shape else np.ndindex(shape)
 
@@ -104,9 +98,7 @@ def choose(coordinates: Any, layout: Layout, model: pm.Model | None, plot: str) 
     labels = labels_of(layout, model)
     if coordinates is None:
         if len(labels) > MOST:
-            _log.info(
-                f"plots.{plot} draws the first {MOST} of {len(labels)} coordinates; choose with coordinates=."
-            )
+            _log.info(f"plots.{plot} draws the first {MOST} of {len(labels)} coordinates; choose with coordinates=.")
         coordinates = range(min(MOST, len(labels)))
     known: dict[str | int, list[int]] = {label: [i] for i, label in enumerate(labels)}
     known |= {name: list(places.ravel()) for name, places in layout.items()}
@@ -159,6 +151,4 @@ def _transforms(layout: Layout, model: pm.Model) -> Any:
         transform = model.rvs_to_transforms[rv]  # its bounds may be other random variables
         outputs.append(rv if transform is None else transform.forward(rv, *rv.owner.inputs))
     # A few draws of a few elementwise functions: not worth a compiler.
-    return pytensor.function(
-        model.free_RVs, outputs, mode=Mode("py", None), on_unused_input="ignore"
-    )
+    return pytensor.function(model.free_RVs, outputs, mode=Mode("py", None), on_unused_input="ignore")

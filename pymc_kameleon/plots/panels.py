@@ -46,16 +46,12 @@ def panels(
         If other than one for each panel are given.
     """
     if given is None:
-        figure, axes = pyplot().subplots(
-            *shape, squeeze=False, layout="constrained", figsize=figsize, **kwargs
-        )
+        figure, axes = pyplot().subplots(*shape, squeeze=False, layout="constrained", figsize=figsize, **kwargs)
         return figure, axes, True
     pyplot()
     axes = np.array(given, dtype=object)
     if axes.size != shape[0] * shape[1]:
-        raise ValueError(
-            f"ax must hold one Axes for each panel, {shape[0]} x {shape[1]}, got {axes.size}."
-        )
+        raise ValueError(f"ax must hold one Axes for each panel, {shape[0]} x {shape[1]}, got {axes.size}.")
     axes = axes.reshape(shape)
     return axes[0, 0].figure, axes, False
 

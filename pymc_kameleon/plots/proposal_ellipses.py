@@ -10,15 +10,7 @@ import pymc as pm
 from pymc_kameleon.numerics import history
 from pymc_kameleon.numerics.covariance import solve_lower
 from pymc_kameleon.plots import panels, surfaces
-from pymc_kameleon.plots.names import (
-    Layout,
-    choose,
-    is_idata,
-    labels_of,
-    layout_of,
-    model_of,
-    unconstrained,
-)
+from pymc_kameleon.plots.names import Layout, choose, is_idata, labels_of, layout_of, model_of, unconstrained
 from pymc_kameleon.samplers.adaptive_metropolis import AdaptiveMetropolis
 from pymc_kameleon.samplers.gaussian_mixture.moves import local_moment
 from pymc_kameleon.samplers.gaussian_mixture.sampler import GaussianMixture
@@ -131,9 +123,7 @@ def proposals(
     for kernel in kernels:
         _draw_kernel(axis, kernel, points, chosen, probability)
     axis.set(xlabel=labels[chosen[0]], ylabel=labels[chosen[1]])
-    panels.explain(
-        axes, f"{type(step).__name__}: where {probability:.0%} of the proposals end", "", new
-    )
+    panels.explain(axes, f"{type(step).__name__}: where {probability:.0%} of the proposals end", "", new)
     return axis
 
 
@@ -233,9 +223,7 @@ def _points(at: Any, draws: np.ndarray | None, dim: int) -> np.ndarray:
     if not isinstance(at, (int, np.integer)) or isinstance(at, bool):
         points = np.atleast_2d(np.asarray(at, dtype=float))
         if points.shape[1:] != (dim,) or not np.isfinite(points).all():
-            raise ValueError(
-                f"at must be a number of points or finite points of shape (m, {dim}), got {at!r}."
-            )
+            raise ValueError(f"at must be a number of points or finite points of shape (m, {dim}), got {at!r}.")
         return points
     if draws is None:
         raise ValueError("Give draws to choose the points from (idata=), or the points (at=).")
@@ -247,10 +235,7 @@ def _points(at: Any, draws: np.ndarray | None, dim: int) -> np.ndarray:
         distance = np.square(scaled[:, None] - centres).sum(axis=2)
         nearest = distance.argmin(axis=1)
         centres = np.array(
-            [
-                scaled[nearest == k].mean(axis=0) if (nearest == k).any() else c
-                for k, c in enumerate(centres)
-            ]
+            [scaled[nearest == k].mean(axis=0) if (nearest == k).any() else c for k, c in enumerate(centres)]
         )
     rows = {int(np.square(scaled - c).sum(axis=1).argmin()) for c in centres}
     return draws[sorted(rows)]
@@ -268,9 +253,7 @@ def outline(centre: np.ndarray, covariance: np.ndarray, probability: float) -> n
     return centre + reach * np.column_stack([np.cos(angle), np.sin(angle)]) @ root.T
 
 
-def _draw_kernel(
-    axis: Any, kernel: Kernel, points: np.ndarray, chosen: list[int], probability: float
-) -> None:
+def _draw_kernel(axis: Any, kernel: Kernel, points: np.ndarray, chosen: list[int], probability: float) -> None:
     one = kernel.name == "global move"  # the same everywhere: at the point in the middle
     style = {"color": GLOBAL, "ls": "--"} if one else {"color": LOCAL}
     if one:
@@ -282,9 +265,7 @@ def _draw_kernel(
     axis.plot(*points[:, chosen].T, ".", ms=4, color=style["color"], zorder=3)
 
 
-def _draw_density(
-    axis: Any, density: Any, held: np.ndarray, drawn: np.ndarray, chosen: list[int]
-) -> None:
+def _draw_density(axis: Any, density: Any, held: np.ndarray, drawn: np.ndarray, chosen: list[int]) -> None:
     log_density = getattr(density, "log_density", density)
     grids = [panels.grid(drawn[:, c], GRID) for c in chosen]
 

@@ -26,18 +26,14 @@ def nodes_of(shown: Sequence[int], grids: Sequence[np.ndarray]) -> np.ndarray:
     return np.column_stack([across.ravel(), up.ravel()])
 
 
-def slice_at(
-    values: Values, point: np.ndarray, shown: Sequence[int], nodes: np.ndarray
-) -> np.ndarray:
+def slice_at(values: Values, point: np.ndarray, shown: Sequence[int], nodes: np.ndarray) -> np.ndarray:
     """The log density at the nodes, the other coordinates held at ``point``, shape (nodes,)."""
     x = np.tile(point, (len(nodes), 1))
     x[:, list(shown)] = nodes
     return values(x)
 
 
-def marginal(
-    values: Values, states: np.ndarray, shown: Sequence[int], nodes: np.ndarray, count: int
-) -> np.ndarray:
+def marginal(values: Values, states: np.ndarray, shown: Sequence[int], nodes: np.ndarray, count: int) -> np.ndarray:
     """Log of the density's integral over the other coordinates at the nodes, up to a constant, shape (nodes,).
 
     m(a) = mean over k of exp f(a, b_k) / q(b_k),  b_k ~ q: what a normal distribution fitted to ``states`` (n, d) says
@@ -78,15 +74,11 @@ def covariance_of(states: np.ndarray) -> np.ndarray:
     return np.atleast_2d(np.cov(states.T))
 
 
-def slices_mislead(
-    values: Values, point: np.ndarray, states: np.ndarray, panels: Sequence[tuple[int, ...]]
-) -> bool:
+def slices_mislead(values: Values, point: np.ndarray, states: np.ndarray, panels: Sequence[tuple[int, ...]]) -> bool:
     """Whether, in some panel, many past states lie where the slice through ``point`` has next to nothing."""
     for shown in panels:
         x = states[:, list(shown)]
         heights = slice_at(values, point, shown, x)
-        if (
-            np.mean(heights.max() - heights > OUTSIDE) > MANY
-        ):  # inf - inf is NaN: then there is no slice to judge
+        if np.mean(heights.max() - heights > OUTSIDE) > MANY:  # inf - inf is NaN: then there is no slice to judge
             return True
     return False

@@ -190,9 +190,7 @@ class AdaptiveMetropolis(Sampler):
             past = history.append(past, outcome.position)
         if values is not None:
             values = long_axes.record(values, outcome)
-        state = state._replace(
-            log_scale=log_scale, moves=moves, iteration=iteration, history=past, values=values
-        )
+        state = state._replace(log_scale=log_scale, moves=moves, iteration=iteration, history=past, values=values)
         if iteration == state.warmup and iteration > 0:
             state = self._end_warmup(state)
         if self.covariance == "recursive":

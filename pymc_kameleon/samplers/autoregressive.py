@@ -38,13 +38,9 @@ class Tuning(NamedTuple):
     moves: int = 0  # so far
 
 
-def propose(
-    rng: np.random.Generator, x: np.ndarray, mean: np.ndarray, factor: np.ndarray, tuning: Tuning
-) -> Proposal:
+def propose(rng: np.random.Generator, x: np.ndarray, mean: np.ndarray, factor: np.ndarray, tuning: Tuning) -> Proposal:
     """A move from ``x``, shape (d,); ``factor`` (d, d) is L, lower triangular."""
-    position, log_q_ratio = _propose(
-        x, mean, factor, math.exp(tuning.log_step), rng.standard_normal(len(x))
-    )
+    position, log_q_ratio = _propose(x, mean, factor, math.exp(tuning.log_step), rng.standard_normal(len(x)))
     return Proposal(position, log_q_ratio, "autoregressive")
 
 

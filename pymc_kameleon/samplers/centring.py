@@ -134,13 +134,7 @@ def _pooled(density, known):
     return found
 
 
-def recast(
-    density: Any,
-    share: np.ndarray,
-    here: np.ndarray,
-    factor,
-    evaluated: Evaluations,
-) -> dict[str, Any]:
+def recast(density: Any, share: np.ndarray, here: np.ndarray, factor, evaluated: Evaluations) -> dict[str, Any]:
     """What an arrival has learned in the non-centred coordinates in those of lambda = ``share``.
 
     Parameters
@@ -172,8 +166,7 @@ def _recast_factor(density, share, here, factor):
     if np.array_equal(share, origin):
         return factor
     up, down = (
-        np.array([density.recast(here + h, share, origin)[0] for h in sign * SMALL * factor.T])
-        for sign in (1.0, -1.0)
+        np.array([density.recast(here + h, share, origin)[0] for h in sign * SMALL * factor.T]) for sign in (1.0, -1.0)
     )
     sds = np.sqrt(np.square((up - down) / (2.0 * SMALL)).sum(axis=0))
     return np.diag(sds) if np.isfinite(sds).all() and (sds > 0.0).all() else None

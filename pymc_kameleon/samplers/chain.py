@@ -60,12 +60,7 @@ def transition(
 
 
 def decide(
-    rng: np.random.Generator,
-    sampler: Sampler,
-    point: Point,
-    state: Any,
-    proposal: Proposal,
-    there: Point,
+    rng: np.random.Generator, sampler: Sampler, point: Point, state: Any, proposal: Proposal, there: Point
 ) -> tuple[Point, Any, float, bool]:
     """The Metropolis-Hastings test of ``proposal``, at which ``there`` was found: the only place where a chain moves.
 

@@ -35,9 +35,7 @@ def propose(rng: np.random.Generator, x: np.ndarray, i: int, log_scale: float) -
     return Proposal(x_new, 0.0, "coordinate")
 
 
-def adapt(
-    log_scales: np.ndarray, reversals: np.ndarray, i: int, outcome: Outcome
-) -> tuple[np.ndarray, np.ndarray]:
+def adapt(log_scales: np.ndarray, reversals: np.ndarray, i: int, outcome: Outcome) -> tuple[np.ndarray, np.ndarray]:
     """``log_scales`` and ``reversals``, shape (d,) each, after a move of the ``i``-th coordinate.
 
     ``reversals`` counts how often the direction of change turned, with the sign of the last change; zero before it.

@@ -11,11 +11,7 @@ from itertools import pairwise
 def split(docstring: str) -> tuple[str, dict[str, str]]:
     """A numpydoc docstring: what stands above its sections, and their bodies by heading."""
     lines = inspect.cleandoc(docstring).splitlines()
-    starts = [
-        i
-        for i, (line, below) in enumerate(pairwise(lines))
-        if len(below) >= 3 and below == "-" * len(line)
-    ]
+    starts = [i for i, (line, below) in enumerate(pairwise(lines)) if len(below) >= 3 and below == "-" * len(line)]
     bodies = {
         lines[start]: "\n".join(lines[start + 2 : end]).strip("\n")
         for start, end in zip(starts, [*starts[1:], len(lines)], strict=False)

@@ -161,9 +161,7 @@ class Check(NamedTuple):
 
     def stop(self) -> "Check":
         """Tuning ends before all points were evaluated again: what was not checked is not used."""
-        return self._replace(
-            known=evaluations.empty(len(self.start)), rows=self.rows[: len(self.found)]
-        )
+        return self._replace(known=evaluations.empty(len(self.start)), rows=self.rows[: len(self.found)])
 
 
 def begin(rng: np.random.Generator, known: Evaluations, x, log_density, comparable=True) -> Check:

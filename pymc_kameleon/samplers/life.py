@@ -24,14 +24,7 @@ import numpy as np
 from pymc_kameleon.numerics import history
 from pymc_kameleon.samplers import centring, chain, noise_probe, tuned_work
 from pymc_kameleon.samplers.arrival import search
-from pymc_kameleon.samplers.seam import (
-    Known,
-    Outcome,
-    Point,
-    Proposal,
-    Sampler,
-    acceptance_probability,
-)
+from pymc_kameleon.samplers.seam import Known, Outcome, Point, Proposal, Sampler, acceptance_probability
 
 SOME_NOISE = 1e-6  # sd that is told of noise that has not been measured yet
 LOOKS = 6  # climbs after a chain's own; two of them where they find nothing else
@@ -316,9 +309,7 @@ class Life:
             position, change = self.density.recast(here.position, choice.share)
             # Exactness hangs on the Jacobian, and on this being for tuning draws only
             value = here.log_density + change
-            self.state = self._state._replace(
-                here=here._replace(position=position, log_density=value), centring=choice
-            )
+            self.state = self._state._replace(here=here._replace(position=position, log_density=value), centring=choice)
             self._begin_walk(stage)
         else:
             self._set(centring=choice)
@@ -446,9 +437,7 @@ class Life:
 
     def _tell_move(self, proposal, there):
         state, before = self._state, self._state.here
-        here, own, probability, accepted = chain.decide(
-            self.rng, self.sampler, before, state.own, proposal, there
-        )
+        here, own, probability, accepted = chain.decide(self.rng, self.sampler, before, state.own, proposal, there)
         if state.tune:
             noise_sd, patience = noise_probe.sd(state.probe), noise_probe.patience(state.probe)
             if self.density.noisy:  # before the first pair of probes, too

@@ -46,15 +46,11 @@ def record(values: Values, outcome: Outcome) -> Values:
     """Add one draw's."""
     proposed, proposal = values.proposed, outcome.proposal
     if proposal.log_q_ratio > -math.inf:  # otherwise it was refused without an evaluation
-        proposed = evaluations.append(
-            proposed, proposal.position, outcome.proposed_log_density, proposal.move
-        )
+        proposed = evaluations.append(proposed, proposal.position, outcome.proposed_log_density, proposal.move)
     return Values(proposed, history.append(values.chain, np.array([outcome.log_density])))
 
 
-def extend(
-    rng: np.random.Generator, values: Values, states: np.ndarray, factor: np.ndarray
-) -> np.ndarray:
+def extend(rng: np.random.Generator, values: Values, states: np.ndarray, factor: np.ndarray) -> np.ndarray:
     """``factor``, longer along the axes where the values say so; itself where they do not (yet).
 
     Parameters
@@ -72,9 +68,7 @@ def extend(
     points, heights = values.proposed.positions, values.proposed.log_densities
     chain = values.chain.buffer[values.chain.size - len(states) : values.chain.size, 0]
     try:
-        fit = value_regression.fit(
-            rng, points[latest], heights[latest], states, chain, full=False, library=LIBRARY[:1]
-        )
+        fit = value_regression.fit(rng, points[latest], heights[latest], states, chain, full=False, library=LIBRARY[:1])
         axes = _axes(fit, factor, np.median(states, axis=0))
     except np.linalg.LinAlgError:
         return factor

@@ -46,18 +46,14 @@ def check_types(options: Mapping[str, Any], annotations: Mapping[str, Any]) -> N
         if not fits(value, kind):
             number = isinstance(value, (int, float)) and not isinstance(value, bool)
             misspelt = isinstance(value, str) and "one of" in words(kind)
-            raise (ValueError if number or misspelt else TypeError)(
-                f"{name} must be {words(kind)}, got {value!r}."
-            )
+            raise (ValueError if number or misspelt else TypeError)(f"{name} must be {words(kind)}, got {value!r}.")
 
 
 def fits(value: Any, kind: Any) -> bool:
     """Whether ``value`` is of the annotated type ``kind``: NumPy's numbers are numbers, lists are tuples and arrays."""
     parts = typing.get_args(kind)
     origin = typing.get_origin(kind)
-    if kind is Any or (
-        getattr(kind, "_is_protocol", False) and not getattr(kind, "_is_runtime_protocol", False)
-    ):
+    if kind is Any or (getattr(kind, "_is_protocol", False) and not getattr(kind, "_is_runtime_protocol", False)):
         return True
     if origin is Literal:
         return isinstance(value, str) and value in parts

@@ -101,9 +101,7 @@ def clock(inner: Sampler, state: Any) -> tuple[str, int, bool]:
 def moved(inner: AdaptiveMetropolis, state: Any, outcome: Outcome, rate: float) -> Any:
     """``inner`` after one draw, its own steps replaced by ``rate``: Andrieu & Thoms (2008), algorithm 4."""
     if rate == 1.0:
-        raise ValueError(
-            "schedule must be below 1 where a covariance is moved by it: a step of 1 leaves none."
-        )
+        raise ValueError("schedule must be below 1 where a covariance is moved by it: a step of 1 leaves none.")
     found = inner.adapt(None, state, outcome)
     delta = outcome.position - state.mean
     factor = cholesky_update(math.sqrt(1.0 - rate) * state.factor, math.sqrt(rate) * delta)

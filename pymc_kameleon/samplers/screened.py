@@ -230,17 +230,13 @@ def learn(state: State, outcome: Outcome) -> Learning:
         proposal.log_q_ratio > -math.inf, learning.evaluated, learning.judgement,
     )  # fmt: skip
     if evaluated:
-        record = evaluations.append(
-            record, proposal.position, outcome.proposed_log_density, proposal.move
-        )
+        record = evaluations.append(record, proposal.position, outcome.proposed_log_density, proposal.move)
     if state.surface is not None:
         residual = current.log_density - current.value
         judgement = judgement.standing(residual)
         if evaluated and proposal.move == MOVE:
             judgement = judgement.moved(residual)
-            learning = learning._replace(
-                accepted=learning.accepted + outcome.accept_prob, trials=learning.trials + 1.0
-            )
+            learning = learning._replace(accepted=learning.accepted + outcome.accept_prob, trials=learning.trials + 1.0)
     return learning._replace(
         evaluated=record, judgement=judgement,
         states=history.append(learning.states, outcome.position),

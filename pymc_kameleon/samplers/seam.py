@@ -137,9 +137,7 @@ class Outcome(NamedTuple):
     noise_sd: float = 0.0
     patience: float = 1.0
 
-    def tuned(
-        self, log_scale: float, target_accept: float, rate: float, low: float, high: float
-    ) -> float:
+    def tuned(self, log_scale: float, target_accept: float, rate: float, low: float, high: float) -> float:
         """A log scale after one Robbins-Monro step of size ``rate``, kept between ``low`` and ``high``."""
         target = self.target(target_accept)
         return min(max(robbins_monro(log_scale, self.accept_prob, target, rate), low), high)
@@ -227,9 +225,7 @@ class Sampler:
 _annotations: Any = cache(get_type_hints)
 
 
-def acceptance_probability(
-    log_density: float, proposed_log_density: float, log_q_ratio: float
-) -> float:
+def acceptance_probability(log_density: float, proposed_log_density: float, log_q_ratio: float) -> float:
     """Metropolis-Hastings acceptance probability min(1, exp(log ratio)), always a number in [0, 1].
 
     A proposed log density of NaN or +inf is an error of the model's, not a good place to be: probability 0

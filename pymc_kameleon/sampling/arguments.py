@@ -28,8 +28,7 @@ _log = logging.getLogger("pymc.kameleon")
 _INSTEAD = {
     "start": "it is initvals=, as in pm.sample",
     **dict.fromkeys(
-        ("cores", "mp_ctx", "blas_cores"),
-        "give it workers: executor=concurrent.futures.ProcessPoolExecutor(4)",
+        ("cores", "mp_ctx", "blas_cores"), "give it workers: executor=concurrent.futures.ProcessPoolExecutor(4)"
     ),
     "compile_kwargs": "give them to its step: step=KamiltonianStep(learn='all', compile_kwargs=...)",
     "var_names": "it returns all variables; take those that you want from idata['posterior']",
@@ -57,9 +56,7 @@ def check(**given: tuple[Any, Any]) -> None:
     known = signature(pm.to_inference_data).parameters
     wrong = sorted(set(values["idata_kwargs"] or {}) - set(known))
     if wrong:
-        raise TypeError(
-            f"idata_kwargs has {', '.join(wrong)}; pm.to_inference_data has {', '.join(known)}."
-        )
+        raise TypeError(f"idata_kwargs has {', '.join(wrong)}; pm.to_inference_data has {', '.join(known)}.")
 
 
 def check_pools(pools: int, chains: int, known: Any) -> None:
@@ -104,9 +101,7 @@ def checked_step(step: Any, model: pm.Model) -> KamiltonianStep:
             "chains could share."
         )
     if step.model is not model:
-        raise ValueError(
-            "step is of another model. Build it in this one: KamiltonianStep(model=model, learn='all')."
-        )
+        raise ValueError("step is of another model. Build it in this one: KamiltonianStep(model=model, learn='all').")
     step.check_model()
     if step.by_factors:  # such a step has no options of its own
         _log.info(
@@ -117,17 +112,11 @@ def checked_step(step: Any, model: pm.Model) -> KamiltonianStep:
     if step.density.suspects:
         _log.warning("pk.sample: %s", advice.hidden_noise(step.density.suspects))
     if step.has_known_points:
-        raise ValueError(
-            "Give evaluations= to pk.sample, not to its step: all chains learn from them."
-        )
+        raise ValueError("Give evaluations= to pk.sample, not to its step: all chains learn from them.")
     if step.has_auxiliary:
-        raise ValueError(
-            "pk.sample has fresh noise for every estimate: no correlation=, no refresh_blocks=."
-        )
+        raise ValueError("pk.sample has fresh noise for every estimate: no correlation=, no refresh_blocks=.")
     if step.learning_draws is not None:
-        raise ValueError(
-            f"pk.sample tunes for as long as its tune= says: no learning_draws={step.learning_draws}."
-        )
+        raise ValueError(f"pk.sample tunes for as long as its tune= says: no learning_draws={step.learning_draws}.")
     missing = sorted({v.name for v in model.value_vars} - {v.name for v in step.vars})
     if missing:
         raise ValueError(
@@ -137,9 +126,7 @@ def checked_step(step: Any, model: pm.Model) -> KamiltonianStep:
     return step
 
 
-def evaluator(
-    executor: Any, model: pm.Model, step: KamiltonianStep, seed: int, timeout: float | None
-) -> Any:
+def evaluator(executor: Any, model: pm.Model, step: KamiltonianStep, seed: int, timeout: float | None) -> Any:
     """Who evaluates; noise is drawn from ``seed``."""
     density = step.density
     entropy = seed if density.noise_cells() else None
@@ -190,12 +177,7 @@ def made_with(step: KamiltonianStep) -> dict[str, Any]:
 
 
 def plan_of(
-    draws: int | None,
-    tune: int | str,
-    chains: int,
-    most: int | None,
-    target_ess: float | None,
-    density: LogDensity,
+    draws: int | None, tune: int | str, chains: int, most: int | None, target_ess: float | None, density: LogDensity
 ) -> Plan:
     """How long to tune and to draw."""
     for name, value in {"draws": draws, "chains": chains, "max_evaluations": most}.items():
@@ -218,9 +200,7 @@ def plan_of(
             )
     if draws is None and most is None and target_ess is None:
         draws = 200  # nothing else says when to stop
-    return automatic(
-        density.dim, chains, draws=draws, tune=fixed, most=most, climb=not density.noisy
-    )
+    return automatic(density.dim, chains, draws=draws, tune=fixed, most=most, climb=not density.noisy)
 
 
 def starts_of(
@@ -231,16 +211,12 @@ def starts_of(
     density = step.density
     if isinstance(initvals, str):
         if initvals not in ("jitter", "prior"):
-            raise ValueError(
-                f'initvals must be "jitter", "prior", a dict or a list of dicts, got {initvals!r}.'
-            )
+            raise ValueError(f'initvals must be "jitter", "prior", a dict or a list of dicts, got {initvals!r}.')
         given = [_point(model, {}, rng)]
     else:
         points = [initvals] * chains if isinstance(initvals, dict) else initvals
         if not all(isinstance(p, dict) for p in points):
-            raise TypeError(
-                f"initvals must be a dict, or a list of dicts, of names and values, got {initvals!r}."
-            )
+            raise TypeError(f"initvals must be a dict, or a list of dicts, of names and values, got {initvals!r}.")
         if len(points) != chains:
             raise ValueError(f"initvals has {len(points)} points for {chains} chains.")
         shapes = model.eval_rv_shapes()  # those of ``dims`` are not known otherwise
@@ -262,9 +238,7 @@ def _point(
     names = [rv.name for rv in model.free_RVs]
     for name, value in values.items() if shapes is not None else ():
         if name not in names:
-            raise ValueError(
-                f"initvals names {name!r}; the model's variables are {', '.join(names)}."
-            )
+            raise ValueError(f"initvals names {name!r}; the model's variables are {', '.join(names)}.")
         value = np.asarray(value)
         if not np.isfinite(value).all():
             raise ValueError(f"initvals has {name} = {value.tolist()}, which is not finite.")
@@ -273,7 +247,5 @@ def _point(
                 f"initvals has {name} of shape {value.shape}; the model's has {tuple(map(int, shapes[name]))}."
             )
     with model:
-        function = make_initial_point_fn(
-            model=model, overrides=dict(values), jitter_rvs=None, return_transformed=True
-        )
+        function = make_initial_point_fn(model=model, overrides=dict(values), jitter_rvs=None, return_transformed=True)
     return function(int(rng.integers(2**31)))

@@ -237,8 +237,7 @@ def sample(
     told.advise(run, attributes, idata)
     if control_variates and run.modes > 1:
         _log.warning(
-            "Control variates are of one surrogate, and each of the %d modes has its own: there are none.",
-            run.modes,
+            "Control variates are of one surrogate, and each of the %d modes has its own: there are none.", run.modes
         )
     elif control_variates and run.free is not None:
         idata = add_control_variates(idata, model, density, run.free, run.log_ratios())
@@ -246,11 +245,7 @@ def sample(
 
 
 def _run(
-    run: Any,
-    evaluate: Callable[..., list[float]],
-    progress: Progress,
-    target_ess: float | None,
-    step: KamiltonianStep,
+    run: Any, evaluate: Callable[..., list[float]], progress: Progress, target_ess: float | None, step: KamiltonianStep
 ) -> None:
     """Rounds, until they are done or interrupted."""
     try:

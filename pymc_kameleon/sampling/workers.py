@@ -239,9 +239,7 @@ class Elsewhere:
     def _submit(self, points, first, part, send) -> Future:
         numbers = list(range(first, first + len(points)))[part]
         density = self.density if send else None
-        return self.executor.submit(
-            evaluate, self.digest, density, list(points[part]), numbers, self.entropy
-        )
+        return self.executor.submit(evaluate, self.digest, density, list(points[part]), numbers, self.entropy)
 
     def _result(self, future, points, first, part):
         try:

@@ -24,14 +24,7 @@ from pymc_kameleon.samplers.seam import Point
 from pymc_kameleon.steps.log_density import LogDensity
 from pymc_kameleon.steps.noise.demands import renewal, seed_streams
 from pymc_kameleon.steps.noise.noisy_factors import all_factors
-from pymc_kameleon.steps.options import (
-    CommonOptions,
-    build,
-    choose,
-    continuous,
-    described,
-    full_point,
-)
+from pymc_kameleon.steps.options import CommonOptions, build, choose, continuous, described, full_point
 from pymc_kameleon.steps.prior_scale import Starts
 from pymc_kameleon.steps.pytensor_internals import NotScalar
 from pymc_kameleon.steps.reparametrized_density import reparametrized_density
@@ -57,9 +50,7 @@ def _passed_on(path: str, doc: str | None = None) -> Any:
     """An attribute that stands elsewhere, to be read and set."""
     where, _, name = path.rpartition(".")
     owner = attrgetter(where)
-    return property(
-        attrgetter(path), lambda self, value: setattr(owner(self), name, value), doc=doc
-    )
+    return property(attrgetter(path), lambda self, value: setattr(owner(self), name, value), doc=doc)
 
 
 class KernelStep(BlockedStep):
@@ -300,9 +291,7 @@ class KernelStep(BlockedStep):
         self._frozen_stats = None
 
     life_state = _passed_on("life.state", "Everything that changes in the chain's life.")
-    others = _passed_on(
-        "density.others", "The other steps' variables, as the log density has them."
-    )
+    others = _passed_on("density.others", "The other steps' variables, as the log density has them.")
     noise = _passed_on("density.noise", "States of the log density's generators.")
     failures = _passed_on("watch.failures")
     streak = _passed_on("watch.streak")
@@ -394,9 +383,7 @@ class KernelStep(BlockedStep):
         """What comes before the walk, from a chain's first point; None where nothing does."""
         if not (self._arrives and self.tune):
             return None
-        return self._starts.arrival(
-            self.rng, x, value, climbs=self.life.climbs, tune=self.declared_tune
-        )
+        return self._starts.arrival(self.rng, x, value, climbs=self.life.climbs, tune=self.declared_tune)
 
     def _evaluate_again(self, x, unmoved):
         """The log density of ``x``, where no proposal led."""

@@ -64,8 +64,7 @@ class BatchedBlackBox(Op):
                 f'signature must look like "(),(k)->(t)" (inputs and outputs of one point), got {signature!r}.'
             )
         self.inputs, self.outputs = (
-            [len(s.split(",")) if s.strip() else 0 for s in re.findall(SHAPES, side)]
-            for side in sides
+            [len(s.split(",")) if s.strip() else 0 for s in re.findall(SHAPES, side)] for side in sides
         )
 
     def make_node(self, *inputs) -> Apply:

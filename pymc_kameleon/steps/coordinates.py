@@ -158,8 +158,7 @@ class Coordinates:
             values[variable] = (location + scale * z).astype(variable.dtype)
             whole[variable] = (values[variable], z, location, log_scale)
         x, v, location, log_scale = (
-            pt.concatenate([whole[variable][i].ravel() for variable, *_ in self.layout])
-            for i in range(4)
+            pt.concatenate([whole[variable][i].ravel() for variable, *_ in self.layout]) for i in range(4)
         )
         return Moved(values, terms, x, v, location, log_scale)
 

@@ -223,11 +223,7 @@ class KamiltonianStep(KernelStep):
     @property
     def options(self) -> dict:
         """The options, defaults included, described so that they can be compared and stored."""
-        own = {
-            "learn": self._learn,
-            "expensive": self._expensive,
-            "parametrization": self._parametrization,
-        }
+        own = {"learn": self._learn, "expensive": self._expensive, "parametrization": self._parametrization}
         return {**super().options, **described(own)}
 
     def _set_out(self, x, value):

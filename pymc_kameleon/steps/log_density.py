@@ -89,8 +89,7 @@ class LogDensity:
         functions = [self._function, self._deterministic] if self.split else [self._function]
         found = [cell for f in functions for cell in pytensor_internals.cells(f, lambda v: True)]
         self._others = {
-            variable.name: [cell for cell in found if cell.variable is value]
-            for variable, value in shared.items()
+            variable.name: [cell for cell in found if cell.variable is value] for variable, value in shared.items()
         }
         self._auxiliary = [next(c for c in found if c.variable is value) for value in auxiliary]
         own = pytensor_internals.cells(self._function, lambda v: True)
@@ -107,9 +106,7 @@ class LogDensity:
         offset = 0
         for variable in vars:
             value = np.asarray(initial_point[variable.name])
-            self._layout.append(
-                (variable.name, offset, offset + value.size, value.shape, value.dtype)
-            )
+            self._layout.append((variable.name, offset, offset + value.size, value.shape, value.dtype))
             offset += value.size
         self.dim = offset
         self._single = len(self._layout) == 1
@@ -153,9 +150,7 @@ class LogDensity:
         """The vector of ``point``, shape (d,). May share its memory."""
         if self._single:
             return np.ascontiguousarray(point[self._layout[0][0]], dtype=np.float64).reshape(-1)
-        return np.concatenate(
-            [np.asarray(point[name]).ravel() for name, *_ in self._layout], dtype=np.float64
-        )
+        return np.concatenate([np.asarray(point[name]).ravel() for name, *_ in self._layout], dtype=np.float64)
 
     def enter(self, x: np.ndarray) -> np.ndarray:
         """A copy of ``x``, raveled from a point, in the coordinates of this log density: the model's own, here."""

@@ -306,9 +306,7 @@ def register(step: type = KameleonStep) -> None:
         For anything else, which would break every later ``pm.sample``.
     """
     if not (isinstance(step, type) and issubclass(step, KernelStep) and step.name):
-        raise TypeError(
-            f"register() takes a step's class, such as pymc_kameleon.KameleonStep, got {step!r}."
-        )
+        raise TypeError(f"register() takes a step's class, such as pymc_kameleon.KameleonStep, got {step!r}.")
     if step not in STEP_METHODS:
         STEP_METHODS.insert(0, step)
 

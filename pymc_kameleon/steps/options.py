@@ -81,12 +81,8 @@ def full_point(model, given) -> dict[str, np.ndarray]:
     point = {name: np.asarray(value) for name, value in point.items()}
     for v in model.value_vars:
         shape, wanted = point[v.name].shape, v.type.shape
-        if len(shape) != len(wanted) or any(
-            w not in (None, s) for s, w in zip(shape, wanted, strict=True)
-        ):
-            raise ValueError(
-                f"initial_point has {v.name} of shape {shape}; the model's has {wanted}."
-            )
+        if len(shape) != len(wanted) or any(w not in (None, s) for s, w in zip(shape, wanted, strict=True)):
+            raise ValueError(f"initial_point has {v.name} of shape {shape}; the model's has {wanted}.")
     return point
 
 
@@ -126,9 +122,7 @@ def choose(kind: Any, preset: str | None, options: dict[str, Any]) -> tuple[str,
             raise unknown("schedule", kind.schedules)
         check_types({"schedule": schedule}, {"schedule": ScheduleName | Callable | None})
     if preset is not None and preset not in presets:
-        raise ValueError(
-            f"preset must be None{''.join(f' or {p!r}' for p in presets)}, got {preset!r}."
-        )
+        raise ValueError(f"preset must be None{''.join(f' or {p!r}' for p in presets)}, got {preset!r}.")
     for name, value in list(options.items()):
         having = {v: m for v, m in kind.variants.items() if name in m.defaults()}
         if name in known:

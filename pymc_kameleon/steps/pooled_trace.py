@@ -85,9 +85,7 @@ def _inference_data(model, density, warmup, rows, seconds, keep_warmup, kwargs, 
     trace.report._n_tune = len(warmup)
     trace.report._t_sampling = seconds
     with warnings.catch_warnings():
-        warnings.filterwarnings(
-            "ignore", "(More chains|Found chain dim)", UserWarning
-        )  # as is meant here
+        warnings.filterwarnings("ignore", "(More chains|Found chain dim)", UserWarning)  # as is meant here
         return pm.to_inference_data(trace, model=model, save_warmup=keep_warmup, **kwargs)
 
 
@@ -164,11 +162,7 @@ def from_dataset(density: LogDensity, dataset) -> Evaluations:
         dataset = to_plain()
     blank = density.update({}, np.zeros(density.dim))
     wanted = {name: value.shape for name, value in blank.items()}
-    given = {
-        str(name): value.shape[1:]
-        for name, value in dataset.items()
-        if not str(name).startswith("_")
-    }
+    given = {str(name): value.shape[1:] for name, value in dataset.items() if not str(name).startswith("_")}
     if wanted != given:
         raise ValueError(
             f"the evaluations are of the value variables {given}, and the model has {wanted}. Give evaluations of the "

@@ -144,11 +144,7 @@ def _draws(model):
     except Exception:  # a user's distribution may do anything when asked for a draw
         return {}
     names = [model.rvs_to_values[rv].name for rv in proper]
-    return {
-        n: np.array([np.asarray(p[n], dtype=float).ravel() for p in points])
-        for n in names
-        if n in points[0]
-    }
+    return {n: np.array([np.asarray(p[n], dtype=float).ravel() for p in points]) for n in names if n in points[0]}
 
 
 def _drawn_by_black_boxes(model) -> list:

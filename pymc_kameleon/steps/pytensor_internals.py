@@ -220,9 +220,7 @@ def _callers() -> Iterator[Any]:
 def draws_random_numbers(step: BlockedStep) -> bool:
     """Whether a compiled function that ``step`` holds draws from a generator: its log density is noisy."""
     return any(
-        isinstance(variable.type, RandomType)
-        for function in _functions(step)
-        for variable in function.get_shared()
+        isinstance(variable.type, RandomType) for function in _functions(step) for variable in function.get_shared()
     )
 
 

@@ -99,9 +99,7 @@ class ReparametrizedDensity(MovedDensity):
         moved = _MovedModel(model, coordinates, centring)
         super().__init__(moved, variables, initial_point, compile_kwargs, own_auxiliary)
         functions = [f for f in (self._function, self._deterministic) if f is not None]
-        self._centring = [
-            cell for f in functions for cell in pytensor_internals.cells(f, lambda v: v is centring)
-        ]
+        self._centring = [cell for f in functions for cell in pytensor_internals.cells(f, lambda v: v is centring)]
         self._share = start
         self._places = coordinates.compile_places(compile_kwargs)
 
@@ -133,9 +131,7 @@ class ReparametrizedDensity(MovedDensity):
         """The lambda of the non-centred coordinates, in which a chain begins: 0 for all that can be moved."""
         return np.where(self.movable, 0.0, 1.0)
 
-    def recast(
-        self, u: np.ndarray, share: np.ndarray, origin: np.ndarray | None = None
-    ) -> tuple[np.ndarray, float]:
+    def recast(self, u: np.ndarray, share: np.ndarray, origin: np.ndarray | None = None) -> tuple[np.ndarray, float]:
         """``u`` in the coordinates of another lambda, and what that adds to its log density.
 
         Parameters

@@ -57,9 +57,7 @@ def save_state(step: KernelStep, path: str | os.PathLike) -> None:
     """
     name = type(step).__name__
     if not isinstance(step, KernelStep):
-        raise TypeError(
-            f"save_state takes a step of pymc_kameleon (of a CompoundStep one of its methods), got {name}."
-        )
+        raise TypeError(f"save_state takes a step of pymc_kameleon (of a CompoundStep one of its methods), got {name}.")
     if step.position is None:
         raise ValueError(f"{name} has not made a draw yet: there is nothing to keep.")
     data, path = _packed(step.sampling_state), Path(path)
@@ -136,10 +134,7 @@ def _verify(step, path):
 def _packed(value: Any) -> bytes:
     table = _Writer()
     root = table.reference(value)
-    layout = [
-        [a.dtype.str, a.shape, "F" if a.flags.f_contiguous and a.ndim > 1 else "C"]
-        for a in table.arrays
-    ]
+    layout = [[a.dtype.str, a.shape, "F" if a.flags.f_contiguous and a.ndim > 1 else "C"] for a in table.arrays]
     header = {"package": _package(), "root": root, "records": table.records, "arrays": layout}
     text = json.dumps(header).encode()
     values = b"".join(a.tobytes(order="A") for a in table.arrays)

@@ -32,11 +32,7 @@ def default(value: Any) -> Any:
 def given(arguments: dict[str, Any]) -> dict[str, Any]:
     """The options among the ``locals()`` of an ``__init__`` that were not left at their default."""
     others = ("self", "vars", "common", "__class__")
-    return {
-        name: value
-        for name, value in arguments.items()
-        if name not in others and not isinstance(value, Default)
-    }
+    return {name: value for name, value in arguments.items() if name not in others and not isinstance(value, Default)}
 
 
 def complete(cls: Any, base: Any) -> None:

@@ -49,17 +49,7 @@ class Rescaling(NamedTuple):
 def nothing(d: int) -> Rescaling:
     """No move, in d dimensions."""
     none, cube = np.zeros(0), np.zeros((0, d, d))
-    return Rescaling(
-        none.astype(int),
-        none,
-        np.zeros((0, d)),
-        cube,
-        cube,
-        np.zeros((0, d)),
-        none,
-        -1,
-        np.zeros(d),
-    )
+    return Rescaling(none.astype(int), none, np.zeros((0, d)), cube, cube, np.zeros((0, d)), none, -1, np.zeros(d))
 
 
 def make(surrogate: "Surrogate", metric: np.ndarray, archive: np.ndarray) -> Rescaling:
@@ -158,9 +148,7 @@ def _move(f, metric, states, k):
     # farther away in w the deeper it gets. Along what the block does not bend, any centre is right.
     slope = f.blocks.linear[k] + f.blocks.quadratic[k] @ (whiten @ middle)
     slope = growth(middle[None], j, f.blocks.rates[k])[0] * (whiten.T @ slope)[others]
-    step = directions @ np.where(
-        shares > FLAT, directions.T @ slope / np.maximum(shares, FLAT), 0.0
-    )
+    step = directions @ np.where(shares > FLAT, directions.T @ slope / np.maximum(shares, FLAT), 0.0)
     inverse = np.eye(d)
     inverse[np.ix_(others, others)] = np.linalg.inv(directions)
     frame = np.eye(d)

@@ -31,14 +31,7 @@ import numpy as np
 from pymc_kameleon.numerics.compiled import njit
 from pymc_kameleon.surrogates import rescaling, straightened
 from pymc_kameleon.surrogates.rescaling import Rescaling
-from pymc_kameleon.surrogates.values.features import (
-    Flat,
-    Surrogate,
-    at,
-    compose,
-    flatten,
-    restored,
-)
+from pymc_kameleon.surrogates.values.features import Flat, Surrogate, at, compose, flatten, restored
 
 REACH = 2.0  # of D, in the largest distance that the chain has been at
 MARGIN = 3.0  # of D's ceiling above the highest value seen, and sqrt(d) / 2 more
@@ -59,12 +52,7 @@ class Arm(NamedTuple):
 # Cheapest first. The second is a quarter of a period of a normal target in its own metric, where one
 # trajectory forgets both where it was and how high: for times U(1.25, 2.15) the correlation is -0.13
 # of the coordinate and 0.09 of its square.
-ARMS = (
-    Arm(1, 0.4, 0.6, 0.0),
-    Arm(1, 1.7, 0.27, 0.0),
-    Arm(4, 2.0, 0.6, 0.0),
-    Arm(40, 1.5, 0.6, 0.8),
-)
+ARMS = (Arm(1, 0.4, 0.6, 0.0), Arm(1, 1.7, 0.27, 0.0), Arm(4, 2.0, 0.6, 0.0), Arm(40, 1.5, 0.6, 0.8))
 
 
 class Dynamics(NamedTuple):
@@ -119,11 +107,7 @@ def metric(whiten_factor: np.ndarray, curvature: np.ndarray, error: float = math
 
 
 def make_dynamics(
-    surrogate: Surrogate,
-    metric: np.ndarray,
-    archive: np.ndarray,
-    step_size: float,
-    error: float = 0.0,
+    surrogate: Surrogate, metric: np.ndarray, archive: np.ndarray, step_size: float, error: float = 0.0
 ) -> Dynamics:
     """Dynamics on all of R^d for states ``archive`` (n, d) in the coordinates of the log density.
 
@@ -137,9 +121,7 @@ def make_dynamics(
     if not error < 0.3:
         moves = moves._replace(straight=-1)
     flat = flatten(composed, metric, inverse, moves)
-    return Dynamics(
-        surrogate, metric, inverse, z, float(step_size), math.inf, math.inf, moves, flat
-    )
+    return Dynamics(surrogate, metric, inverse, z, float(step_size), math.inf, math.inf, moves, flat)
 
 
 def with_moves(dynamics: Dynamics, moves: Rescaling) -> Dynamics:
@@ -164,9 +146,7 @@ def below(dynamics: Dynamics, ceiling: float) -> Dynamics:
     return dynamics._replace(ceiling=math.inf if dynamics.rescaling.straight >= 0 else ceiling)
 
 
-def bounded(
-    dynamics: Dynamics, z: np.ndarray, log_densities: np.ndarray, times: float = REACH
-) -> Dynamics:
+def bounded(dynamics: Dynamics, z: np.ndarray, log_densities: np.ndarray, times: float = REACH) -> Dynamics:
     """With D: ``times`` as far out as the chain has been, at ``z`` (m, d), and not where f promises much more than the
     highest of ``log_densities`` (n,).
     """
@@ -200,9 +180,7 @@ def value_inside(dynamics: Dynamics, x: np.ndarray) -> float:
     return _value_inside(*dynamics.flat, x, dynamics.radius, dynamics.ceiling)
 
 
-def run(
-    rng: np.random.Generator, z: np.ndarray, dynamics: Dynamics, arm: Arm, temperature: float = 1.0
-) -> Trajectory:
+def run(rng: np.random.Generator, z: np.ndarray, dynamics: Dynamics, arm: Arm, temperature: float = 1.0) -> Trajectory:
     """``arm.transitions`` inner transitions from ``z``, reversible with respect to exp(``temperature`` * f) on D.
 
     All randomness is drawn here, in arrays whose size depends on the arm alone.
@@ -412,9 +390,7 @@ def update_dual_averaging(averaging: DualAveraging, accept_prob: float) -> DualA
     return DualAveraging(log_step, log_average, averaging.shrink_towards, error, count)
 
 
-def find_step_size(
-    rng: np.random.Generator, dynamics: Dynamics, trials: int = 60
-) -> tuple[Dynamics, DualAveraging]:
+def find_step_size(rng: np.random.Generator, dynamics: Dynamics, trials: int = 60) -> tuple[Dynamics, DualAveraging]:
     """A step size for a new surrogate by ``trials`` trajectories, each from another archived state.
 
     From one state it would be the step size that suits that state.

@@ -50,9 +50,7 @@ class Target:
         """
         x = np.asarray(x, dtype=np.float64)
         if x.shape != (self.dim,):
-            raise ValueError(
-                f"{self!r} takes a point of shape ({self.dim},), got {x.shape}; one point at a time."
-            )
+            raise ValueError(f"{self!r} takes a point of shape ({self.dim},), got {x.shape}; one point at a time.")
         return self._kernel(x, *self._parameters)
 
     @cached_property

@@ -52,9 +52,7 @@ class CorrelatedGaussian(GaussianImage):
     @cached_property
     def _eigen(self):
         """Eigenvalues (d,) and eigenvectors (d, d), in columns."""
-        rotation, _ = np.linalg.qr(
-            np.random.default_rng(self.seed).standard_normal((self.dim, self.dim))
-        )
+        rotation, _ = np.linalg.qr(np.random.default_rng(self.seed).standard_normal((self.dim, self.dim)))
         half = 0.5 * math.log10(self.condition)
         return np.logspace(-half, half, self.dim), rotation
 
@@ -206,9 +204,7 @@ class Bimodal(Target):
         weight = np.exp(log_first - log_first.max())
         weight[0] *= 0.5
         weight /= weight.sum()
-        drop = (
-            np.linspace(0.0, math.sqrt(2 * (45.0 + self.dim)), 801) ** 2 / 2
-        )  # dense near the modes
+        drop = np.linspace(0.0, math.sqrt(2 * (45.0 + self.dim)), 801) ** 2 / 2  # dense near the modes
         threshold = log_first.max() - drop
         room = np.maximum(log_first[None, :] - threshold[:, None], 0.0)  # (levels, grid of x_1)
         return -threshold, special.chdtr(self.dim - 1, 2 * room) @ weight

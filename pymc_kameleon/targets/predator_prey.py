@@ -53,8 +53,4 @@ def solve_lotka_volterra(alpha, beta, gamma, delta, hare0, lynx0, years=21, step
     ndarray of shape (years, 2)
         Hares and lynxes. From the year on at which a log population leaves (-50, 50): NaN.
     """
-    return np.exp(
-        solve_logs(
-            alpha, beta, gamma, delta, math.log(hare0), math.log(lynx0), years, steps_per_year
-        )
-    )
+    return np.exp(solve_logs(alpha, beta, gamma, delta, math.log(hare0), math.log(lynx0), years, steps_per_year))

@@ -135,9 +135,7 @@ class Flower(Target):
         theta = np.arange(2048) * (2 * np.pi / 2048)
         _, w1, w2, w3 = self._radial_moments(self._curve(theta), 3)  # r dr, and r^k on top of it
         cos, sin = np.cos(theta), np.sin(theta)
-        m, s1, s2 = (
-            np.array([(w2 * cos).sum(), (w3 * cos**2).sum(), (w3 * sin**2).sum()]) / w1.sum()
-        )
+        m, s1, s2 = np.array([(w2 * cos).sum(), (w3 * cos**2).sum(), (w3 * sin**2).sum()]) / w1.sum()
         return np.eye(self.dim)[0] * m, np.diag([s1 - m * m, s2] + [1.0] * (self.dim - 2))
 
     def level(self, x):

@@ -291,10 +291,7 @@ class SkewNormalABC(GaussianImage):
         rest = self.observed - ones * (ones @ self.observed)
         shrink = prior / (prior + across)
         projection = np.outer(ones, ones)
-        return (
-            shrink * rest + mean * ones,
-            shrink * across * (np.eye(self.dim) - projection) + spread * projection,
-        )
+        return (shrink * rest + mean * ones, shrink * across * (np.eye(self.dim) - projection) + spread * projection)
 
     @cached_property
     def _frame(self):

@@ -21,11 +21,7 @@ import pandas as pd
 
 from pymc_kameleon.verdict import convergence
 
-AUDITS, WITHIN, SHARE = (
-    100,
-    1.0,
-    0.99,
-)  # of so many audits and of the draws such a share has |log v| < 1
+AUDITS, WITHIN, SHARE = (100, 1.0, 0.99)  # of so many audits and of the draws such a share has |log v| < 1
 
 
 class Gate(NamedTuple):
@@ -60,17 +56,13 @@ def gate(log_ratios: np.ndarray, audits: np.ndarray) -> Gate:
             f"{audits.size} draws of the surrogate were evaluated, and {AUDITS} are needed: give more evaluations.",
         )
     inside = log_ratios[log_ratios > -math.inf]
-    shares = [
-        float(np.mean(np.abs(x) < WITHIN)) if x.size else 0.0 for x in (audits[-AUDITS:], inside)
-    ]
+    shares = [float(np.mean(np.abs(x) < WITHIN)) if x.size else 0.0 for x in (audits[-AUDITS:], inside)]
     told = (
         f"of the last {AUDITS} audits {shares[0]:.0%} and of the draws {shares[1]:.0%} have a surrogate that is off by "
         f"less than {WITHIN:g}"
     )
     if min(shares) < SHARE:
-        return Gate(
-            False, f"{told}; {SHARE:.0%} are needed. The draws are exact all the same: use them."
-        )
+        return Gate(False, f"{told}; {SHARE:.0%} are needed. The draws are exact all the same: use them.")
     return Gate(True, f"{told}.")
 
 
@@ -127,9 +119,7 @@ def expectations(idata: Any, function: Callable[[Any], Any] | None = None) -> pd
     group = idata["control_variates"]
     weights, inside = np.exp(group["log_ratio"].values), group["is_inside"].values.astype(float)
     unknowns = list(idata["surrogate_posterior"].data_vars)
-    drawn, free = (
-        _elements(idata[name], unknowns, function) for name in ("posterior", "surrogate_posterior")
-    )
+    drawn, free = (_elements(idata[name], unknowns, function) for name in ("posterior", "surrogate_posterior"))
     rows = {}
     for name, x in drawn.items():
         if x.shape != weights.shape:
@@ -142,9 +132,7 @@ def expectations(idata: Any, function: Callable[[Any], Any] | None = None) -> pd
     return pd.DataFrame.from_dict(rows, orient="index")
 
 
-def _elements(
-    group: Any, unknowns: list, function: Callable[[Any], Any] | None
-) -> dict[str, np.ndarray]:
+def _elements(group: Any, unknowns: list, function: Callable[[Any], Any] | None) -> dict[str, np.ndarray]:
     """Arrays (chains, draws) by name and index."""
     dataset = convergence.plain(group)[unknowns]
     if function is not None:
@@ -182,9 +170,7 @@ def _row(x, weights, free, inside) -> dict[str, float | bool]:
     }  # fmt: skip
 
 
-def controlled(
-    h: np.ndarray, weights: np.ndarray, free: np.ndarray, inside: np.ndarray
-) -> tuple[float, float]:
+def controlled(h: np.ndarray, weights: np.ndarray, free: np.ndarray, inside: np.ndarray) -> tuple[float, float]:
     """E_p[h] and its standard error.
 
     Parameters

@@ -48,10 +48,7 @@ def elements(dataset: Any) -> dict[str, np.ndarray]:
     found = {}
     for name, values in dataset.data_vars.items():
         values = values.transpose("chain", "draw", ...)
-        array, labels = (
-            np.asarray(values.values, float),
-            [values[d].values for d in values.dims[2:]],
-        )
+        array, labels = (np.asarray(values.values, float), [values[d].values for d in values.dims[2:]])
         for index in np.ndindex(array.shape[2:]):
             at = ", ".join(str(label[i]) for label, i in zip(labels, index, strict=True))
             found[f"{name}[{at}]" if index else str(name)] = array[(..., *index)]

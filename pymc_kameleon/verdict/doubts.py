@@ -12,9 +12,7 @@ import numpy as np
 from pymc_kameleon.verdict import convergence
 
 APART = 4.0  # standard errors between the means of pools, from which on they disagree
-HOPELESS = (
-    0.04  # of the surrogate's moves from the outermost draws: more than that is a wall of its own
-)
+HOPELESS = 0.04  # of the surrogate's moves from the outermost draws: more than that is a wall of its own
 
 
 class Worst(NamedTuple):
@@ -112,9 +110,7 @@ def own_moves(idata: Any) -> tuple[np.ndarray, np.ndarray]:
     return np.char.startswith(moves.astype(str), "surrogate") | (moves == "jump"), accept
 
 
-def compare_pools(
-    names: list[str], draws: np.ndarray, attributes: dict[str, Any]
-) -> Difference | None:
+def compare_pools(names: list[str], draws: np.ndarray, attributes: dict[str, Any]) -> Difference | None:
     """Means and sds of chains that learned apart; None where all learned together."""
     if "pools" not in attributes:
         return None
@@ -131,14 +127,8 @@ def compare_pools(
         size = np.hypot(errors[low, each], errors[high, each])
         z = (means[high, each] - means[low, each]) / np.maximum(size, np.finfo(float).tiny)
         worst = int(np.argmax(z))
-        shown = (
-            means
-            if what == "mean"
-            else np.array([draws[labels == k].std(axis=(0, 1)) for k in np.unique(labels)])
-        )
-        found.append(
-            Difference(names[worst], what, tuple(map(float, shown[:, worst])), float(z[worst]))
-        )
+        shown = means if what == "mean" else np.array([draws[labels == k].std(axis=(0, 1)) for k in np.unique(labels)])
+        found.append(Difference(names[worst], what, tuple(map(float, shown[:, worst])), float(z[worst])))
     return max(found, key=lambda f: f.errors)
 
 

@@ -77,9 +77,7 @@ def _worst(names: list[str], draws: np.ndarray) -> tuple[doubts.Worst, doubts.Wo
     ess = np.nan_to_num(convergence.of_each("ess", draws, method="bulk"), nan=1.0)
     rhat = np.nan_to_num(convergence.of_each("rhat", draws), nan=math.inf)
     fewest, apart = int(np.argmin(ess)), int(np.argmax(rhat))
-    return doubts.Worst(names[fewest], float(ess[fewest])), doubts.Worst(
-        names[apart], float(rhat[apart])
-    )
+    return doubts.Worst(names[fewest], float(ess[fewest])), doubts.Worst(names[apart], float(rhat[apart]))
 
 
 def _cost(attributes: dict[str, Any], ess: doubts.Worst, chains: int, n: int) -> str:
@@ -191,9 +189,7 @@ def _failures(idata: Any, attributes: dict[str, Any]) -> Iterator[str]:
     """First, because what cannot be evaluated is not learned either."""
     if "failed_where" in attributes:
         share = int(attributes["failed"]) / int(attributes["evaluations"])
-        yield (
-            f"{int(attributes['failed'])} evaluations ({share:.0%}) were NaN or +inf, {attributes['failed_where']}"
-        )
+        yield (f"{int(attributes['failed'])} evaluations ({share:.0%}) were NaN or +inf, {attributes['failed_where']}")
         return
     if "evaluations" in attributes:
         count, tried = int(attributes.get("nonfinite", 0)), int(attributes["evaluations"])
@@ -226,22 +222,16 @@ def _longer(more: int, attributes: dict[str, Any], n: int) -> str:
     return f"{more} times the draws and the tuning{call}"
 
 
-def _advice(
-    judged: convergence.Judgement, ess: doubts.Worst, attributes: dict[str, Any], n: int
-) -> Iterator[str]:
+def _advice(judged: convergence.Judgement, ess: doubts.Worst, attributes: dict[str, Any], n: int) -> Iterator[str]:
     helps = []
     if not convergence.is_enough(judged, convergence.ENOUGH):
         more = int(min(max(2.0, math.ceil(convergence.ENOUGH / max(ess.value, 1.0))), 10.0))
         helps.append(_longer(more, attributes, n))
     if attributes.get("surrogate") == "none" or float(attributes.get("residual_sd", 0.0)) > 1.0:
-        helps.append(
-            "fewer chains with as many evaluations, so that more rounds are left to learn in"
-        )
+        helps.append("fewer chains with as many evaluations, so that more rounds are left to learn in")
         helps.append("another parametrisation (logarithms of scales, non-centred hierarchies)")
     if "missed_where" in attributes:
-        helps.append(
-            "more evaluations for tuning, and another seed with initvals='prior' to compare"
-        )
+        helps.append("more evaluations for tuning, and another seed with initvals='prior' to compare")
     if n < 50 and ess.value >= convergence.FEW:
         helps.append("longer chains: below 50 draws their starts may still show")
     if helps:

@@ -36,15 +36,10 @@ def _moved(values, x, i, step):
     x = x.copy()
     x[i] += step
     cuts = np.cumsum([v.size for v in values.values()])[:-1]
-    return {
-        name: part.reshape(values[name].shape)
-        for name, part in zip(values, np.split(x, cuts), strict=True)
-    }
+    return {name: part.reshape(values[name].shape) for name, part in zip(values, np.split(x, cuts), strict=True)}
 
 
-@pytest.mark.parametrize(
-    "name", [pytest.param(n, marks=[] if n in QUICK else pytest.mark.slow) for n in MODELS]
-)
+@pytest.mark.parametrize("name", [pytest.param(n, marks=[] if n in QUICK else pytest.mark.slow) for n in MODELS])
 def test_parameters_and_data_are_drawn_from_the_joint_density(name):
     assert bartlett(name) < 4.5
 
@@ -90,9 +85,7 @@ def test_a_replication_depends_on_its_seed_alone():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("model", "step"), [("bounded", RATIO_DROPPED), (NOISE_UNDERSTATED, "AdaptiveMetropolisStep")]
-)
+@pytest.mark.parametrize(("model", "step"), [("bounded", RATIO_DROPPED), (NOISE_UNDERSTATED, "AdaptiveMetropolisStep")])
 def test_what_is_wrong_fails(model, step):
     driver, n = Driver(problem(model), step), 150
     found = np.array([driver.replicate(seed)[0] for seed in range(n)])

@@ -17,9 +17,7 @@ def rows(page):
 def quoted(row):
     """Bold figures of a row, and the text of the results that it links to."""
     links = re.findall(r"\]\(\.\./(benchmarks/results/\w+\.md)\)", row)
-    return re.findall(r"\*\*([^*]+)\*\*", row), "\n".join(
-        (ROOT / link).read_text("utf-8") for link in links
-    )
+    return re.findall(r"\*\*([^*]+)\*\*", row), "\n".join((ROOT / link).read_text("utf-8") for link in links)
 
 
 @pytest.mark.parametrize("page", PAGES)

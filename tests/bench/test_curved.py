@@ -9,9 +9,7 @@ QUICK = ("two bends", "shell")
 STEP = 1e-5  # of a finite difference, in standard deviations
 
 
-@pytest.mark.parametrize(
-    "name", [pytest.param(n, marks=[] if n in QUICK else pytest.mark.slow) for n in DRAWS]
-)
+@pytest.mark.parametrize("name", [pytest.param(n, marks=[] if n in QUICK else pytest.mark.slow) for n in DRAWS])
 def test_draws_are_of_the_log_density(name):
     """Stein's identities: the mean of its gradient is 0, and of x times it -1, coordinate by coordinate."""
     model = MODELS[name]()
@@ -32,9 +30,7 @@ def test_draws_are_of_the_log_density(name):
         first.append(gradient)
         second.append((x - centre) / sd * gradient + 1.0)
     for found in map(np.array, (first, second)):
-        if (
-            name == "gammas"
-        ):  # their density is not zero at the wall: only x times the gradient has a mean
+        if name == "gammas":  # their density is not zero at the wall: only x times the gradient has a mean
             found = draws / sd * np.array(first) + 1.0
         z = found.mean(axis=0) / found.std(axis=0) * np.sqrt(len(draws))
         assert np.abs(z).max() < 4.5

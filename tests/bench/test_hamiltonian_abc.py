@@ -4,12 +4,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from benchmarks.stochastic_gradients import (
-    SPASGradient,
-    hamiltonian_abc,
-    spas,
-    synthetic_log_likelihood,
-)
+from benchmarks.stochastic_gradients import SPASGradient, hamiltonian_abc, spas, synthetic_log_likelihood
 from pymc_kameleon.targets import SkewNormalABC
 
 LIMIT = 4.5
@@ -36,12 +31,7 @@ def gradients():
     for _ in range(4000):
         for seeds, values in found.items():
             gradient = SPASGradient(
-                rng,
-                log_likelihood,
-                likelihood.auxiliary_shape,
-                np.zeros_like,
-                seeds=seeds,
-                width=0.02,
+                rng, log_likelihood, likelihood.auxiliary_shape, np.zeros_like, seeds=seeds, width=0.02
             )
             values.append(gradient(theta))
         u = rng.standard_normal(likelihood.auxiliary_shape)

@@ -61,10 +61,7 @@ def test_no_particles_without_a_prior():
 
 def test_what_is_silently_wrong_is_said():
     """A mean or an sd that is off by more than its noise, with a good R-hat; and not with a bad one, or within it."""
-    cell, good = (
-        Cell("boxes", "eight schools", 3000, 0),
-        {"per_1000": 500.0, "ess": 2500.0, "rhat": 1.001},
-    )
+    cell, good = (Cell("boxes", "eight schools", 3000, 0), {"per_1000": 500.0, "ess": 2500.0, "rhat": 1.001})
     known = truth.Truth(np.zeros(3), np.ones(3), 10_000.0)
     x = np.random.default_rng(5).standard_normal((4, 1000, 3))
     assert not board.silently_wrong(good | truth.errors(x, known))

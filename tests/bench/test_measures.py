@@ -36,9 +36,7 @@ def test_mmd_equals_the_gram_matrices(d):
 
 
 STANDARD_NORMAL = MarginalTruth(
-    np.zeros(2),
-    np.ones(2),
-    np.array([[-1.2815515655], [-0.6744897502], [0.6744897502], [1.2815515655]]) * np.ones(2),
+    np.zeros(2), np.ones(2), np.array([[-1.2815515655], [-0.6744897502], [0.6744897502], [1.2815515655]]) * np.ones(2)
 )
 
 

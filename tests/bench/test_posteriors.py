@@ -77,18 +77,13 @@ def test_importance_moments_of_a_known_density():
     target = CorrelatedGaussian(25.0, 3)
     shift = np.array([1.0, -2.0, 0.5])
     envelope = posteriors.laplace(lambda x: target.log_density(x - shift), np.zeros(3))
-    found = posteriors.importance_moments(
-        lambda x: target.log_density(x - shift), envelope, log2_points=8
-    )
+    found = posteriors.importance_moments(lambda x: target.log_density(x - shift), envelope, log2_points=8)
     assert np.abs((found.mean - shift) / found.mean_error).max() < LIMIT
     # independent draws of the same number would have errors of 1 / 64
     deviations = np.sqrt(np.diag(target.cov))
     assert (found.mean_error / deviations).max() < 1 / 64
     np.testing.assert_allclose(
-        found.cov / np.outer(deviations, deviations),
-        target.cov / np.outer(deviations, deviations),
-        rtol=0,
-        atol=0.02,
+        found.cov / np.outer(deviations, deviations), target.cov / np.outer(deviations, deviations), rtol=0, atol=0.02
     )
 
 

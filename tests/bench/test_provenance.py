@@ -50,19 +50,12 @@ def a_benchmark():
         calls.append(cell)
         return {"value": float(len(calls)) + 1e-9, "nothing": float("nan")}
 
-    found = Benchmark(
-        "textbook",
-        measure,
-        lambda c: f"# Page\n\n{sorted(c)}",
-        {"rival": "numpy", "absent": "no-such"},
-    )
+    found = Benchmark("textbook", measure, lambda c: f"# Page\n\n{sorted(c)}", {"rival": "numpy", "absent": "no-such"})
     return found, calls
 
 
 def command(benchmark, *arguments):
-    benchmark.command(
-        "Words.", ["ours", "rival", "absent"], ["a", "b"], (10,), 2, arguments=arguments
-    )
+    benchmark.command("Words.", ["ours", "rival", "absent"], ["a", "b"], (10,), 2, arguments=arguments)
 
 
 def test_cells_are_run_once_and_go_on(folder):

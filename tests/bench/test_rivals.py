@@ -54,9 +54,7 @@ def test_a_counted_log_density_stops_at_its_limit():
         Counted(lambda x: 0.0, seconds=-1.0)(np.zeros(1))
 
 
-@pytest.mark.parametrize(
-    "name", [n if n in QUICK else pytest.param(n, marks=pytest.mark.slow) for n in RIVALS]
-)
+@pytest.mark.parametrize("name", [n if n in QUICK else pytest.param(n, marks=pytest.mark.slow) for n in RIVALS])
 @pytest.mark.filterwarnings("ignore")
 def test_evaluations_are_counted_and_a_normal_target_comes_out_right(name):
     """Means and sds within errors, by the effective draws of the worst coordinate."""
@@ -69,10 +67,7 @@ def test_evaluations_are_counted_and_a_normal_target_comes_out_right(name):
     ess = bulk_ess(np.concatenate([draws.values[:, -n:] for draws, *_ in made])).min() / 2
     assert ess > 15.0
     mean, sd = np.array([draws.moments() for draws, *_ in made]).swapaxes(0, 1)
-    off = (
-        np.sqrt(np.mean(np.square(mean / Normal().sd))),
-        np.sqrt(np.mean(np.log(sd / Normal().sd) ** 2)),
-    )
+    off = (np.sqrt(np.mean(np.square(mean / Normal().sd))), np.sqrt(np.mean(np.log(sd / Normal().sd) ** 2)))
     assert off[0] < 4.5 / np.sqrt(ess)
     assert off[1] < 4.5 / np.sqrt(2.0 * ess)
 
@@ -107,16 +102,9 @@ def test_a_board_compares_with_the_best_and_marks_what_has_not_converged():
         Cell("demetropolisz", "gauss20", 10_000, 0): good | {"ess": 8.0, "rhat": 1.01},
     }
     board = cold_start.Board(cells, 10_000)
-    assert board.ratios("kamiltonian", board.ess) == pytest.approx(
-        {"ring": 100.0, "gauss20": 100.0}
-    )
-    assert board.ratios("kamiltonian", board.ess, converged=True) == pytest.approx(
-        {"gauss20": 100.0}
-    )
-    assert cold_start.both(board.ratios("kamiltonian", board.ess, True), True) == [
-        "100 (1 targets)",
-        "–",
-    ]
+    assert board.ratios("kamiltonian", board.ess) == pytest.approx({"ring": 100.0, "gauss20": 100.0})
+    assert board.ratios("kamiltonian", board.ess, converged=True) == pytest.approx({"gauss20": 100.0})
+    assert cold_start.both(board.ratios("kamiltonian", board.ess, True), True) == ["100 (1 targets)", "–"]
     text = cold_start.score_table(board, board.ess, marks=True)
     assert "| gauss20 § | 800 | 8.0 |" in text
     assert "| ring | 200 | 2.0\\* |" in text

@@ -37,9 +37,7 @@ def test_the_driver_makes_the_draws_of_pm_sample(trend):
         names = {v.name: rv for rv, v in trend.model.rvs_to_values.items()}
         point = trend.to_point(x)
         starts = {
-            rv.name: np.exp(point[n]) if n.endswith("log__") else point[n]
-            for n, rv in names.items()
-            if n in point
+            rv.name: np.exp(point[n]) if n.endswith("log__") else point[n] for n, rv in names.items() if n in point
         }
         trace = pm.sample(
             EVALUATIONS - TUNE, tune=TUNE, chains=1, cores=1, step=step, initvals=starts, random_seed=1,
@@ -52,11 +50,7 @@ def test_the_driver_makes_the_draws_of_pm_sample(trend):
     chain = drive.walk(*parts, counted, TUNE)
     chain = chain._replace(draws=chain.draws[: EVALUATIONS - TUNE])
     expected = np.column_stack(
-        [
-            trace.posterior["intercept"][0],
-            trace.posterior["slope"][0],
-            np.log(trace.posterior["sigma"][0]),
-        ]
+        [trace.posterior["intercept"][0], trace.posterior["slope"][0], np.log(trace.posterior["sigma"][0])]
     )
     assert chain.evaluations == EVALUATIONS + 1
     assert len(np.unique(expected[:, 0])) >= 3  # it moved
@@ -72,12 +66,8 @@ def test_the_driver_makes_the_draws_of_pm_sample(trend):
     ],
 )
 def test_every_evaluation_is_counted_and_a_third_is_tuning(trend, step):
-    chains = drive.chains(
-        trend, step, 3, evaluations=EVALUATIONS, tune=TUNE, level=-np.inf, n_chains=2
-    )
-    other, _ = drive.chains(
-        trend, step, 4, evaluations=EVALUATIONS, tune=TUNE, level=np.inf, n_chains=2
-    )
+    chains = drive.chains(trend, step, 3, evaluations=EVALUATIONS, tune=TUNE, level=-np.inf, n_chains=2)
+    other, _ = drive.chains(trend, step, 4, evaluations=EVALUATIONS, tune=TUNE, level=np.inf, n_chains=2)
     for chain in chains:
         assert chain.evaluations == EVALUATIONS + 1
         assert chain.arrived == 1
@@ -136,9 +126,7 @@ def test_table_has_a_row_a_model_and_marks_what_is_silently_wrong():
 
 
 @pytest.mark.slow
-@pytest.mark.filterwarnings(
-    "ignore:.*link to a BLAS installation"
-)  # what the linkers say of the machine
+@pytest.mark.filterwarnings("ignore:.*link to a BLAS installation")  # what the linkers say of the machine
 @pytest.mark.filterwarnings("ignore:Cannot cache compiled function")
 @pytest.mark.parametrize("name", MODELS)
 def test_model_compiles_and_its_reference_beats_its_starts(name):
@@ -148,6 +136,4 @@ def test_model_compiles_and_its_reference_beats_its_starts(name):
     assert len(known.mean) == posterior.dim
     assert np.isfinite(values).all()
     assert posterior.log_density(known.mean) > np.median(values)
-    assert (
-        values.max() < known.level + posterior.dim / 2 + 8.0
-    )  # no start is above what long runs saw
+    assert values.max() < known.level + posterior.dim / 2 + 8.0  # no start is above what long runs saw

@@ -36,16 +36,13 @@ def log_prior(model, theta):
 
 
 @pytest.mark.parametrize(
-    ("target", "mean", "variance"),
-    [("kameleon", -np.log(2.0), 20.0), ("log-lengthscale", 0.0, 5.0)],
+    ("target", "mean", "variance"), [("kameleon", -np.log(2.0), 20.0), ("log-lengthscale", 0.0, 5.0)]
 )
 def test_prior(target, mean, variance):
     X, y = small_problem()
     model = gp_classification_model(X, y, target=target)
     theta = np.array([0.3, -2.0])
-    expected = (
-        -0.5 * np.square(theta - mean) / variance - 0.5 * np.log(2 * np.pi * variance)
-    ).sum()
+    expected = (-0.5 * np.square(theta - mean) / variance - 0.5 * np.log(2 * np.pi * variance)).sum()
     np.testing.assert_allclose(log_prior(model, theta), expected, rtol=1e-12)
     assert [v.name for v in model.value_vars] == ["theta"]
 
@@ -104,10 +101,7 @@ def test_one_covariate():
         ({"target": "kamelion"}, "target must be one of 'kameleon', 'log-lengthscale'"),
         ({"feature_names": ["a"]}, "X has 2 columns, but feature_names has 1"),
         ({"X": np.repeat(np.arange(40.0)[:, None], 2, axis=1)}, "collinear"),
-        (
-            {"X": np.column_stack([np.arange(40.0), np.ones(40)])},
-            r"columns \[1\] of X are constant",
-        ),
+        ({"X": np.column_stack([np.arange(40.0), np.ones(40)])}, r"columns \[1\] of X are constant"),
         ({"y": np.ones(40)}, "one class only"),
         ({"n_importance": 0}, "n_importance must be an integer of at least 1"),
     ],
@@ -160,9 +154,7 @@ def test_monte_carlo_error_covers_the_noise_of_chains():
         for t in range(1, 50):
             noise = rng.standard_normal((2, 2))
             theta[:, t] = rho * theta[:, t - 1] + np.sqrt(1 - rho**2) * noise
-        result = predict(
-            posterior(1.0 + theta), X_new, model=model, n_importance=16, random_seed=rng
-        )
+        result = predict(posterior(1.0 + theta), X_new, model=model, n_importance=16, random_seed=rng)
         estimates.append(result.probability[0])
         errors.append(result.mcse[0])
     spread = np.std(estimates, ddof=1)
@@ -193,9 +185,7 @@ def test_prediction_in_the_models_own_units():
         return rows * [1000.0, 1e-4] + [5.0, -7.0]
 
     original = predict(posterior(thetas), X_new, model=gp_classification_model(X, y), random_seed=9)
-    changed = predict(
-        posterior(thetas), change(X_new), model=gp_classification_model(change(X), y), random_seed=9
-    )
+    changed = predict(posterior(thetas), change(X_new), model=gp_classification_model(change(X), y), random_seed=9)
     np.testing.assert_allclose(original.probability, changed.probability, rtol=1e-6)
 
 
@@ -277,9 +267,7 @@ def test_sampling_and_predicting():
         assert abs(means.mean() - exact) < 4.5 * means.std(ddof=1) / np.sqrt(40)
 
 
-@pytest.mark.filterwarnings(
-    "ignore:Numba will use object mode:UserWarning"
-)  # PyMC 6's default linker
+@pytest.mark.filterwarnings("ignore:Numba will use object mode:UserWarning")  # PyMC 6's default linker
 def test_glass_at_the_papers_settings():
     """The real data run through model, compiled log density and prediction."""
     data = load_glass()

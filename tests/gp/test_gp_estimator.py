@@ -86,9 +86,7 @@ def unbiasedness_scores(link, **settings):
     scores = []
     for setting in range(50):
         X, y, theta = three_points(setting, link)
-        estimator = GPClassificationEstimator(
-            X, y, 20_000, signal_variance="free", link=link, **settings
-        )
+        estimator = GPClassificationEstimator(X, y, 20_000, signal_variance="free", link=link, **settings)
         u = np.random.default_rng([5, setting]).standard_normal(estimator.aux_shape)
         weights = np.exp(estimator.log_weights(theta, u) - log_truth(setting, link))
         # antithetic pairs are independent of one another
@@ -124,18 +122,14 @@ def test_a_wrong_proposal_covariance_is_caught(method, monkeypatch):
     EP's own bias under it is of second order, because its q has the posterior's moments.
     """
     honest = GPClassificationEstimator._deviations
-    monkeypatch.setattr(
-        GPClassificationEstimator, "_deviations", lambda self, u: np.sqrt(1.1) * honest(self, u)
-    )
+    monkeypatch.setattr(GPClassificationEstimator, "_deviations", lambda self, u: np.sqrt(1.1) * honest(self, u))
     assert abs(pooled(unbiasedness_scores("logit", **METHODS[method]))) > 10.0
 
 
 @pytest.mark.parametrize("n_importance", [1, 5])
 def test_log_estimate_is_unbiased_for_few_draws(n_importance):
     X, y, theta = three_points(1)
-    estimator = GPClassificationEstimator(
-        X, y, n_importance, signal_variance="free", **METHODS["bad start"]
-    )
+    estimator = GPClassificationEstimator(X, y, n_importance, signal_variance="free", **METHODS["bad start"])
     rng = np.random.default_rng(6)
     logs = np.array([estimator(rng, theta) for _ in range(5000)]) - log_truth(1, "logit")
     assert abs(z_score(np.exp(logs) - 1.0)) < 4.5
@@ -152,9 +146,7 @@ def test_log_estimate_is_unbiased_for_few_draws(n_importance):
 def test_log_weights_are_the_ratio_of_densities(link, approximation, d):
     """log w = log p(y | f) + log p(f) - log q(f), every density written out with dense matrices."""
     X, y = small_problem(12, d)
-    estimator = GPClassificationEstimator(
-        X, y, 6, approximation=approximation, link=link, signal_variance="free"
-    )
+    estimator = GPClassificationEstimator(X, y, 6, approximation=approximation, link=link, signal_variance="free")
     theta = np.append(np.random.default_rng(1).normal(0.0, 1.0, d), 0.7)
     u = np.random.default_rng(2).standard_normal(estimator.aux_shape)
     log_weights = estimator.log_weights(theta, u)
@@ -180,9 +172,7 @@ def test_more_draws_than_a_block_are_the_same_draws():
     X, y = small_problem()
     many, few = (GPClassificationEstimator(X, y, n) for n in (300, 11))
     theta, u = np.zeros(3), np.random.default_rng(3).standard_normal(many.aux_shape)
-    np.testing.assert_allclose(
-        many.log_weights(theta, u)[:11], few.log_weights(theta, u[:6]), rtol=1e-12
-    )
+    np.testing.assert_allclose(many.log_weights(theta, u)[:11], few.log_weights(theta, u[:6]), rtol=1e-12)
     single = [GPClassificationEstimator(X, y, 1).log_weights(theta, row[None])[0] for row in u[:3]]
     np.testing.assert_allclose(many.log_weights(theta, u)[:6:2], single, rtol=1e-12)
 
@@ -225,9 +215,7 @@ def test_link_terms():
     t = np.concatenate([np.linspace(-60.0, 40.0, 801), [-1e4, -5.0, 5.0, 1e4]])
     for name, link in LINKS.items():
         linear, factor, slope, curvature = np.array([link_terms(v, link) for v in t]).T
-        np.testing.assert_allclose(
-            linear - np.log(factor), LOG_SIGMA[name](t), rtol=1e-12, atol=1e-15
-        )
+        np.testing.assert_allclose(linear - np.log(factor), LOG_SIGMA[name](t), rtol=1e-12, atol=1e-15)
         assert factor.min() >= 1.0
         assert factor.max() < 1e7
         h = 1e-4
@@ -253,17 +241,10 @@ def test_latent_values_follow_the_posterior():
     mean = w @ f / w.sum()
     estimator = GPClassificationEstimator(X, y, 200, signal_variance="free", **METHODS["bad start"])
     rng = np.random.default_rng(7)
-    picked = np.array(
-        [
-            estimator.latent(theta, rng.standard_normal(estimator.aux_shape), rng)
-            for _ in range(5000)
-        ]
-    )
+    picked = np.array([estimator.latent(theta, rng.standard_normal(estimator.aux_shape), rng) for _ in range(5000)])
     assert max(abs(z_score(column)) for column in (picked - mean).T) < 4.5
     q = estimator._fit(theta)
-    unweighted = q.mean + np.array(
-        [estimator._deviations(rng.standard_normal((1, 3)))[0].copy() for _ in range(5000)]
-    )
+    unweighted = q.mean + np.array([estimator._deviations(rng.standard_normal((1, 3)))[0].copy() for _ in range(5000)])
     assert max(abs(z_score(column)) for column in (unweighted - mean).T) > 10.0
 
 
@@ -299,14 +280,9 @@ def test_prediction_matches_quadrature(link):
         spread = np.sqrt(variance * (1 + nugget) - k @ a)
         inner = SIGMA[link]((f @ a)[:, None] + spread * x) @ node_weights / node_weights.sum()
         exact.append(w @ inner / w.sum())
-    estimator = GPClassificationEstimator(
-        X, y, 400, signal_variance="free", link=link, **METHODS["bad start"]
-    )
+    estimator = GPClassificationEstimator(X, y, 400, signal_variance="free", link=link, **METHODS["bad start"])
     rng = np.random.default_rng(10)
-    draws = [
-        estimator.predict(theta, rng.standard_normal(estimator.aux_shape), X_new)
-        for _ in range(100)
-    ]
+    draws = [estimator.predict(theta, rng.standard_normal(estimator.aux_shape), X_new) for _ in range(100)]
     z = [z_score(column) for column in (np.array(draws) - exact)[:, :2].T]
     assert np.abs(z).max() < 4.5, z
     # far away the latent value is its prior, and the two classes are alike
@@ -431,17 +407,11 @@ def test_noise_that_is_not_finite_is_a_failure():
         ({"X": np.zeros((1, 3)), "y": [1.0]}, "two rows and one column at least"),
         ({"X": np.zeros((40, 0))}, "two rows and one column at least"),
         ({"X": np.full((40, 3), np.nan)}, r"X has NaN or infinite values in rows \[0, 1,"),
-        (
-            {"X": np.column_stack([np.arange(40.0), np.ones(40)])},
-            r"columns \[1\] of X are constant",
-        ),
+        ({"X": np.column_stack([np.arange(40.0), np.ones(40)])}, r"columns \[1\] of X are constant"),
         ({"y": np.ones(40)}, "one class only"),
         ({"y": np.zeros(40)}, "one class only"),
         ({"y": np.ones(39)}, r"y must have shape \(40,\)"),
-        (
-            {"y": np.repeat([1.0, 2.0], 20)},
-            r"labels must be in \{-1, 1\} or \{0, 1\}; got \[1.0, 2.0\]",
-        ),
+        ({"y": np.repeat([1.0, 2.0], 20)}, r"labels must be in \{-1, 1\} or \{0, 1\}; got \[1.0, 2.0\]"),
         ({"y": np.repeat([-1.0, 0.0, 1.0, 1.0], 10)}, "labels must be in"),
         ({"y": np.repeat([np.nan, 1.0], 20)}, "labels must be in"),
     ],
@@ -457,8 +427,7 @@ def test_zero_one_labels_are_the_same_problem():
     X, y = small_problem()
     u = np.random.default_rng(18).standard_normal((8, 40))
     values = {
-        GPClassificationEstimator(X, labels).log_estimate(np.zeros(3), u)
-        for labels in (y, (y > 0).astype(int), y > 0)
+        GPClassificationEstimator(X, labels).log_estimate(np.zeros(3), u) for labels in (y, (y > 0).astype(int), y > 0)
     }
     assert len(values) == 1
 

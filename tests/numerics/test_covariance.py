@@ -55,12 +55,8 @@ def test_triangular_algebra_agrees_with_lapack(d):
     assert_close(factor, expected)
     np.testing.assert_array_equal(np.triu(factor, 1), 0.0)
     assert_close(cov.multiply_lower(expected, b), expected @ b)
-    assert_close(
-        cov.solve_lower(expected, b), scipy.linalg.solve_triangular(expected, b, lower=True)
-    )
-    assert cov.log_determinant(expected) == pytest.approx(
-        0.5 * np.linalg.slogdet(a)[1], rel=1e-10, abs=1e-10
-    )
+    assert_close(cov.solve_lower(expected, b), scipy.linalg.solve_triangular(expected, b, lower=True))
+    assert cov.log_determinant(expected) == pytest.approx(0.5 * np.linalg.slogdet(a)[1], rel=1e-10, abs=1e-10)
     constant = 0.5 * d * np.log(2 * np.pi)
     assert cov.log_normal_density(b, expected) - constant == pytest.approx(
         multivariate_normal(np.zeros(d), a).logpdf(b), rel=1e-10
@@ -110,9 +106,7 @@ def test_shape_updates_agree_with_dense_over_many():
     shape, condition = np.eye(d), 1.0
     for n in range(1_000):  # measured to 100,000: 1e-13 throughout
         v, weight = root @ rng.standard_normal(d), 0.05 * rng.random()
-        factor, log_scale, condition = cov.update_shape(
-            factor, base, condition, limit, v, 1.0 - weight, weight
-        )
+        factor, log_scale, condition = cov.update_shape(factor, base, condition, limit, v, 1.0 - weight, weight)
         shape, expected = dense_shape(shape, v, 1.0 - weight, weight)
         if n % 100 == 99:
             assert_close(factor @ factor.T, shape)
@@ -147,8 +141,6 @@ def test_shape_updates_that_would_pass_the_condition_limit_are_refused(d, units)
 def test_shape_updates_refuse_what_is_not_finite():
     factor = np.eye(2)
     for v in ([np.nan, 1.0], [np.inf, 1.0]):
-        new, log_scale, condition = cov.update_shape(
-            factor, factor, 3.0, 1e12, np.array(v), 0.9, 0.1
-        )
+        new, log_scale, condition = cov.update_shape(factor, factor, 3.0, 1e12, np.array(v), 0.9, 0.1)
         np.testing.assert_array_equal(new, factor)
         assert (log_scale, condition) == (0.0, 3.0)

@@ -8,9 +8,7 @@ from pymc_kameleon.numerics import evaluations
 
 def record(n, dim=3, chain=0):
     rng = np.random.default_rng(n)
-    return evaluations.table(
-        rng.standard_normal((n, dim)), rng.standard_normal(n), chain, np.arange(n), "walk"
-    )
+    return evaluations.table(rng.standard_normal((n, dim)), rng.standard_normal(n), chain, np.arange(n), "walk")
 
 
 def test_merged_records_keep_their_order():

@@ -50,12 +50,8 @@ def points(dim, n=7):
 def test_gradient_against_differences(kernel, dim):
     x, z = points(dim)
     h = 1e-5
-    differences = [
-        (kernel.value(x + e, z) - kernel.value(x - e, z)) / (2 * h) for e in h * np.eye(dim)
-    ]
-    np.testing.assert_allclose(
-        kernel.gradient(x, z), np.stack(differences, axis=1), rtol=1e-6, atol=1e-8
-    )
+    differences = [(kernel.value(x + e, z) - kernel.value(x - e, z)) / (2 * h) for e in h * np.eye(dim)]
+    np.testing.assert_allclose(kernel.gradient(x, z), np.stack(differences, axis=1), rtol=1e-6, atol=1e-8)
 
 
 @each_dim
@@ -76,12 +72,8 @@ def test_values_against_known_forms(dim):
     r = np.linalg.norm(z - x, axis=1)
     np.testing.assert_allclose(Gaussian().value(x, z), np.exp(-(r**2) / 2), rtol=1e-12)
     np.testing.assert_allclose(Matern(0.5).value(x, z), np.exp(-r), rtol=1e-10)
-    np.testing.assert_allclose(
-        InverseMultiquadric(0.5).value(x, z), 1 / np.sqrt(1 + r**2), rtol=1e-12
-    )
-    np.testing.assert_allclose(
-        Laplacian().value(x, z), np.exp(-np.abs(z - x).sum(axis=1)), rtol=1e-12
-    )
+    np.testing.assert_allclose(InverseMultiquadric(0.5).value(x, z), 1 / np.sqrt(1 + r**2), rtol=1e-12)
+    np.testing.assert_allclose(Laplacian().value(x, z), np.exp(-np.abs(z - x).sum(axis=1)), rtol=1e-12)
     np.testing.assert_allclose(Linear().value(x, z), z @ x, rtol=1e-12)
 
 

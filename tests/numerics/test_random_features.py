@@ -3,15 +3,7 @@
 import numpy as np
 import pytest
 
-from pymc_kameleon.kernels import (
-    CustomKernel,
-    Gaussian,
-    InverseMultiquadric,
-    Laplacian,
-    Matern,
-    Sinc,
-    SincSquared,
-)
+from pymc_kameleon.kernels import CustomKernel, Gaussian, InverseMultiquadric, Laplacian, Matern, Sinc, SincSquared
 from pymc_kameleon.numerics import random_features as rff
 
 KERNELS = [
@@ -45,9 +37,7 @@ def estimates(rng, kernel, x, z, n_features, embedding, orthogonal, repeats):
     """Independent estimates of k(x, z_i), shape (repeats, n)."""
     out = np.empty((repeats, len(z)))
     for r in range(repeats):
-        rf = rff.draw_features(
-            rng, kernel, len(x), n_features, LENGTHSCALE, embedding, orthogonal=orthogonal
-        )
+        rf = rff.draw_features(rng, kernel, len(x), n_features, LENGTHSCALE, embedding, orthogonal=orthogonal)
         out[r] = rff.features(z, rf) @ rff.features(x, rf)
     return out
 

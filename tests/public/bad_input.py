@@ -49,9 +49,7 @@ class Row(NamedTuple):
 def short_of_dims():
     with pm.Model(coords={"place": ["a", "b", "c"]}):
         z = pm.Normal("z", dims="place")
-        return pk.sample(
-            chains=2, initvals={z.name: np.zeros(2)}, step=pk.KamiltonianStep(compile_kwargs=QUICK)
-        )
+        return pk.sample(chains=2, initvals={z.name: np.zeros(2)}, step=pk.KamiltonianStep(compile_kwargs=QUICK))
 
 
 @cache
@@ -253,12 +251,7 @@ def no_tuning():
     return stats["warning"].message
 
 
-AM, KAM, FAST, MIX = (
-    pk.AdaptiveMetropolisStep,
-    pk.KameleonStep,
-    pk.FastKameleonStep,
-    pk.GaussianMixtureStep,
-)
+AM, KAM, FAST, MIX = (pk.AdaptiveMetropolisStep, pk.KameleonStep, pk.FastKameleonStep, pk.GaussianMixtureStep)
 KMC, GA, CMA = pk.KamiltonianStep, pk.GaussianAdaptationStep, pk.CMAStep
 NAN, INF = math.nan, math.inf
 NO_ARRAY = (TypeError, ValueError, AttributeError)  # PyTensor's linkers differ

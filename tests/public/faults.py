@@ -79,9 +79,7 @@ def run_all(log_density, d, tune=400, n=200, start=0.0):
     """Draws of every sampler."""
     with np.errstate(all="ignore"):
         return {
-            name: chain.run(
-                np.random.default_rng(1), s, log_density, np.full(d, start), tune=tune, n=n
-            ).draws
+            name: chain.run(np.random.default_rng(1), s, log_density, np.full(d, start), tune=tune, n=n).draws
             for name, s in SAMPLERS.items()
         }
 
@@ -104,9 +102,7 @@ def one_dimension(folder):
 def many_dimensions(folder):
     d = 300
     for sampler in (AdaptiveMetropolis(), FastKameleon(n_features=20), ValueKamiltonian()):
-        draws = chain.run(
-            np.random.default_rng(1), sampler, normal(np.ones(d)), np.zeros(d), tune=300, n=100
-        ).draws
+        draws = chain.run(np.random.default_rng(1), sampler, normal(np.ones(d)), np.zeros(d), tune=300, n=100).draws
         assert np.isfinite(draws).all()
         assert len(np.unique(draws[:, 0])) > 5
 

@@ -68,9 +68,7 @@ def every_option():
                 "preset",
             ]
             for name in options:
-                yield pytest.param(
-                    step, chosen, name, id="-".join(filter(None, [step.name, variant, name]))
-                )
+                yield pytest.param(step, chosen, name, id="-".join(filter(None, [step.name, variant, name])))
 
 
 @pytest.mark.parametrize(("step", "chosen", "name"), list(every_option()))
@@ -82,15 +80,7 @@ def test_no_option_takes_what_makes_no_sense(step, chosen, name, monkeypatch):
 
     monkeypatch.setattr(KernelStep, "_compile", accepted)
     monkeypatch.setattr(KamiltonianStep, "_compile", accepted)
-    for value in (
-        "?",
-        float("nan"),
-        b"?",
-        1j,
-        np.full(7, np.nan),
-        np.ones((7, 7, 7)),
-        [[1], [1, 2]],
-    ):
+    for value in ("?", float("nan"), b"?", 1j, np.full(7, np.nan), np.ones((7, 7, 7)), [[1], [1, 2]]):
         with pytest.raises((ValueError, TypeError)) as refused:
             build(step, chosen, {name: value})
         assert name in str(refused.value), (value, str(refused.value))

@@ -213,12 +213,7 @@ def sampled():
         pm.Deterministic("twice", 2.0 * a)
         pm.Normal("y", a, s, observed=1.0 + 0.7 * rng.standard_normal(30))
         idata = pk.sample(
-            tune=20,
-            max_evaluations=900,
-            chains=8,
-            random_seed=1,
-            progressbar=False,
-            control_variates=True,
+            tune=20, max_evaluations=900, chains=8, random_seed=1, progressbar=False, control_variates=True
         )
     return model, idata
 

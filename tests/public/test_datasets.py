@@ -31,9 +31,7 @@ def test_glass_has_its_rows_and_types():
     assert counts == {1: 70, 2: 76, 3: 17, 5: 13, 6: 9, 7: 29}
     np.testing.assert_array_equal(data.y, np.where(data.types <= 3, 1.0, -1.0))
     assert data.feature_names == ("RI", "Na", "Mg", "Al", "Si", "K", "Ca", "Ba", "Fe")
-    np.testing.assert_array_equal(
-        data.X[0], [1.52101, 13.64, 4.49, 1.10, 71.78, 0.06, 8.75, 0.0, 0.0]
-    )
+    np.testing.assert_array_equal(data.X[0], [1.52101, 13.64, 4.49, 1.10, 71.78, 0.06, 8.75, 0.0, 0.0])
     np.testing.assert_array_equal(data.X[38], data.X[39])
 
 

@@ -46,10 +46,7 @@ def test_it_prints_and_writes(tmp_path, monkeypatch, capsys):
 def test_chains_run_in_parts_are_those_of_one_run():
     """The draws of pm.sample with the seed, in the order of its chains, and every evaluation counted."""
     options = {"draws": 20, "tune": 30, "seed": 3}
-    parts = [
-        demo.run("step", pk.AdaptiveMetropolisStep, chains=part, **options)
-        for part in (range(0, 1), range(1, 3))
-    ]
+    parts = [demo.run("step", pk.AdaptiveMetropolisStep, chains=part, **options) for part in (range(0, 1), range(1, 3))]
     joined = demo.join(parts)
     with demo.lynx_hare_model():
         idata = pm.sample(
@@ -75,18 +72,14 @@ def test_the_patients_solver_converges():
     def slope(t, c):
         return (absorption * dose * np.exp(-absorption * t) - rate * c / (half + c)) / volume
 
-    exact = solve_ivp(
-        slope, (0.0, 24.0), [0.0], t_eval=hierarchical_demo.TIMES, rtol=1e-9, atol=1e-12
-    )
+    exact = solve_ivp(slope, (0.0, 24.0), [0.0], t_eval=hierarchical_demo.TIMES, rtol=1e-9, atol=1e-12)
     found = hierarchical_demo.concentrations(np.log([[rate, volume]] * 2), half)
     np.testing.assert_allclose(found, np.tile(exact.y, (2, 1)), rtol=1e-4)
 
 
 @pytest.mark.slow
 def test_the_hierarchy_is_taken_apart_and_converges():
-    result = demo.run(
-        "step", pk.KamiltonianStep, chains=range(4), seed=1, patients=True, **demo.HIERARCHY
-    )
+    result = demo.run("step", pk.KamiltonianStep, chains=range(4), seed=1, patients=True, **demo.HIERARCHY)
     assert result.idata["sample_stats"]["factors"].values.max() == 6
     assert max(float(np.max(v)) for v in az.rhat(result.idata).data_vars.values()) < 1.03
 
@@ -94,9 +87,7 @@ def test_the_hierarchy_is_taken_apart_and_converges():
 def log_parameters(idata):
     posterior = idata["posterior"]
     rates = [np.log(posterior[name].values)[..., None] for name in demo.PARAMETERS[:4]]
-    return np.concatenate(
-        [*rates, np.log(posterior["initial"].values), np.log(posterior["sigma"].values)], axis=-1
-    )
+    return np.concatenate([*rates, np.log(posterior["initial"].values), np.log(posterior["sigma"].values)], axis=-1)
 
 
 @pytest.mark.slow
@@ -107,9 +98,7 @@ def test_posterior_is_right(step_class):
     with demo.lynx_hare_model(solver):
         step = step_class()
         solver.calls = 0
-        idata = pm.sample(
-            10_000, tune=5_000, chains=4, cores=1, step=step, random_seed=1, progressbar=False
-        )
+        idata = pm.sample(10_000, tune=5_000, chains=4, cores=1, step=step, random_seed=1, progressbar=False)
     assert solver.calls == 4 * (10_000 + 5_000 + 1)
     ours, truth = log_parameters(idata), LotkaVolterra()
     for i in range(8):

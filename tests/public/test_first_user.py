@@ -93,9 +93,7 @@ def test_pooled_chains_and_report_name_the_factor(broken, caplog):
     model, _ = broken
     step = pk.KamiltonianStep(model=model, learn="all", compile_kwargs=QUICK)
     with caplog.at_level(logging.INFO, "pymc.kameleon"):
-        idata = pk.sample(
-            15, tune=10, chains=4, step=step, model=model, random_seed=1, progressbar=False
-        )
+        idata = pk.sample(15, tune=10, chains=4, step=step, model=model, random_seed=1, progressbar=False)
     failed = [r.message for r in caplog.records if "were NaN or +inf" in r.message]
     assert "last solver = nan at x = -" in failed[0]
     verdict, second, *_ = pk.report(idata).splitlines()
@@ -107,9 +105,7 @@ def test_every_argument_of_pm_sample_has_a_sentence():
     ours, theirs = (set(signature(f).parameters) for f in (pk.sample, pm.sample))
     assert len(theirs - ours - {"kwargs"}) > 12
     for name in theirs - ours - {"kwargs"}:
-        with pytest.raises(
-            TypeError, match=rf"^pk.sample has no argument {name}: .+\.$"
-        ) as refused:
+        with pytest.raises(TypeError, match=rf"^pk.sample has no argument {name}: .+\.$") as refused:
             pk.sample(**{name: None})
         assert "it has draws" not in str(refused.value)
     assert set(arguments._INSTEAD) - theirs <= {"start", "backend"}
@@ -209,9 +205,7 @@ def test_a_refusal_speaks_of_what_was_given(easy, finished, change, said):
 
 
 def test_an_option_that_differs_is_named(easy, finished):
-    step = pk.KamiltonianStep(
-        model=easy[0], learn="all", surrogate=pk.Values(growth=2.0), compile_kwargs=QUICK
-    )
+    step = pk.KamiltonianStep(model=easy[0], learn="all", surrogate=pk.Values(growth=2.0), compile_kwargs=QUICK)
     with pytest.raises(ValueError, match=r"is another one: options.growth was 1.35, is 2.0\. "):
         resume((easy[0], step), finished[0])
 

@@ -56,9 +56,7 @@ def test_the_demo_does_not(tmp_path):
 
 
 def test_who_asks_is_noticed():
-    done = in_a_watched_process(
-        "import socket; socket.create_connection(('192.0.2.1', 9), timeout=1)"
-    )
+    done = in_a_watched_process("import socket; socket.create_connection(('192.0.2.1', 9), timeout=1)")
     assert "ASKED" in done.stderr
     assert done.returncode != 0
     with pytest.raises(RuntimeError, match=r"a test asks the network for .192\.0\.2\.1."):

@@ -152,9 +152,7 @@ def test_sorting_correlates_the_estimates(gaussian_data):
         for _ in range(500):
             u = rng.standard_normal(estimator.aux_shape)
             near = rho * u + np.sqrt(1 - rho**2) * rng.standard_normal(estimator.aux_shape)
-            changes.append(
-                estimator.log_estimate(GAUSSIAN, near) - estimator.log_estimate(GAUSSIAN, u)
-            )
+            changes.append(estimator.log_estimate(GAUSSIAN, near) - estimator.log_estimate(GAUSSIAN, u))
         spread[sort] = np.std(changes)
     assert spread[True] < 0.5 * spread[False]
 
@@ -173,10 +171,7 @@ def test_any_parameters_give_a_number_or_minus_infinity(gaussian_data, volatilit
     rng = np.random.default_rng(11)
     values = [0.0, 0.5, -1.0, 1.0, 1e3, -1e3, 1e-300, 1e308, np.inf, -np.inf, np.nan]
     quiet = np.append(volatility_data, 0.0)  # a return of exactly zero: exp(-x) times zero
-    for estimator in (
-        StochasticVolatilityFilter(quiet, 20),
-        LinearGaussianFilter(gaussian_data, 20),
-    ):
+    for estimator in (StochasticVolatilityFilter(quiet, 20), LinearGaussianFilter(gaussian_data, 20)):
         failures = 0
         for _ in range(300):
             theta = rng.choice(values, len(estimator.parameters))

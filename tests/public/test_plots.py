@@ -43,10 +43,7 @@ def quadratic_state(d):
 def lines(axis):
     """Vertices (n, 2) of the contour lines of a panel, by level."""
     (contours,) = [c for c in axis.collections if hasattr(c, "levels") and not c.filled]
-    return {
-        float(level): path.vertices
-        for level, path in zip(contours.levels, contours.get_paths(), strict=True)
-    }
+    return {float(level): path.vertices for level, path in zip(contours.levels, contours.get_paths(), strict=True)}
 
 
 def check_lines(axes, precision, rtol):
@@ -133,15 +130,7 @@ def test_nothing_is_drawn_where_the_sampler_does_not_use_the_surrogate():
 def test_surrogates_fitted_by_score_matching(kind):
     rng = np.random.default_rng(2)
     x = 3.0 + rng.standard_normal((400, 2)) * [1.0, 20.0]
-    state = scored(
-        x[0],
-        surrogate=kind,
-        history=x,
-        rng=rng,
-        n_history=200,
-        lengthscale=2.0,
-        regularization=1e-3,
-    ).state
+    state = scored(x[0], surrogate=kind, history=x, rng=rng, n_history=200, lengthscale=2.0, regularization=1e-3).state
     learned = learned_from(state)
     z = np.linalg.solve(state.factor, x[5] - state.centre)
     expected = score_matching.value(z, state.fitted.surrogate)
@@ -323,9 +312,7 @@ def test_many_coordinates_are_cut_to_five_with_a_notice(caplog):
 def test_a_step_that_sampled_elsewhere_or_nothing():
     step = pk.KamiltonianStep(model=gaussian(), compile_kwargs=QUICK)
     for source in (step, step.sampling_state):
-        with pytest.raises(
-            ValueError, match=r"cores > 1 .* give idata=.* or use pm.sample\(..., cores=1\)"
-        ):
+        with pytest.raises(ValueError, match=r"cores > 1 .* give idata=.* or use pm.sample\(..., cores=1\)"):
             plots.surrogate(source)
     step.set_rng(np.random.default_rng(0))
     step.step({"a": np.zeros(()), "b": np.zeros(2)})

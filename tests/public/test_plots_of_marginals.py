@@ -71,9 +71,7 @@ def test_what_is_drawn_by_default_depends_on_how_far_the_points_spread():
     assert surfaces.slices_mislead(banana, point, states, [(0, 1), (1, 2)])
     assert not surfaces.slices_mislead(banana, point, states[:, :2], [(0, 1)][:0])
     independent = np.random.default_rng(2).standard_normal((300, 3))
-    assert not surfaces.slices_mislead(
-        lambda x: -0.5 * (x**2).sum(1), point, independent, [(0, 1), (1, 2), (0, 2)]
-    )
+    assert not surfaces.slices_mislead(lambda x: -0.5 * (x**2).sum(1), point, independent, [(0, 1), (1, 2), (0, 2)])
 
 
 # -- one coordinate
@@ -114,9 +112,7 @@ def test_one_coordinate_of_several_is_its_marginal_with_ticks_for_the_draws(samp
     assert inside.sum() > 50
     np.testing.assert_allclose(found[inside, 1], expected[inside], atol=0.05)
     drawn = points(axes[0, 0], "posterior draws")
-    np.testing.assert_array_equal(
-        np.sort(drawn[:, 0]), np.sort(idata["posterior"]["a"].values.ravel())
-    )
+    np.testing.assert_array_equal(np.sort(drawn[:, 0]), np.sort(idata["posterior"]["a"].values.ravel()))
     assert len(set(drawn[:, 1])) == 1
 
 

@@ -38,9 +38,7 @@ MOVES = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("sampler", "move"), MOVES, ids=lambda v: str(v) if isinstance(v, str) else type(v).__name__
-)
+@pytest.mark.parametrize(("sampler", "move"), MOVES, ids=lambda v: str(v) if isinstance(v, str) else type(v).__name__)
 def test_an_ellipse_is_the_covariance_of_what_is_proposed(sampler, move):
     rng = np.random.default_rng(1)
     found = run(rng, sampler, BANANA.log_density, np.zeros(2), tune=1000, n=1)
@@ -101,11 +99,7 @@ def test_proposals_are_drawn_around_draws_over_a_density(kameleon):
     draws = idata["posterior"]["x"].values.reshape(-1, 2)
     kernel = kernels_of(step.sampler, step.algorithm_state)[0]
     for line in local:
-        centre = (
-            line.get_xydata().mean(axis=0)
-            - line.get_xydata()[-1] / 100
-            + line.get_xydata()[0] / 100
-        )
+        centre = line.get_xydata().mean(axis=0) - line.get_xydata()[-1] / 100 + line.get_xydata()[0] / 100
         centre = draws[np.square(draws - centre).sum(axis=1).argmin()]
         expected = outline(centre, kernel.covariance(centre), 0.5)
         np.testing.assert_allclose(line.get_xydata(), expected, rtol=1e-10)
@@ -158,9 +152,7 @@ def test_adaptation_draws_the_statistics_of_tuning_and_after(kameleon):
     _, idata = kameleon
     axes = plots.adaptation(idata)
     scale, acceptance = axes
-    warmup, after = (
-        idata[name]["scaling"].values for name in ("warmup_sample_stats", "sample_stats")
-    )
+    warmup, after = (idata[name]["scaling"].values for name in ("warmup_sample_stats", "sample_stats"))
     for chain in range(2):
         drawn = scale.lines[chain].get_xydata()
         np.testing.assert_array_equal(drawn[:, 1], np.concatenate([warmup[chain], after[chain]]))
@@ -168,9 +160,7 @@ def test_adaptation_draws_the_statistics_of_tuning_and_after(kameleon):
         assert scale.lines[chain].get_color() == COLOURS[chain]
     assert scale.get_yscale() == "log"
     assert [line.get_xdata()[0] for line in (scale.lines[2], acceptance.lines[2])] == [600, 600]
-    accept = np.concatenate(
-        [idata[g]["accept"].values[1] for g in ("warmup_sample_stats", "sample_stats")]
-    )
+    accept = np.concatenate([idata[g]["accept"].values[1] for g in ("warmup_sample_stats", "sample_stats")])
     by_hand = [accept[max(0, n - 99) : n + 1].mean() for n in range(700)]
     np.testing.assert_allclose(acceptance.lines[1].get_ydata(), by_hand, rtol=1e-10)
     np.testing.assert_allclose(running_mean(accept), by_hand, rtol=1e-10)
@@ -222,9 +212,7 @@ def test_evaluations_are_drawn_where_they_were_by_who_asked(pooled):
         assert len(line.get_xdata()) <= kinds.count(line.get_label())
     assert "other" not in kinds
     assert len({line.get_color() for line in axis.lines}) == len(axis.lines) >= 4
-    assert (
-        f"{group.sizes['evaluation']} evaluations" in axis.figure.legends[0].get_title().get_text()
-    )
+    assert f"{group.sizes['evaluation']} evaluations" in axis.figure.legends[0].get_title().get_text()
 
 
 def test_far_evaluations_are_left_out_and_counted(pooled):
@@ -243,9 +231,7 @@ def test_one_coordinate_is_drawn_against_the_log_density(pooled):
     _, idata = pooled
     (axis,) = plots.evaluations(idata, coordinates="x[1]", color="chain", within=None).ravel()
     finite = np.isfinite(idata["evaluations"]["_log_density"].values)
-    expected = np.column_stack(
-        [idata["evaluations"]["x"].values[:, 1], idata["evaluations"]["_log_density"].values]
-    )
+    expected = np.column_stack([idata["evaluations"]["x"].values[:, 1], idata["evaluations"]["_log_density"].values])
     np.testing.assert_array_equal(axis.collections[0].get_offsets(), expected[finite])
     assert (axis.get_xlabel(), axis.get_ylabel()) == ("x[1]", "log density")
 
@@ -254,10 +240,7 @@ def test_a_tuning_step_has_a_record_and_a_frozen_one_has_none(sampled, tuning):
     step, _, _ = tuning
     axes = plots.evaluations(step, coordinates=["a", "b"], within=None)
     record = step.algorithm_state.learning.evaluated
-    assert (
-        sum(len(line.get_xdata()) for line in axes[1, 0].lines)
-        == np.isfinite(record.log_densities).sum()
-    )
+    assert sum(len(line.get_xdata()) for line in axes[1, 0].lines) == np.isfinite(record.log_densities).sum()
     assert axes[1, 1].get_xlabel() == "b[0]"
     with pytest.raises(ValueError, match=r"drops it when tuning ends\. Got KamiltonianStep"):
         plots.evaluations(sampled[0])
@@ -305,9 +288,7 @@ def test_nothing_is_cut_off(kameleon, sampled, pooled, figsize):
     kamiltonian, draws = sampled
     made = [
         plots.surrogate(kamiltonian, idata=draws, contours="slice", figsize=figsize),
-        plots.surrogate(
-            kamiltonian, idata=draws, contours="marginal", coordinates=[0, 2], figsize=figsize
-        ),
+        plots.surrogate(kamiltonian, idata=draws, contours="marginal", coordinates=[0, 2], figsize=figsize),
         plots.surrogate(kamiltonian, idata=draws, coordinates=[0], figsize=figsize),
         plots.proposals(step, idata=idata, figsize=figsize),
         plots.adaptation(idata, figsize=figsize),

@@ -77,9 +77,7 @@ def build(chosen):
     return made
 
 
-models_and_steps = given(
-    chosen=st.lists(variable, min_size=1, max_size=3), name=st.sampled_from(STEPS)
-)
+models_and_steps = given(chosen=st.lists(variable, min_size=1, max_size=3), name=st.sampled_from(STEPS))
 
 
 @examples(3)
@@ -113,9 +111,7 @@ def sampled(chosen, name):
             assert point[variable].dtype == value.dtype
             assert np.isfinite(point[variable]).all()
         rounding = 1e-4 if any(v.dtype == np.float32 for v in start.values()) else 1e-9
-        assert math.isclose(
-            row["model_logp"], float(log_density(point)), rel_tol=rounding, abs_tol=rounding
-        )
+        assert math.isclose(row["model_logp"], float(log_density(point)), rel_tol=rounding, abs_tol=rounding)
         assert 0.0 <= row["accept"] <= 1.0
     state = step.sampling_state
     on = drive(step, points[-1], 10)

@@ -33,11 +33,7 @@ def run(n=60, chains=16, shift=0.0, share=1.0, **attributes):
     } | attributes  # fmt: skip
     moves = np.where(rng.random((chains, n)) < 0.9, "surrogate4", "global")
     stats = az.convert_to_dataset(
-        {
-            "share": shares,
-            "accept": np.where(moves == "global", 0.2, 0.9),
-            "diverging": np.zeros((chains, n), bool),
-        }
+        {"share": shares, "accept": np.where(moves == "global", 0.2, 0.9), "diverging": np.zeros((chains, n), bool)}
     )
     stats["move"] = (("chain", "draw"), moves)
     return Run(posterior=posterior, sample_stats=stats)
@@ -114,8 +110,7 @@ def test_pools_that_agree():
     text = in_pools(0.0)
     assert text.startswith("Usable: ")
     assert re.search(
-        r"The pools, which learned apart, agree: the \w+ of \S+ differs most, .* in pool 0, .* in pool 1, by",
-        text,
+        r"The pools, which learned apart, agree: the \w+ of \S+ differs most, .* in pool 0, .* in pool 1, by", text
     )
     assert "share what they learned" not in text
 
@@ -125,8 +120,7 @@ def test_pools_that_disagree_by_less_than_r_hat_tells():
     text = in_pools(0.4)
     assert text.startswith("Not usable: the pools disagree.")
     assert re.search(
-        r"disagree: the mean of theta\[0\] is \S+ in pool 0, 0\.\d+ in pool 1, \d+ standard errors apart",
-        text,
+        r"disagree: the mean of theta\[0\] is \S+ in pool 0, 0\.\d+ in pool 1, \d+ standard errors apart", text
     )
     without = run()
     without["posterior"]["theta"].values[8:, :, 0] += 0.25
@@ -154,9 +148,7 @@ def test_the_verdict_names_a_bound_and_speaks_of_intervals_by_a_stricter_rule():
 
 
 def test_the_log_the_report_and_target_ess_have_one_rule():
-    for rhat, ess, nested in itertools.product(
-        (1.0, 1.025, 1.04, 1.2), (50.0, 150.0), (math.nan, 1.0, 1.04)
-    ):
+    for rhat, ess, nested in itertools.product((1.0, 1.025, 1.04, 1.2), (50.0, 150.0), (math.nan, 1.0, 1.04)):
         judged = convergence.Judgement(ess, rhat, nested)
         usable = convergence.verdict(judged, 3).startswith(convergence.USABLE)
         assert usable == convergence.is_enough(judged, convergence.FEW)
@@ -187,10 +179,7 @@ def test_a_small_mode_far_away_is_no_heavy_tail():
     draws = rng.standard_normal((16, 60)) + 100.0 * (rng.random((16, 60)) < 0.02)
     assert "are heavy" in with_draws(draws)
     judged = convergence.judge(draws[..., None])
-    of_two = Run(
-        posterior=az.convert_to_dataset({"x": draws}),
-        sample_stats=az.convert_to_dataset({"lp": draws}),
-    )
+    of_two = Run(posterior=az.convert_to_dataset({"x": draws}), sample_stats=az.convert_to_dataset({"lp": draws}))
     of_two["posterior"].attrs["modes"] = 2
     assert not doubts.find(of_two, ["x"], draws[..., None], judged).heavy
 
@@ -201,9 +190,7 @@ def test_draws_that_end_where_the_surrogate_is_wrong_are_not_usable():
     whole = rng.standard_normal((16, 300))
     cut = whole[np.abs(whole) < 1.6][: 16 * 60].reshape(16, 60)
     text = with_draws(cut, wall=1.5)
-    assert text.startswith(
-        "Not usable: the draws of x end as if cut off, where the surrogate is wrong"
-    )
+    assert text.startswith("Not usable: the draws of x end as if cut off, where the surrogate is wrong")
     assert "Over 4% of the surrogate's moves from the outermost draws had no chance" in text
     assert with_draws(cut).startswith("Usable")  # a parameter that has an interval
     assert with_draws(whole[:, :60], wall=1.5).startswith("Usable")
@@ -248,17 +235,12 @@ def test_a_chain_that_is_elsewhere_is_named(chains, number):
 def test_what_to_try_next_is_in_the_words_of_who_sampled():
     """pm.sample has draws and tuning, pk.sample evaluations: a new user asked which number to raise."""
     pooled = pk.report(run(shift=30.0))
-    assert re.search(
-        r"To try next: \d+ times the evaluations \(evaluations=idata keeps these\)", pooled
-    )
+    assert re.search(r"To try next: \d+ times the evaluations \(evaluations=idata keeps these\)", pooled)
     alone = run(shift=30.0, tuning_steps=500)
     for name in ("evaluations", "evaluations_tuning", "rounds", "seconds", "groups", "surrogate"):
         del alone["posterior"].attrs[name]
     text = pk.report(alone)
-    found = re.search(
-        r"To try next: (\d+) times the draws and the tuning, pm\.sample\((\d+), tune=(\d+)\)\.",
-        text,
-    )
+    found = re.search(r"To try next: (\d+) times the draws and the tuning, pm\.sample\((\d+), tune=(\d+)\)\.", text)
     more, draws, tune = map(int, found.groups())
     assert more >= 2
     assert (draws, tune) == (60 * more, 500 * more)
@@ -270,7 +252,5 @@ def test_the_log_of_a_run_says_what_the_report_says(caplog):
         idata = pk.sample(12, tune=30, chains=4, random_seed=1, progressbar=False)
     verdict, *rest = pk.report(idata).split("\n")
     assert verdict.startswith("Not usable: ")
-    assert [r.message for r in caplog.records if "usable" in r.message] == [
-        f"{verdict} See pk.report(idata)."
-    ]
+    assert [r.message for r in caplog.records if "usable" in r.message] == [f"{verdict} See pk.report(idata)."]
     assert any("x[a]" in line or "x[b]" in line for line in rest)

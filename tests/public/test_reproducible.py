@@ -131,10 +131,7 @@ def test_nor_does_a_surrogates():
             metric, archive = at(np.eye(D), offset), np.zeros((1, D))
             dynamics = surrogate_dynamics.make_dynamics(placed, metric, archive, 0.1)
             path = surrogate_dynamics.run(
-                np.random.default_rng(3),
-                at(np.full(D, 0.3), offset),
-                dynamics,
-                surrogate_dynamics.ARMS[0],
+                np.random.default_rng(3), at(np.full(D, 0.3), offset), dynamics, surrogate_dynamics.ARMS[0]
             )
             seen.add((value, slope.tobytes(), path.z.tobytes(), path.end_value))
         assert len(seen) == 1

@@ -91,9 +91,7 @@ def test_it_returns_what_pm_sample_returns(model, idata):
 def test_the_posterior_is_right(model, idata):
     design = np.column_stack([np.ones(30), X])
     least_squares = np.linalg.lstsq(design, Y, rcond=None)[0]
-    draws = np.concatenate(
-        [idata["posterior"]["a"].values[..., None], idata["posterior"]["b"].values], axis=2
-    )
+    draws = np.concatenate([idata["posterior"]["a"].values[..., None], idata["posterior"]["b"].values], axis=2)
     found, sds = draws.mean(axis=(0, 1)), draws.std(axis=(0, 1))
     ess = float(az.ess(idata["posterior"])["a"])
     # the prior's sd is 5: what it adds is far below these errors
@@ -116,10 +114,7 @@ def test_it_can_be_stored(idata, tmp_path):
 
 
 def test_the_seed_decides(model, step, idata):
-    other, a = (
-        sample(model, step, random_seed=2, max_evaluations=80),
-        idata["posterior"]["a"].values,
-    )
+    other, a = (sample(model, step, random_seed=2, max_evaluations=80), idata["posterior"]["a"].values)
     assert other["posterior"]["a"].values[0, 0] != a[0, 0]
 
 
@@ -128,9 +123,7 @@ def fork(n=2):
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # fork in a process with threads
-@pytest.mark.parametrize(
-    "make", [fork, lambda: ThreadPoolExecutor(3)], ids=["processes", "threads"]
-)
+@pytest.mark.parametrize("make", [fork, lambda: ThreadPoolExecutor(3)], ids=["processes", "threads"])
 def test_who_evaluates_does_not_matter(model, step, idata, make):
     with make() as executor:
         found = sample(model, step, executor=executor)
@@ -152,8 +145,7 @@ def test_a_number_of_draws_and_of_tuning_draws(model, step):
 
 
 @pytest.mark.parametrize(
-    ("start", "least"),
-    [("prior", 1.0), ({"a": 40.0}, 30.0), ([{"a": 10.0 * k} for k in range(1, 9)], 5.0)],
+    ("start", "least"), [("prior", 1.0), ({"a": 40.0}, 30.0), ([{"a": 10.0 * k} for k in range(1, 9)], 5.0)]
 )
 def test_starts(model, step, start, least):
     found = sample(model, step, initvals=start, max_evaluations=40)
@@ -174,9 +166,7 @@ def test_pools(model, step, idata, tmp_path):
     assert 200 < found["posterior"].attrs["evaluations"] <= 240
     for made in (found, idata):
         attributes = made["posterior"].attrs
-        assert (
-            attributes["climbs_met"] <= attributes["climbs"] <= 8
-        )  # of those that ended: in pools, perhaps none
+        assert attributes["climbs_met"] <= attributes["climbs"] <= 8  # of those that ended: in pools, perhaps none
         assert "ends_elsewhere" not in attributes
     assert idata["posterior"].attrs["climbs_met"] >= 1
     assert not np.isin(draws, idata["posterior"]["a"].values).any()
@@ -468,9 +458,7 @@ def test_loky_has_the_same_bits_and_survives_a_kill(model, step, idata, tmp_path
 @pytest.mark.filterwarnings("ignore")  # distributed's own
 def test_dask_over_tcp_has_the_same_bits_and_survives_a_kill(model, step, idata, tmp_path):
     distributed = pytest.importorskip("distributed")
-    cluster = distributed.LocalCluster(
-        n_workers=2, threads_per_worker=1, dashboard_address=None, protocol="tcp://"
-    )
+    cluster = distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None, protocol="tcp://")
     with cluster, distributed.Client(cluster) as client:
         found = sample(model, step, executor=client)
         evaluate = workers.Elsewhere(Box("die", tmp_path / "died"), None, client)

@@ -52,10 +52,7 @@ def test_simulator_draws_from_the_skew_normal(target):
         f = [g(x - theta) for x in (ours, other) for g in (np.asarray, np.square, np.sin)]
         f += [(x - theta)[:, :1] * (x - theta)[:, -1:] ** 2 for x in (ours, other)]
         pairs = [(f[0], f[3]), (f[1], f[4]), (f[2], f[5]), (f[6], f[7])]
-        return max(
-            np.abs((a.mean(0) - b.mean(0)) / np.sqrt((a.var(0) + b.var(0)) / n)).max()
-            for a, b in pairs
-        )
+        return max(np.abs((a.mean(0) - b.mean(0)) / np.sqrt((a.var(0) + b.var(0)) / n)).max() for a, b in pairs)
 
     assert z_against(theirs) < LIMIT
     symmetric = theta + (theirs - theta) * rng.choice([-1.0, 1.0], size=(n, 1))
@@ -73,9 +70,7 @@ def test_estimate_is_the_mean_kernel_of_simulated_data_sets(target):
         densities = []
         for data_set in u:
             y = np.array([theta + delta * abs(row[0]) * a + root @ row[1:] for row in data_set])
-            densities.append(
-                np.exp(-0.5 * np.sum((y.mean(0) - target.observed) ** 2) / target.epsilon**2)
-            )
+            densities.append(np.exp(-0.5 * np.sum((y.mean(0) - target.observed) ** 2) / target.epsilon**2))
         expected = np.log(np.mean(densities))
         assert likelihood.given(u, theta) == pytest.approx(expected, rel=1e-10)
     assert likelihood.simulations == 21

@@ -294,9 +294,7 @@ def test_other_units_change_nothing_but_the_units():
 # -- predator and prey
 
 
-MODE = np.array(
-    [-0.6, -3.6, -0.2, -3.7, 3.5, 1.8]
-)  # of the lynx-hare posterior, about, and its sds
+MODE = np.array([-0.6, -3.6, -0.2, -3.7, 3.5, 1.8])  # of the lynx-hare posterior, about, and its sds
 POSTERIOR_SD = np.array([0.117, 0.151, 0.112, 0.147, 0.086, 0.089])
 
 

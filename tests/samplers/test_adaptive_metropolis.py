@@ -91,9 +91,7 @@ def test_units_do_not_matter(unit):
     """Every parameter's own unit: after the coordinate-wise phase and a few updates the acceptance is the target's."""
     units = np.array([unit, 1.0, 1.0 / unit])
     state = held(AdaptiveMetropolis, np.zeros(3))
-    state, positions, probabilities, _ = run(
-        state, lambda x: -0.5 * ((x / units) ** 2).sum(), np.zeros(3), 6000
-    )
+    state, positions, probabilities, _ = run(state, lambda x: -0.5 * ((x / units) ** 2).sum(), np.zeros(3), 6000)
     assert abs(probabilities[3000:].mean() - 0.234) < 0.05
     np.testing.assert_allclose(positions[1000:].std(axis=0) / units, 1.0, atol=0.35)
 

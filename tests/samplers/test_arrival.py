@@ -366,10 +366,7 @@ def test_climbs_from_elsewhere_end_and_the_chain_goes_where_there_is_far_more():
 
 def test_paper_presets_and_other_steps_go_without():
     model = straight_line()
-    for step in (
-        KameleonStep(model=model, preset="paper"),
-        KameleonStep(model=model, arrival=False),
-    ):
+    for step in (KameleonStep(model=model, preset="paper"), KameleonStep(model=model, arrival=False)):
         step.set_rng(np.random.default_rng(0))
         step.step(model.initial_point())
         assert step.life.state.stage is None
@@ -385,9 +382,7 @@ def test_paper_presets_and_other_steps_go_without():
 def two_modes():
     with pm.Model() as model:
         x = pm.Normal("x", 0.0, 1.5, initval=0.1)
-        pm.Potential(
-            "modes", pt.logaddexp(-0.5 * pt.sqr(x / 0.04), -0.5 * pt.sqr((x - 1.0) / 0.04))
-        )
+        pm.Potential("modes", pt.logaddexp(-0.5 * pt.sqr(x / 0.04), -0.5 * pt.sqr((x - 1.0) / 0.04)))
     return model
 
 
@@ -523,11 +518,7 @@ def test_climbs_under_way_end_with_tuning(tunes_on):
     model, step = straight_line(), on_the_line("adaptive_metropolis")
     step.set_rng(np.random.default_rng(0))
     point, moves = model.initial_point(), []
-    while (
-        step.life.state.stage is None
-        or not step.life.state.stage.settled
-        or step.tuning_draws % LOOK_EVERY
-    ):
+    while step.life.state.stage is None or not step.life.state.stage.settled or step.tuning_draws % LOOK_EVERY:
         point, _ = step.step(point)
     assert step.life.state.stage is not None
     if not tunes_on:

@@ -6,10 +6,7 @@ import numpy as np
 import pymc as pm
 import pytest
 
-from pymc_kameleon import (
-    CMAStep,
-    GaussianAdaptationStep,
-)
+from pymc_kameleon import CMAStep, GaussianAdaptationStep
 from pymc_kameleon.samplers import coordinate_moves, noise_probe
 from pymc_kameleon.samplers.adaptive_metropolis import AdaptiveMetropolis
 from pymc_kameleon.samplers.seam import Outcome, attainable
@@ -74,9 +71,7 @@ def test_the_search_starts_where_it_is_told_and_leaves_correlations_alone(algori
     np.testing.assert_allclose(np.diag(state.factor).prod(), 1.0, rtol=1e-12)
     found = state.factor @ state.factor.T
     assert found[0, 1] / math.sqrt(found[0, 0] * found[1, 1]) == pytest.approx(1 / 6)
-    growth = (
-        3 * coordinate_moves.GAIN * (1 - coordinate_moves.TARGET_ACCEPT)
-    )  # each coordinate: 3 acceptances
+    growth = 3 * coordinate_moves.GAIN * (1 - coordinate_moves.TARGET_ACCEPT)  # each coordinate: 3 acceptances
     scaling = state.stats()["scaling"] / alone.stats()["scaling"]
     assert math.log(scaling) == pytest.approx(growth, rel=1e-12)
 

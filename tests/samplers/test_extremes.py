@@ -41,13 +41,9 @@ COMPOSED = {
     "overflow": lambda f, v, c: lambda x: -np.expm1(-f(x)),
     "offset": lambda f, v, c: lambda x: f(x) + v,
 }
-layer = st.tuples(
-    st.sampled_from(list(COMPOSED)), st.sampled_from(EXTREME), st.floats(-2.0, 2.0, width=16)
-)
+layer = st.tuples(st.sampled_from(list(COMPOSED)), st.sampled_from(EXTREME), st.floats(-2.0, 2.0, width=16))
 drawn = given(
-    base=st.sampled_from(list(BASES)),
-    layers=st.lists(layer, min_size=1, max_size=3),
-    seed=st.integers(0, 10**6),
+    base=st.sampled_from(list(BASES)), layers=st.lists(layer, min_size=1, max_size=3), seed=st.integers(0, 10**6)
 )
 
 
@@ -90,9 +86,7 @@ def arrival_and_walk(log_density, seed):
         point = state.propose(rng)
         assert np.isfinite(point).all()
         state = state.tell(rng, point, log_density(point))
-    assert state.factor is None or (
-        np.isfinite(state.factor).all() and (np.diag(state.factor) > 0).all()
-    )
+    assert state.factor is None or (np.isfinite(state.factor).all() and (np.diag(state.factor) > 0).all())
     sampler, point = ValueKamiltonian(tune=TUNE), Point(state.position, state.log_density)
     own = sampler.init(rng, state.position, Known(100, **state.learned()))
     own = sampler.place(own, point)

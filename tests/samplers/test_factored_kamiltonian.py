@@ -14,14 +14,7 @@ from pymc_kameleon.samplers.kamiltonian.factors import climb
 from pymc_kameleon.samplers.kamiltonian.factors import learning as learn
 from pymc_kameleon.samplers.kamiltonian.factors.learning import is_high_enough
 from pymc_kameleon.samplers.kamiltonian.factors.sampler import FactoredKamiltonian
-from pymc_kameleon.samplers.kamiltonian.factors.surface import (
-    ARMS,
-    Surface,
-    enter,
-    leave,
-    run,
-    spot,
-)
+from pymc_kameleon.samplers.kamiltonian.factors.surface import ARMS, Surface, enter, leave, run, spot
 from pymc_kameleon.samplers.kamiltonian.learner import Quality
 from pymc_kameleon.surrogates.factors.emulator import Emulator, emulate
 from pymc_kameleon.surrogates.factors.layout import Layout
@@ -83,9 +76,7 @@ def one_factor(coefficients, added):
     )  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("added", "straight", "want"), [(True, True, -6.0), (False, True, -6.0), (True, False, -2.0)]
-)
+@pytest.mark.parametrize(("added", "straight", "want"), [(True, True, -6.0), (False, True, -6.0), (True, False, -2.0)])
 def test_beyond_the_ball_is_the_tangent_but_in_a_climb(added, straight, want):
     falling = one_factor([0.0, 0.0, -0.5], added)._replace(straight=straight)
     assert emulate(falling, np.array([-4.0]))[0] == pytest.approx(want)
@@ -250,9 +241,7 @@ def scores(sampler, toy, centring, chains, steps=3, typical=1.5, seed=6):
     return two_sample_z(ends, starts, toy)
 
 
-@pytest.mark.parametrize(
-    "centring", [0.5, *(pytest.param(c, marks=pytest.mark.slow) for c in (0.0, 1.0))]
-)
+@pytest.mark.parametrize("centring", [0.5, *(pytest.param(c, marks=pytest.mark.slow) for c in (0.0, 1.0))])
 def test_chains_are_exact_whatever_the_emulators(centring):
     toy = Toy()
     assert np.abs(scores(FactoredKamiltonian(source=toy), toy, centring, 1200)).max() < 4.5
@@ -332,9 +321,7 @@ def test_u_and_v_are_each_others_inverses(centring):
     u = enter(toy, v, share)
     there, jacobian = leave(toy, u, share)
     np.testing.assert_allclose(there, v, rtol=1e-12)
-    slopes = [
-        (leave(toy, u + h, share)[0] - leave(toy, u - h, share)[0]) / 2e-6 for h in 1e-6 * np.eye(4)
-    ]
+    slopes = [(leave(toy, u + h, share)[0] - leave(toy, u - h, share)[0]) / 2e-6 for h in 1e-6 * np.eye(4)]
     np.testing.assert_allclose(jacobian, np.linalg.slogdet(np.array(slopes))[1], atol=1e-7)
 
 
@@ -383,9 +370,7 @@ def looked_at(heights):
     toy, rng = Toy(), np.random.default_rng(5)
     learning = FactoredKamiltonian(source=toy).init(rng, np.zeros(4)).learning
     for height in heights:
-        learning = learning._replace(
-            log_densities=history.append(learning.log_densities, np.array([height]))
-        )
+        learning = learning._replace(log_densities=history.append(learning.log_densities, np.array([height])))
     return toy, learning
 
 
@@ -393,15 +378,11 @@ def looked_at(heights):
 def test_a_free_run_on_a_peak_that_is_not_there_is_noticed(peak, lost):
     toy, learning = looked_at([-3.0, -1.0, -np.inf, np.nan] * 40)
     coefficients = np.array([peak, 0.0, -0.1, 0.0, 0.0, -0.1])
-    surface = Surface(
-        bad_emulator()._replace(coefficients=coefficients), np.zeros(4), np.eye(4), 0.3
-    )
+    surface = Surface(bad_emulator()._replace(coefficients=coefficients), np.zeros(4), np.eye(4), 0.3)
     path = np.tile([0.0, -1.0, 0.1, 0.1], (30, 1))
     assert learn.is_lost(toy, surface, path, learning) == lost
     assert not learn.is_lost(toy, surface, None, learning)
-    assert not learn.is_lost(
-        toy, surface, path, looked_at([-1.0] * 100)[1]
-    )  # the next fit may know
+    assert not learn.is_lost(toy, surface, path, looked_at([-1.0] * 100)[1])  # the next fit may know
     toy.layout = Layout(np.arange(3), np.arange(3), np.zeros(2, dtype=bool))
     assert not learn.is_lost(toy, surface, path, learning)  # splines are for log likelihoods
 

@@ -52,8 +52,7 @@ def test_covariance_is_the_oracles(kernel, d, embedding):
         np.testing.assert_allclose(fast, slow, rtol=1e-10, atol=1e-12 * np.abs(slow).max())
     frozen = state.freeze()
     np.testing.assert_array_equal(
-        frozen.sampler.covariance(frozen.model, z[3]),
-        state.sampler.covariance(state.model, z[3]),
+        frozen.sampler.covariance(frozen.model, z[3]), state.sampler.covariance(state.model, z[3])
     )
 
 
@@ -113,9 +112,7 @@ def test_mean_shift_is_the_way_to_the_mean_of_the_history_nearby():
         model = state.model
         found.append(
             1.5**2
-            * fast_kameleon.mean_shift(
-                y, model.frequencies, model.unit.offsets, model.density, model.unit.sincos, 0.02
-            )
+            * fast_kameleon.mean_shift(y, model.frequencies, model.unit.offsets, model.density, model.unit.sincos, 0.02)
         )
     error = np.mean(found, axis=0) - way
     assert np.all(np.abs(error) < 4.5 * np.std(found, axis=0, ddof=1) / np.sqrt(8))
@@ -133,9 +130,7 @@ def test_converges_to_the_kernels_covariance(embedding):
     for size in sizes:
         squares = []
         for seed in range(12):
-            state = frozen_state(
-                z, seed=seed, embedding=embedding, n_features=int(size), lengthscale=1.5, **RAW
-            )
+            state = frozen_state(z, seed=seed, embedding=embedding, n_features=int(size), lengthscale=1.5, **RAW)
             error = state.sampler.covariance(state.model, y) - exact
             squares.append(np.square(error).sum())
         errors.append(np.sqrt(np.mean(squares)))

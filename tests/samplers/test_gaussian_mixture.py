@@ -63,9 +63,7 @@ def slow_conditional(mixture, u, h):
 def some_mixture(rng, d, size=3):
     roots = rng.standard_normal((size, d, d)) + 0.5 * np.eye(d)
     return mixture_fit.Mixture(
-        rng.dirichlet(np.ones(size)),
-        rng.standard_normal((size, d)),
-        roots @ roots.transpose(0, 2, 1) + 0.1 * np.eye(d),
+        rng.dirichlet(np.ones(size)), rng.standard_normal((size, d)), roots @ roots.transpose(0, 2, 1) + 0.1 * np.eye(d)
     )
 
 
@@ -74,9 +72,7 @@ def arrays(surrogate):
 
 
 def random_affine(rng, d):
-    return rng.standard_normal(d), np.linalg.cholesky(
-        np.cov(rng.standard_normal((d, 3 * d + 2))).reshape(d, d)
-    )
+    return rng.standard_normal(d), np.linalg.cholesky(np.cov(rng.standard_normal((d, 3 * d + 2))).reshape(d, d))
 
 
 # --- identities ---------------------------------------------------------------------------------
@@ -102,9 +98,7 @@ def test_local_moment_is_the_sum_over_components(d):
     surrogate = mixture_moves.build_surrogate(mixture)
     log_norms, means, axes, variances = arrays(surrogate)
     for z in 2.0 * rng.standard_normal((4, d)):
-        fast = mixture_moves.local_moment(
-            z, log_norms, means, surrogate.covariances, axes, variances
-        )
+        fast = mixture_moves.local_moment(z, log_norms, means, surrogate.covariances, axes, variances)
         np.testing.assert_allclose(fast, np.tril(slow_local_moment(mixture, z)), rtol=1e-10)
 
 
@@ -120,9 +114,7 @@ def test_conditional_mixture_of_the_auxiliary_move(d, h):
     edges = np.concatenate([[0.0], np.cumsum(expected.weights)])
 
     def draw(normals, uniform):
-        return mixture_moves.draw_given(
-            u, s.log_weights, s.means, s.axes, s.variances, h * h, normals, uniform
-        )
+        return mixture_moves.draw_given(u, s.log_weights, s.means, s.axes, s.variances, h * h, normals, uniform)
 
     for k in range(len(expected.weights)):
         width = edges[k + 1] - edges[k]
@@ -239,9 +231,7 @@ def test_size_is_chosen_by_what_is_held_out():
 
 def test_fit_takes_its_randomness_from_the_generator():
     points = two_clusters(np.random.default_rng(53))
-    first, again, other = (
-        mixture_fit.fit(np.random.default_rng(seed), points, 4, 100.0, 2) for seed in (1, 1, 2)
-    )
+    first, again, other = (mixture_fit.fit(np.random.default_rng(seed), points, 4, 100.0, 2) for seed in (1, 1, 2))
     np.testing.assert_array_equal(first.means, again.means)
     assert not np.array_equal(first.means, other.means)
 
@@ -312,9 +302,7 @@ def test_a_retained_noisy_estimate_keeps_the_target():
     assert (ends != starts).any(axis=1).mean() > 0.3
     assert np.abs(two_sample_z(ends, starts)).max() < 4.5
 
-    def refreshed(
-        rng, x, state
-    ):  # control, sd 2: both estimates drawn anew in every draw, none retained
+    def refreshed(rng, x, state):  # control, sd 2: both estimates drawn anew in every draw, none retained
         proposal = state.propose(rng, x)
         anew = 2.0 * (noise.normal() - noise.normal())
         return proposal._replace(log_q_ratio=proposal.log_q_ratio + anew)
@@ -428,10 +416,7 @@ def test_life_cold_start_fit_freeze():
     frozen = state.freeze()
     assert frozen.walk.history is None
     assert frozen.surrogate is state.surrogate
-    assert (frozen.log_scale, frozen.auxiliary_log_scale) == (
-        state.log_scale,
-        state.auxiliary_log_scale,
-    )
+    assert (frozen.log_scale, frozen.auxiliary_log_scale) == (state.log_scale, state.auxiliary_log_scale)
     names = {"scaling", "local_scale", "auxiliary_scale", "n_components"}
     assert set(frozen.stats()) == names
     assert set(held(GaussianMixture, x).stats()) == names

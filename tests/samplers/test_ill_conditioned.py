@@ -43,8 +43,7 @@ def residual_sds(fit, chain, fresh, truth):
 @pytest.mark.parametrize("kind", CLOUDS)
 @pytest.mark.parametrize("rotated", [False, True])
 @pytest.mark.parametrize(
-    "d",
-    [2, 5, 12, pytest.param(20, marks=pytest.mark.slow), pytest.param(40, marks=pytest.mark.slow)],
+    "d", [2, 5, 12, pytest.param(20, marks=pytest.mark.slow), pytest.param(40, marks=pytest.mark.slow)]
 )
 def test_a_normal_target_is_learned(d, rotated, kind):
     for ratio in RATIOS:
@@ -76,9 +75,7 @@ def test_the_metric_is_the_targets_own(d, ratio):
     fit = value_regression.fit(rng, x, y, x, y)
     metric = surrogate_dynamics.metric(fit.whiten_factor, fit.curvature, fit.quadratic_error)
     dynamics = surrogate_dynamics.make_dynamics(fit.surrogate, metric, x[:20], 0.3)
-    np.testing.assert_allclose(
-        -np.linalg.eigvalsh(value_features.restored(*dynamics.flat).quadratic), 1.0, rtol=1e-3
-    )
+    np.testing.assert_allclose(-np.linalg.eigvalsh(value_features.restored(*dynamics.flat).quadratic), 1.0, rtol=1e-3)
     cautious = surrogate_dynamics.metric(fit.whiten_factor, fit.curvature)
     dynamics = surrogate_dynamics.make_dynamics(fit.surrogate, cautious, x[:20], 0.3)
     curvatures = -np.linalg.eigvalsh(value_features.restored(*dynamics.flat).quadratic)
@@ -102,9 +99,7 @@ def test_it_stays_learned_as_a_chain_goes_on(ratio):
         assert state.fit.family == "quadratic"
         assert state.quality.residual_sd < LEARNED
         whitened = np.linalg.lstsq(
-            (place(np.eye(d)) - place(np.zeros((1, d)))).T,
-            (draws - place(np.zeros((1, d)))).T,
-            rcond=None,
+            (place(np.eye(d)) - place(np.zeros((1, d)))).T, (draws - place(np.zeros((1, d)))).T, rcond=None
         )[0]
         lagged = [np.corrcoef(row[:-1], row[1:])[0, 1] for row in whitened]
         assert max(lagged) < 0.6  # 0.99 and more where the fit is lost

@@ -3,28 +3,13 @@
 import numpy as np
 import pytest
 
-from pymc_kameleon.kernels import (
-    CustomKernel,
-    Gaussian,
-    InverseMultiquadric,
-    Laplacian,
-    Linear,
-    Matern,
-)
+from pymc_kameleon.kernels import CustomKernel, Gaussian, InverseMultiquadric, Laplacian, Linear, Matern
 from pymc_kameleon.numerics.normal_steps import log_step_density
 from pymc_kameleon.samplers.kameleon.full import Kameleon
 from pymc_kameleon.samplers.kameleon.local_covariance import local_covariance
 from tests.support.local_moves import Dropped, Previous, change, learned
 
-KERNELS = [
-    Gaussian(),
-    Matern(1.5),
-    Matern(2.5),
-    Matern(3.7),
-    InverseMultiquadric(),
-    Laplacian(),
-    Linear(),
-]
+KERNELS = [Gaussian(), Matern(1.5), Matern(2.5), Matern(3.7), InverseMultiquadric(), Laplacian(), Linear()]
 IDS = [repr(k) if not isinstance(k, Linear) else "Linear" for k in KERNELS]
 
 
@@ -110,9 +95,7 @@ def slow_log_q(x_new, x, state, nu, gamma):
     oracle = {
         "none": slow_paper_covariance,
         "local": slow_local_covariance,
-        "trace": lambda *a: (
-            slow_paper_covariance(*a) * len(y) / np.trace(slow_paper_covariance(*a))
-        ),
+        "trace": lambda *a: slow_paper_covariance(*a) * len(y) / np.trace(slow_paper_covariance(*a)),
     }[state.sampler.normalization]
     local = oracle(y, state.model.points, state.sampler.chosen, state.model.lengthscale)
     r = gamma**2 * np.eye(len(y)) + nu**2 * local

@@ -18,9 +18,7 @@ from tests.support.chains import largest_change, run_transitions, scored, throug
 
 each_family = pytest.mark.parametrize("family", ["lite", "finite"])
 # the negative controls that differ little between the families: one of them in the fast suite
-lite_or_slow = pytest.mark.parametrize(
-    "family", ["lite", pytest.param("finite", marks=pytest.mark.slow)]
-)
+lite_or_slow = pytest.mark.parametrize("family", ["lite", pytest.param("finite", marks=pytest.mark.slow)])
 each_dim = pytest.mark.parametrize("dim", [1, 2, 5])
 
 
@@ -220,9 +218,7 @@ def test_refitted_after_tuning_it_fails(family):
 def noisy_ends(refresh):
     """Transitions with an unbiased estimate of the density."""
     state = mediocre("finite", random_walk_share=0.8, trial_share=0.1)
-    return largest_change(
-        *through(state, log_density, draw, n=2000, steps=10, noise=2.0, seed=8, refresh=refresh)
-    )
+    return largest_change(*through(state, log_density, draw, n=2000, steps=10, noise=2.0, seed=8, refresh=refresh))
 
 
 def test_exact_with_a_noisy_log_density():
@@ -294,9 +290,7 @@ def test_papers_preset_samples():
     model = tester.gaussian()
     rng = np.random.default_rng(16)
     past = rng.multivariate_normal(tester.MEAN, tester.COVARIANCE, 200)
-    step = KamiltonianStep(
-        model=model, surrogate=LiteKamiltonian.paper(history=past), arrival=False
-    )
+    step = KamiltonianStep(model=model, surrogate=LiteKamiltonian.paper(history=past), arrival=False)
     chain = tester.begin(step)
     points, stats = tester.drive(chain, model.initial_point(), 100, 50)
     assert {s["move"] for s in stats} == {"hamiltonian"}
@@ -331,13 +325,7 @@ def test_step_size_is_tuned_to_the_target_acceptance():
     rng = np.random.default_rng(12)
     past = draw(rng, 25, 5)
     state = scored(
-        past[0],
-        history=past,
-        rng=rng,
-        surrogate="lite",
-        n_leapfrog=(20, 40),
-        target_accept=0.7,
-        random_walk_share=0.05,
+        past[0], history=past, rng=rng, surrogate="lite", n_leapfrog=(20, 40), target_accept=0.7, random_walk_share=0.05
     )
     tuned, _ = run(rng, state, past[0], 3000)
     tuned = tuned.freeze()
@@ -346,9 +334,7 @@ def test_step_size_is_tuned_to_the_target_acceptance():
     for seed in range(10):
         start = draw(np.random.default_rng(seed), 1, 5)[0]
         _, outcomes = run(np.random.default_rng(seed), tuned, start, 400, adapt=False)
-        groups.append(
-            np.mean([o.accept_prob for o in outcomes if o.proposal.move == "hamiltonian"])
-        )
+        groups.append(np.mean([o.accept_prob for o in outcomes if o.proposal.move == "hamiltonian"]))
     # independent chains; Robbins-Monro leaves an error of its own in the step size: 0.1 is for it
     error = np.std(groups, ddof=1) / math.sqrt(len(groups))
     assert abs(np.mean(groups) - 0.7) < 4.5 * error + 0.1
@@ -444,12 +430,10 @@ def with_evidence(ratio, gain=1.0, trials=50):
     """A state that has seen ``trials`` draws of each kernel whose jumps have the given ratio."""
     state = mediocre("lite", random_walk_share=0.2)
     validation = state.fitted.validation._replace(gain=gain)
-    jumps = kamiltonian.Jumps(
-        trials * np.outer([1.0, ratio], np.ones(2)), np.full(2, float(trials))
+    jumps = kamiltonian.Jumps(trials * np.outer([1.0, ratio], np.ones(2)), np.full(2, float(trials)))
+    return state._replace(fitted=state.fitted._replace(validation=validation), jumps=jumps, walk_share=0.95).opted(
+        adapt_share=True
     )
-    return state._replace(
-        fitted=state.fitted._replace(validation=validation), jumps=jumps, walk_share=0.95
-    ).opted(adapt_share=True)
 
 
 @pytest.mark.parametrize(

@@ -12,15 +12,7 @@ from pymc_kameleon.numerics import history, random_features
 from pymc_kameleon.samplers.kamiltonian import trust as residual_mixture
 from pymc_kameleon.samplers.kamiltonian.learner import Quality
 from pymc_kameleon.samplers.kamiltonian.scores import handover as kamiltonian_handover
-from tests.samplers.test_kamiltonian import (
-    draw,
-    each_family,
-    lite_or_slow,
-    log_density,
-    mediocre,
-    run,
-    with_evidence,
-)
+from tests.samplers.test_kamiltonian import draw, each_family, lite_or_slow, log_density, mediocre, run, with_evidence
 from tests.support.chains import largest_change, scored, through
 
 # --- surrogates that are badly wrong --------------------------------------------------------------
@@ -48,9 +40,7 @@ def with_hole(surrogate, depth=12.0):
         bump = random_features.features(HOLE[None], surrogate.features)[0]
         return surrogate._replace(coefficients=surrogate.coefficients - depth * bump)
     centres = np.vstack([surrogate.centres, HOLE])
-    return surrogate._replace(
-        centres=centres, coefficients=np.append(surrogate.coefficients, -depth)
-    )
+    return surrogate._replace(centres=centres, coefficients=np.append(surrogate.coefficients, -depth))
 
 
 EACH_WRONG = [too_steep, too_narrow, with_hole]
@@ -61,10 +51,7 @@ def mixed(family, wrong, floor=0.15, slack=0.5):
     state = mediocre(family, random_walk_share=floor)
     surrogate = wrong(state.fitted.surrogate)
     state = state._replace(fitted=state.fitted._replace(surrogate=surrogate))
-    residuals = [
-        log_density(x) - state.start(x, 0.0).current.value
-        for x in draw(np.random.default_rng(20), 500)
-    ]
+    residuals = [log_density(x) - state.start(x, 0.0).current.value for x in draw(np.random.default_rng(20), 500)]
     typical = float(np.median(residuals))
     return state._replace(mixture=residual_mixture.Mixture(floor, typical, slack))
 
@@ -110,9 +97,7 @@ def share_at_one_end(state, x, y, proposal, new):
     return state._replace(share=1.0).log_ratio(x, y, proposal, new)
 
 
-@pytest.mark.parametrize(
-    "ratio", [pytest.param(without_share, marks=pytest.mark.slow), share_at_one_end]
-)
+@pytest.mark.parametrize("ratio", [pytest.param(without_share, marks=pytest.mark.slow), share_at_one_end])
 @pytest.mark.parametrize("noise", [0.0, pytest.param(1.0, marks=pytest.mark.slow)])
 @lite_or_slow
 def test_control_a_wrong_share_is_noticed(family, noise, ratio):
@@ -198,8 +183,7 @@ def test_constant_shares_without_a_random_walk_or_without_evidence():
 
 
 @pytest.mark.parametrize(
-    ("options", "mixes"),
-    [({}, True), ({"mixture": "constant"}, False), ({"random_walk_share": 0.0}, False)],
+    ("options", "mixes"), [({}, True), ({"mixture": "constant"}, False), ({"random_walk_share": 0.0}, False)]
 )
 @each_family
 def test_mixture_is_made_of_what_tuning_saw(family, options, mixes):

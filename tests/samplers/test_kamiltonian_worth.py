@@ -32,9 +32,7 @@ def test_free_chains_have_the_autocorrelation_time_of_theory():
     theory = [(1.0 + c) / (1.0 - c) for c in (np.cos(t).mean(), np.square(np.cos(t)).mean())]
     # integration times are whole numbers of steps of random size: on average half a step longer
     dynamics = normal_dynamics(step_size=0.02)
-    runs = [
-        kamiltonian_worth.try_arms(np.random.default_rng(seed), dynamics)[0][1] for seed in range(6)
-    ]
+    runs = [kamiltonian_worth.try_arms(np.random.default_rng(seed), dynamics)[0][1] for seed in range(6)]
     standard_error = np.std(runs, ddof=1) / math.sqrt(len(runs))
     assert abs(np.mean(runs) - math.sqrt(theory[0] * theory[1])) < 4.5 * standard_error
     # control: the short arm is not taken for it
@@ -151,9 +149,7 @@ def tuned():
     here = Point(np.zeros(2), 0.0)
     state = sampler.place(sampler.init(rng, here.position), here)
     for _ in range(600):
-        here, state, *_ = transition(
-            rng, sampler, here, state, evaluation(log_density), tuning=True
-        )
+        here, state, *_ = transition(rng, sampler, here, state, evaluation(log_density), tuning=True)
     return state
 
 
@@ -164,9 +160,7 @@ def elsewhere(state, shift):
     before = past.buffer[: past.size].copy(), values.buffer[: values.size].copy()
     for x, value in zip(*before, strict=True):
         past, values = history.append(past, x + shift), history.append(values, value)
-    return state._replace(
-        walk=walk._replace(history=past), learning=learning._replace(chain_log_densities=values)
-    )
+    return state._replace(walk=walk._replace(history=past), learning=learning._replace(chain_log_densities=values))
 
 
 def fitted_at(state, size):

@@ -109,9 +109,7 @@ def test_nothing_adapts_after_tuning(sampler):
     _, own = pickle.loads(bytes_of((life.here, life.state.own)))
     life.freeze()
     first, here = life.state, life.here
-    for mine, wanted in zip(
-        leaves(first.own), leaves(chain.freeze(sampler, here, own)), strict=True
-    ):
+    for mine, wanted in zip(leaves(first.own), leaves(chain.freeze(sampler, here, own)), strict=True):
         np.testing.assert_equal(mine, wanted)
     lived(life, noise_free, 60)
     assert bytes_of(sampler.place(life.state.own, here)) == bytes_of(sampler.place(first.own, here))

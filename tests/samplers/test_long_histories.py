@@ -16,9 +16,7 @@ def test_low_rank_is_the_dense_surrogate_as_far_as_it_is_solved():
     past = skewed_draws(np.random.default_rng(1), 250)
     options = {"history": past, "n_history": 250, "lengthscale": 1.5, "regularization": 1e-3}
     dense, low = (
-        held(
-            LiteKamiltonian, past[0], rng=np.random.default_rng(2), solver=solver, **options
-        ).fitted
+        held(LiteKamiltonian, past[0], rng=np.random.default_rng(2), solver=solver, **options).fitted
         for solver in ("dense", "low-rank")
     )
     for z in dense.states[:20]:

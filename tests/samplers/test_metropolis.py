@@ -94,11 +94,7 @@ def test_what_noise_leaves_attainable():
         standstill = 2.0 * ndtr(-sd / math.sqrt(2.0))
         own = -0.5 * v + math.sqrt(v) * rng.standard_normal(400_000)
         noise = -(sd**2) + math.sqrt(2.0) * sd * rng.standard_normal(400_000)
-        for log_ratio, expected in (
-            (own, target),
-            (noise, standstill),
-            (own + noise, attainable(target, sd)),
-        ):
+        for log_ratio, expected in ((own, target), (noise, standstill), (own + noise, attainable(target, sd))):
             p = np.exp(np.minimum(log_ratio, 0.0))
             z = (p.mean() - expected) / (p.std(ddof=1) / math.sqrt(len(p)))
             assert abs(z) < 4.5

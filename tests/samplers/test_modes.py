@@ -21,13 +21,7 @@ from pymc_kameleon.samplers.pooled.pools import Pools
 from pymc_kameleon.samplers.seam import Point
 from pymc_kameleon.surrogates.values import features
 from pymc_kameleon.targets import Banana
-from tests.samplers.test_value_kamiltonian import (
-    EVERY_ARM,
-    bad_surrogate,
-    draw_skewed,
-    frozen_state,
-    skewed,
-)
+from tests.samplers.test_value_kamiltonian import EVERY_ARM, bad_surrogate, draw_skewed, frozen_state, skewed
 from tests.support.chains import two_sample_z
 
 # --- the geometry ---------------------------------------------------------------------------------
@@ -46,9 +40,7 @@ def test_assignment_is_the_highest_normal_density(d):
     found, rng = random_catalogue(d), np.random.default_rng(1)
     x = 5.0 * rng.standard_normal((200, d))
     covariances = found.factors @ found.factors.transpose(0, 2, 1)
-    densities = [
-        multivariate_normal(m, c).logpdf(x) for m, c in zip(found.centres, covariances, strict=True)
-    ]
+    densities = [multivariate_normal(m, c).logpdf(x) for m, c in zip(found.centres, covariances, strict=True)]
     labels = geometry.assign(found, x)
     assert labels.tolist() == np.argmax(densities, axis=0).tolist()
     assert len(np.unique(labels)) == 3
@@ -80,9 +72,7 @@ def target(x):
     """The skewed target, and with share .3 its image under x -> AWAY + TURN x."""
     image = np.linalg.solve(TURN, x - AWAY)
     log_det = np.linalg.slogdet(TURN)[1]
-    return float(
-        np.logaddexp(math.log(SHARE) + skewed(x), math.log(1.0 - SHARE) + skewed(image) - log_det)
-    )
+    return float(np.logaddexp(math.log(SHARE) + skewed(x), math.log(1.0 - SHARE) + skewed(image) - log_det))
 
 
 def draws(rng, n):
@@ -95,9 +85,7 @@ def wrong_modes():
     """Two bad surrogates, whose regions leave out parts, in a catalogue that is off in centres, shapes and border."""
     first = frozen_state(bad_surrogate(depth=4.0), EVERY_ARM).state
     blank = features.blank(AWAY + 0.3, np.array([0.9, 0.6]), np.eye(2))
-    surrogate = blank._replace(
-        constant=2.0, quadratic=-0.6 * np.eye(2), linear=np.array([-0.2, 0.3])
-    )
+    surrogate = blank._replace(constant=2.0, quadratic=-0.6 * np.eye(2), linear=np.array([-0.2, 0.3]))
     second = frozen_state(surrogate, EVERY_ARM, floor=0.3, radius=2.5, ceiling=2.5).state
     second = second._replace(mixture=Mixture(0.3, -1.5, 0.5))
     covariances = np.array([[[1.0, -0.3], [-0.3, 1.2]], [[0.3, 0.1], [0.1, 0.2]]])
@@ -108,9 +96,7 @@ def wrong_modes():
 def ends_after(starts, rounds=5, sampler=across.SAMPLER, seed=4, log_density=target):
     found, modes = wrong_modes()
     ends, moves, astray = np.empty_like(starts), [], 0
-    for i, (x, rng) in enumerate(
-        zip(starts, np.random.default_rng(seed).spawn(len(starts)), strict=True)
-    ):
+    for i, (x, rng) in enumerate(zip(starts, np.random.default_rng(seed).spawn(len(starts)), strict=True)):
         point = Point(x, log_density(x))
         state = across.frozen(found, modes, point)
         for draw in chain.draws(rng, sampler, log_density, point, state, rounds):
@@ -131,9 +117,7 @@ def largest_z(starts, ends):
         lambda x: np.abs(x[:, 0] - 1.7) < 0.4,
     ]
     changes = [r(ends).astype(float) - r(starts) for r in regions]
-    return np.abs(
-        [*z, *(c.mean() / max(c.std(ddof=1), 1e-9) * math.sqrt(len(c)) for c in changes)]
-    ).max()
+    return np.abs([*z, *(c.mean() / max(c.std(ddof=1), 1e-9) * math.sqrt(len(c)) for c in changes)]).max()
 
 
 @pytest.mark.slow
@@ -232,9 +216,7 @@ class Apart:
     def starts(cls, n, seed):
         """Of every group of chains the climb begins nearer to one of the modes."""
         rng = np.random.default_rng(seed)
-        return np.array(
-            [2.0 + 10.0 * (k // (n // 4) % 2) + rng.uniform(-2, 2, 3) for k in range(n)]
-        )
+        return np.array([2.0 + 10.0 * (k // (n // 4) % 2) + rng.uniform(-2, 2, 3) for k in range(n)])
 
 
 def run(seed=1, n=16, most=1000, target=Apart, **plan):
@@ -356,11 +338,7 @@ class Curved:
 
     @staticmethod
     def log_density(x):
-        return float(
-            -0.5 * (math.hypot(x[0], x[1]) - 8.0) ** 2
-            - 0.5 * x[2:] @ x[2:]
-            - np.logaddexp(0, -4.0 * x[1])
-        )
+        return float(-0.5 * (math.hypot(x[0], x[1]) - 8.0) ** 2 - 0.5 * x[2:] @ x[2:] - np.logaddexp(0, -4.0 * x[1]))
 
     @staticmethod
     def starts(n, seed):
@@ -433,9 +411,7 @@ def searched(log_density, points, seed=0, width=2):
         where = saddle.positions(search, asked)
         assert len(asked) <= width
         np.testing.assert_allclose(
-            [cut.normal @ (x - line[lowest]) for x in where],
-            0.0,
-            atol=1e-6 * np.abs(cut.normal).sum(),
+            [cut.normal @ (x - line[lowest]) for x in where], 0.0, atol=1e-6 * np.abs(cut.normal).sum()
         )
         count += len(asked)
         search = saddle.tell(rng, search, asked, [log_density(x) for x in where])
@@ -466,8 +442,6 @@ def test_the_ends_of_a_banana_are_one_mode_and_two_normals_are_two(width):
 
 def test_on_a_line_there_is_no_plane():
     x = np.concatenate([np.random.default_rng(0).standard_normal((20, 1)) + a for a in (0.0, 40.0)])
-    cut, line, values, enough = ends(
-        lambda x: -0.5 * min(float(x[0] ** 2), float((x[0] - 40.0) ** 2)), x
-    )
+    cut, line, values, enough = ends(lambda x: -0.5 * min(float(x[0] ** 2), float((x[0] - 40.0) ** 2)), x)
     assert min(values) < enough
     assert saddle.begin(cut, line[0], values[0], enough) is None

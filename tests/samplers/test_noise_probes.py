@@ -95,9 +95,7 @@ def fill(pairs, sd, seed, retained=False):
     return probe
 
 
-@pytest.mark.parametrize(
-    "sd", [1.5, *(pytest.param(sd, marks=pytest.mark.slow) for sd in (0.5, 2.5))]
-)
+@pytest.mark.parametrize("sd", [1.5, *(pytest.param(sd, marks=pytest.mark.slow) for sd in (0.5, 2.5))])
 def test_variance_is_measured_without_bias(sd):
     # half a squared difference over the variance is chi-square(1), the mean of n of them has variance 2 / n
     n = 400
@@ -167,9 +165,7 @@ def test_beside_a_step_that_moves_other_factors_only_the_noise_is_measured():
     rng, point = np.random.default_rng(0), model.initial_point()
     for _ in range(1000):
         point, _ = step.step({**point, "b": np.array(rng.standard_normal())})
-    assert abs(step.life.state.probe.variance - 1.0) < 4.5 * math.sqrt(
-        2.0 / len(step.life.state.probe.squares)
-    )
+    assert abs(step.life.state.probe.variance - 1.0) < 4.5 * math.sqrt(2.0 / len(step.life.state.probe.squares))
     assert b is not None
 
 

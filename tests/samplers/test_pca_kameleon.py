@@ -17,14 +17,7 @@ from pymc_kameleon.samplers.kameleon.pca import PCAKameleon
 from pymc_kameleon.steps import KameleonStep
 from tests.samplers.test_kameleon import slow_paper_covariance
 from tests.support.chains import held
-from tests.support.local_moves import (
-    Dropped,
-    Previous,
-    change,
-    learned,
-    skewed_density,
-    skewed_draws,
-)
+from tests.support.local_moves import Dropped, Previous, change, learned, skewed_density, skewed_draws
 
 KERNELS = [Gaussian(), Matern(2.5), InverseMultiquadric()]
 slow = pytest.mark.slow
@@ -121,9 +114,7 @@ def test_linear_kernel_walks_along_the_principal_axes():
     """With <x, z> the directions are 2 sqrt(n lambda_j) v_j everywhere: Andrieu & Thoms (2008), algorithm 8."""
     rng = np.random.default_rng(1)
     z = history_of(rng, 3, 60)
-    state = learned_state(
-        z, kernel="linear", normalization="none", coordinates="raw", lengthscale=1.0
-    )
+    state = learned_state(z, kernel="linear", normalization="none", coordinates="raw", lengthscale=1.0)
     points = state.model.points
     eigenvalues, axes = np.linalg.eigh(np.cov(points, bias=True))
     expected = 2.0 * np.sqrt(points.shape[1] * eigenvalues[::-1]) * axes[:, ::-1]
@@ -152,9 +143,7 @@ def test_log_q_ratio_is_that_of_the_mixtures(d, normalization):
         expected = oracle.log_density(x, x_new) - oracle.log_density(x_new, x)
         np.testing.assert_allclose(proposal.log_q_ratio, expected, rtol=1e-7, atol=1e-8)
         there = state.start(x_new, 0.0)
-        np.testing.assert_allclose(
-            there.covariance, proposal.carry.directions, rtol=1e-8, atol=1e-12
-        )
+        np.testing.assert_allclose(there.covariance, proposal.carry.directions, rtol=1e-8, atol=1e-12)
         delta = np.linalg.solve(state.factor, x_new - x)
         way = [
             pca_kameleon.log_mixture_density(
@@ -212,26 +201,18 @@ CASES = {
 
 
 def invariance(case, control=None, n=9_000):
-    return change(
-        lambda z, rng: with_scales(learned_state(z, **CASES[case]), rng).freeze(),
-        n,
-        control=control,
-    )
+    return change(lambda z, rng: with_scales(learned_state(z, **CASES[case]), rng).freeze(), n, control=control)
 
 
 def component_density(state, directions, delta, j):
     """Of the component drawn alone."""
     log_scales, gamma = state.model.log_scales[j : j + 1], state.sampler.gamma
-    return pca_kameleon.log_mixture_density(
-        delta, directions[j : j + 1], np.ones(1), log_scales, gamma
-    )
+    return pca_kameleon.log_mixture_density(delta, directions[j : j + 1], np.ones(1), log_scales, gamma)
 
 
 def mixture_density(state, directions, delta):
     weights, log_scales = state.model.weights, state.model.log_scales
-    return pca_kameleon.log_mixture_density(
-        delta, directions, weights, log_scales, state.sampler.gamma
-    )
+    return pca_kameleon.log_mixture_density(delta, directions, weights, log_scales, state.sampler.gamma)
 
 
 class OneSided:
@@ -256,9 +237,7 @@ class Component:
         proposal = state.propose(rng, x)
         there, j = proposal.carry
         delta = np.linalg.solve(state.factor, proposal.position - x)
-        reverse, forward = (
-            component_density(state, g, delta, j) for g in (there, state.covariance)
-        )
+        reverse, forward = (component_density(state, g, delta, j) for g in (there, state.covariance))
         return proposal._replace(log_q_ratio=reverse - forward)
 
 
@@ -310,9 +289,7 @@ def test_the_mixture_accepts_more_than_the_component_drawn(case):
         delta = np.linalg.solve(state.factor, proposal.position - x)
         component = component_density(state, there, delta, j)
         component -= component_density(state, here.covariance, delta, j)
-        probabilities = [
-            np.exp(min(0.0, change + ratio)) for ratio in (proposal.log_q_ratio, component)
-        ]
+        probabilities = [np.exp(min(0.0, change + ratio)) for ratio in (proposal.log_q_ratio, component)]
         gains.append(probabilities[0] - probabilities[1])
     z = np.mean(gains) / (np.std(gains, ddof=1) / np.sqrt(len(gains)))
     assert z > 4.5

@@ -197,9 +197,7 @@ def test_tuning_goes_on_where_the_surrogate_is_not_usable(banana, monkeypatch):
     flower = Flower(10.0, 6.0, 6, dim=4)
     for stretch in (1.0, plan.stretch):
         chains = run(8, 600, target=flower, longest=300, stretch=stretch)
-        tuned = chains.evaluated.size - sum(
-            chains.evaluated.round >= chains.rounds - len(chains.rows)
-        )
+        tuned = chains.evaluated.size - sum(chains.evaluated.round >= chains.rounds - len(chains.rows))
         # a last refit is judged by three rounds more
         assert int(300 * stretch) - 8 < tuned <= int(300 * stretch) + 24
     monkeypatch.undo()
@@ -307,15 +305,7 @@ def tuning_with_one_far_away(where):
     starts = [(known.positions[k], float(known.log_densities[k])) for k in best]
     far = BANANA.mean + 100.0 * np.sqrt(np.diag(BANANA.cov))
     starts[where] = far, BANANA.numba_log_density(far)
-    tuning = Tuning(
-        rng,
-        rng.spawn(8),
-        starts,
-        known,
-        np.diag(np.sqrt(np.diag(BANANA.cov))),
-        limit=700,
-        wait=True,
-    )
+    tuning = Tuning(rng, rng.spawn(8), starts, known, np.diag(np.sqrt(np.diag(BANANA.cov))), limit=700, wait=True)
     while not tuning.done:
         tuning.tell([BANANA.numba_log_density(r.position) for r in tuning.ask()])
     return tuning
@@ -548,9 +538,7 @@ def ahead(is_over=lambda: False, n=8, most=400, target=BANANA):
     """A run that guesses while its points are evaluated: every row, and how many guesses came true."""
     rng = np.random.default_rng(1)
     starts = target.mean + np.sqrt(np.diag(target.cov)) * rng.uniform(-2, 2, (n + 1, target.dim))
-    chains = Chains(
-        starts[0], starts[1:], np.random.SeedSequence(1), Plan(None, None, most // 2, most)
-    )
+    chains = Chains(starts[0], starts[1:], np.random.SeedSequence(1), Plan(None, None, most // 2, most))
     true = guessed = 0
     while not chains.done:
         points = [request.position for request in chains.ask()]
@@ -567,9 +555,7 @@ def test_guesses_change_no_bit(monkeypatch):
     """On a flower, whose surrogate is not trusted everywhere, so that guesses fail in every way."""
     monkeypatch.setattr(learning, "LATEST", 0.0)  # one surrogate for all petals
     target = Flower(10.0, 6.0, 6, dim=2)
-    (alone, *none), (with_, guessed, true) = (
-        ahead(o, target=target) for o in (None, lambda: False)
-    )
+    (alone, *none), (with_, guessed, true) = (ahead(o, target=target) for o in (None, lambda: False))
     assert none == [0, 0]
     assert guessed > 100
     assert 20 < true < guessed - 20

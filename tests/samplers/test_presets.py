@@ -55,9 +55,7 @@ def test_options_are_the_publication_s(kind):
     assert {name: getattr(options, name) for name in PUBLISHED[kind]} == PUBLISHED[kind]
 
 
-@pytest.mark.parametrize(
-    ("kind", "scale"), [(AdaptiveMetropolis, 1.19), (GaussianAdaptation, 1.0), (CMA, 1.0)]
-)
+@pytest.mark.parametrize(("kind", "scale"), [(AdaptiveMetropolis, 1.19), (GaussianAdaptation, 1.0), (CMA, 1.0)])
 def test_a_walk_begins_with_the_identity(kind, scale):
     state = held(kind, np.zeros(4), **kind.presets["paper"])
     np.testing.assert_array_equal(state.factor, np.eye(4))
@@ -196,9 +194,7 @@ def run_fast(draws, **options):
     rng, x = np.random.default_rng(1), np.zeros(4)
     state = held(FastKameleon, x, n_features=50, **{**FastKameleon.presets["paper"], **options})
     outcomes = []
-    for _, outcome, after in state.draws(
-        rng, lambda x: -0.5 * float(np.sum((x / sd) ** 2)), x, draws, tuning=True
-    ):
+    for _, outcome, after in state.draws(rng, lambda x: -0.5 * float(np.sum((x / sd) ** 2)), x, draws, tuning=True):
         outcomes.append(outcome)
         state = after
     chain = np.array([o.position for o in outcomes])
@@ -222,9 +218,7 @@ def test_moments_are_those_of_the_whole_history_at_its_lengthscale():
     model = state.model
     seen = chain[: model.seen]
     points = local_moves.whiten(state, seen)
-    whole = fast_kameleon._fold(
-        None, fast_kameleon._scaled(model.unit, model.lengthscale), state, seen
-    )
+    whole = fast_kameleon._fold(None, fast_kameleon._scaled(model.unit, model.lengthscale), state, seen)
     assert points.shape == (4, model.seen)
     np.testing.assert_allclose(whole.mean, model.moments.mean, rtol=1e-8, atol=1e-10)
     np.testing.assert_allclose(whole.scatter, model.moments.scatter, rtol=1e-8, atol=1e-6)
@@ -234,7 +228,4 @@ def test_moments_are_those_of_the_whole_history_at_its_lengthscale():
 def test_the_steps_take_their_papers_settings(step):
     with pm.Model() as model:
         pm.Normal("x")
-    assert (
-        step(model=model, preset="paper")._options
-        == next(iter(step.variants.values())).presets["paper"]
-    )
+    assert step(model=model, preset="paper")._options == next(iter(step.variants.values())).presets["paper"]

@@ -31,9 +31,7 @@ def largest_z(log_q_ratio, n=4000, steps=4):
         for _ in range(steps):
             proposal = rays.propose(rng, x, CENTRE)
             ratio = log_q_ratio(proposal, int((proposal.position != x).sum()))
-            if rng.random() < acceptance_probability(
-                log_density(x), log_density(proposal.position), ratio
-            ):
+            if rng.random() < acceptance_probability(log_density(x), log_density(proposal.position), ratio):
                 x = proposal.position
         ends[i] = x
     assert (starts != ends).any(axis=1).mean() > 0.7

@@ -28,9 +28,7 @@ INNER = {
     "window": AdaptiveMetropolis(tune=400),
     "Kameleon": Kameleon(n_history=50, local_start=100),
     "fast Kameleon": FastKameleon(n_features=20, local_start=100),
-    "lite": LiteKamiltonian(
-        n_history=50, first_fit=100, lengthscale=1.0, regularization=1e-3, tune=2000
-    ),
+    "lite": LiteKamiltonian(n_history=50, first_fit=100, lengthscale=1.0, regularization=1e-3, tune=2000),
 }
 
 
@@ -91,9 +89,7 @@ def test_the_names(name, power):
 
 
 def chains_of(sampler, tune=300):
-    return chain.run(
-        np.random.default_rng(3), sampler, TARGET.log_density, [1.0, 0.0], tune=tune, n=20
-    )
+    return chain.run(np.random.default_rng(3), sampler, TARGET.log_density, [1.0, 0.0], tune=tune, n=20)
 
 
 def test_a_step_of_one_over_t_is_haario_s():
@@ -106,9 +102,7 @@ def test_a_step_of_one_over_t_is_haario_s():
 
 
 def test_the_step_moves_mean_covariance_and_scale_by_andrieu_and_thoms():
-    sampler = Scheduled(
-        inner=AdaptiveMetropolis(covariance="recursive"), schedule=lambda t: 0.7 * t**-0.8
-    )
+    sampler = Scheduled(inner=AdaptiveMetropolis(covariance="recursive"), schedule=lambda t: 0.7 * t**-0.8)
     rng, x = np.random.default_rng(1), np.array([1.0, -0.5])
     point = Point(x, TARGET.log_density(x))
     state = sampler.place(sampler.init(rng, x), point)
@@ -160,9 +154,7 @@ def test_who_has_none_says_so():
         with pytest.raises(TypeError, match=f"{type(inner).__name__} has no schedule"):
             chains_of(Scheduled(inner=inner, schedule="root"))
     with pytest.raises(ValueError, match="below 1"):
-        chains_of(
-            Scheduled(inner=AdaptiveMetropolis(covariance="recursive"), schedule=lambda t: 1.0)
-        )
+        chains_of(Scheduled(inner=AdaptiveMetropolis(covariance="recursive"), schedule=lambda t: 1.0))
 
 
 # --- the steps ---------------------------------------------------------------------------------------
@@ -220,19 +212,12 @@ def test_its_proposals_can_be_drawn():
     with pm.Model():
         pm.Normal("x", shape=2)
         step = pk.KameleonStep(preset="paper", schedule="root", local_start=50, **QUICK)
-        idata = pm.sample(
-            50, tune=150, chains=1, cores=1, step=step, random_seed=1, progressbar=False
-        )
+        idata = pm.sample(50, tune=150, chains=1, cores=1, step=step, random_seed=1, progressbar=False)
         assert plots.proposals(step, idata=idata, at=3) is not None
 
 
 def test_both_names_are_what_the_docstrings_say():
-    for step in (
-        pk.AdaptiveMetropolisStep,
-        pk.KameleonStep,
-        pk.FastKameleonStep,
-        pk.KamiltonianStep,
-    ):
+    for step in (pk.AdaptiveMetropolisStep, pk.KameleonStep, pk.FastKameleonStep, pk.KamiltonianStep):
         assert all(f'"{name}"' in step.__doc__ for name in SCHEDULES)
 
 

@@ -37,10 +37,7 @@ _tuned: dict = {}
 def tuned(inner, transitions=5, draws=600):
     """What is held after tuning on the banana, and where the chain is; frozen."""
     if inner not in _tuned:
-        rng, sampler = (
-            np.random.default_rng(3),
-            Screened(inner=INNER[inner], transitions=transitions),
-        )
+        rng, sampler = (np.random.default_rng(3), Screened(inner=INNER[inner], transitions=transitions))
         point = Point(np.zeros(2), TARGET.log_density(np.zeros(2)))
         state = sampler.place(sampler.init(rng, point.position), point)
         for draw in chain.draws(rng, sampler, TARGET.log_density, point, state, draws, tuning=True):
@@ -113,9 +110,7 @@ def matrix(log_p, proposal, log_ratio):
     return found
 
 
-def test_on_a_ring_of_integers_frequencies_are_those_of_the_matrix_which_leaves_the_target_invariant(
-    monkeypatch,
-):
+def test_on_a_ring_of_integers_frequencies_are_those_of_the_matrix_which_leaves_the_target_invariant(monkeypatch):
     """Every entry of the whole kernel: shares, k steps on f, and the test, against matrices."""
     size, k = 6, 3
     rng = np.random.default_rng(4)
@@ -144,18 +139,14 @@ def test_on_a_ring_of_integers_frequencies_are_those_of_the_matrix_which_leaves_
         Screened, "locate", lambda _, s, p: trust.Current(p.position, p.log_density, table[int(p.position[0])])
     )  # fmt: skip
     sampler = Screened(inner=Neighbours(size), transitions=k)
-    surface = SimpleNamespace(
-        radius=math.inf, ceiling=math.inf, rescaling=SimpleNamespace(straight=-1)
-    )
+    surface = SimpleNamespace(radius=math.inf, ceiling=math.inf, rescaling=SimpleNamespace(straight=-1))
     state = screened.State(None, None, surface, None, 0.0, mixture, None)
     n = 4000
     for i in range(size):
         ends = np.zeros(size)
         for _ in range(n):
             point = Point(np.array([float(i)]), log_p[i])
-            [draw] = chain.draws(
-                rng, sampler, lambda x: log_p[int(x[0])], point, sampler.place(state, point), 1
-            )
+            [draw] = chain.draws(rng, sampler, lambda x: log_p[int(x[0])], point, sampler.place(state, point), 1)
             ends[int(draw.point.position[0])] += 1
         error = np.sqrt(whole[i] * (1 - whole[i]) / n) + 1e-12
         assert np.abs((ends / n - whole[i]) / error).max() < 4.5
@@ -176,9 +167,7 @@ def shifted(state):
 
 def too_flat(state):
     """Wider than the target, and nowhere too low."""
-    return _with(
-        state, lambda s: s._replace(quadratic=0.4 * s.quadratic, monomials=0.4 * s.monomials)
-    )
+    return _with(state, lambda s: s._replace(quadratic=0.4 * s.quadratic, monomials=0.4 * s.monomials))
 
 
 def _with(state, change):
@@ -207,9 +196,7 @@ def largest_z(inner, wrong, noise=0.0, ratio=None):
     return largest_change(starts, ends)
 
 
-@pytest.mark.parametrize(
-    "noise", [pytest.param(0.0, marks=pytest.mark.slow), 1.0]
-)  # the same lines run
+@pytest.mark.parametrize("noise", [pytest.param(0.0, marks=pytest.mark.slow), 1.0])  # the same lines run
 @pytest.mark.parametrize("wrong", [too_steep, too_flat, shifted])
 def test_the_frozen_kernel_leaves_the_target_invariant(wrong, noise):
     assert largest_z("fast", wrong, noise) < 4.5
@@ -233,8 +220,7 @@ def without_shares(held, x, log_density, proposal, proposed):
 
 
 @pytest.mark.parametrize(
-    ("wrong", "control"),
-    [pytest.param(too_flat, without_f, marks=pytest.mark.slow), (shifted, without_shares)],
+    ("wrong", "control"), [pytest.param(too_flat, without_f, marks=pytest.mark.slow), (shifted, without_shares)]
 )
 def test_and_without_one_of_its_factors_it_does_not(wrong, control):
     assert largest_z("fast", wrong, ratio=control) > 6.0
@@ -254,9 +240,7 @@ def test_on_a_rotated_normal_one_evaluation_buys_many_steps():
     inner = FastKameleon(n_features=40, tune=800)
     squares = []
     for sampler in (inner, Screened(inner=inner, transitions=10)):
-        found = chain.run(
-            np.random.default_rng(7), sampler, log_density, np.ones(4), tune=800, n=800
-        )
+        found = chain.run(np.random.default_rng(7), sampler, log_density, np.ones(4), tune=800, n=800)
         longest = found.draws @ rotation[:, 3]
         squares.append(np.square(np.diff(longest)).mean())  # 2 for independent draws
     assert squares[1] > 1.0
@@ -269,9 +253,7 @@ def test_screened_moves_have_the_share_that_they_have_earned(accepted, floor):
     state = _still_tuning()
     judgement = state.learning.judgement._replace(earlier=Quality(0.1, 0.0, 1, 100))
     schedule = state.learning.schedule._replace(last_refit=10**6)
-    learning = state.learning._replace(
-        accepted=accepted, trials=200.0, judgement=judgement, schedule=schedule
-    )
+    learning = state.learning._replace(accepted=accepted, trials=200.0, judgement=judgement, schedule=schedule)
     fit = state.fit._replace(residual_sd=3.0 if accepted < 100 else 0.1)
     fixed = screened.fix(state._replace(learning=learning, fit=fit))
     assert fixed.mixture.floor == pytest.approx(floor, abs=0.02)
@@ -315,9 +297,7 @@ def test_steps_take_how_many_transitions(step):
         made = step(screen=3, compile_kwargs={"mode": "FAST_COMPILE"})
         assert isinstance(made.sampler, Screened)
         assert made.sampler.transitions == made.options["screen"] == 3
-        assert not isinstance(
-            step(screen=0, compile_kwargs={"mode": "FAST_COMPILE"}).sampler, Screened
-        )
+        assert not isinstance(step(screen=0, compile_kwargs={"mode": "FAST_COMPILE"}).sampler, Screened)
         with pytest.raises(ValueError, match=r"screen must be an integer of at least 0, got -1"):
             step(screen=-1)
         with pytest.raises(TypeError, match="screen"):

@@ -37,12 +37,8 @@ SAMPLERS = {
     "Gaussian mixture": GaussianMixture(tune=TUNE),
     "Kamiltonian, lite": LiteKamiltonian(first_fit=150, n_history=60, tune=TUNE),
     "Kamiltonian, finite": FiniteKamiltonian(first_fit=150, n_features=40, tune=TUNE),
-    "Kamiltonian, lite, low rank": LiteKamiltonian(
-        first_fit=150, n_history=60, solver="low-rank", tune=TUNE
-    ),
-    "Kamiltonian, finite, online": FiniteKamiltonian(
-        first_fit=150, n_features=40, online=True, tune=TUNE
-    ),
+    "Kamiltonian, lite, low rank": LiteKamiltonian(first_fit=150, n_history=60, solver="low-rank", tune=TUNE),
+    "Kamiltonian, finite, online": FiniteKamiltonian(first_fit=150, n_features=40, online=True, tune=TUNE),
     "Kamiltonian, values": ValueKamiltonian(tune=TUNE),
     "screened": Screened(inner=FastKameleon(n_features=40, tune=TUNE), transitions=3),
     "scheduled": Scheduled(inner=Kameleon(n_history=60, tune=TUNE), schedule="root"),
@@ -178,9 +174,7 @@ def test_options_are_frozen_and_shown(sampler):
         setattr(sampler, option, 1)
     assert f"{option}=" in repr(sampler)
     again = replace(sampler)
-    assert {n: getattr(again, n) for n in again.defaults()} == {
-        n: getattr(sampler, n) for n in sampler.defaults()
-    }
+    assert {n: getattr(again, n) for n in again.defaults()} == {n: getattr(sampler, n) for n in sampler.defaults()}
 
 
 @every_sampler

@@ -66,9 +66,7 @@ def test_frozen_adaptation_leaves_a_skewed_target_invariant(walk):
 
 
 @pytest.mark.parametrize(
-    "walk",
-    [WALKS[0], pytest.param(WALKS[1], marks=pytest.mark.slow)],
-    ids=["GaussianAdaptation", "CMA"],
+    "walk", [WALKS[0], pytest.param(WALKS[1], marks=pytest.mark.slow)], ids=["GaussianAdaptation", "CMA"]
 )
 def test_control_adaptation_that_is_not_frozen_fails(walk):
     target, rng = Banana(2), np.random.default_rng(3)

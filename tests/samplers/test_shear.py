@@ -30,9 +30,7 @@ def test_the_map_is_one_to_one_with_a_constant_jacobian(d):
     for x in ridge(rng, 20, d):
         r = shear.straighten(x, *found[:5])
         np.testing.assert_allclose(shear.bend(r, *found[:5]), x, rtol=1e-10, atol=1e-12)
-        jacobian = approx_fprime(
-            r, lambda r: (shear.bend(r, *found[:5]) - found.centre) / found.scale, 1e-7
-        )
+        jacobian = approx_fprime(r, lambda r: (shear.bend(r, *found[:5]) - found.centre) / found.scale, 1e-7)
         assert np.linalg.det(jacobian) == pytest.approx(1.0, rel=1e-5)
 
 
@@ -66,14 +64,10 @@ def test_scales_go_on():
     x = ridge(rng, 1000)
     first = shear.learn(x, None)
     for move, name in (("sheared", "log_scale"), ("sheared_autoregressive", "autoregression")):
-        proposal = next(
-            p for p in iter(lambda: shear.propose(rng, x[0], first), None) if p.move == move
-        )
+        proposal = next(p for p in iter(lambda: shear.propose(rng, x[0], first), None) if p.move == move)
         refused = Outcome(x[0], 0.0, proposal, -np.inf, 0.0, False)
         later = shear.adapt(first, refused, 0.234)
-        changed = [
-            f for f in ("log_scale", "autoregression") if getattr(later, f) != getattr(first, f)
-        ]
+        changed = [f for f in ("log_scale", "autoregression") if getattr(later, f) != getattr(first, f)]
         assert changed == [name]
         assert getattr(shear.learn(x, later), name) == getattr(later, name)
 
@@ -96,9 +90,7 @@ def test_independent_proposals_are_accepted_along_a_ridge():
         return np.exp(np.minimum(log_ratios, 0.0)).mean()
 
     straight = acceptance(lambda at: shear.propose(rng, at, found))
-    bent = acceptance(
-        lambda at: autoregressive.propose(rng, at, x.mean(axis=0), plain, Tuning(*BEST))
-    )
+    bent = acceptance(lambda at: autoregressive.propose(rng, at, x.mean(axis=0), plain, Tuning(*BEST)))
     assert straight > 0.7
     assert bent < 0.5 * straight
 

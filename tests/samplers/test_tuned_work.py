@@ -81,10 +81,7 @@ def test_a_wrong_root_is_noticed(monkeypatch):
 
 
 def test_more_pairs_bring_it_nearer():
-    spread = [
-        np.std(np.log([tuned(RIGHT // 5, seed, pairs).now[0] for seed in range(100)]))
-        for pairs in (25, 200)
-    ]
+    spread = [np.std(np.log([tuned(RIGHT // 5, seed, pairs).now[0] for seed in range(100)])) for pairs in (25, 200)]
     assert spread[1] < 0.7 * spread[0]
 
 

@@ -19,9 +19,7 @@ def acceptance_and_ess(algorithm, unit, seed, **options):
     target = Rescaled(Banana(b=0.03, v=10.0, dim=4), units)
     start = np.array([1.0, -1.0, 0.5, -0.5]) * units
     rng = np.random.default_rng(seed)
-    chain = run_chain(
-        algorithm, target.numba_log_density, start, rng, tune=4000, draws=6000, **options
-    )
+    chain = run_chain(algorithm, target.numba_log_density, start, rng, tune=4000, draws=6000, **options)
     ess = min(float(az.ess(np.ascontiguousarray(chain.draws[None, :, i]))) for i in range(4))
     return chain.acceptance, np.log(ess)
 
@@ -42,11 +40,7 @@ def test_units_change_nothing_beyond_noise(algorithm, unit):
 def test_raw_coordinates_do_depend_on_units():
     """The control: the paper's settings, in the parameters' own units."""
     n = 6
-    own = np.array(
-        [acceptance_and_ess(Kameleon, 1.0, s, **Kameleon.presets["paper"]) for s in range(n)]
-    )
-    other = np.array(
-        [acceptance_and_ess(Kameleon, 1e6, s, **Kameleon.presets["paper"]) for s in range(n)]
-    )
+    own = np.array([acceptance_and_ess(Kameleon, 1.0, s, **Kameleon.presets["paper"]) for s in range(n)])
+    other = np.array([acceptance_and_ess(Kameleon, 1e6, s, **Kameleon.presets["paper"]) for s in range(n)])
     error = np.sqrt((own.var(axis=0, ddof=1) + other.var(axis=0, ddof=1)) / n)
     assert np.abs((own.mean(axis=0) - other.mean(axis=0)) / error).max() > 10

@@ -63,9 +63,7 @@ def wrong_scale():
     return blank._replace(constant=4.0, quadratic=np.diag([-0.7, -0.05]), blocks=blocks)
 
 
-def frozen_state(
-    surrogate, arms, floor=0.15, typical=-4.0, slack=0.5, radius=2.2, ceiling=6.5, rays=0.0
-):
+def frozen_state(surrogate, arms, floor=0.15, typical=-4.0, slack=0.5, radius=2.2, ceiling=6.5, rays=0.0):
     """A frozen state around ``surrogate``; D leaves out parts of the target on purpose."""
     d = len(surrogate.centre)
     rng = np.random.default_rng(7)
@@ -244,9 +242,7 @@ def test_inner_transitions_agree_with_the_plain_version(temperature):
     dynamics = frozen_state(bad_surrogate(depth=3.0), EVERY_ARM).dynamics
     moves = 0
     for _ in range(30):
-        args = arguments(
-            rng, dynamics, 0.5 * rng.standard_normal(2), Arm(5, 1.5, 0.6, 0.5), temperature
-        )
+        args = arguments(rng, dynamics, 0.5 * rng.standard_normal(2), Arm(5, 1.5, 0.6, 0.5), temperature)
         z, _, value, moved, *_ = compiled_transitions(dynamics, args)
         slow_z, slow_value = slow_transitions(*args)
         np.testing.assert_allclose(z, slow_z, rtol=1e-8, atol=1e-10)
@@ -270,9 +266,9 @@ def draw_surrogate(rng, dynamics, n):
 def test_inner_transitions_are_reversible_on_the_region_and_the_control_is_not():
     """Exact draws of exp(f) on D in, K transitions: moments stay, and so does E[g(z) h(z')] - E[h(z) g(z')]."""
     rng = np.random.default_rng(4)
-    dynamics = frozen_state(
-        bad_surrogate(depth=2.0), EVERY_ARM, radius=1.5, ceiling=6.0
-    ).dynamics._replace(step_size=1.1)
+    dynamics = frozen_state(bad_surrogate(depth=2.0), EVERY_ARM, radius=1.5, ceiling=6.0).dynamics._replace(
+        step_size=1.1
+    )
     starts = draw_surrogate(rng, dynamics, 3000)
     every = [arguments(rng, dynamics, z, Arm(4, 1.5, 0.6, 0.4)) for z in starts]
     ends = np.array([compiled_transitions(dynamics, a)[0] for a in every])
@@ -314,9 +310,7 @@ def test_the_shares_cancel_when_the_move_is_reversed():
 # --- tuning -------------------------------------------------------------------------------------
 
 
-def run_chain(
-    seed, log_density, x, tune, draws, known=True, watch=None, change=None, ratio=None, **options
-):
+def run_chain(seed, log_density, x, tune, draws, known=True, watch=None, change=None, ratio=None, **options):
     """A whole chain as the step runs it; returns draws and final state.
 
     ``change`` and ``ratio``, after tuning, are for controls: the state changed after every draw, a wrong ratio.
@@ -396,9 +390,7 @@ def test_a_draw_evaluates_at_most_once_and_not_at_all_when_nothing_moved(tuned):
     state = state.start(x, y)
     for _ in range(600):
         calls = []
-        state, x, y, outcome = transition(
-            rng, state, x, y, lambda x, calls=calls: calls.append(x) or banana(x)
-        )
+        state, x, y, outcome = transition(rng, state, x, y, lambda x, calls=calls: calls.append(x) or banana(x))
         free = outcome.proposal.log_density is not None
         unmoved += free
         assert len(calls) == 1 - free
@@ -509,9 +501,7 @@ def test_without_enough_tuning_it_is_adaptive_metropolis():
 
 @pytest.mark.parametrize("known", [True, pytest.param(False, marks=pytest.mark.slow)])
 def test_one_dimension(known):
-    chain, state = run_chain(
-        11, lambda x: x[0] - math.exp(x[0]), np.ones(1), 600, 2000, known=known
-    )
+    chain, state = run_chain(11, lambda x: x[0] - math.exp(x[0]), np.ones(1), 600, 2000, known=known)
     assert state.quality.residual_sd < 0.1
     z = (chain.mean() + np.euler_gamma) / (chain.std() / math.sqrt(len(chain) / 4))
     assert abs(z) < 4.5
@@ -574,20 +564,14 @@ POOR = {"library": (Family("quadratic"),), "draws": 4000}
 
 @pytest.mark.parametrize(
     ("seeds", "options"),
-    [
-        (5, {}),
-        pytest.param(100, {}, marks=pytest.mark.slow),
-        pytest.param(100, POOR, marks=pytest.mark.slow),
-    ],
+    [(5, {}), pytest.param(100, {}, marks=pytest.mark.slow), pytest.param(100, POOR, marks=pytest.mark.slow)],
 )
 def test_adaptive_chains_have_the_right_moments(exact, seeds, options):
     assert np.abs(chains_against_the_truth(exact, seeds, **options)).max() < 4.5
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "wrong", [{"ratio": without_share, **POOR}, {"change": recentred, "draws": 1500}]
-)
+@pytest.mark.parametrize("wrong", [{"ratio": without_share, **POOR}, {"change": recentred, "draws": 1500}])
 def test_control_adaptive_chains_of_a_wrong_kernel_are_noticed(exact, wrong):
     assert np.abs(chains_against_the_truth(exact, 100, **wrong)).max() > 10
 

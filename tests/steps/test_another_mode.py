@@ -21,9 +21,7 @@ SHAPES = {
     "normal": lambda x: -0.5 * (x**2).sum(),
     "banana": lambda x: -0.5 * (x[0] ** 2 / 4.0 + (x[1] - 0.5 * x[0] ** 2) ** 2),
     "funnel": lambda x: -0.5 * x[0] ** 2 - 0.5 * x[1] ** 2 * pt.exp(-x[0]) - 0.5 * x[0],
-    "much less": lambda x: pt.logaddexp(
-        -0.5 * ((x - 8.0) ** 2).sum(), -0.5 * ((x + 8.0) ** 2).sum() - 7.0
-    ),
+    "much less": lambda x: pt.logaddexp(-0.5 * ((x - 8.0) ** 2).sum(), -0.5 * ((x + 8.0) ** 2).sum() - 7.0),
 }
 
 
@@ -56,7 +54,5 @@ def test_one_mode_is_no_news(shape, seed):
 def test_where_the_walk_comes_by_itself_nothing_is_said(monkeypatch):
     """As if it had: near is what ``contains`` says, here only of what has been found to be another mode."""
     near = arrival_search.contains
-    monkeypatch.setattr(
-        arrival_search, "contains", lambda m, x: isinstance(m, arrival_search.Rival) or near(m, x)
-    )
+    monkeypatch.setattr(arrival_search, "contains", lambda m, x: isinstance(m, arrival_search.Rival) or near(m, x))
     assert told(two, 0)[0] == []

@@ -66,9 +66,7 @@ def test_a_black_box_is_called_once_for_all():
     op = pk.BatchedBlackBox(decay, "(),()->(t)")
     a, b = pt.vector("a"), pt.scalar("b")
     sizes.clear()
-    found = op(a, b).eval(
-        {a: np.array([1.0, 2.0]), b: 0.5}, mode="FAST_COMPILE"
-    )  # what is not batched is repeated
+    found = op(a, b).eval({a: np.array([1.0, 2.0]), b: 0.5}, mode="FAST_COMPILE")  # what is not batched is repeated
     np.testing.assert_allclose(found, np.outer([1.0, 2.0], np.exp(-0.5 * TIMES)))
     assert sizes == [2]
     again = pickle.loads(pickle.dumps(op))
@@ -140,9 +138,7 @@ def test_an_exception_names_its_point():
     with pm.Model() as model:
         pm.Potential("failing", Failing()(pm.Flat("x")))
     density = pk.KamiltonianStep(model=model, learn="all").density
-    evaluate = workers.Vectorized(
-        density, batched_log_density(model, model.value_vars, model.initial_point())
-    )
+    evaluate = workers.Vectorized(density, batched_log_density(model, model.value_vars, model.initial_point()))
     points = [np.array([0.1]), np.array([0.2]), np.array([0.7])]
     assert evaluate(points[:2], 0) == [density(x) for x in points[:2]]
     with pytest.raises(workers.EvaluationError) as caught:

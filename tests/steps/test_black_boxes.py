@@ -43,9 +43,7 @@ def test_what_has_a_gradient_is_no_black_box():
     with pm.Model() as model:
         x = pm.Normal("x", shape=3)
         pm.Normal("y", pt.sort(pt.clip(x, -1, 1))[0] + pt.argmax(x), 1.0, observed=0.3)
-        pm.Potential(
-            "floor", pt.switch(x[0] > 0, pt.floor(x[1]), pt.linalg.det(pt.outer(x, x) + pt.eye(3)))
-        )
+        pm.Potential("floor", pt.switch(x[0] > 0, pt.floor(x[1]), pt.linalg.det(pt.outer(x, x) + pt.eye(3))))
     assert cut(model).boxes == []
 
 
@@ -97,10 +95,7 @@ def test_where_a_log_likelihood_does_more_than_add():
         vector = BlackBox(lambda x: -np.square(x) * np.ones(3), pt.dvector)(x + 1.0)
         pm.Potential("broadcast", vector + square(x + 2.0))
     found = cut(model)
-    added = {
-        str(b.outputs[0].type.shape) + b.factor: a
-        for b, a in zip(found.boxes, found.added, strict=True)
-    }
+    added = {str(b.outputs[0].type.shape) + b.factor: a for b, a in zip(found.boxes, found.added, strict=True)}
     assert added == {"()scaled": False, "(None,)broadcast": True, "()broadcast": False}
 
 

@@ -77,10 +77,7 @@ def test_the_density_of_u_is_that_of_x_times_the_jacobian(every_family, centring
     np.testing.assert_allclose(by_outputs, 1.0)
     fixed = no_slope(parts, outputs, w)
     pairs = [(u + h, u - h) for h in 1e-6 * np.eye(found.dim)]
-    slopes = [
-        (parts.known(a, share, w, *fixed)[0] - parts.known(b, share, w, *fixed)[0]) / 2e-6
-        for a, b in pairs
-    ]
+    slopes = [(parts.known(a, share, w, *fixed)[0] - parts.known(b, share, w, *fixed)[0]) / 2e-6 for a, b in pairs]
     np.testing.assert_allclose(gradient, slopes, rtol=1e-6, atol=1e-6)
 
 
@@ -120,9 +117,7 @@ def small():
 @pytest.mark.xfail(strict=True, reason="the control: density through x = mu + sigma z")
 def test_through_x_the_prior_of_z_would_be_lost():
     mu, sigma = 0.4, 1e-20
-    values = [
-        stats.norm.logpdf(mu + sigma * z, mu, sigma) + np.log(sigma) for z in (0.7, -1.3, 3.0)
-    ]
+    values = [stats.norm.logpdf(mu + sigma * z, mu, sigma) + np.log(sigma) for z in (0.7, -1.3, 3.0)]
     np.testing.assert_allclose(values, stats.norm.logpdf([0.7, -1.3, 3.0]), rtol=1e-9)
 
 
@@ -140,9 +135,7 @@ def test_in_the_models_coordinates_u_is_x():
     found = density(model, noncentred=False)
     assert not found.parts_known.movable.any()
     v = np.random.default_rng(3).standard_normal(5)
-    np.testing.assert_allclose(
-        found(v), model.compile_logp(jacobian=True, **QUICK)(found.update({}, v)), rtol=1e-12
-    )
+    np.testing.assert_allclose(found(v), model.compile_logp(jacobian=True, **QUICK)(found.update({}, v)), rtol=1e-12)
 
 
 def test_what_is_cut_out_can_be_put_back():
@@ -246,10 +239,7 @@ def test_correlated_effects_have_the_density_of_x_times_the_jacobian(several, ce
     value, *_ = parts.known(u, share, w, *no_slope(parts, found.outputs, w))
     np.testing.assert_allclose(value, found(v) - share @ log_scale, rtol=1e-9)
     # the Jacobian is that of the map, whose matrix is triangular
-    pairs = [
-        (parts.places(u + h, share)[2], parts.places(u - h, share)[2])
-        for h in 1e-6 * np.eye(found.dim)
-    ]
+    pairs = [(parts.places(u + h, share)[2], parts.places(u - h, share)[2]) for h in 1e-6 * np.eye(found.dim)]
     slopes = np.array([(a - b) / 2e-6 for a, b in pairs])
     np.testing.assert_allclose(np.linalg.slogdet(slopes)[1], -share @ log_scale, atol=1e-5)
 

@@ -32,12 +32,8 @@ def test_a_clean_run_has_no_divergences(caplog):
     assert np.isfinite(stats["energy_error"].values[tested]).all()
 
 
-@pytest.mark.parametrize(
-    ("error", "diverging"), [(999.0, False), (1001.0, True), (math.inf, False), (-2000.0, False)]
-)
-@pytest.mark.parametrize(
-    ("surrogate", "move"), [("values", "surrogate2"), ("finite", "hamiltonian")]
-)
+@pytest.mark.parametrize(("error", "diverging"), [(999.0, False), (1001.0, True), (math.inf, False), (-2000.0, False)])
+@pytest.mark.parametrize(("surrogate", "move"), [("values", "surrogate2"), ("finite", "hamiltonian")])
 def test_only_a_large_and_finite_energy_error_is_one(surrogate, move, error, diverging):
     """Infinite errors are proposals without a finite log density, which ``nonfinite`` counts."""
     with pm.Model() as model:

@@ -15,16 +15,7 @@ import pymc_kameleon as pk
 from pymc_kameleon.pseudo_marginal import NoisyLogLikelihood, step_beside_noise
 from pymc_kameleon.samplers import tuned_work
 from pymc_kameleon.steps import AdaptiveMetropolisStep, KameleonStep, KamiltonianStep
-from tests.step_tester import (
-    CASES,
-    NO_BLAS,
-    assert_same_draws,
-    begin,
-    drive,
-    every_step,
-    make,
-    sample,
-)
+from tests.step_tester import CASES, NO_BLAS, assert_same_draws, begin, drive, every_step, make, sample
 
 OBJECT_MODE = pytest.mark.filterwarnings("ignore:.*object mode.*:UserWarning")
 pytestmark = [NO_BLAS, OBJECT_MODE]
@@ -54,9 +45,7 @@ def model_of(estimate, work=RIGHT):
 
 # fast: a chain of one's own, and one with companions that it changes places with
 RETAINING = [
-    pytest.param(
-        case, id=name, marks=[] if name in ("kameleon", "kamiltonian") else pytest.mark.slow
-    )
+    pytest.param(case, id=name, marks=[] if name in ("kameleon", "kamiltonian") else pytest.mark.slow)
     for name, case in CASES.items()
 ]
 
@@ -74,9 +63,7 @@ def test_every_step_finds_the_right_work(case, given):
     low, high = (1 / 2.5, 2.5) if given < RIGHT else (2.0, 15.0)
     assert low < chosen / RIGHT < high
     error = math.sqrt(2.0 / len(step.life.state.probe.squares))
-    assert (
-        abs(step.life.state.probe.variance * chosen / RIGHT / tuned_work.TARGET - 1.0) < 4.5 * error
-    )
+    assert abs(step.life.state.probe.variance * chosen / RIGHT / tuned_work.TARGET - 1.0) < 4.5 * error
 
 
 @pytest.mark.parametrize("case", RETAINING)
@@ -218,9 +205,7 @@ def test_two_estimators_and_a_step_beside_them():
     assert many == pytest.approx(4 * few, rel=0.2)
     assert chosen == few + many > 100
     # the noisy part alone was made with that work; x is Flat, and both potentials are noisy
-    sums = {
-        a + c for a, n in one.made.items() if n == few for c, m in two.made.items() if m == many
-    }
+    sums = {a + c for a, n in one.made.items() if n == few for c, m in two.made.items() if m == many}
     assert min(abs(step.life.here.noise[0] - s) for s in sums) < 1e-9
 
 
@@ -272,10 +257,7 @@ def test_the_same_draws_in_processes_of_their_own():
 @pytest.mark.parametrize("mode", ["CVM", "NUMBA"])
 def test_linkers_agree(mode):
     model = model_of(Estimate(), 20)
-    steps = [
-        begin(AdaptiveMetropolisStep(model=model, compile_kwargs={"mode": m}))
-        for m in (mode, "FAST_COMPILE")
-    ]
+    steps = [begin(AdaptiveMetropolisStep(model=model, compile_kwargs={"mode": m})) for m in (mode, "FAST_COMPILE")]
     one, two = (drive(step, model.initial_point(), 20, 120) for step in steps)
     assert_same_draws(one, two, rounding=1e-9)
     assert steps[0].life.state.work == steps[1].life.state.work != tuned_work.begin((20,))
@@ -308,9 +290,7 @@ def set_work(step, n):
 
 
 @pytest.mark.usefixtures("default_linker")
-@pytest.mark.parametrize(
-    "step_type", [AdaptiveMetropolisStep, pytest.param(KamiltonianStep, marks=pytest.mark.slow)]
-)
+@pytest.mark.parametrize("step_type", [AdaptiveMetropolisStep, pytest.param(KamiltonianStep, marks=pytest.mark.slow)])
 def test_the_posterior_is_exact_with_what_was_chosen(step_type):
     model = model_of(Estimate(), 10)
     z = moment_z(step_type(model=model), model)
@@ -353,9 +333,7 @@ def test_an_estimator_that_takes_no_work():
         return 0.0
 
     for function in (plain, by_place):
-        with pytest.raises(
-            TypeError, match=r"work=5 was given, and the estimator .* does not take it"
-        ):
+        with pytest.raises(TypeError, match=r"work=5 was given, and the estimator .* does not take it"):
             NoisyLogLikelihood(function, work=5)
     assert NoisyLogLikelihood(lambda rng, *parameters, **options: 0.0, work=np.int64(5)).work == 5
 

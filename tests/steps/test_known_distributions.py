@@ -19,12 +19,7 @@ from benchmarks.basics import bulk_ess
 from tests.step_tester import CASES, NO_BLAS, begin, drive, every_step, make, values
 
 pytestmark = [NO_BLAS, pytest.mark.slow]  # test_step_contract.py has moments that are fast
-CHAINS, TUNE, DRAWS, SHORT = (
-    4,
-    1000,
-    6000,
-    2000,
-)  # the last for KamiltonianStep, which needs no thinning to speak of
+CHAINS, TUNE, DRAWS, SHORT = (4, 1000, 6000, 2000)  # the last for KamiltonianStep, which needs no thinning to speak of
 P = 7e-6  # that of |z| > 4.5
 
 
@@ -46,9 +41,7 @@ def normal():
 
 @cache
 def beta_binomial():
-    a, b, n, seen = (
-        np.array(v) for v in ([0.5, 0.5, 1.0], [0.5, 0.5, 1.0], [10, 12, 2], [1, 6, 2])
-    )
+    a, b, n, seen = (np.array(v) for v in ([0.5, 0.5, 1.0], [0.5, 0.5, 1.0], [10, 12, 2], [1, 6, 2]))
     with pm.Model() as model:
         p = pm.Beta("p", a, b)
         pm.Binomial("y", n, p, observed=seen)
@@ -67,22 +60,16 @@ def student_t():
 def lkj():
     """Cov = L L^T with half-normal standard deviations, and a correlation r with (r + 1) / 2 ~ Beta(2, 2)."""
     with pm.Model() as model:
-        pm.LKJCholeskyCov(
-            "cov", n=2, eta=2.0, sd_dist=pm.HalfNormal.dist(1.0, shape=2), compute_corr=False
-        )
+        pm.LKJCholeskyCov("cov", n=2, eta=2.0, sd_dist=pm.HalfNormal.dist(1.0, shape=2), compute_corr=False)
     [value] = model.value_vars
 
     def look(points):
-        first, below, last = values(
-            points, value.name
-        ).T  # the lower triangle, logarithms on the diagonal
+        first, below, last = values(points, value.name).T  # the lower triangle, logarithms on the diagonal
         first, last = np.exp(first), np.exp(last)
         second = np.hypot(below, last)
         return np.column_stack([first, second, below / second])
 
-    return Known(
-        model, look, [stats.halfnorm(), stats.halfnorm(), stats.beta(2.0, 2.0, loc=-1.0, scale=2.0)]
-    )
+    return Known(model, look, [stats.halfnorm(), stats.halfnorm(), stats.beta(2.0, 2.0, loc=-1.0, scale=2.0)])
 
 
 @cache
@@ -112,9 +99,7 @@ def test_draws_have_the_known_distribution(case, name):
     [case_name] = [n for n, c in CASES.items() if c is case]
     draws, exact = chains(name, case_name), name().exact
     assert smallest_p(draws, exact) > P
-    for k, distribution in enumerate(
-        exact
-    ):  # means and variances, with errors from between the chains' halves
+    for k, distribution in enumerate(exact):  # means and variances, with errors from between the chains' halves
         parts = draws[:, :, k].reshape(2 * CHAINS, -1)
         for part, true in (
             (parts.mean(axis=1), distribution.mean()),

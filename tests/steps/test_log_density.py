@@ -78,10 +78,7 @@ def test_non_finite_values_pass_as_they_come(compile_kwargs):
     # Fast-math flags must not assume them away.
     with pm.Model() as model:
         x = pm.Flat("x")
-        pm.Potential(
-            "edge",
-            pt.switch(x > 2, np.nan, pt.switch(x > 1, np.inf, pt.switch(x < -1, -np.inf, x))),
-        )
+        pm.Potential("edge", pt.switch(x > 2, np.nan, pt.switch(x > 1, np.inf, pt.switch(x < -1, -np.inf, x))))
     ours = density(model, compile_kwargs=compile_kwargs)
     values = [ours(np.array([x])) for x in (0.5, 3.0, 1.5, -2.0)]
     np.testing.assert_array_equal(values, [0.5, np.nan, np.inf, -np.inf])
@@ -208,16 +205,10 @@ def test_numba_is_called_without_the_function_around_it(monkeypatch):
 
 def test_users_mode_wins():
     model = tester.pair()
-    for mode, linker in (
-        ("FAST_COMPILE", None),
-        ("NUMBA", "StrictNumbaLinker"),
-        ("CVM", "VMLinker"),
-    ):
+    for mode, linker in (("FAST_COMPILE", None), ("NUMBA", "StrictNumbaLinker"), ("CVM", "VMLinker")):
         function = density(model, compile_kwargs={"mode": mode})._function
         assert linker is None or linker_of(function) == linker
-    step = tester.make(
-        tester.CASES["kameleon"], model, compile_kwargs={"mode": pytensor.compile.get_mode("NUMBA")}
-    )
+    step = tester.make(tester.CASES["kameleon"], model, compile_kwargs={"mode": pytensor.compile.get_mode("NUMBA")})
     assert linker_of(step.density._function) == "StrictNumbaLinker"
 
 
@@ -316,15 +307,11 @@ def test_single_precision(compile_kwargs):
         with pm.Model() as model:
             pm.Normal("x", shape=2)
             pm.HalfNormal("y")
-        step = tester.begin(
-            tester.make(tester.CASES["adaptive_metropolis"], model, compile_kwargs=compile_kwargs)
-        )
+        step = tester.begin(tester.make(tester.CASES["adaptive_metropolis"], model, compile_kwargs=compile_kwargs))
         points, stats = tester.drive(step, model.initial_point(), 60, 300)
         assert {v.dtype for p in points for v in p.values()} == {np.dtype("float32")}
         assert sum(s["accepted"] for s in stats) > 20
-        assert (
-            step.evaluations == 360 + 1
-        )  # a point rounded to float32 is not a point that was moved
+        assert step.evaluations == 360 + 1  # a point rounded to float32 is not a point that was moved
         expected = float(model.compile_logp()(points[-1]))
         assert stats[-1]["model_logp"] == pytest.approx(expected, rel=1e-5)
 

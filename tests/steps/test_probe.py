@@ -67,9 +67,7 @@ def test_one_op_for_all_groups_is_learned_group_by_group(added):
     assert [sorted(f.inputs.coordinates) for f in found.parts_known.parts] == wanted
     assert np.diff(layout.outputs).tolist() == [1 if added else 3] * 4
     assert layout.added.tolist() == [added] * 4
-    assert found.parts_known.factors == [
-        f"y[{j}]" for j in ((0, 1, 2, 3) if added else (0, 3, 6, 9))
-    ]
+    assert found.parts_known.factors == [f"y[{j}]" for j in ((0, 1, 2, 3) if added else (0, 3, 6, 9))]
     assert calls == found.probes + 1 == 11  # once for the shape
 
 

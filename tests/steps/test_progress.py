@@ -147,9 +147,7 @@ def test_pymc_draws_with_it_to_the_end(width, monkeypatch):
     """pm.sample itself, its console captured."""
     screen = io.StringIO()
     monkeypatch.setattr(
-        rich_progress,
-        "Console",
-        lambda **kwargs: Console(**{**kwargs, "file": screen, "width": width}),
+        rich_progress, "Console", lambda **kwargs: Console(**{**kwargs, "file": screen, "width": width})
     )
     model = tester.gaussian()
     with model:
@@ -196,12 +194,5 @@ def test_the_pooled_bar_is_legible_at_80_characters(monkeypatch):
     assert "…" not in text
     assert max(map(len, text.splitlines())) <= 80
     words = " ".join(text.split())
-    for what in (
-        "1234/5000",
-        "412 effective draws",
-        "R-hat 1.012",
-        "off by 0.12",
-        "7 fits",
-        "12 not finite",
-    ):
+    for what in ("1234/5000", "412 effective draws", "R-hat 1.012", "off by 0.12", "7 fits", "12 not finite"):
         assert all(word in words for word in what.split()), (what, text)

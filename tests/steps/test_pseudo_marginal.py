@@ -54,12 +54,8 @@ from tests.step_tester import (
 
 OBJECT_MODE = pytest.mark.filterwarnings("ignore:.*object mode.*:UserWarning")
 # PyTensor 3 announces these to whoever builds a random variable, ``pm.Simulator`` included.
-RNG_OUTPUT = pytest.mark.filterwarnings(
-    "ignore:RandomVariable Ops will stop hiding the rng output:DeprecationWarning"
-)
-RNG_INPUT = pytest.mark.filterwarnings(
-    "ignore:Calling a RandomVariable without an explicit rng:DeprecationWarning"
-)
+RNG_OUTPUT = pytest.mark.filterwarnings("ignore:RandomVariable Ops will stop hiding the rng output:DeprecationWarning")
+RNG_INPUT = pytest.mark.filterwarnings("ignore:Calling a RandomVariable without an explicit rng:DeprecationWarning")
 pytestmark = [NO_BLAS, OBJECT_MODE, RNG_OUTPUT, RNG_INPUT]
 CVM = {"compile_kwargs": {"mode": "CVM"}}  # Numba's object mode costs more
 STEPS = (KameleonStep, FastKameleonStep, AdaptiveMetropolisStep, GaussianMixtureStep)
@@ -121,9 +117,7 @@ def test_constant_parameters_are_not_folded():
 def test_compiled_functions_advance_the_stream_in_place(mode, monkeypatch):
     copies = []
     original = noisy_likelihood.copy_generator
-    monkeypatch.setattr(
-        noisy_likelihood, "copy_generator", lambda r: copies.append(1) or original(r)
-    )
+    monkeypatch.setattr(noisy_likelihood, "copy_generator", lambda r: copies.append(1) or original(r))
     model = model_of(Estimate(1.0))
     [user] = [v.owner.op for v in ancestors([model.logp()]) if _is_noisy(v)][:1]
     assert not user.inplace
@@ -284,9 +278,7 @@ def test_seed_reproduces_the_noise(kind):
     assert not np.array_equal(trace_of(kind, random_seed=3)[1], lp)
 
 
-@pytest.mark.parametrize(
-    "kind", [KINDS[0], *(pytest.param(k, marks=pytest.mark.slow) for k in KINDS[1:])]
-)
+@pytest.mark.parametrize("kind", [KINDS[0], *(pytest.param(k, marks=pytest.mark.slow) for k in KINDS[1:])])
 def test_linkers_draw_the_same_noise(kind):
     for a, b in zip(trace_of(kind), trace_of(kind, noisy_step(kind, "NUMBA")), strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-12)
@@ -360,9 +352,7 @@ def test_state_round_trip_replays_the_noise(kind):
 def test_noise_follows_the_steps_own_rng_without_a_chain():
     model = noisy_model("NoisyLogLikelihood")
     kwargs = {"model": model, "compile_kwargs": {"mode": "CVM"}}
-    one, two = (
-        drive(AdaptiveMetropolisStep(**kwargs, rng=8), model.initial_point(), 10) for _ in "ab"
-    )
+    one, two = (drive(AdaptiveMetropolisStep(**kwargs, rng=8), model.initial_point(), 10) for _ in "ab")
     assert_same_draws(one, two)
 
 
@@ -400,10 +390,7 @@ SDS = [pytest.param(sd, marks=[] if sd == 1.5 else pytest.mark.slow) for sd in (
     "step_type",
     [
         AdaptiveMetropolisStep,
-        *(
-            pytest.param(s, marks=pytest.mark.slow)
-            for s in (KameleonStep, FastKameleonStep, GaussianMixtureStep)
-        ),
+        *(pytest.param(s, marks=pytest.mark.slow) for s in (KameleonStep, FastKameleonStep, GaussianMixtureStep)),
     ],
 )
 @pytest.mark.usefixtures("default_linker")
@@ -536,9 +523,7 @@ def test_how_much_of_u_is_proposed_anew():
     assert abs(new.var() / 0.64 - 1.0) / math.sqrt(2.0 / new.size) < 4.5
 
 
-@pytest.mark.parametrize(
-    ("options", "share"), [((0.0, None), 1.0), ((0.99, None), 0.01), ((None, 4), 0.25)], ids=str
-)
+@pytest.mark.parametrize(("options", "share"), [((0.0, None), 1.0), ((0.99, None), 0.01), ((None, 4), 0.25)], ids=str)
 def test_noise_of_successive_estimates_differs_by_less(options, share):
     """What it is for: the difference of two log estimates has the share 1 - rho of its variance, or one block's."""
     rng, differences, renew = np.random.default_rng(6), np.empty(4000), renewal(*options)
@@ -561,9 +546,7 @@ def test_estimator_may_reorder_its_normals():
         {"x": np.array(0.0)}, 50,
     )  # fmt: skip
     model = model_of(estimate, (N_AUXILIARY,))
-    two = drive(
-        begin(AdaptiveMetropolisStep(model=model, correlation=0.9)), {"x": np.array(0.0)}, 50
-    )
+    two = drive(begin(AdaptiveMetropolisStep(model=model, correlation=0.9)), {"x": np.array(0.0)}, 50)
     np.testing.assert_allclose(values(one[0], "x"), values(two[0], "x"), rtol=1e-9)
 
 
@@ -617,9 +600,7 @@ def test_a_swap_takes_over_the_noise_with_the_estimate(model, options):
     for _ in range(900):
         point, [stat] = step.step(point)
         swaps += stat["move"] == "swap" and bool(stat["accepted"])
-        assert_consistent(
-            step.position, step.log_density, (step.life.here.noise[0], step.life.here.noise[1])
-        )
+        assert_consistent(step.position, step.log_density, (step.life.here.noise[0], step.life.here.noise[1]))
         companions = step.algorithm_state.learning.companions
         for x, y, noise in zip(*companions, strict=True):
             if noise is not None:
@@ -649,11 +630,7 @@ def test_correlation_needs_auxiliary_noise():
         pm.Potential("n", pt.random.normal(0.0, 1.0))
     with pm.Model() as quiet:
         pm.Normal("x")
-    for model, kind in (
-        (plain, "there is none"),
-        (quiet, "there is none"),
-        (mixed, "another kind"),
-    ):
+    for model, kind in ((plain, "there is none"), (quiet, "there is none"), (mixed, "another kind")):
         for options in ({"correlation": 0.9}, {"refresh_blocks": 2}):
             with pytest.raises(ValueError, match=f"auxiliary_shape.*{kind}"):
                 AdaptiveMetropolisStep(model=model, **options)
@@ -692,10 +669,7 @@ def test_variable_of_another_step_is_named():
     with pm.Model() as model:
         x, b = pm.Normal("x"), pm.Normal("b")
         pm.Gamma("scale", 1.0, 1.0)
-        pm.Potential(
-            "estimated likelihood",
-            NoisyLogLikelihood(lambda rng, *p: rng.random())(x, b, model["scale"]),
-        )
+        pm.Potential("estimated likelihood", NoisyLogLikelihood(lambda rng, *p: rng.random())(x, b, model["scale"]))
     with pytest.raises(ValueError, match=r"'estimated likelihood'.*also depends on b, scale_log__"):
         KameleonStep([x], model=model)
     with pytest.raises(ValueError, match=r"'estimated likelihood'.*also depends on"):
@@ -729,10 +703,7 @@ def test_steps_beside_a_noisy_factor(caplog):
     model = compound_model(estimate)
 
     def other():
-        return [
-            step_beside_noise(s, [model[v]], **CVM)
-            for s, v in ((pm.Metropolis, "k"), (pm.Slice, "b"))
-        ]
+        return [step_beside_noise(s, [model[v]], **CVM) for s, v in ((pm.Metropolis, "k"), (pm.Slice, "b"))]
 
     chains, draws, tune = 8, 300, 200
     before = estimate.calls
@@ -769,10 +740,7 @@ def test_nuts_and_our_own_steps_beside_a_noisy_factor():
         before = estimate.calls
         z = compound_z(
             model,
-            lambda kind=kind: [
-                step_beside_noise(pm.Metropolis, [model["k"]]),
-                step_beside_noise(kind, [model["b"]]),
-            ],
+            lambda kind=kind: [step_beside_noise(pm.Metropolis, [model["k"]]), step_beside_noise(kind, [model["b"]])],
         )
         assert estimate.calls - before == 8 * 1601
         assert np.abs(z).max() < 4.5, z
@@ -783,21 +751,14 @@ ANEW = "evaluates the noisy log likelihood Estimate anew at every draw"
 
 
 @pytest.mark.parametrize(
-    ("kind", "mode"),
-    [
-        *((kind, "FAST_COMPILE") for kind in OTHERS),
-        (pm.Metropolis, "CVM"),
-        (pm.Metropolis, "NUMBA"),
-    ],
+    ("kind", "mode"), [*((kind, "FAST_COMPILE") for kind in OTHERS), (pm.Metropolis, "CVM"), (pm.Metropolis, "NUMBA")]
 )
 def test_pymcs_own_steps_on_a_noisy_likelihood_are_warned_about(kind, mode, caplog):
     """They look better and are wrong; said where the step is built, in the main process, once a step."""
     model = model_of(Estimate(1.5))
     with caplog.at_level(logging.WARNING, logger="pymc.kameleon"):
         kind(model=model, compile_kwargs={"mode": mode})
-    assert [r.getMessage().split(" and so ")[0] for r in caplog.records] == [
-        f"{kind.__name__} {ANEW}"
-    ]
+    assert [r.getMessage().split(" and so ")[0] for r in caplog.records] == [f"{kind.__name__} {ANEW}"]
     with caplog.at_level(logging.WARNING, logger="pymc.kameleon"):
         kind(model=model, compile_kwargs={"mode": "FAST_COMPILE"})  # another step is told again
     assert caplog.text.count(ANEW) == 2
@@ -848,9 +809,7 @@ def test_steps_beside_noise_of_any_kind(careful, caplog):
         pm.Simulator("y", simulate, x, epsilon=1.0, observed=np.array([0.3, -0.2, 0.5]))
         pm.Potential("noise", pt.random.normal(-0.5, 1.0))
         ours = AdaptiveMetropolisStep([x])
-        other = (step_beside_noise if careful else lambda kind, v, **kw: kind(v, **kw))(
-            pm.Metropolis, [k], **CVM
-        )
+        other = (step_beside_noise if careful else lambda kind, v, **kw: kind(v, **kw))(pm.Metropolis, [k], **CVM)
     with caplog.at_level(logging.WARNING):
         sample(CompoundStep([ours, other]), model, draws=5, tune=5, chains=2)
     assert ("samples k evaluates it anew" in caplog.text) == (not careful)

@@ -194,9 +194,7 @@ def test_containers_elsewhere_are_noticed():
     function, s, _ = noisy_function("CVM")
     s.set_value(np.array(4.0))
     others = [SimpleNamespace(storage=[None]) for _ in function.input_storage]
-    twin = SimpleNamespace(
-        maker=function.maker, input_storage=others, get_shared=function.get_shared
-    )
+    twin = SimpleNamespace(maker=function.maker, input_storage=others, get_shared=function.get_shared)
     assert [cell._place for cell in cells(twin, lambda v: True)] == [None, None]
     assert cells(twin, lambda v: True)[0].value == 4.0
     del twin.input_storage
@@ -381,22 +379,16 @@ def test_model_without_a_factor():
     assert view.value_vars == model.value_vars
     point = {"x": np.array([2.0, 0.0]), "scale_log__": np.array(0.3)}
     whole = float(model.compile_logp(mode="FAST_COMPILE")(point))
-    assert float(view.compile_logp(mode="FAST_COMPILE")(point)) == pytest.approx(
-        whole - 200.0, rel=1e-12
-    )
+    assert float(view.compile_logp(mode="FAST_COMPILE")(point)) == pytest.approx(whole - 200.0, rel=1e-12)
     terms = view.logp(sum=False)
     assert len(terms) == 5
     assert float(terms[4].eval()) == 0.0
     term = view.logp(model["penalty"])
-    one = view.compile_fn(
-        term, inputs=view.value_vars, on_unused_input="ignore", mode="FAST_COMPILE"
-    )
+    one = view.compile_fn(term, inputs=view.value_vars, on_unused_input="ignore", mode="FAST_COMPILE")
     assert float(one(point)) == pytest.approx(-np.exp(0.6))
     assert view.dlogp(model["scale"]) is not None
     twin = cloudpickle.loads(cloudpickle.dumps((model, view)))[1]
-    assert float(twin.compile_logp(mode="FAST_COMPILE")(point)) == pytest.approx(
-        whole - 200.0, rel=1e-12
-    )
+    assert float(twin.compile_logp(mode="FAST_COMPILE")(point)) == pytest.approx(whole - 200.0, rel=1e-12)
     with view:
         assert pm.modelcontext(None) is view
 
@@ -410,9 +402,7 @@ def test_frozen_model_without_a_factor():
     point = {"x": np.array([2.0, 0.0]), "scale_log__": np.array(0.3)}
     first = float(model.compile_logp(mode="FAST_COMPILE")(point))
     view = model_without(model, [model["out"]])
-    assert float(view.compile_logp(mode="FAST_COMPILE")(point)) == pytest.approx(
-        first - 200.0, rel=1e-12
-    )
+    assert float(view.compile_logp(mode="FAST_COMPILE")(point)) == pytest.approx(first - 200.0, rel=1e-12)
     assert float(model.compile_logp(mode="FAST_COMPILE")(point)) == first
 
 

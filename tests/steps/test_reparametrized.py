@@ -33,9 +33,7 @@ def model_and_density(request):
     return model, density(model), model.compile_logp(jacobian=True, **QUICK)
 
 
-@pytest.mark.parametrize(
-    "share", ["random", *(pytest.param(s, marks=pytest.mark.slow) for s in (0.0, 0.5, 1.0))]
-)
+@pytest.mark.parametrize("share", ["random", *(pytest.param(s, marks=pytest.mark.slow) for s in (0.0, 0.5, 1.0))])
 def test_the_density_of_u_is_that_of_x_times_the_jacobian(model_and_density, share):
     """The oracle: the model's own log density, and the Jacobian of the whole map by differences."""
     model, found, logp = model_and_density
@@ -45,9 +43,7 @@ def test_the_density_of_u_is_that_of_x_times_the_jacobian(model_and_density, sha
     for _ in range(3):
         u = 0.7 * rng.standard_normal(found.dim)
         point = found.update(model.initial_point(), u)
-        slopes = [
-            (found.leave(u + h) - found.leave(u - h)) / 2e-6 for h in 1e-6 * np.eye(found.dim)
-        ]
+        slopes = [(found.leave(u + h) - found.leave(u - h)) / 2e-6 for h in 1e-6 * np.eye(found.dim)]
         np.testing.assert_allclose(found(u), logp(point) + np.linalg.slogdet(slopes)[1], rtol=1e-6)
         np.testing.assert_allclose(found.model_log_density(u, found(u)), logp(point), rtol=1e-10)
         np.testing.assert_allclose(found.enter(found.leave(u)), u, rtol=1e-8, atol=1e-10)
@@ -90,9 +86,7 @@ def test_nothing_is_lost_where_a_scale_is_small(small, log_tau):
     small.centring = half
     digits = np.finfo(float).eps * mu / np.exp(0.5 * log_tau)  # of z, as u stores it
     if digits < 0.1:
-        np.testing.assert_allclose(
-            small(other), expected + change, rtol=1e-9, atol=slack + 20 * digits
-        )
+        np.testing.assert_allclose(small(other), expected + change, rtol=1e-9, atol=slack + 20 * digits)
         np.testing.assert_allclose(change, -1.5 * log_tau)
 
 
@@ -133,9 +127,7 @@ def test_a_black_box_is_not_asked_where_a_prior_is():
     del x, y
 
 
-@pytest.mark.parametrize(
-    "step", [STEPS[0], *(pytest.param(s, marks=pytest.mark.slow) for s in STEPS[1:])]
-)
+@pytest.mark.parametrize("step", [STEPS[0], *(pytest.param(s, marks=pytest.mark.slow) for s in STEPS[1:])])
 def test_the_option(step):
     model, _ = schools()
     how = {"model": model, "compile_kwargs": QUICK}
@@ -216,9 +208,7 @@ def test_moving_over_to_another_lambda(run, monkeypatch):
         points, _ = go_on(step, before, range(1), None)
     np.testing.assert_allclose(points[-1]["theta"], before["theta"], rtol=1e-12)
     np.testing.assert_allclose(step.log_density, step.density(step.position), rtol=1e-10)
-    known = (
-        step.algorithm_state.values.proposed
-    )  # what the arrival evaluated, in the new coordinates
+    known = step.algorithm_state.values.proposed  # what the arrival evaluated, in the new coordinates
     for row in range(0, known.size, 7):
         value = step.density(known.positions[row])
         np.testing.assert_allclose(value, known.log_densities[row], rtol=1e-8)
@@ -226,10 +216,7 @@ def test_moving_over_to_another_lambda(run, monkeypatch):
 
 def test_what_an_arrival_has_learned_is_told_in_other_coordinates(small):
     rng, d = np.random.default_rng(4), 5
-    here, root = (
-        rng.standard_normal(d),
-        0.01 * np.tril(rng.standard_normal((d, d))) + 0.01 * np.eye(d),
-    )
+    here, root = (rng.standard_normal(d), 0.01 * np.tril(rng.standard_normal((d, d))) + 0.01 * np.eye(d))
     root *= np.sign(np.diag(root))
     small.centring = small.noncentred
     rows = rng.standard_normal((4, d))
@@ -349,9 +336,7 @@ def test_the_posterior_is_invariant(frozen):
 def test_without_the_jacobian_it_is_not(frozen, monkeypatch):
     """The control: the density of x at u."""
     density, whole = frozen.density, type(frozen.density).__call__
-    monkeypatch.setattr(
-        type(density), "__call__", lambda self, u: self.model_log_density(u, whole(self, u))
-    )
+    monkeypatch.setattr(type(density), "__call__", lambda self, u: self.model_log_density(u, whole(self, u)))
     assert np.abs(exact_draws(frozen)).max() > 10.0
 
 
@@ -363,9 +348,7 @@ def test_beside_a_step_of_discrete_variables_nothing_is_lost():
         n = pm.Poisson("n", 3.0)
         pm.Potential("y", -0.1 * pt.sqr(x) * n)
     named = {v.name: v for v in model.value_vars}
-    step = pk.AdaptiveMetropolisStep(
-        [named["log_sigma"], named["x"]], model=model, compile_kwargs=QUICK, arrival=False
-    )
+    step = pk.AdaptiveMetropolisStep([named["log_sigma"], named["x"]], model=model, compile_kwargs=QUICK, arrival=False)
     step.setup_chain(np.random.default_rng(0), 0, 20)
     step.stop_tuning()
     point = {"log_sigma": np.array(-46.0), "x": np.array(1.0), "n": np.array(3)}

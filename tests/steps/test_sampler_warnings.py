@@ -138,11 +138,7 @@ def test_beside_nuts(caplog, tmp_path):
     step = CompoundStep([ours, pm.NUTS([model["a"]], model=model)])
     for where in ({"cores": 1}, {"cores": 2, "mp_ctx": "fork"}):
         said, idata = said_in(lambda w=where: tester.sample(step, model, tune=40, **w), caplog)
-        assert [sum(f"KamiltonianStep, chain {c}: " in m for m in said) for c in (0, 1, 2)] == [
-            1,
-            1,
-            0,
-        ]
+        assert [sum(f"KamiltonianStep, chain {c}: " in m for m in said) for c in (0, 1, 2)] == [1, 1, 0]
         idata.to_netcdf(str(tmp_path / "run.nc"), engine="h5netcdf")
         assert all(values.ndim == 2 for values in idata["sample_stats"].data_vars.values())
 
@@ -176,9 +172,7 @@ def said_beside(step, *arguments):
 
 
 @OBJECT_MODE
-@pytest.mark.parametrize(
-    ("step", "arguments"), [(pm.NUTS, "x"), (pm.Metropolis, "xz"), (pm.Slice, "x")]
-)
+@pytest.mark.parametrize(("step", "arguments"), [(pm.NUTS, "x"), (pm.Metropolis, "xz"), (pm.Slice, "x")])
 def test_a_black_box_that_another_step_evaluates_too_is_said(step, arguments):
     said = said_beside(step, *arguments)
     assert "z is sampled by another step, which evaluates the black box of solver" in said
@@ -229,11 +223,7 @@ def test_chains_are_numbered_and_the_first_speaks_for_all():
             common = add(warnings, whole_run=True)
             assert (common is not None) == (chain == 0)
             assert common is None or common.message == "Step: text"
-    for rng in (
-        spawned(5, seed=1)[4],
-        np.random.default_rng(3),
-        np.random.Generator(np.random.MT19937()),
-    ):
+    for rng in (spawned(5, seed=1)[4], np.random.default_rng(3), np.random.Generator(np.random.MT19937())):
         warnings.begin_chain(rng)
         assert warnings.chain == 0
 

@@ -11,16 +11,7 @@ from pymc.step_methods.compound import CompoundStep
 import pymc_kameleon as pk
 from pymc_kameleon.steps import saved_state
 from tests import step_tester as tester
-from tests.step_tester import (
-    NO_BLAS,
-    BlackBox,
-    assert_same_draws,
-    begin,
-    compiled_step,
-    drive,
-    every_step,
-    make,
-)
+from tests.step_tester import NO_BLAS, BlackBox, assert_same_draws, begin, compiled_step, drive, every_step, make
 from tests.support.hierarchies import BlackBox as Box
 
 pytestmark = NO_BLAS
@@ -132,9 +123,7 @@ def test_black_boxes_that_are_learned_one_by_one_go_on(tmp_path, box):
 RESUMED = {
     **tester.CASES,
     "fast_kameleon_screened": tester.Case(pk.FastKameleonStep, {"local_start": 60}, ()),
-    "kamiltonian_lite": tester.Case(
-        pk.KamiltonianStep, {"surrogate": pk.Lite(first_fit=80, n_history=60)}, ()
-    ),
+    "kamiltonian_lite": tester.Case(pk.KamiltonianStep, {"surrogate": pk.Lite(first_fit=80, n_history=60)}, ()),
 }
 
 
@@ -247,9 +236,7 @@ def test_another_step_is_refused(kept):
     refused(pk.GaussianMixtureStep(model=model, **QUICK), path, "its method is adaptive_metropolis")
     other = pk.AdaptiveMetropolisStep(model=model, target_accept=0.3, **QUICK)
     refused(other, path, "its options is {'target_accept': 0.234}, and the step's is")
-    refused(
-        pk.AdaptiveMetropolisStep(model=tester.pair(), **QUICK), path, r"its var_names is \['x'\]"
-    )
+    refused(pk.AdaptiveMetropolisStep(model=tester.pair(), **QUICK), path, r"its var_names is \['x'\]")
     with pm.Model() as wider:
         pm.Flat("x", shape=4, initval=np.zeros(4))
     refused(pk.AdaptiveMetropolisStep(model=wider, **QUICK), path, r"its shapes is {'x': \(3,\)}")
@@ -294,12 +281,7 @@ def test_what_cannot_be_kept_is_said(kept, tmp_path):
 
 
 def test_a_file_names_records_of_this_package_only():
-    for name in (
-        "os:system",
-        "subprocess:Popen",
-        "pymc_kameleon.sampling.workers:evaluate",
-        "builtins:eval",
-    ):
+    for name in ("os:system", "subprocess:Popen", "pymc_kameleon.sampling.workers:evaluate", "builtins:eval"):
         with pytest.raises(ValueError, match="a sampling state has no"):
             saved_state._class(name)
 
@@ -322,11 +304,7 @@ def test_a_write_that_fails_leaves_the_file_that_was_there(kept, tmp_path, monke
 
 def test_what_was_one_object_is_one_again():
     shared = np.arange(6.0).reshape(2, 3).T
-    value = {
-        "a": shared,
-        "b": [shared, (1, np.float64(0.1), -0.0, float("nan"), 2**100)],
-        "c": None,
-    }
+    value = {"a": shared, "b": [shared, (1, np.float64(0.1), -0.0, float("nan"), 2**100)], "c": None}
     back = saved_state._unpacked(saved_state._packed(value), "file")
     assert back["a"] is back["b"][0]
     assert back["a"].flags.f_contiguous

@@ -14,9 +14,7 @@ from tests import step_tester as tester
 
 STEPS = [step for name, step in vars(pk).items() if name.endswith("Step")]
 every_class = pytest.mark.parametrize("step", STEPS)
-SHARED = [
-    n for n in inspect.signature(KernelStep.__init__).parameters if n not in ("self", "options")
-]
+SHARED = [n for n in inspect.signature(KernelStep.__init__).parameters if n not in ("self", "options")]
 OF_STEPS = {"schedule", "screen", "proposal", "surrogate"}  # fields of no sampler
 OF_THE_MODEL = {"evaluations", "learn", "expensive"}  # how KamiltonianStep looks at it
 
@@ -37,14 +35,8 @@ def test_every_option_is_described_once_and_nothing_else_is(step):
 @every_class
 def test_options_are_real_keywords_with_the_types_and_defaults_of_the_algorithm(step):
     own = inspect.signature(step.__init__).parameters  # what an editor reads
-    fields = {
-        f.name: f for kind in reversed(step.variants.values()) for f in dataclasses.fields(kind)
-    }
-    hints = {
-        n: h
-        for kind in reversed(step.variants.values())
-        for n, h in typing.get_type_hints(kind).items()
-    }
+    fields = {f.name: f for kind in reversed(step.variants.values()) for f in dataclasses.fields(kind)}
+    hints = {n: h for kind in reversed(step.variants.values()) for n, h in typing.get_type_hints(kind).items()}
     if step is pk.KamiltonianStep:
         assert set(own) == {"self", "vars", "common", "surrogate", "schedule", *OF_THE_MODEL}
         return
@@ -94,10 +86,7 @@ def test_a_default_that_is_given_wins_over_a_preset():
 
 
 def test_an_option_of_another_variant_says_whose_it_is():
-    with pytest.raises(
-        TypeError,
-        match=r"target_accept is an option of surrogate=pk\.Lite\(target_accept=\.\.\.\) or",
-    ):
+    with pytest.raises(TypeError, match=r"target_accept is an option of surrogate=pk\.Lite\(target_accept=\.\.\.\) or"):
         fast(pk.KamiltonianStep, target_accept=0.9)
     with pytest.raises(TypeError, match="n_directions is an option of proposal='pca'"):
         fast(pk.KameleonStep, n_directions=3)

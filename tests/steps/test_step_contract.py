@@ -349,30 +349,12 @@ def test_state_of_another_version_is_refused():
 
 def test_options_are_described_alike_in_every_process():
     history = np.arange(6.0).reshape(3, 2)
-    one = described(
-        {
-            "k": Matern(1.5),
-            "h": history,
-            "n": np.float64(2.0),
-            "f": np.sum,
-            "v": (1, None),
-            "x": np.nan,
-        }
-    )
-    two = described(
-        {"k": Matern(1.5), "h": history.copy(), "n": 2.0, "f": np.sum, "v": (1, None), "x": np.nan}
-    )
+    one = described({"k": Matern(1.5), "h": history, "n": np.float64(2.0), "f": np.sum, "v": (1, None), "x": np.nan})
+    two = described({"k": Matern(1.5), "h": history.copy(), "n": 2.0, "f": np.sum, "v": (1, None), "x": np.nan})
     assert one == two
     assert pickle.loads(pickle.dumps(one)) == one
     assert "0x" not in repr(one)
-    for name, value in {
-        "k": Matern(2.5),
-        "h": history + 1,
-        "n": 3.0,
-        "f": np.mean,
-        "v": (1,),
-        "x": 0.0,
-    }.items():
+    for name, value in {"k": Matern(2.5), "h": history + 1, "n": 3.0, "f": np.mean, "v": (1,), "x": 0.0}.items():
         assert described(value) != one[name]
 
 
@@ -380,9 +362,7 @@ def test_options_are_described_alike_in_every_process():
 
 
 @every_step
-@pytest.mark.parametrize(
-    "copied", [copy.deepcopy, lambda s: cloudpickle.loads(cloudpickle.dumps(s))]
-)
+@pytest.mark.parametrize("copied", [copy.deepcopy, lambda s: cloudpickle.loads(cloudpickle.dumps(s))])
 def test_a_copy_is_independent(case, copied):
     model = tester.switch()
     step = begin(make(case, model, [model["x"]]))
@@ -424,9 +404,7 @@ def test_pickled_steps_go_on_in_another_process(tmp_path):
     jobs = [at_moment(case, model, 150) for case in tester.CASES.values()]
     (tmp_path / "jobs").write_bytes(cloudpickle.dumps(jobs))
     run = subprocess.run(
-        [sys.executable, "-c", PICKLE_SCRIPT, tmp_path / "jobs", tmp_path / "done"],
-        capture_output=True,
-        text=True,
+        [sys.executable, "-c", PICKLE_SCRIPT, tmp_path / "jobs", tmp_path / "done"], capture_output=True, text=True
     )
     assert run.returncode == 0, run.stderr
     done = pickle.loads((tmp_path / "done").read_bytes())

@@ -18,14 +18,7 @@ from pymc.step_methods.compound import Competence, CompoundStep
 
 import pymc_kameleon
 from pymc_kameleon.pseudo_marginal import NoisyLogLikelihood
-from pymc_kameleon.steps import (
-    AdaptiveMetropolisStep,
-    FastKameleonStep,
-    KameleonStep,
-    KernelStep,
-    register,
-    unregister,
-)
+from pymc_kameleon.steps import AdaptiveMetropolisStep, FastKameleonStep, KameleonStep, KernelStep, register, unregister
 from tests import step_tester as tester
 from tests.step_tester import (
     NO_BLAS,
@@ -227,9 +220,7 @@ def test_registered_step_takes_its_options_from_pm_sample(registered, monkeypatc
     model = black_box_model()
     steps = []
     begin_chain = KameleonStep.set_rng
-    monkeypatch.setattr(
-        KameleonStep, "set_rng", lambda self, rng: steps.append(self) or begin_chain(self, rng)
-    )
+    monkeypatch.setattr(KameleonStep, "set_rng", lambda self, rng: steps.append(self) or begin_chain(self, rng))
     idata = sample(None, model, chains=1, kameleon={"target_accept": 0.3, "n_history": 77})
     assert {type(s) for s in steps} == {KameleonStep}
     assert steps[0]._options == {"target_accept": 0.3, "n_history": 77}
@@ -386,9 +377,7 @@ def test_a_factor_that_fails_in_part_of_the_space_is_named(value):
     assert step.failures[0] > 30
 
 
-@pytest.mark.parametrize(
-    ("share", "value"), [(0.3, -np.inf), (0.002, np.nan), (0.0, np.nan)], ids=str
-)
+@pytest.mark.parametrize(("share", "value"), [(0.3, -np.inf), (0.002, np.nan), (0.0, np.nan)], ids=str)
 def test_what_is_no_failure_is_not_warned_about(share, value):
     """-inf is a density of zero, and a NaN now and then truncates nothing."""
     _, told = told_of_failures(share, value)
@@ -434,18 +423,10 @@ def test_an_estimator_that_returns_an_array_is_named():
     for shape in (None, (2,)):
         with pm.Model() as model:
             x = pm.Normal("x")
-            pm.Potential(
-                "noisy",
-                NoisyLogLikelihood(estimator_of_ours if shape is None else lambda u, x: u, shape)(
-                    x
-                ),
-            )
+            pm.Potential("noisy", NoisyLogLikelihood(estimator_of_ours if shape is None else lambda u, x: u, shape)(x))
         step = AdaptiveMetropolisStep(model=model, correlation=None if shape is None else 0.5)
         name = "estimator_of_ours" if shape is None else "lambda"
-        with pytest.raises(
-            TypeError,
-            match=rf"{name}.* returned an array of shape \({1 if shape is None else 2},\)",
-        ):
+        with pytest.raises(TypeError, match=rf"{name}.* returned an array of shape \({1 if shape is None else 2},\)"):
             step.step(model.initial_point())
 
 
@@ -578,9 +559,7 @@ def test_noisy_estimate_is_kept_when_another_step_moves():
         a_before = float(point["a"])
         point, [stat] = step.step(point)
         rest = -np.log(2 * np.pi) - 0.5 * (point["a"] ** 2 + (point["b"] - point["a"]) ** 2)
-        assert stat[f"{step.name}_lp"] - step.life.here.noise[0] == pytest.approx(
-            float(rest), rel=1e-9
-        )
+        assert stat[f"{step.name}_lp"] - step.life.here.noise[0] == pytest.approx(float(rest), rel=1e-9)
         if i and not stat["accepted"]:
             assert (step.life.here.noise[0] == kept) == (stat["move"] != "renewal")
             assert float(point["a"]) == a_before
@@ -654,9 +633,7 @@ def test_netcdf_and_back(results, name, tmp_path):
     back = az.from_netcdf(path)
     for group in ("posterior", "sample_stats"):
         for variable in idata[group].data_vars:
-            np.testing.assert_array_equal(
-                back[group][variable].values, idata[group][variable].values, err_msg=variable
-            )
+            np.testing.assert_array_equal(back[group][variable].values, idata[group][variable].values, err_msg=variable)
 
 
 @pytest.mark.parametrize("name", STORED)
@@ -687,9 +664,7 @@ def test_names_of_statistics_are_free(step):
 def test_statistics_of_the_same_name_have_the_type_of_pymcs(step, other):
     """PyMC refuses to sample two steps whose statistics share a name and not a type; ``bool`` is not ``np.bool_``."""
     names = set(step.stats_dtypes_shapes) & set(other.stats_dtypes_shapes)
-    if (
-        other is pm.HamiltonianMC
-    ):  # its ``accepted`` is bool, Metropolis' is float64: nobody can stand next to both
+    if other is pm.HamiltonianMC:  # its ``accepted`` is bool, Metropolis' is float64: nobody can stand next to both
         names -= {"accepted"}
     for name in names:
         assert step.stats_dtypes_shapes[name][0] is other.stats_dtypes_shapes[name][0], name
@@ -756,9 +731,7 @@ def test_tuning_length_by_default():
 
 def test_compound_of_two_of_ours():
     model = tester.pair()
-    step = CompoundStep(
-        [KameleonStep([model["a"]], model=model), AdaptiveMetropolisStep([model["b"]], model=model)]
-    )
+    step = CompoundStep([KameleonStep([model["a"]], model=model), AdaptiveMetropolisStep([model["b"]], model=model)])
     idata = sample(step, model)
     assert idata["sample_stats"]["accept"].shape == (2, 50, 2)
     assert idata["sample_stats"]["n_history"].shape == (2, 50)

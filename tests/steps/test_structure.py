@@ -13,9 +13,7 @@ from pymc_kameleon.steps.told.sampler_warnings import SamplerWarning
 from tests.support.hierarchies import BlackBox, curves, schools
 
 QUICK = {"mode": "FAST_COMPILE"}
-CVM = {
-    "mode": "CVM"
-}  # a chain looks at the known part thousands of times; Numba would compile for longer
+CVM = {"mode": "CVM"}  # a chain looks at the known part thousands of times; Numba would compile for longer
 
 
 def step(model, **options):
@@ -83,9 +81,7 @@ def test_nothing_adapts_after_tuning(run):
         assert len({s[name] for s in stats[30:]}) == 1, name
 
 
-@pytest.mark.parametrize(
-    "after", [10, *(pytest.param(n, marks=pytest.mark.slow) for n in (50, 70))]
-)
+@pytest.mark.parametrize("after", [10, *(pytest.param(n, marks=pytest.mark.slow) for n in (50, 70))])
 def test_a_chain_resumes_bit_for_bit(after):
     """In the climb, while tuning, and frozen."""
     model, _ = schools()

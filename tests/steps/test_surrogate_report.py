@@ -23,10 +23,7 @@ def test_a_good_surrogate_is_not_spoken_of():
         ({"uncovered": 0.26}, "does not cover the posterior"),
         ({"residual_sd": 3.1}, "is inaccurate"),
         ({"uncovered": 1.0}, "was not judged"),
-        (
-            {"uncovered": 1.0, "residual_sd": 3.1},
-            "is inaccurate",
-        ),  # a large error is said, whatever else is known
+        ({"uncovered": 1.0, "residual_sd": 3.1}, "is inaccurate"),  # a large error is said, whatever else is known
     ],
 )
 def test_what_is_wrong_is_said_with_what_was_measured(change, wrong):

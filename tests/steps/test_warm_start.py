@@ -13,13 +13,7 @@ from pymc_kameleon.samplers import chain, known_points
 from pymc_kameleon.samplers.kamiltonian.values.sampler import ValueKamiltonian
 from pymc_kameleon.samplers.seam import Known, Point
 from pymc_kameleon.steps.told.sampler_warnings import SamplerWarning
-from tests.samplers.test_value_kamiltonian import (
-    apply_kernel,
-    draw_skewed,
-    largest_z,
-    skewed,
-    without_share,
-)
+from tests.samplers.test_value_kamiltonian import apply_kernel, draw_skewed, largest_z, skewed, without_share
 from tests.support.chains import Held
 
 TUNE, DRAWS = 60, 40
@@ -106,15 +100,12 @@ def test_control_without_them_there_is_none_in_so_few_draws(model):
 def test_a_constant_is_found_and_anything_else_refused_with_the_numbers(model, table):
     points, values = table
     chains = [
-        drive(begin(model, evaluations=(points, values + c)), model.initial_point(), 30)[0]
-        for c in (0.0, 1024.0)
+        drive(begin(model, evaluations=(points, values + c)), model.initial_point(), 30)[0] for c in (0.0, 1024.0)
     ]
     np.testing.assert_array_equal(chains[0][:5], chains[1][:5])  # the same points are checked
     assert np.abs(chains[1][10:].mean(axis=0) - chains[0][10:].mean(axis=0)).max() < 0.5
     wrong = begin(model, evaluations=(points, 1.1 * values))
-    with pytest.raises(
-        ValueError, match=r"of their points it differs from them by \[.*worst is"
-    ) as e:
+    with pytest.raises(ValueError, match=r"of their points it differs from them by \[.*worst is") as e:
         drive(wrong, model.initial_point(), 30)
     assert len(re.findall(r"-?\d+\.\d+", str(e.value).partition("by [")[2].partition("]")[0])) == 5
     of_other_data = begin(make_model(DATA[:20]), evaluations=table)
@@ -210,9 +201,7 @@ def frozen():
     *_, last = chain.draws(rng, sampler, skewed, here, state, 60, tuning=True)
     assert last.state.learning.schedule.refits >= 1
     state = chain.freeze(sampler, last.point, last.state)
-    mixture = state.mixture._replace(
-        floor=0.15, slack=0.0
-    )  # the surrogate matters more: the control sees more
+    mixture = state.mixture._replace(floor=0.15, slack=0.0)  # the surrogate matters more: the control sees more
     return Held(sampler, state._replace(mixture=mixture))
 
 

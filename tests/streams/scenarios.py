@@ -71,9 +71,7 @@ def two_groups(predicts):
                 box = wrap_py([pt.dscalar], [pt.TensorType("float64", shape=(2,))])(decay)
                 pm.Normal(f"y{k}", box(rate[k]), 0.1, observed=y)
             else:
-                fits = wrap_py([pt.dscalar], [pt.dscalar])(
-                    lambda r, y=y: np.array(-50.0 * np.sum((decay(r) - y) ** 2))
-                )
+                fits = wrap_py([pt.dscalar], [pt.dscalar])(lambda r, y=y: np.array(-50.0 * np.sum((decay(r) - y) ** 2)))
                 pm.Potential(f"y{k}", fits(rate[k]))
     return model
 

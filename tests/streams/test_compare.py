@@ -31,7 +31,5 @@ def test_the_earliest_draw_of_any_chain_is_named(value):
 def test_what_came_went_and_raised():
     assert difference(run(), run(**{"sample_stats.lp": np.zeros(2)})) == "new: sample_stats.lp"
     assert difference(run(**{"sample_stats.lp": np.zeros(2)}), run()) == "gone: sample_stats.lp"
-    assert "is float64 (2, 4), was float64 (2, 3)" in difference(
-        run(), {**run(), "posterior.x": np.zeros((2, 4))}
-    )
+    assert "is float64 (2, 4), was float64 (2, 3)" in difference(run(), {**run(), "posterior.x": np.zeros((2, 4))})
     assert difference({"raised": np.array("E: no")}, run()) == "there E: no"

@@ -30,9 +30,7 @@ class Wrong:
     def log_ratio(self, state, point, proposal, there):
         if not hasattr(self.control, "log_ratio"):
             return self.right.log_ratio(state, point, proposal, there)
-        return self.control.log_ratio(
-            Held(self.right, state), *point[:2], proposal, there.log_density
-        )
+        return self.control.log_ratio(Held(self.right, state), *point[:2], proposal, there.log_density)
 
     def adapt(self, rng, state, outcome):
         if not hasattr(self.control, "adapt"):
@@ -113,9 +111,7 @@ class Held:
     def draws(self, rng, log_density, x, n, *, value=None, tuning=False):
         """``n`` draws from ``x``, as (the hand before, outcome, the hand after)."""
         point = Point(x, log_density(x) if value is None else value)
-        for draw in chain.draws(
-            rng, self.sampler, log_density, point, self.state, n, tuning=tuning
-        ):
+        for draw in chain.draws(rng, self.sampler, log_density, point, self.state, n, tuning=tuning):
             yield Held(self.sampler, draw.before), outcome_of(draw), Held(self.sampler, draw.state)
 
     def draw(self, rng, x, value, log_density, *, tuning=False):
@@ -152,9 +148,7 @@ def run_chain(rng, held, log_density, x, steps, adapt=True, visit=None):
     ``visit(before, after, outcome)`` is called after every transition.
     """
     draws = np.empty((steps, len(x)))
-    for t, (before, outcome, after) in enumerate(
-        held.draws(rng, log_density, x, steps, tuning=adapt)
-    ):
+    for t, (before, outcome, after) in enumerate(held.draws(rng, log_density, x, steps, tuning=adapt)):
         if visit is not None:
             visit(before, after, outcome)
         held, draws[t] = after, outcome.position
@@ -198,9 +192,7 @@ def z_scores(ends, mean, cov):
     centred = ends - mean
     d = ends.shape[1]
     functionals = [centred[:, i] for i in range(d)]
-    functionals += [
-        centred[:, i] * centred[:, j] - cov[i, j] for i in range(d) for j in range(i + 1)
-    ]
+    functionals += [centred[:, i] * centred[:, j] - cov[i, j] for i in range(d) for j in range(i + 1)]
     return np.array([f.mean() / (f.std(ddof=1) / np.sqrt(len(f))) for f in functionals])
 
 

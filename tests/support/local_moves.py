@@ -66,9 +66,7 @@ class Previous:
     def propose(self, rng, x, state):
         proposal = state.propose(rng, x)
         delta = np.linalg.solve(state.factor, proposal.position - x)
-        reverse, forward = (
-            self.log_density(state, c, delta) for c in (state.walk, state.covariance)
-        )
+        reverse, forward = (self.log_density(state, c, delta) for c in (state.walk, state.covariance))
         return proposal._replace(log_q_ratio=reverse - forward)
 
     def keep(self, state, outcome):

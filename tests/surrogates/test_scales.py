@@ -150,11 +150,7 @@ def hierarchy(rng, n, groups=6):
 
 @pytest.mark.parametrize(
     ("draw", "n", "block", "error"),
-    [
-        (funnel, 150, (0, -1.0), 1e-4),
-        (linear_regression, 200, (5, -2.0), 0.008),
-        (hierarchy, 250, (1, -2.0), 0.02),
-    ],
+    [(funnel, 150, (0, -1.0), 1e-4), (linear_regression, 200, (5, -2.0), 0.008), (hierarchy, 250, (1, -2.0), 0.02)],
 )
 def test_a_scale_is_found_and_learned(draw, n, block, error):
     rng = np.random.default_rng(8)
@@ -236,10 +232,7 @@ def test_the_fit_is_weighted_least_squares_made_concave():
     left = data.y - columns[:, free:] @ made[free:]
     beside = np.linalg.lstsq(shared.columns[:, :free] * root[:, None], root * left, rcond=None)[0]
     np.testing.assert_allclose(
-        columns @ made,
-        columns[:, free:] @ made[free:] + shared.columns[:, :free] @ beside,
-        rtol=1e-6,
-        atol=1e-6,
+        columns @ made, columns[:, free:] @ made[free:] + shared.columns[:, :free] @ beside, rtol=1e-6, atol=1e-6
     )
     surrogate = regression.unpack(basis, made, shared.scale[:free], data.offset)
     at = data.template.centre + data.template.scale * data.s
@@ -270,9 +263,7 @@ def dynamics_with_a_scale(rate=-1.4, straight=True, radius=2.3):
         -np.array([[[0.1, 0.0, 0.0], [0.0, 1.2, 0.3], [0.0, 0.3, 0.9]]]),
         np.array([[0.0, -0.3, 0.0, 0.0, 0.2]]),
     )  # fmt: skip
-    f = blank._replace(
-        blocks=blocks, quadratic=-np.diag([1.0, 0.15, 0.1]), linear=np.array([0.3, 0.1, -0.1])
-    )
+    f = blank._replace(blocks=blocks, quadratic=-np.diag([1.0, 0.15, 0.1]), linear=np.array([0.3, 0.1, -0.1]))
     metric = np.array([[1.1, 0.0, 0.0], [0.3, 0.9, 0.1], [0.0, -0.2, 1.0]])
     archive = f.centre + np.random.default_rng(7).standard_normal((60, 3))
     dynamics = surrogate_dynamics.make_dynamics(f, metric, archive, 0.5)
@@ -307,13 +298,9 @@ def test_a_move_along_a_scale_has_its_jacobian_and_comes_back():
         expected, jacobian = plain_rescale(moves, z, math.exp(2.5 * size - 1.5) * normal)
         np.testing.assert_allclose(new, expected, rtol=1e-10, atol=1e-12)
         assert log_jacobian == pytest.approx(jacobian, rel=1e-5, abs=1e-8)
-        assert rescaling.move(moves, new, which, size, -normal, back) == pytest.approx(
-            -log_jacobian
-        )
+        assert rescaling.move(moves, new, which, size, -normal, back) == pytest.approx(-log_jacobian)
         np.testing.assert_allclose(back, z, rtol=1e-10, atol=1e-12)
-        assert moves.into[0] @ (new - z) @ np.eye(3)[0] == pytest.approx(
-            math.exp(2.5 * size - 1.5) * normal
-        )
+        assert moves.into[0] @ (new - z) @ np.eye(3)[0] == pytest.approx(math.exp(2.5 * size - 1.5) * normal)
 
 
 def plain_straightened(dynamics, z, momentum, step, steps, temperature):
@@ -328,16 +315,12 @@ def plain_straightened(dynamics, z, momentum, step, steps, temperature):
         return np.linalg.solve(moves.into[0], w * widths(w[j]) + moves.centres[0])
 
     def log_density(w):
-        jacobian = np.column_stack(
-            [(to_z(w + h * e) - to_z(w - h * e)) / (2 * h) for e in np.eye(3)]
-        )
+        jacobian = np.column_stack([(to_z(w + h * e) - to_z(w - h * e)) / (2 * h) for e in np.eye(3)])
         value = temperature * surrogate_dynamics.value(dynamics, to_z(w))
         return value + np.linalg.slogdet(jacobian)[1]
 
     def slope(w):
-        return np.array(
-            [(log_density(w + h * e) - log_density(w - h * e)) / (2 * h) for e in np.eye(3)]
-        )
+        return np.array([(log_density(w + h * e) - log_density(w - h * e)) / (2 * h) for e in np.eye(3)])
 
     q = moves.into[0] @ z - moves.centres[0]
     w = q / widths(q[j])
@@ -455,10 +438,7 @@ def by_hand(dynamics, starts, kind, with_jacobian):
                 further = moves.into[0][0] @ (new - z)
                 jacobian = -0.5 * moves.rates[0] * moves.exponents[0].sum() * further
             log_ratio -= 0.0 if with_jacobian else jacobian
-            inside = (
-                surrogate_dynamics.reach(dynamics, new) < dynamics.radius
-                and new_value < dynamics.ceiling
-            )
+            inside = surrogate_dynamics.reach(dynamics, new) < dynamics.radius and new_value < dynamics.ceiling
             if inside and math.log(rng.random()) < log_ratio:
                 z[:] = new
     return ends
@@ -517,10 +497,7 @@ def test_a_trajectory_goes_on_in_the_neck():
             moves = moves._replace(centres=moves.centres + 1.0)
         one = surrogate_dynamics.with_moves(dynamics, moves)
         paths = [
-            surrogate_dynamics.run(
-                rng, surrogate_dynamics.to_z(one, row), one, Arm(1, 1.5, 0.3, 0.0)
-            )
-            for row in x
+            surrogate_dynamics.run(rng, surrogate_dynamics.to_z(one, row), one, Arm(1, 1.5, 0.3, 0.0)) for row in x
         ]
         accepted = np.mean([path.accept_prob for path in paths])
         assert least <= accepted <= most
@@ -532,9 +509,7 @@ def test_what_only_looks_like_a_scale_is_not_straightened():
     for error, straight in ((0.05, 0), (0.9, -1), (math.nan, -1)):
         dynamics = surrogate_dynamics.make_dynamics(f, np.eye(3), archive, 0.3, error)
         assert dynamics.rescaling.straight == straight
-        assert surrogate_dynamics.below(dynamics, 3.0).ceiling == (
-            math.inf if straight >= 0 else 3.0
-        )
+        assert surrogate_dynamics.below(dynamics, 3.0).ceiling == (math.inf if straight >= 0 else 3.0)
 
 
 def test_without_a_scale_there_is_a_ceiling():

@@ -148,9 +148,7 @@ def test_gaussian_objective_is_that_of_the_gaussian_fit():
     mean = np.average(points, axis=0, weights=weights)
     cov = np.cov(points.T, aweights=weights, ddof=0)
     test = rng.standard_normal((5, 3))
-    slow = loop_objective(
-        lambda x: -0.5 * (x - mean) @ np.linalg.solve(cov, x - mean), test, np.ones(5), 3
-    )
+    slow = loop_objective(lambda x: -0.5 * (x - mean) @ np.linalg.solve(cov, x - mean), test, np.ones(5), 3)
     np.testing.assert_allclose(sm.gaussian_objective(points, test, weights), slow, rtol=1e-6)
 
 
@@ -338,9 +336,7 @@ def test_sums_add():
     rng, points, weights, base = problem(3)
     features = rff.draw_features(rng, "gaussian", 3, 10, LENGTHSCALE)
     whole = finite.score_sums(points, features, weights, base)
-    parts = [
-        finite.score_sums(points[s], features, weights[s], base) for s in (slice(5), slice(5, 12))
-    ]
+    parts = [finite.score_sums(points[s], features, weights[s], base) for s in (slice(5), slice(5, 12))]
     for a, b in zip(whole, finite.merge(*parts), strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-10, atol=1e-12)
 
@@ -437,14 +433,10 @@ def test_validation_scores_are_held_out_refits(family, with_base):
             for fold in folds:
                 train = np.setdiff1d(np.arange(24), fold)
                 if family == "lite":
-                    fit = lite.fit_lite(
-                        points[train], lengthscale, regularization, weights[train], base
-                    )
+                    fit = lite.fit_lite(points[train], lengthscale, regularization, weights[train], base)
                 else:
                     features = finite.at_lengthscale(unit, lengthscale)
-                    fit = finite.fit_finite(
-                        points[train], features, regularization, weights[train], base
-                    )
+                    fit = finite.fit_finite(points[train], features, regularization, weights[train], base)
                 scores.append(sm.score_objective(fit, points[fold], weights[fold]))
             np.testing.assert_allclose(result.scores[i, j], np.mean(scores), rtol=1e-6)
     assert result.score == result.scores.min()

@@ -37,9 +37,7 @@ def plain(emulator, k, t):
     d = len(t)
     for c in range(e.splines.first[k], e.splines.first[k + 1]):
         gap = e.whitening[k, :d, :d] @ t - e.splines.centres[c, :d]
-        value += (
-            e.splines.heights[e.splines.start[k] + c - e.splines.first[k]] * np.sqrt(gap @ gap) ** 3
-        )
+        value += e.splines.heights[e.splines.start[k] + c - e.splines.first[k]] * np.sqrt(gap @ gap) ** 3
     return value
 
 
@@ -92,9 +90,7 @@ def test_the_fit_is_that_of_the_saddle_point_equations(d, monkeypatch):
     x = columns(z, *nested(d, 2, 2))
     p = x.shape[1]
     top = phi + splines.RIDGE * weights.sum() * np.diag(1.0 / weights)
-    solved = np.linalg.solve(
-        np.block([[top, x], [x.T, np.zeros((p, p))]]), np.vstack([o, np.zeros((p, 1))])
-    )
+    solved = np.linalg.solve(np.block([[top, x], [x.T, np.zeros((p, p))]]), np.vstack([o, np.zeros((p, 1))]))
     fresh = 0.7 * rng.standard_normal((20, d))
     cubes = np.array([[np.sqrt(((a - b) ** 2).sum()) ** 3 for b in z] for a in fresh])
     want = cubes @ solved[:90] + columns(fresh, *nested(d, 2, 2)) @ solved[90:]
@@ -134,9 +130,7 @@ def test_it_is_taken_where_it_pays_and_the_polynomial_where_that_is_exact(monkey
     monkeypatch.setattr(regression, "POOR", np.inf)
     without, _, _ = fitted(2)
     assert without.emulator.splines.first[-1] == 0
-    assert np.quantile(with_spline[:, 0], 0.9) < 0.5 * np.quantile(
-        error(without.emulator)[:, 0], 0.9
-    )
+    assert np.quantile(with_spline[:, 0], 0.9) < 0.5 * np.quantile(error(without.emulator)[:, 0], 0.9)
     assert found.errors[0] < without.errors[0] * np.sqrt(splines.MARGIN)
 
 

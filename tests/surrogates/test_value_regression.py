@@ -17,9 +17,7 @@ def random_surrogate(rng, d, kind):
     """Every term of a surrogate at once, with random coefficients."""
     variables, powers = monomials.exponents(d, 4, 3)
     q, r = rng.standard_normal((2, d, d))
-    blank = features.blank(
-        rng.standard_normal(d), np.exp(rng.standard_normal(d)), rng.standard_normal((d, d))
-    )
+    blank = features.blank(rng.standard_normal(d), np.exp(rng.standard_normal(d)), rng.standard_normal((d, d)))
     return blank._replace(
         origin=rng.standard_normal(d),
         frame=np.tril(rng.standard_normal((d, d))),
@@ -75,8 +73,7 @@ def test_compiled_value_and_gradient(d, kind):
         h = 1e-5
         gradient = features.values_and_slopes(f, ((x - f.centre) / f.scale)[None])[1][0]
         differences = [
-            (plain_value(f, x + h * f.scale * e) - plain_value(f, x - h * f.scale * e)) / (2 * h)
-            for e in np.eye(d)
+            (plain_value(f, x + h * f.scale * e) - plain_value(f, x - h * f.scale * e)) / (2 * h) for e in np.eye(d)
         ]
         np.testing.assert_allclose(gradient, differences, rtol=1e-6, atol=1e-6)
 
@@ -84,11 +81,7 @@ def test_compiled_value_and_gradient(d, kind):
 @pytest.mark.parametrize("kind", [NONE, GAUSSIAN, PAIRWISE, FOURIER])
 def test_in_the_coordinates_of_the_dynamics_it_is_the_same(kind):
     rng = np.random.default_rng(4)
-    f, metric, h = (
-        random_surrogate(rng, 3, kind),
-        rng.standard_normal((3, 3)) + 2.0 * np.eye(3),
-        1e-5,
-    )
+    f, metric, h = (random_surrogate(rng, 3, kind), rng.standard_normal((3, 3)) + 2.0 * np.eye(3), 1e-5)
     x = f.centre + 0.3 * f.scale * rng.standard_normal((5, 3))
     dynamics = transitions.make_dynamics(f, metric, x, 0.1)
     for one in x:
@@ -98,14 +91,11 @@ def test_in_the_coordinates_of_the_dynamics_it_is_the_same(kind):
         assert transitions.value_inside(dynamics, one) == transitions.value(dynamics, z) == value
         low = dynamics._replace(ceiling=value - 1.0)
         near = dynamics._replace(radius=0.5 * math.sqrt(z @ z))
-        assert (
-            transitions.value_inside(low, one) == transitions.value_inside(near, one) == -math.inf
-        )
+        assert transitions.value_inside(low, one) == transitions.value_inside(near, one) == -math.inf
         gradient, space = np.empty(3), np.empty((2, 3))
         features.at(features.restored(*dynamics.flat), 0.5, z, gradient, *space)
         differences = [
-            (transitions.value(dynamics, z + h * e) - transitions.value(dynamics, z - h * e))
-            / (2 * h)
+            (transitions.value(dynamics, z + h * e) - transitions.value(dynamics, z - h * e)) / (2 * h)
             for e in np.eye(3)
         ]
         np.testing.assert_allclose(gradient, 0.5 * np.array(differences), rtol=1e-6, atol=1e-6)
@@ -195,10 +185,7 @@ def test_a_fit_is_weighted_ridge_regression(family):
         found = least_squares.solve(system_of_all, fitted.ridge)
         surrogate = regression.unpack(basis, found, shared.scale[: basis.base], data.offset)
         np.testing.assert_allclose(
-            features.values(fitted.surrogate, x),
-            features.values(surrogate, x),
-            rtol=1e-5,
-            atol=1e-5,
+            features.values(fitted.surrogate, x), features.values(surrogate, x), rtol=1e-5, atol=1e-5
         )
 
 
@@ -261,15 +248,11 @@ def test_the_error_under_noise_falls_with_the_square_root_of_the_points():
 def test_a_fit_is_determined_by_its_seed_and_ignores_points_without_a_density():
     rng = np.random.default_rng(3)
     x, y, chain, chain_y = problem(rng, smooth, 2, n=300)
-    first, second = (
-        regression.fit(np.random.default_rng(1), x, y, chain, chain_y) for _ in range(2)
-    )
+    first, second = (regression.fit(np.random.default_rng(1), x, y, chain, chain_y) for _ in range(2))
     np.testing.assert_array_equal(first.surrogate.weights, second.surrogate.weights)
     extended = np.concatenate([x, x[:50] + 9.0]), np.concatenate([y, np.full(50, -np.inf)])
     third = regression.fit(np.random.default_rng(1), *extended, chain, chain_y)
-    np.testing.assert_array_equal(
-        features.values(first.surrogate, x), features.values(third.surrogate, x)
-    )
+    np.testing.assert_array_equal(features.values(first.surrogate, x), features.values(third.surrogate, x))
 
 
 def test_work_is_capped(monkeypatch):
@@ -304,10 +287,7 @@ def test_in_many_dimensions_the_monomials_that_matter_are_found_and_kept():
     rng = np.random.default_rng(1)
     problem = (x, y, y, x, y, 0.3, 0.15)
     data = regression.prepare(rng, *problem)
-    matter = {
-        (0, 0, 0, 4, 0, 0),
-        (0, 1, 0, 2, 1, 0),
-    }  # of some 1000 monomials in pairs of variables
+    matter = {(0, 0, 0, 4, 0, 0), (0, 1, 0, 2, 1, 0)}  # of some 1000 monomials in pairs of variables
     shared = regression.share_columns(data, True)
     assert len(shared.variables) < monomials.MAX_MONOMIALS / 2
     assert matter <= chosen_monomials(shared)
@@ -324,8 +304,6 @@ def test_held_out_points_have_no_say_in_which_monomials_are_tried():
     x, y = banana_in_twenty_dimensions(800)
     data = regression.prepare(np.random.default_rng(1), x, y, y, x, y, 0.3, 0.15)
     other = np.where(data.held_out, 100.0 * data.y[::-1], data.y)
-    chosen = [
-        regression.share_columns(data._replace(y=v), True) for v in (data.y, other, other[::-1])
-    ]
+    chosen = [regression.share_columns(data._replace(y=v), True) for v in (data.y, other, other[::-1])]
     assert chosen_monomials(chosen[0]) == chosen_monomials(chosen[1])
     assert chosen_monomials(chosen[0]) != chosen_monomials(chosen[2])

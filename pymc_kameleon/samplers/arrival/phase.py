@@ -30,15 +30,7 @@ import numpy as np
 from pymc_kameleon.numerics import history
 from pymc_kameleon.samplers.arrival import model as arrival_model
 from pymc_kameleon.samplers.arrival import quadratic
-from pymc_kameleon.samplers.arrival.state import (
-    Near,
-    Record,
-    State,
-    default_budget,
-    depth,
-    height,
-    little,
-)
+from pymc_kameleon.samplers.arrival.state import Near, Record, State, default_budget, depth, height, little
 
 # in the scales given: less than the spread of the starts, to stay in the basin of one
 FIRST_RADIUS = 0.3
@@ -137,9 +129,7 @@ def _is_evaluated(state, point):
 
 
 @np.errstate(all="ignore")
-def tell(
-    rng: np.random.Generator, state: State, point: np.ndarray, log_density: float, beside=()
-) -> State:
+def tell(rng: np.random.Generator, state: State, point: np.ndarray, log_density: float, beside=()) -> State:
     """The state after ``point``'s log density, which may be anything but is taken for ``-inf`` if not finite.
 
     ``beside``: pairs (point, log density) of what :mod:`pymc_kameleon.samplers.arrival.beside` proposed.
@@ -242,9 +232,7 @@ def _decide(state):
         return state._replace(move="explore")
     values, slopes, _ = quadratic.principal(state)
     left = quadratic.to_gain(values, slopes)
-    left += max(
-        0.0, np.abs(slopes[values >= quadratic.CONCAVE]).sum() - d
-    )  # a neck's slope is at most that
+    left += max(0.0, np.abs(slopes[values >= quadratic.CONCAVE]).sum() - d)  # a neck's slope is at most that
     record = state.record
     higher = record is None or state.log_densities[state.current] > record.log_density + little(d)
     promising = arrival_model.gain(state.model, arrival_model.highest(state.model)) > 1e-3
@@ -289,9 +277,7 @@ def _decide_near(state):
         return state._replace(move="explore")
     centre, axes = quadratic.normal_approximation(state)
     signs = np.where(slopes >= 0.0, 1.0, -1.0)
-    return state._replace(
-        move="check", near=near._replace(centre=centre, axes=axes, signs=signs, hits=0)
-    )
+    return state._replace(move="check", near=near._replace(centre=centre, axes=axes, signs=signs, hits=0))
 
 
 def _count(state, right, gain):
@@ -300,9 +286,7 @@ def _count(state, right, gain):
     candidate = near.candidate
     if hits > d and gain > -depth(d):  # a draw that is plausible
         candidate = state.evaluations - 1
-    near = near._replace(
-        hits=hits, tried=near.tried + 1, right=near.right + int(right), candidate=candidate
-    )
+    near = near._replace(hits=hits, tried=near.tried + 1, right=near.right + int(right), candidate=candidate)
     return state._replace(near=near)
 
 
@@ -322,9 +306,7 @@ def _end_near(state):
     near, d = state.near, len(state.origin)
     values, slopes, _ = quadratic.principal(state)
     flat = (values > FLAT) & (values < -FLAT) & (np.abs(slopes) <= 0.5)
-    if (
-        flat.any() and state.evaluations < near.until
-    ):  # the prediction was right, of a piece of a ridge
+    if flat.any() and state.evaluations < near.until:  # the prediction was right, of a piece of a ridge
         state = state._replace(near=near._replace(hits=0, candidate=-1))
         return _decide(quadratic.fit(quadratic.change_metric(state), anew=False))
     handed = near.candidate if near.candidate >= 0 else state.current

@@ -49,9 +49,7 @@ def fit(state: State, anew: bool = True) -> State:
     chosen = chosen[(distance[chosen] < 1e4) | (np.arange(most) < 2 * d)]
     choices, next_choice = _choices(state, fall[chosen], anew)
     model = arrival_model.fit(points[chosen], fall[chosen], choices)
-    return state._replace(
-        model=model, origin=origin, basis=basis, fitted=n, next_choice=next_choice
-    )
+    return state._replace(model=model, origin=origin, basis=basis, fitted=n, next_choice=next_choice)
 
 
 def _choices(state, fall, anew):

@@ -110,6 +110,4 @@ def depth(d: int) -> float:
 
 def height(log_density: float | np.ndarray) -> np.ndarray:
     """The log density, by its logarithm beyond ``HUGE``: squares of falls and of slopes are still numbers."""
-    return np.clip(log_density, -HUGE, HUGE) * (
-        1.0 + np.log(np.maximum(np.abs(log_density) / HUGE, 1.0))
-    )
+    return np.clip(log_density, -HUGE, HUGE) * (1.0 + np.log(np.maximum(np.abs(log_density) / HUGE, 1.0)))

@@ -26,11 +26,7 @@ class Mixture(NamedTuple):
 
 
 def fit(
-    rng: np.random.Generator,
-    points: np.ndarray,
-    size: int,
-    effective_size: float,
-    iterations: int = 15,
+    rng: np.random.Generator, points: np.ndarray, size: int, effective_size: float, iterations: int = 15
 ) -> Mixture:
     """The mixture of ``size`` components after ``iterations`` of EM.
 

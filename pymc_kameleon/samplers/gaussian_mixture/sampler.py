@@ -137,13 +137,10 @@ class GaussianMixture(Sampler):
         shares = self.shares
         if not (len(shares) == 4 and min(shares) >= 0 and math.isclose(sum(shares), 1.0)):
             raise ValueError(
-                "shares must be 4 probabilities (global, local, auxiliary, independence) with sum 1, got "
-                f"{shares!r}."
+                f"shares must be 4 probabilities (global, local, auxiliary, independence) with sum 1, got {shares!r}."
             )
         walk = AdaptiveMetropolis(
-            target_accept=self.target_accept,
-            learn_from_values=self.learn_from_values,
-            tune=self.tune,
+            target_accept=self.target_accept, learn_from_values=self.learn_from_values, tune=self.tune
         )
         object.__setattr__(self, "walk", walk)
         object.__setattr__(self, "cumulative_shares", tuple(map(float, np.cumsum(shares)[:3])))
@@ -207,9 +204,7 @@ class GaussianMixture(Sampler):
             state = state._replace(moves=moves, log_scale=log_scale)
         elif move == "auxiliary":
             moves = state.auxiliary_moves + 1
-            log_scale = _tuned(
-                state.auxiliary_log_scale, outcome, self.auxiliary_target_accept, moves
-            )
+            log_scale = _tuned(state.auxiliary_log_scale, outcome, self.auxiliary_target_accept, moves)
             state = state._replace(auxiliary_moves=moves, auxiliary_log_scale=log_scale)
         walk = state.walk
         if walk.iteration >= state.next_refresh and walk.history is not None:

@@ -145,9 +145,7 @@ class FastKameleon(LocalMoves):
         return super().init(rng, x, known)
 
     def _draw_features(self, rng, dim):
-        return draw_features(
-            rng, self.chosen, dim, self.n_features, 1.0, self.embedding, self.orthogonal
-        )
+        return draw_features(rng, self.chosen, dim, self.n_features, 1.0, self.embedding, self.orthogonal)
 
     def freeze(self, state) -> State:
         """End of tuning: only the truncated factor is kept."""

@@ -104,9 +104,7 @@ class LocalMoves(Sampler):
         share(global_share=self.global_share, sheared_share=self.sheared_share)
         share(autoregressive_share=self.autoregressive_share)
         walk = AdaptiveMetropolis(
-            target_accept=self.target_accept,
-            learn_from_values=self.learn_from_values,
-            tune=self.tune,
+            target_accept=self.target_accept, learn_from_values=self.learn_from_values, tune=self.tune
         )
         if self._as_published:
             # Without a history the proposal is N(x, gamma^2 I), in place of the cold start.

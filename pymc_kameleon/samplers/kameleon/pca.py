@@ -99,9 +99,7 @@ class PCAKameleon(Kameleon):
         there = self.covariance(model, y_new)
         # Exactness hangs here: both densities are the mixture's (one of the two and the component drawn in the other
         # is wrong), and the reverse one takes the directions *at x_new*, with the same weights, nu_j and gamma.
-        forward = log_mixture_density(
-            delta, state.covariance, model.weights, model.log_scales, gamma
-        )
+        forward = log_mixture_density(delta, state.covariance, model.weights, model.log_scales, gamma)
         reverse = log_mixture_density(delta, there, model.weights, model.log_scales, gamma)
         return Proposal(x_new, reverse - forward, "local", Carry(there, drawn))
 
@@ -129,9 +127,7 @@ class PCAKameleon(Kameleon):
     def learn(self, rng, state, states) -> Directions:  # type: ignore[override]
         """Draw a new subsample and find its principal directions; the scales stay with their rank."""
         points, lengthscale = super().learn(rng, state, states)
-        coefficients, weights = principal_coefficients(
-            points.T / lengthscale, self.chosen, self.n_directions
-        )
+        coefficients, weights = principal_coefficients(points.T / lengthscale, self.chosen, self.n_directions)
         m, before = len(weights), state.model
         log_scales, moves = np.full(m, float(state.log_scale)), np.full(m, FIRST_MOVES)
         if before is not None:
@@ -144,9 +140,7 @@ class PCAKameleon(Kameleon):
         """g_j at ``y``, one a row, shape (m, d)."""
         kernel, lengthscale, trace = self.chosen, model.lengthscale, self.normalization == "trace"
         if type(kernel) is Gaussian:
-            return gaussian_directions(
-                y, model.points, lengthscale, model.coefficients, model.weights, trace
-            )
+            return gaussian_directions(y, model.points, lengthscale, model.coefficients, model.weights, trace)
         gradients = kernel.gradient(y / lengthscale, model.points.T / lengthscale)
         directions = model.coefficients @ ((2.0 / lengthscale) * gradients)
         if trace:
@@ -155,9 +149,7 @@ class PCAKameleon(Kameleon):
         return directions
 
 
-def principal_coefficients(
-    points: np.ndarray, kernel: Kernel, n_directions: int
-) -> tuple[np.ndarray, np.ndarray]:
+def principal_coefficients(points: np.ndarray, kernel: Kernel, n_directions: int) -> tuple[np.ndarray, np.ndarray]:
     """Leading unit eigenvectors of H K H, one a row, and their eigenvalues scaled to sum 1: shapes (m, n), (m,).
 
     ``points`` (n, d), in units of the lengthscale.

@@ -98,9 +98,7 @@ def propose(rng: np.random.Generator, x: np.ndarray, shear: Shear) -> Proposal:
         step = math.exp(shear.log_scale) * (shear.factor @ rng.standard_normal(len(x)))
         return Proposal(bend(r + step, *shear[:5]), 0.0, "sheared")
     proposal = autoregressive.propose(rng, r, shear.mean, shear.factor, shear.autoregression)
-    return proposal._replace(
-        position=bend(proposal.position, *shear[:5]), move="sheared_autoregressive"
-    )
+    return proposal._replace(position=bend(proposal.position, *shear[:5]), move="sheared_autoregressive")
 
 
 def adapt(shear: Shear, outcome: Outcome, target_accept: float) -> Shear:

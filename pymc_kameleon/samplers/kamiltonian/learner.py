@@ -92,9 +92,7 @@ def measure(learning: Any, held_out: float, unknown: float = 1.0) -> Quality:
         residual_sd = trust.spread(judgement.residuals.buffer[:size])
     if judgement.judged > ENOUGH:
         uncovered = judgement.uncovered / judgement.judged
-    return Quality(
-        residual_sd, uncovered, learning.schedule.refits, learning.size, judgement.median
-    )
+    return Quality(residual_sd, uncovered, learning.schedule.refits, learning.size, judgement.median)
 
 
 class Schedule(NamedTuple):

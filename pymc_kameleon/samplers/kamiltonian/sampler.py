@@ -76,9 +76,7 @@ class SurrogateSampler(Sampler):
 
         Exactness hangs on the shares: see :mod:`pymc_kameleon.samplers.kamiltonian.trust`.
         """
-        return self.with_shares(
-            state, proposal.log_q_ratio, proposal.carry.kernel > 0, proposal, there
-        )
+        return self.with_shares(state, proposal.log_q_ratio, proposal.carry.kernel > 0, proposal, there)
 
     def with_shares(self, state, ratio, by_surrogate, proposal, there) -> float:
         """``ratio`` and that of the shares at both ends, the new one with the new log density."""

@@ -53,9 +53,7 @@ def best_cut(states: np.ndarray) -> Cut | None:
         farthest = int(np.argmax(np.square(scaled - scaled[first]).sum(axis=1)))
         _, labels = kmeans2(scaled, scaled[[first, farthest]], minit="matrix", iter=20, seed=0)
         if min(np.bincount(labels, minlength=2)) >= 2:
-            scatter = sum(
-                scaled[labels == side].var(axis=0).sum() * np.sum(labels == side) for side in (0, 1)
-            )
+            scatter = sum(scaled[labels == side].var(axis=0).sum() * np.sum(labels == side) for side in (0, 1))
             cuts.append((float(scatter), _cut(x, labels)))
     if not cuts:
         return None

@@ -156,9 +156,7 @@ def _is_inside(mode, z, value):
     dynamics = mode.dynamics
     if dynamics is None:
         return False
-    return bool(
-        value < dynamics.ceiling and surrogate_dynamics.reach(dynamics, z) < dynamics.radius
-    )
+    return bool(value < dynamics.ceiling and surrogate_dynamics.reach(dynamics, z) < dynamics.radius)
 
 
 def _within(rng, state, here):

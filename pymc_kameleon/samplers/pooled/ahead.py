@@ -27,9 +27,7 @@ class Guess(NamedTuple):
     proposal: Proposal
 
 
-def guess(
-    sampler: Sampler, rng: np.random.Generator, point: Point, state, proposal: Proposal
-) -> Guess:
+def guess(sampler: Sampler, rng: np.random.Generator, point: Point, state, proposal: Proposal) -> Guess:
     """What a frozen chain will propose after ``proposal``: accepted if a free chain made it, else rejected."""
     rng, carry, x = copy.deepcopy(rng), proposal.carry, point.position
     rng.random()  # the test's
@@ -40,9 +38,7 @@ def guess(
     return Guess(accepted, state.share, rng, sampler.propose(rng, x, state))
 
 
-def come_true(
-    found: Guess | None, rng: np.random.Generator, point: Point, state, accepted: bool
-) -> Proposal | None:
+def come_true(found: Guess | None, rng: np.random.Generator, point: Point, state, accepted: bool) -> Proposal | None:
     """The next proposal of a chain, whose ``rng`` goes on after it; None where the guess was wrong."""
     if found is None or accepted != found.accepted or state.share != found.share:
         return None

@@ -45,9 +45,7 @@ class Start:
             return Climb(chains, self.values[best])
         chosen = [k if v > -np.inf else best for k, v in enumerate(self.values)]
         factor = np.diag(np.broadcast_to(0.1 * np.asarray(chains.scale), chains.initial.shape))
-        return learned_together(
-            chains, [(chains.starts[k], self.values[k]) for k in chosen], factor
-        )
+        return learned_together(chains, [(chains.starts[k], self.values[k]) for k in chosen], factor)
 
 
 class Warm:
@@ -65,10 +63,7 @@ class Warm:
     def ask(self):
         """Some of them."""
         n = len(self.chains.starts)
-        return [
-            Request(self.known.positions[row], k if k < n else -1, "start")
-            for k, row in enumerate(self.rows)
-        ]
+        return [Request(self.known.positions[row], k if k < n else -1, "start") for k, row in enumerate(self.rows)]
 
     def tell(self, values):
         """Bring what is known to this log density's constant."""

@@ -97,9 +97,7 @@ class Chains(Run):
         Of :class:`pymc_kameleon.samplers.kamiltonian.values.sampler.ValueKamiltonian`.
     """
 
-    def __init__(
-        self, initial, starts, seed, plan: Plan, *, scale=1.0, known=None, apply=map, **options
-    ):
+    def __init__(self, initial, starts, seed, plan: Plan, *, scale=1.0, known=None, apply=map, **options):
         super().__init__(initial, starts, plan)
         children = seed.spawn(len(starts) + 1)
         self.rng, *self.rngs = [np.random.default_rng(child) for child in children]
@@ -169,8 +167,7 @@ class Chains(Run):
         if len(drawing.hubs) > 1:
             modes = geometry.assign(drawing.members[0].state.catalogue, x)
         return probes.together(
-            probes.judge(hub, x[modes == k], y[modes == k], drawn)
-            for k, hub in enumerate(drawing.hubs)
+            probes.judge(hub, x[modes == k], y[modes == k], drawn) for k, hub in enumerate(drawing.hubs)
         )
 
     def sought(self) -> looks.Found:

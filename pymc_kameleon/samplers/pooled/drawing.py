@@ -25,9 +25,7 @@ class Row(NamedTuple):
 
     positions: np.ndarray  # (chains, d)
     log_densities: np.ndarray  # (chains,)
-    statistics: list[
-        dict[str, Any]
-    ]  # one a chain; empty while climbing, and where a chain has not drawn yet
+    statistics: list[dict[str, Any]]  # one a chain; empty while climbing, and where a chain has not drawn yet
     evaluations: int = 0  # of all chains, so far
 
 
@@ -116,17 +114,13 @@ class Drawing:
         for k, (proposal, value) in enumerate(zip(self._proposals, self._known, strict=True)):
             rng, here, state = self.members[k]
             there = Point(proposal.position, next(told) if value is None else value)
-            point, state, probability, accepted = chain.decide(
-                rng, self.sampler, here, state, proposal, there
-            )
+            point, state, probability, accepted = chain.decide(rng, self.sampler, here, state, proposal, there)
             log_ratio = there.log_density - here.log_density + proposal.log_q_ratio
             draw = Draw(proposal, log_ratio, probability, accepted)
             own = self.sampler.stats(state, proposal)
             statistics.append(described(own, draw, point.log_density))
             self.members[k] = Frozen(rng, point, state)
-            self._next[k] = pooled_ahead.come_true(
-                self._guesses.get(k), rng, point, state, accepted
-            )
+            self._next[k] = pooled_ahead.come_true(self._guesses.get(k), rng, point, state, accepted)
         self._guesses = {}
         self.rows.append(row(self.members, statistics))
 
@@ -140,11 +134,7 @@ def known(member: Any, proposal: Proposal) -> float | None:
 
 def row(members, statistics: list[dict[str, Any]]) -> Row:
     """Where all members stand, and the statistics of what brought them there."""
-    return Row(
-        np.array([m.position for m in members]),
-        np.array([m.log_density for m in members]),
-        statistics,
-    )
+    return Row(np.array([m.position for m in members]), np.array([m.log_density for m in members]), statistics)
 
 
 def described(found: dict[str, Any], draw: Draw, log_density: float) -> dict[str, Any]:

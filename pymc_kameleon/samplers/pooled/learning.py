@@ -33,9 +33,7 @@ class Part(NamedTuple):
 
     tuning: Tuning
     chains: list[int]  # their numbers
-    cuts: tuple[
-        tuple[Cut, int], ...
-    ] = ()  # what parts them from all others, and on which side they are
+    cuts: tuple[tuple[Cut, int], ...] = ()  # what parts them from all others, and on which side they are
 
 
 class Learn:
@@ -125,9 +123,7 @@ class Suspicions:
     def __init__(self):
         self.refused = 0
         self._wait = ROUNDS  # rounds of tuning until the next look
-        self._seen: dict[
-            int, tuple[bytes, int]
-        ] = {}  # of every part: its sides, how often in a row
+        self._seen: dict[int, tuple[bytes, int]] = {}  # of every part: its sides, how often in a row
         self._compared: list[list[int]] = []  # the chains of parts whose ends were
 
     def settle(self, confirmed: bool) -> None:

@@ -66,14 +66,10 @@ def move_to(hub: State, member: Member, point: Point) -> Member:
     return member._replace(point=point, current=locate(hub.dynamics, *point[:2]))
 
 
-def decide(
-    hub: State, member: Member, proposal: Proposal, log_density: float
-) -> tuple[State, Member, Draw]:
+def decide(hub: State, member: Member, proposal: Proposal, log_density: float) -> tuple[State, Member, Draw]:
     """Accept or reject, and learn."""
     here, there = member.point, Point(proposal.position, log_density)
-    point, state, probability, accepted = chain.decide(
-        member.rng, SAMPLER, here, view(hub, member), proposal, there
-    )
+    point, state, probability, accepted = chain.decide(member.rng, SAMPLER, here, view(hub, member), proposal, there)
     log_ratio = log_density - here.log_density + proposal.log_q_ratio
     outcome = Outcome(*point[:2], proposal, log_density, probability, accepted)
     state = kamiltonian_tuning.learn(member.rng, state, outcome)

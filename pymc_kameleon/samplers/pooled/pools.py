@@ -117,9 +117,7 @@ class Pools(Run):
             latest = [p.warmup[-1] for p in self.pools]
             self.warmup.append(
                 self._joined(
-                    row
-                    if asked is not None
-                    else row._replace(statistics=[{}] * len(row.statistics))
+                    row if asked is not None else row._replace(statistics=[{}] * len(row.statistics))
                     for row, asked in zip(latest, self._asked, strict=True)
                 )
             )
@@ -127,12 +125,7 @@ class Pools(Run):
     def _joined(self, rows):
         positions, log_densities, of_pools, _ = zip(*rows, strict=True)
         statistics = [{**found, "pool": k} for k, own in enumerate(of_pools) for found in own]
-        return Row(
-            np.concatenate(positions),
-            np.concatenate(log_densities),
-            statistics,
-            self.evaluated.size,
-        )
+        return Row(np.concatenate(positions), np.concatenate(log_densities), statistics, self.evaluated.size)
 
     # -- what is known of it --------------------------------------------------------------------------
 

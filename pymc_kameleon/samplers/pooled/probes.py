@@ -57,9 +57,7 @@ def propose(rng: np.random.Generator, state: State, number: int) -> Proposal:
     return Proposal(path.x, -math.inf, "probe")
 
 
-def judge(
-    state: State, positions: np.ndarray, log_densities: np.ndarray, drawn: np.ndarray
-) -> Found:
+def judge(state: State, positions: np.ndarray, log_densities: np.ndarray, drawn: np.ndarray) -> Found:
     """What the probes say of the frozen surrogate.
 
     Parameters

@@ -76,10 +76,7 @@ class Tuning:
         self.latest, self.most = limit if latest is None else latest, most
         self.base, self.apply = base, apply
         self.hub = _hub(starts, evaluated, factor, options)
-        self.members = [
-            pooled_members.begin(self.hub, own, x, y)
-            for own, (x, y) in zip(rngs, starts, strict=True)
-        ]
+        self.members = [pooled_members.begin(self.hub, own, x, y) for own, (x, y) in zip(rngs, starts, strict=True)]
         self.pending: list[tuple[int, Proposal]] = []
         self.last: list[Draw | None] = [None] * len(starts)
         self.sentinels = {k for k in range(len(starts)) if k % 4 == 3}
@@ -135,9 +132,7 @@ class Tuning:
         self._end_if_over()
 
     def _test(self, k, proposal, value):
-        self.hub, self.members[k], self.last[k] = pooled_members.decide(
-            self.hub, self.members[k], proposal, value
-        )
+        self.hub, self.members[k], self.last[k] = pooled_members.decide(self.hub, self.members[k], proposal, value)
 
     def _search(self, k):
         """Of a member that is lost, now and then: the end of a free chain from one of the elite."""
@@ -157,9 +152,7 @@ class Tuning:
 
     def _found(self, k, proposal, value):
         """Go where it is higher: no draw, tuning only."""
-        learning = kamiltonian_tuning.record(
-            self.hub.learning, proposal.position, value, proposal.move
-        )
+        learning = kamiltonian_tuning.record(self.hub.learning, proposal.position, value, proposal.move)
         self.hub = self.hub._replace(learning=learning)
         higher = value > self.members[k].log_density
         if higher:
@@ -286,9 +279,7 @@ class Tuning:
 def _hub(starts, known, factor, options):
     """The shared state: every point known, the members' starts its first states."""
     options = {"growth": 1.15, **options}  # an evaluation is worth more than a fit
-    hub = ValueKamiltonian(**options).init(
-        None, np.array(starts[0][0]), Known(factor=factor, evaluated=known)
-    )
+    hub = ValueKamiltonian(**options).init(None, np.array(starts[0][0]), Known(factor=factor, evaluated=known))
     arms = len(worth.DEAR.arms)
     hub = hub._replace(
         # Growth brings new fits often enough, also after a long climb: ``elsewhere`` is for chains that learn alone

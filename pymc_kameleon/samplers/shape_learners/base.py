@@ -22,9 +22,7 @@ class State(NamedTuple):
     log_size: float  # log s, in units of the geometric mean of the coordinates' units
     factor: np.ndarray  # (d, d): A, lower triangular, determinant one
     log_start: float  # log s where its adaptation started, to which its range is relative
-    base: (
-        np.ndarray
-    )  # (d, d): A where its adaptation started, to which its condition number is relative
+    base: np.ndarray  # (d, d): A where its adaptation started, to which its condition number is relative
     # the search for the coordinates' units; ``None`` when it is over
     phase: coordinate_moves.Phase | None
     condition: float = 1.0  # an upper bound on the condition number of A A^T
@@ -65,9 +63,7 @@ class ShapeLearner(Sampler):
         For an option out of its domain.
     """
 
-    size: ClassVar[
-        str
-    ]  # the algorithm's word for s, in the options initial_<size> and <size>_range
+    size: ClassVar[str]  # the algorithm's word for s, in the options initial_<size> and <size>_range
 
     initial_scale: np.ndarray | None = None
     initial_covariance: np.ndarray | None = None
@@ -170,9 +166,7 @@ def initial_shape(
             raise ValueError("Give initial_scale or initial_covariance, not both.")
         initial_covariance = np.array(initial_covariance, dtype=float)
         if initial_covariance.shape != (dim, dim):
-            raise ValueError(
-                f"initial_covariance must have shape {(dim, dim)}, got {initial_covariance.shape}."
-            )
+            raise ValueError(f"initial_covariance must have shape {(dim, dim)}, got {initial_covariance.shape}.")
         factor, ok = cholesky(initial_covariance)
         if not (ok and np.allclose(initial_covariance, initial_covariance.T, rtol=1e-6, atol=0)):
             raise ValueError("initial_covariance must be symmetric and positive definite.")

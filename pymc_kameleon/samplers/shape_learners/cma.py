@@ -106,9 +106,7 @@ def adapted(
             path += math.sqrt(variance) * multiply_lower(factor, z)
         else:
             keep += rate_shape * variance  # for the step the path did not take
-        factor, log_scale, condition = update_shape(
-            factor, base, condition, condition_limit, path, keep, rate_shape
-        )
+        factor, log_scale, condition = update_shape(factor, base, condition, condition_limit, path, keep, rate_shape)
         log_sigma += log_scale
         path *= math.exp(-log_scale)
     return log_sigma, factor, path, success_rate, condition

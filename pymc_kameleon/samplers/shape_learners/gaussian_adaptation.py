@@ -73,9 +73,7 @@ class GaussianAdaptation(ShapeLearner):
 
 
 @njit(cache=True)
-def adapted(
-    log_radius, factor, base, condition, condition_limit, rate, target_accept, success, accepted, z
-):
+def adapted(log_radius, factor, base, condition, condition_limit, rate, target_accept, success, accepted, z):
     """One adaptation (Mueller & Sbalzarini, 2010).
 
     r <- r (1 + beta (1 - P)) on acceptance, r (1 - beta P) on rejection, where C moves too:
@@ -89,7 +87,5 @@ def adapted(
     log_radius += math.log1p(rate * (success - target_accept))
     if accepted:
         step = multiply_lower(factor, z)
-        factor, _, condition = update_shape(
-            factor, base, condition, condition_limit, step, 1.0 - rate, rate
-        )
+        factor, _, condition = update_shape(factor, base, condition, condition_limit, step, 1.0 - rate, rate)
     return log_radius, factor, condition

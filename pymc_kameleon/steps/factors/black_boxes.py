@@ -33,9 +33,7 @@ class Box(NamedTuple):
     factor: str  # of the model, that it belongs to, for messages
 
 
-def find_boxes(
-    terms: dict[str, Variable], unknowns: Iterable[Variable], declared: Sequence[str] = ()
-) -> list[Box]:
+def find_boxes(terms: dict[str, Variable], unknowns: Iterable[Variable], declared: Sequence[str] = ()) -> list[Box]:
     """The black boxes in the log densities ``terms`` of the model's factors, in topological order.
 
     Parameters
@@ -83,9 +81,7 @@ def find_boxes(
     return boxes
 
 
-def has_boxes(
-    variables: Sequence[Variable], unknowns: Iterable[Variable], declared: Sequence[str] = ()
-) -> bool:
+def has_boxes(variables: Sequence[Variable], unknowns: Iterable[Variable], declared: Sequence[str] = ()) -> bool:
     """Whether a black box enters ``variables``."""
     before = list(ancestors(variables))
     known = {v.name for v in before} | {type(v.owner.op).__name__ for v in before if v.owner}

@@ -109,14 +109,9 @@ class FactoredDensity(MovedDensity):
             coordinates = np.unique(np.concatenate([cut.inputs[k].coordinates for k in asked]))
             variables = [v for v, *_ in cut.coordinates.layout]
             scale = np.minimum(prior_scale(model, variables, initial_point), 1.0)
-            depends, self.probes = probe.dependences(
-                self._outputs_at(cut), cut.start, scale, coordinates
-            )
+            depends, self.probes = probe.dependences(self._outputs_at(cut), cut.start, scale, coordinates)
             mine = np.split(depends, np.cumsum(sizes)[:-1], axis=1)
-            divided = (
-                probe.divide(f, mine[f.box], cut.reaches[f.box]) if f.box in asked else [f]
-                for f in factors
-            )
+            divided = (probe.divide(f, mine[f.box], cut.reaches[f.box]) if f.box in asked else [f] for f in factors)
             factors = [part for parts in divided for part in parts]
         widest = max(factors, key=lambda f: f.inputs.size)
         if widest.inputs.size > probe.WIDEST:

@@ -47,10 +47,7 @@ class Factor(NamedTuple):
 
 
 def dependences(
-    outputs: Callable[[np.ndarray], np.ndarray],
-    start: np.ndarray,
-    scale: np.ndarray,
-    coordinates: np.ndarray,
+    outputs: Callable[[np.ndarray], np.ndarray], start: np.ndarray, scale: np.ndarray, coordinates: np.ndarray
 ) -> tuple[np.ndarray, int]:
     """(which of all outputs change with which coordinate, evaluations), a matrix of shape (d, n_o).
 

@@ -34,17 +34,13 @@ def misreturned(model, point: dict[str, np.ndarray]) -> str:
         for node in toposort([term]):
             if of_host(node.op) or any(isinstance(v.type, RandomType) for v in node.inputs):
                 continue
-            arguments = pytensor.function(
-                model.value_vars, node.inputs, mode="FAST_COMPILE", on_unused_input="ignore"
-            )
+            arguments = pytensor.function(model.value_vars, node.inputs, mode="FAST_COMPILE", on_unused_input="ignore")
             said = _wrong(node, arguments(*values), None if observed is None else observed.shape)
             if said:
                 made_of = wrapped_function(node.op) or node.op
                 name = getattr(made_of, "__name__", type(made_of).__name__)
                 found, has_to = said
-                return advice.MISRETURNED.format(
-                    name=name, factor=factor.name, found=found, has_to=has_to
-                )
+                return advice.MISRETURNED.format(name=name, factor=factor.name, found=found, has_to=has_to)
     return ""
 
 

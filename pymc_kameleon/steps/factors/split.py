@@ -21,13 +21,7 @@ from pytensor.graph.rewriting.basic import MergeOptimizer
 from pytensor.graph.traversal import ancestors
 
 from pymc_kameleon.steps.coordinates import Coordinates
-from pymc_kameleon.steps.factors.black_boxes import (
-    Box,
-    Unsplittable,
-    find_boxes,
-    has_boxes,
-    is_added,
-)
+from pymc_kameleon.steps.factors.black_boxes import Box, Unsplittable, find_boxes, has_boxes, is_added
 from pymc_kameleon.steps.factors.probe import Factor, Inputs
 from pymc_kameleon.steps.noise.noisy_factors import all_factors
 from pymc_kameleon.steps.pytensor_internals import compile_strictly
@@ -78,9 +72,7 @@ class Cut:
                 self.coordinates.forget(variable)  # a black box says where the prior is
         moved = {model.values_to_rvs[v].name for v in self.coordinates.priors}
         self.terms = {name: term.sum() for name, term in terms.items() if name not in moved}
-        self.added = [
-            all(is_added(v, self.terms.values()) for v in box.outputs) for box in self.boxes
-        ]
+        self.added = [all(is_added(v, self.terms.values()) for v in box.outputs) for box in self.boxes]
         self.start = np.concatenate(
             [np.ravel(np.asarray(point[v.name], dtype=float)) for v, *_ in self.coordinates.layout]
         )
@@ -136,18 +128,13 @@ class Cut:
         for v in outputs - {v for row in watched for v in row}:
             if any(v in set(ancestors(row)) for row in watched):
                 if None in v.type.shape:
-                    raise Unsplittable(
-                        "a black box feeds another one, and its shape is not declared"
-                    )
+                    raise Unsplittable("a black box feeds another one, and its shape is not declared")
                 stand_ins[v] = pt.constant(rng.uniform(0.5, 1.5, v.type.shape), dtype=v.dtype)
         joined = [pt.concatenate([pt.as_tensor(v).ravel() for v in row]) for row in watched]
         joined = clone_replace(joined, stand_ins, rebuild_strict=False) if stand_ins else joined
         joined = clone_replace(joined, self.coordinates.unravel(x), rebuild_strict=False)
         function = compile_strictly(
-            [x],
-            [j.astype("float64") for j in joined],
-            mode="FAST_COMPILE",
-            on_unused_input="ignore",
+            [x], [j.astype("float64") for j in joined], mode="FAST_COMPILE", on_unused_input="ignore"
         )
 
         def arguments(x):
@@ -162,10 +149,7 @@ class Cut:
             k: clone_replace(list(self.boxes[k].arguments), moved.values, rebuild_strict=False)
             for k in {f.box for f in factors if f.inputs.elements is not None}
         }
-        raveled = {
-            k: pt.concatenate([pt.as_tensor(a).ravel() for a in arguments])
-            for k, arguments in replaced.items()
-        }
+        raveled = {k: pt.concatenate([pt.as_tensor(a).ravel() for a in arguments]) for k, arguments in replaced.items()}
         parts = []
         for k, chosen, *_ in factors:
             if chosen.elements is None:
@@ -219,9 +203,7 @@ class Split:
         """(w, x, v, mu, log sigma) at ``u``: inputs, the model's coordinates, the non-centred ones, the priors'."""
         return tuple(self._places(u, centring))
 
-    def known(
-        self, u, centring, w, outputs, jacobian, slope
-    ) -> tuple[float, np.ndarray, np.ndarray]:
+    def known(self, u, centring, w, outputs, jacobian, slope) -> tuple[float, np.ndarray, np.ndarray]:
         """Log density of u, and its derivatives with respect to u and o, for o = outputs + jacobian (w(u) - w).
 
         Parameters
@@ -240,9 +222,7 @@ class Split:
 
     def _compile_known(self, compile_kwargs):
         cut, layout = self.cut, self.layout
-        u, centring, w0, o0, slope = (
-            pt.vector(name, dtype="float64") for name in ("u", "centring", "w", "o", "slope")
-        )
+        u, centring, w0, o0, slope = (pt.vector(name, dtype="float64") for name in ("u", "centring", "w", "o", "slope"))
         jacobian = pt.matrix("jacobian", dtype="float64")
         moved = cut.coordinates.move(u, centring)
         way = cut.graphs_of_inputs(moved, self.parts) - w0

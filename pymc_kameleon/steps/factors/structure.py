@@ -28,9 +28,7 @@ def check(learn: str, expensive) -> None:
         wanted = "a list of names of variables or of Ops' classes"
         raise ValueError(f"expensive must be {wanted}, got {expensive!r}.")
     if expensive and learn == "all":
-        raise ValueError(
-            "expensive names black boxes to learn one by one, and learn='all' does not."
-        )
+        raise ValueError("expensive names black boxes to learn one by one, and learn='all' does not.")
 
 
 def factored_density(

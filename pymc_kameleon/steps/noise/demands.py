@@ -33,9 +33,7 @@ def renewal(correlation: float | None, refresh_blocks: int | None) -> Renewal:
     """The options ``correlation`` and ``refresh_blocks``, checked."""
     if correlation is not None and not 0 <= correlation < 1:
         raise ValueError(f"correlation must lie in [0, 1), got {correlation!r}.")
-    if refresh_blocks is not None and not (
-        isinstance(refresh_blocks, (int, np.integer)) and refresh_blocks >= 1
-    ):
+    if refresh_blocks is not None and not (isinstance(refresh_blocks, (int, np.integer)) and refresh_blocks >= 1):
         raise ValueError(f"refresh_blocks must be a positive integer, got {refresh_blocks!r}.")
     return Renewal(float(correlation or 0.0), int(refresh_blocks or 1))
 

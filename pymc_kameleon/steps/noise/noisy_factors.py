@@ -94,9 +94,7 @@ def noise_streams(outputs) -> list:
 def work_inputs(outputs) -> list:
     """The shared numbers that say how much work the estimators in ``outputs`` do, in a fixed order."""
     nodes = {v.owner: None for v in ancestors(outputs) if v.owner is not None}
-    estimators = [
-        n for n in nodes if isinstance(n.op, NoisyLogLikelihood) and n.op.work is not None
-    ]
+    estimators = [n for n in nodes if isinstance(n.op, NoisyLogLikelihood) and n.op.work is not None]
     found = dict.fromkeys(n.inputs[1] for n in estimators)
     return [v for v in found if isinstance(v, SharedVariable)]
 

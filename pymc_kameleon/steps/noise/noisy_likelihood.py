@@ -12,12 +12,7 @@ import pytensor.tensor as pt
 from pytensor.graph import Apply, Op
 from pytensor.graph.rewriting.basic import node_rewriter
 
-from pymc_kameleon.steps.pytensor_internals import (
-    RNGConsumerOp,
-    compiling_step,
-    copy_generator,
-    register_rewrite,
-)
+from pymc_kameleon.steps.pytensor_internals import RNGConsumerOp, compiling_step, copy_generator, register_rewrite
 
 _log = logging.getLogger("pymc.kameleon")
 
@@ -256,6 +251,4 @@ for _name, _rewriter, _tag, _position in (
     ("in_other_steps", _warn_other_steps, "fast_compile", 50.90),
     ("inplace", _noisy_log_likelihood_inplace, "inplace", 50.91),
 ):
-    register_rewrite(
-        f"noisy_log_likelihood_{_name}", _rewriter, "fast_run", _tag, position=_position
-    )
+    register_rewrite(f"noisy_log_likelihood_{_name}", _rewriter, "fast_run", _tag, position=_position)

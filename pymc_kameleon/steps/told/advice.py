@@ -56,9 +56,7 @@ TOO_MANY_DIMENSIONS = (
     "{dim} dimensions are more than a surrogate of the log density can be fitted in; sampling by "
     "adaptive Metropolis instead. FastKameleonStep or a model with fewer unknowns may do better."
 )
-FAILURES_AFTER_TUNING = (
-    "{failed} of {tried} proposals after tuning have a log density of NaN or +inf, {where}"
-)
+FAILURES_AFTER_TUNING = "{failed} of {tried} proposals after tuning have a log density of NaN or +inf, {where}"
 # the likeliest reason for whatever else went wrong
 FAILURES_WHILE_TUNING = "{failed} of {tried} evaluations while tuning are NaN or +inf, {where}"
 OTHER_STATE = (
@@ -109,9 +107,7 @@ def not_finite(step: str, value: float, factors: dict, point: dict, *, starts: b
     if starts:
         where = f"cannot start: the log density is {value} at the chain's first point"
     else:
-        where = (
-            f"cannot go on: the log density became {value} when another step moved its variables"
-        )
+        where = f"cannot go on: the log density became {value} when another step moved its variables"
     return (
         f"{step} {where}. Not finite there: {found}. The point (unconstrained): "
         f"{ {k: np.asarray(v).tolist() for k, v in point.items()} }. Give another start with "

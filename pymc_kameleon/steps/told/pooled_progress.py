@@ -48,9 +48,7 @@ class Progress:
         run = self.run
         if not math.isnan(judged.ess):
             rhat = judged.rhat if math.isnan(judged.nested) else judged.nested
-            self.said = (
-                f"{judged.ess:.0f} effective draws, R-hat {rhat:.3f}{self._remaining(judged.ess)}"
-            )
+            self.said = f"{judged.ess:.0f} effective draws, R-hat {rhat:.3f}{self._remaining(judged.ess)}"
         nonfinite = f"{run.nonfinite} not finite" if run.nonfinite else ""
         self.bar.update(
             self.task,

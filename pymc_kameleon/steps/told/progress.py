@@ -90,9 +90,7 @@ def _fields(third: str) -> list[str]:
 
 
 def _column(header: str, field: str, width: int) -> ProgressColumn:
-    return TextColumn(
-        "{task.fields[" + field + "]}", markup=False, table_column=Column(header, width=width)
-    )
+    return TextColumn("{task.fields[" + field + "]}", markup=False, table_column=Column(header, width=width))
 
 
 def update(third: str) -> Callable[[dict[str, Any]], dict[str, str]]:
@@ -121,9 +119,7 @@ def _acceptance(told: Told, letters: int) -> str:
 def _surrogate(row: dict[str, Any]) -> str:
     """Whether there is one, and how far it is off on points that it has not seen, in nats."""
     error = row["surrogate_error"]
-    if (
-        not 0.0 <= error < math.inf
-    ):  # there is none, or it was fitted to positions, and has nothing to be off from
+    if not 0.0 <= error < math.inf:  # there is none, or it was fitted to positions, and has nothing to be off from
         return "by score" if row["n_history"] > 0 else "none yet"
     if error < 0.01:
         return "<.01 nat"

@@ -12,12 +12,7 @@ from pymc_kameleon.samplers import noise_probe
 from pymc_kameleon.samplers.life import Told
 from pymc_kameleon.samplers.seam import NEVER
 from pymc_kameleon.steps.factors.returned import misreturned, raised_by_the_model
-from pymc_kameleon.steps.noise.demands import (
-    differ,
-    solved_beside,
-    variables_beside,
-    variables_shared,
-)
+from pymc_kameleon.steps.noise.demands import differ, solved_beside, variables_beside, variables_shared
 from pymc_kameleon.steps.noise.noisy_factors import black_boxes
 from pymc_kameleon.steps.told import advice, arrival_doubt
 from pymc_kameleon.steps.told.progress import NO_PROPOSALS
@@ -154,9 +149,7 @@ class Watch(SamplerWarnings):
         self._look_at_noise()  # first: under noise the rest looks worse than it is
         step, draws = self.step, self.step.tuning_draws
         if wanted := self.wanted_tuning():
-            told = advice.SHORT_TUNING.format(
-                draws=draws, dim=step.density.dim, wanted=wanted, learns=self.learns
-            )
+            told = advice.SHORT_TUNING.format(draws=draws, dim=step.density.dim, wanted=wanted, learns=self.learns)
             self.add("short tuning", told, whole_run=True, tuning_draws=draws, wanted=wanted)
         tune = step.declared_tune
         if tune not in (None, draws):

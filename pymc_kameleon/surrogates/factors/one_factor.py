@@ -92,17 +92,13 @@ def fit_factor(
         found = better(s, z, outputs, weights, held, priced, margin * error)
         if found is not None:
             spline, error = found
-            return Polynomial(
-                *nested(d, 2, 2), spline.coefficients, float(np.sqrt(error)), (2, min(d, 2)), spline
-            )
+            return Polynomial(*nested(d, 2, 2), spline.coefficients, float(np.sqrt(error)), (2, min(d, 2)), spline)
     both = tuple(a + b for a, b in zip(train, rest, strict=True))
     coefficients = _solve(both, mine, free, ridge)
     if coefficients is None:
         raise np.linalg.LinAlgError("no polynomial fits")
     coefficients = coefficients / size_of[mine][:, None]
-    return Polynomial(
-        variables[mine], powers[mine], coefficients, float(np.sqrt(error)), (degree, order)
-    )
+    return Polynomial(variables[mine], powers[mine], coefficients, float(np.sqrt(error)), (degree, order))
 
 
 def _affordable(n, d):
@@ -130,9 +126,7 @@ def _moments(x, outputs, weights):
 def _solve(sums, mine, free, ridge):
     gram, moments, total = sums
     try:
-        factor = with_ridge(
-            gram[np.ix_(mine, mine)], total * np.where(free[mine], RIDGES[0], ridge)
-        )
+        factor = with_ridge(gram[np.ix_(mine, mine)], total * np.where(free[mine], RIDGES[0], ridge))
     except linalg.LinAlgError:
         return None
     return linalg.cho_solve(factor, moments[mine], check_finite=False)

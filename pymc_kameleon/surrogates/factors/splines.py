@@ -62,9 +62,7 @@ def spread_out(z: np.ndarray, weights: np.ndarray, most: int) -> np.ndarray:
     return np.sort(chosen)
 
 
-def fit_spline(
-    s: np.ndarray, z: np.ndarray, outputs: np.ndarray, weights: np.ndarray
-) -> Spline | None:
+def fit_spline(s: np.ndarray, z: np.ndarray, outputs: np.ndarray, weights: np.ndarray) -> Spline | None:
     """The spline of the points ``s`` (n, d), which are ``z`` = R s in whitened coordinates; None where there is none.
 
     ``outputs`` are (n, m), ``weights`` (n,).

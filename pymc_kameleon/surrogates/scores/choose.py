@@ -16,21 +16,11 @@ from pymc_kameleon.numerics import random_features
 from pymc_kameleon.numerics.compiled import njit
 from pymc_kameleon.numerics.step_size import robbins_monro
 from pymc_kameleon.surrogates.scores import objective as score_matching
-from pymc_kameleon.surrogates.scores.finite import (
-    FiniteSurrogate,
-    at_lengthscale,
-    fit_finite,
-    validate_finite,
-)
+from pymc_kameleon.surrogates.scores.finite import FiniteSurrogate, at_lengthscale, fit_finite, validate_finite
 from pymc_kameleon.surrogates.scores.lengthscales import search_lengthscales
 from pymc_kameleon.surrogates.scores.lite import LiteSurrogate, fit_lite, validate_lite
 from pymc_kameleon.surrogates.scores.low_rank import fit_low_rank
-from pymc_kameleon.surrogates.scores.objective import (
-    Validation,
-    block_folds,
-    gaussian_base,
-    lengthscale_grid,
-)
+from pymc_kameleon.surrogates.scores.objective import Validation, block_folds, gaussian_base, lengthscale_grid
 
 REGULARIZATIONS = 10.0 ** np.arange(-1.0, -9.0, -1.0)
 SEARCH_FEATURES = 200  # of finite, and of the search for lengthscales
@@ -66,10 +56,7 @@ class Fit(NamedTuple):
 
 
 def fit(
-    rng: np.random.Generator,
-    recipe: Recipe,
-    past: np.ndarray,
-    previous: np.ndarray | float | None = None,
+    rng: np.random.Generator, recipe: Recipe, past: np.ndarray, previous: np.ndarray | float | None = None
 ) -> Fit | None:
     """Choose what was not given by validation, and fit to at most ``n_history`` states.
 
@@ -117,14 +104,10 @@ def _validate(recipe, states, weights, base, unit, previous):
         lengthscales = list(lengthscale_grid(states, 5))
     else:
         start = None if previous is None else np.full(states.shape[1], previous)
-        searched = search_lengthscales(
-            few, folds, few_features, regularizations, few_weights, base, start=start
-        )
+        searched = search_lengthscales(few, folds, few_features, regularizations, few_weights, base, start=start)
         lengthscales = [searched]
     if recipe.surrogate == "finite":
-        return validate_finite(
-            few, folds, few_features, lengthscales, regularizations, few_weights, base
-        )
+        return validate_finite(few, folds, few_features, lengthscales, regularizations, few_weights, base)
     few, few_weights = _evenly(states, weights, 300)
     folds = block_folds(len(few))
     return validate_lite(few, folds, lengthscales, regularizations, few_weights, base)
@@ -175,11 +158,7 @@ def leapfrog(z, momentum, surrogate, step_size, n_steps, region=None):
 
 
 def stable_step_size(
-    rng: np.random.Generator,
-    fitted: Fit,
-    n_leapfrog: tuple[int, int],
-    target: float = 0.9,
-    trials: int = 40,
+    rng: np.random.Generator, fitted: Fit, n_leapfrog: tuple[int, int], target: float = 0.9, trials: int = 40
 ) -> float:
     """A step size at which trajectories on the surrogate keep the *surrogate's* energy.
 
@@ -192,9 +171,7 @@ def stable_step_size(
         z = fitted.states[rng.integers(len(fitted.states))]
         momentum = rng.standard_normal(dim)
         n_steps = int(rng.integers(n_leapfrog[0], n_leapfrog[1] + 1))
-        end, turned, inside = leapfrog(
-            z, momentum, surrogate, math.exp(log_step), n_steps, fitted.region
-        )
+        end, turned, inside = leapfrog(z, momentum, surrogate, math.exp(log_step), n_steps, fitted.region)
         accept_prob = 0.0
         if inside:
             gain = score_matching.value(end, surrogate) - score_matching.value(z, surrogate)

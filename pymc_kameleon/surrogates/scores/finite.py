@@ -116,10 +116,7 @@ class ScoreSums(NamedTuple):
 
 
 def score_sums(
-    points: np.ndarray,
-    features: RandomFeatures,
-    weights: np.ndarray | None = None,
-    base: GaussianBase | None = None,
+    points: np.ndarray, features: RandomFeatures, weights: np.ndarray | None = None, base: GaussianBase | None = None
 ) -> ScoreSums:
     """Sums over ``points`` (n, d) with ``weights`` (n,), by default one each."""
     n, dim = points.shape
@@ -208,8 +205,6 @@ def fold_scores(points, folds, features, regularizations, weights, base) -> np.n
     return scores
 
 
-def at_lengthscale(
-    unit_features: RandomFeatures, lengthscale: float | np.ndarray
-) -> RandomFeatures:
+def at_lengthscale(unit_features: RandomFeatures, lengthscale: float | np.ndarray) -> RandomFeatures:
     """The same draw of features for another lengthscale, or one for each coordinate, (d,)."""
     return unit_features._replace(frequencies=unit_features.frequencies / lengthscale)

@@ -12,11 +12,7 @@ import numpy as np
 
 from pymc_kameleon.numerics.compiled import njit
 from pymc_kameleon.surrogates.scores.lite import LiteSurrogate
-from pymc_kameleon.surrogates.scores.objective import (
-    GaussianBase,
-    gaussian_base,
-    normalized_weights,
-)
+from pymc_kameleon.surrogates.scores.objective import GaussianBase, gaussian_base, normalized_weights
 
 
 def fit_low_rank(

@@ -55,9 +55,7 @@ def gaussian_base(dim: int, mean=0.0, scale=np.inf) -> GaussianBase:
     """
     scale = np.broadcast_to(np.asarray(scale, dtype=float), (dim,))
     if not np.all(scale > 0):
-        raise ValueError(
-            f"The base density's scale must be positive (or inf for none), got {scale!r}."
-        )
+        raise ValueError(f"The base density's scale must be positive (or inf for none), got {scale!r}.")
     return GaussianBase(np.broadcast_to(np.asarray(mean, dtype=float), (dim,)).copy(), scale**-2.0)
 
 
@@ -195,9 +193,7 @@ def validate(
     gaussian = []
     for fold in folds:
         train = np.delete(np.arange(len(points)), fold)
-        gaussian.append(
-            gaussian_objective(points[train], points[fold], weights[train], weights[fold])
-        )
+        gaussian.append(gaussian_objective(points[train], points[fold], weights[train], weights[fold]))
     return select(scores, gaussian, lengthscales, regularizations)
 
 

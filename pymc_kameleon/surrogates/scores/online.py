@@ -28,10 +28,7 @@ class OnlineFinite(NamedTuple):
 
 
 def start(
-    points: np.ndarray,
-    features: RandomFeatures,
-    regularization: float,
-    base: GaussianBase | None = None,
+    points: np.ndarray, features: RandomFeatures, regularization: float, base: GaussianBase | None = None
 ) -> OnlineFinite:
     """Start from a batch ``points`` (n, d), n >= 1; ``LinAlgError`` if the regularisation is too small."""
     base = gaussian_base(points.shape[1]) if base is None else base

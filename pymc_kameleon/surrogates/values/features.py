@@ -144,9 +144,7 @@ def sparse_frequencies(
     frequencies = np.zeros((size, d))
     for row in frequencies:
         chosen = rng.choice(d, size=min(d, int(rng.integers(1, 3))), replace=False)
-        row[chosen] = (
-            rng.standard_normal(len(chosen)) / lengthscales[rng.integers(len(lengthscales))]
-        )
+        row[chosen] = rng.standard_normal(len(chosen)) / lengthscales[rng.integers(len(lengthscales))]
     return frequencies, rng.uniform(0.0, 2.0 * np.pi, size)
 
 
@@ -213,9 +211,7 @@ class Terms(NamedTuple):
     moves: rescaling.Rescaling
 
 
-Flat = tuple[
-    np.ndarray, np.ndarray
-]  # numbers; their table, whose rows are (begin, shape), and integers
+Flat = tuple[np.ndarray, np.ndarray]  # numbers; their table, whose rows are (begin, shape), and integers
 
 
 def flatten(
@@ -409,9 +405,7 @@ def _other_terms(f, s, gradient):
     elif f.kind == FOURIER:
         value += sums.fourier(f.centres, f.phases, f.weights, s, gradient)
     if f.tails.size > 0:
-        value += sums.tails(
-            f.tails, f.tail_scale, f.tail_linear, f.tail_quadratic, f.whiten, s, gradient
-        )
+        value += sums.tails(f.tails, f.tail_scale, f.tail_linear, f.tail_quadratic, f.whiten, s, gradient)
     if f.blocks.rates.size > 0:
         value += scales.add_blocks(f.blocks, f.whiten, s, gradient)
     return value

@@ -18,9 +18,7 @@ class Family(NamedTuple):
     kind: int = features.NONE  # of kernel, see :mod:`pymc_kameleon.surrogates.values.features`
     lengthscale: float = 1.0
     tail_scale: float = 0.0  # q of the rational tails; 0 for none
-    price: float = (
-        1.0  # the held-out squared error is multiplied by it: a richer family must earn its place
-    )
+    price: float = 1.0  # the held-out squared error is multiplied by it: a richer family must earn its place
     # Blocks exp(a s_j) times a quadratic; :mod:`pymc_kameleon.surrogates.values.scale_basis` finds the variables and
     # the rates
     scales: bool = False

@@ -6,12 +6,7 @@ from functools import lru_cache
 import numpy as np
 
 from pymc_kameleon.surrogates.values.features import Surrogate
-from pymc_kameleon.surrogates.values.least_squares import (
-    Problem,
-    column_size,
-    solve_stubbornly,
-    weighted_gram,
-)
+from pymc_kameleon.surrogates.values.least_squares import Problem, column_size, solve_stubbornly, weighted_gram
 from pymc_kameleon.surrogates.values.library import GOOD_ENOUGH, Data, parts
 
 MAX_MONOMIALS = 700
@@ -47,9 +42,7 @@ def features(s: np.ndarray, variables: np.ndarray, powers: np.ndarray) -> np.nda
     return product.T
 
 
-def choose(
-    data: Data, quadratic: np.ndarray, earlier: Surrogate | None
-) -> tuple[np.ndarray, np.ndarray]:
+def choose(data: Data, quadratic: np.ndarray, earlier: Surrogate | None) -> tuple[np.ndarray, np.ndarray]:
     """Variables and powers, (m, 3) each, of the richest set that the points allow.
 
     ``quadratic`` (n, p) are the quadratic's columns.

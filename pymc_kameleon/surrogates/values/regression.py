@@ -28,13 +28,7 @@ from scipy import linalg
 
 from pymc_kameleon.numerics import checks
 from pymc_kameleon.surrogates.values import features, monomials, scale_basis, scales
-from pymc_kameleon.surrogates.values.features import (
-    FOURIER,
-    GAUSSIAN,
-    LOG_LADDER,
-    PAIRWISE,
-    Surrogate,
-)
+from pymc_kameleon.surrogates.values.features import FOURIER, GAUSSIAN, LOG_LADDER, PAIRWISE, Surrogate
 from pymc_kameleon.surrogates.values.least_squares import (
     REFINEMENTS,
     RIDGES,
@@ -46,14 +40,7 @@ from pymc_kameleon.surrogates.values.least_squares import (
     weighted_gram,
     whiten,
 )
-from pymc_kameleon.surrogates.values.library import (
-    GOOD_ENOUGH,
-    LIBRARY,
-    Basis,
-    Data,
-    Family,
-    parts,
-)
+from pymc_kameleon.surrogates.values.library import GOOD_ENOUGH, LIBRARY, Basis, Data, Family, parts
 
 RELATIVE_ERROR = 0.15  # c
 FLOOR = (0.3, 2.0)  # range of s0
@@ -300,9 +287,7 @@ def share_columns(data: Data, richer: bool, earlier: Surrogate | None = None) ->
     scale = column_size(columns, data.weights)
     columns = columns / scale
     train, test = parts(data)
-    grams = [
-        weighted_gram(columns[part], columns[part], data.weights[part]) for part in (train, test)
-    ]
+    grams = [weighted_gram(columns[part], columns[part], data.weights[part]) for part in (train, test)]
     return Shared(columns, scale, variables, powers, *grams)
 
 
@@ -322,9 +307,7 @@ def build(rng: np.random.Generator, data: Data, shared: Shared, family: Family) 
         template = template._replace(kind=FOURIER, centres=frequencies, phases=phases)
     elif family.kind in (GAUSSIAN, PAIRWISE):
         kernel, points = (
-            (features.gaussian_kernel, data.z)
-            if family.kind == GAUSSIAN
-            else (features.pairwise_kernel, data.s)
+            (features.gaussian_kernel, data.z) if family.kind == GAUSSIAN else (features.pairwise_kernel, data.s)
         )
         chances = np.minimum(data.weights, np.median(data.weights))
         chosen = rng.choice(n, size=size, replace=False, p=chances / chances.sum())
@@ -404,8 +387,7 @@ def _finish(data, shared, best: Candidate, quadratic: Candidate, relative) -> Fi
     d = data.s.shape[1]
     free, scale = features.quadratic_size(d), shared.scale
     coefficients, plain = (
-        solve_stubbornly(Problem(c.columns, data.y, data.weights, free, c.gram), c.ridge)
-        for c in (best, quadratic)
+        solve_stubbornly(Problem(c.columns, data.y, data.weights, free, c.gram), c.ridge) for c in (best, quadratic)
     )
     if best.basis.family.scales:
         problem = Problem(best.columns, data.y, data.weights, free, best.gram)
@@ -443,10 +425,7 @@ def unpack(basis: Basis, coefficients, scale, offset: float) -> Surrogate:
     shared, extra = coefficients[:base] / scale, coefficients[base:] / basis.extra_scale
     constant, linear, quadratic = features.unpack_quadratic(shared[:free], d)
     surrogate = template._replace(
-        constant=constant + offset,
-        linear=linear,
-        quadratic=quadratic,
-        monomials=shared[free:].copy(),
+        constant=constant + offset, linear=linear, quadratic=quadratic, monomials=shared[free:].copy()
     )
     if surrogate.kind == FOURIER:
         size = len(surrogate.centres)
@@ -458,9 +437,7 @@ def unpack(basis: Basis, coefficients, scale, offset: float) -> Surrogate:
         extra = extra[size:]
     if len(surrogate.tails):
         logs = len(LOG_LADDER)
-        _, tail_linear, tail_quadratic = features.unpack_quadratic(
-            np.concatenate([[0.0], extra[logs:]]), d
-        )
+        _, tail_linear, tail_quadratic = features.unpack_quadratic(np.concatenate([[0.0], extra[logs:]]), d)
         surrogate = surrogate._replace(
             tails=extra[:logs].copy(), tail_linear=tail_linear, tail_quadratic=tail_quadratic
         )

@@ -66,12 +66,8 @@ def growth(s: np.ndarray, variable: int, rate: float) -> np.ndarray:
 
 def columns(s: np.ndarray, inner: list[np.ndarray], variables, rates) -> np.ndarray:
     """All blocks' columns for ``inner`` (n, m) of each, then their variables' bends."""
-    blocks = [
-        growth(s, j, a)[:, None] * own for j, a, own in zip(variables, rates, inner, strict=True)
-    ]
-    bends = [
-        np.logaddexp(0.0, STEEPNESS * (s[:, j, None] - KNOTS)) for j in dict.fromkeys(variables)
-    ]
+    blocks = [growth(s, j, a)[:, None] * own for j, a, own in zip(variables, rates, inner, strict=True)]
+    bends = [np.logaddexp(0.0, STEEPNESS * (s[:, j, None] - KNOTS)) for j in dict.fromkeys(variables)]
     return np.concatenate([*blocks, *bends], axis=1)
 
 
@@ -101,9 +97,7 @@ def in_z(blocks: Blocks, maps: np.ndarray) -> Blocks:
     """The blocks with b and Q in z, for t = map z of each: (k, d - 1, d)."""
     linear = np.einsum("kij,ki->kj", maps, blocks.linear)
     quadratic = np.einsum("kia,kij,kjb->kab", maps, blocks.quadratic, maps)
-    return blocks._replace(
-        linear=linear, quadratic=0.5 * (quadratic + quadratic.transpose(0, 2, 1))
-    )
+    return blocks._replace(linear=linear, quadratic=0.5 * (quadratic + quadratic.transpose(0, 2, 1)))
 
 
 def concave(blocks: Blocks, null: float, pinned: bool = False) -> Blocks:

@@ -44,9 +44,7 @@ def target(known: Known, surface: Surface, u: np.ndarray, half_width: float):
         return -here.value, -here.gradient
 
     bounds = [(a - half_width, a + half_width) for a in u]
-    found = minimize(
-        negative, u, jac=True, method="L-BFGS-B", bounds=bounds, options={"maxiter": 200}
-    )
+    found = minimize(negative, u, jac=True, method="L-BFGS-B", bounds=bounds, options={"maxiter": 200})
     promised = -float(found.fun) - start.value
     if not (promised >= 0.0 and np.isfinite(found.x).all()):
         return u.copy(), math.nan

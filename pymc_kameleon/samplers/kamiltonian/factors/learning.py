@@ -8,16 +8,7 @@ from pymc_kameleon.numerics import history
 from pymc_kameleon.samplers.kamiltonian import learner
 from pymc_kameleon.samplers.kamiltonian.factors import climb as climbing
 from pymc_kameleon.samplers.kamiltonian.factors.state import Learning, State
-from pymc_kameleon.samplers.kamiltonian.factors.surface import (
-    ARMS,
-    Arm,
-    Known,
-    Surface,
-    enter,
-    leave,
-    run,
-    spot,
-)
+from pymc_kameleon.samplers.kamiltonian.factors.surface import ARMS, Arm, Known, Surface, enter, leave, run, spot
 from pymc_kameleon.samplers.kamiltonian.trust import Current
 from pymc_kameleon.surrogates.factors import regression
 from pymc_kameleon.surrogates.factors.splines import FEWEST
@@ -50,9 +41,7 @@ def refit(
     learning = state.learning
     n, schedule = learning.size, learning.schedule
     final = final or schedule.is_last(state.tune)
-    schedule = schedule._replace(
-        last_refit=n, next_refit=int(1.25 * n) + 4, final=schedule.final or final
-    )
+    schedule = schedule._replace(last_refit=n, next_refit=int(1.25 * n) + 4, final=schedule.final or final)
     learning = learning._replace(schedule=schedule)
     # inner transitions of the free run: the more, the later
     length = 400 if final else 60 if schedule.refits < 3 else 200
@@ -120,9 +109,7 @@ def fit_nearby(rng, known: Known, learning: Learning, v) -> Surface:
 
 def _fit(rng, known, learning, v, nearest=False):
     n = learning.size
-    sample = regression.Sample(
-        learning.inputs.buffer[:n], learning.outputs.buffer[:n], learning.heights
-    )
+    sample = regression.Sample(learning.inputs.buffer[:n], learning.outputs.buffer[:n], learning.heights)
     reference = None if nearest else _reference(known, learning)
     here = known.places(v, np.zeros(len(v)))[0]
     precision = output_precision(known, v, learning)
@@ -243,9 +230,7 @@ def measure(learning: Learning, error: float) -> learner.Quality:
     return learner.measure(learning, max(2.0 * error, 0.1), unknown=0.0)
 
 
-def has_arrived(
-    rng, known: Known, surface: Surface, v: np.ndarray, values: np.ndarray, typical: float
-) -> bool:
+def has_arrived(rng, known: Known, surface: Surface, v: np.ndarray, values: np.ndarray, typical: float) -> bool:
     """Whether a chain with the log densities ``values`` (m,) is in the typical set when tuning ends.
 
     A climb that comes to an end by itself says so. One that ends for want of rounds, because the box had become small

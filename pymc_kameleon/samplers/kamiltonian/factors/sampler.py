@@ -147,9 +147,7 @@ class FactoredKamiltonian(SurrogateSampler):
         schedule = learning.schedule._replace(draws=learning.schedule.draws + 1)
         learning = learning._replace(schedule=schedule)
         if carry.evaluated:
-            learning = self._record(
-                learning, outcome.proposal.position, outcome.proposed_log_density
-            )
+            learning = self._record(learning, outcome.proposal.position, outcome.proposed_log_density)
         state = state._replace(learning=learning)
         if learning.climb is not None:
             return self._climbed(rng, state, outcome)
@@ -186,9 +184,7 @@ class FactoredKamiltonian(SurrogateSampler):
         floor = trust.choose_floor(quality.uncovered, quality.residual_sd)
         floor = floor if quality.arrived else 0.5
         mixture = trust.Mixture(floor, typical, trust.slack(quality.residual_sd))
-        state = state._replace(
-            mixture=mixture, archive=states, arms=learn.arm_shares(learning, 6.0, 0.01)
-        )
+        state = state._replace(mixture=mixture, archive=states, arms=learn.arm_shares(learning, 6.0, 0.01))
         return self.retain(state, state.current)
 
     def stats(self, state: State, proposal: Proposal | None = None) -> dict[str, Any]:
@@ -309,9 +305,7 @@ class FactoredKamiltonian(SurrogateSampler):
         learning, carry, probability = state.learning, outcome.proposal.carry, outcome.accept_prob
         learning = learning._replace(
             chain=history.append(learning.chain, outcome.position),
-            chain_log_densities=history.append(
-                learning.chain_log_densities, np.array([outcome.log_density])
-            ),
+            chain_log_densities=history.append(learning.chain_log_densities, np.array([outcome.log_density])),
             moves=learning.moves + int(outcome.accepted),
         )
         if state.surface is None:

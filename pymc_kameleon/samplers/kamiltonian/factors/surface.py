@@ -28,9 +28,7 @@ class Known(Protocol):
     def places(self, u: np.ndarray, centring: np.ndarray) -> tuple[np.ndarray, ...]:
         """(w, x, v, mu, log sigma)."""
 
-    def known(
-        self, u, centring, w, outputs, jacobian, slope
-    ) -> tuple[float, np.ndarray, np.ndarray]:
+    def known(self, u, centring, w, outputs, jacobian, slope) -> tuple[float, np.ndarray, np.ndarray]:
         """(value, derivative by u, derivative by o)."""
 
 

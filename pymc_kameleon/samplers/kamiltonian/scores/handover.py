@@ -84,9 +84,7 @@ def judge(residuals: np.ndarray) -> Quality | None:
     return Quality(trust.spread(residuals), uncovered, typical=typical)
 
 
-def random_walk_share(
-    jumps: Jumps, gain: float, share: float, least: float, trial_share: float
-) -> float:
+def random_walk_share(jumps: Jumps, gain: float, share: float, least: float, trial_share: float) -> float:
     """The share of random-walk moves, which has been ``share`` and is never less than ``least``, the safety net.
 
     ``gain`` is that of the surrogate's held-out score over a Gaussian fit's; one that has not proved itself gets

@@ -232,9 +232,7 @@ class ScoreKamiltonian(SurrogateSampler):
         count(2, n_history=n_history)
         low, high = self.leapfrog_range
         if not (low == int(low) and high == int(high) and 1 <= low <= high):
-            raise ValueError(
-                f"n_leapfrog must be a range of positive integers, got {(low, high)!r}."
-            )
+            raise ValueError(f"n_leapfrog must be a range of positive integers, got {(low, high)!r}.")
         step = self.step_size
         ends = np.ravel(1.0 if step is None else step)
         if not (len(ends) in (1, 2) and 0 < ends[0] <= ends[-1] < math.inf):
@@ -285,9 +283,7 @@ class ScoreKamiltonian(SurrogateSampler):
         if rng is None:
             raise ValueError("history needs rng: the features are drawn at random.")
         if history.ndim != 2 or history.shape[1] != dim or not np.isfinite(history).all():
-            raise ValueError(
-                f"history must be finite and of shape (n, {dim}), got {history.shape}."
-            )
+            raise ValueError(f"history must be finite and of shape (n, {dim}), got {history.shape}.")
         moments = covariance.summarise(history)
         factor, ok = covariance.cholesky(covariance.covariance(moments))
         if not ok or len(history) <= dim:
@@ -296,9 +292,7 @@ class ScoreKamiltonian(SurrogateSampler):
         state = state._replace(walk=walk, walk_share=self.random_walk_share)
         state = self.refit(rng, state, history)._replace(next_fit=NEVER)
         if state.fitted is None:
-            raise ValueError(
-                "No surrogate could be fitted to history: give a larger regularization."
-            )
+            raise ValueError("No surrogate could be fitted to history: give a larger regularization.")
         return state
 
     # --- one draw ---------------------------------------------------------------------------------
@@ -350,9 +344,7 @@ class ScoreKamiltonian(SurrogateSampler):
         z = solve_lower(state.factor, x - state.centre)
         momentum = rng.standard_normal(len(x))
         fitted = state.fitted
-        end, turned, inside = choose.leapfrog(
-            z, momentum, fitted.surrogate, step_size, n_steps, fitted.region
-        )
+        end, turned, inside = choose.leapfrog(z, momentum, fitted.surrogate, step_size, n_steps, fitted.region)
         value = score_matching.value(end, fitted.surrogate) if mixed and inside else 0.0
         carry = Carry(1, end, value, z, path=Path(step_size, n_steps, not inside))
         if not inside:  # the current point itself: refused without an evaluation
@@ -472,9 +464,7 @@ class ScoreKamiltonian(SurrogateSampler):
         count = int(state.jumps.trials[1])
         rate = 2.0 * (count + 10.0) ** -adaptive_metropolis.RATE_EXPONENT
         limit = state.log_step_limit
-        log_step = outcome.tuned(
-            state.log_step, self.target_accept, rate, limit - math.log(20.0), limit
-        )
+        log_step = outcome.tuned(state.log_step, self.target_accept, rate, limit - math.log(20.0), limit)
         weight = (count + 5.0) ** -0.75  # the average of Hoffman & Gelman (2014), algorithm 5
         average = weight * log_step + (1.0 - weight) * state.log_step_average
         return state._replace(log_step=log_step, log_step_average=average)

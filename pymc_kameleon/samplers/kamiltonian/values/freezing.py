@@ -64,9 +64,7 @@ def fix(state: State, chain: np.ndarray, caution: float = 1.0) -> State:
     learning = state.learning
     state = state._replace(walk=WALK.freeze(state.walk), learning=None)
     if state.dynamics is None:
-        return state._replace(
-            quality=Quality(math.inf, 1.0, learning.schedule.refits, learning.size)
-        )
+        return state._replace(quality=Quality(math.inf, 1.0, learning.schedule.refits, learning.size))
     quality = measure(learning, state.fit.residual_sd)
     dynamics = state.dynamics._replace(step_size=math.exp(learning.averaging.log_average))
     dynamics = _bound(dynamics, chain, learning)

@@ -39,22 +39,16 @@ def refit(
     schedule, size = learning.schedule, learning.size
     final = schedule.is_last(options.tune) if final is None else final
     chain, values = reference_states(state) if reference is None else reference
-    schedule = schedule._replace(
-        final=final, last_refit=size, next_refit=_next_refit(options, size)
-    )
+    schedule = schedule._replace(final=final, last_refit=size, next_refit=_next_refit(options, size))
     state = state._replace(learning=learning._replace(schedule=schedule))
     full = final or (schedule.refits + 1) % 3 == 2
     try:
-        fit, metric = fitted(
-            rng, learning.evaluated, (chain, values), state.fit, full, options.library
-        )
+        fit, metric = fitted(rng, learning.evaluated, (chain, values), state.fit, full, options.library)
     except np.linalg.LinAlgError:  # too few distinct points, or too degenerate: wait for more
         return state
     archive = chain[rng.integers(len(chain), size=min(ARCHIVE, len(chain)))]
     step_size = 0.3 if state.dynamics is None else state.dynamics.step_size
-    dynamics = surrogate_dynamics.make_dynamics(
-        fit.surrogate, metric, archive, step_size, fit.error
-    )
+    dynamics = surrogate_dynamics.make_dynamics(fit.surrogate, metric, archive, step_size, fit.error)
     dynamics = _bound_while_tuning(dynamics, values, learning.judgement.earlier)
     dynamics, averaging = surrogate_dynamics.find_step_size(rng, dynamics)
     factor = dynamics.surrogate.scale[:, None] * dynamics.metric

@@ -100,9 +100,7 @@ class ValueKamiltonian(SurrogateSampler):
         share(companion_share=self.companion_share)
         positive(initial_scale=self.initial_scale)
         if not self.library:
-            raise ValueError(
-                "library is empty: give at least one Family, such as Family('quadratic')."
-            )
+            raise ValueError("library is empty: give at least one Family, such as Family('quadratic').")
 
     def init(self, rng, x, known=NOTHING) -> State:
         """Start at ``x``, shape (d,); the surrogate learns from what is known too.
@@ -112,9 +110,9 @@ class ValueKamiltonian(SurrogateSampler):
         """
         x = np.array(x, dtype=float)
         d = len(x)
-        walk = AdaptiveMetropolis(
-            initial_scale=self.initial_scale, learn_from_values=False, tune=self.tune
-        ).init(rng, x, known._replace(evaluated=None))
+        walk = AdaptiveMetropolis(initial_scale=self.initial_scale, learn_from_values=False, tune=self.tune).init(
+            rng, x, known._replace(evaluated=None)
+        )
         evaluated = evaluations.copy(d, known.evaluated)
         first = max(100, int(1.5 * quadratic_size(d)), walk.warmup)
         next_refit = max(first, evaluated.size + max(20, 2 * d))

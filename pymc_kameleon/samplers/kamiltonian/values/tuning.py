@@ -53,9 +53,7 @@ def _learn_from_draw(learning: Learning, state: State, outcome: Outcome) -> Lear
     carry, companions = outcome.proposal.carry, learning.companions
     rejections = 0 if outcome.accepted else learning.noise.rejections + int(carry.evaluated)
     if carry.companion >= 0 and outcome.accepted:  # a swap: the companion takes the chain's place
-        companions = companions.placed(
-            carry.companion, carry.origin, carry.origin_log_density, outcome.former_noise
-        )
+        companions = companions.placed(carry.companion, carry.origin, carry.origin_log_density, outcome.former_noise)
     judgement, worth = learning.judgement, learning.worth
     if state.dynamics is not None:
         residual = state.current.log_density - state.current.value
@@ -111,10 +109,7 @@ def _refit_is_due(state: State) -> bool:
     if schedule.final or few or not value_regression.affordable(d):
         return False
     last = schedule.is_last(state.options.tune) and size >= 1.5 * quadratic_size(d)
-    surprised = (
-        learning.judgement.surprises >= 25 + 0.02 * size
-        and size - schedule.last_refit >= 80 + 0.05 * size
-    )
+    surprised = learning.judgement.surprises >= 25 + 0.02 * size and size - schedule.last_refit >= 80 + 0.05 * size
     return last or surprised or size >= schedule.next_refit
 
 

@@ -94,9 +94,7 @@ def after_refit(
     )  # fmt: skip
 
 
-def tried_anew(
-    rng, worth: Worth, dynamics: Dynamics, evaluations: int, choice: Choice, patience=(1, 1)
-) -> Worth:
+def tried_anew(rng, worth: Worth, dynamics: Dynamics, evaluations: int, choice: Choice, patience=(1, 1)) -> Worth:
     """Try every arm by free chains, ``patience`` times as long and as many as usual."""
     times, gradients = try_arms(rng, dynamics, choice, patience)
     work = gradients * choice.price * value_features.work(dynamics.surrogate)
@@ -114,9 +112,7 @@ def learn(worth: Worth, kernel: int, jump: np.ndarray, accept_prob: float) -> Wo
     return worth._replace(accepted=accepted, trials=trials, squares=squares)
 
 
-def try_arms(
-    rng, dynamics: Dynamics, choice: Choice = CHEAP, patience=(1, 1)
-) -> tuple[np.ndarray, np.ndarray]:
+def try_arms(rng, dynamics: Dynamics, choice: Choice = CHEAP, patience=(1, 1)) -> tuple[np.ndarray, np.ndarray]:
     """Autocorrelation times (arms,) and mean gradients (arms,) of free chains from archived states.
 
     The arms come cheapest first, and when one is nearly independent no longer one is tried, if that is thrifty: its
@@ -134,9 +130,7 @@ def try_arms(
             times[k] = (1.0 + correlation) / (1.0 - correlation)
             gradients[k] = repeats * gradients[k - 1]
             continue
-        states, gradients[k] = free_chains(
-            rng, dynamics, arm, patience[0] * length, 20 * patience[1]
-        )
+        states, gradients[k] = free_chains(rng, dynamics, arm, patience[0] * length, 20 * patience[1])
         states = (states - centre) / spread
         times[k] = math.sqrt(_slowest(states) * _slowest(np.square(states)))
         if choice.thrifty and times[k] < ENOUGH:
