@@ -61,6 +61,18 @@ class Counted:
         return value
 
 
+def leapfrog(slope: Callable, x, p, step, steps: int):
+    """Positions and momenta along ``slope``, of a log density, beginning with ``x`` and ``p``."""
+    yield x, p
+    force = slope(x)
+    for _ in range(steps):
+        p = p + 0.5 * step * force
+        x = x + step * p
+        force = slope(x)
+        p = p + 0.5 * step * force
+        yield x, p
+
+
 def nested(step, options: dict) -> dict:
     """Options of a step, with those of KamiltonianStep's surrogate in an object: here they stand in one line."""
     if getattr(step, "chooses", "") != "surrogate":

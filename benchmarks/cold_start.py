@@ -1,16 +1,9 @@
 """Effective draws per log density evaluation from a cold start, beside PyMC's gradient-free steps.
 
-Twelve targets, four chains from over-dispersed single points, nothing set by hand. A budget is a number of *log density
-evaluations* per chain, start and tuning included; half of it is tuning. Per evaluation, because that is what an
-expensive likelihood is paid in: ``pm.DEMetropolisZ`` evaluates twice in a draw (the current point again) and so gets
-half as many draws, ``pm.Slice`` and ``pm.Metropolis`` pay by the coordinate.
-
-Two measures, both per 1000 evaluations:
-
-- bulk effective sample size of the worst coordinate, all four chains together. It cannot see what no chain
-  has visited, and where the chains disagree it says only that (a floor of 5 to 7 draws in all);
-- squared error against the truth, turned into equivalent independent draws of the worst coordinate
-  (``measures.error_efficiency``), over the chains of all seeds.
+Twelve targets. A budget is a number of *log density evaluations* per chain, start and tuning included, because that is
+what an expensive likelihood is paid in: ``pm.DEMetropolisZ`` evaluates twice in a draw (the current point again) and so
+gets half as many draws, ``pm.Slice`` and ``pm.Metropolis`` pay by the coordinate. Beside effective draws, which cannot
+see what no chain has visited, squared errors against the truth (``measures.error_efficiency``).
 
     python -m benchmarks.cold_start                        # 10,000 evaluations a chain, five seeds; 50 minutes
     python -m benchmarks.cold_start --budgets 30000 --seeds 1 --samplers kamiltonian
@@ -64,9 +57,7 @@ def run(cell: Cell) -> list:
     found = []
     for x, rng in zip(starts(cell.problem, cell.seed), rngs, strict=True):
         if cell.sampler in OURS:  # at most one evaluation in a draw, so half of the draws are tuning
-            found.append(
-                core.run_chain(own(cell.sampler), log_density, x, rng, tune=tune, draws=cell.budget - tune)
-            )  # fmt: skip
+            found.append(core.run_chain(own(cell.sampler), log_density, x, rng, tune=tune, draws=cell.budget - tune))
         else:
             counted = basics.Counted(log_density, cell.budget)
             parts = drive.pymc_step(None, SAMPLERS[cell.sampler][1], x, rng, counted)
@@ -86,14 +77,10 @@ def measured(chains, reference) -> dict:
     ess = basics.bulk_ess(draws).min() if n >= 4 else 1.0
     mean_error = np.abs(draws.mean((0, 1)) - reference.mean) / np.sqrt(reference.variance)
     return {
-        "ess": 1000.0 * max(ess, 1.0) / evaluations,
-        "rhat": basics.rhat(draws) if n >= 4 else math.nan,
-        "mean_error": float(mean_error.max()),
-        "by_error": [by_error(c, reference) for c in chains],
-        "evaluations": evaluations,
-        "draws": n,
-        "seconds": sum(c.tuning_seconds + c.seconds for c in chains),
-    }
+        "ess": 1000.0 * max(ess, 1.0) / evaluations, "rhat": basics.rhat(draws) if n >= 4 else math.nan,
+        "mean_error": float(mean_error.max()), "by_error": [by_error(c, reference) for c in chains],
+        "evaluations": evaluations, "draws": n, "seconds": sum(c.tuning_seconds + c.seconds for c in chains),
+    }  # fmt: skip
 
 
 def by_error(chain, reference) -> list[float]:
@@ -120,6 +107,7 @@ class Board:
                 self.cells.setdefault((cell.sampler, cell.problem), {})[cell.seed] = found
         self.samplers = [s for s in SAMPLERS if any(k[0] == s for k in self.cells)]
         self.targets = [t for t in TARGETS if any(k[1] == t for k in self.cells)]
+        self.head = ["target", *(SAMPLERS[s][0] for s in self.samplers)]
 
     def ess(self, sampler, target):
         """Geometric mean over the seeds."""
@@ -186,13 +174,13 @@ def score_table(board, score, marks=False):
     for name, converged in (("× the best of PyMC's", False), ("× the best converged of PyMC's", True)):
         found = [both(board.ratios(s, score, converged)) for s in board.samplers]
         for title, values in zip((name, f"{name}, without §"), zip(*found, strict=True), strict=True):
-            rows.append([f"**{title}**", *(f"**{v}**" for v in values)])  # fmt: skip
-    return table(["target", *(SAMPLERS[s][0] for s in board.samplers)], rows)
+            rows.append([f"**{title}**", *(f"**{v}**" for v in values)])
+    return table(board.head, rows)
 
 
 def time_table(board):
     rows = [[t, *(digits(board.time(s, t)) for s in board.samplers)] for t in board.targets]
-    return table(["target", *(SAMPLERS[s][0] for s in board.samplers)], rows)
+    return table(board.head, rows)
 
 
 def summary_table(board):

@@ -36,14 +36,11 @@ def measure(cell: Cell) -> dict:
     idata = {
         "posterior": xr.Dataset({"x": (dims, draws)}),
         "surrogate_posterior": xr.Dataset({"x": (dims, chains.free.positions)}),
-        "control_variates": xr.Dataset(
-            {
-                "log_ratio": (["chain", "draw"], ratios["draws"]),
-                "audit_log_ratio": ("audit", ratios["audits"]),
-                "is_inside": (["a", "b"], chains.free.inside),
-            }
-        ),
-    }
+        "control_variates": xr.Dataset({
+            "log_ratio": (["chain", "draw"], ratios["draws"]), "audit_log_ratio": ("audit", ratios["audits"]),
+            "is_inside": (["a", "b"], chains.free.inside),
+        }),
+    }  # fmt: skip
     return {"draws": draws.shape[1], **judged(idata, target)}
 
 

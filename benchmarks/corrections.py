@@ -12,6 +12,7 @@ import numpy as np
 from scipy import integrate, stats
 
 from benchmarks import provenance, report
+from benchmarks.basics import leapfrog
 from pymc_kameleon.kernels import get_kernel
 from pymc_kameleon.numerics.random_features import draw_features
 from pymc_kameleon.targets import Flower
@@ -23,13 +24,10 @@ CHAINS, DRAWS = 50, 4000
 def hmc_acceptance(rng, d, gradient, step=0.1, steps=20, n=2000):
     """Mean acceptance of trajectories that start in N(0, I) and follow ``gradient``, judged by that normal."""
     x, p = rng.standard_normal((2, n, d))
-    start = 0.5 * (np.square(x).sum(axis=1) + np.square(p).sum(axis=1))
-    for _ in range(steps):
-        p = p + 0.5 * step * gradient(x)
-        x = x + step * p
-        p = p + 0.5 * step * gradient(x)
-    end = 0.5 * (np.square(x).sum(axis=1) + np.square(p).sum(axis=1))
-    return float(np.exp(np.minimum(0.0, start - end)).mean())
+    energies = [
+        0.5 * (np.square(x).sum(axis=1) + np.square(p).sum(axis=1)) for x, p in leapfrog(gradient, x, p, step, steps)
+    ]
+    return float(np.exp(np.minimum(0.0, energies[0] - energies[-1])).mean())
 
 
 def metropolis(rng, d, variance):
@@ -70,7 +68,7 @@ def uniform_angle():
     return right, (m**2 + s**2).mean()
 
 
-def feature_kernel(rng, frequencies, distance):
+def feature_kernel(frequencies, distance):
     """The kernel at a distance along an axis that frequencies (m, d) stand for."""
     return float(np.cos(frequencies[:, 0] * distance).mean())
 
@@ -115,14 +113,13 @@ def rows():
     w = draw_features(rng, get_kernel("gaussian"), 1, 200_000, l, "sincos").frequencies
     yield (
         f"frequencies N(0, I/l) in place of N(0, I/l²), l = {l}: the kernel at distance l",
-        feature_kernel(rng, w, l), feature_kernel(rng, w * math.sqrt(l), l),
+        feature_kernel(w, l), feature_kernel(w * math.sqrt(l), l),
     )  # fmt: skip
     sigma = 0.05
     w = rng.standard_normal((200_000, 1))
     yield (
         f"frequencies N(0, σ²) in place of N(0, 2σ), exp(-σr²), σ = {sigma}: the kernel at r = 1/√(2σ)",
-        feature_kernel(rng, w * math.sqrt(2.0 * sigma), 1.0 / math.sqrt(2.0 * sigma)),
-        feature_kernel(rng, w * sigma, 1.0 / math.sqrt(2.0 * sigma)),
+        *(feature_kernel(w * scale, 1.0 / math.sqrt(2.0 * sigma)) for scale in (math.sqrt(2.0 * sigma), sigma)),
     )  # fmt: skip
     r = math.sqrt(2.0) * math.sqrt(3.0)
     exact = (1.0 + r) * math.exp(-r)

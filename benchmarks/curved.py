@@ -1,8 +1,7 @@
 """Curved and ill-conditioned posteriors, and how the steps do on them from where ``pm.sample`` starts.
 
-Four chains a seed from the model's initial point + U(-1, 1); a third of the evaluations are tuning. Chains, measures
-and tables are those of the textbook models. No prior tells a step what the posterior is: most are flat. The truth is
-exact draws (``DRAWS``), or NUTS's where there are data.
+Chains, measures and tables are those of the textbook models. No prior tells a step what the posterior is: most are
+flat. The truth is exact draws (``DRAWS``), or NUTS's where there are data.
 
     python -m benchmarks.curved                                     # all models, the default steps, one seed; an hour
     python -m benchmarks.curved --problems shell --samplers FastKameleonStep:screen=0 pm.Slice --seeds 3
@@ -73,23 +72,19 @@ RADIUS, THICKNESS = 5.0, 0.3
 SHAPE, SCALES = 1.5, np.array([0.5, 5.0, 50.0, 500.0, 5000.0])
 
 
+def _square(x, mean, factor):
+    """Of the distance from the mean, where the covariance is factor factor^T."""
+    return pt.sum(pt.dot(np.linalg.inv(factor), x - mean) ** 2)
+
+
 def rotated() -> pm.Model:
     """A normal, 12-d, axes of 1 : 1000, rotated."""
-    mean, factor = ROTATED
-    inverse = np.linalg.inv(factor)
-    return _flat(12, lambda x: -0.5 * pt.sum(pt.dot(inverse, x - mean) ** 2))
+    return _flat(12, lambda x: -0.5 * _square(x, *ROTATED))
 
 
 def student_ridge() -> pm.Model:
     """A t distribution with four degrees of freedom, 6-d, axes of 1 : 50, rotated."""
-    mean, factor = RIDGE
-    inverse = np.linalg.inv(factor)
-
-    def log_density(x):
-        square = pt.sum(pt.dot(inverse, x - mean) ** 2)
-        return -0.5 * (TAILS + 6) * pt.log1p(square / TAILS)
-
-    return _flat(6, log_density)
+    return _flat(6, lambda x: -0.5 * (TAILS + 6) * pt.log1p(_square(x, *RIDGE) / TAILS))
 
 
 def shell() -> pm.Model:
@@ -114,9 +109,7 @@ def hyperbola() -> pm.Model:
     x = rng.uniform(0, 2, 40)
     y = 0.7 + 4.0 * x + rng.normal(0, 0.4, 40)
     with pm.Model() as model:
-        a = pm.Normal("a", 2.0, 1.0)
-        b = pm.Normal("b", 2.0, 1.0)
-        c = pm.Normal("c", 0.0, 5.0)
+        a, b, c = pm.Normal("a", 2.0, 1.0), pm.Normal("b", 2.0, 1.0), pm.Normal("c", 0.0, 5.0)
         sigma = pm.HalfNormal("sigma", 2.0)
         pm.Normal("y", c + a * b * x, sigma, observed=y)
     return model
@@ -128,9 +121,7 @@ def power_law() -> pm.Model:
     x = np.linspace(0.5, 3.0, 25)
     y = 2.0 * x**1.4 + 1.0 + rng.normal(0, 0.3, 25)
     with pm.Model() as model:
-        a = pm.HalfNormal("a", 10.0)
-        b = pm.Normal("b", 1.0, 1.0)
-        c = pm.Normal("c", 0.0, 10.0)
+        a, b, c = pm.HalfNormal("a", 10.0), pm.Normal("b", 1.0, 1.0), pm.Normal("c", 0.0, 10.0)
         sigma = pm.HalfNormal("sigma", 2.0)
         pm.Normal("y", a * x**b + c, sigma, observed=y)
     return model
@@ -172,27 +163,14 @@ def _draw_gammas(rng, n):
     return SCALES * rng.gamma(SHAPE, size=(n, 5))
 
 
-MODELS: dict[str, Callable[[], pm.Model]] = {
-    "rotated": rotated,
-    "student ridge": student_ridge,
-    "two bends": two_bends,
-    "cubic": cubic,
-    "waves": waves,
-    "shell": shell,
-    "gammas": gammas,
-    "hyperbola": hyperbola,
-    "power law": power_law,
-    "clinic": clinic,
-}
 DRAWS: dict[str, Draw] = {
-    "rotated": _draw_rotated,
-    "student ridge": _draw_student_ridge,
-    "two bends": two_bends.draw,
-    "cubic": cubic.draw,
-    "waves": waves.draw,
-    "shell": _draw_shell,
-    "gammas": _draw_gammas,
-}
+    "rotated": _draw_rotated, "student ridge": _draw_student_ridge, "two bends": two_bends.draw, "cubic": cubic.draw,
+    "waves": waves.draw, "shell": _draw_shell, "gammas": _draw_gammas,
+}  # fmt: skip
+MODELS: dict[str, Callable[[], pm.Model]] = {
+    "rotated": rotated, "student ridge": student_ridge, "two bends": two_bends, "cubic": cubic, "waves": waves,
+    "shell": shell, "gammas": gammas, "hyperbola": hyperbola, "power law": power_law, "clinic": clinic,
+}  # fmt: skip
 STEPS = [
     "FastKameleonStep", "KameleonStep", "GaussianMixtureStep", "AdaptiveMetropolisStep", "KamiltonianStep",
     "pm.DEMetropolisZ", "pm.Slice", "pm.Metropolis",

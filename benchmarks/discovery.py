@@ -105,14 +105,8 @@ def source() -> Case:
     weights = np.exp(values[:, 1] - logsumexp(values[:, 1]))
     above = float(weights[values[:, 0] > 0].sum())
     scale = 0.67 * prior
-    return Case(
-        log_density,
-        np.array([0, 0, 0, 0, -1.5]),
-        np.minimum(scale, 1.0),
-        scale,
-        (1 - above, above),
-        lambda x: x[:, 1] > 0,
-    )
+    centre, half = np.array([0, 0, 0, 0, -1.5]), np.minimum(scale, 1.0)
+    return Case(log_density, centre, half, scale, (1 - above, above), lambda x: x[:, 1] > 0)
 
 
 def control(target) -> Case:

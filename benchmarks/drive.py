@@ -37,6 +37,12 @@ class Chain(NamedTuple):
     seconds: float
 
 
+def sample(*draws: int, **options: Any):
+    """``pm.sample`` with ``options`` in one process; nothing is shown, and nothing checked."""
+    usual = {"cores": 1, "progressbar": False, "quiet": True, "compute_convergence_checks": False}
+    return pm.sample(*draws, **(usual | options))
+
+
 def walk(step, point, ravel, log_density: Counted, tune: int) -> Chain:
     """Draws of a step until the budget of ``log_density`` is spent, at most as many as that.
 
@@ -57,9 +63,8 @@ def walk(step, point, ravel, log_density: Counted, tune: int) -> Chain:
             pass
     end = time.process_time()
     kept = np.array(draws) if draws else ravel(point)[None]
-    of = log_density
     seconds = (ended or end) - begin, end - (ended or end)
-    return Chain(kept, of.evaluations, of.arrived, of.best, *seconds)
+    return Chain(kept, log_density.evaluations, log_density.arrived, log_density.best, *seconds)
 
 
 def chains(

@@ -71,15 +71,8 @@ def tables() -> list[str]:
             f"{nap:g} s", f"{row['evaluations']:,}", count, f"{row['wall']:.1f}", f"{alone['wall'] / row['wall']:.1f}",
             f"{row['computing']:.1f}", row["rounds"],
         ])  # fmt: skip
-    head = [
-        "an evaluation takes",
-        "evaluations",
-        "workers",
-        "seconds",
-        "times as fast",
-        "seconds of computing",
-        "rounds",
-    ]
+    head = ["an evaluation takes", "evaluations", "workers", "seconds", "times as fast", "seconds of computing",
+            "rounds"]  # fmt: skip
     return [
         "## Wall time by workers",
         f"`{TARGET}`, 16 chains; tuning and all computing of the driver included. The same bits with any number of "

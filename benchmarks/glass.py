@@ -6,11 +6,8 @@ Window glass against the rest, 214 rows, whitened covariates; log squared length
 2, 20) a priori, the posterior that Kernel adaptive Metropolis-Hastings was shown on. The likelihood is an unbiased
 estimate (importance sampling around Laplace's approximation, 16 draws), kept until a proposal is accepted.
 
-1. The posterior: a long run of KamiltonianStep, and the marginal of dimensions 2 and 7.
-2. The steps at one budget of likelihood evaluations per chain, tuning counted: effective draws, R-hat, and the means
-   against the long run, which has other starts and seeds. Chains start at draws from the prior. ``pm.DEMetropolisZ``
-   evaluates twice in a draw, so it gets half as many draws; forgetting the estimate at the current state, it is biased.
-3. Held out: accuracy and log loss of five stratified folds beside logistic regression. Needs scikit-learn.
+A long run of KamiltonianStep; the steps at one budget of evaluations, beside it; five folds held out, beside logistic
+regression, for which it needs scikit-learn.
 
 Nine minutes of processor time, on two cores.
 """
@@ -20,20 +17,16 @@ from typing import NamedTuple
 
 import numpy as np
 
-from benchmarks import basics, provenance
+from benchmarks import basics, drive, provenance
 from benchmarks.report import table
 
 CHAINS = 4
 PRIOR_MEAN, PRIOR_SD = -np.log(2.0), np.sqrt(20.0)
 PAIR = (1, 6)  # dimensions 2 and 7 of the papers, which count from one
 STEPS = (
-    "KamiltonianStep",
-    "GaussianMixtureStep",
-    "KameleonStep",
-    "FastKameleonStep",
-    "AdaptiveMetropolisStep",
+    "KamiltonianStep", "GaussianMixtureStep", "KameleonStep", "FastKameleonStep", "AdaptiveMetropolisStep",
     "pm.DEMetropolisZ",
-)
+)  # fmt: skip
 
 
 class Run(NamedTuple):
@@ -49,10 +42,6 @@ class Run(NamedTuple):
 
 def sample(model, step: str, tune: int, draws: int, seed: int, chains: int = CHAINS) -> Run:
     """``pm.sample`` on two cores, every chain from its own draw from the prior."""
-    import pymc as pm
-
-    from pymc_kameleon import steps
-
     evaluates_twice = step.startswith("pm.")  # at the proposed point and at the current one again
     if evaluates_twice:
         tune, draws = tune // 2, draws // 2
@@ -60,11 +49,10 @@ def sample(model, step: str, tune: int, draws: int, seed: int, chains: int = CHA
     starts = np.random.default_rng(seed).normal(PRIOR_MEAN, PRIOR_SD, (chains, dim))
     begin = processor_time()
     with model:
-        made = getattr(pm if evaluates_twice else steps, step.removeprefix("pm."))()
-        trace = pm.sample(
-            draws=draws, tune=tune, chains=chains, cores=2, step=made, random_seed=seed,
-            initvals=[{"theta": x} for x in starts], progressbar=False, quiet=True,
-            compute_convergence_checks=False,
+        made = drive.step_class(step)()
+        trace = drive.sample(
+            draws, tune=tune, chains=chains, cores=2, step=made, random_seed=seed,
+            initvals=[{"theta": x} for x in starts],
         )  # fmt: skip
     seconds = processor_time() - begin
     counted = np.full(chains, (1 + evaluates_twice) * (tune + draws) + (not evaluates_twice))

@@ -6,8 +6,7 @@ On UCI Glass (214 rows, whitened), at points of the posterior that a short chain
 
 1. Milliseconds per estimate on one BLAS thread, and the Cholesky factors in it (of K, of B for every Newton step, of
    C). Processor time; the lower quartile, because other programs only ever add.
-2. The variance of the log estimate, and the Pareto k of the weights (Vehtari et al., 2024: below
-0.7
+2. The variance of the log estimate, and the Pareto k of the weights (Vehtari et al., 2024: below 0.7
    the weights behave as if their variance were finite), by approximation and number of draws.
 3. The same when the signal variance grows, which is why EP is the default when it is free.
 
@@ -20,8 +19,7 @@ import time
 import numpy as np
 from scipy import stats
 
-from benchmarks import provenance
-from benchmarks.report import table
+from benchmarks import provenance, report
 from pymc_kameleon.datasets import load_glass
 from pymc_kameleon.gp.estimator import GPClassificationEstimator
 
@@ -123,19 +121,8 @@ def amplitude_table(X, y, points, rng):
     rows = []
     for variance in (1, 10, 30, 100):
         for approximation in ("laplace", "ep"):
-            results = [
-                noise(
-                    X,
-                    y,
-                    np.append(theta, np.log(variance)),
-                    50,
-                    rng,
-                    repeats=100,
-                    signal_variance="free",
-                    approximation=approximation,
-                )
-                for theta in points[:3]
-            ]
+            how = {"repeats": 100, "signal_variance": "free", "approximation": approximation}
+            results = [noise(X, y, np.append(theta, np.log(variance)), 50, rng, **how) for theta in points[:3]]
             rows.append((variance, approximation, *ranges(results)))
     return ("s^2", "approximation", "var log estimate, 50 draws", "Pareto k"), rows
 
@@ -144,14 +131,12 @@ def page(options):
     rng = np.random.default_rng(options.seed)
     X, y = whitened_glass()
     points = posterior_points(X, y, rng)
-    report = "# The Gaussian-process classification estimator on UCI Glass\n"
-    for title, make in (
+    parts = (
         ("Cost, n = 214, one BLAS thread", timing_table),
         ("Noise, signal variance 1", variance_table),
         ("Noise, free signal variance, posterior points", amplitude_table),
-    ):
-        report += f"\n## {title}\n\n" + table(*make(X, y, points, rng)) + "\n"
-    return report
+    )
+    return report.sections("The Gaussian-process classification estimator on UCI Glass", parts, X, y, points, rng)
 
 
 if __name__ == "__main__":

@@ -14,15 +14,13 @@ one observation each, which leaves the posterior skewed but takes hundreds of si
     python -m benchmarks.hamiltonian_abc         # five minutes
 """
 
-import logging
 import math
-import warnings
 from typing import NamedTuple
 
 import numpy as np
 import pymc as pm
 
-from benchmarks import provenance
+from benchmarks import drive, provenance
 from benchmarks.basics import bulk_ess, generators, nested
 from benchmarks.noisy_likelihood import seed_noise
 from benchmarks.report import table
@@ -88,10 +86,8 @@ def run_step(kind, options, given, target, n_datasets, a):
         step = kind(**nested(kind, options))
         seed_noise(step, a.seed)
         likelihood.simulations = 0
-        draws = pm.sample(
-            step=step, chains=a.chains, tune=a.tune, draws=a.draws, cores=1, random_seed=a.seed,
-            progressbar=False, quiet=True, compute_convergence_checks=False,
-        )["posterior"]["x"].values  # fmt: skip
+        idata = drive.sample(a.draws, step=step, chains=a.chains, tune=a.tune, random_seed=a.seed)
+    draws = idata["posterior"]["x"].values
     each = likelihood.simulations / (a.chains * (a.tune + a.draws))
     return Run(draws, each, a.tune * each)
 
@@ -219,8 +215,6 @@ def write_report(results, a):
 
 
 def page(a):
-    logging.getLogger("pymc").setLevel(logging.ERROR)
-    warnings.filterwarnings("ignore", message=".*object mode.*|.*could not link to a BLAS.*")
     results = {title: (target, run_all(target, n_datasets, a)) for title, (target, n_datasets) in CASES.items()}
     return write_report(results, a)
 

@@ -3,9 +3,7 @@
     python -m benchmarks.history_length
 
 KMC lite by a dense factorisation and by incomplete Cholesky with conjugate gradients (Strathmann et al., 2015, A.2),
-and KMC finite by a fit to the whole history and online (A.3), at a lengthscale of 2 in whitened coordinates of the 4-d
-banana B(0.03, 100). Milliseconds of one processor, the least of three; beside each the error of the score, root mean
-square over held-out draws, against the dense or batch fit. One minute.
+and KMC finite by a fit to the whole history and online (A.3), on the 4-d banana B(0.03, 100), whitened. One minute.
 """
 
 import math
@@ -79,10 +77,8 @@ def measure(n):
 
 
 def page(options):
-    header = [
-        "n", "lite, dense", "low-rank", "iterations", "its error", "finite, batch", "online: one state", "its solve",
-        "its error",
-    ]  # fmt: skip
+    header = ["n", "lite, dense", "low-rank", "iterations", "its error", "finite, batch", "online: one state",
+              "its solve", "its error"]  # fmt: skip
     measure(100)  # compiles
     rows = [[report.digits(v) if isinstance(v, float) else v for v in measure(n)] for n in SIZES]
     text = [

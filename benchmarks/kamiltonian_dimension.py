@@ -8,8 +8,6 @@ from cold starts at 10,000 evaluations, half of them tuning, beside adaptive Met
 - a banana: non-Gaussian in two coordinates that the sampler has to find among d;
 - a multivariate t with 5 degrees of freedom: non-Gaussian in all coordinates together.
 
-For each: effective draws, R-hat, error against the truth, the family chosen, processor time. Use one BLAS thread.
-
     python -m benchmarks.kamiltonian_dimension            # twenty minutes of one core
 """
 
@@ -47,9 +45,8 @@ def measure(cell: Cell) -> dict[str, Any]:
     sd, chains = np.sqrt(np.diag(target.cov)), []
     for rng in generators([d, list(FAMILIES).index(family)], CHAINS):
         x = target.mean + sd * rng.uniform(-2.0, 2.0, d)
-        chains.append(
-            run_chain(SAMPLERS[cell.sampler], target.numba_log_density, x, rng, tune=tune, draws=cell.budget - tune)
-        )  # fmt: skip
+        how = {"tune": tune, "draws": cell.budget - tune}
+        chains.append(run_chain(SAMPLERS[cell.sampler], target.numba_log_density, x, rng, **how))
     draws, evaluations = np.array([c.draws for c in chains]), sum(c.evaluations for c in chains)
     efficiency = error_efficiency(draws, truth(target), evaluations / CHAINS)
     states = [c.state for c in chains]
@@ -86,16 +83,11 @@ def dimension_table(cells, family):
         am, own = (cells.get((s, f"{family}, {d}")) for s in SAMPLERS)
         if am is None or own is None:
             continue
-        rows.append(
-            [
-                f"{d}",
-                *(digits(am[k]) for k in ("ess",)), f"{am['rhat']:.2f}", digits(am["by_error"]),
-                digits(own["ess"]), f"{own['rhat']:.2f}", digits(own["by_error"]),
-                digits(own["mean_error"]), digits(own["sd_error"]), f"{own['acceptance']:.2f}",
-                digits(own["residual_sd"]), counted(own["families"]),
-                digits(own["seconds"]),
-            ]
-        )  # fmt: skip
+        both = [e for m in (am, own) for e in (digits(m["ess"]), f"{m['rhat']:.2f}", digits(m["by_error"]))]
+        rows.append([
+            d, *both, digits(own["mean_error"]), digits(own["sd_error"]), f"{own['acceptance']:.2f}",
+            digits(own["residual_sd"]), counted(own["families"]), digits(own["seconds"]),
+        ])  # fmt: skip
     return table(head, rows)
 
 

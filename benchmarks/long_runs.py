@@ -1,9 +1,8 @@
 """A million draws of every step, and a hundred thousand of tuning: whether memory grows, or the cost of a draw.
 
 Each step in a process of its own on a three-dimensional normal with correlations, driven as ``pm.sample`` drives it but
-with nothing kept: times are processor time, medians over blocks; memory is the process's, after a collection. The last
-columns compare all draws' means and standard deviations with the true ones. A tenth of the budget is how many draws of
-tuning there are.
+with nothing kept; memory is the process's, after a collection. A tenth of the budget is how many draws of tuning there
+are.
 
     python -m benchmarks.long_runs                        # all steps; fifteen minutes
     python -m benchmarks.long_runs --samplers CMAStep --budgets 100000
@@ -19,7 +18,6 @@ from typing import Any
 
 import numpy as np
 import pymc as pm
-from pymc.step_methods.compound import BlockedStep
 
 import pymc_kameleon as pk
 from benchmarks import report
@@ -68,11 +66,7 @@ class Watch:
         model = normal()
         self.step = step(model=model, **nested(step, options))
         self.point = model.initial_point()
-        rng = np.random.default_rng(1)
-        if hasattr(BlockedStep, "setup_chain"):
-            self.step.setup_chain(rng, 0, 0)
-        else:
-            self.step.set_rng(rng)
+        self.step.setup_chain(np.random.default_rng(1), 0, 0)
         gc.collect()
         gc.freeze()  # what is imported need not be looked at at every block's end
 

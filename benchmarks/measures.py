@@ -70,14 +70,10 @@ def error_efficiency(draws: np.ndarray, truth: MarginalTruth, evaluations_per_ch
     have E e^2 / s^2 = 1 / n; so n is estimated by one over the mean of e^2 / s^2 over chains and functionals.
     """
     low, centre_low, centre_high, high = truth.quantiles
-    estimates = np.stack(
-        [
-            draws.mean(axis=1) - truth.mean,
-            (draws < low).mean(axis=1) - 0.1,
-            (draws > high).mean(axis=1) - 0.1,
-            ((draws > centre_low) & (draws < centre_high)).mean(axis=1) - 0.5,
-        ]
-    )  # (4, chains, d)
+    estimates = np.stack([  # (4, chains, d)
+        draws.mean(axis=1) - truth.mean, (draws < low).mean(axis=1) - 0.1, (draws > high).mean(axis=1) - 0.1,
+        ((draws > centre_low) & (draws < centre_high)).mean(axis=1) - 0.5,
+    ])  # fmt: skip
     one = np.ones_like(truth.variance)
     variances = np.stack([truth.variance, 0.09 * one, 0.09 * one, 0.25 * one])
     squared = (np.square(estimates) / variances[:, None, :]).mean(axis=0)  # (chains, d)

@@ -11,9 +11,7 @@
     python -m benchmarks.noisy_likelihood           # two to three minutes
 """
 
-import logging
 import math
-import warnings
 from typing import NamedTuple
 
 import arviz as az
@@ -22,7 +20,7 @@ import pymc as pm
 from pymc.step_methods.compound import CompoundStep
 from pytensor.tensor.random.type import RandomType
 
-from benchmarks import provenance
+from benchmarks import drive, provenance
 from benchmarks.report import table
 from pymc_kameleon.particle_filter import StochasticVolatilityFilter, simulate_stochastic_volatility
 from pymc_kameleon.pseudo_marginal import NoisyLogLikelihood, step_beside_noise
@@ -80,10 +78,7 @@ def seed_noise(step, seed):
 
 def sample(step, model, settings, **kwargs):
     given = {"chains": settings.chains, "draws": settings.draws, "tune": settings.tune, **kwargs}
-    return pm.sample(
-        model=model, step=step, cores=1, random_seed=settings.seed, progressbar=False, quiet=True,
-        compute_convergence_checks=False, **given,
-    )  # fmt: skip
+    return drive.sample(model=model, step=step, random_seed=settings.seed, **given)
 
 
 def target_rows(settings):
@@ -198,8 +193,6 @@ correlation the particles are sorted.
 
 
 if __name__ == "__main__":
-    logging.getLogger("pymc").setLevel(logging.ERROR)
-    warnings.filterwarnings("ignore", message=".*object mode.*|.*could not link to a BLAS.*")
     provenance.command(
         "noisy_likelihood", __doc__, report,
         chains=16, draws=2500, tune=800, pf_draws=2500, pf_tune=1200, seed=20261120,

@@ -12,7 +12,7 @@ import numpy as np
 import pymc as pm
 
 import pymc_kameleon as pk
-from benchmarks import cells, report
+from benchmarks import cells, drive, report
 from benchmarks.basics import geometric
 from benchmarks.cells import Benchmark, Cell
 from benchmarks.hierarchical import models
@@ -80,9 +80,8 @@ def measure(cell: Cell) -> dict:
     with model:
         built = STEPS[step](tune=tune, parametrization=how)
         begin = time.process_time()
-        idata = pm.sample(
-            cell.budget - tune, tune=tune, chains=CHAINS, cores=1, step=built, random_seed=1000 + cell.seed,
-            progressbar=False, compute_convergence_checks=False,
+        idata = drive.sample(
+            cell.budget - tune, tune=tune, chains=CHAINS, step=built, random_seed=1000 + cell.seed
         )  # fmt: skip
         seconds = time.process_time() - begin
     density = built.density

@@ -17,8 +17,7 @@ import time
 
 import numpy as np
 
-from benchmarks import provenance
-from benchmarks.report import table
+from benchmarks import provenance, report
 from pymc_kameleon.particle_filter import (
     LinearGaussianFilter,
     StochasticVolatilityFilter,
@@ -88,14 +87,12 @@ def correlation_table(rng):
 
 def page(options):
     rng = np.random.default_rng(options.seed)
-    report = "# Particle-filter likelihoods\n"
-    for title, make in (
+    parts = (
         ("Against the Kalman filter, 50 observations", kalman_table),
         ("Stochastic volatility, 200 observations", cost_table),
         ("Correlated noise, stochastic volatility, 200 particles", correlation_table),
-    ):
-        report += f"\n## {title}\n\n" + table(*make(rng)) + "\n"
-    return report
+    )
+    return report.sections("Particle-filter likelihoods", parts, rng)
 
 
 if __name__ == "__main__":

@@ -1,8 +1,6 @@
 """What pools are for: a second mode that chains which share a surrogate may all miss.
 
-Two normal modes 8 sds apart in 3 dimensions, with weights .8 and .2, under a normal prior of sd 8. ``pk.sample`` with
-16 chains and 2,000 evaluations, one pool and two: the share of draws in the second mode, R-hat, and what ``pk.report``
-says first.
+One pool and two under a normal prior of sd 8: the share of draws in the second mode, R-hat, what ``pk.report`` says.
 
     python -m benchmarks.pools               # five minutes
 """

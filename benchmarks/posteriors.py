@@ -181,14 +181,8 @@ class _TauGrid:
         self.log_tau = np.linspace(-30.0, 12.0, 42001)
         mean, variance, tau2 = self.mu_given(self.log_tau)
         spread = self.variances + tau2[:, None]  # of y_j given mu, (grid, 8)
-        log_p = (
-            self.log_tau
-            - np.log1p(tau2 / 25.0)
-            - 0.5 * np.log(spread).sum(axis=1)
-            + 0.5 * np.log(variance)
-            + 0.5 * mean**2 / variance
-            - 0.5 * (effects**2 / spread).sum(axis=1)
-        )
+        log_p = self.log_tau - np.log1p(tau2 / 25.0) - 0.5 * np.log(spread).sum(axis=1) + 0.5 * np.log(variance)
+        log_p = log_p + 0.5 * mean**2 / variance - 0.5 * (effects**2 / spread).sum(axis=1)
         p = np.exp(log_p - log_p.max())
         cells = 0.5 * (p[1:] + p[:-1])
         self.cdf = np.concatenate([[0.0], cells.cumsum()]) / cells.sum()

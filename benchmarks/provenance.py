@@ -16,11 +16,13 @@ laboratory
 
 import argparse
 import datetime
+import logging
 import os
 import platform
 import re
 import subprocess
 import sys
+import warnings
 from collections.abc import Callable, Iterable
 from functools import cache
 from importlib.metadata import version
@@ -42,39 +44,26 @@ class Result(NamedTuple):
     command: str
 
 
+TIERS: dict[str, dict[str, int]] = {  # minutes
+    "headline": {
+        "cold_start": 50, "discovery": 15, "few_evaluations": 35, "hierarchical": 60, "noisy_likelihood": 3,
+        "textbook": 50, "verdicts": 60,
+    },
+    "papers": {
+        "corrections": 1, "glass": 9, "gp_estimator": 2, "hamiltonian_abc": 5, "history_length": 1, "paper_banana": 5,
+        "paper_convergence": 2, "paper_features": 12, "paper_glass_curves": 10, "paper_kameleon_targets": 20,
+        "paper_pictures": 3, "paper_trajectories": 2, "paper_twisted": 3,
+    },
+    "laboratory": {
+        "calibration": 40, "control_variates": 30, "curved": 60, "kamiltonian_dimension": 20, "long_runs": 15,
+        "modes": 60, "parametrization": 60, "particle_filter": 1, "pools": 5, "tuned_work": 25,
+    },
+}  # fmt: skip
 RESULTS = {
-    "cold_start": Result("headline", 50, "cold_start"),
-    "discovery": Result("headline", 15, "discovery"),
-    "few_evaluations": Result("headline", 35, "few_evaluations"),
-    "hierarchical": Result("headline", 60, "hierarchical"),
-    "noisy_likelihood": Result("headline", 3, "noisy_likelihood"),
-    "textbook": Result("headline", 50, "textbook"),
-    "verdicts": Result("headline", 60, "verdicts"),
-    "corrections": Result("papers", 1, "corrections"),
-    "glass": Result("papers", 9, "glass"),
-    "gp_estimator": Result("papers", 2, "gp_estimator"),
-    "hamiltonian_abc": Result("papers", 5, "hamiltonian_abc"),
-    "history_length": Result("papers", 1, "history_length"),
-    "paper_banana": Result("papers", 5, "papers.banana"),
-    "paper_convergence": Result("papers", 2, "papers.convergence"),
-    "paper_features": Result("papers", 12, "papers.features"),
-    "paper_glass_curves": Result("papers", 10, "papers.glass_curves"),
-    "paper_kameleon_targets": Result("papers", 20, "papers.kameleon_targets"),
-    "paper_pictures": Result("papers", 3, "papers.pictures"),
-    "paper_trajectories": Result("papers", 2, "papers.trajectories"),
-    "paper_twisted": Result("papers", 3, "papers.twisted"),
-    "calibration": Result("laboratory", 40, "calibration"),
-    "control_variates": Result("laboratory", 30, "control_variates"),
-    "curved": Result("laboratory", 60, "curved"),
-    "kamiltonian_dimension": Result("laboratory", 20, "kamiltonian_dimension"),
-    "long_runs": Result("laboratory", 15, "long_runs"),
-    "modes": Result("laboratory", 60, "modes"),
-    "parametrization": Result("laboratory", 60, "parametrization"),
-    "particle_filter": Result("laboratory", 1, "particle_filter"),
-    "pools": Result("laboratory", 5, "pools"),
-    "tuned_work": Result("laboratory", 25, "tuned_work"),
+    name: Result(tier, minutes, name.replace("paper_", "papers."))
+    for tier, of in TIERS.items()
+    for name, minutes in of.items()
 }
-TIERS = ("headline", "papers", "laboratory")
 
 
 def _git(*arguments: str) -> str:
@@ -133,7 +122,10 @@ def command(name: str, doc: str | None, make: Callable[[argparse.Namespace], str
     for option, value in options.items():
         parser.add_argument(f"--{option.replace('_', '-')}", type=int, default=value, help=f"{value}")
     parser.add_argument("--fresh", action="store_true", help="it always is")
-    text = make(parser.parse_args())
+    given = parser.parse_args()
+    logging.getLogger("pymc").setLevel(logging.ERROR)
+    warnings.filterwarnings("ignore", message=".*object mode.*|.*could not link to a BLAS.*")
+    text = make(given)
     print(text)
     write(name, text)
 

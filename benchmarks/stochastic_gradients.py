@@ -40,6 +40,8 @@ from collections.abc import Callable
 import numpy as np
 from numba import njit
 
+from benchmarks.basics import leapfrog
+
 SEEDS = ("sticky", "persistent", "fresh")
 REFRESHED = 0.2  # share of the persistent seeds that is proposed anew before a trajectory
 
@@ -182,22 +184,12 @@ def hamiltonian_abc(
             noise = 0.5 * e * variance if pairs > 1 else 0.0 * variance
             theta = _sghmc(rng, gradient, theta, momentum, e, n_steps, friction, noise)
         else:
-            theta = _leapfrog(gradient, theta, momentum, e, n_steps)
+            *_, (theta, _) = leapfrog(gradient, theta, momentum, e, n_steps)
         if not np.isfinite(theta).all():
             raise FloatingPointError(f"The dynamics diverged in trajectory {n}; take a smaller step_size.")
         if n >= 0:
             kept[n] = theta
     return kept
-
-
-def _leapfrog(gradient, theta, momentum, e, n_steps):
-    slope = gradient(theta)
-    for _ in range(n_steps):
-        momentum = momentum + 0.5 * e * slope
-        theta = theta + e * momentum
-        slope = gradient(theta)
-        momentum = momentum + 0.5 * e * slope
-    return theta
 
 
 def _sghmc(rng, gradient, theta, momentum, e, n_steps, friction, noise):

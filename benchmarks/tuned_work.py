@@ -1,9 +1,7 @@
 """What tuning an estimator's work is worth: a bootstrap filter with its particles fixed and tuned.
 
-An autoregression seen 150 times with little error, which makes a bootstrap filter noisy. ``NoisyLogLikelihood(filter)``
-with 100 and 300 particles as they are, and ``NoisyLogLikelihood(filter, work=N)`` begun with 10, 100 and 2,000.
-Effective draws (of the worst parameter, ArviZ) per 1000 evaluations and per 100,000 particles, tuning included in both;
-R-hat; the log estimate's sd at the posterior mean.
+Little error of the observations makes a bootstrap filter noisy. ``NoisyLogLikelihood(filter)`` with 100 and 300
+particles as they are, and ``NoisyLogLikelihood(filter, work=N)`` begun with 10, 100 and 2,000.
 
     python -m benchmarks.tuned_work            # 25 minutes
 """
@@ -13,7 +11,7 @@ import numpy as np
 import pymc as pm
 
 import pymc_kameleon as pk
-from benchmarks import report
+from benchmarks import drive, report
 from benchmarks.cells import Benchmark, Cell
 from pymc_kameleon.particle_filter import LinearGaussianFilter, simulate_linear_gaussian
 
@@ -58,10 +56,8 @@ def measure(cell: Cell) -> dict:
     likelihood, n = Counted(y), int(n)
     half = cell.budget // 2
     with model_of(likelihood, plan, n):
-        idata = pm.sample(
-            half, tune=half, chains=CHAINS, cores=1, step=getattr(pk, cell.sampler)(), random_seed=cell.seed + 1,
-            progressbar=False, compute_convergence_checks=False,
-        )  # fmt: skip
+        step = getattr(pk, cell.sampler)()
+        idata = drive.sample(half, tune=half, chains=CHAINS, step=step, random_seed=cell.seed + 1)
     posterior, chosen = idata["posterior"], [n] * CHAINS
     if plan == "tuned":
         chosen = [int(v) for v in idata["sample_stats"]["work"].values[:, -1]]

@@ -2,9 +2,8 @@
 
 Every model is written as one writes it, centred, with an Op without gradient for each group; budgets of 300 to 10,000
 evaluations a chain, tuning included. ``KamiltonianStep()`` ("boxes") learns the black boxes one by one; ``learn="all"``
-("whole") learns the whole log density, as it does where there is no structure; PyMC's own learn nothing. References are
-long runs of NUTS on the same models in plain PyTensor, mostly non-centred by hand: a chain that never enters a
-hierarchy's neck has a good R-hat, and the sd of the log scale wrong by a third.
+("whole") learns the whole log density, as it does where there is no structure; PyMC's own learn nothing. A chain that
+never enters a hierarchy's neck has a good R-hat, and the sd of the log scale wrong by a third.
 
     python -m benchmarks.hierarchical                     # an hour; two seeds, the rivals at 3,000 evaluations
     python -m benchmarks.hierarchical --problems "PK, 40 patients" --budgets 10000 --samplers boxes

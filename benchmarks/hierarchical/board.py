@@ -6,7 +6,7 @@ import numpy as np
 import pymc as pm
 
 import pymc_kameleon as pk
-from benchmarks import report
+from benchmarks import drive, report
 from benchmarks.basics import Counted
 from benchmarks.cells import Benchmark, Cell, read
 from benchmarks.hierarchical.models import BOXES, MODELS, Kit
@@ -49,9 +49,8 @@ def ours(cell: Cell) -> dict:
         built = time.process_time() - begin
         counter = getattr(kit, "counts", kit)
         counter.calls, begin = 0, time.process_time()
-        idata = pm.sample(
-            cell.budget - tune, tune=tune, chains=CHAINS, cores=1, step=step, random_seed=1000 + cell.seed,
-            progressbar=False, compute_convergence_checks=False,
+        idata = drive.sample(
+            cell.budget - tune, tune=tune, chains=CHAINS, step=step, random_seed=1000 + cell.seed
         )  # fmt: skip
         seconds = time.process_time() - begin
     calls = counter.calls / BOXES[cell.problem] / CHAINS

@@ -8,9 +8,8 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
-import pymc as pm
 
-from benchmarks import cells
+from benchmarks import cells, drive
 from benchmarks.basics import bulk_ess, rhat
 from benchmarks.hierarchical.models import MODELS, Kit
 from benchmarks.posteriors import LotkaVolterra
@@ -44,10 +43,7 @@ def truth(name: str) -> Truth:
 def by_nuts(model: Callable, centred: bool, draws: int = 4000) -> dict:
     """Long chains on the graph version of a model."""
     with model(Kit(black=False, centred=centred)):
-        idata = pm.sample(
-            draws, tune=1500, chains=4, cores=1, random_seed=1, target_accept=0.95,
-            progressbar=False, compute_convergence_checks=False,
-        )  # fmt: skip
+        idata = drive.sample(draws, tune=1500, chains=4, random_seed=1, target_accept=0.95)
     x = unconstrained(model(Kit(black=True)), idata)
     return {
         "mean": x.mean(axis=(0, 1)).round(5).tolist(), "sd": x.std(axis=(0, 1)).round(5).tolist(),

@@ -1,10 +1,8 @@
 """Distance to a long run against draws on UCI Glass (KAMH, figure 4; KMC, figure 4, left).
 
-The posterior of ``benchmarks.glass``: nine log squared lengthscales of a Gaussian-process classifier, a likelihood that
-is only estimated (16 draws of importance sampling; the papers take 100). KMC's protocol, 1,200 draws of burn-in and
-5,000 kept, from draws of the prior. After k kept draws: the distance of their mean from that of a long run, and the
-maximum mean discrepancy with the kernel (1 + <x, y>)^3 to it. The floor: the long run's own halves, and 5,000 of its
-draws, thinned, against the rest.
+The posterior of ``benchmarks.glass`` by KMC's protocol. After k kept draws: the distance of their mean from that of a
+long run, and the maximum mean discrepancy with the kernel (1 + <x, y>)^3 to it. The floor: the long run's own halves,
+and some of its draws, thinned, against the rest.
 
 SM, AM-FS, AM-LS, KAMH-LS and KMC lite with the papers' settings, KMC with 1,000 draws of the long run as history, as in
 its paper, and cold; the present KamiltonianStep's sampler beside them.
@@ -23,6 +21,7 @@ from benchmarks.basics import bulk_ess, generators
 from benchmarks.cells import Benchmark, Cell
 from benchmarks.core import run_chain
 from benchmarks.measures import mmd
+from benchmarks.report import middle
 from pymc_kameleon.datasets import load_glass
 from pymc_kameleon.gp.data import Whitening
 from pymc_kameleon.gp.estimator import GPClassificationEstimator
@@ -127,29 +126,22 @@ def floors(long) -> dict[str, list[float]]:
     step = len(pooled) // DRAWS
     few = pooled[::step][:DRAWS]
     rest = np.delete(pooled, np.arange(0, len(pooled), step)[:DRAWS], axis=0)
+
+    def apart(x, y):
+        return [float(np.linalg.norm(x.mean(0) - y.mean(0))), mmd(x, y)]
+
     return {
-        "the long run's two halves": [float(np.linalg.norm(a.mean(0) - b.mean(0))), mmd(a, b)],
-        "5,000 of its draws, thinned, against the rest": [
-            float(np.linalg.norm(few.mean(0) - rest.mean(0))),
-            mmd(few, rest),
-        ],
+        "the long run's two halves": apart(a, b),
+        "5,000 of its draws, thinned, against the rest": apart(few, rest),
     }
 
 
 def by_name(cells):
-    found = {}
-    for name in NAMES:
-        mine = [m for c, m in cells.items() if c.sampler == name and "norm" in m]
-        if mine:
-            found[name] = mine
-    return found
+    found = {name: [m for c, m in cells.items() if c.sampler == name and "norm" in m] for name in NAMES}
+    return {name: mine for name, mine in found.items() if mine}
 
 
 def row(name, mine) -> list[Any]:
-    def middle(values, fmt):
-        low, mid, high = np.quantile(values, [0.1, 0.5, 0.9])
-        return f"{mid:{fmt}} ({low:{fmt}} to {high:{fmt}})"
-
     norm, discrepancy = np.array([c["norm"] for c in mine]), np.array([c["mmd"] for c in mine])
     at = TIMES.index(1000)
     evaluations = np.mean([c["evaluations"] for c in mine])

@@ -1,9 +1,8 @@
 """KAMH on its paper's three targets (Sejdinovic et al., 2014, figures 5 and 7).
 
 B(0.03, 100), B(0.1, 100) and the flower F(10, 6, 6, 1) in 8 dimensions; isotropic Metropolis (SM), adaptive Metropolis
-with fixed and with learned scale (AM-FS, AM-LS) and KAMH-LS in the paper's settings, 20 chains of 40,000, 80,000 and
-120,000 draws, half of them burn-in: acceptance, effective draws, distance of the mean from the true one and deviation
-of the deciles' regions, the last two against the number of draws.
+with fixed and with learned scale (AM-FS, AM-LS) and KAMH-LS in the paper's settings and lengths: acceptance, effective
+draws, distance of the mean from the true one and deviation of the deciles' regions, these two by the number of draws.
 
 Two starts. *Exact*: from a draw of the target, with what the authors' scripts give to the samplers (the first
 coordinate's true variance to AM, a lengthscale of 5 or 10 to KAMH). *Cold*: from the origin, unit covariance, the
@@ -21,6 +20,7 @@ from benchmarks.basics import bulk_ess, generators
 from benchmarks.cells import Benchmark, Cell
 from benchmarks.core import run_chain
 from benchmarks.measures import DECILES
+from benchmarks.report import middle
 from pymc_kameleon.samplers.adaptive_metropolis import AdaptiveMetropolis
 from pymc_kameleon.samplers.kameleon.full import Kameleon
 from pymc_kameleon.samplers.schedule import Scheduled
@@ -119,23 +119,10 @@ def rows(cells) -> list[Row]:
                 if not mine:
                     continue
                 coverage = np.array([c["coverage"] for c in mine])
-                found.append(
-                    Row(
-                        target, start, name,
-                        np.array([c["acceptance"] for c in mine]),
-                        np.array([c["ess"] for c in mine]),
-                        np.array([c["norm"] for c in mine]),
-                        np.array([c["deviation"] for c in mine]),
-                        float(np.abs(coverage.mean(axis=0) - DECILES).mean()),
-                    )
-                )  # fmt: skip
+                by_chain = (np.array([c[what] for c in mine]) for what in ("acceptance", "ess", "norm", "deviation"))
+                pooled = float(np.abs(coverage.mean(axis=0) - DECILES).mean())
+                found.append(Row(target, start, name, *by_chain, pooled))
     return found
-
-
-def middle(x, fmt):
-    """Median and the central 80 % of the chains."""
-    low, mid, high = np.quantile(x, [0.1, 0.5, 0.9])
-    return f"{mid:{fmt}} ({low:{fmt}} to {high:{fmt}})"
 
 
 def format_row(r: Row) -> list[Any]:

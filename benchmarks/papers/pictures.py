@@ -16,9 +16,9 @@ surrogates fitted to 200 exact draws, with one trajectory from the same start an
 import math
 
 import numpy as np
-import pymc as pm
 
-from benchmarks import report
+from benchmarks import drive, report
+from benchmarks.basics import leapfrog
 from benchmarks.cells import Benchmark, Cell
 from pymc_kameleon import FastKameleonStep, GaussianMixtureStep, KameleonStep, plots
 from pymc_kameleon.kernels import Gaussian, get_kernel
@@ -131,10 +131,8 @@ def measure(cell: Cell) -> dict:
     for panel, (name, target) in zip(panels, SHAPES.items(), strict=True):
         exact = target.sample(np.random.default_rng(SEED), 300)
         step = kind(model=target.pymc_model(), tune=TUNE, **options)
-        pm.sample(
-            DRAWS, tune=TUNE, chains=1, cores=1, step=step, model=step.model, initvals={"x": exact[0]},
-            random_seed=SEED, progressbar=False, quiet=True, compute_convergence_checks=False,
-        )  # fmt: skip
+        start = {"x": exact[0]}
+        drive.sample(DRAWS, tune=TUNE, chains=1, step=step, model=step.model, initvals=start, random_seed=SEED)
         plots.proposals(step, idata=exact, at=9, density=target.log_density, ax=panel)
         panel.set_title("", loc="left")  # the plot's own
         panel.set_title(f"{cell.sampler}: {name}", fontsize=13)
@@ -169,17 +167,6 @@ def log_density_gradient(x):
     return np.array([-x[0] / 100.0 + 0.06 * x[0] * bend, -bend])
 
 
-def trajectory(slope, z, p, step, steps):
-    """Leapfrog along ``slope``; positions and momenta, each (steps + 1, 2)."""
-    path = [(z, p)]
-    for _ in range(steps):
-        p = p + 0.5 * step * slope(z)
-        z = z + step * p
-        p = p + 0.5 * step * slope(z)
-        path.append((z, p))
-    return tuple(np.array(part) for part in zip(*path, strict=True))
-
-
 def draw_fields():
     rng = np.random.default_rng(SEED)
     scale = np.sqrt(np.diag(PLANE.cov))
@@ -205,7 +192,7 @@ def draw_fields():
         arrows = np.array([slope(z) for z in np.column_stack([xs.ravel(), ys.ravel()])])
         arrows /= 1.0 + np.linalg.norm(arrows, axis=1, keepdims=True)
         panel.quiver(xs.ravel(), ys.ravel(), *arrows.T, color="0.35", width=0.004)
-        path_z, path_p = trajectory(slope, start, momentum, 0.05, 60)
+        path_z, path_p = map(np.array, zip(*leapfrog(slope, start, momentum, 0.05, 60), strict=True))
         panel.plot(*path_z.T, color="C3", lw=2)
         panel.plot(*start, "o", color="C3", ms=9, mec="white")
         if k:

@@ -14,7 +14,7 @@ import math
 import numpy as np
 
 from benchmarks import provenance, report
-from benchmarks.basics import generators
+from benchmarks.basics import generators, leapfrog
 from pymc_kameleon.kernels import get_kernel
 from pymc_kameleon.surrogates.scores import choose
 
@@ -49,11 +49,7 @@ def acceptance(rng, kind: str, dim: int, n: int) -> np.ndarray:
 def of_hmc(rng, dim: int) -> float:
     """The same with the true gradient."""
     p = rng.standard_normal((TRIALS, dim))
-    x, momentum, step = np.zeros_like(p), p.copy(), 0.5 * math.pi / STEPS
-    for _ in range(STEPS):
-        momentum = momentum - 0.5 * step * x
-        x = x + step * momentum
-        momentum = momentum - 0.5 * step * x
+    *_, (x, momentum) = leapfrog(np.negative, np.zeros_like(p), p, 0.5 * math.pi / STEPS, STEPS)
     start, end = (np.square(p).sum(axis=1), np.square(x).sum(axis=1) + np.square(momentum).sum(axis=1))
     return float(np.exp(np.minimum(0.0, 0.5 * (start - end))).mean())
 

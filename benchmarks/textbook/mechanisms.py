@@ -3,9 +3,9 @@
 import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
-from pytensor.graph import Apply, Op
 from scipy.integrate import odeint
 
+from benchmarks.hierarchical.kit import BlackBox, Kit
 from pymc_kameleon.datasets import load_lynx_hare
 from pymc_kameleon.demo import PredatorPrey
 
@@ -27,22 +27,11 @@ HOURS = np.array([0.25, 0.5, 0.75, 1.0, 1.25, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0])
 PLASMA = np.array([1.50, 0.94, 0.78, 0.48, 0.37, 0.19, 0.12, 0.11, 0.08, 0.07, 0.05])
 
 
-class Solution(Op):
+class Solution(BlackBox):
     """A function from a vector to a vector that PyTensor cannot look into, for instance SciPy's solver."""
 
-    __props__ = ("solve",)
-
     def __init__(self, solve):
-        self.solve = solve
-
-    def make_node(self, parameters):
-        """One vector in, one vector out."""
-        return Apply(self, [pt.as_tensor(parameters)], [pt.dvector()])
-
-    def perform(self, node, inputs, outputs):
-        """NaN where the solver gives up."""
-        with np.errstate(all="ignore"):
-            outputs[0][0] = np.asarray(self.solve(*inputs[0]), dtype=float)
+        super().__init__(Kit(black=True), lambda x: solve(*x), pt.dvector)
 
 
 def _yeast(rate, capacity, first):

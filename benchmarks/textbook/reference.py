@@ -20,7 +20,7 @@ from pymc.pytensorf import join_nonshared_inputs
 from pytensor.graph.replace import graph_replace
 from scipy import optimize
 
-from benchmarks import cells
+from benchmarks import cells, drive
 from benchmarks.basics import bulk_ess, rhat
 from benchmarks.rivals.pymc_steps import Value
 from benchmarks.textbook import MODELS
@@ -54,10 +54,9 @@ def by_nuts(posterior: Posterior, seed: int) -> tuple[np.ndarray, np.ndarray]:
     location, factor = _mode(posterior, seed)
     for i, (tune, n) in enumerate(ROUNDS):
         with _whitened(posterior, location, factor):
-            trace = pm.sample(
-                n, tune=tune, chains=CHAINS, cores=1, random_seed=seed + i, progressbar=False, quiet=True,
-                compute_convergence_checks=False, compile_kwargs={} if posterior.black_box else {"mode": "NUMBA"},
-                target_accept=0.98 if i == 2 else 0.9,
+            trace = drive.sample(
+                n, tune=tune, chains=CHAINS, random_seed=seed + i, target_accept=0.98 if i == 2 else 0.9,
+                compile_kwargs={} if posterior.black_box else {"mode": "NUMBA"},
             )  # fmt: skip
         draws = _folded(posterior.name, location + trace.posterior["z"].values @ factor.T)
         if i > 0 and _suffices(draws):
