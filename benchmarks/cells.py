@@ -157,7 +157,7 @@ class Benchmark(NamedTuple):
         parser.add_argument("--minutes", type=float, default=math.inf, help="begin no cell after so many")
         parser.add_argument("--again", action="store_true", help="also what is stored")
         parser.add_argument("--fresh", action="store_true", help="also what other code made; no other in the page")
-        parser.add_argument("--table", action="store_true", help="run nothing, only write the page")  # fmt: skip
+        parser.add_argument("--table", action="store_true", help="run nothing, only write the page")
         given = parser.parse_args(arguments)
         logging.getLogger("pymc").setLevel(logging.ERROR)
         warnings.simplefilter("ignore")  # that a short chain has not converged is what is measured

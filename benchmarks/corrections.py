@@ -95,16 +95,13 @@ def rows():
     )  # fmt: skip
     along = math.sqrt(2.0 / math.pi) * np.linalg.norm(alpha) * delta
     yield "the same, normalised: shift of the mean along α", along, 0.0
-    for d in (2, 8, 20):
-        yield (
-            f"KMC with U = f in place of -f, N(0, I), d = {d}: acceptance of 20 steps of 0.1",
-            hmc_acceptance(rng, d, lambda x: -x), hmc_acceptance(rng, d, lambda x: x),
-        )  # fmt: skip
-    for d in (2, 8, 20):
-        yield (
-            f"A.3 with half of C (θ twice as large), N(0, I), d = {d}: acceptance",
-            hmc_acceptance(rng, d, lambda x: -x), hmc_acceptance(rng, d, lambda x: -2.0 * x),
-        )  # fmt: skip
+    for what, of, wrong in (
+        ("KMC with U = f in place of -f", " of 20 steps of 0.1", lambda x: x),
+        ("A.3 with half of C (θ twice as large)", "", lambda x: -2.0 * x),
+    ):
+        for d in (2, 8, 20):
+            pair = (hmc_acceptance(rng, d, slope) for slope in (np.negative, wrong))
+            yield f"{what}, N(0, I), d = {d}: acceptance{of}", *pair
     for d in (2, 8, 50):
         good, bad = metropolis(rng, d, 2.38**2 / d), metropolis(rng, d, 2.38 / math.sqrt(d))
         yield f"covariance 2.38/√d in place of 2.38²/d, d = {d}: acceptance", good[0], bad[0]
@@ -120,7 +117,7 @@ def rows():
     yield (
         f"frequencies N(0, σ²) in place of N(0, 2σ), exp(-σr²), σ = {sigma}: the kernel at r = 1/√(2σ)",
         *(feature_kernel(w * scale, 1.0 / math.sqrt(2.0 * sigma)) for scale in (math.sqrt(2.0 * sigma), sigma)),
-    )  # fmt: skip
+    )
     r = math.sqrt(2.0) * math.sqrt(3.0)
     exact = (1.0 + r) * math.exp(-r)
     yield ("Matérn-3/2 frequencies as independent t's: the kernel at (1, 1)", exact, matern_off_axis(rng, True))

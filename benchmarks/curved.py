@@ -89,8 +89,7 @@ def student_ridge() -> pm.Model:
 
 def shell() -> pm.Model:
     """A sphere's surface in three dimensions, with a thickness."""
-    return _flat(3, lambda x: -0.5 * ((pt.sqrt(pt.sum(x**2)) - RADIUS) / THICKNESS) ** 2,
-                 initval=np.full(3, 0.5))  # fmt: skip
+    return _flat(3, lambda x: -0.5 * ((pt.sqrt(pt.sum(x**2)) - RADIUS) / THICKNESS) ** 2, initval=np.full(3, 0.5))
 
 
 def gammas() -> pm.Model:

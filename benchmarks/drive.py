@@ -69,7 +69,7 @@ def walk(step, point, ravel, log_density: Counted, tune: int) -> Chain:
 
 def chains(
     posterior, step: str, seed: int, *, evaluations: int, tune: int, level: float, n_chains: int = 4
-) -> list[Chain]:  # fmt: skip
+) -> list[Chain]:
     """Independent chains of ``step``, e.g. "KamiltonianStep", "KameleonStep:n_history=200" or "pm.Slice".
 
     From ``posterior.starts(seed, n_chains)``, with streams of their own; the start's evaluation is one more.

@@ -69,7 +69,7 @@ def alone(cell: Cell, log_density) -> Draws:
             ValueKamiltonian, log_density, x, rng, tune=budget // 2, draws=budget - budget // 2 - 1, arrives=True
         )
         for x, rng in zip(starts(cell.problem, cell.seed), rngs, strict=True)
-    ]  # fmt: skip
+    ]
     return Draws(np.array([chain.draws for chain in found]))
 
 

@@ -79,7 +79,7 @@ def tables() -> list[str]:
         'workers. An evaluation sleeps; "computing" is the driver\'s processor time, on a server of two cores: what of '
         "it goes on while workers evaluate does not show in the wall time.",
         report.table(head, rows, left=0),
-    ]  # fmt: skip
+    ]
 
 
 if __name__ == "__main__":

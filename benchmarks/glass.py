@@ -167,12 +167,8 @@ def held_out(data, tune, draws, seed):
         found = predict(idata, data.X[test], model=model, random_seed=seed)
         logistic = make_pipeline(StandardScaler(), LogisticRegression(max_iter=1000)).fit(X, y)
         window = list(logistic.classes_).index(1.0)
-        columns[:, test] = (
-            found.probability,
-            found.mcse,
-            logistic.predict_proba(data.X[test])[:, window],
-            np.full(len(test), np.mean(y > 0)),
-        )
+        other = logistic.predict_proba(data.X[test])[:, window]
+        columns[:, test] = found.probability, found.mcse, other, np.full(len(test), np.mean(y > 0))
         rhat.append(summary(run.draws).rhat.max())
         seconds.append(run.seconds)
     return HeldOut(*columns, rhat, seconds)
@@ -184,13 +180,9 @@ def log_loss(probability, y):
 
 
 def held_out_table(result, y):
-    predictions = {
-        "Gaussian process": result.probability,
-        "logistic regression": result.logistic,
-        "class frequency": result.frequency,
-    }
     base, rows = log_loss(result.logistic, y), []
-    for name, p in predictions.items():
+    names = ("Gaussian process", "logistic regression", "class frequency")
+    for name, p in zip(names, (result.probability, result.logistic, result.frequency), strict=True):
         loss, right = log_loss(p, y), (p > 0.5) == (y > 0)
         difference = loss - base
         versus = "" if p is result.logistic else f"{difference.mean():+.3f} ± {error(difference):.3f}"
@@ -290,4 +282,4 @@ def write_report(options, data, long_run, reference, runs, result):
 if __name__ == "__main__":
     provenance.command(
         "glass", __doc__, page, tune=5000, draws=12_000, budget=6000, fold_tune=3000, fold_draws=600, seed=1
-    )  # fmt: skip
+    )

@@ -47,14 +47,12 @@ STEPS = {
     "KMC lite, cold": (KamiltonianStep, {"surrogate": "lite"}, False),
     "KMC finite, history given": (KamiltonianStep, {"surrogate": "finite"}, True),
     "KMC finite, cold": (KamiltonianStep, {"surrogate": "finite"}, False),
-    "KMC finite, history given, correlated": (
-        KamiltonianStep, {"surrogate": "finite", "correlation": 0.99}, True,
-    ),
+    "KMC finite, history given, correlated": (KamiltonianStep, {"surrogate": "finite", "correlation": 0.99}, True),
     "KMC values, cold": (KamiltonianStep, {"surrogate": "values"}, False),
     "AdaptiveMetropolisStep": (AdaptiveMetropolisStep, {}, False),
     "AdaptiveMetropolisStep, correlated": (AdaptiveMetropolisStep, {"correlation": 0.99}, False),
     "pm.DEMetropolisZ": (pm.DEMetropolisZ, {}, False),
-}  # fmt: skip
+}
 # likelihood, seeds, friction, sign vectors; ten of them cost what finite differences in ten dimensions do
 RIVALS = {
     "HABC, leapfrog, 1 sign vector": ("synthetic", "sticky", 0.0, 1),
@@ -109,9 +107,8 @@ def run_rival(likelihood_name, seeds, friction, repeats, target, a):
     chains, warmup = [], n // 10
     for rng in generators(a.seed, a.chains):
         gradient = SPASGradient(
-            rng, log_likelihood, likelihood.auxiliary_shape, log_prior_gradient,
-            seeds=seeds, repeats=repeats,
-        )  # fmt: skip
+            rng, log_likelihood, likelihood.auxiliary_shape, log_prior_gradient, seeds=seeds, repeats=repeats
+        )
         try:
             chains.append(hamiltonian_abc(rng, gradient, start, warmup=warmup, draws=n, friction=friction))
         except FloatingPointError:
@@ -123,11 +120,9 @@ def run_rival(likelihood_name, seeds, friction, repeats, target, a):
 def run_all(target, n_datasets, a):
     """Every sampler by its name."""
     runs = {}
-    for name, settings in RIVALS.items():
-        runs[name] = run_rival(*settings, target, a)
-        print(name, row(runs[name], target), flush=True)
-    for name, settings in STEPS.items():
-        runs[name] = run_step(*settings, target, n_datasets, a)
+    for name in (*RIVALS, *STEPS):
+        is_rival = name in RIVALS
+        runs[name] = run_rival(*RIVALS[name], target, a) if is_rival else run_step(*STEPS[name], target, n_datasets, a)
         print(name, row(runs[name], target), flush=True)
     return runs
 
@@ -222,4 +217,4 @@ def page(a):
 if __name__ == "__main__":
     provenance.command(
         "hamiltonian_abc", __doc__, page, chains=4, tune=3000, draws=6000, rival_draws=1000, seed=20260304
-    )  # fmt: skip
+    )

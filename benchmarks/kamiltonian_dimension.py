@@ -51,8 +51,7 @@ def measure(cell: Cell) -> dict[str, Any]:
     efficiency = error_efficiency(draws, truth(target), evaluations / CHAINS)
     states = [c.state for c in chains]
     return {
-        "ess": 1000.0 * bulk_ess(draws).min() / evaluations,
-        "rhat": rhat(draws),
+        "ess": 1000.0 * bulk_ess(draws).min() / evaluations, "rhat": rhat(draws),
         "by_error": float(1.0 / np.mean(1.0 / efficiency)),
         "mean_error": float(np.abs((draws.mean((0, 1)) - target.mean) / sd).max()),
         "sd_error": float(np.abs(draws.std((0, 1)) / sd - 1.0).max()),
@@ -61,7 +60,7 @@ def measure(cell: Cell) -> dict[str, Any]:
         "acceptance": float(np.mean([c.acceptance for c in chains])),
         "seconds": float(np.mean([c.tuning_seconds + c.seconds for c in chains])),
         "evaluations": evaluations / CHAINS,
-    }
+    }  # fmt: skip
 
 
 def truth(target) -> MarginalTruth:

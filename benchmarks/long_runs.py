@@ -36,7 +36,7 @@ STEPS: dict[str, tuple[type, dict[str, Any]]] = {
     "KamiltonianStep, lite": (pk.KamiltonianStep, {"surrogate": "lite", "n_history": 200}),
     "GaussianAdaptationStep": (pk.GaussianAdaptationStep, {}),
     "CMAStep": (pk.CMAStep, {}),
-}  # fmt: skip
+}
 COVARIANCE = np.array([[1.0, 0.6, 0.0], [0.6, 2.0, -0.5], [0.0, -0.5, 0.5]])
 PRECISION = np.linalg.inv(COVARIANCE)
 BLOCKS = 100

@@ -176,9 +176,7 @@ def labels(components: int):
 
 # --- cells ------------------------------------------------------------------------------------------
 
-MODELS = {
-    "apart": apart, "alias": alias, "labels 2": lambda: labels(2), "labels 3": lambda: labels(3),
-}  # fmt: skip
+MODELS = {"apart": apart, "alias": alias, "labels 2": lambda: labels(2), "labels 3": lambda: labels(3)}
 
 
 @cache
@@ -205,16 +203,12 @@ def measure(cell: Cell) -> dict:
     own = first.mean(axis=1)
     judged = convergence.judge(sample_report._flat(idata["posterior"])[1])
     return {
-        "weight": float(own.mean()),
-        "truth": truth,
+        "weight": float(own.mean()), "truth": truth,
         "z": float((own.mean() - truth) / max(own.std(ddof=1) / math.sqrt(len(own)), 1e-3)),
-        "changes": int((np.diff(first.astype(int), axis=1) != 0).sum()),
-        "ess": judged.ess,
-        "rhat": judged.rhat,
-        "modes": int(idata["posterior"].attrs["modes"]),
+        "changes": int((np.diff(first.astype(int), axis=1) != 0).sum()), "ess": judged.ess, "rhat": judged.rhat,
+        "modes": int(idata["posterior"].attrs["modes"]), "verdict": pk.report(idata).split(":")[0],
         "tuning": int(idata["posterior"].attrs["evaluations_tuning"]),
-        "verdict": pk.report(idata).split(":")[0],
-    }
+    }  # fmt: skip
 
 
 def page(cells: dict[Cell, dict]) -> str:

@@ -81,6 +81,15 @@ def sample(step, model, settings, **kwargs):
     return drive.sample(model=model, step=step, random_seed=settings.seed, **given)
 
 
+def watched(name, step, seeded, model, estimate, settings):
+    """What is shown of a variable's moments, and estimates a draw; ``seeded`` is the step whose noise has a seed."""
+    seed_noise(seeded, settings.seed)
+    before = estimate.calls
+    found = moments(sample(step, model, settings)["posterior"][name].values).cells()
+    calls = (estimate.calls - before) / (settings.chains * (settings.tune + settings.draws))
+    return *found, f"{calls:.1f}"
+
+
 def target_rows(settings):
     """Part 1."""
     rows = []
@@ -91,12 +100,7 @@ def target_rows(settings):
             pm.Potential("likelihood", NoisyLogLikelihood(estimate)(x))
             steps = [kind() for kind in (*OURS, *THEIRS)]
         for step in steps:
-            seed_noise(step, settings.seed)
-            before = estimate.calls
-            draws = sample(step, model, settings)["posterior"]["x"].values
-            found = moments(draws).cells()
-            calls = (estimate.calls - before) / (settings.chains * (settings.tune + settings.draws))
-            rows.append((noise_sd, type(step).__name__, *found, f"{calls:.1f}"))
+            rows.append((noise_sd, type(step).__name__, *watched("x", step, step, model, estimate, settings)))
             print(rows[-1], flush=True)
     return rows
 
@@ -112,12 +116,8 @@ def compound_rows(settings):
                 pm.Potential("likelihood", NoisyLogLikelihood(estimate)(x))
                 other = step_beside_noise(kind, [b]) if careful else kind([b])
                 step = CompoundStep([AdaptiveMetropolisStep([x]), other])
-            seed_noise(other, settings.seed)
-            before = estimate.calls
-            draws = sample(step, model, settings)["posterior"]["b"].values
-            calls = (estimate.calls - before) / (settings.chains * (settings.tune + settings.draws))
             name = f"step_beside_noise(pm.{kind.__name__})" if careful else f"pm.{kind.__name__}"
-            rows.append((name, *moments(draws).cells(), f"{calls:.1f}"))
+            rows.append((name, *watched("b", step, other, model, estimate, settings)))
             print(rows[-1], flush=True)
     return rows
 
@@ -194,6 +194,5 @@ correlation the particles are sorted.
 
 if __name__ == "__main__":
     provenance.command(
-        "noisy_likelihood", __doc__, report,
-        chains=16, draws=2500, tune=800, pf_draws=2500, pf_tune=1200, seed=20261120,
-    )  # fmt: skip
+        "noisy_likelihood", __doc__, report, chains=16, draws=2500, tune=800, pf_draws=2500, pf_tune=1200, seed=20261120
+    )

@@ -59,7 +59,7 @@ RICH = {"rich, normal": rich_normal, "rich, Poisson": rich_poisson}
 MODELS = {
     **{n: models.MODELS[n] for n in ("eight schools", "Poisson, 20", "logistic", "PK, 6 patients", "ODE, 8 cultures")},
     **RICH,
-}  # fmt: skip
+}
 CLOSED = ("ODE, 8 cultures",)
 
 
@@ -80,9 +80,7 @@ def measure(cell: Cell) -> dict:
     with model:
         built = STEPS[step](tune=tune, parametrization=how)
         begin = time.process_time()
-        idata = drive.sample(
-            cell.budget - tune, tune=tune, chains=CHAINS, step=built, random_seed=1000 + cell.seed
-        )  # fmt: skip
+        idata = drive.sample(cell.budget - tune, tune=tune, chains=CHAINS, step=built, random_seed=1000 + cell.seed)
         seconds = time.process_time() - begin
     density = built.density
     lam = density.centring[density.movable] if density.reparametrized else np.ones(1)

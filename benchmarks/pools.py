@@ -36,7 +36,7 @@ def measure(cell: Cell) -> dict:
     with two_modes():
         idata = pk.sample(
             max_evaluations=cell.budget, chains=CHAINS, pools=pools, random_seed=cell.seed + 1, progressbar=False
-        )  # fmt: skip
+        )
     there = idata["posterior"]["x"].values[..., 0] > APART / 2.0
     return {
         "share": float(there.mean()),

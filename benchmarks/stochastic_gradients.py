@@ -107,9 +107,7 @@ class SPASGradient:
         Sign vectors a gradient.
     """
 
-    def __init__(
-        self, rng, log_likelihood, shape, log_prior_gradient, *, seeds="sticky", width=0.1, repeats=1
-    ):  # fmt: skip
+    def __init__(self, rng, log_likelihood, shape, log_prior_gradient, *, seeds="sticky", width=0.1, repeats=1):
         if seeds not in SEEDS:
             raise ValueError(f"seeds must be one of {SEEDS}, got {seeds!r}.")
         self.rng, self.log_likelihood, self.shape = rng, log_likelihood, shape

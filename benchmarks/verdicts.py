@@ -33,7 +33,7 @@ def curved(sd, slope, width):
     return (
         lambda x: -0.5 * (x[0] / sd) ** 2 - 0.5 * ((x[1] - slope * x[0] ** 2) / width) ** 2,
         lambda rng, n: (z := rng.standard_normal((n, 2)) * [sd, width]) + slope * z[:, :1] ** 2 * [0, 1],
-    )  # fmt: skip
+    )
 
 
 def student(df, dim):

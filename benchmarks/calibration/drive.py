@@ -43,31 +43,24 @@ def _learns(step, **options):
     return Entry(step, options, 500, 20 * LARGEST)
 
 
+def _scores(surrogate, **options):
+    options = {"surrogate": surrogate, "first_fit": 200, **options, "n_leapfrog": (1, 8)}
+    return Entry(pk.KamiltonianStep, options, 500, 40 * LARGEST)
+
+
 STEPS = {
     "AdaptiveMetropolisStep": _walks(pk.AdaptiveMetropolisStep),
     "KameleonStep": _walks(pk.KameleonStep, n_history=100, local_start=150),
-    "KameleonStep, pca": _walks(
-        pk.KameleonStep, proposal="pca", n_history=50, n_directions=5, local_start=150
-    ),
-    "FastKameleonStep, screen=0": _walks(
-        pk.FastKameleonStep, n_features=50, local_start=150, screen=0
-    ),
+    "KameleonStep, pca": _walks(pk.KameleonStep, proposal="pca", n_history=50, n_directions=5, local_start=150),
+    "FastKameleonStep, screen=0": _walks(pk.FastKameleonStep, n_features=50, local_start=150, screen=0),
     "FastKameleonStep": _learns(pk.FastKameleonStep, n_features=50, local_start=150),
     "GaussianMixtureStep": _walks(pk.GaussianMixtureStep, max_components=3, local_start=150),
     "KamiltonianStep": _learns(pk.KamiltonianStep),
-    "KamiltonianStep, finite": Entry(
-        pk.KamiltonianStep,
-        {"surrogate": "finite", "first_fit": 200, "n_history": 200, "n_features": 50, "n_leapfrog": (1, 8)},
-        500, 40 * LARGEST,
-    ),
-    "KamiltonianStep, lite": Entry(
-        pk.KamiltonianStep,
-        {"surrogate": "lite", "first_fit": 200, "n_history": 100, "n_leapfrog": (1, 8)},
-        500, 40 * LARGEST,
-    ),
+    "KamiltonianStep, finite": _scores("finite", n_history=200, n_features=50),
+    "KamiltonianStep, lite": _scores("lite", n_history=100),
     "GaussianAdaptationStep": _walks(pk.GaussianAdaptationStep),
     "CMAStep": _walks(pk.CMAStep),
-}  # fmt: skip
+}
 RATIO_DROPPED = "GaussianMixtureStep, its ratio dropped"
 
 

@@ -49,9 +49,7 @@ def ours(cell: Cell) -> dict:
         built = time.process_time() - begin
         counter = getattr(kit, "counts", kit)
         counter.calls, begin = 0, time.process_time()
-        idata = drive.sample(
-            cell.budget - tune, tune=tune, chains=CHAINS, step=step, random_seed=1000 + cell.seed
-        )  # fmt: skip
+        idata = drive.sample(cell.budget - tune, tune=tune, chains=CHAINS, step=step, random_seed=1000 + cell.seed)
         seconds = time.process_time() - begin
     calls = counter.calls / BOXES[cell.problem] / CHAINS
     return {

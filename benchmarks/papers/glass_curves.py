@@ -36,9 +36,7 @@ TUNE, DRAWS = 1200, 5000
 LONG = {"chains": 4, "tune": 3000, "draws": 10_000}
 TIMES = (250, 500, 1000, 1500, 2500, 3500, 5000)
 MEAN, SD = -math.log(2.0), math.sqrt(20.0)
-NAMES = (
-    "SM", "AM-FS", "AM-LS", "KAMH-LS", "KMC lite, cold", "KMC lite, history given", "KamiltonianStep, defaults"
-)  # fmt: skip
+NAMES = ("SM", "AM-FS", "AM-LS", "KAMH-LS", "KMC lite, cold", "KMC lite, history given", "KamiltonianStep, defaults")
 LONG_RUN = "the long run"
 
 
@@ -130,10 +128,7 @@ def floors(long) -> dict[str, list[float]]:
     def apart(x, y):
         return [float(np.linalg.norm(x.mean(0) - y.mean(0))), mmd(x, y)]
 
-    return {
-        "the long run's two halves": apart(a, b),
-        "5,000 of its draws, thinned, against the rest": apart(few, rest),
-    }
+    return {"the long run's two halves": apart(a, b), "5,000 of its draws, thinned, against the rest": apart(few, rest)}
 
 
 def by_name(cells):
@@ -181,6 +176,5 @@ def page(cells: dict[Cell, dict]) -> str:
 
 if __name__ == "__main__":
     Benchmark("paper_glass_curves", measure, page).command(
-        __doc__, [*NAMES, LONG_RUN], ["glass"], (TUNE + DRAWS,), CHAINS,
-        lambda c: c.sampler != LONG_RUN or c.seed == 0,
-    )  # fmt: skip
+        __doc__, [*NAMES, LONG_RUN], ["glass"], (TUNE + DRAWS,), CHAINS, lambda c: c.sampler != LONG_RUN or c.seed == 0
+    )

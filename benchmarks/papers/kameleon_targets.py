@@ -229,4 +229,4 @@ if __name__ == "__main__":
     draws = sorted({setting.draws for setting in TARGETS.values()})
     Benchmark("paper_kameleon_targets", measure, page).command(
         __doc__, samplers, list(TARGETS), draws, CHAINS, lambda c: TARGETS[c.problem].draws == c.budget
-    )  # fmt: skip
+    )

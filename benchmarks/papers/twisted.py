@@ -1,9 +1,8 @@
 """The thesis' twisted Gaussians with its own settings (Khoury, 2018, table 6.1, figures 6.2 and 6.4).
 
 M-GaA, (1+1)-CMA and adaptive Metropolis as published, which adapt for ever at their own rates, on pi_1 to pi_4, beside
-the same samplers frozen after the dropped half. *Table 6.1*:
-shares of the draws inside the 68.3, 90, 95 and 99 % regions. *Figure 6.2*: the last 350 draws. *Figure 6.4*: Geweke
-scores on pi_3.
+the same samplers frozen after the dropped half. *Table 6.1*: shares of the draws inside the 68.3, 90, 95 and 99 %
+regions. *Figure 6.2*: the last 350 draws. *Figure 6.4*: Geweke scores on pi_3.
 
     python -m benchmarks.papers.twisted
 

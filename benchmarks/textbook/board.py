@@ -53,18 +53,12 @@ def judged(chains: list[drive.Chain], known: Reference) -> dict:
     with np.errstate(divide="ignore"):
         log_sd = np.abs(np.log(sd / known.sd))
     return {
-        "ess": 1000.0 * ess / evaluations,
-        "rhat": rhat,
-        "mean_z": mean_z,
-        "mean_sd": float(np.max(error / known.sd)),
-        "log_sd": float(min(log_sd.max(), 99.0)),
-        "arrived": [c.arrived for c in chains],
+        "ess": 1000.0 * ess / evaluations, "rhat": rhat, "mean_z": mean_z, "mean_sd": float(np.max(error / known.sd)),
+        "log_sd": float(min(log_sd.max(), 99.0)), "arrived": [c.arrived for c in chains],
         "below": [round(known.level - c.best, 2) for c in chains],
         "silently_wrong": bool(rhat < CONVERGED and mean_z > OFF),
-        "evaluations": evaluations,
-        "draws": n,
-        "seconds": sum(c.tuning_seconds + c.seconds for c in chains),
-    }
+        "evaluations": evaluations, "draws": n, "seconds": sum(c.tuning_seconds + c.seconds for c in chains),
+    }  # fmt: skip
 
 
 # --- tables -----------------------------------------------------------------------------------------

@@ -70,7 +70,7 @@ def beta_binomial() -> pm.Model:
         mean = pm.math.invlogit(b[0] + b[1] * KIND + b[2] * EXTRACT + b[3] * KIND * EXTRACT)
         pm.BetaBinomial(
             "germinated", n=SEEDS, alpha=mean * concentration, beta=(1 - mean) * concentration, observed=GERMINATED
-        )  # fmt: skip
+        )
     return model
 
 

@@ -140,19 +140,14 @@ def make(name: str, seed: int = 1) -> dict:
     own = draws
     if name in MIRRORS:
         draws = np.concatenate([draws, MIRRORS[name][0](draws)], axis=1)
+    low, high = np.quantile(draws, (0.05, 0.95), axis=(0, 1)).tolist()
     return {
-        "digest": model_digest(name),
-        "method": "NUTS, differences" if posterior.black_box else "NUTS",
-        "mean": draws.mean((0, 1)).tolist(),
-        "sd": draws.std((0, 1)).tolist(),
-        "q05": np.quantile(draws, 0.05, axis=(0, 1)).tolist(),
-        "q95": np.quantile(draws, 0.95, axis=(0, 1)).tolist(),
+        "digest": model_digest(name), "method": "NUTS, differences" if posterior.black_box else "NUTS",
+        "mean": draws.mean((0, 1)).tolist(), "sd": draws.std((0, 1)).tolist(), "q05": low, "q95": high,
         "ess": np.asarray(az.ess({"x": own}, method="mean")["x"].values).tolist(),
-        "bulk_ess": float(bulk_ess(own).min()),
-        "rhat": rhat(own),
-        "best": best,
+        "bulk_ess": float(bulk_ess(own).min()), "rhat": rhat(own), "best": best,
         "level": best - posterior.dim / 2 - 3.0,
-    }
+    }  # fmt: skip
 
 
 def main():

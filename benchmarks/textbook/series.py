@@ -26,7 +26,7 @@ def _loop(step, sequences, start, constants):
     """The states of a recursion."""
     return pytensor.scan(
         step, sequences=sequences, outputs_info=start, non_sequences=constants, strict=True, return_updates=False
-    )  # fmt: skip
+    )
 
 
 def autoregression() -> pm.Model:
@@ -58,9 +58,8 @@ def hidden_markov() -> pm.Model:
     with pm.Model() as model:
         p = pm.Beta("p", 5.0, 2.0, shape=2)  # of staying
         mu = pm.Normal(
-            "mu", 0.0, 5.0, shape=2,
-            transform=pm.distributions.transforms.ordered, initval=np.array([-1.0, 1.0]),
-        )  # fmt: skip
+            "mu", 0.0, 5.0, shape=2, transform=pm.distributions.transforms.ordered, initval=np.array([-1.0, 1.0])
+        )
         sigma = pm.HalfNormal("sigma", 2.0, shape=2)
         emission = pm.logp(pm.Normal.dist(mu, sigma), pt.as_tensor(y[:, None]))  # (t, states)
         transition = pt.log(pt.stack([pt.stack([p[0], 1 - p[0]]), pt.stack([1 - p[1], p[1]])]))
