@@ -135,7 +135,8 @@ def _reference(w, o, log_densities, added, reference, columns_k, here, nearest):
     """Where a factor's emulator is wanted, in its own inputs."""
     if nearest:
         d = w.shape[1]
-        distance = np.square((w - here[columns_k]) / (w.std(axis=0) + 1e-300)).sum(axis=1)
+        with np.errstate(over="ignore"):  # all points have one value of an input, and the chain another: infinite
+            distance = np.square((w - here[columns_k]) / (w.std(axis=0) + 1e-300)).sum(axis=1)
         return w[np.argsort(distance, kind="stable")[: max((d + 1) * (d + 2), 20)]]
     if reference is not None:
         return reference[:, columns_k]
