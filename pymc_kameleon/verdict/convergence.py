@@ -180,7 +180,8 @@ def _upper_tail(draws: np.ndarray, relative: float) -> float:
 
     if hasattr(az, "psislw"):
         logs = np.log(np.maximum(draws - np.median(draws), np.finfo(float).tiny)).ravel()
-        found = float(az.psislw(logs, relative)[1])
+        with np.errstate(over="ignore"):  # ArviZ's exponential of what one extreme draw weighs
+            found = float(az.psislw(logs, relative)[1])
         return found if math.isfinite(found) else math.nan
     from arviz_stats.base import array_stats  # of ArviZ 1
 

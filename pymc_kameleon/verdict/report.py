@@ -200,8 +200,8 @@ def _failures(idata: Any, attributes: dict[str, Any]) -> Iterator[str]:
         return
     if count > 0.01 * tried or (count and "evaluations" in attributes):
         yield (
-            f"{count} evaluations ({count / tried:.0%}) were not finite. Where that is not meant, the posterior lacks "
-            "what lies there."
+            f"{count} evaluations ({count / tried:.0%}) were not finite. Minus infinity where the density is zero by "
+            "right loses nothing; elsewhere the posterior lacks what lies there."
         )
 
 
