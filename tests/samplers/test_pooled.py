@@ -56,7 +56,7 @@ def ends_after(found, noise=0.0, rounds=6):
         points = [request.position for request in drawing.ask()]
         noises = noise * rng.standard_normal(len(points)) - 0.5 * noise**2
         drawing.tell([skewed(x) + e for x, e in zip(points, noises, strict=True)])
-    return np.array([[*m.position, m.log_density - skewed(m.position)] for m in drawing.members])
+    return np.array([[*m.point.position, m.point.log_density - skewed(m.point.position)] for m in drawing.members])
 
 
 @pytest.mark.parametrize("noise", [pytest.param(0.0, marks=pytest.mark.slow), 1.0])
@@ -317,7 +317,7 @@ def with_a_sentinel_far_away():
 
 
 def behind(tuning, which):
-    below = elite.highest(tuning.hub) - tuning.members[which].log_density
+    below = elite.highest(tuning.hub) - tuning.members[which].point.log_density
     return below / elite.depth(4)
 
 
@@ -331,7 +331,7 @@ def test_frozen_members_have_the_shares_of_where_they_are(with_a_sentinel_far_aw
     hub, found = with_a_sentinel_far_away.freeze()
     assert hub.learning is None
     for member in found:
-        x, y = member.position, BANANA.numba_log_density(member.position)
+        x, y = member.point.position, BANANA.numba_log_density(member.point.position)
         fresh = value_kamiltonian.ValueKamiltonian().place(hub, Point(x, y))
         assert member.state.share == fresh.share
         assert member.state.current.log_density == fresh.current.log_density == y

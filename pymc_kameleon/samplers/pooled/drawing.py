@@ -36,16 +36,6 @@ class Frozen(NamedTuple):
     point: Point
     state: Any
 
-    @property
-    def position(self) -> np.ndarray:
-        """Where it is, (d,)."""
-        return self.point.position
-
-    @property
-    def log_density(self) -> float:
-        """Retained."""
-        return self.point.log_density
-
 
 class Draw(NamedTuple):
     """What became of a member's proposal."""
@@ -94,7 +84,7 @@ class Drawing:
         if self._next[k] is not None:
             return self._next[k]
         member = self.members[k]
-        return self.sampler.propose(member.rng, member.position, member.state)
+        return self.sampler.propose(member.rng, member.point.position, member.state)
 
     def ahead(self, is_over: Callable[[], bool]) -> None:
         """Compute what comes next while the points that ``ask`` returned are evaluated, until that ``is_over``."""
@@ -122,19 +112,24 @@ class Drawing:
             self.members[k] = Frozen(rng, point, state)
             self._next[k] = pooled_ahead.come_true(self._guesses.get(k), rng, point, state, accepted)
         self._guesses = {}
-        self.rows.append(row(self.members, statistics))
+        self.rows.append(row([m.point for m in self.members], statistics))
 
 
 def known(member: Any, proposal: Proposal) -> float | None:
     """The log density at the proposal where it needs no evaluation."""
     if proposal.log_density is not None:
         return proposal.log_density
-    return member.log_density if proposal.position is member.position else None
+    return member.point.log_density if proposal.position is member.point.position else None
 
 
-def row(members, statistics: list[dict[str, Any]]) -> Row:
-    """Where all members stand, and the statistics of what brought them there."""
-    return Row(np.array([m.position for m in members]), np.array([m.log_density for m in members]), statistics)
+def row(points, statistics: list[dict[str, Any]]) -> Row:
+    """Where all chains stand, and the statistics of what brought them there."""
+    return Row(*stacked(points), statistics)
+
+
+def stacked(points) -> tuple[np.ndarray, np.ndarray]:
+    """Positions (n, d) and log densities (n,) of ``points``."""
+    return np.array([p.position for p in points]), np.array([p.log_density for p in points])
 
 
 def described(found: dict[str, Any], draw: Draw, log_density: float) -> dict[str, Any]:

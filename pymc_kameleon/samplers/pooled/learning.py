@@ -17,7 +17,7 @@ from pymc_kameleon.samplers.modes import sampler as across
 from pymc_kameleon.samplers.modes.catalogue import catalogue_of
 from pymc_kameleon.samplers.modes.detection import Cut
 from pymc_kameleon.samplers.pooled import climbs as pooled_climbs
-from pymc_kameleon.samplers.pooled.drawing import Drawing, Frozen, Request, Row
+from pymc_kameleon.samplers.pooled.drawing import Drawing, Frozen, Request, Row, stacked
 from pymc_kameleon.samplers.pooled.members import SAMPLER
 from pymc_kameleon.samplers.pooled.production import Production
 from pymc_kameleon.samplers.pooled.tuning import Tuning
@@ -180,8 +180,7 @@ class Suspicions:
 
 def _standing(tuning):
     """Where the members are, (n, d), and their log densities, (n,)."""
-    members = tuning.members
-    return np.array([m.position for m in members]), np.array([m.log_density for m in members])
+    return stacked([m.point for m in tuning.members])
 
 
 def _suspicion(part):

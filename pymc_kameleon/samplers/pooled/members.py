@@ -30,16 +30,6 @@ class Member(NamedTuple):
     companions: Companions
     rejections: int = 0  # see :class:`pymc_kameleon.samplers.kamiltonian.values.state.Noise`.
 
-    @property
-    def position(self) -> np.ndarray:
-        """Where it is, (d,)."""
-        return self.point.position
-
-    @property
-    def log_density(self) -> float:
-        """Retained."""
-        return self.point.log_density
-
 
 def begin(hub: State, rng: np.random.Generator, position, log_density: float) -> Member:
     """A member at ``position`` (d,)."""

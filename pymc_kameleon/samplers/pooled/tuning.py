@@ -118,7 +118,7 @@ class Tuning:
         if proposal is not None:
             return proposal
         state = pooled_members.view(self.hub, member)
-        return SAMPLER.propose(member.rng, member.position, state)
+        return SAMPLER.propose(member.rng, member.point.position, state)
 
     def tell(self, values: list[float]) -> None:
         """Take the log densities of the points that ``ask`` returned."""
@@ -139,8 +139,8 @@ class Tuning:
         member, dynamics = self.members[k], self.hub.dynamics
         if k in self.sentinels or dynamics is None:
             return None
-        y, d = np.array([member.log_density]), len(member.position)
-        own = pooled_elite.heights(dynamics, member.position[None], y)[0]
+        y, d = np.array([member.point.log_density]), len(member.point.position)
+        own = pooled_elite.heights(dynamics, member.point.position[None], y)[0]
         lost = own < pooled_elite.highest(self.hub) - pooled_elite.depth(d)
         if not (lost and member.rng.random() < 0.5):
             return None
@@ -154,7 +154,7 @@ class Tuning:
         """Go where it is higher: no draw, tuning only."""
         learning = kamiltonian_tuning.record(self.hub.learning, proposal.position, value, proposal.move)
         self.hub = self.hub._replace(learning=learning)
-        higher = value > self.members[k].log_density
+        higher = value > self.members[k].point.log_density
         if higher:
             there = Point(proposal.position, value)
             self.members[k] = pooled_members.move_to(self.hub, self.members[k], there)
@@ -164,11 +164,11 @@ class Tuning:
         """Where the members stand, and what brought them there in the last round unless all of them wait."""
         statistics = [
             {} if waits or draw is None else described(
-                SAMPLER.stats(pooled_members.view(self.hub, m), draw.proposal), draw, m.log_density
+                SAMPLER.stats(pooled_members.view(self.hub, m), draw.proposal), draw, m.point.log_density
             )
             for m, draw in zip(self.members, self.last, strict=True)
         ]  # fmt: skip
-        return row(self.members, statistics)
+        return row([m.point for m in self.members], statistics)
 
     # -- fits ---------------------------------------------------------------------------------
 
@@ -200,7 +200,7 @@ class Tuning:
     def _refit(self, final=False):
         """A new surrogate for all members."""
         old = self.hub
-        best = max(self.members, key=lambda m: m.log_density)
+        best = max(self.members, key=lambda m: m.point.log_density)
         state = pooled_members.view(old, best)
         reference = pooled_elite.elite(old)
         self.hub = refits.refit(self.rng, state, best.point, reference, final)
