@@ -11,6 +11,7 @@ from pymc.exceptions import SamplingError
 from pymc_kameleon.samplers.pooled.chains import posterior
 from pymc_kameleon.samplers.pooled.pools import Pools
 from pymc_kameleon.steps.log_density import LogDensity
+from pymc_kameleon.steps.prior_scale import finite_ends
 from pymc_kameleon.steps.told import advice
 from pymc_kameleon.verdict import convergence
 from pymc_kameleon.verdict.report import report
@@ -52,6 +53,7 @@ def attributes_of(run: Any, model: pm.Model, density: LogDensity, seconds: float
         "walk_share": float(hub.mixture.floor) if hub.mixture is not None else 1.0,
         "groups": list(run.groups),
         "modes": run.modes,
+        "ends": finite_ends(model),
         "stopped": run.stopped or "done",
     }
     if run.failed >= max(advice.FAILURES, advice.FAILING * evaluated.size):

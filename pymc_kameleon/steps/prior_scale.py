@@ -1,12 +1,17 @@
 """How large each coordinate may be, and where chains set out, from draws of the prior: no likelihood is evaluated."""
 
+from contextlib import suppress
 from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
 import pymc as pm
+import pytensor.tensor as pt
 from pymc.distributions.distribution import SymbolicRandomVariable
+from pymc.exceptions import NotConstantValueError
 from pymc.initial_point import make_initial_point_fn
+from pymc.logprob.transforms import IntervalTransform
+from pymc.pytensorf import constant_fold
 from pytensor.graph.traversal import ancestors
 from pytensor.tensor.random.type import RandomType
 
@@ -166,3 +171,16 @@ def _drawn_by_black_boxes(model) -> list:
         return any(seen[node] for node in nodes)
 
     return [rv for rv in model.free_RVs if asks(rv)]
+
+
+def finite_ends(model: pm.Model) -> list[float]:
+    """Where the model's variables have to end, as far as these are constants, in order; PyMC's ``Interval`` knows."""
+    found = set()
+    for rv in model.free_RVs:
+        transform = model.rvs_to_transforms.get(rv)
+        if isinstance(transform, IntervalTransform):
+            for end in transform.args_fn(*rv.owner.inputs):
+                with suppress(NotConstantValueError):
+                    folded = [] if end is None else constant_fold([pt.as_tensor(end)])
+                    found.update(float(e) for e in np.ravel(folded) if np.isfinite(e))
+    return sorted(found)

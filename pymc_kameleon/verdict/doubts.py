@@ -4,7 +4,7 @@ Pools that learned apart and disagree; climbs that ended, or probes that lie, wh
 that end where the surrogate is wrong.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,11 +15,15 @@ APART = 4.0  # standard errors between the means of pools, from which on they di
 HOPELESS = 0.04  # of the surrogate's moves from the outermost draws: more than that is a wall of its own
 
 
+ENDS = (-1.0, 0.0, 1.0)  # where a parameter may have to end, whatever its model
+
+
 class Worst(NamedTuple):
-    """A parameter, by name and index, and its figure."""
+    """A parameter, by name and index, its figure, and which of its tails that is of."""
 
     name: str
     value: float
+    tail: str = ""
 
 
 class Difference(NamedTuple):
@@ -40,21 +44,29 @@ class Found(NamedTuple):
     cut: list[Worst]
 
 
-def find(idata: Any, names: list[str], draws: np.ndarray, judged: convergence.Judgement) -> Found:
-    """Look at ``draws`` (chains, n, elements) for tails, and at what the run says of itself."""
+def find(
+    idata: Any, names: list[str], draws: np.ndarray, judged: convergence.Judgement, ends: Iterable[float] = ()
+) -> Found:
+    """Look at ``draws`` (chains, n, elements) for tails, and at what the run says of itself.
+
+    ``ends`` are those of the parameters' supports, as far as they are known.
+    """
     attributes, heavy, cut = dict(idata["posterior"].attrs), [], []
     # a lone chain elsewhere is no tail, nor is a small mode
     if convergence.has_converged(judged) and int(attributes.get("modes", 1)) == 1:
         own, accept = own_moves(idata)
+        ends = {*ENDS, *ends}
         # Pareto k: 1 / df of Student's t, .45 is 2.2; lognormal .25, normal -.1, normal cut at 1.6 sds -.6
         for name, x in zip(names, np.moveaxis(draws, 2, 0), strict=True):
-            both = convergence.tail_indices(x)
-            heavy += [Worst(name, k) for k in both if k > 0.45]
+            tails = list(zip(convergence.tail_indices(x), ("lower", "upper"), (-1.0, 1.0), strict=True))
+            heavy += [Worst(name, k, tail) for k, tail, _ in tails if k > 0.45]
             # many a parameter has an end; where the surrogate's moves fail as well, it is a wall of the surrogate's
             cut += [
-                Worst(name, k)
-                for k, side in zip(both, (-x, x), strict=True)
-                if k < -0.3 and _hopeless(side, own, accept) > HOPELESS
+                Worst(name, k, tail)
+                for k, tail, sign in tails
+                if k < -0.3
+                and _hopeless(sign * x, own, accept) > HOPELESS
+                and _is_wall(sign * x, [sign * end for end in ends])
             ]
     heavy.sort(key=lambda tail: -tail.value)
     return Found(attributes, compare_pools(names, draws, attributes), heavy, cut)
@@ -85,15 +97,24 @@ def in_full(found: Found) -> Iterator[str]:
         yield (
             f"Cut off: {_listed(found.cut)}. Over {HOPELESS:.0%} of the surrogate's moves from the outermost draws "
             "had no chance: it is wrong beyond them, and what lies there may be missing. Give more evaluations, or "
-            "another parametrisation."
+            "another parametrisation. Where a prior ends there, nothing is missing: report(idata, model) knows."
         )
     if found.pools is not None:
         yield _of_pools(found.pools)
 
 
 def _listed(tails: list[Worst]) -> str:
-    each = [f"{t.name} (Pareto k {t.value:.2f})" for t in tails]
+    each = [f"{t.name} ({t.tail} tail, Pareto k {t.value:.2f})" for t in tails]
     return ", ".join(each[:5]) + (", ..." if len(each) > 5 else "")
+
+
+def _is_wall(x: np.ndarray, ends: list[float]) -> bool:
+    """Whether the largest draws end before the next of ``ends``: by the tail of the distance's logarithm."""
+    beyond = [end for end in ends if end >= x.max()]
+    if not beyond:
+        return True
+    distance = np.maximum(min(beyond) - x, np.finfo(float).tiny)
+    return convergence.tail_indices(-np.log(distance))[1] < -0.3
 
 
 def _hopeless(x: np.ndarray, own: np.ndarray, accept: np.ndarray) -> float:

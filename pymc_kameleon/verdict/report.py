@@ -6,17 +6,20 @@ from typing import Any
 
 import numpy as np
 
+from pymc_kameleon.steps.prior_scale import finite_ends
 from pymc_kameleon.steps.told import advice
 from pymc_kameleon.verdict import control_variates, convergence, doubts
 
 
-def report(idata: Any) -> str:
+def report(idata: Any, model: Any = None) -> str:
     """Say in plain sentences whether the draws of :func:`pymc_kameleon.sample` can be used, and why.
 
     Parameters
     ----------
     idata : InferenceData or DataTree
         What ``pk.sample`` returned. What ``pm.sample`` returned is judged by its draws alone.
+    model : pymc.Model, optional
+        Whose draws these are: where its priors end, draws may. ``pk.sample`` has stored that.
 
     Returns
     -------
@@ -43,7 +46,8 @@ def report(idata: Any) -> str:
     names, draws = _flat(posterior)
     judged = convergence.judge(draws, _groups(attributes))
     ess, rhat = _worst(names, draws)
-    found = doubts.find(idata, names, draws, judged)
+    ends = attributes.get("ends", ()) if model is None else finite_ends(model)
+    found = doubts.find(idata, names, draws, judged, np.ravel(ends))
     parts = [
         convergence.verdict(judged, len(names), doubts.in_short(found)),
         *_failures(idata, attributes),

@@ -196,6 +196,30 @@ def test_draws_that_end_where_the_surrogate_is_wrong_are_not_usable():
     assert with_draws(whole[:, :60], wall=1.5).startswith("Usable")
 
 
+@pytest.mark.parametrize("known", ["attributes", "model", "nothing"])
+def test_a_prior_that_ends_is_no_wall_of_the_surrogate(known):
+    """Half normal, which ends at 0, and uniform on (2, 7), though moves beyond the outermost draws fail."""
+    rng = np.random.default_rng(5)
+    with pm.Model() as model:
+        pm.HalfNormal("s")
+        pm.Uniform("u", 2.0, 7.0)
+    found = run()
+    found["posterior"] = az.convert_to_dataset(
+        {"s": np.abs(rng.standard_normal((16, 60))), "u": rng.uniform(2.0, 7.0, (16, 60))}
+    ).assign_attrs(ends=[2.0, 7.0] if known == "attributes" else [])
+    found["sample_stats"]["accept"] *= 0.0  # wherever from
+    text = pk.report(found, model if known == "model" else None)
+    if known == "nothing":
+        assert text.startswith("Not usable: the draws of u end as if cut off")
+        assert "u (lower tail, Pareto k -" in text and "report(idata, model) knows" in text
+        assert "s (lower tail" not in text
+    else:
+        assert text.startswith(USABLE)
+    # the control: a wall at a distance from the end
+    found["posterior"]["u"].values[found["posterior"]["u"].values < 3.5] += 1.5
+    assert "u (lower tail" in pk.report(found, model)
+
+
 def test_elements_have_the_names_that_arviz_gives_them():
     posterior = az.convert_to_dataset(
         {"x": np.random.default_rng(5).standard_normal((4, 50, 2, 2))},

@@ -6,7 +6,7 @@ import pytensor.tensor as pt
 from pytensor.graph.basic import Apply
 from pytensor.graph.op import Op
 
-from pymc_kameleon.steps.prior_scale import look_at_prior
+from pymc_kameleon.steps.prior_scale import finite_ends, look_at_prior
 
 
 class Twice(Op):
@@ -46,3 +46,14 @@ def test_hierarchies_of_any_depth_are_drawn_from():
     prior = look_at_prior(model, model.continuous_value_vars, model.initial_point())
     assert np.isfinite(prior.draws).all()
     assert (prior.scale > 300.0).all()
+
+
+def test_where_priors_end_is_known_as_far_as_it_is_constant():
+    with pm.Model() as model:
+        width = pm.Uniform("width", 0.0, np.array([1.0, 30.0]))
+        pm.Uniform("within", 0.0, width[0])
+        pm.TruncatedNormal("truncated", 0.0, 1.0, lower=1.5)
+        pm.Truncated("cut", pm.Normal.dist(), lower=-3, upper=4)
+        pm.HalfNormal("scale")
+        pm.Normal("free")
+    assert finite_ends(model) == [-3.0, 0.0, 1.0, 1.5, 4.0, 30.0]
