@@ -175,7 +175,7 @@ def _drawn_by_black_boxes(model) -> list:
 
 def finite_ends(model: pm.Model) -> list[float]:
     """Where the model's variables have to end, as far as these are constants, in order; PyMC's ``Interval`` knows."""
-    found = set()
+    found: set[float] = set()
     for rv in model.free_RVs:
         transform = model.rvs_to_transforms.get(rv)
         if isinstance(transform, IntervalTransform):
