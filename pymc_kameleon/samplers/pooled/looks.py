@@ -56,9 +56,17 @@ class Draws:
     def _white(self, x):
         return np.linalg.solve(self.factor, x.T).T
 
+    def away(self, x: np.ndarray) -> float:
+        """How far the nearest is from ``x`` (d,), in sds of the draws."""
+        return float(self.tree.query(self._white(x))[0])
+
+    def distance(self, x: np.ndarray, y: np.ndarray) -> float:
+        """Between ``x`` (d,) and ``y`` (d,), the same."""
+        return float(np.linalg.norm(self._white(x - y)))
+
     def near(self, x: np.ndarray) -> bool:
         """Whether some are near ``x`` (d,)."""
-        return bool(self.tree.query(self._white(x))[0] < self.reach)
+        return self.away(x) < self.reach
 
     def nearest(self, x: np.ndarray) -> int:
         """The row of the one that is nearest."""
@@ -92,7 +100,8 @@ class Looks:
         self.draws: Draws | None = None
         self.wanted: list[int] = []
         self.alone: dict[int, bool] = {}  # of an end: whether it is in a mode without draws ...
-        self.tested: dict[int, int] = {}  # ... as it was with the climb at that row
+        self.tested: dict[int, int] = {}  # ... as it was with the climb at that row,
+        self.between: dict[int, np.ndarray] = {}  # by the log density there
         self.finished: list[int] = []  # of those, the ones that climb on
         self._asked: list[int] = []
         self._points: list[np.ndarray] = []
@@ -111,7 +120,7 @@ class Looks:
             if self._is_tested(k):
                 self.climbs[k] = arrival.tell(self.rngs[k], self.climbs[k], x, value)
             else:
-                self._judge(k, value)
+                self._judge(k, x, value)
         self.left -= len(values)
 
     def _begin(self, rows):
@@ -142,7 +151,14 @@ class Looks:
         return [k for k in self.finished if k in going] or [k for k in going if k not in self.alone]
 
     def _is_met(self, k):
-        return self.alone.get(k) is False or self.draws.near(_end(self.climbs[k]))
+        end = _end(self.climbs[k])
+        return self.alone.get(k) is False or self.draws.near(end) or self._is_passed(k, end)
+
+    def _is_passed(self, k, end):
+        """Whether draws have come nearer to an end than where the log density falls: a bend, and no gap."""
+        return self.tested.get(k) == self.climbs[k].current and self.draws.away(end) < self.draws.distance(
+            end, self.between[k]
+        )
 
     def _is_tested(self, k):
         climb = self.climbs[k]
@@ -154,12 +170,13 @@ class Looks:
         x = _end(self.climbs[k])
         return 0.5 * (x + self.draws.x[self.draws.nearest(x)])
 
-    def _judge(self, k, value):
-        """Whether the log density falls between an end and the draws."""
+    def _judge(self, k, x, value):
+        """Whether the log density falls between an end and the draws, at ``x``."""
         climb = self.climbs[k]
         end = climb.log_densities[climb.current]
         draw = self.draws.y[self.draws.nearest(_end(climb))]
         self.alone[k], self.tested[k] = bool(value < min(end, draw) - 3.0), climb.current
+        self.between[k] = x
 
     def found(self, rows: list[Row]) -> Found:
         """What is known when all ``rows`` are drawn."""

@@ -4,7 +4,7 @@ import math
 from typing import NamedTuple
 
 TUNE_SHARE = 0.5  # of the evaluations allowed, at most
-LOOKING = 0.12  # of all evaluations, to see whether there are other modes
+LOOKING = 0.11  # of all evaluations, to see whether there are other modes; the few climbs that have to end take more
 
 
 class Plan(NamedTuple):
