@@ -487,11 +487,15 @@ def test_an_end_that_draws_come_nearer_to_than_where_the_log_density_fell_is_met
     """On a thin bend the way from an end to the first draws leaves it, though nothing is between them."""
     found, rows = looked((4, 4), [0])
     (far,) = found.found(rows).where.mean(keepdims=True)
-    later = [row._replace(positions=row.positions + shift) for row, shift in zip(rows, np.linspace(0, 14, 20))]
+
+    def shifted(most):
+        along = np.linspace(0.0, most, len(rows))
+        return [row._replace(positions=row.positions + by) for row, by in zip(rows, along, strict=True)]
+
+    later = shifted(14.0)
     assert not Draws(later).near(np.full(3, far))
     assert found.found(later).where is None
-    short = [row._replace(positions=row.positions + shift) for row, shift in zip(rows, np.linspace(0, 5, 20))]
-    assert found.found(short).where is not None  # the control: half way at most
+    assert found.found(shifted(5.0)).where is not None  # the control: half way at most
 
 
 def test_what_a_mode_without_draws_weighs():
