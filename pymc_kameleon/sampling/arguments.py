@@ -18,7 +18,7 @@ from pymc_kameleon.steps import KamiltonianStep
 from pymc_kameleon.steps.batched import batched_log_density
 from pymc_kameleon.steps.factors import structure
 from pymc_kameleon.steps.log_density import LogDensity
-from pymc_kameleon.steps.prior_scale import jitter, prior_scale
+from pymc_kameleon.steps.prior_scale import jitter, look_at_prior
 from pymc_kameleon.steps.told import advice
 from pymc_kameleon.surrogates.values.regression import affordable
 
@@ -205,8 +205,8 @@ def plan_of(
 
 def starts_of(
     model: pm.Model, step: KamiltonianStep, initvals: Any, chains: int, seed: int
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """(initial point (d,), starts (chains, d), scale (d,))."""
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """(initial point (d,), starts (chains, d), scale (d,), draws of the prior (n, d))."""
     rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(2,)))
     density = step.density
     if isinstance(initvals, str):
@@ -222,13 +222,14 @@ def starts_of(
         shapes = model.eval_rv_shapes()  # those of ``dims`` are not known otherwise
         given = [_point(model, p, rng, shapes) for p in points]
     initial = density.ravel(given[0]).copy()
-    scale = prior_scale(model, step.vars, given[0])
+    scale, draws = look_at_prior(model, step.vars, given[0])
+    draws = draws[np.isfinite(draws).all(axis=1)]
     if isinstance(initvals, (str, dict)) and initvals != "prior":
         box = rng.uniform(-1.0, 1.0, (chains, len(initial)))
-        return initial, initial + jitter(scale) * box, scale
+        return initial, initial + jitter(scale) * box, scale, draws
     if initvals == "prior":
         given = [_point(model, dict.fromkeys(model.free_RVs, "prior"), rng) for _ in range(chains)]
-    return initial, np.array([density.ravel(p) for p in given]), scale
+    return initial, np.array([density.ravel(p) for p in given]), scale, draws
 
 
 def _point(

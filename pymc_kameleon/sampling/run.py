@@ -110,7 +110,8 @@ def sample(
         ``control_variates``. The posterior's draws are the same. Default False.
     initvals : {"jitter", "prior"}, dict or list of dict
         Where the chains' climbs begin: around the model's initial point as in ``pm.sample`` (default), at draws from
-        the prior, around one point given by the names of variables, or one point for every chain.
+        the prior, around one point given by the names of variables, or one point for every chain. What is left of the
+        evaluations for looking at other modes looks from draws of the prior, whatever this is.
     evaluations : InferenceData, DataTree, Dataset or (points, log densities), optional
         Points whose log density is known up to a constant: what an earlier ``pk.sample`` returned, or a table. Points
         are an array of shape (n, d) in the order of the value variables, or a dict of arrays by the names of the value
@@ -205,14 +206,14 @@ def sample(
         seed = kept.seed
         plan = plan._replace(**{name: kept.fixed[name] for name in DECIDED})
         kept.check_budget(max_evaluations, plan.longest if plan.tune is None else plan.tune)
-    initial, starts, scale = arguments.starts_of(model, step, initvals, chains, seed)
+    initial, starts, scale, far = arguments.starts_of(model, step, initvals, chains, seed)
     engine = evaluate = arguments.evaluator(executor, model, step, seed, timeout)
     if kept is not None:
         kept.verify(engine)
         evaluate = partial(kept.evaluate, engine)
     begin = time.perf_counter()
     with ThreadPoolExecutor(min(os.cpu_count() or 1, chains)) as threads:
-        options = {"scale": scale, "known": known, "apply": threads.map, **step.learning_options}
+        options = {"scale": scale, "far": far, "known": known, "apply": threads.map, **step.learning_options}
         run: Any
         if pools == 1:
             alone = np.random.SeedSequence(seed, spawn_key=(0,))

@@ -505,6 +505,20 @@ def test_what_a_mode_without_draws_weighs():
     assert abs(best - Draws(rows).log_constant) < 1.0
 
 
+@pytest.mark.parametrize("far", [True, False])
+def test_a_mode_that_no_start_is_near_is_found_from_draws_of_the_prior(far):
+    """The control: without them it is missed."""
+    target, rng = TwoModes.numba_log_density, np.random.default_rng(3)
+    near, draws = rng.uniform(-3.0, 3.0, (9, 3)), rng.normal(10.0, 20.0, (20, 3))
+    plan = Plan(draws=None, tune=None, longest=500, max_evaluations=2000)
+    chains = Chains(near[0], near[1:], np.random.SeedSequence(0), plan, far=draws if far else ())
+    while not chains.done:
+        chains.tell([target(request.position) for request in chains.ask()])
+    assert pooled_chains.posterior(chains).max() < 10.0
+    where = chains.sought().where
+    assert (where is not None and np.abs(where - 20.0).max() < 3.0) == far
+
+
 def test_looks_change_no_draw(monkeypatch):
     plan = {"draws": 20, "max_evaluations": None, "longest": 200}
     draws = pooled_chains.posterior(run(8, **plan))

@@ -91,17 +91,19 @@ class Chains(Run):
     known : Evaluations, optional
         Points whose log density is known up to a constant, from an earlier run: the chains begin at some of them,
         which are evaluated again, and nothing climbs. ``starts`` then only says how many chains there are.
+    far : ndarray of shape (n, d)
+        Where looks begin after tuning, before any other: draws of the prior.
     apply : callable
         ``map``, or one that computes the members' proposals side by side, in order, such as a thread pool's.
     options
         Of :class:`pymc_kameleon.samplers.kamiltonian.values.sampler.ValueKamiltonian`.
     """
 
-    def __init__(self, initial, starts, seed, plan: Plan, *, scale=1.0, known=None, apply=map, **options):
+    def __init__(self, initial, starts, seed, plan: Plan, *, scale=1.0, known=None, far=(), apply=map, **options):
         super().__init__(initial, starts, plan)
         children = seed.spawn(len(starts) + 1)
         self.rng, *self.rngs = [np.random.default_rng(child) for child in children]
-        self.scale, self.apply, self.options = scale, apply, options
+        self.scale, self.far, self.apply, self.options = scale, far, apply, options
         self.hub: Any = None
         self.members: list = []
         self.modes = 1  # that are known

@@ -22,6 +22,7 @@ from pymc_kameleon.samplers.arrival.quadratic import rise
 from pymc_kameleon.samplers.pooled.drawing import Row
 
 NEIGHBOUR = 3  # which, of a draw, for the normalising constant
+FEW = 4  # climbs side by side: of more none might end
 
 
 class Draws:
@@ -148,7 +149,7 @@ class Looks:
         for k in sorted(alone, key=lambda k: -mass(self.climbs[k]))[:free]:
             self.climbs[k] = arrival.leave(self.climbs[k])  # near a top, not there yet
             self.finished.append(k)
-        return [k for k in self.finished if k in going] or [k for k in going if k not in self.alone]
+        return [k for k in self.finished if k in going] or [k for k in going if k not in self.alone][:FEW]
 
     def _is_met(self, k):
         end = _end(self.climbs[k])

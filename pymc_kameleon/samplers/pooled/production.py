@@ -72,16 +72,16 @@ class Production:
 
 
 def _looks(chains):
-    """At the ends of the climbs, and at starts of chains that made none."""
+    """At the ends of the climbs, and at starts: far ones, and of chains that made none."""
     made = chains.climbs
     if made is None:
         return chains.looks
     spent = int(np.isin(chains.evaluated.move, ("arrival", "between")).sum())
     first = made.climbs[0]
+    others = [x for k, x in enumerate(chains.starts) if k not in chains.leaders]
     more = [
         arrival.init(first.positions[0], float(first.log_densities[0]), scale=chains.scale, start=x)
-        for k, x in enumerate(chains.starts)
-        if k not in chains.leaders
+        for x in (*chains.far, *others)
     ]
     everyone = [*made.climbs, *more]
     left = max(chains.plan.looking - spent, len(made.climbs))  # whether an end is met takes one
