@@ -23,7 +23,8 @@ from benchmarks.basics import generators
 from pymc_kameleon.kernels import Gaussian, median_distance
 from pymc_kameleon.numerics.covariance import covariance, summarise
 from pymc_kameleon.numerics.random_features import draw_features, features
-from pymc_kameleon.samplers.kameleon.fast import _roots, feature_covariance
+from pymc_kameleon.samplers.kameleon.fast import _roots
+from pymc_kameleon.samplers.kameleon.feature_covariance import feature_covariance
 from pymc_kameleon.samplers.kameleon.local_covariance import local_covariance
 from pymc_kameleon.targets import Banana
 

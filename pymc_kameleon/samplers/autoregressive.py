@@ -40,7 +40,7 @@ class Tuning(NamedTuple):
 
 def propose(rng: np.random.Generator, x: np.ndarray, mean: np.ndarray, factor: np.ndarray, tuning: Tuning) -> Proposal:
     """A move from ``x``, shape (d,); ``factor`` (d, d) is L, lower triangular."""
-    position, log_q_ratio = _propose(x, mean, factor, math.exp(tuning.log_step), rng.standard_normal(len(x)))
+    position, log_q_ratio = contract(x, mean, factor, math.exp(tuning.log_step), rng.standard_normal(len(x)))
     return Proposal(position, log_q_ratio, "autoregressive")
 
 
@@ -52,7 +52,8 @@ def adapt(tuning: Tuning, outcome: Outcome) -> Tuning:
 
 
 @njit(cache=True)
-def _propose(x, mean, factor, step, normals):
+def contract(x, mean, factor, step, normals):
+    """(x*, log ratio): a move of size ``step``, b, from ``x`` (d,) by standard ``normals`` (d,)."""
     d = x.size
     y = solve_lower(factor, x - mean)
     keep = math.sqrt(1.0 - step * step)

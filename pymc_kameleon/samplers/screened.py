@@ -138,8 +138,10 @@ class Screened(SurrogateSampler):
         inner, here = state.inner, Point(x, value(state.surface, x))
         start = here
         if start.log_density > -math.inf:
-            for _ in range(self.transitions):
+            found = self.inner.several(rng, here, inner, state.surface, self.transitions)
+            for _ in range(0 if found else self.transitions):
                 here, inner, *_ = transition(rng, self.inner, here, inner, evaluate)
+            here, inner = found or (here, inner)
         if here is start:
             return Proposal(x, -math.inf, MOVE)
         # Exactness hangs here: P^k is reversible with respect to exp(f) on D (Christen & Fox, 2005, eq. 5).

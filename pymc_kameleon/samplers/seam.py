@@ -221,6 +221,15 @@ class Sampler:
         """Learn from an evaluation that was no proposal of the sampler's: to measure the noise, or a climb's."""
         return state
 
+    def several(
+        self, rng: np.random.Generator, point: Point, state: Any, surface: Any, n: int
+    ) -> tuple[Point, Any] | None:  # fmt: skip
+        """Where ``n`` transitions on a surrogate end, by compiled code; the point itself if none was accepted.
+
+        The same as one after the other, with the same random numbers. None where there is no such way.
+        """
+        return None
+
 
 _annotations: Any = cache(get_type_hints)
 

@@ -177,7 +177,7 @@ def located(dynamics: Dynamics, x: np.ndarray) -> tuple[np.ndarray, float]:
 
 def value_inside(dynamics: Dynamics, x: np.ndarray) -> float:
     """F at ``x``, ``-inf`` outside D."""
-    return _value_inside(*dynamics.flat, x, dynamics.radius, dynamics.ceiling)
+    return value_at(*dynamics.flat, x, dynamics.radius, dynamics.ceiling)
 
 
 def run(rng: np.random.Generator, z: np.ndarray, dynamics: Dynamics, arm: Arm, temperature: float = 1.0) -> Trajectory:
@@ -213,7 +213,8 @@ def _located(numbers, integers, x):
 
 
 @njit(cache=True)
-def _value_inside(numbers, integers, x, radius, ceiling):
+def value_at(numbers, integers, x, radius, ceiling):
+    """What :func:`value_inside` is, of ``dynamics.flat``, for compiled functions."""
     z, value = _located(numbers, integers, x)
     inside = rescaling.square_norm(restored(numbers, integers).moves, z) < radius * radius
     return value if inside and value < ceiling else -np.inf

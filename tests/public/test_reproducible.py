@@ -14,7 +14,7 @@ from numba.core.dispatcher import Dispatcher
 
 import pymc_kameleon
 from pymc_kameleon.samplers.gaussian_mixture import moves as mixture_moves
-from pymc_kameleon.samplers.kameleon import fast as fast_kameleon
+from pymc_kameleon.samplers.kameleon import feature_covariance as fast_kameleon
 from pymc_kameleon.samplers.kameleon import local_covariance
 from pymc_kameleon.samplers.kameleon import pca as pca_kameleon
 from pymc_kameleon.surrogates import transitions as surrogate_dynamics

@@ -8,6 +8,7 @@ from pymc_kameleon.numerics import history
 from pymc_kameleon.numerics.normal_steps import log_step_density
 from pymc_kameleon.numerics.random_features import features, jacobian
 from pymc_kameleon.samplers.kameleon import fast as fast_kameleon
+from pymc_kameleon.samplers.kameleon import feature_covariance
 from pymc_kameleon.samplers.kameleon.fast import FastKameleon
 from pymc_kameleon.samplers.kameleon.local_covariance import local_covariance
 from tests.samplers.test_kameleon import PREVIOUS
@@ -91,7 +92,7 @@ def test_mean_shift_is_the_oracles(d, embedding):
         np.testing.assert_allclose(fast, expected, rtol=1e-10, atol=1e-12)
     far = 30.0 * np.ones(d)  # where the history is not: noise over noise, but bounded
     model = state.model
-    shift = fast_kameleon.mean_shift(
+    shift = feature_covariance.mean_shift(
         far, model.frequencies, model.unit.offsets, model.density, model.unit.sincos, 60**-0.5
     )
     slope = jacobian(far, scaled).T @ mean
@@ -112,7 +113,9 @@ def test_mean_shift_is_the_way_to_the_mean_of_the_history_nearby():
         model = state.model
         found.append(
             1.5**2
-            * fast_kameleon.mean_shift(y, model.frequencies, model.unit.offsets, model.density, model.unit.sincos, 0.02)
+            * feature_covariance.mean_shift(
+                y, model.frequencies, model.unit.offsets, model.density, model.unit.sincos, 0.02
+            )
         )
     error = np.mean(found, axis=0) - way
     assert np.all(np.abs(error) < 4.5 * np.std(found, axis=0, ddof=1) / np.sqrt(8))

@@ -25,13 +25,15 @@ from scipy.linalg import eigh
 from pymc_kameleon.kernels import Kernel, KernelName, get_kernel, median_distance
 from pymc_kameleon.numerics import history
 from pymc_kameleon.numerics.checks import positive
-from pymc_kameleon.numerics.compiled import njit
 from pymc_kameleon.numerics.covariance import Moments, covariance, merge, summarise
 from pymc_kameleon.numerics.random_features import RandomFeatures, draw_features, features
 from pymc_kameleon.samplers import adaptive_metropolis
 from pymc_kameleon.samplers.kameleon import local_moves
+from pymc_kameleon.samplers.kameleon.feature_covariance import covariance_at
 from pymc_kameleon.samplers.kameleon.local_moves import LocalMoves, State
-from pymc_kameleon.samplers.seam import NOTHING
+from pymc_kameleon.samplers.kameleon.several import transitions
+from pymc_kameleon.samplers.kameleon.shear import STRAIGHT
+from pymc_kameleon.samplers.seam import NOTHING, Point
 
 # Kotlicki (2015), chapter 5.
 PAPER = {
@@ -171,16 +173,30 @@ class FastKameleon(LocalMoves):
 
     def covariance(self, model, y) -> np.ndarray:
         """S at ``y``."""
-        unit = model.unit
-        s = feature_covariance(y, model.frequencies, unit.offsets, model.roots, unit.sincos)
-        if self.normalization == "trace":
-            s = s * (len(y) / max(np.trace(s), 1e-300))
-        if self.mean_shift:
-            noise = 1.0 / math.sqrt(self.n_features)
-            features_at = model.frequencies, unit.offsets, model.density, unit.sincos
-            shift = mean_shift(y, *features_at, noise)
-            s = s + model.lengthscale**4 * np.outer(shift, shift)
-        return s
+        return covariance_at(y, *self._features(model))
+
+    def _features(self, model):
+        """What S is computed from."""
+        return (
+            model.frequencies, model.unit.offsets, model.roots, model.density, model.unit.sincos,
+            self.normalization == "trace", model.lengthscale if self.mean_shift else 0.0,
+            1.0 / math.sqrt(self.n_features),
+        )  # fmt: skip
+
+    def several(self, rng, point, state, surface, n):
+        """``n`` transitions on a surrogate, compiled; not before the global kernel has its scales."""
+        walk, straight = state.walk, state.shear is None
+        if state.model is None or walk.iteration < walk.warmup or self.walk.exploration_share > 0.0:
+            return None
+        bent, scales = STRAIGHT if straight else state.shear, (self.local_gamma(state), math.exp(state.log_scale))
+        x, value, covariance, moved = transitions(
+            rng, n, point.position, point.log_density, state.covariance, *surface.flat, surface.radius, surface.ceiling,
+            state.centre, state.factor, *scales, *self._features(state.model),
+            self.global_share, self.sheared_share, walk.autoregressive_share, walk.mean, walk.factor,
+            math.exp(walk.log_scale), math.exp(walk.autoregression.log_step),
+            straight, *bent[:7], math.exp(bent.log_scale), math.exp(bent.autoregression.log_step),
+        )  # fmt: skip
+        return (Point(x, value), state._replace(covariance=covariance)) if moved else (point, state)
 
     def learn(self, rng, state, states) -> FeatureModel:
         """Bring the feature moments up to date and factor their covariance."""
@@ -240,67 +256,3 @@ def _roots(cov: np.ndarray, unit: RandomFeatures, variance_share: float) -> np.n
     if unit.sincos:
         return np.ascontiguousarray(np.stack([roots[:, :m], roots[:, m:]]))
     return np.ascontiguousarray(roots[None])
-
-
-@njit(cache=True)
-def _arguments(y, frequencies, offsets):
-    """Of the sines and cosines, shape (m,)."""
-    argument = offsets.copy()
-    for i in range(y.size):
-        for a in range(argument.size):
-            argument[a] += frequencies[i, a] * y[i]
-    return argument
-
-
-@njit(cache=True)
-def feature_covariance(y, frequencies, offsets, roots, sincos):
-    """J^T U U^T J at ``y`` of shape (d,), shape (d, d), in O(m r d).
-
-    ``frequencies`` (d, m), ``offsets`` (m,), ``roots`` (1 or 2, r, m).
-    """
-    d, m = frequencies.shape
-    rank = roots.shape[1]
-    argument = _arguments(y, frequencies, offsets)
-    slope_sine = np.empty(m)  # of cos(w x + b), or of sin(w x) first and cos(w x) second
-    slope_cosine = np.empty(m)
-    for a in range(m):
-        slope_sine[a] = -math.sin(argument[a])
-        slope_cosine[a] = math.cos(argument[a]) if sincos else 0.0
-    combined = np.empty((rank, m))
-    for k in range(rank):
-        if sincos:
-            for a in range(m):
-                combined[k, a] = roots[0, k, a] * slope_cosine[a] + roots[1, k, a] * slope_sine[a]
-        else:
-            for a in range(m):
-                combined[k, a] = roots[0, k, a] * slope_sine[a]
-    projected = np.dot(combined, frequencies.T)  # U^T J
-    result = np.dot(projected.T, projected)
-    for i in range(d):
-        for j in range(i):
-            result[j, i] = result[i, j]
-    return result
-
-
-@njit(cache=True)
-def mean_shift(y, frequencies, offsets, density, sincos, noise):
-    """Grad m(y) / max(m(y), ``noise``), shape (d,), m(y) = phi(y) . (mean of phi over the history).
-
-    ``density`` is that mean, laid out as ``roots``. Where the history is far away m is below what the features can
-    tell from zero, of order D^(-1/2), and may be negative.
-    """
-    d, n = frequencies.shape
-    argument = _arguments(y, frequencies, offsets)
-    value = 0.0
-    gradient = np.zeros(d)
-    for a in range(n):
-        sine, cosine = math.sin(argument[a]), math.cos(argument[a])
-        if sincos:
-            value += density[0, a] * sine + density[1, a] * cosine
-            slope = density[0, a] * cosine - density[1, a] * sine
-        else:
-            value += density[0, a] * cosine
-            slope = -density[0, a] * sine
-        for i in range(d):
-            gradient[i] += slope * frequencies[i, a]
-    return gradient / max(value, noise)

@@ -61,6 +61,13 @@ class Shear(NamedTuple):
     autoregression: autoregressive.Tuning
 
 
+# in the place of no shear, for compiled functions
+STRAIGHT = Shear(
+    np.empty(0), np.empty(0), np.empty((0, 0)), np.empty(0, np.int64), np.empty((0, 0, 0)), np.empty(0),
+    np.empty((0, 0)), 0.0, 0, autoregressive.Tuning(),
+)  # fmt: skip
+
+
 def learn(states: np.ndarray, before: Shear | None) -> Shear | None:
     """The shear of a chain's ``states`` (n, d), or ``None`` where no coordinate is a curved function of the others.
 

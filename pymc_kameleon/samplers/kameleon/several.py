@@ -1,0 +1,82 @@
+"""Transitions of Fast KAMH on a surrogate, one after the other in compiled code, for screened moves.
+
+Each is what :func:`pymc_kameleon.samplers.chain.transition` does, with the same random numbers in the same order: which
+kernel, its normals, its acceptance. ``tests/samplers/test_screened.py`` compares the two.
+"""
+
+import math
+
+import numpy as np
+
+from pymc_kameleon.numerics.compiled import njit
+from pymc_kameleon.numerics.covariance import multiply_lower, solve_lower
+from pymc_kameleon.numerics.normal_steps import draw_step, log_step_density
+from pymc_kameleon.samplers.autoregressive import contract
+from pymc_kameleon.samplers.kameleon.feature_covariance import covariance_at
+from pymc_kameleon.samplers.kameleon.local_moves import displace
+from pymc_kameleon.samplers.kameleon.shear import bend, straighten
+from pymc_kameleon.surrogates.transitions import value_at
+
+
+@njit(cache=True, nogil=True)
+def transitions(
+    rng, n, x, value, covariance, numbers, integers, radius, ceiling,
+    centre, factor, gamma, nu, frequencies, offsets, roots, density, sincos, scaled, lengthscale, noise,
+    global_share, sheared_share, towards, mean, root, scale, step,
+    straight, s_centre, s_scale, knots, sinks, coefficients, s_mean, s_root, s_length, s_step,
+):  # fmt: skip
+    """(x, f there, S there, whether it moved) after ``n`` transitions from ``x`` (d,), where f is ``value``.
+
+    Parameters
+    ----------
+    rng : numpy.random.Generator
+    covariance : ndarray of shape (d, d)
+        S at ``x``.
+    numbers, integers, radius, ceiling
+        f and D, see :func:`pymc_kameleon.surrogates.transitions.value_at`.
+    centre, ..., noise
+        The local kernel and what S is computed from, see ``covariance_at``.
+    global_share, ..., step
+        The global kernel: shares; mean, factor and scale of its walk; the step of its autoregressive moves.
+    straight, ..., s_step
+        Whether there is no shear; the shear.
+    """
+    moved, stale = False, False
+    for _ in range(n):
+        local, log_ratio = False, 0.0
+        if global_share > 0.0 and rng.random() < global_share:
+            if not straight and rng.random() < sheared_share:
+                r = straighten(x, s_centre, s_scale, knots, sinks, coefficients)
+                if rng.random() < 0.5:
+                    r = r + s_length * np.dot(s_root, rng.standard_normal(x.size))
+                else:
+                    r, log_ratio = contract(r, s_mean, s_root, s_step, rng.standard_normal(x.size))
+                new = bend(r, s_centre, s_scale, knots, sinks, coefficients)
+            elif towards > 0.0 and rng.random() < towards:
+                new, log_ratio = contract(x, mean, root, step, rng.standard_normal(x.size))
+            else:
+                new = x + scale * multiply_lower(root, rng.standard_normal(x.size))
+        else:
+            local = True
+            if stale:
+                y = solve_lower(factor, x - centre)
+                covariance = covariance_at(
+                    y, frequencies, offsets, roots, density, sincos, scaled, lengthscale, noise
+                )  # fmt: skip
+                stale = False
+            delta, forward = draw_step(covariance, gamma, nu, rng.standard_normal(x.size))
+            new, y = displace(x, centre, factor, delta)
+            there = covariance_at(y, frequencies, offsets, roots, density, sincos, scaled, lengthscale, noise)
+            # Exactness hangs here: the reverse density takes S at the new point, as in ``LocalMoves.propose``.
+            log_ratio = log_step_density(delta, there, gamma, nu) - forward
+        new_value = value_at(numbers, integers, new, radius, ceiling)
+        log_ratio += new_value - value
+        u = rng.random()
+        if np.abs(new).max() < 1e100 and u < math.exp(min(0.0, log_ratio)):  # of NaN it is false
+            x, value, moved, stale = new, new_value, True, not local
+            if local:
+                covariance = there
+    if stale:
+        y = solve_lower(factor, x - centre)
+        covariance = covariance_at(y, frequencies, offsets, roots, density, sincos, scaled, lengthscale, noise)
+    return x, value, covariance, moved
