@@ -13,23 +13,14 @@ def covariance_at(y, frequencies, offsets, roots, density, sincos, scaled, lengt
 
     ``frequencies`` (d, m), ``offsets`` (m,), ``roots`` (1 or 2, r, m), ``density`` (1 or 2, m).
     """
-    s = feature_covariance(y, frequencies, offsets, roots, sincos)
+    sine, cosine = _waves(y, frequencies, offsets)
+    s = _projected(sine, cosine, frequencies, roots, sincos)
     if scaled:
         s *= y.size / max(np.trace(s), 1e-300)
     if lengthscale > 0.0:
-        shift = mean_shift(y, frequencies, offsets, density, sincos, noise)
+        shift = _shift(sine, cosine, frequencies, density, sincos, noise)
         s += lengthscale**4 * np.outer(shift, shift)
     return s
-
-
-@njit(cache=True)
-def _arguments(y, frequencies, offsets):
-    """Of the sines and cosines, shape (m,)."""
-    argument = offsets.copy()
-    for i in range(y.size):
-        for a in range(argument.size):
-            argument[a] += frequencies[i, a] * y[i]
-    return argument
 
 
 @njit(cache=True)
@@ -38,28 +29,8 @@ def feature_covariance(y, frequencies, offsets, roots, sincos):
 
     ``frequencies`` (d, m), ``offsets`` (m,), ``roots`` (1 or 2, r, m).
     """
-    d, m = frequencies.shape
-    rank = roots.shape[1]
-    argument = _arguments(y, frequencies, offsets)
-    slope_sine = np.empty(m)  # of cos(w x + b), or of sin(w x) first and cos(w x) second
-    slope_cosine = np.empty(m)
-    for a in range(m):
-        slope_sine[a] = -math.sin(argument[a])
-        slope_cosine[a] = math.cos(argument[a]) if sincos else 0.0
-    combined = np.empty((rank, m))
-    for k in range(rank):
-        if sincos:
-            for a in range(m):
-                combined[k, a] = roots[0, k, a] * slope_cosine[a] + roots[1, k, a] * slope_sine[a]
-        else:
-            for a in range(m):
-                combined[k, a] = roots[0, k, a] * slope_sine[a]
-    projected = np.dot(combined, frequencies.T)  # U^T J
-    result = np.dot(projected.T, projected)
-    for i in range(d):
-        for j in range(i):
-            result[j, i] = result[i, j]
-    return result
+    sine, cosine = _waves(y, frequencies, offsets)
+    return _projected(sine, cosine, frequencies, roots, sincos)
 
 
 @njit(cache=True)
@@ -69,18 +40,52 @@ def mean_shift(y, frequencies, offsets, density, sincos, noise):
     ``density`` is that mean, laid out as ``roots``. Where the history is far away m is below what the features can
     tell from zero, of order D^(-1/2), and may be negative.
     """
-    d, n = frequencies.shape
-    argument = _arguments(y, frequencies, offsets)
-    value = 0.0
-    gradient = np.zeros(d)
-    for a in range(n):
-        sine, cosine = math.sin(argument[a]), math.cos(argument[a])
+    sine, cosine = _waves(y, frequencies, offsets)
+    return _shift(sine, cosine, frequencies, density, sincos, noise)
+
+
+@njit(cache=True)
+def _waves(y, frequencies, offsets):
+    """Sines and cosines of w y + b, shape (m,) each."""
+    argument = offsets.copy()
+    for i in range(y.size):
+        for a in range(argument.size):
+            argument[a] += frequencies[i, a] * y[i]
+    return np.sin(argument), np.cos(argument)
+
+
+@njit(cache=True)
+def _projected(sine, cosine, frequencies, roots, sincos):
+    d, m = frequencies.shape
+    rank = roots.shape[1]
+    combined = np.empty((rank, m))
+    for k in range(rank):
+        for a in range(m):
+            combined[k, a] = -roots[0, k, a] * sine[a]  # the slope of a cosine
         if sincos:
-            value += density[0, a] * sine + density[1, a] * cosine
-            slope = density[0, a] * cosine - density[1, a] * sine
+            for a in range(m):
+                combined[k, a] = roots[0, k, a] * cosine[a] - roots[1, k, a] * sine[a]
+    projected = np.dot(combined, frequencies.T)  # U^T J
+    result = np.dot(projected.T, projected)
+    for i in range(d):
+        for j in range(i):
+            result[j, i] = result[i, j]
+    return result
+
+
+@njit(cache=True)
+def _shift(sine, cosine, frequencies, density, sincos, noise):
+    d, m = frequencies.shape
+    value, slope = 0.0, np.empty(m)
+    for a in range(m):
+        if sincos:
+            value += density[0, a] * sine[a] + density[1, a] * cosine[a]
+            slope[a] = density[0, a] * cosine[a] - density[1, a] * sine[a]
         else:
-            value += density[0, a] * cosine
-            slope = -density[0, a] * sine
-        for i in range(d):
-            gradient[i] += slope * frequencies[i, a]
+            value += density[0, a] * cosine[a]
+            slope[a] = -density[0, a] * sine[a]
+    gradient = np.zeros(d)
+    for i in range(d):
+        for a in range(m):
+            gradient[i] += slope[a] * frequencies[i, a]
     return gradient / max(value, noise)
