@@ -157,9 +157,9 @@ class Looks:
 
     def _is_passed(self, k, end):
         """Whether draws have come nearer to an end than where the log density falls: a bend, and no gap."""
-        return self.tested.get(k) == self.climbs[k].current and self.draws.away(end) < self.draws.distance(
-            end, self.between[k]
-        )
+        if self.tested.get(k) != self.climbs[k].current:
+            return False
+        return self.draws.away(end) < self.draws.distance(end, self.between[k])
 
     def _is_tested(self, k):
         climb = self.climbs[k]
