@@ -384,7 +384,7 @@ MUTATIONS = [
     Mutation("samplers/pooled/looks", "self.draws.away(end) < self.draws.distance(end, self.between[k])", "False",
              "a bend is a gap", "test_pooled.py -k nearer"),
     Mutation("steps/base", "for n, shown in NUTS_HAS.items() if beside}", "for n, shown in NUTS_HAS.items() if False}",
-             "NUTS' names beside NUTS", "test_sampler_warnings.py -k nuts"),
+             "NUTS' names beside NUTS", "test_sampler_warnings.py -k names_of_their_own"),
     Mutation("steps/told/watch", "if not density.noisy and (solved := solved_beside(step)):", "if False and (solved := solved_beside(step)):",
              "what other steps solve goes unsaid", "test_sampler_warnings.py test_steps.py"),
     Mutation("steps/factors/returned", "            if said:\n", "            if False:\n", "what a black box returned is not named", "test_exceptions.py test_steps.py -k returned"),
