@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("pymc.kameleon")
 
-DECIDED = ("tune", "longest", "stretch", "last")  # of a plan, when a run is begun
+DECIDED = ("tune", "longest", "stretch", "last", "begun_with")  # of a plan, when a run is begun
 
 
 def sample(

@@ -519,6 +519,12 @@ def test_a_mode_that_no_start_is_near_is_found_from_draws_of_the_prior(far):
     assert (where is not None and np.abs(where - 20.0).max() < 3.0) == far
 
 
+def test_a_run_that_is_made_longer_climbs_and_looks_as_it_was_begun():
+    """Or its first rounds would be other ones; the control: one that is begun with more."""
+    longer = automatic(2, 8, most=700)._replace(max_evaluations=1000)
+    assert longer.looking == automatic(2, 8, most=700).looking < automatic(2, 8, most=1000).looking
+
+
 def test_looks_change_no_draw(monkeypatch):
     plan = {"draws": 20, "max_evaluations": None, "longest": 200}
     draws = pooled_chains.posterior(run(8, **plan))

@@ -1,6 +1,5 @@
 """S at a point, from random Fourier features: compiled, for one move and for many (:mod:`.several`)."""
 
-
 import numpy as np
 
 from pymc_kameleon.numerics.compiled import njit

@@ -21,6 +21,7 @@ class Plan(NamedTuple):
     stretch: float = 1.0  # times ``longest``: where the surrogate is not usable by then
     # evaluations in all at which tuning has to have ended; by default ``max_evaluations``
     last: int | None = None
+    begun_with: int | None = None  # the ``max_evaluations`` of a run that was made longer since
 
     @property
     def tune_until(self) -> int:
@@ -31,7 +32,7 @@ class Plan(NamedTuple):
     @property
     def looking(self) -> int:
         """Evaluations for climbs, the check between modes and looks; more only for the few climbs that have to end."""
-        most = self.max_evaluations
+        most = self.max_evaluations if self.begun_with is None else self.begun_with
         return int(LOOKING * (self.tune_until / TUNE_SHARE if most is None else most))
 
     @property
@@ -58,4 +59,4 @@ def automatic(
     if most is not None:  # not at the expense of the draws, of which 25 are kept
         last = max(longest, most - chains * (25 if draws is None else draws))
         stretch = min(1.5, last / longest)
-    return Plan(draws, tune, longest, most, climb=climb, stretch=stretch, last=last)
+    return Plan(draws, tune, longest, most, climb=climb, stretch=stretch, last=last, begun_with=most)
