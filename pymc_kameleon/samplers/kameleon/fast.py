@@ -35,7 +35,7 @@ from pymc_kameleon.samplers.kameleon.several import transitions
 from pymc_kameleon.samplers.kameleon.shear import STRAIGHT
 from pymc_kameleon.samplers.seam import NOTHING, Point
 
-# Kotlicki (2015), chapter 5.
+# Kotlicki (2015), chapter 5; its initial eta is from trial runs: ``scale``, as ``rate="renewed"`` learns it.
 PAPER = {
     "gamma": 0.5, "lengthscale_factor": 1.0, "normalization": "none", "coordinates": "raw", "global_share": 0.0,
     "sheared_share": 0.0, "mean_shift": False, "local_start": 1000, "variance_share": 1.0,
@@ -100,7 +100,7 @@ class FastKameleon(LocalMoves):
         False: recompute them from the last two thirds of the history at each refresh.
     rate : {"renewed", "harmonic"}
         Of the tuning of eta at the m-th local move: 2 m^-0.6 with m counted anew in part at each refresh (default), or
-        1 / m (the dissertation's).
+        1 / m (the dissertation's, which takes ``scale`` from trial runs: it does not come far from where it starts).
 
     Raises
     ------

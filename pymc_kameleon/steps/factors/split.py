@@ -21,6 +21,7 @@ from pytensor.graph.rewriting.basic import MergeOptimizer
 from pytensor.graph.traversal import ancestors
 
 from pymc_kameleon.steps.coordinates import Coordinates
+from pymc_kameleon.steps.factors.alike import consecutive, in_groups
 from pymc_kameleon.steps.factors.black_boxes import Box, Unsplittable, find_boxes, has_boxes, is_added
 from pymc_kameleon.steps.factors.probe import Factor, Inputs
 from pymc_kameleon.steps.noise.noisy_factors import all_factors
@@ -145,19 +146,23 @@ class Cut:
 
     def graphs_of_inputs(self, moved, factors: Sequence[Factor]) -> Any:
         """All factors' inputs, concatenated, as a graph in u."""
-        replaced = {
-            k: clone_replace(list(self.boxes[k].arguments), moved.values, rebuild_strict=False)
-            for k in {f.box for f in factors if f.inputs.elements is not None}
-        }
-        raveled = {k: pt.concatenate([pt.as_tensor(a).ravel() for a in arguments]) for k, arguments in replaced.items()}
-        parts = []
-        for k, chosen, *_ in factors:
-            if chosen.elements is None:
-                parts.append(moved.x[chosen.coordinates])
-                continue
-            w = raveled[k][chosen.elements]
-            parts.append(pt.log(w) if chosen.positive else w.astype("float64"))
-        return pt.concatenate(parts)
+        place = np.cumsum([0, *(f.inputs.size for f in factors)])
+        whole = [k for k, f in enumerate(factors) if f.inputs.elements is None]
+        rest = [k for k, f in enumerate(factors) if f.inputs.elements is not None]
+        graphs = [self._elements(factors[k]) for k in rest]
+        groups = in_groups(graphs, (), pt.stack)
+        parts = clone_replace([graph.ravel() for _, graph in groups], moved.values, rebuild_strict=False)
+        members = [rest[i] for numbers, _ in groups for i in numbers]
+        if whole:
+            parts.append(moved.x[np.concatenate([factors[k].inputs.coordinates for k in whole])])
+        order = np.concatenate([np.arange(place[k], place[k + 1]) for k in [*members, *whole]])
+        joined = pt.concatenate(parts)
+        return joined if np.array_equal(order, np.arange(len(order))) else joined[np.argsort(order)]
+
+    def _elements(self, factor):
+        """A factor's inputs that are elements of its black box's arguments, as a graph in the value variables."""
+        w = pt.concatenate([pt.as_tensor(a).ravel() for a in self.boxes[factor.box].arguments])[factor.inputs.elements]
+        return pt.log(w) if factor.inputs.positive else w.astype("float64")
 
 
 class Split:
@@ -227,9 +232,10 @@ class Split:
         moved = cut.coordinates.move(u, centring)
         way = cut.graphs_of_inputs(moved, self.parts) - w0
         o = o0 + (jacobian * way[layout.columns.ravel()].reshape(layout.columns.shape)).sum(axis=1)
-        pieces = self._pieces(o)
-        terms = clone_replace(list(cut.terms.values()), pieces, rebuild_strict=False)
-        terms = clone_replace(terms, moved.values, rebuild_strict=False)
+        places = self._places_of_outputs()
+        pieces = {v: self._piece(o, places, [v])[0] for v in places}
+        groups = in_groups(list(cut.terms.values()), places, lambda boxes: self._piece(o, places, boxes))
+        terms = clone_replace([graph.sum() for _, graph in groups], {**pieces, **moved.values}, rebuild_strict=False)
         added = pt.constant(layout.is_added.astype(float))
         total = pt.add(*terms, *moved.terms, (added * o).sum(), -(slope * way).sum())
         gradients = pytensor.grad(total, [u, o0], disconnected_inputs="ignore")
@@ -240,19 +246,24 @@ class Split:
         function.trust_input = True
         return function
 
-    def _pieces(self, o):
-        """What stands in the graph for each black box's outputs: nothing where they are only added up."""
-        pieces, first, cut = {}, 0, self.cut
-        if not np.array_equal(self.order, np.arange(len(self.order))):
-            o = o[np.argsort(self.order)]
-        for box, added, shapes in zip(cut.boxes, cut.added, self._shapes, strict=True):
+    def _places_of_outputs(self) -> dict:
+        """Of each black box's outputs: where they are in o, their shape, and whether they are only added up."""
+        places, first, where = {}, 0, np.argsort(self.order)
+        for box, added, shapes in zip(self.cut.boxes, self.cut.added, self._shapes, strict=True):
             for variable, shape in zip(box.outputs, shapes, strict=True):
                 size = int(np.prod(shape, dtype=int))
-                piece = o[first : first + size].reshape(shape)
-                piece = pt.zeros(shape) if added else piece
-                pieces[variable] = piece.astype(variable.dtype)
+                places[variable] = where[first : first + size], tuple(shape), added
                 first += size
-        return pieces
+        return places
+
+    def _piece(self, o, places, variables):
+        """What stands in the graph for some black boxes' outputs, one after another: zeros where they are added up."""
+        index, shapes, added = zip(*(places[v] for v in variables), strict=True)
+        if len(set(shapes)) > 1 or len(set(added)) > 1:
+            raise ValueError("black boxes that are not alike")
+        shape = (len(variables), *shapes[0])
+        piece = pt.zeros(shape) if added[0] else o[consecutive(np.concatenate(index))].reshape(shape)
+        return piece.astype(variables[0].dtype)
 
 
 def without_copies(terms: list[Variable]) -> list[Variable]:
