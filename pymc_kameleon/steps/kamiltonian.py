@@ -25,9 +25,10 @@ from pymc_kameleon.steps.told.surrogate_report import SurrogateWatch
 
 
 class KamiltonianStep(KernelStep):
-    """Kamiltonian Monte Carlo (Strathmann et al., 2015): Hamiltonian moves on a learned surrogate of the log density.
+    """Hamiltonian moves on a learned surrogate: of log densities, or as in Kamiltonian MC (Strathmann et al., 2015).
 
-    Leapfrog needs a gradient; the surrogate has one. The true log density, or its retained noisy estimate, decides
+    The default surrogate learns from the values of the log density, which is this package's; "lite" and "finite" learn
+    from the draws alone, as the paper's do. Leapfrog needs a gradient; the surrogate has one. The true log density, or its retained noisy estimate, decides
     acceptance, so a bad surrogate costs time and never exactness.
 
     Parameters

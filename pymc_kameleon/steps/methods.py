@@ -126,9 +126,10 @@ class KameleonStep(KernelStep):
 
 
 class FastKameleonStep(KernelStep):
-    """Fast KAMH (Kotlicki, 2015): Kameleon proposals from random Fourier features of the history.
+    """Screened moves around Fast KAMH (Kotlicki, 2015): Kameleon proposals from random features of the history.
 
-    The cost of a draw does not depend on how long the history is.
+    The cost of a local covariance does not depend on how long the history is. Most moves are ``screen`` of them on a
+    surrogate of the log density, accepted or not as one (Christen & Fox, 2005); ``screen=0``: every one by itself.
 
     Parameters
     ----------

@@ -3,7 +3,7 @@
 Given past states z_1..z_n and a kernel k, at the point y and up to the caller's nu^2 (and gamma^2 I):
 
 "none"   M H M^T,  M = 2 [grad_x k(x, z_1) .. grad_x k(x, z_n)] at x = y,  H = I - 11^T / n
-         (Sejdinovic et al., 2014, eq. 4)
+         (Sejdinovic et al., 2014, proposition 2)
 "local"  sum_a k_a (z_a - y)(z_a - y)^T / sum_a k_a,  k_a = k(y, z_a)
 "trace"  the first, scaled to trace d
 
