@@ -192,7 +192,23 @@ class Checkpoint:
 
 
 def load(path: str | PathLike[str]) -> Evaluations:
-    """The evaluations in the folder of a run, to begin another with."""
+    """The evaluations in the folder of a run, to begin another with: ``pk.sample(evaluations=load("run"))``.
+
+    Parameters
+    ----------
+    path : str or PathLike
+        The folder that ``pk.sample(checkpoint=...)`` was given, finished or interrupted.
+
+    Returns
+    -------
+    Evaluations
+        Points (n, d), unconstrained, and their log densities (n,), in the order in which they were evaluated.
+
+    Raises
+    ------
+    FileNotFoundError
+        If there is no run in the folder.
+    """
     kept = Checkpoint.__new__(Checkpoint)  # whatever made it: nothing is compared
     kept.path = Path(path)
     if not (kept.path / HEADER).exists():

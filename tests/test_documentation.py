@@ -174,8 +174,17 @@ def test_every_move_has_a_row_and_room():
     assert max(map(len, moves())) <= np.dtype(MOVE[0]).itemsize // 4
 
 
+def reference() -> str:
+    """The pages of the reference, one after another; all are in its table of contents."""
+    pages = sorted((ROOT / "docs" / "api").glob("*.md"))
+    index = (ROOT / "docs" / "api.md").read_text("utf-8")
+    assert sorted(re.findall(r"^api/(\w+)$", index, re.MULTILINE)) == [page.stem for page in pages]
+    assert all(f"(api/{page.name})" in index for page in pages)
+    return "".join(page.read_text("utf-8") for page in pages)
+
+
 def test_every_public_name_is_in_the_reference():
-    page = (ROOT / "docs" / "api.md").read_text("utf-8")
+    page = reference()
     for name in pk.__all__:
         assert re.search(rf"auto\w+:: (pymc_kameleon\.)?{name}\b", page), name
 
@@ -235,14 +244,14 @@ def test_the_readmes_noisy_example_runs():
 
 
 def test_no_name_is_in_the_reference_twice():
-    page = (ROOT / "docs" / "api.md").read_text("utf-8")
+    page = reference()
     names = re.findall(r"auto(?:class|function):: (?:pymc_kameleon\.)?([\w.]+)", page)
     assert len(names) == len(set(names)) > 10
 
 
 def test_modules_that_the_reference_names_have_their_place_in_it():
     """What a docstring on the site calls a module is a link to the page of the algorithms, or to the reference."""
-    pages = "".join((ROOT / "docs" / name).read_text("utf-8") for name in ("algorithms.md", "api.md"))
+    pages = (ROOT / "docs" / "algorithms.md").read_text("utf-8") + reference()
     shown = re.findall(r"automodule:: (\S+)", pages)
     files = [ROOT / f"{name.replace('.', '/')}.py" for name in shown]
     files += [ROOT / "pymc_kameleon" / "steps" / name for name in ("methods.py", "base.py")]

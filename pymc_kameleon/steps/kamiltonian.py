@@ -28,8 +28,8 @@ class KamiltonianStep(KernelStep):
     """Hamiltonian moves on a learned surrogate: of log densities, or as in Kamiltonian MC (Strathmann et al., 2015).
 
     The default surrogate learns from the values of the log density, which is this package's; "lite" and "finite" learn
-    from the draws alone, as the paper's do. Leapfrog needs a gradient; the surrogate has one. The true log density, or its retained noisy estimate, decides
-    acceptance, so a bad surrogate costs time and never exactness.
+    from the draws alone, as the paper's do. Leapfrog needs a gradient; the surrogate has one. The true log density, or
+    its retained noisy estimate, decides acceptance, so a bad surrogate costs time and never exactness.
 
     Parameters
     ----------
