@@ -121,6 +121,11 @@ def agreement(judged: Judgement) -> float:
     return judged.rhat if math.isnan(judged.nested) else judged.nested
 
 
+def named(judged: Judgement) -> str:
+    """That number and which of the two it is."""
+    return f"{'nested ' * (not math.isnan(judged.nested))}R-hat {agreement(judged):.3f}"
+
+
 def has_converged(judged: Judgement) -> bool:
     """Whether the chains, or the groups where there are such, agree."""
     return agreement(judged) < CONVERGED
@@ -145,7 +150,7 @@ def verdict(judged: Judgement, parameters: int, doubts: Iterable[str] = ()) -> s
     """
     found = list(doubts)
     if not has_converged(judged):
-        found.insert(0, f"the chains disagree (R-hat {agreement(judged):.3f})")
+        found.insert(0, f"the chains disagree ({named(judged)})")
     if not judged.ess >= FEW:
         found.append(f"the worst parameter has {judged.ess:.0f} effective draws")
     if found:
@@ -157,7 +162,7 @@ def verdict(judged: Judgement, parameters: int, doubts: Iterable[str] = ()) -> s
     if agreement(judged) < STRICTLY and judged.ess >= ENOUGH:
         return said + "Intervals of 90% hold 85 to 95%."
     return said + (
-        f"Intervals are rough: for those R-hat has to be below {STRICTLY} ({agreement(judged):.3f}), with "
+        f"Intervals are rough: for those R-hat has to be below {STRICTLY} ({named(judged)}), with "
         f"{ENOUGH:.0f} effective draws ({judged.ess:.0f})."
     )
 

@@ -100,8 +100,8 @@ def _agreement(judged: convergence.Judgement, rhat: doubts.Worst, ess: doubts.Wo
     text = f"R-hat is {rhat.value:.3f} at most, of {rhat.name}; {ess.name} has fewest effective draws, {ess.value:.0f}."
     if not math.isnan(judged.nested):
         text += (
-            f" Between the groups of chains that began together it is {judged.nested:.3f}: with short chains that is "
-            "the one to look at."
+            f" Between the groups of chains that began together it is {judged.nested:.3f} (nested R-hat): with short "
+            "chains that is the one to look at, and the verdict's."
         )
     return text
 
@@ -186,7 +186,7 @@ def _chains(idata: Any, names: list[str], draws: np.ndarray) -> Iterator[str]:
                 f"at {stands} in the others."
             )
         elif z[chain, furthest] > 3.0:
-            yield f"Chain {chain} is elsewhere: {stands} in the others. It may be another mode."
+            yield f"Chain {chain} is elsewhere: {stands} in the others: another mode, or it has not come to them yet."
 
 
 def _failures(idata: Any, attributes: dict[str, Any]) -> Iterator[str]:

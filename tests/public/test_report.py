@@ -152,6 +152,8 @@ def test_the_log_the_report_and_target_ess_have_one_rule():
         judged = convergence.Judgement(ess, rhat, nested)
         usable = convergence.verdict(judged, 3).startswith(convergence.USABLE)
         assert usable == convergence.is_enough(judged, convergence.FEW)
+        if "(" in (said := convergence.verdict(judged, 3)):  # which of the two
+            assert ("nested R-hat" in said) == (not math.isnan(nested))
         assert usable == ((rhat if math.isnan(nested) else nested) < 1.03 and ess >= 100.0)  # as README and docs say
 
 
