@@ -50,6 +50,15 @@ MUTATIONS = [
              "test_reparametrized.py -k noisy"),
     Mutation("samplers/life", "            value = here.log_density + change\n            self.state", "            value = here.log_density\n            self.state",
              "the retained value is of other coordinates", "test_reparametrized.py -k moving_over"),
+    # --- terms that are alike, as one ---
+    Mutation("steps/factors/alike", "index[0]).any():", "index[0]).all():",
+             "a row that some share is taken for all of them", "steps/test_alike.py -k rows"),
+    Mutation("steps/factors/split", "joined[np.argsort(order)]", "joined[order]",
+             "inputs go to other black boxes", "steps/test_alike.py -k order"),
+    Mutation("steps/factors/split", "np.concatenate(index)", "np.sort(np.concatenate(index)[::-1])[::-1].copy()",
+             "outputs go to other terms", "steps/test_alike.py -k order"),
+    Mutation("steps/factors/alike", "        if together is None:", "        if True:",
+             "what is compiled grows with the groups", "steps/test_alike.py -k grow"),
     # --- the test itself, noise ---
     Mutation("samplers/seam", "bool(rng.random() < probability)", "bool(rng.random() <= 1.3 * probability)",
              "accepts too much", "test_metropolis.py test_adaptive_metropolis.py"),
