@@ -39,7 +39,7 @@ def test_what_has_no_figure_says_so():
             assert "**" not in cells[-1]
 
 
-VERDICTS = ("agrees", "agrees in part", "does not", "ours alone", "not compared")
+VERDICTS = ("reproduced", "in part", "not reproduced", "not comparable")
 
 
 def test_every_figure_of_the_papers_has_a_script_runs_and_a_verdict():
