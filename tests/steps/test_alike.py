@@ -15,8 +15,8 @@ from tests.support.hierarchies import BlackBox
 QUICK = {"mode": "FAST_COMPILE"}
 
 
-def doses(lengths=(4, 4, 4), rows=None, observed=pm.Normal):
-    """A curve a patient, each by itself."""
+def doses(lengths=(4, 4, 4), rows=None, observed=pm.Normal, twice=()):
+    """A curve a patient, each by itself; some are given the doubled parameters."""
     rng, rows = np.random.default_rng(3), range(len(lengths)) if rows is None else rows
     with pm.Model() as model:
         m, s = pm.Normal("m", 0, 1, shape=2), pm.HalfNormal("s", 1, shape=2)
@@ -25,7 +25,8 @@ def doses(lengths=(4, 4, 4), rows=None, observed=pm.Normal):
             curve = BlackBox(
                 lambda p, n=n: np.exp(p[0] - np.exp(p[1]) * np.arange(n)), pt.TensorType("float64", shape=(n,))
             )
-            observed(f"y{g}", curve(m + s * z[row]), sigma, observed=rng.standard_normal(n))
+            theta = m + s * z[row]
+            observed(f"y{g}", curve(2.0 * theta if g in twice else theta), sigma, observed=rng.standard_normal(n))
     return model
 
 
@@ -101,7 +102,8 @@ def test_a_slice_for_what_follows():
 @pytest.mark.parametrize("rows", [(0, 1, 2, 3, 4), (2, 0, 1, 1, 3)])
 def test_in_the_order_of_the_factors(rows):
     """Inputs go to their own black box, and outputs to their own term: the known part is the model's log density."""
-    model = doses(lengths=(4, 3, 4, 3, 4), rows=rows)
+    twice = (1, 3)
+    model = doses(lengths=(4, 3, 4, 3, 4), rows=rows, twice=twice)
     density = FactoredDensity(cut_of(model), model, model.initial_point(), QUICK)
     v, nowhere = np.random.default_rng(2).standard_normal(density.dim), np.zeros(density.dim)
     point = dict(zip(["m", "s", "z", "sigma"], np.split(v, [2, 4, 4 + 2 * (max(rows) + 1)]), strict=True))
@@ -109,7 +111,8 @@ def test_in_the_order_of_the_factors(rows):
     w, *_ = parts.places(v, nowhere)
     z = point["z"].reshape(-1, 2)
     assert [f.box for f in parts.parts] == [0, 1, 2, 3, 4]
-    assert w == pytest.approx(np.concatenate([point["m"] + np.exp(point["s"]) * z[row] for row in rows]), abs=1e-13)
+    theta = [(1 + (g in twice)) * (point["m"] + np.exp(point["s"]) * z[row]) for g, row in enumerate(rows)]
+    assert w == pytest.approx(np.concatenate(theta), abs=1e-13)
     expected = density(v)
     flat = np.zeros((len(density.outputs), parts.layout.widest))
     value, *_ = parts.known(v, nowhere, w, density.outputs, flat, np.zeros_like(w))
