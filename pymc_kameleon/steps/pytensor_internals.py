@@ -98,14 +98,31 @@ def _jitted(function, n_inputs: int) -> tuple[Callable, list] | None:
     return jitted, [container.storage for _, container in containers[n_inputs:]]
 
 
-def callable_from_numba(function, given: Sequence[np.ndarray]) -> tuple[Any, Callable[[], tuple]] | None:
-    """A PyTensor Function for compiled code: a first-class function of Numba's, and what gives its further arguments.
+class FirstClass(numba.types.WrapperAddressProtocol):
+    """A function of one tuple that compiled code can be given; ``compiled`` is of a tuple or of any number of arguments.
 
-    It takes arrays like ``given``, after them what the second function returns, the shared values as they are now, and
-    returns a tuple of arrays. None where the Function is not Numba's, or calls Python.
+    What it raises does not reach the caller: ``sys.unraisablehook`` has it, and all arrays returned are empty.
+    """
 
-    What it raises does not reach the caller: ``sys.unraisablehook`` has it, and all arrays returned are empty. Relies
-    on ``vm.jit_fn`` and on Numba's ``get_compile_result`` and ``CompileResultWAP``.
+    def __init__(self, compiled, kinds):
+        self._function = numba.types.CompileResultWAP(compiled)
+        self._signature = numba.core.typing.signature(compiled.signature.return_type, kinds)
+
+    def __wrapper_address__(self):
+        return self._function.address
+
+    def signature(self):
+        """Of a plain tuple, which is stored as any number of arguments are."""
+        return self._signature
+
+
+def callable_from_numba(function, given: Sequence[np.ndarray]) -> tuple[FirstClass, Callable[[], tuple]] | None:
+    """A PyTensor Function for compiled code, and what gives its further arguments.
+
+    It takes arrays like ``given``, and after them what the second function returns, the shared values as they are now,
+    in one tuple; it returns a tuple of arrays. None where the Function is not Numba's.
+
+    Relies on ``vm.jit_fn`` and on Numba's ``get_compile_result`` and ``CompileResultWAP``.
     """
     found = _jitted(function, len(given))
     if found is None:
@@ -116,10 +133,17 @@ def callable_from_numba(function, given: Sequence[np.ndarray]) -> tuple[Any, Cal
         values = [cell[0] for cell in stored]
         return tuple(v if v.flags.c_contiguous and v.flags.writeable else v.copy(order="C") for v in values)
 
+    def of_tuple(arguments):
+        return jitted(*arguments)
+
     try:
         kinds = [numba.typeof(a) for a in (*given, *more())]
-        compiled = jitted.get_compile_result(numba.core.typing.signature(numba.types.undefined, *kinds))
-        return numba.types.CompileResultWAP(compiled), more
+        if jitted.py_func.__code__.co_argcount:  # one argument each
+            jitted, of = numba.njit(of_tuple), numba.types.Tuple(kinds)
+        else:
+            of = numba.types.StarArgTuple(kinds)
+        compiled = jitted.get_compile_result(numba.core.typing.signature(numba.types.undefined, of))
+        return FirstClass(compiled, numba.types.Tuple(kinds)), more
     except (AttributeError, TypeError, numba.core.errors.NumbaError):
         return None
 

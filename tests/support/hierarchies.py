@@ -7,6 +7,7 @@ import pytensor.tensor as pt
 from pytensor.graph.basic import Apply
 from pytensor.graph.op import Op
 
+from pymc_kameleon.steps.pytensor_internals import FirstClass
 from pymc_kameleon.surrogates.factors.layout import Layout
 
 
@@ -120,8 +121,9 @@ class CompiledToy(Toy):
 
 def first_class(function, given):
     """A function of Numba's as ``pytensor_internals.callable_from_numba`` makes it."""
-    signature = numba.core.typing.signature(numba.types.undefined, *map(numba.typeof, given))
-    return numba.types.CompileResultWAP(numba.njit(function).get_compile_result(signature))
+    jitted, kinds = numba.njit(function), numba.types.Tuple([numba.typeof(a) for a in given])
+    of_tuple = numba.njit(lambda arguments: jitted(*arguments))
+    return FirstClass(of_tuple.get_compile_result(numba.core.typing.signature(numba.types.undefined, kinds)), kinds)
 
 
 def schools(groups=3):

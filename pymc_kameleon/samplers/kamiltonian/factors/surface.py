@@ -24,7 +24,10 @@ from pymc_kameleon.surrogates.factors.layout import Layout
 
 
 class Compiled(NamedTuple):
-    """:class:`Known` for compiled code: first-class functions of Numba's, or anything that is called alike."""
+    """:class:`Known` for compiled code: first-class functions of Numba's, or anything that is called alike.
+
+    Each takes one tuple, and returns one.
+    """
 
     places: Any  # (u, centring, *more[0]) -> (w, ...)
     known: Any  # (u, centring, w, outputs, jacobian, slope, *more[1]) -> (value of shape (), by u, by o)
@@ -133,22 +136,22 @@ def _called(known, in_python, in_machine_code, *given):
         except RuntimeError:  # the known part has raised something: Python says what
             pass
 
-    def known_part(*given):
+    def known_part(given):
         value, by_u, by_o = known.known(*given)
         return np.array(value), by_u, by_o
 
     with np.errstate(all="ignore"):  # what overflows has no value
-        return in_python(*Compiled(known.places, known_part), *given)
+        return in_python(*Compiled(lambda given: known.places(*given), known_part), *given)
 
 
 @register_jitable
 def _spot(places, known, more, emulator, centring, u, temperature):
     """(``temperature`` times f, its gradient) at ``u``."""
-    w = places(u, centring, *more[0])[0]  # what is no number makes the penalty none
+    w = places((u, centring) + more[0])[0]  # what is no number makes the penalty none
     if w.size != emulator.centre.size:  # an exception on the other side of a function pointer is an empty result
         raise RuntimeError
     outputs, jacobian, penalty, slope = emulate(emulator, w)
-    found, gradient, _ = known(u, centring, w, outputs, jacobian, slope, *more[1])
+    found, gradient, _ = known((u, centring, w, outputs, jacobian, slope) + more[1])
     if gradient.size != u.size:
         raise RuntimeError
     value = found[()] - penalty
