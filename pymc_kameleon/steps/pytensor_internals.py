@@ -105,14 +105,17 @@ class FirstClass(numba.types.WrapperAddressProtocol):
     """
 
     def __init__(self, compiled, kinds):
-        self._function = numba.types.CompileResultWAP(compiled)
+        self._address = numba.types.CompileResultWAP(compiled).address
+        # of a plain tuple, which is stored as any number of arguments are; ``_numba_type_`` is found ten times as fast
         self._signature = numba.core.typing.signature(compiled.signature.return_type, kinds)
+        self._numba_type_ = numba.types.FunctionType(self._signature)
+        self._keep = compiled  # what lies at the address
 
     def __wrapper_address__(self):
-        return self._function.address
+        return self._address
 
     def signature(self):
-        """Of a plain tuple, which is stored as any number of arguments are."""
+        """For Numba."""
         return self._signature
 
 
