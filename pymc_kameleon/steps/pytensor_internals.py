@@ -99,7 +99,7 @@ def _jitted(function, n_inputs: int) -> tuple[Callable, list] | None:
 
 
 class FirstClass(numba.types.WrapperAddressProtocol):
-    """A function of one tuple that compiled code can be given; ``compiled`` is of a tuple or of any number of arguments.
+    """A function of one tuple that compiled code can be given; ``compiled`` may be of any number of arguments instead.
 
     What it raises does not reach the caller: ``sys.unraisablehook`` has it, and all arrays returned are empty.
     """
@@ -141,12 +141,11 @@ def callable_from_numba(function, given: Sequence[np.ndarray]) -> tuple[FirstCla
 
     try:
         kinds = [numba.typeof(a) for a in (*given, *more())]
-        if jitted.py_func.__code__.co_argcount:  # one argument each
-            jitted, of = numba.njit(of_tuple), numba.types.Tuple(kinds)
-        else:
-            of = numba.types.StarArgTuple(kinds)
-        compiled = jitted.get_compile_result(numba.core.typing.signature(numba.types.undefined, of))
-        return FirstClass(compiled, numba.types.Tuple(kinds)), more
+        of, alike = numba.types.Tuple(kinds), numba.types.StarArgTuple(kinds)
+        takes_any_number = not jitted.py_func.__code__.co_argcount
+        function, of_it = (jitted, alike) if takes_any_number else (numba.njit(of_tuple), of)
+        compiled = function.get_compile_result(numba.core.typing.signature(numba.types.undefined, of_it))
+        return FirstClass(compiled, of), more
     except (AttributeError, TypeError, numba.core.errors.NumbaError):
         return None
 

@@ -4,6 +4,7 @@ import numba
 import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
+from numba.extending import register_jitable
 from pytensor.graph.basic import Apply
 from pytensor.graph.op import Op
 
@@ -25,6 +26,7 @@ class BlackBox(Op):
         outputs[0][0] = np.asarray(self.function(*inputs))
 
 
+@register_jitable
 def places_of_toy(u, centring):
     """What :meth:`Toy.places` returns."""
     share, mu, log = centring[2:], u[0], u[1]
@@ -40,6 +42,7 @@ def places_of_toy(u, centring):
     )
 
 
+@register_jitable
 def known_of_toy(u, centring, w, outputs, jacobian, slope, slope_error):
     """What :meth:`Toy.known` returns, the value as an array."""
     share, mu, log = centring[2:], u[0], u[1]
@@ -111,8 +114,11 @@ class CompiledToy(Toy):
 
     def __init__(self, places=places_of_toy, known=known_of_toy):
         super().__init__()
-        self._functions = first_class(places, 2 * [np.zeros(4)]), first_class(
-            known, [np.zeros(4), np.zeros(4), np.zeros(2), np.zeros(2), np.zeros((2, 1)), np.zeros(2), 1.0]
+        self._functions = (
+            first_class(places, 2 * [np.zeros(4)]),
+            first_class(
+                known, [np.zeros(4), np.zeros(4), np.zeros(2), np.zeros(2), np.zeros((2, 1)), np.zeros(2), 1.0]
+            ),
         )
 
     def compiled(self):
