@@ -113,17 +113,6 @@ def test_proposals_are_drawn_around_draws_over_a_density(kameleon):
     assert axis.get_xlabel() == "x[1]"
 
 
-def test_a_step_that_screens_its_moves_is_drawn_by_its_own_moves():
-    with BANANA.pymc_model():
-        step = pk.FastKameleonStep(tune=600, compile_kwargs=QUICK)
-        idata = pm.sample(
-            50, tune=600, chains=1, cores=1, step=step, random_seed=1, progressbar=False,
-            compute_convergence_checks=False,
-        )  # fmt: skip
-    axis = plots.proposals(step, idata=idata, at=4)
-    assert {"local move", "global move"} <= set(axis.get_legend_handles_labels()[1])
-
-
 def test_refusals_of_proposals(kameleon, sampled):
     step, idata = kameleon
     with pytest.raises(TypeError, match=r"got KamiltonianStep; .* plots.surrogate"):

@@ -3,14 +3,12 @@
 import numpy as np
 import pytest
 
-from pymc_kameleon.kernels import Gaussian
 from pymc_kameleon.numerics import history
 from pymc_kameleon.numerics.normal_steps import log_step_density
 from pymc_kameleon.numerics.random_features import features, jacobian
 from pymc_kameleon.samplers.kameleon import fast as fast_kameleon
 from pymc_kameleon.samplers.kameleon import feature_covariance
 from pymc_kameleon.samplers.kameleon.fast import FastKameleon
-from pymc_kameleon.samplers.kameleon.local_covariance import local_covariance
 from tests.samplers.test_kameleon import PREVIOUS
 from tests.support.local_moves import Dropped, change, learned
 
@@ -97,48 +95,6 @@ def test_mean_shift_is_the_oracles(d, embedding):
     )
     slope = jacobian(far, scaled).T @ mean
     assert np.linalg.norm(shift) <= np.linalg.norm(slope) * 60**0.5 * (1 + 1e-10)
-
-
-def test_mean_shift_is_the_way_to_the_mean_of_the_history_nearby():
-    """For a Gaussian kernel, as the features grow in number."""
-    rng = np.random.default_rng(0)
-    z = rng.standard_normal((400, 2))
-    y = np.array([1.0, -0.5])
-    weights = np.exp(-0.5 * np.square(z - y).sum(axis=1) / 1.5**2)
-    way = weights @ (z - y) / weights.sum()
-    found = []
-    for seed in range(8):
-        options = {**RAW, "variance_share": 0.3}
-        state = frozen_state(z, seed=seed, n_features=1000, lengthscale=1.5, **options)
-        model = state.model
-        found.append(
-            1.5**2
-            * feature_covariance.mean_shift(
-                y, model.frequencies, model.unit.offsets, model.density, model.unit.sincos, 0.02
-            )
-        )
-    error = np.mean(found, axis=0) - way
-    assert np.all(np.abs(error) < 4.5 * np.std(found, axis=0, ddof=1) / np.sqrt(8))
-    assert np.abs(way).max() > 10 * np.std(found, axis=0, ddof=1).max()
-
-
-@pytest.mark.parametrize("embedding", EMBEDDINGS)
-def test_converges_to_the_kernels_covariance(embedding):
-    """J^T C J -> M H M^T / (4 n) at the rate D^(-1/2)."""
-    rng = np.random.default_rng(7)
-    z = rng.standard_normal((60, 2))
-    y = np.array([0.7, -0.4])
-    exact = local_covariance(y, np.ascontiguousarray(z.T), Gaussian(), 1.5, "none") / (4 * 60)
-    sizes, errors = np.array([20, 80, 320]), []
-    for size in sizes:
-        squares = []
-        for seed in range(12):
-            state = frozen_state(z, seed=seed, embedding=embedding, n_features=int(size), lengthscale=1.5, **RAW)
-            error = state.sampler.covariance(state.model, y) - exact
-            squares.append(np.square(error).sum())
-        errors.append(np.sqrt(np.mean(squares)))
-    slope = np.polyfit(np.log(sizes), np.log(errors), 1)[0]
-    assert -0.7 < slope < -0.3
 
 
 def test_truncation_carries_the_stated_share():

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from pymc_kameleon.kernels import CustomKernel, Gaussian, InverseMultiquadric, Laplacian, Linear, Matern
+from pymc_kameleon.kernels import Gaussian, InverseMultiquadric, Laplacian, Linear, Matern
 from pymc_kameleon.numerics.normal_steps import log_step_density
 from pymc_kameleon.samplers.kameleon.full import Kameleon
 from pymc_kameleon.samplers.kameleon.local_covariance import local_covariance
@@ -53,22 +53,6 @@ def test_local_covariance_does_not_underflow_far_away():
     moment = local_covariance(y, points, Gaussian(), 1.0, "local")
     nearest = points[:, np.argmin(((points - y[:, None]) ** 2).sum(0))]
     np.testing.assert_allclose(moment, np.outer(nearest - y, nearest - y), rtol=1e-10)
-
-
-@pytest.mark.parametrize("d", [1, 2, 5])
-def test_linear_kernel_is_adaptive_metropolis(d):
-    """With <x, z> the proposal's covariance is gamma^2 I + 4 nu^2 Z^T H Z everywhere: Adaptive Metropolis."""
-    rng = np.random.default_rng(1)
-    z = rng.standard_normal((50, d))
-    centred = z - z.mean(axis=0)
-    for y in rng.standard_normal((3, d)) * 5.0:
-        covariance = local_covariance(y, np.ascontiguousarray(z.T), Linear(), 1.0, "none")
-        np.testing.assert_allclose(covariance, 4.0 * centred.T @ centred, rtol=1e-10, atol=1e-10)
-    state = frozen_state(z, kernel="linear", normalization="none", lengthscale=1.0, scale=0.1)
-    x = rng.standard_normal(d)
-    state = state.start(x, 0.0)
-    ratios = [state.propose(rng, x).log_q_ratio for _ in range(20)]
-    np.testing.assert_allclose(ratios, 0.0, atol=1e-10)  # the same covariance everywhere: symmetric
 
 
 @pytest.mark.parametrize("normalization", ["none", "local", "trace"])
@@ -179,16 +163,3 @@ class NotFrozen:
 @pytest.mark.parametrize("case", ["local"])
 def test_adaptation_that_is_not_frozen_is_noticed(case):
     assert invariance(case, 6_000, NotFrozen) > 10
-
-
-def test_custom_kernel_is_the_built_in_one():
-    gaussian = Gaussian()
-    custom = CustomKernel(gaussian.value, gaussian.gradient)
-    rng = np.random.default_rng(3)
-    points, y = rng.standard_normal((2, 30)), rng.standard_normal(2)
-    for normalization in ("none", "local", "trace"):
-        np.testing.assert_allclose(
-            local_covariance(y, points, custom, 0.9, normalization),
-            local_covariance(y, points, gaussian, 0.9, normalization),
-            rtol=1e-10,
-        )

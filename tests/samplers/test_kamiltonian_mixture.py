@@ -107,17 +107,6 @@ def test_control_a_wrong_share_is_noticed(family, noise, ratio):
     assert largest_z(starts, ends, state) > 10
 
 
-def recentred(state, x):
-    """What goes on learning after tuning does: the surrogate follows the chain."""
-    return state._replace(centre=0.5 * state.centre + 0.5 * x)
-
-
-@pytest.mark.slow
-def test_control_a_surrogate_that_goes_on_adapting_is_noticed():
-    state = mixed("lite", too_steep)
-    assert largest_z(*apply_kernel(state, n=6000, steps=6, change=recentred), state) > 10
-
-
 # --- what the shares are fixed to when tuning ends ------------------------------------------------
 
 
@@ -202,18 +191,3 @@ def test_mixture_is_made_of_what_tuning_saw(family, options, mixes):
     assert frozen.mixture.floor == frozen.walk_share == share
     _, outcomes = run(rng, frozen, past[0], 200, adapt=False)
     assert {o.proposal.move for o in outcomes} == {"random_walk", "hamiltonian"}
-
-
-def test_where_the_surrogate_is_too_low_the_random_walk_does_the_work():
-    state = mixed("lite", with_hole, floor=0.05)
-    x = state.centre + state.factor @ HOLE
-    y = log_density(x)
-
-    def walked(state):
-        """Accepted random-walk moves per draw in the hole."""
-        rng, state = np.random.default_rng(24), state.start(x, y)
-        outcomes = [state.draw(rng, x, y, log_density)[1] for _ in range(2000)]
-        return sum(o.accept_prob for o in outcomes if o.proposal.move == "random_walk") / 2000
-
-    assert state.start(x, y).share < 0.01
-    assert walked(state) > 5.0 * walked(state._replace(mixture=None))

@@ -12,12 +12,10 @@ from scipy.stats import multivariate_normal
 from pymc_kameleon.kernels import Gaussian, InverseMultiquadric, Matern
 from pymc_kameleon.samplers.kameleon import pca as pca_kameleon
 from pymc_kameleon.samplers.kameleon.full import Kameleon
-from pymc_kameleon.samplers.kameleon.local_covariance import local_covariance
 from pymc_kameleon.samplers.kameleon.pca import PCAKameleon
 from pymc_kameleon.steps import KameleonStep
-from tests.samplers.test_kameleon import slow_paper_covariance
 from tests.support.chains import held
-from tests.support.local_moves import Dropped, Previous, change, learned, skewed_density, skewed_draws
+from tests.support.local_moves import Dropped, Previous, change, learned, skewed_density
 
 KERNELS = [Gaussian(), Matern(2.5), InverseMultiquadric()]
 slow = pytest.mark.slow
@@ -91,40 +89,6 @@ def test_directions_are_the_papers(kernel, d, normalization):
         # An eigenvector's sign is nobody's business.
         fast, expected = ([np.outer(g, g) for g in gs] for gs in (fast, expected))
         np.testing.assert_allclose(fast, expected, rtol=1e-8, atol=1e-10 * np.abs(expected).max())
-
-
-@pytest.mark.parametrize("d", [1, 2, 5])
-@pytest.mark.parametrize("kernel", KERNELS, ids=repr)
-def test_all_directions_together_are_the_full_covariance(kernel, d):
-    """sum_j M H alpha_j alpha_j^T H M^T over all n directions is M H M^T."""
-    rng = np.random.default_rng(d)
-    points = np.ascontiguousarray(history_of(rng, d, 25).T)
-    coefficients, weights = pca_kameleon.principal_coefficients(points.T / 1.7, kernel, 25)
-    model = pca_kameleon.Directions(points, 1.7, coefficients, weights, None, None)
-    sampler = PCAKameleon(kernel=kernel, normalization="none")
-    for y in (points[:, 3], 3.0 * np.ones(d)):
-        g = sampler.covariance(model, y)
-        full = slow_paper_covariance(y, points, kernel, 1.7)
-        # what is left out are eigenvalues that are zero to rounding, with their directions
-        np.testing.assert_allclose(g.T @ g, full, rtol=1e-6, atol=1e-6 * np.abs(full).max())
-        np.testing.assert_allclose(full, local_covariance(y, points, kernel, 1.7, "none"))
-
-
-def test_linear_kernel_walks_along_the_principal_axes():
-    """With <x, z> the directions are 2 sqrt(n lambda_j) v_j everywhere: Andrieu & Thoms (2008), algorithm 8."""
-    rng = np.random.default_rng(1)
-    z = history_of(rng, 3, 60)
-    state = learned_state(z, kernel="linear", normalization="none", coordinates="raw", lengthscale=1.0)
-    points = state.model.points
-    eigenvalues, axes = np.linalg.eigh(np.cov(points, bias=True))
-    expected = 2.0 * np.sqrt(points.shape[1] * eigenvalues[::-1]) * axes[:, ::-1]
-    assert state.model.coefficients.shape == (3, points.shape[1])  # the rank, not n_directions
-    for y in rng.standard_normal((2, 3)) * 5.0:
-        fast = state.sampler.covariance(state.model, y)
-        np.testing.assert_allclose(np.abs(fast), np.abs(expected.T), rtol=1e-9)
-    state = with_scales(state, rng).start(z[0], 0.0)
-    ratios = [state.propose(rng, z[0]).log_q_ratio for _ in range(20)]
-    np.testing.assert_allclose(ratios, 0.0, atol=1e-9)  # the same everywhere: symmetric
 
 
 @pytest.mark.parametrize("normalization", ["none", "trace"])
@@ -227,20 +191,6 @@ class OneSided:
         return proposal._replace(log_q_ratio=mixture_density(state, there, delta) - forward)
 
 
-class Component:
-    """No negative control: with the density of the component drawn, at both ends, the chain is a mixture of kernels,
-    chosen with probabilities omega_j that do not depend on the point. Exact too, accepting at most as often.
-    """
-
-    @staticmethod
-    def propose(rng, x, state):
-        proposal = state.propose(rng, x)
-        there, j = proposal.carry
-        delta = np.linalg.solve(state.factor, proposal.position - x)
-        reverse, forward = (component_density(state, g, delta, j) for g in (there, state.covariance))
-        return proposal._replace(log_q_ratio=reverse - forward)
-
-
 PREVIOUS = Previous(mixture_density)
 
 
@@ -251,8 +201,6 @@ PREVIOUS = Previous(mixture_density)
         ("none", None),
         pytest.param("matern", None, marks=slow),
         pytest.param("mixed", None, marks=slow),
-        pytest.param("trace", Component, marks=slow),
-        pytest.param("none", Component, marks=slow),
     ],
 )
 def test_invariance(case, control):
@@ -273,26 +221,6 @@ def test_invariance(case, control):
 )
 def test_a_wrong_ratio_is_noticed(case, control, n):
     assert invariance(case, control, n) > 10
-
-
-@pytest.mark.parametrize("case", ["trace", "none"])
-def test_the_mixture_accepts_more_than_the_component_drawn(case):
-    """min(sum_j a_j, sum_j b_j) >= sum_j min(a_j, b_j), a_j and b_j the two flows by way of direction j."""
-    rng = np.random.default_rng(7)
-    state = with_scales(learned_state(skewed_draws(rng, 200), **CASES[case]), rng)
-    gains = []
-    for x in skewed_draws(rng, 2000):
-        here = state.start(x, 0.0)
-        proposal = here.propose(rng, x)
-        change = skewed_density(proposal.position) - skewed_density(x)
-        there, j = proposal.carry
-        delta = np.linalg.solve(state.factor, proposal.position - x)
-        component = component_density(state, there, delta, j)
-        component -= component_density(state, here.covariance, delta, j)
-        probabilities = [np.exp(min(0.0, change + ratio)) for ratio in (proposal.log_q_ratio, component)]
-        gains.append(probabilities[0] - probabilities[1])
-    z = np.mean(gains) / (np.std(gains, ddof=1) / np.sqrt(len(gains)))
-    assert z > 4.5
 
 
 # --- adaptation ------------------------------------------------------------------------------

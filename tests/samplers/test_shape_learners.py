@@ -131,29 +131,3 @@ def test_size_and_condition_stay_within_their_bounds_and_states_are_values(walk,
     assert accepted == (not np.array_equal(state.factor, first.factor))
     assert pickle.dumps(first.state) == before
     np.testing.assert_array_equal(x, 0.0)
-
-
-@pytest.mark.slow
-@both
-def test_a_million_iterations_on_the_strongly_twisted_gaussian(walk):
-    # pi_4 of Haario, Saksman & Tamminen (1999): variances (100, 1, ..., 1), b = 0.1, d = 11
-    def log_density(x):
-        bend = x[1] + 0.1 * (x[0] * x[0] - 100.0)
-        return -0.005 * x[0] * x[0] - 0.5 * bend * bend - 0.5 * float(x[2:] @ x[2:])
-
-    def check(_, state, __):
-        if state.iteration % 1000 == 0:
-            learned = [a for a in state.state if isinstance(a, np.ndarray)]
-            assert all(np.isfinite(a).all() for a in learned)
-            assert np.diag(state.factor).min() > 1e-6
-            assert abs(np.log(np.diag(state.factor)).sum()) < 1e-9
-
-    x = np.zeros(11)
-    x[1] = 10.0
-    state = walk.start(x, diminishing=False)  # the rates that broke the published code
-    rng = np.random.default_rng(10)
-    state, draws = run_chain(rng, state, log_density, x, 1_000_000, visit=check)
-    assert state.iteration == 1_000_000
-    assert np.isfinite(draws).all()
-    moved = np.any(np.diff(draws[::10], axis=0) != 0, axis=1).mean()
-    assert moved > 0.5

@@ -1,6 +1,5 @@
 """KamiltonianStep(surrogate="values"): the frozen kernel is exact whatever the surrogate; tuning finds a good one."""
 
-import copy
 import math
 import pickle
 from functools import partial
@@ -282,31 +281,6 @@ def test_inner_transitions_are_reversible_on_the_region_and_the_control_is_not()
     assert np.abs(z_scores(wrong)).max() > 10
 
 
-@pytest.mark.slow  # the inner transitions' own tests: they agree with the plain ones, and have this control
-def test_control_the_whole_kernel_without_the_inner_test_is_noticed(monkeypatch):
-    state = frozen_state(bad_surrogate(depth=2.0), (0.0, 0.0, 0.85, 0.0))
-    dynamics = state.dynamics._replace(step_size=1.1)
-
-    def untested(numbers, integers, archive, *args):
-        args = (dynamics.surrogate, dynamics.metric, archive, dynamics.rescaling, *args)
-        z, value = slow_transitions(*args, test=False)
-        start = slow_transitions(*args[:-2], np.empty((0, 2)), np.empty((0, 7)))[1]
-        return z, start, value, True, 1.0, 1, 0.0, False, surrogate_dynamics.to_x(dynamics, z)
-
-    monkeypatch.setattr(surrogate_dynamics, "_transitions", untested)
-    state = state._replace(dynamics=dynamics)
-    assert largest_z(*apply_kernel(state, n=3000)) > 10
-
-
-def test_the_shares_cancel_when_the_move_is_reversed():
-    mixture = residual_mixture.Mixture(0.2, 0.0, 0.5)
-    for surrogate_moved in (True, False):
-        for a, b in ((1.0, 0.3), (1e-12, 1.0), (0.4, 0.4)):
-            there = residual_mixture.log_ratio(mixture, surrogate_moved, a, b)
-            back = residual_mixture.log_ratio(mixture, surrogate_moved, b, a)
-            np.testing.assert_allclose(there, -back, rtol=1e-10, atol=1e-15)
-
-
 # --- tuning -------------------------------------------------------------------------------------
 
 
@@ -362,18 +336,6 @@ def test_tuning_finds_a_surrogate_that_is_right_about_the_banana(tuned):
     assert state.fit.family != "quadratic"
 
 
-def test_statistics(tuned):
-    tuning, frozen = tuned["state"], tuned["state"].freeze()
-    proposal = frozen.propose(np.random.default_rng(0), tuned["x"])
-    values = frozen.stats(proposal)
-    assert values["move"] == proposal.move
-    assert values["refits"] == tuning.stats()["refits"] > 3
-    assert values["surrogate"] == frozen.fit.family
-    assert values["residual_sd"] < 0.1
-    assert 0.0 < values["share"] <= 1.0
-    assert set(frozen.stats()) < set(values)
-
-
 def test_the_frozen_state_has_dropped_the_evaluated_points(tuned):
     state = tuned["state"].freeze()
     assert state.learning is None
@@ -382,41 +344,6 @@ def test_the_frozen_state_has_dropped_the_evaluated_points(tuned):
     assert state.freeze() is state
     outcome = Outcome(tuned["x"], tuned["y"], None, 0.0, 1.0, True)
     assert state.adapt(np.random.default_rng(0), outcome) is state
-
-
-def test_a_draw_evaluates_at_most_once_and_not_at_all_when_nothing_moved(tuned):
-    state = tuned["state"].freeze()
-    x, y, rng, unmoved = tuned["x"], tuned["y"], np.random.default_rng(6), 0
-    state = state.start(x, y)
-    for _ in range(600):
-        calls = []
-        state, x, y, outcome = transition(rng, state, x, y, lambda x, calls=calls: calls.append(x) or banana(x))
-        free = outcome.proposal.log_density is not None
-        unmoved += free
-        assert len(calls) == 1 - free
-        if free:
-            assert outcome.proposal.position is outcome.position
-    assert unmoved > 0
-
-
-def test_the_chain_resumes_bit_for_bit_from_a_copied_or_pickled_state():
-    saved = {}
-
-    def watch(t, state, outcome, rng, x, y):
-        if t in (60, 500, 900):  # cold start, tuning, frozen
-            saved[t] = pickle.dumps((copy.deepcopy(state), rng, x, y))
-
-    full, _ = run_chain(8, banana, np.array([1.0, 0.0]), 800, 300, watch=watch)
-    for t, blob in saved.items():
-        state, rng, x, y = pickle.loads(blob)
-        rest = []
-        for s in range(t + 1, 1100):
-            if s == 800:
-                state = state.freeze().start(x, y)
-            state, x, y, _ = transition(rng, state, x, y, banana, tuning=s < 800)
-            if s >= 800:
-                rest.append(x)
-        np.testing.assert_array_equal(rest, full[-len(rest) :])
 
 
 def test_companions_never_move_the_chain_and_their_values_are_learned_from():
@@ -497,14 +424,6 @@ def test_without_enough_tuning_it_is_adaptive_metropolis():
     assert state.mixture is None
     assert len(np.unique(chain[:, 0])) > 20
     assert state.stats()["surrogate"] == "none"
-
-
-@pytest.mark.parametrize("known", [True, pytest.param(False, marks=pytest.mark.slow)])
-def test_one_dimension(known):
-    chain, state = run_chain(11, lambda x: x[0] - math.exp(x[0]), np.ones(1), 600, 2000, known=known)
-    assert state.quality.residual_sd < 0.1
-    z = (chain.mean() + np.euler_gamma) / (chain.std() / math.sqrt(len(chain) / 4))
-    assert abs(z) < 4.5
 
 
 # --- whole adaptive chains against the exact answer ---------------------------------------------

@@ -19,7 +19,6 @@ from tests.step_tester import CASES, NO_BLAS, assert_same_draws, begin, drive, e
 
 OBJECT_MODE = pytest.mark.filterwarnings("ignore:.*object mode.*:UserWarning")
 pytestmark = [NO_BLAS, OBJECT_MODE]
-CVM = {"compile_kwargs": {"mode": "CVM"}}
 RIGHT = 200
 
 
@@ -244,25 +243,6 @@ def test_a_state_in_a_file(tmp_path):
         pk.load_state(elsewhere, tmp_path / "state")
 
 
-def test_the_same_draws_in_processes_of_their_own():
-    model = model_of(Estimate(), 20)
-    step = KameleonStep(model=model, **CVM)
-    found = [sample(step, model, tune=250, **more) for more in ({}, {"cores": 2, "mp_ctx": "fork"})]
-    for name in ("work", "work_spent", "lp"):
-        one, two = (idata["sample_stats"][name].values for idata in found)
-        np.testing.assert_array_equal(one, two)
-    np.testing.assert_array_equal(*(idata["posterior"]["x"].values for idata in found))
-
-
-@pytest.mark.parametrize("mode", ["CVM", "NUMBA"])
-def test_linkers_agree(mode):
-    model = model_of(Estimate(), 20)
-    steps = [begin(AdaptiveMetropolisStep(model=model, compile_kwargs={"mode": m})) for m in (mode, "FAST_COMPILE")]
-    one, two = (drive(step, model.initial_point(), 20, 120) for step in steps)
-    assert_same_draws(one, two, rounding=1e-9)
-    assert steps[0].life.state.work == steps[1].life.state.work != tuned_work.begin((20,))
-
-
 # --- exactness -------------------------------------------------------------------------------
 
 
@@ -312,30 +292,6 @@ def test_work_that_depends_on_where_the_chain_is_is_biased():
 
 
 # --- bad input -------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("work", [0, -3, 2.5, True, "100", np.nan])
-def test_work_that_is_no_positive_integer(work):
-    with pytest.raises(ValueError, match=f"work must be a positive integer, got {work!r}"):
-        NoisyLogLikelihood(Estimate(), work=work)
-
-
-def test_work_with_normals_of_fixed_size():
-    with pytest.raises(ValueError, match=r"work=5 is tuned, and auxiliary_shape=\(3,\)"):
-        NoisyLogLikelihood(Estimate(), auxiliary_shape=(3,), work=5)
-
-
-def test_an_estimator_that_takes_no_work():
-    def plain(rng, x):
-        return 0.0
-
-    def by_place(rng, x, work, /):
-        return 0.0
-
-    for function in (plain, by_place):
-        with pytest.raises(TypeError, match=r"work=5 was given, and the estimator .* does not take it"):
-            NoisyLogLikelihood(function, work=5)
-    assert NoisyLogLikelihood(lambda rng, *parameters, **options: 0.0, work=np.int64(5)).work == 5
 
 
 def test_a_pickled_estimator_and_equal_ones():

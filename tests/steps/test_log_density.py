@@ -1,7 +1,6 @@
 """The log density as a function of one vector: the right value, at the linker's best speed, followed everywhere."""
 
 import copy
-import logging
 import os
 import subprocess
 import sys
@@ -203,15 +202,6 @@ def test_numba_is_called_without_the_function_around_it(monkeypatch):
         slow(x)
 
 
-def test_users_mode_wins():
-    model = tester.pair()
-    for mode, linker in (("FAST_COMPILE", None), ("NUMBA", "StrictNumbaLinker"), ("CVM", "VMLinker")):
-        function = density(model, compile_kwargs={"mode": mode})._function
-        assert linker is None or linker_of(function) == linker
-    step = tester.make(tester.CASES["kameleon"], model, compile_kwargs={"mode": pytensor.compile.get_mode("NUMBA")})
-    assert linker_of(step.density._function) == "StrictNumbaLinker"
-
-
 def black_box_model(function=minus_half_square, path=None):
     with pm.Model() as model:
         x = pm.Normal("x", shape=2)
@@ -250,14 +240,6 @@ def test_other_warnings_of_the_compiler_are_passed_on(monkeypatch):
         warnings.simplefilter("always")
         assert compile_log_density([], [1], None) == "CVM"
     assert [str(w.message) for w in caught] == ["something else"]
-
-
-def test_says_it_once(caplog):
-    log_density._say_once.cache_clear()
-    with caplog.at_level(logging.INFO, logger="pymc.kameleon"):
-        for _ in range(3):
-            log_density._say_once("only once")
-    assert [r.getMessage() for r in caplog.records] == ["only once"]
 
 
 NO_COMPILER = """

@@ -19,7 +19,6 @@ import pytensor.tensor as pt
 import pytest
 from numba import njit
 from pymc.step_methods.compound import CompoundStep
-from pymc.step_methods.state import equal_dataclass_values
 from pytensor.graph.traversal import ancestors
 from pytensor.tensor.random.type import RandomType
 from scipy.stats import norm
@@ -33,7 +32,6 @@ from pymc_kameleon.steps import (
     GaussianMixtureStep,
     KameleonStep,
     KamiltonianStep,
-    log_density,
 )
 from pymc_kameleon.steps.log_density import compile_log_density
 from pymc_kameleon.steps.noise import noisy_likelihood
@@ -58,8 +56,6 @@ RNG_OUTPUT = pytest.mark.filterwarnings("ignore:RandomVariable Ops will stop hid
 RNG_INPUT = pytest.mark.filterwarnings("ignore:Calling a RandomVariable without an explicit rng:DeprecationWarning")
 pytestmark = [NO_BLAS, OBJECT_MODE, RNG_OUTPUT, RNG_INPUT]
 CVM = {"compile_kwargs": {"mode": "CVM"}}  # Numba's object mode costs more
-STEPS = (KameleonStep, FastKameleonStep, AdaptiveMetropolisStep, GaussianMixtureStep)
-every_step = pytest.mark.parametrize("step_type", STEPS)
 
 
 class Estimate:
@@ -196,12 +192,6 @@ def test_two_instances_are_independent():
     assert abs(2 * total.var() - 2.0) / (2.0 * math.sqrt(2.0 / 4000)) > 10
 
 
-@pytest.mark.parametrize("bad", [None, 3.0, "log_likelihood"])
-def test_not_callable(bad):
-    with pytest.raises(TypeError, match=rf"fn must be callable.*{bad!r}"):
-        NoisyLogLikelihood(bad)
-
-
 @dataclass
 class Dataclass:
     """As users write estimators: not hashable, and == of the arrays is no bool."""
@@ -278,25 +268,11 @@ def test_seed_reproduces_the_noise(kind):
     assert not np.array_equal(trace_of(kind, random_seed=3)[1], lp)
 
 
-@pytest.mark.parametrize("kind", [KINDS[0], *(pytest.param(k, marks=pytest.mark.slow) for k in KINDS[1:])])
-def test_linkers_draw_the_same_noise(kind):
-    for a, b in zip(trace_of(kind), trace_of(kind, noisy_step(kind, "NUMBA")), strict=True):
-        np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-12)
-
-
 @pytest.mark.slow
 @every_kind
 @pytest.mark.parametrize("method", ["forkserver", "spawn"])
 def test_new_processes_draw_the_same_noise(kind, method):
     assert_equal(trace_of(kind), trace_of(kind, cores=2, mp_ctx=method))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("method", ["fork", "forkserver", "spawn"])
-def test_new_processes_draw_the_same_noise_with_numba(method):
-    kind = "NoisyLogLikelihood"
-    step = noisy_step(kind, "NUMBA")
-    assert_equal(trace_of(kind, step), trace_of(kind, step, cores=2, mp_ctx=method))
 
 
 def test_first_noise_of_the_chains_is_uncorrelated():
@@ -333,20 +309,6 @@ def test_steps_of_one_model_do_not_advance_each_others_noise(kind):
     begin(one, 1)
     logp(point)
     assert_same_draws(alone, drive(one, point, 30))
-
-
-@every_kind
-def test_state_round_trip_replays_the_noise(kind):
-    step, point = begin(noisy_step(kind), 4), noisy_model(kind).initial_point()
-    point = drive(step, point, 25)[0][-1]
-    state = pickle.loads(pickle.dumps(step.sampling_state))
-    first, final = drive(step, point, 25), step.sampling_state
-    other = cloudpickle.loads(cloudpickle.dumps(step))
-    for again in (step, other):
-        again.sampling_state = state
-        assert equal_dataclass_values(again.sampling_state, state)
-        assert_same_draws(first, drive(again, point, 25))
-        assert equal_dataclass_values(again.sampling_state, final)
 
 
 def test_noise_follows_the_steps_own_rng_without_a_chain():
@@ -477,14 +439,6 @@ def test_correlated_noise_is_exact(scheme):
     assert np.abs(z).max() < 4.5, z
 
 
-@pytest.mark.slow
-@every_step
-@pytest.mark.parametrize("scheme", SCHEMES.values(), ids=SCHEMES)
-def test_correlated_noise_is_exact_with_every_step(step_type, scheme):
-    z = invariance_z(step_type(model=uneven_model(), **scheme))
-    assert np.abs(z).max() < 4.5, z
-
-
 @pytest.mark.usefixtures("default_linker")
 def test_controls_of_correlated_noise(monkeypatch):
     """A refresh without sqrt(1 - rho^2), and u that moves on rejection too: both must be noticed."""
@@ -548,20 +502,6 @@ def test_estimator_may_reorder_its_normals():
     model = model_of(estimate, (N_AUXILIARY,))
     two = drive(begin(AdaptiveMetropolisStep(model=model, correlation=0.9)), {"x": np.array(0.0)}, 50)
     np.testing.assert_allclose(values(one[0], "x"), values(two[0], "x"), rtol=1e-9)
-
-
-def test_auxiliary_state_round_trip():
-    step = begin(KameleonStep(model=uneven_model(), correlation=0.9))
-    point = drive(step, {"x": np.array(0.0)}, 40)[0][-1]
-    state = pickle.loads(pickle.dumps(step.sampling_state))
-    first, final = drive(step, point, 30), step.sampling_state
-    twin = cloudpickle.loads(cloudpickle.dumps(step))
-    twin.sampling_state = state
-    assert_same_draws(first, drive(twin, point, 30))
-    assert equal_dataclass_values(twin.sampling_state, final)
-    # the retained value is the estimate at the retained x and u
-    [u] = step.life.here.noise[1]
-    assert step.log_density == pytest.approx(uneven_estimate(u, step.position[0]), rel=1e-12)
 
 
 def split_model(auxiliary_shape):
@@ -635,21 +575,6 @@ def test_correlation_needs_auxiliary_noise():
             with pytest.raises(ValueError, match=f"auxiliary_shape.*{kind}"):
                 AdaptiveMetropolisStep(model=model, **options)
     AdaptiveMetropolisStep(model=mixed)  # fresh noise needs nothing
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"correlation": 1.0}, r"correlation must lie in \[0, 1\), got 1.0"),
-        ({"correlation": -0.1}, r"got -0.1"),
-        ({"correlation": math.nan}, r"got nan"),
-        ({"refresh_blocks": 0}, r"refresh_blocks must be a positive integer, got 0"),
-        ({"refresh_blocks": 2.5}, r"got 2.5"),
-    ],
-)
-def test_bad_values_are_named(options, message):
-    with pytest.raises(ValueError, match=message):
-        AdaptiveMetropolisStep(model=uneven_model(), **options)
 
 
 # --- beside other steps ----------------------------------------------------------------------
@@ -732,20 +657,6 @@ def test_steps_built_without_care_are_biased(kind, caplog):
     assert squares.mean() / (squares.std(ddof=1) / math.sqrt(16)) > 6, squares
 
 
-@pytest.mark.slow
-def test_nuts_and_our_own_steps_beside_a_noisy_factor():
-    estimate = Estimate(1.0)
-    model = compound_model(estimate)
-    for kind in (pm.NUTS, AdaptiveMetropolisStep):
-        before = estimate.calls
-        z = compound_z(
-            model,
-            lambda kind=kind: [step_beside_noise(pm.Metropolis, [model["k"]]), step_beside_noise(kind, [model["b"]])],
-        )
-        assert estimate.calls - before == 8 * 1601
-        assert np.abs(z).max() < 4.5, z
-
-
 OTHERS = (pm.Metropolis, pm.Slice, pm.DEMetropolisZ)
 ANEW = "evaluates the noisy log likelihood Estimate anew at every draw"
 
@@ -826,26 +737,6 @@ def test_step_beside_noise_leaves_the_model_alone():
     point = CompoundStep(steps).step(model.initial_point())[0]
     twin = cloudpickle.loads(cloudpickle.dumps(CompoundStep(steps)))
     assert list(twin.step(point)[0]) == list(point)
-
-
-def test_step_beside_noise_sees_every_other_factor():
-    """What it compiles differs from the whole log density by the noisy factor alone."""
-    with pm.Model() as model:
-        x, scale = pm.Normal("x"), pm.Gamma("scale", 2.0, 1.0)
-        pm.Normal("y", 0.3, scale, observed=np.array([0.1, 2.0]))
-        pm.Potential("penalty", -(scale**2))
-        pm.Potential("likelihood", NoisyLogLikelihood(Estimate(1.0))(x))
-    with pm.Model() as quiet:
-        x, scale = pm.Normal("x"), pm.Gamma("scale", 2.0, 1.0)
-        pm.Normal("y", 0.3, scale, observed=np.array([0.1, 2.0]))
-        pm.Potential("penalty", -(scale**2))
-    step = step_beside_noise(AdaptiveMetropolisStep, [model["scale"]], model=model)
-    assert not step.density.noisy
-    expected = quiet.compile_logp()
-    for value in (-1.0, 0.4):
-        point = {"x": np.array(0.0), "scale_log__": np.array(value)}
-        found = step.density(np.array([value]))
-        assert found == pytest.approx(float(expected(point)), rel=1e-12)
 
 
 @pytest.mark.parametrize("mode", ["CVM", "NUMBA"])
@@ -1087,7 +978,3 @@ def test_deterministic_chains_are_not_warned_about(counter, caplog):
 def test_noise_that_is_declared_is_not_warned_about():
     for kind in KINDS:
         assert noisy_step(kind).density.suspects == []
-
-
-def test_log_names_are_those_of_the_package():
-    assert log_density._log.name == "pymc.kameleon"

@@ -130,19 +130,6 @@ def test_warnings_do_not_disturb_what_comes_out(noisy, tmp_path):
     ]  # fmt: skip
 
 
-@pytest.mark.slow
-def test_beside_nuts(caplog, tmp_path):
-    """NUTS has the statistic too, and ours keeps its number when PyMC spawns a generator for each of them."""
-    model = tester.pair()
-    ours = pk.KamiltonianStep([model["b"]], model=model)
-    step = CompoundStep([ours, pm.NUTS([model["a"]], model=model)])
-    for where in ({"cores": 1}, {"cores": 2, "mp_ctx": "fork"}):
-        said, idata = said_in(lambda w=where: tester.sample(step, model, tune=40, **w), caplog)
-        assert [sum(f"KamiltonianStep, chain {c}: " in m for m in said) for c in (0, 1, 2)] == [1, 1, 0]
-        idata.to_netcdf(str(tmp_path / "run.nc"), engine="h5netcdf")
-        assert all(values.ndim == 2 for values in idata["sample_stats"].data_vars.values())
-
-
 def test_statistics_beside_other_steps_have_names_of_their_own():
     """PyMC would put equal names into one statistic of shape (chain, draw, 2)."""
     model = tester.pair()

@@ -13,7 +13,7 @@ from pymc_kameleon.samplers import chain, known_points
 from pymc_kameleon.samplers.kamiltonian.values.sampler import ValueKamiltonian
 from pymc_kameleon.samplers.seam import Known, Point
 from pymc_kameleon.steps.told.sampler_warnings import SamplerWarning
-from tests.samplers.test_value_kamiltonian import apply_kernel, draw_skewed, largest_z, skewed, without_share
+from tests.samplers.test_value_kamiltonian import draw_skewed, skewed
 from tests.support.chains import Held
 
 TUNE, DRAWS = 60, 40
@@ -203,18 +203,6 @@ def frozen():
     state = chain.freeze(sampler, last.point, last.state)
     mixture = state.mixture._replace(floor=0.15, slack=0.0)  # the surrogate matters more: the control sees more
     return Held(sampler, state._replace(mixture=mixture))
-
-
-@pytest.mark.slow  # as are kernels tuned otherwise: test_value_kamiltonian.py, and test_shares.py draw by draw
-def test_the_kernel_is_exact_whatever_was_known(frozen):
-    starts, ends = apply_kernel(frozen, n=3000)
-    assert np.mean((starts != ends).any(axis=1)) > 0.5
-    assert largest_z(starts, ends) < 4.5
-
-
-@pytest.mark.slow  # the same with a worse surrogate is in test_value_kamiltonian.py
-def test_control_a_share_that_is_left_out_of_the_ratio_is_noticed(frozen):
-    assert largest_z(*apply_kernel(frozen, n=8000, ratio=without_share)) > 10
 
 
 def test_points_that_stand_for_the_posterior_lie_as_deep_as_its_draws():
