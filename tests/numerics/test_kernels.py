@@ -125,17 +125,6 @@ def test_frequency_marginals(kernel, marginal, dim):
         assert stats.kstest(column, marginal.cdf).pvalue > 7e-6
 
 
-@each_dim
-@pytest.mark.parametrize("kernel", [k for k in KERNELS if k.name != "linear"], ids=repr)
-def test_frequencies_reproduce_the_kernel(kernel, dim):
-    """Bochner: E cos(w . delta) = k(delta), off the axes."""
-    x, z = points(dim)
-    w = kernel.frequencies(np.random.default_rng([13, dim]), 20_000, dim)
-    cosines = np.cos(w @ (z - x).T)
-    error = cosines.std(0, ddof=1) / np.sqrt(len(w))
-    assert np.abs((cosines.mean(0) - kernel.value(x, z)) / error).max() < 4.5
-
-
 def test_names_and_protocol():
     for name in ("gaussian", "matern32", "matern52", "inverse_multiquadric", "linear"):
         assert isinstance(get_kernel(name), Kernel)

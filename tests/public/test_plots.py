@@ -205,15 +205,6 @@ def test_coordinates_by_name_variable_and_place(sampled, coordinates, expected):
     assert choose(coordinates, layout, step.model, "surrogate") == expected
 
 
-def test_transformed_variables_have_both_names():
-    with pm.Model() as model:
-        pm.HalfNormal("s", shape=(1, 2))
-        pm.Normal("m")
-    layout = layout_of(None, 3, model)
-    assert labels_of(layout, model) == ["s_log__[0, 0]", "s_log__[0, 1]", "m"]
-    assert choose(["m", "s"], layout, model, "surrogate") == [2, 0, 1]
-
-
 def test_coords_name_the_elements():
     """As ArviZ does; but not those of a simplex, which has one element less."""
     with pm.Model(coords={"place": ["a", "b"], "year": [3, 4]}) as model:
@@ -246,17 +237,6 @@ def test_states_are_named_by_the_model_if_there_is_one(sampled):
         plots.surrogate(state, model=other)
     with pytest.raises(ValueError, match="3 coordinates, the model has 0"):
         plots.surrogate(sampling_state, model=other)
-
-
-def test_many_coordinates_are_cut_to_five_with_a_notice(caplog):
-    state, _ = quadratic_state(7)
-    with caplog.at_level("INFO", logger="pymc.kameleon"):
-        axes = plots.surrogate(state)
-    assert axes.shape == (4, 4)
-    assert "first 5 of 7 coordinates" in caplog.text
-    caplog.clear()
-    assert plots.surrogate(state, coordinates=[6, 0]).shape == (1, 1)
-    assert caplog.text == ""
 
 
 # -- refusals

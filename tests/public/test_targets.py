@@ -260,16 +260,6 @@ def test_the_map_to_the_normal_is_inverted(target):
     np.testing.assert_allclose(target.to_normal(target.from_normal(z)), z, rtol=1e-8, atol=1e-8)
 
 
-def test_haarios_four():
-    assert [TwistedGaussian(k).b for k in (1, 2, 3, 4)] == [0.0, 0.0, 0.03, 0.1]
-    np.testing.assert_allclose(np.linalg.eigvalsh(TwistedGaussian(2).cov), [1.0] * 7 + [100.0])
-    assert TwistedGaussian(2).cov[0, 1] == pytest.approx(99 / 8)
-    # upside down: the arms of Haario's banana point down, those of Sejdinovic et al. up
-    arm = np.eye(8)[0] * 20
-    assert TwistedGaussian(4).log_density(arm - 30 * np.eye(8)[1]) == pytest.approx(-2.0)
-    assert Banana(0.1).log_density(arm + 30 * np.eye(8)[1]) == pytest.approx(-2.0)
-
-
 def test_other_units_change_nothing_but_the_units():
     base, scaled = Banana(), odd_units_banana()
     units = np.array(scaled.units)

@@ -264,8 +264,7 @@ def test_every_move_leaves_the_target_invariant(move):
 
 def test_a_retained_noisy_estimate_keeps_the_target():
     """Pseudo-marginal: log density + N(-v/2, v), retained. Under the extended target the noise at exact draws of x is
-    N(+v/2, v): what the starts get, so that the pair (x, estimate) starts in equilibrium.
-    """
+    N(+v/2, v): what the starts get, so that the pair (x, estimate) starts in equilibrium."""
     rng, noise, variance = np.random.default_rng(62), np.random.default_rng(63), 1.0
     state, starts = mediocre_state(rng, "all"), target_draws(rng, 6_000)
     known = {x.tobytes() for x in starts}

@@ -1,6 +1,4 @@
-"""Kamiltonian Monte Carlo: reversibility and volume, invariance with negative controls, the cold
-start.
-"""
+"""Kamiltonian Monte Carlo: reversibility and volume, invariance with negative controls, the cold start."""
 
 import math
 from types import SimpleNamespace
@@ -258,9 +256,8 @@ def test_step_size_is_tuned_to_the_target_acceptance():
 
 @pytest.fixture(scope="module", params=["lite", "finite"])
 def cold(request):
-    """A chain from an over-dispersed point, tuned for 3000 draws, then frozen and run for 3000
-    more. One in eight keeps the walk, whose held-out score a Gaussian's beats: the first of three that does not.
-    """
+    """A chain from an over-dispersed point, tuned for 3000 draws, then frozen and run for 3000 more. One in eight keeps
+    the walk, whose held-out score a Gaussian's beats: the first of three that does not."""
     for seed in (0, 1, 2):
         states = cold_start(request.param, seed)
         if states[-1][0].mixture is not None:

@@ -1,6 +1,5 @@
-"""KamiltonianStep, the paper's estimators: the frozen, residual-dependent mixture is exact whatever
-the surrogate, with and without noise.
-"""
+"""KamiltonianStep, the paper's estimators: the frozen, residual-dependent mixture is exact whatever the surrogate, with
+and without noise."""
 
 import math
 from functools import partial

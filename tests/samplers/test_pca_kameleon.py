@@ -308,17 +308,3 @@ def test_the_step_chooses_the_module(model):
     assert parameters["proposal"].default == "full"
     assert parameters["n_directions"].default == 20
     assert parameters["normalization"].default == "local"
-
-
-@pytest.mark.parametrize(
-    ("options", "error", "message"),
-    [
-        ({"n_directions": 7}, TypeError, "n_directions is an option of proposal='pca'"),
-        ({"proposal": "pca", "n_direction": 7}, TypeError, "proposal='pca'.*did you mean 'n_dir"),
-        ({"proposal": "pca", "normalization": "local"}, ValueError, "'local'"),
-        ({"proposal": "principal"}, ValueError, "proposal must be one of.*'principal'"),
-    ],
-)
-def test_wrong_combinations_are_refused(model, options, error, message):
-    with pytest.raises(error, match=message):
-        KameleonStep(model=model, **options)

@@ -4,11 +4,9 @@ import math
 import pickle
 
 import numpy as np
-import pymc as pm
 import pytest
 
 import pymc_kameleon as pk
-from pymc_kameleon import plots
 from pymc_kameleon.samplers import chain
 from pymc_kameleon.samplers.adaptive_metropolis import AdaptiveMetropolis
 from pymc_kameleon.samplers.gaussian_mixture.sampler import GaussianMixture
@@ -206,14 +204,6 @@ def test_the_values_surrogate_has_none():
         pk.KameleonStep(model=pair(), schedule=3, **QUICK)
     with pytest.raises(TypeError, match="no option 'schedule'"):
         pk.CMAStep(model=pair(), schedule="root", **QUICK)
-
-
-def test_its_proposals_can_be_drawn():
-    with pm.Model():
-        pm.Normal("x", shape=2)
-        step = pk.KameleonStep(preset="paper", schedule="root", local_start=50, **QUICK)
-        idata = pm.sample(50, tune=150, chains=1, cores=1, step=step, random_seed=1, progressbar=False)
-        assert plots.proposals(step, idata=idata, at=3) is not None
 
 
 def test_both_names_are_what_the_docstrings_say():

@@ -46,13 +46,6 @@ def test_the_point_and_the_factor_are_added():
     assert "return NaN" in note
 
 
-def test_at_the_first_point_too():
-    model = solver_model(initval=np.array([2.0, 1.0]))
-    with pytest.raises(UnderflowError) as caught:
-        tester.sample(pk.AdaptiveMetropolisStep(model=model), model)
-    assert "{'x': [2.0, 1.0]}" in caught.value.__notes__[-1]
-
-
 def test_from_a_worker_too():
     model = solver_model()
     with pytest.raises(ParallelSamplingError) as caught:
@@ -73,17 +66,6 @@ def test_an_estimator_is_named_beside_another_step():
         tester.begin(step).step(model.initial_point())
     assert "of 'likelihood', at {'x': 0.0}" in caught.value.__notes__[-1]
     assert b is not None
-
-
-def test_nan_rejects_instead():
-    def solve_or_nan(x):
-        return solve(x) if x[0] <= 0.5 else float("nan")
-
-    with pm.Model() as model:
-        pm.Potential("ode", tester.BlackBox(solve_or_nan)(pm.Flat("x", shape=2)))
-    idata = tester.sample(pk.AdaptiveMetropolisStep(model=model), model)
-    assert idata["posterior"]["x"].values[..., 0].max() <= 0.5
-    assert (idata["sample_stats"]["nonfinite"].values[:, -1] > 0).all()
 
 
 # --- what PyTensor's errors do not tell ---------------------------------------------------------

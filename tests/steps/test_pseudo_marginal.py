@@ -311,20 +311,12 @@ def test_steps_of_one_model_do_not_advance_each_others_noise(kind):
     assert_same_draws(alone, drive(one, point, 30))
 
 
-def test_noise_follows_the_steps_own_rng_without_a_chain():
-    model = noisy_model("NoisyLogLikelihood")
-    kwargs = {"model": model, "compile_kwargs": {"mode": "CVM"}}
-    one, two = (drive(AdaptiveMetropolisStep(**kwargs, rng=8), model.initial_point(), 10) for _ in "ab")
-    assert_same_draws(one, two)
-
-
 # --- exactness -------------------------------------------------------------------------------
 
 
 def seed_noise(function, seed):
     """Of a step of PyMC's, whose noise ``random_seed`` does not reach. One stream each for the two points that it
-    compares: were they the same, additive noise would cancel.
-    """
+    compares: were they the same, additive noise would cancel."""
     noise = cells(function, lambda v: isinstance(v.type, RandomType))
     for i, cell in enumerate(noise):
         cell.value = np.random.default_rng([seed, i])
@@ -637,24 +629,6 @@ def test_steps_beside_a_noisy_factor(caplog):
     assert estimate.calls - before == chains * (tune + draws + 1)
     assert np.abs(z).max() < 4.5, z
     assert "noisy" not in caplog.text
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("kind", [pm.Metropolis, pm.Slice])
-@pytest.mark.usefixtures("default_linker")
-def test_steps_built_without_care_are_biased(kind, caplog):
-    """The control: PyMC's steps evaluate the factor anew although it does not depend on their variables."""
-    estimate = Estimate(1.5)
-    with pm.Model() as model:
-        x, b = pm.Normal("x"), pm.Normal("b")
-        pm.Potential("likelihood", NoisyLogLikelihood(estimate)(x))
-        step = CompoundStep([AdaptiveMetropolisStep([x]), kind([b], **CVM)])
-    with caplog.at_level(logging.WARNING, logger="pymc"):
-        idata = sample(step, model, draws=500, tune=300, chains=16)
-    assert caplog.text.count("samples b evaluates it anew") == 1
-    assert estimate.calls > 2.9 * 16 * 800
-    squares = np.square(idata["posterior"]["b"].values).mean(axis=1) - 1.0
-    assert squares.mean() / (squares.std(ddof=1) / math.sqrt(16)) > 6, squares
 
 
 OTHERS = (pm.Metropolis, pm.Slice, pm.DEMetropolisZ)

@@ -135,8 +135,7 @@ def test_phases_are_reached_in_these_tests(case):
 
 def assert_same_state(first, second):
     """Equal to the last bit. Of a ``History`` only the first ``size`` rows mean anything: a chain that begins again
-    gets other memory, and what was in it before.
-    """
+    gets other memory, and what was in it before."""
     first, second = copy.deepcopy(first), copy.deepcopy(second)
     for state in (first, second):
         for past in histories(state.algorithm_state):
@@ -189,9 +188,8 @@ def test_state_goes_on_here_and_in_another_step(case, draws):
 
 @every_step
 def test_state_remembers_the_other_variables(case):
-    """The retained value was evaluated at k = 0; that k is 1 now must not be hidden by the step's memory of the
-    draws that were undone.
-    """
+    """The retained value was evaluated at k = 0; that k is 1 now must not be hidden by the step's memory of the draws
+    that were undone."""
     model = tester.switch()
     x = model["x"]
     step = begin(make(case, model, [x]))

@@ -54,18 +54,6 @@ def test_unknown_option_is_refused(step):
         step(preset="newspaper", **fast)
 
 
-def test_preset_is_overridden_by_what_is_given():
-    fast = {"model": tester.pair(), "compile_kwargs": {"mode": "FAST_COMPILE"}}
-    paper = KameleonStep(preset="paper", **fast)
-    ours = KameleonStep(preset="paper", gamma=0.7, **fast)
-    assert paper._options["gamma"] == 0.2
-    assert ours._options["gamma"] == 0.7
-    assert {k: v for k, v in ours._options.items() if k != "gamma"} == {
-        k: v for k, v in paper._options.items() if k != "gamma"
-    }
-    assert KameleonStep(**fast)._options != paper._options
-
-
 # --- variables -------------------------------------------------------------------------------
 
 

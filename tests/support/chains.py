@@ -198,8 +198,7 @@ def z_scores(ends, mean, cov):
 
 def two_sample_z(ends, starts, log_density=None):
     """z-scores of the change between exact starts and end points, which are paired: means, second moments, the 10 and
-    90 % quantile indicators and, if given, the log density (clipped: its tail is heavy).
-    """
+    90 % quantile indicators and, if given, the log density (clipped: its tail is heavy)."""
     low, high = np.quantile(starts, [0.1, 0.9], axis=0)
     centre = starts.mean(axis=0)
 

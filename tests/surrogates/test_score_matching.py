@@ -45,8 +45,7 @@ def surrogates(dim, with_base=True):
     return rng, points, weights, fits
 
 
-# --- oracles: loops
-# ---------------------------------------------------------------------------------
+# --- oracles: loops -----------------------------------------------------------------------------
 
 
 def loop_objective(value, points, weights, dim, h=1e-3):
@@ -95,8 +94,7 @@ def loop_finite(points, features, weights, base):
     return b, C
 
 
-# --- value, gradient, Laplacian, objective
-# ------------------------------------------------------------
+# --- value, gradient, Laplacian, objective ------------------------------------------------------
 
 
 @each_base
@@ -143,8 +141,7 @@ def test_gaussian_objective_is_that_of_the_gaussian_fit():
     np.testing.assert_allclose(sm.gaussian_objective(points, test, weights), slow, rtol=1e-6)
 
 
-# --- lite
-# ---------------------------------------------------------------------------------------------
+# --- lite ---------------------------------------------------------------------------------------
 
 
 @each_base
@@ -172,9 +169,7 @@ def text_lite(z, sigma, lam, factor):
 
 @each_dim
 def test_lite_is_the_papers_proposition_1(dim):
-    """With -sigma / 2 and lambda scaled by n^2 sigma^2 / 4; the appendix, which drops -sigma / 2,
-    is off.
-    """
+    """With -sigma / 2 and lambda scaled by n^2 sigma^2 / 4; the appendix, which drops -sigma / 2, is off."""
     _, points, _, _ = problem(dim)
     sigma, regularization = 2 * LENGTHSCALE**2, 1e-3
     fit = lite.fit_lite(points, LENGTHSCALE, regularization)
@@ -226,9 +221,7 @@ def test_duplicates_are_weights_and_regularization_means_the_same_for_every_n():
 
 @each_base
 def test_low_rank_converges_to_dense(with_base):
-    """Error against the tolerance of the incomplete Cholesky factor, down to conjugate gradients'
-    own.
-    """
+    """Error against the tolerance of the incomplete Cholesky factor, down to conjugate gradients' own."""
     rng, points, weights, base = problem(2, with_base, n=150)
     x = rng.standard_normal((20, 2))
     exact = lite.fit_lite(points, lengthscales(2), 1e-3, weights, base).gradients(x)
@@ -257,8 +250,7 @@ def test_too_little_regularization_is_reported_not_raised():
     assert lite.fit_lite(points, 1.0, 0.0) is None
 
 
-# --- finite
-# -------------------------------------------------------------------------------------------
+# --- finite -------------------------------------------------------------------------------------
 
 
 @each_embedding
@@ -299,15 +291,12 @@ def test_sums_add():
         np.testing.assert_allclose(a, b, rtol=1e-10, atol=1e-12)
 
 
-# --- online
-# -------------------------------------------------------------------------------------------
+# --- online -------------------------------------------------------------------------------------
 
 
 @each_embedding
 def test_online_is_the_batch_estimate(embedding):
-    """After every point: theta is the batch solution at the ridge kept, which stays within a factor
-    2.
-    """
+    """After every point: theta is the batch solution at the ridge kept, which stays within a factor 2."""
     rng, points, _, base = problem(2, n=60)
     features = draw_features(rng, "gaussian", 2, 20, embedding)
     online = online_finite.start(points[:10], features, 1e-3, base)
@@ -332,8 +321,7 @@ def test_online_refuses_no_regularization():
         online_finite.start(points, features, 0.0)
 
 
-# --- validation
-# ---------------------------------------------------------------------------------------
+# --- validation ---------------------------------------------------------------------------------
 
 GRID = np.array([0.3, 1.0, 3.0, 10.0]), np.array([1e-1, 1e-3, 1e-5])
 
