@@ -745,33 +745,8 @@ class Simulation:
     __call__ = log_likelihood
 
 
-class UsesRandomModule:
-    def __call__(self, x):
-        return -0.5 * x**2 + random.gauss(0.0, 1.0)
-
-
-def uses_global(x):
-    return float(GLOBAL_GENERATOR.normal(-0.5 * x**2))
-
-
 def uses_numpy(x):
     return float(np.random.normal(-0.5 * x**2))  # noqa: NPY002
-
-
-def uses_numpy_inside(x):
-    return float(np.mean(list(np.random.normal(-0.5 * x**2) for _ in range(3))))  # noqa: C400, NPY002
-
-
-def uses_default(x, rng=np.random.default_rng(3)):  # noqa: B008
-    return float(rng.normal(-0.5 * x**2))
-
-
-def makes_unseeded(x):
-    return float(np.random.default_rng().normal(-0.5 * x**2))
-
-
-def calls_another(x):
-    return uses_numpy(x)
 
 
 @njit
@@ -784,8 +759,11 @@ def closure():
     return lambda x: float(generator.normal(-0.5 * x**2))
 
 
-NORMAL = np.random.normal
+class UsesRandomModule:
+    __call__ = lambda self, x: -0.5 * x**2 + random.gauss(0.0, 1.0)  # noqa: E731
 
+
+NORMAL = np.random.normal
 HIDDEN = {
     "in an Op": Simulation(np.random.default_rng(5)),
     "legacy generator": Simulation(np.random.RandomState(5)),
@@ -793,13 +771,13 @@ HIDDEN = {
     "standard library": Simulation(random.Random(5)),
     "callable object": UsesRandomModule(),
     "closure": closure(),
-    "global": uses_global,
+    "global": lambda x: float(GLOBAL_GENERATOR.normal(-0.5 * x**2)),
     "np.random": uses_numpy,
-    "np.random inside": uses_numpy_inside,
+    "np.random inside": lambda x: float(np.mean(list(np.random.normal(x) for _ in range(3)))),  # noqa: C400, NPY002
     "np.random by another name": lambda x: float(NORMAL(-0.5 * x**2)),
-    "default argument": uses_default,
-    "unseeded": makes_unseeded,
-    "through another function": calls_another,
+    "default argument": lambda x, rng=np.random.default_rng(3): float(rng.normal(x)),  # noqa: B008
+    "unseeded": lambda x: float(np.random.default_rng().normal(-0.5 * x**2)),
+    "through another function": lambda x: uses_numpy(x),
     "partial": partial(lambda generator, x: float(generator.normal(x)), np.random.default_rng(6)),
     "numba": compiled_by_numba,
 }
@@ -816,14 +794,6 @@ def given_a_generator(rng, x):
     return rng.normal(-0.5 * x**2) + rng.random() + math.log(np.mean(rng.random(3)))
 
 
-def seeds_its_own(x):  # common random numbers: deterministic
-    return float(np.random.default_rng(7).normal(-0.5 * x**2))
-
-
-def uses_scipy(x):  # the distribution holds NumPy's global generator; its density does not use it
-    return float(norm.logpdf(x))
-
-
 def name_only(x):
     holder = SimpleNamespace(rng=x, GLOBAL_GENERATOR=x)
     return float(-0.5 * holder.rng * holder.GLOBAL_GENERATOR)
@@ -832,8 +802,8 @@ def name_only(x):
 INNOCENT = {
     "its own rng": NoisyLogLikelihood(given_a_generator),
     "bound method": NoisyLogLikelihood(Estimate(1.0).__call__),
-    "seeded inside": BlackBox(seeds_its_own),
-    "scipy.stats": BlackBox(uses_scipy),
+    "seeded inside": BlackBox(lambda x: float(np.random.default_rng(7).normal(-0.5 * x**2))),  # common random numbers
+    "scipy.stats": BlackBox(lambda x: float(norm.logpdf(x))),  # it holds NumPy's global generator, for other methods
     "attribute with a generator's name": BlackBox(name_only),
     "plain": BlackBox(minus_half_square),
 }
