@@ -262,31 +262,6 @@ def test_every_move_leaves_the_target_invariant(move):
     assert invariance_z(state, rng, 6_000, 6) < 4.5
 
 
-def test_a_retained_noisy_estimate_keeps_the_target():
-    """Pseudo-marginal: log density + N(-v/2, v), retained. Under the extended target the noise at exact draws of x is
-    N(+v/2, v): what the starts get, so that the pair (x, estimate) starts in equilibrium."""
-    rng, noise, variance = np.random.default_rng(62), np.random.default_rng(63), 1.0
-    state, starts = mediocre_state(rng, "all"), target_draws(rng, 6_000)
-    known = {x.tobytes() for x in starts}
-
-    def estimate(x):
-        shift = 0.5 if x.tobytes() in known else -0.5
-        return target_log_density(x) + shift * variance + math.sqrt(variance) * noise.normal()
-
-    ends = run_transitions(rng, state, estimate, starts, 6)
-    assert (ends != starts).any(axis=1).mean() > 0.3
-    assert np.abs(two_sample_z(ends, starts)).max() < 4.5
-
-    def refreshed(rng, x, state):  # control, sd 2: both estimates drawn anew in every draw, none retained
-        proposal = state.propose(rng, x)
-        anew = 2.0 * (noise.normal() - noise.normal())
-        return proposal._replace(log_q_ratio=proposal.log_q_ratio + anew)
-
-    control = state.but(SimpleNamespace(propose=refreshed))
-    biased_ends = run_transitions(rng, control, target_log_density, starts, 6)
-    assert np.abs(two_sample_z(biased_ends, starts)).max() > 10
-
-
 class Recorder:
     """A generator that remembers the normals it handed out last."""
 

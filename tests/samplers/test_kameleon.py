@@ -147,19 +147,3 @@ PREVIOUS = Previous(step_density)
 )
 def test_a_wrong_reverse_density_is_noticed(case, control, n):
     assert invariance(case, n, control) > 10
-
-
-class NotFrozen:
-    """Negative control: the subsample goes on being the chain's own last states, and nu on adapting."""
-
-    @staticmethod
-    def keep(state, outcome):
-        y = np.linalg.solve(state.factor, outcome.position - state.centre)
-        points = np.ascontiguousarray(np.column_stack([state.model.points[:, -3:], y]))
-        model = state.model._replace(points=points)
-        return state._replace(model=model).keep(outcome)
-
-
-@pytest.mark.parametrize("case", ["local"])
-def test_adaptation_that_is_not_frozen_is_noticed(case):
-    assert invariance(case, 6_000, NotFrozen) > 10
