@@ -216,15 +216,6 @@ def test_far_evaluations_are_left_out_and_counted(pooled):
     assert f"{(~near).sum()} are not drawn" in axis.figure.get_supxlabel()
 
 
-def test_one_coordinate_is_drawn_against_the_log_density(pooled):
-    _, idata = pooled
-    (axis,) = plots.evaluations(idata, coordinates="x[1]", color="chain", within=None).ravel()
-    finite = np.isfinite(idata["evaluations"]["_log_density"].values)
-    expected = np.column_stack([idata["evaluations"]["x"].values[:, 1], idata["evaluations"]["_log_density"].values])
-    np.testing.assert_array_equal(axis.collections[0].get_offsets(), expected[finite])
-    assert (axis.get_xlabel(), axis.get_ylabel()) == ("x[1]", "log density")
-
-
 def test_a_tuning_step_has_a_record_and_a_frozen_one_has_none(sampled, tuning):
     step, _, _ = tuning
     axes = plots.evaluations(step, coordinates=["a", "b"], within=None)

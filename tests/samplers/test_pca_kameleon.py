@@ -258,15 +258,6 @@ def test_scales_adapt_only_the_direction_drawn():
     assert (tuned > 10).all()
 
 
-def test_the_statistic_of_the_scales_is_between_them():
-    state = held(PCAKameleon, np.zeros(2), local_start=100, n_history=50, n_directions=5)
-    *_, (_, _, state) = adapt_chain(state, 400)
-    stats, scales = state.freeze().stats(), np.exp(state.model.log_scales)
-    assert stats["n_history"] == 50
-    assert len(np.unique(scales)) == 5
-    assert scales.min() < stats["scaling"] < scales.max()
-
-
 def test_unknown_directions_start_where_the_scale_starts():
     """A history of higher rank brings new directions; those known before keep what they have learned."""
     rng = np.random.default_rng(6)

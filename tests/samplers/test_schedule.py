@@ -14,7 +14,7 @@ from pymc_kameleon.samplers.kameleon.fast import FastKameleon
 from pymc_kameleon.samplers.kameleon.full import Kameleon
 from pymc_kameleon.samplers.kamiltonian.scores.estimators import LiteKamiltonian
 from pymc_kameleon.samplers.kamiltonian.values.sampler import ValueKamiltonian
-from pymc_kameleon.samplers.schedule import SCHEDULES, Scheduled, probability
+from pymc_kameleon.samplers.schedule import Scheduled, probability
 from pymc_kameleon.samplers.screened import Screened
 from pymc_kameleon.samplers.seam import Point
 from pymc_kameleon.samplers.shape_learners.cma import CMA
@@ -204,11 +204,6 @@ def test_the_values_surrogate_has_none():
         pk.KameleonStep(model=pair(), schedule=3, **QUICK)
     with pytest.raises(TypeError, match="no option 'schedule'"):
         pk.CMAStep(model=pair(), schedule="root", **QUICK)
-
-
-def test_both_names_are_what_the_docstrings_say():
-    for step in (pk.AdaptiveMetropolisStep, pk.KameleonStep, pk.FastKameleonStep, pk.KamiltonianStep):
-        assert all(f'"{name}"' in step.__doc__ for name in SCHEDULES)
 
 
 @pytest.mark.parametrize("step", [s for n, s in vars(pk).items() if n.endswith("Step")])

@@ -125,15 +125,6 @@ def test_without_tuning_the_work_is_as_given(caplog):
     assert "work=20 as given: tuning was too short" in caplog.text
 
 
-def test_models_without_it_have_no_such_statistic():
-    with pm.Model() as model:
-        x = pm.Flat("x", initval=0.0)
-        pm.Potential("likelihood", NoisyLogLikelihood(lambda rng, x: rng.normal(-0.5 * x**2))(x))
-    step = begin(KameleonStep(model=model))
-    assert "work" not in step.stats_dtypes_shapes
-    assert "work" not in drive(step, model.initial_point(), 3)[1][0]
-
-
 def test_a_change_to_an_estimate_of_zero_is_not_made():
     """The chain keeps its estimate and the work that it was made with."""
 
@@ -178,13 +169,6 @@ def test_others_take_the_work_as_given():
     logp(model.initial_point())
     two.step(model.initial_point())
     assert set(estimate.made.values()) == {10}
-
-
-def test_chains_that_learn_together_take_it_as_given():
-    estimate = Estimate(20)
-    model = model_of(estimate, 20)
-    pk.sample(max_evaluations=60, chains=4, model=model, random_seed=1, progressbar=False)
-    assert set(estimate.made.values()) == {20}
 
 
 def test_two_estimators_and_a_step_beside_them():

@@ -65,16 +65,6 @@ def test_every_chain_is_heard_once_in_every_run(noisy, caplog, where):
         assert_complete(said, 3)
 
 
-def test_numbers_do_not_hang_on_the_seed(noisy, caplog):
-    """A generator that has children already hands chain 0 another place in its order; and one can be given again."""
-    model, step = noisy
-    rng = np.random.default_rng(1)
-    rng.spawn(5)
-    for _ in range(2):
-        said, _ = said_in(lambda: tester.sample(step, model, random_seed=rng), caplog)
-        assert_complete(said, 2)
-
-
 @pytest.mark.parametrize(
     ("kind", "options", "learns"),
     [

@@ -64,13 +64,6 @@ def test_rvs_assignment_protocol(case):
     assert set(step.vars) == expected
 
 
-@every_step
-def test_all_continuous_variables_by_default(case):
-    assert [v.name for v in compiled_step(case, tester.shapes()).vars] == [
-        "scale_log__", "matrix", "unit_interval__",
-    ]  # fmt: skip
-
-
 # --- tuning ----------------------------------------------------------------------------------
 
 
