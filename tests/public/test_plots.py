@@ -1,7 +1,6 @@
 """plots.surrogate: what is drawn is the surrogate, and the points are what they are said to be."""
 
 import math
-import sys
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -219,26 +218,6 @@ def test_coords_name_the_elements():
     assert choose(["s_log__[b, 3]", "w"], layout, model, "surrogate") == [2, 4]
 
 
-def test_states_are_named_by_the_model_if_there_is_one(sampled):
-    step, _ = sampled
-    sampling_state, state = step.sampling_state, step.algorithm_state
-
-    def names(source, model=None):
-        axes = plots.surrogate(source, model=model, contours="slice")
-        return [axes[1, 0].get_xlabel(), axes[1, 1].get_xlabel(), axes[1, 0].get_ylabel()]
-
-    assert names(sampling_state) == ["x[0]", "x[1]", "x[2]"]
-    assert names(sampling_state, step.model) == ["a", "b[0]", "b[1]"]
-    with step.model:
-        assert names(state) == ["a", "b[0]", "b[1]"]
-    with pm.Model() as other:
-        pm.Normal("y", shape=2)
-    with pytest.raises(ValueError, match="3 coordinates, the model has 2"):
-        plots.surrogate(state, model=other)
-    with pytest.raises(ValueError, match="3 coordinates, the model has 0"):
-        plots.surrogate(sampling_state, model=other)
-
-
 # -- refusals
 
 
@@ -288,10 +267,3 @@ def test_wrong_arguments(sampled):
         with pytest.raises(ValueError, match="levels must be positive and increasing"):
             plots.surrogate(step, levels=levels)
     assert plt.get_fignums() == []
-
-
-def test_without_matplotlib(monkeypatch):
-    state, _ = quadratic_state(2)
-    monkeypatch.setitem(sys.modules, "matplotlib.pyplot", None)
-    with pytest.raises(ImportError, match="plots needs matplotlib: pip install"):
-        plots.surrogate(state)

@@ -1,7 +1,6 @@
 """Arrival before the walk: identities of its quadratic, where it ends, and that a chain resumes in the middle."""
 
 import math
-import pickle
 from functools import cache
 
 import numpy as np
@@ -274,19 +273,6 @@ def test_options_outside_their_domain():
         arrival.init(np.zeros(2), 0.0, scale=np.array([1.0, 0.0]))
     with pytest.raises(ValueError, match="budget must be at least 1, got 0"):
         arrival.init(np.zeros(2), 0.0, budget=0)
-
-
-def test_resumes_bit_for_bit_at_every_evaluation():
-    log_density, x, _ = normal(3, 1e4, 1e3, 0)
-    whole = run(log_density, x, 3)
-    rng = np.random.default_rng(3)
-    state = arrival.init(x, log_density(x))
-    while not state.done:
-        state, rng = pickle.loads(pickle.dumps((state, rng)))
-        point = arrival.propose(rng, state)
-        state = arrival.tell(rng, state, point, log_density(point))
-    np.testing.assert_array_equal(state.positions, whole.positions)
-    assert state.handed == whole.handed
 
 
 # --- in the steps -----------------------------------------------------------------------------

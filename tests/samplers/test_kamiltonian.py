@@ -350,16 +350,6 @@ def test_failed_fit_keeps_the_old_surrogate():
 @pytest.mark.parametrize(
     ("options", "match"),
     [
-        ({"n_features": 7}, "n_features"),
-        ({"lengthscale": -1.0}, "lengthscale"),
-        ({"regularization": 0.0}, "regularization"),
-        ({"base_scale": 0.0}, "base_scale"),
-        ({"n_leapfrog": (0, 5)}, "n_leapfrog"),
-        ({"step_size": -0.1}, "step_size"),
-        ({"step_size": (0.1, 0.2, 0.3)}, "step_size"),
-        ({"target_accept": 1.0}, "target_accept"),
-        ({"random_walk_share": 1.0}, "random_walk_share"),
-        ({"mixture": "share"}, "mixture"),
         ({"history": np.zeros((10, 2))}, "rng"),
         ({"history": np.zeros((10, 2)), "rng": np.random.default_rng(0)}, "volume"),
         ({"history": np.zeros((10, 3)), "rng": np.random.default_rng(0)}, "shape"),

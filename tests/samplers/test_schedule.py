@@ -197,15 +197,6 @@ def test_steps_take_it_and_a_resumed_chain_goes_on(step, options, schedule):
         made().sampling_state = state
 
 
-def test_the_values_surrogate_has_none():
-    with pytest.raises(TypeError, match="schedule is an option of surrogate='lite' or 'finite'"):
-        pk.KamiltonianStep(model=pair(), schedule="root", **QUICK)
-    with pytest.raises(ValueError, match=r"one of .*a function or None"):
-        pk.KameleonStep(model=pair(), schedule=3, **QUICK)
-    with pytest.raises(TypeError, match="no option 'schedule'"):
-        pk.CMAStep(model=pair(), schedule="root", **QUICK)
-
-
 @pytest.mark.parametrize("step", [s for n, s in vars(pk).items() if n.endswith("Step")])
 def test_every_step_says_that_it_is_frozen_after_tuning(step):
     text = " ".join(step.__doc__.split())

@@ -124,18 +124,6 @@ def test_what_a_wrapped_function_raises_is_not_asked_again():
     assert black_boxes(model) == ["y"]
 
 
-def test_what_has_no_name_is_named_by_its_class():
-    class Solver:
-        def __call__(self, beta):
-            return None
-
-    with pm.Model() as model:
-        box = wrap_py(itypes=[pt.dscalar], otypes=[pt.dvector])(Solver())
-        pm.Normal("y", box(pm.Normal("beta")), 1.0, observed=np.arange(5.0))
-    said = returned.misreturned(model, model.initial_point())
-    assert said.startswith("Solver, the black box of 'y', returned None;")
-
-
 def test_nothing_is_said_of_what_is_as_declared():
     step, model, _ = wrapped(lambda b: [np.full(5, b)])  # a list of outputs
     tester.begin(step).step(model.initial_point())

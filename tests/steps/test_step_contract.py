@@ -14,10 +14,9 @@ import pytest
 from pymc.step_methods.compound import CompoundStep
 from pymc.step_methods.state import equal_dataclass_values
 
-import pymc_kameleon as pk
 from pymc_kameleon.kernels import Matern
 from pymc_kameleon.numerics.history import History
-from pymc_kameleon.steps import KameleonStep, KamiltonianStep
+from pymc_kameleon.steps import KameleonStep
 from pymc_kameleon.steps.options import described
 from tests import step_tester as tester
 from tests.step_tester import (
@@ -105,15 +104,6 @@ def test_learning_may_end_before_tuning_does(case):
     assert len(cloudpickle.dumps(bounded.sampling_state)) < before + 1000
 
 
-def test_learning_draws_are_refused_where_they_have_no_meaning():
-    model = tester.gaussian()
-    with pytest.raises(ValueError, match="learning_draws must be an integer of at least 1, got 0"):
-        KameleonStep(model=model, learning_draws=0)
-    step = KamiltonianStep(model=model, learning_draws=50, **QUICK)
-    with pytest.raises(ValueError, match=r"pk.sample tunes for as long as .* no learning_draws=50"):
-        pk.sample(model=model, step=step, max_evaluations=500, progressbar=False)
-
-
 @every_step
 def test_phases_are_reached_in_these_tests(case):
     """The options of CASES take the step through all its moves: without this, the tests here prove little."""
@@ -195,27 +185,6 @@ def test_state_remembers_the_other_variables(case):
     step.sampling_state = state  # ... and undone
     after, _ = step.step(point)
     assert step.log_density == pytest.approx(float(model.compile_logp()(after)), rel=1e-12)
-
-
-@every_step
-def test_state_of_other_variables_is_refused(case):
-    one = make(case, tester.pair(), [tester.pair()["a"]], **QUICK)
-    other = make(case, tester.pair(), [tester.pair()["b"]], **QUICK)
-    with pytest.raises(ValueError, match="var_names"):
-        one.sampling_state = other.sampling_state
-
-
-def test_state_of_another_algorithm_is_refused():
-    model = tester.gaussian()
-    steps = [compiled_step(case, model) for case in tester.CASES.values()]
-    states = [step.sampling_state for step in steps]
-    for i, step in enumerate(steps):
-        for j, state in enumerate(states):
-            if i == j:
-                step.sampling_state = state
-            else:
-                with pytest.raises(ValueError, match="method"):
-                    step.sampling_state = state
 
 
 def other_shape():

@@ -9,12 +9,11 @@ import pymc as pm
 import pytest
 from pymc.exceptions import SamplingError
 from pymc.sampling.mcmc import assign_step_methods
-from pymc.sampling.parallel import ParallelSamplingError
 from pymc.step_methods import STEP_METHODS
 from pymc.step_methods.compound import Competence
 
 import pymc_kameleon
-from pymc_kameleon.steps import AdaptiveMetropolisStep, FastKameleonStep, KameleonStep, KernelStep, register, unregister
+from pymc_kameleon.steps import AdaptiveMetropolisStep, FastKameleonStep, KameleonStep, register, unregister
 from tests import step_tester as tester
 from tests.step_tester import (
     NO_BLAS,
@@ -42,30 +41,7 @@ def black_box_model(function=minus_half_square, path=None, initval=None):
     return model
 
 
-# --- options ---------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("step", PUBLIC)
-def test_unknown_option_is_refused(step):
-    fast = {"model": tester.pair(), "compile_kwargs": {"mode": "FAST_COMPILE"}}
-    with pytest.raises(TypeError, match="temperature"):
-        step(temperature=2.0, **fast)
-    with pytest.raises(ValueError, match="'newspaper'"):
-        step(preset="newspaper", **fast)
-
-
 # --- variables -------------------------------------------------------------------------------
-
-
-@every_step
-def test_discrete_variable_is_refused(case):
-    model = tester.switch()
-    with pytest.raises(ValueError, match=r"continuous variables only; k is discrete.*Leave it out"):
-        make(case, model, [model["x"], model["k"]])
-    with pm.Model() as discrete:
-        pm.Poisson("n", 3.0)
-    with pytest.raises(ValueError, match="no continuous variable"):
-        make(case, discrete)
 
 
 @every_step
@@ -78,11 +54,6 @@ def test_the_rest_of_a_mixed_model_gets_other_steps(case):
     assert idata["posterior"]["k"].dtype.kind == "i"
     assert idata["sample_stats"]["scaling"].values.ndim >= 2
     assert (idata["sample_stats"]["nonfinite"] == 0).all()
-
-
-def test_a_model_is_needed():
-    with pytest.raises(TypeError, match="model"):
-        KameleonStep()
 
 
 # --- automatic assignment --------------------------------------------------------------------
@@ -110,13 +81,6 @@ def test_register_and_unregister():
     register(FastKameleonStep)
     register()
     unregister()
-    assert list(STEP_METHODS) == AT_IMPORT
-
-
-@pytest.mark.parametrize("wrong", ["kameleon", None, KernelStep, pm.Metropolis, dict])
-def test_what_is_no_step_of_ours_is_not_registered(wrong):
-    with pytest.raises(TypeError, match=f"takes a step's class.*got {re.escape(repr(wrong))}"):
-        register(wrong)
     assert list(STEP_METHODS) == AT_IMPORT
 
 
@@ -187,13 +151,6 @@ def test_bad_start(case, function):
     assert accused.split() == ["black_box", "=", f"{value}."]  # and not x, which is in order
     assert "'x': [0.0, 0.0]" in text
     assert "initvals" in text
-
-
-def test_bad_start_in_workers():
-    model = black_box_model(bad_everywhere)
-    step = AdaptiveMetropolisStep(model=model)
-    with pytest.raises(ParallelSamplingError, match="black_box = nan"):
-        sample(step, model, cores=2, mp_ctx="fork")
 
 
 def test_value_spoiled_by_another_step_is_not_called_a_start():
@@ -473,14 +430,6 @@ def test_statistics_of_the_same_name_have_the_type_of_pymcs(step, other):
 
 
 # --- progress and messages -------------------------------------------------------------------
-
-
-@every_step
-def test_progress_bar_changes_nothing(case):
-    model = tester.gaussian()
-    step = compiled_step(case, model)
-    with_bar, without = sample(step, model, progressbar=True), sample(step, model)
-    np.testing.assert_array_equal(with_bar["posterior"]["x"], without["posterior"]["x"])
 
 
 def test_tuning_length_by_default():
