@@ -268,13 +268,6 @@ def test_seed_reproduces_the_noise(kind):
     assert not np.array_equal(trace_of(kind, random_seed=3)[1], lp)
 
 
-@pytest.mark.slow
-@every_kind
-@pytest.mark.parametrize("method", ["forkserver", "spawn"])
-def test_new_processes_draw_the_same_noise(kind, method):
-    assert_equal(trace_of(kind), trace_of(kind, cores=2, mp_ctx=method))
-
-
 def test_first_noise_of_the_chains_is_uncorrelated():
     """What a generator hidden in an Op gets wrong: every worker starts with the same numbers."""
     step, model = noisy_step("NoisyLogLikelihood"), noisy_model("NoisyLogLikelihood")
