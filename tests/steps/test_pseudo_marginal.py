@@ -55,7 +55,7 @@ OBJECT_MODE = pytest.mark.filterwarnings("ignore:.*object mode.*:UserWarning")
 RNG_OUTPUT = pytest.mark.filterwarnings("ignore:RandomVariable Ops will stop hiding the rng output:DeprecationWarning")
 RNG_INPUT = pytest.mark.filterwarnings("ignore:Calling a RandomVariable without an explicit rng:DeprecationWarning")
 pytestmark = [NO_BLAS, OBJECT_MODE, RNG_OUTPUT, RNG_INPUT]
-CVM = {"compile_kwargs": {"mode": "CVM"}}  # Numba's object mode costs more
+QUICK = {"compile_kwargs": {"mode": "FAST_COMPILE"}}
 
 
 class Estimate:
@@ -149,7 +149,6 @@ def test_pickled(module):
     assert twin.fn(None, 2.0) == -2.0
 
 
-@pytest.mark.usefixtures("default_linker")
 def test_zero_estimates_are_rejected():
     """Half of the estimates are zero and the others twice as large: the posterior is as it was."""
 
@@ -242,14 +241,13 @@ every_kind = pytest.mark.parametrize("kind", KINDS)
 
 
 @cache
-def noisy_step(kind, mode="CVM"):
-    return AdaptiveMetropolisStep(model=noisy_model(kind), compile_kwargs={"mode": mode})
+def noisy_step(kind):
+    return AdaptiveMetropolisStep(model=noisy_model(kind), **QUICK)
 
 
-def trace_of(kind, step=None, **kwargs):
+def trace_of(kind, **kwargs):
     """(x, log density) of every chain and draw."""
-    step = noisy_step(kind) if step is None else step
-    idata = sample(step, noisy_model(kind), draws=30, tune=60, **kwargs)
+    idata = sample(noisy_step(kind), noisy_model(kind), draws=30, tune=60, **kwargs)
     return idata["posterior"]["x"].values, idata["sample_stats"]["lp"].values
 
 
@@ -287,7 +285,7 @@ def test_first_noise_of_the_chains_is_uncorrelated():
 def test_steps_of_one_model_do_not_advance_each_others_noise(kind):
     model, point = noisy_model(kind), noisy_model(kind).initial_point()
     one = noisy_step(kind)
-    other = AdaptiveMetropolisStep(model=model, compile_kwargs={"mode": "CVM"})
+    other = AdaptiveMetropolisStep(model=model, **QUICK)
     alone = drive(begin(one, 1), point, 30)
     begin(one, 1), begin(other, 2)
     together = ([], [])
@@ -340,7 +338,6 @@ SDS = [pytest.param(sd, marks=[] if sd == 1.5 else pytest.mark.slow) for sd in (
         *(pytest.param(s, marks=pytest.mark.slow) for s in (KameleonStep, FastKameleonStep, GaussianMixtureStep)),
     ],
 )
-@pytest.mark.usefixtures("default_linker")
 def test_posterior_is_exact(step_type, sd):
     model = model_of(Estimate(sd))
     z = moment_z(step_type(model=model), model)
@@ -349,12 +346,11 @@ def test_posterior_is_exact(step_type, sd):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("sd", SDS)
-@pytest.mark.usefixtures("default_linker")
 def test_demetropolis_is_not_exact(sd):
     """The control: what ``pm.DEMetropolisZ`` makes of the same models."""
     model = model_of(Estimate(sd))
     draws = {0.5: 12_000, 1.0: 3000, 1.5: 1200}[sd]
-    assert moment_z(pm.DEMetropolisZ(model=model, **CVM), model, draws=draws)[1] > 10
+    assert moment_z(pm.DEMetropolisZ(model=model, **QUICK), model, draws=draws)[1] > 10
 
 
 # --- correlated and block pseudo-marginal ----------------------------------------------------
@@ -418,13 +414,11 @@ SCHEMES = {
         for name, s in SCHEMES.items()
     ],
 )
-@pytest.mark.usefixtures("default_linker")
 def test_correlated_noise_is_exact(scheme):
     z = invariance_z(AdaptiveMetropolisStep(model=uneven_model(), **scheme))
     assert np.abs(z).max() < 4.5, z
 
 
-@pytest.mark.usefixtures("default_linker")
 def test_controls_of_correlated_noise(monkeypatch):
     """A refresh without sqrt(1 - rho^2), and u that moves on rejection too: both must be noticed."""
     step = AdaptiveMetropolisStep(model=uneven_model(), correlation=0.9)
@@ -606,14 +600,13 @@ def compound_z(model, other, chains=8, draws=1200, tune=400):
     return found.mean(axis=1) / (found.std(axis=1, ddof=1) / math.sqrt(chains))
 
 
-@pytest.mark.usefixtures("default_linker")
 def test_steps_beside_a_noisy_factor(caplog):
     """Other steps move k and b: the estimate stays frozen, no one else asks for one, and the posterior is right."""
     estimate = Estimate(1.0)
     model = compound_model(estimate)
 
     def other():
-        return [step_beside_noise(s, [model[v]], **CVM) for s, v in ((pm.Metropolis, "k"), (pm.Slice, "b"))]
+        return [step_beside_noise(s, [model[v]], **QUICK) for s, v in ((pm.Metropolis, "k"), (pm.Slice, "b"))]
 
     chains, draws, tune = 8, 300, 200
     before = estimate.calls
@@ -659,8 +652,8 @@ def test_nothing_else_that_evaluates_the_model_is_warned_about(caplog):
         AdaptiveMetropolisStep([model["x"]], compile_kwargs={"mode": "FAST_COMPILE"})
         model.point_logps()
         model.compile_logp()(model.initial_point())
-        steps = [AdaptiveMetropolisStep([model["x"]]), step_beside_noise(pm.Metropolis, [model["k"]], **CVM),
-                 step_beside_noise(pm.Slice, [model["b"]], **CVM)]  # fmt: skip
+        steps = [AdaptiveMetropolisStep([model["x"]]), step_beside_noise(pm.Metropolis, [model["k"]], **QUICK),
+                 step_beside_noise(pm.Slice, [model["b"]], **QUICK)]  # fmt: skip
         prior = pm.sample_prior_predictive(3, random_seed=1, var_names=["x", "k"])
         idata = sample(CompoundStep(steps), model, draws=3, tune=3)
         pm.sample_posterior_predictive(idata, var_names=["b"], progressbar=False)
@@ -675,7 +668,7 @@ def test_steps_that_keep_estimates_say_so(caplog):
         keeps_estimates = True
 
     with caplog.at_level(logging.WARNING, logger="pymc.kameleon"):
-        Careful(model=model_of(Estimate(1.0)), **CVM)
+        Careful(model=model_of(Estimate(1.0)), **QUICK)
     assert not caplog.records
 
 
@@ -687,7 +680,7 @@ def test_steps_beside_noise_of_any_kind(careful, caplog):
         pm.Simulator("y", simulate, x, epsilon=1.0, observed=np.array([0.3, -0.2, 0.5]))
         pm.Potential("noise", pt.random.normal(-0.5, 1.0))
         ours = AdaptiveMetropolisStep([x])
-        other = (step_beside_noise if careful else lambda kind, v, **kw: kind(v, **kw))(pm.Metropolis, [k], **CVM)
+        other = (step_beside_noise if careful else lambda kind, v, **kw: kind(v, **kw))(pm.Metropolis, [k], **QUICK)
     with caplog.at_level(logging.WARNING):
         sample(CompoundStep([ours, other]), model, draws=5, tune=5, chains=2)
     assert ("samples k evaluates it anew" in caplog.text) == (not careful)
@@ -698,7 +691,7 @@ def test_step_beside_noise_leaves_the_model_alone():
     before, function = dict(vars(model)), type(model).logp
     with model:
         steps = [AdaptiveMetropolisStep([model["x"]])]
-        steps.append(step_beside_noise(pm.Metropolis, [model["k"]], **CVM))
+        steps.append(step_beside_noise(pm.Metropolis, [model["k"]], **QUICK))
     assert vars(model) == before
     assert type(model).logp is function
     point = CompoundStep(steps).step(model.initial_point())[0]
@@ -706,11 +699,10 @@ def test_step_beside_noise_leaves_the_model_alone():
     assert list(twin.step(point)[0]) == list(point)
 
 
-@pytest.mark.parametrize("mode", ["CVM", "NUMBA"])
-def test_no_estimate_is_made_when_others_move(mode):
+def test_no_estimate_is_made_when_others_move():
     estimate = Estimate(1.0)
     model = compound_model(estimate)
-    step = begin(AdaptiveMetropolisStep([model["x"]], model=model, compile_kwargs={"mode": mode}))
+    step = begin(AdaptiveMetropolisStep([model["x"]], model=model))
     point, rng = model.initial_point(), np.random.default_rng(3)
     before = estimate.calls
     for i in range(100):
@@ -852,7 +844,7 @@ def test_generator_behind_compiled_code_is_noticed_by_the_second_chain(counter, 
 @pytest.mark.parametrize("value", [0.0, 1e6])
 def test_how_far_two_values_may_be_apart(size, value):
     """float32 and solvers with several threads do not repeat their last digits: that is not noise."""
-    step = AdaptiveMetropolisStep(model=black_box_model(minus_half_square), **CVM)
+    step = AdaptiveMetropolisStep(model=black_box_model(minus_half_square), **QUICK)
     allowed = size < 0.01 + 1e-6 * value
     step.watch.compare(np.zeros(1), value)
     step.watch.compare(np.zeros(1), value + size)
@@ -868,7 +860,7 @@ def test_data_is_remembered_by_its_digest(counter):
         held = pm.Data("data", data)
         x = pm.Normal("x", initval=0.0)
         pm.Potential("likelihood", -0.5 * ((x - held) ** 2).mean())
-    step = AdaptiveMetropolisStep(model=model, **CVM)
+    step = AdaptiveMetropolisStep(model=model, **QUICK)
     before = len(cloudpickle.dumps(step))
     for i in range(3):
         pm.set_data({"data": data + i}, model=model)
@@ -890,7 +882,7 @@ def test_digest_of_what_is_no_plain_array():
     with pm.Model() as model:
         x = pm.Normal("x", shape=(2, 1))
         pm.Potential("p", pytensor.sparse.structured_dot(matrix, x).sum())
-    density = AdaptiveMetropolisStep(model=model, **CVM).density
+    density = AdaptiveMetropolisStep(model=model, **QUICK).density
     first = density.digest(np.zeros(2))
     assert density.digest(np.zeros(2)) == first
     matrix.set_value(sparse.csr_matrix(2.0 * np.eye(2)))

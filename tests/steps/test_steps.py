@@ -217,7 +217,7 @@ def failing_model(share, value):
 
 def told_of_failures(share, value, tune=400, draws=1500):
     model = failing_model(share, value)
-    step = begin(AdaptiveMetropolisStep(model=model, compile_kwargs={"mode": "CVM"}), 4)
+    step = begin(AdaptiveMetropolisStep(model=model, compile_kwargs={"mode": "FAST_COMPILE"}), 4)
     _, stats = drive(step, model.initial_point(), draws, tune)
     return step, " ".join(s["warning"].message for s in stats if s["warning"] is not None)
 
@@ -250,7 +250,7 @@ def test_finding_the_factor_costs_one_evaluation(tmp_path):
     with pm.Model() as model:
         x = pm.Flat("x", initval=0.5)
         pm.Potential("box", BlackBox(lambda x: 0.0 if 0 < x < 1 else np.nan, counter.path)(x))
-    step = begin(AdaptiveMetropolisStep(model=model, compile_kwargs={"mode": "CVM"}), 4)
+    step = begin(AdaptiveMetropolisStep(model=model, compile_kwargs={"mode": "FAST_COMPILE"}), 4)
     counter.take()
     drive(step, model.initial_point(), 500, 400)
     assert step.failures[0] > 50
@@ -264,7 +264,7 @@ def test_a_black_box_that_returns_an_array_is_named(beside):
         pm.Potential("box", BlackBox(lambda x: np.array([-float(x)]))(x))
         if beside:
             pm.Potential("other", BlackBox(minus_half_square)(x))
-    step = AdaptiveMetropolisStep(model=model, compile_kwargs={"mode": "CVM"})
+    step = AdaptiveMetropolisStep(model=model, compile_kwargs={"mode": "FAST_COMPILE"})
     expected = r"shape \(1,\) instead of \(\).* the black box of 'box', returned .* shape \(1,\)"
     with pytest.raises(SamplingError, match=expected):
         step.step(model.initial_point())
@@ -306,7 +306,6 @@ def switch_z(step, starts=3000, sweeps=3):
 
 
 @every_step
-@pytest.mark.usefixtures("default_linker")
 def test_target_is_left_invariant_next_to_another_step(case, monkeypatch):
     model = tester.switch()
     step = begin(make(case, model, [model["x"]]))
