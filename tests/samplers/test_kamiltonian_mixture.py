@@ -42,9 +42,6 @@ def with_hole(surrogate, depth=12.0):
     return surrogate._replace(centres=centres, coefficients=np.append(surrogate.coefficients, -depth))
 
 
-EACH_WRONG = [too_steep, too_narrow, with_hole]
-
-
 def mixed(family, wrong, floor=0.15, slack=0.5):
     """A frozen state with a wrong surrogate, its shares about the median residual of exact draws."""
     state = mediocre(family, random_walk_share=floor)
@@ -68,19 +65,11 @@ def largest_z(starts, ends, state):
     return largest_change(starts, ends, near)
 
 
-@pytest.mark.parametrize(
-    ("wrong", "noise"),
-    [
-        *((wrong, 1.0) for wrong in EACH_WRONG),  # without noise the same lines run
-        pytest.param(with_hole, 0.0, marks=pytest.mark.slow),
-        pytest.param(too_steep, 0.0, marks=pytest.mark.slow),
-        pytest.param(too_narrow, 0.0, marks=pytest.mark.slow),
-    ],
-)
+@pytest.mark.parametrize("wrong", [too_steep, too_narrow, with_hole])
 @each_family
-def test_the_frozen_mixture_leaves_the_target_invariant(family, wrong, noise):
+def test_the_frozen_mixture_leaves_the_target_invariant(family, wrong):
     state = mixed(family, wrong)
-    starts, ends = apply_kernel(state, noise=noise)
+    starts, ends = apply_kernel(state, noise=1.0)  # without noise the same lines run
     assert np.mean((starts != ends).any(axis=1)) > 0.5, "nothing moves: the test would be empty"
     shares = [state.start(x[:2], log_density(x[:2]) + x[2]).share for x in starts[:500]]
     assert np.mean(np.array(shares) < 0.5) > 0.05, "the shares hardly vary: the test would be empty"
@@ -97,12 +86,10 @@ def share_at_one_end(state, x, y, proposal, new):
 
 
 @pytest.mark.parametrize("ratio", [pytest.param(without_share, marks=pytest.mark.slow), share_at_one_end])
-@pytest.mark.parametrize("noise", [0.0, pytest.param(1.0, marks=pytest.mark.slow)])
 @lite_or_slow
-def test_control_a_wrong_share_is_noticed(family, noise, ratio):
+def test_control_a_wrong_share_is_noticed(family, ratio):
     state = mixed(family, with_hole)
-    n = 6000 if noise == 0.0 else 9000
-    starts, ends = apply_kernel(state, n=n, steps=6, noise=noise, ratio=ratio)
+    starts, ends = apply_kernel(state, n=6000, steps=6, ratio=ratio)
     assert largest_z(starts, ends, state) > 10
 
 

@@ -115,16 +115,10 @@ WRONG = {
 }
 
 
-@pytest.mark.parametrize(
-    ("name", "noise"),
-    [
-        *((name, 1.0) for name in WRONG),  # without noise the same lines run
-        *(pytest.param(name, 0.0, marks=pytest.mark.slow) for name in WRONG),
-    ],
-)
-def test_the_frozen_kernel_leaves_the_target_invariant(name, noise):
+@pytest.mark.parametrize("name", WRONG)
+def test_the_frozen_kernel_leaves_the_target_invariant(name):
     surrogate, options = WRONG[name]
-    starts, ends = apply_kernel(frozen_state(surrogate, EVERY_ARM, **options), noise=noise)
+    starts, ends = apply_kernel(frozen_state(surrogate, EVERY_ARM, **options), noise=1.0)  # without, the same lines run
     assert np.mean((starts != ends).any(axis=1)) > 0.5, "nothing moves: the test would be empty"
     assert largest_z(starts, ends) < 4.5
 
@@ -139,17 +133,11 @@ def share_at_one_end(state, x, y, proposal, new):
 
 
 @pytest.mark.parametrize(
-    ("ratio", "noise", "n"),
-    [
-        pytest.param(without_share, 0.0, 6000, marks=pytest.mark.slow),
-        pytest.param(without_share, 1.0, 12000, marks=pytest.mark.slow),
-        (share_at_one_end, 0.0, 4000),
-        pytest.param(share_at_one_end, 1.0, 8000, marks=pytest.mark.slow),
-    ],
+    ("ratio", "n"), [pytest.param(without_share, 6000, marks=pytest.mark.slow), (share_at_one_end, 4000)]
 )
-def test_control_a_wrong_share_is_noticed(ratio, noise, n):
+def test_control_a_wrong_share_is_noticed(ratio, n):
     state = frozen_state(bad_surrogate(), EVERY_ARM)
-    assert largest_z(*apply_kernel(state, n=n, noise=noise, ratio=ratio)) > 10
+    assert largest_z(*apply_kernel(state, n=n, ratio=ratio)) > 10
 
 
 def test_control_a_share_that_measures_another_region_is_noticed(monkeypatch):
