@@ -142,22 +142,6 @@ def test_a_run_without_log_densities_cannot_be_fitted(sampled):
         plots.surrogate(bare)
 
 
-@pytest.mark.slow
-def test_after_two_processes():
-    with gaussian():
-        step = pk.KamiltonianStep()
-        idata = pm.sample(
-            200, tune=500, chains=2, cores=2, step=step, random_seed=1, progressbar=False,
-            compute_convergence_checks=False, discard_tuned_samples=False,
-        )  # fmt: skip
-        with pytest.raises(ValueError, match="has not sampled in this process"):
-            plots.surrogate(step)
-        axes = plots.surrogate(step, idata=idata, at=MEAN, levels=(1.0,))
-        x = lines(axes[0, 0])[1.0] - MEAN[:2]
-        np.testing.assert_allclose(0.5 * (x @ PRECISION[:2, :2] * x).sum(1), 1, rtol=0.03)
-        assert len(plots.adaptation(idata)) == 5
-
-
 # -- axes in
 
 

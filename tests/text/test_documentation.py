@@ -16,7 +16,7 @@ from pymc_kameleon.samplers.kameleon import shear
 from pymc_kameleon.steps.base import MOVE
 from pymc_kameleon.steps.told import advice, surrogate_report
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(pk.__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 WINGS = ("sampling", "verdict", "steps")
 MODULES = [
