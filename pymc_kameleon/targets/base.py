@@ -17,8 +17,9 @@ class Target:
     """A log density on R^d together with what is known about it.
 
     A subclass is a frozen dataclass with a ``dim`` (field or property) that provides ``_kernel`` (a static, compiled
-    ``(x, *_parameters) -> float``), ``_parameters``, ``_symbolic`` (the same formula in PyTensor), and whatever of
-    ``sample``, ``_moments`` (mean and covariance) and ``level`` is known; the rest raises ``NotImplementedError``.
+    ``(x, *_parameters) -> float``, of functions that take numbers and PyTensor's variables alike), ``_parameters``, and
+    whatever of ``sample``, ``_moments`` (mean and covariance) and ``level`` is known; the rest raises
+    ``NotImplementedError``.
     """
 
     dim: int
@@ -33,8 +34,8 @@ class Target:
         return tuple(float(getattr(self, f.name)) for f in fields(self) if f.name != "dim")  # type: ignore[arg-type]
 
     def _symbolic(self, x):
-        """Return the log density as a PyTensor expression of the (d,) vector ``x``."""
-        raise NotImplementedError
+        """The log density as a PyTensor expression of the (d,) vector ``x``: the kernel's formula."""
+        return self._kernel.py_func(x, *self._parameters)
 
     def log_density(self, x: np.ndarray) -> float:
         """Unnormalised log density at one point.
