@@ -27,26 +27,13 @@ NO_BOXES = "No black box has been learned yet: tuning ended, or was looked at, t
 
 
 class Learned(NamedTuple):
-    """What is drawn of a state.
+    """What is drawn of a state."""
 
-    Attributes
-    ----------
-    about : str
-        The family of surrogates, and how good its fit is.
-    values : callable
-        f at the rows of x (n, d), shape (n,); -inf where the sampler does not use f.
-    archive : ndarray of shape (n, d)
-        Past states of the chain.
-    clouds : list of Cloud
-    current : ndarray of shape (d,) or None
-        The chain's point, where the state knows it.
-    """
-
-    about: str
-    values: Callable[[np.ndarray], np.ndarray]
-    archive: np.ndarray
+    about: str  # the family of surrogates, and how good its fit is
+    values: Callable[[np.ndarray], np.ndarray]  # f at the rows of x (n, d); -inf where the sampler does not use f
+    archive: np.ndarray  # (n, d): past states of the chain
     clouds: list[Cloud]
-    current: np.ndarray | None
+    current: np.ndarray | None  # (d,): the chain's point, where the state knows it
 
 
 def sampled_here(step: Any) -> bool:
@@ -55,15 +42,7 @@ def sampled_here(step: Any) -> bool:
 
 
 def learned(step: Any) -> Learned:
-    """Find the surrogate and its points in a step, a sampling state or an algorithm's state.
-
-    Raises
-    ------
-    ValueError
-        If there is none, or not in this process.
-    TypeError
-        If ``step`` is none of the above.
-    """
+    """Find the surrogate and its points in a step, a sampling state or an algorithm's state."""
     if str(getattr(step, "method", "")).startswith(KamiltonianStep.name):
         if step.algorithm_state is None:
             raise ValueError(NOT_HERE)

@@ -18,67 +18,41 @@ COARSE, FINE = 25, 41  # nodes of a coordinate of a marginal over pairs, for man
 MOST_AVERAGED = 1024
 CURVE = 201  # nodes of a curve
 
-
 Heights = dict[tuple[int, int], np.ndarray]
 
 
 class Scene(NamedTuple):
-    """What is drawn.
-
-    Attributes
-    ----------
-    learned : Learned
-    labels : list of str
-        Of all coordinates.
-    chosen : list of int
-        Those drawn.
-    grids : dict of int to ndarray
-        Their values.
-    clouds : list of Cloud
-    point : ndarray of shape (d,)
-        Where the others are held.
-    by_margin : bool
-        Whether the others are integrated out instead.
-    """
+    """What is drawn."""
 
     learned: Learned
-    labels: list[str]
-    chosen: list[int]
-    grids: dict[int, np.ndarray]
+    labels: list[str]  # of all coordinates
+    chosen: list[int]  # those drawn
+    panels: dict[tuple[int, int], tuple[int, ...]]  # coordinates by row and column
+    grids: dict[int, np.ndarray]  # values of those drawn
     clouds: list[Cloud]
-    point: np.ndarray
-    by_margin: bool
-
-    @property
-    def whole(self) -> bool:
-        """Whether a panel shows all coordinates that there are."""
-        return len(self.labels) == min(len(self.chosen), 2)
-
-    @property
-    def panels(self) -> dict[tuple[int, int], tuple[int, ...]]:
-        """Coordinates by row and column."""
-        return surfaces.places(self.chosen)
+    point: np.ndarray  # (d,): where the others are held
+    whole: bool  # a panel shows all coordinates that there are
+    by_margin: bool  # the others are integrated out instead
 
 
 def make_scene(step: Any, idata: Any, coordinates: Any, how: tuple[str, Any], model: Any) -> Scene:
     """What :func:`pymc_kameleon.plots.surrogate` draws; ``how``: ``contours`` and ``at``."""
     found, layout = _find(step, idata, model)
-    labels = labels_of(layout, model)
-    chosen = choose(coordinates, layout, model, "surrogate")
-    point = point_at(how[1], found)
+    labels, chosen = labels_of(layout, model), choose(coordinates, layout, model, "surrogate")
+    point, shown = point_at(how[1], found), surfaces.places(chosen)
     clouds, reached = found.clouds, found.archive
     if idata is not None:
         draws = unconstrained(idata, layout, model, POINTS)
         # What was learned from goes on top: draws where there is nothing else stand out.
         clouds = [Cloud("posterior draws", draws, DRAWS, "."), *clouds]
         reached = np.concatenate([reached, draws])
-    scene = Scene(found, labels, chosen, {}, clouds, point, False)
-    scene = scene._replace(by_margin=not scene.whole and _by_margin(scene, *how))
-    if not (scene.whole or scene.by_margin):
-        held = Cloud("where the others are held", point[None], DRAWS, "+")
-        scene = scene._replace(clouds=[*clouds, held])
-    size = _nodes(scene)
-    return scene._replace(grids={c: panels.grid(reached[:, c], size) for c in chosen})
+    whole = len(labels) == min(len(chosen), 2)
+    by_margin = not whole and _by_margin(found, point, list(shown.values()), *how)
+    if not (whole or by_margin):
+        clouds = [*clouds, Cloud("where the others are held", point[None], DRAWS, "+")]
+    size = CURVE if len(chosen) == 1 else _nodes(len(shown), by_margin)
+    grids = {c: panels.grid(reached[:, c], size) for c in chosen}
+    return Scene(found, labels, chosen, shown, grids, clouds, point, whole, by_margin)
 
 
 def _find(step: Any, idata: Any, model: Any) -> tuple[Learned, Layout]:
@@ -88,30 +62,21 @@ def _find(step: Any, idata: Any, model: Any) -> tuple[Learned, Layout]:
         return found, layout_of(step, found.archive.shape[1], model)
     if model is None:
         raise ValueError("idata needs the model, which transforms its draws: give model=.")
-    layout = layout_of(step, sum(_sizes(model)), model)
+    point = model.initial_point()
+    layout = layout_of(step, sum(np.size(point[v.name]) for v in model.continuous_value_vars), model)
     return refitted(idata, layout, model), layout
 
 
-def _sizes(model: Any) -> list[int]:
-    point = model.initial_point()
-    return [np.size(point[v.name]) for v in model.continuous_value_vars]
-
-
-def _by_margin(scene: Scene, contours: str, at: Any) -> bool:
+def _by_margin(found: Learned, point: np.ndarray, shown: list[tuple[int, ...]], contours: str, at: Any) -> bool:
     if contours != "auto":
         return contours == "marginal"
     by_default = isinstance(at, str) and at == "median"
-    shown = list(scene.panels.values())
-    found = scene.learned
-    return by_default and surfaces.slices_mislead(found.values, scene.point, found.archive, shown)
+    return by_default and surfaces.slices_mislead(found.values, point, found.archive, shown)
 
 
-def _nodes(scene: Scene) -> int:
+def _nodes(pairs: int, by_margin: bool) -> int:
     """Of one coordinate's grid, so that all panels together take a second, or of marginals some seconds."""
-    pairs = len(scene.panels)
-    if len(scene.chosen) == 1:
-        return CURVE
-    if not scene.by_margin:
+    if not by_margin:
         return int(math.sqrt(EVALUATIONS / pairs))
     return max(COARSE, min(FINE, int(math.sqrt(MARGINAL_EVALUATIONS / (128 * pairs)))))
 

@@ -1,6 +1,6 @@
 """Points whose log density is known, from an earlier run or from a user's table, as the record that samplers take."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -8,7 +8,6 @@ import numpy as np
 import pymc as pm
 import pytensor
 import pytensor.tensor as pt
-from pytensor.graph.replace import clone_replace
 
 from pymc_kameleon.numerics.evaluations import Evaluations, table
 from pymc_kameleon.steps.log_density import LogDensity
@@ -72,13 +71,8 @@ def _from_table(points, values, model, density):
             f"evaluations have the variables {sorted(points)}; wanted are {sorted(blank)} (unconstrained) or "
             f"{sorted(names)} (the model's own)."
         )
-    unconstrain = _unconstrain(model, list(blank))
-    rows = [
-        unconstrain(*(np.asarray(points[rv.name][n], dtype=rv.dtype) for rv in model.free_RVs))
-        for n in range(len(values))
-    ]
-    positions = np.array([np.concatenate([np.ravel(v) for v in row[:-1]]) for row in rows])
-    return _without_nan(positions.reshape(len(rows), -1), values + [float(row[-1]) for row in rows])
+    positions, log_jacobians = unconstrain({name: points[name][: len(values)] for name in names}, model, blank)
+    return _without_nan(positions, values + log_jacobians)
 
 
 def _without_nan(positions, values):
@@ -92,15 +86,23 @@ def _without_nan(positions, values):
     return table(positions, values)
 
 
-def _unconstrain(model, order):
-    """A function of the model's variables: the value variables in ``order``, and the log of the Jacobian."""
-    inputs = {rv: rv.type(name=rv.name) for rv in model.free_RVs}
+def unconstrain(
+    columns: Mapping[str, Any], model: pm.Model, order: Iterable[str], mode: Any = None
+) -> tuple[np.ndarray, np.ndarray]:
+    """Value variables of the model's, in ``order``, shape (n, d), and the logs of the Jacobian, (n,).
+
+    ``columns`` are arrays of shape (n, *shape) by the names of the model's variables.
+    """
     values, jacobian = {}, pt.constant(0.0)
-    for rv, variable in inputs.items():
-        transform, value = model.rvs_to_transforms.get(rv), variable
-        if transform is not None:
-            value = transform.forward(variable, *rv.owner.inputs)
+    for rv in model.free_RVs:
+        transform, value = model.rvs_to_transforms.get(rv), rv
+        if transform is not None:  # its bounds may be other random variables
+            value = transform.forward(rv, *rv.owner.inputs)
             jacobian = jacobian + transform.log_jac_det(value, *rv.owner.inputs).sum()
         values[model.rvs_to_values[rv].name] = value
-    outputs = clone_replace([*(values[name] for name in order), jacobian], dict(inputs))
-    return pytensor.function(list(inputs.values()), outputs, on_unused_input="ignore")
+    outputs = [*(values[name] for name in order), jacobian]
+    function = pytensor.function(model.free_RVs, outputs, mode=mode, on_unused_input="ignore")
+    given = [np.asarray(columns[rv.name]).astype(rv.dtype) for rv in model.free_RVs]
+    rows = [function(*row) for row in zip(*given, strict=True)]
+    positions = np.array([np.concatenate([np.ravel(v) for v in row[:-1]]) for row in rows], dtype=float)
+    return positions.reshape(len(rows), -1), np.array([float(row[-1]) for row in rows])

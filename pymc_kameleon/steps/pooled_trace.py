@@ -168,14 +168,12 @@ def from_dataset(density: LogDensity, dataset) -> Evaluations:
             f"the evaluations are of the value variables {given}, and the model has {wanted}. Give evaluations of the "
             "same model, unconstrained, by the names of its value variables."
         )
-    positions = positions_of(dataset, list(blank))
+    return record_of(dataset, blank)
+
+
+def record_of(dataset: Any, names: Iterable[str]) -> Evaluations:
+    """The record in ``to_dataset``'s, with the value variables ``names`` in their order."""
     values = dataset["_log_density"].values
+    parts = [np.asarray(dataset[name].values, dtype=float).reshape(len(values), -1) for name in names]
     rest = [dataset[f"_{name}"].values for name in ("chain", "round", "move")]
-    return table(positions, values, *rest)
-
-
-def positions_of(dataset: Any, names: Iterable[str]) -> np.ndarray:
-    """The points of ``to_dataset``'s, by the value variables ``names`` in their order, shape (n, d)."""
-    n = dataset["_log_density"].sizes["evaluation"]
-    parts = [np.asarray(dataset[name].values, dtype=float).reshape(n, -1) for name in names]
-    return np.concatenate(parts, axis=1)
+    return table(np.concatenate(parts, axis=1), values, *rest)

@@ -6,6 +6,7 @@ regions of exactly known probability.
 
 from dataclasses import dataclass, field, fields
 from functools import cached_property
+from typing import Any, ClassVar
 
 import numpy as np
 from scipy import special
@@ -23,10 +24,7 @@ class Target:
     """
 
     dim: int
-
-    @staticmethod
-    def _kernel(x, *parameters):
-        raise NotImplementedError
+    _kernel: ClassVar[Any]
 
     @property
     def _parameters(self) -> tuple:
