@@ -15,20 +15,11 @@ from pymc_kameleon.steps.pooled_trace import from_dataset
 
 
 def known_points(given: Any, model: pm.Model, density: LogDensity) -> Evaluations:
-    """The record of what a user gives as ``evaluations``.
+    """The record of what a user gives as ``evaluations``: of ``pk.sample``, or a table (points, log densities).
 
-    Parameters
-    ----------
-    given : InferenceData, DataTree, Dataset, Evaluations or (points, log densities)
-        What ``pk.sample`` returned, or its group ``evaluations``; or a table. Its points: an array of shape (n, d) in
-        the order of the model's value variables, or a dict of arrays of shape (n, *shape) by the names of the value
-        variables (unconstrained), or by those of the model's variables; then the log density is that of the model's
-        variables, too, and the transforms' Jacobians are added.
-
-    Raises
-    ------
-    ValueError
-        If it is of other variables, with what was found and what was wanted.
+    A table's points are an array of shape (n, d) in the order of the model's value variables, or a dict of arrays of
+    shape (n, *shape) by the names of the value variables (unconstrained), or by those of the model's variables; then
+    the log density is that of the model's variables, too, and the transforms' Jacobians are added.
     """
     if isinstance(given, Evaluations):
         made = given

@@ -22,12 +22,8 @@ FLOATS = (
 )  # fmt: skip
 DTYPES: dict[str, Any] = {
     **dict.fromkeys(FLOATS, np.float64),
-    "diverging": np.bool_,
-    "surrogate_diverging": np.bool_,
-    "refits": np.int64,
-    "evaluations": np.int64,
-    "pool": np.int64,
-    "mode": np.int64,
+    **dict.fromkeys(("diverging", "surrogate_diverging"), np.bool_),
+    **dict.fromkeys(("refits", "evaluations", "pool", "mode"), np.int64),
     "move": np.dtype("U16"),
     "surrogate": np.dtype("U24"),
 }
@@ -48,12 +44,7 @@ def to_idata(
 ):
     """InferenceData (PyMC 5) or DataTree (PyMC 6) of ``rows``, one draw of every chain each.
 
-    Parameters
-    ----------
-    attributes : dict
-        Of the posterior and of the evaluations.
-    kwargs
-        Of ``pm.to_inference_data``.
+    ``attributes`` are of the posterior and of the evaluations, ``kwargs`` of ``pm.to_inference_data``.
     """
     idata = _inference_data(model, density, warmup, rows, seconds, keep_warmup, kwargs)
     for name, value in attributes.items():
@@ -65,14 +56,11 @@ def _inference_data(model, density, warmup, rows, seconds, keep_warmup, kwargs, 
     """As ``pm.sample`` makes it of its traces."""
     kept = [*warmup, *rows] if keep_warmup else rows
     traces, first = [], NDArray(model=model, vars=variables)
+    compiled = {
+        name: getattr(first, name) for name in ("vars", "fn", "var_shapes", "var_dtypes")
+    }  # once, for all chains
     for chain in range(len(rows[0].positions)):
-        # One compiled function for all chains.
-        trace = first
-        if chain:
-            trace = NDArray(
-                model=model, vars=first.vars, fn=first.fn, var_shapes=first.var_shapes,
-                var_dtypes=first.var_dtypes,
-            )  # fmt: skip
+        trace = NDArray(model=model, **compiled)
         trace.setup(len(kept), chain, [DTYPES])
         template = {v.name: None for v in model.value_vars}
         for n, row in enumerate(kept):
@@ -104,10 +92,7 @@ def add_control_variates(
 ) -> Any:
     """Draws of the surrogate in the model's variables, and how far it is off, as groups of their own.
 
-    Parameters
-    ----------
-    ratios : dict of str to ndarray
-        f - log p of the posterior's draws, (chains, draws), and of the audits, (n,).
+    ``ratios`` are f - log p of the posterior's draws, (chains, draws), and of the audits, (n,).
     """
     rows = [Row(x, np.zeros(len(x)), [{}] * len(x)) for x in free.positions.swapaxes(0, 1)]
     # without deterministics, which may stand behind the simulator whose evaluations are counted
@@ -137,12 +122,10 @@ def to_dataset(density: LogDensity, evaluated: Evaluations, attributes: dict[str
     """Every evaluation, value variable by value variable, as a dataset with the dimension ``evaluation``."""
     columns: dict[str, Any] = {}
     blank = density.update({}, np.zeros(density.dim))
-    offset = 0
-    for name, value in blank.items():
-        part = evaluated.positions[:, offset : offset + value.size]
+    parts = np.split(evaluated.positions, np.cumsum([value.size for value in blank.values()])[:-1], axis=1)
+    for (name, value), part in zip(blank.items(), parts, strict=True):
         dims = ["evaluation", *(f"{name}_dim_{k}" for k in range(value.ndim))]
         columns[name] = (dims, part.reshape(-1, *value.shape))
-        offset += value.size
     for name in ("chain", "round", "move"):
         columns[f"_{name}"] = ("evaluation", getattr(evaluated, name))
     columns["_log_density"] = ("evaluation", evaluated.log_densities)
@@ -150,13 +133,7 @@ def to_dataset(density: LogDensity, evaluated: Evaluations, attributes: dict[str
 
 
 def from_dataset(density: LogDensity, dataset) -> Evaluations:
-    """The record that ``to_dataset`` made a dataset of, for a model with the same value variables.
-
-    Raises
-    ------
-    ValueError
-        If the variables or their shapes are others.
-    """
+    """The record that ``to_dataset`` made a dataset of, for a model with the same value variables."""
     to_plain = getattr(dataset, "to_dataset", None)  # of a group in a DataTree
     if to_plain is not None:
         dataset = to_plain()

@@ -134,7 +134,7 @@ class Cell:
             self._function.input_storage[self._place].storage[0] = value
 
 
-def cells(function, wanted: Callable[[Any], bool]) -> list[Cell]:
+def cells(function, wanted: Callable[[Any], bool] = lambda variable: True) -> list[Cell]:
     """The shared inputs of ``function`` that are wanted, in the function's order."""
     return [Cell(function, variable) for variable in function.get_shared() if wanted(variable)]
 
