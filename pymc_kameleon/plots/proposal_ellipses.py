@@ -160,7 +160,7 @@ def _of_local(sampler: LocalMoves, state: Any) -> Kernel:
 
 def _of_mixture(state: Any) -> Kernel:
     def spread(z: np.ndarray) -> np.ndarray:
-        lower = local_moment(z, *state.surrogate[2:])
+        lower = local_moment(z, state.surrogate)
         return math.exp(2.0 * state.log_scale) * (lower + np.tril(lower, -1).T)
 
     return _about(state, 0.5 * math.exp(state.walk.log_scale), spread)

@@ -25,17 +25,10 @@ AUDITS, WITHIN, SHARE = (100, 1.0, 0.99)  # of so many audits and of the draws s
 
 
 class Gate(NamedTuple):
-    """Whether the surrogate may be used as a control variate.
-
-    Attributes
-    ----------
-    is_open : bool
-    why : str
-        A sentence.
-    """
+    """Whether the surrogate may be used as a control variate."""
 
     is_open: bool
-    why: str
+    why: str  # a sentence
 
 
 def gate(log_ratios: np.ndarray, audits: np.ndarray) -> Gate:
@@ -173,12 +166,8 @@ def _row(x, weights, free, inside) -> dict[str, float | bool]:
 def controlled(h: np.ndarray, weights: np.ndarray, free: np.ndarray, inside: np.ndarray) -> tuple[float, float]:
     """E_p[h] and its standard error.
 
-    Parameters
-    ----------
-    h, weights : ndarray of shape (chains, draws)
-        The quantity, and v, at draws of the posterior.
-    free, inside : ndarray of shape (chains, draws)
-        The quantity at draws of exp(f), and whether they are in C.
+    ``h`` and ``weights``, v, are at draws of the posterior, (chains, draws); ``free`` is the quantity at draws of
+    exp(f), and ``inside`` whether they are in C.
     """
     weights, inside = weights / weights.mean(), inside / inside.mean()
     weighted, expected = float((weights * h).mean()), float((inside * free).mean())

@@ -43,8 +43,9 @@ def report(idata: Any, model: Any = None) -> str:
             f"report compares chains: it takes two of {convergence.LEAST_DRAWS} draws at least, got {chains} of {n}."
         )
     attributes = dict(posterior.attrs)
+    groups = attributes.get("groups")
     names, draws = _flat(posterior)
-    judged = convergence.judge(draws, _groups(attributes))
+    judged = convergence.judge(draws, None if groups is None else [int(g) for g in np.ravel(groups)])
     ess, rhat = _worst(names, draws)
     ends = attributes.get("ends", ()) if model is None else finite_ends(model)
     found = doubts.find(idata, names, draws, judged, np.ravel(ends))
@@ -70,11 +71,6 @@ def _flat(posterior: Any) -> tuple[list[str], np.ndarray]:
     # a deterministic that is a constant says nothing
     moving = {name: x for name, x in found.items() if np.ptp(x) > 0.0}
     return list(moving), np.stack(list(moving.values()), axis=2)
-
-
-def _groups(attributes: dict[str, Any]) -> list[int] | None:
-    groups = attributes.get("groups")
-    return None if groups is None else [int(g) for g in np.ravel(groups)]
 
 
 def _worst(names: list[str], draws: np.ndarray) -> tuple[doubts.Worst, doubts.Worst]:
@@ -114,7 +110,7 @@ def _surrogate(idata: Any, attributes: dict[str, Any]) -> Iterator[str]:
         return
     error, uncovered = float(attributes["residual_sd"]), float(attributes["uncovered"])
     low = f"{uncovered:.0%} of the chains' last tuning states lay where it is far too low"
-    if uncovered == 1.0:  # as long as nothing has been judged
+    if uncovered == 1.0:  # nothing has been judged
         low = "tuning ended too soon after its last fit to say where it is too low"
     yield (
         f"The surrogate ({attributes['surrogate']}) was off by {error:.2g} out of sample, in units of the log density; "
@@ -137,12 +133,9 @@ def _surrogate(idata: Any, attributes: dict[str, Any]) -> Iterator[str]:
 
 def _control_variates(idata: Any) -> Iterator[str]:
     gate = control_variates.gate_of(idata)
-    if gate is None:
-        return
-    if gate.is_open:
-        yield f"It may be used as a control variate, pk.expectations(idata): {gate.why}"
-    else:
-        yield f"It is no control variate, pk.expectations would refuse: {gate.why}"
+    if gate is not None:
+        may = "may be used as a control variate, pk.expectations(idata)"
+        yield f"It {may if gate.is_open else 'is no control variate, pk.expectations would refuse'}: {gate.why}"
 
 
 def _modes(idata: Any, attributes: dict[str, Any]) -> Iterator[str]:
@@ -174,13 +167,12 @@ def _chains(idata: Any, names: list[str], draws: np.ndarray) -> Iterator[str]:
     # that of all draws grows with what is looked for: no mean of fewer than eight chains is three of those away
     centre, within = np.median(means, axis=0), np.median(draws.std(axis=1), axis=0)
     z = np.abs(means - centre) / np.maximum(within, np.finfo(float).tiny)
-    share = None
-    if "share" in idata["sample_stats"]:
-        share = idata["sample_stats"]["share"].values.mean(axis=1)
+    statistics = idata["sample_stats"]
+    share = statistics["share"].values.mean(axis=1) if "share" in statistics else np.ones(len(means))
     for chain in range(len(means)):
         furthest = int(np.argmax(z[chain]))
         stands = f"{names[furthest]} = {means[chain, furthest]:.3g} against {centre[furthest]:.3g}"
-        if share is not None and share[chain] < 0.7:
+        if share[chain] < 0.7:
             yield (
                 f"Chain {chain} spent much of its time where the surrogate is too low (mean share {share[chain]:.2f}), "
                 f"at {stands} in the others."
@@ -210,11 +202,10 @@ def _failures(idata: Any, attributes: dict[str, Any]) -> Iterator[str]:
 
 
 def _divergences(idata: Any) -> Iterator[str]:
-    if "diverging" in idata["sample_stats"]:
-        diverging = int(idata["sample_stats"]["diverging"].sum())
-        if diverging:
-            missed = " that the surrogate misses" if "surrogate" in idata["sample_stats"] else ""
-            yield f"{diverging} trajectories ended where the log density falls off a cliff{missed}."
+    found = idata["sample_stats"]
+    if "diverging" in found and (diverging := int(found["diverging"].sum())):
+        missed = " that the surrogate misses" if "surrogate" in found else ""
+        yield f"{diverging} trajectories ended where the log density falls off a cliff{missed}."
 
 
 def _longer(more: int, attributes: dict[str, Any], n: int) -> str:

@@ -28,13 +28,9 @@ class Mixture(NamedTuple):
 def fit(
     rng: np.random.Generator, points: np.ndarray, size: int, effective_size: float, iterations: int = 15
 ) -> Mixture:
-    """The mixture of ``size`` components after ``iterations`` of EM.
+    """The mixture of ``size`` components after ``iterations`` of EM, of ``points`` (n, d).
 
-    Parameters
-    ----------
-    points : ndarray of shape (n, d)
-    effective_size : float
-        n_eff, at most n: how many independent points they are worth.
+    ``effective_size`` is n_eff, at most n: how many independent points they are worth.
     """
     features = _features(points)
     if size == 1:
@@ -80,16 +76,14 @@ def choose_size(
     """
     block = np.arange(len(points)) * 10 // len(points)
     halves = points[block % 2 == 0], points[block % 2 == 1]
-    best, best_score, failures, size = 1, -np.inf, 0, 1
-    while size <= largest and failures < 2:
+    best, best_score, size = 1, -np.inf, 1
+    while size <= min(largest, 4 * best):
         score = 0
         for train, test in (halves, halves[::-1]):
             fitted = fit(rng, train, size, effective_size / 2, iterations=10)
             score += _score(widen(fitted, inflation, broad_share), test)
         if score > best_score:
-            best, best_score, failures = size, score, 0
-        else:
-            failures += 1
+            best, best_score = size, score
         size *= 2
     return best
 

@@ -61,13 +61,13 @@ class State(NamedTuple):
     walk: adaptive_metropolis.State
     centre: np.ndarray  # (d,): m, as of the last refresh
     factor: np.ndarray  # (d, d): L, as of the last refresh
-    surrogate: Surrogate | None  # ``None`` until the first refresh
-    log_scale: float  # log nu
-    auxiliary_log_scale: float  # log h
-    moves: int  # local moves since their gain was last reset
-    auxiliary_moves: int  # the same of auxiliary moves
     next_refresh: int  # iteration
     last_refresh: float  # iteration after which there is none
+    surrogate: Surrogate | None = None  # ``None`` until the first refresh
+    log_scale: float = 0.0  # log nu
+    auxiliary_log_scale: float = 0.0  # log h
+    moves: int = 0  # local moves since their gain was last reset
+    auxiliary_moves: int = 0  # the same of auxiliary moves
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -154,45 +154,29 @@ class GaussianMixture(Sampler):
             if tune is not None:
                 local_start = int(max(0.35 * tune, min(local_start, 0.5 * tune)))
         return State(
-            walk=walk,
-            centre=np.zeros(d),
-            factor=np.eye(d),
-            surrogate=None,
-            log_scale=0.0,
-            auxiliary_log_scale=0.0,
-            moves=0,
-            auxiliary_moves=0,
-            next_refresh=max(walk.next_update, local_start),
+            walk, np.zeros(d), np.eye(d), next_refresh=max(walk.next_update, local_start),
             last_refresh=math.inf if tune is None else 0.95 * tune,  # then only scales adapt
-        )
+        )  # fmt: skip
 
     def propose(self, rng, x, state) -> Proposal:
         """One of the four moves, chosen without looking at ``x``: each leaves the target invariant by itself."""
-        surrogate = state.surrogate
-        if surrogate is None:
+        if state.surrogate is None:
             return self.walk.propose(rng, x, state.walk)
         global_end, local_end, auxiliary_end = self.cumulative_shares
         choice, d = rng.random(), len(x)
         if choice < global_end:
             return self.walk.propose(rng, x, state.walk)
-        _, log_weights, log_norms, means, covariances, axes, variances = surrogate
+        where = x, state.centre, state.factor, state.surrogate
         if choice < local_end:
-            x_new, log_q_ratio = mixture_moves.local(
-                x, state.centre, state.factor, log_norms, means, covariances, axes, variances,
-                0.5 * math.exp(state.walk.log_scale), math.exp(state.log_scale), rng.standard_normal(d),
-            )  # fmt: skip
-            return Proposal(x_new, log_q_ratio, "local")
-        if choice < auxiliary_end:
-            x_new, log_q_ratio = mixture_moves.auxiliary(
-                x, state.centre, state.factor, log_weights, log_norms, means, axes, variances,
-                math.exp(state.auxiliary_log_scale), rng.standard_normal(2 * d), rng.random(),
-            )  # fmt: skip
-            return Proposal(x_new, log_q_ratio, "auxiliary")
-        x_new, log_q_ratio = mixture_moves.independence(
-            x, state.centre, state.factor, surrogate.cumulative, log_norms, means, axes, variances,
-            rng.standard_normal(d), rng.random(),
-        )  # fmt: skip
-        return Proposal(x_new, log_q_ratio, "independence")
+            move, gamma, nu = "local", 0.5 * math.exp(state.walk.log_scale), math.exp(state.log_scale)
+            x_new, log_q_ratio = mixture_moves.local(*where, gamma, nu, rng.standard_normal(d))
+        elif choice < auxiliary_end:
+            move, h = "auxiliary", math.exp(state.auxiliary_log_scale)
+            x_new, log_q_ratio = mixture_moves.auxiliary(*where, h, rng.standard_normal(2 * d), rng.random())
+        else:
+            move = "independence"
+            x_new, log_q_ratio = mixture_moves.independence(*where, rng.standard_normal(d), rng.random())
+        return Proposal(x_new, log_q_ratio, move)
 
     def adapt(self, rng, state, outcome) -> State:
         """Learn from one draw, whichever kernel made it."""
@@ -220,14 +204,12 @@ class GaussianMixture(Sampler):
 
         The last three are 0 before the first fit; the broad component is not counted.
         """
-        values = {"scaling": math.exp(state.walk.log_scale)}
-        if state.surrogate is None:
-            return {**values, "local_scale": 0.0, "auxiliary_scale": 0.0, "n_components": 0.0}
+        fitted, scaling = state.surrogate is not None, math.exp(state.walk.log_scale)
         return {
-            **values,
-            "local_scale": math.exp(state.log_scale),
-            "auxiliary_scale": math.exp(state.auxiliary_log_scale),
-            "n_components": len(state.surrogate.log_weights) - 1.0,
+            "scaling": scaling,
+            "local_scale": math.exp(state.log_scale) if fitted else 0.0,
+            "auxiliary_scale": math.exp(state.auxiliary_log_scale) if fitted else 0.0,
+            "n_components": len(state.surrogate.log_weights) - 1.0 if fitted else 0.0,
         }
 
     def relearn(self, rng, state) -> State:

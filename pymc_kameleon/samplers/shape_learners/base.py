@@ -96,11 +96,9 @@ class ShapeLearner(Sampler):
         # of a coordinate that moves alone
         sds = OPTIMAL_SCALE * math.exp(log_scale) * np.sqrt(np.square(factor).sum(axis=1))
         arrived = known.factor is not None and all(option is None for option in given)
-        sweeps = 0 if arrived else self.sweeps
         size = getattr(self, f"initial_{self.size}")
-        size = OPTIMAL_SCALE / math.sqrt(len(x)) if size is None else size
-        log_size = math.log(size) + log_scale
-        phase = coordinate_moves.begin(sds, sweeps, known.left(self.tune))
+        log_size = math.log(OPTIMAL_SCALE / math.sqrt(len(x)) if size is None else size) + log_scale
+        phase = coordinate_moves.begin(sds, 0 if arrived else self.sweeps, known.left(self.tune))
         return State(log_size, factor, log_size, factor, phase)
 
     def propose(self, rng, x, state) -> Proposal:
@@ -154,13 +152,7 @@ def initial_shape(
     initial_covariance: np.ndarray | None,
     arrival_factor: np.ndarray | None = None,
 ) -> tuple[np.ndarray, float]:
-    """Lower factor of the initial covariance scaled to determinant one, and log of the scale.
-
-    Raises
-    ------
-    ValueError
-        If both are given, or the shape is wrong, or there is no factor.
-    """
+    """Lower factor of the initial covariance scaled to determinant one, and log of the scale."""
     if initial_covariance is not None:
         if initial_scale is not None:
             raise ValueError("Give initial_scale or initial_covariance, not both.")

@@ -37,18 +37,18 @@ class Row(dict[str, Any]):
     told: Told | None = None
 
 
-class Window(deque[float]):
+class Window:
     """The last values. For the eye alone: no draw depends on it, and no sampling state holds it."""
 
     def __init__(self) -> None:
-        super().__init__(maxlen=WINDOW)
+        self.last: deque[float] = deque(maxlen=WINDOW)
 
     def told(self, life: Any, draw: Any, evaluations: int) -> Told:
         """What the bar shows of a draw: acceptance over the last draws that proposed."""
         if draw.proposal.move not in NO_PROPOSALS:
-            self.append(draw.accept_prob)
+            self.last.append(draw.accept_prob)
         phase = CLIMBING if life.climbing else TUNING if life.state.tune else DRAWING
-        return Told(phase, sum(self) / max(len(self), 1), evaluations)
+        return Told(phase, sum(self.last) / max(len(self.last), 1), evaluations)
 
 
 def columns(third: str, n_chains: int) -> tuple[list[ProgressColumn], dict[str, list[str]]]:
