@@ -6,11 +6,10 @@ the radius r learns from acceptance and rejection, the shape C = L L^T from the 
 (Mueller & Sbalzarini, 2010, "Gaussian adaptation as a unifying framework for continuous black-box
 optimization and adaptive Monte Carlo sampling", IEEE CEC).
 
-Differs from the paper, unless its settings are chosen (``PAPER``): coordinate-wise moves find the units
-first, rates diminish, the radius learns from the acceptance probability instead of from acceptances, and
-aims at what is best for sampling. Always: everything is frozen when tuning ends, the acceptance aimed at is the
-one that noise leaves attainable, radius and shape have bounds, and a factor is updated in O(d^2) instead of a matrix
-square root in O(d^3).
+Differs from the paper, unless its settings are chosen (``PAPER``): coordinate-wise moves find the units first, rates
+diminish, the radius learns from the acceptance probability instead of from acceptances, and aims at what is best for
+sampling. Always: everything is frozen when tuning ends, the acceptance aimed at is the one that noise leaves
+attainable, radius and shape have bounds, and a factor is updated in O(d^2) instead of a matrix square root in O(d^3).
 """
 
 import math

@@ -14,11 +14,10 @@ stands still. What can be seen while tuning, without an evaluation of its own, i
 
 - the residuals log p - f at the chain's states, which were not there yet when f was fitted.
 
-The share of random-walk moves is 1 / r within its bounds: a surrogate that brings twice as much
-gets half of the draws, one that brings nothing keeps what it is tried out with; the worse the
-residuals, the higher the lower bound (:func:`least_share`). When tuning has ended that share
-becomes the least one, and how much of the rest the surrogate gets depends on how far it is too low
-where the chain is (:func:`frozen_mixture`).
+The share of random-walk moves is 1 / r within its bounds: a surrogate that brings twice as much gets half of the draws,
+one that brings nothing keeps what it is tried out with; the worse the residuals, the higher the lower bound
+(:func:`least_share`). When tuning has ended that share becomes the least one, and how much of the rest the surrogate
+gets depends on how far it is too low where the chain is (:func:`frozen_mixture`).
 
 References
 ----------
@@ -102,9 +101,8 @@ def random_walk_share(jumps: Jumps, gain: float, share: float, least: float, tri
 def least_share(quality: Quality | None, least: float) -> float:
     """Least share of random-walk moves: ``least``, or more for a surrogate that is bad.
 
-    Jumps are means over the bulk. They do not see how slowly a chain gets in and out of where f is
-    too low: that is left to the random walk, whose traffic between the two is proportional to its
-    least share, with whatever mixture.
+    Jumps are means over the bulk. They do not see how slowly a chain gets in and out of where f is too low: that is
+    left to the random walk, whose traffic between the two is proportional to its least share, with whatever mixture.
     """
     if quality is None:
         return least

@@ -4,11 +4,10 @@ In learned coordinates z, x = centre + L z, with momentum p ~ N(0, I) and potent
 
     p += (e/2) grad f(z);  z += e p;  p += (e/2) grad f(z)      for a random number of steps,
 
-then accept with min(1, exp(H(start) - H(end))), H = |p|^2 / 2 - log density, the *true* one
-(Strathmann et al., 2015, algorithm 1). Leapfrog on any smooth f is reversible and preserves volume,
-so this is exact whatever f is; f only decides how far a proposal gets. Seen from the accept step,
-log_q_ratio is the change of kinetic energy. Only positions are learned from, so that a noisy
-estimate of the log density does as well.
+then accept with min(1, exp(H(start) - H(end))), H = |p|^2 / 2 - log density, the *true* one (Strathmann et al., 2015,
+algorithm 1). Leapfrog on any smooth f is reversible and preserves volume, so this is exact whatever f is; f only
+decides how far a proposal gets. Seen from the accept step, log_q_ratio is the change of kinetic energy. Only positions
+are learned from, so that a noisy estimate of the log density does as well.
 
 A trajectory from a point that f underrates leads away from it, and is refused for about exp(log p -
 f) draws. When tuning has ended the two kernels therefore share the draws by how far f is too low
@@ -107,15 +106,14 @@ class Path(NamedTuple):
 class ScoreKamiltonian(SurrogateSampler):
     """Kamiltonian Monte Carlo with a surrogate from positions; :class:`LiteKamiltonian` or :class:`FiniteKamiltonian`.
 
-    The cold start, in four rules. (1) Adaptive Metropolis alone for ``first_fit`` draws. (2) Then
-    surrogates, at geometrically growing intervals, each fitted to the last two thirds of the
-    history. Its held-out score must be better than that of a Gaussian fit, otherwise adaptive
-    Metropolis goes on alone. (3) A better one gets ``trial_share`` of the draws, and the step size
-    is tuned on them. (4) After 20 of them, and again every 25 draws, the share of random-walk moves
-    is set to 1 / r, between ``random_walk_share`` and 1 - ``trial_share``, where r is the ratio of
-    the two kernels' expected squared jumps in the learned coordinate in which it is smallest for
-    each; the lower bound is raised, to 0.75 at most, by residuals that say that f is bad. Nothing
-    of this goes on when tuning has ended: the mixture of the two kernels is then fixed, and exact.
+    The cold start, in four rules. (1) Adaptive Metropolis alone for ``first_fit`` draws. (2) Then surrogates, at
+    geometrically growing intervals, each fitted to the last two thirds of the history. Its held-out score must be
+    better than that of a Gaussian fit, otherwise adaptive Metropolis goes on alone. (3) A better one gets
+    ``trial_share`` of the draws, and the step size is tuned on them. (4) After 20 of them, and again every 25 draws,
+    the share of random-walk moves is set to 1 / r, between ``random_walk_share`` and 1 - ``trial_share``, where r is
+    the ratio of the two kernels' expected squared jumps in the learned coordinate in which it is smallest for each; the
+    lower bound is raised, to 0.75 at most, by residuals that say that f is bad. Nothing of this goes on when tuning has
+    ended: the mixture of the two kernels is then fixed, and exact.
 
     Parameters
     ----------
@@ -175,8 +173,7 @@ class ScoreKamiltonian(SurrogateSampler):
     Raises
     ------
     ValueError
-        For an option outside its domain, with the value, and for a history that does not fit ``x``
-        or spans no volume.
+        For an option outside its domain, with the value, and for a history that does not fit ``x`` or spans no volume.
     """
 
     presets: ClassVar[dict] = {"paper": PAPER}
