@@ -25,21 +25,10 @@ WORDS = {
 
 
 def check_types(options: Mapping[str, Any], annotations: Mapping[str, Any]) -> None:
-    """Refuse options that are not of the type that their annotation says.
+    """Refuse options that are not of the type that their annotation says; one without an annotation may be anything.
 
-    Parameters
-    ----------
-    options : dict
-        By name, as given.
-    annotations : dict
-        By name; an option without one may be anything.
-
-    Raises
-    ------
-    TypeError
-        With the name, the value and what is right.
-    ValueError
-        The same, for a number that is not of the right kind, and for another word than those there are.
+    A ``TypeError`` with the name, the value and what is right; a ``ValueError`` for a number that is not of the right
+    kind, and for another word than those there are.
     """
     for name, value in options.items():
         kind = annotations.get(name, Any)

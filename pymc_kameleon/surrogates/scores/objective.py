@@ -135,11 +135,6 @@ def distinct_states(points: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
     A chain repeats its state at every rejection. Fitting to distinct states with multiplicities as
     weights is the same objective at a smaller size, and no state sits in two folds.
-
-    Returns
-    -------
-    states : ndarray of shape (n, d)
-    weights : ndarray of shape (n,)
     """
     _, first, counts = np.unique(points, axis=0, return_index=True, return_counts=True)
     order = np.argsort(first)
