@@ -5,6 +5,7 @@ import logging
 import math
 import pickle
 import warnings
+from collections.abc import Callable
 from functools import cache
 from itertools import pairwise
 from typing import Any
@@ -21,6 +22,16 @@ from pymc_kameleon.steps.noise import noisy_factors
 from pymc_kameleon.steps.noise.hidden_generators import hidden_generators
 
 _log = logging.getLogger("pymc.kameleon")
+
+
+def _held(cells: str, read: Callable, write: Callable, kind: type) -> Any:
+    """The values of the cells in an attribute, to be read and set."""
+
+    def put(density, values):
+        for cell, value in zip(getattr(density, cells), values, strict=True):
+            cell.value = write(value)
+
+    return property(lambda density: kind(read(cell.value) for cell in getattr(density, cells)), put)
 
 
 class LogDensity:
@@ -150,13 +161,11 @@ class LogDensity:
     def follow(self, point: dict[str, np.ndarray]) -> bool:
         """Take over the other variables' values; whether any of them moved."""
         moved = False
-        for name, cells in self._others.items():
-            for cell in cells:
-                known = cell.value
-                value = np.asarray(point[name], dtype=known.dtype)
-                if value.tobytes() != known.tobytes():  # NaN is what it was, too
-                    cell.value = value.copy()
-                    moved = True
+        for name, cell in ((name, cell) for name, cells in self._others.items() for cell in cells):
+            value = np.asarray(point[name], dtype=cell.value.dtype)
+            if value.tobytes() != cell.value.tobytes():  # NaN is what it was, too
+                cell.value = value.copy()
+                moved = True
         return moved
 
     @property
@@ -189,35 +198,11 @@ class LogDensity:
         """The cells of this density's own random generators, in a fixed order."""
         return self._noise
 
-    @property
-    def noise(self) -> list[Any]:
-        """States of those generators."""
-        return [get_state_from_generator(cell.value) for cell in self._noise]
-
-    @noise.setter
-    def noise(self, states):
-        for cell, state in zip(self._noise, states, strict=True):
-            cell.value = random_generator_from_state(state)
-
-    @property
-    def work(self) -> tuple[int, ...]:
-        """How many particles, simulations ... each estimator uses; of those that are told."""
-        return tuple(int(cell.value) for cell in self._work)
-
-    @work.setter
-    def work(self, numbers):
-        for cell, n in zip(self._work, numbers, strict=True):
-            cell.value = np.asarray(n, "int64")
-
-    @property
-    def auxiliary(self) -> list[np.ndarray]:
-        """The standard normals that the estimators are a function of, one array an estimator."""
-        return [cell.value for cell in self._auxiliary]
-
-    @auxiliary.setter
-    def auxiliary(self, values):
-        for cell, value in zip(self._auxiliary, values, strict=True):
-            cell.value = value
+    # States of those generators; how many particles, simulations ... each estimator that is told uses; the standard
+    # normals that the estimators are a function of, one array an estimator.
+    noise = _held("_noise", get_state_from_generator, random_generator_from_state, list)
+    work = _held("_work", int, lambda n: np.asarray(n, "int64"), tuple)
+    auxiliary = _held("_auxiliary", lambda value: value, lambda value: value, list)
 
     # -- explaining ---------------------------------------------------------------------------
 

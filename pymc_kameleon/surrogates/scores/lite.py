@@ -46,11 +46,6 @@ class LiteSurrogate(NamedTuple):
     lengthscale: np.ndarray  # (d,)
     base: GaussianBase  # zero precision is none
 
-    def values(self, x: np.ndarray) -> np.ndarray:
-        """Values of f at the rows of ``x`` (n, d), shape (n,)."""
-        kernel = _gram(x, self.centres, self.lengthscale)
-        return self.base.values(x) + kernel @ self.coefficients
-
     def gradients(self, x: np.ndarray) -> np.ndarray:
         """Gradients of f at the rows of ``x`` (n, d), shape (n, d)."""
         kernel = _gram(x, self.centres, self.lengthscale)
