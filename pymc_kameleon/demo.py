@@ -14,14 +14,13 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
-from pytensor.graph import Apply, Op
 from rich.console import Console
 from rich.table import Table
 
 from pymc_kameleon import steps
 from pymc_kameleon.datasets import LynxHare, load_lynx_hare
 from pymc_kameleon.diagnostics import efficiency
-from pymc_kameleon.hierarchical_demo import Solver, patients_model
+from pymc_kameleon.hierarchical_demo import BlackBox, Solver, patients_model
 from pymc_kameleon.targets import solve_lotka_volterra
 from pymc_kameleon.verdict.convergence import plain
 
@@ -40,26 +39,11 @@ HIERARCHY = {"draws": 300, "tune": 300}  # a chain: enough for the second model
 PARAMETERS = ("alpha", "beta", "gamma", "delta", "initial", "sigma")
 
 
-class PredatorPrey(Op):
-    """Log populations of hares and lynxes in 21 years, given (alpha, beta, gamma, delta, hare0, lynx0).
-
-    A black box: PyTensor sees numbers go in and numbers come out. ``calls`` counts them.
-    """
-
-    __props__ = ()
+class PredatorPrey(BlackBox):
+    """Log populations of hares and lynxes in 21 years, given (alpha, beta, gamma, delta, hare0, lynx0)."""
 
     def __init__(self):
-        self.calls = 0
-
-    def make_node(self, parameters):
-        """One vector of six in, one (21, 2) matrix out."""
-        return Apply(self, [pt.as_tensor(parameters)], [pt.dmatrix()])
-
-    def perform(self, node, inputs, outputs):
-        """Solve the equations; NaN where the solution leaves all bounds."""
-        self.calls += 1
-        with np.errstate(invalid="ignore"):
-            outputs[0][0] = np.log(solve_lotka_volterra(*inputs[0]))
+        super().__init__(lambda parameters: np.log(solve_lotka_volterra(*parameters)))
 
 
 def lynx_hare_model(solver: PredatorPrey | None = None) -> pm.Model:

@@ -88,11 +88,6 @@ class AdaptiveMetropolis(Sampler):
     tune : int, optional
         Length of tuning, if known: give it what ``pm.sample`` gets. Then the coordinate-wise phase, which finds the
         units, takes at most a fifth of it.
-
-    Raises
-    ------
-    ValueError
-        For an option outside its domain, with the value.
     """
 
     presets: ClassVar[dict] = {"paper": PAPER}

@@ -102,6 +102,7 @@ class Sampler:
     A subclass is a frozen dataclass, ``@dataclass(frozen=True, kw_only=True, eq=False)``. Its fields are its options:
     documented, checked in ``__post_init__`` as far as they can be without a dimension, and never changed. Their types
     are checked here (a ``Literal`` lists the words there are), and the docstring gets what is said of inherited ones.
+    What is outside an option's domain is a ``ValueError`` with the value.
     """
 
     presets: ClassVar[dict[str, dict[str, Any]]] = {}  # named sets of options

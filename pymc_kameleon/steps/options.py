@@ -97,21 +97,17 @@ def choose(kind: Any, preset: str | None, options: dict[str, Any]) -> tuple[str,
         screen = options.pop("screen", 0 if preset == "paper" else kind.screens)
         check_types({"screen": screen}, {"screen": int})
         count(0, screen=screen)
-    if kind.schedules:
-        schedule = options.pop("schedule", None)
-        if schedule is not None and variant not in kind.schedules:
+    if kind.schedules and (schedule := options.pop("schedule", None)) is not None:
+        if variant not in kind.schedules:
             raise unknown("schedule", kind.schedules)
         check_types({"schedule": schedule}, {"schedule": ScheduleName | Callable | None})
     if preset is not None and preset not in presets:
         raise ValueError(f"preset must be None{''.join(f' or {p!r}' for p in presets)}, got {preset!r}.")
-    for name, value in list(options.items()):
+    for name in [n for n in options if n not in known]:
         having = {v: m for v, m in kind.variants.items() if name in m.defaults()}
-        if name in known:
-            continue
         # at its default an option of another algorithm asks for nothing
-        if not any(described(value) == described(m.defaults()[name]) for m in having.values()):
+        if described(options.pop(name)) not in [described(m.defaults()[name]) for m in having.values()]:
             raise unknown(name, having)
-        del options[name]
     return variant, {**presets.get(preset, {}), **options}, screen, schedule
 
 

@@ -111,8 +111,9 @@ def load_state(step: KernelStep, path: str | os.PathLike) -> dict[str, np.ndarra
     """
     if not isinstance(step, KernelStep):
         raise TypeError(f"load_state takes a step of pymc_kameleon, got {type(step).__name__}.")
-    state, before = _unpacked(Path(path).read_bytes(), path), step.sampling_state
-    step.sampling_state = state  # refuses other names, shapes, options before anything is changed
+    before = step.sampling_state
+    # refuses other names, shapes, options before anything is changed
+    step.sampling_state = _unpacked(Path(path).read_bytes(), path)
     try:
         _verify(step, path)
     except Exception:
@@ -222,10 +223,8 @@ class _Reader:
         if not isinstance(reference, list):
             return reference
         kind, number = reference
-        if kind == "array":
-            return self.arrays[number]
-        if kind == "scalar":
-            return self.arrays[number][()]
+        if kind in ("array", "scalar"):
+            return self.arrays[number] if kind == "array" else self.arrays[number][()]
         if number not in self._made:
             self._made[number] = self._make(*self.records[number])
         return self._made[number]

@@ -221,11 +221,11 @@ def test_em_finds_two_clusters_and_never_lowers_its_likelihood():
 def test_size_is_chosen_by_what_is_held_out():
     rng = np.random.default_rng(52)
     normal = rng.standard_normal((600, 3))
-    assert mixture_fit.choose_size(rng, normal, 16, 600.0, 1.0, 0.1) == 1
+    assert mixture_fit.choose_size(rng, normal, 16, 600.0) == 1
     clusters = two_clusters(rng, 600, 3)
     clusters = (clusters - clusters.mean(axis=0)) / clusters.std(axis=0)
-    assert mixture_fit.choose_size(rng, clusters, 16, 600.0, 1.4, 0.1) > 1
-    assert mixture_fit.choose_size(rng, clusters, 1, 600.0, 1.4, 0.1) == 1
+    assert mixture_fit.choose_size(rng, clusters, 16, 600.0) > 1
+    assert mixture_fit.choose_size(rng, clusters, 1, 600.0) == 1
 
 
 def test_fit_takes_its_randomness_from_the_generator():
@@ -265,7 +265,7 @@ def mediocre_state(rng, move, n_points=120, size=6, h=0.7):
     points = target_draws(rng, n_points) * [0.8, 0.7] + [0.4, -0.3]
     mean, factor = points.mean(axis=0), np.linalg.cholesky(np.cov(points.T))
     z = np.linalg.solve(factor, (points - mean).T).T
-    mixture = mixture_fit.widen(mixture_fit.fit(rng, z, size, n_points), 1.4, 0.1)
+    mixture = mixture_fit.widen(mixture_fit.fit(rng, z, size, n_points))
     state = fixed_state(2, mixture, move, mean, factor, nu=0.9, h=h)
     walk = state.walk._replace(mean=mean, factor=factor, log_scale=math.log(0.3))
     return state._replace(walk=walk)
@@ -371,7 +371,7 @@ def test_a_mixture_that_follows_the_chain_is_seen():
             recent = np.array([*recent[-7:], x])
             scatter = np.cov(recent.T) + 0.05 * np.eye(2)
             fitted = mixture_fit.Mixture(np.ones(1), np.zeros((1, 2)), np.eye(2)[None])
-            surrogate = mixture_moves.build_surrogate(mixture_fit.widen(fitted, 1.4, 0.1))
+            surrogate = mixture_moves.build_surrogate(mixture_fit.widen(fitted))
             return state._replace(
                 centre=recent.mean(axis=0), factor=np.linalg.cholesky(scatter), surrogate=surrogate
             ).propose(rng, x)

@@ -217,7 +217,7 @@ def test_refitted_after_tuning_it_fails(family):
 
 def noisy_ends(refresh):
     """Transitions with an unbiased estimate of the density."""
-    state = mediocre("finite", random_walk_share=0.8, trial_share=0.1)
+    state = mediocre("finite", random_walk_share=0.8)
     return largest_change(*through(state, log_density, draw, n=2000, steps=10, noise=2.0, seed=8, refresh=refresh))
 
 

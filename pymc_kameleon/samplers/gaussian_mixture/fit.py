@@ -15,6 +15,8 @@ from typing import NamedTuple
 import numpy as np
 
 WEIGHT_PRIOR = 1e-3  # pseudo-count of every component
+# An independence proposal must be wider than the target, and what has not been seen lies outside of what has.
+INFLATION, BROAD = 1.4, 0.1
 
 
 class Mixture(NamedTuple):
@@ -46,25 +48,17 @@ def fit(
     return mixture
 
 
-def widen(mixture: Mixture, inflation: float, broad_share: float) -> Mixture:
-    """Covariances times ``inflation``, and a component N(0, 4 I) of weight ``broad_share``."""
+def widen(mixture: Mixture) -> Mixture:
+    """Covariances times ``INFLATION``, and a component N(0, 4 I) of weight ``BROAD``."""
     weights, means, covariances = mixture
     d = means.shape[1]
     return Mixture(
-        np.append((1.0 - broad_share) * weights, broad_share),
-        np.vstack([means, np.zeros(d)]),
-        np.concatenate([inflation * covariances, 4.0 * np.eye(d)[None]]),
-    )
+        np.append((1.0 - BROAD) * weights, BROAD), np.vstack([means, np.zeros(d)]),
+        np.concatenate([INFLATION * covariances, 4.0 * np.eye(d)[None]]),
+    )  # fmt: skip
 
 
-def choose_size(
-    rng: np.random.Generator,
-    points: np.ndarray,
-    largest: int,
-    effective_size: float,
-    inflation: float,
-    broad_share: float,
-) -> int:
+def choose_size(rng: np.random.Generator, points: np.ndarray, largest: int, effective_size: float) -> int:
     """Number of components among 1, 2, 4, ... <= ``largest`` that predicts held-out points best, once widened.
 
     ``points`` (n, d) are in the order of time. Neighbours in time are alike, so whole blocks of them are held out: ten
@@ -81,7 +75,7 @@ def choose_size(
         score = 0
         for train, test in (halves, halves[::-1]):
             fitted = fit(rng, train, size, effective_size / 2, iterations=10)
-            score += _score(widen(fitted, inflation, broad_share), test)
+            score += _score(widen(fitted), test)
         if score > best_score:
             best, best_score = size, score
         size *= 2

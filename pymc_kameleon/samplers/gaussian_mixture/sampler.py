@@ -43,8 +43,8 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 
 from pymc_kameleon.numerics import history
-from pymc_kameleon.numerics.checks import at_least, count, inside
-from pymc_kameleon.samplers import adaptive_metropolis
+from pymc_kameleon.numerics.checks import count, inside
+from pymc_kameleon.samplers import adaptive_metropolis, autoregressive
 from pymc_kameleon.samplers.adaptive_metropolis import AdaptiveMetropolis
 from pymc_kameleon.samplers.gaussian_mixture import fit as mixture_fit
 from pymc_kameleon.samplers.gaussian_mixture import moves as mixture_moves
@@ -80,18 +80,11 @@ class GaussianMixture(Sampler):
         Largest size of the evenly thinned history that the mixture is fitted to. Default 1000.
     max_components : int
         Largest mixture that cross-validation may choose, positive. Default 16.
-    inflation : float
-        Factor of the components' covariances, at least 1. Default 1.4: an independence proposal must be wider than the
-        target, and what has not been seen lies outside of what has.
-    broad_share : float
-        Weight of the component N(0, 4 I), in (0, 1). Default 0.1.
     shares : tuple of 4 floats
         Probabilities of the moves "global", "local", "auxiliary" and "independence". Default a quarter each: to reward
         the moves that jump farthest starves the two random walks, which alone extend the explored set.
     target_accept : float
         Of the global and the local move, in (0, 1). Default 0.234 (Roberts, Gelman & Gilks, 1997).
-    auxiliary_target_accept : float
-        Of the auxiliary move, in (0, 1). Default 0.4.
     learn_from_values : bool
         Of the global move: extend its covariance along axes that the log density's values say to be longer than where
         the chain has been. Default True.
@@ -99,11 +92,6 @@ class GaussianMixture(Sampler):
         Draws before the first fit, 0 or more. Default: 200 d, within 0.35 and 0.5 of ``tune`` where that is given.
     tune : int, optional
         Length of tuning, if known: give it what ``pm.sample`` gets. The first fit is then between 0.35 and 0.5 of it.
-
-    Raises
-    ------
-    ValueError
-        For an option outside its domain, with the value.
     """
 
     statistics: ClassVar[dict] = {
@@ -112,11 +100,8 @@ class GaussianMixture(Sampler):
 
     n_history: int = 1000
     max_components: int = 16
-    inflation: float = 1.4
-    broad_share: float = 0.1
     shares: tuple[float, float, float, float] = (0.25, 0.25, 0.25, 0.25)
     target_accept: float = 0.234
-    auxiliary_target_accept: float = 0.4
     learn_from_values: bool = True
     local_start: int | None = None
     tune: int | None = None
@@ -128,12 +113,7 @@ class GaussianMixture(Sampler):
         super().__post_init__()
         count(20, n_history=self.n_history)
         count(1, max_components=self.max_components)
-        at_least(1, inflation=self.inflation)
-        inside(
-            broad_share=(self.broad_share, 0, 1),
-            target_accept=(self.target_accept, 0, 1),
-            auxiliary_target_accept=(self.auxiliary_target_accept, 0, 1),
-        )
+        inside(target_accept=(self.target_accept, 0, 1))
         shares = self.shares
         if not (len(shares) == 4 and min(shares) >= 0 and math.isclose(sum(shares), 1.0)):
             raise ValueError(
@@ -188,7 +168,7 @@ class GaussianMixture(Sampler):
             state = state._replace(moves=moves, log_scale=log_scale)
         elif move == "auxiliary":
             moves = state.auxiliary_moves + 1
-            log_scale = _tuned(state.auxiliary_log_scale, outcome, self.auxiliary_target_accept, moves)
+            log_scale = _tuned(state.auxiliary_log_scale, outcome, autoregressive.TARGET_ACCEPT, moves)
             state = state._replace(auxiliary_moves=moves, auxiliary_log_scale=log_scale)
         walk = state.walk
         if walk.iteration >= state.next_refresh and walk.history is not None:
@@ -231,14 +211,13 @@ class GaussianMixture(Sampler):
         # A chain's distinct states are not independent; half of them is a guess on the safe side.
         effective_size = min(n, distinct / 2)
         largest = min(self.max_components, min(distinct, 2 * n) // (4 * d))
-        widening = self.inflation, self.broad_share
-        size = mixture_fit.choose_size(rng, points, largest, effective_size, *widening)
+        size = mixture_fit.choose_size(rng, points, largest, effective_size)
         fitted = mixture_fit.fit(rng, points, size, effective_size)
         return state._replace(
             walk=walk,
             centre=walk.mean,
             factor=walk.factor,
-            surrogate=mixture_moves.build_surrogate(mixture_fit.widen(fitted, *widening)),
+            surrogate=mixture_moves.build_surrogate(mixture_fit.widen(fitted)),
             log_scale=walk.log_scale if state.surrogate is None else state.log_scale,
             moves=max(int(0.3 * state.moves), 10),
             auxiliary_moves=max(int(0.3 * state.auxiliary_moves), 10),

@@ -19,6 +19,7 @@ from typing import ClassVar
 from pymc_kameleon.numerics.checks import inside
 from pymc_kameleon.numerics.compiled import njit
 from pymc_kameleon.numerics.covariance import multiply_lower, update_shape
+from pymc_kameleon.samplers.shape_learners import base
 from pymc_kameleon.samplers.shape_learners.base import ShapeLearner, State
 
 # Mueller & Sbalzarini (2010): Q = I, r = 1, P = 1/e, beta = lambda = ln(d + 1) / (d + 1)^2 throughout.
@@ -40,8 +41,6 @@ class GaussianAdaptation(ShapeLearner):
         the paper's 1/e is the optimiser's.
     rate : float, optional
         beta = lambda, in (0, 1). Default ln(d + 1) / (d + 1)^2, as published.
-    radius_range : float
-        The radius stays within this factor of its start, either way. Default 1e12.
     """
 
     presets: ClassVar[dict] = {"paper": PAPER}
@@ -49,7 +48,6 @@ class GaussianAdaptation(ShapeLearner):
 
     initial_radius: float | None = None
     rate: float | None = None
-    radius_range: float = 1e12
 
     def __post_init__(self):
         super().__post_init__()
@@ -59,7 +57,7 @@ class GaussianAdaptation(ShapeLearner):
     def learn(self, state, outcome) -> State:
         """See :func:`adapted`."""
         log_radius, factor, condition = adapted(
-            state.log_size, state.factor, state.base, state.condition, float(self.condition_limit),
+            state.log_size, state.factor, state.base, state.condition, base.CONDITION_LIMIT,
             self.rate_at(state.iteration, len(state.factor)), outcome.target(float(self.target_accept)),
             self.succeeded(outcome), outcome.accepted, outcome.proposal.carry,
         )  # fmt: skip
