@@ -88,19 +88,6 @@ class GPClassificationEstimator:
         EP's 0.04, 0.2 and 0.5.
     link : {"logit", "probit"}, default "logit"
     signal_variance : {"fixed", "free"}, default "fixed"
-    tolerance : float, default 0.3
-        Newton stops when log p(f, y) changed by less. It converges quadratically and q takes one step more, so the
-        variance is that of the exact mode.
-    max_newton : int, default 30
-        Newton steps at most, >= 1. The estimate is unbiased however few.
-    ep_tolerance, max_sweeps : float, int, default 0.01 and 30
-        EP stops when tilted and marginal moments agree to this fraction, or after so many sweeps.
-    start : {"reference", "zeros"} or array_like of shape (n,), default "reference"
-        Where Newton starts: the mode at ``reference``, found once here; about two steps fewer than from zeros. It is
-        *frozen*: to start from the mode at the chain's current state would make the estimate a function of more than
-        (theta, u), and the pseudo-marginal argument fails.
-    reference : array_like of shape (dim,), optional
-        Default: l_k^2 = d var(x_k), at which half the mean squared scaled distance is 1, and s^2 = 1.
 
     Attributes
     ----------
@@ -119,6 +106,10 @@ class GPClassificationEstimator:
     Notes
     -----
     An instance has buffers: one instance per thread. Pickling drops them.
+
+    Newton's method starts at the mode at one theta, l_k^2 = d var(x_k) and s^2 = 1, found once: about two steps fewer
+    than from zeros. It is *frozen*: to start from the mode at the chain's current state would make the estimate a
+    function of more than (theta, u), and the pseudo-marginal argument fails.
 
     Keep BLAS to one thread (OPENBLAS_NUM_THREADS=1, or threadpoolctl): matrices of this size gain nothing from more,
     and on a busy machine lose a factor of ten or more waiting for them. ``gp_classification_model`` sees to it by
@@ -144,46 +135,37 @@ class GPClassificationEstimator:
     False
     """
 
+    # Newton stops when log p(f, y) changed by less, or after so many steps: it converges quadratically and q takes one
+    # step more, so the variance is that of the exact mode; the estimate is unbiased however few. EP stops when tilted
+    # and marginal moments agree to this fraction, or after so many sweeps.
+    tolerance, max_newton = 0.3, 30
+    ep_tolerance, max_sweeps = 0.01, 30
+
     def __init__(
-        self, X, y, n_importance=16, *, nugget=1e-3, approximation=None, link="logit", signal_variance="fixed",
-        tolerance=0.3, max_newton=30, ep_tolerance=0.01, max_sweeps=30, start="reference", reference=None,
-    ):  # fmt: skip
+        self, X, y, n_importance=16, *, nugget=1e-3, approximation=None, link="logit", signal_variance="fixed"
+    ):
         self.X, self.y = check_data(X, y)
         free = one_of("signal_variance", signal_variance, ("fixed", "free")) == "free"
         approximation = ("ep" if free else "laplace") if approximation is None else approximation
         self.approximation = one_of("approximation", approximation, ("laplace", "ep"))
         self.link = one_of("link", link, tuple(LINKS))
         self.signal_variance = signal_variance
-        count(1, n_importance=n_importance, max_newton=max_newton, max_sweeps=max_sweeps)
-        at_least(0.0, nugget=nugget, tolerance=tolerance, ep_tolerance=ep_tolerance)
-        self.n_importance, self.max_newton, self.max_sweeps = n_importance, max_newton, max_sweeps
-        self.nugget, self.tolerance, self.ep_tolerance = nugget, tolerance, ep_tolerance
+        count(1, n_importance=n_importance)
+        at_least(0.0, nugget=nugget)
+        self.n_importance, self.nugget = n_importance, nugget
         self._covariance = SquaredExponential(self.X, self.nugget, free)
         self.dim = self._covariance.dim
         self.aux_shape = ((self.n_importance + 1) // 2, len(self.y))
         self.failures = 0
         self._allocate()
-        self._start = np.zeros(len(self.y))
-        self._start = self._frozen_start(start, reference)
-
-    def _frozen_start(self, start, reference):
-        """The latent values from which Newton's method starts at every theta, shape (n,)."""
-        if not isinstance(start, str):
-            start = np.array(start, dtype=float)
-            if start.shape != self.y.shape or not np.isfinite(start).all():
-                raise ValueError(f"start must be {len(self.y)} finite values; got shape {start.shape}")
-            return start
-        if one_of("start", start, ("reference", "zeros")) == "zeros":
-            return self._start
-        if reference is None:
-            reference = self._covariance.default_theta()
-        q = self._fit(self._check_theta(reference))
+        self._start = np.zeros(len(self.y))  # where Newton's method starts, shape (n,)
+        q = self._fit(self._covariance.default_theta())
         if q is None or not np.isfinite(q.mean).all():
             raise ValueError(
-                f"the covariance matrix cannot be factorised at reference={reference} with "
-                f"nugget={self.nugget}: duplicated rows need a nugget > 0 (default 1e-3)"
+                f"the covariance matrix cannot be factorised with nugget={self.nugget}: duplicated rows need a nugget "
+                "> 0 (default 1e-3)"
             )
-        return q.mean
+        self._start = q.mean
 
     def _allocate(self):
         n, rows = len(self.y), min(_BLOCK, self.aux_shape[0])

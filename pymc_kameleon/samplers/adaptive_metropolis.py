@@ -46,12 +46,12 @@ class State(NamedTuple):
     # the log densities seen; ``None`` if they are not to be used, and once tuning has ended
     values: long_axes.Values | None
     warmup: int  # length of the coordinate-wise phase
-    # share of the moves towards the mean; whoever stands on this walk may raise it when there is a mean to move to
-    autoregressive_share: float
     iteration: int = 0  # draws seen while tuning
     moves: int = 0  # those among them made with L
     last_update: int = -1_000_000  # iteration of the last covariance update
     autoregression: autoregressive.Tuning = autoregressive.Tuning()
+    # share of the moves towards the mean; whoever stands on this walk may raise it when there is a mean to move to
+    autoregressive_share: float = 0.0
     growth: float = 1.2  # of the intervals between updates of the covariance
     # (d, d): the factor that an arrival brought; ``None`` without, and once tuning has ended
     base: np.ndarray | None = None
@@ -74,9 +74,6 @@ class AdaptiveMetropolis(Sampler):
     exploration_share : float
         Probability of a move N(x, (0.1^2 / d) I) instead (Roberts & Rosenthal, 2009, who take 0.05), in [0, 1).
         Default 0.
-    autoregressive_share : float
-        Share of moves towards the history's mean, see :mod:`pymc_kameleon.samplers.autoregressive`, in [0, 1). Default
-        0: with them this is no longer what the literature calls adaptive Metropolis.
     scale : float, optional
         The overall scale, positive, or where its adaptation starts. Default 2.38 / sqrt(d).
     initial_scale : float or ndarray of shape (d,)
@@ -96,7 +93,6 @@ class AdaptiveMetropolis(Sampler):
     scaling: Literal["learned", "fixed"] = "learned"
     covariance: Literal["window", "recursive", "identity"] = "window"
     exploration_share: float = 0.0
-    autoregressive_share: float = 0.0
     scale: float | None = None
     initial_scale: float | np.ndarray = 0.1
     learn_from_values: bool = True
@@ -106,7 +102,6 @@ class AdaptiveMetropolis(Sampler):
         super().__post_init__()
         inside(target_accept=(self.target_accept, 0, 1))
         share(exploration_share=self.exploration_share)
-        share(autoregressive_share=self.autoregressive_share)
         positive(scale=self.scale, initial_scale=self.initial_scale)
 
     def init(self, rng, x, known=NOTHING) -> State:
@@ -129,7 +124,7 @@ class AdaptiveMetropolis(Sampler):
             next_update=warmup + 20, coordinate_log_scales=np.log(initial), reversals=np.zeros(d),
             history=history.empty(d) if windowed else None,
             values=long_axes.begin(evaluations.copy(d, known.evaluated)) if learns else None,
-            warmup=warmup if base is None else 0, autoregressive_share=self.autoregressive_share, base=base,
+            warmup=warmup if base is None else 0, base=base,
         )  # fmt: skip
 
     def propose(self, rng, x, state) -> Proposal:

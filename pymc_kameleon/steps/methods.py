@@ -60,8 +60,7 @@ class AdaptiveMetropolisStep(KernelStep):
         self, vars=None, *, target_accept: float = default(0.234),
         scaling: Literal["learned", "fixed"] = default("learned"),
         covariance: Literal["window", "recursive", "identity"] = default("window"),
-        exploration_share: float = default(0.0), autoregressive_share: float = default(0.0),
-        learn_from_values: bool = default(True),
+        exploration_share: float = default(0.0), learn_from_values: bool = default(True),
         schedule: ScheduleName | Callable[[int], float] | None = default(None), scale: float | None = default(None),
         initial_scale: float | np.ndarray = default(0.1), **common: Unpack[CommonOptions],
     ):  # fmt: skip
@@ -218,8 +217,7 @@ class GaussianMixtureStep(KernelStep):
     def __init__(
         self, vars=None, *, max_components: int = default(16), n_history: int = default(1000),
         shares: tuple[float, float, float, float] = default((0.25, 0.25, 0.25, 0.25)),
-        target_accept: float = default(0.234),
-        learn_from_values: bool = default(True), screen: int = default(0), local_start: int | None = default(None),
+        target_accept: float = default(0.234), screen: int = default(0), local_start: int | None = default(None),
         **common: Unpack[CommonOptions],
     ):  # fmt: skip
         super().__init__(vars, **given(locals()), **common)

@@ -25,7 +25,7 @@ WRONG = [
     (AdaptiveMetropolis, {"scaling": "none"}, "scaling.*'none'"),
     (AdaptiveMetropolis, {"covariance": "full"}, "covariance.*'full'"),
     (AdaptiveMetropolis, {"exploration_share": -0.1}, "exploration_share.*-0.1"),
-    (AdaptiveMetropolis, {"autoregressive_share": 1.0}, "autoregressive_share.*1.0"),
+    (Kameleon, {"autoregressive_share": 1.0}, "autoregressive_share.*1.0"),
     (AdaptiveMetropolis, {"scale": 0.0}, "scale.*0.0"),
     (AdaptiveMetropolis, {"initial_scale": np.array([1.0, -1.0])}, "initial_scale"),
     (Kameleon, {"n_history": 1}, "n_history.*1"),

@@ -85,9 +85,6 @@ class GaussianMixture(Sampler):
         the moves that jump farthest starves the two random walks, which alone extend the explored set.
     target_accept : float
         Of the global and the local move, in (0, 1). Default 0.234 (Roberts, Gelman & Gilks, 1997).
-    learn_from_values : bool
-        Of the global move: extend its covariance along axes that the log density's values say to be longer than where
-        the chain has been. Default True.
     local_start : int, optional
         Draws before the first fit, 0 or more. Default: 200 d, within 0.35 and 0.5 of ``tune`` where that is given.
     tune : int, optional
@@ -102,7 +99,6 @@ class GaussianMixture(Sampler):
     max_components: int = 16
     shares: tuple[float, float, float, float] = (0.25, 0.25, 0.25, 0.25)
     target_accept: float = 0.234
-    learn_from_values: bool = True
     local_start: int | None = None
     tune: int | None = None
 
@@ -119,9 +115,7 @@ class GaussianMixture(Sampler):
             raise ValueError(
                 f"shares must be 4 probabilities (global, local, auxiliary, independence) with sum 1, got {shares!r}."
             )
-        walk = AdaptiveMetropolis(
-            target_accept=self.target_accept, learn_from_values=self.learn_from_values, tune=self.tune
-        )
+        walk = AdaptiveMetropolis(target_accept=self.target_accept, tune=self.tune)
         object.__setattr__(self, "walk", walk)
         object.__setattr__(self, "cumulative_shares", tuple(map(float, np.cumsum(shares)[:3])))
 

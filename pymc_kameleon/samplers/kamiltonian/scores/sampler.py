@@ -160,9 +160,6 @@ class ScoreKamiltonian(SurrogateSampler):
     initial_scale : float or ndarray of shape (d,)
         Proposal sd, positive, with which the coordinate-wise cold start begins; it spans six orders of magnitude either
         way. Default 0.1.
-    learn_from_values : bool
-        Of the random walk: extend its covariance along axes that the log density's values say to be longer than where
-        the chain has been. Default True. The surrogate learns from positions only.
     tune : int, optional
         Length of tuning, if known: give it what ``pm.sample`` gets. No surrogate is fitted in its last 15 %.
 
@@ -200,7 +197,6 @@ class ScoreKamiltonian(SurrogateSampler):
     mixture: Literal["residual", "constant"] = "residual"
     first_fit: int | None = None
     initial_scale: float | np.ndarray = 0.1
-    learn_from_values: bool = True
     tune: int | None = None
 
     walk: AdaptiveMetropolis = field(init=False, repr=False)
@@ -213,9 +209,7 @@ class ScoreKamiltonian(SurrogateSampler):
             self.family, get_kernel(self.kernel), self.embedding, n_history, self.n_features,
             self.lengthscale, self.regularization, self.isotropic, self.base_scale,
         )  # fmt: skip
-        walk = AdaptiveMetropolis(
-            initial_scale=self.initial_scale, learn_from_values=self.learn_from_values, tune=self.tune
-        )  # fmt: skip
+        walk = AdaptiveMetropolis(initial_scale=self.initial_scale, tune=self.tune)
         object.__setattr__(self, "recipe", recipe)
         object.__setattr__(self, "walk", walk)
         positive(lengthscale=self.lengthscale, regularization=self.regularization)
