@@ -91,14 +91,9 @@ def _orthogonalize(rng, kernel, frequencies):
         )
     m, dim = frequencies.shape
     norms = np.sqrt(np.square(frequencies).sum(axis=1, keepdims=True))  # (m, 1)
-    directions = [_random_rotation(rng, dim) for _ in range(-(-m // dim))]
-    return norms * np.concatenate(directions)[:m]
-
-
-def _random_rotation(rng, dim):
-    """An orthogonal matrix, uniformly distributed: the signs make QR's Q Haar (Mezzadri, 2007)."""
-    q, r = np.linalg.qr(rng.standard_normal((dim, dim)))
-    return q * np.sign(np.diagonal(r))
+    rotations = [np.linalg.qr(rng.standard_normal((dim, dim))) for _ in range(-(-m // dim))]
+    # uniformly distributed: the signs make QR's Q Haar (Mezzadri, 2007)
+    return norms * np.concatenate([q * np.sign(np.diagonal(r)) for q, r in rotations])[:m]
 
 
 def features(x: np.ndarray, rf: RandomFeatures) -> np.ndarray:

@@ -58,15 +58,10 @@ def fits(value: Any, kind: Any) -> bool:
         return isinstance(value, (bool, np.bool_))
     if kind is int:
         return isinstance(value, (int, np.integer)) and not isinstance(value, bool)
-    if kind is float:
-        return _is_number(value)
+    if kind is float:  # infinity is one, for what may be unbounded; NaN is none
+        real = isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)
+        return real and not math.isnan(value)
     return isinstance(value, origin or kind)
-
-
-def _is_number(value):
-    """Infinity is one, for what may be unbounded; NaN is none."""
-    real = isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)
-    return real and not math.isnan(value)
 
 
 def _is_array(value):

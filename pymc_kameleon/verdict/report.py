@@ -44,17 +44,21 @@ def report(idata: Any, model: Any = None) -> str:
         )
     attributes = dict(posterior.attrs)
     groups = attributes.get("groups")
-    names, draws = _flat(posterior)
+    found = convergence.elements(convergence.plain(posterior))
+    moving = {
+        name: x for name, x in found.items() if np.ptp(x) > 0.0
+    }  # a deterministic that is a constant says nothing
+    names, draws = list(moving), np.stack(list(moving.values()), axis=2)
     judged = convergence.judge(draws, None if groups is None else [int(g) for g in np.ravel(groups)])
     ess, rhat = _worst(names, draws)
     ends = attributes.get("ends", ()) if model is None else finite_ends(model)
-    found = doubts.find(idata, names, draws, judged, np.ravel(ends))
+    doubted = doubts.find(idata, names, draws, judged, np.ravel(ends))
     parts = [
-        convergence.verdict(judged, len(names), doubts.in_short(found)),
+        convergence.verdict(judged, len(names), doubts.in_short(doubted)),
         *_failures(idata, attributes),
         _cost(attributes, ess, chains, n),
         _agreement(judged, rhat, ess),
-        *doubts.in_full(found),
+        *doubts.in_full(doubted),
         *_surrogate(idata, attributes),
         *_modes(idata, attributes),
         *_control_variates(idata),
@@ -63,14 +67,6 @@ def report(idata: Any, model: Any = None) -> str:
         *_advice(judged, ess, attributes, n),
     ]
     return "\n".join(part for part in parts if part)
-
-
-def _flat(posterior: Any) -> tuple[list[str], np.ndarray]:
-    """Names of all elements, and their draws (chains, n, elements)."""
-    found = convergence.elements(convergence.plain(posterior))
-    # a deterministic that is a constant says nothing
-    moving = {name: x for name, x in found.items() if np.ptp(x) > 0.0}
-    return list(moving), np.stack(list(moving.values()), axis=2)
 
 
 def _worst(names: list[str], draws: np.ndarray) -> tuple[doubts.Worst, doubts.Worst]:
@@ -94,12 +90,11 @@ def _cost(attributes: dict[str, Any], ess: doubts.Worst, chains: int, n: int) ->
 
 def _agreement(judged: convergence.Judgement, rhat: doubts.Worst, ess: doubts.Worst) -> str:
     text = f"R-hat is {rhat.value:.3f} at most, of {rhat.name}; {ess.name} has fewest effective draws, {ess.value:.0f}."
-    if not math.isnan(judged.nested):
-        text += (
-            f" Between the groups of chains that began together it is {judged.nested:.3f} (nested R-hat): with short "
-            "chains that is the one to look at, and the verdict's."
-        )
-    return text
+    nested = (
+        f" Between the groups of chains that began together it is {judged.nested:.3f} (nested R-hat): with short "
+        "chains that is the one to look at, and the verdict's."
+    )
+    return text if math.isnan(judged.nested) else text + nested
 
 
 def _surrogate(idata: Any, attributes: dict[str, Any]) -> Iterator[str]:
@@ -151,14 +146,14 @@ def _modes(idata: Any, attributes: dict[str, Any]) -> Iterator[str]:
         return
     labels = np.asarray(idata["sample_stats"]["mode"].values)
     changes = int((np.diff(labels, axis=1) != 0).sum())
-    text = f"{known} modes are known, each with a surrogate of its own; "
-    text += f"chains changed between them {changes} times."
-    if "pools" not in attributes:  # otherwise each pool counts its own
-        shares = [f"{np.mean(labels == k):.0%}" for k in range(known)]
-        text += f" In them are {', '.join(shares)} of the draws."
-    if not changes:
-        text += " So these shares are those of the starts, and say nothing."
-    yield text + " What no start came near may be missing."
+    shares = ", ".join(f"{np.mean(labels == k):.0%}" for k in range(known))
+    yield (
+        f"{known} modes are known, each with a surrogate of its own; chains changed between them {changes} times."
+        # otherwise each pool counts its own
+        + (f" In them are {shares} of the draws." if "pools" not in attributes else "")
+        + (" So these shares are those of the starts, and say nothing." if not changes else "")
+        + " What no start came near may be missing."
+    )
 
 
 def _chains(idata: Any, names: list[str], draws: np.ndarray) -> Iterator[str]:

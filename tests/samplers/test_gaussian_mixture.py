@@ -218,10 +218,12 @@ def test_em_finds_two_clusters_and_never_lowers_its_likelihood():
     assert np.all(np.diff(likelihoods) > 0)
 
 
-def test_size_is_chosen_by_what_is_held_out():
+def test_size_is_chosen_by_what_is_held_out(monkeypatch):
     rng = np.random.default_rng(52)
     normal = rng.standard_normal((600, 3))
-    assert mixture_fit.choose_size(rng, normal, 16, 600.0) == 1
+    with monkeypatch.context() as patched:
+        patched.setattr(mixture_fit, "INFLATION", 1.0)
+        assert mixture_fit.choose_size(rng, normal, 16, 600.0) == 1
     clusters = two_clusters(rng, 600, 3)
     clusters = (clusters - clusters.mean(axis=0)) / clusters.std(axis=0)
     assert mixture_fit.choose_size(rng, clusters, 16, 600.0) > 1

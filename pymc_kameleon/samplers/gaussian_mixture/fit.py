@@ -37,7 +37,8 @@ def fit(
     features = _features(points)
     if size == 1:
         return _maximise(np.ones((len(points), 1)), features, points.shape[1], effective_size)
-    nearest = _nearest(points, _seeds(rng, points, size))
+    seeds = _seeds(rng, points, size)
+    nearest = ((seeds**2).sum(axis=1) - 2.0 * points @ seeds.T).argmin(axis=1)
     mixture = _maximise(np.eye(size)[nearest], features, points.shape[1], effective_size)
     for _ in range(iterations - 1):
         logs = _log_terms(mixture, features)
@@ -74,8 +75,9 @@ def choose_size(rng: np.random.Generator, points: np.ndarray, largest: int, effe
     while size <= min(largest, 4 * best):
         score = 0
         for train, test in (halves, halves[::-1]):
-            fitted = fit(rng, train, size, effective_size / 2, iterations=10)
-            score += _score(widen(fitted), test)
+            scores = log_density(widen(fit(rng, train, size, effective_size / 2, iterations=10)), test)
+            # one wild point must not decide, so each counts at least as -60 - 3 d
+            score += np.maximum(scores, -60.0 - 3.0 * points.shape[1]).mean()
         if score > best_score:
             best, best_score = size, score
         size *= 2
@@ -87,11 +89,6 @@ def log_density(mixture: Mixture, points: np.ndarray) -> np.ndarray:
     logs = _log_terms(mixture, _features(points))
     peak = logs.max(axis=1)
     return peak + np.log(np.exp(logs - peak[:, None]).sum(axis=1))
-
-
-def _score(mixture, points):
-    """Mean held-out log density; one wild point must not decide, so each counts at least as -60 - 3 d."""
-    return np.maximum(log_density(mixture, points), -60.0 - 3.0 * points.shape[1]).mean()
 
 
 def _features(points):
@@ -139,8 +136,3 @@ def _seeds(rng, points, size):
         chosen = np.searchsorted(cumulative, u * cumulative[-1], side="right")
         seeds.append(points[min(chosen, len(points) - 1)])
     return np.array(seeds)
-
-
-def _nearest(points, seeds):
-    squares = (seeds**2).sum(axis=1) - 2.0 * points @ seeds.T
-    return squares.argmin(axis=1)
