@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from pymc_kameleon.plots import panels
-from pymc_kameleon.plots.names import group
+from pymc_kameleon.steps.pooled_trace import group
 
 WINDOW = 100  # draws, of the running mean of the acceptance probability
 FEW = 4  # chains that get colours of their own

@@ -8,11 +8,11 @@ import pymc as pm
 
 from pymc_kameleon.numerics.evaluations import Evaluations
 from pymc_kameleon.plots import panels
-from pymc_kameleon.plots.names import Layout, choose, group, labels_of, layout_of, model_of, places_of
+from pymc_kameleon.plots.names import Layout, choose, labels_of, layout_of, model_of, places_of
 from pymc_kameleon.plots.panels import Cloud
 from pymc_kameleon.samplers import screened
 from pymc_kameleon.samplers.kamiltonian.values import state as values_state
-from pymc_kameleon.steps.pooled_trace import record_of
+from pymc_kameleon.steps.pooled_trace import group, record_of
 
 BY = ("move", "round", "chain")
 # Kinds of moves, by what their names begin with; what is left is "other".

@@ -16,18 +16,12 @@ from pymc_kameleon.numerics import history
 from pymc_kameleon.steps import KernelStep
 from pymc_kameleon.steps.known_points import unconstrain
 from pymc_kameleon.steps.log_density import LogDensity
+from pymc_kameleon.steps.pooled_trace import group
 
 _log = logging.getLogger("pymc.kameleon")
 
 MOST = 5  # coordinates drawn unless some are named
 Layout = dict[str, np.ndarray]
-
-
-def group(source: Any, name: str) -> Any:
-    """A group of an InferenceData or a DataTree; None where there is none."""
-    with suppress(KeyError, TypeError, AttributeError, IndexError):
-        return source[name]
-    return None
 
 
 def is_idata(source: Any) -> bool:

@@ -13,9 +13,9 @@ import pymc as pm
 
 from pymc_kameleon.numerics import history
 from pymc_kameleon.plots.learned import Learned, values_within
-from pymc_kameleon.plots.names import Layout, group, unconstrained
+from pymc_kameleon.plots.names import Layout, unconstrained
 from pymc_kameleon.plots.panels import ELSE, LEARNED, Cloud
-from pymc_kameleon.steps.pooled_trace import record_of
+from pymc_kameleon.steps.pooled_trace import group, record_of
 from pymc_kameleon.surrogates import transitions as surrogate_dynamics
 from pymc_kameleon.surrogates.values import regression
 

@@ -1,7 +1,6 @@
 """Points whose log density is known, from an earlier run or from a user's table, as the record that samplers take."""
 
 from collections.abc import Iterable, Mapping
-from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -11,7 +10,7 @@ import pytensor.tensor as pt
 
 from pymc_kameleon.numerics.evaluations import Evaluations, table
 from pymc_kameleon.steps.log_density import LogDensity
-from pymc_kameleon.steps.pooled_trace import from_dataset
+from pymc_kameleon.steps.pooled_trace import from_dataset, group
 
 
 def known_points(given: Any, model: pm.Model, density: LogDensity) -> Evaluations:
@@ -36,10 +35,7 @@ def known_points(given: Any, model: pm.Model, density: LogDensity) -> Evaluation
 
 
 def _group(given):
-    candidates = [given]
-    with suppress(KeyError, TypeError, AttributeError):
-        candidates.append(given["evaluations"])
-    for candidate in candidates:
+    for candidate in (given, group(given, "evaluations")):
         if "_log_density" in getattr(candidate, "data_vars", ()):
             return candidate
     raise ValueError(

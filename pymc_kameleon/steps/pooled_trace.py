@@ -3,6 +3,7 @@
 import math
 import warnings
 from collections.abc import Iterable
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -146,6 +147,13 @@ def from_dataset(density: LogDensity, dataset) -> Evaluations:
             "same model, unconstrained, by the names of its value variables."
         )
     return record_of(dataset, blank)
+
+
+def group(source: Any, name: str) -> Any:
+    """A group of an InferenceData or a DataTree; None where there is none."""
+    with suppress(KeyError, TypeError, AttributeError, IndexError):
+        return source[name]
+    return None
 
 
 def record_of(dataset: Any, names: Iterable[str]) -> Evaluations:

@@ -36,17 +36,7 @@ class Target:
         return self._kernel.py_func(x, *self._parameters)
 
     def log_density(self, x: np.ndarray) -> float:
-        """Unnormalised log density at one point.
-
-        Parameters
-        ----------
-        x : array_like of shape (d,)
-
-        Raises
-        ------
-        ValueError
-            If the shape is not (d,).
-        """
+        """Unnormalised log density at one point, of shape (d,)."""
         x = np.asarray(x, dtype=np.float64)
         if x.shape != (self.dim,):
             raise ValueError(f"{self!r} takes a point of shape ({self.dim},), got {x.shape}; one point at a time.")
@@ -68,10 +58,6 @@ class Target:
 
         ``x`` is flat and unconstrained, and the density is a differentiable ``Potential``, so the space the step
         methods see is that of ``log_density`` itself and NUTS works as well. Starts at ``initial_point``.
-
-        Returns
-        -------
-        pymc.Model
         """
         import pymc as pm
 
@@ -104,17 +90,9 @@ class Target:
         return self._moments[1]
 
     def level(self, x: np.ndarray) -> np.ndarray:
-        """Probability of the smallest of a family of nested regions that contains each point.
+        """Probability of the smallest of a family of nested regions that contains each point of ``x`` (n, d): (n,).
 
         Uniform on (0, 1) under the target, so that the share of draws with ``level <= q`` is q.
-
-        Parameters
-        ----------
-        x : ndarray of shape (n, d)
-
-        Returns
-        -------
-        ndarray of shape (n,)
         """
         raise NotImplementedError(f"{self!r} has no regions of exactly known probability.")
 

@@ -134,11 +134,7 @@ class Flower(Target):
         Integrating r over a region symmetric in the residual e = r - m leaves m, whatever the region, so that the
         content is that of N(0, I) in d - 1 dimensions. The part of e < -m that r > 0 cuts off disturbs this by less
         than width (phi(a) - a Phi(-a)) / radius with a = (radius - amplitude) / width: 7e-7 for the paper's flower.
-
-        Raises
-        ------
-        NotImplementedError
-            If radius - amplitude < 4 width, where the petals meet at the origin and the content is not closed-form.
+        Below a = 4 the petals meet at the origin, and the content is not closed-form: ``NotImplementedError``.
         """
         if self.radius - self.amplitude < 4 * self.width:
             raise NotImplementedError(

@@ -65,24 +65,12 @@ class ABCLikelihood:
 
     The estimate, not its logarithm, is unbiased for exp(log density - log prior) of the target, up to the constant (2
     pi epsilon^2)^(d/2). What :class:`pymc_kameleon.NoisyLogLikelihood` takes.
-
-    Parameters
-    ----------
-    target : SkewNormalABC
-    n_datasets : int
-        Data sets simulated for an estimate. Default 10.
-
-    Attributes
-    ----------
-    auxiliary_shape : tuple
-        Shape (n_datasets, n_observations, d + 1) of the standard normals ``u`` behind an estimate.
-    simulations : int
-        Data sets simulated so far.
     """
 
     def __init__(self, target, n_datasets=10):
         count(1, n_datasets=n_datasets)
-        self.target, self.simulations = target, 0
+        self.target, self.simulations = target, 0  # data sets simulated so far
+        # of the standard normals ``u`` behind an estimate, which is of ``n_datasets``
         self.auxiliary_shape = (int(n_datasets), target.n_observations, target.dim + 1)
 
     def __call__(self, rng: np.random.Generator, theta: np.ndarray) -> float:
@@ -97,12 +85,7 @@ class ABCLikelihood:
         return float(largest + np.log(np.exp(exponents - largest).mean()))
 
     def simulate(self, u: np.ndarray, theta: np.ndarray) -> np.ndarray:
-        """Summaries of the data sets that ``u``, shape (S, n_observations, d + 1), gives at theta.
-
-        Returns
-        -------
-        ndarray of shape (S, d)
-        """
+        """Summaries, shape (S, d), of the data sets that ``u``, shape (S, n_observations, d + 1), gives at theta."""
         self.simulations += len(u)
         return _simulate(np.asarray(theta, dtype=float), u, self.target.delta)
 
@@ -186,15 +169,9 @@ class SkewNormalABC(GaussianImage):
     def noisy_pymc_model(self, likelihood: ABCLikelihood | None = None, *, given: bool = False):
         """Return the PyMC model in which a simulator stands for the likelihood.
 
-        x ~ N(0, prior_sd^2 I), of shape (d,), and a Potential with the log of an unbiased estimate.
-
-        Parameters
-        ----------
-        likelihood : ABCLikelihood, optional
-            Default: a new one. Give one to read its count of simulations.
-        given : bool
-            True: the standard normals behind an estimate are handed over, so that a step may correlate those of
-            successive draws (``correlation=``).
+        x ~ N(0, prior_sd^2 I), of shape (d,), and a Potential with the log of an unbiased estimate; give ``likelihood``
+        to read its count of simulations. With ``given`` the standard normals behind an estimate are handed over, so
+        that a step may correlate those of successive draws (``correlation=``).
         """
         import pymc as pm
 

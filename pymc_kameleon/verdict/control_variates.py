@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
+from pymc_kameleon.steps.pooled_trace import group
 from pymc_kameleon.verdict import convergence
 
 AUDITS, WITHIN, SHARE = (100, 1.0, 0.99)  # of so many audits and of the draws such a share has |log v| < 1
@@ -61,11 +62,8 @@ def gate(log_ratios: np.ndarray, audits: np.ndarray) -> Gate:
 
 def gate_of(idata: Any) -> Gate | None:
     """That of a run; None where it was made without control variates."""
-    try:
-        group = idata["control_variates"]
-    except (KeyError, TypeError):
-        return None
-    return gate(group["log_ratio"].values, group["audit_log_ratio"].values)
+    found = group(idata, "control_variates")
+    return None if found is None else gate(found["log_ratio"].values, found["audit_log_ratio"].values)
 
 
 def expectations(idata: Any, function: Callable[[Any], Any] | None = None) -> pd.DataFrame:
@@ -109,8 +107,8 @@ def expectations(idata: Any, function: Callable[[Any], Any] | None = None) -> pd
         )
     if not found.is_open:
         raise ValueError(f"The surrogate is no control variate for this run: {found.why}")
-    group = idata["control_variates"]
-    weights, inside = np.exp(group["log_ratio"].values), group["is_inside"].values.astype(float)
+    ratios = idata["control_variates"]
+    weights, inside = np.exp(ratios["log_ratio"].values), ratios["is_inside"].values.astype(float)
     unknowns = list(idata["surrogate_posterior"].data_vars)
     drawn, free = (_elements(idata[name], unknowns, function) for name in ("posterior", "surrogate_posterior"))
     rows = {}
@@ -125,9 +123,9 @@ def expectations(idata: Any, function: Callable[[Any], Any] | None = None) -> pd
     return pd.DataFrame.from_dict(rows, orient="index")
 
 
-def _elements(group: Any, unknowns: list, function: Callable[[Any], Any] | None) -> dict[str, np.ndarray]:
+def _elements(drawn: Any, unknowns: list, function: Callable[[Any], Any] | None) -> dict[str, np.ndarray]:
     """Arrays (chains, draws) by name and index."""
-    dataset = convergence.plain(group)[unknowns]
+    dataset = convergence.plain(drawn)[unknowns]
     if function is not None:
         dataset = function(dataset)
         if not hasattr(dataset, "data_vars"):  # a DataArray

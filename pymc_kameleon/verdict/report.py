@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from pymc_kameleon.steps.pooled_trace import group
 from pymc_kameleon.steps.prior_scale import finite_ends
 from pymc_kameleon.steps.told import advice
 from pymc_kameleon.verdict import control_variates, convergence, doubts
@@ -31,12 +32,11 @@ def report(idata: Any, model: Any = None) -> str:
     ValueError
         If there are fewer than two chains or ten draws of each.
     """
-    try:
-        posterior = idata["posterior"]
-    except (TypeError, KeyError) as error:
+    posterior = group(idata, "posterior")
+    if posterior is None:
         raise ValueError(
             f"report takes what pk.sample or pm.sample returned, with a posterior, got {type(idata).__name__}."
-        ) from error
+        )
     chains, n = posterior.sizes["chain"], posterior.sizes["draw"]
     if chains < 2 or n < convergence.LEAST_DRAWS:
         raise ValueError(
