@@ -21,8 +21,8 @@ from pymc_kameleon import steps
 from pymc_kameleon.datasets import LynxHare, load_lynx_hare
 from pymc_kameleon.diagnostics import efficiency
 from pymc_kameleon.hierarchical_demo import BlackBox, Solver, patients_model
+from pymc_kameleon.steps.pooled_trace import plain
 from pymc_kameleon.targets import solve_lotka_volterra
-from pymc_kameleon.verdict.convergence import plain
 
 STEPS = {
     "adaptive-metropolis": steps.AdaptiveMetropolisStep,

@@ -100,8 +100,7 @@ def add_control_variates(
     names = {v.name for v in (*model.free_RVs, *model.value_vars)}
     variables = [v for v in model.unobserved_value_vars if v.name in names]
     made = _inference_data(model, density, [], rows, 0.0, False, {}, variables)["posterior"]
-    to_plain = getattr(made, "to_dataset", None)
-    idata = _with_group(idata, "surrogate_posterior", made if to_plain is None else to_plain())
+    idata = _with_group(idata, "surrogate_posterior", plain(made))
     columns = {
         "log_ratio": (["chain", "draw"], ratios["draws"]),
         "audit_log_ratio": ("audit", ratios["audits"]),
@@ -135,10 +134,7 @@ def to_dataset(density: LogDensity, evaluated: Evaluations, attributes: dict[str
 
 def from_dataset(density: LogDensity, dataset) -> Evaluations:
     """The record that ``to_dataset`` made a dataset of, for a model with the same value variables."""
-    to_plain = getattr(dataset, "to_dataset", None)  # of a group in a DataTree
-    if to_plain is not None:
-        dataset = to_plain()
-    blank = density.update({}, np.zeros(density.dim))
+    dataset, blank = plain(dataset), density.update({}, np.zeros(density.dim))
     wanted = {name: value.shape for name, value in blank.items()}
     given = {str(name): value.shape[1:] for name, value in dataset.items() if not str(name).startswith("_")}
     if wanted != given:
@@ -154,6 +150,11 @@ def group(source: Any, name: str) -> Any:
     with suppress(KeyError, TypeError, AttributeError, IndexError):
         return source[name]
     return None
+
+
+def plain(group: Any) -> Any:
+    """A group as an ``xarray.Dataset``, whatever holds it."""
+    return group.to_dataset() if hasattr(group, "to_dataset") else group
 
 
 def record_of(dataset: Any, names: Iterable[str]) -> Evaluations:

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from pymc_kameleon.steps.pooled_trace import group
+from pymc_kameleon.steps.pooled_trace import group, plain
 from pymc_kameleon.verdict import convergence
 
 AUDITS, WITHIN, SHARE = (100, 1.0, 0.99)  # of so many audits and of the draws such a share has |log v| < 1
@@ -125,7 +125,7 @@ def expectations(idata: Any, function: Callable[[Any], Any] | None = None) -> pd
 
 def _elements(drawn: Any, unknowns: list, function: Callable[[Any], Any] | None) -> dict[str, np.ndarray]:
     """Arrays (chains, draws) by name and index."""
-    dataset = convergence.plain(drawn)[unknowns]
+    dataset = plain(drawn)[unknowns]
     if function is not None:
         dataset = function(dataset)
         if not hasattr(dataset, "data_vars"):  # a DataArray

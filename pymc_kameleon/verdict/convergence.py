@@ -28,11 +28,6 @@ class Judgement(NamedTuple):
     nested: float = math.nan  # the same of groups of chains that began together; NaN where there are none
 
 
-def plain(group: Any) -> Any:
-    """A group as an ``xarray.Dataset``, whatever holds it."""
-    return group.to_dataset() if hasattr(group, "to_dataset") else group
-
-
 def elements(dataset: Any) -> dict[str, np.ndarray]:
     """Arrays (chains, draws) of every element of a dataset, by ArviZ's names: ``x[a]`` where ``a`` is a coordinate."""
     found = {}

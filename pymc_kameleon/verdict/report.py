@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from pymc_kameleon.steps.pooled_trace import group
+from pymc_kameleon.steps.pooled_trace import group, plain
 from pymc_kameleon.steps.prior_scale import finite_ends
 from pymc_kameleon.steps.told import advice
 from pymc_kameleon.verdict import control_variates, convergence, doubts
@@ -44,7 +44,7 @@ def report(idata: Any, model: Any = None) -> str:
         )
     attributes = dict(posterior.attrs)
     groups = attributes.get("groups")
-    found = convergence.elements(convergence.plain(posterior))
+    found = convergence.elements(plain(posterior))
     moving = {
         name: x for name, x in found.items() if np.ptp(x) > 0.0
     }  # a deterministic that is a constant says nothing
