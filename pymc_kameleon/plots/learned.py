@@ -33,7 +33,6 @@ class Learned(NamedTuple):
     values: Callable[[np.ndarray], np.ndarray]  # f at the rows of x (n, d); -inf where the sampler does not use f
     archive: np.ndarray  # (n, d): past states of the chain
     clouds: list[Cloud]
-    current: np.ndarray | None  # (d,): the chain's point, where the state knows it
 
 
 def sampled_here(step: Any) -> bool:
@@ -46,8 +45,7 @@ def learned(step: Any) -> Learned:
     if str(getattr(step, "method", "")).startswith(KamiltonianStep.name):
         if step.algorithm_state is None:
             raise ValueError(NOT_HERE)
-        found = learned(step.algorithm_state)
-        return found if step.position is None else found._replace(current=step.position)
+        return learned(step.algorithm_state)
     if isinstance(step, kamiltonian_state.State):
         return _from_values(step)
     if isinstance(step, kamiltonian.State):
@@ -79,8 +77,7 @@ def _from_values(state: kamiltonian_state.State) -> Learned:
     if learning is not None:
         clouds = _evaluated(learning, state.walk.history)
     about = f"{state.fit.family}, held-out error {state.fit.error:.2g} nats"
-    current = centre + to_x @ state.current.z
-    return Learned(about, partial(values_within, dynamics), archive, clouds, current)
+    return Learned(about, partial(values_within, dynamics), archive, clouds)
 
 
 def values_within(dynamics: Any, x: np.ndarray) -> np.ndarray:
@@ -115,4 +112,4 @@ def _by_score_matching(state: kamiltonian.State) -> Learned:
     family = "lite" if isinstance(fitted.surrogate, LiteSurrogate) else "finite"
     about = f"{family}, by score matching to {len(archive)} states"
     clouds = [Cloud("states that f was fitted to", archive, LEARNED, ".")]
-    return Learned(about, values, archive, clouds, None)
+    return Learned(about, values, archive, clouds)

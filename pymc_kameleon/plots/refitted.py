@@ -47,7 +47,7 @@ def refitted(idata: Any, layout: Layout, model: pm.Model | None) -> Learned:
     dynamics = surrogate_dynamics.make_dynamics(fit.surrogate, fit.whiten_factor, chain, 1.0, fit.error)
     dynamics = surrogate_dynamics.bounded(dynamics, dynamics.archive, y)
     about = f"{fit.family}, fitted anew to {source}, held-out error {fit.error:.2g} nats"
-    return Learned(about, partial(values_within, dynamics), history.thin(chain, 500), [cloud], None)
+    return Learned(about, partial(values_within, dynamics), history.thin(chain, 500), [cloud])
 
 
 def _draws(
