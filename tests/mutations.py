@@ -197,7 +197,7 @@ MUTATIONS = [
              "estimate n times too large", "test_gp_estimator.py"),
     Mutation("particle_filter", "total += largest + math.log(running / n_particles)", "total += largest + math.log(running)",
              "likelihood times n", "test_particle_filter.py"),
-    Mutation("particle_filter", "scale = sd / math.sqrt(1.0 - persistence * persistence)", "scale = sd",
+    Mutation("particle_filter", "mean + sd / math.sqrt(1.0 - persistence * persistence) * u", "mean + sd * u",
              "first state is not stationary", "test_particle_filter.py"),
     Mutation("numerics/history", "return 1 + int((states[1:] != states[:-1]).any(axis=1).sum())", "return len(states)",
              "repeats count as distinct", "test_metropolis.py"),
@@ -318,7 +318,7 @@ MUTATIONS = [
     Mutation("checkpoint", " or stored[:, 1:-1].tobytes() != np.array(points).tobytes():", ":", "other points are told stored values",
              "test_checkpoint.py -k refused"),
     # --- estimators that are estimated with: particles, importance draws ---
-    Mutation("particle_filter", "mean + persistence * (parents[i] - mean) + sd * u[t, i]", "mean + persistence * parents[i] + sd * u[t, i]",
+    Mutation("particle_filter", "mean + persistence * (parents - mean) + sd", "mean + persistence * parents + sd",
              "particles drift off", "test_particle_filter.py -k slow_filter"),
     Mutation("particle_filter", "            particles.sort()\n", "            pass\n", "particles are not sorted", "test_particle_filter.py -k 'slow_filter or sorting'"),
     Mutation("particle_filter", "if math.isnan(y[t])", "if t < 0", "a missing observation counts", "test_particle_filter.py -k missing"),

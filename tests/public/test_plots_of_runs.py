@@ -267,8 +267,7 @@ def test_nothing_is_cut_off(kameleon, sampled, pooled, figsize):
     step, idata = kameleon
     kamiltonian, draws = sampled
     made = [
-        plots.surrogate(kamiltonian, idata=draws, contours="slice", figsize=figsize),
-        plots.surrogate(kamiltonian, idata=draws, contours="marginal", coordinates=[0, 2], figsize=figsize),
+        plots.surrogate(kamiltonian, idata=draws, coordinates=[0, 2], figsize=figsize),
         plots.surrogate(kamiltonian, idata=draws, coordinates=[0], figsize=figsize),
         plots.proposals(step, idata=idata, figsize=figsize),
         plots.adaptation(idata, figsize=figsize),

@@ -12,7 +12,7 @@ from pymc_kameleon.samplers.arrival import model as arrival_model
 from pymc_kameleon.samplers.arrival import phase as arrival
 from pymc_kameleon.samplers.life import LOOK_EVERY, Doubt
 from pymc_kameleon.steps import AdaptiveMetropolisStep, KameleonStep, KamiltonianStep
-from pymc_kameleon.steps.told import arrival_doubt
+from pymc_kameleon.steps.told import watch
 from tests.step_tester import CASES, NO_BLAS, make, sample
 
 pytestmark = NO_BLAS
@@ -383,7 +383,7 @@ def test_whether_the_walk_has_settled(heights, settled):
     doubt = Doubt(50, np.zeros(1), -100.0, history.empty(1))
     for height in trace:
         doubt = doubt._replace(heights=history.append(doubt.heights, np.array([height])))
-    assert arrival_doubt.settled(doubt) is settled
+    assert watch.settled(doubt) is settled
 
 
 def test_kamiltonian_keeps_every_point_evaluated():

@@ -50,9 +50,10 @@ def test_control_without_the_search_units_are_not_found(algorithm):
 
 @pytest.mark.parametrize("algorithm", [GaussianAdaptation, CMA])
 def test_the_search_starts_where_it_is_told_and_leaves_correlations_alone(algorithm):
-    covariance = np.array([[4.0, 1.0], [1.0, 9.0]])
-    state = held(algorithm, np.zeros(2), initial_covariance=covariance, sweeps=3)
-    alone = held(algorithm, np.zeros(2), initial_covariance=covariance, sweeps=0)
+    root = np.linalg.cholesky(np.array([[4.0, 1.0], [1.0, 9.0]])) / 35**0.25
+    state, alone = (
+        held(algorithm, np.zeros(2), initial_scale=np.array([2.0, 3.0]), sweeps=n)._replace(factor=root) for n in (3, 0)
+    )
     np.testing.assert_allclose(np.exp(state.phase.start), 2.38 * np.array([2.0, 3.0]), rtol=1e-12)
     ended = state.freeze()  # nothing found yet: nothing changes
     np.testing.assert_allclose(ended.factor, alone.factor, rtol=1e-12)

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from pymc_kameleon.samplers.seam import Outcome
+from pymc_kameleon.samplers.shape_learners import base
 from pymc_kameleon.samplers.shape_learners.cma import CMA
 from pymc_kameleon.samplers.shape_learners.gaussian_adaptation import GaussianAdaptation
 from tests.support.chains import held, run_chain, run_transitions, z_scores
@@ -40,17 +41,17 @@ def standard_normal(x):
 
 @both
 def test_the_proposal_is_a_symmetric_random_walk_with_the_covariance_given(walk):
-    covariance = np.array([[4.0, 1.0], [1.0, 9.0]])
+    root = np.linalg.cholesky(np.array([[4.0, 1.0], [1.0, 9.0]]))
     x = np.array([1.0, -2.0])
-    state = walk.start(x, initial_covariance=covariance, **{walk.size: 0.7})
+    state = walk.start(x, factor=root, **{walk.size: 0.7})  # as an arrival brings it
     np.testing.assert_allclose(np.linalg.det(state.factor), 1.0, rtol=1e-10)
     scale = state.stats()["scaling"]
     assert scale == pytest.approx(0.7 * 35**0.25, rel=1e-10)
     total = scale**2 * state.factor @ state.factor.T
-    np.testing.assert_allclose(total, 0.49 * covariance, rtol=1e-10)
+    np.testing.assert_allclose(total, 0.49 * root @ root.T, rtol=1e-10)
     proposal = state.propose(np.random.default_rng(2), x)
     z = np.random.default_rng(2).standard_normal(2)
-    expected = x + 0.7 * np.linalg.cholesky(covariance) @ z
+    expected = x + 0.7 * root @ z
     np.testing.assert_allclose(proposal.position, expected, rtol=1e-10)
     assert proposal.log_q_ratio == 0.0
 
@@ -81,11 +82,12 @@ def test_the_shape_is_learned(walk, seed):
 
 
 @both
-def test_initial_scales_make_the_chain_independent_of_units(walk):
+def test_initial_scales_make_the_chain_independent_of_units(walk, monkeypatch):
+    monkeypatch.setattr(base, "CONDITION_LIMIT", 20.0)
     units = np.array([1e-6, 1.0, 1e6])
     x, draws = np.ones(3), []
     for scale in (np.ones(3), units):
-        state = walk.start(x * scale, initial_scale=scale, condition_limit=20.0)
+        state = walk.start(x * scale, initial_scale=scale)
         log_density = lambda x, scale=scale: standard_normal(x / scale)  # noqa: E731
         rng = np.random.default_rng(7)
         state, trace = run_chain(rng, state, log_density, x * scale, 1000)
@@ -96,10 +98,11 @@ def test_initial_scales_make_the_chain_independent_of_units(walk):
 
 @both
 @pytest.mark.parametrize("accepted", [True, False])
-def test_size_and_condition_stay_within_their_bounds_and_states_are_values(walk, accepted):
+def test_size_and_condition_stay_within_their_bounds_and_states_are_values(walk, accepted, monkeypatch):
+    monkeypatch.setattr(base, "REACH", 100.0)
+    monkeypatch.setattr(base, "CONDITION_LIMIT", 1.5)
     rng, x = np.random.default_rng(8), np.zeros(3)
-    options = {**walk.hasty, f"{walk.sampler.size}_range": 100.0, "condition_limit": 1.5}
-    first = walk.start(x, diminishing=False, **options)
+    first = walk.start(x, diminishing=False, **walk.hasty)
     before, state, value = pickle.dumps(first.state), first, 0.0 if accepted else -math.inf
     for _ in range(400):
         proposal = state.propose(rng, x)
