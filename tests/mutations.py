@@ -3,7 +3,7 @@
 ``python -m tests.mutations [--named] [number ...]`` copies the checkout to a temporary folder, makes each change there, runs the
 tests named beside it (fast ones, stopping at the first failure) and, if they all pass, the whole fast suite (not with
 ``--named``). It prints a table and ends with an error if a mutation survives. A change whose text is not found exactly once is refused, here
-and in ``tests/test_mutations.py``, so that the list cannot rot.
+and in ``tests/text/test_mutations.py``, so that the list cannot rot.
 """
 
 import os
@@ -197,7 +197,7 @@ MUTATIONS = [
              "estimate n times too large", "test_gp_estimator.py"),
     Mutation("particle_filter", "total += largest + math.log(running / n_particles)", "total += largest + math.log(running)",
              "likelihood times n", "test_particle_filter.py"),
-    Mutation("particle_filter", "scale = sd / math.sqrt(1.0 - persistence * persistence)", "scale = sd",
+    Mutation("particle_filter", "mean + sd / math.sqrt(1.0 - persistence * persistence) * u", "mean + sd * u",
              "first state is not stationary", "test_particle_filter.py"),
     Mutation("numerics/history", "return 1 + int((states[1:] != states[:-1]).any(axis=1).sum())", "return len(states)",
              "repeats count as distinct", "test_metropolis.py"),
@@ -318,7 +318,7 @@ MUTATIONS = [
     Mutation("checkpoint", " or stored[:, 1:-1].tobytes() != np.array(points).tobytes():", ":", "other points are told stored values",
              "test_checkpoint.py -k refused"),
     # --- estimators that are estimated with: particles, importance draws ---
-    Mutation("particle_filter", "mean + persistence * (parents[i] - mean) + sd * u[t, i]", "mean + persistence * parents[i] + sd * u[t, i]",
+    Mutation("particle_filter", "mean + persistence * (parents - mean) + sd", "mean + persistence * parents + sd",
              "particles drift off", "test_particle_filter.py -k slow_filter"),
     Mutation("particle_filter", "            particles.sort()\n", "            pass\n", "particles are not sorted", "test_particle_filter.py -k 'slow_filter or sorting'"),
     Mutation("particle_filter", "if math.isnan(y[t])", "if t < 0", "a missing observation counts", "test_particle_filter.py -k missing"),
@@ -390,8 +390,8 @@ MUTATIONS = [
     Mutation("verdict/doubts", "convergence.tail_indices(-np.log(distance))[1] < -0.3", "True", "a prior's end is a wall", "test_report.py -k prior"),
     Mutation("steps/told/watch", "        if rivals:\n", "        if False:\n", "another mode goes unsaid", "test_another_mode.py"),
     Mutation("samplers/pooled/production", "(*chains.far, *others)", "others", "no look from the prior's draws", "test_pooled.py -k prior"),
-    Mutation("samplers/pooled/looks", "self.draws.away(end) < self.draws.distance(end, self.between[k])", "False",
-             "a bend is a gap", "test_pooled.py -k nearer"),
+    Mutation("samplers/pooled/looks", "MISSING = 3.0", "MISSING = 9.0", "a mode eight sds away goes unsaid", "test_pooled.py -k missing"),
+    Mutation("samplers/pooled/looks", "np.quantile(constants, 0.99)", "np.median(constants)", "a bend is a gap", "test_pooled.py -k missing"),
     Mutation("steps/base", "for n, shown in NUTS_HAS.items() if beside}", "for n, shown in NUTS_HAS.items() if False}",
              "NUTS' names beside NUTS", "test_sampler_warnings.py -k names_of_their_own"),
     Mutation("steps/told/watch", "if not density.noisy and (solved := solved_beside(step)):", "if False and (solved := solved_beside(step)):",

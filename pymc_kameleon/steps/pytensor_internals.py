@@ -90,7 +90,7 @@ def raw_callable(function) -> Callable[[np.ndarray], float]:
     return lambda x: float(jitted(x, *[cell[0] for cell in stored])[0])
 
 
-def _jitted(function, n_inputs: int) -> tuple[Callable, list] | None:
+def _jitted(function, n_inputs: int) -> tuple[Any, list] | None:
     """The Numba linker's jitted function, which returns a tuple, and the cells of what it takes beside its inputs."""
     jitted, containers = getattr(getattr(function, "vm", None), "jit_fn", None), _containers(function)
     if not callable(jitted) or containers is None:
@@ -194,7 +194,7 @@ class Cell:
             self._function.input_storage[self._place].storage[0] = value
 
 
-def cells(function, wanted: Callable[[Any], bool]) -> list[Cell]:
+def cells(function, wanted: Callable[[Any], bool] = lambda variable: True) -> list[Cell]:
     """The shared inputs of ``function`` that are wanted, in the function's order."""
     return [Cell(function, variable) for variable in function.get_shared() if wanted(variable)]
 
@@ -258,19 +258,13 @@ def compiling_step() -> BlockedStep | None:
 
     Found among the callers. A step that has its functions compiled by somebody else is not found.
     """
-    for caller in _callers():
-        if isinstance(caller, BlockedStep):
-            return caller
-    return None
+    return next((caller for caller in _callers() if isinstance(caller, BlockedStep)), None)
 
 
 def other_steps(step: BlockedStep) -> list[BlockedStep]:
     """The steps that PyMC's driver calls in turn with ``step``, which is being called now."""
-    found: list[BlockedStep] = []
-    for caller in _callers():
-        if isinstance(caller, CompoundStep):
-            found += [m for m in caller.methods if isinstance(m, BlockedStep) and m is not step]
-    return found
+    methods = (m for caller in _callers() if isinstance(caller, CompoundStep) for m in caller.methods)
+    return [m for m in methods if isinstance(m, BlockedStep) and m is not step]
 
 
 def _callers() -> Iterator[Any]:
@@ -298,11 +292,9 @@ def operations(step: BlockedStep) -> list[Any]:
 def _functions(value, depth=3) -> Iterator[Function]:
     if isinstance(value, Function):
         yield value
-    elif depth and isinstance(value, (list, tuple)):
-        for part in value:
-            yield from _functions(part, depth - 1)
     elif depth and not isinstance(value, (type, ModuleType)):
-        for part in list(getattr(value, "__dict__", {}).values()):
+        parts = value if isinstance(value, (list, tuple)) else list(getattr(value, "__dict__", {}).values())
+        for part in parts:
             yield from _functions(part, depth - 1)
 
 
@@ -321,10 +313,8 @@ class _ModelWithout(Model):
 
     def logp(self, vars=None, jacobian=True, sum=True):
         """The log density less the factors left out, which are zeros where every term is wanted."""
-        if vars is None:
-            vars = [*self.free_RVs, *self.observed_RVs, *self.potentials]
-        elif not isinstance(vars, (list, tuple)):
-            vars = [vars]
+        vars = [*self.free_RVs, *self.observed_RVs, *self.potentials] if vars is None else vars
+        vars = vars if isinstance(vars, (list, tuple)) else [vars]
         wanted = [v for v in vars if self.values_to_rvs.get(v, v).name not in self._left_out]
         found = dict(zip(wanted, super().logp(wanted, jacobian, sum=False), strict=True))
         terms = [found.get(v, pt.constant(0.0)) for v in vars]

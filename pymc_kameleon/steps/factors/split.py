@@ -200,10 +200,11 @@ class Split:
         self.movable = cut.coordinates.movable
         self.factors = [f.name for f in factors]
         self.depth = cut.coordinates.depth
-        places = cut.coordinates.places(lambda moved: [cut.graphs_of_inputs(moved, factors)])
         given = self._like_what_is_given()
-        self._places = compile_for_numba(*places, given[:2], compile_kwargs)
-        self._known = compile_for_numba(*self._graph_of_known(), given, compile_kwargs)
+        inputs, outputs = cut.coordinates.places(lambda moved: [cut.graphs_of_inputs(moved, factors)])
+        self._places = compile_for_numba(inputs, outputs, given[:2], compile_kwargs)
+        inputs, outputs = self._graph_of_known()
+        self._known = compile_for_numba(inputs, outputs, given, compile_kwargs)
         self._find_compiled()
 
     def _like_what_is_given(self):
