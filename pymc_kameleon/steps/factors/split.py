@@ -264,7 +264,7 @@ class Split:
         groups = in_groups(list(cut.terms.values()), places, lambda boxes: self._piece(o, places, boxes))
         terms = clone_replace([graph.sum() for _, graph in groups], {**pieces, **moved.values}, rebuild_strict=False)
         added = pt.constant(layout.is_added.astype(float))
-        total = pt.add(*terms, *moved.terms, (added * o).sum(), -(slope * way).sum())
+        total = summed([*terms, *moved.terms, (added * o).sum(), -(slope * way).sum()])
         gradients = pytensor.grad(total, [u, o0], disconnected_inputs="ignore")
         return [u, centring, w0, o0, jacobian, slope], [total, *gradients]
 
@@ -295,6 +295,15 @@ def without_copies(terms: list[Variable]) -> list[Variable]:
     return list(graph.outputs)
 
 
+def summed(terms: list[Variable]) -> Variable:
+    """Of any number of scalars.
+
+    NumPy's functions, and so PyTensor's ``Add`` in Python, have 32 operands at most, the result among them; a sum of
+    scalars is rewritten to that.
+    """
+    return pt.add(*terms) if len(terms) < 32 else pt.dot(pt.stack(terms), np.ones(len(terms)))
+
+
 def counts(shapes: list[list[tuple[int, ...]]]) -> list[int]:
     """Elements of each black box's outputs."""
     return [int(sum(np.prod(s, dtype=int) for s in row)) for row in shapes]
@@ -306,5 +315,5 @@ def whole_graph(cut: Cut):
     moved = cut.coordinates.move(v)
     outputs = [o for box in cut.boxes for o in box.outputs]
     replaced = clone_replace([*cut.terms.values(), *outputs], moved.values, rebuild_strict=False)
-    total = pt.add(*replaced[: len(cut.terms)], *moved.terms)
+    total = summed([*replaced[: len(cut.terms)], *moved.terms])
     return v, total, replaced[len(cut.terms) :]
