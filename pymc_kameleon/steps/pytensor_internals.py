@@ -125,7 +125,7 @@ def callable_from_numba(function, given: Sequence[np.ndarray]) -> tuple[FirstCla
     It takes arrays like ``given``, and after them what the second function returns, the shared values as they are now,
     in one tuple; it returns a tuple of arrays. None where the Function is not Numba's.
 
-    Relies on ``vm.jit_fn`` and on Numba's ``get_compile_result`` and ``CompileResultWAP``.
+    Relies on ``vm.jit_fn`` and on Numba's ``overloads`` and ``CompileResultWAP``.
     """
     found = _jitted(function, len(given))
     if found is None:
@@ -144,9 +144,9 @@ def callable_from_numba(function, given: Sequence[np.ndarray]) -> tuple[FirstCla
         of, alike = numba.types.Tuple(kinds), numba.types.StarArgTuple(kinds)
         takes_any_number = not jitted.py_func.__code__.co_argcount
         function, of_it = (jitted, alike) if takes_any_number else (numba.njit(of_tuple), of)
-        compiled = function.get_compile_result(numba.core.typing.signature(numba.types.undefined, of_it))
-        return FirstClass(compiled, of), more
-    except (AttributeError, TypeError, numba.core.errors.NumbaError):
+        function.compile((of_it,))
+        return FirstClass(function.overloads[(of_it,)], of), more
+    except (AttributeError, KeyError, TypeError, numba.core.errors.NumbaError):
         return None
 
 

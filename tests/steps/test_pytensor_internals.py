@@ -162,12 +162,12 @@ def test_what_it_raises_leaves_all_it_returns_empty(monkeypatch):
     assert seen == [AssertionError]
 
 
-@pytest.mark.parametrize("lost", ["linker", "vm", "get_compile_result", "type"])
+@pytest.mark.parametrize("lost", ["linker", "vm", "overloads", "type"])
 def test_without_it_compiled_code_cannot(monkeypatch, lost):
     function, s = two_outputs("CVM" if lost == "linker" else "NUMBA")
     if lost == "vm":
         function = SimpleNamespace(input_storage=function.input_storage, maker=function.maker)
-    elif lost == "get_compile_result":
+    elif lost == "overloads":
         monkeypatch.setattr(function.vm, "jit_fn", function.vm.jit_fn.py_func)
     elif lost == "type":
         s.container.storage[0] = object()

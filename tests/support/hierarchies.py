@@ -129,7 +129,8 @@ def first_class(function, given):
     """A function of Numba's as ``pytensor_internals.callable_from_numba`` makes it."""
     jitted, kinds = numba.njit(function), numba.types.Tuple([numba.typeof(a) for a in given])
     of_tuple = numba.njit(lambda arguments: jitted(*arguments))
-    return FirstClass(of_tuple.get_compile_result(numba.core.typing.signature(numba.types.undefined, kinds)), kinds)
+    of_tuple.compile((kinds,))
+    return FirstClass(of_tuple.overloads[(kinds,)], kinds)
 
 
 def schools(groups=3):
