@@ -103,7 +103,9 @@ RUNS = {
         for n in (100, 300)
     },
     **{f"F-KAMH, D = {n}, untuned": Run(FastKameleon, {**FAST, "n_features": n}) for n in (50, 300)},
+    "KAMH, n = 600": Run(Kameleon, {**SLOW, "n_history": 600}),
 }
+UNIT = "KAMH, n = 1000"
 
 
 def trial_scale(target, options, rng) -> float:
@@ -121,7 +123,7 @@ def measure(cell: Cell) -> dict[str, Any]:
         return {"table": history_costs()}
     target, run = TARGETS[cell.problem], RUNS[cell.sampler]
     rng = generators(SEED + list(TARGETS).index(cell.problem), cell.seed + 1)[cell.seed]
-    rng = rng.spawn(len(RUNS))[list(RUNS).index(cell.sampler)]
+    rng = rng.spawn(len(RUNS))[list(RUNS).index(cell.sampler)]  # new arms last: the others keep their streams
     density = target.numba_log_density
     options = dict(run.options)
     run_chain(run.algorithm, density, np.zeros(8), np.random.default_rng(0), tune=1200, draws=20, **options)
@@ -150,6 +152,8 @@ class Row(NamedTuple):
     chains: int
     ess: float
     error: float
+    two: float  # the dissertation's measure: the mean over the first two coordinates
+    two_error: float
     microseconds: float
     deviation: float
     noise: float
@@ -165,11 +169,12 @@ def rows(cells, target) -> dict[str, Row]:
         if len(mine) < 2:
             continue
         ess = 1000.0 * np.array([c["ess"] for c in mine]) / DRAWS
-        worst, root = ess.mean(axis=0).argmin(), math.sqrt(len(mine))
+        worst, root, two = ess.mean(axis=0).argmin(), math.sqrt(len(mine)), ess[:, :2].mean(axis=1)
         coverage = np.array([c["coverage"] for c in mine])
         variance = np.array([c["variance"] for c in mine])
         found[name] = Row(
             name, len(mine), float(ess[:, worst].mean()), float(ess[:, worst].std(ddof=1)) / root,
+            float(two.mean()), float(two.std(ddof=1)) / root,
             float(np.median([c["microseconds"] for c in mine])),
             float(np.abs(coverage.mean(axis=0) - DECILES).mean()),
             math.sqrt(2.0 / math.pi) * float((coverage.std(axis=0, ddof=1) / root).mean()),
@@ -180,31 +185,33 @@ def rows(cells, target) -> dict[str, Row]:
 
 
 def table(found: dict[str, Row]) -> str:
-    unit = found["KAMH, n = 1000"]
-    head = ["sampler", "chains", "ESS / 1000", "± s.e.", "cost of a draw", "ESS per second", "quantile error",
-            "of which noise", "var x₁ (100)", "± s.e.", "acceptance"]  # fmt: skip
+    unit = found[UNIT]
+    head = ["sampler", "chains", "ESS / 1000", "± s.e.", "x₁ and x₂", "± s.e.", "cost of a draw", "ESS per second",
+            "quantile error", "of which noise", "var x₁ (100)", "± s.e.", "acceptance"]  # fmt: skip
     lines = []
     for r in found.values():
         cost = r.microseconds / unit.microseconds
         lines.append(
-            [r.name, r.chains, f"{r.ess:.2f}", f"{r.error:.2f}", f"{cost:.2f}", f"{r.ess / unit.ess / cost:.2f}",
-             f"{r.deviation:.3f}", f"{r.noise:.3f}", f"{r.variance:.0f}", f"{r.variance_error:.0f}",
-             f"{r.acceptance:.2f}"]
+            [r.name, r.chains, f"{r.ess:.2f}", f"{r.error:.2f}", f"{r.two:.2f}", f"{r.two_error:.2f}",
+             f"{cost:.2f}", f"{r.two / unit.two / cost:.2f}", f"{r.deviation:.3f}", f"{r.noise:.3f}",
+             f"{r.variance:.0f}", f"{r.variance_error:.0f}", f"{r.acceptance:.2f}"]
         )  # fmt: skip
     return report.table(head, lines)
 
 
 def headline(found: dict[str, Row]) -> str:
-    """The dissertation's claim against what is measured; 95 % interval of the ratio, on its logarithm."""
-    unit = found["KAMH, n = 1000"]
-    rates = {n: r.ess / r.microseconds for n, r in found.items() if n.startswith("F-KAMH, D") and n.count(",") == 1}
-    best = max(rates, key=lambda n: rates[n])
-    rate, mine = rates[best] / (unit.ess / unit.microseconds), found[best]
-    width = math.exp(1.96 * math.hypot(mine.error / mine.ess, unit.error / unit.ess))
-    return (
-        f"best F-KAMH ({best.split(', ')[1]}) {rate:.2f} ({rate / width:.2f} to {rate * width:.2f}) times the "
-        f"effective draws per second of KAMH, n = 1000, and {mine.ess / unit.ess:.2f} times those per evaluation"
-    )
+    """The dissertation's claim against what is measured: ratios with 95 % intervals, on the logarithm."""
+    unit, said = found[UNIT], []
+    fast = [r for n, r in found.items() if n.startswith("F-KAMH, D") and n.count(",") == 1]
+    for what, worth in (("second", lambda r: r.two / r.microseconds), ("draw", lambda r: r.two)):
+        best = max(fast, key=worth)
+        ratio = worth(best) / worth(unit)
+        width = math.exp(1.96 * math.hypot(best.two_error / best.two, unit.two_error / unit.two))
+        said.append(
+            f"{best.name.split(', ')[1]} has {ratio:.2f} ({ratio / width:.2f} to {ratio * width:.2f}) times the "
+            f"effective draws per {what} of {UNIT}"
+        )
+    return ", ".join(said)
 
 
 def history_costs() -> str:
@@ -236,6 +243,7 @@ def page(cells: dict[Cell, dict]) -> str:
     """Tables by target, what is wrong, costs."""
     found = {target: rows(cells, target) for target in TARGETS}
     least = min(r.chains for t in found.values() for r in t.values())
+    beaten = " The best numbers D of features: " + "; ".join(f"{t}: {headline(r)}" for t, r in found.items())
     sections = [
         "# F-KAMH at its dissertation's sizes",
         f"Chains of {TUNE + DRAWS:,} draws from exact draws of the target, {TUNE:,} of them tuning and dropped, as in "
@@ -243,17 +251,16 @@ def page(cells: dict[Cell, dict]) -> str:
         f'a row (here the column; at least {least}); settings of the two papers unless "defaults" is said, F-KAMH\'s '
         f'initial eta from a trial run unless "untuned" is. '
         f"Seed {SEED}.",
-        "**The headline is not reproduced.** The dissertation finds more effective draws per second for F-KAMH than "
-        "for KAMH. With the right acceptance ratio: "
-        + "; ".join(f"{t}: {headline(r)}" for t, r in found.items())
-        + ". Its own code divides by the density under the state accepted before.",
+        "The dissertation finds more effective draws per second for F-KAMH than for KAMH (figures 5.4 and 5.5), and, "
+        "where evaluations cost more than proposals, as many (A.1)." + beaten + ". Both with the right acceptance "
+        "ratio; the dissertation's own code divides by the density under the state accepted before.",
     ]
     for target, r in found.items():
         sections += [f"## {target}", table(r)]
     sections += [
-        "ESS: bulk, worst coordinate, mean over chains. Cost of a draw (after tuning, median) and ESS per second with "
-        "KAMH, n = 1000, in the "
-        'paper\'s settings as 1. Quantile error: of all chains together; "of which noise" is what chance explains.',
+        "ESS: bulk, worst coordinate, mean over chains, and the mean of the first two coordinates, the dissertation's "
+        f"measure, of which ESS per second is. That and the cost of a draw (after tuning, median) with {UNIT}, as 1. "
+        'Quantile error: of all chains together; "of which noise" is what chance explains.',
         "## Wrong ratios",
         "A second code's KAMH takes the proposal for symmetric; the dissertation's takes the covariance of the state "
         "accepted before for the reverse density. " + " ".join(wrong(t, r) for t, r in found.items()),
