@@ -137,7 +137,8 @@ class FastKameleonStep(KernelStep):
     ----------
     preset : {None, "paper"}
         "paper": the dissertation's covariance gamma^2 I + eta^2 J^T C J in the parameters' own units with
-        gamma = 0.5, the median heuristic, the whole history, and no other moves. Options given besides it win.
+        gamma = 0.5, the median heuristic, the whole history, eta from a trial run of 1000 local moves, and no other
+        moves. Options given besides it win.
 
     Notes
     -----
@@ -235,7 +236,8 @@ class GaussianAdaptationStep(KernelStep):
     ----------
     preset : {None, "paper"}
         "paper": from the identity and radius 1, at constant rates, by acceptances, towards an acceptance rate of 1/e,
-        without a search for the units. Options given besides it win.
+        without a search for the units; in Khoury (2018) the same with ``condition_limit=80, radius_range=1000``.
+        Options given besides it win.
 
     Notes
     -----
@@ -266,8 +268,8 @@ class CMAStep(KernelStep):
     Parameters
     ----------
     preset : {None, "paper"}
-        "paper": from the identity and sigma 1, at constant rates, by acceptances, without a search for the units.
-        Options given besides it win.
+        "paper": from the identity and sigma 1, at constant rates, by acceptances, without a search for the units, as
+        Khoury (2018, table 5.1) has it. Options given besides it win.
 
     Notes
     -----
