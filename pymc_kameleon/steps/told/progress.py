@@ -54,17 +54,12 @@ class Window:
         self._values.append(value)
         self._total += value
 
-    @property
-    def mean(self) -> float:
-        """0 before the first value."""
-        return self._total / max(len(self._values), 1)
-
     def told(self, life: Any, draw: Any, evaluations: int) -> Told:
         """What the bar shows of a draw: acceptance over the last draws that proposed."""
         if draw.proposal.move not in NO_PROPOSALS:
             self.add(draw.accept_prob)
-        phase = CLIMBING if life.climbing else TUNING if life.state.tune else DRAWING
-        return Told(phase, self.mean, evaluations)
+        phase = DRAWING if not life.state.tune else CLIMBING if life.climbing else TUNING
+        return Told(phase, self._total / max(len(self._values), 1), evaluations)
 
 
 def columns(third: str, n_chains: int) -> tuple[list[ProgressColumn], dict[str, list[str]]]:

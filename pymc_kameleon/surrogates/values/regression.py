@@ -433,7 +433,9 @@ def _without_negligible(problem: Problem, best: Candidate, coefficients) -> tupl
     together = np.diagonal(products.cumsum(axis=0).cumsum(axis=1)) / problem.weights.sum()
     kept = np.ones(len(coefficients), dtype=bool)
     kept[order[np.logical_and.accumulate(together < NEGLIGIBLE**2 * max(best.error, 1e-2 * GOOD_ENOUGH))]] = False
-    template = basis.template._replace(variables=basis.template.variables[kept[of]], powers=basis.template.powers[kept[of]])
+    template = basis.template._replace(
+        variables=basis.template.variables[kept[of]], powers=basis.template.powers[kept[of]]
+    )
     return basis._replace(template=template, base=int(kept[: basis.base].sum())), kept
 
 
