@@ -55,9 +55,9 @@ def test_unbiased(kernel, dim, embedding):
 
 
 @each_embedding
-@pytest.mark.parametrize("dim", [2, 5])
 @pytest.mark.parametrize("kernel", RADIAL, ids=repr)
-def test_orthogonal_unbiased(kernel, dim, embedding):
+def test_orthogonal_unbiased(kernel, embedding):
+    dim = 5
     rng = np.random.default_rng([2, dim])
     x, z = off_axis_pairs(rng, dim)
     exact = kernel.value(x / LENGTHSCALE, z / LENGTHSCALE)

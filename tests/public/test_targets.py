@@ -203,16 +203,6 @@ def test_a_curve_with_uniform_angle_is_caught(target):
     assert np.abs(balance_z(target, wrong, rng)).max() > 10
 
 
-def test_a_thick_flower_whose_petals_meet_is_still_sampled_exactly():
-    target = Flower(radius=2.0, amplitude=3.0, frequency=3, width=1.0, dim=3)
-    rng = np.random.default_rng(5)
-    x = target.sample(rng, 20_000)
-    assert np.abs(moment_z(x, target.mean, target.cov)).max() < LIMIT
-    assert np.abs(balance_z(target, x, rng)).max() < LIMIT
-    with pytest.raises(NotImplementedError, match="at least 4 width"):
-        target.level(x)
-
-
 def level_z(levels):
     """z-scores of the content of the nine decile regions."""
     q = np.arange(1, 10) / 10

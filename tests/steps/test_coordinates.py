@@ -184,7 +184,7 @@ def test_the_toy_by_hand_has_the_right_slope(centring):
 
 
 def correlated():
-    """Effects with an unknown correlation, by a Cholesky factor or a covariance, and effects that sum to zero."""
+    """Correlated effects, by a Cholesky factor or a covariance of unknowns, and effects that sum to zero."""
     box = BlackBox(lambda x: -0.5 * np.sum(np.square(x)), pt.dscalar)
     with pm.Model() as model:
         mu = pm.Normal("mu", 0.3, 1.0, shape=2)
@@ -192,9 +192,9 @@ def correlated():
         r = pm.Uniform("r", -0.4, 0.9)
         correlation = (1.0 - r) * np.eye(2) + r
         covariance = correlation * pt.outer(sd, sd)
-        chol, *_ = pm.LKJCholeskyCov("chol", n=2, eta=2.0, sd_dist=pm.HalfNormal.dist(1.0, shape=2))
+        chol = sd[:, None] * np.array([[1.0, 0.0], [0.6, 0.8]])
         x = [
-            pm.MvNormal("x", mu, covariance, shape=(2, 2)), pm.MvNormal("lkj", np.zeros(2), chol=chol),
+            pm.MvNormal("x", mu, covariance, shape=(2, 2)), pm.MvNormal("by_factor", np.zeros(2), chol=chol),
             pm.ZeroSumNormal("sums", sigma=sd[0], shape=4),
             pm.ZeroSumNormal("both", sigma=sd[1], n_zerosum_axes=2, shape=(3, 2)),
         ]  # fmt: skip

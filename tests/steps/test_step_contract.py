@@ -31,7 +31,6 @@ from tests.step_tester import (
     every_step_with_a_scale,
     make,
     sample,
-    values,
 )
 
 TUNE = 200
@@ -254,32 +253,6 @@ def test_a_copy_is_independent(case, copied):
     drive(twin, elsewhere, 20)  # moves the twin's k and its generator
     fresh = copied(step)
     assert_same_draws(drive(step, points[-1], 20), drive(fresh, points[-1], 20))
-
-
-@every_step
-def test_zarr_state_resumes(case, monkeypatch):
-    """What PyMC stores in a ZarrTrace goes on where the chain stopped."""
-    pytest.importorskip("zarr")
-    import numcodecs.pickles
-    from pymc.backends.zarr import ZarrTrace
-
-    monkeypatch.setattr(numcodecs.pickles, "ALLOW_UNSAFE_PICKLE_DECODE", True)
-    model = tester.gaussian()
-    step = compiled_step(case, model)
-    trace = ZarrTrace(draws_per_chunk=10)
-    options = {"tune": 150, "chains": 2, "return_inferencedata": False, "trace": trace}
-    sample(step, model, draws=40, **options)
-    stored = trace.root._sampling_state.sampling_state[1]
-    position = trace.posterior["x"][1, -1]
-    step.sampling_state = stored
-    evaluations = step.evaluations
-    continued, _ = drive(step, {"x": np.asarray(position)}, 30)
-    again = step.evaluations - evaluations  # nothing is evaluated again
-    assert 0 < again <= 30 if case.skips else again == 30
-    longer = ZarrTrace(draws_per_chunk=10)
-    sample(step, model, draws=70, **{**options, "trace": longer})
-    np.testing.assert_array_equal(longer.posterior["x"][1, 40:], values(continued, "x"))
-    assert set(np.unique(longer.sample_stats["sampler_0__move"][1])) >= set(case.moves)
 
 
 # --- points ----------------------------------------------------------------------------------
