@@ -135,7 +135,7 @@ def test_a_change_to_an_estimate_of_zero_is_not_made():
     step = begin(KameleonStep(model=model))
     _, stats = drive(step, model.initial_point(), draws=20, tune=400)
     assert np.isfinite([s["model_logp"] for s in stats]).all()
-    assert stats[-1]["work"] >= 100
+    assert min(s["work"] for s in stats) >= 100
     assert step.life.state.work.log_factor < 0.0  # it would have lowered it
 
 

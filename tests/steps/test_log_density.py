@@ -334,28 +334,3 @@ def test_noisy_and_deterministic_parts():
     ours.follow({"a": np.array(0.3), "b": np.array(0.3)})
     expected = -np.log(2 * np.pi) - 0.5 * 0.3**2
     assert ours.deterministic_part(x) == pytest.approx(expected, rel=1e-12)
-
-
-def test_step_that_does_not_own_the_noisy_factors_variables_is_refused():
-    with pytest.raises(ValueError, match=r"'noisy'.*also depends on a\b"):
-        density(noisy_model(), ["b"])
-
-
-# --- explaining ------------------------------------------------------------------------------
-
-
-def test_offending_factors():
-    with pm.Model() as model:
-        x = pm.Normal("x", shape=2)
-        pm.Uniform("unit", 0.0, 1.0, default_transform=None)
-        pm.Normal("y", x[0], 1.0, observed=np.array([1.0, np.inf]))
-        pm.Potential("root", pt.sqrt(x[1]))
-        pm.Potential("fine", -(x[1] ** 2))
-    ours = density(model)
-    point = {"x": np.array([0.0, -1.0]), "unit": np.array(3.0)}
-    found = ours.offending_factors(model, point)
-    assert set(found) == {"unit", "y", "root"}
-    assert found["unit"] == -np.inf
-    assert np.isnan(found["root"])
-    assert found["y"] == -np.inf
-    assert "fine" not in found

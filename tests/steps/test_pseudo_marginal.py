@@ -149,30 +149,6 @@ def test_pickled(module):
     assert twin.fn(None, 2.0) == -2.0
 
 
-def test_zero_estimates_are_rejected():
-    """Half of the estimates are zero and the others twice as large: the posterior is as it was."""
-
-    def estimate(rng, x):
-        return -0.5 * x * x + (math.log(2.0) if rng.random() < 0.5 else -math.inf)
-
-    model = model_of(estimate)
-    step, start = AdaptiveMetropolisStep(model=model), {"x": np.array(0.2)}
-    variances, refused = [], 0
-    for seed in range(40):
-        begin(step, seed)
-        try:
-            points, stats = drive(step, start, 600, 300)
-        except pm.exceptions.SamplingError:  # a start needs an estimate above zero
-            refused += 1
-            continue
-        assert 0.4 < stats[-1]["nonfinite"] / 900 < 0.6
-        assert np.isfinite([s["model_logp"] for s in stats]).all()
-        variances.append(np.mean(values(points[300:], "x") ** 2))
-    assert 8 < refused < 32
-    z = (np.mean(variances) - 1.0) / (np.std(variances, ddof=1) / math.sqrt(len(variances)))
-    assert abs(z) < 4.5
-
-
 def test_two_instances_are_independent():
     """Also with the same function at the same point: neither merged nor correlated."""
     estimate = Estimate(1.0)

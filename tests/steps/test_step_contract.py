@@ -47,21 +47,6 @@ def tuned(case, model, seed=0):
     return step, points[-1]
 
 
-# --- PyMC's own protocols --------------------------------------------------------------------
-
-
-@every_step
-def test_rvs_assignment_protocol(case):
-    model = tester.shapes()
-    with model:
-        for name in ("matrix", "scale"):
-            step = make(case, model, [model[name]], **QUICK)
-            assert step.vars == [model.rvs_to_values[model[name]]]
-        step = make(case, model, [model["scale"], model.rvs_to_values[model["matrix"]]], **QUICK)
-    expected = {model.rvs_to_values[model[name]] for name in ("matrix", "scale")}
-    assert set(step.vars) == expected
-
-
 # --- tuning ----------------------------------------------------------------------------------
 
 
