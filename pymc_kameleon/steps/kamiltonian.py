@@ -52,9 +52,10 @@ class KamiltonianStep(KernelStep):
         density as a whole, as where there is no such structure.
     preset : {None, "paper"}
         "paper", with "lite" and "finite": one lengthscale, no base density, the parameters' own units, leapfrog steps
-        of U[0.01, 0.1] (1 to 10 of them and 1000 points with "lite", 10 to 100, 2000 points and 2000 features with
-        "finite"), and trajectories only as soon as there is a surrogate. The paper gave exact draws as ``history``;
-        from a cold start such a chain may stand still. With other options: ``surrogate=pk.Lite.paper(...)``.
+        of U[0.01, 0.1] (1 to 10 of them and 1000 points with "lite"; 10 to 100, 2000 points, 2000 features and the
+        median distance as lengthscale with "finite"), and trajectories only as soon as there is a surrogate. The paper
+        gave exact draws as ``history``; from a cold start such a chain may stand still. With other options:
+        ``surrogate=pk.Lite.paper(...)``.
     expensive : list of str
         Names of variables, or of Ops' classes, to learn like black boxes although they have a gradient. Default none.
     schedule : {"harmonic", "root"} or callable, optional

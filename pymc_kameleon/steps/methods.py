@@ -113,11 +113,13 @@ class KameleonStep(KernelStep):
         self, vars=None, *, n_history: int = default(1000), target_accept: float = default(0.234),
         proposal: Literal["full", "pca"] = default("full"), n_directions: int = default(20),
         kernel: KernelName | Kernel = default("gaussian"), lengthscale: float | None = default(None),
-        lengthscale_factor: float = default(0.5), gamma: float | None = default(None),
+        lengthscale_factor: float = default(0.5), gamma: float | Callable[[int], float] | None = default(None),
         normalization: Literal["local", "none", "trace"] = default("local"),
         coordinates: Literal["whitened", "scaled", "raw"] = default("whitened"), global_share: float = default(0.5),
         autoregressive_share: float = default(0.5), learn_from_values: bool = default(True),
-        scale: float | None = default(None), subsample: Literal["even", "random"] = default("even"),
+        scale: float | None = default(None),
+        rate: Literal["renewed", "harmonic", "trial"] | Callable[[int], float] = default("renewed"),
+        subsample: Literal["even", "random"] = default("even"),
         schedule: ScheduleName | Callable[[int], float] | None = default(None), screen: int = default(0),
         local_start: int | None = default(None), **common: Unpack[CommonOptions],
     ):  # fmt: skip
@@ -134,7 +136,8 @@ class FastKameleonStep(KernelStep):
     ----------
     preset : {None, "paper"}
         "paper": the dissertation's covariance gamma^2 I + eta^2 J^T C J in the parameters' own units with
-        gamma = 0.5, the median heuristic, the whole history, and no other moves. Options given besides it win.
+        gamma = 0.5, the median heuristic, the whole history, eta from a trial run of 1000 local moves, and no other
+        moves. Options given besides it win.
 
     Notes
     -----
@@ -165,13 +168,13 @@ class FastKameleonStep(KernelStep):
         self, vars=None, *, n_features: int = default(300), target_accept: float = default(0.234),
         kernel: KernelName | Kernel = default("gaussian"), embedding: Literal["sincos", "cos"] = default("sincos"),
         orthogonal: bool = default(False), lengthscale: float | None = default(None),
-        lengthscale_factor: float = default(1.0), gamma: float | None = default(None),
+        lengthscale_factor: float = default(1.0), gamma: float | Callable[[int], float] | None = default(None),
         normalization: Literal["trace", "none"] = default("trace"),
         coordinates: Literal["whitened", "scaled", "raw"] = default("whitened"), global_share: float = default(0.5),
         autoregressive_share: float = default(0.5), sheared_share: float = default(0.75),
         learn_from_values: bool = default(True), scale: float | None = default(None),
         mean_shift: bool = default(True), variance_share: float = default(0.75), whole_history: bool = default(False),
-        rate: Literal["renewed", "harmonic"] = default("renewed"),
+        rate: Literal["renewed", "harmonic", "trial"] | Callable[[int], float] = default("renewed"),
         schedule: ScheduleName | Callable[[int], float] | None = default(None), screen: int = default(10),
         local_start: int | None = default(None), **common: Unpack[CommonOptions],
     ):  # fmt: skip
@@ -230,7 +233,8 @@ class GaussianAdaptationStep(KernelStep):
     ----------
     preset : {None, "paper"}
         "paper": from the identity and radius 1, at constant rates, by acceptances, towards an acceptance rate of 1/e,
-        without a search for the units. Options given besides it win.
+        without a search for the units; in Khoury (2018) the same with ``condition_limit=80, radius_range=1000``.
+        Options given besides it win.
 
     Notes
     -----
@@ -260,8 +264,8 @@ class CMAStep(KernelStep):
     Parameters
     ----------
     preset : {None, "paper"}
-        "paper": from the identity and sigma 1, at constant rates, by acceptances, without a search for the units.
-        Options given besides it win.
+        "paper": from the identity and sigma 1, at constant rates, by acceptances, without a search for the units, as
+        Khoury (2018, table 5.1) has it. Options given besides it win.
 
     Notes
     -----

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pymc_kameleon.kernels import Kernel
+from pymc_kameleon.kernels import Kernel, median_distance
 from pymc_kameleon.numerics import random_features
 from pymc_kameleon.numerics.compiled import njit
 from pymc_kameleon.numerics.step_size import robbins_monro
@@ -35,7 +35,7 @@ class Recipe(NamedTuple):
     embedding: str
     n_history: int
     n_features: int
-    lengthscale: float | np.ndarray | None
+    lengthscale: float | np.ndarray | str | None  # "median": the median distance of the states
     regularization: float | None
     isotropic: bool
     base_scale: float
@@ -95,7 +95,9 @@ def _validate(recipe, states, weights, base, unit, previous):
     few, few_weights = _evenly(states, weights, 1000)
     few_features, folds = _first_features(unit, SEARCH_FEATURES), block_folds(len(few))
     regularizations = REGULARIZATIONS if recipe.regularization is None else np.array([recipe.regularization])
-    if recipe.lengthscale is not None:
+    if isinstance(recipe.lengthscale, str):
+        lengthscales = [median_distance(states)]
+    elif recipe.lengthscale is not None:
         lengthscales = [recipe.lengthscale]
     elif recipe.isotropic:
         lengthscales = list(lengthscale_grid(states, 5))

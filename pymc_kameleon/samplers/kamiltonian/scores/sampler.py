@@ -58,8 +58,8 @@ from pymc_kameleon.surrogates.scores import objective as score_matching
 from pymc_kameleon.surrogates.scores.choose import RADIUS, Fit, Recipe
 from pymc_kameleon.surrogates.scores.online import OnlineFinite
 
-# Strathmann et al. (2015), sections 5 and A; lengthscale and regularisation by held-out score (A.1). Trajectories
-# only, as soon as there is a surrogate.
+# Strathmann et al. (2015), sections 5 and A; lengthscale and regularisation by held-out score (A.1; finite has its
+# own). Trajectories only, as soon as there is a surrogate.
 PAPER = {
     "embedding": "cos", "isotropic": True, "base_scale": math.inf, "whiten": False, "n_leapfrog": (1, 10),
     "step_size": (0.01, 0.1), "random_walk_share": 0.0, "mixture": "constant", "adapt_share": False,
@@ -124,8 +124,9 @@ class ScoreKamiltonian(SurrogateSampler):
     embedding : {"sincos", "cos"}
         Of the random features, finite's and those that lengthscales are searched with: a sine and a cosine for every
         frequency (default), or a cosine with a random phase (the paper's).
-    lengthscale : float or ndarray of shape (d,), optional
-        Positive, in learned coordinates. Default: one for each of them, by held-out score at every fit.
+    lengthscale : float, ndarray of shape (d,) or "median", optional
+        Positive, in learned coordinates; "median" is the median distance of the states fitted to. Default: one for each
+        coordinate, by held-out score at every fit.
     regularization : float, optional
         lambda, beside a mean; positive. Default: by held-out score at every fit.
     isotropic : bool
@@ -184,7 +185,7 @@ class ScoreKamiltonian(SurrogateSampler):
     history: np.ndarray | None = None
     n_history: int | None = None
     embedding: Literal["sincos", "cos"] = "sincos"
-    lengthscale: float | np.ndarray | None = None
+    lengthscale: float | np.ndarray | Literal["median"] | None = None
     regularization: float | None = None
     isotropic: bool = False
     base_scale: float = 2.0
@@ -212,7 +213,8 @@ class ScoreKamiltonian(SurrogateSampler):
         walk = AdaptiveMetropolis(initial_scale=self.initial_scale, tune=self.tune)
         object.__setattr__(self, "recipe", recipe)
         object.__setattr__(self, "walk", walk)
-        positive(lengthscale=self.lengthscale, regularization=self.regularization)
+        given = None if isinstance(self.lengthscale, str) else self.lengthscale
+        positive(lengthscale=given, regularization=self.regularization)
         if not self.base_scale > 0:  # infinite is none
             raise ValueError(f"base_scale must be positive, got {self.base_scale!r}.")
         count(2, n_history=n_history)
@@ -389,10 +391,14 @@ class ScoreKamiltonian(SurrogateSampler):
         factor = walk.factor if self.whiten else np.eye(dim)
         z = np.ascontiguousarray(np.linalg.solve(factor, (past - centre).T).T)
         previous = None if state.fitted is None else state.fitted.lengthscale
-        fitted = choose.fit(rng, self.recipe, z, previous)
+        fitted = choose.fit(rng, self.recipe_after(state.refits), z, previous)
         if fitted is None:
             return state
         return self.renewed(rng, state._replace(centre=centre, factor=factor), fitted)
+
+    def recipe_after(self, refits: int) -> Recipe:
+        """How to make the surrogate that follows ``refits`` others."""
+        return self.recipe
 
     def renewed(self, rng, state, fitted) -> State:
         """The state with another surrogate, which has not been judged yet."""
