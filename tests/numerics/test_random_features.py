@@ -7,18 +7,9 @@ from pymc_kameleon.kernels import CustomKernel, Gaussian, InverseMultiquadric, L
 from pymc_kameleon.numerics import random_features as rff
 
 KERNELS = [
-    Gaussian(),
-    Laplacian(),
-    Matern(0.5),
-    Matern(0.8),
-    Matern(1.5),
-    Matern(2.5),
-    Matern(3.3),
-    InverseMultiquadric(),
-    InverseMultiquadric(1.7),
-    Sinc(),
-    SincSquared(),
-]
+    Gaussian(), Laplacian(), Matern(0.5), Matern(0.8), Matern(1.5), Matern(2.5), Matern(3.3), InverseMultiquadric(),
+    InverseMultiquadric(1.7), Sinc(), SincSquared(),
+]  # fmt: skip
 RADIAL = [k for k in KERNELS if isinstance(k, rff.RadialKernel)]
 LENGTHSCALE = 1.7
 

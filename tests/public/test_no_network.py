@@ -1,4 +1,4 @@
-"""No test asks the network: :func:`tests.conftest.refuse_network` watches their process, the import of the package too."""
+"""No test asks the network: :func:`tests.conftest.refuse_network` watches their process, and the package's import."""
 
 import socket
 

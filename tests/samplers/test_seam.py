@@ -27,21 +27,18 @@ TUNE = 400
 SAMPLERS = {
     "adaptive Metropolis": AdaptiveMetropolis(tune=TUNE),
     "adaptive Metropolis, as published": AdaptiveMetropolis(covariance="recursive"),
-    "Gaussian adaptation": GaussianAdaptation(tune=TUNE),
-    "CMA": CMA(tune=TUNE),
+    "Gaussian adaptation": GaussianAdaptation(tune=TUNE), "CMA": CMA(tune=TUNE),
     "Kameleon": Kameleon(n_history=60, tune=TUNE),
     "PCA-Kameleon": PCAKameleon(n_history=60, n_directions=5, tune=TUNE),
-    "fast Kameleon": FastKameleon(n_features=40, tune=TUNE),
-    "Gaussian mixture": GaussianMixture(tune=TUNE),
+    "fast Kameleon": FastKameleon(n_features=40, tune=TUNE), "Gaussian mixture": GaussianMixture(tune=TUNE),
     "Kamiltonian, lite": LiteKamiltonian(first_fit=150, n_history=60, tune=TUNE),
     "Kamiltonian, finite": FiniteKamiltonian(first_fit=150, n_features=40, tune=TUNE),
     "Kamiltonian, lite, low rank": LiteKamiltonian(first_fit=150, n_history=60, solver="low-rank", tune=TUNE),
     "Kamiltonian, finite, online": FiniteKamiltonian(first_fit=150, n_features=40, online=True, tune=TUNE),
     "Kamiltonian, values": ValueKamiltonian(tune=TUNE),
     "screened": Screened(inner=FastKameleon(n_features=40, tune=TUNE), transitions=3),
-    "scheduled": Scheduled(inner=Kameleon(n_history=60, tune=TUNE), schedule="root"),
-    "hit and run": HitAndRun(),
-}
+    "scheduled": Scheduled(inner=Kameleon(n_history=60, tune=TUNE), schedule="root"), "hit and run": HitAndRun(),
+}  # fmt: skip
 every_sampler = pytest.mark.parametrize("sampler", SAMPLERS.values(), ids=SAMPLERS)
 KINDS = {type(s): s for s in SAMPLERS.values()}
 

@@ -41,15 +41,10 @@ def bad_surrogate(depth=50.0, shift=4.0, inverse_variance=0.4):
     """Too wide, 4 nats off, a bump of 3 nats, a hole of 50 in the bulk."""
     blank = value_features.blank(np.array([0.4, 0.5]), np.array([0.8, 0.7]), np.eye(2))
     return blank._replace(
-        constant=shift,
-        quadratic=-inverse_variance * np.eye(2),
-        linear=np.array([0.3, -0.2]),
-        kind=GAUSSIAN,
-        centres=np.array([[0.2, -0.4], [-1.0, 0.6], [1.0, 1.0]]),
-        phases=np.zeros(3),
-        weights=np.array([3.0, -2.0, -depth]),
-        lengthscale=0.5,
-    )
+        constant=shift, quadratic=-inverse_variance * np.eye(2), linear=np.array([0.3, -0.2]), kind=GAUSSIAN,
+        centres=np.array([[0.2, -0.4], [-1.0, 0.6], [1.0, 1.0]]), phases=np.zeros(3),
+        weights=np.array([3.0, -2.0, -depth]), lengthscale=0.5,
+    )  # fmt: skip
 
 
 def wrong_scale():
@@ -72,12 +67,9 @@ def frozen_state(surrogate, arms, floor=0.15, typical=-4.0, slack=0.5, radius=2.
     state = held(ValueKamiltonian, np.zeros(d))
     return state._replace(
         walk=held(AdaptiveMetropolis, np.zeros(d), covariance="identity").freeze(),
-        dynamics=dynamics._replace(radius=radius, ceiling=ceiling),
-        arms=np.array([floor, *arms]),
-        mixture=residual_mixture.Mixture(floor, typical, slack, rays),
-        quality=Quality(0.0, 0.0, 0, 0),
-        learning=None,
-    )
+        dynamics=dynamics._replace(radius=radius, ceiling=ceiling), arms=np.array([floor, *arms]),
+        mixture=residual_mixture.Mixture(floor, typical, slack, rays), quality=Quality(0.0, 0.0, 0, 0), learning=None,
+    )  # fmt: skip
 
 
 def transition(rng, state, x, y, log_density, tuning=False):
@@ -428,7 +420,7 @@ def exact():
             weights @ special.ndtr((given - 2.0) / 0.5),
             weights @ special.ndtr((-0.5 - given) / 0.5),
         ]
-    )
+    )  # fmt: skip
 
 
 def chains_against_the_truth(exact, seeds, draws=1000, **options):

@@ -375,12 +375,9 @@ def functionals(x, u):
 
 
 SCHEMES = {
-    "independent": {"correlation": 0.0},
-    "correlated": {"correlation": 0.9},
-    "very correlated": {"correlation": 0.99},
-    "blocks": {"refresh_blocks": 4},
-    "correlated blocks": {"refresh_blocks": 3, "correlation": 0.9},
-}
+    "independent": {"correlation": 0.0}, "correlated": {"correlation": 0.9}, "very correlated": {"correlation": 0.99},
+    "blocks": {"refresh_blocks": 4}, "correlated blocks": {"refresh_blocks": 3, "correlation": 0.9},
+}  # fmt: skip
 
 
 @pytest.mark.parametrize(

@@ -60,12 +60,9 @@ class Toy:
         x = mu + np.exp(log) * z
         flat = np.zeros(2)
         return (
-            x,
-            np.concatenate([u[:2], x]),
-            np.concatenate([u[:2], z]),
-            np.concatenate([flat, np.full(2, mu)]),
+            x, np.concatenate([u[:2], x]), np.concatenate([u[:2], z]), np.concatenate([flat, np.full(2, mu)]),
             np.concatenate([flat, np.full(2, log)]),
-        )
+        )  # fmt: skip
 
     def known(self, *given):
         with np.errstate(all="ignore"):
