@@ -159,17 +159,6 @@ def test_statistics_are_the_declared_ones(sampler, draws):
     assert set(sampler.stats(frozen(sampler)[2])) == set(alone)
 
 
-@every_sampler
-def test_the_same_seed_makes_the_same_chain_also_by_a_copy(sampler):
-    copied = pickle.loads(pickle.dumps(sampler))
-    first, second = (
-        chain.run(np.random.default_rng(3), s, TARGET.log_density, [1.0, 0.0], tune=250, n=30)
-        for s in (sampler, copied)
-    )
-    np.testing.assert_array_equal(first.draws, second.draws)
-    assert len(np.unique(first.draws[:, 0])) > 1
-
-
 def test_the_conformance_test_notices():
     """A sampler that writes, one that goes on learning, and one that says what it has not declared."""
 

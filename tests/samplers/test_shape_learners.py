@@ -64,13 +64,12 @@ def test_transitions_from_exact_draws_and_control_without_the_ratio(walk, ratio)
     assert worst < 4.5 if ratio == "kept" else worst > 10
 
 
-@pytest.mark.parametrize("seed", range(3))
 @both
-def test_the_shape_is_learned(walk, seed):
+def test_the_shape_is_learned(walk):
     scales = np.array([30.0, 1.0, 0.3])
     rotation, _ = np.linalg.qr(np.random.default_rng(6).standard_normal((3, 3)))
     precision = rotation / scales**2 @ rotation.T
-    rng, x = np.random.default_rng(seed), np.zeros(3)
+    rng, x = np.random.default_rng(0), np.zeros(3)
     first = walk.start(x)
     state, _ = run_chain(rng, first, lambda x: -0.5 * float(x @ precision @ x), x, 6000)
     assert np.linalg.cond(first.factor.T @ precision @ first.factor) == pytest.approx(1e4)

@@ -232,7 +232,7 @@ def assert_equal(first, second):
         np.testing.assert_array_equal(a, b)
 
 
-@every_kind
+@pytest.mark.parametrize("kind", [KINDS[0], *(pytest.param(k, marks=pytest.mark.slow) for k in KINDS[1:])])
 def test_seed_reproduces_the_noise(kind):
     one = trace_of(kind)
     assert_equal(one, trace_of(kind))
@@ -827,8 +827,8 @@ def test_how_far_two_values_may_be_apart(size, value):
 
 
 def test_data_is_remembered_by_its_digest(counter):
-    """One megabyte of data, exchanged three times: the step that goes to the workers holds it once."""
-    data = np.random.default_rng(1).standard_normal(131_072)
+    """Data exchanged three times: the step that goes to the workers holds them once."""
+    data = np.random.default_rng(1).standard_normal(16_384)
     with pm.Model() as model:
         held = pm.Data("data", data)
         x = pm.Normal("x", initval=0.0)

@@ -265,22 +265,6 @@ def test_a_file_names_records_of_this_package_only():
             saved_state._class(name)
 
 
-def test_a_write_that_fails_leaves_the_file_that_was_there(kept, tmp_path, monkeypatch):
-    _, step = kept
-    path = tmp_path / "state"
-    pk.save_state(step, path)
-    before = path.read_bytes()
-
-    def full(descriptor):
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr("os.fsync", full)
-    with pytest.raises(OSError, match="No space left"):
-        pk.save_state(step, path)
-    assert path.read_bytes() == before
-    assert [p.name for p in tmp_path.iterdir()] == ["state"]
-
-
 def test_what_was_one_object_is_one_again():
     shared = np.arange(6.0).reshape(2, 3).T
     value = {"a": shared, "b": [shared, (1, np.float64(0.1), -0.0, float("nan"), 2**100)], "c": None}

@@ -429,6 +429,7 @@ def test_same_draws_in_spawned_processes(case):
     assert_same_trace(sample(step, model), sample(step, model, cores=2, mp_ctx="spawn"))
 
 
+@pytest.mark.slow
 @every_step
 def test_same_draws_next_to_nuts(case):
     model = tester.pair()
