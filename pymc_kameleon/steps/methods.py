@@ -60,8 +60,7 @@ class AdaptiveMetropolisStep(KernelStep):
         self, vars=None, *, target_accept: float = default(0.234),
         scaling: Literal["learned", "fixed"] = default("learned"),
         covariance: Literal["window", "recursive", "identity"] = default("window"),
-        exploration_share: float = default(0.0), autoregressive_share: float = default(0.0),
-        learn_from_values: bool = default(True),
+        exploration_share: float = default(0.0), learn_from_values: bool = default(True),
         schedule: ScheduleName | Callable[[int], float] | None = default(None), scale: float | None = default(None),
         initial_scale: float | np.ndarray = default(0.1), **common: Unpack[CommonOptions],
     ):  # fmt: skip
@@ -220,10 +219,8 @@ class GaussianMixtureStep(KernelStep):
 
     def __init__(
         self, vars=None, *, max_components: int = default(16), n_history: int = default(1000),
-        inflation: float = default(1.4), broad_share: float = default(0.1),
         shares: tuple[float, float, float, float] = default((0.25, 0.25, 0.25, 0.25)),
-        target_accept: float = default(0.234), auxiliary_target_accept: float = default(0.4),
-        learn_from_values: bool = default(True), screen: int = default(0), local_start: int | None = default(None),
+        target_accept: float = default(0.234), screen: int = default(0), local_start: int | None = default(None),
         **common: Unpack[CommonOptions],
     ):  # fmt: skip
         super().__init__(vars, **given(locals()), **common)
@@ -254,10 +251,9 @@ class GaussianAdaptationStep(KernelStep):
 
     def __init__(
         self, vars=None, *, target_accept: float = default(0.234), initial_scale: np.ndarray | None = default(None),
-        initial_radius: float | None = default(None), initial_covariance: np.ndarray | None = default(None),
-        rate: float | None = default(None), diminishing: bool = default(True),
-        success: Literal["probability", "indicator"] = default("probability"), sweeps: int = default(20),
-        radius_range: float = default(1e12), condition_limit: float = default(1e12), **common: Unpack[CommonOptions],
+        initial_radius: float | None = default(None), rate: float | None = default(None),
+        diminishing: bool = default(True), success: Literal["probability", "indicator"] = default("probability"),
+        sweeps: int = default(20), **common: Unpack[CommonOptions],
     ):  # fmt: skip
         super().__init__(vars, **given(locals()), **common)
 
@@ -286,10 +282,9 @@ class CMAStep(KernelStep):
 
     def __init__(
         self, vars=None, *, target_accept: float = default(2 / 11), initial_scale: np.ndarray | None = default(None),
-        initial_sigma: float | None = default(None), initial_covariance: np.ndarray | None = default(None),
-        rate_factor: float = default(1.0), diminishing: bool = default(True),
-        success: Literal["probability", "indicator"] = default("probability"), sweeps: int = default(20),
-        sigma_range: float = default(1e12), condition_limit: float = default(1e12), **common: Unpack[CommonOptions],
+        initial_sigma: float | None = default(None), rate_factor: float = default(1.0),
+        diminishing: bool = default(True), success: Literal["probability", "indicator"] = default("probability"),
+        sweeps: int = default(20), **common: Unpack[CommonOptions],
     ):  # fmt: skip
         super().__init__(vars, **given(locals()), **common)
 

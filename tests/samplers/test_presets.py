@@ -29,7 +29,6 @@ from tests.support.chains import held, scored
 PUBLISHED = {
     AdaptiveMetropolis: {  # Andrieu & Thoms (2008), eq. 17 at every draw; Roberts & Rosenthal (2009)
         "covariance": "recursive", "scaling": "learned", "target_accept": 0.234, "exploration_share": 0.05,
-        "autoregressive_share": 0.0,
     },
     Kameleon: {  # Sejdinovic et al. (2014): nu^2 M H M^T, the median heuristic itself
         "n_history": 1000, "lengthscale": None, "lengthscale_factor": 1.0, "normalization": "none", "gamma": 0.2,

@@ -50,8 +50,7 @@ class Fit(NamedTuple):
     lengthscale: float | np.ndarray
     regularization: float
     validation: Validation  # held-out scores
-    # (2, d) or None: mean and standard deviations of ``states``, in which ``RADIUS`` is measured; ``None`` for zeros
-    # and ones
+    # (2, d): mean and sds of ``states``, in which ``RADIUS`` is measured; ``None`` for zeros and ones
     region: np.ndarray | None = None
 
 
@@ -95,9 +94,7 @@ def _validate(recipe, states, weights, base, unit, previous):
     """Lengthscale and regularisation, and how well they do where they were not fitted."""
     few, few_weights = _evenly(states, weights, 1000)
     few_features, folds = _first_features(unit, SEARCH_FEATURES), block_folds(len(few))
-    regularizations = REGULARIZATIONS
-    if recipe.regularization is not None:
-        regularizations = np.array([recipe.regularization])
+    regularizations = REGULARIZATIONS if recipe.regularization is None else np.array([recipe.regularization])
     if isinstance(recipe.lengthscale, str):
         lengthscales = [median_distance(states)]
     elif recipe.lengthscale is not None:
@@ -136,14 +133,10 @@ def distance(z, region):
 
 @njit(cache=True)
 def leapfrog(z, momentum, surrogate, step_size, n_steps, region=None):
-    """``n_steps`` leapfrog steps from (z, momentum), each (d,), with potential energy -f.
+    """``n_steps`` leapfrog steps from (z, momentum), each (d,), with potential energy -f; where they end, and whether
+    the path was nearer than ``RADIUS`` to the middle of ``region``, see :class:`Fit`.
 
-    Returns
-    -------
-    z, momentum : ndarray of shape (d,)
-    inside : bool
-        False if the path was ``RADIUS`` or farther from the middle of ``region``, see :class:`Fit`. The start
-        counts as part of the path, so that a path is refused exactly when its reverse is.
+    The start counts as part of the path, so that a path is refused exactly when its reverse is.
     """
     z, momentum = z.copy(), momentum.copy()
     if not distance(z, region) < RADIUS:
