@@ -148,10 +148,37 @@ def smooth(x):
     return math.sin(2.0 * x[0]) * math.cos(x[1]) - 0.5 * x @ x
 
 
+def test_monomials_that_are_nothing_beside_the_error_are_left_out():
+    """Of a polynomial its own are left, and what is left is fitted anew; of another function all that matter."""
+    rng = np.random.default_rng(3)
+    x, y, chain, chain_y = problem(rng, lambda x: -0.5 * x @ x - 0.1 * x[0] ** 4 + 0.2 * x[1] ** 2 * x[2], 4)
+    fit = regression.fit(np.random.default_rng(5), x, y, chain, chain_y)
+    f = fit.surrogate
+    assert len(f.monomials) == len(f.variables) == len(f.powers) == 3  # of x_0 about the centre
+    np.testing.assert_allclose(
+        features.values(f, 1.5 * x),
+        [-0.5 * v @ v - 0.1 * v[0] ** 4 + 0.2 * v[1] ** 2 * v[2] for v in 1.5 * x],
+        rtol=1e-6,
+        atol=1e-6,
+    )
+    x, y, chain, chain_y = problem(rng, smooth, 3)
+    library = tuple(f for f in LIBRARY if f.name == "polynomial")
+    few, all_of_them = [], []
+    for found, share in ((few, regression.NEGLIGIBLE), (all_of_them, 0.0)):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(regression, "NEGLIGIBLE", share)
+            found.append(regression.fit(np.random.default_rng(5), x, y, chain, chain_y, library=library))
+    few, all_of_them = few[0], all_of_them[0]
+    assert 0 < len(few.surrogate.monomials) < len(all_of_them.surrogate.monomials) == 25
+    apart = features.values(few.surrogate, chain) - features.values(all_of_them.surrogate, chain)
+    assert 0.0 < np.std(apart) < 0.3 * few.error
+
+
 # scales have tests of their own: test_scales.py
 @pytest.mark.parametrize("family", [f for f in LIBRARY if not f.scales], ids=lambda f: f.name)
-def test_a_fit_is_weighted_ridge_regression(family):
+def test_a_fit_is_weighted_ridge_regression(family, monkeypatch):
     """Against numpy's least squares on the augmented system, with weights written out."""
+    monkeypatch.setattr(regression, "NEGLIGIBLE", 0.0)
     rng = np.random.default_rng(2)
     x, y, chain, chain_y = problem(rng, smooth, 3, n=300)
     library = (family,)

@@ -38,17 +38,25 @@ class Row(dict[str, Any]):
 
 
 class Window:
-    """The last values. For the eye alone: no draw depends on it, and no sampling state holds it."""
+    """Mean of the last ``WINDOW`` values. For the eye alone: no draw depends on it, and no sampling state holds it."""
 
     def __init__(self) -> None:
-        self.last: deque[float] = deque(maxlen=WINDOW)
+        self._values: deque[float] = deque(maxlen=WINDOW)
+        self._total = 0.0
+
+    def add(self, value: float) -> None:
+        """One value more."""
+        if len(self._values) == WINDOW:
+            self._total -= self._values[0]
+        self._values.append(value)
+        self._total += value
 
     def told(self, life: Any, draw: Any, evaluations: int) -> Told:
         """What the bar shows of a draw: acceptance over the last draws that proposed."""
         if draw.proposal.move not in NO_PROPOSALS:
-            self.last.append(draw.accept_prob)
-        phase = CLIMBING if life.climbing else TUNING if life.state.tune else DRAWING
-        return Told(phase, sum(self.last) / max(len(self.last), 1), evaluations)
+            self.add(draw.accept_prob)
+        phase = DRAWING if not life.state.tune else CLIMBING if life.climbing else TUNING
+        return Told(phase, self._total / max(len(self._values), 1), evaluations)
 
 
 def columns(third: str, n_chains: int) -> tuple[list[ProgressColumn], dict[str, list[str]]]:

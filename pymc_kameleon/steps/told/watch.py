@@ -78,7 +78,7 @@ class Watch(SamplerWarnings):
     def drew(self, told: Told) -> None:
         """A random walk that is always or never accepted has not found the posterior's scale."""
         step, move = self.step, told.proposal.move
-        if step.tune or step.density.noisy or move.startswith(MODELLED) or move in NO_PROPOSALS:
+        if move.startswith(MODELLED) or step.density.noisy or move in NO_PROPOSALS or step.tune:
             return
         same = told.accepted == (self.streak > 0)
         self.streak = (self.streak if same else 0) + (1 if told.accepted else -1)
