@@ -287,7 +287,7 @@ OPTIONS = [
     option(KAM, ValueError, "kernel must be one of …or a Kernel, got 5", kernel=5),
     option(KAM, ValueError, "kernel 'sinc' takes negative values", kernel="sinc"),
     option(KAM, ValueError, "lengthscale must be positive and finite, got 0", lengthscale=0),
-    option(KAM, TypeError, "gamma must be a number or None", gamma=np.ones(2)),
+    option(KAM, TypeError, "gamma must be a number, a function or None", gamma=np.ones(2)),
     option(KAM, ValueError, "proposal must be one of ('full', 'pca'), got 'diagonal'", proposal="diagonal"),
     option(KAM, TypeError, "n_directions is an option of proposal='pca'", n_directions=3),
     option(KAM, ValueError, "local_start must be an integer of at least 0, got -1", local_start=-1),
