@@ -444,7 +444,7 @@ class Life:
                 noise_sd = max(noise_sd, SOME_NOISE)
             outcome = Outcome(
                 here.position, here.log_density, proposal, there.log_density, probability, accepted,
-                there.noise, before.noise, noise_sd, 1.0 if accepted else patience,
+                there.noise, before.noise, noise_sd, 1.0 if accepted else patience, there.outputs,
             )  # fmt: skip
             own = self.sampler.adapt(self.rng, own, outcome)
         probe = noise_probe.leave(state.probe) if accepted else state.probe

@@ -66,11 +66,14 @@ class Point(NamedTuple):
     noise : object
         What else belongs to the log density and is accepted with it, where it is an estimate: the noisy part of it and
         the random numbers that it is a function of. For the step; a sampler only hands it on.
+    outputs : ndarray of shape (n_o,) or None
+        What the model's black boxes returned there, where they are learned one by one.
     """
 
     position: np.ndarray
     log_density: float
     noise: Any = None
+    outputs: np.ndarray | None = None
 
 
 class Known(NamedTuple):
@@ -124,6 +127,8 @@ class Outcome(NamedTuple):
         Positive: how likely a move of length zero is from where the chain is, relative to the mean. An overestimated
         log density holds the chain for hundreds of draws, whose rejections say nothing about a scale; a fresh one is
         left sooner than most.
+    outputs : ndarray of shape (n_o,) or None
+        What black boxes returned at the proposal.
     """
 
     position: np.ndarray
@@ -136,6 +141,7 @@ class Outcome(NamedTuple):
     former_noise: Any = None
     noise_sd: float = 0.0
     patience: float = 1.0
+    outputs: np.ndarray | None = None
 
     def tuned(self, log_scale: float, target_accept: float, rate: float, low: float, high: float) -> float:
         """A log scale after one Robbins-Monro step of size ``rate``, kept between ``low`` and ``high``."""

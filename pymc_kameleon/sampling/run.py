@@ -23,6 +23,8 @@ from pymc.exceptions import SamplingError
 from pymc_kameleon.checkpoint import Checkpoint
 from pymc_kameleon.numerics.checks import positive
 from pymc_kameleon.samplers.pooled import audits
+from pymc_kameleon.samplers.pooled.by_factors import ByFactors
+from pymc_kameleon.samplers.pooled.by_values import ByValues
 from pymc_kameleon.samplers.pooled.chains import Chains, posterior
 from pymc_kameleon.samplers.pooled.pools import Pools
 from pymc_kameleon.sampling import arguments, told, workers
@@ -195,8 +197,10 @@ def sample(
             header["pools"] = pools
         if control_variates:
             header["control_variates"] = True
+        if density.outputs is not None:
+            header["outputs"] = len(density.outputs)
         if known is not None:
-            parts = (known.positions.tobytes(), known.log_densities.tobytes())
+            parts = (x.tobytes() for x in (known.positions, known.log_densities, known.outputs))
             header["evaluations"] = hashlib.blake2b(b"".join(parts), digest_size=8).hexdigest()
         # how long it tunes is decided once: whoever goes on with more evaluations has the same bits up to there
         fixed = {"random_seed": arguments.shown(random_seed), "max_evaluations": max_evaluations}
@@ -213,7 +217,8 @@ def sample(
         evaluate = partial(kept.evaluate, engine)
     begin = time.perf_counter()
     with ThreadPoolExecutor(min(os.cpu_count() or 1, chains)) as threads:
-        options = {"scale": scale, "far": far, "known": known, "apply": threads.map, **step.learning_options}
+        learner = ByFactors(density.parts_known) if step.by_factors else ByValues(**step.learning_options)
+        options = {"scale": scale, "far": far, "known": known, "apply": threads.map, "learner": learner}
         run: Any
         if pools == 1:
             alone = np.random.SeedSequence(seed, spawn_key=(0,))
@@ -246,7 +251,7 @@ def sample(
 
 
 def _run(
-    run: Any, evaluate: Callable[..., list[float]], progress: Progress, target_ess: float | None, step: KamiltonianStep
+    run: Any, evaluate: Callable[..., list], progress: Progress, target_ess: float | None, step: KamiltonianStep
 ) -> None:
     """Rounds, until they are done or interrupted."""
     try:

@@ -30,6 +30,8 @@ class Failure(NamedTuple):
 def evaluate(digest: str, density: bytes | None, points, numbers, entropy) -> list | Failure | None:
     """In a worker: the log densities at ``points``; None where it does not know the log density.
 
+    Where black boxes are learned one by one, arrays: a log density, and what they returned.
+
     Parameters
     ----------
     digest : str
@@ -58,7 +60,9 @@ def evaluate_with(density, points, numbers, entropy) -> list | Failure:
         if entropy is not None:
             _set_noise(density, entropy, number)
         try:
-            values.append(float(density(np.array(x))))  # a copy: what dask unpacks is not aligned
+            value = float(density(np.array(x)))  # a copy: what dask unpacks is not aligned
+            outputs = getattr(density, "outputs", None)
+            values.append(value if outputs is None else np.concatenate([[value], outputs]))
         except Exception as error:
             return Failure(row, _portable(error))
     return values

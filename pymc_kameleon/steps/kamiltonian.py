@@ -199,7 +199,7 @@ class KamiltonianStep(KernelStep):
                 )  # fmt: skip
         if density is None:
             return super()._compile(model, point, compile_kwargs, owns_auxiliary)
-        self.sampler = FactoredKamiltonian(source=density, tune=self.declared_tune)
+        self.sampler = FactoredKamiltonian(known=density.parts_known, tune=self.declared_tune)
         return density
 
     def _why_whole(self, owns_auxiliary):

@@ -54,9 +54,12 @@ class LogDensity:
         What ``work`` was when the model was built.
     reparametrized : bool
         Whether its coordinates are not the model's, and are yet to be chosen.
+    outputs : ndarray of shape (n_o,) or None
+        What black boxes returned at the last evaluation, where they are learned one by one.
     """
 
     reparametrized = False
+    outputs: np.ndarray | None = None
 
     def __init__(self, model, vars, initial_point, compile_kwargs=None, own_auxiliary=False):
         self.compile_kwargs = compile_kwargs

@@ -14,6 +14,20 @@ from pymc_kameleon.steps.prior_scale import prior_scale
 from pymc_kameleon.steps.reparametrized_density import MovedDensity
 
 
+class Alone:
+    """A function of v, and what the black boxes have returned, ``outputs`` (n_o,), in ``order``: what a worker needs."""
+
+    def __init__(self, function, order: np.ndarray):
+        self.function, self.order = function, order
+        self.outputs = np.zeros(len(order))
+
+    def __call__(self, x: np.ndarray) -> float:
+        """The log density."""
+        value, *outputs = self.function(x)
+        self.outputs = np.concatenate([np.ravel(o) for o in outputs]).astype(float)[self.order]
+        return pytensor_internals.number(value)
+
+
 class FactoredDensity(MovedDensity):
     """log p of the non-centred coordinates v, and what every black box has returned.
 
@@ -34,8 +48,8 @@ class FactoredDensity(MovedDensity):
         What is known of it, with gradients.
     probes : int
         Evaluations that it took to find what depends on what.
-    evaluated_at, outputs : ndarray of shape (d,), (n_o,)
-        Where the last evaluation was, and what the black boxes returned there.
+    alone : Alone
+        What evaluates it, and no more.
 
     Raises
     ------
@@ -63,17 +77,17 @@ class FactoredDensity(MovedDensity):
         self.probes = 0
         factors = self._factors(cut, model, initial_point, counts(shapes))
         self.parts_known: Split = Split(cut, shapes, factors, compile_kwargs)
-        self._order, self.movable = self.parts_known.order, self.parts_known.movable
-        self._zero = np.zeros(self.dim)
-        self.evaluated_at = self._zero
-        self.outputs = np.zeros(int(self.parts_known.layout.outputs[-1]))
+        self.movable, self._zero = self.parts_known.movable, np.zeros(self.dim)
+        self.alone = Alone(self._function, self.parts_known.order)
 
     def __call__(self, x: np.ndarray) -> float:
         """The log density at ``x`` = v, of shape (d,); NaN and infinities as they come."""
-        value, *outputs = self._function(x)
-        self.evaluated_at = x
-        self.outputs = np.concatenate([np.ravel(o) for o in outputs]).astype(float)[self._order]
-        return pytensor_internals.number(value)
+        return self.alone(x)
+
+    @property
+    def outputs(self):
+        """What the black boxes returned at the last evaluation, (n_o,)."""
+        return self.alone.outputs
 
     def enter(self, x: np.ndarray) -> np.ndarray:
         """The non-centred coordinates of ``x``, raveled from a point."""

@@ -33,11 +33,17 @@ class Fit(NamedTuple):
     emulator: Emulator
     errors: np.ndarray  # (K,): held-out errors, in units of the log density
     degrees: tuple  # of every factor's polynomial: degree, variables in one monomial
+    family = "factors"
 
     @property
     def error(self) -> float:
         """Of all factors together."""
         return float(np.sqrt(np.square(self.errors).sum()))
+
+    @property
+    def residual_sd(self) -> float:
+        """What is to be expected out of sample: the errors are of inputs that were looked at."""
+        return max(2.0 * self.error, 0.1)
 
 
 def fit(

@@ -94,7 +94,7 @@ def is_lost(known: Known, surface: Surface, path: np.ndarray | None, learning: L
 
     Polynomials have such peaks where they have no points. From there metric and step size would be those of the peak.
     """
-    heights = learning.heights
+    heights = learning.evaluated.log_densities
     if path is None or len(heights) < FEWEST or not known.layout.added.any():
         return False
     highest = heights[np.isfinite(heights)].max(initial=-np.inf)
@@ -109,7 +109,8 @@ def fit_nearby(rng, known: Known, learning: Learning, v) -> Surface:
 
 def _fit(rng, known, learning, v, nearest=False):
     n = learning.size
-    sample = regression.Sample(learning.inputs.buffer[:n], learning.outputs.buffer[:n], learning.heights)
+    evaluated = learning.evaluated
+    sample = regression.Sample(learning.inputs.buffer[:n], evaluated.outputs, evaluated.log_densities)
     reference = None if nearest else _reference(known, learning)
     here = known.places(v, np.zeros(len(v)))[0]
     precision = output_precision(known, v, learning)
@@ -121,7 +122,7 @@ def _fit(rng, known, learning, v, nearest=False):
 
 def _reference(known: Known, learning: Learning) -> np.ndarray | None:
     """Inputs where the surrogate is wanted: where the chain has been, or would go."""
-    heights, m = learning.heights, learning.chain.size
+    heights, m = learning.evaluated.log_densities, learning.chain.size
     if m > 40 and learning.moves > 25:
         zero = np.zeros(learning.chain.buffer.shape[1])
         states = history.thin(learning.chain.buffer[m // 2 : m], 400)
@@ -140,7 +141,7 @@ def output_precision(known: Known, v: np.ndarray, learning: Learning) -> np.ndar
     if layout.added.all():
         return result
     zero = np.zeros(len(v))
-    outputs = learning.outputs.buffer[int(np.argmax(learning.heights))].copy()
+    outputs = learning.evaluated.outputs[int(np.argmax(learning.evaluated.log_densities))].copy()
     w, *_ = known.places(v, zero)
     flat, still = np.zeros((len(outputs), layout.widest)), np.zeros(len(w))
 
