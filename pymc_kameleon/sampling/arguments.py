@@ -16,6 +16,7 @@ from pymc_kameleon.samplers.pooled.plan import Plan, automatic
 from pymc_kameleon.sampling import workers
 from pymc_kameleon.steps import KamiltonianStep
 from pymc_kameleon.steps.batched import batched_log_density
+from pymc_kameleon.steps.factors.factored_density import FactoredDensity
 from pymc_kameleon.steps.log_density import LogDensity
 from pymc_kameleon.steps.prior_scale import jitter, look_at_prior
 from pymc_kameleon.steps.told import advice
@@ -119,7 +120,8 @@ def evaluator(executor: Any, model: pm.Model, step: KamiltonianStep, seed: int, 
     if executor is None:
         return workers.Here(density, entropy)
     if not isinstance(executor, str):
-        return workers.Elsewhere(density.alone if step.by_factors else density, entropy, executor, timeout)
+        density = density.alone if isinstance(density, FactoredDensity) else density
+        return workers.Elsewhere(density, entropy, executor, timeout)
     if executor != "vectorized":
         raise ValueError(f'executor must be an executor or "vectorized", got {executor!r}.')
     if density.noisy:
@@ -127,6 +129,8 @@ def evaluator(executor: Any, model: pm.Model, step: KamiltonianStep, seed: int, 
             'executor="vectorized" is for log densities without noise: estimates have their random streams one by '
             "one. Use an executor with workers."
         )
+    if isinstance(density, FactoredDensity):
+        return workers.Vectorized(density, density.batched())
     batched = batched_log_density(model, step.vars, model.initial_point(), density.compile_kwargs)
     return workers.Vectorized(density, batched)
 

@@ -123,7 +123,7 @@ class Vectorized:
     density : callable
         The log density at one point, (d,).
     batched : callable
-        The same at many, (n, d) -> (n,).
+        The same at many, (n, d) -> (n,), or (n, 1 + n_o) with what black boxes return.
     """
 
     workers = 1
@@ -139,15 +139,15 @@ class Vectorized:
         except Exception as error:
             _checked(points, evaluate_with(self.density, points, range(len(points)), None))
             raise error from None  # no single point raises
-        if values.shape != (len(points),):
+        if values.ndim == 0 or len(values) != len(points) or values.ndim > 1 + hasattr(self.density, "alone"):
             raise ValueError(
                 f'executor="vectorized": {len(points)} points have log densities of shape {values.shape}. A black box '
                 "in the model mixes them: see BatchedBlackBox."
             )
         if len(points) > 1 and not self.compared:  # once, with an evaluation that is not counted
-            self._compare(points[-1], values[-1])
+            self._compare(points[-1], np.atleast_1d(values[-1])[0])
             self.compared = True
-        return values.tolist()
+        return values.tolist() if values.ndim == 1 else list(values)
 
     def _compare(self, point, value):
         alone = self.density(np.array(point))

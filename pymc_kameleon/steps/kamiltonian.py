@@ -204,8 +204,6 @@ class KamiltonianStep(KernelStep):
 
     def _why_whole(self, owns_auxiliary):
         """Which option is for learning the log density as a whole; empty if none is."""
-        if self._known is not None:
-            return "evaluations= are log densities, and not what a black box returned"
         if owns_auxiliary:
             return "correlation= and refresh_blocks= are for their noise"
         given = ", ".join(sorted(self.learning_options))

@@ -83,7 +83,9 @@ class Warm:
         starts = [Point(self.known.positions[self.rows[k]], float(self.values[k])) for k in chosen]
         spread = np.std(self.known.positions[self.rows], axis=0)
         factor = np.diag(np.where(spread > 0.0, spread, np.asarray(chains.scale)))
-        return learned_together(chains, starts, factor, self.known)
+        # where outputs are learned from, log densities alone say where to begin and no more
+        learns = self.known.outputs.shape == (self.known.size, chains.evaluated.outputs.shape[1])
+        return learned_together(chains, starts, factor, self.known if learns else None)
 
 
 class Climb:

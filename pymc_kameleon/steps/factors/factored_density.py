@@ -1,9 +1,12 @@
 """The log density of a model that is cut at its black boxes."""
 
+from collections.abc import Callable
+
 import numpy as np
 import pytensor.tensor as pt
 
 from pymc_kameleon.steps import pytensor_internals
+from pymc_kameleon.steps.batched import vectorized
 from pymc_kameleon.steps.factors import probe
 from pymc_kameleon.steps.factors.black_boxes import Unsplittable
 from pymc_kameleon.steps.factors.split import Cut, Split, counts, whole_graph
@@ -88,6 +91,23 @@ class FactoredDensity(MovedDensity):
     def outputs(self):
         """What the black boxes returned at the last evaluation, (n_o,)."""
         return self.alone.outputs
+
+    def by_outputs(self, x: np.ndarray, outputs: np.ndarray) -> float:
+        """The log density at ``x`` = v where the black boxes return ``outputs``: calls none of them."""
+        layout, w = self.parts_known.layout, self.parts_known.places(x, self._zero)[0]
+        flat, still = np.zeros((len(outputs), layout.widest)), np.zeros(len(w))
+        return self.parts_known.known(x, self._zero, w, outputs, flat, still)[0]
+
+    def batched(self) -> Callable[[np.ndarray], np.ndarray]:
+        """The same at many points (n, d) -> (n, 1 + n_o): log densities, and what the black boxes return."""
+        v, total, outputs = whole_graph(self.parts_known.cut)
+        function, order = vectorized(v, [total, *outputs], self._compile_kwargs), self.parts_known.order
+
+        def evaluate(x):
+            values, *found = function(x)
+            return np.column_stack([values, np.concatenate([o.reshape(len(x), -1) for o in found], axis=1)[:, order]])
+
+        return evaluate
 
     def enter(self, x: np.ndarray) -> np.ndarray:
         """The non-centred coordinates of ``x``, raveled from a point."""

@@ -64,7 +64,7 @@ def refit(
             surface, path, correlation = free_run(rng, known, surface, v, length)
     learning = learning._replace(
         correlation=correlation if correlation is not None else learning.correlation, free=free,
-        judgement=learner.unjudged(state.fit and measure(learning, fit.error)),
+        judgement=learner.unjudged(state.fit and measure(learning, fit.residual_sd)),
         accepted=0.2 * learning.accepted, trials=0.2 * learning.trials, schedule=schedule.fitted(rng),
     )  # fmt: skip
     return state._replace(
@@ -227,8 +227,13 @@ def choose_centring(known: Known, surface: Surface, path: np.ndarray) -> np.ndar
 
 
 def measure(learning: Learning, error: float) -> learner.Quality:
-    """How good the surrogate has been since the last refit; its fit's ``error`` is of inputs that were looked at."""
-    return learner.measure(learning, max(2.0 * error, 0.1), unknown=0.0)
+    """How good the surrogate has been since the last refit; ``error`` is what its fit says of itself."""
+    return learner.measure(learning, error, unknown=0.0)
+
+
+def worst_factor(known: Known, state: State) -> str:
+    """Name of the black box that is known least."""
+    return known.factors[int(np.argmax(state.fit.errors))] if state.fit else ""
 
 
 def has_arrived(rng, known: Known, surface: Surface, v: np.ndarray, values: np.ndarray, typical: float) -> bool:

@@ -171,7 +171,7 @@ class FactoredKamiltonian(SurrogateSampler):
         ``caution`` is the largest share that the random walk gets because of what the surrogate does not cover.
         """
         learning = state.learning
-        quality = learn.measure(learning, state.fit.error if state.fit else math.inf)
+        quality = learn.measure(learning, state.fit.residual_sd if state.fit else math.inf)
         quality = quality._replace(arrived=learning.arrived)
         if state.surface is None:
             return state._replace(learning=None, quality=quality)
@@ -193,10 +193,10 @@ class FactoredKamiltonian(SurrogateSampler):
 
     def stats(self, state: State, proposal: Proposal | None = None) -> dict[str, Any]:
         """Statistics of the state, and of the last proposal if it is given."""
-        fit, surface = state.fit, state.surface
+        surface = state.surface
         return {
             "factors": self.known.layout.size,
-            "worst_factor": self.known.factors[int(np.argmax(fit.errors))] if fit else "",
+            "worst_factor": learn.worst_factor(self.known, state),
             "noncentred": int((surface.centring[self.known.movable] < 1.0).sum()) if surface else 0,
             "step_size": surface.step_size if surface else math.nan,
             "surrogate": "factors" if surface else "none",
@@ -353,7 +353,7 @@ class FactoredKamiltonian(SurrogateSampler):
             return n >= climbing.design_size(self.known.layout)
         if n < 1.15 * learning.schedule.last_refit:
             return False
-        quality = learn.measure(learning, state.fit.error)
+        quality = learn.measure(learning, state.fit.residual_sd)
         accepted = learning.accepted.sum() / learning.trials.sum()
         return quality.residual_sd > 0.3 or quality.uncovered > 0.02 or accepted < 0.5
 
