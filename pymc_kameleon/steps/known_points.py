@@ -52,8 +52,8 @@ def known_points(given: Any, model: pm.Model, density: LogDensity) -> Evaluation
         return _with_outputs(made if moved else _entered(made, density), density)
     if moved:
         raise ValueError(
-            "the evaluations in this checkpoint are of black boxes learned one by one, in coordinates of their own, and "
-            "here the log density is learned as a whole. Resume the run, and give what pk.sample returns."
+            "the evaluations in this checkpoint are of black boxes learned one by one, in coordinates of their own. "
+            "Here the log density is learned as a whole. Resume the run, and give what pk.sample returns."
         )
     return table(*(getattr(made, name) for name in _PLAIN))
 

@@ -119,10 +119,7 @@ def _surrogate(idata: Any, attributes: dict[str, Any]) -> Iterator[str]:
     what = attributes["surrogate"]
     if boxes := int(attributes.get("factors", 0)):
         what = f"of {boxes} black boxes, one by one, that of {attributes['worst_factor']} the hardest"
-    yield (
-        f"The surrogate ({what}) was off by {error:.2g} out of sample, in units of the log density; "
-        f"{low}."
-    )
+    yield (f"The surrogate ({what}) was off by {error:.2g} out of sample, in units of the log density; {low}.")
     if "missed_where" in attributes:
         yield advice.missed(attributes)
     elif "probes" in attributes:

@@ -229,7 +229,7 @@ def test_vectorized_gives_what_each_returns():
         return -0.5 * np.square(theta - y)
 
     box = pk.BatchedBlackBox(likelihood, "(),()->()")
-    with pm.Model() as model:
+    with pm.Model():
         mu, tau = pm.Normal("mu", 1.0, 2.0), pm.HalfNormal("tau", 1.0)
         theta = pm.Normal("theta", mu, tau, shape=2)
         for j in range(2):

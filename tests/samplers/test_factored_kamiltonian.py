@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from pymc_kameleon.numerics import evaluations, history
+from pymc_kameleon.numerics import evaluations
 from pymc_kameleon.samplers import chain
 from pymc_kameleon.samplers.kamiltonian import trust
 from pymc_kameleon.samplers.kamiltonian.factors import climb
@@ -370,7 +370,9 @@ def looked_at(heights):
     toy, rng = Toy(), np.random.default_rng(5)
     learning = FactoredKamiltonian(known=toy).init(rng, np.zeros(4)).learning
     for height in heights:
-        learning = learning._replace(evaluated=evaluations.append(learning.evaluated, np.zeros(4), height, outputs=np.zeros(2)))
+        learning = learning._replace(
+            evaluated=evaluations.append(learning.evaluated, np.zeros(4), height, outputs=np.zeros(2))
+        )
     return toy, learning
 
 

@@ -70,7 +70,7 @@ class ByValues:
         return hub._replace(walk=walk, learning=learning._replace(schedule=schedule))
 
     def own(self, hub, number, point):
-        """What is the ``number``-th member's of the sampler's state where it begins: companions, rejections in a row."""
+        """What is the ``number``-th member's of the state where it begins: companions, rejections in a row."""
         return gathered(*point[:2], len(hub.options.temperatures)), 0
 
     def view(self, hub, member) -> State:
@@ -181,7 +181,7 @@ class Frozen:
         return z, f, (self.distances(z) < dynamics.radius) & (f < dynamics.ceiling)
 
     def values(self, z: np.ndarray) -> np.ndarray:
-        """f at (n, d), the log density of x."""
+        """F at (n, d), the log density of x."""
         return np.array([surrogate_dynamics.value(self.dynamics, at) for at in z])
 
     def distances(self, z: np.ndarray) -> np.ndarray:

@@ -2,8 +2,8 @@
 
 The *hub* is a state of the sampler that all members share: fit, walk, what was learned. A member has its point, its
 retained log density and all that is cached there, its generator, and what its sampler keeps of a chain's own. A
-*learner* (:mod:`.by_values`, :mod:`.by_factors`) puts the two together into a state as the sampler knows it, and :func:`decide` takes them
-apart again, so that a draw of a member is the sampler's own draw.
+*learner* (:mod:`.by_values`, :mod:`.by_factors`) puts the two together into a state as the sampler knows it, and
+:func:`decide` takes them apart again, so that a draw of a member is the sampler's own draw.
 """
 
 from typing import Any, NamedTuple

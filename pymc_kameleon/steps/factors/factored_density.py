@@ -18,7 +18,7 @@ from pymc_kameleon.steps.reparametrized_density import MovedDensity
 
 
 class Alone:
-    """A function of v, and what the black boxes have returned, ``outputs`` (n_o,), in ``order``: what a worker needs."""
+    """A function of v, and what the black boxes returned, ``outputs`` (n_o,), in ``order``: what a worker needs."""
 
     def __init__(self, function, order: np.ndarray):
         self.function, self.order = function, order
