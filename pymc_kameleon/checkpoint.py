@@ -23,7 +23,7 @@ import numpy as np
 
 from pymc_kameleon.numerics.evaluations import Evaluations, empty, table, taken_apart
 
-LogDensities = Callable[[list[np.ndarray], int], list]
+LogDensities = Callable[[list[np.ndarray], int], list[Any]]
 HEADER, ROUNDS = "run.json", "rounds.f8"
 FORMAT = 2
 ELSEWHERE = (
@@ -132,11 +132,11 @@ class Checkpoint:
         x, y, outputs = np.split(rows[:, 1:], [self.dim, self.dim + 1], axis=1)
         return table(x, y[:, 0], round=number, outputs=outputs)
 
-    def _found(self, row):
+    def _found(self, row: np.ndarray) -> Any:
         """What came back of a point."""
         return row[self.dim + 1 :].copy() if self.outputs else float(row[-1])
 
-    def recall(self, points: Sequence[np.ndarray]) -> list | None:
+    def recall(self, points: Sequence[np.ndarray]) -> list[Any] | None:
         """The log densities at ``points`` if they are the next round on disk; None after the last.
 
         Raises
@@ -156,7 +156,7 @@ class Checkpoint:
         self.replayed += 1
         return [self._found(row) for row in stored]
 
-    def append(self, points: Sequence[np.ndarray], values: Sequence) -> None:
+    def append(self, points: Sequence[np.ndarray], values: Sequence[Any]) -> None:
         """Keep a round; when this returns it is on disk."""
         size = float(len(points))
         rows = [np.concatenate([[size], x, np.atleast_1d(v)]) for x, v in zip(points, values, strict=True)]
@@ -165,7 +165,7 @@ class Checkpoint:
             f.flush()
             os.fsync(f.fileno())
 
-    def evaluate(self, log_densities: LogDensities, points: list[np.ndarray], first: int) -> list:
+    def evaluate(self, log_densities: LogDensities, points: list[np.ndarray], first: int) -> list[Any]:
         """What is on disk, or else ``log_densities(points, first)``, which is then kept."""
         if not points:
             return []

@@ -120,8 +120,8 @@ def evaluator(executor: Any, model: pm.Model, step: KamiltonianStep, seed: int, 
     if executor is None:
         return workers.Here(density, entropy)
     if not isinstance(executor, str):
-        density = density.alone if isinstance(density, FactoredDensity) else density
-        return workers.Elsewhere(density, entropy, executor, timeout)
+        sent = density.alone if isinstance(density, FactoredDensity) else density
+        return workers.Elsewhere(sent, entropy, executor, timeout)
     if executor != "vectorized":
         raise ValueError(f'executor must be an executor or "vectorized", got {executor!r}.')
     if density.noisy:

@@ -29,6 +29,7 @@ from pymc_kameleon.samplers.pooled.chains import Chains, posterior
 from pymc_kameleon.samplers.pooled.pools import Pools
 from pymc_kameleon.sampling import arguments, told, workers
 from pymc_kameleon.steps import KamiltonianStep
+from pymc_kameleon.steps.factors.factored_density import FactoredDensity
 from pymc_kameleon.steps.known_points import known_points
 from pymc_kameleon.steps.options import described
 from pymc_kameleon.steps.pooled_trace import add_control_variates, to_idata
@@ -217,7 +218,9 @@ def sample(
         evaluate = partial(kept.evaluate, engine)
     begin = time.perf_counter()
     with ThreadPoolExecutor(min(os.cpu_count() or 1, chains)) as threads:
-        learner = ByFactors(density.parts_known) if step.by_factors else ByValues(**step.learning_options)
+        learner: Any = ByValues(**step.learning_options)
+        if isinstance(density, FactoredDensity):
+            learner = ByFactors(density.parts_known)
         options = {"scale": scale, "far": far, "known": known, "apply": threads.map, "learner": learner}
         run: Any
         if pools == 1:
@@ -251,7 +254,7 @@ def sample(
 
 
 def _run(
-    run: Any, evaluate: Callable[..., list], progress: Progress, target_ess: float | None, step: KamiltonianStep
+    run: Any, evaluate: Callable[..., list[Any]], progress: Progress, target_ess: float | None, step: KamiltonianStep
 ) -> None:
     """Rounds, until they are done or interrupted."""
     try:

@@ -55,19 +55,18 @@ def known_points(given: Any, model: pm.Model, density: LogDensity) -> Evaluation
             "the evaluations in this checkpoint are of black boxes learned one by one, in coordinates of their own. "
             "Here the log density is learned as a whole. Resume the run, and give what pk.sample returns."
         )
-    return table(*(getattr(made, name) for name in _PLAIN))
-
-
-_PLAIN = ("positions", "log_densities", "chain", "round", "move")
+    return table(made.positions, made.log_densities, made.chain, made.round, made.move)
 
 
 def _entered(made, density):
     """In the non-centred coordinates, with the log density of those."""
     points = np.array([density.enter(x) for x in made.positions]).reshape(made.positions.shape)
     usable = np.isfinite(points).all(axis=1)
-    points, (_, values, *rest) = points[usable], (getattr(made, name)[usable] for name in _PLAIN)
-    change = [density.model_log_density(v, 0.0) for v in points]
-    return table(points, values - change, *rest, made.outputs[usable])
+    points, values = points[usable], made.log_densities[usable]
+    values = values - np.array([density.model_log_density(v, 0.0) for v in points])
+    return table(
+        points, values, made.chain[usable], made.round[usable], made.move[usable], made.outputs[usable]
+    )  # fmt: skip
 
 
 def _with_outputs(made, density):

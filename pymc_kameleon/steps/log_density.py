@@ -159,6 +159,10 @@ class LogDensity:
         """A copy of ``x``, raveled from a point, in the coordinates of this log density: the model's own, here."""
         return x.copy()
 
+    def leave(self, x: np.ndarray) -> np.ndarray:
+        """The model's own coordinates of ``x``: itself, here."""
+        return x
+
     def spread(self, scale: np.ndarray) -> np.ndarray:
         """The prior's scale ``scale`` of the model's coordinates in those of this log density."""
         return scale

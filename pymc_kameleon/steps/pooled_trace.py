@@ -179,8 +179,9 @@ def from_dataset(density: LogDensity, dataset) -> Evaluations:
         )
     positions = positions_of(dataset, list(blank))
     values = dataset["_log_density"].values
-    rest = [dataset[f"_{name}"].values for name in ("chain", "round", "move")]
-    return table(positions, values, *rest, dataset["_outputs"].values if "_outputs" in dataset else None)
+    chain, round_, move = (dataset[f"_{name}"].values for name in ("chain", "round", "move"))
+    outputs = dataset["_outputs"].values if "_outputs" in dataset else None
+    return table(positions, values, chain, round_, move, outputs)
 
 
 def positions_of(dataset: Any, names: Iterable[str]) -> np.ndarray:

@@ -54,7 +54,7 @@ class ByFactors:
 
     def record(self, hub, point, move) -> State:
         """That, and the log density."""
-        learning = self.sampler.record(hub.learning, *point[:2], move, point.outputs)
+        learning = self.sampler.record(hub.learning, point.position, point.log_density, move, point.outputs)
         return hub._replace(learning=learning)
 
     def heights(self, hub, x, log_densities):

@@ -71,7 +71,7 @@ class ByValues:
 
     def own(self, hub, number, point):
         """What is the ``number``-th member's of the state where it begins: companions, rejections in a row."""
-        return gathered(*point[:2], len(hub.options.temperatures)), 0
+        return gathered(point.position, point.log_density, len(hub.options.temperatures)), 0
 
     def view(self, hub, member) -> State:
         """The state of the sampler at a member."""
@@ -91,7 +91,7 @@ class ByValues:
 
     def record(self, hub, point, move) -> State:
         """Keep what was found at a point that was no draw."""
-        return hub._replace(learning=tuning.record(hub.learning, *point[:2], move))
+        return hub._replace(learning=tuning.record(hub.learning, point.position, point.log_density, move))
 
     def heights(self, hub, x, log_densities):
         """Log densities (n,) at ``x`` (n, d) by which to compare states."""

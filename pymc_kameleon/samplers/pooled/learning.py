@@ -98,7 +98,7 @@ class Learn:
             found, sampler = catalogue_of(chains.rng, hubs), across.SAMPLER
             members = [Frozen(m.rng, m.point, across.frozen(found, hubs, m.point)) for m in members]
         chains.members = members
-        surrogates = [chains.learner.surrogate(hub) for hub in hubs]
+        surrogates = tuple(chains.learner.surrogate(hub) for hub in hubs)
         return Production(chains, Drawing(sampler, members, surrogates, chains.apply))
 
 

@@ -33,12 +33,16 @@ class Fit(NamedTuple):
     emulator: Emulator
     errors: np.ndarray  # (K,): held-out errors, in units of the log density
     degrees: tuple  # of every factor's polynomial: degree, variables in one monomial
-    family = "factors"
 
     @property
     def error(self) -> float:
         """Of all factors together."""
         return float(np.sqrt(np.square(self.errors).sum()))
+
+    @property
+    def family(self) -> str:
+        """What it is called among surrogates."""
+        return "factors"
 
     @property
     def residual_sd(self) -> float:
