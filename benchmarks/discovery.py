@@ -3,7 +3,8 @@
 ``pk.sample``'s engine on NumPy densities, 16 chains and 2,000 evaluations in all, seed by seed. Six targets have
 several modes. A run is *silent* if a mode of at least 4 % of the mass has less than a quarter of its share of the draws
 and nothing is said: neither that an end of a climb is elsewhere, nor that chains disagree (R-hat of chains or of their
-groups above 1.05, as ``pk.report`` has it). Six controls have one mode, and starts up to ten sds away: there every end
+groups above 1.05, as ``pk.report`` has it). In three more all starts are in one mode: what finds the other are looks
+from draws of the prior. Six controls have one mode, and starts up to ten sds away: there every end
 elsewhere is a *false alarm*. Looking is what climbs, the check between suspected modes and looks after tuning evaluate.
 "Before" is the code at 7b9ff73, which had made its cells.
 
@@ -39,6 +40,7 @@ class Case(NamedTuple):
     scale: Any = 1.0
     masses: tuple = (1.0,)
     modes: Any = None
+    prior: float = 0.0  # sd of the prior that looks are drawn from; 0 for none
 
 
 def mixture(means, masses, initial, half, scale) -> Case:
@@ -59,6 +61,18 @@ def two(d, distance, masses, at=0.5, half=1.0) -> Case:
     u = np.random.default_rng(d).standard_normal(d)
     u *= distance / math.sqrt(u @ u)
     return mixture([-0.5 * u, 0.5 * u], masses, (at - 0.5) * u, half, distance / 4.0)
+
+
+def hidden(d, distance, second, prior) -> Case:
+    """Starts are in the first of two modes, under a normal prior."""
+    there = distance * np.eye(d)[0]
+    case = mixture([np.zeros(d), there], (1 - second, second), np.zeros(d), 1.0, 0.67 * prior)
+    second *= math.exp(-0.5 * distance**2 / (1.0 + prior**2))
+
+    def log_density(x):
+        return case.log_density(x) - 0.5 * float(x @ x) / prior**2
+
+    return case._replace(log_density=log_density, masses=(1 - second, second), prior=prior)
 
 
 def labels() -> Case:
@@ -129,6 +143,9 @@ CASES = {
     "50:50, d = 5, 40 sds, off centre": partial(two, 5, 40.0, (0.5, 0.5), at=0.25, half=25.0),
     "95:5, d = 5, 20 sds": partial(two, 5, 20.0, (0.95, 0.05)),
     "50:50, d = 10, 20 sds": partial(two, 10, 20.0, (0.5, 0.5)),
+    "80:20, d = 3, 8 sds, hidden": partial(hidden, 3, 8.0, 0.2, 8.0),
+    "80:20, d = 5, 8 sds, hidden": partial(hidden, 5, 8.0, 0.2, 8.0),
+    "70:30, d = 5, 12 sds, hidden": partial(hidden, 5, 12.0, 0.3, 6.0),
     "correlated normal, d = 5": lambda: control(targets.CorrelatedGaussian(condition=100.0, dim=5)),
     "banana, d = 4": lambda: control(targets.Banana(0.03, 100.0, 4)),
     "thin ridge, d = 2": ridge,
@@ -144,8 +161,9 @@ def measure(cell: Cell) -> dict:
     case = case_of(cell.problem)
     d, words = len(case.initial), np.random.SeedSequence(cell.seed)
     box = np.random.default_rng(words.spawn(1)[0]).uniform(-1.0, 1.0, (CHAINS, d))
+    far = case.prior * np.random.default_rng(cell.seed).standard_normal((100 if case.prior else 0, d))
     plan = automatic(d, CHAINS, most=TOTAL)
-    made = pooled_chains.Chains(case.initial, case.initial + case.half * box, words, plan, scale=case.scale)
+    made = pooled_chains.Chains(case.initial, case.initial + case.half * box, words, plan, scale=case.scale, far=far)
     while not made.done:
         made.tell([case.log_density(request.position) for request in made.ask()])
     draws = pooled_chains.posterior(made)

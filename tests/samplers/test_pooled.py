@@ -2,7 +2,7 @@
 
 import itertools
 import math
-from functools import cache
+from functools import cache, partial
 
 import numpy as np
 import pytest
@@ -482,22 +482,40 @@ def test_a_mode_without_draws_is_told(one):
 def test_where_draws_are_at_all_ends_nothing_is_told():
     found, rows = looked((4, 4), [0, 1])
     assert found.found(rows) == (8, 8, None)
-    assert found.left >= 96  # half way to a draw
+    assert found.left == 100
 
 
-def test_an_end_that_draws_come_nearer_to_than_where_the_log_density_fell_is_met():
-    """On a thin bend the way from an end to the first draws leaves it, though nothing is between them."""
-    found, rows = looked((4, 4), [0])
-    (far,) = found.found(rows).where.mean(keepdims=True)
+def rows_of(x, log_density):
+    """Draws (n, d) of sixteen chains."""
+    return [Row(part, np.array([log_density(p) for p in part]), []) for part in np.split(x, len(x) // 16)]
 
-    def shifted(most):
-        along = np.linspace(0.0, most, len(rows))
-        return [row._replace(positions=row.positions + by) for row, by in zip(rows, along, strict=True)]
 
-    later = shifted(14.0)
-    assert not Draws(later).near(np.full(3, far))
-    assert found.found(later).where is None
-    assert found.found(shifted(5.0)).where is not None  # the control: half way at most
+def test_draws_are_missing_in_a_mode_eight_sds_away_and_nowhere_on_a_bend():
+    """Half way from such a mode to the nearest draw the log density is hardly lower; where a thin bend goes on, draws
+    are few, but as many as have to be.
+    """
+    rng = np.random.default_rng(7)
+    there = np.array([8.0, 0.0, 0.0])
+
+    def two(x, second=-1.4):
+        return float(np.logaddexp(-0.5 * x @ x, second - 0.5 * (x - there) @ (x - there)))
+
+    draws = Draws(rows_of(rng.standard_normal((1600, 3)), two))
+    assert not draws.near(there)
+    assert draws.missing(there, two(there))
+    low = partial(two, second=-9.0)  # the control: a mode that may well have no draw in 1600
+    assert not Draws(rows_of(draws.x, low)).missing(there, low(there))
+
+    def bend(x):
+        return float(-0.5 * (((x[1] - x[0] ** 2) / 0.02) ** 2 + (x[0] / 2.0) ** 2))
+
+    def along(a):
+        return np.column_stack([a, a**2 + 0.02 * rng.standard_normal(len(a))])
+
+    draws = Draws(rows_of(along(2.0 * rng.standard_normal(320)), bend))
+    fresh = along(np.linspace(-8.0, 8.0, 200))
+    assert not any(draws.missing(x, bend(x)) for x in fresh)
+    assert not all(draws.near(x) for x in fresh)
 
 
 def test_what_a_mode_without_draws_weighs():
