@@ -1,4 +1,4 @@
-"""Chains that learn a model's black boxes one by one together; what is asked of it: :class:`.by_values.ByValues`.
+"""Chains that learn a model's black boxes one by one together: as ``by_values``, another learner.
 
 Every chain climbs by itself from where it starts, on surrogates of its own neighbourhood, but all of them are fitted
 to what all have evaluated: one round is a design for every black box.

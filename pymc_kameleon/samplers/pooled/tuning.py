@@ -128,14 +128,8 @@ class Tuning:
 
     def _search(self, k):
         """Of a member that is lost, now and then: the end of a free chain from one of the elite."""
-        member = self.members[k]
-        if (
-            k in self.sentinels
-            or self.hub.fit is None
-            or not pooled_elite.is_lost(self.learner, self.hub, member.point)
-        ):
-            return None
-        if not member.rng.random() < 0.5:
+        member, waits = self.members[k], k in self.sentinels or self.hub.fit is None
+        if waits or not pooled_elite.is_lost(self.learner, self.hub, member.point) or member.rng.random() >= 0.5:
             return None
         end = self.learner.search(member.rng, self.hub, self.members)
         return None if end is None else Proposal(end, -math.inf, "search")
