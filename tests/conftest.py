@@ -41,7 +41,7 @@ c_op.ExternalCOp.get_path = classmethod(functools.cache(c_op.ExternalCOp.get_pat
 
 # What PyTensor makes of a step and of a model, as a user has it; and chains of many thousand draws.
 DEFAULT_LINKER = {
-    "test_bad_input", "test_log_density", "test_textbook", "test_threads",
+    "test_bad_input", "test_log_density", "test_sample_black_boxes", "test_textbook", "test_threads",
 }  # fmt: skip
 
 

@@ -11,6 +11,7 @@ from pymc_kameleon.numerics import evaluations
 from pymc_kameleon.samplers.arrival import beside as arrival_beside
 from pymc_kameleon.samplers.arrival import phase as arrival
 from pymc_kameleon.samplers.kamiltonian.values import sampler as value_kamiltonian
+from pymc_kameleon.samplers.kamiltonian.values.sampler import SAMPLER
 from pymc_kameleon.samplers.pooled import ahead as pooled_ahead
 from pymc_kameleon.samplers.pooled import chains as pooled_chains
 from pymc_kameleon.samplers.pooled import climbs, elite, learning, probes, production
@@ -19,7 +20,6 @@ from pymc_kameleon.samplers.pooled.by_values import ByValues
 from pymc_kameleon.samplers.pooled.chains import Chains, Plan
 from pymc_kameleon.samplers.pooled.drawing import Drawing, Frozen, Row
 from pymc_kameleon.samplers.pooled.looks import Draws, Looks, mass
-from pymc_kameleon.samplers.pooled.members import SAMPLER
 from pymc_kameleon.samplers.pooled.plan import automatic
 from pymc_kameleon.samplers.pooled.tuning import Tuning
 from pymc_kameleon.samplers.seam import Point
