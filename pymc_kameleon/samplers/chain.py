@@ -69,7 +69,9 @@ def decide(
     # The value at the current point is the retained one, never a fresh one: what makes a noisy, unbiased likelihood
     # estimate exact (Andrieu & Roberts, 2009).
     log_q_ratio = sampler.log_ratio(state, point, proposal, there)
-    if not moderate(there.position).all():  # where all is flat chains would go on until infinity
+    x = there.position
+    # where all is flat chains would go on until infinity; the first test alone settles all but the farthest points
+    if not (x.dot(x) < 1e200 or moderate(x).all()):
         log_q_ratio = -math.inf
     probability, accepted = accept(rng, point.log_density, there.log_density, log_q_ratio)
     if accepted:

@@ -222,18 +222,20 @@ class Life:
 
     def ask(self) -> Proposal:
         """The draw's proposal: to be evaluated unless it has a log density, or is where the chain is."""
-        state = self._state
-        self._set(tuning_draws=state.tuning_draws + state.tune)
-        self._kind = self._choose_kind()
-        self._proposal = getattr(self, f"_ask_{self._kind}")()
+        if self._state.tune:
+            self._set(tuning_draws=self._state.tuning_draws + 1)
+        # after tuning there is nothing else
+        kind = self._choose_kind() if self._state.tune or self._state.stage is not None else "move"
+        self._kind = kind
+        self._proposal = getattr(self, f"_ask_{kind}")()
         return self._proposal
 
     def tell(self, there: Point) -> Told:
         """What was found there; where the chain is now stands in ``here``."""
-        before = self.here
-        if self._proposal.log_density is None and self._proposal.position is not before.position:
+        proposal, state = self._proposal, self._state
+        if state.work.now and proposal.log_density is None and proposal.position is not state.here.position:
             self.spend()
-        return getattr(self, f"_tell_{self._kind}")(self._proposal, there)
+        return getattr(self, f"_tell_{self._kind}")(proposal, there)
 
     def draw(self, evaluate: chain.Evaluate) -> Told:
         """Ask, evaluate, tell."""
@@ -446,18 +448,18 @@ class Life:
                 there.noise, before.noise, noise_sd, 1.0 if accepted else patience, there.outputs,
             )  # fmt: skip
             own = self.sampler.adapt(self.rng, own, outcome)
-        probe = noise_probe.leave(state.probe) if accepted else state.probe
-        doubt = state.doubt
+        self._state = state._replace(here=here, own=own)
+        if accepted and self.density.noisy:
+            self._set(probe=noise_probe.leave(state.probe))
+        doubt, elsewhere = state.doubt, state.elsewhere
         if doubt is not None:
             height = np.array([here.log_density])
-            doubt = doubt._replace(heights=history.append(doubt.heights, height))
-        elsewhere = state.elsewhere
+            self._set(doubt=doubt._replace(heights=history.append(doubt.heights, height)))
         if elsewhere:  # what the walk comes to by itself is nothing to tell
             x = here.position
             if state.centring is not None:
                 x, _ = self.density.recast(x, self.density.noncentred)
-            elsewhere = tuple(r for r in elsewhere if not search.contains(r, x))
-        self._set(here=here, own=own, probe=probe, doubt=doubt, elsewhere=elsewhere)
+            self._set(elsewhere=tuple(r for r in elsewhere if not search.contains(r, x)))
         log_ratio = there.log_density - before.log_density + proposal.log_q_ratio
         return Told(proposal, probability, accepted, log_ratio)
 

@@ -344,22 +344,22 @@ class KernelStep(BlockedStep):
 
     def _draw(self, point):
         life, density = self.life, self.density
-        if self.tune and self.tuning_draws == self.learning_draws:
+        if life.state.tuning_draws == self.learning_draws and life.state.tune:
             self.stop_tuning()
-        moved = density.has_others and density.follow(point)
+        moved, before = density.has_others and density.follow(point), life.here
         x = density.ravel(point)
-        if self.position is None or moved or not density.is_at(x, self.position):
+        if moved or before.position is None or not density.is_at(x, before.position):
             self._restart(point, x)
+            before = life.here
             if density.reparametrized:  # what comes back from u differs in the last digits
-                point = density.update(point, self.position)
-        before, self._point = life.here, point
+                point = density.update(point, before.position)
+        self._point = point
         told = life.tell(self._evaluate(life.ask(), before))
         self.watch.drew(told)
-        if life.here.position is not before.position:
-            point = density.update(point, life.here.position)
-        if self.tune:
-            self._frozen_stats = None
-        return point, [self._row(told)]
+        here = life.here
+        if here.position is not before.position:
+            point = density.update(point, here.position)
+        return point, [self._row(told, life.state)]
 
     # -- the log density ----------------------------------------------------------------------
 
@@ -434,23 +434,25 @@ class KernelStep(BlockedStep):
 
     # -- statistics and progress --------------------------------------------------------------
 
-    def _row(self, told):
+    def _row(self, told, state):
         """A draw's statistics, with what the progress bar shows of it."""
-        own = self._frozen_stats
+        own = None if state.tune else self._frozen_stats
         if own is None:
             own = self._own_statistics(told)
-            if not (self.tune or self._draws_differ):
+            if not (state.tune or self._draws_differ):
                 self._frozen_stats = own
-        found = {
+        here, work = state.here, state.work
+        row = progress.Row(own)
+        row |= {
             "accept": told.accept_prob, "accepted": float(told.accepted),
-            "model_logp": self.density.model_log_density(self.position, self.log_density),
+            "model_logp": self.density.model_log_density(here.position, here.log_density),
             "nonfinite": float(self.nonfinite), "move": told.proposal.move, "warning": self.watch.take(),
-            **own,
         }  # fmt: skip
-        work = self.life.state.work
         if work.now:
-            found |= {"work": float(sum(work.now)), "work_spent": float(work.spent)}
-        row = progress.Row({self._names.get(n, n): value for n, value in found.items()})
+            row |= {"work": float(sum(work.now)), "work_spent": float(work.spent)}
+        for name, shown in self._names.items():
+            if name in row:
+                row[shown] = row.pop(name)
         row.told = self._window.told(self.life, told, self.evaluations)
         return row
 

@@ -44,6 +44,7 @@ from pymc_kameleon.surrogates.values.library import GOOD_ENOUGH, LIBRARY, Basis,
 
 RELATIVE_ERROR = 0.15  # c
 FLOOR = (0.3, 2.0)  # range of s0
+NEGLIGIBLE = 0.1  # of the error, the weighted root mean square of monomials that are left out together
 MAX_WORK = 4e10  # multiply-adds of one search: with what is beside them 5 to 15 s of a core
 
 
@@ -386,15 +387,17 @@ def _join(gram, columns, extra, weights):
 def _finish(data, shared, best: Candidate, quadratic: Candidate, relative) -> Fit:
     d = data.s.shape[1]
     free, scale = features.quadratic_size(d), shared.scale
-    coefficients, plain = (
-        solve_stubbornly(Problem(c.columns, data.y, data.weights, free, c.gram), c.ridge) for c in (best, quadratic)
-    )
+    problem, plain = (Problem(c.columns, data.y, data.weights, free, c.gram) for c in (best, quadratic))
+    coefficients, plain = solve_stubbornly(problem, best.ridge), solve_stubbornly(plain, quadratic.ridge)
     if best.basis.family.scales:
-        problem = Problem(best.columns, data.y, data.weights, free, best.gram)
         coefficients = scale_basis.made_concave(problem, best.basis, coefficients)
+    basis, kept = _without_negligible(problem, best, coefficients)
+    if not kept.all():
+        problem = problem._replace(columns=best.columns[:, kept], gram=best.gram[np.ix_(kept, kept)])
+        coefficients = solve_stubbornly(problem, best.ridge)
     to_u = data.template.frame @ data.whiten_factor
     curvature = features.unpack_quadratic(plain / scale[:free], d)[2]
-    surrogate = unpack(best.basis, coefficients, scale[: best.basis.base], data.offset)
+    surrogate = unpack(basis, coefficients, scale[: best.basis.base][kept[: best.basis.base]], data.offset)
     y, weights = data.y[data.held_out], data.weights[data.held_out]
     near_top = y > data.reference - 1.0 - 0.25 * d
     top_error, residual_sd = np.inf, 1.0
@@ -416,6 +419,24 @@ def _finish(data, shared, best: Candidate, quadratic: Candidate, relative) -> Fi
         whiten_factor=data.whiten_factor,
         n_points=len(data.y),
     )
+
+
+def _without_negligible(problem: Problem, best: Candidate, coefficients) -> tuple[Basis, np.ndarray]:
+    """The basis without monomials that are nothing beside the error, and which columns are left.
+
+    Every one costs time at every gradient, and of a log density that is a polynomial only its own are left.
+    """
+    basis, free = best.basis, problem.free
+    of = slice(free, basis.base)
+    order = free + np.argsort(np.abs(coefficients[of]), kind="stable")
+    products = coefficients[order, None] * problem.gram[np.ix_(order, order)] * coefficients[order]
+    together = np.diagonal(products.cumsum(axis=0).cumsum(axis=1)) / problem.weights.sum()
+    kept = np.ones(len(coefficients), dtype=bool)
+    kept[order[np.logical_and.accumulate(together < NEGLIGIBLE**2 * max(best.error, 1e-2 * GOOD_ENOUGH))]] = False
+    template = basis.template._replace(
+        variables=basis.template.variables[kept[of]], powers=basis.template.powers[kept[of]]
+    )
+    return basis._replace(template=template, base=int(kept[: basis.base].sum())), kept
 
 
 def unpack(basis: Basis, coefficients, scale, offset: float) -> Surrogate:

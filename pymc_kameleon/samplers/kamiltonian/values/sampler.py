@@ -22,7 +22,9 @@ families. NIPS.
 """
 
 import math
+from bisect import bisect_left
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Any, ClassVar
 
 import numpy as np
@@ -227,8 +229,8 @@ def _choose_kernel(rng, state):
 
 
 def _choose_arm(u, state):
-    cumulative = np.cumsum(state.arms[1:])
-    return 1 + min(int(np.searchsorted(cumulative, u * cumulative[-1])), len(cumulative) - 1)
+    cumulative = list(accumulate(state.arms[1:].tolist()))
+    return 1 + min(bisect_left(cumulative, u * cumulative[-1]), len(cumulative) - 1)
 
 
 def _free_chain(rng, x, state, kernel):

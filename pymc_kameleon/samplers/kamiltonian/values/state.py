@@ -99,8 +99,9 @@ class State(NamedTuple):
 
 def share(mixture: Mixture, dynamics: Dynamics, current: Current) -> float:
     """The share of the surrogate's kernel at a point, which D holds or not."""
-    measured = current._replace(z=surrogate_dynamics.in_region(dynamics, current.z))
-    return trust.share(mixture, dynamics.radius, dynamics.ceiling, measured)
+    if dynamics.rescaling.straight >= 0:
+        current = current._replace(z=surrogate_dynamics.in_region(dynamics, current.z))
+    return trust.share(mixture, dynamics.radius, dynamics.ceiling, current)
 
 
 def locate(dynamics: Dynamics | None, x: np.ndarray, log_density: float) -> Current:
