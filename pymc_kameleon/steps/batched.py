@@ -100,7 +100,7 @@ class BatchedBlackBox(Op):
             )
         for cell, value in zip(output_storage, found, strict=True):
             array = np.asarray(value, dtype="float64")
-            cell[0] = array if any(batched) else array[0]
+            cell[0] = array if any(batched) else np.asarray(array[0])  # C code takes no scalar of NumPy's
 
     def __str__(self):
         return f"BatchedBlackBox({getattr(self.fn, '__name__', self.fn)})"
