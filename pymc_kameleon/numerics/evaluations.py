@@ -130,7 +130,7 @@ def table(positions, log_densities, chain=-1, round=0, move="", outputs=None) ->
 
 def taken_apart(found: Sequence) -> tuple[list[float], np.ndarray]:
     """(log densities, outputs (n, n_o)) of what came back of n points: a number each, or an array that begins so."""
-    rows = np.array([np.atleast_1d(row) for row in found], dtype=float).reshape(len(found), -1)
+    rows = np.array([np.atleast_1d(row) for row in found], dtype=float).reshape(len(found), -1 if len(found) else 1)
     return rows[:, :1].ravel().tolist(), rows[:, 1:]
 
 
