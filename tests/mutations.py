@@ -416,6 +416,11 @@ MUTATIONS = [
     Mutation("numerics/compiled", "file._source_stamp = (file._source_stamp, SOURCES)", "pass", "old machine code after an edit", "test_compiled.py"),
     Mutation("steps/pytensor_internals", "numba__fastmath=False):\n            return super().jit_compile", "numba__fastmath=True):\n            return super().jit_compile",
              "two machine codes", "test_pytensor_internals.py"),
+    Mutation("samplers/kamiltonian/factors/surface", "if uniforms[k, 2] < probability:", "if True:",
+             "every inner transition is accepted", "test_factored_kamiltonian.py -k exact"),
+    Mutation("steps/factors/split", "if len(terms) < 32 else", "if True else", "more terms than operands", "steps/test_alike.py -k more_terms"),
+    Mutation("steps/pytensor_internals", "return tuple(v if v.flags.c_contiguous and v.flags.writeable else v.copy(order=\"C\") for v in values)",
+             "return tuple(values)", "shared values with gaps between them", "test_pytensor_internals.py -k shared_now"),
 ]  # fmt: skip
 
 
