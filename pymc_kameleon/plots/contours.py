@@ -52,8 +52,8 @@ def surrogate(
     coordinates : str or sequence of str or int, optional
         Names as on the axes ("sigma_log__[0]"), variables ("sigma_log__", or "sigma") for all their coordinates, or
         places in the vector. One alone is drawn as a curve. Default: the first five. Of black boxes learned one by
-        one: names as in the statistic ``worst_factor``, or numbers; ``idata``, ``contours``, ``at`` and ``levels`` are
-        not used then.
+        one: names of factors, or numbers as in the statistic ``worst_factor``; ``idata``, ``contours``, ``at`` and
+        ``levels`` are not used then.
     contours : {"auto", "marginal", "slice"}
         "auto" (default): slices where ``at`` is given, and where they are about as wide as the draws; else marginals.
     at : {"median", "current"} or ndarray of shape (d,)
