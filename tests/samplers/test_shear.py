@@ -85,7 +85,7 @@ def test_independent_proposals_are_accepted_along_a_ridge():
         log_ratios = [
             target.log_density(p.position) - target.log_density(at) + p.log_q_ratio
             for at, p in proposals
-            if p.move.endswith("autoregressive")
+            if p.move.endswith(("autoregressive", "towards"))
         ]
         return np.exp(np.minimum(log_ratios, 0.0)).mean()
 
