@@ -265,5 +265,5 @@ class KamiltonianStep(KernelStep):
             found["surrogate"] = family_number(found["surrogate"])
         if self.by_factors:
             worst = found["worst_factor"]
-            found["worst_factor"] = self.sampler.known.factors.index(worst) if worst else -1
+            found["worst_factor"] = self.sampler.known.factors.index(worst) if worst else -1  # type: ignore[attr-defined]
         return found
