@@ -28,18 +28,10 @@ class StoppedError(Exception):
 
 
 class Counted:
-    """A log density that counts its evaluations and refuses one more than the budget, whoever asks.
+    """A log density that counts its evaluations; NaN and +inf are told as -inf.
 
-    Parameters
-    ----------
-    log_density : callable
-        From an array of shape (d,) to a float; NaN and +inf are told as -inf.
-    limit : float
-        The evaluation after so many raises :class:`StoppedError`, and is not made.
-    level : float
-        ``arrived`` is the number of the first evaluation with a value as high, ``best`` the highest value.
-    seconds : float
-        Of processor time, from now on, after which evaluations raise :class:`StoppedError`.
+    After ``limit`` of them, or ``seconds`` of processor time from now on, one more raises :class:`StoppedError` and is
+    not made, whoever asks. ``arrived`` is the number of the first with a value of ``level``, ``best`` the highest.
     """
 
     def __init__(self, log_density: Callable, limit=math.inf, level: float = math.inf, seconds=math.inf):

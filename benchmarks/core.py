@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from benchmarks.measures import CountingLogDensity
+from benchmarks.basics import Counted
 from pymc_kameleon.samplers.arrival import search
 from pymc_kameleon.samplers.arrival.state import default_budget
 from pymc_kameleon.samplers.chain import Evaluate, evaluation
@@ -19,28 +19,14 @@ from pymc_kameleon.samplers.seam import Point, Sampler
 
 
 class Chain(NamedTuple):
-    """One chain.
+    """One chain."""
 
-    Attributes
-    ----------
-    draws : ndarray of shape (n, d)
-        After tuning.
-    acceptance : float
-        Mean acceptance probability of those draws.
-    evaluations : int
-        Log-density evaluations in all: start, tuning and draws.
-    tuning_seconds, seconds : float
-        Processor time of tuning and of the draws.
-    state : tuple
-        The algorithm's, at the end.
-    """
-
-    draws: np.ndarray
-    acceptance: float
-    evaluations: int
-    tuning_seconds: float
-    seconds: float
-    state: Any
+    draws: np.ndarray  # (n, d): after tuning
+    acceptance: float  # mean acceptance probability of those draws
+    evaluations: int  # of the log density in all: start, tuning and draws
+    tuning_seconds: float  # processor time of tuning ...
+    seconds: float  # ... and of the draws
+    state: Any  # the algorithm's, at the end
 
 
 def born(
@@ -62,9 +48,8 @@ def born(
     def stage():
         if not arrives:
             return None
-        budget, tune = default_budget(len(x)), getattr(sampler, "tune", None)
-        if tune is not None:
-            budget = max(1, min(budget, int(0.4 * tune)))
+        most, tune = default_budget(len(x)), getattr(sampler, "tune", None)
+        budget = most if tune is None else max(1, min(most, int(0.4 * tune)))
         looks = x + 2.0 * rng.uniform(-1.0, 1.0, (LOOKS, len(x)))
         return search.init(x, here.log_density, scale=1.0, budget=budget, looks=looks)
 
@@ -85,18 +70,10 @@ def run_chain(
 ) -> Chain:
     """Run ``algorithm`` from ``x`` of shape (d,) for ``tune`` adaptive draws and ``draws`` frozen ones.
 
-    Parameters
-    ----------
-    algorithm : type
-        The sampler's class, or what else makes a sampler of options.
-    log_density : callable
-        From a point to a float.
-    arrives : bool
-        See :func:`born`.
-    options
-        The algorithm's.
+    The algorithm is the sampler's class, or what else makes a sampler of its ``options``; ``arrives``: see
+    :func:`born`.
     """
-    log_density = CountingLogDensity(log_density)
+    log_density = Counted(log_density)
     life, evaluate = born(algorithm(**options), log_density, np.array(x, dtype=float), rng, arrives=arrives)
     begin = time.process_time()
     for _ in range(tune):

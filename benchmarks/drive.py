@@ -13,28 +13,14 @@ from benchmarks.basics import Counted, StoppedError, generators, nested, number
 
 
 class Chain(NamedTuple):
-    """One chain.
+    """One chain."""
 
-    Attributes
-    ----------
-    draws : ndarray of shape (n, d)
-        After tuning, unconstrained.
-    evaluations : int
-        In all: start, arrival, tuning and draws.
-    arrived : int or None
-        Evaluations until the first value within the level.
-    best : float
-        Highest log density seen.
-    tuning_seconds, seconds : float
-        Processor time, log density included, of tuning and of the draws.
-    """
-
-    draws: np.ndarray
-    evaluations: int
-    arrived: int | None
-    best: float
-    tuning_seconds: float
-    seconds: float
+    draws: np.ndarray  # (n, d): after tuning, unconstrained
+    evaluations: int  # in all: start, arrival, tuning and draws
+    arrived: int | None  # evaluations until the first value within the level
+    best: float  # highest log density seen
+    tuning_seconds: float  # processor time, log density included, of tuning ...
+    seconds: float  # ... and of the draws
 
 
 def sample(*draws: int, **options: Any):

@@ -5,7 +5,6 @@ looks perfect.
 """
 
 import math
-from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -40,17 +39,6 @@ def _moments(x: np.ndarray, block: int = 4096) -> tuple[np.ndarray, np.ndarray, 
         part = x[start : start + block]
         third += (part[:, :, None] * part[:, None, :]).reshape(len(part), d * d).T @ part
     return x.mean(axis=0), x.T @ x / n, third / n
-
-
-class CountingLogDensity:
-    """A log density that counts how often it is called, in ``evaluations``."""
-
-    def __init__(self, log_density: Callable[[np.ndarray], float]):
-        self.log_density, self.evaluations = log_density, 0
-
-    def __call__(self, x: np.ndarray) -> float:  # noqa: D102
-        self.evaluations += 1
-        return self.log_density(x)
 
 
 class MarginalTruth(NamedTuple):

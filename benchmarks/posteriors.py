@@ -106,15 +106,9 @@ def _student(u, df):
 
 @njit(cache=True)
 def _logistic(x, signed_design, prior_variance):
-    s = 0.0
-    for i in range(x.size):
-        s -= 0.5 * x[i] * x[i] / prior_variance
-    for row in range(signed_design.shape[0]):
-        t = 0.0
-        for i in range(x.size):
-            t += signed_design[row, i] * x[i]
-        s -= math.log1p(math.exp(-abs(t))) + max(-t, 0.0)  # log(1 + exp(-t)) without overflow
-    return s
+    t = signed_design @ x
+    missed = np.log1p(np.exp(-np.abs(t))) + np.maximum(-t, 0.0)  # log(1 + exp(-t)) without overflow
+    return -0.5 * np.square(x).sum() / prior_variance - missed.sum()
 
 
 @dataclass(frozen=True)
@@ -146,13 +140,9 @@ class LogisticRegression(Target):
         return design, np.where(rng.random(self.n) < special.expit(design @ coefficients), 1.0, -1.0)
 
     @cached_property
-    def _signed_design(self):
-        design, labels = self.data
-        return design * labels[:, None]
-
-    @property
     def _parameters(self):
-        return self._signed_design, float(self.prior_sd**2)
+        design, labels = self.data
+        return design * labels[:, None], float(self.prior_sd**2)
 
     @cached_property
     def _moments(self) -> Moments:
@@ -161,16 +151,12 @@ class LogisticRegression(Target):
 
 @njit(cache=True)
 def _eight_schools(x, effects, errors):
-    mu, log_tau = x[0], x[1]
+    mu, log_tau, theta = x[0], x[1], x[2:]
     if abs(log_tau) > 300.0:  # the square of tau overflows, and there is no mass
         return -np.inf
     tau = math.exp(log_tau)
-    s = -0.5 * (mu / 5.0) ** 2 - math.log1p((tau / 5.0) ** 2) + log_tau
-    for j in range(effects.size):
-        theta = x[2 + j]
-        s -= 0.5 * ((effects[j] - theta) / errors[j]) ** 2 + 0.5 * ((theta - mu) / tau) ** 2
-        s -= log_tau
-    return s
+    prior = -0.5 * (mu / 5.0) ** 2 - math.log1p((tau / 5.0) ** 2) + log_tau - effects.size * log_tau
+    return prior - 0.5 * (np.square((effects - theta) / errors) + np.square((theta - mu) / tau)).sum()
 
 
 class _TauGrid:

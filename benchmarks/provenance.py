@@ -51,8 +51,8 @@ TIERS: dict[str, dict[str, int]] = {  # minutes
     },
     "papers": {
         "corrections": 1, "glass": 9, "gp_estimator": 2, "hamiltonian_abc": 5, "history_length": 1, "paper_banana": 5,
-        "paper_convergence": 2, "paper_features": 12, "paper_glass_curves": 10, "paper_kameleon_targets": 20,
-        "paper_pictures": 3, "paper_trajectories": 2, "paper_twisted": 3,
+        "paper_convergence": 8, "paper_features": 12, "paper_glass_curves": 10, "paper_kameleon_targets": 20,
+        "paper_pictures": 3, "paper_trajectories": 10, "paper_twisted": 3,
     },
     "laboratory": {
         "calibration": 40, "control_variates": 30, "curved": 60, "kamiltonian_dimension": 20, "long_runs": 15,

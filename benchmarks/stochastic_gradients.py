@@ -38,7 +38,7 @@ import math
 from collections.abc import Callable
 
 import numpy as np
-from numba import njit
+from scipy.linalg import solve_triangular
 
 from benchmarks.basics import leapfrog
 
@@ -46,30 +46,17 @@ SEEDS = ("sticky", "persistent", "fresh")
 REFRESHED = 0.2  # share of the persistent seeds that is proposed anew before a trajectory
 
 
-@njit  # not cached: tests import this file under another name than the benchmark, and Numba's cache knows one
 def synthetic_log_likelihood(summaries, observed, epsilon):
     """Log N(observed; mean, covariance + epsilon^2 I) with the moments of ``summaries``, shape (S, d)."""
-    n, d = summaries.shape
-    mean = np.zeros(d)
-    for s in range(n):
-        for i in range(d):
-            mean[i] += summaries[s, i] / n
+    mean, d = summaries.mean(axis=0), len(observed)
     if not np.abs(mean).max() < 1e8:  # diverging dynamics: rounding takes the spread away
         return math.nan
-    total, z, factor = -0.5 * d * math.log(2.0 * math.pi), observed - mean, np.zeros((d, d))
-    for i in range(d):  # Cholesky factor and forward substitution, row by row
-        for j in range(i + 1):
-            entry = epsilon * epsilon if i == j else 0.0
-            for s in range(n):
-                entry += (summaries[s, i] - mean[i]) * (summaries[s, j] - mean[j]) / (n - 1.0)
-            for k in range(j):
-                entry -= factor[i, k] * factor[j, k]
-            factor[i, j] = math.sqrt(entry) if i == j else entry / factor[j, j]
-        for j in range(i):
-            z[i] -= factor[i, j] * z[j]
-        z[i] /= factor[i, i]
-        total -= 0.5 * z[i] * z[i] + math.log(factor[i, i])
-    return total
+    try:
+        factor = np.linalg.cholesky(np.cov(summaries.T).reshape(d, d) + epsilon**2 * np.eye(d))
+    except np.linalg.LinAlgError:
+        return math.nan
+    z = solve_triangular(factor, observed - mean, lower=True)
+    return -0.5 * d * math.log(2.0 * math.pi) - 0.5 * z @ z - np.log(np.diag(factor)).sum()
 
 
 def spas(
@@ -91,20 +78,8 @@ def spas(
 class SPASGradient:
     """The noisy gradient of a log posterior and the seeds behind it.
 
-    Parameters
-    ----------
-    rng : numpy.random.Generator
-    log_likelihood : callable
-        ``log_likelihood(u, theta) -> float``, a function of standard normals u.
-    shape : tuple
-        Of u; its first axis counts the simulations.
-    log_prior_gradient : callable
-        Exact, of theta.
-    seeds : {"sticky", "persistent", "fresh"}
-    width : float
-        h of the perturbation.
-    repeats : int
-        Sign vectors a gradient.
+    ``log_likelihood(u, theta)`` is a function of standard normals u of ``shape``, whose first axis counts the
+    simulations; ``log_prior_gradient`` is exact; ``width`` is h, ``repeats`` the sign vectors of a gradient.
     """
 
     def __init__(self, rng, log_likelihood, shape, log_prior_gradient, *, seeds="sticky", width=0.1, repeats=1):
@@ -150,22 +125,10 @@ def hamiltonian_abc(
 ) -> np.ndarray:
     """Positions at the ends of ``draws`` trajectories, shape (draws, d), after ``warmup`` that are thrown away.
 
-    Parameters
-    ----------
-    gradient : callable
-        Of theta, noisy; its ``new_trajectory(theta)``, if it has one, is called before each.
-    theta : ndarray of shape (d,)
-        The start.
-    step_size : (float, float)
-        Drawn uniformly, once a trajectory.
-    friction : float
-        0: leapfrog. Otherwise what C exceeds B by; B is zero until there are two estimates of V.
-
-    Raises
-    ------
-    FloatingPointError
-        Where the positions overflow: the noise of simultaneous perturbation grows with the gradient, and without
-        friction may heat the chain faster than fresh momenta cool it.
+    The noisy ``gradient``'s ``new_trajectory(theta)``, if it has one, is called before each; the step size is drawn
+    once a trajectory. Without ``friction``: leapfrog; otherwise it is what C exceeds B by, and B is zero until
+    there are two estimates of V. Where positions overflow a ``FloatingPointError`` is raised: the noise of simultaneous
+    perturbation grows with the gradient, and may heat the chain faster than fresh momenta cool it.
     """
     theta, kept = np.array(theta, dtype=float), np.empty((draws, len(theta)))
     renew = getattr(gradient, "new_trajectory", lambda theta: None)

@@ -1,11 +1,11 @@
 """The demonstration: lynxes and hares, 1900 to 1920, behind a solver that nobody can differentiate."""
 
-import itertools
 import logging
 import multiprocessing
 import os
 import time
 from concurrent.futures import ProcessPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -14,17 +14,15 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
-import xarray as xr
-from pytensor.graph import Apply, Op
 from rich.console import Console
 from rich.table import Table
 
 from pymc_kameleon import steps
 from pymc_kameleon.datasets import LynxHare, load_lynx_hare
 from pymc_kameleon.diagnostics import efficiency
-from pymc_kameleon.hierarchical_demo import Solver, patients_model
+from pymc_kameleon.hierarchical_demo import BlackBox, Solver, patients_model
+from pymc_kameleon.steps.pooled_trace import plain
 from pymc_kameleon.targets import solve_lotka_volterra
-from pymc_kameleon.verdict.convergence import plain
 
 STEPS = {
     "adaptive-metropolis": steps.AdaptiveMetropolisStep,
@@ -41,26 +39,11 @@ HIERARCHY = {"draws": 300, "tune": 300}  # a chain: enough for the second model
 PARAMETERS = ("alpha", "beta", "gamma", "delta", "initial", "sigma")
 
 
-class PredatorPrey(Op):
-    """Log populations of hares and lynxes in 21 years, given (alpha, beta, gamma, delta, hare0, lynx0).
-
-    A black box: PyTensor sees numbers go in and numbers come out. ``calls`` counts them.
-    """
-
-    __props__ = ()
+class PredatorPrey(BlackBox):
+    """Log populations of hares and lynxes in 21 years, given (alpha, beta, gamma, delta, hare0, lynx0)."""
 
     def __init__(self):
-        self.calls = 0
-
-    def make_node(self, parameters):
-        """One vector of six in, one (21, 2) matrix out."""
-        return Apply(self, [pt.as_tensor(parameters)], [pt.dmatrix()])
-
-    def perform(self, node, inputs, outputs):
-        """Solve the equations; NaN where the solution leaves all bounds."""
-        self.calls += 1
-        with np.errstate(invalid="ignore"):
-            outputs[0][0] = np.log(solve_lotka_volterra(*inputs[0]))
+        super().__init__(lambda parameters: np.log(solve_lotka_volterra(*parameters)))
 
 
 def lynx_hare_model(solver: PredatorPrey | None = None) -> pm.Model:
@@ -99,65 +82,35 @@ class Run(NamedTuple):
     seconds: float
 
 
-def run(name: str, step_class, *, draws: int, tune: int, chains: range, seed: int, patients: bool = False) -> Run:
-    """Sample some of the chains with one step method, counting the solver's calls; of the patients, or of lynx-hare."""
+def run(step_class, *, draws: int, tune: int, chains: int, seed: int, patients: bool = False) -> Run:
+    """Sample with one step method, counting the solver's calls: the patients' model, or lynx-hare."""
     logging.getLogger("pymc").setLevel(logging.WARNING)
-    solver, options = (Solver() if patients else PredatorPrey()), {}
+    name = f"pm.{step_class.__name__}" if step_class is pm.DEMetropolisZ else step_class.__name__
+    solver = Solver() if patients else PredatorPrey()
     with patients_model(solver) if patients else lynx_hare_model(solver):
-        if step_class is steps.KamiltonianStep and not patients:
-            # a solver of 50 microseconds: what its evaluations cost is less than what a surrogate does to save them
-            options = {"learn": "all"}
-        step = step_class(**options)
+        # a solver of 50 microseconds: what its evaluations cost is less than what a surrogate does to save them
+        whole = step_class is steps.KamiltonianStep and not patients
+        step = step_class(**({"learn": "all"} if whole else {}))
         solver.calls, start = 0, time.process_time()
         idata = pm.sample(
-            draws, tune=tune, chains=len(chains), cores=1, step=step, random_seed=of_chains(chains, seed),
-            progressbar=False, compute_convergence_checks=False,
+            draws, tune=tune, chains=chains, cores=1, step=step, random_seed=seed, progressbar=False,
+            compute_convergence_checks=False,
         )  # fmt: skip
         return Run(name, idata, solver.calls, time.process_time() - start)
 
 
-def of_chains(chains: range, seed: int) -> np.random.Generator:
-    """The generator from which ``pm.sample`` spawns what it spawns for these of all the chains from ``seed``."""
-    return np.random.default_rng(np.random.SeedSequence(seed, n_children_spawned=chains.start))
-
-
-def run_all(classes, *, draws: int, tune: int, chains: int, seed: int, cores: int, patients: bool = False) -> list[Run]:
-    """Sample with every step method, the chains divided among ``cores`` processes.
+def run_all(classes, *, cores: int, **options) -> list[Run]:
+    """:func:`run` every step method, on ``cores`` processes.
 
     The draws do not depend on ``cores``. ``pm.sample(cores=2)`` sends every draw between processes, which costs more
-    than a draw here; so each process has whole chains, ``cores=1`` inside, and counts its own calls.
+    than a draw here; so a process has all chains of a step, and counts its own calls.
     """
-    names = [f"pm.{c.__name__}" if c is pm.DEMetropolisZ else c.__name__ for c in classes]
-    ends = np.linspace(0, chains, min(cores, chains) + 1).round().astype(int)
-    shares = [range(*pair) for pair in itertools.pairwise(ends.tolist())]
-    options: dict[str, Any] = {"draws": draws, "tune": tune, "seed": seed, "patients": patients}
-    if len(shares) == 1:
-        return [run(n, c, chains=shares[0], **options) for n, c in zip(names, classes, strict=True)]
+    sample = partial(run, **options)
+    if cores == 1:
+        return list(map(sample, classes))
     # Not fork: by now there are threads.
-    with ProcessPoolExecutor(len(shares), multiprocessing.get_context("spawn")) as pool:
-        parts = [
-            [pool.submit(run, n, c, chains=share, **options) for share in shares]
-            for n, c in zip(names, classes, strict=True)
-        ]
-        return [join([part.result() for part in of_one]) for of_one in parts]
-
-
-def join(parts: list[Run]) -> Run:
-    """One run of all the chains."""
-    groups, first = {}, parts[0].idata
-    tree = hasattr(first, "children")  # xarray's DataTree, or ArviZ 0's InferenceData
-    for name in list(first.children) if tree else first.groups():
-        sets = [plain(part.idata[name]) for part in parts]
-        groups[name] = sets[0]
-        if "chain" in sets[0].dims:
-            joined = xr.concat(sets, dim="chain")
-            groups[name] = joined.assign_coords(chain=np.arange(joined.sizes["chain"]))
-    return Run(
-        parts[0].name,
-        type(first).from_dict(groups) if tree else az.InferenceData(**groups),
-        sum(part.evaluations for part in parts),
-        sum(part.seconds for part in parts),
-    )
+    with ProcessPoolExecutor(min(cores, len(classes)), multiprocessing.get_context("spawn")) as pool:
+        return list(pool.map(sample, classes))
 
 
 def available_cores() -> int:
@@ -185,12 +138,9 @@ def compare(runs: list[Run], title: str = "Lynx-hare posterior") -> Table:
 
 def plot_trace(idata, path: Path) -> None:
     """ArviZ's trace plot, by whichever name the installed version has."""
-    plot = getattr(az, "plot_trace_dist", az.plot_trace)
-    plot(idata, var_names=list(PARAMETERS))
+    getattr(az, "plot_trace_dist", az.plot_trace)(idata, var_names=list(PARAMETERS))
     figure = plt.gcf()
-    if not hasattr(az, "plot_trace_dist"):
-        figure.tight_layout()
-    figure.savefig(path, dpi=110)
+    figure.savefig(path, dpi=110, bbox_inches="tight")
     plt.close(figure)
 
 
@@ -248,7 +198,7 @@ def main(
     start = time.perf_counter()
     with console.status("Sampling"):
         runs = run_all(classes, draws=draws, tune=tune, chains=chains, seed=seed, cores=cores)
-    console.print(f"Sampled in {time.perf_counter() - start:.0f} seconds on {min(cores, chains)} cores.")
+    console.print(f"Sampled in {time.perf_counter() - start:.0f} seconds on {min(cores, len(classes))} cores.")
     console.print(f"\n[bold]az.summary, {chosen.__name__}[/bold]")
     print(az.summary(runs[0].idata, var_names=list(PARAMETERS)).to_string())
     console.print()

@@ -32,18 +32,10 @@ _PRIORS = {"kameleon": (-math.log(2.0), 20.0), "log-lengthscale": (0.0, 5.0)}
 
 
 class Prediction(NamedTuple):
-    """Predictive probabilities and how far the simulation may be off.
+    """Predictive probabilities p(label 1 | y) at every new point, and how far the simulation may be off."""
 
-    Attributes
-    ----------
-    probability : ndarray of shape (m,)
-        p(label 1 | y) at every new point.
-    mcse : ndarray of shape (m,)
-        Its Monte Carlo standard error, autocorrelation of the chains included.
-    """
-
-    probability: np.ndarray
-    mcse: np.ndarray
+    probability: np.ndarray  # (m,)
+    mcse: np.ndarray  # (m,): its Monte Carlo standard error, autocorrelation of the chains included
 
 
 class OneThread:

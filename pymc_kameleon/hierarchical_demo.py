@@ -5,6 +5,8 @@ patient has a capacity of elimination and a volume of his own; how patients diff
 solved in one call, as one writes it: (patients, 2) parameters in, (patients, times) log concentrations out.
 """
 
+from collections.abc import Callable
+
 import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
@@ -17,12 +19,8 @@ DOSE, ABSORPTION = 300.0, 1.2  # mg, per hour
 def concentrations(own: np.ndarray, half: float) -> np.ndarray:
     """Concentrations of all patients in mg/l at ``TIMES``, shape (patients, times).
 
-    Parameters
-    ----------
-    own : ndarray of shape (patients, 2)
-        Logs of the largest rate of elimination, in mg per hour, and of the volume, in l.
-    half : float
-        The concentration at which half of that rate is reached.
+    ``own`` (patients, 2) has the logs of the largest rate of elimination, in mg per hour, and of the volume, in l;
+    ``half`` is the concentration at which half of that rate is reached.
     """
     rate, volume = np.exp(own).T
     h = 0.25  # hours, of the Runge-Kutta method
@@ -44,23 +42,31 @@ def concentrations(own: np.ndarray, half: float) -> np.ndarray:
     return np.array(found).T
 
 
-class Solver(Op):
-    """Log concentrations of all patients, given (own, half): a black box. ``calls`` counts them."""
+class BlackBox(Op):
+    """A function of arrays without a gradient, a matrix out: PyTensor sees numbers go in and numbers come out.
 
-    __props__ = ()
+    ``calls`` counts them. What the function makes of a solution that leaves all bounds is NaN.
+    """
 
-    def __init__(self):
-        self.calls = 0
+    def __init__(self, function: Callable[..., np.ndarray]):
+        self.function, self.calls = function, 0
 
-    def make_node(self, own, half):
-        """A (patients, 2) matrix and a number in, a (patients, times) matrix out."""
-        return Apply(self, [pt.as_tensor(own), pt.as_tensor(half)], [pt.dmatrix()])
+    def make_node(self, *inputs):
+        """Arrays in, one matrix out."""
+        return Apply(self, [pt.as_tensor(i) for i in inputs], [pt.dmatrix()])
 
     def perform(self, node, inputs, outputs):
-        """Solve the equations; NaN where the solution leaves all bounds."""
+        """Call the function."""
         self.calls += 1
         with np.errstate(all="ignore"):
-            outputs[0][0] = np.log(concentrations(*inputs))
+            outputs[0][0] = self.function(*inputs)
+
+
+class Solver(BlackBox):
+    """Log concentrations of all patients, given (own, half): see :func:`concentrations`."""
+
+    def __init__(self):
+        super().__init__(lambda own, half: np.log(concentrations(own, half)))
 
 
 def patients_model(solver: Solver | None = None, patients: int = 6) -> pm.Model:

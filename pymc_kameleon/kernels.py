@@ -272,11 +272,9 @@ class CustomKernel(_Valued):
     Parameters
     ----------
     value, gradient : callable
-        ``(x, z) -> (n,)`` and ``(x, z) -> (n, d)`` at unit lengthscale, ``x`` of shape (d,), ``z``
-        of (n, d).
+        ``(x, z) -> (n,)`` and ``(x, z) -> (n, d)`` at unit lengthscale, ``x`` of shape (d,), ``z`` of (n, d).
     frequencies : callable, optional
-        ``(rng, size, dim) -> (size, dim)``, draws from the spectral density; needed for random
-        features only.
+        ``(rng, size, dim) -> (size, dim)``, draws from the spectral density; needed for random features only.
     name : str
     """
 

@@ -72,13 +72,10 @@ def _bootstrap_filter(y, parameters, volatility, u, n_particles, systematic, sor
     total = 0.0
     for t in range(y.shape[0]):
         if t == 0:
-            scale = sd / math.sqrt(1.0 - persistence * persistence)
-            for i in range(n_particles):
-                particles[i] = mean + scale * u[0, i]
+            particles[:] = mean + sd / math.sqrt(1.0 - persistence * persistence) * u[0, :n_particles]
         else:
             _resample(particles, cumulative, u[t, n_particles:], systematic, parents)
-            for i in range(n_particles):
-                particles[i] = mean + persistence * (parents[i] - mean) + sd * u[t, i]
+            particles[:] = mean + persistence * (parents - mean) + sd * u[t, :n_particles]
         if sort:
             particles.sort()
         largest = -math.inf
@@ -137,17 +134,9 @@ class _BootstrapFilter:
     def log_estimate(self, theta, u):
         """Log of the likelihood's estimate: deterministic, never NaN; -inf, and counted, where it fails.
 
-        Parameters
-        ----------
-        theta : sequence of float
-            In the order of ``parameters``. Outside their domain the estimate is -inf.
-        u : ndarray of shape ``aux_shape``
-            Standard normals: a row for each time, first those that move the particles, then those that resample.
-
-        Raises
-        ------
-        ValueError
-            Only for arguments of the wrong shape.
+        ``theta`` is in the order of ``parameters``, and outside their domain the estimate is -inf. ``u``, of shape
+        ``aux_shape``, are standard normals: a row for each time, those that move the particles, then those that
+        resample.
         """
         if np.shape(u) != self.aux_shape:
             raise ValueError(f"u must have shape {self.aux_shape}; got {np.shape(u)}")
@@ -157,11 +146,9 @@ class _BootstrapFilter:
         theta = [float(value) for value in theta]
         if len(theta) != len(self.parameters):
             raise ValueError(f"expected the parameters {self.parameters}; got {len(theta)} values")
-        value = -math.inf
+        value, how = -math.inf, (u, n_particles, self.resampling == "systematic", self.sort)
         if all(map(math.isfinite, theta)) and abs(theta[1]) < 1.0 and min(theta[2:]) > 0.0:
-            value = _bootstrap_filter(
-                self.y, (*theta, 1.0)[:4], self._volatility, u, n_particles, self.resampling == "systematic", self.sort
-            )
+            value = _bootstrap_filter(self.y, (*theta, 1.0)[:4], self._volatility, *how)
         if not -math.inf < value < math.inf:
             self.failures += 1
             return -math.inf
@@ -222,13 +209,12 @@ def simulate_states(rng, n, mean, persistence, sd):
     """The hidden autoregression, shape (n,), from its stationary distribution on."""
     if not (abs(persistence) < 1.0 and sd > 0.0):
         raise ValueError(f"need |persistence| < 1 and sd > 0; got {persistence} and {sd}")
-    x = np.empty(n)
-    deviation = sd / math.sqrt(1.0 - persistence**2) * rng.standard_normal()
-    for t in range(n):
-        if t > 0:
-            deviation = persistence * deviation + sd * rng.standard_normal()
-        x[t] = mean + deviation
-    return x
+    z = rng.standard_normal(n)
+    x = sd * z
+    x[:1] = sd / math.sqrt(1.0 - persistence**2) * z[:1]
+    for t in range(1, n):
+        x[t] += persistence * x[t - 1]
+    return mean + x
 
 
 def simulate_stochastic_volatility(rng, n, mean=-1.0, persistence=0.95, sd=0.3):

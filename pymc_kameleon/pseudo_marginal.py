@@ -20,31 +20,11 @@ from pymc.model.core import modelcontext
 from pymc.util import get_value_vars_from_user_vars
 from pytensor.graph.traversal import ancestors
 
-from pymc_kameleon.steps.noise.hidden_generators import GENERATORS, hidden_generators
-from pymc_kameleon.steps.noise.noisy_factors import (
-    Noise,
-    black_boxes,
-    factors_of,
-    find_noise,
-    names,
-    noise_streams,
-    take_auxiliary,
-)
-from pymc_kameleon.steps.noise.noisy_likelihood import GivenAuxiliary, NoisyLogLikelihood
+from pymc_kameleon.steps.noise.noisy_factors import factors_of, names
+from pymc_kameleon.steps.noise.noisy_likelihood import NoisyLogLikelihood
 from pymc_kameleon.steps.pytensor_internals import model_without
 
-__all__ = [
-    "GENERATORS",
-    "GivenAuxiliary",
-    "Noise",
-    "NoisyLogLikelihood",
-    "black_boxes",
-    "find_noise",
-    "hidden_generators",
-    "noise_streams",
-    "step_beside_noise",
-    "take_auxiliary",
-]
+__all__ = ["NoisyLogLikelihood", "step_beside_noise"]
 
 
 def step_beside_noise(step: Any, vars: Any, *, model: pm.Model | None = None, **options: Any) -> Any:

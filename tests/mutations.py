@@ -3,7 +3,7 @@
 ``python -m tests.mutations [--named] [number ...]`` copies the checkout to a temporary folder, makes each change there, runs the
 tests named beside it (fast ones, stopping at the first failure) and, if they all pass, the whole fast suite (not with
 ``--named``). It prints a table and ends with an error if a mutation survives. A change whose text is not found exactly once is refused, here
-and in ``tests/test_mutations.py``, so that the list cannot rot.
+and in ``tests/text/test_mutations.py``, so that the list cannot rot.
 """
 
 import os
@@ -197,7 +197,7 @@ MUTATIONS = [
              "estimate n times too large", "test_gp_estimator.py"),
     Mutation("particle_filter", "total += largest + math.log(running / n_particles)", "total += largest + math.log(running)",
              "likelihood times n", "test_particle_filter.py"),
-    Mutation("particle_filter", "scale = sd / math.sqrt(1.0 - persistence * persistence)", "scale = sd",
+    Mutation("particle_filter", "mean + sd / math.sqrt(1.0 - persistence * persistence) * u", "mean + sd * u",
              "first state is not stationary", "test_particle_filter.py"),
     Mutation("numerics/history", "return 1 + int((states[1:] != states[:-1]).any(axis=1).sum())", "return len(states)",
              "repeats count as distinct", "test_metropolis.py"),
@@ -318,7 +318,7 @@ MUTATIONS = [
     Mutation("checkpoint", " or stored[:, 1:-1].tobytes() != np.array(points).tobytes():", ":", "other points are told stored values",
              "test_checkpoint.py -k refused"),
     # --- estimators that are estimated with: particles, importance draws ---
-    Mutation("particle_filter", "mean + persistence * (parents[i] - mean) + sd * u[t, i]", "mean + persistence * parents[i] + sd * u[t, i]",
+    Mutation("particle_filter", "mean + persistence * (parents - mean) + sd", "mean + persistence * parents + sd",
              "particles drift off", "test_particle_filter.py -k slow_filter"),
     Mutation("particle_filter", "            particles.sort()\n", "            pass\n", "particles are not sorted", "test_particle_filter.py -k 'slow_filter or sorting'"),
     Mutation("particle_filter", "if math.isnan(y[t])", "if t < 0", "a missing observation counts", "test_particle_filter.py -k missing"),

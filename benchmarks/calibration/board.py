@@ -31,19 +31,10 @@ def measure(cell: Cell) -> dict:
 
 
 class Verdict:
-    """What the cells of a step on a model say.
+    """What the cells of a step on a model say: of ``n`` replications, with ``ranks`` (n, q).
 
-    Attributes
-    ----------
-    n : int
-        Replications.
-    ranks : ndarray of shape (n, q)
-    cold : float
-        Smallest p-value of uniform ranks over the quantities, times their number.
-    frozen : float
-        Largest |z| of a change after the tuned kernel was put at the true values; NaN under noise.
-    worst : str
-        The quantity of the smallest p-value.
+    ``cold`` is the smallest p-value of uniform ranks over the quantities, times their number, ``worst`` its quantity;
+    ``frozen`` the largest |z| of a change after the tuned kernel was put at the true values, NaN under noise.
     """
 
     def __init__(self, model: str, cells: list[dict]):

@@ -19,27 +19,15 @@ Values = dict[str, np.ndarray]
 
 
 class Problem(NamedTuple):
-    """A model, and how its joint distribution is drawn from.
-
-    Attributes
-    ----------
-    model : pymc.Model
-    simulate : callable
-        ``simulate(rng)`` is (values, data): a draw of the prior, by the names of the value variables and unconstrained,
-        and data drawn given it, by the names of the model's data containers.
-    log_joint : callable
-        Log density of values given the data that are set.
-    ours : tuple of str
-        The variables that the step under test samples; PyMC's NUTS samples the others. All, if empty.
-    noisy : bool
-        Whether the likelihood is an estimate.
-    """
+    """A model, and how its joint distribution is drawn from."""
 
     model: pm.Model
+    # (values, data): a draw of the prior, by the names of the value variables and unconstrained, and data drawn given
+    # it, by the names of the model's data containers
     simulate: Callable[[np.random.Generator], tuple[Values, Values]]
-    log_joint: Callable[[Values], float]
-    ours: tuple[str, ...] = ()
-    noisy: bool = False
+    log_joint: Callable[[Values], float]  # log density of values given the data that are set
+    ours: tuple[str, ...] = ()  # the variables that the step under test samples, NUTS the others; all, if empty
+    noisy: bool = False  # the likelihood is an estimate
 
     @property
     def quantities(self) -> list[str]:

@@ -26,14 +26,9 @@ class BlackBox(Op):
 
 
 class Kit:
-    """Black boxes or graphs, groups centred or not; ``calls`` counts the black boxes' calls.
+    """Black boxes, as a user has them, or graphs with gradients, for the references; ``calls`` counts the boxes' calls.
 
-    Parameters
-    ----------
-    black : bool
-        Black boxes, as a user has them; otherwise graphs with gradients, for the references.
-    centred : bool, optional
-        Groups as one writes them; by default of the black boxes only.
+    ``centred``: groups as one writes them; by default of the black boxes only.
     """
 
     def __init__(self, black: bool, centred: bool | None = None):

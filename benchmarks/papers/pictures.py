@@ -4,11 +4,14 @@
 sum_i b_i [k(x, z_i) - m(x)], m the mean of k(., z_i), for two draws of b ~ N(0, nu^2 I), on a banana in the plane. A
 proposal is y - grad g(y) / 2 or so plus noise, hence nu^2 M H M^T: checked by the spread of 20,000 such gradients.
 
-*KAMH figures 2 and 6, Kotlicki (2015) 5.6*: where 95 % of the proposals of every step with a local covariance end, over
-the first two coordinates of a banana, a flower and a ring in 8 dimensions, drawn by ``plots.proposals``.
+*KAMH figures 2 and 6*: where 95 % of the proposals of every step with a local covariance end, over the first two
+coordinates of a banana, a flower and a ring in 8 dimensions, drawn by ``plots.proposals``.
 
-*KMC figure 1* (Strathmann et al., 2015): the gradient field of a banana's log density in the plane and that of
-surrogates fitted to 200 exact draws, with one trajectory from the same start and momentum, and what it costs.
+*Kotlicki (2015) figure 5.6*: the same of F-KAMH with 350 features, either embedding, and of KAMH, both from the same
+2,500 exact draws of B(0.1, 100) in the plane, at 15 points.
+
+*KMC figure 1* (Strathmann et al., 2015): the gradient field of N(0, I) in the plane and that of surrogates fitted to
+200 exact draws, with one trajectory from the same start and momentum, and the acceptance probability along it.
 
     python -m benchmarks.papers.pictures         # three minutes
 """
@@ -23,6 +26,8 @@ from benchmarks.cells import Benchmark, Cell
 from pymc_kameleon import FastKameleonStep, GaussianMixtureStep, KameleonStep, plots
 from pymc_kameleon.kernels import Gaussian, get_kernel
 from pymc_kameleon.plots.proposal_ellipses import kernels_of
+from pymc_kameleon.samplers.kameleon.fast import FastKameleon
+from pymc_kameleon.samplers.kameleon.full import Kameleon
 from pymc_kameleon.samplers.kameleon.local_covariance import local_covariance
 from pymc_kameleon.surrogates.scores import choose
 from pymc_kameleon.surrogates.scores.objective import gradient
@@ -147,11 +152,59 @@ def measure(cell: Cell) -> dict:
     return {"row": cells}
 
 
+# --- F-KAMH beside KAMH ----------------------------------------------------------------------------
+
+
+def draw_ellipses():
+    """Kotlicki (2015), 5.6: the picture; by embedding, how far its covariance is from KAMH's and its axis aside."""
+    target, n, eta, gamma = Banana(0.1, 100.0, 2), 2500, 50.0, 0.5  # eta: where trial runs of 5.1 end
+    rng = np.random.default_rng(SEED)
+    past = target.sample(rng, n)
+    points = np.column_stack([np.linspace(-20.0, 20.0, 15)] * 2)
+    points[:, 1] = target.b * (points[:, 0] ** 2 - target.v)
+    slow = Kameleon(**{**Kameleon.presets["paper"], "n_history": n})
+    nu = eta / (2.0 * math.sqrt(n))  # eq. 4.8
+    samplers = {"KAMH": (slow, nu)}
+    for embedding in ("sincos", "cos"):
+        options = {**FastKameleon.presets["paper"], "n_features": 350, "embedding": embedding}
+        samplers[embedding] = FastKameleon(**options), eta
+    figure, panel = report.subplots(1, 1, figsize=(9, 5))
+    panel.plot(*past.T, ".", ms=2, color="0.75")
+    found: dict[str, list] = {}
+    for (name, (sampler, scale)), color in zip(samplers.items(), ("k", "C2", "C3"), strict=True):
+        model = sampler.learn(rng, sampler.init(rng, past[0]), past)
+        found[name] = [scale**2 * sampler.covariance(model, point) for point in points]
+        for point, local in zip(points, found[name], strict=True):
+            style = {"color": color, "lw": 1.5, "ls": "-" if color == "k" else "--"}
+            panel.plot(*ellipse(point, gamma**2 * np.eye(2) + local, 0.95), **style)
+        panel.plot([], [], label=name if name == "KAMH" else f"F-KAMH, {name}", **style)
+    panel.plot(*points.T, ".", color="C1", ms=8)
+    panel.set(xlabel="x₁", ylabel="x₂", xlim=(-30, 30), ylim=(-25, 45))
+    panel.legend(frameon=False)
+    figure.tight_layout()
+    report.save_figure(figure, "paper_ellipses", 80)
+    table = []
+    for name in ("sincos", "cos"):
+        pairs = list(zip(found[name], found["KAMH"], strict=True))
+        errors = [np.linalg.norm(f - k) / np.linalg.norm(k) for f, k in pairs]
+        cosines = [abs(np.linalg.eigh(f)[1][:, 1] @ np.linalg.eigh(k)[1][:, 1]) for f, k in pairs]
+        inner, outer = np.abs(points[:, 0]) < 12.0, np.abs(points[:, 0]) >= 12.0
+        row = (f"{np.mean(np.array(values)[part]):.2f}" for values in (errors, cosines) for part in (inner, outer))
+        table.append([name, *row])
+    return table
+
+
+def ellipse(centre, covariance, content):
+    """Its boundary in the plane, shape (2, 100)."""
+    angle = np.linspace(0.0, 2.0 * math.pi, 100)
+    radius = math.sqrt(-2.0 * math.log(1.0 - content))
+    return centre[:, None] + radius * np.linalg.cholesky(covariance) @ np.array([np.cos(angle), np.sin(angle)])
+
+
 # --- the field of a surrogate ------------------------------------------------------------------------
 
 
 def surrogates(rng, points):
-    """In coordinates of the history's scale, as KMC has them."""
     found = {}
     for name in ("lite", "finite"):
         recipe = choose.Recipe(
@@ -162,54 +215,39 @@ def surrogates(rng, points):
     return found
 
 
-def log_density_gradient(x):
-    bend = x[1] - 0.03 * (x[0] ** 2 - 100.0)
-    return np.array([-x[0] / 100.0 + 0.06 * x[0] * bend, -bend])
-
-
 def draw_fields():
+    """The picture; of every gradient its error over further draws, and the acceptance along its trajectory."""
     rng = np.random.default_rng(SEED)
-    scale = np.sqrt(np.diag(PLANE.cov))
-    points = np.ascontiguousarray((PLANE.sample(rng, 200) - PLANE.mean) / scale)
-    fitted = surrogates(rng, points)
-
-    def true(z):
-        return scale * log_density_gradient(PLANE.mean + scale * z)
-
-    fields = {"true gradient": true}
-    fields |= {f"KMC {n}": lambda z, s=s: gradient(np.ascontiguousarray(z), s) for n, s in fitted.items()}
+    points, held = rng.standard_normal((200, 2)), rng.standard_normal((500, 2))
+    fields = {"true gradient": np.negative}
+    for name, fitted in surrogates(rng, points).items():
+        fields[f"KMC {name}"] = lambda z, s=fitted: gradient(np.ascontiguousarray(z), s)
     figure, panels = report.subplots(1, 4, figsize=(16, 4.4))
-    xs, ys = np.meshgrid(np.linspace(-2.6, 2.6, 21), np.linspace(-2.2, 3.6, 21))
-    shade = np.array([PLANE.log_density(PLANE.mean + scale * z) for z in np.column_stack([xs.ravel(), ys.ravel()])])
-    start, momentum = np.array([1.3, 0.5]), np.array([-1.6, -0.4])
-    table, markers = [], ("o", "s", "^")
-    evaluate = PLANE.sample(np.random.default_rng(SEED + 1), 500)
-    held = (evaluate - PLANE.mean) / scale
-    reference = np.array([true(z) for z in held])
+    xs, ys = np.meshgrid(*[np.linspace(-2.8, 2.8, 21)] * 2)
+    grid = np.column_stack([xs.ravel(), ys.ravel()])
+    start, momentum, table = np.array([1.3, 0.5]), np.array([-0.6, 1.2]), []
     for k, (name, slope) in enumerate(fields.items()):
         panel = panels[k]
-        panel.contour(xs, ys, np.maximum(shade, -12.0).reshape(xs.shape), 6, colors="0.75", linewidths=0.8)
-        arrows = np.array([slope(z) for z in np.column_stack([xs.ravel(), ys.ravel()])])
+        panel.contour(xs, ys, -0.5 * (xs**2 + ys**2), 6, colors="0.75", linewidths=0.8)
+        arrows = np.array([slope(z) for z in grid])
         arrows /= 1.0 + np.linalg.norm(arrows, axis=1, keepdims=True)
-        panel.quiver(xs.ravel(), ys.ravel(), *arrows.T, color="0.35", width=0.004)
-        path_z, path_p = map(np.array, zip(*leapfrog(slope, start, momentum, 0.05, 60), strict=True))
+        panel.quiver(*grid.T, *arrows.T, color="0.35", width=0.004)
+        path_z, path_p = map(np.array, zip(*leapfrog(slope, start, momentum, 0.1, 100), strict=True))
         panel.plot(*path_z.T, color="C3", lw=2)
         panel.plot(*start, "o", color="C3", ms=9, mec="white")
         if k:
             panel.plot(*points.T, ".", color="C0", ms=3.5)
-        panel.set(xlabel="x₁ / sd", xlim=(-2.6, 2.6), ylim=(-2.2, 3.6))
+        panel.set(xlabel="x₁", xlim=(-2.8, 2.8), ylim=(-2.8, 2.8))
         panel.set_title(name, fontsize=13)
-        energy = 0.5 * np.square(path_p).sum(axis=1) - np.array(
-            [PLANE.log_density(PLANE.mean + scale * z) for z in path_z]
-        )
+        energy = 0.5 * (np.square(path_p).sum(axis=1) + np.square(path_z).sum(axis=1))
         probability = np.exp(np.minimum(0.0, energy[0] - energy))
-        panels[3].plot(probability, color=f"C{k}", marker=markers[k], markevery=6, label=name, lw=1.6)
-        error = np.square(np.array([slope(z) for z in held]) - reference).mean() / np.square(reference).mean()
+        panels[3].plot(probability, color=f"C{k}", marker="os^"[k], markevery=10, label=name, lw=1.6)
+        error = np.square(np.array([slope(z) for z in held]) + held).mean() / np.square(held).mean()
         table.append([name, f"{math.sqrt(error):.2f}", f"{probability.min():.2f}", f"{probability.mean():.2f}"])
-    panels[3].set(ylim=(0, 1.03), xlabel="leapfrog steps of 0.05")
+    panels[3].set(ylim=(0, 1.03), xlabel="leapfrog steps of 0.1")
     panels[3].set_title("acceptance probability", fontsize=13)
     panels[3].legend(frameon=False, fontsize=11)
-    panels[0].set_ylabel("x₂ / sd")
+    panels[0].set_ylabel("x₂")
     figure.tight_layout()
     report.save_figure(figure, "paper_fields", 85)
     return table
@@ -217,7 +255,7 @@ def draw_fields():
 
 def page(cells: dict[Cell, dict]) -> str:
     """All pictures; those that take no chain are drawn here."""
-    error, fields = draw_cost(), draw_fields()
+    error, ellipses, fields = draw_cost(), draw_ellipses(), draw_fields()
     rows = [[name, *m["row"]] for name in STEPS for c, m in cells.items() if c.sampler == name]
     pictures = [f"![Proposals of {label}](paper_proposals_{k + 1}.png)" for k, label in enumerate(STEPS)]
     head = ["step", *(f"{s}, {m}" for s in SHAPES for m in ("local", "global"))]
@@ -228,18 +266,24 @@ def page(cells: dict[Cell, dict]) -> str:
         "![g for two draws of the weights](paper_cost.png)",
         "Of 20,000 gradients of g at the star, with weights N(0, 1), the covariance is the package's M H Mᵀ within "
         f"{100 * error:.1f} % of its largest entry.",
-        "## Proposals (KAMH, figures 2 and 6; Kotlicki, 5.6)",
+        "## Proposals (KAMH, figures 2 and 6)",
         "\n\n".join(pictures),
         "Solid: where 95 % of the local proposals end, in the plane of the first two of 8 coordinates; dashed: the "
         f"global move's. One chain of {TUNE:,} tuning draws from an exact draw. Below, the mean cosine between an "
         "ellipse's long axis in that plane and the target's ridge, over 300 exact draws: 1 is along it, 0.64 chance.",
         report.table(head, rows),
+        "## F-KAMH beside KAMH (Kotlicki, figure 5.6)",
+        "![Ellipses of F-KAMH with either embedding and of KAMH](paper_ellipses.png)",
+        "B(0.1, 100) in the plane, 2,500 exact draws as history, D = 350, η = 50, ν = η / (2 √n), γ = 0.5; where 95 % "
+        "of the proposals end. Means over 15 points of the ridge, near (|x₁| below 12) and outer: the Frobenius error "
+        "of the learned part relative to KAMH's, and the cosine between the long axes.",
+        report.table(["embedding", "error, near", "outer", "cosine, near", "outer"], ellipses),
         "## The field of a surrogate (KMC, figure 1)",
         "![Gradient fields and one trajectory](paper_fields.png)",
-        "Banana B(0.03, 100) in the plane, 200 exact draws given, one trajectory from the same point with the same "
-        "momentum. Error of the gradient relative to its size, root mean square over 500 further exact draws; the "
-        "acceptance probability along the way, by the true density.",
-        report.table(["gradient", "error", "least acceptance in 60 steps", "mean"], fields),
+        "N(0, I) in the plane, 200 exact draws given, one trajectory of 100 steps from the same point with the same "
+        "momentum. Error of the gradient relative to its size, root mean square over 500 further draws; the acceptance "
+        "probability along the way, by the true density.",
+        report.table(["gradient", "error", "least acceptance in 100 steps", "mean"], fields),
     ])  # fmt: skip
 
 

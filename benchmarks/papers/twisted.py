@@ -17,9 +17,9 @@ import numpy as np
 from scipy.stats import chi2
 
 from benchmarks import provenance, report
-from benchmarks.basics import autocorrelation, autocorrelation_time, generators
+from benchmarks.basics import Counted, autocorrelation, autocorrelation_time, generators
 from benchmarks.core import born
-from benchmarks.measures import CountingLogDensity, confidence_regions
+from benchmarks.measures import confidence_regions
 from pymc_kameleon.samplers.adaptive_metropolis import AdaptiveMetropolis
 from pymc_kameleon.samplers.shape_learners.cma import CMA
 from pymc_kameleon.samplers.shape_learners.gaussian_adaptation import GaussianAdaptation
@@ -56,7 +56,7 @@ def chains(target, name, frozen, repeats, draws) -> Cell:
     dim = target.dim
     kept, acceptance = np.empty((repeats, draws // 2, dim)), 0.0
     for k, rng in enumerate(generators(SEED, repeats)):
-        density = CountingLogDensity(target.numba_log_density)
+        density = Counted(target.numba_log_density)
         life, evaluate = born(kind(**options), density, np.zeros(dim), rng)
         for _ in range(draws // 2):
             life.draw(evaluate)

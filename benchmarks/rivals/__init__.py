@@ -42,21 +42,11 @@ class Task(NamedTuple):
 
 
 class Draws(NamedTuple):
-    """What a run gave.
+    """What a run gave."""
 
-    Attributes
-    ----------
-    values : ndarray of shape (chains, n, d)
-        Chains or walkers; one where there are none, as of particles.
-    kind : {"chains", "particles"}
-        Particles are in no order.
-    note : str
-        What a reader should know, such as a setting that depends on the budget.
-    """
-
-    values: np.ndarray
-    kind: str = "chains"
-    note: str = ""
+    values: np.ndarray  # (chains, n, d): chains or walkers; one where there are none, as of particles
+    kind: str = "chains"  # or "particles", which are in no order
+    note: str = ""  # what a reader should know, such as a setting that depends on the budget
 
     def moments(self) -> tuple[np.ndarray, np.ndarray]:
         """Mean and sd, shape (d,) each."""

@@ -40,13 +40,7 @@ class Reference(NamedTuple):
 class Posterior:
     """Log density of ``model``, by default ``MODELS[name]``; vectors are in the order of the model's value variables.
 
-    Attributes
-    ----------
-    variables : list of value variables
-    initial : ndarray of shape (d,)
-        The model's initial point.
-    black_box : bool
-        Whether the model has no gradient.
+    ``black_box``: the model has no gradient.
     """
 
     def __init__(self, name: str, model: pm.Model | None = None):

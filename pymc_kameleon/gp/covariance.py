@@ -35,27 +35,17 @@ def _fill(correlations, variance, nugget, matrix, factor):
 
 
 class SquaredExponential:
-    """Covariance matrix K of the latent values at ``X``, recomputed in place for every theta.
+    """Covariance matrix K of the latent values at ``X`` (n, d), recomputed in place for every theta.
 
-    Parameters
-    ----------
-    X : ndarray of shape (n, d)
-    nugget : float
-        Relative to s^2, so that the condition number does not depend on it.
-    free_variance : bool
-        Whether theta ends with log s^2; otherwise s = 1.
-
-    Attributes
-    ----------
-    dim : int
-        Length of theta.
-    matrix, factor : ndarray of shape (n, n), Fortran order
-        K and L = chol K; only the lower triangles mean anything.
+    The nugget is relative to s^2, so that the condition number does not depend on it. Of ``matrix``, K, and ``factor``,
+    L = chol K, (n, n) in Fortran order, only the lower triangles mean anything.
     """
 
     def __init__(self, X, nugget, free_variance):
         self.X, self.nugget = X, nugget
-        self.dim = X.shape[1] + bool(free_variance)
+        self.dim = X.shape[1] + bool(
+            free_variance
+        )  # of theta, which ends with log s^2 if that is free; otherwise s = 1
         self._allocate()
 
     def _allocate(self):

@@ -57,21 +57,6 @@ def _scale_rows(factor, root, out):
             column[i] = rows[i] * source[i]
 
 
-@njit(cache=True)
-def _add_identity(out):
-    for j in range(out.shape[0]):
-        out[j, j] += 1.0
-
-
-@njit(cache=True, error_model="numpy")
-def _log_diagonal(factor):
-    """Sum of log diag L."""
-    total = 0.0
-    for j in range(factor.shape[0]):
-        total += math.log(factor[j, j])
-    return total
-
-
 class GPClassificationEstimator:
     """Unbiased estimate of p(y | theta) of a Gaussian-process classifier, deterministic given u.
 
@@ -103,19 +88,6 @@ class GPClassificationEstimator:
         EP's 0.04, 0.2 and 0.5.
     link : {"logit", "probit"}, default "logit"
     signal_variance : {"fixed", "free"}, default "fixed"
-    tolerance : float, default 0.3
-        Newton stops when log p(f, y) changed by less. It converges quadratically and q takes one step more, so the
-        variance is that of the exact mode.
-    max_newton : int, default 30
-        Newton steps at most, >= 1. The estimate is unbiased however few.
-    ep_tolerance, max_sweeps : float, int, default 0.01 and 30
-        EP stops when tilted and marginal moments agree to this fraction, or after so many sweeps.
-    start : {"reference", "zeros"} or array_like of shape (n,), default "reference"
-        Where Newton starts: the mode at ``reference``, found once here; about two steps fewer than from zeros. It is
-        *frozen*: to start from the mode at the chain's current state would make the estimate a function of more than
-        (theta, u), and the pseudo-marginal argument fails.
-    reference : array_like of shape (dim,), optional
-        Default: l_k^2 = d var(x_k), at which half the mean squared scaled distance is 1, and s^2 = 1.
 
     Attributes
     ----------
@@ -134,6 +106,10 @@ class GPClassificationEstimator:
     Notes
     -----
     An instance has buffers: one instance per thread. Pickling drops them.
+
+    Newton's method starts at the mode at one theta, l_k^2 = d var(x_k) and s^2 = 1, found once: about two steps fewer
+    than from zeros. It is *frozen*: to start from the mode at the chain's current state would make the estimate a
+    function of more than (theta, u), and the pseudo-marginal argument fails.
 
     Keep BLAS to one thread (OPENBLAS_NUM_THREADS=1, or threadpoolctl): matrices of this size gain nothing from more,
     and on a busy machine lose a factor of ten or more waiting for them. ``gp_classification_model`` sees to it by
@@ -159,60 +135,37 @@ class GPClassificationEstimator:
     False
     """
 
+    # Newton stops when log p(f, y) changed by less, or after so many steps: it converges quadratically and q takes one
+    # step more, so the variance is that of the exact mode; the estimate is unbiased however few. EP stops when tilted
+    # and marginal moments agree to this fraction, or after so many sweeps.
+    tolerance, max_newton = 0.3, 30
+    ep_tolerance, max_sweeps = 0.01, 30
+
     def __init__(
-        self,
-        X,
-        y,
-        n_importance=16,
-        *,
-        nugget=1e-3,
-        approximation=None,
-        link="logit",
-        signal_variance="fixed",
-        tolerance=0.3,
-        max_newton=30,
-        ep_tolerance=0.01,
-        max_sweeps=30,
-        start="reference",
-        reference=None,
+        self, X, y, n_importance=16, *, nugget=1e-3, approximation=None, link="logit", signal_variance="fixed"
     ):
         self.X, self.y = check_data(X, y)
         free = one_of("signal_variance", signal_variance, ("fixed", "free")) == "free"
-        if approximation is None:
-            approximation = "ep" if free else "laplace"
+        approximation = ("ep" if free else "laplace") if approximation is None else approximation
         self.approximation = one_of("approximation", approximation, ("laplace", "ep"))
         self.link = one_of("link", link, tuple(LINKS))
         self.signal_variance = signal_variance
-        count(1, n_importance=n_importance, max_newton=max_newton, max_sweeps=max_sweeps)
-        at_least(0.0, nugget=nugget, tolerance=tolerance, ep_tolerance=ep_tolerance)
-        self.n_importance, self.max_newton, self.max_sweeps = n_importance, max_newton, max_sweeps
-        self.nugget, self.tolerance, self.ep_tolerance = nugget, tolerance, ep_tolerance
+        count(1, n_importance=n_importance)
+        at_least(0.0, nugget=nugget)
+        self.n_importance, self.nugget = n_importance, nugget
         self._covariance = SquaredExponential(self.X, self.nugget, free)
         self.dim = self._covariance.dim
         self.aux_shape = ((self.n_importance + 1) // 2, len(self.y))
         self.failures = 0
         self._allocate()
-        self._start = np.zeros(len(self.y))
-        self._start = self._frozen_start(start, reference)
-
-    def _frozen_start(self, start, reference):
-        """The latent values from which Newton's method starts at every theta, shape (n,)."""
-        if not isinstance(start, str):
-            start = np.array(start, dtype=float)
-            if start.shape != self.y.shape or not np.isfinite(start).all():
-                raise ValueError(f"start must be {len(self.y)} finite values; got shape {start.shape}")
-            return start
-        if one_of("start", start, ("reference", "zeros")) == "zeros":
-            return self._start
-        if reference is None:
-            reference = self._covariance.default_theta()
-        q = self._fit(self._check_theta(reference))
+        self._start = np.zeros(len(self.y))  # where Newton's method starts, shape (n,)
+        q = self._fit(self._covariance.default_theta())
         if q is None or not np.isfinite(q.mean).all():
             raise ValueError(
-                f"the covariance matrix cannot be factorised at reference={reference} with "
-                f"nugget={self.nugget}: duplicated rows need a nugget > 0 (default 1e-3)"
+                f"the covariance matrix cannot be factorised with nugget={self.nugget}: duplicated rows need a nugget "
+                "> 0 (default 1e-3)"
             )
-        return q.mean
+        self._start = q.mean
 
     def _allocate(self):
         n, rows = len(self.y), min(_BLOCK, self.aux_shape[0])
@@ -243,16 +196,8 @@ class GPClassificationEstimator:
     def log_estimate(self, theta, u):
         """Log of the estimate of p(y | theta): deterministic, never NaN; -inf, and counted, where it fails.
 
-        Parameters
-        ----------
-        theta : array_like of shape (dim,)
-        u : ndarray of shape ``aux_shape``
-            Standard normals. Zeros give Laplace's approximation of log p(y | theta), or nearly.
-
-        Raises
-        ------
-        ValueError
-            Only for arguments of the wrong shape.
+        ``theta`` is of shape (dim,), ``u``, standard normals, of shape ``aux_shape``; zeros give Laplace's
+        approximation of log p(y | theta), or nearly.
         """
         weights = self.log_weights(theta, u)
         largest = weights.max()
@@ -271,10 +216,7 @@ class GPClassificationEstimator:
         If (theta, u) is the state of a pseudo-marginal chain, (theta, f) is an exact draw of the joint posterior
         (Andrieu, Doucet & Holenstein, 2010, theorem 4's argument for one time step).
         """
-        theta, u = self._check_theta(theta), self._check_u(u)
-        q, log_weights = self._weigh(theta, u)
-        if q is None or not np.isfinite(log_weights.max()):
-            raise ValueError(f"no latent values at theta={theta}: the estimate there is -inf")
+        theta, u, q, log_weights = self._weighed(theta, u, "latent values")
         index = rng.choice(self.n_importance, p=special.softmax(log_weights))
         deviation = self._deviations(u[index // 2 : index // 2 + 1])[0]
         return q.mean + (deviation if index % 2 == 0 else -deviation)
@@ -283,23 +225,11 @@ class GPClassificationEstimator:
         """Probability of label 1 at new points given theta, by the weighted draws of ``u``.
 
         For every draw f the latent value at a new point is Gaussian, and its link is averaged over it (24-node
-        Gauss-Hermite, exact for probit). Self-normalised weights: a bias of order 1 / n_importance.
-
-        Parameters
-        ----------
-        theta, u
-            As in :meth:`log_estimate`.
-        X_new : array_like of shape (m, d)
-
-        Returns
-        -------
-        ndarray of shape (m,)
+        Gauss-Hermite, exact for probit). Self-normalised weights: a bias of order 1 / n_importance. Of ``X_new`` (m, d)
+        the probabilities have shape (m,).
         """
-        theta, u = self._check_theta(theta), self._check_u(u)
         X_new = check_covariates("X_new", X_new, self.X.shape[1])
-        q, log_weights = self._weigh(theta, u)
-        if q is None or not np.isfinite(log_weights.max()):
-            raise ValueError(f"no prediction at theta={theta}: the estimate there is -inf")
+        theta, u, q, log_weights = self._weighed(theta, u, "prediction")
         factor = self._covariance.factor
         cross, variance = self._covariance.cross(theta, X_new)
         cross = blas.dtrsm(1.0, factor, cross, lower=1)  # L^-1 K_*, (n, m)
@@ -334,7 +264,7 @@ class GPClassificationEstimator:
         factor, c = self._covariance.factor, self._workspace
         _scale_rows(factor, np.sqrt(sites.tau), c)
         lapack.dlauum(c, lower=1, overwrite_c=1)  # (T^1/2 L)' (T^1/2 L), n^3 / 3 operations
-        _add_identity(c)
+        np.einsum("ii->i", c)[...] += 1.0
         _, info = lapack.dpotrf(c, lower=1, clean=0, overwrite_a=1)
         if info != 0:
             return None
@@ -343,7 +273,7 @@ class GPClassificationEstimator:
         mean = blas.dtrsv(c, mean, lower=1, trans=1, overwrite_x=1)
         mean = blas.dtrmv(factor, mean, lower=1, overwrite_x=1)
         # Exactness hangs on this being the normaliser of the very q that is drawn from.
-        log_normalizer = 0.5 * float(sites.nu @ mean) - _log_diagonal(c)
+        log_normalizer = 0.5 * float(sites.nu @ mean) - float(np.log(np.diagonal(c)).sum())
         return Gaussian(sites.tau, sites.nu, mean, log_normalizer, sites.factorizations + 2)
 
     def _deviations(self, u):
@@ -363,6 +293,14 @@ class GPClassificationEstimator:
                 deviations = self._deviations(u[row : row + _BLOCK])
                 fill_log_weights(deviations, *q[:4], self.y, LINKS[self.link], 2 * row, log_weights)
         return q, log_weights
+
+    def _weighed(self, theta, u, wanted):
+        """(theta, u, q, log weights); refused where the estimate is -inf."""
+        theta, u = self._check_theta(theta), self._check_u(u)
+        q, log_weights = self._weigh(theta, u)
+        if q is None or not np.isfinite(log_weights.max()):
+            raise ValueError(f"no {wanted} at theta={theta}: the estimate there is -inf")
+        return theta, u, q, log_weights
 
     def _check_theta(self, theta):
         theta = np.asarray(theta, dtype=float)

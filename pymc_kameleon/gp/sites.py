@@ -133,26 +133,14 @@ def _solve(covariance, tau, nu, workspace):
 def laplace_sites(covariance, y, link, start, workspace, tolerance, max_newton):
     """Sites of Laplace's approximation, by Newton's method with step halving; None if a Cholesky failed.
 
-    The sites of the expansion at f are tau = W(f), nu = W(f) f + grad log p(y | f), and the mean of
-    their q is exactly the next Newton iterate. So the last of Newton's steps is taken for nothing
-    by whoever builds q, and there is a q for every f: convergence buys variance, not correctness.
+    The sites of the expansion at f are tau = W(f), nu = W(f) f + grad log p(y | f), and the mean of their q is exactly
+    the next Newton iterate. So the last of Newton's steps is taken for nothing by whoever builds q, and there is a q
+    for every f: convergence buys variance, not correctness.
 
-    Parameters
-    ----------
-    covariance : ndarray of shape (n, n), Fortran order
-        K; only the lower triangle is read.
-    y : ndarray of shape (n,), in {-1, 1}
-    link : int
-        ``LOGIT`` or ``PROBIT``.
-    start : ndarray of shape (n,)
-        Where Newton's method starts.
-    workspace : ndarray of shape (n, n), Fortran order
-        Overwritten.
-    tolerance : float
-        Stop when psi(f) = log p(y | f) - f' K^-1 f / 2 changed by less. Convergence is quadratic, and the builder of q
-        takes one more step.
-    max_newton : int
-        Newton steps, the builder's included. Not to have converged after that is no failure.
+    Of ``covariance``, K in Fortran order, only the lower triangle is read; ``y`` is in {-1, 1}; ``link`` is ``LOGIT``
+    or ``PROBIT``; ``workspace`` (n, n), in Fortran order, is overwritten. From ``start`` (n,) it goes on until
+    psi(f) = log p(y | f) - f' K^-1 f / 2 changed by less than ``tolerance``: convergence is quadratic. ``max_newton``
+    counts the builder's step, too; not to have converged after that is no failure.
     """
     n = len(y)
     tau, nu, next_tau, next_nu = np.empty((4, n))
@@ -166,10 +154,9 @@ def laplace_sites(covariance, y, link, start, workspace, tolerance, max_newton):
             return None
         next_dual, next_f = solution
         value = _expand(next_f, y, link, next_tau, next_nu) - 0.5 * float(next_dual @ next_f)
-        for _ in range(10 if dual is not None else 0):  # the start has no K^-1 f, so no objective to fall below
-            if not value < objective - tolerance:
-                break
-            next_dual, next_f = 0.5 * (next_dual + dual), 0.5 * (next_f + f)
+        halvings = 0 if dual is None else 10  # the start has no K^-1 f, so no objective to fall below
+        while halvings and value < objective - tolerance:
+            halvings, next_dual, next_f = halvings - 1, 0.5 * (next_dual + dual), 0.5 * (next_f + f)
             value = _expand(next_f, y, link, next_tau, next_nu) - 0.5 * float(next_dual @ next_f)
         change = abs(value - objective)
         f, dual, objective = next_f, next_dual, value
@@ -235,20 +222,11 @@ def _match_moments(inverse, mean, y, link, floor, damping, tau, nu, nodes, weigh
 
 
 def ep_sites(covariance, y, link, start, workspace, tolerance, max_sweeps, damping=0.9):
-    """Sites of parallel expectation propagation, from the sites ``start``; None if a Cholesky failed.
+    """Sites of parallel expectation propagation, from the sites ``start``, Laplace's; None if a Cholesky failed.
 
-    Parameters
-    ----------
-    covariance, y, link, workspace
-        As in :func:`laplace_sites`.
-    start : Sites
-        Laplace's.
-    tolerance : float
-        Stop when every tilted mean was within ``tolerance`` standard deviations of the marginal mean, and every tilted
-        variance within that fraction of the marginal variance.
-    max_sweeps : int
-    damping : float in (0, 1]
-        Fraction of a full update; below 1 because all sites move at once.
+    The first three arguments and ``workspace`` are as of :func:`laplace_sites`. It stops when every tilted mean was
+    within ``tolerance`` standard deviations of the marginal mean, and every tilted variance within that fraction of the
+    marginal variance. ``damping`` is the fraction of a full update, below 1 because all sites move at once.
     """
     # 1 - b_j loses digits as tau_j -> 0; a floor on tau costs nothing, as any sites are allowed
     floor = 1e-8 / covariance[0, 0]

@@ -1,8 +1,7 @@
 """Means and covariances that add up, and the small triangular algebra every algorithm here lives on.
 
-The triangular functions are compiled loops that cost what a call into LAPACK costs up to d = 20 or
-so (under 2 microseconds). They take float64 arrays, return new ones, never raise, and can be called
-from other compiled functions.
+The triangular functions are compiled loops that cost what a call into LAPACK costs up to d = 20 or so (under 2
+microseconds). They take float64 arrays, return new ones, never raise, and can be called from other compiled functions.
 """
 
 import math
@@ -163,14 +162,8 @@ def update_shape(factor, base, condition, condition_limit, v, keep, weight):
     ``base`` is the factor of the shape relative to which the condition number is measured: that of the start, which
     makes the limit independent of the units of the coordinates. ``condition`` bounds that of L L^T.
 
-    Returns
-    -------
-    factor : ndarray of shape (d, d)
-        The old one if the new one's condition number would exceed the limit.
-    log_scale : float
-        What was taken out: the new factor times exp(log_scale) is the factor of keep L L^T + weight v v^T.
-    condition : float
-        An upper bound on the condition number of the factor returned.
+    (The factor, the old one if the new one's condition number would exceed the limit; what was taken out, so that the
+    new factor times exp(log_scale) is the factor of keep L L^T + weight v v^T; a bound on its condition number.)
     """
     whitened = solve_lower(factor, v)
     grown = condition * (1.0 + weight / keep * np.dot(whitened, whitened))

@@ -99,13 +99,7 @@ def _with_room(column, n):
 
 
 def table(positions, log_densities, chain=-1, round=0, move="") -> Evaluations:
-    """Evaluations from a table; ``chain``, ``round`` and ``move`` may be one value for all.
-
-    Raises
-    ------
-    ValueError
-        For shapes that do not fit, and for positions that are not finite, with what was found.
-    """
+    """Evaluations from a table; ``chain``, ``round`` and ``move`` may be one value for all."""
     positions = np.asarray(positions, dtype=float)
     values = np.asarray(log_densities, dtype=float)
     if positions.ndim != 2 or values.shape != (len(positions),):
@@ -127,13 +121,7 @@ def table(positions, log_densities, chain=-1, round=0, move="") -> Evaluations:
 
 
 def merge(parts: Sequence[Evaluations]) -> Evaluations:
-    """All of ``parts``, one after the other: the order of evaluation within each is kept.
-
-    Raises
-    ------
-    ValueError
-        If they differ in dimension, or there are none.
-    """
+    """All of ``parts``, one after the other: the order of evaluation within each is kept."""
     dims = sorted({part.positions.shape[1] for part in parts})
     if len(dims) != 1:
         raise ValueError(f"merge takes evaluations of one dimension, got dimensions {dims}.")

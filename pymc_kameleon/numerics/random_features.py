@@ -1,7 +1,7 @@
 """Random Fourier features: a finite map phi with phi(x) . phi(z) ~ k(x, z), and its derivatives.
 
-Two embeddings of a shift-invariant kernel (Rahimi & Recht, 2007; Sutherland & Schneider, 2015),
-with frequencies w_i drawn from the kernel's spectral density:
+Two embeddings of a shift-invariant kernel (Rahimi & Recht, 2007; Sutherland & Schneider, 2015), with frequencies w_i
+drawn from the kernel's spectral density:
 
 - ``"sincos"``: phi(x) = sqrt(2/D) [sin(w_1.x), ..., sin(w_m.x), cos(w_1.x), ..., cos(w_m.x)],
   m = D/2 frequencies;
@@ -23,7 +23,6 @@ from typing import NamedTuple
 import numpy as np
 
 from pymc_kameleon.kernels import Kernel, RadialKernel, get_kernel
-from pymc_kameleon.numerics.compiled import njit
 
 EMBEDDINGS = ("sincos", "cos")
 MOST = 10**6  # features: a mistyped number is refused before there is no memory left
@@ -52,17 +51,11 @@ def draw_features(
     embedding: str = "sincos",
     orthogonal: bool = False,
 ) -> RandomFeatures:
-    """Draw a feature map for k(x / l, z / l).
+    """Draw a feature map for k(x / l, z / l), of a kernel with a spectral sampler, see :mod:`pymc_kameleon.kernels`.
 
-    Parameters
-    ----------
-    kernel : str or Kernel
-        Anything with a spectral sampler, see :mod:`pymc_kameleon.kernels`; without: ``NotImplementedError``.
-    n_features : int
-        Number of features D; even for ``"sincos"``.
-    orthogonal : bool, default False
-        Directions of the frequencies orthogonal within blocks of d, with the norms of independent
-        draws (Yu et al., 2016). Still unbiased, with less variance. Radial kernels only.
+    The number of features D is even for ``"sincos"``. ``orthogonal``: directions of the frequencies are so within
+    blocks of d, with the norms of independent draws (Yu et al., 2016); still unbiased, with less variance; of radial
+    kernels only.
     """
     kernel = get_kernel(kernel)
     if embedding not in EMBEDDINGS:
@@ -98,23 +91,16 @@ def _orthogonalize(rng, kernel, frequencies):
         )
     m, dim = frequencies.shape
     norms = np.sqrt(np.square(frequencies).sum(axis=1, keepdims=True))  # (m, 1)
-    directions = [_random_rotation(rng, dim) for _ in range(-(-m // dim))]
-    return norms * np.concatenate(directions)[:m]
-
-
-def _random_rotation(rng, dim):
-    """An orthogonal matrix, uniformly distributed: the signs make QR's Q Haar (Mezzadri, 2007)."""
-    q, r = np.linalg.qr(rng.standard_normal((dim, dim)))
-    return q * np.sign(np.diagonal(r))
+    rotations = [np.linalg.qr(rng.standard_normal((dim, dim))) for _ in range(-(-m // dim))]
+    # uniformly distributed: the signs make QR's Q Haar (Mezzadri, 2007)
+    return norms * np.concatenate([q * np.sign(np.diagonal(r)) for q, r in rotations])[:m]
 
 
 def features(x: np.ndarray, rf: RandomFeatures) -> np.ndarray:
     """phi(x): shape (D,) for ``x`` of shape (d,), shape (n, D) for a batch of shape (n, d)."""
     argument = np.atleast_2d(x) @ rf.frequencies.T  # (n, m)
-    if rf.sincos:
-        phi = np.concatenate([np.sin(argument), np.cos(argument)], axis=1)
-    else:
-        phi = np.cos(argument + rf.offsets)
+    both = [np.sin(argument), np.cos(argument)] if rf.sincos else [np.cos(argument + rf.offsets)]
+    phi = np.concatenate(both, axis=1)
     phi *= math.sqrt(2.0 / phi.shape[1])
     return phi if x.ndim == 2 else phi[0]
 
@@ -125,38 +111,17 @@ def slopes(x: np.ndarray, rf: RandomFeatures) -> np.ndarray:
     Row i of the Jacobian is this times w_i (see :func:`stacked_frequencies`).
     """
     argument = np.atleast_2d(x) @ rf.frequencies.T  # (n, m)
-    if rf.sincos:
-        slope = np.concatenate([np.cos(argument), -np.sin(argument)], axis=1)
-    else:
-        slope = -np.sin(argument + rf.offsets)
+    both = [np.cos(argument), -np.sin(argument)] if rf.sincos else [-np.sin(argument + rf.offsets)]
+    slope = np.concatenate(both, axis=1)
     slope *= math.sqrt(2.0 / slope.shape[1])
     return slope if x.ndim == 2 else slope[0]
 
 
 def jacobian(x: np.ndarray, rf: RandomFeatures) -> np.ndarray:
     """Jacobian d phi_i / d x_l at ``x`` of shape (d,); shape (D, d)."""
-    return _jacobian(x, rf.frequencies, rf.offsets, rf.sincos)
+    return slopes(x, rf)[:, None] * stacked_frequencies(rf)
 
 
 def stacked_frequencies(rf: RandomFeatures) -> np.ndarray:
     """The frequency of every feature, shape (D, d): once for ``"cos"``, twice for ``"sincos"``."""
     return np.concatenate([rf.frequencies, rf.frequencies]) if rf.sincos else rf.frequencies
-
-
-@njit(cache=True)
-def _jacobian(x, frequencies, offsets, sincos):
-    m, dim = frequencies.shape
-    J = np.empty((2 * m if sincos else m, dim))
-    scale = math.sqrt(2.0 / J.shape[0])
-    for i in range(m):
-        argument = offsets[i]
-        for l in range(dim):
-            argument += frequencies[i, l] * x[l]
-        sine, cosine = scale * math.sin(argument), scale * math.cos(argument)
-        for l in range(dim):
-            if sincos:
-                J[i, l] = cosine * frequencies[i, l]
-                J[m + i, l] = -sine * frequencies[i, l]
-            else:
-                J[i, l] = -sine * frequencies[i, l]
-    return J

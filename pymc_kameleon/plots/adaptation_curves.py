@@ -6,18 +6,16 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from pymc_kameleon.plots import panels
-from pymc_kameleon.plots.names import group
+from pymc_kameleon.steps.pooled_trace import group
 
 WINDOW = 100  # draws, of the running mean of the acceptance probability
 FEW = 4  # chains that get colours of their own
 
 
 class Curve(NamedTuple):
-    """A panel: the statistics that it may show, the first that there is; its label, scale, and whether it is
-    averaged.
-    """
+    """A panel."""
 
-    names: tuple[str, ...]
+    names: tuple[str, ...]  # statistics that it may show; the first that there is
     label: str
     scale: str = "linear"
     averaged: bool = False
@@ -98,21 +96,16 @@ def _statistics(source: Any) -> tuple[dict[str, np.ndarray], int]:
         raise ValueError(
             "There are no statistics of tuning draws: sample with discard_tuned_samples=False, which keeps them."
         )
-    tuning = warmup.sizes["draw"]
-    found = {}
-    for name in warmup.data_vars:
-        if name in after:
-            parts = [_of_first_step(part[name]) for part in (warmup, after)]
-            found[str(name)] = np.concatenate(parts, axis=1)
-    return _with_moves(found), tuning
+    both = [n for n in warmup.data_vars if n in after]
+    found = {str(n): np.concatenate([_of_first_step(part[n]) for part in (warmup, after)], axis=1) for n in both}
+    return _with_moves(found), warmup.sizes["draw"]
 
 
 def _with_moves(found: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
     """Whether a draw was made by a surrogate, for a step that has one."""
     if "refits" in found and "move" in found:
-        names = found["move"].astype(str)
-        by = [np.char.startswith(names, begin) for begin in ("surrogate", "hamiltonian")]
-        found["surrogate_moves"] = (by[0] | by[1]).astype(float)
+        made = np.vectorize(lambda move: move.startswith(("surrogate", "hamiltonian")), otypes=[float])
+        found["surrogate_moves"] = made(found["move"].astype(str))
     return found
 
 
@@ -128,10 +121,10 @@ def _draw(axis: Any, curve: Curve, values: np.ndarray) -> None:
     values = np.where(np.isfinite(values), values, np.nan)
     if curve.scale == "log":
         values = np.where(values > 0.0, values, np.nan)
+    few = len(values) <= FEW
     for k, row in enumerate(values):
-        colour = panels.COLOURS[k % len(panels.COLOURS)] if len(values) <= FEW else panels.COLOURS[0]
-        alpha = 0.9 if len(values) <= FEW else 0.35
-        axis.plot(np.arange(1, len(row) + 1), row, lw=0.9, color=colour, alpha=alpha)
+        colour = panels.COLOURS[k if few else 0]
+        axis.plot(np.arange(1, len(row) + 1), row, lw=0.9, color=colour, alpha=0.9 if few else 0.35)
     axis.set_ylabel(curve.label, fontsize=panels.SMALL)
     if curve.scale == "log" and np.isfinite(values).any():
         _in_decades(axis, values[np.isfinite(values)])

@@ -19,35 +19,17 @@ SEEN, TRUSTED = "0.35", "0.92"
 
 
 class Panels(NamedTuple):
-    """What is drawn of one factor.
-
-    Attributes
-    ----------
-    name : str
-    error : float
-        Held-out error, in nats.
-    labels : list of str
-        Of its inputs.
-    grids : ndarray of shape (inputs, GRID)
-    curves : ndarray of shape (inputs, GRID, outputs)
-        Its outputs along each input, the others held at ``point``.
-    trusted : ndarray of bool, shape (inputs, GRID)
-    point : ndarray of shape (inputs,)
-    visited : ndarray of shape (n, inputs)
-        Where the chain has been.
-    added : bool
-        Whether the outputs are log likelihoods.
-    """
+    """What is drawn of one factor."""
 
     name: str
-    error: float
-    labels: list[str]
-    grids: np.ndarray
-    curves: np.ndarray
-    trusted: np.ndarray
-    point: np.ndarray
-    visited: np.ndarray
-    added: bool
+    error: float  # held out, in nats
+    labels: list[str]  # of its inputs
+    grids: np.ndarray  # (inputs, GRID)
+    curves: np.ndarray  # (inputs, GRID, outputs): its outputs along each input, the others held at ``point``
+    trusted: np.ndarray  # bool, (inputs, GRID)
+    point: np.ndarray  # (inputs,)
+    visited: np.ndarray  # (n, inputs): where the chain has been
+    added: bool  # its outputs are log likelihoods
 
 
 def draw(
@@ -58,12 +40,7 @@ def draw(
     figsize: tuple[float, float] | None,
     ax: Any = None,
 ) -> np.ndarray:
-    """One row a factor, one panel an input; see :func:`pymc_kameleon.plots.surrogate`.
-
-    Returns
-    -------
-    ndarray of matplotlib Axes, shape (factors, most inputs)
-    """
+    """One row a factor, one panel an input; see :func:`pymc_kameleon.plots.surrogate`."""
     places = {v.name: np.empty(shape) for v, _, shape in known.cut.coordinates.layout}
     names = labels_of(places, model)
     rows = [panels(state, known, k, names) for k in choose(state, known, chosen)]
@@ -87,20 +64,12 @@ def draw(
 
 
 def choose(state: State, known: Split, chosen: Sequence[str | int] | None) -> list[int]:
-    """Places of the factors to draw, by name or number; by default the hardest.
-
-    Raises
-    ------
-    ValueError
-        For a factor that does not exist.
-    """
+    """Places of the factors to draw, by name or number; by default the hardest."""
     if chosen is None:
         return [int(k) for k in np.argsort(-state.fit.errors, kind="stable")[:MOST]]
     chosen = [chosen] if isinstance(chosen, str) else chosen
-    names: dict[str | int, int] = {name: k for k, name in enumerate(known.factors)}
-    names |= {k: k for k in range(len(known.factors))}
-    missing = [c for c in chosen if c not in names]
-    if missing:
+    names: dict[str | int, int] = {c: k for k, name in enumerate(known.factors) for c in (name, k)}
+    if missing := [c for c in chosen if c not in names]:
         raise ValueError(
             f"This step has learned black boxes one by one, and there is no {missing[0]!r} among them; there are "
             f"{', '.join(known.factors)}."

@@ -15,7 +15,6 @@ from pymc_kameleon.plots.scene import Scene, below_top, heights_of, make_scene
 
 LEVELS = (0.5, 1.0, 2.0, 4.0, 8.0)  # nats; 2 is where a Gaussian is two standard deviations out
 Depths = dict[tuple[int, int], np.ndarray]
-SHOWN = ("auto", "marginal", "slice")
 
 
 def surrogate(
@@ -23,8 +22,6 @@ def surrogate(
     *,
     idata: Any = None,
     coordinates: str | Sequence[str | int] | None = None,
-    contours: str = "auto",
-    at: str | np.ndarray = "median",
     levels: Sequence[float] = LEVELS,
     figsize: tuple[float, float] | None = None,
     ax: Any = None,
@@ -32,9 +29,8 @@ def surrogate(
 ) -> np.ndarray:
     """Draw the learned log density f over pairs of coordinates, or over one, with the points that it was learned from.
 
-    Contours are in nats below the top. With more unknowns than a panel shows they are either of the marginal of f, the
-    other coordinates integrated out, which is what draws are to be compared with; or slices, the others held at one
-    point, which is marked with a cross and written below. The title says which. Points are projected.
+    Contours are in nats below the top. With more unknowns than a panel shows they are of the marginal of f, the other
+    coordinates integrated out, which is what draws are to be compared with. The title says which. Points are projected.
 
     A step that learns the model's black boxes one by one is drawn by black box, the hardest four first: what it returns
     along each of its own inputs, a row for each black box and a panel for each input.
@@ -52,14 +48,8 @@ def surrogate(
     coordinates : str or sequence of str or int, optional
         Names as on the axes ("sigma_log__[0]"), variables ("sigma_log__", or "sigma") for all their coordinates, or
         places in the vector. One alone is drawn as a curve. Default: the first five. Of black boxes learned one by
-        one: names of factors, or numbers as in the statistic ``worst_factor``; ``idata``, ``contours``, ``at`` and
-        ``levels`` are not used then.
-    contours : {"auto", "marginal", "slice"}
-        "auto" (default): slices where ``at`` is given, and where they are about as wide as the draws; else marginals.
-    at : {"median", "current"} or ndarray of shape (d,)
-        What a slice holds the other coordinates at. "median" (default): the past state of the chain that is nearest to
-        the coordinates' medians, measured by its covariance; the medians themselves need not be near the posterior,
-        think of a ring. "current": the chain's point.
+        one: names of factors, or numbers as in the statistic ``worst_factor``; ``idata`` and ``levels`` are not used
+        then.
     levels : sequence of float
         Of the contours, in nats, increasing. Default 0.5, 1, 2, 4, 8; beyond the last nothing is filled.
     figsize : (float, float), optional
@@ -78,8 +68,8 @@ def surrogate(
     Raises
     ------
     ValueError
-        If there is no surrogate yet, or not in this process and no idata, and for coordinates, ``contours``, ``at``,
-        ``levels`` or ``ax`` that cannot be.
+        If there is no surrogate yet, or not in this process and no idata, and for coordinates, ``levels`` or ``ax``
+        that cannot be.
     TypeError
         If ``step`` is none of the above.
 
@@ -104,25 +94,18 @@ def surrogate(
     ...     idata = pm.sample(step=step, cores=1)  # doctest: +SKIP
     >>> pk.plots.surrogate(step, idata=idata)  # doctest: +SKIP
     """
-    edges = _edges(levels, contours)
+    edges = np.asarray(levels, dtype=float)
+    if edges.ndim != 1 or not edges.size or not (np.diff(edges, prepend=0.0) > 0.0).all():
+        raise ValueError(f"levels must be positive and increasing, got {levels!r}.")
     here, idata = (None, step) if is_idata(step) else (step, idata)
     if getattr(here, "by_factors", False) and (idata is None or sampled_here(here)):
         return _black_boxes(here, coordinates, figsize, ax)
-    scene = make_scene(here, idata, coordinates, (contours, at), model_of(here, model))
-    depths, top = below_top(heights_of(scene), scene.by_margin)
+    scene = make_scene(here, idata, coordinates, model_of(here, model))
+    depths, top = below_top(heights_of(scene))
     draw = _draw_curve if len(scene.chosen) == 1 else _draw_pairs
     axes, new = draw(scene, depths, top, edges, figsize, ax)
     panels.explain(axes, *_describe(scene), new)
     return axes
-
-
-def _edges(levels: Sequence[float], contours: str) -> np.ndarray:
-    edges = np.asarray(levels, dtype=float)
-    if edges.ndim != 1 or not edges.size or not (np.diff(edges, prepend=0.0) > 0.0).all():
-        raise ValueError(f"levels must be positive and increasing, got {levels!r}.")
-    if contours not in SHOWN:
-        raise ValueError(f"contours must be one of {SHOWN}, got {contours!r}.")
-    return edges
 
 
 def _black_boxes(step: Any, chosen: Any, figsize: Any, ax: Any) -> np.ndarray:
@@ -161,7 +144,7 @@ def _draw_pairs(
             panels.draw_cloud(axis, cloud, across, up)
         axis.set(xlim=scene.grids[across][[0, -1]], ylim=scene.grids[up][[0, -1]])
         axis.locator_params(nbins=4)
-    what = "its marginal" if scene.by_margin else "f"
+    what = "f" if scene.whole else "its marginal"
     bar = figure.colorbar(
         ScalarMappable(norm, colours), ax=axes, ticks=bounds, format="%g", aspect=30,
         label=f"nats below the top of {what}",
@@ -194,18 +177,11 @@ def _draw_curve(
                 transform=axis.get_xaxis_transform(),
             )  # fmt: skip
     axis.set(xlim=grid[[0, -1]], ylim=(lowest, -0.05 * edges[-1]), xlabel=scene.labels[c])
-    axis.set_ylabel(f"nats below the top of {'its marginal' if scene.by_margin else 'f'}")
+    axis.set_ylabel(f"nats below the top of {'f' if scene.whole else 'its marginal'}")
     return axes, new
 
 
 def _describe(scene: Scene) -> tuple[str, str]:
     """The title, which says what is drawn, and the caption."""
-    about = f"f: {scene.learned.about}."
-    if scene.whole:
-        return "The learned log density f", about
-    if scene.by_margin:
-        return "Marginals of the learned density: the other coordinates integrated out", about
-    pairs = zip(scene.labels, scene.point, strict=True)
-    held = ", ".join(f"{name}\u00a0=\u00a0{value:.3g}" for name, value in pairs)
-    more = f"{about} The coordinates that a panel does not show are held: {held}. Points are projected."
-    return "Slices of the learned log density f, through the cross", more
+    title = "Marginals of the learned density: the other coordinates integrated out"
+    return "The learned log density f" if scene.whole else title, f"f: {scene.learned.about}."

@@ -6,13 +6,13 @@ from typing import Any
 import numpy as np
 import pymc as pm
 
-from pymc_kameleon.numerics.evaluations import Evaluations, table
+from pymc_kameleon.numerics.evaluations import Evaluations
 from pymc_kameleon.plots import panels
-from pymc_kameleon.plots.names import Layout, choose, group, labels_of, layout_of, model_of
+from pymc_kameleon.plots.names import Layout, choose, labels_of, layout_of, model_of, places_of
 from pymc_kameleon.plots.panels import Cloud
 from pymc_kameleon.samplers import screened
 from pymc_kameleon.samplers.kamiltonian.values import state as values_state
-from pymc_kameleon.steps.pooled_trace import positions_of
+from pymc_kameleon.steps.pooled_trace import group, record_of
 
 BY = ("move", "round", "chain")
 # Kinds of moves, by what their names begin with; what is left is "other".
@@ -134,13 +134,11 @@ def _describe(record: Evaluations, kept: np.ndarray, within: float | None) -> tu
 def _clouds(record: Evaluations, columns: np.ndarray, kept: np.ndarray) -> list[Cloud]:
     """Points by kind of move, the most frequent first, so that the rare ones lie on top."""
     kinds = np.array([kind_of(move) for move in record.move])
-    names = [*KINDS, OTHER]
-    counts = {name: int(np.sum(kinds[kept] == name)) for name in names}
-    return [
-        Cloud(name, columns[kept & (kinds == name)], panels.COLOURS[k], panels.MARKERS[k])
-        for k, name in sorted(enumerate(names), key=lambda item: -counts[item[1]])
-        if counts[name]
+    clouds = [
+        Cloud(name, columns[kept & (kinds == name)], colour, marker)
+        for name, colour, marker in zip([*KINDS, OTHER], panels.COLOURS, panels.MARKERS, strict=False)
     ]
+    return sorted((c for c in clouds if len(c.positions)), key=lambda c: -len(c.positions))
 
 
 def kind_of(move: str) -> str:
@@ -153,15 +151,8 @@ def _record(source: Any, model: pm.Model | None) -> tuple[Evaluations, Layout, p
     found = group(source, "evaluations")
     if found is not None:
         names = [str(n) for n in found.data_vars if not str(n).startswith("_")]
-        layout, at = {}, 0
-        for name in names:
-            shape = found[name].shape[1:]
-            size = int(np.prod(shape, dtype=int))
-            layout[name] = np.arange(at, at + size).reshape(shape)
-            at += size
-        who = [found[f"_{name}"].values for name in ("chain", "round", "move")]
-        record = table(positions_of(found, names), found["_log_density"].values, *who)
-        return record, layout, model_of(None, model)
+        layout = places_of({name: found[name].shape[1:] for name in names})
+        return record_of(found, names), layout, model_of(None, model)
     state = getattr(source, "algorithm_state", source)
     if isinstance(state, (values_state.State, screened.State)) and state.learning is not None:
         record = state.learning.evaluated

@@ -27,26 +27,12 @@ NO_BOXES = "No black box has been learned yet: tuning ended, or was looked at, t
 
 
 class Learned(NamedTuple):
-    """What is drawn of a state.
+    """What is drawn of a state."""
 
-    Attributes
-    ----------
-    about : str
-        The family of surrogates, and how good its fit is.
-    values : callable
-        f at the rows of x (n, d), shape (n,); -inf where the sampler does not use f.
-    archive : ndarray of shape (n, d)
-        Past states of the chain.
-    clouds : list of Cloud
-    current : ndarray of shape (d,) or None
-        The chain's point, where the state knows it.
-    """
-
-    about: str
-    values: Callable[[np.ndarray], np.ndarray]
-    archive: np.ndarray
+    about: str  # the family of surrogates, and how good its fit is
+    values: Callable[[np.ndarray], np.ndarray]  # f at the rows of x (n, d); -inf where the sampler does not use f
+    archive: np.ndarray  # (n, d): past states of the chain
     clouds: list[Cloud]
-    current: np.ndarray | None
 
 
 def sampled_here(step: Any) -> bool:
@@ -55,20 +41,11 @@ def sampled_here(step: Any) -> bool:
 
 
 def learned(step: Any) -> Learned:
-    """Find the surrogate and its points in a step, a sampling state or an algorithm's state.
-
-    Raises
-    ------
-    ValueError
-        If there is none, or not in this process.
-    TypeError
-        If ``step`` is none of the above.
-    """
+    """Find the surrogate and its points in a step, a sampling state or an algorithm's state."""
     if str(getattr(step, "method", "")).startswith(KamiltonianStep.name):
         if step.algorithm_state is None:
             raise ValueError(NOT_HERE)
-        found = learned(step.algorithm_state)
-        return found if step.position is None else found._replace(current=step.position)
+        return learned(step.algorithm_state)
     if isinstance(step, kamiltonian_state.State):
         return _from_values(step)
     if isinstance(step, kamiltonian.State):
@@ -100,8 +77,7 @@ def _from_values(state: kamiltonian_state.State) -> Learned:
     if learning is not None:
         clouds = _evaluated(learning, state.walk.history)
     about = f"{state.fit.family}, held-out error {state.fit.error:.2g} nats"
-    current = centre + to_x @ state.current.z
-    return Learned(about, partial(values_within, dynamics), archive, clouds, current)
+    return Learned(about, partial(values_within, dynamics), archive, clouds)
 
 
 def values_within(dynamics: Any, x: np.ndarray) -> np.ndarray:
@@ -136,4 +112,4 @@ def _by_score_matching(state: kamiltonian.State) -> Learned:
     family = "lite" if isinstance(fitted.surrogate, LiteSurrogate) else "finite"
     about = f"{family}, by score matching to {len(archive)} states"
     clouds = [Cloud("states that f was fitted to", archive, LEARNED, ".")]
-    return Learned(about, values, archive, clouds, None)
+    return Learned(about, values, archive, clouds)

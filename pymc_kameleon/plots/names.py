@@ -10,27 +10,18 @@ from typing import Any
 
 import numpy as np
 import pymc as pm
-import pytensor
 from pytensor.compile.mode import Mode
 
 from pymc_kameleon.numerics import history
 from pymc_kameleon.steps import KernelStep
+from pymc_kameleon.steps.known_points import unconstrain
 from pymc_kameleon.steps.log_density import LogDensity
+from pymc_kameleon.steps.pooled_trace import group
 
 _log = logging.getLogger("pymc.kameleon")
 
 MOST = 5  # coordinates drawn unless some are named
 Layout = dict[str, np.ndarray]
-
-
-def group(source: Any, name: str) -> Any:
-    """A group of an InferenceData or a DataTree; None where there is none."""
-    if isinstance(source, (np.ndarray, tuple, list)):
-        return None
-    try:
-        return source[name]
-    except (KeyError, TypeError, AttributeError, IndexError):
-        return None
 
 
 def is_idata(source: Any) -> bool:
@@ -40,12 +31,8 @@ def is_idata(source: Any) -> bool:
 
 def model_of(step: Any, model: pm.Model | None) -> pm.Model | None:
     """The model given, the step's, or the one on the context stack."""
-    if model is None and isinstance(step, KernelStep):
-        return step.model
-    if model is not None:
-        return model
     with suppress(TypeError):  # no model on the stack
-        return pm.modelcontext(None)
+        return pm.modelcontext(step.model if model is None and isinstance(step, KernelStep) else model)
     return None
 
 
@@ -63,11 +50,17 @@ def layout_of(step: Any, dim: int, model: pm.Model | None) -> Layout:
         shapes = dict.fromkeys(names, ())
     else:
         shapes = {names[0] if names is not None and len(names) == 1 else "x": (dim,)}
-    ends = np.cumsum([0, *(math.prod(shape) for shape in shapes.values())])
-    if ends[-1] != dim:
-        raise ValueError(f"The state has {dim} coordinates, the model has {ends[-1]} of them: give its own (model=).")
-    places = np.split(np.arange(dim), ends[1:-1])
-    return {n: p.reshape(shapes[n]) for n, p in zip(shapes, places, strict=True)}
+    layout = places_of(shapes)
+    if (size := sum(places.size for places in layout.values())) != dim:
+        raise ValueError(f"The state has {dim} coordinates, the model has {size} of them: give its own (model=).")
+    return layout
+
+
+def places_of(shapes: dict[str, tuple[int, ...]]) -> Layout:
+    """Places in the vector of variables of these shapes, one after the other."""
+    ends = np.cumsum([math.prod(shape) for shape in shapes.values()])
+    places = np.split(np.arange(ends[-1] if shapes else 0), ends[:-1])
+    return {n: p.reshape(shapes[n]) for n, p in zip(shapes, places, strict=False)}
 
 
 def labels_of(layout: Layout, model: pm.Model | None) -> list[str]:
@@ -88,13 +81,7 @@ def _indices(name: str, shape: tuple[int, ...], model: pm.Model | None) -> Itera
 
 
 def choose(coordinates: Any, layout: Layout, model: pm.Model | None, plot: str) -> list[int]:
-    """Places of the coordinates to draw, by name or number; by default the first five.
-
-    Raises
-    ------
-    ValueError
-        For a coordinate that there is not.
-    """
+    """Places of the coordinates to draw, by name or number; by default the first five."""
     labels = labels_of(layout, model)
     if coordinates is None:
         if len(labels) > MOST:
@@ -132,23 +119,9 @@ def unconstrained(
     missing = [rv.name for rv in model.free_RVs if rv.name not in posterior]
     if missing:
         raise ValueError(f"idata's {where} has no draws of {', '.join(missing)}.")
-    function = _transforms(layout, model)
-    draws = []
+    draws = {}
     for rv in model.free_RVs:
         values = posterior[rv.name].transpose("chain", "draw", ...).values
-        values = values.reshape(-1, *values.shape[2:])
-        draws.append(history.thin(values, size).astype(rv.dtype))
-    rows = [np.concatenate([np.ravel(v) for v in function(*d)]) for d in zip(*draws, strict=True)]
-    return np.array(rows, dtype=float)
-
-
-def _transforms(layout: Layout, model: pm.Model) -> Any:
-    """A function of the model's variables: the value variables of ``layout``."""
-    rvs = {value.name: model.values_to_rvs[value] for value in model.value_vars}
-    outputs = []
-    for name in layout:
-        rv = rvs[name]
-        transform = model.rvs_to_transforms[rv]  # its bounds may be other random variables
-        outputs.append(rv if transform is None else transform.forward(rv, *rv.owner.inputs))
+        draws[rv.name] = history.thin(values.reshape(-1, *values.shape[2:]), size)
     # A few draws of a few elementwise functions: not worth a compiler.
-    return pytensor.function(model.free_RVs, outputs, mode=Mode("py", None), on_unused_input="ignore")
+    return unconstrain(draws, model, layout, mode=Mode("py", None))[0]

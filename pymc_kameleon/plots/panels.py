@@ -38,13 +38,7 @@ def pyplot() -> Any:
 def panels(
     shape: tuple[int, int], figsize: tuple[float, float], given: Any, **kwargs: Any
 ) -> tuple[Any, np.ndarray, bool]:
-    """(figure, axes of this shape, whether they are new): those given, or of a new figure.
-
-    Raises
-    ------
-    ValueError
-        If other than one for each panel are given.
-    """
+    """(figure, axes of this shape, whether they are new): those given, or of a new figure."""
     if given is None:
         figure, axes = pyplot().subplots(*shape, squeeze=False, layout="constrained", figsize=figsize, **kwargs)
         return figure, axes, True

@@ -133,50 +133,45 @@ def proposals(
 def kernels_of(sampler: Any, state: Any) -> list[Kernel]:
     """A sampler's local proposal, if it has learned one, and its global one."""
     if isinstance(sampler, LocalMoves):
-        walk = _of_walk(state.walk)
-        return [walk] if state.model is None else [_of_local(sampler, state), walk]
-    if isinstance(sampler, GaussianMixture):
-        walk = _of_walk(state.walk)
-        return [walk] if state.surrogate is None else [_of_mixture(state), walk]
-    if isinstance(sampler, AdaptiveMetropolis):
-        return [_of_walk(state)]
-    return [_constant(state.factor, state.log_size)]
+        local = [] if state.model is None else [_of_local(sampler, state)]
+    elif isinstance(sampler, GaussianMixture):
+        local = [] if state.surrogate is None else [_of_mixture(state)]
+    else:
+        log_scale = state.log_scale if isinstance(sampler, AdaptiveMetropolis) else state.log_size
+        return [_global(state.factor, log_scale)]
+    return [*local, _global(state.walk.factor, state.walk.log_scale)]
 
 
-def _constant(factor: np.ndarray, log_scale: float) -> Kernel:
+def _global(factor: np.ndarray, log_scale: float) -> Kernel:
     covariance = math.exp(2.0 * log_scale) * factor @ factor.T
     return Kernel("global move", lambda x: covariance)
 
 
-def _of_walk(walk: Any) -> Kernel:
-    return _constant(walk.factor, walk.log_scale)
-
-
 def _of_local(sampler: LocalMoves, state: Any) -> Kernel:
-    """F (gamma^2 I + nu^2 S(y)) F' in the parameters' coordinates, x = centre + F y."""
-    gamma, directions = sampler.local_gamma(state), isinstance(sampler, PCAKameleon)
+    def spread(z: np.ndarray) -> np.ndarray:
+        found = sampler.covariance(state.model, z)
+        if not isinstance(sampler, PCAKameleon):
+            return math.exp(2.0 * state.log_scale) * found
+        weights = state.model.weights * np.exp(2.0 * state.model.log_scales)
+        return (found.T * weights) @ found  # rows g_j, each with a weight and a scale of its own
 
-    def covariance(x: np.ndarray) -> np.ndarray:
-        found = sampler.covariance(state.model, solve_lower(state.factor, x - state.centre))
-        if directions:  # rows g_j, each with a weight and a scale of its own
-            weights = state.model.weights * np.exp(2.0 * state.model.log_scales)
-            spread = (found.T * weights) @ found
-        else:
-            spread = math.exp(2.0 * state.log_scale) * found
-        return state.factor @ (gamma**2 * np.eye(len(x)) + spread) @ state.factor.T
-
-    return Kernel("local move", covariance)
+    return _about(state, sampler.local_gamma(state), spread)
 
 
 def _of_mixture(state: Any) -> Kernel:
-    _, _, log_norms, means, covariances, axes, variances = state.surrogate
-    gamma, nu = 0.5 * math.exp(state.walk.log_scale), math.exp(state.log_scale)
+    def spread(z: np.ndarray) -> np.ndarray:
+        lower = local_moment(z, state.surrogate)
+        return math.exp(2.0 * state.log_scale) * (lower + np.tril(lower, -1).T)
+
+    return _about(state, 0.5 * math.exp(state.walk.log_scale), spread)
+
+
+def _about(state: Any, gamma: float, spread: Callable[[np.ndarray], np.ndarray]) -> Kernel:
+    """F (gamma^2 I + spread(y)) F' in the parameters' coordinates, x = centre + F y."""
 
     def covariance(x: np.ndarray) -> np.ndarray:
-        z = solve_lower(state.factor, x - state.centre)
-        lower = local_moment(z, log_norms, means, covariances, axes, variances)
-        moment = lower + np.tril(lower, -1).T
-        return state.factor @ (gamma**2 * np.eye(len(x)) + nu**2 * moment) @ state.factor.T
+        found = spread(solve_lower(state.factor, x - state.centre))
+        return state.factor @ (gamma**2 * np.eye(len(x)) + found) @ state.factor.T
 
     return Kernel("local move", covariance)
 

@@ -13,9 +13,9 @@ import pymc as pm
 
 from pymc_kameleon.numerics import history
 from pymc_kameleon.plots.learned import Learned, values_within
-from pymc_kameleon.plots.names import Layout, group, unconstrained
+from pymc_kameleon.plots.names import Layout, unconstrained
 from pymc_kameleon.plots.panels import ELSE, LEARNED, Cloud
-from pymc_kameleon.steps.pooled_trace import positions_of
+from pymc_kameleon.steps.pooled_trace import group, record_of
 from pymc_kameleon.surrogates import transitions as surrogate_dynamics
 from pymc_kameleon.surrogates.values import regression
 
@@ -23,43 +23,31 @@ MOST = 2000  # draws that it is fitted to, of each of tuning and after
 
 
 def refitted(idata: Any, layout: Layout, model: pm.Model | None) -> Learned:
-    """A surrogate fitted to the evaluations in ``idata``, or to its draws.
-
-    Raises
-    ------
-    ValueError
-        If there are no log densities, or too few for a fit.
-    """
+    """A surrogate fitted to the evaluations in ``idata``, or to its draws."""
     chain, values = _draws(idata, layout, model, "posterior", "sample_stats")
     evaluations = group(idata, "evaluations")
     if evaluations is not None:
-        x = positions_of(evaluations, layout)
-        y = np.asarray(evaluations["_log_density"].values, float)
+        record = record_of(evaluations, layout)
+        x, y = record.positions, record.log_densities
         cloud, source = Cloud("evaluated", x, ELSE, "x", y), f"{len(x)} evaluations"
     else:
-        x, y, source = _with_tuning(idata, layout, model, chain, values)
+        x, y, source = chain, values, ""
+        if group(idata, "warmup_posterior") is not None:
+            warmup = _draws(idata, layout, model, "warmup_posterior", "warmup_sample_stats")
+            x, y = (np.concatenate(parts) for parts in zip(warmup, (chain, values), strict=True))
+            source = ", tuning included"
+        # Without the repetitions of a chain that stood still: the fit is judged by points that it has not seen.
+        first = np.sort(np.unique(np.column_stack([x, y]), axis=0, return_index=True)[1])
+        x, y, source = x[first], y[first], f"{len(first)} distinct draws{source}"
         cloud = Cloud("fitted to", x, LEARNED, ".", y)
     try:
         fit = regression.fit(np.random.default_rng(0), x, y, chain, values)
     except np.linalg.LinAlgError as error:
         raise ValueError(f"No surrogate can be fitted to {source}: {error}; draw more.") from error
-    f = fit.surrogate
-    dynamics = surrogate_dynamics.make_dynamics(f, fit.whiten_factor, chain, 1.0, fit.error)
+    dynamics = surrogate_dynamics.make_dynamics(fit.surrogate, fit.whiten_factor, chain, 1.0, fit.error)
     dynamics = surrogate_dynamics.bounded(dynamics, dynamics.archive, y)
     about = f"{fit.family}, fitted anew to {source}, held-out error {fit.error:.2g} nats"
-    values_at = partial(values_within, dynamics)
-    return Learned(about, values_at, history.thin(chain, 500), [cloud], None)
-
-
-def _with_tuning(
-    idata: Any, layout: Layout, model: pm.Model | None, chain: np.ndarray, values: np.ndarray
-) -> tuple[np.ndarray, np.ndarray, str]:
-    if group(idata, "warmup_posterior") is None:
-        x, y = _distinct(chain, values)
-        return x, y, f"{len(x)} distinct draws"
-    x, y = _draws(idata, layout, model, "warmup_posterior", "warmup_sample_stats")
-    both = _distinct(np.concatenate([x, chain]), np.concatenate([y, values]))
-    return *both, f"{len(both[1])} distinct draws, tuning included"
+    return Learned(about, partial(values_within, dynamics), history.thin(chain, 500), [cloud])
 
 
 def _draws(
@@ -75,10 +63,3 @@ def _draws(
     values = found.transpose("chain", "draw").values.ravel()
     x = unconstrained(idata, layout, model, MOST, where)
     return x, history.thin(values[:, None], MOST)[:, 0].astype(float)
-
-
-def _distinct(x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Without the repetitions of a chain that stood still: the fit is judged by points that it has not seen."""
-    _, first = np.unique(np.column_stack([x, y]), axis=0, return_index=True)
-    first.sort()
-    return x[first], y[first]

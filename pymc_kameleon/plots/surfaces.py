@@ -1,4 +1,4 @@
-"""A log density over one or two of its coordinates: slices, and marginals by importance sampling."""
+"""A log density over one or two of its coordinates: itself, and marginals by importance sampling."""
 
 from collections.abc import Callable, Sequence
 
@@ -7,8 +7,6 @@ from scipy.special import logsumexp, ndtri
 
 Values = Callable[[np.ndarray], np.ndarray]
 WIDEN = 1.2  # of their normal distribution: its tails hold the conditional's
-OUTSIDE = 4.6  # nats below the top: 1 % of a normal distribution in the plane
-MANY = 0.1  # of the past states, outside
 
 
 def places(chosen: Sequence[int]) -> dict[tuple[int, int], tuple[int, ...]]:
@@ -44,7 +42,7 @@ def marginal(values: Values, states: np.ndarray, shown: Sequence[int], nodes: np
     rest = [i for i in range(states.shape[1]) if i not in shown]
     if not rest:
         return slice_at(values, states[0], shown, nodes)
-    mean, covariance = states.mean(axis=0), covariance_of(states)
+    mean, covariance = states.mean(axis=0), np.atleast_2d(np.cov(states.T))
     slope = covariance[np.ix_(rest, shown)] @ np.linalg.pinv(covariance[np.ix_(shown, shown)])
     left = covariance[np.ix_(rest, rest)] - slope @ covariance[np.ix_(shown, rest)]
     scales, axes = np.linalg.eigh(0.5 * (left + left.T))
@@ -67,18 +65,3 @@ def quasi_normal(dim: int, count: int) -> np.ndarray:
     rotation = np.random.default_rng(0).random(dim)
     uniform = (qmc.Halton(dim, scramble=False).random(count) + rotation) % 1.0
     return ndtri(np.clip(uniform, 1e-9, 1.0 - 1e-9))
-
-
-def covariance_of(states: np.ndarray) -> np.ndarray:
-    """Of past states, shape (d, d), for one dimension too."""
-    return np.atleast_2d(np.cov(states.T))
-
-
-def slices_mislead(values: Values, point: np.ndarray, states: np.ndarray, panels: Sequence[tuple[int, ...]]) -> bool:
-    """Whether, in some panel, many past states lie where the slice through ``point`` has next to nothing."""
-    for shown in panels:
-        x = states[:, list(shown)]
-        heights = slice_at(values, point, shown, x)
-        if np.mean(heights.max() - heights > OUTSIDE) > MANY:  # inf - inf is NaN: then there is no slice to judge
-            return True
-    return False

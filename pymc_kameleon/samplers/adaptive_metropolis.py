@@ -23,7 +23,7 @@ from pymc_kameleon.numerics.covariance import cholesky, cholesky_update, multipl
 from pymc_kameleon.numerics.history import History
 from pymc_kameleon.numerics.step_size import OPTIMAL_SCALE, robbins_monro
 from pymc_kameleon.samplers import autoregressive, coordinate_moves, long_axes
-from pymc_kameleon.samplers.seam import NOTHING, Known, Proposal, Sampler
+from pymc_kameleon.samplers.seam import NOTHING, Proposal, Sampler
 from pymc_kameleon.surrogates.values import regression as value_regression
 
 RATE_EXPONENT = 0.6  # of every Robbins-Monro rate; any value in (1/2, 1] converges
@@ -39,19 +39,19 @@ class State(NamedTuple):
     mean: np.ndarray  # (d,): of the history
     factor: np.ndarray  # (d, d): L, lower triangular, L L^T its covariance; L^-1 (x - mean) are the learned coordinates
     log_scale: float  # log s
-    iteration: int  # draws seen while tuning
-    moves: int  # those among them made with L
     next_update: int  # iteration of the next covariance update
-    last_update: int  # ... and of the last
     coordinate_log_scales: np.ndarray  # (d,): log proposal sd of the coordinate-wise phase
     reversals: np.ndarray  # (d,): how often its direction of change turned, signed
     history: History | None  # ``None`` once tuning has ended
     # the log densities seen; ``None`` if they are not to be used, and once tuning has ended
     values: long_axes.Values | None
-    autoregression: autoregressive.Tuning
     warmup: int  # length of the coordinate-wise phase
+    iteration: int = 0  # draws seen while tuning
+    moves: int = 0  # those among them made with L
+    last_update: int = -1_000_000  # iteration of the last covariance update
+    autoregression: autoregressive.Tuning = autoregressive.Tuning()
     # share of the moves towards the mean; whoever stands on this walk may raise it when there is a mean to move to
-    autoregressive_share: float
+    autoregressive_share: float = 0.0
     growth: float = 1.2  # of the intervals between updates of the covariance
     # (d, d): the factor that an arrival brought; ``None`` without, and once tuning has ended
     base: np.ndarray | None = None
@@ -74,9 +74,6 @@ class AdaptiveMetropolis(Sampler):
     exploration_share : float
         Probability of a move N(x, (0.1^2 / d) I) instead (Roberts & Rosenthal, 2009, who take 0.05), in [0, 1).
         Default 0.
-    autoregressive_share : float
-        Share of moves towards the history's mean, see :mod:`pymc_kameleon.samplers.autoregressive`, in [0, 1). Default
-        0: with them this is no longer what the literature calls adaptive Metropolis.
     scale : float, optional
         The overall scale, positive, or where its adaptation starts. Default 2.38 / sqrt(d).
     initial_scale : float or ndarray of shape (d,)
@@ -88,11 +85,6 @@ class AdaptiveMetropolis(Sampler):
     tune : int, optional
         Length of tuning, if known: give it what ``pm.sample`` gets. Then the coordinate-wise phase, which finds the
         units, takes at most a fifth of it.
-
-    Raises
-    ------
-    ValueError
-        For an option outside its domain, with the value.
     """
 
     presets: ClassVar[dict] = {"paper": PAPER}
@@ -101,7 +93,6 @@ class AdaptiveMetropolis(Sampler):
     scaling: Literal["learned", "fixed"] = "learned"
     covariance: Literal["window", "recursive", "identity"] = "window"
     exploration_share: float = 0.0
-    autoregressive_share: float = 0.0
     scale: float | None = None
     initial_scale: float | np.ndarray = 0.1
     learn_from_values: bool = True
@@ -111,7 +102,6 @@ class AdaptiveMetropolis(Sampler):
         super().__post_init__()
         inside(target_accept=(self.target_accept, 0, 1))
         share(exploration_share=self.exploration_share)
-        share(autoregressive_share=self.autoregressive_share)
         positive(scale=self.scale, initial_scale=self.initial_scale)
 
     def init(self, rng, x, known=NOTHING) -> State:
@@ -126,32 +116,16 @@ class AdaptiveMetropolis(Sampler):
         initial = np.broadcast_to(np.asarray(self.initial_scale, dtype=float), (d,))
         windowed = self.covariance == "window"
         warmup = coordinate_moves.length(d, known.left(self.tune)) if windowed else 0
-        base = None
-        if known.factor is not None and windowed:
-            base = np.array(known.factor, dtype=float)
+        base = np.array(known.factor, dtype=float) if known.factor is not None and windowed else None
         shape = np.diag(initial) if np.ndim(self.initial_scale) else np.eye(d)
+        learns = windowed and self.learn_from_values and value_regression.affordable(d)
         return State(
-            mean=np.array(x, dtype=float),
-            factor=shape if base is None else base.copy(),
-            log_scale=math.log(scale),
-            iteration=0,
-            moves=0,
-            next_update=warmup + 20,
-            last_update=-1_000_000,
-            coordinate_log_scales=np.log(initial),
-            reversals=np.zeros(d),
+            mean=np.array(x, dtype=float), factor=shape if base is None else base.copy(), log_scale=math.log(scale),
+            next_update=warmup + 20, coordinate_log_scales=np.log(initial), reversals=np.zeros(d),
             history=history.empty(d) if windowed else None,
-            values=self._values(d, known) if windowed else None,
-            autoregression=autoregressive.Tuning(),
-            warmup=warmup if base is None else 0,
-            autoregressive_share=self.autoregressive_share,
-            base=base,
-        )
-
-    def _values(self, d: int, known: Known) -> long_axes.Values | None:
-        if not (self.learn_from_values and value_regression.affordable(d)):
-            return None
-        return long_axes.begin(evaluations.copy(d, known.evaluated))
+            values=long_axes.begin(evaluations.copy(d, known.evaluated)) if learns else None,
+            warmup=warmup if base is None else 0, base=base,
+        )  # fmt: skip
 
     def propose(self, rng, x, state) -> Proposal:
         """A coordinate-wise, a global, an exploration or an autoregressive move; all but the last are symmetric."""
@@ -172,13 +146,11 @@ class AdaptiveMetropolis(Sampler):
         move = outcome.proposal.move
         log_scale, moves = state.log_scale, state.moves
         if move == "coordinate":
-            scales, reversals = state.coordinate_log_scales, state.reversals
-            i = state.iteration % len(state.mean)
-            scales, reversals = coordinate_moves.adapt(scales, reversals, i, outcome)
+            now, i = (state.coordinate_log_scales, state.reversals), state.iteration % len(state.mean)
+            scales, reversals = coordinate_moves.adapt(*now, i, outcome)
             state = state._replace(coordinate_log_scales=scales, reversals=reversals)
         elif move == "autoregressive":
-            autoregression = autoregressive.adapt(state.autoregression, outcome)
-            state = state._replace(autoregression=autoregression)
+            state = state._replace(autoregression=autoregressive.adapt(state.autoregression, outcome))
         elif move == "global":
             moves += 1
             if self.scaling == "learned":

@@ -26,30 +26,17 @@ DRAWS, QUANTILE = 64, 0.05  # of sigma
 
 
 class Choice(NamedTuple):
-    """What is known of lambda.
+    """What is known of lambda."""
 
-    Attributes
-    ----------
-    share : ndarray of shape (d,)
-        lambda now.
-    directions : ndarray of shape (n_blocks, d)
-        Rows of -1, 0 and 1: along which the log density is to be looked at, in the non-centred coordinates.
-    changes : tuple of float
-        Of the log density, up and down the directions so far; under noise also in the middle.
-    settled : bool
-        Whether ``share`` stays.
-    noisy : bool
-        Whether the log density is.
-    scales : tuple of ndarray of shape (d,)
-        Log sigma where the chain has been, where there was no climb.
-    """
-
-    share: np.ndarray
+    share: np.ndarray  # (d,): lambda now
+    # (n_blocks, d), of -1, 0 and 1: along which the log density is to be looked at, in the non-centred coordinates
     directions: np.ndarray
-    changes: tuple[float, ...] = ()
-    settled: bool = False
-    noisy: bool = False
-    scales: tuple[np.ndarray, ...] = ()
+    changes: tuple[
+        float, ...
+    ] = ()  # of the log density, up and down the directions so far; under noise in the middle, too
+    settled: bool = False  # ``share`` stays
+    noisy: bool = False  # the log density is
+    scales: tuple[np.ndarray, ...] = ()  # (d,) each: log sigma where the chain has been, where there was no climb
 
     @property
     def displacement(self) -> np.ndarray:
@@ -97,8 +84,8 @@ def _blocks(density):
     if len(movable) <= BLOCKS:
         return [np.array([i]) for i in movable]
     columns = [c for c in density.columns() if density.movable[c[0]]]
-    each = max(1, BLOCKS // len(columns))
-    return [part for c in columns for part in np.array_split(c, min(each, len(c)))]
+    most = max(1, BLOCKS // len(columns))
+    return [part for c in columns for part in np.array_split(c, min(most, len(c)))]
 
 
 def settle(rng: np.random.Generator, density: Any, choice: Choice, u: np.ndarray, factor) -> Choice:
@@ -137,15 +124,7 @@ def _pooled(density, known):
 def recast(density: Any, share: np.ndarray, here: np.ndarray, factor, evaluated: Evaluations) -> dict[str, Any]:
     """What an arrival has learned in the non-centred coordinates in those of lambda = ``share``.
 
-    Parameters
-    ----------
-    density : ReparametrizedDensity, in steps/
-    share : ndarray of shape (d,)
-    here : ndarray of shape (d,)
-        Where the arrival ended, non-centred.
-    factor : ndarray of shape (d, d) or None
-        Cholesky factor of the covariance there.
-    evaluated : Evaluations
+    It ended at ``here`` (d,), where the Cholesky factor of the covariance is ``factor``, if that is known.
     """
     origin = density.noncentred
     found = [density.recast(row, share, origin) for row in evaluated.positions]

@@ -43,11 +43,8 @@ def adapt(log_scales: np.ndarray, reversals: np.ndarray, i: int, outcome: Outcom
     error = outcome.accept_prob - outcome.target(TARGET_ACCEPT)
     log_scales, reversals = log_scales.copy(), reversals.copy()
     count = reversals[i]
-    if count != 0.0 and (count > 0) != (error > 0):
-        count = math.copysign(abs(count) + 1.0, error)
-    elif count == 0.0:
-        count = math.copysign(1.0, error)
-    reversals[i] = count
+    if count == 0.0 or (count > 0) != (error > 0):
+        reversals[i] = count = math.copysign(abs(count) + 1.0, error)
     gain = NOISY_GAIN if outcome.noise_sd > 0.0 else GAIN
     log_scales[i] += gain / abs(count) * error
     return log_scales, reversals
@@ -64,13 +61,7 @@ class Phase(NamedTuple):
 
 
 def begin(scales: np.ndarray, sweeps: int, tune: int | None) -> Phase | None:
-    """A phase that starts from the proposal sd ``scales``, shape (d,); ``None`` if it has no draws.
-
-    Raises
-    ------
-    ValueError
-        For a negative number of sweeps.
-    """
+    """A phase that starts from the proposal sd ``scales``, shape (d,); ``None`` if it has no draws."""
     if not sweeps >= 0:
         raise ValueError(f"sweeps must not be negative, got {sweeps!r}.")
     draws, start = length(len(scales), tune, sweeps), np.log(scales)

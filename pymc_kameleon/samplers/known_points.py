@@ -34,9 +34,7 @@ def rows_like_draws(rng: np.random.Generator, values: np.ndarray, d: int, n: int
 
 def reference(known: Evaluations, n: int) -> tuple[np.ndarray, np.ndarray]:
     """``n`` points (n, d) at most that stand for the posterior, and their log densities (n,)."""
-    d = known.positions.shape[1]
-    finite = int(np.isfinite(known.log_densities).sum())
-    n = min(n, finite)
+    d, n = known.positions.shape[1], min(n, int(np.isfinite(known.log_densities).sum()))
     rows = _nearest(known.log_densities, gammaincinv(0.5 * d, (np.arange(n) + 0.5) / n))
     return known.positions[rows], known.log_densities[rows]
 
@@ -54,19 +52,9 @@ def _nearest(values, falls):
 
 
 def shifted(known: Evaluations, rows, values) -> Evaluations:
-    """``known`` with the constant that its log densities are off by, if it is one.
+    """``known`` with the constant that its log densities are off by; refused if it is not one.
 
-    Parameters
-    ----------
-    rows : sequence of int
-        Of the points that were evaluated again.
-    values : sequence of float
-        What was found there.
-
-    Raises
-    ------
-    ValueError
-        If it is not one constant: they are of another model or other data.
+    ``rows`` are of the points that were evaluated again, ``values`` what was found there.
     """
     change = np.asarray(values) - known.log_densities[rows]
     offset = float(np.median(change))

@@ -53,12 +53,7 @@ def record(values: Values, outcome: Outcome) -> Values:
 def extend(rng: np.random.Generator, values: Values, states: np.ndarray, factor: np.ndarray) -> np.ndarray:
     """``factor``, longer along the axes where the values say so; itself where they do not (yet).
 
-    Parameters
-    ----------
-    states : ndarray of shape (m, d)
-        The chain's last m states, m at most ``values.chain.size``.
-    factor : ndarray of shape (d, d)
-        Cholesky factor of their covariance.
+    It is the Cholesky factor of the covariance of ``states`` (m, d), the chain's last m, at most ``values.chain.size``.
     """
     n, d = values.proposed.size, states.shape[1]
     size = quadratic_size(d)

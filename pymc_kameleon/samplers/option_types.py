@@ -25,21 +25,10 @@ WORDS = {
 
 
 def check_types(options: Mapping[str, Any], annotations: Mapping[str, Any]) -> None:
-    """Refuse options that are not of the type that their annotation says.
+    """Refuse options that are not of the type that their annotation says; one without an annotation may be anything.
 
-    Parameters
-    ----------
-    options : dict
-        By name, as given.
-    annotations : dict
-        By name; an option without one may be anything.
-
-    Raises
-    ------
-    TypeError
-        With the name, the value and what is right.
-    ValueError
-        The same, for a number that is not of the right kind, and for another word than those there are.
+    A ``TypeError`` with the name, the value and what is right; a ``ValueError`` for a number that is not of the right
+    kind, and for another word than those there are.
     """
     for name, value in options.items():
         kind = annotations.get(name, Any)
@@ -69,15 +58,10 @@ def fits(value: Any, kind: Any) -> bool:
         return isinstance(value, (bool, np.bool_))
     if kind is int:
         return isinstance(value, (int, np.integer)) and not isinstance(value, bool)
-    if kind is float:
-        return _is_number(value)
+    if kind is float:  # infinity is one, for what may be unbounded; NaN is none
+        real = isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)
+        return real and not math.isnan(value)
     return isinstance(value, origin or kind)
-
-
-def _is_number(value):
-    """Infinity is one, for what may be unbounded; NaN is none."""
-    real = isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)
-    return real and not math.isnan(value)
 
 
 def _is_array(value):

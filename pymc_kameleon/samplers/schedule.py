@@ -44,13 +44,6 @@ class Scheduled(Sampler):
         refresh, the probability of learning anew after the draw; with ``covariance="recursive"`` of adaptive
         Metropolis, which learns from every draw, the step gamma_t of mean, covariance and, where it is learned, log
         scale.
-
-    Raises
-    ------
-    ValueError
-        For another name, and for a p_t out of [0, 1], with t and the value.
-    TypeError
-        For a sampler that learns otherwise.
     """
 
     inner: Sampler

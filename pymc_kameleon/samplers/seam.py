@@ -28,70 +28,35 @@ NEVER = 2**62  # draws, or evaluations: what waits for it does not come
 
 
 class Proposal(NamedTuple):
-    """A proposed point and what the test needs to know about how it was made.
+    """A proposed point and what the test needs to know about how it was made."""
 
-    Attributes
-    ----------
-    position : ndarray of shape (d,)
-        The proposed point x*. When it *is* the current point (the same array), nothing needs evaluating.
-    log_q_ratio : float
-        log q(x | x*) - log q(x* | x). ``-inf`` evaluates the point and never moves there.
-    move : str
-        Which of the algorithm's kernels made the proposal.
-    carry : object
-        What the algorithm computed at ``position`` and wants back, in ``adapt`` and ``keep``, if it is accepted.
-    log_density : float or None
-        The log density at ``position`` when it is known already, so that it is not evaluated again.
-    noise : object
-        Where a noisy log density is a function of retained random numbers, and the proposal comes from a point that is
-        not the chain's: the noise retained there, as an :class:`Outcome` told it. To be given back, not to be read.
-    """
-
-    position: np.ndarray
-    log_q_ratio: float
-    move: str = ""
-    carry: Any = None
-    log_density: float | None = None
+    position: np.ndarray  # (d,): x*. When it *is* the current point (the same array), nothing needs evaluating
+    log_q_ratio: float  # log q(x | x*) - log q(x* | x). ``-inf`` evaluates the point and never moves there
+    move: str = ""  # which of the algorithm's kernels made the proposal
+    carry: Any = None  # what the algorithm computed at ``position`` and wants back, in ``adapt`` and ``place``
+    log_density: float | None = None  # at ``position`` when it is known already, so that it is not evaluated again
+    # Where a noisy log density is a function of retained random numbers, and the proposal comes from a point that is
+    # not the chain's: the noise retained there, as an :class:`Outcome` told it. To be given back, not to be read.
     noise: Any = None
 
 
 class Point(NamedTuple):
-    """Where a chain is, with what was evaluated there: retained, never evaluated anew.
+    """Where a chain is, with what was evaluated there: retained, never evaluated anew."""
 
-    Attributes
-    ----------
-    position : ndarray of shape (d,)
-    log_density : float
-        ``-inf`` where it was not finite.
-    noise : object
-        What else belongs to the log density and is accepted with it, where it is an estimate: the noisy part of it and
-        the random numbers that it is a function of. For the step; a sampler only hands it on.
-    """
-
-    position: np.ndarray
-    log_density: float
+    position: np.ndarray  # (d,)
+    log_density: float  # ``-inf`` where it was not finite
+    # What else belongs to the log density and is accepted with it, where it is an estimate: the noisy part of it and
+    # the random numbers that it is a function of. For the step; a sampler only hands it on.
     noise: Any = None
 
 
 class Known(NamedTuple):
-    """What is known when a walk begins where an arrival (:mod:`pymc_kameleon.samplers.arrival`) has ended.
+    """What is known when a walk begins where an arrival (:mod:`pymc_kameleon.samplers.arrival`) has ended."""
 
-    Attributes
-    ----------
-    spent : int
-        Tuning draws that are over.
-    factor : ndarray of shape (d, d) or None
-        Lower Cholesky factor of what the covariance is near the point.
-    evaluated : Evaluations or None
-        Other points, and their log densities.
-    warm : bool
-        Whether those are enough to learn from at once: an earlier run's, see
-        :mod:`pymc_kameleon.samplers.known_points`.
-    """
-
-    spent: int = 0
-    factor: np.ndarray | None = None
-    evaluated: Evaluations | None = None
+    spent: int = 0  # tuning draws that are over
+    factor: np.ndarray | None = None  # (d, d): lower Cholesky factor of what the covariance is near the point
+    evaluated: Evaluations | None = None  # other points, and their log densities
+    # those are enough to learn from at once: an earlier run's, see :mod:`pymc_kameleon.samplers.known_points`
     warm: bool = False
 
     def left(self, tune: int | None) -> int | None:
@@ -103,38 +68,22 @@ NOTHING = Known()
 
 
 class Outcome(NamedTuple):
-    """What became of a proposal; the argument of ``adapt``.
+    """What became of a proposal; the argument of ``adapt``."""
 
-    Attributes
-    ----------
-    position, log_density : ndarray of shape (d,), float
-        The chain's state *after* the test.
-    proposal : Proposal
-    proposed_log_density : float
-        The log density at ``proposal.position``; ``-inf`` where it was not finite.
-    accept_prob : float
-        Acceptance probability, in [0, 1].
-    accepted : bool
-    noise, former_noise : object
-        What belongs to ``proposed_log_density``, and what belonged to the chain's log density before the test, where a
-        log density has retained noise. An algorithm that keeps a point of its own keeps its noise beside it.
-    noise_sd : float
-        Of the noise in the log density as far as it has been measured; 0 if it is exact.
-    patience : float
-        Positive: how likely a move of length zero is from where the chain is, relative to the mean. An overestimated
-        log density holds the chain for hundreds of draws, whose rejections say nothing about a scale; a fresh one is
-        left sooner than most.
-    """
-
-    position: np.ndarray
-    log_density: float
+    position: np.ndarray  # (d,): the chain's state *after* the test
+    log_density: float  # there
     proposal: Proposal
-    proposed_log_density: float
-    accept_prob: float
+    proposed_log_density: float  # at ``proposal.position``; ``-inf`` where it was not finite
+    accept_prob: float  # in [0, 1]
     accepted: bool
+    # What belongs to ``proposed_log_density``, and what belonged to the chain's log density before the test, where a
+    # log density has retained noise. An algorithm that keeps a point of its own keeps its noise beside it.
     noise: Any = None
     former_noise: Any = None
-    noise_sd: float = 0.0
+    noise_sd: float = 0.0  # of the noise in the log density as far as it has been measured; 0 if it is exact
+    # Positive: how likely a move of length zero is from where the chain is, relative to the mean. An overestimated log
+    # density holds the chain for hundreds of draws, whose rejections say nothing about a scale; a fresh one is left
+    # sooner than most.
     patience: float = 1.0
 
     def tuned(self, log_scale: float, target_accept: float, rate: float, low: float, high: float) -> float:
@@ -153,20 +102,12 @@ class Sampler:
     A subclass is a frozen dataclass, ``@dataclass(frozen=True, kw_only=True, eq=False)``. Its fields are its options:
     documented, checked in ``__post_init__`` as far as they can be without a dimension, and never changed. Their types
     are checked here (a ``Literal`` lists the words there are), and the docstring gets what is said of inherited ones.
-
-    Attributes
-    ----------
-    presets : dict of name to dict
-        Named sets of options.
-    statistics : dict of name to type
-        What :meth:`stats` returns.
-    climbs_by_itself, renews_by_itself : bool
-        Whether it comes to the typical set, and makes estimates anew that hold the chain while tuning, without
-        :mod:`pymc_kameleon.samplers.life`.
+    What is outside an option's domain is a ``ValueError`` with the value.
     """
 
-    presets: ClassVar[dict[str, dict[str, Any]]] = {}
-    statistics: ClassVar[dict[str, type]] = {"scaling": float}
+    presets: ClassVar[dict[str, dict[str, Any]]] = {}  # named sets of options
+    statistics: ClassVar[dict[str, type]] = {"scaling": float}  # what :meth:`stats` returns
+    # whether it comes to the typical set, and makes estimates anew that hold the chain while tuning, without ``life``
     climbs_by_itself: ClassVar[bool] = False
     renews_by_itself: ClassVar[bool] = False
 
@@ -267,13 +208,6 @@ def attainable(target_accept: float, noise_sd: float) -> float:
     probability 2 Phi(-sqrt(v) / 2); two estimates with noise of sd s add 2 s^2 to v (Sherlock et al., 2015). Best
     scales hardly change with the noise, and so tuned they do not change at all. (Acceptance relative to that of a move
     of length zero has to be capped at 1, and what is capped has a mean below 1 at a standstill: 0.33 for s = 1.8.)
-
-    Parameters
-    ----------
-    target_accept : float
-        In (0, 1).
-    noise_sd : float
-        s, of the log density's noise.
     """
     if noise_sd == 0.0:
         return target_accept

@@ -39,11 +39,10 @@ _INSTEAD = {
 
 def unknown(name: str, ours: Iterable[str]) -> TypeError:
     """The error for an argument that is none of ``ours``."""
-    if name in _INSTEAD:
-        what = _INSTEAD[name]
-    elif name in signature(pm.sample).parameters or name in ("nuts", "target_accept"):
+    what = _INSTEAD.get(name)
+    if what is None and name in (*signature(pm.sample).parameters, "nuts", "target_accept"):
         what = "it is for pm.sample, whose chains are independent and may have other steps"
-    else:
+    elif what is None:
         close = get_close_matches(name, ours, 1)
         what = f"did you mean {close[0]}=?" if close else f"it has {', '.join(ours)}"
     return TypeError(f"pk.sample has no argument {name}: {what}{'' if what.endswith('?') else '.'}")
@@ -61,7 +60,7 @@ def check(**given: tuple[Any, Any]) -> None:
 
 def check_pools(pools: int, chains: int, known: Any) -> None:
     """Refuse pools of fewer than two chains, and what pools cannot share."""
-    if not 1 <= pools <= chains // 2 and pools != 1:
+    if not 1 <= pools <= max(1, chains // 2):
         raise ValueError(
             f"pools must be at least 1 and at most {max(1, chains // 2)} for {chains} chains, two of them in each; got "
             f"{pools}."

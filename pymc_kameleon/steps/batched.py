@@ -110,21 +110,9 @@ register_vectorized(BatchedBlackBox, lambda op, node, *arguments: op.make_node(*
 
 
 def batched_log_density(model, variables, initial_point, compile_kwargs=None) -> Callable:
-    """The model's log density at many points: (n, d) -> (n,).
+    """The model's log density at many points, (n, d) -> (n,), of all its value variables in the order of the vector.
 
-    Parameters
-    ----------
-    model : pymc.Model
-    variables : list of value variables
-        All of the model's, in the order of the vector.
-    initial_point : dict of name to ndarray
-    compile_kwargs : dict, optional
-        As of :class:`pymc_kameleon.steps.log_density.LogDensity`.
-
-    Raises
-    ------
-    ValueError
-        If PyTensor cannot vectorise something in the model (a ``scan``, say).
+    Refused if PyTensor cannot vectorise something in the model (a ``scan``, say).
     """
     outputs, joined = join_nonshared_inputs(initial_point, [model.logp()], variables, {})
     points = pt.matrix("points", dtype=joined.dtype)

@@ -23,6 +23,7 @@ models. Statistical Science 22.
 M. I. Gorinova, D. Moore, M. D. Hoffman (2020). Automatic reparameterisation of probabilistic programs. ICML.
 """
 
+import itertools
 import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -81,38 +82,18 @@ class Moved(NamedTuple):
 
 
 class Coordinates:
-    """Both ways between a model's raveled value variables and u.
+    """Both ways between a model's raveled value variables, in the order of ``variables``, and u.
 
-    Parameters
-    ----------
-    model : pymc.Model
-    variables : list of value variables
-        In the order of the vector. Others must not exist.
-    point : dict of name to ndarray
-        Gives the shapes.
-    noncentred : bool
-        With False, u is x.
-
-    Attributes
-    ----------
-    priors : dict of value variable to Prior
-        The variables that are moved.
-    movable : ndarray of bool, shape (d,)
-        The coordinates that are.
+    ``point`` gives shapes. With ``noncentred=False``, u is x.
     """
 
     def __init__(self, model: Model, variables: list, point: dict, noncentred: bool = True):
-        self.layout, offset = [], 0
-        for variable in variables:
-            shape = np.shape(point[variable.name])
-            size = int(np.prod(shape, dtype=int))
-            self.layout.append((variable, slice(offset, offset + size), shape))
-            offset += size
-        self.dim = offset
+        shapes = [np.shape(point[v.name]) for v in variables]
+        ends = np.cumsum([0, *map(math.prod, shapes)]).tolist()
+        self.layout = list(zip(variables, itertools.starmap(slice, itertools.pairwise(ends)), shapes, strict=True))
+        self.dim = ends[-1]
+        # the variables that are moved
         self.priors: dict[Variable, Prior] = find_priors(model) if noncentred else {}
-        self.movable = np.zeros(self.dim, dtype=bool)
-        for variable, where, _ in self.layout:
-            self.movable[where] = variable in self.priors
         order = [model.rvs_to_values[rv] for rv in model.free_RVs]
         self._order = sorted(self.layout, key=lambda entry: order.index(entry[0]))  # parents first
 
@@ -127,9 +108,11 @@ class Coordinates:
     def forget(self, variable) -> None:
         """Leave ``variable`` as the model has it."""
         del self.priors[variable]
-        for other, where, _ in self.layout:
-            if other is variable:
-                self.movable[where] = False
+
+    @property
+    def movable(self) -> np.ndarray:
+        """The coordinates that are moved, bool, shape (d,)."""
+        return np.repeat([v in self.priors for v, *_ in self.layout], [w.stop - w.start for _, w, _ in self.layout])
 
     def unravel(self, x: Variable) -> dict:
         """The value variables as pieces of the vector ``x``."""
@@ -145,7 +128,7 @@ class Coordinates:
             prior = self.priors.get(variable)
             if prior is None:
                 values[variable] = own.astype(variable.dtype)
-                whole[variable] = (own, own, pt.zeros_like(own), pt.zeros_like(own))
+                whole[variable] = own, own, pt.zeros_like(own), pt.zeros_like(own)
                 continue
             share = None if centring is None else centring[where].reshape(shape)
             location, scale, z, *others = _place(prior, values, own, share)

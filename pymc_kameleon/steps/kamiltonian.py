@@ -59,9 +59,10 @@ class KamiltonianStep(KernelStep):
         density as a whole, as where there is no such structure.
     preset : {None, "paper"}
         "paper", with "lite" and "finite": one lengthscale, no base density, the parameters' own units, leapfrog steps
-        of U[0.01, 0.1] (1 to 10 of them and 1000 points with "lite", 10 to 100, 2000 points and 2000 features with
-        "finite"), and trajectories only as soon as there is a surrogate. The paper gave exact draws as ``history``;
-        from a cold start such a chain may stand still. With other options: ``surrogate=pk.Lite.paper(...)``.
+        of U[0.01, 0.1] (1 to 10 of them and 1000 points with "lite"; 10 to 100, 2000 points, 2000 features and the
+        median distance as lengthscale with "finite"), and trajectories only as soon as there is a surrogate. The paper
+        gave exact draws as ``history``; from a cold start such a chain may stand still. With other options:
+        ``surrogate=pk.Lite.paper(...)``.
     expensive : list of str
         Names of variables, or of Ops' classes, to learn like black boxes although they have a gradient. Default none.
     schedule : {"harmonic", "root"} or callable, optional
@@ -162,10 +163,9 @@ class KamiltonianStep(KernelStep):
                 f"preset={preset!r} is for surrogate={word!r}, the word. With other options it is surrogate="
                 f"pk.{word.title()}.paper(...), arrival=False."
             )
+        defaults = surrogate.defaults()
         chosen = {
-            name: getattr(surrogate, name)
-            for name, value in surrogate.defaults().items()
-            if described(getattr(surrogate, name)) != described(value)
+            n: getattr(surrogate, n) for n in defaults if described(getattr(surrogate, n)) != described(defaults[n])
         }
         if tune is not None and chosen.setdefault("tune", tune) != tune:
             raise ValueError(f"tune={tune!r}, but the surrogate's is {chosen['tune']!r}: give one.")
@@ -250,12 +250,11 @@ class KamiltonianStep(KernelStep):
         found = self.sampler.stats(state, proposal)
         # What the surrogate's own dynamics call diverging is a trajectory that was refused by design and at no cost. To
         # PyMC and ArviZ ``diverging`` says that the sampler cannot follow the log density: only the true one can tell.
-        own_dynamics, n_steps = found.pop("diverging", False), found.pop("n_steps", 0)
         trajectory = proposal.move.startswith(("surrogate", "hamiltonian"))
-        tested = trajectory and proposal.log_q_ratio > -math.inf
-        error = -told.log_ratio if tested else math.nan
+        error = -told.log_ratio if trajectory and proposal.log_q_ratio > -math.inf else math.nan
+        n_steps = found.pop("n_steps", 0)
         found |= {
-            "surrogate_diverging": own_dynamics, "diverging": self.density.diverges(error),
+            "surrogate_diverging": found["diverging"], "diverging": self.density.diverges(error),
             "energy_error": error, "tree_size": n_steps, "evaluations": self.evaluations,
         }  # fmt: skip
         for name in LARGE:

@@ -1,35 +1,24 @@
 """Points whose log density is known, from an earlier run or from a user's table, as the record that samplers take."""
 
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
 import pymc as pm
 import pytensor
 import pytensor.tensor as pt
-from pytensor.graph.replace import clone_replace
 
 from pymc_kameleon.numerics.evaluations import Evaluations, table
 from pymc_kameleon.steps.log_density import LogDensity
-from pymc_kameleon.steps.pooled_trace import from_dataset
+from pymc_kameleon.steps.pooled_trace import from_dataset, group
 
 
 def known_points(given: Any, model: pm.Model, density: LogDensity) -> Evaluations:
-    """The record of what a user gives as ``evaluations``.
+    """The record of what a user gives as ``evaluations``: of ``pk.sample``, or a table (points, log densities).
 
-    Parameters
-    ----------
-    given : InferenceData, DataTree, Dataset, Evaluations or (points, log densities)
-        What ``pk.sample`` returned, or its group ``evaluations``; or a table. Its points: an array of shape (n, d) in
-        the order of the model's value variables, or a dict of arrays of shape (n, *shape) by the names of the value
-        variables (unconstrained), or by those of the model's variables; then the log density is that of the model's
-        variables, too, and the transforms' Jacobians are added.
-
-    Raises
-    ------
-    ValueError
-        If it is of other variables, with what was found and what was wanted.
+    A table's points are an array of shape (n, d) in the order of the model's value variables, or a dict of arrays of
+    shape (n, *shape) by the names of the value variables (unconstrained), or by those of the model's variables; then
+    the log density is that of the model's variables, too, and the transforms' Jacobians are added.
     """
     if isinstance(given, Evaluations):
         made = given
@@ -46,10 +35,7 @@ def known_points(given: Any, model: pm.Model, density: LogDensity) -> Evaluation
 
 
 def _group(given):
-    candidates = [given]
-    with suppress(KeyError, TypeError, AttributeError):
-        candidates.append(given["evaluations"])
-    for candidate in candidates:
+    for candidate in (given, group(given, "evaluations")):
         if "_log_density" in getattr(candidate, "data_vars", ()):
             return candidate
     raise ValueError(
@@ -72,13 +58,8 @@ def _from_table(points, values, model, density):
             f"evaluations have the variables {sorted(points)}; wanted are {sorted(blank)} (unconstrained) or "
             f"{sorted(names)} (the model's own)."
         )
-    unconstrain = _unconstrain(model, list(blank))
-    rows = [
-        unconstrain(*(np.asarray(points[rv.name][n], dtype=rv.dtype) for rv in model.free_RVs))
-        for n in range(len(values))
-    ]
-    positions = np.array([np.concatenate([np.ravel(v) for v in row[:-1]]) for row in rows])
-    return _without_nan(positions.reshape(len(rows), -1), values + [float(row[-1]) for row in rows])
+    positions, log_jacobians = unconstrain({name: points[name][: len(values)] for name in names}, model, blank)
+    return _without_nan(positions, values + log_jacobians)
 
 
 def _without_nan(positions, values):
@@ -92,15 +73,23 @@ def _without_nan(positions, values):
     return table(positions, values)
 
 
-def _unconstrain(model, order):
-    """A function of the model's variables: the value variables in ``order``, and the log of the Jacobian."""
-    inputs = {rv: rv.type(name=rv.name) for rv in model.free_RVs}
+def unconstrain(
+    columns: Mapping[str, Any], model: pm.Model, order: Iterable[str], mode: Any = None
+) -> tuple[np.ndarray, np.ndarray]:
+    """Value variables of the model's, in ``order``, shape (n, d), and the logs of the Jacobian, (n,).
+
+    ``columns`` are arrays of shape (n, *shape) by the names of the model's variables.
+    """
     values, jacobian = {}, pt.constant(0.0)
-    for rv, variable in inputs.items():
-        transform, value = model.rvs_to_transforms.get(rv), variable
-        if transform is not None:
-            value = transform.forward(variable, *rv.owner.inputs)
+    for rv in model.free_RVs:
+        transform, value = model.rvs_to_transforms.get(rv), rv
+        if transform is not None:  # its bounds may be other random variables
+            value = transform.forward(rv, *rv.owner.inputs)
             jacobian = jacobian + transform.log_jac_det(value, *rv.owner.inputs).sum()
         values[model.rvs_to_values[rv].name] = value
-    outputs = clone_replace([*(values[name] for name in order), jacobian], dict(inputs))
-    return pytensor.function(list(inputs.values()), outputs, on_unused_input="ignore")
+    outputs = [*(values[name] for name in order), jacobian]
+    function = pytensor.function(model.free_RVs, outputs, mode=mode, on_unused_input="ignore")
+    given = [np.asarray(columns[rv.name]).astype(rv.dtype) for rv in model.free_RVs]
+    rows = [function(*row) for row in zip(*given, strict=True)]
+    positions = np.array([np.concatenate([np.ravel(v) for v in row[:-1]]) for row in rows], dtype=float)
+    return positions.reshape(len(rows), -1), np.array([float(row[-1]) for row in rows])

@@ -5,7 +5,9 @@ import logging
 import math
 import pickle
 import warnings
+from collections.abc import Callable
 from functools import cache
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -22,41 +24,33 @@ from pymc_kameleon.steps.noise.hidden_generators import hidden_generators
 _log = logging.getLogger("pymc.kameleon")
 
 
+def _held(cells: str, read: Callable, write: Callable, kind: type) -> Any:
+    """The values of the cells in an attribute, to be read and set."""
+
+    def put(density, values):
+        for cell, value in zip(getattr(density, cells), values, strict=True):
+            cell.value = write(value)
+
+    return property(lambda density: kind(read(cell.value) for cell in getattr(density, cells)), put)
+
+
 class LogDensity:
     """log p of the model as a function of the raveled values of ``vars``, the other variables held at shared values.
 
-    Parameters
-    ----------
-    model : pymc.Model
-    vars : list of value variables
-        The ones that make up the vector, in this order.
-    initial_point : dict of name to ndarray
-        Gives shapes and dtypes.
-    compile_kwargs : dict, optional
-        Passed to ``pymc.pytensorf.compile`` as they are. Without a ``mode``, PyTensor's default is used, except that
-        black-box Ops are run by the C virtual machine (Numba's object mode costs more), and that Numba is chosen
-        where PyTensor would silently fall back to Python for want of a C++ compiler.
-
-    own_auxiliary : bool
-        Make the standard normals of the model's estimators inputs (``auxiliary``) instead of drawing them anew.
-
-    Attributes
-    ----------
-    dim : int
-    noisy : bool
-        Whether the log density is an estimate.
-    suspects : list of str
-        Black-box Ops that seem to draw random numbers that PyTensor cannot see.
-    split : bool
-        Whether noisy and deterministic factors are kept apart, because another step may move variables that only
-        the deterministic ones depend on.
-    given_work : tuple of int
-        What ``work`` was when the model was built.
-    reparametrized : bool
-        Whether its coordinates are not the model's, and are yet to be chosen.
+    ``vars`` are value variables, the vector's in this order; ``initial_point`` gives shapes and dtypes;
+    ``own_auxiliary`` makes the standard normals of the model's estimators inputs (``auxiliary``) instead of drawing
+    them anew. ``compile_kwargs`` are passed to ``pymc.pytensorf.compile`` as they are. Without a ``mode``, PyTensor's
+    default is used, except that black-box Ops are run by the C virtual machine (Numba's object mode costs more), and
+    that Numba is chosen where PyTensor would silently fall back to Python for want of a C++ compiler.
     """
 
-    reparametrized = False
+    dim: int
+    noisy: bool  # the log density is an estimate
+    suspects: list[str]  # black-box Ops that seem to draw random numbers that PyTensor cannot see
+    # Noisy and deterministic factors are kept apart: another step may move variables that only the latter depend on.
+    split: bool
+    given_work: tuple[int, ...]  # what ``work`` was when the model was built
+    reparametrized = False  # its coordinates are not the model's, and are yet to be chosen
 
     def __init__(self, model, vars, initial_point, compile_kwargs=None, own_auxiliary=False):
         self.compile_kwargs = compile_kwargs
@@ -67,48 +61,38 @@ class LogDensity:
         outputs = [noise.deterministic, noise.noisy] if self.split else [model.logp()]
         outputs, joined = join_nonshared_inputs(initial_point, outputs, vars, shared)
         self.suspects = hidden_generators(outputs)
-        auxiliary: list = []
-        if own_auxiliary:
-            outputs, auxiliary = noisy_factors.take_auxiliary(outputs)
+        outputs, auxiliary = noisy_factors.take_auxiliary(outputs) if own_auxiliary else (outputs, [])
         # Never the model's own streams: every function compiled from the model shares those.
         own_streams = {
-            r: pytensor.shared(np.random.default_rng(), name=f"noise_{i}")
-            for i, r in enumerate(noisy_factors.noise_streams(outputs))
+            r: pytensor.shared(np.random.default_rng(), name="noise") for r in noisy_factors.noise_streams(outputs)
         }
-        own_work = {
-            n: pytensor.shared(n.get_value(), name=f"work_{i}")
-            for i, n in enumerate(noisy_factors.work_inputs(outputs))
-        }
+        own_work = {n: pytensor.shared(n.get_value(), name="work") for n in noisy_factors.work_inputs(outputs)}
         if own_streams or own_work:
             outputs = clone_replace(outputs, {**own_streams, **own_work})
         self._dtype = joined.dtype
         self._function = compile_log_density([joined], outputs, compile_kwargs)
-        self._deterministic = None
-        if self.split:
-            self._deterministic = compile_log_density([joined], outputs[:1], compile_kwargs)
-        functions = [self._function, self._deterministic] if self.split else [self._function]
-        found = [cell for f in functions for cell in pytensor_internals.cells(f, lambda v: True)]
-        self._others = {
-            variable.name: [cell for cell in found if cell.variable is value] for variable, value in shared.items()
-        }
-        self._auxiliary = [next(c for c in found if c.variable is value) for value in auxiliary]
-        own = pytensor_internals.cells(self._function, lambda v: True)
+        self._deterministic = compile_log_density([joined], outputs[:1], compile_kwargs) if self.split else None
+        own = pytensor_internals.cells(self._function)
+        found = own if self._deterministic is None else own + pytensor_internals.cells(self._deterministic)
+        self._others = {v.name: [cell for cell in found if cell.variable is value] for v, value in shared.items()}
+        self._auxiliary, self._work = (
+            [next(cell for cell in found if cell.variable is value) for value in values]
+            for values in (auxiliary, own_work.values())
+        )
         self._noise = [cell for cell in own if isinstance(cell.variable.type, RandomType)]
-        worked = [next(c for c in own if c.variable is n) for n in own_work.values()]
-        self._work, ours = worked, {id(cell.variable) for cell in [*self._noise, *worked]}
-        self._given = [cell for cell in own if id(cell.variable) not in ours]
+        self._given = [cell for cell in own if cell not in self._noise and cell not in self._work]
         self.given_work = self.work
         self._evaluate = self._explain = None
 
     def _lay_out(self, vars, initial_point):
         """Where each variable is in the vector."""
-        self._layout = []
-        offset = 0
-        for variable in vars:
-            value = np.asarray(initial_point[variable.name])
-            self._layout.append((variable.name, offset, offset + value.size, value.shape, value.dtype))
-            offset += value.size
-        self.dim = offset
+        blank = {v.name: np.asarray(initial_point[v.name]) for v in vars}
+        ends = np.cumsum([0, *(value.size for value in blank.values())]).tolist()
+        self._layout = [
+            (name, *place, value.shape, value.dtype)
+            for (name, value), place in zip(blank.items(), pairwise(ends), strict=True)
+        ]
+        self.dim = ends[-1]
         self._single = len(self._layout) == 1
         self._rounds = any(dtype != np.float64 for *_, dtype in self._layout)
 
@@ -117,12 +101,9 @@ class LogDensity:
     def __call__(self, x: np.ndarray) -> float:
         """The log density at ``x``, a C-contiguous float64 array of shape (d,); NaN and infinities as they come."""
         if self._evaluate is None:
-            evaluate = pytensor_internals.raw_callable(self._function)
-            if self._dtype != "float64":  # PyTensor's floatX; the algorithms stay in float64
-                self._evaluate = lambda x: evaluate(x.astype(self._dtype))
-            else:
-                self._evaluate = evaluate
-        return self._evaluate(x)
+            self._evaluate = pytensor_internals.raw_callable(self._function)
+        # PyTensor's floatX; the algorithms stay in float64
+        return self._evaluate(x if self._dtype == "float64" else x.astype(self._dtype))
 
     def parts(self, x: np.ndarray) -> tuple[float, float]:
         """(log density at ``x``, its noisy part where the two are kept apart, else 0)."""
@@ -134,8 +115,7 @@ class LogDensity:
 
     def deterministic_part(self, x: np.ndarray) -> float:
         """The deterministic factors at ``x``; draws nothing; needs ``split``."""
-        value = self._deterministic(x.astype(self._dtype, copy=False))
-        return pytensor_internals.number(value)
+        return pytensor_internals.number(self._deterministic(x.astype(self._dtype, copy=False)))
 
     def diverges(self, energy_error: float) -> bool:
         """Whether a tested trajectory is what NUTS calls diverging: an infinite error is in ``nonfinite``.
@@ -181,13 +161,11 @@ class LogDensity:
     def follow(self, point: dict[str, np.ndarray]) -> bool:
         """Take over the other variables' values; whether any of them moved."""
         moved = False
-        for name, cells in self._others.items():
-            for cell in cells:
-                known = cell.value
-                value = np.asarray(point[name], dtype=known.dtype)
-                if value.tobytes() != known.tobytes():  # NaN is what it was, too
-                    cell.value = value.copy()
-                    moved = True
+        for name, cell in ((name, cell) for name, cells in self._others.items() for cell in cells):
+            value = np.asarray(point[name], dtype=cell.value.dtype)
+            if value.tobytes() != cell.value.tobytes():  # NaN is what it was, too
+                cell.value = value.copy()
+                moved = True
         return moved
 
     @property
@@ -205,10 +183,8 @@ class LogDensity:
         for cell in self._given:
             value = np.asarray(cell.value)
             digest.update(f"{value.dtype} {value.shape} ".encode())
-            if value.dtype.hasobject:  # a sparse matrix
-                digest.update(pickle.dumps(cell.value))
-            else:
-                digest.update(np.ascontiguousarray(value).data)
+            sparse = value.dtype.hasobject
+            digest.update(pickle.dumps(cell.value) if sparse else np.ascontiguousarray(value).data)
         return digest.digest()
 
     @property
@@ -222,35 +198,11 @@ class LogDensity:
         """The cells of this density's own random generators, in a fixed order."""
         return self._noise
 
-    @property
-    def noise(self) -> list[Any]:
-        """States of those generators."""
-        return [get_state_from_generator(cell.value) for cell in self._noise]
-
-    @noise.setter
-    def noise(self, states):
-        for cell, state in zip(self._noise, states, strict=True):
-            cell.value = random_generator_from_state(state)
-
-    @property
-    def work(self) -> tuple[int, ...]:
-        """How many particles, simulations ... each estimator uses; of those that are told."""
-        return tuple(int(cell.value) for cell in self._work)
-
-    @work.setter
-    def work(self, numbers):
-        for cell, n in zip(self._work, numbers, strict=True):
-            cell.value = np.asarray(n, "int64")
-
-    @property
-    def auxiliary(self) -> list[np.ndarray]:
-        """The standard normals that the estimators are a function of, one array an estimator."""
-        return [cell.value for cell in self._auxiliary]
-
-    @auxiliary.setter
-    def auxiliary(self, values):
-        for cell, value in zip(self._auxiliary, values, strict=True):
-            cell.value = value
+    # States of those generators; how many particles, simulations ... each estimator that is told uses; the standard
+    # normals that the estimators are a function of, one array an estimator.
+    noise = _held("_noise", get_state_from_generator, random_generator_from_state, list)
+    work = _held("_work", int, lambda n: np.asarray(n, "int64"), tuple)
+    auxiliary = _held("_auxiliary", lambda value: value, lambda value: value, list)
 
     # -- explaining ---------------------------------------------------------------------------
 
@@ -278,8 +230,7 @@ def compile_log_density(inputs, outputs, compile_kwargs: dict[str, Any] | None):
     kwargs = dict(compile_kwargs or {})
     if "mode" in kwargs:  # the user's word is final
         return pytensor_internals.compile_strictly(inputs, outputs, **kwargs)
-    has_compiler = bool(pytensor.config.cxx)
-    if not has_compiler and pytensor_internals.runs_in_python():
+    if not pytensor.config.cxx and pytensor_internals.runs_in_python():
         _say_once(
             "PyTensor found no C++ compiler and would run the log density in Python; using its Numba linker instead."
         )
@@ -291,7 +242,7 @@ def compile_log_density(inputs, outputs, compile_kwargs: dict[str, Any] | None):
     for other in caught:
         if other not in black_box:
             warnings.warn_explicit(other.message, other.category, other.filename, other.lineno)
-    if black_box and has_compiler:
+    if black_box and pytensor.config.cxx:
         function = pytensor_internals.compile_strictly(inputs, outputs, **{**kwargs, "mode": "CVM"})
     return function
 

@@ -60,8 +60,7 @@ class AdaptiveMetropolisStep(KernelStep):
         self, vars=None, *, target_accept: float = default(0.234),
         scaling: Literal["learned", "fixed"] = default("learned"),
         covariance: Literal["window", "recursive", "identity"] = default("window"),
-        exploration_share: float = default(0.0), autoregressive_share: float = default(0.0),
-        learn_from_values: bool = default(True),
+        exploration_share: float = default(0.0), learn_from_values: bool = default(True),
         schedule: ScheduleName | Callable[[int], float] | None = default(None), scale: float | None = default(None),
         initial_scale: float | np.ndarray = default(0.1), **common: Unpack[CommonOptions],
     ):  # fmt: skip
@@ -114,11 +113,13 @@ class KameleonStep(KernelStep):
         self, vars=None, *, n_history: int = default(1000), target_accept: float = default(0.234),
         proposal: Literal["full", "pca"] = default("full"), n_directions: int = default(20),
         kernel: KernelName | Kernel = default("gaussian"), lengthscale: float | None = default(None),
-        lengthscale_factor: float = default(0.5), gamma: float | None = default(None),
+        lengthscale_factor: float = default(0.5), gamma: float | Callable[[int], float] | None = default(None),
         normalization: Literal["local", "none", "trace"] = default("local"),
         coordinates: Literal["whitened", "scaled", "raw"] = default("whitened"), global_share: float = default(0.5),
         autoregressive_share: float = default(0.5), learn_from_values: bool = default(True),
-        scale: float | None = default(None), subsample: Literal["even", "random"] = default("even"),
+        scale: float | None = default(None),
+        rate: Literal["renewed", "harmonic", "trial"] | Callable[[int], float] = default("renewed"),
+        subsample: Literal["even", "random"] = default("even"),
         schedule: ScheduleName | Callable[[int], float] | None = default(None), screen: int = default(0),
         local_start: int | None = default(None), **common: Unpack[CommonOptions],
     ):  # fmt: skip
@@ -135,7 +136,8 @@ class FastKameleonStep(KernelStep):
     ----------
     preset : {None, "paper"}
         "paper": the dissertation's covariance gamma^2 I + eta^2 J^T C J in the parameters' own units with
-        gamma = 0.5, the median heuristic, the whole history, and no other moves. Options given besides it win.
+        gamma = 0.5, the median heuristic, the whole history, eta from a trial run of 1000 local moves, and no other
+        moves. Options given besides it win.
 
     Notes
     -----
@@ -166,13 +168,13 @@ class FastKameleonStep(KernelStep):
         self, vars=None, *, n_features: int = default(300), target_accept: float = default(0.234),
         kernel: KernelName | Kernel = default("gaussian"), embedding: Literal["sincos", "cos"] = default("sincos"),
         orthogonal: bool = default(False), lengthscale: float | None = default(None),
-        lengthscale_factor: float = default(1.0), gamma: float | None = default(None),
+        lengthscale_factor: float = default(1.0), gamma: float | Callable[[int], float] | None = default(None),
         normalization: Literal["trace", "none"] = default("trace"),
         coordinates: Literal["whitened", "scaled", "raw"] = default("whitened"), global_share: float = default(0.5),
         autoregressive_share: float = default(0.5), sheared_share: float = default(0.75),
         learn_from_values: bool = default(True), scale: float | None = default(None),
         mean_shift: bool = default(True), variance_share: float = default(0.75), whole_history: bool = default(False),
-        rate: Literal["renewed", "harmonic"] = default("renewed"),
+        rate: Literal["renewed", "harmonic", "trial"] | Callable[[int], float] = default("renewed"),
         schedule: ScheduleName | Callable[[int], float] | None = default(None), screen: int = default(10),
         local_start: int | None = default(None), **common: Unpack[CommonOptions],
     ):  # fmt: skip
@@ -217,10 +219,8 @@ class GaussianMixtureStep(KernelStep):
 
     def __init__(
         self, vars=None, *, max_components: int = default(16), n_history: int = default(1000),
-        inflation: float = default(1.4), broad_share: float = default(0.1),
         shares: tuple[float, float, float, float] = default((0.25, 0.25, 0.25, 0.25)),
-        target_accept: float = default(0.234), auxiliary_target_accept: float = default(0.4),
-        learn_from_values: bool = default(True), screen: int = default(0), local_start: int | None = default(None),
+        target_accept: float = default(0.234), screen: int = default(0), local_start: int | None = default(None),
         **common: Unpack[CommonOptions],
     ):  # fmt: skip
         super().__init__(vars, **given(locals()), **common)
@@ -233,7 +233,8 @@ class GaussianAdaptationStep(KernelStep):
     ----------
     preset : {None, "paper"}
         "paper": from the identity and radius 1, at constant rates, by acceptances, towards an acceptance rate of 1/e,
-        without a search for the units. Options given besides it win.
+        without a search for the units; in Khoury (2018) the same with ``condition_limit=80, radius_range=1000``.
+        Options given besides it win.
 
     Notes
     -----
@@ -250,10 +251,9 @@ class GaussianAdaptationStep(KernelStep):
 
     def __init__(
         self, vars=None, *, target_accept: float = default(0.234), initial_scale: np.ndarray | None = default(None),
-        initial_radius: float | None = default(None), initial_covariance: np.ndarray | None = default(None),
-        rate: float | None = default(None), diminishing: bool = default(True),
-        success: Literal["probability", "indicator"] = default("probability"), sweeps: int = default(20),
-        radius_range: float = default(1e12), condition_limit: float = default(1e12), **common: Unpack[CommonOptions],
+        initial_radius: float | None = default(None), rate: float | None = default(None),
+        diminishing: bool = default(True), success: Literal["probability", "indicator"] = default("probability"),
+        sweeps: int = default(20), **common: Unpack[CommonOptions],
     ):  # fmt: skip
         super().__init__(vars, **given(locals()), **common)
 
@@ -264,8 +264,8 @@ class CMAStep(KernelStep):
     Parameters
     ----------
     preset : {None, "paper"}
-        "paper": from the identity and sigma 1, at constant rates, by acceptances, without a search for the units.
-        Options given besides it win.
+        "paper": from the identity and sigma 1, at constant rates, by acceptances, without a search for the units, as
+        Khoury (2018, table 5.1) has it. Options given besides it win.
 
     Notes
     -----
@@ -282,10 +282,9 @@ class CMAStep(KernelStep):
 
     def __init__(
         self, vars=None, *, target_accept: float = default(2 / 11), initial_scale: np.ndarray | None = default(None),
-        initial_sigma: float | None = default(None), initial_covariance: np.ndarray | None = default(None),
-        rate_factor: float = default(1.0), diminishing: bool = default(True),
-        success: Literal["probability", "indicator"] = default("probability"), sweeps: int = default(20),
-        sigma_range: float = default(1e12), condition_limit: float = default(1e12), **common: Unpack[CommonOptions],
+        initial_sigma: float | None = default(None), rate_factor: float = default(1.0),
+        diminishing: bool = default(True), success: Literal["probability", "indicator"] = default("probability"),
+        sweeps: int = default(20), **common: Unpack[CommonOptions],
     ):  # fmt: skip
         super().__init__(vars, **given(locals()), **common)
 

@@ -38,13 +38,7 @@ class CommonOptions(TypedDict, total=False):
 
 
 def continuous(step: str, vars, model) -> list:
-    """The value variables that ``step`` is to sample: ``vars``, or all continuous ones of the model.
-
-    Raises
-    ------
-    ValueError
-        If there are none, or discrete ones among them.
-    """
+    """The value variables that ``step`` is to sample: ``vars``, or all continuous ones of the model."""
     if vars is None:
         vars = model.continuous_value_vars
     else:
@@ -64,13 +58,7 @@ def continuous(step: str, vars, model) -> list:
 
 
 def full_point(model, given) -> dict[str, np.ndarray]:
-    """The point ``given``, or the model's initial one: arrays of the value variables' shapes.
-
-    Raises
-    ------
-    ValueError
-        If a variable is missing, or has another shape.
-    """
+    """The point ``given``, or the model's initial one: arrays of the value variables' shapes."""
     point = model.initial_point() if given is None else given
     missing = [v.name for v in model.value_vars if v.name not in point]
     if missing:
@@ -89,15 +77,8 @@ def full_point(model, given) -> dict[str, np.ndarray]:
 def choose(kind: Any, preset: str | None, options: dict[str, Any]) -> tuple[str, dict, int, Any]:
     """Which algorithm a step of the class ``kind`` runs, and with what; refuses options that it does not have.
 
-    Returns
-    -------
-    variant : str
-    options : dict
-        The preset's, with the given ones on top.
-    screen : int
-        How many transitions on a surrogate a draw makes.
-    schedule : optional
-        When to learn anew.
+    The variant; the preset's options with the given ones on top; how many transitions on a surrogate a draw makes; when
+    to learn anew.
     """
     variant = options.pop(kind.chooses, next(iter(kind.variants)))
     if kind.chooses:
@@ -116,21 +97,17 @@ def choose(kind: Any, preset: str | None, options: dict[str, Any]) -> tuple[str,
         screen = options.pop("screen", 0 if preset == "paper" else kind.screens)
         check_types({"screen": screen}, {"screen": int})
         count(0, screen=screen)
-    if kind.schedules:
-        schedule = options.pop("schedule", None)
-        if schedule is not None and variant not in kind.schedules:
+    if kind.schedules and (schedule := options.pop("schedule", None)) is not None:
+        if variant not in kind.schedules:
             raise unknown("schedule", kind.schedules)
         check_types({"schedule": schedule}, {"schedule": ScheduleName | Callable | None})
     if preset is not None and preset not in presets:
         raise ValueError(f"preset must be None{''.join(f' or {p!r}' for p in presets)}, got {preset!r}.")
-    for name, value in list(options.items()):
+    for name in [n for n in options if n not in known]:
         having = {v: m for v, m in kind.variants.items() if name in m.defaults()}
-        if name in known:
-            continue
         # at its default an option of another algorithm asks for nothing
-        if not any(described(value) == described(m.defaults()[name]) for m in having.values()):
+        if described(options.pop(name)) not in [described(m.defaults()[name]) for m in having.values()]:
             raise unknown(name, having)
-        del options[name]
     return variant, {**presets.get(preset, {}), **options}, screen, schedule
 
 
@@ -143,17 +120,9 @@ def build(algorithm: Any, options: dict[str, Any], screen: int, schedule: Any) -
 
 
 def unknown_option(name: str, step: str, known, elsewhere: str) -> TypeError:
-    """The error for an option that the step does not know.
+    """The error for an option that ``step``, with the algorithm that it was told to use, does not know.
 
-    Parameters
-    ----------
-    name : str
-    step : str
-        The step, and the algorithm that it was told to use.
-    known : iterable of str
-        The options that there are.
-    elsewhere : str
-        The choice of another algorithm with which the option exists, "keyword='value'"; empty if there is none.
+    ``elsewhere``: the choice of another algorithm with which it exists, "keyword='value'"; empty if there is none.
     """
     listed = ", ".join(sorted(known))
     if elsewhere:

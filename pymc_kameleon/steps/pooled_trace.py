@@ -3,6 +3,7 @@
 import math
 import warnings
 from collections.abc import Iterable
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -22,12 +23,8 @@ FLOATS = (
 )  # fmt: skip
 DTYPES: dict[str, Any] = {
     **dict.fromkeys(FLOATS, np.float64),
-    "diverging": np.bool_,
-    "surrogate_diverging": np.bool_,
-    "refits": np.int64,
-    "evaluations": np.int64,
-    "pool": np.int64,
-    "mode": np.int64,
+    **dict.fromkeys(("diverging", "surrogate_diverging"), np.bool_),
+    **dict.fromkeys(("refits", "evaluations", "pool", "mode"), np.int64),
     "move": np.dtype("U16"),
     "surrogate": np.dtype("U24"),
 }
@@ -48,12 +45,7 @@ def to_idata(
 ):
     """InferenceData (PyMC 5) or DataTree (PyMC 6) of ``rows``, one draw of every chain each.
 
-    Parameters
-    ----------
-    attributes : dict
-        Of the posterior and of the evaluations.
-    kwargs
-        Of ``pm.to_inference_data``.
+    ``attributes`` are of the posterior and of the evaluations, ``kwargs`` of ``pm.to_inference_data``.
     """
     idata = _inference_data(model, density, warmup, rows, seconds, keep_warmup, kwargs)
     for name, value in attributes.items():
@@ -65,14 +57,11 @@ def _inference_data(model, density, warmup, rows, seconds, keep_warmup, kwargs, 
     """As ``pm.sample`` makes it of its traces."""
     kept = [*warmup, *rows] if keep_warmup else rows
     traces, first = [], NDArray(model=model, vars=variables)
+    compiled = {
+        name: getattr(first, name) for name in ("vars", "fn", "var_shapes", "var_dtypes")
+    }  # once, for all chains
     for chain in range(len(rows[0].positions)):
-        # One compiled function for all chains.
-        trace = first
-        if chain:
-            trace = NDArray(
-                model=model, vars=first.vars, fn=first.fn, var_shapes=first.var_shapes,
-                var_dtypes=first.var_dtypes,
-            )  # fmt: skip
+        trace = NDArray(model=model, **compiled)
         trace.setup(len(kept), chain, [DTYPES])
         template = {v.name: None for v in model.value_vars}
         for n, row in enumerate(kept):
@@ -104,18 +93,14 @@ def add_control_variates(
 ) -> Any:
     """Draws of the surrogate in the model's variables, and how far it is off, as groups of their own.
 
-    Parameters
-    ----------
-    ratios : dict of str to ndarray
-        f - log p of the posterior's draws, (chains, draws), and of the audits, (n,).
+    ``ratios`` are f - log p of the posterior's draws, (chains, draws), and of the audits, (n,).
     """
     rows = [Row(x, np.zeros(len(x)), [{}] * len(x)) for x in free.positions.swapaxes(0, 1)]
     # without deterministics, which may stand behind the simulator whose evaluations are counted
     names = {v.name for v in (*model.free_RVs, *model.value_vars)}
     variables = [v for v in model.unobserved_value_vars if v.name in names]
     made = _inference_data(model, density, [], rows, 0.0, False, {}, variables)["posterior"]
-    to_plain = getattr(made, "to_dataset", None)
-    idata = _with_group(idata, "surrogate_posterior", made if to_plain is None else to_plain())
+    idata = _with_group(idata, "surrogate_posterior", plain(made))
     columns = {
         "log_ratio": (["chain", "draw"], ratios["draws"]),
         "audit_log_ratio": ("audit", ratios["audits"]),
@@ -137,12 +122,10 @@ def to_dataset(density: LogDensity, evaluated: Evaluations, attributes: dict[str
     """Every evaluation, value variable by value variable, as a dataset with the dimension ``evaluation``."""
     columns: dict[str, Any] = {}
     blank = density.update({}, np.zeros(density.dim))
-    offset = 0
-    for name, value in blank.items():
-        part = evaluated.positions[:, offset : offset + value.size]
+    parts = np.split(evaluated.positions, np.cumsum([value.size for value in blank.values()])[:-1], axis=1)
+    for (name, value), part in zip(blank.items(), parts, strict=True):
         dims = ["evaluation", *(f"{name}_dim_{k}" for k in range(value.ndim))]
         columns[name] = (dims, part.reshape(-1, *value.shape))
-        offset += value.size
     for name in ("chain", "round", "move"):
         columns[f"_{name}"] = ("evaluation", getattr(evaluated, name))
     columns["_log_density"] = ("evaluation", evaluated.log_densities)
@@ -150,17 +133,8 @@ def to_dataset(density: LogDensity, evaluated: Evaluations, attributes: dict[str
 
 
 def from_dataset(density: LogDensity, dataset) -> Evaluations:
-    """The record that ``to_dataset`` made a dataset of, for a model with the same value variables.
-
-    Raises
-    ------
-    ValueError
-        If the variables or their shapes are others.
-    """
-    to_plain = getattr(dataset, "to_dataset", None)  # of a group in a DataTree
-    if to_plain is not None:
-        dataset = to_plain()
-    blank = density.update({}, np.zeros(density.dim))
+    """The record that ``to_dataset`` made a dataset of, for a model with the same value variables."""
+    dataset, blank = plain(dataset), density.update({}, np.zeros(density.dim))
     wanted = {name: value.shape for name, value in blank.items()}
     given = {str(name): value.shape[1:] for name, value in dataset.items() if not str(name).startswith("_")}
     if wanted != given:
@@ -168,14 +142,24 @@ def from_dataset(density: LogDensity, dataset) -> Evaluations:
             f"the evaluations are of the value variables {given}, and the model has {wanted}. Give evaluations of the "
             "same model, unconstrained, by the names of its value variables."
         )
-    positions = positions_of(dataset, list(blank))
+    return record_of(dataset, blank)
+
+
+def group(source: Any, name: str) -> Any:
+    """A group of an InferenceData or a DataTree; None where there is none."""
+    with suppress(KeyError, TypeError, AttributeError, IndexError):
+        return source[name]
+    return None
+
+
+def plain(group: Any) -> Any:
+    """A group as an ``xarray.Dataset``, whatever holds it."""
+    return group.to_dataset() if hasattr(group, "to_dataset") else group
+
+
+def record_of(dataset: Any, names: Iterable[str]) -> Evaluations:
+    """The record in ``to_dataset``'s, with the value variables ``names`` in their order."""
     values = dataset["_log_density"].values
+    parts = [np.asarray(dataset[name].values, dtype=float).reshape(len(values), -1) for name in names]
     rest = [dataset[f"_{name}"].values for name in ("chain", "round", "move")]
-    return table(positions, values, *rest)
-
-
-def positions_of(dataset: Any, names: Iterable[str]) -> np.ndarray:
-    """The points of ``to_dataset``'s, by the value variables ``names`` in their order, shape (n, d)."""
-    n = dataset["_log_density"].sizes["evaluation"]
-    parts = [np.asarray(dataset[name].values, dtype=float).reshape(n, -1) for name in names]
-    return np.concatenate(parts, axis=1)
+    return table(np.concatenate(parts, axis=1), values, *rest)

@@ -46,17 +46,12 @@ def look_at_prior(model: pm.Model, variables: list, point: dict[str, np.ndarray]
     scales, columns = [], []
     for variable in variables:
         here = np.abs(np.asarray(point[variable.name], dtype=float)).ravel()
-        scale = np.maximum(here, 1.0)
-        if model.rvs_to_transforms.get(model.values_to_rvs[variable]) is not None:
-            scale = np.ones_like(here)
-        if variable.name in draws:
-            with np.errstate(all="ignore"):
-                low, high = np.quantile(draws[variable.name], [0.25, 0.75], axis=0)
-                spread = 0.5 * (high - low)
-            usable = np.isfinite(spread) & (spread > 0.0)
-            scale = np.where(usable, spread, scale)
-        scales.append(scale)
+        transformed = model.rvs_to_transforms.get(model.values_to_rvs[variable]) is not None
         columns.append(draws.get(variable.name, np.full((DRAWS, here.size), np.nan)))
+        with np.errstate(all="ignore"):
+            spread = 0.5 * np.subtract(*np.quantile(columns[-1], [0.75, 0.25], axis=0))
+        usable = np.isfinite(spread) & (spread > 0.0)
+        scales.append(np.where(usable, spread, np.ones_like(here) if transformed else np.maximum(here, 1.0)))
     return Prior(np.concatenate(scales), np.concatenate(columns, axis=1))
 
 
@@ -68,17 +63,7 @@ def jitter(scale: np.ndarray) -> np.ndarray:
 
 
 class Starts:
-    """Where the chains of a step set out.
-
-    Parameters
-    ----------
-    model : pymc.Model
-    variables : list of value variables
-        Those of ``density``, in their order.
-    point : dict of name to ndarray
-        The initial point.
-    density : LogDensity
-    """
+    """Where the chains of a step set out: of the value variables of ``density``, in their order, from ``point``."""
 
     def __init__(self, model: pm.Model, variables: list, point: dict, density: Any):
         self.model, self.variables, self.point, self.density = model, variables, point, density
@@ -96,12 +81,9 @@ class Starts:
         A chain at the initial point first jumps to an over-dispersed start; one that ``climbs`` then does so, for a
         share of ``tune`` at most.
         """
-        density = self.density
-        initial = density.ravel(self.point)
-        if density.reparametrized:
-            at_initial = np.array_equal(density.enter(initial), x)
-        else:
-            at_initial = density.is_at(initial, x)
+        density, initial = self.density, self.density.ravel(self.point)
+        moved = density.reparametrized
+        at_initial = np.array_equal(density.enter(initial), x) if moved else density.is_at(initial, x)
         if not (at_initial or climbs):
             return None
         scale = density.spread(self.prior.scale)
@@ -176,11 +158,9 @@ def _drawn_by_black_boxes(model) -> list:
 def finite_ends(model: pm.Model) -> list[float]:
     """Where the model's variables have to end, as far as these are constants, in order; PyMC's ``Interval`` knows."""
     found: set[float] = set()
-    for rv in model.free_RVs:
-        transform = model.rvs_to_transforms.get(rv)
-        if isinstance(transform, IntervalTransform):
-            for end in transform.args_fn(*rv.owner.inputs):
-                with suppress(NotConstantValueError):
-                    folded = [] if end is None else constant_fold([pt.as_tensor(end)])
-                    found.update(float(e) for e in np.ravel(folded) if np.isfinite(e))
+    transforms = ((rv, model.rvs_to_transforms.get(rv)) for rv in model.free_RVs)
+    bounded = ((rv, t) for rv, t in transforms if isinstance(t, IntervalTransform))
+    for end in (end for rv, transform in bounded for end in transform.args_fn(*rv.owner.inputs) if end is not None):
+        with suppress(NotConstantValueError):
+            found.update(float(e) for e in np.ravel(constant_fold([pt.as_tensor(end)])) if np.isfinite(e))
     return sorted(found)

@@ -134,7 +134,7 @@ class Cell:
             self._function.input_storage[self._place].storage[0] = value
 
 
-def cells(function, wanted: Callable[[Any], bool]) -> list[Cell]:
+def cells(function, wanted: Callable[[Any], bool] = lambda variable: True) -> list[Cell]:
     """The shared inputs of ``function`` that are wanted, in the function's order."""
     return [Cell(function, variable) for variable in function.get_shared() if wanted(variable)]
 
@@ -193,19 +193,13 @@ def compiling_step() -> BlockedStep | None:
 
     Found among the callers. A step that has its functions compiled by somebody else is not found.
     """
-    for caller in _callers():
-        if isinstance(caller, BlockedStep):
-            return caller
-    return None
+    return next((caller for caller in _callers() if isinstance(caller, BlockedStep)), None)
 
 
 def other_steps(step: BlockedStep) -> list[BlockedStep]:
     """The steps that PyMC's driver calls in turn with ``step``, which is being called now."""
-    found: list[BlockedStep] = []
-    for caller in _callers():
-        if isinstance(caller, CompoundStep):
-            found += [m for m in caller.methods if isinstance(m, BlockedStep) and m is not step]
-    return found
+    methods = (m for caller in _callers() if isinstance(caller, CompoundStep) for m in caller.methods)
+    return [m for m in methods if isinstance(m, BlockedStep) and m is not step]
 
 
 def _callers() -> Iterator[Any]:
@@ -233,11 +227,9 @@ def operations(step: BlockedStep) -> list[Any]:
 def _functions(value, depth=3) -> Iterator[Function]:
     if isinstance(value, Function):
         yield value
-    elif depth and isinstance(value, (list, tuple)):
-        for part in value:
-            yield from _functions(part, depth - 1)
     elif depth and not isinstance(value, (type, ModuleType)):
-        for part in list(getattr(value, "__dict__", {}).values()):
+        parts = value if isinstance(value, (list, tuple)) else list(getattr(value, "__dict__", {}).values())
+        for part in parts:
             yield from _functions(part, depth - 1)
 
 
@@ -256,10 +248,8 @@ class _ModelWithout(Model):
 
     def logp(self, vars=None, jacobian=True, sum=True):
         """The log density less the factors left out, which are zeros where every term is wanted."""
-        if vars is None:
-            vars = [*self.free_RVs, *self.observed_RVs, *self.potentials]
-        elif not isinstance(vars, (list, tuple)):
-            vars = [vars]
+        vars = [*self.free_RVs, *self.observed_RVs, *self.potentials] if vars is None else vars
+        vars = vars if isinstance(vars, (list, tuple)) else [vars]
         wanted = [v for v in vars if self.values_to_rvs.get(v, v).name not in self._left_out]
         found = dict(zip(wanted, super().logp(wanted, jacobian, sum=False), strict=True))
         terms = [found.get(v, pt.constant(0.0)) for v in vars]

@@ -26,15 +26,9 @@ _log = logging.getLogger("pymc.kameleon")
 
 
 class MovedDensity(LogDensity):
-    """A log density of other coordinates u than the model's own, which the point that PyMC sees has.
+    """A log density of other coordinates u than the model's own, which the point that PyMC sees has."""
 
-    Attributes
-    ----------
-    movable : ndarray of bool, shape (d,)
-        The coordinates that are not the model's.
-    """
-
-    movable: np.ndarray
+    movable: np.ndarray  # bool, (d,): the coordinates that are not the model's
     _last: tuple = (None, None, 0.0)
 
     def _placed(self, u) -> tuple[np.ndarray, float]:
@@ -73,21 +67,7 @@ class MovedDensity(LogDensity):
 
 
 class ReparametrizedDensity(MovedDensity):
-    """log p of u, partially centred by lambda.
-
-    Parameters
-    ----------
-    coordinates : Coordinates
-        With the priors that are moved.
-    model : pymc.Model
-    initial_point, compile_kwargs, own_auxiliary
-        See :class:`LogDensity`.
-
-    Attributes
-    ----------
-    centring : ndarray of shape (d,)
-        lambda: 1 leaves a coordinate as the model has it, 0 is non-centred. Zeros at first; 1 where nothing is movable.
-    """
+    """log p of u, partially centred by lambda; ``coordinates`` have the priors that are moved."""
 
     reparametrized = True
 
@@ -105,7 +85,7 @@ class ReparametrizedDensity(MovedDensity):
 
     @property
     def centring(self) -> np.ndarray:
-        """Lambda, shape (d,)."""
+        """Lambda, shape (d,): 1 leaves a coordinate as it is, 0 is non-centred, as all that can be are at first."""
         return self._share.copy()
 
     @centring.setter
@@ -116,10 +96,7 @@ class ReparametrizedDensity(MovedDensity):
 
     def enter(self, x: np.ndarray) -> np.ndarray:
         """The coordinates u of ``x``, raveled from a point."""
-        with np.errstate(all="ignore"):
-            _, v, location, log_scale = self._places(x, np.ones(self.dim))
-            u = self._share * location + np.exp(self._share * log_scale) * v
-        return np.where(self.movable, u, x)
+        return self.recast(x, self._share, np.ones(self.dim))[0]
 
     def log_scale(self, u: np.ndarray) -> np.ndarray:
         """Log sigma of the priors that are moved at ``u``, shape (d,); 0 elsewhere."""
@@ -132,15 +109,9 @@ class ReparametrizedDensity(MovedDensity):
         return np.where(self.movable, 0.0, 1.0)
 
     def recast(self, u: np.ndarray, share: np.ndarray, origin: np.ndarray | None = None) -> tuple[np.ndarray, float]:
-        """``u`` in the coordinates of another lambda, and what that adds to its log density.
+        """``u`` in the coordinates of another lambda, ``share`` (d,), and what that adds to its log density.
 
-        Parameters
-        ----------
-        u : ndarray of shape (d,)
-        share : ndarray of shape (d,)
-            The other lambda.
-        origin : ndarray of shape (d,), optional
-            The lambda of ``u``. Default: ``centring``.
+        ``origin`` is the lambda of ``u``, by default ``centring``.
         """
         origin = self._share if origin is None else origin
         with np.errstate(all="ignore"):
@@ -151,11 +122,8 @@ class ReparametrizedDensity(MovedDensity):
 
     def columns(self) -> list[np.ndarray]:
         """The coordinates of each variable; of one with several axes, of each position on the last."""
-        found = []
-        for _, first, last, shape, _ in self._layout:
-            width = shape[-1] if len(shape) > 1 else 1
-            found += [np.arange(first + i, last, width) for i in range(width) if first + i < last]
-        return found
+        widths = [(*place, shape[-1] if len(shape) > 1 else 1) for _, *place, shape, _ in self._layout]
+        return [np.arange(first + i, last, n) for first, last, n in widths for i in range(n) if first + i < last]
 
     def _placed(self, u):
         x, _, _, log_scale = self._places(u, self._share)
@@ -180,12 +148,9 @@ class _MovedModel:
 
     def logp(self, factors=None, sum: bool = True):
         """As of :class:`pymc.Model`, of u."""
-        model = self._model
-        if factors is None:
-            factors = all_factors(model)
+        factors = all_factors(self._model) if factors is None else factors
         rest = [f for f in factors if f.name not in self._terms]
-        terms = model.logp(rest, sum=False) if rest else []
-        terms = clone_replace(terms, self._values, rebuild_strict=False)
+        terms = clone_replace(self._model.logp(rest, sum=False) if rest else [], self._values, rebuild_strict=False)
         found = dict(zip([f.name for f in rest], terms, strict=True))
         found |= {f.name: self._terms[f.name] for f in factors if f.name in self._terms}
         ordered = [found[f.name] for f in factors]
@@ -212,9 +177,7 @@ def reparametrized_density(
         prior = coordinates.priors.get(variable)
         if prior is None:
             continue
-        given = [prior.location, prior.scale, *prior.others]
-        if prior.factor is not None:
-            given.append(prior.factor)
+        given = [prior.location, prior.scale, *prior.others, *([] if prior.factor is None else [prior.factor])]
         before = set(ancestors(given))
         levels[variable] = 1 + max((n for v, n in levels.items() if v in before), default=0)
         theirs = variable in others or not others.isdisjoint(before)

@@ -14,38 +14,20 @@ VERSION = 13  # raised whenever the meaning of a field changes
 
 @dataclass_state
 class KernelStepState(StepMethodState):
-    """Everything mutable in a step: with it, a chain resumes bit for bit.
+    """Everything mutable in a step: with it, a chain resumes bit for bit."""
 
-    Attributes
-    ----------
-    state_version : int
-        The states of other versions of this package are refused.
-    method : str
-        Which algorithm: the state of another one is refused.
-    shapes, options : dict
-        The variables' shapes and the step's options, described: the state of a step with others is refused.
-    life_state : pymc_kameleon.samplers.life.State
-        Where the chain is, what was learned, and how far it has come.
-    nonfinite, evaluations : int
-        How many proposals had no finite log density; log density evaluations so far in this chain.
-    others : dict of name to ndarray
-        The other steps' variables, where ``log_density`` was evaluated.
-    noise : list
-        States of the generators that the log density draws from.
-    failures, streak, said, pending
-        See :class:`~pymc_kameleon.steps.told.watch.Watch`.
-    """
-
-    state_version: int = field(default=0, metadata={"frozen": True})  # 0: from before there was one
+    # the states of other versions of this package are refused; 0: from before there was one
+    state_version: int = field(default=0, metadata={"frozen": True})
+    # as are those of another algorithm, other shapes of the variables, other options (described)
     method: str = field(metadata={"frozen": True})
     shapes: dict = field(metadata={"frozen": True})
     options: dict = field(metadata={"frozen": True})
-    life_state: Any
-    nonfinite: int
-    evaluations: int
-    others: dict
-    noise: list
-    failures: list
+    life_state: Any  # samplers.life.State: where the chain is, what was learned, how far it has come
+    nonfinite: int  # proposals without a finite log density
+    evaluations: int  # of the log density so far in this chain
+    others: dict  # the other steps' variables, where ``log_density`` was evaluated
+    noise: list  # states of the generators that the log density draws from
+    failures: list  # these four: :class:`~pymc_kameleon.steps.told.watch.Watch`
     streak: int
     said: list
     pending: list

@@ -1,12 +1,14 @@
 """The sampling state of a step in a file: a chain goes on in another process, with the same bits.
 
-Not a pickle: reading a file runs nothing of it. It is one line of text, a JSON table and the arrays' bytes. The table
-lists every record of the state once, records within records by their number, so that what was one object is one again.
+Not a pickle: reading a file runs nothing of it. It is one line of text, a digest, and NumPy's archive of a JSON table
+and arrays. The table lists every record of the state once, records within records by their number, so that what was one
+object is one again.
 Records are made of this package's named tuples and dataclasses and of three classes of PyMC's, and nothing else is.
 """
 
 import hashlib
 import importlib
+import io
 import json
 import math
 import os
@@ -24,7 +26,7 @@ from pymc.util import RandomGeneratorState
 from pymc_kameleon.steps.base import KernelStep
 from pymc_kameleon.steps.noise.demands import differ
 
-MAGIC = b"pymc_kameleon sampling state, format 1\n"
+MAGIC = b"pymc_kameleon sampling state, format 2\n"
 PYMC = {c.__name__: c for c in (SamplerWarning, WarningType, RandomGeneratorState)}
 
 
@@ -109,8 +111,9 @@ def load_state(step: KernelStep, path: str | os.PathLike) -> dict[str, np.ndarra
     """
     if not isinstance(step, KernelStep):
         raise TypeError(f"load_state takes a step of pymc_kameleon, got {type(step).__name__}.")
-    state, before = _unpacked(Path(path).read_bytes(), path), step.sampling_state
-    step.sampling_state = state  # refuses other names, shapes, options before anything is changed
+    before = step.sampling_state
+    # refuses other names, shapes, options before anything is changed
+    step.sampling_state = _unpacked(Path(path).read_bytes(), path)
     try:
         _verify(step, path)
     except Exception:
@@ -134,35 +137,30 @@ def _verify(step, path):
 def _packed(value: Any) -> bytes:
     table = _Writer()
     root = table.reference(value)
-    layout = [[a.dtype.str, a.shape, "F" if a.flags.f_contiguous and a.ndim > 1 else "C"] for a in table.arrays]
-    header = {"package": _package(), "root": root, "records": table.records, "arrays": layout}
-    text = json.dumps(header).encode()
-    values = b"".join(a.tobytes(order="A") for a in table.arrays)
-    body = len(text).to_bytes(8, "little") + text + values
-    return MAGIC + hashlib.blake2b(body, digest_size=16).digest() + body
+    header = {"package": _package(), "root": root, "records": table.records}
+    body = io.BytesIO()
+    np.savez(body, json.dumps(header), *table.arrays)
+    return MAGIC + _digest(body.getvalue()) + body.getvalue()
 
 
 def _unpacked(data: bytes, path: str | os.PathLike) -> Any:
     if not data.startswith(MAGIC):
         raise ValueError(f"{path} is no sampling state of pymc_kameleon, or of another format.")
-    begin = len(MAGIC) + 16
-    digest, body = data[len(MAGIC) : begin], data[begin:]
-    if hashlib.blake2b(body, digest_size=16).digest() != digest:
+    digest, body = data[len(MAGIC) :][:16], data[len(MAGIC) + 16 :]
+    if _digest(body) != digest:
         raise ValueError(f"{path} is damaged: not all of it is what was written.")
-    size = int.from_bytes(body[:8], "little")
-    header = json.loads(body[8 : 8 + size])
+    text, *arrays = np.load(io.BytesIO(body), allow_pickle=False).values()
+    header = json.loads(text.item())
     if header["package"] != _package():
         raise ValueError(
             f"{path} was written by pymc_kameleon {header['package']}, and this is {_package()}: states are for the "
             "version that made them."
         )
-    arrays, at = [], 8 + size
-    for dtype, shape, order in header["arrays"]:
-        count = math.prod(shape)
-        found = np.frombuffer(body, np.dtype(dtype), count, at)
-        arrays.append(found.reshape(shape, order=order).copy(order="K"))
-        at += found.nbytes
     return _Reader(header["records"], arrays).value(header["root"])
+
+
+def _digest(body: bytes) -> bytes:
+    return hashlib.blake2b(body, digest_size=16).digest()
 
 
 def _package() -> str:
@@ -225,10 +223,8 @@ class _Reader:
         if not isinstance(reference, list):
             return reference
         kind, number = reference
-        if kind == "array":
-            return self.arrays[number]
-        if kind == "scalar":
-            return self.arrays[number][()]
+        if kind in ("array", "scalar"):
+            return self.arrays[number] if kind == "array" else self.arrays[number][()]
         if number not in self._made:
             self._made[number] = self._make(*self.records[number])
         return self._made[number]

@@ -136,7 +136,8 @@ def _move(f, metric, states, k):
         own = np.linalg.cholesky(spread)
         bent = own.T @ -block[k][np.ix_(others, others)] @ own
         total = own.T @ -whole[np.ix_(others, others)] @ own
-        total = _positive(total, FLAT)
+        values, axes = np.linalg.eigh(0.5 * (total + total.T))
+        total = (axes * np.maximum(values, FLAT)) @ axes.T
         shares, vectors = linalg.eigh(0.5 * (bent + bent.T), total)
         directions = own @ vectors
     except (np.linalg.LinAlgError, ValueError):
@@ -161,11 +162,6 @@ def _move(f, metric, states, k):
     into = np.ascontiguousarray(inverse @ metric)
     back = np.ascontiguousarray(np.linalg.inv(metric) @ frame)
     return exponents, into, back, inverse @ centre
-
-
-def _positive(matrix, least):
-    values, vectors = np.linalg.eigh(0.5 * (matrix + matrix.T))
-    return (vectors * np.maximum(values, least)) @ vectors.T
 
 
 @njit(cache=True)

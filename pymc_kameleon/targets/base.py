@@ -6,6 +6,7 @@ regions of exactly known probability.
 
 from dataclasses import dataclass, field, fields
 from functools import cached_property
+from typing import Any, ClassVar
 
 import numpy as np
 from scipy import special
@@ -17,15 +18,13 @@ class Target:
     """A log density on R^d together with what is known about it.
 
     A subclass is a frozen dataclass with a ``dim`` (field or property) that provides ``_kernel`` (a static, compiled
-    ``(x, *_parameters) -> float``), ``_parameters``, ``_symbolic`` (the same formula in PyTensor), and whatever of
-    ``sample``, ``_moments`` (mean and covariance) and ``level`` is known; the rest raises ``NotImplementedError``.
+    ``(x, *_parameters) -> float``, of functions that take numbers and PyTensor's variables alike), ``_parameters``, and
+    whatever of ``sample``, ``_moments`` (mean and covariance) and ``level`` is known; the rest raises
+    ``NotImplementedError``.
     """
 
     dim: int
-
-    @staticmethod
-    def _kernel(x, *parameters):
-        raise NotImplementedError
+    _kernel: ClassVar[Any]
 
     @property
     def _parameters(self) -> tuple:
@@ -33,21 +32,11 @@ class Target:
         return tuple(float(getattr(self, f.name)) for f in fields(self) if f.name != "dim")  # type: ignore[arg-type]
 
     def _symbolic(self, x):
-        """Return the log density as a PyTensor expression of the (d,) vector ``x``."""
-        raise NotImplementedError
+        """The log density as a PyTensor expression of the (d,) vector ``x``: the kernel's formula."""
+        return self._kernel.py_func(x, *self._parameters)
 
     def log_density(self, x: np.ndarray) -> float:
-        """Unnormalised log density at one point.
-
-        Parameters
-        ----------
-        x : array_like of shape (d,)
-
-        Raises
-        ------
-        ValueError
-            If the shape is not (d,).
-        """
+        """Unnormalised log density at one point, of shape (d,)."""
         x = np.asarray(x, dtype=np.float64)
         if x.shape != (self.dim,):
             raise ValueError(f"{self!r} takes a point of shape ({self.dim},), got {x.shape}; one point at a time.")
@@ -69,10 +58,6 @@ class Target:
 
         ``x`` is flat and unconstrained, and the density is a differentiable ``Potential``, so the space the step
         methods see is that of ``log_density`` itself and NUTS works as well. Starts at ``initial_point``.
-
-        Returns
-        -------
-        pymc.Model
         """
         import pymc as pm
 
@@ -105,17 +90,9 @@ class Target:
         return self._moments[1]
 
     def level(self, x: np.ndarray) -> np.ndarray:
-        """Probability of the smallest of a family of nested regions that contains each point.
+        """Probability of the smallest of a family of nested regions that contains each point of ``x`` (n, d): (n,).
 
         Uniform on (0, 1) under the target, so that the share of draws with ``level <= q`` is q.
-
-        Parameters
-        ----------
-        x : ndarray of shape (n, d)
-
-        Returns
-        -------
-        ndarray of shape (n,)
         """
         raise NotImplementedError(f"{self!r} has no regions of exactly known probability.")
 

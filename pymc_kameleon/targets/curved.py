@@ -13,11 +13,8 @@ from pymc_kameleon.targets.base import GaussianImage, Rescaled
 
 @njit(cache=True)
 def _banana(x, b, v):
-    bend = x[1] - b * (x[0] * x[0] - v)
-    s = x[0] * x[0] / v + bend * bend
-    for i in range(2, x.size):
-        s += x[i] * x[i]
-    return -0.5 * s
+    bend = x[1] - b * (x[0] ** 2 - v)
+    return -0.5 * (x[0] ** 2 / v + bend**2 + np.square(x[2:]).sum())
 
 
 @dataclass(frozen=True)
@@ -55,10 +52,6 @@ class Banana(GaussianImage):
         if not math.isfinite(self.b):
             raise ValueError(f"b must be a finite number, got {self.b!r}.")
 
-    def _symbolic(self, x):
-        bend = x[1] - self.b * (x[0] ** 2 - self.v)
-        return -0.5 * (x[0] ** 2 / self.v + bend**2 + (x[2:] ** 2).sum())
-
     def from_normal(self, z):  # noqa: D102
         x = np.array(z, dtype=float)
         x[:, 0] *= math.sqrt(self.v)
@@ -85,14 +78,10 @@ def odd_units_banana(b: float = 0.03, v: float = 100.0) -> Rescaled:
 
 @njit(cache=True)
 def _twisted(x, b, v, axis):
-    twist = b * (x[0] * x[0] - v)
-    along = 0.0
-    s = 0.0
-    for i in range(x.size):
-        y = x[i] + twist if i == 1 else x[i]
-        along += axis[i] * y
-        s += y * y
-    return -0.5 * (s - (1.0 - 1.0 / v) * along * along)
+    twist = b * (x[0] ** 2 - v)
+    along = (axis * x).sum() + axis[1] * twist
+    squares = x[0] ** 2 + (x[1] + twist) ** 2 + np.square(x[2:]).sum()
+    return -0.5 * (squares - (1.0 - 1.0 / v) * along**2)
 
 
 @dataclass(frozen=True)
@@ -147,12 +136,6 @@ class TwistedGaussian(GaussianImage):
     def _parameters(self):
         return self.b, self.v, self.axis
 
-    def _symbolic(self, x):
-        twist = self.b * (x[0] ** 2 - self.v)
-        along = (self.axis * x).sum() + self.axis[1] * twist
-        squares = x[0] ** 2 + (x[1] + twist) ** 2 + (x[2:] ** 2).sum()
-        return -0.5 * (squares - (1.0 - 1.0 / self.v) * along**2)
-
     def _stretch(self, z, factor):
         """Multiply the component along the axis by ``factor``."""
         return z + (factor - 1.0) * np.outer(z @ self.axis, self.axis)
@@ -176,12 +159,8 @@ class TwistedGaussian(GaussianImage):
 
 @njit(cache=True)
 def _funnel(x, scale):
-    v = x[0]
-    s = -0.5 * v * v / (scale * scale)
-    for i in range(1, x.size):
-        t = x[i] * math.exp(-0.5 * v)
-        s -= 0.5 * t * t + 0.5 * v
-    return s
+    scaled = x[1:] * np.exp(-0.5 * x[0])
+    return -0.5 * ((x[0] / scale) ** 2 + np.square(scaled).sum() + (x.size - 1) * x[0])
 
 
 @dataclass(frozen=True)
@@ -210,11 +189,6 @@ class Funnel(GaussianImage):
     def __post_init__(self):
         count(2, dim=self.dim)
         positive(scale=self.scale)
-
-    def _symbolic(self, x):
-        v = x[0]
-        scaled = x[1:] * (-0.5 * v).exp()
-        return -0.5 * ((v / self.scale) ** 2 + (scaled**2).sum() + (self.dim - 1) * v)
 
     def from_normal(self, z):  # noqa: D102
         v = self.scale * z[:, :1]

@@ -33,8 +33,7 @@ def solve_logs(alpha, beta, gamma, delta, log_u, log_v, years, steps):
 
 @njit(cache=True)
 def solve_lotka_volterra(alpha, beta, gamma, delta, hare0, lynx0, years=21, steps_per_year=20):
-    """Populations of hares and lynxes at years 0, 1, ..., by the classical Runge-Kutta method on
-    their logarithms.
+    """Populations of hares and lynxes at years 0, 1, ..., by the classical Runge-Kutta method on their logarithms.
 
     Compiled; call it from Python or from Numba code. At the default step of 1/20 year the logs differ from SciPy's
     ``solve_ivp`` (DOP853, tolerances 1e-12) by less than 1e-6 over the posterior of the lynx-hare data, and by sixteen

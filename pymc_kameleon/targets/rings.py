@@ -21,12 +21,9 @@ from pymc_kameleon.targets.base import Target
 
 @njit(cache=True)
 def _flower(x, radius, amplitude, frequency, width):
-    r = math.sqrt(x[0] * x[0] + x[1] * x[1])
-    e = (r - radius - amplitude * math.cos(frequency * math.atan2(x[1], x[0]))) / width
-    s = e * e
-    for i in range(2, x.size):
-        s += x[i] * x[i]
-    return -0.5 * s
+    r, theta = math.sqrt(x[0] ** 2 + x[1] ** 2), math.atan2(x[1], x[0])
+    e = (r - radius - amplitude * math.cos(frequency * theta)) / width
+    return -0.5 * (e**2 + np.square(x[2:]).sum())
 
 
 @dataclass(frozen=True)
@@ -93,23 +90,16 @@ class Flower(Target):
 
     def sample(self, rng, n):
         """Draw ``n`` exact points, shape (n, d): angle by rejection, radius given the angle."""
-        theta = self._sample_angle(rng, n)
+        # The angle's weight, the integral over r, increases with m, so its maximum is at the tips of the petals.
+        most, theta = self._radial_moments(np.array(self.radius + self.amplitude), 1)[1], np.empty(0)
+        while len(theta) < n:
+            block = rng.uniform(-np.pi, np.pi, 2 * (n - len(theta)) + 100)
+            kept = rng.uniform(0, most, len(block)) < self._radial_moments(self._curve(block), 1)[1]
+            theta = np.concatenate([theta, block[kept]])
+        theta = theta[:n]
         r = self._sample_radius(rng, self._curve(theta))
         rest = rng.standard_normal((n, self.dim - 2))
         return np.column_stack([r * np.cos(theta), r * np.sin(theta), rest])
-
-    def _sample_angle(self, rng, n):
-        """Angles from their marginal.
-
-        Proportional to the integral over r > 0 of r exp(-(r - m(theta))^2 / (2 width^2)).
-        """
-        # the weight increases with m, so its maximum is at the tips of the petals
-        most = self._radial_moments(np.array(self.radius + self.amplitude), 1)[1]
-
-        def accept(theta):
-            return rng.uniform(0, most, len(theta)) < self._radial_moments(self._curve(theta), 1)[1]
-
-        return _reject(lambda k: rng.uniform(-np.pi, np.pi, k), accept, n)
 
     def _sample_radius(self, rng, m):
         """Radii from p(r) proportional to r exp(-(r - m)^2 / (2 width^2)), r > 0.
@@ -144,11 +134,7 @@ class Flower(Target):
         Integrating r over a region symmetric in the residual e = r - m leaves m, whatever the region, so that the
         content is that of N(0, I) in d - 1 dimensions. The part of e < -m that r > 0 cuts off disturbs this by less
         than width (phi(a) - a Phi(-a)) / radius with a = (radius - amplitude) / width: 7e-7 for the paper's flower.
-
-        Raises
-        ------
-        NotImplementedError
-            If radius - amplitude < 4 width, where the petals meet at the origin and the content is not closed-form.
+        Below a = 4 the petals meet at the origin, and the content is not closed-form: ``NotImplementedError``.
         """
         if self.radius - self.amplitude < 4 * self.width:
             raise NotImplementedError(
@@ -175,14 +161,3 @@ class Ring(Flower):
 
     def __repr__(self):
         return f"Ring(radius={self.radius!r}, width={self.width!r}, dim={self.dim!r})"
-
-
-def _reject(draw, accept, n):
-    """Collect ``n`` accepted proposals in blocks."""
-    kept, found = [], 0
-    while found < n:
-        block = draw(2 * (n - found) + 100)
-        block = block[accept(block)]
-        kept.append(block)
-        found += len(block)
-    return np.concatenate(kept)[:n]

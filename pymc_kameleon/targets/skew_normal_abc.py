@@ -38,75 +38,26 @@ from pymc_kameleon.targets.base import GaussianImage
 NODES = 60  # of the Gauss rule: the log density's error is below 1e-9 for epsilon >= 0.3
 
 
-@njit(cache=True)
 def _simulate(theta, u, delta):
     """Summaries of data sets, shape (S, d), from standard normals ``u`` of shape (S, N, d + 1).
 
     y = theta + (delta |u_0| + sqrt(1 - delta^2) e) a + (the part of u orthogonal to a), with a the unit vector of ones
     and e the part of u along it (Azzalini & Dalla Valle, 1996, eq. 2.5).
     """
-    n_datasets, n_observations, d = u.shape[0], u.shape[1], theta.shape[0]
-    root, out = math.sqrt(d), np.empty((n_datasets, d))
-    shrink = math.sqrt(1.0 - delta * delta) - 1.0
-    for s in range(n_datasets):
-        for i in range(d):
-            out[s, i] = 0.0
-        common = 0.0  # along a
-        for n in range(n_observations):
-            along = 0.0
-            for i in range(d):
-                out[s, i] += u[s, n, i + 1]
-                along += u[s, n, i + 1]
-            common += delta * abs(u[s, n, 0]) + shrink * along / root
-        for i in range(d):
-            out[s, i] = theta[i] + (out[s, i] + common / root) / n_observations
-    return out
-
-
-@njit(cache=True)
-def _log_mean_kernel(summaries, observed, epsilon):
-    """Log of the mean over data sets of N(observed; s, epsilon^2 I), without its constant."""
-    n, d = summaries.shape
-    exponents, largest = np.empty(n), -math.inf
-    for s in range(n):
-        square = 0.0
-        for i in range(d):
-            square += (summaries[s, i] - observed[i]) ** 2
-        exponents[s] = -0.5 * square / epsilon**2
-        largest = max(largest, exponents[s])
-    total = 0.0
-    for s in range(n):
-        total += math.exp(exponents[s] - largest)
-    return largest + math.log(total / n)
-
-
-@njit(cache=True)
-def _log_mixture(r, offsets, log_weights, variance):
-    """Log of sum_j w_j exp(-(r - h_j)^2 / (2 variance))."""
-    largest = -math.inf
-    for j in range(offsets.size):
-        largest = max(largest, log_weights[j] - 0.5 * (r - offsets[j]) ** 2 / variance)
-    total = 0.0
-    for j in range(offsets.size):
-        total += math.exp(log_weights[j] - 0.5 * (r - offsets[j]) ** 2 / variance - largest)
-    return largest + math.log(total)
+    half, rest, root = np.abs(u[:, :, 0]).mean(axis=1), u[:, :, 1:].mean(axis=1), math.sqrt(len(theta))
+    along = rest.sum(axis=1) / root
+    return theta + rest + (delta * half + (math.sqrt(1.0 - delta**2) - 1.0) * along)[:, None] / root
 
 
 @njit(cache=True)
 def _log_posterior(x, observed, prior_variance, variance, offsets, log_weights, variance_along):
     """The ABC log posterior: along the unit vector of ones a mixture, across it a normal."""
-    d = x.size
-    along, square, prior = 0.0, 0.0, 0.0
-    for i in range(d):
-        along += observed[i] - x[i]
-        square += (observed[i] - x[i]) ** 2
-        prior += x[i] * x[i]
-    across = max(square - along * along / d, 0.0)
-    return (
-        -0.5 * prior / prior_variance
-        - 0.5 * across / variance
-        + _log_mixture(along / math.sqrt(d), offsets, log_weights, variance_along)
-    )
+    residual = observed - x
+    r = residual.sum() / np.sqrt(observed.size)
+    terms = log_weights - 0.5 * (r - offsets) ** 2 / variance_along
+    largest = terms.max()
+    quadratic = np.square(x).sum() / prior_variance + (np.square(residual).sum() - r**2) / variance
+    return -0.5 * quadratic + largest + np.log(np.exp(terms - largest).sum())
 
 
 class ABCLikelihood:
@@ -114,24 +65,12 @@ class ABCLikelihood:
 
     The estimate, not its logarithm, is unbiased for exp(log density - log prior) of the target, up to the constant (2
     pi epsilon^2)^(d/2). What :class:`pymc_kameleon.NoisyLogLikelihood` takes.
-
-    Parameters
-    ----------
-    target : SkewNormalABC
-    n_datasets : int
-        Data sets simulated for an estimate. Default 10.
-
-    Attributes
-    ----------
-    auxiliary_shape : tuple
-        Shape (n_datasets, n_observations, d + 1) of the standard normals ``u`` behind an estimate.
-    simulations : int
-        Data sets simulated so far.
     """
 
     def __init__(self, target, n_datasets=10):
         count(1, n_datasets=n_datasets)
-        self.target, self.simulations = target, 0
+        self.target, self.simulations = target, 0  # data sets simulated so far
+        # of the standard normals ``u`` behind an estimate, which is of ``n_datasets``
         self.auxiliary_shape = (int(n_datasets), target.n_observations, target.dim + 1)
 
     def __call__(self, rng: np.random.Generator, theta: np.ndarray) -> float:
@@ -140,16 +79,13 @@ class ABCLikelihood:
 
     def given(self, u: np.ndarray, theta: np.ndarray) -> float:
         """The log estimate as a function of its standard normals, for a sampler that owns them."""
-        target = self.target
-        return _log_mean_kernel(self.simulate(u, theta), target.observed, target.epsilon)
+        distance = self.simulate(u, theta) - self.target.observed
+        exponents = -0.5 * np.square(distance).sum(axis=1) / self.target.epsilon**2
+        largest = exponents.max()
+        return float(largest + np.log(np.exp(exponents - largest).mean()))
 
     def simulate(self, u: np.ndarray, theta: np.ndarray) -> np.ndarray:
-        """Summaries of the data sets that ``u``, shape (S, n_observations, d + 1), gives at theta.
-
-        Returns
-        -------
-        ndarray of shape (S, d)
-        """
+        """Summaries, shape (S, d), of the data sets that ``u``, shape (S, n_observations, d + 1), gives at theta."""
         self.simulations += len(u)
         return _simulate(np.asarray(theta, dtype=float), u, self.target.delta)
 
@@ -230,28 +166,12 @@ class SkewNormalABC(GaussianImage):
         across, along = self._variances
         return self.observed, float(self.prior_sd**2), across, offsets, np.log(weights), along
 
-    def _symbolic(self, x):
-        import pytensor.tensor as pt
-
-        observed, prior, across, offsets, log_weights, along = self._parameters
-        residual = observed - x
-        r = residual.sum() / math.sqrt(self.dim)
-        terms = log_weights - 0.5 * (r - offsets) ** 2 / along
-        quadratic = (x**2).sum() / prior + ((residual**2).sum() - r**2) / across
-        return -0.5 * quadratic + pt.logsumexp(terms)
-
     def noisy_pymc_model(self, likelihood: ABCLikelihood | None = None, *, given: bool = False):
         """Return the PyMC model in which a simulator stands for the likelihood.
 
-        x ~ N(0, prior_sd^2 I), of shape (d,), and a Potential with the log of an unbiased estimate.
-
-        Parameters
-        ----------
-        likelihood : ABCLikelihood, optional
-            Default: a new one. Give one to read its count of simulations.
-        given : bool
-            True: the standard normals behind an estimate are handed over, so that a step may correlate those of
-            successive draws (``correlation=``).
+        x ~ N(0, prior_sd^2 I), of shape (d,), and a Potential with the log of an unbiased estimate; give ``likelihood``
+        to read its count of simulations. With ``given`` the standard normals behind an estimate are handed over, so
+        that a step may correlate those of successive draws (``correlation=``).
         """
         import pymc as pm
 
@@ -260,11 +180,8 @@ class SkewNormalABC(GaussianImage):
         likelihood = self.likelihood() if likelihood is None else likelihood
         with pm.Model() as model:
             x = pm.Normal("x", 0.0, self.prior_sd, shape=self.dim, initval=self.initial_point)
-            if given:
-                estimate = NoisyLogLikelihood(likelihood.given, likelihood.auxiliary_shape)
-            else:
-                estimate = NoisyLogLikelihood(likelihood)
-            pm.Potential("likelihood", estimate(x))
+            arguments = (likelihood.given, likelihood.auxiliary_shape) if given else (likelihood,)
+            pm.Potential("likelihood", NoisyLogLikelihood(*arguments)(x))
         return model
 
     @property
@@ -336,19 +253,18 @@ def mean_of_half_normals(n: int, nodes: int) -> tuple[np.ndarray, np.ndarray]:
     The moments of a sum up to an order follow from its parts' moments up to that order, so that the rule of a sum is
     the rule of the sums of all pairs of nodes, compressed.
     """
+
+    def add(a, b):
+        return _gauss_rule(np.add.outer(a[0], b[0]).ravel(), np.outer(a[1], b[1]).ravel(), nodes)
+
     x, w = np.polynomial.legendre.leggauss(400)
     x = 7.0 * (x + 1.0)  # up to 14 standard deviations
     doubled, total = _gauss_rule(x, w * np.exp(-0.5 * x * x), nodes), None
     for bit in reversed(f"{n:b}"):  # by doubling
         if bit == "1":
-            total = doubled if total is None else _add(total, doubled, nodes)
-        doubled = _add(doubled, doubled, nodes)
+            total = doubled if total is None else add(total, doubled)
+        doubled = add(doubled, doubled)
     return total[0] / n, total[1]
-
-
-def _add(a, b, nodes):
-    """The rule of the sum of two independent variables."""
-    return _gauss_rule(np.add.outer(a[0], b[0]).ravel(), np.outer(a[1], b[1]).ravel(), nodes)
 
 
 def _gauss_rule(points, weights, nodes):

@@ -19,23 +19,17 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
+from pymc_kameleon.steps.pooled_trace import group, plain
 from pymc_kameleon.verdict import convergence
 
 AUDITS, WITHIN, SHARE = (100, 1.0, 0.99)  # of so many audits and of the draws such a share has |log v| < 1
 
 
 class Gate(NamedTuple):
-    """Whether the surrogate may be used as a control variate.
-
-    Attributes
-    ----------
-    is_open : bool
-    why : str
-        A sentence.
-    """
+    """Whether the surrogate may be used as a control variate."""
 
     is_open: bool
-    why: str
+    why: str  # a sentence
 
 
 def gate(log_ratios: np.ndarray, audits: np.ndarray) -> Gate:
@@ -68,11 +62,8 @@ def gate(log_ratios: np.ndarray, audits: np.ndarray) -> Gate:
 
 def gate_of(idata: Any) -> Gate | None:
     """That of a run; None where it was made without control variates."""
-    try:
-        group = idata["control_variates"]
-    except (KeyError, TypeError):
-        return None
-    return gate(group["log_ratio"].values, group["audit_log_ratio"].values)
+    found = group(idata, "control_variates")
+    return None if found is None else gate(found["log_ratio"].values, found["audit_log_ratio"].values)
 
 
 def expectations(idata: Any, function: Callable[[Any], Any] | None = None) -> pd.DataFrame:
@@ -116,8 +107,8 @@ def expectations(idata: Any, function: Callable[[Any], Any] | None = None) -> pd
         )
     if not found.is_open:
         raise ValueError(f"The surrogate is no control variate for this run: {found.why}")
-    group = idata["control_variates"]
-    weights, inside = np.exp(group["log_ratio"].values), group["is_inside"].values.astype(float)
+    ratios = idata["control_variates"]
+    weights, inside = np.exp(ratios["log_ratio"].values), ratios["is_inside"].values.astype(float)
     unknowns = list(idata["surrogate_posterior"].data_vars)
     drawn, free = (_elements(idata[name], unknowns, function) for name in ("posterior", "surrogate_posterior"))
     rows = {}
@@ -132,9 +123,9 @@ def expectations(idata: Any, function: Callable[[Any], Any] | None = None) -> pd
     return pd.DataFrame.from_dict(rows, orient="index")
 
 
-def _elements(group: Any, unknowns: list, function: Callable[[Any], Any] | None) -> dict[str, np.ndarray]:
+def _elements(drawn: Any, unknowns: list, function: Callable[[Any], Any] | None) -> dict[str, np.ndarray]:
     """Arrays (chains, draws) by name and index."""
-    dataset = convergence.plain(group)[unknowns]
+    dataset = plain(drawn)[unknowns]
     if function is not None:
         dataset = function(dataset)
         if not hasattr(dataset, "data_vars"):  # a DataArray
@@ -173,12 +164,8 @@ def _row(x, weights, free, inside) -> dict[str, float | bool]:
 def controlled(h: np.ndarray, weights: np.ndarray, free: np.ndarray, inside: np.ndarray) -> tuple[float, float]:
     """E_p[h] and its standard error.
 
-    Parameters
-    ----------
-    h, weights : ndarray of shape (chains, draws)
-        The quantity, and v, at draws of the posterior.
-    free, inside : ndarray of shape (chains, draws)
-        The quantity at draws of exp(f), and whether they are in C.
+    ``h`` and ``weights``, v, are at draws of the posterior, (chains, draws); ``free`` is the quantity at draws of
+    exp(f), and ``inside`` whether they are in C.
     """
     weights, inside = weights / weights.mean(), inside / inside.mean()
     weighted, expected = float((weights * h).mean()), float((inside * free).mean())

@@ -21,26 +21,11 @@ LEAST_DRAWS = 10  # of a chain, or nothing is judged
 
 
 class Judgement(NamedTuple):
-    """What the draws so far say; NaN where there are too few.
+    """What the draws so far say; NaN where there are too few."""
 
-    Attributes
-    ----------
-    ess : float
-        Least bulk effective sample size over the coordinates, of all chains together.
-    rhat : float
-        Largest over the coordinates: rank-normalised, split.
-    nested : float
-        The same of groups of chains that began together; NaN where there are none.
-    """
-
-    ess: float = math.nan
-    rhat: float = math.nan
-    nested: float = math.nan
-
-
-def plain(group: Any) -> Any:
-    """A group as an ``xarray.Dataset``, whatever holds it."""
-    return group.to_dataset() if hasattr(group, "to_dataset") else group
+    ess: float = math.nan  # least bulk effective sample size over the coordinates, of all chains together
+    rhat: float = math.nan  # largest over the coordinates: rank-normalised, split
+    nested: float = math.nan  # the same of groups of chains that began together; NaN where there are none
 
 
 def elements(dataset: Any) -> dict[str, np.ndarray]:
@@ -70,28 +55,17 @@ def judge(draws: np.ndarray, groups: list[int] | None = None) -> Judgement:
         return Judgement()
     ess = np.nan_to_num(of_each("ess", draws, method="bulk"), nan=1.0)
     ess = np.where(np.ptp(draws, axis=(0, 1)) == 0.0, 1.0, ess)
-    nested = math.nan
-    if groups is not None and _are_groups(groups):
-        nested = float(np.max(nested_rhat(draws, groups)))
+    sizes = np.bincount([] if groups is None else groups)  # smaller groups say too little of the variance within
+    are_groups = len(sizes) > 1 and sizes.min() >= 4 and sizes.min() == sizes.max()
+    nested = float(np.max(nested_rhat(draws, groups))) if groups is not None and are_groups else math.nan
     return Judgement(float(ess.min()), float(np.max(of_each("rhat", draws))), nested)
-
-
-def _are_groups(groups: list[int]) -> bool:
-    sizes = np.bincount(groups)  # smaller groups say too little of the variance within
-    return len(sizes) > 1 and sizes.min() >= 4 and sizes.min() == sizes.max()
 
 
 def nested_rhat(draws: np.ndarray, groups: list[int]) -> np.ndarray:
     """Rank-normalised nested R-hat of every coordinate, shape (d,) (Margossian et al., 2024, eq. 3).
 
     Many short chains: the variance within a group is that within its chains and that between them, which the plain
-    R-hat would take for disagreement.
-
-    Parameters
-    ----------
-    draws : ndarray of shape (chains, n, d)
-    groups : list of int
-        Of every chain; groups of one size.
+    R-hat would take for disagreement. ``groups``, of every chain, are of one size.
     """
     from scipy.stats import rankdata  # slow to import, as ArviZ is
 
@@ -139,14 +113,8 @@ def is_enough(judged: Judgement, target_ess: float) -> bool:
 def verdict(judged: Judgement, parameters: int, doubts: Iterable[str] = ()) -> str:
     """What may be said of means, in one line, and of intervals, in another.
 
-    Parameters
-    ----------
-    judged : Judgement
-    parameters : int
-        How many means are judged: the more, the farther off is the worst (Bonferroni: 2.6 standard errors of one, 3.3
-        of ten).
-    doubts : iterable of str
-        What else was found that makes the draws unusable.
+    The more ``parameters`` are judged, the farther off is the worst mean (Bonferroni: 2.6 standard errors of one, 3.3
+    of ten). ``doubts``: what else was found that makes the draws unusable.
     """
     found = list(doubts)
     if not has_converged(judged):

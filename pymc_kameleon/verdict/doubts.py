@@ -13,13 +13,11 @@ from pymc_kameleon.verdict import convergence
 
 APART = 4.0  # standard errors between the means of pools, from which on they disagree
 HOPELESS = 0.04  # of the surrogate's moves from the outermost draws: more than that is a wall of its own
-
-
 ENDS = (-1.0, 0.0, 1.0)  # where a parameter may have to end, whatever its model
 
 
 class Worst(NamedTuple):
-    """A parameter, by name and index, its figure, and which of its tails that is of."""
+    """A parameter, by name and index, its figure, and of which of its tails that is."""
 
     name: str
     value: float
@@ -135,21 +133,18 @@ def compare_pools(names: list[str], draws: np.ndarray, attributes: dict[str, Any
     """Means and sds of chains that learned apart; None where all learned together."""
     if "pools" not in attributes:
         return None
-    labels = np.ravel(attributes["pools"])
-    centre, spread = draws.mean(axis=(0, 1)), draws.std(axis=(0, 1))
-    squares = ((draws - centre) / spread) ** 2
+    labels, each = np.ravel(attributes["pools"]), np.arange(len(names))
+    squares = ((draws - draws.mean(axis=(0, 1))) / draws.std(axis=(0, 1))) ** 2
     found = []
-    for what, values in (("mean", draws), ("sd", squares)):
+    for what, values, shown in (("mean", draws, np.mean), ("sd", squares, np.std)):
         parts = [values[labels == k] for k in np.unique(labels)]
-        means = np.array([p.mean(axis=(0, 1)) for p in parts])
-        errors = np.array([_standard_error(p) for p in parts])
+        means, errors = (np.array([of(p) for p in parts]) for of in (lambda p: p.mean(axis=(0, 1)), _standard_error))
         low, high = means.argmin(axis=0), means.argmax(axis=0)
-        each = np.arange(len(names))
         size = np.hypot(errors[low, each], errors[high, each])
         z = (means[high, each] - means[low, each]) / np.maximum(size, np.finfo(float).tiny)
         worst = int(np.argmax(z))
-        shown = means if what == "mean" else np.array([draws[labels == k].std(axis=(0, 1)) for k in np.unique(labels)])
-        found.append(Difference(names[worst], what, tuple(map(float, shown[:, worst])), float(z[worst])))
+        theirs = tuple(float(shown(draws[labels == k, :, worst])) for k in np.unique(labels))
+        found.append(Difference(names[worst], what, theirs, float(z[worst])))
     return max(found, key=lambda f: f.errors)
 
 

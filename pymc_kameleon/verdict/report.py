@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from pymc_kameleon.steps.pooled_trace import group, plain
 from pymc_kameleon.steps.prior_scale import finite_ends
 from pymc_kameleon.steps.told import advice
 from pymc_kameleon.verdict import control_variates, convergence, doubts
@@ -31,29 +32,33 @@ def report(idata: Any, model: Any = None) -> str:
     ValueError
         If there are fewer than two chains or ten draws of each.
     """
-    try:
-        posterior = idata["posterior"]
-    except (TypeError, KeyError) as error:
+    posterior = group(idata, "posterior")
+    if posterior is None:
         raise ValueError(
             f"report takes what pk.sample or pm.sample returned, with a posterior, got {type(idata).__name__}."
-        ) from error
+        )
     chains, n = posterior.sizes["chain"], posterior.sizes["draw"]
     if chains < 2 or n < convergence.LEAST_DRAWS:
         raise ValueError(
             f"report compares chains: it takes two of {convergence.LEAST_DRAWS} draws at least, got {chains} of {n}."
         )
     attributes = dict(posterior.attrs)
-    names, draws = _flat(posterior)
-    judged = convergence.judge(draws, _groups(attributes))
+    groups = attributes.get("groups")
+    found = convergence.elements(plain(posterior))
+    moving = {
+        name: x for name, x in found.items() if np.ptp(x) > 0.0
+    }  # a deterministic that is a constant says nothing
+    names, draws = list(moving), np.stack(list(moving.values()), axis=2)
+    judged = convergence.judge(draws, None if groups is None else [int(g) for g in np.ravel(groups)])
     ess, rhat = _worst(names, draws)
     ends = attributes.get("ends", ()) if model is None else finite_ends(model)
-    found = doubts.find(idata, names, draws, judged, np.ravel(ends))
+    doubted = doubts.find(idata, names, draws, judged, np.ravel(ends))
     parts = [
-        convergence.verdict(judged, len(names), doubts.in_short(found)),
+        convergence.verdict(judged, len(names), doubts.in_short(doubted)),
         *_failures(idata, attributes),
         _cost(attributes, ess, chains, n),
         _agreement(judged, rhat, ess),
-        *doubts.in_full(found),
+        *doubts.in_full(doubted),
         *_surrogate(idata, attributes),
         *_modes(idata, attributes),
         *_control_variates(idata),
@@ -62,19 +67,6 @@ def report(idata: Any, model: Any = None) -> str:
         *_advice(judged, ess, attributes, n),
     ]
     return "\n".join(part for part in parts if part)
-
-
-def _flat(posterior: Any) -> tuple[list[str], np.ndarray]:
-    """Names of all elements, and their draws (chains, n, elements)."""
-    found = convergence.elements(convergence.plain(posterior))
-    # a deterministic that is a constant says nothing
-    moving = {name: x for name, x in found.items() if np.ptp(x) > 0.0}
-    return list(moving), np.stack(list(moving.values()), axis=2)
-
-
-def _groups(attributes: dict[str, Any]) -> list[int] | None:
-    groups = attributes.get("groups")
-    return None if groups is None else [int(g) for g in np.ravel(groups)]
 
 
 def _worst(names: list[str], draws: np.ndarray) -> tuple[doubts.Worst, doubts.Worst]:
@@ -98,12 +90,11 @@ def _cost(attributes: dict[str, Any], ess: doubts.Worst, chains: int, n: int) ->
 
 def _agreement(judged: convergence.Judgement, rhat: doubts.Worst, ess: doubts.Worst) -> str:
     text = f"R-hat is {rhat.value:.3f} at most, of {rhat.name}; {ess.name} has fewest effective draws, {ess.value:.0f}."
-    if not math.isnan(judged.nested):
-        text += (
-            f" Between the groups of chains that began together it is {judged.nested:.3f} (nested R-hat): with short "
-            "chains that is the one to look at, and the verdict's."
-        )
-    return text
+    nested = (
+        f" Between the groups of chains that began together it is {judged.nested:.3f} (nested R-hat): with short "
+        "chains that is the one to look at, and the verdict's."
+    )
+    return text if math.isnan(judged.nested) else text + nested
 
 
 def _surrogate(idata: Any, attributes: dict[str, Any]) -> Iterator[str]:
@@ -114,7 +105,7 @@ def _surrogate(idata: Any, attributes: dict[str, Any]) -> Iterator[str]:
         return
     error, uncovered = float(attributes["residual_sd"]), float(attributes["uncovered"])
     low = f"{uncovered:.0%} of the chains' last tuning states lay where it is far too low"
-    if uncovered == 1.0:  # as long as nothing has been judged
+    if uncovered == 1.0:  # nothing has been judged
         low = "tuning ended too soon after its last fit to say where it is too low"
     yield (
         f"The surrogate ({attributes['surrogate']}) was off by {error:.2g} out of sample, in units of the log density; "
@@ -137,12 +128,9 @@ def _surrogate(idata: Any, attributes: dict[str, Any]) -> Iterator[str]:
 
 def _control_variates(idata: Any) -> Iterator[str]:
     gate = control_variates.gate_of(idata)
-    if gate is None:
-        return
-    if gate.is_open:
-        yield f"It may be used as a control variate, pk.expectations(idata): {gate.why}"
-    else:
-        yield f"It is no control variate, pk.expectations would refuse: {gate.why}"
+    if gate is not None:
+        may = "may be used as a control variate, pk.expectations(idata)"
+        yield f"It {may if gate.is_open else 'is no control variate, pk.expectations would refuse'}: {gate.why}"
 
 
 def _modes(idata: Any, attributes: dict[str, Any]) -> Iterator[str]:
@@ -158,14 +146,14 @@ def _modes(idata: Any, attributes: dict[str, Any]) -> Iterator[str]:
         return
     labels = np.asarray(idata["sample_stats"]["mode"].values)
     changes = int((np.diff(labels, axis=1) != 0).sum())
-    text = f"{known} modes are known, each with a surrogate of its own; "
-    text += f"chains changed between them {changes} times."
-    if "pools" not in attributes:  # otherwise each pool counts its own
-        shares = [f"{np.mean(labels == k):.0%}" for k in range(known)]
-        text += f" In them are {', '.join(shares)} of the draws."
-    if not changes:
-        text += " So these shares are those of the starts, and say nothing."
-    yield text + " What no start came near may be missing."
+    shares = ", ".join(f"{np.mean(labels == k):.0%}" for k in range(known))
+    yield (
+        f"{known} modes are known, each with a surrogate of its own; chains changed between them {changes} times."
+        # otherwise each pool counts its own
+        + (f" In them are {shares} of the draws." if "pools" not in attributes else "")
+        + (" So these shares are those of the starts, and say nothing." if not changes else "")
+        + " What no start came near may be missing."
+    )
 
 
 def _chains(idata: Any, names: list[str], draws: np.ndarray) -> Iterator[str]:
@@ -174,13 +162,12 @@ def _chains(idata: Any, names: list[str], draws: np.ndarray) -> Iterator[str]:
     # that of all draws grows with what is looked for: no mean of fewer than eight chains is three of those away
     centre, within = np.median(means, axis=0), np.median(draws.std(axis=1), axis=0)
     z = np.abs(means - centre) / np.maximum(within, np.finfo(float).tiny)
-    share = None
-    if "share" in idata["sample_stats"]:
-        share = idata["sample_stats"]["share"].values.mean(axis=1)
+    statistics = idata["sample_stats"]
+    share = statistics["share"].values.mean(axis=1) if "share" in statistics else np.ones(len(means))
     for chain in range(len(means)):
         furthest = int(np.argmax(z[chain]))
         stands = f"{names[furthest]} = {means[chain, furthest]:.3g} against {centre[furthest]:.3g}"
-        if share is not None and share[chain] < 0.7:
+        if share[chain] < 0.7:
             yield (
                 f"Chain {chain} spent much of its time where the surrogate is too low (mean share {share[chain]:.2f}), "
                 f"at {stands} in the others."
@@ -210,11 +197,10 @@ def _failures(idata: Any, attributes: dict[str, Any]) -> Iterator[str]:
 
 
 def _divergences(idata: Any) -> Iterator[str]:
-    if "diverging" in idata["sample_stats"]:
-        diverging = int(idata["sample_stats"]["diverging"].sum())
-        if diverging:
-            missed = " that the surrogate misses" if "surrogate" in idata["sample_stats"] else ""
-            yield f"{diverging} trajectories ended where the log density falls off a cliff{missed}."
+    found = idata["sample_stats"]
+    if "diverging" in found and (diverging := int(found["diverging"].sum())):
+        missed = " that the surrogate misses" if "surrogate" in found else ""
+        yield f"{diverging} trajectories ended where the log density falls off a cliff{missed}."
 
 
 def _longer(more: int, attributes: dict[str, Any], n: int) -> str:

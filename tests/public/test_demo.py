@@ -42,24 +42,15 @@ def test_it_prints_and_writes(tmp_path, monkeypatch, capsys):
 
 
 @pytest.mark.slow
-@pytest.mark.filterwarnings("ignore:Numba will use object mode")  # PyMC 6's default linker
-def test_chains_run_in_parts_are_those_of_one_run():
-    """The draws of pm.sample with the seed, in the order of its chains, and every evaluation counted."""
-    options = {"draws": 20, "tune": 30, "seed": 3}
-    parts = [demo.run("step", pk.AdaptiveMetropolisStep, chains=part, **options) for part in (range(0, 1), range(1, 3))]
-    joined = demo.join(parts)
-    with demo.lynx_hare_model():
-        idata = pm.sample(
-            20, tune=30, chains=3, cores=1, step=pk.AdaptiveMetropolisStep(), random_seed=3,
-            progressbar=False, compute_convergence_checks=False,
-        )  # fmt: skip
-    want, got = idata["posterior"]["alpha"], joined.idata["posterior"]["alpha"]
-    assert len({chain.tobytes() for chain in want.values}) == 3
-    np.testing.assert_array_equal(got.values, want.values)
-    assert got["chain"].values.tolist() == [0, 1, 2]
-    assert joined.evaluations == 3 * (20 + 30 + 1)
-    assert joined.idata["observed_data"]["pelts"].shape == (21, 2)
-    assert parts[1].idata["posterior"]["alpha"].shape == (2, 20)
+def test_the_draws_do_not_depend_on_the_cores():
+    options = {"draws": 20, "tune": 30, "chains": 2, "seed": 3}
+    classes = [pk.AdaptiveMetropolisStep, pm.DEMetropolisZ]
+    here, elsewhere = (demo.run_all(classes, cores=cores, **options) for cores in (1, 2))
+    for one, other in zip(here, elsewhere, strict=True):
+        assert (one.name, one.evaluations) == (other.name, other.evaluations)
+        np.testing.assert_array_equal(one.idata["posterior"]["alpha"], other.idata["posterior"]["alpha"])
+    assert [one.name for one in here] == ["AdaptiveMetropolisStep", "pm.DEMetropolisZ"]
+    assert here[0].evaluations == 2 * (20 + 30 + 1)
 
 
 def test_the_patients_solver_converges():
@@ -79,7 +70,7 @@ def test_the_patients_solver_converges():
 
 @pytest.mark.slow
 def test_the_hierarchy_is_taken_apart_and_converges():
-    result = demo.run("step", pk.KamiltonianStep, chains=range(4), seed=1, patients=True, **demo.HIERARCHY)
+    result = demo.run(pk.KamiltonianStep, chains=4, seed=1, patients=True, **demo.HIERARCHY)
     assert result.idata["sample_stats"]["factors"].values.max() == 6
     assert max(float(np.max(v)) for v in az.rhat(result.idata).data_vars.values()) < 1.03
 

@@ -113,17 +113,6 @@ def test_proposals_are_drawn_around_draws_over_a_density(kameleon):
     assert axis.get_xlabel() == "x[1]"
 
 
-def test_a_step_that_screens_its_moves_is_drawn_by_its_own_moves():
-    with BANANA.pymc_model():
-        step = pk.FastKameleonStep(tune=600, compile_kwargs=QUICK)
-        idata = pm.sample(
-            50, tune=600, chains=1, cores=1, step=step, random_seed=1, progressbar=False,
-            compute_convergence_checks=False,
-        )  # fmt: skip
-    axis = plots.proposals(step, idata=idata, at=4)
-    assert {"local move", "global move"} <= set(axis.get_legend_handles_labels()[1])
-
-
 def test_refusals_of_proposals(kameleon, sampled):
     step, idata = kameleon
     with pytest.raises(TypeError, match=r"got KamiltonianStep; .* plots.surrogate"):
@@ -227,15 +216,6 @@ def test_far_evaluations_are_left_out_and_counted(pooled):
     assert f"{(~near).sum()} are not drawn" in axis.figure.get_supxlabel()
 
 
-def test_one_coordinate_is_drawn_against_the_log_density(pooled):
-    _, idata = pooled
-    (axis,) = plots.evaluations(idata, coordinates="x[1]", color="chain", within=None).ravel()
-    finite = np.isfinite(idata["evaluations"]["_log_density"].values)
-    expected = np.column_stack([idata["evaluations"]["x"].values[:, 1], idata["evaluations"]["_log_density"].values])
-    np.testing.assert_array_equal(axis.collections[0].get_offsets(), expected[finite])
-    assert (axis.get_xlabel(), axis.get_ylabel()) == ("x[1]", "log density")
-
-
 def test_a_tuning_step_has_a_record_and_a_frozen_one_has_none(sampled, tuning):
     step, _, _ = tuning
     axes = plots.evaluations(step, coordinates=["a", "b"], within=None)
@@ -287,8 +267,7 @@ def test_nothing_is_cut_off(kameleon, sampled, pooled, figsize):
     step, idata = kameleon
     kamiltonian, draws = sampled
     made = [
-        plots.surrogate(kamiltonian, idata=draws, contours="slice", figsize=figsize),
-        plots.surrogate(kamiltonian, idata=draws, contours="marginal", coordinates=[0, 2], figsize=figsize),
+        plots.surrogate(kamiltonian, idata=draws, coordinates=[0, 2], figsize=figsize),
         plots.surrogate(kamiltonian, idata=draws, coordinates=[0], figsize=figsize),
         plots.proposals(step, idata=idata, figsize=figsize),
         plots.adaptation(idata, figsize=figsize),

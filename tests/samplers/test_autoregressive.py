@@ -74,7 +74,7 @@ TARGET = Banana(3)
 
 def frozen():
     """A mediocre mean and covariance; half of the moves autoregressive."""
-    state = held(AdaptiveMetropolis, np.zeros(3), covariance="identity", scale=0.5, autoregressive_share=0.5)
+    state = held(AdaptiveMetropolis, np.zeros(3), covariance="identity", scale=0.5)._replace(autoregressive_share=0.5)
     factor = np.array([[1.5, 0.0, 0.0], [0.7, 2.0, 0.0], [0.0, 0.3, 1.2]])
     return state._replace(mean=np.array([0.5, -1.0, 0.2]), factor=factor, autoregression=Tuning(-0.4, 0))
 

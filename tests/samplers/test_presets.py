@@ -29,7 +29,6 @@ from tests.support.chains import held, scored
 PUBLISHED = {
     AdaptiveMetropolis: {  # Andrieu & Thoms (2008), eq. 17 at every draw; Roberts & Rosenthal (2009)
         "covariance": "recursive", "scaling": "learned", "target_accept": 0.234, "exploration_share": 0.05,
-        "autoregressive_share": 0.0,
     },
     Kameleon: {  # Sejdinovic et al. (2014): nu^2 M H M^T, the median heuristic itself
         "n_history": 1000, "lengthscale": None, "lengthscale_factor": 1.0, "normalization": "none", "gamma": 0.2,
@@ -71,9 +70,10 @@ def test_rates_are_the_publication_s():
     np.testing.assert_array_equal(state.path, 0.0)
     options = held(FastKameleon, np.zeros(4), **FastKameleon.presets["paper"]).sampler
     assert 10 <= options.n_features <= 600
-    for m in (1, 7, 1000):  # 1 / (t - 1000)
-        outcome = Outcome(None, 0.0, None, 0.0, 0.734, True)
-        assert options.tuned(0.0, m, outcome) == pytest.approx(0.5 / m)
+    outcome = Outcome(None, 0.0, None, 0.0, 0.734, True)
+    for m in (1, 7, 1000):  # 1 / (t - 1000), and a trial run before
+        assert options.tuned(0.0, local_moves.TRIAL + m, outcome) == pytest.approx(0.5 / m)
+        assert options.tuned(0.0, m, outcome) == pytest.approx(m**-0.6)
     with pytest.raises(ValueError, match="rate must be one of"):
         held(FastKameleon, np.zeros(4), rate="fast")
 
@@ -92,7 +92,8 @@ def test_kamiltonian_is_strathmann_et_al(surrogate, n_history, n_leapfrog):
     assert recipe.embedding == "cos"
     assert recipe.isotropic
     assert recipe.base_scale == math.inf  # no base density
-    assert recipe.lengthscale is recipe.regularization is None  # by held-out score, A.1
+    chosen = {"lite": (None, None), "finite": ("median", None)}  # by held-out score, A.1; figure 2
+    assert (recipe.lengthscale, recipe.regularization) == chosen[surrogate]
     assert options.n_leapfrog == n_leapfrog
     assert options.step_size == (0.01, 0.1)
     assert not options.whiten

@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 
 from pymc_kameleon.samplers.seam import Outcome
+from pymc_kameleon.samplers.shape_learners import base
 from pymc_kameleon.samplers.shape_learners.cma import CMA
 from pymc_kameleon.samplers.shape_learners.gaussian_adaptation import GaussianAdaptation
-from tests.support.chains import average_z_scores, held, run_chain, run_transitions, z_scores
+from tests.support.chains import held, run_chain, run_transitions, z_scores
 from tests.support.targets import Banana
 
 
@@ -20,7 +21,6 @@ class Walk(NamedTuple):
     sampler: Any
     size: str
     hasty: dict
-    chains: int  # that it takes to show
     learned: float  # condition number that is left of 1e4
 
     def start(self, x, **options):
@@ -29,8 +29,8 @@ class Walk(NamedTuple):
 
 
 WALKS = [
-    Walk(GaussianAdaptation, "initial_radius", {"rate": 0.5}, chains=60, learned=10),
-    Walk(CMA, "initial_sigma", {"rate_factor": 2.5}, chains=120, learned=20),
+    Walk(GaussianAdaptation, "initial_radius", {"rate": 0.5}, learned=10),
+    Walk(CMA, "initial_sigma", {"rate_factor": 2.5}, learned=20),
 ]
 both = pytest.mark.parametrize("walk", WALKS, ids=lambda walk: walk.sampler.__name__)
 
@@ -41,38 +41,19 @@ def standard_normal(x):
 
 @both
 def test_the_proposal_is_a_symmetric_random_walk_with_the_covariance_given(walk):
-    covariance = np.array([[4.0, 1.0], [1.0, 9.0]])
+    root = np.linalg.cholesky(np.array([[4.0, 1.0], [1.0, 9.0]]))
     x = np.array([1.0, -2.0])
-    state = walk.start(x, initial_covariance=covariance, **{walk.size: 0.7})
+    state = walk.start(x, factor=root, **{walk.size: 0.7})  # as an arrival brings it
     np.testing.assert_allclose(np.linalg.det(state.factor), 1.0, rtol=1e-10)
     scale = state.stats()["scaling"]
     assert scale == pytest.approx(0.7 * 35**0.25, rel=1e-10)
     total = scale**2 * state.factor @ state.factor.T
-    np.testing.assert_allclose(total, 0.49 * covariance, rtol=1e-10)
+    np.testing.assert_allclose(total, 0.49 * root @ root.T, rtol=1e-10)
     proposal = state.propose(np.random.default_rng(2), x)
     z = np.random.default_rng(2).standard_normal(2)
-    expected = x + 0.7 * np.linalg.cholesky(covariance) @ z
+    expected = x + 0.7 * root @ z
     np.testing.assert_allclose(proposal.position, expected, rtol=1e-10)
     assert proposal.log_q_ratio == 0.0
-
-
-@both
-def test_frozen_adaptation_leaves_a_skewed_target_invariant(walk):
-    target, rng = Banana(2), np.random.default_rng(3)
-    state, _ = run_chain(rng, walk.start(np.zeros(2)), target.log_density, np.zeros(2), 300)
-    state = state.freeze()
-    z = average_z_scores(rng, state, target, chains=walk.chains, steps=1000, adapt=False)
-    assert np.abs(z).max() < 4.5
-
-
-@pytest.mark.parametrize(
-    "walk", [WALKS[0], pytest.param(WALKS[1], marks=pytest.mark.slow)], ids=["GaussianAdaptation", "CMA"]
-)
-def test_control_adaptation_that_is_not_frozen_fails(walk):
-    target, rng = Banana(2), np.random.default_rng(3)
-    state = walk.start(np.zeros(2), diminishing=False, **walk.hasty)
-    z = average_z_scores(rng, state, target, chains=walk.chains, steps=1000, adapt=True)
-    assert np.abs(z).max() > 10
 
 
 @pytest.mark.parametrize("ratio", ["kept", "dropped"])
@@ -101,11 +82,12 @@ def test_the_shape_is_learned(walk, seed):
 
 
 @both
-def test_initial_scales_make_the_chain_independent_of_units(walk):
+def test_initial_scales_make_the_chain_independent_of_units(walk, monkeypatch):
+    monkeypatch.setattr(base, "CONDITION_LIMIT", 20.0)
     units = np.array([1e-6, 1.0, 1e6])
     x, draws = np.ones(3), []
     for scale in (np.ones(3), units):
-        state = walk.start(x * scale, initial_scale=scale, condition_limit=20.0)
+        state = walk.start(x * scale, initial_scale=scale)
         log_density = lambda x, scale=scale: standard_normal(x / scale)  # noqa: E731
         rng = np.random.default_rng(7)
         state, trace = run_chain(rng, state, log_density, x * scale, 1000)
@@ -116,10 +98,11 @@ def test_initial_scales_make_the_chain_independent_of_units(walk):
 
 @both
 @pytest.mark.parametrize("accepted", [True, False])
-def test_size_and_condition_stay_within_their_bounds_and_states_are_values(walk, accepted):
+def test_size_and_condition_stay_within_their_bounds_and_states_are_values(walk, accepted, monkeypatch):
+    monkeypatch.setattr(base, "REACH", 100.0)
+    monkeypatch.setattr(base, "CONDITION_LIMIT", 1.5)
     rng, x = np.random.default_rng(8), np.zeros(3)
-    options = {**walk.hasty, f"{walk.sampler.size}_range": 100.0, "condition_limit": 1.5}
-    first = walk.start(x, diminishing=False, **options)
+    first = walk.start(x, diminishing=False, **walk.hasty)
     before, state, value = pickle.dumps(first.state), first, 0.0 if accepted else -math.inf
     for _ in range(400):
         proposal = state.propose(rng, x)
@@ -131,29 +114,3 @@ def test_size_and_condition_stay_within_their_bounds_and_states_are_values(walk,
     assert accepted == (not np.array_equal(state.factor, first.factor))
     assert pickle.dumps(first.state) == before
     np.testing.assert_array_equal(x, 0.0)
-
-
-@pytest.mark.slow
-@both
-def test_a_million_iterations_on_the_strongly_twisted_gaussian(walk):
-    # pi_4 of Haario, Saksman & Tamminen (1999): variances (100, 1, ..., 1), b = 0.1, d = 11
-    def log_density(x):
-        bend = x[1] + 0.1 * (x[0] * x[0] - 100.0)
-        return -0.005 * x[0] * x[0] - 0.5 * bend * bend - 0.5 * float(x[2:] @ x[2:])
-
-    def check(_, state, __):
-        if state.iteration % 1000 == 0:
-            learned = [a for a in state.state if isinstance(a, np.ndarray)]
-            assert all(np.isfinite(a).all() for a in learned)
-            assert np.diag(state.factor).min() > 1e-6
-            assert abs(np.log(np.diag(state.factor)).sum()) < 1e-9
-
-    x = np.zeros(11)
-    x[1] = 10.0
-    state = walk.start(x, diminishing=False)  # the rates that broke the published code
-    rng = np.random.default_rng(10)
-    state, draws = run_chain(rng, state, log_density, x, 1_000_000, visit=check)
-    assert state.iteration == 1_000_000
-    assert np.isfinite(draws).all()
-    moved = np.any(np.diff(draws[::10], axis=0) != 0, axis=1).mean()
-    assert moved > 0.5

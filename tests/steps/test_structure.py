@@ -14,7 +14,6 @@ from pymc_kameleon.surrogates.values.library import FAMILIES
 from tests.support.hierarchies import BlackBox, curves, schools
 
 QUICK = {"mode": "FAST_COMPILE"}
-CVM = {"mode": "CVM"}  # a chain looks at the known part thousands of times; Numba would compile for longer
 
 
 def step(model, **options):

@@ -54,20 +54,10 @@ def kernel(s: np.ndarray, t: np.ndarray, slope: float = SLOPE) -> np.ndarray:
 def fit(points: np.ndarray, fall: np.ndarray, choices: list[tuple[float, float]]) -> Model | None:
     """Fit to how far the log density has fallen, (m,), from the present point to ``points`` (m, d).
 
-    Parameters
-    ----------
-    choices : list of (transform, deviation)
-        To choose from.
-
-    Returns
-    -------
-    Model or None
-        None if nothing could be factorised.
+    With one of the ``choices`` (transform, deviation); None if nothing could be factorised.
     """
-    m = len(points)
-    gram = kernel(points, points)
-    distance = np.sqrt(np.square(points).sum(axis=1))
-    growth = np.clip(distance, 0.3, 30.0) ** 3
+    m, gram, squares = len(points), kernel(points, points), np.square(points)
+    growth = np.clip(np.sqrt(squares.sum(axis=1)), 0.3, 30.0) ** 3
     nugget = 1e-10 + 1e-13 * np.trace(gram) / m
     best, best_evidence = None, -math.inf
     for transform, deviation in choices:
@@ -88,11 +78,9 @@ def fit(points: np.ndarray, fall: np.ndarray, choices: list[tuple[float, float]]
         return None
     transform, deviation, factor, half, amplitude = best
     weights = solve_triangular(factor, half, lower=True, trans=1, check_finite=False)
-    squares = np.square(points)
     hessian = (points.T * weights) @ points + np.diag(0.5 * AXIS * (weights @ squares))
     hessian += 0.5 * SAME * (weights @ squares.sum(axis=1)) * np.eye(points.shape[1])
-    slope = SLOPE * (weights @ points)
-    return Model(points, slope, hessian, transform, deviation, factor, amplitude)
+    return Model(points, SLOPE * (weights @ points), hessian, transform, deviation, factor, amplitude)
 
 
 def transforms(fall: np.ndarray) -> list[float]:
@@ -115,9 +103,7 @@ def gain(model: Model, s: np.ndarray) -> float:
 def transformed(model: Model, change: float) -> float:
     """A change of the log density in the units of :func:`gain`."""
     c = model.transform
-    if math.isinf(c):
-        return change
-    return -c * math.log1p(max(-change / c, -0.999))
+    return change if math.isinf(c) else -c * math.log1p(max(-change / c, -0.999))
 
 
 def untransformed(model: Model, change: float) -> float:
@@ -163,10 +149,8 @@ def highest(model: Model) -> np.ndarray:
     high = low + np.linalg.norm(slope) + 1e-300
     for _ in range(60):  # |s| = 1 for one multiplier, above the largest eigenvalue
         middle = 0.5 * (low + high)
-        if np.linalg.norm(slope / np.maximum(middle - values, 1e-300)) > 1.0:
-            low = middle
-        else:
-            high = middle
+        inside = np.linalg.norm(slope / np.maximum(middle - values, 1e-300)) <= 1.0
+        low, high = (low, middle) if inside else (middle, high)
     s = slope / np.maximum(high - values, 1e-300)
     length = np.linalg.norm(s)
     if length < 0.999:  # the hard case: the rest along the most convex direction

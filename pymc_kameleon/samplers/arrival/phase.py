@@ -28,6 +28,7 @@ import math
 import numpy as np
 
 from pymc_kameleon.numerics import history
+from pymc_kameleon.numerics.checks import at_least, positive
 from pymc_kameleon.samplers.arrival import model as arrival_model
 from pymc_kameleon.samplers.arrival import quadratic
 from pymc_kameleon.samplers.arrival.state import Near, Record, State, default_budget, depth, height, little
@@ -49,42 +50,21 @@ def init(
 ) -> State:
     """Start at ``x`` of shape (d,), whose log density is known.
 
-    Parameters
-    ----------
-    scale : float or ndarray of shape (d,)
-        Rough size of each coordinate; wrong by a factor of a million it costs some twenty evaluations.
-    budget : int, optional
-        Evaluations at most, the one at ``x`` not counted. Default 60 d + 300 + 2 d^2.
-    start : ndarray of shape (d,), optional
-        Where to begin instead, if the log density is finite there: how chains get starts of their own.
-
-    Raises
-    ------
-    ValueError
-        For a scale that is not positive, or a budget below 1.
+    ``scale``, a number or (d,), is the rough size of each coordinate; wrong by a factor of a million it costs some
+    twenty evaluations. ``budget`` are the evaluations at most, the one at ``x`` not counted. With ``start`` (d,) it
+    begins there instead, if the log density is finite there: how chains get starts of their own.
     """
     x = np.array(x, dtype=float)
     d = len(x)
-    scales = np.broadcast_to(np.asarray(scale, dtype=float), (d,))
-    if not (np.isfinite(scales).all() and np.all(scales > 0.0)):
-        raise ValueError(f"scale must be positive and finite, got {scale!r}.")
+    positive(scale=scale)
     budget = default_budget(d) if budget is None else budget
-    if budget < 1:
-        raise ValueError(f"budget must be at least 1, got {budget!r}.")
-    evaluated = history.append(history.empty(d + 1), np.append(x, log_density))
-    metric = np.diag(scales)
+    at_least(1, budget=budget)
+    metric = np.diag(np.broadcast_to(np.asarray(scale, dtype=float), (d,)))
     return State(
-        evaluated=evaluated,
-        budget=budget + 1,
-        start=None if start is None else np.array(start, dtype=float),
-        current=0,
-        metric=metric,
-        radius=FIRST_RADIUS,
-        model=None,
-        origin=x,
-        basis=FIRST_RADIUS * metric,
-        move="explore" if start is None else "start",
-    )
+        evaluated=history.append(history.empty(d + 1), np.append(x, log_density)), budget=budget + 1,
+        start=None if start is None else np.array(start, dtype=float), move="explore" if start is None else "start",
+        metric=metric, origin=x, basis=FIRST_RADIUS * metric, radius=FIRST_RADIUS,
+    )  # fmt: skip
 
 
 def stop(state: State) -> State:
@@ -104,10 +84,8 @@ def propose(rng: np.random.Generator, state: State) -> np.ndarray:
     if state.model is None or state.fitted < state.evaluations:  # nothing new is known
         s = unit_vectors(rng, 1, d)[0] if state.model is not None else np.eye(d)[rng.integers(d)]
         return state.positions[state.current] + reach * state.radius * (state.metric @ s)
-    if state.move == "climb":
-        s = arrival_model.highest(state.model)
-    else:
-        s = reach * by_promise(rng, state)[0]
+    climbs = state.move == "climb"
+    s = arrival_model.highest(state.model) if climbs else reach * by_promise(rng, state)[0]
     point = state.origin + state.basis @ s
     if _is_evaluated(state, point):  # the fit had nearer ones and did not ask it
         point = state.origin + reach * (state.basis @ unit_vectors(rng, 1, d)[0])
@@ -116,9 +94,9 @@ def propose(rng: np.random.Generator, state: State) -> np.ndarray:
 
 def _check(rng, near, state):
     """The next prediction to test: along the axes, then draws."""
-    d = len(near.centre)
-    if near.hits < d:
-        point = near.centre + 2.0 * near.signs[near.hits] * near.axes[:, near.hits]
+    d, k = len(near.centre), near.hits
+    if k < d:
+        point = near.centre + 2.0 * near.signs[k] * near.axes[:, k]
         if not _is_evaluated(state, point):  # or it would count twice
             return point
     return near.centre + near.axes @ rng.standard_normal(d)
@@ -187,8 +165,7 @@ def _judge(state, before, point, gain):
         return _count(state, abs(change) < 0.3 + 0.15 * abs(predicted), gain)
     if state.move == "explore" or state.near is not None:
         # In the near phase a climb is tried where there is much to gain: if it comes true, that is so.
-        failed = state.move == "climb" and not gain > 0.5 * predicted
-        return state._replace(failed=failed)
+        return state._replace(failed=state.move == "climb" and not gain > 0.5 * predicted)
     ratio = arrival_model.transformed(state.model, gain) / max(predicted, 1e-300)
     factor, at_the_edge = 1.0, s @ s > AT_THE_EDGE
     if at_the_edge and ratio > 0.3:
@@ -283,11 +260,9 @@ def _decide_near(state):
 def _count(state, right, gain):
     near, d = state.near, len(state.origin)
     hits = near.hits + 1 if right else 0
-    candidate = near.candidate
-    if hits > d and gain > -depth(d):  # a draw that is plausible
-        candidate = state.evaluations - 1
-    near = near._replace(hits=hits, tried=near.tried + 1, right=near.right + int(right), candidate=candidate)
-    return state._replace(near=near)
+    plausible = hits > d and gain > -depth(d)  # a draw
+    near = near._replace(hits=hits, tried=near.tried + 1, right=near.right + int(right))
+    return state._replace(near=near._replace(candidate=state.evaluations - 1) if plausible else near)
 
 
 def _checks(d):

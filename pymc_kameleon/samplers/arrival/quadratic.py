@@ -54,11 +54,9 @@ def fit(state: State, anew: bool = True) -> State:
 
 def _choices(state, fall, anew):
     """(transform, deviation) to choose from: all of them from time to time."""
-    n, model = state.evaluations, state.model
-    near = state.near is not None
-    untransformed = model is not None and math.isinf(model.transform)
+    n, model, near = state.evaluations, state.model, state.near is not None
     keeps = not anew or (n < state.next_choice and n >= 3 * len(state.origin))
-    if model is not None and (untransformed or not near) and keeps:
+    if model is not None and keeps and (math.isinf(model.transform) or not near):
         return [(model.transform, model.deviation)], state.next_choice
     transforms = [math.inf] if near else arrival_model.transforms(fall)
     choices = [(c, e) for c in transforms for e in arrival_model.DEVIATIONS]

@@ -42,14 +42,14 @@ class State(NamedTuple):
     evaluated: History  # rows of d + 1: a point and its log density
     budget: int  # evaluations at most
     start: np.ndarray | None  # (d,): the chain's over-dispersed start, to be evaluated first
-    current: int  # row of the present point
     # (d, d): lower triangular. The trust region is the ellipsoid of ``radius`` times it.
     metric: np.ndarray
     radius: float
-    model: Model | None
     origin: np.ndarray  # (d,): of the model's coordinates s, x = origin + basis s
     basis: np.ndarray  # (d, d)
     move: str  # what is proposed next: "start", "climb", "explore" or "check"
+    model: Model | None = None
+    current: int = 0  # row of the present point
     failed: bool = False  # whether the last climb gained less than a tenth of what was predicted
     # whether a near phase ended by rising: none begins before a climb has ended within the trust region, or failed
     climbing: bool = False

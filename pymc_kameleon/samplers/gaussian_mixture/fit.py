@@ -15,6 +15,8 @@ from typing import NamedTuple
 import numpy as np
 
 WEIGHT_PRIOR = 1e-3  # pseudo-count of every component
+# An independence proposal must be wider than the target, and what has not been seen lies outside of what has.
+INFLATION, BROAD = 1.4, 0.1
 
 
 class Mixture(NamedTuple):
@@ -28,18 +30,15 @@ class Mixture(NamedTuple):
 def fit(
     rng: np.random.Generator, points: np.ndarray, size: int, effective_size: float, iterations: int = 15
 ) -> Mixture:
-    """The mixture of ``size`` components after ``iterations`` of EM.
+    """The mixture of ``size`` components after ``iterations`` of EM, of ``points`` (n, d).
 
-    Parameters
-    ----------
-    points : ndarray of shape (n, d)
-    effective_size : float
-        n_eff, at most n: how many independent points they are worth.
+    ``effective_size`` is n_eff, at most n: how many independent points they are worth.
     """
     features = _features(points)
     if size == 1:
         return _maximise(np.ones((len(points), 1)), features, points.shape[1], effective_size)
-    nearest = _nearest(points, _seeds(rng, points, size))
+    seeds = _seeds(rng, points, size)
+    nearest = ((seeds**2).sum(axis=1) - 2.0 * points @ seeds.T).argmin(axis=1)
     mixture = _maximise(np.eye(size)[nearest], features, points.shape[1], effective_size)
     for _ in range(iterations - 1):
         logs = _log_terms(mixture, features)
@@ -50,25 +49,17 @@ def fit(
     return mixture
 
 
-def widen(mixture: Mixture, inflation: float, broad_share: float) -> Mixture:
-    """Covariances times ``inflation``, and a component N(0, 4 I) of weight ``broad_share``."""
+def widen(mixture: Mixture) -> Mixture:
+    """Covariances times ``INFLATION``, and a component N(0, 4 I) of weight ``BROAD``."""
     weights, means, covariances = mixture
     d = means.shape[1]
     return Mixture(
-        np.append((1.0 - broad_share) * weights, broad_share),
-        np.vstack([means, np.zeros(d)]),
-        np.concatenate([inflation * covariances, 4.0 * np.eye(d)[None]]),
-    )
+        np.append((1.0 - BROAD) * weights, BROAD), np.vstack([means, np.zeros(d)]),
+        np.concatenate([INFLATION * covariances, 4.0 * np.eye(d)[None]]),
+    )  # fmt: skip
 
 
-def choose_size(
-    rng: np.random.Generator,
-    points: np.ndarray,
-    largest: int,
-    effective_size: float,
-    inflation: float,
-    broad_share: float,
-) -> int:
+def choose_size(rng: np.random.Generator, points: np.ndarray, largest: int, effective_size: float) -> int:
     """Number of components among 1, 2, 4, ... <= ``largest`` that predicts held-out points best, once widened.
 
     ``points`` (n, d) are in the order of time. Neighbours in time are alike, so whole blocks of them are held out: ten
@@ -80,16 +71,15 @@ def choose_size(
     """
     block = np.arange(len(points)) * 10 // len(points)
     halves = points[block % 2 == 0], points[block % 2 == 1]
-    best, best_score, failures, size = 1, -np.inf, 0, 1
-    while size <= largest and failures < 2:
+    best, best_score, size = 1, -np.inf, 1
+    while size <= min(largest, 4 * best):
         score = 0
         for train, test in (halves, halves[::-1]):
-            fitted = fit(rng, train, size, effective_size / 2, iterations=10)
-            score += _score(widen(fitted, inflation, broad_share), test)
+            scores = log_density(widen(fit(rng, train, size, effective_size / 2, iterations=10)), test)
+            # one wild point must not decide, so each counts at least as -60 - 3 d
+            score += np.maximum(scores, -60.0 - 3.0 * points.shape[1]).mean()
         if score > best_score:
-            best, best_score, failures = size, score, 0
-        else:
-            failures += 1
+            best, best_score = size, score
         size *= 2
     return best
 
@@ -99,11 +89,6 @@ def log_density(mixture: Mixture, points: np.ndarray) -> np.ndarray:
     logs = _log_terms(mixture, _features(points))
     peak = logs.max(axis=1)
     return peak + np.log(np.exp(logs - peak[:, None]).sum(axis=1))
-
-
-def _score(mixture, points):
-    """Mean held-out log density; one wild point must not decide, so each counts at least as -60 - 3 d."""
-    return np.maximum(log_density(mixture, points), -60.0 - 3.0 * points.shape[1]).mean()
 
 
 def _features(points):
@@ -151,8 +136,3 @@ def _seeds(rng, points, size):
         chosen = np.searchsorted(cumulative, u * cumulative[-1], side="right")
         seeds.append(points[min(chosen, len(points) - 1)])
     return np.array(seeds)
-
-
-def _nearest(points, seeds):
-    squares = (seeds**2).sum(axis=1) - 2.0 * points @ seeds.T
-    return squares.argmin(axis=1)

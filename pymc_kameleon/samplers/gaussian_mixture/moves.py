@@ -43,74 +43,62 @@ def build_surrogate(mixture: Mixture) -> Surrogate:
 
 
 @njit(cache=True)
-def local(
-    x, centre, factor, log_norms, means, covariances, axes, variances, gamma, nu, normals
-):  # fmt: skip
+def local(x, centre, factor, pihat, gamma, nu, normals):
     """Propose z* ~ N(z, gamma^2 I + nu^2 S(z)); ``normals`` (d,)."""
     z = solve_lower(factor, x - centre)
-    moment = local_moment(z, log_norms, means, covariances, axes, variances)
-    delta, forward = draw_step(moment, gamma, nu, normals)
+    delta, forward = draw_step(local_moment(z, pihat), gamma, nu, normals)
     z_new = z + delta
     # Exactness hangs here: the way back has the covariance *at z_new*, with the same mixture, gamma and nu.
-    moment = local_moment(z_new, log_norms, means, covariances, axes, variances)
-    reverse = log_step_density(delta, moment, gamma, nu)
+    reverse = log_step_density(delta, local_moment(z_new, pihat), gamma, nu)
     return _position(z_new, centre, factor), reverse - forward
 
 
 @njit(cache=True)
-def auxiliary(
-    x, centre, factor, log_weights, log_norms, means, axes, variances, h, normals, uniform
-):  # fmt: skip
+def auxiliary(x, centre, factor, pihat, h, normals, uniform):
     """Draw u ~ N(z, h^2 I), z* ~ pihat given u; ``normals`` (2 d,)."""
-    d = x.size
     z = solve_lower(factor, x - centre)
-    u = np.empty(d)
-    for i in range(d):
-        u[i] = z[i] + h * normals[i]
-    z_new = draw_given(u, log_weights, means, axes, variances, h * h, normals[d:], uniform)
+    u = z + h * normals[: x.size]
+    z_new = draw_given(u, pihat, h * h, normals[x.size :], uniform)
     # Exactness hangs here: pihat alone, without u: its density and p(u) cancel.
-    log_q_ratio = _independent(z, z_new, log_norms, means, axes, variances)
-    return _position(z_new, centre, factor), log_q_ratio
+    return _position(z_new, centre, factor), _independent(z, z_new, pihat)
 
 
 @njit(cache=True)
-def independence(
-    x, centre, factor, cumulative, log_norms, means, axes, variances, normals, uniform
-):  # fmt: skip
+def independence(x, centre, factor, pihat, normals, uniform):
     """Propose z* ~ pihat; ``normals`` (d,)."""
     d = x.size
     z = solve_lower(factor, x - centre)
-    k = 0
+    cumulative, k = pihat.cumulative, 0
     while k < cumulative.size - 1 and uniform * cumulative[-1] > cumulative[k]:
         k += 1
-    z_new = means[k].copy()
+    z_new = pihat.means[k].copy()
     for i in range(d):
-        step = math.sqrt(variances[k, i]) * normals[i]
+        step = math.sqrt(pihat.variances[k, i]) * normals[i]
         for j in range(d):
-            z_new[j] += step * axes[k, i, j]
-    log_q_ratio = _independent(z, z_new, log_norms, means, axes, variances)
-    return _position(z_new, centre, factor), log_q_ratio
+            z_new[j] += step * pihat.axes[k, i, j]
+    return _position(z_new, centre, factor), _independent(z, z_new, pihat)
 
 
 @njit(cache=True)
-def _independent(z, z_new, log_norms, means, axes, variances):
+def _independent(z, z_new, pihat):
     """Log pihat(z) - log pihat(z*)."""
+    _, _, log_norms, means, _, axes, variances = pihat
     here = log_sum(log_terms(z, log_norms, means, axes, variances))
     return here - log_sum(log_terms(z_new, log_norms, means, axes, variances))
 
 
 @njit(cache=True)
-def draw_given(u, log_weights, means, axes, variances, h2, normals, uniform):
+def draw_given(u, pihat, h2, normals, uniform):
     """Draw z ~ pihat(z) N(u; z, h2 I) / p(u): component k with probability proportional to w_k N(u; mu_k, C_k + h2 I),
     then N(mu_k + C_k (C_k + h2 I)^-1 (u - mu_k), h2 C_k (C_k + h2 I)^-1), in the axes of C_k.
     """
+    _, log_weights, _, means, _, axes, variances = pihat
     size, d = means.shape
-    widened = np.empty((size, d))
+    widened = variances + h2
     log_norms = np.empty(size)
     for k in range(size):
         log_norms[k] = log_weights[k]
         for i in range(d):
-            widened[k, i] = variances[k, i] + h2
             log_norms[k] -= 0.5 * math.log(widened[k, i])
     logs = log_terms(u, log_norms, means, axes, widened)
     peak = logs.max()
@@ -139,10 +127,8 @@ def log_terms(z, log_norms, means, axes, variances):
     """Terms log w_k + log N(z; mu_k, .) without -(d/2) log(2 pi), shape (K,): ``variances`` along the ``axes``."""
     size, d = means.shape
     logs = np.empty(size)
-    delta = np.empty(d)
     for k in range(size):
-        for i in range(d):
-            delta[i] = z[i] - means[k, i]
+        delta = z - means[k]
         square = 0.0
         for i in range(d):
             coordinate = 0.0
@@ -164,8 +150,9 @@ def log_sum(logs):
 
 
 @njit(cache=True)
-def local_moment(z, log_norms, means, covariances, axes, variances):
+def local_moment(z, pihat):
     """S(z) = sum_k r_k(z) [C_k + (z - mu_k)(z - mu_k)^T], shape (d, d); only the lower triangle is filled."""
+    _, _, log_norms, means, covariances, axes, variances = pihat
     size, d = means.shape
     logs = log_terms(z, log_norms, means, axes, variances)
     peak = logs.max()

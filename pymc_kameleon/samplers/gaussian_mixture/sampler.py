@@ -43,8 +43,8 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 
 from pymc_kameleon.numerics import history
-from pymc_kameleon.numerics.checks import at_least, count, inside
-from pymc_kameleon.samplers import adaptive_metropolis
+from pymc_kameleon.numerics.checks import count, inside
+from pymc_kameleon.samplers import adaptive_metropolis, autoregressive
 from pymc_kameleon.samplers.adaptive_metropolis import AdaptiveMetropolis
 from pymc_kameleon.samplers.gaussian_mixture import fit as mixture_fit
 from pymc_kameleon.samplers.gaussian_mixture import moves as mixture_moves
@@ -61,13 +61,13 @@ class State(NamedTuple):
     walk: adaptive_metropolis.State
     centre: np.ndarray  # (d,): m, as of the last refresh
     factor: np.ndarray  # (d, d): L, as of the last refresh
-    surrogate: Surrogate | None  # ``None`` until the first refresh
-    log_scale: float  # log nu
-    auxiliary_log_scale: float  # log h
-    moves: int  # local moves since their gain was last reset
-    auxiliary_moves: int  # the same of auxiliary moves
     next_refresh: int  # iteration
     last_refresh: float  # iteration after which there is none
+    surrogate: Surrogate | None = None  # ``None`` until the first refresh
+    log_scale: float = 0.0  # log nu
+    auxiliary_log_scale: float = 0.0  # log h
+    moves: int = 0  # local moves since their gain was last reset
+    auxiliary_moves: int = 0  # the same of auxiliary moves
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -80,30 +80,15 @@ class GaussianMixture(Sampler):
         Largest size of the evenly thinned history that the mixture is fitted to. Default 1000.
     max_components : int
         Largest mixture that cross-validation may choose, positive. Default 16.
-    inflation : float
-        Factor of the components' covariances, at least 1. Default 1.4: an independence proposal must be wider than the
-        target, and what has not been seen lies outside of what has.
-    broad_share : float
-        Weight of the component N(0, 4 I), in (0, 1). Default 0.1.
     shares : tuple of 4 floats
         Probabilities of the moves "global", "local", "auxiliary" and "independence". Default a quarter each: to reward
         the moves that jump farthest starves the two random walks, which alone extend the explored set.
     target_accept : float
         Of the global and the local move, in (0, 1). Default 0.234 (Roberts, Gelman & Gilks, 1997).
-    auxiliary_target_accept : float
-        Of the auxiliary move, in (0, 1). Default 0.4.
-    learn_from_values : bool
-        Of the global move: extend its covariance along axes that the log density's values say to be longer than where
-        the chain has been. Default True.
     local_start : int, optional
         Draws before the first fit, 0 or more. Default: 200 d, within 0.35 and 0.5 of ``tune`` where that is given.
     tune : int, optional
         Length of tuning, if known: give it what ``pm.sample`` gets. The first fit is then between 0.35 and 0.5 of it.
-
-    Raises
-    ------
-    ValueError
-        For an option outside its domain, with the value.
     """
 
     statistics: ClassVar[dict] = {
@@ -112,12 +97,8 @@ class GaussianMixture(Sampler):
 
     n_history: int = 1000
     max_components: int = 16
-    inflation: float = 1.4
-    broad_share: float = 0.1
     shares: tuple[float, float, float, float] = (0.25, 0.25, 0.25, 0.25)
     target_accept: float = 0.234
-    auxiliary_target_accept: float = 0.4
-    learn_from_values: bool = True
     local_start: int | None = None
     tune: int | None = None
 
@@ -128,20 +109,13 @@ class GaussianMixture(Sampler):
         super().__post_init__()
         count(20, n_history=self.n_history)
         count(1, max_components=self.max_components)
-        at_least(1, inflation=self.inflation)
-        inside(
-            broad_share=(self.broad_share, 0, 1),
-            target_accept=(self.target_accept, 0, 1),
-            auxiliary_target_accept=(self.auxiliary_target_accept, 0, 1),
-        )
+        inside(target_accept=(self.target_accept, 0, 1))
         shares = self.shares
         if not (len(shares) == 4 and min(shares) >= 0 and math.isclose(sum(shares), 1.0)):
             raise ValueError(
                 f"shares must be 4 probabilities (global, local, auxiliary, independence) with sum 1, got {shares!r}."
             )
-        walk = AdaptiveMetropolis(
-            target_accept=self.target_accept, learn_from_values=self.learn_from_values, tune=self.tune
-        )
+        walk = AdaptiveMetropolis(target_accept=self.target_accept, tune=self.tune)
         object.__setattr__(self, "walk", walk)
         object.__setattr__(self, "cumulative_shares", tuple(map(float, np.cumsum(shares)[:3])))
 
@@ -154,45 +128,29 @@ class GaussianMixture(Sampler):
             if tune is not None:
                 local_start = int(max(0.35 * tune, min(local_start, 0.5 * tune)))
         return State(
-            walk=walk,
-            centre=np.zeros(d),
-            factor=np.eye(d),
-            surrogate=None,
-            log_scale=0.0,
-            auxiliary_log_scale=0.0,
-            moves=0,
-            auxiliary_moves=0,
-            next_refresh=max(walk.next_update, local_start),
+            walk, np.zeros(d), np.eye(d), next_refresh=max(walk.next_update, local_start),
             last_refresh=math.inf if tune is None else 0.95 * tune,  # then only scales adapt
-        )
+        )  # fmt: skip
 
     def propose(self, rng, x, state) -> Proposal:
         """One of the four moves, chosen without looking at ``x``: each leaves the target invariant by itself."""
-        surrogate = state.surrogate
-        if surrogate is None:
+        if state.surrogate is None:
             return self.walk.propose(rng, x, state.walk)
         global_end, local_end, auxiliary_end = self.cumulative_shares
         choice, d = rng.random(), len(x)
         if choice < global_end:
             return self.walk.propose(rng, x, state.walk)
-        _, log_weights, log_norms, means, covariances, axes, variances = surrogate
+        where = x, state.centre, state.factor, state.surrogate
         if choice < local_end:
-            x_new, log_q_ratio = mixture_moves.local(
-                x, state.centre, state.factor, log_norms, means, covariances, axes, variances,
-                0.5 * math.exp(state.walk.log_scale), math.exp(state.log_scale), rng.standard_normal(d),
-            )  # fmt: skip
-            return Proposal(x_new, log_q_ratio, "local")
-        if choice < auxiliary_end:
-            x_new, log_q_ratio = mixture_moves.auxiliary(
-                x, state.centre, state.factor, log_weights, log_norms, means, axes, variances,
-                math.exp(state.auxiliary_log_scale), rng.standard_normal(2 * d), rng.random(),
-            )  # fmt: skip
-            return Proposal(x_new, log_q_ratio, "auxiliary")
-        x_new, log_q_ratio = mixture_moves.independence(
-            x, state.centre, state.factor, surrogate.cumulative, log_norms, means, axes, variances,
-            rng.standard_normal(d), rng.random(),
-        )  # fmt: skip
-        return Proposal(x_new, log_q_ratio, "independence")
+            move, gamma, nu = "local", 0.5 * math.exp(state.walk.log_scale), math.exp(state.log_scale)
+            x_new, log_q_ratio = mixture_moves.local(*where, gamma, nu, rng.standard_normal(d))
+        elif choice < auxiliary_end:
+            move, h = "auxiliary", math.exp(state.auxiliary_log_scale)
+            x_new, log_q_ratio = mixture_moves.auxiliary(*where, h, rng.standard_normal(2 * d), rng.random())
+        else:
+            move = "independence"
+            x_new, log_q_ratio = mixture_moves.independence(*where, rng.standard_normal(d), rng.random())
+        return Proposal(x_new, log_q_ratio, move)
 
     def adapt(self, rng, state, outcome) -> State:
         """Learn from one draw, whichever kernel made it."""
@@ -204,7 +162,7 @@ class GaussianMixture(Sampler):
             state = state._replace(moves=moves, log_scale=log_scale)
         elif move == "auxiliary":
             moves = state.auxiliary_moves + 1
-            log_scale = _tuned(state.auxiliary_log_scale, outcome, self.auxiliary_target_accept, moves)
+            log_scale = _tuned(state.auxiliary_log_scale, outcome, autoregressive.TARGET_ACCEPT, moves)
             state = state._replace(auxiliary_moves=moves, auxiliary_log_scale=log_scale)
         walk = state.walk
         if walk.iteration >= state.next_refresh and walk.history is not None:
@@ -220,14 +178,12 @@ class GaussianMixture(Sampler):
 
         The last three are 0 before the first fit; the broad component is not counted.
         """
-        values = {"scaling": math.exp(state.walk.log_scale)}
-        if state.surrogate is None:
-            return {**values, "local_scale": 0.0, "auxiliary_scale": 0.0, "n_components": 0.0}
+        fitted, scaling = state.surrogate is not None, math.exp(state.walk.log_scale)
         return {
-            **values,
-            "local_scale": math.exp(state.log_scale),
-            "auxiliary_scale": math.exp(state.auxiliary_log_scale),
-            "n_components": len(state.surrogate.log_weights) - 1.0,
+            "scaling": scaling,
+            "local_scale": math.exp(state.log_scale) if fitted else 0.0,
+            "auxiliary_scale": math.exp(state.auxiliary_log_scale) if fitted else 0.0,
+            "n_components": len(state.surrogate.log_weights) - 1.0 if fitted else 0.0,
         }
 
     def relearn(self, rng, state) -> State:
@@ -249,14 +205,13 @@ class GaussianMixture(Sampler):
         # A chain's distinct states are not independent; half of them is a guess on the safe side.
         effective_size = min(n, distinct / 2)
         largest = min(self.max_components, min(distinct, 2 * n) // (4 * d))
-        widening = self.inflation, self.broad_share
-        size = mixture_fit.choose_size(rng, points, largest, effective_size, *widening)
+        size = mixture_fit.choose_size(rng, points, largest, effective_size)
         fitted = mixture_fit.fit(rng, points, size, effective_size)
         return state._replace(
             walk=walk,
             centre=walk.mean,
             factor=walk.factor,
-            surrogate=mixture_moves.build_surrogate(mixture_fit.widen(fitted, *widening)),
+            surrogate=mixture_moves.build_surrogate(mixture_fit.widen(fitted)),
             log_scale=walk.log_scale if state.surrogate is None else state.log_scale,
             moves=max(int(0.3 * state.moves), 10),
             auxiliary_moves=max(int(0.3 * state.auxiliary_moves), 10),

@@ -35,11 +35,11 @@ from pymc_kameleon.samplers.kameleon.several import transitions
 from pymc_kameleon.samplers.kameleon.shear import STRAIGHT
 from pymc_kameleon.samplers.seam import NOTHING, Point
 
-# Kotlicki (2015), chapter 5; its initial eta is from trial runs: ``scale``, as ``rate="renewed"`` learns it.
+# Kotlicki (2015), chapter 5; eta starts where a trial run ends.
 PAPER = {
     "gamma": 0.5, "lengthscale_factor": 1.0, "normalization": "none", "coordinates": "raw", "global_share": 0.0,
     "sheared_share": 0.0, "mean_shift": False, "local_start": 1000, "variance_share": 1.0,
-    "whole_history": True, "rate": "harmonic",
+    "whole_history": True, "rate": "trial",
 }  # fmt: skip
 
 MAX_STATES = 2000  # of the window, evenly spaced, when the moments are recomputed
@@ -98,9 +98,6 @@ class FastKameleon(LocalMoves):
         Keep the coordinates from the first refresh on and fold every later state into the running moments, block by
         block (the dissertation's); they are computed anew when the median distance has changed by a tenth. Default
         False: recompute them from the last two thirds of the history at each refresh.
-    rate : {"renewed", "harmonic"}
-        Of the tuning of eta at the m-th local move: 2 m^-0.6 with m counted anew in part at each refresh (default), or
-        1 / m (the dissertation's, which takes ``scale`` from trial runs: it does not come far from where it starts).
 
     Raises
     ------
@@ -124,7 +121,6 @@ class FastKameleon(LocalMoves):
     mean_shift: bool = True
     variance_share: float = 0.75
     whole_history: bool = False
-    rate: Literal["renewed", "harmonic"] = "renewed"  # type: ignore[misc]
 
     chosen: Kernel = field(init=False, repr=False)
 

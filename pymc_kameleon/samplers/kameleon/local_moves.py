@@ -13,13 +13,14 @@ Metropolis-Hastings ratio: each leaves the target invariant, so nothing else ent
 """
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 
 from pymc_kameleon.numerics import history
-from pymc_kameleon.numerics.checks import positive, share
+from pymc_kameleon.numerics.checks import at_least, positive, share
 from pymc_kameleon.numerics.compiled import njit
 from pymc_kameleon.numerics.covariance import solve_lower
 from pymc_kameleon.numerics.normal_steps import draw_step, log_step_density
@@ -28,6 +29,8 @@ from pymc_kameleon.samplers.adaptive_metropolis import AdaptiveMetropolis
 from pymc_kameleon.samplers.kameleon import shear
 from pymc_kameleon.samplers.kameleon.shear import Shear
 from pymc_kameleon.samplers.seam import NEVER, NOTHING, Outcome, Point, Proposal, Sampler
+
+TRIAL = 1000  # local moves of a trial run: 500 to 3000 do as well (B(0.03, 100) and B(0.1, 100), 10 chains each)
 
 
 class State(NamedTuple):
@@ -49,6 +52,7 @@ class State(NamedTuple):
     shear: Shear | None = None
     # iteration: before the first local move it is learned on a schedule of its own
     next_shear: int = 0
+    learned: int = 0  # how often S was learned anew
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -57,9 +61,11 @@ class LocalMoves(Sampler):
 
     Parameters
     ----------
-    gamma : float, optional
-        Sd of the isotropic part, positive, in the kernel's coordinates. Default: half of the global kernel's learned
-        scale. The paper's is 0.2, the dissertation's 0.5.
+    gamma : float or callable, optional
+        Sd of the isotropic part, positive, in the kernel's coordinates; or a function of k, the number of times that
+        the local covariance has been learned, such as ``lambda k: 1 / k`` (the paper, section 4.2, would have it fall
+        with each adaptation). Default: half of the global kernel's learned scale. The paper's is 0.2, the
+        dissertation's 0.5.
     coordinates : {"whitened", "scaled", "raw"}
         The kernel's: by the running covariance (default), by the running standard deviations, or the parameters' own
         (the paper's).
@@ -77,6 +83,11 @@ class LocalMoves(Sampler):
         Gilks, 1997), also the papers'.
     scale : float, optional
         Where the adaptation of the scale of local moves starts, positive. Default: the global kernel's learned scale.
+    rate : {"renewed", "harmonic", "trial"} or callable
+        Of the Robbins-Monro steps of the log of that scale, nu or eta, at the m-th local move: 2 m^-0.6 with m counted
+        anew in part at each refresh (default); 1 / m, which does not come far from where it starts; a trial run of 1000
+        moves at the first rate, then 1 / m (the dissertation's, which begins at a scale from trial runs); or a function
+        of m, not negative.
     local_start : int, optional
         Draws before the first local move, 0 or more. Default: 0.3 ``tune`` where that is given, else 200 d: to begin
         before the history is informative is what breaks the method from a cold start.
@@ -84,23 +95,26 @@ class LocalMoves(Sampler):
         Length of tuning, if known: give it what ``pm.sample`` gets. Local moves then begin after 0.3 of it.
     """
 
-    gamma: float | None = None
+    gamma: float | Callable[[int], float] | None = None
     coordinates: Literal["whitened", "scaled", "raw"] = "whitened"
     global_share: float = 0.5
     autoregressive_share: float = 0.5
     learn_from_values: bool = True
     target_accept: float = 0.234
     scale: float | None = None
+    rate: Literal["renewed", "harmonic", "trial"] | Callable[[int], float] = "renewed"
     local_start: int | None = None
     tune: int | None = None
 
     walk: AdaptiveMetropolis = field(init=False, repr=False)
-    rate: ClassVar[str] = "renewed"
     sheared_share: ClassVar[float] = 0.0
 
     def __post_init__(self):
         super().__post_init__()
-        positive(gamma=self.gamma, scale=self.scale)
+        positive(scale=self.scale)
+        for k in (1, 2, 1000, 1_000_000):
+            positive(gamma=self.gamma_after(k))
+            self.rate_at(k)
         share(global_share=self.global_share, sheared_share=self.sheared_share)
         share(autoregressive_share=self.autoregressive_share)
         walk = AdaptiveMetropolis(
@@ -108,7 +122,7 @@ class LocalMoves(Sampler):
         )
         if self._as_published:
             # Without a history the proposal is N(x, gamma^2 I), in place of the cold start.
-            walk = AdaptiveMetropolis(covariance="identity", scaling="fixed", scale=self.gamma)
+            walk = AdaptiveMetropolis(covariance="identity", scaling="fixed", scale=self.gamma_after(1))
         object.__setattr__(self, "walk", walk)
 
     @property
@@ -207,11 +221,18 @@ class LocalMoves(Sampler):
 
     def tuned(self, log_scale: float, moves: int, outcome: Outcome) -> float:
         """A local move's log scale after one Robbins-Monro step, the ``moves``-th."""
-        rate = 1.0 / moves
-        if self.rate == "renewed":
-            rate = 2.0 * moves**-adaptive_metropolis.RATE_EXPONENT
         # bounds against overflow only: a covariance in raw units may ask for any scale
-        return outcome.tuned(log_scale, self.target_accept, rate, -30.0, 30.0)
+        return outcome.tuned(log_scale, self.target_accept, self.rate_at(moves), -30.0, 30.0)
+
+    def rate_at(self, moves: int) -> float:
+        """Of the Robbins-Monro step after the ``moves``-th local move."""
+        if callable(self.rate):
+            at_least(0.0, rate=self.rate(moves))
+            return self.rate(moves)
+        trial = TRIAL if self.rate == "trial" else 0
+        if self.rate == "renewed" or moves <= trial:
+            return 2.0 * moves**-adaptive_metropolis.RATE_EXPONENT
+        return 1.0 / (moves - trial)
 
     def _straighten_early(self, state):
         walk = state.walk
@@ -242,7 +263,9 @@ class LocalMoves(Sampler):
             log_scale=walk.log_scale if state.log_scale is None else state.log_scale,
             moves=max(int(0.3 * state.moves), 10) if renewed else state.moves,
             next_refresh=int(1.1 * t) + 1,
+            learned=state.learned + 1,
         )
+        positive(gamma=self.gamma_after(state.learned))
         if self.sheared_share > 0.0:
             state = state._replace(shear=shear.learn(states, state.shear))
         return state._replace(model=self.learn(rng, state, states))
@@ -257,7 +280,12 @@ class LocalMoves(Sampler):
 
     def local_gamma(self, state: State) -> float:
         """Sd of the isotropic part: given, or half of the global kernel's scale."""
-        return 0.5 * math.exp(state.walk.log_scale) if self.gamma is None else self.gamma
+        given = self.gamma_after(state.learned)
+        return 0.5 * math.exp(state.walk.log_scale) if given is None else given
+
+    def gamma_after(self, learned: int) -> float | None:
+        """Gamma as given, when the covariance has been learned ``learned`` times."""
+        return float(self.gamma(learned)) if callable(self.gamma) else self.gamma
 
 
 def whiten(state: State, states: np.ndarray) -> np.ndarray:

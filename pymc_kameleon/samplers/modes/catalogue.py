@@ -37,13 +37,7 @@ class Catalogue(NamedTuple):
 
 
 def make(centres, covariances) -> Catalogue:
-    """From centres (k, d) and covariances (k, d, d).
-
-    Raises
-    ------
-    numpy.linalg.LinAlgError
-        For a covariance that is not positive definite.
-    """
+    """From centres (k, d) and covariances (k, d, d); ``LinAlgError`` for one that is not positive definite."""
     factors = np.linalg.cholesky(np.asarray(covariances, dtype=float))
     log_dets = np.log(np.diagonal(factors, axis1=1, axis2=2)).sum(axis=1)
     return Catalogue(np.array(centres, dtype=float), factors, np.linalg.inv(factors), log_dets)

@@ -6,14 +6,16 @@ from typing import ClassVar, Literal, NamedTuple
 
 import numpy as np
 
-from pymc_kameleon.numerics.checks import inside
+from pymc_kameleon.numerics.checks import inside, positive
 from pymc_kameleon.numerics.compiled import njit
-from pymc_kameleon.numerics.covariance import cholesky, log_determinant, multiply_lower
+from pymc_kameleon.numerics.covariance import log_determinant, multiply_lower
 from pymc_kameleon.numerics.step_size import OPTIMAL_SCALE
 from pymc_kameleon.samplers import coordinate_moves
 from pymc_kameleon.samplers.seam import NOTHING, Proposal, Sampler
 
 NARROWEST = 1e-120  # ratio of two initial scales: the square of a smaller one is zero
+REACH = 1e12  # the size stays within this factor of its start, either way
+CONDITION_LIMIT = 1e12  # the condition number of the shape relative to its start stays below
 
 
 class State(NamedTuple):
@@ -41,8 +43,6 @@ class ShapeLearner(Sampler):
     initial_scale : ndarray of shape (d,), optional
         Scales of the coordinates at the start, positive, to within a dozen orders of magnitude where ``sweeps`` are
         made. Default: ones.
-    initial_covariance : ndarray of shape (d, d), optional
-        Instead of ``initial_scale``, a whole covariance; the sweeps change its scales and not its correlations.
     diminishing : bool
         Let the rates diminish. Default True; False is the published algorithm, which does not have the right stationary
         distribution unless it is frozen.
@@ -52,38 +52,23 @@ class ShapeLearner(Sampler):
     sweeps : int
         Moves of every coordinate by itself in the beginning, which find the units, 0 or more. Default 20; the paper has
         none.
-    condition_limit : float
-        The condition number of the shape relative to its start stays below. Default 1e12.
     tune : int, optional
         Length of tuning, if known: give it what ``pm.sample`` gets. The sweeps take at most a fifth of it.
-
-    Raises
-    ------
-    ValueError
-        For an option out of its domain.
     """
 
-    size: ClassVar[str]  # the algorithm's word for s, in the options initial_<size> and <size>_range
+    size: ClassVar[str]  # the algorithm's word for s, in the option initial_<size>
 
     initial_scale: np.ndarray | None = None
-    initial_covariance: np.ndarray | None = None
     target_accept: float = 0.234
     diminishing: bool = True
     success: Literal["probability", "indicator"] = "probability"
     sweeps: int = coordinate_moves.SWEEPS
-    condition_limit: float = 1e12
     tune: int | None = None
 
     def __post_init__(self):
         super().__post_init__()
-        initial, reach = f"initial_{self.size}", f"{self.size}_range"
-        if getattr(self, initial) is not None:
-            inside(**{initial: (getattr(self, initial), 0.0, math.inf)})
-        inside(
-            target_accept=(self.target_accept, 0.0, 1.0),
-            condition_limit=(self.condition_limit, 1.0, math.inf),
-            **{reach: (getattr(self, reach), 1.0, math.inf)},
-        )
+        positive(**{f"initial_{self.size}": getattr(self, f"initial_{self.size}")})
+        inside(target_accept=(self.target_accept, 0.0, 1.0))
 
     def learn(self, state: State, outcome) -> State:
         """Size and shape after one transition; ``state.iteration`` is that of this adaptation."""
@@ -91,16 +76,13 @@ class ShapeLearner(Sampler):
 
     def init(self, rng, x, known=NOTHING) -> State:
         """Start at ``x``, shape (d,); no sweeps are needed where an arrival has brought a factor."""
-        given = self.initial_scale, self.initial_covariance
-        factor, log_scale = initial_shape(len(x), *given, known.factor)
+        factor, log_scale = initial_shape(len(x), self.initial_scale, known.factor)
         # of a coordinate that moves alone
         sds = OPTIMAL_SCALE * math.exp(log_scale) * np.sqrt(np.square(factor).sum(axis=1))
-        arrived = known.factor is not None and all(option is None for option in given)
-        sweeps = 0 if arrived else self.sweeps
+        arrived = known.factor is not None and self.initial_scale is None
         size = getattr(self, f"initial_{self.size}")
-        size = OPTIMAL_SCALE / math.sqrt(len(x)) if size is None else size
-        log_size = math.log(size) + log_scale
-        phase = coordinate_moves.begin(sds, sweeps, known.left(self.tune))
+        log_size = math.log(OPTIMAL_SCALE / math.sqrt(len(x)) if size is None else size) + log_scale
+        phase = coordinate_moves.begin(sds, 0 if arrived else self.sweeps, known.left(self.tune))
         return State(log_size, factor, log_size, factor, phase)
 
     def propose(self, rng, x, state) -> Proposal:
@@ -119,8 +101,7 @@ class ShapeLearner(Sampler):
             state = state._replace(phase=phase)
             return state if phase.iteration < phase.length else _end_phase(state)
         state = self.learn(state._replace(iteration=state.iteration + 1), outcome)
-        log_range = math.log(getattr(self, f"{self.size}_range"))
-        low, high = state.log_start - log_range, state.log_start + log_range
+        low, high = state.log_start - math.log(REACH), state.log_start + math.log(REACH)
         return state._replace(log_size=min(max(state.log_size, low), high))
 
     def multiplier(self, iteration: int) -> float:
@@ -148,29 +129,9 @@ def _end_phase(state):
     return state._replace(log_size=log_size, factor=base, log_start=log_size, base=base, phase=None)
 
 
-def initial_shape(
-    dim: int,
-    initial_scale: np.ndarray | None,
-    initial_covariance: np.ndarray | None,
-    arrival_factor: np.ndarray | None = None,
-) -> tuple[np.ndarray, float]:
-    """Lower factor of the initial covariance scaled to determinant one, and log of the scale.
-
-    Raises
-    ------
-    ValueError
-        If both are given, or the shape is wrong, or there is no factor.
-    """
-    if initial_covariance is not None:
-        if initial_scale is not None:
-            raise ValueError("Give initial_scale or initial_covariance, not both.")
-        initial_covariance = np.array(initial_covariance, dtype=float)
-        if initial_covariance.shape != (dim, dim):
-            raise ValueError(f"initial_covariance must have shape {(dim, dim)}, got {initial_covariance.shape}.")
-        factor, ok = cholesky(initial_covariance)
-        if not (ok and np.allclose(initial_covariance, initial_covariance.T, rtol=1e-6, atol=0)):
-            raise ValueError("initial_covariance must be symmetric and positive definite.")
-    elif initial_scale is None and arrival_factor is not None:
+def initial_shape(dim: int, initial_scale: np.ndarray | None, arrival_factor: np.ndarray | None):
+    """Lower factor of the initial covariance scaled to determinant one, and log of the scale."""
+    if initial_scale is None and arrival_factor is not None:
         factor = np.array(arrival_factor, dtype=float)
     else:
         scale = np.ones(dim) if initial_scale is None else np.asarray(initial_scale, dtype=float)

@@ -22,6 +22,7 @@ from pymc_kameleon.numerics.checks import inside
 from pymc_kameleon.numerics.compiled import njit
 from pymc_kameleon.numerics.covariance import multiply_lower, update_shape
 from pymc_kameleon.samplers.seam import NOTHING
+from pymc_kameleon.samplers.shape_learners import base
 from pymc_kameleon.samplers.shape_learners.base import ShapeLearner, State
 
 # Igel, Suttorp & Hansen (2006): C = I, their rates throughout; sigma at the start is the user's.
@@ -44,8 +45,6 @@ class CMA(ShapeLearner):
         Acceptance probability that sigma is tuned to, in (0, 1). Default 2/11 (Igel et al., 2006).
     rate_factor : float
         Multiplies the published rates 1 / (1 + d/2) of log sigma and 2 / (d^2 + 6) of C, positive. Default 1.
-    sigma_range : float
-        sigma stays within this factor of its start, either way. Default 1e12.
     """
 
     presets: ClassVar[dict] = {"paper": PAPER}
@@ -54,7 +53,6 @@ class CMA(ShapeLearner):
     initial_sigma: float | None = None
     target_accept: float = 2 / 11
     rate_factor: float = 1.0
-    sigma_range: float = 1e12
 
     def init(self, rng, x, known=NOTHING) -> State:
         """Start at ``x``, shape (d,), with a rate of success at which sigma neither grows nor shrinks."""
@@ -67,7 +65,7 @@ class CMA(ShapeLearner):
         """See :func:`adapted`."""
         log_sigma, factor, path, success_rate, condition = adapted(
             state.log_size, state.factor, state.path, state.success_rate, state.base, state.condition,
-            float(self.condition_limit), float(self.rate_factor) * self.multiplier(state.iteration),
+            base.CONDITION_LIMIT, float(self.rate_factor) * self.multiplier(state.iteration),
             outcome.target(float(self.target_accept)), outcome.target(SUCCESS_THRESHOLD),
             self.succeeded(outcome), outcome.accepted, outcome.proposal.carry,
         )  # fmt: skip

@@ -6,11 +6,10 @@ the radius r learns from acceptance and rejection, the shape C = L L^T from the 
 (Mueller & Sbalzarini, 2010, "Gaussian adaptation as a unifying framework for continuous black-box
 optimization and adaptive Monte Carlo sampling", IEEE CEC).
 
-Differs from the paper, unless its settings are chosen (``PAPER``): coordinate-wise moves find the units
-first, rates diminish, the radius learns from the acceptance probability instead of from acceptances, and
-aims at what is best for sampling. Always: everything is frozen when tuning ends, the acceptance aimed at is the
-one that noise leaves attainable, radius and shape have bounds, and a factor is updated in O(d^2) instead of a matrix
-square root in O(d^3).
+Differs from the paper, unless its settings are chosen (``PAPER``): coordinate-wise moves find the units first, rates
+diminish, the radius learns from the acceptance probability instead of from acceptances, and aims at what is best for
+sampling. Always: everything is frozen when tuning ends, the acceptance aimed at is the one that noise leaves
+attainable, radius and shape have bounds, and a factor is updated in O(d^2) instead of a matrix square root in O(d^3).
 """
 
 import math
@@ -20,6 +19,7 @@ from typing import ClassVar
 from pymc_kameleon.numerics.checks import inside
 from pymc_kameleon.numerics.compiled import njit
 from pymc_kameleon.numerics.covariance import multiply_lower, update_shape
+from pymc_kameleon.samplers.shape_learners import base
 from pymc_kameleon.samplers.shape_learners.base import ShapeLearner, State
 
 # Mueller & Sbalzarini (2010): Q = I, r = 1, P = 1/e, beta = lambda = ln(d + 1) / (d + 1)^2 throughout.
@@ -41,8 +41,6 @@ class GaussianAdaptation(ShapeLearner):
         the paper's 1/e is the optimiser's.
     rate : float, optional
         beta = lambda, in (0, 1). Default ln(d + 1) / (d + 1)^2, as published.
-    radius_range : float
-        The radius stays within this factor of its start, either way. Default 1e12.
     """
 
     presets: ClassVar[dict] = {"paper": PAPER}
@@ -50,7 +48,6 @@ class GaussianAdaptation(ShapeLearner):
 
     initial_radius: float | None = None
     rate: float | None = None
-    radius_range: float = 1e12
 
     def __post_init__(self):
         super().__post_init__()
@@ -60,7 +57,7 @@ class GaussianAdaptation(ShapeLearner):
     def learn(self, state, outcome) -> State:
         """See :func:`adapted`."""
         log_radius, factor, condition = adapted(
-            state.log_size, state.factor, state.base, state.condition, float(self.condition_limit),
+            state.log_size, state.factor, state.base, state.condition, base.CONDITION_LIMIT,
             self.rate_at(state.iteration, len(state.factor)), outcome.target(float(self.target_accept)),
             self.succeeded(outcome), outcome.accepted, outcome.proposal.carry,
         )  # fmt: skip

@@ -1,6 +1,7 @@
 """What a noisy log density asks of a step: random streams of its own, and standard normals that it owns and renews."""
 
 import math
+from collections.abc import Iterable
 from typing import NamedTuple
 
 import numpy as np
@@ -18,8 +19,7 @@ class Renewal(NamedTuple):
     def __call__(self, rng: np.random.Generator, u: np.ndarray) -> np.ndarray:
         """Proposed normals from those at hand, of the same shape."""
         new = u.copy()
-        flat = new.reshape(-1)
-        block = flat
+        flat = block = new.reshape(-1)
         if self.blocks > 1:
             edges = np.linspace(0, flat.size, self.blocks + 1).astype(int)
             chosen = rng.integers(self.blocks)
@@ -56,18 +56,20 @@ def differ(first: float, value: float) -> bool:
 
 def variables_beside(step, others) -> list[str]:
     """Those of the variables ``others`` whose steps evaluate the noisy log density anew at every draw."""
-    noisy = [s for s in other_steps(step) if draws_random_numbers(s)]
-    return sorted({v.name for s in noisy for v in s.vars} & set(others))
+    return sorted(_sampled(s for s in other_steps(step) if draws_random_numbers(s)) & set(others))
 
 
 def variables_shared(step) -> list[str]:
     """Those of a step's variables that other steps of the same run sample, too."""
-    theirs = {v.name for s in other_steps(step) for v in s.vars}
-    return sorted(v.name for v in step.vars if v.name in theirs)
+    return sorted(_sampled(other_steps(step)) & _sampled([step]))
 
 
 def solved_beside(step) -> list[str]:
     """The variables of steps that are not of this package and evaluate the model's black boxes, too."""
     theirs = (s for s in other_steps(step) if not getattr(s, "keeps_estimates", False))
-    solvers = [s for s in theirs if not all(map(of_host, operations(s)))]
-    return sorted({v.name for s in solvers for v in s.vars})
+    return sorted(_sampled(s for s in theirs if not all(map(of_host, operations(s)))))
+
+
+def _sampled(steps: Iterable) -> set[str]:
+    """Names of their variables."""
+    return {v.name for s in steps for v in s.vars}

@@ -19,13 +19,11 @@ def hidden_generators(outputs) -> list[str]:
     Found by looking at what an Op and its functions hold or refer to, without an evaluation; a generator behind
     compiled code stays hidden. A generator that a function makes anew from a seed of its own is no noise.
     """
-    suspects: list[str] = []
     operations = {id(v.owner.op): v.owner.op for v in ancestors(outputs) if v.owner is not None}
-    for op in operations.values():
-        looked_at = [*vars(op).values()] + ([] if _of_pymc(op) else [type(op).perform])
-        if any(_holds_generator(value) for value in looked_at) and str(op) not in suspects:
-            suspects.append(str(op))
-    return suspects
+    looked_at = (
+        (op, [*vars(op).values(), *([] if _of_pymc(op) else [type(op).perform])]) for op in operations.values()
+    )
+    return list(dict.fromkeys(str(op) for op, values in looked_at if any(map(_holds_generator, values))))
 
 
 def _holds_generator(value, depth=3) -> bool:

@@ -27,11 +27,6 @@ def find_noise(model, step_owns) -> Noise:
 
     Another step that moves a variable of the noisy factor makes the kept estimate belong to another point, and a fresh
     one would bias the chain.
-
-    Raises
-    ------
-    ValueError
-        Naming the factor, and the variables that would have to be in the same step.
     """
     factors, terms, noisy = factors_of(model)
     if not any(noisy):
@@ -100,19 +95,10 @@ def work_inputs(outputs) -> list:
 
 
 def take_auxiliary(outputs) -> tuple[list, list]:
-    """Make the standard normals of every estimator that has some an explicit shared input.
+    """Make the standard normals of every estimator that has some an explicit shared input, zeros for now.
 
-    Returns
-    -------
-    outputs : list
-        Deterministic given those inputs.
-    auxiliary : list of shared variables
-        Zeros for now, one an estimator.
-
-    Raises
-    ------
-    ValueError
-        If there is noise that is not of this kind, or none at all.
+    The outputs, deterministic given those inputs, and the inputs, one an estimator. Refuses noise of another kind, and
+    none at all.
     """
     replacements: dict = {}
     auxiliary: list = []

@@ -75,13 +75,9 @@ class NoisyLogLikelihood(RNGConsumerOp):
     default_output = 1
 
     def __init__(
-        self,
-        fn: Callable[..., float],
-        auxiliary_shape: tuple[int, ...] | None = None,
-        inplace: bool = False,
-        *,
+        self, fn: Callable[..., float], auxiliary_shape: tuple[int, ...] | None = None, inplace: bool = False, *,
         work: int | None = None,
-    ):
+    ):  # fmt: skip
         if not callable(fn):
             raise TypeError(f"fn must be callable as fn(rng, *parameters), got {fn!r}.")
         self.work = None if work is None else _work(work, fn, auxiliary_shape)

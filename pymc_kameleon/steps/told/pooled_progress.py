@@ -10,15 +10,7 @@ from rich.table import Column
 
 
 class Progress:
-    """A context in which a run tells where it is; shows nothing unless ``wanted``.
-
-    Parameters
-    ----------
-    wanted : bool
-    run : Chains
-    max_evaluations, target_ess : optional
-        How long it will last, as far as is known.
-    """
+    """A context in which a run, a ``Chains``, tells where it is; shows nothing unless ``wanted``."""
 
     def __init__(self, wanted: bool, run: Any, max_evaluations, target_ess):
         self.run, self.most, self.target = run, max_evaluations, target_ess

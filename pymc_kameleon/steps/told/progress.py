@@ -3,8 +3,8 @@
 PyMC hands the bar a draw's statistics and nothing else, in chains that take turns or sit in processes of their own.
 What the bar shows beyond statistics therefore travels with them, as an attribute of the dictionary.
 
-PyMC 6's own columns leave eight characters of a terminal of 80, if its times are to be legible: there all stands in one
-column, line below line; from 110 on each has its own. None has a ``ratio``, so that PyMC's share what is left.
+PyMC 6's own columns leave eight characters of a terminal of 80, if its times are to be legible: all stands in one
+column, line below line. It has no ``ratio``, so that PyMC's share what is left.
 """
 
 import math
@@ -12,18 +12,15 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from rich.console import Console
 from rich.progress import ProgressColumn, TextColumn
 from rich.table import Column
 
 CLIMBING, TUNING, DRAWING = "climbing", "tuning", "drawing"
 WINDOW = 100  # draws, of the mean of the acceptance probability
-WIDE = 110  # characters of a terminal, from which on there is room for three columns
-WIDTH, NARROW = 11, 8  # of a column: of three, or of the one
-SURROGATE, SCALE = "Surrogate", "Scaling"  # what stands below acceptance and evaluations
+WIDTH = 8  # of the column, in characters
+SURROGATE, SCALE = "Fit off", "Scale"  # what stands below acceptance and evaluations
 # moves that are evaluated to learn, and cannot be accepted
 NO_PROPOSALS = ("arrival", "refresh", "renewal")
-STACKED = {SURROGATE: "Accept\nEvals\nFit off", SCALE: "Accept\nEvals\nScale"}
 
 
 class Told(NamedTuple):
@@ -63,29 +60,13 @@ class Window:
 
 
 def columns(third: str, n_chains: int) -> tuple[list[ProgressColumn], dict[str, list[str]]]:
-    """Columns of the bar and their first values, for every chain.
-
-    Parameters
-    ----------
-    third : {"Surrogate", "Scaling"}
-        What stands below acceptance and evaluations.
-    n_chains : int
-    """
-    *fields, stacked = names = _fields(third)
-    first = {name: [""] * n_chains for name in names}
-    if Console().width < WIDE:
-        return [_column(STACKED[third], stacked, NARROW)], first
-    headers = ("Acceptance", "Evaluations", third)
-    return [_column(h, f, WIDTH) for h, f in zip(headers, fields, strict=True)], first
+    """The bar's column, and its first value for every chain; ``third`` stands below acceptance and evaluations."""
+    field, header = _field(third), Column(f"Accept\nEvals\n{third}", width=WIDTH)
+    return [TextColumn("{task.fields[" + field + "]}", markup=False, table_column=header)], {field: [""] * n_chains}
 
 
-def _fields(third: str) -> list[str]:
-    fields = ("acceptance", "evaluations", third.lower(), f"all_{third.lower()}")
-    return [f"kameleon_{name}" for name in fields]
-
-
-def _column(header: str, field: str, width: int) -> ProgressColumn:
-    return TextColumn("{task.fields[" + field + "]}", markup=False, table_column=Column(header, width=width))
+def _field(third: str) -> str:
+    return f"kameleon_{third.lower().replace(' ', '_')}"
 
 
 def update(third: str) -> Callable[[dict[str, Any]], dict[str, str]]:
@@ -94,21 +75,18 @@ def update(third: str) -> Callable[[dict[str, Any]], dict[str, str]]:
     def fields(row: dict[str, Any]) -> dict[str, str]:
         told = getattr(row, "told", None) or Told("", row["accept"], 0)
         last = _surrogate(row) if third == SURROGATE else f"{row['scaling']:.2g}"
-        evaluations = str(told.evaluations)
-        stacked = "\n".join((_acceptance(told, 4), evaluations, last))
-        wide = (_acceptance(told, 7), evaluations, last)
-        return dict(zip(_fields(third), (*wide, stacked), strict=True))
+        return {_field(third): f"{_acceptance(told)}\n{told.evaluations}\n{last}"}
 
     return fields
 
 
-def _acceptance(told: Told, letters: int) -> str:
-    """Three characters for the share, and as many letters of the phase as there is room for."""
+def _acceptance(told: Told) -> str:
+    """Three characters for the share, and four letters of the phase."""
     if told.phase == CLIMBING:  # to the typical set: nothing is accepted or rejected yet
         return told.phase
     share = f"{told.acceptance:.2f}"
     share = "1.0" if share == "1.00" else share.removeprefix("0")
-    return f"{share} {told.phase[:letters]}"
+    return f"{share} {told.phase[:4]}"
 
 
 def _surrogate(row: dict[str, Any]) -> str:

@@ -17,32 +17,17 @@ __all__ = ["SamplerWarning", "SamplerWarnings", "WarningType"]
 
 
 class SamplerWarnings:
-    """What one chain of a step has to say, each thing once.
-
-    Parameters
-    ----------
-    speaker : str
-        Name of the step, in front of every message.
-
-    Attributes
-    ----------
-    chain : int
-        The chain's number in its run.
-    said : list of str
-        Keys of what this chain has said or is about to say.
-    pending : list of SamplerWarning
-        What has not left with a draw yet.
-    """
+    """What one chain of a step has to say, each thing once, in the name of the step, ``speaker``."""
 
     def __init__(self, speaker: str):
-        self.speaker, self.chain = speaker, 0
+        self.speaker, self.chain = speaker, 0  # the chain's number in its run
         self._seed: tuple | None = None  # of the chain before, in this process
         self.reset()
 
     def reset(self) -> None:
         """Nothing has been said."""
-        self.said: list[str] = []
-        self.pending: list[SamplerWarning] = []
+        self.said: list[str] = []  # keys of what this chain has said or is about to say
+        self.pending: list[SamplerWarning] = []  # what has not left with a draw yet
 
     def begin_chain(self, rng: np.random.Generator) -> None:
         """Find out which chain of its run begins; PyMC does not say.
@@ -65,20 +50,10 @@ class SamplerWarnings:
         self, key: str, message: str, kind: WarningType = WarningType.BAD_PARAMS, *, whole_run: bool = False,
         level: str = "warn", **extra: Any,
     ) -> None:  # fmt: skip
-        """Say ``message`` with the next draw, unless this chain has said ``key`` already.
+        """Say ``message`` with the next draw, unless this chain has said ``key``, what it is about, already.
 
-        Parameters
-        ----------
-        key : str
-            What the warning is about.
-        message : str
-        kind : WarningType
-        whole_run : bool
-            True of every chain alike: only the first says it, and without a number.
-        level : {"warn", "info"}
-            Of the log: "info" for what is no warning.
-        extra
-            What was measured, for programs: finite numbers and strings.
+        What is true of every chain alike, of the ``whole_run``, only the first says, and without a number; ``level`` is
+        "info" for what is no warning; ``extra`` was measured, for programs: finite numbers and strings.
         """
         if key in self.said or (whole_run and self.chain != 0):
             return

@@ -80,19 +80,16 @@ def _advice(report: Report, wanted: int | None) -> str:
     longer = f"tune={wanted} or more" if wanted else "longer tuning"
     if not report.is_known:
         return f"What helps: {longer}."
-    helps = []
-    if report.noise_sd > 1.0:  # less of it is then what helps most
-        helps.append("less noise (more work for the estimator)")
-    if wanted:
-        helps.append(longer)
-    helps.append(
+    helps = [
+        # less of it is then what helps most
+        "less noise (more work for the estimator)" if report.noise_sd > 1.0 else "",
+        longer if wanted else "",
         "another parametrisation (non-centred hierarchies, logarithms of scales, fewer unknowns: the surrogate learns "
-        "smooth shapes)"
-    )
-    helps.append("GaussianMixtureStep or KameleonStep, which need no surrogate")
-    if not wanted:
-        helps.append(f"{longer}, least likely")
-    return "What could help, the likeliest first: " + "; ".join(helps) + "."
+        "smooth shapes)",
+        "GaussianMixtureStep or KameleonStep, which need no surrogate",
+        "" if wanted else f"{longer}, least likely",
+    ]
+    return f"What could help, the likeliest first: {'; '.join(filter(None, helps))}."
 
 
 def describe_factors(statistics: dict, quality, draws: int) -> str | None:

@@ -8,13 +8,14 @@ from typing import Any
 import numpy as np
 from pymc.exceptions import SamplingError
 
+from pymc_kameleon.numerics import history
 from pymc_kameleon.samplers import noise_probe
-from pymc_kameleon.samplers.life import Told
+from pymc_kameleon.samplers.life import Doubt, Told
 from pymc_kameleon.samplers.seam import NEVER
 from pymc_kameleon.steps.factors.returned import misreturned, raised_by_the_model
 from pymc_kameleon.steps.noise.demands import differ, solved_beside, variables_beside, variables_shared
 from pymc_kameleon.steps.noise.noisy_factors import black_boxes
-from pymc_kameleon.steps.told import advice, arrival_doubt
+from pymc_kameleon.steps.told import advice
 from pymc_kameleon.steps.told.progress import NO_PROPOSALS
 from pymc_kameleon.steps.told.sampler_warnings import SamplerWarnings, WarningType
 
@@ -23,35 +24,23 @@ MODELLED = ("surrogate", "screened", "hamiltonian")
 
 
 class Watch(SamplerWarnings):
-    """Looks at one step.
-
-    Parameters
-    ----------
-    step : KernelStep
-
-    Attributes
-    ----------
-    failures : list
-        Since tuning began or ended: proposals whose log density was NaN or +inf; log density evaluations when it did;
-        how many proposals of the kind call for a look at the factors; where the last was and what it was, or None.
-    streak : int
-        Since tuning ended: proposals accepted in a row, or, negative, rejected in a row.
-    first_values : dict
-        What the first chain found where it started, by :meth:`LogDensity.digest`.
-    """
+    """Looks at one step, a :class:`~pymc_kameleon.steps.base.KernelStep`."""
 
     learns = "proposal"  # what does, in messages
 
     def __init__(self, step: Any):
         super().__init__(type(step).__name__)
         self.step = step
+        # what the first chain found where it started, by :meth:`LogDensity.digest`
         self.first_values: dict[bytes, float] = {}
 
     def reset(self) -> None:
         """A chain begins: nothing has been seen or said."""
         super().reset()
+        # Since tuning began or ended: proposals whose log density was NaN or +inf; log density evaluations when it did;
+        # how many proposals of the kind call for a look at the factors; where the last was and what it was, or None.
         self.failures: list[Any] = [0, 0, NEVER, None]
-        self.streak = 0
+        self.streak = 0  # since tuning ended: proposals accepted in a row, or, negative, rejected in a row
 
     # -- when a chain begins --------------------------------------------------------------------------
 
@@ -129,7 +118,7 @@ class Watch(SamplerWarnings):
         step, density = self.step, self.step.density
         state = step.life.state
         doubt, rivals = state.doubt, state.elsewhere
-        if doubt is not None and not arrival_doubt.settled(doubt):
+        if doubt is not None and not settled(doubt):
             height = density.model_log_density(doubt.position, doubt.log_density)
             told = advice.DID_NOT_ARRIVE.format(evaluations=doubt.evaluations, log_density=height)
             self.add("arrival", told)
@@ -197,3 +186,19 @@ class Watch(SamplerWarnings):
                     error.add_note(said)
         at = {name: value.tolist() for name, value in here.items()}
         error.add_note(advice.where_it_was_evaluated(self.speaker, at, black_boxes(step.model)))
+
+
+def settled(doubt: Doubt) -> bool:
+    """Whether the walk after an arrival that ran out of evaluations has come to the typical set on its own.
+
+    The climb says that it is there only where its quadratic says so too; where that one is never good (a ridge, a kink)
+    it hands the chain over, most often in the typical set or near. So the walk's log densities decide: one that climbs
+    has unlike halves, and so few effective draws, one that is stuck has few or none.
+    """
+    heights = history.window(doubt.heights, 0.5)[:, 0]
+    half = len(heights) // 2
+    if half < 50 or not np.ptp(heights) > 0.0:
+        return False
+    import arviz as az  # slow to import
+
+    return bool(az.ess(heights[-2 * half :].reshape(2, half)) > 20.0)  # R-hat of its quarters is then below 1.1

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pymc_kameleon.kernels import Kernel
+from pymc_kameleon.kernels import Kernel, median_distance
 from pymc_kameleon.numerics import random_features
 from pymc_kameleon.numerics.compiled import njit
 from pymc_kameleon.numerics.step_size import robbins_monro
@@ -35,7 +35,7 @@ class Recipe(NamedTuple):
     embedding: str
     n_history: int
     n_features: int
-    lengthscale: float | np.ndarray | None
+    lengthscale: float | np.ndarray | str | None  # "median": the median distance of the states
     regularization: float | None
     isotropic: bool
     base_scale: float
@@ -50,8 +50,7 @@ class Fit(NamedTuple):
     lengthscale: float | np.ndarray
     regularization: float
     validation: Validation  # held-out scores
-    # (2, d) or None: mean and standard deviations of ``states``, in which ``RADIUS`` is measured; ``None`` for zeros
-    # and ones
+    # (2, d): mean and sds of ``states``, in which ``RADIUS`` is measured; ``None`` for zeros and ones
     region: np.ndarray | None = None
 
 
@@ -95,10 +94,10 @@ def _validate(recipe, states, weights, base, unit, previous):
     """Lengthscale and regularisation, and how well they do where they were not fitted."""
     few, few_weights = _evenly(states, weights, 1000)
     few_features, folds = _first_features(unit, SEARCH_FEATURES), block_folds(len(few))
-    regularizations = REGULARIZATIONS
-    if recipe.regularization is not None:
-        regularizations = np.array([recipe.regularization])
-    if recipe.lengthscale is not None:
+    regularizations = REGULARIZATIONS if recipe.regularization is None else np.array([recipe.regularization])
+    if isinstance(recipe.lengthscale, str):
+        lengthscales = [median_distance(states)]
+    elif recipe.lengthscale is not None:
         lengthscales = [recipe.lengthscale]
     elif recipe.isotropic:
         lengthscales = list(lengthscale_grid(states, 5))
@@ -134,14 +133,10 @@ def distance(z, region):
 
 @njit(cache=True)
 def leapfrog(z, momentum, surrogate, step_size, n_steps, region=None):
-    """``n_steps`` leapfrog steps from (z, momentum), each (d,), with potential energy -f.
+    """``n_steps`` leapfrog steps from (z, momentum), each (d,), with potential energy -f; where they end, and whether
+    the path was nearer than ``RADIUS`` to the middle of ``region``, see :class:`Fit`.
 
-    Returns
-    -------
-    z, momentum : ndarray of shape (d,)
-    inside : bool
-        False if the path was ``RADIUS`` or farther from the middle of ``region``, see :class:`Fit`. The start
-        counts as part of the path, so that a path is refused exactly when its reverse is.
+    The start counts as part of the path, so that a path is refused exactly when its reverse is.
     """
     z, momentum = z.copy(), momentum.copy()
     if not distance(z, region) < RADIUS:

@@ -43,10 +43,6 @@ class FiniteSurrogate(NamedTuple):
     coefficients: np.ndarray  # (D,)
     base: GaussianBase  # zero precision is none
 
-    def values(self, x: np.ndarray) -> np.ndarray:
-        """Values of f at the rows of ``x`` (n, d), shape (n,)."""
-        return self.base.values(x) + rff.features(x, self.features) @ self.coefficients
-
     def gradients(self, x: np.ndarray) -> np.ndarray:
         """Gradients of f at the rows of ``x`` (n, d), shape (n, d)."""
         frequencies = rff.stacked_frequencies(self.features)

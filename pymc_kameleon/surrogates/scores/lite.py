@@ -46,11 +46,6 @@ class LiteSurrogate(NamedTuple):
     lengthscale: np.ndarray  # (d,)
     base: GaussianBase  # zero precision is none
 
-    def values(self, x: np.ndarray) -> np.ndarray:
-        """Values of f at the rows of ``x`` (n, d), shape (n,)."""
-        kernel = _gram(x, self.centres, self.lengthscale)
-        return self.base.values(x) + kernel @ self.coefficients
-
     def gradients(self, x: np.ndarray) -> np.ndarray:
         """Gradients of f at the rows of ``x`` (n, d), shape (n, d)."""
         kernel = _gram(x, self.centres, self.lengthscale)
@@ -152,17 +147,12 @@ def _objective(points, lengthscale, weights, base):
     curvature -= squared * (upper + upper.T + np.diag(np.diagonal(half)))
     curvature *= 0.5
     slope = near @ weights - (lengthscale**-2.0).sum() * (kernel @ weights)
-    return slope + _base_slope(points, kernel, lengthscale, weights, base), curvature
-
-
-def _base_slope(points, kernel, lengthscale, weights, base):
-    """sum_j w_j sum_l d_l log q0(z_j) d_l k(z_i, z_j), shape (n,): the cross term of the base."""
+    # the cross term of the base, sum_j w_j sum_l d_l log q0(z_j) d_l k(z_i, z_j)
     pull = weights[:, None] * base.gradients(points) / lengthscale**2  # (n, d)
-    return (points * (kernel @ pull)).sum(axis=1) - kernel @ (points * pull).sum(axis=1)
+    return slope + ((points * (kernel @ pull)).sum(axis=1) - kernel @ (points * pull).sum(axis=1)), curvature
 
 
-# --- lengthscale and regularisation
-# ------------------------------------------------------------------
+# --- lengthscale and regularisation ---------------------------------------------------------------
 
 
 def validate_lite(

@@ -9,6 +9,7 @@ lengthscale is long against the distances of neighbours. The notation is that of
 import math
 
 import numpy as np
+from scipy.sparse.linalg import LinearOperator, cg
 
 from pymc_kameleon.numerics.compiled import njit
 from pymc_kameleon.surrogates.scores.lite import LiteSurrogate
@@ -57,9 +58,10 @@ def fit_low_rank(
     slope = squares * images[:, 0] - 2.0 * (z * images[:, 2:]).sum(axis=1) + images[:, 1]
     slope -= (lengthscale**-2.0).sum() * images[:, 0]
     slope += forces(weights[:, None] * base.gradients(points))
-    coefficients, iterations = _conjugate_gradients(product, -slope, residual)
-    fit = LiteSurrogate(points, coefficients, lengthscale, base)
-    return fit, iterations
+    steps: list[np.ndarray] = []
+    operator = LinearOperator((n, n), matvec=product, dtype=float)
+    coefficients, _ = cg(operator, -slope, rtol=residual, atol=0.0, maxiter=1000, callback=steps.append)
+    return LiteSurrogate(points, coefficients, lengthscale, base), len(steps)
 
 
 @njit(cache=True)
@@ -89,23 +91,3 @@ def _incomplete_cholesky(points, tolerance):
         rest[pivot] = 0.0
         rank += 1
     return factor[:, :rank].copy()
-
-
-def _conjugate_gradients(product, right, residual):
-    """Solve A x = right for a positive definite A given by its product, in at most 1000 iterations."""
-    x = np.zeros_like(right)
-    rest = right - product(x)
-    direction = rest.copy()
-    square = rest @ rest
-    stop = residual**2 * (right @ right)
-    iterations = 0
-    while square > stop and iterations < 1000:
-        image = product(direction)
-        length = square / (direction @ image)
-        x = x + length * direction
-        rest = rest - length * image
-        new_square = rest @ rest
-        direction = rest + (new_square / square) * direction
-        square = new_square
-        iterations += 1
-    return x, iterations

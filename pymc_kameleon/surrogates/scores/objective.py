@@ -39,10 +39,6 @@ class GaussianBase(NamedTuple):
     mean: np.ndarray  # (d,)
     precision: np.ndarray  # (d,)
 
-    def values(self, x: np.ndarray) -> np.ndarray:
-        """Log q0 at the rows of ``x`` (n, d), shape (n,)."""
-        return -0.5 * np.square(x - self.mean) @ self.precision
-
     def gradients(self, x: np.ndarray) -> np.ndarray:
         """Gradients of log q0 at the rows of ``x`` (n, d), shape (n, d)."""
         return -self.precision * (x - self.mean)
@@ -135,11 +131,6 @@ def distinct_states(points: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
     A chain repeats its state at every rejection. Fitting to distinct states with multiplicities as
     weights is the same objective at a smaller size, and no state sits in two folds.
-
-    Returns
-    -------
-    states : ndarray of shape (n, d)
-    weights : ndarray of shape (n,)
     """
     _, first, counts = np.unique(points, axis=0, return_index=True, return_counts=True)
     order = np.argsort(first)
@@ -206,15 +197,9 @@ def select(fold_scores, gaussian_scores, lengthscales, regularizations) -> Valid
     i, j = np.unravel_index(np.argmin(scores), scores.shape)
     gains = np.asarray(gaussian_scores) - fold_scores[:, i, j]
     finite = bool(np.isfinite(gains).all())
-    return Validation(
-        lengthscales[i],
-        float(regularizations[j]),
-        float(scores[i, j]),
-        float(np.mean(gaussian_scores)),
-        float(gains.mean()) if finite else -np.inf,
-        float(gains.std(ddof=1) / np.sqrt(len(gains))) if finite else np.inf,
-        scores,
-    )
+    gain, error = (gains.mean(), gains.std(ddof=1) / np.sqrt(len(gains))) if finite else (-np.inf, np.inf)
+    means = float(scores[i, j]), float(np.mean(gaussian_scores))
+    return Validation(lengthscales[i], float(regularizations[j]), *means, float(gain), float(error), scores)
 
 
 def solve_regularized(matrix: np.ndarray, right: np.ndarray, ridge: float) -> np.ndarray | None:

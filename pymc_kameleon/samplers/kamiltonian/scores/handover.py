@@ -14,11 +14,10 @@ stands still. What can be seen while tuning, without an evaluation of its own, i
 
 - the residuals log p - f at the chain's states, which were not there yet when f was fitted.
 
-The share of random-walk moves is 1 / r within its bounds: a surrogate that brings twice as much
-gets half of the draws, one that brings nothing keeps what it is tried out with; the worse the
-residuals, the higher the lower bound (:func:`least_share`). When tuning has ended that share
-becomes the least one, and how much of the rest the surrogate gets depends on how far it is too low
-where the chain is (:func:`frozen_mixture`).
+The share of random-walk moves is 1 / r within its bounds: a surrogate that brings twice as much gets half of the draws,
+one that brings nothing keeps what it is tried out with; the worse the residuals, the higher the lower bound
+(:func:`least_share`). When tuning has ended that share becomes the least one, and how much of the rest the surrogate
+gets depends on how far it is too low where the chain is (:func:`frozen_mixture`).
 
 References
 ----------
@@ -36,6 +35,7 @@ from pymc_kameleon.samplers.kamiltonian import trust
 from pymc_kameleon.samplers.kamiltonian.learner import Quality
 from pymc_kameleon.samplers.kamiltonian.trust import Mixture
 
+TRIAL = 0.1  # largest share of a surrogate that has not proved itself
 ENOUGH = 20  # proposals of either kernel before the two are compared, and residuals to judge by
 
 
@@ -84,27 +84,24 @@ def judge(residuals: np.ndarray) -> Quality | None:
     return Quality(trust.spread(residuals), uncovered, typical=typical)
 
 
-def random_walk_share(jumps: Jumps, gain: float, share: float, least: float, trial_share: float) -> float:
+def random_walk_share(jumps: Jumps, gain: float, share: float, least: float) -> float:
     """The share of random-walk moves, which has been ``share`` and is never less than ``least``, the safety net.
 
     ``gain`` is that of the surrogate's held-out score over a Gaussian fit's; one that has not proved itself gets
-    ``trial_share`` of the draws.
+    ``TRIAL`` of the draws.
     """
     if not gain > 0.0:
         return 1.0
-    most, ratio = 1.0 - trial_share, efficiency(jumps)
-    if math.isnan(ratio):
-        return min(max(share, least), most)
-    wanted = 1.0 / ratio if ratio > 0.0 else most
-    return min(max(wanted, least), most)
+    ratio = efficiency(jumps)
+    wanted = share if math.isnan(ratio) else 1.0 / ratio if ratio > 0.0 else 1.0
+    return max(min(wanted, 1.0 - TRIAL), least)
 
 
 def least_share(quality: Quality | None, least: float) -> float:
     """Least share of random-walk moves: ``least``, or more for a surrogate that is bad.
 
-    Jumps are means over the bulk. They do not see how slowly a chain gets in and out of where f is
-    too low: that is left to the random walk, whose traffic between the two is proportional to its
-    least share, with whatever mixture.
+    Jumps are means over the bulk. They do not see how slowly a chain gets in and out of where f is too low: that is
+    left to the random walk, whose traffic between the two is proportional to its least share, with whatever mixture.
     """
     if quality is None:
         return least

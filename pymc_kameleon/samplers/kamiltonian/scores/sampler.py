@@ -4,11 +4,10 @@ In learned coordinates z, x = centre + L z, with momentum p ~ N(0, I) and potent
 
     p += (e/2) grad f(z);  z += e p;  p += (e/2) grad f(z)      for a random number of steps,
 
-then accept with min(1, exp(H(start) - H(end))), H = |p|^2 / 2 - log density, the *true* one
-(Strathmann et al., 2015, algorithm 1). Leapfrog on any smooth f is reversible and preserves volume,
-so this is exact whatever f is; f only decides how far a proposal gets. Seen from the accept step,
-log_q_ratio is the change of kinetic energy. Only positions are learned from, so that a noisy
-estimate of the log density does as well.
+then accept with min(1, exp(H(start) - H(end))), H = |p|^2 / 2 - log density, the *true* one (Strathmann et al., 2015,
+algorithm 1). Leapfrog on any smooth f is reversible and preserves volume, so this is exact whatever f is; f only
+decides how far a proposal gets. Seen from the accept step, log_q_ratio is the change of kinetic energy. Only positions
+are learned from, so that a noisy estimate of the log density does as well.
 
 A trajectory from a point that f underrates leads away from it, and is refused for about exp(log p -
 f) draws. When tuning has ended the two kernels therefore share the draws by how far f is too low
@@ -59,8 +58,8 @@ from pymc_kameleon.surrogates.scores import objective as score_matching
 from pymc_kameleon.surrogates.scores.choose import RADIUS, Fit, Recipe
 from pymc_kameleon.surrogates.scores.online import OnlineFinite
 
-# Strathmann et al. (2015), sections 5 and A; lengthscale and regularisation by held-out score (A.1). Trajectories
-# only, as soon as there is a surrogate.
+# Strathmann et al. (2015), sections 5 and A; lengthscale and regularisation by held-out score (A.1; finite has its
+# own). Trajectories only, as soon as there is a surrogate.
 PAPER = {
     "embedding": "cos", "isotropic": True, "base_scale": math.inf, "whiten": False, "n_leapfrog": (1, 10),
     "step_size": (0.01, 0.1), "random_walk_share": 0.0, "mixture": "constant", "adapt_share": False,
@@ -74,23 +73,21 @@ class State(NamedTuple):
     # (d,): the learned coordinates: x = centre + factor z, factor lower triangular
     centre: np.ndarray
     factor: np.ndarray  # (d, d)
-    fitted: Fit | None  # the surrogate in those coordinates
-    walk_share: float  # probability of a random-walk move; with ``mixture`` its least probability
-    mixture: Mixture | None  # set when tuning ends, if the shares are to depend on the residual
-    # what is retained at the chain's point: z, log density, f; ``None`` without a surrogate
-    current: Current | None
-    # t at the chain's point: trajectories are chosen with probability (1 - walk_share) t
-    share: float
-    # of the leapfrog's mean step size; its average over iterations; the largest stable one
-    log_step: float
-    log_step_average: float
-    log_step_limit: float
     jumps: Jumps
-    # log p - f at the chain's states since the last fit, out of sample; empty after tuning
-    residuals: History
-    refits: int  # surrogates so far, and the iteration of the next
-    next_fit: int
+    residuals: History  # log p - f at the chain's states since the last fit, out of sample; empty after tuning
+    next_fit: int  # iteration of the next surrogate
     last_fit: float  # iteration from which on there is none
+    fitted: Fit | None = None  # the surrogate in those coordinates
+    walk_share: float = 1.0  # probability of a random-walk move; with ``mixture`` its least probability
+    mixture: Mixture | None = None  # set when tuning ends, if the shares are to depend on the residual
+    # what is retained at the chain's point: z, log density, f; ``None`` without a surrogate
+    current: Current | None = None
+    share: float = 1.0  # t at the chain's point: trajectories are chosen with probability (1 - walk_share) t
+    # of the leapfrog's mean step size; its average over iterations; the largest stable one
+    log_step: float = 0.0
+    log_step_average: float = 0.0
+    log_step_limit: float = 0.0
+    refits: int = 0  # surrogates so far
     # running sums of the whole history, with ``online`` and while tuning
     online: OnlineFinite | None = None
 
@@ -107,15 +104,14 @@ class Path(NamedTuple):
 class ScoreKamiltonian(SurrogateSampler):
     """Kamiltonian Monte Carlo with a surrogate from positions; :class:`LiteKamiltonian` or :class:`FiniteKamiltonian`.
 
-    The cold start, in four rules. (1) Adaptive Metropolis alone for ``first_fit`` draws. (2) Then
-    surrogates, at geometrically growing intervals, each fitted to the last two thirds of the
-    history. Its held-out score must be better than that of a Gaussian fit, otherwise adaptive
-    Metropolis goes on alone. (3) A better one gets ``trial_share`` of the draws, and the step size
-    is tuned on them. (4) After 20 of them, and again every 25 draws, the share of random-walk moves
-    is set to 1 / r, between ``random_walk_share`` and 1 - ``trial_share``, where r is the ratio of
-    the two kernels' expected squared jumps in the learned coordinate in which it is smallest for
-    each; the lower bound is raised, to 0.75 at most, by residuals that say that f is bad. Nothing
-    of this goes on when tuning has ended: the mixture of the two kernels is then fixed, and exact.
+    The cold start, in four rules. (1) Adaptive Metropolis alone for ``first_fit`` draws. (2) Then surrogates, at
+    geometrically growing intervals, each fitted to the last two thirds of the history. Its held-out score must be
+    better than that of a Gaussian fit, otherwise adaptive Metropolis goes on alone. (3) A better one gets
+    a tenth of the draws, and the step size is tuned on them. (4) After 20 of them, and again every 25 draws,
+    the share of random-walk moves is set to 1 / r, between ``random_walk_share`` and .9, where r is
+    the ratio of the two kernels' expected squared jumps in the learned coordinate in which it is smallest for each; the
+    lower bound is raised, to 0.75 at most, by residuals that say that f is bad. Nothing of this goes on when tuning has
+    ended: the mixture of the two kernels is then fixed, and exact.
 
     Parameters
     ----------
@@ -128,8 +124,9 @@ class ScoreKamiltonian(SurrogateSampler):
     embedding : {"sincos", "cos"}
         Of the random features, finite's and those that lengthscales are searched with: a sine and a cosine for every
         frequency (default), or a cosine with a random phase (the paper's).
-    lengthscale : float or ndarray of shape (d,), optional
-        Positive, in learned coordinates. Default: one for each of them, by held-out score at every fit.
+    lengthscale : float, ndarray of shape (d,) or "median", optional
+        Positive, in learned coordinates; "median" is the median distance of the states fitted to. Default: one for each
+        coordinate, by held-out score at every fit.
     regularization : float, optional
         lambda, beside a mean; positive. Default: by held-out score at every fit.
     isotropic : bool
@@ -151,8 +148,6 @@ class ScoreKamiltonian(SurrogateSampler):
         that acceptance may stay above it.
     random_walk_share : float
         Least probability of a random-walk move, the safety net, in [0, 1). Default 0.2.
-    trial_share : float
-        Largest share of a surrogate that has not proved itself, in (0, 1 - ``random_walk_share``]. Default 0.1.
     adapt_share : bool, optional
         Whether rule (4) sets the share of random-walk moves. False: it is ``random_walk_share`` as soon as there is a
         surrogate, the paper's. Default: True unless ``history`` is given.
@@ -166,17 +161,13 @@ class ScoreKamiltonian(SurrogateSampler):
     initial_scale : float or ndarray of shape (d,)
         Proposal sd, positive, with which the coordinate-wise cold start begins; it spans six orders of magnitude either
         way. Default 0.1.
-    learn_from_values : bool
-        Of the random walk: extend its covariance along axes that the log density's values say to be longer than where
-        the chain has been. Default True. The surrogate learns from positions only.
     tune : int, optional
         Length of tuning, if known: give it what ``pm.sample`` gets. No surrogate is fitted in its last 15 %.
 
     Raises
     ------
     ValueError
-        For an option outside its domain, with the value, and for a history that does not fit ``x``
-        or spans no volume.
+        For an option outside its domain, with the value, and for a history that does not fit ``x`` or spans no volume.
     """
 
     presets: ClassVar[dict] = {"paper": PAPER}
@@ -194,7 +185,7 @@ class ScoreKamiltonian(SurrogateSampler):
     history: np.ndarray | None = None
     n_history: int | None = None
     embedding: Literal["sincos", "cos"] = "sincos"
-    lengthscale: float | np.ndarray | None = None
+    lengthscale: float | np.ndarray | Literal["median"] | None = None
     regularization: float | None = None
     isotropic: bool = False
     base_scale: float = 2.0
@@ -203,12 +194,10 @@ class ScoreKamiltonian(SurrogateSampler):
     step_size: float | tuple[float, float] | None = None
     target_accept: float = 0.4
     random_walk_share: float = 0.2
-    trial_share: float = 0.1
     adapt_share: bool | None = None
     mixture: Literal["residual", "constant"] = "residual"
     first_fit: int | None = None
     initial_scale: float | np.ndarray = 0.1
-    learn_from_values: bool = True
     tune: int | None = None
 
     walk: AdaptiveMetropolis = field(init=False, repr=False)
@@ -221,12 +210,11 @@ class ScoreKamiltonian(SurrogateSampler):
             self.family, get_kernel(self.kernel), self.embedding, n_history, self.n_features,
             self.lengthscale, self.regularization, self.isotropic, self.base_scale,
         )  # fmt: skip
-        walk = AdaptiveMetropolis(
-            initial_scale=self.initial_scale, learn_from_values=self.learn_from_values, tune=self.tune
-        )  # fmt: skip
+        walk = AdaptiveMetropolis(initial_scale=self.initial_scale, tune=self.tune)
         object.__setattr__(self, "recipe", recipe)
         object.__setattr__(self, "walk", walk)
-        positive(lengthscale=self.lengthscale, regularization=self.regularization)
+        given = None if isinstance(self.lengthscale, str) else self.lengthscale
+        positive(lengthscale=given, regularization=self.regularization)
         if not self.base_scale > 0:  # infinite is none
             raise ValueError(f"base_scale must be positive, got {self.base_scale!r}.")
         count(2, n_history=n_history)
@@ -239,11 +227,6 @@ class ScoreKamiltonian(SurrogateSampler):
             raise ValueError(f"step_size must be a positive number or a range, got {step!r}.")
         inside(target_accept=(self.target_accept, 0, 1))
         share(random_walk_share=self.random_walk_share)
-        if not 0 < self.trial_share <= 1 - self.random_walk_share:
-            raise ValueError(
-                "trial_share must lie between 0 and 1 - random_walk_share, got "
-                f"{self.trial_share!r} with random_walk_share = {self.random_walk_share!r}."
-            )
 
     @classmethod
     def paper(cls, **options: Any) -> Self:
@@ -267,9 +250,7 @@ class ScoreKamiltonian(SurrogateSampler):
         dim, tune = len(x), known.left(self.tune)
         shaped(dim, lengthscale=self.lengthscale)
         state = State(
-            walk=self.walk.init(rng, x, known), centre=np.zeros(dim), factor=np.eye(dim), fitted=None,
-            walk_share=1.0, mixture=None, current=None, share=1.0,
-            log_step=0.0, log_step_average=0.0, log_step_limit=0.0, jumps=no_jumps(dim), residuals=empty(1), refits=0,
+            self.walk.init(rng, x, known), np.zeros(dim), np.eye(dim), no_jumps(dim), empty(1),
             next_fit=max(500, 50 * dim) if self.first_fit is None else self.first_fit,
             last_fit=math.inf if tune is None else trust.LAST_REFIT * tune,
         )  # fmt: skip
@@ -374,14 +355,12 @@ class ScoreKamiltonian(SurrogateSampler):
             jump = carry.z - carry.origin
             if not carry.kernel:
                 jump = solve_lower(state.factor, outcome.proposal.position - carry.origin)
-            jumps = handover.count(state.jumps, carry.kernel, outcome.accept_prob, jump)
-            state = state._replace(jumps=jumps)
+            state = state._replace(jumps=handover.count(state.jumps, carry.kernel, outcome.accept_prob, jump))
         if carry.kernel and self.step_size is None:
             state = self._adapt_step_size(state, outcome)
         if state.current is not None:
             residual = outcome.log_density - state.current.value
-            residuals = append(state.residuals, np.array([residual]))
-            state = state._replace(residuals=residuals)
+            state = state._replace(residuals=append(state.residuals, np.array([residual])))
         iteration = walk.iteration
         if iteration >= state.next_fit and walk.history is not None:
             later = int(1.5 * iteration) + 1
@@ -412,10 +391,14 @@ class ScoreKamiltonian(SurrogateSampler):
         factor = walk.factor if self.whiten else np.eye(dim)
         z = np.ascontiguousarray(np.linalg.solve(factor, (past - centre).T).T)
         previous = None if state.fitted is None else state.fitted.lengthscale
-        fitted = choose.fit(rng, self.recipe, z, previous)
+        fitted = choose.fit(rng, self.recipe_after(state.refits), z, previous)
         if fitted is None:
             return state
         return self.renewed(rng, state._replace(centre=centre, factor=factor), fitted)
+
+    def recipe_after(self, refits: int) -> Recipe:
+        """How to make the surrogate that follows ``refits`` others."""
+        return self.recipe
 
     def renewed(self, rng, state, fitted) -> State:
         """The state with another surrogate, which has not been judged yet."""
@@ -434,16 +417,13 @@ class ScoreKamiltonian(SurrogateSampler):
         least = self.random_walk_share
         if self.mixture == "residual" and least > 0.0:
             least = handover.least_share(_quality(state), least)
-        share = handover.random_walk_share(
-            state.jumps, state.fitted.validation.gain, state.walk_share, least, self.trial_share
-        )
-        return state._replace(walk_share=share)
+        gain = state.fitted.validation.gain
+        return state._replace(walk_share=handover.random_walk_share(state.jumps, gain, state.walk_share, least))
 
     def stats(self, state, proposal=None) -> dict[str, Any]:
         """Statistics of the state, NaN where there is no surrogate yet; the shortest lengthscale."""
-        fitted, path = state.fitted, Path(math.nan, 0, False)
-        if fitted is not None:
-            path = path._replace(step_size=math.exp(state.log_step))
+        fitted = state.fitted
+        path = Path(math.nan if fitted is None else math.exp(state.log_step), 0, False)
         if proposal is not None and proposal.carry and isinstance(proposal.carry.path, Path):
             path = proposal.carry.path
         return {

@@ -1,0 +1,122 @@
+"""Each figure of the papers has its row, and each row says what is in the stored result, made by code that there is."""
+
+import json
+import re
+import subprocess
+from collections import Counter
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from benchmarks import provenance
+from benchmarks.cells import Cell
+
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "docs" / "papers.md").read_text("utf-8")
+VERDICTS = ("reproduced", "in part", "not reproduced", "not comparable")
+FIGURES = {
+    "KAMH": "1 2 3 4 5 6 7",
+    "F-KAMH": "2.1 5.1 5.2 5.3 5.4 5.5 5.6 5.7 A.1 A.2 A.3 A.4 A.5",
+    "KMC": "1 2 3 4",
+    "The thesis": "1.1 2.1 2.2 2.3 2.4 2.5 2.6 3.1 3.2 3.3 3.4 3.5 4.1 5.1 6.1 6.2 6.3 6.4 "
+    "table-2.1 table-2.2 table-5.1 table-6.1",
+}
+
+
+def rows(section):
+    """Its rows: figure, script, runs, verdict, sentence."""
+    text = PAGE.split(f"\n## {section}\n")[1].split("\n## ")[0]
+    found = [[c.strip() for c in line.strip("|").split("|")] for line in text.splitlines() if line.startswith("|")]
+    return [r for r in found[2:] if r]
+
+
+ROWS = [pytest.param(row, id=f"{section} {row[0][:40]}") for section in FIGURES for row in rows(section)]
+
+
+def results(row):
+    return re.findall(r"\]\(\.\./benchmarks/results/(\w+)\.md\)", row[-1])
+
+
+def page(result):
+    return (provenance.FOLDER / f"{result}.md").read_text("utf-8")
+
+
+@cache
+def store(result):
+    """Its cells; empty where the page is all that is stored."""
+    path = provenance.FOLDER / f"{result}.json"
+    return json.loads(path.read_text("utf-8"))["cells"] if path.exists() else {}
+
+
+@pytest.mark.parametrize("section", FIGURES)
+def test_every_figure_and_table_has_its_row(section):
+    named = set()
+    for figure, *_ in rows(section):
+        for label in figure.split(":")[0].split(", "):
+            named.add(label.replace("table ", "table-" if section == "The thesis" else ""))
+    assert [f for f in FIGURES[section].split() if f not in named] == []
+
+
+@pytest.mark.parametrize("row", ROWS)
+def test_a_row_has_a_script_runs_a_verdict_and_a_sentence(row):
+    figure, script, runs, verdict, sentence = row
+    assert verdict in VERDICTS
+    for name in re.findall(r"`([a-z_.0-9]+)`", script):
+        assert (ROOT / "benchmarks" / f"{name.replace('.', '/')}.py").exists()
+    assert runs
+    assert (script == "–") == (not results(row))
+    assert sentence.endswith((".", ")"))
+    assert ":" in figure
+
+
+def ours(runs):
+    """The numbers of what was run; in brackets stand the paper's."""
+    return [int(n.replace(",", "")) for n in re.findall(r"(?<![\w.])\d[\d,]*", runs.split("(")[0])]
+
+
+def not_in_the_store(runs, figure, cells):
+    """Numbers of ``runs`` that are neither how many chains nor how many draws the cells of this figure have."""
+    keys = [Cell.of(key) for key in cells]
+    problems = [p for p in {k.problem for k in keys} if p in figure]
+    keys = [k for k in keys if k.problem in problems or not problems]
+    chains = Counter((k.sampler, k.problem) for k in keys)
+    return [n for n in ours(runs) if n not in {*chains.values(), *(k.budget for k in keys)}]
+
+
+@pytest.mark.parametrize("row", ROWS)
+def test_runs_are_those_of_the_stored_result(row):
+    figure, _, runs, _, _ = row
+    for result in results(row):
+        numbers, cells = ours(runs), store(result)
+        if cells and "draws," not in runs:
+            assert not_in_the_store(runs, figure, cells) == []
+        else:
+            said = set(re.findall(r"(?<![\w.])\d+", page(result).replace(",", "")))
+            assert [n for n in numbers if str(n) not in said] == []
+
+
+def test_runs_that_were_not_made_would_be_seen():
+    cells = {Cell("a", "p", 100, seed).key: {} for seed in range(3)} | {Cell("a", "q", 200, 0).key: {}}
+    assert not_in_the_store("3 chains of 100 (30)", "5: p", cells) == []
+    assert not_in_the_store("4 chains of 100 (30)", "5: p", cells) == [4]
+    assert not_in_the_store("3 chains of 200 (30)", "5: p", cells) == [200]
+
+
+def git(*arguments):
+    return subprocess.run(["git", *arguments], cwd=ROOT, capture_output=True, text=True, check=False)
+
+
+@pytest.fixture(scope="module")
+def history():
+    if git("rev-parse", "--is-shallow-repository").stdout.strip() != "false":
+        pytest.skip("no checkout with its history")
+
+
+@pytest.mark.parametrize("result", sorted({result for row in ROWS for result in results(row.values[0])}))
+def test_the_code_of_a_result_exists(result, history):
+    """Commit of the page, code of every cell; a plus would be code that is in no commit."""
+    commit = re.search(r"page of commit (\w+)\)", page(result))[1]
+    codes = {cell["code"] for cell in store(result).values()} or {provenance.code_of(result)}
+    assert [c for c in (commit, *codes) if git("cat-file", "-e", c).returncode] == []
+    assert git("cat-file", "-e", "0123456789ab").returncode  # the control
