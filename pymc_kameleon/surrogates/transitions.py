@@ -52,7 +52,8 @@ class Arm(NamedTuple):
 # Cheapest first. The second is a quarter of a period of a normal target in its own metric, where one
 # trajectory forgets both where it was and how high: for times U(1.25, 2.15) the correlation is -0.13
 # of the coordinate and 0.09 of its square.
-ARMS = (Arm(1, 0.4, 0.6, 0.0), Arm(1, 1.7, 0.27, 0.0), Arm(4, 2.0, 0.6, 0.0), Arm(40, 1.5, 0.6, 0.8))
+ARMS = (Arm(1, 0.4, 0.6, 0.0), Arm(1, 1.7, 0.27, 0.0), Arm(4, 2.0, 0.6, 0.0), Arm(10, 4.0, 0.6, 0.8))
+LONG = Arm(40, 1.5, 0.6, 0.8)  # where gradients are nothing beside an evaluation
 
 
 class Dynamics(NamedTuple):

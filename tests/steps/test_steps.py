@@ -409,6 +409,13 @@ def test_stored_stream(name):
         np.testing.assert_allclose(value, stored[key], rtol=tolerance, atol=1e-12, err_msg=key)
 
 
+@pytest.mark.parametrize("name", [n for n in tester.CASES if n not in ("kamiltonian_lite", "kamiltonian_finite")])
+def test_statistics_of_a_draw_take_no_more_than_120_bytes(name):
+    """What a trace keeps of them; ``warning`` is a reference, which PyMC drops."""
+    declared = tester.make(tester.CASES[name], tester.gaussian()).stats_dtypes_shapes
+    assert sum(np.dtype(dtype).itemsize for stat, (dtype, _) in declared.items() if stat != "warning") <= 120
+
+
 # PyMC's converter gives NUTS' statistics these names: one of ours would take another's place in a compound step.
 RENAMED_BY_PYMC = {"lp", "acceptance_rate", "tree_depth", "n_steps"}
 
