@@ -14,6 +14,7 @@ from pymc.step_methods.compound import Competence
 
 import pymc_kameleon
 from pymc_kameleon.steps import AdaptiveMetropolisStep, FastKameleonStep, KameleonStep, register, unregister
+from pymc_kameleon.steps.base import NUTS_HAS
 from tests import step_tester as tester
 from tests.step_tester import (
     NO_BLAS,
@@ -402,6 +403,13 @@ def test_stored_stream(name):
         np.testing.assert_allclose(value, stored[key], rtol=tolerance, atol=1e-12, err_msg=key)
 
 
+@pytest.mark.parametrize("name", [n for n in tester.CASES if n not in ("kamiltonian_lite", "kamiltonian_finite")])
+def test_statistics_of_a_draw_take_no_more_than_120_bytes(name):
+    """What a trace keeps of them; ``warning`` is a reference, which PyMC drops."""
+    declared = tester.make(tester.CASES[name], tester.gaussian()).stats_dtypes_shapes
+    assert sum(np.dtype(dtype).itemsize for stat, (dtype, _) in declared.items() if stat != "warning") <= 120
+
+
 # PyMC's converter gives NUTS' statistics these names: one of ours would take another's place in a compound step.
 RENAMED_BY_PYMC = {"lp", "acceptance_rate", "tree_depth", "n_steps"}
 
@@ -415,7 +423,7 @@ def test_names_of_statistics_are_free(step):
 @pytest.mark.parametrize("other", [pm.NUTS, pm.HamiltonianMC, pm.Metropolis, pm.Slice])
 def test_statistics_of_the_same_name_have_the_type_of_pymcs(step, other):
     """PyMC refuses to sample two steps whose statistics share a name and not a type; ``bool`` is not ``np.bool_``."""
-    names = set(step.stats_dtypes_shapes) & set(other.stats_dtypes_shapes)
+    names = set(step.stats_dtypes_shapes) & set(other.stats_dtypes_shapes) - set(NUTS_HAS)  # which are renamed there
     if other is pm.HamiltonianMC:  # its ``accepted`` is bool, Metropolis' is float64: nobody can stand next to both
         names -= {"accepted"}
     for name in names:

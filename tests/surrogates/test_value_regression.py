@@ -82,7 +82,7 @@ def test_in_the_coordinates_of_the_dynamics_it_is_the_same(kind):
         near = dynamics._replace(radius=0.5 * math.sqrt(z @ z))
         assert transitions.value_inside(low, one) == transitions.value_inside(near, one) == -math.inf
         gradient, space = np.empty(3), np.empty((2, 3))
-        features.at(features.restored(*dynamics.flat), 0.5, z, gradient, *space)
+        features.at(*dynamics.flat, 0.5, z, gradient, *space)
         differences = [
             (transitions.value(dynamics, z + h * e) - transitions.value(dynamics, z - h * e)) / (2 * h)
             for e in np.eye(3)
