@@ -29,17 +29,17 @@ $(VENV)/.bench: $(VENV)/.run
 demo: $(VENV)/.run  ## sample the lynx-hare posterior
 	$(BIN)/python -m pymc_kameleon $(OPTIONS)
 
-lint: $(VENV)/.dev
+lint: $(VENV)/.dev  ## form, types, the docstrings' examples, and what pages, layers and mutations say of the code
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/python -m pytest -q --doctest-modules pymc_kameleon tests/text
 
-test: lint  ## lint, the docstrings' examples and the fast test suite
-	$(BIN)/python -m pytest -q --doctest-modules pymc_kameleon
+test: lint  ## lint and the fast test suite
 	$(BIN)/python -m pytest -n 2 --dist worksteal
 
 test-slow: $(VENV)/.dev  ## the long statistical suites
-	$(BIN)/python -m pytest -m slow
+	$(BIN)/python -m pytest -m slow tests tests/text
 
 test-lowest:  ## the fast tests with the lowest versions that pyproject.toml allows
 	$(PYTHON) tests/lowest.py > lowest.txt

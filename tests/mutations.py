@@ -3,7 +3,7 @@
 ``python -m tests.mutations [--named] [number ...]`` copies the checkout to a temporary folder, makes each change there, runs the
 tests named beside it (fast ones, stopping at the first failure) and, if they all pass, the whole fast suite (not with
 ``--named``). It prints a table and ends with an error if a mutation survives. A change whose text is not found exactly once is refused, here
-and in ``tests/test_mutations.py``, so that the list cannot rot.
+and in ``tests/text/test_mutations.py``, so that the list cannot rot.
 """
 
 import os

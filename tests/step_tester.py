@@ -84,7 +84,6 @@ every_step = pytest.mark.parametrize("case", _params(CASES))
 every_step_with_a_scale = pytest.mark.parametrize(  # one that is not drawn anew for every draw
     "case", _params(name for name, case in CASES.items() if not case.step._draws_differ)
 )
-every_step_fast = pytest.mark.parametrize("case", CASES.values(), ids=CASES)
 
 
 def make(case, model, vars=None, **kwargs):
@@ -183,7 +182,6 @@ def minus_half_square(x):
 MEAN = np.array([-0.1, 0.5, 1.1])
 _P = np.array([[2.0, 0.25, 0.0], [0.05, 0.1, 0.0], [1.0, -0.05, 5.5]])
 PRECISION = _P @ _P.T
-COVARIANCE = np.linalg.inv(PRECISION)  # condition number 5e3: PyMC's own ``mv_simple``
 
 
 @cache

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from benchmarks.stochastic_gradients import SPASGradient, hamiltonian_abc, spas, synthetic_log_likelihood
+from benchmarks.stochastic_gradients import SPASGradient, hamiltonian_abc, synthetic_log_likelihood
 from pymc_kameleon.targets import SkewNormalABC
 
 LIMIT = 4.5
@@ -49,23 +49,6 @@ def test_simultaneous_perturbation_has_the_mean_of_finite_differences(gradients)
     error = np.sqrt((sticky.var(axis=0) + differences.var(axis=0)) / len(sticky))
     wrong = np.abs((sticky.mean(axis=0) + differences.mean(axis=0)) / error)  # the sign reversed
     assert wrong.max() > 10
-
-
-def test_common_seeds_take_most_of_the_noise_away(gradients):
-    sticky, fresh, _ = gradients
-    assert np.all(fresh.var(axis=0) > 10 * sticky.var(axis=0))
-
-
-def test_the_mean_of_many_sign_vectors_is_the_gradient():
-    def value(x):
-        return np.sin(x[0]) + x[0] * x[1] ** 2
-
-    x, rng, n = np.array([0.4, -0.7]), np.random.default_rng(7), 20_000
-    exact = np.array([np.cos(0.4) + 0.49, -0.56])
-    one = np.array([spas(rng, value, x, 1e-4) for _ in range(n)])
-    assert np.abs((one.mean(axis=0) - exact) / (one.std(axis=0) / np.sqrt(n))).max() < LIMIT
-    many = np.array([spas(rng, value, x, 1e-4, repeats=16) for _ in range(500)])
-    np.testing.assert_allclose(many.var(axis=0), one.var(axis=0) / 16, rtol=0.3)
 
 
 def variance_z(gradient, friction, seed):

@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-from numba import njit
 from scipy import stats
 from scipy.integrate import solve_ivp
 
@@ -94,38 +93,3 @@ def test_far_points_have_log_density_minus_infinity_not_nan():
             value = target.log_density(target.initial_point + size * np.eye(8)[k])
             assert value < -100
             assert not np.isnan(value)
-
-
-@pytest.mark.slow
-def test_lotka_volterra_moments_agree_with_a_chain():
-    target = LotkaVolterra(10)
-    log_density = target.numba_log_density
-
-    @njit
-    def random_walk(x, jumps, log_u, thin):
-        value = log_density(x)
-        out = np.empty((len(jumps) // thin, x.size))
-        for i in range(len(jumps)):
-            y = x + jumps[i]
-            new = log_density(y)
-            if log_u[i] < new - value:
-                x, value = y, new
-            if i % thin == thin - 1:
-                out[i // thin] = x
-        return out
-
-    def chain(seed, n=105_000):
-        rng = np.random.default_rng(seed)
-        jumps = rng.standard_normal((n, 8)) @ factor.T
-        return random_walk(target.mean, jumps, np.log(rng.random(n)), 100)[50:]
-
-    factor = np.linalg.cholesky(target.cov) * 2.38 / np.sqrt(8)
-    chains = [chain(seed) for seed in range(10)]
-    centred = np.array(chains) - target.mean
-    functionals = np.concatenate([centred.mean(axis=1), (centred**2).mean(axis=1)], axis=1)
-    truth = np.concatenate([np.zeros(8), np.diag(target.cov)])
-    error = functionals.std(axis=0, ddof=1) / np.sqrt(10)
-    own = np.concatenate([target.mean_error, np.zeros(8)])
-    z = (functionals.mean(axis=0) - truth) / np.hypot(error, own)
-    # ten chains: the t distribution with 9 degrees of freedom reaches 9 where the normal reaches 4.5
-    assert np.abs(z).max() < stats.t.isf(stats.norm.sf(LIMIT), 9)

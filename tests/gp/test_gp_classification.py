@@ -89,12 +89,6 @@ def test_whitening():
     np.testing.assert_array_equal(unwhitened.estimator.X, X)
 
 
-def test_one_covariate():
-    X, y = small_problem(d=1)
-    model = gp_classification_model(X, y)
-    assert model.initial_point()["theta"].shape == (1,)
-
-
 @pytest.mark.parametrize(
     ("change", "message"),
     [
@@ -141,28 +135,6 @@ def test_prediction_is_the_average_over_theta_and_latent_values():
     assert np.abs((swapped.probability - mean) / error).max() > 10.0  # the control: one theta only
 
 
-def test_monte_carlo_error_covers_the_noise_of_chains():
-    """Autocorrelated chains of known law: the error reported is the error made, not the independent one."""
-    X, y = small_problem(20)
-    model = gp_classification_model(X, y)
-    X_new = np.array([[4.0, 3.2]])
-    rng = np.random.default_rng(3)
-    rho, estimates, errors = 0.8, [], []
-    for _ in range(30):
-        theta = np.empty((2, 50, 2))
-        theta[:, 0] = rng.standard_normal((2, 2))
-        for t in range(1, 50):
-            noise = rng.standard_normal((2, 2))
-            theta[:, t] = rho * theta[:, t - 1] + np.sqrt(1 - rho**2) * noise
-        result = predict(posterior(1.0 + theta), X_new, model=model, n_importance=16, random_seed=rng)
-        estimates.append(result.probability[0])
-        errors.append(result.mcse[0])
-    spread = np.std(estimates, ddof=1)
-    ratio = np.sqrt(np.mean(np.square(errors))) / spread
-    # spread has a relative standard error of 13 %; independent draws' error would be 3 times too small
-    assert 0.6 < ratio < 1.6
-
-
 def test_prediction_sees_new_rows_only_through_the_training_rows():
     """One row at a time gives the same probabilities: nothing is computed from the new rows' statistics."""
     X, y = small_problem()
@@ -173,20 +145,6 @@ def test_prediction_sees_new_rows_only_through_the_training_rows():
     alone = [predict(posterior(thetas), row[None], model=model, random_seed=6) for row in X_new]
     np.testing.assert_allclose(together.probability, [a.probability[0] for a in alone], rtol=1e-10)
     np.testing.assert_allclose(together.mcse, [a.mcse[0] for a in alone], rtol=1e-8)
-
-
-def test_prediction_in_the_models_own_units():
-    """Covariates multiplied by a positive diagonal and shifted, new rows too: the same classifier."""
-    X, y = small_problem()
-    X_new = np.random.default_rng(7).normal(3.0, 1.0, (5, 2))
-    thetas = np.random.default_rng(8).normal(0.0, 1.0, (2, 10, 2))
-
-    def change(rows):
-        return rows * [1000.0, 1e-4] + [5.0, -7.0]
-
-    original = predict(posterior(thetas), X_new, model=gp_classification_model(X, y), random_seed=9)
-    changed = predict(posterior(thetas), change(X_new), model=gp_classification_model(change(X), y), random_seed=9)
-    np.testing.assert_allclose(original.probability, changed.probability, rtol=1e-6)
 
 
 def test_prediction_with_the_model_in_context_and_its_errors():

@@ -256,23 +256,6 @@ def test_latent_values_follow_the_posterior():
     assert max(abs(z_score(column)) for column in (unweighted - mean).T) > 10.0
 
 
-def test_latent_is_one_of_the_draws():
-    X, y = small_problem()
-    estimator = GPClassificationEstimator(X, y, 5)
-    theta = np.zeros(3)
-    u = np.random.default_rng(8).standard_normal(estimator.aux_shape)
-    q = estimator._fit(theta)
-    deviations = estimator._deviations(u).copy()
-    draws = np.stack([q.mean + deviations, q.mean - deviations], axis=1).reshape(6, -1)[:5]
-    rng = np.random.default_rng(9)
-    seen = set()
-    for _ in range(200):
-        distance = np.abs(draws - estimator.latent(theta, u, rng)).max(axis=1)
-        assert distance.min() < 1e-10
-        seen.add(int(distance.argmin()))
-    assert seen == set(range(5))
-
-
 @pytest.mark.parametrize("link", ["logit", "probit"])
 def test_prediction_matches_quadrature(link):
     X, y, theta = three_points(2)
@@ -315,21 +298,6 @@ def test_deterministic_and_without_memory(approximation):
     assert forwards == [copy.log_estimate(t, u) for t, u in zip(thetas, us, strict=True)]
 
 
-def test_call_uses_only_the_given_generator():
-    X, y = small_problem()
-    estimator = GPClassificationEstimator(X, y)
-    a, b = (estimator(np.random.default_rng(12), np.zeros(3)) for _ in range(2))
-    assert a == b
-    assert a != estimator(np.random.default_rng(13), np.zeros(3))
-
-
-def test_pickle_is_small_and_leaves_the_original_usable():
-    X, y = small_problem(200, 5)
-    estimator = GPClassificationEstimator(X, y)
-    assert len(pickle.dumps(estimator)) < 3 * X.nbytes
-    assert np.isfinite(estimator(np.random.default_rng(0), np.zeros(5)))
-
-
 @pytest.mark.parametrize("approximation", ["laplace", "ep"])
 @pytest.mark.parametrize("link", ["logit", "probit"])
 @pytest.mark.parametrize("signal_variance", ["fixed", "free"])
@@ -357,21 +325,6 @@ def test_any_theta_gives_a_number_or_minus_infinity(approximation, link, signal_
     if signal_variance == "fixed":  # a fixed variance has a valid covariance matrix everywhere
         for v in (50.0, -60.0, 1e3, -1e3):
             assert np.isfinite(estimator.log_estimate(np.full(9, v), u))
-
-
-def test_short_lengthscales_make_the_latent_values_independent(glass):
-    """No Gram trick: at theta = -1000 the covariance is diagonal, except for duplicated rows."""
-    X, y = glass
-    estimator = GPClassificationEstimator(X, y, 5000)
-    u = np.random.default_rng(16).standard_normal(estimator.aux_shape)
-    # every pair of equal rows shares one latent value, up to the nugget; rows 39, 40 have one label
-    f, w = np.polynomial.hermite_e.hermegauss(60)
-    w = w / w.sum()
-    pair = np.sqrt(0.001) * f
-    double = w @ (special.expit(f[:, None] + pair) @ w) ** 2
-    exact = (len(y) - 2) * np.log(0.5) + np.log(double)
-    weights = np.exp(estimator.log_weights(np.full(9, -1e3), u) - exact)
-    assert abs(z_score(weights.reshape(-1, 2).mean(axis=1) - 1.0)) < 4.5
 
 
 def test_duplicated_rows():
@@ -447,38 +400,3 @@ def test_wrong_shapes_raise():
         estimator.log_estimate(np.zeros(3), u[:-1])
     with pytest.raises(ValueError, match="3 columns"):
         estimator.predict(np.zeros(3), u, X[:, :2])
-
-
-def test_defaults():
-    X, y = small_problem()
-    assert GPClassificationEstimator(X, y).approximation == "laplace"
-    assert GPClassificationEstimator(X, y, signal_variance="free").approximation == "ep"
-    assert GPClassificationEstimator(X, y, signal_variance="free").dim == 4
-    assert GPClassificationEstimator(X, y).aux_shape == (8, 40)
-
-
-# Variance -------------------------------------------------------------------------------------
-
-
-def test_variance_at_the_defaults(glass):
-    """Antithetic pairs, EP and Newton's steps earn their keep; a tighter tolerance would not."""
-    X, y = glass
-    theta = np.full(9, np.log(9.0))
-
-    def variance(n_importance, mirror=True, **settings):
-        estimator = made(X, y, 2 * n_importance, **settings)
-        rng = np.random.default_rng(19)
-        logs = []
-        for _ in range(200):
-            w = estimator.log_weights(theta, rng.standard_normal(estimator.aux_shape))
-            w = w[:n_importance] if mirror else w[::2]
-            logs.append(special.logsumexp(w))
-        return np.var(logs, ddof=1)
-
-    plain = variance(16)
-    # the relative standard error of a variance of 200 Gaussian logs is 10 %
-    assert 0.004 < plain < 0.02
-    assert variance(16, mirror=False) > 1.5 * plain
-    assert variance(16, approximation="ep") < 0.5 * plain
-    assert variance(16, max_newton=1, start=0.0) > 5.0 * plain
-    assert variance(16, tolerance=1e-9) > 0.6 * plain

@@ -79,6 +79,11 @@ def test_every_compiled_function_is_of_these_sources():
     assert found > 100
 
 
+def test_none_leaves_rounding_to_the_compiler():
+    """With ``fastmath`` a process that loads another one's machine code may draw another chain."""
+    assert [f for f, _ in compiled_functions() if f.targetoptions.get("fastmath")] == []
+
+
 def test_what_it_refers_to_is_in_a_file_that_compiles():
     for dispatcher, module in compiled_functions():
         imported = {

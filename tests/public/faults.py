@@ -429,7 +429,7 @@ ROWS = [
     Row("a chain that cannot move: a history of identical points", "it stands; nothing is learned, nothing raises, every sampler", identical_points),
     Row("a covariance that is not positive definite: a history in a plane", "the last one stays, and the draws are finite", lost_definiteness),
     Row("log densities of the order of 1e9", "right scales, every sampler", offset, slow=True),
-    Row("one dimension", "right scales, every sampler", one_dimension),
+    Row("one dimension", "right scales, every sampler", one_dimension, slow=True),
     Row("300 dimensions", "AdaptiveMetropolis, FastKameleon and Kamiltonian (by its random walk) go on", many_dimensions, slow=True),
     Row("a posterior of sd 1e-300", "warning: 300 proposals after tuning were rejected in a row: the chain stands still", tiny),
     Row("a posterior of sd 1e300", "warning: 300 proposals after tuning were accepted in a row", huge),

@@ -17,7 +17,7 @@ from pymc_kameleon.sampling import arguments
 from pymc_kameleon.steps.factors import structure
 from pymc_kameleon.surrogates.values import regression
 from pymc_kameleon.verdict import convergence
-from tests.step_tester import BlackBox, begin
+from tests.step_tester import BlackBox
 
 QUICK = {"mode": "FAST_COMPILE"}
 
@@ -63,30 +63,6 @@ def broken():
         pm.Potential("solver", BlackBox(half_nan)(x))
         step = pk.KamiltonianStep(compile_kwargs=QUICK, arrival=False)
     return model, step
-
-
-def warnings_of(step, model, tune, draws):
-    point, said = model.initial_point(), []
-    for i in range(tune + draws):
-        if i == tune:
-            step.stop_tuning()
-        point, [stats] = step.step(point)
-        if stats["warning"] is not None:
-            said.append(stats["warning"].message)
-    return said
-
-
-def test_a_factor_that_is_nan_is_named_before_its_surrogate_is_blamed(broken):
-    model, step = broken
-    first, *_ = warnings_of(begin(step), model, 120, 5)
-    assert "evaluations while tuning are NaN or +inf, last solver = nan at x = -" in first
-    assert "return -inf, a density of zero" in first
-
-
-def test_no_tuning_is_said(broken):
-    model, step = broken
-    said = warnings_of(begin(step), model, 0, 2)
-    assert [s for s in said if "tune=0: nothing was learned" in s] == said[:1]
 
 
 def test_pooled_chains_and_report_name_the_factor(broken, caplog):

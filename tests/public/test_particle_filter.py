@@ -1,7 +1,5 @@
 """Particle filters: unbiased against the exact Kalman likelihood and a grid, and equal to a slow one."""
 
-import pickle
-
 import numpy as np
 import pymc as pm
 import pytest
@@ -129,19 +127,6 @@ def test_unbiased_against_a_grid(volatility_data):
     assert z_score(logs) < -10.0
 
 
-def test_variance_falls_with_the_number_of_particles(gaussian_data):
-    """A rate: four times the particles, a quarter of the variance; multinomial resampling has more."""
-
-    def variance(n_particles, **settings):
-        estimator = LinearGaussianFilter(gaussian_data, n_particles, **settings)
-        rng = np.random.default_rng(7)
-        return np.var([estimator(rng, *GAUSSIAN) for _ in range(1500)], ddof=1)
-
-    # the relative standard error of a ratio of two such variances is 5 %
-    assert 3.2 < variance(100) / variance(400) < 4.8
-    assert variance(100, resampling="multinomial") > 1.1 * variance(100)
-
-
 def test_sorting_correlates_the_estimates(gaussian_data):
     """Close u, close estimates: what the correlated pseudo-marginal method needs."""
     rho, spread = 0.999, {}
@@ -155,16 +140,6 @@ def test_sorting_correlates_the_estimates(gaussian_data):
             changes.append(estimator.log_estimate(GAUSSIAN, near) - estimator.log_estimate(GAUSSIAN, u))
         spread[sort] = np.std(changes)
     assert spread[True] < 0.5 * spread[False]
-
-
-@pytest.mark.parametrize("resampling", ["systematic", "multinomial"])
-def test_deterministic_and_picklable(resampling, volatility_data):
-    estimator = StochasticVolatilityFilter(volatility_data, 50, resampling=resampling)
-    copy = pickle.loads(pickle.dumps(estimator))
-    values = [e(np.random.default_rng(9), *VOLATILITY) for e in (estimator, estimator, copy)]
-    assert values[0] == values[1] == values[2]
-    assert values[0] != estimator(np.random.default_rng(10), *VOLATILITY)
-    assert isinstance(values[0], float)
 
 
 def test_any_parameters_give_a_number_or_minus_infinity(gaussian_data, volatility_data):

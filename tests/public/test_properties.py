@@ -132,11 +132,6 @@ anything = st.one_of(
 every = pytest.mark.parametrize(("step", "chosen", "name"), list(every_option()))
 
 
-@every
-def test_an_option_is_refused_by_name_or_taken(step, chosen, name, monkeypatch):
-    refused_or_taken(step, chosen, name, monkeypatch, 6)
-
-
 @pytest.mark.slow
 @every
 def test_an_option_is_with_many_values(step, chosen, name, monkeypatch):

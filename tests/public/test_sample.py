@@ -13,13 +13,12 @@ import pymc as pm
 import pytensor.tensor as pt
 import pytest
 from pymc.exceptions import SamplingError
-from pytensor.graph.basic import Apply
-from pytensor.graph.op import Op
 from scipy.stats import norm
 
 import pymc_kameleon as pk
 from pymc_kameleon.sampling import workers
 from pymc_kameleon.steps.known_points import known_points
+from tests.step_tester import BlackBox
 
 X = np.random.default_rng(0).standard_normal((30, 2))
 Y = 1.0 + X @ [1.0, -0.5] + 0.7 * np.random.default_rng(1).standard_normal(30)
@@ -302,22 +301,17 @@ def test_workers_that_lack_the_log_density_are_asked_again_side_by_side(monkeypa
         assert evaluate(POINTS[:4], 0) == VALUES[:4]
 
 
-class Broken(Op):
+def broken(x):
     """A solver that has no solution everywhere."""
-
-    def make_node(self, x):
-        return Apply(self, [pt.as_tensor_variable(x)], [pt.dscalar()])
-
-    def perform(self, node, inputs, outputs):
-        if inputs[0][0] > 0.3:
-            raise ZeroDivisionError("no solution")
-        outputs[0][0] = np.array(-0.5 * inputs[0] @ inputs[0])
+    if x[0] > 0.3:
+        raise ZeroDivisionError("no solution")
+    return -0.5 * x @ x
 
 
 def test_an_exception_of_the_models_names_the_variables():
     with pm.Model() as model:
         x = pm.Normal("x", shape=2)
-        pm.Potential("likelihood", Broken()(x))
+        pm.Potential("likelihood", BlackBox(broken)(x))
     with pytest.raises(ZeroDivisionError) as raised:
         pk.sample(model=model, chains=4, max_evaluations=100, progressbar=False, random_seed=0)
     assert "'x': [" in raised.value.__notes__[-1]

@@ -254,30 +254,10 @@ def test_regions_are_of_highest_density(target):
     assert levels[-1] - levels[0] > 0.9
 
 
-def test_bimodal_contents_agree_with_direct_integration():
-    target = Bimodal(2.0, 2)
-    x = target.sample(np.random.default_rng(1), 7)
-    a, b = np.linspace(-7, 7, 3001)[:, None], np.linspace(-6, 6, 3001)
-    log_p = -0.5 * (a**2 + b**2) + np.logaddexp(2 * a, -2 * a)
-    p = np.exp(log_p - log_p.max())
-    direct = [p[log_p >= target.log_density(point)].sum() / p.sum() for point in x]
-    np.testing.assert_allclose(target.level(x), direct, rtol=0, atol=2e-4)  # counting cells
-
-
 @each("target", [t for t in ALL if isinstance(t, targets.GaussianImage)], ids=name)
 def test_the_map_to_the_normal_is_inverted(target):
     z = np.random.default_rng(2).standard_normal((50, target.dim))
     np.testing.assert_allclose(target.to_normal(target.from_normal(z)), z, rtol=1e-8, atol=1e-8)
-
-
-def test_haarios_four():
-    assert [TwistedGaussian(k).b for k in (1, 2, 3, 4)] == [0.0, 0.0, 0.03, 0.1]
-    np.testing.assert_allclose(np.linalg.eigvalsh(TwistedGaussian(2).cov), [1.0] * 7 + [100.0])
-    assert TwistedGaussian(2).cov[0, 1] == pytest.approx(99 / 8)
-    # upside down: the arms of Haario's banana point down, those of Sejdinovic et al. up
-    arm = np.eye(8)[0] * 20
-    assert TwistedGaussian(4).log_density(arm - 30 * np.eye(8)[1]) == pytest.approx(-2.0)
-    assert Banana(0.1).log_density(arm + 30 * np.eye(8)[1]) == pytest.approx(-2.0)
 
 
 def test_other_units_change_nothing_but_the_units():
@@ -364,11 +344,3 @@ def test_what_is_unknown_says_so():
         targets.Target().sample(rng, 1)
     with pytest.raises(NotImplementedError, match="no regions of exactly known probability"):
         targets.Target().level(np.zeros((1, 10)))
-
-
-def test_targets_are_values():
-    assert Banana(0.1) == Banana(0.1)
-    assert Ring() != Flower()
-    assert len({Banana(), Banana(), Flower()}) == 2
-    with pytest.raises(AttributeError):
-        Banana().b = 1.0

@@ -53,23 +53,10 @@ class RatioDropped:
         return Proposal(x * np.exp(0.5 * rng.standard_normal(2)), 0.0)
 
 
-class NotFrozen:
-    """Negative control: the scale goes on adapting, fast."""
-
-    @staticmethod
-    def start(state, x, log_density):
-        return state._replace(log_scale=math.log(0.3 + abs(x[1])))
-
-    @staticmethod
-    def keep(state, outcome):
-        return NotFrozen.start(state, outcome.position, outcome.log_density)
-
-
-@pytest.mark.parametrize("control", [RatioDropped, pytest.param(NotFrozen, marks=pytest.mark.slow)])
-def test_invariance_fails_when_it_should(control):
+def test_invariance_fails_when_it_should():
     rng = np.random.default_rng(1)
-    starts = skewed_draws(rng, 10_000 if control is RatioDropped else 20_000)
-    ends = run_transitions(rng, mediocre().but(control), skewed_density, starts, 5)
+    starts = skewed_draws(rng, 10_000)
+    ends = run_transitions(rng, mediocre().but(RatioDropped), skewed_density, starts, 5)
     assert np.abs(two_sample_z(ends, starts, skewed_density)).max() > 10
 
 
@@ -84,16 +71,6 @@ def test_learns_the_covariance_and_the_acceptance(covariance):
     learned = state.factor @ state.factor.T
     assert np.abs(learned / cov - 1.0).max() < 0.3
     assert abs(probabilities[4000:].mean() - 0.234) < 0.03
-
-
-@pytest.mark.parametrize("unit", [1e-6, 1.0, 1e6])
-def test_units_do_not_matter(unit):
-    """Every parameter's own unit: after the coordinate-wise phase and a few updates the acceptance is the target's."""
-    units = np.array([unit, 1.0, 1.0 / unit])
-    state = held(AdaptiveMetropolis, np.zeros(3))
-    state, positions, probabilities, _ = run(state, lambda x: -0.5 * ((x / units) ** 2).sum(), np.zeros(3), 6000)
-    assert abs(probabilities[3000:].mean() - 0.234) < 0.05
-    np.testing.assert_allclose(positions[1000:].std(axis=0) / units, 1.0, atol=0.35)
 
 
 def test_coordinate_phase_moves_one_coordinate_at_a_time():

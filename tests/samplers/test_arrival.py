@@ -1,13 +1,10 @@
 """Arrival before the walk: identities of its quadratic, where it ends, and that a chain resumes in the middle."""
 
 import math
-import pickle
 from functools import cache
 
-import arviz as az
 import numpy as np
 import pymc as pm
-import pytensor.tensor as pt
 import pytest
 
 from pymc_kameleon.numerics import history
@@ -15,9 +12,8 @@ from pymc_kameleon.samplers.arrival import model as arrival_model
 from pymc_kameleon.samplers.arrival import phase as arrival
 from pymc_kameleon.samplers.life import LOOK_EVERY, Doubt
 from pymc_kameleon.steps import AdaptiveMetropolisStep, KameleonStep, KamiltonianStep
-from pymc_kameleon.steps.prior_scale import jitter, prior_scale
 from pymc_kameleon.steps.told import watch
-from tests.step_tester import CASES, NO_BLAS, BlackBox, make, sample
+from tests.step_tester import CASES, NO_BLAS, make, sample
 
 pytestmark = NO_BLAS
 
@@ -279,19 +275,6 @@ def test_options_outside_their_domain():
         arrival.init(np.zeros(2), 0.0, budget=0)
 
 
-def test_resumes_bit_for_bit_at_every_evaluation():
-    log_density, x, _ = normal(3, 1e4, 1e3, 0)
-    whole = run(log_density, x, 3)
-    rng = np.random.default_rng(3)
-    state = arrival.init(x, log_density(x))
-    while not state.done:
-        state, rng = pickle.loads(pickle.dumps((state, rng)))
-        point = arrival.propose(rng, state)
-        state = arrival.tell(rng, state, point, log_density(point))
-    np.testing.assert_array_equal(state.positions, whole.positions)
-    assert state.handed == whole.handed
-
-
 # --- in the steps -----------------------------------------------------------------------------
 
 
@@ -335,35 +318,6 @@ def test_evaluations_and_moves(name):
     assert lp[first - 1] > -480.0
 
 
-@pytest.mark.slow
-def test_climbs_from_elsewhere_end_and_the_chain_goes_where_there_is_far_more():
-    """A narrow normal far above a wide one in which every chain begins."""
-
-    def two_modes(x):
-        wide = -0.5 * float(np.sum(np.square((x - 1.0) / 0.5)))
-        high = 40.0 - 0.5 * float(np.sum(np.square((x - 12.0) / 0.5)))
-        return max(wide, high)
-
-    with pm.Model() as model:
-        x = pm.Normal("x", 6.5, 8.0, shape=2, initval=np.ones(2))
-        pm.Potential("modes", BlackBox(two_modes)(x))
-    step, found = AdaptiveMetropolisStep(model=model), {}
-    for looks in (True, False):
-        ends = []
-        if not looks:
-            step._starts.looks = lambda rng, scale: None
-        for seed in range(8 if looks else 4):
-            step.set_rng(np.random.default_rng(seed))
-            point = model.initial_point()
-            for _ in range(900):
-                point, _ = step.step(point)
-            assert step.life.state.stage is None
-            ends.append(float(np.mean(point["x"])))
-        found[looks] = np.array(ends)
-    assert (np.abs(found[True] - 12.0) < 1.5).sum() >= 3
-    assert (np.abs(found[False] - 1.0) < 1.5).all()  # the control
-
-
 def test_paper_presets_and_other_steps_go_without():
     model = straight_line()
     for step in (KameleonStep(model=model, preset="paper"), KameleonStep(model=model, arrival=False)):
@@ -377,25 +331,6 @@ def test_paper_presets_and_other_steps_go_without():
     point, _ = alone.step(point)
     assert alone.life.state.stage is None  # after the jump
     assert point["a"] != model.initial_point()["a"]
-
-
-def two_modes():
-    with pm.Model() as model:
-        x = pm.Normal("x", 0.0, 1.5, initval=0.1)
-        pm.Potential("modes", pt.logaddexp(-0.5 * pt.sqr(x / 0.04), -0.5 * pt.sqr((x - 1.0) / 0.04)))
-    return model
-
-
-@pytest.mark.slow
-def test_r_hat_sees_the_mode_that_chains_from_one_point_miss():
-    found = {}
-    for arrives in (True, False):
-        model = two_modes()
-        step = AdaptiveMetropolisStep(model=model, arrival=arrives, initial_scale=1e-3)
-        idata = sample(step, model, draws=500, tune=300, chains=8, random_seed=4)
-        found[arrives] = float(az.rhat(idata, var_names=["x"])["x"])
-    assert found[True] > 1.2
-    assert found[False] < 1.1  # half of the posterior missed, and nothing says so
 
 
 def warnings_of(draws, **options):
@@ -470,29 +405,6 @@ def test_kamiltonian_keeps_every_point_evaluated():
         looks += stats["move"] == "arrival"
     assert step.algorithm_state.learning.evaluated.size == step.evaluations - looks
     assert looks > 10
-
-
-def test_prior_scale():
-    with pm.Model() as model:
-        a = pm.Normal("a", 3.0, 1e4)
-        pm.HalfNormal("s", 1e-6)
-        pm.Flat("f", shape=2, initval=[5.0, 0.0])
-        pm.Normal("b", a, 1.0)
-    scale = prior_scale(model, model.continuous_value_vars, model.initial_point())
-    assert scale.shape == (5,)
-    assert 4e3 < scale[0] < 1e4
-    assert 0.2 < scale[1] < 2.0
-    np.testing.assert_array_equal(scale[2:4], [5.0, 1.0])
-    assert 4e3 < scale[4] < 1e4
-    np.testing.assert_allclose(jitter(np.array([1e-3, 5.0, 1e6])), [1e-3, 1.0, 1e3])
-
-
-def test_prior_scale_of_what_cannot_be_drawn():
-    with pm.Model() as model:
-        x = pm.CustomDist("x", logp=lambda value: -0.5 * value**2)
-        pm.Potential("box", BlackBox(lambda v: float(-np.square(v).sum()))(x[None]))
-    scale = prior_scale(model, model.continuous_value_vars, model.initial_point())
-    np.testing.assert_array_equal(scale, [1.0])
 
 
 @pytest.mark.parametrize("tune", [30, 66, 90, 130])

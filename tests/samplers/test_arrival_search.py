@@ -8,9 +8,8 @@ from pymc_kameleon.samplers.arrival import search as arrival_search
 
 
 def two_modes(difference, distance=12.0):
-    """Standard normals at 0 and at ``distance``, the second one ``difference`` nats higher; log densities far down
-    are those of the nearer one, so that each has a basin.
-    """
+    """Standard normals at 0 and at ``distance``, the second one ``difference`` nats higher; log densities far down are
+    those of the nearer one, so that each has a basin."""
 
     def log_density(x):
         here = -0.5 * float(x @ x)

@@ -3,17 +3,14 @@
 import math
 
 import numpy as np
-import pymc as pm
 import pytest
 
-from pymc_kameleon import CMAStep, GaussianAdaptationStep
 from pymc_kameleon.samplers import coordinate_moves, noise_probe
 from pymc_kameleon.samplers.adaptive_metropolis import AdaptiveMetropolis
 from pymc_kameleon.samplers.seam import Outcome, attainable
 from pymc_kameleon.samplers.shape_learners.cma import CMA
 from pymc_kameleon.samplers.shape_learners.gaussian_adaptation import GaussianAdaptation
 from tests.samplers.test_life import lived, on_a_line
-from tests.step_tester import begin, drive, values
 from tests.support.chains import held, run_chain
 
 UNITS = 10.0 ** np.array([-12, -4, 0, 4, 12])
@@ -145,17 +142,3 @@ def test_the_target_is_what_the_noise_leaves_attainable(algorithm):
         for _ in range(60):
             state = state.adapt(rng, told)
         assert state.stats()["scaling"] > after
-
-
-# --- the publications' settings --------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("step", [GaussianAdaptationStep, CMAStep])
-def test_the_steps_have_the_preset(step):
-    with pm.Model() as model:
-        pm.Normal("x")
-    step = step(model=model, preset="paper", target_accept=0.3)
-    assert step._options == {**step.algorithm.presets["paper"], "target_accept": 0.3}
-    points, stats = drive(begin(step), model.initial_point(), 20, 20)
-    assert {s["move"] for s in stats} == {""}
-    assert len(np.unique(values(points, "x"))) > 5

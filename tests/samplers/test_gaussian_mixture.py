@@ -2,7 +2,6 @@
 
 import copy
 import math
-from functools import partial
 from types import SimpleNamespace
 
 import numpy as np
@@ -10,13 +9,10 @@ import pytest
 from scipy.special import logsumexp
 from scipy.stats import multivariate_normal
 
-from pymc_kameleon.numerics.covariance import solve_lower
-from pymc_kameleon.samplers.adaptive_metropolis import AdaptiveMetropolis
 from pymc_kameleon.samplers.gaussian_mixture import fit as mixture_fit
 from pymc_kameleon.samplers.gaussian_mixture import moves as mixture_moves
 from pymc_kameleon.samplers.gaussian_mixture.sampler import GaussianMixture
-from pymc_kameleon.samplers.seam import Sampler
-from tests.support.chains import Held, held, run_transitions, two_sample_z
+from tests.support.chains import held, run_transitions, two_sample_z
 
 MOVES = ("global", "local", "auxiliary", "independence")
 DIMENSIONS = (1, 2, 5)
@@ -124,19 +120,6 @@ def test_conditional_mixture_of_the_auxiliary_move(d, h):
         np.testing.assert_allclose(root.T @ root, expected.covariances[k], rtol=1e-8, atol=1e-12)
 
 
-@pytest.mark.parametrize("d", DIMENSIONS)
-def test_the_conditional_is_bayes_rule(d):
-    """pihat(z) N(u; z, h^2 I) = p(u) p(z | u), whatever z: what makes u and p(u) cancel in the ratio."""
-    rng = np.random.default_rng(30 + d)
-    mixture, h = some_mixture(rng, d), 0.7
-    u = rng.standard_normal(d)
-    log_p_u = logsumexp(slow_log_terms(mixture, u, extra=h * h))
-    for z in rng.standard_normal((4, d)):
-        joint = slow_log_density(mixture, z) + multivariate_normal(z, h * h * np.eye(d)).logpdf(u)
-        conditional = slow_log_density(slow_conditional(mixture, u, h), z)
-        assert joint == pytest.approx(log_p_u + conditional, rel=1e-10)
-
-
 @pytest.mark.parametrize("move", MOVES[1:])
 @pytest.mark.parametrize("d", DIMENSIONS)
 def test_ratio_of_every_move_is_the_oracles(d, move):
@@ -230,13 +213,6 @@ def test_size_is_chosen_by_what_is_held_out(monkeypatch):
     assert mixture_fit.choose_size(rng, clusters, 1, 600.0) == 1
 
 
-def test_fit_takes_its_randomness_from_the_generator():
-    points = two_clusters(np.random.default_rng(53))
-    first, again, other = (mixture_fit.fit(np.random.default_rng(seed), points, 4, 100.0, 2) for seed in (1, 1, 2))
-    np.testing.assert_array_equal(first.means, again.means)
-    assert not np.array_equal(first.means, other.means)
-
-
 def test_a_component_without_points_keeps_the_pooled_shape():
     points = np.repeat([[0.0, 0.0], [1.0, 1.0]], 30, axis=0)  # 2 distinct points, 8 components
     mixture = mixture_fit.fit(np.random.default_rng(54), points, 8, 5.0)
@@ -287,32 +263,6 @@ def test_every_move_leaves_the_target_invariant(move):
     assert invariance_z(state, rng, 6_000, 6) < 4.5
 
 
-def test_a_retained_noisy_estimate_keeps_the_target():
-    """Pseudo-marginal: log density + N(-v/2, v), retained. Under the extended target the noise at exact draws of x is
-    N(+v/2, v): what the starts get, so that the pair (x, estimate) starts in equilibrium.
-    """
-    rng, noise, variance = np.random.default_rng(62), np.random.default_rng(63), 1.0
-    state, starts = mediocre_state(rng, "all"), target_draws(rng, 6_000)
-    known = {x.tobytes() for x in starts}
-
-    def estimate(x):
-        shift = 0.5 if x.tobytes() in known else -0.5
-        return target_log_density(x) + shift * variance + math.sqrt(variance) * noise.normal()
-
-    ends = run_transitions(rng, state, estimate, starts, 6)
-    assert (ends != starts).any(axis=1).mean() > 0.3
-    assert np.abs(two_sample_z(ends, starts)).max() < 4.5
-
-    def refreshed(rng, x, state):  # control, sd 2: both estimates drawn anew in every draw, none retained
-        proposal = state.propose(rng, x)
-        anew = 2.0 * (noise.normal() - noise.normal())
-        return proposal._replace(log_q_ratio=proposal.log_q_ratio + anew)
-
-    control = state.but(SimpleNamespace(propose=refreshed))
-    biased_ends = run_transitions(rng, control, target_log_density, starts, 6)
-    assert np.abs(two_sample_z(biased_ends, starts)).max() > 10
-
-
 class Recorder:
     """A generator that remembers the normals it handed out last."""
 
@@ -340,20 +290,11 @@ def without_ratio(normals, x, state, proposal):
     return 0.0
 
 
-def with_auxiliary_density(normals, x, state, proposal):
-    """N(u; z, h^2 I) / N(u; z*, h^2 I) too: from the proposal's density, without u in the target to cancel it."""
-    h = math.exp(state.auxiliary_log_scale)
-    z, z_new = (solve_lower(state.factor, p - state.centre) for p in (x, proposal.position))
-    u = z + h * normals[: len(x)]
-    return proposal.log_q_ratio + (((u - z_new) ** 2).sum() - ((u - z) ** 2).sum()) / (2 * h * h)
-
-
 @pytest.mark.parametrize(
     ("move", "wrong_ratio"),
     [
         ("local", without_ratio),
         ("auxiliary", without_ratio),
-        pytest.param("auxiliary", with_auxiliary_density, marks=pytest.mark.slow),
         ("independence", without_ratio),
     ],
 )
@@ -361,30 +302,6 @@ def test_a_wrong_ratio_is_seen(move, wrong_ratio):
     rng = np.random.default_rng(60)
     state = mediocre_state(rng, move)
     assert invariance_z(state.but(biased(wrong_ratio)), rng, 6_000, 6) > 10
-
-
-@pytest.mark.slow
-def test_a_mixture_that_follows_the_chain_is_seen():
-    """Not frozen: the mixture refitted at every draw to a short history that ends at the current point."""
-
-    class Refitting(Sampler):
-        def propose(self, rng, x, memory):
-            state, recent = memory
-            recent = np.array([*recent[-7:], x])
-            scatter = np.cov(recent.T) + 0.05 * np.eye(2)
-            fitted = mixture_fit.Mixture(np.ones(1), np.zeros((1, 2)), np.eye(2)[None])
-            surrogate = mixture_moves.build_surrogate(mixture_fit.widen(fitted))
-            return state._replace(
-                centre=recent.mean(axis=0), factor=np.linalg.cholesky(scatter), surrogate=surrogate
-            ).propose(rng, x)
-
-        def place(self, memory, point, proposal=None):
-            state, recent = memory
-            return state, recent if proposal is None else [*recent, point.position]
-
-    rng = np.random.default_rng(61)
-    memory = mediocre_state(rng, "independence"), list(target_draws(rng, 4))
-    assert invariance_z(Held(Refitting(), memory), rng, 3_000, 6) > 10
 
 
 # --- life ---------------------------------------------------------------------------------------
@@ -432,23 +349,3 @@ def test_life_cold_start_fit_freeze():
 )
 def test_local_start_follows_the_length_of_tuning(d, tune, start):
     assert held(GaussianMixture, np.zeros(d), tune=tune).next_refresh == start
-
-
-def log_density_in_units(x, scale):
-    return target_log_density(x / scale)
-
-
-def test_units_do_not_matter():
-    """The same chain in other units: powers of two, so that not even rounding differs before the first division."""
-    units = np.array([2.0**-20, 2.0**20])
-    ends = []
-    for scale in (np.ones(2), units):
-        rng = np.random.default_rng(71)
-        x = np.array([0.5, 0.5]) * scale
-        walk = held(AdaptiveMetropolis, x, initial_scale=0.1 * scale)
-        state = held(GaussianMixture, x, local_start=500)._replace(walk=walk.state)
-        density = partial(log_density_in_units, scale=scale)
-        state, x, moves = drive(rng, state, density, x, 600)
-        assert "independence" in moves
-        ends.append(x / scale)
-    np.testing.assert_allclose(ends[0], ends[1], rtol=1e-6)

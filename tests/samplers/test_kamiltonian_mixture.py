@@ -1,6 +1,5 @@
-"""KamiltonianStep, the paper's estimators: the frozen, residual-dependent mixture is exact whatever
-the surrogate, with and without noise.
-"""
+"""KamiltonianStep, the paper's estimators: the frozen, residual-dependent mixture is exact whatever the surrogate, with
+and without noise."""
 
 import math
 from functools import partial
@@ -43,9 +42,6 @@ def with_hole(surrogate, depth=12.0):
     return surrogate._replace(centres=centres, coefficients=np.append(surrogate.coefficients, -depth))
 
 
-EACH_WRONG = [too_steep, too_narrow, with_hole]
-
-
 def mixed(family, wrong, floor=0.15, slack=0.5):
     """A frozen state with a wrong surrogate, its shares about the median residual of exact draws."""
     state = mediocre(family, random_walk_share=floor)
@@ -69,19 +65,11 @@ def largest_z(starts, ends, state):
     return largest_change(starts, ends, near)
 
 
-@pytest.mark.parametrize(
-    ("wrong", "noise"),
-    [
-        *((wrong, 1.0) for wrong in EACH_WRONG),  # without noise the same lines run
-        pytest.param(with_hole, 0.0, marks=pytest.mark.slow),
-        pytest.param(too_steep, 0.0, marks=pytest.mark.slow),
-        pytest.param(too_narrow, 0.0, marks=pytest.mark.slow),
-    ],
-)
+@pytest.mark.parametrize("wrong", [too_steep, too_narrow, with_hole])
 @each_family
-def test_the_frozen_mixture_leaves_the_target_invariant(family, wrong, noise):
+def test_the_frozen_mixture_leaves_the_target_invariant(family, wrong):
     state = mixed(family, wrong)
-    starts, ends = apply_kernel(state, noise=noise)
+    starts, ends = apply_kernel(state, noise=1.0)  # without noise the same lines run
     assert np.mean((starts != ends).any(axis=1)) > 0.5, "nothing moves: the test would be empty"
     shares = [state.start(x[:2], log_density(x[:2]) + x[2]).share for x in starts[:500]]
     assert np.mean(np.array(shares) < 0.5) > 0.05, "the shares hardly vary: the test would be empty"
@@ -98,24 +86,11 @@ def share_at_one_end(state, x, y, proposal, new):
 
 
 @pytest.mark.parametrize("ratio", [pytest.param(without_share, marks=pytest.mark.slow), share_at_one_end])
-@pytest.mark.parametrize("noise", [0.0, pytest.param(1.0, marks=pytest.mark.slow)])
 @lite_or_slow
-def test_control_a_wrong_share_is_noticed(family, noise, ratio):
+def test_control_a_wrong_share_is_noticed(family, ratio):
     state = mixed(family, with_hole)
-    n = 6000 if noise == 0.0 else 9000
-    starts, ends = apply_kernel(state, n=n, steps=6, noise=noise, ratio=ratio)
+    starts, ends = apply_kernel(state, n=6000, steps=6, ratio=ratio)
     assert largest_z(starts, ends, state) > 10
-
-
-def recentred(state, x):
-    """What goes on learning after tuning does: the surrogate follows the chain."""
-    return state._replace(centre=0.5 * state.centre + 0.5 * x)
-
-
-@pytest.mark.slow
-def test_control_a_surrogate_that_goes_on_adapting_is_noticed():
-    state = mixed("lite", too_steep)
-    assert largest_z(*apply_kernel(state, n=6000, steps=6, change=recentred), state) > 10
 
 
 # --- what the shares are fixed to when tuning ends ------------------------------------------------
@@ -202,18 +177,3 @@ def test_mixture_is_made_of_what_tuning_saw(family, options, mixes):
     assert frozen.mixture.floor == frozen.walk_share == share
     _, outcomes = run(rng, frozen, past[0], 200, adapt=False)
     assert {o.proposal.move for o in outcomes} == {"random_walk", "hamiltonian"}
-
-
-def test_where_the_surrogate_is_too_low_the_random_walk_does_the_work():
-    state = mixed("lite", with_hole, floor=0.05)
-    x = state.centre + state.factor @ HOLE
-    y = log_density(x)
-
-    def walked(state):
-        """Accepted random-walk moves per draw in the hole."""
-        rng, state = np.random.default_rng(24), state.start(x, y)
-        outcomes = [state.draw(rng, x, y, log_density)[1] for _ in range(2000)]
-        return sum(o.accept_prob for o in outcomes if o.proposal.move == "random_walk") / 2000
-
-    assert state.start(x, y).share < 0.01
-    assert walked(state) > 5.0 * walked(state._replace(mixture=None))

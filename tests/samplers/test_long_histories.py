@@ -3,11 +3,9 @@
 import numpy as np
 import pytest
 
-from pymc_kameleon import KamiltonianStep
 from pymc_kameleon.samplers.kamiltonian.scores.estimators import FiniteKamiltonian, LiteKamiltonian
 from pymc_kameleon.surrogates.scores.finite import fit_finite
 from pymc_kameleon.surrogates.scores.objective import gaussian_base, gradient
-from tests import step_tester as tester
 from tests.support.chains import held, run_transitions, two_sample_z
 from tests.support.local_moves import skewed_density, skewed_draws
 
@@ -64,16 +62,3 @@ def test_frozen_they_leave_a_skewed_target_invariant(kind):
     ends = run_transitions(rng, now, skewed_density, starts, 4)
     assert np.mean((starts != ends).any(axis=1)) > 0.5
     assert np.abs(two_sample_z(ends, starts, skewed_density)).max() < 4.5
-
-
-def test_the_step_reaches_them():
-    fast = {"model": tester.pair(), "compile_kwargs": {"mode": "FAST_COMPILE"}}
-    made = KamiltonianStep(surrogate=LiteKamiltonian(solver="low-rank"), **fast)
-    assert made.sampler.recipe.solver == "low-rank"
-    assert KamiltonianStep(surrogate=FiniteKamiltonian(online=True), **fast).sampler.online
-    with pytest.raises(TypeError, match="unexpected keyword argument 'solver'"):
-        FiniteKamiltonian(solver="low-rank")
-    with pytest.raises(TypeError, match=r"solver is an option of surrogate=pk.Lite\(solver=...\)"):
-        KamiltonianStep(surrogate="finite", solver="low-rank", **fast)
-    with pytest.raises(ValueError, match=r"solver must be one of .*'sparse'"):
-        LiteKamiltonian(solver="sparse")

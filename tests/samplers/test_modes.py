@@ -17,7 +17,6 @@ from pymc_kameleon.samplers.modes import sampler as across
 from pymc_kameleon.samplers.pooled import chains as pooled_chains
 from pymc_kameleon.samplers.pooled import learning
 from pymc_kameleon.samplers.pooled.chains import Chains, Plan
-from pymc_kameleon.samplers.pooled.pools import Pools
 from pymc_kameleon.samplers.seam import Point
 from pymc_kameleon.surrogates.values import features
 from pymc_kameleon.targets import Banana
@@ -118,18 +117,6 @@ def largest_z(starts, ends):
     ]
     changes = [r(ends).astype(float) - r(starts) for r in regions]
     return np.abs([*z, *(c.mean() / max(c.std(ddof=1), 1e-9) * math.sqrt(len(c)) for c in changes)]).max()
-
-
-@pytest.mark.slow
-def test_a_mode_without_a_surrogate_is_walked_in(monkeypatch):
-    """Tuning may end before one of them has its first fit: no jumps then, and exact all the same."""
-    found, (first, second) = wrong_modes()
-    bare = second._replace(dynamics=None, mixture=None, fit=None)
-    monkeypatch.setattr("tests.samplers.test_modes.wrong_modes", lambda: (found, (first, bare)))
-    ends, moves, astray = ends_after(starts(1500))
-    assert largest_z(starts(1500), ends) < 4.5
-    assert astray == 0
-    assert "jump" not in {move for move, _ in moves}
 
 
 def test_a_mode_without_a_surrogate_is_where_its_walk_was():
@@ -274,26 +261,6 @@ def test_modes_are_found_and_have_their_weights():
 
 
 @pytest.mark.slow
-def test_told_the_same_it_does_the_same_and_the_budget_holds():
-    chains, again = found(), run_apart()
-    assert again.evaluated.positions.tobytes() == chains.evaluated.positions.tobytes()
-    assert pooled_chains.posterior(again).tobytes() == pooled_chains.posterior(chains).tobytes()
-    assert chains.evaluated.size <= 1000 < chains.evaluated.size + 17
-    assert chains.warmup[-1].evaluations <= 500
-    looks, between = 1 + chains.suspicions.refused, (chains.evaluated.move == "between").sum()
-    assert detection.LINE * looks <= between <= (detection.LINE + saddle.budget(3)) * looks
-    assert np.array([row.positions for row in chains.warmup]).shape[1:] == (16, 3)
-
-
-@pytest.mark.slow
-def test_a_fixed_tuning_ends_where_it_says():
-    chains = run_apart(tune=640, draws=5, max_evaluations=800)
-    assert chains.modes == 2
-    assert 640 - 32 < chains.warmup[-1].evaluations <= 640
-    assert pooled_chains.posterior(chains).shape == (16, 5, 3)
-
-
-@pytest.mark.slow
 def test_pk_sample_knows_them_and_a_run_that_goes_on_has_the_same_bits(tmp_path, monkeypatch):
     monkeypatch.setattr(detection, "BAD", 0.0)
     monkeypatch.setattr(learning, "SEEN", 1)
@@ -314,21 +281,6 @@ def test_pk_sample_knows_them_and_a_run_that_goes_on_has_the_same_bits(tmp_path,
     assert longer["posterior"]["x"].values.tobytes() == whole["posterior"]["x"].values.tobytes()
     assert "2 modes are known" in pk.report(whole)
     assert set(np.unique(whole["sample_stats"]["mode"])) == {0, 1}
-
-
-@pytest.mark.slow
-def test_each_pool_finds_its_own(monkeypatch):
-    monkeypatch.setattr(detection, "BAD", 0.0)  # in three dimensions a good surrogate spans both
-    monkeypatch.setattr(learning, "SEEN", 1)
-    starts = np.array([2.0 + 10.0 * (k // 2 % 2) + np.full(3, 0.1 * k) for k in range(16)])
-    pools = Pools(2, np.full(3, 5.0), starts, 3, Plan(None, None, 800, 1600))
-    while not pools.done:
-        pools.tell([Apart.log_density(request.position) for request in pools.ask()])
-    assert [p.modes for p in pools.pools] == [2, 2]
-    assert pools.modes == 2
-    assert pools.probed().probes > 10
-    own = weights(pooled_chains.posterior(pools))
-    assert abs(own.mean() - 0.25) < 4.5 * own.std(ddof=1) / 4.0
 
 
 class Curved:

@@ -12,12 +12,10 @@ from scipy.stats import multivariate_normal
 from pymc_kameleon.kernels import Gaussian, InverseMultiquadric, Matern
 from pymc_kameleon.samplers.kameleon import pca as pca_kameleon
 from pymc_kameleon.samplers.kameleon.full import Kameleon
-from pymc_kameleon.samplers.kameleon.local_covariance import local_covariance
 from pymc_kameleon.samplers.kameleon.pca import PCAKameleon
 from pymc_kameleon.steps import KameleonStep
-from tests.samplers.test_kameleon import slow_paper_covariance
 from tests.support.chains import held
-from tests.support.local_moves import Dropped, Previous, change, learned, skewed_density, skewed_draws
+from tests.support.local_moves import Dropped, Previous, change, learned, skewed_density
 
 KERNELS = [Gaussian(), Matern(2.5), InverseMultiquadric()]
 slow = pytest.mark.slow
@@ -91,40 +89,6 @@ def test_directions_are_the_papers(kernel, d, normalization):
         # An eigenvector's sign is nobody's business.
         fast, expected = ([np.outer(g, g) for g in gs] for gs in (fast, expected))
         np.testing.assert_allclose(fast, expected, rtol=1e-8, atol=1e-10 * np.abs(expected).max())
-
-
-@pytest.mark.parametrize("d", [1, 2, 5])
-@pytest.mark.parametrize("kernel", KERNELS, ids=repr)
-def test_all_directions_together_are_the_full_covariance(kernel, d):
-    """sum_j M H alpha_j alpha_j^T H M^T over all n directions is M H M^T."""
-    rng = np.random.default_rng(d)
-    points = np.ascontiguousarray(history_of(rng, d, 25).T)
-    coefficients, weights = pca_kameleon.principal_coefficients(points.T / 1.7, kernel, 25)
-    model = pca_kameleon.Directions(points, 1.7, coefficients, weights, None, None)
-    sampler = PCAKameleon(kernel=kernel, normalization="none")
-    for y in (points[:, 3], 3.0 * np.ones(d)):
-        g = sampler.covariance(model, y)
-        full = slow_paper_covariance(y, points, kernel, 1.7)
-        # what is left out are eigenvalues that are zero to rounding, with their directions
-        np.testing.assert_allclose(g.T @ g, full, rtol=1e-6, atol=1e-6 * np.abs(full).max())
-        np.testing.assert_allclose(full, local_covariance(y, points, kernel, 1.7, "none"))
-
-
-def test_linear_kernel_walks_along_the_principal_axes():
-    """With <x, z> the directions are 2 sqrt(n lambda_j) v_j everywhere: Andrieu & Thoms (2008), algorithm 8."""
-    rng = np.random.default_rng(1)
-    z = history_of(rng, 3, 60)
-    state = learned_state(z, kernel="linear", normalization="none", coordinates="raw", lengthscale=1.0)
-    points = state.model.points
-    eigenvalues, axes = np.linalg.eigh(np.cov(points, bias=True))
-    expected = 2.0 * np.sqrt(points.shape[1] * eigenvalues[::-1]) * axes[:, ::-1]
-    assert state.model.coefficients.shape == (3, points.shape[1])  # the rank, not n_directions
-    for y in rng.standard_normal((2, 3)) * 5.0:
-        fast = state.sampler.covariance(state.model, y)
-        np.testing.assert_allclose(np.abs(fast), np.abs(expected.T), rtol=1e-9)
-    state = with_scales(state, rng).start(z[0], 0.0)
-    ratios = [state.propose(rng, z[0]).log_q_ratio for _ in range(20)]
-    np.testing.assert_allclose(ratios, 0.0, atol=1e-9)  # the same everywhere: symmetric
 
 
 @pytest.mark.parametrize("normalization", ["none", "trace"])
@@ -227,72 +191,24 @@ class OneSided:
         return proposal._replace(log_q_ratio=mixture_density(state, there, delta) - forward)
 
 
-class Component:
-    """No negative control: with the density of the component drawn, at both ends, the chain is a mixture of kernels,
-    chosen with probabilities omega_j that do not depend on the point. Exact too, accepting at most as often.
-    """
-
-    @staticmethod
-    def propose(rng, x, state):
-        proposal = state.propose(rng, x)
-        there, j = proposal.carry
-        delta = np.linalg.solve(state.factor, proposal.position - x)
-        reverse, forward = (component_density(state, g, delta, j) for g in (there, state.covariance))
-        return proposal._replace(log_q_ratio=reverse - forward)
-
-
 PREVIOUS = Previous(mixture_density)
 
 
-@pytest.mark.parametrize(
-    ("case", "control"),
-    [
-        ("trace", None),
-        ("none", None),
-        pytest.param("matern", None, marks=slow),
-        pytest.param("mixed", None, marks=slow),
-        pytest.param("trace", Component, marks=slow),
-        pytest.param("none", Component, marks=slow),
-    ],
-)
-def test_invariance(case, control):
-    assert invariance(case, control) < 4.5
+@pytest.mark.parametrize("case", ["trace", "none", *(pytest.param(c, marks=slow) for c in ("matern", "mixed"))])
+def test_invariance(case):
+    assert invariance(case) < 4.5
 
 
 @pytest.mark.parametrize(
     ("case", "control", "n"),
     [
+        ("none", Dropped, 9_000),
         pytest.param("trace", OneSided, 16_000, marks=slow),
         pytest.param("trace", PREVIOUS, 9_000, marks=slow),
-        ("none", Dropped, 9_000),
-        pytest.param("matern", OneSided, 16_000, marks=slow),
-        pytest.param("none", PREVIOUS, 16_000, marks=slow),
-        pytest.param("trace", Dropped, 16_000, marks=slow),
-        pytest.param("matern", Dropped, 16_000, marks=slow),
     ],
 )
 def test_a_wrong_ratio_is_noticed(case, control, n):
     assert invariance(case, control, n) > 10
-
-
-@pytest.mark.parametrize("case", ["trace", "none"])
-def test_the_mixture_accepts_more_than_the_component_drawn(case):
-    """min(sum_j a_j, sum_j b_j) >= sum_j min(a_j, b_j), a_j and b_j the two flows by way of direction j."""
-    rng = np.random.default_rng(7)
-    state = with_scales(learned_state(skewed_draws(rng, 200), **CASES[case]), rng)
-    gains = []
-    for x in skewed_draws(rng, 2000):
-        here = state.start(x, 0.0)
-        proposal = here.propose(rng, x)
-        change = skewed_density(proposal.position) - skewed_density(x)
-        there, j = proposal.carry
-        delta = np.linalg.solve(state.factor, proposal.position - x)
-        component = component_density(state, there, delta, j)
-        component -= component_density(state, here.covariance, delta, j)
-        probabilities = [np.exp(min(0.0, change + ratio)) for ratio in (proposal.log_q_ratio, component)]
-        gains.append(probabilities[0] - probabilities[1])
-    z = np.mean(gains) / (np.std(gains, ddof=1) / np.sqrt(len(gains)))
-    assert z > 4.5
 
 
 # --- adaptation ------------------------------------------------------------------------------
@@ -328,15 +244,6 @@ def test_scales_adapt_only_the_direction_drawn():
         tuned[j] += 1
     assert refreshed > 5
     assert (tuned > 10).all()
-
-
-def test_the_statistic_of_the_scales_is_between_them():
-    state = held(PCAKameleon, np.zeros(2), local_start=100, n_history=50, n_directions=5)
-    *_, (_, _, state) = adapt_chain(state, 400)
-    stats, scales = state.freeze().stats(), np.exp(state.model.log_scales)
-    assert stats["n_history"] == 50
-    assert len(np.unique(scales)) == 5
-    assert scales.min() < stats["scaling"] < scales.max()
 
 
 def test_unknown_directions_start_where_the_scale_starts():
@@ -380,17 +287,3 @@ def test_the_step_chooses_the_module(model):
     assert parameters["proposal"].default == "full"
     assert parameters["n_directions"].default == 20
     assert parameters["normalization"].default == "local"
-
-
-@pytest.mark.parametrize(
-    ("options", "error", "message"),
-    [
-        ({"n_directions": 7}, TypeError, "n_directions is an option of proposal='pca'"),
-        ({"proposal": "pca", "n_direction": 7}, TypeError, "proposal='pca'.*did you mean 'n_dir"),
-        ({"proposal": "pca", "normalization": "local"}, ValueError, "'local'"),
-        ({"proposal": "principal"}, ValueError, "proposal must be one of.*'principal'"),
-    ],
-)
-def test_wrong_combinations_are_refused(model, options, error, message):
-    with pytest.raises(error, match=message):
-        KameleonStep(model=model, **options)

@@ -4,11 +4,9 @@ import math
 import pickle
 
 import numpy as np
-import pymc as pm
 import pytest
 
 import pymc_kameleon as pk
-from pymc_kameleon import plots
 from pymc_kameleon.samplers import chain
 from pymc_kameleon.samplers.adaptive_metropolis import AdaptiveMetropolis
 from pymc_kameleon.samplers.gaussian_mixture.sampler import GaussianMixture
@@ -16,7 +14,7 @@ from pymc_kameleon.samplers.kameleon.fast import FastKameleon
 from pymc_kameleon.samplers.kameleon.full import Kameleon
 from pymc_kameleon.samplers.kamiltonian.scores.estimators import LiteKamiltonian
 from pymc_kameleon.samplers.kamiltonian.values.sampler import ValueKamiltonian
-from pymc_kameleon.samplers.schedule import SCHEDULES, Scheduled, probability
+from pymc_kameleon.samplers.schedule import Scheduled, probability
 from pymc_kameleon.samplers.screened import Screened
 from pymc_kameleon.samplers.seam import Point
 from pymc_kameleon.samplers.shape_learners.cma import CMA
@@ -197,28 +195,6 @@ def test_steps_take_it_and_a_resumed_chain_goes_on(step, options, schedule):
         np.testing.assert_array_equal(rest[-1][name], again[-1][name])
     with pytest.raises(ValueError, match="schedule"):
         made().sampling_state = state
-
-
-def test_the_values_surrogate_has_none():
-    with pytest.raises(TypeError, match="schedule is an option of surrogate='lite' or 'finite'"):
-        pk.KamiltonianStep(model=pair(), schedule="root", **QUICK)
-    with pytest.raises(ValueError, match=r"one of .*a function or None"):
-        pk.KameleonStep(model=pair(), schedule=3, **QUICK)
-    with pytest.raises(TypeError, match="no option 'schedule'"):
-        pk.CMAStep(model=pair(), schedule="root", **QUICK)
-
-
-def test_its_proposals_can_be_drawn():
-    with pm.Model():
-        pm.Normal("x", shape=2)
-        step = pk.KameleonStep(preset="paper", schedule="root", local_start=50, **QUICK)
-        idata = pm.sample(50, tune=150, chains=1, cores=1, step=step, random_seed=1, progressbar=False)
-        assert plots.proposals(step, idata=idata, at=3) is not None
-
-
-def test_both_names_are_what_the_docstrings_say():
-    for step in (pk.AdaptiveMetropolisStep, pk.KameleonStep, pk.FastKameleonStep, pk.KamiltonianStep):
-        assert all(f'"{name}"' in step.__doc__ for name in SCHEDULES)
 
 
 @pytest.mark.parametrize("step", [s for n, s in vars(pk).items() if n.endswith("Step")])

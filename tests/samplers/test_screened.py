@@ -19,7 +19,6 @@ from pymc_kameleon.samplers.kamiltonian.learner import Quality, unjudged
 from pymc_kameleon.samplers.screened import MOVE, Screened
 from pymc_kameleon.samplers.seam import Point, Proposal, Sampler, acceptance_probability
 from pymc_kameleon.surrogates.values import features
-from tests.step_tester import Case, assert_same_draws, begin, drive, make
 from tests.support.chains import Held, largest_change, through
 from tests.support.targets import Banana
 
@@ -267,27 +266,6 @@ def _still_tuning():
     for draw in chain.draws(rng, sampler, TARGET.log_density, point, state, 300, tuning=True):
         state = draw.state
     return state._replace(learning=state.learning._replace(judgement=unjudged()))
-
-
-@pytest.mark.parametrize("frozen", [False, True])
-def test_a_screened_chain_resumes_bit_for_bit(frozen):
-    """While it learns, and frozen."""
-    with pm.Model() as model:
-        x = pm.Normal("x")
-        pm.Normal("y", x**2, 0.5)
-    point, options = model.initial_point(), {"n_features": 20, "local_start": 60, "screen": 3}
-    case = Case(pk.FastKameleonStep, options, ())
-    step = begin(make(case, model))
-    points, stats = drive(step, point, 300)
-    if frozen:
-        step.stop_tuning()
-    assert "screened" in [s["move"] for s in stats]
-    state = pickle.loads(pickle.dumps(step.sampling_state))
-    twin = make(case, model)
-    twin.sampling_state = state
-    first, second = (drive(each, points[-1], 60) for each in (step, twin))
-    assert_same_draws(first, second)
-    assert "screened" in [s["move"] for s in first[1]]
 
 
 @pytest.mark.parametrize("step", [pk.FastKameleonStep, pk.KameleonStep, pk.GaussianMixtureStep])

@@ -11,7 +11,7 @@ from pymc_kameleon.samplers.seam import Outcome
 from pymc_kameleon.samplers.shape_learners import base
 from pymc_kameleon.samplers.shape_learners.cma import CMA
 from pymc_kameleon.samplers.shape_learners.gaussian_adaptation import GaussianAdaptation
-from tests.support.chains import average_z_scores, held, run_chain, run_transitions, z_scores
+from tests.support.chains import held, run_chain, run_transitions, z_scores
 from tests.support.targets import Banana
 
 
@@ -21,7 +21,6 @@ class Walk(NamedTuple):
     sampler: Any
     size: str
     hasty: dict
-    chains: int  # that it takes to show
     learned: float  # condition number that is left of 1e4
 
     def start(self, x, **options):
@@ -30,8 +29,8 @@ class Walk(NamedTuple):
 
 
 WALKS = [
-    Walk(GaussianAdaptation, "initial_radius", {"rate": 0.5}, chains=60, learned=10),
-    Walk(CMA, "initial_sigma", {"rate_factor": 2.5}, chains=120, learned=20),
+    Walk(GaussianAdaptation, "initial_radius", {"rate": 0.5}, learned=10),
+    Walk(CMA, "initial_sigma", {"rate_factor": 2.5}, learned=20),
 ]
 both = pytest.mark.parametrize("walk", WALKS, ids=lambda walk: walk.sampler.__name__)
 
@@ -55,25 +54,6 @@ def test_the_proposal_is_a_symmetric_random_walk_with_the_covariance_given(walk)
     expected = x + 0.7 * root @ z
     np.testing.assert_allclose(proposal.position, expected, rtol=1e-10)
     assert proposal.log_q_ratio == 0.0
-
-
-@both
-def test_frozen_adaptation_leaves_a_skewed_target_invariant(walk):
-    target, rng = Banana(2), np.random.default_rng(3)
-    state, _ = run_chain(rng, walk.start(np.zeros(2)), target.log_density, np.zeros(2), 300)
-    state = state.freeze()
-    z = average_z_scores(rng, state, target, chains=walk.chains, steps=1000, adapt=False)
-    assert np.abs(z).max() < 4.5
-
-
-@pytest.mark.parametrize(
-    "walk", [WALKS[0], pytest.param(WALKS[1], marks=pytest.mark.slow)], ids=["GaussianAdaptation", "CMA"]
-)
-def test_control_adaptation_that_is_not_frozen_fails(walk):
-    target, rng = Banana(2), np.random.default_rng(3)
-    state = walk.start(np.zeros(2), diminishing=False, **walk.hasty)
-    z = average_z_scores(rng, state, target, chains=walk.chains, steps=1000, adapt=True)
-    assert np.abs(z).max() > 10
 
 
 @pytest.mark.parametrize("ratio", ["kept", "dropped"])
@@ -134,29 +114,3 @@ def test_size_and_condition_stay_within_their_bounds_and_states_are_values(walk,
     assert accepted == (not np.array_equal(state.factor, first.factor))
     assert pickle.dumps(first.state) == before
     np.testing.assert_array_equal(x, 0.0)
-
-
-@pytest.mark.slow
-@both
-def test_a_million_iterations_on_the_strongly_twisted_gaussian(walk):
-    # pi_4 of Haario, Saksman & Tamminen (1999): variances (100, 1, ..., 1), b = 0.1, d = 11
-    def log_density(x):
-        bend = x[1] + 0.1 * (x[0] * x[0] - 100.0)
-        return -0.005 * x[0] * x[0] - 0.5 * bend * bend - 0.5 * float(x[2:] @ x[2:])
-
-    def check(_, state, __):
-        if state.iteration % 1000 == 0:
-            learned = [a for a in state.state if isinstance(a, np.ndarray)]
-            assert all(np.isfinite(a).all() for a in learned)
-            assert np.diag(state.factor).min() > 1e-6
-            assert abs(np.log(np.diag(state.factor)).sum()) < 1e-9
-
-    x = np.zeros(11)
-    x[1] = 10.0
-    state = walk.start(x, diminishing=False)  # the rates that broke the published code
-    rng = np.random.default_rng(10)
-    state, draws = run_chain(rng, state, log_density, x, 1_000_000, visit=check)
-    assert state.iteration == 1_000_000
-    assert np.isfinite(draws).all()
-    moved = np.any(np.diff(draws[::10], axis=0) != 0, axis=1).mean()
-    assert moved > 0.5

@@ -162,11 +162,6 @@ def test_fast_kameleon_makes_them_where_the_history_is_curved_and_only_there():
     assert not moves(lambda x: -0.5 * float(x @ x))
 
 
-def test_a_share_that_is_none_is_refused():
-    with pytest.raises(ValueError, match=r"sheared_share.*1\.0"):
-        held(FastKameleon, np.zeros(2), sheared_share=1.0)
-
-
 def test_they_begin_before_the_local_moves():
     rng = np.random.default_rng(8)
     state = held(FastKameleon, np.zeros(3), tune=1000, local_start=500)

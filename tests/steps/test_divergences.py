@@ -15,7 +15,6 @@ pytestmark = NO_BLAS
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("default_linker")
 def test_a_clean_run_has_no_divergences(caplog):
     """Trajectories that leave the region of the surrogate are refused by design; there are some in most runs."""
     with pm.Model(), caplog.at_level(logging.WARNING, logger="pymc"):

@@ -19,7 +19,6 @@ from tests.step_tester import CASES, NO_BLAS, assert_same_draws, begin, drive, e
 
 OBJECT_MODE = pytest.mark.filterwarnings("ignore:.*object mode.*:UserWarning")
 pytestmark = [NO_BLAS, OBJECT_MODE]
-CVM = {"compile_kwargs": {"mode": "CVM"}}
 RIGHT = 200
 
 
@@ -126,15 +125,6 @@ def test_without_tuning_the_work_is_as_given(caplog):
     assert "work=20 as given: tuning was too short" in caplog.text
 
 
-def test_models_without_it_have_no_such_statistic():
-    with pm.Model() as model:
-        x = pm.Flat("x", initval=0.0)
-        pm.Potential("likelihood", NoisyLogLikelihood(lambda rng, x: rng.normal(-0.5 * x**2))(x))
-    step = begin(KameleonStep(model=model))
-    assert "work" not in step.stats_dtypes_shapes
-    assert "work" not in drive(step, model.initial_point(), 3)[1][0]
-
-
 def test_a_change_to_an_estimate_of_zero_is_not_made():
     """The chain keeps its estimate and the work that it was made with."""
 
@@ -179,13 +169,6 @@ def test_others_take_the_work_as_given():
     logp(model.initial_point())
     two.step(model.initial_point())
     assert set(estimate.made.values()) == {10}
-
-
-def test_chains_that_learn_together_take_it_as_given():
-    estimate = Estimate(20)
-    model = model_of(estimate, 20)
-    pk.sample(max_evaluations=60, chains=4, model=model, random_seed=1, progressbar=False)
-    assert set(estimate.made.values()) == {20}
 
 
 def test_two_estimators_and_a_step_beside_them():
@@ -244,25 +227,6 @@ def test_a_state_in_a_file(tmp_path):
         pk.load_state(elsewhere, tmp_path / "state")
 
 
-def test_the_same_draws_in_processes_of_their_own():
-    model = model_of(Estimate(), 20)
-    step = KameleonStep(model=model, **CVM)
-    found = [sample(step, model, tune=250, **more) for more in ({}, {"cores": 2, "mp_ctx": "fork"})]
-    for name in ("work", "work_spent", "lp"):
-        one, two = (idata["sample_stats"][name].values for idata in found)
-        np.testing.assert_array_equal(one, two)
-    np.testing.assert_array_equal(*(idata["posterior"]["x"].values for idata in found))
-
-
-@pytest.mark.parametrize("mode", ["CVM", "NUMBA"])
-def test_linkers_agree(mode):
-    model = model_of(Estimate(), 20)
-    steps = [begin(AdaptiveMetropolisStep(model=model, compile_kwargs={"mode": m})) for m in (mode, "FAST_COMPILE")]
-    one, two = (drive(step, model.initial_point(), 20, 120) for step in steps)
-    assert_same_draws(one, two, rounding=1e-9)
-    assert steps[0].life.state.work == steps[1].life.state.work != tuned_work.begin((20,))
-
-
 # --- exactness -------------------------------------------------------------------------------
 
 
@@ -289,7 +253,6 @@ def set_work(step, n):
     step.life_state = step.life_state._replace(work=work)
 
 
-@pytest.mark.usefixtures("default_linker")
 @pytest.mark.parametrize("step_type", [AdaptiveMetropolisStep, pytest.param(KamiltonianStep, marks=pytest.mark.slow)])
 def test_the_posterior_is_exact_with_what_was_chosen(step_type):
     model = model_of(Estimate(), 10)
@@ -298,7 +261,6 @@ def test_the_posterior_is_exact_with_what_was_chosen(step_type):
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("default_linker")
 def test_work_that_depends_on_where_the_chain_is_is_biased():
     """The control: much work near the middle, little far away, and the retained estimate is what it was."""
     model = model_of(Estimate(), 10)
@@ -312,30 +274,6 @@ def test_work_that_depends_on_where_the_chain_is_is_biased():
 
 
 # --- bad input -------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("work", [0, -3, 2.5, True, "100", np.nan])
-def test_work_that_is_no_positive_integer(work):
-    with pytest.raises(ValueError, match=f"work must be a positive integer, got {work!r}"):
-        NoisyLogLikelihood(Estimate(), work=work)
-
-
-def test_work_with_normals_of_fixed_size():
-    with pytest.raises(ValueError, match=r"work=5 is tuned, and auxiliary_shape=\(3,\)"):
-        NoisyLogLikelihood(Estimate(), auxiliary_shape=(3,), work=5)
-
-
-def test_an_estimator_that_takes_no_work():
-    def plain(rng, x):
-        return 0.0
-
-    def by_place(rng, x, work, /):
-        return 0.0
-
-    for function in (plain, by_place):
-        with pytest.raises(TypeError, match=r"work=5 was given, and the estimator .* does not take it"):
-            NoisyLogLikelihood(function, work=5)
-    assert NoisyLogLikelihood(lambda rng, *parameters, **options: 0.0, work=np.int64(5)).work == 5
 
 
 def test_a_pickled_estimator_and_equal_ones():

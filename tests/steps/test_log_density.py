@@ -1,14 +1,12 @@
 """The log density as a function of one vector: the right value, at the linker's best speed, followed everywhere."""
 
 import copy
-import logging
 import os
 import subprocess
 import sys
 import warnings
 from functools import cache
 
-import cloudpickle
 import numpy as np
 import pymc as pm
 import pytensor
@@ -162,16 +160,6 @@ def test_data_with_the_name_of_a_shared_replacement():
     assert model["k_shared"].get_value() == 5.0
 
 
-def test_memory_of_other_variables_is_copied():
-    ours = density(tester.pair(), ["a"])
-    memory = {"a": np.zeros(()), "b": np.ones(2)}
-    ours.follow(memory)
-    before = ours(np.array([0.3]))
-    memory["b"][:] = 9.0  # PyMC's workers write the next point there
-    assert ours(np.array([0.3])) == before
-    assert ours.follow(memory)
-
-
 @pytest.mark.parametrize("value", [np.nan, np.inf, -0.0])
 def test_what_did_not_move_is_not_followed(value):
     """NaN differs from itself: a step beside one evaluated twice at every draw."""
@@ -203,15 +191,6 @@ def test_numba_is_called_without_the_function_around_it(monkeypatch):
         slow(x)
 
 
-def test_users_mode_wins():
-    model = tester.pair()
-    for mode, linker in (("FAST_COMPILE", None), ("NUMBA", "StrictNumbaLinker"), ("CVM", "VMLinker")):
-        function = density(model, compile_kwargs={"mode": mode})._function
-        assert linker is None or linker_of(function) == linker
-    step = tester.make(tester.CASES["kameleon"], model, compile_kwargs={"mode": pytensor.compile.get_mode("NUMBA")})
-    assert linker_of(step.density._function) == "StrictNumbaLinker"
-
-
 def black_box_model(function=minus_half_square, path=None):
     with pm.Model() as model:
         x = pm.Normal("x", shape=2)
@@ -231,13 +210,6 @@ def test_black_box_runs_on_cvm_without_a_word(recwarn, tmp_path):
     assert counter.take() == 1
 
 
-def test_black_box_on_the_linker_that_the_user_wants():
-    with pytest.warns(UserWarning, match="object mode"):
-        ours = density(black_box_model(), compile_kwargs={"mode": "NUMBA"})
-    assert linker_of(ours._function) == "StrictNumbaLinker"
-    assert ours(np.ones(2)) == pytest.approx(-np.log(2 * np.pi) - 2.0, rel=1e-12)
-
-
 def test_other_warnings_of_the_compiler_are_passed_on(monkeypatch):
     def grumble(*args, mode=None, **kwargs):
         if mode is None:
@@ -250,14 +222,6 @@ def test_other_warnings_of_the_compiler_are_passed_on(monkeypatch):
         warnings.simplefilter("always")
         assert compile_log_density([], [1], None) == "CVM"
     assert [str(w.message) for w in caught] == ["something else"]
-
-
-def test_says_it_once(caplog):
-    log_density._say_once.cache_clear()
-    with caplog.at_level(logging.INFO, logger="pymc.kameleon"):
-        for _ in range(3):
-            log_density._say_once("only once")
-    assert [r.getMessage() for r in caplog.records] == ["only once"]
 
 
 NO_COMPILER = """
@@ -314,21 +278,6 @@ def test_single_precision(compile_kwargs):
         assert step.evaluations == 360 + 1  # a point rounded to float32 is not a point that was moved
         expected = float(model.compile_logp()(points[-1]))
         assert stats[-1]["model_logp"] == pytest.approx(expected, rel=1e-5)
-
-
-# --- copies ----------------------------------------------------------------------------------
-
-
-@every_linker
-def test_pickled_density_is_the_same(compile_kwargs):
-    ours = switched(compile_kwargs)
-    ours.follow({"k": np.array(1), "x": np.array(0.0)})
-    value = ours(np.array([0.4]))  # the raw handle exists now, and must not go along
-    for twin in (cloudpickle.loads(cloudpickle.dumps(ours)), copy.deepcopy(ours)):
-        assert twin(np.array([0.4])) == value
-        assert twin.follow({"k": np.array(0), "x": np.array(0.0)})
-        assert twin(np.array([0.4])) != value
-        assert ours(np.array([0.4])) == value
 
 
 # --- noise -----------------------------------------------------------------------------------

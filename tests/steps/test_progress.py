@@ -9,7 +9,6 @@ import numpy as np
 import pymc as pm
 import pytest
 from pymc.progress_bar import MCMCProgressBarManager, rich_progress
-from pymc.step_methods import BinaryGibbsMetropolis, CompoundStep
 from rich.console import Console
 
 import pymc_kameleon as pk
@@ -127,20 +126,6 @@ def test_a_surrogates_status_fits_the_column(error, states, says):
     found = progress._surrogate({"surrogate_error": error, "n_history": states})
     assert found == says
     assert len(found) <= progress.WIDTH
-
-
-def test_one_bar_for_a_chain_beside_another_step(width):
-    model = tester.switch()
-    with model:
-        ours = pk.KamiltonianStep(model=model, compile_kwargs=FAST)
-        step = CompoundStep([ours, BinaryGibbsMetropolis([model["k"]])])
-    manager = MCMCProgressBarManager(step, chains=2, draws=10, tune=0, progressbar=True)
-    manager._backend._initialize_tasks()
-    point = model.initial_point()
-    for draw in range(3):
-        point, statistics = step.step(point)
-        manager.update(draw % 2, False, draw, True, statistics)
-    assert "\n".join(shown(manager, width)).count("none yet") == 2
 
 
 def test_pymc_draws_with_it_to_the_end(width, monkeypatch):

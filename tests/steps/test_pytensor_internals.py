@@ -19,7 +19,6 @@ from pytensor.graph.rewriting.basic import node_rewriter
 from pytensor.tensor.random.type import RandomType
 
 import pymc_kameleon
-from pymc_kameleon import NoisyLogLikelihood
 from pymc_kameleon.steps import AdaptiveMetropolisStep, pytensor_internals
 from pymc_kameleon.steps.noise.hidden_generators import hidden_generators
 from pymc_kameleon.steps.pytensor_internals import (
@@ -35,7 +34,6 @@ from pymc_kameleon.steps.pytensor_internals import (
     other_steps,
     raw_callable,
     referred_to,
-    runs_in_python,
     says_object_mode,
     wrapped_function,
 )
@@ -47,7 +45,6 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore:RandomVariable Ops will stop hiding:DeprecationWarning"),
     pytest.mark.filterwarnings("ignore:Calling a RandomVariable without:DeprecationWarning"),
 ]
-CVM = {"compile_kwargs": {"mode": "CVM"}}
 every_mode = pytest.mark.parametrize("mode", ["CVM", "NUMBA"])
 
 
@@ -247,13 +244,6 @@ def test_unrecognised_it_costs_speed_only(monkeypatch):
         assert compile_log_density([x], [BlackBox(np.square)(x)], None)(3.0) == 9.0
 
 
-def test_default_linker():
-    with pytensor.config.change_flags(mode="Mode", linker="vm"):
-        assert runs_in_python()
-    with pytensor.config.change_flags(mode="NUMBA"):
-        assert not runs_in_python()
-
-
 # --- random generators -----------------------------------------------------------------------
 
 
@@ -266,16 +256,6 @@ def test_generators_are_found_and_copied():
     copied = copy_generator(original)
     assert copied.random() == np.random.default_rng(4).random()
     assert original.random() == np.random.default_rng(4).random()
-
-
-def test_pymc_advances_the_streams_of_our_op():
-    """That it is an RNGConsumerOp with an update is all that PyMC is told."""
-    op = NoisyLogLikelihood(lambda rng, x: rng.normal())
-    assert isinstance(op, pytensor_internals.RNGConsumerOp)
-    x = pt.dscalar()
-    for mode in ("CVM", "FAST_COMPILE"):
-        function = compile_pymc([x], op(x), mode=mode)
-        assert function(0.0) != function(0.0)
 
 
 # --- rewrites, and who compiles --------------------------------------------------------------

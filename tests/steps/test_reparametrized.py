@@ -273,21 +273,6 @@ def test_a_chain_resumes_bit_for_bit(tmp_path, stop):
     np.testing.assert_array_equal(points[-1]["theta"], expected[-1]["theta"])
 
 
-@pytest.mark.slow
-def test_a_chain_that_ends_tuning_before_lambda_is_known_goes_on(run):
-    model = run[0]
-    step = pk.AdaptiveMetropolisStep(model=model, compile_kwargs=QUICK)
-    points, _ = chain(step, model, 400, 0, stop=1)
-    while not step.life.state.stage.settled:
-        points, _ = go_on(step, points[-1], range(1), None)
-    assert not step.life.state.centring.settled
-    step.stop_tuning()
-    before = step.evaluations
-    points, _ = go_on(step, points[-1], range(5), None)
-    assert step.evaluations == before + 5  # the point was never entered anew
-    assert step.density.is_at(step.density.ravel(points[-1]), step.position)
-
-
 # --- exactness ------------------------------------------------------------------------------------
 
 CHAINS = 2000

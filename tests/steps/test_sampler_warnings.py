@@ -65,16 +65,6 @@ def test_every_chain_is_heard_once_in_every_run(noisy, caplog, where):
         assert_complete(said, 3)
 
 
-def test_numbers_do_not_hang_on_the_seed(noisy, caplog):
-    """A generator that has children already hands chain 0 another place in its order; and one can be given again."""
-    model, step = noisy
-    rng = np.random.default_rng(1)
-    rng.spawn(5)
-    for _ in range(2):
-        said, _ = said_in(lambda: tester.sample(step, model, random_seed=rng), caplog)
-        assert_complete(said, 2)
-
-
 @pytest.mark.parametrize(
     ("kind", "options", "learns"),
     [
@@ -128,19 +118,6 @@ def test_warnings_do_not_disturb_what_comes_out(noisy, tmp_path):
     assert sorted((w.extra["key"], w.extra["chain"]) for w in found) == [
         ("noise", 0), ("noise", 1), ("short tuning", 0),
     ]  # fmt: skip
-
-
-@pytest.mark.slow
-def test_beside_nuts(caplog, tmp_path):
-    """NUTS has the statistic too, and ours keeps its number when PyMC spawns a generator for each of them."""
-    model = tester.pair()
-    ours = pk.KamiltonianStep([model["b"]], model=model)
-    step = CompoundStep([ours, pm.NUTS([model["a"]], model=model)])
-    for where in ({"cores": 1}, {"cores": 2, "mp_ctx": "fork"}):
-        said, idata = said_in(lambda w=where: tester.sample(step, model, tune=40, **w), caplog)
-        assert [sum(f"KamiltonianStep, chain {c}: " in m for m in said) for c in (0, 1, 2)] == [1, 1, 0]
-        idata.to_netcdf(str(tmp_path / "run.nc"), engine="h5netcdf")
-        assert all(values.ndim == 2 for values in idata["sample_stats"].data_vars.values())
 
 
 def test_statistics_beside_other_steps_have_names_of_their_own():

@@ -6,8 +6,6 @@ The fast suite asks one step, for PyMC's side is the same for all; what each sam
 
 import copy
 import pickle
-import subprocess
-import sys
 
 import cloudpickle
 import numpy as np
@@ -16,11 +14,9 @@ import pytest
 from pymc.step_methods.compound import CompoundStep
 from pymc.step_methods.state import equal_dataclass_values
 
-import pymc_kameleon as pk
 from pymc_kameleon.kernels import Matern
 from pymc_kameleon.numerics.history import History
-from pymc_kameleon.samplers.seam import Point
-from pymc_kameleon.steps import KameleonStep, KamiltonianStep
+from pymc_kameleon.steps import KameleonStep
 from pymc_kameleon.steps.options import described
 from tests import step_tester as tester
 from tests.step_tester import (
@@ -56,32 +52,6 @@ def tuned(case, model, seed=0):
 
 
 @every_step
-def test_step_continuous_protocol(case):
-    """``StepMethodTester.step_continuous``, with standard errors in place of its tolerances."""
-    model = tester.gaussian()
-    step = compiled_step(case, model)
-    start = model.initial_point()
-    step.step(start)  # without setup_chain, straight after construction, must work
-    state = step.sampling_state
-    assert equal_dataclass_values(state, step.sampling_state)
-    point, _ = step.step(start)
-    after = step.sampling_state
-    step.sampling_state = state
-    again, _ = step.step(start)
-    np.testing.assert_array_equal(point["x"], again["x"])
-    assert equal_dataclass_values(after, step.sampling_state)
-
-    idata = sample(step, model, draws=70, tune=130, chains=1, discard_tuned_samples=False)
-    assert idata["warmup_posterior"]["x"].shape == (1, 130, 3)
-    assert idata["posterior"]["x"].shape == (1, 70, 3)
-    assert not equal_dataclass_values(state, step.sampling_state)
-
-    other = compiled_step(case, model, twin=True)
-    other.sampling_state = step.sampling_state
-    assert equal_dataclass_values(other.sampling_state, step.sampling_state)
-
-
-@every_step
 def test_rvs_assignment_protocol(case):
     model = tester.shapes()
     with model:
@@ -91,13 +61,6 @@ def test_rvs_assignment_protocol(case):
         step = make(case, model, [model["scale"], model.rvs_to_values[model["matrix"]]], **QUICK)
     expected = {model.rvs_to_values[model[name]] for name in ("matrix", "scale")}
     assert set(step.vars) == expected
-
-
-@every_step
-def test_all_continuous_variables_by_default(case):
-    assert [v.name for v in compiled_step(case, tester.shapes()).vars] == [
-        "scale_log__", "matrix", "unit_interval__",
-    ]  # fmt: skip
 
 
 # --- tuning ----------------------------------------------------------------------------------
@@ -114,38 +77,6 @@ def test_tuning_starts_anew_in_every_sequential_chain(case):
     for chain in range(3):  # the first draw may have adapted once
         assert abs(np.log(warmup[chain, 0] / initial)) < 0.1
         assert np.ptp(np.log(warmup[chain])) > 0.2
-
-
-@every_step
-def test_a_chain_does_not_depend_on_those_before_it(case):
-    model = tester.gaussian()
-    alone = drive(compiled_step(case, model, seed=2), model.initial_point(), 30, TUNE)
-    step = compiled_step(case, model, seed=1)
-    drive(step, model.initial_point(), 30, TUNE)
-    after_another = drive(begin(step, seed=2), model.initial_point(), 30, TUNE)
-    assert_same_draws(alone, after_another)
-
-
-@every_step
-def test_nothing_adapts_after_tuning(case, monkeypatch):
-    model = tester.gaussian()
-    step, point = tuned(case, model)
-    calls = []
-    adapt = step.algorithm.adapt
-    monkeypatch.setattr(step.algorithm, "adapt", lambda *args: calls.append(1) or adapt(*args))
-    x, value, before = step.position, step.log_density, step.algorithm_state
-    _, stats = drive(step, point, 100)
-    assert not calls
-    if not step._draws_differ:
-        own = [{k: v for k, v in s.items() if k in step.sampler.stats(before)} for s in stats]
-        assert all(s == own[0] for s in own)
-    after = step.algorithm_state
-    # what is cached at the current point may differ, no more
-    after, before = (step.sampler.place(state, Point(x, value)) for state in (after, before))
-    assert equal_dataclass_values(before, after)
-    # Power: while tuning, the same watch sees a call at every draw.
-    _, stats = drive(begin(step), point, 100)
-    assert len(calls) == sum(stat["move"] != "arrival" for stat in stats) > 10
 
 
 @every_step
@@ -173,15 +104,6 @@ def test_learning_may_end_before_tuning_does(case):
     assert len(cloudpickle.dumps(bounded.sampling_state)) < before + 1000
 
 
-def test_learning_draws_are_refused_where_they_have_no_meaning():
-    model = tester.gaussian()
-    with pytest.raises(ValueError, match="learning_draws must be an integer of at least 1, got 0"):
-        KameleonStep(model=model, learning_draws=0)
-    step = KamiltonianStep(model=model, learning_draws=50, **QUICK)
-    with pytest.raises(ValueError, match=r"pk.sample tunes for as long as .* no learning_draws=50"):
-        pk.sample(model=model, step=step, max_evaluations=500, progressbar=False)
-
-
 @every_step
 def test_phases_are_reached_in_these_tests(case):
     """The options of CASES take the step through all its moves: without this, the tests here prove little."""
@@ -194,19 +116,9 @@ def test_phases_are_reached_in_these_tests(case):
     assert 0.02 < np.mean([s["accepted"] for s in stats]) < (0.99 if case.skips else 0.7)
 
 
-@every_step
-def test_no_tuning_at_all(case):
-    model = tester.gaussian()
-    step = compiled_step(case, model)
-    idata = sample(step, model, tune=0, draws=30)
-    assert idata["posterior"]["x"].shape == (2, 30, 3)
-    assert len(np.unique(idata["sample_stats"]["scaling"].values)) == 1
-
-
 def assert_same_state(first, second):
     """Equal to the last bit. Of a ``History`` only the first ``size`` rows mean anything: a chain that begins again
-    gets other memory, and what was in it before.
-    """
+    gets other memory, and what was in it before."""
     first, second = copy.deepcopy(first), copy.deepcopy(second)
     for state in (first, second):
         for past in histories(state.algorithm_state):
@@ -259,9 +171,8 @@ def test_state_goes_on_here_and_in_another_step(case, draws):
 
 @every_step
 def test_state_remembers_the_other_variables(case):
-    """The retained value was evaluated at k = 0; that k is 1 now must not be hidden by the step's memory of the
-    draws that were undone.
-    """
+    """The retained value was evaluated at k = 0; that k is 1 now must not be hidden by the step's memory of the draws
+    that were undone."""
     model = tester.switch()
     x = model["x"]
     step = begin(make(case, model, [x]))
@@ -274,36 +185,6 @@ def test_state_remembers_the_other_variables(case):
     step.sampling_state = state  # ... and undone
     after, _ = step.step(point)
     assert step.log_density == pytest.approx(float(model.compile_logp()(after)), rel=1e-12)
-
-
-@every_step
-def test_state_is_a_copy(case):
-    step, point = at_moment(case, tester.gaussian(), 150)
-    state = step.sampling_state
-    frozen = pickle.dumps(state)
-    drive(step, point, 50)
-    assert pickle.dumps(state) == frozen
-
-
-@every_step
-def test_state_of_other_variables_is_refused(case):
-    one = make(case, tester.pair(), [tester.pair()["a"]], **QUICK)
-    other = make(case, tester.pair(), [tester.pair()["b"]], **QUICK)
-    with pytest.raises(ValueError, match="var_names"):
-        one.sampling_state = other.sampling_state
-
-
-def test_state_of_another_algorithm_is_refused():
-    model = tester.gaussian()
-    steps = [compiled_step(case, model) for case in tester.CASES.values()]
-    states = [step.sampling_state for step in steps]
-    for i, step in enumerate(steps):
-        for j, state in enumerate(states):
-            if i == j:
-                step.sampling_state = state
-            else:
-                with pytest.raises(ValueError, match="method"):
-                    step.sampling_state = state
 
 
 def other_shape():
@@ -373,44 +254,6 @@ def test_a_copy_is_independent(case, copied):
     drive(twin, elsewhere, 20)  # moves the twin's k and its generator
     fresh = copied(step)
     assert_same_draws(drive(step, points[-1], 20), drive(fresh, points[-1], 20))
-
-
-PICKLE_SCRIPT = """
-import pickle, sys, warnings
-import cloudpickle
-with open(sys.argv[1], "rb") as file:
-    jobs = cloudpickle.load(file)
-warnings.simplefilter("error")
-done = []
-for step, point in jobs:
-    draws = []
-    for _ in range(30):
-        point, [stat] = step.step(point)
-        draws.append((point, stat))
-    done.append(([p for p, _ in draws], [s for _, s in draws]))
-with open(sys.argv[2], "wb") as file:
-    pickle.dump(done, file)
-"""
-
-
-@pytest.mark.slow
-def test_pickled_steps_go_on_in_another_process(tmp_path):
-    """Mid-tuning: the same draws there as here.
-
-    Bit for bit on PyMC 5. The functions of PyTensor's Numba linker have fastmath, and two compilations of one of them
-    may round the model's log density differently, which was seen once in some hundred runs.
-    """
-    model = tester.gaussian()
-    jobs = [at_moment(case, model, 150) for case in tester.CASES.values()]
-    (tmp_path / "jobs").write_bytes(cloudpickle.dumps(jobs))
-    run = subprocess.run(
-        [sys.executable, "-c", PICKLE_SCRIPT, tmp_path / "jobs", tmp_path / "done"], capture_output=True, text=True
-    )
-    assert run.returncode == 0, run.stderr
-    done = pickle.loads((tmp_path / "done").read_bytes())
-    for (step, point), there in zip(jobs, done, strict=True):
-        rounding = 0.0 if pm.__version__.startswith("5.") else 1e-9
-        assert_same_draws(drive(step, point, 30), there, rounding)
 
 
 @every_step
@@ -494,22 +337,6 @@ def test_drivers_memory_may_be_overwritten(case):
         for name in shared:
             shared[name][...] = points[-1][name]
     assert_same_draws(expected, (points, stats))
-
-
-@every_step
-def test_rejected_draw_returns_the_same_values(case):
-    model = tester.gaussian()
-    start = model.initial_point()
-    points, stats = drive(compiled_step(case, model), start, 50, TUNE)
-    before = [start, *points[:-1]]
-    moved = [not np.array_equal(a["x"], b["x"]) for a, b in zip(before, points, strict=True)]
-    for was_moved, stat in zip(moved, stats, strict=True):
-        if stat["move"] not in ("refresh", "swap"):  # to where the chain is already
-            assert was_moved == bool(stat["accepted"])
-    assert 10 < sum(moved) < len(moved) - 10
-    for old, new, stat in zip(before, points, stats, strict=True):
-        if not stat["accepted"]:
-            np.testing.assert_array_equal(old["x"], new["x"])
 
 
 # --- evaluations -----------------------------------------------------------------------------
@@ -642,14 +469,6 @@ def test_same_draws_in_spawned_processes(case):
     model = tester.shapes()
     step = compiled_step(case, model)
     assert_same_trace(sample(step, model), sample(step, model, cores=2, mp_ctx="spawn"))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", tester.FIRST)
-def test_same_draws_under_a_fork_server(name):
-    model = tester.shapes()
-    step = compiled_step(tester.CASES[name], model)
-    assert_same_trace(sample(step, model), sample(step, model, cores=2, mp_ctx="forkserver"))
 
 
 @every_step

@@ -13,7 +13,6 @@ from pymc_kameleon.steps.told.sampler_warnings import SamplerWarning
 from tests.support.hierarchies import BlackBox, curves, schools
 
 QUICK = {"mode": "FAST_COMPILE"}
-CVM = {"mode": "CVM"}  # a chain looks at the known part thousands of times; Numba would compile for longer
 
 
 def step(model, **options):

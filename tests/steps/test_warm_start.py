@@ -9,12 +9,8 @@ import pytest
 
 import pymc_kameleon as pk
 from pymc_kameleon.numerics import evaluations
-from pymc_kameleon.samplers import chain, known_points
-from pymc_kameleon.samplers.kamiltonian.values.sampler import ValueKamiltonian
-from pymc_kameleon.samplers.seam import Known, Point
+from pymc_kameleon.samplers import known_points
 from pymc_kameleon.steps.told.sampler_warnings import SamplerWarning
-from tests.samplers.test_value_kamiltonian import apply_kernel, draw_skewed, largest_z, skewed, without_share
-from tests.support.chains import Held
 
 TUNE, DRAWS = 60, 40
 DATA = 1.0 + 0.7 * np.random.default_rng(1).standard_normal(30)
@@ -186,35 +182,6 @@ def test_under_noise_values_are_not_compared():
 
 
 # --- exactness ------------------------------------------------------------------------------------
-
-
-@pytest.fixture(scope="module")
-def frozen():
-    """A kernel that was tuned from the points of a posterior that lacks most of one side."""
-    rng = np.random.default_rng(3)
-    points = draw_skewed(rng, 600) + 0.3 * rng.standard_normal((600, 2))
-    known = evaluations.table(points, [skewed(x) - 5.0 * (x[1] > 0.5) for x in points])
-    sampler, start = ValueKamiltonian(), points[0]
-    state = sampler.init(rng, start, Known(0, 0.5 * np.eye(2), known, warm=True))
-    here = Point(start, skewed(start))
-    state = sampler.place(state, here)
-    *_, last = chain.draws(rng, sampler, skewed, here, state, 60, tuning=True)
-    assert last.state.learning.schedule.refits >= 1
-    state = chain.freeze(sampler, last.point, last.state)
-    mixture = state.mixture._replace(floor=0.15, slack=0.0)  # the surrogate matters more: the control sees more
-    return Held(sampler, state._replace(mixture=mixture))
-
-
-@pytest.mark.slow  # as are kernels tuned otherwise: test_value_kamiltonian.py, and test_shares.py draw by draw
-def test_the_kernel_is_exact_whatever_was_known(frozen):
-    starts, ends = apply_kernel(frozen, n=3000)
-    assert np.mean((starts != ends).any(axis=1)) > 0.5
-    assert largest_z(starts, ends) < 4.5
-
-
-@pytest.mark.slow  # the same with a worse surrogate is in test_value_kamiltonian.py
-def test_control_a_share_that_is_left_out_of_the_ratio_is_noticed(frozen):
-    assert largest_z(*apply_kernel(frozen, n=8000, ratio=without_share)) > 10
 
 
 def test_points_that_stand_for_the_posterior_lie_as_deep_as_its_draws():

@@ -168,22 +168,6 @@ def run_transitions(rng, held, log_density, starts, steps):
     return ends
 
 
-def average_z_scores(rng, held, target, chains, steps, adapt):
-    """z-scores of moments averaged along chains that start from exact draws of ``target``.
-
-    Every draw of such a chain has the target's distribution if the kernel leaves it invariant;
-    standard errors come from the spread over the independent chains.
-    """
-    lower = np.tril_indices(target.dim)
-    errors = []
-    for x in target.draw(rng, chains):
-        _, draws = run_chain(rng, held, target.log_density, x, steps, adapt)
-        moments = draws.T @ draws / steps - target.cov
-        errors.append(np.concatenate([draws.mean(axis=0), moments[lower]]))
-    errors = np.array(errors)
-    return errors.mean(axis=0) / (errors.std(axis=0, ddof=1) / np.sqrt(chains))
-
-
 def z_scores(ends, mean, cov):
     """z-scores of means, variances and cross moments of independent end points against exact moments.
 
@@ -198,8 +182,7 @@ def z_scores(ends, mean, cov):
 
 def two_sample_z(ends, starts, log_density=None):
     """z-scores of the change between exact starts and end points, which are paired: means, second moments, the 10 and
-    90 % quantile indicators and, if given, the log density (clipped: its tail is heavy).
-    """
+    90 % quantile indicators and, if given, the log density (clipped: its tail is heavy)."""
     low, high = np.quantile(starts, [0.1, 0.9], axis=0)
     centre = starts.mean(axis=0)
 
@@ -218,13 +201,11 @@ def two_sample_z(ends, starts, log_density=None):
     return changes.mean(axis=1) / np.maximum(spread, 1e-300)
 
 
-def through(
-    held, log_density, draw, *, n=3000, steps=6, noise=0.0, seed=1, refresh=False, ratio=None, change=None, watch=None
-):  # fmt: skip
+def through(held, log_density, draw, *, n=3000, steps=6, noise=0.0, seed=1, ratio=None, watch=None):
     """Exact draws of the extended target in, ``steps`` transitions each: starts and ends, (n, d + 1).
 
-    The last column is the noise in the retained log density, whose law must be invariant too. Controls: ``refresh``
-    evaluates the current point anew, ``ratio`` is another ratio, ``change(held, x)`` another state after every draw.
+    The last column is the noise in the retained log density, whose law must be invariant too. ``ratio``
+    is another ratio, for controls.
     """
     rng = np.random.default_rng(seed)
     positions = draw(rng, n)
@@ -239,12 +220,8 @@ def through(
         x, y = start[:-1], log_density(start[:-1]) + start[-1]
         own = held.start(x, y)
         for _ in range(steps):
-            if refresh:
-                y = estimate(x)
             own, outcome = own.draw(rng, x, y, estimate)
             x, y = outcome.position, outcome.log_density
-            if change is not None:
-                own = change(own, x).start(x, y)
             if watch is not None:
                 watch(outcome)
         ends[i] = [*x, y - log_density(x)]

@@ -193,16 +193,6 @@ def test_nothing_else_is_taken_for_a_scale(log_density):
     assert fit.family != "scales"
 
 
-@pytest.mark.parametrize("log_density", [heavy, two_modes])
-def test_a_block_that_explains_little_is_not_tried(log_density):
-    rng = np.random.default_rng(2)
-    x = 1.5 * rng.standard_normal((500, 4))
-    y = np.array([log_density(row) for row in x])
-    assert screened(rng, x, y) == []
-    x, y = funnel(rng, 500)
-    assert len(screened(rng, x, y)) == 1  # and the second is not, where the first is all
-
-
 def screened(rng, x, y):
     half = len(x) // 2
     data = regression.prepare(rng, x, y, y, x[:half], y[:half], 0.3, 0.15)
@@ -457,26 +447,6 @@ def test_without_a_scale_there_is_nothing_to_move_along():
     dynamics = surrogate_dynamics.make_dynamics(f, np.eye(2), archive, 0.3)
     assert len(dynamics.rescaling.rates) == 0
     assert dynamics.rescaling.straight == -1
-
-
-def test_a_funnel_is_straight_for_one_trajectory():
-    """Draws of v by free trajectories of about ten gradients are nearly independent; as it stands they are not."""
-    rng = np.random.default_rng(3)
-    x, y = funnel(rng, 300)
-    fit = regression.fit(rng, x, y, x[:150], y[:150])
-    metric = surrogate_dynamics.metric(fit.whiten_factor, fit.curvature, fit.quadratic_error)
-    dynamics = surrogate_dynamics.make_dynamics(fit.surrogate, metric, x[:150], 0.3)
-    bent = surrogate_dynamics.with_moves(dynamics, dynamics.rescaling._replace(straight=-1))
-    correlation = []
-    for one in (dynamics, bent):
-        one, _ = surrogate_dynamics.find_step_size(rng, one)
-        v, z = [], one.archive[0]
-        for _ in range(600):
-            z = surrogate_dynamics.run(rng, z, one, Arm(1, 1.7, 0.27, 0.0)).z
-            v.append(surrogate_dynamics.to_x(one, z)[0])
-        correlation.append(np.corrcoef(v[:-1], v[1:])[0, 1])
-    assert correlation[0] < 0.4  # antithetic, as of a quarter of a period and more
-    assert correlation[1] > 0.8
 
 
 def test_a_trajectory_goes_on_in_the_neck():

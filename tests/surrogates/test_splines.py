@@ -149,26 +149,7 @@ def test_errors_are_those_of_points_that_are_held_out():
     assert splines.better(w, w, o, np.ones(200), held, squared_error, 0.7) is None
 
 
-def test_without_it_nothing_changes(monkeypatch):
-    """Not a bit: neither in what is fitted, nor in the random numbers."""
-
-    def smooth(w):
-        return -0.5 * (w**2).sum(axis=1) + 0.1 * w[:, 0] ** 3
-
-    def run():
-        rng = np.random.default_rng(3)
-        layout = Layout(np.array([0, 2]), np.arange(2), np.full(1, True))
-        w = rng.standard_normal((200, 2))
-        o = smooth(w)[:, None]
-        found = fit(rng, layout, Sample(w, o, o[:, 0]), w, w[0], np.ones(1))
-        return found.emulator.coefficients.tobytes(), found.emulator.radius, rng.random()
-
-    first = run()
-    monkeypatch.setattr(splines, "fit_spline", None)  # called by nobody
-    assert run() == first
-
-
-@pytest.mark.parametrize("case", ["climb", "predictions", "many inputs", "few points"])
+@pytest.mark.parametrize("case", ["climb", "predictions", "many inputs", "few points", "smooth"])
 def test_where_none_is_tried(case, monkeypatch):
     if case == "few points":  # tried, but there are not enough to fit one
         assert splines.fit_spline(*[np.eye(3)[:, :1]] * 3, np.ones(3)) is None
@@ -176,6 +157,8 @@ def test_where_none_is_tried(case, monkeypatch):
     monkeypatch.setattr(splines, "fit_spline", None)
     if case == "climb":
         fitted(2, reference=None, nearest=True)
+    elif case == "smooth":
+        fitted(2, function=lambda w: -0.5 * (w**2).sum(axis=1) + 0.1 * w[:, 0] ** 3)
     elif case == "many inputs":
         fitted(splines.INPUTS + 1)
     else:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[1].parent
 OUTSIDE = re.compile(
     r"(?<![\w.:/])/(?:work|home|root|Users|mnt|opt)/\w"  # a path of one machine
     r"|parents\[[2-9]\]|\.parent\.parent\.parent|\.\./\.\./\.\."  # above the checkout

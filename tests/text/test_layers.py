@@ -83,7 +83,7 @@ CORE = [name for name in modules() if wing(name) in PERMITTED]
 
 def test_every_file_has_its_wing():
     unknown = {wing(name) for name in modules()} - set(PERMITTED) - HOST_SIDE
-    assert not unknown, f"say in tests/test_layers.py what {sorted(unknown)} may import"
+    assert not unknown, f"say in tests/text/test_layers.py what {sorted(unknown)} may import"
 
 
 @pytest.mark.parametrize("name", CORE)
