@@ -51,6 +51,8 @@ class LogDensity:
     split: bool
     given_work: tuple[int, ...]  # what ``work`` was when the model was built
     reparametrized = False  # its coordinates are not the model's, and are yet to be chosen
+    # (n_o,): what black boxes returned at the last evaluation, where they are learned one by one
+    outputs: np.ndarray | None = None
 
     def __init__(self, model, vars, initial_point, compile_kwargs=None, own_auxiliary=False):
         self.compile_kwargs = compile_kwargs
@@ -135,6 +137,10 @@ class LogDensity:
     def enter(self, x: np.ndarray) -> np.ndarray:
         """A copy of ``x``, raveled from a point, in the coordinates of this log density: the model's own, here."""
         return x.copy()
+
+    def leave(self, x: np.ndarray) -> np.ndarray:
+        """The model's own coordinates of ``x``: itself, here."""
+        return x
 
     def spread(self, scale: np.ndarray) -> np.ndarray:
         """The prior's scale ``scale`` of the model's coordinates in those of this log density."""

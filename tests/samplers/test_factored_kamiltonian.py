@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from pymc_kameleon.numerics import history
+from pymc_kameleon.numerics import evaluations
 from pymc_kameleon.samplers import chain
 from pymc_kameleon.samplers.kamiltonian import trust
 from pymc_kameleon.samplers.kamiltonian.factors import climb
@@ -250,7 +250,7 @@ def scores(sampler, toy, centring, chains, steps=3, typical=1.5, seed=6):
 @pytest.mark.parametrize("centring", [0.5, *(pytest.param(c, marks=pytest.mark.slow) for c in (0.0, 1.0))])
 def test_chains_are_exact_whatever_the_emulators(centring):
     toy = Toy()
-    assert np.abs(scores(FactoredKamiltonian(source=toy), toy, centring, 1200)).max() < 4.5
+    assert np.abs(scores(FactoredKamiltonian(known=toy), toy, centring, 1200)).max() < 4.5
 
 
 @pytest.mark.parametrize("emulator", [bad_emulator(), BENT], ids=["walls", "splines"])
@@ -323,13 +323,14 @@ def test_what_the_known_part_raises_is_raised(monkeypatch):
 def test_chains_are_exact_beyond_the_balls(monkeypatch, emulator):
     monkeypatch.setattr(f"{__name__}.bad_emulator", lambda: emulator)
     toy = Toy()
-    assert np.abs(scores(FactoredKamiltonian(source=toy), toy, 0.5, 1200)).max() < 4.5
+    assert np.abs(scores(FactoredKamiltonian(known=toy), toy, 0.5, 1200)).max() < 4.5
 
 
+@pytest.mark.slow
 def test_a_wrong_slope_of_the_known_part_costs_speed_only():
     toy = Toy()
     toy.slope_error = -0.5
-    assert np.abs(scores(FactoredKamiltonian(source=toy), toy, 0.5, 1200)).max() < 4.5
+    assert np.abs(scores(FactoredKamiltonian(known=toy), toy, 0.5, 1200)).max() < 4.5
 
 
 @pytest.mark.parametrize(
@@ -342,20 +343,20 @@ def test_a_wrong_slope_of_the_known_part_costs_speed_only():
 )
 def test_the_controls_fail(control, centring, typical, chains):
     toy = Toy()
-    assert np.abs(scores(control(source=toy), toy, centring, chains, 8, typical)).max() > 10.0
+    assert np.abs(scores(control(known=toy), toy, centring, chains, 8, typical)).max() > 10.0
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("typical", [2.0, 4.0])
 def test_chains_are_exact_where_the_controls_are_not(typical):
     toy = Toy()
-    assert np.abs(scores(FactoredKamiltonian(source=toy), toy, 0.0, 6000, 8, typical)).max() < 4.5
+    assert np.abs(scores(FactoredKamiltonian(known=toy), toy, 0.0, 6000, 8, typical)).max() < 4.5
 
 
 def test_transitions_are_reversible_with_respect_to_the_surrogate():
     """One trajectory backwards: the same energy error with the other sign, and home again."""
     toy, rng = Toy(), np.random.default_rng(7)
-    state = frozen(FactoredKamiltonian(source=toy), rng, 0.5)
+    state = frozen(FactoredKamiltonian(known=toy), rng, 0.5)
 
     class Fixed:
         def __init__(self, momentum):
@@ -402,7 +403,7 @@ def test_u_and_v_are_each_others_inverses(centring):
 
 def cold_chain(seed, tune, draws):
     toy, rng = Toy(), np.random.default_rng(seed)
-    sampler = FactoredKamiltonian(source=toy, tune=tune)
+    sampler = FactoredKamiltonian(known=toy, tune=tune)
     found = chain.run(rng, sampler, toy, rng.uniform(-2.0, 2.0, 4), tune=tune, n=draws)
     return sampler, found.state, found.draws
 
@@ -440,9 +441,11 @@ def test_centring_follows_what_the_data_know():
 
 def looked_at(heights):
     toy, rng = Toy(), np.random.default_rng(5)
-    learning = FactoredKamiltonian(source=toy).init(rng, np.zeros(4)).learning
+    learning = FactoredKamiltonian(known=toy).init(rng, np.zeros(4)).learning
     for height in heights:
-        learning = learning._replace(log_densities=history.append(learning.log_densities, np.array([height])))
+        learning = learning._replace(
+            evaluated=evaluations.append(learning.evaluated, np.zeros(4), height, outputs=np.zeros(2))
+        )
     return toy, learning
 
 
@@ -487,11 +490,11 @@ def test_after_a_peak_every_fit_is_careful(monkeypatch):
 def ended(start, tune, seed=0):
     """The quality of a chain whose climb ends after one round, wherever it is."""
     toy, rng = Toy(), np.random.default_rng(seed)
-    sampler = FactoredKamiltonian(source=toy)
+    sampler = FactoredKamiltonian(known=toy)
     return chain.run(rng, sampler, toy, np.array(start), tune=tune, n=1).state.quality
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(2))
 def test_a_chain_whose_climb_was_cut_short_may_have_arrived(monkeypatch, seed):
     monkeypatch.setattr(climb, "ROUNDS", 1)
     monkeypatch.setattr(climb, "CALM", 100)

@@ -251,18 +251,6 @@ def test_cells_without_containers_go_through_the_shared_variables(mode, monkeypa
     assert slow[0].value == 5.0
 
 
-def test_containers_elsewhere_are_noticed():
-    """A container that does not hold the shared variable's value is not the one that the function reads."""
-    function, s, _ = noisy_function("CVM")
-    s.set_value(np.array(4.0))
-    others = [SimpleNamespace(storage=[None]) for _ in function.input_storage]
-    twin = SimpleNamespace(maker=function.maker, input_storage=others, get_shared=function.get_shared)
-    assert [cell._place for cell in cells(twin, lambda v: True)] == [None, None]
-    assert cells(twin, lambda v: True)[0].value == 4.0
-    del twin.input_storage
-    assert cells(twin, lambda v: True)[0].value == 4.0
-
-
 @pytest.mark.parametrize("kind", ["plain", "noisy"])
 def test_a_step_without_any_of_it_makes_the_same_draws(kind, monkeypatch):
     def draws():

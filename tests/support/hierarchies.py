@@ -72,14 +72,13 @@ class Toy:
         self.layout = Layout(np.arange(3), np.arange(3), np.array([True, True]))
         self.movable = np.array([False, False, True, True])
         self.parts_known = self
-        self.evaluated_at = self.outputs = np.zeros(2)
+        self.outputs = np.zeros(2)
 
     def boxes(self, x):
         return -0.5 * np.square((x - self.data) / self.noise)
 
     def __call__(self, v):
         """Log density of v, up to a constant."""
-        self.evaluated_at = v
         with np.errstate(all="ignore"):
             self.outputs = self.boxes(v[0] + np.exp(v[1]) * v[2:])
             prior = -0.5 * (v[0] ** 2 + (v[1] + 1.0) ** 2 + v[2:] @ v[2:])
