@@ -256,7 +256,7 @@ def test_chains_are_exact_whatever_the_emulators(centring):
 @pytest.mark.parametrize("emulator", [bad_emulator(), BENT], ids=["walls", "splines"])
 def test_compiled_chains_are_exact(monkeypatch, compiled_toy, emulator):
     monkeypatch.setattr(f"{__name__}.bad_emulator", lambda: emulator)
-    assert np.abs(scores(FactoredKamiltonian(source=compiled_toy), compiled_toy, 0.5, 2400)).max() < 4.5
+    assert np.abs(scores(FactoredKamiltonian(known=compiled_toy), compiled_toy, 0.5, 2400)).max() < 4.5
 
 
 @pytest.mark.parametrize(
@@ -264,7 +264,7 @@ def test_compiled_chains_are_exact(monkeypatch, compiled_toy, emulator):
     [(NoSurrogate, 4.0, 3000), pytest.param(NoShares, 2.0, 6000, marks=pytest.mark.slow)],
 )
 def test_the_compiled_controls_fail(compiled_toy, control, typical, chains):
-    assert np.abs(scores(control(source=compiled_toy), compiled_toy, 0.0, chains, 8, typical)).max() > 10.0
+    assert np.abs(scores(control(known=compiled_toy), compiled_toy, 0.0, chains, 8, typical)).max() > 10.0
 
 
 @pytest.mark.parametrize("emulator", [bad_emulator(), BEYOND, BENT], ids=["walls", "tangents", "splines"])
@@ -272,7 +272,7 @@ def test_compiled_is_what_python_is(monkeypatch, compiled_toy, emulator):
     """Up to rounding, wherever the point is; what is shared is what it is now."""
     monkeypatch.setattr(f"{__name__}.bad_emulator", lambda: emulator)
     toy, moved, longest = Toy(), 0, 0
-    surface = frozen(FactoredKamiltonian(source=toy), np.random.default_rng(7), 0.5).surface
+    surface = frozen(FactoredKamiltonian(known=toy), np.random.default_rng(7), 0.5).surface
     for seed in range(100):
         toy.slope_error = 1.0 if seed < 50 else 0.5
         monkeypatch.setattr(compiled_toy, "slope_error", toy.slope_error)
@@ -302,7 +302,7 @@ def test_what_the_known_part_raises_is_raised(monkeypatch):
         return known_of_toy(u, centring, w, outputs, jacobian, slope, slope_error)
 
     toy = CompiledToy(known=raising)
-    surface = frozen(FactoredKamiltonian(source=toy), np.random.default_rng(7), 0.5).surface
+    surface = frozen(FactoredKamiltonian(known=toy), np.random.default_rng(7), 0.5).surface
     seen = []
     monkeypatch.setattr("sys.unraisablehook", lambda given: seen.append(given.exc_type))
     near, far = np.zeros(4), np.array([6.0, 0.0, 0.0, 0.0])

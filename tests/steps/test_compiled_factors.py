@@ -62,7 +62,7 @@ def learned():
     model = curves()
     with pytensor.config.change_flags(mode="Mode"):
         source = density(model)
-    sampler = FactoredKamiltonian(source=source)
+    sampler = FactoredKamiltonian(known=source.parts_known)
     found = chain.run(np.random.default_rng(1), sampler, source, np.zeros(source.dim), tune=120, n=1)
     assert found.state.surface is not None
     return model, source, found.state.surface
