@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from pymc_kameleon.surrogates.values.library import FAMILIES
 from pymc_kameleon.verdict.convergence import of_each
 
 
@@ -41,3 +42,26 @@ def efficiency(draws: Any, evaluations: int, var_names: Sequence[str] | None = N
     ess = np.where(np.ptp(x, axis=(0, 1)) == 0, 0.0, of_each("ess", x, method="bulk"))
     per_thousand = 1000.0 * ess / evaluations
     return Efficiency(float(per_thousand.min()), float(np.median(per_thousand)))
+
+
+def family(idata: Any) -> np.ndarray:
+    """The family of the surrogate behind every draw of ``KamiltonianStep``, in words.
+
+    Parameters
+    ----------
+    idata : InferenceData or DataTree
+        What ``pm.sample`` or ``pk.sample`` returned.
+
+    Returns
+    -------
+    ndarray of str, shape (chains, draws)
+        Of the statistic ``surrogate``: "none" before the first fit, "factors" where black boxes are learned one by one,
+        "own" for a family that is not of the default library.
+
+    Raises
+    ------
+    KeyError
+        Where the draws have no such statistic.
+    """
+    numbers = idata["sample_stats"]["surrogate"].values
+    return numbers if numbers.dtype.kind == "U" else np.array([*FAMILIES, "own"])[numbers]

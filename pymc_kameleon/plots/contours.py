@@ -48,7 +48,8 @@ def surrogate(
     coordinates : str or sequence of str or int, optional
         Names as on the axes ("sigma_log__[0]"), variables ("sigma_log__", or "sigma") for all their coordinates, or
         places in the vector. One alone is drawn as a curve. Default: the first five. Of black boxes learned one by
-        one: names as in the statistic ``worst_factor``, or numbers; ``idata`` and ``levels`` are not used then.
+        one: names of factors, or numbers as in the statistic ``worst_factor``; ``idata`` and ``levels`` are not used
+        then.
     levels : sequence of float
         Of the contours, in nats, increasing. Default 0.5, 1, 2, 4, 8; beyond the last nothing is filled.
     figsize : (float, float), optional

@@ -35,7 +35,9 @@ from pymc_kameleon.steps.told.sampler_warnings import SamplerWarning
 from pymc_kameleon.steps.told.watch import Watch
 
 FLOAT: tuple[Any, list] = (np.float64, [])
-MOVE: tuple[Any, list] = (np.dtype("U24"), [])
+MOVE: tuple[Any, list] = (np.dtype("U16"), [])
+SINGLE: tuple[Any, list] = (np.float32, [])
+COUNT: tuple[Any, list] = (np.int32, [])
 # What NUTS has, too, and what PyMC shows two of these as. Beside other steps ours have the step's name in front: PyMC
 # puts equal names into one statistic with an axis more (``lp`` with zeros in it), which ArviZ's plots do not expect.
 NUTS_HAS = {
@@ -141,7 +143,8 @@ class KernelStep(BlockedStep):
     _bar_shows: ClassVar[str] = progress.SCALE  # below acceptance and evaluations
 
     stats_dtypes_shapes: ClassVar[dict] = {
-        **dict.fromkeys(("accept", "accepted", "scaling", "model_logp", "nonfinite"), FLOAT),
+        **dict.fromkeys(("accept", "accepted", "scaling", "model_logp"), FLOAT),
+        "nonfinite": COUNT,
         "move": MOVE,
         "warning": (SamplerWarning, None),  # as NUTS has it
     }
@@ -192,7 +195,7 @@ class KernelStep(BlockedStep):
         self._starts = Starts(model, self.vars, point, self.density)
         beside = self.density.has_others
         self._names = {n: f"{self.name}_{shown}" for n, shown in NUTS_HAS.items() if beside}
-        declared = self.stats_dtypes_shapes | (WORK_STATISTICS if self.density.given_work else {})
+        declared = self._declared() | (WORK_STATISTICS if self.density.given_work else {})
         # as PyMC itself does, for every step
         self.stats_dtypes_shapes = {self._names.get(n, n): kind for n, kind in declared.items()}  # type: ignore[misc]
         self.stats_dtypes = [{n: dtype for n, (dtype, _) in self.stats_dtypes_shapes.items()}]
@@ -446,7 +449,7 @@ class KernelStep(BlockedStep):
         row |= {
             "accept": told.accept_prob, "accepted": float(told.accepted),
             "model_logp": self.density.model_log_density(here.position, here.log_density),
-            "nonfinite": float(self.nonfinite), "move": told.proposal.move, "warning": self.watch.take(),
+            "nonfinite": self.nonfinite, "move": told.proposal.move, "warning": self.watch.take(),
         }  # fmt: skip
         if work.now:
             row |= {"work": float(sum(work.now)), "work_spent": float(work.spent)}
@@ -455,6 +458,10 @@ class KernelStep(BlockedStep):
                 row[shown] = row.pop(name)
         row.told = self._window.told(self.life, told, self.evaluations)
         return row
+
+    def _declared(self):
+        """Statistics, their types and shapes; a step may have fewer than its class."""
+        return self.stats_dtypes_shapes
 
     def _own_statistics(self, told):
         return self.sampler.stats(self.algorithm_state)

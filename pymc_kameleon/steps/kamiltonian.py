@@ -14,7 +14,7 @@ from pymc_kameleon.samplers.kamiltonian.values.sampler import ValueKamiltonian
 from pymc_kameleon.samplers.known_points import begin as check_known
 from pymc_kameleon.samplers.known_points import check_finite
 from pymc_kameleon.samplers.schedule import ScheduleName
-from pymc_kameleon.steps.base import FLOAT, KernelStep
+from pymc_kameleon.steps.base import COUNT, SINGLE, KernelStep
 from pymc_kameleon.steps.factors import structure
 from pymc_kameleon.steps.factors.factored_density import FactoredDensity
 from pymc_kameleon.steps.known_points import known_points
@@ -22,6 +22,13 @@ from pymc_kameleon.steps.options import CommonOptions, described, unknown_option
 from pymc_kameleon.steps.signatures import default, given
 from pymc_kameleon.steps.told import advice, progress
 from pymc_kameleon.steps.told.surrogate_report import SurrogateWatch
+from pymc_kameleon.surrogates.values.library import family_number
+
+# statistics that may be too large for the four bytes that they are stored in: infinite then
+LARGE = (
+    "energy_error", "surrogate_error", "residual_sd", "surrogate_score", "gaussian_score", "efficiency", "lengthscale",
+    "regularization",
+)  # fmt: skip
 
 
 class KamiltonianStep(KernelStep):
@@ -73,16 +80,17 @@ class KamiltonianStep(KernelStep):
     draws with a random walk, and starts cold; the paper's figures were made with exact draws as history. Its U = f and
     exp(H(end) - H(start)) have the wrong sign: here U = -f and exp(H(start) - H(end)).
 
-    Statistics of every draw: ``accept``, ``accepted``, ``scaling`` and ``step_size`` (of the leapfrog), ``lp``,
-    ``nonfinite``, ``move`` (which kernel made the draw), ``evaluations`` (of the log density, so far), ``n_steps``
-    (surrogate gradients; in the step itself under NUTS' name, ``tree_size``), ``energy_error`` (of a tested trajectory,
-    with the true log density), ``diverging`` (that error is finite and above 1000, as for NUTS; never under noise),
-    ``surrogate_diverging`` (a trajectory left the region where the surrogate is used, or diverged on it: refused by
-    design, at no cost), ``refits``; with "values" ``surrogate`` (the family chosen), ``surrogate_error`` (held out),
-    ``residual_sd`` (out of sample), ``uncovered``, ``share``; otherwise ``surrogate_score``, ``gaussian_score``,
-    ``random_walk_share`` (the least), ``share`` (of the rest, where the chain is, for the surrogate), ``efficiency``
-    (of a trajectory, in random-walk moves), ``n_history``, ``lengthscale``, ``regularization``.
-    What does not apply is NaN, zero or empty.
+    Statistics of every draw: ``accept``, ``accepted``, ``step_size`` (of the leapfrog), ``lp``, ``nonfinite``, ``move``
+    (which kernel made the draw), ``evaluations`` (of the log density, so far), ``n_steps`` (surrogate gradients; in the
+    step itself under NUTS' name, ``tree_size``), ``energy_error`` (of a tested trajectory, with the true log density),
+    ``diverging`` (that error is finite and above 1000, as for NUTS; never under noise), ``surrogate_diverging`` (a
+    trajectory left the region where the surrogate is used, or diverged on it: refused by design, at no cost),
+    ``refits``; with "values" ``surrogate`` (the family chosen, a number:
+    :func:`pymc_kameleon.diagnostics.family`), ``surrogate_error`` (held out), ``residual_sd`` (out of sample),
+    ``uncovered``, ``share``, and of black boxes learned one by one ``factors``, ``worst_factor``, ``noncentred``;
+    otherwise ``surrogate_score``, ``gaussian_score``, ``random_walk_share`` (the least), ``share`` (of the rest, where
+    the chain is, for the surrogate), ``efficiency`` (of a trajectory, in random-walk moves), ``n_history``,
+    ``lengthscale``, ``regularization``.
 
     Examples
     --------
@@ -101,18 +109,14 @@ class KamiltonianStep(KernelStep):
         "values": ValueKamiltonian, "lite": LiteKamiltonian, "finite": FiniteKamiltonian,
     }  # fmt: skip
     stats_dtypes_shapes: ClassVar[dict] = {
-        **KernelStep.stats_dtypes_shapes,
-        **dict.fromkeys(
-            ("step_size", "energy_error", "surrogate_error", "residual_sd", "uncovered", "share", "surrogate_score",
-             "gaussian_score", "random_walk_share", "efficiency", "n_history", "lengthscale", "regularization",
-             "tree_size"),  # NUTS' name and type; PyMC's converter calls it n_steps
-            FLOAT,
-        ),
-        **dict.fromkeys(("refits", "evaluations", "factors", "noncentred"), (np.int64, [])),
-        # NUTS's type, or the two cannot sample together
+        **{n: kind for n, kind in KernelStep.stats_dtypes_shapes.items() if n != "scaling"},
+        "move": (np.dtype("U12"), []),
+        **dict.fromkeys((*LARGE, "step_size", "uncovered", "share", "random_walk_share"), SINGLE),
+        # ``tree_size`` is NUTS' name; PyMC's converter calls it n_steps
+        **dict.fromkeys(("evaluations", "tree_size", "n_history"), COUNT),
+        **dict.fromkeys(("refits", "factors", "worst_factor", "noncentred"), (np.int16, [])),
         **dict.fromkeys(("diverging", "surrogate_diverging"), (bool, [])),
-        "surrogate": (np.dtype("U24"), []),
-        "worst_factor": (np.dtype("U32"), []),
+        "surrogate": (np.int8, []),  # of ``library.FAMILIES``
     }  # fmt: skip
     watches = SurrogateWatch
     _bar_shows = progress.SURROGATE
@@ -233,24 +237,30 @@ class KamiltonianStep(KernelStep):
             return None
         return check_known(self.rng, self._known, x, value, comparable=not self.density.noisy)
 
+    def _declared(self):
+        """Those of all surrogates, and of this step's."""
+        of_all = {"tree_size", "evaluations", "surrogate_diverging", "energy_error"}
+        own = {*KernelStep.stats_dtypes_shapes, *of_all, *self.sampler.statistics}
+        return {name: kind for name, kind in self.stats_dtypes_shapes.items() if name in own}
+
     def _own_statistics(self, told):
         state, proposal = self.algorithm_state, told.proposal
-        found = _MISSING | self.sampler.stats(state, proposal)
+        found = self.sampler.stats(state, proposal)
         # What the surrogate's own dynamics call diverging is a trajectory that was refused by design and at no cost. To
         # PyMC and ArviZ ``diverging`` says that the sampler cannot follow the log density: only the true one can tell.
         trajectory = proposal.move.startswith(("surrogate", "hamiltonian"))
         error = -told.log_ratio if trajectory and proposal.log_q_ratio > -math.inf else math.nan
         n_steps = found.pop("n_steps", 0)
-        return found | {
+        found |= {
             "surrogate_diverging": found["diverging"], "diverging": self.density.diverges(error),
-            "energy_error": error, "tree_size": float(n_steps), "evaluations": self.evaluations,
-            "scaling": found["step_size"],
+            "energy_error": error, "tree_size": n_steps, "evaluations": self.evaluations,
         }  # fmt: skip
-
-
-# what a statistic is where it does not apply
-_MISSING = {
-    name: {"f": math.nan, "i": 0, "b": False, "U": ""}[np.dtype(dtype).kind]
-    for name, (dtype, _) in KamiltonianStep.stats_dtypes_shapes.items()
-    if name not in KernelStep.stats_dtypes_shapes
-}
+        for name in LARGE:
+            if abs(found.get(name, 0.0)) > 3e38:
+                found[name] = math.copysign(math.inf, found[name])
+        if "surrogate" in found:
+            found["surrogate"] = family_number(found["surrogate"])
+        if self.by_factors:
+            worst = found["worst_factor"]
+            found["worst_factor"] = self.sampler.known.factors.index(worst) if worst else -1  # type: ignore[attr-defined]
+        return found

@@ -14,7 +14,7 @@ from pymc_kameleon.samplers.kameleon.pca import PCAKameleon
 from pymc_kameleon.samplers.schedule import ScheduleName
 from pymc_kameleon.samplers.shape_learners.cma import CMA
 from pymc_kameleon.samplers.shape_learners.gaussian_adaptation import GaussianAdaptation
-from pymc_kameleon.steps.base import FLOAT, KernelStep
+from pymc_kameleon.steps.base import COUNT, FLOAT, SINGLE, KernelStep
 from pymc_kameleon.steps.options import CommonOptions
 from pymc_kameleon.steps.pytensor_internals import STEP_METHODS
 from pymc_kameleon.steps.signatures import default, given
@@ -104,7 +104,7 @@ class KameleonStep(KernelStep):
     screens = 0
     schedules = ("full", "pca")
     stats_dtypes_shapes: ClassVar[dict] = {
-        **KernelStep.stats_dtypes_shapes, "n_history": FLOAT, "lengthscale": FLOAT, "gamma": FLOAT,
+        **KernelStep.stats_dtypes_shapes, "n_history": COUNT, "lengthscale": SINGLE, "gamma": SINGLE,
     }  # fmt: skip
     chooses = "proposal"
     variants: ClassVar[dict] = {"full": Kameleon, "pca": PCAKameleon}
@@ -162,7 +162,7 @@ class FastKameleonStep(KernelStep):
     screens = 10
     schedules = ("",)
     variants: ClassVar[dict] = {"": FastKameleon}
-    stats_dtypes_shapes: ClassVar[dict] = {**KameleonStep.stats_dtypes_shapes, "rank": FLOAT}
+    stats_dtypes_shapes: ClassVar[dict] = {**KameleonStep.stats_dtypes_shapes, "rank": COUNT}
 
     def __init__(
         self, vars=None, *, n_features: int = default(300), target_accept: float = default(0.234),
@@ -214,7 +214,7 @@ class GaussianMixtureStep(KernelStep):
     screens = 0
     variants: ClassVar[dict] = {"": GaussianMixture}
     stats_dtypes_shapes: ClassVar[dict] = {
-        **KernelStep.stats_dtypes_shapes, "local_scale": FLOAT, "auxiliary_scale": FLOAT, "n_components": FLOAT,
+        **KernelStep.stats_dtypes_shapes, "local_scale": FLOAT, "auxiliary_scale": FLOAT, "n_components": COUNT,
     }  # fmt: skip
 
     def __init__(
@@ -233,8 +233,7 @@ class GaussianAdaptationStep(KernelStep):
     ----------
     preset : {None, "paper"}
         "paper": from the identity and radius 1, at constant rates, by acceptances, towards an acceptance rate of 1/e,
-        without a search for the units; in Khoury (2018) the same with ``condition_limit=80, radius_range=1000``.
-        Options given besides it win.
+        without a search for the units, as in Khoury (2018). Options given besides it win.
 
     Notes
     -----

@@ -21,7 +21,7 @@ from pymc_kameleon.surrogates.values.features import at
 
 @njit(cache=True)
 def leapfrog(
-    f, temperature, z, value, gradient, normals, step, steps, square_radius, new, new_gradient,
+    numbers, integers, moves, temperature, z, value, gradient, normals, step, steps, square_radius, new, new_gradient,
 ):  # fmt: skip
     """``steps`` of size ``step`` from ``z``, whose tempered value and gradient are known.
 
@@ -30,7 +30,6 @@ def leapfrog(
     the number of gradients.
     """
     d = z.size
-    moves = f.moves
     k = moves.straight
     j = moves.variables[k]
     half = -0.5 * moves.rates[k]
@@ -79,7 +78,7 @@ def leapfrog(
                 new_value = -np.inf
             q[j] = last
             break
-        new_value = at(f, temperature, new, new_gradient, s, by_s)
+        new_value = at(numbers, integers, temperature, new, new_gradient, s, by_s)
         done += 1
         _by_w(moves, k, half, total, q, new_gradient, slope)
         for i in range(d):

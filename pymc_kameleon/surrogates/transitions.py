@@ -52,7 +52,8 @@ class Arm(NamedTuple):
 # Cheapest first. The second is a quarter of a period of a normal target in its own metric, where one
 # trajectory forgets both where it was and how high: for times U(1.25, 2.15) the correlation is -0.13
 # of the coordinate and 0.09 of its square.
-ARMS = (Arm(1, 0.4, 0.6, 0.0), Arm(1, 1.7, 0.27, 0.0), Arm(4, 2.0, 0.6, 0.0), Arm(40, 1.5, 0.6, 0.8))
+ARMS = (Arm(1, 0.4, 0.6, 0.0), Arm(1, 1.7, 0.27, 0.0), Arm(4, 2.0, 0.6, 0.0), Arm(10, 4.0, 0.6, 0.8))
+LONG = Arm(40, 1.5, 0.6, 0.8)  # where gradients are nothing beside an evaluation
 
 
 class Dynamics(NamedTuple):
@@ -198,7 +199,7 @@ def run(rng: np.random.Generator, z: np.ndarray, dynamics: Dynamics, arm: Arm, t
 @njit(cache=True)
 def _value(numbers, integers, z):
     d = z.size
-    return at(restored(numbers, integers), 1.0, z, np.empty(d), np.empty(d), np.empty(d))
+    return at(numbers, integers, 1.0, z, np.empty(d), np.empty(d), np.empty(d))
 
 
 @njit(cache=True)
@@ -243,7 +244,7 @@ def _transitions(
     by_s = np.empty(d)
     square_radius = radius * radius
     ceiling = temperature * ceiling
-    value = at(f, temperature, z, gradient, s, by_s)
+    value = at(numbers, integers, temperature, z, gradient, s, by_s)
     start_value = value
     moved = False
     gradients = 1
@@ -263,7 +264,7 @@ def _transitions(
             inside = rescaling.square_norm(moves, new) < square_radius
             log_ratio = -np.inf
             if inside:
-                new_value = at(f, temperature, new, new_gradient, s, by_s)
+                new_value = at(numbers, integers, temperature, new, new_gradient, s, by_s)
                 gradients += 1
                 log_ratio = new_value - value + log_jacobian  # the other jumps are symmetric
         else:
@@ -275,7 +276,7 @@ def _transitions(
             steps = min(int(span / step) + 1, MAX_LEAPFROG)
             if moves.straight >= 0:
                 new_value, log_ratio, stability, inside, steps = straightened.leapfrog(
-                    f, temperature, z, value, gradient, normals[k], step, steps, square_radius,
+                    numbers, integers, moves, temperature, z, value, gradient, normals[k], step, steps, square_radius,
                     new, new_gradient,
                 )  # fmt: skip
                 gradients += steps
@@ -302,7 +303,7 @@ def _transitions(
                         if n == 0:
                             new_value = -np.inf
                         break
-                    new_value = at(f, temperature, new, new_gradient, s, by_s)
+                    new_value = at(numbers, integers, temperature, new, new_gradient, s, by_s)
                     gradients += 1
                     for i in range(d):
                         momentum[i] += 0.5 * step * new_gradient[i]

@@ -1,8 +1,9 @@
 import arviz as az
 import numpy as np
 import pytest
+import xarray as xr
 
-from pymc_kameleon.diagnostics import efficiency
+from pymc_kameleon.diagnostics import efficiency, family
 
 
 def as_inference_data(arrays):
@@ -36,3 +37,10 @@ def test_a_constant_chain_has_no_effective_draws():
     x = np.random.default_rng(6).standard_normal((2, 400, 2))
     x[:, :, 1] = 3.0
     assert efficiency(x, 1000).minimum == 0.0
+
+
+def test_the_family_of_a_surrogate_in_words():
+    numbers = {"sample_stats": {"surrogate": xr.DataArray(np.array([[0, 1, -1], [2, 13, 14]], dtype=np.int8))}}
+    words = [["none", "quadratic", "own"], ["polynomial", "pairwise4", "factors"]]
+    assert family(numbers).tolist() == words
+    assert family({"sample_stats": {"surrogate": xr.DataArray(np.array(words))}}).tolist() == words  # of pk.sample

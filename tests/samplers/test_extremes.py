@@ -136,12 +136,9 @@ def shorter(sampler):
 
 
 RUNS = {
-    **{name: partial(chain_of, shorter(sampler)) for name, sampler in SAMPLERS.items()},
-    "arrival": arrival_and_walk,
-    "factors": one_by_one,
-    "pooled": partial(together, Chains),
-    "pools": partial(together, Pools),
-}
+    **{name: partial(chain_of, shorter(sampler)) for name, sampler in SAMPLERS.items()}, "arrival": arrival_and_walk,
+    "factors": one_by_one, "pooled": partial(together, Chains), "pools": partial(together, Pools),
+}  # fmt: skip
 every = pytest.mark.parametrize("run", RUNS.values(), ids=RUNS)
 
 

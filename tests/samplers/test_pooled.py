@@ -364,25 +364,6 @@ def test_climbs_end_in_the_typical_set_within_the_budget():
         assert climb(rng.uniform(-3, 3, (4, 4)), 31, width)[1] == 31
 
 
-def test_more_points_a_round_are_fewer_rounds():
-    """A stretched normal in ten dimensions, forty sds away: half as many rounds, by the same path or a better one."""
-    scales = 10.0 ** np.linspace(-1, 1, 10)
-    rounds = {}
-    for width in (1, 4):
-        rngs = np.random.default_rng(1).spawn(4)
-        starts = scales * np.random.default_rng(0).uniform(-3, 3, (4, 10))
-        state = climbs.init(np.zeros(10), -8000.0, starts, scale=scales, budget=2000, width=width)
-        rounds[width] = 0
-        while state.active:
-            points = climbs.propose(rngs, state)
-            x = np.array([x for of_one in points for x in of_one])
-            values = -0.5 * np.square(x / scales - 40.0).sum(axis=1)
-            state = climbs.tell(rngs, state, points, values.tolist())
-            rounds[width] += 1
-        assert max(c.log_densities.max() for c in state.climbs) > -20.0
-    assert rounds[4] < 0.6 * rounds[1]
-
-
 def test_points_beside_a_proposal_are_in_other_directions_and_the_best_is_where_it_goes_on():
     rng = np.random.default_rng(3)
     state = arrival.init(np.zeros(6), -600.0, scale=1.0)

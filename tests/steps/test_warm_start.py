@@ -11,6 +11,7 @@ import pymc_kameleon as pk
 from pymc_kameleon.numerics import evaluations
 from pymc_kameleon.samplers import known_points
 from pymc_kameleon.steps.told.sampler_warnings import SamplerWarning
+from pymc_kameleon.surrogates.values.library import FAMILIES
 
 TUNE, DRAWS = 60, 40
 DATA = 1.0 + 0.7 * np.random.default_rng(1).standard_normal(30)
@@ -90,7 +91,7 @@ def test_a_known_point_far_away_does_not_excuse_another_posterior():
 def test_control_without_them_there_is_none_in_so_few_draws(model):
     _, stats, _ = drive(begin(model), model.initial_point(), TUNE + DRAWS)
     assert stats[-1]["refits"] == 0
-    assert stats[-1]["surrogate"] == "none"
+    assert FAMILIES[stats[-1]["surrogate"]] == "none"
 
 
 def test_a_constant_is_found_and_anything_else_refused_with_the_numbers(model, table):
@@ -122,7 +123,7 @@ def test_points_in_the_models_own_space_and_an_earlier_run(model, table):
         assert stats[-1]["refits"] == 1
 
 
-@pytest.mark.parametrize("moment", [2, 5, 30, TUNE + 5])
+@pytest.mark.parametrize("moment", [2, 30, TUNE + 5])
 def test_a_chain_goes_on_bit_for_bit_in_another_step(model, table, moment):
     step, other = (begin(model, seed, evaluations=table) for seed in (1, 2))
     _, _, point = drive(step, model.initial_point(), moment)

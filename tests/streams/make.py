@@ -34,7 +34,8 @@ def stream(name):
     model, (case, _, how) = banana(), name.partition("-")
     step = make(CASES[case], model, arrival=how == "arrival")
     idata = sample(step, model, draws=100, tune=200, chains=1)
-    stats = {stat: idata["sample_stats"][stat].values[0] for stat in STATISTICS}
+    found = idata["sample_stats"]
+    stats = {stat: found[stat].values[0] for stat in STATISTICS if stat in found}
     return {"x": idata["posterior"]["x"].values[0], **stats}
 
 

@@ -329,10 +329,9 @@ def test_straightened_leapfrog_agrees_with_the_plain_version(temperature):
         z, momentum = 0.7 * rng.standard_normal(3), rng.standard_normal(3)
         new, gradient, by_new = np.empty(3), np.empty(3), np.empty(3)
         spare = np.empty((2, 3))
-        f = features.restored(*dynamics.flat)
-        value = features.at(f, temperature, z, gradient, *spare)
+        value = features.at(*dynamics.flat, temperature, z, gradient, *spare)
         new_value, log_ratio, stability, inside, gradients = straightened.leapfrog(
-            f, temperature, z, value, gradient, momentum, 0.2, 6, math.inf, new, by_new
+            *dynamics.flat, dynamics.rescaling, temperature, z, value, gradient, momentum, 0.2, 6, math.inf, new, by_new
         )
         expected, ratio = plain_straightened(dynamics, z, momentum, 0.2, 6, temperature)
         np.testing.assert_allclose(new, expected, rtol=1e-4, atol=1e-5)
@@ -412,10 +411,10 @@ def test_transitions_along_a_scale_leave_f_invariant_and_are_reversible(kind, dr
 def by_hand(dynamics, starts, kind, with_jacobian):
     """Six moves, or trajectories, with the inner test here; ``with_jacobian=False`` leaves log |J| out of it."""
     rng, moves, space = np.random.default_rng(13), dynamics.rescaling, np.empty((4, 3))
-    ends, f = starts.copy(), features.restored(*dynamics.flat)
+    ends = starts.copy()
     for z in ends:
         for _ in range(6):
-            value = features.at(f, 1.0, z, *space[:3])
+            value = features.at(*dynamics.flat, 1.0, z, *space[:3])
             new, normals = np.empty(3), rng.standard_normal(3)
             if kind == "jumps":
                 jacobian = rescaling.move(moves, z, 0.5, rng.random(), normals[0], new)
@@ -423,7 +422,7 @@ def by_hand(dynamics, starts, kind, with_jacobian):
                 log_ratio = new_value - value + jacobian
             else:
                 new_value, log_ratio, *_ = straightened.leapfrog(
-                    f, 1.0, z, value, space[0], normals, 0.5, 3, dynamics.radius**2, new, space[3]
+                    *dynamics.flat, moves, 1.0, z, value, space[0], normals, 0.5, 3, dynamics.radius**2, new, space[3]
                 )
                 further = moves.into[0][0] @ (new - z)
                 jacobian = -0.5 * moves.rates[0] * moves.exponents[0].sum() * further

@@ -19,24 +19,13 @@ def random_surrogate(rng, d, kind):
     q, r = rng.standard_normal((2, d, d))
     blank = features.blank(rng.standard_normal(d), np.exp(rng.standard_normal(d)), rng.standard_normal((d, d)))
     return blank._replace(
-        origin=rng.standard_normal(d),
-        frame=np.tril(rng.standard_normal((d, d))),
-        constant=1.3,
-        linear=rng.standard_normal(d),
-        quadratic=q + q.T,
-        variables=variables,
-        powers=powers,
-        monomials=rng.standard_normal(len(variables)),
-        kind=kind,
-        centres=rng.standard_normal((19, d)),
-        phases=rng.random(19),
-        weights=rng.standard_normal(19),
-        lengthscale=1.7,
-        tails=rng.standard_normal(len(LOG_LADDER)),
-        tail_scale=3.0,
-        tail_linear=rng.standard_normal(d),
+        origin=rng.standard_normal(d), frame=np.tril(rng.standard_normal((d, d))), constant=1.3,
+        linear=rng.standard_normal(d), quadratic=q + q.T, variables=variables, powers=powers,
+        monomials=rng.standard_normal(len(variables)), kind=kind, centres=rng.standard_normal((19, d)),
+        phases=rng.random(19), weights=rng.standard_normal(19), lengthscale=1.7,
+        tails=rng.standard_normal(len(LOG_LADDER)), tail_scale=3.0, tail_linear=rng.standard_normal(d),
         tail_quadratic=r + r.T,
-    )
+    )  # fmt: skip
 
 
 def plain_value(f, x):
@@ -93,7 +82,7 @@ def test_in_the_coordinates_of_the_dynamics_it_is_the_same(kind):
         near = dynamics._replace(radius=0.5 * math.sqrt(z @ z))
         assert transitions.value_inside(low, one) == transitions.value_inside(near, one) == -math.inf
         gradient, space = np.empty(3), np.empty((2, 3))
-        features.at(features.restored(*dynamics.flat), 0.5, z, gradient, *space)
+        features.at(*dynamics.flat, 0.5, z, gradient, *space)
         differences = [
             (transitions.value(dynamics, z + h * e) - transitions.value(dynamics, z - h * e)) / (2 * h)
             for e in np.eye(3)

@@ -86,7 +86,7 @@ class FastKameleon(LocalMoves):
     sheared_share : float
         Share of the moves that are not local in coordinates in which the history is straight
         (:mod:`pymc_kameleon.samplers.kameleon.shear`), in [0, 1), where it says that a coordinate is a curved function
-        of others (``move`` "sheared", "sheared_autoregressive"). Default 0.75.
+        of others (``move`` "sheared", "sheared_towards"). Default 0.75.
     mean_shift : bool
         Add g g^T to the covariance, g(y) = l^2 grad log m(y) with m the kernel mean over the history: for a Gaussian
         kernel, the way from y to the mean of the history near it (Comaniciu & Meer, 2002). It lets a proposal contract
@@ -96,8 +96,9 @@ class FastKameleon(LocalMoves):
         Share of the trace of C that the truncated factor carries, in (0, 1]. Default 0.75.
     whole_history : bool
         Keep the coordinates from the first refresh on and fold every later state into the running moments, block by
-        block (the dissertation's); they are computed anew when the median distance has changed by a tenth. Default
-        False: recompute them from the last two thirds of the history at each refresh.
+        block (the dissertation takes in every state at once, which brings nothing: docs/papers.md); they are computed
+        anew when the median distance has changed by a tenth. Default False: recompute them from the last two thirds of
+        the history at each refresh.
 
     Raises
     ------

@@ -19,7 +19,7 @@ import numpy as np
 from pymc_kameleon.numerics.covariance import cholesky
 from pymc_kameleon.samplers.kamiltonian.values.state import State as OneMode
 from pymc_kameleon.surrogates import transitions as surrogate_dynamics
-from pymc_kameleon.surrogates.transitions import ARMS
+from pymc_kameleon.surrogates.transitions import LONG
 
 
 class Catalogue(NamedTuple):
@@ -80,7 +80,7 @@ def _moments(rng, mode):
     ends = []
     for z in dynamics.archive[rng.integers(len(dynamics.archive), size=40)]:
         for _ in range(5):
-            z = surrogate_dynamics.run(rng, z, dynamics, ARMS[-1]).z
+            z = surrogate_dynamics.run(rng, z, dynamics, LONG).z
             ends.append(surrogate_dynamics.to_x(dynamics, z))
     x = np.array(ends)
     covariance = np.cov(x.T).reshape(x.shape[1], -1)

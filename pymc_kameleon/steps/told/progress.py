@@ -91,9 +91,9 @@ def _acceptance(told: Told) -> str:
 
 def _surrogate(row: dict[str, Any]) -> str:
     """Whether there is one, and how far it is off on points that it has not seen, in nats."""
-    error = row["surrogate_error"]
+    error = row.get("surrogate_error", math.nan)
     if not 0.0 <= error < math.inf:  # there is none, or it was fitted to positions, and has nothing to be off from
-        return "by score" if row["n_history"] > 0 else "none yet"
+        return "by score" if row.get("n_history", 0) > 0 else "none yet"
     if error < 0.01:
         return "<.01 nat"
     return f"{error:.2f} nat" if error < 10.0 else f"{min(error, 9999.0):.0f} nat"

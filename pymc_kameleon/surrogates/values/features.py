@@ -84,7 +84,8 @@ def work(surrogate: Surrogate) -> float:
     kernel = len(surrogate.weights) * (4.0 * d + 30.0)
     tails = 2.0 * d * d if len(surrogate.tails) else 0.0
     blocks = (2.0 + len(surrogate.blocks.rates)) * d * d if len(surrogate.blocks.rates) else 0.0
-    return 3.0 * d * d + 12.0 * len(surrogate.monomials) + kernel + tails + blocks
+    # the first is what a step of the leapfrog takes besides, the allocation of its arrays included
+    return 500.0 + 3.0 * d * d + 12.0 * len(surrogate.monomials) + kernel + tails + blocks
 
 
 # --- features as matrices -------------------------------------------------------------------------
@@ -291,12 +292,15 @@ def _cube(x, rows, k):
 
 
 @njit(cache=True, inline="always")
+def _blocks(x, n):
+    return scales.Blocks(
+        _row(n, n, 34), _row(x, n, 17), _row(x, n, 18), _grid(x, n, 19), _cube(x, n, 20), _grid(x, n, 21)
+    )
+
+
+@njit(cache=True, inline="always")
 def restored(x, n):
     """The ``Terms`` in what :func:`flatten` made."""
-    blocks = scales.Blocks(
-        _row(n, n, 34), _row(x, n, 17), _row(x, n, 18), _grid(x, n, 19), _cube(x, n, 20),
-        _grid(x, n, 21),
-    )  # fmt: skip
     integers = n[4 * 30]
     moves = rescaling.Rescaling(
         _row(n, n, 35), _row(x, n, 22), _grid(x, n, 23), _cube(x, n, 24), _cube(x, n, 25),
@@ -308,7 +312,7 @@ def restored(x, n):
         _row(x, n, 6), _grid(x, n, 7), _grid(x, n, 8), _grid(x, n, 9),
         _grid(n, n, 31), _row(n, n, 32), _row(n, n, 33), _row(x, n, 10), _grid(x, n, 29),
         _grid(x, n, 11), _row(x, n, 12), _row(x, n, 13),
-        _row(x, n, 14), _row(x, n, 15), _grid(x, n, 16), blocks, moves,
+        _row(x, n, 14), _row(x, n, 15), _grid(x, n, 16), _blocks(x, n), moves,
     )  # fmt: skip
 
 
@@ -316,21 +320,25 @@ def restored(x, n):
 
 
 @njit(cache=True, inline="always")
-def at(f, temperature, z, gradient, s, by_s):
-    """Temperature * f at ``z``, for the ``Terms`` f of a composed surrogate, and its gradient with respect to z."""
+def at(x, n, temperature, z, gradient, s, by_s):
+    """Temperature * f at ``z`` and its gradient with respect to z, for a composed surrogate in buffers (``x``, ``n``).
+
+    Not for ``Terms``: to count the references to its arrays takes longer than a quadratic.
+    """
     d = z.size
-    value = f.constant + _quadratic(f, z, gradient)
-    if not f.is_quadratic:
+    value = x[0] + _quadratic(x, n, z, gradient)
+    if not n[n[4 * 30] + 1]:
+        metric = n[4 * 8]
         for i in range(d):
             total = 0.0
             for j in range(d):
-                total += f.metric[i, j] * z[j]
+                total += x[metric + i * d + j] * z[j]
             s[i] = total
             by_s[i] = 0.0
-        value += _other_terms(f, s, by_s)
+        value += _other_terms(x, n, s, by_s)
         for i in range(d):
             for j in range(d):
-                gradient[j] += f.metric[i, j] * by_s[i]
+                gradient[j] += x[metric + i * d + j] * by_s[i]
     if temperature != 1.0:
         for i in range(d):
             gradient[i] *= temperature
@@ -362,27 +370,27 @@ def _values_and_slopes(numbers, integers, points):
         for i in range(d):
             for j in range(d):
                 u[i] += f.frame[i, j] * (s[j] - f.origin[j])
-        value = f.constant + _quadratic(f, u, by_u)
+        value = f.constant + _quadratic(numbers, integers, u, by_u)
         for i in range(d):
             for j in range(d):
                 gradient[j] += f.frame[i, j] * by_u[i]
-        result[k] = value + _other_terms(f, s, gradient)
+        result[k] = value + _other_terms(numbers, integers, s, gradient)
     return result, slopes
 
 
 @njit(cache=True, inline="always")
-def _quadratic(f, u, gradient):
+def _quadratic(x, n, u, gradient):
     """Return b'u + u'Qu/2, writing its gradient; by Q's rows, which are its columns: side by side, the same bits."""
-    d = u.size
+    d, linear, quadratic = u.size, n[4 * 6], n[4 * 7]
     for i in range(d):
         gradient[i] = 0.0
     for j in range(d):
         for i in range(d):
-            gradient[i] += f.quadratic[j, i] * u[j]
+            gradient[i] += x[quadratic + j * d + i] * u[j]
     value = 0.0
     for i in range(d):
-        value += u[i] * (f.linear[i] + 0.5 * gradient[i])
-        gradient[i] += f.linear[i]
+        value += u[i] * (x[linear + i] + 0.5 * gradient[i])
+        gradient[i] += x[linear + i]
     return value
 
 
@@ -393,19 +401,21 @@ def is_quadratic(f: Surrogate) -> bool:
 
 
 @njit(cache=True, inline="always")
-def _other_terms(f, s, gradient):
+def _other_terms(x, n, s, gradient):
     """The value at s of everything but the quadratic; its gradient is added to ``gradient``."""
-    value = 0.0
-    if f.pairs.size > 0:
-        value += sums.monomials(f.pairs, f.starts, f.partners, f.monomials, f.dense, s, gradient)
-    if f.kind == GAUSSIAN:
-        value += sums.gaussian(f.centres, f.weights, f.lengthscale, f.whiten, s, gradient)
-    elif f.kind == PAIRWISE:
-        value += sums.pairwise(f.centres, f.weights, f.lengthscale, s, gradient)
-    elif f.kind == FOURIER:
-        value += sums.fourier(f.centres, f.phases, f.weights, s, gradient)
-    if f.tails.size > 0:
-        value += sums.tails(f.tails, f.tail_scale, f.tail_linear, f.tail_quadratic, f.whiten, s, gradient)
-    if f.blocks.rates.size > 0:
-        value += scales.add_blocks(f.blocks, f.whiten, s, gradient)
+    value, kind = 0.0, n[n[4 * 30]]
+    if n[4 * 31 + 1] > 0:
+        value += sums.monomials(
+            _grid(n, n, 31), _row(n, n, 32), _row(n, n, 33), _row(x, n, 10), _grid(x, n, 29), s, gradient
+        )  # fmt: skip
+    if kind == GAUSSIAN:
+        value += sums.gaussian(_grid(x, n, 11), _row(x, n, 13), x[1], _grid(x, n, 5), s, gradient)
+    elif kind == PAIRWISE:
+        value += sums.pairwise(_grid(x, n, 11), _row(x, n, 13), x[1], s, gradient)
+    elif kind == FOURIER:
+        value += sums.fourier(_grid(x, n, 11), _row(x, n, 12), _row(x, n, 13), s, gradient)
+    if n[4 * 14 + 1] > 0:
+        value += sums.tails(_row(x, n, 14), x[2], _row(x, n, 15), _grid(x, n, 16), _grid(x, n, 5), s, gradient)
+    if n[4 * 17 + 1] > 0:
+        value += scales.add_blocks(_blocks(x, n), _grid(x, n, 5), s, gradient)
     return value

@@ -40,6 +40,14 @@ LIBRARY = (
     Family("pairwise4", False, PAIRWISE, 4.0, price=1.15),
 )
 
+# What the statistic ``surrogate`` counts.
+FAMILIES = ("none", *(family.name for family in LIBRARY), "factors")
+
+
+def family_number(name: str) -> int:
+    """Of ``FAMILIES``; -1 for a family of the user's own."""
+    return FAMILIES.index(name) if name in FAMILIES else -1
+
 
 class Data(NamedTuple):
     """The regression problem in standardised coordinates, the held-out points last."""

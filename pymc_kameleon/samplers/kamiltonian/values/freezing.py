@@ -51,7 +51,7 @@ def _choose_arms_carefully(rng, state: State, chain) -> State:
         step_size=math.exp(learning.averaging.log_average),
     )
     worth = kamiltonian_worth.tried_anew(
-        rng, learning.worth, trial, learning.size, state.options.choice, patience=(3, 2)
+        rng, learning.worth, trial, learning.size, state.options.choice, patience=(3, 6)
     )
     return state._replace(dynamics=dynamics, learning=learning._replace(worth=worth))
 

@@ -19,7 +19,7 @@ from typing import NamedTuple
 import numpy as np
 
 from pymc_kameleon.surrogates import transitions as surrogate_dynamics
-from pymc_kameleon.surrogates.transitions import ARMS, Arm, Dynamics
+from pymc_kameleon.surrogates.transitions import ARMS, LONG, Arm, Dynamics
 from pymc_kameleon.surrogates.values import features as value_features
 
 ENOUGH = 1.15  # autocorrelation time below which no longer arm is tried
@@ -32,7 +32,7 @@ class Choice(NamedTuple):
     arms: tuple[Arm, ...] = ARMS  # cheapest first
     # of the free chains that each is tried by, the long arms need fewer; 0 derives it from the arm
     # before, of which it is a multiple
-    lengths: tuple[int, ...] = (16, 20, 6, 3)
+    lengths: tuple[int, ...] = (16, 20, 6, 6)
     # what the measured times are multiplied by: they are noisy, and too short for one slow
     # coordinate among many
     caution: tuple[float, ...] = (1.0,) * len(ARMS)
@@ -43,7 +43,7 @@ class Choice(NamedTuple):
 CHEAP = Choice()
 # For a log density that takes longer than a free chain however long: as few evaluations as can be.
 DEAR = Choice(
-    arms=(ARMS[0], ARMS[2], ARMS[3], ARMS[3]._replace(transitions=10 * ARMS[3].transitions)),
+    arms=(ARMS[0], ARMS[2], LONG, LONG._replace(transitions=10 * LONG.transitions)),
     lengths=(16, 8, 10, 0),
     caution=(2.0, 1.5, 1.2, 1.0),
     price=0.0,
