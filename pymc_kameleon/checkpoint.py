@@ -8,8 +8,8 @@ arithmetic may round differently, and the points asked for are others: then the 
 still there for ``pk.sample(evaluations=...)``.
 
 Two files in a folder: ``run.json``, written once, to another name and then renamed; ``rounds.f8``, only ever appended
-to, little-endian float64 in rows of (size of its round, point, log density). What a kill left behind of a row or a
-round is cut off.
+to, little-endian float64 in rows of (size of its round, point, log density, what black boxes returned if that is
+learned from). What a kill left behind of a row or a round is cut off.
 """
 
 import json
@@ -21,9 +21,9 @@ from typing import Any
 
 import numpy as np
 
-from pymc_kameleon.numerics.evaluations import Evaluations, table
+from pymc_kameleon.numerics.evaluations import Evaluations, empty, table, taken_apart
 
-LogDensities = Callable[[list[np.ndarray], int], list[float]]
+LogDensities = Callable[[list[np.ndarray], int], list[Any]]
 HEADER, ROUNDS = "run.json", "rounds.f8"
 FORMAT = 2
 ELSEWHERE = (
@@ -45,6 +45,8 @@ class Checkpoint:
         None takes that of the run in the folder, or ``fresh``.
     fresh : int
         The seed of a new run.
+    dim : int
+        Of the points. The header's ``outputs``, if it has them, are how many numbers come back beside a log density.
     fixed : dict, optional
         What is decided when a run begins: kept with a new run, taken from the folder of an old one. ``random_seed`` is
         what the user gave for ``seed``, for messages.
@@ -64,7 +66,7 @@ class Checkpoint:
         dim: int,
         fixed: dict[str, Any] | None = None,
     ):
-        self.path, self.dim = Path(path), dim
+        self.path, self.dim, self.outputs = Path(path), dim, header.get("outputs", 0)
         self.path.mkdir(parents=True, exist_ok=True)
         header, fixed = json.loads(json.dumps([header, fixed or {}]))
         file = self.path / HEADER
@@ -105,10 +107,10 @@ class Checkpoint:
             )
 
     def _read(self) -> list[np.ndarray]:
-        """Complete rounds, arrays of shape (points, 1 + d + 1); the rest of the file is cut off."""
+        """Complete rounds, arrays of shape (points, 1 + d + 1 + outputs); the rest of the file is cut off."""
         file = self.path / ROUNDS
         file.touch()
-        width = self.dim + 2
+        width = self.dim + 2 + self.outputs
         data = file.read_bytes()
         rows = np.frombuffer(data[: len(data) // (8 * width) * 8 * width], "<f8").reshape(-1, width)
         rounds, row = [], 0
@@ -124,12 +126,17 @@ class Checkpoint:
     def evaluations(self) -> Evaluations:
         """What is on disk, in order."""
         if not self.rounds:
-            return table(np.zeros((0, self.dim)), np.zeros(0))
+            return empty(self.dim, self.outputs)
         rows = np.concatenate(self.rounds)
         number = np.repeat(np.arange(len(self.rounds)), [len(r) for r in self.rounds])
-        return table(rows[:, 1:-1], rows[:, -1], round=number)
+        x, y, outputs = np.split(rows[:, 1:], [self.dim, self.dim + 1], axis=1)
+        return table(x, y[:, 0], round=number, outputs=outputs)
 
-    def recall(self, points: Sequence[np.ndarray]) -> list[float] | None:
+    def _found(self, row: np.ndarray) -> Any:
+        """What came back of a point."""
+        return row[self.dim + 1 :].copy() if self.outputs else float(row[-1])
+
+    def recall(self, points: Sequence[np.ndarray]) -> list[Any] | None:
         """The log densities at ``points`` if they are the next round on disk; None after the last.
 
         Raises
@@ -140,25 +147,25 @@ class Checkpoint:
         if self.replayed == len(self.rounds):
             return None
         stored = self.rounds[self.replayed]
-        if len(stored) != len(points) or stored[:, 1:-1].tobytes() != np.array(points).tobytes():
+        if len(stored) != len(points) or stored[:, 1 : self.dim + 1].tobytes() != np.array(points).tobytes():
             raise RuntimeError(
                 f"the run in {self.path} cannot be resumed here: round {self.replayed} asks for other points than it "
                 "did. Versions or processors differ in their arithmetic. Its evaluations are not lost: "
                 "pk.sample(evaluations=pymc_kameleon.checkpoint.load(path)) begins with them."
             )
         self.replayed += 1
-        return [float(v) for v in stored[:, -1]]
+        return [self._found(row) for row in stored]
 
-    def append(self, points: Sequence[np.ndarray], values: Sequence[float]) -> None:
+    def append(self, points: Sequence[np.ndarray], values: Sequence[Any]) -> None:
         """Keep a round; when this returns it is on disk."""
         size = float(len(points))
-        rows = [np.concatenate([[size], x, [v]]) for x, v in zip(points, values, strict=True)]
+        rows = [np.concatenate([[size], x, np.atleast_1d(v)]) for x, v in zip(points, values, strict=True)]
         with (self.path / ROUNDS).open("ab") as f:
             f.write(np.array(rows).astype("<f8").tobytes())
             f.flush()
             os.fsync(f.fileno())
 
-    def evaluate(self, log_densities: LogDensities, points: list[np.ndarray], first: int) -> list[float]:
+    def evaluate(self, log_densities: LogDensities, points: list[np.ndarray], first: int) -> list[Any]:
         """What is on disk, or else ``log_densities(points, first)``, which is then kept."""
         if not points:
             return []
@@ -180,13 +187,13 @@ class Checkpoint:
             return
         number = sum(map(len, self.rounds)) - 1
         row = self.rounds[-1][-1]
-        (again,) = log_densities([row[1:-1].copy()], number)
-        stored = float(row[-1])
+        point = row[1 : self.dim + 1].copy()
+        [[again]], [[stored]] = (taken_apart(f)[:1] for f in (log_densities([point], number), [self._found(row)]))
         if not np.isfinite(stored):
             return
         if not abs(again - stored) <= 0.01 + 1e-6 * abs(stored):  # other machines round differently
             raise ValueError(
-                f"the run in {self.path} is of another log density: at {row[1:-1].tolist()} it was {stored}, and is "
+                f"the run in {self.path} is of another log density: at {point.tolist()} it was {stored}, and is "
                 f"{again}. Take another folder."
             )
 
@@ -213,7 +220,8 @@ def load(path: str | PathLike[str]) -> Evaluations:
     kept.path = Path(path)
     if not (kept.path / HEADER).exists():
         raise FileNotFoundError(f"there is no run in {path}: no file {HEADER}.")
-    kept.dim = int(json.loads((kept.path / HEADER).read_text())["dim"])
+    header = json.loads((kept.path / HEADER).read_text())
+    kept.dim, kept.outputs = int(header["dim"]), int(header.get("outputs", 0))
     kept.rounds = kept._read()
     return kept.evaluations
 

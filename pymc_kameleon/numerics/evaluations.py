@@ -46,6 +46,11 @@ class Evaluations(NamedTuple):
         """Which kernel proposed the point, shape (n,)."""
         return self.columns[4][: self.size].view(MOVE)[:, 0]
 
+    @property
+    def outputs(self) -> np.ndarray:
+        """What black boxes returned there, shape (n, n_o); n_o is 0 where that is not kept."""
+        return self.columns[5][: self.size]
+
     def is_latest(self, position: np.ndarray, log_density: float) -> bool:
         """Whether the last evaluation is this one."""
         return (
@@ -59,18 +64,19 @@ class Evaluations(NamedTuple):
 MOVE, CHARACTER = np.dtype("U16"), np.dtype(np.int32)
 
 
-def empty(dim: int) -> Evaluations:
-    """No evaluation yet, in ``dim`` dimensions."""
+def empty(dim: int, outputs: int = 0) -> Evaluations:
+    """No evaluation yet, in ``dim`` dimensions, of black boxes with so many ``outputs``."""
     none = np.zeros(0, dtype=np.int64)
-    return Evaluations((np.zeros((0, dim)), np.zeros(0), none, none, _characters("", 0)), 0)
+    blank = np.zeros((0, dim)), np.zeros(0), none, none, _characters("", 0), np.zeros((0, outputs))
+    return Evaluations(blank, 0)
 
 
 def copy(dim: int, known: Evaluations | None) -> Evaluations:
     """A record to append to that begins with what is known."""
-    return empty(dim) if known is None else merge([empty(dim), known])
+    return empty(dim) if known is None else merge([empty(dim, known.outputs.shape[1]), known])
 
 
-def append(evaluations: Evaluations, position, log_density: float, move: str = "") -> Evaluations:
+def append(evaluations: Evaluations, position, log_density: float, move: str = "", outputs=()) -> Evaluations:
     """Add what one chain evaluated alone: a round of its own, ``chain`` -1.
 
     A record without room is copied, so that what was handed in stays as it was.
@@ -83,6 +89,7 @@ def append(evaluations: Evaluations, position, log_density: float, move: str = "
     columns[2][n] = -1
     columns[3][n] = n
     columns[4].view(MOVE)[n, 0] = move
+    columns[5][n] = outputs
     return Evaluations(columns, n + 1)
 
 
@@ -98,7 +105,7 @@ def _with_room(column, n):
     return wider
 
 
-def table(positions, log_densities, chain=-1, round=0, move="") -> Evaluations:
+def table(positions, log_densities, chain=-1, round=0, move="", outputs=None) -> Evaluations:
     """Evaluations from a table; ``chain``, ``round`` and ``move`` may be one value for all."""
     positions = np.asarray(positions, dtype=float)
     values = np.asarray(log_densities, dtype=float)
@@ -117,14 +124,21 @@ def table(positions, log_densities, chain=-1, round=0, move="") -> Evaluations:
     values = np.where(np.isfinite(values), values, -np.inf)
     n = len(values)
     asked, when = (np.broadcast_to(np.asarray(each, dtype=np.int64), (n,)).copy() for each in (chain, round))
-    return Evaluations((positions, values, asked, when, _characters(move, n)), n)
+    found = np.zeros((n, 0)) if outputs is None else np.array(outputs, dtype=float).reshape(n, -1)
+    return Evaluations((positions, values, asked, when, _characters(move, n), found), n)
+
+
+def taken_apart(found: Sequence) -> tuple[list[float], np.ndarray]:
+    """(log densities, outputs (n, n_o)) of what came back of n points: a number each, or an array that begins so."""
+    rows = np.array([np.atleast_1d(row) for row in found], dtype=float).reshape(len(found), -1 if len(found) else 1)
+    return rows[:, :1].ravel().tolist(), rows[:, 1:]
 
 
 def merge(parts: Sequence[Evaluations]) -> Evaluations:
     """All of ``parts``, one after the other: the order of evaluation within each is kept."""
-    dims = sorted({part.positions.shape[1] for part in parts})
+    dims = sorted({(part.positions.shape[1], part.outputs.shape[1]) for part in parts})
     if len(dims) != 1:
-        raise ValueError(f"merge takes evaluations of one dimension, got dimensions {dims}.")
+        raise ValueError(f"merge takes evaluations of one dimension and as many outputs, got {dims}.")
     columns = zip(*(_rows(part) for part in parts), strict=True)
     size = sum(part.size for part in parts)
     return Evaluations(tuple(np.concatenate(column) for column in columns), size)

@@ -141,8 +141,11 @@ class AdaptiveMetropolis(Sampler):
         step = math.exp(state.log_scale) * multiply_lower(state.factor, normals)
         return Proposal(x + step, 0.0, "global")
 
-    def adapt(self, rng, state, outcome) -> State:
-        """Learn from one draw, whichever kernel made it; only a move of this sampler's own tunes a scale."""
+    def adapt(self, rng, state, outcome, rate=None) -> State:
+        """Learn from one draw, whichever kernel made it; only a move of this sampler's own tunes a scale.
+
+        ``rate``: of scale, mean and covariance (Andrieu & Thoms, 2008, algorithm 4), where it is not the usual one.
+        """
         move = outcome.proposal.move
         log_scale, moves = state.log_scale, state.moves
         if move == "coordinate":
@@ -155,7 +158,8 @@ class AdaptiveMetropolis(Sampler):
             moves += 1
             if self.scaling == "learned":
                 target = outcome.target(self.target_accept)
-                log_scale = robbins_monro(log_scale, outcome.accept_prob, target, _rate(state))
+                own = _rate(state) if rate is None else rate
+                log_scale = robbins_monro(log_scale, outcome.accept_prob, target, own)
         iteration = state.iteration + 1
         past, values = state.history, state.values
         if past is not None:
@@ -166,7 +170,7 @@ class AdaptiveMetropolis(Sampler):
         if iteration == state.warmup and iteration > 0:
             state = self._end_warmup(state)
         if self.covariance == "recursive":
-            state = self._update_recursively(state, outcome.position)
+            state = self._update_recursively(state, outcome.position, rate)
         elif past is not None and iteration >= state.next_update:
             state = self.update_covariance(rng, state)
         return state
@@ -225,10 +229,11 @@ class AdaptiveMetropolis(Sampler):
             next_update=state.iteration + 20,
         )
 
-    def _update_recursively(self, state: State, x: np.ndarray) -> State:
-        """Andrieu & Thoms (2008), eq. 17, with rate 1/t for the fixed scale (Haario et al.) and t^-0.6 otherwise."""
-        t = state.iteration
-        rate = 1.0 / (t + 1.0) if self.scaling == "fixed" else (t + 1.0) ** -RATE_EXPONENT
+    def _update_recursively(self, state: State, x: np.ndarray, rate: float | None) -> State:
+        """Andrieu & Thoms (2008), eq. 17, usually with 1/t for the fixed scale (Haario et al.), else t^-0.6."""
+        if rate is None:
+            t = state.iteration + 1.0
+            rate = 1.0 / t if self.scaling == "fixed" else t**-RATE_EXPONENT
         delta = x - state.mean
         factor = cholesky_update(math.sqrt(1.0 - rate) * state.factor, math.sqrt(rate) * delta)
         return state._replace(mean=state.mean + rate * delta, factor=factor)

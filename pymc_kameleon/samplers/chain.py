@@ -53,7 +53,7 @@ def transition(
     if tuning:
         outcome = Outcome(
             point.position, point.log_density, proposal, there.log_density, probability, accepted,
-            there.noise, before.noise, noise_sd, 1.0 if accepted else patience,
+            there.noise, before.noise, noise_sd, 1.0 if accepted else patience, there.outputs,
         )  # fmt: skip
         state = sampler.adapt(rng, state, outcome)
     return point, state, proposal, there, probability, accepted
@@ -94,7 +94,8 @@ def evaluation(log_density: Callable[[np.ndarray], float]) -> Evaluate:
         if proposal.position is point.position:
             return point
         value = log_density(proposal.position)
-        return Point(proposal.position, value if math.isfinite(value) else -math.inf)
+        outputs = getattr(log_density, "outputs", None)
+        return Point(proposal.position, value if math.isfinite(value) else -math.inf, None, outputs)
 
     return evaluate
 
@@ -148,7 +149,7 @@ def run(
 ) -> Run:
     """A chain from ``x``, shape (d,): ``tune`` draws that the sampler learns from, then ``n`` with all fixed."""
     x = np.array(x, dtype=float)
-    point = Point(x, log_density(x))
+    point = Point(x, log_density(x), None, getattr(log_density, "outputs", None))
     state = sampler.place(sampler.init(rng, x), point)
     for draw in draws(rng, sampler, log_density, point, state, tune, tuning=True):
         point, state = draw.point, draw.state

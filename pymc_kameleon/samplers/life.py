@@ -274,11 +274,10 @@ class Life:
     def _tell_climb(self, proposal, there):
         before = self.here
         stage = self._state.stage.tell(self.rng, proposal.position, there.log_density)
-        noise = before.noise
-        if stage.current == stage.evaluations - 1:  # the estimate's noise goes with the point
-            noise = there.noise
+        # the estimate's noise, and what black boxes returned, go with the point
+        goes_with = there if stage.current == stage.evaluations - 1 else before
         row = stage.current
-        here = Point(stage.positions[row].copy(), float(stage.log_densities[row]), noise)
+        here = Point(stage.positions[row].copy(), float(stage.log_densities[row]), *goes_with[2:])
         self._set(stage=stage, here=here)
         if stage.settled and not self._is_to_be_centred():
             self._begin_walk(stage)
@@ -446,7 +445,7 @@ class Life:
                 noise_sd = max(noise_sd, SOME_NOISE)
             outcome = Outcome(
                 here.position, here.log_density, proposal, there.log_density, probability, accepted,
-                there.noise, before.noise, noise_sd, 1.0 if accepted else patience,
+                there.noise, before.noise, noise_sd, 1.0 if accepted else patience, there.outputs,
             )  # fmt: skip
             own = self.sampler.adapt(self.rng, own, outcome)
         self._state = state._replace(here=here, own=own)

@@ -17,10 +17,8 @@ from typing import Any, Literal
 
 import numpy as np
 
-from pymc_kameleon.numerics.covariance import cholesky_update
-from pymc_kameleon.numerics.step_size import robbins_monro
 from pymc_kameleon.samplers.adaptive_metropolis import AdaptiveMetropolis
-from pymc_kameleon.samplers.seam import NEVER, NOTHING, Outcome, Sampler
+from pymc_kameleon.samplers.seam import NEVER, NOTHING, Sampler
 
 ScheduleName = Literal["harmonic", "root"]
 SCHEDULES: dict[str, Callable[[int], float]] = {
@@ -71,7 +69,10 @@ class Scheduled(Sampler):
         inner = self.inner
         if isinstance(inner, AdaptiveMetropolis) and inner.covariance == "recursive":
             # t = 1 is where the chain starts, as in Haario et al. (2001): a first step of 1 would leave no covariance
-            return moved(inner, state, outcome, probability(self.schedule, state.iteration + 2))
+            rate = probability(self.schedule, state.iteration + 2)
+            if rate == 1.0:
+                raise ValueError("schedule must be below 1 where a covariance is moved by it: a step of 1 leaves none.")
+            return inner.adapt(rng, state, outcome, rate)
         field, t, begun = clock(inner, state)
         if begun:
             due = rng.random() < probability(self.schedule, t)
@@ -89,20 +90,6 @@ def clock(inner: Sampler, state: Any) -> tuple[str, int, bool]:
     # one surrogate from a given history is kept, and so is the last one before the end of tuning
     begun = state.refits > 0 and inner.history is None and t < state.last_fit  # type: ignore[attr-defined]
     return "next_fit", t, begun
-
-
-def moved(inner: AdaptiveMetropolis, state: Any, outcome: Outcome, rate: float) -> Any:
-    """``inner`` after one draw, its own steps replaced by ``rate``: Andrieu & Thoms (2008), algorithm 4."""
-    if rate == 1.0:
-        raise ValueError("schedule must be below 1 where a covariance is moved by it: a step of 1 leaves none.")
-    found = inner.adapt(None, state, outcome)
-    delta = outcome.position - state.mean
-    factor = cholesky_update(math.sqrt(1.0 - rate) * state.factor, math.sqrt(rate) * delta)
-    log_scale = state.log_scale
-    if inner.scaling == "learned" and outcome.proposal.move == "global":
-        target = outcome.target(inner.target_accept)
-        log_scale = robbins_monro(log_scale, outcome.accept_prob, target, rate)
-    return found._replace(mean=state.mean + rate * delta, factor=factor, log_scale=log_scale)
 
 
 def probability(schedule: str | Callable[[int], float], t: int) -> float:

@@ -48,6 +48,7 @@ class Point(NamedTuple):
     # What else belongs to the log density and is accepted with it, where it is an estimate: the noisy part of it and
     # the random numbers that it is a function of. For the step; a sampler only hands it on.
     noise: Any = None
+    outputs: np.ndarray | None = None  # (n_o,): what black boxes returned, where they are learned one by one
 
 
 class Known(NamedTuple):
@@ -85,6 +86,7 @@ class Outcome(NamedTuple):
     # density holds the chain for hundreds of draws, whose rejections say nothing about a scale; a fresh one is left
     # sooner than most.
     patience: float = 1.0
+    outputs: np.ndarray | None = None  # the proposed point's
 
     def tuned(self, log_scale: float, target_accept: float, rate: float, low: float, high: float) -> float:
         """A log scale after one Robbins-Monro step of size ``rate``, kept between ``low`` and ``high``."""

@@ -16,7 +16,7 @@ from pymc_kameleon.samplers.pooled.plan import Plan, automatic
 from pymc_kameleon.sampling import workers
 from pymc_kameleon.steps import KamiltonianStep
 from pymc_kameleon.steps.batched import batched_log_density
-from pymc_kameleon.steps.factors import structure
+from pymc_kameleon.steps.factors.factored_density import FactoredDensity
 from pymc_kameleon.steps.log_density import LogDensity
 from pymc_kameleon.steps.prior_scale import jitter, look_at_prior
 from pymc_kameleon.steps.told import advice
@@ -86,28 +86,15 @@ def check_control_variates(density: LogDensity, pools: int) -> None:
 def checked_step(step: Any, model: pm.Model) -> KamiltonianStep:
     """The step, or the default one; refused where it learns nothing that chains could share."""
     if step is None:
-        step = KamiltonianStep(model=model, learn="all")
-        boxes, predict = structure.boxes_of(model)
-        if boxes > 1 or predict:
-            what = f"{boxes} black boxes one by one" if boxes > 1 else "black box's predictions"
-            _log.info(
-                "pk.sample learns the log density as a whole, not its %s, which pm.sample(step=KamiltonianStep()) "
-                "does.", what,
-            )  # fmt: skip
+        step = KamiltonianStep(model=model)
     if not (isinstance(step, KamiltonianStep) and step.variant == "values"):
         raise ValueError(
             f"step must be a KamiltonianStep with surrogate='values', got {step!r}: the other steps learn nothing that "
             "chains could share."
         )
     if step.model is not model:
-        raise ValueError("step is of another model. Build it in this one: KamiltonianStep(model=model, learn='all').")
+        raise ValueError("step is of another model. Build it in this one: KamiltonianStep(model=model).")
     step.check_model()
-    if step.by_factors:  # such a step has no options of its own
-        _log.info(
-            "pk.sample learns the log density as a whole, although the step it was given would learn the model's black "
-            "boxes one by one: it goes on with KamiltonianStep(learn='all'). pm.sample uses the step as it is."
-        )
-        step = KamiltonianStep(model=model, learn="all")
     if step.density.suspects:
         _log.warning("pk.sample: %s", advice.hidden_noise(step.density.suspects))
     if step.has_known_points:
@@ -132,7 +119,8 @@ def evaluator(executor: Any, model: pm.Model, step: KamiltonianStep, seed: int, 
     if executor is None:
         return workers.Here(density, entropy)
     if not isinstance(executor, str):
-        return workers.Elsewhere(density, entropy, executor, timeout)
+        sent = density.alone if isinstance(density, FactoredDensity) else density
+        return workers.Elsewhere(sent, entropy, executor, timeout)
     if executor != "vectorized":
         raise ValueError(f'executor must be an executor or "vectorized", got {executor!r}.')
     if density.noisy:
@@ -140,6 +128,8 @@ def evaluator(executor: Any, model: pm.Model, step: KamiltonianStep, seed: int, 
             'executor="vectorized" is for log densities without noise: estimates have their random streams one by '
             "one. Use an executor with workers."
         )
+    if isinstance(density, FactoredDensity):
+        return workers.Vectorized(density, density.batched())
     batched = batched_log_density(model, step.vars, model.initial_point(), density.compile_kwargs)
     return workers.Vectorized(density, batched)
 
@@ -220,15 +210,15 @@ def starts_of(
             raise ValueError(f"initvals has {len(points)} points for {chains} chains.")
         shapes = model.eval_rv_shapes()  # those of ``dims`` are not known otherwise
         given = [_point(model, p, rng, shapes) for p in points]
-    initial = density.ravel(given[0]).copy()
+    initial = density.enter(density.ravel(given[0]))
     scale, draws = look_at_prior(model, step.vars, given[0])
-    draws = draws[np.isfinite(draws).all(axis=1)]
+    scale, draws = density.spread(scale), draws[np.isfinite(draws).all(axis=1)]
     if isinstance(initvals, (str, dict)) and initvals != "prior":
         box = rng.uniform(-1.0, 1.0, (chains, len(initial)))
         return initial, initial + jitter(scale) * box, scale, draws
     if initvals == "prior":
         given = [_point(model, dict.fromkeys(model.free_RVs, "prior"), rng) for _ in range(chains)]
-    return initial, np.array([density.ravel(p) for p in given]), scale, draws
+    return initial, np.array([density.enter(density.ravel(p)) for p in given]), scale, draws
 
 
 def _point(

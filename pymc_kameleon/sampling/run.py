@@ -2,7 +2,8 @@
 
 ``pm.sample`` runs chains that know nothing of each other, each in its process. Here they go in lockstep, and a round's
 points are evaluated side by side, in this process or by any ``concurrent.futures.Executor``. All of them learn one
-surrogate, from all points (:mod:`pymc_kameleon.samplers.pooled`); then everything is frozen and they draw.
+surrogate, from all points (:mod:`pymc_kameleon.samplers.pooled`), of the log density or of the model's black boxes;
+then everything is frozen and they draw.
 """
 
 import hashlib
@@ -23,10 +24,13 @@ from pymc.exceptions import SamplingError
 from pymc_kameleon.checkpoint import Checkpoint
 from pymc_kameleon.numerics.checks import positive
 from pymc_kameleon.samplers.pooled import audits
+from pymc_kameleon.samplers.pooled.by_factors import ByFactors
+from pymc_kameleon.samplers.pooled.by_values import ByValues
 from pymc_kameleon.samplers.pooled.chains import Chains, posterior
 from pymc_kameleon.samplers.pooled.pools import Pools
 from pymc_kameleon.sampling import arguments, told, workers
 from pymc_kameleon.steps import KamiltonianStep
+from pymc_kameleon.steps.factors.factored_density import FactoredDensity
 from pymc_kameleon.steps.known_points import known_points
 from pymc_kameleon.steps.options import described
 from pymc_kameleon.steps.pooled_trace import add_control_variates, to_idata
@@ -67,9 +71,9 @@ def sample(
     """Sample a model whose log density is expensive, by chains that share what they learn.
 
     At 500 to 5,000 evaluations in all, chains that learn alone have not begun to converge. Here all of them learn one
-    surrogate of the log density (``KamiltonianStep``'s) from every point that any of them has evaluated; when tuning
-    ends it is frozen, and the draws are exact as that step's are, whatever the surrogate. The chains share what they
-    learned; they share no draws.
+    surrogate (``KamiltonianStep``'s: of black boxes one by one where that step learns them so, otherwise of the log
+    density as a whole) from every point that any of them has evaluated; when tuning ends it is frozen, and the draws
+    are exact as that step's are, whatever the surrogate. The chains share what they learned; they share no draws.
 
     Parameters
     ----------
@@ -116,8 +120,10 @@ def sample(
         Points whose log density is known up to a constant: what an earlier ``pk.sample`` returned, or a table. Points
         are an array of shape (n, d) in the order of the value variables, or a dict of arrays by the names of the value
         variables (unconstrained) or of the model's variables; the log densities, (n,), are with respect to those. The
-        chains begin at some of them, which are evaluated again: a difference that is not a constant is refused. They
-        shorten tuning and do not replace it: the surrogate is judged along the new chains.
+        chains begin at some of them, which are evaluated again: a difference that is not a constant is refused. Where
+        black boxes are learned one by one, what an earlier run returned has what they returned; a table says where
+        chains begin, and no more. They shorten tuning and do not replace it: the surrogate is judged along the new
+        chains.
     checkpoint : path-like, optional
         A folder, in which every round is kept as soon as it is evaluated. The same call goes on with the run in it
         after a crash, with the same bits; at most one round is lost. So does a call with another ``max_evaluations``,
@@ -138,7 +144,8 @@ def sample(
     -------
     InferenceData or DataTree
         What ``pm.sample`` returns, with one group more: ``evaluations``, every point evaluated (value variables,
-        unconstrained) with ``_log_density``, ``_chain``, ``_round`` and ``_move``.
+        unconstrained) with ``_log_density``, ``_chain``, ``_round`` and ``_move``; where black boxes are learned one by
+        one, with ``_outputs``, what they returned.
 
     Raises
     ------
@@ -156,7 +163,8 @@ def sample(
     -----
     Statistics of every draw: ``accept``, ``accepted``, ``lp``, ``move``, ``share``, ``step_size``, ``energy_error``,
     ``diverging``, ``surrogate_diverging``, ``n_steps``, ``surrogate``, ``surrogate_error``, ``residual_sd``,
-    ``uncovered``, ``refits``, as of ``KamiltonianStep``, ``evaluations``, of all chains so far, ``pool``, and ``mode``,
+    ``uncovered``, ``refits``, as of ``KamiltonianStep`` (``factors``, ``noncentred`` and ``worst_factor`` where it has
+    them), ``evaluations``, of all chains so far, ``pool``, and ``mode``,
     the number of the mode in which a chain is, if several are known.
 
     Without a climb where the log likelihood is noisy (``NoisyLogLikelihood``): values cannot be compared there.
@@ -195,8 +203,10 @@ def sample(
             header["pools"] = pools
         if control_variates:
             header["control_variates"] = True
+        if density.outputs is not None:
+            header["outputs"] = len(density.outputs)
         if known is not None:
-            parts = (known.positions.tobytes(), known.log_densities.tobytes())
+            parts = (x.tobytes() for x in (known.positions, known.log_densities, known.outputs))
             header["evaluations"] = hashlib.blake2b(b"".join(parts), digest_size=8).hexdigest()
         # how long it tunes is decided once: whoever goes on with more evaluations has the same bits up to there
         fixed = {"random_seed": arguments.shown(random_seed), "max_evaluations": max_evaluations}
@@ -213,7 +223,10 @@ def sample(
         evaluate = partial(kept.evaluate, engine)
     begin = time.perf_counter()
     with ThreadPoolExecutor(min(os.cpu_count() or 1, chains)) as threads:
-        options = {"scale": scale, "far": far, "known": known, "apply": threads.map, **step.learning_options}
+        learner: Any = ByValues(**step.learning_options)
+        if isinstance(density, FactoredDensity):
+            learner = ByFactors(density.parts_known)
+        options = {"scale": scale, "far": far, "known": known, "apply": threads.map, "learner": learner}
         run: Any
         if pools == 1:
             alone = np.random.SeedSequence(seed, spawn_key=(0,))
@@ -246,7 +259,7 @@ def sample(
 
 
 def _run(
-    run: Any, evaluate: Callable[..., list[float]], progress: Progress, target_ess: float | None, step: KamiltonianStep
+    run: Any, evaluate: Callable[..., list[Any]], progress: Progress, target_ess: float | None, step: KamiltonianStep
 ) -> None:
     """Rounds, until they are done or interrupted."""
     try:

@@ -8,8 +8,10 @@ import numpy as np
 import pymc as pm
 from pymc.exceptions import SamplingError
 
+from pymc_kameleon.samplers.kamiltonian.factors.learning import worst_factor
 from pymc_kameleon.samplers.pooled.chains import posterior
 from pymc_kameleon.samplers.pooled.pools import Pools
+from pymc_kameleon.steps.factors.factored_density import FactoredDensity
 from pymc_kameleon.steps.log_density import LogDensity
 from pymc_kameleon.steps.prior_scale import finite_ends
 from pymc_kameleon.steps.told import advice
@@ -56,6 +58,8 @@ def attributes_of(run: Any, model: pm.Model, density: LogDensity, seconds: float
         "ends": finite_ends(model),
         "stopped": run.stopped or "done",
     }
+    if isinstance(density, FactoredDensity):
+        found |= {"factors": density.parts_known.layout.size, "worst_factor": worst_factor(density.parts_known, hub)}
     if run.failed >= max(advice.FAILURES, advice.FAILING * evaluated.size):
         found["failed_where"] = _where_it_failed(run, model, density)
     if probed.probes:  # draws from the flattened surrogate

@@ -30,6 +30,8 @@ class Failure(NamedTuple):
 def evaluate(digest: str, density: bytes | None, points, numbers, entropy) -> list | Failure | None:
     """In a worker: the log densities at ``points``; None where it does not know the log density.
 
+    Where black boxes are learned one by one, arrays: a log density, and what they returned.
+
     Parameters
     ----------
     digest : str
@@ -58,7 +60,9 @@ def evaluate_with(density, points, numbers, entropy) -> list | Failure:
         if entropy is not None:
             _set_noise(density, entropy, number)
         try:
-            values.append(float(density(np.array(x))))  # a copy: what dask unpacks is not aligned
+            value = float(density(np.array(x)))  # a copy: what dask unpacks is not aligned
+            outputs = getattr(density, "outputs", None)
+            values.append(value if outputs is None else np.concatenate([[value], outputs]))
         except Exception as error:
             return Failure(row, _portable(error))
     return values
@@ -119,7 +123,7 @@ class Vectorized:
     density : callable
         The log density at one point, (d,).
     batched : callable
-        The same at many, (n, d) -> (n,).
+        The same at many, (n, d) -> (n,), or (n, 1 + n_o) with what black boxes return.
     """
 
     workers = 1
@@ -135,15 +139,15 @@ class Vectorized:
         except Exception as error:
             _checked(points, evaluate_with(self.density, points, range(len(points)), None))
             raise error from None  # no single point raises
-        if values.shape != (len(points),):
+        if values.ndim == 0 or len(values) != len(points) or values.ndim > 1 + hasattr(self.density, "alone"):
             raise ValueError(
                 f'executor="vectorized": {len(points)} points have log densities of shape {values.shape}. A black box '
                 "in the model mixes them: see BatchedBlackBox."
             )
         if len(points) > 1 and not self.compared:  # once, with an evaluation that is not counted
-            self._compare(points[-1], values[-1])
+            self._compare(points[-1], np.atleast_1d(values[-1])[0])
             self.compared = True
-        return values.tolist()
+        return values.tolist() if values.ndim == 1 else list(values)
 
     def _compare(self, point, value):
         alone = self.density(np.array(point))

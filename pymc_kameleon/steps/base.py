@@ -404,7 +404,7 @@ class KernelStep(BlockedStep):
             raise SamplingError(advice.not_a_number(type(self).__name__, error)) from error
         self.evaluations += 1
         self.life.spend()
-        return Point(x, value, (noisy, normals))
+        return Point(x, value, (noisy, normals), density.outputs)
 
     def _evaluate(self, proposal, here):
         """What is at the proposal, from where the chain is; -inf and a count where the log density is not finite."""
@@ -425,7 +425,7 @@ class KernelStep(BlockedStep):
             if value != -math.inf and proposal.move != "arrival":
                 self.watch.failed(self._point, proposal.position, value)
             value, noisy = -math.inf, 0.0
-        return Point(proposal.position, value, (noisy, auxiliary))
+        return Point(proposal.position, value, (noisy, auxiliary), self.density.outputs)
 
     def _log_density_at(self, x):
         """(log density, its noisy part where the two are kept apart); an exception of the model's tells the point."""

@@ -100,7 +100,7 @@ class BatchedBlackBox(Op):
             )
         for cell, value in zip(output_storage, found, strict=True):
             array = np.asarray(value, dtype="float64")
-            cell[0] = array if any(batched) else array[0]
+            cell[0] = array if any(batched) else np.asarray(array[0])  # C code takes no scalar of NumPy's
 
     def __str__(self):
         return f"BatchedBlackBox({getattr(self.fn, '__name__', self.fn)})"
@@ -115,13 +115,24 @@ def batched_log_density(model, variables, initial_point, compile_kwargs=None) ->
     Refused if PyTensor cannot vectorise something in the model (a ``scan``, say).
     """
     outputs, joined = join_nonshared_inputs(initial_point, [model.logp()], variables, {})
+    function = vectorized(joined, outputs, compile_kwargs)
+    return lambda x: function(x)[0]
+
+
+def vectorized(joined, outputs: list, compile_kwargs=None) -> Callable[[np.ndarray], list[np.ndarray]]:
+    """``outputs`` of the vector ``joined`` for many of them: (n, d) -> arrays with one axis more in front."""
     points = pt.matrix("points", dtype=joined.dtype)
     try:
-        values = vectorize_graph(outputs[0], replace={joined: points})
+        values = vectorize_graph(outputs, replace={joined: points})
     except (NotImplementedError, ValueError, TypeError) as error:
         raise ValueError(
             f'executor="vectorized": PyTensor cannot compute this model for many points at a time ({error}). Use an '
             "executor with workers, or executor=None."
         ) from error
-    function = compile_log_density([points], [values], compile_kwargs)
-    return lambda x: np.asarray(function(np.asarray(x, dtype=joined.dtype)), dtype=float)
+    function = compile_log_density([points], values, compile_kwargs)
+
+    def evaluate(x):
+        found = function(np.asarray(x, dtype=joined.dtype))
+        return [np.asarray(f, dtype=float) for f in (found if len(values) > 1 else [found])]
+
+    return evaluate

@@ -26,7 +26,7 @@ M. I. Gorinova, D. Moore, M. D. Hoffman (2020). Automatic reparameterisation of 
 import itertools
 import math
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pytensor.tensor as pt
@@ -35,8 +35,6 @@ from pymc.distributions.transforms import LogTransform, ZeroSumTransform
 from pytensor.graph.basic import Variable
 from pytensor.graph.replace import clone_replace
 from pytensor.graph.traversal import ancestors
-
-from pymc_kameleon.steps.pytensor_internals import compile_strictly
 
 
 def _normal(z):
@@ -145,17 +143,12 @@ class Coordinates:
         )
         return Moved(values, terms, x, v, location, log_scale)
 
-    def compile_places(self, compile_kwargs: dict | None, more: Callable = lambda moved: []) -> Any:
-        """A function of u and lambda: ``more`` of what :meth:`move` makes, and x, v, mu and log sigma."""
+    def places(self, more: Callable = lambda moved: []) -> tuple[list[Variable], list[Variable]]:
+        """Graphs of u and lambda, and of ``more`` of what :meth:`move` makes, and x, v, mu and log sigma."""
         u, centring = pt.vector("u", dtype="float64"), pt.vector("centring", dtype="float64")
         at = self.move(u, centring)
         outputs = [*more(at), at.x, at.v, at.location, at.log_scale]
-        function = compile_strictly(
-            [u, centring], [o.astype("float64") for o in outputs], on_unused_input="ignore",
-            **dict(compile_kwargs or {}),
-        )  # fmt: skip
-        function.trust_input = True
-        return function
+        return [u, centring], [o.astype("float64") for o in outputs]
 
     def noncentred(self, x: Variable) -> Variable:
         """The non-centred coordinates v as a graph in the model's own coordinates ``x``."""

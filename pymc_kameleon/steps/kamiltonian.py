@@ -203,13 +203,11 @@ class KamiltonianStep(KernelStep):
                 )  # fmt: skip
         if density is None:
             return super()._compile(model, point, compile_kwargs, owns_auxiliary)
-        self.sampler = FactoredKamiltonian(source=density, tune=self.declared_tune)
+        self.sampler = FactoredKamiltonian(known=density.parts_known, tune=self.declared_tune)
         return density
 
     def _why_whole(self, owns_auxiliary):
         """Which option is for learning the log density as a whole; empty if none is."""
-        if self._known is not None:
-            return "evaluations= are log densities, and not what a black box returned"
         if owns_auxiliary:
             return "correlation= and refresh_blocks= are for their noise"
         given = ", ".join(sorted(self.learning_options))

@@ -1,5 +1,6 @@
 """Points whose log density is known, from an earlier run or from a user's table, as the record that samplers take."""
 
+import logging
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -9,8 +10,12 @@ import pytensor
 import pytensor.tensor as pt
 
 from pymc_kameleon.numerics.evaluations import Evaluations, table
+from pymc_kameleon.samplers.known_points import CHECKED
+from pymc_kameleon.steps.factors.factored_density import FactoredDensity
 from pymc_kameleon.steps.log_density import LogDensity
 from pymc_kameleon.steps.pooled_trace import from_dataset, group
+
+_log = logging.getLogger("pymc.kameleon")
 
 
 def known_points(given: Any, model: pm.Model, density: LogDensity) -> Evaluations:
@@ -20,8 +25,9 @@ def known_points(given: Any, model: pm.Model, density: LogDensity) -> Evaluation
     shape (n, *shape) by the names of the value variables (unconstrained), or by those of the model's variables; then
     the log density is that of the model's variables, too, and the transforms' Jacobians are added.
     """
+    moved = False
     if isinstance(given, Evaluations):
-        made = given
+        made, moved = given, given.outputs.shape[1] > 0  # a checkpoint's: in the coordinates of what made it
     elif isinstance(given, tuple) and len(given) == 2:
         made = _from_table(*given, model, density)
     else:
@@ -30,6 +36,48 @@ def known_points(given: Any, model: pm.Model, density: LogDensity) -> Evaluation
         raise ValueError(
             f"evaluations have {made.positions.shape[1]} coordinates, and the model has {density.dim}: "
             f"{', '.join(density.update({}, np.zeros(density.dim)))}, unconstrained."
+        )
+    if isinstance(density, FactoredDensity):
+        return _with_outputs(made if moved else _entered(made, density), density)
+    if moved:
+        raise ValueError(
+            "the evaluations in this checkpoint are of black boxes learned one by one, in coordinates of their own. "
+            "Here the log density is learned as a whole. Resume the run, and give what pk.sample returns."
+        )
+    return table(made.positions, made.log_densities, made.chain, made.round, made.move)
+
+
+def _entered(made, density):
+    """In the non-centred coordinates, with the log density of those."""
+    points = np.array([density.enter(x) for x in made.positions]).reshape(made.positions.shape)
+    usable = np.isfinite(points).all(axis=1)
+    points, values = points[usable], made.log_densities[usable]
+    values = values - np.array([density.model_log_density(v, 0.0) for v in points])
+    return table(
+        points, values, made.chain[usable], made.round[usable], made.move[usable], made.outputs[usable]
+    )  # fmt: skip
+
+
+def _with_outputs(made, density):
+    """The same, if what black boxes returned fits the log densities; without any, chains begin there, and no more."""
+    found = made.outputs.shape[1]
+    if not found:
+        _log.info(
+            "The evaluations given are log densities alone: chains begin there, and learn the black boxes anew. What "
+            "pk.sample returns has what they returned, too; learn='all' learns the log density as a whole, from these."
+        )
+        return made
+    best = np.argsort(-made.log_densities, kind="stable")[:CHECKED]
+    best = best[np.isfinite(made.log_densities[best])]
+    fits = found == len(density.outputs)
+    if fits and len(best):
+        off = [density.by_outputs(made.positions[k], made.outputs[k]) - made.log_densities[k] for k in best]
+        fits = np.ptp(off) <= 0.01 + 1e-6 * np.abs(made.log_densities[best]).max()
+    if not fits:
+        raise ValueError(
+            f"what black boxes returned in the evaluations given ({found} numbers a point) is not what this model's "
+            f"return ({len(density.outputs)}), or does not give their log densities: another model or other data made "
+            "them. Without the variable '_outputs' their points can still be where chains begin."
         )
     return made
 

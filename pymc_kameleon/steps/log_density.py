@@ -5,7 +5,7 @@ import logging
 import math
 import pickle
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache
 from itertools import pairwise
 from typing import Any
@@ -51,6 +51,8 @@ class LogDensity:
     split: bool
     given_work: tuple[int, ...]  # what ``work`` was when the model was built
     reparametrized = False  # its coordinates are not the model's, and are yet to be chosen
+    # (n_o,): what black boxes returned at the last evaluation, where they are learned one by one
+    outputs: np.ndarray | None = None
 
     def __init__(self, model, vars, initial_point, compile_kwargs=None, own_auxiliary=False):
         self.compile_kwargs = compile_kwargs
@@ -135,6 +137,10 @@ class LogDensity:
     def enter(self, x: np.ndarray) -> np.ndarray:
         """A copy of ``x``, raveled from a point, in the coordinates of this log density: the model's own, here."""
         return x.copy()
+
+    def leave(self, x: np.ndarray) -> np.ndarray:
+        """The model's own coordinates of ``x``: itself, here."""
+        return x
 
     def spread(self, scale: np.ndarray) -> np.ndarray:
         """The prior's scale ``scale`` of the model's coordinates in those of this log density."""
@@ -235,6 +241,32 @@ def compile_log_density(inputs, outputs, compile_kwargs: dict[str, Any] | None):
             "PyTensor found no C++ compiler and would run the log density in Python; using its Numba linker instead."
         )
         kwargs["mode"] = "NUMBA"
+    function, calls_python = _compile_watched(inputs, outputs, kwargs)
+    if calls_python and pytensor.config.cxx:
+        function = pytensor_internals.compile_strictly(inputs, outputs, **{**kwargs, "mode": "CVM"})
+    return function
+
+
+def compile_for_numba(inputs, outputs, given: Sequence[np.ndarray], compile_kwargs: dict[str, Any] | None):
+    """Compile so that compiled code can call it with arrays like ``given``, where that is possible.
+
+    With Numba where it has every Op, unless the user has chosen a linker; else as :func:`compile_log_density` does. See
+    :func:`pymc_kameleon.steps.pytensor_internals.callable_from_numba`.
+    """
+    kwargs = {"on_unused_input": "ignore", **(compile_kwargs or {})}
+    function = None
+    if "mode" not in kwargs and pytensor_internals.has_default_mode():
+        function, calls_python = _compile_watched(inputs, outputs, {**kwargs, "mode": "NUMBA"})
+        if calls_python or pytensor_internals.callable_from_numba(function, given) is None:
+            function = None
+    if function is None:
+        function = compile_log_density(inputs, outputs, kwargs)
+    function.trust_input = True
+    return function
+
+
+def _compile_watched(inputs, outputs, kwargs) -> tuple[Any, bool]:
+    """A function, and whether Numba said that it will call Python; other warnings are passed on."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         function = pytensor_internals.compile_strictly(inputs, outputs, **kwargs)
@@ -242,9 +274,7 @@ def compile_log_density(inputs, outputs, compile_kwargs: dict[str, Any] | None):
     for other in caught:
         if other not in black_box:
             warnings.warn_explicit(other.message, other.category, other.filename, other.lineno)
-    if black_box and pytensor.config.cxx:
-        function = pytensor_internals.compile_strictly(inputs, outputs, **{**kwargs, "mode": "CVM"})
-    return function
+    return function, bool(black_box)
 
 
 @cache

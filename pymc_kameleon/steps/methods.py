@@ -233,8 +233,7 @@ class GaussianAdaptationStep(KernelStep):
     ----------
     preset : {None, "paper"}
         "paper": from the identity and radius 1, at constant rates, by acceptances, towards an acceptance rate of 1/e,
-        without a search for the units; in Khoury (2018) the same with ``condition_limit=80, radius_range=1000``.
-        Options given besides it win.
+        without a search for the units, as in Khoury (2018). Options given besides it win.
 
     Notes
     -----

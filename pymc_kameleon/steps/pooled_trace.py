@@ -28,6 +28,7 @@ DTYPES: dict[str, Any] = {
     "move": np.dtype("U16"),
     "surrogate": np.dtype("U24"),
 }
+BY_FACTORS: dict[str, Any] = {"factors": np.int64, "noncentred": np.int64, "worst_factor": np.dtype("U32")}
 MISSING = {"f": math.nan, "b": False, "i": 0, "U": ""}
 
 
@@ -62,7 +63,7 @@ def _inference_data(model, density, warmup, rows, seconds, keep_warmup, kwargs, 
     }  # once, for all chains
     for chain in range(len(rows[0].positions)):
         trace = NDArray(model=model, **compiled)
-        trace.setup(len(kept), chain, [DTYPES])
+        trace.setup(len(kept), chain, [_dtypes(density)])
         template = {v.name: None for v in model.value_vars}
         for n, row in enumerate(kept):
             point = density.update(template, row.positions[chain])
@@ -78,11 +79,15 @@ def _inference_data(model, density, warmup, rows, seconds, keep_warmup, kwargs, 
         return pm.to_inference_data(trace, model=model, save_warmup=keep_warmup, **kwargs)
 
 
+def _dtypes(density):
+    return DTYPES if density.outputs is None else {**DTYPES, **BY_FACTORS}
+
+
 def _statistics(density, row, chain):
     found = row.statistics[chain]
-    values: dict[str, Any] = {name: MISSING[np.dtype(dtype).kind] for name, dtype in DTYPES.items()}
+    values: dict[str, Any] = {name: MISSING[np.dtype(dtype).kind] for name, dtype in _dtypes(density).items()}
     values |= {name: value for name, value in found.items() if name in values}
-    values["lp"] = row.log_densities[chain]
+    values["lp"] = density.model_log_density(row.positions[chain], row.log_densities[chain])
     values["diverging"] = density.diverges(values["energy_error"])
     values["evaluations"] = row.evaluations
     return values
@@ -122,13 +127,18 @@ def to_dataset(density: LogDensity, evaluated: Evaluations, attributes: dict[str
     """Every evaluation, value variable by value variable, as a dataset with the dimension ``evaluation``."""
     columns: dict[str, Any] = {}
     blank = density.update({}, np.zeros(density.dim))
-    parts = np.split(evaluated.positions, np.cumsum([value.size for value in blank.values()])[:-1], axis=1)
+    points, values = evaluated.positions, evaluated.log_densities
+    if evaluated.outputs.size:  # of the non-centred coordinates
+        values = np.array([density.model_log_density(x, y) for x, y in zip(points, values, strict=True)])
+        points = np.array([density.leave(x) for x in points])
+        columns["_outputs"] = (["evaluation", "output"], evaluated.outputs)
+    parts = np.split(points, np.cumsum([value.size for value in blank.values()])[:-1], axis=1)
     for (name, value), part in zip(blank.items(), parts, strict=True):
         dims = ["evaluation", *(f"{name}_dim_{k}" for k in range(value.ndim))]
         columns[name] = (dims, part.reshape(-1, *value.shape))
     for name in ("chain", "round", "move"):
         columns[f"_{name}"] = ("evaluation", getattr(evaluated, name))
-    columns["_log_density"] = ("evaluation", evaluated.log_densities)
+    columns["_log_density"] = ("evaluation", values)
     return xr.Dataset(columns, attrs={**attributes, "value_variables": list(blank)})
 
 
@@ -161,5 +171,6 @@ def record_of(dataset: Any, names: Iterable[str]) -> Evaluations:
     """The record in ``to_dataset``'s, with the value variables ``names`` in their order."""
     values = dataset["_log_density"].values
     parts = [np.asarray(dataset[name].values, dtype=float).reshape(len(values), -1) for name in names]
-    rest = [dataset[f"_{name}"].values for name in ("chain", "round", "move")]
-    return table(np.concatenate(parts, axis=1), values, *rest)
+    chain, round_, move = (dataset[f"_{name}"].values for name in ("chain", "round", "move"))
+    outputs = dataset["_outputs"].values if "_outputs" in dataset else None
+    return table(np.concatenate(parts, axis=1), values, chain, round_, move, outputs)

@@ -9,11 +9,12 @@ import copy
 import dis
 import inspect
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from types import CodeType, FrameType, FunctionType, ModuleType
 from typing import Any
 
+import numba
 import numpy as np
 import pytensor
 import pytensor.tensor as pt
@@ -36,10 +37,10 @@ except ImportError:  # slower
     copy_generator = copy.deepcopy
 
 __all__ = [
-    "STEP_METHODS", "Cell", "NotScalar", "RNGConsumerOp", "cells", "compile_strictly", "compiling_step",
-    "copy_generator", "draws_random_numbers", "find_rng_nodes", "model_without", "number", "operations",
-    "other_steps", "raw_callable", "referred_to", "register_rewrite", "register_vectorized", "runs_in_python",
-    "says_object_mode", "wrapped_function",
+    "STEP_METHODS", "Cell", "NotScalar", "RNGConsumerOp", "callable_from_numba", "cells", "compile_strictly",
+    "compiling_step", "copy_generator", "draws_random_numbers", "find_rng_nodes", "has_default_mode", "model_without",
+    "number", "operations", "other_steps", "raw_callable", "referred_to", "register_rewrite", "register_vectorized",
+    "runs_in_python", "says_object_mode", "wrapped_function",
 ]  # fmt: skip
 
 
@@ -79,15 +80,74 @@ def raw_callable(function) -> Callable[[np.ndarray], float]:
     followed. Other linkers, several outputs (generators to write back among them), or an unknown inside: the Function.
     """
     function.trust_input = True
-    jitted = getattr(getattr(function, "vm", None), "jit_fn", None)
-    containers = _containers(function)
     outputs = getattr(getattr(getattr(function, "maker", None), "fgraph", None), "outputs", ())
-    if not callable(jitted) or containers is None or len(outputs) != 1:
+    found = _jitted(function, 1)
+    if found is None or len(outputs) != 1:
         return lambda x: number(function(x))
-    stored = [container.storage for _, container in containers[1:]]
+    jitted, stored = found
     if not stored:
         return lambda x: float(jitted(x)[0])
     return lambda x: float(jitted(x, *[cell[0] for cell in stored])[0])
+
+
+def _jitted(function, n_inputs: int) -> tuple[Any, list] | None:
+    """The Numba linker's jitted function, which returns a tuple, and the cells of what it takes beside its inputs."""
+    jitted, containers = getattr(getattr(function, "vm", None), "jit_fn", None), _containers(function)
+    if not callable(jitted) or containers is None:
+        return None
+    return jitted, [container.storage for _, container in containers[n_inputs:]]
+
+
+class FirstClass(numba.types.WrapperAddressProtocol):
+    """A function of one tuple that compiled code can be given; ``compiled`` may be of any number of arguments instead.
+
+    What it raises does not reach the caller: ``sys.unraisablehook`` has it, and all arrays returned are empty.
+    """
+
+    def __init__(self, compiled, kinds):
+        self._address = numba.types.CompileResultWAP(compiled).address
+        # of a plain tuple, which is stored as any number of arguments are; ``_numba_type_`` is found ten times as fast
+        self._signature = numba.core.typing.signature(compiled.signature.return_type, kinds)
+        self._numba_type_ = numba.types.FunctionType(self._signature)
+        self._keep = compiled  # what lies at the address
+
+    def __wrapper_address__(self):
+        return self._address
+
+    def signature(self):
+        """For Numba."""
+        return self._signature
+
+
+def callable_from_numba(function, given: Sequence[np.ndarray]) -> tuple[FirstClass, Callable[[], tuple]] | None:
+    """A PyTensor Function for compiled code, and what gives its further arguments.
+
+    It takes arrays like ``given``, and after them what the second function returns, the shared values as they are now,
+    in one tuple; it returns a tuple of arrays. None where the Function is not Numba's.
+
+    Relies on ``vm.jit_fn`` and on Numba's ``overloads`` and ``CompileResultWAP``.
+    """
+    found = _jitted(function, len(given))
+    if found is None:
+        return None
+    jitted, stored = found
+
+    def more():
+        values = [cell[0] for cell in stored]
+        return tuple(v if v.flags.c_contiguous and v.flags.writeable else v.copy(order="C") for v in values)
+
+    def of_tuple(arguments):
+        return jitted(*arguments)
+
+    try:
+        kinds = [numba.typeof(a) for a in (*given, *more())]
+        of, alike = numba.types.Tuple(kinds), numba.types.StarArgTuple(kinds)
+        takes_any_number = not jitted.py_func.__code__.co_argcount
+        function, of_it = (jitted, alike) if takes_any_number else (numba.njit(of_tuple), of)
+        function.compile((of_it,))
+        return FirstClass(function.overloads[(of_it,)], of), more
+    except (AttributeError, KeyError, TypeError, numba.core.errors.NumbaError):
+        return None
 
 
 def number(value) -> float:
@@ -167,6 +227,11 @@ def wrapped_function(op) -> Callable | None:
 def runs_in_python() -> bool:
     """Whether the default linker is the virtual machine of PyTensor 2, Python without a C++ compiler."""
     return type(get_default_mode().linker).__name__ == "VMLinker"
+
+
+def has_default_mode() -> bool:
+    """Whether PyTensor chooses mode and linker, rather than the user's configuration."""
+    return pytensor.config.mode == "Mode" and pytensor.config.linker == "auto"
 
 
 def register_rewrite(name: str, rewriter, *tags: str, position: float) -> None:

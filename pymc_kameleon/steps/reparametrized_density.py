@@ -81,7 +81,10 @@ class ReparametrizedDensity(MovedDensity):
         functions = [f for f in (self._function, self._deterministic) if f is not None]
         self._centring = [cell for f in functions for cell in pytensor_internals.cells(f, lambda v: v is centring)]
         self._share = start
-        self._places = coordinates.compile_places(compile_kwargs)
+        self._places = pytensor_internals.compile_strictly(
+            *coordinates.places(), on_unused_input="ignore", **dict(compile_kwargs or {})
+        )
+        self._places.trust_input = True
 
     @property
     def centring(self) -> np.ndarray:

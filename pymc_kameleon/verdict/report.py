@@ -107,10 +107,10 @@ def _surrogate(idata: Any, attributes: dict[str, Any]) -> Iterator[str]:
     low = f"{uncovered:.0%} of the chains' last tuning states lay where it is far too low"
     if uncovered == 1.0:  # nothing has been judged
         low = "tuning ended too soon after its last fit to say where it is too low"
-    yield (
-        f"The surrogate ({attributes['surrogate']}) was off by {error:.2g} out of sample, in units of the log density; "
-        f"{low}."
-    )
+    what = attributes["surrogate"]
+    if boxes := int(attributes.get("factors", 0)):
+        what = f"of {boxes} black boxes, one by one, that of {attributes['worst_factor']} the hardest"
+    yield (f"The surrogate ({what}) was off by {error:.2g} out of sample, in units of the log density; {low}.")
     if "missed_where" in attributes:
         yield advice.missed(attributes)
     elif "probes" in attributes:

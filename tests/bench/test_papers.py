@@ -12,7 +12,7 @@ import pytest
 from benchmarks import provenance
 from benchmarks.cells import Cell
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[1].parent
 PAGE = (ROOT / "docs" / "papers.md").read_text("utf-8")
 VERDICTS = ("reproduced", "in part", "not reproduced", "not comparable")
 FIGURES = {

@@ -22,20 +22,9 @@ from pymc_kameleon.kernels import (
 )
 
 KERNELS = [
-    Gaussian(),
-    Matern(0.5),
-    Matern(1.2),
-    Matern(1.5),
-    Matern(2.5),
-    Matern(4.1),
-    Matern(60.0),
-    InverseMultiquadric(),
-    InverseMultiquadric(1.7),
-    Linear(),
-    Laplacian(),
-    Sinc(),
-    SincSquared(),
-]
+    Gaussian(), Matern(0.5), Matern(1.2), Matern(1.5), Matern(2.5), Matern(4.1), Matern(60.0), InverseMultiquadric(),
+    InverseMultiquadric(1.7), Linear(), Laplacian(), Sinc(), SincSquared(),
+]  # fmt: skip
 each_dim = pytest.mark.parametrize("dim", [1, 2, 5])
 
 
@@ -106,13 +95,9 @@ def test_matern_near_zero(nu):
 
 
 FREQUENCY_DISTRIBUTIONS = [
-    (Gaussian(), stats.norm()),
-    (Matern(1.5), stats.t(3)),
-    (Matern(0.5), stats.t(1)),
-    (Laplacian(), stats.cauchy()),
-    (Sinc(), stats.uniform(-1, 2)),
-    (SincSquared(), stats.triang(0.5, -1, 2)),
-]
+    (Gaussian(), stats.norm()), (Matern(1.5), stats.t(3)), (Matern(0.5), stats.t(1)), (Laplacian(), stats.cauchy()),
+    (Sinc(), stats.uniform(-1, 2)), (SincSquared(), stats.triang(0.5, -1, 2)),
+]  # fmt: skip
 
 
 @each_dim

@@ -7,18 +7,9 @@ from pymc_kameleon.kernels import CustomKernel, Gaussian, InverseMultiquadric, L
 from pymc_kameleon.numerics import random_features as rff
 
 KERNELS = [
-    Gaussian(),
-    Laplacian(),
-    Matern(0.5),
-    Matern(0.8),
-    Matern(1.5),
-    Matern(2.5),
-    Matern(3.3),
-    InverseMultiquadric(),
-    InverseMultiquadric(1.7),
-    Sinc(),
-    SincSquared(),
-]
+    Gaussian(), Laplacian(), Matern(0.5), Matern(0.8), Matern(1.5), Matern(2.5), Matern(3.3), InverseMultiquadric(),
+    InverseMultiquadric(1.7), Sinc(), SincSquared(),
+]  # fmt: skip
 RADIAL = [k for k in KERNELS if isinstance(k, rff.RadialKernel)]
 LENGTHSCALE = 1.7
 
@@ -55,9 +46,9 @@ def test_unbiased(kernel, dim, embedding):
 
 
 @each_embedding
-@pytest.mark.parametrize("dim", [2, 5])
 @pytest.mark.parametrize("kernel", RADIAL, ids=repr)
-def test_orthogonal_unbiased(kernel, dim, embedding):
+def test_orthogonal_unbiased(kernel, embedding):
+    dim = 5
     rng = np.random.default_rng([2, dim])
     x, z = off_axis_pairs(rng, dim)
     exact = kernel.value(x / LENGTHSCALE, z / LENGTHSCALE)

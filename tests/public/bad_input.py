@@ -21,6 +21,7 @@ from tests.step_tester import BlackBox, begin, drive
 
 PAGE = Path(__file__).parents[1].parent / "docs" / "bad_input.md"
 QUICK = {"mode": "FAST_COMPILE"}
+DEFAULT = {"mode": "Mode"}  # a user's
 
 
 class Row(NamedTuple):
@@ -286,7 +287,7 @@ OPTIONS = [
     option(KAM, ValueError, "kernel must be one of …or a Kernel, got 5", kernel=5),
     option(KAM, ValueError, "kernel 'sinc' takes negative values", kernel="sinc"),
     option(KAM, ValueError, "lengthscale must be positive and finite, got 0", lengthscale=0),
-    option(KAM, TypeError, "gamma must be a number or None", gamma=np.ones(2)),
+    option(KAM, TypeError, "gamma must be a number, a function or None", gamma=np.ones(2)),
     option(KAM, ValueError, "proposal must be one of ('full', 'pca'), got 'diagonal'", proposal="diagonal"),
     option(KAM, TypeError, "n_directions is an option of proposal='pca'", n_directions=3),
     option(KAM, ValueError, "local_start must be an integer of at least 0, got -1", local_start=-1),
@@ -344,13 +345,13 @@ VARIABLES = [
 ]  # fmt: skip
 
 BOXES = [
-    Row("a black box that returns a float32 array", boxed(lambda x: np.asarray(-0.5 * x**2, "float32"), how=None), NO_ARRAY, f"Raw, the black box of 'solver', returned a float32 array of shape (){DECLARED}"),
-    Row("… an array of integers", boxed(lambda x: np.asarray(-int(x**2)), how=None), NO_ARRAY, f"returned a int64 array of shape (){DECLARED}"),
-    Row("… an int", boxed(lambda x: -int(x**2), how=None), NO_ARRAY, f"returned a int{DECLARED}"),
-    Row("… a list", boxed(lambda x: [-0.5 * x**2], how=None), NO_ARRAY, f"returned a list of 1{DECLARED}"),
+    Row("a black box that returns a float32 array", boxed(lambda x: np.asarray(-0.5 * x**2, "float32"), how=DEFAULT), NO_ARRAY, f"Raw, the black box of 'solver', returned a float32 array of shape (){DECLARED}"),
+    Row("… an array of integers", boxed(lambda x: np.asarray(-int(x**2)), how=DEFAULT), NO_ARRAY, f"returned a int64 array of shape (){DECLARED}"),
+    Row("… an int", boxed(lambda x: -int(x**2), how=DEFAULT), NO_ARRAY, f"returned a int{DECLARED}"),
+    Row("… a list", boxed(lambda x: [-0.5 * x**2], how=DEFAULT), NO_ARRAY, f"returned a list of 1{DECLARED}"),
     Row("… an array of shape (1,)", boxed(lambda x: np.array([-0.5 * x**2])), SamplingError,
         f"the log density has shape (1,) instead of (), which is no number. Raw, the black box of 'solver', returned a float64 array of shape (1,){DECLARED}"),
-    Row("… None", boxed(lambda x: None, how=None), NO_ARRAY, f"returned None{DECLARED}"),
+    Row("… None", boxed(lambda x: None, how=DEFAULT), NO_ARRAY, f"returned None{DECLARED}"),
     Row("… NaN at the start", boxed(lambda x: np.asarray(NAN)), SamplingError, "log density is nan at the chain's first point. Not finite there: solver = nan"),
     Row("… +inf at the start", boxed(lambda x: np.asarray(INF)), SamplingError, "log density is inf at the chain's first point. Not finite there: solver = inf"),
     Row("… NaN in half of the space", boxed(half_nan), None, "proposals after tuning have a log density of NaN or +inf, last solver = nan at x = -"),

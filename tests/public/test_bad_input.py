@@ -59,14 +59,9 @@ def every_option():
         for variant in step.variants:
             chosen = {step.chooses: variant} if step.chooses else {}
             options = [
-                *step.variants[variant].defaults(),
-                "correlation",
-                "refresh_blocks",
-                "arrival",
-                "learning_draws",
-                "parametrization",
-                "preset",
-            ]
+                *step.variants[variant].defaults(), "correlation", "refresh_blocks", "arrival", "learning_draws",
+                "parametrization", "preset",
+            ]  # fmt: skip
             for name in options:
                 yield pytest.param(step, chosen, name, id="-".join(filter(None, [step.name, variant, name])))
 

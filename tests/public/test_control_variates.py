@@ -190,20 +190,6 @@ def test_a_posterior_that_ends_in_the_bulk_of_the_surrogate_is_refused(few, cut,
     assert sum(found) == are_open
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("seed", range(3))
-def test_lynx_hare_at_seven_hundred_evaluations_is_refused(seed):
-    """exp(f) has mass there that the posterior has not: what would come out is off by posterior sds."""
-    chains = chains_of("lotka-volterra", 700, seed, audits.AUDITS)
-    if chains.free is None:
-        return
-    target, ratios = TARGETS["lotka-volterra"], chains.log_ratios()
-    every = chains.free.audits  # as if there had been evaluations enough
-    values = np.array([target.numba_log_density(x) for x in every])
-    found = control_variates.gate(ratios["draws"], chains.free.log_ratios(every, values))
-    assert not found.is_open
-
-
 @pytest.fixture(scope="module")
 def sampled():
     rng = np.random.default_rng(0)

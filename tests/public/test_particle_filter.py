@@ -1,7 +1,6 @@
 """Particle filters: unbiased against the exact Kalman likelihood and a grid, and equal to a slow one."""
 
 import numpy as np
-import pymc as pm
 import pytest
 from scipy import special, stats
 
@@ -12,8 +11,6 @@ from pymc_kameleon.particle_filter import (
     simulate_states,
     simulate_stochastic_volatility,
 )
-from pymc_kameleon.pseudo_marginal import NoisyLogLikelihood
-from pymc_kameleon.steps import AdaptiveMetropolisStep
 
 GAUSSIAN = (0.5, 0.9, 0.5, 0.8)
 VOLATILITY = (-1.0, 0.9, 0.4)
@@ -199,36 +196,3 @@ def test_simulated_data_have_the_models_moments():
     assert abs(z_score((y / np.exp(0.5 * x)) ** 2 - 1.0)) < 4.5
     with pytest.raises(ValueError, match="persistence"):
         simulate_states(rng, 3, 0.0, 1.0, 1.0)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("correlation", [pytest.param(None, marks=pytest.mark.slow), 0.9])
-def test_pseudo_marginal_chain_has_the_kalman_posterior(correlation, gaussian_data):
-    """pm.sample with the estimate finds the posterior of the exact likelihood, here of log sd on a grid."""
-    grid = np.linspace(-5.0, 3.0, 400)
-    logs = np.array([kalman(gaussian_data, 0.5, 0.9, np.exp(v), 0.8) - v**2 / 2 for v in grid])
-    weights = np.exp(logs - logs.max())
-    weights /= weights.sum()
-    mean = weights @ grid
-    variance = weights @ (grid - mean) ** 2
-
-    estimator = LinearGaussianFilter(gaussian_data, 20, sort=correlation is not None)
-    likelihood = NoisyLogLikelihood(estimator.given, auxiliary_shape=estimator.aux_shape)
-    noise = np.std([estimator(np.random.default_rng(k), 0.5, 0.9, 0.5, 0.8) for k in range(200)])
-    assert noise > 0.5  # enough for a step that forgets the estimate to be biased
-    with pm.Model():
-        log_sd = pm.Normal("log_sd")
-        pm.Potential("likelihood", likelihood(0.5, 0.9, pm.math.exp(log_sd), 0.8))
-        idata = pm.sample(
-            step=AdaptiveMetropolisStep(correlation=correlation),
-            draws=4000,
-            tune=500,
-            chains=4,
-            cores=1,
-            random_seed=13,
-            progressbar=False,
-            compute_convergence_checks=False,
-        )
-    draws = np.asarray(idata["posterior"]["log_sd"]).reshape(40, 400)  # 10 batches a chain
-    for values, exact in ((draws, mean), ((draws - mean) ** 2, variance)):
-        assert abs(z_score(values.mean(axis=1) - exact)) < 4.5

@@ -28,14 +28,9 @@ BANANA = Banana(b=0.1, v=9.0, dim=2)
 # -- proposals
 
 MOVES = [
-    (Kameleon(tune=1000), "local"),
-    (FastKameleon(tune=1000), "local"),
-    (PCAKameleon(tune=1000), "local"),
-    (GaussianMixture(), "local"),
-    (AdaptiveMetropolis(), "global"),
-    (GaussianAdaptation(), ""),
-    (CMA(), ""),
-]
+    (Kameleon(tune=1000), "local"), (FastKameleon(tune=1000), "local"), (PCAKameleon(tune=1000), "local"),
+    (GaussianMixture(), "local"), (AdaptiveMetropolis(), "global"), (GaussianAdaptation(), ""), (CMA(), ""),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("sampler", "move"), MOVES, ids=lambda v: str(v) if isinstance(v, str) else type(v).__name__)

@@ -157,6 +157,7 @@ def refused_or_taken(step, chosen, name, monkeypatch, n):
     try_one()
 
 
+@pytest.mark.slow
 def test_the_test_above_would_notice(monkeypatch):
     """An option that nobody checks: arithmetic fails, without its name."""
     monkeypatch.setattr("pymc_kameleon.samplers.seam.check_types", lambda *_: None)

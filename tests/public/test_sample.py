@@ -107,11 +107,6 @@ def test_every_evaluation_is_there(step, idata):
     assert np.isin(idata["sample_stats"]["lp"].values, made["_log_density"].values).all()
 
 
-def test_it_can_be_stored(idata, tmp_path):
-    idata.to_netcdf(tmp_path / "run.nc")
-    assert (tmp_path / "run.nc").stat().st_size > 0
-
-
 def test_the_seed_decides(model, step, idata):
     other, a = (sample(model, step, random_seed=2, max_evaluations=80), idata["posterior"]["a"].values)
     assert other["posterior"]["a"].values[0, 0] != a[0, 0]
@@ -432,34 +427,6 @@ def test_points_of_another_log_density_are_refused(model, step, idata):
 
 
 # --- other executors ------------------------------------------------------------------------------
-
-
-@pytest.mark.slow
-def test_loky_has_the_same_bits_and_survives_a_kill(model, step, idata, tmp_path):
-    loky = pytest.importorskip("loky")
-
-    def make():
-        return loky.get_reusable_executor(2, timeout=60)
-
-    found = sample(model, step, executor=make)
-    assert found["posterior"]["a"].values.tobytes() == idata["posterior"]["a"].values.tobytes()
-    evaluate = workers.Elsewhere(Box("die", tmp_path / "died"), None, make)
-    assert evaluate(POINTS, 0) == VALUES
-    assert (tmp_path / "died").exists()
-
-
-@pytest.mark.slow
-@pytest.mark.filterwarnings("ignore")  # distributed's own
-def test_dask_over_tcp_has_the_same_bits_and_survives_a_kill(model, step, idata, tmp_path):
-    distributed = pytest.importorskip("distributed")
-    cluster = distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None, protocol="tcp://")
-    with cluster, distributed.Client(cluster) as client:
-        found = sample(model, step, executor=client)
-        evaluate = workers.Elsewhere(Box("die", tmp_path / "died"), None, client)
-        assert evaluate.workers == 2
-        assert evaluate(POINTS, 0) == VALUES  # dask gives the task to another worker by itself
-    assert found["posterior"]["a"].values.tobytes() == idata["posterior"]["a"].values.tobytes()
-    assert (tmp_path / "died").exists()
 
 
 @pytest.mark.slow

@@ -111,7 +111,7 @@ def one_by_one(log_density, seed):
     toy, rng = Boxes(log_density), np.random.default_rng(seed)
     x = rng.standard_normal(4)
     if np.isfinite(toy(x)):
-        run = chain.run(rng, FactoredKamiltonian(source=toy, tune=TUNE), toy, x, tune=TUNE, n=10)
+        run = chain.run(rng, FactoredKamiltonian(known=toy, tune=TUNE), toy, x, tune=TUNE, n=10)
         assert np.isfinite(run.draws).all()
 
 
@@ -136,12 +136,9 @@ def shorter(sampler):
 
 
 RUNS = {
-    **{name: partial(chain_of, shorter(sampler)) for name, sampler in SAMPLERS.items()},
-    "arrival": arrival_and_walk,
-    "factors": one_by_one,
-    "pooled": partial(together, Chains),
-    "pools": partial(together, Pools),
-}
+    **{name: partial(chain_of, shorter(sampler)) for name, sampler in SAMPLERS.items()}, "arrival": arrival_and_walk,
+    "factors": one_by_one, "pooled": partial(together, Chains), "pools": partial(together, Pools),
+}  # fmt: skip
 every = pytest.mark.parametrize("run", RUNS.values(), ids=RUNS)
 
 

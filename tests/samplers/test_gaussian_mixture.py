@@ -147,12 +147,9 @@ def fixed_state(d, mixture, move, centre=None, factor=None, nu=0.8, h=0.7):
     shares = (0.25,) * 4 if move == "all" else tuple(float(m == move) for m in MOVES)
     state = held(GaussianMixture, np.zeros(d), shares=shares)
     return state.freeze()._replace(
-        centre=np.zeros(d) if centre is None else centre,
-        factor=np.eye(d) if factor is None else factor,
-        surrogate=mixture_moves.build_surrogate(mixture),
-        log_scale=math.log(nu),
-        auxiliary_log_scale=math.log(h),
-    )
+        centre=np.zeros(d) if centre is None else centre, factor=np.eye(d) if factor is None else factor,
+        surrogate=mixture_moves.build_surrogate(mixture), log_scale=math.log(nu), auxiliary_log_scale=math.log(h),
+    )  # fmt: skip
 
 
 # --- the fit ------------------------------------------------------------------------------------

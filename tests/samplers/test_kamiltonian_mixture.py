@@ -165,7 +165,8 @@ def test_mixture_is_made_of_what_tuning_saw(family, options, mixes):
     """From a given history: with residuals to judge by, unless told otherwise or without a walk."""
     rng = np.random.default_rng(23)
     past = draw(rng, 60)
-    state = scored(past[0], history=past, rng=rng, surrogate=family, n_features=60, **options)
+    given = {"n_features": 60, "lengthscale": 1.0, "regularization": 1e-3}
+    state = scored(past[0], history=past, rng=rng, surrogate=family, **given, **options)
     share = state.walk_share
     tuned, _ = run(rng, state, past[0], 200)
     assert tuned.residuals.size == 200

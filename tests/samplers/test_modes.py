@@ -109,12 +109,9 @@ def largest_z(starts, ends):
     """Over moments, the weight of a mode, and where the surrogates, the regions and the border are."""
     z = two_sample_z(ends, starts)
     regions = [
-        lambda x: x[:, 0] > 2.0,
-        lambda x: x[:, 0] < -0.7,
-        lambda x: np.square(x - AWAY).sum(axis=1) < 0.5,
-        lambda x: np.square(x - [0.4, 0.5]).sum(axis=1) < 0.3,
-        lambda x: np.abs(x[:, 0] - 1.7) < 0.4,
-    ]
+        lambda x: x[:, 0] > 2.0, lambda x: x[:, 0] < -0.7, lambda x: np.square(x - AWAY).sum(axis=1) < 0.5,
+        lambda x: np.square(x - [0.4, 0.5]).sum(axis=1) < 0.3, lambda x: np.abs(x[:, 0] - 1.7) < 0.4,
+    ]  # fmt: skip
     changes = [r(ends).astype(float) - r(starts) for r in regions]
     return np.abs([*z, *(c.mean() / max(c.std(ddof=1), 1e-9) * math.sqrt(len(c)) for c in changes)]).max()
 

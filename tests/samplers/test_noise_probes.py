@@ -157,22 +157,6 @@ def steep(rng, x):
     return 100.0 * float(x) + rng.standard_normal()
 
 
-def test_beside_a_step_that_moves_other_factors_only_the_noise_is_measured():
-    with pm.Model() as model:
-        x, b = pm.Flat("x"), pm.Normal("b", 0.0, 0.01)
-        pm.Potential("likelihood", pk.NoisyLogLikelihood(gentle)(x))
-    step = tester.begin(pk.AdaptiveMetropolisStep([x], model=model))
-    rng, point = np.random.default_rng(0), model.initial_point()
-    for _ in range(1000):
-        point, _ = step.step({**point, "b": np.array(rng.standard_normal())})
-    assert abs(step.life.state.probe.variance - 1.0) < 4.5 * math.sqrt(2.0 / len(step.life.state.probe.squares))
-    assert b is not None
-
-
-def gentle(rng, x):
-    return -0.5 * float(x) ** 2 + rng.standard_normal() - 0.5
-
-
 def correlated(u, x):
     return -0.5 * float(x) ** 2 + 3.0 * float(u[0]) - 4.5
 

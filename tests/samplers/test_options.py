@@ -28,7 +28,6 @@ WRONG = [
     (Kameleon, {"gamma": -0.1}, "gamma.*-0.1"),
     (Kameleon, {"kernel": "linear"}, "'linear' takes negative values"),
     (FastKameleon, {"n_features": 7}, "n_features.*7"),
-    (GAA, {"initial_covariance": [[1.0, 0.9], [0.1, 1.0]]}, "initial_covariance"),
     (LiteKamiltonian, {"lengthscale": -1.0}, "lengthscale"),
     (LiteKamiltonian, {"regularization": 0.0}, "regularization"),
     (LiteKamiltonian, {"base_scale": 0.0}, "base_scale"),
@@ -56,7 +55,6 @@ WRONG = [
     (GAA, {"initial_scale": [1.0, -1.0]}, "initial_scale"),
     (GAA, {"initial_scale": [1.0]}, "initial_scale"),
     (GAA, {"initial_scale": [1.0, math.inf]}, "initial_scale"),
-    (GAA, {"initial_covariance": np.eye(2), "initial_scale": [1.0, 1.0]}, "not both"),
 ]
 
 

@@ -228,24 +228,6 @@ def test_and_without_one_of_its_factors_it_does_not(wrong, control):
 # --- what it learns -------------------------------------------------------------------------------
 
 
-def test_on_a_rotated_normal_one_evaluation_buys_many_steps():
-    """Axes of 1 : 100: effective draws at equal numbers of evaluations."""
-    rotation = np.linalg.qr(np.random.default_rng(6).standard_normal((4, 4)))[0]
-    precision = rotation @ np.diag([1e4, 1e2, 10.0, 1.0]) @ rotation.T
-
-    def log_density(x):
-        return -0.5 * x @ precision @ x
-
-    inner = FastKameleon(n_features=40, tune=800)
-    squares = []
-    for sampler in (inner, Screened(inner=inner, transitions=10)):
-        found = chain.run(np.random.default_rng(7), sampler, log_density, np.ones(4), tune=800, n=800)
-        longest = found.draws @ rotation[:, 3]
-        squares.append(np.square(np.diff(longest)).mean())  # 2 for independent draws
-    assert squares[1] > 1.0
-    assert squares[1] > 3.0 * squares[0]
-
-
 @pytest.mark.parametrize(("accepted", "floor"), [(0.0, 0.95), (20.0, 0.6), (180.0, 0.2)])
 def test_screened_moves_have_the_share_that_they_have_earned(accepted, floor):
     """By the share of two hundred of them that was accepted, beside what the fit promises."""

@@ -42,7 +42,7 @@ def values():
 
 def black_boxes():
     toy = hierarchies.Toy()
-    sampler, rng = FactoredKamiltonian(source=toy), np.random.default_rng(3)
+    sampler, rng = FactoredKamiltonian(known=toy), np.random.default_rng(3)
     return Held(sampler, factors.frozen(sampler, rng, 0.5)), toy
 
 

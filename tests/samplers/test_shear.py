@@ -4,15 +4,12 @@ import numpy as np
 import pytest
 from scipy.optimize import approx_fprime
 
-from pymc_kameleon.samplers import autoregressive
 from pymc_kameleon.samplers.autoregressive import Tuning
 from pymc_kameleon.samplers.kameleon import shear
 from pymc_kameleon.samplers.kameleon.fast import FastKameleon
 from pymc_kameleon.samplers.seam import Outcome, Sampler
 from tests.support.chains import Held, held, run_chain, run_transitions, z_scores
 from tests.support.targets import Banana
-
-BEST = (autoregressive.LOG_STEP_BOUNDS[1], 0)  # independent draws, all but
 
 
 def ridge(rng, n, d=3):
@@ -70,29 +67,6 @@ def test_scales_go_on():
         changed = [f for f in ("log_scale", "autoregression") if getattr(later, f) != getattr(first, f)]
         assert changed == [name]
         assert getattr(shear.learn(x, later), name) == getattr(later, name)
-
-
-def test_independent_proposals_are_accepted_along_a_ridge():
-    """What it is for: with the history's mean and covariance alone next to none is."""
-    rng = np.random.default_rng(4)
-    target = Banana(3)
-    x = target.draw(rng, 1000)
-    found = shear.learn(x, None)._replace(autoregression=Tuning(*BEST))
-    plain = np.linalg.cholesky(np.cov(x.T))
-
-    def acceptance(propose):
-        proposals = [(at, propose(at)) for at in x[:400]]
-        log_ratios = [
-            target.log_density(p.position) - target.log_density(at) + p.log_q_ratio
-            for at, p in proposals
-            if p.move.endswith(("autoregressive", "towards"))
-        ]
-        return np.exp(np.minimum(log_ratios, 0.0)).mean()
-
-    straight = acceptance(lambda at: shear.propose(rng, at, found))
-    bent = acceptance(lambda at: autoregressive.propose(rng, at, x.mean(axis=0), plain, Tuning(*BEST)))
-    assert straight > 0.7
-    assert bent < 0.5 * straight
 
 
 # --- exactness -----------------------------------------------------------------------------------

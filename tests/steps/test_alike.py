@@ -127,3 +127,14 @@ def test_what_is_compiled_does_not_grow_with_the_groups():
         known = FactoredDensity(cut_of(model), model, model.initial_point(), QUICK).parts_known._known
         sizes.append(len(known.maker.fgraph.apply_nodes))
     assert sizes[1] <= sizes[0] + 2
+
+
+def test_more_terms_than_numpy_has_operands(caplog):
+    n = 33
+    model = doses(lengths=[2] * n, rows=range(n))
+    cut = cut_of(model)
+    found = FactoredDensity(cut, model, model.initial_point(), QUICK)
+    assert not caplog.records  # rewrites that failed
+    one_by_one = pytensor.function(model.value_vars, [t.sum() for t in cut.terms.values()], mode="FAST_COMPILE")
+    point = model.initial_point()
+    assert found(found.ravel(point)) == pytest.approx(sum(one_by_one(**point)), rel=1e-10)

@@ -46,7 +46,7 @@ def test_it_is_said_once_with_where_and_how_much():
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", [0, *(pytest.param(k, marks=pytest.mark.slow) for k in (1, 2))])
 def test_one_mode_is_no_news(shape, seed):
     assert told(SHAPES[shape], seed, start=8.0 if shape == "much less" else 1.0)[0] == []
 

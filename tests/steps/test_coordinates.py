@@ -184,7 +184,7 @@ def test_the_toy_by_hand_has_the_right_slope(centring):
 
 
 def correlated():
-    """Effects with an unknown correlation, by a Cholesky factor or a covariance, and effects that sum to zero."""
+    """Correlated effects, by a Cholesky factor or a covariance of unknowns, and effects that sum to zero."""
     box = BlackBox(lambda x: -0.5 * np.sum(np.square(x)), pt.dscalar)
     with pm.Model() as model:
         mu = pm.Normal("mu", 0.3, 1.0, shape=2)
@@ -192,9 +192,9 @@ def correlated():
         r = pm.Uniform("r", -0.4, 0.9)
         correlation = (1.0 - r) * np.eye(2) + r
         covariance = correlation * pt.outer(sd, sd)
-        chol, *_ = pm.LKJCholeskyCov("chol", n=2, eta=2.0, sd_dist=pm.HalfNormal.dist(1.0, shape=2))
+        chol = sd[:, None] * np.array([[1.0, 0.0], [0.6, 0.8]])
         x = [
-            pm.MvNormal("x", mu, covariance, shape=(2, 2)), pm.MvNormal("lkj", np.zeros(2), chol=chol),
+            pm.MvNormal("x", mu, covariance, shape=(2, 2)), pm.MvNormal("by_factor", np.zeros(2), chol=chol),
             pm.ZeroSumNormal("sums", sigma=sd[0], shape=4),
             pm.ZeroSumNormal("both", sigma=sd[1], n_zerosum_axes=2, shape=(3, 2)),
         ]  # fmt: skip
@@ -227,26 +227,3 @@ def test_correlated_effects_have_the_density_of_x_times_the_jacobian(several, ce
     pairs = [(parts.places(u + h, share)[2], parts.places(u - h, share)[2]) for h in 1e-6 * np.eye(found.dim)]
     slopes = np.array([(a - b) / 2e-6 for a, b in pairs])
     np.testing.assert_allclose(np.linalg.slogdet(slopes)[1], -share @ log_scale, atol=1e-5)
-
-
-def test_draws_of_correlated_effects_are_independent_when_moved(several):
-    """Model draws of x, moved to v: uncorrelated normals of variance 1; x itself is not."""
-    model, found, _ = several
-    with model:
-        draws = pm.draw([model["sd"], model["r"], model["mu"], model["x"]], 4000, random_seed=1)
-    sd, r, mu, x = draws
-    factor = np.linalg.cholesky(
-        ((1.0 - r)[:, None, None] * np.eye(2) + r[:, None, None]) * sd[:, :, None] * sd[:, None, :]
-    )
-    want = np.linalg.solve(factor, (x[:, 0] - mu)[:, :, None])[:, :, 0]
-    assert abs(np.corrcoef(want.T)[0, 1]) < 0.07
-    where = {v.name: part for v, part, _ in found.parts_known.cut.coordinates.layout}
-    point = model.initial_point()
-    got = []
-    for row in range(5):
-        point |= {
-            "sd_log__": np.log(sd[row]), "r_interval__": np.log((r[row] + 0.4) / (0.9 - r[row])),
-            "mu": mu[row], "x": x[row],
-        }  # fmt: skip
-        got.append(found.enter(found.ravel(point))[where["x"]][:2])
-    np.testing.assert_allclose(got, want[:5], rtol=1e-6, atol=1e-8)

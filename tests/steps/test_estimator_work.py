@@ -135,22 +135,8 @@ def test_a_change_to_an_estimate_of_zero_is_not_made():
     step = begin(KameleonStep(model=model))
     _, stats = drive(step, model.initial_point(), draws=20, tune=400)
     assert np.isfinite([s["model_logp"] for s in stats]).all()
-    assert stats[-1]["work"] >= 100
+    assert min(s["work"] for s in stats) >= 100
     assert step.life.state.work.log_factor < 0.0  # it would have lowered it
-
-
-def test_noise_that_does_not_depend_on_the_work():
-    """Raised as far as it goes, and the warning of too much noise says the rest."""
-
-    def estimate(rng, x, work):
-        return float(-0.5 * x * x + 3.0 * rng.standard_normal() - 4.5)
-
-    model = model_of(estimate, 2)
-    step = begin(KameleonStep(model=model))
-    drive(step, model.initial_point(), draws=0, tune=1000)
-    assert 180 < step.life.state.work.now[0] <= 200
-    step.stop_tuning()
-    assert "noise" in step.said
 
 
 # --- where else the model is evaluated -------------------------------------------------------
@@ -271,14 +257,3 @@ def test_work_that_depends_on_where_the_chain_is_is_biased():
     step = AdaptiveMetropolisStep(model=model)
     z = moment_z(step, model, chains=32, draws=2500, before_draw=depends)
     assert np.abs(z).max() > 10, z
-
-
-# --- bad input -------------------------------------------------------------------------------
-
-
-def test_a_pickled_estimator_and_equal_ones():
-    estimate = Estimate()
-    op = pickle.loads(pickle.dumps(NoisyLogLikelihood(estimate, work=7)))
-    assert op.work == 7
-    assert NoisyLogLikelihood(estimate, work=7) == NoisyLogLikelihood(estimate, work=7)
-    assert NoisyLogLikelihood(estimate, work=7) != NoisyLogLikelihood(estimate, work=8)

@@ -2,7 +2,6 @@
 
 import io
 import math
-import pickle
 import re
 
 import numpy as np
@@ -104,14 +103,6 @@ def test_the_mean_is_over_a_window_and_without_what_no_proposal_was():
     _, [row] = step.step(model.initial_point())
     assert row.told.acceptance == 0.0  # another chain begins
     assert row.told.phase == "climbing"
-
-
-def test_what_is_shown_comes_back_from_another_process():
-    row = progress.Row(accept=0.5)
-    row.told = progress.Told("tuning", 0.5, 7)
-    assert pickle.loads(pickle.dumps([row]))[0].told == row.told
-    plain = progress.update(progress.SCALE)({"accept": 0.25, "scaling": 2.0})  # a row without
-    assert plain["kameleon_scale"].startswith(".25")
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import cloudpickle
+import numba
 import numpy as np
 import pymc as pm
 import pytensor
@@ -16,6 +17,7 @@ from pymc.sampling.mcmc import assign_step_methods
 from pymc.step_methods.compound import BlockedStep, CompoundStep
 from pytensor.compile.ops import wrap_py
 from pytensor.graph.rewriting.basic import node_rewriter
+from pytensor.raise_op import Assert
 from pytensor.tensor.random.type import RandomType
 
 import pymc_kameleon
@@ -24,11 +26,13 @@ from pymc_kameleon.steps.noise.hidden_generators import hidden_generators
 from pymc_kameleon.steps.pytensor_internals import (
     STEP_METHODS,
     NotScalar,
+    callable_from_numba,
     cells,
     compiling_step,
     copy_generator,
     draws_random_numbers,
     find_rng_nodes,
+    has_default_mode,
     model_without,
     operations,
     other_steps,
@@ -118,6 +122,67 @@ def test_a_function_without_a_number():
         raw_callable(compile_pymc([x := pt.dvector()], x, mode="CVM"))(np.ones(1))
 
 
+# --- calling a Function from compiled code -----------------------------------------------------
+
+
+@numba.njit
+def called(function, arguments):
+    return function(arguments)
+
+
+def two_outputs(mode, operation=lambda x: x):
+    x, s = pt.dvector("x"), pytensor.shared(np.array([2.0, 3.0]), name="s")
+    return compile_pymc([x], [(operation(x) * s).sum(), 2.0 * operation(x)], mode=mode), s
+
+
+@pytest.mark.parametrize("of_any_number", [True, False])
+def test_compiled_code_calls_it_with_what_is_shared_now(monkeypatch, of_any_number):
+    function, s = two_outputs("NUMBA")
+    if not of_any_number:  # as PyTensor does what it cannot keep in its cache
+        monkeypatch.setattr(function.vm, "jit_fn", numba.njit(lambda x, s: (np.array((x * s).sum()), 2.0 * x)))
+    pointer, more = callable_from_numba(function, [np.zeros(2)])
+    x = np.array([1.0, 10.0])
+    for values in ([2.0, 3.0], [4.0, 5.0]):
+        s.set_value(np.array(values))
+        total, twice = called(pointer, (x, *more()))
+        assert total[()] == np.dot(values, x)
+        np.testing.assert_array_equal(twice, 2.0 * x)
+    s.set_value(np.arange(4.0)[::2], borrow=True)  # not contiguous
+    assert called(pointer, (x, *more()))[0][()] == 20.0
+
+
+def test_what_it_raises_leaves_all_it_returns_empty(monkeypatch):
+    function, _ = two_outputs("NUMBA", lambda x: Assert("below 0")(x, x[0] > 0.0))
+    pointer, more = callable_from_numba(function, [np.zeros(2)])
+    seen = []
+    monkeypatch.setattr("sys.unraisablehook", lambda given: seen.append(given.exc_type))
+    assert called(pointer, (np.ones(2), *more()))[1].size == 2
+    assert not seen
+    assert called(pointer, (-np.ones(2), *more()))[1].size == 0
+    assert seen == [AssertionError]
+
+
+@pytest.mark.parametrize("lost", ["linker", "vm", "overloads", "type"])
+def test_without_it_compiled_code_cannot(monkeypatch, lost):
+    function, s = two_outputs("CVM" if lost == "linker" else "NUMBA")
+    if lost == "vm":
+        function = SimpleNamespace(input_storage=function.input_storage, maker=function.maker)
+    elif lost == "overloads":
+        monkeypatch.setattr(function.vm, "jit_fn", function.vm.jit_fn.py_func)
+    elif lost == "type":
+        s.container.storage[0] = object()
+    assert callable_from_numba(function, [np.zeros(2)]) is None
+
+
+def test_whether_the_linker_is_pytensors_choice():
+    with pytensor.config.change_flags(mode="Mode", linker="auto"):
+        assert has_default_mode()
+    with pytensor.config.change_flags(mode="FAST_COMPILE"):
+        assert not has_default_mode()
+    with pytensor.config.change_flags(mode="Mode", linker="py"):
+        assert not has_default_mode()
+
+
 # --- fastmath --------------------------------------------------------------------------------
 
 
@@ -184,18 +249,6 @@ def test_cells_without_containers_go_through_the_shared_variables(mode, monkeypa
     twin = cloudpickle.loads(cloudpickle.dumps((function, *slow)))
     assert set_and_call(*twin, 6.0) == pytest.approx(fast + 2.0)
     assert slow[0].value == 5.0
-
-
-def test_containers_elsewhere_are_noticed():
-    """A container that does not hold the shared variable's value is not the one that the function reads."""
-    function, s, _ = noisy_function("CVM")
-    s.set_value(np.array(4.0))
-    others = [SimpleNamespace(storage=[None]) for _ in function.input_storage]
-    twin = SimpleNamespace(maker=function.maker, input_storage=others, get_shared=function.get_shared)
-    assert [cell._place for cell in cells(twin, lambda v: True)] == [None, None]
-    assert cells(twin, lambda v: True)[0].value == 4.0
-    del twin.input_storage
-    assert cells(twin, lambda v: True)[0].value == 4.0
 
 
 @pytest.mark.parametrize("kind", ["plain", "noisy"])

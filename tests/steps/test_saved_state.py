@@ -97,27 +97,6 @@ def test_from_a_callback_of_pm_sample(tmp_path):
     assert went_on.tobytes() == idata["posterior"]["x"].values[0].tobytes()
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("box", [lambda a: -0.5 * (a - 1.0) ** 2, lambda a: -8.0 * abs(a - 1.0)])
-def test_black_boxes_that_are_learned_one_by_one_go_on(tmp_path, box):
-    def steps():
-        with pm.Model():
-            mu = pm.Normal("mu")
-            x = pm.Normal("x", mu, 1.0, shape=2)
-            for i in range(2):
-                pm.Potential(f"y{i}", Box(box)(x[i]))
-            return pk.KamiltonianStep(**QUICK)
-
-    step, twin = steps(), steps()
-    assert step.by_factors
-    points, _ = drive(begin(step), step.model.initial_point(), 300)
-    goes_on(step, twin, points[-1], tmp_path / "state", 200)
-    bent = twin.sampling_state.algorithm_state.surface.emulator.splines.first[-1] > 0
-    assert bent == (box(3.0) == -16.0)  # the second has a spline, and it is in the file
-    step.stop_tuning()
-    goes_on(step, twin, where_now(step, points), tmp_path / "state", 100)
-
-
 # --- in a new process ---------------------------------------------------------------------------------
 
 RESUMED = {
@@ -284,22 +263,6 @@ def test_a_file_names_records_of_this_package_only():
     for name in ("os:system", "subprocess:Popen", "pymc_kameleon.sampling.workers:evaluate", "builtins:eval"):
         with pytest.raises(ValueError, match="a sampling state has no"):
             saved_state._class(name)
-
-
-def test_a_write_that_fails_leaves_the_file_that_was_there(kept, tmp_path, monkeypatch):
-    _, step = kept
-    path = tmp_path / "state"
-    pk.save_state(step, path)
-    before = path.read_bytes()
-
-    def full(descriptor):
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr("os.fsync", full)
-    with pytest.raises(OSError, match="No space left"):
-        pk.save_state(step, path)
-    assert path.read_bytes() == before
-    assert [p.name for p in tmp_path.iterdir()] == ["state"]
 
 
 def test_what_was_one_object_is_one_again():

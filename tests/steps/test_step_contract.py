@@ -31,7 +31,6 @@ from tests.step_tester import (
     every_step_with_a_scale,
     make,
     sample,
-    values,
 )
 
 TUNE = 200
@@ -46,21 +45,6 @@ def tuned(case, model, seed=0):
     points, _ = drive(step, model.initial_point(), 0, TUNE)
     step.stop_tuning()
     return step, points[-1]
-
-
-# --- PyMC's own protocols --------------------------------------------------------------------
-
-
-@every_step
-def test_rvs_assignment_protocol(case):
-    model = tester.shapes()
-    with model:
-        for name in ("matrix", "scale"):
-            step = make(case, model, [model[name]], **QUICK)
-            assert step.vars == [model.rvs_to_values[model[name]]]
-        step = make(case, model, [model["scale"], model.rvs_to_values[model["matrix"]]], **QUICK)
-    expected = {model.rvs_to_values[model[name]] for name in ("matrix", "scale")}
-    assert set(step.vars) == expected
 
 
 # --- tuning ----------------------------------------------------------------------------------
@@ -256,32 +240,6 @@ def test_a_copy_is_independent(case, copied):
     assert_same_draws(drive(step, points[-1], 20), drive(fresh, points[-1], 20))
 
 
-@every_step
-def test_zarr_state_resumes(case, monkeypatch):
-    """What PyMC stores in a ZarrTrace goes on where the chain stopped."""
-    pytest.importorskip("zarr")
-    import numcodecs.pickles
-    from pymc.backends.zarr import ZarrTrace
-
-    monkeypatch.setattr(numcodecs.pickles, "ALLOW_UNSAFE_PICKLE_DECODE", True)
-    model = tester.gaussian()
-    step = compiled_step(case, model)
-    trace = ZarrTrace(draws_per_chunk=10)
-    options = {"tune": 150, "chains": 2, "return_inferencedata": False, "trace": trace}
-    sample(step, model, draws=40, **options)
-    stored = trace.root._sampling_state.sampling_state[1]
-    position = trace.posterior["x"][1, -1]
-    step.sampling_state = stored
-    evaluations = step.evaluations
-    continued, _ = drive(step, {"x": np.asarray(position)}, 30)
-    again = step.evaluations - evaluations  # nothing is evaluated again
-    assert 0 < again <= 30 if case.skips else again == 30
-    longer = ZarrTrace(draws_per_chunk=10)
-    sample(step, model, draws=70, **{**options, "trace": longer})
-    np.testing.assert_array_equal(longer.posterior["x"][1, 40:], values(continued, "x"))
-    assert set(np.unique(longer.sample_stats["sampler_0__move"][1])) >= set(case.moves)
-
-
 # --- points ----------------------------------------------------------------------------------
 
 
@@ -471,6 +429,7 @@ def test_same_draws_in_spawned_processes(case):
     assert_same_trace(sample(step, model), sample(step, model, cores=2, mp_ctx="spawn"))
 
 
+@pytest.mark.slow
 @every_step
 def test_same_draws_next_to_nuts(case):
     model = tester.pair()

@@ -123,7 +123,7 @@ def test_points_in_the_models_own_space_and_an_earlier_run(model, table):
         assert stats[-1]["refits"] == 1
 
 
-@pytest.mark.parametrize("moment", [2, 5, 30, TUNE + 5])
+@pytest.mark.parametrize("moment", [2, 30, TUNE + 5])
 def test_a_chain_goes_on_bit_for_bit_in_another_step(model, table, moment):
     step, other = (begin(model, seed, evaluations=table) for seed in (1, 2))
     _, _, point = drive(step, model.initial_point(), moment)

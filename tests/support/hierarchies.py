@@ -1,11 +1,14 @@
 """Hierarchical models with black boxes, for the tests: as arrays with everything by hand, and in PyMC."""
 
+import numba
 import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
+from numba.extending import register_jitable
 from pytensor.graph.basic import Apply
 from pytensor.graph.op import Op
 
+from pymc_kameleon.steps.pytensor_internals import FirstClass
 from pymc_kameleon.surrogates.factors.layout import Layout
 
 
@@ -23,6 +26,38 @@ class BlackBox(Op):
         outputs[0][0] = np.asarray(self.function(*inputs))
 
 
+@register_jitable
+def places_of_toy(u, centring):
+    """What :meth:`Toy.places` returns."""
+    share, mu, log = centring[2:], u[0], u[1]
+    z = (u[2:] - share * mu) * np.exp(-share * log)
+    x = mu + np.exp(log) * z
+    flat = np.zeros(2)
+    return (
+        x,
+        np.concatenate((u[:2], x)),
+        np.concatenate((u[:2], z)),
+        np.concatenate((flat, np.full(2, mu))),
+        np.concatenate((flat, np.full(2, log))),
+    )
+
+
+@register_jitable
+def known_of_toy(u, centring, w, outputs, jacobian, slope, slope_error):
+    """What :meth:`Toy.known` returns, the value as an array."""
+    share, mu, log = centring[2:], u[0], u[1]
+    z = (u[2:] - share * mu) * np.exp(-share * log)
+    prior = -0.5 * (mu**2 + (log + 1.0) ** 2 + (z * z).sum()) - log * share.sum()
+    by_x = jacobian[:, 0] - slope
+    scale = np.exp(log)
+    by_z = -z + by_x * scale
+    by_u = np.empty(4)
+    by_u[0] = -mu + by_x.sum() - (by_z * share * np.exp(-share * log)).sum()
+    by_u[1] = -(log + 1.0) - share.sum() + (by_x * scale * z).sum() - (by_z * share * z).sum()
+    by_u[2:] = by_z * np.exp(-share * log)
+    return np.array(prior + outputs.sum()), slope_error * by_u, np.ones(2)
+
+
 class Toy:
     """Mu ~ N(0, 1), l ~ N(-1, 1), x_j ~ N(mu, exp(l)), and a black box -(x_j - a_j)^2 / 2 s^2 for each of two groups.
 
@@ -37,14 +72,13 @@ class Toy:
         self.layout = Layout(np.arange(3), np.arange(3), np.array([True, True]))
         self.movable = np.array([False, False, True, True])
         self.parts_known = self
-        self.evaluated_at = self.outputs = np.zeros(2)
+        self.outputs = np.zeros(2)
 
     def boxes(self, x):
         return -0.5 * np.square((x - self.data) / self.noise)
 
     def __call__(self, v):
         """Log density of v, up to a constant."""
-        self.evaluated_at = v
         with np.errstate(all="ignore"):
             self.outputs = self.boxes(v[0] + np.exp(v[1]) * v[2:])
             prior = -0.5 * (v[0] ** 2 + (v[1] + 1.0) ** 2 + v[2:] @ v[2:])
@@ -52,37 +86,15 @@ class Toy:
 
     def places(self, u, centring):
         with np.errstate(all="ignore"):
-            return self._places(u, centring)
-
-    def _places(self, u, centring):
-        share, mu, log = centring[2:], u[0], u[1]
-        z = (u[2:] - share * mu) * np.exp(-share * log)
-        x = mu + np.exp(log) * z
-        flat = np.zeros(2)
-        return (
-            x,
-            np.concatenate([u[:2], x]),
-            np.concatenate([u[:2], z]),
-            np.concatenate([flat, np.full(2, mu)]),
-            np.concatenate([flat, np.full(2, log)]),
-        )
+            return places_of_toy(u, centring)
 
     def known(self, *given):
         with np.errstate(all="ignore"):
-            return self._known(*given)
+            value, by_u, by_o = known_of_toy(*given, self.slope_error)
+        return float(value), by_u, by_o
 
-    def _known(self, u, centring, w, outputs, jacobian, slope):
-        share, mu, log = centring[2:], u[0], u[1]
-        z = (u[2:] - share * mu) * np.exp(-share * log)
-        prior = -0.5 * (mu**2 + (log + 1.0) ** 2 + z @ z) - log * share.sum()
-        by_x = jacobian[:, 0] - slope
-        scale = np.exp(log)
-        by_z = -z + by_x * scale
-        by_u = np.empty(4)
-        by_u[0] = -mu + by_x.sum() - (by_z * share * np.exp(-share * log)).sum()
-        by_u[1] = -(log + 1.0) - share.sum() + (by_x * scale * z).sum() - (by_z * share * z).sum()
-        by_u[2:] = by_z * np.exp(-share * log)
-        return float(prior + outputs.sum()), self.slope_error * by_u, np.ones(2)
+    def compiled(self):
+        return None
 
     def draw(self, rng, size):
         """Exact draws of v: from the prior, accepted with the likelihood, which is at most 1."""
@@ -94,6 +106,30 @@ class Toy:
             if np.log(rng.random()) < self.boxes(x).sum():
                 found.append(v)
         return np.array(found)
+
+
+class CompiledToy(Toy):
+    """With functions that compiled code can call, as those of a PyMC model are."""
+
+    def __init__(self, places=places_of_toy, known=known_of_toy):
+        super().__init__()
+        self._functions = (
+            first_class(places, 2 * [np.zeros(4)]),
+            first_class(
+                known, [np.zeros(4), np.zeros(4), np.zeros(2), np.zeros(2), np.zeros((2, 1)), np.zeros(2), 1.0]
+            ),
+        )
+
+    def compiled(self):
+        return *self._functions, ((), (self.slope_error,))
+
+
+def first_class(function, given):
+    """A function of Numba's as ``pytensor_internals.callable_from_numba`` makes it."""
+    jitted, kinds = numba.njit(function), numba.types.Tuple([numba.typeof(a) for a in given])
+    of_tuple = numba.njit(lambda arguments: jitted(*arguments))
+    of_tuple.compile((kinds,))
+    return FirstClass(of_tuple.overloads[(kinds,)], kinds)
 
 
 def schools(groups=3):

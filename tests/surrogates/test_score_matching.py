@@ -417,55 +417,6 @@ def test_search_finds_the_coordinates_that_matter(family):
     assert scores[0] < 1.3 * scores[1] < 0  # in units of the true score's -J
 
 
-def test_search_leaves_an_isotropic_target_alone_and_starts_where_it_is_told():
-    rng = np.random.default_rng(6)
-    points = rng.standard_normal((400, 3))
-    folds, base, weights = sm.block_folds(400), sm.gaussian_base(3, 0.0, 2.0), np.ones(400)
-    unit = rff.draw_features(rng, "gaussian", 3, 100)
-    grid = 10.0 ** np.arange(-1.0, -7.0, -1.0)
-    args = (points, folds, unit, grid, weights, base)
-    assert np.ptp(search.search_lengthscales(*args)) == 0.0
-    # a start that is better than every isotropic candidate is where it stays without sweeps
-    bent = slow_banana(rng, 400)[:, :3]
-    found = search.search_lengthscales(bent, *args[1:])
-    again = search.search_lengthscales(bent, *args[1:], start=found, sweeps=0)
-    np.testing.assert_array_equal(again, found)
-
-
-def random_walk_chain(rng, n):
-    """A Metropolis chain on N(0, I) with its repeats."""
-    x, chain = np.zeros(2), []
-    for _ in range(n):
-        new = x + rng.standard_normal(2)
-        if np.log(rng.random()) < 0.5 * (x @ x - new @ new):
-            x = new
-        chain.append(x)
-    return np.array(chain)
-
-
-def test_repeated_states_fool_random_folds_but_not_distinct_ones():
-    """The same state on both sides of a split: the smallest lengthscale seems best, and is not."""
-    rng = np.random.default_rng(3)
-    chain = random_walk_chain(rng, 800)
-    fresh = rng.standard_normal((2000, 2))
-    random = np.array_split(rng.permutation(800), 4)
-    grid = np.array([0.2, 0.5, 1.0, 3.0]), np.array([1e-1, 1e-3, 1e-5, 1e-7])
-    fooled = validate("lite", rng, chain, random, None, None, grid)
-    states, weights = sm.distinct_states(chain)
-    honest = validate("lite", rng, states, sm.block_folds(len(states)), weights, None, grid)
-    assert fooled.lengthscale == 0.2
-    assert honest.lengthscale == 3.0
-
-    def truth(v):
-        fit = lite.fit_lite(states, v.lengthscale, v.regularization, weights)
-        return sm.score_objective(fit, fresh)
-
-    assert fooled.score < -4  # what it promises; nothing is better than -1
-    assert truth(fooled) > 0
-    assert abs(truth(honest) - honest.score) < 0.1
-    assert truth(honest) < -0.9
-
-
 def test_distinct_states():
     points = np.array([[2.0, 1.0], [2.0, 1.0], [0.0, 5.0], [2.0, 1.0], [1.0, 1.0]])
     states, weights = sm.distinct_states(points)

@@ -19,24 +19,13 @@ def random_surrogate(rng, d, kind):
     q, r = rng.standard_normal((2, d, d))
     blank = features.blank(rng.standard_normal(d), np.exp(rng.standard_normal(d)), rng.standard_normal((d, d)))
     return blank._replace(
-        origin=rng.standard_normal(d),
-        frame=np.tril(rng.standard_normal((d, d))),
-        constant=1.3,
-        linear=rng.standard_normal(d),
-        quadratic=q + q.T,
-        variables=variables,
-        powers=powers,
-        monomials=rng.standard_normal(len(variables)),
-        kind=kind,
-        centres=rng.standard_normal((19, d)),
-        phases=rng.random(19),
-        weights=rng.standard_normal(19),
-        lengthscale=1.7,
-        tails=rng.standard_normal(len(LOG_LADDER)),
-        tail_scale=3.0,
-        tail_linear=rng.standard_normal(d),
+        origin=rng.standard_normal(d), frame=np.tril(rng.standard_normal((d, d))), constant=1.3,
+        linear=rng.standard_normal(d), quadratic=q + q.T, variables=variables, powers=powers,
+        monomials=rng.standard_normal(len(variables)), kind=kind, centres=rng.standard_normal((19, d)),
+        phases=rng.random(19), weights=rng.standard_normal(19), lengthscale=1.7,
+        tails=rng.standard_normal(len(LOG_LADDER)), tail_scale=3.0, tail_linear=rng.standard_normal(d),
         tail_quadratic=r + r.T,
-    )
+    )  # fmt: skip
 
 
 def plain_value(f, x):

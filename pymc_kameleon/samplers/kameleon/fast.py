@@ -96,8 +96,9 @@ class FastKameleon(LocalMoves):
         Share of the trace of C that the truncated factor carries, in (0, 1]. Default 0.75.
     whole_history : bool
         Keep the coordinates from the first refresh on and fold every later state into the running moments, block by
-        block (the dissertation's); they are computed anew when the median distance has changed by a tenth. Default
-        False: recompute them from the last two thirds of the history at each refresh.
+        block (the dissertation takes in every state at once, which brings nothing: docs/papers.md); they are computed
+        anew when the median distance has changed by a tenth. Default False: recompute them from the last two thirds of
+        the history at each refresh.
 
     Raises
     ------

@@ -14,7 +14,6 @@ from typing import NamedTuple
 import numpy as np
 
 from pymc_kameleon.samplers.kamiltonian.trust import Current
-from pymc_kameleon.samplers.kamiltonian.values import sampler as value_kamiltonian
 from pymc_kameleon.samplers.seam import Point, Proposal, Sampler
 
 
@@ -43,4 +42,5 @@ def come_true(found: Guess | None, rng: np.random.Generator, point: Point, state
     if found is None or accepted != found.accepted or state.share != found.share:
         return None
     rng.bit_generator.state = found.rng.bit_generator.state
-    return value_kamiltonian.from_retained(found.proposal, point.log_density)
+    stays = found.proposal.log_density is not None  # a free chain that went nowhere
+    return found.proposal._replace(log_density=point.log_density if stays else None)

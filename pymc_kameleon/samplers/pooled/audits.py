@@ -8,12 +8,9 @@ posterior, and change none.
 """
 
 import math
+from typing import Any
 
 import numpy as np
-
-from pymc_kameleon.samplers.kamiltonian.values.state import State
-from pymc_kameleon.samplers.pooled.probes import ARM
-from pymc_kameleon.surrogates import transitions as surrogate_dynamics
 
 AUDITS = 120  # in a run: the last hundred of them judge
 SHARE = 0.3  # of an evaluation for each draw, until there are so many: a hundred of a run of 1,000
@@ -38,8 +35,8 @@ class Free:
     Parameters
     ----------
     rng : numpy.random.Generator
-    state : State
-        Frozen.
+    surrogate : Frozen
+        Of :mod:`pymc_kameleon.samplers.pooled.by_values`, or another.
 
     Attributes
     ----------
@@ -50,40 +47,36 @@ class Free:
         In the order in which they are evaluated.
     """
 
-    def __init__(self, rng: np.random.Generator, state: State):
-        dynamics, archive = state.dynamics, state.dynamics.archive
-        self.typical = state.mixture.typical
-        values = [surrogate_dynamics.value(dynamics, z) for z in archive]
+    def __init__(self, rng: np.random.Generator, surrogate: Any):
+        archive = surrogate.archive
+        self.typical = surrogate.mixture.typical
         # C: not farther out, and f not lower, than 1 % of the states of tuning. What of the posterior lies beyond is
         # estimated by the draws alone.
-        self.floor = float(np.quantile(values, 0.01))
-        farthest = float(np.quantile(surrogate_dynamics.reach(dynamics, archive), 0.99))
-        self.dynamics = dynamics._replace(radius=min(dynamics.radius, farthest))
-        self.positions = self._run(rng, state.options.choice.arms[ARM])
+        self.floor = float(np.quantile(surrogate.values(archive), 0.01))
+        self.farthest = float(np.quantile(surrogate.distances(archive), 0.99))
+        self.surrogate = surrogate.within(self.farthest)
+        self.positions = self._run(rng)
         flat = self.positions.reshape(-1, archive.shape[1])
         self.inside = self._values(flat)[1].reshape(CHAINS, DRAWS)
         rows = np.flatnonzero(self.inside)
         self.audits = flat[rng.permutation(rows)[:AUDITS]]
 
-    def _run(self, rng, arm):
-        archive = self.dynamics.archive
-        within = surrogate_dynamics.reach(self.dynamics, archive) < self.dynamics.radius
+    def _run(self, rng):
+        archive = self.surrogate.archive
+        within = self.surrogate.distances(archive) < self.farthest
         found = np.empty((CHAINS, DRAWS, archive.shape[1]))
         for chain in found:
             z = archive[rng.choice(np.flatnonzero(within))]
             for k in range(-BURN, DRAWS):
-                z = surrogate_dynamics.run(rng, z, self.dynamics, arm).z
+                z, x = self.surrogate.run(rng, z)
                 if k >= 0:
-                    chain[k] = surrogate_dynamics.to_x(self.dynamics, z)
+                    chain[k] = x
         return found
 
     def _values(self, positions):
         """F at points (n, d), and whether they are in C."""
-        dynamics = self.dynamics
-        z = np.array([surrogate_dynamics.to_z(dynamics, x) for x in positions])
-        f = np.array([surrogate_dynamics.value(dynamics, at) for at in z])
-        near = surrogate_dynamics.reach(dynamics, z) < dynamics.radius
-        return f, near & (f < dynamics.ceiling) & (f > self.floor)
+        z, f, near = self.surrogate.located(positions)
+        return f, near & (self.surrogate.distances(z) < self.farthest) & (f > self.floor)
 
     def log_ratios(self, positions: np.ndarray, log_densities: np.ndarray) -> np.ndarray:
         """F - log p of points (n, d), less its typical value, shape (n,); -inf outside C, where exp(f) counts as 0."""

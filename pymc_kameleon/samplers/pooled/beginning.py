@@ -17,13 +17,14 @@ from pymc_kameleon.samplers.seam import Point
 
 
 class Start:
-    """Evaluate the initial point; without climbs, or if the log density is not finite there, the starts."""
+    """Evaluate the initial point; without climbs together, or if the log density is not finite there, the starts."""
 
     name = "start"
 
     def __init__(self, chains: Any):
         self.chains, self.done, self.nowhere = chains, False, False
-        self.points = [chains.initial] if chains.plan.climb else list(chains.starts)
+        self.climbs = chains.plan.climb and not chains.learner.sampler.climbs_by_itself
+        self.points = [chains.initial] if self.climbs else list(chains.starts)
 
     def ask(self):
         """Every point of those."""
@@ -40,12 +41,12 @@ class Start:
     def next(self):
         """A climb, or learning at once."""
         chains, best = self.chains, int(np.argmax(self.values))
-        if chains.plan.climb:
+        if self.climbs:
             chains.initial = self.points[best]
             return Climb(chains, self.values[best])
         chosen = [k if v > -np.inf else best for k, v in enumerate(self.values)]
         factor = np.diag(np.broadcast_to(0.1 * np.asarray(chains.scale), chains.initial.shape))
-        return learned_together(chains, [(chains.starts[k], self.values[k]) for k in chosen], factor)
+        return learned_together(chains, [Point(chains.starts[k], self.values[k]) for k in chosen], factor)
 
 
 class Warm:
@@ -79,10 +80,12 @@ class Warm:
             raise ValueError("no log density is finite at the evaluations given.")
         n = len(chains.starts)
         chosen = [k if k in finite else finite[k % len(finite)] for k in range(n)]
-        starts = [(self.known.positions[self.rows[k]], float(self.values[k])) for k in chosen]
+        starts = [Point(self.known.positions[self.rows[k]], float(self.values[k])) for k in chosen]
         spread = np.std(self.known.positions[self.rows], axis=0)
         factor = np.diag(np.where(spread > 0.0, spread, np.asarray(chains.scale)))
-        return learned_together(chains, starts, factor, self.known)
+        # where outputs are learned from, log densities alone say where to begin and no more
+        learns = self.known.outputs.shape == (self.known.size, chains.evaluated.outputs.shape[1])
+        return learned_together(chains, starts, factor, self.known if learns else None)
 
 
 class Climb:
@@ -135,9 +138,9 @@ class Climb:
         for rng, g in zip(chains.rngs, self.group, strict=True):
             positions, values = groups[g]
             k = int(rng.integers(len(values)))
-            starts.append((positions[k], float(values[k])))
+            starts.append(Point(positions[k], float(values[k])))
         factor = pooled_climbs.factor(state)
-        chains.groups = _side_by_side(np.array([x for x, _ in starts]), factor)
+        chains.groups = _side_by_side(np.array([p.position for p in starts]), factor)
         return learned_together(chains, starts, factor)
 
 

@@ -19,6 +19,7 @@ from pymc_kameleon.numerics import evaluations
 from pymc_kameleon.samplers.modes import catalogue as geometry
 from pymc_kameleon.samplers.pooled import audits, looks, probes
 from pymc_kameleon.samplers.pooled.beginning import Start, Warm
+from pymc_kameleon.samplers.pooled.by_values import ByValues
 from pymc_kameleon.samplers.pooled.climbs import Climbs
 from pymc_kameleon.samplers.pooled.drawing import Request, Row
 from pymc_kameleon.samplers.pooled.learning import Suspicions
@@ -54,8 +55,9 @@ class Run:
         self.rows: list[Row] = []
         self.stopped = ""
 
-    def record(self, requests: list[Request], values) -> list[float]:
-        """Take down what was found; anything that is not finite is -inf."""
+    def record(self, requests: list[Request], found) -> list[float]:
+        """Take down what was found; a log density that is not finite is -inf."""
+        values, outputs = evaluations.taken_apart(found)
         failed = [k for k, v in enumerate(values) if not v < math.inf]  # NaN fails, too
         self.failed += len(failed)
         if failed:
@@ -64,8 +66,8 @@ class Run:
         self.nonfinite += values.count(-math.inf)
         if requests:
             x, members, moves = zip(*requests, strict=True)
-            made = evaluations.table(np.array(x), values, members, self.rounds, moves)
-            self.evaluated = evaluations.merge([self.evaluated, made])
+            made = evaluations.table(np.array(x), values, members, self.rounds, moves, outputs)
+            self.evaluated = evaluations.merge([self.evaluated, made]) if self.evaluated.size else made
             self.rounds += 1
         return values
 
@@ -95,15 +97,16 @@ class Chains(Run):
         Where looks begin after tuning, before any other: draws of the prior.
     apply : callable
         ``map``, or one that computes the members' proposals side by side, in order, such as a thread pool's.
-    options
-        Of :class:`pymc_kameleon.samplers.kamiltonian.values.sampler.ValueKamiltonian`.
+    learner : ByValues or ByFactors
+        What is learned, and how. Default: the log density as a whole.
     """
 
-    def __init__(self, initial, starts, seed, plan: Plan, *, scale=1.0, known=None, far=(), apply=map, **options):
+    def __init__(self, initial, starts, seed, plan: Plan, *, scale=1.0, known=None, far=(), apply=map, learner=None):
         super().__init__(initial, starts, plan)
         children = seed.spawn(len(starts) + 1)
         self.rng, *self.rngs = [np.random.default_rng(child) for child in children]
-        self.scale, self.far, self.apply, self.options = scale, far, apply, options
+        self.learner = ByValues() if learner is None else learner
+        self.scale, self.far, self.apply = scale, far, apply if self.learner.side_by_side else map
         self.hub: Any = None
         self.members: list = []
         self.modes = 1  # that are known
@@ -150,7 +153,7 @@ class Chains(Run):
             self._phase.drawing.ahead(is_over)
 
     def tell(self, values) -> None:
-        """Take the log densities of what ``ask`` returned, in its order."""
+        """Take the log densities of what ``ask`` returned, in its order; or arrays, of each and what belongs to it."""
         phase = self._phase
         phase.tell(self.record(self._asked, values))
         made = self.rows or self.warmup

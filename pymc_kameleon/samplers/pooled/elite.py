@@ -8,10 +8,12 @@ few of those, the best of all evaluated points stand in.
 """
 
 import math
+from typing import Any
 
 import numpy as np
 
 from pymc_kameleon.samplers.kamiltonian.values.state import State
+from pymc_kameleon.samplers.seam import Point
 from pymc_kameleon.surrogates.transitions import Dynamics
 from pymc_kameleon.surrogates.values.features import quadratic_size
 
@@ -37,11 +39,12 @@ def heights(dynamics: Dynamics | None, x: np.ndarray, log_densities: np.ndarray)
     return log_densities - 0.5 * moves.rates[k] * moves.exponents[k].sum() * away
 
 
-def highest(hub: State) -> float:
-    """The highest log density evaluated; ``-inf`` if there is none."""
+def is_lost(learner: Any, hub: Any, point: Point) -> bool:
+    """Whether a member at ``point`` is far below the highest log density evaluated."""
     evaluated = hub.learning.evaluated
-    values = heights(hub.dynamics, evaluated.positions, evaluated.log_densities)
-    return float(np.max(values, initial=-math.inf, where=np.isfinite(values)))
+    values = learner.heights(hub, evaluated.positions, evaluated.log_densities)
+    own = learner.heights(hub, point.position[None], np.array([point.log_density]))[0]
+    return bool(own < np.max(values, initial=-math.inf, where=np.isfinite(values)) - depth(len(point.position)))
 
 
 def elite(hub: State) -> tuple[np.ndarray, np.ndarray]:

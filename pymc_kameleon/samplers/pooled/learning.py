@@ -18,10 +18,9 @@ from pymc_kameleon.samplers.modes.catalogue import catalogue_of
 from pymc_kameleon.samplers.modes.detection import Cut
 from pymc_kameleon.samplers.pooled import climbs as pooled_climbs
 from pymc_kameleon.samplers.pooled.drawing import Drawing, Frozen, Request, Row, stacked
-from pymc_kameleon.samplers.pooled.members import SAMPLER
 from pymc_kameleon.samplers.pooled.production import Production
 from pymc_kameleon.samplers.pooled.tuning import Tuning
-from pymc_kameleon.samplers.seam import Sampler
+from pymc_kameleon.samplers.seam import Point, Sampler
 
 ROUNDS = 8  # of tuning, before which the chains have not moved enough to be told apart
 LATEST = 0.6  # of the evaluations for tuning: after it there are not enough left to learn a mode
@@ -64,10 +63,11 @@ class Learn:
 
     def tell(self, values):
         """Each part learns from its own."""
-        told = iter(values)
+        outputs = self.chains.evaluated.outputs[self.chains.evaluated.size - len(values) :]
+        told = zip(values, outputs, strict=True)
         for part, asked, waits in zip(self.parts, self.asked, self.waiting, strict=True):
             if not waits:
-                part.tuning.tell([next(told) for _ in asked])
+                part.tuning.tell([Point(r.position, v, None, o) for r, (v, o) in zip(asked, told, strict=False)])
         self._show()
         rows = [p.tuning.row(w) for p, w in zip(self.parts, self.waiting, strict=True)]
         columns = zip(*(row[:3] for row in rows), strict=True)
@@ -91,25 +91,26 @@ class Learn:
         chains = self.chains
         hubs, parts = zip(*(p.tuning.freeze() for p in self.parts), strict=True)
         members = self._in_order(parts)
-        sampler: Sampler = SAMPLER
+        sampler: Sampler = chains.learner.sampler
         chains.hub = max(hubs, key=lambda hub: hub.quality.residual_sd)
         if len(hubs) > 1:
             chains.plan = chains.plan._replace(audits=0)  # those are of one surrogate
             found, sampler = catalogue_of(chains.rng, hubs), across.SAMPLER
             members = [Frozen(m.rng, m.point, across.frozen(found, hubs, m.point)) for m in members]
         chains.members = members
-        return Production(chains, Drawing(sampler, members, hubs, chains.apply))
+        surrogates = tuple(chains.learner.surrogate(hub) for hub in hubs)
+        return Production(chains, Drawing(sampler, members, surrogates, chains.apply))
 
 
 def learned_together(chains, starts, factor, before: Evaluations | None = None) -> Learn:
-    """All chains, from ``starts`` (position, log density); ``before`` is what an earlier run has evaluated."""
+    """All chains, from ``starts``, points; ``before`` is what an earlier run has evaluated."""
     plan, known, base = chains.plan, chains.evaluated, 0
     if before is not None:
         known, base = evaluations.merge([before, known]), before.size
     tuning = Tuning(
-        chains.rng, chains.rngs, starts, known, factor, base=base, limit=base + plan.tune_until,
+        chains.learner, chains.rng, chains.rngs, starts, known, factor, base=base, limit=base + plan.tune_until,
         latest=base + plan.learn_until, most=base + plan.at_most, wait=plan.tune is not None,
-        apply=chains.apply, **chains.options,
+        apply=chains.apply,
     )  # fmt: skip
     return Learn(chains, [Part(tuning, list(range(len(starts))))])
 
@@ -133,7 +134,7 @@ class Suspicions:
 
     def look(self, chains: Any, phase: Any) -> Any:
         """The phase that follows a round of ``phase``: itself, or a check."""
-        if not isinstance(phase, Learn) or self.refused >= 3:
+        if not isinstance(phase, Learn) or self.refused >= 3 or not chains.learner.modes:
             return phase
         self._wait -= 1
         if chains.evaluated.size >= LATEST * chains.plan.tune_until:
@@ -256,11 +257,11 @@ def _parted(chains, whole, cut):
         stands = [k if sides[k] == side else own[k % len(own)] for k in group]
         there = of_points == side
         part = Tuning(
-            chains.rng.spawn(1)[0], [tuning.members[k].rng for k in group],
-            [(positions[k], float(values[k])) for k in stands],
+            chains.learner, chains.rng.spawn(1)[0], [tuning.members[k].rng for k in group],
+            [Point(positions[k], float(values[k])) for k in stands],
             evaluations.table(*(column[there] for column in columns)), cut.factor,
             limit=int(there.sum()) + left * len(group) // len(sides), wait=tuning.wait,
-            apply=chains.apply, **chains.options,
+            apply=chains.apply,
         )  # fmt: skip
         found.append(Part(part, [whole.chains[k] for k in group], (*whole.cuts, (cut, side))))
     return found

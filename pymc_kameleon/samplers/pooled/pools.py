@@ -92,7 +92,8 @@ class Pools(Run):
 
     def tell(self, values) -> None:
         """Give every pool the log densities of what it asked for, and of nothing else."""
-        told = iter(self.record(self._requests, values))
+        self.record(self._requests, values)
+        told = iter(values)
         for pool, asked in zip(self.pools, self._asked, strict=True):
             if asked is not None:
                 pool.tell([next(told) for _ in asked])

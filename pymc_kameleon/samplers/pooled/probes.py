@@ -14,12 +14,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from pymc_kameleon.samplers.kamiltonian import trust
-from pymc_kameleon.samplers.kamiltonian.values.state import State
 from pymc_kameleon.samplers.seam import Proposal
-from pymc_kameleon.surrogates import transitions as surrogate_dynamics
 
 SHARE = 0.05  # of the evaluations after tuning
-ARM = -2  # of the dear choice: many transitions, not ten times many
 
 
 class Found(NamedTuple):
@@ -48,17 +45,14 @@ def due(round_: int, members: int) -> int:
     return members if round_ % every == every // 2 - 1 else 0
 
 
-def propose(rng: np.random.Generator, state: State, number: int) -> Proposal:
+def propose(rng: np.random.Generator, surrogate: Any, number: int) -> Proposal:
     """The end of a free chain from an archived state, reversible with respect to the flattened exp(f)."""
-    dynamics = state.dynamics
-    z = dynamics.archive[rng.integers(len(dynamics.archive))]
-    arm, exponent = state.options.choice.arms[ARM], (0.5, 0.25)[number % 2]
-    path = surrogate_dynamics.run(rng, z, dynamics, arm, exponent)
-    return Proposal(path.x, -math.inf, "probe")
+    z = surrogate.archive[rng.integers(len(surrogate.archive))]
+    return Proposal(surrogate.run(rng, z, (0.5, 0.25)[number % 2])[1], -math.inf, "probe")
 
 
-def judge(state: State, positions: np.ndarray, log_densities: np.ndarray, drawn: np.ndarray) -> Found:
-    """What the probes say of the frozen surrogate.
+def judge(surrogate: Any, positions: np.ndarray, log_densities: np.ndarray, drawn: np.ndarray) -> Found:
+    """What the probes say of the frozen surrogate, a :class:`~pymc_kameleon.samplers.pooled.by_values.Frozen`.
 
     Parameters
     ----------
@@ -69,9 +63,7 @@ def judge(state: State, positions: np.ndarray, log_densities: np.ndarray, drawn:
     """
     if not len(positions):
         return Found(0, 0, None)
-    dynamics, mixture = state.dynamics, state.mixture
-    z = [surrogate_dynamics.to_z(dynamics, x) for x in positions]
-    f = np.array([surrogate_dynamics.value(dynamics, at) for at in z])
+    mixture, (_, f, _) = surrogate.mixture, surrogate.located(positions)
     typical = mixture.typical + mixture.slack  # the slack is large where estimates are noisy
     too_low = np.array([trust.is_too_low(r, typical) for r in log_densities - f])
     missed = too_low & (log_densities >= np.quantile(drawn, 0.05))  # plausible

@@ -15,33 +15,19 @@ posterior's, it would stay behind, and R-hat would show it.
 """
 
 import math
+from typing import Any
 
-import numpy as np
-
-from pymc_kameleon.numerics import history
-from pymc_kameleon.numerics.covariance import cholesky
 from pymc_kameleon.numerics.evaluations import Evaluations
-from pymc_kameleon.samplers import adaptive_metropolis
+from pymc_kameleon.samplers.kamiltonian import learner as kamiltonian_learner
 from pymc_kameleon.samplers.kamiltonian import trust
-from pymc_kameleon.samplers.kamiltonian.values import freezing, refits, worth
-from pymc_kameleon.samplers.kamiltonian.values import tuning as kamiltonian_tuning
-from pymc_kameleon.samplers.kamiltonian.values.sampler import ValueKamiltonian
-from pymc_kameleon.samplers.kamiltonian.values.state import State
 from pymc_kameleon.samplers.pooled import elite as pooled_elite
 from pymc_kameleon.samplers.pooled import members as pooled_members
 from pymc_kameleon.samplers.pooled.drawing import Draw, Frozen, Request, Row, described, known, row
-from pymc_kameleon.samplers.pooled.members import SAMPLER
-from pymc_kameleon.samplers.seam import NEVER, Known, Point, Proposal
-from pymc_kameleon.surrogates import transitions as surrogate_dynamics
-from pymc_kameleon.surrogates.transitions import ARMS
-from pymc_kameleon.surrogates.values.features import quadratic_size
+from pymc_kameleon.samplers.seam import Point, Proposal
 
 VALIDATION = 3  # rounds of a surrogate that is refitted at the end, before it is frozen
 USABLE = 0.5  # share of accepted proposals without which more tuning is worth more than draws
 JUDGED = 40  # residuals on which the surrogate is seen to be good
-# Of the frozen walk, where f is too low somewhere. One member that sticks there for two rounds is 3 % of all states
-# that a pool judges, and the walk takes over where it stands anyway.
-CAUTION = 0.25
 
 
 class Tuning:
@@ -49,9 +35,11 @@ class Tuning:
 
     Parameters
     ----------
+    learner : ByValues or ByFactors
+        What is learned, and how.
     rng, rngs : numpy.random.Generator, list of them
         Of the fits, and of every member.
-    starts : list of (position (d,), log density)
+    starts : list of Point
         One a member.
     evaluated : Evaluations
         Everything so far, the starts included.
@@ -64,19 +52,22 @@ class Tuning:
         Tune until ``limit``; otherwise tuning ends as soon as the surrogate is good and gets no better.
     base : int
         How many of those evaluated were there before the run, and do not count as its tuning.
-    apply, options
+    apply
         Of :class:`~pymc_kameleon.samplers.pooled.chains.Chains`.
     """
 
     def __init__(
-        self, rng, rngs, starts, evaluated: Evaluations, factor, *, limit, wait, latest=None, most=math.inf,
-        base=0, apply=map, **options
+        self, learner, rng, rngs, starts: list[Point], evaluated: Evaluations, factor, *, limit, wait, latest=None,
+        most=math.inf, base=0, apply=map,
     ):  # fmt: skip
-        self.rng, self.limit, self.wait = rng, limit, wait
+        self.learner, self.rng, self.limit, self.wait = learner, rng, limit, wait
         self.latest, self.most = limit if latest is None else latest, most
         self.base, self.apply = base, apply
-        self.hub = _hub(starts, evaluated, factor, options)
-        self.members = [pooled_members.begin(self.hub, own, x, y) for own, (x, y) in zip(rngs, starts, strict=True)]
+        self.hub = learner.hub(starts, evaluated, factor, base + 0.5 * (limit - base), warm=base > 0)
+        self.members = [
+            pooled_members.begin(learner, self.hub, k, own, point)
+            for k, (own, point) in enumerate(zip(rngs, starts, strict=True))
+        ]
         self.pending: list[tuple[int, Proposal]] = []
         self.last: list[Draw | None] = [None] * len(starts)
         self.sentinels = {k for k in range(len(starts)) if k % 4 == 3}
@@ -107,7 +98,7 @@ class Tuning:
                 else:
                     free.append((k, proposal, value))
             for k, proposal, value in free:
-                self._test(k, proposal, value)
+                self._test(k, proposal, Point(proposal.position, value))
             waiting = [k for k, *_ in free]
         self.pending.sort(key=lambda pair: pair[0])
         return [Request(p.position, k, p.move) for k, p in self.pending]
@@ -117,54 +108,46 @@ class Tuning:
         member, proposal = self.members[k], self._search(k)
         if proposal is not None:
             return proposal
-        state = pooled_members.view(self.hub, member)
-        return SAMPLER.propose(member.rng, member.point.position, state)
+        state = self.learner.view(self.hub, member)
+        return self.learner.sampler.propose(member.rng, member.point.position, state)
 
-    def tell(self, values: list[float]) -> None:
-        """Take the log densities of the points that ``ask`` returned."""
-        for (k, proposal), value in zip(self.pending, values, strict=True):
+    def tell(self, found: list[Point]) -> None:
+        """Take what was found at the points that ``ask`` returned."""
+        for (k, proposal), there in zip(self.pending, found, strict=True):
             if proposal.move == "search":
-                self._found(k, proposal, value)
+                self._found(k, proposal, there)
             else:
-                self._test(k, proposal, value)
+                self._test(k, proposal, there)
         self.pending = []
         self._refit_if_due()
         self._end_if_over()
 
-    def _test(self, k, proposal, value):
-        self.hub, self.members[k], self.last[k] = pooled_members.decide(self.hub, self.members[k], proposal, value)
+    def _test(self, k, proposal, there):
+        found = pooled_members.decide(self.learner, self.hub, self.members[k], proposal, there)
+        self.hub, self.members[k], self.last[k] = found
 
     def _search(self, k):
         """Of a member that is lost, now and then: the end of a free chain from one of the elite."""
-        member, dynamics = self.members[k], self.hub.dynamics
-        if k in self.sentinels or dynamics is None:
+        member, waits = self.members[k], k in self.sentinels or self.hub.fit is None
+        if waits or not pooled_elite.is_lost(self.learner, self.hub, member.point) or member.rng.random() >= 0.5:
             return None
-        y, d = np.array([member.point.log_density]), len(member.point.position)
-        own = pooled_elite.heights(dynamics, member.point.position[None], y)[0]
-        lost = own < pooled_elite.highest(self.hub) - pooled_elite.depth(d)
-        if not (lost and member.rng.random() < 0.5):
-            return None
-        z = dynamics.archive[member.rng.integers(len(dynamics.archive))]
-        path = surrogate_dynamics.run(member.rng, z, dynamics, ARMS[2])
-        if not path.moved:
-            return None
-        return Proposal(path.x, -math.inf, "search")
+        end = self.learner.search(member.rng, self.hub, self.members)
+        return None if end is None else Proposal(end, -math.inf, "search")
 
-    def _found(self, k, proposal, value):
+    def _found(self, k, proposal, there):
         """Go where it is higher: no draw, tuning only."""
-        learning = kamiltonian_tuning.record(self.hub.learning, proposal.position, value, proposal.move)
-        self.hub = self.hub._replace(learning=learning)
-        higher = value > self.members[k].point.log_density
+        self.hub, member = self.learner.record(self.hub, there, proposal.move), self.members[k]
+        higher = there.log_density > member.point.log_density
         if higher:
-            there = Point(proposal.position, value)
-            self.members[k] = pooled_members.move_to(self.hub, self.members[k], there)
+            member = pooled_members.move_to(self.learner, self.hub, member, there)
+            self.members[k] = self.learner.fetched(member)
         self.last[k] = Draw(proposal, math.nan, float(higher), higher)
 
     def row(self, waits: bool = False) -> Row:
         """Where the members stand, and what brought them there in the last round unless all of them wait."""
         statistics = [
             {} if waits or draw is None else described(
-                SAMPLER.stats(pooled_members.view(self.hub, m), draw.proposal), draw, m.point.log_density
+                self.learner.sampler.stats(self.learner.view(self.hub, m), draw.proposal), draw, m.point.log_density
             )
             for m, draw in zip(self.members, self.last, strict=True)
         ]  # fmt: skip
@@ -177,43 +160,23 @@ class Tuning:
         if not self.fitted_last and self.evaluations >= self._last_fit_at():
             self._refit(final=True)
             return
-        self.hub, due = kamiltonian_tuning.schedule(self.hub)
+        self.hub, due = self.learner.due(self.hub, self.members)
         if (due or self._is_spreading()) and not learning.schedule.final:
             self._refit()
 
     def _is_spreading(self):
-        """Whether the members have come much farther out than when the last fit set D, twice as many draws later."""
-        past, dynamics = self.hub.walk.history, self.hub.dynamics
-        recent = past.buffer[self.states_at_fit : past.size]
-        if dynamics is None or len(recent) < 2 * len(self.members):
-            return False
-        z = (recent - dynamics.surrogate.centre) @ dynamics.inverse.T
-        now, then = (np.quantile(np.square(a).sum(axis=1), 0.9) for a in (z, dynamics.archive))
-        return bool(now > 1.3**2 * then)
+        return self.learner.has_spread(self.hub, self.states_at_fit, len(self.members))
 
     def _last_fit_at(self):
         if self.ends_at < self.limit:  # it was decided to end
             return 0
         last = self.base + trust.LAST_REFIT * (self.limit - self.base)
-        return max(last, 1.2 * quadratic_size(self.hub.walk.factor.shape[0]))
+        return max(last, self.learner.fewest(self.hub))
 
     def _refit(self, final=False):
-        """A new surrogate for all members."""
-        old = self.hub
-        best = max(self.members, key=lambda m: m.point.log_density)
-        state = pooled_members.view(old, best)
-        reference = pooled_elite.elite(old)
-        self.hub = refits.refit(self.rng, state, best.point, reference, final)
         self.fitted_last |= final
-        self.states_at_fit = self.hub.walk.history.size
-        if self.hub.dynamics is old.dynamics:
-            return
-        everyone = old.fit is None
-        for k, m in enumerate(self.members):
-            companions = refits.recalled(m.companions, self.hub.dynamics, m.point, everyone)
-            m = pooled_members.move_to(self.hub, m, m.point)
-            self.members[k] = m._replace(companions=companions)
-        self.hub = self.hub._replace(walk=_walk_as_the_elite(self.hub, reference[0]))
+        self.states_at_fit = self.hub.learning.chain_log_densities.size
+        self.hub, self.members = self.learner.refit(self.rng, self.hub, self.members, final)
 
     # -- the end ------------------------------------------------------------------------------
 
@@ -242,12 +205,11 @@ class Tuning:
         fits = self.evaluations + VALIDATION * len(self.members) <= self.most
         if self.wait or self.validated or self.hub.fit is None or not fits:
             return False
-        return freezing.is_stale(self.hub)
+        return self.learner.is_stale(self.hub)
 
     def _is_worth_more(self):
         """Whether the surrogate is not yet what draws could be made with."""
-        worth = self.hub.learning.worth
-        accepted, trials = worth.accepted[1:].sum(), worth.trials[1:].sum()
+        accepted, trials = (each.sum() for each in self.learner.arms(self.hub))
         usable = trials > 0 and accepted >= USABLE * trials
         return not (self.wait or usable) and self.ends_at == self.limit < self.latest
 
@@ -257,58 +219,21 @@ class Tuning:
         judgement = learning.judgement
         if judgement.residuals.size < JUDGED or judgement.judged < JUDGED:
             return False
-        now, before = refits.measure(learning, math.inf), judgement.earlier
+        now, before = kamiltonian_learner.measure(learning, math.inf), judgement.earlier
         if not (now.residual_sd < 0.25 and now.uncovered < 0.01) or self._is_spreading():
             return False
         # a member that does not move has one residual
-        if learning.worth.accepted[1:].sum() < 0.6 * learning.worth.trials[1:].sum():
+        accepted, trials = (each.sum() for each in self.learner.arms(self.hub))
+        if accepted < 0.6 * trials:
             return False
         # with points from before, a fit has all that it will have; below 0.1 there is nothing to gain that matters
         if self.base or now.residual_sd < 0.1:
             return True
         return before is not None and now.residual_sd > 0.8 * before.residual_sd
 
-    def freeze(self) -> tuple[State, list[Frozen]]:
+    def freeze(self) -> tuple[Any, list[Frozen]]:
         """Fix everything: the hub and the members from which draws are made."""
-        if not self.validated and self.hub.fit is not None and freezing.is_stale(self.hub):
+        if not self.validated and self.learner.is_stale(self.hub):
             self._refit()
-        hub = freezing.fix(self.hub, pooled_elite.elite(self.hub)[0], CAUTION)
-        return hub, [pooled_members.frozen(hub, m) for m in self.members]
-
-
-def _hub(starts, known, factor, options):
-    """The shared state: every point known, the members' starts its first states."""
-    options = {"growth": 1.15, **options}  # an evaluation is worth more than a fit
-    hub = ValueKamiltonian(**options).init(None, np.array(starts[0][0]), Known(factor=factor, evaluated=known))
-    arms = len(worth.DEAR.arms)
-    hub = hub._replace(
-        # Growth brings new fits often enough, also after a long climb: ``elsewhere`` is for chains that learn alone
-        options=hub.options._replace(choice=worth.DEAR, elsewhere=0),
-        arms=np.array([0.4] + [0.6 / arms] * arms),
-    )
-    walk = hub.walk
-    learning = hub.learning._replace(worth=worth.empty(len(factor), worth.DEAR))
-    for x, y in starts:
-        past = history.append(learning.chain_log_densities, np.array([y]))
-        learning = learning._replace(chain_log_densities=past)
-        walk = walk._replace(history=history.append(walk.history, x))
-    walk = walk._replace(next_update=NEVER)  # its factor comes with the fits
-    first = int(1.5 * quadratic_size(len(factor)))
-    # ``draws=1``: the start has been recorded
-    schedule = learning.schedule._replace(next_refit=first, draws=1)
-    return hub._replace(walk=walk, learning=learning._replace(schedule=schedule))
-
-
-def _walk_as_the_elite(hub, states):
-    """The random walk with the elite's covariance, shrunk towards the surrogate's while those are few."""
-    walk, d = hub.walk, states.shape[1]
-    surrogate = hub.dynamics.surrogate.scale[:, None] * hub.dynamics.metric
-    few = min(1.0, 2.0 * d / len(np.unique(states, axis=0))) ** 2
-    covariance = (1.0 - few) * np.cov(states.T).reshape(d, d) + few * surrogate @ surrogate.T
-    factor, ok = cholesky(covariance)
-    if not ok:
-        return walk
-    growth = np.log(np.diag(factor)).sum() - np.log(np.diag(walk.factor)).sum()
-    largest = math.log(adaptive_metropolis.OPTIMAL_SCALE / math.sqrt(d))
-    log_scale = min(walk.log_scale - growth / d, largest + 1.0)
-    return walk._replace(factor=factor, log_scale=log_scale)
+        hub = self.learner.freeze(self.hub, self.members)
+        return hub, [pooled_members.frozen(self.learner, hub, m) for m in self.members]

@@ -1,9 +1,12 @@
 """The log density of a model that is cut at its black boxes."""
 
+from collections.abc import Callable
+
 import numpy as np
 import pytensor.tensor as pt
 
 from pymc_kameleon.steps import pytensor_internals
+from pymc_kameleon.steps.batched import vectorized
 from pymc_kameleon.steps.factors import probe
 from pymc_kameleon.steps.factors.black_boxes import Unsplittable
 from pymc_kameleon.steps.factors.split import Cut, Split, counts, whole_graph
@@ -12,6 +15,20 @@ from pymc_kameleon.steps.noise import noisy_factors
 from pymc_kameleon.steps.noise.hidden_generators import hidden_generators
 from pymc_kameleon.steps.prior_scale import prior_scale
 from pymc_kameleon.steps.reparametrized_density import MovedDensity
+
+
+class Alone:
+    """A function of v, and what the black boxes returned, ``outputs`` (n_o,), in ``order``: what a worker needs."""
+
+    def __init__(self, function, order: np.ndarray):
+        self.function, self.order = function, order
+        self.outputs = np.zeros(len(order))
+
+    def __call__(self, x: np.ndarray) -> float:
+        """The log density."""
+        value, *outputs = self.function(x)
+        self.outputs = np.concatenate([np.ravel(o) for o in outputs]).astype(float)[self.order]
+        return pytensor_internals.number(value)
 
 
 class FactoredDensity(MovedDensity):
@@ -34,8 +51,8 @@ class FactoredDensity(MovedDensity):
         What is known of it, with gradients.
     probes : int
         Evaluations that it took to find what depends on what.
-    evaluated_at, outputs : ndarray of shape (d,), (n_o,)
-        Where the last evaluation was, and what the black boxes returned there.
+    alone : Alone
+        What evaluates it, and no more.
 
     Raises
     ------
@@ -63,17 +80,34 @@ class FactoredDensity(MovedDensity):
         self.probes = 0
         factors = self._factors(cut, model, initial_point, counts(shapes))
         self.parts_known: Split = Split(cut, shapes, factors, compile_kwargs)
-        self._order, self.movable = self.parts_known.order, self.parts_known.movable
-        self._zero = np.zeros(self.dim)
-        self.evaluated_at = self._zero
-        self.outputs = np.zeros(int(self.parts_known.layout.outputs[-1]))
+        self.movable, self._zero = self.parts_known.movable, np.zeros(self.dim)
+        self.alone = Alone(self._function, self.parts_known.order)
 
     def __call__(self, x: np.ndarray) -> float:
         """The log density at ``x`` = v, of shape (d,); NaN and infinities as they come."""
-        value, *outputs = self._function(x)
-        self.evaluated_at = x
-        self.outputs = np.concatenate([np.ravel(o) for o in outputs]).astype(float)[self._order]
-        return pytensor_internals.number(value)
+        return self.alone(x)
+
+    @property
+    def outputs(self):
+        """What the black boxes returned at the last evaluation, (n_o,)."""
+        return self.alone.outputs
+
+    def by_outputs(self, x: np.ndarray, outputs: np.ndarray) -> float:
+        """The log density at ``x`` = v where the black boxes return ``outputs``: calls none of them."""
+        layout, w = self.parts_known.layout, self.parts_known.places(x, self._zero)[0]
+        flat, still = np.zeros((len(outputs), layout.widest)), np.zeros(len(w))
+        return self.parts_known.known(x, self._zero, w, outputs, flat, still)[0]
+
+    def batched(self) -> Callable[[np.ndarray], np.ndarray]:
+        """The same at many points (n, d) -> (n, 1 + n_o): log densities, and what the black boxes return."""
+        v, total, outputs = whole_graph(self.parts_known.cut)
+        function, order = vectorized(v, [total, *outputs], self._compile_kwargs), self.parts_known.order
+
+        def evaluate(x):
+            values, *found = function(x)
+            return np.column_stack([values, np.concatenate([o.reshape(len(x), -1) for o in found], axis=1)[:, order]])
+
+        return evaluate
 
     def enter(self, x: np.ndarray) -> np.ndarray:
         """The non-centred coordinates of ``x``, raveled from a point."""

@@ -24,8 +24,9 @@ from pymc_kameleon.steps.coordinates import Coordinates
 from pymc_kameleon.steps.factors.alike import consecutive, in_groups
 from pymc_kameleon.steps.factors.black_boxes import Box, Unsplittable, find_boxes, has_boxes, is_added
 from pymc_kameleon.steps.factors.probe import Factor, Inputs
+from pymc_kameleon.steps.log_density import compile_for_numba
 from pymc_kameleon.steps.noise.noisy_factors import all_factors
-from pymc_kameleon.steps.pytensor_internals import compile_strictly
+from pymc_kameleon.steps.pytensor_internals import callable_from_numba, compile_strictly
 from pymc_kameleon.surrogates.factors.layout import Layout
 
 
@@ -199,10 +200,29 @@ class Split:
         self.movable = cut.coordinates.movable
         self.factors = [f.name for f in factors]
         self.depth = cut.coordinates.depth
-        self._places = cut.coordinates.compile_places(
-            compile_kwargs, lambda moved: [cut.graphs_of_inputs(moved, factors)]
-        )
-        self._known = self._compile_known(dict(compile_kwargs or {}))
+        given = self._like_what_is_given()
+        inputs, outputs = cut.coordinates.places(lambda moved: [cut.graphs_of_inputs(moved, factors)])
+        self._places = compile_for_numba(inputs, outputs, given[:2], compile_kwargs)
+        inputs, outputs = self._graph_of_known()
+        self._known = compile_for_numba(inputs, outputs, given, compile_kwargs)
+        self._find_compiled()
+
+    def _like_what_is_given(self):
+        """Zeros in the shapes of what ``known`` is given; the first two are what ``places`` is given."""
+        d, n_w, n_o = len(self.movable), self.layout.inputs[-1], self.layout.outputs[-1]
+        return [np.zeros(shape) for shape in (d, d, n_w, n_o, (n_o, self.layout.widest), n_w)]
+
+    def _find_compiled(self):
+        given = self._like_what_is_given()
+        found = callable_from_numba(self._places, given[:2]), callable_from_numba(self._known, given)
+        self._compiled = None if None in found else found
+
+    def __getstate__(self):
+        return {**self.__dict__, "_compiled": None}  # addresses are this process's own
+
+    def __setstate__(self, state):
+        self.__dict__.update(state)
+        self._find_compiled()
 
     def places(self, u: np.ndarray, centring: np.ndarray) -> tuple[np.ndarray, ...]:
         """(w, x, v, mu, log sigma) at ``u``: inputs, the model's coordinates, the non-centred ones, the priors'."""
@@ -225,7 +245,14 @@ class Split:
         value, by_u, by_o = self._known(u, centring, w, outputs, jacobian, slope)
         return float(value), by_u, by_o
 
-    def _compile_known(self, compile_kwargs):
+    def compiled(self) -> tuple | None:
+        """(places, known, what each is given beside: shared values), for compiled code; None where that cannot be."""
+        if self._compiled is None:
+            return None
+        (places, of_places), (known, of_known) = self._compiled
+        return places, known, (of_places(), of_known())
+
+    def _graph_of_known(self):
         cut, layout = self.cut, self.layout
         u, centring, w0, o0, slope = (pt.vector(name, dtype="float64") for name in ("u", "centring", "w", "o", "slope"))
         jacobian = pt.matrix("jacobian", dtype="float64")
@@ -237,14 +264,9 @@ class Split:
         groups = in_groups(list(cut.terms.values()), places, lambda boxes: self._piece(o, places, boxes))
         terms = clone_replace([graph.sum() for _, graph in groups], {**pieces, **moved.values}, rebuild_strict=False)
         added = pt.constant(layout.is_added.astype(float))
-        total = pt.add(*terms, *moved.terms, (added * o).sum(), -(slope * way).sum())
+        total = summed([*terms, *moved.terms, (added * o).sum(), -(slope * way).sum()])
         gradients = pytensor.grad(total, [u, o0], disconnected_inputs="ignore")
-        function = compile_strictly(
-            [u, centring, w0, o0, jacobian, slope], [total, *gradients], on_unused_input="ignore",
-            **compile_kwargs,
-        )  # fmt: skip
-        function.trust_input = True
-        return function
+        return [u, centring, w0, o0, jacobian, slope], [total, *gradients]
 
     def _places_of_outputs(self) -> dict:
         """Of each black box's outputs: where they are in o, their shape, and whether they are only added up."""
@@ -273,6 +295,15 @@ def without_copies(terms: list[Variable]) -> list[Variable]:
     return list(graph.outputs)
 
 
+def summed(terms: list[Variable]) -> Variable:
+    """Of any number of scalars.
+
+    NumPy's functions, and so PyTensor's ``Add`` in Python, have 32 operands at most, the result among them; a sum of
+    scalars is rewritten to that.
+    """
+    return pt.add(*terms) if len(terms) < 32 else pt.dot(pt.stack(terms), np.ones(len(terms)))
+
+
 def counts(shapes: list[list[tuple[int, ...]]]) -> list[int]:
     """Elements of each black box's outputs."""
     return [int(sum(np.prod(s, dtype=int) for s in row)) for row in shapes]
@@ -284,5 +315,5 @@ def whole_graph(cut: Cut):
     moved = cut.coordinates.move(v)
     outputs = [o for box in cut.boxes for o in box.outputs]
     replaced = clone_replace([*cut.terms.values(), *outputs], moved.values, rebuild_strict=False)
-    total = pt.add(*replaced[: len(cut.terms)], *moved.terms)
+    total = summed([*replaced[: len(cut.terms)], *moved.terms])
     return v, total, replaced[len(cut.terms) :]

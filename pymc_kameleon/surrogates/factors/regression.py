@@ -39,6 +39,16 @@ class Fit(NamedTuple):
         """Of all factors together."""
         return float(np.sqrt(np.square(self.errors).sum()))
 
+    @property
+    def family(self) -> str:
+        """What it is called among surrogates."""
+        return "factors"
+
+    @property
+    def residual_sd(self) -> float:
+        """What is to be expected out of sample: the errors are of inputs that were looked at."""
+        return max(2.0 * self.error, 0.1)
+
 
 def fit(
     rng: np.random.Generator,

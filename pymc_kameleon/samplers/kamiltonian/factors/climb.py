@@ -62,7 +62,7 @@ def learn(climb: Climb, rise: float, dim: int) -> Climb:
         calm = CALM if climb.rounds == 0 else calm
     return climb._replace(
         half_width=min(max(width, 1e-3), WIDEST), target=None, calm=calm,
-        rounds=climb.rounds + 1, satellites=len(SATELLITES),
+        rounds=climb.rounds + 1, satellites=climb.around,
     )  # fmt: skip
 
 

@@ -64,7 +64,7 @@ def refit(
             surface, path, correlation = free_run(rng, known, surface, v, length)
     learning = learning._replace(
         correlation=correlation if correlation is not None else learning.correlation, free=free,
-        judgement=learner.unjudged(state.fit and measure(learning, fit.error)),
+        judgement=learner.unjudged(state.fit and measure(learning, fit.residual_sd)),
         accepted=0.2 * learning.accepted, trials=0.2 * learning.trials, schedule=schedule.fitted(rng),
     )  # fmt: skip
     return state._replace(
@@ -94,7 +94,7 @@ def is_lost(known: Known, surface: Surface, path: np.ndarray | None, learning: L
 
     Polynomials have such peaks where they have no points. From there metric and step size would be those of the peak.
     """
-    heights = learning.heights
+    heights = learning.evaluated.log_densities
     if path is None or len(heights) < FEWEST or not known.layout.added.any():
         return False
     highest = heights[np.isfinite(heights)].max(initial=-np.inf)
@@ -109,7 +109,8 @@ def fit_nearby(rng, known: Known, learning: Learning, v) -> Surface:
 
 def _fit(rng, known, learning, v, nearest=False):
     n = learning.size
-    sample = regression.Sample(learning.inputs.buffer[:n], learning.outputs.buffer[:n], learning.heights)
+    evaluated = learning.evaluated
+    sample = regression.Sample(learning.inputs.buffer[:n], evaluated.outputs, evaluated.log_densities)
     reference = None if nearest else _reference(known, learning)
     here = known.places(v, np.zeros(len(v)))[0]
     precision = output_precision(known, v, learning)
@@ -121,7 +122,7 @@ def _fit(rng, known, learning, v, nearest=False):
 
 def _reference(known: Known, learning: Learning) -> np.ndarray | None:
     """Inputs where the surrogate is wanted: where the chain has been, or would go."""
-    heights, m = learning.heights, learning.chain.size
+    heights, m = learning.evaluated.log_densities, learning.chain.size
     if m > 40 and learning.moves > 25:
         zero = np.zeros(learning.chain.buffer.shape[1])
         states = history.thin(learning.chain.buffer[m // 2 : m], 400)
@@ -140,7 +141,7 @@ def output_precision(known: Known, v: np.ndarray, learning: Learning) -> np.ndar
     if layout.added.all():
         return result
     zero = np.zeros(len(v))
-    outputs = learning.outputs.buffer[int(np.argmax(learning.heights))].copy()
+    outputs = learning.evaluated.outputs[int(np.argmax(learning.evaluated.log_densities))].copy()
     w, *_ = known.places(v, zero)
     flat, still = np.zeros((len(outputs), layout.widest)), np.zeros(len(w))
 
@@ -226,8 +227,13 @@ def choose_centring(known: Known, surface: Surface, path: np.ndarray) -> np.ndar
 
 
 def measure(learning: Learning, error: float) -> learner.Quality:
-    """How good the surrogate has been since the last refit; its fit's ``error`` is of inputs that were looked at."""
-    return learner.measure(learning, max(2.0 * error, 0.1), unknown=0.0)
+    """How good the surrogate has been since the last refit; ``error`` is what its fit says of itself."""
+    return learner.measure(learning, error, unknown=0.0)
+
+
+def worst_factor(known: Known, state: State) -> str:
+    """Name of the black box that is known least."""
+    return known.factors[int(np.argmax(state.fit.errors))] if state.fit else ""
 
 
 def has_arrived(rng, known: Known, surface: Surface, v: np.ndarray, values: np.ndarray, typical: float) -> bool:

@@ -25,11 +25,11 @@ E. Cleary et al. (2021). Calibrate, emulate, sample. J. Comput. Phys. 424. (Emul
 
 import math
 from dataclasses import dataclass
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar
 
 import numpy as np
 
-from pymc_kameleon.numerics import history
+from pymc_kameleon.numerics import evaluations, history
 from pymc_kameleon.numerics.step_size import OPTIMAL_SCALE
 from pymc_kameleon.samplers import seam
 from pymc_kameleon.samplers.kamiltonian import trust
@@ -42,25 +42,14 @@ from pymc_kameleon.samplers.kamiltonian.sampler import Carry, SurrogateSampler
 from pymc_kameleon.samplers.seam import Outcome, Proposal
 
 
-class Source(Protocol):
-    """A log density that tells what its black boxes have returned."""
-
-    @property
-    def parts_known(self) -> Known:
-        """What is known of it."""
-
-    evaluated_at: np.ndarray
-    outputs: np.ndarray
-
-
 @dataclass(frozen=True, kw_only=True, eq=False)
 class FactoredKamiltonian(SurrogateSampler):
     """The sampler for one model; it holds what is compiled, and the state everything else.
 
     Parameters
     ----------
-    source : Source
-        The log density that the chain's test evaluates.
+    known : Known
+        What is known of the log density, with gradients.
     tune : int, optional
         Number of tuning draws, if known: the last refit is then at 85 % of it.
     """
@@ -71,24 +60,25 @@ class FactoredKamiltonian(SurrogateSampler):
         **SurrogateSampler.statistics, "factors": int, "noncentred": int, "worst_factor": str
     }  # fmt: skip
 
-    source: Source
+    known: Known
     tune: int | None = None
-
-    @property
-    def known(self) -> Known:
-        """What is known of the log density."""
-        return self.source.parts_known
 
     # --- the seam -----------------------------------------------------------------------------
 
     def init(self, rng, x: np.ndarray, known: seam.Known = seam.NOTHING) -> State:
-        """Start at ``x`` = v of shape (d,)."""
+        """Start at ``x`` = v of shape (d,); with points enough of which the outputs are known there is no climb."""
         x = np.array(x, dtype=float)
         d, layout = len(x), self.known.layout
+        evaluated, inputs = evaluations.empty(d, int(layout.outputs[-1])), history.empty(int(layout.inputs[-1]))
+        if known.evaluated is not None and known.evaluated.outputs.shape[1]:
+            evaluated = evaluations.copy(d, known.evaluated)
+            for v in evaluated.positions:
+                inputs = history.append(inputs, self.known.places(v, np.zeros(d))[0])
+        warm = int(np.isfinite(evaluated.log_densities).sum()) >= climbing.design_size(layout)
         learning = Learning(
-            inputs=history.empty(int(layout.inputs[-1])), outputs=history.empty(int(layout.outputs[-1])),
-            log_densities=history.empty(1), chain=history.empty(d),
-            chain_log_densities=history.empty(1), climb=Climb(), arrived=False,
+            evaluated=evaluated, inputs=inputs, chain=history.empty(d),
+            chain_log_densities=history.empty(1), climb=None if known.warm and warm else Climb(),
+            arrived=known.warm and warm,
             accepted=2.0 * np.linspace(0.9, 0.5, len(ARMS)), trials=np.full(len(ARMS), 2.0),
             correlation=0.7, judgement=unjudged(), schedule=Schedule(0),
         )  # fmt: skip
@@ -110,7 +100,7 @@ class FactoredKamiltonian(SurrogateSampler):
     def place(self, state, point, proposal=None) -> State:
         """Retain the chain's point; record it, where it was put there from outside."""
         if proposal is None and state.learning is not None:
-            learning = self._record(state.learning, point.position, point.log_density)
+            learning = self.record(state.learning, point.position, point.log_density, "start", point.outputs)
             state = state._replace(learning=learning)
         return super().place(state, point, proposal)
 
@@ -140,22 +130,29 @@ class FactoredKamiltonian(SurrogateSampler):
         return super().log_ratio(state, point, proposal, there)
 
     def adapt(self, rng: np.random.Generator, state: State, outcome: Outcome) -> State:
-        """Learn from one tuning draw."""
-        learning, carry = state.learning, outcome.proposal.carry
-        if learning is None:
+        """Learn from one tuning draw, and fit a new surrogate where one is due."""
+        if state.learning is None:
             return state
+        climbed = state.learning.climb is not None
+        state = self.learn(rng, state, outcome)
+        if state.learning.climb is None and (climbed or self.refit_is_due(state)):
+            state = learn.refit(rng, self.known, state, outcome.position, outcome.log_density)
+        return state
+
+    def learn(self, rng: np.random.Generator, state: State, outcome: Outcome) -> State:
+        """Learn from one tuning draw all but a new surrogate."""
+        learning, carry = state.learning, outcome.proposal.carry
         schedule = learning.schedule._replace(draws=learning.schedule.draws + 1)
         learning = learning._replace(schedule=schedule)
         if carry.evaluated:
-            learning = self._record(learning, outcome.proposal.position, outcome.proposed_log_density)
+            there = outcome.proposal
+            learning = self.record(
+                learning, there.position, outcome.proposed_log_density, there.move, outcome.outputs
+            )  # fmt: skip
         state = state._replace(learning=learning)
         if learning.climb is not None:
             return self._climbed(rng, state, outcome)
-        if carry.kernel >= 0:
-            state = self._judge(state, outcome)
-        if self._refit_is_due(state):
-            state = learn.refit(rng, self.known, state, outcome.position, outcome.log_density)
-        return state
+        return self._judge(state, outcome) if carry.kernel >= 0 else state
 
     def freeze(self, state: State) -> State:
         """Fix everything, decide how far to trust the surrogate, and drop what was recorded."""
@@ -163,11 +160,18 @@ class FactoredKamiltonian(SurrogateSampler):
         if learning is None:
             return state
         rng = np.random.default_rng(learning.schedule.seed)
-        if self._is_stale(state):
+        if self.is_stale(state):
             position, log_density = self._position(state), state.current.log_density
             state = learn.refit(rng, self.known, state, position, log_density, final=True)
-            learning = state.learning
-        quality = learn.measure(learning, state.fit.error if state.fit else math.inf)
+        return self.fix(rng, state)
+
+    def fix(self, rng: np.random.Generator, state: State, caution: float = 1.0) -> State:
+        """Fix everything as it is.
+
+        ``caution`` is the largest share that the random walk gets because of what the surrogate does not cover.
+        """
+        learning = state.learning
+        quality = learn.measure(learning, state.fit.residual_sd if state.fit else math.inf)
         quality = quality._replace(arrived=learning.arrived)
         if state.surface is None:
             return state._replace(learning=None, quality=quality)
@@ -182,17 +186,17 @@ class FactoredKamiltonian(SurrogateSampler):
             quality = quality._replace(arrived=here)
         state = state._replace(learning=None, quality=quality)
         floor = trust.choose_floor(quality.uncovered, quality.residual_sd)
-        floor = floor if quality.arrived else 0.5
+        floor = min(floor, caution) if quality.arrived else 0.5
         mixture = trust.Mixture(floor, typical, trust.slack(quality.residual_sd))
         state = state._replace(mixture=mixture, archive=states, arms=learn.arm_shares(learning, 6.0, 0.01))
         return self.retain(state, state.current)
 
     def stats(self, state: State, proposal: Proposal | None = None) -> dict[str, Any]:
         """Statistics of the state, and of the last proposal if it is given."""
-        fit, surface = state.fit, state.surface
+        surface = state.surface
         return {
             "factors": self.known.layout.size,
-            "worst_factor": self.known.factors[int(np.argmax(fit.errors))] if fit else "",
+            "worst_factor": learn.worst_factor(self.known, state),
             "noncentred": int((surface.centring[self.known.movable] < 1.0).sum()) if surface else 0,
             "step_size": surface.step_size if surface else math.nan,
             "surrogate": "factors" if surface else "none",
@@ -255,10 +259,11 @@ class FactoredKamiltonian(SurrogateSampler):
     def _climb(self, rng, x, state, climb):
         if climb.target is not None:
             position = climb.target.copy()
-            return Proposal(position, 0.0, "climb", Carry(-1, position.copy(), 0.0))
-        size = 0.7 * (0.03, 0.1, 0.3, 1.0)[state.learning.size % 4]
+            carry = Carry(-1, position.copy(), 0.0, origin_log_density=state.current.log_density)
+            return Proposal(position, 0.0, "climb", carry)
+        size = 0.7 * (0.03, 0.1, 0.3, 1.0)[(state.learning.size + climb.number) % 4]
         if climb.satellites:
-            size = climbing.SATELLITES[-climb.satellites] * min(climb.half_width, 0.5)
+            size = climbing.SATELLITES[(climb.number - climb.satellites) % 3] * min(climb.half_width, 0.5)
         return self._nearby(rng, x, size, "climb", -1)
 
     def _climbed(self, rng, state, outcome):
@@ -266,18 +271,18 @@ class FactoredKamiltonian(SurrogateSampler):
         learning, climb, d = state.learning, state.learning.climb, len(outcome.position)
         if climb.target is not None:
             rise = -math.inf
-            if outcome.accepted:  # the chain was at the highest of all but the last
-                rise = outcome.log_density - float(learning.heights[:-1].max())
+            if outcome.accepted:
+                rise = outcome.log_density - outcome.proposal.carry.origin_log_density
             climb = climbing.learn(climb, rise, d)
         elif climb.satellites:
             climb = climb._replace(satellites=climb.satellites - 1)
         learning = learning._replace(climb=climb)
         state = state._replace(learning=learning)
         spent = state.tune is not None and learning.schedule.draws >= 0.6 * state.tune
+        spent = spent or learning.size >= climb.until
         calm = climb.calm >= climbing.CALM
         if calm or climb.rounds >= climbing.ROUNDS or spent:
-            state = state._replace(learning=learning._replace(climb=None, arrived=calm))
-            return learn.refit(rng, self.known, state, outcome.position, outcome.log_density)
+            return state._replace(learning=learning._replace(climb=None, arrived=learning.arrived or calm))
         if climb.satellites or learning.size < climbing.design_size(self.known.layout):
             return state
         try:
@@ -290,15 +295,14 @@ class FactoredKamiltonian(SurrogateSampler):
 
     # --- tuning -------------------------------------------------------------------------------
 
-    def _record(self, learning: Learning, v, log_density) -> Learning:
-        """Keep what the black boxes have returned, if the last evaluation was at ``v``."""
-        if not np.array_equal(self.source.evaluated_at, v):
+    def record(self, learning: Learning, v, log_density, move="", outputs=None) -> Learning:
+        """Keep what the black boxes have returned at ``v``, if they have been asked."""
+        if outputs is None:
             return learning
         w = self.known.places(v, np.zeros(len(v)))[0]
         return learning._replace(
+            evaluated=evaluations.append(learning.evaluated, v, log_density, move, outputs),
             inputs=history.append(learning.inputs, w),
-            outputs=history.append(learning.outputs, self.source.outputs),
-            log_densities=history.append(learning.log_densities, np.array([log_density])),
         )
 
     def _judge(self, state: State, outcome: Outcome) -> State:
@@ -332,7 +336,8 @@ class FactoredKamiltonian(SurrogateSampler):
                 state = state._replace(arms=learn.arm_shares(learning, 3.0))
         return state._replace(learning=learning._replace(judgement=judgement.standing(residual)))
 
-    def _refit_is_due(self, state: State) -> bool:
+    def refit_is_due(self, state: State) -> bool:
+        """Whether there is enough that is new, or enough that was wrong."""
         learning, schedule, n = state.learning, state.learning.schedule, state.learning.size
         if schedule.is_last(state.tune) and not schedule.final:
             return True
@@ -341,14 +346,14 @@ class FactoredKamiltonian(SurrogateSampler):
 
     # --- end of tuning ------------------------------------------------------------------------
 
-    def _is_stale(self, state: State) -> bool:
+    def is_stale(self, state: State) -> bool:
         """Whether the surrogate has to be made anew although there is nothing left to judge it by."""
         learning, n = state.learning, state.learning.size
         if state.surface is None:  # still climbing
             return n >= climbing.design_size(self.known.layout)
         if n < 1.15 * learning.schedule.last_refit:
             return False
-        quality = learn.measure(learning, state.fit.error)
+        quality = learn.measure(learning, state.fit.residual_sd)
         accepted = learning.accepted.sum() / learning.trials.sum()
         return quality.residual_sd > 0.3 or quality.uncovered > 0.02 or accepted < 0.5
 

@@ -1,9 +1,11 @@
 """What a sampler that learns the black boxes of a log density knows: its state, while tuning and after."""
 
+import math
 from typing import NamedTuple
 
 import numpy as np
 
+from pymc_kameleon.numerics.evaluations import Evaluations
 from pymc_kameleon.numerics.history import History
 from pymc_kameleon.samplers.kamiltonian.factors.surface import Surface
 from pymc_kameleon.samplers.kamiltonian.learner import Judgement, Quality, Schedule
@@ -21,14 +23,17 @@ class Climb(NamedTuple):
     # how many times in a row nothing more was to be gained, twice that in a wide box
     calm: int = 0
     rounds: int = 0
+    # beside others: its number among them, points around in each round, evaluations at which it is over
+    number: int = 0
+    around: int = 3
+    until: float = math.inf
 
 
 class Learning(NamedTuple):
     """Everything that is needed while tuning only."""
 
-    inputs: History  # of every evaluation: (n, n_w), (n, n_o), and the log density of v
-    outputs: History
-    log_densities: History
+    evaluated: Evaluations  # every point v, what the black boxes returned there, and the log density
+    inputs: History  # what they were given, (n, n_w)
     chain: History  # the chain's states since it arrived, in v, repeated where it stood
     chain_log_densities: History
     climb: Climb | None  # None once the chain has arrived
@@ -49,12 +54,7 @@ class Learning(NamedTuple):
     @property
     def size(self) -> int:
         """Number of evaluations."""
-        return self.log_densities.size
-
-    @property
-    def heights(self) -> np.ndarray:
-        """Every log density, (n,)."""
-        return self.log_densities.buffer[: self.size, 0]
+        return self.evaluated.size
 
 
 class State(NamedTuple):

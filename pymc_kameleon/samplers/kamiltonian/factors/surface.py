@@ -7,15 +7,31 @@ emulators are, f is a fixed function of the point between refits, and that is al
 
 A chain's position is v, the non-centred coordinates; u are partially non-centred ones, in which the dynamics run.
 Seen from v the surrogate is  g(v) = f(u) - log|dv/du|.
+
+What is evaluated tens of times a draw is written once, and runs compiled where the known part can be called from
+compiled code (:class:`Compiled`), else as Python.
 """
 
 import math
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
+from numba.extending import register_jitable
 
+from pymc_kameleon.numerics.compiled import njit
 from pymc_kameleon.surrogates.factors.emulator import Emulator, emulate
 from pymc_kameleon.surrogates.factors.layout import Layout
+
+
+class Compiled(NamedTuple):
+    """:class:`Known` for compiled code: first-class functions of Numba's, or anything that is called alike.
+
+    Each takes one tuple, and returns one.
+    """
+
+    places: Any  # (u, centring, *more[0]) -> (w, ...)
+    known: Any  # (u, centring, w, outputs, jacobian, slope, *more[1]) -> (value of shape (), by u, by o)
+    more: tuple[tuple, tuple] = ((), ())
 
 
 class Known(Protocol):
@@ -30,6 +46,9 @@ class Known(Protocol):
 
     def known(self, u, centring, w, outputs, jacobian, slope) -> tuple[float, np.ndarray, np.ndarray]:
         """(value, derivative by u, derivative by o)."""
+
+    def compiled(self) -> tuple | None:
+        """The two as a :class:`Compiled`, with the same bits; None where they cannot be called from compiled code."""
 
 
 class Surface(NamedTuple):
@@ -56,6 +75,7 @@ class Arm(NamedTuple):
     time: float
 
 
+MAX_LEAPFROG = 60
 ARMS = (Arm(1, 0.5), Arm(1, 1.6), Arm(3, 1.6), Arm(8, 1.6), Arm(20, 1.6))
 
 
@@ -85,18 +105,9 @@ def leave(known: Known, u: np.ndarray, centring: np.ndarray) -> tuple[np.ndarray
 
 def spot(known: Known, surface: Surface, u: np.ndarray, temperature: float = 1.0) -> Spot:
     """``temperature`` times f at ``u``; -inf where it is no number."""
-    w, *_ = known.places(u, surface.centring)  # what is no number makes the penalty none
-    outputs, jacobian, penalty, slope = emulate(surface.emulator, w)
-    value, gradient, _ = known.known(u, surface.centring, w, outputs, jacobian, slope)
-    value -= penalty
-    if not (math.isfinite(value) and np.isfinite(gradient).all()):
-        return Spot(u, -math.inf, np.zeros(len(u)))
-    if temperature != 1.0:
-        return Spot(u, temperature * value, temperature * gradient)
-    return Spot(u, value, gradient)
+    return Spot(u, *_called(known, _spot, _compiled_spot, surface.emulator, surface.centring, u, temperature))
 
 
-@np.errstate(all="ignore")  # what overflows has no value
 def run(
     rng: np.random.Generator, known: Known, surface: Surface, start: Spot, arm: Arm,
     temperature: float = 1.0,
@@ -107,37 +118,80 @@ def run(
     """
     n = arm.transitions
     normals, uniforms = rng.standard_normal((n, len(start.u))), rng.random((n, 3))
-    here, moved, diverging = start, False, False
-    total, gradients, error = 0.0, 0, math.nan
     if start.value == -math.inf:
-        return Path(start, False, 0.0, 0, error, False)
-    for momentum, u in zip(normals, uniforms, strict=True):
-        step = surface.step_size * (0.8 + 0.4 * u[0])
-        steps = min(int(arm.time * (0.4 + 1.2 * u[1]) / step) + 1, 60)
-        energy = here.value - 0.5 * float(momentum @ momentum)
-        there, momentum, done = _leapfrog(known, surface, here, momentum, step, steps, temperature)
-        gradients += done
+        return Path(start, False, 0.0, 0, math.nan, False)
+    u, value, gradient, *path = _called(
+        known, _transitions, _compiled_transitions, surface.emulator, surface.centring, surface.metric,
+        surface.step_size, start.u, start.value, start.gradient, float(arm.time), temperature, normals, uniforms,
+    )  # fmt: skip
+    return Path(Spot(u, value, gradient) if path[0] else start, *path)
+
+
+def _called(known, in_python, in_machine_code, *given):
+    """The result of a function of ``known``, compiled where that is possible."""
+    found = known.compiled()
+    if found is not None:
+        try:
+            return in_machine_code(*found, *given)
+        except RuntimeError:  # the known part has raised something: Python says what
+            pass
+
+    def known_part(given):
+        value, by_u, by_o = known.known(*given)
+        return np.array(value), by_u, by_o
+
+    with np.errstate(all="ignore"):  # what overflows has no value
+        return in_python(*Compiled(lambda given: known.places(*given), known_part), *given)
+
+
+@register_jitable
+def _spot(places, known, more, emulator, centring, u, temperature):
+    """(``temperature`` times f, its gradient) at ``u``."""
+    w = places((u, centring) + more[0])[0]  # what is no number makes the penalty none
+    if w.size != emulator.centre.size:  # an exception on the other side of a function pointer is an empty result
+        raise RuntimeError
+    outputs, jacobian, penalty, slope = emulate(emulator, w)
+    found, gradient, _ = known((u, centring, w, outputs, jacobian, slope) + more[1])
+    if gradient.size != u.size:
+        raise RuntimeError
+    value = found[()] - penalty
+    if not (math.isfinite(value) and np.isfinite(gradient).all()):
+        return -math.inf, np.zeros(u.size)
+    return temperature * value, temperature * gradient
+
+
+def _transitions(
+    places, known, more, emulator, centring, metric, step_size, u, value, gradient, time, temperature, normals,
+    uniforms,
+):  # fmt: skip
+    """What :func:`run` returns of its path, from a point at which f has a value."""
+    n = len(normals)
+    moved, diverging, total, gradients, error = False, False, 0.0, 0, math.nan
+    for k in range(n):
+        step = step_size * (0.8 + 0.4 * uniforms[k, 0])
+        steps = min(int(time * (0.4 + 1.2 * uniforms[k, 1]) / step) + 1, MAX_LEAPFROG)
+        momentum, there, new, new_gradient = normals[k], u, value, gradient
+        energy = value - 0.5 * (momentum @ momentum)
+        kick = 0.5 * step * (metric.T @ gradient)
+        for _ in range(steps):
+            momentum = momentum + kick
+            there = there + step * (metric @ momentum)
+            new, new_gradient = _spot(places, known, more, emulator, centring, there, temperature)
+            gradients += 1
+            if new == -math.inf:  # no end if f has no value somewhere on the way: nor has the way back
+                break
+            kick = 0.5 * step * (metric.T @ new_gradient)
+            momentum = momentum + kick
         log_ratio = -math.inf
-        if there is not None:
-            log_ratio = there.value - 0.5 * float(momentum @ momentum) - energy
+        if new > -math.inf:
+            log_ratio = new - 0.5 * (momentum @ momentum) - energy
         error = -log_ratio
         diverging = diverging or not log_ratio > -1000.0
         probability = math.exp(min(0.0, log_ratio)) if not math.isnan(log_ratio) else 0.0
         total += probability
-        if u[2] < probability and there is not None:  # on which reversibility hangs
-            here, moved = there, True
-    return Path(here, moved, total / n, gradients, error, diverging)
+        if uniforms[k, 2] < probability:  # on which reversibility hangs
+            u, value, gradient, moved = there, new, new_gradient, True
+    return u, value, gradient, moved, total / n, gradients, error, diverging
 
 
-def _leapfrog(known, surface, here, momentum, step, steps, temperature):
-    """(end, momentum, gradients); no end if f has no value somewhere on the way: nor has the way back."""
-    b = surface.metric
-    kick = 0.5 * step * (b.T @ here.gradient)
-    for i in range(steps):
-        momentum = momentum + kick
-        here = spot(known, surface, here.u + step * (b @ momentum), temperature)
-        if here.value == -math.inf:
-            return None, momentum, i + 1
-        kick = 0.5 * step * (b.T @ here.gradient)
-        momentum = momentum + kick
-    return here, momentum, steps
+_compiled_spot, _compiled_transitions = njit(cache=True)(_spot), njit(cache=True)(_transitions)

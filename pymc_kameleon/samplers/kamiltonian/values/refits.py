@@ -145,7 +145,7 @@ def recalled(companions: Companions, dynamics, here: Point, everyone: bool) -> C
     for c, position in enumerate(companions.positions):
         z = surrogate_dynamics.to_z(dynamics, position)
         if everyone or not surrogate_dynamics.reach(dynamics, z) < dynamics.radius:
-            companions = companions.placed(c, *here)
+            companions = companions.placed(c, *here[:3])
     return companions
 
 

@@ -306,9 +306,3 @@ def _propose_for_companion(rng, x, state):
         position, ratio = own + (1.3 if temperature < 1.0 else 0.5) * step, 0.0
     proposal = Proposal(position, -math.inf, "companion", noise=companions.noise[c])
     return _carrying(proposal, x, state, companion=c, companion_log_ratio=ratio)
-
-
-def from_retained(proposal: Proposal, log_density: float) -> Proposal:
-    """A proposal of the frozen sampler, with the log density that the chain retains where it was made."""
-    stays = proposal.log_density is not None  # a free chain that went nowhere
-    return proposal._replace(log_density=log_density if stays else None)

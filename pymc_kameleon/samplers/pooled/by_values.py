@@ -1,0 +1,209 @@
+"""Chains that learn the log density as a whole together, from its values."""
+
+import math
+
+import numpy as np
+
+from pymc_kameleon.numerics import history
+from pymc_kameleon.numerics.covariance import cholesky
+from pymc_kameleon.samplers import adaptive_metropolis
+from pymc_kameleon.samplers.kamiltonian.sampler import SurrogateSampler
+from pymc_kameleon.samplers.kamiltonian.values import freezing, refits, tuning, worth
+from pymc_kameleon.samplers.kamiltonian.values.sampler import SAMPLER, ValueKamiltonian
+from pymc_kameleon.samplers.kamiltonian.values.state import State, gathered
+from pymc_kameleon.samplers.pooled import elite as pooled_elite
+from pymc_kameleon.samplers.pooled import members as pooled_members
+from pymc_kameleon.samplers.seam import NEVER, Known
+from pymc_kameleon.surrogates import transitions as surrogate_dynamics
+from pymc_kameleon.surrogates.transitions import ARMS
+from pymc_kameleon.surrogates.values.features import quadratic_size
+
+# Of the frozen walk, where f is too low somewhere. One member that sticks there for two rounds is 3 % of all states
+# that a pool judges, and the walk takes over where it stands anyway.
+CAUTION = 0.25
+ARM = -2  # of the dear choice: many transitions, not ten times many
+
+
+class ByValues:
+    """How chains that learn together learn: what of the shared state is whose, what is fitted when, and how it froze.
+
+    :class:`pymc_kameleon.samplers.pooled.by_factors.ByFactors` is another.
+
+    Attributes
+    ----------
+    sampler : SurrogateSampler
+    modes : bool
+        Whether the chains of different modes can learn apart.
+    side_by_side : bool
+        Whether proposals may be computed in several threads.
+    options
+        Of :class:`pymc_kameleon.samplers.kamiltonian.values.sampler.ValueKamiltonian`.
+    """
+
+    sampler: SurrogateSampler = SAMPLER
+    modes = side_by_side = True
+
+    def __init__(self, **options):
+        self.options = {"growth": 1.15, **options}  # an evaluation is worth more than a fit
+
+    def hub(self, starts, known, factor, until, warm=False) -> State:
+        """The shared state: every point ``known``, and where the members start. Climbs are over at ``until`` points."""
+        hub = ValueKamiltonian(**self.options).init(
+            None, np.array(starts[0].position), Known(factor=factor, evaluated=known)
+        )
+        arms = len(worth.DEAR.arms)
+        hub = hub._replace(
+            # Growth brings new fits often enough, also after a long climb: ``elsewhere`` is for chains that learn alone
+            options=hub.options._replace(choice=worth.DEAR, elsewhere=0),
+            arms=np.array([0.4] + [0.6 / arms] * arms),
+        )
+        walk = hub.walk
+        learning = hub.learning._replace(worth=worth.empty(len(factor), worth.DEAR))
+        for x, y, *_ in starts:
+            past = history.append(learning.chain_log_densities, np.array([y]))
+            learning = learning._replace(chain_log_densities=past)
+            walk = walk._replace(history=history.append(walk.history, x))
+        walk = walk._replace(next_update=NEVER)  # its factor comes with the fits
+        first = int(1.5 * quadratic_size(len(factor)))
+        # ``draws=1``: the start has been recorded
+        schedule = learning.schedule._replace(next_refit=first, draws=1)
+        return hub._replace(walk=walk, learning=learning._replace(schedule=schedule))
+
+    def own(self, hub, number, point):
+        """What is the ``number``-th member's of the state where it begins: companions, rejections in a row."""
+        return gathered(point.position, point.log_density, len(hub.options.temperatures)), 0
+
+    def view(self, hub, member) -> State:
+        """The state of the sampler at a member."""
+        companions, rejections = member.own
+        learning = hub.learning
+        noise = learning.noise._replace(rejections=rejections)
+        learning = learning._replace(companions=companions, noise=noise)
+        return hub._replace(current=member.current, learning=learning)
+
+    def parted(self, state):
+        """What is one member's of such a state."""
+        return state.learning.companions, state.learning.noise.rejections
+
+    def learn(self, rng, state, outcome) -> State:
+        """From one tuning draw all but a new surrogate."""
+        return tuning.learn(rng, state, outcome)
+
+    def record(self, hub, point, move) -> State:
+        """Keep what was found at a point that was no draw."""
+        return hub._replace(learning=tuning.record(hub.learning, point.position, point.log_density, move))
+
+    def heights(self, hub, x, log_densities):
+        """Log densities (n,) at ``x`` (n, d) by which to compare states."""
+        return pooled_elite.heights(hub.dynamics, x, log_densities)
+
+    def fewest(self, hub):
+        """Evaluations that a last fit waits for."""
+        return 1.2 * quadratic_size(hub.walk.factor.shape[0])
+
+    def due(self, hub, members):
+        """Whether to fit a new surrogate now."""
+        return tuning.schedule(hub)
+
+    def refit(self, rng, hub, members, final):
+        """A new surrogate for all members; the old one where that fails."""
+        best = max(members, key=lambda m: m.point.log_density)
+        reference = pooled_elite.elite(hub)
+        found = refits.refit(rng, self.view(hub, best), best.point, reference, final)
+        if found.dynamics is hub.dynamics:
+            return found, members
+        everyone, moved = hub.fit is None, []
+        for m in members:
+            companions, rejections = m.own
+            companions = refits.recalled(companions, found.dynamics, m.point, everyone)
+            m = pooled_members.move_to(self, found, m, m.point)
+            moved.append(m._replace(own=(companions, rejections)))
+        return found._replace(walk=_walk_as_the_elite(found, reference[0])), moved
+
+    def search(self, rng, hub, members):
+        """Where a free chain from one of the others ends, for a member that is lost."""
+        dynamics = hub.dynamics
+        path = surrogate_dynamics.run(rng, dynamics.archive[rng.integers(len(dynamics.archive))], dynamics, ARMS[2])
+        return path.x if path.moved else None
+
+    def fetched(self, member):
+        """After it went there."""
+        return member
+
+    def has_spread(self, hub, since, members):
+        """Whether the members are much farther out than at the last fit, ``since`` their states then."""
+        past, dynamics = hub.walk.history, hub.dynamics
+        recent = past.buffer[since : past.size]
+        if dynamics is None or len(recent) < 2 * members:
+            return False
+        z = (recent - dynamics.surrogate.centre) @ dynamics.inverse.T
+        now, then = (np.quantile(np.square(a).sum(axis=1), 0.9) for a in (z, dynamics.archive))
+        return bool(now > 1.3**2 * then)
+
+    def arms(self, hub):
+        """How many proposals of the surrogate were accepted, by arms, and of how many."""
+        return hub.learning.worth.accepted[1:], hub.learning.worth.trials[1:]
+
+    def is_stale(self, hub):
+        """Whether the surrogate has to be made anew although there is nothing left to judge it by."""
+        return hub.fit is not None and freezing.is_stale(hub)
+
+    def freeze(self, hub, members) -> State:
+        """The hub with everything fixed."""
+        return freezing.fix(hub, pooled_elite.elite(hub)[0], CAUTION)
+
+    def surrogate(self, hub):
+        """That of a frozen hub, for probes and audits."""
+        return Frozen(hub.dynamics, hub.mixture, hub.options.choice.arms[ARM])
+
+
+class Frozen:
+    """A frozen surrogate f, and free chains on it, in coordinates z of its own."""
+
+    def __init__(self, dynamics, mixture, arm):
+        self.dynamics, self.mixture, self.arm = dynamics, mixture, arm
+
+    @property
+    def archive(self) -> np.ndarray:
+        """Past states, as z, (n, d)."""
+        return self.dynamics.archive
+
+    def run(self, rng: np.random.Generator, z: np.ndarray, exponent: float = 1.0) -> tuple[np.ndarray, np.ndarray]:
+        """(z, x) after many transitions from ``z``, reversible with respect to exp(exponent f)."""
+        path = surrogate_dynamics.run(rng, z, self.dynamics, self.arm, exponent)
+        return path.z, path.x
+
+    def located(self, x: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """(z, f, whether a free chain may be there) of points (n, d)."""
+        dynamics = self.dynamics
+        z = np.array([surrogate_dynamics.to_z(dynamics, point) for point in x])
+        f = self.values(z)
+        return z, f, (self.distances(z) < dynamics.radius) & (f < dynamics.ceiling)
+
+    def values(self, z: np.ndarray) -> np.ndarray:
+        """F at (n, d), the log density of x."""
+        return np.array([surrogate_dynamics.value(self.dynamics, at) for at in z])
+
+    def distances(self, z: np.ndarray) -> np.ndarray:
+        """How far out (n, d) are, (n,)."""
+        return surrogate_dynamics.reach(self.dynamics, z)
+
+    def within(self, distance: float) -> "Frozen":
+        """The same, on no more than ``distance``."""
+        radius = min(self.dynamics.radius, distance)
+        return Frozen(self.dynamics._replace(radius=radius), self.mixture, self.arm)
+
+
+def _walk_as_the_elite(hub, states):
+    """The random walk with the elite's covariance, shrunk towards the surrogate's while those are few."""
+    walk, d = hub.walk, states.shape[1]
+    surrogate = hub.dynamics.surrogate.scale[:, None] * hub.dynamics.metric
+    few = min(1.0, 2.0 * d / len(np.unique(states, axis=0))) ** 2
+    covariance = (1.0 - few) * np.cov(states.T).reshape(d, d) + few * surrogate @ surrogate.T
+    factor, ok = cholesky(covariance)
+    if not ok:
+        return walk
+    growth = np.log(np.diag(factor)).sum() - np.log(np.diag(walk.factor)).sum()
+    largest = math.log(adaptive_metropolis.OPTIMAL_SCALE / math.sqrt(d))
+    log_scale = min(walk.log_scale - growth / d, largest + 1.0)
+    return walk._replace(factor=factor, log_scale=log_scale)

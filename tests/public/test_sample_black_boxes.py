@@ -1,0 +1,228 @@
+"""``pk.sample`` on models with black boxes that are learned one by one: the same protocol, with what they returned."""
+
+import multiprocessing
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+
+import numpy as np
+import pymc as pm
+import pytest
+from scipy.stats import norm
+
+import pymc_kameleon as pk
+from pymc_kameleon import checkpoint
+from pymc_kameleon.sampling import workers
+from pymc_kameleon.steps.known_points import known_points
+from tests.public.test_sample import sample
+from tests.support.hierarchies import schools
+
+GROUPS = 2
+
+
+@pytest.fixture(scope="module")
+def made():
+    return schools(GROUPS)
+
+
+@pytest.fixture(scope="module")
+def model(made):
+    return made[0]
+
+
+@pytest.fixture(scope="module")
+def step(model):
+    return pk.KamiltonianStep(model=model)
+
+
+def run(model, step, **options):
+    return sample(model, step, **{"max_evaluations": 120, "chains": 4, **options})
+
+
+@pytest.fixture(scope="module")
+def idata(model, step):
+    return run(model, step, discard_tuned_samples=False)
+
+
+def bits(idata):
+    return {name: idata["posterior"][name].values.tobytes() for name in ("mu", "tau", "theta")}
+
+
+def test_it_learns_black_boxes_one_by_one_and_says_so(step, idata):
+    assert step.by_factors
+    attributes, stats = idata["posterior"].attrs, idata["sample_stats"]
+    assert attributes["surrogate"] == "factors"
+    assert attributes["factors"] == GROUPS
+    assert attributes["evaluations"] <= 120
+    assert (stats["factors"].values == GROUPS).all()
+    assert np.char.startswith(stats["move"].values.astype(str), "surrogate").mean() > 0.8
+    assert stats["accept"].values.mean() > 0.8  # each of them is a quadratic in one unknown
+    assert f"of {GROUPS} black boxes, one by one" in pk.report(idata)
+
+
+def test_every_evaluation_is_there_with_what_came_back(model, step, idata):
+    """In the model's own coordinates, with its own log density."""
+    evaluated, density = idata["evaluations"], step.density
+    assert evaluated["_outputs"].shape == (idata["posterior"].attrs["evaluations"], GROUPS)
+    logp = model.compile_logp()
+    for row in (0, 60, -1):
+        point = {name: evaluated[name].values[row] for name in ("mu", "tau_log__", "theta")}
+        assert float(logp(point)) == pytest.approx(float(evaluated["_log_density"].values[row]))
+        returned = norm.logpdf(point["theta"], np.arange(GROUPS)) + 0.5 * np.log(2.0 * np.pi)
+        np.testing.assert_allclose(evaluated["_outputs"].values[row], returned, atol=1e-12)
+    x = density.ravel({name: idata["posterior"][name].values[0, -1] for name in ("mu", "theta")} | {
+        "tau_log__": np.log(idata["posterior"]["tau"].values[0, -1])
+    })  # fmt: skip
+    point = density.update({}, density.enter(x))
+    assert float(logp(point)) == pytest.approx(float(idata["sample_stats"]["lp"].values[0, -1]))
+
+
+def fork():
+    return ProcessPoolExecutor(2, mp_context=multiprocessing.get_context("fork"))
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # fork in a process with threads
+@pytest.mark.parametrize("make", [fork, lambda: ThreadPoolExecutor(3)], ids=["processes", "threads"])
+def test_who_evaluates_does_not_matter(model, step, idata, make):
+    with make() as executor:
+        found = run(model, step, executor=executor)
+    assert bits(found) == bits(idata)
+
+
+def test_a_worker_gets_no_more_than_it_needs(made, monkeypatch):
+    """Neither the model nor what is known of it with its gradients, which take long to compile anew."""
+    model, _ = made
+    step = pk.KamiltonianStep(model=model)
+    sent = []
+    monkeypatch.setattr(workers.cloudpickle, "dumps", lambda what: sent.append(what) or b"")
+    with ThreadPoolExecutor(1) as executor:
+        from pymc_kameleon.sampling import arguments
+
+        arguments.evaluator(executor, model, step, 0, None)
+    assert vars(sent[0]).keys() == {"function", "order", "outputs"}
+
+
+def cut(model, step, folder, rounds):
+    """A run that dies after so many rounds."""
+    calls, original = [], workers.Here.__call__
+
+    def limited(self, points, first):
+        if len(calls) >= rounds:
+            raise OSError("the machine goes down")
+        calls.append(len(points))
+        return original(self, points, first)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(workers.Here, "__call__", limited)
+        with pytest.raises(OSError, match="goes down"):
+            run(model, step, checkpoint=folder)
+    return sum(calls)
+
+
+@pytest.mark.parametrize("rounds", [4, 20])  # while they climb, while they draw
+def test_a_run_with_a_checkpoint_goes_on(model, step, idata, tmp_path, rounds):
+    before = cut(model, step, tmp_path, rounds)
+    kept = checkpoint.load(tmp_path)
+    assert kept.size == before
+    assert kept.outputs.shape == (before, GROUPS)
+    found = run(model, step, checkpoint=tmp_path)
+    assert bits(found) == bits(idata)
+    for name in ("_outputs", "_log_density", "mu"):
+        assert found["evaluations"][name].values.tobytes() == idata["evaluations"][name].values.tobytes()
+
+
+# --- warm starts ----------------------------------------------------------------------------------
+
+
+def moves(found):
+    return found["evaluations"]["_move"].values.astype(str)
+
+
+def test_what_was_returned_is_learned_from_at_once(model, step, idata, tmp_path):
+    warm = run(model, step, evaluations=idata, random_seed=3)
+    assert not (moves(warm) == "climb").any()
+    assert np.char.startswith(moves(warm)[5:20], "surrogate").any()
+    assert warm["posterior"].attrs["evaluations_tuning"] < idata["posterior"].attrs["evaluations_tuning"]
+    assert warm["sample_stats"]["accept"].values.mean() > 0.8
+    cut(model, step, tmp_path, 8)
+    again = run(model, step, evaluations=checkpoint.load(tmp_path), random_seed=3)
+    assert not (moves(again) == "climb").any()
+
+
+def without_outputs(idata):
+    return idata["evaluations"].to_dataset() if hasattr(idata["evaluations"], "to_dataset") else idata["evaluations"]
+
+
+def test_log_densities_alone_say_where_to_begin(model, step, idata, caplog):
+    alone = without_outputs(idata).drop_vars("_outputs")
+    with caplog.at_level("INFO", "pymc.kameleon"):
+        found = run(model, step, evaluations=alone, random_seed=3)
+    assert "learn the black boxes anew" in caplog.text
+    assert (moves(found) == "climb").any()
+    start = found["evaluations"]["_log_density"].values[moves(found) == "start"]
+    draws = idata["sample_stats"]["lp"].values
+    assert (start > draws.min() - 5.0).all()  # and not where it began the first time
+
+
+def test_of_other_black_boxes_it_is_refused(model, step, idata):
+    other = without_outputs(idata).copy(deep=True)
+    other["_outputs"] = 2.0 * other["_outputs"]
+    with pytest.raises(ValueError, match="is not what this model's return"):
+        run(model, step, evaluations=other)
+    with pytest.raises(ValueError, match=r"\(1 numbers a point\)"):
+        run(model, step, evaluations=other.isel(output=[0]))
+
+
+def test_a_checkpoint_of_black_boxes_is_not_of_the_whole(model, step, tmp_path):
+    cut(model, step, tmp_path, 6)
+    whole = pk.KamiltonianStep(model=model, learn="all")
+    with pytest.raises(ValueError, match="in coordinates of their own"):
+        known_points(checkpoint.load(tmp_path), model, whole.density)
+
+
+def test_the_whole_is_learned_from_log_densities_whatever_else_there_is(model, idata):
+    whole = pk.KamiltonianStep(model=model, learn="all")
+    known = known_points(idata, model, whole.density)
+    assert known.outputs.shape[1] == 0
+    assert known.log_densities[-1] == pytest.approx(whole.density(known.positions[-1]))
+
+
+def test_pm_sample_begins_with_it_too(model, idata):
+    step = pk.KamiltonianStep(model=model, evaluations=idata)
+    assert step.by_factors
+    step.setup_chain(np.random.default_rng(1), 40, 10)
+    point, found = model.initial_point(), []
+    for n in range(50):
+        if n == 40:
+            step.stop_tuning()
+        point, [stats] = step.step(point)
+        found.append(stats["move"])
+    assert found[:5] == ["arrival"] * 5  # points that are evaluated again
+    assert "climb" not in found
+    assert any(move.startswith("surrogate") for move in found[5:12])
+
+
+# --- executors that take many ---------------------------------------------------------------------
+
+
+def test_vectorized_gives_what_each_returns():
+    def likelihood(theta, y):
+        return -0.5 * np.square(theta - y)
+
+    box = pk.BatchedBlackBox(likelihood, "(),()->()")
+    with pm.Model():
+        mu, tau = pm.Normal("mu", 1.0, 2.0), pm.HalfNormal("tau", 1.0)
+        theta = pm.Normal("theta", mu, tau, shape=2)
+        for j in range(2):
+            pm.Potential(f"y{j}", box(theta[j], float(j)))
+        step = pk.KamiltonianStep()
+        assert step.by_factors
+        options = {"max_evaluations": 40, "chains": 4, "random_seed": 1, "progressbar": False}
+        together = pk.sample(step=step, executor="vectorized", **options)
+        alone = pk.sample(step=step, **options)
+    for name in ("_outputs", "_log_density"):
+        np.testing.assert_allclose(*(f["evaluations"][name].values[:8] for f in (together, alone)), rtol=1e-6)
+
+
+def test_pools_and_control_variates(model, step):
+    found = run(model, step, pools=2, max_evaluations=160)
+    assert found["posterior"].attrs["factors"] == GROUPS
+    assert "_outputs" in found["evaluations"]

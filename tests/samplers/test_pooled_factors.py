@@ -1,0 +1,173 @@
+"""Chains that learn black boxes one by one together: each is exact when frozen, the same told gives the same."""
+
+from functools import cache
+
+import numpy as np
+import pytest
+
+from pymc_kameleon.numerics import evaluations
+from pymc_kameleon.samplers.kamiltonian.factors.sampler import FactoredKamiltonian
+from pymc_kameleon.samplers.pooled import chains as pooled_chains
+from pymc_kameleon.samplers.pooled.by_factors import ByFactors
+from pymc_kameleon.samplers.pooled.chains import Chains
+from pymc_kameleon.samplers.pooled.drawing import Drawing, Frozen
+from pymc_kameleon.samplers.pooled.plan import Plan
+from pymc_kameleon.samplers.pooled.tuning import Tuning
+from pymc_kameleon.samplers.seam import Point
+from tests.samplers.test_factored_kamiltonian import NoJacobian, NoShares, frozen
+from tests.support.chains import two_sample_z
+from tests.support.hierarchies import Toy
+
+# --- the frozen kernel ----------------------------------------------------------------------------
+
+
+def members_scores(kind, centring, n, rounds, typical=1.5):
+    """Members at exact draws, some rounds later: z-scores of their moments."""
+    toy, rng = Toy(), np.random.default_rng(6)
+    sampler, starts = kind(known=toy), toy.draw(rng, n)
+    hub = frozen(sampler, rng, centring, typical)
+    points = [Point(v, toy(v)) for v in starts]
+    found = [Frozen(own, p, sampler.place(hub, p)) for own, p in zip(rng.spawn(n), points, strict=True)]
+    drawing = Drawing(sampler, found)
+    for _ in range(rounds):
+        drawing.tell([toy(request.position) for request in drawing.ask()])
+    ends = np.array([m.point.position for m in drawing.members])
+    assert (ends != starts).any(axis=1).mean() > 0.3
+    for member in drawing.members[:50]:  # what is retained is of where it is
+        assert member.point.log_density == toy(member.point.position)
+    return np.abs(two_sample_z(ends, starts, toy)).max()
+
+
+def test_every_member_leaves_the_target_as_it_is():
+    assert members_scores(FactoredKamiltonian, 0.5, 1200, 3) < 4.5
+
+
+@pytest.mark.parametrize(
+    ("control", "centring", "typical", "n"),
+    [(NoJacobian, 1.0, -2.0, 1200), pytest.param(NoShares, 0.0, 2.0, 6000, marks=pytest.mark.slow)],
+)
+def test_the_controls_do_not(control, centring, typical, n):
+    assert members_scores(control, centring, n, 8, typical) > 10.0
+
+
+# --- learning -------------------------------------------------------------------------------------
+
+
+def found_by(toy, x):
+    return np.concatenate([[toy(x)], toy.outputs])
+
+
+def run(seed=1, n=6, most=300, known=None, **plan):
+    toy = Toy()
+    chosen = {"draws": None, "tune": None, "longest": most // 2, "max_evaluations": most} | plan
+    starts = np.random.default_rng(seed).uniform(-2.0, 2.0, (n, 4))
+    seeds = np.random.SeedSequence(seed)
+    chains = Chains(np.zeros(4), starts, seeds, Plan(**chosen), learner=ByFactors(toy), known=known)
+    while not chains.done:
+        chains.tell([found_by(toy, request.position) for request in chains.ask()])
+    return chains
+
+
+@cache
+def once():
+    return run()
+
+
+def test_few_evaluations_are_enough():
+    chains = once()
+    assert chains.evaluated.size <= 300
+    assert chains.hub.quality.residual_sd < 0.1
+    draws = pooled_chains.posterior(chains)
+    exact = Toy().draw(np.random.default_rng(9), 4000)
+    z = (draws.mean(axis=(0, 1)) - exact.mean(axis=0)) / (exact.std(axis=0) / np.sqrt(0.3 * draws[..., 0].size))
+    assert np.abs(z).max() < 4.5
+    moves = [s["move"] for row in chains.rows for s in row.statistics]
+    assert np.mean([m.startswith("surrogate") for m in moves]) > 0.8
+
+
+def test_told_the_same_it_does_the_same():
+    first, again = once(), run()
+    for name in ("positions", "log_densities", "outputs", "move"):
+        assert getattr(first.evaluated, name).tobytes() == getattr(again.evaluated, name).tobytes()
+    assert first.rows[-1].positions.tobytes() == again.rows[-1].positions.tobytes()
+
+
+def test_the_record_has_what_came_back():
+    made, toy = once().evaluated, Toy()
+    assert made.outputs.shape == (made.size, 2)
+    for row in range(0, made.size, 17):
+        assert made.log_densities[row] == toy(made.positions[row])
+        np.testing.assert_array_equal(made.outputs[row], toy.outputs)
+
+
+def test_nothing_changes_while_drawing():
+    chains = once()
+    assert chains.hub.learning is None
+    for member in chains.members:
+        assert member.state.learning is None
+        assert member.state.surface is chains.hub.surface
+        assert member.state.mixture is chains.hub.mixture
+
+
+def test_what_is_known_is_learned_from_at_once():
+    known = once().evaluated
+    chains = run(seed=3, known=known)
+    assert not (chains.evaluated.move == "climb").any()
+    tuned = [sum(c.evaluated.size - len(c.rows) * len(c.starts) for c in [each]) for each in (chains, once())]
+    assert tuned[0] < tuned[1]
+    learned = chains.hub.fit.errors
+    assert (learned < 0.05).all()
+
+
+def test_log_densities_alone_say_where_to_begin():
+    known = once().evaluated
+    alone = evaluations.table(known.positions, known.log_densities)
+    chains = run(seed=3, known=alone)
+    assert (chains.evaluated.move == "climb").any()
+    assert chains.evaluated.outputs.shape[1] == 2
+    starts = chains.evaluated.log_densities[chains.evaluated.move == "start"]
+    assert starts.min() > known.log_densities.max() - 20.0
+
+
+def tuned_with_one_far_away(where):
+    """Seven members at draws, and one, ``where``, far below."""
+    toy, rng = Toy(), np.random.default_rng(5)
+    v = toy.draw(rng, 60)
+    rows = [found_by(toy, x) for x in v]
+    y, outputs = evaluations.taken_apart(rows)
+    known = evaluations.table(v, y, outputs=outputs)
+    starts = [Point(x, value) for x, value in zip(v[:8], y[:8], strict=True)]
+    far = np.array([0.0, 2.5, 25.0, -25.0])
+    starts[where] = Point(far, toy(far))
+    tuning = Tuning(ByFactors(toy), rng, rng.spawn(8), starts, known, np.eye(4), limit=140, wait=True, base=60)
+    while not tuning.done:
+        tuning.tell([Point(r.position, toy(r.position), None, toy.outputs) for r in tuning.ask()])
+    return tuning
+
+
+@pytest.mark.parametrize(("where", "fetched"), [(2, True), (3, False)])
+def test_a_lost_member_is_fetched_and_a_sentinel_is_not(where, fetched):
+    tuning = tuned_with_one_far_away(where)
+    moves = tuning.hub.learning.evaluated.move
+    assert (moves == "search").any() == fetched
+    others = max(m.point.log_density for m in tuning.members)
+    assert (tuning.members[where].point.log_density > others - 18.0) or not fetched
+
+
+def test_the_best_of_the_members_is_what_a_surrogate_is_made_for():
+    """States of those that are on their way set no coordinates."""
+    tuning = tuned_with_one_far_away(3)
+    hub, found = tuning.freeze()
+    assert len(found) == 8
+    assert hub.learning is None
+    assert np.abs(hub.archive).max() < 15.0
+    assert (np.array([m.state.share for m in found]) <= 1.0).all()
+
+
+def test_probes_look_where_no_chain_goes():
+    chains = once()
+    drawn = np.array([row.positions for row in chains.rows]).reshape(-1, 4)
+    probed = chains.evaluated.positions[chains.evaluated.move == "probe"]
+    assert len(probed) >= 6
+    assert np.square(probed).sum(axis=1).mean() > np.square(drawn).sum(axis=1).mean()
+    assert chains.probed().missed == 0
