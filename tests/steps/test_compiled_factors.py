@@ -130,8 +130,9 @@ def test_another_process_finds_it_anew(learned):
     assert differences(known, again, surface).max() == 0.0
 
 
-def test_what_numba_has_not_stays_with_python(default_linker):
-    known = density(curves(Slow())).parts_known
+def test_what_numba_has_not_stays_with_python():
+    with pytensor.config.change_flags(mode="Mode"):
+        known = density(curves(Slow())).parts_known
     assert known.compiled() is None
     w, *_ = known.places(np.zeros(10), np.zeros(10))
     assert np.isfinite(w).all()
