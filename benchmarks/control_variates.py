@@ -17,8 +17,8 @@ import xarray as xr
 from benchmarks import few_evaluations, report
 from benchmarks.cells import Benchmark, Cell
 from benchmarks.targets import TARGETS
-from pymc_kameleon.samplers.pooled import audits
 from pymc_kameleon.samplers.pooled import chains as pooled_chains
+from pymc_kameleon.samplers.pooled.checks import audits
 from pymc_kameleon.verdict import control_variates
 
 TOTALS, CHAINS = (1000, 2000), 16

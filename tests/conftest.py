@@ -10,8 +10,8 @@
    that must give |z| > 10, or that is xfail(strict=True). Sizes are chosen by the control, not by patience.
 4. Rates rather than values for approximations.
 5. No network: whatever asks for an address that is not this machine's fails (tests/public/test_no_network.py).
-6. Graphs are compiled for Python in the fast suite (:func:`linker`), but where the linker is part of what is tested:
-   compiling costs more than most tests' draws.
+6. Graphs are compiled for Python in the fast suite (:func:`linker`), but where the linker is part of what is tested or
+   a chain is long: compiling costs more than most tests' draws.
 7. Never: seeds from the date, unseeded choices, retries, a test without an assertion, a skip that CI cannot turn into
    a failure.
 """
@@ -52,6 +52,13 @@ def linker(request):
     else:
         with pytensor.config.change_flags(mode="FAST_COMPILE"):
             yield
+
+
+@pytest.fixture
+def default_linker():
+    """For one test with a long chain."""
+    with pytensor.config.change_flags(mode="Mode"):
+        yield
 
 
 LOCAL = ("localhost", "127.0.0.1", "::1", "0.0.0.0", "::", "", None, os.uname().nodename)

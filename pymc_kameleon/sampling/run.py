@@ -23,10 +23,10 @@ from pymc.exceptions import SamplingError
 
 from pymc_kameleon.checkpoint import Checkpoint
 from pymc_kameleon.numerics.checks import positive
-from pymc_kameleon.samplers.pooled import audits
 from pymc_kameleon.samplers.pooled.by_factors import ByFactors
 from pymc_kameleon.samplers.pooled.by_values import ByValues
 from pymc_kameleon.samplers.pooled.chains import Chains, posterior
+from pymc_kameleon.samplers.pooled.checks import audits
 from pymc_kameleon.samplers.pooled.pools import Pools
 from pymc_kameleon.sampling import arguments, told, workers
 from pymc_kameleon.steps import KamiltonianStep

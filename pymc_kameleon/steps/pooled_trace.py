@@ -13,7 +13,7 @@ from pymc.backends.base import MultiTrace
 from pymc.backends.ndarray import NDArray
 
 from pymc_kameleon.numerics.evaluations import Evaluations, table
-from pymc_kameleon.samplers.pooled.audits import Free
+from pymc_kameleon.samplers.pooled.checks.audits import Free
 from pymc_kameleon.samplers.pooled.drawing import Row
 from pymc_kameleon.steps.log_density import LogDensity
 

@@ -40,7 +40,7 @@ def test_tables_that_do_not_fit_are_refused(positions, values, said):
 
 
 def test_records_of_other_dimensions_are_not_merged():
-    with pytest.raises(ValueError, match=r"\[2, 3\]"):
+    with pytest.raises(ValueError, match=r"\[\(2, 0\), \(3, 0\)\]"):
         evaluations.merge([record(4), record(4, dim=2)])
 
 
@@ -77,7 +77,7 @@ def test_a_copy_is_not_written_into_by_who_goes_on():
     own = evaluations.append(own, np.full(2, 3.0), 3.0)
     evaluations.append(live, np.ones(2), 4.0)
     assert own.log_densities.tolist() == [1.0, 3.0]
-    with pytest.raises(ValueError, match=r"\[2, 3\]"):
+    with pytest.raises(ValueError, match=r"\[\(2, 0\), \(3, 0\)\]"):
         evaluations.copy(3, live)
 
 
@@ -86,3 +86,20 @@ def test_a_shift_is_of_the_log_densities_alone():
     moved = evaluations.shifted(once, 2.5)
     np.testing.assert_array_equal(moved.log_densities, once.log_densities + 2.5)
     assert moved.positions.tobytes() == once.positions.tobytes()
+
+
+@pytest.mark.parametrize("n_o", [0, 3])
+def test_what_comes_back_is_a_log_density_and_what_black_boxes_returned(n_o):
+    found = [np.arange(1.0 + n_o) + k if n_o else float(k) for k in range(4)]
+    values, outputs = evaluations.taken_apart(found)
+    assert values == [0.0, 1.0, 2.0, 3.0]
+    assert outputs.shape == (4, n_o)
+    record = evaluations.empty(2, n_o)
+    for value, row in zip(values, outputs, strict=True):
+        record = evaluations.append(record, np.zeros(2), value, outputs=row)
+    made = evaluations.table(np.zeros((4, 2)), values, outputs=outputs)
+    for kept in (record, evaluations.merge([made, made]), evaluations.shifted(made, 1.0), evaluations.copy(2, made)):
+        np.testing.assert_array_equal(kept.outputs[:4], outputs)
+    assert evaluations.taken_apart([])[0] == []
+    with pytest.raises(ValueError, match="as many outputs"):
+        evaluations.merge([made, evaluations.empty(2, n_o + 1)])

@@ -10,8 +10,8 @@ import xarray as xr
 import pymc_kameleon as pk
 from benchmarks.few_evaluations import plan
 from benchmarks.targets import TARGETS, starts
-from pymc_kameleon.samplers.pooled import audits
 from pymc_kameleon.samplers.pooled import chains as pooled_chains
+from pymc_kameleon.samplers.pooled.checks import audits
 from pymc_kameleon.samplers.pooled.plan import automatic
 from pymc_kameleon.verdict import control_variates
 

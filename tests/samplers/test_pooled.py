@@ -14,12 +14,13 @@ from pymc_kameleon.samplers.kamiltonian.values import sampler as value_kamiltoni
 from pymc_kameleon.samplers.kamiltonian.values.sampler import SAMPLER
 from pymc_kameleon.samplers.pooled import ahead as pooled_ahead
 from pymc_kameleon.samplers.pooled import chains as pooled_chains
-from pymc_kameleon.samplers.pooled import climbs, elite, learning, probes, production
+from pymc_kameleon.samplers.pooled import climbs, elite, learning, production
 from pymc_kameleon.samplers.pooled import plan as plan_of_chains
 from pymc_kameleon.samplers.pooled.by_values import ByValues
 from pymc_kameleon.samplers.pooled.chains import Chains, Plan
+from pymc_kameleon.samplers.pooled.checks import probes
+from pymc_kameleon.samplers.pooled.checks.looks import Draws, Looks, mass
 from pymc_kameleon.samplers.pooled.drawing import Drawing, Frozen, Row
-from pymc_kameleon.samplers.pooled.looks import Draws, Looks, mass
 from pymc_kameleon.samplers.pooled.plan import automatic
 from pymc_kameleon.samplers.pooled.tuning import Tuning
 from pymc_kameleon.samplers.seam import Point

@@ -240,6 +240,7 @@ def set_work(step, n):
 
 
 @pytest.mark.parametrize("step_type", [AdaptiveMetropolisStep, pytest.param(KamiltonianStep, marks=pytest.mark.slow)])
+@pytest.mark.usefixtures("default_linker")
 def test_the_posterior_is_exact_with_what_was_chosen(step_type):
     model = model_of(Estimate(), 10)
     z = moment_z(step_type(model=model), model)
@@ -247,6 +248,7 @@ def test_the_posterior_is_exact_with_what_was_chosen(step_type):
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("default_linker")
 def test_work_that_depends_on_where_the_chain_is_is_biased():
     """The control: much work near the middle, little far away, and the retained estimate is what it was."""
     model = model_of(Estimate(), 10)

@@ -85,7 +85,7 @@ def wrapped(function, kind=pt.dvector):
             pm.Potential("y", predicted)
         else:
             pm.Normal("y", predicted, 1.0, observed=np.arange(5.0))
-        return pk.AdaptiveMetropolisStep(compile_kwargs={"mode": "FAST_COMPILE"}), model, infected
+        return pk.AdaptiveMetropolisStep(compile_kwargs={"mode": "CVM"}), model, infected
 
 
 VECTOR = "a float64 array of 1 dimension, as np.asarray(values, dtype='float64')."

@@ -314,6 +314,7 @@ SDS = [pytest.param(sd, marks=[] if sd == 1.5 else pytest.mark.slow) for sd in (
         *(pytest.param(s, marks=pytest.mark.slow) for s in (KameleonStep, FastKameleonStep, GaussianMixtureStep)),
     ],
 )
+@pytest.mark.usefixtures("default_linker")
 def test_posterior_is_exact(step_type, sd):
     model = model_of(Estimate(sd))
     z = moment_z(step_type(model=model), model)
@@ -322,6 +323,7 @@ def test_posterior_is_exact(step_type, sd):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("sd", SDS)
+@pytest.mark.usefixtures("default_linker")
 def test_demetropolis_is_not_exact(sd):
     """The control: what ``pm.DEMetropolisZ`` makes of the same models."""
     model = model_of(Estimate(sd))
@@ -387,11 +389,13 @@ SCHEMES = {
         for name, s in SCHEMES.items()
     ],
 )
+@pytest.mark.usefixtures("default_linker")
 def test_correlated_noise_is_exact(scheme):
     z = invariance_z(AdaptiveMetropolisStep(model=uneven_model(), **scheme))
     assert np.abs(z).max() < 4.5, z
 
 
+@pytest.mark.usefixtures("default_linker")
 def test_controls_of_correlated_noise(monkeypatch):
     """A refresh without sqrt(1 - rho^2), and u that moves on rejection too: both must be noticed."""
     step = AdaptiveMetropolisStep(model=uneven_model(), correlation=0.9)
@@ -573,13 +577,17 @@ def compound_z(model, other, chains=8, draws=1200, tune=400):
     return found.mean(axis=1) / (found.std(axis=1, ddof=1) / math.sqrt(chains))
 
 
+@pytest.mark.usefixtures("default_linker")
 def test_steps_beside_a_noisy_factor(caplog):
     """Other steps move k and b: the estimate stays frozen, no one else asks for one, and the posterior is right."""
     estimate = Estimate(1.0)
     model = compound_model(estimate)
 
     def other():
-        return [step_beside_noise(s, [model[v]], **QUICK) for s, v in ((pm.Metropolis, "k"), (pm.Slice, "b"))]
+        return [
+            step_beside_noise(s, [model[v]], compile_kwargs={"mode": "CVM"})
+            for s, v in ((pm.Metropolis, "k"), (pm.Slice, "b"))
+        ]
 
     chains, draws, tune = 8, 300, 200
     before = estimate.calls

@@ -307,6 +307,7 @@ def switch_z(step, starts=3000, sweeps=3):
 
 
 @every_step
+@pytest.mark.usefixtures("default_linker")
 def test_target_is_left_invariant_next_to_another_step(case, monkeypatch):
     model = tester.switch()
     step = begin(make(case, model, [model["x"]]))

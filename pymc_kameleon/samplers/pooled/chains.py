@@ -17,13 +17,13 @@ import numpy as np
 
 from pymc_kameleon.numerics import evaluations
 from pymc_kameleon.samplers.modes import catalogue as geometry
-from pymc_kameleon.samplers.pooled import audits, looks, probes
 from pymc_kameleon.samplers.pooled.beginning import Start, Warm
 from pymc_kameleon.samplers.pooled.by_values import ByValues
+from pymc_kameleon.samplers.pooled.checks import audits, looks, probes
+from pymc_kameleon.samplers.pooled.checks.looks import Looks
 from pymc_kameleon.samplers.pooled.climbs import Climbs
 from pymc_kameleon.samplers.pooled.drawing import Request, Row
 from pymc_kameleon.samplers.pooled.learning import Suspicions
-from pymc_kameleon.samplers.pooled.looks import Looks
 from pymc_kameleon.samplers.pooled.plan import Plan
 
 

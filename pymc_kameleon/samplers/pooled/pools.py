@@ -15,8 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from pymc_kameleon.samplers.pooled import looks, probes
 from pymc_kameleon.samplers.pooled.chains import Chains, Run
+from pymc_kameleon.samplers.pooled.checks import looks, probes
 from pymc_kameleon.samplers.pooled.drawing import Request, Row
 from pymc_kameleon.samplers.pooled.plan import Plan
 

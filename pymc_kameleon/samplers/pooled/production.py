@@ -5,9 +5,9 @@ from typing import Any
 import numpy as np
 
 from pymc_kameleon.samplers.arrival import phase as arrival
-from pymc_kameleon.samplers.pooled import audits, probes
+from pymc_kameleon.samplers.pooled.checks import audits, probes
+from pymc_kameleon.samplers.pooled.checks.looks import Looks
 from pymc_kameleon.samplers.pooled.drawing import Drawing, Request
-from pymc_kameleon.samplers.pooled.looks import Looks
 
 
 class Production:

@@ -20,7 +20,7 @@ CHAINS, DRAWS, BURN = 8, 1000, 10  # of the surrogate; a draw is many inner tran
 def due(round_: int, members: int, most: int) -> int:
     """How many audits go with this round: fixed by its number, so that no draw depends on what was found.
 
-    As many as there are members, or none: see :func:`pymc_kameleon.samplers.pooled.probes.due`.
+    As many as there are members, or none: see :func:`pymc_kameleon.samplers.pooled.checks.probes.due`.
     """
 
     def by(end):

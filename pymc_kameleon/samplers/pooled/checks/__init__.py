@@ -1,0 +1,1 @@
+"""What is evaluated beside the draws: probes, audits, looks."""
