@@ -265,7 +265,7 @@ MUTATIONS = [
     Mutation("samplers/life", "        self.state = State(centring=choice, work=work)", "        self.state = State(centring=choice, work=work, probe=self._state.probe if hasattr(self, '_state') else noise_probe.NoiseProbe())",
              "a chain inherits another's noise", "test_noise_probes.py -k its_own"),
     Mutation("samplers/life", "        if state.tune and self._is_probe():", "        if self._is_probe():", "probes go on after tuning",
-             "test_life.py -k made_anew"),
+             "test_noise_probes.py"),
     Mutation("steps/sampling_state", "        if given == mine:", "        if given == mine or name in ('options', 'method'):",
              "the state of other options is taken", "test_step_contract.py -k refused"),
     Mutation("steps/base", "            if not (state.tune or self._draws_differ):", "            if not state.tune:",
