@@ -116,9 +116,6 @@ def test_outputs_and_copies_of_a_black_box_are_one(caplog):
     [line] = [r.message for r in caplog.records if "Learning" in r.message]
     assert line.startswith("Learning 1 black box of 1 input (6 outputs)")
     assert structure.boxes_of(two_outputs()) == (1, True)
-    with caplog.at_level(logging.INFO, "pymc.kameleon"):
-        arguments.checked_step(None, two_outputs())
-    assert "as a whole, not its black box's predictions, which pm.sample(" in caplog.text
 
 
 def test_it_is_said_why_the_whole_is_learned(caplog):

@@ -176,6 +176,27 @@ def test_with_a_wrong_ratio_it_fails(family, sign):
     assert invariance(mediocre(family).but(SimpleNamespace(propose=propose)))[0] > 10
 
 
+@pytest.mark.parametrize(("refresh", "low", "high"), [(False, 0.0, 4.5), (True, 10.0, math.inf)])
+def test_with_a_noisy_log_density_it_is_exact_and_with_a_refreshed_estimate_it_is_not(refresh, low, high):
+    """From exact draws: the estimate that a chain retains is tilted, N(s^2 / 2, s^2) beside the log density."""
+    rng, noise = np.random.default_rng(8), 2.0
+    state = mediocre("finite", random_walk_share=0.8)
+
+    def estimate(x):
+        return log_density(x) + noise * rng.standard_normal() - 0.5 * noise**2
+
+    starts = draw(rng, 4000)
+    ends = []
+    for x in starts:
+        value = log_density(x) + noise * rng.standard_normal() + 0.5 * noise**2
+        for _ in range(15):
+            value = estimate(x) if refresh else value
+            _, outcome = state.start(x, value).draw(rng, x, value, estimate)
+            x, value = outcome.position, outcome.log_density
+        ends.append(x)
+    assert low < np.abs(two_sample_z(np.array(ends), starts)).max() < high
+
+
 # --- given history
 
 

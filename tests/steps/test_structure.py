@@ -214,12 +214,13 @@ def test_black_boxes_are_drawn_over_their_own_inputs(run):
         pk.plots.surrogate(sampler.algorithm_state)
 
 
-def test_pooled_chains_learn_the_whole_and_say_so(caplog):
+def test_pooled_chains_learn_black_boxes_and_say_so(caplog):
     model, _ = schools()
     with model, caplog.at_level(logging.INFO, "pymc.kameleon"):
         found = pk.sample(4, tune=20, chains=2, step=step(model), progressbar=False, random_seed=1)
     assert found["posterior"]["theta"].shape == (2, 4, 3)
-    assert "goes on with KamiltonianStep(learn='all')" in caplog.text
+    assert "Learning 3 black boxes of 1 input (1 log likelihoods each)" in caplog.text
+    assert found["evaluations"]["_outputs"].shape[1] == 3
 
 
 def test_what_is_expensive_is_learned():
