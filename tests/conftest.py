@@ -40,7 +40,7 @@ pytensor.config.traceback__limit = 0
 c_op.ExternalCOp.get_path = classmethod(functools.cache(c_op.ExternalCOp.get_path.__func__))
 
 # What PyTensor makes of a step and of a model, as a user has it; and thousands of gradients.
-DEFAULT_LINKER = {"test_log_density", "test_sample_black_boxes", "test_textbook"}
+DEFAULT_LINKER = {"test_bad_input", "test_log_density", "test_sample_black_boxes", "test_textbook"}
 
 
 @pytest.fixture(autouse=True, scope="module")

@@ -21,7 +21,7 @@ from tests.step_tester import BlackBox, begin, drive
 
 PAGE = Path(__file__).parents[1].parent / "docs" / "bad_input.md"
 QUICK = {"mode": "FAST_COMPILE"}
-DEFAULT = {"mode": "Mode"}  # a user's
+DEFAULT = None  # a user's
 
 
 class Row(NamedTuple):

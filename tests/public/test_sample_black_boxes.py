@@ -58,6 +58,7 @@ def test_it_learns_black_boxes_one_by_one_and_says_so(step, idata):
     assert f"of {GROUPS} black boxes, one by one" in pk.report(idata)
 
 
+@pytest.mark.filterwarnings("ignore:Numba will use object mode:UserWarning")  # PyMC 6's default
 def test_every_evaluation_is_there_with_what_came_back(model, step, idata):
     """In the model's own coordinates, with its own log density."""
     evaluated, density = idata["evaluations"], step.density
