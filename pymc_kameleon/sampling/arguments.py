@@ -30,7 +30,7 @@ _INSTEAD = {
     **dict.fromkeys(
         ("cores", "mp_ctx", "blas_cores"), "give it workers: executor=concurrent.futures.ProcessPoolExecutor(4)"
     ),
-    "compile_kwargs": "give them to its step: step=KamiltonianStep(learn='all', compile_kwargs=...)",
+    "compile_kwargs": "give them to its step: step=KamiltonianStep(compile_kwargs=...)",
     "var_names": "it returns all variables; take those that you want from idata['posterior']",
     "callback": "end it by target_ess=, max_evaluations= or Ctrl-C, all of which return the draws so far",
     **dict.fromkeys(("trace", "backend"), "checkpoint= keeps on disk what is evaluated"),
@@ -102,8 +102,8 @@ def checked_step(step: Any, model: pm.Model) -> KamiltonianStep:
         raise ValueError("Give evaluations= to pk.sample, not to its step: all chains learn from them.")
     if step.has_auxiliary:
         raise ValueError(
-            "pk.sample has fresh noise for every estimate: no correlation=, no refresh_blocks=. Leave them out, or take "
-            "pm.sample(step=...), whose chains keep theirs."
+            "pk.sample has fresh noise for every estimate: no correlation=, no refresh_blocks=. Leave them out, or "
+            "take pm.sample(step=...), whose chains keep theirs."
         )
     step.density.work = step.density.given_work  # it may have tuned another, in a chain of its own
     if step.density.given_work:
@@ -184,7 +184,7 @@ def plan_of(
             raise ValueError(f"{name} must be a positive integer, got {value!r}.")
     if not (tune == "auto" or (isinstance(tune, (int, np.integer)) and tune >= 1)):
         raise ValueError(f'tune must be "auto" or a positive integer, got {tune!r}.')
-    if not affordable(density.dim):
+    if not (isinstance(density, FactoredDensity) or affordable(density.dim)):  # theirs have few inputs each
         raise ValueError(
             f"{density.dim} dimensions are more than a surrogate of the log density can be fitted in; use pm.sample "
             "with FastKameleonStep."

@@ -228,8 +228,8 @@ def _advice(judged: convergence.Judgement, ess: doubts.Worst, attributes: dict[s
         yield "To try next: " + "; ".join(helps) + "."
     if not attributes.get("climbs", 1):
         yield (
-            "No climb has ended that could tell of other modes: none begins under noise, from known points, and where black "
-            "boxes are learned one by one (learn='all' has them)."
+            "No climb has ended that could tell of other modes: none begins under noise, from known points, and where "
+            "black boxes are learned one by one (learn='all' has them)."
         )
     if "surrogate" in attributes and "pools" not in attributes:
         yield (

@@ -1,7 +1,7 @@
 """Every way to run beside every way to learn: the cells that no other module holds; docs/choosing.md names them all."""
 
+import itertools
 import logging
-import math
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -9,6 +9,9 @@ import pymc as pm
 import pytest
 
 import pymc_kameleon as pk
+from pymc_kameleon.sampling.arguments import plan_of
+from pymc_kameleon.steps.factors.factored_density import FactoredDensity
+from pymc_kameleon.steps.log_density import LogDensity
 from tests.public.test_sample import sample
 from tests.step_tester import begin, drive
 from tests.support.hierarchies import BlackBox
@@ -99,13 +102,14 @@ def test_pk_sample_retains_the_estimate_that_was_accepted(models, steps, noise):
 
 @pytest.mark.parametrize("noise", ["term", "output"])
 def test_pm_sample_retains_the_estimate_that_was_accepted(models, steps, noise):
-    step, found = begin(steps[noise]), {}
+    step = begin(steps[noise])
+    found: dict = {}
     points, stats = drive(step, models[noise].initial_point(), 40, tune=80)
     for point, stat in zip(points[80:], stats[80:], strict=True):  # a point that stays has one estimate
-        found.setdefault(point["theta"].tobytes(), set()).add(float(stat["lp"]))
+        found.setdefault(point["mu"].tobytes() + point["theta"].tobytes(), set()).add(float(stat["model_logp"]))
     assert len(found) > 5
     assert max(map(len, found.values())) == 1
-    assert any(s["theta"].tobytes() == t["theta"].tobytes() for s, t in zip(points[80:], points[81:], strict=False))
+    assert any(s["theta"].tobytes() == t["theta"].tobytes() for s, t in itertools.pairwise(points[80:]))
 
 
 # --- noise in pk.sample -----------------------------------------------------------------------------
@@ -161,3 +165,14 @@ def test_where_nothing_climbs_the_report_says_that_no_mode_was_looked_for(models
 def test_other_steps_are_refused_with_what_to_do(models, kind):
     with pytest.raises(ValueError, match=r"from positions. Leave step= out, or take pm.sample\(step=...\)"):
         pk.sample(model=models["term"], step=getattr(pk, kind)(model=models["term"]))
+
+
+@pytest.mark.parametrize("by_factors", [True, False])
+def test_only_the_whole_has_to_have_few_unknowns(by_factors):
+    density = FactoredDensity.__new__(FactoredDensity) if by_factors else LogDensity.__new__(LogDensity)
+    density.dim, density.noisy = 200, False
+    if by_factors:
+        assert plan_of(None, "auto", 16, 2000, None, density).max_evaluations == 2000
+    else:
+        with pytest.raises(ValueError, match=r"200 dimensions are more than .* use pm.sample with FastKameleonStep"):
+            plan_of(None, "auto", 16, 2000, None, density)
