@@ -164,7 +164,7 @@ def main() -> None:
             subprocess.run(command, check=True)
             spent = os.times()
             worked = spent.children_user + spent.children_system - before.children_user - before.children_system
-            print(f"{name}: {worked / 60:.0f} minutes of processor time, in {(spent.elapsed - before.elapsed) / 60:.0f}")
+            print(f"{name}: {worked / 60:.0f} processor minutes, in {(spent.elapsed - before.elapsed) / 60:.0f}")
     code.cache_clear()
     left = stale()
     minutes = sum(RESULTS[name].minutes for name in left)
