@@ -88,10 +88,8 @@ def test_who_evaluates_does_not_matter(model, step, idata, make):
     assert bits(found) == bits(idata)
 
 
-def test_a_worker_gets_no_more_than_it_needs(made, monkeypatch):
+def test_a_worker_gets_no_more_than_it_needs(model, step, monkeypatch):
     """Neither the model nor what is known of it with its gradients, which take long to compile anew."""
-    model, _ = made
-    step = pk.KamiltonianStep(model=model)
     sent = []
     monkeypatch.setattr(workers.cloudpickle, "dumps", lambda what: sent.append(what) or b"")
     with ThreadPoolExecutor(1) as executor:

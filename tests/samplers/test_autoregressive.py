@@ -9,6 +9,7 @@ from pymc_kameleon.samplers.adaptive_metropolis import AdaptiveMetropolis
 from pymc_kameleon.samplers.autoregressive import Tuning
 from pymc_kameleon.samplers.seam import Outcome, Proposal
 from tests.support.chains import held, run_transitions, z_scores
+from tests.support.local_moves import Dropped
 from tests.support.targets import Banana
 
 
@@ -79,14 +80,6 @@ def frozen():
     return state._replace(mean=np.array([0.5, -1.0, 0.2]), factor=factor, autoregression=Tuning(-0.4, 0))
 
 
-class WithoutRatio:
-    """Negative control: the move taken for symmetric."""
-
-    @staticmethod
-    def propose(rng, x, state):
-        return state.propose(rng, x)._replace(log_q_ratio=0.0)
-
-
 def invariance(control=None):
     rng = np.random.default_rng(20261120)
     starts = TARGET.draw(rng, 4000)
@@ -99,4 +92,4 @@ def test_invariance():
 
 
 def test_without_the_ratio_it_is_another_distribution():
-    assert np.abs(invariance(WithoutRatio)).max() > 10
+    assert np.abs(invariance(Dropped)).max() > 10

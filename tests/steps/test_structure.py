@@ -173,21 +173,6 @@ def test_too_short_a_tuning_says_so():
     assert any("before a surrogate was learned" in w.message for w in said)
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"learn": "some"}, "learn must be one of"),
-        ({"parametrization": "polar"}, "parametrization must be one of"),
-        ({"expensive": "solve"}, "expensive must be a list"),
-        ({"expensive": ["solve"], "learn": "all"}, "learn='all' does not"),
-        ({"expensive": ["solve"]}, "expensive names solve"),
-    ],
-)
-def test_what_is_refused(options, message):
-    with pytest.raises(ValueError, match=message):
-        step(schools()[0], **options)
-
-
 def test_a_model_that_cannot_be_cut_is_learned_as_a_whole_and_says_so(monkeypatch, caplog):
     def refuse(*_):
         raise RuntimeError("no gradient after all")

@@ -7,6 +7,7 @@ import pytensor.tensor as pt
 from numba.extending import register_jitable
 from pytensor.graph.basic import Apply
 from pytensor.graph.op import Op
+from scipy import stats
 
 from pymc_kameleon.steps.pytensor_internals import FirstClass
 from pymc_kameleon.surrogates.factors.layout import Layout
@@ -142,6 +143,12 @@ def schools(groups=3):
         for j in range(groups):
             pm.Potential(f"y{j}", box(theta[j], float(j)))
     return model, box
+
+
+def log_density_of_schools(mu, log_tau, z):
+    """Of three ``schools()`` in non-centred coordinates, with theta = mu: where tau is next to nothing."""
+    priors = stats.norm.logpdf(mu, 1.0, 2.0) + stats.norm.logpdf(z).sum() + stats.halfnorm.logpdf(np.exp(log_tau))
+    return priors + log_tau - 0.5 * np.sum((mu - np.arange(3)) ** 2)
 
 
 def curves(groups=2, shape=None):
