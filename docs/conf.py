@@ -44,7 +44,13 @@ html_title = "pymc_kameleon"
 html_static_path = ["_static"]
 html_css_files = ["wide.css"]
 html_show_copyright = False
-html_theme_options = {"navigation_with_keys": False, "show_prev_next": True, "header_links_before_dropdown": 6}
+html_theme_options = {
+    "navigation_with_keys": False,
+    "show_prev_next": True,
+    "header_links_before_dropdown": 6,
+    # tables of results and notebooks need the room
+    "secondary_sidebar_items": {"**": ["page-toc", "sourcelink"], "results/*": [], "notebooks/*": []},
+}
 linkcheck_timeout = 20
 linkcheck_ignore = [r"https://doi\.org/.*"]  # publishers refuse robots
 

@@ -158,7 +158,7 @@ MUTATIONS = [
              "screened moves learn for ever", "test_screened.py"),
     Mutation("samplers/screened", "                here, inner, *_ = transition(rng, self.inner, here, inner, evaluate)", "                here, _, *_ = transition(rng, self.inner, here, inner, evaluate)",
              "inner steps from the covariance of the start", "test_screened.py"),
-    Mutation("samplers/screened", "            inner = proposal.carry\n", "            inner = state.inner\n", "cached covariance is not moved",
+    Mutation("samplers/screened", "            inner = proposal.carry.inner\n", "            inner = state.inner\n", "cached covariance is not moved",
              "test_seam.py -k 'screened'"),
     # --- local moves, random features, mixture ---
     Mutation("samplers/kameleon/local_moves", "        reverse = log_step_density(delta, there, gamma, nu)",
@@ -411,7 +411,7 @@ MUTATIONS = [
     Mutation("steps/factors/returned", "            if said:\n", "            if False:\n", "what a black box returned is not named", "test_exceptions.py -k returned"),
     Mutation("sampling/arguments", "if value.shape != shapes[name]:", "if False:", "initvals of another shape", "test_sample.py test_bad_input.py"),
     Mutation("steps/told/watch", "if tune not in (None, draws):", "if False:", "another length of tuning goes unsaid", "test_steps.py test_sampler_warnings.py"),
-    Mutation("steps/methods", "if known is step or (step is None and issubclass(known, KernelStep)):", "if known is step:",
+    Mutation("steps/registration", "if known is step or (step is None and issubclass(known, KernelStep)):", "if known is step:",
              "unregister() forgets", "test_steps.py -k register"),
     Mutation("numerics/compiled", "file._source_stamp = (file._source_stamp, SOURCES)", "pass", "old machine code after an edit", "test_compiled.py"),
     Mutation("steps/pytensor_internals", "numba__fastmath=False):\n            return super().jit_compile", "numba__fastmath=True):\n            return super().jit_compile",

@@ -13,7 +13,14 @@ from pymc.step_methods import STEP_METHODS
 from pymc.step_methods.compound import Competence
 
 import pymc_kameleon
-from pymc_kameleon.steps import AdaptiveMetropolisStep, FastKameleonStep, KameleonStep, register, unregister
+from pymc_kameleon.steps import (
+    AdaptiveMetropolisStep,
+    FastKameleonStep,
+    KameleonStep,
+    KamiltonianStep,
+    register,
+    unregister,
+)
 from pymc_kameleon.steps.base import NUTS_HAS
 from tests import step_tester as tester
 from tests.step_tester import (
@@ -67,8 +74,8 @@ def test_nothing_is_registered_at_import():
 
 @pytest.fixture
 def registered():
-    register()
-    yield KameleonStep
+    register()  # what choosing.md begins with
+    yield KamiltonianStep
     unregister()
 
 
@@ -106,6 +113,7 @@ def sum_of_squares(a, b):
 def test_registered_step_takes_its_options_from_pm_sample(registered, monkeypatch):
     model = black_box_model()
     steps = []
+    register(KameleonStep)
     begin_chain = KameleonStep.set_rng
     monkeypatch.setattr(KameleonStep, "set_rng", lambda self, rng: steps.append(self) or begin_chain(self, rng))
     idata = sample(None, model, chains=1, kameleon={"target_accept": 0.3, "n_history": 77})

@@ -201,21 +201,6 @@ def test_python_of_the_pages_names_what_exists(page):
                 assert hasattr(pk, node.attr), node.attr
 
 
-def test_quoted_ratios_are_the_results():
-    cold = (ROOT / "benchmarks" / "results" / "cold_start.md").read_text("utf-8")
-    choosing = (ROOT / "docs" / "choosing.md").read_text("utf-8")
-    measured = re.search(r"^\| Kamiltonian \| \d+ \| ([\d.]+) \| ([\d.]+) \| ([\d.]+) \(", cold, re.MULTILINE)
-    assert f"| `KamiltonianStep` | {measured[1]} | {measured[2]} | {measured[3]} |" in choosing
-    assert f"`KamiltonianStep` has {measured[3]} times" in README
-    textbook = (ROOT / "benchmarks" / "results" / "textbook.md").read_text("utf-8")
-    good = re.search(r"^\| KamiltonianStep \| (\d+)/(\d+) \| \d+/\d+ \| (\d+) \|", textbook, re.MULTILINE)
-    assert f"On {good[2]} [textbook models](benchmarks/results/textbook.md), {good[1]} have" in README
-    assert good[3] == "0"  # silently wrong
-    noisy = (ROOT / "benchmarks" / "results" / "noisy_likelihood.md").read_text("utf-8")
-    sd = re.search(r"^\| 1\.5 \| DEMetropolisZ \|.*?\| ([\d.]+) ±", noisy, re.MULTILINE)[1]
-    assert f"[an sd of {float(sd):.2f}]" in README
-
-
 PROGRAMS = [
     pytest.param(code, printed, id=f"{page.stem} {k}")
     for page in PAGES
