@@ -38,7 +38,8 @@ def features(s: np.ndarray, variables: np.ndarray, powers: np.ndarray) -> np.nda
         table[k + 1] = table[k] * s.T
     product = table[powers[:, 0], variables[:, 0]]  # (m, n)
     product *= table[powers[:, 1], variables[:, 1]]
-    product *= table[powers[:, 2], variables[:, 2]]
+    if powers[:, 2].any():
+        product *= table[powers[:, 2], variables[:, 2]]
     return product.T
 
 
