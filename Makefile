@@ -66,7 +66,7 @@ linkcheck: $(VENV)/.docs  ## asks every address that the pages name
 	$(BIN)/python -m sphinx -q -b linkcheck docs docs/_build/linkcheck
 
 evidence: $(VENV)/.bench  ## the results that README and docs quote, of the present code, and their figures there; hours, goes on where it was interrupted
-	$(BIN)/python -m benchmarks.provenance --make
+	$(BIN)/python -m benchmarks.provenance --make $(OPTIONS)
 	$(BIN)/python -m benchmarks.quoted
 
 bench-check: $(VENV)/.dev  ## tests of the benchmarks

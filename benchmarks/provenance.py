@@ -152,12 +152,19 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--check", action="store_true", help="exit status 1 if something is stale")
     parser.add_argument("--make", action="store_true", help="make it anew")
+    parser.add_argument("--processes", type=int, default=1, help="of a result that has cells; 1")
     options = parser.parse_args()
     for name in stale():
         command = [sys.executable, "-m", f"benchmarks.{RESULTS[name].command}", "--fresh"]
+        if (FOLDER / f"{name}.json").exists():
+            command += ["--processes", str(options.processes)]
         print(f"{name}: code {code_of(name) or 'none'}; python {' '.join(command[1:])}", flush=True)
         if options.make:
+            before = os.times()
             subprocess.run(command, check=True)
+            spent = os.times()
+            worked = spent.children_user + spent.children_system - before.children_user - before.children_system
+            print(f"{name}: {worked / 60:.0f} processor minutes, in {(spent.elapsed - before.elapsed) / 60:.0f}")
     code.cache_clear()
     left = stale()
     minutes = sum(RESULTS[name].minutes for name in left)

@@ -10,8 +10,7 @@ from collections.abc import Callable
 from typing import Literal, Protocol, runtime_checkable
 
 import numpy as np
-from scipy import special
-from scipy.spatial.distance import pdist
+import scipy
 
 
 @runtime_checkable
@@ -139,8 +138,8 @@ class Matern(RadialKernel):
         safe = np.where(zero, 1.0, s)
 
         def direct(order):
-            constant = (1.0 - order) * math.log(2.0) - special.gammaln(order)
-            return np.exp(constant + order * np.log(safe)) * special.kve(order, safe)
+            constant = (1.0 - order) * math.log(2.0) - scipy.special.gammaln(order)
+            return np.exp(constant + order * np.log(safe)) * scipy.special.kve(order, safe)
 
         steps = max(math.ceil(nu) - 2, 0)
         order = nu - steps  # in (0, 2]
@@ -244,7 +243,7 @@ class Sinc(ProductKernel):
 
     def factor_slope(self, delta):  # noqa: D102
         # spherical Bessel: (sin t / t)' = -j_1(t)
-        return -special.spherical_jn(1, np.abs(delta)) * np.sign(delta)
+        return -scipy.special.spherical_jn(1, np.abs(delta)) * np.sign(delta)
 
     def frequencies(self, rng, size, dim):  # noqa: D102
         return rng.uniform(-1.0, 1.0, (size, dim))
@@ -260,7 +259,7 @@ class SincSquared(ProductKernel):
 
     def factor_slope(self, delta):  # noqa: D102
         half = 0.5 * delta
-        return -np.sinc(half / np.pi) * special.spherical_jn(1, np.abs(half)) * np.sign(half)
+        return -np.sinc(half / np.pi) * scipy.special.spherical_jn(1, np.abs(half)) * np.sign(half)
 
     def frequencies(self, rng, size, dim):  # noqa: D102
         return rng.triangular(-1.0, 0.0, 1.0, (size, dim))
@@ -345,6 +344,6 @@ def median_distance(points: np.ndarray, max_points: int = 150) -> float:
     points = np.asarray(points, dtype=float)
     if len(points) > max_points:
         points = points[np.linspace(0, len(points) - 1, max_points).astype(int)]
-    distances = pdist(points)
+    distances = scipy.spatial.distance.pdist(points)
     distances = distances[distances > 0]
     return float(np.median(distances)) if distances.size else math.nan

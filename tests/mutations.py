@@ -158,7 +158,7 @@ MUTATIONS = [
              "screened moves learn for ever", "test_screened.py"),
     Mutation("samplers/screened", "                here, inner, *_ = transition(rng, self.inner, here, inner, evaluate)", "                here, _, *_ = transition(rng, self.inner, here, inner, evaluate)",
              "inner steps from the covariance of the start", "test_screened.py"),
-    Mutation("samplers/screened", "            inner = proposal.carry\n", "            inner = state.inner\n", "cached covariance is not moved",
+    Mutation("samplers/screened", "            inner = proposal.carry.inner\n", "            inner = state.inner\n", "cached covariance is not moved",
              "test_seam.py -k 'screened'"),
     # --- local moves, random features, mixture ---
     Mutation("samplers/kameleon/local_moves", "        reverse = log_step_density(delta, there, gamma, nu)",

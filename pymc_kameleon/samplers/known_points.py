@@ -13,7 +13,7 @@ R-hat whether the points missed a mode.
 from typing import NamedTuple
 
 import numpy as np
-from scipy.special import gammaincinv
+import scipy
 
 from pymc_kameleon.numerics import evaluations
 from pymc_kameleon.numerics.evaluations import Evaluations
@@ -35,7 +35,7 @@ def rows_like_draws(rng: np.random.Generator, values: np.ndarray, d: int, n: int
 def reference(known: Evaluations, n: int) -> tuple[np.ndarray, np.ndarray]:
     """``n`` points (n, d) at most that stand for the posterior, and their log densities (n,)."""
     d, n = known.positions.shape[1], min(n, int(np.isfinite(known.log_densities).sum()))
-    rows = _nearest(known.log_densities, gammaincinv(0.5 * d, (np.arange(n) + 0.5) / n))
+    rows = _nearest(known.log_densities, scipy.special.gammaincinv(0.5 * d, (np.arange(n) + 0.5) / n))
     return known.positions[rows], known.log_densities[rows]
 
 

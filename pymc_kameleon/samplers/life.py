@@ -448,7 +448,8 @@ class Life:
                 there.noise, before.noise, noise_sd, 1.0 if accepted else patience, there.outputs,
             )  # fmt: skip
             own = self.sampler.adapt(self.rng, own, outcome)
-        self._state = state._replace(here=here, own=own)
+        if accepted or own is not state.own:
+            self._state = state._replace(here=here, own=own)
         if accepted and self.density.noisy:
             self._set(probe=noise_probe.leave(state.probe))
         doubt, elsewhere = state.doubt, state.elsewhere

@@ -68,6 +68,13 @@ class Learning(NamedTuple):
         return self.evaluated.size
 
 
+class End(NamedTuple):
+    """What a screened move brings along."""
+
+    inner: Any  # the sampler's own state
+    there: trust.Current  # with f for the log density, which is not known yet
+
+
 class State(NamedTuple):
     """Everything that adapts."""
 
@@ -135,7 +142,9 @@ class Screened(SurrogateSampler):
         def evaluate(proposal, _):
             return Point(proposal.position, value(state.surface, proposal.position))
 
-        inner, here = state.inner, Point(x, value(state.surface, x))
+        # once tuned only a point in D has a share
+        inside = state.mixture is not None
+        inner, here = state.inner, Point(x, state.current.value if inside else value(state.surface, x))
         start = here
         if start.log_density > -math.inf:
             found = self.inner.several(rng, here, inner, state.surface, self.transitions)
@@ -145,7 +154,8 @@ class Screened(SurrogateSampler):
         if here is start:
             return Proposal(x, -math.inf, MOVE)
         # Exactness hangs here: P^k is reversible with respect to exp(f) on D (Christen & Fox, 2005, eq. 5).
-        return Proposal(here.position, start.log_density - here.log_density, MOVE, inner)
+        end = End(inner, self.locate(state, here))
+        return Proposal(here.position, start.log_density - here.log_density, MOVE, end)
 
     def locate(self, state, point) -> trust.Current:
         """A point with f there."""
@@ -156,8 +166,11 @@ class Screened(SurrogateSampler):
         return values.share(state.mixture, state.surface, current)
 
     def end(self, state, proposal, there) -> trust.Current:
-        """Located anew: what the sampler's own moves carry is the sampler's."""
-        return self.locate(state, there)
+        """Located anew after the sampler's own moves: what those carry is the sampler's."""
+        if proposal is None or proposal.move != MOVE:
+            return self.locate(state, there)
+        z, _, f = proposal.carry.there
+        return trust.Current(z, there.log_density, f)
 
     def log_ratio(self, state, point, proposal, there) -> float:
         """The kernel's own, and that of the shares at both ends."""
@@ -169,16 +182,15 @@ class Screened(SurrogateSampler):
     def place(self, state, point, proposal=None) -> State:
         """Retain what f is at the chain's new point; a screened move brings the sampler's own state along."""
         if proposal is not None and proposal.move == MOVE:
-            inner = proposal.carry
+            inner = proposal.carry.inner
         else:
             inner = self.inner.place(state.inner, point, proposal)
-        return self._placed(state._replace(inner=inner), point)
+        state = state._replace(inner=inner)
+        return state if state.surface is None else self._placed(state, self.end(state, proposal, point))
 
-    def _placed(self, state, point):
+    def _placed(self, state, current):
         """While tuning ``share`` is that of the screened moves."""
-        if state.surface is None:
-            return state
-        state = self.retain(state, self.locate(state, point))
+        state = self.retain(state, current)
         if state.mixture is not None:
             return state
         share = 0.1
@@ -193,10 +205,11 @@ class Screened(SurrogateSampler):
         if state.learning is None:
             return state
         state = state._replace(learning=learn(state, outcome))
-        schedule = state.learning.schedule
+        schedule, current = state.learning.schedule, state.current
         if state.learning.size >= schedule.next_refit:
             state = refit(rng, state, full=schedule.refits % 3 == 2)
-        return self._placed(state, Point(outcome.position, outcome.log_density))
+            current = values.locate(state.surface, outcome.position, outcome.log_density)
+        return state if state.surface is None else self._placed(state, current)
 
     def observe(self, state, point, move="refresh") -> State:
         """The sampler's own."""

@@ -16,7 +16,7 @@ from functools import cache
 from typing import Any, ClassVar, NamedTuple, get_type_hints
 
 import numpy as np
-from scipy.special import ndtr, ndtri
+import scipy
 
 from pymc_kameleon.numerics.checks import count
 from pymc_kameleon.numerics.evaluations import Evaluations
@@ -213,4 +213,5 @@ def attainable(target_accept: float, noise_sd: float) -> float:
     """
     if noise_sd == 0.0:
         return target_accept
-    return 2.0 * float(ndtr(-math.hypot(ndtri(0.5 * target_accept), noise_sd / math.sqrt(2.0))))
+    half = scipy.special.ndtri(0.5 * target_accept)
+    return 2.0 * float(scipy.special.ndtr(-math.hypot(half, noise_sd / math.sqrt(2.0))))

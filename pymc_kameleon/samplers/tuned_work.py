@@ -28,11 +28,9 @@ H. Robbins, S. Monro (1951). A stochastic approximation method. Ann. Math. Stati
 import math
 from typing import NamedTuple
 
-from scipy.special import chdtr, chdtrc
-
 TARGET = 1.25**2  # variance of the noise
 CAP = 2.0
-MEAN = float(chdtr(3, CAP) + CAP * chdtrc(1, CAP))  # of min(chi-square_1, CAP)
+MEAN = 0.7421917096296824  # of min(chi-square_1, CAP): P(chi-square_3 < CAP) + CAP P(chi-square_1 > CAP)
 
 
 class Work(NamedTuple):

@@ -30,7 +30,7 @@ _INSTEAD = {
     **dict.fromkeys(
         ("cores", "mp_ctx", "blas_cores"), "give it workers: executor=concurrent.futures.ProcessPoolExecutor(4)"
     ),
-    "compile_kwargs": "give them to its step: step=KamiltonianStep(learn='all', compile_kwargs=...)",
+    "compile_kwargs": "give them to its step: step=KamiltonianStep(compile_kwargs=...)",
     "var_names": "it returns all variables; take those that you want from idata['posterior']",
     "callback": "end it by target_ess=, max_evaluations= or Ctrl-C, all of which return the draws so far",
     **dict.fromkeys(("trace", "backend"), "checkpoint= keeps on disk what is evaluated"),
@@ -89,8 +89,9 @@ def checked_step(step: Any, model: pm.Model) -> KamiltonianStep:
         step = KamiltonianStep(model=model)
     if not (isinstance(step, KamiltonianStep) and step.variant == "values"):
         raise ValueError(
-            f"step must be a KamiltonianStep with surrogate='values', got {step!r}: the other steps learn nothing that "
-            "chains could share."
+            f"step must be a KamiltonianStep with surrogate='values', got {step!r}: chains share what is learned from "
+            "log densities, and in a budget's few draws the others learn next to nothing from positions. Leave step= "
+            "out, or take pm.sample(step=...)."
         )
     if step.model is not model:
         raise ValueError("step is of another model. Build it in this one: KamiltonianStep(model=model).")
@@ -100,7 +101,16 @@ def checked_step(step: Any, model: pm.Model) -> KamiltonianStep:
     if step.has_known_points:
         raise ValueError("Give evaluations= to pk.sample, not to its step: all chains learn from them.")
     if step.has_auxiliary:
-        raise ValueError("pk.sample has fresh noise for every estimate: no correlation=, no refresh_blocks=.")
+        raise ValueError(
+            "pk.sample has fresh noise for every estimate: no correlation=, no refresh_blocks=. Leave them out, or "
+            "take pm.sample(step=...), whose chains keep theirs."
+        )
+    step.density.work = step.density.given_work  # it may have tuned another, in a chain of its own
+    if step.density.given_work:
+        _log.info(
+            "pk.sample takes the estimator's work as given, %s, where pm.sample tunes it.",
+            ", ".join(map(str, step.density.given_work)),
+        )
     if step.learning_draws is not None:
         raise ValueError(f"pk.sample tunes for as long as its tune= says: no learning_draws={step.learning_draws}.")
     missing = sorted({v.name for v in model.value_vars} - {v.name for v in step.vars})
@@ -174,7 +184,7 @@ def plan_of(
             raise ValueError(f"{name} must be a positive integer, got {value!r}.")
     if not (tune == "auto" or (isinstance(tune, (int, np.integer)) and tune >= 1)):
         raise ValueError(f'tune must be "auto" or a positive integer, got {tune!r}.')
-    if not affordable(density.dim):
+    if not (isinstance(density, FactoredDensity) or affordable(density.dim)):  # theirs have few inputs each
         raise ValueError(
             f"{density.dim} dimensions are more than a surrogate of the log density can be fitted in; use pm.sample "
             "with FastKameleonStep."

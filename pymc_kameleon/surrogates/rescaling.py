@@ -20,7 +20,7 @@ import math
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-from scipy import linalg
+import scipy
 
 from pymc_kameleon.numerics.compiled import njit
 from pymc_kameleon.surrogates.values.scales import growth
@@ -138,7 +138,7 @@ def _move(f, metric, states, k):
         total = own.T @ -whole[np.ix_(others, others)] @ own
         values, axes = np.linalg.eigh(0.5 * (total + total.T))
         total = (axes * np.maximum(values, FLAT)) @ axes.T
-        shares, vectors = linalg.eigh(0.5 * (bent + bent.T), total)
+        shares, vectors = scipy.linalg.eigh(0.5 * (bent + bent.T), total)
         directions = own @ vectors
     except (np.linalg.LinAlgError, ValueError):
         return None

@@ -31,7 +31,7 @@ import numpy as np
 from pymc_kameleon.numerics.compiled import njit
 from pymc_kameleon.surrogates import rescaling, straightened
 from pymc_kameleon.surrogates.rescaling import Rescaling
-from pymc_kameleon.surrogates.values.features import Flat, Surrogate, at, compose, flatten, restored
+from pymc_kameleon.surrogates.values.features import Flat, Surrogate, at, compose, flatten, moves_of, restored
 
 REACH = 2.0  # of D, in the largest distance that the chain has been at
 MARGIN = 3.0  # of D's ceiling above the highest value seen, and sqrt(d) / 2 more
@@ -204,12 +204,11 @@ def _value(numbers, integers, z):
 
 @njit(cache=True)
 def _located(numbers, integers, x):
-    f = restored(numbers, integers)
-    d = x.size
+    d, centre, inverse = x.size, integers[4 * 1], integers[4 * 9]  # see ``at``
     z = np.zeros(d)
     for i in range(d):
         for j in range(d):
-            z[i] += f.inverse[i, j] * (x[j] - f.centre[j])
+            z[i] += numbers[inverse + i * d + j] * (x[j] - numbers[centre + j])
     return z, _value(numbers, integers, z)
 
 
@@ -217,7 +216,7 @@ def _located(numbers, integers, x):
 def value_at(numbers, integers, x, radius, ceiling):
     """What :func:`value_inside` is, of ``dynamics.flat``, for compiled functions."""
     z, value = _located(numbers, integers, x)
-    inside = rescaling.square_norm(restored(numbers, integers).moves, z) < radius * radius
+    inside = rescaling.square_norm(moves_of(numbers, integers), z) < radius * radius
     return value if inside and value < ceiling else -np.inf
 
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.special import ndtri
+import scipy
 
 EVERY = 10  # draws between two looks
 # R-hat (that of the groups, where there are such) and effective draws, of means and of intervals (Vehtari et al., 2021)
@@ -71,7 +71,7 @@ def nested_rhat(draws: np.ndarray, groups: list[int]) -> np.ndarray:
 
     labels = np.asarray(groups)
     ranks = rankdata(draws.reshape(-1, draws.shape[2]), axis=0).reshape(draws.shape)
-    z = ndtri((ranks - 0.375) / (draws.shape[0] * draws.shape[1] + 0.25))
+    z = scipy.special.ndtri((ranks - 0.375) / (draws.shape[0] * draws.shape[1] + 0.25))
     within, means = [], []
     for g in np.unique(labels):
         part = z[labels == g]
@@ -125,7 +125,7 @@ def verdict(judged: Judgement, parameters: int, doubts: Iterable[str] = ()) -> s
         return f"Not usable: {'; '.join(found)}."
     error = 100.0 / math.sqrt(judged.ess)
     # 1 % that a mean is off by more: one standard error is a false bound in every second run
-    bound = math.ceil(float(ndtri(1.0 - 0.5 * 0.01 / parameters)) * error)
+    bound = math.ceil(float(scipy.special.ndtri(1.0 - 0.5 * 0.01 / parameters)) * error)
     said = f"{USABLE}: standard error {error:.1f}% of a posterior sd, every mean within {bound:.0f}%.\n"
     if agreement(judged) < STRICTLY and judged.ess >= ENOUGH:
         return said + "Intervals of 90% hold 85 to 95%."

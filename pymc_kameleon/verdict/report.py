@@ -226,6 +226,11 @@ def _advice(judged: convergence.Judgement, ess: doubts.Worst, attributes: dict[s
         helps.append("longer chains: below 50 draws their starts may still show")
     if helps:
         yield "To try next: " + "; ".join(helps) + "."
+    if not attributes.get("climbs", 1):
+        yield (
+            "No climb has ended that could tell of other modes: none begins under noise, from known points, and where "
+            "black boxes are learned one by one (learn='all' has them)."
+        )
     if "surrogate" in attributes and "pools" not in attributes:
         yield (
             "The chains share what they learned: a region that none of them has seen is missing from all. Where that "

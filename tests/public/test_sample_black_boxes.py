@@ -223,7 +223,27 @@ def test_vectorized_gives_what_each_returns():
         np.testing.assert_allclose(*(f["evaluations"][name].values[:8] for f in (together, alone)), rtol=1e-6)
 
 
-def test_pools_and_control_variates(model, step):
+def test_pools(model, step):
     found = run(model, step, pools=2, max_evaluations=160)
     assert found["posterior"].attrs["factors"] == GROUPS
     assert "_outputs" in found["evaluations"]
+
+
+def true_mean_of_mu():
+    """Given tau all is normal; tau by a grid."""
+    y, tau = np.arange(GROUPS), np.linspace(1e-3, 6.0, 3000)[:, None]
+    variance = 4.0 * GROUPS + tau**2 + 1.0  # along the mean of the groups; across it, tau^2 + 1
+    apart, along = np.square(y - y.mean()).sum(), GROUPS * (y.mean() - 1.0)
+    log_weight = -0.5 * (tau**2 + np.log(variance) + (GROUPS - 1) * np.log(tau**2 + 1.0))
+    log_weight = log_weight - 0.5 * (apart / (tau**2 + 1.0) + along**2 / (GROUPS * variance))
+    weight = np.exp(log_weight - log_weight.max())
+    return float(np.sum(weight * (1.0 + 4.0 * along / variance)) / weight.sum())
+
+
+def test_control_variates(model, step):
+    """As of the log density learned whole; the surrogate is exact here, and what it says of mu is known."""
+    found = run(model, step, tune=30, draws=90, max_evaluations=None, control_variates=True)
+    row = pk.expectations(found).loc["mu"]
+    assert row["controlled"]
+    assert row["mcse_mean"] < 0.7 * row["mcse_mean_draws"]
+    assert abs(row["mean"] - true_mean_of_mu()) < 4.5 * row["mcse_mean"]

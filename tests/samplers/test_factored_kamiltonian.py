@@ -253,7 +253,7 @@ def test_chains_are_exact_whatever_the_emulators(centring):
     assert np.abs(scores(FactoredKamiltonian(known=toy), toy, centring, 1200)).max() < 4.5
 
 
-@pytest.mark.parametrize("emulator", [bad_emulator(), BENT], ids=["walls", "splines"])
+@pytest.mark.parametrize("emulator", [bad_emulator(), BEYOND, BENT], ids=["walls", "tangents", "splines"])
 def test_compiled_chains_are_exact(monkeypatch, compiled_toy, emulator):
     monkeypatch.setattr(f"{__name__}.bad_emulator", lambda: emulator)
     assert np.abs(scores(FactoredKamiltonian(known=compiled_toy), compiled_toy, 0.5, 2400)).max() < 4.5
@@ -317,13 +317,6 @@ def test_what_the_known_part_raises_is_raised(monkeypatch):
     monkeypatch.setattr(toy, "known", says)
     with pytest.raises(ValueError, match="this one"):
         spot(toy, surface, far)
-
-
-@pytest.mark.parametrize("emulator", [BEYOND, BENT], ids=["tangents", "splines"])
-def test_chains_are_exact_beyond_the_balls(monkeypatch, emulator):
-    monkeypatch.setattr(f"{__name__}.bad_emulator", lambda: emulator)
-    toy = Toy()
-    assert np.abs(scores(FactoredKamiltonian(known=toy), toy, 0.5, 1200)).max() < 4.5
 
 
 @pytest.mark.slow

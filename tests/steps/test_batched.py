@@ -76,9 +76,10 @@ def test_a_black_box_is_called_once_for_all():
 
 def test_sampling_evaluates_a_round_at_a_time():
     sizes.clear()
-    idata = pk.sample(
-        max_evaluations=400, chains=16, model=decay_model(), executor="vectorized", random_seed=1,
-        progressbar=False,
+    model = decay_model()
+    idata = pk.sample(  # of the whole; of black boxes it is tests/public/test_sample_black_boxes.py
+        max_evaluations=400, chains=16, model=model, step=pk.KamiltonianStep(model=model, learn="all"),
+        executor="vectorized", random_seed=1, progressbar=False,
     )  # fmt: skip
     assert sizes.count(16) >= 10  # the draws
     evaluations = idata["posterior"].attrs["evaluations"]

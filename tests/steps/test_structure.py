@@ -131,6 +131,7 @@ def test_an_option_for_the_whole_says_so_and_one_at_its_default_is_none(caplog):
     with caplog.at_level(logging.INFO, "pymc.kameleon"):
         assert step(model, surrogate=pk.Values(growth=1.35), tune=9).by_factors
         assert "as a whole" not in caplog.text
+        assert "Learning 3 black boxes of 1 input (1 log likelihoods each)" in caplog.text
         assert not step(model, surrogate=pk.Values(growth=1.5)).by_factors
         assert "not its 3 black boxes: surrogate=pk.Values(...) with growth is for" in caplog.text
     with pytest.raises(ValueError, match=r"expensive names .* with growth is for the whole"):
@@ -212,15 +213,6 @@ def test_black_boxes_are_drawn_over_their_own_inputs(run):
         pk.plots.surrogate(sampler, coordinates=["y9"])
     with pytest.raises(ValueError, match="give the step itself"):
         pk.plots.surrogate(sampler.algorithm_state)
-
-
-def test_pooled_chains_learn_black_boxes_and_say_so(caplog):
-    model, _ = schools()
-    with model, caplog.at_level(logging.INFO, "pymc.kameleon"):
-        found = pk.sample(4, tune=20, chains=2, step=step(model), progressbar=False, random_seed=1)
-    assert found["posterior"]["theta"].shape == (2, 4, 3)
-    assert "Learning 3 black boxes of 1 input (1 log likelihoods each)" in caplog.text
-    assert found["evaluations"]["_outputs"].shape[1] == 3
 
 
 def test_what_is_expensive_is_learned():

@@ -278,3 +278,24 @@ def test_there_is_a_notebook_for_each_problem():
     assert len(NOTEBOOKS) == 11
     page = (ROOT / "docs" / "tutorials.md").read_text("utf-8")
     assert [path.name for path in NOTEBOOKS if path.name not in page] == []
+
+
+def missing_tests(text: str) -> list[str]:
+    """Of the tests that a page names as ``folder/test_x.py::test_y``, those that there are not."""
+    found = []
+    for path, name in re.findall(r"`(\w+/test_\w+\.py)::(\w+)`", text):
+        file = ROOT / "tests" / path
+        tree = ast.parse(file.read_text("utf-8")) if file.exists() else ast.Module([], [])
+        if name not in {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}:
+            found.append(f"{path}::{name}")
+    return found
+
+
+def test_ways_to_run_are_held_by_tests_that_there_are():
+    text = (ROOT / "docs" / "choosing.md").read_text("utf-8")
+    table = text[text.index("`pm.sample` or `pk.sample`?") :]
+    rows = re.findall(r"^\| .*? \| .*? \| .*? \| (.*) \|$", table, re.MULTILINE)
+    assert len(rows) > 15
+    assert all("::test_" in row for row in rows[1:])
+    assert missing_tests(text) == []
+    assert missing_tests("`public/test_sample.py::test_gone`, `public/test_gone.py::test_x`") != []  # the control

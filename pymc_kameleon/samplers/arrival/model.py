@@ -24,7 +24,7 @@ import math
 from typing import NamedTuple
 
 import numpy as np
-from scipy.linalg import solve_triangular
+import scipy
 
 SLOPE, SAME, AXIS = 1e3, 3.0, 3.0  # G, T and D; prior variances in units of any other curvature's
 # relative, at the trust region's edge; grows with the distance cubed, between 0.3 and 30 of its radii
@@ -69,7 +69,7 @@ def fit(points: np.ndarray, fall: np.ndarray, choices: list[tuple[float, float]]
             factor = np.linalg.cholesky(gram + np.diag((deviation * growth) ** 2 + nugget))
         except np.linalg.LinAlgError:
             continue
-        half = solve_triangular(factor, values, lower=True, check_finite=False)
+        half = scipy.linalg.solve_triangular(factor, values, lower=True, check_finite=False)
         amplitude = max(half @ half / m, 1e-300)
         evidence = -0.5 * m * math.log(amplitude) - np.log(np.diag(factor)).sum() + log_jacobian
         if evidence > best_evidence:
@@ -77,7 +77,7 @@ def fit(points: np.ndarray, fall: np.ndarray, choices: list[tuple[float, float]]
     if best is None:
         return None
     transform, deviation, factor, half, amplitude = best
-    weights = solve_triangular(factor, half, lower=True, trans=1, check_finite=False)
+    weights = scipy.linalg.solve_triangular(factor, half, lower=True, trans=1, check_finite=False)
     hessian = (points.T * weights) @ points + np.diag(0.5 * AXIS * (weights @ squares))
     hessian += 0.5 * SAME * (weights @ squares.sum(axis=1)) * np.eye(points.shape[1])
     return Model(points, SLOPE * (weights @ points), hessian, transform, deviation, factor, amplitude)
@@ -134,7 +134,7 @@ def curvature_sd(model: Model, directions: np.ndarray) -> np.ndarray:
 
 
 def _remaining(model, prior, cross):
-    explained = solve_triangular(model.cholesky, cross.T, lower=True, check_finite=False)
+    explained = scipy.linalg.solve_triangular(model.cholesky, cross.T, lower=True, check_finite=False)
     return np.maximum(prior - np.square(explained).sum(axis=0), 0.0) * model.amplitude
 
 

@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from typing import ClassVar, Literal, NamedTuple
 
 import numpy as np
-from scipy.linalg import eigh
+import scipy
 
 from pymc_kameleon.kernels import Kernel, KernelName, get_kernel, median_distance
 from pymc_kameleon.numerics import history
@@ -238,7 +238,7 @@ def _roots(cov: np.ndarray, unit: RandomFeatures, variance_share: float) -> np.n
     leading = min(size, max(100, size // 5))
     while True:
         top = (size - leading, size - 1)
-        eigenvalues, vectors = eigh(cov, subset_by_index=top, check_finite=False)
+        eigenvalues, vectors = scipy.linalg.eigh(cov, subset_by_index=top, check_finite=False)
         cumulative = np.cumsum(np.maximum(eigenvalues[::-1], 0.0)) / trace
         if cumulative[-1] >= variance_share or leading == size:
             break

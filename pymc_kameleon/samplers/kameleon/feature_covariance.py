@@ -1,5 +1,7 @@
 """S at a point, from random Fourier features: compiled, for one move and for many (:mod:`.several`)."""
 
+import math
+
 import numpy as np
 
 from pymc_kameleon.numerics.compiled import njit
@@ -49,7 +51,10 @@ def _waves(y, frequencies, offsets):
     for i in range(y.size):
         for a in range(argument.size):
             argument[a] += frequencies[i, a] * y[i]
-    return np.sin(argument), np.cos(argument)
+    sine, cosine = np.empty_like(argument), np.empty_like(argument)
+    for a in range(argument.size):  # both by one call, where the platform has it
+        sine[a], cosine[a] = math.sin(argument[a]), math.cos(argument[a])
+    return sine, cosine
 
 
 @njit(cache=True)
@@ -58,11 +63,12 @@ def _projected(sine, cosine, frequencies, roots, sincos):
     rank = roots.shape[1]
     combined = np.empty((rank, m))
     for k in range(rank):
-        for a in range(m):
-            combined[k, a] = -roots[0, k, a] * sine[a]  # the slope of a cosine
         if sincos:
             for a in range(m):
                 combined[k, a] = roots[0, k, a] * cosine[a] - roots[1, k, a] * sine[a]
+        else:
+            for a in range(m):
+                combined[k, a] = -roots[0, k, a] * sine[a]  # the slope of a cosine
     projected = np.dot(combined, frequencies.T)  # U^T J
     result = np.dot(projected.T, projected)
     for i in range(d):
@@ -83,7 +89,7 @@ def _shift(sine, cosine, frequencies, density, sincos, noise):
             value += density[0, a] * cosine[a]
             slope[a] = -density[0, a] * sine[a]
     gradient = np.zeros(d)
-    for i in range(d):
-        for a in range(m):
+    for a in range(m):  # outside: sums side by side, not one after the other
+        for i in range(d):
             gradient[i] += slope[a] * frequencies[i, a]
     return gradient / max(value, noise)

@@ -26,7 +26,7 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 import numpy as np
-from scipy.linalg import eigh
+import scipy
 
 from pymc_kameleon.kernels import Gaussian, Kernel
 from pymc_kameleon.numerics.compiled import njit
@@ -159,7 +159,7 @@ def principal_coefficients(points: np.ndarray, kernel: Kernel, n_directions: int
     mean = gram.mean(axis=0)
     gram += mean.mean() - mean - mean[:, None]  # H K H
     leading = min(n_directions, n)
-    eigenvalues, vectors = eigh(gram, subset_by_index=(n - leading, n - 1), check_finite=False)
+    eigenvalues, vectors = scipy.linalg.eigh(gram, subset_by_index=(n - leading, n - 1), check_finite=False)
     eigenvalues, vectors = eigenvalues[::-1], vectors[:, ::-1]  # descending
     rank = max(int((eigenvalues > 1e-10 * eigenvalues[0]).sum()), 1)  # less is rounding
     coefficients = vectors[:, :rank].T

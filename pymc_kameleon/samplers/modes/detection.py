@@ -12,7 +12,7 @@ that on the whole plane between them (:mod:`pymc_kameleon.samplers.modes.saddle`
 from typing import NamedTuple
 
 import numpy as np
-from scipy.linalg import cho_factor, cho_solve
+import scipy
 
 BAD = 1.0  # held-out error of a surrogate that is no good, in units of the log density
 APART = 9.0  # within-half sds
@@ -87,7 +87,7 @@ def _cut(x, labels):
     within /= len(x) - 2
     within += 1e-9 * np.diag(x.var(axis=0))
     away = b.mean(axis=0) - a.mean(axis=0)
-    normal = cho_solve(cho_factor(within, lower=True), away)
+    normal = scipy.linalg.cho_solve(scipy.linalg.cho_factor(within, lower=True), away)
     offset = normal @ (0.5 * (a.mean(axis=0) + b.mean(axis=0)))
     return Cut(normal, float(offset), float(np.sqrt(away @ normal)), np.linalg.cholesky(within))
 

@@ -132,7 +132,7 @@ def _end_phase(state):
 def initial_shape(dim: int, initial_scale: np.ndarray | None, arrival_factor: np.ndarray | None):
     """Lower factor of the initial covariance scaled to determinant one, and log of the scale."""
     if initial_scale is None and arrival_factor is not None:
-        factor = np.array(arrival_factor, dtype=float)
+        factor = np.array(arrival_factor, dtype=float, order="C")
     else:
         scale = np.ones(dim) if initial_scale is None else np.asarray(initial_scale, dtype=float)
         if scale.shape != (dim,) or not np.all((scale > 0) & np.isfinite(scale)):

@@ -67,7 +67,7 @@ def find_boxes(terms: dict[str, Variable], unknowns: Iterable[Variable], declare
         if not (names or kinds) and differentiable(node, arguments):
             continue
         if any(isinstance(v.type, RandomType) for v in node.inputs):
-            raise Unsplittable(f"{node.op} draws random numbers")
+            raise Unsplittable(f"{_owner(terms, node.outputs)} is an estimate, which draws random numbers")
         outputs = tuple(v for v in node.outputs if v in used)
         if not all(_is_float(v) for v in outputs):
             raise Unsplittable(f"{node.op} has no gradient and returns integers")

@@ -49,6 +49,11 @@ def factored_density(
         if reason := _not_worth_it(cut, density.parts_known.layout):
             raise Unsplittable(reason)
     except Unsplittable as reason:
+        if expensive:
+            raise ValueError(
+                f"expensive names {', '.join(expensive)}, and the black boxes of this model cannot be learned one by "
+                f"one: {reason}. Without expensive= the log density is learned as a whole."
+            ) from None
         say_whole(model, str(reason))
         return None
     except Exception as error:  # what PyTensor evaluates it may still not differentiate, or cut

@@ -9,7 +9,7 @@ from functools import partial
 from typing import NamedTuple
 
 import numpy as np
-from scipy import linalg
+import scipy
 
 from pymc_kameleon.surrogates.factors.splines import MARGIN, Spline, better, columns, nested
 from pymc_kameleon.surrogates.values.least_squares import RIDGES, with_ridge
@@ -127,9 +127,9 @@ def _solve(sums, mine, free, ridge):
     gram, moments, total = sums
     try:
         factor = with_ridge(gram[np.ix_(mine, mine)], total * np.where(free[mine], RIDGES[0], ridge))
-    except linalg.LinAlgError:
+    except scipy.linalg.LinAlgError:
         return None
-    return linalg.cho_solve(factor, moments[mine], check_finite=False)
+    return scipy.linalg.cho_solve(factor, moments[mine], check_finite=False)
 
 
 def _held_out(wrong, weights, precision):

@@ -7,7 +7,7 @@ factors and unknowns there are: every evaluation of the log density is a design 
 from typing import NamedTuple
 
 import numpy as np
-from scipy import linalg
+import scipy
 
 from pymc_kameleon.numerics.checks import moderate
 from pymc_kameleon.surrogates.factors.emulator import Emulator
@@ -163,7 +163,7 @@ def _coordinates(own):
         return centre, scale, np.eye(d)
     s = (own - centre) / scale
     correlation = 0.95 * np.cov(s.T, ddof=0).reshape(d, d) + 0.05 * np.eye(d)
-    return centre, scale, linalg.inv(linalg.cholesky(correlation, lower=True))
+    return centre, scale, scipy.linalg.inv(scipy.linalg.cholesky(correlation, lower=True))
 
 
 def _depth(values, square, near):

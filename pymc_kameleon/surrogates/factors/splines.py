@@ -14,8 +14,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
-from scipy import linalg
-from scipy.spatial.distance import cdist
+import scipy
 
 from pymc_kameleon.surrogates.factors.emulator import Splines
 from pymc_kameleon.surrogates.values import monomials
@@ -72,7 +71,7 @@ def fit_spline(s: np.ndarray, z: np.ndarray, outputs: np.ndarray, weights: np.nd
     p = x.shape[1]
     if len(rows) <= 2 * p:
         return None
-    free = linalg.qr(x[rows])[0][:, p:]  # heights that no quadratic sees, (c, c - p)
+    free = scipy.linalg.qr(x[rows])[0][:, p:]  # heights that no quadratic sees, (c, c - p)
     cubes = _cubes(z, z[rows])
     design = np.hstack([x, cubes @ free])
     weighted = design * weights[:, None]
@@ -80,9 +79,9 @@ def fit_spline(s: np.ndarray, z: np.ndarray, outputs: np.ndarray, weights: np.nd
     gram[p:, p:] += RIDGE * weights.sum() * (free.T @ cubes[rows] @ free)
     try:
         factor = with_ridge(gram, ROUNDING * np.trace(gram) / len(gram))
-    except linalg.LinAlgError:
+    except scipy.linalg.LinAlgError:
         return None
-    found = linalg.cho_solve(factor, weighted.T @ outputs, check_finite=False)
+    found = scipy.linalg.cho_solve(factor, weighted.T @ outputs, check_finite=False)
     return Spline(z[rows], free @ found[p:], found[:p])
 
 
@@ -94,7 +93,7 @@ def values(spline: Spline, s: np.ndarray, z: np.ndarray) -> np.ndarray:
 
 def _cubes(z, centres):
     """Cubes of the distances, shape (n, c)."""
-    r = cdist(z, centres)
+    r = scipy.spatial.distance.cdist(z, centres)
     return r * r * r
 
 

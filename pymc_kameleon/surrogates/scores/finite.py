@@ -21,7 +21,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-from scipy.linalg import blas
+import scipy
 
 from pymc_kameleon.numerics import random_features as rff
 from pymc_kameleon.numerics.compiled import njit
@@ -123,7 +123,7 @@ def score_sums(
     pull = base.gradients(points)  # (n, d)
     b = (weights @ rff.features(points, features)) * np.square(frequencies).sum(axis=1)
     b -= ((slopes * weights[:, None]).T @ pull * frequencies).sum(axis=1)
-    half = blas.dsyrk(1.0, (np.sqrt(weights)[:, None] * slopes).T)  # S'WS, upper triangle
+    half = scipy.linalg.blas.dsyrk(1.0, (np.sqrt(weights)[:, None] * slopes).T)  # S'WS, upper triangle
     upper = np.triu(half, 1)
     curvature = (upper + upper.T + np.diag(np.diagonal(half))) * (frequencies @ frequencies.T)
     constant = 0.5 * weights @ np.square(pull).sum(axis=1) - weights.sum() * base.precision.sum()

@@ -24,7 +24,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-from scipy.linalg import blas
+import scipy
 
 from pymc_kameleon.numerics.compiled import njit
 from pymc_kameleon.surrogates.scores import objective as score_matching
@@ -140,9 +140,9 @@ def _objective(points, lengthscale, weights, base):
     kernel = _gram(points, points, lengthscale)
     squared = _squared_distances(points, points, lengthscale**2)  # R
     near = squared * kernel
-    product = blas.dgemm(1.0, near.T, (kernel * weights).T)  # M', in BLAS' Fortran order
+    product = scipy.linalg.blas.dgemm(1.0, near.T, (kernel * weights).T)  # M', in BLAS' Fortran order
     curvature = product + product.T
-    half = blas.dsyrk(1.0, (np.sqrt(weights)[:, None] * kernel).T)  # K W K, upper triangle
+    half = scipy.linalg.blas.dsyrk(1.0, (np.sqrt(weights)[:, None] * kernel).T)  # K W K, upper triangle
     upper = np.triu(half, 1)
     curvature -= squared * (upper + upper.T + np.diag(np.diagonal(half)))
     curvature *= 0.5

@@ -9,7 +9,6 @@ lengthscale is long against the distances of neighbours. The notation is that of
 import math
 
 import numpy as np
-from scipy.sparse.linalg import LinearOperator, cg
 
 from pymc_kameleon.numerics.compiled import njit
 from pymc_kameleon.surrogates.scores.lite import LiteSurrogate
@@ -59,6 +58,8 @@ def fit_low_rank(
     slope -= (lengthscale**-2.0).sum() * images[:, 0]
     slope += forces(weights[:, None] * base.gradients(points))
     steps: list[np.ndarray] = []
+    from scipy.sparse.linalg import LinearOperator, cg  # as all of SciPy when it is needed
+
     operator = LinearOperator((n, n), matvec=product, dtype=float)
     coefficients, _ = cg(operator, -slope, rtol=residual, atol=0.0, maxiter=1000, callback=steps.append)
     return LiteSurrogate(points, coefficients, lengthscale, base), len(steps)

@@ -25,9 +25,9 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
+import scipy
 from numba import types
 from numba.extending import overload
-from scipy.linalg import lapack
 
 from pymc_kameleon.kernels import median_distance
 from pymc_kameleon.numerics.compiled import njit
@@ -211,5 +211,5 @@ def solve_regularized(matrix: np.ndarray, right: np.ndarray, ridge: float) -> np
         return None
     matrix.flat[:: len(matrix) + 1] += ridge
     # a symmetric C-ordered matrix is its own transpose: Fortran order without a copy
-    _, solution, info = lapack.dposv(matrix.T, right, lower=1, overwrite_a=1)
+    _, solution, info = scipy.linalg.lapack.dposv(matrix.T, right, lower=1, overwrite_a=1)
     return solution if info == 0 and np.isfinite(solution).all() else None

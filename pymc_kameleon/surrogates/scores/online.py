@@ -7,7 +7,7 @@ import math
 from typing import NamedTuple
 
 import numpy as np
-from scipy.linalg import cho_solve, lapack
+import scipy
 
 from pymc_kameleon.numerics import random_features as rff
 from pymc_kameleon.numerics.compiled import njit
@@ -56,14 +56,14 @@ def push(online: OnlineFinite, x: np.ndarray) -> OnlineFinite:
 
 def surrogate(online: OnlineFinite) -> FiniteSurrogate:
     """The current estimate: two triangular solves, O(D^2)."""
-    theta = cho_solve((online.factor, False), online.sums.slope)
+    theta = scipy.linalg.cho_solve((online.factor, False), online.sums.slope)
     return FiniteSurrogate(online.features, theta, online.base)
 
 
 def _refactor(online):
     ridge = online.sums.weight * online.regularization
     matrix = online.sums.curvature + ridge * np.eye(len(online.sums.slope))
-    factor, info = lapack.dpotrf(matrix.T, lower=0, overwrite_a=1)
+    factor, info = scipy.linalg.lapack.dpotrf(matrix.T, lower=0, overwrite_a=1)
     if info != 0:
         raise np.linalg.LinAlgError(
             f"C + lambda I is not positive definite in floating point: regularization = {online.regularization!r} is "

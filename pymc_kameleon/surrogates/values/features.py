@@ -299,20 +299,25 @@ def _blocks(x, n):
 
 
 @njit(cache=True, inline="always")
+def moves_of(x, n):
+    """The moves in what :func:`flatten` made."""
+    return rescaling.Rescaling(
+        _row(n, n, 35), _row(x, n, 22), _grid(x, n, 23), _cube(x, n, 24), _cube(x, n, 25),
+        _grid(x, n, 26), _row(x, n, 27), n[n[4 * 30] + 2], _row(x, n, 28),
+    )  # fmt: skip
+
+
+@njit(cache=True, inline="always")
 def restored(x, n):
     """The ``Terms`` in what :func:`flatten` made."""
     integers = n[4 * 30]
-    moves = rescaling.Rescaling(
-        _row(n, n, 35), _row(x, n, 22), _grid(x, n, 23), _cube(x, n, 24), _cube(x, n, 25),
-        _grid(x, n, 26), _row(x, n, 27), n[integers + 2], _row(x, n, 28),
-    )  # fmt: skip
     return Terms(
         x[0], x[1], x[2], n[integers], n[integers + 1],
         _row(x, n, 1), _row(x, n, 2), _row(x, n, 3), _grid(x, n, 4), _grid(x, n, 5),
         _row(x, n, 6), _grid(x, n, 7), _grid(x, n, 8), _grid(x, n, 9),
         _grid(n, n, 31), _row(n, n, 32), _row(n, n, 33), _row(x, n, 10), _grid(x, n, 29),
         _grid(x, n, 11), _row(x, n, 12), _row(x, n, 13),
-        _row(x, n, 14), _row(x, n, 15), _grid(x, n, 16), _blocks(x, n), moves,
+        _row(x, n, 14), _row(x, n, 15), _grid(x, n, 16), _blocks(x, n), moves_of(x, n),
     )  # fmt: skip
 
 

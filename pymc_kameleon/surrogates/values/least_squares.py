@@ -3,7 +3,7 @@
 from typing import NamedTuple
 
 import numpy as np
-from scipy import linalg
+import scipy
 
 REFINEMENTS = 3
 # relative to the mean square of a column; the first to factorise with, where refinement takes it back
@@ -35,7 +35,7 @@ def with_ridge(gram: np.ndarray, ridge: np.ndarray | float) -> tuple[np.ndarray,
     """
     penalised = gram.copy()
     penalised[np.diag_indices_from(penalised)] += ridge
-    return linalg.cho_factor(penalised, lower=True, overwrite_a=True, check_finite=False)
+    return scipy.linalg.cho_factor(penalised, lower=True, overwrite_a=True, check_finite=False)
 
 
 class Problem(NamedTuple):
@@ -54,17 +54,17 @@ def solve(problem: Problem, ridge: float, refinements: int = REFINEMENTS) -> np.
     if ridge == 0.0 and len(gram) > free:
         # scales are exact or nothing, and their columns of very unequal sizes: a pivoted QR
         root = np.sqrt(weights)
-        return linalg.lstsq(
+        return scipy.linalg.lstsq(
             columns * root[:, None], root * y,
             cond=1e-14, lapack_driver="gelsy", check_finite=False,
         )[0]  # fmt: skip
     penalty = np.full(len(gram), ridge * weights.sum())
     penalty[:free] = 0.0
     factor = with_ridge(gram, np.maximum(penalty, RIDGES[0] * weights.sum()))
-    coefficients = linalg.cho_solve(factor, (weights * y) @ columns, check_finite=False)
+    coefficients = scipy.linalg.cho_solve(factor, (weights * y) @ columns, check_finite=False)
     for _ in range(refinements):
         rest = (weights * (y - columns @ coefficients)) @ columns - penalty * coefficients
-        coefficients += linalg.cho_solve(factor, rest, check_finite=False)
+        coefficients += scipy.linalg.cho_solve(factor, rest, check_finite=False)
     return coefficients
 
 
@@ -97,5 +97,5 @@ def root(rows: np.ndarray) -> np.ndarray:
     """Lower triangular L with L L' = ``rows``' ``rows`` of shape (d, d), the columns of unit length or so."""
     d = rows.shape[1]
     augmented = np.concatenate([rows, NARROWEST * np.eye(d)])
-    r = linalg.qr(augmented, mode="r", check_finite=False)[0][:d]
+    r = scipy.linalg.qr(augmented, mode="r", check_finite=False)[0][:d]
     return np.ascontiguousarray((r * np.where(np.diag(r) < 0.0, -1.0, 1.0)[:, None]).T)

@@ -24,7 +24,7 @@ proposal says as much about the log density as an accepted one.
 from typing import NamedTuple
 
 import numpy as np
-from scipy import linalg
+import scipy
 
 from pymc_kameleon.numerics import checks
 from pymc_kameleon.surrogates.values import features, monomials, scale_basis, scales
@@ -224,7 +224,7 @@ def _chain_factor(s, spread):
 
 
 def _inverse(factor):
-    inverse = linalg.solve_triangular(factor, np.eye(len(factor)), lower=True)
+    inverse = scipy.linalg.solve_triangular(factor, np.eye(len(factor)), lower=True)
     return np.ascontiguousarray(inverse)
 
 

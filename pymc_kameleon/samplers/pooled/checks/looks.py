@@ -13,8 +13,7 @@ import math
 from typing import NamedTuple
 
 import numpy as np
-from scipy.spatial import KDTree
-from scipy.special import digamma, gammaln
+import scipy
 
 from pymc_kameleon.numerics.covariance import cholesky
 from pymc_kameleon.samplers.arrival import phase as arrival
@@ -48,12 +47,12 @@ class Draws:
         covariance = np.cov(self.x.T).reshape(d, d)
         factor, ok = cholesky(covariance + 1e-12 * np.diag(self.x.var(axis=0)))
         self.factor = factor if ok else np.eye(d)
-        self.tree = KDTree(self._white(self.x))
+        self.tree = scipy.spatial.KDTree(self._white(self.x))
         away = self.tree.query(self.tree.data, NEIGHBOUR + 1)[0]
         # no draw is near where it is farther than hardly any is from the next
         self.reach = 1.5 * float(np.quantile(away[:, 1], 0.99))
-        unit = 0.5 * d * math.log(math.pi) - gammaln(0.5 * d + 1.0) + np.log(np.diag(self.factor)).sum()
-        self.unit = unit + digamma(len(self.x)) - digamma(NEIGHBOUR)
+        unit = 0.5 * d * math.log(math.pi) - scipy.special.gammaln(0.5 * d + 1.0) + np.log(np.diag(self.factor)).sum()
+        self.unit = unit + scipy.special.digamma(len(self.x)) - scipy.special.digamma(NEIGHBOUR)
         constants = self._constant(self.y, away[:, NEIGHBOUR])
         self.log_constant, self.most = float(constants.mean()), float(np.quantile(constants, 0.99))
 
