@@ -400,6 +400,7 @@ MUTATIONS = [
              "noise is measured where tuning began", "test_noise_probes.py"),
     Mutation("verdict/doubts", "if k > 0.45]", "if k > 5.0]", "heavy tails are usable", "test_report.py -k heavy"),
     Mutation("verdict/doubts", "convergence.tail_indices(-np.log(distance))[1] < -0.3", "True", "a prior's end is a wall", "test_report.py -k prior"),
+    Mutation("verdict/doubts", " and beyond >= elsewhere", "", "noise is a wall", "test_report.py -k everywhere"),
     Mutation("steps/told/watch", "        if rivals:\n", "        if False:\n", "another mode goes unsaid", "test_another_mode.py"),
     Mutation("samplers/pooled/production", "(*chains.far, *others)", "others", "no look from the prior's draws", "test_pooled.py -k prior"),
     Mutation("samplers/pooled/checks/looks", "MISSING = 3.0", "MISSING = 9.0", "a mode eight sds away goes unsaid", "test_pooled.py -k missing"),
