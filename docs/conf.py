@@ -48,8 +48,8 @@ html_theme_options = {
     "navigation_with_keys": False,
     "show_prev_next": True,
     "header_links_before_dropdown": 6,
-    # tables of results and notebooks need the room
-    "secondary_sidebar_items": {"**": ["page-toc", "sourcelink"], "results/*": [], "notebooks/*": []},
+    # not beside results and notebooks, whose tables need the room
+    "secondary_sidebar_items": dict.fromkeys(("*", "api/*"), ["page-toc", "sourcelink"]),
 }
 linkcheck_timeout = 20
 linkcheck_ignore = [r"https://doi\.org/.*"]  # publishers refuse robots
