@@ -412,7 +412,7 @@ MUTATIONS = [
     Mutation("steps/factors/returned", "            if said:\n", "            if False:\n", "what a black box returned is not named", "test_exceptions.py -k returned"),
     Mutation("sampling/arguments", "if value.shape != shapes[name]:", "if False:", "initvals of another shape", "test_sample.py test_bad_input.py"),
     Mutation("steps/told/watch", "if tune not in (None, draws):", "if False:", "another length of tuning goes unsaid", "test_steps.py test_sampler_warnings.py"),
-    Mutation("steps/registration", "if known is step or (step is None and issubclass(known, KernelStep)):", "if known is step:",
+    Mutation("steps/methods", "if known is step or (step is None and issubclass(known, KernelStep)):", "if known is step:",
              "unregister() forgets", "test_steps.py -k register"),
     Mutation("numerics/compiled", "file._source_stamp = (file._source_stamp, SOURCES)", "pass", "old machine code after an edit", "test_compiled.py"),
     Mutation("steps/pytensor_internals", "numba__fastmath=False):\n            return super().jit_compile", "numba__fastmath=True):\n            return super().jit_compile",
