@@ -113,6 +113,13 @@ def checked_step(step: Any, model: pm.Model) -> KamiltonianStep:
         )
     if step.learning_draws is not None:
         raise ValueError(f"pk.sample tunes for as long as its tune= says: no learning_draws={step.learning_draws}.")
+    if not step.arrives:
+        raise ValueError(
+            "pk.sample's chains climb by themselves: no arrival=False. Begin where you know that the posterior is, by "
+            "initvals= or evaluations=."
+        )
+    if step.declared_tune is not None:
+        _log.info("pk.sample tunes for as long as its tune= says, whatever its step's, %d.", step.declared_tune)
     missing = sorted({v.name for v in model.value_vars} - {v.name for v in step.vars})
     if missing:
         raise ValueError(

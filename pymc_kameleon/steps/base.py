@@ -172,7 +172,7 @@ class KernelStep(BlockedStep):
             count(1, learning_draws=learning_draws)
         self.learning_draws, self.declared_tune = learning_draws, tune
         self._parametrization = parametrization or ("model" if preset == "paper" else "auto")
-        self._arrives = preset != "paper" if arrival is None else bool(arrival)
+        self.arrives = preset != "paper" if arrival is None else bool(arrival)
         if tune is not None:
             options["tune"] = tune
         chosen = choose(type(self), preset, options)
@@ -384,7 +384,7 @@ class KernelStep(BlockedStep):
 
     def _set_out(self, x, value):
         """What comes before the walk, from a chain's first point; None where nothing does."""
-        if not (self._arrives and self.tune):
+        if not (self.arrives and self.tune):
             return None
         return self._starts.arrival(self.rng, x, value, climbs=self.life.climbs, tune=self.declared_tune)
 

@@ -161,6 +161,15 @@ def test_where_nothing_climbs_the_report_says_that_no_mode_was_looked_for(models
     assert "No climb has ended that could tell of other modes: none begins under noise" in pk.report(found)
 
 
+def test_what_pk_sample_decides_itself_is_refused_or_said(models, caplog):
+    model = models["term"]
+    with pytest.raises(ValueError, match=r"no arrival=False.* initvals= or evaluations="):
+        pk.sample(model=model, step=pk.KamiltonianStep(model=model, arrival=False))
+    with caplog.at_level(logging.INFO, "pymc.kameleon"), pytest.raises(ValueError, match="executor must be"):
+        pk.sample(model=model, step=pk.KamiltonianStep(model=model, tune=50), executor="none")
+    assert "tunes for as long as its tune= says, whatever its step's, 50" in caplog.text
+
+
 @pytest.mark.parametrize("kind", ["KameleonStep", "FastKameleonStep", "GaussianMixtureStep", "AdaptiveMetropolisStep"])
 def test_other_steps_are_refused_with_what_to_do(models, kind):
     with pytest.raises(ValueError, match=r"from positions. Leave step= out, or take pm.sample\(step=...\)"):
