@@ -48,8 +48,8 @@ html_theme_options = {
     "navigation_with_keys": False,
     "show_prev_next": True,
     "header_links_before_dropdown": 6,
-    # tables of results and notebooks need the room
-    "secondary_sidebar_items": {"**": ["page-toc", "sourcelink"], "results/*": [], "notebooks/*": []},
+    # not beside results and notebooks, whose tables need the room
+    "secondary_sidebar_items": {"*": ["page-toc", "sourcelink"], "api/*": ["page-toc", "sourcelink"]},
 }
 linkcheck_timeout = 20
 linkcheck_ignore = [r"https://doi\.org/.*"]  # publishers refuse robots
@@ -88,6 +88,9 @@ def follow_links(app, name, source) -> None:
         text = re.sub(r"\[([^\]]*)\]\((?!http|#)[^)]*\.json\)", r"`\1`", text)
         if name.removeprefix("results/") not in LISTED:
             text = f"---\norphan: true\n---\n\n{text}"
+    # the column of tests is for the repository, which has them
+    text = re.sub(r"\| held by \|\n(.*)\|---\|", r"|\n\1|", text)
+    text = re.sub(r"\| (?:`\w+/\w+\.py::\w+`(?:, )?)+ \|$", "|", text, flags=re.MULTILINE)
     if name == "reference" and not (HERE / "corrections.md").exists():
         text = text.replace("\ncorrections\n", "\n")
     source[0] = text

@@ -9,8 +9,9 @@ from pymc_kameleon.steps.methods import (
     GaussianAdaptationStep,
     GaussianMixtureStep,
     KameleonStep,
+    register,
+    unregister,
 )
-from pymc_kameleon.steps.registration import register, unregister
 
 __all__ = [
     "AdaptiveMetropolisStep",

@@ -1,4 +1,4 @@
-"""The steps but KamiltonianStep: what each is called, which algorithm it runs, its options and its statistics."""
+"""The steps but KamiltonianStep: what each is called, its algorithm, its options and its statistics. And register()."""
 
 from collections.abc import Callable
 from typing import ClassVar, Literal, Unpack
@@ -15,7 +15,9 @@ from pymc_kameleon.samplers.schedule import ScheduleName
 from pymc_kameleon.samplers.shape_learners.cma import CMA
 from pymc_kameleon.samplers.shape_learners.gaussian_adaptation import GaussianAdaptation
 from pymc_kameleon.steps.base import COUNT, FLOAT, SINGLE, KernelStep
+from pymc_kameleon.steps.kamiltonian import KamiltonianStep
 from pymc_kameleon.steps.options import CommonOptions
+from pymc_kameleon.steps.pytensor_internals import STEP_METHODS
 from pymc_kameleon.steps.signatures import default, given
 
 
@@ -285,3 +287,32 @@ class CMAStep(KernelStep):
         sweeps: int = default(20), **common: Unpack[CommonOptions],
     ):  # fmt: skip
         super().__init__(vars, **given(locals()), **common)
+
+
+def register(step: type = KamiltonianStep) -> None:
+    """Let ``pm.sample`` choose ``step`` by itself for variables without a gradient (PyMC's default: Slice, Metropolis).
+
+    Explicit ``pm.sample(step=...)`` needs no registration and is the better way when a noisy or joint black-box
+    likelihood must stay in one step.
+
+    Parameters
+    ----------
+    step : type
+        One of this package's steps: the class, neither its name nor an instance. Default: ``KamiltonianStep``.
+
+    Raises
+    ------
+    TypeError
+        For anything else, which would break every later ``pm.sample``.
+    """
+    if not (isinstance(step, type) and issubclass(step, KernelStep) and step.name):
+        raise TypeError(f"register() takes a step's class, such as pymc_kameleon.KamiltonianStep, got {step!r}.")
+    if step not in STEP_METHODS:
+        STEP_METHODS.insert(0, step)
+
+
+def unregister(step: type | None = None) -> None:
+    """Undo :func:`register`: for one step, or (default) for all of this package's."""
+    for known in [*STEP_METHODS]:
+        if known is step or (step is None and issubclass(known, KernelStep)):
+            STEP_METHODS.remove(known)

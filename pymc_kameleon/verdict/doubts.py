@@ -63,7 +63,7 @@ def find(
                 Worst(name, k, tail)
                 for k, tail, sign in tails
                 if k < -0.3
-                and _hopeless(sign * x, own, accept) > HOPELESS
+                and _moves_fail_beyond(sign * x, own, accept)
                 and _is_wall(sign * x, [sign * end for end in ends])
             ]
     heavy.sort(key=lambda tail: -tail.value)
@@ -115,10 +115,17 @@ def _is_wall(x: np.ndarray, ends: list[float]) -> bool:
     return convergence.tail_indices(-np.log(distance))[1] < -0.3
 
 
-def _hopeless(x: np.ndarray, own: np.ndarray, accept: np.ndarray) -> float:
-    """Of the surrogate's moves from the largest tenth of the draws, the share that had no chance (below 1 %)."""
-    outer = own[:, 1:] & (x[:, :-1] >= np.quantile(x, 0.9)) if own.size else own
-    return float(np.mean(accept[:, 1:][outer] < 0.01)) if outer.any() else 0.0
+def _moves_fail_beyond(x: np.ndarray, own: np.ndarray, accept: np.ndarray) -> bool:
+    """Whether too many of the surrogate's moves from the largest tenth of the draws had no chance (below 1 %).
+
+    At least as many as from the other draws: where the log density is noisy moves fail everywhere, and that is no wall.
+    """
+    if not own.size:
+        return False
+    outer, hopeless = x[:, :-1] >= np.quantile(x, 0.9), accept[:, 1:] < 0.01
+    moves = [own[:, 1:] & which for which in (outer, ~outer)]
+    beyond, elsewhere = (float(np.sum(hopeless & which) / max(1, which.sum())) for which in moves)
+    return beyond > HOPELESS and beyond >= elsewhere
 
 
 def own_moves(idata: Any) -> tuple[np.ndarray, np.ndarray]:

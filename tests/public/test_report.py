@@ -199,6 +199,18 @@ def test_draws_that_end_where_the_surrogate_is_wrong_are_not_usable():
     assert with_draws(whole[:, :60], wall=1.5).startswith("Usable")
 
 
+def test_moves_that_fail_everywhere_are_no_wall():
+    """Of a noisy log density: a tenth from the outermost draws, and more from the others."""
+    rng = np.random.default_rng(4)
+    draws = rng.uniform(-1.0, 1.0, (16, 200))  # as if cut off
+    own, outer = np.full(draws.shape, True), draws >= np.quantile(draws, 0.9)
+    for inner in (0.15, 0.01):
+        fails = rng.random(draws.shape) < np.where(outer, 0.1, inner)
+        accept = np.ones(draws.shape)
+        accept[:, 1:][fails[:, :-1]] = 0.0
+        assert doubts._moves_fail_beyond(draws, own, accept) == (inner < 0.1)
+
+
 @pytest.mark.parametrize("known", ["attributes", "model", "nothing"])
 def test_a_prior_that_ends_is_no_wall_of_the_surrogate(known):
     """Half normal, which ends at 0, and uniform on (2, 7), though moves beyond the outermost draws fail."""

@@ -90,9 +90,6 @@ class NoisyLogLikelihood(RNGConsumerOp):
         """The same ``fn``: not an equal one, which an estimator that is a dataclass with arrays could not say."""
         return type(self) is type(other) and self._identity == other._identity
 
-    def __str__(self):
-        return f"NoisyLogLikelihood({_name_of(self.fn)})"
-
     def __hash__(self):
         return hash(self._identity)
 
