@@ -100,7 +100,7 @@ QUOTES = [
     Quote("docs/benchmarks.md", "(R-hat below 1.05 in every seed) on {} of the twelve targets", the.converged),
     Quote(
         "docs/expensive.md",
-        "five seeds each: {} to {} effective draws and R-hat below 1.02 with every seed on {} of the {} targets of "
+        "{} seeds each: {} to {} effective draws and R-hat below 1.02 with every seed on {} of the {} targets of "
         "`cold_start`, with some seeds on {}; with none on {} ([table]",
         the.together,
     ),

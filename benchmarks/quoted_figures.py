@@ -132,14 +132,22 @@ TWO_THOUSAND = "2,000 evaluations in all, 16 chains"
 
 
 def together() -> list[Any]:
-    """Least and most effective draws of pk.sample on targets that all seeds reach, how many; on others; on none."""
+    """Seeds; least and most effective draws of pk.sample on targets that all reach, how many; on others; on none."""
     rows = list(table("few_evaluations", TWO_THOUSAND))[2:]
     reached = {r[0]: r[5].split(" of ") for r in rows}
     whole = [r for r in rows if len(set(reached[r[0]])) == 1]
     draws = [e for r in whole for e in numbers(r[1])]
     part = [f"{n} ({said(int(k))})" for n, (k, of) in reached.items() if 0 < int(k) < int(of)]
     no = [name for name, (k, _) in reached.items() if int(k) == 0]
-    return [f"{min(draws):.0f}", f"{max(draws):,.0f}", said(len(whole)), said(len(rows)), listed(part), listed(no)]
+    counts = [said(len(whole)), said(len(rows))]
+    return [
+        said(int(whole[0][5].split(" of ")[1])),
+        f"{min(draws):.0f}",
+        f"{max(draws):,.0f}",
+        *counts,
+        listed(part),
+        listed(no),
+    ]
 
 
 def workers() -> list[str]:
