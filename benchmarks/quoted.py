@@ -100,8 +100,8 @@ QUOTES = [
     Quote("docs/benchmarks.md", "(R-hat below 1.05 in every seed) on {} of the twelve targets", the.converged),
     Quote(
         "docs/expensive.md",
-        "{} seeds each: {} to {} effective draws and R-hat below 1.02 with every seed on {} of the {} targets of "
-        "`cold_start`, with some seeds on {}; with none on {} ([table]",
+        "16 chains, {} seeds each: {} to {} effective draws and R-hat below 1.02 with every seed on {} of the {} "
+        "targets of `cold_start`, with some seeds on {}; with none on {} ([table]",
         the.together,
     ),
     Quote(

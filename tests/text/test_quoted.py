@@ -27,6 +27,12 @@ def test_a_sentence_that_is_not_there_once_is_named(text):
         quoted.brought_up_to_date(text, quote)
 
 
+@pytest.mark.parametrize("quote", quoted.QUOTES, ids=lambda quote: quote.sentence[:30])
+def test_no_sentence_begins_with_a_figure(quote):
+    """It would take all that is before it."""
+    assert not quote.sentence.startswith("{}")
+
+
 def test_a_result_that_lacks_a_row_is_named():
     with pytest.raises(LookupError, match=r"results/verdicts.md has no row some"):
         quoted_figures.row("verdicts", "some")
