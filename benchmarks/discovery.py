@@ -214,5 +214,5 @@ def page(cells: dict[Cell, dict]) -> str:
 if __name__ == "__main__":
     # what "before" is made by does not change: as a package of others
     Benchmark("discovery", measure, page, {"before": "pymc-kameleon"}).command(
-        __doc__, ["after"], list(CASES), (TOTAL,), seeds=3
+        __doc__, ["after"], list(CASES), (TOTAL,), seeds=10
     )

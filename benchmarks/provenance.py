@@ -46,8 +46,8 @@ class Result(NamedTuple):
 
 TIERS: dict[str, dict[str, int]] = {  # minutes
     "headline": {
-        "cold_start": 50, "discovery": 15, "few_evaluations": 35, "hierarchical": 60, "noisy_likelihood": 3,
-        "textbook": 50, "verdicts": 60,
+        "cold_start": 50, "discovery": 12, "few_evaluations": 47, "hierarchical": 60, "noisy_likelihood": 3,
+        "textbook": 30, "verdicts": 17,
     },
     "papers": {
         "corrections": 1, "glass": 9, "gp_estimator": 2, "hamiltonian_abc": 5, "history_length": 1, "paper_banana": 5,
