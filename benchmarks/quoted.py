@@ -39,6 +39,13 @@ STEPS = {
     "`KameleonStep`": "Kameleon",
     "`AdaptiveMetropolisStep`": "AdaptiveMetropolis",
 }
+OWN_WORK = {
+    "KamiltonianStep": "on what it learned | {}; some milliseconds",
+    "KameleonStep": "near the current point | {}; grows",
+    "FastKameleonStep": "for one evaluation | {} | Kotlicki",
+    "GaussianMixtureStep": "serves three moves | {} | not from",
+    "AdaptiveMetropolisStep": "for all, learned | {} | Haario",
+}
 MODELS = {
     "eight schools, `FastKameleonStep`, 3,000 evaluations a chain": ("FastKameleonStep", "eight schools", "3,000"),
     "varying-intercept logistic, the same": ("FastKameleonStep", "logistic", "3,000"),
@@ -62,6 +69,18 @@ QUOTES = [
         "evaluations and {} is silently wrong.",
         the.textbook,
     ),
+    Quote(
+        "README.md",
+        "(docs/choosing.md#what-each-does), {} µs an evaluation, its tuning counted, where "
+        "`pm.DEMetropolisZ` takes {}.",
+        partial(the.microseconds, "KamiltonianStep", "pm.DEMetropolisZ"),
+    ),
+    Quote(
+        "docs/choosing.md",
+        "evaluates twice in a draw, takes {} an evaluation.",
+        partial(the.microseconds, "pm.DEMetropolisZ"),
+    ),
+    *(Quote("docs/choosing.md", words, partial(the.microseconds, step)) for step, words in OWN_WORK.items()),
     Quote("README.md", "[an sd of {}](benchmarks/results/noisy_likelihood.md)", the.too_wide),
     Quote(
         "README.md",

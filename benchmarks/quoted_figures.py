@@ -77,6 +77,11 @@ def textbook() -> list[str]:
     return [of, good, said(number(cells[3]))]
 
 
+def microseconds(*steps: str) -> list[str]:
+    """Of a step by the evaluation, tuning and the textbook models' own counted."""
+    return [row("textbook", step, under="In short")[6] for step in steps]
+
+
 def rare_corner() -> list[str]:
     """Of the posterior of UCI Glass: in the long run, and in two short ones with their R-hat."""
     text = (RESULTS / "glass.md").read_text("utf-8")
