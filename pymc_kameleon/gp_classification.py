@@ -12,17 +12,16 @@ Pattern Analysis and Machine Intelligence 36(11), 2214-2226. Sejdinovic, D., Str
 C. & Gretton, A. (2014). Kernel adaptive Metropolis-Hastings. ICML 31, section 5.1.
 """
 
-import functools
 import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 import pymc as pm
-from threadpoolctl import ThreadpoolController
 
 from pymc_kameleon.gp.data import Whitening, check_covariates, check_data, one_of
 from pymc_kameleon.gp.estimator import GPClassificationEstimator
+from pymc_kameleon.numerics.blas import one_thread
 from pymc_kameleon.pseudo_marginal import NoisyLogLikelihood
 
 __all__ = ["GPClassificationEstimator", "Prediction", "gp_classification_model", "predict"]
@@ -41,8 +40,7 @@ class Prediction(NamedTuple):
 class OneThread:
     """``estimator.log_estimate(theta, u)``, as ``fn(u, theta)`` and on one BLAS thread; picklable.
 
-    More threads wait for one another: on a busy machine the estimate at n = 214 took 70 ms with two and 2.6 ms with
-    one. ``pm.sample`` leaves BLAS as it is wherever processes are forked. Setting the limit takes 11 us.
+    ``pm.sample`` leaves BLAS as it is wherever processes are forked.
     """
 
     def __init__(self, estimator: Any):
@@ -50,14 +48,8 @@ class OneThread:
 
     def __call__(self, u: np.ndarray, theta: np.ndarray) -> float:
         """Log of an unbiased estimate of p(y | theta)."""
-        with _blas().limit(limits=1):
+        with one_thread():
             return self.estimator.log_estimate(theta, u)
-
-
-@functools.cache
-def _blas() -> Any:
-    """The BLAS libraries of this process."""
-    return ThreadpoolController().select(user_api="blas")
 
 
 class _Classifier(NamedTuple):
@@ -186,7 +178,7 @@ def predict(
     thetas = _thin(np.asarray(idata["posterior"]["theta"]), n_draws)  # (chains, draws, dim)
     rng = np.random.default_rng(random_seed)
     draws = np.empty((*thetas.shape[:2], len(X_new)))
-    with _blas().limit(limits=1):
+    with one_thread():
         for index in np.ndindex(draws.shape[:2]):
             u = rng.standard_normal(estimator.aux_shape)
             draws[index] = estimator.predict(thetas[index], u, X_new)

@@ -22,6 +22,7 @@ import pymc as pm
 from pymc.exceptions import SamplingError
 
 from pymc_kameleon.checkpoint import Checkpoint
+from pymc_kameleon.numerics.blas import one_thread, one_thread_for
 from pymc_kameleon.numerics.checks import positive
 from pymc_kameleon.samplers.pooled.by_factors import ByFactors
 from pymc_kameleon.samplers.pooled.by_values import ByValues
@@ -89,8 +90,7 @@ def sample(
         very few evaluations in all, 4 to 16 are best.
     step : KamiltonianStep, optional
         With its options. Default: ``KamiltonianStep()``. It has to sample every variable of the model. That step alone:
-        what the others learn they learn from the draws, and a budget's are too few (of 2,000 evaluations in all they
-        had 20 effective draws where this one had 50 to 960).
+        what the others learn they learn from the draws, and a budget's are too few.
     model : pymc.Model, optional
         Default: the model on the context stack. All of its variables are continuous.
     executor : Executor or "vectorized", optional
@@ -236,7 +236,7 @@ def sample(
         else:
             run = Pools(pools, initial, starts, seed, plan, **options)
         if isinstance(engine, workers.Elsewhere):
-            engine.meanwhile = run.ahead
+            engine.meanwhile = one_thread_for(run.ahead)
         with Progress(progressbar, run, max_evaluations, target_ess) as progress:
             _run(run, evaluate, progress, target_ess, step)
     if not run.rows:
@@ -263,21 +263,24 @@ def sample(
 def _run(
     run: Any, evaluate: Callable[..., list[Any]], progress: Progress, target_ess: float | None, step: KamiltonianStep
 ) -> None:
-    """Rounds, until they are done or interrupted."""
+    """Rounds, until they are done or interrupted; the user's threads of BLAS are for the evaluations."""
     try:
         while not run.done:
-            requests = run.ask()
+            rows = len(run.rows)
+            with one_thread():
+                requests = run.ask()
             points = [request.position for request in requests]
             try:
                 values = evaluate(points, run.evaluated.size) if points else []
             except workers.EvaluationError as found:
                 step.watch.add_point(found.error, found.point)
                 raise found.error from None
-            run.tell(values)
+            with one_thread():
+                run.tell(values)
             if run.nowhere:
                 raise told.nowhere(step.model, step.density, run.initial)
             judged = convergence.Judgement()
-            if run.rows and len(run.rows) % convergence.EVERY == 0:
+            if len(run.rows) > rows and len(run.rows) % convergence.EVERY == 0:
                 judged = convergence.judge(posterior(run), run.groups)
                 if target_ess is not None and convergence.is_enough(judged, target_ess):
                     run.stopped = "target"

@@ -9,7 +9,9 @@ back depends on the points and on the number of each evaluation, and on nothing 
 
 import hashlib
 import math
+import queue
 import threading
+import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import BrokenExecutor, Executor, Future
 from typing import Any, NamedTuple
@@ -17,7 +19,10 @@ from typing import Any, NamedTuple
 import cloudpickle
 import numpy as np
 
-_here = threading.local()  # in a worker: the log densities that this thread knows, by digest
+START = 1e-4  # seconds that a thread takes to begin an evaluation
+
+_here = threading.local()  # in a worker: the log density that this thread knows, by its digest
+_sent: dict[str, tuple[str, bytes]] = {}  # in a process: the last that came, for its other threads
 
 
 class Failure(NamedTuple):
@@ -46,7 +51,10 @@ def evaluate(digest: str, density: bytes | None, points, numbers, entropy) -> li
     """
     known = _here.__dict__.setdefault("known", {})
     if digest not in known:
-        if density is None:
+        if density is not None:
+            _sent["last"] = digest, density  # in one step: other threads read it
+        name, density = _sent.get("last", (None, None))
+        if density is None or name != digest:
             return None
         known.clear()
         known[digest] = cloudpickle.loads(density)
@@ -226,39 +234,60 @@ class Elsewhere:
         futures = [self._submit(points, first, part, send) for part in parts]
         self.sent += len(parts) if send else 0
         if self.meanwhile is not None:
+            time.sleep(START * len(parts))  # threads of this process begin first: the interpreter is one
             self.meanwhile(lambda: all(future.done() for future in futures))
-        found = [self._result(f, points, first, p) for f, p in zip(futures, parts, strict=True)]
-        # All of them are asked again before one of them is waited for.
-        again = {
-            k: self._submit(points, first, parts[k], send=True)
-            for k, values in enumerate(found) if values is None
-        }  # fmt: skip
-        for k, future in again.items():
-            found[k] = self._result(future, points, first, parts[k])
+        found = self._gathered(futures, points, first, parts)
         return [
             value for part, values in zip(parts, found, strict=True)
             for value in _checked(points[part], values)
         ]  # fmt: skip
+
+    def _gathered(self, futures, points, first, parts):
+        """What every part's future brings; a part is submitted again at once by a worker that lacks the log density."""
+        ended: queue.SimpleQueue[Future] = queue.SimpleQueue()
+        found: list[Any] = [None] * len(parts)
+        waiting = dict(zip(futures, range(len(parts)), strict=True))
+        for future in futures:
+            future.add_done_callback(ended.put)
+
+        def again(k):
+            future = self._submit(points, first, parts[k], send=True)
+            waiting[future] = k
+            future.add_done_callback(ended.put)
+
+        late = False
+        while waiting:
+            try:
+                future = ended.get(timeout=self.timeout)
+            except queue.Empty:
+                if late:
+                    raise self._timed_out([points[parts[k]] for k in waiting.values()]) from None
+                late = True
+                for future, k in list(waiting.items()):
+                    del waiting[future]
+                    future.cancel()
+                    again(k)
+                continue
+            if future not in waiting:  # given up
+                continue
+            k = waiting.pop(future)
+            found[k] = future.result()
+            if found[k] is None:
+                again(k)
+        return found
 
     def _submit(self, points, first, part, send) -> Future:
         numbers = list(range(first, first + len(points)))[part]
         density = self.density if send else None
         return self.executor.submit(evaluate, self.digest, density, list(points[part]), numbers, self.entropy)
 
-    def _result(self, future, points, first, part):
-        try:
-            return future.result(self.timeout)
-        except TimeoutError:
-            future.cancel()
-        again = self._submit(points, first, part, send=True)
-        try:
-            return again.result(self.timeout)
-        except TimeoutError as error:
-            error.add_note(
-                f"No log density within {self.timeout} s, twice, at one of {[p.tolist() for p in points[part]]}. It is "
-                "not taken for zero, which would bias the draws."
-            )
-            raise
+    def _timed_out(self, points) -> TimeoutError:
+        error = TimeoutError()
+        error.add_note(
+            f"No log density within {self.timeout} s, twice, at one of {[p.tolist() for part in points for p in part]}. It "
+            "is not taken for zero, which would bias the draws."
+        )
+        return error
 
 
 def count_workers(executor) -> int:

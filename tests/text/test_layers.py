@@ -11,7 +11,7 @@ import pymc_kameleon
 from tests import file_map
 
 PACKAGE = Path(pymc_kameleon.__file__).parent
-THIRD_PARTY = {"numpy", "scipy", "numba"}  # of the wings that read arrays and return arrays
+THIRD_PARTY = {"numpy", "scipy", "numba", "threadpoolctl"}  # of the wings that read arrays and return arrays
 
 # A wing, and the wings that it may import. ``kernels`` is a public file on the ground floor. A new folder is refused
 # until it has a row here.

@@ -1,4 +1,8 @@
-"""Draws of frozen members: independent chains of one kernel, in rounds of one draw each."""
+"""Draws of frozen members: independent chains of one kernel, in rounds of one draw each.
+
+What is evaluated beside them takes the places of some, who make their draws in the next round: a worker for each member
+is never too few. Nobody is more than a draw ahead.
+"""
 
 import math
 from collections.abc import Callable
@@ -47,7 +51,7 @@ class Draw(NamedTuple):
 
 
 class Drawing:
-    """Frozen members; ``ask`` and ``tell`` make one draw of each.
+    """Frozen members; ``ask`` and ``tell`` make one draw of each, or of some.
 
     Parameters
     ----------
@@ -64,21 +68,25 @@ class Drawing:
         self.sampler, self.members, self.hubs = sampler, list(members), tuple(hubs)
         self.apply = apply
         self.rows: list[Row] = []
-        self._proposals: list[Proposal] = []
-        self._known: list[float | None] = []
+        self._made: list[list[tuple[Point, dict[str, Any]]]] = [[] for _ in self.members]  # draws of no row yet
+        self._proposals: dict[int, Proposal] = {}
+        self._known: dict[int, float | None] = {}
         self._guesses: dict[int, Guess | None] = {}
         self._next: list[Proposal | None] = [None] * len(self.members)
 
-    def ask(self) -> list[Request]:
-        """What has to be evaluated for the next draw of every member."""
-        self._proposals = list(self.apply(self._propose, range(len(self.members))))
-        pairs = list(zip(self.members, self._proposals, strict=True))
-        self._known = [known(m, p) for m, p in pairs]
-        return [
-            Request(p.position, k, p.move)
-            for k, (p, value) in enumerate(zip(self._proposals, self._known, strict=True))
-            if value is None
-        ]
+    @property
+    def lacking(self) -> int:
+        """How many members' draws the next row waits for."""
+        return sum(not made for made in self._made)
+
+    def ask(self, places: float = math.inf, most: float = math.inf) -> list[Request]:
+        """What has to be evaluated for the next draw of ``places`` members; none is to make more than ``most``."""
+        behind = sorted(range(len(self.members)), key=lambda k: len(self._made[k]))
+        turn = [k for k in behind if len(self._made[k]) < most][: int(min(places, len(behind)))]
+        turn.sort()
+        self._proposals = dict(zip(turn, self.apply(self._propose, turn), strict=True))
+        self._known = {k: known(self.members[k], p) for k, p in self._proposals.items()}
+        return [Request(p.position, k, p.move) for k, p in self._proposals.items() if self._known[k] is None]
 
     def _propose(self, k):
         if self._next[k] is not None:
@@ -88,7 +96,7 @@ class Drawing:
 
     def ahead(self, is_over: Callable[[], bool]) -> None:
         """Compute what comes next while the points that ``ask`` returned are evaluated, until that ``is_over``."""
-        waiting = [k for k, value in enumerate(self._known) if value is None]
+        waiting = [k for k, value in self._known.items() if value is None]
         # The kernel across modes is not guessed, nor that of a surrogate that is not there.
         if not self._guesses and len(self.hubs) == 1 and self.hubs[0].mixture is not None:
             made = self.apply(lambda k: None if is_over() else self._guess(k), waiting)
@@ -100,19 +108,22 @@ class Drawing:
 
     def tell(self, values: list[float]) -> None:
         """Take the log densities of the points that ``ask`` returned."""
-        told, statistics = iter(values), []
-        for k, (proposal, value) in enumerate(zip(self._proposals, self._known, strict=True)):
+        told = iter(values)
+        for k, proposal in self._proposals.items():
+            value = self._known[k]
             rng, here, state = self.members[k]
             there = Point(proposal.position, next(told) if value is None else value)
             point, state, probability, accepted = chain.decide(rng, self.sampler, here, state, proposal, there)
             log_ratio = there.log_density - here.log_density + proposal.log_q_ratio
             draw = Draw(proposal, log_ratio, probability, accepted)
             own = self.sampler.stats(state, proposal)
-            statistics.append(described(own, draw, point.log_density))
+            self._made[k].append((point, described(own, draw, point.log_density)))
             self.members[k] = Frozen(rng, point, state)
             self._next[k] = pooled_ahead.come_true(self._guesses.get(k), rng, point, state, accepted)
         self._guesses = {}
-        self.rows.append(row([m.point for m in self.members], statistics))
+        if not self.lacking:
+            points, statistics = zip(*(made.pop(0) for made in self._made), strict=True)
+            self.rows.append(row(points, list(statistics)))
 
 
 def known(member: Any, proposal: Proposal) -> float | None:

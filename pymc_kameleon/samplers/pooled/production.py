@@ -1,5 +1,6 @@
-"""The draws: nothing adapts. Every round is one draw of every chain; with some of them go probes, audits and looks."""
+"""The draws: nothing adapts. A round is one point a chain: its next draw's, or a probe, an audit or a look instead."""
 
+import math
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,8 @@ class Production:
     def __init__(self, chains: Any, drawing: Drawing):
         self.chains, self.drawing = chains, drawing
         self.probed = self.audited = 0
+        self.begun = -1  # rows of draws whose probes and audits are due, or were asked
+        self.due: list[Request] = []
         # Generators that are spawned leave their parent's stream as it is.
         chains.looks = _looks(chains)
         wanted = chains.plan.audits and drawing.hubs[0].mixture is not None
@@ -33,17 +36,23 @@ class Production:
         if chains.plan.draws is not None and len(drawing.rows) >= chains.plan.draws:
             return True
         # All or none: did the last round depend on how many chains need an evaluation, it would be a choice.
-        return chains.left() < len(drawing.members)
+        return chains.left() < drawing.lacking
 
     def ask(self):
-        """What the draws need first, then what goes beside them."""
-        beside = self._probes() + self._audits()
-        left = self.chains.left() - len(self.drawing.members)
-        beside = beside[: int(min(left, len(beside)))]
-        looks = self.chains.looks.ask(self.drawing.rows, left - len(beside))
-        asked = self.drawing.ask()
-        self.needed, self.looked = len(asked), len(asked) + len(beside)
-        return asked + beside + [Request(x, -1, "look") for x in looks]
+        """What the draws need, in the places that what goes beside them leaves."""
+        chains, drawing = self.chains, self.drawing
+        left = int(min(chains.left() - drawing.lacking, len(drawing.members)))
+        if self.begun < len(drawing.rows):
+            self.begun = len(drawing.rows)
+            self.due += self._probes() + self._audits()
+        beside, self.due = self.due[:left], self.due[left:]
+        looks = chains.looks.ask(drawing.rows, left - len(beside))
+        beside += [Request(x, -1, "look") for x in looks]
+        places = min(len(drawing.members) - len(beside), chains.left() - len(beside))
+        draws = chains.plan.draws
+        asked = drawing.ask(max(places, 0), math.inf if draws is None else draws - len(drawing.rows))
+        self.needed, self.looked = len(asked), len(asked) + len(beside) - len(looks)
+        return asked + beside
 
     def _probes(self):
         drawing, hubs = self.drawing, self.drawing.hubs
