@@ -200,15 +200,15 @@ def test_draws_that_end_where_the_surrogate_is_wrong_are_not_usable():
 
 
 def test_moves_that_fail_everywhere_are_no_wall():
-    """Of a noisy log density: a tenth from the outermost draws, and more from the others."""
+    """Of a noisy log density: a tenth from the outermost draws, and about as many from the others."""
     rng = np.random.default_rng(4)
     draws = rng.uniform(-1.0, 1.0, (16, 200))  # as if cut off
     own, outer = np.full(draws.shape, True), draws >= np.quantile(draws, 0.9)
-    for inner in (0.15, 0.01):
+    for inner in (0.15, 0.07, 0.01):
         fails = rng.random(draws.shape) < np.where(outer, 0.1, inner)
         accept = np.ones(draws.shape)
         accept[:, 1:][fails[:, :-1]] = 0.0
-        assert doubts._moves_fail_beyond(draws, own, accept) == (inner < 0.1)
+        assert doubts._moves_fail_beyond(draws, own, accept) == (inner == 0.01)
 
 
 @pytest.mark.parametrize("known", ["attributes", "model", "nothing"])
@@ -219,10 +219,12 @@ def test_a_prior_that_ends_is_no_wall_of_the_surrogate(known):
         pm.HalfNormal("s")
         pm.Uniform("u", 2.0, 7.0)
     found = run()
-    found["posterior"] = az.convert_to_dataset(
-        {"s": np.abs(rng.standard_normal((16, 60))), "u": rng.uniform(2.0, 7.0, (16, 60))}
-    ).assign_attrs(ends=[2.0, 7.0] if known == "attributes" else [])
-    found["sample_stats"]["accept"] *= 0.0  # wherever from
+    s, u = np.abs(rng.standard_normal((16, 60))), rng.uniform(2.0, 7.0, (16, 60))
+    found["posterior"] = az.convert_to_dataset({"s": s, "u": u}).assign_attrs(
+        ends=[2.0, 7.0] if known == "attributes" else []
+    )
+    lowest = (s < np.quantile(s, 0.1)) | (u < np.quantile(u, 0.1))
+    found["sample_stats"]["accept"].values[:, 1:] = np.where(lowest, 0.0, 1.0)[:, :-1]
     text = pk.report(found, model if known == "model" else None)
     if known == "nothing":
         assert text.startswith("Not usable: the draws of u end as if cut off")
@@ -232,8 +234,18 @@ def test_a_prior_that_ends_is_no_wall_of_the_surrogate(known):
     else:
         assert text.startswith(USABLE)
     # the control: a wall at a distance from the end
-    found["posterior"]["u"].values[found["posterior"]["u"].values < 3.5] += 1.5
+    u[u < 3.5] += 1.5
+    found["posterior"]["u"].values[:] = u
+    lowest |= u < np.quantile(u, 0.1)
+    found["sample_stats"]["accept"].values[:, 1:] = np.where(lowest, 0.0, 1.0)[:, :-1]
     assert "u (lower tail" in pk.report(found, model)
+
+
+def test_a_wall_close_to_where_a_parameter_ends_is_not_worth_a_word():
+    """Near 0 a scale's logarithm is hard to learn: a hundredth of the draws is missing, or a tenth."""
+    x = np.random.default_rng(5).exponential(size=(16, 200))
+    for missing, worth in ((0.01, False), (0.1, True)):
+        assert doubts._is_wall(-x - missing, [0.0]) == worth
 
 
 def test_elements_have_the_names_that_arviz_gives_them():
