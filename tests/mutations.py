@@ -405,7 +405,7 @@ MUTATIONS = [
     Mutation("samplers/noise_probe", "(*probe.squares, half_square(probe, value))[-late:]", "(*probe.squares, half_square(probe, value))[:late]",
              "noise is measured where tuning began", "test_noise_probes.py"),
     Mutation("verdict/doubts", "if k > 0.45]", "if k > 5.0]", "heavy tails are usable", "test_report.py -k heavy"),
-    Mutation("verdict/doubts", "convergence.tail_indices(-np.log(distance))[1] < -0.3", "True", "a prior's end is a wall", "test_report.py -k prior"),
+    Mutation("verdict/doubts", "convergence.tail_indices(-np.log(distance))[1] < -0.3", "True", "a prior's end is a wall", "test_report.py -k 'prior or worth'"),
     Mutation("verdict/doubts", " and beyond > WORSE * elsewhere", "", "noise is a wall", "test_report.py -k everywhere"),
     Mutation("verdict/doubts", "< 2.0 * distance.min()) < LITTLE:", "< 0.0) > LITTLE:", "a hundredth missing refuses a run", "test_report.py -k worth"),
     Mutation("steps/told/watch", "        if rivals:\n", "        if False:\n", "another mode goes unsaid", "test_another_mode.py"),

@@ -246,6 +246,7 @@ def test_a_wall_close_to_where_a_parameter_ends_is_not_worth_a_word():
     x = np.random.default_rng(5).exponential(size=(16, 200))
     for missing, worth in ((0.01, False), (0.1, True)):
         assert doubts._is_wall(-x - missing, [0.0]) == worth
+    assert not doubts._is_wall(-np.exp(0.3 * np.log(x)), [0.0])  # far from 0, where nothing ends
 
 
 def test_elements_have_the_names_that_arviz_gives_them():
