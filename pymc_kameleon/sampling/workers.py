@@ -282,10 +282,10 @@ class Elsewhere:
         return self.executor.submit(evaluate, self.digest, density, list(points[part]), numbers, self.entropy)
 
     def _timed_out(self, points) -> TimeoutError:
-        error = TimeoutError()
+        error, where = TimeoutError(), [p.tolist() for part in points for p in part]
         error.add_note(
-            f"No log density within {self.timeout} s, twice, at one of {[p.tolist() for part in points for p in part]}. It "
-            "is not taken for zero, which would bias the draws."
+            f"No log density within {self.timeout} s, twice, at one of {where}. It is not taken for zero, which would "
+            "bias the draws."
         )
         return error
 

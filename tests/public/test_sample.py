@@ -13,8 +13,8 @@ import pymc as pm
 import pytensor.tensor as pt
 import pytest
 from pymc.exceptions import SamplingError
-from threadpoolctl import threadpool_limits
 from scipy.stats import norm
+from threadpoolctl import threadpool_limits
 
 import pymc_kameleon as pk
 from pymc_kameleon.sampling import workers
