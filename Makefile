@@ -32,8 +32,7 @@ demo: $(VENV)/.run  ## sample the lynx-hare posterior
 lint: $(VENV)/.dev  ## form, types, the docstrings' examples, and what pages, layers and mutations say of the code
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/mypy
-	$(BIN)/python -m pytest -q --doctest-modules pymc_kameleon tests/text
+	$(BIN)/mypy & types=$$!; $(BIN)/python -m pytest -q --doctest-modules pymc_kameleon tests/text && wait $$types
 
 test: lint  ## lint and the fast test suite
 	$(BIN)/python -m pytest -n 2 --dist worksteal

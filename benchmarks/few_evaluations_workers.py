@@ -86,5 +86,6 @@ if __name__ == "__main__":
     from benchmarks import few_evaluations
 
     rows = [of_row(*row) for row in ROWS]
-    Benchmark(NAME, measure, str).run(cell for cell in rows if cell not in load(NAME))
+    benchmark, stored = Benchmark(NAME, measure, str), load(NAME)
+    benchmark.run(cell for cell in rows if stored.get(cell, {}).get("code") != benchmark.code(cell.sampler))
     few_evaluations.BENCHMARK.write(load("few_evaluations"))

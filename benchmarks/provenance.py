@@ -55,8 +55,9 @@ TIERS: dict[str, dict[str, int]] = {  # minutes
         "paper_pictures": 3, "paper_trajectories": 10, "paper_twisted": 3,
     },
     "laboratory": {
-        "calibration": 40, "control_variates": 30, "curved": 60, "kamiltonian_dimension": 20, "long_runs": 15,
-        "modes": 60, "parametrization": 60, "particle_filter": 1, "pools": 5, "tuned_work": 25,
+        "break_even": 10, "calibration": 40, "control_variates": 30, "cost": 10, "curved": 60,
+        "kamiltonian_dimension": 20, "long_runs": 15, "modes": 60, "parametrization": 60, "particle_filter": 1,
+        "pools": 5, "tuned_work": 25,
     },
 }  # fmt: skip
 RESULTS = {

@@ -4,6 +4,7 @@ They take a problem with ``dim``, ``start(seed, run)`` and, where they sample fr
 ``prior_model``, ``from_values`` and ``of_trace``: :class:`benchmarks.targets.Boxed`.
 """
 
+import math
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -47,6 +48,7 @@ class Draws(NamedTuple):
     values: np.ndarray  # (chains, n, d): chains or walkers; one where there are none, as of particles
     kind: str = "chains"  # or "particles", which are in no order
     note: str = ""  # what a reader should know, such as a setting that depends on the budget
+    seconds: float = math.nan  # of computing, nothing compiled, the log density included; where it is known
 
     def moments(self) -> tuple[np.ndarray, np.ndarray]:
         """Mean and sd, shape (d,) each."""

@@ -94,7 +94,7 @@ def nuts(task: Task) -> Draws:
         made = pm.NUTS(rng=task.rng)
         value.log_density, value.last = task.log_density, None
         chain = drive.walk(made, {"x": x}, lambda point: np.array(point["x"]), task.log_density, task.budget // 2)
-    return Draws(chain.draws[None])
+    return Draws(chain.draws[None], seconds=chain.tuning_seconds + chain.seconds)
 
 
 # --- sequential Monte Carlo -------------------------------------------------------------------------

@@ -1,0 +1,141 @@
+"""From how many milliseconds an evaluation on a step brings more effective draws a second than another sampler.
+
+Steps as they ship and PyMC's, in the class that ``pm.sample`` drives; NUTS by forward differences, d + 1 evaluations a
+gradient; emcee with differential evolution. 10,000 evaluations a chain, four chains (emcee: 40,000 by all), half of
+them tuning, from over-dispersed starts. Effective draws (ArviZ's bulk, of the worst coordinate) and processor time
+beside the log density, both per evaluation, tell the effective draws a second at any cost of an evaluation; where two
+are equal is the break-even. 0: from the cheapest model on. The log densities themselves take a microsecond or a few.
+
+    python -m benchmarks.break_even           # ten minutes, on a machine that does nothing else
+"""
+
+import time
+
+import numpy as np
+
+from benchmarks import basics, drive, few_evaluations, report
+from benchmarks.basics import geometric
+from benchmarks.cells import Benchmark, Cell, Cells
+from benchmarks.report import digits, table
+from benchmarks.rivals import Task, pymc_steps
+from benchmarks.targets import CHAINS, TARGETS, Boxed, starts
+
+OURS = ["KamiltonianStep", "FastKameleonStep", "KameleonStep", "GaussianMixtureStep", "AdaptiveMetropolisStep"]
+PACKAGES = {"pm.DEMetropolisZ": "pymc", "pm.Slice": "pymc", "NUTS, differences": "pymc", "emcee": "emcee"}
+PROBLEMS = {
+    "lotka-volterra": "lynx-hare", "logistic": "logistic regression", "eight schools": "hierarchy, eight schools",
+}  # fmt: skip
+MILLISECONDS = np.geomspace(0.001, 1000.0, 60)
+
+
+class Stand:
+    """A target as :func:`benchmarks.drive.chains` takes it: in a model of the right shape."""
+
+    def __init__(self, name: str):
+        target = TARGETS[name]
+        self.name, self.log_density, self.model = name, target.numba_log_density, drive.stand_in(target.dim)
+
+    def starts(self, seed: int, n: int) -> np.ndarray:
+        """Over-dispersed, (n, d)."""
+        return starts(self.name, seed, n)
+
+    def to_point(self, x: np.ndarray) -> dict[str, np.ndarray]:
+        """What a step takes."""
+        return {"x": np.array(x)}
+
+    def ravel(self, point: dict[str, np.ndarray]) -> np.ndarray:
+        """The vector of that."""
+        return np.array(point["x"])
+
+
+def run(cell: Cell) -> tuple[np.ndarray, int, float]:
+    """Draws after tuning, (chains, n, d), evaluations in all, and seconds of computing."""
+    log_density, budget = TARGETS[cell.problem].numba_log_density, cell.budget
+    if cell.sampler == "emcee":
+        counted, begin = basics.Counted(log_density, CHAINS * budget), time.process_time()
+        draws = few_evaluations.emcee(cell._replace(budget=CHAINS * budget), counted).values
+        return draws, counted.evaluations, time.process_time() - begin
+    if cell.sampler == "NUTS, differences":
+        counters = [basics.Counted(log_density, budget) for _ in range(CHAINS)]
+        made = [
+            pymc_steps.nuts(Task(Boxed(cell.problem), counted, budget, cell.seed, k))
+            for k, counted in enumerate(counters)
+        ]
+        found, evaluations = [each.values[0] for each in made], sum(c.evaluations for c in counters)
+        seconds = sum(each.seconds for each in made)
+    else:
+        options = {"evaluations": budget, "tune": budget // 2, "level": np.inf, "n_chains": CHAINS}
+        chains = drive.chains(Stand(cell.problem), cell.sampler, cell.seed, **options)
+        found, evaluations = [chain.draws for chain in chains], sum(chain.evaluations for chain in chains)
+        seconds = sum(chain.tuning_seconds + chain.seconds for chain in chains)
+    n = min(map(len, found))
+    return np.array([draws[-n:] for draws in found]), evaluations, seconds
+
+
+def measure(cell: Cell) -> dict:
+    """What is stored of a cell: effective draws and microseconds of computing, per evaluation, and R-hat."""
+    if cell.sampler in OURS:
+        run(cell._replace(budget=2000))  # what compiles, compiles now
+    draws, evaluations, seconds = run(cell)
+    ess = max(float(basics.bulk_ess(draws).min()), 1.0)
+    return {
+        "ess": ess / evaluations, "microseconds": 1e6 * seconds / evaluations, "rhat": basics.rhat(draws),
+        "evaluations": evaluations,
+    }  # fmt: skip
+
+
+def measured(cells: Cells, problem: str) -> dict[str, tuple[float, float, float]]:
+    """By sampler: effective draws and milliseconds per evaluation, geometric means over the seeds; the worst R-hat."""
+    found = {}
+    for sampler in [*OURS, *PACKAGES]:
+        if made := [m for c, m in cells.items() if (c.sampler, c.problem) == (sampler, problem)]:
+            mean = (geometric([m[field] for m in made]) for field in ("ess", "microseconds"))
+            ess, microseconds = mean
+            found[sampler] = ess, 1e-3 * microseconds, max(m["rhat"] or np.inf for m in made)
+    return found
+
+
+def break_even(ours: tuple, other: tuple) -> float:
+    """Milliseconds of an evaluation from which on ``ours`` brings more a second; inf if it never does."""
+    (ess, own), (less, rest) = ours[:2], other[:2]
+    if ess <= less:
+        return 0.0 if less * own < ess * rest else np.inf
+    return max(0.0, (less * own - ess * rest) / (ess - less))
+
+
+def figure(cells: Cells) -> None:
+    """Effective draws a second by the cost of an evaluation."""
+    drawn, panels = report.subplots(1, len(PROBLEMS), figsize=(12.0, 4.4), sharey=True)
+    for panel, (problem, title) in zip(panels, PROBLEMS.items(), strict=True):
+        for sampler, (ess, own, _) in measured(cells, problem).items():
+            style = "--" if sampler in PACKAGES else "-"
+            panel.loglog(MILLISECONDS, 1e3 * ess / (MILLISECONDS + own), style, label=sampler)
+        panel.set_title(title)
+        panel.set_xlabel("milliseconds an evaluation")
+    panels[0].set_ylabel("effective draws a second")
+    drawn.legend(*panels[0].get_legend_handles_labels(), loc="lower center", ncols=5, frameon=False)
+    drawn.tight_layout(rect=(0, 0.12, 1, 1))
+    report.save_figure(drawn, "break_even", 110)
+
+
+def page(cells: Cells) -> str:
+    """For every problem what each costs and brings, and the break-evens."""
+    parts = ["# From what cost of an evaluation on", report.introduction(__doc__), "![by cost](break_even.png)"]
+    for problem, title in PROBLEMS.items():
+        found = measured(cells, problem)
+        rivals = [sampler for sampler in PACKAGES if sampler in found]
+        rows = []
+        for sampler, made in found.items():
+            ess, own, rhat = made
+            points = [digits(break_even(made, found[r])) for r in rivals] if sampler in OURS else ["" for _ in rivals]
+            rows.append([sampler, digits(1e3 * ess), f"{rhat:.2f}", digits(1e3 * own), *points])
+        head = ["", "effective draws per 1000 evaluations", "R-hat", "µs beside an evaluation", *rivals]
+        parts += [f"## {title}", table(head, rows)]
+    figure(cells)
+    return "\n\n".join([*parts, "R-hat is the worst of the seeds: from 1.05 on chains have not converged."])
+
+
+if __name__ == "__main__":
+    Benchmark("break_even", measure, page, PACKAGES).command(
+        __doc__, [*OURS, *PACKAGES], list(PROBLEMS), [10_000], seeds=2
+    )
