@@ -5,7 +5,6 @@ On a busy machine the Gaussian-process estimate at n = 214 took 70 ms with two t
 """
 
 import functools
-from collections.abc import Callable
 from typing import Any
 
 from threadpoolctl import ThreadpoolController
@@ -14,17 +13,6 @@ from threadpoolctl import ThreadpoolController
 def one_thread() -> Any:
     """A context in which BLAS has one thread, in the whole process."""
     return _blas().limit(limits=1)
-
-
-def one_thread_for(function: Callable[..., Any]) -> Callable[..., Any]:
-    """``function``, in that context."""
-
-    @functools.wraps(function)
-    def limited(*arguments):
-        with one_thread():
-            return function(*arguments)
-
-    return limited
 
 
 @functools.cache

@@ -22,7 +22,7 @@ import pymc as pm
 from pymc.exceptions import SamplingError
 
 from pymc_kameleon.checkpoint import Checkpoint
-from pymc_kameleon.numerics.blas import one_thread, one_thread_for
+from pymc_kameleon.numerics.blas import one_thread
 from pymc_kameleon.numerics.checks import positive
 from pymc_kameleon.samplers.pooled.by_factors import ByFactors
 from pymc_kameleon.samplers.pooled.by_values import ByValues
@@ -236,7 +236,7 @@ def sample(
         else:
             run = Pools(pools, initial, starts, seed, plan, **options)
         if isinstance(engine, workers.Elsewhere):
-            engine.meanwhile = one_thread_for(run.ahead)
+            engine.meanwhile = run.ahead
         with Progress(progressbar, run, max_evaluations, target_ess) as progress:
             _run(run, evaluate, progress, target_ess, step)
     if not run.rows:

@@ -53,9 +53,10 @@ def evaluate(digest: str, density: bytes | None, points, numbers, entropy) -> li
     if digest not in known:
         if density is not None:
             _sent["last"] = digest, density  # in one step: other threads read it
-        name, density = _sent.get("last", (None, None))
-        if density is None or name != digest:
-            return None
+        else:
+            name, density = _sent.get("last", (None, None))
+            if name != digest:
+                return None
         known.clear()
         known[digest] = cloudpickle.loads(density)
     return evaluate_with(known[digest], points, numbers, entropy)
@@ -246,34 +247,34 @@ class Elsewhere:
         """What every part's future brings; a part is submitted again at once by a worker that lacks the log density."""
         ended: queue.SimpleQueue[Future] = queue.SimpleQueue()
         found: list[Any] = [None] * len(parts)
-        waiting = dict(zip(futures, range(len(parts)), strict=True))
-        for future in futures:
-            future.add_done_callback(ended.put)
+        waiting: dict[Future, int] = {}
 
-        def again(k):
-            future = self._submit(points, first, parts[k], send=True)
+        def wait(future, k):
             waiting[future] = k
-            future.add_done_callback(ended.put)
+            future.add_done_callback(lambda _: ended.put(future))
 
+        for k, future in enumerate(futures):
+            wait(future, k)
         late = False
-        while waiting:
+        while any(values is None for values in found):
             try:
                 future = ended.get(timeout=self.timeout)
             except queue.Empty:
+                lacking = [k for k, values in enumerate(found) if values is None]
                 if late:
-                    raise self._timed_out([points[parts[k]] for k in waiting.values()]) from None
+                    raise self._timed_out([points[parts[k]] for k in lacking]) from None
                 late = True
                 for future, k in list(waiting.items()):
-                    del waiting[future]
-                    future.cancel()
-                    again(k)
+                    if future.cancel():
+                        del waiting[future]  # else whichever ends first
+                    wait(self._submit(points, first, parts[k], send=True), k)
                 continue
-            if future not in waiting:  # given up
+            k = waiting.pop(future, None)
+            if k is None or found[k] is not None:
                 continue
-            k = waiting.pop(future)
             found[k] = future.result()
             if found[k] is None:
-                again(k)
+                wait(self._submit(points, first, parts[k], send=True), k)
         return found
 
     def _submit(self, points, first, part, send) -> Future:

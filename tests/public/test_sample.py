@@ -237,6 +237,23 @@ def test_a_point_that_hangs_is_submitted_once_more(tmp_path):
         assert time.monotonic() - begin >= 1.5
 
 
+def test_what_comes_after_all_is_taken():
+    """A first evaluation that compiles is given up by nobody who cannot stop it, and evaluated once more at most."""
+    calls = []
+
+    class Late(Box):
+        def __call__(self, x):
+            calls.append(x)
+            time.sleep(0.8 if len(calls) <= 3 else 0.3)
+            return super().__call__(x)
+
+    with ThreadPoolExecutor(3) as executor:
+        evaluate = workers.Elsewhere(Late(), None, executor, timeout=0.5)
+        begin = time.monotonic()
+        assert evaluate(POINTS[:3], 0) == VALUES[:3]
+        assert time.monotonic() - begin < 1.0
+
+
 def test_twice_is_a_timeout_and_not_a_zero():
     class Slow(Box):
         def __call__(self, x):

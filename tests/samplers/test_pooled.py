@@ -3,6 +3,7 @@
 import itertools
 import math
 from functools import cache, partial
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -23,7 +24,7 @@ from pymc_kameleon.samplers.pooled.checks.looks import Draws, Looks, mass
 from pymc_kameleon.samplers.pooled.drawing import Drawing, Frozen, Row
 from pymc_kameleon.samplers.pooled.plan import automatic
 from pymc_kameleon.samplers.pooled.tuning import Tuning
-from pymc_kameleon.samplers.seam import Point
+from pymc_kameleon.samplers.seam import Point, Proposal
 from pymc_kameleon.targets import Banana, Flower
 from pymc_kameleon.verdict import convergence
 from tests.samplers.test_value_kamiltonian import (
@@ -93,7 +94,7 @@ def test_who_waits_for_a_place_makes_the_same_draws():
     for some in (False, True):
         drawing = Drawing(SAMPLER, frozen_members(8)[1])
         while len(drawing.rows) < 15:
-            asked = drawing.ask(rng.integers(9) if some else 8)
+            asked = drawing.ask(rng.integers(9) if some else None)
             drawing.tell([skewed(r.position) for r in asked])
             assert max(map(len, drawing._made)) <= 1
         rows.append([(row.positions.tobytes(), row.log_densities.tobytes()) for row in drawing.rows])
@@ -209,9 +210,91 @@ def test_the_budget_is_never_exceeded(n, most):
         return BANANA.numba_log_density(x)
 
     chains = run(n, most, log_density=counted)
-    # what is left is less than a draw of every chain
-    assert chains.evaluated.size <= most < chains.evaluated.size + n
+    # what is left is less than a draw of every chain, and what the last row might have needed
+    assert chains.evaluated.size <= most < chains.evaluated.size + 2 * n
     assert len(chains.rows) > 0
+
+
+class Two:
+    """Modes so far apart that climbs end in both: looks take the places of draws."""
+
+    dim, mean, cov = 2, np.array([15.0, 0.0]), 100.0 * np.eye(2)
+
+    def numba_log_density(self, x):
+        """Of the same weight."""
+        return float(np.logaddexp(-0.5 * x @ x, -0.5 * np.square(x - [30.0, 0.0]).sum()))
+
+
+@pytest.mark.parametrize(("what", "first", "longer"), [("draws", 15, 30), ("max_evaluations", 500, 620)])
+def test_a_run_that_is_made_longer_goes_on_from_the_same_points(what, first, longer):
+    runs = []
+    for length in (first, longer):
+        points, plan = [], {"longest": 250, "begun_with": 500, "max_evaluations": None, what: length}
+
+        def told(x, points=points):
+            points.append(x.tobytes())
+            return Two().numba_log_density(x)
+
+        made = run(8, target=Two(), log_density=told, **plan)
+        assert (made.evaluated.move == "look").sum() >= 2
+        runs.append(points)
+    assert len(runs[1]) > len(runs[0]) + 50
+    assert runs[1][: len(runs[0])] == runs[0]
+
+
+class Stub:
+    """Draws of nothing, of which three in ten need no evaluation."""
+
+    def propose(self, rng, x, state):
+        """Anywhere, or where it is."""
+        stays = rng.random() < 0.3
+        return Proposal(x if stays else rng.random(1), 0.0, "stays" if stays else "moves")
+
+    def log_ratio(self, state, point, proposal, there):
+        """Always accepted."""
+        return 0.0
+
+    def place(self, state, point, proposal=None):
+        """There is no state."""
+        return state
+
+    def stats(self, state, proposal=None):
+        """Nor anything to say."""
+        return {}
+
+
+class TwoLooks(Looks):
+    """Two places of one round."""
+
+    def ask(self, rows, most):
+        """After two rows."""
+        self._points = [np.zeros(1)] * 2 if len(rows) == 2 and not self.finished else []
+        self.finished += self._points
+        return self._points
+
+    def tell(self, values):
+        """Nothing is learned."""
+
+
+def test_which_rows_are_kept_does_not_hang_on_their_draws(monkeypatch):
+    """Where a budget ends a run: a row whose draws happen to need few evaluations is no likelier to be kept."""
+    monkeypatch.setattr(production, "_looks", lambda chains: TwoLooks([], [], 2))
+    stays = []
+    for seed in range(3000):
+        members = [Frozen(rng, Point(np.zeros(1), 0.0), None) for rng in np.random.default_rng(seed).spawn(4)]
+        chains = SimpleNamespace(plan=Plan(None, None, 0, None), stopped="", used=0, rng=None)
+        chains.left = lambda chains=chains: 20 - chains.used
+        drawing = Drawing(Stub(), members, (SimpleNamespace(mixture=None),))
+        phase = production.Production(chains, drawing)
+        while not phase.done:
+            asked = phase.ask()
+            chains.used += len(asked)
+            phase.tell([0.0] * len(asked))
+        assert chains.used <= 20
+        stays += [[s["move"] == "stays" for s in row.statistics] for row in drawing.rows[4:]]
+    share = np.mean(stays)
+    assert len(stays) > 1000
+    assert abs(share - 0.3) < 4.0 * np.sqrt(0.21 / np.size(stays))
 
 
 def test_tuning_goes_on_where_the_surrogate_is_not_usable(banana, monkeypatch):

@@ -162,3 +162,18 @@ def test_a_mode_that_one_pool_does_not_know_is_found_out(seed):
     rhat, found, share = judged(pools, pools.pool)
     assert share > 0.0
     assert found.errors > doubts.APART or rhat > convergence.CONVERGED
+
+
+def test_a_pool_waits_for_the_rows_of_the_others():
+    """Looks take places of one pool's draws, and not of the other's."""
+
+    def two(x):
+        return float(np.logaddexp(-0.5 * x @ x, -0.5 * np.square(x - [30.0, 0.0]).sum()))
+
+    starts = np.array([15.0, 0.0]) + 10.0 * np.random.default_rng(2).uniform(-2, 2, (17, 2))
+    for plan, rows in ((Plan(20, None, 500, None), 20), (Plan(None, None, 500, 800), None)):
+        found, asked = run(Pools(2, starts[0], starts[1:], 2, plan), two)
+        looks = [int((pool.evaluated.move == "look").sum()) for pool in found.pools]
+        assert len({len(pool.rows) for pool in found.pools} | {len(found.rows)} | ({rows} if rows else set())) == 1
+        assert max(looks) > 0
+        assert rows or asked <= 800

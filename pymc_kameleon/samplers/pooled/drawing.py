@@ -79,11 +79,10 @@ class Drawing:
         """How many members' draws the next row waits for."""
         return sum(not made for made in self._made)
 
-    def ask(self, places: float = math.inf, most: float = math.inf) -> list[Request]:
-        """What has to be evaluated for the next draw of ``places`` members; none is to make more than ``most``."""
+    def ask(self, places: int | None = None) -> list[Request]:
+        """What has to be evaluated for the next draw of ``places`` members, by default of all."""
         behind = sorted(range(len(self.members)), key=lambda k: len(self._made[k]))
-        turn = [k for k in behind if len(self._made[k]) < most][: int(min(places, len(behind)))]
-        turn.sort()
+        turn = sorted(behind[:places])
         self._proposals = dict(zip(turn, self.apply(self._propose, turn), strict=True))
         self._known = {k: known(self.members[k], p) for k, p in self._proposals.items()}
         return [Request(p.position, k, p.move) for k, p in self._proposals.items() if self._known[k] is None]

@@ -75,8 +75,8 @@ class Pools(Run):
 
     def ask(self) -> list[Request]:
         """The points of the next round, of all pools that do not wait."""
-        together = self._drawing
-        self._asked = [p.ask() if together or not p.draws else None for p in self.pools]
+        together, drawn = self._drawing, self._drawn
+        self._asked = [p.ask() if (together and len(p.rows) == drawn) or not p.draws else None for p in self.pools]
         self._requests = [
             r._replace(member=r.member + part.start if r.member >= 0 else -1)
             for part, asked in zip(self.parts, self._asked, strict=True)
@@ -111,7 +111,7 @@ class Pools(Run):
 
     def _keep_rows(self):
         """A row of all chains for this round; of those that wait, where they stand."""
-        drawn = min(len(p.rows) for p in self.pools)
+        drawn = self._drawn
         if drawn > len(self.rows):
             self.rows.append(self._joined([p.rows[drawn - 1] for p in self.pools]))
         elif not drawn and all(p.warmup for p in self.pools):
@@ -131,6 +131,11 @@ class Pools(Run):
     # -- what is known of it --------------------------------------------------------------------------
 
     @property
+    def _drawn(self):
+        """Rows of all pools: one that has more waits."""
+        return min(len(p.rows) for p in self.pools)
+
+    @property
     def _drawing(self):
         return all(p.draws for p in self.pools)
 
@@ -143,9 +148,7 @@ class Pools(Run):
     @property
     def done(self) -> bool:
         """Whether nothing is left to evaluate."""
-        if self.stopped or any(p.done for p in self.pools):
-            return True
-        return self._drawing and self.left() < len(self.starts)
+        return bool(self.stopped) or any(p.done for p in self.pools if len(p.rows) == self._drawn)
 
     @property
     def nowhere(self) -> bool:

@@ -1,6 +1,5 @@
 """The draws: nothing adapts. A round is one point a chain: its next draw's, or a probe, an audit or a look instead."""
 
-import math
 from typing import Any
 
 import numpy as np
@@ -22,6 +21,9 @@ class Production:
         self.probed = self.audited = 0
         self.begun = -1  # rows of draws whose probes and audits are due, or were asked
         self.due: list[Request] = []
+        # Evaluations that may be made at least: what was left before the first draw of a row that is begun, less a
+        # whole round for each since. Did the last row hang on how many of its draws needed none, it would be a choice.
+        self.sure = self.before = chains.left()
         # Generators that are spawned leave their parent's stream as it is.
         chains.looks = _looks(chains)
         wanted = chains.plan.audits and drawing.hubs[0].mixture is not None
@@ -35,22 +37,23 @@ class Production:
             return True
         if chains.plan.draws is not None and len(drawing.rows) >= chains.plan.draws:
             return True
-        # All or none: did the last round depend on how many chains need an evaluation, it would be a choice.
-        return chains.left() < drawing.lacking
+        begun = drawing.lacking < len(drawing.members)
+        return (self.sure if begun else chains.left()) < len(drawing.members)
 
     def ask(self):
         """What the draws need, in the places that what goes beside them leaves."""
         chains, drawing = self.chains, self.drawing
-        left = int(min(chains.left() - drawing.lacking, len(drawing.members)))
+        n, self.before = len(drawing.members), chains.left()
+        if drawing.lacking == n:
+            self.sure = self.before
+        # always n places, whatever is left: a run that is made longer goes on from the same points
         if self.begun < len(drawing.rows):
             self.begun = len(drawing.rows)
             self.due += self._probes() + self._audits()
-        beside, self.due = self.due[:left], self.due[left:]
-        looks = chains.looks.ask(drawing.rows, left - len(beside))
+        beside, self.due = self.due[:n], self.due[n:]
+        looks = chains.looks.ask(drawing.rows, n - len(beside))
         beside += [Request(x, -1, "look") for x in looks]
-        places = min(len(drawing.members) - len(beside), chains.left() - len(beside))
-        draws = chains.plan.draws
-        asked = drawing.ask(max(places, 0), math.inf if draws is None else draws - len(drawing.rows))
+        asked = drawing.ask(n - len(beside))
         self.needed, self.looked = len(asked), len(asked) + len(beside) - len(looks)
         return asked + beside
 
@@ -75,7 +78,10 @@ class Production:
 
     def tell(self, values):
         """Probes and audits are read off the record when all is over."""
+        rows = len(self.drawing.rows)
         self.drawing.tell(values[: self.needed])
+        began = len(self.drawing.rows) > rows  # the next row, if at all, with this round
+        self.sure = (self.before if began else self.sure) - len(self.drawing.members)
         self.chains.looks.tell(values[self.looked :])
         self.chains.members, self.chains.rows = self.drawing.members, self.drawing.rows
 
