@@ -90,8 +90,10 @@ def measure(cell: Cell) -> dict:
 
 def exponent(by: dict[float, float]) -> str:
     """The slope of the last three, in logarithms."""
+    if len(by) < 3:
+        return "–"
     x, y = np.log(sorted(by.items())[-3:]).T
-    return digits(np.polyfit(x, y, 1)[0]) if len(x) == 3 else "–"
+    return digits(np.polyfit(x, y, 1)[0])
 
 
 def page(cells: Cells) -> str:
@@ -99,7 +101,7 @@ def page(cells: Cells) -> str:
     figure, (left, right) = report.subplots(1, 2, figsize=(10.0, 4.2))
     parts = ["# What the work beside evaluations costs", report.introduction(__doc__), "![by d and n](cost.png)"]
     parts += [part for kind in FITS for part in of_fits(cells, kind, left)] + of_draws(cells, right)
-    left.set(xlabel="points", ylabel="seconds of a full fit")
+    left.set(xlabel="points", ylabel="seconds of a full fit", xlim=(30, 7e4))  # room for the names
     right.set(xlabel="dimension", ylabel="µs a draw")
     for panel in (left, right):
         panel.legend(frameon=False, fontsize=7)
