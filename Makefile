@@ -8,22 +8,27 @@ export OMP_NUM_THREADS = 1
 
 .PHONY: demo test test-slow test-lowest audit calibrate lint evidence bench-check notebooks docs linkcheck wheel clean
 
-$(VENV)/.run: pyproject.toml
+# Byte code is made of what is imported, and kept: making all of it takes as long as the rest of an installation.
+export PYTHONDONTWRITEBYTECODE =
+INSTALL = $(BIN)/python -m pip install --quiet --no-compile
+
+$(BIN)/pip:
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --upgrade pip
-	$(BIN)/python -m pip install --quiet -e .
+
+$(VENV)/.run: pyproject.toml | $(BIN)/pip
+	$(INSTALL) -e .
 	touch $@
 
-$(VENV)/.dev: $(VENV)/.run
-	$(BIN)/python -m pip install --quiet -e ".[dev]"
-	touch $@
+$(VENV)/.dev: pyproject.toml | $(BIN)/pip
+	$(INSTALL) -e ".[dev]"
+	touch $(VENV)/.run $@
 
 $(VENV)/.docs: $(VENV)/.run
-	$(BIN)/python -m pip install --quiet -e ".[docs]"
+	$(INSTALL) -e ".[docs]"
 	touch $@
 
 $(VENV)/.bench: $(VENV)/.run
-	$(BIN)/python -m pip install --quiet -e ".[bench]"
+	$(INSTALL) -e ".[bench]"
 	touch $@
 
 demo: $(VENV)/.run  ## sample the lynx-hare posterior
@@ -46,7 +51,7 @@ test-lowest:  ## the fast tests with the lowest versions that pyproject.toml all
 	.venv-lowest/bin/python -m pytest -n 2 --dist worksteal -W ignore::DeprecationWarning  # of old against new ones
 
 audit: $(VENV)/.dev  ## known vulnerabilities of what is installed; asks the index
-	$(BIN)/python -m pip install --quiet pip-audit
+	$(INSTALL) --upgrade pip pip-audit
 	$(BIN)/python -m pip_audit --skip-editable
 
 calibrate: $(VENV)/.dev  ## simulation-based calibration of every step on six models; goes on where it was interrupted

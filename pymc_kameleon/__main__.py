@@ -24,8 +24,8 @@ def main(arguments: list[str] | None = None) -> int:
     from pymc_kameleon import demo
 
     parser.add_argument("--step", choices=sorted(demo.STEPS), default=demo.DEFAULT, help="step method")
-    parser.add_argument("--draws", type=positive, default=10_000, help="draws per chain")
-    parser.add_argument("--tune", type=positive, default=5_000, help="tuning draws per chain")
+    parser.add_argument("--draws", type=positive, default=5_000, help="draws per chain")
+    parser.add_argument("--tune", type=positive, default=4_000, help="tuning draws per chain")
     parser.add_argument("--chains", type=positive, default=4, help="chains")
     parser.add_argument("--cores", type=positive, default=demo.available_cores(), help="processes")
     parser.add_argument("--seed", type=int, default=1900, help="random seed")

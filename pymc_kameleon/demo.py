@@ -4,7 +4,9 @@ import logging
 import multiprocessing
 import os
 import time
+from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -21,6 +23,7 @@ from pymc_kameleon import steps
 from pymc_kameleon.datasets import LynxHare, load_lynx_hare
 from pymc_kameleon.diagnostics import efficiency
 from pymc_kameleon.hierarchical_demo import BlackBox, Solver, patients_model
+from pymc_kameleon.numerics.compiled import is_cold
 from pymc_kameleon.steps.pooled_trace import plain
 from pymc_kameleon.targets import solve_lotka_volterra
 
@@ -99,18 +102,18 @@ def run(step_class, *, draws: int, tune: int, chains: int, seed: int, patients: 
         return Run(name, idata, solver.calls, time.process_time() - start)
 
 
-def run_all(classes, *, cores: int, **options) -> list[Run]:
-    """:func:`run` every step method, on ``cores`` processes.
+@contextmanager
+def processes(cores: int) -> Iterator[Callable]:
+    """What maps a function over its arguments on ``cores`` processes, which import once for both models.
 
     The draws do not depend on ``cores``. ``pm.sample(cores=2)`` sends every draw between processes, which costs more
     than a draw here; so a process has all chains of a step, and counts its own calls.
     """
-    sample = partial(run, **options)
     if cores == 1:
-        return list(map(sample, classes))
-    # Not fork: by now there are threads.
-    with ProcessPoolExecutor(min(cores, len(classes)), multiprocessing.get_context("spawn")) as pool:
-        return list(pool.map(sample, classes))
+        yield map
+    else:  # Not fork: by now there are threads.
+        with ProcessPoolExecutor(cores, multiprocessing.get_context("spawn")) as pool:
+            yield pool.map
 
 
 def available_cores() -> int:
@@ -170,43 +173,44 @@ def plot_populations(idata, data: LynxHare, rng: np.random.Generator, path: Path
     plt.close(figure)
 
 
-def hierarchy(console: Console, *, chains: int, cores: int, seed: int) -> None:
-    """The second model: patients behind one solver, with few evaluations; print what came out."""
-    classes = [steps.KamiltonianStep, pm.DEMetropolisZ]
-    console.print(
-        "\n[bold]Six patients[/bold]: a hierarchy of 18 unknowns over one black-box ODE solver for all, which "
-        f"KamiltonianStep takes apart. {chains} chains, {HIERARCHY['tune']} tuning draws and as many draws."
-    )
-    with console.status("Compiling and sampling"):
-        runs = run_all(classes, chains=chains, seed=seed, cores=cores, patients=True, **HIERARCHY)
-    print(az.summary(runs[0].idata, var_names=["mean", "spread", "half", "sigma"]).to_string())
-    console.print()
-    console.print(compare(runs, "Patients' posterior"))
-
-
 def main(
     step: str, *, draws: int, tune: int, chains: int, cores: int, seed: int, out: Path, patients: bool = True
 ) -> None:  # fmt: skip
-    """Sample with ``step``, FastKameleonStep and PyMC's DEMetropolisZ; print and write what came out."""
-    console = Console()
+    """Sample with ``step``, FastKameleonStep and PyMC's DEMetropolisZ; print and write what came out.
+
+    Then the second model: patients behind one solver, with few evaluations. It is sampled where a process is free.
+    """
+    console, start = Console(), time.perf_counter()
     chosen = STEPS[step]
     classes = list(dict.fromkeys([chosen, STEPS[BESIDE], pm.DEMetropolisZ]))
     console.print(
         "[bold]Lynxes and hares, 1900-1920[/bold]: eight unknowns, one black-box ODE solver, no gradient.\n"
         f"{', '.join(c.__name__ for c in classes)}: {chains} chains each, {tune:,} tuning draws and {draws:,} draws."
     )
-    start = time.perf_counter()
-    with console.status("Sampling"):
-        runs = run_all(classes, draws=draws, tune=tune, chains=chains, seed=seed, cores=cores)
-    console.print(f"Sampled in {time.perf_counter() - start:.0f} seconds on {min(cores, len(classes))} cores.")
-    console.print(f"\n[bold]az.summary, {chosen.__name__}[/bold]")
-    print(az.summary(runs[0].idata, var_names=list(PARAMETERS)).to_string())
-    console.print()
-    console.print(compare(runs))
-    out.mkdir(parents=True, exist_ok=True)
-    plot_trace(runs[0].idata, out / "trace.png")
-    plot_populations(runs[0].idata, load_lynx_hare(), np.random.default_rng(seed), out / "populations.png")
-    runs[0].idata.to_netcdf(str(out / "lynx_hare.nc"))
-    console.print(f"\nWritten to {out}: trace.png, populations.png, lynx_hare.nc")
-    if patients:
-        hierarchy(console, chains=chains, cores=cores, seed=seed)
+    common: dict[str, Any] = {"chains": chains, "seed": seed}
+    beside = [steps.KamiltonianStep, pm.DEMetropolisZ] if patients else []
+    with processes(min(cores, len(classes))) as mapped:
+        first = mapped(partial(run, draws=draws, tune=tune, **common), classes)
+        second = mapped(partial(run, patients=True, **HIERARCHY, **common), beside)
+        with console.status("Compiling, this first time, and sampling" if is_cold() else "Sampling"):
+            runs = list(first)
+        console.print(f"\n[bold]az.summary, {chosen.__name__}[/bold]")
+        print(az.summary(runs[0].idata, var_names=list(PARAMETERS)).to_string())
+        console.print()
+        console.print(compare(runs))
+        out.mkdir(parents=True, exist_ok=True)
+        plot_trace(runs[0].idata, out / "trace.png")
+        plot_populations(runs[0].idata, load_lynx_hare(), np.random.default_rng(seed), out / "populations.png")
+        runs[0].idata.to_netcdf(str(out / "lynx_hare.nc"))
+        console.print(f"\nWritten to {out}: trace.png, populations.png, lynx_hare.nc")
+        if patients:
+            console.print(
+                "\n[bold]Six patients[/bold]: a hierarchy of 18 unknowns over one black-box ODE solver for all, which "
+                f"KamiltonianStep takes apart. {chains} chains, {HIERARCHY['tune']} tuning draws and as many draws."
+            )
+            with console.status("Sampling"):
+                runs = list(second)
+            print(az.summary(runs[0].idata, var_names=["mean", "spread", "half", "sigma"]).to_string())
+            console.print()
+            console.print(compare(runs, "Patients' posterior"))
+    console.print(f"\n{time.perf_counter() - start:.0f} seconds on {min(cores, len(classes))} cores.")

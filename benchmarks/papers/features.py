@@ -7,6 +7,7 @@ it does not come far from where it starts. "Untuned": from 2.38 / sqrt(d), which
 
 *Two wrong ratios*, in the same settings: a second code's KAMH takes its proposal for symmetric; the dissertation's own
 F-KAMH weighs the way back by the covariance at the state accepted *before*, where that at the proposed point belongs.
+So does its KAMH (appendix B.1), for which there is no arm here.
 
 *A.1* adds a constant cost to each draw; "no cost but the target's" is its limit, effective draws per 1000. Beside it
 the cost of a draw by the length of the history, KAMH with all of it beside F-KAMH, which no figure shows.
@@ -255,8 +256,8 @@ def page(cells: dict[Cell, dict]) -> str:
         f'"defaults" is said, F-KAMH\'s initial eta from a trial run unless "untuned" is. Seed {SEED}.',
         "The dissertation finds more effective draws per second for F-KAMH than for KAMH (figures 5.4 and 5.5), and, "
         f"where evaluations cost more than proposals, as many (A.1). The best D beside the better n: {beaten}. Both "
-        "with the right acceptance ratio; the dissertation's code divides by the density under the state accepted "
-        "before.",
+        "with the right acceptance ratio; the dissertation's code takes the density under the state accepted "
+        "before for the reverse one.",
     ]
     for target, r in found.items():
         sections += [f"## {target}", table(r)]

@@ -7,7 +7,7 @@ and some of its draws, thinned, against the rest.
 SM, AM-FS, AM-LS, KAMH-LS and KMC lite with the papers' settings, KMC with 1,000 draws of the long run as history, as in
 its paper, and cold; the present KamiltonianStep's sampler beside them.
 
-    python -m benchmarks.papers.glass_curves        # eight chains (the papers: 30); ten minutes
+    python -m benchmarks.papers.glass_curves        # eight chains (the papers: 30; stored are 3)
 """
 
 import math

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numba
 
-__all__ = ["SOURCES", "njit"]
+__all__ = ["SOURCES", "is_cold", "njit"]
 
 
 def _digest(folder: Path) -> str:
@@ -26,12 +26,14 @@ def _digest(folder: Path) -> str:
 
 
 SOURCES = _digest(Path(__file__).parents[1])
+_files: list = []  # in Numba's cache, of every function
 
 
 def njit(**options) -> Callable[[Callable], Callable]:
     """``numba.njit(**options)``, whose cache is of ``SOURCES``.
 
-    Relies on Numba's ``dispatcher._cache._cache_file._source_stamp``; where that is not, Numba's own rule is left.
+    Relies on Numba's ``dispatcher._cache._cache_file._source_stamp``; where that is not, Numba's own rule is left. And
+    on its ``_load_index``, without which nothing :func:`is_cold`.
     """
 
     def compiled(function: Callable) -> Callable:
@@ -39,6 +41,13 @@ def njit(**options) -> Callable[[Callable], Callable]:
         file = getattr(getattr(dispatcher, "_cache", None), "_cache_file", None)
         if hasattr(file, "_source_stamp"):
             file._source_stamp = (file._source_stamp, SOURCES)
+            if hasattr(file, "_load_index"):
+                _files.append(file)
         return dispatcher
 
     return compiled
+
+
+def is_cold() -> bool:
+    """Whether Numba's cache has machine code of none of these functions yet: the first run has to make it."""
+    return bool(_files) and not any(file._load_index() for file in _files)

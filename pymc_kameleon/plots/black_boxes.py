@@ -11,6 +11,7 @@ from pymc_kameleon.plots.names import labels_of
 from pymc_kameleon.samplers.kamiltonian.factors.state import State
 from pymc_kameleon.steps.factors.split import Split
 from pymc_kameleon.surrogates.factors.emulator import emulate
+from pymc_kameleon.surrogates.factors.regression import bent
 
 MOST = 4  # factors that are drawn if none are named
 LINES = 12  # outputs of one factor that are drawn, at most
@@ -96,7 +97,7 @@ def panels(state: State, known: Split, k: int, names: list[str]) -> Panels:
             w = base.copy()
             w[inputs.start + i] = value
             curves[i, j] = emulate(emulator, w)[0][outputs]
-            s = (w[inputs] - emulator.centre[inputs]) / emulator.scale[inputs]
+            s = (bent(w[inputs], emulator.knots[inputs]) - emulator.centre[inputs]) / emulator.scale[inputs]
             trusted[i, j] = np.linalg.norm(emulator.whitening[k, :d, :d] @ s) < emulator.radius[k]
     return Panels(
         known.factors[k], float(state.fit.errors[k]), labels(known, k, names), grids, curves, trusted,

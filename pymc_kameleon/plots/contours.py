@@ -18,7 +18,7 @@ Depths = dict[tuple[int, int], np.ndarray]
 
 
 def surrogate(
-    step: Any,
+    step: Any = None,
     *,
     idata: Any = None,
     coordinates: str | Sequence[str | int] | None = None,
@@ -41,7 +41,7 @@ def surrogate(
         A step that has sampled in this process, ``pm.sample(step=step, cores=1)``; if it sampled several chains, one
         after the other, this is the last one's surrogate. Or what ``pm.sample`` (with any number of ``cores``) or
         ``pk.sample`` returned: then a surrogate is fitted anew to the draws and their log densities, tuning included
-        where it was kept, or to the evaluations, and the caption says so.
+        where it was kept, or to the evaluations, and the caption says so. May be left out where there is ``idata``.
     idata : InferenceData or DataTree, optional
         Adds up to 300 draws of its posterior, all chains, in the coordinates in which the step works. Where the step
         has not sampled in this process, it is what a surrogate is fitted to.
@@ -114,7 +114,8 @@ def _black_boxes(step: Any, chosen: Any, figsize: Any, ax: Any) -> np.ndarray:
     if state is None:
         raise ValueError(NOT_HERE)
     if state.surface is None:
-        raise ValueError(NO_BOXES)
+        why = "the step has just begun to tune; look later" if step.tune else "tuning ended too early; tune longer"
+        raise ValueError(NO_BOXES.format(why))
     return black_boxes.draw(state, step.density.parts_known, step.model, chosen, figsize, ax)
 
 

@@ -8,7 +8,7 @@ import pymc as pm
 
 from pymc_kameleon.numerics.evaluations import Evaluations
 from pymc_kameleon.plots import panels
-from pymc_kameleon.plots.names import Layout, choose, labels_of, layout_of, model_of, places_of
+from pymc_kameleon.plots.names import Layout, choose, is_idata, labels_of, layout_of, model_of, places_of
 from pymc_kameleon.plots.panels import Cloud
 from pymc_kameleon.samplers import screened
 from pymc_kameleon.samplers.kamiltonian.values import state as values_state
@@ -158,7 +158,12 @@ def _record(source: Any, model: pm.Model | None) -> tuple[Evaluations, Layout, p
         record = state.learning.evaluated
         model = model_of(source, model)
         return record, layout_of(source, record.positions.shape[1], model), model
+    why = f"{type(source).__name__} has none"
+    if is_idata(source):
+        why = "pm.sample returns none"
+    elif isinstance(state, (values_state.State, screened.State)):
+        why = "tuning has ended, when a step drops its own"
     raise ValueError(
-        "There is no record of evaluations: pk.sample returns one, in the group evaluations; a step with a surrogate "
-        f"has one while it tunes in this process, and drops it when tuning ends. Got {type(source).__name__}."
+        f"There is no record of evaluations: {why}. pk.sample returns one, in the group evaluations; a step with a "
+        "surrogate has one while it tunes in this process."
     )

@@ -23,7 +23,7 @@ NOT_HERE = (
     "chain a copy of the step in a process of its own, and what the copies learn ends with them: give idata=, and a "
     "surrogate is fitted to it, or use pm.sample(..., cores=1); one chain is enough for this plot."
 )
-NO_BOXES = "No black box has been learned yet: tuning ended, or was looked at, too early."
+NO_BOXES = "No black box has been learned: {}."
 
 
 class Learned(NamedTuple):
@@ -56,8 +56,9 @@ def learned(step: Any) -> Learned:
             "which knows what they depend on."
         )
     raise TypeError(
-        "Only KamiltonianStep learns the log density: give such a step, its sampling_state or its algorithm_state "
-        f"(of a CompoundStep one of its methods), or what pm.sample returned, not {type(step).__name__}."
+        "plots.surrogate draws what KamiltonianStep learns: give such a step, its sampling_state or its "
+        "algorithm_state (of a CompoundStep one of its methods), or what pm.sample or pk.sample returned, not "
+        f"{type(step).__name__}."
     )
 
 

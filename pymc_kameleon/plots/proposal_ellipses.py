@@ -47,7 +47,8 @@ def proposals(
     ax: Any = None,
     model: pm.Model | None = None,
 ) -> Any:
-    """Draw a step's proposals as ellipses at some points, inside of which most moves from there end.
+    """Draw a step's proposals as ellipses at some points, inside of which most moves from there end (PCA's
+    proposal is a mixture, of which it is the covariance).
 
     Solid: the local move, whose covariance follows the history near the point. Dashed: the same step's global move, one
     covariance for all points, drawn once (Sejdinovic et al., 2014, figures 2 and 6, have the first over a banana, a

@@ -1,6 +1,6 @@
 """A sampler that learns anew with a probability p_t which falls with t, in place of growing intervals.
 
-Sejdinovic et al. (2014, algorithm 1) draw a new subsample of the history with probability p_t -> 0 at draw t,
+Sejdinovic et al. (2014, section 4) draw a new subsample of the history with probability p_t -> 0 at draw t,
 Strathmann et al. (2015, algorithm 1) fit a new surrogate with probability a_t; Andrieu & Thoms (2008) move mean,
 covariance and scale by a step gamma_t -> 0. Falling to zero is what makes a chain that adapts for ever ergodic (Roberts
 & Rosenthal, 2007).

@@ -89,9 +89,9 @@ def checked_step(step: Any, model: pm.Model) -> KamiltonianStep:
         step = KamiltonianStep(model=model)
     if not (isinstance(step, KamiltonianStep) and step.variant == "values"):
         raise ValueError(
-            f"step must be a KamiltonianStep with surrogate='values', got {step!r}: chains share what is learned from "
-            "log densities, and in a budget's few draws the others learn next to nothing from positions. Leave step= "
-            "out, or take pm.sample(step=...)."
+            f"step must be a KamiltonianStep with surrogate='values', got {step!r}: in a budget's few draws the others "
+            "learn next to nothing to propose by, which they learn from positions. Leave step= out, or take "
+            "pm.sample(step=...)."
         )
     if step.model is not model:
         raise ValueError("step is of another model. Build it in this one: KamiltonianStep(model=model).")

@@ -90,7 +90,7 @@ def sample(
         very few evaluations in all, 4 to 16 are best.
     step : KamiltonianStep, optional
         With its options. Default: ``KamiltonianStep()``. It has to sample every variable of the model. That step alone:
-        what the others learn they learn from the draws, and a budget's are too few.
+        what the others propose by they learn from the draws, and a budget's are too few.
     model : pymc.Model, optional
         Default: the model on the context stack. All of its variables are continuous.
     executor : Executor or "vectorized", optional

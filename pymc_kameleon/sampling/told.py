@@ -16,7 +16,7 @@ from pymc_kameleon.steps.log_density import LogDensity
 from pymc_kameleon.steps.prior_scale import finite_ends
 from pymc_kameleon.steps.told import advice
 from pymc_kameleon.verdict import convergence
-from pymc_kameleon.verdict.report import report
+from pymc_kameleon.verdict.report import NO_CLIMB_OF_BOXES, report
 
 _log = logging.getLogger("pymc.kameleon")
 
@@ -58,6 +58,8 @@ def attributes_of(run: Any, model: pm.Model, density: LogDensity, seconds: float
         "ends": finite_ends(model),
         "stopped": run.stopped or "done",
     }
+    if not sought.climbs:
+        found["no_climb"] = _why_no_climb(run, density)
     if isinstance(density, FactoredDensity):
         found |= {"factors": density.parts_known.layout.size, "worst_factor": worst_factor(density.parts_known, hub)}
     if run.failed >= max(advice.FAILURES, advice.FAILING * evaluated.size):
@@ -71,6 +73,16 @@ def attributes_of(run: Any, model: pm.Model, density: LogDensity, seconds: float
     if isinstance(run, Pools):
         found["pools"] = list(run.pool)
     return found
+
+
+def _why_no_climb(run: Any, density: LogDensity) -> str:
+    if isinstance(density, FactoredDensity):
+        return NO_CLIMB_OF_BOXES
+    if not run.plan.climb:
+        return "none begins under noise"
+    if "arrival" not in run.evaluated.move:
+        return "none begins from known points"
+    return "the evaluations did not last to see where one ends"
 
 
 def _where_it_failed(run: Any, model: pm.Model, density: LogDensity) -> str:
@@ -115,8 +127,9 @@ def advise(run: Any, attributes: dict[str, Any], idata: Any) -> None:
         )
     elif math.isnan(judged.rhat):
         _log.warning(
-            "%d draws of each of %d chains are too few to judge (%d of two chains at least): give more evaluations, "
-            "or fewer chains.", len(run.rows), len(run.starts), convergence.LEAST_DRAWS,
+            "%d draws of each of %d chains are too few to judge (%d of two chains at least): give more %s.",
+            len(run.rows), len(run.starts), convergence.LEAST_DRAWS,
+            "chains" if len(run.starts) < 2 else "evaluations, or fewer chains",
         )  # fmt: skip
     else:
         verdict = report(idata).split("\n")[0]

@@ -5,9 +5,11 @@ chain, the sampling state, the statistics and the progress bar. A subclass names
 (:class:`pymc_kameleon.samplers.seam.Sampler`) and its options.
 """
 
+import logging
 import math
 import sys
 from contextlib import suppress
+from functools import cache
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, ClassVar, Self, get_type_hints
 
@@ -17,6 +19,7 @@ from pymc.exceptions import SamplingError
 from pymc.step_methods.compound import BlockedStep, Competence
 from pymc.util import get_random_generator
 
+from pymc_kameleon.numerics import compiled
 from pymc_kameleon.numerics.checks import count
 from pymc_kameleon.samplers.life import Life
 from pymc_kameleon.samplers.option_types import check_types
@@ -46,6 +49,13 @@ NUTS_HAS = {
 }  # fmt: skip
 # where the model has estimators that are told how much work to do
 WORK_STATISTICS = {"work": FLOAT, "work_spent": FLOAT}
+
+
+@cache  # once
+def say_compilation() -> None:
+    """Why a first run takes longer than any other."""
+    if compiled.is_cold():
+        logging.getLogger("pymc.kameleon").info(advice.COMPILES)
 
 
 def _passed_on(path: str, doc: str | None = None) -> Any:
@@ -189,6 +199,7 @@ class KernelStep(BlockedStep):
             raise ValueError(advice.nothing_to_sample(type(self).__name__, self.shapes))
         # Options are wrong now or never, and a large model takes long to compile.
         self.sampler = build(self.algorithm, self._options, self._screen, self._schedule)
+        say_compilation()
         self.sampler.init(np.random.default_rng(0), np.zeros(dim))
         owns_auxiliary = correlation is not None or refresh_blocks is not None
         self.density: LogDensity = self._compile(model, point, compile_kwargs, owns_auxiliary)

@@ -77,8 +77,8 @@ class KamiltonianStep(KernelStep):
     -----
     Differs from the paper: it adapts for ever, with a probability a_t that falls to zero; here all is frozen when
     tuning ends. The default learns from values of the log density (the paper matches scores of positions), shares the
-    draws with a random walk, and starts cold; the paper's figures were made with exact draws as history. Its U = f and
-    exp(H(end) - H(start)) have the wrong sign: here U = -f and exp(H(start) - H(end)).
+    draws with a random walk, and starts cold; most of the paper's figures were made with exact draws as history. Its
+    U = f and exp(H(end) - H(start)) have the wrong sign: here U = -f and exp(H(start) - H(end)).
 
     Statistics of every draw: ``accept``, ``accepted``, ``step_size`` (of the leapfrog), ``lp``, ``nonfinite``, ``move``
     (which kernel made the draw), ``evaluations`` (of the log density, so far), ``n_steps`` (surrogate gradients; in the

@@ -69,15 +69,16 @@ def _with_outputs(made, density):
         return made
     best = np.argsort(-made.log_densities, kind="stable")[:CHECKED]
     best = best[np.isfinite(made.log_densities[best])]
-    fits = found == len(density.outputs)
-    if fits and len(best):
+    wanted = len(density.outputs)
+    wrong = "" if found == wanted else f"is of length {found}, and what this model's return of length {wanted}"
+    if not wrong and len(best):
         off = [density.by_outputs(made.positions[k], made.outputs[k]) - made.log_densities[k] for k in best]
-        fits = np.ptp(off) <= 0.01 + 1e-6 * np.abs(made.log_densities[best]).max()
-    if not fits:
+        if not np.ptp(off) <= 0.01 + 1e-6 * np.abs(made.log_densities[best]).max():
+            wrong = f"does not give their log densities in this model, which is off by {min(off):.6g} to {max(off):.6g}"
+    if wrong:
         raise ValueError(
-            f"what black boxes returned in the evaluations given ({found} numbers a point) is not what this model's "
-            f"return ({len(density.outputs)}), or does not give their log densities: another model or other data made "
-            "them. Without the variable '_outputs' their points can still be where chains begin."
+            f"what black boxes returned in the evaluations given {wrong}: another model or other data made them. "
+            "Without the variable '_outputs' their points can still be where chains begin."
         )
     return made
 

@@ -145,7 +145,8 @@ def _packed(value: Any) -> bytes:
 
 def _unpacked(data: bytes, path: str | os.PathLike) -> Any:
     if not data.startswith(MAGIC):
-        raise ValueError(f"{path} is no sampling state of pymc_kameleon, or of another format.")
+        what = "a sampling state of another format" if data.startswith(MAGIC.split(b",")[0]) else "no sampling state"
+        raise ValueError(f"{path} is {what} of pymc_kameleon.")
     digest, body = data[len(MAGIC) :][:16], data[len(MAGIC) + 16 :]
     if _digest(body) != digest:
         raise ValueError(f"{path} is damaged: not all of it is what was written.")

@@ -8,7 +8,7 @@ a data set is n_observations of them, its summary s their mean. ABC replaces the
 by E[N(s*; s, epsilon^2 I) | theta], estimated without bias by an average over simulated data sets. Here that
 expectation is known, so that samplers of the noisy posterior can be judged by the truth.
 
-From Strathmann et al. (2015), section 5: the 10-dimensional skew normal, alpha and the true theta of ten in every
+From Strathmann et al. (2015), section 6: the 10-dimensional skew normal, alpha and the true theta of ten in every
 coordinate. From their public experiments: data sets of ten observations, their mean as the summary, the Gaussian ABC
 kernel, ten data sets an estimate, the prior N(0, 5^2 I).
 

@@ -102,8 +102,7 @@ def expectations(idata: Any, function: Callable[[Any], Any] | None = None) -> pd
     if found is None:
         raise ValueError(
             "expectations takes what pk.sample(..., control_variates=True) returned, and this has no group "
-            "control_variates: it was made without, tuning ended before a surrogate was learned, or several modes were "
-            "found, which have a surrogate each."
+            f"control_variates: {_why_none(idata)}."
         )
     if not found.is_open:
         raise ValueError(f"The surrogate is no control variate for this run: {found.why}")
@@ -121,6 +120,17 @@ def expectations(idata: Any, function: Callable[[Any], Any] | None = None) -> pd
         _check_agreement(name, free[name])
         rows[name] = _row(x, weights, free[name], inside)
     return pd.DataFrame.from_dict(rows, orient="index")
+
+
+def _why_none(idata: Any) -> str:
+    attributes = getattr(group(idata, "posterior"), "attrs", {})
+    if "evaluations" not in attributes:
+        return f"pk.sample did not make this {type(idata).__name__}"
+    if attributes["surrogate"] == "none":
+        return "tuning ended before a surrogate was learned. Give more evaluations"
+    if int(attributes.get("modes", 1)) > 1:
+        return f"{int(attributes['modes'])} modes were found, which have a surrogate each. Use the draws"
+    return "it was made without. Sample again with control_variates=True"
 
 
 def _elements(drawn: Any, unknowns: list, function: Callable[[Any], Any] | None) -> dict[str, np.ndarray]:

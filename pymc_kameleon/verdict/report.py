@@ -9,7 +9,11 @@ import numpy as np
 from pymc_kameleon.steps.pooled_trace import group, plain
 from pymc_kameleon.steps.prior_scale import finite_ends
 from pymc_kameleon.steps.told import advice
-from pymc_kameleon.verdict import control_variates, convergence, doubts
+from pymc_kameleon.steps.told.watch import MODELLED
+from pymc_kameleon.verdict import control_variates, convergence, doubts, of_steps
+
+MOST = 10  # times as much, in one advice
+NO_CLIMB_OF_BOXES = "none begins where black boxes are learned one by one (learn='all' has them)"
 
 
 def report(idata: Any, model: Any = None) -> str:
@@ -18,9 +22,10 @@ def report(idata: Any, model: Any = None) -> str:
     Parameters
     ----------
     idata : InferenceData or DataTree
-        What ``pk.sample`` returned. What ``pm.sample`` returned is judged by its draws alone.
+        What ``pk.sample`` or ``pm.sample`` returned.
     model : pymc.Model, optional
-        Whose draws these are: where its priors end, draws may. ``pk.sample`` has stored that.
+        Whose draws these are: where its priors end, draws may, and by its unknowns it says how long to tune (without
+        it by all variables, deterministics included). ``pk.sample`` has stored what it takes.
 
     Returns
     -------
@@ -43,6 +48,8 @@ def report(idata: Any, model: Any = None) -> str:
             f"report compares chains: it takes two of {convergence.LEAST_DRAWS} draws at least, got {chains} of {n}."
         )
     attributes = dict(posterior.attrs)
+    if "evaluations" not in attributes:  # pm.sample's
+        attributes |= of_steps.known(idata)
     groups = attributes.get("groups")
     found = convergence.elements(plain(posterior))
     moving = {
@@ -59,12 +66,14 @@ def report(idata: Any, model: Any = None) -> str:
         _cost(attributes, ess, chains, n),
         _agreement(judged, rhat, ess),
         *doubts.in_full(doubted),
-        *_surrogate(idata, attributes),
+        *_surrogate(attributes),
+        *_moves(idata, attributes),
         *_modes(idata, attributes),
         *_control_variates(idata),
         *_chains(idata, names, draws),
         *_divergences(idata),
-        *_advice(judged, ess, attributes, n),
+        *_advice(judged, ess, attributes, n, _wanted(attributes, len(names), model)),
+        *_unseen(attributes),
     ]
     return "\n".join(part for part in parts if part)
 
@@ -97,20 +106,25 @@ def _agreement(judged: convergence.Judgement, rhat: doubts.Worst, ess: doubts.Wo
     return text if math.isnan(judged.nested) else text + nested
 
 
-def _surrogate(idata: Any, attributes: dict[str, Any]) -> Iterator[str]:
+def _surrogate(attributes: dict[str, Any]) -> Iterator[str]:
     if "surrogate" not in attributes:
         return
+    shared = "evaluations" in attributes  # otherwise each chain has its own, and this is the worst
     if attributes["surrogate"] == "none":
-        yield "Tuning ended before a surrogate was learned; random-walk moves did all of the work."
+        where = "" if shared else " in a chain"
+        yield f"Tuning ended{where} before a surrogate was learned; random-walk moves did all of the work."
         return
     error, uncovered = float(attributes["residual_sd"]), float(attributes["uncovered"])
-    low = f"{uncovered:.0%} of the chains' last tuning states lay where it is far too low"
+    which, whose = ("The", "the chains'") if shared else ("The worst chain's", "its")
+    low = f"{uncovered:.0%} of {whose} last tuning states lay where it is far too low"
     if uncovered == 1.0:  # nothing has been judged
         low = "tuning ended too soon after its last fit to say where it is too low"
     what = attributes["surrogate"]
     if boxes := int(attributes.get("factors", 0)):
-        what = f"of {boxes} black boxes, one by one, that of {attributes['worst_factor']} the hardest"
-    yield (f"The surrogate ({what}) was off by {error:.2g} out of sample, in units of the log density; {low}.")
+        worst = attributes["worst_factor"]
+        hardest = f", one by one, {'that of' if shared else 'number'} {worst} the hardest"
+        what = "of the black box" if boxes == 1 else f"of {boxes} black boxes{hardest}"
+    yield f"{which} surrogate ({what}) was off by {error:.2g} out of sample, in units of the log density; {low}."
     if "missed_where" in attributes:
         yield advice.missed(attributes)
     elif "probes" in attributes:
@@ -118,12 +132,15 @@ def _surrogate(idata: Any, attributes: dict[str, Any]) -> Iterator[str]:
             f"{int(attributes['probes'])} points drawn from the flattened surrogate, farther out than the chains go, "
             "found nothing that it misses."
         )
-    own, accept = doubts.own_moves(idata)
-    if own.any() and not own.all():
-        yield (
-            f"It made {own.mean():.0%} of the moves, of which {accept[own].mean():.0%} were accepted; of the random "
-            f"walk's {accept[~own].mean():.0%}."
-        )
+
+
+def _moves(idata: Any, attributes: dict[str, Any]) -> Iterator[str]:
+    """Who made the draws: the surrogate of the sentence before, or of screened moves."""
+    own, accept = doubts.own_moves(idata, MODELLED)
+    if own.any():
+        who, rest = "It" if "surrogate" in attributes else "A surrogate", accept[~own]
+        others = f"; of the random walk's {rest.mean():.0%}" if rest.size else ""
+        yield f"{who} made {own.mean():.0%} of the moves, of which {accept[own].mean():.0%} were accepted{others}."
 
 
 def _control_variates(idata: Any) -> Iterator[str]:
@@ -203,22 +220,45 @@ def _divergences(idata: Any) -> Iterator[str]:
         yield f"{diverging} trajectories ended where the log density falls off a cliff{missed}."
 
 
-def _longer(more: int, attributes: dict[str, Any], n: int) -> str:
+def _wanted(attributes: dict[str, Any], elements: int, model: Any) -> int:
+    """How many tuning draws the step asked for if there were fewer, by its own rule; 0 where it did not.
+
+    That is by the unknowns. Where they are not known, all ``elements`` count: as far as ten times the tuning.
+    """
+    if "step" not in attributes or "factors" in attributes:
+        return 0
+    if model is not None:
+        return advice.TUNING * sum(map(np.size, model.initial_point().values()))
+    return min(advice.TUNING * elements, MOST * int(attributes.get("tuning_steps", 0)))
+
+
+def _longer(more: int, attributes: dict[str, Any], n: int, wanted: int) -> str:
     """The run ``more`` times as long, in the words of whoever made it."""
     if "evaluations" in attributes:  # pk.sample
-        return f"{more} times the evaluations (evaluations=idata keeps these)"
-    tune = int(attributes.get("tuning_steps", 0))
-    call = f", pm.sample({more * n}, tune={more * tune})" if tune else ""
-    return f"{more} times the draws and the tuning{call}"
+        total, keeps = more * int(attributes["evaluations"]), "evaluations=idata), which keeps these"
+        if "pools" in attributes:  # nothing may be known to all of them
+            keeps = f"pools={len(np.unique(attributes['pools']))})"
+        return f"{more} times the evaluations, pk.sample(max_evaluations={total}, {keeps}, the rest as before"
+    tune, what = int(attributes.get("tuning_steps", 0)), "the tuning"
+    if not tune:
+        return f"{more} times the draws and the tuning"
+    longer = more * tune
+    if tune < wanted:
+        longer, what = wanted, f"{advice.TUNING} tuning draws an unknown"
+    step = f", step={attributes['step']}" if "step" in attributes else ""
+    return f"{more} times the draws and {what}, pm.sample({more * n}, tune={longer}{step}), the rest as before"
 
 
-def _advice(judged: convergence.Judgement, ess: doubts.Worst, attributes: dict[str, Any], n: int) -> Iterator[str]:
+def _advice(
+    judged: convergence.Judgement, ess: doubts.Worst, attributes: dict[str, Any], n: int, wanted: int
+) -> Iterator[str]:
     helps = []
     if not convergence.is_enough(judged, convergence.ENOUGH):
-        more = int(min(max(2.0, math.ceil(convergence.ENOUGH / max(ess.value, 1.0))), 10.0))
-        helps.append(_longer(more, attributes, n))
+        more = int(min(max(2.0, math.ceil(convergence.ENOUGH / max(ess.value, 1.0))), MOST))
+        helps.append(_longer(more, attributes, n, wanted))
     if attributes.get("surrogate") == "none" or float(attributes.get("residual_sd", 0.0)) > 1.0:
-        helps.append("fewer chains with as many evaluations, so that more rounds are left to learn in")
+        if "evaluations" in attributes:
+            helps.append("fewer chains with as many evaluations, so that more rounds are left to learn in")
         helps.append("another parametrisation (logarithms of scales, non-centred hierarchies)")
     if "missed_where" in attributes:
         helps.append("more evaluations for tuning, and another seed with initvals='prior' to compare")
@@ -226,12 +266,17 @@ def _advice(judged: convergence.Judgement, ess: doubts.Worst, attributes: dict[s
         helps.append("longer chains: below 50 draws their starts may still show")
     if helps:
         yield "To try next: " + "; ".join(helps) + "."
-    if not attributes.get("climbs", 1):
-        yield (
-            "No climb has ended that could tell of other modes: none begins under noise, from known points, and where "
-            "black boxes are learned one by one (learn='all' has them)."
-        )
-    if "surrogate" in attributes and "pools" not in attributes:
+
+
+def _unseen(attributes: dict[str, Any]) -> Iterator[str]:
+    """What these chains cannot tell."""
+    if "no_climb" in attributes:
+        yield f"No climb has ended that could tell of other modes: {attributes['no_climb']}."
+    if "step" in attributes:
+        if "factors" in attributes:
+            yield f"No climb has looked for other modes: {NO_CLIMB_OF_BOXES}."
+        yield "The chains learned alone: a mode that none of them has come to is missing from all, and from R-hat."
+    elif "evaluations" in attributes and "pools" not in attributes:
         yield (
             "The chains share what they learned: a region that none of them has seen is missing from all. Where that "
             "matters, run again with pools=2, or with another seed and initvals='prior', and compare."

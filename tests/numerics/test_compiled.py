@@ -28,7 +28,8 @@ from package.callee import factor
 def total(x):
     return factor(x) + 1.0
 """
-RUN = "from package import ours, numbas; print(ours.total(1.0), numbas.total(1.0))"
+RUN = "from package import ours, numbas, compiled; cold = compiled.is_cold(); "
+RUN += "print(ours.total(1.0), numbas.total(1.0), float(cold), float(compiled.is_cold()))"
 
 
 def test_an_edited_callee_is_compiled_into_its_caller(tmp_path):
@@ -47,9 +48,11 @@ def test_an_edited_callee_is_compiled_into_its_caller(tmp_path):
         command = [sys.executable, "-c", RUN]
         result = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)  # fmt: skip
         found.append(tuple(map(float, result.stdout.split())))
-    ours, numbas = zip(*found, strict=True)
+    ours, numbas, cold, afterwards = zip(*found, strict=True)
     assert ours == (3.0, 4.0, 4.0)
     assert numbas == (3.0, 3.0, 3.0)  # were that mended, the module could go
+    assert cold == (1.0, 1.0, 0.0)  # so that a first run, and that after an edit, can say why it takes long
+    assert afterwards == (0.0, 0.0, 0.0)
     assert len(list((tmp_path / "cache").rglob("*total-*.nbc"))) == 2  # overwritten, not heaped up
 
 

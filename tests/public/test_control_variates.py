@@ -1,5 +1,6 @@
 """``pk.expectations``: consistent whatever the surrogate, right errors, and a gate that refuses a bad one."""
 
+import re
 from functools import cache
 
 import numpy as np
@@ -123,8 +124,17 @@ def test_a_run_that_was_cut_or_made_without_is_refused():
     made = idata_of(*run_of(np.random.default_rng(5)))
     with pytest.raises(ValueError, match=r"give idata as pk\.sample returned it"):
         pk.expectations(made | {"posterior": made["posterior"].isel(draw=slice(50))})
-    with pytest.raises(ValueError, match="no group control_variates"):
-        pk.expectations({"posterior": made["posterior"]})
+    bare = {"posterior": made["posterior"].copy()}
+    with pytest.raises(ValueError, match=r"no group control_variates: pk\.sample did not make this dict\."):
+        pk.expectations(bare)
+    bare["posterior"].attrs = {"evaluations": 100, "surrogate": "quadratic", "modes": 1}
+    for found, why in (
+        ({"surrogate": "none"}, "tuning ended before a surrogate was learned"), ({"modes": 2}, "2 modes were found"),
+        ({}, "it was made without. Sample again with control_variates=True"),
+    ):  # fmt: skip
+        told = {"posterior": bare["posterior"].assign_attrs(found)}
+        with pytest.raises(ValueError, match=rf"no group control_variates: {re.escape(why)}[^;]*$"):
+            pk.expectations(told)
 
 
 # --- in a run ---------------------------------------------------------------------------------------

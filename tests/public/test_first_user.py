@@ -12,9 +12,12 @@ from pytensor.graph.basic import Apply
 from pytensor.graph.op import Op
 
 import pymc_kameleon as pk
+from pymc_kameleon.numerics import compiled
 from pymc_kameleon.samplers.pooled.chains import Chains, Plan
 from pymc_kameleon.sampling import arguments
+from pymc_kameleon.steps import base
 from pymc_kameleon.steps.factors import structure
+from pymc_kameleon.steps.told import advice
 from pymc_kameleon.surrogates.values import regression
 from pymc_kameleon.verdict import convergence
 from tests.step_tester import BlackBox
@@ -31,6 +34,20 @@ def run(log_density, initial, starts, plan):
 
 def half_nan(x):
     return -0.5 * float(np.sum(np.square(x))) if np.all(np.asarray(x) > -0.5) else math.nan
+
+
+# --- a first run --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("cold", [True, False])
+def test_what_a_first_run_waits_for_is_said_once(cold, monkeypatch, caplog):
+    monkeypatch.setattr(compiled, "is_cold", lambda: cold)
+    base.say_compilation.cache_clear()
+    with pm.Model(), caplog.at_level(logging.INFO, "pymc.kameleon"):
+        pm.Normal("x")
+        for _ in range(2):
+            pk.AdaptiveMetropolisStep(compile_kwargs=QUICK)
+    assert [r.getMessage() for r in caplog.records] == [advice.COMPILES] * cold
 
 
 # --- the start ----------------------------------------------------------------------------------------
@@ -193,6 +210,13 @@ def test_too_few_draws_are_not_judged(easy, caplog):
         pk.sample(3, tune=8, chains=4, model=model, step=step, random_seed=1, progressbar=False)
     assert "nan" not in caplog.text
     assert "3 draws of each of 4 chains are too few to judge" in caplog.text
+    assert "give more evaluations, or fewer chains." in caplog.text
+    with caplog.at_level(logging.INFO, "pymc.kameleon"):
+        pk.sample(12, tune=8, chains=1, model=model, step=step, random_seed=1, progressbar=False)
+    assert (
+        "12 draws of each of 1 chains are too few to judge (10 of two chains at least): give more chains."
+        in caplog.text
+    )
     assert convergence.describe(convergence.Judgement()) == "too few to judge"
 
 

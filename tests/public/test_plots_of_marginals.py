@@ -117,7 +117,7 @@ def test_a_run_in_other_processes_is_fitted_anew_to_its_draws(sampled):
     assert "fitted anew to" in caption
     assert "distinct draws" in caption
     with gaussian():
-        same = plots.surrogate(idata, levels=(1.0, 2.0))
+        same = plots.surrogate(idata=idata, levels=(1.0, 2.0))
     np.testing.assert_array_equal(lines(same[0, 0])[1.0], lines(axes[0, 0])[1.0])
     with pytest.raises(ValueError, match="idata needs the model"):
         plots.surrogate(idata)

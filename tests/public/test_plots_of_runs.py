@@ -217,8 +217,12 @@ def test_a_tuning_step_has_a_record_and_a_frozen_one_has_none(sampled, tuning):
     record = step.algorithm_state.learning.evaluated
     assert sum(len(line.get_xdata()) for line in axes[1, 0].lines) == np.isfinite(record.log_densities).sum()
     assert axes[1, 1].get_xlabel() == "b[0]"
-    with pytest.raises(ValueError, match=r"drops it when tuning ends\. Got KamiltonianStep"):
+    with pytest.raises(ValueError, match="evaluations: tuning has ended, when a step drops its own"):
         plots.evaluations(sampled[0])
+    with pytest.raises(ValueError, match=r"evaluations: pm\.sample returns none"):
+        plots.evaluations(sampled[1])
+    with pytest.raises(ValueError, match="evaluations: NoneType has none"):
+        plots.evaluations(None)
     with pytest.raises(ValueError, match=r"color must be one of .*, got 'who'"):
         plots.evaluations(step, color="who")
 

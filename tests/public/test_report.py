@@ -80,6 +80,19 @@ SAID = {
         [],
     ),
     "one mode": ({"modes": 1}, [], ["modes"]),
+    "one black box": (
+        {"factors": 1, "worst_factor": "solver"}, ["The surrogate (of the black box) was off"], ["boxes", "hardest"],
+    ),
+    "two black boxes": (
+        {"factors": 2, "worst_factor": "solver"},
+        ["The surrogate (of 2 black boxes, one by one, that of solver the hardest) was off"],
+        [],
+    ),
+    "no climb": (
+        {"climbs": 0, "no_climb": "none begins under noise"},
+        ["No climb has ended that could tell of other modes: none begins under noise."],
+        ["black boxes"],
+    ),
 }  # fmt: skip
 
 
@@ -285,18 +298,94 @@ def test_a_chain_that_is_elsewhere_is_named(chains, number):
     assert "times the evaluations" in text
 
 
+def of_step(statistics, **options):
+    """What ``pm.sample`` returned, with these statistics, the same for all draws or one a chain."""
+    found = run(n=60, chains=4, tuning_steps=500, **options)
+    posterior, stats = found["posterior"], found["sample_stats"].drop_vars("share")
+    posterior.attrs = {"tuning_steps": posterior.attrs["tuning_steps"]}
+    for name, value in statistics.items():
+        stats[name] = (("chain", "draw"), np.broadcast_to(np.reshape(value, (-1, 1)), (4, 60)))
+    return Run(posterior=posterior, sample_stats=stats)
+
+
 def test_what_to_try_next_is_in_the_words_of_who_sampled():
     """pm.sample has draws and tuning, pk.sample evaluations: a new user asked which number to raise."""
     pooled = pk.report(run(shift=30.0))
-    assert re.search(r"To try next: \d+ times the evaluations \(evaluations=idata keeps these\)", pooled)
-    alone = run(shift=30.0, tuning_steps=500)
-    for name in ("evaluations", "evaluations_tuning", "rounds", "seconds", "groups", "surrogate"):
-        del alone["posterior"].attrs[name]
-    text = pk.report(alone)
-    found = re.search(r"To try next: (\d+) times the draws and the tuning, pm\.sample\((\d+), tune=(\d+)\)\.", text)
-    more, draws, tune = map(int, found.groups())
-    assert more >= 2
-    assert (draws, tune) == (60 * more, 500 * more)
+    again = r"next: (\d+) times the evaluations, pk\.sample\(max_evaluations=(\d+), evaluations=idata\), which keeps"
+    more, evaluations = map(int, re.search(again, pooled).groups())
+    assert evaluations == 1500 * more
+    in_two = pk.report(run(shift=30.0, pools=[k // 8 for k in range(16)]))
+    assert f"pk.sample(max_evaluations={evaluations}, pools=2), the rest as before" in in_two
+
+
+@pytest.mark.parametrize(
+    ("statistics", "step"),
+    [
+        ({"residual_sd": 0.1, "uncovered": 0.0, "surrogate": 1}, "pk.KamiltonianStep()"),
+        ({"rank": 5, "gamma": 0.1}, "pk.FastKameleonStep()"),
+        ({"gamma": 0.1}, "pk.KameleonStep()"),
+        ({"n_components": 3}, "pk.GaussianMixtureStep()"),
+        ({}, "..."),  # one of several random walks
+    ],
+)
+def test_what_to_try_next_names_the_step(statistics, step):
+    """With the tuning that the step itself asks for where there was less, as the same user found them to differ."""
+    text = pk.report(of_step(statistics, shift=30.0))
+    found = re.search(
+        r"To try next: (\d+) times the draws and 400 tuning draws an unknown, pm\.sample\((\d+), tune=1200, "
+        r"step=(.+)\), the rest as before\.", text,
+    )  # fmt: skip
+    assert found[3] == step
+    assert int(found[2]) == 60 * int(found[1])
+    with pm.Model() as model:  # theta is a deterministic
+        pm.Normal("mu", shape=2)
+    assert f"tune=800, step={step}" in pk.report(of_step(statistics, shift=30.0), model)
+    enough = of_step(statistics, shift=30.0)
+    enough["posterior"].attrs["tuning_steps"] = 1300
+    boxes = of_step({"residual_sd": 0.1, "uncovered": 0.0, "surrogate": 1, "factors": 2, "worst_factor": 0}, shift=30.0)
+    for made, tune in ((enough, 1300), (boxes, 500)):  # of black boxes one by one no dimension asks
+        text = pk.report(made)
+        more, longer = map(int, re.search(r"(\d+) times the draws and the tuning, .*tune=(\d+)", text).groups())
+        assert longer == more * tune
+
+
+def test_without_a_step_of_ours_none_is_named():
+    found = of_step({}, shift=30.0)
+    found["sample_stats"] = found["sample_stats"].drop_vars("move")
+    text = pk.report(found)
+    assert re.search(r"times the draws and the tuning, pm\.sample\(\d+, tune=\d+\), the rest as before\.", text)
+    assert "surrogate" not in text
+    assert "learned alone" not in text
+
+
+def test_what_the_steps_learned_is_said_as_after_pk_sample():
+    """Of the chain whose surrogate is worst; and what no chain can tell."""
+    statistics = {"residual_sd": [0.1, 0.3, 0.2, 0.1], "uncovered": [0.0, 0.02, 0.0, 0.04], "surrogate": 1}
+    text = pk.report(of_step(statistics))
+    assert "The worst chain's surrogate (quadratic) was off by 0.3 out of sample" in text
+    assert "2% of its last tuning states" in text
+    assert re.search(r"It made \d+% of the moves, of which 90% were accepted; of the random walk's 20%\.", text)
+    assert text.endswith("a mode that none of them has come to is missing from all, and from R-hat.")
+    assert "No climb" not in text
+    boxes = pk.report(of_step(statistics | {"factors": 3, "worst_factor": [0, 2, 0, 0]}))
+    assert "(of 3 black boxes, one by one, number 2 the hardest) was off by 0.3" in boxes
+    assert "No climb has looked for other modes: none begins where black boxes are learned one by one" in boxes
+    without = pk.report(of_step(statistics | {"surrogate": [1, 0, 1, 1]}))
+    assert "Tuning ended in a chain before a surrogate was learned" in without
+
+
+def test_screened_moves_are_a_surrogates():
+    found = of_step({"rank": 5, "gamma": 0.1})
+    moves = found["sample_stats"]["move"]
+    found["sample_stats"]["move"] = moves.dims, np.where(moves.values == "global", "local", "screened")
+    assert re.search(r"A surrogate made \d+% of the moves, of which 90% were accepted; of", pk.report(found))
+
+
+def test_acceptance_of_two_steps_is_not_taken_for_one():
+    found = of_step({"gamma": 0.1})
+    accept = found["sample_stats"]["accept"].values
+    found["sample_stats"]["accept"] = ("chain", "draw", "step"), np.stack([accept, accept], axis=2)
+    assert "of the moves" not in pk.report(found)
 
 
 def test_the_log_of_a_run_says_what_the_report_says(caplog):

@@ -418,6 +418,7 @@ def test_chains_begin_at_known_points(model, step, idata):
     first = made["_move"].values == "start"
     assert first.sum() == 8  # at points of the earlier run, and nothing climbs
     assert not (made["_move"].values == "arrival").any()
+    assert "other modes: none begins from known points." in pk.report(warm)
     assert np.isin(made["a"].values[first], idata["evaluations"]["a"].values).all()
     # those that are known are not evaluations of this run: it tunes as long as it takes to judge a surrogate
     assert 40 < warm["posterior"].attrs["evaluations_tuning"] <= 120

@@ -158,7 +158,7 @@ def test_correlated_noise_is_refused_with_what_to_do(models):
 def test_where_nothing_climbs_the_report_says_that_no_mode_was_looked_for(models, steps):
     found = sample(models["term"], steps["term"], max_evaluations=200, chains=4)
     assert found["posterior"].attrs["climbs"] == 0
-    assert "No climb has ended that could tell of other modes: none begins under noise" in pk.report(found)
+    assert "No climb has ended that could tell of other modes: none begins under noise." in pk.report(found)
 
 
 def test_what_pk_sample_decides_itself_is_refused_or_said(models, caplog):

@@ -183,6 +183,8 @@ def two_decays(x):
 
 
 def test_a_climb_goes_on_after_a_false_arrival(monkeypatch):
+    monkeypatch.setattr(arrival, "RISING", math.inf)  # or false arrivals are few
+
     def evaluations():
         starts = {seed: np.random.default_rng(seed).uniform(-3.0, 4.0, 4) for seed in (3, 5, 7)}
         ends = [run(two_decays, x, seed, budget=1500) for seed, x in starts.items()]
@@ -192,6 +194,20 @@ def test_a_climb_goes_on_after_a_false_arrival(monkeypatch):
     found, leave = evaluations(), arrival.leave
     monkeypatch.setattr(arrival, "leave", lambda state: leave(state)._replace(climbing=False))
     assert evaluations() > 1.2 * found
+
+
+def test_no_near_phase_while_the_climb_rises(monkeypatch):
+    """On a ridge all that is left to gain nearby is small, piece by piece."""
+
+    def evaluations():
+        starts = {seed: np.random.default_rng(seed).uniform(-3.0, 4.0, 4) for seed in (0, 2, 7, 9, 12)}
+        ends = [run(two_decays, x, seed, budget=1500) for seed, x in starts.items()]
+        assert all(end.arrived for end in ends)
+        return np.mean([end.evaluations for end in ends])
+
+    found = evaluations()
+    monkeypatch.setattr(arrival, "RISING", math.inf)
+    assert evaluations() > 1.15 * found
 
 
 def near_climbs(x, log_density, seed, budget):
@@ -210,8 +226,9 @@ def near_climbs(x, log_density, seed, budget):
     return found, state
 
 
-def test_a_climb_that_comes_true_ends_the_near_phase():
+def test_a_climb_that_comes_true_ends_the_near_phase(monkeypatch):
     """In 20 dimensions no step of a trust region gains what a posterior draw lacks: it would be proposed for ever."""
+    monkeypatch.setattr(arrival, "RISING", math.inf)  # or it begins where there is nothing to climb
     log_density, x, _ = normal(20, 1e4, 1e2, 0)
     found, state = near_climbs(x, log_density, 0, 2000)
     true = [goes_on for came_true, goes_on in found if came_true]

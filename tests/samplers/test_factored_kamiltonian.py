@@ -69,7 +69,8 @@ def one_factor(coefficients, added):
     n = len(coefficients)
     return Emulator(
         inputs=np.arange(2), outputs=np.arange(2), centre=np.zeros(1), scale=np.ones(1),
-        whitening=np.ones((1, 1, 1)), radius=np.array([2.0]), added=np.array([added]),
+        knots=np.array([[-np.inf, np.inf]]), whitening=np.ones((1, 1, 1)),
+        radius=np.array([2.0]), added=np.array([added]),
         first=np.array([0, n]), variables=np.zeros((n, 3), dtype=np.int64),
         powers=np.array([[i, 0, 0] for i in range(n)]), coefficients=np.array(coefficients),
         start=np.array([0, n]), splines=assemble([None], 1), straight=True,
@@ -179,7 +180,8 @@ def bad_emulator():
     """Quadratics that have little to do with the black boxes, and a wall in the middle of the posterior."""
     return Emulator(
         inputs=np.arange(3), outputs=np.arange(3), centre=np.array([1.5, -1.0]),
-        scale=np.array([0.7, 1.6]), whitening=np.ones((2, 1, 1)), radius=np.array([0.8, 1.1]),
+        scale=np.array([0.7, 1.6]), knots=np.tile([-np.inf, np.inf], (2, 1)), whitening=np.ones((2, 1, 1)),
+        radius=np.array([0.8, 1.1]),
         added=np.ones(2, dtype=bool), first=np.array([0, 3, 6]), variables=np.zeros((6, 3), dtype=np.int64),
         powers=np.array([[0, 0, 0], [1, 0, 0], [2, 0, 0]] * 2),
         coefficients=np.array([0.3, 1.2, -0.1, -0.4, -1.0, -0.1]), start=np.array([0, 3, 6]),
@@ -190,6 +192,7 @@ def bad_emulator():
 BEYOND = bad_emulator()._replace(straight=True)  # along tangents
 # of one factor, and it has little to do with the black box either; the balls are wide, so that it counts
 BENT = BEYOND._replace(
+    knots=np.array([[0.5, np.inf], [-np.inf, 0.0]]),
     radius=np.array([2.5, 1.1]),
     splines=assemble(
         [Spline(np.array([[-1.0], [0.2], [1.3]]), np.array([[0.2], [-0.5], [0.3]]), np.zeros((0, 1))), None], 1
@@ -261,7 +264,7 @@ def test_compiled_chains_are_exact(monkeypatch, compiled_toy, emulator):
 
 @pytest.mark.parametrize(
     ("control", "typical", "chains"),
-    [(NoSurrogate, 4.0, 3000), pytest.param(NoShares, 2.0, 6000, marks=pytest.mark.slow)],
+    [(NoSurrogate, 4.0, 2000), pytest.param(NoShares, 2.0, 6000, marks=pytest.mark.slow)],
 )
 def test_the_compiled_controls_fail(compiled_toy, control, typical, chains):
     assert np.abs(scores(control(known=compiled_toy), compiled_toy, 0.0, chains, 8, typical)).max() > 10.0

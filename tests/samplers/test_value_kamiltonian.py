@@ -234,7 +234,7 @@ def test_inner_transitions_are_reversible_on_the_region_and_the_control_is_not()
     dynamics = frozen_state(bad_surrogate(depth=2.0), EVERY_ARM, radius=1.5, ceiling=6.0).dynamics._replace(
         step_size=1.1
     )
-    starts = draw_surrogate(rng, dynamics, 3000)
+    starts = draw_surrogate(rng, dynamics, 2000)
     every = [arguments(rng, dynamics, z, Arm(4, 1.5, 0.6, 0.4)) for z in starts]
     ends = np.array([compiled_transitions(dynamics, a)[0] for a in every])
     wrong = np.array([slow_transitions(*a, test=False)[0] for a in every])

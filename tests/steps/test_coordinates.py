@@ -158,8 +158,9 @@ def test_the_toy_by_hand_has_the_right_slope(centring):
     toy, rng = Toy(), np.random.default_rng(5)
     share = centring * toy.movable
     emulator = Emulator(
-        toy.layout.inputs, toy.layout.outputs, np.zeros(2), np.ones(2), np.ones((2, 1, 1)),
-        np.full(2, 1.5), np.ones(2, dtype=bool), np.array([0, 3, 6]), np.zeros((6, 3), dtype=np.int64),
+        toy.layout.inputs, toy.layout.outputs, np.zeros(2), np.ones(2), np.array([[-0.5, np.inf], [-np.inf, 0.5]]),
+        np.ones((2, 1, 1)), np.full(2, 1.5), np.ones(2, dtype=bool), np.array([0, 3, 6]),
+        np.zeros((6, 3), dtype=np.int64),
         np.array([[0, 0, 0], [1, 0, 0], [2, 0, 0]] * 2), rng.standard_normal(6), np.array([0, 3, 6]),
         assemble([None, None], 1), True,
     )  # fmt: skip

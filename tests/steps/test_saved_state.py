@@ -240,7 +240,9 @@ def test_other_files_are_refused(kept, tmp_path):
     (tmp_path / "flipped").write_bytes(flipped)
     refused(step, tmp_path / "flipped", "damaged")
     (tmp_path / "text").write_text("chain")
-    refused(step, tmp_path / "text", "no sampling state")
+    refused(step, tmp_path / "text", r"is no sampling state of pymc_kameleon\.")
+    (tmp_path / "old").write_bytes(saved_state.MAGIC.replace(b"2", b"1") + b"{}")
+    refused(step, tmp_path / "old", r"is a sampling state of another format of pymc_kameleon\.")
 
 
 def test_another_version_is_refused(kept, monkeypatch):

@@ -168,9 +168,13 @@ def test_in_the_models_coordinates():
 
 def test_too_short_a_tuning_says_so():
     model, _ = schools()
-    _, stats = chain(step(model), model, 12, 3)
+    found = step(model)
+    _, stats = chain(found, model, 12, 3)
     said = [s["warning"] for s in stats if isinstance(s["warning"], SamplerWarning)]
     assert any("before a surrogate was learned" in w.message for w in said)
+    for found.tune, why in ((False, "tuning ended too early; tune longer"), (True, "has just begun to tune")):
+        with pytest.raises(ValueError, match=f"No black box has been learned: .*{why}"):
+            pk.plots.surrogate(found)
 
 
 def test_a_model_that_cannot_be_cut_is_learned_as_a_whole_and_says_so(monkeypatch, caplog):

@@ -8,11 +8,12 @@ trust region (Powell, 2006), a metric that is changed until the quadratic is rou
 Two phases. **Far**: go where the quadratic (:mod:`pymc_kameleon.samplers.arrival.model`) is highest within the trust
 region, which grows fourfold where it was right and shrinks where it was wrong; after a failure look where the model is
 both high and uncertain. **Near**, as soon as what is to be gained along concave directions is what a draw from the
-posterior lacks on average, d/2: the point stays, so that a funnel's neck or the mode does not draw it in, and the
-points around it go into the metric. Then the quadratic is *checked*, by a point two sds along each of its axes and
-draws from the normal approximation: only if they are where it says has the chain arrived, for on a ridge that is not
-resolved all slopes are small. Along directions that are not concave the climb goes on, and comes back (``Record``)
-where the log density has not gained more than the widths have lost: the neck of a hierarchy in centred coordinates.
+posterior lacks on average, d/2, and the climb brings no more than that: the point stays, so that a funnel's neck or the
+mode does not draw it in, and the points around it go into the metric. Then the quadratic is *checked*, by a point two
+sds along each of its axes and draws from the normal approximation: only if they are where it says has the chain
+arrived, for on a ridge that is not resolved all slopes are small. Along directions that are not concave the climb goes
+on, and comes back (``Record``) where the log density has not gained more than the widths have lost: the neck of a
+hierarchy in centred coordinates.
 
 The seam: ``init``, then ``propose`` and ``tell`` in turn until ``state.done``; the state is a ``NamedTuple`` of arrays
 and numbers, so that a chain resumes in the middle of its arrival. Nothing here is part of the chain: it ends before
@@ -37,6 +38,7 @@ from pymc_kameleon.samplers.arrival.state import Near, Record, State, default_bu
 FIRST_RADIUS = 0.3
 FLAT = -0.3  # a slope with less curvature is not the end of a climb
 MOSTLY = 0.8  # of the predictions
+RISING = 0.3  # of what a draw lacks on average: .5 over d evaluations saves 3 % instead of 10
 AT_THE_EDGE = 0.81  # squared length, in the trust region's radius
 
 
@@ -214,10 +216,20 @@ def _decide(state):
     higher = record is None or state.log_densities[state.current] > record.log_density + little(d)
     promising = arrival_model.gain(state.model, arrival_model.highest(state.model)) > 1e-3
     climbing = state.climbing and promising
-    if left < little(d) and n >= 2 * d + 2 and higher and not climbing:
+    if left < little(d) and n >= 2 * d + 2 and higher and not climbing and not _is_rising(state):
         return _come_near(state)
     explore = (state.move == "climb" and state.failed) or not promising or (n <= d and n % 2)
     return state._replace(move="explore" if explore else "climb")
+
+
+def _is_rising(state):
+    """Whether the last 2 d evaluations gained more than is left near the end: on a piece of a ridge all else is small.
+
+    Without it, 10 % more evaluations over 46 models with four starts each, and three arrivals of 184 fewer. Climbs with
+    several points a round (:mod:`pymc_kameleon.samplers.pooled.climbs`) gain nothing, and fewer of them end.
+    """
+    d, y = len(state.origin), state.log_densities[state.own :]
+    return bool(state.waits and len(y) > 2 * d and y.max() - y[: -2 * d].max() >= RISING * little(d))
 
 
 def _come_near(state):

@@ -53,6 +53,7 @@ class State(NamedTuple):
     failed: bool = False  # whether the last climb gained less than a tenth of what was predicted
     # whether a near phase ended by rising: none begins before a climb has ended within the trust region, or failed
     climbing: bool = False
+    waits: bool = True  # with a near phase while it rises
     fitted: int = 0  # evaluations at the last fit
     changed: int = 0  # ... at the last change of the metric
     next_choice: int = 0  # ... and when to choose the model's options again

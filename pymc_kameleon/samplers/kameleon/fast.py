@@ -11,8 +11,10 @@ Differs from the dissertation, unless its settings are chosen (``PAPER``): coord
 to trace d (unscaled it collapses in the tails, and the way back is refused), a rank-one term points to the mass nearby
 (``mean_shift``), half of the moves are the global kernel's (where the history is curved, most of those are made in
 coordinates in which it is straight: ``shear``), and the feature moments are recomputed when the coordinates are. Its
-code divides by the density under the *previous* state's covariance, which does not leave the target invariant; here the
-reverse density is the one at the proposed point. It adapts for ever; here everything is frozen when tuning ends.
+code takes the density under the *previous* state's covariance for the reverse one, which does not leave the target
+invariant; here the reverse density is the one at the proposed point. It adapts for ever; here everything is frozen when
+tuning ends. With ``PAPER`` too: eta is learned from the acceptance probability, where equation 4.6 has whether the draw
+was accepted, and the median lengthscale is of the chain's own draws.
 """
 
 import math

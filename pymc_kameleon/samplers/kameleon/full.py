@@ -1,13 +1,15 @@
 """Kernel Adaptive Metropolis-Hastings ("MCMC Kameleon"): x* ~ N(x, gamma^2 I + nu^2 M H M^T).
 
-Sejdinovic, Strathmann, Lomeli Garcia, Andrieu & Gretton (ICML 2014), algorithm 1: the covariance of the proposal
+Sejdinovic, Strathmann, Lomeli Garcia, Andrieu & Gretton (ICML 2014), section 4: the covariance of the proposal
 follows the shape of the history *near the current point*, as a kernel sees it (see ``local_covariance``).
 
 Differs from the paper, unless its settings are chosen (``PAPER``): the local moment is normalised by the kernel's
 weights, coordinates are whitened by the running covariance, gamma is half the learned scale of the global kernel, and
 half of the moves are the global kernel's: adaptive Metropolis and moves towards the history's mean. From a cold start
 the paper's form does a fifth to a third as well as a good adaptive Metropolis; this one does better than it. Always:
-everything is frozen when tuning ends, where the paper goes on with a probability p_t that falls to zero.
+everything is frozen when tuning ends, where the paper goes on with a probability p_t that falls to zero; no move is
+local until ``local_start`` draws tell of the shape; nu is learned by steps of 2 m^-0.6, for which the paper has no
+rate.
 """
 
 from dataclasses import dataclass, field

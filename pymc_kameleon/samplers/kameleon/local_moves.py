@@ -178,7 +178,7 @@ class LocalMoves(Sampler):
         x_new, y_new = displace(x, state.centre, state.factor, delta)
         there = self.covariance(state.model, y_new)
         # Exactness hangs here: the reverse density takes the covariance *at x_new*, with the same model, nu and gamma
-        # as the forward density (Sejdinovic et al., 2014, algorithm 1, step 6).
+        # as the forward density (Sejdinovic et al., 2014, proposition 2 and the algorithm's step 3).
         reverse = log_step_density(delta, there, gamma, nu)
         return Proposal(x_new, reverse - forward, "local", there)
 

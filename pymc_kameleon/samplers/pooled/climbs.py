@@ -58,7 +58,9 @@ def init(
         Points of every climb in a round, at most; more than half of the dimension are of no use.
     """
     each = min(arrival.default_budget(len(x)), max(budget, 1))
-    climbs = tuple(arrival.init(x, log_density, scale=scale, budget=each, start=s) for s in starts)
+    climbs = tuple(
+        arrival.init(x, log_density, scale=scale, budget=each, start=s)._replace(waits=False) for s in starts
+    )
     reserve = 0 if share is None else max(budget - share, 0)
     return Climbs(climbs, budget, max(1, min(width, (len(x) + 1) // 2)), reserve)
 

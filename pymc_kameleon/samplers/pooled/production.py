@@ -46,10 +46,10 @@ class Production:
         n, self.before = len(drawing.members), chains.left()
         if drawing.lacking == n:
             self.sure = self.before
-        # always n places, whatever is left: a run that is made longer goes on from the same points
         if self.begun < len(drawing.rows):
             self.begun = len(drawing.rows)
             self.due += self._probes() + self._audits()
+        # always n places, whatever is left: a run that is made longer goes on from the same points
         beside, self.due = self.due[:n], self.due[n:]
         looks = chains.looks.ask(drawing.rows, n - len(beside))
         beside += [Request(x, -1, "look") for x in looks]

@@ -15,6 +15,7 @@ from pymc_kameleon.samplers.tuned_work import Work
 
 FAILING = 0.01  # share of the proposals after tuning without a usable log density that is worth a warning ...
 FAILING_TUNING = 0.05  # the same while tuning, where chains of other temperatures look further out
+TUNING = 400  # draws a dimension: with fewer the covariance is not learned (benchmarks/cold_start.py)
 UNITS = "measure the parameters in units in which they are of the order of one"
 STREAK = 300  # draws after tuning, all accepted or all rejected
 FAILURES = 5  # ... and how many there have to be before that is said
@@ -24,6 +25,7 @@ NO_LOCK = (
     "{step} needs Python's global interpreter lock, and this free-threaded Python runs without: nothing of the "
     "package, nor PyTensor's compiled functions, is tested there. Start it with PYTHON_GIL=1 (or python -X gil=1)."
 )
+COMPILES = "The sampler compiles while it tunes: some 20 s of a first run, which Numba's cache saves all others."
 NO_TUNING = (
     "tune=0: nothing was learned, the draws come from the untuned proposal, and their effective sample size will "
     "be small. Give {step} some hundred tuning draws (pm.sample(tune=...))."

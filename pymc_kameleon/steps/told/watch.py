@@ -158,8 +158,7 @@ class Watch(SamplerWarnings):
 
     def wanted_tuning(self) -> int | None:
         """How many tuning draws the dimension asks for, if there were fewer; else None."""
-        # with fewer the covariance is not learned (benchmarks/cold_start.py)
-        wanted = 400 * self.step.density.dim
+        wanted = advice.TUNING * self.step.density.dim
         return wanted if self.step.tuning_draws < wanted else None
 
     def noise_sd(self) -> float:

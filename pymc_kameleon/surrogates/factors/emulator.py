@@ -1,11 +1,13 @@
 """Emulators of many black boxes at once, with Jacobians, compiled: a polynomial in few inputs each, or a spline.
 
-Input i of a factor enters as s_i = (w_i - centre_i) / scale_i. Its emulator is trusted in the ball |R s| < rho.
-Outside, with x = |R s| - rho, it goes on along the tangent at its projection onto the ball, and the log density is
-lowered by GENTLE x^2 / (1 + x). A tangent lies above a concave log likelihood, and where a surrogate is too high
-proposals are rejected; where it is too low a chain that comes there stays for tens of draws, and with tens of factors
-one of them is always out there. A log likelihood that rises outwards, which is most often a polynomial's end, stays as
-high as on the ball.
+Input i of a factor enters as s_i = (b(w_i) - centre_i) / scale_i. b is the identity, or levels off in a long tail: a
+rate that may be 0 is w = log(rate), on which a black box does not depend where w is low, and no polynomial is level.
+
+Its emulator is trusted in the ball |R s| < rho. Outside, with x = |R s| - rho, it goes on along the tangent at its
+projection onto the ball, and the log density is lowered by GENTLE x^2 / (1 + x). A tangent lies above a concave log
+likelihood, and where a surrogate is too high proposals are rejected; where it is too low a chain that comes there stays
+for tens of draws, and with tens of factors one of them is always out there. A log likelihood that rises outwards, which
+is most often a polynomial's end, stays as high as on the ball.
 
 For a climb outputs stay what they are on the ball, and the wall is STEEP x^2: continuous, and no obstacle to dynamics.
 A hard wall rejects nearly everything as soon as a dozen factors each have one.
@@ -40,6 +42,7 @@ class Emulator(NamedTuple):
     outputs: np.ndarray  # (K + 1,), int
     centre: np.ndarray  # (n_w,)
     scale: np.ndarray  # (n_w,)
+    knots: np.ndarray  # (n_w, 2): below and above which inputs level off; -inf and inf where they do not
     whitening: np.ndarray  # (K, widest, widest): R
     radius: np.ndarray  # (K,): rho
     added: np.ndarray  # (K,), bool: whether the factor's outputs are log likelihoods
@@ -54,6 +57,20 @@ class Emulator(NamedTuple):
 
 
 @njit(cache=True)
+def bend(w, low, high):
+    """(b, db/dw): w between the knots, level a few units beyond them."""
+    value, slope = w, 1.0
+    if low > -math.inf:
+        value = np.logaddexp(w, low)
+        slope = math.exp(w - value)
+    if high < math.inf:
+        inner = value
+        value = -np.logaddexp(-inner, -high)
+        slope *= math.exp(value - inner)
+    return value, slope
+
+
+@njit(cache=True)
 def emulate(emulator, w):
     """(outputs, their Jacobian padded to (n_o, widest), penalty, its derivative) at the inputs ``w``."""
     e = emulator
@@ -64,13 +81,16 @@ def emulate(emulator, w):
     penalty = 0.0
     s = np.empty(widest)
     t = np.empty(widest)
+    by_w = np.empty(widest)  # ds/dw
     whitened = np.empty(widest)
     normal = np.empty(widest)
     for k in range(n_factors):
         first, d = e.inputs[k], e.inputs[k + 1] - e.inputs[k]
         square = 0.0
         for i in range(d):
-            s[i] = (w[first + i] - e.centre[first + i]) / e.scale[first + i]
+            bent, slope_i = bend(w[first + i], e.knots[first + i, 0], e.knots[first + i, 1])
+            s[i] = (bent - e.centre[first + i]) / e.scale[first + i]
+            by_w[i] = slope_i / e.scale[first + i]
         for i in range(d):
             total = 0.0
             for j in range(d):
@@ -95,7 +115,7 @@ def emulate(emulator, w):
                 for i in range(d):
                     total += e.whitening[k, i, j] * whitened[i]
                 normal[j] = total / r
-                slope[first + j] = force * normal[j] / e.scale[first + j]
+                slope[first + j] = force * normal[j] * by_w[j]
         for i in range(d):
             t[i] = shrink * s[i]
         outputs_k = outputs[e.outputs[k] : e.outputs[k + 1]]
@@ -106,7 +126,7 @@ def emulate(emulator, w):
             _go_on(e, k, t, r, normal[:d], outputs_k, slopes)
         for j in range(outputs_k.size):
             for i in range(d):
-                jacobian[e.outputs[k] + j, i] = slopes[i, j] / e.scale[first + i]
+                jacobian[e.outputs[k] + j, i] = slopes[i, j] * by_w[i]
     return outputs, jacobian, penalty, slope
 
 

@@ -96,7 +96,7 @@ def score_objective(surrogate, x: np.ndarray, weights: np.ndarray | None = None)
     """J(f) at the rows of ``x`` (n, d), without any regularisation: smaller is better.
 
     The same on fresh draws is the held-out score with which lengthscale and regularisation are
-    chosen (Strathmann et al., 2015, appendix A.1).
+    chosen (Strathmann et al., 2015, section 5; J is equation 9 of appendix A.1).
     """
     pointwise = surrogate.laplacians(x) + 0.5 * np.square(surrogate.gradients(x)).sum(axis=1)
     return float(normalized_weights(weights, len(x)) @ pointwise)

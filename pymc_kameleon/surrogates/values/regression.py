@@ -45,7 +45,9 @@ from pymc_kameleon.surrogates.values.library import GOOD_ENOUGH, LIBRARY, Basis,
 RELATIVE_ERROR = 0.15  # c
 FLOOR = (0.3, 2.0)  # range of s0
 NEGLIGIBLE = 0.1  # of the error, the weighted root mean square of monomials that are left out together
-MAX_WORK = 4e10  # multiply-adds of one search: with what is beside them 5 to 15 s of a core
+# Multiply-adds of one search's candidates. With what is beside them up to 30 s of a core at d = 20, 160 at d = 50,
+# where looking for scales, which is not among them, takes half (benchmarks/results/cost.md)
+MAX_WORK = 4e10
 
 
 class Fit(NamedTuple):

@@ -19,7 +19,7 @@ Differs from the paper:
 
 - U = -f and exp(H(start) - H(end)); the text has both signs reversed.
 - *Cold start*. The published adaptive version starts on a history that is not informative yet and
-  collapses (step size to zero, chain stuck); all published experiments used exact draws. Here the
+  collapses (step size to zero, chain stuck); the published experiments but Glass used exact draws. Here the
   chain starts as adaptive Metropolis and stays a mixture with it; :class:`ScoreKamiltonian` has the rule.
 - Everything is frozen when tuning ends; the paper goes on with a probability a_t that falls to zero
   (:mod:`pymc_kameleon.samplers.schedule` while tuning).
@@ -27,6 +27,8 @@ Differs from the paper:
   ``mixture="constant"`` is without it, and ``PAPER`` without any random walk.
 - The momentum lives in coordinates whitened by the history, not in the target's own, and every one
   of them has its own lengthscale.
+- With ``PAPER`` too: adaptive Metropolis at first; fits to evenly spaced draws of the last two thirds of the history,
+  where the paper takes a random subsample (lite) or all of it, as it comes (finite: ``online=True``).
 
 References
 ----------
@@ -58,8 +60,8 @@ from pymc_kameleon.surrogates.scores import objective as score_matching
 from pymc_kameleon.surrogates.scores.choose import RADIUS, Fit, Recipe
 from pymc_kameleon.surrogates.scores.online import OnlineFinite
 
-# Strathmann et al. (2015), sections 5 and A; lengthscale and regularisation by held-out score (A.1; finite has its
-# own). Trajectories only, as soon as there is a surrogate.
+# Strathmann et al. (2015), sections 5, 6 and A; lengthscale and regularisation by held-out score (section 5; finite has
+# its own). Trajectories only, as soon as there is a surrogate.
 PAPER = {
     "embedding": "cos", "isotropic": True, "base_scale": math.inf, "whiten": False, "n_leapfrog": (1, 10),
     "step_size": (0.01, 0.1), "random_walk_share": 0.0, "mixture": "constant", "adapt_share": False,

@@ -1,0 +1,31 @@
+"""What the statistics that ``pm.sample`` keeps tell of the step that made the draws, and of what it learned."""
+
+from typing import Any
+
+import numpy as np
+
+from pymc_kameleon.diagnostics import family
+
+# by a statistic that no other step has, but for those above it
+STEPS = {
+    "residual_sd": "KamiltonianStep", "rank": "FastKameleonStep", "gamma": "KameleonStep",
+    "n_components": "GaussianMixtureStep",
+}  # fmt: skip
+
+
+def known(idata: Any) -> dict[str, Any]:
+    """``step``, its call without options, and of the worst chain's surrogate what ``pk.sample`` stores of its own.
+
+    The step is "..." where several have these statistics. Nothing, if it is none of ours.
+    """
+    statistics = idata["sample_stats"]
+    if "move" not in statistics:
+        return {}
+    step = next((f"pk.{name}()" for own, name in STEPS.items() if own in statistics), "...")
+    if "residual_sd" not in statistics or statistics["residual_sd"].ndim != 2:  # of several steps
+        return {"step": step}
+    families = family(idata)[:, -1]
+    error = np.where(families == "none", np.inf, statistics["residual_sd"].values[:, -1])
+    worst = {"chain": int(np.argmax(error)), "draw": -1}
+    of_it = {n: statistics[n][worst].item() for n in ("uncovered", "factors", "worst_factor") if n in statistics}
+    return {"step": step, "surrogate": families[worst["chain"]], "residual_sd": error.max(), **of_it}

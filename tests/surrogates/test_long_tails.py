@@ -1,0 +1,74 @@
+"""Black boxes that do not depend on an input far out: a rate that may be 0, an efficiency that may be 1."""
+
+import numpy as np
+import pytest
+
+from pymc_kameleon.surrogates.factors import regression
+from pymc_kameleon.surrogates.factors.emulator import bend, emulate
+from pymc_kameleon.surrogates.factors.layout import Layout
+
+TIMES = np.array([0.5, 1.0, 2.0])
+
+
+def decay(w, sign):
+    """Amount x left after each of ``TIMES``: inputs (n, 2) are the log of a rate, or minus it, and x."""
+    return w[:, 1:] * np.exp(-TIMES * np.exp(sign * w[:, :1]))
+
+
+def inputs(rng, n, sign):
+    """Draws of a rate that may be 0."""
+    rate = np.abs(0.5 * rng.standard_normal(n)) + 1e-300
+    return np.stack([sign * np.log(rate), 3.0 + 0.3 * rng.standard_normal(n)], axis=1)
+
+
+def fitted(sign, n=400):
+    rng = np.random.default_rng(0)
+    layout = Layout(np.array([0, 2]), np.array([0, 3]), np.array([False]))
+    w = inputs(rng, n, sign)
+    o = decay(w, sign)
+    sample = regression.Sample(w, o, np.zeros(n))
+    return regression.fit(rng, layout, sample, w[:200], w[0], np.full(3, 1e4))
+
+
+def worst(emulator, sign):
+    """Largest error, in units of the errors of measurement, where the rate is hardly there."""
+    far = np.array([[-sign * below, 3.0] for below in (7.0, 9.0, 12.0)])
+    found = np.array([emulate(emulator, row)[0] for row in far])
+    return 100.0 * np.abs(found - decay(far, sign)).max()
+
+
+@pytest.mark.parametrize("sign", [1.0, -1.0])
+def test_a_tail_on_which_nothing_depends_is_level(monkeypatch, sign):
+    found = fitted(sign)
+    assert np.isfinite(found.emulator.knots[0, 0 if sign > 0 else 1])
+    assert not np.isfinite(found.emulator.knots[1]).any()
+    assert worst(found.emulator, sign) < 1.0
+    monkeypatch.setattr(regression, "LONG", np.inf)
+    assert worst(fitted(sign).emulator, sign) > 10.0
+
+
+def test_an_ordinary_posterior_keeps_its_inputs():
+    rng = np.random.default_rng(0)
+    assert not np.isfinite(regression.long_tails(rng.standard_normal((4000, 5)))).any()
+
+
+@pytest.mark.parametrize(("low", "high"), [(-np.inf, np.inf), (-1.0, np.inf), (-np.inf, 2.0), (-1.0, 2.0)])
+def test_the_bend_is_that_of_the_fit_and_its_slope_that_of_differences(low, high):
+    for w in (-9.0, -1.0, 0.3, 2.0, 9.0):
+        value, slope = bend(w, low, high)
+        assert value == regression.bent(np.array([w]), np.array([[low, high]]))[0]
+        up, down = bend(w + 1e-5, low, high)[0], bend(w - 1e-5, low, high)[0]
+        assert slope == pytest.approx((up - down) / 2e-5, abs=1e-9)
+
+
+@pytest.mark.parametrize("sign", [1.0, -1.0])
+@pytest.mark.parametrize("far", [0.0, 4.0, 30.0])
+def test_the_jacobian_is_that_of_differences(sign, far):
+    emulator = fitted(sign).emulator
+    w = np.array([-sign * 2.0, 3.0 + far])
+    _, jacobian, _, slope = emulate(emulator, w)
+    for i in range(2):
+        step = 1e-5 * np.eye(2)[i]
+        up, down = emulate(emulator, w + step), emulate(emulator, w - step)
+        assert jacobian[:, i] == pytest.approx((up[0] - down[0]) / 2e-5, rel=1e-5, abs=1e-7)
+        assert slope[i] == pytest.approx((up[2] - down[2]) / 2e-5, rel=1e-5, abs=1e-7)
