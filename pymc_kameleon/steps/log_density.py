@@ -248,21 +248,21 @@ def compile_log_density(inputs, outputs, compile_kwargs: dict[str, Any] | None):
 
 
 def compile_for_numba(inputs, outputs, given: Sequence[np.ndarray], compile_kwargs: dict[str, Any] | None):
-    """Compile so that compiled code can call it with arrays like ``given``, where that is possible.
+    """Compile so that compiled code can call it with arrays like ``given``, where that is possible: and what it calls.
 
     With Numba where it has every Op, unless the user has chosen a linker; else as :func:`compile_log_density` does. See
-    :func:`pymc_kameleon.steps.pytensor_internals.callable_from_numba`.
+    :func:`pymc_kameleon.steps.pytensor_internals.callable_from_numba`, whose result is returned beside the function.
     """
     kwargs = {"on_unused_input": "ignore", **(compile_kwargs or {})}
-    function = None
+    found = None
     if "mode" not in kwargs and pytensor_internals.has_default_mode():
         function, calls_python = _compile_watched(inputs, outputs, {**kwargs, "mode": "NUMBA"})
-        if calls_python or pytensor_internals.callable_from_numba(function, given) is None:
-            function = None
-    if function is None:
+        found = None if calls_python else pytensor_internals.callable_from_numba(function, given)
+    if found is None:
         function = compile_log_density(inputs, outputs, kwargs)
+        found = pytensor_internals.callable_from_numba(function, given)
     function.trust_input = True
-    return function
+    return function, found
 
 
 def _compile_watched(inputs, outputs, kwargs) -> tuple[Any, bool]:

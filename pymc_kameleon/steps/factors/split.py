@@ -202,27 +202,24 @@ class Split:
         self.depth = cut.coordinates.depth
         given = self._like_what_is_given()
         inputs, outputs = cut.coordinates.places(lambda moved: [cut.graphs_of_inputs(moved, factors)])
-        self._places = compile_for_numba(inputs, outputs, given[:2], compile_kwargs)
+        self._places, places = compile_for_numba(inputs, outputs, given[:2], compile_kwargs)
         inputs, outputs = self._graph_of_known()
-        self._known = compile_for_numba(inputs, outputs, given, compile_kwargs)
-        self._find_compiled()
+        self._known, known = compile_for_numba(inputs, outputs, given, compile_kwargs)
+        self._compiled = None if None in (places, known) else (places, known)
 
     def _like_what_is_given(self):
         """Zeros in the shapes of what ``known`` is given; the first two are what ``places`` is given."""
         d, n_w, n_o = len(self.movable), self.layout.inputs[-1], self.layout.outputs[-1]
         return [np.zeros(shape) for shape in (d, d, n_w, n_o, (n_o, self.layout.widest), n_w)]
 
-    def _find_compiled(self):
-        given = self._like_what_is_given()
-        found = callable_from_numba(self._places, given[:2]), callable_from_numba(self._known, given)
-        self._compiled = None if None in found else found
-
     def __getstate__(self):
         return {**self.__dict__, "_compiled": None}  # addresses are this process's own
 
     def __setstate__(self, state):
         self.__dict__.update(state)
-        self._find_compiled()
+        given = self._like_what_is_given()
+        found = callable_from_numba(self._places, given[:2]), callable_from_numba(self._known, given)
+        self._compiled = None if None in found else found
 
     def places(self, u: np.ndarray, centring: np.ndarray) -> tuple[np.ndarray, ...]:
         """(w, x, v, mu, log sigma) at ``u``: inputs, the model's coordinates, the non-centred ones, the priors'."""
