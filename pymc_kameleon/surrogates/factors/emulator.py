@@ -84,6 +84,7 @@ def emulate(emulator, w):
     by_w = np.empty(widest)  # ds/dw
     whitened = np.empty(widest)
     normal = np.empty(widest)
+    table = np.empty((widest, DEGREE + 1))
     for k in range(n_factors):
         first, d = e.inputs[k], e.inputs[k + 1] - e.inputs[k]
         square = 0.0
@@ -120,10 +121,14 @@ def emulate(emulator, w):
             t[i] = shrink * s[i]
         outputs_k = outputs[e.outputs[k] : e.outputs[k + 1]]
         slopes = np.zeros((d, outputs_k.size))
-        _polynomials(e, k, t, False, outputs_k, slopes)
-        _splines(e, k, t, False, outputs_k, slopes)
+        monomials = e.first[k], e.first[k + 1]
+        _polynomial(
+            e.variables, e.powers, e.coefficients, monomials, e.start[k], t, table, False, outputs_k, slopes
+        )  # fmt: skip
+        if e.splines.first[k] < e.splines.first[k + 1]:
+            _splines(e, k, t, False, outputs_k, slopes)
         if outside:
-            _go_on(e, k, t, r, normal[:d], outputs_k, slopes)
+            _go_on(e, k, t, table, r, normal[:d], outputs_k, slopes)
         for j in range(outputs_k.size):
             for i in range(d):
                 jacobian[e.outputs[k] + j, i] = slopes[i, j] * by_w[i]
@@ -131,49 +136,45 @@ def emulate(emulator, w):
 
 
 # Outputs are innermost, where they lie side by side: two to three times as fast as monomials, and the same bits.
+# What is called for every factor is not given the emulator, whose twenty arrays are then counted as held once more, and
+# one buffer serves all: 16 us in place of 34, of 40 factors of two inputs.
 @njit(cache=True)
-def _polynomials(e, k, t, radial, outputs, slopes):
-    """Factor k's outputs, or their derivatives along ``t`` times |t|, and the derivatives of that by ``t``, (d, n)."""
-    table = np.empty((t.size, DEGREE + 1))
-    for i in range(e.inputs[k + 1] - e.inputs[k]):
+def _polynomial(variables, powers, coefficients, monomials, c, t, table, radial, outputs, slopes):
+    """A factor's outputs, or their derivatives along ``t`` times |t|, and the derivatives of that by ``t``, (d, n).
+
+    ``monomials``: the first and after the last; ``c``: where the coefficients begin; ``table``: a buffer.
+    """
+    for i in range(slopes.shape[0]):
         table[i, 0] = 1.0
         for p in range(DEGREE):
             table[i, p + 1] = table[i, p] * t[i]
     n = outputs.size
-    row = np.empty(n)
-    factors = np.empty(VARIABLES)
-    c = e.start[k]
-    for m in range(e.first[k], e.first[k + 1]):
-        variables, powers = e.variables[m], e.powers[m]
+    for m in range(monomials[0], monomials[1]):
         value, degree = 1.0, 0
         for i in range(VARIABLES):
-            degree += powers[i]
-            factors[i] = table[variables[i], powers[i]]
-            value *= factors[i]
+            degree += powers[m, i]
+            value *= table[variables[m, i], powers[m, i]]
         # a homogeneous function's derivative along its argument is its degree times it
-        times = degree if radial else 1.0
+        times = float(degree) if radial else 1.0
         for j in range(n):
-            row[j] = e.coefficients[c + j] * times
-            outputs[j] += row[j] * value
-        c += n
+            outputs[j] += coefficients[c + j] * times * value
         for i in range(VARIABLES):
-            if powers[i] == 0:
+            power, mine = powers[m, i], variables[m, i]
+            if power == 0:
                 continue
-            partial = powers[i] * table[variables[i], powers[i] - 1]
+            partial = power * table[mine, power - 1]
             for j in range(VARIABLES):
                 if j != i:
-                    partial *= factors[j]
-            mine = slopes[variables[i]]
+                    partial *= table[variables[m, j], powers[m, j]]
             for j in range(n):
-                mine[j] += row[j] * partial
+                slopes[mine, j] += coefficients[c + j] * times * partial
+        c += n
 
 
 @njit(cache=True)
 def _splines(e, k, t, radial, outputs, slopes):
     """What factor k's spline adds to what its polynomial has put into ``outputs`` and ``slopes``."""
     first, last = e.splines.first[k], e.splines.first[k + 1]
-    if first == last:
-        return
     d, n = slopes.shape
     root = e.whitening[k]
     z, gap, by_z = np.zeros(d), np.empty(d), np.zeros((d, n))
@@ -207,15 +208,17 @@ def _splines(e, k, t, radial, outputs, slopes):
 
 
 @njit(cache=True)
-def _go_on(e, k, t, r, normal, outputs, slopes):
+def _go_on(e, k, t, table, r, normal, outputs, slopes):
     """From the projection ``t`` along the tangent to the distance ``r``; derivatives by t become those by s.
 
     ``normal`` is dr/ds.
     """
     rho, n, d = e.radius[k], outputs.size, normal.size
     radial, bent = np.zeros(n), np.zeros((d, n))
-    _polynomials(e, k, t, True, radial, bent)
-    _splines(e, k, t, True, radial, bent)
+    monomials = e.first[k], e.first[k + 1]
+    _polynomial(e.variables, e.powers, e.coefficients, monomials, e.start[k], t, table, True, radial, bent)
+    if e.splines.first[k] < e.splines.first[k + 1]:
+        _splines(e, k, t, True, radial, bent)
     straight = e.straight and not (e.added[k] and radial.sum() > 0.0)
     beyond = (r - rho) / rho if straight else 0.0
     for j in range(n):
