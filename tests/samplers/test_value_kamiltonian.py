@@ -13,6 +13,7 @@ from pymc_kameleon.numerics import evaluations
 from pymc_kameleon.samplers.adaptive_metropolis import AdaptiveMetropolis
 from pymc_kameleon.samplers.kamiltonian import trust as residual_mixture
 from pymc_kameleon.samplers.kamiltonian.learner import Quality
+from pymc_kameleon.samplers.kamiltonian.values import refits
 from pymc_kameleon.samplers.kamiltonian.values.sampler import ValueKamiltonian
 from pymc_kameleon.samplers.kamiltonian.values.state import Noise
 from pymc_kameleon.samplers.seam import Outcome
@@ -377,6 +378,18 @@ def test_refits_wait_for_as_many_new_points_as_there_are():
         state, x, y, _ = transition(rng, state, x, y, banana, tuning=True)
         sizes.add(state.learning.schedule.last_refit)
     np.testing.assert_allclose(sorted(sizes), [0, 420, 440, 480], atol=2)  # and not 420, 567
+
+
+@pytest.mark.parametrize(("places", "spread"), [(10, True), (1, False)], ids=["a mode", "one state, for long"])
+def test_a_mode_that_was_just_found_counts_before_it_is_in_the_variance(monkeypatch, places, spread):
+    """30 of 2,030 draws, 8 sds away: the variance is 1.9 times as large, and a refit waits for 2.25."""
+    rng = np.random.default_rng(1)
+    archive, states = rng.standard_normal((500, 2)), rng.standard_normal((2030, 2))
+    states[-30:] = np.repeat([8.0, 0.0] + 0.3 * rng.standard_normal((places, 2)), 30 // places, axis=0)
+    monkeypatch.setattr(refits, "reference_states", lambda state: (states, np.zeros(len(states))))
+    surrogate = SimpleNamespace(centre=np.zeros(2))
+    state = SimpleNamespace(dynamics=SimpleNamespace(surrogate=surrogate, inverse=np.eye(2), archive=archive))
+    assert refits.has_spread(state) == spread
 
 
 def test_without_enough_tuning_it_is_adaptive_metropolis():

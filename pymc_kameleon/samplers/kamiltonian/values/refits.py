@@ -21,6 +21,8 @@ from pymc_kameleon.surrogates.values import regression as value_regression
 from pymc_kameleon.surrogates.values.library import LIBRARY
 
 ARCHIVE = 500
+SPREAD = 1.5  # of a standard deviation, or of the farthest state's distance
+FAR = 5  # distinct states out there: a mode that has just been found had 7, a t and two bananas up to 2
 
 
 def refit(
@@ -164,7 +166,8 @@ def has_spread(state: State) -> bool:
     """Whether the chain has been farther than when the surrogate was fitted: in a banana's ends, in another mode.
 
     Coordinates, metric, archive and region are those of the last refit. What is compared are the largest and the
-    smallest ratio of variances over all directions.
+    smallest ratio of variances over all directions; and whether some states lie far beyond the farthest of then, which
+    in a mode that the chain has just found are too few to change a variance.
     """
     dynamics = state.dynamics
     z = (reference_states(state)[0] - dynamics.surrogate.centre) @ dynamics.inverse.T
@@ -173,4 +176,8 @@ def has_spread(state: State) -> bool:
         return True
     inverse = np.linalg.inv(factor)
     ratios = np.linalg.eigvalsh(inverse @ np.atleast_2d(np.cov(z.T)) @ inverse.T)
-    return bool(ratios[-1] > 1.5**2 or ratios[0] < 1.5**-2)
+    if ratios[-1] > SPREAD**2 or ratios[0] < SPREAD**-2:
+        return True
+    middle = dynamics.archive.mean(axis=0)
+    then, now = (np.linalg.norm((at - middle) @ inverse.T, axis=1) for at in (dynamics.archive, z))
+    return bool(history.count_distinct(z[now > SPREAD * then.max()]) >= FAR)
