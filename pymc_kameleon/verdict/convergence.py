@@ -87,7 +87,7 @@ def describe(judged: Judgement) -> str:
     """In a few words."""
     if math.isnan(judged.rhat):
         return "too few to judge"
-    return f"{judged.ess:.0f} effective, R-hat {judged.rhat:.3f}"
+    return f"{judged.ess:.0f} effective, {named(judged)}"
 
 
 def agreement(judged: Judgement) -> float:

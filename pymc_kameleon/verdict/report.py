@@ -13,6 +13,8 @@ from pymc_kameleon.steps.told.watch import MODELLED
 from pymc_kameleon.verdict import control_variates, convergence, doubts, of_steps
 
 MOST = 10  # times as much, in one advice
+EDGES = 0.5  # of the evaluations, without a density
+SHOWN = 3  # chains that are named, of those that are where the others are not
 NO_CLIMB_OF_BOXES = "none begins where black boxes are learned one by one (learn='all' has them)"
 
 
@@ -66,9 +68,9 @@ def report(idata: Any, model: Any = None) -> str:
         _cost(attributes, ess, chains, n),
         _agreement(judged, rhat, ess),
         *doubts.in_full(doubted),
-        *_surrogate(attributes),
+        *_surrogate(attributes, judged),
         *_moves(idata, attributes),
-        *_modes(idata, attributes),
+        *_modes(idata, attributes, judged),
         *_control_variates(idata),
         *_chains(idata, names, draws),
         *_divergences(idata),
@@ -106,7 +108,7 @@ def _agreement(judged: convergence.Judgement, rhat: doubts.Worst, ess: doubts.Wo
     return text if math.isnan(judged.nested) else text + nested
 
 
-def _surrogate(attributes: dict[str, Any]) -> Iterator[str]:
+def _surrogate(attributes: dict[str, Any], judged: convergence.Judgement) -> Iterator[str]:
     if "surrogate" not in attributes:
         return
     shared = "evaluations" in attributes  # otherwise each chain has its own, and this is the worst
@@ -127,7 +129,7 @@ def _surrogate(attributes: dict[str, Any]) -> Iterator[str]:
     yield f"{which} surrogate ({what}) was off by {error:.2g} out of sample, in units of the log density; {low}."
     if "missed_where" in attributes:
         yield advice.missed(attributes)
-    elif "probes" in attributes:
+    elif "probes" in attributes and convergence.has_converged(judged):  # else it comforts where nothing is known
         yield (
             f"{int(attributes['probes'])} points drawn from the flattened surrogate, farther out than the chains go, "
             "found nothing that it misses."
@@ -150,9 +152,9 @@ def _control_variates(idata: Any) -> Iterator[str]:
         yield f"It {may if gate.is_open else 'is no control variate, pk.expectations would refuse'}: {gate.why}"
 
 
-def _modes(idata: Any, attributes: dict[str, Any]) -> Iterator[str]:
+def _modes(idata: Any, attributes: dict[str, Any], judged: convergence.Judgement) -> Iterator[str]:
     """What climbs exclude; how many are known, how often chains changed, and what share of the draws is in each."""
-    if met := int(attributes.get("climbs_met", 0)):
+    if (met := int(attributes.get("climbs_met", 0))) and convergence.has_converged(judged):
         basin = f"{1.0 - 0.05 ** (1.0 / met):.0%}"
         yield (
             f"{met} of {int(attributes['climbs'])} climbs met: at 95 % no basin with more than {basin} of the starts "
@@ -165,7 +167,8 @@ def _modes(idata: Any, attributes: dict[str, Any]) -> Iterator[str]:
     changes = int((np.diff(labels, axis=1) != 0).sum())
     shares = ", ".join(f"{np.mean(labels == k):.0%}" for k in range(known))
     yield (
-        f"{known} modes are known, each with a surrogate of its own; chains changed between them {changes} times."
+        f"{known} modes are {'known' if convergence.has_converged(judged) else 'suspected'}, each with a surrogate of "
+        f"its own; chains changed between them {changes} times."
         # otherwise each pool counts its own
         + (f" In them are {shares} of the draws." if "pools" not in attributes else "")
         + (" So these shares are those of the starts, and say nothing." if not changes else "")
@@ -181,7 +184,8 @@ def _chains(idata: Any, names: list[str], draws: np.ndarray) -> Iterator[str]:
     z = np.abs(means - centre) / np.maximum(within, np.finfo(float).tiny)
     statistics = idata["sample_stats"]
     share = statistics["share"].values.mean(axis=1) if "share" in statistics else np.ones(len(means))
-    for chain in range(len(means)):
+    strange = np.flatnonzero((share < 0.7) | (z.max(axis=1) > 3.0))
+    for chain in strange[:SHOWN]:
         furthest = int(np.argmax(z[chain]))
         stands = f"{names[furthest]} = {means[chain, furthest]:.3g} against {centre[furthest]:.3g}"
         if share[chain] < 0.7:
@@ -189,8 +193,10 @@ def _chains(idata: Any, names: list[str], draws: np.ndarray) -> Iterator[str]:
                 f"Chain {chain} spent much of its time where the surrogate is too low (mean share {share[chain]:.2f}), "
                 f"at {stands} in the others."
             )
-        elif z[chain, furthest] > 3.0:
+        else:
             yield f"Chain {chain} is elsewhere: {stands} in the others: another mode, or it has not come to them yet."
+    if len(strange) > SHOWN:
+        yield f"Of the {len(means)} chains {len(strange) - SHOWN} more are where the others are not, or stuck."
 
 
 def _failures(idata: Any, attributes: dict[str, Any]) -> Iterator[str]:
@@ -201,15 +207,23 @@ def _failures(idata: Any, attributes: dict[str, Any]) -> Iterator[str]:
         return
     if "evaluations" in attributes:
         count, tried = int(attributes.get("nonfinite", 0)), int(attributes["evaluations"])
+        of = f"{count} evaluations ({{:.0%}})"
     elif "nonfinite" in idata["sample_stats"]:
         running = idata["sample_stats"]["nonfinite"].values
         count, tried = int((running[:, -1] - running[:, 0]).sum()), running.size
+        of = f"{count} of the draws' evaluations ({{:.0%}})"
     else:
         return
     if count > 0.01 * tried or (count and "evaluations" in attributes):
         yield (
-            f"{count} evaluations ({count / tried:.0%}) were not finite. Minus infinity where the density is zero by "
+            f"{of.format(count / tried)} were not finite. Minus infinity where the density is zero by "
             "right loses nothing; elsewhere the posterior lacks what lies there."
+        )
+    if count > EDGES * tried:
+        yield (
+            "Where so many are, the density ends at edges inside of what is sampled, as bounded errors make them: a "
+            "surrogate is smooth, and its moves end beyond them. Smooth errors, or a step without one "
+            "(pk.AdaptiveMetropolisStep) from initvals near the posterior."
         )
 
 

@@ -262,6 +262,27 @@ def test_a_wall_close_to_where_a_parameter_ends_is_not_worth_a_word():
     assert not doubts._is_wall(-np.exp(0.3 * np.log(x)), [0.0])  # far from 0, where nothing ends
 
 
+def test_of_many_strange_chains_three_are_named_and_nothing_comforts():
+    """Sixteen lines hide the verdict; and what climbs and probes found is of basins that these chains did not find."""
+    apart = {"climbs": 16, "climbs_met": 16, "probes": 80, "probes_missed": 0, "groups": [0] * 16}
+    found = run(**apart)
+    assert "climbs met" in pk.report(found)
+    assert "nothing that it misses" in pk.report(found)
+    found["posterior"]["mu"].values[:] += 50.0 * np.arange(16)[:, None]
+    text = pk.report(found)
+    assert text.count("is elsewhere") == 3
+    assert "Of the 16 chains 13 more are where the others are not" in text
+    assert "climbs met" not in text
+    assert "nothing that it misses" not in text
+
+
+@pytest.mark.parametrize(("nonfinite", "edges"), [(1200, True), (300, False)])
+def test_where_most_has_no_density_edges_are_named(nonfinite, edges):
+    text = pk.report(run(nonfinite=nonfinite))
+    assert f"{nonfinite} evaluations ({nonfinite / 1500:.0%}) were not finite" in text
+    assert ("ends at edges" in text) == edges
+
+
 def test_elements_have_the_names_that_arviz_gives_them():
     posterior = az.convert_to_dataset(
         {"x": np.random.default_rng(5).standard_normal((4, 50, 2, 2))},

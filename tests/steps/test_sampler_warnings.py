@@ -157,6 +157,18 @@ def test_a_black_box_that_another_step_evaluates_too_is_said(step, arguments):
 
 
 @OBJECT_MODE
+def test_beside_a_discrete_variable_nobody_is_told_of_nuts():
+    with pm.Model() as model:
+        x, day = pm.Normal("x"), pm.Poisson("day", 3.0)
+        pm.Potential("solver", tester.BlackBox(lambda *x: -0.5 * float(np.sum(np.square(x))))(x, day))
+        compound = CompoundStep([pk.AdaptiveMetropolisStep([x]), pm.Metropolis([day])])
+    tester.begin(compound)
+    said = compound.step(model.initial_point())[1][0]["warning"].message
+    assert "when a discrete variable moves, what was learned is of its old value" in said.lower()
+    assert "NUTS" not in said
+
+
+@OBJECT_MODE
 @pytest.mark.parametrize(
     ("step", "arguments"),
     [(pm.Metropolis, ""), (pm.Metropolis, "x"), (pk.AdaptiveMetropolisStep, "xz")],

@@ -34,11 +34,6 @@ SAMPLED_TWICE = (
     "{variables} is sampled by another step too. That is right but for a noisy log density, whose "
     "estimate is then drawn anew at every draw, and costs an evaluation more: give each variable to one step."
 )
-SOLVED_BESIDE = (
-    "{variables} is sampled by another step, which evaluates the black box of {factors} whenever it evaluates the log "
-    "density, needed or not: NUTS at every leapfrog step. Give all continuous variables to one step, and sum discrete "
-    "ones out where that can be done."
-)
 # no noisy factor depends on the other steps' variables, and those steps are biased all the same
 STEPS_BESIDE_NOISE = (
     "the log density is noisy, and the step that samples {variables} evaluates it anew at every "
@@ -83,10 +78,22 @@ HIDDEN_NOISE = (
 )
 
 
+def solved_beside(variables: list[str], factors: str, *, discrete: bool) -> str:
+    """Another step evaluates the black boxes, too."""
+    do = "Give all continuous variables to one step: NUTS evaluates at every leapfrog step."
+    if discrete:
+        do = "When a discrete variable moves, what was learned is of its old value: sum it out where you can."
+    return (
+        f"{', '.join(variables)} is sampled by another step, which evaluates the black box of {factors} whenever it "
+        f"evaluates the log density, needed or not. {do}"
+    )
+
+
 def missed(found: dict) -> str:
     """Probes lie where the surrogate does not cover the posterior."""
+    has = "has a log density" if found["probes_missed"] == 1 else "have log densities"
     return (
-        f"{found['probes_missed']} of {found['probes']} points drawn from the flattened surrogate have log densities "
+        f"{found['probes_missed']} of {found['probes']} points drawn from the flattened surrogate {has} "
         f"as high as the draws', where the surrogate is far too low: near {found['missed_where']}. Only random-walk "
         "moves reach that, and there may be too few draws of it."
     )

@@ -6,6 +6,7 @@ from contextlib import suppress
 from typing import Any
 
 import numpy as np
+from pymc import discrete_types
 from pymc.exceptions import SamplingError
 
 from pymc_kameleon.numerics import history
@@ -52,8 +53,8 @@ class Watch(SamplerWarnings):
             told = advice.SAMPLED_TWICE.format(variables=", ".join(shared))
             self.add("shared variables", told, whole_run=True)
         if not density.noisy and (solved := solved_beside(step)):
-            variables, factors = ", ".join(solved), ", ".join(black_boxes(step.model))
-            told = advice.SOLVED_BESIDE.format(variables=variables, factors=factors)
+            discrete = any(v.name in solved and v.dtype in discrete_types for v in step.model.value_vars)
+            told = advice.solved_beside(solved, ", ".join(black_boxes(step.model)), discrete=discrete)
             self.add("black boxes beside", told, whole_run=True)
         if density.suspects:
             self.add("hidden generator", advice.hidden_noise(density.suspects), whole_run=True)
