@@ -18,8 +18,8 @@ from pymc_kameleon.surrogates.factors.splines import CAREFUL, FEWEST, INPUTS, MA
 GOOD = 1e-3  # squared error of the log density, of all factors together: no reason to look further
 POOR = 5e-2  # ... and a reason to try a spline for a log likelihood
 # From median to 1 % as so many times to the quartile: 3.4 of a normal, 4.8 of log X where X is exponential, 5.3 half a
-# normal. At 4 tails are taken for long that are not: six patients at 3,000 evaluations 326 effective draws per 1000 (mean
-# of four seeds), at 4.5 463, without 455; twelve at 300 160, 240 and 95
+# normal. At 4 tails are taken for long that are not: six patients at 3,000 evaluations 326 effective draws per 1000
+# (mean of four seeds), at 4.5 463, without 455; twelve at 300 160, 240 and 95
 LONG = 4.5
 WORSE = 1.3  # what a level tail may cost elsewhere: the held-out error leaves out the worst points, which are there
 
