@@ -282,8 +282,8 @@ def page(cells: dict[Cell, dict]) -> str:
         f'paper\'s, or, "gamma = 0.5", those of the dissertation, the initial nu from a trial run too. Seed {SEED}.',
         "The dissertation finds more effective draws per second for F-KAMH than for KAMH (figures 5.4 and 5.5), and, "
         "where evaluations cost more than proposals, as many (A.1). Here is the best D beside the better n, both "
-        "chosen by the same chains. The dissertation's code, of both samplers, takes the density under the state accepted "
-        "before, the previous state's covariance, for the reverse one; its draws are of another distribution.",
+        "chosen by the same chains. The dissertation's code, of both samplers, takes the density under the state "
+        "accepted before, the previous state's covariance, for the reverse one; its draws are of another distribution.",
         headline(found),
     ]
     for target, r in found.items():
