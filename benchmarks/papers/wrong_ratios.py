@@ -1,13 +1,14 @@
 """Two ratios of published codes that leave another distribution: what they do is in ``papers.features``."""
 
 import math
-from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
 from pymc_kameleon.samplers.kameleon import local_moves
 from pymc_kameleon.samplers.kameleon.fast import FastKameleon
 from pymc_kameleon.samplers.kameleon.full import Kameleon
+from pymc_kameleon.samplers.kameleon.local_moves import LocalMoves
 from pymc_kameleon.samplers.seam import NOTHING
 
 
@@ -19,9 +20,10 @@ class NoReverse(Kameleon):
         return super().propose(rng, x, state)._replace(log_q_ratio=0.0)  # the error
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class WrongReverse(FastKameleon):
-    """F-KAMH in all but the ratio; its state is a pair: the covariance where the chain was before comes with it."""
+class PreviousCovariance(LocalMoves):
+    """``right`` in all but the ratio; its state is a pair: the covariance where the chain was before comes with it."""
+
+    right: ClassVar[type[LocalMoves]]
 
     def init(self, rng, x, known=NOTHING):
         """See :class:`pymc_kameleon.samplers.seam.Sampler`."""
@@ -33,10 +35,10 @@ class WrongReverse(FastKameleon):
         proposal = super().propose(rng, x, inner)
         if proposal.move != "local" or previous is None:
             return proposal
-        gamma, eta = self.local_gamma(inner), math.exp(inner.log_scale)
+        gamma, scale = self.local_gamma(inner), math.exp(inner.log_scale)
         delta = np.linalg.solve(inner.factor, proposal.position - x)
-        forward = local_moves.log_step_density(delta, inner.covariance, gamma, eta)
-        reverse = local_moves.log_step_density(delta, previous, gamma, eta)  # the error
+        forward = local_moves.log_step_density(delta, inner.covariance, gamma, scale)
+        reverse = local_moves.log_step_density(delta, previous, gamma, scale)  # the error
         return proposal._replace(log_q_ratio=reverse - forward)
 
     def place(self, state, point, proposal=None):
@@ -49,9 +51,21 @@ class WrongReverse(FastKameleon):
     def adapt(self, rng, state, outcome):
         """See :class:`pymc_kameleon.samplers.seam.Sampler`."""
         inner, previous = state
-        own = FastKameleon(**{name: getattr(self, name) for name in self.defaults()})
+        own = self.right(**{name: getattr(self, name) for name in self.defaults()})
         return own.adapt(rng, inner, outcome), previous
 
     def freeze(self, state):
         """See :class:`pymc_kameleon.samplers.seam.Sampler`."""
         return super().freeze(state[0]), state[1]
+
+
+class WrongReverse(PreviousCovariance, Kameleon):
+    """KAMH as the dissertation's appendix B.1 has it."""
+
+    right = Kameleon
+
+
+class WrongReverseFast(PreviousCovariance, FastKameleon):
+    """F-KAMH as its appendix B.2 has it."""
+
+    right = FastKameleon
