@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import pymc_kameleon as pk
+from pymc_kameleon.samplers import seam
 from pymc_kameleon.steps import KamiltonianStep
 from pymc_kameleon.steps.base import KernelStep
 from tests.public.bad_input import PAGE, SECTIONS, model, page
@@ -82,6 +83,6 @@ def test_no_option_takes_what_makes_no_sense(step, chosen, name, monkeypatch):
 
 
 def test_the_test_above_would_notice(monkeypatch):
-    monkeypatch.setattr("pymc_kameleon.samplers.seam.check_types", lambda *_: None)
+    monkeypatch.setattr(seam, "check_types", lambda *_: None)
     with pytest.raises(Accepted):
         test_no_option_takes_what_makes_no_sense(STEPS[0], {}, "learn_from_values", monkeypatch)

@@ -6,8 +6,8 @@ from contextlib import suppress
 from typing import Any
 
 import numpy as np
-from pymc import discrete_types
 from pymc.exceptions import SamplingError
+from pymc.vartypes import discrete_types
 
 from pymc_kameleon.numerics import history
 from pymc_kameleon.samplers import noise_probe
