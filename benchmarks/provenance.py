@@ -1,6 +1,6 @@
 """Which code made a result. The last line of every page says version, code, commit, machine and date.
 
-*Code* is git's hash of the folder ``pymc_kameleon``: the same for two commits that do not differ in it. Three tiers:
+*Code* is a hash of the package without comments and docstrings: a change of words makes no result stale. Three tiers:
 
 headline
     What README and docs quote. Made anew, whole, for a release; stale if it is of other code than the present.
@@ -16,22 +16,27 @@ laboratory
 
 import argparse
 import datetime
+import hashlib
 import logging
 import os
 import platform
 import re
 import subprocess
 import sys
+import tokenize
 import warnings
 from collections.abc import Callable, Iterable
 from functools import cache
 from importlib.metadata import version
+from io import StringIO
+from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
 from benchmarks.basics import versions
 
 ROOT = Path(__file__).parents[1]
+PACKAGE = ROOT / "pymc_kameleon"
 FOLDER = Path(__file__).parent / "results"
 SEVERAL = "of several versions"
 
@@ -76,11 +81,33 @@ def _git(*arguments: str) -> str:
     return done.stdout.strip()
 
 
+def without_words(text: str) -> str:
+    """Lines of code: comments, docstrings and empty lines left out."""
+    lines = text.splitlines()
+    tokens = [t for t in tokenize.generate_tokens(StringIO(text).readline) if t.type != tokenize.NL]
+    begins, words = True, []
+    for token, then in pairwise(tokens):
+        if token.type == tokenize.COMMENT or (
+            begins and token.type == tokenize.STRING and then.type == tokenize.NEWLINE
+        ):
+            words.append(token)
+        if token.type != tokenize.COMMENT:
+            begins = token.type in (tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT)
+    for token in reversed(words):
+        (first, start), (last, end) = token.start, token.end
+        lines[first - 1 : last] = [lines[first - 1][:start] + lines[last - 1][end:]]
+    return "\n".join(line.rstrip() for line in lines if line.strip())
+
+
 @cache
 def code() -> str:
-    """The present package's, with a plus where it has changes that are in no commit."""
-    changes = "+" if _git("status", "--porcelain", "--", "pymc_kameleon") else ""
-    return (_git("rev-parse", "HEAD:pymc_kameleon")[:12] or "unknown") + changes
+    """The present package's, as it lies in the folder: names and contents of modules and data."""
+    digest = hashlib.sha1()
+    for path in sorted(p for p in PACKAGE.rglob("*.*") if p.suffix in (".py", ".csv")):
+        text = path.read_text("utf-8")
+        text = without_words(text) if path.suffix == ".py" else text
+        digest.update(f"{path.relative_to(PACKAGE).as_posix()}\n{text}\n".encode())
+    return digest.hexdigest()[:12]
 
 
 class Made(NamedTuple):

@@ -32,6 +32,43 @@ def test_stores_are_whole(path):
         assert all(made["code"] for made in cells.load(path.stem).values())
 
 
+COMMENTED = '''"""Words."""
+
+def f(x):  # words
+    """Words,
+
+    more of them.
+    """
+    # words
+    y = "no # words"
+    """Words of y."""
+    return f"{x} # none" + y
+'''
+
+
+def test_words_are_no_code():
+    bare = """def f(x):\n    y = "no # words"\n    return f"{x} # none" + y"""
+    assert provenance.without_words(COMMENTED) == provenance.without_words(bare) == bare
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "same"),
+    [("more", "other", True), ("  # words\n    y", "\n    y", True), ("no #", "a #", False), ("x} # ", "x} ", False)],
+    ids=["a docstring", "a comment", "a string", "an f-string"],
+)
+def test_a_change_of_words_is_the_same_code(old, new, same, tmp_path, monkeypatch):
+    monkeypatch.setattr(provenance, "PACKAGE", tmp_path)
+    changed = COMMENTED.replace(old, new)
+    assert changed != COMMENTED
+    found = set()
+    for text in (COMMENTED, changed):
+        (tmp_path / "module.py").write_text(text, "utf-8")
+        provenance.code.cache_clear()
+        found.add(provenance.code())
+    provenance.code.cache_clear()
+    assert (len(found) == 1) == same
+
+
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
     """Results elsewhere, and code that is "one"."""
