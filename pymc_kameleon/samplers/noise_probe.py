@@ -70,6 +70,8 @@ def record(probe: NoiseProbe, value: float, noise: Any) -> NoiseProbe:
     """Take the ``value`` that a probe found."""
     if probe.first is None:
         return probe._replace(first=(value, noise))
+    if math.isnan(value) or math.isnan(probe.first[0]):  # it failed, which tells nothing of the noise
+        return probe._replace(first=None)
     pairs = probe.pairs + 1
     # a third of the pairs is remembered: the first are of where the chain began
     late = min(max(pairs // 3, MEASURED), MEMORY)

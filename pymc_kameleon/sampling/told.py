@@ -13,6 +13,7 @@ from pymc_kameleon.samplers.pooled.chains import posterior
 from pymc_kameleon.samplers.pooled.pools import Pools
 from pymc_kameleon.steps.factors.factored_density import FactoredDensity
 from pymc_kameleon.steps.log_density import LogDensity
+from pymc_kameleon.steps.noise.noisy_factors import noisy_names
 from pymc_kameleon.steps.prior_scale import finite_ends
 from pymc_kameleon.steps.told import advice
 from pymc_kameleon.verdict import convergence
@@ -92,7 +93,7 @@ def _where_it_failed(run: Any, model: pm.Model, density: LogDensity) -> str:
         factors = density.offending_factors(model, point)
     except Exception:  # a model may raise only sometimes; what is known is said all the same
         factors = {}
-    return advice.where_it_failed(factors, value, point)
+    return advice.where_it_failed(factors, value, point, noisy_names(model) if density.noisy else "")
 
 
 def _named(x: np.ndarray, density: LogDensity) -> str:

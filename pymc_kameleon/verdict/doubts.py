@@ -44,14 +44,16 @@ class Found(NamedTuple):
     pools: Difference | None
     heavy: list[Worst]
     cut: list[Worst]
+    biased: str  # noisy factors, where no step of this package kept their estimates
 
 
 def find(
-    idata: Any, names: list[str], draws: np.ndarray, judged: convergence.Judgement, ends: Iterable[float] = ()
-) -> Found:
+    idata: Any, names: list[str], draws: np.ndarray, judged: convergence.Judgement, ends: Iterable[float] = (),
+    noisy: str = "",
+) -> Found:  # fmt: skip
     """Look at ``draws`` (chains, n, elements) for tails, and at what the run says of itself.
 
-    ``ends`` are those of the parameters' supports, as far as they are known.
+    ``ends`` are those of the parameters' supports, as far as they are known; ``noisy`` names what is estimated.
     """
     attributes, heavy, cut = dict(idata["posterior"].attrs), [], []
     # a lone chain elsewhere is no tail, nor is a small mode
@@ -71,11 +73,14 @@ def find(
                 and _is_wall(sign * x, [sign * end for end in ends])
             ]
     heavy.sort(key=lambda tail: -tail.value)
-    return Found(attributes, compare_pools(names, draws, attributes), heavy, cut)
+    biased = "" if "move" in idata["sample_stats"] else noisy
+    return Found(attributes, compare_pools(names, draws, attributes), heavy, cut, biased)
 
 
 def in_short(found: Found) -> Iterator[str]:
     """For the verdict, the gravest first."""
+    if found.biased:
+        yield f"{found.biased} is noisy, and these steps draw from another distribution"
     if found.pools is not None and found.pools.errors > APART:
         yield "the pools disagree"
     if "ends_elsewhere" in found.attributes:
@@ -90,6 +95,11 @@ def in_short(found: Found) -> Iterator[str]:
 
 def in_full(found: Found) -> Iterator[str]:
     """With figures, and what to do."""
+    if found.biased:
+        yield (
+            f"No step of pymc_kameleon made these draws. Other steps estimate {found.biased} anew at every draw, and "
+            "what they sample is too wide, however well it converges: pm.sample(step=pk.KamiltonianStep()) is exact."
+        )
     if found.heavy:
         yield (
             f"Heavy tails: {_listed(found.heavy)}. From .5 on there is no variance, from 1 on no mean, and chains have "

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from pymc_kameleon.steps.noise.noisy_factors import noisy_names
 from pymc_kameleon.steps.pooled_trace import group, plain
 from pymc_kameleon.steps.prior_scale import finite_ends
 from pymc_kameleon.steps.told import advice
@@ -61,20 +62,21 @@ def report(idata: Any, model: Any = None) -> str:
     judged = convergence.judge(draws, None if groups is None else [int(g) for g in np.ravel(groups)])
     ess, rhat = _worst(names, draws)
     ends = attributes.get("ends", ()) if model is None else finite_ends(model)
-    doubted = doubts.find(idata, names, draws, judged, np.ravel(ends))
+    noisy = noisy_names(model) if model is not None else ""
+    doubted = doubts.find(idata, names, draws, judged, np.ravel(ends), noisy)
     parts = [
         convergence.verdict(judged, len(names), doubts.in_short(doubted)),
         *_failures(idata, attributes),
         _cost(attributes, ess, chains, n),
         _agreement(judged, rhat, ess),
         *doubts.in_full(doubted),
-        *_surrogate(attributes, judged),
+        *_surrogate(attributes, judged, noisy),
         *_moves(idata, attributes),
         *_modes(idata, attributes, judged),
         *_control_variates(idata),
-        *_chains(idata, names, draws),
+        *_chains(idata, names, draws, learned=attributes.get("surrogate") != "none"),
         *_divergences(idata),
-        *_advice(judged, ess, attributes, n, _wanted(attributes, len(names), model)),
+        *_advice(judged, ess, attributes, n, _wanted(attributes, len(names), model), noisy),
         *_unseen(attributes),
     ]
     return "\n".join(part for part in parts if part)
@@ -108,7 +110,7 @@ def _agreement(judged: convergence.Judgement, rhat: doubts.Worst, ess: doubts.Wo
     return text if math.isnan(judged.nested) else text + nested
 
 
-def _surrogate(attributes: dict[str, Any], judged: convergence.Judgement) -> Iterator[str]:
+def _surrogate(attributes: dict[str, Any], judged: convergence.Judgement, noisy: str) -> Iterator[str]:
     if "surrogate" not in attributes:
         return
     shared = "evaluations" in attributes  # otherwise each chain has its own, and this is the worst
@@ -126,7 +128,8 @@ def _surrogate(attributes: dict[str, Any], judged: convergence.Judgement) -> Ite
         worst = attributes["worst_factor"]
         hardest = f", one by one, {'that of' if shared else 'number'} {worst} the hardest"
         what = "of the black box" if boxes == 1 else f"of {boxes} black boxes{hardest}"
-    yield f"{which} surrogate ({what}) was off by {error:.2g} out of sample, in units of the log density; {low}."
+    units = "in units of the log density" + (f", the noise of {noisy} included" if noisy else "")
+    yield f"{which} surrogate ({what}) was off by {error:.2g} out of sample, {units}; {low}."
     if "missed_where" in attributes:
         yield advice.missed(attributes)
     elif "probes" in attributes and convergence.has_converged(judged):  # else it comforts where nothing is known
@@ -176,22 +179,24 @@ def _modes(idata: Any, attributes: dict[str, Any], judged: convergence.Judgement
     )
 
 
-def _chains(idata: Any, names: list[str], draws: np.ndarray) -> Iterator[str]:
+def _chains(idata: Any, names: list[str], draws: np.ndarray, *, learned: bool) -> Iterator[str]:
     """Which chain is where the others are not, or where the surrogate is wrong."""
     means = draws.mean(axis=1)
     # that of all draws grows with what is looked for: no mean of fewer than eight chains is three of those away
     centre, within = np.median(means, axis=0), np.median(draws.std(axis=1), axis=0)
     z = np.abs(means - centre) / np.maximum(within, np.finfo(float).tiny)
     statistics = idata["sample_stats"]
-    share = statistics["share"].values.mean(axis=1) if "share" in statistics else np.ones(len(means))
+    has_share = learned and "share" in statistics
+    share = statistics["share"].values.mean(axis=1) if has_share else np.ones(len(means))
     strange = np.flatnonzero((share < 0.7) | (z.max(axis=1) > 3.0))
     for chain in strange[:SHOWN]:
         furthest = int(np.argmax(z[chain]))
-        stands = f"{names[furthest]} = {means[chain, furthest]:.3g} against {centre[furthest]:.3g}"
+        others = np.median(np.delete(means[:, furthest], chain))
+        stands = f"{names[furthest]} = {means[chain, furthest]:.3g} against {others:.3g}"
         if share[chain] < 0.7:
             yield (
-                f"Chain {chain} spent much of its time where the surrogate is too low (mean share {share[chain]:.2f}), "
-                f"at {stands} in the others."
+                f"Chain {chain} spent much of its time at log densities above the surrogate's (mean share "
+                f"{share[chain]:.2f}), at {stands} in the others."
             )
         else:
             yield f"Chain {chain} is elsewhere: {stands} in the others: another mode, or it has not come to them yet."
@@ -264,7 +269,7 @@ def _longer(more: int, attributes: dict[str, Any], n: int, wanted: int) -> str:
 
 
 def _advice(
-    judged: convergence.Judgement, ess: doubts.Worst, attributes: dict[str, Any], n: int, wanted: int
+    judged: convergence.Judgement, ess: doubts.Worst, attributes: dict[str, Any], n: int, wanted: int, noisy: str
 ) -> Iterator[str]:
     helps = []
     if not convergence.is_enough(judged, convergence.ENOUGH):
@@ -273,7 +278,8 @@ def _advice(
     if attributes.get("surrogate") == "none" or float(attributes.get("residual_sd", 0.0)) > 1.0:
         if "evaluations" in attributes:
             helps.append("fewer chains with as many evaluations, so that more rounds are left to learn in")
-        helps.append("another parametrisation (logarithms of scales, non-centred hierarchies)")
+        less = f"less noise (more work for the estimator of {noisy})"
+        helps.append(less if noisy else "another parametrisation (logarithms of scales, non-centred hierarchies)")
     if "missed_where" in attributes:
         helps.append("more evaluations for tuning, and another seed with initvals='prior' to compare")
     if n < 50 and ess.value >= convergence.FEW:

@@ -373,6 +373,8 @@ BOXES = [
     Row("… work=2.5", lambda: pk.NoisyLogLikelihood(takes_work, work=2.5), ValueError, "work must be a positive integer, got 2.5"),
     Row("… work=5, of an estimator without it", lambda: pk.NoisyLogLikelihood(lambda rng, x: 0.0, work=5), TypeError,
         "it has to be callable as fn(rng, *parameters, work=N)"),
+    Row("… whose estimator asks for work, without work=", lambda: pk.NoisyLogLikelihood(takes_work)(1.0), TypeError,
+        "takes_work(rng, x, work) cannot be called with the generator, 1 parameter: missing a required argument: 'work'. Work is given by"),
     Row("… work=5, auxiliary_shape=(3,)", lambda: pk.NoisyLogLikelihood(takes_work, (3,), work=5), ValueError,
         "work=5 is tuned, and auxiliary_shape=(3,) has a size that does not change"),
 ]  # fmt: skip

@@ -71,7 +71,7 @@ SAID = {
     ),
     "probes": ({"probes": 40, "probes_missed": 0}, [USABLE, "40 points drawn from the flattened surrogate"], []),
     "a chain that is not covered": (
-        {"share": 0.2}, ["Chain 5 spent much of its time where the surrogate is too low (mean share 0.20)"], [],
+        {"share": 0.2}, ["Chain 5 spent much of its time at log densities above the surrogate's (mean share 0.20)"], [],
     ),
     "few draws": ({"n": 12, "chains": 6}, ["Not usable"], []),
     "failures": (
@@ -105,6 +105,37 @@ def test_what_is_said(case):
     assert [phrase for phrase in absent if phrase in text] == []
     if phrases and phrases[0].startswith(("Usable", "Not usable")):
         assert text.startswith(phrases[0])
+
+
+def noisy_model():
+    with pm.Model() as model:
+        x = pm.Normal("x")
+        pm.Potential("estimate", pk.NoisyLogLikelihood(lambda rng, x: -0.5 * x**2 + rng.standard_normal())(x))
+    return model
+
+
+def test_noise_is_named_and_no_parametrisation_is_advised_for_it():
+    model = noisy_model()
+    text = pk.report(run(residual_sd=1.2), model)
+    assert "in units of the log density, the noise of estimate included" in text
+    assert "less noise (more work for the estimator of estimate)" in text
+    assert "parametrisation" not in text
+    assert "another parametrisation" in pk.report(run(residual_sd=1.2))
+
+
+def test_a_step_that_keeps_no_estimate_is_not_usable_on_a_noisy_model():
+    made = run()
+    assert pk.report(made, noisy_model()).startswith(USABLE)
+    del made["sample_stats"]["move"]
+    assert pk.report(made).startswith(USABLE)
+    text = pk.report(made, noisy_model())
+    assert text.startswith("Not usable: estimate is noisy, and these steps draw from another distribution.")
+    assert "too wide" in text
+
+
+def test_of_two_chains_the_others_is_the_other():
+    text = pk.report(run(chains=2, shift=20.0))
+    assert re.search(r"Chain 1 is elsewhere: theta\[0\] = (19|20)\S* against -?0\.\d+ in the others", text), text
 
 
 def test_nine_draws_are_not_judged():

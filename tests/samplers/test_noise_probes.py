@@ -16,6 +16,15 @@ from tests.samplers.test_life import born, lived, noisy, on_a_line
 from tests.samplers.test_seam import every_sampler
 
 
+def test_what_failed_is_no_noise():
+    """A NaN among the probes leaves its pair out: neither half is paired with another point's."""
+    values, probe = [0.0, 1.0, math.nan, 5.0, 9.0, math.nan, 2.0, 4.0], noise_probe.NoiseProbe()
+    for value in values:
+        probe = noise_probe.record(probe, value, None)
+    assert probe.squares == (0.5, 2.0)
+    assert probe.pairs == 2
+
+
 class Estimate:
     """N(0, 1) with log-estimate noise of sd 2: a step of length zero is accepted with probability 0.16."""
 

@@ -55,6 +55,12 @@ def factors_of(model) -> tuple[list, list, list[bool]]:
     return factors, terms, [bool(find_rng_nodes([term])) for term in terms]
 
 
+def noisy_names(model) -> str:
+    """Of the factors that are noisy, for a message; "" where there are none."""
+    factors, _, noisy = factors_of(model)
+    return names(f for f, is_noisy in zip(factors, noisy, strict=True) if is_noisy)
+
+
 def all_factors(model) -> list:
     """What the log density of a model is made of: random variables and potentials."""
     return [*model.free_RVs, *model.observed_RVs, *model.potentials]

@@ -43,7 +43,8 @@ class NoisyLogLikelihood(RNGConsumerOp):
     Raises
     ------
     TypeError
-        If ``fn`` cannot be called, or takes no ``work`` although it is given.
+        If ``fn`` cannot be called, or takes no ``work`` although it is given; when it is applied to parameters, if it
+        does not take as many.
     ValueError
         If ``work`` or ``auxiliary_shape`` is not made of positive integers, or both are given.
 
@@ -99,6 +100,7 @@ class NoisyLogLikelihood(RNGConsumerOp):
 
     def __call__(self, *parameters, rng=None, **kwargs):
         """The log estimate as a scalar variable; every call has a random stream, and work, of its own."""
+        _check_call(self.fn, len(parameters), self.work)
         if rng is None:
             rng = pytensor.shared(np.random.default_rng(), name="noise")
         if self.work is not None:
@@ -201,6 +203,21 @@ def _work(given, fn, auxiliary_shape) -> int:
     return int(given)
 
 
+def _check_call(fn, parameters: int, work) -> None:
+    """That ``fn`` takes what it will be given, before anything is sampled."""
+    named = {} if work is None else {"work": work}
+    with suppress(ValueError):
+        signature = inspect.signature(fn)
+        try:
+            signature.bind(None, *[None] * parameters, **named)
+        except TypeError as error:
+            given = f"the generator, {parameters} parameter{'s' * (parameters != 1)}" + f", work={work}" * bool(named)
+            more = ". Work is given by NoisyLogLikelihood(fn, work=N)" if not named and "'work'" in str(error) else ""
+            raise TypeError(
+                f"the estimator {_name_of(fn)}{signature} cannot be called with {given}: {error}{more}."
+            ) from None
+
+
 _BY_PLACE = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.VAR_POSITIONAL)
 
 
@@ -236,8 +253,8 @@ def _warn_other_steps(fgraph, node):
     _log.warning(
         f"{type(step).__name__} evaluates the noisy log likelihood {_name_of(node.op.fn)} anew at every draw and so "
         "samples a posterior that is too wide, however good its effective sample size looks. Give the variables that "
-        "the likelihood depends on to one step of pymc_kameleon, and build steps of other variables with "
-        "pymc_kameleon.pseudo_marginal.step_beside_noise."
+        "the likelihood depends on to one step of this package, as step=pymc_kameleon.KamiltonianStep(), and build "
+        "steps of other variables with pymc_kameleon.pseudo_marginal.step_beside_noise."
     )
     return False
 

@@ -74,7 +74,7 @@ NEVER_ACCEPTED = (
 HIDDEN_NOISE = (
     "the log density seems to draw random numbers that PyTensor cannot see ({}): parallel chains would share them, "
     "random_seed would not reproduce them, and compiled functions may freeze them. Put the estimator into "
-    "pymc_kameleon.NoisyLogLikelihood(fn), whose fn(rng, *parameters) gets its generator from the step."
+    "pymc_kameleon.NoisyLogLikelihood(fn), and draw from the rng alone that it gives to fn(rng, *parameters)."
 )
 
 
@@ -136,19 +136,23 @@ UNUSED_EVALUATIONS = (
 )
 
 
-def where_it_was_evaluated(step: str, at: dict, black_boxes: list[str]) -> str:
+def where_it_was_evaluated(step: str, at: dict, black_boxes: list[str], error: Exception) -> str:
     """The note on an exception of the model's."""
     where = f" of {' or '.join(map(repr, black_boxes))}," if black_boxes else ""
-    return (
-        f"{step} was evaluating the log density{where} at {at} (unconstrained values). Where a "
-        "model cannot be evaluated it can return NaN instead of raising: the proposal is then rejected, and "
+    instead = (
+        " Where a model cannot be evaluated it can return NaN instead of raising: the proposal is then rejected, and "
         "counted in the statistic 'nonfinite'."
+    )
+    return f"{step} was evaluating the log density{where} at {at} (unconstrained values)." + (
+        "" if isinstance(error, TypeError | NameError | AttributeError) else instead  # those are to be mended
     )
 
 
-def where_it_failed(factors: dict, value: float, at: dict) -> str:
-    """Which factor was NaN or +inf, where, what follows from it and what to do."""
+def where_it_failed(factors: dict, value: float, at: dict, noisy: str = "") -> str:
+    """Which factor was NaN or +inf, where, what follows from it and what to do; ``noisy``: those that are estimates."""
     found = ", ".join(f"{name} = {v}" for name, v in factors.items()) or f"the sum, {value}"
+    if noisy and not factors:
+        found = f"the estimate of {noisy}, {value} once and a number when it was made again,"
     return (
         f"last {found} at {', '.join(f'{n} = {np.asarray(v).tolist()}' for n, v in at.items())} "
         "(unconstrained). Such points are rejected: NaN says that a model cannot be evaluated there, and the posterior "
@@ -190,7 +194,7 @@ def too_noisy(sd: float, *, correlated: bool) -> str:
     low, high = noise_probe.work_factors(sd)
     return (
         f"late in tuning the noise of the log density has a standard deviation of {sd:.1f}, which lets at most "
-        f"{noise_probe.standstill_acceptance(sd):.0%} of any moves through. {noise_probe.BEST_SD[0]} to "
+        f"{noise_probe.standstill_acceptance(sd):.2g} of any moves through. {noise_probe.BEST_SD[0]} to "
         f"{noise_probe.BEST_SD[1]} is best (Doucet et al., 2015): give the estimator {low:.0f} to {high:.0f} "
         "times the work (particles, importance samples, simulations)"
         f"{'' if correlated else ', or correlate the noise of successive estimates (correlation=)'}."
@@ -202,10 +206,11 @@ def work_chosen(work: Work, probe: NoiseProbe) -> str:
     now, given = (", ".join(map(str, n)) for n in (work.now, work.given))
     if work.pairs == 0:
         return f"work={now} as given: tuning was too short to measure the noise of the log density."
+    gets = f"keeps work={now}, as given" if now == given else f"gets work={now} from now on ({given} given)"
     return (
-        f"the estimator gets work={now} from now on ({given} given), with which the log estimate's noise has a "
+        f"the estimator {gets}, with which the log estimate's noise has a "
         f"standard deviation of {noise_probe.sd(probe):.1f}; at the noisiest of {len(probe.squares)} points late in "
-        f"tuning two differ by {math.sqrt(2.0 * max(probe.squares)):.1f}; {work.spent} were spent on tuning."
+        f"tuning two differ by {math.sqrt(2.0 * max(probe.squares)):.1f}; tuning took {work.spent} in all."
     )
 
 

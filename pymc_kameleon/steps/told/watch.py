@@ -15,7 +15,7 @@ from pymc_kameleon.samplers.life import Doubt, Told
 from pymc_kameleon.samplers.seam import NEVER
 from pymc_kameleon.steps.factors.returned import misreturned, raised_by_the_model
 from pymc_kameleon.steps.noise.demands import differ, solved_beside, variables_beside, variables_shared
-from pymc_kameleon.steps.noise.noisy_factors import black_boxes
+from pymc_kameleon.steps.noise.noisy_factors import black_boxes, noisy_names
 from pymc_kameleon.steps.told import advice
 from pymc_kameleon.steps.told.progress import NO_PROPOSALS
 from pymc_kameleon.steps.told.sampler_warnings import SamplerWarnings, WarningType
@@ -107,7 +107,8 @@ class Watch(SamplerWarnings):
         factors = density.offending_factors(self.step.model, point)
         if -math.inf in factors.values():
             return False
-        where = advice.where_it_failed(factors, value, density.update({}, x))
+        noisy = noisy_names(self.step.model) if density.noisy else ""
+        where = advice.where_it_failed(factors, value, density.update({}, x), noisy)
         told = sentence.format(failed=failures, tried=tried, where=where)
         self.add("failures", told, failures=failures, tried=tried)
         return True
@@ -185,7 +186,7 @@ class Watch(SamplerWarnings):
                 if said := misreturned(step.model, point):
                     error.add_note(said)
         at = {name: value.tolist() for name, value in here.items()}
-        error.add_note(advice.where_it_was_evaluated(self.speaker, at, black_boxes(step.model)))
+        error.add_note(advice.where_it_was_evaluated(self.speaker, at, black_boxes(step.model), error))
 
 
 def settled(doubt: Doubt) -> bool:
