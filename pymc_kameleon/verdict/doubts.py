@@ -4,7 +4,7 @@ Pools that learned apart and disagree; climbs that ended, or probes that lie, wh
 that end where the surrogate is wrong.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -44,22 +44,24 @@ class Found(NamedTuple):
     pools: Difference | None
     heavy: list[Worst]
     cut: list[Worst]
+    ends_are_known: bool  # where priors end
     biased: str  # noisy factors, where no step of this package kept their estimates
 
 
 def find(
-    idata: Any, names: list[str], draws: np.ndarray, judged: convergence.Judgement, ends: Iterable[float] = (),
+    idata: Any, names: list[str], draws: np.ndarray, judged: convergence.Judgement,
+    known_ends: Sequence[float] | None = None,
     noisy: str = "",
 ) -> Found:  # fmt: skip
     """Look at ``draws`` (chains, n, elements) for tails, and at what the run says of itself.
 
-    ``ends`` are those of the parameters' supports, as far as they are known; ``noisy`` names what is estimated.
+    ``known_ends`` are those of the parameters' supports, None if they are not known; ``noisy`` names what is estimated.
     """
     attributes, heavy, cut = dict(idata["posterior"].attrs), [], []
     # a lone chain elsewhere is no tail, nor is a small mode
     if convergence.has_converged(judged) and int(attributes.get("modes", 1)) == 1:
         own, accept = own_moves(idata)
-        ends = {*ENDS, *ends}
+        ends = {*ENDS, *(() if known_ends is None else known_ends)}
         # Pareto k: 1 / df of Student's t, .45 is 2.2; lognormal .25, normal -.1, normal cut at 1.6 sds -.6
         for name, x in zip(names, np.moveaxis(draws, 2, 0), strict=True):
             tails = list(zip(convergence.tail_indices(x), ("lower", "upper"), (-1.0, 1.0), strict=True))
@@ -74,7 +76,7 @@ def find(
             ]
     heavy.sort(key=lambda tail: -tail.value)
     biased = "" if "move" in idata["sample_stats"] else noisy
-    return Found(attributes, compare_pools(names, draws, attributes), heavy, cut, biased)
+    return Found(attributes, compare_pools(names, draws, attributes), heavy, cut, known_ends is not None, biased)
 
 
 def in_short(found: Found) -> Iterator[str]:
@@ -108,8 +110,13 @@ def in_full(found: Found) -> Iterator[str]:
     if found.cut:
         yield (
             f"Cut off: {_listed(found.cut)}. Over {HOPELESS:.0%} of the surrogate's moves from the outermost draws "
-            "had no chance: it is wrong beyond them, and what lies there may be missing. Give more evaluations, or "
-            "another parametrisation. Where a prior ends there, nothing is missing: report(idata, model) knows."
+            "had no chance: it is wrong beyond them, or too narrow for its moves, and what lies there may be missing. "
+            "Give more evaluations, or another parametrisation."
+            + (
+                ""
+                if found.ends_are_known
+                else " Where a prior ends there, nothing is missing: report(idata, model) knows."
+            )
         )
     if found.pools is not None:
         yield _of_pools(found.pools)

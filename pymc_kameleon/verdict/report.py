@@ -61,9 +61,9 @@ def report(idata: Any, model: Any = None) -> str:
     names, draws = list(moving), np.stack(list(moving.values()), axis=2)
     judged = convergence.judge(draws, None if groups is None else [int(g) for g in np.ravel(groups)])
     ess, rhat = _worst(names, draws)
-    ends = attributes.get("ends", ()) if model is None else finite_ends(model)
+    ends = attributes.get("ends") if model is None else finite_ends(model)
     noisy = noisy_names(model) if model is not None else ""
-    doubted = doubts.find(idata, names, draws, judged, np.ravel(ends), noisy)
+    doubted = doubts.find(idata, names, draws, judged, None if ends is None else np.ravel(ends), noisy)
     parts = [
         convergence.verdict(judged, len(names), doubts.in_short(doubted)),
         *_failures(idata, attributes),
@@ -76,7 +76,7 @@ def report(idata: Any, model: Any = None) -> str:
         *_control_variates(idata),
         *_chains(idata, names, draws, learned=attributes.get("surrogate") != "none"),
         *_divergences(idata),
-        *_advice(judged, ess, attributes, n, _wanted(attributes, len(names), model), noisy),
+        *_advice(judged, ess, attributes, n, _wanted(attributes, len(names), model), noisy, cut=bool(doubted.cut)),
         *_unseen(attributes),
     ]
     return "\n".join(part for part in parts if part)
@@ -269,12 +269,15 @@ def _longer(more: int, attributes: dict[str, Any], n: int, wanted: int) -> str:
 
 
 def _advice(
-    judged: convergence.Judgement, ess: doubts.Worst, attributes: dict[str, Any], n: int, wanted: int, noisy: str
-) -> Iterator[str]:
+    judged: convergence.Judgement, ess: doubts.Worst, attributes: dict[str, Any], n: int, wanted: int, noisy: str,
+    *, cut: bool,
+) -> Iterator[str]:  # fmt: skip
     helps = []
     if not convergence.is_enough(judged, convergence.ENOUGH):
         more = int(min(max(2.0, math.ceil(convergence.ENOUGH / max(ess.value, 1.0))), MOST))
         helps.append(_longer(more, attributes, n, wanted))
+    elif cut:
+        helps.append(_longer(2, attributes, n, wanted))
     if attributes.get("surrogate") == "none" or float(attributes.get("residual_sd", 0.0)) > 1.0:
         if "evaluations" in attributes:
             helps.append("fewer chains with as many evaluations, so that more rounds are left to learn in")

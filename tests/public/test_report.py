@@ -12,7 +12,7 @@ import pymc as pm
 import pytest
 
 import pymc_kameleon as pk
-from pymc_kameleon.verdict import convergence, doubts
+from pymc_kameleon.verdict import convergence, doubts, report
 
 
 class Run(dict):
@@ -105,6 +105,19 @@ def test_what_is_said(case):
     assert [phrase for phrase in absent if phrase in text] == []
     if phrases and phrases[0].startswith(("Usable", "Not usable")):
         assert text.startswith(phrases[0])
+
+
+def test_what_is_cut_off_is_told_to_go_on_and_of_ends_only_where_they_are_not_known():
+    judged = convergence.Judgement(2000.0, 1.0, math.nan)
+    worst = doubts.Worst("sd", -1.1, "lower")
+    for known in (True, False):
+        text = " ".join(doubts.in_full(doubts.Found({}, None, [], [worst], known, "")))
+        assert "Cut off: sd (lower tail, Pareto k -1.10)" in text
+        assert ("report(idata, model) knows" in text) == (not known)
+    found = report._advice(judged, doubts.Worst("sd", 2000.0), {"tuning_steps": 500}, 500, 0, "", cut=True)
+    assert list(found) == [
+        "To try next: 2 times the draws and the tuning, pm.sample(1000, tune=1000), the rest as before."
+    ]
 
 
 def noisy_model():
@@ -264,9 +277,8 @@ def test_a_prior_that_ends_is_no_wall_of_the_surrogate(known):
         pm.Uniform("u", 2.0, 7.0)
     found = run()
     s, u = np.abs(rng.standard_normal((16, 60))), rng.uniform(2.0, 7.0, (16, 60))
-    found["posterior"] = az.convert_to_dataset({"s": s, "u": u}).assign_attrs(
-        ends=[2.0, 7.0] if known == "attributes" else []
-    )
+    ends = {"ends": [2.0, 7.0]} if known == "attributes" else {}
+    found["posterior"] = az.convert_to_dataset({"s": s, "u": u}).assign_attrs(ends)
     lowest = (s < np.quantile(s, 0.1)) | (u < np.quantile(u, 0.1))
     found["sample_stats"]["accept"].values[:, 1:] = np.where(lowest, 0.0, 1.0)[:, :-1]
     text = pk.report(found, model if known == "model" else None)

@@ -131,7 +131,7 @@ def test_an_option_for_the_whole_says_so_and_one_at_its_default_is_none(caplog):
     with caplog.at_level(logging.INFO, "pymc.kameleon"):
         assert step(model, surrogate=pk.Values(growth=1.35), tune=9).by_factors
         assert "as a whole" not in caplog.text
-        assert "Learning 3 black boxes of 1 input (1 log likelihoods each)" in caplog.text
+        assert "Learning 3 black boxes of 1 input (1 log likelihood each)" in caplog.text
         assert not step(model, surrogate=pk.Values(growth=1.5)).by_factors
         assert "not its 3 black boxes: surrogate=pk.Values(...) with growth is for" in caplog.text
     with pytest.raises(ValueError, match=r"expensive names .* with growth is for the whole"):

@@ -137,6 +137,7 @@ def describe(cut: Cut, density: FactoredDensity) -> str:
         n = layout.size
         what = f"{n} parts of {of}, found with {density.probes} evaluations,"
         ins, outs = _span(wide), _span(long)
+    kind = kind.removesuffix("s") if outs == "1" else kind
     line = f"Learning {what} of {ins} input{'s' * (ins != '1')} ({outs} {kind}"
     line += f"{' each' if n > 1 else ''}); known, with gradients: all else about {known}"
     if cut.coordinates.priors:

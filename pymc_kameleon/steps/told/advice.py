@@ -136,16 +136,14 @@ UNUSED_EVALUATIONS = (
 )
 
 
-def where_it_was_evaluated(step: str, at: dict, black_boxes: list[str], error: Exception) -> str:
-    """The note on an exception of the model's."""
+def where_it_was_evaluated(step: str, at: dict, black_boxes: list[str], *, may_fail: bool) -> str:
+    """The note on an exception of the model's; ``may_fail``: it is none that has to be mended."""
     where = f" of {' or '.join(map(repr, black_boxes))}," if black_boxes else ""
     instead = (
         " Where a model cannot be evaluated it can return NaN instead of raising: the proposal is then rejected, and "
         "counted in the statistic 'nonfinite'."
     )
-    return f"{step} was evaluating the log density{where} at {at} (unconstrained values)." + (
-        "" if isinstance(error, TypeError | NameError | AttributeError) else instead  # those are to be mended
-    )
+    return f"{step} was evaluating the log density{where} at {at} (unconstrained values)." + instead * may_fail
 
 
 def where_it_failed(factors: dict, value: float, at: dict, noisy: str = "") -> str:

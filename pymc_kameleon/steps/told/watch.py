@@ -180,13 +180,15 @@ class Watch(SamplerWarnings):
         """Note in an exception of the model's at which point it was raised."""
         step = self.step
         here = step.density.update({}, x)
+        said = ""
         if not raised_by_the_model(error):
             with suppress(Exception):  # what is said below is worth more than why there is no more
                 point = {**step.model.initial_point(), **step.others, **here}
                 if said := misreturned(step.model, point):
                     error.add_note(said)
         at = {name: value.tolist() for name, value in here.items()}
-        error.add_note(advice.where_it_was_evaluated(self.speaker, at, black_boxes(step.model), error))
+        may_fail = not (said or isinstance(error, TypeError | NameError | AttributeError))
+        error.add_note(advice.where_it_was_evaluated(self.speaker, at, black_boxes(step.model), may_fail=may_fail))
 
 
 def settled(doubt: Doubt) -> bool:

@@ -327,7 +327,7 @@ def restored(x, n):
 
 
 # --- compiled value and gradient ------------------------------------------------------------------
-# ``at`` and ``_other_terms`` are calls: inlined into seven callers, they took 33 s to compile instead of 21, and a
+# ``at`` and ``_other_terms`` are calls: inlined into their callers, they took 33 s to compile instead of 21, and a
 # gradient is as fast.
 
 

@@ -5,6 +5,7 @@ import math
 import numpy as np
 
 from pymc_kameleon.numerics import history
+from pymc_kameleon.samplers.centring import QUANTILE
 from pymc_kameleon.samplers.kamiltonian import learner
 from pymc_kameleon.samplers.kamiltonian.factors import climb as climbing
 from pymc_kameleon.samplers.kamiltonian.factors.state import Learning, State
@@ -15,6 +16,7 @@ from pymc_kameleon.surrogates.factors.splines import FEWEST
 
 TARGET_ACCEPT = 0.8
 SHORTEST, LONGEST = 0.01, 1.3  # steps
+ROWS = 24  # of a free run, at which the data's precision is looked at
 
 
 def locate(known: Known, surface: Surface | None, v: np.ndarray, log_density: float) -> Current:
@@ -204,12 +206,13 @@ def choose_centring(known: Known, surface: Surface, path: np.ndarray) -> np.ndar
 
     The precision is the surrogate's curvature along u_i, the prior's is sigma^(-2 lambda). Their ratio grows with
     sigma: a low quantile over the free run counts, because a variable that is centred where sigma is large cannot
-    follow into the neck.
+    follow into the neck: by the lower quartile no chain of twelve came below .0036 where a sd, half normal, has 2 % of
+    its mass (five patients, three seeds), by this one eight did.
     """
     if not known.movable.any():
         return surface.centring
     indices = np.flatnonzero(known.movable)
-    rows = path[np.linspace(0, len(path) - 1, 12).astype(int)]
+    rows = path[np.linspace(0, len(path) - 1, ROWS).astype(int)]
     found = np.empty((len(rows), len(indices)))
     for r, u in enumerate(rows):
         log_scale = known.places(u, surface.centring)[4]
@@ -219,7 +222,7 @@ def choose_centring(known: Known, surface: Surface, path: np.ndarray) -> np.ndar
             up, down = spot(known, surface, u + h), spot(known, surface, u - h)
             curvature = (down.gradient[i] - up.gradient[i]) / (2.0 * h[i])
             found[r, c] = curvature * math.exp(2.0 * surface.centring[i] * log_scale[i]) - 1.0
-    known_better = np.maximum(np.quantile(np.nan_to_num(found, nan=0.0), 0.25, axis=0), 0.0)
+    known_better = np.maximum(np.quantile(np.nan_to_num(found, nan=0.0), QUANTILE, axis=0), 0.0)
     share = np.minimum(known_better / (1.0 + known_better), 0.95)
     centring = np.zeros(path.shape[1])
     centring[indices] = np.where(share < 0.1, 0.0, share)
