@@ -435,6 +435,19 @@ def test_centring_follows_what_the_data_know():
     np.testing.assert_allclose(again, chosen, atol=0.02)  # whatever the coordinates it is seen in
 
 
+def test_what_may_follow_into_the_neck_is_centred_by_where_it_is_narrow():
+    """Where sigma is a hundredth, in an eighth of a free run, the data know little: a quartile sees nothing of it."""
+    toy = Toy()
+    emulator = bad_emulator()._replace(
+        radius=np.full(2, 50.0), coefficients=np.array([0.0, 0.0, -0.001, 0.0, 0.0, -200.0])
+    )
+    surface = Surface(emulator, np.zeros(4), 0.1 * np.eye(4), 0.1)
+    path = np.tile([0.0, 0.0, 0.5, 0.5], (learn.ROWS, 1))
+    assert learn.choose_centring(toy, surface, path)[3] > 0.9
+    path[::8, 1] = math.log(0.01)
+    assert learn.choose_centring(toy, surface, path)[3] < 0.2
+
+
 def looked_at(heights):
     toy, rng = Toy(), np.random.default_rng(5)
     learning = FactoredKamiltonian(known=toy).init(rng, np.zeros(4)).learning
