@@ -395,9 +395,10 @@ class Life:
         probe, work = state.probe, state.work
         # other steps may move what the other factors depend on, between the two
         apart = self.density.split and value > -math.inf
-        measured = there.noise[0] if apart else value
-        if probe.first is not None:
-            work = tuned_work.learn(work, noise_probe.half_square(probe, measured))
+        failed = value == -math.inf and there.noise is not None and math.isnan(there.noise[0])
+        measured = there.noise[0] if apart or failed else value
+        if probe.first is not None and not math.isnan(square := noise_probe.half_square(probe, measured)):
+            work = tuned_work.learn(work, square)
         probe = noise_probe.record(probe, measured, there.noise)
         probe = noise_probe.meet(probe, acceptance_probability(self.here.log_density, value, 0.0))
         own = self.sampler.observe(state.own, there)

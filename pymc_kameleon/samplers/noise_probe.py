@@ -70,17 +70,23 @@ def record(probe: NoiseProbe, value: float, noise: Any) -> NoiseProbe:
     """Take the ``value`` that a probe found."""
     if probe.first is None:
         return probe._replace(first=(value, noise))
-    if math.isnan(value) or math.isnan(probe.first[0]):  # it failed, which tells nothing of the noise
+    square = half_square(probe, value)
+    if math.isnan(square):
         return probe._replace(first=None)
     pairs = probe.pairs + 1
     # a third of the pairs is remembered: the first are of where the chain began
     late = min(max(pairs // 3, MEASURED), MEMORY)
-    squares = (*probe.squares, half_square(probe, value))[-late:]
+    squares = (*probe.squares, square)[-late:]
     return probe._replace(pairs=pairs, squares=squares, first=None)
 
 
 def half_square(probe: NoiseProbe, value: float) -> float:
-    """Half the squared difference that the pair which ``value`` completes is; :data:`LARGEST` at most."""
+    """Half the squared difference that the pair which ``value`` completes is; :data:`LARGEST` at most.
+
+    NaN where one of the two is: it failed, which tells nothing of the noise.
+    """
+    if math.isnan(value) or math.isnan(probe.first[0]):  # type: ignore[index]
+        return math.nan
     difference = value - probe.first[0]  # type: ignore[index]
     square = 0.5 * difference**2 if math.isfinite(difference) else LARGEST
     return min(square, LARGEST)

@@ -435,7 +435,7 @@ class KernelStep(BlockedStep):
             # an arrival looks far from the posterior
             if value != -math.inf and proposal.move != "arrival":
                 self.watch.failed(self._point, proposal.position, value)
-            value, noisy = -math.inf, 0.0
+            value, noisy = -math.inf, 0.0 if value == -math.inf else math.nan  # a failure is no estimate of zero
         return Point(proposal.position, value, (noisy, auxiliary), self.density.outputs)
 
     def _log_density_at(self, x):

@@ -75,7 +75,8 @@ def find(
                 and _is_wall(sign * x, [sign * end for end in ends])
             ]
     heavy.sort(key=lambda tail: -tail.value)
-    biased = "" if "move" in idata["sample_stats"] else noisy
+    # a step of this package, or sequential Monte Carlo, which retains its particles' estimates too
+    biased = "" if {"move", "beta"} & set(idata["sample_stats"]) else noisy
     return Found(attributes, compare_pools(names, draws, attributes), heavy, cut, known_ends is not None, biased)
 
 

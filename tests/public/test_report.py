@@ -144,6 +144,8 @@ def test_a_step_that_keeps_no_estimate_is_not_usable_on_a_noisy_model():
     text = pk.report(made, noisy_model())
     assert text.startswith("Not usable: estimate is noisy, and these steps draw from another distribution.")
     assert "too wide" in text
+    made["sample_stats"]["beta"] = made["sample_stats"]["accept"]  # sequential Monte Carlo retains estimates
+    assert pk.report(made, noisy_model()).startswith(USABLE)
 
 
 def test_of_two_chains_the_others_is_the_other():

@@ -85,6 +85,24 @@ def test_the_retained_estimate_is_made_with_the_work_there_is(case):
     assert set(estimate.made.values()) == {stat["work"]}
 
 
+@pytest.mark.parametrize("failure", [math.nan, -math.inf], ids=["a failure", "an estimate of zero, the control"])
+def test_an_estimator_that_fails_now_and_then_is_not_noisier_for_it(failure):
+    """One of twenty is NaN: neither the noise measured nor the work is what it would be if that were a zero."""
+    estimate = Estimate()
+
+    def fails(rng, x, work):
+        return failure if rng.random() < 0.05 else estimate(rng, x, work)
+
+    model = model_of(fails)
+    step = begin(make(CASES["kameleon"], model))
+    drive(step, model.initial_point(), draws=20, tune=1500)
+    probe, work = step.life.state.probe, sum(step.life.state.work.now)
+    # the squares' own sd is sqrt(2) times their mean
+    z = (probe.variance * work / RIGHT / tuned_work.TARGET - 1.0) / math.sqrt(2.0 / len(probe.squares))
+    assert (abs(z) < 4.5) == math.isnan(failure), z
+    assert (z > 10.0) != math.isnan(failure), z
+
+
 def test_work_is_counted_and_told(caplog):
     estimate = Estimate()
     spent = []

@@ -192,7 +192,7 @@ def too_noisy(sd: float, *, correlated: bool) -> str:
     low, high = noise_probe.work_factors(sd)
     return (
         f"late in tuning the noise of the log density has a standard deviation of {sd:.1f}, which lets at most "
-        f"{noise_probe.standstill_acceptance(sd):.2g} of any moves through. {noise_probe.BEST_SD[0]} to "
+        f"{100.0 * noise_probe.standstill_acceptance(sd):.2g}% of any moves through. {noise_probe.BEST_SD[0]} to "
         f"{noise_probe.BEST_SD[1]} is best (Doucet et al., 2015): give the estimator {low:.0f} to {high:.0f} "
         "times the work (particles, importance samples, simulations)"
         f"{'' if correlated else ', or correlate the noise of successive estimates (correlation=)'}."

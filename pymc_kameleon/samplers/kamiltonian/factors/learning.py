@@ -16,7 +16,7 @@ from pymc_kameleon.surrogates.factors.splines import FEWEST
 
 TARGET_ACCEPT = 0.8
 SHORTEST, LONGEST = 0.01, 1.3  # steps
-ROWS = 24  # of a free run, at which the data's precision is looked at
+ROWS = 24  # of a free run, at which the data's precision is looked at: so many that the quantile is not the least
 
 
 def locate(known: Known, surface: Surface | None, v: np.ndarray, log_density: float) -> Current:
@@ -206,8 +206,7 @@ def choose_centring(known: Known, surface: Surface, path: np.ndarray) -> np.ndar
 
     The precision is the surrogate's curvature along u_i, the prior's is sigma^(-2 lambda). Their ratio grows with
     sigma: a low quantile over the free run counts, because a variable that is centred where sigma is large cannot
-    follow into the neck: by the lower quartile no chain of twelve came below .0036 where a sd, half normal, has 2 % of
-    its mass (five patients, three seeds), by this one eight did.
+    follow into the neck. By the lower quartile small sds were cut off, half normal ones that the data let be 0.
     """
     if not known.movable.any():
         return surface.centring
