@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from pymc_kameleon.surrogates import transitions
-from pymc_kameleon.surrogates.values import features, least_squares, monomials, regression, sums
+from pymc_kameleon.surrogates.values import features, least_squares, monomials, regression, straight_tails, sums
 from pymc_kameleon.surrogates.values.features import FOURIER, GAUSSIAN, LOG_LADDER, NONE, PAIRWISE
 from pymc_kameleon.surrogates.values.library import LIBRARY
 
@@ -50,33 +50,45 @@ def plain_value(f, x):
     return value + numerator / (1.0 + r2 / f.tail_scale)
 
 
+def plain_value_with_straight_tails(f, x):
+    """The formula of straight_tails' docstring."""
+    s = (x - f.centre) / f.scale
+    r, fitted = np.linalg.norm(f.whiten @ s), plain_value(f, x)
+    if r <= f.reach:
+        return fitted
+    line = plain_value(f, f.centre + f.scale * s * f.reach / r) - f.slope * (r - f.reach)
+    return line if fitted > f.top else max(fitted, line)
+
+
 @pytest.mark.parametrize("kind", [NONE, GAUSSIAN, PAIRWISE, FOURIER])
 @pytest.mark.parametrize("d", [1, 2, 5])
-def test_compiled_value_and_gradient(d, kind):
+@pytest.mark.parametrize(("reach", "top"), [(math.inf, math.inf), (0.7, math.inf), (0.7, 1.3)])
+def test_compiled_value_and_gradient(d, kind, reach, top):
     rng = np.random.default_rng(d)
-    f = random_surrogate(rng, d, kind)
+    f = random_surrogate(rng, d, kind)._replace(reach=reach, slope=1.7, top=top)
     points = f.centre + f.scale * rng.standard_normal((5, d))
-    expected = [plain_value(f, x) for x in points]
+    oracle = plain_value_with_straight_tails
+    expected = [oracle(f, x) for x in points]
     np.testing.assert_allclose(features.values(f, points), expected, rtol=1e-10, atol=1e-10)
     for x in points:
         h = 1e-5
         gradient = features.values_and_slopes(f, ((x - f.centre) / f.scale)[None])[1][0]
-        differences = [
-            (plain_value(f, x + h * f.scale * e) - plain_value(f, x - h * f.scale * e)) / (2 * h) for e in np.eye(d)
-        ]
+        differences = [(oracle(f, x + h * f.scale * e) - oracle(f, x - h * f.scale * e)) / (2 * h) for e in np.eye(d)]
         np.testing.assert_allclose(gradient, differences, rtol=1e-6, atol=1e-6)
 
 
 @pytest.mark.parametrize("kind", [NONE, GAUSSIAN, PAIRWISE, FOURIER])
-def test_in_the_coordinates_of_the_dynamics_it_is_the_same(kind):
+@pytest.mark.parametrize("reach", [math.inf, 0.3])
+def test_in_the_coordinates_of_the_dynamics_it_is_the_same(kind, reach):
     rng = np.random.default_rng(4)
     f, metric, h = (random_surrogate(rng, 3, kind), rng.standard_normal((3, 3)) + 2.0 * np.eye(3), 1e-5)
+    f = f._replace(reach=reach, slope=1.7, top=1.3)
     x = f.centre + 0.3 * f.scale * rng.standard_normal((5, 3))
     dynamics = transitions.make_dynamics(f, metric, x, 0.1)
     for one in x:
         z, value = transitions.located(dynamics, one)
         np.testing.assert_allclose(z, transitions.to_z(dynamics, one), rtol=1e-10, atol=1e-12)
-        assert value == pytest.approx(plain_value(f, one), rel=1e-9, abs=1e-9)
+        assert value == pytest.approx(plain_value_with_straight_tails(f, one), rel=1e-9, abs=1e-9)
         assert transitions.value_inside(dynamics, one) == transitions.value(dynamics, z) == value
         low = dynamics._replace(ceiling=value - 1.0)
         near = dynamics._replace(radius=0.5 * math.sqrt(z @ z))
@@ -201,8 +213,9 @@ def test_a_fit_is_weighted_ridge_regression(family, monkeypatch):
         found = least_squares.solve(system_of_all, fitted.ridge)
         surrogate = regression.unpack(basis, found, shared.scale[: basis.base], data.offset)
         np.testing.assert_allclose(
-            features.values(fitted.surrogate, x), features.values(surrogate, x), rtol=1e-5, atol=1e-5
-        )
+            features.values(fitted.surrogate._replace(reach=math.inf), x), features.values(surrogate, x),
+            rtol=1e-5, atol=1e-5,
+        )  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -236,10 +249,46 @@ def test_tails_extrapolate_where_kernels_cannot():
     for family in LIBRARY:
         if family.name in ("tails4", "polynomial+gaussian4"):
             fitted = regression.fit(rng, *data, library=(family,))
-            values = features.values(fitted.surrogate, far)
+            values = features.values(fitted.surrogate._replace(reach=math.inf), far)
             errors[family.name] = np.median(np.abs(values - truth) / np.abs(truth))
     assert errors["tails4"] < 0.1
     assert errors["polynomial+gaussian4"] > 0.5
+
+
+def touches_an_end(x):
+    """A share that is likely to be near 1, Beta(5, 1), in its logit, and a normal that depends on it."""
+    return -5.0 * math.log1p(math.exp(-x[0])) - math.log1p(math.exp(x[0])) - 0.5 * (x[1] - 0.3 * x[0]) ** 2
+
+
+def test_tails_are_straight_where_those_of_a_logit_are():
+    """At twice the distance that the chain has been, where a polynomial is far too low, which would hold a chain."""
+    rng = np.random.default_rng(3)
+    share, other = rng.beta(5.0, 1.0, 1000), rng.standard_normal(1000)
+    logit = np.log(share / (1.0 - share))
+    chain = np.column_stack([logit, other + 0.3 * logit])
+    chain = chain[logit < 5.0]
+    x = np.concatenate([chain, 1.3 * chain])
+    y, chain_y = (np.array([touches_an_end(row) for row in rows]) for rows in (x, chain))
+    library = tuple(f for f in LIBRARY if f.name == "polynomial")
+    f = regression.fit(np.random.default_rng(5), x, y, chain, chain_y, library=library).surrogate
+    far = np.column_stack([np.linspace(7.0, 12.0, 6), 0.3 * np.linspace(7.0, 12.0, 6)])
+    truth = np.array([touches_an_end(row) for row in far])
+    assert np.abs(truth - features.values(f, far)).max() < 2.0
+    # the control: as it was fitted
+    assert (truth - features.values(f._replace(reach=math.inf), far)).max() > 10.0, "such a polynomial would not matter"
+
+
+def test_straight_tails_hold_little_that_is_not_there():
+    """Of a normal's own quadratic with straight tails: the mass out there, by importance sampling, is some per cent."""
+    rng = np.random.default_rng(4)
+    for d in (1, 3, 10, 30):
+        reach, slope = straight_tails.choose(rng.standard_normal((20_000, d)))
+        r = np.linspace(0.0, reach + 60.0, 200_001)[1:]
+        volume = (d - 1) * np.log(r)
+        beyond = np.where(r > reach, np.maximum(-0.5 * r**2, -0.5 * reach**2 - slope * (r - reach)), -0.5 * r**2)
+        mass, own = np.exp(volume + beyond).sum(), np.exp(volume - 0.5 * r**2).sum()
+        assert 1.0 < mass / own < 1.2
+    assert straight_tails.choose(np.zeros((10, 2))) == (math.inf, 0.0)
 
 
 def test_a_fit_is_determined_by_its_seed_and_ignores_points_without_a_density():

@@ -20,7 +20,8 @@ and h the heavy tails, a ladder of logarithms and a rational quadratic in r^2 = 
 A multivariate t is one logarithm exactly; the rational part is the derivative of that logarithm with respect to its
 centre and its matrix, so that both need be known only roughly. e are blocks exp(a s_j) times a quadratic in z:
 unknown standard deviations, see :mod:`pymc_kameleon.surrogates.values.scales`. All of it is linear in its
-coefficients, which is what lets :mod:`pymc_kameleon.surrogates.values.regression` fit it by least squares.
+coefficients, which is what lets :mod:`pymc_kameleon.surrogates.values.regression` fit it by least squares. Far out
+its tails are straight, see :mod:`pymc_kameleon.surrogates.values.straight_tails`.
 """
 
 from typing import NamedTuple
@@ -29,7 +30,7 @@ import numpy as np
 
 from pymc_kameleon.numerics.compiled import njit
 from pymc_kameleon.surrogates import rescaling
-from pymc_kameleon.surrogates.values import scales, sums
+from pymc_kameleon.surrogates.values import scales, straight_tails, sums
 from pymc_kameleon.surrogates.values.sums import LOG_LADDER
 
 DENSE = 8.0  # numbers in a dense matrix of products that cost less than one sparse product does
@@ -60,6 +61,10 @@ class Surrogate(NamedTuple):
     tail_linear: np.ndarray  # (d,): p
     tail_quadratic: np.ndarray  # (d, d): the symmetric R
     blocks: scales.Blocks  # e
+    # of :mod:`pymc_kameleon.surrogates.values.straight_tails`: R, k, and what f does not promise more than beyond R
+    reach: float = np.inf
+    slope: float = 0.0
+    top: float = np.inf
 
 
 def blank(centre: np.ndarray, scale: np.ndarray, whiten: np.ndarray) -> Surrogate:
@@ -233,8 +238,8 @@ def flatten(
     pairs, starts, partners, monomials, dense = products(f, d)
     whole = f.kind == FOURIER or not len(f.weights)
     numbers = (
-        np.array([f.constant, f.lengthscale, f.tail_scale]), f.centre, f.scale, f.origin, f.frame,
-        f.whiten, f.linear, f.quadratic, square if metric is None else metric,
+        np.array([f.constant, f.lengthscale, f.tail_scale, f.reach, f.slope, f.top]),
+        f.centre, f.scale, f.origin, f.frame, f.whiten, f.linear, f.quadratic, square if metric is None else metric,
         square if inverse is None else inverse, monomials, f.centres if whole else f.centres.T,
         f.phases, f.weights, f.tails, f.tail_linear, f.tail_quadratic,
         b.rates, b.constants, b.linear, b.quadratic, b.bends,
@@ -338,6 +343,30 @@ def at(x, n, temperature, z, gradient, s, by_s):
     Not for ``Terms``: to count the references to its arrays takes longer than a quadratic.
     """
     d = z.size
+    value = _fitted(x, n, z, gradient, s, by_s)
+    reach = x[3]
+    if reach < np.inf:
+        whiten, metric = n[4 * 5], n[4 * 8]
+        r = straight_tails.radius(x, whiten, s)
+        if r > reach:
+            outward, slope, inner = straight_tails.outward(x, whiten, s, r), np.zeros(d), np.zeros(d)
+            far = _fitted(x, n, reach / r * z, inner, s, by_s) - x[4] * (r - reach)
+            if far > value or value > x[5]:
+                value = far
+                for i in range(d):
+                    for j in range(d):
+                        slope[j] += x[metric + i * d + j] * outward[i]
+                straight_tails.continued(reach / r, r, x[4], z, inner, slope, gradient)
+    if temperature != 1.0:
+        for i in range(d):
+            gradient[i] *= temperature
+    return temperature * value
+
+
+@njit(cache=True)
+def _fitted(x, n, z, gradient, s, by_s):
+    """What was fitted, at ``z``."""
+    d = z.size
     value = x[0] + _quadratic(x, n, z, gradient)
     if not n[n[4 * 30] + 1]:
         metric = n[4 * 8]
@@ -351,10 +380,7 @@ def at(x, n, temperature, z, gradient, s, by_s):
         for i in range(d):
             for j in range(d):
                 gradient[j] += x[metric + i * d + j] * by_s[i]
-    if temperature != 1.0:
-        for i in range(d):
-            gradient[i] *= temperature
-    return temperature * value
+    return value
 
 
 def values(f: Surrogate, x: np.ndarray) -> np.ndarray:
@@ -375,19 +401,35 @@ def _values_and_slopes(numbers, integers, points):
     n, d = points.shape
     result = np.empty(n)
     slopes = np.zeros((n, d))
-    by_u = np.empty(d)
-    for k in range(n):
-        s, gradient = points[k], slopes[k]
-        u = np.zeros(d)
-        for i in range(d):
-            for j in range(d):
-                u[i] += f.frame[i, j] * (s[j] - f.origin[j])
-        value = f.constant + _quadratic(numbers, integers, u, by_u)
-        for i in range(d):
-            for j in range(d):
-                gradient[j] += f.frame[i, j] * by_u[i]
-        result[k] = value + _other_terms(numbers, integers, s, gradient)
+    reach, k, top = numbers[3], numbers[4], numbers[5]
+    for row in range(n):
+        s = points[row]
+        value = _fitted_at(numbers, integers, f, s, slopes[row])
+        r = straight_tails.radius(numbers, integers[4 * 5], s) if reach < np.inf else 0.0
+        if r > reach:
+            inner = np.zeros(d)
+            far = _fitted_at(numbers, integers, f, reach / r * s, inner) - k * (r - reach)
+            if far > value or value > top:
+                value = far
+                outward = straight_tails.outward(numbers, integers[4 * 5], s, r)
+                straight_tails.continued(reach / r, r, k, s, inner, outward, slopes[row])
+        result[row] = value
     return result, slopes
+
+
+@njit(cache=True)
+def _fitted_at(numbers, integers, f, s, gradient):
+    """What was fitted, at ``s``; its gradient, with respect to s, is added to ``gradient``."""
+    d = s.size
+    u, by_u = np.zeros(d), np.empty(d)
+    for i in range(d):
+        for j in range(d):
+            u[i] += f.frame[i, j] * (s[j] - f.origin[j])
+    value = f.constant + _quadratic(numbers, integers, u, by_u)
+    for i in range(d):
+        for j in range(d):
+            gradient[j] += f.frame[i, j] * by_u[i]
+    return value + _other_terms(numbers, integers, s, gradient)
 
 
 @njit(cache=True, inline="always")

@@ -62,6 +62,7 @@ class Data(NamedTuple):
     reference: float  # y_ref minus ``offset``
     template: Surrogate
     whiten_factor: np.ndarray
+    straight: tuple[float, float]  # R and k of the straight tails
 
 
 class Basis(NamedTuple):

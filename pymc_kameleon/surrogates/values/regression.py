@@ -27,7 +27,7 @@ import numpy as np
 import scipy
 
 from pymc_kameleon.numerics import checks
-from pymc_kameleon.surrogates.values import features, monomials, scale_basis, scales
+from pymc_kameleon.surrogates.values import features, monomials, scale_basis, scales, straight_tails
 from pymc_kameleon.surrogates.values.features import FOURIER, GAUSSIAN, LOG_LADDER, PAIRWISE, Surrogate
 from pymc_kameleon.surrogates.values.least_squares import (
     REFINEMENTS,
@@ -45,6 +45,7 @@ from pymc_kameleon.surrogates.values.library import GOOD_ENOUGH, LIBRARY, Basis,
 RELATIVE_ERROR = 0.15  # c
 FLOOR = (0.3, 2.0)  # range of s0
 NEGLIGIBLE = 0.1  # of the error, the weighted root mean square of monomials that are left out together
+EXACT = 1e-6  # weighted held-out squared error of what a family has in it, with its tails
 # Multiply-adds of one search's candidates. With what is beside them up to 30 s of a core at d = 20, 160 at d = 50,
 # where looking for scales, which is not among them, takes half (benchmarks/results/cost.md)
 MAX_WORK = 4e10
@@ -198,7 +199,8 @@ def prepare(
     if not np.linalg.norm(spread, axis=1).min() > 1e-100:
         raise np.linalg.LinAlgError("the values near the top are all at one value of a coordinate")
     frame = _inverse(spread)
-    factor = _chain_factor((chain - centre) / scale, spread)
+    states = (chain - centre) / scale
+    factor = _chain_factor(states, spread)
     to_z = _inverse(factor)
     template = features.blank(centre, scale, to_z)._replace(origin=origin, frame=frame)
     return Data(
@@ -212,6 +214,7 @@ def prepare(
         reference=float(reference) - offset,
         template=template,
         whiten_factor=factor,
+        straight=straight_tails.choose(states @ to_z.T),
     )
 
 
@@ -400,6 +403,10 @@ def _finish(data, shared, best: Candidate, quadratic: Candidate, relative) -> Fi
     to_u = data.template.frame @ data.whiten_factor
     curvature = features.unpack_quadratic(plain / scale[:free], d)[2]
     surrogate = unpack(basis, coefficients, scale[: best.basis.base][kept[: best.basis.base]], data.offset)
+    # a scale's blocks have the tails that a scale has, and what is fitted exactly has its own
+    if not (best.basis.family.scales or features.is_quadratic(surrogate) or best.error < EXACT):
+        reach, slope = data.straight
+        surrogate = surrogate._replace(reach=reach, slope=slope, top=float(data.y.max()) + data.offset)
     y, weights = data.y[data.held_out], data.weights[data.held_out]
     near_top = y > data.reference - 1.0 - 0.25 * d
     top_error, residual_sd = np.inf, 1.0
