@@ -108,7 +108,7 @@ def test_a_pool_that_is_ahead_waits():
     chains, _ = pooled([normal, kinked], plan=plan)
     tuned = [int((p.evaluated.move != "probe").sum()) - 4 * len(p.rows) for p in chains.pools]
     assert len(chains.pools[0].rows) == len(chains.pools[1].rows) == len(chains.rows) > 10
-    assert tuned[0] <= tuned[1]
+    assert tuned[0] <= tuned[1] + 4  # a round
     assert any(s == {"pool": 0} for row in chains.warmup for s in row.statistics[:4])
 
 

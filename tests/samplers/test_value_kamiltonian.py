@@ -105,6 +105,7 @@ WRONG = {
     "small D": (bad_surrogate(depth=1.0), {"radius": 1.2, "ceiling": 4.5}),
     "scale, small D": (wrong_scale(), {"radius": 1.3}),
     "rays": (bad_surrogate(), {"rays": 0.7, "floor": 0.4}),
+    "straight tails": (bad_surrogate()._replace(reach=0.8, slope=0.7, top=2.0), {}),
 }
 
 
@@ -203,9 +204,11 @@ def compiled_transitions(dynamics, arguments):
 
 
 @pytest.mark.parametrize("temperature", [1.0, 0.5])
-def test_inner_transitions_agree_with_the_plain_version(temperature):
+@pytest.mark.parametrize("reach", [math.inf, 0.8])
+def test_inner_transitions_agree_with_the_plain_version(temperature, reach):
     rng = np.random.default_rng(3)
-    dynamics = frozen_state(bad_surrogate(depth=3.0), EVERY_ARM).dynamics
+    surrogate = bad_surrogate(depth=3.0)._replace(reach=reach, slope=0.7, top=2.0)
+    dynamics = frozen_state(surrogate, EVERY_ARM).dynamics
     moves = 0
     for _ in range(30):
         args = arguments(rng, dynamics, 0.5 * rng.standard_normal(2), Arm(5, 1.5, 0.6, 0.5), temperature)
