@@ -104,11 +104,11 @@ def test_the_budget_of_all_holds_and_is_used(n, most):
 
 def test_a_pool_that_is_ahead_waits():
     """One log density is learned at once, the other is not: there are as many draws of both."""
-    plan = Plan(draws=None, tune=None, longest=400, max_evaluations=800)
+    plan = Plan(draws=None, tune=None, longest=600, max_evaluations=1200)
     chains, _ = pooled([normal, kinked], plan=plan)
     tuned = [int((p.evaluated.move != "probe").sum()) - 4 * len(p.rows) for p in chains.pools]
     assert len(chains.pools[0].rows) == len(chains.pools[1].rows) == len(chains.rows) > 10
-    assert tuned[0] <= tuned[1] + 4  # a round
+    assert tuned[0] <= tuned[1]
     assert any(s == {"pool": 0} for row in chains.warmup for s in row.statistics[:4])
 
 

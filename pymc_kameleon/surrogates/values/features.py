@@ -61,7 +61,7 @@ class Surrogate(NamedTuple):
     tail_linear: np.ndarray  # (d,): p
     tail_quadratic: np.ndarray  # (d, d): the symmetric R
     blocks: scales.Blocks  # e
-    # of :mod:`pymc_kameleon.surrogates.values.straight_tails`: R, k, and what f does not promise more than beyond R
+    # of :mod:`pymc_kameleon.surrogates.values.straight_tails`: its R and k, and what g is not believed above, beyond R
     reach: float = np.inf
     slope: float = 0.0
     top: float = np.inf
@@ -332,8 +332,8 @@ def restored(x, n):
 
 
 # --- compiled value and gradient ------------------------------------------------------------------
-# ``at`` and ``_other_terms`` are calls: inlined into their callers, they took 33 s to compile instead of 21, and a
-# gradient is as fast.
+# ``at``, ``_fitted`` and ``_other_terms`` are calls: inlined into their callers, they took 33 s to compile instead of
+# 21, and a gradient is as fast.
 
 
 @njit(cache=True)

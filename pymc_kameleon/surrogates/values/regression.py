@@ -56,7 +56,7 @@ class Fit(NamedTuple):
 
     surrogate: Surrogate
     family: str
-    error: float  # root of the weighted, clipped held-out squared error of the chosen family
+    error: float  # root of the weighted, clipped held-out squared error of the chosen family, without straight tails
     top_error: float  # the same, unweighted, over held-out points near the top: what ``relative_error`` is chosen by
     residual_sd: float  # robust sd of the held-out residual at the points of high weight: the s0 of the next fit
     relative_error: float  # c

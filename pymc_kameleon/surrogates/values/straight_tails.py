@@ -7,7 +7,7 @@ and z whitened by the chain,
 
     f(z) = max{g(z), g(R z / |z|) - k (|z| - R)},
 
-and the second, too, where g promises more than any log density that was found. R is the distance beyond which
+and the second, too, where g promises more than any log density that it was fitted to. R is the distance beyond which
 ``BEYOND`` of the chain's states are, and k = ``SLOPE`` + (d - 1) / R: what a shell's volume grows by, and a little
 more, so that f has hardly more mass out there than the target has. Not where g is exact, or a quadratic, or has a scale
 in it (:mod:`pymc_kameleon.surrogates.values.regression`): these have tails of their own.
