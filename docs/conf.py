@@ -44,6 +44,7 @@ html_title = "pymc_kameleon"
 html_static_path = ["_static"]
 html_css_files = ["wide.css"]
 html_show_copyright = False
+html_sidebars = {"contributing": []}  # a section of one page
 html_theme_options = {
     "navigation_with_keys": False,
     "show_prev_next": True,
@@ -85,6 +86,7 @@ def follow_links(app, name, source) -> None:
         text = re.sub(r"\[([^\]]*)\]\(\.\./[^)]*\)", r"`\1`", text)  # other files: their names
     if name.startswith("results/"):
         text = text.replace("](../../docs/", "](../")
+        text = re.sub(r"(?<= )docs/(\w+\.md)", r"[docs/\1](../\1)", text)
         text = re.sub(r"\[([^\]]*)\]\((?!http|#)[^)]*\.json\)", r"`\1`", text)
         if name.removeprefix("results/") not in LISTED:
             text = f"---\norphan: true\n---\n\n{text}"
@@ -108,7 +110,10 @@ def with_tables_as_they_are(lines: list[str]) -> list[str]:
 
 
 def as_prose(app, what, name, obj, options, lines) -> None:
-    """Docstrings are written to be read: indented formulas stay as they are, bars and underscores are no markup."""
+    """Docstrings are written to be read: indented formulas stay as they are, bars and underscores are no markup.
+
+    Initials of an author number no list, and what a property says before a colon is not its type.
+    """
     if what == "module":
         lines[:] = with_tables_as_they_are(lines)
     result: list[str] = []
@@ -121,13 +126,20 @@ def as_prose(app, what, name, obj, options, lines) -> None:
                 literal = None
             if literal is None and result and not result[-1].strip() and here >= indent + 4:
                 literal = here
-                result += [" " * indent + "::", ""]
+                result += [" " * indent + ".. code-block:: none", ""]
             indent = here if literal is None else indent
         parts = re.split(r"(``.*?``|`.*?`_?)", line)
         if literal is None:
             parts[::2] = [re.sub(r"(\||(?<=\w)_+(?=\W|$))", r"\\\1", part) for part in parts[::2]]
+            parts[::2] = [re.sub(r"\bdocs/(\w+)\.md", r":doc:`/\1`", part) for part in parts[::2]]
+            parts[0] = re.sub(r"^( *)(?=[A-Z]\. )", r"\1\\", parts[0])
         result.append("".join(parts))
-    lines[:] = result
+    lines[:] = ["..", "", *result] if what == "property" else result
+
+
+def without_fields(app, what, name, obj, skip, options) -> bool | None:
+    """A named tuple says of its fields their number alone."""
+    return True if (getattr(obj, "__doc__", None) or "").startswith("Alias for field number") else None
 
 
 def write_formula(translator, node) -> None:
@@ -135,6 +147,7 @@ def write_formula(translator, node) -> None:
     block = isinstance(node, nodes.math_block)
     # the converter knows alignments and no arrays, as which PyMC prints a model
     text = re.sub(r"(begin|end)\{array\}(\{\w+\})?", r"\1{aligned}", node.astext())
+    text = text.replace(r"\_", "_") if r"\text{" in text else text
     formula = tex2mathml(text.replace(r"\dots", r"\ldots"), as_block=block)
     translator.body.append(f'<div class="math">{formula}</div>' if block else formula)
     raise nodes.SkipNode
@@ -144,5 +157,6 @@ def setup(app) -> None:
     """Sphinx calls this first."""
     app.add_html_math_renderer("mathml", (write_formula, None), (write_formula, None))
     app.connect("autodoc-process-docstring", as_prose, priority=400)  # before napoleon
+    app.connect("autodoc-skip-member", without_fields)
     copy_sources()
     app.connect("source-read", follow_links)
