@@ -26,8 +26,10 @@ class LynxHare(NamedTuple):
     ----------
     year : int ndarray of shape (21,)
         1900 to 1920.
-    hare, lynx : float ndarrays of shape (21,)
-        Pelts, in thousands.
+    hare : float ndarray of shape (21,)
+        Pelts of the prey, in thousands.
+    lynx : float ndarray of shape (21,)
+        Pelts of the predator, in thousands.
     """
 
     year: np.ndarray

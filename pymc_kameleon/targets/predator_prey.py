@@ -41,8 +41,14 @@ def solve_lotka_volterra(alpha, beta, gamma, delta, hare0, lynx0, years=21, step
 
     Parameters
     ----------
-    alpha, beta, gamma, delta : float
-        Growth rate of the hares, their loss per lynx, death rate of the lynxes, their gain per hare; per year.
+    alpha : float
+        Growth rate of the hares, per year.
+    beta : float
+        Their loss per lynx, per year.
+    gamma : float
+        Death rate of the lynxes, per year.
+    delta : float
+        Their gain per hare, per year.
     hare0, lynx0 : float
         Populations at year 0, > 0 (thousands of pelts).
     years, steps_per_year : int

@@ -10,8 +10,8 @@ cancel to twelve digits; monomials of total degree 3 or 4 in at most three varia
 curved targets have few of them; g a sum over centres of one of
 
     Gaussian    exp(-|z - z_k|^2 / 2 l^2), in whitened coordinates,
-    pairwise    (1 / 2d) sum_i k_i + (1 / d(d-1)) sum_{i<j} k_i k_j with k_i = exp(-(s_i - s_ki)^2 /
-    2 l^2), Fourier     cos(w_k's + u_k) with one or two non-zero entries in w_k;
+    pairwise    (1 / 2d) sum_i k_i + (1 / d(d-1)) sum_{i<j} k_i k_j with k_i = exp(-(s_i - s_ki)^2 / 2 l^2),
+    Fourier     cos(w_k's + u_k) with one or two non-zero entries in w_k;
 
 and h the heavy tails, a ladder of logarithms and a rational quadratic in r^2 = |z|^2,
 
