@@ -3,8 +3,8 @@
 The twelve targets of ``cold_start`` from its over-dispersed starts, 16 chains that learn together, as
 ``pk.sample(control_variates=True)``. Errors are root mean squares over coordinates, of means in posterior sds and of
 log sds. z is the error of a mean in its own standard error, root mean square over coordinates and runs: 1 is
-calibrated. "refused": the gate is closed, or the surrogate's own chains do not agree; the errors of what would have come out are
-shown beside, to judge the gate by.
+calibrated. "refused": the gate is closed, or the surrogate's own chains do not agree; the errors of what would have
+come out are shown beside, to judge the gate by.
 
     python -m benchmarks.control_variates           # 20 seconds of processor time a run
 """
