@@ -329,7 +329,7 @@ def test_draws_are_the_same_with_more_blas_threads():
         with pm.Model() as model, threadpool_limits(threads, user_api="blas"):
             slopes = pm.Normal("slopes", shape=10)
             pm.Bernoulli("y", logit_p=x @ slopes, observed=(x[:, 0] > 0).astype(int))
-            idata = pk.sample(model=model, max_evaluations=400, tune=50, chains=4, random_seed=1, progressbar=False)
+            idata = pk.sample(model=model, max_evaluations=204, tune=50, chains=4, random_seed=1, progressbar=False)
         drawn.append(idata.posterior["slopes"].values)
     assert np.array_equal(*drawn)
 

@@ -194,7 +194,7 @@ def test_few_evaluations_are_enough(banana):
 
 
 def test_told_the_same_it_does_the_same():
-    once, again, other = (run(4, 120, seed) for seed in (1, 1, 2))
+    once, again, other = (run(4, 80, seed) for seed in (1, 1, 2))
     assert again.evaluated.positions.tobytes() == once.evaluated.positions.tobytes()
     draws = [pooled_chains.posterior(chains) for chains in (once, again)]
     assert draws[0].tobytes() == draws[1].tobytes()
@@ -298,16 +298,16 @@ def test_which_rows_are_kept_does_not_hang_on_their_draws(monkeypatch):
 
 
 def test_tuning_goes_on_where_the_surrogate_is_not_usable(banana, monkeypatch):
-    """A flower is not learned from 300 points; a banana is."""
+    """A flower is not learned from 150 points; a banana is."""
     monkeypatch.setattr(learning, "LATEST", 0.0)  # its petals are no modes here
-    plan = automatic(4, 8, most=600)
-    assert (plan.longest, plan.learn_until) == (300, 400)  # 25 draws of every chain are kept
+    plan = automatic(4, 4, most=300)
+    assert (plan.longest, plan.learn_until) == (150, 200)  # 25 draws of every chain are kept
     flower = Flower(10.0, 6.0, 6, dim=4)
     for stretch in (1.0, plan.stretch):
-        chains = run(8, 600, target=flower, longest=300, stretch=stretch)
+        chains = run(4, 300, target=flower, longest=150, stretch=stretch)
         tuned = chains.warmup[-1].evaluations
         # a last refit is judged by three rounds more
-        assert int(300 * stretch) - 8 < tuned <= int(300 * stretch) + 24
+        assert int(150 * stretch) - 4 < tuned <= int(150 * stretch) + 12
     monkeypatch.undo()
     assert run(stretch=1.5).rows[0].positions.tobytes() == banana.rows[0].positions.tobytes()
 
@@ -634,10 +634,13 @@ def test_a_run_that_is_made_longer_climbs_and_looks_as_it_was_begun():
 
 
 def test_looks_change_no_draw(monkeypatch):
-    plan = {"draws": 20, "max_evaluations": None, "longest": 200}
-    draws = pooled_chains.posterior(run(8, **plan))
+    plan = {"target": Two(), "draws": 15, "longest": 250, "begun_with": 500, "max_evaluations": None}
+    looked = run(8, **plan)
+    assert (looked.evaluated.move == "look").sum() >= 2
     monkeypatch.setattr(production, "_looks", lambda chains: chains.looks)
-    assert pooled_chains.posterior(run(8, **plan)).tobytes() == draws.tobytes()
+    without = run(8, **plan)
+    assert not (without.evaluated.move == "look").any()
+    assert pooled_chains.posterior(without).tobytes() == pooled_chains.posterior(looked).tobytes()
 
 
 # --- R-hat of groups ------------------------------------------------------------------------------
