@@ -34,6 +34,8 @@ import pytensor
 import pytest
 from pytensor.link.c import op as c_op
 
+from pymc_kameleon.samplers.kamiltonian.values import worth
+
 # Where a variable was made is found out from the stack, and where its C code lies from the disk (PyTensor 2, at every
 # transposition): together a seventh of building a model and compiling it.
 pytensor.config.traceback__limit = 0
@@ -52,6 +54,28 @@ def linker(request):
     else:
         with pytensor.config.change_flags(mode="FAST_COMPILE"):
             yield
+
+
+# What chains that learn together do, and when; not how well they mix. Four fifths of their arithmetic is trying arms.
+_free_chains = worth.free_chains
+SHORT_TRIALS = {"test_pooled", "test_pools", "test_sample", "test_ways_to_run", "test_checkpoint", "test_batched"}
+
+
+@pytest.fixture(autouse=True, scope="module")
+def short_trials(request):
+    """A quarter as long in the fast suite, in the modules above."""
+    with pytest.MonkeyPatch.context() as patch:
+        if request.module.__name__.rsplit(".", 1)[-1] in SHORT_TRIALS and request.config.getoption("-m") == "not slow":
+            patch.setattr(
+                worth, "free_chains", lambda *given: _free_chains(*given[:3], max(4, given[3] // 4), given[4])
+            )
+        yield
+
+
+@pytest.fixture
+def whole_trials(monkeypatch):
+    """For one test of how well they mix."""
+    monkeypatch.setattr(worth, "free_chains", _free_chains)
 
 
 @pytest.fixture

@@ -141,6 +141,7 @@ def fresh(corner):
 planted = cache(fresh)
 
 
+@pytest.mark.usefixtures("whole_trials")
 def test_probes_find_a_corner_that_tuning_has_not_seen():
     found = planted(0.1).probed()
     assert found.missed >= 1
@@ -382,6 +383,7 @@ class TwoModes:
         return float(np.logaddexp(-0.5 * x @ x, -0.5 * (x - 20.0) @ (x - 20.0)))
 
 
+@pytest.mark.usefixtures("whole_trials")
 def test_a_second_mode_is_sampled_with_its_weight():
     """Climbs from starts of their own find both; the surrogate that has seen both takes chains across."""
     draws = pooled_chains.posterior(run(12, 480, target=TwoModes()))
