@@ -1,6 +1,7 @@
 """Chains that learn black boxes one by one together: each is exact when frozen, the same told gives the same."""
 
 from functools import cache
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -51,6 +52,16 @@ def test_the_controls_do_not(control, centring, typical, n):
 
 
 # --- learning -------------------------------------------------------------------------------------
+
+
+def test_each_member_climbs_by_itself():
+    """On what all have evaluated, and where its own climb is."""
+    learner = ByFactors(Toy())
+    hub = learner.hub([Point(np.zeros(4), 0.0)], None, None, 50)
+    climbs = [learner.own(hub, number, None) for number in (1, 2)]
+    shown = [learner.view(hub, SimpleNamespace(current=None, own=climb)) for climb in climbs]
+    assert [state.learning.climb.number for state in shown] == [1, 2]
+    assert all(state.learning.evaluated is hub.learning.evaluated for state in shown)
 
 
 def found_by(toy, x):

@@ -202,6 +202,14 @@ def screened(rng, x, y):
     return scale_basis.screen(*arguments, data.template.scale, quadratic)
 
 
+def test_a_block_explains_half_of_what_is_left_or_is_none():
+    """A scale is found; of a normal with noise, of which the best of many blocks always explains a little, none."""
+    rng = np.random.default_rng(3)
+    assert screened(rng, *hierarchy(rng, 300))
+    x = rng.standard_normal((300, 4))
+    assert screened(rng, x, -0.5 * np.square(x).sum(axis=1) + 0.3 * rng.standard_normal(300)) == []
+
+
 def test_the_fit_is_weighted_least_squares_made_concave():
     """Against NumPy's least squares, the concave part taken out and the quadratic fitted anew beside it."""
     rng = np.random.default_rng(4)
