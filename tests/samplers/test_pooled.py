@@ -699,7 +699,7 @@ def ahead(is_over=lambda: False, n=8, most=400, target=BANANA):
     return chains, guessed, true
 
 
-def test_guesses_change_no_bit(monkeypatch):
+def test_guesses_change_no_bit(monkeypatch, whole_trials):
     """On a flower, whose surrogate is not trusted everywhere, so that guesses fail in every way."""
     monkeypatch.setattr(learning, "LATEST", 0.0)  # one surrogate for all petals
     target = Flower(10.0, 6.0, 6, dim=2)
