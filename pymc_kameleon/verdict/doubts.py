@@ -129,7 +129,7 @@ def _listed(tails: list[Worst]) -> str:
 
 
 def _is_wall(x: np.ndarray, ends: list[float]) -> bool:
-    """Whether the largest draws end before the next of ``ends``: by the tail of the distance's logarithm.
+    """Whether the largest draws end before the next of ``ends``.
 
     None where as many draws again as there are in the next so long a piece would be few.
     """
@@ -137,9 +137,7 @@ def _is_wall(x: np.ndarray, ends: list[float]) -> bool:
     if not beyond:
         return True
     distance = np.maximum(min(beyond) - x, np.finfo(float).tiny)
-    if np.mean(distance < 2.0 * distance.min()) < LITTLE:
-        return False
-    return convergence.tail_indices(-np.log(distance))[1] < -0.3
+    return bool(np.mean(distance < 2.0 * distance.min()) >= LITTLE)
 
 
 def _moves_fail_beyond(x: np.ndarray, own: np.ndarray, accept: np.ndarray) -> bool:

@@ -16,7 +16,9 @@ from pymc_kameleon.verdict import control_variates, convergence, doubts, of_step
 MOST = 10  # times as much, in one advice
 EDGES = 0.5  # of the evaluations, without a density
 SHOWN = 3  # chains that are named, of those that are where the others are not
-NO_CLIMB_OF_BOXES = "none begins where black boxes are learned one by one (learn='all' has them)"
+NO_CLIMB_OF_BOXES = (
+    "none begins where black boxes are learned one by one (with learn='all', at more evaluations, one does)"
+)
 
 
 def report(idata: Any, model: Any = None) -> str:
@@ -126,7 +128,7 @@ def _surrogate(attributes: dict[str, Any], judged: convergence.Judgement, noisy:
     what = attributes["surrogate"]
     if boxes := int(attributes.get("factors", 0)):
         worst = attributes["worst_factor"]
-        hardest = f", one by one, {'that of' if shared else 'number'} {worst} the hardest"
+        hardest = f", one by one, {f'that of {worst}' if shared else f'number {worst} (from 0)'} the hardest"
         what = "of the black box" if boxes == 1 else f"of {boxes} black boxes{hardest}"
     units = "in units of the log density" + (f", the noise of {noisy} included" if noisy else "")
     yield f"{which} surrogate ({what}) was off by {error:.2g} out of sample, {units}; {low}."
@@ -276,7 +278,7 @@ def _advice(
     if not convergence.is_enough(judged, convergence.ENOUGH):
         more = int(min(max(2.0, math.ceil(convergence.ENOUGH / max(ess.value, 1.0))), MOST))
         helps.append(_longer(more, attributes, n, wanted))
-    elif cut:
+    elif cut or convergence.agreement(judged) >= convergence.STRICTLY:
         helps.append(_longer(2, attributes, n, wanted))
     if attributes.get("surrogate") == "none" or float(attributes.get("residual_sd", 0.0)) > 1.0:
         if "evaluations" in attributes:

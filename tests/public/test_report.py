@@ -434,7 +434,7 @@ def test_what_the_steps_learned_is_said_as_after_pk_sample():
     assert text.endswith("a mode that none of them has come to is missing from all, and from R-hat.")
     assert "No climb" not in text
     boxes = pk.report(of_step(statistics | {"factors": 3, "worst_factor": [0, 2, 0, 0]}))
-    assert "(of 3 black boxes, one by one, number 2 the hardest) was off by 0.3" in boxes
+    assert "(of 3 black boxes, one by one, number 2 (from 0) the hardest) was off by 0.3" in boxes
     assert "No climb has looked for other modes: none begins where black boxes are learned one by one" in boxes
     without = pk.report(of_step(statistics | {"surrogate": [1, 0, 1, 1]}))
     assert "Tuning ended in a chain before a surrogate was learned" in without

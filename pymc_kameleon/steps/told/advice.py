@@ -208,7 +208,8 @@ def work_chosen(work: Work, probe: NoiseProbe) -> str:
     return (
         f"the estimator {gets}, with which the log estimate's noise has a "
         f"standard deviation of {noise_probe.sd(probe):.1f}; at the noisiest of {len(probe.squares)} points late in "
-        f"tuning two differ by {math.sqrt(2.0 * max(probe.squares)):.1f}; tuning took {work.spent} in all."
+        f"tuning two differ by {math.sqrt(2.0 * max(probe.squares)):.1f}; tuning took {work.spent} units of work "
+        "(particles, samples) in all."
     )
 
 

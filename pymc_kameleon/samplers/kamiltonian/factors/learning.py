@@ -13,8 +13,8 @@ from pymc_kameleon.samplers.kamiltonian.factors.surface import ARMS, Arm, Known,
 from pymc_kameleon.samplers.kamiltonian.trust import Current
 from pymc_kameleon.surrogates.factors import regression
 from pymc_kameleon.surrogates.factors.splines import FEWEST
+from pymc_kameleon.surrogates.transitions import TARGET_ACCEPT
 
-TARGET_ACCEPT = 0.8
 SHORTEST, LONGEST = 0.01, 1.3  # steps
 ROWS = 24  # of a free run, at which the data's precision is looked at: so many that the quantile is not the least
 
