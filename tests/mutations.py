@@ -433,7 +433,7 @@ MUTATIONS = [
     Mutation("samplers/noise_probe", "(*probe.squares, square)[-late:]", "(*probe.squares, square)[:late]",
              "noise is measured where tuning began", "test_noise_probes.py"),
     Mutation("verdict/doubts", "if k > 0.45]", "if k > 5.0]", "heavy tails are usable", "test_report.py -k heavy"),
-    Mutation("samplers/kamiltonian/factors/surface", "step = SMALL * step_size", "pass", "no chain enters a narrow end", "test_factored_kamiltonian.py -k funnel"),
+    Mutation("numerics/step_size", "(1.2 - u**3)", "(0.8 + 0.4 * u)", "no chain enters a narrow end", "test_factored_kamiltonian.py -k funnel"),
     Mutation("verdict/doubts", " and beyond > WORSE * elsewhere", "", "noise is a wall", "test_report.py -k everywhere"),
     Mutation("verdict/doubts", "distance.min()) >= LITTLE)", "distance.min()) >= 0.0)", "a prior's end is a wall, a hundredth missing refuses a run", "test_report.py -k 'prior or worth'"),
     Mutation("steps/told/watch", "        if rivals:\n", "        if False:\n", "another mode goes unsaid", "test_another_mode.py"),

@@ -1,5 +1,7 @@
 """Scales and step sizes that approach a target acceptance probability."""
 
+from pymc_kameleon.numerics.compiled import njit
+
 OPTIMAL_SCALE = 2.38  # times d^-1/2: Roberts, Gelman & Gilks (1997)
 
 
@@ -10,3 +12,13 @@ def robbins_monro(log_scale: float, accept_prob: float, target_accept: float, ra
     probability, not the 0/1 indicator: the same mean with less variance.
     """
     return log_scale + rate * (accept_prob - target_accept)
+
+
+@njit(cache=True)
+def varied(step_size: float, u: float) -> float:
+    """A leapfrog step: mostly near the tuned one, now and then a fifth of it, by a uniform ``u``.
+
+    Where f bends more than where the step size was tuned, at a banana's ends, in a funnel's neck, the chain would stick
+    or never enter; and with nothing evaluated there, nothing tells.
+    """
+    return step_size * (1.2 - u**3)

@@ -29,6 +29,7 @@ from typing import NamedTuple
 import numpy as np
 
 from pymc_kameleon.numerics.compiled import njit
+from pymc_kameleon.numerics.step_size import varied
 from pymc_kameleon.surrogates import rescaling, straightened
 from pymc_kameleon.surrogates.rescaling import Rescaling
 from pymc_kameleon.surrogates.values.features import Flat, Surrogate, at, compose, flatten, moves_of, restored
@@ -268,9 +269,7 @@ def _transitions(
                 log_ratio = new_value - value + log_jacobian  # the other jumps are symmetric
         else:
             trajectories += 1
-            # mostly near the tuned one, now and then a fifth of it: where f bends more than where the
-            # step size was tuned, at a banana's ends, the chain would stick
-            step = step_size * (1.2 - u[STEP] ** 3)
+            step = varied(step_size, u[STEP])
             span = time * (1.0 - spread + 2.0 * spread * u[TIME])
             steps = min(int(span / step) + 1, MAX_LEAPFROG)
             if moves.straight >= 0:

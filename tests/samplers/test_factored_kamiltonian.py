@@ -8,13 +8,14 @@ import numpy as np
 import pytest
 
 from pymc_kameleon.numerics import evaluations
+from pymc_kameleon.numerics.step_size import varied
 from pymc_kameleon.samplers import chain
 from pymc_kameleon.samplers.kamiltonian import trust
 from pymc_kameleon.samplers.kamiltonian.factors import climb
 from pymc_kameleon.samplers.kamiltonian.factors import learning as learn
 from pymc_kameleon.samplers.kamiltonian.factors.learning import is_high_enough
 from pymc_kameleon.samplers.kamiltonian.factors.sampler import FactoredKamiltonian
-from pymc_kameleon.samplers.kamiltonian.factors.surface import ARMS, SMALL_SHARE, Surface, enter, leave, run, spot
+from pymc_kameleon.samplers.kamiltonian.factors.surface import ARMS, Surface, enter, leave, run, spot
 from pymc_kameleon.samplers.kamiltonian.learner import Quality
 from pymc_kameleon.surrogates.factors.emulator import Emulator, emulate
 from pymc_kameleon.surrogates.factors.layout import Layout
@@ -296,10 +297,12 @@ def test_compiled_is_what_python_is(monkeypatch, compiled_toy, emulator):
     assert longest > 30
 
 
-@pytest.mark.parametrize(("share", "low", "high"), [(SMALL_SHARE, 0.05, 0.3), (0.0, 0.0, 0.001)])
-def test_small_steps_enter_the_narrow_end_of_a_funnel(monkeypatch, share, low, high):
+@pytest.mark.parametrize(
+    ("steps", "low", "high"), [(varied, 0.05, 0.3), (lambda step, u: (0.8 + 0.4 * u) * step, 0.0, 0.001)]
+)
+def test_small_steps_enter_the_narrow_end_of_a_funnel(monkeypatch, steps, low, high):
     """Where the others are unstable: 16 % of the prior has l < -2, and without small steps it is never seen."""
-    monkeypatch.setattr("pymc_kameleon.samplers.kamiltonian.factors.surface.SMALL_SHARE", share)
+    monkeypatch.setattr("pymc_kameleon.samplers.kamiltonian.factors.surface.varied", steps)
     toy, rng, scales = Toy(), np.random.default_rng(1), []
     flat = bad_emulator()._replace(radius=np.full(2, 1e3), coefficients=np.zeros(6))
     surface = Surface(flat, np.ones(4), np.eye(4), 0.6)  # centred
@@ -383,7 +386,7 @@ def test_transitions_are_reversible_with_respect_to_the_surrogate():
     there = run(Fixed(momentum), toy, state.surface, start, ARMS[1])
     assert there.moved
     # the momentum at the end, from the energies: go on from there with the opposite one
-    b, step = state.surface.metric, state.surface.step_size
+    b, step = state.surface.metric, varied(state.surface.step_size, 0.5)
     u, p, g = start.u, momentum.copy(), start.gradient
     for _ in range(there.gradients):
         p = p + 0.5 * step * b.T @ g

@@ -19,6 +19,7 @@ import numpy as np
 from numba.extending import register_jitable
 
 from pymc_kameleon.numerics.compiled import njit
+from pymc_kameleon.numerics.step_size import varied
 from pymc_kameleon.surrogates.factors.emulator import Emulator, emulate
 from pymc_kameleon.surrogates.factors.layout import Layout
 
@@ -76,10 +77,6 @@ class Arm(NamedTuple):
 
 
 MAX_LEAPFROG = 60
-# A quarter of the transitions have a fifth of the step: in the narrow end of a ridge or funnel the tuned one is
-# unstable, chains do not enter it, and with nothing evaluated there nothing tells. (Five Michaelis-Menten decays: an sd
-# of .65 for .83 with steps tuned to an acceptance of .8, .785 with .93 and .82 with these as well, six seeds each.)
-SMALL, SMALL_SHARE = 0.2, 0.25
 ARMS = (Arm(1, 0.5), Arm(1, 1.6), Arm(3, 1.6), Arm(8, 1.6), Arm(20, 1.6))
 
 
@@ -172,9 +169,7 @@ def _transitions(
     n = len(normals)
     moved, diverging, total, gradients, error = False, False, 0.0, 0, math.nan
     for k in range(n):
-        step = step_size * (0.8 + 0.4 * uniforms[k, 0])
-        if uniforms[k, 0] < SMALL_SHARE:
-            step = SMALL * step_size
+        step = varied(step_size, uniforms[k, 0])
         steps = min(int(time * (0.4 + 1.2 * uniforms[k, 1]) / step) + 1, MAX_LEAPFROG)
         momentum, there, new, new_gradient = normals[k], u, value, gradient
         energy = value - 0.5 * (momentum @ momentum)
