@@ -16,9 +16,10 @@ def robbins_monro(log_scale: float, accept_prob: float, target_accept: float, ra
 
 @njit(cache=True)
 def varied(step_size: float, u: float) -> float:
-    """A leapfrog step: mostly near the tuned one, now and then a fifth of it, by a uniform ``u``.
+    """A leapfrog step of .2 to 1.2 times ``step_size``, mostly near it, by ``u`` uniform on (0, 1).
 
-    Where f bends more than where the step size was tuned, at a banana's ends, in a funnel's neck, the chain would stick
-    or never enter; and with nothing evaluated there, nothing tells.
+    ``u`` is drawn independently of the point, on which reversibility hangs. Where f bends more than where the step size
+    was tuned, at a banana's ends, in a funnel's neck, the chain would stick or never enter; and with nothing evaluated
+    there, nothing tells.
     """
     return step_size * (1.2 - u**3)

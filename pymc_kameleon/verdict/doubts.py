@@ -131,7 +131,8 @@ def _listed(tails: list[Worst]) -> str:
 def _is_wall(x: np.ndarray, ends: list[float]) -> bool:
     """Whether the largest draws end before the next of ``ends``.
 
-    None where as many draws again as there are in the next so long a piece would be few.
+    It is no wall where few can be missing: as near again to the last draw as that is to the end are fewer than
+    ``LITTLE`` of them.
     """
     beyond = [end for end in ends if end >= x.max()]
     if not beyond:
