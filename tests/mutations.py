@@ -464,6 +464,8 @@ MUTATIONS = [
     Mutation("steps/factors/split", "if len(terms) < 32 else", "if True else", "more terms than operands", "steps/test_alike.py -k more_terms"),
     Mutation("steps/pytensor_internals", "return tuple(v if v.flags.c_contiguous and v.flags.writeable else v.copy(order=\"C\") for v in values)",
              "return tuple(values)", "shared values with gaps between them", "test_pytensor_internals.py -k shared_now"),
+    Mutation("samplers/kamiltonian/factors/surface", "varied(step_size, uniforms[k, 0])", "varied(step_size, uniforms[k, 0]) * (1.0 if u[0] > 0.0 else 0.4)",
+             "a step depends on the point", "test_factored_kamiltonian.py -k reversible"),
 ]  # fmt: skip
 
 
