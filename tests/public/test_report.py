@@ -206,6 +206,16 @@ def test_the_verdict_names_a_bound_and_speaks_of_intervals_by_a_stricter_rule():
     assert second.startswith("Intervals are rough: for those R-hat has to be below 1.01")
 
 
+@pytest.mark.parametrize(("shift", "rough"), [(0.0, False), (0.35, True)])
+def test_intervals_that_chains_alone_make_rough_are_told_to_go_on(shift, rough):
+    """Effective draws are enough: R-hat between the groups is 1.00, 1.02."""
+    draws = np.random.default_rng(1).standard_normal((16, 800))
+    draws[:4] += shift
+    text = with_draws(draws)
+    assert text.startswith("Usable")
+    assert ("Intervals are rough" in text) == ("To try next: 2 times the evaluations" in text) == rough
+
+
 def test_the_log_the_report_and_target_ess_have_one_rule():
     for rhat, ess, nested in itertools.product((1.0, 1.025, 1.04, 1.2), (50.0, 150.0), (math.nan, 1.0, 1.04)):
         judged = convergence.Judgement(ess, rhat, nested)
