@@ -38,6 +38,7 @@ FRESH = 2.5  # patience with a fresh estimate, at most
 LARGEST = 50.0  # that one pair may contribute: where an estimate is zero the difference is infinite
 # Doucet et al. (2015), section 3.4: for slow and for fast mixing chains, roughly
 BEST_SD = (1.2, 1.5)
+TOO_MUCH = 2.0  # at most 16 % of any moves are accepted
 
 
 class NoiseProbe(NamedTuple):

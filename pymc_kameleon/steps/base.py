@@ -49,6 +49,7 @@ NUTS_HAS = {
 }  # fmt: skip
 # where the model has estimators that are told how much work to do
 WORK_STATISTICS = {"work": FLOAT, "work_spent": FLOAT}
+NOISE_STATISTICS = {"noise_sd": FLOAT}  # where the log density is an estimate
 
 
 @cache  # once
@@ -206,7 +207,8 @@ class KernelStep(BlockedStep):
         self._starts = Starts(model, self.vars, point, self.density)
         beside = self.density.has_others
         self._names = {n: f"{self.name}_{shown}" for n, shown in NUTS_HAS.items() if beside}
-        declared = self._declared() | (WORK_STATISTICS if self.density.given_work else {})
+        declared = self._declared() | (NOISE_STATISTICS if self.density.noisy else {})
+        declared |= WORK_STATISTICS if self.density.given_work else {}
         # as PyMC itself does, for every step
         self.stats_dtypes_shapes = {self._names.get(n, n): kind for n, kind in declared.items()}  # type: ignore[misc]
         self.stats_dtypes = [{n: dtype for n, (dtype, _) in self.stats_dtypes_shapes.items()}]
@@ -462,6 +464,8 @@ class KernelStep(BlockedStep):
             "model_logp": self.density.model_log_density(here.position, here.log_density),
             "nonfinite": self.nonfinite, "move": told.proposal.move, "warning": self.watch.take(),
         }  # fmt: skip
+        if self.density.noisy:
+            row["noise_sd"] = self.watch.noise_sd() or math.nan
         if work.now:
             row |= {"work": float(sum(work.now)), "work_spent": float(work.spent)}
         for name, shown in self._names.items():

@@ -152,7 +152,8 @@ def _moves_fail_beyond(x: np.ndarray, own: np.ndarray, accept: np.ndarray) -> bo
     outer, hopeless = x[:, :-1] >= np.quantile(x, 0.9), accept[:, 1:] < 0.01
     moves = [own[:, 1:] & which for which in (outer, ~outer)]
     beyond, elsewhere = (float(np.sum(hopeless & which) / max(1, which.sum())) for which in moves)
-    return beyond > HOPELESS and beyond > WORSE * elsewhere
+    error = np.sqrt(beyond / max(1, moves[0].sum()))
+    return beyond - 2.0 * error > HOPELESS and beyond > WORSE * elsewhere
 
 
 def own_moves(idata: Any, begin: Iterable[str] = ("surrogate",)) -> tuple[np.ndarray, np.ndarray]:

@@ -29,3 +29,9 @@ def known(idata: Any) -> dict[str, Any]:
     worst = {"chain": int(np.argmax(error)), "draw": -1}
     of_it = {n: statistics[n][worst].item() for n in ("uncovered", "factors", "worst_factor") if n in statistics}
     return {"step": step, "surrogate": families[worst["chain"]], "residual_sd": error.max(), **of_it}
+
+
+def noise_sd(idata: Any) -> float:
+    """Of the noisiest chain's log density, as tuning measured it; 0 where it is exact, or nothing is known."""
+    statistics = idata["sample_stats"]
+    return float(np.nan_to_num(statistics["noise_sd"].values).max()) if "noise_sd" in statistics else 0.0

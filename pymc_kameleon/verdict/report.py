@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from pymc_kameleon.samplers import noise_probe
 from pymc_kameleon.steps.noise.noisy_factors import noisy_names
 from pymc_kameleon.steps.pooled_trace import group, plain
 from pymc_kameleon.steps.prior_scale import finite_ends
@@ -64,7 +65,7 @@ def report(idata: Any, model: Any = None) -> str:
     judged = convergence.judge(draws, None if groups is None else [int(g) for g in np.ravel(groups)])
     ess, rhat = _worst(names, draws)
     ends = attributes.get("ends") if model is None else finite_ends(model)
-    noisy = noisy_names(model) if model is not None else ""
+    noisy, noise_sd = noisy_names(model) if model is not None else "", of_steps.noise_sd(idata)
     doubted = doubts.find(idata, names, draws, judged, None if ends is None else np.ravel(ends), noisy)
     parts = [
         convergence.verdict(judged, len(names), doubts.in_short(doubted)),
@@ -72,13 +73,16 @@ def report(idata: Any, model: Any = None) -> str:
         _cost(attributes, ess, chains, n),
         _agreement(judged, rhat, ess),
         *doubts.in_full(doubted),
+        *_noise(idata, noisy, noise_sd),
         *_surrogate(attributes, judged, noisy),
         *_moves(idata, attributes),
         *_modes(idata, attributes, judged),
         *_control_variates(idata),
         *_chains(idata, names, draws, learned=attributes.get("surrogate") != "none"),
         *_divergences(idata),
-        *_advice(judged, ess, attributes, n, _wanted(attributes, len(names), model), noisy, cut=bool(doubted.cut)),
+        *_advice(
+            judged, ess, attributes, n, _wanted(attributes, len(names), model), noisy, noise_sd, cut=bool(doubted.cut)
+        ),
         *_unseen(attributes),
     ]
     return "\n".join(part for part in parts if part)
@@ -110,6 +114,19 @@ def _agreement(judged: convergence.Judgement, rhat: doubts.Worst, ess: doubts.Wo
         "chains that is the one to look at, and the verdict's."
     )
     return text if math.isnan(judged.nested) else text + nested
+
+
+def _noise(idata: Any, noisy: str, noise_sd: float) -> Iterator[str]:
+    """How much there is, beside what is best, and the work that makes it."""
+    if not noise_sd:
+        return
+    low, high = noise_probe.BEST_SD
+    found = idata["sample_stats"]
+    work = ", ".join(f"{w:.0f}" for w in found["work"].values[:, -1]) if "work" in found else ""
+    yield (
+        f"The noise of {noisy or 'the log density'} had a standard deviation of {noise_sd:.2g} late in tuning, "
+        f"in the noisiest chain ({low} to {high} is best){f'; work is {work} in the chains' if work else ''}."
+    )
 
 
 def _surrogate(attributes: dict[str, Any], judged: convergence.Judgement, noisy: str) -> Iterator[str]:
@@ -272,7 +289,7 @@ def _longer(more: int, attributes: dict[str, Any], n: int, wanted: int) -> str:
 
 def _advice(
     judged: convergence.Judgement, ess: doubts.Worst, attributes: dict[str, Any], n: int, wanted: int, noisy: str,
-    *, cut: bool,
+    noise_sd: float, *, cut: bool,
 ) -> Iterator[str]:  # fmt: skip
     helps = []
     if not convergence.is_enough(judged, convergence.ENOUGH):
@@ -280,11 +297,15 @@ def _advice(
         helps.append(_longer(more, attributes, n, wanted))
     elif cut or convergence.agreement(judged) >= convergence.STRICTLY:
         helps.append(_longer(2, attributes, n, wanted))
-    if attributes.get("surrogate") == "none" or float(attributes.get("residual_sd", 0.0)) > 1.0:
+    error = float(attributes.get("residual_sd", 0.0)) ** 2 - 1.5 * noise_sd**2  # estimated from a sticky chain
+    wrong = attributes.get("surrogate") == "none" or error > 1.0
+    if wrong:
         if "evaluations" in attributes:
             helps.append("fewer chains with as many evaluations, so that more rounds are left to learn in")
-        less = f"less noise (more work for the estimator of {noisy})"
-        helps.append(less if noisy else "another parametrisation (logarithms of scales, non-centred hierarchies)")
+        if noise_sd or not noisy:
+            helps.append("another parametrisation (logarithms of scales, non-centred hierarchies)")
+    if noise_sd > noise_probe.TOO_MUCH or (wrong and noisy and not noise_sd):
+        helps.append(f"less noise (more work for the estimator of {noisy})" if noisy else "less noise (more work)")
     if "missed_where" in attributes:
         helps.append("more evaluations for tuning, and another seed with initvals='prior' to compare")
     if n < 50 and ess.value >= convergence.FEW:

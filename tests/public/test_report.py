@@ -114,7 +114,7 @@ def test_what_is_cut_off_is_told_to_go_on_and_of_ends_only_where_they_are_not_kn
         text = " ".join(doubts.in_full(doubts.Found({}, None, [], [worst], known, "")))
         assert "Cut off: sd (lower tail, Pareto k -1.10)" in text
         assert ("report(idata, model) knows" in text) == (not known)
-    found = report._advice(judged, doubts.Worst("sd", 2000.0), {"tuning_steps": 500}, 500, 0, "", cut=True)
+    found = report._advice(judged, doubts.Worst("sd", 2000.0), {"tuning_steps": 500}, 500, 0, "", 0.0, cut=True)
     assert list(found) == [
         "To try next: 2 times the draws and the tuning, pm.sample(1000, tune=1000), the rest as before."
     ]
@@ -134,6 +134,25 @@ def test_noise_is_named_and_no_parametrisation_is_advised_for_it():
     assert "less noise (more work for the estimator of estimate)" in text
     assert "parametrisation" not in text
     assert "another parametrisation" in pk.report(run(residual_sd=1.2))
+
+
+@pytest.mark.parametrize("sd", [1.3, 2.5])
+def test_the_measured_noise_is_told_and_less_is_advised_where_it_is_too_much(sd):
+    """What is best is not to be made less, and what the surrogate cannot know is no fault of it."""
+    made = run(residual_sd=1.2 * sd)
+    shape = made["sample_stats"]["accept"].shape
+    made["sample_stats"]["noise_sd"] = (("chain", "draw"), np.full(shape, 1.0))
+    made["sample_stats"]["noise_sd"][3, :] = sd
+    made["sample_stats"]["noise_sd"][4, :] = math.nan  # too few pairs
+    made["sample_stats"]["work"] = (("chain", "draw"), np.full(shape, 40.0))
+    for text in (pk.report(made, noisy_model()), pk.report(made)):
+        assert f"had a standard deviation of {sd} late in tuning, in the noisiest chain (1.2 to 1.5 is best)" in text
+        assert "work is 40, 40" in text
+        assert ("less noise" in text) == (sd > 2.0)
+        assert "parametrisation" not in text
+    worse = run(residual_sd=5.0)
+    worse["sample_stats"]["noise_sd"] = made["sample_stats"]["noise_sd"]
+    assert "another parametrisation" in pk.report(worse)
 
 
 def test_a_step_that_keeps_no_estimate_is_not_usable_on_a_noisy_model():

@@ -14,6 +14,7 @@ from pymc.step_methods.state import equal_dataclass_values
 import pymc_kameleon as pk
 from pymc_kameleon.pseudo_marginal import NoisyLogLikelihood, step_beside_noise
 from pymc_kameleon.samplers import tuned_work
+from pymc_kameleon.samplers.noise_probe import NoiseProbe
 from pymc_kameleon.steps import AdaptiveMetropolisStep, KameleonStep, KamiltonianStep
 from tests.step_tester import CASES, NO_BLAS, assert_same_draws, begin, drive, every_step, make, sample
 
@@ -120,6 +121,9 @@ def test_work_is_counted_and_told(caplog):
     assert stats["work_spent"].values[:, -1].sum() == sum(spent)
     chosen = stats["work"].values
     assert (chosen == chosen[:, :1]).all()
+    noise = stats["noise_sd"].values
+    assert (noise == noise[:, :1]).all()
+    assert noise[1, -1] == step.watch.noise_sd() > 0.5
     assert chosen[0, 0] != chosen[1, 0]  # each chain's own
     told = [r for r in caplog.records if "the estimator gets work=" in r.getMessage()]
     assert [r.levelname for r in told] == ["INFO", "INFO"]
@@ -131,6 +135,21 @@ def test_work_is_counted_and_told(caplog):
     assert step.density.work == (chosen[1, 0],)
     begin(step)  # a new chain begins with what was given
     assert step.density.work == (20,)
+
+
+def test_of_work_that_leaves_too_much_noise_one_thing_is_said():
+    """Not that it was chosen, and then to give more."""
+    step = begin(KameleonStep(model=model_of(Estimate(), 20)))
+    for sd, said in ((1.3, "gets work=5 from now on (20 given)"), (2.5, "with work=5, which tuning has come to (20")):
+        life = step.life
+        life.state = life.state._replace(
+            probe=NoiseProbe(pairs=50, squares=(sd**2,) * 50), work=tuned_work.Work((20,), (5,), pairs=50)
+        )
+        step.watch.take()
+        step.watch._look_at_noise()
+        told = step.watch.take()
+        assert said in str(told), told
+        assert ("from now on" in str(told)) != ("that work" in str(told))
 
 
 def test_without_tuning_the_work_is_as_given(caplog):

@@ -187,14 +187,16 @@ def another_mode(at: dict, log_mass: float) -> str:
     )
 
 
-def too_noisy(sd: float, *, correlated: bool) -> str:
-    """The noise of the log density lets too few moves through."""
+def too_noisy(sd: float, work: Work, *, correlated: bool) -> str:
+    """The noise of the log density lets too few moves through; of tuned work, too."""
     low, high = noise_probe.work_factors(sd)
+    now, given = (", ".join(map(str, n)) for n in (work.now, work.given))
+    chosen = f", with work={now}, which tuning has come to ({given} given)," if work.now else ","
     return (
-        f"late in tuning the noise of the log density has a standard deviation of {sd:.1f}, which lets at most "
+        f"late in tuning the noise of the log density has a standard deviation of {sd:.1f}{chosen} which lets at most "
         f"{100.0 * noise_probe.standstill_acceptance(sd):.2g}% of any moves through. {noise_probe.BEST_SD[0]} to "
         f"{noise_probe.BEST_SD[1]} is best (Doucet et al., 2015): give the estimator {low:.0f} to {high:.0f} "
-        "times the work (particles, importance samples, simulations)"
+        f"times {'that' if work.now else 'the'} work (particles, importance samples, simulations)"
         f"{'' if correlated else ', or correlate the noise of successive estimates (correlation=)'}."
     )
 

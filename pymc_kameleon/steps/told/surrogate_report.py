@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from pymc_kameleon.samplers import noise_probe
 from pymc_kameleon.samplers.kamiltonian.trust import TOO_LOW
 from pymc_kameleon.steps.told import advice
 from pymc_kameleon.steps.told.sampler_warnings import WarningType
@@ -82,7 +83,7 @@ def _advice(report: Report, wanted: int | None) -> str:
         return f"What helps: {longer}."
     helps = [
         # less of it is then what helps most
-        "less noise (more work for the estimator)" if report.noise_sd > 1.0 else "",
+        "less noise (more work for the estimator)" if report.noise_sd > noise_probe.BEST_SD[1] else "",
         longer if wanted else "",
         "another parametrisation (non-centred hierarchies, logarithms of scales, fewer unknowns: the surrogate learns "
         "smooth shapes)",

@@ -150,11 +150,11 @@ class Watch(SamplerWarnings):
     def _look_at_noise(self):
         """Too much of it; and which work was chosen for the estimators, or that none could be."""
         life, sd, kind = self.step.life, self.noise_sd(), WarningType.BAD_ACCEPTANCE
-        if sd > 2.0:  # at most 16 % of any moves are accepted
-            told = advice.too_noisy(sd, correlated=bool(life.here.noise[1]))
-            self.add("noise", told, kind, noise_sd=sd)
         work, probe = life.state.work, life.state.probe
-        if work.now:
+        if sd > noise_probe.TOO_MUCH:
+            told = advice.too_noisy(sd, work, correlated=bool(life.here.noise[1]))
+            self.add("noise", told, kind, noise_sd=sd)
+        elif work.now:
             told, sd = advice.work_chosen(work, probe), noise_probe.sd(probe)
             self.add("work", told, kind, level="info", work=sum(work.now), noise_sd=sd)
 

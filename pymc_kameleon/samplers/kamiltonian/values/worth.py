@@ -30,24 +30,18 @@ class Choice(NamedTuple):
     """Arms to choose among, and what their length costs."""
 
     arms: tuple[Arm, ...] = ARMS  # cheapest first
-    # of the free chains that each is tried by, the long arms need fewer; 0 derives it from the arm
-    # before, of which it is a multiple
-    lengths: tuple[int, ...] = (16, 20, 6, 6)
-    # what the measured times are multiplied by: they are noisy, and too short for one slow
-    # coordinate among many
-    caution: tuple[float, ...] = (1.0,) * len(ARMS)
+    lengths: tuple[int, ...] = (16, 20, 6, 6)  # of the free chains that each is tried by: the long arms need fewer
     price: float = 3e-7  # of a multiply-add in f, in evaluations of the log density
-    thrifty: bool = True  # whether an arm is not tried where a shorter one is good enough
+    times: tuple[float, ...] = ()  # where none is tried, autocorrelation times that count for all surrogates
 
 
 CHEAP = Choice()
-# For a log density that takes longer than a free chain however long: as few evaluations as can be.
+# For a log density that takes longer than a free chain however long: as few evaluations as can be. The times are means
+# over twelve targets of what free chains found (8 to 21, 1.4 to 8, 1 to 6 for the first three). Such chains on every
+# surrogate instead took twice the time of the whole, for .98 +- .03 times the draws (benchmarks.few_evaluations).
 DEAR = Choice(
-    arms=(ARMS[0], ARMS[2], LONG, LONG._replace(transitions=10 * LONG.transitions)),
-    lengths=(16, 8, 10, 0),
-    caution=(2.0, 1.5, 1.2, 1.0),
-    price=0.0,
-    thrifty=False,
+    arms=(ARMS[0], ARMS[2], LONG, LONG._replace(transitions=3 * LONG.transitions)),
+    times=(15.0, 4.0, 3.0, 1.3),
 )
 
 
@@ -73,9 +67,8 @@ class Worth(NamedTuple):
 def empty(d: int, choice: Choice = CHEAP) -> Worth:
     """Nothing has been seen."""
     arms = len(choice.arms)
-    return Worth(
-        np.zeros(1 + arms), np.zeros(1 + arms), np.zeros(d), np.ones(d), 0.0, np.full(arms, np.inf), np.zeros(arms), 0
-    )  # fmt: skip
+    times = np.array(choice.times or [np.inf] * arms)
+    return Worth(np.zeros(1 + arms), np.zeros(1 + arms), np.zeros(d), np.ones(d), 0.0, times, np.zeros(arms), 0)
 
 
 def after_refit(
@@ -86,7 +79,7 @@ def after_refit(
     expected = math.erfc(0.5 * residual_sd)
     alike = min(expected, worth.expected) > 0.85 and abs(expected - worth.expected) < 0.05
     # A surrogate that was good where the chain had been says nothing of a mode that it has found since.
-    if not alike or evaluations > 1.5 * worth.tried:
+    if not choice.times and (not alike or evaluations > 1.5 * worth.tried):
         worth = tried_anew(rng, worth, dynamics, evaluations, choice)
     return worth._replace(
         accepted=0.1 * worth.accepted, trials=0.1 * worth.trials, spread=spread, expected=expected,
@@ -115,27 +108,19 @@ def learn(worth: Worth, kernel: int, jump: np.ndarray, accept_prob: float) -> Wo
 def try_arms(rng, dynamics: Dynamics, choice: Choice = CHEAP, patience=(1, 1)) -> tuple[np.ndarray, np.ndarray]:
     """Autocorrelation times (arms,) and mean gradients (arms,) of free chains from archived states.
 
-    The arms come cheapest first, and when one is nearly independent no longer one is tried, if that is thrifty: its
-    time is infinite.
+    The arms come cheapest first, and when one is nearly independent no longer one is tried: its time is infinite.
     """
     n = len(choice.arms)
     times, gradients = np.full(n, np.inf), np.full(n, np.inf)
     archive = dynamics.archive
     centre, spread = archive.mean(axis=0), archive.std(axis=0) + 1e-300
     for k, (arm, length) in enumerate(zip(choice.arms, choice.lengths, strict=True)):
-        if length == 0:
-            repeats = arm.transitions / choice.arms[k - 1].transitions
-            # where one correlation does it all a time is (1 + c) / (1 - c)
-            correlation = max(0.0, (times[k - 1] - 1.0) / (times[k - 1] + 1.0)) ** repeats
-            times[k] = (1.0 + correlation) / (1.0 - correlation)
-            gradients[k] = repeats * gradients[k - 1]
-            continue
         states, gradients[k] = free_chains(rng, dynamics, arm, patience[0] * length, 20 * patience[1])
         states = (states - centre) / spread
         times[k] = math.sqrt(_slowest(states) * _slowest(np.square(states)))
-        if choice.thrifty and times[k] < ENOUGH:
+        if times[k] < ENOUGH:
             break
-    return times * choice.caution, gradients
+    return times, gradients
 
 
 def free_chains(
