@@ -41,7 +41,6 @@ class Counted:
         self.arrived: int | None = None
 
     def __call__(self, x) -> float:
-        """The value at ``x``."""
         if self.evaluations >= self.limit or time.process_time() > self.deadline:
             raise StoppedError(f"after {self.evaluations} evaluations")
         self.evaluations += 1

@@ -40,11 +40,9 @@ class Stand:
         return starts(self.name, seed, n)
 
     def to_point(self, x: np.ndarray) -> dict[str, np.ndarray]:
-        """What a step takes."""
         return {"x": np.array(x)}
 
     def ravel(self, point: dict[str, np.ndarray]) -> np.ndarray:
-        """The vector of that."""
         return np.array(point["x"])
 
 
@@ -73,7 +71,6 @@ def run(cell: Cell) -> tuple[np.ndarray, int, float]:
 
 
 def measure(cell: Cell) -> dict:
-    """What is stored of a cell: effective draws and microseconds of computing, per evaluation, and R-hat."""
     if cell.sampler in OURS:
         run(cell._replace(budget=2000))  # what compiles, compiles now
     draws, evaluations, seconds = run(cell)
@@ -119,7 +116,6 @@ def figure(cells: Cells) -> None:
 
 
 def page(cells: Cells) -> str:
-    """For every problem what each costs and brings, and the break-evens."""
     parts = ["# From what cost of an evaluation on", report.introduction(__doc__), "![by cost](break_even.png)"]
     for problem, title in PROBLEMS.items():
         found = measured(cells, problem)

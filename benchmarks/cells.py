@@ -34,12 +34,10 @@ class Cell(NamedTuple):
 
     @property
     def key(self) -> str:
-        """Its name in the store."""
         return " | ".join(map(str, self))
 
     @classmethod
     def of(cls, key: str) -> "Cell":
-        """The cell of a name."""
         sampler, problem, budget, seed = key.split(" | ")
         return cls(sampler, problem, int(budget), int(seed))
 
@@ -62,13 +60,11 @@ def rounded(value: Any) -> Any:
 
 
 def read(name: str) -> dict:
-    """A store as it is."""
     path = RESULTS / f"{name}.json"
     return json.loads(path.read_text("utf-8")) if path.exists() else {"cells": {}}
 
 
 def load(name: str) -> Cells:
-    """What is stored."""
     return {Cell.of(key): found for key, found in read(name)["cells"].items()}
 
 
@@ -205,7 +201,6 @@ class Benchmark(NamedTuple):
         return True
 
     def write(self, cells: Cells) -> None:
-        """The page of ``cells``."""
         if not cells:
             print(f"nothing is stored in results/{self.name}.json")
             return

@@ -125,7 +125,6 @@ def rows():
 
 
 def page(options):
-    """The result."""
     table = report.table(
         ["what", "right form", "as printed or coded"],
         [[what, report.digits(right), report.digits(wrong)] for what, right, wrong in rows()],

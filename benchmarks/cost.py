@@ -81,7 +81,6 @@ def drawn(cell: Cell) -> dict:
 
 
 def measure(cell: Cell) -> dict:
-    """What is stored of a cell."""
     of = fitted if cell.sampler in FITS else drawn
     if cell.problem == f"{DIMENSIONS[0]} dimensions":
         of(cell)  # what compiles, compiles now
@@ -97,7 +96,6 @@ def exponent(by: dict[float, float]) -> str:
 
 
 def page(cells: Cells) -> str:
-    """Tables, exponents and the figure."""
     figure, (left, right) = report.subplots(1, 2, figsize=(10.0, 4.2))
     parts = ["# What the work beside evaluations costs", report.introduction(__doc__), "![by d and n](cost.png)"]
     parts += [part for kind in FITS for part in of_fits(cells, kind, left)] + of_draws(cells, right)
@@ -111,7 +109,6 @@ def page(cells: Cells) -> str:
 
 
 def of_fits(cells: Cells, kind: str, panel) -> list[str]:
-    """A table, and lines in the panel."""
     rows = []
     for d in DIMENSIONS:
         own = {c.budget: m for c, m in cells.items() if (c.sampler, c.problem) == (kind, f"{d} dimensions")}
@@ -129,7 +126,6 @@ def of_fits(cells: Cells, kind: str, panel) -> list[str]:
 
 
 def of_draws(cells: Cells, panel) -> list[str]:
-    """A table, and lines in the panel."""
     rows = []
     for sampler in DRAWS:
         made = {int(c.problem.split()[0]): m["draw"] for c, m in cells.items() if c.sampler == sampler}

@@ -37,8 +37,6 @@ class Triangular:
         self.means, self.sds = means, np.array(sds, dtype=float)
 
     def __call__(self) -> pm.Model:
-        """The model."""
-
         def log_density(x):
             rest = [x[i] - (0.0 if m is None else m(x, pt)) for i, m in enumerate(self.means)]
             return -0.5 * pt.sum((pt.stack(rest) / self.sds) ** 2)
@@ -179,7 +177,6 @@ EXACT = 200_000
 
 @cache
 def posterior(name: str) -> Posterior:
-    """Compiled once in a process."""
     return Posterior(name, MODELS[name]())
 
 
@@ -210,12 +207,10 @@ def moments(draws, ess, worst_rhat, best) -> dict:
 
 
 def measure(cell: Cell) -> dict:
-    """What is stored of a cell."""
     return board.measured(cell, posterior(cell.problem), truth(cell.problem))
 
 
 def page(found: dict[Cell, dict]) -> str:
-    """The tables of the textbook models."""
     named = {cell.problem for cell in found}
     dimensions = {name: posterior(name).dim for name in MODELS if name in named}
     title = "# Curved and ill-conditioned posteriors, from where pm.sample starts"

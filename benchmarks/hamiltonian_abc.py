@@ -118,7 +118,6 @@ def run_rival(likelihood_name, seeds, friction, repeats, target, a):
 
 
 def run_all(target, n_datasets, a):
-    """Every sampler by its name."""
     runs = {}
     for name in (*RIVALS, *STEPS):
         is_rival = name in RIVALS
@@ -187,7 +186,6 @@ def synthetic_limit(target):
 
 
 def write_report(results, a):
-    """The tables as Markdown."""
     parts = [
         "# Hamiltonian ABC and pseudo-marginal steps on a skew normal simulator\n\n"
         f"{a.chains} chains, seed {a.seed}; standard errors from between the chains. Steps: {a.draws:,} "

@@ -52,7 +52,6 @@ def draws(rng, n):
 
 
 def measure(n):
-    """One row of the table."""
     rng = np.random.default_rng(n)
     points, held_out, base = draws(rng, n), draws(rng, 100), gaussian_base(4, 0.0, 2.0)
     data = (points, LENGTHSCALE, REGULARIZATION, None, base)

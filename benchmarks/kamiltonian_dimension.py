@@ -104,7 +104,6 @@ def largest() -> int:
 
 
 def page(found: dict[Cell, dict]) -> str:
-    """Families, where it stands aside, costs."""
     cells, limit = {c[:2]: m for c, m in found.items()}, largest()
     default = max(d for d in range(1, limit + 1) if first_fit(d) < 1000)
     parts = [

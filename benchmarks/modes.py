@@ -186,7 +186,6 @@ def model_of(target: str):
 
 
 def measure(cell: Cell) -> dict:
-    """What is stored of a cell."""
     model, is_first, truth, start = model_of(cell.problem)
     if cell.sampler == "smc":
         with model:
@@ -212,7 +211,6 @@ def measure(cell: Cell) -> dict:
 
 
 def page(cells: dict[Cell, dict]) -> str:
-    """Seed by seed."""
     rows = []
     for target, total, when in itertools.product(MODELS, TOTALS, ("before", "after")):
         runs = [m for c, m in sorted(cells.items()) if c[:3] == (when, target, total)]

@@ -47,7 +47,6 @@ def measure(cell: Cell) -> dict:
 
 
 def page(cells: dict[Cell, dict]) -> str:
-    """The counts, and every run."""
     rows, counts = [], []
     for cell, m in sorted(cells.items(), key=lambda item: (item[0].seed, item[0].sampler)):
         said = m["report"].split(":")[0] + (": the pools" if "pools" in m["report"] else "")

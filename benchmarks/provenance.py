@@ -119,7 +119,6 @@ class Made(NamedTuple):
 
 
 def now() -> Made:
-    """Here."""
     machine = f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores"
     return Made(versions(), machine, datetime.date.today().isoformat())
 
@@ -138,7 +137,6 @@ def stamp(name: str, codes: Iterable[str] = (), made: Made | None = None) -> str
 
 
 def write(name: str, text: str, codes: Iterable[str] = (), made: Made | None = None) -> None:
-    """Write a page with its stamp."""
     FOLDER.mkdir(exist_ok=True)
     page = f"{text.rstrip()}\n\n{stamp(name, codes, made)}\n"
     (FOLDER / f"{name}.md").write_text(page, encoding="utf-8")
@@ -176,7 +174,6 @@ def stale() -> list[str]:
 
 
 def main() -> None:
-    """See above."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--check", action="store_true", help="exit status 1 if something is stale")
     parser.add_argument("--make", action="store_true", help="make it anew")

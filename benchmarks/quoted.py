@@ -150,7 +150,6 @@ def pages() -> dict[str, tuple[str, str]]:
 
 
 def main() -> None:
-    """See above."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--check", action="store_true", help="exit status 1 if a page differs; nothing is written")
     check = parser.parse_args().check

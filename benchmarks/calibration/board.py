@@ -51,7 +51,6 @@ class Verdict:
 
     @property
     def fails(self) -> bool:
-        """Whether either test says so."""
         return self.cold < FAILS or self.frozen > 4.5
 
     def __str__(self):
@@ -62,7 +61,6 @@ class Verdict:
 
 
 def page(cells: dict[Cell, dict]) -> str:
-    """Verdicts of all steps on all models, controls, chains."""
     groups: dict[tuple, list] = {}
     for cell, made in sorted(cells.items()):
         groups.setdefault((cell.problem, cell.sampler), []).append(made)

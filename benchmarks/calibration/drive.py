@@ -74,7 +74,6 @@ class WithoutRatio:
         return getattr(self._sampler, name)
 
     def log_ratio(self, state, point, proposal, there) -> float:
-        """Nothing but the target."""
         return 0.0
 
 
@@ -97,7 +96,6 @@ class Driver:
         self.start = problem.model.initial_point()
 
     def begin(self, rng) -> None:
-        """Begin a chain as PyMC begins one."""
         self.step.sampling_state = self.fresh
         if hasattr(BlockedStep, "setup_chain"):
             self.step.setup_chain(rng, self.entry.tune, self.entry.draws)

@@ -81,7 +81,6 @@ class Given:
         return getattr(self.sampler, name)
 
     def init(self, rng, x, known=NOTHING):
-        """The state at ``x``."""
         self.sampler, state = self.begin(x, self.history, rng)
         return state
 
@@ -170,7 +169,6 @@ def measure(cell: Cell) -> dict[str, Any]:
 
 
 def column(mine, name) -> np.ndarray:
-    """A measure of all chains of a row."""
     return np.array([m[name] for m in mine])
 
 
@@ -201,7 +199,6 @@ def ratio(one, other) -> str:
 
 
 def page(cells: dict[Cell, dict]) -> str:
-    """The table, and who is ahead of whom."""
     found = {
         (name, n): mine
         for name in SAMPLERS

@@ -269,7 +269,6 @@ def update_costs(n_features: int) -> tuple[float, float]:
 
 
 def page(cells: dict[Cell, dict]) -> str:
-    """Tables by target, what is wrong, costs."""
     found = {target: rows(cells, target) for target in TARGETS}
     least = min(r.chains for t in found.values() for r in t.values())
     about = next(m for c, m in cells.items() if c.sampler == COSTS)

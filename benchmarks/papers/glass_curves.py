@@ -49,7 +49,6 @@ class Posterior:
         self.rng = rng
 
     def __call__(self, theta):
-        """Log prior plus log estimate."""
         if np.abs(theta).max() > 60.0:  # eleven prior sds away
             return -math.inf
         return self.estimate(self.rng, theta) - 0.5 * float(np.square((theta - MEAN) / SD).sum())
@@ -154,7 +153,6 @@ HEAD = (
 
 
 def page(cells: dict[Cell, dict]) -> str:
-    """The result."""
     found, about = by_name(cells), next(m for c, m in cells.items() if c.sampler == LONG_RUN)
     floor, ess = about["floors"], about["ess"]
     failed = [c.key for c, m in cells.items() if "failed" in m]

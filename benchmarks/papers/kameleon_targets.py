@@ -204,7 +204,6 @@ def draw_figure(found: list[Row]) -> None:
 
 
 def page(cells: dict[Cell, dict]) -> str:
-    """The result."""
     found = rows(cells)
     draw_figure(found)
     return "\n\n".join([

@@ -52,7 +52,6 @@ def cost(x, y, points, b, kernel, l):
 
 
 def cost_gradient(x, y, points, b, kernel, l):
-    """Its gradient at one x (d,)."""
     at = np.vstack([y[None], points])
     return -2.0 / l * kernel.gradient(x / l, at / l).T @ np.concatenate([[1.0], b])
 
