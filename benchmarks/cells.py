@@ -45,8 +45,6 @@ class Cell(NamedTuple):
 Measures = dict[str, Any]
 Cells = dict[Cell, Measures]
 
-# --- stores -----------------------------------------------------------------------------------------
-
 
 def rounded(value: Any) -> Any:
     """Floats with five significant digits, None where they are not finite, through dictionaries and lists."""
@@ -108,9 +106,6 @@ def truth(name: str, problem: str, make: Callable[[], Measures] | None = None) -
             _write(name, read(name)["cells"] | {problem: found})
         return found
     return stored[problem]
-
-
-# --- the command -------------------------------------------------------------------------------------
 
 
 class Benchmark(NamedTuple):

@@ -93,9 +93,6 @@ def worst_by_error(cells: list[dict]) -> float:
     return float((1.0 / squared.mean(axis=0)).min())
 
 
-# --- tables --------------------------------------------------------------------------------------
-
-
 class Board:
     """The cells of one budget, and what is read off them."""
 

@@ -137,9 +137,6 @@ def judged(draws: Draws, target) -> dict:
     return found | {"ess": verdict.ess, "rhat": verdict.rhat}
 
 
-# --- tables -----------------------------------------------------------------------------------------
-
-
 def _of(cells, sampler, total):
     """By target, then by seed."""
     found: dict[str, dict] = {}

@@ -37,9 +37,6 @@ class Run(NamedTuple):
     seconds: float
 
 
-# --- runs ----------------------------------------------------------------------------------------
-
-
 def sample(model, step: str, tune: int, draws: int, seed: int, chains: int = CHAINS) -> Run:
     """``pm.sample`` on two cores, every chain from its own draw from the prior."""
     evaluates_twice = step.startswith("pm.")  # at the proposed point and at the current one again
@@ -65,9 +62,6 @@ def processor_time():
     """Seconds, the workers' included that have ended."""
     who = (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
     return sum(sum(resource.getrusage(w)[:2]) for w in who)
-
-
-# --- measures ------------------------------------------------------------------------------------
 
 
 class Summary(NamedTuple):
@@ -209,9 +203,6 @@ def held_out_notes(result, y):
         f"Monte Carlo error of the Gaussian process's log loss is {monte_carlo:.4f}. Largest R-hat over the folds: "
         f"{max(result.rhat):.3f} ({', '.join(f'{r:.3f}' for r in result.rhat)})."
     )
-
-
-# --- report --------------------------------------------------------------------------------------
 
 
 def long_lengthscales(draws):

@@ -69,9 +69,6 @@ def truth(target) -> MarginalTruth:
     return MarginalTruth(target.mean, np.diag(target.cov), quantiles)
 
 
-# --- report --------------------------------------------------------------------------------------
-
-
 def dimension_table(cells, family):
     head = [
         "d", "AM: ESS", "R-hat", "by error", "Kamiltonian: ESS", "R-hat", "by error", "mean error", "sd error",

@@ -174,8 +174,6 @@ def labels(components: int):
     return model, is_first, 1.0 / math.factorial(components), starts
 
 
-# --- cells ------------------------------------------------------------------------------------------
-
 MODELS = {"apart": apart, "alias": alias, "labels 2": lambda: labels(2), "labels 3": lambda: labels(3)}
 
 

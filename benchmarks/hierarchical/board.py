@@ -104,8 +104,6 @@ def rival(cell: Cell) -> dict:
     return {**found, **measured(x, spent / CHAINS, truth(cell.problem), most)}
 
 
-# --- the report -------------------------------------------------------------------------------------
-
 TEXT = """\
 Effective draws (bulk, worst coordinate, unconstrained, four chains) per 1000 evaluations, tuning counted;
 R-hat; largest error of a mean in posterior sds; largest |log ratio| of an sd; z, the largest error of a mean or an

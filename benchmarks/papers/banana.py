@@ -165,9 +165,6 @@ def measure(cell: Cell) -> dict[str, Any]:
     }
 
 
-# --- what is shown -------------------------------------------------------------------------------
-
-
 def column(mine, name) -> np.ndarray:
     return np.array([m[name] for m in mine])
 

@@ -142,9 +142,6 @@ def costs(target) -> dict[str, float]:
     return found
 
 
-# --- what is shown -------------------------------------------------------------------------------
-
-
 class Row(NamedTuple):
     """The chains of one sampler on one target."""
 

@@ -112,9 +112,6 @@ def measure(cell: Cell) -> dict[str, Any]:
     }
 
 
-# --- what is shown -------------------------------------------------------------------------------
-
-
 def floors(long) -> dict[str, list[float]]:
     """(distance of means, MMD) between halves of the long run, and of 5,000 thinned draws against the rest."""
     half = len(long) // 2

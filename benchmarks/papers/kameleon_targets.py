@@ -94,9 +94,6 @@ def measure(cell: Cell) -> dict[str, Any]:
     }
 
 
-# --- what is shown -------------------------------------------------------------------------------
-
-
 class Row(NamedTuple):
     """The chains of one sampler: arrays by chain."""
 

@@ -60,9 +60,6 @@ def judged(chains: list[drive.Chain], known: Reference) -> dict:
     }  # fmt: skip
 
 
-# --- tables -----------------------------------------------------------------------------------------
-
-
 def tables(cells: dict[Cell, dict], dimensions: dict[str, int]) -> list[str]:
     """Models by steps: efficiency, in short, arrivals, errors; ``dimensions`` of the models, in their order."""
     found: dict[tuple[str, str], list[dict]] = {}
