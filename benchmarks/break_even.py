@@ -111,8 +111,7 @@ def figure(cells: Cells) -> None:
         panel.set_xlabel("milliseconds an evaluation")
     panels[0].set_ylabel("effective draws a second")
     drawn.legend(*panels[0].get_legend_handles_labels(), loc="lower center", ncols=5, frameon=False)
-    drawn.tight_layout(rect=(0, 0.12, 1, 1))
-    report.save_figure(drawn, "break_even", 110)
+    report.save_figure(drawn, "break_even", 110, rect=(0, 0.12, 1, 1))
 
 
 def page(cells: Cells) -> str:

@@ -252,8 +252,7 @@ def draw(board, budget):
     for handles, columns, height in ((samplers, 3, 0.05), (marks, 2, 0.0)):
         figure.legend(handles=handles, ncols=columns, bbox_to_anchor=(0.5, height), loc="lower center",
                       frameon=False, fontsize=9)  # fmt: skip
-    figure.tight_layout(rect=(0, 0.1, 1, 1))
-    report.save_figure(figure, "cold_start", 110)
+    report.save_figure(figure, "cold_start", 110, rect=(0, 0.1, 1, 1))
 
 
 BENCHMARK = Benchmark("cold_start", measure, page, dict.fromkeys(PYMC, "pymc"))

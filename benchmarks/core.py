@@ -66,9 +66,10 @@ def run_chain(
     tune: int,
     draws: int,
     arrives: bool = False,
+    frozen: bool = True,
     **options: Any,
 ) -> Chain:
-    """Run ``algorithm`` from ``x`` of shape (d,) for ``tune`` adaptive draws and ``draws`` frozen ones.
+    """Run ``algorithm`` from ``x`` of shape (d,) for ``tune`` adaptive draws and ``draws`` that are ``frozen``, or not.
 
     The algorithm is the sampler's class, or what else makes a sampler of its ``options``; ``arrives``: see
     :func:`born`.
@@ -78,7 +79,8 @@ def run_chain(
     begin = time.process_time()
     for _ in range(tune):
         life.draw(evaluate)
-    life.freeze()
+    if frozen:
+        life.freeze()
     half_time = time.process_time()
     kept, probability = np.empty((draws, len(x))), 0.0
     for n in range(draws):

@@ -103,7 +103,6 @@ def page(cells: Cells) -> str:
     right.set(xlabel="dimension", ylabel="µs a draw")
     for panel in (left, right):
         panel.legend(frameon=False, fontsize=7)
-    figure.tight_layout()
     report.save_figure(figure, "cost", 110)
     return "\n\n".join(parts)
 

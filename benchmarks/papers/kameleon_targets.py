@@ -196,8 +196,7 @@ def draw_figure(found: list[Row]) -> None:
         panel.set_xlabel("draws after burn-in, thousands", fontsize=12)
     handles, labels = panels[1, 0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="lower center", ncols=6, frameon=False, fontsize=12)
-    figure.tight_layout(rect=(0, 0.03, 1, 1))
-    report.save_figure(figure, "paper_kameleon_targets")
+    report.save_figure(figure, "paper_kameleon_targets", rect=(0, 0.03, 1, 1))
 
 
 def page(cells: dict[Cell, dict]) -> str:

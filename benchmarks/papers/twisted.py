@@ -17,8 +17,8 @@ import numpy as np
 from scipy.stats import chi2
 
 from benchmarks import provenance, report
-from benchmarks.basics import Counted, autocorrelation, autocorrelation_time, generators
-from benchmarks.core import born
+from benchmarks.basics import autocorrelation, autocorrelation_time, generators
+from benchmarks.core import run_chain
 from benchmarks.measures import confidence_regions
 from pymc_kameleon.samplers.adaptive_metropolis import AdaptiveMetropolis
 from pymc_kameleon.samplers.shape_learners.cma import CMA
@@ -53,19 +53,10 @@ class Cell(NamedTuple):
 
 def chains(target, name, frozen, repeats, draws) -> Cell:
     kind, options = SAMPLERS[name]
-    dim = target.dim
-    kept, acceptance = np.empty((repeats, draws // 2, dim)), 0.0
-    for k, rng in enumerate(generators(SEED, repeats)):
-        density = Counted(target.numba_log_density)
-        life, evaluate = born(kind(**options), density, np.zeros(dim), rng)
-        for _ in range(draws // 2):
-            life.draw(evaluate)
-        if frozen:
-            life.freeze()
-        for n in range(draws // 2):
-            acceptance += life.draw(evaluate).accept_prob
-            kept[k, n] = life.here.position
-    return Cell(acceptance / kept[..., 0].size, kept)
+    how = {"tune": draws // 2, "draws": draws // 2, "frozen": frozen, **options}
+    start, density = np.zeros(target.dim), target.numba_log_density
+    made = [run_chain(kind, density, start, rng, **how) for rng in generators(SEED, repeats)]
+    return Cell(float(np.mean([chain.acceptance for chain in made])), np.array([chain.draws for chain in made]))
 
 
 def geweke(draws, first=0.1, segments=20):
@@ -118,7 +109,6 @@ def draw_autocorrelations(cells):
         times[name] = float(np.median(autocorrelation_time(draws[:, :, 0].astype(float))))
     panels[0].set_ylabel("autocorrelation", fontsize=12)
     panels[0].legend(frameon=False, fontsize=11)
-    figure.tight_layout()
     report.save_figure(figure, "paper_autocorrelations", 80)
     return times
 
@@ -137,8 +127,7 @@ def draw_scatter(cells):
     figure.legend(handles, labels, loc="lower center", ncols=2, frameon=False, fontsize=12)
     figure.supxlabel("x₁", y=0.04)
     figure.supylabel("x₂")
-    figure.tight_layout(rect=(0.01, 0.05, 1, 1))
-    report.save_figure(figure, "paper_twisted", 80)
+    report.save_figure(figure, "paper_twisted", 80, rect=(0.01, 0.05, 1, 1))
 
 
 def draw_geweke(cells):
@@ -156,7 +145,6 @@ def draw_geweke(cells):
         panel.set_xlabel("where the first tenth begins", fontsize=12)
     panels[0].set_ylabel("Geweke score\n(grey: within 1.96)", fontsize=12)
     panels[0].legend(frameon=False, fontsize=11)
-    figure.tight_layout()
     report.save_figure(figure, "paper_geweke", 80)
     return shares
 
