@@ -64,12 +64,10 @@ def milliseconds(functions, repeats):
 
 def timing_table(X, y, points, rng):
     settings = {
-        "Laplace, 16 draws": {},
-        "Laplace, 100 draws": {"n_importance": 100},
-        "Laplace, 16 draws, cold start": {"start": "zeros"},
-        "Laplace, 16 draws, probit": {"link": "probit"},
+        "Laplace, 16 draws": {}, "Laplace, 100 draws": {"n_importance": 100},
+        "Laplace, 16 draws, cold start": {"start": "zeros"}, "Laplace, 16 draws, probit": {"link": "probit"},
         "EP, 16 draws": {"approximation": "ep"},
-    }
+    }  # fmt: skip
     rows = [(name, *time_estimate(X, y, points, rng, **kw)) for name, kw in settings.items()]
     return ("estimate", "Choleskys", "estimate, ms"), rows
 

@@ -30,10 +30,9 @@ from pymc_kameleon.targets import Banana, CorrelatedGaussian, StudentT
 CHAINS = 4
 DIMENSIONS = (2, 5, 10, 20, 50, 78, 100)
 FAMILIES = {
-    "normal": lambda d: CorrelatedGaussian(100.0, d),
-    "banana": lambda d: Banana(0.03, 100.0, d),
+    "normal": lambda d: CorrelatedGaussian(100.0, d), "banana": lambda d: Banana(0.03, 100.0, d),
     "t5": lambda d: StudentT(5.0, d),
-}
+}  # fmt: skip
 SAMPLERS = {"AM": AdaptiveMetropolis, "Kamiltonian": ValueKamiltonian}
 TRUTH_DRAWS = 200_000
 
@@ -57,9 +56,8 @@ def measure(cell: Cell) -> dict[str, Any]:
         "sd_error": float(np.abs(draws.std((0, 1)) / sd - 1.0).max()),
         "families": [s.fit.family if getattr(s, "fit", None) is not None else "none" for s in states],
         "residual_sd": max((float(s.quality.residual_sd) for s in states if hasattr(s, "quality")), default=math.nan),
-        "acceptance": float(np.mean([c.acceptance for c in chains])),
+        "acceptance": float(np.mean([c.acceptance for c in chains])), "evaluations": evaluations / CHAINS,
         "seconds": float(np.mean([c.tuning_seconds + c.seconds for c in chains])),
-        "evaluations": evaluations / CHAINS,
     }  # fmt: skip
 
 

@@ -39,11 +39,9 @@ def measure(cell: Cell) -> dict:
         )
     there = idata["posterior"]["x"].values[..., 0] > APART / 2.0
     return {
-        "share": float(there.mean()),
-        "shares": [float(p.mean()) for p in np.array_split(there, pools)],
-        "rhat": float(az.rhat(idata["posterior"])["x"].max()),
-        "report": pk.report(idata).split("\n")[0],
-    }
+        "share": float(there.mean()), "shares": [float(p.mean()) for p in np.array_split(there, pools)],
+        "rhat": float(az.rhat(idata["posterior"])["x"].max()), "report": pk.report(idata).split("\n")[0],
+    }  # fmt: skip
 
 
 def page(cells: dict[Cell, dict]) -> str:

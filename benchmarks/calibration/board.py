@@ -22,12 +22,10 @@ def measure(cell: Cell) -> dict:
     found = [driver.replicate((stream, i)) for i in replications]
     changes = np.array([change for _, change, _ in found])
     return {
-        "ranks": "".join(chr(ord("a") + r) for ranked, _, _ in found for r in ranked),
-        "n": cell.budget,
-        "sums": changes.sum(axis=0).tolist(),
-        "squares": np.square(changes).sum(axis=0).tolist(),
+        "ranks": "".join(chr(ord("a") + r) for ranked, _, _ in found for r in ranked), "n": cell.budget,
+        "sums": changes.sum(axis=0).tolist(), "squares": np.square(changes).sum(axis=0).tolist(),
         "lag": sum(lag for _, _, lag in found),
-    }
+    }  # fmt: skip
 
 
 class Verdict:

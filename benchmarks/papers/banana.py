@@ -157,12 +157,11 @@ def measure(cell: Cell) -> dict[str, Any]:
     chain = run_chain(Given, TARGET.numba_log_density, x, rng, tune=TUNE, draws=cell.budget - TUNE, **given)
     levels = TARGET.level(chain.draws)
     return {
-        "acceptance": chain.acceptance,
-        "ess": float(bulk_ess(chain.draws[None]).min()),
+        "acceptance": chain.acceptance, "ess": float(bulk_ess(chain.draws[None]).min()),
         "error": [float(e) for e in (chain.draws.mean(axis=0) - TARGET.mean) / SD],
         "coverage": [float((levels <= q).mean()) for q in DECILES],
         "microseconds": 1e6 * chain.seconds / len(chain.draws),
-    }
+    }  # fmt: skip
 
 
 def column(mine, name) -> np.ndarray:

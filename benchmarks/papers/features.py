@@ -114,11 +114,9 @@ def measure(cell: Cell) -> dict[str, Any]:
     chain = run_chain(run.algorithm, density, x, rng, tune=TUNE, draws=cell.budget - TUNE, **options)
     levels = target.level(chain.draws)
     return {
-        "ess": [float(e) for e in bulk_ess(chain.draws[None])],
-        "coverage": [float((levels <= q).mean()) for q in DECILES],
-        "variance": float(np.square(chain.draws[:, 0]).mean()),
-        "acceptance": chain.acceptance,
-    }
+        "ess": bulk_ess(chain.draws[None]).tolist(), "coverage": [float((levels <= q).mean()) for q in DECILES],
+        "variance": float(np.square(chain.draws[:, 0]).mean()), "acceptance": chain.acceptance,
+    }  # fmt: skip
 
 
 def costs(target) -> dict[str, float]:

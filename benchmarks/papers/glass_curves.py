@@ -104,12 +104,10 @@ def measure(cell: Cell) -> dict[str, Any]:
     except ValueError as error:  # a published cold start may end where no trajectory goes
         return {"failed": str(error)[:80]}
     return {
-        "acceptance": chain.acceptance,
-        "ess": float(bulk_ess(chain.draws[None]).min()),
-        "evaluations": chain.evaluations,
+        "acceptance": chain.acceptance, "ess": float(bulk_ess(chain.draws[None]).min()),
+        "evaluations": chain.evaluations, "mmd": [mmd(chain.draws[:k], pooled) for k in TIMES],
         "norm": [float(np.linalg.norm(chain.draws[:k].mean(0) - pooled.mean(0))) for k in TIMES],
-        "mmd": [mmd(chain.draws[:k], pooled) for k in TIMES],
-    }
+    }  # fmt: skip
 
 
 def floors(long) -> dict[str, list[float]]:

@@ -86,12 +86,10 @@ def measure(cell: Cell) -> dict[str, Any]:
     levels, ends = target.level(chain.draws), (TIMES * half).astype(int)
     coverage = np.array([[(levels[:n] <= q).mean() for q in DECILES] for n in ends])
     return {
-        "acceptance": chain.acceptance,
-        "ess": [float(e) for e in bulk_ess(chain.draws[None])],
+        "acceptance": chain.acceptance, "ess": bulk_ess(chain.draws[None]).tolist(),
         "norm": [float(np.linalg.norm(chain.draws[:n].mean(0) - target.mean)) for n in ends],
-        "deviation": [float(e) for e in np.abs(coverage - DECILES).mean(axis=1)],
-        "coverage": [float(c) for c in coverage[-1]],
-    }
+        "deviation": np.abs(coverage - DECILES).mean(axis=1).tolist(), "coverage": coverage[-1].tolist(),
+    }  # fmt: skip
 
 
 class Row(NamedTuple):

@@ -33,15 +33,12 @@ SAMPLERS: dict[str, tuple[type, dict[str, Any]]] = {
     "(1+1)-CMA": (CMA, CMA.presets["paper"]),
 }
 ENDS = ("for ever", "frozen")
-SHOWN = 350
-LAGS = 1000
+SHOWN, LAGS = 350, 1000
 # Table 6.1; ".52 .92" of its last row are misprints of .052 .092
 PRINTED = {
-    "AM": ".07 .083 .113 .007",
-    "M-GaA": ".061 .1 .11 .142",
-    "(1+1)-CMA": ".028 .073 .093 .105",
+    "AM": ".07 .083 .113 .007", "M-GaA": ".061 .1 .11 .142", "(1+1)-CMA": ".028 .073 .093 .105",
     "independent draws": ".055 .093 .108 .142; .054 .09 .11 .135; .52 .92 .108 .142",
-}
+}  # fmt: skip
 
 
 class Cell(NamedTuple):
