@@ -105,10 +105,15 @@ def efficiency(run):
     return ess.min(), np.median(ess)
 
 
+def with_error(values, fmt=".3f"):
+    """Mean of independent values, and its standard error."""
+    mean, error = basics.estimate(values)
+    return f"{mean:{fmt}} ± {error:{fmt.removeprefix('+')}}"
+
+
 def share_between_chains(event):
     """Per cent of the draws, and its standard error from the spread of the chains' shares."""
-    shares = 100.0 * event.mean(axis=1)
-    return f"{shares.mean():.2f} ± {error(shares):.2f}"
+    return with_error(100.0 * event.mean(axis=1), ".2f")
 
 
 def steps_table(runs, reference):
@@ -178,19 +183,10 @@ def held_out_table(result, y):
     names = ("Gaussian process", "logistic regression", "class frequency")
     for name, p in zip(names, (result.probability, result.logistic, result.frequency), strict=True):
         loss, right = log_loss(p, y), (p > 0.5) == (y > 0)
-        difference = loss - base
-        versus = "" if p is result.logistic else f"{difference.mean():+.3f} ± {error(difference):.3f}"
-        rows.append(
-            [name, f"{right.sum()} of {len(y)}", f"{right.mean():.3f} ± {error(right):.3f}",
-             f"{loss.mean():.3f} ± {error(loss):.3f}", versus]
-        )  # fmt: skip
+        versus = "" if p is result.logistic else with_error(loss - base, "+.3f")
+        rows.append([name, f"{right.sum()} of {len(y)}", with_error(right), with_error(loss), versus])
     head = ["classifier", "right", "accuracy", "log loss", "log loss, less logistic regression's"]
     return table(head, rows)
-
-
-def error(values):
-    """Standard error of the mean of independent values."""
-    return np.std(values, ddof=1) / np.sqrt(len(values))
 
 
 def held_out_notes(result, y):

@@ -14,12 +14,12 @@ One to two minutes.
 """
 
 import itertools
-import time
 
 import numpy as np
 from scipy import stats
 
 from benchmarks import provenance, report
+from benchmarks.basics import timed
 from pymc_kameleon.datasets import load_glass
 from pymc_kameleon.gp.estimator import GPClassificationEstimator
 
@@ -51,17 +51,6 @@ def posterior_points(X, y, rng, n_points=6, spacing=400):
     return np.array(points)
 
 
-def milliseconds(functions, repeats):
-    """Lower quartile of the processor time of every function, called in turns."""
-    times = np.empty((repeats, len(functions)))
-    for row in times:
-        for k, function in enumerate(functions):
-            begin = time.process_time()
-            function()
-            row[k] = time.process_time() - begin
-    return 1e3 * np.quantile(times, 0.25, axis=0)
-
-
 def timing_table(X, y, points, rng):
     settings = {
         "Laplace, 16 draws": {}, "Laplace, 100 draws": {"n_importance": 100},
@@ -77,8 +66,8 @@ def time_estimate(X, y, points, rng, **settings):
     estimator = GPClassificationEstimator(X, y, **settings)
     u, turns = rng.standard_normal(estimator.aux_shape), itertools.cycle(points)
     factorizations = np.mean([estimator._fit(theta).factorizations for theta in points])
-    [total] = milliseconds([lambda: estimator.log_estimate(next(turns), u)], 300)
-    return factorizations, f"{total:.3f}"
+    times = [timed(lambda: estimator.log_estimate(next(turns), u))[0] for _ in range(300)]
+    return factorizations, f"{1e3 * np.quantile(times, 0.25):.3f}"
 
 
 def pareto_k(log_weights):

@@ -21,7 +21,7 @@ import numpy as np
 import pymc as pm
 
 from benchmarks import drive, provenance
-from benchmarks.basics import bulk_ess, generators, nested
+from benchmarks.basics import bulk_ess, estimate, generators, nested
 from benchmarks.noisy_likelihood import seed_noise
 from benchmarks.report import table
 from benchmarks.stochastic_gradients import SPASGradient, hamiltonian_abc, synthetic_log_likelihood
@@ -132,11 +132,6 @@ def frame(target):
     basis[:, 0] = 1.0
     q, r = np.linalg.qr(basis)
     return q * np.sign(np.diag(r))
-
-
-def estimate(by_chain):
-    """Mean over chains and its standard error."""
-    return by_chain.mean(), by_chain.std(ddof=1) / math.sqrt(len(by_chain))
 
 
 def measures(run, target):

@@ -13,11 +13,12 @@ Under a minute.
 """
 
 import math
-import time
+from functools import partial
 
 import numpy as np
 
 from benchmarks import provenance, report
+from benchmarks.basics import timed
 from pymc_kameleon.particle_filter import (
     LinearGaussianFilter,
     StochasticVolatilityFilter,
@@ -59,11 +60,7 @@ def cost_table(rng):
     for resampling in ("systematic", "multinomial"):
         for n_particles in (50, 200, 800):
             estimator = StochasticVolatilityFilter(y, n_particles, resampling=resampling)
-            logs, times = [], []
-            for _ in range(300):
-                begin = time.process_time()
-                logs.append(estimator(rng, *VOLATILITY))
-                times.append(time.process_time() - begin)
+            times, logs = np.transpose([timed(partial(estimator, rng, *VOLATILITY)) for _ in range(300)])
             milliseconds = 1e3 * np.quantile(times, 0.25)
             rows.append((resampling, n_particles, f"{milliseconds:.2f}", f"{np.var(logs, ddof=1):.3f}"))
     return ("resampling", "particles", "ms per estimate", "var log estimate"), rows
