@@ -1,18 +1,14 @@
 """UCI Glass: the lengthscales of a Gaussian-process classifier, from a noisy likelihood.
 
-    python -m benchmarks.glass
+The posterior that Kernel adaptive Metropolis-Hastings was shown on; its likelihood is an unbiased estimate (importance
+sampling around Laplace's approximation), kept until a proposal is accepted. A long run of KamiltonianStep; the steps
+at one budget of evaluations, beside it; five folds held out, beside logistic regression (scikit-learn's).
 
-Window glass against the rest, 214 rows, whitened covariates; log squared lengthscales of nine covariates, each N(-log
-2, 20) a priori, the posterior that Kernel adaptive Metropolis-Hastings was shown on. The likelihood is an unbiased
-estimate (importance sampling around Laplace's approximation, 16 draws), kept until a proposal is accepted.
-
-A long run of KamiltonianStep; the steps at one budget of evaluations, beside it; five folds held out, beside logistic
-regression, for which it needs scikit-learn.
-
-Nine minutes of processor time, on two cores.
+    python -m benchmarks.glass           # nine minutes of processor time, on two cores
 """
 
 import resource
+from collections import namedtuple
 from typing import NamedTuple
 
 import numpy as np
@@ -64,15 +60,8 @@ def processor_time():
     return sum(sum(resource.getrusage(w)[:2]) for w in who)
 
 
-class Summary(NamedTuple):
-    """By coordinate, shape (9,)."""
-
-    mean: np.ndarray
-    mean_error: np.ndarray  # Monte Carlo standard error
-    sd: np.ndarray
-    sd_error: np.ndarray
-    ess: np.ndarray
-    rhat: np.ndarray
+# by coordinate, shape (9,) each; errors are Monte Carlo standard errors
+Summary = namedtuple("Summary", "mean mean_error sd sd_error ess rhat")
 
 
 def summary(draws: np.ndarray) -> Summary:
@@ -136,15 +125,8 @@ def steps_table(runs, reference):
 # --- held out ------------------------------------------------------------------------------------
 
 
-class HeldOut(NamedTuple):
-    """For every row: the probability of window glass from a fit that has not seen it; the rest by fold."""
-
-    probability: np.ndarray
-    mcse: np.ndarray
-    logistic: np.ndarray
-    frequency: np.ndarray
-    rhat: list
-    seconds: list
+# for every row the probability of window glass from a fit that has not seen it, by each classifier; the rest by fold
+HeldOut = namedtuple("HeldOut", "probability mcse logistic frequency rhat seconds")
 
 
 def held_out(data, tune, draws, seed):

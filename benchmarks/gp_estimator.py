@@ -1,16 +1,11 @@
 """What an unbiased GP classification likelihood costs, and how noisy it is.
 
-    OPENBLAS_NUM_THREADS=1 python -m benchmarks.gp_estimator
+On UCI Glass (214 rows, whitened), at points of the posterior that a short chain visits: processor time of an estimate
+(the lower quartile, because other programs only ever add) and the Cholesky factors in it (of K, of B for every Newton
+step, of C); the variance of the log estimate and the Pareto k of the weights (Vehtari et al., 2024: below 0.7 they
+behave as if their variance were finite); the same when the signal variance grows, which is why EP is the default then.
 
-On UCI Glass (214 rows, whitened), at points of the posterior that a short chain visits:
-
-1. Milliseconds per estimate on one BLAS thread, and the Cholesky factors in it (of K, of B for every Newton step, of
-   C). Processor time; the lower quartile, because other programs only ever add.
-2. The variance of the log estimate, and the Pareto k of the weights (Vehtari et al., 2024: below 0.7
-   the weights behave as if their variance were finite), by approximation and number of draws.
-3. The same when the signal variance grows, which is why EP is the default when it is free.
-
-One to two minutes.
+    OPENBLAS_NUM_THREADS=1 python -m benchmarks.gp_estimator           # one to two minutes
 """
 
 import itertools

@@ -1,15 +1,11 @@
 """Hamiltonian ABC beside pseudo-marginal steps: the 10-d skew normal of the KMC paper (Strathmann et al., 2015).
 
-The likelihood can only be simulated. Hamiltonian ABC (`stochastic_gradients.py`) spends simulations on gradients, 2 S
-for every sign vector of every leapfrog step, and has no accept step. The steps of this package spend S on one unbiased
-estimate a draw, keep it while the chain stays, and are exact whatever their surrogate is. `pm.DEMetropolisZ` estimates
-anew at both ends. The exact ABC posterior is known (`targets/skew_normal_abc.py`), and the simulator counts its data
-sets.
-
-Two posteriors: data sets of ten observations, as in the paper's public experiments, whose mean is nearly normal; and of
-one observation each, which leaves the posterior skewed but takes hundreds of simulations an estimate.
-
-*along* is the direction (1, ..., 1), the only one in which the simulator is skewed, *across* any other.
+Hamiltonian ABC (`stochastic_gradients.py`) spends simulations on gradients, 2 S for every sign vector of every leapfrog
+step, and has no accept step. The steps of this package spend S on one unbiased estimate a draw, keep it while the chain
+stays, and are exact whatever their surrogate is; `pm.DEMetropolisZ` estimates anew at both ends. The exact ABC
+posterior is known. Data sets have ten observations, as in the paper's public experiments, whose mean is nearly normal,
+or one, which leaves the posterior skewed but takes hundreds of simulations an estimate. *along* is the direction
+(1, ..., 1), the only one in which the simulator is skewed, *across* any other.
 
     python -m benchmarks.hamiltonian_abc         # five minutes
 """

@@ -1,12 +1,9 @@
 """What the surrogate of KamiltonianStep("values") costs and brings as the dimension grows.
 
 The surrogate begins with a quadratic, (d + 1)(d + 2) / 2 coefficients, and cannot be fitted to fewer evaluations than
-that; richer families have to be found among what is left of the budget. Three targets in up to a hundred dimensions,
-from cold starts at 10,000 evaluations, half of them tuning, beside adaptive Metropolis:
-
-- a correlated normal distribution with condition number 100: all that a quadratic can do;
-- a banana: non-Gaussian in two coordinates that the sampler has to find among d;
-- a multivariate t with 5 degrees of freedom: non-Gaussian in all coordinates together.
+that; richer families have to be found among what is left of the budget. Beside adaptive Metropolis, on a correlated
+normal distribution, all that a quadratic can do; a banana, non-Gaussian in two coordinates that the sampler has to find
+among d; and a multivariate t with 5 degrees of freedom, non-Gaussian in all coordinates together.
 
     python -m benchmarks.kamiltonian_dimension            # twenty minutes of one core
 """

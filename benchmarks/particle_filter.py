@@ -1,15 +1,12 @@
 """What a particle-filter likelihood costs, how noisy it is, and what correlation buys.
 
-    python -m benchmarks.particle_filter
-
 1. Linear Gaussian model, where the Kalman filter gives the truth: mean of the ratio of estimate and likelihood, in
    standard errors from 1, and the bias of the log estimate beside minus half its variance, which it should be.
-2. Stochastic volatility, 200 simulated returns: milliseconds per estimate and the variance of the log estimate against
-   the number of particles, for both resampling schemes.
-3. The same model: standard deviation of the change of the log estimate when the noise moves by a correlation rho, with
-   sorted particles and without. The correlated pseudo-marginal method needs it small.
+2. Stochastic volatility, 200 simulated returns: cost and variance of the log estimate by particles and resampling.
+3. The same: how much the log estimate changes when the noise moves by a correlation rho, with sorted particles and
+   without. The correlated pseudo-marginal method needs it small.
 
-Under a minute.
+    python -m benchmarks.particle_filter           # under a minute
 """
 
 import math

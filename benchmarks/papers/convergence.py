@@ -10,9 +10,7 @@ Why two slopes: the error e of the features' gradients falls as D^(-1/2). Where 
 zero the covariance errs by terms in g e and in e^2, D^(-1/2) and D^(-1) together; far from the history g is zero and
 only e^2 is left.
 
-    python -m benchmarks.papers.convergence
-
-Eight minutes of processor time.
+    python -m benchmarks.papers.convergence           # eight minutes of processor time
 """
 
 import math

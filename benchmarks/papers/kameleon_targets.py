@@ -11,6 +11,7 @@ median heuristic; beside them the package's present defaults.
     python -m benchmarks.papers.kameleon_targets          # twenty minutes
 """
 
+from collections import namedtuple
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -92,17 +93,9 @@ def measure(cell: Cell) -> dict[str, Any]:
     }  # fmt: skip
 
 
-class Row(NamedTuple):
-    """The chains of one sampler: arrays by chain."""
-
-    target: str
-    start: str
-    name: str
-    acceptance: np.ndarray
-    ess: np.ndarray  # (chains, d)
-    norm: np.ndarray  # (chains, times)
-    deviation: np.ndarray  # (chains, times)
-    pooled: float  # deviation of all chains together at the end
+# the chains of one sampler: arrays by chain, ESS by coordinate too, norm and deviation by time; pooled is the deviation
+# of all chains together at the end
+Row = namedtuple("Row", "target start name acceptance ess norm deviation pooled")
 
 
 def rows(cells) -> list[Row]:

@@ -9,9 +9,7 @@ Beside it HMC with the true gradient, and KAMH with the same n = 2,000 points in
 23.4 % of its proposals from the origin are accepted: what differs is how far these go. "Distance" is the root mean
 square of the accepted moves, refused ones as zeros, over sqrt(d): that of an independent draw is 1.
 
-    python -m benchmarks.papers.trajectories
-
-Ten minutes of processor time.
+    python -m benchmarks.papers.trajectories           # ten minutes of processor time
 """
 
 import math

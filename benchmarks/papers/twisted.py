@@ -6,12 +6,10 @@ the same samplers frozen after the dropped half: shares of the draws inside the 
 of two degrees of freedom, in two dimensions. *Figure 6.2*: the last 350 draws. *Figure 6.3*: autocorrelations on pi_4.
 *Figure 6.4*: Geweke scores on pi_3.
 
-    python -m benchmarks.papers.twisted
-
-Four minutes of processor time.
+    python -m benchmarks.papers.twisted           # four minutes of processor time
 """
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from scipy.stats import chi2
@@ -41,19 +39,13 @@ PRINTED = {
 }  # fmt: skip
 
 
-class Cell(NamedTuple):
-    """The chains of one sampler on one target."""
-
-    acceptance: float
-    draws: np.ndarray  # (chains, n, d), after the dropped half
-
-
-def chains(target, name, frozen, repeats, draws) -> Cell:
+def chains(target, name, frozen, repeats, draws) -> tuple[float, np.ndarray]:
+    """Mean acceptance, and draws after the dropped half, (chains, n, d)."""
     kind, options = SAMPLERS[name]
     how = {"tune": draws // 2, "draws": draws // 2, "frozen": frozen, **options}
     start, density = np.zeros(target.dim), target.numba_log_density
     made = [run_chain(kind, density, start, rng, **how) for rng in generators(SEED, repeats)]
-    return Cell(float(np.mean([chain.acceptance for chain in made])), np.array([chain.draws for chain in made]))
+    return float(np.mean([chain.acceptance for chain in made])), np.array([chain.draws for chain in made])
 
 
 def geweke(draws, first=0.1, segments=20):
@@ -72,10 +64,10 @@ def geweke(draws, first=0.1, segments=20):
     return np.array(found)
 
 
-def format_row(target_name, target, name, end, cell) -> list[str]:
-    regions = confidence_regions(np.array([target.level(x) for x in cell.draws]))
+def format_row(target_name, target, name, end, acceptance, draws) -> list[str]:
+    regions = confidence_regions(np.array([target.level(x) for x in draws]))
     shares = [f"{100 * c:.1f} ± {100 * s:.1f}" for c, s in zip(*regions, strict=True)]
-    return [target_name, name, end, f"{cell.acceptance:.2f}", *shares]
+    return [target_name, name, end, f"{acceptance:.2f}", *shares]
 
 
 def inside_untwisted(draws) -> str:
@@ -89,7 +81,7 @@ def inside_untwisted(draws) -> str:
 def table_of_the_thesis(a) -> list[list[str]]:
     target = TwistedGaussian(4, 2)
     exact = target.sample(np.random.default_rng(SEED), a.repeats * a.draws // 2).reshape(a.repeats, -1, 2)
-    drawn = {name: chains(target, name, False, a.repeats, a.draws).draws for name in SAMPLERS}
+    drawn = {name: chains(target, name, False, a.repeats, a.draws)[1] for name in SAMPLERS}
     return [[n, PRINTED[n], inside_untwisted(x)] for n, x in {**drawn, "independent draws": exact}.items()]
 
 
@@ -97,7 +89,7 @@ def draw_autocorrelations(cells):
     figure, panels = report.subplots(1, 2, figsize=(13, 4.2), sharey=True)
     times = {}
     for name, style in zip(SAMPLERS, ("C0-", "C1--", "C3:"), strict=True):
-        draws = cells["π₄", name, "for ever"].draws
+        draws = cells["π₄", name]
         for i, panel in enumerate(panels):
             curve = autocorrelation(draws[:, :, i].astype(float)).mean(axis=0)
             panel.plot(curve[:LAGS], style, lw=2, label=name)
@@ -116,7 +108,7 @@ def draw_scatter(cells):
     for column, (target_name, target) in zip(panels.T, TARGETS.items(), strict=True):
         exact = target.sample(rng, 3000)
         for panel, name in zip(column, SAMPLERS, strict=True):
-            last = cells[target_name, name, "for ever"].draws[0, -SHOWN:]
+            last = cells[target_name, name][0, -SHOWN:]
             panel.plot(*exact[:, :2].T, ".", color="0.8", ms=3, label="independent draws")
             panel.plot(*last[:, :2].T, "+", color="C3", ms=6, mew=1.2, label=f"the last {SHOWN} draws")
             panel.set_title(f"{name}, {target_name}", fontsize=12)
@@ -131,7 +123,7 @@ def draw_geweke(cells):
     figure, panels = report.subplots(1, len(SAMPLERS), figsize=(13, 4.2), sharey=True)
     shares = {}
     for panel, name in zip(panels, SAMPLERS, strict=True):
-        scores = geweke(cells["π₃", name, "for ever"].draws)
+        scores = geweke(cells["π₃", name])
         where = np.linspace(0.0, 0.4, len(scores))
         panel.axhspan(-1.96, 1.96, color="0.92", lw=0, zorder=0)
         for i in range(2):
@@ -154,11 +146,11 @@ def page(a) -> str:
     for target_name, target in TARGETS.items():
         for name in SAMPLERS:
             for end in ENDS:
-                cell = chains(target, name, end == "frozen", a.repeats, a.draws)
-                lines.append(format_row(target_name, target, name, end, cell))
+                acceptance, draws = chains(target, name, end == "frozen", a.repeats, a.draws)
+                lines.append(format_row(target_name, target, name, end, acceptance, draws))
                 print(lines[-1], flush=True)
                 if end == "for ever":
-                    cells[target_name, name, end] = cell._replace(draws=cell.draws.astype(np.float32))
+                    cells[target_name, name] = draws.astype(np.float32)
     draw_scatter(cells)
     times, shares = draw_autocorrelations(cells), draw_geweke(cells)
     sections = [
