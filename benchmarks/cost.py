@@ -14,16 +14,15 @@ import time
 import numpy as np
 
 from benchmarks import cold_start, core, report
+from benchmarks.basics import timed
 from benchmarks.cells import Benchmark, Cell, Cells
 from benchmarks.report import digits, table
 from pymc_kameleon.surrogates import transitions
 from pymc_kameleon.surrogates.values import features, regression
 from pymc_kameleon.targets import Banana, CorrelatedGaussian
 
-FITS, DRAWS = (
-    ("fit, curved", "fit, logistic"),
-    ("adaptive_metropolis", "kameleon", "fast_kameleon", "gaussian_mixture", "kamiltonian"),
-)
+FITS = ("fit, curved", "fit, logistic")
+DRAWS = ("adaptive_metropolis", "kameleon", "fast_kameleon", "gaussian_mixture", "kamiltonian")
 DIMENSIONS, POINTS, HISTORY = (2, 5, 10, 20, 50, 100, 200), (500, 2000, 5000, 20_000, 50_000), 2000
 
 
@@ -53,9 +52,8 @@ def fitted(cell: Cell) -> dict:
     if not regression.affordable(d) or n < 1.5 * features.quadratic_size(d):
         return {"points": 0}
     x, y, drawn = points(cell.sampler, d, n)
-    rng, begin = np.random.default_rng(0), time.process_time()
-    fit = regression.fit(rng, x, y, x[drawn][-500:], y[drawn][-500:])
-    seconds = time.process_time() - begin
+    rng, held_out = np.random.default_rng(0), (x[drawn][-500:], y[drawn][-500:])
+    seconds, fit = timed(lambda: regression.fit(rng, x, y, *held_out))
     metric = transitions.metric(fit.whiten_factor, fit.curvature, fit.quadratic_error)
     dynamics = transitions.make_dynamics(fit.surrogate, metric, x[drawn][-500:], 0.3, fit.error)
     dynamics, _ = transitions.find_step_size(rng, dynamics)
@@ -115,9 +113,7 @@ def of_fits(cells: Cells, kind: str, panel) -> list[str]:
         if made:
             style = "o-" if kind == FITS[0] else "s--"
             panel.loglog(list(made), [m["fit"] for m in made.values()], style, label=f"{kind}, d = {d}")
-        shown = {
-            n: " ".join([digits(m["fit"]), f"({digits(m['error'])}, {digits(m['gradient'])})"]) for n, m in made.items()
-        }
+        shown = {n: f"{digits(m['fit'])} ({digits(m['error'])}, {digits(m['gradient'])})" for n, m in made.items()}
         uncut = {n: m["fit"] for n, m in made.items() if m["points"] > 0.5 * n}
         rows.append([d, *(shown.get(n, "–") for n in POINTS), exponent(uncut)])
     head = ["d", *(f"n = {n:,}" for n in POINTS), "exponent of n"]

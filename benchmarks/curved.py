@@ -94,8 +94,7 @@ def gammas() -> pm.Model:
     """Five independent gammas in raw units from 0.5 to 5000, each beside a wall."""
 
     def log_density(x):
-        inside = pt.switch(x > 0, (SHAPE - 1) * pt.log(pt.abs(x) + 1e-300) - x / SCALES, -np.inf)
-        return pt.sum(inside)
+        return pt.sum(pt.switch(x > 0, (SHAPE - 1) * pt.log(pt.abs(x) + 1e-300) - x / SCALES, -np.inf))
 
     return _flat(5, log_density, initval=2 * SCALES)
 

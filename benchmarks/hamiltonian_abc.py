@@ -174,7 +174,7 @@ def synthetic_limit(target):
     return ((observed - shift) * posterior / variance - mean) / sd, math.sqrt(posterior) / sd
 
 
-def write_report(results, a):
+def page(a):
     parts = [
         "# Hamiltonian ABC and pseudo-marginal steps on a skew normal simulator\n\n"
         f"{a.chains} chains, seed {a.seed}; standard errors from between the chains. Steps: {a.draws:,} "
@@ -184,21 +184,17 @@ def write_report(results, a):
         "All start at the observed summary. Effective draws of the worst coordinate, tuning not counted; those of a "
         "biased chain are of another distribution. `python -m benchmarks.hamiltonian_abc`\n"
     ]
-    for title, (target, runs) in results.items():
+    for title, (target, n_datasets) in CASES.items():
+        runs = run_all(target, n_datasets, a)
         shift, ratio = synthetic_limit(target)
         parts.append(
-            f"\n## {title.capitalize()}\n\n{CASES[title][1]} simulations for an estimate of the steps. A Gaussian "
+            f"\n## {title.capitalize()}\n\n{n_datasets} simulations for an estimate of the steps. A Gaussian "
             f"synthetic likelihood with infinitely many simulations would be wrong by {shift:+.3f} sd in the mean "
             f"along, with {ratio:.3f} of the sd.\n\n"
             + table(["sampler", *HEADER], [[name, *row(run, target)] for name, run in runs.items()])
             + "\n"
         )
     return "".join(parts)
-
-
-def page(a):
-    results = {title: (target, run_all(target, n_datasets, a)) for title, (target, n_datasets) in CASES.items()}
-    return write_report(results, a)
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ its paper, and cold; the present KamiltonianStep's sampler beside them.
 """
 
 import math
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -21,11 +21,11 @@ from benchmarks.basics import bulk_ess, generators
 from benchmarks.cells import Benchmark, Cell
 from benchmarks.core import run_chain
 from benchmarks.measures import mmd
+from benchmarks.papers.kameleon_targets import metropolis
 from benchmarks.report import middle
 from pymc_kameleon.datasets import load_glass
 from pymc_kameleon.gp.data import Whitening
 from pymc_kameleon.gp.estimator import GPClassificationEstimator
-from pymc_kameleon.samplers.adaptive_metropolis import AdaptiveMetropolis
 from pymc_kameleon.samplers.kameleon.full import Kameleon
 from pymc_kameleon.samplers.kamiltonian.scores.estimators import LiteKamiltonian
 from pymc_kameleon.samplers.kamiltonian.values.sampler import ValueKamiltonian
@@ -54,22 +54,14 @@ class Posterior:
         return self.estimate(self.rng, theta) - 0.5 * float(np.square((theta - MEAN) / SD).sum())
 
 
-def values(**options):
-    """KamiltonianStep's sampler, told the length of tuning as the step should be."""
-    return ValueKamiltonian(tune=TUNE, **options)
-
-
 def sampler(name, history):
-    recursive = {"covariance": "recursive"}
     lite = LiteKamiltonian.presets["paper"]
     return {
-        "SM": (AdaptiveMetropolis, {"covariance": "identity", "scaling": "fixed"}),
-        "AM-FS": (AdaptiveMetropolis, {**recursive, "scaling": "fixed"}),
-        "AM-LS": (AdaptiveMetropolis, recursive),
+        **metropolis(),
         "KAMH-LS": (Kameleon, Kameleon.presets["paper"]),
         "KMC lite, cold": (LiteKamiltonian, lite),
         "KMC lite, history given": (LiteKamiltonian, {**lite, "history": history}),
-        "KamiltonianStep, defaults": (values, {}),
+        "KamiltonianStep, defaults": (partial(ValueKamiltonian, tune=TUNE), {}),  # told it, as the step should be
     }[name]
 
 

@@ -56,16 +56,21 @@ def kamh(**options):
     return Scheduled(inner=Kameleon(**{**Kameleon.presets["paper"], **options}), schedule="root")
 
 
-def sampler(name: str, start: str, setting: Setting):
-    """What makes the sampler, and its options."""
-    exact = start == "exact"
-    recursive = {"covariance": "recursive"}
-    if exact:
-        recursive["initial_scale"] = np.array(setting.scales)
+def metropolis(**known) -> dict[str, tuple]:
+    """The papers' own: isotropic, adaptive with a fixed scale, adaptive with a learned one."""
+    recursive = {"covariance": "recursive", **known}
     return {
         "SM": (AdaptiveMetropolis, {"covariance": "identity", "scaling": "fixed"}),
         "AM-FS": (AdaptiveMetropolis, {**recursive, "scaling": "fixed"}),
         "AM-LS": (AdaptiveMetropolis, recursive),
+    }
+
+
+def sampler(name: str, start: str, setting: Setting):
+    """What makes the sampler, and its options."""
+    exact = start == "exact"
+    return {
+        **metropolis(**({"initial_scale": np.array(setting.scales)} if exact else {})),
         "KAMH-LS": (kamh, {"lengthscale": setting.lengthscale} if exact else {}),
         "AM, defaults": (AdaptiveMetropolis, {}),
         "KAMH, defaults": (Kameleon, {}),
