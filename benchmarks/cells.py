@@ -125,15 +125,9 @@ class Benchmark(NamedTuple):
         return installed(package) if package else provenance.code()
 
     def command(
-        self,
-        doc: str | None,
-        samplers: Sequence[str],
-        problems: Sequence[str],
-        budgets: Sequence[int],
-        seeds: int = 1,
-        wanted: Callable[[Cell], bool] = lambda cell: True,
-        arguments: Sequence[str] | None = None,
-    ) -> None:
+        self, doc: str | None, samplers: Sequence[str], problems: Sequence[str], budgets: Sequence[int], seeds: int = 1,
+        wanted: Callable[[Cell], bool] = lambda cell: True, arguments: Sequence[str] | None = None,
+    ) -> None:  # fmt: skip
         """Run what is missing of ``samplers`` by ``problems`` by ``budgets`` by ``seeds``.
 
         Unless some are chosen on the command line only those that are ``wanted``. Then write the page: of all that is

@@ -210,10 +210,6 @@ def page(options):
     reference = summary(long_run.draws)
     runs = {s: sample(model, s, half, options.budget - half, 1000 * seed + 100) for s in STEPS}
     result = held_out(data, options.fold_tune, options.fold_draws, 1000 * seed + 200)
-    return write_report(options, data, long_run, reference, runs, result)
-
-
-def write_report(options, data, long_run, reference, runs, result):
     total = long_run.seconds + sum(run.seconds for run in runs.values()) + sum(result.seconds)
     sections = [
         "# UCI Glass: a Gaussian-process classifier's lengthscales",
