@@ -166,7 +166,7 @@ class StochasticVolatilityFilter(_BootstrapFilter):
     y : array_like of shape (T,)
         Returns; NaN is a missing observation.
     n_particles : int, default 200
-        The variance of the log estimate is about proportional to T / n_particles; a standard deviation of 1 to 1.7
+        The variance of the log estimate is about proportional to T / n_particles; a standard deviation of 1.2 to 1.5
         makes pseudo-marginal chains most efficient (Doucet, Pitt, Deligiannidis & Kohn, 2015).
     resampling : {"systematic", "multinomial"}, default "systematic"
         Both unbiased; systematic has less variance.

@@ -83,8 +83,8 @@ def sample(
         is given.
     tune : int or "auto"
         Tuning draws of every chain, or until the surrogate is good and gets no better (default): at most 400
-        evaluations a dimension and half of ``max_evaluations``, of all chains together; three quarters where the
-        surrogate is not usable by then.
+        evaluations a dimension and half of ``max_evaluations``, of all chains together; half as many again where the
+        surrogate is not usable by then and enough is left for draws.
     chains : int
         Default 16. A round evaluates one point for each of them: take as many as there are workers, or a multiple. With
         very few evaluations in all, 4 to 16 are best.
@@ -157,7 +157,8 @@ def sample(
         For options that contradict each other, models that have other than continuous variables, and evaluations of
         another log density.
     pymc.exceptions.SamplingError
-        If the log density is finite neither at the initial point nor at any start.
+        If the log density is finite neither at the initial point nor at any start, or the evaluations end before the
+        first draw.
     Exception
         What the model raises, with the point added as a note. Return NaN to reject a point instead.
 
@@ -166,7 +167,8 @@ def sample(
     Statistics of every draw: ``accept``, ``accepted``, ``lp``, ``move``, ``share``, ``step_size``, ``energy_error``,
     ``diverging``, ``surrogate_diverging``, ``n_steps``, ``surrogate``, ``surrogate_error``, ``residual_sd``,
     ``uncovered``, ``refits``, as of ``KamiltonianStep`` (``factors``, ``noncentred`` and ``worst_factor`` where it has
-    them), ``evaluations``, of all chains so far, ``pool``, and ``mode``,
+    them; ``surrogate`` is the family's word here, ``worst_factor`` the factor's name), ``evaluations``, of all chains
+    so far, ``pool``, and ``mode``,
     the number of the mode in which a chain is, if several are known.
 
     Without a climb where the log likelihood is noisy (``NoisyLogLikelihood``): values cannot be compared there.

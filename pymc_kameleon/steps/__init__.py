@@ -1,4 +1,4 @@
-"""PyMC's side: the only wing that may import PyMC or PyTensor."""
+"""PyMC's side: nothing below it imports PyMC or PyTensor."""
 
 from pymc_kameleon.steps.base import KernelStep
 from pymc_kameleon.steps.kamiltonian import KamiltonianStep

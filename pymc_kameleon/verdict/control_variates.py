@@ -89,9 +89,10 @@ def expectations(idata: Any, function: Callable[[Any], Any] | None = None) -> pd
     Raises
     ------
     ValueError
-        Where the gate is closed: fewer than 100 audits (draws of exp(f) that were evaluated), or of the last hundred or
-        of the posterior's draws fewer than 99 % at which the surrogate is off by less than 1. It says the figures. And
-        for a run without control variates, and where the surrogate's own chains do not agree (R-hat above 1.01).
+        Where the gate is closed: fewer than 100 audits (draws of exp(f) that were evaluated); of the last hundred or
+        of the posterior's draws fewer than 99 % at which the surrogate is off by less than 1; minus infinity where it
+        has mass. It says the figures. And for a run without control variates, and where the surrogate's own
+        chains do not agree (R-hat of 1.01 or more).
 
     Notes
     -----

@@ -21,7 +21,7 @@ from pymc_kameleon.surrogates.values.features import quadratic_size
 # Of the frozen walk, where f is too low somewhere. One member that sticks there for two rounds is 3 % of all states
 # that a pool judges, and the walk takes over where it stands anyway.
 CAUTION = 0.25
-ARM = -2  # of the dear choice: many transitions, not ten times many
+ARM = -2  # of the dear choice, by which probes and audits are made: the last but one is long enough
 
 
 class ByValues:

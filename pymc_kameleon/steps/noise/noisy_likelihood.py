@@ -51,7 +51,7 @@ class NoisyLogLikelihood(RNGConsumerOp):
     Notes
     -----
     Only this package's steps sample such a model exactly. PyMC's own steps evaluate the log density at the current
-    state anew at every draw: with a log-estimate noise of sd 1.5 a standard normal target comes out with sd 1.33.
+    state anew at every draw: with a log-estimate noise of sd 1.5 a standard normal target comes out with sd 1.34.
 
     Examples
     --------

@@ -55,7 +55,7 @@ def refit(
     dynamics, averaging = surrogate_dynamics.find_step_size(rng, dynamics)
     factor = dynamics.surrogate.scale[:, None] * dynamics.metric
     covariance = factor @ factor.T
-    # every arm is tried on the new surrogate, and the old one's judgement becomes the earlier one
+    # arms are tried on the new surrogate, unless their times are given; the old one's judgement becomes the earlier one
     worth = kamiltonian_worth.after_refit(
         rng, learning.worth, dynamics, fit.residual_sd, np.sqrt(np.diag(covariance)), size, options.choice
     )  # fmt: skip

@@ -2,8 +2,8 @@
 
 An arm proposes the end of K inner transitions on the surrogate f. If its proposals are always accepted the
 chain is a chain on f, with an autocorrelation time tau that costs no evaluation to find out: every arm is
-tried on f from archived states. With acceptance probability a, which has to be seen one evaluation at a
-time, its effective draws per draw are about
+tried on f from archived states, or has a time once for all surrogates. With acceptance probability a, which has to
+be seen one evaluation at a time, its effective draws per draw are about
 
     a / {(2 - a) tau},
 
@@ -74,7 +74,7 @@ def empty(d: int, choice: Choice = CHEAP) -> Worth:
 def after_refit(
     rng, worth: Worth, dynamics: Dynamics, residual_sd: float, spread, evaluations: int, choice: Choice = CHEAP
 ) -> Worth:  # fmt: skip
-    """Try every arm on the new surrogate; what the old one's were worth is mostly forgotten."""
+    """Try every arm on the new surrogate, unless times are given; what the old one's were worth is mostly forgotten."""
     # two values of a normal residual: the mean of min(1, exp(r' - r)) is 2 Phi(-s / sqrt 2)
     expected = math.erfc(0.5 * residual_sd)
     alike = min(expected, worth.expected) > 0.85 and abs(expected - worth.expected) < 0.05
