@@ -122,7 +122,7 @@ class Benchmark(NamedTuple):
     def code(self, sampler: str) -> str | None:
         """What would make a sampler's cells now; None if its package is not installed."""
         package = self.packages.get(sampler)
-        return installed(package) if package else provenance.code()
+        return installed(package) if package else provenance.code(self.name)
 
     def command(
         self, doc: str | None, samplers: Sequence[str], problems: Sequence[str], budgets: Sequence[int], seeds: int = 1,
