@@ -9,6 +9,7 @@ import time
 import zlib
 from collections.abc import Callable
 from importlib.metadata import PackageNotFoundError, version
+from typing import Any
 
 import numpy as np
 
@@ -41,7 +42,6 @@ class Counted:
         self.arrived: int | None = None
 
     def __call__(self, x) -> float:
-        """The value at ``x``."""
         if self.evaluations >= self.limit or time.process_time() > self.deadline:
             raise StoppedError(f"after {self.evaluations} evaluations")
         self.evaluations += 1
@@ -92,6 +92,18 @@ def rhat(draws: np.ndarray) -> float:
 
     with np.errstate(all="ignore"):
         return float(np.max(az.rhat({"x": draws})["x"].values))
+
+
+def estimate(values: np.ndarray) -> tuple[Any, Any]:
+    """Mean of independent values, and its standard error."""
+    return values.mean(axis=0), values.std(axis=0, ddof=1) / math.sqrt(len(values))
+
+
+def timed(function: Callable) -> tuple[float, Any]:
+    """Processor seconds of a call, and what it returns."""
+    begin = time.process_time()
+    found = function()
+    return time.process_time() - begin, found
 
 
 def geometric(values) -> float:

@@ -9,7 +9,8 @@ are equal is the break-even. 0: from the cheapest model on. The log densities th
     python -m benchmarks.break_even           # ten minutes, on a machine that does nothing else
 """
 
-import time
+from functools import partial
+from types import SimpleNamespace
 
 import numpy as np
 
@@ -28,44 +29,31 @@ PROBLEMS = {
 MILLISECONDS = np.geomspace(0.001, 1000.0, 60)
 
 
-class Stand:
+def stand(name: str) -> SimpleNamespace:
     """A target as :func:`benchmarks.drive.chains` takes it: in a model of the right shape."""
-
-    def __init__(self, name: str):
-        target = TARGETS[name]
-        self.name, self.log_density, self.model = name, target.numba_log_density, drive.stand_in(target.dim)
-
-    def starts(self, seed: int, n: int) -> np.ndarray:
-        """Over-dispersed, (n, d)."""
-        return starts(self.name, seed, n)
-
-    def to_point(self, x: np.ndarray) -> dict[str, np.ndarray]:
-        """What a step takes."""
-        return {"x": np.array(x)}
-
-    def ravel(self, point: dict[str, np.ndarray]) -> np.ndarray:
-        """The vector of that."""
-        return np.array(point["x"])
+    target = TARGETS[name]
+    return SimpleNamespace(
+        name=name, log_density=target.numba_log_density, model=drive.stand_in(target.dim), starts=partial(starts, name),
+        to_point=lambda x: {"x": np.array(x)}, ravel=lambda point: np.array(point["x"]),
+    )  # fmt: skip
 
 
 def run(cell: Cell) -> tuple[np.ndarray, int, float]:
     """Draws after tuning, (chains, n, d), evaluations in all, and seconds of computing."""
     log_density, budget = TARGETS[cell.problem].numba_log_density, cell.budget
     if cell.sampler == "emcee":
-        counted, begin = basics.Counted(log_density, CHAINS * budget), time.process_time()
-        draws = few_evaluations.emcee(cell._replace(budget=CHAINS * budget), counted).values
-        return draws, counted.evaluations, time.process_time() - begin
+        counted, whole = basics.Counted(log_density, CHAINS * budget), cell._replace(budget=CHAINS * budget)
+        seconds, draws = basics.timed(lambda: few_evaluations.emcee(whole, counted).values)
+        return draws, counted.evaluations, seconds
     if cell.sampler == "NUTS, differences":
         counters = [basics.Counted(log_density, budget) for _ in range(CHAINS)]
-        made = [
-            pymc_steps.nuts(Task(Boxed(cell.problem), counted, budget, cell.seed, k))
-            for k, counted in enumerate(counters)
-        ]
+        problem = Boxed(cell.problem)
+        made = [pymc_steps.nuts(Task(problem, c, budget, cell.seed, k)) for k, c in enumerate(counters)]
         found, evaluations = [each.values[0] for each in made], sum(c.evaluations for c in counters)
         seconds = sum(each.seconds for each in made)
     else:
         options = {"evaluations": budget, "tune": budget // 2, "level": np.inf, "n_chains": CHAINS}
-        chains = drive.chains(Stand(cell.problem), cell.sampler, cell.seed, **options)
+        chains = drive.chains(stand(cell.problem), cell.sampler, cell.seed, **options)
         found, evaluations = [chain.draws for chain in chains], sum(chain.evaluations for chain in chains)
         seconds = sum(chain.tuning_seconds + chain.seconds for chain in chains)
     n = min(map(len, found))
@@ -73,7 +61,6 @@ def run(cell: Cell) -> tuple[np.ndarray, int, float]:
 
 
 def measure(cell: Cell) -> dict:
-    """What is stored of a cell: effective draws and microseconds of computing, per evaluation, and R-hat."""
     if cell.sampler in OURS:
         run(cell._replace(budget=2000))  # what compiles, compiles now
     draws, evaluations, seconds = run(cell)
@@ -89,8 +76,7 @@ def measured(cells: Cells, problem: str) -> dict[str, tuple[float, float, float]
     found = {}
     for sampler in [*OURS, *PACKAGES]:
         if made := [m for c, m in cells.items() if (c.sampler, c.problem) == (sampler, problem)]:
-            mean = (geometric([m[field] for m in made]) for field in ("ess", "microseconds"))
-            ess, microseconds = mean
+            ess, microseconds = (geometric([m[field] for m in made]) for field in ("ess", "microseconds"))
             found[sampler] = ess, 1e-3 * microseconds, max(m["rhat"] or np.inf for m in made)
     return found
 
@@ -114,12 +100,10 @@ def figure(cells: Cells) -> None:
         panel.set_xlabel("milliseconds an evaluation")
     panels[0].set_ylabel("effective draws a second")
     drawn.legend(*panels[0].get_legend_handles_labels(), loc="lower center", ncols=5, frameon=False)
-    drawn.tight_layout(rect=(0, 0.12, 1, 1))
-    report.save_figure(drawn, "break_even", 110)
+    report.save_figure(drawn, "break_even", 110, rect=(0, 0.12, 1, 1))
 
 
 def page(cells: Cells) -> str:
-    """For every problem what each costs and brings, and the break-evens."""
     parts = ["# From what cost of an evaluation on", report.introduction(__doc__), "![by cost](break_even.png)"]
     for problem, title in PROBLEMS.items():
         found = measured(cells, problem)

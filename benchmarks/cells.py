@@ -34,20 +34,16 @@ class Cell(NamedTuple):
 
     @property
     def key(self) -> str:
-        """Its name in the store."""
         return " | ".join(map(str, self))
 
     @classmethod
     def of(cls, key: str) -> "Cell":
-        """The cell of a name."""
         sampler, problem, budget, seed = key.split(" | ")
         return cls(sampler, problem, int(budget), int(seed))
 
 
 Measures = dict[str, Any]
 Cells = dict[Cell, Measures]
-
-# --- stores -----------------------------------------------------------------------------------------
 
 
 def rounded(value: Any) -> Any:
@@ -62,13 +58,11 @@ def rounded(value: Any) -> Any:
 
 
 def read(name: str) -> dict:
-    """A store as it is."""
     path = RESULTS / f"{name}.json"
     return json.loads(path.read_text("utf-8")) if path.exists() else {"cells": {}}
 
 
 def load(name: str) -> Cells:
-    """What is stored."""
     return {Cell.of(key): found for key, found in read(name)["cells"].items()}
 
 
@@ -114,9 +108,6 @@ def truth(name: str, problem: str, make: Callable[[], Measures] | None = None) -
     return stored[problem]
 
 
-# --- the command -------------------------------------------------------------------------------------
-
-
 class Benchmark(NamedTuple):
     """See the module.
 
@@ -131,18 +122,12 @@ class Benchmark(NamedTuple):
     def code(self, sampler: str) -> str | None:
         """What would make a sampler's cells now; None if its package is not installed."""
         package = self.packages.get(sampler)
-        return installed(package) if package else provenance.code()
+        return installed(package) if package else provenance.code(self.name)
 
     def command(
-        self,
-        doc: str | None,
-        samplers: Sequence[str],
-        problems: Sequence[str],
-        budgets: Sequence[int],
-        seeds: int = 1,
-        wanted: Callable[[Cell], bool] = lambda cell: True,
-        arguments: Sequence[str] | None = None,
-    ) -> None:
+        self, doc: str | None, samplers: Sequence[str], problems: Sequence[str], budgets: Sequence[int], seeds: int = 1,
+        wanted: Callable[[Cell], bool] = lambda cell: True, arguments: Sequence[str] | None = None,
+    ) -> None:  # fmt: skip
         """Run what is missing of ``samplers`` by ``problems`` by ``budgets`` by ``seeds``.
 
         Unless some are chosen on the command line only those that are ``wanted``. Then write the page: of all that is
@@ -205,7 +190,6 @@ class Benchmark(NamedTuple):
         return True
 
     def write(self, cells: Cells) -> None:
-        """The page of ``cells``."""
         if not cells:
             print(f"nothing is stored in results/{self.name}.json")
             return

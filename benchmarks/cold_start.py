@@ -66,7 +66,6 @@ def run(cell: Cell) -> list:
 
 
 def measure(cell: Cell) -> dict:
-    """What is stored of a cell."""
     return measured(run(cell), truth(cell.problem))
 
 
@@ -94,9 +93,6 @@ def worst_by_error(cells: list[dict]) -> float:
     return float((1.0 / squared.mean(axis=0)).min())
 
 
-# --- tables --------------------------------------------------------------------------------------
-
-
 class Board:
     """The cells of one budget, and what is read off them."""
 
@@ -110,11 +106,9 @@ class Board:
         self.head = ["target", *(SAMPLERS[s][0] for s in self.samplers)]
 
     def ess(self, sampler, target):
-        """Geometric mean over the seeds."""
         return geometric([c["ess"] for c in self.cells.get((sampler, target), {}).values()])
 
     def error(self, sampler, target):
-        """By squared error."""
         cells = self.cells.get((sampler, target))
         return worst_by_error(list(cells.values())) if cells else math.nan
 
@@ -124,7 +118,6 @@ class Board:
         return float(np.median([1e6 * c["seconds"] / c["evaluations"] for c in cells] or math.nan))
 
     def converged(self, sampler, target):
-        """Whether R-hat is small in every seed."""
         return all(map(agree, self.cells.get((sampler, target), {}).values()))
 
     def best(self, score, target, converged=False):
@@ -139,7 +132,6 @@ class Board:
         return {t: r for t, r in found.items() if math.isfinite(r)}
 
     def seeds(self, sampler):
-        """How many, in words."""
         counts = {len(self.cells[k]) for k in self.cells if k[0] == sampler}
         return f"{min(counts)}" if len(counts) == 1 else f"{min(counts)}–{max(counts)}"
 
@@ -184,7 +176,6 @@ def time_table(board):
 
 
 def summary_table(board):
-    """Samplers by ratios, by both measures."""
     one = ["× best of PyMC's", "without §", "× best converged one", "without §", "lowest target"]
     head = ["sampler", "seeds", f"ESS, {one[0]}", *one[1:], f"by squared error, {one[0]}", *one[1:]]
     rows = []
@@ -210,7 +201,6 @@ polynomials and the funnel, which KamiltonianStep's surrogates can represent exa
 
 
 def page(cells: dict[Cell, dict]) -> str:
-    """Tables of every budget, and the figure of the first."""
     sections, budgets = ["# Cold start", INTRODUCTION], sorted({cell.budget for cell in cells})
     for budget in budgets:
         board = Board(cells, budget)
@@ -262,8 +252,7 @@ def draw(board, budget):
     for handles, columns, height in ((samplers, 3, 0.05), (marks, 2, 0.0)):
         figure.legend(handles=handles, ncols=columns, bbox_to_anchor=(0.5, height), loc="lower center",
                       frameon=False, fontsize=9)  # fmt: skip
-    figure.tight_layout(rect=(0, 0.1, 1, 1))
-    report.save_figure(figure, "cold_start", 110)
+    report.save_figure(figure, "cold_start", 110, rect=(0, 0.1, 1, 1))
 
 
 BENCHMARK = Benchmark("cold_start", measure, page, dict.fromkeys(PYMC, "pymc"))

@@ -45,7 +45,6 @@ def measure(cell: Cell) -> dict:
 
 
 def judged(idata: dict, target) -> dict:
-    """Errors with and without, and whether it is refused."""
     found: dict = {"refused": ""}
     try:
         table = control_variates.expectations(idata)
@@ -79,7 +78,6 @@ def _rms(x) -> float:
 
 
 def page(cells: dict[Cell, dict]) -> str:
-    """Targets by totals."""
     parts, used, z = [], [], {"with": [], "draws": []}
     for total in TOTALS:
         rows = []

@@ -30,13 +30,9 @@ class Chain(NamedTuple):
 
 
 def born(
-    sampler: Sampler,
-    log_density: Callable[[np.ndarray], float],
-    x: np.ndarray,
-    rng: np.random.Generator,
-    *,
+    sampler: Sampler, log_density: Callable[[np.ndarray], float], x: np.ndarray, rng: np.random.Generator, *,
     arrives: bool = False,
-) -> tuple[Life, Evaluate]:
+) -> tuple[Life, Evaluate]:  # fmt: skip
     """A chain's life at ``x`` of shape (d,), and what evaluates its proposals.
 
     ``arrives``: it climbs first, and looks elsewhere, as with the steps' option ``arrival``; in units of 1, around
@@ -58,17 +54,10 @@ def born(
 
 
 def run_chain(
-    algorithm: Callable[..., Sampler],
-    log_density: Callable[[np.ndarray], float],
-    x: np.ndarray,
-    rng: np.random.Generator,
-    *,
-    tune: int,
-    draws: int,
-    arrives: bool = False,
-    **options: Any,
-) -> Chain:
-    """Run ``algorithm`` from ``x`` of shape (d,) for ``tune`` adaptive draws and ``draws`` frozen ones.
+    algorithm: Callable[..., Sampler], log_density: Callable[[np.ndarray], float], x: np.ndarray,
+    rng: np.random.Generator, *, tune: int, draws: int, arrives: bool = False, frozen: bool = True, **options: Any,
+) -> Chain:  # fmt: skip
+    """Run ``algorithm`` from ``x`` of shape (d,) for ``tune`` adaptive draws and ``draws`` that are ``frozen``, or not.
 
     The algorithm is the sampler's class, or what else makes a sampler of its ``options``; ``arrives``: see
     :func:`born`.
@@ -78,7 +67,8 @@ def run_chain(
     begin = time.process_time()
     for _ in range(tune):
         life.draw(evaluate)
-    life.freeze()
+    if frozen:
+        life.freeze()
     half_time = time.process_time()
     kept, probability = np.empty((draws, len(x))), 0.0
     for n in range(draws):

@@ -1,9 +1,9 @@
 """What misprints and old code would do: the right form beside the printed one, where that is a small computation.
 
-    python -m benchmarks.corrections
-
 Numbers for docs/corrections.md: quadrature where a density is printed wrongly, plain HMC and Metropolis (no sampler of
-this package) on standard normals where a formula of a sampler is. Seconds.
+this package) on standard normals where a formula of a sampler is.
+
+    python -m benchmarks.corrections           # seconds
 """
 
 import math
@@ -125,7 +125,6 @@ def rows():
 
 
 def page(options):
-    """The result."""
     table = report.table(
         ["what", "right form", "as printed or coded"],
         [[what, report.digits(right), report.digits(wrong)] for what, right, wrong in rows()],

@@ -14,16 +14,15 @@ import time
 import numpy as np
 
 from benchmarks import cold_start, core, report
+from benchmarks.basics import timed
 from benchmarks.cells import Benchmark, Cell, Cells
 from benchmarks.report import digits, table
 from pymc_kameleon.surrogates import transitions
 from pymc_kameleon.surrogates.values import features, regression
 from pymc_kameleon.targets import Banana, CorrelatedGaussian
 
-FITS, DRAWS = (
-    ("fit, curved", "fit, logistic"),
-    ("adaptive_metropolis", "kameleon", "fast_kameleon", "gaussian_mixture", "kamiltonian"),
-)
+FITS = ("fit, curved", "fit, logistic")
+DRAWS = ("adaptive_metropolis", "kameleon", "fast_kameleon", "gaussian_mixture", "kamiltonian")
 DIMENSIONS, POINTS, HISTORY = (2, 5, 10, 20, 50, 100, 200), (500, 2000, 5000, 20_000, 50_000), 2000
 
 
@@ -53,9 +52,8 @@ def fitted(cell: Cell) -> dict:
     if not regression.affordable(d) or n < 1.5 * features.quadratic_size(d):
         return {"points": 0}
     x, y, drawn = points(cell.sampler, d, n)
-    rng, begin = np.random.default_rng(0), time.process_time()
-    fit = regression.fit(rng, x, y, x[drawn][-500:], y[drawn][-500:])
-    seconds = time.process_time() - begin
+    rng, held_out = np.random.default_rng(0), (x[drawn][-500:], y[drawn][-500:])
+    seconds, fit = timed(lambda: regression.fit(rng, x, y, *held_out))
     metric = transitions.metric(fit.whiten_factor, fit.curvature, fit.quadratic_error)
     dynamics = transitions.make_dynamics(fit.surrogate, metric, x[drawn][-500:], 0.3, fit.error)
     dynamics, _ = transitions.find_step_size(rng, dynamics)
@@ -81,7 +79,6 @@ def drawn(cell: Cell) -> dict:
 
 
 def measure(cell: Cell) -> dict:
-    """What is stored of a cell."""
     of = fitted if cell.sampler in FITS else drawn
     if cell.problem == f"{DIMENSIONS[0]} dimensions":
         of(cell)  # what compiles, compiles now
@@ -97,7 +94,6 @@ def exponent(by: dict[float, float]) -> str:
 
 
 def page(cells: Cells) -> str:
-    """Tables, exponents and the figure."""
     figure, (left, right) = report.subplots(1, 2, figsize=(10.0, 4.2))
     parts = ["# What the work beside evaluations costs", report.introduction(__doc__), "![by d and n](cost.png)"]
     parts += [part for kind in FITS for part in of_fits(cells, kind, left)] + of_draws(cells, right)
@@ -105,13 +101,11 @@ def page(cells: Cells) -> str:
     right.set(xlabel="dimension", ylabel="µs a draw")
     for panel in (left, right):
         panel.legend(frameon=False, fontsize=7)
-    figure.tight_layout()
     report.save_figure(figure, "cost", 110)
     return "\n\n".join(parts)
 
 
 def of_fits(cells: Cells, kind: str, panel) -> list[str]:
-    """A table, and lines in the panel."""
     rows = []
     for d in DIMENSIONS:
         own = {c.budget: m for c, m in cells.items() if (c.sampler, c.problem) == (kind, f"{d} dimensions")}
@@ -119,9 +113,7 @@ def of_fits(cells: Cells, kind: str, panel) -> list[str]:
         if made:
             style = "o-" if kind == FITS[0] else "s--"
             panel.loglog(list(made), [m["fit"] for m in made.values()], style, label=f"{kind}, d = {d}")
-        shown = {
-            n: " ".join([digits(m["fit"]), f"({digits(m['error'])}, {digits(m['gradient'])})"]) for n, m in made.items()
-        }
+        shown = {n: f"{digits(m['fit'])} ({digits(m['error'])}, {digits(m['gradient'])})" for n, m in made.items()}
         uncut = {n: m["fit"] for n, m in made.items() if m["points"] > 0.5 * n}
         rows.append([d, *(shown.get(n, "–") for n in POINTS), exponent(uncut)])
     head = ["d", *(f"n = {n:,}" for n in POINTS), "exponent of n"]
@@ -129,7 +121,6 @@ def of_fits(cells: Cells, kind: str, panel) -> list[str]:
 
 
 def of_draws(cells: Cells, panel) -> list[str]:
-    """A table, and lines in the panel."""
     rows = []
     for sampler in DRAWS:
         made = {int(c.problem.split()[0]): m["draw"] for c, m in cells.items() if c.sampler == sampler}

@@ -37,8 +37,6 @@ class Triangular:
         self.means, self.sds = means, np.array(sds, dtype=float)
 
     def __call__(self) -> pm.Model:
-        """The model."""
-
         def log_density(x):
             rest = [x[i] - (0.0 if m is None else m(x, pt)) for i, m in enumerate(self.means)]
             return -0.5 * pt.sum((pt.stack(rest) / self.sds) ** 2)
@@ -96,8 +94,7 @@ def gammas() -> pm.Model:
     """Five independent gammas in raw units from 0.5 to 5000, each beside a wall."""
 
     def log_density(x):
-        inside = pt.switch(x > 0, (SHAPE - 1) * pt.log(pt.abs(x) + 1e-300) - x / SCALES, -np.inf)
-        return pt.sum(inside)
+        return pt.sum(pt.switch(x > 0, (SHAPE - 1) * pt.log(pt.abs(x) + 1e-300) - x / SCALES, -np.inf))
 
     return _flat(5, log_density, initval=2 * SCALES)
 
@@ -179,7 +176,6 @@ EXACT = 200_000
 
 @cache
 def posterior(name: str) -> Posterior:
-    """Compiled once in a process."""
     return Posterior(name, MODELS[name]())
 
 
@@ -210,12 +206,10 @@ def moments(draws, ess, worst_rhat, best) -> dict:
 
 
 def measure(cell: Cell) -> dict:
-    """What is stored of a cell."""
     return board.measured(cell, posterior(cell.problem), truth(cell.problem))
 
 
 def page(found: dict[Cell, dict]) -> str:
-    """The tables of the textbook models."""
     named = {cell.problem for cell in found}
     dimensions = {name: posterior(name).dim for name in MODELS if name in named}
     title = "# Curved and ill-conditioned posteriors, from where pm.sample starts"

@@ -157,7 +157,6 @@ case_of = cache(lambda name: CASES[name]())
 
 
 def measure(cell: Cell) -> dict:
-    """What is stored of a run."""
     case = case_of(cell.problem)
     d, words = len(case.initial), np.random.SeedSequence(cell.seed)
     box = np.random.default_rng(words.spawn(1)[0]).uniform(-1.0, 1.0, (CHAINS, d))
@@ -184,7 +183,6 @@ def measure(cell: Cell) -> dict:
 
 
 def row(name: str, when: str, runs: list[dict]) -> tuple:
-    """Of a target."""
     told = [r["disagree"] or r["elsewhere"] is not None for r in runs]
     lost = [bool(r["lost"]) for r in runs]
     looking = [r["looking"] for r in runs]
@@ -199,7 +197,6 @@ def row(name: str, when: str, runs: list[dict]) -> tuple:
 
 
 def page(cells: dict[Cell, dict]) -> str:
-    """Target by target, before and after."""
     head = ["target", "", "runs", "a mode lost", "silent", "ends elsewhere", "chains disagree", "looking, mean", "most",
             "climbs met", "effective draws"]  # fmt: skip
     groups = {

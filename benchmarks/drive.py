@@ -85,7 +85,6 @@ def parse(step: str) -> tuple[str, dict[str, Any]]:
 
 
 def step_class(step: str) -> type:
-    """The class that a step's description names."""
     name, _ = parse(step)
     module = pm if name.startswith("pm.") else pymc_kameleon
     found = getattr(module, name.removeprefix("pm."), None)
@@ -126,7 +125,6 @@ def pymc_step(posterior, step, x, rng, log_density, evaluations=0, tune=0):
 
 @cache
 def stand_in(dim):
-    """A model of the right shape."""
     with pm.Model() as model:
         pm.Normal("x", shape=dim)
     return model

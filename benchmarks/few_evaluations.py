@@ -109,7 +109,6 @@ def run(cell: Cell, log_density: basics.Counted) -> Draws:
 
 
 def measure(cell: Cell) -> dict:
-    """What is stored of a cell."""
     is_rival, target = cell.sampler in PACKAGES, TARGETS[cell.problem]
     counted = basics.Counted(target.numba_log_density, cell.budget, seconds=SECONDS if is_rival else math.inf)
     try:
@@ -136,9 +135,6 @@ def judged(draws: Draws, target) -> dict:
         return found | {"ess": float(draws.distinct()), "rhat": None}
     verdict = convergence.judge(draws.values)
     return found | {"ess": verdict.ess, "rhat": verdict.rhat}
-
-
-# --- tables -----------------------------------------------------------------------------------------
 
 
 def _of(cells, sampler, total):
@@ -177,7 +173,6 @@ def goal_table(cells) -> list[str]:
 
 
 def medians(cells, total, samplers, title) -> list[str]:
-    """Samplers at one total."""
     found = {s: _of(cells, s, total) for s in samplers}
     shown = [s for s in samplers if found[s]]
     if not set(shown) - {HERO}:  # stands in the goal's table
@@ -192,7 +187,6 @@ def medians(cells, total, samplers, title) -> list[str]:
 
 
 def _entry(by_seed):
-    """One sampler on one target."""
     if not by_seed:
         return ""
     made = [run for run in by_seed.values() if "failed" not in run]
@@ -205,7 +199,6 @@ def _entry(by_seed):
 
 
 def page(cells) -> str:
-    """The whole result."""
     parts = ["# Few evaluations", report.introduction(__doc__), *goal_table(cells)]
     for total in TOTALS:
         parts += medians(cells, total, [*TOGETHER, "alone"], "ours by chains")

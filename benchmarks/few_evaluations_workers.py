@@ -25,7 +25,6 @@ ROWS = [  # seconds that an evaluation takes, evaluations in all, workers
 
 
 def of_row(nap: float, total: int, workers: int) -> Cell:
-    """The cell of a row."""
     return Cell(f"{workers} workers", f"{nap:g} s", total, 0)
 
 

@@ -1,18 +1,14 @@
 """UCI Glass: the lengthscales of a Gaussian-process classifier, from a noisy likelihood.
 
-    python -m benchmarks.glass
+The posterior that Kernel adaptive Metropolis-Hastings was shown on; its likelihood is an unbiased estimate (importance
+sampling around Laplace's approximation), kept until a proposal is accepted. A long run of KamiltonianStep; the steps
+at one budget of evaluations, beside it; five folds held out, beside logistic regression (scikit-learn's).
 
-Window glass against the rest, 214 rows, whitened covariates; log squared lengthscales of nine covariates, each N(-log
-2, 20) a priori, the posterior that Kernel adaptive Metropolis-Hastings was shown on. The likelihood is an unbiased
-estimate (importance sampling around Laplace's approximation, 16 draws), kept until a proposal is accepted.
-
-A long run of KamiltonianStep; the steps at one budget of evaluations, beside it; five folds held out, beside logistic
-regression, for which it needs scikit-learn.
-
-Nine minutes of processor time, on two cores.
+    python -m benchmarks.glass           # nine minutes of processor time, on two cores
 """
 
 import resource
+from collections import namedtuple
 from typing import NamedTuple
 
 import numpy as np
@@ -35,9 +31,6 @@ class Run(NamedTuple):
     draws: np.ndarray
     evaluations: np.ndarray
     seconds: float
-
-
-# --- runs ----------------------------------------------------------------------------------------
 
 
 def sample(model, step: str, tune: int, draws: int, seed: int, chains: int = CHAINS) -> Run:
@@ -67,18 +60,8 @@ def processor_time():
     return sum(sum(resource.getrusage(w)[:2]) for w in who)
 
 
-# --- measures ------------------------------------------------------------------------------------
-
-
-class Summary(NamedTuple):
-    """By coordinate, shape (9,)."""
-
-    mean: np.ndarray
-    mean_error: np.ndarray  # Monte Carlo standard error
-    sd: np.ndarray
-    sd_error: np.ndarray
-    ess: np.ndarray
-    rhat: np.ndarray
+# by coordinate, shape (9,) each; errors are Monte Carlo standard errors
+Summary = namedtuple("Summary", "mean mean_error sd sd_error ess rhat")
 
 
 def summary(draws: np.ndarray) -> Summary:
@@ -111,10 +94,15 @@ def efficiency(run):
     return ess.min(), np.median(ess)
 
 
+def with_error(values, fmt=".3f"):
+    """Mean of independent values, and its standard error."""
+    mean, error = basics.estimate(values)
+    return f"{mean:{fmt}} ± {error:{fmt.removeprefix('+')}}"
+
+
 def share_between_chains(event):
     """Per cent of the draws, and its standard error from the spread of the chains' shares."""
-    shares = 100.0 * event.mean(axis=1)
-    return f"{shares.mean():.2f} ± {error(shares):.2f}"
+    return with_error(100.0 * event.mean(axis=1), ".2f")
 
 
 def steps_table(runs, reference):
@@ -137,15 +125,8 @@ def steps_table(runs, reference):
 # --- held out ------------------------------------------------------------------------------------
 
 
-class HeldOut(NamedTuple):
-    """For every row: the probability of window glass from a fit that has not seen it; the rest by fold."""
-
-    probability: np.ndarray
-    mcse: np.ndarray
-    logistic: np.ndarray
-    frequency: np.ndarray
-    rhat: list
-    seconds: list
+# for every row the probability of window glass from a fit that has not seen it, by each classifier; the rest by fold
+HeldOut = namedtuple("HeldOut", "probability mcse logistic frequency rhat seconds")
 
 
 def held_out(data, tune, draws, seed):
@@ -184,19 +165,10 @@ def held_out_table(result, y):
     names = ("Gaussian process", "logistic regression", "class frequency")
     for name, p in zip(names, (result.probability, result.logistic, result.frequency), strict=True):
         loss, right = log_loss(p, y), (p > 0.5) == (y > 0)
-        difference = loss - base
-        versus = "" if p is result.logistic else f"{difference.mean():+.3f} ± {error(difference):.3f}"
-        rows.append(
-            [name, f"{right.sum()} of {len(y)}", f"{right.mean():.3f} ± {error(right):.3f}",
-             f"{loss.mean():.3f} ± {error(loss):.3f}", versus]
-        )  # fmt: skip
+        versus = "" if p is result.logistic else with_error(loss - base, "+.3f")
+        rows.append([name, f"{right.sum()} of {len(y)}", with_error(right), with_error(loss), versus])
     head = ["classifier", "right", "accuracy", "log loss", "log loss, less logistic regression's"]
     return table(head, rows)
-
-
-def error(values):
-    """Standard error of the mean of independent values."""
-    return np.std(values, ddof=1) / np.sqrt(len(values))
 
 
 def held_out_notes(result, y):
@@ -209,9 +181,6 @@ def held_out_notes(result, y):
         f"Monte Carlo error of the Gaussian process's log loss is {monte_carlo:.4f}. Largest R-hat over the folds: "
         f"{max(result.rhat):.3f} ({', '.join(f'{r:.3f}' for r in result.rhat)})."
     )
-
-
-# --- report --------------------------------------------------------------------------------------
 
 
 def long_lengthscales(draws):
@@ -241,10 +210,6 @@ def page(options):
     reference = summary(long_run.draws)
     runs = {s: sample(model, s, half, options.budget - half, 1000 * seed + 100) for s in STEPS}
     result = held_out(data, options.fold_tune, options.fold_draws, 1000 * seed + 200)
-    return write_report(options, data, long_run, reference, runs, result)
-
-
-def write_report(options, data, long_run, reference, runs, result):
     total = long_run.seconds + sum(run.seconds for run in runs.values()) + sum(result.seconds)
     sections = [
         "# UCI Glass: a Gaussian-process classifier's lengthscales",

@@ -1,25 +1,20 @@
 """What an unbiased GP classification likelihood costs, and how noisy it is.
 
-    OPENBLAS_NUM_THREADS=1 python -m benchmarks.gp_estimator
+On UCI Glass (214 rows, whitened), at points of the posterior that a short chain visits: processor time of an estimate
+(the lower quartile, because other programs only ever add) and the Cholesky factors in it (of K, of B for every Newton
+step, of C); the variance of the log estimate and the Pareto k of the weights (Vehtari et al., 2024: below 0.7 they
+behave as if their variance were finite); the same when the signal variance grows, which is why EP is the default then.
 
-On UCI Glass (214 rows, whitened), at points of the posterior that a short chain visits:
-
-1. Milliseconds per estimate on one BLAS thread, and the Cholesky factors in it (of K, of B for every Newton step, of
-   C). Processor time; the lower quartile, because other programs only ever add.
-2. The variance of the log estimate, and the Pareto k of the weights (Vehtari et al., 2024: below 0.7
-   the weights behave as if their variance were finite), by approximation and number of draws.
-3. The same when the signal variance grows, which is why EP is the default when it is free.
-
-One to two minutes.
+    OPENBLAS_NUM_THREADS=1 python -m benchmarks.gp_estimator           # one to two minutes
 """
 
 import itertools
-import time
 
 import numpy as np
 from scipy import stats
 
 from benchmarks import provenance, report
+from benchmarks.basics import timed
 from pymc_kameleon.datasets import load_glass
 from pymc_kameleon.gp.estimator import GPClassificationEstimator
 
@@ -51,25 +46,12 @@ def posterior_points(X, y, rng, n_points=6, spacing=400):
     return np.array(points)
 
 
-def milliseconds(functions, repeats):
-    """Lower quartile of the processor time of every function, called in turns."""
-    times = np.empty((repeats, len(functions)))
-    for row in times:
-        for k, function in enumerate(functions):
-            begin = time.process_time()
-            function()
-            row[k] = time.process_time() - begin
-    return 1e3 * np.quantile(times, 0.25, axis=0)
-
-
 def timing_table(X, y, points, rng):
     settings = {
-        "Laplace, 16 draws": {},
-        "Laplace, 100 draws": {"n_importance": 100},
-        "Laplace, 16 draws, cold start": {"start": "zeros"},
-        "Laplace, 16 draws, probit": {"link": "probit"},
+        "Laplace, 16 draws": {}, "Laplace, 100 draws": {"n_importance": 100},
+        "Laplace, 16 draws, cold start": {"start": "zeros"}, "Laplace, 16 draws, probit": {"link": "probit"},
         "EP, 16 draws": {"approximation": "ep"},
-    }
+    }  # fmt: skip
     rows = [(name, *time_estimate(X, y, points, rng, **kw)) for name, kw in settings.items()]
     return ("estimate", "Choleskys", "estimate, ms"), rows
 
@@ -79,8 +61,8 @@ def time_estimate(X, y, points, rng, **settings):
     estimator = GPClassificationEstimator(X, y, **settings)
     u, turns = rng.standard_normal(estimator.aux_shape), itertools.cycle(points)
     factorizations = np.mean([estimator._fit(theta).factorizations for theta in points])
-    [total] = milliseconds([lambda: estimator.log_estimate(next(turns), u)], 300)
-    return factorizations, f"{total:.3f}"
+    times = [timed(lambda: estimator.log_estimate(next(turns), u))[0] for _ in range(300)]
+    return factorizations, f"{1e3 * np.quantile(times, 0.25):.3f}"
 
 
 def pareto_k(log_weights):

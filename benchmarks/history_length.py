@@ -7,11 +7,11 @@ and KMC finite by a fit to the whole history and online (A.3), on the 4-d banana
 """
 
 import math
-import time
 
 import numpy as np
 
 from benchmarks import provenance, report
+from benchmarks.basics import timed
 from pymc_kameleon.numerics.random_features import draw_features
 from pymc_kameleon.surrogates.scores import online
 from pymc_kameleon.surrogates.scores.finite import fit_finite
@@ -25,14 +25,10 @@ TARGET = Banana(0.03, 100.0, 4)
 LENGTHSCALE, REGULARIZATION, FEATURES = 2.0, 1e-4, 300
 
 
-def milliseconds(function, repeats=3):
-    """The least time of ``repeats`` calls, and what the last one returned."""
-    least = math.inf
-    for _ in range(repeats):
-        begin = time.process_time()
-        found = function()
-        least = min(least, time.process_time() - begin)
-    return 1000.0 * least, found
+def milliseconds(function):
+    """The least time of three calls, and what the last one returned."""
+    seconds, found = zip(*[timed(function) for _ in range(3)], strict=True)
+    return 1000.0 * min(seconds), found[-1]
 
 
 def scores(surrogate, points):
@@ -52,7 +48,6 @@ def draws(rng, n):
 
 
 def measure(n):
-    """One row of the table."""
     rng = np.random.default_rng(n)
     points, held_out, base = draws(rng, n), draws(rng, 100), gaussian_base(4, 0.0, 2.0)
     data = (points, LENGTHSCALE, REGULARIZATION, None, base)

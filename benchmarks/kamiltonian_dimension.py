@@ -1,12 +1,9 @@
 """What the surrogate of KamiltonianStep("values") costs and brings as the dimension grows.
 
 The surrogate begins with a quadratic, (d + 1)(d + 2) / 2 coefficients, and cannot be fitted to fewer evaluations than
-that; richer families have to be found among what is left of the budget. Three targets in up to a hundred dimensions,
-from cold starts at 10,000 evaluations, half of them tuning, beside adaptive Metropolis:
-
-- a correlated normal distribution with condition number 100: all that a quadratic can do;
-- a banana: non-Gaussian in two coordinates that the sampler has to find among d;
-- a multivariate t with 5 degrees of freedom: non-Gaussian in all coordinates together.
+that; richer families have to be found among what is left of the budget. Beside adaptive Metropolis, on a correlated
+normal distribution, all that a quadratic can do; a banana, non-Gaussian in two coordinates that the sampler has to find
+among d; and a multivariate t with 5 degrees of freedom, non-Gaussian in all coordinates together.
 
     python -m benchmarks.kamiltonian_dimension            # twenty minutes of one core
 """
@@ -30,10 +27,9 @@ from pymc_kameleon.targets import Banana, CorrelatedGaussian, StudentT
 CHAINS = 4
 DIMENSIONS = (2, 5, 10, 20, 50, 78, 100)
 FAMILIES = {
-    "normal": lambda d: CorrelatedGaussian(100.0, d),
-    "banana": lambda d: Banana(0.03, 100.0, d),
+    "normal": lambda d: CorrelatedGaussian(100.0, d), "banana": lambda d: Banana(0.03, 100.0, d),
     "t5": lambda d: StudentT(5.0, d),
-}
+}  # fmt: skip
 SAMPLERS = {"AM": AdaptiveMetropolis, "Kamiltonian": ValueKamiltonian}
 TRUTH_DRAWS = 200_000
 
@@ -57,9 +53,8 @@ def measure(cell: Cell) -> dict[str, Any]:
         "sd_error": float(np.abs(draws.std((0, 1)) / sd - 1.0).max()),
         "families": [s.fit.family if getattr(s, "fit", None) is not None else "none" for s in states],
         "residual_sd": max((float(s.quality.residual_sd) for s in states if hasattr(s, "quality")), default=math.nan),
-        "acceptance": float(np.mean([c.acceptance for c in chains])),
+        "acceptance": float(np.mean([c.acceptance for c in chains])), "evaluations": evaluations / CHAINS,
         "seconds": float(np.mean([c.tuning_seconds + c.seconds for c in chains])),
-        "evaluations": evaluations / CHAINS,
     }  # fmt: skip
 
 
@@ -67,9 +62,6 @@ def truth(target) -> MarginalTruth:
     exact = target.sample(np.random.default_rng(1), TRUTH_DRAWS)
     quantiles = np.quantile(exact, [0.1, 0.25, 0.75, 0.9], axis=0)
     return MarginalTruth(target.mean, np.diag(target.cov), quantiles)
-
-
-# --- report --------------------------------------------------------------------------------------
 
 
 def dimension_table(cells, family):
@@ -104,7 +96,6 @@ def largest() -> int:
 
 
 def page(found: dict[Cell, dict]) -> str:
-    """Families, where it stands aside, costs."""
     cells, limit = {c[:2]: m for c, m in found.items()}, largest()
     default = max(d for d in range(1, limit + 1) if first_fit(d) < 1000)
     parts = [

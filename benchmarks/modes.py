@@ -174,8 +174,6 @@ def labels(components: int):
     return model, is_first, 1.0 / math.factorial(components), starts
 
 
-# --- cells ------------------------------------------------------------------------------------------
-
 MODELS = {"apart": apart, "alias": alias, "labels 2": lambda: labels(2), "labels 3": lambda: labels(3)}
 
 
@@ -186,7 +184,6 @@ def model_of(target: str):
 
 
 def measure(cell: Cell) -> dict:
-    """What is stored of a cell."""
     model, is_first, truth, start = model_of(cell.problem)
     if cell.sampler == "smc":
         with model:
@@ -212,7 +209,6 @@ def measure(cell: Cell) -> dict:
 
 
 def page(cells: dict[Cell, dict]) -> str:
-    """Seed by seed."""
     rows = []
     for target, total, when in itertools.product(MODELS, TOTALS, ("before", "after")):
         runs = [m for c, m in sorted(cells.items()) if c[:3] == (when, target, total)]

@@ -62,7 +62,6 @@ class Estimate:
         self.sd, self.calls = sd, 0
 
     def __call__(self, rng, x):
-        """The log of an unbiased estimate."""
         self.calls += 1
         return float(-0.5 * x * x + self.sd * rng.standard_normal() - 0.5 * self.sd**2)
 
@@ -164,7 +163,6 @@ def volatility_rows(settings):
 
 
 def report(settings):
-    """The three tables as Markdown."""
     one, two, three = target_rows(settings), compound_rows(settings), volatility_rows(settings)
     columns = ["mean", "sd", "z of the sd", "estimates a draw"]
     return f"""# Noisy likelihoods

@@ -1,23 +1,21 @@
 """What a particle-filter likelihood costs, how noisy it is, and what correlation buys.
 
-    python -m benchmarks.particle_filter
-
 1. Linear Gaussian model, where the Kalman filter gives the truth: mean of the ratio of estimate and likelihood, in
    standard errors from 1, and the bias of the log estimate beside minus half its variance, which it should be.
-2. Stochastic volatility, 200 simulated returns: milliseconds per estimate and the variance of the log estimate against
-   the number of particles, for both resampling schemes.
-3. The same model: standard deviation of the change of the log estimate when the noise moves by a correlation rho, with
-   sorted particles and without. The correlated pseudo-marginal method needs it small.
+2. Stochastic volatility, 200 simulated returns: cost and variance of the log estimate by particles and resampling.
+3. The same: how much the log estimate changes when the noise moves by a correlation rho, with sorted particles and
+   without. The correlated pseudo-marginal method needs it small.
 
-Under a minute.
+    python -m benchmarks.particle_filter           # under a minute
 """
 
 import math
-import time
+from functools import partial
 
 import numpy as np
 
 from benchmarks import provenance, report
+from benchmarks.basics import timed
 from pymc_kameleon.particle_filter import (
     LinearGaussianFilter,
     StochasticVolatilityFilter,
@@ -59,11 +57,7 @@ def cost_table(rng):
     for resampling in ("systematic", "multinomial"):
         for n_particles in (50, 200, 800):
             estimator = StochasticVolatilityFilter(y, n_particles, resampling=resampling)
-            logs, times = [], []
-            for _ in range(300):
-                begin = time.process_time()
-                logs.append(estimator(rng, *VOLATILITY))
-                times.append(time.process_time() - begin)
+            times, logs = np.transpose([timed(partial(estimator, rng, *VOLATILITY)) for _ in range(300)])
             milliseconds = 1e3 * np.quantile(times, 0.25)
             rows.append((resampling, n_particles, f"{milliseconds:.2f}", f"{np.var(logs, ddof=1):.3f}"))
     return ("resampling", "particles", "ms per estimate", "var log estimate"), rows

@@ -39,15 +39,12 @@ def measure(cell: Cell) -> dict:
         )
     there = idata["posterior"]["x"].values[..., 0] > APART / 2.0
     return {
-        "share": float(there.mean()),
-        "shares": [float(p.mean()) for p in np.array_split(there, pools)],
-        "rhat": float(az.rhat(idata["posterior"])["x"].max()),
-        "report": pk.report(idata).split("\n")[0],
-    }
+        "share": float(there.mean()), "shares": [float(p.mean()) for p in np.array_split(there, pools)],
+        "rhat": float(az.rhat(idata["posterior"])["x"].max()), "report": pk.report(idata).split("\n")[0],
+    }  # fmt: skip
 
 
 def page(cells: dict[Cell, dict]) -> str:
-    """The counts, and every run."""
     rows, counts = [], []
     for cell, m in sorted(cells.items(), key=lambda item: (item[0].seed, item[0].sampler)):
         said = m["report"].split(":")[0] + (": the pools" if "pools" in m["report"] else "")

@@ -225,7 +225,7 @@ class EightSchools(Target):
     def _grid(self):
         return _TauGrid(*self.data)
 
-    def sample(self, rng, n):  # noqa: D102
+    def sample(self, rng, n):
         grid, z = self._grid, rng.standard_normal((n, self.dim))
         log_tau = np.interp(special.ndtr(z[:, 1]), grid.cdf, grid.log_tau)
         mean, variance, tau2 = grid.mu_given(log_tau)

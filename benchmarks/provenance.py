@@ -1,6 +1,7 @@
 """Which code made a result. The last line of every page says version, code, commit, machine and date.
 
-*Code* is a hash of the package without comments and docstrings: a change of words makes no result stale. Three tiers:
+*Code* is a hash of the package without comments and docstrings, and without the modules that only speak of draws (but
+for what is said, `verdicts`): a change of words makes no result stale. Three tiers:
 
 headline
     What README and docs quote. Made anew, whole, for a release; stale if it is of other code than the present.
@@ -39,6 +40,9 @@ ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "pymc_kameleon"
 FOLDER = Path(__file__).parent / "results"
 SEVERAL = "of several versions"
+# They speak of draws, and draw none; and the result that is of what they say.
+SPEAK = ("plots/", "steps/told/", "verdict/doubts.py", "verdict/of_steps.py", "verdict/report.py")
+SAID = ("verdicts",)
 
 
 class Result(NamedTuple):
@@ -61,7 +65,7 @@ TIERS: dict[str, dict[str, int]] = {  # minutes
     },
     "laboratory": {
         "break_even": 10, "calibration": 40, "control_variates": 30, "cost": 10, "curved": 60,
-        "kamiltonian_dimension": 20, "long_runs": 15, "modes": 60, "parametrization": 60, "particle_filter": 1,
+        "kamiltonian_dimension": 20, "modes": 60, "parametrization": 60, "particle_filter": 1,
         "pools": 5, "tuned_work": 25,
     },
 }  # fmt: skip
@@ -100,13 +104,16 @@ def without_words(text: str) -> str:
 
 
 @cache
-def code() -> str:
-    """The present package's, as it lies in the folder: names and contents of modules and data."""
+def code(name: str = "") -> str:
+    """The present package's, as far as the result ``name`` hangs on it: names and contents of modules and data."""
     digest = hashlib.sha1()
     for path in sorted(p for p in PACKAGE.rglob("*.*") if p.suffix in (".py", ".csv")):
+        module = path.relative_to(PACKAGE).as_posix()
+        if module.startswith(SPEAK) and name not in SAID:
+            continue
         text = path.read_text("utf-8")
         text = without_words(text) if path.suffix == ".py" else text
-        digest.update(f"{path.relative_to(PACKAGE).as_posix()}\n{text}\n".encode())
+        digest.update(f"{module}\n{text}\n".encode())
     return digest.hexdigest()[:12]
 
 
@@ -119,7 +126,6 @@ class Made(NamedTuple):
 
 
 def now() -> Made:
-    """Here."""
     machine = f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores"
     return Made(versions(), machine, datetime.date.today().isoformat())
 
@@ -128,7 +134,7 @@ def stamp(name: str, codes: Iterable[str] = (), made: Made | None = None) -> str
     """The last line of the result ``name``; ``codes``: those of its cells, by default the present one."""
     if name not in RESULTS:
         raise ValueError(f"there is no result {name!r} in {__name__}.RESULTS: add how it is made")
-    made, found = made or now(), set(codes) or {code()}
+    made, found = made or now(), set(codes) or {code(name)}
     which = found.pop() if len(found) == 1 else SEVERAL
     commit = _git("rev-parse", "--short", "HEAD") or "unknown"
     return (
@@ -138,7 +144,6 @@ def stamp(name: str, codes: Iterable[str] = (), made: Made | None = None) -> str
 
 
 def write(name: str, text: str, codes: Iterable[str] = (), made: Made | None = None) -> None:
-    """Write a page with its stamp."""
     FOLDER.mkdir(exist_ok=True)
     page = f"{text.rstrip()}\n\n{stamp(name, codes, made)}\n"
     (FOLDER / f"{name}.md").write_text(page, encoding="utf-8")
@@ -172,11 +177,10 @@ def code_of(name: str) -> str:
 
 def stale() -> list[str]:
     """Headline results of other code than the present, or not there."""
-    return [n for n, r in RESULTS.items() if r.tier == "headline" and code_of(n) != code()]
+    return [n for n, r in RESULTS.items() if r.tier == "headline" and code_of(n) != code(n)]
 
 
 def main() -> None:
-    """See above."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--check", action="store_true", help="exit status 1 if something is stale")
     parser.add_argument("--make", action="store_true", help="make it anew")

@@ -32,13 +32,10 @@ class Quote(NamedTuple):
 
 
 STEPS = {
-    "`KamiltonianStep`": "Kamiltonian",
-    "`FastKameleonStep`": "FastKameleon",
-    "`GaussianMixtureStep`": "GaussianMixture",
-    "`FastKameleonStep(screen=0)`": "FastKameleon, screen=0",
-    "`KameleonStep`": "Kameleon",
+    "`KamiltonianStep`": "Kamiltonian", "`FastKameleonStep`": "FastKameleon", "`KameleonStep`": "Kameleon",
+    "`FastKameleonStep(screen=0)`": "FastKameleon, screen=0", "`GaussianMixtureStep`": "GaussianMixture",
     "`AdaptiveMetropolisStep`": "AdaptiveMetropolis",
-}
+}  # fmt: skip
 OWN_WORK = {
     "KamiltonianStep": "on what it learned | {}; some milliseconds",
     "KameleonStep": "near the current point | {}; grows",
@@ -57,138 +54,71 @@ PARTICLES = {
     "100": "fixed, 100", "300": "fixed, 300", "tuned from 10": "tuned from 10", "tuned from 100": "tuned from 100",
     "tuned from 2,000": "tuned from 2000",
 }  # fmt: skip
-QUOTES = [
-    Quote(
-        "README.md",
-        "`KamiltonianStep` has {} times the effective draws of PyMC's best gradient-free step on the {} targets",
-        the.best,
-    ),
-    Quote(
-        "README.md",
+SENTENCES: dict[str, dict[str, Callable[[], Sequence[Any]]]] = {  # of every page, and what makes their figures
+    "README.md": {
+        "`KamiltonianStep` has {} times the effective draws of PyMC's best gradient-free step on the {} targets":
+            the.best,
         "On {} [textbook models](benchmarks/results/textbook.md), {} have at least 300 effective draws per 1000 "
-        "evaluations and {} is silently wrong.",
-        the.textbook,
-    ),
-    Quote(
-        "README.md",
+        "evaluations and {} is silently wrong.": the.textbook,
         "(docs/choosing.md#what-each-does), {} µs an evaluation, its tuning counted, where "
-        "`pm.DEMetropolisZ` takes {}.",
-        partial(the.microseconds, "KamiltonianStep", "pm.DEMetropolisZ"),
-    ),
-    Quote(
-        "docs/choosing.md",
-        "evaluates twice in a draw, takes {} an evaluation.",
-        partial(the.microseconds, "pm.DEMetropolisZ"),
-    ),
-    *(Quote("docs/choosing.md", words, partial(the.microseconds, step)) for step, words in OWN_WORK.items()),
-    Quote("README.md", "[an sd of {}](benchmarks/results/noisy_likelihood.md)", the.too_wide),
-    Quote(
-        "README.md",
+        "`pm.DEMetropolisZ` takes {}.": partial(the.microseconds, "KamiltonianStep", "pm.DEMetropolisZ"),
+        "[an sd of {}](benchmarks/results/noisy_likelihood.md)": the.too_wide,
         "A region with {} % of [one posterior](benchmarks/results/glass.md) came out as {} % and as {} % in short runs "
-        "of two steps, with R-hat {} and {}.",
-        the.rare_corner,
-    ),
-    Quote(
-        "docs/did_it_work.md",
+        "of two steps, with R-hat {} and {}.": the.rare_corner,
+    },
+    "docs/did_it_work.md": {
         "On UCI Glass a region with {} % of the mass came out as {} % and as {} % in short runs of two steps, with "
-        "R-hat {} and {} ([table]",
-        the.rare_corner,
-    ),
-    Quote(
-        "notebooks/05_glass.ipynb",
-        "both long have {} % of the mass under the paper's prior, and short runs of two steps find {} % and {} %, with "
-        "R-hat {} and {} (same table)",
-        the.rare_corner,
-    ),
-    Quote(
-        "docs/did_it_work.md",
+        "R-hat {} and {} ([table]": the.rare_corner,
         "In {} runs of known truth it was said of {} and true of {}; of {} good runs {} had it. Where intervals were "
-        "said to hold, they held in {} of {} ([table]",
-        the.verdicts,
-    ),
-    *(
-        Quote("docs/choosing.md", f"| {step} | {{}} | {{}} | {{}} | {{}} |", partial(the.ratios, name))
-        for step, name in STEPS.items()
-    ),
-    Quote(
-        "docs/choosing.md",
+        "said to hold, they held in {} of {} ([table]": the.verdicts,
+    },
+    "docs/choosing.md": {
+        "evaluates twice in a draw, takes {} an evaluation.": partial(the.microseconds, "pm.DEMetropolisZ"),
+        **{words: partial(the.microseconds, step) for step, words in OWN_WORK.items()},
+        **{f"| {step} | {{}} | {{}} | {{}} | {{}} |": partial(the.ratios, name) for step, name in STEPS.items()},
         "`FastKameleonStep` {} times the best of PyMC's steps and on none below {}, `FastKameleonStep(screen=0)` {} "
-        "and {}, `GaussianMixtureStep` {} and {}.",
-        the.curved,
-    ),
-    Quote("docs/benchmarks.md", "(R-hat below 1.05 in every seed) on {} of the twelve targets", the.converged),
-    Quote(
-        "docs/expensive.md",
+        "and {}, `GaussianMixtureStep` {} and {}.": the.curved,
+    },
+    "docs/benchmarks.md": {"(R-hat below 1.05 in every seed) on {} of the twelve targets": the.converged},
+    "docs/expensive.md": {
         "16 chains, {} seeds each: {} to {} effective draws and R-hat below 1.02 with every seed on {} of the {} "
-        "targets of `cold_start`, with some seeds on {}; with none on {} ([table]",
-        the.together,
-    ),
-    Quote(
-        "docs/expensive.md",
+        "targets of `cold_start`, with some seeds on {}; with none on {} ([table]": the.together,
         "chains of `pm.sample` have {} effective draws per 1000 evaluations for eight schools, {} for eight cultures "
-        "behind an ODE, {} and {} for six and twelve patients with a solver each ([table]",
-        the.short,
-    ),
-    Quote(
-        "docs/expensive.md",
+        "behind an ODE, {} and {} for six and twelve patients with a solver each ([table]": the.short,
         "Sixteen workers are {} times as fast as one where an evaluation takes half a second, {} times (2,000 "
-        "evaluations) or {} times (5,000) where it takes 50 milliseconds",
-        the.workers,
-    ),
-    Quote(
-        "docs/expensive.md",
+        "evaluations) or {} times (5,000) where it takes 50 milliseconds": the.workers,
         "of {} runs with one pool {} had that fifth wrong by a factor of two, of which {} were refused; of {} with two "
-        "pools {}, of which {} were refused ([table]",
-        the.pools,
-    ),
-    Quote(
-        "docs/expensive.md",
-        "from 2,000 evaluations {} by three seeds ({}), without {} ({}); from 4,000 {} ({}).",
-        the.apart,
-    ),
-    Quote("docs/expensive.md", "All of that, climbs included, costs {} to {} % of the evaluations", the.looking),
-    Quote(
-        "docs/hierarchical.md",
-        "[{} and {} effective draws](../benchmarks/results/cold_start.md) per 1000 evaluations",
-        the.scales,
-    ),
-    Quote(
-        "docs/hierarchical.md",
+        "pools {}, of which {} were refused ([table]": the.pools,
+        "from 2,000 evaluations {} by three seeds ({}), without {} ({}); from 4,000 {} ({}).": the.apart,
+        "All of that, climbs included, costs {} to {} % of the evaluations": the.looking,
+    },
+    "docs/hierarchical.md": {
+        "[{} and {} effective draws](../benchmarks/results/cold_start.md) per 1000 evaluations": the.scales,
         "where those are clearly better: {} effective draws per 1000 in the median of the seeds at 3,000 evaluations a "
         "chain, {} at 1,000 ([table](../benchmarks/results/hierarchical.md)). A latent Gaussian process of 20 sites "
         "has {} and {}. Neal's funnel as one bare Potential, where no graph says what it is, is learned whole: {} at "
-        "1,000 and {} at 3,000 from `pm.sample`'s starts, and {} at 300.",
-        the.series,
-    ),
-    *(
-        Quote("docs/hierarchical.md", f"| {model} | {{}} | {{}} |", partial(the.coordinates, *which))
-        for model, which in MODELS.items()
-    ),
-    *(Quote("docs/noisy.md", f"| {sd} | {{}} | {{}} | 1 |", partial(the.noise, sd)) for sd in ("0.5", "1.0", "1.5")),
-    Quote("docs/noisy.md", "such a step is biased too ({} instead of 1 in the same table)", the.beside),
-    *(
-        Quote("docs/noisy.md", f"| {given} | {{}} | {{}} |", partial(the.tuned, name))
-        for given, name in PARTICLES.items()
-    ),
-    Quote("docs/noisy.md", "has variances {}, {} and {} with 50, 200 and 800 particles", the.filters),
-    Quote(
-        "docs/noisy.md",
-        "the log estimate has sd {} at correlation 0 and {} at 0.99 unsorted, {} at 0.99 sorted (same table)",
-        the.changes,
-    ),
-    Quote(
-        "docs/noisy.md",
-        "20 correlated particles bring {} effective draws per 1000 estimates and 50 fresh ones {}, both with",
-        the.volatility,
-    ),
-    Quote(
-        "docs/noisy.md",
+        "1,000 and {} at 3,000 from `pm.sample`'s starts, and {} at 300.": the.series,
+        **{f"| {model} | {{}} | {{}} |": partial(the.coordinates, *which) for model, which in MODELS.items()},
+    },
+    "docs/noisy.md": {
+        **{f"| {sd} | {{}} | {{}} | 1 |": partial(the.noise, sd) for sd in ("0.5", "1.0", "1.5")},
+        "such a step is biased too ({} instead of 1 in the same table)": the.beside,
+        **{f"| {given} | {{}} | {{}} |": partial(the.tuned, name) for given, name in PARTICLES.items()},
+        "has variances {}, {} and {} with 50, 200 and 800 particles": the.filters,
+        "the log estimate has sd {} at correlation 0 and {} at 0.99 unsorted, {} at 0.99 sorted (same table)":
+            the.changes,
+        "20 correlated particles bring {} effective draws per 1000 estimates and 50 fresh ones {}, both with":
+            the.volatility,
         "on UCI Glass it has {} effective draws per 1000 estimates, `KameleonStep()` {} and `pm.DEMetropolisZ`, which "
-        "samples another posterior, {} ([table]",
-        the.on_glass,
-    ),
-    Quote("notebooks/07_how_kamiltonian_works.ipynb", "\"{} per 1000 here ([the paper's figure 3]", the.hamiltonian),
-]
+        "samples another posterior, {} ([table]": the.on_glass,
+    },
+    "notebooks/05_glass.ipynb": {
+        "both long have {} % of the mass under the paper's prior, and short runs of two steps find {} % and {} %, with "
+        "R-hat {} and {} (same table)": the.rare_corner,
+    },
+    "notebooks/07_how_kamiltonian_works.ipynb": {"\"{} per 1000 here ([the paper's figure 3]": the.hamiltonian},
+}  # fmt: skip
+QUOTES = [Quote(page, *pair) for page, sentences in SENTENCES.items() for pair in sentences.items()]
 
 
 def pattern(sentence: str) -> re.Pattern[str]:
@@ -220,7 +150,6 @@ def pages() -> dict[str, tuple[str, str]]:
 
 
 def main() -> None:
-    """See above."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--check", action="store_true", help="exit status 1 if a page differs; nothing is written")
     check = parser.parse_args().check

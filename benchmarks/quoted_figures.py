@@ -144,15 +144,8 @@ def together() -> list[Any]:
     draws = [e for r in whole for e in numbers(r[1])]
     part = [f"{n} ({said(int(k))})" for n, (k, of) in reached.items() if 0 < int(k) < int(of)]
     no = [name for name, (k, _) in reached.items() if int(k) == 0]
-    counts = [said(len(whole)), said(len(rows))]
-    return [
-        said(int(whole[0][5].split(" of ")[1])),
-        f"{min(draws):.0f}",
-        f"{max(draws):,.0f}",
-        *counts,
-        listed(part),
-        listed(no),
-    ]
+    seeds, counts = said(int(whole[0][5].split(" of ")[1])), [said(len(whole)), said(len(rows))]
+    return [seeds, f"{min(draws):.0f}", f"{max(draws):,.0f}", *counts, listed(part), listed(no)]
 
 
 def workers() -> list[str]:

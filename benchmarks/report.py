@@ -49,10 +49,11 @@ def subplots(*args, **options):
     return plt.subplots(*args, **options)
 
 
-def save_figure(figure, name: str, dpi: int = 90) -> None:
-    """Write results/NAME.png, and forget the figure."""
+def save_figure(figure, name: str, dpi: int = 90, rect=None) -> None:
+    """Write results/NAME.png, the panels laid out within ``rect``, and forget the figure."""
     import matplotlib.pyplot as plt
 
+    figure.tight_layout(rect=rect)
     for panel in figure.axes:
         panel.spines[["top", "right"]].set_visible(False)
     RESULTS.mkdir(exist_ok=True)

@@ -60,12 +60,9 @@ def synthetic_log_likelihood(summaries, observed, epsilon):
 
 
 def spas(
-    rng: np.random.Generator,
-    log_likelihood: Callable[[np.ndarray], float],
-    theta: np.ndarray,
-    width: float = 0.1,
+    rng: np.random.Generator, log_likelihood: Callable[[np.ndarray], float], theta: np.ndarray, width: float = 0.1,
     repeats: int = 1,
-) -> np.ndarray:
+) -> np.ndarray:  # fmt: skip
     """Simultaneous-perturbation estimate of a gradient, shape (d,): the mean over ``repeats`` sign vectors."""
     gradient = np.zeros(len(theta))
     for _ in range(repeats):
@@ -113,16 +110,9 @@ class SPASGradient:
 
 
 def hamiltonian_abc(
-    rng: np.random.Generator,
-    gradient: Callable[[np.ndarray], np.ndarray],
-    theta: np.ndarray,
-    *,
-    warmup: int,
-    draws: int,
-    n_steps: int = 50,
-    step_size: tuple[float, float] = (0.01, 0.1),
-    friction: float = 0.0,
-) -> np.ndarray:
+    rng: np.random.Generator, gradient: Callable[[np.ndarray], np.ndarray], theta: np.ndarray, *, warmup: int,
+    draws: int, n_steps: int = 50, step_size: tuple[float, float] = (0.01, 0.1), friction: float = 0.0,
+) -> np.ndarray:  # fmt: skip
     """Positions at the ends of ``draws`` trajectories, shape (draws, d), after ``warmup`` that are thrown away.
 
     The noisy ``gradient``'s ``new_trajectory(theta)``, if it has one, is called before each; the step size is drawn

@@ -14,19 +14,11 @@ CHAINS = 4
 EXACT = 400_000  # draws, of which the quantiles are
 BOX = 10.0  # standard deviations, of a prior for those who need one
 TARGETS = {
-    "banana .03": Banana(0.03, 100.0, 8),
-    "banana .1": Banana(0.1, 100.0, 8),
-    "flower": Flower(10.0, 6.0, 6, 1.0, 8),
-    "ring": Ring(10.0, 1.0, 8),
-    "funnel": Funnel(3.0, 5),
-    "gauss20": CorrelatedGaussian(1e4, 20),
-    "t5": StudentT(5.0, 10),
-    "bimodal": Bimodal(4.0, 2),
-    "logistic": LogisticRegression(),
-    "lotka-volterra": LotkaVolterra(),
-    "eight schools": EightSchools(),
-    "odd units": odd_units_banana(),
-}
+    "banana .03": Banana(0.03, 100.0, 8), "banana .1": Banana(0.1, 100.0, 8), "flower": Flower(10.0, 6.0, 6, 1.0, 8),
+    "ring": Ring(10.0, 1.0, 8), "funnel": Funnel(3.0, 5), "gauss20": CorrelatedGaussian(1e4, 20),
+    "t5": StudentT(5.0, 10), "bimodal": Bimodal(4.0, 2), "logistic": LogisticRegression(),
+    "lotka-volterra": LotkaVolterra(), "eight schools": EightSchools(), "odd units": odd_units_banana(),
+}  # fmt: skip
 # KamiltonianStep's surrogates can represent these log densities exactly: polynomials of the degree that they have,
 # and a scale. Eight schools is a scale and polynomials, too, but for the prior of tau.
 SPAN = ("banana .03", "banana .1", "funnel", "gauss20", "odd units")

@@ -29,7 +29,6 @@ class Counted:
         self.filter, self.particles, self.calls = LinearGaussianFilter(y), 0, 0
 
     def __call__(self, rng, *parameters, work):
-        """The log estimate."""
         self.particles += work
         self.calls += 1
         return self.filter(rng, *parameters, ERROR, work=work)

@@ -82,7 +82,6 @@ def truth(target):
 
 
 def measure(cell: Cell) -> dict:
-    """What is stored of a run."""
     target, seed = cell.problem, cell.seed + UNSEEN
     exact, mean, sd = truth(target)
     starts = mean + 1.5 * sd * np.random.default_rng(seed).standard_normal((CHAINS, mean.size))
@@ -108,7 +107,6 @@ def measure(cell: Cell) -> dict:
 
 
 def page(cells: dict[Cell, dict]) -> str:
-    """By target; the last row has all."""
     rows = []
     for target in (*TARGETS, "all"):
         runs = [m for c, m in cells.items() if target in ("all", c.problem)]

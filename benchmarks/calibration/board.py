@@ -22,12 +22,10 @@ def measure(cell: Cell) -> dict:
     found = [driver.replicate((stream, i)) for i in replications]
     changes = np.array([change for _, change, _ in found])
     return {
-        "ranks": "".join(chr(ord("a") + r) for ranked, _, _ in found for r in ranked),
-        "n": cell.budget,
-        "sums": changes.sum(axis=0).tolist(),
-        "squares": np.square(changes).sum(axis=0).tolist(),
+        "ranks": "".join(chr(ord("a") + r) for ranked, _, _ in found for r in ranked), "n": cell.budget,
+        "sums": changes.sum(axis=0).tolist(), "squares": np.square(changes).sum(axis=0).tolist(),
         "lag": sum(lag for _, _, lag in found),
-    }
+    }  # fmt: skip
 
 
 class Verdict:
@@ -51,7 +49,6 @@ class Verdict:
 
     @property
     def fails(self) -> bool:
-        """Whether either test says so."""
         return self.cold < FAILS or self.frozen > 4.5
 
     def __str__(self):
@@ -62,7 +59,6 @@ class Verdict:
 
 
 def page(cells: dict[Cell, dict]) -> str:
-    """Verdicts of all steps on all models, controls, chains."""
     groups: dict[tuple, list] = {}
     for cell, made in sorted(cells.items()):
         groups.setdefault((cell.problem, cell.sampler), []).append(made)

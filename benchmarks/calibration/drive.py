@@ -35,31 +35,27 @@ class Entry(NamedTuple):
     draws: int  # a multiple of LARGEST
 
 
-def _walks(step, **options):
-    return Entry(step, options, 500, 60 * LARGEST)
-
-
-def _learns(step, **options):
-    return Entry(step, options, 500, 20 * LARGEST)
+def _entry(step, every, **options):
+    return Entry(step, options, 500, every * LARGEST)
 
 
 def _scores(surrogate, **options):
     options = {"surrogate": surrogate, "first_fit": 200, **options, "n_leapfrog": (1, 8)}
-    return Entry(pk.KamiltonianStep, options, 500, 40 * LARGEST)
+    return _entry(pk.KamiltonianStep, 40, **options)
 
 
 STEPS = {
-    "AdaptiveMetropolisStep": _walks(pk.AdaptiveMetropolisStep),
-    "KameleonStep": _walks(pk.KameleonStep, n_history=100, local_start=150),
-    "KameleonStep, pca": _walks(pk.KameleonStep, proposal="pca", n_history=50, n_directions=5, local_start=150),
-    "FastKameleonStep, screen=0": _walks(pk.FastKameleonStep, n_features=50, local_start=150, screen=0),
-    "FastKameleonStep": _learns(pk.FastKameleonStep, n_features=50, local_start=150),
-    "GaussianMixtureStep": _walks(pk.GaussianMixtureStep, max_components=3, local_start=150),
-    "KamiltonianStep": _learns(pk.KamiltonianStep),
+    "AdaptiveMetropolisStep": _entry(pk.AdaptiveMetropolisStep, 60),
+    "KameleonStep": _entry(pk.KameleonStep, 60, n_history=100, local_start=150),
+    "KameleonStep, pca": _entry(pk.KameleonStep, 60, proposal="pca", n_history=50, n_directions=5, local_start=150),
+    "FastKameleonStep, screen=0": _entry(pk.FastKameleonStep, 60, n_features=50, local_start=150, screen=0),
+    "FastKameleonStep": _entry(pk.FastKameleonStep, 20, n_features=50, local_start=150),
+    "GaussianMixtureStep": _entry(pk.GaussianMixtureStep, 60, max_components=3, local_start=150),
+    "KamiltonianStep": _entry(pk.KamiltonianStep, 20),
     "KamiltonianStep, finite": _scores("finite", n_history=200, n_features=50),
     "KamiltonianStep, lite": _scores("lite", n_history=100),
-    "GaussianAdaptationStep": _walks(pk.GaussianAdaptationStep),
-    "CMAStep": _walks(pk.CMAStep),
+    "GaussianAdaptationStep": _entry(pk.GaussianAdaptationStep, 60),
+    "CMAStep": _entry(pk.CMAStep, 60),
 }
 RATIO_DROPPED = "GaussianMixtureStep, its ratio dropped"
 
@@ -74,7 +70,6 @@ class WithoutRatio:
         return getattr(self._sampler, name)
 
     def log_ratio(self, state, point, proposal, there) -> float:
-        """Nothing but the target."""
         return 0.0
 
 
@@ -97,7 +92,6 @@ class Driver:
         self.start = problem.model.initial_point()
 
     def begin(self, rng) -> None:
-        """Begin a chain as PyMC begins one."""
         self.step.sampling_state = self.fresh
         if hasattr(BlockedStep, "setup_chain"):
             self.step.setup_chain(rng, self.entry.tune, self.entry.draws)

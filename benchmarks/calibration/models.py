@@ -37,11 +37,9 @@ class Problem(NamedTuple):
         return [*names, "log density"]
 
     def measured(self, values: Values) -> np.ndarray:
-        """The quantities at ``values``."""
         return np.concatenate([np.concatenate([np.ravel(v) for v in values.values()]), [self.log_joint(values)]])
 
     def set_data(self, data: Values) -> None:
-        """Observe ``data``."""
         for name, value in data.items():
             self.model[name].set_value(value)
 
@@ -192,5 +190,4 @@ NOISE_UNDERSTATED = "black box, its noise understated"
 
 @cache
 def problem(name: str) -> Problem:
-    """Built once in a process."""
     return black_box(drawn_sd=0.3) if name == NOISE_UNDERSTATED else MODELS[name]()

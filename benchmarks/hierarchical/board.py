@@ -30,7 +30,6 @@ RIVALS = {
 
 
 def measure(cell: Cell) -> dict:
-    """What is stored of a cell."""
     return rival(cell) if cell.sampler in RIVALS else ours(cell)
 
 
@@ -69,7 +68,6 @@ class Hierarchy:
         self.log_prior = lambda x: float(point(self.posterior.to_point(np.asarray(x))))
 
     def start(self, seed: int, run: int) -> np.ndarray:
-        """Where a chain begins."""
         return self.posterior.starts(seed, run + 1)[run]
 
     def from_values(self, z: np.ndarray) -> np.ndarray:
@@ -77,12 +75,10 @@ class Hierarchy:
         return z
 
     def of_trace(self, point: dict) -> np.ndarray:
-        """The vector of a draw."""
         return np.concatenate([np.ravel(point[v.name]) for v in self.posterior.variables])
 
 
 def rival(cell: Cell) -> dict:
-    """Four runs of one of PyMC's samplers."""
     begin, problem, runs, spent = time.process_time(), Hierarchy(cell.problem), [], 0
     if cell.sampler == "smc" and any(isinstance(rv.owner.op, pm.Flat) for rv in problem.prior_model.free_RVs):
         return {"failed": f"{cell.problem} has no prior from which particles could come"}
@@ -108,8 +104,6 @@ def rival(cell: Cell) -> dict:
     return {**found, **measured(x, spent / CHAINS, truth(cell.problem), most)}
 
 
-# --- the report -------------------------------------------------------------------------------------
-
 TEXT = """\
 Effective draws (bulk, worst coordinate, unconstrained, four chains) per 1000 evaluations, tuning counted;
 R-hat; largest error of a mean in posterior sds; largest |log ratio| of an sd; z, the largest error of a mean or an
@@ -121,7 +115,6 @@ evaluations; particles are told the prior, and the largest population is taken w
 
 
 def page(cells: dict[Cell, dict]) -> str:
-    """All of it."""
     groups: dict[tuple, list] = {}
     for cell, found in cells.items():
         groups.setdefault((cell.problem, cell.budget, cell.sampler), []).append(found)

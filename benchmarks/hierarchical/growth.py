@@ -27,7 +27,6 @@ def solve(own, shared):
 
 
 def closed_form(own, shared):
-    """The same as a graph."""
     rate, shape = pt.exp(own[0]), pt.exp(shared[1])
     begin = pt.expm1(shape * (shared[0] - own[1]))
     return shared[0] - pt.log1p(begin * pt.exp(-rate * shape * HOURS)) / shape

@@ -141,21 +141,13 @@ def lynx_hare(kit):
 
 
 MODELS: dict[str, Callable[[Kit], pm.Model]] = {
-    "eight schools": schools,
-    "funnel": funnel,
-    "Poisson, 20": lambda kit: poisson(kit, 8),
-    "Poisson, 64": lambda kit: poisson(kit, 30),
-    "logistic": logistic,
-    "PK, 6 patients": lambda kit: pharmacokinetics(kit, 6),
-    "PK, 12 patients": lambda kit: pharmacokinetics(kit, 12),
-    "PK, 40 patients": lambda kit: pharmacokinetics(kit, 40),
-    "Poisson, 200": lambda kit: poisson(kit, 98),
-    "ODE, 8 cultures": cultures,
-    "GP, 20 sites": sites,
-    "GP, 8 series": series,
-    "lynx-hare": lynx_hare,
+    "eight schools": schools, "funnel": funnel,
+    "Poisson, 20": lambda kit: poisson(kit, 8), "Poisson, 64": lambda kit: poisson(kit, 30), "logistic": logistic,
+    "PK, 6 patients": lambda kit: pharmacokinetics(kit, 6), "PK, 12 patients": lambda kit: pharmacokinetics(kit, 12),
+    "PK, 40 patients": lambda kit: pharmacokinetics(kit, 40), "Poisson, 200": lambda kit: poisson(kit, 98),
+    "ODE, 8 cultures": cultures, "GP, 20 sites": sites, "GP, 8 series": series, "lynx-hare": lynx_hare,
     "funnel, bare Potential": bare_funnel,
-}
+}  # fmt: skip
 BOXES = {  # calls of a black box that one evaluation of the log density makes
     "eight schools": 8, "funnel": 1, "Poisson, 20": 8, "Poisson, 64": 30, "logistic": 12, "PK, 6 patients": 6,
     "PK, 12 patients": 12, "PK, 40 patients": 40, "Poisson, 200": 98, "ODE, 8 cultures": 8,

@@ -97,11 +97,8 @@ def errors(x: np.ndarray, known: Truth, most: float = np.inf) -> dict[str, float
         ess = np.minimum(np.asarray(az.ess({"x": values}, method="mean")["x"].values), most)
         variance = values.var(axis=(0, 1)) * (1.0 / ess + 1.0 / known.ess)
         z.append(np.abs(values.mean(axis=(0, 1)) - expected) / np.sqrt(np.maximum(variance, 1e-12)))
-    return {
-        "error": float(np.abs(apart.mean(axis=(0, 1))).max()),
-        "sd_error": float(np.abs(np.log(spread)).max()),
-        "z": float(np.max(z)),
-    }
+    error = float(np.abs(apart.mean(axis=(0, 1))).max())
+    return {"error": error, "sd_error": float(np.abs(np.log(spread)).max()), "z": float(np.max(z))}
 
 
 def unconstrained(model, idata) -> np.ndarray:

@@ -15,7 +15,7 @@ from numba import types
 from numba.extending import overload
 
 from benchmarks import report
-from benchmarks.basics import bulk_ess, generators
+from benchmarks.basics import bulk_ess, estimate, generators
 from benchmarks.cells import Benchmark, Cell
 from benchmarks.core import run_chain
 from benchmarks.measures import DECILES
@@ -81,7 +81,6 @@ class Given:
         return getattr(self.sampler, name)
 
     def init(self, rng, x, known=NOTHING):
-        """The state at ``x``."""
         self.sampler, state = self.begin(x, self.history, rng)
         return state
 
@@ -158,19 +157,14 @@ def measure(cell: Cell) -> dict[str, Any]:
     chain = run_chain(Given, TARGET.numba_log_density, x, rng, tune=TUNE, draws=cell.budget - TUNE, **given)
     levels = TARGET.level(chain.draws)
     return {
-        "acceptance": chain.acceptance,
-        "ess": float(bulk_ess(chain.draws[None]).min()),
+        "acceptance": chain.acceptance, "ess": float(bulk_ess(chain.draws[None]).min()),
         "error": [float(e) for e in (chain.draws.mean(axis=0) - TARGET.mean) / SD],
         "coverage": [float((levels <= q).mean()) for q in DECILES],
         "microseconds": 1e6 * chain.seconds / len(chain.draws),
-    }
-
-
-# --- what is shown -------------------------------------------------------------------------------
+    }  # fmt: skip
 
 
 def column(mine, name) -> np.ndarray:
-    """A measure of all chains of a row."""
     return np.array([m[name] for m in mine])
 
 
@@ -182,7 +176,7 @@ def row(name, n, mine):
     error, coverage, ess = column(mine, "error"), column(mine, "coverage"), 1000.0 * column(mine, "ess") / DRAWS
     return [
         name, n, f"{column(mine, 'acceptance').mean():.2f}", f"{np.median(np.linalg.norm(error, axis=1)):.3f}",
-        f"{np.median(ess):.1f}", f"{ess.mean():.1f}", f"{ess.std(ddof=1) / math.sqrt(len(mine)):.1f}",
+        f"{np.median(ess):.1f}", *(f"{value:.1f}" for value in estimate(ess)),
         f"{ess.min():.1f}", f"{np.median(np.abs(coverage - DECILES).mean(axis=1)):.3f}",
         f"{np.linalg.norm(error.mean(axis=0)):.3f}", f"{np.abs(coverage.mean(axis=0) - DECILES).mean():.3f}",
         f"{np.median(column(mine, 'microseconds')):.0f}", len(mine),
@@ -191,17 +185,12 @@ def row(name, n, mine):
 
 def ratio(one, other) -> str:
     """Effective draws of two rows' mean chains, with a 95 % interval on the logarithm."""
-    means, errors = [], []
-    for mine in (one, other):
-        ess = column(mine, "ess")
-        means.append(ess.mean())
-        errors.append(ess.std(ddof=1) / math.sqrt(len(ess)) / ess.mean())
-    value, width = means[0] / means[1], math.exp(1.96 * math.hypot(*errors))
+    (mean, error), (rivals, other_error) = (estimate(column(mine, "ess")) for mine in (one, other))
+    value, width = mean / rivals, math.exp(1.96 * math.hypot(error / mean, other_error / rivals))
     return f"{value:.2f} ({value / width:.2f} to {value * width:.2f})"
 
 
 def page(cells: dict[Cell, dict]) -> str:
-    """The table, and who is ahead of whom."""
     found = {
         (name, n): mine
         for name in SAMPLERS

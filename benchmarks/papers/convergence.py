@@ -10,9 +10,7 @@ Why two slopes: the error e of the features' gradients falls as D^(-1/2). Where 
 zero the covariance errs by terms in g e and in e^2, D^(-1/2) and D^(-1) together; far from the history g is zero and
 only e^2 is left.
 
-    python -m benchmarks.papers.convergence
-
-Eight minutes of processor time.
+    python -m benchmarks.papers.convergence           # eight minutes of processor time
 """
 
 import math
@@ -20,7 +18,7 @@ import math
 import numpy as np
 
 from benchmarks import provenance, report
-from benchmarks.basics import generators
+from benchmarks.basics import estimate, generators
 from pymc_kameleon.kernels import Gaussian, median_distance
 from pymc_kameleon.numerics.covariance import covariance, summarise
 from pymc_kameleon.numerics.random_features import draw_features, features
@@ -113,8 +111,7 @@ def slope(squares, first):
     def fit(part):
         return float(np.polyfit(log_sizes, 0.5 * np.log(part[first:].mean(axis=1)), 1)[0])
 
-    parts = [fit(part) for part in np.array_split(squares, 10, axis=1)]
-    return fit(squares), float(np.std(parts, ddof=1)) / math.sqrt(len(parts))
+    return fit(squares), estimate(np.array([fit(part) for part in np.array_split(squares, 10, axis=1)]))[1]
 
 
 def table(found, parts, exact):

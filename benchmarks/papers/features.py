@@ -18,14 +18,16 @@ the cost of a draw by the length of the history, KAMH with all of it beside F-KA
 
 import math
 import time
+from collections import namedtuple
 from collections.abc import Callable
+from functools import partial
 from itertools import product
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from benchmarks import report
-from benchmarks.basics import bulk_ess, generators
+from benchmarks.basics import bulk_ess, estimate, generators, timed
 from benchmarks.cells import Benchmark, Cell
 from benchmarks.core import born, run_chain
 from benchmarks.measures import DECILES
@@ -60,32 +62,34 @@ class Run(NamedTuple):
 SLOW = Kameleon.presets["paper"]
 FAST = {**FastKameleon.presets["paper"], "rate": "harmonic"}  # with a trial run of its own, which the preset has within
 ALIKE = {**SLOW, **{name: FAST[name] for name in ("gamma", "local_start", "rate")}}  # the dissertation's KAMH
+WRONG = ", previous state's covariance"
+
+
+def fast(n: int, kind=FastKameleon, trial: type | None = FastKameleon) -> Run:
+    return Run(kind, {**FAST, "n_features": n}, trial)
+
+
+def alike(n: int, kind=Kameleon) -> Run:
+    return Run(kind, {**ALIKE, "n_history": n}, Kameleon)
+
+
 RUNS = {
     "KAMH, n = 1000": Run(Kameleon, SLOW),
     "KAMH, n = 1000, no reverse density": Run(NoReverse, SLOW),
-    **{f"F-KAMH, D = {n}": Run(FastKameleon, {**FAST, "n_features": n}, FastKameleon) for n in (10, 50, 100, 300)},
+    **{f"F-KAMH, D = {n}": fast(n) for n in (10, 50, 100, 300)},
     "F-KAMH, defaults": Run(FastKameleon, {}),
-    **{
-        f"F-KAMH, D = {n}, previous state's covariance": Run(WrongReverseFast, {**FAST, "n_features": n}, FastKameleon)
-        for n in (100, 300)
-    },
-    **{f"F-KAMH, D = {n}, untuned": Run(FastKameleon, {**FAST, "n_features": n}) for n in (50, 300)},
+    **{f"F-KAMH, D = {n}{WRONG}": fast(n, WrongReverseFast) for n in (100, 300)},
+    **{f"F-KAMH, D = {n}, untuned": fast(n, trial=None) for n in (50, 300)},
     "KAMH, n = 600": Run(Kameleon, {**SLOW, "n_history": 600}),
-    "F-KAMH, D = 100, learned at every draw": Run(every_draw, {**FAST, "n_features": 100}, FastKameleon),
-    "KAMH, n = 1000, previous state's covariance": Run(WrongReverse, SLOW),
-    **{f"KAMH, n = {n}, gamma = 0.5": Run(Kameleon, {**ALIKE, "n_history": n}, Kameleon) for n in (1000, 600)},
-    **{
-        f"KAMH, n = {n}, gamma = 0.5, previous state's covariance": Run(
-            WrongReverse, {**ALIKE, "n_history": n}, Kameleon
-        )
-        for n in (1000, 600)
-    },
-    "F-KAMH, D = 600": Run(FastKameleon, {**FAST, "n_features": 600}, FastKameleon),
+    "F-KAMH, D = 100, learned at every draw": fast(100, every_draw),
+    f"KAMH, n = 1000{WRONG}": Run(WrongReverse, SLOW),
+    **{f"KAMH, n = {n}, gamma = 0.5": alike(n) for n in (1000, 600)},
+    **{f"KAMH, n = {n}, gamma = 0.5{WRONG}": alike(n, WrongReverse) for n in (1000, 600)},
+    "F-KAMH, D = 600": fast(600),
 }
 UNIT = "KAMH, n = 1000"
 SLOW_ONES = {"0.2": (UNIT, "KAMH, n = 600"), "0.5": ("KAMH, n = 1000, gamma = 0.5", "KAMH, n = 600, gamma = 0.5")}
 FAST_ONES = tuple(f"F-KAMH, D = {n}" for n in (10, 50, 100, 300, 600))
-WRONG = ", previous state's covariance"
 CHAINS, FEWER, COSTLY = 50, 14, 5  # of what the figures show, of the others, of D = 600
 
 
@@ -114,11 +118,9 @@ def measure(cell: Cell) -> dict[str, Any]:
     chain = run_chain(run.algorithm, density, x, rng, tune=TUNE, draws=cell.budget - TUNE, **options)
     levels = target.level(chain.draws)
     return {
-        "ess": [float(e) for e in bulk_ess(chain.draws[None])],
-        "coverage": [float((levels <= q).mean()) for q in DECILES],
-        "variance": float(np.square(chain.draws[:, 0]).mean()),
-        "acceptance": chain.acceptance,
-    }
+        "ess": bulk_ess(chain.draws[None]).tolist(), "coverage": [float((levels <= q).mean()) for q in DECILES],
+        "variance": float(np.square(chain.draws[:, 0]).mean()), "acceptance": chain.acceptance,
+    }  # fmt: skip
 
 
 def costs(target) -> dict[str, float]:
@@ -142,24 +144,9 @@ def costs(target) -> dict[str, float]:
     return found
 
 
-# --- what is shown -------------------------------------------------------------------------------
-
-
-class Row(NamedTuple):
-    """The chains of one sampler on one target."""
-
-    name: str
-    chains: int
-    ess: float
-    error: float
-    two: float  # the dissertation's measure: the mean over the first two coordinates
-    two_error: float
-    microseconds: float
-    deviation: float
-    noise: float
-    variance: float
-    variance_error: float
-    acceptance: float
+Row = namedtuple(  # the chains of one sampler on one target; two, the dissertation's measure: of two coordinates
+    "Row", "name chains ess error two two_error microseconds deviation noise variance variance_error acceptance"
+)
 
 
 def rows(cells, target) -> dict[str, Row]:
@@ -170,17 +157,12 @@ def rows(cells, target) -> dict[str, Row]:
         if len(mine) < 2:
             continue
         ess = 1000.0 * np.array([c["ess"] for c in mine]) / DRAWS
-        worst, root, two = ess.mean(axis=0).argmin(), math.sqrt(len(mine)), ess[:, :2].mean(axis=1)
-        coverage = np.array([c["coverage"] for c in mine])
-        variance = np.array([c["variance"] for c in mine])
+        coverage, variance = (np.array([c[what] for c in mine]) for what in ("coverage", "variance"))
+        _, error = estimate(coverage)
         found[name] = Row(
-            name, len(mine), float(ess[:, worst].mean()), float(ess[:, worst].std(ddof=1)) / root,
-            float(two.mean()), float(two.std(ddof=1)) / root,
-            about[name],
-            float(np.abs(coverage.mean(axis=0) - DECILES).mean()),
-            math.sqrt(2.0 / math.pi) * float((coverage.std(axis=0, ddof=1) / root).mean()),
-            float(variance.mean()), float(variance.std(ddof=1)) / root,
-            float(np.mean([c["acceptance"] for c in mine])),
+            name, len(mine), *estimate(ess[:, ess.mean(axis=0).argmin()]), *estimate(ess[:, :2].mean(axis=1)),
+            about[name], np.abs(coverage.mean(axis=0) - DECILES).mean(), math.sqrt(2.0 / math.pi) * error.mean(),
+            *estimate(variance), np.mean([c["acceptance"] for c in mine]),
         )  # fmt: skip
     return found
 
@@ -234,17 +216,13 @@ def history_costs() -> str:
         row: list[Any] = [n]
         for sampler in (Kameleon(**{**SLOW, "n_history": n}), FastKameleon(**{**FAST, "n_features": 100})):
             state = sampler.init(rng, past[0])._replace(log_scale=0.0)
-            begin = time.process_time()
-            state = state._replace(model=sampler.learn(rng, state, past))
-            learning = time.process_time() - begin
-            y, least = past[1], math.inf
-            for _ in range(20):
-                sampler.covariance(state.model, y)
-                begin = time.process_time()
+            learning, model = timed(partial(sampler.learn, rng, state, past))
+
+            def hundred(of=sampler, model=model, y=past[1]):
                 for _ in range(100):
-                    sampler.covariance(state.model, y)
-                least = min(least, (time.process_time() - begin) / 100)
-            row += [f"{1e6 * least:.0f}", f"{1e3 * learning:.0f}"]
+                    of.covariance(model, y)
+
+            row += [f"{1e4 * min(timed(hundred)[0] for _ in range(20)):.0f}", f"{1e3 * learning:.0f}"]
         lines.append(row)
     head = ["n", "KAMH, all of it: a covariance, µs", "its refresh, ms", "F-KAMH, D = 100: a covariance, µs",
             "from scratch, ms"]  # fmt: skip
@@ -257,19 +235,13 @@ def update_costs(n_features: int) -> tuple[float, float]:
     unit = draw_features(rng, Gaussian(), 8, n_features, 1.0, "sincos")
     phi = features(rng.standard_normal((5000, 8)), unit)
     cov = np.cov(phi.T)
-    root, found = np.linalg.cholesky(cov + 1e-9 * np.eye(n_features)), []
-    for how in (lambda: cholesky_update(root, phi[0]), lambda: _roots(cov, unit, 1.0)):
-        times = []
-        for _ in range(20):
-            begin = time.process_time()
-            how()
-            times.append(time.process_time() - begin)
-        found.append(1e6 * min(times))
-    return found[0], found[1]
+    root = np.linalg.cholesky(cov + 1e-9 * np.eye(n_features))
+    ways = (lambda: cholesky_update(root, phi[0]), lambda: _roots(cov, unit, 1.0))
+    once, anew = (1e6 * min(timed(how)[0] for _ in range(20)) for how in ways)
+    return once, anew
 
 
 def page(cells: dict[Cell, dict]) -> str:
-    """Tables by target, what is wrong, costs."""
     found = {target: rows(cells, target) for target in TARGETS}
     least = min(r.chains for t in found.values() for r in t.values())
     about = next(m for c, m in cells.items() if c.sampler == COSTS)

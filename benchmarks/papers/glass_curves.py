@@ -11,7 +11,7 @@ its paper, and cold; the present KamiltonianStep's sampler beside them.
 """
 
 import math
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -21,11 +21,11 @@ from benchmarks.basics import bulk_ess, generators
 from benchmarks.cells import Benchmark, Cell
 from benchmarks.core import run_chain
 from benchmarks.measures import mmd
+from benchmarks.papers.kameleon_targets import metropolis
 from benchmarks.report import middle
 from pymc_kameleon.datasets import load_glass
 from pymc_kameleon.gp.data import Whitening
 from pymc_kameleon.gp.estimator import GPClassificationEstimator
-from pymc_kameleon.samplers.adaptive_metropolis import AdaptiveMetropolis
 from pymc_kameleon.samplers.kameleon.full import Kameleon
 from pymc_kameleon.samplers.kamiltonian.scores.estimators import LiteKamiltonian
 from pymc_kameleon.samplers.kamiltonian.values.sampler import ValueKamiltonian
@@ -49,28 +49,19 @@ class Posterior:
         self.rng = rng
 
     def __call__(self, theta):
-        """Log prior plus log estimate."""
         if np.abs(theta).max() > 60.0:  # eleven prior sds away
             return -math.inf
         return self.estimate(self.rng, theta) - 0.5 * float(np.square((theta - MEAN) / SD).sum())
 
 
-def values(**options):
-    """KamiltonianStep's sampler, told the length of tuning as the step should be."""
-    return ValueKamiltonian(tune=TUNE, **options)
-
-
 def sampler(name, history):
-    recursive = {"covariance": "recursive"}
     lite = LiteKamiltonian.presets["paper"]
     return {
-        "SM": (AdaptiveMetropolis, {"covariance": "identity", "scaling": "fixed"}),
-        "AM-FS": (AdaptiveMetropolis, {**recursive, "scaling": "fixed"}),
-        "AM-LS": (AdaptiveMetropolis, recursive),
+        **metropolis(),
         "KAMH-LS": (Kameleon, Kameleon.presets["paper"]),
         "KMC lite, cold": (LiteKamiltonian, lite),
         "KMC lite, history given": (LiteKamiltonian, {**lite, "history": history}),
-        "KamiltonianStep, defaults": (values, {}),
+        "KamiltonianStep, defaults": (partial(ValueKamiltonian, tune=TUNE), {}),  # told it, as the step should be
     }[name]
 
 
@@ -105,15 +96,10 @@ def measure(cell: Cell) -> dict[str, Any]:
     except ValueError as error:  # a published cold start may end where no trajectory goes
         return {"failed": str(error)[:80]}
     return {
-        "acceptance": chain.acceptance,
-        "ess": float(bulk_ess(chain.draws[None]).min()),
-        "evaluations": chain.evaluations,
+        "acceptance": chain.acceptance, "ess": float(bulk_ess(chain.draws[None]).min()),
+        "evaluations": chain.evaluations, "mmd": [mmd(chain.draws[:k], pooled) for k in TIMES],
         "norm": [float(np.linalg.norm(chain.draws[:k].mean(0) - pooled.mean(0))) for k in TIMES],
-        "mmd": [mmd(chain.draws[:k], pooled) for k in TIMES],
-    }
-
-
-# --- what is shown -------------------------------------------------------------------------------
+    }  # fmt: skip
 
 
 def floors(long) -> dict[str, list[float]]:
@@ -154,7 +140,6 @@ HEAD = (
 
 
 def page(cells: dict[Cell, dict]) -> str:
-    """The result."""
     found, about = by_name(cells), next(m for c, m in cells.items() if c.sampler == LONG_RUN)
     floor, ess = about["floors"], about["ess"]
     failed = [c.key for c, m in cells.items() if "failed" in m]

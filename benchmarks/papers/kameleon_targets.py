@@ -11,6 +11,7 @@ median heuristic; beside them the package's present defaults.
     python -m benchmarks.papers.kameleon_targets          # twenty minutes
 """
 
+from collections import namedtuple
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -55,16 +56,21 @@ def kamh(**options):
     return Scheduled(inner=Kameleon(**{**Kameleon.presets["paper"], **options}), schedule="root")
 
 
-def sampler(name: str, start: str, setting: Setting):
-    """What makes the sampler, and its options."""
-    exact = start == "exact"
-    recursive = {"covariance": "recursive"}
-    if exact:
-        recursive["initial_scale"] = np.array(setting.scales)
+def metropolis(**known) -> dict[str, tuple]:
+    """The papers' own: isotropic, adaptive with a fixed scale, adaptive with a learned one."""
+    recursive = {"covariance": "recursive", **known}
     return {
         "SM": (AdaptiveMetropolis, {"covariance": "identity", "scaling": "fixed"}),
         "AM-FS": (AdaptiveMetropolis, {**recursive, "scaling": "fixed"}),
         "AM-LS": (AdaptiveMetropolis, recursive),
+    }
+
+
+def sampler(name: str, start: str, setting: Setting):
+    """What makes the sampler, and its options."""
+    exact = start == "exact"
+    return {
+        **metropolis(**({"initial_scale": np.array(setting.scales)} if exact else {})),
         "KAMH-LS": (kamh, {"lengthscale": setting.lengthscale} if exact else {}),
         "AM, defaults": (AdaptiveMetropolis, {}),
         "KAMH, defaults": (Kameleon, {}),
@@ -86,28 +92,15 @@ def measure(cell: Cell) -> dict[str, Any]:
     levels, ends = target.level(chain.draws), (TIMES * half).astype(int)
     coverage = np.array([[(levels[:n] <= q).mean() for q in DECILES] for n in ends])
     return {
-        "acceptance": chain.acceptance,
-        "ess": [float(e) for e in bulk_ess(chain.draws[None])],
+        "acceptance": chain.acceptance, "ess": bulk_ess(chain.draws[None]).tolist(),
         "norm": [float(np.linalg.norm(chain.draws[:n].mean(0) - target.mean)) for n in ends],
-        "deviation": [float(e) for e in np.abs(coverage - DECILES).mean(axis=1)],
-        "coverage": [float(c) for c in coverage[-1]],
-    }
+        "deviation": np.abs(coverage - DECILES).mean(axis=1).tolist(), "coverage": coverage[-1].tolist(),
+    }  # fmt: skip
 
 
-# --- what is shown -------------------------------------------------------------------------------
-
-
-class Row(NamedTuple):
-    """The chains of one sampler: arrays by chain."""
-
-    target: str
-    start: str
-    name: str
-    acceptance: np.ndarray
-    ess: np.ndarray  # (chains, d)
-    norm: np.ndarray  # (chains, times)
-    deviation: np.ndarray  # (chains, times)
-    pooled: float  # deviation of all chains together at the end
+# the chains of one sampler: arrays by chain, ESS by coordinate too, norm and deviation by time; pooled is the deviation
+# of all chains together at the end
+Row = namedtuple("Row", "target start name acceptance ess norm deviation pooled")
 
 
 def rows(cells) -> list[Row]:
@@ -199,12 +192,10 @@ def draw_figure(found: list[Row]) -> None:
         panel.set_xlabel("draws after burn-in, thousands", fontsize=12)
     handles, labels = panels[1, 0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="lower center", ncols=6, frameon=False, fontsize=12)
-    figure.tight_layout(rect=(0, 0.03, 1, 1))
-    report.save_figure(figure, "paper_kameleon_targets")
+    report.save_figure(figure, "paper_kameleon_targets", rect=(0, 0.03, 1, 1))
 
 
 def page(cells: dict[Cell, dict]) -> str:
-    """The result."""
     found = rows(cells)
     draw_figure(found)
     return "\n\n".join([

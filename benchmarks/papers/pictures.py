@@ -52,7 +52,6 @@ def cost(x, y, points, b, kernel, l):
 
 
 def cost_gradient(x, y, points, b, kernel, l):
-    """Its gradient at one x (d,)."""
     at = np.vstack([y[None], points])
     return -2.0 / l * kernel.gradient(x / l, at / l).T @ np.concatenate([[1.0], b])
 
@@ -88,7 +87,6 @@ def draw_cost():
     panels[0].set_ylabel("x₂", fontsize=12)
     panels[0].legend(loc="upper center", fontsize=11)
     figure.suptitle("g for two draws of the weights (light: large), and the way down", fontsize=13)
-    figure.tight_layout()
     report.save_figure(figure, "paper_cost")
     return spread_of_gradients(rng, y, points, kernel, l, nu)
 
@@ -147,7 +145,6 @@ def measure(cell: Cell) -> dict:
             legend.remove()
         for kernel in kernels_of(step.sampler, step.algorithm_state):
             cells.append(f"{alignment(name, kernel, exact):.2f}")
-    figure.tight_layout()
     report.save_figure(figure, f"paper_proposals_{list(STEPS).index(cell.sampler) + 1}", 70)
     return {"row": cells}
 
@@ -181,7 +178,6 @@ def draw_ellipses():
     panel.plot(*points.T, ".", color="C1", ms=8)
     panel.set(xlabel="x₁", ylabel="x₂", xlim=(-30, 30), ylim=(-25, 45))
     panel.legend(frameon=False)
-    figure.tight_layout()
     report.save_figure(figure, "paper_ellipses", 80)
     table = []
     for name in ("sincos", "cos"):
@@ -248,7 +244,6 @@ def draw_fields():
     panels[3].set_title("acceptance probability", fontsize=13)
     panels[3].legend(frameon=False, fontsize=11)
     panels[0].set_ylabel("x₂")
-    figure.tight_layout()
     report.save_figure(figure, "paper_fields", 85)
     return table
 

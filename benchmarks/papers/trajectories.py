@@ -9,9 +9,7 @@ Beside it HMC with the true gradient, and KAMH with the same n = 2,000 points in
 23.4 % of its proposals from the origin are accepted: what differs is how far these go. "Distance" is the root mean
 square of the accepted moves, refused ones as zeros, over sqrt(d): that of an independent draw is 1.
 
-    python -m benchmarks.papers.trajectories
-
-Ten minutes of processor time.
+    python -m benchmarks.papers.trajectories           # ten minutes of processor time
 """
 
 import math
@@ -19,7 +17,7 @@ import math
 import numpy as np
 
 from benchmarks import provenance, report
-from benchmarks.basics import generators, leapfrog
+from benchmarks.basics import estimate, generators, leapfrog
 from pymc_kameleon.kernels import get_kernel, median_distance
 from pymc_kameleon.numerics.normal_steps import draw_step, log_step_density
 from pymc_kameleon.samplers.kameleon.full import Kameleon
@@ -100,8 +98,7 @@ def measure():
     mean, error, far = np.empty((3, *shape))
     for (k, i, j), rng in zip(np.ndindex(shape), generators(SEED, math.prod(shape)), strict=True):
         found, squares = trajectories(rng, KINDS[k], DIMENSIONS[i], SIZES[j])
-        by_fit = found.mean(axis=1)
-        mean[k, i, j], error[k, i, j] = by_fit.mean(), by_fit.std(ddof=1) / math.sqrt(FITS[SIZES[j]])
+        mean[k, i, j], error[k, i, j] = estimate(found.mean(axis=1))
         far[k, i, j] = distance(found, squares, DIMENSIONS[i])
         if j == len(SIZES) - 1:
             print(KINDS[k], DIMENSIONS[i], np.round(mean[k, i], 2), flush=True)

@@ -6,19 +6,17 @@ the same samplers frozen after the dropped half: shares of the draws inside the 
 of two degrees of freedom, in two dimensions. *Figure 6.2*: the last 350 draws. *Figure 6.3*: autocorrelations on pi_4.
 *Figure 6.4*: Geweke scores on pi_3.
 
-    python -m benchmarks.papers.twisted
-
-Four minutes of processor time.
+    python -m benchmarks.papers.twisted           # four minutes of processor time
 """
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from scipy.stats import chi2
 
 from benchmarks import provenance, report
-from benchmarks.basics import Counted, autocorrelation, autocorrelation_time, generators
-from benchmarks.core import born
+from benchmarks.basics import autocorrelation, autocorrelation_time, generators
+from benchmarks.core import run_chain
 from benchmarks.measures import confidence_regions
 from pymc_kameleon.samplers.adaptive_metropolis import AdaptiveMetropolis
 from pymc_kameleon.samplers.shape_learners.cma import CMA
@@ -33,39 +31,21 @@ SAMPLERS: dict[str, tuple[type, dict[str, Any]]] = {
     "(1+1)-CMA": (CMA, CMA.presets["paper"]),
 }
 ENDS = ("for ever", "frozen")
-SHOWN = 350
-LAGS = 1000
+SHOWN, LAGS = 350, 1000
 # Table 6.1; ".52 .92" of its last row are misprints of .052 .092
 PRINTED = {
-    "AM": ".07 .083 .113 .007",
-    "M-GaA": ".061 .1 .11 .142",
-    "(1+1)-CMA": ".028 .073 .093 .105",
+    "AM": ".07 .083 .113 .007", "M-GaA": ".061 .1 .11 .142", "(1+1)-CMA": ".028 .073 .093 .105",
     "independent draws": ".055 .093 .108 .142; .054 .09 .11 .135; .52 .92 .108 .142",
-}
+}  # fmt: skip
 
 
-class Cell(NamedTuple):
-    """The chains of one sampler on one target."""
-
-    acceptance: float
-    draws: np.ndarray  # (chains, n, d), after the dropped half
-
-
-def chains(target, name, frozen, repeats, draws) -> Cell:
+def chains(target, name, frozen, repeats, draws) -> tuple[float, np.ndarray]:
+    """Mean acceptance, and draws after the dropped half, (chains, n, d)."""
     kind, options = SAMPLERS[name]
-    dim = target.dim
-    kept, acceptance = np.empty((repeats, draws // 2, dim)), 0.0
-    for k, rng in enumerate(generators(SEED, repeats)):
-        density = Counted(target.numba_log_density)
-        life, evaluate = born(kind(**options), density, np.zeros(dim), rng)
-        for _ in range(draws // 2):
-            life.draw(evaluate)
-        if frozen:
-            life.freeze()
-        for n in range(draws // 2):
-            acceptance += life.draw(evaluate).accept_prob
-            kept[k, n] = life.here.position
-    return Cell(acceptance / kept[..., 0].size, kept)
+    how = {"tune": draws // 2, "draws": draws // 2, "frozen": frozen, **options}
+    start, density = np.zeros(target.dim), target.numba_log_density
+    made = [run_chain(kind, density, start, rng, **how) for rng in generators(SEED, repeats)]
+    return float(np.mean([chain.acceptance for chain in made])), np.array([chain.draws for chain in made])
 
 
 def geweke(draws, first=0.1, segments=20):
@@ -84,10 +64,10 @@ def geweke(draws, first=0.1, segments=20):
     return np.array(found)
 
 
-def format_row(target_name, target, name, end, cell) -> list[str]:
-    regions = confidence_regions(np.array([target.level(x) for x in cell.draws]))
+def format_row(target_name, target, name, end, acceptance, draws) -> list[str]:
+    regions = confidence_regions(np.array([target.level(x) for x in draws]))
     shares = [f"{100 * c:.1f} ± {100 * s:.1f}" for c, s in zip(*regions, strict=True)]
-    return [target_name, name, end, f"{cell.acceptance:.2f}", *shares]
+    return [target_name, name, end, f"{acceptance:.2f}", *shares]
 
 
 def inside_untwisted(draws) -> str:
@@ -101,7 +81,7 @@ def inside_untwisted(draws) -> str:
 def table_of_the_thesis(a) -> list[list[str]]:
     target = TwistedGaussian(4, 2)
     exact = target.sample(np.random.default_rng(SEED), a.repeats * a.draws // 2).reshape(a.repeats, -1, 2)
-    drawn = {name: chains(target, name, False, a.repeats, a.draws).draws for name in SAMPLERS}
+    drawn = {name: chains(target, name, False, a.repeats, a.draws)[1] for name in SAMPLERS}
     return [[n, PRINTED[n], inside_untwisted(x)] for n, x in {**drawn, "independent draws": exact}.items()]
 
 
@@ -109,7 +89,7 @@ def draw_autocorrelations(cells):
     figure, panels = report.subplots(1, 2, figsize=(13, 4.2), sharey=True)
     times = {}
     for name, style in zip(SAMPLERS, ("C0-", "C1--", "C3:"), strict=True):
-        draws = cells["π₄", name, "for ever"].draws
+        draws = cells["π₄", name]
         for i, panel in enumerate(panels):
             curve = autocorrelation(draws[:, :, i].astype(float)).mean(axis=0)
             panel.plot(curve[:LAGS], style, lw=2, label=name)
@@ -118,7 +98,6 @@ def draw_autocorrelations(cells):
         times[name] = float(np.median(autocorrelation_time(draws[:, :, 0].astype(float))))
     panels[0].set_ylabel("autocorrelation", fontsize=12)
     panels[0].legend(frameon=False, fontsize=11)
-    figure.tight_layout()
     report.save_figure(figure, "paper_autocorrelations", 80)
     return times
 
@@ -129,7 +108,7 @@ def draw_scatter(cells):
     for column, (target_name, target) in zip(panels.T, TARGETS.items(), strict=True):
         exact = target.sample(rng, 3000)
         for panel, name in zip(column, SAMPLERS, strict=True):
-            last = cells[target_name, name, "for ever"].draws[0, -SHOWN:]
+            last = cells[target_name, name][0, -SHOWN:]
             panel.plot(*exact[:, :2].T, ".", color="0.8", ms=3, label="independent draws")
             panel.plot(*last[:, :2].T, "+", color="C3", ms=6, mew=1.2, label=f"the last {SHOWN} draws")
             panel.set_title(f"{name}, {target_name}", fontsize=12)
@@ -137,15 +116,14 @@ def draw_scatter(cells):
     figure.legend(handles, labels, loc="lower center", ncols=2, frameon=False, fontsize=12)
     figure.supxlabel("x₁", y=0.04)
     figure.supylabel("x₂")
-    figure.tight_layout(rect=(0.01, 0.05, 1, 1))
-    report.save_figure(figure, "paper_twisted", 80)
+    report.save_figure(figure, "paper_twisted", 80, rect=(0.01, 0.05, 1, 1))
 
 
 def draw_geweke(cells):
     figure, panels = report.subplots(1, len(SAMPLERS), figsize=(13, 4.2), sharey=True)
     shares = {}
     for panel, name in zip(panels, SAMPLERS, strict=True):
-        scores = geweke(cells["π₃", name, "for ever"].draws)
+        scores = geweke(cells["π₃", name])
         where = np.linspace(0.0, 0.4, len(scores))
         panel.axhspan(-1.96, 1.96, color="0.92", lw=0, zorder=0)
         for i in range(2):
@@ -156,7 +134,6 @@ def draw_geweke(cells):
         panel.set_xlabel("where the first tenth begins", fontsize=12)
     panels[0].set_ylabel("Geweke score\n(grey: within 1.96)", fontsize=12)
     panels[0].legend(frameon=False, fontsize=11)
-    figure.tight_layout()
     report.save_figure(figure, "paper_geweke", 80)
     return shares
 
@@ -169,11 +146,11 @@ def page(a) -> str:
     for target_name, target in TARGETS.items():
         for name in SAMPLERS:
             for end in ENDS:
-                cell = chains(target, name, end == "frozen", a.repeats, a.draws)
-                lines.append(format_row(target_name, target, name, end, cell))
+                acceptance, draws = chains(target, name, end == "frozen", a.repeats, a.draws)
+                lines.append(format_row(target_name, target, name, end, acceptance, draws))
                 print(lines[-1], flush=True)
                 if end == "for ever":
-                    cells[target_name, name, end] = cell._replace(draws=cell.draws.astype(np.float32))
+                    cells[target_name, name] = draws.astype(np.float32)
     draw_scatter(cells)
     times, shares = draw_autocorrelations(cells), draw_geweke(cells)
     sections = [

@@ -16,7 +16,6 @@ class NoReverse(Kameleon):
     """KAMH that takes its proposal for symmetric: not a sampler of the target."""
 
     def propose(self, rng, x, state):
-        """See :class:`pymc_kameleon.samplers.seam.Sampler`."""
         return super().propose(rng, x, state)._replace(log_q_ratio=0.0)  # the error
 
 
@@ -26,11 +25,9 @@ class PreviousCovariance(LocalMoves):
     right: ClassVar[type[LocalMoves]]
 
     def init(self, rng, x, known=NOTHING):
-        """See :class:`pymc_kameleon.samplers.seam.Sampler`."""
         return super().init(rng, x, known), None
 
     def propose(self, rng, x, state):
-        """See :class:`pymc_kameleon.samplers.seam.Sampler`."""
         inner, previous = state
         proposal = super().propose(rng, x, inner)
         if proposal.move != "local" or previous is None:
@@ -42,20 +39,17 @@ class PreviousCovariance(LocalMoves):
         return proposal._replace(log_q_ratio=reverse - forward)
 
     def place(self, state, point, proposal=None):
-        """See :class:`pymc_kameleon.samplers.seam.Sampler`."""
         inner, previous = state
         if proposal is not None:
             previous = inner.covariance
         return super().place(inner, point, proposal), previous
 
     def adapt(self, rng, state, outcome):
-        """See :class:`pymc_kameleon.samplers.seam.Sampler`."""
         inner, previous = state
         own = self.right(**{name: getattr(self, name) for name in self.defaults()})
         return own.adapt(rng, inner, outcome), previous
 
     def freeze(self, state):
-        """See :class:`pymc_kameleon.samplers.seam.Sampler`."""
         return super().freeze(state[0]), state[1]
 
 

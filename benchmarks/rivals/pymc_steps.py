@@ -34,7 +34,6 @@ class Difference(Op):
         self.value = value
 
     def make_node(self, x):
-        """A vector in, a vector out."""
         return Apply(self, [x], [pt.dvector()])
 
     def perform(self, node, inputs, outputs):
@@ -62,23 +61,18 @@ class Value(Op):
         return self.last[1]
 
     def make_node(self, x):
-        """A vector in, a number out."""
         return Apply(self, [pt.as_tensor(x)], [pt.dscalar()])
 
     def perform(self, node, inputs, outputs):
-        """Evaluate."""
         outputs[0][0] = np.asarray(self.at(np.asarray(inputs[0], dtype=float)))
 
     def pullback(self, inputs, outputs, cotangents):
-        """By differences."""
         return [cotangents[0] * Difference(self)(inputs[0])]
 
     def L_op(self, inputs, outputs, cotangents):  # PyTensor before 3
-        """By differences."""
         return self.pullback(inputs, outputs, cotangents)
 
     def grad(self, inputs, cotangents):
-        """By differences."""
         return [cotangents[0] * Difference(self)(inputs[0])]
 
 

@@ -18,7 +18,6 @@ PACKAGES = {"pm.DEMetropolisZ": "pymc", "pm.Slice": "pymc", "pm.Metropolis": "py
 
 
 def measure(cell: Cell) -> dict:
-    """What is stored of a cell."""
     return measured(cell, posterior(cell.problem), reference(cell.problem))
 
 
@@ -61,9 +60,6 @@ def judged(chains: list[drive.Chain], known: Reference) -> dict:
     }  # fmt: skip
 
 
-# --- tables -----------------------------------------------------------------------------------------
-
-
 def tables(cells: dict[Cell, dict], dimensions: dict[str, int]) -> list[str]:
     """Models by steps: efficiency, in short, arrivals, errors; ``dimensions`` of the models, in their order."""
     found: dict[tuple[str, str], list[dict]] = {}
@@ -98,7 +94,6 @@ def tables(cells: dict[Cell, dict], dimensions: dict[str, int]) -> list[str]:
 
 
 def page(cells: dict[Cell, dict]) -> str:
-    """The whole result."""
     from benchmarks.textbook import MODELS
 
     text = (
@@ -127,13 +122,11 @@ def efficiency(runs) -> str:
 
 
 def arrival(runs) -> str:
-    """Chain by chain."""
     pairs = [pair for c in runs for pair in zip(c["arrived"], c["below"], strict=True)]
     return ", ".join(f"no ({b:.3g})" if a is None else f"{a}" for a, b in pairs)
 
 
 def summary(step, found) -> list[str]:
-    """A step's row."""
     own = {m: runs for (m, s), runs in found.items() if s == step}
     converged = [m for m, runs in own.items() if _worst_rhat(runs) < CONVERGED]
     good = [m for m in converged if min(c["ess"] for c in own[m]) >= GOOD]

@@ -32,7 +32,6 @@ class Reference(NamedTuple):
 
     @classmethod
     def of(cls, stored: dict) -> "Reference":
-        """Of what is stored."""
         arrays = (np.array(stored[f]) for f in ("mean", "sd", "q05", "q95", "ess"))
         return cls(*arrays, stored["rhat"], stored["level"])
 
@@ -74,7 +73,6 @@ class Posterior:
         return np.array([self.start(rng) for rng in generators([number(self.name), seed], chains)])
 
     def to_point(self, x: np.ndarray) -> dict[str, np.ndarray]:
-        """The dictionary that a step takes."""
         return self._density.update(self.point, np.ascontiguousarray(x))
 
     def ravel(self, point: dict[str, np.ndarray]) -> np.ndarray:
@@ -92,7 +90,6 @@ def _has_gradient(model) -> bool:
 
 @cache
 def posterior(name: str) -> Posterior:
-    """Compiled once in a process."""
     return Posterior(name)
 
 

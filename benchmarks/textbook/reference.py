@@ -133,7 +133,6 @@ def _descend(negative, x, factor):
 
 
 def make(name: str, seed: int = 1) -> dict:
-    """What is stored of a model."""
     posterior = Posterior(name)
     draws, log_density = by_nuts(posterior, seed)
     best = float(np.max(log_density))

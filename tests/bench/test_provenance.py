@@ -69,13 +69,31 @@ def test_a_change_of_words_is_the_same_code(old, new, same, tmp_path, monkeypatc
     assert (len(found) == 1) == same
 
 
+def test_what_only_speaks_makes_no_result_stale_but_that_of_what_is_said(tmp_path, monkeypatch):
+    monkeypatch.setattr(provenance, "PACKAGE", tmp_path)
+    spoken, other = tmp_path / "verdict" / "report.py", tmp_path / "verdict" / "convergence.py"
+    spoken.parent.mkdir()
+    assert all((provenance.ROOT / "pymc_kameleon" / path).exists() for path in provenance.SPEAK)
+
+    def codes(say, judge):
+        spoken.write_text(f"x = {say!r}", "utf-8")
+        other.write_text(f"x = {judge!r}", "utf-8")
+        provenance.code.cache_clear()
+        return provenance.code("textbook"), provenance.code("verdicts")
+
+    before, after, judged = codes("a", "a"), codes("b", "a"), codes("b", "b")
+    provenance.code.cache_clear()
+    assert before[0] == after[0] != judged[0]
+    assert len({before[1], after[1], judged[1]}) == 3
+
+
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
     """Results elsewhere, and code that is "one"."""
     for module in (cells, report):
         monkeypatch.setattr(module, "RESULTS", tmp_path)
     monkeypatch.setattr(provenance, "FOLDER", tmp_path)
-    monkeypatch.setattr(provenance, "code", lambda: "one")
+    monkeypatch.setattr(provenance, "code", lambda name: "one")
     return tmp_path
 
 
@@ -115,7 +133,7 @@ def test_fresh_makes_anew_what_other_code_made_and_nothing_else(folder, monkeypa
     assert provenance.code_of("textbook") == "one"
     command(benchmark, "--fresh")
     assert len(calls) == 8
-    monkeypatch.setattr(provenance, "code", lambda: "two")
+    monkeypatch.setattr(provenance, "code", lambda name: "two")
     assert "textbook" in provenance.stale()
     command(benchmark, "--samplers", "ours", "--problems", "a")
     assert len(calls) == 8  # what is stored stands
