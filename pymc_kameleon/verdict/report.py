@@ -11,6 +11,7 @@ from pymc_kameleon.steps.noise.noisy_factors import noisy_names
 from pymc_kameleon.steps.pooled_trace import group, plain
 from pymc_kameleon.steps.prior_scale import finite_ends
 from pymc_kameleon.steps.told import advice
+from pymc_kameleon.steps.told.surrogate_report import beyond_noise
 from pymc_kameleon.steps.told.watch import MODELLED
 from pymc_kameleon.verdict import control_variates, convergence, doubts, of_steps
 
@@ -122,7 +123,8 @@ def _noise(idata: Any, noisy: str, noise_sd: float) -> Iterator[str]:
         return
     low, high = noise_probe.BEST_SD
     found = idata["sample_stats"]
-    work = ", ".join(f"{w:.0f}" for w in found["work"].values[:, -1]) if "work" in found else ""
+    # two steps of one model have a value each
+    work = ", ".join(f"{w:.0f}" for w in np.ravel(found["work"].values[:, -1])) if "work" in found else ""
     yield (
         f"The noise of {noisy or 'the log density'} had a standard deviation of {noise_sd:.2g} late in tuning, "
         f"in the noisiest chain ({low} to {high} is best){f'; work is {work} in the chains' if work else ''}."
@@ -297,7 +299,7 @@ def _advice(
         helps.append(_longer(more, attributes, n, wanted))
     elif cut or convergence.agreement(judged) >= convergence.STRICTLY:
         helps.append(_longer(2, attributes, n, wanted))
-    error = float(attributes.get("residual_sd", 0.0)) ** 2 - 1.5 * noise_sd**2  # estimated from a sticky chain
+    error = beyond_noise(float(attributes.get("residual_sd", 0.0)), noise_sd)
     wrong = attributes.get("surrogate") == "none" or error > 1.0
     if wrong:
         if "evaluations" in attributes:

@@ -155,6 +155,25 @@ def test_the_measured_noise_is_told_and_less_is_advised_where_it_is_too_much(sd)
     assert "another parametrisation" in pk.report(worse)
 
 
+def test_two_steps_on_one_noisy_model_have_their_noise_told():
+    """PyMC puts equal names of two steps into one statistic with an axis more."""
+    made = run()
+    for name, value in (("noise_sd", 1.3), ("work", 40.0)):
+        both = np.stack([np.full(made["sample_stats"]["accept"].shape, v) for v in (value, math.nan)], axis=2)
+        made["sample_stats"][name] = (("chain", "draw", f"{name}_dim"), np.nan_to_num(both, nan=value / 2))
+    assert "had a standard deviation of 1.3 late in tuning" in pk.report(made, noisy_model())
+
+
+@pytest.mark.parametrize(("failed", "moves", "wall"), [(16, 326, False), (160, 3260, True), (30, 326, True)])
+def test_few_moves_that_fail_beyond_the_outermost_draws_are_no_wall_yet(failed, moves, wall):
+    """.049 of 326 moves is .04 within two standard errors (.012), of 3,260 it is not (.004)."""
+    n = 10 * moves + 1
+    x = np.arange(n, dtype=float)[None]
+    accept = np.ones((1, n))
+    accept[0, n - failed :] = 0.0
+    assert doubts._moves_fail_beyond(x, np.ones((1, n), bool), accept) == wall
+
+
 def test_a_step_that_keeps_no_estimate_is_not_usable_on_a_noisy_model():
     made = run()
     assert pk.report(made, noisy_model()).startswith(USABLE)

@@ -89,6 +89,23 @@ def test_arms_are_tried_again_when_the_evaluations_have_grown():
         assert after.tried == (evaluations if again else 200)
 
 
+def test_of_given_times_no_free_chain_is_run_and_the_longest_arm_begins_as_the_best(monkeypatch):
+    known = {}
+    for name, choice in (("dear", kamiltonian_worth.DEAR), ("cheap", kamiltonian_worth.CHEAP)):
+        with monkeypatch.context() as patched:
+            runs = []
+            patched.setattr(
+                kamiltonian_worth, "free_chains", lambda *_, runs=runs: (runs.append(1), (np.ones((6, 2, 3)), 1.0))[1]
+            )
+            known[name] = kamiltonian_worth.after_refit(
+                np.random.default_rng(0), kamiltonian_worth.empty(3, choice), normal_dynamics(), 0.1, np.ones(3), 100,
+                choice,
+            )  # fmt: skip
+        assert bool(runs) == (name == "cheap")
+    np.testing.assert_array_equal(known["dear"].times, kamiltonian_worth.DEAR.times)
+    assert kamiltonian_worth.shares(known["dear"]).argmax() == len(kamiltonian_worth.DEAR.arms)
+
+
 def test_a_region_that_trajectories_leave_does_not_shrink_the_step():
     """However small the steps, the path leaves D: its stability until there is what the step size is tuned by."""
     dynamics = normal_dynamics(step_size=0.3)

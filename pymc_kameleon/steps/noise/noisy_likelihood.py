@@ -36,7 +36,8 @@ class NoisyLogLikelihood(RNGConsumerOp):
         hundredth and a hundred times what is given, until the sd of the log estimate along the chain is some 1.2 to 1.5
         (Doucet, Pitt, Deligiannidis & Kohn, 2015, section 3.4), but below what is given only while no pair of estimates
         late in tuning differs by more; afterwards it is fixed. They log what they chose, and have the statistics
-        ``work`` and ``work_spent``. Estimators of one model are raised and lowered by one factor.
+        ``work`` and ``work_spent`` (``noise_sd`` they have without it, too). Estimators of one model are raised and
+        lowered by one factor.
         Whatever else evaluates the model takes N as given, :func:`pymc_kameleon.sample` included. Not together with
         ``auxiliary_shape``. Default: the estimator's own business.
 

@@ -47,7 +47,12 @@ class Report(NamedTuple):
     @property
     def is_inaccurate(self) -> bool:
         """Whether the surrogate is too wrong along the chain for long moves to be accepted."""
-        return self.residual_sd**2 - 1.5 * self.noise_sd**2 > INACCURATE**2
+        return beyond_noise(self.residual_sd, self.noise_sd) > INACCURATE**2
+
+
+def beyond_noise(residual_sd: float, noise_sd: float) -> float:
+    """The residual's variance that noise leaves; estimated from a sticky chain, that of noise is half again as much."""
+    return residual_sd**2 - 1.5 * noise_sd**2
 
 
 def describe(report: Report, wanted: int | None) -> str | None:
