@@ -307,7 +307,9 @@ def _advice(
         if noise_sd or not noisy:
             helps.append("another parametrisation (logarithms of scales, non-centred hierarchies)")
     if noise_sd > noise_probe.TOO_MUCH or (wrong and noisy and not noise_sd):
-        helps.append(f"less noise (more work for the estimator of {noisy})" if noisy else "less noise (more work)")
+        measured = "" if noise_sd else ", if there is much, which nothing has measured here"
+        estimator = f" for the estimator of {noisy}" if noisy else ""
+        helps.append(f"less noise{measured} (more work{estimator})")
     if "missed_where" in attributes:
         helps.append("more evaluations for tuning, and another seed with initvals='prior' to compare")
     if n < 50 and ess.value >= convergence.FEW:
