@@ -441,6 +441,8 @@ MUTATIONS = [
     Mutation("verdict/doubts", "distance.min()) >= LITTLE)", "distance.min()) >= 0.0)", "a prior's end is a wall, a hundredth missing refuses a run", "test_report.py -k 'prior or worth'"),
     Mutation("steps/told/watch", "        if rivals:\n", "        if False:\n", "another mode goes unsaid", "test_another_mode.py"),
     Mutation("samplers/pooled/production", "(*chains.far, *others)", "others", "no look from the prior's draws", "test_pooled.py -k prior"),
+    Mutation("samplers/pooled/checks/looks", "climb.log_densities[climb.current] >= self.draws.lowest)", "True)",
+             "a climb that stopped on a slope has ended", "test_pooled.py -k slope"),
     Mutation("samplers/pooled/checks/looks", "MISSING = 3.0", "MISSING = 9.0", "a mode eight sds away goes unsaid", "test_pooled.py -k missing"),
     Mutation("samplers/pooled/checks/looks", "np.quantile(constants, 0.99)", "np.median(constants)", "a bend is a gap", "test_pooled.py -k missing"),
     Mutation("steps/base", "for n, shown in NUTS_HAS.items() if beside}", "for n, shown in NUTS_HAS.items() if False}",

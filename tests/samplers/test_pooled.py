@@ -11,6 +11,7 @@ import pytest
 from pymc_kameleon.numerics import evaluations
 from pymc_kameleon.samplers.arrival import beside as arrival_beside
 from pymc_kameleon.samplers.arrival import phase as arrival
+from pymc_kameleon.samplers.arrival.state import Near
 from pymc_kameleon.samplers.kamiltonian.values import sampler as value_kamiltonian
 from pymc_kameleon.samplers.kamiltonian.values.sampler import SAMPLER
 from pymc_kameleon.samplers.pooled import ahead as pooled_ahead
@@ -567,6 +568,19 @@ def test_a_mode_without_draws_is_told(one):
     assert (told.climbs, told.met) == (8, 4)
     assert 0 < 100 - found.left <= 100
     assert looked((4, 4), [one], left=7)[0].left == 0  # and no more than are allowed
+
+
+def test_a_climb_that_stopped_on_a_slope_climbs_on():
+    """It had ended, it seemed, where no draws have to be."""
+    target, rng = TwoModes.numba_log_density, np.random.default_rng(4)
+    x = np.full(3, 17.0)
+    climb = arrival.init(x, target(x), budget=200)._replace(near=Near(1, 60, x, np.eye(3), np.ones(3)))
+    found, rows = Looks([rng], [climb], 100), rows_of(rng.standard_normal((320, 3)), target)
+    assert climb.log_densities[0] < min(row.log_densities.min() for row in rows)
+    while points := found.ask(rows, math.inf):
+        found.tell([target(x) for x in points])
+    assert np.abs(found.found(rows).where - 20.0).max() < 3.0
+    assert Looks([rng], [climb], 0).found(rows).where is None
 
 
 def test_where_draws_are_at_all_ends_nothing_is_told():

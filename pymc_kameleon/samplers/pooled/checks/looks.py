@@ -4,9 +4,10 @@ Draws of the posterior are as dense as it is: the log density less the log of th
 neighbours, is one constant but for the estimate's error. Where a climb ended and it is larger than at hardly any draw,
 draws are missing: there is a mode of its own. No shape is assumed, so that a bend or a tail is none; half way to the
 nearest draw, the log density falls little where modes are some eight sds apart. What such a mode weighs is Laplace's
-approximation against the draws' normalising constant (Kozachenko & Leonenko, 1987). Climbs that were cut short, and
-starts of chains that made none, climb until they come among the draws, or near a top. The two ends that weigh most
-climb on until they have arrived: heights have not converged before. Looks are no draws, and change none.
+approximation against the draws' normalising constant (Kozachenko & Leonenko, 1987). Climbs that were cut short or
+stopped on a slope, and starts of chains that made none, climb until they come among the draws, or near a top. The two
+ends that weigh most climb on until they have arrived: heights have not converged before. Looks are no draws, and change
+none.
 """
 
 import math
@@ -22,7 +23,7 @@ from pymc_kameleon.samplers.arrival.quadratic import rise
 from pymc_kameleon.samplers.pooled.drawing import Row
 
 NEIGHBOUR = 3  # which, of a draw, for the normalising constant
-FEW = 4  # climbs side by side: of more none might end
+FEW = 2  # climbs side by side: of more none might end
 # nats more than at 99 of 100 draws: at ends in modes without draws 5.2 to 8, elsewhere 1.6 at most (16 targets)
 MISSING = 3.0
 
@@ -53,6 +54,7 @@ class Draws:
         self.reach = 1.5 * float(np.quantile(away[:, 1], 0.99))
         unit = 0.5 * d * math.log(math.pi) - scipy.special.gammaln(0.5 * d + 1.0) + np.log(np.diag(self.factor)).sum()
         self.unit = unit + scipy.special.digamma(len(self.x)) - scipy.special.digamma(NEIGHBOUR)
+        self.lowest = float(self.y.min())
         constants = self._constant(self.y, away[:, NEIGHBOUR])
         self.log_constant, self.most = float(constants.mean()), float(np.quantile(constants, 0.99))
 
@@ -145,7 +147,12 @@ class Looks:
         climb, end = self.climbs[k], _end(self.climbs[k])
         if self.draws.near(end):
             return True
-        return climb.near is not None and not self.draws.missing(end, climb.log_densities[climb.current])
+        return self._has_ended(k) and not self.draws.missing(end, climb.log_densities[climb.current])
+
+    def _has_ended(self, k):
+        """One that stops on a slope, lower than any draw, has ended nowhere yet."""
+        climb = self.climbs[k]
+        return climb.done or (climb.near is not None and climb.log_densities[climb.current] >= self.draws.lowest)
 
     def found(self, rows: list[Row]) -> Found:
         """What is known when all ``rows`` are drawn."""
@@ -153,7 +160,7 @@ class Looks:
             return Found(0, 0, None)
         self.draws = Draws(rows)
         met = [k for k, c in enumerate(self.climbs) if c.start is None and self._is_met(k)]
-        off = [k for k, c in enumerate(self.climbs) if c.near is not None and k not in met]
+        off = [k for k, c in enumerate(self.climbs) if c.near is not None and self._has_ended(k) and k not in met]
         weights = {k: mass(self.climbs[k]) for k in off}
         least = self.draws.log_constant - 4.0  # 2 % of the mass
         heavy = [k for k in off if weights[k] > least]
