@@ -8,6 +8,7 @@ from pymc_kameleon.surrogates.scores import finite, lite, low_rank
 from pymc_kameleon.surrogates.scores import lengthscales as search
 from pymc_kameleon.surrogates.scores import objective as sm
 from pymc_kameleon.surrogates.scores import online as online_finite
+from tests.support.differences import slopes
 
 each_dim = pytest.mark.parametrize("dim", [1, 2, 5])
 each_base = pytest.mark.parametrize("with_base", [False, True], ids=["flat", "base"])
@@ -108,36 +109,23 @@ def loop_finite(points, features, weights, base):
 
 @each_base
 @each_dim
-def test_compiled_and_batch_agree(dim, with_base):
-    rng, _, _, fits = surrogates(dim, with_base)
-    x = rng.standard_normal((7, dim))
+def test_compiled_and_batch_agree_and_derivatives_are_those_of_differences(dim, with_base):
+    rng, points, weights, fits = surrogates(dim, with_base)
     for fit in fits:
-        for row, v, g in zip(x, values(fit, x), fit.gradients(x), strict=True):
-            np.testing.assert_allclose(sm.value(row, fit), v, rtol=1e-10, atol=1e-12)
-            np.testing.assert_allclose(sm.gradient(row, fit), g, rtol=1e-10, atol=1e-12)
+        x = rng.standard_normal((4, dim))
 
+        def value(z, fit=fit):
+            return values(fit, z[None])[0]
 
-@each_base
-@each_dim
-def test_derivatives_against_differences(dim, with_base):
-    rng, _, _, fits = surrogates(dim, with_base)
-    x = rng.standard_normal((4, dim))
-    h = 1e-4
-    for fit in fits:
-        slopes, bend = np.empty((4, dim)), np.zeros(4)
-        for l, e in enumerate(h * np.eye(dim)):
-            slopes[:, l] = (values(fit, x + e) - values(fit, x - e)) / (2 * h)
-            bend += (fit.gradients(x + e) - fit.gradients(x - e))[:, l] / (2 * h)
-        np.testing.assert_allclose(fit.gradients(x), slopes, rtol=1e-6, atol=1e-7)
-        np.testing.assert_allclose(fit.laplacians(x), bend, rtol=1e-6, atol=1e-7)
+        def gradient(z, fit=fit):
+            return fit.gradients(z[None])[0]
 
-
-@each_base
-@each_dim
-def test_objective_against_differences_of_values(dim, with_base):
-    _, points, weights, fits = surrogates(dim, with_base)
-    for fit in fits:
-        slow = loop_objective(lambda x, fit=fit: values(fit, x[None])[0], points, weights, dim)
+        for row, laplacian in zip(x, fit.laplacians(x), strict=True):
+            assert sm.value(row, fit) == pytest.approx(value(row), rel=1e-10, abs=1e-12)
+            np.testing.assert_allclose(sm.gradient(row, fit), gradient(row), rtol=1e-10, atol=1e-12)
+            np.testing.assert_allclose(gradient(row), slopes(value, row, 1e-4), rtol=1e-6, atol=1e-7)
+            assert laplacian == pytest.approx(np.trace(slopes(gradient, row, 1e-4)), rel=1e-6, abs=1e-7)
+        slow = loop_objective(value, points, weights, dim)
         np.testing.assert_allclose(sm.score_objective(fit, points, weights), slow, rtol=1e-6)
 
 
@@ -236,9 +224,8 @@ def test_low_rank_converges_to_dense(with_base):
     exact = lite.fit_lite(points, lengthscales(2), 1e-3, weights, base).gradients(x)
     errors = []
     for tolerance in (1e-2, 1e-4, 1e-6, 1e-10):
-        fit, _ = low_rank.fit_low_rank(
-            points, lengthscales(2), 1e-3, weights, base, tolerance=tolerance, residual=1e-10
-        )
+        how = {"tolerance": tolerance, "residual": 1e-10}
+        fit, _ = low_rank.fit_low_rank(points, lengthscales(2), 1e-3, weights, base, **how)
         errors.append(np.abs(fit.gradients(x) - exact).max() / np.abs(exact).max())
     assert errors[0] > 10 * errors[1] > 100 * errors[2]
     assert errors[3] < 1e-6
@@ -317,9 +304,8 @@ def test_online_is_the_batch_estimate(embedding):
         asked = 1e-3 * (t + 1)
         assert asked / 2 < online.ridge <= asked * (1 + 1e-12)
         batch = finite.fit_finite(points[: t + 1], features, online.ridge / (t + 1), None, base)
-        np.testing.assert_allclose(
-            online_finite.surrogate(online).coefficients, batch.coefficients, rtol=1e-7, atol=1e-9
-        )
+        found = online_finite.surrogate(online).coefficients
+        np.testing.assert_allclose(found, batch.coefficients, rtol=1e-7, atol=1e-9)
     assert refactored == 2  # at 20 and 40
 
 
@@ -335,11 +321,11 @@ def test_online_refuses_no_regularization():
 GRID = np.array([0.3, 1.0, 3.0, 10.0]), np.array([1e-1, 1e-3, 1e-5])
 
 
-def validate(family, rng, points, folds, weights=None, base=None, grid=GRID):
+def validate(family, rng, points, folds, weights=None, base=None):
     if family == "lite":
-        return lite.validate_lite(points, folds, *grid, weights, base)
+        return lite.validate_lite(points, folds, *GRID, weights, base)
     unit = rff.draw_features(rng, "gaussian", points.shape[1], 60)
-    return finite.validate_finite(points, folds, unit, *grid, weights, base)
+    return finite.validate_finite(points, folds, unit, *GRID, weights, base)
 
 
 @each_base
