@@ -5,7 +5,7 @@ import pickle
 
 import numpy as np
 import pytest
-from scipy import special, stats
+from scipy import special
 
 from pymc_kameleon.kernels import (
     CustomKernel,
@@ -89,22 +89,6 @@ def test_matern_near_zero(nu):
     if nu < 0.5:  # leading term of 1 - k, DLMF 10.31.1 and 10.27.4
         slope = special.gamma(1 - nu) / special.gamma(1 + nu) * (s / 2) ** (2 * nu)
         np.testing.assert_allclose(value, 1 - slope, rtol=1e-5)
-
-
-FREQUENCY_DISTRIBUTIONS = [
-    (Gaussian(), stats.norm()), (Matern(1.5), stats.t(3)), (Matern(0.5), stats.t(1)), (Laplacian(), stats.cauchy()),
-    (Sinc(), stats.uniform(-1, 2)), (SincSquared(), stats.triang(0.5, -1, 2)),
-]  # fmt: skip
-
-
-@each_dim
-@pytest.mark.parametrize(("kernel", "marginal"), FREQUENCY_DISTRIBUTIONS)
-def test_frequency_marginals(kernel, marginal, dim):
-    """A coordinate of a frequency has the spectral density of the kernel along that axis."""
-    w = kernel.frequencies(np.random.default_rng([12, dim]), 3000, dim)
-    assert w.shape == (3000, dim)
-    for column in w.T:
-        assert stats.kstest(column, marginal.cdf).pvalue > 7e-6
 
 
 def test_names_and_protocol():

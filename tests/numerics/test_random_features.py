@@ -90,14 +90,6 @@ def test_derivatives_against_differences(dim, embedding):
         np.testing.assert_allclose(rff.jacobian(x, rf), first.T, rtol=1e-6, atol=1e-7)
 
 
-def test_custom_kernel_by_its_spectral_sampler():
-    gaussian = Gaussian()
-    custom = CustomKernel(gaussian.value, gaussian.gradient, gaussian.frequencies)
-    a = rff.draw_features(np.random.default_rng(10), custom, 2, 10, 3.0)
-    b = rff.draw_features(np.random.default_rng(10), "gaussian", 2, 10, 3.0)
-    np.testing.assert_array_equal(a.frequencies, b.frequencies)
-
-
 @pytest.mark.parametrize(
     ("kwargs", "error", "match"),
     [

@@ -340,7 +340,7 @@ def exact_draws(rng, dynamics, n):
         inside = np.linalg.norm(w - moves.origin) < dynamics.radius and value < dynamics.ceiling
         return z, value + plain.power.sum() * (w[plain.j] - plain.middle) if inside else -math.inf
 
-    bound = max(draw()[1] for _ in range(20_000)) + 0.3
+    bound = max(draw()[1] for _ in range(5000)) + 0.5
     draws = []
     while len(draws) < n:
         z, log_density = draw()
@@ -365,8 +365,7 @@ def test_the_region_is_a_ball_in_straightened_coordinates():
 
 @pytest.fixture(scope="module")
 def drawn():
-    dynamics = dynamics_with_a_scale()
-    return exact_draws(np.random.default_rng(11), dynamics, 3000)
+    return exact_draws(np.random.default_rng(11), dynamics_with_a_scale(), 1500)
 
 
 def z_scores(starts, ends):

@@ -5,6 +5,7 @@ import importlib
 import json
 import pkgutil
 import re
+from collections.abc import Iterable
 from pathlib import Path
 
 import arviz as az
@@ -42,8 +43,15 @@ def strings(tree: ast.AST) -> list[str]:
 
 def says(heading: str, sentences: list[str]) -> bool:
     """Whether one of the sentences has the heading's words in their order."""
-    words = re.compile(".*?".join(re.escape(part.strip()) for part in heading.split("…")), re.DOTALL)
-    return any(map(words.search, sentences))
+    return any(has_in_order(sentence, filter(None, map(str.strip, heading.split("…")))) for sentence in sentences)
+
+
+def has_in_order(sentence: str, parts: Iterable[str]) -> bool:
+    for part in parts:
+        _, found, sentence = sentence.partition(part)
+        if not found:
+            return False
+    return True
 
 
 def headings(page: str) -> list[str]:
@@ -176,7 +184,7 @@ def reference() -> str:
 
 def test_every_public_name_is_in_the_reference_once():
     names = re.findall(r"auto\w+:: (?:pymc_kameleon\.)?([\w.]+)", reference())
-    assert [name for name in pk.__all__ if name not in names] == []
+    assert set(pk.__all__) <= {name.split(".")[0] for name in names}
     assert len(names) == len(set(names)) > 10
 
 
