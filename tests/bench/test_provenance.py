@@ -1,6 +1,10 @@
 """Cells are run once and go on; every page says which code made it."""
 
+import importlib
+import inspect
 import json
+import re
+from string import Formatter
 
 import pytest
 
@@ -30,6 +34,22 @@ def test_stores_are_whole(path):
     assert set(provenance.Made._fields) <= set(stored)
     if not path.stem.endswith("_reference"):
         assert all(made["code"] for made in cells.load(path.stem).values())
+
+
+PAGES = provenance.FOLDER.parent / "pages"
+
+
+@pytest.mark.parametrize("page", sorted(PAGES.glob("*.txt")), ids=lambda path: path.stem)
+def test_every_place_of_a_page_is_filled(page):
+    """One that is made in one go would fail after minutes of measuring."""
+    made = f'report.page("{page.stem}", '
+    [path] = [p for p in PAGES.parent.rglob("*.py") if made in p.read_text("utf-8")]
+    module = vars(importlib.import_module(".".join(path.relative_to(provenance.ROOT).with_suffix("").parts)))
+    [function] = [f for f in module.values() if inspect.isfunction(f) and made in inspect.getsource(f)]
+    names = {*function.__code__.co_varnames, *function.__code__.co_cellvars}
+    names |= module.keys() if f"{made}globals()" in inspect.getsource(function) else set()
+    places = [re.split(r"[.\[]", place)[0] for _, place, *_ in Formatter().parse(page.read_text("utf-8")) if place]
+    assert [place for place in places if place not in names] == []
 
 
 COMMENTED = '''"""Words."""
