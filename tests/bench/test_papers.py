@@ -1,6 +1,6 @@
 """Each figure of the papers has its row, and each row says what is in the stored result, made by code that there is.
 
-Bold figures are held by ``test_corrections``.
+Bold figures, and those of the corrections' page, are in the results that their rows link to.
 """
 
 import json
@@ -16,7 +16,7 @@ from benchmarks import provenance
 from benchmarks.cells import Cell
 
 ROOT = Path(__file__).parents[1].parent
-PAGE = (ROOT / "docs" / "papers.md").read_text("utf-8")
+PAGE, CORRECTIONS = ((ROOT / "docs" / f"{name}.md").read_text("utf-8") for name in ("papers", "corrections"))
 VERDICTS = ("reproduced", "in part", "not reproduced", "not comparable")
 FIGURES = {
     "KAMH": "1 2 3 4 5 6 7",
@@ -50,6 +50,19 @@ def store(result):
     """Its cells; empty where the page is all that is stored."""
     path = provenance.FOLDER / f"{result}.json"
     return json.loads(path.read_text("utf-8"))["cells"] if path.exists() else {}
+
+
+@pytest.mark.parametrize(("text", "least"), [(CORRECTIONS, 30), (PAGE, 20)], ids=["corrections", "papers"])
+def test_every_bold_figure_is_in_its_result(text, least):
+    found = 0
+    for row in (line for line in text.splitlines() if line.startswith("|")):
+        linked = "\n".join(map(page, re.findall(r"\]\(\.\./benchmarks/results/(\w+)\.md\)", row)))
+        cells, figures = set(re.findall(r"[-+]?\d+(?:\.\d+)?(?:e-?\d+)?", linked)), re.findall(r"\*\*([^*]+)\*\*", row)
+        assert [figure for figure in figures if figure not in cells] == [], row[:80]
+        found += len(figures)
+        if row.strip("|").split("|")[-1].strip().startswith("not measured"):
+            assert not figures
+    assert found > least
 
 
 @pytest.mark.parametrize("section", FIGURES)

@@ -36,14 +36,23 @@ def log_prior(model, theta):
 
 
 @pytest.mark.parametrize(
-    ("target", "mean", "variance"), [("kameleon", -np.log(2.0), 20.0), ("log-lengthscale", 0.0, 5.0)]
+    ("options", "mean", "variance"),
+    [
+        ({}, -np.log(2.0), 20.0),
+        ({"target": "log-lengthscale"}, 0.0, 5.0),
+        ({"signal_variance": "free"}, np.array([*2 * [-np.log(2.0)], 0.0]), np.array([20.0, 20.0, 5.0])),
+    ],
 )
-def test_prior(target, mean, variance):
-    model = gp_classification_model(*small_problem(), target=target)
-    theta = np.array([0.3, -2.0])
-    expected = (-0.5 * np.square(theta - mean) / variance - 0.5 * np.log(2 * np.pi * variance)).sum()
+def test_prior(options, mean, variance):
+    """A free signal variance is the last parameter."""
+    model = gp_classification_model(*small_problem(), feature_names=["a", "b"], **options)
+    theta = np.array([0.3, -2.0, 3.0])[: 2 + ("signal_variance" in options)]
+    one = np.ones(len(theta))
+    expected = (-0.5 * np.square(theta - mean) / variance - 0.5 * np.log(2 * np.pi * variance * one)).sum()
     np.testing.assert_allclose(log_prior(model, theta), expected, rtol=1e-12)
     assert [v.name for v in model.value_vars] == ["theta"]
+    assert list(model.coords["parameter"]) == ["a", "b", "log signal variance"][: len(theta)]
+    assert model.gp_classifier.estimator.approximation == ("ep" if len(theta) == 3 else "laplace")
 
 
 def test_papers_parametrisation():
@@ -53,14 +62,6 @@ def test_papers_parametrisation():
     covariance.update(theta)
     k = np.exp(-(np.exp(-(theta + np.log(2.0))) * np.square(rows[3] - rows[1])).sum())
     np.testing.assert_allclose(covariance.matrix[3, 1], k, rtol=1e-12)
-
-
-def test_free_signal_variance_is_the_last_parameter():
-    model = gp_classification_model(*small_problem(), signal_variance="free", feature_names=["a", "b"])
-    assert model.gp_classifier.estimator.approximation == "ep"
-    assert list(model.coords["parameter"]) == ["a", "b", "log signal variance"]
-    at_zero, away = (log_prior(model, [0.0, 0.0, v]) for v in (0.0, 3.0))
-    np.testing.assert_allclose(at_zero - away, 9.0 / (2 * 5), rtol=1e-12)
 
 
 def test_whitening():

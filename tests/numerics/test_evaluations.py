@@ -19,6 +19,9 @@ def test_merged_records_keep_their_order():
     assert merged.chain.tolist() == [0] * 4 + [1] * 3
     assert merged.round.tolist() == [0, 1, 2, 3, 0, 1, 2]
     assert set(merged.move) == {"walk"}
+    moved = evaluations.shifted(merged, 2.5)
+    np.testing.assert_array_equal(moved.log_densities, merged.log_densities + 2.5)
+    assert moved.positions.tobytes() == merged.positions.tobytes()
 
 
 def test_a_value_that_is_not_finite_is_a_density_of_zero():
@@ -76,13 +79,6 @@ def test_a_copy_is_not_written_into_by_who_goes_on():
     own = evaluations.append(own, np.full(2, 3.0), 3.0)
     evaluations.append(live, np.ones(2), 4.0)
     assert own.log_densities.tolist() == [1.0, 3.0]
-
-
-def test_a_shift_is_of_the_log_densities_alone():
-    once = record(5)
-    moved = evaluations.shifted(once, 2.5)
-    np.testing.assert_array_equal(moved.log_densities, once.log_densities + 2.5)
-    assert moved.positions.tobytes() == once.positions.tobytes()
 
 
 @pytest.mark.parametrize("n_o", [0, 3])
