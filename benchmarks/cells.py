@@ -139,7 +139,6 @@ class Benchmark(NamedTuple):
         parser.add_argument("--budgets", nargs="+", type=int, default=budgets, help=", ".join(map(str, budgets)))
         parser.add_argument("--seeds", type=int, default=seeds, help=f"0, ..., seeds - 1; {seeds}")
         parser.add_argument("--processes", type=int, default=1)
-        parser.add_argument("--minutes", type=float, default=math.inf, help="begin no cell after so many")
         parser.add_argument("--again", action="store_true", help="also what is stored")
         parser.add_argument("--fresh", action="store_true", help="also what other code made; no other in the page")
         parser.add_argument("--table", action="store_true", help="run nothing, only write the page")
@@ -150,9 +149,8 @@ class Benchmark(NamedTuple):
         usual = (given.samplers, given.problems, given.budgets) == (samplers, problems, budgets)
         cells = [Cell(a, p, b, s) for s, b, p, a in order if self.code(a)]
         cells = [cell for cell in cells if not usual or wanted(cell)]
-        if not given.table and not self.run(self._todo(cells, given), given.processes, given.minutes):
-            print("stopped at the time limit; the same command goes on")
-            return
+        if not given.table:
+            self.run(self._todo(cells, given), given.processes)
         kept = load(self.name)
         if given.fresh:  # of others what there is: their packages need not be installed
             kept = {c: m for c, m in kept.items() if c in cells or c.sampler in self.packages}
@@ -170,24 +168,20 @@ class Benchmark(NamedTuple):
         print(f"{len(todo)} of {len(cells)} cells to run", flush=True)
         return todo
 
-    def run(self, todo: Iterable[Cell], processes: int = 1, minutes: float = math.inf) -> bool:
-        """Run and store cells; whether all are done."""
-        deadline = time.monotonic() + 60.0 * minutes
-        todo = list(todo)
+    def run(self, todo: Iterable[Cell], processes: int = 1) -> None:
+        """Run and store cells."""
         jobs = [(self.measure, cell) for cell in todo]
         if processes == 1:
-            return self._collect(map(_job, jobs), len(todo), deadline)
-        with multiprocessing.get_context("spawn").Pool(processes) as pool:
-            return self._collect(pool.imap_unordered(_job, jobs), len(todo), deadline)
+            self._collect(map(_job, jobs))
+        else:
+            with multiprocessing.get_context("spawn").Pool(processes) as pool:
+                self._collect(pool.imap_unordered(_job, jobs))
 
-    def _collect(self, finished, n, deadline) -> bool:
-        for k, (cell, found) in enumerate(finished, 1):
+    def _collect(self, finished) -> None:
+        for cell, found in finished:
             save(self.name, cell, found | {"code": self.code(cell.sampler)})
             short = {k: v for k, v in rounded(found).items() if len(str(v)) < 60}
             print(time.strftime("%H:%M:%S"), cell.key, short, flush=True)
-            if k < n and time.monotonic() > deadline:
-                return False
-        return True
 
     def write(self, cells: Cells) -> None:
         if not cells:

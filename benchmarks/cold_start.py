@@ -188,20 +188,8 @@ def summary_table(board):
     return table(head, rows)
 
 
-INTRODUCTION = f"""\
-{CHAINS} chains a seed from over-dispersed single points, half of the evaluations are tuning, defaults throughout
-(`benchmarks/cold_start.py`). Evaluations are counted in the log density. ESS: ArviZ's bulk effective sample size over
-the four chains, geometric mean over the seeds; **\\*** marks an R-hat of {CONVERGED} or more in at least one seed,
-where the number says that the chains disagree and little else. Squared error: over the chains of all seeds; relative
-standard error about 0.3 with twelve chains. "× best of PyMC's": geometric mean over the targets of the ratio to
-whichever of PyMC's steps is best on that target by that measure, converged or not; where it has not, the ratio
-divides by a number that says little. "× best converged one": to the best of those of PyMC's steps whose R-hat is
-below {CONVERGED} in every seed, over the targets that have one. "Without §": without the targets marked so,
-polynomials and the funnel, which KamiltonianStep's surrogates can represent exactly."""
-
-
 def page(cells: dict[Cell, dict]) -> str:
-    sections, budgets = ["# Cold start", INTRODUCTION], sorted({cell.budget for cell in cells})
+    sections, budgets = [], sorted({cell.budget for cell in cells})
     for budget in budgets:
         board = Board(cells, budget)
         few = len(board.targets) < len(TARGETS)
@@ -217,7 +205,8 @@ def page(cells: dict[Cell, dict]) -> str:
             time_table(board),
         ]
     draw(Board(cells, budgets[0]), budgets[0])
-    return "\n\n".join(sections)
+    tables = "\n\n".join(sections)
+    return report.page("cold_start", globals() | locals())
 
 
 def draw(board, budget):

@@ -18,7 +18,7 @@ from benchmarks import cells
 from benchmarks.basics import bulk_ess, rhat
 from benchmarks.cells import Benchmark, Cell
 from benchmarks.textbook import board
-from benchmarks.textbook.posterior import Posterior, Reference
+from benchmarks.textbook.posterior import Posterior, Reference, moments
 
 Draw = Callable[[np.random.Generator, int], np.ndarray]
 
@@ -139,10 +139,6 @@ def clinic() -> pm.Model:
     return model
 
 
-def _draw_rotated(rng, n):
-    return ROTATED[0] + rng.standard_normal((n, 12)) @ ROTATED[1].T
-
-
 def _draw_student_ridge(rng, n):
     t = rng.standard_normal((n, 6)) / np.sqrt(rng.chisquare(TAILS, (n, 1)) / TAILS)
     return RIDGE[0] + t @ RIDGE[1].T
@@ -155,13 +151,10 @@ def _draw_shell(rng, n):
     return r[:, None] * direction / np.linalg.norm(direction, axis=1, keepdims=True)
 
 
-def _draw_gammas(rng, n):
-    return SCALES * rng.gamma(SHAPE, size=(n, 5))
-
-
 DRAWS: dict[str, Draw] = {
-    "rotated": _draw_rotated, "student ridge": _draw_student_ridge, "two bends": two_bends.draw, "cubic": cubic.draw,
-    "waves": waves.draw, "shell": _draw_shell, "gammas": _draw_gammas,
+    "rotated": lambda rng, n: ROTATED[0] + rng.standard_normal((n, 12)) @ ROTATED[1].T,
+    "student ridge": _draw_student_ridge, "two bends": two_bends.draw, "cubic": cubic.draw, "waves": waves.draw,
+    "shell": _draw_shell, "gammas": lambda rng, n: SCALES * rng.gamma(SHAPE, size=(n, 5)),
 }  # fmt: skip
 MODELS: dict[str, Callable[[], pm.Model]] = {
     "rotated": rotated, "student ridge": student_ridge, "two bends": two_bends, "cubic": cubic, "waves": waves,
@@ -197,14 +190,6 @@ def by_nuts(name: str) -> dict:
     return moments(flat, bulk_ess(draws), rhat(draws), float(log_densities.max()))
 
 
-def moments(draws, ess, worst_rhat, best) -> dict:
-    """As a reference is stored."""
-    low, high = np.quantile(draws, (0.05, 0.95), axis=0)
-    found = {"mean": draws.mean(0), "sd": draws.std(0), "q05": low, "q95": high, "ess": ess}
-    level = best - draws.shape[1] / 2 - 3.0
-    return {k: v.tolist() for k, v in found.items()} | {"rhat": worst_rhat, "level": level}
-
-
 def measure(cell: Cell) -> dict:
     return board.measured(cell, posterior(cell.problem), truth(cell.problem))
 
@@ -213,7 +198,7 @@ def page(found: dict[Cell, dict]) -> str:
     named = {cell.problem for cell in found}
     dimensions = {name: posterior(name).dim for name in MODELS if name in named}
     title = "# Curved and ill-conditioned posteriors, from where pm.sample starts"
-    return "\n\n".join([title, "`python -m benchmarks.curved`.", *board.tables(found, dimensions)])
+    return f"{title}\n\n`python -m benchmarks.curved`.\n\n{board.tables(found, dimensions)}"
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from benchmarks import basics, drive, provenance
+from benchmarks import basics, drive, provenance, report
 from benchmarks.report import table
 
 CHAINS = 4
@@ -211,37 +211,15 @@ def page(options):
     runs = {s: sample(model, s, half, options.budget - half, 1000 * seed + 100) for s in STEPS}
     result = held_out(data, options.fold_tune, options.fold_draws, 1000 * seed + 200)
     total = long_run.seconds + sum(run.seconds for run in runs.values()) + sum(result.seconds)
-    sections = [
-        "# UCI Glass: a Gaussian-process classifier's lengthscales",
-        f"`benchmarks/glass.py`: window glass (163 rows) against the rest (51), whitened covariates, log squared "
-        "lengthscales N(-log 2, 20) a priori, 16 importance draws an estimate. Chains start at draws from the prior; "
-        f"{CHAINS} chains, seed {options.seed}; {total / 60:.1f} minutes of processor time.",
-        "## The posterior",
-        f"KamiltonianStep, {options.draws:,} draws in each chain after {options.tune:,} of tuning; "
-        f"{long_run.evaluations.mean():,.0f} evaluations per chain. Dimension k is covariate k given those before it "
-        "(whitened).",
-        posterior_table(data.feature_names, reference),
-        shape_of_the_pair(long_run.draws),
-        f"## The steps, {options.budget:,} evaluations per chain",
-        "Half of the draws are tuning; some of KamiltonianStep's tuning draws cost no evaluation. ESS: bulk, all "
-        "chains together, per 1000 evaluations, tuning counted. z: mean less the long run's, over the Monte Carlo "
-        "standard errors of both; the long run has other starts and seeds. Where R-hat is large, ESS and z say that "
-        "the chains disagree and little else. Both long: the rare corner between the arms of the L, its error from the "
-        "spread of four chains; the long run has "
-        f"{share_between_chains(long_lengthscales(long_run.draws)[2])} %. Milliseconds: processor time, compilation "
-        "and the step's own work included, on a shared machine. `pm.DEMetropolisZ` evaluates the current state again "
-        "at every draw, hence half as many draws, and a bias of its own, to be seen only where R-hat is small.",
+    minutes, evaluations = total / 60, long_run.evaluations.mean()
+    posterior, pair = posterior_table(data.feature_names, reference), shape_of_the_pair(long_run.draws)
+    both = share_between_chains(long_lengthscales(long_run.draws)[2])
+    steps, classifiers, notes = (
         steps_table(runs, reference),
-        "## Held out",
-        "Five stratified folds (shuffled, fixed seed), everything fitted to the training rows alone: whitening for the "
-        "Gaussian process, standardising for logistic regression (scikit-learn's defaults: L2, C = 1). "
-        f"KamiltonianStep, two chains of {options.fold_draws:,} draws after {options.fold_tune:,} in each fold; "
-        "`predict` with its defaults.",
         held_out_table(result, data.y),
         held_out_notes(result, data.y),
-        f"Data: {data.attribution}",
-    ]
-    return "\n\n".join(sections) + "\n"
+    )
+    return report.page("glass", globals() | locals())
 
 
 if __name__ == "__main__":

@@ -16,10 +16,9 @@ from typing import NamedTuple
 import numpy as np
 import pymc as pm
 
-from benchmarks import drive, provenance
+from benchmarks import drive, provenance, report
 from benchmarks.basics import bulk_ess, estimate, generators, nested
 from benchmarks.noisy_likelihood import seed_noise
-from benchmarks.report import table
 from benchmarks.stochastic_gradients import SPASGradient, hamiltonian_abc, synthetic_log_likelihood
 from pymc_kameleon.steps import AdaptiveMetropolisStep, KamiltonianStep
 from pymc_kameleon.targets import SkewNormalABC
@@ -175,26 +174,18 @@ def synthetic_limit(target):
 
 
 def page(a):
-    parts = [
-        "# Hamiltonian ABC and pseudo-marginal steps on a skew normal simulator\n\n"
-        f"{a.chains} chains, seed {a.seed}; standard errors from between the chains. Steps: {a.draws:,} "
-        f"draws after {a.tune:,} of tuning; Hamiltonian ABC: {a.rival_draws:,} trajectories of 50 steps after "
-        f"a tenth of it (a third of both with ten sign vectors), {SIMULATIONS} simulations a likelihood, two "
-        "likelihoods a sign vector, no accept step. "
-        "All start at the observed summary. Effective draws of the worst coordinate, tuning not counted; those of a "
-        "biased chain are of another distribution. `python -m benchmarks.hamiltonian_abc`\n"
-    ]
+    parts = []
     for title, (target, n_datasets) in CASES.items():
         runs = run_all(target, n_datasets, a)
         shift, ratio = synthetic_limit(target)
         parts.append(
-            f"\n## {title.capitalize()}\n\n{n_datasets} simulations for an estimate of the steps. A Gaussian "
+            f"## {title.capitalize()}\n\n{n_datasets} simulations for an estimate of the steps. A Gaussian "
             f"synthetic likelihood with infinitely many simulations would be wrong by {shift:+.3f} sd in the mean "
             f"along, with {ratio:.3f} of the sd.\n\n"
-            + table(["sampler", *HEADER], [[name, *row(run, target)] for name, run in runs.items()])
-            + "\n"
+            + report.table(["sampler", *HEADER], [[name, *row(run, target)] for name, run in runs.items()])
         )
-    return "".join(parts)
+    tables = "\n\n".join(parts)
+    return report.page("hamiltonian_abc", globals() | locals())
 
 
 if __name__ == "__main__":

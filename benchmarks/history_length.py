@@ -76,15 +76,8 @@ def page(options):
               "its solve", "its error"]  # fmt: skip
     measure(100)  # compiles
     rows = [[report.digits(v) if isinstance(v, float) else v for v in measure(n)] for n in SIZES]
-    text = [
-        "# Cost of a surrogate against the length of the history",
-        "Milliseconds, by `python -m benchmarks.history_length`: one fit to n states of a 4-d banana, lengthscale "
-        f"{LENGTHSCALE:g}, {FEATURES} random features. Errors are of the gradient, relative, against the dense or "
-        "batch fit; online's is that of a regularisation which keeps the n of its last factorisation, between half of "
-        "what was asked for and that.",
-        report.table(header, rows),
-    ]
-    return "\n\n".join(text)
+    table = report.table(header, rows)
+    return report.page("history_length", globals() | locals())
 
 
 if __name__ == "__main__":

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks import report
 from benchmarks.basics import bulk_ess, generators, rhat
 from benchmarks.cells import Benchmark, Cell
 from benchmarks.core import run_chain
@@ -98,27 +99,9 @@ def largest() -> int:
 def page(found: dict[Cell, dict]) -> str:
     cells, limit = {c[:2]: m for c, m in found.items()}, largest()
     default = max(d for d in range(1, limit + 1) if first_fit(d) < 1000)
-    parts = [
-        "# KamiltonianStep and the dimension",
-        f"{CHAINS} chains from over-dispersed single points, 10,000 evaluations each at most (a draw in which "
-        "nothing moved costs none), half of the draws tuning, defaults throughout. ESS: "
-        "bulk, per 1000 evaluations, worst coordinate, tuning counted. By error: equivalent independent draws per "
-        "1000 evaluations by squared error against the truth, all coordinates together. Mean error: of all draws, "
-        "in standard deviations, worst coordinate; sd error relative. Residual sd: of log p - f out of sample, the "
-        "worst chain's. Where R-hat is 1.05 or more the ESS says that the chains disagree and "
-        "little else; half of this budget does not get a random walk through its transient in 50 dimensions.",
-    ]
-    for family in FAMILIES:
-        parts += [f"## {family}", dimension_table(cells, family)]
-    parts += [
-        "## Where it stands aside",
-        f"A quadratic in d dimensions has (d + 1)(d + 2) / 2 coefficients, {quadratic_size(limit):,} at d = {limit}; "
-        f"the first is fitted to one and a half times as many evaluations, {first_fit(limit):,} at d = {limit}. Beyond "
-        f"d = {limit} a fit would exceed its cap of {value_regression.MAX_WORK:.0e} multiply-adds, and the step is "
-        "adaptive Metropolis from the start, and says so. With PyMC's default of 1000 tuning draws the first fit falls "
-        f"within tuning up to d = {default}; above that tuning must be longer, and the step says that too.",
-    ]
-    return "\n\n".join(parts)
+    size, first = quadratic_size(limit), first_fit(limit)
+    tables = "\n\n".join(f"## {family}\n\n{dimension_table(cells, family)}" for family in FAMILIES)
+    return report.page("kamiltonian_dimension", globals() | locals())
 
 
 def first_fit(d: int) -> int:

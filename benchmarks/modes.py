@@ -96,11 +96,16 @@ NOISE = (1.0, 0.5)  # prior mean and sd of its log
 FREQUENCIES = (0.02, 0.98)  # 1/day
 
 
+def orbit(f, t):
+    """What two amplitudes and an offset multiply, (n, 3)."""
+    phase = 2.0 * np.pi * f * t
+    return np.column_stack([np.cos(phase), np.sin(phase), np.ones_like(t)])
+
+
 def evidence(f, log_noise):
     """Log marginal likelihood of a frequency and a noise, amplitudes and offset integrated out, and the prior's."""
     t, v = velocities()
-    phase = 2.0 * np.pi * f * t
-    design = np.column_stack([np.cos(phase), np.sin(phase), np.ones_like(t)])
+    design = orbit(f, t)
     covariance = SPREAD**2 * design @ design.T + math.exp(2.0 * log_noise) * np.eye(len(t))
     factor = np.linalg.cholesky(covariance)
     z = np.linalg.solve(factor, v)
@@ -117,8 +122,7 @@ def periodogram(step=2e-4):
 
 def peak(f, t, v) -> dict:
     """A peak of the periodogram as a start, with its amplitudes by least squares."""
-    phase = 2.0 * np.pi * f * t
-    design = np.column_stack([np.cos(phase), np.sin(phase), np.ones_like(t)])
+    design = orbit(f, t)
     fitted = np.linalg.lstsq(design, v)[0]
     log_noise = float(np.log(np.std(v - design @ fitted)))
     return dict(zip(("frequency", "a", "b", "offset", "log_noise"), (f, *map(float, fitted), log_noise), strict=True))

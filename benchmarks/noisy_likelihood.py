@@ -20,8 +20,7 @@ import pymc as pm
 from pymc.step_methods.compound import CompoundStep
 from pytensor.tensor.random.type import RandomType
 
-from benchmarks import drive, provenance
-from benchmarks.report import table
+from benchmarks import drive, provenance, report
 from pymc_kameleon.particle_filter import StochasticVolatilityFilter, simulate_stochastic_volatility
 from pymc_kameleon.pseudo_marginal import NoisyLogLikelihood, step_beside_noise
 from pymc_kameleon.steps import AdaptiveMetropolisStep, FastKameleonStep, GaussianMixtureStep, KameleonStep
@@ -162,35 +161,17 @@ def volatility_rows(settings):
     return rows
 
 
-def report(settings):
-    one, two, three = target_rows(settings), compound_rows(settings), volatility_rows(settings)
+def page(settings):
     columns = ["mean", "sd", "z of the sd", "estimates a draw"]
-    return f"""# Noisy likelihoods
-
-Parts 1 and 2: {settings.chains} chains of {settings.draws:,} draws after {settings.tune:,}, seed
-{settings.seed}; standard errors from between the chains. `python -m benchmarks.noisy_likelihood`
-
-## N(0, 1) seen through log-normal noise
-
-{table(["log-estimate noise sd", "step", *columns], one)}
-
-## b ~ N(0, 1) beside a noisy factor that does not depend on it, noise sd 1.5
-
-AdaptiveMetropolisStep samples the noisy factor's variable, the step named samples b.
-
-{table(["step of b", *columns], two)}
-
-## Stochastic volatility by a particle filter, 200 returns
-
-4 chains of {settings.pf_draws:,} draws after {settings.pf_tune:,}. Truth: mean {VOLATILITY[0]}, persistence
-{VOLATILITY[1]}, sd {VOLATILITY[2]}. Effective draws of the worst parameter, tuning counted among the estimates. With a
-correlation the particles are sorted.
-
-{table(["particles", "noise sd at the truth", "correlation", "step", "accepted", "R-hat", "effective draws per 1000 estimates", "mean", "persistence", "sd"], three)}
-"""  # noqa: E501
+    alone = report.table(["log-estimate noise sd", "step", *columns], target_rows(settings))
+    beside = report.table(["step of b", *columns], compound_rows(settings))
+    head = ["particles", "noise sd at the truth", "correlation", "step", "accepted", "R-hat",
+            "effective draws per 1000 estimates", "mean", "persistence", "sd"]  # fmt: skip
+    volatility = report.table(head, volatility_rows(settings))
+    return report.page("noisy_likelihood", globals() | locals())
 
 
 if __name__ == "__main__":
     provenance.command(
-        "noisy_likelihood", __doc__, report, chains=16, draws=2500, tune=800, pf_draws=2500, pf_tune=1200, seed=20261120
+        "noisy_likelihood", __doc__, page, chains=16, draws=2500, tune=800, pf_draws=2500, pf_tune=1200, seed=20261120
     )

@@ -27,18 +27,23 @@ STEPS = {
 USUAL = ("AdaptiveMetropolis", "Kameleon", "FastKameleon", "GaussianMixture")
 
 
+def rich(kit, name, log_likelihood, y, sd):
+    """Groups of which the data say nearly everything."""
+    box = kit.box(log_likelihood)
+    with pm.Model() as model:
+        mu, tau = pm.Normal("mu", 0, 5), pm.HalfNormal("tau", sd)
+        group = kit.group(name, mu, tau, len(y))
+        for j in range(len(y)):
+            pm.Potential(f"y{j}", box(group[j], y[j]))
+    return model
+
+
 def rich_normal(kit):
     """Eight groups of 200 observations each: a group's mean is known to a fourteenth of how groups differ."""
     rng = np.random.default_rng(11)
     means = 2.0 + rng.standard_normal(8)
     y = means + rng.standard_normal(8) / np.sqrt(200.0)
-    box = kit.box(lambda xp, theta, y: -100.0 * (theta - y) ** 2)
-    with pm.Model() as model:
-        mu, tau = pm.Normal("mu", 0, 5), pm.HalfNormal("tau", 3)
-        theta = kit.group("theta", mu, tau, 8)
-        for j in range(8):
-            pm.Potential(f"y{j}", box(theta[j], y[j]))
-    return model
+    return rich(kit, "theta", lambda xp, theta, y: -100.0 * (theta - y) ** 2, y, 3)
 
 
 def rich_poisson(kit):
@@ -46,13 +51,7 @@ def rich_poisson(kit):
     rng = np.random.default_rng(12)
     rates = 4.0 + 0.5 * rng.standard_normal(10)
     y = rng.poisson(np.exp(rates), (30, 10)).sum(axis=0).astype(float)
-    box = kit.box(lambda xp, a, y: y * a - 30.0 * xp.exp(xp.minimum(a, 30.0)))
-    with pm.Model() as model:
-        mu, tau = pm.Normal("mu", 0, 5), pm.HalfNormal("tau", 2)
-        a = kit.group("a", mu, tau, 10)
-        for j in range(10):
-            pm.Potential(f"y{j}", box(a[j], y[j]))
-    return model
+    return rich(kit, "a", lambda xp, a, y: y * a - 30.0 * xp.exp(xp.minimum(a, 30.0)), y, 2)
 
 
 RICH = {"rich, normal": rich_normal, "rich, Poisson": rich_poisson}
@@ -91,18 +90,9 @@ def measure(cell: Cell) -> dict:
     }
 
 
-INTRODUCTION = """\
-Every step, with `parametrization="auto"` (the default) and `"model"`: models written centred, behind black boxes,
-four chains from `pm.sample`'s starts; tuning is half the evaluations, 3,000 at most, and counted. Geometric means over
-seeds of the worst coordinate's effective draws per 1000 evaluations; the largest R-hat, and the largest error of a log
-posterior sd against NUTS, in brackets: effective draws of a chain that has missed the neck mean nothing.
-"rich": groups of which the data say nearly everything, for which the model's own coordinates are right. lambda: least,
-median and largest of the coordinates that can be moved, 0 non-centred, 1 as the model has it."""
-
-
 def page(found: dict[Cell, dict]) -> str:
     """Steps and budgets; seeds that both have."""
-    parts = ["# Hierarchies in the coordinates of their graph", INTRODUCTION]
+    parts = []
     for step, budget in sorted({(c.sampler.split(", ")[0], c.budget) for c in found}):
         rows = []
         for name in MODELS:
@@ -117,7 +107,8 @@ def page(found: dict[Cell, dict]) -> str:
                 rows.append([name, len(seeds), *map(entry, runs), " ".join(f"{v:.2f}" for v in lam)])
         parts.append(f"## {step}Step, {budget:,} evaluations a chain")
         parts.append(report.table(["model", "seeds", '"auto"', '"model"', "lambda"], rows, left=5))
-    return "\n\n".join(parts)
+    tables = "\n\n".join(parts)
+    return report.page("parametrization", locals())
 
 
 def entry(runs) -> str:

@@ -59,13 +59,9 @@ def page(cells: dict[Cell, dict]) -> str:
             f"pools={pools}: {len(bad)} of {len(runs)} runs wrong, of which {len(told)} were refused; "
             f"{len(refused) - len(told)} of the others were."
         )
-    text = (
-        f"Two normal modes {APART:g} sds apart in {DIM} dimensions, the second with weight {1 - WEIGHT:.1f}; "
-        f"`pk.sample`, {CHAINS} chains, {EVALUATIONS:,} evaluations. A run is wrong whose share of the second mode is "
-        "off by a factor of two. What both pools miss they cannot tell. `python -m benchmarks.pools`"
-    )
     head = ["seed", "", "share of the second mode, by pool", "R-hat", "report"]
-    return "\n\n".join(["# One pool and two", text, " ".join(counts), report.table(head, rows)])
+    table, counted, second = report.table(head, rows), " ".join(counts), 1 - WEIGHT
+    return report.page("pools", globals() | locals())
 
 
 if __name__ == "__main__":

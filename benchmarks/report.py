@@ -34,6 +34,11 @@ def sections(title: str, parts: Sequence[tuple[str, Callable]], *given) -> str:
     return "\n\n".join([f"# {title}", *(f"## {name}\n\n{table(*make(*given))}" for name, make in parts)])
 
 
+def page(name: str, names: dict[str, Any]) -> str:
+    """The text of pages/NAME.txt, Markdown, with what the ``names`` in its braces stand for."""
+    return (RESULTS.parent / "pages" / f"{name}.txt").read_text("utf-8").format_map(names)
+
+
 def introduction(doc: str | None) -> str:
     """What a benchmark's docstring says between its title and its commands, for its page."""
     return (doc or "").split("\n\n    python")[0].split("\n", 2)[2]

@@ -92,13 +92,8 @@ def page(cells: dict[Cell, dict]) -> str:
             ])  # fmt: skip
     head = ["step", "particles", "chosen", "noise sd at the mean", "R-hat", "effective draws per 1000 evaluations",
             "per 100,000 particles"]  # fmt: skip
-    text = (
-        f"An autoregression seen {TIMES} times, observation sd {ERROR}, state sd 0.5, three unknowns, bootstrap "
-        f"filter; {CHAINS} chains of 1,500 draws after 1,500; two seeds (data and chains), side by side. Effective "
-        "draws of the worst parameter; evaluations and particles of tuning are counted. "
-        "`python -m benchmarks.tuned_work`"
-    )
-    return "\n\n".join(["# An estimator's work, fixed and tuned", text, report.table(head, rows)])
+    table = report.table(head, rows)
+    return report.page("tuned_work", globals() | locals())
 
 
 if __name__ == "__main__":

@@ -71,34 +71,19 @@ def page(cells: dict[Cell, dict]) -> str:
 
     low = sum(v.cold < 0.05 for v in of_steps.values())
     failed = [f"{step} on {model}" for (model, step), v in of_steps.items() if v.fails]
-    n, z = [v.n for v in of_steps.values()], [v.frozen for v in of_steps.values()]
+    n, largest = [v.n for v in of_steps.values()], np.nanmax([v.frozen for v in of_steps.values()])
+    least, most = min(n), max(n)
     controls = [[f"{s}, {m}", str(found[m, s])] for m, s in CONTROLS if (m, s) in found]
     entries = [
         [name, e.tune, e.draws, ", ".join(f"{k}={v!r}" for k, v in e.options.items()) or "–"]
         for name, e in STEPS.items()
     ]
-    return "\n\n".join([
-        "# Simulation-based calibration",
-        "`make calibrate`. In each cell: the smallest p-value of uniform ranks over the model's quantities (every "
-        "unconstrained coordinate, and the log joint density), times their number, with the quantity where that is "
-        "below .05; then the largest |z| of a change of their means after the tuned kernel was put at the true "
-        f"values for {AFTER} draws (not under noise); then how many replications. **fails**: p below {FAILS}, "
-        "or |z| above 4.5.",
-        f"{len(of_steps)} of {len(MODELS) * len(STEPS)} cells, replications: {min(n)} to {max(n)}. "
-        f"{'These fail: ' + ', '.join(failed) if failed else 'No cell fails'}; {low} have p below .05, where "
-        f"{0.05 * len(of_steps):.1f} are expected; the largest |z| is {np.nanmax(z):.1f}. Every cell has parameters, "
-        "data and random numbers of its own.",
-        by_model(str),
-        "## Controls, which must fail",
-        report.table(["wrong on purpose", "p, largest z; replications"], controls),
-        "## Chains",
-        "Every chain starts at the model's initial point, as in `pm.sample`, with options that bring it through all "
-        f"its phases; {LARGEST} draws are kept of each, evenly.",
-        report.table(["step", "tuning", "draws", "options"], entries),
-        "Mean autocorrelation of neighbouring kept draws (it would widen the ranks' distribution), and processor "
-        "seconds of a replication.",
-        by_model(lambda v: f"{v.lag:.2f}, {v.seconds:.2f} s"),
-    ])  # fmt: skip
+    made, whole, expected, after = len(of_steps), len(MODELS) * len(STEPS), 0.05 * len(of_steps), AFTER
+    failed = f"These fail: {', '.join(failed)}" if failed else "No cell fails"
+    verdicts, times = by_model(str), by_model(lambda v: f"{v.lag:.2f}, {v.seconds:.2f} s")
+    controls = report.table(["wrong on purpose", "p, largest z; replications"], controls)
+    options = report.table(["step", "tuning", "draws", "options"], entries)
+    return report.page("calibration", globals() | locals())
 
 
 BENCHMARK = Benchmark("calibration", measure, page)

@@ -104,16 +104,6 @@ def rival(cell: Cell) -> dict:
     return {**found, **measured(x, spent / CHAINS, truth(cell.problem), most)}
 
 
-TEXT = """\
-Effective draws (bulk, worst coordinate, unconstrained, four chains) per 1000 evaluations, tuning counted;
-R-hat; largest error of a mean in posterior sds; largest |log ratio| of an sd; z, the largest error of a mean or an
-sd in standard errors (of some forty to four hundred: 3.5 is usual). Medians over seeds, the worst R-hat and z.
-Truth is NUTS on the same model with its gradients, of the funnel quadrature, and its sds are those of v and
-x exp(-v / 2). Milliseconds of processor time an evaluation, black boxes and compilation at the first draw included.
-PyMC's samplers spend half of the evaluations on tuning; NUTS' gradients are forward differences of d + 1
-evaluations; particles are told the prior, and the largest population is taken whose run fits into the budget."""
-
-
 def page(cells: dict[Cell, dict]) -> str:
     groups: dict[tuple, list] = {}
     for cell, found in cells.items():
@@ -133,12 +123,10 @@ def page(cells: dict[Cell, dict]) -> str:
         f"{n} {known[n]['ess']:,.0f} (R-hat {known[n]['rhat']:.3f}, {known[n]['divergences']} divergences)"
         for n in MODELS if n in known
     ]  # fmt: skip
-    return "\n\n".join([
-        "# Hierarchical models behind black boxes", summary(cells), TEXT, report.table(head, rows, left=3),
-        *[f"Without result: {'; '.join(none)}."] * bool(none),
-        f"References, effective draws of NUTS: {', '.join(references)}; lynx-hare by importance sampling.",
-        "Seconds of processor time to build the step: " + ", ".join(f"{n} {s:.1f}" for n, s in built.items()) + ".",
-    ])  # fmt: skip
+    said, table, references = summary(cells), report.table(head, rows, left=3), ", ".join(references)
+    lacking = f"Without result: {'; '.join(none)}.\n\n" if none else ""
+    times = ", ".join(f"{n} {s:.1f}" for n, s in built.items())
+    return report.page("hierarchical", locals())
 
 
 def figures(runs) -> list[str]:

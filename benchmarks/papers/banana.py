@@ -199,15 +199,9 @@ def page(cells: dict[Cell, dict]) -> str:
     }
     most = max(SIZES.values())
     kmc, hmc, kamh = (found[name, most] for name in (KMC, HMC, "KAMH"))
-    sections = [
-        "# The 8-dimensional banana B(0.03, 100) with n exact draws given",
-        f"Chains of {DRAWS:,} draws after {TUNE:,} of tuning, started from exact draws; seed {SEED}.",
-        report.table(HEAD, [row(*key, mine) for key, mine in found.items()]),
-        f"{KMC}, at n = {most:,}, has {ratio(kmc, hmc)} times the effective draws of HMC and {ratio(kmc, kamh)} times "
-        "those of KAMH, by the mean over chains. ESS: bulk, worst coordinate. Errors of the mean in standard "
-        "deviations, over coordinates, and decile errors: the median chain's, and of the draws of all chains together.",
-    ]
-    return "\n\n".join(sections)
+    table = report.table(HEAD, [row(*key, mine) for key, mine in found.items()])
+    to_hmc, to_kamh = ratio(kmc, hmc), ratio(kmc, kamh)
+    return report.page("paper_banana", globals() | locals())
 
 
 def wanted(cell: Cell) -> bool:

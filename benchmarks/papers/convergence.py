@@ -135,16 +135,11 @@ def page(options) -> str:
     for i, (name, target) in enumerate(TARGETS.items()):
         found[name] = measure(target, SEED + i)
         print(table(*found[name][:3]), flush=True)
-    sections = [
-        "# F-KAMH's covariance approaches KAMH's, at the dissertation's size",
-        f"History of {N:,} exact draws, {DRAWS} draws of the features, as in section 5.2; Gaussian kernel with the "
-        "median distance as lengthscale; η = 1; root mean square of the Frobenius error over draws and, on the ridge, "
-        f"its 15 points. Seed {SEED}.",
-        f"The formula written out here is the package's within {disagreement():.0e}.",
-    ]
-    for name, (errors, parts, exact, l) in found.items():
-        sections += [f"## {name}, lengthscale {l:.1f}", table(errors, parts, exact)]
-    return "\n\n".join(sections)
+    apart, tables = (
+        disagreement(),
+        "\n\n".join(f"## {name}, lengthscale {l:.1f}\n\n{table(*errors)}" for name, (*errors, l) in found.items()),
+    )
+    return report.page("paper_convergence", globals() | locals())
 
 
 if __name__ == "__main__":

@@ -246,37 +246,9 @@ def page(cells: dict[Cell, dict]) -> str:
     least = min(r.chains for t in found.values() for r in t.values())
     about = next(m for c, m in cells.items() if c.sampler == COSTS)
     once, more = about["updates"]
-    sections = [
-        "# F-KAMH at its dissertation's sizes",
-        f"Chains of {TUNE + DRAWS:,} draws from exact draws of the target, {TUNE:,} of them tuning and dropped, as in "
-        f"section 5.1, which has 50 a row (here the column; at least {least}); F-KAMH's settings are the "
-        'dissertation\'s, its initial eta from a trial run, unless "untuned" or "defaults" is said; KAMH\'s its own '
-        f'paper\'s, or, "gamma = 0.5", those of the dissertation, the initial nu from a trial run too. Seed {SEED}.',
-        "The dissertation finds more effective draws per second for F-KAMH than for KAMH (figures 5.4 and 5.5), and, "
-        "where evaluations cost more than proposals, as many (A.1). Here is the best D beside the better n, both "
-        "chosen by the same chains. The dissertation's code, of both samplers, takes the density under the state "
-        "accepted before, the previous state's covariance, for the reverse one; its draws are of another distribution.",
-        headline(found),
-    ]
-    for target, r in found.items():
-        sections += [f"## {target}", table(r)]
-    sections += [
-        "ESS: bulk, worst coordinate, mean over chains, and the mean of the first two coordinates, the dissertation's "
-        "measure, of which ESS per second is; that and the cost of a draw (after tuning, in turns, the least of fifty) "
-        f'with {UNIT}, as 1. Quantile error: of all chains together; "of which noise" is what chance explains.',
-        "## Wrong ratios",
-        "A second code's KAMH takes the proposal for symmetric; the dissertation's takes the covariance of the state "
-        "accepted before for the reverse density, in KAMH as in F-KAMH. "
-        + " ".join(wrong(t, r) for t, r in found.items()),
-        "## Cost by the length of the history",
-        about["table"],
-        "A proposal needs one covariance. KAMH's grows with the history that it keeps; F-KAMH's does not, and its "
-        'moments take in one state after another, so that "from scratch" is paid once. A root of the feature '
-        "covariance is brought up to date by one state, rank one, in "
-        f"{once[0]:.0f} µs (D = 100) and {more[0]:.0f} (D = 300), and made anew in {once[1]:.0f} and {more[1]:.0f}: at "
-        "every draw, as in 4.1, or at growing intervals, as here.",
-    ]
-    return "\n\n".join(sections)
+    length, claim, words = TUNE + DRAWS, headline(found), " ".join(wrong(t, r) for t, r in found.items())
+    tables = "\n\n".join(f"## {target}\n\n{table(r)}" for target, r in found.items())
+    return report.page("paper_features", globals() | locals())
 
 
 def wrong(target, found):

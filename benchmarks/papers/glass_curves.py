@@ -143,20 +143,12 @@ def page(cells: dict[Cell, dict]) -> str:
     found, about = by_name(cells), next(m for c, m in cells.items() if c.sampler == LONG_RUN)
     floor, ess = about["floors"], about["ess"]
     failed = [c.key for c, m in cells.items() if "failed" in m]
-    sections = [
-        "# UCI Glass: distance to a long run",
-        f"{TUNE:,} draws of burn-in and {DRAWS:,} kept, from draws of the prior (the papers: 30 chains, 100 draws of "
-        f"importance sampling; here 16, as many chains as the column says); the long run: {LONG['chains']} chains of "
-        f"{LONG['draws']:,}, {ess:,.0f} effective draws in the worst coordinate. Seed {SEED}. Medians over the chains "
-        "with the central 80 %.",
-        report.table(HEAD, [row(n, m) for n, m in found.items()]),
-        "The floor, distance of means and MMD: "
-        + "; ".join(f"{n} {a:.2f} and {b:.0f}" for n, (a, b) in floor.items())
-        + ". The kernel's value is dominated by cubes of the tails.",
-    ]
+    table = report.table(HEAD, [row(n, m) for n, m in found.items()])
+    floor = "; ".join(f"{n} {a:.2f} and {b:.0f}" for n, (a, b) in floor.items())
+    text = report.page("paper_glass_curves", globals() | locals())
     if failed:
-        sections.append(f"Could not begin where their burn-in had ended: {', '.join(failed)}.")
-    return "\n\n".join(sections)
+        text += f"\nCould not begin where their burn-in had ended: {', '.join(failed)}."
+    return text
 
 
 if __name__ == "__main__":

@@ -198,21 +198,8 @@ def draw_figure(found: list[Row]) -> None:
 def page(cells: dict[Cell, dict]) -> str:
     found = rows(cells)
     draw_figure(found)
-    return "\n\n".join([
-        "# KAMH on its paper's targets (figures 5 and 7)",
-        f"{CHAINS} chains of 40,000, 80,000 and 120,000 draws, half of them burn-in, after which all is frozen; the "
-        f"paper: 20 chains, the same lengths, adaptation of KAMH ending with burn-in. Seed {SEED}. Exact start: from a "
-        "draw of the target, AM with the first coordinate's true variance, KAMH with the authors' lengthscales (5, 10, "
-        "5). Cold: from the origin with unit covariances and the median heuristic. Medians over the chains with the "
-        "central 80 %; ESS is bulk, per 1000 draws.",
-        "![The two errors against draws](paper_kameleon_targets.png)",
-        report.table(HEAD, map(format_row, found), left=3),
-        "KAMH-LS against AM-LS, and against the best of SM, AM-FS and AM-LS, medians and 95 % of a bootstrap (below 1: "
-        "KAMH is better; the paper says that it is, on all three):",
-        comparison(found),
-        "A chain that never leaves one part of the target may have many effective draws of it: the deviation and the "
-        "distance say so.",
-    ])  # fmt: skip
+    table, compared = report.table(HEAD, map(format_row, found), left=3), comparison(found)
+    return report.page("paper_kameleon_targets", globals() | locals())
 
 
 if __name__ == "__main__":

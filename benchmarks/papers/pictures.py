@@ -250,36 +250,13 @@ def draw_fields():
 
 def page(cells: dict[Cell, dict]) -> str:
     """All pictures; those that take no chain are drawn here."""
-    error, ellipses, fields = draw_cost(), draw_ellipses(), draw_fields()
+    per_cent = 100 * draw_cost()
     rows = [[name, *m["row"]] for name in STEPS for c, m in cells.items() if c.sampler == name]
-    pictures = [f"![Proposals of {label}](paper_proposals_{k + 1}.png)" for k, label in enumerate(STEPS)]
-    head = ["step", *(f"{s}, {m}" for s in SHAPES for m in ("local", "global"))]
-    return "\n\n".join([
-        "# Pictures of the papers",
-        f"Seed {SEED}.",
-        "## The function g (KAMH, figure 1)",
-        "![g for two draws of the weights](paper_cost.png)",
-        "Of 20,000 gradients of g at the star, with weights N(0, 1), the covariance is the package's M H Mᵀ within "
-        f"{100 * error:.1f} % of its largest entry.",
-        "## Proposals (KAMH, figures 2 and 6)",
-        "\n\n".join(pictures),
-        "Solid: where 95 % of the local proposals end, in the plane of the first two of 8 coordinates; dashed: the "
-        f"global move's. One chain of {TUNE:,} tuning draws from an exact draw. Below, the mean cosine between an "
-        "ellipse's long axis in that plane and the target's ridge, over 300 exact draws: 1 is along it, 0.64 chance.",
-        report.table(head, rows),
-        "## F-KAMH beside KAMH (Kotlicki, figure 5.6)",
-        "![Ellipses of F-KAMH with either embedding and of KAMH](paper_ellipses.png)",
-        "B(0.1, 100) in the plane, 2,500 exact draws as history, D = 350, η = 50, ν = η / (2 √n), γ = 0.5; where 95 % "
-        "of the proposals end. Means over 15 points of the ridge, near (|x₁| below 12) and outer: the Frobenius error "
-        "of the learned part relative to KAMH's, and the cosine between the long axes.",
-        report.table(["embedding", "error, near", "outer", "cosine, near", "outer"], ellipses),
-        "## The field of a surrogate (KMC, figure 1)",
-        "![Gradient fields and one trajectory](paper_fields.png)",
-        "N(0, I) in the plane, 200 exact draws given, one trajectory of 100 steps from the same point with the same "
-        "momentum. Error of the gradient relative to its size, root mean square over 500 further draws; the acceptance "
-        "probability along the way, by the true density.",
-        report.table(["gradient", "error", "least acceptance in 100 steps", "mean"], fields),
-    ])  # fmt: skip
+    pictures = "\n\n".join(f"![Proposals of {s}](paper_proposals_{k}.png)" for k, s in enumerate(STEPS, 1))
+    alignments = report.table(["step", *(f"{s}, {m}" for s in SHAPES for m in ("local", "global"))], rows)
+    ellipses = report.table(["embedding", "error, near", "outer", "cosine, near", "outer"], draw_ellipses())
+    fields = report.table(["gradient", "error", "least acceptance in 100 steps", "mean"], draw_fields())
+    return report.page("paper_pictures", globals() | locals())
 
 
 if __name__ == "__main__":

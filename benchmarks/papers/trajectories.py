@@ -120,19 +120,13 @@ def page(options) -> str:
             cells = [f"{mean[k, i, j]:.2f} ± {error[k, i, j]:.2f}" for j in range(len(SIZES))]
             lines.append([f"KMC {kind}", dim, *cells])
     heads = [f"{name}: {what}" for name in ("HMC", "KAMH", *KINDS) for what in ("acceptance", "distance")]
-    sections = [
-        "# Acceptance of KMC's trajectories from the origin",
-        f"Targets N(0, I); time π / 2 in {STEPS} steps; {TRIALS} trials a cell as in the paper's figure 2, over "
-        f"{', '.join(map(str, FITS.values()))} fits by n; the lengthscale is the median distance or by held-out score, "
-        f"λ by held-out score; standard errors over the fits; seed {SEED}.",
-        f"## By dimension, n = m = {SIZES[-1]:,}",
+    fits, most, by_dimension = (
+        ", ".join(map(str, FITS.values())),
+        SIZES[-1],
         report.table(["d", *heads], rivals, left=0),
-        "Distance: root mean square of the accepted moves over √d; 1 is an independent draw's. KAMH in its paper's "
-        "settings, its scale such that 0.234 is accepted, or 0 where fewer are accepted at γ = 0.2 alone.",
-        "## By dimension and number of points",
-        report.table(["surrogate", "d", *(f"n = {n}" for n in SIZES)], lines),
-    ]
-    return "\n\n".join(sections)
+    )
+    by_both = report.table(["surrogate", "d", *(f"n = {n}" for n in SIZES)], lines)
+    return report.page("paper_trajectories", globals() | locals())
 
 
 if __name__ == "__main__":

@@ -153,32 +153,12 @@ def page(a) -> str:
                     cells[target_name, name] = draws.astype(np.float32)
     draw_scatter(cells)
     times, shares = draw_autocorrelations(cells), draw_geweke(cells)
-    sections = [
-        "# The thesis' twisted Gaussians, its own settings",
-        f"{a.repeats} chains a row of {a.draws:,} draws from the origin, half of them dropped (the thesis: one chain "
-        f"of the same length); "
-        f'd = {DIM}; seed {SEED}. "For ever": as published, adapting at every draw; '
-        'M-GaA and (1+1)-CMA at constant rates. "Frozen": the same, adapting in the dropped half only, as the steps '
-        "of this package do.",
-        report.table(HEAD, lines, left=3),
-        "## Table 6.1 by the rule of its code",
-        "Shares of draws of π₄ for ever, d = 2, inside ellipses of π₁ at chi-square levels of 2 degrees of freedom; "
-        "± is the sd over chains.",
-        report.table(("sampler", "printed", "here"), table_of_the_thesis(a), left=3),
-        f"## The last {SHOWN} draws (figure 6.2)",
-        "![The last draws of every sampler on the four targets](paper_twisted.png)",
-        "One chain each, the first two coordinates.",
-        "## Autocorrelations on π₄ (figure 6.3)",
-        "![Autocorrelations](paper_autocorrelations.png)",
-        "Means over chains. Autocorrelation time of x₁, median over chains: "
-        + ", ".join(f"{n} {t:.0f}" for n, t in times.items())
-        + ".",
-        "## Geweke scores on π₃ (figure 6.4)",
-        "![Geweke scores](paper_geweke.png)",
-        "One chain each; small dots are the other nine coordinates. Beyond 1.96, over all chains, coordinates and "
-        "places (0.05 where chains are long enough): " + ", ".join(f"{n} {s:.2f}" for n, s in shares.items()) + ".",
-    ]
-    return "\n\n".join(sections)
+    times, shares = (
+        ", ".join(f"{n} {v:{form}}" for n, v in of.items()) for of, form in ((times, ".0f"), (shares, ".2f"))
+    )
+    ellipses = report.table(("sampler", "printed", "here"), table_of_the_thesis(a), left=3)
+    regions = report.table(HEAD, lines, left=3)
+    return report.page("paper_twisted", globals() | locals())
 
 
 if __name__ == "__main__":

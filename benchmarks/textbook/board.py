@@ -5,10 +5,11 @@ import math
 import arviz as az
 import numpy as np
 
-from benchmarks import basics, drive
+from benchmarks import basics, drive, report
 from benchmarks.basics import geometric
 from benchmarks.cells import Benchmark, Cell
 from benchmarks.report import digits, table
+from benchmarks.textbook import MODELS
 from benchmarks.textbook.posterior import Posterior, Reference, posterior, reference
 
 CONVERGED = 1.01  # R-hat
@@ -60,7 +61,7 @@ def judged(chains: list[drive.Chain], known: Reference) -> dict:
     }  # fmt: skip
 
 
-def tables(cells: dict[Cell, dict], dimensions: dict[str, int]) -> list[str]:
+def tables(cells: dict[Cell, dict], dimensions: dict[str, int]) -> str:
     """Models by steps: efficiency, in short, arrivals, errors; ``dimensions`` of the models, in their order."""
     found: dict[tuple[str, str], list[dict]] = {}
     for cell, made in sorted(cells.items()):
@@ -77,33 +78,20 @@ def tables(cells: dict[Cell, dict], dimensions: dict[str, int]) -> list[str]:
 
     head = ["step", "good", "converged", "silently wrong", "geometric mean", "× best of PyMC's", "µs per evaluation"]
     seeds = sorted({len(runs) for runs in found.values()})
-    return [
-        f"Seeds: {' to '.join(map(str, sorted({seeds[0], seeds[-1]})))}; evaluations a chain, a third of them tuning: "
-        f"{', '.join(f'{b:,}' for b in sorted({c.budget for c in cells}))}. Effective draws: ArviZ's bulk ESS of the "
-        "worst coordinate, all chains, geometric mean over the seeds; R-hat: the worst, shown from "
-        f"{CONVERGED} on. **!** marks the silently wrong: R-hat below that in a seed in which a mean is "
-        f"off by more than {OFF:g} standard errors. Good: at least {GOOD:g} and R-hat below {CONVERGED} in every "
-        "seed. The level is the reference's highest log density less d/2 + 3.",
-        "## Effective draws per 1000 evaluations (R-hat)", by_model(efficiency),
-        "## In short", table(head, [summary(s, found) for s in steps]),
-        "## Evaluations until a chain was within the level, chain by chain (nats below it, where it never was)",
-        by_model(arrival),
-        "## Errors against the reference: a mean's, in standard errors | in sds; |log sd ratio|",
-        by_model(lambda runs: " ".join(digits(max(c[f] for c in runs)) for f in ("mean_z", "mean_sd", "log_sd"))),
-    ]  # fmt: skip
+    budgets = ", ".join(f"{b:,}" for b in sorted({c.budget for c in cells}))
+    of, efficiencies = " to ".join(map(str, sorted({seeds[0], seeds[-1]}))), by_model(efficiency)
+    short, arrivals = table(head, [summary(s, found) for s in steps]), by_model(arrival)
+    errors = by_model(lambda runs: " ".join(digits(max(c[f] for c in runs)) for f in ("mean_z", "mean_sd", "log_sd")))
+    return report.page("textbook_tables", globals() | locals())
 
 
 def page(cells: dict[Cell, dict]) -> str:
-    from benchmarks.textbook import MODELS
-
-    text = (
-        "`python -m benchmarks.textbook`. Four chains a seed from the model's initial point + U(-1, 1) in "
-        "unconstrained coordinates."
-    )
     named = {c.problem for c in cells}
     dimensions = {m: len(reference(m).mean) for m in MODELS if m in named}
-    title = "# Textbook models, from where pm.sample starts"
-    return "\n\n".join([title, text, *tables(cells, dimensions)])
+    return (
+        "# Textbook models, from where pm.sample starts\n\n`python -m benchmarks.textbook`. Four chains a seed from "
+        f"the model's initial point + U(-1, 1) in unconstrained coordinates.\n\n{tables(cells, dimensions)}"
+    )
 
 
 def _worst_rhat(runs):

@@ -3,20 +3,14 @@
 import numpy as np
 import pymc as pm
 
-# Doll & Hill's doctors: deaths from coronary disease and person-years by age group, non-smokers and smokers.
-DEATHS = np.array([2, 12, 28, 28, 31, 32, 104, 206, 186, 102])
-PERSON_YEARS = np.array([18790, 10673, 5710, 2585, 1462, 52407, 43248, 28612, 12663, 5317])
-AGE = np.tile([1.0, 2.0, 3.0, 4.0, 5.0], 2)  # 35 to 44 years, ..., 75 to 84
+from benchmarks.textbook.data import data
 
-# Crowder (1978): germinated seeds of Orobanche on 21 plates.
-GERMINATED = np.array([10, 23, 23, 26, 17, 5, 53, 55, 32, 46, 10, 8, 10, 8, 23, 0, 3, 22, 15, 32, 3])
-SEEDS = np.array([39, 62, 81, 51, 39, 6, 74, 72, 51, 79, 13, 16, 30, 28, 45, 4, 12, 41, 30, 51, 7])
+DEATHS, PERSON_YEARS = data("deaths", "person_years")
+AGE = np.tile([1.0, 2.0, 3.0, 4.0, 5.0], 2)  # 35 to 44 years, ..., 75 to 84
+GERMINATED, SEEDS = data("germinated", "seeds")
 KIND = np.repeat([0.0, 1.0], [11, 10])
 EXTRACT = np.repeat([0.0, 1.0, 0.0, 1.0], [5, 6, 5, 5])
-
-# Freireich et al. (1963): weeks of remission under placebo and under 6-MP; censored where negative.
-PLACEBO = np.array([1, 1, 2, 2, 3, 4, 4, 5, 5, 8, 8, 8, 8, 11, 11, 12, 12, 15, 17, 22, 23])
-TREATED = np.array([6, 6, 6, -6, 7, -9, 10, -10, -11, 13, 16, -17, -19, -20, 22, 23, -25, -32, -32, -34, -35])
+PLACEBO, TREATED = data("placebo", "treated")
 
 
 def poisson_offset() -> pm.Model:

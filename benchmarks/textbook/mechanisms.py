@@ -6,25 +6,11 @@ import pytensor.tensor as pt
 from scipy.integrate import odeint
 
 from benchmarks.hierarchical.kit import BlackBox, Kit
+from benchmarks.textbook.data import data
 from pymc_kameleon.datasets import load_lynx_hare
 from pymc_kameleon.demo import PredatorPrey
 
-# Carlson (1913): yeast by the hour.
-YEAST = np.array([
-    9.6, 18.3, 29.0, 47.2, 71.1, 119.1, 174.6, 257.3, 350.7, 441.0, 513.3, 559.7, 594.8, 629.4, 640.8, 651.1, 655.9,
-    659.6, 661.8,
-])  # fmt: skip
-
-# Influenza in a boarding school of 763, 1978: boys in bed by the day.
-IN_BED = np.array([3, 8, 26, 76, 225, 298, 258, 233, 189, 128, 68, 29, 14, 4])
-
-# Treloar (1974): Puromycin; substrate in ppm, counts per minute and minute.
-SUBSTRATE = np.repeat([0.02, 0.06, 0.11, 0.22, 0.56, 1.10], 2)
-VELOCITY = np.array([76, 47, 97, 107, 123, 139, 159, 152, 191, 201, 207, 200], dtype=float)
-
-# Kwan et al. (1976): indomethacin in plasma of the first subject; hours, micrograms per millilitre.
-HOURS = np.array([0.25, 0.5, 0.75, 1.0, 1.25, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0])
-PLASMA = np.array([1.50, 0.94, 0.78, 0.48, 0.37, 0.19, 0.12, 0.11, 0.08, 0.07, 0.05])
+YEAST, IN_BED, SUBSTRATE, VELOCITY, HOURS, PLASMA = data("yeast", "in_bed", "substrate", "velocity", "hours", "plasma")
 
 
 class Solution(BlackBox):

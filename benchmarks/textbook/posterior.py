@@ -36,6 +36,14 @@ class Reference(NamedTuple):
         return cls(*arrays, stored["rhat"], stored["level"])
 
 
+def moments(draws: np.ndarray, ess: np.ndarray, worst_rhat: float, best: float) -> dict:
+    """Of draws (n, d), as a reference is stored."""
+    low, high = np.quantile(draws, (0.05, 0.95), axis=0)
+    found = {"mean": draws.mean(0), "sd": draws.std(0), "q05": low, "q95": high, "ess": ess}
+    level = best - draws.shape[1] / 2 - 3.0
+    return {k: v.tolist() for k, v in found.items()} | {"rhat": worst_rhat, "level": level}
+
+
 class Posterior:
     """Log density of ``model``, by default ``MODELS[name]``; vectors are in the order of the model's value variables.
 

@@ -24,7 +24,7 @@ from benchmarks import cells, drive
 from benchmarks.basics import bulk_ess, rhat
 from benchmarks.rivals.pymc_steps import Value
 from benchmarks.textbook import MODELS
-from benchmarks.textbook.posterior import Posterior, model_digest
+from benchmarks.textbook.posterior import Posterior, model_digest, moments
 
 CHAINS = 4
 ROUNDS = ((500, 300), (700, 1800), (2000, 6000))  # tuning, draws
@@ -135,17 +135,14 @@ def _descend(negative, x, factor):
 def make(name: str, seed: int = 1) -> dict:
     posterior = Posterior(name)
     draws, log_density = by_nuts(posterior, seed)
-    best = float(np.max(log_density))
-    own = draws
+    own, best = draws, float(np.max(log_density))
     if name in MIRRORS:
         draws = np.concatenate([draws, MIRRORS[name][0](draws)], axis=1)
-    low, high = np.quantile(draws, (0.05, 0.95), axis=(0, 1)).tolist()
+    ess = np.asarray(az.ess({"x": own}, method="mean")["x"].values)
     return {
         "digest": model_digest(name), "method": "NUTS, differences" if posterior.black_box else "NUTS",
-        "mean": draws.mean((0, 1)).tolist(), "sd": draws.std((0, 1)).tolist(), "q05": low, "q95": high,
-        "ess": np.asarray(az.ess({"x": own}, method="mean")["x"].values).tolist(),
-        "bulk_ess": float(bulk_ess(own).min()), "rhat": rhat(own), "best": best,
-        "level": best - posterior.dim / 2 - 3.0,
+        **moments(draws.reshape(-1, posterior.dim), ess, rhat(own), best), "bulk_ess": float(bulk_ess(own).min()),
+        "best": best,
     }  # fmt: skip
 
 

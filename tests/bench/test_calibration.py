@@ -7,6 +7,7 @@ from benchmarks.calibration import ranks
 from benchmarks.calibration.drive import LARGEST, RATIO_DROPPED, STEPS, Driver
 from benchmarks.calibration.models import MODELS, NOISE_UNDERSTATED, compiled, problem
 from tests.step_tester import NO_BLAS
+from tests.support.differences import slopes
 
 pytestmark = NO_BLAS
 STEP = 1e-4
@@ -22,21 +23,16 @@ def bartlett(name, n=400):
     for _ in range(n):
         values, data = found.simulate(rng)
         found.set_data(data)
-        x = np.concatenate([np.ravel(v) for v in values.values()])
-        here, row = found.log_joint(values), []
-        for i in range(len(x)):
-            up, down = (found.log_joint(_moved(values, x, i, s * STEP)) for s in (1.0, -1.0))
-            g, h = (up - down) / (2.0 * STEP), (up - 2.0 * here + down) / STEP**2
-            row += [g, x[i] * g + 1.0, g**2 + h]
-        sums.append(row)
+        x, cuts = np.concatenate([*map(np.ravel, values.values())]), np.cumsum([v.size for v in values.values()])[:-1]
+
+        def log_joint(x, values=values, cuts=cuts):
+            parts = zip(values.items(), np.split(x, cuts), strict=True)
+            return found.log_joint({name: part.reshape(value.shape) for (name, value), part in parts})
+
+        g, steps = slopes(log_joint, x, STEP), STEP * np.eye(len(x))
+        h = np.array([log_joint(x + e) - 2.0 * log_joint(x) + log_joint(x - e) for e in steps]) / STEP**2
+        sums.append(np.concatenate([g, x * g + 1.0, g**2 + h]))
     return float(np.abs(np.mean(sums, axis=0) / np.std(sums, axis=0)).max() * np.sqrt(n))
-
-
-def _moved(values, x, i, step):
-    x = x.copy()
-    x[i] += step
-    cuts = np.cumsum([v.size for v in values.values()])[:-1]
-    return {name: part.reshape(values[name].shape) for name, part in zip(values, np.split(x, cuts), strict=True)}
 
 
 @pytest.mark.parametrize("name", [pytest.param(n, marks=[] if n in QUICK else pytest.mark.slow) for n in MODELS])
@@ -78,8 +74,7 @@ def test_uniform_ranks_are_called_so_and_others_are_not():
 def test_a_replication_depends_on_its_seed_alone():
     driver = Driver(problem("bounded"), "CMAStep")
     first, second, again = (driver.replicate(seed) for seed in (1, 2, 1))
-    np.testing.assert_array_equal(first[0], again[0])
-    np.testing.assert_array_equal(first[1], again[1])
+    np.testing.assert_array_equal(first[:2], again[:2])
     assert not np.array_equal(first[1], second[1])
     assert 0 <= first[0].min() <= first[0].max() <= LARGEST
 

@@ -1,6 +1,10 @@
 """Cells are run once and go on; every page says which code made it."""
 
+import importlib
+import inspect
 import json
+import re
+from string import Formatter
 
 import pytest
 
@@ -32,6 +36,22 @@ def test_stores_are_whole(path):
         assert all(made["code"] for made in cells.load(path.stem).values())
 
 
+PAGES = provenance.FOLDER.parent / "pages"
+
+
+@pytest.mark.parametrize("page", sorted(PAGES.glob("*.txt")), ids=lambda path: path.stem)
+def test_every_place_of_a_page_is_filled(page):
+    """One that is made in one go would fail after minutes of measuring."""
+    made = f'report.page("{page.stem}", '
+    [path] = [p for p in PAGES.parent.rglob("*.py") if made in p.read_text("utf-8")]
+    module = vars(importlib.import_module(".".join(path.relative_to(provenance.ROOT).with_suffix("").parts)))
+    [function] = [f for f in module.values() if inspect.isfunction(f) and made in inspect.getsource(f)]
+    names = {*function.__code__.co_varnames, *function.__code__.co_cellvars}
+    names |= module.keys() if f"{made}globals()" in inspect.getsource(function) else set()
+    places = [re.split(r"[.\[]", place)[0] for _, place, *_ in Formatter().parse(page.read_text("utf-8")) if place]
+    assert [place for place in places if place not in names] == []
+
+
 COMMENTED = '''"""Words."""
 
 def f(x):  # words
@@ -51,40 +71,42 @@ def test_words_are_no_code():
     assert provenance.without_words(COMMENTED) == provenance.without_words(bare) == bare
 
 
+@pytest.fixture
+def code(tmp_path, monkeypatch):
+    """Hashes of a package of these modules."""
+    monkeypatch.setattr(provenance, "PACKAGE", tmp_path)
+
+    def of(*names, **modules):
+        for module, text in modules.items():
+            path = tmp_path / f"{module.replace('_', '/')}.py"
+            path.parent.mkdir(exist_ok=True)
+            path.write_text(text, "utf-8")
+        provenance.code.cache_clear()
+        return [provenance.code(name) for name in names]
+
+    yield of
+    provenance.code.cache_clear()
+
+
 @pytest.mark.parametrize(
     ("old", "new", "same"),
     [("more", "other", True), ("  # words\n    y", "\n    y", True), ("no #", "a #", False), ("x} # ", "x} ", False)],
     ids=["a docstring", "a comment", "a string", "an f-string"],
 )
-def test_a_change_of_words_is_the_same_code(old, new, same, tmp_path, monkeypatch):
-    monkeypatch.setattr(provenance, "PACKAGE", tmp_path)
+def test_a_change_of_words_is_the_same_code(old, new, same, code):
     changed = COMMENTED.replace(old, new)
     assert changed != COMMENTED
-    found = set()
-    for text in (COMMENTED, changed):
-        (tmp_path / "module.py").write_text(text, "utf-8")
-        provenance.code.cache_clear()
-        found.add(provenance.code())
-    provenance.code.cache_clear()
-    assert (len(found) == 1) == same
+    assert (code("", module=COMMENTED) == code("", module=changed)) == same
 
 
-def test_what_only_speaks_makes_no_result_stale_but_that_of_what_is_said(tmp_path, monkeypatch):
-    monkeypatch.setattr(provenance, "PACKAGE", tmp_path)
-    spoken, other = tmp_path / "verdict" / "report.py", tmp_path / "verdict" / "convergence.py"
-    spoken.parent.mkdir()
+def test_what_only_speaks_makes_no_result_stale_but_that_of_what_is_said(code):
     assert all((provenance.ROOT / "pymc_kameleon" / path).exists() for path in provenance.SPEAK)
-
-    def codes(say, judge):
-        spoken.write_text(f"x = {say!r}", "utf-8")
-        other.write_text(f"x = {judge!r}", "utf-8")
-        provenance.code.cache_clear()
-        return provenance.code("textbook"), provenance.code("verdicts")
-
-    before, after, judged = codes("a", "a"), codes("b", "a"), codes("b", "b")
-    provenance.code.cache_clear()
-    assert before[0] == after[0] != judged[0]
-    assert len({before[1], after[1], judged[1]}) == 3
+    (before, said), (after, other), (judged, both) = (
+        code("textbook", "verdicts", verdict_report=f"x = {say!r}", verdict_convergence=f"x = {judge!r}")
+        for say, judge in ("aa", "ba", "bb")
+    )
+    assert before == after != judged
+    assert len({said, other, both}) == 3
 
 
 @pytest.fixture
@@ -115,7 +137,8 @@ def command(benchmark, *arguments):
 
 def test_cells_are_run_once_and_go_on(folder):
     benchmark, calls = a_benchmark()
-    command(benchmark, "--minutes", "0")
+    with pytest.raises(IndexError):  # after the first
+        command(benchmark._replace(measure=lambda cell: benchmark.measure(cell) if not calls else calls[9]))
     assert len(calls) == 1
     assert not (folder / "textbook.md").exists()  # not yet whole
     command(benchmark)

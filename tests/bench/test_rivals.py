@@ -6,18 +6,13 @@ import pytest
 from benchmarks import cold_start, few_evaluations
 from benchmarks.basics import Counted, StoppedError, bulk_ess
 from benchmarks.cells import Cell
+from benchmarks.hierarchical.board import RIVALS
 from benchmarks.rivals import Task, pymc_steps
 from benchmarks.targets import TARGETS, Boxed, starts
 from pymc_kameleon.targets import CorrelatedGaussian
 
 DIM = 2
-RIVALS = {
-    "pm.DEMetropolisZ": lambda task: pymc_steps.step(task, "pm.DEMetropolisZ"),
-    "pm.Slice": lambda task: pymc_steps.step(task, "pm.Slice"),
-    "nuts": pymc_steps.nuts,
-    "smc": pymc_steps.smc,
-}
-QUICK = ("pm.DEMetropolisZ", "nuts")
+QUICK = ("DEMetropolisZ", "NUTS")
 
 
 class Normal(Boxed):

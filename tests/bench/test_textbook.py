@@ -24,9 +24,9 @@ def trend():
 class Recorder(pk.AdaptiveMetropolisStep):
     """Keeps the generator that pm.sample hands to the chain."""
 
-    def _begin_chain(self, rng):
-        super()._begin_chain(rng)
-        self.given = copy.deepcopy(self.rng)
+    def set_rng(self, rng):
+        self.given = copy.deepcopy(rng)
+        super().set_rng(rng)
 
 
 @pytest.mark.slow
@@ -40,7 +40,7 @@ def test_the_driver_makes_the_draws_of_pm_sample(trend):
             rv.name: np.exp(point[n]) if n.endswith("log__") else point[n] for n, rv in names.items() if n in point
         }
         trace = pm.sample(
-            EVALUATIONS - TUNE, tune=TUNE, chains=1, cores=1, step=step, initvals=starts, random_seed=1,
+            EVALUATIONS - TUNE, tune=TUNE, chains=1, cores=1, step=step, initvals=starts, random_seed=2,
             progressbar=False, compute_convergence_checks=False, quiet=True,
         )  # fmt: skip
     # the step's own compiled function: two linkers round differently, and what an arrival learns amplifies it
@@ -49,22 +49,17 @@ def test_the_driver_makes_the_draws_of_pm_sample(trend):
     parts = drive.own_step(trend, made, x, step.given, counted, EVALUATIONS, TUNE)
     chain = drive.walk(*parts, counted, TUNE)
     chain = chain._replace(draws=chain.draws[: EVALUATIONS - TUNE])
-    expected = np.column_stack(
-        [trace.posterior["intercept"][0], trace.posterior["slope"][0], np.log(trace.posterior["sigma"][0])]
-    )
+    intercept, slope, sigma = (trace.posterior[name].values[0] for name in ("intercept", "slope", "sigma"))
+    expected = np.column_stack([intercept, slope, np.log(sigma)])
     assert chain.evaluations == EVALUATIONS + 1
     assert len(np.unique(expected[:, 0])) >= 3  # it moved
     np.testing.assert_allclose(chain.draws, expected, rtol=1e-8)
 
 
-@pytest.mark.parametrize(
-    "step",
-    [
-        "AdaptiveMetropolisStep:target_accept=0.3",
-        pytest.param("pm.DEMetropolisZ", marks=pytest.mark.slow),
-        pytest.param("pm.Slice", marks=pytest.mark.slow),
-    ],
-)
+THEIRS = [pytest.param(step, marks=pytest.mark.slow) for step in ("pm.DEMetropolisZ", "pm.Slice")]
+
+
+@pytest.mark.parametrize("step", ["AdaptiveMetropolisStep:target_accept=0.3", *THEIRS])
 def test_every_evaluation_is_counted_and_a_third_is_tuning(trend, step):
     chains = drive.chains(trend, step, 3, evaluations=EVALUATIONS, tune=TUNE, level=-np.inf, n_chains=2)
     other, _ = drive.chains(trend, step, 4, evaluations=EVALUATIONS, tune=TUNE, level=np.inf, n_chains=2)
@@ -78,17 +73,15 @@ def test_every_evaluation_is_counted_and_a_third_is_tuning(trend, step):
     assert not np.array_equal(chains[0].draws[-1], other.draws[-1])
 
 
-def _chains(rng, shift):
-    draws = shift + rng.standard_normal((4, 1000, 2))
-    return [drive.Chain(d, 1500, 10, 0.0, 0.0, 1.0) for d in draws]
+def judged(shift):
+    """Draws of a standard normal, and what they are shifted by, against the normal."""
+    one, draws = np.ones(2), shift + np.random.default_rng(1).standard_normal((4, 1000, 2))
+    truth = Reference(0.0 * one, one, -1.64 * one, 1.64 * one, 4e4 * one, 1.0, -4.0)
+    return board.judged([drive.Chain(d, 1500, 10, 0.0, 0.0, 1.0) for d in draws], truth)
 
 
 def test_a_flag_where_chains_agree_on_a_wrong_mean():
-    zero, one = np.zeros(2), np.ones(2)
-    truth = Reference(zero, one, -1.64 * one, 1.64 * one, 4e4 * one, 1.0, -4.0)
-    right = board.judged(_chains(np.random.default_rng(1), 0.0), truth)
-    wrong = board.judged(_chains(np.random.default_rng(1), np.array([0.0, 0.2])), truth)
-    apart = board.judged(_chains(np.random.default_rng(1), np.arange(4.0)[:, None, None]), truth)
+    right, wrong, apart = map(judged, (0.0, np.array([0.0, 0.2]), np.arange(4.0)[:, None, None]))
     assert not right["silently_wrong"]
     assert right["mean_z"] < 4.5
     assert right["log_sd"] < 0.1

@@ -36,41 +36,32 @@ def log_prior(model, theta):
 
 
 @pytest.mark.parametrize(
-    ("target", "mean", "variance"), [("kameleon", -np.log(2.0), 20.0), ("log-lengthscale", 0.0, 5.0)]
+    ("options", "mean", "variance"),
+    [
+        ({}, -np.log(2.0), 20.0),
+        ({"target": "log-lengthscale"}, 0.0, 5.0),
+        ({"signal_variance": "free"}, np.array([*2 * [-np.log(2.0)], 0.0]), np.array([20.0, 20.0, 5.0])),
+    ],
 )
-def test_prior(target, mean, variance):
-    X, y = small_problem()
-    model = gp_classification_model(X, y, target=target)
-    theta = np.array([0.3, -2.0])
-    expected = (-0.5 * np.square(theta - mean) / variance - 0.5 * np.log(2 * np.pi * variance)).sum()
+def test_prior(options, mean, variance):
+    """A free signal variance is the last parameter."""
+    model = gp_classification_model(*small_problem(), feature_names=["a", "b"], **options)
+    theta = np.array([0.3, -2.0, 3.0])[: 2 + ("signal_variance" in options)]
+    one = np.ones(len(theta))
+    expected = (-0.5 * np.square(theta - mean) / variance - 0.5 * np.log(2 * np.pi * variance * one)).sum()
     np.testing.assert_allclose(log_prior(model, theta), expected, rtol=1e-12)
     assert [v.name for v in model.value_vars] == ["theta"]
+    assert list(model.coords["parameter"]) == ["a", "b", "log signal variance"][: len(theta)]
+    assert model.gp_classifier.estimator.approximation == ("ep" if len(theta) == 3 else "laplace")
 
 
 def test_papers_parametrisation():
-    """theta_code = -(theta + log 2) / 2 is N(0, 5), and k = exp(-sum e^(2 theta_code) dx^2)."""
-    X, y = small_problem()
-    model = gp_classification_model(X, y)
-    theta = np.array([0.3, -2.0])
-    code = -(theta + np.log(2.0)) / 2
-    # log N(theta) = log N(code | 0, 5) + log |d code / d theta|
-    expected = (-0.5 * code**2 / 5 - 0.5 * np.log(2 * np.pi * 5)).sum() + 2 * np.log(0.5)
-    np.testing.assert_allclose(log_prior(model, theta), expected, rtol=1e-12)
-    covariance = model.gp_classifier.estimator._covariance
-    rows = covariance.X
+    """With theta_code = -(theta + log 2) / 2, whose prior is N(0, 5): k = exp(-sum e^(2 theta_code) dx^2)."""
+    covariance = gp_classification_model(*small_problem()).gp_classifier.estimator._covariance
+    theta, rows = np.array([0.3, -2.0]), covariance.X
     covariance.update(theta)
-    weights = np.exp(2 * code)
-    k = np.exp(-(weights * np.square(rows[3] - rows[1])).sum())
+    k = np.exp(-(np.exp(-(theta + np.log(2.0))) * np.square(rows[3] - rows[1])).sum())
     np.testing.assert_allclose(covariance.matrix[3, 1], k, rtol=1e-12)
-
-
-def test_free_signal_variance_is_the_last_parameter():
-    X, y = small_problem()
-    model = gp_classification_model(X, y, signal_variance="free", feature_names=["a", "b"])
-    assert model.gp_classifier.estimator.approximation == "ep"
-    assert list(model.coords["parameter"]) == ["a", "b", "log signal variance"]
-    at_zero, away = (log_prior(model, [0.0, 0.0, v]) for v in (0.0, 3.0))
-    np.testing.assert_allclose(at_zero - away, 9.0 / (2 * 5), rtol=1e-12)
 
 
 def test_whitening():
@@ -137,8 +128,7 @@ def test_prediction_is_the_average_over_theta_and_latent_values():
 
 def test_prediction_sees_new_rows_only_through_the_training_rows():
     """One row at a time gives the same probabilities: nothing is computed from the new rows' statistics."""
-    X, y = small_problem()
-    model = gp_classification_model(X, y)
+    model = gp_classification_model(*small_problem())
     thetas = np.random.default_rng(4).normal(0.0, 1.0, (2, 10, 2))
     X_new = np.random.default_rng(5).normal(3.0, 2.0, (4, 2))
     together = predict(posterior(thetas), X_new, model=model, random_seed=6)
@@ -156,12 +146,11 @@ def test_prediction_with_the_model_in_context_and_its_errors():
         assert (result.mcse > 0).all()
         far = predict(posterior(thetas), [[1e6, 1e6]], random_seed=0)
         np.testing.assert_allclose([far.probability, far.mcse], [[0.5], [0.0]], atol=1e-10)
-        with pytest.raises(ValueError, match="2 columns"):
-            predict(posterior(thetas), X[:, :1])
-        with pytest.raises(ValueError, match="NaN"):
-            predict(posterior(thetas), [[np.nan, 0.0]])
-        with pytest.raises(ValueError, match="at least 4"):
-            predict(posterior(thetas[:, :3]), X)
+        for draws, rows, message in (
+            (thetas, X[:, :1], "2 columns"), (thetas, [[np.nan, 0.0]], "NaN"), (thetas[:, :3], X, "at least 4")
+        ):  # fmt: skip
+            with pytest.raises(ValueError, match=message):
+                predict(posterior(draws), rows)
     with pm.Model() as other, pytest.raises(ValueError, match="gp_classification_model"):
         predict(posterior(thetas), X, model=other)
 
@@ -205,16 +194,10 @@ def test_sampling_and_predicting():
     X, y = small_problem(30, 1)
     mean, variance = grid_posterior(X, y, np.linspace(-22.0, 20.0, 169))
     with gp_classification_model(X, y, n_importance=2):
-        idata = pm.sample(
-            step=AdaptiveMetropolisStep(),
-            draws=3000,  # two importance draws: in the tails an estimate holds the chain for long
-            tune=500,
-            chains=4,
-            cores=1,
-            random_seed=11,
-            progressbar=False,
+        idata = pm.sample(  # two importance draws: in the tails an estimate holds the chain for long
+            3000, step=AdaptiveMetropolisStep(), tune=500, chains=4, cores=1, random_seed=11, progressbar=False,
             compute_convergence_checks=False,
-        )
+        )  # fmt: skip
         result = predict(idata, X[:5], n_draws=40, random_seed=12)
     theta = np.asarray(idata["posterior"]["theta"])[:, :, 0]
     assert ((result.probability > 0) & (result.probability < 1)).all()

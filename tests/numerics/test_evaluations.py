@@ -19,6 +19,9 @@ def test_merged_records_keep_their_order():
     assert merged.chain.tolist() == [0] * 4 + [1] * 3
     assert merged.round.tolist() == [0, 1, 2, 3, 0, 1, 2]
     assert set(merged.move) == {"walk"}
+    moved = evaluations.shifted(merged, 2.5)
+    np.testing.assert_array_equal(moved.log_densities, merged.log_densities + 2.5)
+    assert moved.positions.tobytes() == merged.positions.tobytes()
 
 
 def test_a_value_that_is_not_finite_is_a_density_of_zero():
@@ -27,21 +30,20 @@ def test_a_value_that_is_not_finite_is_a_density_of_zero():
 
 
 @pytest.mark.parametrize(
-    ("positions", "values", "said"),
+    ("function", "given", "said"),
     [
-        (np.zeros(3), np.zeros(3), r"shapes \(3,\) and \(3,\)"),
-        (np.zeros((3, 2)), np.zeros(2), r"shapes \(3, 2\) and \(2,\)"),
-        ([[0.0, 1.0], [np.nan, 2.0]], np.zeros(2), "row 1"),
+        (evaluations.table, (np.zeros(3), np.zeros(3)), r"shapes \(3,\) and \(3,\)"),
+        (evaluations.table, (np.zeros((3, 2)), np.zeros(2)), r"shapes \(3, 2\) and \(2,\)"),
+        (evaluations.table, ([[0.0, 1.0], [np.nan, 2.0]], np.zeros(2)), "row 1"),
+        (evaluations.merge, ([record(4), record(4, dim=2)],), r"\[\(2, 0\), \(3, 0\)\]"),
+        (evaluations.copy, (3, record(4, dim=2)), r"\[\(2, 0\), \(3, 0\)\]"),
+        (evaluations.merge, ([evaluations.empty(2), evaluations.empty(2, 1)],), "as many outputs"),
+        (evaluations.merge, ([evaluations.empty(2, 3), evaluations.empty(2, 4)],), "as many outputs"),
     ],
 )
-def test_tables_that_do_not_fit_are_refused(positions, values, said):
+def test_what_does_not_fit_is_refused(function, given, said):
     with pytest.raises(ValueError, match=said):
-        evaluations.table(positions, values)
-
-
-def test_records_of_other_dimensions_are_not_merged():
-    with pytest.raises(ValueError, match=r"\[\(2, 0\), \(3, 0\)\]"):
-        evaluations.merge([record(4), record(4, dim=2)])
+        function(*given)
 
 
 def test_repetitions_are_left_out_where_nothing_new_was_found():
@@ -77,15 +79,6 @@ def test_a_copy_is_not_written_into_by_who_goes_on():
     own = evaluations.append(own, np.full(2, 3.0), 3.0)
     evaluations.append(live, np.ones(2), 4.0)
     assert own.log_densities.tolist() == [1.0, 3.0]
-    with pytest.raises(ValueError, match=r"\[\(2, 0\), \(3, 0\)\]"):
-        evaluations.copy(3, live)
-
-
-def test_a_shift_is_of_the_log_densities_alone():
-    once = record(5)
-    moved = evaluations.shifted(once, 2.5)
-    np.testing.assert_array_equal(moved.log_densities, once.log_densities + 2.5)
-    assert moved.positions.tobytes() == once.positions.tobytes()
 
 
 @pytest.mark.parametrize("n_o", [0, 3])
@@ -101,5 +94,3 @@ def test_what_comes_back_is_a_log_density_and_what_black_boxes_returned(n_o):
     for kept in (record, evaluations.merge([made, made]), evaluations.shifted(made, 1.0), evaluations.copy(2, made)):
         np.testing.assert_array_equal(kept.outputs[:4], outputs)
     assert evaluations.taken_apart([])[0] == []
-    with pytest.raises(ValueError, match="as many outputs"):
-        evaluations.merge([made, evaluations.empty(2, n_o + 1)])

@@ -12,21 +12,13 @@ from pymc_kameleon.surrogates.transitions import Arm
 from pymc_kameleon.surrogates.values import features, least_squares, regression, scale_basis, scales
 from pymc_kameleon.surrogates.values.library import LIBRARY, parts
 from tests.support.chains import two_sample_z
+from tests.support.differences import slopes
 
 SCALES = next(family for family in LIBRARY if family.scales)
 WITHOUT = tuple(family for family in LIBRARY if not family.scales)
 
 
 # --- what they are ----------------------------------------------------------------------------
-
-
-def random_blocks(rng, d, variables=(0, 1, 0), rates=(-1.3, 0.4, 0.7)):
-    quadratic = rng.standard_normal((len(rates), d, d))
-    bends = rng.standard_normal((len(rates), len(scales.KNOTS)))
-    return scales.Blocks(
-        np.array(variables), np.array(rates), rng.standard_normal(len(rates)),
-        rng.standard_normal((len(rates), d)), quadratic + quadratic.transpose(0, 2, 1), bends,
-    )  # fmt: skip
 
 
 def plain_blocks(blocks, z, s):
@@ -39,16 +31,17 @@ def plain_blocks(blocks, z, s):
     return value
 
 
-def with_blocks(rng, d):
-    whiten = np.tril(rng.standard_normal((d, d))) + 2.0 * np.eye(d)
-    blank = features.blank(rng.standard_normal(d), rng.uniform(0.5, 2.0, d), whiten)
-    return blank._replace(blocks=random_blocks(rng, d), linear=rng.standard_normal(d))
-
-
 @pytest.mark.parametrize("d", [2, 5])
 def test_compiled_value_and_gradient(d):
     rng = np.random.default_rng(d)
-    f, h = with_blocks(rng, d), 1e-5
+    quadratic, bends = rng.standard_normal((3, d, d)), rng.standard_normal((3, len(scales.KNOTS)))
+    blocks = scales.Blocks(
+        np.array([0, 1, 0]), np.array([-1.3, 0.4, 0.7]), rng.standard_normal(3), rng.standard_normal((3, d)),
+        quadratic + quadratic.transpose(0, 2, 1), bends,
+    )  # fmt: skip
+    whiten = np.tril(rng.standard_normal((d, d))) + 2.0 * np.eye(d)
+    blank = features.blank(rng.standard_normal(d), rng.uniform(0.5, 2.0, d), whiten)
+    f = blank._replace(blocks=blocks, linear=rng.standard_normal(d))
 
     def plain(s):
         return f.linear @ s + plain_blocks(f.blocks, f.whiten @ s, s)
@@ -56,8 +49,7 @@ def test_compiled_value_and_gradient(d):
     for s in rng.standard_normal((5, d)):
         (value,), (gradient,) = features.values_and_slopes(f, s[None])
         assert value == pytest.approx(plain(s), rel=1e-10)
-        differences = [(plain(s + h * e) - plain(s - h * e)) / (2 * h) for e in np.eye(d)]
-        np.testing.assert_allclose(gradient, differences, rtol=1e-6, atol=1e-6)
+        np.testing.assert_allclose(gradient, slopes(plain, s), rtol=1e-6, atol=1e-6)
 
 
 @pytest.mark.parametrize("diagonal", [True, False])
@@ -95,23 +87,18 @@ def test_what_a_scale_multiplies_is_made_negative_and_the_rest_stays():
         linear=np.array([[0.0, 0.0, 1e-4, 0.0]]), bends=np.zeros((1, len(scales.KNOTS))),
         quadratic=np.diag([-1.0, -1.0, 1e-3, -1e-5])[None],
     )  # fmt: skip
-    neck = np.array([0.0, 0.0, 30.0, -5.0])
-    inner = z.copy()
-
-    def value(blocks, z, s):
-        return plain_blocks(blocks, z, s)
-
-    assert value(blocks, neck, neck) > 1e3  # the control
+    neck, middle = np.array([0.0, 0.0, 30.0, -5.0]), np.zeros(4)
+    assert plain_blocks(blocks, neck, neck) > 1e3  # the control
     concave = scales.concave(blocks, 1e-3)
-    assert value(concave, neck, neck) <= 0.0
+    assert plain_blocks(concave, neck, neck) <= 0.0
     above = blocks._replace(constants=np.array([0.2]))
-    assert value(above, 0.0 * neck, neck) > 0.0
-    assert value(scales.concave(above, 1e-3), 0.0 * neck, neck) <= 0.0
-    assert value(scales.concave(blocks, 1e-3, pinned=True), neck, neck) <= 0.0
+    assert plain_blocks(above, middle, neck) > 0.0
+    assert plain_blocks(scales.concave(above, 1e-3), middle, neck) <= 0.0
+    assert plain_blocks(scales.concave(blocks, 1e-3, pinned=True), neck, neck) <= 0.0
     pinned = scales.concave(blocks._replace(constants=np.array([-5.0])), 1e-3, pinned=True)
-    assert value(pinned, 0.0 * neck, neck) == 0.0
+    assert plain_blocks(pinned, middle, neck) == 0.0
     flat = np.zeros(4)  # exp(a s_j) = 1
-    np.testing.assert_allclose([value(concave, z, flat) for z in inner], own, rtol=1e-8)
+    np.testing.assert_allclose([plain_blocks(concave, row, flat) for row in z], own, rtol=1e-8)
 
 
 # --- fits -------------------------------------------------------------------------------------
@@ -252,12 +239,12 @@ def test_screening_needs_points_for_what_it_looks_for():
 # --- moves ------------------------------------------------------------------------------------
 
 
-def dynamics_with_a_scale(rate=-1.4, straight=True, radius=2.3):
+def dynamics_with_a_scale(radius=2.3):
     """Three dimensions, widths that change e^2-fold within D, rotated a little."""
     whiten = np.array([[1.0, 0.0, 0.0], [0.2, 0.9, 0.0], [-0.1, 0.3, 1.1]])
     blank = features.blank(np.array([0.3, -0.2, 0.1]), np.array([1.2, 0.8, 1.0]), whiten)
     blocks = scales.Blocks(
-        np.array([0]), np.array([rate]), np.array([-0.1]), np.array([[0.0, 0.2, -0.3]]),
+        np.array([0]), np.array([-1.4]), np.array([-0.1]), np.array([[0.0, 0.2, -0.3]]),
         -np.array([[[0.1, 0.0, 0.0], [0.0, 1.2, 0.3], [0.0, 0.3, 0.9]]]),
         np.array([[0.0, -0.3, 0.0, 0.0, 0.2]]),
     )  # fmt: skip
@@ -265,69 +252,62 @@ def dynamics_with_a_scale(rate=-1.4, straight=True, radius=2.3):
     metric = np.array([[1.1, 0.0, 0.0], [0.3, 0.9, 0.1], [0.0, -0.2, 1.0]])
     archive = f.centre + np.random.default_rng(7).standard_normal((60, 3))
     dynamics = surrogate_dynamics.make_dynamics(f, metric, archive, 0.5)
-    moves = dynamics.rescaling
-    assert moves.straight == 0
-    if not straight:
-        dynamics = surrogate_dynamics.with_moves(dynamics, moves._replace(straight=-1))
+    assert dynamics.rescaling.straight == 0
     return dynamics._replace(radius=radius, ceiling=1.5)
 
 
-def plain_rescale(moves, z, delta):
-    """(new z, log |J|), the Jacobian by differences."""
-    j, rate, r = moves.variables[0], moves.rates[0], moves.exponents[0]
+class Plain:
+    """Coordinates of the moves along a scale: q about the middle of each, w straightened, by their definition."""
 
-    def moved(z):
-        y = moves.into[0] @ z - moves.centres[0]
-        y = y * np.exp(-0.5 * rate * delta * r)
-        y[j] += delta
-        return np.linalg.solve(moves.into[0], y + moves.centres[0])
+    def __init__(self, moves):
+        self.into, self.centres, self.middle = moves.into[0], moves.centres[0], moves.middles[0]
+        self.j, self.power = moves.variables[0], -0.5 * moves.rates[0] * moves.exponents[0]
 
-    h = 1e-6
-    jacobian = np.column_stack([(moved(z + h * e) - moved(z - h * e)) / (2 * h) for e in np.eye(3)])
-    return moved(z), np.linalg.slogdet(jacobian)[1]
+    def to_w(self, z):
+        q = self.into @ z - self.centres
+        return q * np.exp(-self.power * (q[self.j] - self.middle))
+
+    def to_z(self, w):
+        return np.linalg.solve(self.into, w * np.exp(self.power * (w[self.j] - self.middle)) + self.centres)
+
+    def log_jacobian(self, w):
+        """Of ``to_z``."""
+        return np.linalg.slogdet(slopes(self.to_z, w))[1]
 
 
 def test_a_move_along_a_scale_has_its_jacobian_and_comes_back():
     moves, rng = dynamics_with_a_scale().rescaling, np.random.default_rng(1)
+    plain = Plain(moves)
     for _ in range(20):
         z, new, back = rng.standard_normal(3), np.empty(3), np.empty(3)
         which, size, normal = rng.random(), rng.random(), rng.standard_normal()
         log_jacobian = rescaling.move(moves, z, which, size, normal, new)
-        expected, jacobian = plain_rescale(moves, z, math.exp(2.5 * size - 1.5) * normal)
+        along = np.eye(3)[plain.j] * math.exp(2.5 * size - 1.5) * normal
+
+        def moved(z, along=along):
+            return plain.to_z(plain.to_w(z) + along)
+
+        expected, jacobian = moved(z), np.linalg.slogdet(slopes(moved, z, 1e-6))[1]
         np.testing.assert_allclose(new, expected, rtol=1e-10, atol=1e-12)
         assert log_jacobian == pytest.approx(jacobian, rel=1e-5, abs=1e-8)
         assert rescaling.move(moves, new, which, size, -normal, back) == pytest.approx(-log_jacobian)
         np.testing.assert_allclose(back, z, rtol=1e-10, atol=1e-12)
-        assert moves.into[0] @ (new - z) @ np.eye(3)[0] == pytest.approx(math.exp(2.5 * size - 1.5) * normal)
 
 
 def plain_straightened(dynamics, z, momentum, step, steps, temperature):
     """Leapfrog on temperature * f(z(w)) + log |dz/dw|, everything by differences."""
-    moves, h = dynamics.rescaling, 1e-5
-    j, rate, r = moves.variables[0], moves.rates[0], moves.exponents[0]
-
-    def widths(s):
-        return np.exp(-0.5 * rate * r * (s - moves.middles[0]))
-
-    def to_z(w):
-        return np.linalg.solve(moves.into[0], w * widths(w[j]) + moves.centres[0])
+    plain = Plain(dynamics.rescaling)
 
     def log_density(w):
-        jacobian = np.column_stack([(to_z(w + h * e) - to_z(w - h * e)) / (2 * h) for e in np.eye(3)])
-        value = temperature * surrogate_dynamics.value(dynamics, to_z(w))
-        return value + np.linalg.slogdet(jacobian)[1]
+        return temperature * surrogate_dynamics.value(dynamics, plain.to_z(w)) + plain.log_jacobian(w)
 
-    def slope(w):
-        return np.array([(log_density(w + h * e) - log_density(w - h * e)) / (2 * h) for e in np.eye(3)])
-
-    q = moves.into[0] @ z - moves.centres[0]
-    w = q / widths(q[j])
+    w = plain.to_w(z)
     start = log_density(w) - 0.5 * momentum @ momentum
     for _ in range(steps):
-        momentum = momentum + 0.5 * step * slope(w)
+        momentum = momentum + 0.5 * step * slopes(log_density, w)
         w = w + step * momentum
-        momentum = momentum + 0.5 * step * slope(w)
-    return to_z(w), log_density(w) - 0.5 * momentum @ momentum - start
+        momentum = momentum + 0.5 * step * slopes(log_density, w)
+    return plain.to_z(w), log_density(w) - 0.5 * momentum @ momentum - start
 
 
 @pytest.mark.parametrize("temperature", [1.0, 0.5])
@@ -350,20 +330,17 @@ def test_straightened_leapfrog_agrees_with_the_plain_version(temperature):
 
 def exact_draws(rng, dynamics, n):
     """Of exp(f) on D, in z, by rejection, in coordinates in which D is a ball."""
-    moves = dynamics.rescaling
-    j, rate, r = moves.variables[0], moves.rates[0], moves.exponents[0]
+    moves, plain = dynamics.rescaling, Plain(dynamics.rescaling)
 
     def draw():
         """A point, and the log of its density over that of the draw."""
         w = moves.origin + rng.uniform(-dynamics.radius, dynamics.radius, 3)
-        further = w[j] - moves.middles[0]
-        q = w * np.exp(-0.5 * rate * r * further)
-        z = moves.back[0] @ (q + moves.centres[0])
+        z = plain.to_z(w)
         value = surrogate_dynamics.value(dynamics, z)
         inside = np.linalg.norm(w - moves.origin) < dynamics.radius and value < dynamics.ceiling
-        return z, value - 0.5 * rate * r.sum() * further if inside else -math.inf
+        return z, value + plain.power.sum() * (w[plain.j] - plain.middle) if inside else -math.inf
 
-    bound = max(draw()[1] for _ in range(20_000)) + 0.3
+    bound = max(draw()[1] for _ in range(5000)) + 0.5
     draws = []
     while len(draws) < n:
         z, log_density = draw()
@@ -375,14 +352,11 @@ def exact_draws(rng, dynamics, n):
 
 def test_the_region_is_a_ball_in_straightened_coordinates():
     dynamics, rng = dynamics_with_a_scale(), np.random.default_rng(6)
-    moves = dynamics.rescaling
+    moves, to_w = dynamics.rescaling, Plain(dynamics.rescaling).to_w
     z = rng.standard_normal((20, 3))
     reach = surrogate_dynamics.reach(dynamics, z)
     for one, distance in zip(z, reach, strict=True):
-        q = moves.into[0] @ one - moves.centres[0]
-        away = q[moves.variables[0]] - moves.middles[0]
-        w = q * np.exp(0.5 * moves.rates[0] * moves.exponents[0] * away)
-        assert distance == pytest.approx(np.linalg.norm(w - moves.origin))
+        assert distance == pytest.approx(np.linalg.norm(to_w(one) - moves.origin))
         assert rescaling.square_norm(moves, one) == pytest.approx(distance**2)
     plain = surrogate_dynamics.with_moves(dynamics, moves._replace(straight=-1))
     np.testing.assert_allclose(surrogate_dynamics.reach(plain, z), np.linalg.norm(z, axis=1))
@@ -391,8 +365,7 @@ def test_the_region_is_a_ball_in_straightened_coordinates():
 
 @pytest.fixture(scope="module")
 def drawn():
-    dynamics = dynamics_with_a_scale()
-    return exact_draws(np.random.default_rng(11), dynamics, 3000)
+    return exact_draws(np.random.default_rng(11), dynamics_with_a_scale(), 1500)
 
 
 def z_scores(starts, ends):
@@ -403,17 +376,6 @@ def z_scores(starts, ends):
 
 
 ONLY = {"trajectories": Arm(3, 1.6, 0.4, 0.0), "jumps": Arm(6, 1.6, 0.4, 1.0)}
-
-
-def moved(dynamics, starts, arm):
-    rng = np.random.default_rng(12)
-    return np.array([surrogate_dynamics.run(rng, z, dynamics, arm).z for z in starts])
-
-
-@pytest.mark.parametrize("kind", ONLY)
-def test_transitions_along_a_scale_leave_f_invariant_and_are_reversible(kind, drawn):
-    dynamics = dynamics_with_a_scale()._replace(step_size=0.8)
-    assert z_scores(drawn, moved(dynamics, drawn, ONLY[kind])) < 4.5
 
 
 def by_hand(dynamics, starts, kind, with_jacobian):
@@ -442,32 +404,48 @@ def by_hand(dynamics, starts, kind, with_jacobian):
 
 
 @pytest.mark.parametrize("kind", ONLY)
-def test_control_without_the_jacobian_it_is_noticed(kind, drawn):
-    dynamics = dynamics_with_a_scale()
+def test_transitions_along_a_scale_leave_f_invariant_and_are_reversible(kind, drawn):
+    """The control: by hand, and without the Jacobian."""
+    rng, dynamics = np.random.default_rng(12), dynamics_with_a_scale()
+    ends = [surrogate_dynamics.run(rng, z, dynamics._replace(step_size=0.8), ONLY[kind]).z for z in drawn]
+    assert z_scores(drawn, np.array(ends)) < 4.5
     assert z_scores(drawn, by_hand(dynamics, drawn, kind, True)) < 4.5
     assert z_scores(drawn, by_hand(dynamics, drawn, kind, False)) > 8.0
 
 
-def test_without_a_scale_there_is_nothing_to_move_along():
+def test_without_a_scale_there_is_nothing_to_move_along_and_a_ceiling():
     f = features.blank(np.zeros(2), np.ones(2), np.eye(2))._replace(quadratic=-np.eye(2))
     archive = np.random.default_rng(0).standard_normal((40, 2))
     dynamics = surrogate_dynamics.make_dynamics(f, np.eye(2), archive, 0.3)
     assert len(dynamics.rescaling.rates) == 0
     assert dynamics.rescaling.straight == -1
+    assert surrogate_dynamics.below(dynamics, 3.0).ceiling == 3.0
 
 
-def test_a_trajectory_goes_on_in_the_neck():
-    """Of a hierarchy with data: its effects lie elsewhere in the middle than in the neck, where f has no ceiling."""
+def in_the_neck(x):
+    """Draws of a hierarchy moved to five and a half sds of the log sd below its middle."""
+    moved = x.copy()
+    moved[:, 2:] = x[:, :1] + (x[:, 2:] - x[:, :1]) * np.exp(-4.0 - x[:, 1:2])
+    moved[:, 1] = -4.0
+    return moved
+
+
+@pytest.fixture(scope="module")
+def learned():
+    """Of a hierarchy: points, their log densities, and the dynamics on what was fitted to them."""
     rng = np.random.default_rng(3)
     x, y = hierarchy(rng, 500)
     fit = regression.fit(rng, x, y, x[:250], y[:250])
     assert fit.family == "scales"
     metric = surrogate_dynamics.metric(fit.whiten_factor, fit.curvature, fit.quadratic_error)
-    dynamics = surrogate_dynamics.make_dynamics(fit.surrogate, metric, x[:250], 0.25)
+    return x, y, surrogate_dynamics.make_dynamics(fit.surrogate, metric, x[:250], 0.25)
+
+
+def test_a_trajectory_goes_on_in_the_neck(learned):
+    """Of a hierarchy with data: its effects lie elsewhere in the middle than in the neck, where f has no ceiling."""
+    rng, dynamics = np.random.default_rng(4), learned[2]
     assert surrogate_dynamics.below(dynamics, 3.0).ceiling == math.inf
-    x, _ = hierarchy(rng, 100)
-    x[:, 2:] = x[:, :1] + (x[:, 2:] - x[:, :1]) * np.exp(-4.0 - x[:, 1:2])
-    x[:, 1] = -4.0  # five and a half sds below the middle
+    x = in_the_neck(hierarchy(rng, 100)[0])
     for centred, least, most in ((True, 0.8, 1.0), (False, 0.0, 0.3)):
         moves = dynamics.rescaling
         if not centred:  # the control: about where they are in the middle
@@ -476,8 +454,7 @@ def test_a_trajectory_goes_on_in_the_neck():
         paths = [
             surrogate_dynamics.run(rng, surrogate_dynamics.to_z(one, row), one, Arm(1, 1.5, 0.3, 0.0)) for row in x
         ]
-        accepted = np.mean([path.accept_prob for path in paths])
-        assert least <= accepted <= most
+        assert least <= np.mean([path.accept_prob for path in paths]) <= most
 
 
 def test_what_only_looks_like_a_scale_is_not_straightened():
@@ -489,24 +466,11 @@ def test_what_only_looks_like_a_scale_is_not_straightened():
         assert surrogate_dynamics.below(dynamics, 3.0).ceiling == (math.inf if straight >= 0 else 3.0)
 
 
-def test_without_a_scale_there_is_a_ceiling():
-    f = features.blank(np.zeros(2), np.ones(2), np.eye(2))._replace(quadratic=-np.eye(2))
-    archive = np.random.default_rng(0).standard_normal((40, 2))
-    dynamics = surrogate_dynamics.make_dynamics(f, np.eye(2), archive, 0.3)
-    assert surrogate_dynamics.below(dynamics, 3.0).ceiling == 3.0
-
-
-def test_the_neck_is_not_the_top_of_all():
+def test_the_neck_is_not_the_top_of_all(learned):
     """For chains that learn together: those in the neck are not the ones that the others have to follow."""
-    rng = np.random.default_rng(3)
-    x, y = hierarchy(rng, 500)
-    fit = regression.fit(rng, x, y, x[:250], y[:250])
-    metric = surrogate_dynamics.metric(fit.whiten_factor, fit.curvature, fit.quadratic_error)
-    dynamics = surrogate_dynamics.make_dynamics(fit.surrogate, metric, x[:250], 0.25)
-    neck = x[:100].copy()
-    neck[:, 2:] = neck[:, :1] + (neck[:, 2:] - neck[:, :1]) * np.exp(-4.0 - neck[:, 1:2])
-    neck[:, 1] = -4.0
-    deep = features.values(fit.surrogate, neck)
+    x, y, dynamics = learned
+    neck = in_the_neck(x[:100])
+    deep = features.values(dynamics.surrogate, neck)
     assert np.median(deep) > y.max() + 5.0  # the control: as they are
     levelled = elite.heights(dynamics, neck, deep)
     assert np.median(levelled) < elite.heights(dynamics, x, y).max()

@@ -1,6 +1,7 @@
 """Surrogates fitted to values: features against plain sums, fits against plain least squares."""
 
 import math
+from functools import partial
 
 import numpy as np
 import pytest
@@ -9,6 +10,7 @@ from pymc_kameleon.surrogates import transitions
 from pymc_kameleon.surrogates.values import features, least_squares, monomials, regression, straight_tails, sums
 from pymc_kameleon.surrogates.values.features import FOURIER, GAUSSIAN, LOG_LADDER, NONE, PAIRWISE
 from pymc_kameleon.surrogates.values.library import LIBRARY
+from tests.support.differences import slopes
 
 # --- features -----------------------------------------------------------------------------------
 
@@ -67,13 +69,11 @@ def test_compiled_value_and_gradient(d, kind, reach, top):
     rng = np.random.default_rng(d)
     f = random_surrogate(rng, d, kind)._replace(reach=reach, slope=1.7, top=top)
     points = f.centre + f.scale * rng.standard_normal((5, d))
-    oracle = plain_value_with_straight_tails
-    expected = [oracle(f, x) for x in points]
-    np.testing.assert_allclose(features.values(f, points), expected, rtol=1e-10, atol=1e-10)
+    oracle = partial(plain_value_with_straight_tails, f)
+    np.testing.assert_allclose(features.values(f, points), [*map(oracle, points)], rtol=1e-10, atol=1e-10)
     for x in points:
-        h = 1e-5
         gradient = features.values_and_slopes(f, ((x - f.centre) / f.scale)[None])[1][0]
-        differences = [(oracle(f, x + h * f.scale * e) - oracle(f, x - h * f.scale * e)) / (2 * h) for e in np.eye(d)]
+        differences = slopes(lambda s: oracle(f.centre + f.scale * s), (x - f.centre) / f.scale)
         np.testing.assert_allclose(gradient, differences, rtol=1e-6, atol=1e-6)
 
 
@@ -81,7 +81,7 @@ def test_compiled_value_and_gradient(d, kind, reach, top):
 @pytest.mark.parametrize("reach", [math.inf, 0.3])
 def test_in_the_coordinates_of_the_dynamics_it_is_the_same(kind, reach):
     rng = np.random.default_rng(4)
-    f, metric, h = (random_surrogate(rng, 3, kind), rng.standard_normal((3, 3)) + 2.0 * np.eye(3), 1e-5)
+    f, metric = random_surrogate(rng, 3, kind), rng.standard_normal((3, 3)) + 2.0 * np.eye(3)
     f = f._replace(reach=reach, slope=1.7, top=1.3)
     x = f.centre + 0.3 * f.scale * rng.standard_normal((5, 3))
     dynamics = transitions.make_dynamics(f, metric, x, 0.1)
@@ -95,11 +95,8 @@ def test_in_the_coordinates_of_the_dynamics_it_is_the_same(kind, reach):
         assert transitions.value_inside(low, one) == transitions.value_inside(near, one) == -math.inf
         gradient, space = np.empty(3), np.empty((2, 3))
         features.at(*dynamics.flat, 0.5, z, gradient, *space)
-        differences = [
-            (transitions.value(dynamics, z + h * e) - transitions.value(dynamics, z - h * e)) / (2 * h)
-            for e in np.eye(3)
-        ]
-        np.testing.assert_allclose(gradient, 0.5 * np.array(differences), rtol=1e-6, atol=1e-6)
+        differences = slopes(partial(transitions.value, dynamics), z)
+        np.testing.assert_allclose(gradient, 0.5 * differences, rtol=1e-6, atol=1e-6)
 
 
 def test_exponentials_are_right_but_for_a_few_bits():
@@ -125,11 +122,13 @@ def test_monomials_are_all_and_only_those_asked_for(d):
 
 # --- fits ---------------------------------------------------------------------------------------
 
+POLYNOMIAL = tuple(family for family in LIBRARY if family.name == "polynomial")
 
-def problem(rng, log_density, d, n=800, spread=1.5, noise=0.0):
+
+def problem(rng, log_density, d, n=800, spread=1.5):
     """Evaluated points wider than the target, and a chain of some of them."""
     x = spread * rng.standard_normal((n, d))
-    y = np.array([log_density(row) for row in x]) + noise * rng.standard_normal(n)
+    y = np.array([log_density(row) for row in x])
     chain = rng.standard_normal((n // 2, d))
     return x, y, chain, np.array([log_density(row) for row in chain])
 
@@ -149,29 +148,23 @@ def smooth(x):
     return math.sin(2.0 * x[0]) * math.cos(x[1]) - 0.5 * x @ x
 
 
-def test_monomials_that_are_nothing_beside_the_error_are_left_out():
+def quartic_along_one(x):
+    return -0.5 * x @ x - 0.1 * x[0] ** 4 + 0.2 * x[1] ** 2 * x[2]
+
+
+def test_monomials_that_are_nothing_beside_the_error_are_left_out(monkeypatch):
     """Of a polynomial its own are left, and what is left is fitted anew; of another function all that matter."""
     rng = np.random.default_rng(3)
-    x, y, chain, chain_y = problem(rng, lambda x: -0.5 * x @ x - 0.1 * x[0] ** 4 + 0.2 * x[1] ** 2 * x[2], 4)
-    fit = regression.fit(np.random.default_rng(5), x, y, chain, chain_y)
-    f = fit.surrogate
+    data = problem(rng, quartic_along_one, 4)
+    f, far = regression.fit(np.random.default_rng(5), *data).surrogate, 1.5 * data[0]
     assert len(f.monomials) == len(f.variables) == len(f.powers) == 3  # of x_0 about the centre
-    np.testing.assert_allclose(
-        features.values(f, 1.5 * x),
-        [-0.5 * v @ v - 0.1 * v[0] ** 4 + 0.2 * v[1] ** 2 * v[2] for v in 1.5 * x],
-        rtol=1e-6,
-        atol=1e-6,
-    )
-    x, y, chain, chain_y = problem(rng, smooth, 3)
-    library = tuple(f for f in LIBRARY if f.name == "polynomial")
-    few, all_of_them = [], []
-    for found, share in ((few, regression.NEGLIGIBLE), (all_of_them, 0.0)):
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(regression, "NEGLIGIBLE", share)
-            found.append(regression.fit(np.random.default_rng(5), x, y, chain, chain_y, library=library))
-    few, all_of_them = few[0], all_of_them[0]
-    assert 0 < len(few.surrogate.monomials) < len(all_of_them.surrogate.monomials) == 25
-    apart = features.values(few.surrogate, chain) - features.values(all_of_them.surrogate, chain)
+    np.testing.assert_allclose(features.values(f, far), [*map(quartic_along_one, far)], rtol=1e-6, atol=1e-6)
+    data = problem(rng, smooth, 3)
+    few = regression.fit(np.random.default_rng(5), *data, library=POLYNOMIAL)
+    monkeypatch.setattr(regression, "NEGLIGIBLE", 0.0)
+    every = regression.fit(np.random.default_rng(5), *data, library=POLYNOMIAL)
+    assert 0 < len(few.surrogate.monomials) < len(every.surrogate.monomials) == 25
+    apart = features.values(few.surrogate, data[2]) - features.values(every.surrogate, data[2])
     assert 0.0 < np.std(apart) < 0.3 * few.error
 
 
@@ -182,8 +175,7 @@ def test_a_fit_is_weighted_ridge_regression(family, monkeypatch):
     monkeypatch.setattr(regression, "NEGLIGIBLE", 0.0)
     rng = np.random.default_rng(2)
     x, y, chain, chain_y = problem(rng, smooth, 3, n=300)
-    library = (family,)
-    fitted = regression.fit(np.random.default_rng(5), x, y, chain, chain_y, library=library)
+    fitted = regression.fit(np.random.default_rng(5), x, y, chain, chain_y, library=(family,))
     # the same random numbers, in the order of the fit: held-out points, then the basis
     again = np.random.default_rng(5)
     data = regression.prepare(again, x, y, y, chain, chain_y, 0.3, 0.15)
@@ -197,25 +189,23 @@ def test_a_fit_is_weighted_ridge_regression(family, monkeypatch):
     free, p = 10, columns.shape[1]
     gram = columns.T @ (columns * data.weights[:, None])
     system_of_all = least_squares.Problem(columns, data.y, data.weights, free, gram)
+
+    def solved(ridge):
+        found = least_squares.solve(system_of_all, ridge)
+        return regression.unpack(basis, found, shared.scale[: basis.base], data.offset)
+
     for ridge in (1e-4, 1e-2):
         penalty = data.weights.sum() * np.where(np.arange(p) < free, 0.0, ridge)
         root = np.sqrt(data.weights)
         system = np.concatenate([columns * root[:, None], np.diag(np.sqrt(penalty))])
         right = np.concatenate([data.y * root, np.zeros(p)])
         expected = np.linalg.lstsq(system, right, rcond=None)[0]
-        found = least_squares.solve(system_of_all, ridge)
-        surrogate = regression.unpack(basis, found, shared.scale[: basis.base], data.offset)
-        np.testing.assert_allclose(
-            features.values(surrogate, at), columns @ expected + data.offset, rtol=1e-8, atol=1e-8
-        )
+        found = features.values(solved(ridge), at)
+        np.testing.assert_allclose(found, columns @ expected + data.offset, rtol=1e-8, atol=1e-8)
     # the fit itself is this at the ridge that it chose
     if fitted.family == family.name and fitted.relative_error == 0.15:
-        found = least_squares.solve(system_of_all, fitted.ridge)
-        surrogate = regression.unpack(basis, found, shared.scale[: basis.base], data.offset)
-        np.testing.assert_allclose(
-            features.values(fitted.surrogate._replace(reach=math.inf), x), features.values(surrogate, x),
-            rtol=1e-5, atol=1e-5,
-        )  # fmt: skip
+        found = features.values(fitted.surrogate._replace(reach=math.inf), x)
+        np.testing.assert_allclose(found, features.values(solved(fitted.ridge), x), rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize(
@@ -270,8 +260,7 @@ def test_tails_are_straight_where_those_of_a_logit_are():
     chain = chain[logit < 5.0]
     x = np.concatenate([chain, 1.3 * chain])
     y, chain_y = (np.array([touches_an_end(row) for row in rows]) for rows in (x, chain))
-    library = tuple(f for f in LIBRARY if f.name == "polynomial")
-    f = regression.fit(np.random.default_rng(5), x, y, chain, chain_y, library=library).surrogate
+    f = regression.fit(np.random.default_rng(5), x, y, chain, chain_y, library=POLYNOMIAL).surrogate
     far = np.column_stack([np.linspace(7.0, 12.0, 6), 0.3 * np.linspace(7.0, 12.0, 6)])
     truth = np.array([touches_an_end(row) for row in far])
     assert np.abs(truth - features.values(f, far)).max() < 2.0
@@ -312,14 +301,13 @@ def test_work_is_capped(monkeypatch):
 
 
 def test_too_few_points_are_refused():
-    rng = np.random.default_rng(3)
     x = np.zeros((20, 3))
     with pytest.raises(np.linalg.LinAlgError):
-        regression.fit(rng, x, np.full(20, np.nan), x, np.zeros(20))
+        regression.fit(np.random.default_rng(3), x, np.full(20, np.nan), x, np.zeros(20))
 
 
-def banana_in_twenty_dimensions(n, seed=0):
-    rng = np.random.default_rng(seed)
+def banana_in_twenty_dimensions(n):
+    rng = np.random.default_rng(0)
     x = rng.standard_normal((n, 20)) * np.array([10.0, *np.ones(19)])
     x[:, 1] += 2.0 * rng.standard_normal(n)
     y = -0.005 * x[:, 0] ** 2 - 0.5 * (x[:, 1] + 0.03 * (x[:, 0] ** 2 - 100.0)) ** 2
@@ -331,10 +319,8 @@ def chosen_monomials(shared):
 
 
 def test_in_many_dimensions_the_monomials_that_matter_are_found_and_kept():
-    x, y = banana_in_twenty_dimensions(800)
-    rng = np.random.default_rng(1)
-    problem = (x, y, y, x, y, 0.3, 0.15)
-    data = regression.prepare(rng, *problem)
+    (x, y), rng = banana_in_twenty_dimensions(800), np.random.default_rng(1)
+    data = regression.prepare(rng, x, y, y, x, y, 0.3, 0.15)
     matter = {(0, 0, 0, 4, 0, 0), (0, 1, 0, 2, 1, 0)}  # of some 1000 monomials in pairs of variables
     shared = regression.share_columns(data, True)
     assert len(shared.variables) < monomials.MAX_MONOMIALS / 2

@@ -5,6 +5,7 @@ import importlib
 import json
 import pkgutil
 import re
+from collections.abc import Iterable
 from pathlib import Path
 
 import arviz as az
@@ -42,16 +43,14 @@ def strings(tree: ast.AST) -> list[str]:
 
 def says(heading: str, sentences: list[str]) -> bool:
     """Whether one of the sentences has the heading's words in their order."""
-    return any(has_in_order(sentence, heading.split("…")) for sentence in sentences)
+    return any(has_in_order(sentence, filter(None, map(str.strip, heading.split("…")))) for sentence in sentences)
 
 
-def has_in_order(sentence: str, parts: list[str]) -> bool:
-    at = 0
+def has_in_order(sentence: str, parts: Iterable[str]) -> bool:
     for part in parts:
-        at = sentence.find(part.strip(), at)
-        if at < 0:
+        _, found, sentence = sentence.partition(part)
+        if not found:
             return False
-        at += len(part.strip())
     return True
 
 
@@ -183,10 +182,10 @@ def reference() -> str:
     return "".join(page.read_text("utf-8") for page in pages)
 
 
-def test_every_public_name_is_in_the_reference():
-    page = reference()
-    for name in pk.__all__:
-        assert re.search(rf"auto\w+:: (pymc_kameleon\.)?{name}\b", page), name
+def test_every_public_name_is_in_the_reference_once():
+    names = re.findall(r"auto\w+:: (?:pymc_kameleon\.)?([\w.]+)", reference())
+    assert set(pk.__all__) <= {name.split(".")[0] for name in names}
+    assert len(names) == len(set(names)) > 10
 
 
 def blocks(page: Path) -> list[str]:
@@ -234,12 +233,6 @@ def test_the_readmes_noisy_example_runs():
     space = {"np": np, "pk": pk, "pm": __import__("pymc")}
     exec(compile(blocks(PAGES[0])[1], "README.md", "exec"), space)
     assert abs(float(space["idata"]["posterior"]["mu"].mean()) - 1.3) < 0.3
-
-
-def test_no_name_is_in_the_reference_twice():
-    page = reference()
-    names = re.findall(r"auto(?:class|function):: (?:pymc_kameleon\.)?([\w.]+)", page)
-    assert len(names) == len(set(names)) > 10
 
 
 def test_modules_that_the_reference_names_have_their_place_in_it():
