@@ -268,8 +268,14 @@ def dynamics_with_a_scale(rate=-1.4, straight=True, radius=2.3):
     moves = dynamics.rescaling
     assert moves.straight == 0
     if not straight:
-        dynamics = surrogate_dynamics.with_moves(dynamics, moves._replace(straight=-1))
+        dynamics = with_moves(dynamics, moves._replace(straight=-1))
     return dynamics._replace(radius=radius, ceiling=1.5)
+
+
+def with_moves(dynamics, moves):
+    composed = features.compose(dynamics.surrogate, dynamics.metric)
+    flat = features.flatten(composed, dynamics.metric, dynamics.inverse, moves)
+    return dynamics._replace(rescaling=moves, flat=flat)
 
 
 def plain_rescale(moves, z, delta):
@@ -384,7 +390,7 @@ def test_the_region_is_a_ball_in_straightened_coordinates():
         w = q * np.exp(0.5 * moves.rates[0] * moves.exponents[0] * away)
         assert distance == pytest.approx(np.linalg.norm(w - moves.origin))
         assert rescaling.square_norm(moves, one) == pytest.approx(distance**2)
-    plain = surrogate_dynamics.with_moves(dynamics, moves._replace(straight=-1))
+    plain = with_moves(dynamics, moves._replace(straight=-1))
     np.testing.assert_allclose(surrogate_dynamics.reach(plain, z), np.linalg.norm(z, axis=1))
     assert rescaling.square_norm(plain.rescaling, z[0]) == pytest.approx(z[0] @ z[0])
 
@@ -472,7 +478,7 @@ def test_a_trajectory_goes_on_in_the_neck():
         moves = dynamics.rescaling
         if not centred:  # the control: about where they are in the middle
             moves = moves._replace(centres=moves.centres + 1.0)
-        one = surrogate_dynamics.with_moves(dynamics, moves)
+        one = with_moves(dynamics, moves)
         paths = [
             surrogate_dynamics.run(rng, surrogate_dynamics.to_z(one, row), one, Arm(1, 1.5, 0.3, 0.0)) for row in x
         ]

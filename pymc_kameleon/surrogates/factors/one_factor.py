@@ -77,8 +77,7 @@ def fit_factor(
             coefficients = _solve(train, mine, free, ridge)
             if coefficients is None:
                 continue
-            wrong = x[np.ix_(held, mine)] @ coefficients - outputs[held]
-            error = _held_out(wrong, weights[held], precision)
+            error = _held_out(x[np.ix_(held, mine)] @ coefficients - outputs[held], weights[held], precision)
             # a larger set has to earn it
             if best is None or error * (1.03 if degree > 2 else 1.0) < best[0]:
                 best = (error, degree, order, mine, ridge)

@@ -188,37 +188,18 @@ def compose(f: Surrogate, matrix: np.ndarray) -> Surrogate:
 
 
 class Terms(NamedTuple):
-    """A surrogate, the metric B of coordinates z with s = B z, and moves along its scales: views of two buffers.
+    """What compiled functions read of a surrogate as arrays, with the metric B and the moves: views of two buffers.
 
-    A call into compiled code costs some 150 ns an array that it is given, and these are forty.
+    A call into compiled code costs some 150 ns an array that it is given, and there are forty.
     """
 
     constant: float
-    lengthscale: float
-    tail_scale: float
-    kind: int
-    is_quadratic: int  # whether there is nothing but c + b'u + u'Qu/2
     centre: np.ndarray  # (d,)
     scale: np.ndarray  # (d,)
     origin: np.ndarray  # (d,)
     frame: np.ndarray  # (d, d)
-    whiten: np.ndarray  # (d, d)
-    linear: np.ndarray  # (d,)
     quadratic: np.ndarray  # (d, d)
     metric: np.ndarray  # (d, d)
-    inverse: np.ndarray  # (d, d)
-    pairs: np.ndarray  # (p, 2), int: the variables of s_i s_j that monomials are products of
-    starts: np.ndarray  # (d + p + 1,), int: where the terms of t_a begin, t = (s, pairs)
-    partners: np.ndarray  # (m,), int: b of each term w t_a t_b
-    monomials: np.ndarray  # (m,): w
-    dense: np.ndarray  # (d + p, d + p): W, if all terms are rather t'Wt/2; (0, 0) if not
-    centres: np.ndarray  # (k, d); transposed where the kernel is Gaussian or pairwise
-    phases: np.ndarray  # (k,)
-    weights: np.ndarray  # (k,)
-    tails: np.ndarray  # (j,)
-    tail_linear: np.ndarray  # (d,)
-    tail_quadratic: np.ndarray  # (d, d)
-    blocks: scales.Blocks
     moves: rescaling.Rescaling
 
 
@@ -231,7 +212,10 @@ def flatten(
     inverse: np.ndarray | None = None,
     moves: rescaling.Rescaling | None = None,
 ) -> Flat:
-    """The buffers that :func:`restored` makes ``Terms`` of; without a metric, for :func:`values` alone."""
+    """A surrogate, the ``metric`` B of coordinates z with s = B z, its ``inverse``, moves along scales: two buffers.
+
+    Without a metric, for :func:`values` alone. Centres are transposed where the kernel is Gaussian or pairwise.
+    """
     d, b = len(f.centre), f.blocks
     square = np.zeros((0, 0))
     moves = rescaling.nothing(d) if moves is None else moves
@@ -262,7 +246,11 @@ def flatten(
 
 
 def products(f: Surrogate, d: int) -> tuple[np.ndarray, ...]:
-    """(pairs, starts, partners, monomials, dense) of ``Terms``: s_i (s_j s_k), and (s_i s_j) (s_k s_l)."""
+    """Monomials as s_i (s_j s_k) and (s_i s_j) (s_k s_l): terms w t_a t_b of t = (s, pairs).
+
+    ``pairs`` (p, 2), the variables of each; ``starts`` (d + p + 1,), where the terms of t_a begin; ``partners`` (m,), b
+    of each; ``monomials`` (m,), w; or, instead of the last three, ``dense`` (d + p, d + p), W of t'Wt/2.
+    """
     m = len(f.monomials)
     flat, degree = np.repeat(f.variables.ravel(), f.powers.ravel()), f.powers.sum(axis=1)
     ends = np.cumsum(degree)
@@ -320,14 +308,9 @@ def moves_of(x, n):
 @njit(cache=True, inline="always")
 def restored(x, n):
     """The ``Terms`` in what :func:`flatten` made."""
-    integers = n[4 * 30]
     return Terms(
-        x[0], x[1], x[2], n[integers], n[integers + 1],
-        _row(x, n, 1), _row(x, n, 2), _row(x, n, 3), _grid(x, n, 4), _grid(x, n, 5),
-        _row(x, n, 6), _grid(x, n, 7), _grid(x, n, 8), _grid(x, n, 9),
-        _grid(n, n, 31), _row(n, n, 32), _row(n, n, 33), _row(x, n, 10), _grid(x, n, 29),
-        _grid(x, n, 11), _row(x, n, 12), _row(x, n, 13),
-        _row(x, n, 14), _row(x, n, 15), _grid(x, n, 16), _blocks(x, n), moves_of(x, n),
+        x[0], _row(x, n, 1), _row(x, n, 2), _row(x, n, 3), _grid(x, n, 4), _grid(x, n, 7), _grid(x, n, 8),
+        moves_of(x, n),
     )  # fmt: skip
 
 
@@ -450,8 +433,7 @@ def _quadratic(x, n, u, gradient):
 
 def is_quadratic(f: Surrogate) -> bool:
     """Whether there is nothing but c + b'u + u'Qu/2."""
-    nothing = not (len(f.monomials) or len(f.tails) or len(f.blocks.rates))
-    return nothing and f.kind == NONE
+    return f.kind == NONE and not (len(f.monomials) or len(f.tails) or len(f.blocks.rates))
 
 
 @njit(cache=True)
