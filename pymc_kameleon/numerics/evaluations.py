@@ -145,12 +145,5 @@ def shifted(evaluations: Evaluations, offset: float) -> Evaluations:
     return Evaluations((positions, values + offset, *rest), evaluations.size)
 
 
-def distinct(evaluations: Evaluations) -> Evaluations:
-    """Without the repetitions of a point at which the log density was the same; the first of each stays."""
-    rows = np.column_stack([evaluations.positions, evaluations.log_densities])
-    _, first = np.unique(rows, axis=0, return_index=True)
-    return Evaluations(tuple(column[np.sort(first)] for column in _rows(evaluations)), len(first))
-
-
 def _rows(evaluations):
     return [column[: evaluations.size] for column in evaluations.columns]

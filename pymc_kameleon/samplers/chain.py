@@ -17,12 +17,7 @@ Evaluate = Callable[[Proposal, Point], Point]
 
 
 def transition(
-    rng: np.random.Generator,
-    sampler: Sampler,
-    point: Point,
-    state: Any,
-    evaluate: Evaluate,
-    tuning: bool = False,
+    rng: np.random.Generator, sampler: Sampler, point: Point, state: Any, evaluate: Evaluate, tuning: bool = False
 ) -> tuple[Point, Any, Proposal, Point, float, bool]:
     """One draw.
 

@@ -29,11 +29,11 @@ from typing import NamedTuple
 import numpy as np
 
 from pymc_kameleon.numerics.compiled import njit
-from pymc_kameleon.numerics.covariance import multiply
 from pymc_kameleon.numerics.step_size import varied
 from pymc_kameleon.surrogates import rescaling, straightened
 from pymc_kameleon.surrogates.rescaling import Rescaling
-from pymc_kameleon.surrogates.values.features import Flat, Surrogate, at, compose, flatten, moves_of, restored
+from pymc_kameleon.surrogates.values import features
+from pymc_kameleon.surrogates.values.features import Flat, Surrogate, at, compose, flatten, moves_of
 
 REACH = 2.0  # of D, in the largest distance that the chain has been at
 MARGIN = 3.0  # of D's ceiling above the highest value seen, and sqrt(d) / 2 more
@@ -225,8 +225,7 @@ def _transitions(
     numbers, integers, archive, start, step_size, time, spread, jumps, temperature, radius, ceiling,
     normals, uniforms,
 ):  # fmt: skip
-    f = restored(numbers, integers)
-    moves = f.moves
+    moves = moves_of(numbers, integers)
     d = start.size
     z = start.copy()
     new = np.empty(d)
@@ -317,7 +316,7 @@ def _transitions(
                 z[i] = new[i]
                 gradient[i] = new_gradient[i]
     accept_prob = accept_sum / trajectories if trajectories > 0 else np.nan
-    x = f.centre + f.scale * multiply(f.metric, z)
+    x = features.to_x(numbers, integers, z)
     return z, start_value, value, moved, accept_prob, gradients, energy_error, diverging, x
 
 

@@ -44,14 +44,6 @@ def test_records_of_other_dimensions_are_not_merged():
         evaluations.merge([record(4), record(4, dim=2)])
 
 
-def test_repetitions_are_left_out_where_nothing_new_was_found():
-    once = record(5)
-    again = evaluations.merge([once, once])
-    assert evaluations.distinct(again).log_densities.tolist() == once.log_densities.tolist()
-    noisy = evaluations.table(again.positions, np.arange(10.0))  # another value at the same point
-    assert evaluations.distinct(noisy).size == 10
-
-
 def test_a_record_grows_in_order_and_leaves_what_it_was_made_from():
     known = record(300)
     before = known.positions.copy()

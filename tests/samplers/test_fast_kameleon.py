@@ -84,9 +84,8 @@ def test_mean_shift_is_the_oracles(d, embedding):
         np.testing.assert_allclose(fast, expected, rtol=1e-10, atol=1e-12)
     far = 30.0 * np.ones(d)  # where the history is not: noise over noise, but bounded
     model = state.model
-    shift = feature_covariance.mean_shift(
-        far, model.frequencies, model.unit.offsets, model.density, model.unit.sincos, 60**-0.5
-    )
+    waves = feature_covariance._waves(far, model.frequencies, model.unit.offsets)
+    shift = feature_covariance._shift(*waves, model.frequencies, model.density, model.unit.sincos, 60**-0.5)
     slope = jacobian(far, scaled).T @ mean
     assert np.linalg.norm(shift) <= np.linalg.norm(slope) * 60**0.5 * (1 + 1e-10)
 

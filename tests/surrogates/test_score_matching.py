@@ -377,11 +377,11 @@ def banana(rng, n):
 def test_validation_recognises_a_gaussian_and_a_banana():
     """The gain over a Gaussian fit: clearly positive for a banana, not for a Gaussian."""
     rng = np.random.default_rng(2)
-    folds, base = sm.block_folds(600), sm.gaussian_base(2, 0.0, 3.0)
+    folds, weights, base = sm.block_folds(600), np.ones(600), sm.gaussian_base(2, 0.0, 3.0)
     for family in ("lite", "finite"):
-        curved = validate(family, rng, banana(rng, 600), folds, None, base)
+        curved = validate(family, rng, banana(rng, 600), folds, weights, base)
         assert curved.gain > 4 * curved.gain_error > 0
-        straight = validate(family, rng, rng.standard_normal((600, 2)), folds, None, base)
+        straight = validate(family, rng, rng.standard_normal((600, 2)), folds, weights, base)
         assert straight.gain < 2 * straight.gain_error
         assert straight.lengthscale > curved.lengthscale or family == "finite"
 

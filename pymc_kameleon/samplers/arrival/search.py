@@ -167,13 +167,11 @@ def init(
     looks : ndarray of shape (k, d), optional
         Where to begin the climbs after the chain's own. Default: there are none.
     """
-    x = np.array(x, dtype=float)
     d = len(x)
-    budget = arrival.default_budget(d) if budget is None else budget
     first = arrival.init(x, log_density, scale=scale, budget=budget, start=start)
     starts = np.empty((0, d)) if looks is None else np.array(looks, dtype=float)
     scales = np.broadcast_to(np.asarray(scale, dtype=float), (d,)).copy()
-    return State((first,), starts, scales, min(budget, 60 * d + 300))
+    return State((first,), starts, scales, min(first.budget - 1, 60 * d + 300))
 
 
 def mass(climb: arrival.State) -> float:

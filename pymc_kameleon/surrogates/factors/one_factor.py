@@ -60,9 +60,7 @@ def fit_factor(
     held[rng.integers(n, size=3)] = True
     candidates = _affordable(n, d)
     variables, powers = nested(d, max(c[0] for c in candidates), max(c[1] for c in candidates))
-    keep = np.zeros(len(variables), dtype=bool)
-    for degree, order in candidates:
-        keep |= within(powers, degree, order)
+    keep = np.any([within(powers, *candidate) for candidate in candidates], axis=0)
     variables, powers = variables[keep], powers[keep]
     x = columns(s, variables, powers)
     size_of = np.sqrt((weights[:, None] * x * x).sum(axis=0) / weights.sum()) + 1e-300

@@ -301,13 +301,13 @@ def build(rng: np.random.Generator, data: Data, shared: Shared, family: Family) 
     size = int(min(300, 0.4 * n))  # centres at most: what a value costs
     if family.kind == FOURIER:
         frequencies, phases = features.sparse_frequencies(rng, size, d)
-        columns.append(features.fourier_features(data.s, frequencies, phases) * np.sqrt(2.0 / size))
+        columns.append(np.cos(data.s @ frequencies.T + phases) * np.sqrt(2.0 / size))
         scales.append(np.full(size, np.sqrt(0.5 * size)))
         template = template._replace(kind=FOURIER, centres=frequencies, phases=phases)
     elif family.kind in (GAUSSIAN, PAIRWISE):
-        kernel, points = features.pairwise_kernel, data.s
-        if family.kind == GAUSSIAN:
-            kernel, points = features.gaussian_kernel, data.z
+        kernel, points = (
+            (features.gaussian_kernel, data.z) if family.kind == GAUSSIAN else (features.pairwise_kernel, data.s)
+        )
         chances = np.minimum(data.weights, np.median(data.weights))
         centres = np.ascontiguousarray(points[rng.choice(n, size=size, replace=False, p=chances / chances.sum())])
         projection = _nystroem(kernel(centres, centres, family.lengthscale))
