@@ -128,10 +128,13 @@ def log_terms(z, log_norms, means, axes, variances):
     size, d = means.shape
     logs = np.empty(size)
     for k in range(size):
-        along = multiply(axes[k], z - means[k])
+        delta = z - means[k]
         square = 0.0
         for i in range(d):
-            square += along[i] * along[i] / variances[k, i]
+            coordinate = 0.0
+            for j in range(d):
+                coordinate += axes[k, i, j] * delta[j]
+            square += coordinate * coordinate / variances[k, i]
         logs[k] = log_norms[k] - 0.5 * square
     return logs
 
