@@ -43,9 +43,8 @@ class SquaredExponential:
 
     def __init__(self, X, nugget, free_variance):
         self.X, self.nugget = X, nugget
-        self.dim = X.shape[1] + bool(
-            free_variance
-        )  # of theta, which ends with log s^2 if that is free; otherwise s = 1
+        # of theta, which ends with log s^2 if that is free; otherwise s = 1
+        self.dim = X.shape[1] + bool(free_variance)
         self._allocate()
 
     def _allocate(self):

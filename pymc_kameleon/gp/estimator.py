@@ -26,7 +26,6 @@ from pymc_kameleon.gp.covariance import SquaredExponential
 from pymc_kameleon.gp.data import check_covariates, check_data, one_of
 from pymc_kameleon.gp.sites import LINKS, ep_sites, fill_log_weights, laplace_sites
 from pymc_kameleon.numerics.checks import at_least, count
-from pymc_kameleon.numerics.compiled import njit
 
 _BLOCK = 64  # rows of draws made at a time: larger temporaries cost page faults
 _NODES, _WEIGHTS = np.polynomial.hermite_e.hermegauss(24)
@@ -45,16 +44,6 @@ class Gaussian(NamedTuple):
     mean: np.ndarray
     log_normalizer: float
     factorizations: int
-
-
-@njit(cache=True, error_model="numpy")
-def _scale_rows(factor, root, out):
-    """Lower triangle of diag(root) L."""
-    n = root.shape[0]
-    for j in range(n):
-        column, source, rows = out[j:, j], factor[j:, j], root[j:]
-        for i in range(n - j):
-            column[i] = rows[i] * source[i]
 
 
 class GPClassificationEstimator:
@@ -208,7 +197,7 @@ class GPClassificationEstimator:
 
     def log_weights(self, theta, u):
         """Log importance weights, shape (n_importance,); all -inf if theta or a Cholesky fails."""
-        return self._weigh(self._check_theta(theta), self._check_u(u))[1]
+        return self._weigh(*self._checked(theta, u))[1]
 
     def latent(self, theta, u, rng):
         """One latent vector f, shape (n,), picked among the draws of ``u`` in proportion to its weight.
@@ -262,7 +251,7 @@ class GPClassificationEstimator:
     def _gaussian(self, sites):
         """The sites' q, by C = I + L' T L: det C = det B, covariance S = L C^-1 L', mean S nu."""
         factor, c = self._covariance.factor, self._workspace
-        _scale_rows(factor, np.sqrt(sites.tau), c)
+        np.multiply(np.sqrt(sites.tau)[:, None], factor, out=c)
         lapack.dlauum(c, lower=1, overwrite_c=1)  # (T^1/2 L)' (T^1/2 L), n^3 / 3 operations
         np.einsum("ii->i", c)[...] += 1.0
         _, info = lapack.dpotrf(c, lower=1, clean=0, overwrite_a=1)
@@ -296,19 +285,16 @@ class GPClassificationEstimator:
 
     def _weighed(self, theta, u, wanted):
         """(theta, u, q, log weights); refused where the estimate is -inf."""
-        theta, u = self._check_theta(theta), self._check_u(u)
+        theta, u = self._checked(theta, u)
         q, log_weights = self._weigh(theta, u)
         if q is None or not np.isfinite(log_weights.max()):
             raise ValueError(f"no {wanted} at theta={theta}: the estimate there is -inf")
         return theta, u, q, log_weights
 
-    def _check_theta(self, theta):
+    def _checked(self, theta, u):
         theta = np.asarray(theta, dtype=float)
         if theta.shape != (self.dim,):
             raise ValueError(f"theta must have shape ({self.dim},); got {theta.shape}")
-        return theta
-
-    def _check_u(self, u):
         if np.shape(u) != self.aux_shape:
             raise ValueError(f"u must have shape {self.aux_shape}; got {np.shape(u)}")
-        return np.asarray(u, dtype=float)
+        return theta, np.asarray(u, dtype=float)

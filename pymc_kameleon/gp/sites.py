@@ -142,8 +142,7 @@ def laplace_sites(covariance, y, link, start, workspace, tolerance, max_newton):
     psi(f) = log p(y | f) - f' K^-1 f / 2 changed by less than ``tolerance``: convergence is quadratic. ``max_newton``
     counts the builder's step, too; not to have converged after that is no failure.
     """
-    n = len(y)
-    tau, nu, next_tau, next_nu = np.empty((4, n))
+    tau, nu, next_tau, next_nu = np.empty((4, len(y)))
     f, dual, objective = start, None, -math.inf
     _expand(f, y, link, tau, nu)
     steps = 0

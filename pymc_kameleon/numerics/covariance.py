@@ -81,6 +81,16 @@ def multiply_lower(factor, z):
 
 
 @njit(cache=True)
+def multiply(matrix, z):
+    """``matrix`` z, every row's sum in the order of its entries, as BLAS' is not on every processor."""
+    result = np.zeros(matrix.shape[0])
+    for i in range(result.size):
+        for k in range(z.size):
+            result[i] += matrix[i, k] * z[k]
+    return result
+
+
+@njit(cache=True)
 def solve_lower(factor, b):
     """L^-1 b for a lower triangular ``factor`` of shape (d, d) and ``b`` of shape (d,)."""
     d = b.shape[0]
@@ -105,16 +115,10 @@ def log_determinant(factor):
 @njit(cache=True)
 def log_normal_density(delta, factor):
     """Log density log N(delta; 0, L L^T) without its constant -(d/2) log(2 pi), L the lower ``factor``."""
-    d = delta.shape[0]
-    whitened = np.empty(d)
+    whitened = solve_lower(factor, delta)
     value = 0.0
-    for i in range(d):
-        residual = delta[i]
-        for k in range(i):
-            residual -= factor[i, k] * whitened[k]
-        residual /= factor[i, i]
-        whitened[i] = residual
-        value -= 0.5 * residual * residual + math.log(factor[i, i])
+    for i in range(whitened.size):
+        value -= 0.5 * whitened[i] * whitened[i] + math.log(factor[i, i])
     return value
 
 

@@ -10,6 +10,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from pymc_kameleon.numerics.history import doubled
+
 
 class Evaluations(NamedTuple):
     """Points and their log densities, oldest first.
@@ -83,7 +85,7 @@ def append(evaluations: Evaluations, position, log_density: float, move: str = "
     """
     columns, n = evaluations
     if n == len(columns[1]):
-        columns = tuple(_with_room(column, n) for column in columns)
+        columns = tuple(doubled(column, 256) for column in columns)
     columns[0][n] = position
     columns[1][n] = log_density
     columns[2][n] = -1
@@ -97,12 +99,6 @@ def _characters(move, n):
     """``n`` strings, or one for all, as their characters' numbers (n, 16)."""
     strings = np.broadcast_to(np.asarray(move, dtype=MOVE), (n,)).copy()
     return strings.view(CHARACTER).reshape(n, -1) if n else np.zeros((0, 16), dtype=CHARACTER)
-
-
-def _with_room(column, n):
-    wider = np.zeros((max(256, 2 * n), *column.shape[1:]), dtype=column.dtype)
-    wider[:n] = column
-    return wider
 
 
 def table(positions, log_densities, chain=-1, round=0, move="", outputs=None) -> Evaluations:
@@ -139,22 +135,14 @@ def merge(parts: Sequence[Evaluations]) -> Evaluations:
     dims = sorted({(part.positions.shape[1], part.outputs.shape[1]) for part in parts})
     if len(dims) != 1:
         raise ValueError(f"merge takes evaluations of one dimension and as many outputs, got {dims}.")
-    columns = zip(*(_rows(part) for part in parts), strict=True)
-    size = sum(part.size for part in parts)
-    return Evaluations(tuple(np.concatenate(column) for column in columns), size)
+    columns = zip(*map(_rows, parts), strict=True)
+    return Evaluations(tuple(map(np.concatenate, columns)), sum(part.size for part in parts))
 
 
 def shifted(evaluations: Evaluations, offset: float) -> Evaluations:
     """With ``offset`` added to every log density."""
     positions, values, *rest = _rows(evaluations)
     return Evaluations((positions, values + offset, *rest), evaluations.size)
-
-
-def distinct(evaluations: Evaluations) -> Evaluations:
-    """Without the repetitions of a point at which the log density was the same; the first of each stays."""
-    rows = np.column_stack([evaluations.positions, evaluations.log_densities])
-    _, first = np.unique(rows, axis=0, return_index=True)
-    return Evaluations(tuple(column[np.sort(first)] for column in _rows(evaluations)), len(first))
 
 
 def _rows(evaluations):

@@ -23,10 +23,16 @@ def append(history: History, x: np.ndarray) -> History:
     """Add the state ``x`` of shape (d,)."""
     buffer, size = history
     if size == len(buffer):
-        buffer = np.zeros((2 * size, buffer.shape[1]))
-        buffer[:size] = history.buffer
+        buffer = doubled(buffer)
     buffer[size] = x
     return History(buffer, size + 1)
+
+
+def doubled(rows: np.ndarray, least: int = 0) -> np.ndarray:
+    """``rows`` (n, ...) with room for as many again, and for ``least`` in all."""
+    wider = np.zeros((max(least, 2 * len(rows)), *rows.shape[1:]), dtype=rows.dtype)
+    wider[: len(rows)] = rows
+    return wider
 
 
 def window(history: History, forget: float) -> np.ndarray:

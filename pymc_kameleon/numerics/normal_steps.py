@@ -2,26 +2,18 @@
 
 import math
 
-import numpy as np
-
 from pymc_kameleon.numerics.compiled import njit
-from pymc_kameleon.numerics.covariance import cholesky, log_normal_density
+from pymc_kameleon.numerics.covariance import cholesky, log_normal_density, multiply_lower
 
 
 @njit(cache=True)
 def draw_step(covariance, gamma, nu, normals):
     """A step (d,) from standard ``normals``, and its log density; of ``covariance`` the lower triangle is read."""
-    d = normals.size
     root, _ = cholesky(_regularised(covariance, gamma, nu))
-    delta = np.empty(d)
     log_density = 0.0
-    for i in range(d):
-        total = 0.0
-        for j in range(i + 1):
-            total += root[i, j] * normals[j]
-        delta[i] = total
+    for i in range(normals.size):
         log_density -= 0.5 * normals[i] * normals[i] + math.log(root[i, i])
-    return delta, log_density
+    return multiply_lower(root, normals), log_density
 
 
 @njit(cache=True)

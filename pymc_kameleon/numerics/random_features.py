@@ -77,6 +77,11 @@ def draw_features(
     return RandomFeatures(np.ascontiguousarray(frequencies / lengthscale), offsets, sincos)
 
 
+def at_lengthscale(unit: RandomFeatures, lengthscale: float | np.ndarray) -> RandomFeatures:
+    """The same draw of features for another lengthscale than 1, or one for each coordinate, (d,)."""
+    return unit._replace(frequencies=unit.frequencies / lengthscale)
+
+
 def _orthogonalize(rng, kernel, frequencies):
     """Replace directions by uniform ones that are orthogonal within blocks of d; keep the norms.
 
@@ -98,11 +103,7 @@ def _orthogonalize(rng, kernel, frequencies):
 
 def features(x: np.ndarray, rf: RandomFeatures) -> np.ndarray:
     """phi(x): shape (D,) for ``x`` of shape (d,), shape (n, D) for a batch of shape (n, d)."""
-    argument = np.atleast_2d(x) @ rf.frequencies.T  # (n, m)
-    both = [np.sin(argument), np.cos(argument)] if rf.sincos else [np.cos(argument + rf.offsets)]
-    phi = np.concatenate(both, axis=1)
-    phi *= math.sqrt(2.0 / phi.shape[1])
-    return phi if x.ndim == 2 else phi[0]
+    return _embedded(x, rf, np.sin, np.cos)
 
 
 def slopes(x: np.ndarray, rf: RandomFeatures) -> np.ndarray:
@@ -110,11 +111,16 @@ def slopes(x: np.ndarray, rf: RandomFeatures) -> np.ndarray:
 
     Row i of the Jacobian is this times w_i (see :func:`stacked_frequencies`).
     """
+    return _embedded(x, rf, np.cos, lambda argument: -np.sin(argument))
+
+
+def _embedded(x, rf, sine, cosine):
+    """What ``sine`` and ``cosine`` stand for, or their slopes, of w_i . x, scaled."""
     argument = np.atleast_2d(x) @ rf.frequencies.T  # (n, m)
-    both = [np.cos(argument), -np.sin(argument)] if rf.sincos else [-np.sin(argument + rf.offsets)]
-    slope = np.concatenate(both, axis=1)
-    slope *= math.sqrt(2.0 / slope.shape[1])
-    return slope if x.ndim == 2 else slope[0]
+    both = [sine(argument), cosine(argument)] if rf.sincos else [cosine(argument + rf.offsets)]
+    phi = np.concatenate(both, axis=1)
+    phi *= math.sqrt(2.0 / phi.shape[1])
+    return phi if x.ndim == 2 else phi[0]
 
 
 def jacobian(x: np.ndarray, rf: RandomFeatures) -> np.ndarray:

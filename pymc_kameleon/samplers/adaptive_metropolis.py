@@ -138,8 +138,7 @@ class AdaptiveMetropolis(Sampler):
         normals = rng.standard_normal(d)
         if self.exploration_share > 0.0 and rng.random() < self.exploration_share:
             return Proposal(x + (0.1 / math.sqrt(d)) * normals, 0.0, "exploration")
-        step = math.exp(state.log_scale) * multiply_lower(state.factor, normals)
-        return Proposal(x + step, 0.0, "global")
+        return Proposal(x + math.exp(state.log_scale) * multiply_lower(state.factor, normals), 0.0, "global")
 
     def adapt(self, rng, state, outcome, rate=None) -> State:
         """Learn from one draw, whichever kernel made it; only a move of this sampler's own tunes a scale.
@@ -149,17 +148,16 @@ class AdaptiveMetropolis(Sampler):
         move = outcome.proposal.move
         log_scale, moves = state.log_scale, state.moves
         if move == "coordinate":
-            now, i = (state.coordinate_log_scales, state.reversals), state.iteration % len(state.mean)
-            scales, reversals = coordinate_moves.adapt(*now, i, outcome)
+            i = state.iteration % len(state.mean)
+            scales, reversals = coordinate_moves.adapt(state.coordinate_log_scales, state.reversals, i, outcome)
             state = state._replace(coordinate_log_scales=scales, reversals=reversals)
         elif move == "autoregressive":
             state = state._replace(autoregression=autoregressive.adapt(state.autoregression, outcome))
         elif move == "global":
             moves += 1
             if self.scaling == "learned":
-                target = outcome.target(self.target_accept)
                 own = _rate(state) if rate is None else rate
-                log_scale = robbins_monro(log_scale, outcome.accept_prob, target, own)
+                log_scale = robbins_monro(log_scale, outcome.accept_prob, outcome.target(self.target_accept), own)
         iteration = state.iteration + 1
         past, values = state.history, state.values
         if past is not None:
@@ -222,10 +220,9 @@ class AdaptiveMetropolis(Sampler):
         return state._replace(mean=mean, factor=factor, log_scale=log_scale, last_update=t)
 
     def _end_warmup(self, state: State) -> State:
-        d = len(state.mean)
         return state._replace(
             factor=np.diag(np.exp(state.coordinate_log_scales)),
-            log_scale=-0.5 * math.log(d) if self.scaling == "learned" else state.log_scale,
+            log_scale=-0.5 * math.log(len(state.mean)) if self.scaling == "learned" else state.log_scale,
             next_update=state.iteration + 20,
         )
 

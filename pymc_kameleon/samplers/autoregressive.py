@@ -47,8 +47,7 @@ def propose(rng: np.random.Generator, x: np.ndarray, mean: np.ndarray, factor: n
 def adapt(tuning: Tuning, outcome: Outcome) -> Tuning:
     """Tune the step after one move."""
     moves = tuning.moves + 1
-    rate = 2.0 * moves**-0.6
-    return Tuning(outcome.tuned(tuning.log_step, TARGET_ACCEPT, rate, *LOG_STEP_BOUNDS), moves)
+    return Tuning(outcome.tuned(tuning.log_step, TARGET_ACCEPT, 2.0 * moves**-0.6, *LOG_STEP_BOUNDS), moves)
 
 
 @njit(cache=True)

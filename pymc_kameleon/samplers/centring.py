@@ -31,9 +31,8 @@ class Choice(NamedTuple):
     share: np.ndarray  # (d,): lambda now
     # (n_blocks, d), of -1, 0 and 1: along which the log density is to be looked at, in the non-centred coordinates
     directions: np.ndarray
-    changes: tuple[
-        float, ...
-    ] = ()  # of the log density, up and down the directions so far; under noise in the middle, too
+    # of the log density, up and down the directions so far; under noise in the middle, too
+    changes: tuple[float, ...] = ()
     settled: bool = False  # ``share`` stays
     noisy: bool = False  # the log density is
     scales: tuple[np.ndarray, ...] = ()  # (d,) each: log sigma where the chain has been, where there was no climb

@@ -17,14 +17,7 @@ Evaluate = Callable[[Proposal, Point], Point]
 
 
 def transition(
-    rng: np.random.Generator,
-    sampler: Sampler,
-    point: Point,
-    state: Any,
-    evaluate: Evaluate,
-    tuning: bool = False,
-    noise_sd: float = 0.0,
-    patience: float = 1.0,
+    rng: np.random.Generator, sampler: Sampler, point: Point, state: Any, evaluate: Evaluate, tuning: bool = False
 ) -> tuple[Point, Any, Proposal, Point, float, bool]:
     """One draw.
 
@@ -36,8 +29,6 @@ def transition(
         ``evaluate(proposal, point)`` is what was found at the proposal, a :class:`Point`.
     tuning : bool
         Whether the sampler learns from the draw.
-    noise_sd, patience : float
-        See :class:`~pymc_kameleon.samplers.seam.Outcome`; for a draw that stays.
 
     Returns
     -------
@@ -53,7 +44,7 @@ def transition(
     if tuning:
         outcome = Outcome(
             point.position, point.log_density, proposal, there.log_density, probability, accepted,
-            there.noise, before.noise, noise_sd, 1.0 if accepted else patience, there.outputs,
+            there.noise, before.noise, outputs=there.outputs,
         )  # fmt: skip
         state = sampler.adapt(rng, state, outcome)
     return point, state, proposal, there, probability, accepted

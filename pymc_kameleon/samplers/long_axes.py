@@ -62,18 +62,16 @@ def extend(rng: np.random.Generator, values: Values, states: np.ndarray, factor:
     latest = slice(-max(4 * size, 4 * FEWEST), None)
     points, heights = values.proposed.positions, values.proposed.log_densities
     chain = values.chain.buffer[values.chain.size - len(states) : values.chain.size, 0]
+    centre = np.median(states, axis=0)
     try:
         fit = value_regression.fit(rng, points[latest], heights[latest], states, chain, full=False, library=LIBRARY[:1])
-        axes = _axes(fit, factor, np.median(states, axis=0))
+        axes = _axes(fit, factor, centre)
     except np.linalg.LinAlgError:
         return factor
     if axes is None:
         return factor
     longer, ok = cholesky(axes @ axes.T)
-    centre, typical = np.median(states, axis=0), float(np.median(chain))
-    if not ok or _has_cliffs(longer, values.proposed, centre, typical):
-        return factor
-    return longer
+    return longer if ok and not _has_cliffs(longer, values.proposed, centre, float(np.median(chain))) else factor
 
 
 def _axes(fit: Fit, factor: np.ndarray, centre: np.ndarray) -> np.ndarray | None:
@@ -89,8 +87,7 @@ def _axes(fit: Fit, factor: np.ndarray, centre: np.ndarray) -> np.ndarray | None
     to_u = f.frame @ (factor / f.scale[:, None])  # never in the log density's own units: digits
     eigenvalues, vectors = np.linalg.eigh(-to_u.T @ f.quadratic @ to_u)
     u = f.frame @ ((centre - f.centre) / f.scale - f.origin)
-    gradient = to_u.T @ (f.linear + f.quadratic @ u)
-    slopes = np.abs(vectors.T @ gradient)
+    slopes = np.abs(vectors.T @ (to_u.T @ (f.linear + f.quadratic @ u)))
     least = max(0.1 * fit.error, 1e-7)  # less the regression cannot tell from none
     lengths = np.maximum(eigenvalues, least) ** -0.5
     lengths = np.minimum(lengths, FALL / np.maximum(slopes, 1e-7))

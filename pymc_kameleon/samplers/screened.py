@@ -140,11 +140,11 @@ class Screened(SurrogateSampler):
         """The end of k transitions on f from ``x``; x itself, not evaluated, if none of them moved."""
 
         def evaluate(proposal, _):
-            return Point(proposal.position, value(state.surface, proposal.position))
+            return Point(proposal.position, dynamics.value_inside(state.surface, proposal.position))
 
         # once tuned only a point in D has a share
-        inside = state.mixture is not None
-        inner, here = state.inner, Point(x, state.current.value if inside else value(state.surface, x))
+        f = dynamics.value_inside(state.surface, x) if state.mixture is None else state.current.value
+        inner, here = state.inner, Point(x, f)
         start = here
         if start.log_density > -math.inf:
             found = self.inner.several(rng, here, inner, state.surface, self.transitions)
@@ -222,13 +222,7 @@ class Screened(SurrogateSampler):
 
     def stats(self, state, proposal=None) -> dict[str, Any]:
         """The sampler's own."""
-        own = proposal if proposal is None or proposal.move != MOVE else None
-        return self.inner.stats(state.inner, own)
-
-
-def value(surface: Dynamics, x: np.ndarray) -> float:
-    """F at ``x`` (d,), ``-inf`` outside D."""
-    return dynamics.value_inside(surface, x)
+        return self.inner.stats(state.inner, None if proposal is None or proposal.move == MOVE else proposal)
 
 
 def acceptance(state: State) -> float:
@@ -241,9 +235,8 @@ def acceptance(state: State) -> float:
 def learn(state: State, outcome: Outcome) -> Learning:
     """What one tuning draw says, but for a new surrogate."""
     learning, proposal, current = state.learning, outcome.proposal, state.current
-    evaluated, record, judgement = (
-        proposal.log_q_ratio > -math.inf, learning.evaluated, learning.judgement,
-    )  # fmt: skip
+    record, judgement = learning.evaluated, learning.judgement
+    evaluated = proposal.log_q_ratio > -math.inf
     if evaluated:
         record = evaluations.append(record, proposal.position, outcome.proposed_log_density, proposal.move)
     if state.surface is not None:

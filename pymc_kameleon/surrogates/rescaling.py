@@ -23,6 +23,7 @@ import numpy as np
 import scipy
 
 from pymc_kameleon.numerics.compiled import njit
+from pymc_kameleon.numerics.covariance import multiply
 from pymc_kameleon.surrogates.values.scales import growth
 
 if TYPE_CHECKING:
@@ -95,26 +96,38 @@ def straightened(moves: Rescaling, z: np.ndarray) -> np.ndarray:
 
 
 @njit(cache=True)
+def linear(moves, k, z):
+    """The coordinates q (d,) of ``z`` (d,) in which block ``k`` moves."""
+    q = -moves.centres[k]
+    for i in range(z.size):
+        for m in range(z.size):
+            q[i] += moves.into[k, i, m] * z[m]
+    return q
+
+
+@njit(cache=True)
+def square(z):
+    """|z|^2."""
+    total = 0.0
+    for i in range(z.size):
+        total += z[i] * z[i]
+    return total
+
+
+@njit(cache=True)
 def square_norm(moves, z):
     """The square of :func:`straightened`'s norm."""
-    d = z.size
     k = moves.straight
-    total = 0.0
     if k < 0:
-        for i in range(d):
-            total += z[i] * z[i]
-        return total
+        return square(z)
     j = moves.variables[k]
     away = -moves.centres[k, j] - moves.middles[k]
-    for m in range(d):
+    for m in range(z.size):
         away += moves.into[k, j, m] * z[m]
-    for i in range(d):
-        q = -moves.centres[k, i]
-        for m in range(d):
-            q += moves.into[k, i, m] * z[m]
-        w = q * math.exp(0.5 * moves.rates[k] * moves.exponents[k, i] * away) - moves.origin[i]
-        total += w * w
-    return total
+    w = linear(moves, k, z)
+    for i in range(z.size):
+        w[i] = w[i] * math.exp(0.5 * moves.rates[k] * moves.exponents[k, i] * away) - moves.origin[i]
+    return square(w)
 
 
 def _move(f, metric, states, k):
@@ -167,26 +180,18 @@ def _move(f, metric, states, k):
 @njit(cache=True)
 def move(rescaling, z, which, size, normal, new):
     """Write the moved ``z`` (d,) into ``new`` and return log |J|; ``which`` and ``size`` are uniform on (0, 1)."""
-    d = z.size
     k = min(int(which * rescaling.rates.size), rescaling.rates.size - 1)
     delta = math.exp(2.5 * size - 1.5) * normal
     half = -0.5 * rescaling.rates[k] * delta
     if abs(half) > LARGEST_MOVE:  # of -delta, too
         half = 0.0
         delta = 0.0
-    y = np.empty(d)
+    y = linear(rescaling, k, z)
     log_jacobian = 0.0
-    for i in range(d):
-        total = -rescaling.centres[k, i]
-        for m in range(d):
-            total += rescaling.into[k, i, m] * z[m]
+    for i in range(z.size):
         growth_of_width = half * rescaling.exponents[k, i]
         log_jacobian += growth_of_width  # exactness hangs on it
-        y[i] = total * math.exp(growth_of_width) + rescaling.centres[k, i]
+        y[i] = y[i] * math.exp(growth_of_width) + rescaling.centres[k, i]
     y[rescaling.variables[k]] += delta
-    for i in range(d):
-        total = 0.0
-        for m in range(d):
-            total += rescaling.back[k, i, m] * y[m]
-        new[i] = total
+    new[:] = multiply(rescaling.back[k], y)
     return log_jacobian

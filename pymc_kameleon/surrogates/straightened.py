@@ -16,6 +16,7 @@ import math
 import numpy as np
 
 from pymc_kameleon.numerics.compiled import njit
+from pymc_kameleon.surrogates import rescaling
 from pymc_kameleon.surrogates.values.features import at
 
 
@@ -33,7 +34,7 @@ def leapfrog(
     k = moves.straight
     j = moves.variables[k]
     half = -0.5 * moves.rates[k]
-    q = np.empty(d)
+    q = rescaling.linear(moves, k, z)
     w = np.empty(d)
     slope = np.empty(d)
     momentum = normals.copy()
@@ -42,9 +43,6 @@ def leapfrog(
     total = 0.0
     for i in range(d):
         total += moves.exponents[k, i]
-        q[i] = -moves.centres[k, i]
-        for m in range(d):
-            q[i] += moves.into[k, i, m] * z[m]
     for i in range(d):
         w[i] = q[i] * math.exp(-half * moves.exponents[k, i] * (q[j] - moves.middles[k]))
         new[i] = z[i]

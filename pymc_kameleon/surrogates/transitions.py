@@ -32,7 +32,8 @@ from pymc_kameleon.numerics.compiled import njit
 from pymc_kameleon.numerics.step_size import varied
 from pymc_kameleon.surrogates import rescaling, straightened
 from pymc_kameleon.surrogates.rescaling import Rescaling
-from pymc_kameleon.surrogates.values.features import Flat, Surrogate, at, compose, flatten, moves_of, restored
+from pymc_kameleon.surrogates.values import features
+from pymc_kameleon.surrogates.values.features import Flat, Surrogate, at, compose, flatten, moves_of
 
 REACH = 2.0  # of D, in the largest distance that the chain has been at
 MARGIN = 3.0  # of D's ceiling above the highest value seen, and sqrt(d) / 2 more
@@ -103,8 +104,7 @@ def metric(whiten_factor: np.ndarray, curvature: np.ndarray, error: float = math
     eigenvalues, vectors = np.linalg.eigh(-0.5 * (curvature + curvature.T))
     longest = max(max(error, 1e-15) ** (-1.0 / 3.0), 3.0)
     least = min(0.1 * max(error, 1e-15), 0.02)
-    known = eigenvalues > least
-    axes = np.where(known, np.clip(np.maximum(eigenvalues, least) ** -0.5, 1e-8, longest), 1.0)
+    axes = np.where(eigenvalues > least, np.clip(np.maximum(eigenvalues, least) ** -0.5, 1e-8, longest), 1.0)
     return np.ascontiguousarray((whiten_factor @ (vectors * axes)) @ vectors.T)
 
 
@@ -124,13 +124,6 @@ def make_dynamics(
         moves = moves._replace(straight=-1)
     flat = flatten(composed, metric, inverse, moves)
     return Dynamics(surrogate, metric, inverse, z, float(step_size), math.inf, math.inf, moves, flat)
-
-
-def with_moves(dynamics: Dynamics, moves: Rescaling) -> Dynamics:
-    """With other moves."""
-    composed = compose(dynamics.surrogate, dynamics.metric)
-    flat = flatten(composed, dynamics.metric, dynamics.inverse, moves)
-    return dynamics._replace(rescaling=moves, flat=flat)
 
 
 def in_region(dynamics: Dynamics, z: np.ndarray) -> np.ndarray:
@@ -232,8 +225,7 @@ def _transitions(
     numbers, integers, archive, start, step_size, time, spread, jumps, temperature, radius, ceiling,
     normals, uniforms,
 ):  # fmt: skip
-    f = restored(numbers, integers)
-    moves = f.moves
+    moves = moves_of(numbers, integers)
     d = start.size
     z = start.copy()
     new = np.empty(d)
@@ -292,7 +284,7 @@ def _transitions(
                         new[i] += step * momentum[i]
                     # the whole path must lie in the ball: the reversed path is then rejected exactly
                     # when this one is
-                    inside = _square(new) < square_radius
+                    inside = rescaling.square(new) < square_radius
                     if not inside:
                         # How stable the path was until here: a step however small would leave D, too. One that
                         # leaves it at once is too long.
@@ -314,11 +306,9 @@ def _transitions(
                 diverging = True
             if stability > -1000.0:  # false if it is not a number
                 accept_sum += math.exp(min(0.0, stability))
-        # outside D, and where f overflowed, the density exp(f) is zero
+        accept_prob = 0.0  # outside D, and where f overflowed, as the density exp(f) is
         if inside and new_value < ceiling and math.isfinite(new_value):
             accept_prob = math.exp(min(0.0, log_ratio))
-        else:
-            accept_prob = 0.0
         if u[ACCEPT] < accept_prob:  # the inner accept/reject, on which reversibility hangs
             moved = True
             value = new_value
@@ -326,21 +316,8 @@ def _transitions(
                 z[i] = new[i]
                 gradient[i] = new_gradient[i]
     accept_prob = accept_sum / trajectories if trajectories > 0 else np.nan
-    x = np.empty(d)
-    for i in range(d):
-        x[i] = 0.0
-        for j in range(d):
-            x[i] += f.metric[i, j] * z[j]
-        x[i] = f.centre[i] + f.scale[i] * x[i]
+    x = features.to_x(numbers, integers, z)
     return z, start_value, value, moved, accept_prob, gradients, energy_error, diverging, x
-
-
-@njit(cache=True)
-def _square(z):
-    total = 0.0
-    for i in range(z.size):
-        total += z[i] * z[i]
-    return total
 
 
 @njit(cache=True)
@@ -372,12 +349,6 @@ class DualAveraging(NamedTuple):
     count: int  # type: ignore[assignment]  # hides tuple.count, which nobody needs here
 
 
-def start_dual_averaging(step_size: float) -> DualAveraging:
-    """Start from ``step_size``, shrinking towards five times it."""
-    log_step = math.log(min(max(step_size, 0.02), STEPS[1]))
-    return DualAveraging(log_step, log_step, log_step + math.log(5.0), 0.0, 0)
-
-
 def update_dual_averaging(averaging: DualAveraging, accept_prob: float) -> DualAveraging:
     """One update; an acceptance probability that is not a number counts as 0."""
     accept_prob = accept_prob if accept_prob >= 0.0 else 0.0
@@ -395,9 +366,9 @@ def find_step_size(rng: np.random.Generator, dynamics: Dynamics, trials: int = 6
 
     From one state it would be the step size that suits that state.
     """
-    averaging = start_dual_averaging(dynamics.step_size)
+    log_step = math.log(min(max(dynamics.step_size, 0.02), STEPS[1]))
+    averaging = DualAveraging(log_step, log_step, log_step + math.log(5.0), 0.0, 0)
     for z in dynamics.archive[rng.integers(len(dynamics.archive), size=trials)]:
         dynamics = dynamics._replace(step_size=math.exp(averaging.log_step))
-        trajectory = run(rng, z, dynamics, Arm(1, 1.0, 0.6, 0.0))
-        averaging = update_dual_averaging(averaging, trajectory.accept_prob)
+        averaging = update_dual_averaging(averaging, run(rng, z, dynamics, Arm(1, 1.0, 0.6, 0.0)).accept_prob)
     return dynamics._replace(step_size=math.exp(averaging.log_average)), averaging

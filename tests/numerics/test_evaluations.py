@@ -46,14 +46,6 @@ def test_what_does_not_fit_is_refused(function, given, said):
         function(*given)
 
 
-def test_repetitions_are_left_out_where_nothing_new_was_found():
-    once = record(5)
-    again = evaluations.merge([once, once])
-    assert evaluations.distinct(again).log_densities.tolist() == once.log_densities.tolist()
-    noisy = evaluations.table(again.positions, np.arange(10.0))  # another value at the same point
-    assert evaluations.distinct(noisy).size == 10
-
-
 def test_a_record_grows_in_order_and_leaves_what_it_was_made_from():
     known = record(300)
     before = known.positions.copy()

@@ -5,8 +5,7 @@ import pytest
 
 from pymc_kameleon.numerics import history
 from pymc_kameleon.numerics.normal_steps import log_step_density
-from pymc_kameleon.numerics.random_features import features, jacobian
-from pymc_kameleon.samplers.kameleon import fast as fast_kameleon
+from pymc_kameleon.numerics.random_features import at_lengthscale, features, jacobian
 from pymc_kameleon.samplers.kameleon import feature_covariance
 from pymc_kameleon.samplers.kameleon.fast import FastKameleon
 from tests.samplers.test_kameleon import PREVIOUS
@@ -27,7 +26,7 @@ RAW = {
 
 def oracle(state, z, y):
     """J^T C J from the features' own derivatives and NumPy's covariance over the history."""
-    scaled = fast_kameleon._scaled(state.model.unit, state.model.lengthscale)
+    scaled = at_lengthscale(state.model.unit, state.model.lengthscale)
     jac = jacobian(y, scaled)
     cov = np.atleast_2d(np.cov(features(z, scaled).T, bias=True))
     return jac.T @ cov @ jac
@@ -74,7 +73,7 @@ def test_mean_shift_is_the_oracles(d, embedding):
     options = {**RAW, "mean_shift": True, "n_features": 60, "lengthscale": 1.5}
     state = frozen_state(z, freeze=False, embedding=embedding, **options)
     plain = frozen_state(z, freeze=False, embedding=embedding, **{**options, "mean_shift": False})
-    scaled = fast_kameleon._scaled(state.model.unit, state.model.lengthscale)
+    scaled = at_lengthscale(state.model.unit, state.model.lengthscale)
     mean = features(z, scaled).mean(axis=0)
     for y in (z[3], 0.1 * np.ones(d)):
         value, gradient = features(y, scaled) @ mean, jacobian(y, scaled).T @ mean
@@ -85,9 +84,8 @@ def test_mean_shift_is_the_oracles(d, embedding):
         np.testing.assert_allclose(fast, expected, rtol=1e-10, atol=1e-12)
     far = 30.0 * np.ones(d)  # where the history is not: noise over noise, but bounded
     model = state.model
-    shift = feature_covariance.mean_shift(
-        far, model.frequencies, model.unit.offsets, model.density, model.unit.sincos, 60**-0.5
-    )
+    waves = feature_covariance._waves(far, model.frequencies, model.unit.offsets)
+    shift = feature_covariance._shift(*waves, model.frequencies, model.density, model.unit.sincos, 60**-0.5)
     slope = jacobian(far, scaled).T @ mean
     assert np.linalg.norm(shift) <= np.linalg.norm(slope) * 60**0.5 * (1 + 1e-10)
 

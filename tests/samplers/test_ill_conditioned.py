@@ -75,10 +75,12 @@ def test_the_metric_is_the_targets_own(d, ratio):
     fit = value_regression.fit(rng, x, y, x, y)
     metric = surrogate_dynamics.metric(fit.whiten_factor, fit.curvature, fit.quadratic_error)
     dynamics = surrogate_dynamics.make_dynamics(fit.surrogate, metric, x[:20], 0.3)
-    np.testing.assert_allclose(-np.linalg.eigvalsh(value_features.restored(*dynamics.flat).quadratic), 1.0, rtol=1e-3)
+    np.testing.assert_allclose(
+        -np.linalg.eigvalsh(value_features.compose(dynamics.surrogate, dynamics.metric).quadratic), 1.0, rtol=1e-3
+    )
     cautious = surrogate_dynamics.metric(fit.whiten_factor, fit.curvature)
     dynamics = surrogate_dynamics.make_dynamics(fit.surrogate, cautious, x[:20], 0.3)
-    curvatures = -np.linalg.eigvalsh(value_features.restored(*dynamics.flat).quadratic)
+    curvatures = -np.linalg.eigvalsh(value_features.compose(dynamics.surrogate, dynamics.metric).quadratic)
     assert curvatures.min() < 0.1  # without an error it goes three times as far as the chain
 
 

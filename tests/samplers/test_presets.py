@@ -8,6 +8,7 @@ import pytest
 
 from pymc_kameleon import FastKameleonStep, KameleonStep, KamiltonianStep
 from pymc_kameleon.kernels import median_distance
+from pymc_kameleon.numerics.random_features import at_lengthscale
 from pymc_kameleon.samplers.adaptive_metropolis import AdaptiveMetropolis
 from pymc_kameleon.samplers.kameleon import fast as fast_kameleon
 from pymc_kameleon.samplers.kameleon import local_moves
@@ -219,7 +220,7 @@ def test_moments_are_those_of_the_whole_history_at_its_lengthscale():
     model = state.model
     seen = chain[: model.seen]
     points = local_moves.whiten(state, seen)
-    whole = fast_kameleon._fold(None, fast_kameleon._scaled(model.unit, model.lengthscale), state, seen)
+    whole = fast_kameleon._fold(None, at_lengthscale(model.unit, model.lengthscale), state, seen)
     assert points.shape == (4, model.seen)
     np.testing.assert_allclose(whole.mean, model.moments.mean, rtol=1e-8, atol=1e-10)
     np.testing.assert_allclose(whole.scatter, model.moments.scatter, rtol=1e-8, atol=1e-6)

@@ -133,7 +133,7 @@ def test_on_a_ring_of_integers_frequencies_are_those_of_the_matrix_which_leaves_
     target = np.exp(log_p) / np.exp(log_p).sum()
     np.testing.assert_allclose(target @ whole, target, atol=1e-12)
 
-    monkeypatch.setattr(screened, "value", lambda _, x: table[int(x[0])])
+    monkeypatch.setattr(screened.dynamics, "value_inside", lambda _, x: table[int(x[0])])
     monkeypatch.setattr(
         Screened, "locate", lambda _, s, p: trust.Current(p.position, p.log_density, table[int(p.position[0])])
     )  # fmt: skip

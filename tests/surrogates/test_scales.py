@@ -256,6 +256,12 @@ def dynamics_with_a_scale(radius=2.3):
     return dynamics._replace(radius=radius, ceiling=1.5)
 
 
+def with_moves(dynamics, moves):
+    composed = features.compose(dynamics.surrogate, dynamics.metric)
+    flat = features.flatten(composed, dynamics.metric, dynamics.inverse, moves)
+    return dynamics._replace(rescaling=moves, flat=flat)
+
+
 class Plain:
     """Coordinates of the moves along a scale: q about the middle of each, w straightened, by their definition."""
 
@@ -358,7 +364,7 @@ def test_the_region_is_a_ball_in_straightened_coordinates():
     for one, distance in zip(z, reach, strict=True):
         assert distance == pytest.approx(np.linalg.norm(to_w(one) - moves.origin))
         assert rescaling.square_norm(moves, one) == pytest.approx(distance**2)
-    plain = surrogate_dynamics.with_moves(dynamics, moves._replace(straight=-1))
+    plain = with_moves(dynamics, moves._replace(straight=-1))
     np.testing.assert_allclose(surrogate_dynamics.reach(plain, z), np.linalg.norm(z, axis=1))
     assert rescaling.square_norm(plain.rescaling, z[0]) == pytest.approx(z[0] @ z[0])
 
@@ -450,7 +456,7 @@ def test_a_trajectory_goes_on_in_the_neck(learned):
         moves = dynamics.rescaling
         if not centred:  # the control: about where they are in the middle
             moves = moves._replace(centres=moves.centres + 1.0)
-        one = surrogate_dynamics.with_moves(dynamics, moves)
+        one = with_moves(dynamics, moves)
         paths = [
             surrogate_dynamics.run(rng, surrogate_dynamics.to_z(one, row), one, Arm(1, 1.5, 0.3, 0.0)) for row in x
         ]

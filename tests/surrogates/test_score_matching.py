@@ -24,7 +24,7 @@ def lengthscales(dim):
 def draw_features(rng, kernel, dim, n_features, embedding="sincos"):
     """Features with those lengthscales."""
     unit = rff.draw_features(rng, kernel, dim, n_features, 1.0, embedding)
-    return finite.at_lengthscale(unit, lengthscales(dim))
+    return rff.at_lengthscale(unit, lengthscales(dim))
 
 
 def problem(dim, with_base=True, n=12, seed=0):
@@ -125,7 +125,7 @@ def test_lite_is_the_papers_proposition_1(dim):
     """With -sigma / 2 and lambda scaled by n^2 sigma^2 / 4; the appendix, which drops -sigma / 2, is off."""
     _, points, _, _ = problem(dim)
     sigma, regularization = 2 * LENGTHSCALE**2, 1e-3
-    fit = lite.fit_lite(points, LENGTHSCALE, regularization)
+    fit = lite.fit_lite(points, LENGTHSCALE, regularization, None, sm.gaussian_base(dim))
     lam = regularization * len(points) ** 2 * sigma**2 / 4
     alpha = text_lite(points, sigma, lam, -sigma / 2)
     np.testing.assert_allclose(fit.coefficients, alpha, rtol=1e-7, atol=1e-9)
@@ -199,7 +199,7 @@ def test_incomplete_cholesky_leaves_no_more_than_its_tolerance():
 
 def test_too_little_regularization_is_reported_not_raised():
     points = np.repeat(np.array([[0.0], [1.0]]), 20, axis=0)
-    assert lite.fit_lite(points, 1.0, 0.0) is None
+    assert lite.fit_lite(points, 1.0, 0.0, None, sm.gaussian_base(1)) is None
 
 
 # --- finite -------------------------------------------------------------------------------------
@@ -257,7 +257,7 @@ def test_online_refuses_no_regularization():
     rng, points, _, _ = problem(2)
     features = rff.draw_features(rng, "gaussian", 2, 60, LENGTHSCALE)
     with pytest.raises(np.linalg.LinAlgError, match=r"regularization = 0\.0"):
-        online_finite.start(points, features, 0.0)
+        online_finite.start(points, features, 0.0, sm.gaussian_base(2))
 
 
 # --- validation ---------------------------------------------------------------------------------
@@ -287,7 +287,7 @@ def test_validation_scores_are_held_out_refits(family, with_base):
                 if family == "lite":
                     fit = lite.fit_lite(points[train], lengthscale, regularization, weights[train], base)
                 else:
-                    features = finite.at_lengthscale(unit, lengthscale)
+                    features = rff.at_lengthscale(unit, lengthscale)
                     fit = finite.fit_finite(points[train], features, regularization, weights[train], base)
                 scores.append(sm.score_objective(fit, points[fold], weights[fold]))
             np.testing.assert_allclose(result.scores[i, j], np.mean(scores), rtol=1e-6)
@@ -307,11 +307,11 @@ def banana(rng, n):
 def test_validation_recognises_a_gaussian_and_a_banana():
     """The gain over a Gaussian fit: clearly positive for a banana, not for a Gaussian."""
     rng = np.random.default_rng(2)
-    folds, base = sm.block_folds(600), sm.gaussian_base(2, 0.0, 3.0)
+    folds, weights, base = sm.block_folds(600), np.ones(600), sm.gaussian_base(2, 0.0, 3.0)
     for family in ("lite", "finite"):
-        curved = validate(family, rng, banana(rng, 600), folds, None, base)
+        curved = validate(family, rng, banana(rng, 600), folds, weights, base)
         assert curved.gain > 4 * curved.gain_error > 0
-        straight = validate(family, rng, rng.standard_normal((600, 2)), folds, None, base)
+        straight = validate(family, rng, rng.standard_normal((600, 2)), folds, weights, base)
         assert straight.gain < 2 * straight.gain_error
         assert straight.lengthscale > curved.lengthscale or family == "finite"
 
@@ -333,15 +333,16 @@ def test_search_finds_the_coordinates_that_matter(family):
     grid = 10.0 ** np.arange(-1.0, -7.0, -1.0)
     found = search.search_lengthscales(points, folds, unit, grid, weights, base)
     assert found[:2].max() < 0.5 * found[2:].min()
-    isotropic = finite.validate_finite(points, folds, unit, sm.lengthscale_grid(points, 5), grid)
+    flat = sm.gaussian_base(5)
+    isotropic = finite.validate_finite(points, folds, unit, sm.lengthscale_grid(points, 5), grid, weights, flat)
     scores = []
     for lengthscale in (found, isotropic.lengthscale):
         if family == "lite":
-            best = lite.validate_lite(points[:200], sm.block_folds(200), [lengthscale], grid)
+            best = lite.validate_lite(points[:200], sm.block_folds(200), [lengthscale], grid, None, flat)
             fit = lite.fit_lite(points, lengthscale, best.regularization, None, base)
         else:
-            best = finite.validate_finite(points, folds, unit, [lengthscale], grid, None, base)
-            features = finite.at_lengthscale(unit, lengthscale)
+            best = finite.validate_finite(points, folds, unit, [lengthscale], grid, weights, base)
+            features = rff.at_lengthscale(unit, lengthscale)
             fit = finite.fit_finite(points, features, best.regularization, None, base)
         scores.append(sm.score_objective(fit, fresh))
     assert scores[0] < 1.3 * scores[1] < 0  # in units of the true score's -J

@@ -22,8 +22,7 @@ def propose(rng: np.random.Generator, state: State, point: np.ndarray, n: int) -
     else:
         origin, basis, directions = state.origin, state.basis, by_promise(rng, state)
     step = np.linalg.solve(basis, point - origin)
-    longer = state.move == "climb" and step @ step > AT_THE_EDGE
-    found = [3.0 * step] if longer else []
+    found = [3.0 * step] if state.move == "climb" and step @ step > AT_THE_EDGE else []
     found += _apart(step, directions, n - len(found))
     return [origin + basis @ s for s in found]
 

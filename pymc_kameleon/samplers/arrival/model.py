@@ -129,8 +129,7 @@ def variance(model: Model, s: np.ndarray) -> np.ndarray:
 def curvature_sd(model: Model, directions: np.ndarray) -> np.ndarray:
     """Uncertainty of e'He for the rows e, unit vectors, of ``directions`` (n, d), shape (n,)."""
     prior = (0.5 + 0.25 * SAME) + 0.25 * AXIS * (directions**4).sum(axis=1)
-    cross = kernel(directions, model.points, slope=0.0)
-    return 2.0 * np.sqrt(_remaining(model, prior, cross))
+    return 2.0 * np.sqrt(_remaining(model, prior, kernel(directions, model.points, slope=0.0)))
 
 
 def _remaining(model, prior, cross):

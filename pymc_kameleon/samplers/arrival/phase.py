@@ -86,8 +86,7 @@ def propose(rng: np.random.Generator, state: State) -> np.ndarray:
     if state.model is None or state.fitted < state.evaluations:  # nothing new is known
         s = unit_vectors(rng, 1, d)[0] if state.model is not None else np.eye(d)[rng.integers(d)]
         return state.positions[state.current] + reach * state.radius * (state.metric @ s)
-    climbs = state.move == "climb"
-    s = arrival_model.highest(state.model) if climbs else reach * by_promise(rng, state)[0]
+    s = arrival_model.highest(state.model) if state.move == "climb" else reach * by_promise(rng, state)[0]
     point = state.origin + state.basis @ s
     if _is_evaluated(state, point):  # the fit had nearer ones and did not ask it
         point = state.origin + reach * (state.basis @ unit_vectors(rng, 1, d)[0])
@@ -174,8 +173,7 @@ def _judge(state, before, point, gain):
         factor = 4.0 if ratio > 0.7 else 2.0
     elif ratio < 0.1:
         factor = 0.4 if ratio > -1.0 else 0.2
-    expected = arrival_model.untransformed(state.model, predicted)
-    failed = not gain > 0.1 * max(expected, 0.0)
+    failed = not gain > 0.1 * max(arrival_model.untransformed(state.model, predicted), 0.0)
     state = state._replace(failed=failed, climbing=state.climbing and factor > 1.0)
     return quadratic.resize(state, factor * state.radius, state.metric)
 
@@ -186,10 +184,9 @@ def by_promise(rng: np.random.Generator, state: State) -> np.ndarray:
     model, d = state.model, len(state.origin)
     axes = np.linalg.eigh(model.hessian)[1].T
     s = np.concatenate([np.eye(d), -np.eye(d), unit_vectors(rng, 2 * d + 10, d), axes, -axes])
-    sd = np.sqrt(arrival_model.variance(model, s))
-    score = sd
+    score = np.sqrt(arrival_model.variance(model, s))
     if state.near is None:
-        score = s @ model.slope + 0.5 * np.einsum("ij,jk,ik->i", s, model.hessian, s) + 2.0 * sd
+        score = s @ model.slope + 0.5 * np.einsum("ij,jk,ik->i", s, model.hessian, s) + 2.0 * score
     score = score + 1e-6 * np.abs(score) * rng.standard_normal(len(s))
     return s[np.argsort(-score, kind="stable")]
 
@@ -255,8 +252,7 @@ def _decide_near(state):
     if state.fitted < state.evaluations:
         return state._replace(move="explore")
     values, slopes, vectors = quadratic.principal(state)
-    left = quadratic.to_gain(values, slopes)
-    if left > len(slopes) + 6.0 and not (state.move == "climb" and state.failed):
+    if quadratic.to_gain(values, slopes) > len(slopes) + 6.0 and not (state.move == "climb" and state.failed):
         return state._replace(move="climb")  # if it is true, that leaves the near phase
     sd = arrival_model.curvature_sd(state.model, vectors.T) / state.radius**2
     sloping = np.abs(slopes) > 1.0

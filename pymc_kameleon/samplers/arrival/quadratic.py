@@ -59,8 +59,7 @@ def _choices(state, fall, anew):
     if model is not None and keeps and (math.isinf(model.transform) or not near):
         return [(model.transform, model.deviation)], state.next_choice
     transforms = [math.inf] if near else arrival_model.transforms(fall)
-    choices = [(c, e) for c in transforms for e in arrival_model.DEVIATIONS]
-    return choices, n + 1 + n // 20
+    return [(c, e) for c in transforms for e in arrival_model.DEVIATIONS], n + 1 + n // 20
 
 
 def change_metric(state: State) -> State:
@@ -73,8 +72,7 @@ def change_metric(state: State) -> State:
     else:
         falls = np.maximum(2.0 / np.maximum(np.abs(slopes), 1e-9), 0.3)
         lengths = np.minimum(np.where(values > CONCAVE, np.minimum(lengths, falls), lengths), 3.0)
-    metric = triangular(state.metric @ (vectors * lengths))
-    return resize(state, radius, metric)._replace(changed=state.evaluations)
+    return resize(state, radius, triangular(state.metric @ (vectors * lengths)))._replace(changed=state.evaluations)
 
 
 def resize(state: State, radius: float, metric: np.ndarray) -> State:

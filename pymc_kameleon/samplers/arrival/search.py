@@ -92,14 +92,12 @@ class State(NamedTuple):
     @property
     def positions(self) -> np.ndarray:
         """Every point evaluated, shape (n, d)."""
-        later = [climb.positions[1:] for climb in self.climbs[1:]]
-        return np.concatenate([self.climbs[0].positions, *later])
+        return np.concatenate([self.climbs[0].positions, *(climb.positions[1:] for climb in self.climbs[1:])])
 
     @property
     def log_densities(self) -> np.ndarray:
         """Their log densities, ``-inf`` where not finite, shape (n,)."""
-        later = [climb.log_densities[1:] for climb in self.climbs[1:]]
-        return np.concatenate([self.climbs[0].log_densities, *later])
+        return np.concatenate([self.climbs[0].log_densities, *(climb.log_densities[1:] for climb in self.climbs[1:])])
 
     @property
     def factor(self) -> np.ndarray | None:
@@ -130,8 +128,7 @@ class State(NamedTuple):
         """The state after ``point``'s log density."""
         last = arrival.tell(rng, self.last, point, log_density)
         later = len(self.climbs) > 1
-        budget = self.budget - int(later)
-        state = self._replace(climbs=(*self.climbs[:-1], last), budget=budget)
+        state = self._replace(climbs=(*self.climbs[:-1], last), budget=self.budget - int(later))
         if later:
             known = _is_known(state)
             others = state.others + int(last.done and not known)
@@ -151,8 +148,7 @@ class State(NamedTuple):
 
     def stop(self) -> "State":
         """End where it is: tuning has ended."""
-        climbs = (arrival.stop(self.climbs[0]), *self.climbs[1:])
-        return self._replace(climbs=climbs, starts=self.starts[:0])
+        return self._replace(climbs=(arrival.stop(self.climbs[0]), *self.climbs[1:]), starts=self.starts[:0])
 
 
 def init(
@@ -171,13 +167,11 @@ def init(
     looks : ndarray of shape (k, d), optional
         Where to begin the climbs after the chain's own. Default: there are none.
     """
-    x = np.array(x, dtype=float)
     d = len(x)
-    budget = arrival.default_budget(d) if budget is None else budget
     first = arrival.init(x, log_density, scale=scale, budget=budget, start=start)
     starts = np.empty((0, d)) if looks is None else np.array(looks, dtype=float)
     scales = np.broadcast_to(np.asarray(scale, dtype=float), (d,)).copy()
-    return State((first,), starts, scales, min(budget, 60 * d + 300))
+    return State((first,), starts, scales, min(first.budget - 1, 60 * d + 300))
 
 
 def mass(climb: arrival.State) -> float:
@@ -212,9 +206,10 @@ def _left(state):
 
 
 def _next_climb(state):
-    first, start = state.climbs[0], state.starts[0]
-    x, value = first.positions[0], float(first.log_densities[0])
-    climb = arrival.init(x, value, scale=state.scale, budget=state.budget, start=start)
+    first = state.climbs[0]
+    climb = arrival.init(
+        first.positions[0], float(first.log_densities[0]), scale=state.scale, budget=state.budget, start=state.starts[0]
+    )
     return state._replace(climbs=(*state.climbs, climb), starts=state.starts[1:], same=False)
 
 
@@ -224,8 +219,7 @@ def _is_known(state):
     if last.start is not None:  # it has not begun
         return False
     x, value = last.positions[last.current], last.log_densities[last.current]
-    for climb in state.climbs[:-1]:
-        high = climb.arrived and value > climb.log_density - 0.5 * d - BETTER
-        if high and contains(climb, x):
-            return True
-    return False
+    return any(
+        climb.arrived and value > climb.log_density - 0.5 * d - BETTER and contains(climb, x)
+        for climb in state.climbs[:-1]
+    )

@@ -13,6 +13,7 @@ coordinates, which is what makes the constants here free of units and the sums o
 from typing import NamedTuple
 
 import numpy as np
+import scipy
 
 WEIGHT_PRIOR = 1e-3  # pseudo-count of every component
 # An independence proposal must be wider than the target, and what has not been seen lies outside of what has.
@@ -41,10 +42,7 @@ def fit(
     nearest = ((seeds**2).sum(axis=1) - 2.0 * points @ seeds.T).argmin(axis=1)
     mixture = _maximise(np.eye(size)[nearest], features, points.shape[1], effective_size)
     for _ in range(iterations - 1):
-        logs = _log_terms(mixture, features)
-        logs -= logs.max(axis=1, keepdims=True)
-        responsibilities = np.exp(logs)
-        responsibilities /= responsibilities.sum(axis=1, keepdims=True)
+        responsibilities = scipy.special.softmax(_log_terms(mixture, features), axis=1)
         mixture = _maximise(responsibilities, features, points.shape[1], effective_size)
     return mixture
 

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from pymc_kameleon.numerics.compiled import njit
-from pymc_kameleon.numerics.covariance import solve_lower
+from pymc_kameleon.numerics.covariance import multiply, solve_lower
 from pymc_kameleon.numerics.normal_steps import draw_step, log_step_density
 from pymc_kameleon.samplers.gaussian_mixture.fit import Mixture
 
@@ -66,16 +66,11 @@ def auxiliary(x, centre, factor, pihat, h, normals, uniform):
 @njit(cache=True)
 def independence(x, centre, factor, pihat, normals, uniform):
     """Propose z* ~ pihat; ``normals`` (d,)."""
-    d = x.size
     z = solve_lower(factor, x - centre)
     cumulative, k = pihat.cumulative, 0
     while k < cumulative.size - 1 and uniform * cumulative[-1] > cumulative[k]:
         k += 1
-    z_new = pihat.means[k].copy()
-    for i in range(d):
-        step = math.sqrt(pihat.variances[k, i]) * normals[i]
-        for j in range(d):
-            z_new[j] += step * pihat.axes[k, i, j]
+    z_new = _displaced(pihat.means[k], pihat.axes[k], np.sqrt(pihat.variances[k]) * normals)
     return _position(z_new, centre, factor), _independent(z, z_new, pihat)
 
 
@@ -110,15 +105,20 @@ def draw_given(u, pihat, h2, normals, uniform):
     while k < size - 1 and threshold > logs[k]:
         threshold -= logs[k]
         k += 1
-    z = means[k].copy()
+    along = multiply(axes[k], u - means[k])
     for i in range(d):
-        coordinate = 0.0
-        for j in range(d):
-            coordinate += axes[k, i, j] * (u[j] - means[k, j])
         gain = variances[k, i] / widened[k, i]
-        coordinate = gain * coordinate + math.sqrt(gain * h2) * normals[i]
-        for j in range(d):
-            z[j] += coordinate * axes[k, i, j]
+        along[i] = gain * along[i] + math.sqrt(gain * h2) * normals[i]
+    return _displaced(means[k], axes[k], along)
+
+
+@njit(cache=True)
+def _displaced(mean, axes, along):
+    """The point that is ``along`` (d,) the ``axes`` away from ``mean``."""
+    z = mean.copy()
+    for i in range(z.size):
+        for j in range(z.size):
+            z[j] += along[i] * axes[i, j]
     return z
 
 

@@ -115,8 +115,7 @@ class GaussianMixture(Sampler):
             raise ValueError(
                 f"shares must be 4 probabilities (global, local, auxiliary, independence) with sum 1, got {shares!r}."
             )
-        walk = AdaptiveMetropolis(target_accept=self.target_accept, tune=self.tune)
-        object.__setattr__(self, "walk", walk)
+        object.__setattr__(self, "walk", AdaptiveMetropolis(target_accept=self.target_accept, tune=self.tune))
         object.__setattr__(self, "cumulative_shares", tuple(map(float, np.cumsum(shares)[:3])))
 
     def init(self, rng, x, known=NOTHING) -> State:
@@ -178,9 +177,9 @@ class GaussianMixture(Sampler):
 
         The last three are 0 before the first fit; the broad component is not counted.
         """
-        fitted, scaling = state.surrogate is not None, math.exp(state.walk.log_scale)
+        fitted = state.surrogate is not None
         return {
-            "scaling": scaling,
+            "scaling": math.exp(state.walk.log_scale),
             "local_scale": math.exp(state.log_scale) if fitted else 0.0,
             "auxiliary_scale": math.exp(state.auxiliary_log_scale) if fitted else 0.0,
             "n_components": len(state.surrogate.log_weights) - 1.0 if fitted else 0.0,
@@ -199,8 +198,7 @@ class GaussianMixture(Sampler):
         if distinct <= 4 * d:
             return state._replace(walk=walk, next_refresh=max(t + 20, int(1.2 * t)))
         walk = walk._replace(growth=GROWTH)
-        thinned = history.thin(states, self.n_history)
-        points = np.linalg.solve(walk.factor, (thinned - walk.mean).T).T
+        points = np.linalg.solve(walk.factor, (history.thin(states, self.n_history) - walk.mean).T).T
         n = len(points)
         # A chain's distinct states are not independent; half of them is a guess on the safe side.
         effective_size = min(n, distinct / 2)

@@ -28,7 +28,7 @@ from pymc_kameleon.kernels import Kernel, KernelName, get_kernel, median_distanc
 from pymc_kameleon.numerics import history
 from pymc_kameleon.numerics.checks import positive
 from pymc_kameleon.numerics.covariance import Moments, covariance, merge, summarise
-from pymc_kameleon.numerics.random_features import RandomFeatures, draw_features, features
+from pymc_kameleon.numerics.random_features import RandomFeatures, at_lengthscale, draw_features, features
 from pymc_kameleon.samplers import adaptive_metropolis
 from pymc_kameleon.samplers.kameleon import local_moves
 from pymc_kameleon.samplers.kameleon.feature_covariance import covariance_at
@@ -211,17 +211,13 @@ class FastKameleon(LocalMoves):
         near = model and abs(math.log(lengthscale / model.lengthscale)) < math.log(1.1)
         if near and self.whole_history:
             moments, lengthscale, chosen = model.moments, model.lengthscale, states[model.seen :]
-        moments = _fold(moments, _scaled(unit, lengthscale), state, chosen)
+        moments = _fold(moments, at_lengthscale(unit, lengthscale), state, chosen)
         roots = _roots(covariance(moments), unit, self.variance_share)
         frequencies = np.ascontiguousarray(unit.frequencies.T / lengthscale)
         m = len(unit.offsets)
         density = math.sqrt(2.0 / unit.n_features) * moments.mean
         density = np.ascontiguousarray(density.reshape(2, m) if unit.sincos else density[None])
         return FeatureModel(unit, lengthscale, moments, len(states), frequencies, roots, density)
-
-
-def _scaled(unit: RandomFeatures, lengthscale: float) -> RandomFeatures:
-    return unit._replace(frequencies=unit.frequencies / lengthscale)
 
 
 def _fold(moments, random_features, state, states, block=1000) -> Moments:
@@ -239,8 +235,7 @@ def _roots(cov: np.ndarray, unit: RandomFeatures, variance_share: float) -> np.n
     # of the spectrum, its top: usually enough, and several times cheaper
     leading = min(size, max(100, size // 5))
     while True:
-        top = (size - leading, size - 1)
-        eigenvalues, vectors = scipy.linalg.eigh(cov, subset_by_index=top, check_finite=False)
+        eigenvalues, vectors = scipy.linalg.eigh(cov, subset_by_index=(size - leading, size - 1), check_finite=False)
         cumulative = np.cumsum(np.maximum(eigenvalues[::-1], 0.0)) / trace
         if cumulative[-1] >= variance_share or leading == size:
             break

@@ -34,17 +34,6 @@ def feature_covariance(y, frequencies, offsets, roots, sincos):
 
 
 @njit(cache=True)
-def mean_shift(y, frequencies, offsets, density, sincos, noise):
-    """Grad m(y) / max(m(y), ``noise``), shape (d,), m(y) = phi(y) . (mean of phi over the history).
-
-    ``density`` is that mean, laid out as ``roots``. Where the history is far away m is below what the features can
-    tell from zero, of order D^(-1/2), and may be negative.
-    """
-    sine, cosine = _waves(y, frequencies, offsets)
-    return _shift(sine, cosine, frequencies, density, sincos, noise)
-
-
-@njit(cache=True)
 def _waves(y, frequencies, offsets):
     """Sines and cosines of w y + b, shape (m,) each."""
     argument = offsets.copy()
@@ -79,6 +68,11 @@ def _projected(sine, cosine, frequencies, roots, sincos):
 
 @njit(cache=True)
 def _shift(sine, cosine, frequencies, density, sincos, noise):
+    """Grad m(y) / max(m(y), ``noise``), shape (d,), m(y) = phi(y) . (mean of phi over the history).
+
+    ``density`` is that mean, laid out as ``roots``. Where the history is far away m is below what the features can
+    tell from zero, of order D^(-1/2), and may be negative.
+    """
     d, m = frequencies.shape
     value, slope = 0.0, np.empty(m)
     for a in range(m):

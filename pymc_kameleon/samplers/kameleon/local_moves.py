@@ -22,7 +22,7 @@ import numpy as np
 from pymc_kameleon.numerics import history
 from pymc_kameleon.numerics.checks import at_least, positive, share
 from pymc_kameleon.numerics.compiled import njit
-from pymc_kameleon.numerics.covariance import solve_lower
+from pymc_kameleon.numerics.covariance import multiply_lower, solve_lower
 from pymc_kameleon.numerics.normal_steps import draw_step, log_step_density
 from pymc_kameleon.samplers import adaptive_metropolis
 from pymc_kameleon.samplers.adaptive_metropolis import AdaptiveMetropolis
@@ -173,8 +173,7 @@ class LocalMoves(Sampler):
                 return shear.propose(rng, x, state.shear)
             return self.walk.propose(rng, x, state.walk)
         gamma, nu = self.local_gamma(state), math.exp(state.log_scale)
-        normals = rng.standard_normal(len(x))
-        delta, forward = draw_step(state.covariance, gamma, nu, normals)
+        delta, forward = draw_step(state.covariance, gamma, nu, rng.standard_normal(len(x)))
         x_new, y_new = displace(x, state.centre, state.factor, delta)
         there = self.covariance(state.model, y_new)
         # Exactness hangs here: the reverse density takes the covariance *at x_new*, with the same model, nu and gamma
@@ -211,8 +210,7 @@ class LocalMoves(Sampler):
         if walk.iteration < state.next_refresh or walk.history is None:
             return self._straighten_early(state)
         # Recomputed after every refresh, whether the draw was accepted or not.
-        here = Point(outcome.position, outcome.log_density)
-        return self.place(self.relearn(rng, state), here)
+        return self.place(self.relearn(rng, state), Point(outcome.position, outcome.log_density))
 
     def tune_scale(self, state: State, outcome: Outcome) -> State:
         """Tune nu after a local move."""
@@ -305,11 +303,5 @@ def _learned_coordinates(kind, walk, states):
 @njit(cache=True)
 def displace(x, centre, factor, delta):
     """The point a step ``delta`` away from ``x`` in the kernel's coordinates: (x*, y*), shape (d,) each."""
-    d = x.size
-    x_new = np.empty(d)
-    for i in range(d):
-        total = 0.0
-        for j in range(i + 1):
-            total += factor[i, j] * delta[j]
-        x_new[i] = x[i] + total
+    x_new = x + multiply_lower(factor, delta)
     return x_new, solve_lower(factor, x_new - centre)

@@ -141,8 +141,8 @@ class PCAKameleon(Kameleon):
         kernel, lengthscale, trace = self.chosen, model.lengthscale, self.normalization == "trace"
         if type(kernel) is Gaussian:
             return gaussian_directions(y, model.points, lengthscale, model.coefficients, model.weights, trace)
-        gradients = kernel.gradient(y / lengthscale, model.points.T / lengthscale)
-        directions = model.coefficients @ ((2.0 / lengthscale) * gradients)
+        gradients = (2.0 / lengthscale) * kernel.gradient(y / lengthscale, model.points.T / lengthscale)
+        directions = model.coefficients @ gradients
         if trace:
             size = model.weights @ np.square(directions).sum(axis=1)
             directions *= math.sqrt(len(y) / max(size, 1e-300))

@@ -77,7 +77,10 @@ class AcrossModes(Sampler):
         proposal = value_kamiltonian.SAMPLER.propose(rng, x, state.own)
         if proposal.position is x or arrives(state.catalogue, proposal.position, state.mode):
             return proposal
-        return _stay(x, state, proposal.move)
+        # what would leave the mode is refused without being evaluated
+        current = state.own.current
+        carry = Carry(0, current.z, current.value, x, evaluated=False)
+        return Proposal(x, -math.inf, proposal.move, carry, current.log_density)
 
     def place(self, state, point, proposal=None) -> State:
         """Retain the chain's point, in the mode to which it belongs."""
@@ -119,13 +122,6 @@ def arrives(catalogue: Catalogue, x: np.ndarray, mode: int) -> bool:
     return geometry.mode_of(catalogue, x) == mode
 
 
-def _stay(x, state, move):
-    """What would leave the mode is refused without being evaluated."""
-    current = state.own.current
-    carry = Carry(0, current.z, current.value, x, evaluated=False)
-    return Proposal(x, -math.inf, move, carry, current.log_density)
-
-
 # --- the free chain -------------------------------------------------------------------------------
 
 
@@ -161,11 +157,9 @@ def _is_inside(mode, z, value):
 
 def _within(rng, state, here):
     mode, z, _ = here
-    dynamics = state.modes[mode].dynamics
-    path = surrogate_dynamics.run(rng, z, dynamics, WITHIN)
-    x = path.x
+    path = surrogate_dynamics.run(rng, z, state.modes[mode].dynamics, WITHIN)
     # no inner transition leaves the mode, on which exactness hangs: f is another's there
-    if not path.moved or not arrives(state.catalogue, x, mode):
+    if not path.moved or not arrives(state.catalogue, path.x, mode):
         return None, path.gradients
     return (mode, path.z, path.end_value), path.gradients
 

@@ -69,8 +69,9 @@ class CMA(ShapeLearner):
             outcome.target(float(self.target_accept)), outcome.target(SUCCESS_THRESHOLD),
             self.succeeded(outcome), outcome.accepted, outcome.proposal.carry,
         )  # fmt: skip
-        learned = {"factor": factor, "path": path, "success_rate": success_rate}
-        return state._replace(log_size=log_sigma, condition=condition, **learned)
+        return state._replace(
+            log_size=log_sigma, factor=factor, path=path, success_rate=success_rate, condition=condition
+        )
 
 
 @njit(cache=True)

@@ -60,9 +60,7 @@ def fit_factor(
     held[rng.integers(n, size=3)] = True
     candidates = _affordable(n, d)
     variables, powers = nested(d, max(c[0] for c in candidates), max(c[1] for c in candidates))
-    keep = np.zeros(len(variables), dtype=bool)
-    for degree, order in candidates:
-        keep |= within(powers, degree, order)
+    keep = np.any([within(powers, *candidate) for candidate in candidates], axis=0)
     variables, powers = variables[keep], powers[keep]
     x = columns(s, variables, powers)
     size_of = np.sqrt((weights[:, None] * x * x).sum(axis=0) / weights.sum()) + 1e-300
@@ -77,8 +75,7 @@ def fit_factor(
             coefficients = _solve(train, mine, free, ridge)
             if coefficients is None:
                 continue
-            wrong = x[np.ix_(held, mine)] @ coefficients - outputs[held]
-            error = _held_out(wrong, weights[held], precision)
+            error = _held_out(x[np.ix_(held, mine)] @ coefficients - outputs[held], weights[held], precision)
             # a larger set has to earn it
             if best is None or error * (1.03 if degree > 2 else 1.0) < best[0]:
                 best = (error, degree, order, mine, ridge)

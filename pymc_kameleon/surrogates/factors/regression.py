@@ -37,7 +37,6 @@ class Fit(NamedTuple):
 
     emulator: Emulator
     errors: np.ndarray  # (K,): held-out errors, in units of the log density
-    degrees: tuple  # of every factor's polynomial: degree, variables in one monomial
 
     @property
     def error(self) -> float:
@@ -93,8 +92,7 @@ def fit(
     sample = Sample(*(a[usable] for a in sample))
     given = (sample, reference, here, precision, nearest, careful)
     factors = [_fit_one(rng, layout, k, *given) for k in range(layout.size)]
-    errors = np.array([f.polynomial.error for f in factors])
-    return Fit(_assemble(layout, factors, not nearest), errors, tuple(f.polynomial.degree for f in factors))
+    return Fit(_assemble(layout, factors, not nearest), np.array([f.polynomial.error for f in factors]))
 
 
 class Factor(NamedTuple):
@@ -157,8 +155,7 @@ def _fit_bent(rng, knots, w, own, here, o, precision, n_factors, *, added, neare
     if added:
         typical = np.square((own - centre) / scale @ whiten.T).sum(axis=1)
         depth = _depth(o.sum(axis=1), square, np.quantile(typical, 0.9) if known else None)
-        floor = 0.3 / np.sqrt(n_factors)
-        weights = 1.0 / (floor**2 + (0.15 * depth) ** 2)
+        weights = 1.0 / ((0.3 / np.sqrt(n_factors)) ** 2 + (0.15 * depth) ** 2)
         weights /= 1.0 + np.square(np.maximum(0.0, square / d - 9.0)) / 25.0
     elif nearest:
         weights = 1.0 / (1.0 + np.square(np.maximum(0.0, square / d - 2.0)))
@@ -167,8 +164,7 @@ def _fit_bent(rng, knots, w, own, here, o, precision, n_factors, *, added, neare
     weights /= weights.max()
     chosen = np.flatnonzero(weights > 1e-9)
     if len(chosen) > 1500:  # the heaviest, and of equals the latest
-        heaviest = np.argsort(-weights[chosen][::-1], kind="stable")[:1500]
-        chosen = np.sort(chosen[heaviest])
+        chosen = np.sort(chosen[np.argsort(-weights[chosen][::-1], kind="stable")[:1500]])
     tried = added and not nearest and d <= INPUTS and len(w) >= FEWEST
     polynomial = fit_factor(
         rng, s[chosen], o[chosen], weights[chosen], precision, GOOD / n_factors,

@@ -87,8 +87,8 @@ def fit_spline(s: np.ndarray, z: np.ndarray, outputs: np.ndarray, weights: np.nd
 
 def values(spline: Spline, s: np.ndarray, z: np.ndarray) -> np.ndarray:
     """G at ``s`` (n, d), which are ``z`` in whitened coordinates: shape (n, m)."""
-    x = columns(s, *nested(s.shape[1], 2, 2))
-    return x @ spline.coefficients + _cubes(z, spline.centres) @ spline.heights
+    quadratic = columns(s, *nested(s.shape[1], 2, 2)) @ spline.coefficients
+    return quadratic + _cubes(z, spline.centres) @ spline.heights
 
 
 def _cubes(z, centres):

@@ -12,11 +12,11 @@ from typing import NamedTuple
 import numpy as np
 
 from pymc_kameleon.kernels import Kernel, median_distance
-from pymc_kameleon.numerics import random_features
+from pymc_kameleon.numerics import history, random_features
 from pymc_kameleon.numerics.compiled import njit
 from pymc_kameleon.numerics.step_size import robbins_monro
 from pymc_kameleon.surrogates.scores import objective as score_matching
-from pymc_kameleon.surrogates.scores.finite import FiniteSurrogate, at_lengthscale, fit_finite, validate_finite
+from pymc_kameleon.surrogates.scores.finite import FiniteSurrogate, fit_finite, validate_finite
 from pymc_kameleon.surrogates.scores.lengthscales import search_lengthscales
 from pymc_kameleon.surrogates.scores.lite import LiteSurrogate, fit_lite, validate_lite
 from pymc_kameleon.surrogates.scores.low_rank import fit_low_rank
@@ -62,7 +62,7 @@ def fit(
     ``past`` (n, d) are a chain's states with their repeats, or draws; ``previous`` lengthscales of an earlier fit,
     where the search may start. ``None`` if no pair on the grid gave a positive definite system.
     """
-    states, weights = _evenly(*score_matching.distinct_states(past), recipe.n_history)
+    states, weights = (history.thin(each, recipe.n_history) for each in score_matching.distinct_states(past))
     dim = states.shape[1]
     base = gaussian_base(dim, 0.0, recipe.base_scale)
     kernel, size = recipe.kernel, max(recipe.n_features, SEARCH_FEATURES)
@@ -74,7 +74,7 @@ def fit(
         data = (states, lengthscale, regularization, weights, base)
         surrogate = fit_lite(*data) if recipe.solver == "dense" else fit_low_rank(*data)[0]
     else:
-        features = at_lengthscale(_first_features(unit, recipe.n_features), lengthscale)
+        features = random_features.at_lengthscale(_first_features(unit, recipe.n_features), lengthscale)
         surrogate = fit_finite(states, features, regularization, weights, base)
     if surrogate is None or validation.gain == -math.inf:
         return None
@@ -82,17 +82,9 @@ def fit(
     return Fit(surrogate, states, lengthscale, regularization, validation, region)
 
 
-def _evenly(states, weights, size):
-    """At most ``size`` evenly spaced states and their weights."""
-    if len(states) > size:
-        rows = ((np.arange(size) + 0.5) * len(states) / size).astype(int)
-        return np.ascontiguousarray(states[rows]), weights[rows]
-    return states, weights
-
-
 def _validate(recipe, states, weights, base, unit, previous):
     """Lengthscale and regularisation, and how well they do where they were not fitted."""
-    few, few_weights = _evenly(states, weights, 1000)
+    few, few_weights = history.thin(states, 1000), history.thin(weights, 1000)
     few_features, folds = _first_features(unit, SEARCH_FEATURES), block_folds(len(few))
     regularizations = REGULARIZATIONS if recipe.regularization is None else np.array([recipe.regularization])
     if isinstance(recipe.lengthscale, str):
@@ -103,13 +95,11 @@ def _validate(recipe, states, weights, base, unit, previous):
         lengthscales = list(lengthscale_grid(states, 5))
     else:
         start = None if previous is None else np.full(states.shape[1], previous)
-        searched = search_lengthscales(few, folds, few_features, regularizations, few_weights, base, start=start)
-        lengthscales = [searched]
+        lengthscales = [search_lengthscales(few, folds, few_features, regularizations, few_weights, base, start=start)]
     if recipe.surrogate == "finite":
         return validate_finite(few, folds, few_features, lengthscales, regularizations, few_weights, base)
-    few, few_weights = _evenly(states, weights, 300)
-    folds = block_folds(len(few))
-    return validate_lite(few, folds, lengthscales, regularizations, few_weights, base)
+    few, few_weights = history.thin(states, 300), history.thin(weights, 300)
+    return validate_lite(few, block_folds(len(few)), lengthscales, regularizations, few_weights, base)
 
 
 def _first_features(rf, n):

@@ -21,16 +21,15 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-import scipy
 
 from pymc_kameleon.numerics import random_features as rff
 from pymc_kameleon.numerics.compiled import njit
-from pymc_kameleon.numerics.random_features import RandomFeatures
+from pymc_kameleon.numerics.random_features import RandomFeatures, at_lengthscale
 from pymc_kameleon.surrogates.scores import objective as score_matching
 from pymc_kameleon.surrogates.scores.objective import (
     GaussianBase,
     Validation,
-    gaussian_base,
+    by_one_triangle,
     solve_regularized,
     validate,
 )
@@ -45,15 +44,13 @@ class FiniteSurrogate(NamedTuple):
 
     def gradients(self, x: np.ndarray) -> np.ndarray:
         """Gradients of f at the rows of ``x`` (n, d), shape (n, d)."""
-        frequencies = rff.stacked_frequencies(self.features)
-        fitted = (rff.slopes(x, self.features) * self.coefficients) @ frequencies
-        return self.base.gradients(x) + fitted
+        weighted = rff.slopes(x, self.features) * self.coefficients
+        return self.base.gradients(x) + weighted @ rff.stacked_frequencies(self.features)
 
     def laplacians(self, x: np.ndarray) -> np.ndarray:
         """Laplacians sum_l d_l^2 f at the rows of ``x`` (n, d), shape (n,)."""
         squared = np.square(rff.stacked_frequencies(self.features)).sum(axis=1)
-        fitted = rff.features(x, self.features) @ (squared * self.coefficients)
-        return -fitted - self.base.precision.sum()
+        return -(rff.features(x, self.features) @ (squared * self.coefficients)) - self.base.precision.sum()
 
 
 @njit(cache=True)
@@ -112,20 +109,16 @@ class ScoreSums(NamedTuple):
 
 
 def score_sums(
-    points: np.ndarray, features: RandomFeatures, weights: np.ndarray | None = None, base: GaussianBase | None = None
+    points: np.ndarray, features: RandomFeatures, weights: np.ndarray | None, base: GaussianBase
 ) -> ScoreSums:
-    """Sums over ``points`` (n, d) with ``weights`` (n,), by default one each."""
-    n, dim = points.shape
-    base = gaussian_base(dim) if base is None else base
-    weights = np.ones(n) if weights is None else weights
+    """Sums over ``points`` (n, d) with ``weights`` (n,); None: one each."""
+    weights = np.ones(len(points)) if weights is None else weights
     frequencies = rff.stacked_frequencies(features)  # (D, d)
     slopes = rff.slopes(points, features)  # (n, D)
     pull = base.gradients(points)  # (n, d)
     b = (weights @ rff.features(points, features)) * np.square(frequencies).sum(axis=1)
     b -= ((slopes * weights[:, None]).T @ pull * frequencies).sum(axis=1)
-    half = scipy.linalg.blas.dsyrk(1.0, (np.sqrt(weights)[:, None] * slopes).T)  # S'WS, upper triangle
-    upper = np.triu(half, 1)
-    curvature = (upper + upper.T + np.diag(np.diagonal(half))) * (frequencies @ frequencies.T)
+    curvature = by_one_triangle(np.sqrt(weights)[:, None] * slopes) * (frequencies @ frequencies.T)  # S'WS * VV'
     constant = 0.5 * weights @ np.square(pull).sum(axis=1) - weights.sum() * base.precision.sum()
     return ScoreSums(float(weights.sum()), b, np.ascontiguousarray(curvature), float(constant))
 
@@ -137,8 +130,7 @@ def merge(a: ScoreSums, b: ScoreSums) -> ScoreSums:
 
 def objective(sums: ScoreSums, theta: np.ndarray) -> float:
     """J(theta), without regularisation."""
-    total = sums.constant - sums.slope @ theta + 0.5 * theta @ (sums.curvature @ theta)
-    return float(total / sums.weight)
+    return float((sums.constant - sums.slope @ theta + 0.5 * theta @ (sums.curvature @ theta)) / sums.weight)
 
 
 def solve(sums: ScoreSums, regularization: float) -> np.ndarray | None:
@@ -150,15 +142,14 @@ def fit_finite(
     points: np.ndarray,
     features: RandomFeatures,
     regularization: float,
-    weights: np.ndarray | None = None,
-    base: GaussianBase | None = None,
+    weights: np.ndarray | None,
+    base: GaussianBase,
 ) -> FiniteSurrogate | None:
-    """Fit to draws ``points`` (n, d) of the target with ``weights`` (n,), by default equal: O(n D^2 + D^3), whatever d.
+    """Fit to draws ``points`` (n, d) of the target with ``weights`` (n,); None: equal ones. O(n D^2 + D^3), whatever d.
 
     The meaning of ``regularization``, lambda > 0, depends neither on n nor on D; ``None`` if it is too small for
-    floating point. Without ``base`` there is no base density.
+    floating point.
     """
-    base = gaussian_base(points.shape[1]) if base is None else base
     theta = solve(score_sums(points, features, weights, base), regularization)
     return None if theta is None else FiniteSurrogate(features, theta, base)
 
@@ -172,18 +163,16 @@ def validate_finite(
     unit_features: RandomFeatures,
     lengthscales: Sequence[float | np.ndarray],
     regularizations: Sequence[float],
-    weights: np.ndarray | None = None,
-    base: GaussianBase | None = None,
+    weights: np.ndarray,
+    base: GaussianBase,
 ) -> Validation:
     """The best of a grid; ``unit_features``, drawn at lengthscale 1, are divided by each lengthscale.
 
     With fresh frequencies for every grid point the comparison would be one of draws.
     """
-    weights = np.ones(len(points)) if weights is None else weights
 
     def scores(lengthscale):
-        features = at_lengthscale(unit_features, lengthscale)
-        return fold_scores(points, folds, features, regularizations, weights, base)
+        return fold_scores(points, folds, at_lengthscale(unit_features, lengthscale), regularizations, weights, base)
 
     return validate(points, folds, lengthscales, regularizations, weights, scores)
 
@@ -199,8 +188,3 @@ def fold_scores(points, folds, features, regularizations, weights, base) -> np.n
             if theta is not None:
                 scores[i, j] = objective(test, theta)
     return scores
-
-
-def at_lengthscale(unit_features: RandomFeatures, lengthscale: float | np.ndarray) -> RandomFeatures:
-    """The same draw of features for another lengthscale, or one for each coordinate, (d,)."""
-    return unit_features._replace(frequencies=unit_features.frequencies / lengthscale)

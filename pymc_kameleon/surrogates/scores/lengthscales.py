@@ -13,8 +13,8 @@ Differs from the paper, which validates one lengthscale (Strathmann et al., 2015
 
 import numpy as np
 
-from pymc_kameleon.numerics.random_features import RandomFeatures
-from pymc_kameleon.surrogates.scores.finite import at_lengthscale, fold_scores
+from pymc_kameleon.numerics.random_features import RandomFeatures, at_lengthscale
+from pymc_kameleon.surrogates.scores.finite import fold_scores
 from pymc_kameleon.surrogates.scores.objective import GaussianBase, lengthscale_grid
 
 
@@ -39,8 +39,7 @@ def search_lengthscales(
     isotropic = lengthscale_grid(points, 5)
 
     def scores(lengthscale, grid):
-        features = at_lengthscale(unit_features, lengthscale)
-        return fold_scores(points, folds, features, grid, weights, base).mean(axis=0)
+        return fold_scores(points, folds, at_lengthscale(unit_features, lengthscale), grid, weights, base).mean(axis=0)
 
     best, lengthscale, at = np.inf, np.full(dim, isotropic[2]), 0
     candidates = [np.full(dim, l) for l in isotropic]

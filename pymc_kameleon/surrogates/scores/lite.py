@@ -31,7 +31,7 @@ from pymc_kameleon.surrogates.scores import objective as score_matching
 from pymc_kameleon.surrogates.scores.objective import (
     GaussianBase,
     Validation,
-    gaussian_base,
+    by_one_triangle,
     normalized_weights,
     solve_regularized,
     validate,
@@ -48,17 +48,15 @@ class LiteSurrogate(NamedTuple):
 
     def gradients(self, x: np.ndarray) -> np.ndarray:
         """Gradients of f at the rows of ``x`` (n, d), shape (n, d)."""
-        kernel = _gram(x, self.centres, self.lengthscale)
-        weighted = kernel * self.coefficients
+        weighted = _gram(x, self.centres, self.lengthscale) * self.coefficients
         pull = weighted @ self.centres - weighted.sum(axis=1)[:, None] * x
         return self.base.gradients(x) + pull / self.lengthscale**2
 
     def laplacians(self, x: np.ndarray) -> np.ndarray:
         """Laplacians sum_l d_l^2 f at the rows of ``x`` (n, d), shape (n,)."""
         kernel = _gram(x, self.centres, self.lengthscale)
-        squared = _squared_distances(x, self.centres, self.lengthscale**2)
-        fitted = ((squared - (self.lengthscale**-2.0).sum()) * kernel) @ self.coefficients
-        return fitted - self.base.precision.sum()
+        squared = _squared_distances(x, self.centres, self.lengthscale**2) - (self.lengthscale**-2.0).sum()
+        return (squared * kernel) @ self.coefficients - self.base.precision.sum()
 
 
 @njit(cache=True)
@@ -103,22 +101,19 @@ def fit_lite(
     points: np.ndarray,
     lengthscale: float | np.ndarray,
     regularization: float,
-    weights: np.ndarray | None = None,
-    base: GaussianBase | None = None,
+    weights: np.ndarray | None,
+    base: GaussianBase,
 ) -> LiteSurrogate | None:
     """Fit to draws ``points`` (n, d), each a centre, by a dense Cholesky factorisation: O(n^3), whatever d.
 
-    ``lengthscale`` is a number or (d,), ``weights`` (n,) are by default equal; ``None`` if ``regularization``,
-    lambda > 0, is too small for floating point. Without ``base`` there is no base density.
+    ``lengthscale`` is a number or (d,), ``weights`` are (n,), None if they are equal; ``None`` if ``regularization``,
+    lambda > 0, is too small for floating point.
     """
     n, dim = points.shape
-    base = gaussian_base(dim) if base is None else base
     scales = np.full(dim, lengthscale, dtype=float)
     slope, curvature = _objective(points, scales, normalized_weights(weights, n), base)
     coefficients = solve_regularized(curvature, -slope, n * regularization)
-    if coefficients is None:
-        return None
-    return LiteSurrogate(points, coefficients, scales, base)
+    return None if coefficients is None else LiteSurrogate(points, coefficients, scales, base)
 
 
 def _squared_distances(x, z, scale):
@@ -142,9 +137,7 @@ def _objective(points, lengthscale, weights, base):
     near = squared * kernel
     product = scipy.linalg.blas.dgemm(1.0, near.T, (kernel * weights).T)  # M', in BLAS' Fortran order
     curvature = product + product.T
-    half = scipy.linalg.blas.dsyrk(1.0, (np.sqrt(weights)[:, None] * kernel).T)  # K W K, upper triangle
-    upper = np.triu(half, 1)
-    curvature -= squared * (upper + upper.T + np.diag(np.diagonal(half)))
+    curvature -= squared * by_one_triangle(np.sqrt(weights)[:, None] * kernel)  # R * K W K
     curvature *= 0.5
     slope = near @ weights - (lengthscale**-2.0).sum() * (kernel @ weights)
     # the cross term of the base, sum_j w_j sum_l d_l log q0(z_j) d_l k(z_i, z_j)
@@ -160,12 +153,11 @@ def validate_lite(
     folds: list[np.ndarray],
     lengthscales: Sequence[float | np.ndarray],
     regularizations: Sequence[float],
-    weights: np.ndarray | None = None,
-    base: GaussianBase | None = None,
+    weights: np.ndarray | None,
+    base: GaussianBase,
 ) -> Validation:
     """The best of a grid."""
     n, dim = points.shape
-    base = gaussian_base(dim) if base is None else base
     weights = normalized_weights(weights, n)
 
     def scores(lengthscale):

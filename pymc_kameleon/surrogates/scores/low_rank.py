@@ -12,15 +12,15 @@ import numpy as np
 
 from pymc_kameleon.numerics.compiled import njit
 from pymc_kameleon.surrogates.scores.lite import LiteSurrogate
-from pymc_kameleon.surrogates.scores.objective import GaussianBase, gaussian_base, normalized_weights
+from pymc_kameleon.surrogates.scores.objective import GaussianBase, normalized_weights
 
 
 def fit_low_rank(
     points: np.ndarray,
     lengthscale: float | np.ndarray,
     regularization: float,
-    weights: np.ndarray | None = None,
-    base: GaussianBase | None = None,
+    weights: np.ndarray | None,
+    base: GaussianBase,
     *,
     tolerance: float = 1e-6,
     residual: float = 1e-4,
@@ -31,7 +31,6 @@ def fit_low_rank(
     stop, relative. Beside the surrogate: their iterations.
     """
     n, dim = points.shape
-    base = gaussian_base(dim) if base is None else base
     lengthscale = np.full(dim, lengthscale, dtype=float)
     weights = normalized_weights(weights, n)
     factor = _incomplete_cholesky(points / lengthscale, tolerance)  # (n, r)

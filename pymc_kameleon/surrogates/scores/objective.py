@@ -202,6 +202,13 @@ def select(fold_scores, gaussian_scores, lengthscales, regularizations) -> Valid
     return Validation(lengthscales[i], float(regularizations[j]), *means, float(gain), float(error), scores)
 
 
+def by_one_triangle(rows: np.ndarray) -> np.ndarray:
+    """``rows``' ``rows`` (p, p) of (n, p), exactly symmetric, by half of a product's operations."""
+    half = scipy.linalg.blas.dsyrk(1.0, rows.T)  # the upper triangle
+    upper = np.triu(half, 1)
+    return upper + upper.T + np.diag(np.diagonal(half))
+
+
 def solve_regularized(matrix: np.ndarray, right: np.ndarray, ridge: float) -> np.ndarray | None:
     """(matrix + ridge I)^-1 right by Cholesky, ``None`` if that is not positive definite.
 

@@ -13,7 +13,7 @@ from pymc_kameleon.numerics import random_features as rff
 from pymc_kameleon.numerics.compiled import njit
 from pymc_kameleon.numerics.random_features import RandomFeatures
 from pymc_kameleon.surrogates.scores.finite import FiniteSurrogate, ScoreSums, merge, score_sums
-from pymc_kameleon.surrogates.scores.objective import GaussianBase, gaussian_base
+from pymc_kameleon.surrogates.scores.objective import GaussianBase
 
 
 class OnlineFinite(NamedTuple):
@@ -27,11 +27,8 @@ class OnlineFinite(NamedTuple):
     ridge: float  # lambda beside the sum: regularization times the number of points when it was last factored
 
 
-def start(
-    points: np.ndarray, features: RandomFeatures, regularization: float, base: GaussianBase | None = None
-) -> OnlineFinite:
+def start(points: np.ndarray, features: RandomFeatures, regularization: float, base: GaussianBase) -> OnlineFinite:
     """Start from a batch ``points`` (n, d), n >= 1; ``LinAlgError`` if the regularisation is too small."""
-    base = gaussian_base(points.shape[1]) if base is None else base
     sums = score_sums(points, features, None, base)
     return _refactor(OnlineFinite(features, base, regularization, sums, np.empty((0, 0)), 0.0))
 

@@ -29,6 +29,7 @@ from typing import NamedTuple
 import numpy as np
 
 from pymc_kameleon.numerics.compiled import njit
+from pymc_kameleon.numerics.covariance import multiply
 from pymc_kameleon.surrogates import rescaling
 from pymc_kameleon.surrogates.values import scales, straight_tails, sums
 from pymc_kameleon.surrogates.values.sums import LOG_LADDER
@@ -143,11 +144,6 @@ def pairwise_kernel(s: np.ndarray, centres: np.ndarray, lengthscale: float) -> n
     return kernel
 
 
-def fourier_features(s: np.ndarray, frequencies: np.ndarray, phases: np.ndarray) -> np.ndarray:
-    """cos(w_k's + u_k), shape (n, k)."""
-    return np.cos(s @ frequencies.T + phases)
-
-
 def sparse_frequencies(
     rng: np.random.Generator, size: int, d: int, lengthscales=(0.5, 1.0, 2.0, 4.0)
 ) -> tuple[np.ndarray, np.ndarray]:
@@ -187,42 +183,9 @@ def compose(f: Surrogate, matrix: np.ndarray) -> Surrogate:
 # --- as compiled functions read it ----------------------------------------------------------------
 
 
-class Terms(NamedTuple):
-    """A surrogate, the metric B of coordinates z with s = B z, and moves along its scales: views of two buffers.
-
-    A call into compiled code costs some 150 ns an array that it is given, and these are forty.
-    """
-
-    constant: float
-    lengthscale: float
-    tail_scale: float
-    kind: int
-    is_quadratic: int  # whether there is nothing but c + b'u + u'Qu/2
-    centre: np.ndarray  # (d,)
-    scale: np.ndarray  # (d,)
-    origin: np.ndarray  # (d,)
-    frame: np.ndarray  # (d, d)
-    whiten: np.ndarray  # (d, d)
-    linear: np.ndarray  # (d,)
-    quadratic: np.ndarray  # (d, d)
-    metric: np.ndarray  # (d, d)
-    inverse: np.ndarray  # (d, d)
-    pairs: np.ndarray  # (p, 2), int: the variables of s_i s_j that monomials are products of
-    starts: np.ndarray  # (d + p + 1,), int: where the terms of t_a begin, t = (s, pairs)
-    partners: np.ndarray  # (m,), int: b of each term w t_a t_b
-    monomials: np.ndarray  # (m,): w
-    dense: np.ndarray  # (d + p, d + p): W, if all terms are rather t'Wt/2; (0, 0) if not
-    centres: np.ndarray  # (k, d); transposed where the kernel is Gaussian or pairwise
-    phases: np.ndarray  # (k,)
-    weights: np.ndarray  # (k,)
-    tails: np.ndarray  # (j,)
-    tail_linear: np.ndarray  # (d,)
-    tail_quadratic: np.ndarray  # (d, d)
-    blocks: scales.Blocks
-    moves: rescaling.Rescaling
-
-
-Flat = tuple[np.ndarray, np.ndarray]  # numbers; their table, whose rows are (begin, shape), and integers
+# Numbers; their table, whose rows are (begin, shape), and integers. A call into compiled code costs some 150 ns an
+# array that it is given, and a surrogate has forty.
+Flat = tuple[np.ndarray, np.ndarray]
 
 
 def flatten(
@@ -231,7 +194,10 @@ def flatten(
     inverse: np.ndarray | None = None,
     moves: rescaling.Rescaling | None = None,
 ) -> Flat:
-    """The buffers that :func:`restored` makes ``Terms`` of; without a metric, for :func:`values` alone."""
+    """A surrogate, the ``metric`` B of coordinates z with s = B z, its ``inverse``, moves along scales: two buffers.
+
+    Without a metric, for :func:`values` alone. Centres are transposed where the kernel is Gaussian or pairwise.
+    """
     d, b = len(f.centre), f.blocks
     square = np.zeros((0, 0))
     moves = rescaling.nothing(d) if moves is None else moves
@@ -262,7 +228,11 @@ def flatten(
 
 
 def products(f: Surrogate, d: int) -> tuple[np.ndarray, ...]:
-    """(pairs, starts, partners, monomials, dense) of ``Terms``: s_i (s_j s_k), and (s_i s_j) (s_k s_l)."""
+    """Monomials as s_i (s_j s_k) and (s_i s_j) (s_k s_l): terms w t_a t_b of t = (s, pairs).
+
+    ``pairs`` (p, 2), the variables of each; ``starts`` (d + p + 1,), where the terms of t_a begin; ``partners`` (m,), b
+    of each; ``monomials`` (m,), w; or, instead of the last three, ``dense`` (d + p, d + p), W of t'Wt/2.
+    """
     m = len(f.monomials)
     flat, degree = np.repeat(f.variables.ravel(), f.powers.ravel()), f.powers.sum(axis=1)
     ends = np.cumsum(degree)
@@ -318,17 +288,9 @@ def moves_of(x, n):
 
 
 @njit(cache=True, inline="always")
-def restored(x, n):
-    """The ``Terms`` in what :func:`flatten` made."""
-    integers = n[4 * 30]
-    return Terms(
-        x[0], x[1], x[2], n[integers], n[integers + 1],
-        _row(x, n, 1), _row(x, n, 2), _row(x, n, 3), _grid(x, n, 4), _grid(x, n, 5),
-        _row(x, n, 6), _grid(x, n, 7), _grid(x, n, 8), _grid(x, n, 9),
-        _grid(n, n, 31), _row(n, n, 32), _row(n, n, 33), _row(x, n, 10), _grid(x, n, 29),
-        _grid(x, n, 11), _row(x, n, 12), _row(x, n, 13),
-        _row(x, n, 14), _row(x, n, 15), _grid(x, n, 16), _blocks(x, n), moves_of(x, n),
-    )  # fmt: skip
+def to_x(x, n, z):
+    """``z`` (d,) in the coordinates of the log density."""
+    return _row(x, n, 1) + _row(x, n, 2) * multiply(_grid(x, n, 8), z)
 
 
 # --- compiled value and gradient ------------------------------------------------------------------
@@ -340,7 +302,7 @@ def restored(x, n):
 def at(x, n, temperature, z, gradient, s, by_s):
     """Temperature * f at ``z`` and its gradient with respect to z, for a composed surrogate in buffers (``x``, ``n``).
 
-    Not for ``Terms``: to count the references to its arrays takes longer than a quadratic.
+    Not for views of them: to count the references to those takes longer than a quadratic.
     """
     d = z.size
     value = _fitted(x, n, z, gradient, s, by_s)
@@ -397,18 +359,17 @@ def values_and_slopes(f: Surrogate, s: np.ndarray) -> tuple[np.ndarray, np.ndarr
 
 @njit(cache=True)
 def _values_and_slopes(numbers, integers, points):
-    f = restored(numbers, integers)
     n, d = points.shape
     result = np.empty(n)
     slopes = np.zeros((n, d))
     reach, k, top = numbers[3], numbers[4], numbers[5]
     for row in range(n):
         s = points[row]
-        value = _fitted_at(numbers, integers, f, s, slopes[row])
+        value = _fitted_at(numbers, integers, s, slopes[row])
         r = straight_tails.radius(numbers, integers[4 * 5], s) if reach < np.inf else 0.0
         if r > reach:
             inner = np.zeros(d)
-            far = _fitted_at(numbers, integers, f, reach / r * s, inner) - k * (r - reach)
+            far = _fitted_at(numbers, integers, reach / r * s, inner) - k * (r - reach)
             if far > value or value > top:
                 value = far
                 outward = straight_tails.outward(numbers, integers[4 * 5], s, r)
@@ -418,17 +379,14 @@ def _values_and_slopes(numbers, integers, points):
 
 
 @njit(cache=True)
-def _fitted_at(numbers, integers, f, s, gradient):
+def _fitted_at(numbers, integers, s, gradient):
     """What was fitted, at ``s``; its gradient, with respect to s, is added to ``gradient``."""
-    d = s.size
-    u, by_u = np.zeros(d), np.empty(d)
+    d, frame = s.size, _grid(numbers, integers, 4)
+    u, by_u = multiply(frame, s - _row(numbers, integers, 3)), np.empty(d)
+    value = numbers[0] + _quadratic(numbers, integers, u, by_u)
     for i in range(d):
         for j in range(d):
-            u[i] += f.frame[i, j] * (s[j] - f.origin[j])
-    value = f.constant + _quadratic(numbers, integers, u, by_u)
-    for i in range(d):
-        for j in range(d):
-            gradient[j] += f.frame[i, j] * by_u[i]
+            gradient[j] += frame[i, j] * by_u[i]
     return value + _other_terms(numbers, integers, s, gradient)
 
 
@@ -450,8 +408,7 @@ def _quadratic(x, n, u, gradient):
 
 def is_quadratic(f: Surrogate) -> bool:
     """Whether there is nothing but c + b'u + u'Qu/2."""
-    nothing = not (len(f.monomials) or len(f.tails) or len(f.blocks.rates))
-    return nothing and f.kind == NONE
+    return f.kind == NONE and not (len(f.monomials) or len(f.tails) or len(f.blocks.rates))
 
 
 @njit(cache=True)

@@ -73,17 +73,14 @@ def _screen(data: Data, quadratic, variables, powers, earlier):
     for keep in (100, 300):
         extra = features(s, variables[chosen], powers[chosen])
         columns = np.concatenate([base, extra / column_size(extra, weights)], axis=1)
-        gram = weighted_gram(columns, columns, weights)
-        problem = Problem(columns, y, weights, base.shape[1], gram)
-        fitted = columns @ solve_stubbornly(problem, 1e-4)
-        residual = root * (y - fitted)
+        problem = Problem(columns, y, weights, base.shape[1], weighted_gram(columns, columns, weights))
+        residual = root * (y - columns @ solve_stubbornly(problem, 1e-4))
         if residual @ residual < GOOD_ENOUGH * weights.sum():
             break
         bound = np.quantile(np.abs(residual), 0.8)
         score = _correlate(s, variables, powers, root, np.clip(residual, -bound, bound))
         score[chosen] = np.inf
-        size = int(min(keep, 0.35 * len(data.s)))
-        chosen = np.sort(np.argsort(-score, kind="stable")[:size])
+        chosen = np.sort(np.argsort(-score, kind="stable")[: int(min(keep, 0.35 * len(data.s)))])
     return variables[chosen], powers[chosen]
 
 

@@ -136,8 +136,7 @@ def fit(
     if previous is not None:
         earlier = previous.surrogate
         if not full:
-            names = ("quadratic", "polynomial", previous.family)
-            families = tuple(f for f in library if f.name in names)
+            families = tuple(f for f in library if f.name in ("quadratic", "polynomial", previous.family))
     best = _search(rng, prepare(rng, *problem, relative), families, relative, earlier)
     if full and best.top_error**2 > GOOD_ENOUGH:
         # a larger c lets go of the tails: it must be clearly better at the top
@@ -202,7 +201,6 @@ def prepare(
     states = (chain - centre) / scale
     factor = _chain_factor(states, spread)
     to_z = _inverse(factor)
-    template = features.blank(centre, scale, to_z)._replace(origin=origin, frame=frame)
     return Data(
         s=s,
         u=(s - origin) @ frame.T,
@@ -212,7 +210,7 @@ def prepare(
         held_out=held_out,
         offset=offset,
         reference=float(reference) - offset,
-        template=template,
+        template=features.blank(centre, scale, to_z)._replace(origin=origin, frame=frame),
         whiten_factor=factor,
         straight=straight_tails.choose(states @ to_z.T),
     )
@@ -229,8 +227,7 @@ def _chain_factor(s, spread):
 
 
 def _inverse(factor):
-    inverse = scipy.linalg.solve_triangular(factor, np.eye(len(factor)), lower=True)
-    return np.ascontiguousarray(inverse)
+    return np.ascontiguousarray(scipy.linalg.solve_triangular(factor, np.eye(len(factor)), lower=True))
 
 
 def _search(rng, data: Data, families, relative, earlier: Surrogate | None) -> Fit:
@@ -246,37 +243,34 @@ def _search(rng, data: Data, families, relative, earlier: Surrogate | None) -> F
     if quadratic is None:
         raise np.linalg.LinAlgError("the evaluated points do not determine a quadratic")
     best, work = quadratic, 0.0
-    many = n >= int(1.5 * quadratic_size)  # the first fit of a chain has just so many
-    if quadratic.error < GOOD_ENOUGH and many:
+    # the first fit of a chain has just so many points
+    if not enough or (quadratic.error < GOOD_ENOUGH and n >= int(1.5 * quadratic_size)):
         families = ()
-    for family in families:
-        if family.name == "quadratic" or not enough:
+    for basis in _bases(rng, data, shared, families):
+        k = basis.extra.shape[1]
+        p = basis.base + k
+        cost = n * k * (basis.base + 0.5 * k) + 3.0 * p**3 / 3.0
+        if work + cost > MAX_WORK:
             continue
-        good = False
-        if family.scales:  # with one, two, three of them
-            bases = scale_basis.build(data, shared.columns, family)
-        elif family.monomials and not len(shared.variables):  # there are too many
+        work += cost
+        candidate = _evaluate(data, shared, basis)
+        if candidate is None:
             continue
-        else:
-            bases = [build(rng, data, shared, family)]
-        for basis in bases:
-            k = basis.extra.shape[1]
-            p = basis.base + k
-            cost = n * k * (basis.base + 0.5 * k) + 3.0 * p**3 / 3.0
-            if work + cost > MAX_WORK:
-                continue
-            work += cost
-            candidate = _evaluate(data, shared, basis)
-            if candidate is None:
-                continue
-            if candidate.error * family.price < best.error * best.basis.family.price:
-                best = candidate
-            good = candidate.error < GOOD_ENOUGH and n > 1.5 * p
-            if good:
-                break
-        if good:
+        if candidate.error * basis.family.price < best.error * best.basis.family.price:
+            best = candidate
+        if candidate.error < GOOD_ENOUGH and n > 1.5 * p:
             break
     return _finish(data, shared, best, quadratic, relative)
+
+
+def _bases(rng, data, shared, families):
+    """The columns of each family beside the quadratic, made when they are asked for."""
+    for family in families:
+        if family.scales:  # with one, two, three of them
+            yield from scale_basis.build(data, shared.columns, family)
+        # beside the quadratic itself, and where there are not too many monomials
+        elif family.name != "quadratic" and (len(shared.variables) or not family.monomials):
+            yield build(rng, data, shared, family)
 
 
 def share_columns(data: Data, richer: bool, earlier: Surrogate | None = None) -> Shared:
@@ -292,8 +286,7 @@ def share_columns(data: Data, richer: bool, earlier: Surrogate | None = None) ->
         columns = np.concatenate([columns, monomials.features(data.s, variables, powers)], axis=1)
     scale = column_size(columns, data.weights)
     columns = columns / scale
-    train, test = parts(data)
-    grams = [weighted_gram(columns[part], columns[part], data.weights[part]) for part in (train, test)]
+    grams = (weighted_gram(columns[part], columns[part], data.weights[part]) for part in parts(data))
     return Shared(columns, scale, variables, powers, *grams)
 
 
@@ -301,14 +294,14 @@ def build(rng: np.random.Generator, data: Data, shared: Shared, family: Family) 
     """Columns of ``family`` beside the shared ones, if it is not one of scales."""
     n, d = data.s.shape
     base = features.quadratic_size(d)
-    template, columns, scales, projection = data.template, [], [], None
+    template, columns, scales, projection = data.template, [np.zeros((n, 0))], [np.zeros(0)], None
     if family.monomials:
         base += len(shared.variables)
         template = template._replace(variables=shared.variables, powers=shared.powers)
     size = int(min(300, 0.4 * n))  # centres at most: what a value costs
     if family.kind == FOURIER:
         frequencies, phases = features.sparse_frequencies(rng, size, d)
-        columns.append(features.fourier_features(data.s, frequencies, phases) * np.sqrt(2.0 / size))
+        columns.append(np.cos(data.s @ frequencies.T + phases) * np.sqrt(2.0 / size))
         scales.append(np.full(size, np.sqrt(0.5 * size)))
         template = template._replace(kind=FOURIER, centres=frequencies, phases=phases)
     elif family.kind in (GAUSSIAN, PAIRWISE):
@@ -316,8 +309,7 @@ def build(rng: np.random.Generator, data: Data, shared: Shared, family: Family) 
             (features.gaussian_kernel, data.z) if family.kind == GAUSSIAN else (features.pairwise_kernel, data.s)
         )
         chances = np.minimum(data.weights, np.median(data.weights))
-        chosen = rng.choice(n, size=size, replace=False, p=chances / chances.sum())
-        centres = np.ascontiguousarray(points[chosen])
+        centres = np.ascontiguousarray(points[rng.choice(n, size=size, replace=False, p=chances / chances.sum())])
         projection = _nystroem(kernel(centres, centres, family.lengthscale))
         columns.append(kernel(points, centres, family.lengthscale) @ projection)
         scales.append(np.ones(projection.shape[1]))
@@ -326,12 +318,10 @@ def build(rng: np.random.Generator, data: Data, shared: Shared, family: Family) 
         )
     if family.tail_scale > 0.0:
         tails = features.tail_features(data.s, data.z, family.tail_scale)
-        scales.append(np.sqrt(data.weights @ np.square(tails) / data.weights.sum()) + 1e-300)
+        scales.append(column_size(tails, data.weights))
         columns.append(tails / scales[-1])
         template = template._replace(tails=np.zeros(len(LOG_LADDER)), tail_scale=family.tail_scale)
-    extra = np.concatenate([np.zeros((n, 0)), *columns], axis=1)
-    extra_scale = np.concatenate([np.zeros(0), *scales])
-    return Basis(family, template, base, extra, extra_scale, projection)
+    return Basis(family, template, base, np.concatenate(columns, axis=1), np.concatenate(scales), projection)
 
 
 def _nystroem(gram):

@@ -69,8 +69,7 @@ def _best(s, others, root, scale, found, basis, left):
                 break
         mixed = features.quadratic_size(s.shape[1] - 1)
         most = int(MAX_WORK / (2.0 * len(s) * mixed * (basis.shape[1] + mixed)))
-        order = np.argsort(scores)[::-1][: max(most, 4)]
-        candidates = [candidates[i] for i in order]
+        candidates = [candidates[i] for i in np.argsort(scores)[::-1][: max(most, 4)]]
     return None if best is None else best[1:]
 
 
@@ -113,16 +112,12 @@ def build(data: Data, columns: np.ndarray, family: Family) -> list[Basis]:
         data.s[few], data.whiten_factor, data.y[few], data.weights[few], data.template.scale,
         columns[few, :free],
     )  # fmt: skip
-
-    def beside(blocks, diagonal):
-        return scales.size(d, [j for j, _ in blocks], diagonal)
-
-    most = CROWDED * train.stop  # a noiseless target needs hardly more
     return [
         _with_scales(data, family, blocks, diagonal)
         for blocks in found
         for diagonal in (True, False)
-        if free + beside(blocks, diagonal) < most
+        # a noiseless target needs hardly more points
+        if free + scales.size(d, [j for j, _ in blocks], diagonal) < CROWDED * train.stop
     ]
 
 
@@ -135,9 +130,8 @@ def _with_scales(data: Data, family: Family, blocks, diagonal: bool) -> Basis:
     maps = np.array([own @ data.whiten_factor for own in to_t]).reshape(len(to_t), d - 1, d)
     extra = scales.columns(data.s, inner, variables, rates)
     unit = column_size(extra, data.weights)
-    blank = np.zeros(extra.shape[1])
-    blocks = scales.in_z(scales.unpack(blank, variables, rates, d, diagonal), maps)
-    template = data.template._replace(blocks=blocks)
+    blank = scales.unpack(np.zeros(extra.shape[1]), variables, rates, d, diagonal)
+    template = data.template._replace(blocks=scales.in_z(blank, maps))
     return Basis(family, template, features.quadratic_size(d), extra / unit, unit, None, maps)
 
 
@@ -154,10 +148,8 @@ def made_concave(problem: Problem, basis: Basis, coefficients: np.ndarray) -> np
         own = scales.coefficients(scales.concave(blocks, null, pinned), diagonal)
         own *= basis.extra_scale
         rest = problem.y - problem.columns[:, free:] @ own
-        alone = Problem(columns, rest, problem.weights, free, problem.gram[:free, :free])
-        beside = solve(alone, 0.0)
-        square = problem.weights @ np.square(rest - columns @ beside)
-        squares.append(square / problem.weights.sum())
+        beside = solve(Problem(columns, rest, problem.weights, free, problem.gram[:free, :free]), 0.0)
+        squares.append(problem.weights @ np.square(rest - columns @ beside) / problem.weights.sum())
         found.append(np.concatenate([beside, own]))
     # hardly worse than the best; errors of .003 are next to nothing where the points are, and a lot in a neck
     good = np.array(squares) <= max(1.2 * min(squares), 1e-5)

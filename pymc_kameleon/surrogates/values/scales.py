@@ -18,6 +18,7 @@ from typing import NamedTuple
 import numpy as np
 
 from pymc_kameleon.numerics.compiled import njit
+from pymc_kameleon.numerics.covariance import multiply
 
 KNOTS = np.array([-2.0, -1.0, 0.0, 1.0, 2.0])  # in the coordinate's sds
 STEEPNESS = 2.0  # t: a prior's tails are straight lines in log sigma, and so are these
@@ -38,10 +39,9 @@ class Blocks(NamedTuple):
 
 def none(d: int) -> Blocks:
     """No block, in d dimensions."""
-    k = len(KNOTS)
     return Blocks(
         np.zeros(0, np.int64), np.zeros(0), np.zeros(0), np.zeros((0, d)), np.zeros((0, d, d)),
-        np.zeros((0, k)),
+        np.zeros((0, len(KNOTS))),
     )  # fmt: skip
 
 
@@ -139,11 +139,8 @@ def coefficients(blocks: Blocks, diagonal: bool) -> np.ndarray:
 def add_blocks(blocks, whiten, s, gradient):
     """The blocks' value at s of shape (d,); their gradient is added to ``gradient``."""
     d = s.size
-    z = np.zeros(d)
+    z = multiply(whiten, s)
     by_z = np.zeros(d)
-    for i in range(d):
-        for j in range(d):
-            z[i] += whiten[i, j] * s[j]
     value = 0.0
     for k in range(blocks.rates.size):
         j, a = blocks.variables[k], blocks.rates[k]

@@ -9,6 +9,7 @@ import math
 import numpy as np
 
 from pymc_kameleon.numerics.compiled import njit
+from pymc_kameleon.numerics.covariance import multiply
 
 LOG_LADDER = 2.0 ** np.arange(0, 7)  # q_j: from within one standard deviation to the far tail
 
@@ -113,10 +114,7 @@ def _exponentials(x):
 def gaussian(across, weights, lengthscale, whiten, s, gradient):
     """exp(-|z - z_k|^2 / 2 l^2), the centres ``across`` (d, k)."""
     d, n = across.shape
-    z = np.zeros(d)
-    for i in range(d):
-        for j in range(d):
-            z[i] += whiten[i, j] * s[j]
+    z = multiply(whiten, s)
     precision = 1.0 / (lengthscale * lengthscale)
     term = np.zeros(n)
     for i in range(d):
@@ -187,11 +185,9 @@ def fourier(frequencies, phases, weights, s, gradient):
 def tails(logarithms, tail_scale, linear, quadratic, whiten, s, gradient):
     """The heavy tails."""
     d = s.size
-    z = np.zeros(d)
+    z = multiply(whiten, s)
     r2 = 0.0
     for i in range(d):
-        for j in range(d):
-            z[i] += whiten[i, j] * s[j]
         r2 += z[i] * z[i]
     value = 0.0
     by_r2 = 0.0  # derivative with respect to r^2
