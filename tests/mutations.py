@@ -443,6 +443,8 @@ MUTATIONS = [
     Mutation("samplers/pooled/production", "(*chains.far, *others)", "others", "no look from the prior's draws", "test_pooled.py -k prior"),
     Mutation("samplers/pooled/checks/looks", "climb.log_densities[climb.current] >= self.draws.lowest)", "True)",
              "a climb that stopped on a slope has ended", "test_pooled.py -k slope"),
+    Mutation("surrogates/factors/regression", "np.argsort(-weights[latest]", "np.argsort(weights[latest]", "a long record is thinned to its lightest rows",
+             "test_long_tails.py -k thinned"),
     Mutation("samplers/pooled/checks/looks", "MISSING = 3.0", "MISSING = 9.0", "a mode eight sds away goes unsaid", "test_pooled.py -k missing"),
     Mutation("samplers/pooled/checks/looks", "np.quantile(constants, 0.99)", "np.median(constants)", "a bend is a gap", "test_pooled.py -k missing"),
     Mutation("steps/base", "for n, shown in NUTS_HAS.items() if beside}", "for n, shown in NUTS_HAS.items() if False}",

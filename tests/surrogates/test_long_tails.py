@@ -45,6 +45,13 @@ def test_a_tail_on_which_nothing_depends_is_level(monkeypatch, sign):
     assert worst(fitted.__wrapped__(sign).emulator, sign) > 10.0  # the control
 
 
+def test_a_long_record_is_thinned_to_its_heaviest_rows():
+    weights = np.array([0.9, 0.1, 0.0, 0.5, 0.1, 0.8, 0.1, 1e-12])
+    assert regression.heaviest(weights, 3).tolist() == [0, 3, 5]
+    assert regression.heaviest(weights, 4).tolist() == [0, 3, 5, 6]  # of three that weigh alike the last
+    assert regression.heaviest(weights).tolist() == [0, 1, 3, 4, 5, 6]
+
+
 def test_an_ordinary_posterior_keeps_its_inputs():
     rng = np.random.default_rng(0)
     assert not np.isfinite(regression.long_tails(rng.standard_normal((4000, 5)))).any()

@@ -15,6 +15,7 @@ from pymc_kameleon.surrogates.factors.layout import Layout
 from pymc_kameleon.surrogates.factors.one_factor import Polynomial, fit_factor
 from pymc_kameleon.surrogates.factors.splines import CAREFUL, FEWEST, INPUTS, MARGIN, assemble
 
+MOST = 1500  # points that one factor is fitted to
 GOOD = 1e-3  # squared error of the log density, of all factors together: no reason to look further
 POOR = 5e-2  # ... and a reason to try a spline for a log likelihood
 # From median to 1 % as so many times to the quartile: 3.4 of a normal, 4.8 of log X where X is exponential, 5.3 half a
@@ -146,6 +147,12 @@ def long_tails(own: np.ndarray) -> np.ndarray:
     )
 
 
+def heaviest(weights: np.ndarray, most: int = MOST) -> np.ndarray:
+    """Rows of those that weigh, in order: the heaviest ``most``, and of equals the latest."""
+    latest = np.flatnonzero(weights > 1e-9)[::-1]
+    return np.sort(latest[np.argsort(-weights[latest], kind="stable")[:most]])
+
+
 def _fit_bent(rng, knots, w, own, here, o, precision, n_factors, *, added, nearest, known, careful) -> Factor:
     """One factor, whose inputs are the bent ``w``, ``own`` and ``here``."""
     centre, scale, whiten = _coordinates(own)
@@ -162,9 +169,7 @@ def _fit_bent(rng, knots, w, own, here, o, precision, n_factors, *, added, neare
     else:  # long tails, which the chain will see
         weights = 1.0 / (1.0 + np.maximum(0.0, square / d - 4.0))
     weights /= weights.max()
-    chosen = np.flatnonzero(weights > 1e-9)
-    if len(chosen) > 1500:  # the heaviest, and of equals the latest
-        chosen = np.sort(chosen[np.argsort(-weights[chosen][::-1], kind="stable")[:1500]])
+    chosen = heaviest(weights)
     tried = added and not nearest and d <= INPUTS and len(w) >= FEWEST
     polynomial = fit_factor(
         rng, s[chosen], o[chosen], weights[chosen], precision, GOOD / n_factors,
