@@ -307,7 +307,7 @@ def _advice(
         if noise_sd or not noisy:
             helps.append("another parametrisation (logarithms of scales, non-centred hierarchies)")
     if noise_sd > noise_probe.TOO_MUCH or (wrong and noisy and not noise_sd):
-        measured = "" if noise_sd else ", if there is much, which nothing has measured here"
+        measured = "" if noise_sd else ", if there is much: it was not measured"
         estimator = f" for the estimator of {noisy}" if noisy else ""
         helps.append(f"less noise{measured} (more work{estimator})")
     if "missed_where" in attributes:

@@ -131,7 +131,7 @@ def test_noise_is_named_and_no_parametrisation_is_advised_for_it():
     model = noisy_model()
     text = pk.report(run(residual_sd=1.2), model)
     assert "in units of the log density, the noise of estimate included" in text
-    assert "less noise, if there is much, which nothing has measured here (more work for the estimator of estimate)" in text
+    assert "less noise, if there is much: it was not measured (more work for the estimator of estimate)" in text
     assert "parametrisation" not in text
     assert "another parametrisation" in pk.report(run(residual_sd=1.2))
 
