@@ -52,13 +52,6 @@ class OneThread:
             return self.estimator.log_estimate(theta, u)
 
 
-class _Classifier(NamedTuple):
-    """What ``predict`` needs to know of a model."""
-
-    estimator: GPClassificationEstimator
-    whitening: Whitening | None
-
-
 def gp_classification_model(
     X: Any,
     y: Any,
@@ -117,8 +110,7 @@ def gp_classification_model(
     one_of("target", target, _PRIORS)
     X, y = check_data(X, y)
     whitening = Whitening.fit(X) if whiten else None
-    rows = X if whitening is None else whitening.apply(X)
-    estimator = GPClassificationEstimator(rows, y, **settings)
+    estimator = GPClassificationEstimator(X if whitening is None else whitening.apply(X), y, **settings)
     names = [f"x{k}" for k in range(X.shape[1])] if feature_names is None else list(feature_names)
     if len(names) != X.shape[1]:
         raise ValueError(f"X has {X.shape[1]} columns, but feature_names has {len(names)} names")
@@ -130,7 +122,7 @@ def gp_classification_model(
         theta = pm.Normal("theta", mean, np.sqrt(variance), dims="parameter")
         estimate = NoisyLogLikelihood(OneThread(estimator), auxiliary_shape=estimator.aux_shape)
         pm.Potential("marginal_likelihood", estimate(theta))
-    model.gp_classifier = _Classifier(estimator, whitening)
+    model.gp_classifier = estimator, whitening  # for ``predict``
     return model
 
 
@@ -168,20 +160,19 @@ def predict(
     Prediction
     """
     model = pm.modelcontext(model)
-    classifier = getattr(model, "gp_classifier", None)
-    if classifier is None:
+    estimator, whitening = getattr(model, "gp_classifier", (None, None))
+    if estimator is None:
         raise ValueError("the model was not made by gp_classification_model")
-    estimator = classifier.estimator.with_importance(max(n_importance, classifier.estimator.n_importance))
+    estimator = estimator.with_importance(max(n_importance, estimator.n_importance))
     X_new = check_covariates("X_new", X_new, estimator.X.shape[1])
-    if classifier.whitening is not None:
-        X_new = classifier.whitening.apply(X_new)
+    if whitening is not None:
+        X_new = whitening.apply(X_new)
     thetas = _thin(np.asarray(idata["posterior"]["theta"]), n_draws)  # (chains, draws, dim)
     rng = np.random.default_rng(random_seed)
     draws = np.empty((*thetas.shape[:2], len(X_new)))
     with one_thread():
         for index in np.ndindex(draws.shape[:2]):
-            u = rng.standard_normal(estimator.aux_shape)
-            draws[index] = estimator.predict(thetas[index], u, X_new)
+            draws[index] = estimator.predict(thetas[index], rng.standard_normal(estimator.aux_shape), X_new)
     import arviz as az  # slow to import
 
     mcse = az.mcse(az.convert_to_dataset({"p": draws}))["p"].values
