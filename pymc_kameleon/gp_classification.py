@@ -52,6 +52,13 @@ class OneThread:
             return self.estimator.log_estimate(theta, u)
 
 
+class _Classifier(NamedTuple):
+    """What ``predict`` needs to know of a model."""
+
+    estimator: GPClassificationEstimator
+    whitening: Whitening | None
+
+
 def gp_classification_model(
     X: Any,
     y: Any,
@@ -122,7 +129,7 @@ def gp_classification_model(
         theta = pm.Normal("theta", mean, np.sqrt(variance), dims="parameter")
         estimate = NoisyLogLikelihood(OneThread(estimator), auxiliary_shape=estimator.aux_shape)
         pm.Potential("marginal_likelihood", estimate(theta))
-    model.gp_classifier = estimator, whitening  # for ``predict``
+    model.gp_classifier = _Classifier(estimator, whitening)
     return model
 
 
@@ -160,13 +167,13 @@ def predict(
     Prediction
     """
     model = pm.modelcontext(model)
-    estimator, whitening = getattr(model, "gp_classifier", (None, None))
-    if estimator is None:
+    classifier = getattr(model, "gp_classifier", None)
+    if classifier is None:
         raise ValueError("the model was not made by gp_classification_model")
-    estimator = estimator.with_importance(max(n_importance, estimator.n_importance))
+    estimator = classifier.estimator.with_importance(max(n_importance, classifier.estimator.n_importance))
     X_new = check_covariates("X_new", X_new, estimator.X.shape[1])
-    if whitening is not None:
-        X_new = whitening.apply(X_new)
+    if classifier.whitening is not None:
+        X_new = classifier.whitening.apply(X_new)
     thetas = _thin(np.asarray(idata["posterior"]["theta"]), n_draws)  # (chains, draws, dim)
     rng = np.random.default_rng(random_seed)
     draws = np.empty((*thetas.shape[:2], len(X_new)))
