@@ -158,8 +158,7 @@ class Checkpoint:
 
     def append(self, points: Sequence[np.ndarray], values: Sequence[Any]) -> None:
         """Keep a round; when this returns it is on disk."""
-        size = float(len(points))
-        rows = [np.concatenate([[size], x, np.atleast_1d(v)]) for x, v in zip(points, values, strict=True)]
+        rows = [np.concatenate([[len(points)], x, np.atleast_1d(v)]) for x, v in zip(points, values, strict=True)]
         with (self.path / ROUNDS).open("ab") as f:
             f.write(np.array(rows).astype("<f8").tobytes())
             f.flush()

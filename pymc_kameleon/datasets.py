@@ -107,5 +107,4 @@ def load_glass() -> Glass:
     rows = np.loadtxt(lines, delimiter=",")  # columns: row number, nine covariates, type
     types = rows[:, -1].astype(int)
     names = tuple(header.split(",")[1:-1])
-    y = np.where(types <= 3, 1.0, -1.0)
-    return Glass(np.ascontiguousarray(rows[:, 1:-1]), y, types, names, _ATTRIBUTION)
+    return Glass(np.ascontiguousarray(rows[:, 1:-1]), np.where(types <= 3, 1.0, -1.0), types, names, _ATTRIBUTION)

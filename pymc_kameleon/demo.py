@@ -37,7 +37,6 @@ STEPS = {
     "cma": steps.CMAStep,
 }
 DEFAULT = "kamiltonian"
-BESIDE = "fast-kameleon"
 HIERARCHY = {"draws": 300, "tune": 300}  # a chain: enough for the second model
 PARAMETERS = ("alpha", "beta", "gamma", "delta", "initial", "sigma")
 
@@ -182,7 +181,7 @@ def main(
     """
     console, start = Console(), time.perf_counter()
     chosen = STEPS[step]
-    classes = list(dict.fromkeys([chosen, STEPS[BESIDE], pm.DEMetropolisZ]))
+    classes = list(dict.fromkeys([chosen, steps.FastKameleonStep, pm.DEMetropolisZ]))
     console.print(
         "[bold]Lynxes and hares, 1900-1920[/bold]: eight unknowns, one black-box ODE solver, no gradient.\n"
         f"{', '.join(c.__name__ for c in classes)}: {chains} chains each, {tune:,} tuning draws and {draws:,} draws."

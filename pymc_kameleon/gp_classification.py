@@ -117,8 +117,7 @@ def gp_classification_model(
     one_of("target", target, _PRIORS)
     X, y = check_data(X, y)
     whitening = Whitening.fit(X) if whiten else None
-    rows = X if whitening is None else whitening.apply(X)
-    estimator = GPClassificationEstimator(rows, y, **settings)
+    estimator = GPClassificationEstimator(X if whitening is None else whitening.apply(X), y, **settings)
     names = [f"x{k}" for k in range(X.shape[1])] if feature_names is None else list(feature_names)
     if len(names) != X.shape[1]:
         raise ValueError(f"X has {X.shape[1]} columns, but feature_names has {len(names)} names")
@@ -180,8 +179,7 @@ def predict(
     draws = np.empty((*thetas.shape[:2], len(X_new)))
     with one_thread():
         for index in np.ndindex(draws.shape[:2]):
-            u = rng.standard_normal(estimator.aux_shape)
-            draws[index] = estimator.predict(thetas[index], u, X_new)
+            draws[index] = estimator.predict(thetas[index], rng.standard_normal(estimator.aux_shape), X_new)
     import arviz as az  # slow to import
 
     mcse = az.mcse(az.convert_to_dataset({"p": draws}))["p"].values

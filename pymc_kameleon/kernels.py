@@ -213,8 +213,7 @@ class ProductKernel(_Valued):
         factors = self.factor(delta)
         gradient = -self.factor_slope(delta)  # d/dx = -d/ddelta
         for i in range(delta.shape[1]):  # times the product over the other coordinates
-            others = np.delete(factors, i, axis=1).prod(axis=1)
-            gradient[:, i] *= others
+            gradient[:, i] *= np.delete(factors, i, axis=1).prod(axis=1)
         return gradient
 
 

@@ -113,8 +113,7 @@ class _BootstrapFilter:
         self.failures = 0
 
     def _shape(self, n_particles):
-        uniforms = 1 if self.resampling == "systematic" else n_particles
-        return len(self.y), n_particles + uniforms
+        return len(self.y), n_particles + (1 if self.resampling == "systematic" else n_particles)
 
     def __call__(self, rng, *parameters, work=None):
         """Log of an unbiased estimate of the likelihood, with its noise from ``rng`` and ``work`` particles.

@@ -63,13 +63,12 @@ def step_beside_noise(step: Any, vars: Any, *, model: pm.Model | None = None, **
     """
     model = modelcontext(model)
     vars = get_value_vars_from_user_vars(vars, model)
-    factors, terms, noisy = factors_of(model)
-    for factor, term, is_noisy in zip(factors, terms, noisy, strict=True):
-        touched = set(vars) & set(ancestors([term])) if is_noisy else None
+    noisy = [(factor, term) for factor, term, is_noisy in factors_of(model) if is_noisy]
+    for factor, term in noisy:
+        touched = set(vars).intersection(ancestors([term]))
         if touched:
             raise ValueError(
                 f"The log density of {factor.name!r} is a noisy estimate that depends on {names(touched)}: a step of "
                 "pymc_kameleon has to own them, together with all others it depends on."
             )
-    noisy_factors = [f for f, n in zip(factors, noisy, strict=True) if n]
-    return step(vars, model=model_without(model, noisy_factors), **options)
+    return step(vars, model=model_without(model, [factor for factor, _ in noisy]), **options)

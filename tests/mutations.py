@@ -447,7 +447,7 @@ MUTATIONS = [
              "test_long_tails.py -k thinned"),
     Mutation("samplers/pooled/checks/looks", "MISSING = 3.0", "MISSING = 9.0", "a mode eight sds away goes unsaid", "test_pooled.py -k missing"),
     Mutation("samplers/pooled/checks/looks", "np.quantile(constants, 0.99)", "np.median(constants)", "a bend is a gap", "test_pooled.py -k missing"),
-    Mutation("steps/base", "for n, shown in NUTS_HAS.items() if beside}", "for n, shown in NUTS_HAS.items() if False}",
+    Mutation("steps/base", "for n, shown in NUTS_HAS.items() if self.density.has_others}", "for n, shown in NUTS_HAS.items() if False}",
              "NUTS' names beside NUTS", "test_sampler_warnings.py -k names_of_their_own"),
     Mutation("samplers/kamiltonian/values/refits", "history.count_distinct(z[now > SPREAD * then.max()]) >= FAR",
              "np.count_nonzero(now > SPREAD * then.max()) >= FAR", "one state, rejected for long, is a mode",

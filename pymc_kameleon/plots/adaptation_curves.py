@@ -73,8 +73,7 @@ def adaptation(idata: Any, *, figsize: tuple[float, float] | None = None, ax: An
         raise ValueError(
             f"None of the statistics is of what a step of this package adapts; there are {', '.join(found)}."
         )
-    size = (7.0, 1.35 * len(curves) + 0.6) if figsize is None else figsize
-    _, axes, new = panels.panels((len(curves), 1), size, ax, sharex=True)
+    _, axes, new = panels.panels((len(curves), 1), (7.0, 1.35 * len(curves) + 0.6), figsize, ax, sharex=True)
     for axis, (curve, name) in zip(axes[:, 0], curves, strict=True):
         _draw(axis, curve, found[name])
         if tuning:

@@ -42,12 +42,11 @@ def draw(
     ax: Any = None,
 ) -> np.ndarray:
     """One row a factor, one panel an input; see :func:`pymc_kameleon.plots.surrogate`."""
-    places = {v.name: np.empty(shape) for v, _, shape in known.cut.coordinates.layout}
-    names = labels_of(places, model)
+    names = labels_of({v.name: np.empty(shape) for v, _, shape in known.cut.coordinates.layout}, model)
     rows = [panels(state, known, k, names) for k in choose(state, known, chosen)]
     n = max(len(row.labels) for row in rows)
-    size = (2.6 * n + 0.8, 2.2 * len(rows) + 0.7) if figsize is None else figsize
-    _, axes, new = shared.panels((len(rows), n), size, ax, sharey="row")
+    size = 2.6 * n + 0.8, 2.2 * len(rows) + 0.7
+    _, axes, new = shared.panels((len(rows), n), size, figsize, ax, sharey="row")
     for row, line in zip(rows, axes, strict=True):
         for axis in line[len(row.labels) :]:
             axis.set_visible(False)
@@ -82,9 +81,8 @@ def panels(state: State, known: Split, k: int, names: list[str]) -> Panels:
     """Factor ``k`` along each of its inputs."""
     emulator, layout = state.surface.emulator, known.layout
     inputs, outputs = layout.inputs_of(k), layout.outputs_of(k)
-    centring = state.surface.centring
     rows = state.archive if len(state.archive) else state.current.z[None]
-    all_inputs = np.array([known.places(u, centring)[0] for u in rows])
+    all_inputs = np.array([known.places(u, state.surface.centring)[0] for u in rows])
     visited = all_inputs[:, inputs]
     middle = np.square((visited - np.median(visited, axis=0)) / (visited.std(axis=0) + 1e-300))
     base = all_inputs[np.argmin(middle.sum(axis=1))]

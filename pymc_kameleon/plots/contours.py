@@ -11,10 +11,9 @@ from pymc_kameleon.plots import black_boxes, panels
 from pymc_kameleon.plots.learned import NO_BOXES, NOT_HERE, sampled_here
 from pymc_kameleon.plots.names import is_idata, model_of
 from pymc_kameleon.plots.panels import POINTS
-from pymc_kameleon.plots.scene import Scene, below_top, heights_of, make_scene
+from pymc_kameleon.plots.scene import Heights, Scene, below_top, heights_of, make_scene
 
 LEVELS = (0.5, 1.0, 2.0, 4.0, 8.0)  # nats; 2 is where a Gaussian is two standard deviations out
-Depths = dict[tuple[int, int], np.ndarray]
 
 
 def surrogate(
@@ -123,15 +122,14 @@ def _black_boxes(step: Any, chosen: Any, figsize: Any, ax: Any) -> np.ndarray:
 
 
 def _draw_pairs(
-    scene: Scene, depths: Depths, top: float, edges: np.ndarray, figsize: Any, ax: Any
+    scene: Scene, depths: Heights, top: float, edges: np.ndarray, figsize: Any, ax: Any
 ) -> tuple[np.ndarray, bool]:
     """Contours and points in the lower triangle, and a colour bar."""
     figure, axes, new = panels.triangle(len(scene.chosen), figsize, ax)
-    plt = panels.pyplot()
     from matplotlib.cm import ScalarMappable
     from matplotlib.colors import BoundaryNorm, ListedColormap
 
-    shades = plt.colormaps["Blues"](np.linspace(0.9, 0.12, len(edges)))  # darkest at the top
+    shades = panels.pyplot().colormaps["Blues"](np.linspace(0.9, 0.12, len(edges)))  # darkest at the top
     colours, bounds = ListedColormap(shades), [0.0, *edges]
     norm = BoundaryNorm(bounds, len(edges))
     for row, column, axis in panels.lower(axes):
@@ -156,7 +154,7 @@ def _draw_pairs(
 
 
 def _draw_curve(
-    scene: Scene, depths: Depths, top: float, edges: np.ndarray, figsize: Any, ax: Any
+    scene: Scene, depths: Heights, top: float, edges: np.ndarray, figsize: Any, ax: Any
 ) -> tuple[np.ndarray, bool]:
     """One coordinate: f below its top, points at their log density where that is known, else as ticks."""
     (c,) = scene.chosen
@@ -168,13 +166,12 @@ def _draw_curve(
         if scene.whole and values is not None:
             rows = history.thin(np.column_stack([x, top - values]), POINTS)
             rows = rows[rows[:, 1] < lowest]
-            drawn, style = (rows[:, 0], rows[:, 1]), panels.look(len(rows))
-            axis.plot(*drawn, cloud.marker, color=cloud.colour, label=cloud.label, zorder=3, **style)
+            look = panels.look(len(rows))
+            axis.plot(*rows.T, cloud.marker, color=cloud.colour, label=cloud.label, zorder=3, **look)
         else:
             x = history.thin(x[:, None], POINTS)[:, 0]
-            height = np.full(len(x), 0.03 + 0.05 * line)
             axis.plot(
-                x, height, "|", color=cloud.colour, ms=6, alpha=0.5, label=cloud.label,
+                x, np.full(len(x), 0.03 + 0.05 * line), "|", color=cloud.colour, ms=6, alpha=0.5, label=cloud.label,
                 transform=axis.get_xaxis_transform(),
             )  # fmt: skip
     axis.set(xlim=grid[[0, -1]], ylim=(lowest, -0.05 * edges[-1]), xlabel=scene.labels[c])

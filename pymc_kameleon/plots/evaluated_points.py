@@ -111,8 +111,7 @@ def _kept(record: Evaluations, within: float | None) -> np.ndarray:
 def _draw(axis: Any, record: Evaluations, x: np.ndarray, kept: np.ndarray, color: str) -> Any:
     """One panel; returns what a colour bar is made of, if there has to be one."""
     if color != "move":
-        order = getattr(record, color)[kept]
-        return axis.scatter(*x[kept].T, c=order, s=7, cmap="cividis", lw=0)
+        return axis.scatter(*x[kept].T, c=getattr(record, color)[kept], s=7, cmap="cividis", lw=0)
     for cloud in _clouds(record, x, kept):
         open_marker = {"mfc": "none"} if cloud.marker in OPEN else {}
         axis.plot(

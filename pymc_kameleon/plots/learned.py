@@ -112,5 +112,4 @@ def _by_score_matching(state: kamiltonian.State) -> Learned:
     archive = state.centre + fitted.states @ state.factor.T
     family = "lite" if isinstance(fitted.surrogate, LiteSurrogate) else "finite"
     about = f"{family}, by score matching to {len(archive)} states"
-    clouds = [Cloud("states that f was fitted to", archive, LEARNED, ".")]
-    return Learned(about, values, archive, clouds)
+    return Learned(about, values, archive, [Cloud("states that f was fitted to", archive, LEARNED, ".")])

@@ -36,10 +36,11 @@ def pyplot() -> Any:
 
 
 def panels(
-    shape: tuple[int, int], figsize: tuple[float, float], given: Any, **kwargs: Any
+    shape: tuple[int, int], size: tuple[float, float], figsize: Any, given: Any, **kwargs: Any
 ) -> tuple[Any, np.ndarray, bool]:
-    """(figure, axes of this shape, whether they are new): those given, or of a new figure."""
+    """(figure, axes of this shape, whether they are new): those given, or of a new figure, of ``size`` by default."""
     if given is None:
+        figsize = size if figsize is None else figsize
         figure, axes = pyplot().subplots(*shape, squeeze=False, layout="constrained", figsize=figsize, **kwargs)
         return figure, axes, True
     pyplot()
@@ -53,10 +54,9 @@ def panels(
 def triangle(k: int, figsize: Any, given: Any) -> tuple[Any, np.ndarray, bool]:
     """As :func:`panels`, for all pairs of ``k`` coordinates; of one, a single panel."""
     if k == 1:
-        return panels((1, 1), figsize or (6.0, 3.6), given)
+        return panels((1, 1), (6.0, 3.6), figsize, given)
     n = k - 1
-    size = figsize or (2.1 * n + 3.4, 1.9 * n + 2.6)
-    return panels((n, n), size, given, sharex="col", sharey="row")
+    return panels((n, n), (2.1 * n + 3.4, 1.9 * n + 2.6), figsize, given, sharex="col", sharey="row")
 
 
 def lower(axes: np.ndarray) -> Iterator[tuple[int, int, Any]]:

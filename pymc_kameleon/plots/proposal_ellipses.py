@@ -112,8 +112,7 @@ def proposals(
         raise ValueError(f"proposals draws two coordinates, got {[labels[c] for c in chosen]}.")
     draws = _draws(idata, layout, model, dim)
     points = _points(at, draws, dim)
-    size = (5.2, 4.6) if figsize is None else figsize
-    _, axes, new = panels.panels((1, 1), size, ax)
+    _, axes, new = panels.panels((1, 1), (5.2, 4.6), figsize, ax)
     axis = axes[0, 0]
     drawn = points if draws is None else np.concatenate([points, draws])
     if density is not None:
@@ -228,13 +227,11 @@ def _points(at: Any, draws: np.ndarray | None, dim: int) -> np.ndarray:
     scaled = (draws - draws.mean(axis=0)) / np.maximum(draws.std(axis=0), 1e-300)
     centres = history.thin(scaled, int(at))
     for _ in range(ROUNDS):
-        distance = np.square(scaled[:, None] - centres).sum(axis=2)
-        nearest = distance.argmin(axis=1)
+        nearest = np.square(scaled[:, None] - centres).sum(axis=2).argmin(axis=1)
         centres = np.array(
             [scaled[nearest == k].mean(axis=0) if (nearest == k).any() else c for k, c in enumerate(centres)]
         )
-    rows = {int(np.square(scaled - c).sum(axis=1).argmin()) for c in centres}
-    return draws[sorted(rows)]
+    return draws[sorted({int(np.square(scaled - c).sum(axis=1).argmin()) for c in centres})]
 
 
 # --- drawing --------------------------------------------------------------------------------------
@@ -268,6 +265,5 @@ def _draw_density(axis: Any, density: Any, held: np.ndarray, drawn: np.ndarray, 
     def values(x: np.ndarray) -> np.ndarray:
         return np.array([float(log_density(row)) for row in x])
 
-    nodes = surfaces.nodes_of(chosen, grids)
-    heights = surfaces.slice_at(values, held, chosen, nodes).reshape(GRID, GRID)
+    heights = surfaces.slice_at(values, held, chosen, surfaces.nodes_of(chosen, grids)).reshape(GRID, GRID)
     axis.contourf(*grids, heights - np.nanmax(heights), levels=LEVELS, cmap="Greys", alpha=0.5)

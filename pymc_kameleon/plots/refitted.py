@@ -61,5 +61,4 @@ def _draws(
             "Sample with one step for all variables, or give a step that has sampled in this process."
         )
     values = found.transpose("chain", "draw").values.ravel()
-    x = unconstrained(idata, layout, model, MOST, where)
-    return x, history.thin(values[:, None], MOST)[:, 0].astype(float)
+    return unconstrained(idata, layout, model, MOST, where), history.thin(values[:, None], MOST)[:, 0].astype(float)

@@ -78,5 +78,4 @@ def below_top(heights: Heights) -> tuple[Heights, float]:
     top = max(tops.values())
     if top == -np.inf:
         raise ValueError("The sampler uses the surrogate nowhere here: draw other coordinates.")
-    depths = {p: np.ma.masked_invalid(tops[p] - values) for p, values in heights.items()}
-    return depths, float(top)
+    return {p: np.ma.masked_invalid(tops[p] - values) for p, values in heights.items()}, float(top)

@@ -156,13 +156,12 @@ def seed_of(random_seed: Any) -> int:
     if isinstance(random_seed, np.random.Generator):
         return int(random_seed.integers(2**63))
     try:
-        words = np.random.SeedSequence(random_seed).generate_state(2, np.uint64)
+        return int(np.random.SeedSequence(random_seed).generate_state(2, np.uint64)[0])
     except (TypeError, ValueError) as error:
         raise type(error)(
             "random_seed must be None, an integer of at least 0, a sequence of such, or a Generator, got "
             f"{random_seed!r}."
         ) from error
-    return int(words[0])
 
 
 def shown(random_seed: Any) -> str:
@@ -173,12 +172,11 @@ def shown(random_seed: Any) -> str:
 
 def made_with(step: KamiltonianStep) -> dict[str, Any]:
     """What the bits of a run depend on, beside its seed and its plan."""
-    packages = ("numpy", "scipy", "numba", "pymc", "pytensor")
     return {
         "dim": step.density.dim,
         "variables": {name: list(shape) for name, shape in step.shapes.items()},
         "options": step.options,
-        "versions": {name: version(name) for name in packages},
+        "versions": {name: version(name) for name in ("numpy", "scipy", "numba", "pymc", "pytensor")},
     }
 
 
@@ -231,8 +229,7 @@ def starts_of(
     scale, draws = look_at_prior(model, step.vars, given[0])
     scale, draws = density.spread(scale), draws[np.isfinite(draws).all(axis=1)]
     if isinstance(initvals, (str, dict)) and initvals != "prior":
-        box = rng.uniform(-1.0, 1.0, (chains, len(initial)))
-        return initial, initial + jitter(scale) * box, scale, draws
+        return initial, initial + jitter(scale) * rng.uniform(-1.0, 1.0, (chains, len(initial))), scale, draws
     if initvals == "prior":
         given = [_point(model, dict.fromkeys(model.free_RVs, "prior"), rng) for _ in range(chains)]
     return initial, np.array([density.enter(density.ravel(p)) for p in given]), scale, draws

@@ -233,8 +233,7 @@ def sample(
         options = {"scale": scale, "far": far, "known": known, "apply": threads.map, "learner": learner}
         run: Any
         if pools == 1:
-            alone = np.random.SeedSequence(seed, spawn_key=(0,))
-            run = Chains(initial, starts, alone, plan, **options)
+            run = Chains(initial, starts, np.random.SeedSequence(seed, spawn_key=(0,)), plan, **options)
         else:
             run = Pools(pools, initial, starts, seed, plan, **options)
         if isinstance(engine, workers.Elsewhere):

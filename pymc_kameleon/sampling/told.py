@@ -98,8 +98,7 @@ def _where_it_failed(run: Any, model: pm.Model, density: LogDensity) -> str:
 
 def _named(x: np.ndarray, density: LogDensity) -> str:
     """A point by the names of the value variables."""
-    point = density.update({}, x)
-    return ", ".join(f"{name} = {np.round(value, 3).tolist()}" for name, value in point.items())
+    return ", ".join(f"{name} = {np.round(value, 3).tolist()}" for name, value in density.update({}, x).items())
 
 
 def advise(run: Any, attributes: dict[str, Any], idata: Any) -> None:

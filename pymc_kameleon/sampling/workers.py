@@ -19,6 +19,8 @@ from typing import Any, NamedTuple
 import cloudpickle
 import numpy as np
 
+from pymc_kameleon.steps.noise.demands import seed_streams
+
 START = 1e-4  # seconds that a thread takes to begin an evaluation
 
 _here = threading.local()  # in a worker: the log density that this thread knows, by its digest
@@ -67,7 +69,9 @@ def evaluate_with(density, points, numbers, entropy) -> list | Failure:
     values = []
     for row, (x, number) in enumerate(zip(points, numbers, strict=True)):
         if entropy is not None:
-            _set_noise(density, entropy, number)
+            # the streams of one evaluation: the same wherever it is made
+            stream = np.random.default_rng(np.random.SeedSequence(entropy, spawn_key=(number,)))
+            seed_streams(density.noise_cells(), stream)
         try:
             value = float(density(np.array(x)))  # a copy: what dask unpacks is not aligned
             outputs = getattr(density, "outputs", None)
@@ -75,14 +79,6 @@ def evaluate_with(density, points, numbers, entropy) -> list | Failure:
         except Exception as error:
             return Failure(row, _portable(error))
     return values
-
-
-def _set_noise(density, entropy, number):
-    """The streams of one evaluation: the same wherever it is made."""
-    cells = density.noise_cells()
-    children = np.random.SeedSequence(entropy, spawn_key=(number,)).spawn(len(cells))
-    for cell, child in zip(cells, children, strict=True):
-        cell.value = np.random.default_rng(child)
 
 
 def _portable(error):
@@ -113,15 +109,12 @@ class Here:
         Of its noise, if it has any.
     """
 
-    workers = 1
-
     def __init__(self, density, entropy: int | None):
         self.density, self.entropy = density, entropy
 
     def __call__(self, points: Sequence[np.ndarray], first: int) -> list[float]:
         """The log densities at ``points``, the evaluations ``first``, ``first`` + 1, ... of the run."""
-        numbers = range(first, first + len(points))
-        return _checked(points, evaluate_with(self.density, points, numbers, self.entropy))
+        return _checked(points, evaluate_with(self.density, points, range(first, first + len(points)), self.entropy))
 
 
 class Vectorized:
@@ -134,8 +127,6 @@ class Vectorized:
     batched : callable
         The same at many, (n, d) -> (n,), or (n, 1 + n_o) with what black boxes return.
     """
-
-    workers = 1
 
     def __init__(self, density, batched: Callable[[np.ndarray], np.ndarray]):
         self.density, self.batched = density, batched

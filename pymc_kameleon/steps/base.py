@@ -47,9 +47,6 @@ NUTS_HAS = {
     "model_logp": "lp", "tree_size": "n_steps",
     **{name: name for name in ("step_size", "energy_error", "diverging")},
 }  # fmt: skip
-# where the model has estimators that are told how much work to do
-WORK_STATISTICS = {"work": FLOAT, "work_spent": FLOAT}
-NOISE_STATISTICS = {"noise_sd": FLOAT}  # where the log density is an estimate
 
 
 @cache  # once
@@ -186,8 +183,7 @@ class KernelStep(BlockedStep):
         self.arrives = preset != "paper" if arrival is None else bool(arrival)
         if tune is not None:
             options["tune"] = tune
-        chosen = choose(type(self), preset, options)
-        self.variant, self._options, self._screen, self._schedule = chosen
+        self.variant, self._options, self._screen, self._schedule = choose(type(self), preset, options)
         self.model = model = pm.modelcontext(model)
         self.vars = continuous(type(self).__name__, vars, model)
         self.blocked, rng = blocked, get_random_generator(rng)
@@ -205,10 +201,9 @@ class KernelStep(BlockedStep):
         owns_auxiliary = correlation is not None or refresh_blocks is not None
         self.density: LogDensity = self._compile(model, point, compile_kwargs, owns_auxiliary)
         self._starts = Starts(model, self.vars, point, self.density)
-        beside = self.density.has_others
-        self._names = {n: f"{self.name}_{shown}" for n, shown in NUTS_HAS.items() if beside}
-        declared = self._declared() | (NOISE_STATISTICS if self.density.noisy else {})
-        declared |= WORK_STATISTICS if self.density.given_work else {}
+        self._names = {n: f"{self.name}_{shown}" for n, shown in NUTS_HAS.items() if self.density.has_others}
+        declared = self._declared() | ({"noise_sd": FLOAT} if self.density.noisy else {})
+        declared |= {"work": FLOAT, "work_spent": FLOAT} if self.density.given_work else {}
         # as PyMC itself does, for every step
         self.stats_dtypes_shapes = {self._names.get(n, n): kind for n, kind in declared.items()}  # type: ignore[misc]
         self.stats_dtypes = [{n: dtype for n, (dtype, _) in self.stats_dtypes_shapes.items()}]

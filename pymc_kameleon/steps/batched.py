@@ -77,8 +77,7 @@ class BatchedBlackBox(Op):
                 f"{[a.type.ndim for a in arguments]} axes."
             )
         batch = max(over, default=0)
-        results = [pt.tensor(dtype="float64", shape=(None,) * (n + batch)) for n in self.outputs]
-        return Apply(self, arguments, results)
+        return Apply(self, arguments, [pt.tensor(dtype="float64", shape=(None,) * (n + batch)) for n in self.outputs])
 
     def perform(self, node, inputs, output_storage):
         """Call ``fn``; a single point is a batch of one."""

@@ -90,7 +90,7 @@ class Coordinates:
         ends = np.cumsum([0, *map(math.prod, shapes)]).tolist()
         self.layout = list(zip(variables, itertools.starmap(slice, itertools.pairwise(ends)), shapes, strict=True))
         self.dim = ends[-1]
-        # the variables that are moved
+        # the variables that are moved; one that is left as the model has it is taken out
         self.priors: dict[Variable, Prior] = find_priors(model) if noncentred else {}
         order = [model.rvs_to_values[rv] for rv in model.free_RVs]
         self._order = sorted(self.layout, key=lambda entry: order.index(entry[0]))  # parents first
@@ -102,10 +102,6 @@ class Coordinates:
             1 if self.priors[v].factor is None else shape[-1]
             for v, _, shape in self.layout if v in self.priors
         )  # fmt: skip
-
-    def forget(self, variable) -> None:
-        """Leave ``variable`` as the model has it."""
-        del self.priors[variable]
 
     @property
     def movable(self) -> np.ndarray:
@@ -147,8 +143,7 @@ class Coordinates:
         """Graphs of u and lambda, and of ``more`` of what :meth:`move` makes, and x, v, mu and log sigma."""
         u, centring = pt.vector("u", dtype="float64"), pt.vector("centring", dtype="float64")
         at = self.move(u, centring)
-        outputs = [*more(at), at.x, at.v, at.location, at.log_scale]
-        return [u, centring], [o.astype("float64") for o in outputs]
+        return [u, centring], [o.astype("float64") for o in (*more(at), at.x, at.v, at.location, at.log_scale)]
 
     def noncentred(self, x: Variable) -> Variable:
         """The non-centred coordinates v as a graph in the model's own coordinates ``x``."""
@@ -195,8 +190,7 @@ def find_priors(model: Model) -> dict:
     for rv in model.free_RVs:
         op, transform = rv.owner.op, model.rvs_to_transforms.get(rv)
         kind = type(op).__name__
-        wanted = TRANSFORMS.get(kind, type(None))
-        if kind not in FAMILIES or not isinstance(transform, wanted):
+        if kind not in FAMILIES or not isinstance(transform, TRANSFORMS.get(kind, type(None))):
             continue
         if kind == "MvNormalRV" and not 0 < (rv.type.shape[-1] or 0) <= WIDEST:
             continue
@@ -214,5 +208,4 @@ def _prior(kind: str, parameters: list[Variable]) -> Prior:
     if kind != "MvNormalRV":
         return Prior(location, scale, tuple(others), FAMILIES[kind])
     factor = pt.linalg.cholesky(scale.astype("float64"), on_error="nan")
-    diagonal = pt.diagonal(factor, axis1=-2, axis2=-1)
-    return Prior(location, diagonal, (), FAMILIES[kind], factor)
+    return Prior(location, pt.diagonal(factor, axis1=-2, axis2=-1), (), FAMILIES[kind], factor)

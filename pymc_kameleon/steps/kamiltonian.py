@@ -132,8 +132,7 @@ class KamiltonianStep(KernelStep):
     ):  # fmt: skip
         structure.check(learn, expensive)
         self._learn, self._expensive, self._known = learn, expensive, evaluations
-        options = given({"surrogate": surrogate, "schedule": schedule})
-        super().__init__(vars, **self._taken_apart(**options, **common))
+        super().__init__(vars, **self._taken_apart(**given({"surrogate": surrogate, "schedule": schedule}), **common))
         if self._known is not None:
             self._known = self._checked_points(self._known)
 
@@ -142,8 +141,7 @@ class KamiltonianStep(KernelStep):
         for name in others.keys() - CommonOptions.__annotations__.keys() - {"schedule"}:
             kinds = [word.title() for word, k in self.variants.items() if name in k.defaults()]
             elsewhere = " or ".join(f"surrogate=pk.{kind}({name}=...)" for kind in kinds)
-            known = signature(type(self)).parameters
-            raise unknown_option(name, type(self).__name__, known, elsewhere)
+            raise unknown_option(name, type(self).__name__, signature(type(self)).parameters, elsewhere)
         options = {"surrogate": surrogate, "tune": tune, "preset": preset, **others}
         if isinstance(surrogate, str):
             if surrogate == "values" and isinstance(preset, str) and preset == "paper":
@@ -250,10 +248,9 @@ class KamiltonianStep(KernelStep):
         # PyMC and ArviZ ``diverging`` says that the sampler cannot follow the log density: only the true one can tell.
         trajectory = proposal.move.startswith(("surrogate", "hamiltonian"))
         error = -told.log_ratio if trajectory and proposal.log_q_ratio > -math.inf else math.nan
-        n_steps = found.pop("n_steps", 0)
         found |= {
             "surrogate_diverging": found["diverging"], "diverging": self.density.diverges(error),
-            "energy_error": error, "tree_size": n_steps, "evaluations": self.evaluations,
+            "energy_error": error, "tree_size": found.pop("n_steps", 0), "evaluations": self.evaluations,
         }  # fmt: skip
         for name in LARGE:
             if abs(found.get(name, 0.0)) > 3e38:

@@ -58,16 +58,15 @@ class LogDensity:
         self.compile_kwargs = compile_kwargs
         self._lay_out(vars, initial_point)
         shared = make_shared_replacements(initial_point, vars, model)
-        noise = noisy_factors.find_noise(model, step_owns=vars)
-        self.noisy, self.split = bool(noise.factors), bool(noise.factors and shared)
-        outputs = [noise.deterministic, noise.noisy] if self.split else [model.logp()]
+        parts = noisy_factors.find_noise(model, step_owns=vars)
+        self.noisy, self.split = parts is not None, bool(parts and shared)
+        outputs = parts if self.split else [model.logp()]
         outputs, joined = join_nonshared_inputs(initial_point, outputs, vars, shared)
         self.suspects = hidden_generators(outputs)
         outputs, auxiliary = noisy_factors.take_auxiliary(outputs) if own_auxiliary else (outputs, [])
         # Never the model's own streams: every function compiled from the model shares those.
-        own_streams = {
-            r: pytensor.shared(np.random.default_rng(), name="noise") for r in noisy_factors.noise_streams(outputs)
-        }
+        streams = pytensor_internals.find_rng_nodes(outputs)
+        own_streams = {r: pytensor.shared(np.random.default_rng(), name="noise") for r in streams}
         own_work = {n: pytensor.shared(n.get_value(), name="work") for n in noisy_factors.work_inputs(outputs)}
         if own_streams or own_work:
             outputs = clone_replace(outputs, {**own_streams, **own_work})
@@ -75,16 +74,19 @@ class LogDensity:
         self._function = compile_log_density([joined], outputs, compile_kwargs)
         self._deterministic = compile_log_density([joined], outputs[:1], compile_kwargs) if self.split else None
         own = pytensor_internals.cells(self._function)
-        found = own if self._deterministic is None else own + pytensor_internals.cells(self._deterministic)
-        self._others = {v.name: [cell for cell in found if cell.variable is value] for v, value in shared.items()}
+        self._cells = own if self._deterministic is None else own + pytensor_internals.cells(self._deterministic)
+        self._others = {v.name: self._cells_of(value) for v, value in shared.items()}
         self._auxiliary, self._work = (
-            [next(cell for cell in found if cell.variable is value) for value in values]
-            for values in (auxiliary, own_work.values())
+            [self._cells_of(value)[0] for value in values] for values in (auxiliary, own_work.values())
         )
         self._noise = [cell for cell in own if isinstance(cell.variable.type, RandomType)]
         self._given = [cell for cell in own if cell not in self._noise and cell not in self._work]
         self.given_work = self.work
         self._evaluate = self._explain = None
+
+    def _cells_of(self, shared):
+        """Where a shared variable's value is held: once in each function that takes it."""
+        return [cell for cell in self._cells if cell.variable is shared]
 
     def _lay_out(self, vars, initial_point):
         """Where each variable is in the vector."""
@@ -111,8 +113,7 @@ class LogDensity:
         """(log density at ``x``, its noisy part where the two are kept apart, else 0)."""
         if not self.split:
             return self(x), 0.0
-        found = self._function(x.astype(self._dtype, copy=False))
-        deterministic, noisy = map(pytensor_internals.number, found)
+        deterministic, noisy = map(pytensor_internals.number, self._function(x.astype(self._dtype, copy=False)))
         return deterministic + noisy, noisy
 
     def deterministic_part(self, x: np.ndarray) -> float:
@@ -189,8 +190,8 @@ class LogDensity:
         for cell in self._given:
             value = np.asarray(cell.value)
             digest.update(f"{value.dtype} {value.shape} ".encode())
-            sparse = value.dtype.hasobject
-            digest.update(pickle.dumps(cell.value) if sparse else np.ascontiguousarray(value).data)
+            # an object is a sparse matrix
+            digest.update(pickle.dumps(cell.value) if value.dtype.hasobject else np.ascontiguousarray(value).data)
         return digest.digest()
 
     @property
@@ -218,9 +219,8 @@ class LogDensity:
         if self._explain is None:
             terms = [term.sum() for term in model.logp(factors, sum=False)]
             # With the linker that sampling uses, so that what is not finite there is not finite here.
-            function = compile_log_density(model.value_vars, terms, self.compile_kwargs)
-            function.trust_input = False
-            self._explain = function
+            self._explain = compile_log_density(model.value_vars, terms, self.compile_kwargs)
+            self._explain.trust_input = False
         values = self._explain(*[point[v.name] for v in model.value_vars])
         found = zip(factors, values if len(factors) > 1 else [values], strict=True)
         return {f.name: float(np.sum(v)) for f, v in found if not np.isfinite(v).all()}

@@ -67,8 +67,7 @@ def _inference_data(model, density, warmup, rows, seconds, keep_warmup, kwargs, 
         template = {v.name: None for v in model.value_vars}
         for n, row in enumerate(kept):
             point = density.update(template, row.positions[chain])
-            in_warmup = keep_warmup and n < len(warmup)
-            trace.record(point, [_statistics(density, row, chain)], in_warmup=in_warmup)
+            trace.record(point, [_statistics(density, row, chain)], in_warmup=keep_warmup and n < len(warmup))
         traces.append(trace)
     trace = MultiTrace(traces)
     trace.report._n_draws = len(rows)
@@ -84,9 +83,8 @@ def _dtypes(density):
 
 
 def _statistics(density, row, chain):
-    found = row.statistics[chain]
     values: dict[str, Any] = {name: MISSING[np.dtype(dtype).kind] for name, dtype in _dtypes(density).items()}
-    values |= {name: value for name, value in found.items() if name in values}
+    values |= {name: value for name, value in row.statistics[chain].items() if name in values}
     values["lp"] = density.model_log_density(row.positions[chain], row.log_densities[chain])
     values["diverging"] = density.diverges(values["energy_error"])
     values["evaluations"] = row.evaluations

@@ -1,7 +1,7 @@
 """How large each coordinate may be, and where chains set out, from draws of the prior: no likelihood is evaluated."""
 
 from contextlib import suppress
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -28,11 +28,6 @@ class Prior(NamedTuple):
 
     scale: np.ndarray  # (d,), half the interquartile range
     draws: np.ndarray  # (DRAWS, d), NaN in the coordinates of a variable that cannot be drawn
-
-
-def prior_scale(model: pm.Model, variables: list, point: dict[str, np.ndarray]) -> np.ndarray:
-    """The scale of :func:`look_at_prior`."""
-    return look_at_prior(model, variables, point).scale
 
 
 def look_at_prior(model: pm.Model, variables: list, point: dict[str, np.ndarray]) -> Prior:
@@ -82,8 +77,7 @@ class Starts:
         share of ``tune`` at most.
         """
         density, initial = self.density, self.density.ravel(self.point)
-        moved = density.reparametrized
-        at_initial = np.array_equal(density.enter(initial), x) if moved else density.is_at(initial, x)
+        at_initial = np.array_equal(density.enter(initial), x) if density.reparametrized else density.is_at(initial, x)
         if not (at_initial or climbs):
             return None
         scale = density.spread(self.prior.scale)
@@ -114,8 +108,7 @@ class Starts:
 def _draws(model):
     """Prior draws by name of the value variable, each of shape (DRAWS, size); without those that cannot be drawn."""
     boxed = _drawn_by_black_boxes(model)
-    flat = [rv for rv in model.free_RVs if "Flat" in type(rv.owner.op).__name__]
-    proper: list = [rv for rv in model.free_RVs if rv not in flat and rv not in boxed]
+    proper: list = [rv for rv in model.free_RVs if "Flat" not in type(rv.owner.op).__name__ and rv not in boxed]
     # a number instead, or the starting point asks the black box a hundred times
     numbers = {rv: np.ones(rv.type.shape) for rv in boxed if None not in rv.type.shape}
     if len(numbers) < len(boxed):
@@ -137,22 +130,15 @@ def _draws(model):
 def _drawn_by_black_boxes(model) -> list:
     """The free variables, imputed data for instance, whose prior depends on what a black box returns."""
     free = set(model.free_RVs)
-    seen: dict = {}
 
+    @cache
     def is_box(node):
-        draws = any(isinstance(v.type, RandomType) for v in node.inputs)
-        if draws or isinstance(node.op, SymbolicRandomVariable):
+        if isinstance(node.op, SymbolicRandomVariable) or any(isinstance(v.type, RandomType) for v in node.inputs):
             return False
         arguments = [v for v in node.inputs if not free.isdisjoint(ancestors([v]))]
         return bool(arguments) and not differentiable(node, arguments)
 
-    def asks(rv):
-        nodes = {v.owner for v in ancestors(rv.owner.inputs) if v.owner is not None}
-        for node in nodes - seen.keys():
-            seen[node] = is_box(node)
-        return any(seen[node] for node in nodes)
-
-    return [rv for rv in model.free_RVs if asks(rv)]
+    return [rv for rv in model.free_RVs if any(is_box(v.owner) for v in ancestors(rv.owner.inputs) if v.owner)]
 
 
 def finite_ends(model: pm.Model) -> list[float]:

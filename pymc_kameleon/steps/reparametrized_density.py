@@ -72,14 +72,12 @@ class ReparametrizedDensity(MovedDensity):
     reparametrized = True
 
     def __init__(self, coordinates, model, initial_point, compile_kwargs=None, own_auxiliary=False):
-        variables = [v for v, *_ in coordinates.layout]
         self.movable = coordinates.movable
         start = self.noncentred
         centring = pytensor.shared(start, name="centring")
-        moved = _MovedModel(model, coordinates, centring)
+        moved, variables = _MovedModel(model, coordinates, centring), [v for v, *_ in coordinates.layout]
         super().__init__(moved, variables, initial_point, compile_kwargs, own_auxiliary)
-        functions = [f for f in (self._function, self._deterministic) if f is not None]
-        self._centring = [cell for f in functions for cell in pytensor_internals.cells(f, lambda v: v is centring)]
+        self._centring = self._cells_of(centring)
         self._share = start
         self._places = pytensor_internals.compile_strictly(
             *coordinates.places(), on_unused_input="ignore", **dict(compile_kwargs or {})
@@ -186,8 +184,7 @@ def reparametrized_density(
         theirs = variable in others or not others.isdisjoint(before)
         # a random walk of scalars has as many levels as steps, and a graph that compiles for minutes
         if theirs or levels[variable] > 3 or _has_boxes(given, model):
-            coordinates.forget(variable)
-            del levels[variable]
+            del coordinates.priors[variable], levels[variable]
     if not 0 < len(coordinates.priors) <= 20:
         return None
     density = ReparametrizedDensity(coordinates, model, point, compile_kwargs, own_auxiliary)

@@ -50,5 +50,4 @@ def check(step: Any, state: Any) -> None:
         if name == "options":
             differ = sorted(n for n in {*given, *mine} if given.get(n) != mine.get(n))
             given, mine = ({n: d.get(n) for n in differ} for d in (given, mine))
-        said = {"step": type(step).__name__, "name": name, "given": given, "mine": mine}
-        raise ValueError(advice.OTHER_STATE.format(**said))
+        raise ValueError(advice.OTHER_STATE.format(step=type(step).__name__, name=name, given=given, mine=mine))

@@ -136,8 +136,7 @@ def _verify(step, path):
 
 def _packed(value: Any) -> bytes:
     table = _Writer()
-    root = table.reference(value)
-    header = {"package": _package(), "root": root, "records": table.records}
+    header = {"package": _package(), "root": table.reference(value), "records": table.records}
     body = io.BytesIO()
     np.savez(body, json.dumps(header), *table.arrays)
     return MAGIC + _digest(body.getvalue()) + body.getvalue()
@@ -207,8 +206,7 @@ class _Writer:
         if type(value) in (list, tuple):
             return [type(value).__name__, "", [self.reference(v) for v in value]]
         if isinstance(value, Mapping):
-            pairs = [[self.reference(k), self.reference(v)] for k, v in value.items()]
-            return ["dict", "", pairs]
+            return ["dict", "", [[self.reference(k), self.reference(v)] for k, v in value.items()]]
         raise TypeError(f"{type(value).__qualname__} cannot be kept in a file.")
 
 

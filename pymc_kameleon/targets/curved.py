@@ -66,14 +66,12 @@ class Banana(GaussianImage):
 
     @property
     def _moments(self):
-        variances = [self.v, 1.0 + 2.0 * (self.b * self.v) ** 2] + [1.0] * (self.dim - 2)
-        return np.zeros(self.dim), np.diag(variances)
+        return np.zeros(self.dim), np.diag([self.v, 1.0 + 2.0 * (self.b * self.v) ** 2] + [1.0] * (self.dim - 2))
 
 
 def odd_units_banana(b: float = 0.03, v: float = 100.0) -> Rescaled:
     """Return the 8-d banana B(b, v) in units between a thousandth and a thousand."""
-    powers = (-3, 2, 0, 3, -2, -1, 1, -3)
-    return Rescaled(Banana(b, v, 8), tuple(10.0**p for p in powers))
+    return Rescaled(Banana(b, v, 8), tuple(10.0**p for p in (-3, 2, 0, 3, -2, -1, 1, -3)))
 
 
 @njit(cache=True)
@@ -199,5 +197,4 @@ class Funnel(GaussianImage):
 
     @property
     def _moments(self):
-        variances = [self.scale**2] + [math.exp(0.5 * self.scale**2)] * (self.dim - 1)
-        return np.zeros(self.dim), np.diag(variances)
+        return np.zeros(self.dim), np.diag([self.scale**2] + [math.exp(0.5 * self.scale**2)] * (self.dim - 1))

@@ -98,8 +98,7 @@ class Flower(Target):
             theta = np.concatenate([theta, block[kept]])
         theta = theta[:n]
         r = self._sample_radius(rng, self._curve(theta))
-        rest = rng.standard_normal((n, self.dim - 2))
-        return np.column_stack([r * np.cos(theta), r * np.sin(theta), rest])
+        return np.column_stack([r * np.cos(theta), r * np.sin(theta), rng.standard_normal((n, self.dim - 2))])
 
     def _sample_radius(self, rng, m):
         """Radii from p(r) proportional to r exp(-(r - m)^2 / (2 width^2)), r > 0.

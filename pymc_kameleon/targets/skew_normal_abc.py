@@ -140,19 +140,12 @@ class SkewNormalABC(GaussianImage):
     @cached_property
     def observed(self) -> np.ndarray:
         """The observed summary, shape (d,)."""
-        rng = np.random.default_rng(self.seed)
-        u = rng.standard_normal((1, self.n_observations, self.dim + 1))
+        u = np.random.default_rng(self.seed).standard_normal((1, self.n_observations, self.dim + 1))
         return _simulate(np.full(self.dim, float(self.location)), u, self.delta)[0]
 
     def likelihood(self, n_datasets: int = 10) -> ABCLikelihood:
         """A new estimator, which counts its simulations."""
         return ABCLikelihood(self, n_datasets)
-
-    @cached_property
-    def _rule(self):
-        """Gauss rule of the half normals' part: offsets h_j and weights w_j, shape (nodes,)."""
-        nodes, weights = mean_of_half_normals(self.n_observations, NODES)
-        return self.delta * nodes, weights
 
     @property
     def _variances(self):
@@ -162,9 +155,9 @@ class SkewNormalABC(GaussianImage):
 
     @cached_property
     def _parameters(self):
-        offsets, weights = self._rule
+        nodes, weights = mean_of_half_normals(self.n_observations, NODES)  # of the half normals' part
         across, along = self._variances
-        return self.observed, float(self.prior_sd**2), across, offsets, np.log(weights), along
+        return self.observed, float(self.prior_sd**2), across, self.delta * nodes, np.log(weights), along
 
     def noisy_pymc_model(self, likelihood: ABCLikelihood | None = None, *, given: bool = False):
         """Return the PyMC model in which a simulator stands for the likelihood.

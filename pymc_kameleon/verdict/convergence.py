@@ -78,16 +78,13 @@ def nested_rhat(draws: np.ndarray, groups: list[int]) -> np.ndarray:
         own = part.var(axis=1, ddof=1).mean(axis=0) if part.shape[1] > 1 else 0.0
         within.append(own + part.mean(axis=1).var(axis=0, ddof=1))
         means.append(part.mean(axis=(0, 1)))
-    within_all = np.mean(within, axis=0)
     with np.errstate(invalid="ignore", divide="ignore"):
-        return np.sqrt(1.0 + np.var(means, axis=0, ddof=1) / within_all)
+        return np.sqrt(1.0 + np.var(means, axis=0, ddof=1) / np.mean(within, axis=0))
 
 
 def describe(judged: Judgement) -> str:
     """In a few words."""
-    if math.isnan(judged.rhat):
-        return "too few to judge"
-    return f"{judged.ess:.0f} effective, {named(judged)}"
+    return "too few to judge" if math.isnan(judged.rhat) else f"{judged.ess:.0f} effective, {named(judged)}"
 
 
 def agreement(judged: Judgement) -> float:

@@ -58,10 +58,8 @@ def report(idata: Any, model: Any = None) -> str:
     if "evaluations" not in attributes:  # pm.sample's
         attributes |= of_steps.known(idata)
     groups = attributes.get("groups")
-    found = convergence.elements(plain(posterior))
-    moving = {
-        name: x for name, x in found.items() if np.ptp(x) > 0.0
-    }  # a deterministic that is a constant says nothing
+    # a deterministic that is a constant says nothing
+    moving = {name: x for name, x in convergence.elements(plain(posterior)).items() if np.ptp(x) > 0.0}
     names, draws = list(moving), np.stack(list(moving.values()), axis=2)
     judged = convergence.judge(draws, None if groups is None else [int(g) for g in np.ravel(groups)])
     ess, rhat = _worst(names, draws)
@@ -207,8 +205,7 @@ def _chains(idata: Any, names: list[str], draws: np.ndarray, *, learned: bool) -
     centre, within = np.median(means, axis=0), np.median(draws.std(axis=1), axis=0)
     z = np.abs(means - centre) / np.maximum(within, np.finfo(float).tiny)
     statistics = idata["sample_stats"]
-    has_share = learned and "share" in statistics
-    share = statistics["share"].values.mean(axis=1) if has_share else np.ones(len(means))
+    share = statistics["share"].values.mean(axis=1) if learned and "share" in statistics else np.ones(len(means))
     strange = np.flatnonzero((share < 0.7) | (z.max(axis=1) > 3.0))
     for chain in strange[:SHOWN]:
         furthest = int(np.argmax(z[chain]))

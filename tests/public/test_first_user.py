@@ -132,7 +132,7 @@ def test_outputs_and_copies_of_a_black_box_are_one(caplog):
         pk.KamiltonianStep(model=two_outputs(), compile_kwargs=QUICK)
     [line] = [r.message for r in caplog.records if "Learning" in r.message]
     assert line.startswith("Learning 1 black box of 1 input (6 outputs)")
-    assert structure.boxes_of(two_outputs()) == (1, True)
+    assert structure.boxes_of(two_outputs()) == 1
 
 
 def test_it_is_said_why_the_whole_is_learned(caplog):

@@ -6,7 +6,7 @@ gradient is merely expensive can be declared by name.
 """
 
 from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from pytensor.gradient import DisconnectedType, NullType
 from pytensor.graph.basic import Apply, Variable
@@ -15,8 +15,6 @@ from pytensor.tensor.elemwise import DimShuffle, Elemwise
 from pytensor.tensor.math import Sum
 from pytensor.tensor.random.type import RandomType
 from pytensor.tensor.shape import Reshape, SpecifyShape
-
-SHAPE_ONLY = (DimShuffle, Reshape, SpecifyShape)  # every element comes through once
 
 
 class Unsplittable(Exception):
@@ -85,9 +83,8 @@ def has_boxes(variables: Sequence[Variable], unknowns: Iterable[Variable], decla
     """Whether a black box enters ``variables``."""
     before = list(ancestors(variables))
     known = {v.name for v in before} | {type(v.owner.op).__name__ for v in before if v.owner}
-    mentioned = [name for name in declared if name in known]
     terms = {str(i): v for i, v in enumerate(variables)}
-    return bool(mentioned or find_boxes(terms, unknowns))
+    return not known.isdisjoint(declared) or bool(find_boxes(terms, unknowns))
 
 
 def differentiable(node: Apply, arguments: Sequence[Variable]) -> bool:
@@ -96,11 +93,12 @@ def differentiable(node: Apply, arguments: Sequence[Variable]) -> bool:
     if not floats or not any(_is_float(v) for v in node.outputs):
         return not any(isinstance(v.type, RandomType) for v in node.inputs)
     try:
-        gradients = _pull_back(node)
+        cotangents = [v.zeros_like() if _is_float(v) else DisconnectedType()() for v in node.outputs]
+        pull_back = getattr(node.op, "pullback", None) or node.op.L_op
+        gradients = pull_back(list(node.inputs), list(node.outputs), cotangents)
     except Exception:  # a user's Op may raise anything where it has no gradient
         return False
-    by_input = zip(node.inputs, gradients, strict=True)
-    return not any(v in floats and isinstance(g.type, NullType) for v, g in by_input)
+    return not any(v in floats and isinstance(g.type, NullType) for v, g in zip(node.inputs, gradients, strict=True))
 
 
 def is_added(output: Variable, terms: Iterable[Variable]) -> bool:
@@ -131,13 +129,7 @@ def is_added(output: Variable, terms: Iterable[Variable]) -> bool:
 def _only_adds(node):
     if isinstance(node.op, Elemwise):
         return str(node.op.scalar_op).lower() in ("add", "identity")
-    return isinstance(node.op, (Sum, *SHAPE_ONLY))
-
-
-def _pull_back(node) -> list[Any]:
-    cotangents = [v.zeros_like() if _is_float(v) else DisconnectedType()() for v in node.outputs]
-    pull_back = getattr(node.op, "pullback", None) or node.op.L_op
-    return pull_back(list(node.inputs), list(node.outputs), cotangents)
+    return isinstance(node.op, (Sum, DimShuffle, Reshape, SpecifyShape))  # every element comes through once
 
 
 def _is_float(variable) -> bool:
@@ -145,7 +137,4 @@ def _is_float(variable) -> bool:
 
 
 def _owner(terms, outputs):
-    for name, term in terms.items():
-        if not set(outputs).isdisjoint(ancestors([term])):
-            return name
-    return "?"
+    return next((name for name, term in terms.items() if not set(outputs).isdisjoint(ancestors([term]))), "?")

@@ -11,9 +11,8 @@ from pymc_kameleon.steps.factors import probe
 from pymc_kameleon.steps.factors.black_boxes import Unsplittable
 from pymc_kameleon.steps.factors.split import Cut, Split, counts, whole_graph
 from pymc_kameleon.steps.log_density import compile_log_density
-from pymc_kameleon.steps.noise import noisy_factors
 from pymc_kameleon.steps.noise.hidden_generators import hidden_generators
-from pymc_kameleon.steps.prior_scale import prior_scale
+from pymc_kameleon.steps.prior_scale import look_at_prior
 from pymc_kameleon.steps.reparametrized_density import MovedDensity
 
 
@@ -65,7 +64,7 @@ class FactoredDensity(MovedDensity):
         self._compile_kwargs = compile_kwargs
         self._lay_out([v for v, *_ in cut.coordinates.layout], initial_point)
         v, total, outputs = whole_graph(cut)
-        if noisy_factors.noise_streams([total]):
+        if pytensor_internals.find_rng_nodes([total]):
             raise Unsplittable("the log density is noisy")
         self.suspects = hidden_generators([total])
         self.noisy = self.split = False
@@ -74,7 +73,7 @@ class FactoredDensity(MovedDensity):
         self._others: dict = {}
         self._auxiliary, self._noise, self._work = [], [], []
         self.given_work = ()
-        self._given = pytensor_internals.cells(self._function, lambda variable: True)
+        self._given = pytensor_internals.cells(self._function)
         self._explain = None
         shapes = self._shapes(cut, initial_point)
         self.probes = 0
@@ -142,7 +141,7 @@ class FactoredDensity(MovedDensity):
         if asked:
             coordinates = np.unique(np.concatenate([cut.inputs[k].coordinates for k in asked]))
             variables = [v for v, *_ in cut.coordinates.layout]
-            scale = np.minimum(prior_scale(model, variables, initial_point), 1.0)
+            scale = np.minimum(look_at_prior(model, variables, initial_point).scale, 1.0)
             depends, self.probes = probe.dependences(self._outputs_at(cut), cut.start, scale, coordinates)
             mine = np.split(depends, np.cumsum(sizes)[:-1], axis=1)
             divided = (probe.divide(f, mine[f.box], cut.reaches[f.box]) if f.box in asked else [f] for f in factors)

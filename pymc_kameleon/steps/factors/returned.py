@@ -17,8 +17,7 @@ HOSTS = {"pymc", "pymc_kameleon", "pytensor", "numba", "numpy"}
 
 def raised_by_the_model(error: BaseException) -> bool:
     """Whether code that is neither ours nor PyTensor's was running: then the error tells what is wrong."""
-    frames = (frame for frame, _ in traceback.walk_tb(error.__traceback__))
-    names = (str(frame.f_globals.get("__name__")) for frame in frames)
+    names = (str(frame.f_globals.get("__name__")) for frame, _ in traceback.walk_tb(error.__traceback__))
     return any(name.partition(".")[0] not in HOSTS for name in names)
 
 
@@ -27,9 +26,8 @@ def misreturned(model, point: dict[str, np.ndarray]) -> str:
 
     Evaluates the black boxes once more. NoisyLogLikelihood looks at its estimates by itself.
     """
-    factors, terms, _ = factors_of(model)
     values = [point[v.name] for v in model.value_vars]
-    for factor, term in zip(factors, terms, strict=True):
+    for factor, term, _ in factors_of(model):
         observed = model.rvs_to_values.get(factor) if factor in model.observed_RVs else None
         for node in toposort([term]):
             if of_host(node.op) or any(isinstance(v.type, RandomType) for v in node.inputs):

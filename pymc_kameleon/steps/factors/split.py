@@ -8,6 +8,7 @@ model's own graph, black boxes and all: what is learned, and whether the cut is 
 nothing else.
 """
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -66,12 +67,11 @@ class Cut:
             raise Unsplittable("PyTensor computes in single precision")
         self.coordinates = Coordinates(model, variables, point, noncentred)
         factors = all_factors(model)
-        merged = without_copies(model.logp(factors, sum=False))
-        terms = dict(zip([f.name for f in factors], merged, strict=True))
+        terms = dict(zip([f.name for f in factors], without_copies(model.logp(factors, sum=False)), strict=True))
         self.boxes: list[Box] = find_boxes(terms, model.value_vars, declared)
         for variable, prior in list(self.coordinates.priors.items()):
             if has_boxes([prior.location, prior.scale, *prior.others], model.value_vars, declared):
-                self.coordinates.forget(variable)  # a black box says where the prior is
+                del self.coordinates.priors[variable]  # a black box says where the prior is
         moved = {model.values_to_rvs[v].name for v in self.coordinates.priors}
         self.terms = {name: term.sum() for name, term in terms.items() if name not in moved}
         self.added = [all(is_added(v, self.terms.values()) for v in box.outputs) for box in self.boxes]
@@ -150,8 +150,7 @@ class Cut:
         place = np.cumsum([0, *(f.inputs.size for f in factors)])
         whole = [k for k, f in enumerate(factors) if f.inputs.elements is None]
         rest = [k for k, f in enumerate(factors) if f.inputs.elements is not None]
-        graphs = [self._elements(factors[k]) for k in rest]
-        groups = in_groups(graphs, (), pt.stack)
+        groups = in_groups([self._elements(factors[k]) for k in rest], (), pt.stack)
         parts = clone_replace([graph.ravel() for _, graph in groups], moved.values, rebuild_strict=False)
         members = [rest[i] for numbers, _ in groups for i in numbers]
         if whole:
@@ -188,8 +187,7 @@ class Split:
     def __init__(
         self, cut: Cut, shapes: list[list[tuple[int, ...]]], factors: list[Factor], compile_kwargs=None
     ):  # fmt: skip
-        self.cut, self._shapes = cut, shapes
-        self.parts = factors
+        self.cut, self._shapes, self.parts = cut, shapes, factors
         self.layout = Layout(
             np.concatenate([[0], np.cumsum([f.inputs.size for f in factors])]).astype(np.int64),
             np.concatenate([[0], np.cumsum([len(f.outputs) for f in factors])]).astype(np.int64),
@@ -267,13 +265,10 @@ class Split:
 
     def _places_of_outputs(self) -> dict:
         """Of each black box's outputs: where they are in o, their shape, and whether they are only added up."""
-        places, first, where = {}, 0, np.argsort(self.order)
-        for box, added, shapes in zip(self.cut.boxes, self.cut.added, self._shapes, strict=True):
-            for variable, shape in zip(box.outputs, shapes, strict=True):
-                size = int(np.prod(shape, dtype=int))
-                places[variable] = where[first : first + size], tuple(shape), added
-                first += size
-        return places
+        cut, flat = self.cut, [tuple(shape) for shapes in self._shapes for shape in shapes]
+        where = np.split(np.argsort(self.order), np.cumsum([math.prod(shape) for shape in flat])[:-1])
+        outputs = [(v, added) for box, added in zip(cut.boxes, cut.added, strict=True) for v in box.outputs]
+        return {v: (i, shape, added) for (v, added), i, shape in zip(outputs, where, flat, strict=True)}
 
     def _piece(self, o, places, variables):
         """What stands in the graph for some black boxes' outputs, one after another: zeros where they are added up."""
@@ -312,5 +307,4 @@ def whole_graph(cut: Cut):
     moved = cut.coordinates.move(v)
     outputs = [o for box in cut.boxes for o in box.outputs]
     replaced = clone_replace([*cut.terms.values(), *outputs], moved.values, rebuild_strict=False)
-    total = summed([*replaced[: len(cut.terms)], *moved.terms])
-    return v, total, replaced[len(cut.terms) :]
+    return v, summed([*replaced[: len(cut.terms)], *moved.terms]), replaced[len(cut.terms) :]

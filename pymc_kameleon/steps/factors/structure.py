@@ -8,7 +8,7 @@ from pytensor.graph.basic import Variable
 from pytensor.graph.traversal import toposort
 
 from pymc_kameleon.samplers.option_types import check_types
-from pymc_kameleon.steps.factors.black_boxes import Box, Unsplittable, find_boxes, is_added
+from pymc_kameleon.steps.factors.black_boxes import Box, Unsplittable, find_boxes
 from pymc_kameleon.steps.factors.factored_density import FactoredDensity
 from pymc_kameleon.steps.factors.probe import WIDEST
 from pymc_kameleon.steps.factors.split import Cut
@@ -17,16 +17,12 @@ from pymc_kameleon.surrogates.factors.layout import Layout
 
 _log = logging.getLogger("pymc.kameleon")
 
-LEARN = Literal["auto", "all"]
-
 
 def check(learn: str, expensive) -> None:
     """Refuse values that do not exist with a ``ValueError``."""
-    check_types({"learn": learn}, {"learn": LEARN})
-    rows = isinstance(expensive, (list, tuple))
-    if not rows or not all(isinstance(name, str) for name in expensive):
-        wanted = "a list of names of variables or of Ops' classes"
-        raise ValueError(f"expensive must be {wanted}, got {expensive!r}.")
+    check_types({"learn": learn}, {"learn": Literal["auto", "all"]})
+    if not isinstance(expensive, (list, tuple)) or not all(isinstance(name, str) for name in expensive):
+        raise ValueError(f"expensive must be a list of names of variables or of Ops' classes, got {expensive!r}.")
     if expensive and learn == "all":
         raise ValueError("expensive names black boxes to learn one by one, and learn='all' does not.")
 
@@ -43,11 +39,9 @@ def factored_density(
         cut = Cut(model, variables, point, noncentred=noncentred, declared=tuple(expensive))
         if not cut.boxes:
             return None
-        if reason := _hopeless(cut):
-            raise Unsplittable(reason)
+        _check_cut(cut)
         density = FactoredDensity(cut, model, point, compile_kwargs)
-        if reason := _not_worth_it(cut, density.parts_known.layout):
-            raise Unsplittable(reason)
+        _check_parts(cut, density.parts_known.layout)
     except Unsplittable as reason:
         if expensive:
             raise ValueError(
@@ -70,56 +64,51 @@ def factored_density(
     return density
 
 
-def _hopeless(cut: Cut) -> str:
-    """Why there is no need to compile anything: one number that depends on too much cannot be taken apart."""
+def _check_cut(cut: Cut) -> None:
+    """Before anything is compiled: one number that depends on too much cannot be taken apart."""
     numbers = [all(v.type.ndim == 0 for v in box.outputs) for box in cut.boxes]
-    wide = [i.size for n, i in zip(numbers, cut.inputs, strict=True) if n and i.size > WIDEST]
-    if wide:
-        return _too_wide(wide[0])
-    return _no_structure(cut, len(cut.boxes)) if all(numbers) else ""
+    _check_widths([i.size for is_number, i in zip(numbers, cut.inputs, strict=True) if is_number])
+    if all(numbers):
+        _check_number(cut, len(cut.boxes))
 
 
-def _not_worth_it(cut: Cut, layout: Layout) -> str:
-    """Why the black boxes, or their parts, are not worth learning one by one; empty if they are."""
+def _check_parts(cut: Cut, layout: Layout) -> None:
+    """Whether the black boxes, or their parts, are worth learning one by one."""
     outputs = int(layout.outputs[-1])
     if outputs > (longest := 20_000):
-        return f"they have {outputs} outputs, more than {longest}"
-    if layout.widest > WIDEST:
-        return _too_wide(layout.widest)
-    return _no_structure(cut, layout.size)
+        raise Unsplittable(f"they have {outputs} outputs, more than {longest}")
+    _check_widths([layout.widest])
+    _check_number(cut, layout.size)
 
 
-def _too_wide(size: int) -> str:
-    return f"one of them has {size} inputs, more than {WIDEST}"
+def _check_widths(sizes: list[int]) -> None:
+    for size in sizes:
+        if size > WIDEST:
+            raise Unsplittable(f"one of them has {size} inputs, more than {WIDEST}")
 
 
-def _no_structure(cut: Cut, n_factors: int) -> str:
-    if n_factors > 1 or not all(cut.added) or cut.coordinates.priors:
-        return ""
-    if 2 * len(cut.inputs[0].coordinates) > cut.coordinates.dim:
-        return "it is one log likelihood of most of the unknowns"
-    return ""
+def _check_number(cut: Cut, n_factors: int) -> None:
+    alone = n_factors == 1 and all(cut.added) and not cut.coordinates.priors
+    if alone and 2 * len(cut.inputs[0].coordinates) > cut.coordinates.dim:
+        raise Unsplittable("it is one log likelihood of most of the unknowns")
 
 
 def say_whole(model, reason: str) -> None:
     """Say why black boxes are not learned one by one; a model without any has nothing to be said."""
-    boxes, _ = boxes_of(model)
+    boxes = boxes_of(model)
     if boxes:
         what = f"{boxes} black boxes" if boxes > 1 else "black box by itself"
         _log.info("Learning the log density as a whole, not its %s: %s.", what, reason)
 
 
-def boxes_of(model) -> tuple[int, bool]:
-    """How many black boxes there are in the log density of a model; whether one returns predictions."""
+def boxes_of(model) -> int:
+    """How many black boxes there are in the log density of a model."""
     factors = all_factors(model)
     terms = dict(zip([f.name for f in factors], model.logp(factors, sum=False), strict=True))
     try:
-        boxes = find_boxes(terms, model.value_vars)
+        return len(distinct(find_boxes(terms, model.value_vars)))
     except Unsplittable:
-        return 1, False
-    numbers = [term.sum() for term in terms.values()]
-    predict = any(not is_added(v, numbers) for box in boxes for v in box.outputs)
-    return len(distinct(boxes)), predict
+        return 1
 
 
 def describe(cut: Cut, density: FactoredDensity) -> str:

@@ -39,7 +39,7 @@ def renewal(correlation: float | None, refresh_blocks: int | None) -> Renewal:
 
 
 def seed_streams(cells: list, rng: np.random.Generator) -> None:
-    """Give the log density streams of this chain's own, so that ``random_seed`` reproduces the noise too."""
+    """Give the log density streams of its own, spawned by ``rng``, so that ``random_seed`` reproduces the noise too."""
     if cells:
         for cell, generator in zip(cells, rng.spawn(len(cells)), strict=True):
             cell.value = generator

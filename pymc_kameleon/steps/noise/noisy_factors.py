@@ -1,7 +1,7 @@
 """Which factors of a model are noisy, what they depend on, and their standard normals as inputs."""
 
 from collections.abc import Iterable
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pytensor
@@ -14,51 +14,38 @@ from pymc_kameleon.steps.noise.noisy_likelihood import GivenAuxiliary, NoisyLogL
 from pymc_kameleon.steps.pytensor_internals import find_rng_nodes, wrapped_function
 
 
-class Noise(NamedTuple):
-    """The noisy factors of a model and the two parts of its log density."""
+def find_noise(model, step_owns) -> list | None:
+    """The two parts of a noisy log density, the deterministic factors' sum and the noisy ones'; None of any other.
 
-    factors: list  # random variables and potentials whose log density draws random numbers
-    deterministic: Any  # the sum of the other factors; None when nothing is noisy
-    noisy: Any  # the sum of these, likewise
-
-
-def find_noise(model, step_owns) -> Noise:
-    """Find the noisy factors; refuse a step that does not own every variable that they depend on.
-
-    Another step that moves a variable of the noisy factor makes the kept estimate belong to another point, and a fresh
-    one would bias the chain.
+    Refuses a step that does not own every variable that a noisy factor, which draws random numbers, depends on. Another
+    step that moves one of these makes the kept estimate belong to another point, and a fresh one would bias the chain.
     """
-    factors, terms, noisy = factors_of(model)
-    if not any(noisy):
-        return Noise([], None, None)
-    value_vars, owned = set(model.value_vars), set(step_owns)
-    for factor, term, is_noisy in zip(factors, terms, noisy, strict=True):
-        depends_on = {v for v in ancestors([term]) if v in value_vars} if is_noisy else set()
-        if depends_on - owned:
+    factors = factors_of(model)
+    noisy = [(factor, term) for factor, term, is_noisy in factors if is_noisy]
+    if not noisy:
+        return None
+    for factor, term in noisy:
+        beside = set(model.value_vars).intersection(ancestors([term])).difference(step_owns)
+        if beside:
             raise ValueError(
                 f"The log density of {factor.name!r} is a noisy estimate that also depends on "
-                f"{names(depends_on - owned)}, which this step does not sample. The estimate at the current state "
+                f"{names(beside)}, which this step does not sample. The estimate at the current state "
                 "has to be kept, so one step has to own every variable it depends on: pass them all to that step "
                 "(vars=...), and build a step of other variables with pymc_kameleon.pseudo_marginal.step_beside_noise."
             )
-    parts = [
-        sum((t for t, n in zip(terms, noisy, strict=True) if n is kind), start=pt.constant(0.0))
-        for kind in (False, True)
-    ]
-    return Noise([f for f, n in zip(factors, noisy, strict=True) if n], *parts)
+    return [sum((t for _, t, n in factors if n is kind), start=pt.constant(0.0)) for kind in (False, True)]
 
 
-def factors_of(model) -> tuple[list, list, list[bool]]:
-    """The model's factors, their log densities, and whether these are noisy."""
+def factors_of(model) -> list[tuple[Any, Any, bool]]:
+    """(factor, log density, whether that is noisy) for each of the model's."""
     factors = all_factors(model)
     terms = [term.sum() for term in model.logp(factors, sum=False)]
-    return factors, terms, [bool(find_rng_nodes([term])) for term in terms]
+    return [(f, term, bool(find_rng_nodes([term]))) for f, term in zip(factors, terms, strict=True)]
 
 
 def noisy_names(model) -> str:
     """Of the factors that are noisy, for a message; "" where there are none."""
-    factors, _, noisy = factors_of(model)
-    return names(f for f, is_noisy in zip(factors, noisy, strict=True) if is_noisy)
+    return names(factor for factor, _, is_noisy in factors_of(model) if is_noisy)
 
 
 def all_factors(model) -> list:
@@ -68,18 +55,16 @@ def all_factors(model) -> list:
 
 def black_boxes(model) -> list[str]:
     """Names of the model's factors that run code that is neither PyTensor's nor PyMC's: the ones that may raise."""
-    factors, terms, _ = factors_of(model)
     return [
         factor.name
-        for factor, term in zip(factors, terms, strict=True)
+        for factor, term, _ in factors_of(model)
         if any(v.owner is not None and not of_host(v.owner.op) for v in ancestors([term]))
     ]
 
 
 def of_host(op) -> bool:
     """Whether an Op is PyTensor's or PyMC's, and not a user's function that PyTensor's ``wrap_py`` made an Op of."""
-    of_theirs = type(op).__module__.startswith(("pytensor.", "pymc."))
-    return of_theirs and wrapped_function(op) is None
+    return type(op).__module__.startswith(("pytensor.", "pymc.")) and wrapped_function(op) is None
 
 
 def names(variables: Iterable) -> str:
@@ -87,17 +72,11 @@ def names(variables: Iterable) -> str:
     return ", ".join(sorted(str(v.name) for v in variables))
 
 
-def noise_streams(outputs) -> list:
-    """The shared random generators that ``outputs`` draw from, in a fixed order."""
-    return find_rng_nodes(outputs)
-
-
 def work_inputs(outputs) -> list:
     """The shared numbers that say how much work the estimators in ``outputs`` do, in a fixed order."""
-    nodes = {v.owner: None for v in ancestors(outputs) if v.owner is not None}
-    estimators = [n for n in nodes if isinstance(n.op, NoisyLogLikelihood) and n.op.work is not None]
-    found = dict.fromkeys(n.inputs[1] for n in estimators)
-    return [v for v in found if isinstance(v, SharedVariable)]
+    nodes = dict.fromkeys(v.owner for v in ancestors(outputs) if v.owner is not None)
+    found = [n.inputs[1] for n in nodes if isinstance(n.op, NoisyLogLikelihood) and n.op.work is not None]
+    return [v for v in dict.fromkeys(found) if isinstance(v, SharedVariable)]
 
 
 def take_auxiliary(outputs) -> tuple[list, list]:

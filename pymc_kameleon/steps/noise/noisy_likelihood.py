@@ -174,8 +174,7 @@ def _number(fn, value) -> np.ndarray:
 
 
 def _is_positive(number) -> bool:
-    whole = isinstance(number, (int, np.integer)) and not isinstance(number, bool)
-    return whole and number >= 1
+    return isinstance(number, (int, np.integer)) and not isinstance(number, bool) and number >= 1
 
 
 def _shape(given) -> tuple[int, ...]:
@@ -232,8 +231,7 @@ def _noisy_log_likelihood_inplace(fgraph, node):
     op = node.op
     if op.inplace:
         return False
-    inplace = NoisyLogLikelihood(op.fn, op.auxiliary_shape, inplace=True, work=op.work)
-    return inplace.make_node(*node.inputs).outputs
+    return NoisyLogLikelihood(op.fn, op.auxiliary_shape, inplace=True, work=op.work).make_node(*node.inputs).outputs
 
 
 _warned: list = []  # the step that was last warned about, as a weak reference

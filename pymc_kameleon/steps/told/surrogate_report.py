@@ -38,9 +38,7 @@ class Report(NamedTuple):
     @property
     def does_not_cover(self) -> bool:
         """Whether the chain stands too often where the surrogate is too low."""
-        explained = 0.0
-        if self.noise_sd:
-            explained = 0.5 * math.erfc(TOO_LOW / (math.sqrt(2.0) * self.noise_sd))
+        explained = 0.5 * math.erfc(TOO_LOW / (math.sqrt(2.0) * self.noise_sd)) if self.noise_sd else 0.0
         # what noise explains is estimated from a sticky chain: twice the share, half again the variance
         return self.is_known and self.uncovered > WORTH_SAYING + 2.0 * explained
 
@@ -135,9 +133,7 @@ class SurrogateWatch(Watch):
 
     def wanted_tuning(self) -> int | None:
         """None too where it is not the dimension that asks."""
-        if self.step.by_factors or self.step.has_known_points:
-            return None
-        return super().wanted_tuning()
+        return None if self.step.by_factors or self.step.has_known_points else super().wanted_tuning()
 
     def _judge_what_was_learned(self):
         """First what cannot be evaluated, and is not learned either."""
@@ -150,19 +146,16 @@ class SurrogateWatch(Watch):
     def is_frozen(self) -> None:
         """What is wrong with the surrogate, after what is wrong with the noise."""
         super().is_frozen()
-        step = self.step
-        state = step.algorithm_state
+        step, state = self.step, self.step.algorithm_state
         if state is None:
             return
         if step.by_factors:
-            found = step.sampler.stats(state)
-            message = describe_factors(found, state.quality, step.tuning_draws)
+            message = describe_factors(step.sampler.stats(state), state.quality, step.tuning_draws)
             measured = state.quality._asdict()
         elif self._is_of_values and affordable(len(step.position)):
             if state.fit is None:
                 told = advice.no_surrogate(step.evaluations, self.wanted_tuning())
-                kind = WarningType.CONVERGENCE
-                self.add("no surrogate", told, kind, evaluations=step.evaluations)
+                self.add("no surrogate", told, WarningType.CONVERGENCE, evaluations=step.evaluations)
                 return
             report = Report(
                 state.fit.family, float(state.fit.error), float(state.quality.residual_sd),

@@ -50,8 +50,7 @@ class Watch(SamplerWarnings):
         step, density = self.step, self.step.density
         step.check_model()
         if shared := variables_shared(step):
-            told = advice.SAMPLED_TWICE.format(variables=", ".join(shared))
-            self.add("shared variables", told, whole_run=True)
+            self.add("shared variables", advice.SAMPLED_TWICE.format(variables=", ".join(shared)), whole_run=True)
         if not density.noisy and (solved := solved_beside(step)):
             discrete = any(v.name in solved and v.dtype in discrete_types for v in step.model.value_vars)
             told = advice.solved_beside(solved, ", ".join(black_boxes(step.model)), discrete=discrete)
@@ -109,21 +108,18 @@ class Watch(SamplerWarnings):
             return False
         noisy = noisy_names(self.step.model) if density.noisy else ""
         where = advice.where_it_failed(factors, value, density.update({}, x), noisy)
-        told = sentence.format(failed=failures, tried=tried, where=where)
-        self.add("failures", told, failures=failures, tried=tried)
+        self.add("failures", sentence.format(failed=failures, tried=tried, where=where), failures=failures, tried=tried)
         return True
 
     # -- when tuning ends -----------------------------------------------------------------------------
 
     def tuning_ends(self) -> None:
         """Before anything is frozen."""
-        step, density = self.step, self.step.density
-        state = step.life.state
+        step, density, state = self.step, self.step.density, self.step.life.state
         doubt, rivals = state.doubt, state.elsewhere
         if doubt is not None and not settled(doubt):
             height = density.model_log_density(doubt.position, doubt.log_density)
-            told = advice.DID_NOT_ARRIVE.format(evaluations=doubt.evaluations, log_density=height)
-            self.add("arrival", told)
+            self.add("arrival", advice.DID_NOT_ARRIVE.format(evaluations=doubt.evaluations, log_density=height))
         if rivals:
             largest = max(rivals, key=lambda r: r.gain)
             at = density.update({}, step.life.from_arrival(largest.position)[0])
@@ -173,8 +169,7 @@ class Watch(SamplerWarnings):
     def refuse(self, point: dict[str, np.ndarray], value: float) -> None:
         """The chain starts where the log density is not finite, or another step brought it there."""
         factors = self.step.density.offending_factors(self.step.model, point)
-        starts = self.step.position is None
-        raise SamplingError(advice.not_finite(self.speaker, value, factors, point, starts=starts))
+        raise SamplingError(advice.not_finite(self.speaker, value, factors, point, starts=self.step.position is None))
 
     def add_point(self, error: Exception, x: np.ndarray) -> None:
         """Note in an exception of the model's at which point it was raised."""
