@@ -138,7 +138,7 @@ class KamiltonianStep(KernelStep):
 
     def _taken_apart(self, surrogate="values", tune=None, preset=None, **others):
         """The options, with a word and what differs from its defaults for a surrogate that is an object."""
-        for name in others.keys() - CommonOptions.__annotations__.keys() - {"schedule"}:
+        for name in sorted(others.keys() - CommonOptions.__annotations__.keys() - {"schedule"}):
             kinds = [word.title() for word, k in self.variants.items() if name in k.defaults()]
             elsewhere = " or ".join(f"surrogate=pk.{kind}({name}=...)" for kind in kinds)
             raise unknown_option(name, type(self).__name__, signature(type(self)).parameters, elsewhere)

@@ -125,10 +125,10 @@ class Cut:
     def _compile_arguments(self, watched):
         """The raveled arguments of every box as a function of x; boxes within them are given numbers."""
         rng, x = np.random.default_rng(1), pt.vector("x", dtype="float64")
-        outputs = {v for box in self.boxes for v in box.outputs}
+        own, before = {v for row in watched for v in row}, set(ancestors([v for row in watched for v in row]))
         stand_ins = {}
-        for v in outputs - {v for row in watched for v in row}:
-            if any(v in set(ancestors(row)) for row in watched):
+        for v in (v for box in self.boxes for v in box.outputs if v not in own):  # in order: each draws its numbers
+            if v in before:
                 if None in v.type.shape:
                     raise Unsplittable("a black box feeds another one, and its shape is not declared")
                 stand_ins[v] = pt.constant(rng.uniform(0.5, 1.5, v.type.shape), dtype=v.dtype)
