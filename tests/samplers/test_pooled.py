@@ -10,8 +10,7 @@ import pytest
 from pymc_kameleon.numerics import evaluations
 from pymc_kameleon.samplers.arrival import beside as arrival_beside
 from pymc_kameleon.samplers.arrival import phase as arrival
-from pymc_kameleon.samplers.kamiltonian.values import sampler as value_kamiltonian
-from pymc_kameleon.samplers.kamiltonian.values.sampler import SAMPLER
+from pymc_kameleon.samplers.kamiltonian.values.sampler import SAMPLER, ValueKamiltonian
 from pymc_kameleon.samplers.pooled import ahead as pooled_ahead
 from pymc_kameleon.samplers.pooled import chains as pooled_chains
 from pymc_kameleon.samplers.pooled import climbs, elite, learning, production
@@ -74,7 +73,7 @@ def test_with_estimates_made_anew_they_do_not():
 
 @pytest.mark.slow
 def test_without_the_shares_in_the_ratio_they_do_not(monkeypatch):
-    monkeypatch.setattr(value_kamiltonian, "log_ratio", lambda state, proposal, there: proposal.log_q_ratio)
+    monkeypatch.setattr(ValueKamiltonian, "log_ratio", lambda _, state, point, proposal, there: proposal.log_q_ratio)
     assert change(noise=0.0) > 10
 
 
@@ -364,7 +363,7 @@ def test_frozen_members_have_the_shares_of_where_they_are(with_a_sentinel_far_aw
     assert hub.learning is None
     for member in found:
         x, y = member.point.position, BANANA.numba_log_density(member.point.position)
-        fresh = value_kamiltonian.ValueKamiltonian().place(hub, Point(x, y))
+        fresh = SAMPLER.place(hub, Point(x, y))
         assert member.state.share == fresh.share
         assert member.state.current.log_density == fresh.current.log_density == y
     assert found[3].state.share < 0.5 < found[0].state.share
