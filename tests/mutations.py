@@ -335,7 +335,7 @@ MUTATIONS = [
     Mutation("samplers/kamiltonian/factors/climb", "    if not (promised >= 0.0 and np.isfinite(found.x).all()):", "    if False:",
              "factors: a search that got lost ends the climb", "test_factored_kamiltonian.py -k lost"),
     Mutation("samplers/kamiltonian/factors/learning", "QUANTILE, axis=0)", "0.25, axis=0)",
-             "behind black boxes a small sd is centred by the bulk", "test_factored_kamiltonian.py -k into_the_neck"),
+             "behind black boxes a small sd is centred by the bulk", "test_factored_kamiltonian.py -k centring_follows"),
     Mutation("steps/base", "0.0 if value == -math.inf else math.nan  #", "0.0  #",
              "a failure is an estimate of zero", "test_estimator_work.py -k fails"),
     Mutation("samplers/noise_probe", "if math.isnan(value) or math.isnan(probe.first[0]):", "if False:",

@@ -5,6 +5,9 @@ import pytest
 
 from pymc_kameleon.samplers.arrival import phase as arrival
 from pymc_kameleon.samplers.arrival import search as arrival_search
+from tests.samplers.test_arrival import run
+
+HERE = np.array([0.5, -0.5])
 
 
 def two_modes(difference, distance=12.0):
@@ -19,10 +22,9 @@ def two_modes(difference, distance=12.0):
     return log_density
 
 
-def arrive(log_density, start, looks, seed=0, budget=None):
-    rng = np.random.default_rng(seed)
-    start = np.asarray(start, dtype=float)
-    state = arrival_search.init(start, log_density(start), looks=looks, budget=budget)
+def arrive(log_density, looks=None, budget=None):
+    rng = np.random.default_rng(0)
+    state = arrival_search.init(HERE, log_density(HERE), looks=looks, budget=budget)
     while not state.done:
         point = state.propose(rng)
         state = state.tell(rng, point, log_density(point))
@@ -31,7 +33,7 @@ def arrive(log_density, start, looks, seed=0, budget=None):
 
 @pytest.mark.parametrize(("difference", "where"), [(40.0, 12.0), (5.0, 0.0), (-40.0, 0.0)])
 def test_a_chain_leaves_only_for_a_mode_that_is_far_higher(difference, where):
-    state = arrive(two_modes(difference), [0.5, -0.5], [[12.5, 11.0]])
+    state = arrive(two_modes(difference), [[12.5, 11.0]])
     assert state.arrived
     assert len(state.climbs) == 2
     assert np.abs(state.position - where).max() < 5.0
@@ -40,20 +42,15 @@ def test_a_chain_leaves_only_for_a_mode_that_is_far_higher(difference, where):
 
 def test_without_looks_it_is_the_arrival():
     log_density = two_modes(40.0)
-    searched = arrive(log_density, [0.5, -0.5], None)
-    rng, x = np.random.default_rng(0), np.array([0.5, -0.5])
-    state = arrival.init(x, log_density(x))
-    while not state.done:
-        point = arrival.propose(rng, state)
-        state = arrival.tell(rng, state, point, log_density(point))
+    searched, state = arrive(log_density), run(log_density, HERE)
     np.testing.assert_array_equal(searched.positions, state.positions)
     np.testing.assert_array_equal(searched.position, state.position)
 
 
 def test_a_climb_that_comes_to_a_known_place_ends():
     """It has found nothing new: far fewer evaluations than an arrival, and they are kept."""
-    alone = arrive(two_modes(-1e4), [0.5, -0.5], None)
-    twice = arrive(two_modes(-1e4), [0.5, -0.5], [[0.3, 3.0]])
+    alone = arrive(two_modes(-1e4))
+    twice = arrive(two_modes(-1e4), [[0.3, 3.0]])
     assert alone.evaluations < twice.evaluations < alone.evaluations + 15
     evaluated = twice.learned()["evaluated"]
     assert evaluated.size == twice.evaluations - 1
@@ -62,7 +59,7 @@ def test_a_climb_that_comes_to_a_known_place_ends():
 
 @pytest.mark.parametrize(("higher", "leaves"), [(30.0, True), (8.0, False)])
 def test_a_climb_that_ran_out_of_budget_counts_by_its_height(higher, leaves):
-    state = arrive(two_modes(40.0), [0.5, -0.5], None)
+    state = arrive(two_modes(40.0))
     own = state.climbs[0]
     there = np.array([12.5, 12.0])
     other = arrival.stop(arrival.init(there, own.log_densities.max() + higher))
@@ -74,7 +71,7 @@ def test_a_climb_that_ran_out_of_budget_counts_by_its_height(higher, leaves):
 
 
 def test_looks_have_a_budget():
-    state = arrive(two_modes(40.0), [0.5, -0.5], 12.0 + np.ones((20, 2)), budget=60)
+    state = arrive(two_modes(40.0), 12.0 + np.ones((20, 2)), budget=60)
     assert state.evaluations <= 61 + 30 + 1
 
 
@@ -86,13 +83,13 @@ def test_positions_are_those_that_were_evaluated():
         seen.append(np.array(x))
         return log_density(x)
 
-    state = arrive(recording, [0.5, -0.5], [[12.5, 11.0], [-3.0, 4.0]])
+    state = arrive(recording, [[12.5, 11.0], [-3.0, 4.0]])
     np.testing.assert_array_equal(state.positions, seen)
     np.testing.assert_array_equal(state.log_densities, [log_density(x) for x in seen])
 
 
 def looks_taken(log_density, looks):
-    return len(arrive(log_density, [0.5, -0.5], looks).climbs) - 1
+    return len(arrive(log_density, looks).climbs) - 1
 
 
 def test_more_looks_only_where_something_else_was_found():

@@ -2,6 +2,7 @@
 
 import itertools
 import math
+from functools import cache
 from types import SimpleNamespace
 
 import numpy as np
@@ -50,44 +51,44 @@ def test_the_jacobian_and_the_wall_are_those_of_the_emulator(far, added, nearest
     point = far * w[0]
     outputs, jacobian, penalty, slope = emulate(found.emulator, point)
     assert (penalty > 0.0) == (far > 1.0)
-    n = len(outputs)
-    by_w, by_wall = np.zeros((n, 6)), np.zeros(6)
-    for i in range(6):
-        h = np.zeros(6)
-        h[i] = 1e-6
+    n, by_w, by_wall = len(outputs), [], []
+    for h in 1e-6 * np.eye(6):
         above, below = emulate(found.emulator, point + h), emulate(found.emulator, point - h)
-        by_w[:, i] = (above[0] - below[0]) / 2e-6
-        by_wall[i] = (above[2] - below[2]) / 2e-6
+        by_w.append((above[0] - below[0]) / 2e-6)
+        by_wall.append((above[2] - below[2]) / 2e-6)
     dense = np.zeros((n, 6))
     np.add.at(dense, (np.arange(n)[:, None], layout.columns), jacobian)
-    np.testing.assert_allclose(dense, by_w, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(dense.T, by_w, rtol=1e-5, atol=1e-6)
     np.testing.assert_allclose(slope, by_wall, rtol=1e-5, atol=1e-5)
     assert np.isfinite(outputs).all()
 
 
-def one_factor(coefficients, added):
-    """A polynomial in one input, trusted between -2 and 2."""
-    n = len(coefficients)
+def quadratics(coefficients, *, radius, centre=0.0, scale=1.0, added=True, straight=False):
+    """Quadratics in one input each, from their ``coefficients`` (k, 3), trusted within ``radius``."""
+    k, n = len(coefficients), 3 * len(coefficients)
     return Emulator(
-        inputs=np.arange(2), outputs=np.arange(2), centre=np.zeros(1), scale=np.ones(1),
-        knots=np.array([[-np.inf, np.inf]]), whitening=np.ones((1, 1, 1)),
-        radius=np.array([2.0]), added=np.array([added]),
-        first=np.array([0, n]), variables=np.zeros((n, 3), dtype=np.int64),
-        powers=np.array([[i, 0, 0] for i in range(n)]), coefficients=np.array(coefficients),
-        start=np.array([0, n]), splines=assemble([None], 1), straight=True,
+        inputs=np.arange(k + 1), outputs=np.arange(k + 1), centre=np.zeros(k) + centre, scale=np.ones(k) * scale,
+        knots=np.tile([-np.inf, np.inf], (k, 1)), whitening=np.ones((k, 1, 1)), radius=np.ones(k) * radius,
+        added=np.full(k, added), first=np.arange(0, n + 1, 3), variables=np.zeros((n, 3), dtype=np.int64),
+        powers=np.array([[0, 0, 0], [1, 0, 0], [2, 0, 0]] * k), coefficients=np.ravel(coefficients).astype(float),
+        start=np.arange(0, n + 1, 3), splines=assemble([None] * k, 1), straight=straight,
     )  # fmt: skip
 
 
-@pytest.mark.parametrize(("added", "straight", "want"), [(True, True, -6.0), (False, True, -6.0), (True, False, -2.0)])
-def test_beyond_the_ball_is_the_tangent_but_in_a_climb(added, straight, want):
-    falling = one_factor([0.0, 0.0, -0.5], added)._replace(straight=straight)
-    assert emulate(falling, np.array([-4.0]))[0] == pytest.approx(want)
-
-
-@pytest.mark.parametrize(("added", "want"), [(True, 2.0), (False, 6.0)])
-def test_a_log_likelihood_does_not_rise_beyond_the_ball(added, want):
-    rising = one_factor([0.0, 0.0, 0.5], added)
-    assert emulate(rising, np.array([4.0]))[0] == pytest.approx(want)
+@pytest.mark.parametrize(
+    ("curvature", "added", "straight", "want"),
+    [
+        (-0.5, True, True, -6.0),
+        (-0.5, False, True, -6.0),
+        (-0.5, True, False, -2.0),
+        (0.5, True, True, 2.0),  # a log likelihood does not rise
+        (0.5, False, True, 6.0),
+    ],
+)
+def test_beyond_the_ball_is_the_tangent_but_in_a_climb(curvature, added, straight, want):
+    found = quadratics([[0.0, 0.0, curvature]], radius=2.0, added=added, straight=straight)
+    for side in (-4.0, 4.0):
+        assert emulate(found, np.array([side]))[0] == pytest.approx(want)
 
 
 def test_a_surrogate_is_not_too_low_in_the_tails():
@@ -177,41 +178,36 @@ def test_what_is_learned_exactly_is_trusted_everywhere(bend):
 # --- exactness ------------------------------------------------------------------------------------
 
 
-def bad_emulator():
-    """Quadratics that have little to do with the black boxes, and a wall in the middle of the posterior."""
-    return Emulator(
-        inputs=np.arange(3), outputs=np.arange(3), centre=np.array([1.5, -1.0]),
-        scale=np.array([0.7, 1.6]), knots=np.tile([-np.inf, np.inf], (2, 1)), whitening=np.ones((2, 1, 1)),
-        radius=np.array([0.8, 1.1]),
-        added=np.ones(2, dtype=bool), first=np.array([0, 3, 6]), variables=np.zeros((6, 3), dtype=np.int64),
-        powers=np.array([[0, 0, 0], [1, 0, 0], [2, 0, 0]] * 2),
-        coefficients=np.array([0.3, 1.2, -0.1, -0.4, -1.0, -0.1]), start=np.array([0, 3, 6]),
-        splines=assemble([None, None], 1), straight=False,
-    )  # fmt: skip
-
-
-BEYOND = bad_emulator()._replace(straight=True)  # along tangents
+# little to do with the black boxes, and a wall in the middle of the posterior
+BAD = quadratics([[0.3, 1.2, -0.1], [-0.4, -1.0, -0.1]], centre=[1.5, -1.0], scale=[0.7, 1.6], radius=[0.8, 1.1])
+BEYOND = BAD._replace(straight=True)  # along tangents
 # of one factor, and it has little to do with the black box either; the balls are wide, so that it counts
+SPLINE = Spline(np.array([[-1.0], [0.2], [1.3]]), np.array([[0.2], [-0.5], [0.3]]), np.zeros((0, 1)))
 BENT = BEYOND._replace(
-    knots=np.array([[0.5, np.inf], [-np.inf, 0.0]]),
-    radius=np.array([2.5, 1.1]),
-    splines=assemble(
-        [Spline(np.array([[-1.0], [0.2], [1.3]]), np.array([[0.2], [-0.5], [0.3]]), np.zeros((0, 1))), None], 1
-    ),
-)  # fmt: skip
+    knots=np.array([[0.5, np.inf], [-np.inf, 0.0]]), radius=np.array([2.5, 1.1]), splines=assemble([SPLINE, None], 1)
+)
+EMULATORS = {"walls": BAD, "tangents": BEYOND, "splines": BENT}
+
+NOWHERE = 6.0  # where no chain comes to
 
 
-@pytest.fixture(scope="module")
+def raising(u, centring, w, outputs, jacobian, slope, slope_error):
+    if u[0] == NOWHERE:
+        raise ValueError
+    return known_of_toy(u, centring, w, outputs, jacobian, slope, slope_error)
+
+
+@cache
 def compiled_toy():
-    """Compiling takes seconds."""
-    return CompiledToy()
+    """Compiling takes seconds. What is compiled are the lines that Python runs, with which it is compared below."""
+    return CompiledToy(known=raising)
 
 
-def frozen(sampler, rng, centring, typical=1.5):
+def frozen(sampler, rng, centring, typical=1.5, emulator="walls"):
     """A frozen state with a bad surrogate, a bad metric and bad shares."""
     toy = sampler.known
     metric = np.array([[0.6, 0, 0, 0], [-0.4, 1.0, 0, 0], [0.2, 0.1, 0.8, 0], [0, 0.3, -0.2, 0.9]])
-    surface = Surface(bad_emulator(), centring * toy.movable, metric, 0.35)
+    surface = Surface(EMULATORS[emulator], centring * toy.movable, metric, 0.35)
     state = sampler.init(rng, np.zeros(4))
     return state._replace(
         surface=surface, learning=None, mixture=trust.Mixture(0.1, typical, 0.5),
@@ -242,57 +238,66 @@ class NoSurrogate(FactoredKamiltonian):
         return proposal._replace(log_q_ratio=0.0) if proposal.carry.evaluated else proposal
 
 
-def scores(sampler, toy, centring, chains, steps=3, typical=1.5, seed=6):
-    rng = np.random.default_rng(seed)
-    starts = toy.draw(rng, chains)
-    state = frozen(sampler, rng, centring, typical)
-    ends = run_transitions(rng, Held(sampler, state), toy, starts, steps)
+def largest_z(kind, chains, steps=3, centring=0.5, **wrong):
+    rng, toy = np.random.default_rng(6), compiled_toy()
+    starts, sampler = toy.draw(rng, chains), kind(known=toy)
+    ends = run_transitions(rng, Held(sampler, frozen(sampler, rng, centring, **wrong)), toy, starts, steps)
     assert (ends != starts).any(axis=1).mean() > 0.3  # the test tests something
-    return two_sample_z(ends, starts, toy)
-
-
-@pytest.mark.parametrize("centring", [0.5, *(pytest.param(c, marks=pytest.mark.slow) for c in (0.0, 1.0))])
-def test_chains_are_exact_whatever_the_emulators(centring):
-    toy = Toy()
-    assert np.abs(scores(FactoredKamiltonian(known=toy), toy, centring, 1200)).max() < 4.5
-
-
-@pytest.mark.parametrize("emulator", [bad_emulator(), BEYOND, BENT], ids=["walls", "tangents", "splines"])
-def test_compiled_chains_are_exact(monkeypatch, compiled_toy, emulator):
-    monkeypatch.setattr(f"{__name__}.bad_emulator", lambda: emulator)
-    assert np.abs(scores(FactoredKamiltonian(known=compiled_toy), compiled_toy, 0.5, 2400)).max() < 4.5
+    return np.abs(two_sample_z(ends, starts, toy)).max()
 
 
 @pytest.mark.parametrize(
-    ("control", "typical", "chains"),
-    [(NoSurrogate, 4.0, 2000), pytest.param(NoShares, 2.0, 6000, marks=pytest.mark.slow)],
+    ("emulator", "centring"),
+    [*((name, 0.5) for name in EMULATORS), *(pytest.param("walls", c, marks=pytest.mark.slow) for c in (0.0, 1.0))],
 )
-def test_the_compiled_controls_fail(compiled_toy, control, typical, chains):
-    assert np.abs(scores(control(known=compiled_toy), compiled_toy, 0.0, chains, 8, typical)).max() > 10.0
+def test_chains_are_exact_whatever_the_emulators(emulator, centring):
+    assert largest_z(FactoredKamiltonian, 2400, centring=centring, emulator=emulator) < 4.5
 
 
-@pytest.mark.parametrize("emulator", [bad_emulator(), BEYOND, BENT], ids=["walls", "tangents", "splines"])
-def test_compiled_is_what_python_is(monkeypatch, compiled_toy, emulator):
+@pytest.mark.slow
+def test_a_wrong_slope_of_the_known_part_costs_speed_only(monkeypatch):
+    monkeypatch.setattr(compiled_toy(), "slope_error", -0.5)
+    assert largest_z(FactoredKamiltonian, 2400) < 4.5
+
+
+@pytest.mark.parametrize(
+    ("control", "centring", "typical", "chains"),
+    [
+        (NoJacobian, 1.0, -2.0, 1200),
+        (NoSurrogate, 0.0, 4.0, 2000),
+        pytest.param(NoShares, 0.0, 2.0, 6000, marks=pytest.mark.slow),
+    ],
+)
+def test_the_controls_fail(control, centring, typical, chains):
+    assert largest_z(control, chains, 8, centring, typical=typical) > 10.0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("typical", [2.0, 4.0])
+def test_chains_are_exact_where_the_controls_are_not(typical):
+    assert largest_z(FactoredKamiltonian, 6000, 8, 0.0, typical=typical) < 4.5
+
+
+@pytest.mark.parametrize("emulator", EMULATORS)
+def test_compiled_is_what_python_is(monkeypatch, emulator):
     """Up to rounding, wherever the point is; what is shared is what it is now."""
-    monkeypatch.setattr(f"{__name__}.bad_emulator", lambda: emulator)
-    toy, moved, longest = Toy(), 0, 0
-    surface = frozen(FactoredKamiltonian(known=toy), np.random.default_rng(7), 0.5).surface
+    toys, moved, longest = (Toy(), compiled_toy()), 0, 0
+    surface = frozen(FactoredKamiltonian(known=toys[0]), np.random.default_rng(7), 0.5, emulator=emulator).surface
     for seed in range(100):
-        toy.slope_error = 1.0 if seed < 50 else 0.5
-        monkeypatch.setattr(compiled_toy, "slope_error", toy.slope_error)
+        for toy in toys:
+            monkeypatch.setattr(toy, "slope_error", 1.0 if seed < 50 else 0.5)
         u = np.random.default_rng(seed).standard_normal(4) * (1e3 if seed % 10 == 9 else 1.0)
-        starts = [spot(known, surface, u, 0.7) for known in (toy, compiled_toy)]
+        starts = [spot(toy, surface, u, 0.7) for toy in toys]
         for a, b in zip(starts[0][1:], starts[1][1:], strict=True):
             np.testing.assert_allclose(a, b, rtol=1e-11, atol=1e-12)
-        found = [
-            run(np.random.default_rng(seed), known, surface, start, ARMS[seed % 5], 0.7)
-            for known, start in zip((toy, compiled_toy), starts, strict=True)
-        ]
-        assert (found[0].moved, found[0].gradients) == (found[1].moved, found[1].gradients)
-        assert found[0].diverging == found[1].diverging
-        np.testing.assert_allclose(found[0].end.u, found[1].end.u, rtol=1e-8, atol=1e-9)
-        np.testing.assert_allclose(found[0].accept_prob, found[1].accept_prob, rtol=1e-7, atol=1e-9)
-        moved, longest = moved + found[0].moved, max(longest, found[0].gradients)
+        one, other = (
+            run(np.random.default_rng(seed), toy, surface, start, ARMS[seed % 5], 0.7)
+            for toy, start in zip(toys, starts, strict=True)
+        )
+        assert (one.moved, one.gradients, one.diverging) == (other.moved, other.gradients, other.diverging)
+        np.testing.assert_allclose(one.end.u, other.end.u, rtol=1e-8, atol=1e-9)
+        np.testing.assert_allclose(one.accept_prob, other.accept_prob, rtol=1e-7, atol=1e-9)
+        moved, longest = moved + one.moved, max(longest, one.gradients)
     assert moved > 60
     assert longest > 30
 
@@ -302,7 +307,7 @@ def test_small_steps_enter_the_narrow_end_of_a_funnel(monkeypatch, steps, enter)
     """As often as they leave it, by reversibility: from exact draws with l = -1.8, where the tuned step is unstable."""
     monkeypatch.setattr("pymc_kameleon.samplers.kamiltonian.factors.surface.varied", steps)
     toy, rng, probabilities = Toy(), np.random.default_rng(1), []
-    flat = bad_emulator()._replace(radius=np.full(2, 1e3), coefficients=np.zeros(6))
+    flat = quadratics(np.zeros((2, 3)), radius=1e3)
     surface = Surface(flat, np.ones(4), np.eye(4), 0.6)  # centred: the prior's funnel
     for _ in range(2000):
         mu = rng.standard_normal()
@@ -316,17 +321,10 @@ def test_small_steps_enter_the_narrow_end_of_a_funnel(monkeypatch, steps, enter)
 
 def test_what_the_known_part_raises_is_raised(monkeypatch):
     """It does not cross a function pointer: Python is asked, and says what it was."""
-
-    def raising(u, centring, w, outputs, jacobian, slope, slope_error):
-        if u[0] > 5.0:
-            raise ValueError
-        return known_of_toy(u, centring, w, outputs, jacobian, slope, slope_error)
-
-    toy = CompiledToy(known=raising)
+    toy, seen = compiled_toy(), []
     surface = frozen(FactoredKamiltonian(known=toy), np.random.default_rng(7), 0.5).surface
-    seen = []
     monkeypatch.setattr("sys.unraisablehook", lambda given: seen.append(given.exc_type))
-    near, far = np.zeros(4), np.array([6.0, 0.0, 0.0, 0.0])
+    near, far = np.zeros(4), np.array([NOWHERE, 0.0, 0.0, 0.0])
     assert spot(toy, surface, near).value == pytest.approx(spot(Toy(), surface, near).value, rel=1e-12)
     assert not seen
     assert spot(toy, surface, far).value == spot(Toy(), surface, far).value
@@ -340,51 +338,19 @@ def test_what_the_known_part_raises_is_raised(monkeypatch):
         spot(toy, surface, far)
 
 
-@pytest.mark.slow
-def test_a_wrong_slope_of_the_known_part_costs_speed_only():
-    toy = Toy()
-    toy.slope_error = -0.5
-    assert np.abs(scores(FactoredKamiltonian(known=toy), toy, 0.5, 1200)).max() < 4.5
-
-
-@pytest.mark.parametrize(
-    ("control", "centring", "typical", "chains"),
-    [
-        (NoJacobian, 1.0, -2.0, 1200),
-        pytest.param(NoSurrogate, 0.0, 4.0, 3000, marks=pytest.mark.slow),
-        pytest.param(NoShares, 0.0, 2.0, 6000, marks=pytest.mark.slow),
-    ],
-)
-def test_the_controls_fail(control, centring, typical, chains):
-    toy = Toy()
-    assert np.abs(scores(control(known=toy), toy, centring, chains, 8, typical)).max() > 10.0
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("typical", [2.0, 4.0])
-def test_chains_are_exact_where_the_controls_are_not(typical):
-    toy = Toy()
-    assert np.abs(scores(FactoredKamiltonian(known=toy), toy, 0.0, 6000, 8, typical)).max() < 4.5
-
-
 def test_transitions_are_reversible_with_respect_to_the_surrogate():
     """One trajectory backwards: the same energy error with the other sign, and home again."""
     toy, rng = Toy(), np.random.default_rng(7)
     state = frozen(FactoredKamiltonian(known=toy), rng, 0.5)
 
-    class Fixed:
-        def __init__(self, momentum):
-            self.momentum = momentum
-
-        def standard_normal(self, shape):
-            return self.momentum[None]
-
-        def random(self, shape):
-            return np.array([[0.5, 0.5, 0.0]])  # always accepted, unless impossible
+    def given(momentum):
+        """Random numbers; always accepted, unless impossible."""
+        uniforms = np.array([[0.5, 0.5, 0.0]])
+        return SimpleNamespace(standard_normal=lambda shape: momentum[None], random=lambda shape: uniforms)
 
     momentum = 0.5 * rng.standard_normal(4)
     start = spot(toy, state.surface, 0.2 * rng.standard_normal(4))
-    there = run(Fixed(momentum), toy, state.surface, start, ARMS[1])
+    there = run(given(momentum), toy, state.surface, start, ARMS[1])
     assert there.moved
     # the momentum at the end, from the energies: go on from there with the opposite one
     b, step = state.surface.metric, varied(state.surface.step_size, 0.5)
@@ -395,7 +361,7 @@ def test_transitions_are_reversible_with_respect_to_the_surrogate():
         g = spot(toy, state.surface, u).gradient
         p = p + 0.5 * step * b.T @ g
     np.testing.assert_allclose(u, there.end.u, rtol=1e-10)
-    back = run(Fixed(-p), toy, state.surface, there.end, ARMS[1])
+    back = run(given(-p), toy, state.surface, there.end, ARMS[1])
     np.testing.assert_allclose(back.end.u, start.u, rtol=1e-9, atol=1e-10)
     np.testing.assert_allclose(back.energy_error, -there.energy_error, rtol=1e-8)
 
@@ -416,7 +382,7 @@ def test_u_and_v_are_each_others_inverses(centring):
 
 
 def cold_chain(seed, tune, draws):
-    toy, rng = Toy(), np.random.default_rng(seed)
+    toy, rng = compiled_toy(), np.random.default_rng(seed)
     sampler = FactoredKamiltonian(known=toy, tune=tune)
     found = chain.run(rng, sampler, toy, rng.uniform(-2.0, 2.0, 4), tune=tune, n=draws)
     return sampler, found.state, found.draws
@@ -440,28 +406,16 @@ def test_from_a_cold_start_in_300_draws():
 
 def test_centring_follows_what_the_data_know():
     """Of a group with a wide likelihood nothing is known; one with a narrow one is known better than its prior."""
-    toy = Toy()
-    emulator = bad_emulator()._replace(
-        radius=np.full(2, 50.0), coefficients=np.array([0.0, 0.0, -0.001, 0.0, 0.0, -200.0])
-    )
+    toy, emulator = Toy(), BAD._replace(radius=np.full(2, 50.0), coefficients=np.array([0, 0, -0.001, 0, 0, -200.0]))
     surface = Surface(emulator, np.zeros(4), 0.1 * np.eye(4), 0.1)
-    path = np.tile([0.0, 0.0, 0.5, 0.5], (30, 1))
+    path = np.tile([0.0, 0.0, 0.5, 0.5], (learn.ROWS, 1))
     chosen = learn.choose_centring(toy, surface, path)
     assert list(chosen[:3]) == [0.0, 0.0, 0.0]
     assert 0.9 < chosen[3] <= 0.95
     again = learn.choose_centring(toy, surface._replace(centring=chosen), path)
     np.testing.assert_allclose(again, chosen, atol=0.02)  # whatever the coordinates it is seen in
-
-
-def test_what_may_follow_into_the_neck_is_centred_by_where_it_is_narrow():
-    """Where sigma is a hundredth, in an eighth of a free run, the data know little: a quartile sees nothing of it."""
-    toy = Toy()
-    emulator = bad_emulator()._replace(
-        radius=np.full(2, 50.0), coefficients=np.array([0.0, 0.0, -0.001, 0.0, 0.0, -200.0])
-    )
-    surface = Surface(emulator, np.zeros(4), 0.1 * np.eye(4), 0.1)
-    path = np.tile([0.0, 0.0, 0.5, 0.5], (learn.ROWS, 1))
-    assert learn.choose_centring(toy, surface, path)[3] > 0.9
+    # What may follow into the neck is centred by where it is narrow: where sigma is a hundredth, in an eighth of a free
+    # run, the data know little, and a quartile sees nothing of it.
     path[::8, 1] = math.log(0.01)
     assert learn.choose_centring(toy, surface, path)[3] < 0.2
 
@@ -480,7 +434,7 @@ def looked_at(heights):
 def test_a_free_run_on_a_peak_that_is_not_there_is_noticed(peak, lost):
     toy, learning = looked_at([-3.0, -1.0, -np.inf, np.nan] * 40)
     coefficients = np.array([peak, 0.0, -0.1, 0.0, 0.0, -0.1])
-    surface = Surface(bad_emulator()._replace(coefficients=coefficients), np.zeros(4), np.eye(4), 0.3)
+    surface = Surface(BAD._replace(coefficients=coefficients), np.zeros(4), np.eye(4), 0.3)
     path = np.tile([0.0, -1.0, 0.1, 0.1], (30, 1))
     assert learn.is_lost(toy, surface, path, learning) == lost
     assert not learn.is_lost(toy, surface, None, learning)
@@ -514,25 +468,27 @@ def test_after_a_peak_every_fit_is_careful(monkeypatch):
 # --- whether it has arrived -----------------------------------------------------------------------
 
 
-def ended(start, tune, seed=0):
+def ended(start, tune, seed):
     """The quality of a chain whose climb ends after one round, wherever it is."""
-    toy, rng = Toy(), np.random.default_rng(seed)
-    sampler = FactoredKamiltonian(known=toy)
-    return chain.run(rng, sampler, toy, np.array(start), tune=tune, n=1).state.quality
+    toy, rng = compiled_toy(), np.random.default_rng(seed)
+    return chain.run(rng, FactoredKamiltonian(known=toy), toy, start, tune=tune, n=1).state.quality
+
+
+@pytest.fixture
+def one_round(monkeypatch):
+    """Climbs end after that."""
+    monkeypatch.setattr(climb, "ROUNDS", 1)
+    monkeypatch.setattr(climb, "CALM", 100)
 
 
 @pytest.mark.parametrize("seed", range(2))
-def test_a_chain_whose_climb_was_cut_short_may_have_arrived(monkeypatch, seed):
-    monkeypatch.setattr(climb, "ROUNDS", 1)
-    monkeypatch.setattr(climb, "CALM", 100)
+def test_a_chain_whose_climb_was_cut_short_may_have_arrived(one_round, seed):
     assert ended([1.0, -1.0, -0.5, 0.5], 200, seed).arrived
 
 
 @pytest.mark.parametrize("tune", [17, 20])  # when its climb ends, and after some draws more
-def test_a_chain_that_is_far_away_has_not_arrived(monkeypatch, tune):
+def test_a_chain_that_is_far_away_has_not_arrived(one_round, monkeypatch, tune):
     """It stands 60 nats and more too low; few chains do, whose trajectories find the way in two draws."""
-    monkeypatch.setattr(climb, "ROUNDS", 1)
-    monkeypatch.setattr(climb, "CALM", 100)
     monkeypatch.setattr(climb, "WIDEST", 0.1)
     quality = ended([9.0, 1.0, 30.0, -30.0], tune, seed=3)
     assert quality.refits > 0  # it was judged
@@ -552,7 +508,7 @@ def test_a_search_that_gets_lost_promises_nothing(monkeypatch):
     """It once promised -10^10, which was taken for the end of a climb."""
     lost = SimpleNamespace(x=np.full(4, 2.0), fun=1e10)
     monkeypatch.setattr("scipy.optimize.minimize", lambda *_args, **_options: lost)
-    surface = Surface(bad_emulator(), np.zeros(4), np.eye(4), 0.1)
+    surface = Surface(BAD, np.zeros(4), np.eye(4), 0.1)
     goal, promised = climb.target(Toy(), surface, np.zeros(4), 0.5)
     assert math.isnan(promised)
     np.testing.assert_array_equal(goal, np.zeros(4))
@@ -565,7 +521,7 @@ def test_a_search_that_gets_lost_promises_nothing(monkeypatch):
 @pytest.mark.parametrize("bad", [math.inf, -math.inf, math.nan])
 def test_inputs_that_are_no_numbers_have_a_penalty_that_is_none(bad, straight):
     """So that the surrogate has no value there, and nobody has to look at the inputs."""
-    emulator = bad_emulator()._replace(straight=straight)
+    emulator = BAD._replace(straight=straight)
     assert math.isfinite(emulate(emulator, np.array([5.0, -5.0]))[2])
     assert not math.isfinite(emulate(emulator, np.array([bad, -5.0]))[2])
     assert not math.isfinite(emulate(emulator, np.array([5.0, bad]))[2])

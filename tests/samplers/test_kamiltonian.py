@@ -13,7 +13,7 @@ from pymc_kameleon.steps import KamiltonianStep
 from pymc_kameleon.surrogates.scores import choose as ks
 from pymc_kameleon.surrogates.scores import objective as score_matching
 from tests import step_tester as tester
-from tests.support.chains import run_transitions, scored, two_sample_z
+from tests.support.chains import largest_change, run_transitions, scored, through, two_sample_z
 
 each_family = pytest.mark.parametrize("family", ["lite", "finite"])
 # the negative controls that differ little between the families: one of them in the fast suite
@@ -106,23 +106,14 @@ def test_log_q_ratio_changes_sign_on_the_way_back(family, dim):
     rng = np.random.default_rng(4)
     x = draw(rng, 1, dim)[0]
 
-    class Fixed:
-        """A generator that hands out given numbers."""
-
-        def __init__(self, momentum):
-            self.momentum = momentum
-
-        def random(self):
-            return 0.5
-
-        def standard_normal(self, size):
-            return self.momentum
+    def given(momentum):
+        return SimpleNamespace(random=lambda: 0.5, standard_normal=lambda size: momentum)
 
     p = rng.standard_normal(dim)
-    there = state.propose(Fixed(p), x)
+    there = state.propose(given(p), x)
     z = np.linalg.solve(state.factor, x - state.centre)
     _, turned, _ = ks.leapfrog(z, p, state.fitted.surrogate, there.carry.path.step_size, 5)
-    back = state.propose(Fixed(-turned), there.position)
+    back = state.propose(given(-turned), there.position)
     np.testing.assert_allclose(back.position, x, rtol=1e-10, atol=1e-10)
     np.testing.assert_allclose(back.log_q_ratio, -there.log_q_ratio, rtol=1e-8, atol=1e-10)
     assert there.log_q_ratio != 0.0
@@ -178,23 +169,17 @@ def test_with_a_wrong_ratio_it_fails(family, sign):
 
 @pytest.mark.parametrize(("refresh", "low", "high"), [(False, 0.0, 4.5), (True, 10.0, math.inf)])
 def test_with_a_noisy_log_density_it_is_exact_and_with_a_refreshed_estimate_it_is_not(refresh, low, high):
-    """From exact draws: the estimate that a chain retains is tilted, N(s^2 / 2, s^2) beside the log density."""
-    rng, noise = np.random.default_rng(8), 2.0
-    state = mediocre("finite", random_walk_share=0.8)
+    noise, rng = 2.0, np.random.default_rng(9)
 
-    def estimate(x):
-        return log_density(x) + noise * rng.standard_normal() - 0.5 * noise**2
+    def made_anew(state, x, y, proposal, new):
+        """In place of the one that is retained."""
+        fresh = log_density(x) + noise * rng.standard_normal() - 0.5 * noise**2
+        return state.log_ratio(x, y, proposal, new) + y - fresh
 
-    starts = draw(rng, 4000)
-    ends = []
-    for x in starts:
-        value = log_density(x) + noise * rng.standard_normal() + 0.5 * noise**2
-        for _ in range(15):
-            value = estimate(x) if refresh else value
-            _, outcome = state.start(x, value).draw(rng, x, value, estimate)
-            x, value = outcome.position, outcome.log_density
-        ends.append(x)
-    assert low < np.abs(two_sample_z(np.array(ends), starts)).max() < high
+    state, ratio = mediocre("finite", random_walk_share=0.8), made_anew if refresh else None
+    starts, ends = through(state, log_density, draw, steps=12, noise=noise, seed=8, ratio=ratio)
+    assert low < np.abs(two_sample_z(ends[:, :2], starts[:, :2])).max() < high
+    assert largest_change(starts, ends) < high
 
 
 # --- given history
@@ -245,13 +230,9 @@ def test_given_history_is_used_as_it_is():
 
 
 def run(rng, state, x, steps, adapt=True):
-    y, outcomes = log_density(x), []
-    state = state.start(x, y)
-    for _ in range(steps):
-        state, outcome = state.draw(rng, x, y, log_density, tuning=adapt)
-        x, y = outcome.position, outcome.log_density
-        outcomes.append(outcome)
-    return state, outcomes
+    """What is held at the end of a chain, and what became of every draw."""
+    made = list(state.start(x, log_density(x)).draws(rng, log_density, x, steps, tuning=adapt))
+    return made[-1][2], [outcome for _, outcome, _ in made]
 
 
 def test_step_size_is_tuned_to_the_target_acceptance():
@@ -289,18 +270,15 @@ def cold(request):
 
 
 def cold_start(surrogate, seed):
+    """(what is held, outcome) of every draw; of the last one of tuning, what is held once it is frozen."""
     rng, x = np.random.default_rng(seed), np.array([2.5, -1.0])
     state = scored(x, surrogate=surrogate, n_features=100, first_fit=300, tune=3000)
-    states = []
-    y = log_density(x)
-    for t in range(3500):
-        if t == 3000:
-            state = state.freeze().start(x, y)
-            states[-1] = state, states[-1][1]
-        state, outcome = state.draw(rng, x, y, log_density, tuning=t < 3000)
-        x, y = outcome.position, outcome.log_density
-        states.append((state, outcome))
-    return states
+    states = [(after, outcome) for _, outcome, after in state.draws(rng, log_density, x, 3000, tuning=True)]
+    state, outcome = states[-1]
+    x = outcome.position
+    frozen = state.freeze().start(x, outcome.log_density)
+    states[-1] = frozen, outcome
+    return states + [(after, outcome) for _, outcome, after in frozen.draws(rng, log_density, x, 500)]
 
 
 def test_cold_start_hands_over(cold):

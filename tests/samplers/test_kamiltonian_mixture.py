@@ -12,6 +12,7 @@ from pymc_kameleon.samplers.kamiltonian import trust as residual_mixture
 from pymc_kameleon.samplers.kamiltonian.learner import Quality
 from pymc_kameleon.samplers.kamiltonian.scores import handover as kamiltonian_handover
 from tests.samplers.test_kamiltonian import draw, each_family, lite_or_slow, log_density, mediocre, run, with_evidence
+from tests.samplers.test_value_kamiltonian import share_at_one_end, without_share
 from tests.support.chains import largest_change, scored, through
 
 # --- surrogates that are badly wrong --------------------------------------------------------------
@@ -76,15 +77,6 @@ def test_the_frozen_mixture_leaves_the_target_invariant(family, wrong):
     assert largest_z(starts, ends, state) < 4.5
 
 
-def without_share(state, x, y, proposal, new):
-    return proposal.log_q_ratio
-
-
-def share_at_one_end(state, x, y, proposal, new):
-    """t(x', y') alone: the residual-dependent choice, but not its reversal."""
-    return state._replace(share=1.0).log_ratio(x, y, proposal, new)
-
-
 @pytest.mark.parametrize("ratio", [pytest.param(without_share, marks=pytest.mark.slow), share_at_one_end])
 @lite_or_slow
 def test_control_a_wrong_share_is_noticed(family, ratio):
@@ -141,20 +133,14 @@ def test_judge():
     np.testing.assert_allclose(spread, 0.7, rtol=0.1)
 
 
-def test_slack_follows_the_spread_and_no_further_than_trust():
-    def slack(spread):
-        quality = Quality(spread, 0.0, typical=7.0)
-        return kamiltonian_handover.frozen_mixture(quality, 0.2).slack
+def test_what_the_mixture_is_fixed_to():
+    """Its slack follows the spread, no further than trust; shares are constant without a walk or without evidence."""
 
-    assert [slack(s) for s in (0.1, 1.0, 50.0)] == [0.6, 1.5, 3.5]
+    def fixed(spread, share):
+        return kamiltonian_handover.frozen_mixture(spread and Quality(spread, 0.0, typical=7.0), share)
 
-
-def test_constant_shares_without_a_random_walk_or_without_evidence():
-    quality = Quality(1.0, 0.0, typical=7.0)
-    assert kamiltonian_handover.frozen_mixture(quality, 0.2) == (0.2, 7.0, 1.5, 0.0)
-    assert kamiltonian_handover.frozen_mixture(quality, 0.0) is None
-    assert kamiltonian_handover.frozen_mixture(quality, 1.0) is None
-    assert kamiltonian_handover.frozen_mixture(None, 0.2) is None
+    assert [fixed(spread, 0.2) for spread in (0.1, 1.0, 50.0)] == [(0.2, 7.0, s, 0.0) for s in (0.6, 1.5, 3.5)]
+    assert fixed(1.0, 0.0) is fixed(1.0, 1.0) is fixed(None, 0.2) is None
 
 
 @pytest.mark.parametrize(

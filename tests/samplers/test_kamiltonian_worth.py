@@ -6,15 +6,15 @@ import numpy as np
 import pytest
 
 from pymc_kameleon.numerics import history
-from pymc_kameleon.samplers.chain import evaluation, transition
 from pymc_kameleon.samplers.kamiltonian.sampler import Carry
 from pymc_kameleon.samplers.kamiltonian.values import freezing, refits
 from pymc_kameleon.samplers.kamiltonian.values import worth as kamiltonian_worth
 from pymc_kameleon.samplers.kamiltonian.values.sampler import ValueKamiltonian
-from pymc_kameleon.samplers.seam import Outcome, Point, Proposal
+from pymc_kameleon.samplers.seam import Outcome, Proposal
 from pymc_kameleon.surrogates import transitions as surrogate_dynamics
 from pymc_kameleon.surrogates.transitions import ARMS
 from pymc_kameleon.surrogates.values import features as value_features
+from tests.support.chains import held, run_chain
 
 
 def normal_dynamics(d=3, step_size=0.15, size=500):
@@ -89,21 +89,17 @@ def test_arms_are_tried_again_when_the_evaluations_have_grown():
         assert after.tried == (evaluations if again else 200)
 
 
-def test_of_given_times_no_free_chain_is_run_and_the_longest_arm_begins_as_the_best(monkeypatch):
-    known = {}
-    for name, choice in (("dear", kamiltonian_worth.DEAR), ("cheap", kamiltonian_worth.CHEAP)):
-        with monkeypatch.context() as patched:
-            runs = []
-            patched.setattr(
-                kamiltonian_worth, "free_chains", lambda *_, runs=runs: (runs.append(1), (np.ones((6, 2, 3)), 1.0))[1]
-            )
-            known[name] = kamiltonian_worth.after_refit(
-                np.random.default_rng(0), kamiltonian_worth.empty(3, choice), normal_dynamics(), 0.1, np.ones(3), 100,
-                choice,
-            )  # fmt: skip
-        assert bool(runs) == (name == "cheap")
-    np.testing.assert_array_equal(known["dear"].times, kamiltonian_worth.DEAR.times)
-    assert kamiltonian_worth.shares(known["dear"]).argmax() == len(kamiltonian_worth.DEAR.arms)
+@pytest.mark.parametrize(("choice", "tried"), [(kamiltonian_worth.DEAR, False), (kamiltonian_worth.CHEAP, True)])
+def test_of_given_times_no_free_chain_is_run_and_the_longest_arm_begins_as_the_best(monkeypatch, choice, tried):
+    runs, nothing = [], kamiltonian_worth.empty(3, choice)
+    monkeypatch.setattr(kamiltonian_worth, "free_chains", lambda *_: runs.append(1) or (np.ones((6, 2, 3)), 1.0))
+    known = kamiltonian_worth.after_refit(
+        np.random.default_rng(0), nothing, normal_dynamics(), 0.1, np.ones(3), 100, choice
+    )
+    assert bool(runs) == tried
+    if not tried:
+        np.testing.assert_array_equal(known.times, choice.times)
+        assert kamiltonian_worth.shares(known).argmax() == len(choice.arms)
 
 
 def test_a_region_that_trajectories_leave_does_not_shrink_the_step():
@@ -127,14 +123,13 @@ def test_a_region_that_trajectories_leave_does_not_shrink_the_step():
 def after_a_transient(length, d=2):
     """A state whose chain climbed from -1000 for 60 draws and then stood in the typical set."""
     rng = np.random.default_rng(2)
-    sampler, start = ValueKamiltonian(), np.full(d, 60.0)
-    state = sampler.place(sampler.init(rng, start), Point(start, -1000.0))
+    start = np.full(d, 60.0)
+    state = held(ValueKamiltonian, start, rng=rng).start(start, -1000.0)
     for n in range(length):
         x = np.full(d, 60.0 - n) if n < 60 else rng.standard_normal(d)
         y = -1000.0 + n * 16.0 if n < 60 else -0.5 * float(x @ x)
-        outcome = Outcome(x, y, Proposal(x, 0.0, "global"), y, 1.0, True)
-        carry = outcome.proposal._replace(carry=Carry(0, np.zeros(0), 0.0, x))
-        state = sampler.adapt(rng, state, outcome._replace(proposal=carry))
+        proposal = Proposal(x, 0.0, "global", Carry(0, np.zeros(0), 0.0, x))
+        state = state.adapt(rng, Outcome(x, y, proposal, y, 1.0, True))
     return state
 
 
@@ -158,16 +153,8 @@ def test_a_chain_that_has_hardly_moved_refers_to_the_best_points():
 @pytest.fixture(scope="module")
 def tuned():
     """A state of 600 tuning draws on a standard normal."""
-    rng, sampler = np.random.default_rng(5), ValueKamiltonian()
-
-    def log_density(x):
-        return -0.5 * float(x @ x)
-
-    here = Point(np.zeros(2), 0.0)
-    state = sampler.place(sampler.init(rng, here.position), here)
-    for _ in range(600):
-        here, state, *_ = transition(rng, sampler, here, state, evaluation(log_density), tuning=True)
-    return state
+    state, x = held(ValueKamiltonian, np.zeros(2)).start(np.zeros(2), 0.0), np.zeros(2)
+    return run_chain(np.random.default_rng(5), state, lambda x: -0.5 * float(x @ x), x, 600)[0].state
 
 
 def elsewhere(state, shift):

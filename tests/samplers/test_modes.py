@@ -16,12 +16,13 @@ from pymc_kameleon.samplers.modes import detection, saddle
 from pymc_kameleon.samplers.modes import sampler as across
 from pymc_kameleon.samplers.pooled import chains as pooled_chains
 from pymc_kameleon.samplers.pooled import learning
-from pymc_kameleon.samplers.pooled.chains import Chains, Plan
+from pymc_kameleon.samplers.pooled.chains import Chains
 from pymc_kameleon.samplers.seam import Point
 from pymc_kameleon.surrogates.values import features
 from pymc_kameleon.targets import Banana
 from tests.samplers.test_value_kamiltonian import EVERY_ARM, bad_surrogate, draw_skewed, frozen_state, skewed
-from tests.support.chains import two_sample_z
+from tests.support.chains import largest_change
+from tests.support.pooled import finished, plan_of
 
 # --- the geometry ---------------------------------------------------------------------------------
 
@@ -92,28 +93,32 @@ def wrong_modes():
     return found, (first, second)
 
 
-def ends_after(starts, rounds=5, sampler=across.SAMPLER, seed=4, log_density=target):
+@cache
+def starts(n):
+    return draws(np.random.default_rng(3), n)
+
+
+def ends_after(n, rounds=5, sampler=across.SAMPLER):
     found, modes = wrong_modes()
-    ends, moves, astray = np.empty_like(starts), [], 0
-    for i, (x, rng) in enumerate(zip(starts, np.random.default_rng(seed).spawn(len(starts)), strict=True)):
-        point = Point(x, log_density(x))
+    ends, moves, astray = np.empty((n, 2)), [], 0
+    for i, (x, rng) in enumerate(zip(starts(n), np.random.default_rng(4).spawn(n), strict=True)):
+        point = Point(x, target(x))
         state = across.frozen(found, modes, point)
-        for draw in chain.draws(rng, sampler, log_density, point, state, rounds):
+        for draw in chain.draws(rng, sampler, target, point, state, rounds):
             moves.append((draw.proposal.move, draw.accepted))
             astray += draw.state.mode != geometry.mode_of(found, draw.point.position)
         ends[i] = draw.point.position
     return ends, moves, astray
 
 
-def largest_z(starts, ends):
+def largest_z(ends):
     """Over moments, the weight of a mode, and where the surrogates, the regions and the border are."""
-    z = two_sample_z(ends, starts)
     regions = [
-        lambda x: x[:, 0] > 2.0, lambda x: x[:, 0] < -0.7, lambda x: np.square(x - AWAY).sum(axis=1) < 0.5,
-        lambda x: np.square(x - [0.4, 0.5]).sum(axis=1) < 0.3, lambda x: np.abs(x[:, 0] - 1.7) < 0.4,
+        lambda x: x[:, 0] > 2.0, lambda x: x[:, 0] < -0.7, lambda x: np.square(x[:, :2] - AWAY).sum(axis=1) < 0.5,
+        lambda x: np.square(x[:, :2] - [0.4, 0.5]).sum(axis=1) < 0.3, lambda x: np.abs(x[:, 0] - 1.7) < 0.4,
     ]  # fmt: skip
-    changes = [r(ends).astype(float) - r(starts) for r in regions]
-    return np.abs([*z, *(c.mean() / max(c.std(ddof=1), 1e-9) * math.sqrt(len(c)) for c in changes)]).max()
+    without_noise = np.zeros((len(ends), 1))
+    return largest_change(*(np.hstack([x, without_noise]) for x in (starts(len(ends)), ends)), regions)
 
 
 def test_a_mode_without_a_surrogate_is_where_its_walk_was():
@@ -124,27 +129,19 @@ def test_a_mode_without_a_surrogate_is_where_its_walk_was():
     np.testing.assert_allclose(found.factors[1], bare.walk.factor)
 
 
-@cache
-def starts(n):
-    return draws(np.random.default_rng(3), n)
-
-
 @pytest.mark.parametrize("n", [400, pytest.param(6000, marks=pytest.mark.slow)])
 def test_the_kernel_across_modes_leaves_the_target_as_it_is(n, monkeypatch):
     monkeypatch.setattr(across, "ACROSS", 0.6)  # more of what is new
-    ends, moves, astray = ends_after(starts(n))
+    ends, moves, astray = ends_after(n)
     assert astray == 0  # the mode is a function of the point
-    assert largest_z(starts(n), ends) < 4.5
+    assert largest_z(ends) < 4.5
     jumps = [accepted for move, accepted in moves if move == "jump"]
     assert sum(jumps) > n / 20
     assert (ends[:, 0] > 2.0).mean() > 0.2
 
 
-def without_jacobian(found, x, here, there):
-    return geometry_carried(found, x, here, there)[0], 0.0
-
-
-geometry_carried = geometry.carried
+def without_jacobian(*given, carried=geometry.carried):
+    return carried(*given)[0], 0.0
 
 
 class NoSurrogate(across.AcrossModes):
@@ -167,7 +164,7 @@ class Anywhere(across.AcrossModes):
 @pytest.mark.parametrize("control", ["jacobian", "surrogate", "other modes' region"])
 def test_controls_of_the_kernel_across_modes_fail(control, monkeypatch):
     monkeypatch.setattr(across, "ACROSS", 0.9)
-    sampler, n = across.SAMPLER, 8000
+    sampler = across.SAMPLER
     if control == "jacobian":
         monkeypatch.setattr(geometry, "carried", without_jacobian)
     elif control == "surrogate":
@@ -175,8 +172,8 @@ def test_controls_of_the_kernel_across_modes_fail(control, monkeypatch):
     else:
         monkeypatch.setattr(across, "arrives", lambda catalogue, x, mode: True)
         sampler = Anywhere()
-    ends, *_ = ends_after(starts(n), rounds=10, sampler=sampler)
-    assert largest_z(starts(n), ends) > 10
+    ends, *_ = ends_after(8000, rounds=10, sampler=sampler)
+    assert largest_z(ends) > 10
 
 
 # --- who finds them -------------------------------------------------------------------------------
@@ -204,25 +201,14 @@ class Apart:
 
 
 def run(seed=1, n=16, most=1000, target=Apart, **plan):
-    starts = target.starts(n, seed)
-    chosen = {"draws": None, "tune": None, "longest": most // 2, "max_evaluations": most} | plan
-    chains = Chains(np.full(target.dim, 6.0), starts, np.random.SeedSequence(seed), Plan(**chosen))
-    while not chains.done:
-        chains.tell([target.log_density(request.position) for request in chains.ask()])
-    return chains
+    seeds, plan = np.random.SeedSequence(seed), plan_of(most, **plan)
+    return finished(Chains(np.full(target.dim, 6.0), target.starts(n, seed), seeds, plan), target.log_density)
 
 
-def run_apart(**plan):
-    """In three dimensions a good surrogate may span both, and chains cross: here that does not count."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(detection, "BAD", 0.0)
-        patch.setattr(learning, "SEEN", 1)
-        return run(**plan)
-
-
-@cache
-def found():
-    return run_apart()
+def whatever_the_surrogate(patch):
+    """In three dimensions a good one may span both modes, and chains cross: here that does not count."""
+    patch.setattr(detection, "BAD", 0.0)
+    patch.setattr(learning, "SEEN", 1)
 
 
 def weights(draws):
@@ -243,8 +229,9 @@ def test_ends_that_are_far_apart_are_compared_at_once():
     assert detection.cut_of_ends(ends[:2], np.zeros(2), np.eye(2)) is None
 
 
-def test_modes_are_found_and_have_their_weights():
-    chains = found()
+def test_modes_are_found_and_have_their_weights(monkeypatch):
+    whatever_the_surrogate(monkeypatch)
+    chains = run()
     assert chains.modes == 2
     own = weights(pooled_chains.posterior(chains))
     assert abs(own.mean() - 0.25) < 4.5 * own.std(ddof=1) / 4.0
@@ -259,8 +246,7 @@ def test_modes_are_found_and_have_their_weights():
 
 @pytest.mark.slow
 def test_pk_sample_knows_them_and_a_run_that_goes_on_has_the_same_bits(tmp_path, monkeypatch):
-    monkeypatch.setattr(detection, "BAD", 0.0)
-    monkeypatch.setattr(learning, "SEEN", 1)
+    whatever_the_surrogate(monkeypatch)
     with pm.Model() as model:
         x = pm.Normal("x", 0.0, 10.0, shape=3)
         parts = [
@@ -271,13 +257,15 @@ def test_pk_sample_knows_them_and_a_run_that_goes_on_has_the_same_bits(tmp_path,
     starts = [{"x": np.full(3, -6.0 + 12.0 * (k // 4 % 2)) + 0.1 * k} for k in range(16)]
     options = {"random_seed": 3, "initvals": starts, "progressbar": False}
     with model:
-        whole = pk.sample(max_evaluations=1000, tune=30, **options)
-        pk.sample(max_evaluations=800, tune=30, checkpoint=tmp_path / "run", **options)
-        longer = pk.sample(max_evaluations=1000, tune=30, checkpoint=tmp_path / "run", **options)
-    assert whole["posterior"].attrs["modes"] == 2
-    assert longer["posterior"]["x"].values.tobytes() == whole["posterior"]["x"].values.tobytes()
-    assert "2 modes are known" in pk.report(whole)
-    assert set(np.unique(whole["sample_stats"]["mode"])) == {0, 1}
+        short, longer = (
+            pk.sample(max_evaluations=most, tune=30, checkpoint=tmp_path / "run", **options) for most in (800, 1000)
+        )
+    draws, more = (found["posterior"]["x"].values for found in (short, longer))
+    assert draws.shape[1] + 5 < more.shape[1]
+    assert draws.tobytes() == more[:, : draws.shape[1]].tobytes()
+    assert longer["posterior"].attrs["modes"] == 2
+    assert "2 modes are known" in pk.report(longer)
+    assert set(np.unique(longer["sample_stats"]["mode"])) == {0, 1}
 
 
 class Curved:
@@ -321,11 +309,7 @@ def test_a_cut_is_fishers():
     assert abs(cut.distance - 20.0) < 1.0
     scaled = detection.best_cut(np.concatenate([a, b]) @ np.diag([1e3, 1e-3, 1.0]))
     assert scaled.distance == pytest.approx(cut.distance, rel=1e-6)
-
-
-def test_one_is_not_two():
-    x = np.random.default_rng(0).standard_normal((400, 3)) * [1.0, 50.0, 1.0]
-    assert detection.best_cut(x).distance < 4.0
+    assert detection.best_cut(a * [1.0, 25.0, 1.0]).distance < 4.0  # one is not two
 
 
 def test_a_suspicion_is_refuted_where_the_log_density_does_not_fall():

@@ -1,6 +1,5 @@
 """Chains that learn together: the frozen kernel of each is exact, the budget holds, the same told gives the same."""
 
-import itertools
 import math
 from functools import cache, partial
 from types import SimpleNamespace
@@ -12,8 +11,7 @@ from pymc_kameleon.numerics import evaluations
 from pymc_kameleon.samplers.arrival import beside as arrival_beside
 from pymc_kameleon.samplers.arrival import phase as arrival
 from pymc_kameleon.samplers.arrival.state import Near
-from pymc_kameleon.samplers.kamiltonian.values import sampler as value_kamiltonian
-from pymc_kameleon.samplers.kamiltonian.values.sampler import SAMPLER
+from pymc_kameleon.samplers.kamiltonian.values.sampler import SAMPLER, ValueKamiltonian
 from pymc_kameleon.samplers.pooled import ahead as pooled_ahead
 from pymc_kameleon.samplers.pooled import chains as pooled_chains
 from pymc_kameleon.samplers.pooled import climbs, elite, learning, production
@@ -25,29 +23,20 @@ from pymc_kameleon.samplers.pooled.checks.looks import Draws, Looks, mass
 from pymc_kameleon.samplers.pooled.drawing import Drawing, Frozen, Row
 from pymc_kameleon.samplers.pooled.plan import automatic
 from pymc_kameleon.samplers.pooled.tuning import Tuning
-from pymc_kameleon.samplers.seam import Point, Proposal
+from pymc_kameleon.samplers.seam import Point, Proposal, Sampler
 from pymc_kameleon.targets import Banana, Flower
 from pymc_kameleon.verdict import convergence
-from tests.samplers.test_value_kamiltonian import (
-    EVERY_ARM,
-    bad_surrogate,
-    draw_skewed,
-    frozen_state,
-    largest_z,
-    skewed,
-    transition,
-)
-from tests.support.chains import Held
+from tests.samplers.test_value_kamiltonian import EVERY_ARM, bad_surrogate, draw_skewed, frozen_state, largest_z, skewed
+from tests.support.pooled import TwoModes, begun, finished, members_and_chains
 
 # --- the frozen kernel ----------------------------------------------------------------------------
 
 
-def frozen_members(n, noise=0.0, seed=3):
+def frozen_members(n, noise=0.0):
     """Members at exact draws of the skewed target, with the noise that their retained estimates have."""
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(3)
     hub = frozen_state(bad_surrogate(), EVERY_ARM).state
-    starts = np.column_stack([draw_skewed(rng, n), np.zeros(n)])
-    starts[:, 2] = noise * rng.standard_normal(n) + 0.5 * noise**2
+    starts = np.column_stack([draw_skewed(rng, n), noise * rng.standard_normal(n) + 0.5 * noise**2])
     points = [Point(x[:2], skewed(x[:2]) + x[2]) for x in starts]
     pairs = zip(rng.spawn(n), points, strict=True)
     return hub, [Frozen(own, point, SAMPLER.place(hub, point)) for own, point in pairs], starts
@@ -57,36 +46,36 @@ def ends_after(found, noise=0.0, rounds=6, anew=False):
     """``anew``: what is retained is estimated again at every draw, which is wrong."""
     rng = np.random.default_rng(11)
     drawing = Drawing(SAMPLER, found)
+
+    def estimate(x):
+        return skewed(x) + noise * rng.standard_normal() - 0.5 * noise**2
+
     for _ in range(rounds):
-        points = [request.position for request in drawing.ask()]
-        noises = noise * rng.standard_normal(len(points)) - 0.5 * noise**2
-        drawing.tell([skewed(x) + e for x, e in zip(points, noises, strict=True)])
+        drawing.tell([estimate(request.position) for request in drawing.ask()])
         for k, member in enumerate(drawing.members if anew else ()):
-            fresh = skewed(member.point.position) + noise * rng.standard_normal() - 0.5 * noise**2
-            drawing.members[k] = member._replace(point=member.point._replace(log_density=fresh))
+            point = member.point._replace(log_density=estimate(member.point.position))
+            drawing.members[k] = member._replace(point=point)
     return np.array([[*m.point.position, m.point.log_density - skewed(m.point.position)] for m in drawing.members])
 
 
-@pytest.mark.parametrize("noise", [pytest.param(0.0, marks=pytest.mark.slow), 1.0])
-def test_every_member_leaves_the_target_as_it_is(noise):
+def change(noise=1.0, anew=False):
     _, found, starts = frozen_members(4000, noise)
-    assert largest_z(starts, ends_after(found, noise)) < 4.5
+    return largest_z(starts, ends_after(found, noise, anew=anew))
+
+
+def test_every_member_leaves_the_target_as_it_is():
+    assert change() < 4.5
 
 
 def test_with_estimates_made_anew_they_do_not():
     """What a retained estimate is off by belongs to the target: of those that were accepted it is more than of all."""
-    _, found, starts = frozen_members(4000, 1.0)
-    assert largest_z(starts, ends_after(found, 1.0, anew=True)) > 10
+    assert change(anew=True) > 10
 
 
 @pytest.mark.slow
 def test_without_the_shares_in_the_ratio_they_do_not(monkeypatch):
-    def without(state, proposal, there):
-        return proposal.log_q_ratio
-
-    _, found, starts = frozen_members(4000)
-    monkeypatch.setattr(value_kamiltonian, "log_ratio", without)
-    assert largest_z(starts, ends_after(found)) > 10
+    monkeypatch.setattr(ValueKamiltonian, "log_ratio", lambda _, state, point, proposal, there: proposal.log_q_ratio)
+    assert change(noise=0.0) > 10
 
 
 def test_who_waits_for_a_place_makes_the_same_draws():
@@ -104,16 +93,9 @@ def test_who_waits_for_a_place_makes_the_same_draws():
 
 def test_a_member_is_the_sampler_that_a_single_chain_runs():
     """Bit for bit: the same generator, one chain by the plain loop."""
-    hub, found, starts = frozen_members(8)
-    got = ends_after(found, rounds=20)
-    rng = np.random.default_rng(3)
-    draw_skewed(rng, 8), rng.standard_normal(8)
-    for own, x, end in zip(rng.spawn(8), starts, got, strict=True):
-        position, y = x[:2], skewed(x[:2])
-        state = Held(value_kamiltonian.ValueKamiltonian(), hub).start(position, y)
-        for _ in range(20):
-            state, position, y, _ = transition(own, state, position, y, skewed)
-        assert position.tobytes() == end[:2].tobytes()
+    hub, _, starts = frozen_members(8)
+    members, chains = members_and_chains(SAMPLER, hub, skewed, starts[:, :2])
+    assert members == chains
 
 
 # --- probes ---------------------------------------------------------------------------------------
@@ -122,21 +104,16 @@ def test_a_member_is_the_sampler_that_a_single_chain_runs():
 def fresh(corner):
     """A frozen run on a standard normal, and from then on a log density with ``corner`` of its mass elsewhere."""
 
-    def cornered(x):
+    def log_density(x):
+        here = -0.5 * x @ x
+        if not corner or chains.phase != "draw":
+            return here
         there = -0.5 * np.square(x - [3.5, 0.0]).sum()
-        return np.logaddexp(math.log(1.0 - corner) - 0.5 * x @ x, math.log(corner) + there)
-
-    def normal(x):
-        return -0.5 * x @ x
+        return np.logaddexp(math.log(1.0 - corner) + here, math.log(corner) + there)
 
     starts = np.random.default_rng(0).uniform(-2, 2, (9, 2))
-    plan = Plan(draws=100, tune=300, longest=300, max_evaluations=None)
-    chains = Chains(starts[0], starts[1:], np.random.SeedSequence(7), plan)
-    while not chains.done:
-        tuned = chains.phase == "draw"
-        evaluate = cornered if tuned and corner else normal
-        chains.tell([evaluate(request.position) for request in chains.ask()])
-    return chains
+    chains = Chains(starts[0], starts[1:], np.random.SeedSequence(7), Plan(100, 300, 300, None))
+    return finished(chains, log_density)
 
 
 planted = cache(fresh)
@@ -170,15 +147,12 @@ def test_probes_change_no_draw(monkeypatch):
 BANANA = Banana(0.03, 100.0, 4)
 
 
+APART = TwoModes(20.0, 20.0, 20.0)
+FAR_APART = TwoModes(30.0, 0.0, spread=100.0)  # so far that climbs end in both: looks take the places of draws
+
+
 def run(n=8, most=500, seed=1, target=BANANA, log_density=None, **plan):
-    rng = np.random.default_rng(seed)
-    starts = target.mean + np.sqrt(np.diag(target.cov)) * rng.uniform(-2, 2, (n + 1, target.dim))
-    chosen = {"draws": None, "tune": None, "longest": most // 2, "max_evaluations": most} | plan
-    chains = Chains(starts[0], starts[1:], np.random.SeedSequence(seed), Plan(**chosen))
-    evaluate = log_density or target.numba_log_density
-    while not chains.done:
-        chains.tell([evaluate(request.position) for request in chains.ask()])
-    return chains
+    return finished(begun(target, n, most, seed, **plan), log_density or target.numba_log_density)
 
 
 @pytest.fixture(scope="module")
@@ -195,20 +169,13 @@ def test_few_evaluations_are_enough(banana):
     assert np.abs(error).max() < 4.5 / math.sqrt(judged.ess)
 
 
-def test_told_the_same_it_does_the_same():
-    once, again, other = (run(4, 80, seed) for seed in (1, 1, 2))
-    assert again.evaluated.positions.tobytes() == once.evaluated.positions.tobytes()
-    draws = [pooled_chains.posterior(chains) for chains in (once, again)]
-    assert draws[0].tobytes() == draws[1].tobytes()
-    assert other.evaluated.positions[-1].tolist() != again.evaluated.positions[-1].tolist()
-
-
 @pytest.mark.parametrize(("n", "most"), [(1, 97), (3, 60), (8, 131), (16, 64)])
 def test_the_budget_is_never_exceeded(n, most):
-    calls = itertools.count(1)
+    asked = []
 
     def counted(x):
-        assert next(calls) <= most
+        asked.append(x)
+        assert len(asked) <= most
         return BANANA.numba_log_density(x)
 
     chains = run(n, most, log_density=counted)
@@ -217,59 +184,36 @@ def test_the_budget_is_never_exceeded(n, most):
     assert len(chains.rows) > 0
 
 
-class Two:
-    """Modes so far apart that climbs end in both: looks take the places of draws."""
-
-    dim, mean, cov = 2, np.array([15.0, 0.0]), 100.0 * np.eye(2)
-
-    def numba_log_density(self, x):
-        """Of the same weight."""
-        return float(np.logaddexp(-0.5 * x @ x, -0.5 * np.square(x - [30.0, 0.0]).sum()))
+@cache
+def looked_for(what, length):
+    """A run with looks in the places of draws, of so many draws or evaluations."""
+    found = run(target=FAR_APART, **{"longest": 250, "begun_with": 500, "max_evaluations": None, what: length})
+    assert (found.evaluated.move == "look").sum() >= 2
+    return found
 
 
 @pytest.mark.parametrize(("what", "first", "longer"), [("draws", 15, 30), ("max_evaluations", 500, 620)])
 def test_a_run_that_is_made_longer_goes_on_from_the_same_points(what, first, longer):
-    runs = []
-    for length in (first, longer):
-        points, plan = [], {"longest": 250, "begun_with": 500, "max_evaluations": None, what: length}
-
-        def told(x, points=points):
-            points.append(x.tobytes())
-            return Two().numba_log_density(x)
-
-        made = run(8, target=Two(), log_density=told, **plan)
-        assert (made.evaluated.move == "look").sum() >= 2
-        runs.append(points)
-    assert len(runs[1]) > len(runs[0]) + 50
-    assert runs[1][: len(runs[0])] == runs[0]
+    short, long = (looked_for(what, length).evaluated.positions for length in (first, longer))
+    assert len(long) > len(short) + 50
+    assert long[: len(short)].tobytes() == short.tobytes()
 
 
-class Stub:
-    """Draws of nothing, of which three in ten need no evaluation."""
+class Stub(Sampler):
+    """Draws of nothing, always accepted, of which three in ten need no evaluation."""
 
     def propose(self, rng, x, state):
-        """Anywhere, or where it is."""
         stays = rng.random() < 0.3
         return Proposal(x if stays else rng.random(1), 0.0, "stays" if stays else "moves")
 
-    def log_ratio(self, state, point, proposal, there):
-        """Always accepted."""
-        return 0.0
-
-    def place(self, state, point, proposal=None):
-        """There is no state."""
-        return state
-
     def stats(self, state, proposal=None):
-        """Nor anything to say."""
         return {}
 
 
 class TwoLooks(Looks):
-    """Two places of one round."""
+    """Two places of one round, after two rows."""
 
     def ask(self, rows, most):
-        """After two rows."""
         self._points = [np.zeros(1)] * 2 if len(rows) == 2 and not self.finished else []
         self.finished += self._points
         return self._points
@@ -311,7 +255,7 @@ def test_tuning_goes_on_where_the_surrogate_is_not_usable(banana, monkeypatch):
         # a last refit is judged by three rounds more
         assert int(150 * stretch) - 4 < tuned <= int(150 * stretch) + 12
     monkeypatch.undo()
-    assert run(stretch=1.5).rows[0].positions.tobytes() == banana.rows[0].positions.tobytes()
+    assert run(stretch=1.5, draws=1).rows[0].positions.tobytes() == banana.rows[0].positions.tobytes()
 
 
 @pytest.mark.parametrize(
@@ -343,11 +287,6 @@ def test_known_points_are_brought_to_this_log_density_s_constant(banana):
     np.testing.assert_allclose(learned.log_densities, values, rtol=0, atol=1e-9)
 
 
-def test_every_chain_makes_the_same_number_of_draws():
-    chains = run(draws=7, max_evaluations=None, longest=200)
-    assert pooled_chains.posterior(chains).shape == (8, 7, 4)
-
-
 def test_the_record_is_what_was_asked_for(banana):
     made = banana.evaluated
     assert (np.diff(made.round) >= 0).all()
@@ -359,35 +298,24 @@ def test_the_record_is_what_was_asked_for(banana):
         assert len(np.unique(asked)) == len(asked)
 
 
-def test_the_hub_does_not_change_while_drawing():
-    chains = run(draws=1, max_evaluations=None, longest=200)
-    drawing = Drawing(SAMPLER, chains.members)
-    before = repr(chains.hub)
-    assert chains.hub.learning is None
+def test_the_hub_does_not_change_while_drawing(banana):
+    drawing, hub = Drawing(SAMPLER, banana.members), banana.hub
+    before = repr(hub)
+    assert hub.learning is None
     for _ in range(5):
         drawing.tell([BANANA.numba_log_density(r.position) for r in drawing.ask()])
-    assert repr(chains.hub) == before
-    for member, began in zip(drawing.members, chains.members, strict=True):
-        assert member.state.dynamics is began.state.dynamics is chains.hub.dynamics
+    assert repr(hub) == before
+    for member, began in zip(drawing.members, banana.members, strict=True):
+        assert member.state.dynamics is began.state.dynamics is hub.dynamics
 
 
 # --- what chains share, and its guards -----------------------------------------------------------
 
 
-class TwoModes:
-    """Normal in 3 dimensions about 0 and about 20 in each: no chain crosses."""
-
-    dim, mean, cov = 3, np.full(3, 10.0), np.eye(3) * 50.0
-
-    @staticmethod
-    def numba_log_density(x):
-        return float(np.logaddexp(-0.5 * x @ x, -0.5 * (x - 20.0) @ (x - 20.0)))
-
-
 @pytest.mark.usefixtures("whole_trials")
 def test_a_second_mode_is_sampled_with_its_weight():
     """Climbs from starts of their own find both; the surrogate that has seen both takes chains across."""
-    draws = pooled_chains.posterior(run(12, 480, target=TwoModes()))
+    draws = pooled_chains.posterior(run(12, 480, target=APART))
     weights = (draws[:, :, 0] > 10.0).mean(axis=1)  # independent chains
     z = (weights.mean() - 0.5) / (weights.std(ddof=1) / math.sqrt(12.0))
     assert abs(z) < 4.5
@@ -398,34 +326,26 @@ def test_with_one_climb_it_is_missed(monkeypatch):
     """The control: were all chains started by one climb, they would agree on half of the mass."""
     monkeypatch.setattr(climbs, "FEW", 1)
     monkeypatch.setattr(plan_of_chains, "LOOKING", 0.0)
-    draws = pooled_chains.posterior(run(16, 800, target=TwoModes()))
+    draws = pooled_chains.posterior(run(16, 800, target=APART))
     assert convergence.judge(draws).rhat < 1.1
     assert np.ptp(draws[:, :, 0]) < 15.0
 
 
-@cache
-def short():
-    return run(8, 400)
-
-
-def tuning_with_one_far_away(where):
+def tuning_with_one_far_away(where, known):
     """Seven members in the typical set, and one, ``where``, a thousand sds away."""
     rng = np.random.default_rng(5)
-    known = short().evaluated
     best = np.argsort(-known.log_densities)[:8]
     starts = [Point(known.positions[k], float(known.log_densities[k])) for k in best]
     far = BANANA.mean + 100.0 * np.sqrt(np.diag(BANANA.cov))
     starts[where] = Point(far, BANANA.numba_log_density(far))
     factor = np.diag(np.sqrt(np.diag(BANANA.cov)))
-    tuning = Tuning(ByValues(), rng, rng.spawn(8), starts, known, factor, limit=700, wait=True)
-    while not tuning.done:
-        tuning.tell([Point(r.position, BANANA.numba_log_density(r.position)) for r in tuning.ask()])
-    return tuning
+    tuning = Tuning(ByValues(), rng, rng.spawn(8), starts, known, factor, limit=known.size + 300, wait=True)
+    return finished(tuning, lambda x: Point(x, BANANA.numba_log_density(x)))
 
 
 @pytest.fixture(scope="module")
-def with_a_sentinel_far_away():
-    return tuning_with_one_far_away(3)
+def with_a_sentinel_far_away(banana):
+    return tuning_with_one_far_away(3, banana.evaluated)
 
 
 def behind(tuning, which):
@@ -433,8 +353,8 @@ def behind(tuning, which):
     return below / elite.depth(4)
 
 
-def test_a_lost_member_is_fetched_and_a_sentinel_is_not(with_a_sentinel_far_away):
-    assert behind(tuning_with_one_far_away(2), 2) < 1.0
+def test_a_lost_member_is_fetched_and_a_sentinel_is_not(banana, with_a_sentinel_far_away):
+    assert behind(tuning_with_one_far_away(2, banana.evaluated), 2) < 1.0
     assert behind(with_a_sentinel_far_away, 3) > 10.0
 
 
@@ -444,34 +364,10 @@ def test_frozen_members_have_the_shares_of_where_they_are(with_a_sentinel_far_aw
     assert hub.learning is None
     for member in found:
         x, y = member.point.position, BANANA.numba_log_density(member.point.position)
-        fresh = value_kamiltonian.ValueKamiltonian().place(hub, Point(x, y))
+        fresh = SAMPLER.place(hub, Point(x, y))
         assert member.state.share == fresh.share
         assert member.state.current.log_density == fresh.current.log_density == y
     assert found[3].state.share < 0.5 < found[0].state.share
-
-
-def test_climbs_end_in_the_typical_set_within_the_budget():
-    rng = np.random.default_rng(0)
-    rngs = rng.spawn(4)
-
-    def climb(starts, budget, width):
-        state = climbs.init(np.zeros(4), -500.0, starts, scale=1.0, budget=budget, width=width)
-        spent = rounds = 0
-        while state.active:
-            points = climbs.propose(rngs, state)
-            together = [x for of_one in points for x in of_one]
-            assert max(map(len, points)) <= width
-            spent, rounds = spent + len(together), rounds + 1
-            values = [-0.5 * float(np.square(x - 10.0).sum()) for x in together]
-            state = climbs.tell(rngs, state, points, values)
-        return climbs.groups(climbs.stop(state)), spent, rounds
-
-    for width in (1, 2):
-        groups, spent, _ = climb(rng.uniform(-3, 3, (4, 4)), 1000, width)
-        assert spent < 200
-        for _, values in groups:  # sixty below to begin with, and 2 d + 10 is plausible
-            assert values.min() > -25.0
-        assert climb(rng.uniform(-3, 3, (4, 4)), 31, width)[1] == 31
 
 
 def test_points_beside_a_proposal_are_in_other_directions_and_the_best_is_where_it_goes_on():
@@ -497,21 +393,35 @@ def test_points_beside_a_proposal_are_in_other_directions_and_the_best_is_where_
 # --- whether there are modes without draws ------------------------------------------------------
 
 
-def climbed(target, starts, share, x=None):
-    """Climbs from ``starts`` with that many evaluations before only a few go on."""
+def climbed(target, starts, x, scale=5.0, budget=2000, width=1, share=None):
+    """Climbs from ``starts``, with ``share`` evaluations before only a few go on."""
     rngs = np.random.default_rng(2).spawn(len(starts))
-    x = np.full(starts.shape[1], 10.0) if x is None else x
-    state = climbs.init(x, target(x), starts, scale=5.0, budget=2000, share=share)
+    state = climbs.init(x, target(x), starts, scale=scale, budget=budget, share=share, width=width)
     while state.active:
         points = climbs.propose(rngs, state)
+        assert max(map(len, points)) <= width
         state = climbs.tell(rngs, state, points, [target(x) for of_one in points for x in of_one])
     return state
+
+
+@pytest.mark.parametrize("width", [1, 2])
+def test_climbs_end_in_the_typical_set_within_the_budget(width):
+    def log_density(x):
+        return -0.5 * float(np.square(x - 10.0).sum())
+
+    climb = partial(climbed, log_density, x=np.zeros(4), scale=1.0, width=width)
+    starts = np.random.default_rng(0).uniform(-3, 3, (4, 4))
+    state = climb(starts, budget=1000)
+    assert 1000 - state.left < 200
+    for _, values in climbs.groups(climbs.stop(state)):  # sixty below to begin with, and 2 d + 10 is plausible
+        assert values.min() > -25.0
+    assert climb(starts, budget=31).left == 0
 
 
 def test_where_the_way_is_long_only_a_few_climbs_go_on():
     starts = np.random.default_rng(0).uniform(-60, -50, (12, 3))
     for share, least, most in ((2000, 12, 12), (60, 4, 6)):
-        state = climbed(TwoModes.numba_log_density, starts, share)
+        state = climbed(APART.numba_log_density, starts, np.full(3, 10.0), share=share)
         assert least <= sum(c.near is not None for c in state.climbs) <= most
 
 
@@ -525,7 +435,7 @@ def three(x):
 def test_the_first_step_is_away_from_the_initial_point():
     """Climbs that all make it the same way, to the upper right, miss the mode to the lower left."""
     starts = np.random.default_rng(1).uniform(-1, 1, (60, 2))
-    state = climbed(three, starts, 2000, x=np.zeros(2))
+    state = climbed(three, starts, np.zeros(2))
     ends = np.array([c.positions[c.current] for c in state.climbs])
     to_the_left = (ends[:, 0] < -3.0) & (ends[:, 1] < 0.0)
     assert to_the_left.mean() > 0.2  # of a third, sd .06
@@ -539,21 +449,24 @@ def test_an_end_that_has_not_converged_is_not_given_up():
 
     starts = 10.0 + np.array([[-3.0] * 3, [3.0] * 3])
     for by, kept in ((14.0, 2), (100.0, 1)):
-        state = climbs.stop(climbed(lower(by), starts, 2000))
+        state = climbs.stop(climbed(lower(by), starts, np.full(3, 10.0)))
         assert len(np.unique(climbs.ends(state)[0] > 10.0)) == kept
         places = {bool(x[0, 0] > 10.0) for x, _ in climbs.groups(state)}
         assert len(places) == kept
 
 
-def looked(ends_at, drawn_at, left=100):
-    """Looks at where climbs ended, of which ``ends_at`` are in 0 and in 20, and draws of ``drawn_at`` those modes."""
-    target, rng = TwoModes.numba_log_density, np.random.default_rng(4)
-    starts = np.repeat([0.0, 20.0], ends_at)[:, None] + rng.uniform(-6, 6, (sum(ends_at), 3))
-    state = climbed(target, starts, 2000)
-    rows = []
-    for _ in range(20):
-        x = 20.0 * rng.choice(drawn_at, (16, 1)) + rng.standard_normal((16, 3))
-        rows.append(Row(x, np.array([target(p) for p in x]), []))
+def rows_of(x, log_density):
+    """Draws (n, d) of sixteen chains."""
+    return [Row(part, np.array([log_density(p) for p in part]), []) for part in np.split(x, len(x) // 16)]
+
+
+@cache
+def looked(*drawn_at, left=100):
+    """Looks at where climbs ended, four in each of the two modes, and draws of those that are ``drawn_at``."""
+    target, rng = APART.numba_log_density, np.random.default_rng(4)
+    starts = np.repeat([0.0, 20.0], 4)[:, None] + rng.uniform(-6, 6, (8, 3))
+    state = climbed(target, starts, np.full(3, 10.0))
+    rows = rows_of(20.0 * rng.choice(drawn_at, (320, 1)) + rng.standard_normal((320, 3)), target)
     found = Looks(rng.spawn(len(starts)), list(state.climbs), left)
     while points := found.ask(rows, math.inf):
         found.tell([target(x) for x in points])
@@ -562,12 +475,12 @@ def looked(ends_at, drawn_at, left=100):
 
 @pytest.mark.parametrize("one", [0, 1])
 def test_a_mode_without_draws_is_told(one):
-    found, rows = looked((4, 4), [one])
+    found, rows = looked(one)
     told = found.found(rows)
     assert np.abs(told.where - 20.0 * (1 - one)).max() < 3.0
     assert (told.climbs, told.met) == (8, 4)
     assert 0 < 100 - found.left <= 100
-    assert looked((4, 4), [one], left=7)[0].left == 0  # and no more than are allowed
+    assert looked(one, left=7)[0].left == 0  # and no more than are allowed
 
 
 def test_a_climb_that_stopped_on_a_slope_climbs_on():
@@ -584,14 +497,9 @@ def test_a_climb_that_stopped_on_a_slope_climbs_on():
 
 
 def test_where_draws_are_at_all_ends_nothing_is_told():
-    found, rows = looked((4, 4), [0, 1])
+    found, rows = looked(0, 1)
     assert found.found(rows) == (8, 8, None)
     assert found.left == 100
-
-
-def rows_of(x, log_density):
-    """Draws (n, d) of sixteen chains."""
-    return [Row(part, np.array([log_density(p) for p in part]), []) for part in np.split(x, len(x) // 16)]
 
 
 def test_draws_are_missing_in_a_mode_eight_sds_away_and_nowhere_on_a_bend():
@@ -624,7 +532,7 @@ def test_draws_are_missing_in_a_mode_eight_sds_away_and_nowhere_on_a_bend():
 
 def test_what_a_mode_without_draws_weighs():
     """Both have the same mass, by Laplace and by neighbours."""
-    found, rows = looked((4, 4), [0])
+    found, rows = looked(0)
     best = max(mass(found.climbs[k]) for k in found.finished)
     assert abs(best - Draws(rows).log_constant) < 1.0
 
@@ -632,12 +540,11 @@ def test_what_a_mode_without_draws_weighs():
 @pytest.mark.parametrize("far", [True, False])
 def test_a_mode_that_no_start_is_near_is_found_from_draws_of_the_prior(far):
     """The control: without them it is missed."""
-    target, rng = TwoModes.numba_log_density, np.random.default_rng(3)
+    rng = np.random.default_rng(3)
     near, draws = rng.uniform(-3.0, 3.0, (9, 3)), rng.normal(10.0, 20.0, (20, 3))
     plan = Plan(draws=None, tune=None, longest=500, max_evaluations=2000)
     chains = Chains(near[0], near[1:], np.random.SeedSequence(0), plan, far=draws if far else ())
-    while not chains.done:
-        chains.tell([target(request.position) for request in chains.ask()])
+    finished(chains, APART.numba_log_density)
     assert pooled_chains.posterior(chains).max() < 10.0
     where = chains.sought().where
     assert (where is not None and np.abs(where - 20.0).max() < 3.0) == far
@@ -650,11 +557,9 @@ def test_a_run_that_is_made_longer_climbs_and_looks_as_it_was_begun():
 
 
 def test_looks_change_no_draw(monkeypatch):
-    plan = {"target": Two(), "draws": 15, "longest": 250, "begun_with": 500, "max_evaluations": None}
-    looked = run(8, **plan)
-    assert (looked.evaluated.move == "look").sum() >= 2
+    looked = looked_for("draws", 15)
     monkeypatch.setattr(production, "_looks", lambda chains: chains.looks)
-    without = run(8, **plan)
+    without = run(target=FAR_APART, longest=250, begun_with=500, max_evaluations=None, draws=15)
     assert not (without.evaluated.move == "look").any()
     assert pooled_chains.posterior(without).tobytes() == pooled_chains.posterior(looked).tobytes()
 
@@ -662,16 +567,25 @@ def test_looks_change_no_draw(monkeypatch):
 # --- R-hat of groups ------------------------------------------------------------------------------
 
 
+GROUPS = [k // 4 for k in range(16)]
+
+
 def test_nested_rhat_is_one_for_independent_draws_and_sees_groups_that_disagree():
-    rng = np.random.default_rng(0)
-    groups = [k // 4 for k in range(16)]
-    draws = rng.standard_normal((16, 30, 3))
-    agreed = convergence.nested_rhat(draws, groups)
+    draws = np.random.default_rng(0).standard_normal((16, 30, 3))
+    agreed = convergence.nested_rhat(draws, GROUPS)
     assert (agreed < 1.02).all()
     draws[:4, :, 1] += 1.0
-    apart = convergence.nested_rhat(draws, groups)
+    apart = convergence.nested_rhat(draws, GROUPS)
     assert apart[1] > 1.1
     assert apart[0] == agreed[0]
+
+
+def test_nested_rhat_is_arviz():
+    stats = pytest.importorskip("arviz_stats")
+    rng = np.random.default_rng(1)
+    draws = rng.standard_normal((16, 30)) + np.repeat(rng.standard_normal(4), 4)[:, None]
+    theirs = stats.base.array_stats.rhat_nested(draws, superchain_ids=np.array(GROUPS), method="z_scale")
+    np.testing.assert_allclose(convergence.nested_rhat(draws[..., None], GROUPS)[0], theirs, rtol=0.02)
 
 
 def test_chains_that_stand_apart_do_not_make_their_groups_disagree():
@@ -682,30 +596,16 @@ def test_chains_that_stand_apart_do_not_make_their_groups_disagree():
     assert abs(found.mean() - math.sqrt(1.25)) < 0.1
 
 
-def test_nested_rhat_is_arviz():
-    stats = pytest.importorskip("arviz_stats")
-    rng = np.random.default_rng(1)
-    groups = [k // 4 for k in range(16)]
-    draws = rng.standard_normal((16, 30)) + np.repeat(rng.standard_normal(4), 4)[:, None]
-    nested = stats.base.array_stats.rhat_nested
-    theirs = float(nested(draws, superchain_ids=np.array(groups), method="z_scale"))
-    ours = convergence.nested_rhat(draws[..., None], groups)[0]
-    assert abs(ours - theirs) < 0.02 * theirs
-
-
 # --- computed while evaluations are made elsewhere --------------------------------------------------
 
 
-def ahead(is_over=lambda: False, n=8, most=400, target=BANANA):
-    """A run that guesses while its points are evaluated: every row, and how many guesses came true."""
-    rng = np.random.default_rng(1)
-    starts = target.mean + np.sqrt(np.diag(target.cov)) * rng.uniform(-2, 2, (n + 1, target.dim))
-    chains = Chains(starts[0], starts[1:], np.random.SeedSequence(1), Plan(None, None, most // 2, most))
+def ahead(is_over, target=BANANA, most=500):
+    """A run that guesses while its points are evaluated: it, and how many guesses there were and came true."""
+    chains = begun(target, 8, most)
     true = guessed = 0
     while not chains.done:
         points = [request.position for request in chains.ask()]
-        if is_over is not None:
-            chains.ahead(is_over)
+        chains.ahead(is_over)
         drawing = getattr(chains._phase, "drawing", None)
         guessed += sum(g is not None for g in drawing._guesses.values()) if drawing else 0
         chains.tell([target.numba_log_density(x) for x in points])
@@ -717,8 +617,8 @@ def test_guesses_change_no_bit(monkeypatch, whole_trials):
     """On a flower, whose surrogate is not trusted everywhere, so that guesses fail in every way."""
     monkeypatch.setattr(learning, "LATEST", 0.0)  # one surrogate for all petals
     target = Flower(10.0, 6.0, 6, dim=2)
-    (alone, *none), (with_, guessed, true) = (ahead(o, most=500, target=target) for o in (None, lambda: False))
-    assert none == [0, 0]
+    alone = run(target=target)
+    with_, guessed, true = ahead(lambda: False, target)
     assert guessed > 100
     assert 20 < true < guessed - 20
     for name in ("positions", "log_densities"):
@@ -742,4 +642,4 @@ def test_guesses_are_thrown_away_where_outcome_or_share_are_others():
 
 
 def test_nothing_is_guessed_when_evaluations_are_over():
-    assert ahead(lambda: True)[1:] == (0, 0)
+    assert ahead(lambda: True, most=200)[1:] == (0, 0)

@@ -7,8 +7,10 @@ from pymc_kameleon.samplers.pooled import chains as pooled_chains
 from pymc_kameleon.samplers.pooled.chains import Chains, Plan
 from pymc_kameleon.samplers.pooled.pools import SPAWN_KEY, Pools, divided, share_of
 from pymc_kameleon.verdict import convergence, doubts
+from tests.support.pooled import TwoModes, finished
 
 STARTS = np.random.default_rng(0).uniform(-2, 2, (9, 2))
+SHORT = Plan(draws=12, tune=240, longest=300, max_evaluations=None)
 
 
 def normal(x):
@@ -26,32 +28,27 @@ def kinked(x):
 
 def run(chains, *log_densities):
     """To the end; with two log densities, each pool's its own."""
-    asked = 0
     while not chains.done:
         requests = chains.ask()
-        asked += len(requests)
-        which = [0] * len(requests)
-        if len(log_densities) > 1:
-            which = [k for k, asked in enumerate(chains._asked) for _ in asked or []]
+        which = [k % len(log_densities) for k, asked in enumerate(chains._asked) for _ in asked or []]
         chains.tell([log_densities[k](r.position) for k, r in zip(which, requests, strict=True)])
-    return chains, asked
+    return chains
 
 
-def pooled(log_densities, *, n=8, plan=None):
-    plan = plan or Plan(draws=12, tune=240, longest=300, max_evaluations=None)
+def pooled(*log_densities, n=8, plan=SHORT):
     return run(Pools(2, STARTS[0], STARTS[1 : n + 1], 5, plan), *log_densities)
 
 
 @pytest.fixture(scope="module")
 def pools():
-    return pooled([banana])[0]
+    return pooled(banana)
 
 
 def test_a_pool_does_what_its_chains_would_do_alone(pools):
     for k, part in enumerate(pools.parts):
         seed = np.random.SeedSequence(5, spawn_key=(SPAWN_KEY, k))
         plan = share_of(pools.plan, 4, 8)
-        alone, _ = run(Chains(STARTS[0], STARTS[1:9][part], seed, plan), banana)
+        alone = finished(Chains(STARTS[0], STARTS[1:9][part], seed, plan), banana)
         assert len(alone.rows) == len(pools.rows) == 12
         one, all_ = pooled_chains.posterior(alone), pooled_chains.posterior(pools)
         assert one.tobytes() == np.ascontiguousarray(all_[part]).tobytes()
@@ -84,28 +81,30 @@ def test_every_evaluation_is_of_the_chain_that_asked(pools):
         np.testing.assert_array_equal(members[ours], own.chain[theirs] + part.start)
 
 
-def test_what_one_pool_finds_changes_nothing_in_the_other():
+def test_what_one_pool_finds_changes_nothing_in_the_other(pools):
     """The control: one round in which a pool is told another value changes its own draws."""
-    one, other = (pooled([banana, second])[0] for second in (banana, normal))
-    first, second = (pooled_chains.posterior(p) for p in (one, other))
+    first, second = (pooled_chains.posterior(p) for p in (pools, pooled(banana, normal)))
     assert first[:4].tobytes() == second[:4].tobytes()
     assert not np.isin(first[4:], second[4:]).any()
 
 
 @pytest.mark.parametrize(("n", "most"), [(8, 400), (9, 333), (5, 157)])
 def test_the_budget_of_all_holds_and_is_used(n, most):
-    plan = Plan(draws=None, tune=None, longest=most // 2, max_evaluations=most)
-    chains, asked = pooled([banana], n=n, plan=plan)
-    assert asked == chains.evaluated.size <= most
-    assert most - asked < n + 2  # not another draw of every chain
+    asked = []
+
+    def counted(x):
+        asked.append(x)
+        return banana(x)
+
+    chains = pooled(counted, n=n, plan=Plan(None, None, most // 2, most))
+    assert len(asked) == chains.evaluated.size == sum(p.evaluated.size for p in chains.pools) <= most
+    assert most - len(asked) < n + 2  # not another draw of every chain
     assert len(chains.rows) >= 5
-    assert sum(p.evaluated.size for p in chains.pools) == asked
 
 
 def test_a_pool_that_is_ahead_waits():
     """One log density is learned at once, the other is not: there are as many draws of both."""
-    plan = Plan(draws=None, tune=None, longest=600, max_evaluations=1200)
-    chains, _ = pooled([normal, kinked], plan=plan)
+    chains = pooled(normal, kinked, plan=Plan(None, None, 600, 1200))
     tuned = [int((p.evaluated.move != "probe").sum()) - 4 * len(p.rows) for p in chains.pools]
     assert len(chains.pools[0].rows) == len(chains.pools[1].rows) == len(chains.rows) > 10
     assert tuned[0] <= tuned[1]
@@ -135,10 +134,7 @@ def test_a_pool_without_a_start_is_told():
 # --- a planted failure ----------------------------------------------------------------------------
 
 
-def two_modes(x):
-    """Thirty sds apart, with weights .5."""
-    there = x - np.array([30.0, 0.0])
-    return float(np.logaddexp(-0.5 * x @ x, -0.5 * there @ there))
+TWO = TwoModes(30.0, 0.0)  # thirty sds apart
 
 
 def judged(chains, labels):
@@ -153,12 +149,12 @@ def test_a_mode_that_one_pool_does_not_know_is_found_out(seed):
     """Its start is near the second mode in one pool alone. All chains together, begun at the first, miss it, agree."""
     rng, plan = np.random.default_rng(seed), Plan(40, None, 400, None)
     starts = rng.uniform(-1, 1, (8, 2))
-    chains, _ = run(Chains(starts[0], starts, np.random.SeedSequence(seed), plan), two_modes)
+    chains = finished(Chains(starts[0], starts, np.random.SeedSequence(seed), plan), TWO.numba_log_density)
     rhat, _, share = judged(chains, [0] * 4 + [1] * 4)
     assert rhat < 1.1
     assert share == 0.0  # wrong, and nothing tells
     starts[4:, 0] += 30.0 * (np.arange(4) % 2)
-    pools, _ = run(Pools(2, starts[0], starts, seed, plan), two_modes)
+    pools = finished(Pools(2, starts[0], starts, seed, plan), TWO.numba_log_density)
     rhat, found, share = judged(pools, pools.pool)
     assert share > 0.0
     assert found.errors > doubts.APART or rhat > convergence.CONVERGED
@@ -166,16 +162,12 @@ def test_a_mode_that_one_pool_does_not_know_is_found_out(seed):
 
 def test_a_pool_waits_for_the_rows_of_the_others():
     """Looks take places of one pool's draws, and not of the other's."""
-
-    def two(x):
-        return float(np.logaddexp(-0.5 * x @ x, -0.5 * np.square(x - [30.0, 0.0]).sum()))
-
     starts = np.array([15.0, 0.0]) + 10.0 * np.random.default_rng(2).uniform(-2, 2, (17, 2))
     for plan, rows in ((Plan(20, None, 500, None), 20), (Plan(None, None, 500, 800), None)):
-        found, asked = run(Pools(2, starts[0], starts[1:], 2, plan), two)
+        found = finished(Pools(2, starts[0], starts[1:], 2, plan), TWO.numba_log_density)
         looks = [int((pool.evaluated.move == "look").sum()) for pool in found.pools]
         made = [len(pool.rows) for pool in found.pools]
         assert len(found.rows) == min(made) == (rows or min(made))
         assert max(made) - min(made) <= (0 if rows else 1)  # the budget may end between two pools
         assert max(looks) > 0
-        assert rows or asked <= 800
+        assert rows or found.evaluated.size <= 800
