@@ -176,7 +176,7 @@ MUTATIONS = [
              "test_paper_variants.py -k lite_comes_first"),
     Mutation("samplers/kameleon/fast", "moments, lengthscale, chosen = model.moments, model.lengthscale, states[model.seen :]",
              "moments, lengthscale, chosen = model.moments, model.lengthscale, states", "history counted twice",
-             "test_presets.py test_fast_kameleon.py"),
+             "test_presets.py test_kameleon.py"),
     Mutation("kernels", "rng.chisquare(df, (size, 1))", "rng.chisquare(df, (size, dim))", "independent t's",
              "test_kernels.py test_random_features.py"),
     Mutation("numerics/random_features", "    phi *= math.sqrt(2.0 / phi.shape[1])", "    phi *= math.sqrt(1.0 / phi.shape[1])",

@@ -136,6 +136,7 @@ def test_a_retained_estimate_is_made_anew_while_tuning_alone(sampler):
             assert life.here is before  # measured, never taken over
             refreshed += 1
     assert refreshed == 2 * (80 // noise_probe.EVERY)
+    assert len(asked) <= 80
     life.freeze()
     asked.clear()
     for _ in range(60):

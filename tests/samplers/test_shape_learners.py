@@ -124,8 +124,8 @@ class DeterminantInTheRadius(GaussianAdaptation):
 def test_acceptance_settles_at_its_target_and_control_with_the_determinant(kind):
     rng, x, rates = np.random.default_rng(5), np.zeros(2), []
     for seed in range(12):
-        state = tuned(kind(**PAPERS), standard_normal, x, 2000, seed).held
-        frozen = run_chain(rng, state, standard_normal, x, 2000, tuning=False)
+        state = tuned(kind(**PAPERS), standard_normal, x, 1500, seed).held
+        frozen = run_chain(rng, state, standard_normal, x, 1000, tuning=False)
         rates.append(np.mean([outcome.accepted for outcome in frozen.outcomes]))
     z = (np.mean(rates) - 0.234) / (np.std(rates, ddof=1) / math.sqrt(len(rates)))
     assert abs(z) < 4.5 if kind is GaussianAdaptation else z > 10

@@ -96,7 +96,7 @@ def test_invariance(control):
     draws = TARGET.draw(np.random.default_rng(5), 1500)
     draws[:, 1] += 0.5 * draws[:, 0] + 0.1 * draws[:, 0] ** 2
     mediocre = shear.learn(draws, None)._replace(log_scale=-0.5, autoregression=Tuning(-0.4, 0))
-    z = change(Held(Sheared(), mediocre), TARGET, 6000, 6, control)
+    z = change(Held(Sheared(), mediocre), TARGET, 4500, 6, control)
     assert z > 10 if control else z < 4.5
 
 
