@@ -42,16 +42,6 @@ COMPOSED = {
     "offset": lambda f, v, c: lambda x: f(x) + v,
 }
 layer = st.tuples(st.sampled_from(list(COMPOSED)), st.sampled_from(EXTREME), st.floats(-2.0, 2.0, width=16))
-drawn = given(
-    base=st.sampled_from(list(BASES)), layers=st.lists(layer, min_size=1, max_size=3), seed=st.integers(0, 10**6)
-)
-
-
-def examples(n):
-    return settings(
-        max_examples=n, derandomize=True, deadline=None, database=None,
-        suppress_health_check=list(HealthCheck),
-    )  # fmt: skip
 
 
 def density(base, layers):
@@ -74,6 +64,15 @@ def chain_of(sampler, log_density, seed):
         assert np.isfinite(run.draws).all()
 
 
+def climb(state, rng, log_density):
+    """The search from its beginning to its end."""
+    while not state.done:
+        point = state.propose(rng)
+        assert np.isfinite(point).all()
+        state = state.tell(rng, point, log_density(point))
+    return state
+
+
 def arrival_and_walk(log_density, seed):
     rng = np.random.default_rng(seed)
     x = rng.standard_normal(2) * rng.choice([1.0, 5.0])
@@ -81,15 +80,10 @@ def arrival_and_walk(log_density, seed):
         return
     looks = rng.standard_normal((3, 2)) * rng.choice([1.0, 1e3])
     scale = 10.0 ** rng.uniform(-3, 3)
-    state = search.init(x, log_density(x), scale=scale, start=3 * x, looks=looks)
-    while not state.done:
-        point = state.propose(rng)
-        assert np.isfinite(point).all()
-        state = state.tell(rng, point, log_density(point))
+    state = climb(search.init(x, log_density(x), scale=scale, start=3 * x, looks=looks), rng, log_density)
     assert state.factor is None or (np.isfinite(state.factor).all() and (np.diag(state.factor) > 0).all())
     sampler, point = ValueKamiltonian(tune=TUNE), Point(state.position, state.log_density)
-    own = sampler.init(rng, state.position, Known(100, **state.learned()))
-    own = sampler.place(own, point)
+    own = sampler.place(sampler.init(rng, state.position, Known(100, **state.learned())), point)
     for draw in chain.draws(rng, sampler, log_density, point, own, 100, tuning=True):
         point, own = draw.point, draw.state
     assert np.isfinite(point.position).all()
@@ -139,22 +133,22 @@ RUNS = {
     **{name: partial(chain_of, shorter(sampler)) for name, sampler in SAMPLERS.items()}, "arrival": arrival_and_walk,
     "factors": one_by_one, "pooled": partial(together, Chains), "pools": partial(together, Pools),
 }  # fmt: skip
-every = pytest.mark.parametrize("run", RUNS.values(), ids=RUNS)
 
 
-@every
-@examples(1)
-@drawn
-def test_any_log_density_is_survived(run, base, layers, seed):
-    run(density(base, layers), seed)
+@pytest.mark.parametrize("examples", [1, pytest.param(60, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("run", RUNS.values(), ids=RUNS)
+def test_any_log_density_is_survived(run, examples):
+    @settings(
+        max_examples=examples, derandomize=True, deadline=None, database=None,
+        suppress_health_check=list(HealthCheck),
+    )  # fmt: skip
+    @given(
+        base=st.sampled_from(list(BASES)), layers=st.lists(layer, min_size=1, max_size=3), seed=st.integers(0, 10**6)
+    )
+    def check(base, layers, seed):
+        run(density(base, layers), seed)
 
-
-@pytest.mark.slow
-@every
-@examples(60)
-@drawn
-def test_many_log_densities_are(run, base, layers, seed):
-    run(density(base, layers), seed)
+    check()
 
 
 def recursion(x):
@@ -169,9 +163,5 @@ def recursion(x):
 
 def test_a_climb_comes_out_of_where_a_recursion_explodes():
     """From -1e187: curvatures of falls that large are no numbers."""
-    rng, x = np.random.default_rng(0), np.full(4, 3.0)
-    state = search.init(x, recursion(x))
-    while not state.done:
-        point = state.propose(rng)
-        state = state.tell(rng, point, recursion(point))
-    assert state.log_density > -1000.0
+    x = np.full(4, 3.0)
+    assert climb(search.init(x, recursion(x)), np.random.default_rng(0), recursion).log_density > -1000.0

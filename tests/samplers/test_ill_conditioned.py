@@ -29,15 +29,16 @@ def fitted(d, ratio, rotated, kind):
     return fit, x[recent], fresh, log_density(fresh)
 
 
+def dynamics_of(fit, chain, error):
+    metric = surrogate_dynamics.metric(fit.whiten_factor, fit.curvature, *error)
+    return surrogate_dynamics.make_dynamics(fit.surrogate, metric, chain[:20], 0.3)
+
+
 def residual_sds(fit, chain, fresh, truth):
     """Of the surrogate as it is, and as the dynamics see it."""
-    metric = surrogate_dynamics.metric(fit.whiten_factor, fit.curvature, fit.quadratic_error)
-    dynamics = surrogate_dynamics.make_dynamics(fit.surrogate, metric, chain[:20], 0.3)
-    z = [surrogate_dynamics.to_z(dynamics, x) for x in fresh]
-    return (
-        np.std(value_features.values(fit.surrogate, fresh) - truth),
-        np.std([surrogate_dynamics.value(dynamics, row) for row in z] - truth),
-    )
+    dynamics = dynamics_of(fit, chain, [fit.quadratic_error])
+    seen = [surrogate_dynamics.value(dynamics, surrogate_dynamics.to_z(dynamics, x)) for x in fresh]
+    return np.std(value_features.values(fit.surrogate, fresh) - truth), np.std(seen - truth)
 
 
 @pytest.mark.parametrize("kind", CLOUDS)
@@ -73,36 +74,25 @@ def test_the_metric_is_the_targets_own(d, ratio):
     x = place(cloud(rng, "local", 3 * quadratic_size(d) + 60, sds))
     y = log_density(x)
     fit = value_regression.fit(rng, x, y, x, y)
-    metric = surrogate_dynamics.metric(fit.whiten_factor, fit.curvature, fit.quadratic_error)
-    dynamics = surrogate_dynamics.make_dynamics(fit.surrogate, metric, x[:20], 0.3)
-    np.testing.assert_allclose(
-        -np.linalg.eigvalsh(value_features.compose(dynamics.surrogate, dynamics.metric).quadratic), 1.0, rtol=1e-3
+    made = (dynamics_of(fit, x, error) for error in ([fit.quadratic_error], []))
+    curvatures, cautious = (
+        -np.linalg.eigvalsh(value_features.compose(each.surrogate, each.metric).quadratic) for each in made
     )
-    cautious = surrogate_dynamics.metric(fit.whiten_factor, fit.curvature)
-    dynamics = surrogate_dynamics.make_dynamics(fit.surrogate, cautious, x[:20], 0.3)
-    curvatures = -np.linalg.eigvalsh(value_features.compose(dynamics.surrogate, dynamics.metric).quadratic)
-    assert curvatures.min() < 0.1  # without an error it goes three times as far as the chain
+    np.testing.assert_allclose(curvatures, 1.0, rtol=1e-3)
+    assert cautious.min() < 0.1  # without an error it goes three times as far as the chain
 
 
-def run_chain(rng, log_density, x, draws, tune):
-    """A chain of KamiltonianStep's algorithm; its state and the draws after tuning."""
-    found = chain.run(rng, ValueKamiltonian(tune=tune), log_density, x, tune=tune, n=draws - tune)
-    return found.state, found.draws
-
-
+@pytest.mark.parametrize("seed", [0, 1])
 @pytest.mark.parametrize("ratio", [7e3, 1e6])
-def test_it_stays_learned_as_a_chain_goes_on(ratio):
-    d = 12
-    for seed in range(2):
-        rng = np.random.default_rng(seed)
-        log_density, place, _ = normal(rng, d, ratio)
-        start = place(rng.uniform(-2.0, 2.0, d))
-        state, draws = run_chain(rng, log_density, start, 3000, 2000)
-        assert state.fit.family == "quadratic"
-        assert state.quality.residual_sd < LEARNED
-        whitened = np.linalg.lstsq(
-            (place(np.eye(d)) - place(np.zeros((1, d)))).T, (draws - place(np.zeros((1, d)))).T, rcond=None
-        )[0]
-        lagged = [np.corrcoef(row[:-1], row[1:])[0, 1] for row in whitened]
-        assert max(lagged) < 0.6  # 0.99 and more where the fit is lost
-        assert 0.6 < np.square(whitened).mean() < 1.5
+def test_it_stays_learned_as_a_chain_goes_on(ratio, seed):
+    d, rng = 12, np.random.default_rng(seed)
+    log_density, place, _ = normal(rng, d, ratio)
+    start = place(rng.uniform(-2.0, 2.0, d))
+    found = chain.run(rng, ValueKamiltonian(tune=2000), log_density, start, tune=2000, n=1000)
+    assert found.state.fit.family == "quadratic"
+    assert found.state.quality.residual_sd < LEARNED
+    centre = place(np.zeros((1, d)))
+    whitened = np.linalg.lstsq((place(np.eye(d)) - centre).T, (found.draws - centre).T, rcond=None)[0]
+    lagged = [np.corrcoef(row[:-1], row[1:])[0, 1] for row in whitened]
+    assert max(lagged) < 0.6  # 0.99 and more where the fit is lost
+    assert 0.6 < np.square(whitened).mean() < 1.5

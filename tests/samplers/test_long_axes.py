@@ -8,7 +8,7 @@ from pymc_kameleon.samplers import long_axes
 from pymc_kameleon.samplers.adaptive_metropolis import AdaptiveMetropolis
 from pymc_kameleon.samplers.seam import Outcome, Proposal
 from pymc_kameleon.targets import CorrelatedGaussian, Funnel
-from tests.support.chains import held, run_chain
+from tests.support.chains import tuned
 
 
 def seen(log_density, points, chain):
@@ -61,56 +61,45 @@ def test_a_chain_that_has_seen_its_target_keeps_its_own_covariance(correlation):
     np.testing.assert_array_equal(long_axes.extend(rng, values, chain, own), own)
 
 
-def noisy(rng, sd):
-    return lambda x: -0.5 * float(x @ x) + sd * rng.standard_normal()
+def round_normal(x):
+    return -0.5 * float(x @ x)
 
 
 def test_nothing_is_said_where_a_quadratic_does_not_predict():
     target, rng = Funnel(3.0, 5), np.random.default_rng(2)
     chain = target.sample(rng, 600)
-    points = chain + rng.standard_normal(chain.shape)
-    own = root(chain)
-    values = seen(target.log_density, points, chain)
+    values, own = seen(target.log_density, chain + rng.standard_normal(chain.shape), chain), root(chain)
     assert long_axes.extend(rng, values, chain, own) is own
-    chain = 0.1 * rng.standard_normal((600, 5))  # too small by ten, and three nats of noise
-    own = root(chain)
-    values = seen(noisy(rng, 3.0), chain + 0.1 * rng.standard_normal(chain.shape), chain)
-    assert long_axes.extend(rng, values, chain, own) is own
-    values = seen(noisy(rng, 0.0), chain + 0.1 * rng.standard_normal(chain.shape), chain)
-    assert long_axes.extend(rng, values, chain, own)[0, 0] > 5 * own[0, 0]  # the control
 
 
-@pytest.mark.parametrize("n", [3, 20, 59])
-def test_nothing_is_said_too_early(n):
+@pytest.mark.parametrize("sd", [3.0, 0.0])
+def test_nothing_is_said_where_noise_hides_it(sd):
+    rng = np.random.default_rng(2)
+    chain = 0.1 * rng.standard_normal((600, 5))  # too small by ten
+    points, own = chain + 0.1 * rng.standard_normal(chain.shape), root(chain)
+    values = seen(lambda x: round_normal(x) + sd * rng.standard_normal(), points, chain)
+    extended = long_axes.extend(rng, values, chain, own)
+    assert extended is own if sd else extended[0, 0] > 5 * own[0, 0]  # the control
+
+
+@pytest.mark.parametrize(("n", "log_density"), [(3, round_normal), (20, round_normal), (59, round_normal), (300, None)])
+def test_nothing_is_said_too_early_or_of_points_without_a_value(n, log_density):
     rng = np.random.default_rng(3)
     chain = rng.standard_normal((n, 2))
-    values = seen(lambda x: -0.5 * float(x @ x), chain, chain)
-    own = root(chain)
+    values, own = seen(log_density or (lambda x: -np.inf), chain, chain), root(chain)
     assert long_axes.extend(rng, values, chain, own) is own
 
 
-def test_points_without_a_value_say_nothing():
-    rng = np.random.default_rng(4)
-    chain = rng.standard_normal((300, 2))
-    nowhere = seen(lambda x: -np.inf, chain, chain)
-    assert long_axes.extend(rng, nowhere, chain, np.eye(2))[0, 0] == 1.0
-
-
-def beside(second, start):
+def beside(second):
     """N(0, 1) and beside it ``second``, a log density on the line: the learned sd of the latter in 2500 draws, and how
     far the chain moved along the former."""
-    learned, spread = [], []
+    x, found = np.array([0.3, 0.5]), []
+    log_density = lambda x: -0.5 * float(x[0] * x[0]) + second(x[1])  # noqa: E731
     for seed in range(3):
-        rng, x = np.random.default_rng(seed), np.array([0.3, start])
-
-        def log_density(x):
-            return -0.5 * float(x[0] * x[0]) + second(x[1])
-
-        state = held(AdaptiveMetropolis, x)
-        state, draws = run_chain(rng, state, log_density, x, 2500)
-        learned.append(np.sqrt(np.square(state.factor[1]).sum()))
-        spread.append(draws[1000:, 0].std())
-    return max(learned), min(spread)
+        chain = tuned(AdaptiveMetropolis(), log_density, x, 2500, seed)
+        found.append((np.linalg.norm(chain.held.factor[1]), chain.draws[1000:, 0].std()))
+    learned, spread = np.array(found).T
+    return learned.max(), spread.min()
 
 
 def flat(x):
@@ -127,7 +116,7 @@ def exponential(x):
 
 @pytest.mark.parametrize(("second", "sd"), [(flat, 0.29), (steep, 0.29), (exponential, 1.0)])
 def test_a_wall_or_a_slope_is_not_a_long_axis(second, sd):
-    learned, spread = beside(second, 0.5)
+    learned, spread = beside(second)
     assert learned < 3 * sd
     assert spread > 0.5
 
@@ -137,29 +126,17 @@ def test_without_the_look_at_walls_and_slopes_it_is(monkeypatch, second):
     monkeypatch.setattr(long_axes, "_has_cliffs", lambda *arguments: False)
     if second is exponential:
         monkeypatch.setattr(long_axes, "FALL", 1e9)
-    learned, spread = beside(second, 0.5)
+    learned, spread = beside(second)
     assert learned > 20
     assert spread < 0.5
 
 
-def longest_axis(learn_from_values):
-    """Share of the longest axis' standard deviation that adaptive Metropolis has learned in 3000 draws."""
-    target = CorrelatedGaussian(1e4, 20)
-    learned = []
+@pytest.mark.parametrize("learn_from_values", [True, False])
+def test_an_ill_conditioned_target_is_learned_from_a_cold_start_and_without_the_values_it_is_not(learn_from_values):
+    """The share of the longest axis' standard deviation that adaptive Metropolis has learned in 3000 draws."""
+    target, learned = CorrelatedGaussian(1e4, 20), []
     for seed in range(3):
-        rng = np.random.default_rng(seed)
-        x = target.sample(rng, 1)[0]
-        state = held(AdaptiveMetropolis, x, learn_from_values=learn_from_values)
-        state, _ = run_chain(rng, state, target.log_density, x, 3000)
-        own = np.linalg.cholesky(target.cov)
-        root = np.linalg.solve(own, state.factor)
-        learned.append(np.sqrt(np.linalg.eigvalsh(root @ root.T).min()))
-    return np.median(learned)
-
-
-def test_an_ill_conditioned_target_is_learned_from_a_cold_start():
-    assert longest_axis(True) > 0.4
-
-
-def test_without_the_values_it_is_not():
-    assert longest_axis(False) < 0.2
+        x = target.sample(np.random.default_rng(seed), 1)[0]
+        chain = tuned(AdaptiveMetropolis(learn_from_values=learn_from_values), target.log_density, x, 3000, seed)
+        learned.append(np.sqrt(in_own_units(target, chain.held.factor).min()))
+    assert np.median(learned) > 0.4 if learn_from_values else np.median(learned) < 0.2

@@ -15,11 +15,11 @@ from pymc_kameleon.samplers.kameleon.fast import FastKameleon
 from pymc_kameleon.samplers.kameleon.full import Kameleon
 from pymc_kameleon.samplers.kameleon.pca import PCAKameleon
 from pymc_kameleon.samplers.kamiltonian.scores.estimators import FiniteKamiltonian, LiteKamiltonian
+from pymc_kameleon.samplers.screened import Screened
 from pymc_kameleon.samplers.shape_learners.cma import CMA
 from pymc_kameleon.samplers.shape_learners.gaussian_adaptation import GaussianAdaptation
 from tests.support.chains import held
 
-GAA = GaussianAdaptation
 CUSTOM = CustomKernel(Gaussian().value, Gaussian().gradient, name="mine")
 WRONG = [
     (AdaptiveMetropolis, {"covariance": "full"}, "covariance.*'full'"),
@@ -50,11 +50,12 @@ WRONG = [
     (GaussianMixture, {"n_history": 5}, "n_history"),
     (GaussianMixture, {"target_accept": 1.0}, "target_accept"),
     (CMA, {"initial_sigma": 0.0}, "initial_sigma"),
-    (GAA, {"initial_radius": 0.0}, "initial_radius"),
-    (GAA, {"target_accept": 1.0}, "target_accept"),
-    (GAA, {"initial_scale": [1.0, -1.0]}, "initial_scale"),
-    (GAA, {"initial_scale": [1.0]}, "initial_scale"),
-    (GAA, {"initial_scale": [1.0, math.inf]}, "initial_scale"),
+    (Screened, {"inner": CMA(), "transitions": 0}, "transitions must be an integer of at least 1, got 0"),
+    (GaussianAdaptation, {"initial_radius": 0.0}, "initial_radius"),
+    (GaussianAdaptation, {"target_accept": 1.0}, "target_accept"),
+    (GaussianAdaptation, {"initial_scale": [1.0, -1.0]}, "initial_scale"),
+    (GaussianAdaptation, {"initial_scale": [1.0]}, "initial_scale"),
+    (GaussianAdaptation, {"initial_scale": [1.0, math.inf]}, "initial_scale"),
 ]
 
 

@@ -22,7 +22,7 @@ from pymc_kameleon.samplers.shape_learners.cma import CMA
 from pymc_kameleon.samplers.shape_learners.gaussian_adaptation import GaussianAdaptation
 from pymc_kameleon.surrogates.scores.choose import RADIUS
 from tests.step_tester import begin, drive, values
-from tests.support.chains import held, scored
+from tests.support.chains import held, scored, tuned
 
 # --- one by one ----------------------------------------------------------------------------------
 
@@ -83,24 +83,22 @@ def test_rates_are_the_publication_s():
     ("surrogate", "n_history", "n_leapfrog"), [("lite", 1000, (1, 10)), ("finite", 2000, (10, 100))]
 )
 def test_kamiltonian_is_strathmann_et_al(surrogate, n_history, n_leapfrog):
-    given = estimators.PAPERS[surrogate]
-    options = scored(np.zeros(4), surrogate=surrogate, **given).sampler
-    recipe = options.recipe
-    assert recipe.surrogate == surrogate
-    assert recipe.kernel.name == "gaussian"
-    assert recipe.n_history == n_history
-    assert surrogate == "lite" or recipe.n_features == 2000
-    assert recipe.embedding == "cos"
-    assert recipe.isotropic
-    assert recipe.base_scale == math.inf  # no base density
-    chosen = {"lite": (None, None), "finite": ("median", None)}  # by held-out score, A.1; figure 2
-    assert (recipe.lengthscale, recipe.regularization) == chosen[surrogate]
-    assert options.n_leapfrog == n_leapfrog
-    assert options.step_size == (0.01, 0.1)
-    assert not options.whiten
-    assert options.random_walk_share == 0.0  # trajectories only
-    assert not options.adapt_share
-    assert options.mixture == "constant"
+    options = scored(np.zeros(4), surrogate=surrogate, **estimators.PAPERS[surrogate]).sampler
+    assert options.recipe.kernel.name == "gaussian"
+    assert surrogate == "lite" or options.recipe.n_features == 2000
+    expected = {
+        "surrogate": surrogate, "n_history": n_history, "embedding": "cos", "isotropic": True,
+        "base_scale": math.inf,  # no base density
+        "lengthscale": {"lite": None, "finite": "median"}[surrogate],  # figure 2; by held-out score, A.1
+        "regularization": None,
+    }  # fmt: skip
+    assert {name: getattr(options.recipe, name) for name in expected} == expected
+    expected = {
+        "n_leapfrog": n_leapfrog, "step_size": (0.01, 0.1), "whiten": False, "adapt_share": False,
+        "random_walk_share": 0.0,  # trajectories only
+        "mixture": "constant",
+    }  # fmt: skip
+    assert {name: getattr(options, name) for name in expected} == expected
 
 
 # --- Kamiltonian: the region, and trajectories only ------------------------------------------------
@@ -116,10 +114,13 @@ def normal_chain(mean, start, past=None, tune=30, draws=120, **options):
     return values(points, "x"), stats, step
 
 
+def history(mean):
+    return mean + np.random.default_rng(1).standard_normal((200, 2))
+
+
 @pytest.mark.parametrize("mean", [0.0, 1000.0, 5000.0])
 def test_a_history_far_from_zero_is_sampled(mean):
-    rng = np.random.default_rng(1)
-    past = mean + rng.standard_normal((200, 2))
+    past = history(mean)
     x, stats, _ = normal_chain(mean, past[0], past, draws=400)
     assert {s["move"] for s in stats} == {"hamiltonian"}
     assert not any(s["surrogate_diverging"] for s in stats)
@@ -128,12 +129,15 @@ def test_a_history_far_from_zero_is_sampled(mean):
     assert np.mean([s["accepted"] for s in stats]) > 0.5
 
 
+def far_away(**options):
+    """What is learned from a history at 5000, and a point of it."""
+    past, rng = history(5000.0), np.random.default_rng(2)
+    return scored(past[0], surrogate="lite", history=past, rng=rng, **options), past, rng
+
+
 def test_the_region_is_measured_in_the_history_s_units():
     """Control: in the target's own it is |x| < 1000, and nothing ever starts at 5000."""
-    rng = np.random.default_rng(1)
-    past = 5000.0 + rng.standard_normal((200, 2))
-    options = estimators.PAPERS["lite"]
-    state = scored(past[0], surrogate="lite", history=past, rng=rng, **options)
+    state, past, rng = far_away(**estimators.PAPERS["lite"])
     np.testing.assert_allclose(state.fitted.region[0], past.mean(axis=0))
     np.testing.assert_allclose(state.fitted.region[1], past.std(axis=0))
     state = state.start(past[0], -1.0)
@@ -144,22 +148,18 @@ def test_the_region_is_measured_in_the_history_s_units():
 
 
 def test_shares_are_measured_in_the_history_s_units_too():
-    rng = np.random.default_rng(1)
-    past = 5000.0 + rng.standard_normal((200, 2))
-    state = scored(past[0], surrogate="lite", history=past, rng=rng, whiten=False)
+    state, past, _ = far_away(whiten=False)
     value = state.start(past[0], 0.0).current.value
     state = state._replace(mixture=residual_mixture.Mixture(0.2, 0.0, 1.0))
     assert state.start(past[0], value).share == 1.0
-    far = past[0] + 2.0 * RADIUS  # no trajectory goes there
-    assert state.start(far, value).share == 0.0
+    assert state.start(past[0] + 2.0 * RADIUS, value).share == 0.0  # no trajectory goes there
 
 
 def test_a_chain_that_cannot_move_says_so():
-    rng = np.random.default_rng(1)
-    past = rng.standard_normal((200, 2))
+    away = np.full(2, 3.0 * RADIUS)
     with pytest.raises(ValueError, match=r"cannot move: it is .* standard deviations away"):
-        normal_chain(0.0, np.full(2, 3.0 * RADIUS), past)
-    normal_chain(0.0, np.full(2, 3.0 * RADIUS), past, random_walk_share=0.1)  # this one can
+        normal_chain(0.0, away, history(0.0))
+    normal_chain(0.0, away, history(0.0), random_walk_share=0.1)  # this one can
 
 
 def test_from_a_cold_start_there_are_trajectories_only_once_there_is_a_surrogate():
@@ -170,58 +170,44 @@ def test_from_a_cold_start_there_are_trajectories_only_once_there_is_a_surrogate
     assert step.algorithm_state.walk_share == 0.0
 
 
+# --- Kameleon: the walk before a subsample, eta and the lengthscale -----------------------------------
+
+
+def elongated(kind, draws, **options):
+    """A chain that tunes with the paper's settings where one axis is ten times as long as the others."""
+    precision, sampler = np.array([0.01, 1.0, 1.0, 1.0]), kind(**{**kind.presets["paper"], **options})
+    return tuned(sampler, lambda x: -0.5 * float(precision @ x**2), np.zeros(4), draws)
+
+
 @pytest.mark.parametrize("kind", [Kameleon, FastKameleon])
 def test_without_a_local_covariance_the_walk_is_isotropic_with_sd_gamma(kind):
     """Whatever the history says meanwhile: the paper's R is gamma^2 I before there is a subsample."""
-    state = held(kind, np.zeros(4), **kind.presets["paper"])
-    gamma, rng, x, steps = state.sampler.gamma, np.random.default_rng(1), np.zeros(4), []
-    sd = np.array([10.0, 1.0, 1.0, 1.0])
-    draws = state.draws(rng, lambda x: -0.5 * float(np.sum((x / sd) ** 2)), x, 450, tuning=True)
-    for _, outcome, after in draws:
-        steps.append(outcome.proposal.position - x)
-        x, state = outcome.position, after
-    np.testing.assert_array_equal(state.walk.factor, np.eye(4))
-    squares = np.square(np.array(steps) / gamma)
-    z = (squares.mean(axis=0) - 1.0) / np.sqrt(2.0 / len(squares))
+    chain = elongated(kind, 450)
+    proposed = np.array([outcome.proposal.position for outcome in chain.outcomes])
+    steps = (proposed - [np.zeros(4), *chain.draws[:-1]]) / chain.held.sampler.gamma
+    np.testing.assert_array_equal(chain.held.walk.factor, np.eye(4))
+    z = (np.square(steps).mean(axis=0) - 1.0) / np.sqrt(2.0 / len(steps))
     assert np.abs(z).max() < 4.5
-    moved = np.linalg.norm(np.cov(np.array(steps).T) / gamma**2 - np.eye(4))
-    assert moved < 0.5  # a learned covariance is 100 times as large along the first axis
-
-
-# --- FastKameleon: eta and the lengthscale ---------------------------------------------------------
-
-
-def run_fast(draws, **options):
-    sd = np.array([10.0, 1.0, 1.0, 1.0])
-    rng, x = np.random.default_rng(1), np.zeros(4)
-    state = held(FastKameleon, x, n_features=50, **{**FastKameleon.presets["paper"], **options})
-    outcomes = []
-    for _, outcome, after in state.draws(rng, lambda x: -0.5 * float(np.sum((x / sd) ** 2)), x, draws, tuning=True):
-        outcomes.append(outcome)
-        state = after
-    chain = np.array([o.position for o in outcomes])
-    return state, chain, np.array([o.accept_prob for o in outcomes])
+    # a learned covariance is 100 times as large along the first axis
+    assert np.linalg.norm(np.cov(steps.T) - np.eye(4)) < 0.5
 
 
 def test_fast_kameleon_reaches_its_acceptance_target_whatever_eta_that_takes():
-    state, chain, probabilities = run_fast(5000, rate="renewed")
-    assert math.exp(state.log_scale) > math.exp(4.0)  # where it used to stop
-    assert abs(probabilities[-2000:].mean() - 0.234) < 0.06
+    chain = elongated(FastKameleon, 5000, n_features=50, rate="renewed")
+    assert math.exp(chain.held.log_scale) > math.exp(4.0)  # where it used to stop
+    assert abs(chain.accept_probs[-2000:].mean() - 0.234) < 0.06
     # The lengthscale is the history's median distance, not that of the first thousand draws.
-    lengthscale = state.model.lengthscale
-    own = median_distance(chain[:: len(chain) // 1000])
-    assert abs(math.log(lengthscale / own)) < math.log(1.15)
-    first = median_distance(chain[:1000])
-    assert abs(math.log(lengthscale / first)) > math.log(1.15)
+    lengthscale = chain.held.model.lengthscale
+    assert abs(math.log(lengthscale / median_distance(chain.draws[::5]))) < math.log(1.15)
+    assert abs(math.log(lengthscale / median_distance(chain.draws[:1000]))) > math.log(1.15)
 
 
 def test_moments_are_those_of_the_whole_history_at_its_lengthscale():
-    state, chain, _ = run_fast(2500)
-    model = state.model
-    seen = chain[: model.seen]
-    points = local_moves.whiten(state, seen)
-    whole = fast_kameleon._fold(None, at_lengthscale(model.unit, model.lengthscale), state, seen)
-    assert points.shape == (4, model.seen)
+    chain = elongated(FastKameleon, 2500, n_features=50)
+    model = chain.held.model
+    seen = chain.draws[: model.seen]
+    whole = fast_kameleon._fold(None, at_lengthscale(model.unit, model.lengthscale), chain.held, seen)
+    assert local_moves.whiten(chain.held, seen).shape == (4, model.seen)
     np.testing.assert_allclose(whole.mean, model.moments.mean, rtol=1e-8, atol=1e-10)
     np.testing.assert_allclose(whole.scatter, model.moments.scatter, rtol=1e-8, atol=1e-6)
 

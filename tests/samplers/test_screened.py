@@ -1,7 +1,6 @@
 """Screened moves: k transitions on a surrogate, one evaluation (Christen & Fox, 2005): exact whatever the surrogate."""
 
 import math
-import pickle
 from types import SimpleNamespace
 
 import numpy as np
@@ -19,30 +18,22 @@ from pymc_kameleon.samplers.kamiltonian.learner import Quality, unjudged
 from pymc_kameleon.samplers.screened import MOVE, Screened
 from pymc_kameleon.samplers.seam import Point, Proposal, Sampler, acceptance_probability
 from pymc_kameleon.surrogates.values import features
+from tests.samplers.test_seam import TARGET, frozen, tuned
 from tests.support.chains import Held, largest_change, through
-from tests.support.targets import Banana
 
-TARGET = Banana(2)
 INNER = {
     "fast": FastKameleon(n_features=40, tune=400),
     "full": Kameleon(n_history=60, tune=400),
     "mixture": GaussianMixture(tune=400),
     "walk": AdaptiveMetropolis(tune=400),
 }
-each_inner = pytest.mark.parametrize("inner", INNER)
-_tuned: dict = {}
+SCREENED = {name: Screened(inner=inner, transitions=5) for name, inner in INNER.items()}
 
 
-def tuned(inner, transitions=5, draws=600):
-    """What is held after tuning on the banana, and where the chain is; frozen."""
-    if inner not in _tuned:
-        rng, sampler = (np.random.default_rng(3), Screened(inner=INNER[inner], transitions=transitions))
-        point = Point(np.zeros(2), TARGET.log_density(np.zeros(2)))
-        state = sampler.place(sampler.init(rng, point.position), point)
-        for draw in chain.draws(rng, sampler, TARGET.log_density, point, state, draws, tuning=True):
-            point, state = draw.point, draw.state
-        _tuned[inner] = pickle.dumps((sampler, point, chain.freeze(sampler, point, state)))
-    return pickle.loads(_tuned[inner])
+def made(inner):
+    """Sampler, point and state after tuning on the banana; frozen."""
+    sampler = SCREENED[inner]
+    return sampler, *frozen(sampler, 600)[1:]
 
 
 def f(state, x):
@@ -69,9 +60,9 @@ def slow_move(rng, sampler, x, state):
     return here, f(state, x) - f(state, here)
 
 
-@each_inner
+@pytest.mark.parametrize("inner", INNER)
 def test_a_screened_move_is_that_many_steps_on_the_surrogate(inner):
-    sampler, point, state = tuned(inner)
+    sampler, point, state = made(inner)
     moved = 0
     for seed in range(25):
         rng = np.random.default_rng(seed)
@@ -97,16 +88,12 @@ class Neighbours(Sampler):
         return Proposal((x + step) % self.size, 0.0, "neighbour")
 
 
-def matrix(log_p, proposal, log_ratio):
+def matrix(proposal, log_ratio):
     """Transition matrix of a Metropolis-Hastings kernel with this proposal matrix."""
-    size = len(log_p)
-    found = np.zeros((size, size))
-    for i in range(size):
-        for j in range(size):
-            if i != j and proposal[i, j] > 0:
-                found[i, j] = proposal[i, j] * math.exp(min(0.0, log_ratio(i, j)))
-        found[i, i] = 1.0 - found[i].sum()
-    return found
+    found = np.zeros_like(proposal)
+    for i, j in np.argwhere(proposal > 0):
+        found[i, j] = proposal[i, j] * math.exp(min(0.0, log_ratio(i, j)))
+    return found + np.diag(1.0 - found.sum(axis=1))
 
 
 def test_on_a_ring_of_integers_frequencies_are_those_of_the_matrix_which_leaves_the_target_invariant(monkeypatch):
@@ -116,10 +103,8 @@ def test_on_a_ring_of_integers_frequencies_are_those_of_the_matrix_which_leaves_
     log_p, table = rng.normal(0, 1, size), rng.normal(0, 1, size)
     mixture = trust.Mixture(floor=0.3, typical=0.1, slack=0.2)
     t = np.exp(-np.maximum(0.0, log_p - table - mixture.typical - mixture.slack))
-    steps = np.zeros((size, size))
-    for i in range(size):
-        steps[i, (i + 1) % size] = steps[i, (i - 1) % size] = 0.5
-    on_f = np.linalg.matrix_power(matrix(table, steps, lambda i, j: table[j] - table[i]), k)
+    steps = 0.5 * (np.roll(np.eye(size), 1, axis=1) + np.roll(np.eye(size), -1, axis=1))
+    on_f = np.linalg.matrix_power(matrix(steps, lambda i, j: table[j] - table[i]), k)
     keep = 1.0 - mixture.floor
 
     def by_surrogate(i, j):
@@ -128,15 +113,16 @@ def test_on_a_ring_of_integers_frequencies_are_those_of_the_matrix_which_leaves_
     def by_walk(i, j):
         return log_p[j] - log_p[i] + math.log((1 - keep * t[j]) / (1 - keep * t[i]))
 
-    whole = (keep * t)[:, None] * matrix(log_p, on_f, by_surrogate)
-    whole += (1.0 - keep * t)[:, None] * matrix(log_p, steps, by_walk)
+    whole = (keep * t)[:, None] * matrix(on_f, by_surrogate)
+    whole += (1.0 - keep * t)[:, None] * matrix(steps, by_walk)
     target = np.exp(log_p) / np.exp(log_p).sum()
     np.testing.assert_allclose(target @ whole, target, atol=1e-12)
 
+    def locate(sampler, state, point):
+        return trust.Current(*point[:2], table[int(point.position[0])])
+
     monkeypatch.setattr(screened.dynamics, "value_inside", lambda _, x: table[int(x[0])])
-    monkeypatch.setattr(
-        Screened, "locate", lambda _, s, p: trust.Current(p.position, p.log_density, table[int(p.position[0])])
-    )  # fmt: skip
+    monkeypatch.setattr(Screened, "locate", locate)
     sampler = Screened(inner=Neighbours(size), transitions=k)
     surface = SimpleNamespace(radius=math.inf, ceiling=math.inf, rescaling=SimpleNamespace(straight=-1))
     state = screened.State(None, None, surface, None, 0.0, mixture, None)
@@ -181,29 +167,32 @@ def _with(state, change):
 
 def largest_z(inner, wrong, noise=0.0, ratio=None):
     """Exact draws of the extended target in, four transitions each: the largest z-score of a change."""
-    sampler, _, state = tuned(inner)
+    sampler, _, state = made(inner)
     moves = []
 
     def watch(outcome):
         moves.append((outcome.proposal.move == MOVE) and outcome.accepted)
 
-    held = Held(sampler, wrong(state))
-    starts, ends = through(
-        held, TARGET.log_density, TARGET.draw, n=2500, steps=4, noise=noise, seed=5, ratio=ratio, watch=watch
-    )  # fmt: skip
+    options = {"n": 2500, "steps": 4, "noise": noise, "seed": 5, "ratio": ratio, "watch": watch}
+    starts, ends = through(Held(sampler, wrong(state)), TARGET.log_density, TARGET.draw, **options)
     assert np.mean(moves) > 0.03, "hardly any screened move: the test would be empty"
     return largest_change(starts, ends)
 
 
-@pytest.mark.parametrize("noise", [pytest.param(0.0, marks=pytest.mark.slow), 1.0])  # the same lines run
-@pytest.mark.parametrize("wrong", [too_steep, too_flat, shifted])
-def test_the_frozen_kernel_leaves_the_target_invariant(wrong, noise):
-    assert largest_z("fast", wrong, noise) < 4.5
+def slow(*case):
+    return pytest.param(*case, marks=pytest.mark.slow)
 
 
-@pytest.mark.parametrize("inner", [pytest.param("full", marks=pytest.mark.slow), "mixture", "walk"])
-def test_whatever_sampler_makes_the_steps(inner):
-    assert largest_z(inner, too_steep) < 4.5
+@pytest.mark.parametrize(
+    ("inner", "wrong", "noise"),
+    [
+        *(("fast", wrong, 1.0) for wrong in (too_steep, too_flat, shifted)),
+        *(slow("fast", wrong, 0.0) for wrong in (too_steep, too_flat, shifted)),  # the same lines run
+        ("mixture", too_steep, 0.0), ("walk", too_steep, 0.0), slow("full", too_steep, 0.0),
+    ],
+)  # fmt: skip
+def test_the_frozen_kernel_leaves_the_target_invariant(inner, wrong, noise):
+    assert largest_z(inner, wrong, noise) < 4.5
 
 
 def without_f(held, x, log_density, proposal, proposed):
@@ -218,9 +207,7 @@ def without_shares(held, x, log_density, proposal, proposed):
     return held.sampler.inner.log_ratio(held.inner, None, proposal, None)
 
 
-@pytest.mark.parametrize(
-    ("wrong", "control"), [pytest.param(too_flat, without_f, marks=pytest.mark.slow), (shifted, without_shares)]
-)
+@pytest.mark.parametrize(("wrong", "control"), [slow(too_flat, without_f), (shifted, without_shares)])
 def test_and_without_one_of_its_factors_it_does_not(wrong, control):
     assert largest_z("fast", wrong, ratio=control) > 6.0
 
@@ -231,8 +218,8 @@ def test_and_without_one_of_its_factors_it_does_not(wrong, control):
 @pytest.mark.parametrize(("accepted", "floor"), [(0.0, 0.95), (20.0, 0.6), (180.0, 0.2)])
 def test_screened_moves_have_the_share_that_they_have_earned(accepted, floor):
     """By the share of two hundred of them that was accepted, beside what the fit promises."""
-    state = _still_tuning()
-    judgement = state.learning.judgement._replace(earlier=Quality(0.1, 0.0, 1, 100))
+    _, _, state = tuned(SCREENED["walk"], 300)
+    judgement = unjudged()._replace(earlier=Quality(0.1, 0.0, 1, 100))
     schedule = state.learning.schedule._replace(last_refit=10**6)
     learning = state.learning._replace(accepted=accepted, trials=200.0, judgement=judgement, schedule=schedule)
     fit = state.fit._replace(residual_sd=3.0 if accepted < 100 else 0.1)
@@ -241,29 +228,16 @@ def test_screened_moves_have_the_share_that_they_have_earned(accepted, floor):
     assert fixed.learning is None
 
 
-def _still_tuning():
-    rng, sampler = np.random.default_rng(9), Screened(inner=INNER["walk"], transitions=3)
-    point = Point(np.zeros(2), TARGET.log_density(np.zeros(2)))
-    state = sampler.place(sampler.init(rng, point.position), point)
-    for draw in chain.draws(rng, sampler, TARGET.log_density, point, state, 300, tuning=True):
-        state = draw.state
-    return state._replace(learning=state.learning._replace(judgement=unjudged()))
-
-
 @pytest.mark.parametrize("step", [pk.FastKameleonStep, pk.KameleonStep, pk.GaussianMixtureStep])
 def test_steps_take_how_many_transitions(step):
+    quick = {"compile_kwargs": {"mode": "FAST_COMPILE"}}
     with pm.Model():
         pm.Normal("x", shape=2)
-        made = step(screen=3, compile_kwargs={"mode": "FAST_COMPILE"})
+        made = step(screen=3, **quick)
         assert isinstance(made.sampler, Screened)
         assert made.sampler.transitions == made.options["screen"] == 3
-        assert not isinstance(step(screen=0, compile_kwargs={"mode": "FAST_COMPILE"}).sampler, Screened)
+        assert not isinstance(step(screen=0, **quick).sampler, Screened)
         with pytest.raises(ValueError, match=r"screen must be an integer of at least 0, got -1"):
             step(screen=-1)
         with pytest.raises(TypeError, match="screen"):
             step(screen="values")
-
-
-def test_transitions_are_at_least_one():
-    with pytest.raises(ValueError, match="transitions must be an integer of at least 1, got 0"):
-        Screened(inner=INNER["walk"], transitions=0)

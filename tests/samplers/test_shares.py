@@ -6,6 +6,7 @@ surrogates are wrong by about a nat, so that the shares vary, and y by noise, so
 """
 
 import math
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -26,28 +27,22 @@ from tests.support.chains import Held
 STORED = Path(__file__).parents[1] / "streams" / "shares.npz"  # python -m tests.streams.make shares
 
 
-def lite():
-    return mixtures.mixed("lite", mixtures.too_steep), scores.log_density
-
-
-def finite():
-    return mixtures.mixed("finite", mixtures.too_narrow), scores.log_density
-
-
 def values():
-    surrogate = regression.bad_surrogate(depth=2.0)
-    state = regression.frozen_state(surrogate, (0.3, 0.2, 0.2, 0.15), typical=-5.5)
-    return state, regression.skewed
+    return regression.frozen_state(regression.bad_surrogate(depth=2.0), (0.3, 0.2, 0.2, 0.15), typical=-5.5)
 
 
 def black_boxes():
-    toy = hierarchies.Toy()
-    sampler, rng = FactoredKamiltonian(known=toy), np.random.default_rng(3)
-    return Held(sampler, factors.frozen(sampler, rng, 0.5)), toy
+    sampler = FactoredKamiltonian(known=TOY)
+    return Held(sampler, factors.frozen(sampler, np.random.default_rng(3), 0.5))
 
 
-STREAMS = {"lite": lite, "finite": finite, "values": values}  # stored ones
-CHAINS = {**STREAMS, "black boxes": black_boxes}
+TOY = hierarchies.Toy()
+STREAMS = {  # what is stored of: what is held, and its log density
+    "lite": (lambda: mixtures.mixed("lite", mixtures.too_steep), scores.log_density),
+    "finite": (lambda: mixtures.mixed("finite", mixtures.too_narrow), scores.log_density),
+    "values": (values, regression.skewed),
+}
+CHAINS = {**STREAMS, "black boxes": (black_boxes, TOY)}
 
 
 def reverse(state, proposal):
@@ -59,17 +54,23 @@ def reverse(state, proposal):
 
 def draws(name, n, seed=1, noise=1.0):
     """(state, x, y, proposal, y') of ``n`` draws of a chain with a noisy log density."""
-    state, log_density = CHAINS[name]()
+    make, log_density = CHAINS[name]
     rng, x = np.random.default_rng(seed), np.zeros(4 if name == "black boxes" else 2)
     y = log_density(x)
 
     def estimate(x):
         return log_density(x) + noise * rng.standard_normal() - 0.5 * noise**2
 
-    state = state.start(x, y)
-    for before, outcome, _ in state.draws(rng, estimate, x, n, value=y):
+    for before, outcome, _ in make().start(x, y).draws(rng, estimate, x, n, value=y):
         yield before, x, y, outcome.proposal, outcome.proposed_log_density
         x, y = outcome.position, outcome.log_density
+
+
+@cache
+def there(name):
+    """The same of those proposals that may be accepted, with what is found where they lead."""
+    possible = [draw for draw in draws(name, 150) if math.isfinite(draw[3].log_q_ratio)]
+    return [(*draw, draw[0].start(draw[3].position, draw[4])) for draw in possible]
 
 
 def stream(name, n=100):
@@ -79,41 +80,29 @@ def stream(name, n=100):
 
 @pytest.mark.parametrize("name", CHAINS)
 def test_keep_retains_what_start_would(name):
-    shares = []
-    for state, _, _, proposal, new in draws(name, 150):
-        if not math.isfinite(proposal.log_q_ratio):
-            continue
-        outcome = Outcome(proposal.position, new, proposal, new, 1.0, True)
-        kept = state.keep(outcome)
-        started = state.start(proposal.position, new)
+    for state, _, _, proposal, new, started in there(name):
+        kept = state.keep(Outcome(proposal.position, new, proposal, new, 1.0, True))
         assert kept.share == pytest.approx(started.share, rel=1e-9, abs=1e-12)
         np.testing.assert_allclose(kept.current.z, started.current.z, rtol=1e-9, atol=1e-12)
         assert kept.current.log_density == started.current.log_density == new
         assert kept.current.value == pytest.approx(started.current.value, rel=1e-9, abs=1e-12)
-        shares.append(kept.share)
-    assert np.std(shares) > 0.1
+    assert np.std([started.share for *_, started in there(name)]) > 0.1
 
 
 @pytest.mark.parametrize("name", CHAINS)
 def test_the_ratio_changes_sign_on_the_way_back(name):
-    shares, moves, differences = [], [], []
-    for state, x, y, proposal, new in draws(name, 150):
-        if not math.isfinite(proposal.log_q_ratio):
-            continue
-        there = state.start(proposal.position, new)
-        if there.share == 0.0:
+    moves, differences = [], []
+    for state, x, y, proposal, new, started in there(name):
+        if started.share == 0.0:
             continue
         forth = state.log_ratio(x, y, proposal, new)
-        back = there.log_ratio(proposal.position, new, reverse(state, proposal), y)
+        back = started.log_ratio(proposal.position, new, reverse(state, proposal), y)
         assert forth == pytest.approx(-back, rel=1e-9, abs=1e-11)
-        here = state.share
         surrogate = proposal.move.startswith(("hamiltonian", "surrogate"))
-        own = residual_mixture.log_ratio(state.mixture, surrogate, here, there.share)
+        own = residual_mixture.log_ratio(state.mixture, surrogate, state.share, started.share)
         assert forth - proposal.log_q_ratio == pytest.approx(own, rel=1e-9, abs=1e-11)
-        shares.append(there.share)
         moves.append(surrogate)
         differences.append(abs(own))
-    assert np.std(shares) > 0.1
     assert 0 < sum(moves) < len(moves)
     assert max(differences) > 0.5
 

@@ -47,42 +47,45 @@ def test_the_rules_root():
     assert np.minimum(x, tuned_work.CAP).mean() == pytest.approx(tuned_work.MEAN, rel=1e-4)
 
 
+def found(given, seeds=100, **options):
+    """The work by ``seeds`` chains."""
+    return np.array([tuned(given, seed, **options).now[0] for seed in range(seeds)])
+
+
 @pytest.mark.parametrize("given", [RIGHT // 50, RIGHT // 5])
 def test_it_finds_the_right_work_from_too_few(given):
-    found = np.array([tuned(given, seed).now[0] for seed in range(100)]) / RIGHT
-    sds = np.sqrt(tuned_work.TARGET / found)  # of the noise with what was found
-    assert 1 / 2 < found.min() < found.max() < 2
+    shares = found(given) / RIGHT
+    sds = np.sqrt(tuned_work.TARGET / shares)  # of the noise with what was found
+    assert 1 / 2 < shares.min() < shares.max() < 2
     assert np.mean((sds > 1.05) & (sds < 1.5)) > 0.8
     assert 1.2 < np.median(sds) < 1.32
 
 
 def test_too_much_work_is_lowered_as_far_as_the_worst_pair_allows():
     """Of 33 pairs that is a square of 5 times their variance, 2.5 to 11 in 98 of 100."""
-    found = np.array([tuned(50 * RIGHT, seed).now[0] for seed in range(100)]) / RIGHT
-    assert 2.0 < found.min() < found.max() < 15.0
-    assert 3.5 < np.median(found) < 6.5
+    shares = found(50 * RIGHT) / RIGHT
+    assert 2.0 < shares.min() < shares.max() < 15.0
+    assert 3.5 < np.median(shares) < 6.5
 
 
 def test_work_is_not_lowered_where_noise_grows_towards_the_tails():
     """On average 4 weights have the right noise; with so few a chain does not come back from the tails."""
-    found = np.array([tuned(20, seed, noise=growing).now[0] for seed in range(50)])
-    assert np.mean(found >= 18) > 0.8
-    assert found.min() >= 10
-    found = np.array([tuned(1000, seed, noise=growing).now[0] for seed in range(20)])
-    assert 10 < found.min() < found.max() < 600
+    kept = found(20, 50, noise=growing)
+    assert np.mean(kept >= 18) > 0.8
+    assert kept.min() >= 10
+    lowered = found(1000, 20, noise=growing)
+    assert 10 < lowered.min() < lowered.max() < 600
 
 
 def test_a_wrong_root_is_noticed(monkeypatch):
     """The control: without the cap's own mean the median is elsewhere."""
     monkeypatch.setattr(tuned_work, "MEAN", 1.0)
-    found = np.array([tuned(RIGHT // 5, seed).now[0] for seed in range(100)])
-    sds = np.sqrt(tuned_work.TARGET * RIGHT / found)
-    assert not 1.2 < np.median(sds) < 1.32
+    assert not 1.2 < np.median(np.sqrt(tuned_work.TARGET * RIGHT / found(RIGHT // 5))) < 1.32
 
 
 def test_more_pairs_bring_it_nearer():
-    spread = [np.std(np.log([tuned(RIGHT // 5, seed, pairs).now[0] for seed in range(100)])) for pairs in (25, 200)]
-    assert spread[1] < 0.7 * spread[0]
+    few, many = (np.std(np.log(found(RIGHT // 5, pairs=pairs))) for pairs in (25, 200))
+    assert many < 0.7 * few
 
 
 def test_estimates_of_zero_and_absurd_ones_count_as_noise():
@@ -105,9 +108,8 @@ def test_it_stays_within_a_hundred_times_what_was_given(square):
 
 def test_estimators_share_one_factor_and_small_changes_are_not_made():
     work = tuned_work.begin((100, 400))
-    assert tuned_work.due(work._replace(log_factor=math.log(1.09)), 0.0).now == (100, 400)
-    assert tuned_work.due(work._replace(log_factor=math.log(0.91)), 0.0).now == (100, 400)
-    raised = tuned_work.due(work._replace(log_factor=math.log(1.5)), 0.0)
+    lower, higher, raised = (tuned_work.due(work._replace(log_factor=math.log(f)), 0.0) for f in (0.91, 1.09, 1.5))
+    assert lower.now == higher.now == (100, 400)
     assert raised.now == (150, 600)
     assert tuned_work.change(work, raised) == 1.5
     assert tuned_work.spend(tuned_work.spend(raised)).spent == 1500

@@ -3,12 +3,13 @@
 import math
 from dataclasses import replace
 from types import SimpleNamespace
+from typing import NamedTuple
 
 import numpy as np
 
 from pymc_kameleon.samplers import chain
 from pymc_kameleon.samplers.kamiltonian.scores.estimators import FiniteKamiltonian, LiteKamiltonian
-from pymc_kameleon.samplers.seam import Known, Outcome, Point
+from pymc_kameleon.samplers.seam import Known, Outcome, Point, Proposal
 
 
 class Wrong:
@@ -18,8 +19,6 @@ class Wrong:
         self.right, self.control = right, control
 
     def __getattr__(self, name):
-        if name.startswith("__") or name in ("right", "control"):
-            raise AttributeError(name)
         return getattr(self.right, name)
 
     def propose(self, rng, x, state):
@@ -31,11 +30,6 @@ class Wrong:
         if not hasattr(self.control, "log_ratio"):
             return self.right.log_ratio(state, point, proposal, there)
         return self.control.log_ratio(Held(self.right, state), *point[:2], proposal, there.log_density)
-
-    def adapt(self, rng, state, outcome):
-        if not hasattr(self.control, "adapt"):
-            return self.right.adapt(rng, state, outcome)
-        return self.control.adapt(rng, Held(self.right, state), outcome).state
 
     def place(self, state, point, proposal=None):
         if proposal is None and hasattr(self.control, "start"):
@@ -53,8 +47,6 @@ class Held:
         self.sampler, self.state = sampler, state
 
     def __getattr__(self, name):
-        if name.startswith("__") or name in ("sampler", "state"):
-            raise AttributeError(name)
         return getattr(self.state, name)
 
     def _with(self, state):
@@ -142,42 +134,76 @@ def scored(x, *, surrogate="finite", **options):
     return held(FiniteKamiltonian, x, **options)
 
 
-def run_chain(rng, held, log_density, x, steps, adapt=True, visit=None):
-    """One chain; what is held at its end and the draws, shape (steps, d).
+class Course(NamedTuple):
+    """A chain of :func:`run_chain`: its draws, shape (steps, d); what the sampler was told of each, and held then."""
 
-    ``visit(before, after, outcome)`` is called after every transition.
-    """
-    draws = np.empty((steps, len(x)))
-    for t, (before, outcome, after) in enumerate(held.draws(rng, log_density, x, steps, tuning=adapt)):
-        if visit is not None:
-            visit(before, after, outcome)
-        held, draws[t] = after, outcome.position
-    return held, draws
+    draws: np.ndarray
+    outcomes: list
+    hands: list
+
+    @property
+    def held(self):
+        """At the end."""
+        return self.hands[-1]
+
+    @property
+    def moves(self):
+        return [outcome.proposal.move for outcome in self.outcomes]
+
+    @property
+    def accept_probs(self):
+        return np.array([outcome.accept_prob for outcome in self.outcomes])
+
+
+def run_chain(rng, held, log_density, x, steps, tuning=True):
+    """One chain from ``x``."""
+    drawn = list(held.draws(rng, log_density, x, steps, tuning=tuning))
+    draws = np.array([outcome.position for _, outcome, _ in drawn])
+    return Course(draws, [outcome for _, outcome, _ in drawn], [after for _, _, after in drawn])
+
+
+def tuned(sampler, log_density, x, draws, seed=1):
+    """A chain that tunes, from ``x``."""
+    rng, x = np.random.default_rng(seed), np.array(x, dtype=float)
+    start = Held(sampler, sampler.init(rng, x, Known())).start(x, log_density(x))
+    return run_chain(rng, start, log_density, x, draws)
 
 
 def run_transitions(rng, held, log_density, starts, steps):
-    """Apply ``steps`` frozen transitions to every start; return the end points, shape (N, d).
-
-    ``held`` is shared by all chains, or a list of one a chain. Nothing adapts.
-    """
+    """Apply ``steps`` transitions to every start, without adapting; return the end points, shape (N, d)."""
     ends = np.empty_like(starts)
     for n, x in enumerate(starts):
-        one, value = held[n] if isinstance(held, list) else held, log_density(x)
-        *_, (_, outcome, _) = one.start(x, value).draws(rng, log_density, x, steps, value=value)
-        ends[n] = outcome.position
+        point = Point(x, log_density(x))
+        state = held.sampler.place(held.state, point)
+        *_, draw = chain.draws(rng, held.sampler, log_density, point, state, steps)
+        ends[n] = draw.point.position
     return ends
 
 
-def z_scores(ends, mean, cov):
-    """z-scores of means, variances and cross moments of independent end points against exact moments.
+def change(held, target, n, steps=4, control=None, seed=5):
+    """Largest z-score of how exact draws of ``target`` have moved by ``held``, or by what a ``control`` makes of it."""
+    rng = np.random.default_rng(seed)
+    starts = target.draw(rng, n)
+    ends = run_transitions(rng, held.but(control), target.log_density, starts, steps)
+    assert (starts != ends).any(axis=1).mean() > 0.1, "it hardly moves: the test would be empty"
+    return np.abs(two_sample_z(ends, starts, target.log_density)).max()
 
-    Standard errors come from the spread of the functionals over the independent end points.
-    """
-    centred = ends - mean
-    d = ends.shape[1]
-    functionals = [centred[:, i] for i in range(d)]
-    functionals += [centred[:, i] * centred[:, j] - cov[i, j] for i in range(d) for j in range(i + 1)]
-    return np.array([f.mean() / (f.std(ddof=1) / np.sqrt(len(f))) for f in functionals])
+
+class Dropped:
+    """Negative control: what is not refused is taken for symmetric."""
+
+    @staticmethod
+    def propose(rng, x, state):
+        proposal = state.propose(rng, x)
+        return proposal if proposal.log_q_ratio == -math.inf else proposal._replace(log_q_ratio=0.0)
+
+
+class Uneven:
+    """Negative control of symmetric walks: a step that grows with x, taken for symmetric."""
+
+    @staticmethod
+    def propose(rng, x, state):
+        return Proposal(x * np.exp(0.5 * rng.standard_normal(len(x))), 0.0)
 
 
 def two_sample_z(ends, starts, log_density=None):
@@ -217,14 +243,12 @@ def through(held, log_density, draw, *, n=3000, steps=6, noise=0.0, seed=1, rati
         return log_density(x) + noise * rng.standard_normal() - 0.5 * noise**2
 
     for i, start in enumerate(starts):
-        x, y = start[:-1], log_density(start[:-1]) + start[-1]
-        own = held.start(x, y)
-        for _ in range(steps):
-            own, outcome = own.draw(rng, x, y, estimate)
-            x, y = outcome.position, outcome.log_density
+        x = start[:-1]
+        y = log_density(x) + start[-1]
+        for _, outcome, _ in held.start(x, y).draws(rng, estimate, x, steps, value=y):
             if watch is not None:
                 watch(outcome)
-        ends[i] = [*x, y - log_density(x)]
+        ends[i] = [*outcome.position, outcome.log_density - log_density(outcome.position)]
     return starts, ends
 
 
