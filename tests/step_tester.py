@@ -17,15 +17,6 @@ from pytensor.graph.basic import Apply
 from pytensor.graph.op import Op
 
 import pymc_kameleon as pk
-from pymc_kameleon.steps import (
-    AdaptiveMetropolisStep,
-    CMAStep,
-    FastKameleonStep,
-    GaussianAdaptationStep,
-    GaussianMixtureStep,
-    KameleonStep,
-    KamiltonianStep,
-)
 
 # PyTensor from a wheel says this once per process, at whichever graph comes first; it is not about this package.
 NO_BLAS = pytest.mark.filterwarnings("ignore:PyTensor could not link to a BLAS:UserWarning")
@@ -47,43 +38,40 @@ KAMELEON_MOVES = ("local", "global", "autoregressive")
 
 # A new step is one line here, and a stream (tests/streams/make.py).
 CASES = {
-    "kameleon": Case(KameleonStep, {"n_history": 40, "local_start": 60}, KAMELEON_MOVES),
-    "adaptive_metropolis": Case(AdaptiveMetropolisStep, {}, ("global",)),
+    "kameleon": Case(pk.KameleonStep, {"n_history": 40, "local_start": 60}, KAMELEON_MOVES),
+    "adaptive_metropolis": Case(pk.AdaptiveMetropolisStep, {}, ("global",)),
     "pca_kameleon": Case(
-        KameleonStep, {"proposal": "pca", "n_history": 40, "n_directions": 5, "local_start": 60}, KAMELEON_MOVES
+        pk.KameleonStep, {"proposal": "pca", "n_history": 40, "n_directions": 5, "local_start": 60}, KAMELEON_MOVES
     ),
-    "fast_kameleon": Case(FastKameleonStep, {"n_features": 20, "local_start": 60, "screen": 0}, KAMELEON_MOVES),
+    "fast_kameleon": Case(pk.FastKameleonStep, {"n_features": 20, "local_start": 60, "screen": 0}, KAMELEON_MOVES),
     "gaussian_mixture": Case(
-        GaussianMixtureStep, {"max_components": 2, "local_start": 60}, ("local", "auxiliary", "independence", "global")
+        pk.GaussianMixtureStep,
+        {"max_components": 2, "local_start": 60},
+        ("local", "auxiliary", "independence", "global"),
     ),
     "kamiltonian_finite": Case(
-        KamiltonianStep,
+        pk.KamiltonianStep,
         {"surrogate": pk.Finite(first_fit=80, n_history=100, n_features=30, n_leapfrog=(1, 5))},
         ("random_walk", "hamiltonian"),
     ),
     "kamiltonian": Case(
-        KamiltonianStep,
+        pk.KamiltonianStep,
         {},
         ("global", "differential"),
         ("short", "long", "surrogate1", "surrogate2", "surrogate3", "surrogate4"),
         skips=True,
     ),
-    "gaussian_adaptation": Case(GaussianAdaptationStep, {}, ("",)),
-    "cma": Case(CMAStep, {}, ("",)),
+    "gaussian_adaptation": Case(pk.GaussianAdaptationStep, {}, ("",)),
+    "cma": Case(pk.CMAStep, {}, ("",)),
 }
+
+
 # The base step is the same for all: one of them goes through everything in the fast suite, the others in the slow one.
-FIRST = ("kameleon",)
-OTHERS = tuple(name for name in CASES if name not in FIRST)
+def step_params(names, fast=("kameleon",)):
+    return [pytest.param(CASES[name], id=name, marks=[] if name in fast else pytest.mark.slow) for name in names]
 
 
-def _params(names):
-    return [pytest.param(CASES[name], id=name, marks=[] if name in FIRST else pytest.mark.slow) for name in names]
-
-
-every_step = pytest.mark.parametrize("case", _params(CASES))
-every_step_with_a_scale = pytest.mark.parametrize(  # one that is not drawn anew for every draw
-    "case", _params(name for name, case in CASES.items() if not case.step._draws_differ)
-)
+every_step = pytest.mark.parametrize("case", step_params(CASES))
 
 
 def make(case, model, vars=None, **kwargs):
@@ -116,8 +104,17 @@ def drive(step, point, draws, tune=0):
     return points, stats
 
 
+def run(step, draws, tune=0, seed=0):
+    """A chain of its own from the model's initial point."""
+    return drive(begin(step, seed), step.model.initial_point(), draws, tune)
+
+
 def values(points, name):
     return np.array([p[name] for p in points])
+
+
+def warnings_in(stats):
+    return [s["warning"] for s in stats if s["warning"] is not None]
 
 
 def assert_same_draws(first, second, rounding=0.0):
@@ -138,6 +135,15 @@ def sample(step, model, **kwargs):
         "compute_convergence_checks": False,
     }  # fmt: skip
     return pm.sample(model=model, step=step, **{**given, **kwargs})
+
+
+def moment_z(step, model, chains=16, tune=400, draws=1000, begin=begin):
+    """z-scores of mean and variance of x against 0 and 1; standard errors from independent chains."""
+    moments = []
+    for seed in range(chains):
+        x = values(drive(begin(step, seed), model.initial_point(), draws, tune)[0], "x")[tune:]
+        moments.append([x.mean(), np.mean(x**2) - 1.0])
+    return np.mean(moments, axis=0) / (np.std(moments, axis=0, ddof=1) / np.sqrt(chains))
 
 
 # --- black boxes -----------------------------------------------------------------------------
@@ -175,6 +181,27 @@ class Counter:
 
 def minus_half_square(x):
     return -0.5 * np.sum(np.square(x))
+
+
+# --- noise -----------------------------------------------------------------------------------
+
+
+class Estimate:
+    """log N(x; 0, I), without its constant, plus log-normal noise of mean one; counts its calls."""
+
+    def __init__(self, sd):
+        self.sd, self.calls = sd, 0
+
+    def __call__(self, rng, x):
+        self.calls += 1
+        return float(minus_half_square(x) + self.sd * rng.standard_normal() - 0.5 * self.sd**2)
+
+
+def noisy_model(fn, auxiliary_shape=None, *, work=None, shape=()):
+    with pm.Model() as model:
+        x = pm.Flat("x", shape=shape)
+        pm.Potential("likelihood", pk.NoisyLogLikelihood(fn, auxiliary_shape, work=work)(x))
+    return model
 
 
 # --- models ----------------------------------------------------------------------------------

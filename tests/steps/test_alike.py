@@ -122,7 +122,7 @@ def test_in_the_order_of_the_factors(rows):
 def test_what_is_compiled_does_not_grow_with_the_groups():
     """Seconds to begin with a solver a patient, and microseconds a gradient, hang on it."""
     sizes = []
-    for n in (3, 6):
+    for n in (2, 4):
         model = doses(lengths=[4] * n, rows=range(n))
         known = FactoredDensity(cut_of(model), model, model.initial_point(), QUICK).parts_known._known
         sizes.append(len(known.maker.fgraph.apply_nodes))

@@ -7,7 +7,7 @@ import pytest
 
 from pymc_kameleon.samplers.arrival import search as arrival_search
 from pymc_kameleon.steps import AdaptiveMetropolisStep
-from tests.step_tester import NO_BLAS, begin, drive
+from tests.step_tester import NO_BLAS, begin, drive, warnings_in
 
 pytestmark = NO_BLAS
 
@@ -33,8 +33,7 @@ def told(log_density, seed, start=8.0):
         step = begin(AdaptiveMetropolisStep(compile_kwargs={"mode": "FAST_COMPILE"}), seed)
     at = {**model.initial_point(), "x": np.full(2, start)}
     points, stats = drive(step, at, 5, tune=700)
-    warnings = [row["warning"] for row in stats if row["warning"] is not None]
-    return [w for w in warnings if w.extra["key"] == "another mode"], points
+    return [w for w in warnings_in(stats) if w.extra["key"] == "another mode"], points
 
 
 def test_it_is_said_once_with_where_and_how_much():

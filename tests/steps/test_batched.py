@@ -12,6 +12,7 @@ from pytensor.graph.op import Op
 import pymc_kameleon as pk
 from pymc_kameleon.sampling import workers
 from pymc_kameleon.steps.batched import batched_log_density
+from tests.step_tester import Estimate, noisy_model
 
 TIMES = np.linspace(0.0, 4.0, 9)
 SEEN = 2.0 * np.exp(-0.7 * TIMES) + 0.1 * np.random.default_rng(0).standard_normal(9)
@@ -148,14 +149,8 @@ def test_an_exception_names_its_point():
 
 
 def test_noise_and_unknown_words_are_refused():
-    with pm.Model() as noisy:
-        x = pm.Normal("x")
-        pm.Potential("estimate", pk.NoisyLogLikelihood(estimate)(x))
+    noisy = noisy_model(Estimate(0.1))
     with pytest.raises(ValueError, match="without noise"):
         pk.sample(model=noisy, executor="vectorized", progressbar=False)
     with pytest.raises(ValueError, match="got 'threads'"):
         pk.sample(model=decay_model(), executor="threads", progressbar=False)
-
-
-def estimate(rng, x):
-    return -0.5 * x**2 + 0.1 * rng.standard_normal()

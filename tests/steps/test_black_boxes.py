@@ -22,35 +22,26 @@ def coordinates(found):
     return [inputs.coordinates.tolist() for inputs in found.inputs]
 
 
-def test_a_log_likelihood_a_group():
-    model, box = schools()
+@pytest.mark.parametrize(
+    ("groups", "where", "added"), [(schools, [[2], [3], [4]], True), (curves, [[3, 4], [5, 6]], False)]
+)
+def test_a_log_likelihood_or_a_prediction_a_group(groups, where, added):
+    model, box = groups()
     found = cut(model)
-    assert coordinates(found) == [[2], [3], [4]]
-    assert found.added == [True] * 3
-    assert [b.factor for b in found.boxes] == ["y0", "y1", "y2"]
+    assert coordinates(found) == where
+    assert found.added == [added] * len(where)
+    assert [b.factor for b in found.boxes] == [f"y{k}" for k in range(len(where))]
     assert box.calls == 0
 
 
-def test_a_prediction_a_group():
-    model, box = curves()
-    found = cut(model)
-    assert coordinates(found) == [[3, 4], [5, 6]]
-    assert found.added == [False, False]
-    assert box.calls == 0
-
-
-def test_what_has_a_gradient_is_no_black_box():
+def test_what_has_a_gradient_or_none_to_learn_is_no_black_box():
     with pm.Model() as model:
         x = pm.Normal("x", shape=3)
         pm.Normal("y", pt.sort(pt.clip(x, -1, 1))[0] + pt.argmax(x), 1.0, observed=0.3)
         pm.Potential("floor", pt.switch(x[0] > 0, pt.floor(x[1]), pt.linalg.det(pt.outer(x, x) + pt.eye(3))))
-    assert cut(model).boxes == []
-
-
-def test_black_boxes_of_constants_are_constants():
-    with pm.Model() as model:
-        pm.Normal("x")
-        pm.Potential("y", square(np.ones(3)))
+        pm.Potential("of constants", square(np.ones(3)))
+        count = BlackBox(lambda x: np.array(int(x)), pt.lscalar)(x[0])
+        pm.Potential("of integers", -1.0 * count * x[0])  # constant almost everywhere
     assert cut(model).boxes == []
 
 
@@ -144,21 +135,14 @@ def test_what_is_declared_is_learned_too():
         cut(model, declared=["fast"])
 
 
-@pytest.mark.parametrize("kind", ["noisy", "subset", "integers"])
-def test_what_cannot_be_cut_says_why(kind):
+@pytest.mark.parametrize(("noisy", "variables", "why"), [(True, 2, "random numbers"), (False, 1, "other steps")])
+def test_what_cannot_be_cut_says_why(noisy, variables, why):
     with pm.Model() as model:
         x, _ = pm.Normal("x"), pm.Normal("w")
-        if kind == "noisy":
+        if noisy:
             pm.Potential("y", NoisyLogLikelihood(lambda rng, x: -(x**2) + 0.1 * rng.normal())(x))
-        elif kind == "integers":
-            count = BlackBox(lambda x: np.array(int(x)), pt.lscalar)(x)
-            pm.Potential("y", -1.0 * count * x)
-    variables = model.continuous_value_vars[: 1 if kind == "subset" else 2]
-    if kind == "integers":  # constant almost everywhere: no gradient to learn
-        assert Cut(model, variables, model.initial_point()).boxes == []
-        return
-    with pytest.raises(Unsplittable, match="random numbers" if kind == "noisy" else "other steps"):
-        Cut(model, variables, model.initial_point())
+    with pytest.raises(Unsplittable, match=why):
+        Cut(model, model.continuous_value_vars[:variables], model.initial_point())
 
 
 def test_a_prior_whose_scale_a_black_box_says_stays_as_it_is():

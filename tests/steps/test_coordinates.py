@@ -26,6 +26,11 @@ def no_slope(parts, outputs, w):
     return outputs, np.zeros((len(outputs), parts.layout.widest)), np.zeros(len(w))
 
 
+def slopes(function, u):
+    """By differences, a row a coordinate."""
+    return np.array([(function(u + h) - function(u - h)) / 2e-6 for h in 1e-6 * np.eye(len(u))])
+
+
 def families():
     """Every family with unknown parents, and a level above."""
     box = BlackBox(lambda x: -0.5 * np.sum(np.square(x)), pt.dscalar)
@@ -41,143 +46,6 @@ def families():
         for i, part in enumerate(x):
             pm.Potential(f"y{i}", box(part))
     return model
-
-
-@pytest.fixture(scope="module")
-def every_family():
-    model = families()
-    return model, density(model), model.compile_logp(jacobian=True, **QUICK)
-
-
-def test_all_families_are_found(every_family):
-    _, found, _ = every_family
-    assert found.parts_known.movable.sum() == 8  # mu's parent is unknown too
-    assert len(found.parts_known.factors) == 6
-
-
-@pytest.mark.parametrize("centring", CENTRINGS)
-def test_the_density_of_u_is_that_of_x_times_the_jacobian(every_family, centring):
-    model, found, logp = every_family
-    parts, rng = found.parts_known, np.random.default_rng(1)
-    share = centring * parts.movable
-    u = rng.standard_normal(found.dim)
-    w, x, v, _, log_scale = parts.places(u, share)
-    *rows, last = np.split(w, parts.layout.inputs[1:-1])
-    rows.append(np.exp(last))  # the black box sees the lognormal variable
-    outputs = np.array([-0.5 * row @ row for row in rows])
-    value, gradient, by_outputs = parts.known(u, share, w, *no_slope(parts, outputs, w))
-    point = found.update(model.initial_point(), v)
-    np.testing.assert_allclose(found.ravel(point), x, rtol=1e-12)
-    jacobian = ((1.0 - share) * log_scale).sum()  # log|dx/du|
-    np.testing.assert_allclose(value, logp(point) + jacobian, rtol=1e-10)
-    # and v's, which the chain's test evaluates
-    np.testing.assert_allclose(found(v), logp(point) + log_scale.sum(), rtol=1e-10)
-    np.testing.assert_allclose(found.model_log_density(v, found(v)), logp(point), rtol=1e-10)
-    np.testing.assert_allclose(by_outputs, 1.0)
-    fixed = no_slope(parts, outputs, w)
-    pairs = [(u + h, u - h) for h in 1e-6 * np.eye(found.dim)]
-    slopes = [(parts.known(a, share, w, *fixed)[0] - parts.known(b, share, w, *fixed)[0]) / 2e-6 for a, b in pairs]
-    np.testing.assert_allclose(gradient, slopes, rtol=1e-6, atol=1e-6)
-
-
-@pytest.mark.parametrize("log_tau", [np.log(1e-5), np.log(1e-16), np.log(1e-20), -300.0])
-@pytest.mark.parametrize("centring", [0.0, 0.5])
-def test_nothing_is_lost_where_a_scale_is_small(log_tau, centring):
-    """At sigma = 1e-20 mu + sigma z is mu, whatever z: the prior of z has to be there all the same."""
-    found = small()
-    parts = found.parts_known
-    share = centring * parts.movable
-    z, mu = np.array([0.7, -1.3, 3.0]), 0.4
-    v = np.concatenate([[mu, log_tau], z])
-    expected = log_density_of_schools(mu, log_tau, z)
-    slack = 4.0 * np.exp(log_tau)  # of the likelihood, at mu + sigma z
-    np.testing.assert_allclose(found(v), expected, rtol=1e-9, atol=slack)
-    u = share * mu + (np.exp(log_tau) ** share) * v  # share is 0 for the parents
-    w, *_ = parts.places(u, share)
-    value, *_ = parts.known(u, share, w, *no_slope(parts, -0.5 * (w - np.arange(3)) ** 2, w))
-    digits = np.finfo(float).eps * mu / np.exp(centring * log_tau)  # of z, as u stores it
-    if digits < 0.1:
-        jacobian = -3.0 * centring * log_tau  # log|dv/du|
-        np.testing.assert_allclose(value, expected + jacobian, rtol=1e-9, atol=slack + 20 * digits)
-
-
-_small: list = []
-
-
-def small():
-    if not _small:
-        _small.append(density(schools()[0]))
-    return _small[0]
-
-
-def test_there_and_back(every_family):
-    model, found, _ = every_family
-    v = np.random.default_rng(2).standard_normal(found.dim)
-    x = found.ravel(found.update(model.initial_point(), v))
-    np.testing.assert_allclose(found.enter(x), v, rtol=1e-10, atol=1e-12)
-    assert found.is_at(x, v)
-    assert not found.is_at(np.nextafter(x, 10.0), v)
-
-
-def test_what_is_cut_out_can_be_put_back():
-    """With the true outputs in the place of the emulators' the known part is the log density, and so is its slope."""
-    model, box = curves()
-    found = density(model)
-    parts, rng = found.parts_known, np.random.default_rng(4)
-    assert box.calls == 2  # to learn the outputs' shape
-    assert list(parts.layout.added) == [False, False]
-    centring = 0.6 * parts.movable
-    u = 0.5 * rng.standard_normal(found.dim)
-    w, *_ = parts.places(u, centring)
-
-    def outputs(w):
-        rows = np.split(w, parts.layout.inputs[1:-1])
-        return np.concatenate([np.exp(b) * np.exp(-np.exp(a) * np.arange(3.0)) for a, b in rows])
-
-    jacobian = np.zeros((6, 2))
-    for k in range(2):
-        for i in range(2):
-            h = np.zeros(4)
-            h[2 * k + i] = 1e-6
-            column = (outputs(w + h) - outputs(w - h)) / 2e-6
-            jacobian[3 * k : 3 * k + 3, i] = column[3 * k : 3 * k + 3]
-
-    def whole(u):
-        _, _, v, _, log_scale = parts.places(u, centring)
-        return found(v) - centring @ log_scale
-
-    value, slope, _ = parts.known(u, centring, w, outputs(w), jacobian, np.zeros(4))
-    np.testing.assert_allclose(value, whole(u), rtol=1e-12)
-    np.testing.assert_allclose(found.outputs, outputs(w), rtol=1e-12)
-    differences = [(whole(u + h) - whole(u - h)) / 2e-6 for h in 1e-6 * np.eye(found.dim)]
-    np.testing.assert_allclose(slope, differences, rtol=1e-5, atol=1e-6)
-
-
-@pytest.mark.parametrize("centring", CENTRINGS)
-def test_the_toy_by_hand_has_the_right_slope(centring):
-    toy, rng = Toy(), np.random.default_rng(5)
-    share = centring * toy.movable
-    emulator = Emulator(
-        toy.layout.inputs, toy.layout.outputs, np.zeros(2), np.ones(2), np.array([[-0.5, np.inf], [-np.inf, 0.5]]),
-        np.ones((2, 1, 1)), np.full(2, 1.5), np.ones(2, dtype=bool), np.array([0, 3, 6]),
-        np.zeros((6, 3), dtype=np.int64),
-        np.array([[0, 0, 0], [1, 0, 0], [2, 0, 0]] * 2), rng.standard_normal(6), np.array([0, 3, 6]),
-        assemble([None, None], 1), True,
-    )  # fmt: skip
-
-    def at(u):
-        w, *_ = toy.places(u, share)
-        outputs, jacobian, penalty, slope = emulate(emulator, w)
-        value, by_u, _ = toy.known(u, share, w, outputs, jacobian, slope)
-        return value - penalty, by_u
-
-    for _ in range(5):
-        u = 1.5 * rng.standard_normal(4)
-        differences = [(at(u + h)[0] - at(u - h)[0]) / 2e-6 for h in 1e-6 * np.eye(4)]
-        np.testing.assert_allclose(at(u)[1], differences, rtol=1e-5, atol=1e-5)
-
-
-# --- several coordinates at once ------------------------------------------------------------------
 
 
 def correlated():
@@ -200,27 +68,110 @@ def correlated():
     return model
 
 
-@pytest.fixture(scope="module")
-def several():
-    model = correlated()
-    return model, density(model), model.compile_logp(jacobian=True, **QUICK)
+@pytest.fixture(scope="module", params=[(families, 8), (correlated, 11)], ids=lambda p: p[0].__name__)
+def moved(request):
+    model = request.param[0]()
+    found = density(model)
+    assert found.parts_known.movable.sum() == request.param[1]  # mu's parent is unknown too
+    return model, found, model.compile_logp(jacobian=True, **QUICK)
 
 
 @pytest.mark.parametrize("centring", CENTRINGS)
-def test_correlated_effects_have_the_density_of_x_times_the_jacobian(several, centring):
-    model, found, logp = several
+def test_the_density_of_u_is_that_of_x_times_the_jacobian(moved, centring):
+    model, found, logp = moved
     parts, rng = found.parts_known, np.random.default_rng(6)
-    assert parts.movable.sum() == 4 + 2 + 3 + 2
     share = centring * rng.uniform(0.5, 1.0, found.dim) * parts.movable
     u = 0.7 * rng.standard_normal(found.dim)
     w, x, v, _, log_scale = parts.places(u, share)
     point = found.update(model.initial_point(), v)
     np.testing.assert_allclose(found.ravel(point), x, rtol=1e-12)
     np.testing.assert_allclose(found.enter(x), v, rtol=1e-8, atol=1e-9)
-    np.testing.assert_allclose(found(v), logp(point) + log_scale.sum(), rtol=1e-9)
-    value, *_ = parts.known(u, share, w, *no_slope(parts, found.outputs, w))
-    np.testing.assert_allclose(value, found(v) - share @ log_scale, rtol=1e-9)
+    assert found.is_at(found.ravel(point), v)
+    assert not found.is_at(np.nextafter(found.ravel(point), 10.0), v)
+    here = found(v)  # the density of v, which the chain's test evaluates
+    np.testing.assert_allclose(here, logp(point) + log_scale.sum(), rtol=1e-10)
+    np.testing.assert_allclose(found.model_log_density(v, here), logp(point), rtol=1e-10)
+    fixed = no_slope(parts, found.outputs.copy(), w)
+    value, gradient, by_outputs = parts.known(u, share, w, *fixed)
+    np.testing.assert_allclose(value, here - share @ log_scale, rtol=1e-10)
+    np.testing.assert_allclose(by_outputs, 1.0)
+    np.testing.assert_allclose(gradient, slopes(lambda u: parts.known(u, share, w, *fixed)[0], u), rtol=1e-6, atol=1e-6)
     # the Jacobian is that of the map, whose matrix is triangular
-    pairs = [(parts.places(u + h, share)[2], parts.places(u - h, share)[2]) for h in 1e-6 * np.eye(found.dim)]
-    slopes = np.array([(a - b) / 2e-6 for a, b in pairs])
-    np.testing.assert_allclose(np.linalg.slogdet(slopes)[1], -share @ log_scale, atol=1e-5)
+    of_map = slopes(lambda u: parts.places(u, share)[2], u)
+    np.testing.assert_allclose(np.linalg.slogdet(of_map)[1], -share @ log_scale, atol=1e-5)
+
+
+@pytest.fixture(scope="module")
+def small():
+    return density(schools()[0])
+
+
+@pytest.mark.parametrize("log_tau", [np.log(1e-5), np.log(1e-16), np.log(1e-20), -300.0])
+@pytest.mark.parametrize("centring", [0.0, 0.5])
+def test_nothing_is_lost_where_a_scale_is_small(small, log_tau, centring):
+    """At sigma = 1e-20 mu + sigma z is mu, whatever z: the prior of z has to be there all the same."""
+    found, parts = small, small.parts_known
+    share = centring * parts.movable
+    z, mu = np.array([0.7, -1.3, 3.0]), 0.4
+    v = np.concatenate([[mu, log_tau], z])
+    expected = log_density_of_schools(mu, log_tau, z)
+    slack = 4.0 * np.exp(log_tau)  # of the likelihood, at mu + sigma z
+    np.testing.assert_allclose(found(v), expected, rtol=1e-9, atol=slack)
+    u = share * mu + (np.exp(log_tau) ** share) * v  # share is 0 for the parents
+    w, *_ = parts.places(u, share)
+    value, *_ = parts.known(u, share, w, *no_slope(parts, -0.5 * (w - np.arange(3)) ** 2, w))
+    digits = np.finfo(float).eps * mu / np.exp(centring * log_tau)  # of z, as u stores it
+    if digits < 0.1:
+        jacobian = -3.0 * centring * log_tau  # log|dv/du|
+        np.testing.assert_allclose(value, expected + jacobian, rtol=1e-9, atol=slack + 20 * digits)
+
+
+def test_what_is_cut_out_can_be_put_back():
+    """With the true outputs in the place of the emulators' the known part is the log density, and so is its slope."""
+    model, box = curves()
+    found = density(model)
+    parts, rng = found.parts_known, np.random.default_rng(4)
+    assert box.calls == 2  # to learn the outputs' shape
+    assert list(parts.layout.added) == [False, False]
+    centring = 0.6 * parts.movable
+    u = 0.5 * rng.standard_normal(found.dim)
+    w, *_ = parts.places(u, centring)
+
+    def outputs(w):
+        rows = np.split(w, parts.layout.inputs[1:-1])
+        return np.concatenate([np.exp(b) * np.exp(-np.exp(a) * np.arange(3.0)) for a, b in rows])
+
+    by_inputs = slopes(outputs, w).T  # (outputs, inputs), of which a black box has three and two
+    jacobian = np.concatenate([by_inputs[:3, :2], by_inputs[3:, 2:]])
+
+    def whole(u):
+        _, _, v, _, log_scale = parts.places(u, centring)
+        return found(v) - centring @ log_scale
+
+    value, slope, _ = parts.known(u, centring, w, outputs(w), jacobian, np.zeros(4))
+    np.testing.assert_allclose(value, whole(u), rtol=1e-12)
+    np.testing.assert_allclose(found.outputs, outputs(w), rtol=1e-12)
+    np.testing.assert_allclose(slope, slopes(whole, u), rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("centring", CENTRINGS)
+def test_the_toy_by_hand_has_the_right_slope(centring):
+    toy, rng = Toy(), np.random.default_rng(5)
+    share = centring * toy.movable
+    emulator = Emulator(
+        toy.layout.inputs, toy.layout.outputs, np.zeros(2), np.ones(2), np.array([[-0.5, np.inf], [-np.inf, 0.5]]),
+        np.ones((2, 1, 1)), np.full(2, 1.5), np.ones(2, dtype=bool), np.array([0, 3, 6]),
+        np.zeros((6, 3), dtype=np.int64),
+        np.array([[0, 0, 0], [1, 0, 0], [2, 0, 0]] * 2), rng.standard_normal(6), np.array([0, 3, 6]),
+        assemble([None, None], 1), True,
+    )  # fmt: skip
+
+    def at(u):
+        w, *_ = toy.places(u, share)
+        outputs, jacobian, penalty, slope = emulate(emulator, w)
+        value, by_u, _ = toy.known(u, share, w, outputs, jacobian, slope)
+        return value - penalty, by_u
+
+    for _ in range(5):
+        u = 1.5 * rng.standard_normal(4)
+        np.testing.assert_allclose(at(u)[1], slopes(lambda u: at(u)[0], u), rtol=1e-5, atol=1e-5)

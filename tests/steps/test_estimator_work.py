@@ -2,62 +2,46 @@
 
 import logging
 import math
-import pickle
 
-import cloudpickle
 import numpy as np
 import pymc as pm
 import pytest
 from pymc.step_methods.compound import CompoundStep
-from pymc.step_methods.state import equal_dataclass_values
 
 import pymc_kameleon as pk
 from pymc_kameleon.pseudo_marginal import NoisyLogLikelihood, step_beside_noise
 from pymc_kameleon.samplers import tuned_work
 from pymc_kameleon.samplers.noise_probe import NoiseProbe
 from pymc_kameleon.steps import AdaptiveMetropolisStep, KameleonStep, KamiltonianStep
-from tests.step_tester import CASES, NO_BLAS, assert_same_draws, begin, drive, every_step, make, sample
+from tests import step_tester as tester
+from tests.step_tester import begin, drive, make, moment_z, noisy_model, run, sample
 
 OBJECT_MODE = pytest.mark.filterwarnings("ignore:.*object mode.*:UserWarning")
-pytestmark = [NO_BLAS, OBJECT_MODE]
+pytestmark = [tester.NO_BLAS, OBJECT_MODE]
 RIGHT = 200
 
 
 class Estimate:
     """N(0, 1) with log-normal noise of mean one, whose variance falls as 1 / work; remembers the work of each value."""
 
-    def __init__(self, right=RIGHT):
-        self.right, self.made = right, {}
+    def __init__(self):
+        self.made = {}
 
     def __call__(self, rng, x, work):
-        variance = tuned_work.TARGET * self.right / work
+        variance = tuned_work.TARGET * RIGHT / work
         value = float(-0.5 * x * x + math.sqrt(variance) * rng.standard_normal() - 0.5 * variance)
         self.made[value] = work
         return value
 
 
-def model_of(estimate, work=RIGHT):
-    with pm.Model() as model:
-        x = pm.Flat("x", initval=0.0)
-        pm.Potential("likelihood", NoisyLogLikelihood(estimate, work=work)(x))
-    return model
-
-
-# fast: a chain of one's own, and one with companions that it changes places with
-RETAINING = [
-    pytest.param(case, id=name, marks=[] if name in ("kameleon", "kamiltonian") else pytest.mark.slow)
-    for name, case in CASES.items()
-]
-
 # --- what is chosen --------------------------------------------------------------------------
 
 
-@every_step
+@tester.every_step
 @pytest.mark.parametrize("given", [RIGHT // 50, 50 * RIGHT])
 def test_every_step_finds_the_right_work(case, given):
-    model = model_of(Estimate(), given)
-    step = begin(make(case, model))
-    _, stats = drive(step, model.initial_point(), draws=20, tune=1000)
+    step = make(case, noisy_model(Estimate(), work=given))
+    _, stats = run(step, 20, tune=1000)
     chosen = stats[-1]["work"]
     # much is lowered with care: until the worst of the last 33 pairs is what is best
     low, high = (1 / 2.5, 2.5) if given < RIGHT else (2.0, 15.0)
@@ -66,11 +50,12 @@ def test_every_step_finds_the_right_work(case, given):
     assert abs(step.life.state.probe.variance * chosen / RIGHT / tuned_work.TARGET - 1.0) < 4.5 * error
 
 
-@pytest.mark.parametrize("case", RETAINING)
+# fast: a chain of one's own, and one with companions that it changes places with
+@pytest.mark.parametrize("case", tester.step_params(tester.CASES, fast=("kameleon", "kamiltonian")))
 def test_the_retained_estimate_is_made_with_the_work_there_is(case):
     """At every draw, while tuning too, swaps with companions included; and after tuning the work is one number."""
     estimate = Estimate()
-    model = model_of(estimate, RIGHT // 20)
+    model = noisy_model(estimate, work=RIGHT // 20)
     step = begin(make(case, model))
     point, seen, kept = model.initial_point(), set(), []
     for i in range(460):
@@ -94,9 +79,8 @@ def test_an_estimator_that_fails_now_and_then_is_not_noisier_for_it(failure):
     def fails(rng, x, work):
         return failure if rng.random() < 0.05 else estimate(rng, x, work)
 
-    model = model_of(fails)
-    step = begin(make(CASES["kameleon"], model))
-    drive(step, model.initial_point(), draws=20, tune=1500)
+    step = make(tester.CASES["kameleon"], noisy_model(fails, work=RIGHT))
+    run(step, 20, tune=1500)
     probe, work = step.life.state.probe, sum(step.life.state.work.now)
     # the squares' own sd is sqrt(2) times their mean
     z = (probe.variance * work / RIGHT / tuned_work.TARGET - 1.0) / math.sqrt(2.0 / len(probe.squares))
@@ -112,7 +96,7 @@ def test_work_is_counted_and_told(caplog):
         spent.append(work)
         return estimate(rng, x, work)
 
-    model = model_of(counted, 20)
+    model = noisy_model(counted, work=20)
     step = KameleonStep(model=model)
     spent.clear()
     with caplog.at_level(logging.INFO):
@@ -128,10 +112,8 @@ def test_work_is_counted_and_told(caplog):
     told = [r for r in caplog.records if "the estimator gets work=" in r.getMessage()]
     assert [r.levelname for r in told] == ["INFO", "INFO"]
     for chain, record in enumerate(told):
-        assert (
-            f"chain {chain}: the estimator gets work={chosen[chain, 0]:.0f} from now on (20 given)"
-            in record.getMessage()
-        )
+        said = f"chain {chain}: the estimator gets work={chosen[chain, 0]:.0f} from now on (20 given)"
+        assert said in record.getMessage()
     assert step.density.work == (chosen[1, 0],)
     begin(step)  # a new chain begins with what was given
     assert step.density.work == (20,)
@@ -139,7 +121,7 @@ def test_work_is_counted_and_told(caplog):
 
 def test_of_work_that_leaves_too_much_noise_one_thing_is_said():
     """Not that it was chosen, and then to give more."""
-    step = begin(KameleonStep(model=model_of(Estimate(), 20)))
+    step = begin(KameleonStep(model=noisy_model(Estimate(), work=20)))
     for sd, said in ((1.3, "gets work=5 from now on (20 given)"), (2.5, "with work=5, which tuning has come to (20")):
         life = step.life
         life.state = life.state._replace(
@@ -153,7 +135,7 @@ def test_of_work_that_leaves_too_much_noise_one_thing_is_said():
 
 
 def test_without_tuning_the_work_is_as_given(caplog):
-    model = model_of(Estimate(), 20)
+    model = noisy_model(Estimate(), work=20)
     step = KameleonStep(model=model)
     idata = sample(step, model, tune=0)
     assert (idata["sample_stats"]["work"].values == 20).all()
@@ -168,9 +150,8 @@ def test_a_change_to_an_estimate_of_zero_is_not_made():
     def estimate(rng, x, work):
         return -math.inf if work < 100 else float(-0.5 * x * x + 1e-3 * rng.standard_normal())
 
-    model = model_of(estimate, 120)
-    step = begin(KameleonStep(model=model))
-    _, stats = drive(step, model.initial_point(), draws=20, tune=400)
+    step = KameleonStep(model=noisy_model(estimate, work=120))
+    _, stats = run(step, 20, tune=400)
     assert np.isfinite([s["model_logp"] for s in stats]).all()
     assert min(s["work"] for s in stats) >= 100
     assert step.life.state.work.log_factor < 0.0  # it would have lowered it
@@ -182,7 +163,7 @@ def test_a_change_to_an_estimate_of_zero_is_not_made():
 def test_others_take_the_work_as_given():
     """The model's own functions and PyMC's steps; two steps of one model do not change each other's."""
     estimate = Estimate()
-    model = model_of(estimate, 10)
+    model = noisy_model(estimate, work=10)
     one, two = (begin(KameleonStep(model=model), seed) for seed in (0, 1))
     logp = model.compile_logp()
     drive(one, model.initial_point(), 10, 300)
@@ -215,84 +196,39 @@ def test_two_estimators_and_a_step_beside_them():
     assert min(abs(step.life.here.noise[0] - s) for s in sums) < 1e-9
 
 
-# --- resumed, copied, sent -------------------------------------------------------------------
-
-
-@every_step
-def test_a_chain_resumes_in_the_middle_of_tuning(case):
-    model = model_of(Estimate(), 20)
-    step = begin(make(case, model), 4)
-    point = drive(step, model.initial_point(), 150)[0][-1]
-    assert step.life.state.work.now != (20,)
-    state = pickle.loads(pickle.dumps(step.sampling_state))
-    first, final = drive(step, point, 60, 150), step.sampling_state
-    other = cloudpickle.loads(cloudpickle.dumps(step))
-    for again in (step, other):
-        begin(again, 9)
-        again.sampling_state = state
-        assert again.density.work == state.life_state.work.now
-        assert equal_dataclass_values(again.sampling_state, state)
-        assert_same_draws(first, drive(again, point, 60, 150))
-        assert equal_dataclass_values(again.sampling_state, final)
-
-
-def test_a_state_in_a_file(tmp_path):
-    model = model_of(Estimate(), 20)
-    step = begin(KameleonStep(model=model), 4)
-    drive(step, model.initial_point(), 150)
+def test_the_state_of_a_chain_with_other_work_is_refused(tmp_path):
+    step, other = (KameleonStep(model=noisy_model(Estimate(), work=work)) for work in (20, 21))
+    run(step, 10)
     pk.save_state(step, tmp_path / "state")
-    other = KameleonStep(model=model)
-    point = pk.load_state(other, tmp_path / "state")
-    assert other.life.state.work == step.life.state.work
-    assert_same_draws(drive(step, point, 30, 100), drive(other, point, 30, 100))
-    elsewhere = KameleonStep(model=model_of(Estimate(), 21))
     with pytest.raises(ValueError, match=r"options.*'work': \(20,\).*'work': \(21,\)"):
-        pk.load_state(elsewhere, tmp_path / "state")
+        pk.load_state(other, tmp_path / "state")
 
 
 # --- exactness -------------------------------------------------------------------------------
 
 
-def moment_z(step, model, chains=16, tune=400, draws=1000, before_draw=None):
-    """z-scores of mean and variance against 0 and 1; standard errors from independent chains."""
-    moments = []
-    for seed in range(chains):
-        begin(step, seed)
-        point = drive(step, model.initial_point(), 0, tune)[0][-1]
-        step.stop_tuning()
-        x = np.empty(draws)
-        for i in range(draws):
-            if before_draw is not None:
-                before_draw(step, point)
-            point, _ = step.step(point)
-            x[i] = point["x"]
-        moments.append([x.mean(), np.mean(x**2) - 1.0])
-    moments = np.array(moments)
-    return moments.mean(axis=0) / (moments.std(axis=0, ddof=1) / math.sqrt(chains))
-
-
-def set_work(step, n):
-    work = step.life.state.work._replace(now=(n,))
-    step.life_state = step.life_state._replace(work=work)
-
-
 @pytest.mark.parametrize("step_type", [AdaptiveMetropolisStep, pytest.param(KamiltonianStep, marks=pytest.mark.slow)])
 @pytest.mark.usefixtures("default_linker")
 def test_the_posterior_is_exact_with_what_was_chosen(step_type):
-    model = model_of(Estimate(), 10)
+    model = noisy_model(Estimate(), work=10)
     z = moment_z(step_type(model=model), model)
     assert np.abs(z).max() < 4.5, z
 
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("default_linker")
-def test_work_that_depends_on_where_the_chain_is_is_biased():
+def test_work_that_depends_on_where_the_chain_is_is_biased(monkeypatch):
     """The control: much work near the middle, little far away, and the retained estimate is what it was."""
-    model = model_of(Estimate(), 10)
-
-    def depends(step, point):
-        set_work(step, 20 * RIGHT if abs(point["x"]) < 1.4 else RIGHT // 4)
-
+    model = noisy_model(Estimate(), work=10)
     step = AdaptiveMetropolisStep(model=model)
-    z = moment_z(step, model, chains=32, draws=2500, before_draw=depends)
+    draw = step.step
+
+    def depends(point):
+        if not step.tune:
+            work = step.life.state.work._replace(now=(20 * RIGHT if abs(point["x"]) < 1.4 else RIGHT // 4,))
+            step.life_state = step.life_state._replace(work=work)
+        return draw(point)
+
+    monkeypatch.setattr(step, "step", depends)
+    z = moment_z(step, model, chains=32, draws=2500)
     assert np.abs(z).max() > 10, z

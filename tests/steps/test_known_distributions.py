@@ -16,7 +16,7 @@ import pytest
 from scipy import stats
 
 from benchmarks.basics import bulk_ess
-from tests.step_tester import CASES, NO_BLAS, begin, drive, every_step, make, values
+from tests.step_tester import NO_BLAS, every_step, make, run, values
 
 pytestmark = [NO_BLAS, pytest.mark.slow]  # test_step_contract.py has moments that are fast
 CHAINS, TUNE, DRAWS, SHORT = (4, 1000, 6000, 2000)  # the last for KamiltonianStep, which needs no thinning to speak of
@@ -55,19 +55,6 @@ def lkj():
     return Known(model, look, [stats.halfnorm(), stats.halfnorm(), stats.beta(2.0, 2.0, loc=-1.0, scale=2.0)])
 
 
-@cache
-def chains(name, case_name):
-    """Looked at, (chains, draws, k)."""
-    known, case = name(), CASES[case_name]
-    step = make(case, known.model)
-    draws = SHORT if case_name == "kamiltonian" else DRAWS
-    found = []
-    for seed in range(CHAINS):
-        points, _ = drive(begin(step, seed), known.model.initial_point(), draws, TUNE)
-        found.append(known.look(points[TUNE:]))
-    return np.array(found)
-
-
 def smallest_p(draws, exact):
     """Of the Kolmogorov-Smirnov tests of every column, thinned until what is left is independent."""
     every = math.ceil(draws.shape[0] * draws.shape[1] / bulk_ess(draws).min())
@@ -79,8 +66,9 @@ def smallest_p(draws, exact):
 @every_step
 @pytest.mark.parametrize("name", [normal, lkj], ids=lambda f: f.__name__)
 def test_draws_have_the_known_distribution(case, name):
-    [case_name] = [n for n, c in CASES.items() if c is case]
-    draws, exact = chains(name, case_name), name().exact
+    model, look, exact = name()
+    step, length = make(case, model), SHORT if case.skips else DRAWS
+    draws = np.array([look(run(step, length, TUNE, seed)[0][TUNE:]) for seed in range(CHAINS)])
     assert smallest_p(draws, exact) > P
     half = 0.5 * np.array([d.std() for d in exact])
     assert smallest_p(draws + half, exact) < P / 100  # power: half a standard deviation is noticed

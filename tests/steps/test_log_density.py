@@ -22,8 +22,6 @@ pytestmark = NO_BLAS
 
 LINKERS = {"cvm": {"mode": "CVM"}, "numba": {"mode": "NUMBA"}}  # the default is one of them
 every_linker = pytest.mark.parametrize("compile_kwargs", LINKERS.values(), ids=LINKERS)
-
-
 QUICK = {"mode": "FAST_COMPILE"}  # where the linker is not the point
 
 
@@ -103,37 +101,21 @@ def test_ravel_and_update_are_inverse():
         np.testing.assert_array_equal(new[name], expected[name])
         assert isinstance(new[name], np.ndarray)
         assert new[name].shape == point[name].shape
+    there = ours.ravel(new).copy()
+    assert ours.is_at(ours.ravel(new), there)
+    there[-1] = np.nextafter(there[-1], np.inf)
+    assert not ours.is_at(ours.ravel(new), there)
     x[:] = np.nan  # nothing in the point is a view of x
     assert all(np.isfinite(v).all() for v in new.values())
-
-
-@pytest.mark.parametrize("names", [["a"], ["b"], ["b", "a"]])
-def test_is_at(names):
-    model = tester.pair()
-    ours = density(model, names)
-    [point] = random_points(model, 1)
-    x = ours.ravel(point).copy()
-    assert ours.is_at(ours.ravel(ours.update(point, x)), x)
-    x[-1] = np.nextafter(x[-1], np.inf)
-    assert not ours.is_at(ours.ravel(point), x)
 
 
 # --- the other variables ---------------------------------------------------------------------
 
 
-@cache
-def _switched(name):
-    return density(tester.switch(), ["x"], LINKERS[name])
-
-
-def switched(compile_kwargs):
-    return _switched(next(n for n, kwargs in LINKERS.items() if kwargs is compile_kwargs))
-
-
 @every_linker
 def test_follows_other_variables(compile_kwargs):
     model = tester.switch()
-    ours = switched(compile_kwargs)
+    ours = density(model, ["x"], compile_kwargs)
     assert ours.has_others
     ours.follow({"k": np.array(0), "x": np.array(0.7)})
     x = np.array([0.7])
@@ -157,8 +139,7 @@ def test_data_with_the_name_of_a_shared_replacement():
     ours = density(model, ["x"])
     point = {"k": np.array(-1.0), "x": np.array(0.3)}
     ours.follow(point)
-    expected = pymcs_own(model, point)
-    assert ours(np.array([0.3])) == pytest.approx(expected, rel=1e-10)
+    assert ours(np.array([0.3])) == pytest.approx(pymcs_own(model, point), rel=1e-10)
     assert model["k_shared"].get_value() == 5.0
 
 
@@ -176,7 +157,7 @@ def test_what_did_not_move_is_not_followed(value):
 
 
 def test_numba_is_called_without_the_function_around_it(monkeypatch):
-    model = tester.shapes()
+    model = tester.gaussian()
     ours = density(model, compile_kwargs={"mode": "NUMBA"})
     x = ours.ravel(model.initial_point())
     value = ours(x)
@@ -193,16 +174,11 @@ def test_numba_is_called_without_the_function_around_it(monkeypatch):
         slow(x)
 
 
-def black_box_model(function=minus_half_square, path=None):
-    with pm.Model() as model:
-        x = pm.Normal("x", shape=2)
-        pm.Potential("black_box", BlackBox(function, path)(x))
-    return model
-
-
 def test_black_box_runs_on_cvm_without_a_word(recwarn, tmp_path):
     counter = Counter(tmp_path / "calls")
-    ours = density(black_box_model(path=counter.path), compile_kwargs=None)
+    with pm.Model() as model:
+        pm.Potential("black_box", BlackBox(minus_half_square, counter.path)(pm.Normal("x", shape=2)))
+    ours = density(model, compile_kwargs=None)
     assert linker_of(ours._function) == "VMLinker"
     assert [w for w in recwarn if "object mode" in str(w.message)] == []
     assert counter.take() == 0  # compiling evaluates nothing
@@ -227,11 +203,11 @@ def test_other_warnings_of_the_compiler_are_passed_on(monkeypatch):
 
 
 NO_COMPILER = """
-import logging, sys, warnings
+import warnings
 import numpy as np, pymc as pm, pytensor
 assert pytensor.config.cxx == ""
 from pymc_kameleon.steps import AdaptiveMetropolisStep, KameleonStep
-from tests.step_tester import BlackBox, minus_half_square, sample
+from tests.step_tester import BlackBox, minus_half_square
 with pm.Model() as model:
     x = pm.Normal("x", shape=2)
 for step in (KameleonStep, AdaptiveMetropolisStep):
@@ -252,10 +228,8 @@ print("black box", value)
 def test_no_c_compiler():
     """PyTensor 2 would run the graph in Python without a word; PyTensor 3 takes Numba by itself."""
     flags = {"PYTENSOR_FLAGS": "cxx=", "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
-    run = subprocess.run(
-        [sys.executable, "-c", NO_COMPILER],
-        capture_output=True, text=True, env={**os.environ, **flags},
-    )  # fmt: skip
+    command = [sys.executable, "-c", NO_COMPILER]
+    run = subprocess.run(command, capture_output=True, text=True, env={**os.environ, **flags})
     assert run.returncode == 0, run.stderr
     lines = run.stdout.splitlines()
     assert lines[:2] == ["linker StrictNumbaLinker"] * 2

@@ -5,7 +5,6 @@ import math
 import re
 
 import numpy as np
-import pymc as pm
 import pytest
 from pymc.progress_bar import MCMCProgressBarManager, rich_progress
 from rich.console import Console
@@ -31,34 +30,29 @@ def shown(manager, width):
     return [line.rstrip() for line in screen.file.getvalue().splitlines()]
 
 
-def followed(step, model, draws, width, chains=1):
-    """The bar of a step that tunes for ``draws`` draws and then draws as often: its lines after each half."""
-    manager = MCMCProgressBarManager(step, chains=chains, draws=draws, tune=draws, progressbar=True)
+def followed(kind, draws, width):
+    """A step that tunes for ``draws`` draws and then draws as often, and its bar: the lines after each half."""
+    model = tester.gaussian()
+    step = tester.begin(kind(model=model, compile_kwargs=FAST), 1)
+    manager = MCMCProgressBarManager(step, chains=1, draws=draws, tune=draws, progressbar=True)
     manager._backend._initialize_tasks()
     point, screens = model.initial_point(), []
-    step.set_rng(np.random.default_rng(1))
     for draw in range(2 * draws):
         if draw == draws:
             screens.append(shown(manager, width))
             step.stop_tuning()
         point, statistics = step.step(point)
-        for chain in range(chains):
-            manager.update(chain, False, draw, draw < draws, statistics)
-    return [*screens, shown(manager, width)]
+        manager.update(0, False, draw, draw < draws, statistics)
+    return step, [*screens, shown(manager, width)]
 
 
 def test_kamiltonian_shows_phase_acceptance_evaluations_and_surrogate(width):
-    model = tester.gaussian()
-    step = pk.KamiltonianStep(model=model, compile_kwargs=FAST)
-    tuning, drawing = followed(step, model, 300, width)
+    step, [tuning, drawing] = followed(pk.KamiltonianStep, 300, width)
     for lines, phase in ((tuning, "tun[ei]"), (drawing, "draw")):
         text = "\n".join(lines)
         assert max(map(len, lines)) <= width
-        assert re.search(rf"(1\.0|\.\d\d) {phase}", text), text
-        assert re.search(r"<\.01 nat|\d nat", text), text
-        assert re.search(r"Accept", text), text
-        assert re.search(r"Eval", text), text
-        assert re.search(r"Fit off", text), text
+        for column in (rf"(1\.0|\.\d\d) {phase}", r"<\.01 nat|\d nat", "Accept", "Eval", "Fit off"):
+            assert re.search(column, text), text
         rows = "\n".join(lines[lines.index(next(line for line in lines if "───" in line)) :])
         assert "…" not in rows, text  # nothing is cut off, PyMC's clock included
         assert len(re.findall(r"\d:\d\d:\d\d", rows)) == 2, text
@@ -66,28 +60,22 @@ def test_kamiltonian_shows_phase_acceptance_evaluations_and_surrogate(width):
 
 
 def test_other_steps_show_their_scale(width):
-    model = tester.gaussian()
-    step = pk.KameleonStep(model=model, compile_kwargs=FAST)
-    _, drawing = followed(step, model, 200, width)
+    step, [_, drawing] = followed(pk.KameleonStep, 200, width)
     text = "\n".join(drawing)
     assert re.search(r"(1\.0|\.\d\d) draw", text), text
-    assert f"{step.algorithm.__name__}" == "Kameleon"
     scale = step.sampler.stats(step.algorithm_state)["scaling"]
     assert f"{scale:.2g}" in text
     assert "Scal" in text
 
 
 def test_the_first_draws_say_that_the_chain_climbs(width):
-    model = tester.gaussian()
-    step = pk.KameleonStep(model=model, compile_kwargs=FAST)
-    climbing, _ = followed(step, model, 3, width)
+    _, [climbing, _] = followed(pk.KameleonStep, 3, width)
     assert "climbing" in "\n".join(climbing)
 
 
 def test_the_mean_is_over_a_window_and_without_what_no_proposal_was():
     model = tester.gaussian()
-    step = pk.KameleonStep(model=model, compile_kwargs=FAST)
-    step.set_rng(np.random.default_rng(1))
+    step = tester.begin(pk.KameleonStep(model=model, compile_kwargs=FAST), 1)
     point, accepted = model.initial_point(), []
     for _ in range(400):
         point, [row] = step.step(point)
@@ -122,15 +110,10 @@ def test_a_surrogates_status_fits_the_column(error, states, says):
 def test_pymc_draws_with_it_to_the_end(width, monkeypatch):
     """pm.sample itself, its console captured."""
     screen = io.StringIO()
-    monkeypatch.setattr(
-        rich_progress, "Console", lambda **kwargs: Console(**{**kwargs, "file": screen, "width": width})
-    )
+    ours = {"file": screen, "width": width}
+    monkeypatch.setattr(rich_progress, "Console", lambda **kwargs: Console(**{**kwargs, **ours}))
     model = tester.gaussian()
-    with model:
-        pm.sample(
-            50, tune=150, chains=2, cores=1, step=pk.FastKameleonStep(compile_kwargs=FAST), random_seed=1,
-            compute_convergence_checks=False,
-        )  # fmt: skip
+    tester.sample(pk.FastKameleonStep(model=model, compile_kwargs=FAST), model, tune=150, progressbar=True)
     text = screen.getvalue()
     assert len(re.findall(r"(?<!\d)(?:1\.0|\.\d\d) draw", text)) == 2, text
     assert max(map(len, text.splitlines())) <= width

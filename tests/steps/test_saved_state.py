@@ -1,85 +1,128 @@
-"""A chain goes on from a file as it would have gone on: same bits, tuning and after, noise included."""
+"""A chain goes on as it would have gone on, from a state and from a file: same bits, noise included."""
 
+import copy
+import pickle
 import subprocess
 import sys
+from functools import cache
+from pathlib import Path
 
 import numpy as np
 import pymc as pm
 import pytest
 from pymc.step_methods.compound import CompoundStep
+from pymc.step_methods.state import equal_dataclass_values
 
 import pymc_kameleon as pk
+from pymc_kameleon.kernels import Matern
+from pymc_kameleon.numerics.history import History
 from pymc_kameleon.steps import saved_state
 from tests import step_tester as tester
-from tests.step_tester import NO_BLAS, BlackBox, assert_same_draws, begin, compiled_step, drive, every_step, make
-from tests.support.hierarchies import BlackBox as Box
+from tests.step_tester import CASES, Case, assert_same_draws, begin, drive, make, noisy_model
+from tests.steps import test_estimator_work as work
+from tests.support.hierarchies import BlackBox, schools
 
-pytestmark = NO_BLAS
+pytestmark = [tester.NO_BLAS, work.OBJECT_MODE]
 QUICK = {"compile_kwargs": {"mode": "FAST_COMPILE"}}
 TUNE = 200
 
 
-def goes_on(step, twin, point, path, draws):
-    """Keep the state, go on, and let the twin go on from the file."""
-    pk.save_state(step, path)
-    begin(twin, 99)
-    found = pk.load_state(twin, path)
-    assert all(found[name].tobytes() == np.asarray(point[name]).tobytes() for name in found)
-    assert_same_draws(drive(step, point, draws), drive(twin, found, draws))
-
-
-@every_step
-def test_the_same_draws_while_tuning_and_after(case, tmp_path):
-    model = tester.gaussian()
-    step, twin = compiled_step(case, model), compiled_step(case, model, twin=True)
-    points, _ = drive(step, model.initial_point(), 3)
-    goes_on(step, twin, points[-1], tmp_path / "arriving", 60)
-    points, _ = drive(step, points[-1], TUNE)
-    goes_on(step, twin, where_now(step, points), tmp_path / "tuning", 120)
-    point = where_now(step, points)
-    pk.save_state(step, tmp_path / "before")
-    step.stop_tuning()
-    pk.load_state(twin, tmp_path / "before")
-    twin.stop_tuning()
-    assert_same_draws(drive(step, point, 60), drive(twin, point, 60))
-    goes_on(step, twin, where_now(step, points), tmp_path / "frozen", 60)
-
-
-def where_now(step, points):
-    """Where the step is now."""
-    return step.density.update(points[-1], step.position)
-
-
-def noisy_model(auxiliary):
-    def estimate(source, x):
-        noise = source.mean() if auxiliary else source.standard_normal()
-        return -0.5 * float(x**2) + 0.3 * float(noise)
-
-    shape = {"auxiliary_shape": (4,)} if auxiliary else {}
+@cache
+def boxes():
+    """Two black boxes, which KamiltonianStep learns one by one."""
     with pm.Model() as model:
-        x = pm.Normal("x", 0.0, 1.0)
-        pm.Potential("estimate", pk.NoisyLogLikelihood(estimate, **shape)(x))
+        mu = pm.Normal("mu")
+        x = pm.Normal("x", mu, 1.0, shape=2)
+        for i in range(2):
+            pm.Potential(f"y{i}", BlackBox(lambda a: -0.5 * (a - 1.0) ** 2)(x[i]))
     return model
 
 
-@pytest.mark.parametrize("auxiliary", [False, True], ids=["streams", "normals"])
-def test_noise_goes_on(auxiliary, tmp_path):
-    model = noisy_model(auxiliary)
-    options = {"correlation": 0.9} if auxiliary else {}
-    step, twin = (pk.KameleonStep(model=model, **options, **QUICK) for _ in range(2))
-    points, _ = drive(begin(step), model.initial_point(), 60)
-    goes_on(step, twin, points[-1], tmp_path / "state", 40)
-    step.stop_tuning()
-    goes_on(step, twin, where_now(step, points), tmp_path / "state", 40)
+MODELS = {
+    "shapes": (tester.shapes, {}),
+    "noise": (cache(lambda: noisy_model(tester.Estimate(0.3))), {}),
+    "normals": (cache(lambda: noisy_model(lambda u, x: -0.5 * x**2 + 0.3 * u.mean(), (4,))), {"correlation": 0.9}),
+    "work": (cache(lambda: noisy_model(work.Estimate(), work=20)), {}),
+    "switch": (tester.switch, {"vars": ["x"]}),  # the step of k is another
+    "boxes": (boxes, {}),
+    "hierarchy": (cache(lambda: schools()[0]), {}),
+}
+STEPS = {
+    **CASES,
+    "fast_kameleon_screened": Case(pk.FastKameleonStep, {"local_start": 60}, ()),
+    "kamiltonian_lite": Case(pk.KamiltonianStep, {"surrogate": pk.Lite(first_fit=80, n_history=60)}, ()),
+}
+OF_EVERY_STEP = [(name, model) for model in ("shapes", "noise", "work", "switch") for name in STEPS]
+JOBS = [*OF_EVERY_STEP, ("kameleon", "normals"), ("gaussian_mixture", "normals"), ("kamiltonian", "boxes"),
+        ("fast_kameleon_screened", "hierarchy")]  # fmt: skip
+FAST = [("kameleon", model) for model in ("shapes", "noise", "normals", "work", "switch")]
 
 
-def test_other_steps_variables_come_back(tmp_path):
-    model = tester.switch()
-    step, twin = (pk.AdaptiveMetropolisStep([model["x"]], model=model, **QUICK) for _ in range(2))
-    point = model.initial_point() | {"k": np.array(1)}
-    points, _ = drive(begin(step), point, 20)
-    assert points[-1]["k"] == 1
-    goes_on(step, twin, points[-1], tmp_path / "state", 30)
+def built(job):
+    """A step that is in no chain."""
+    name, (model, options) = job[0], MODELS[job[1]]
+    given = {**options, **QUICK}
+    if "vars" in given:
+        given["vars"] = [model()[v] for v in given["vars"]]
+    return make(STEPS[name], model(), **given)
+
+
+cached = cache(lambda job, twin: built(job))  # compiling costs more than a test
+
+
+def assert_same_state(first, second):
+    """Equal to the last bit. Of a ``History`` only the first ``size`` rows mean anything: a chain that begins again
+    gets other memory, and what was in it before."""
+    first, second = copy.deepcopy(first), copy.deepcopy(second)
+    for state in (first, second):
+        for past in histories(state.algorithm_state):
+            past.buffer[past.size :] = 0.0
+    assert equal_dataclass_values(first, second)
+
+
+def histories(state):
+    if isinstance(state, History):
+        yield state
+    elif isinstance(state, tuple):
+        for part in state:
+            yield from histories(part)
+
+
+MOMENTS = {"before the first draw": 0, "arriving": 3, "while tuning": 120, "after tuning": TUNE}
+
+
+@pytest.mark.parametrize("moment", MOMENTS.values(), ids=MOMENTS)
+@pytest.mark.parametrize(
+    "job", [pytest.param(j, id="-".join(j), marks=[] if j in FAST else pytest.mark.slow) for j in JOBS]
+)
+def test_a_chain_goes_on_here_in_another_step_and_from_a_file(job, moment, tmp_path):
+    """Past the end of tuning; points, statistics and final state."""
+    step, twin = cached(job, False), cached(job, True)
+    start = step.model.initial_point()
+    point = start | {name: np.array(1) for name in start if name == "k"}
+    points, _ = drive(begin(step), point, moment)
+    if moment == TUNE:
+        step.stop_tuning()
+    point, state = [point, *points][-1], step.sampling_state
+    assert equal_dataclass_values(state, state)  # a NaN would not be equal to itself
+    found = [(step, state), (twin, pickle.loads(pickle.dumps(state)))]
+    if moment:
+        pk.save_state(step, tmp_path / "state")
+        found.append((twin, tmp_path / "state"))
+    rest = (40, 0 if moment == TUNE else 60)
+    expected = drive(step, point, *rest)
+    final, evaluations = step.sampling_state, step.evaluations
+    for again, given in found:
+        if again is twin:  # it has a past of its own
+            drive(begin(twin, 7), start, 20)
+        if isinstance(given, Path):
+            loaded = pk.load_state(again, given)
+            assert all(loaded[name].tobytes() == np.asarray(point[name]).tobytes() for name in loaded)
+        else:
+            again.sampling_state = given
+        assert_same_draws(expected, drive(again, point, *rest))
+        assert again.evaluations == evaluations
+        assert_same_state(final, again.sampling_state)
 
 
 def test_from_a_callback_of_pm_sample(tmp_path):
@@ -93,87 +136,43 @@ def test_from_a_callback_of_pm_sample(tmp_path):
     idata = tester.sample(step, model, draws=20, tune=40, chains=1, callback=keep)
     point = pk.load_state(begin(twin), tmp_path / "state")
     points, _ = drive(twin, point, 20, 10)
-    went_on = tester.values(points[10:], "x")
-    assert went_on.tobytes() == idata["posterior"]["x"].values[0].tobytes()
+    np.testing.assert_array_equal(tester.values(points[10:], "x"), idata["posterior"]["x"].values[0])
 
 
 # --- in a new process ---------------------------------------------------------------------------------
 
-RESUMED = {
-    **tester.CASES,
-    "fast_kameleon_screened": tester.Case(pk.FastKameleonStep, {"local_start": 60}, ()),
-    "kamiltonian_lite": tester.Case(pk.KamiltonianStep, {"surrogate": pk.Lite(first_fit=80, n_history=60)}, ()),
-}
-
-
-def boxes():
-    """Two black boxes, which KamiltonianStep learns one by one."""
-    with pm.Model() as model:
-        mu = pm.Normal("mu")
-        x = pm.Normal("x", mu, 1.0, shape=2)
-        for i in range(2):
-            pm.Potential(f"y{i}", Box(lambda a: -0.5 * (a - 1.0) ** 2)(x[i]))
-    return model
-
-
-MODELS = {
-    "normal": tester.gaussian,
-    "noise": lambda: noisy_model(auxiliary=False),
-    "normals": lambda: noisy_model(auxiliary=True),
-    "boxes": boxes,
-}
-JOBS = [
-    *((name, "normal", {}) for name in RESUMED),
-    *((name, "noise", {}) for name in RESUMED),
-    *((name, "normals", {"correlation": 0.9}) for name in ("kameleon", "gaussian_mixture")),
-    ("kamiltonian", "boxes", {}),
-]
 AFTER = 80
-IN_A_NEW_PROCESS = """
-import sys
-from tests.steps import test_saved_state
-test_saved_state.resume_all(sys.argv[1])
-"""
+IN_A_NEW_PROCESS = "import sys; from tests.steps import test_saved_state as test; test.resume_all(sys.argv[1])"
 
 
-def resumed_step(name, model, options):
-    return make(RESUMED[name], MODELS[model](), **options, **QUICK)
-
-
-def draws_after(step, point, stop):
-    """What comes next: every value of every point, and whether it was accepted; tuning ends on the way, if ``stop``."""
-    points, stats = drive(step, point, AFTER)
-    if stop:
-        step.stop_tuning()
-        more = drive(step, points[-1], AFTER)
-        points, stats = points + more[0], stats + more[1]
+def draws_after(step, point):
+    """What comes next: every value of every point, and whether it was accepted; tuning ends on the way. And where."""
+    points, stats = drive(step, point, AFTER, AFTER if step.tune else 0)
     drawn = b"".join(np.asarray(v).tobytes() for p in points for v in p.values())
-    return (drawn + bytes(int(s["accepted"]) for s in stats)).hex()
+    return (drawn + bytes(int(s["accepted"]) for s in stats)).hex(), points[-1]
 
 
 def resume_all(folder):
     """In the new process: each job's two files, and what comes next."""
-    for i, (name, model, options) in enumerate(JOBS):
-        step = resumed_step(name, model, options)
+    for i, job in enumerate(JOBS):
+        step = built(job)
         for when in ("tuning", "frozen"):
-            path = f"{folder}/{i}-{when}"
-            point = pk.load_state(begin(step, 99), path)
+            point = pk.load_state(begin(step, 99), f"{folder}/{i}-{when}")
             assert step.tune == (when == "tuning")
-            with open(f"{path}.draws", "w") as file:
-                file.write(draws_after(step, point, stop=when == "tuning"))
+            with open(f"{folder}/{i}-{when}.draws", "w") as file:
+                file.write(draws_after(step, point)[0])
 
 
 @pytest.fixture(scope="module")
 def resumed(tmp_path_factory):
     """What comes next in this process and in a new one, by job and moment."""
     folder, here = tmp_path_factory.mktemp("resumed"), {}
-    for i, (name, model, options) in enumerate(JOBS):
-        step = begin(resumed_step(name, model, options))
-        points, _ = drive(step, step.model.initial_point(), TUNE)
-        pk.save_state(step, folder / f"{i}-tuning")
-        here[i, "tuning"] = draws_after(step, where_now(step, points), stop=True)
-        pk.save_state(step, folder / f"{i}-frozen")
-        here[i, "frozen"] = draws_after(step, where_now(step, points), stop=False)
+    for i, job in enumerate(JOBS):
+        step = begin(built(job))
+        point = drive(step, step.model.initial_point(), TUNE)[0][-1]
+        for when in ("tuning", "frozen"):
+            pk.save_state(step, folder / f"{i}-{when}")
+            here[i, when], point = draws_after(step, point)
     command = [sys.executable, "-W", "ignore", "-c", IN_A_NEW_PROCESS, str(folder)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
@@ -182,7 +181,7 @@ def resumed(tmp_path_factory):
 
 @pytest.mark.slow  # an import, and a compilation each
 @pytest.mark.parametrize("when", ["tuning", "frozen"])
-@pytest.mark.parametrize("job", range(len(JOBS)), ids=[f"{n}-{m}" for n, m, _ in JOBS])
+@pytest.mark.parametrize("job", range(len(JOBS)), ids=["-".join(job) for job in JOBS])
 def test_in_a_new_process(job, when, resumed):
     """While tuning, past its end, and frozen; noise included."""
     here, there = resumed
@@ -197,58 +196,68 @@ def test_in_a_new_process(job, when, resumed):
 def kept(tmp_path_factory):
     path = tmp_path_factory.mktemp("state") / "state"
     model = tester.gaussian()
-    step = begin(pk.AdaptiveMetropolisStep(model=model, **QUICK))
+    step = begin(pk.KameleonStep(model=model, n_history=40, **QUICK))
     drive(step, model.initial_point(), 20)
     pk.save_state(step, path)
     return path, step
 
 
 def refused(step, path, match):
+    """And nothing of it is taken over."""
+    drive(begin(step, 3), step.model.initial_point(), 3)
+    before = step.sampling_state
     with pytest.raises(ValueError, match=match):
         pk.load_state(step, path)
-    assert step.position is None  # nothing was changed
+    assert equal_dataclass_values(before, step.sampling_state)
 
 
-def test_another_step_is_refused(kept):
-    path, _ = kept
-    model = tester.gaussian()
-    refused(pk.GaussianMixtureStep(model=model, **QUICK), path, "its method is adaptive_metropolis")
-    other = pk.AdaptiveMetropolisStep(model=model, target_accept=0.3, **QUICK)
-    refused(other, path, "its options is {'target_accept': 0.234}, and the step's is")
-    refused(pk.AdaptiveMetropolisStep(model=tester.pair(), **QUICK), path, r"its var_names is \['x'\]")
-    with pm.Model() as wider:
-        pm.Flat("x", shape=4, initval=np.zeros(4))
-    refused(pk.AdaptiveMetropolisStep(model=wider, **QUICK), path, r"its shapes is {'x': \(3,\)}")
-
-
-def test_another_log_density_is_refused(kept):
+def normal(size):
     with pm.Model() as model:
-        pm.Normal("x", 0.0, 1.0, shape=3)
-        pm.Potential("box", BlackBox(tester.minus_half_square)(model["x"]))
-    refused(pk.AdaptiveMetropolisStep(model=model, **QUICK), kept[0], "of another log density: at")
+        pm.Normal("x", 0.0, 1.0, shape=size)
+    return model
+
+
+@pytest.mark.parametrize(
+    ("kind", "model", "options", "said"),
+    [
+        (pk.GaussianMixtureStep, tester.gaussian, {}, "its method is kameleon"),
+        (pk.KameleonStep, tester.gaussian, {"n_history": 41}, "its options is {'n_history': 40}, and the step's is"),
+        (pk.KameleonStep, tester.gaussian, {"kernel": Matern(1.5)}, "its options is {'kernel'"),
+        (pk.KameleonStep, tester.pair, {}, r"its var_names is \['x'\]"),
+        (pk.KameleonStep, lambda: normal(4), {}, r"its shapes is {'x': \(3,\)}"),
+        (pk.KameleonStep, lambda: normal(3), {}, "of another log density: at"),
+    ],
+)  # fmt: skip
+def test_another_step_or_log_density_is_refused(kept, kind, model, options, said):
+    given = {"n_history": 40} if kind is pk.KameleonStep else {}
+    refused(kind(model=model(), **{**given, **options}, **QUICK), kept[0], said)
 
 
 def test_other_files_are_refused(kept, tmp_path):
-    path, _ = kept
-    step = pk.AdaptiveMetropolisStep(model=tester.gaussian(), **QUICK)
-    data = path.read_bytes()
-    for size in (len(data) - 1, len(data) // 2, 60):
-        (tmp_path / "cut").write_bytes(data[:size])
-        refused(step, tmp_path / "cut", "damaged")
+    data = kept[0].read_bytes()
     flipped = bytearray(data)
     flipped[-5] ^= 1
-    (tmp_path / "flipped").write_bytes(flipped)
-    refused(step, tmp_path / "flipped", "damaged")
-    (tmp_path / "text").write_text("chain")
-    refused(step, tmp_path / "text", r"is no sampling state of pymc_kameleon\.")
-    (tmp_path / "old").write_bytes(saved_state.MAGIC.replace(b"2", b"1") + b"{}")
-    refused(step, tmp_path / "old", r"is a sampling state of another format of pymc_kameleon\.")
+    old = saved_state.MAGIC.replace(b"2", b"1") + b"{}"
+    found = dict.fromkeys((data[:-1], data[: len(data) // 2], data[:60], bytes(flipped)), "damaged")
+    found[b"chain"] = r"is no sampling state of pymc_kameleon\."
+    found[old] = r"is a sampling state of another format of pymc_kameleon\."
+    for content, said in found.items():
+        (tmp_path / "file").write_bytes(content)
+        refused(kept[1], tmp_path / "file", said)
 
 
 def test_another_version_is_refused(kept, monkeypatch):
-    step = pk.AdaptiveMetropolisStep(model=tester.gaussian(), **QUICK)
+    path, step = kept
     monkeypatch.setattr(saved_state, "_package", lambda: "9.9")
-    refused(step, kept[0], "written by pymc_kameleon .*, and this is 9.9")
+    refused(step, path, "written by pymc_kameleon .*, and this is 9.9")
+    state = step.sampling_state
+    assert state.state_version == step.state_version > 0
+    state.state_version += 1
+    with pytest.raises(ValueError, match="state_version"):
+        step.sampling_state = state
+    del state.state_version, state.options  # as pickled before there were any
+    with pytest.raises(ValueError, match="state_version is 0"):
+        step.sampling_state = state
 
 
 def test_what_cannot_be_kept_is_said(kept, tmp_path):

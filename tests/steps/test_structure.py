@@ -9,8 +9,8 @@ import pytest
 
 import pymc_kameleon as pk
 from pymc_kameleon.steps.factors import structure
-from pymc_kameleon.steps.told.sampler_warnings import SamplerWarning
 from pymc_kameleon.surrogates.values.library import FAMILIES
+from tests import step_tester as tester
 from tests.support.hierarchies import BlackBox, curves, schools
 
 QUICK = {"mode": "FAST_COMPILE"}
@@ -20,32 +20,11 @@ def step(model, **options):
     return pk.KamiltonianStep(model=model, compile_kwargs=QUICK, **options)
 
 
-def chain(step, model, tune, draws, seed=1, draw=None):
-    """Points and statistics of all draws, or of the first ``draw``."""
-    step.setup_chain(np.random.default_rng(seed), tune, draws)
-    point, points, stats = model.initial_point(), [], []
-    for t in range(tune + draws if draw is None else draw):
-        if t == tune:
-            step.stop_tuning()
-        point, (found,) = step.step(point)
-        points.append(point)
-        stats.append(found)
-    return points, stats
-
-
-def total():
-    """Everything in one log likelihood: no structure."""
-    box = BlackBox(lambda x: -0.5 * np.sum(np.square(x)))
-    with pm.Model() as model:
-        pm.Potential("y", box(pm.Normal("x", shape=2)))
-    return model
-
-
 @pytest.fixture(scope="module")
 def run():
     model, box = schools()
     sampler = step(model)
-    points, stats = chain(sampler, model, 30, 8)
+    points, stats = tester.run(sampler, 8, tune=30, seed=1)
     return model, box.calls, sampler, points, stats
 
 
@@ -53,6 +32,7 @@ def test_a_hierarchy_is_learned_by_its_black_boxes(run):
     _, _, sampler, _, stats = run
     last = stats[-1]
     assert sampler.by_factors
+    assert sampler.sampling_state.options["learn"] == "auto"
     assert last["factors"] == 3
     assert last["noncentred"] == 3
     assert last["worst_factor"] in {0, 1, 2}
@@ -81,49 +61,29 @@ def test_nothing_adapts_after_tuning(run):
         assert len({s[name] for s in stats[30:]}) == 1, name
 
 
-@pytest.mark.parametrize("after", [10, *(pytest.param(n, marks=pytest.mark.slow) for n in (50, 70))])
-def test_a_chain_resumes_bit_for_bit(after):
-    """In the climb, while tuning, and frozen."""
+def test_a_chain_resumes_bit_for_bit():
+    """In the climb; while tuning, and frozen: test_saved_state.py."""
     model, _ = schools()
-    first, second = step(model), step(model)
-    points, _ = chain(first, model, 60, 10, draw=after)
-    second.setup_chain(np.random.default_rng(99), 0, 0)
+    first, second = step(model), tester.begin(step(model), 99)
+    points, _ = tester.run(first, 10, seed=1)
     second.sampling_state = first.sampling_state
-    point = other = points[-1]
-    for _ in range(8):
-        point, (a,) = first.step(point)
-        other, (b,) = second.step(other)
-        for name in point:
-            np.testing.assert_array_equal(point[name], other[name])
-        assert a["evaluations"] == b["evaluations"]
-    assert first.sampling_state.options["learn"] == "auto"
+    tester.assert_same_draws(*(tester.drive(s, points[-1], 8) for s in (first, second)))
 
 
 def test_one_log_likelihood_of_everything_is_learned_as_a_whole():
-    model = total()
+    with pm.Model() as model:
+        pm.Potential("y", BlackBox(lambda x: -0.5 * np.sum(np.square(x)))(pm.Normal("x", shape=2)))
     auto, whole = step(model), step(model, learn="all")
     assert not auto.by_factors
-    for a, b in zip(*[chain(s, model, 110, 5)[0] for s in (auto, whole)], strict=True):
-        np.testing.assert_array_equal(a["x"], b["x"])
+    tester.assert_same_draws(*(tester.run(s, 5, tune=110, seed=1) for s in (auto, whole)))
 
 
-@pytest.mark.parametrize(
-    "options",
-    [
-        {"learn": "all"},
-        {"surrogate": pk.Values(growth=1.5)},
-        {"surrogate": "lite"},
-        {"blocked": False},
-        {"vars": ["mu", "theta"]},
-    ],
-)
-def test_options_that_are_for_the_whole(options):
+def test_options_that_are_for_the_whole():
     model, _ = schools()
-    options = dict(options)
-    if "vars" in options:
-        options["vars"] = [model[name] for name in options["vars"]]
-    made = step(model, **options)
-    assert not any(s.by_factors for s in getattr(made, "methods", [made]))
+    some = [model[name] for name in ("mu", "theta")]
+    for options in ({"learn": "all"}, {"surrogate": "lite"}, {"blocked": False}, {"vars": some}):
+        made = step(model, **options)
+        assert not any(s.by_factors for s in getattr(made, "methods", [made]))
 
 
 def test_an_option_for_the_whole_says_so_and_one_at_its_default_is_none(caplog):
@@ -150,7 +110,7 @@ def test_predictions_of_unknown_length_and_noise_that_is_not_learned():
     model, _ = curves()
     found = step(model)
     assert found.by_factors
-    _, stats = chain(found, model, 80, 10)
+    _, stats = tester.run(found, 10, tune=80, seed=1)
     assert FAMILIES[stats[-1]["surrogate"]] == "factors"
     layout = found.density.parts_known.layout
     assert list(np.diff(layout.inputs)) == [2, 2]  # not sigma
@@ -160,18 +120,15 @@ def test_predictions_of_unknown_length_and_noise_that_is_not_learned():
 @pytest.mark.slow
 def test_in_the_models_coordinates():
     model, _ = schools()
-    found = step(model, parametrization="model")
-    assert found.by_factors
-    _, stats = chain(found, model, 60, 5)
+    _, stats = tester.run(step(model, parametrization="model"), 5, tune=60, seed=1)
     assert stats[-1]["noncentred"] == 0
 
 
 def test_too_short_a_tuning_says_so():
     model, _ = schools()
     found = step(model)
-    _, stats = chain(found, model, 12, 3)
-    said = [s["warning"] for s in stats if isinstance(s["warning"], SamplerWarning)]
-    assert any("before a surrogate was learned" in w.message for w in said)
+    _, stats = tester.run(found, 3, tune=12, seed=1)
+    assert any("before a surrogate was learned" in w.message for w in tester.warnings_in(stats))
     for found.tune, why in ((False, "tuning ended too early; tune longer"), (True, "has just begun to tune")):
         with pytest.raises(ValueError, match=f"No black box has been learned: .*{why}"):
             pk.plots.surrogate(found)

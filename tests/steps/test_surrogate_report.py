@@ -53,24 +53,10 @@ def test_what_the_noise_explains_is_not_laid_to_the_surrogate():
     assert "out-of-sample sd 2.1 in the log density, 2 of it noise" in worse
 
 
-class Estimate:
-    """N(0, I) in two dimensions with log-estimate noise of sd 3.5."""
-
-    def __call__(self, rng, x):
-        return -0.5 * float(x @ x) + 3.5 * rng.standard_normal() - 0.5 * 3.5**2
-
-
-def warnings_of(step, model, tune):
-    tester.begin(step, seed=1)
-    _, stats = tester.drive(step, model.initial_point(), draws=5, tune=tune)
-    return [s["warning"] for s in stats if s["warning"] is not None]
-
-
 def test_under_noise_the_noise_is_said_first_and_not_that_the_surrogate_does_not_cover():
-    with pm.Model() as model:
-        pm.Potential("likelihood", pk.NoisyLogLikelihood(Estimate())(pm.Flat("x", shape=2)))
-    step = pk.KamiltonianStep(model=model)
-    said = warnings_of(step, model, 1500)
+    step = pk.KamiltonianStep(model=tester.noisy_model(tester.Estimate(3.5), shape=2))
+    _, stats = tester.run(step, 5, tune=1500, seed=1)
+    said = tester.warnings_in(stats)
     quality = step.algorithm_state.quality  # one of these would be said without noise
     assert quality.uncovered > WORTH_SAYING or quality.residual_sd > INACCURATE
     assert [w.extra["key"] for w in said] == ["noise"]
@@ -79,11 +65,10 @@ def test_under_noise_the_noise_is_said_first_and_not_that_the_surrogate_does_not
 
 
 def test_a_surrogate_that_does_not_cover_is_reported_with_its_figures():
-    with pm.Model() as model:
+    with pm.Model():
         pm.Normal("x", shape=2)
-    step = pk.KamiltonianStep(model=model)
-    tester.begin(step)
-    tester.drive(step, model.initial_point(), draws=0, tune=850)
+        step = pk.KamiltonianStep()
+    tester.run(step, 850)
     state = step.sampler.freeze(step.algorithm_state)
     assert state.fit is not None
     bad = state._replace(quality=state.quality._replace(uncovered=0.4, residual_sd=1.5))

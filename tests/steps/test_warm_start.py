@@ -10,8 +10,8 @@ import pytest
 import pymc_kameleon as pk
 from pymc_kameleon.numerics import evaluations
 from pymc_kameleon.samplers import known_points
-from pymc_kameleon.steps.told.sampler_warnings import SamplerWarning
 from pymc_kameleon.surrogates.values.library import FAMILIES
+from tests import step_tester as tester
 
 TUNE, DRAWS = 60, 40
 DATA = 1.0 + 0.7 * np.random.default_rng(1).standard_normal(30)
@@ -40,34 +40,24 @@ def table(model):
     return points, np.array(values)
 
 
-def drive(step, point, draws, tune=TUNE):
-    """Draws of ``step`` as the driver makes them: (points, statistics)."""
-    points, found = [], []
-    for n in range(draws):
-        if n == tune:
-            step.stop_tuning()
-        point, [stats] = step.step(point)
-        points.append([float(point["a"]), float(point["s_log__"])])
-        found.append(stats)
-    return np.array(points), found, point
+def drive(step, tune, draws=0):
+    """Points (n, 2) and statistics from the model's initial point."""
+    points, stats = tester.drive(step, step.model.initial_point(), draws, tune)
+    return np.column_stack([tester.values(points, name) for name in ("a", "s_log__")]), stats
 
 
 def begin(model, seed=1, **options):
-    step = pk.KamiltonianStep(model=model, **options)
-    step.setup_chain(np.random.default_rng(seed), TUNE, DRAWS)
-    return step
+    return tester.begin(pk.KamiltonianStep(model=model, **options), seed)
 
 
 def test_there_is_a_surrogate_as_soon_as_the_points_are_checked(model, table):
     step = begin(model, evaluations=table)
-    points, stats, _ = drive(step, model.initial_point(), TUNE + DRAWS)
+    points, stats = drive(step, TUNE, DRAWS)
     moves = [s["move"] for s in stats]
     assert moves[:5] == ["arrival"] * 5
     assert "arrival" not in moves[5:]
     assert (points[:5, None] == table[0]).all(axis=2).any(axis=1).all()  # they are known ones
-    refits = [int(s["refits"]) for s in stats]
-    assert refits[6] == 1
-    assert refits[5] == 0
+    assert [int(s["refits"]) for s in stats[5:7]] == [0, 1]
     last = stats[-1]
     assert last["residual_sd"] < 0.5
     assert last["uncovered"] == 0.0
@@ -89,57 +79,50 @@ def test_a_known_point_far_away_does_not_excuse_another_posterior():
 
 
 def test_control_without_them_there_is_none_in_so_few_draws(model):
-    _, stats, _ = drive(begin(model), model.initial_point(), TUNE + DRAWS)
+    _, stats = drive(begin(model), TUNE, DRAWS)
     assert stats[-1]["refits"] == 0
     assert FAMILIES[stats[-1]["surrogate"]] == "none"
 
 
 def test_a_constant_is_found_and_anything_else_refused_with_the_numbers(model, table):
     points, values = table
-    chains = [
-        drive(begin(model, evaluations=(points, values + c)), model.initial_point(), 30)[0] for c in (0.0, 1024.0)
-    ]
+    chains = [drive(begin(model, evaluations=(points, values + c)), 30)[0] for c in (0.0, 1024.0)]
     np.testing.assert_array_equal(chains[0][:5], chains[1][:5])  # the same points are checked
     assert np.abs(chains[1][10:].mean(axis=0) - chains[0][10:].mean(axis=0)).max() < 0.5
     wrong = begin(model, evaluations=(points, 1.1 * values))
     with pytest.raises(ValueError, match=r"of their points it differs from them by \[.*worst is") as e:
-        drive(wrong, model.initial_point(), 30)
+        drive(wrong, 30)
     assert len(re.findall(r"-?\d+\.\d+", str(e.value).partition("by [")[2].partition("]")[0])) == 5
     of_other_data = begin(make_model(DATA[:20]), evaluations=table)
     with pytest.raises(ValueError, match="no constant"):
-        drive(of_other_data, model.initial_point(), 30)
+        drive(of_other_data, 30)
 
 
 def test_points_in_the_models_own_space_and_an_earlier_run(model, table):
     points, values = table
     own = {"a": points[:, 0], "s": np.exp(points[:, 1])}, values - points[:, 1]  # less a Jacobian
-    first = drive(begin(model, evaluations=table), model.initial_point(), 20)[0]
-    again = drive(begin(model, evaluations=own), model.initial_point(), 20)[0]
-    np.testing.assert_allclose(again[:5], first[:5], rtol=1e-12)
+    first, again = (drive(begin(model, evaluations=e), 5)[0] for e in (table, own))
+    np.testing.assert_allclose(again, first, rtol=1e-12)
     run = pk.sample(model=model, chains=4, max_evaluations=200, random_seed=1, progressbar=False)
     for given in (run, run["evaluations"]):
-        step = begin(model, evaluations=given)
-        _, stats, _ = drive(step, model.initial_point(), 10)
+        _, stats = drive(begin(model, evaluations=given), 10)
         assert stats[-1]["refits"] == 1
 
 
-@pytest.mark.parametrize("moment", [2, 30, TUNE + 5])
-def test_a_chain_goes_on_bit_for_bit_in_another_step(model, table, moment):
+@pytest.mark.parametrize(("tune", "draws"), [(2, 0), (30, 0), (TUNE, 5)])
+def test_a_chain_goes_on_bit_for_bit_in_another_step(model, table, tune, draws):
     step, other = (begin(model, seed, evaluations=table) for seed in (1, 2))
-    _, _, point = drive(step, model.initial_point(), moment)
+    points, _ = tester.drive(step, model.initial_point(), draws, tune)
     other.sampling_state = pickle.loads(pickle.dumps(step.sampling_state))
-    rest = [drive(s, dict(point), 30, TUNE - moment)[0] for s in (step, other)]
-    np.testing.assert_array_equal(*rest)
-    assert step.evaluations == other.evaluations
+    tester.assert_same_draws(*(tester.drive(s, points[-1], 30) for s in (step, other)))
 
 
 def test_chains_do_not_learn_from_each_other(model, table):
     """The record that is handed in stays as it is."""
     known = evaluations.table(*table)
     step = begin(model, evaluations=known)
-    first = drive(step, model.initial_point(), 30)[0]
-    step.setup_chain(np.random.default_rng(1), TUNE, DRAWS)
-    np.testing.assert_array_equal(drive(step, model.initial_point(), 30)[0], first)
+    first, _ = drive(step, 30)
+    np.testing.assert_array_equal(drive(tester.begin(step, 1), 30)[0], first)
     assert known.positions.tobytes() == np.asarray(table[0]).tobytes()
     assert known.log_densities.tobytes() == table[1].tobytes()
 
@@ -157,32 +140,17 @@ def test_what_cannot_be_used_is_refused(model, table):
     with pytest.raises(ValueError, match=r"Give evaluations= to pk\.sample"):
         pk.sample(model=model, step=step, max_evaluations=200)
     step.stop_tuning()
-    point, said = model.initial_point(), []
-    for _ in range(3):
-        point, [stats] = step.step(point)
-        said += [stats["warning"].message] if isinstance(stats["warning"], SamplerWarning) else []
-    assert any("evaluations= was given and is not used" in message for message in said)
+    said = tester.warnings_in(drive(step, 0, 3)[1])
+    assert any("evaluations= was given and is not used" in w.message for w in said)
 
 
 def test_under_noise_values_are_not_compared():
     rng, points = np.random.default_rng(0), np.random.default_rng(1).standard_normal((300, 1))
 
-    def estimate(rng, a):
-        return -2.0 * float(a) ** 2 + 0.3 * rng.standard_normal()
-
-    with pm.Model() as model:
-        a = pm.Normal("a")
-        pm.Potential("noisy", pk.NoisyLogLikelihood(estimate)(a))
-    values = -2.5 * points[:, 0] ** 2 + 0.3 * rng.standard_normal(300)
-    step = begin(model, evaluations=(points, values))
-    point, refits = model.initial_point(), 0
-    for _ in range(60):
-        point, [stats] = step.step(point)
-        refits = max(refits, stats["refits"])
-    assert refits >= 1
-
-
-# --- exactness ------------------------------------------------------------------------------------
+    model = tester.noisy_model(tester.Estimate(0.3))
+    values = -0.5 * points[:, 0] ** 2 + 0.3 * rng.standard_normal(300)
+    _, stats = tester.run(pk.KamiltonianStep(model=model, evaluations=(points, values)), 60, seed=1)
+    assert max(s["refits"] for s in stats) >= 1
 
 
 def test_points_that_stand_for_the_posterior_lie_as_deep_as_its_draws():

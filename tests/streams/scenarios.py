@@ -1,11 +1,9 @@
 """``python scenarios.py TREE FOLDER [scenario ...]``: short runs of all that learns, each to FOLDER/<name>.npz.
 
 Run for two trees by ``tests.streams.compare``, with TREE in ``PYTHONPATH``: nothing but its package is imported, few
-options are used, and what was renamed is called as the tree calls it. Every run ends with draws from a surrogate, or
-it fails.
+options are used. Every run ends with draws from a surrogate, or it fails.
 """
 
-import inspect
 import logging
 import sys
 import tempfile
@@ -76,12 +74,6 @@ def two_groups(predicts):
     return model
 
 
-def scores(surrogate, **options):
-    """Learning from positions: as options of the step, or as an object of their own."""
-    kind = getattr(pk, surrogate.capitalize(), None)
-    return {"surrogate": surrogate, **options} if kind is None else {"surrogate": kind(**options)}
-
-
 def alone(model, tune=400, make=pk.KamiltonianStep, **options):
     with model:
         return pm.sample(
@@ -104,8 +96,7 @@ def beside_nuts():
 
 def in_modes():
     points = [{"x": np.array([10.0 * (-1) ** (k // 2), 0.0])} for k in range(8)]
-    name = "initvals" if "initvals" in inspect.signature(pk.sample).parameters else "start"
-    idata = together(two_modes(), 1200, **{name: points})
+    idata = together(two_modes(), 1200, initvals=points)
     assert np.unique(idata["sample_stats"]["mode"]).size > 1, "one mode"
     return idata
 
@@ -166,8 +157,8 @@ SCENARIOS = {
     "outputs": lambda: alone(two_groups(True), 250),
     "log_likelihoods": lambda: alone(two_groups(False), 250),
     "screened": lambda: alone(banana(), 600, pk.FastKameleonStep),
-    "lite": lambda: alone(banana(), 600, **scores("lite", n_history=100)),
-    "finite_online": lambda: alone(banana(), 600, **scores("finite", n_features=50, online=True)),
+    "lite": lambda: alone(banana(), 600, surrogate=pk.Lite(n_history=100)),
+    "finite_online": lambda: alone(banana(), 600, surrogate=pk.Finite(n_features=50, online=True)),
     "pooled": lambda: together(banana()),
     "pools": lambda: together(banana(), pools=2),
     "control_variates": lambda: together(banana(), control_variates=True),
