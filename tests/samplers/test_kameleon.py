@@ -7,7 +7,6 @@ from scipy.stats import multivariate_normal
 from pymc_kameleon.kernels import Gaussian, InverseMultiquadric, Laplacian, Linear, Matern
 from pymc_kameleon.numerics import history
 from pymc_kameleon.numerics.random_features import at_lengthscale, features, jacobian
-from pymc_kameleon.samplers.kameleon import fast as fast_kameleon
 from pymc_kameleon.samplers.kameleon import feature_covariance
 from pymc_kameleon.samplers.kameleon.fast import FastKameleon
 from pymc_kameleon.samplers.kameleon.full import Kameleon
