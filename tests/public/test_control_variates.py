@@ -112,10 +112,6 @@ def test_the_gate_refuses():
     missing = ratio.copy()
     missing[0, : ratio.size // 50] = 30.0  # a surrogate far too high where draws are
     refused("of the draws 98%", ratio=missing)
-
-
-def test_chains_of_the_surrogate_that_do_not_agree_are_refused():
-    x, free, ratio, inside, audited = run_of(np.random.default_rng(4))
     with pytest.raises(ValueError, match="its own chains do not agree on x"):
         pk.expectations(idata_of(x, free + np.arange(8)[:, None], ratio, inside, audited))
 
