@@ -5,7 +5,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 
 import numpy as np
 import pytest
@@ -24,14 +23,15 @@ def opened(folder, seed=7, **header):
     return Checkpoint(folder, HEADER | header, seed, seed or 99, 3)
 
 
-def run(folder, pause=0.0):
-    """The draws, and how many evaluations were made."""
+def run(folder, killed_at=10**9):
+    """The draws, and how many evaluations were made; this process is killed by the given one."""
     calls = 0
 
     def evaluate(points, first):
         nonlocal calls
         calls += len(points)
-        time.sleep(pause)
+        if calls >= killed_at:
+            os.kill(os.getpid(), signal.SIGKILL)
         return [TARGET.numba_log_density(x) for x in points]
 
     kept = opened(folder)
@@ -97,19 +97,14 @@ def test_its_evaluations_can_be_had(finished, undisturbed):
 
 
 @pytest.mark.slow
-def test_sigkill_at_random_moments(tmp_path, undisturbed):
-    script = f"import tests.public.test_checkpoint as t; print('go', flush=True); t.run({str(tmp_path)!r}, pause=0.02)"
-    rng = np.random.default_rng(3)
-    killed = 0
-    for _ in range(5):
-        child = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE)
-        child.stdout.readline()
-        time.sleep(rng.uniform(0.05, 0.6))
-        os.kill(child.pid, signal.SIGKILL)
-        killed += child.wait() == -signal.SIGKILL
-        child.stdout.close()
-    assert killed == 5
-    assert 0 < (tmp_path / ROUNDS).stat().st_size < len(undisturbed[1])
-    draws, _ = run(tmp_path)
+def test_sigkill(tmp_path, undisturbed):
+    """What is written is written, whatever becomes of the process."""
+    sizes = [0]
+    for calls in (30, 60):
+        script = f"from tests.public.test_checkpoint import run; run({str(tmp_path)!r}, {calls})"
+        assert subprocess.run([sys.executable, "-c", script], check=False).returncode == -signal.SIGKILL
+        sizes.append((tmp_path / ROUNDS).stat().st_size)
+    assert sizes[0] < sizes[1] < sizes[2] < len(undisturbed[1])
+    draws, calls = run(tmp_path)
     assert draws.tobytes() == undisturbed[0].tobytes()
-    assert (tmp_path / ROUNDS).read_bytes() == undisturbed[1]
+    assert sizes[2] + calls * 8 * 5 == len(undisturbed[1])
