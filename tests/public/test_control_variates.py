@@ -71,7 +71,7 @@ def test_control_a_wrong_estimator_is_noticed(wrong):
             return control_variates.controlled(h, (weights > 0.0).astype(float), free, inside)
         return control_variates.controlled(h, weights, free, np.ones_like(inside))
 
-    z, _ = errors(without)
+    z, _ = errors(without, 50)
     assert abs(z.mean() * np.sqrt(len(z))) > 10.0
 
 

@@ -35,7 +35,7 @@ def quadratic_state(d):
         dynamics=surrogate_dynamics.make_dynamics(f, np.eye(d), archive, 0.3),
         current=state.current._replace(z=np.full(d, 0.1)),
         learning=None,
-    ), archive
+    )
 
 
 def lines(axis):
@@ -55,7 +55,7 @@ def points(axis, label):
 
 @pytest.mark.parametrize("d", [2, 5])
 def test_a_slice_is_the_surrogate_at_its_grid_points(d):
-    state, _ = quadratic_state(d)
+    state = quadratic_state(d)
     values = learned_from(state).values
     point, across, up = np.full(d, 0.7), np.array([-1.0, 0.5, 3.0]), np.array([2.0, 4.0])
     nodes = surfaces.nodes_of([0, 1], [across, up])
@@ -69,7 +69,7 @@ def test_a_slice_is_the_surrogate_at_its_grid_points(d):
 
 
 def test_contours_lie_where_the_surrogate_is_that_far_below_its_top():
-    state, _ = quadratic_state(2)
+    state = quadratic_state(2)
     (axis,) = plots.surrogate(state, levels=(0.5, 1.0, 2.0)).ravel()
     drawn = lines(axis)
     assert list(drawn) == [0.5, 1.0, 2.0]
@@ -82,7 +82,7 @@ def test_contours_lie_where_the_surrogate_is_that_far_below_its_top():
 
 
 def test_nothing_is_drawn_where_the_sampler_does_not_use_the_surrogate():
-    state, _ = quadratic_state(2)
+    state = quadratic_state(2)
     small = state._replace(dynamics=state.dynamics._replace(radius=1.0))
     (axis,) = plots.surrogate(small, levels=(0.25, 0.6)).ravel()
     assert list(lines(axis)) == [0.25]  # |z| < 1 is less than 1/2 nat

@@ -129,7 +129,7 @@ def test_a_run_in_other_processes_is_fitted_anew_to_its_draws(sampled):
 
 
 def test_somebodys_own_axes():
-    state, _ = quadratic_state(2)
+    state = quadratic_state(2)
     figure, own = plt.subplots(1, 2)
     axes = plots.surrogate(state, ax=own[1])
     assert axes.shape == (1, 1)
@@ -139,4 +139,4 @@ def test_somebodys_own_axes():
     assert not figure.legends
     assert own[1].get_legend() is not None
     with pytest.raises(ValueError, match="one Axes for each panel, 2 x 2, got 1"):
-        plots.surrogate(quadratic_state(3)[0], ax=own[1])
+        plots.surrogate(quadratic_state(3), ax=own[1])

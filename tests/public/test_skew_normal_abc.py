@@ -1,11 +1,11 @@
-"""The skew normal ABC posterior; its draws, levels and map to the normal are among those of test_targets."""
+"""The skew normal ABC posterior; its model, draws, levels and map to the normal are among those of test_targets."""
 
 import pickle
 
 import numpy as np
 import pytest
 from pytensor.compile.mode import Mode
-from scipy import optimize, special, stats
+from scipy import special, stats
 
 from pymc_kameleon.targets import SkewNormalABC
 from pymc_kameleon.targets.skew_normal_abc import mean_of_half_normals
@@ -122,20 +122,13 @@ def test_one_observation_has_the_skew_normal_likelihood():
     np.testing.assert_allclose(ours - ours[0], expected - expected[0], rtol=1e-9, atol=1e-9)
 
 
-def test_pymc_models_have_the_density_and_its_noisy_estimate():
+def test_the_noisy_model_has_another_estimate_every_time():
     target = pickle.loads(pickle.dumps(TARGETS[2]))
-    model = target.pymc_model()
     mode = Mode(linker="py", optimizer="fast_compile")  # an identity needs no compiler
-    logp, slope = model.compile_logp(mode=mode), model.compile_dlogp(mode=mode)
-    for x in near(target, 4):
-        assert logp({"x": x}) == pytest.approx(target.log_density(x), rel=1e-10)
-        numeric = optimize.approx_fprime(x, target.log_density, 1e-6)
-        np.testing.assert_allclose(slope({"x": x}), numeric, rtol=1e-4, atol=1e-4)
     likelihood = target.likelihood(3)
     for given in (False, True):
         noisy = target.noisy_pymc_model(likelihood, given=given).compile_logp(mode=mode)
-        values = [float(noisy({"x": target.mean})) for _ in range(5)]
-        assert len(set(values)) == 5
+        assert len({float(noisy({"x": target.mean})) for _ in range(5)}) == 5
     assert likelihood.simulations == 30
 
 

@@ -128,7 +128,7 @@ def test_numba_and_pickle_keep_the_log_density(target):
         assert copy.log_density(p) == target.log_density(p)
 
 
-@each("target", ALL, ids=name)
+@each("target", [*ALL, *SKEWED], ids=name)
 def test_pymc_model_has_the_log_density_and_its_gradient(target):
     from pytensor.compile.mode import Mode
 
