@@ -9,6 +9,7 @@ from scipy.stats import norm
 
 import pymc_kameleon as pk
 from pymc_kameleon import checkpoint
+from pymc_kameleon.samplers.pooled.checks import audits
 from pymc_kameleon.sampling import arguments, workers
 from pymc_kameleon.steps.known_points import known_points
 from tests.public.test_sample import evaluated_here, fork, sample
@@ -227,8 +228,9 @@ def true_mean_of_mu():
     return float(np.sum(weight * (1.0 + 4.0 * along / variance)) / weight.sum())
 
 
-def test_control_variates(model, step):
+def test_control_variates(model, step, monkeypatch):
     """As of the log density learned whole; the surrogate is exact here, and what it says of mu is known."""
+    monkeypatch.setattr(audits, "DRAWS", 300)  # enough for an error of half of the draws'
     found = run(model, step, tune=30, draws=90, max_evaluations=None, control_variates=True)
     row = pk.expectations(found).loc["mu"]
     assert row["controlled"]
