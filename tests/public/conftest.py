@@ -1,4 +1,6 @@
-"""Steps that have sampled a normal density, for whatever is drawn of them."""
+"""Steps that have sampled a normal density, for whatever is drawn of them; and steps that are not compiled."""
+
+from functools import cache
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -7,6 +9,8 @@ import pytensor
 import pytest
 
 import pymc_kameleon as pk
+from pymc_kameleon.steps.base import KernelStep
+from tests.step_tester import drive, sample
 
 MEAN = np.array([1.0, -2.0, 30.0])
 PRECISION = np.array([[2.0, -1.0, 0.0], [-1.0, 1.5, 0.05], [0.0, 0.05, 0.01]])
@@ -19,6 +23,7 @@ def _close_figures():
     plt.close("all")
 
 
+@cache
 def gaussian():
     with pm.Model() as model:
         a = pm.Flat("a", initval=0.0)
@@ -33,10 +38,7 @@ def sampled():
     """A step after pm.sample in this process, and what it sampled."""
     with pytensor.config.change_flags(**QUICK), gaussian():
         step = pk.KamiltonianStep(compile_kwargs=QUICK)
-        idata = pm.sample(
-            100, tune=500, chains=2, cores=1, step=step, random_seed=1, progressbar=False,
-            compute_convergence_checks=False,
-        )  # fmt: skip
+        idata = sample(step, None, draws=100, tune=500, random_seed=1)
     return step, idata
 
 
@@ -45,9 +47,19 @@ def tuning():
     """A step in mid-tuning, its points and its statistics."""
     step = pk.KamiltonianStep(model=gaussian(), compile_kwargs=QUICK)
     step.set_rng(np.random.default_rng(3))
-    points, rows = [{"a": np.zeros(()), "b": np.zeros(2)}], []
-    for _ in range(250):
-        point, [row] = step.step(points[-1])
-        points.append(point)
-        rows.append(row)
-    return step, points, rows
+    start = {"a": np.zeros(()), "b": np.zeros(2)}
+    points, rows = drive(step, start, 250)
+    return step, [start, *points], rows
+
+
+class Accepted(Exception):
+    """The step would compile now."""
+
+
+@pytest.fixture
+def accepting(monkeypatch):
+    def accepted(*_):
+        raise Accepted
+
+    for step in (KernelStep, pk.KamiltonianStep):
+        monkeypatch.setattr(step, "_compile", accepted)

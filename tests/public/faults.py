@@ -7,11 +7,11 @@ import math
 import multiprocessing
 import os
 import signal
-import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import BrokenExecutor, ProcessPoolExecutor
-from functools import cache
+from contextlib import suppress
+from functools import cache, partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -23,39 +23,17 @@ import pymc_kameleon as pk
 from pymc_kameleon import checkpoint
 from pymc_kameleon.samplers import chain
 from pymc_kameleon.samplers.adaptive_metropolis import AdaptiveMetropolis
-from pymc_kameleon.samplers.gaussian_mixture.sampler import GaussianMixture
 from pymc_kameleon.samplers.kameleon.fast import FastKameleon
-from pymc_kameleon.samplers.kameleon.full import Kameleon
-from pymc_kameleon.samplers.kamiltonian.scores.estimators import LiteKamiltonian
 from pymc_kameleon.samplers.kamiltonian.values.sampler import ValueKamiltonian
-from pymc_kameleon.samplers.shape_learners.cma import CMA
-from pymc_kameleon.samplers.shape_learners.gaussian_adaptation import GaussianAdaptation
-from tests.step_tester import BlackBox, begin, drive
+from tests.samplers.test_seam import SAMPLERS
+from tests.step_tester import BlackBox, begin, drive, sample
 
 PAGE = Path(__file__).parents[1].parent / "docs" / "faults.md"
 QUICK = {"mode": "FAST_COMPILE"}
-SAMPLERS = {
-    "AdaptiveMetropolis": AdaptiveMetropolis(),
-    "Kameleon": Kameleon(n_history=100),
-    "FastKameleon": FastKameleon(n_features=20),
-    "GaussianMixture": GaussianMixture(max_components=2),
-    "Kamiltonian": ValueKamiltonian(),
-    "Kamiltonian, lite": LiteKamiltonian(n_history=50, first_fit=200),
-    "GaussianAdaptation": GaussianAdaptation(),
-    "CMA": CMA(),
-}
 
 
 class Row(NamedTuple):
-    """A fault.
-
-    Attributes
-    ----------
-    fault, seen : str
-    check : callable
-        Takes a folder; does it, and asserts what is seen.
-    slow : bool
-    """
+    """A fault; ``check`` takes a folder, does it, and asserts what is seen."""
 
     fault: str
     seen: str
@@ -75,28 +53,21 @@ def normal(sd, offset=0.0, axes=None):
     return log_density
 
 
-def run_all(log_density, d, tune=400, n=200, start=0.0):
-    """Draws of every sampler."""
-    with np.errstate(all="ignore"):
-        return {
-            name: chain.run(np.random.default_rng(1), s, log_density, np.full(d, start), tune=tune, n=n).draws
-            for name, s in SAMPLERS.items()
-        }
+def every_sampler(log_density, d, tune=400, n=200):
+    """The sampler's name, and draws of it."""
+    for name, sampler in SAMPLERS.items():
+        with np.errstate(all="ignore"):
+            yield name, chain.run(np.random.default_rng(1), sampler, log_density, np.zeros(d), tune=tune, n=n).draws
 
 
 def identical_points(folder):
-    found = run_all(lambda x: 0.0 if not x.any() else -math.inf, 2)
-    assert all((draws == 0.0).all() for draws in found.values())
+    for name, draws in every_sampler(lambda x: 0.0 if not x.any() else -math.inf, 2):
+        assert (draws == 0.0).all(), name
 
 
-def offset(folder):
-    for name, shifted in run_all(normal(np.ones(2), 1e9), 2, 600, 600).items():
-        assert (np.abs(np.log(shifted.std(axis=0))) < 0.7).all(), name
-
-
-def one_dimension(folder):
-    for name, draws in run_all(normal(np.ones(1)), 1, 300, 300).items():
-        assert abs(math.log(draws.std())) < 0.7, name
+def right_scales(log_density, d, folder):
+    for name, draws in every_sampler(log_density, d, 600, 600):
+        assert (np.abs(np.log(draws.std(axis=0))) < 0.7).all(), name
 
 
 def many_dimensions(folder):
@@ -153,7 +124,7 @@ def lost_definiteness(folder):
 
 
 class Counted:
-    """-x^2 / 2, and from the given evaluation on something else happens."""
+    """-x^2 / 2, and at the given evaluation something else happens, of those made in this process."""
 
     def __init__(self, at, action):
         self.at, self.action, self.calls = at, action, 0
@@ -162,7 +133,31 @@ class Counted:
         self.calls += 1
         if self.calls == self.at:
             self.action()
-        return -0.5 * float(np.square(x).sum())
+        return quadratic(x)
+
+
+class Elsewhere:
+    """The same once, at an evaluation that another process makes; ``action`` is told this one's number."""
+
+    def __init__(self, folder, at, action):
+        self.folder, self.at, self.action, self.home = folder, at, action, os.getpid()
+
+    def __call__(self, x):
+        with (self.folder / "calls").open("ab") as file:
+            file.write(b".")
+        if os.getpid() != self.home and (self.folder / "calls").stat().st_size >= self.at:
+            with suppress(FileExistsError):
+                (self.folder / "done").touch(exist_ok=False)
+                self.action(self.home)
+        return quadratic(x)
+
+
+def quadratic(x):
+    return -0.5 * float(np.square(x).sum())
+
+
+def kill(home):
+    os.kill(os.getpid(), signal.SIGKILL)
 
 
 def interrupt():
@@ -175,10 +170,7 @@ def ctrl_c_sequential(folder):
         with pm.Model():
             pm.Potential("p", BlackBox(Counted(int(at), interrupt))(pm.Flat("x")))
             step = pk.AdaptiveMetropolisStep(compile_kwargs=QUICK, arrival=False)
-            idata = pm.sample(
-                200, tune=10, chains=1, cores=1, step=step, progressbar=False, random_seed=1,
-                compute_convergence_checks=False,
-            )  # fmt: skip
+            idata = sample(step, None, draws=200, tune=10, chains=1)
         draws = idata["posterior"]["x"].values
         assert 0 < draws.size < 200
         assert np.isfinite(draws).all()
@@ -197,10 +189,6 @@ def pooled_sample(function, **options):
     model, step = pooled(function)
     chosen = {"max_evaluations": 160, "chains": 4, "random_seed": 1, "progressbar": False}
     return pk.sample(model=model, step=step, **(chosen | options))
-
-
-def quadratic(x):
-    return -0.5 * float(np.square(x).sum())
 
 
 @cache
@@ -255,52 +243,24 @@ def executor():
     return ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn"))
 
 
-def kill_one_worker(pool, after):
-    """Kill the pool's own process once it has one and the time is over."""
-
-    def kill():
-        end = time.monotonic() + 60.0
-        while not pool._processes and time.monotonic() < end:
-            time.sleep(0.01)
-        time.sleep(after)
-        for process in list((pool._processes or {}).values()):
-            os.kill(process.pid, signal.SIGKILL)
-
-    thread = threading.Thread(target=kill)
-    thread.start()
-    return thread
-
-
-def slow_quadratic(x):
-    time.sleep(0.05)
-    return -0.5 * float(np.square(x).sum())
-
-
-def worker_killed(folder):
-    pool = executor()
-    thread = kill_one_worker(pool, 6.0)
-    try:
-        broken, _ = ends_and_goes_on(folder, BrokenExecutor, slow_quadratic, executor=pool)
-    finally:
-        thread.join()
-        pool.shutdown()
+def worker_killed(at, folder):
+    with executor() as pool:
+        box = Elsewhere(folder, at, kill)
+        broken, kept = ends_and_goes_on(folder / "run", BrokenExecutor, box, executor=pool)
+    assert at - 20 < kept < at
     assert "pk.sample(checkpoint=...) goes on from the last round" in broken.__notes__[0]
 
 
 def worker_killed_and_made_anew(folder):
-    made, threads = [], []
+    made = []
 
     def make():
         made.append(executor())
-        if len(made) == 1:
-            threads.append(kill_one_worker(made[0], 6.0))
         return made[-1]
 
     try:
-        found = pooled_sample(slow_quadratic, executor=make)["posterior"]["x"].values
+        found = pooled_sample(Elsewhere(folder, 70, kill), executor=make)["posterior"]["x"].values
     finally:
-        for thread in threads:
-            thread.join()
         for pool in made:
             pool.shutdown()
     assert len(made) == 2
@@ -309,14 +269,11 @@ def worker_killed_and_made_anew(folder):
 
 def hangs(folder):
     """In the process that evaluates, for longer than ``timeout``, twice."""
-    pool = executor()
-    try:
+    with executor() as pool:
         with pytest.raises(TimeoutError) as late:
             pooled_sample(sleepy, executor=pool, timeout=4.0)
-    finally:
-        for process in list(pool._processes.values()):
+        for process in pool._processes.values():
             process.kill()
-        pool.shutdown()
     assert "No log density within 4.0 s, twice" in late.value.__notes__[0]
 
 
@@ -325,86 +282,24 @@ def sleepy(x):
     return 0.0
 
 
-class Watched:
-    """-x^2 / 2, slowly; writes its process down."""
-
-    def __init__(self, folder):
-        self.folder, self.parent = folder, os.getpid()
-
-    def __call__(self, x):
-        if os.getpid() != self.parent:
-            (self.folder / str(os.getpid())).touch()
-        time.sleep(0.005)
-        return -0.5 * float(np.square(x).sum())
-
-
-def parallel(folder, then):
-    """Two chains in processes of their own; ``then`` is called with the number of one, a second after both began."""
-    chosen = {"draws": 2000, "tune": 10, "chains": 2, "cores": 2, "random_seed": 1}
+def parallel(folder, action):
+    """Two chains in processes of their own, in one of which ``action`` happens."""
     with pm.Model():
-        pm.Potential("p", BlackBox(Watched(folder))(pm.Flat("x")))
+        pm.Potential("p", BlackBox(Elsewhere(folder, 400, action))(pm.Flat("x")))
         step = pk.AdaptiveMetropolisStep(compile_kwargs=QUICK, arrival=False)
-
-        def watch():
-            end = time.monotonic() + 60.0
-            while len(list(folder.iterdir())) < 2 and time.monotonic() < end:
-                time.sleep(0.01)
-            time.sleep(1.0)
-            then(int(next(folder.iterdir()).name))
-
-        thread = threading.Thread(target=watch)
-        thread.start()
-        try:
-            return pm.sample(
-                step=step, progressbar=False, compute_convergence_checks=False, mp_ctx="fork", **chosen
-            )  # fmt: skip
-        finally:
-            thread.join()
+        return sample(step, None, draws=2000, tune=10, cores=2, mp_ctx="fork")
 
 
 def ctrl_c_parallel(folder):
-    found = parallel(folder, lambda pid: os.kill(os.getpid(), signal.SIGINT))
-    draws = found["posterior"]["x"].values
+    draws = parallel(folder, lambda home: os.kill(home, signal.SIGINT))["posterior"]["x"].values
     assert 10 < draws.shape[1] < 2000
     assert np.isfinite(draws).all()
 
 
 def chain_killed(folder):
     with pytest.raises((RuntimeError, EOFError, ConnectionError)):
-        parallel(folder, lambda pid: os.kill(pid, signal.SIGKILL))
+        parallel(folder, kill)
     assert not multiprocessing.active_children()
-
-
-class KillsItself:
-    """-x^2 / 2; the process that makes the given evaluation is killed by it, once."""
-
-    def __init__(self, folder, at):
-        self.count, self.at, self.parent = folder / "count", at, os.getpid()
-
-    def __call__(self, x):
-        with self.count.open("ab") as file:
-            file.write(b".")
-        if os.getpid() != self.parent and self.count.stat().st_size == self.at:
-            os.kill(os.getpid(), signal.SIGKILL)
-        return -0.5 * float(np.square(x).sum())
-
-
-def worker_killed_while_drawing(folder):
-    pool = executor()
-    try:
-        kills = KillsItself(folder, 140)
-        _, kept = ends_and_goes_on(folder / "run", BrokenExecutor, kills, executor=pool)
-    finally:
-        pool.shutdown()
-    assert 100 < kept < 140
-
-
-def small_disk(folder):
-    limited("disk", folder)
-
-
-def little_memory(folder):
-    limited("memory", folder)
 
 
 def limited(what, folder):
@@ -413,23 +308,11 @@ def limited(what, folder):
     start(what, folder)
 
 
-def saved_state_cut(folder):
-    with pm.Model() as model:
-        pm.Normal("x")
-        step = pk.AdaptiveMetropolisStep(compile_kwargs=QUICK)
-    drive(begin(step), model.initial_point(), 5)
-    path = folder / "state"
-    pk.save_state(step, path)
-    path.write_bytes(path.read_bytes()[:-7])
-    with pytest.raises(ValueError, match="is damaged"):
-        pk.load_state(step, path)
-
-
 ROWS = [
     Row("a chain that cannot move: a history of identical points", "it stands; nothing is learned, nothing raises, every sampler", identical_points),
     Row("a covariance that is not positive definite: a history in a plane", "the last one stays, and the draws are finite", lost_definiteness),
-    Row("log densities of the order of 1e9", "right scales, every sampler", offset, slow=True),
-    Row("one dimension", "right scales, every sampler", one_dimension, slow=True),
+    Row("log densities of the order of 1e9", "right scales, every sampler", partial(right_scales, normal(np.ones(2), 1e9), 2), slow=True),
+    Row("one dimension", "right scales, every sampler", partial(right_scales, normal(np.ones(1)), 1), slow=True),
     Row("300 dimensions", "AdaptiveMetropolis, FastKameleon and Kamiltonian (by its random walk) go on", many_dimensions, slow=True),
     Row("a posterior of sd 1e-300", "warning: 300 proposals after tuning were rejected in a row: the chain stands still", tiny),
     Row("a posterior of sd 1e300", "warning: 300 proposals after tuning were accepted in a row", huge),
@@ -438,15 +321,14 @@ ROWS = [
     Row("Ctrl-C in pk.sample while drawing", "the draws so far are returned, the same bits; attribute stopped='interrupted'", ctrl_c_pooled),
     Row("Ctrl-C in pk.sample while tuning", "KeyboardInterrupt; with checkpoint= the same call goes on, the same bits", ctrl_c_pooled_while_tuning),
     Row("no space left for a checkpoint", "OSError: No space left on device; the same call goes on once there is, the same bits", disk_full),
-    Row("a file system of 8 kB, for a checkpoint; a full one, for save_state", "OSError: No space left on device; once there is room the same call goes on without evaluating again what was kept, the same bits; the saved state that was there stays", small_disk, slow=True),
-    Row("512 MB of memory; a black box that asks for more", "KamiltonianStep samples; MemoryError with the point and the black box; with checkpoint= the same call goes on, the same bits", little_memory, slow=True),
-    Row("a worker of an executor is killed", "BrokenExecutor, with what to do; with checkpoint= the same call goes on, the same bits", worker_killed, slow=True),
-    Row("... while the chains draw", "the same", worker_killed_while_drawing, slow=True),
+    Row("a file system of 8 kB, for a checkpoint; a full one, for save_state", "OSError: No space left on device; once there is room the same call goes on without evaluating again what was kept, the same bits; the saved state that was there stays", partial(limited, "disk"), slow=True),
+    Row("512 MB of memory; a black box that asks for more", "KamiltonianStep samples; MemoryError with the point and the black box; with checkpoint= the same call goes on, the same bits", partial(limited, "memory"), slow=True),
+    Row("a worker of an executor is killed", "BrokenExecutor, with what to do; with checkpoint= the same call goes on, the same bits", partial(worker_killed, 40), slow=True),
+    Row("... while the chains draw", "the same", partial(worker_killed, 140), slow=True),
     Row("... of an executor that pk.sample can make anew", "it is made anew; the same bits", worker_killed_and_made_anew, slow=True),
     Row("an evaluation in a worker hangs", "with timeout=: submitted once more, then TimeoutError with the point", hangs, slow=True),
     Row("Ctrl-C in pm.sample, two processes", "the draws so far of both chains are returned, as by PyMC", ctrl_c_parallel, slow=True),
     Row("a process of pm.sample is killed", "PyMC raises, and the other process ends too; what pk.sample(checkpoint=) evaluates is kept", chain_killed, slow=True),
-    Row("a file of save_state that was cut off", "ValueError: is damaged", saved_state_cut),
 ]  # fmt: skip
 
 

@@ -20,7 +20,7 @@ import pytest
 import pymc_kameleon as pk
 from pymc_kameleon import checkpoint
 from tests.public.faults import QUICK, Counted, ends_and_goes_on, pooled_sample, quadratic
-from tests.step_tester import begin, drive
+from tests.step_tester import begin, drive, sample
 
 LIMIT = 512 * 2**20
 
@@ -60,10 +60,7 @@ def memory(folder: Path) -> None:
     with pm.Model():
         pm.Normal("x", shape=5)
         step = pk.KamiltonianStep(compile_kwargs=QUICK)
-        idata = pm.sample(
-            500, tune=1000, chains=2, cores=1, step=step, progressbar=False, random_seed=1,
-            compute_convergence_checks=False,
-        )  # fmt: skip
+        idata = sample(step, None, draws=500, tune=1000)
     assert abs(np.log(idata["posterior"]["x"].values.std())) < 0.3
     asks = Counted(90, lambda: np.ones(LIMIT))
     error, kept = ends_and_goes_on(folder, MemoryError, asks)

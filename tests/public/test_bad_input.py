@@ -8,6 +8,7 @@ from pymc_kameleon.samplers import seam
 from pymc_kameleon.steps import KamiltonianStep
 from pymc_kameleon.steps.base import KernelStep
 from tests.public.bad_input import PAGE, SECTIONS, model, page
+from tests.public.conftest import Accepted
 
 POINT = {"x": np.zeros(2), "y": np.zeros(())}
 STEPS = [s for s in vars(pk).values() if isinstance(s, type) and issubclass(s, KernelStep)]
@@ -51,10 +52,6 @@ def build(step, chosen, given):
     return step(model=model(), initial_point=POINT, **chosen | given)
 
 
-class Accepted(Exception):
-    """The step would compile now."""
-
-
 def every_option():
     for step in STEPS:
         for variant in step.variants:
@@ -67,22 +64,19 @@ def every_option():
                 yield pytest.param(step, chosen, name, id="-".join(filter(None, [step.name, variant, name])))
 
 
-@pytest.mark.parametrize(("step", "chosen", "name"), list(every_option()))
-def test_no_option_takes_what_makes_no_sense(step, chosen, name, monkeypatch):
+every = pytest.mark.parametrize(("step", "chosen", "name"), list(every_option()))
+
+
+@every
+def test_no_option_takes_what_makes_no_sense(step, chosen, name, accepting):
     """Text, NaN, bytes, a complex number, arrays: refused by name, before anything is compiled."""
-
-    def accepted(*_):
-        raise Accepted
-
-    monkeypatch.setattr(KernelStep, "_compile", accepted)
-    monkeypatch.setattr(KamiltonianStep, "_compile", accepted)
     for value in ("?", float("nan"), b"?", 1j, np.full(7, np.nan), np.ones((7, 7, 7)), [[1], [1, 2]]):
         with pytest.raises((ValueError, TypeError)) as refused:
             build(step, chosen, {name: value})
         assert name in str(refused.value), (value, str(refused.value))
 
 
-def test_the_test_above_would_notice(monkeypatch):
+def test_the_test_above_would_notice(accepting, monkeypatch):
     monkeypatch.setattr(seam, "check_types", lambda *_: None)
     with pytest.raises(Accepted):
-        test_no_option_takes_what_makes_no_sense(STEPS[0], {}, "learn_from_values", monkeypatch)
+        test_no_option_takes_what_makes_no_sense(STEPS[0], {}, "learn_from_values", accepting)

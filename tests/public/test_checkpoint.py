@@ -5,7 +5,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 
 import numpy as np
 import pytest
@@ -20,23 +19,22 @@ TARGET = Banana(0.03, 100.0, 3)
 HEADER = {"chains": 4, "dim": 3}
 
 
-class Killed(BaseException):
-    """What no part of the run can catch."""
+def opened(folder, seed=7, **header):
+    return Checkpoint(folder, HEADER | header, seed, seed or 99, 3)
 
 
-def run(folder, most_calls=10**9, pause=0.0):
-    """The draws, and how many evaluations were made."""
+def run(folder, killed_at=10**9):
+    """The draws, and how many evaluations were made; this process is killed by the given one."""
     calls = 0
 
     def evaluate(points, first):
         nonlocal calls
         calls += len(points)
-        if calls > most_calls:
-            raise Killed
-        time.sleep(pause)
+        if calls >= killed_at:
+            os.kill(os.getpid(), signal.SIGKILL)
         return [TARGET.numba_log_density(x) for x in points]
 
-    kept = Checkpoint(folder, HEADER, 7, 7, 3)
+    kept = opened(folder)
     starts = np.random.default_rng(0).standard_normal((4, 3))
     chains = Chains(np.zeros(3), starts, np.random.SeedSequence(7), Plan(None, None, 60, 140))
     while not chains.done:
@@ -54,55 +52,41 @@ def undisturbed(tmp_path_factory):
 @pytest.fixture
 def finished(tmp_path, undisturbed):
     """A folder of its own with the whole run."""
-    Checkpoint(tmp_path, HEADER, 7, 7, 3)
+    opened(tmp_path)
     (tmp_path / ROUNDS).write_bytes(undisturbed[1])
     return tmp_path
 
 
-def test_a_run_that_is_stopped_goes_on(tmp_path, undisturbed):
-    made = 0
-    for most in (3, 40, 60):
-        with pytest.raises(Killed):
-            run(tmp_path, most)
-        made = len(Checkpoint(tmp_path, HEADER, 7, 7, 3).evaluations.log_densities)
-    draws, calls = run(tmp_path)
-    assert draws.tobytes() == undisturbed[0].tobytes()
-    assert calls + made == len(undisturbed[1]) // (8 * 5)
-    assert run(tmp_path)[1] == 0  # and when it has ended, nothing is evaluated
-
-
 def test_whatever_was_written_is_enough(tmp_path, undisturbed):
-    """Cut off at any byte: what is left of a row or a round is dropped."""
+    """Cut off at any byte: what is left of a row or a round is dropped, and the rest is not evaluated again."""
     draws, data = undisturbed
-    Checkpoint(tmp_path, HEADER, 7, 7, 3)
-    for size in np.random.default_rng(1).integers(0, len(data), 3):
+    opened(tmp_path)
+    for size in (*np.random.default_rng(1).integers(0, len(data), 2), len(data)):
         (tmp_path / ROUNDS).write_bytes(data[:size])
-        kept = Checkpoint(tmp_path, HEADER, 7, 7, 3)
-        assert size - (tmp_path / ROUNDS).stat().st_size < 8 * 5 * 4  # one round at most
-        assert len(kept.evaluations.log_densities) * 8 * 5 == (tmp_path / ROUNDS).stat().st_size
-        assert run(tmp_path)[0].tobytes() == draws.tobytes()
+        kept = len(opened(tmp_path).evaluations.log_densities)
+        assert kept * 8 * 5 == (tmp_path / ROUNDS).stat().st_size > size - 8 * 5 * 4  # one round at most
+        found, calls = run(tmp_path)
+        assert found.tobytes() == draws.tobytes()
         assert (tmp_path / ROUNDS).read_bytes() == data
+        assert (kept + calls) * 8 * 5 == len(data)
 
 
 def test_another_run_is_refused(tmp_path):
-    Checkpoint(tmp_path, HEADER, 7, 7, 3)
+    opened(tmp_path)
     with pytest.raises(ValueError, match="chains was 4, is 8"):
-        Checkpoint(tmp_path, HEADER | {"chains": 8}, 7, 7, 3)
+        opened(tmp_path, chains=8)
     with pytest.raises(ValueError, match="begun with random_seed=7, and this is random_seed=8"):
-        Checkpoint(tmp_path, HEADER, 8, 8, 3)
-    assert Checkpoint(tmp_path, HEADER, None, 99, 3).seed == 7  # no seed given: the stored one
+        opened(tmp_path, 8)
+    assert opened(tmp_path, None).seed == 7  # no seed given: the stored one
 
 
-def test_another_log_density_is_refused(finished):
-    kept = Checkpoint(finished, HEADER, 7, 7, 3)
+def test_another_log_density_or_other_points_are_refused(finished):
+    kept = opened(finished)
     kept.verify(lambda points, first: [TARGET.numba_log_density(x) for x in points])
     with pytest.raises(ValueError, match="another log density: at"):
         kept.verify(lambda points, first: [TARGET.numba_log_density(x) + 0.1 for x in points])
-
-
-def test_other_points_are_refused(finished):
     with pytest.raises(RuntimeError, match="round 0 asks for other points"):
-        Checkpoint(finished, HEADER, 7, 7, 3).recall([np.ones(3)])
+        opened(finished).recall([np.ones(3)])
 
 
 def test_its_evaluations_can_be_had(finished, undisturbed):
@@ -113,19 +97,14 @@ def test_its_evaluations_can_be_had(finished, undisturbed):
 
 
 @pytest.mark.slow
-def test_sigkill_at_random_moments(tmp_path, undisturbed):
-    script = f"import tests.public.test_checkpoint as t; print('go', flush=True); t.run({str(tmp_path)!r}, pause=0.02)"
-    rng = np.random.default_rng(3)
-    killed = 0
-    for _ in range(5):
-        child = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE)
-        child.stdout.readline()
-        time.sleep(rng.uniform(0.05, 0.6))
-        os.kill(child.pid, signal.SIGKILL)
-        killed += child.wait() == -signal.SIGKILL
-        child.stdout.close()
-    assert killed == 5
-    assert 0 < (tmp_path / ROUNDS).stat().st_size < len(undisturbed[1])
-    draws, _ = run(tmp_path)
+def test_sigkill(tmp_path, undisturbed):
+    """What is written is written, whatever becomes of the process."""
+    sizes = [0]
+    for calls in (30, 60):
+        script = f"from tests.public.test_checkpoint import run; run({str(tmp_path)!r}, {calls})"
+        assert subprocess.run([sys.executable, "-c", script], check=False).returncode == -signal.SIGKILL
+        sizes.append((tmp_path / ROUNDS).stat().st_size)
+    assert sizes[0] < sizes[1] < sizes[2] < len(undisturbed[1])
+    draws, calls = run(tmp_path)
     assert draws.tobytes() == undisturbed[0].tobytes()
-    assert (tmp_path / ROUNDS).read_bytes() == undisturbed[1]
+    assert sizes[2] + calls * 8 * 5 == len(undisturbed[1])

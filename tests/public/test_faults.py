@@ -8,7 +8,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
 
 
 @pytest.mark.parametrize(
-    "row", [pytest.param(row, marks=[pytest.mark.slow] if row.slow else [], id=row.check.__name__) for row in ROWS]
+    "row", [pytest.param(row, marks=[pytest.mark.slow] if row.slow else [], id=row.fault) for row in ROWS]
 )
 def test_what_is_seen(row, tmp_path):
     row.check(tmp_path)

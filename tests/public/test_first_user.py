@@ -72,19 +72,10 @@ def test_nowhere_to_begin(climb):
 # --- NaN in part of the space -------------------------------------------------------------------------
 
 
-@pytest.fixture(scope="module")
-def broken():
-    """A black box that is NaN in part of the space, behind a step."""
+def test_pooled_chains_and_report_name_the_factor(caplog):
     with pm.Model() as model:
-        x = pm.Normal("x", 0.0, 1.0, initval=0.5)
-        pm.Potential("solver", BlackBox(half_nan)(x))
-        step = pk.KamiltonianStep(compile_kwargs=QUICK, arrival=False)
-    return model, step
-
-
-def test_pooled_chains_and_report_name_the_factor(broken, caplog):
-    model, _ = broken
-    step = pk.KamiltonianStep(model=model, learn="all", compile_kwargs=QUICK)
+        pm.Potential("solver", BlackBox(half_nan)(pm.Normal("x", 0.0, 1.0, initval=0.5)))
+        step = pk.KamiltonianStep(learn="all", compile_kwargs=QUICK)
     with caplog.at_level(logging.INFO, "pymc.kameleon"):
         idata = pk.sample(15, tune=10, chains=4, step=step, model=model, random_seed=1, progressbar=False)
     failed = [r.message for r in caplog.records if "were NaN or +inf" in r.message]
@@ -157,25 +148,16 @@ def easy():
 
 def resume(easy, folder, **options):
     model, step = easy
-    chosen = {"max_evaluations": 120, "chains": 4, "random_seed": 1, "checkpoint": folder}
+    chosen = {"max_evaluations": 90, "chains": 4, "random_seed": 1, "checkpoint": folder}
     return pk.sample(model=model, step=step, progressbar=False, **(chosen | options))
 
 
 @pytest.fixture(scope="module")
 def finished(easy, tmp_path_factory):
+    """The folder of a run; that it can be made longer is a test of test_ways_to_run."""
     folder = tmp_path_factory.mktemp("run")
-    return folder, resume(easy, folder)
-
-
-def test_a_finished_run_can_be_made_longer(easy, finished):
-    folder, short = finished
-    long = resume(easy, folder, max_evaluations=240)
-    a, b = short["posterior"], long["posterior"]
-    n = a.sizes["draw"]
-    assert b.sizes["draw"] > n + 10
-    assert a["x"].values.tobytes() == b["x"].values[:, :n].tobytes()
-    assert a.attrs["evaluations"] < b.attrs["evaluations"] <= 240
-    assert a.attrs["evaluations_tuning"] == b.attrs["evaluations_tuning"]
+    resume(easy, folder)
+    return folder
 
 
 @pytest.mark.parametrize(
@@ -190,14 +172,14 @@ def test_a_finished_run_can_be_made_longer(easy, finished):
 )
 def test_a_refusal_speaks_of_what_was_given(easy, finished, change, said):
     with pytest.raises(ValueError, match=said) as refused:
-        resume(easy, finished[0], **change)
+        resume(easy, finished, **change)
     assert "longest" not in str(refused.value)
 
 
 def test_an_option_that_differs_is_named(easy, finished):
     step = pk.KamiltonianStep(model=easy[0], learn="all", surrogate=pk.Values(growth=2.0), compile_kwargs=QUICK)
     with pytest.raises(ValueError, match=r"is another one: options.growth was 1.35, is 2.0\. "):
-        resume((easy[0], step), finished[0])
+        resume((easy[0], step), finished)
 
 
 # --- figures ------------------------------------------------------------------------------------------
@@ -213,10 +195,8 @@ def test_too_few_draws_are_not_judged(easy, caplog):
     assert "give more evaluations, or fewer chains." in caplog.text
     with caplog.at_level(logging.INFO, "pymc.kameleon"):
         pk.sample(12, tune=8, chains=1, model=model, step=step, random_seed=1, progressbar=False)
-    assert (
-        "12 draws of each of 1 chains are too few to judge (10 of two chains at least): give more chains."
-        in caplog.text
-    )
+    said = "12 draws of each of 1 chains are too few to judge (10 of two chains at least): give more chains."
+    assert said in caplog.text
     assert convergence.describe(convergence.Judgement()) == "too few to judge"
 
 

@@ -17,8 +17,9 @@ from pymc_kameleon.surrogates import transitions as surrogate_dynamics
 from pymc_kameleon.surrogates.scores import objective as score_matching
 from pymc_kameleon.surrogates.values import features as value_features
 from pymc_kameleon.surrogates.values.regression import Fit
-from tests.public.conftest import MEAN, QUICK, gaussian
+from tests.public.conftest import QUICK, gaussian
 from tests.public.test_diagnostics import as_inference_data
+from tests.step_tester import begin, drive
 from tests.support.chains import held, scored
 
 
@@ -34,23 +35,13 @@ def quadratic_state(d):
         dynamics=surrogate_dynamics.make_dynamics(f, np.eye(d), archive, 0.3),
         current=state.current._replace(z=np.full(d, 0.1)),
         learning=None,
-    ), archive
+    )
 
 
 def lines(axis):
     """Vertices (n, 2) of the contour lines of a panel, by level."""
     (contours,) = [c for c in axis.collections if hasattr(c, "levels") and not c.filled]
     return {float(level): path.vertices for level, path in zip(contours.levels, contours.get_paths(), strict=True)}
-
-
-def check_lines(axes, precision, rtol):
-    """The line one nat below the top, in each of three panels, is that of a normal density about ``MEAN``."""
-    for row, column in ((0, 0), (1, 0), (1, 1)):
-        pair = [column, row + 1]
-        x = lines(axes[row, column])[1.0] - MEAN[pair]
-        np.testing.assert_allclose(0.5 * (x @ precision(pair) * x).sum(1), 1, rtol=rtol)
-        middle = 0.5 * (x.max(axis=0) + x.min(axis=0))
-        assert (np.abs(middle) < rtol * np.ptp(x, axis=0)).all()
 
 
 def points(axis, label):
@@ -64,7 +55,7 @@ def points(axis, label):
 
 @pytest.mark.parametrize("d", [2, 5])
 def test_a_slice_is_the_surrogate_at_its_grid_points(d):
-    state, _ = quadratic_state(d)
+    state = quadratic_state(d)
     values = learned_from(state).values
     point, across, up = np.full(d, 0.7), np.array([-1.0, 0.5, 3.0]), np.array([2.0, 4.0])
     nodes = surfaces.nodes_of([0, 1], [across, up])
@@ -78,23 +69,20 @@ def test_a_slice_is_the_surrogate_at_its_grid_points(d):
 
 
 def test_contours_lie_where_the_surrogate_is_that_far_below_its_top():
-    state, _ = quadratic_state(2)
+    state = quadratic_state(2)
     (axis,) = plots.surrogate(state, levels=(0.5, 1.0, 2.0)).ravel()
     drawn = lines(axis)
     assert list(drawn) == [0.5, 1.0, 2.0]
     h = max(np.ptp(axis.get_xlim()), np.ptp(axis.get_ylim()) / 2.0) / 199  # of the grid, in sd
-    # In each coordinate, the top on the grid is at most h^2 / 8 below the true one, and the lines are interpolated
-    # linearly, with as much error again.
-    error = 4 * h**2 / 8
     for level, x in drawn.items():
         below = 0.5 * np.square((x - [-0.5, 0.5]) / [1.0, 2.0]).sum(axis=1)
         assert len(x) > 50
-        assert np.abs(below - level).max() < error
-    assert error < 0.01
+        # in each coordinate h^2 / 8 for the top on the grid, and as much for linear interpolation of the lines
+        assert np.abs(below - level).max() < 4 * h**2 / 8 < 0.01
 
 
 def test_nothing_is_drawn_where_the_sampler_does_not_use_the_surrogate():
-    state, _ = quadratic_state(2)
+    state = quadratic_state(2)
     small = state._replace(dynamics=state.dynamics._replace(radius=1.0))
     (axis,) = plots.surrogate(small, levels=(0.25, 0.6)).ravel()
     assert list(lines(axis)) == [0.25]  # |z| < 1 is less than 1/2 nat
@@ -205,13 +193,12 @@ def test_coords_name_the_elements():
 # -- refusals
 
 
-def test_a_step_that_sampled_elsewhere_or_nothing():
+def test_a_step_that_sampled_elsewhere_or_nothing_or_has_no_surrogate():
     step = pk.KamiltonianStep(model=gaussian(), compile_kwargs=QUICK)
     for source in (step, step.sampling_state):
         with pytest.raises(ValueError, match=r"cores > 1 .* give idata=.* or use pm.sample\(..., cores=1\)"):
             plots.surrogate(source)
-    step.set_rng(np.random.default_rng(0))
-    step.step({"a": np.zeros(()), "b": np.zeros(2)})
+    drive(begin(step), gaussian().initial_point(), 1)
     with pytest.raises(ValueError, match=r"takes 100 evaluations and there were [12]; tune longer"):
         plots.surrogate(step)
     step.stop_tuning()
@@ -221,28 +208,22 @@ def test_a_step_that_sampled_elsewhere_or_nothing():
         plots.surrogate(held(ValueKamiltonian, np.zeros(200)).state)
     with pytest.raises(ValueError, match="in 0 tuning draws"):
         plots.surrogate(scored(np.zeros(2)).state)
-
-
-def test_a_step_without_a_surrogate():
-    step = pk.FastKameleonStep(model=gaussian(), compile_kwargs=QUICK)
     with pytest.raises(TypeError, match=r"what KamiltonianStep learns: give .* not FastKameleonStep"):
-        plots.surrogate(step)
+        plots.surrogate(pk.FastKameleonStep(model=gaussian(), compile_kwargs=QUICK))
     with pytest.raises(TypeError, match="not NoneType"):
         plots.surrogate()
 
 
-def test_wrong_arguments(sampled):
-    step, _ = sampled
-    with pytest.raises(ValueError, match=r"no coordinate 'b\[2\]' \(did you mean 'b\[[01]\]'\?\)"):
-        plots.surrogate(step, coordinates=["a", "b[2]"])
-    with pytest.raises(ValueError, match=r"no coordinate 3; there are a, b\[0\], b\[1\]"):
-        plots.surrogate(step, coordinates=[0, 3])
-    with pytest.raises(ValueError, match="coordinates names none of a, b"):
-        plots.surrogate(step, coordinates=[])
-    with pytest.raises(ValueError, match="one Axes for each panel, 2 x 2, got 1"):
-        plots.surrogate(step, ax=plt.figure().add_subplot())
-    plt.close("all")
-    for levels in ((), (1.0, 1.0), (0.0, 1.0), 2.0):
-        with pytest.raises(ValueError, match="levels must be positive and increasing"):
-            plots.surrogate(step, levels=levels)
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"coordinates": ["a", "b[2]"]}, r"no coordinate 'b\[2\]' \(did you mean 'b\[[01]\]'\?\)"),
+        ({"coordinates": [0, 3]}, r"no coordinate 3; there are a, b\[0\], b\[1\]"),
+        ({"coordinates": []}, "coordinates names none of a, b"),
+        *(({"levels": wrong}, "levels must be positive and increasing") for wrong in ((), (1.0, 1.0), (0.0, 1.0), 2.0)),
+    ],
+)
+def test_wrong_arguments(sampled, options, said):
+    with pytest.raises(ValueError, match=said):
+        plots.surrogate(sampled[0], **options)
     assert plt.get_fignums() == []

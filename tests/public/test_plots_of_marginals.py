@@ -9,9 +9,9 @@ from scipy.special import logsumexp
 import pymc_kameleon as pk
 from pymc_kameleon import plots
 from pymc_kameleon.plots import surfaces
-from pymc_kameleon.plots.panels import Cloud
 from tests.public.conftest import MEAN, PRECISION, QUICK, gaussian
-from tests.public.test_plots import check_lines, lines, points, quadratic_state
+from tests.public.test_plots import lines, points, quadratic_state
+from tests.step_tester import begin, drive
 
 COVARIANCE = np.linalg.inv(PRECISION)
 
@@ -55,19 +55,24 @@ def test_a_marginal_is_the_integral(shown):
     assert np.abs(missed[likely]).max() > 0.5  # the control: a slice is something else
 
 
+def check_lines(axes, rtol):
+    """The line one nat below the top, in each of three panels, is that of the normal density's marginal."""
+    for row, column in ((0, 0), (1, 0), (1, 1)):
+        pair = [column, row + 1]
+        x = lines(axes[row, column])[1.0] - MEAN[pair]
+        np.testing.assert_allclose(0.5 * (x @ np.linalg.inv(COVARIANCE[np.ix_(pair, pair)]) * x).sum(1), 1, rtol=rtol)
+        middle = 0.5 * (x.max(axis=0) + x.min(axis=0))
+        assert (np.abs(middle) < rtol * np.ptp(x, axis=0)).all()
+
+
 def test_of_a_normal_density_marginals_are_exact(sampled):
     step, _ = sampled
     axes = plots.surrogate(step, levels=(1.0, 2.0))
-    check_lines(axes, lambda pair: np.linalg.inv(COVARIANCE[np.ix_(pair, pair)]), 0.05)
+    check_lines(axes, 0.05)
     assert "integrated out" in axes[0, 0].figure.legends[0].get_title().get_text()
 
 
 # -- one coordinate
-
-
-def curve(axis):
-    (line,) = [line for line in axis.lines if line.get_label() == "f"]
-    return line.get_xydata()
 
 
 def test_one_unknown_is_a_curve_with_the_evaluated_points_at_their_log_density():
@@ -75,16 +80,11 @@ def test_one_unknown_is_a_curve_with_the_evaluated_points_at_their_log_density()
         x = pm.Flat("x", initval=0.0)
         pm.Potential("log_density", -0.5 * ((x - 3.0) / 2.0) ** 2)
     step = pk.KamiltonianStep(model=model, compile_kwargs=QUICK)
-    step.set_rng(np.random.default_rng(3))
-    point = {"x": np.zeros(())}
-    for _ in range(200):
-        point, _ = step.step(point)
+    drive(begin(step, 3), model.initial_point(), 200)
     (axis,) = plots.surrogate(step, levels=(1.0, 4.0)).ravel()
-    found = curve(axis)
-    np.testing.assert_allclose(found[:, 1], 0.5 * ((found[:, 0] - 3.0) / 2.0) ** 2, atol=1e-4)
     assert axis.get_ylim() == pytest.approx((4.6, -0.2))  # the top is above
     assert axis.get_xlabel() == "x"
-    for label in ("visited by the chain", "evaluated only"):
+    for label in ("f", "visited by the chain", "evaluated only"):
         drawn = points(axis, label)
         np.testing.assert_allclose(drawn[:, 1], 0.5 * ((drawn[:, 0] - 3.0) / 2.0) ** 2, atol=1e-4)
     assert len(points(axis, "visited by the chain")) > 20
@@ -94,7 +94,7 @@ def test_one_coordinate_of_several_is_its_marginal_with_ticks_for_the_draws(samp
     step, idata = sampled
     axes = plots.surrogate(step, idata=idata, coordinates="a", levels=(2.0,))
     assert axes.shape == (1, 1)
-    found = curve(axes[0, 0])
+    found = points(axes[0, 0], "f")
     inside = found[:, 1] < 2.0
     expected = 0.5 * (found[:, 0] - MEAN[0]) ** 2 / COVARIANCE[0, 0]
     assert inside.sum() > 50
@@ -112,7 +112,7 @@ def test_a_run_in_other_processes_is_fitted_anew_to_its_draws(sampled):
     _, idata = sampled
     step = pk.KamiltonianStep(model=gaussian(), compile_kwargs=QUICK)
     axes = plots.surrogate(step, idata=idata, levels=(1.0, 2.0))
-    check_lines(axes, lambda pair: np.linalg.inv(COVARIANCE[np.ix_(pair, pair)]), 0.06)
+    check_lines(axes, 0.06)
     caption = " ".join(axes[0, 0].figure.get_supxlabel().split())
     assert "fitted anew to" in caption
     assert "distinct draws" in caption
@@ -121,20 +121,15 @@ def test_a_run_in_other_processes_is_fitted_anew_to_its_draws(sampled):
     np.testing.assert_array_equal(lines(same[0, 0])[1.0], lines(axes[0, 0])[1.0])
     with pytest.raises(ValueError, match="idata needs the model"):
         plots.surrogate(idata)
-
-
-def test_a_run_without_log_densities_cannot_be_fitted(sampled):
-    _, idata = sampled
-    bare = {"posterior": idata["posterior"]}
     with gaussian(), pytest.raises(ValueError, match="sample_stats has no statistic lp of one"):
-        plots.surrogate(bare)
+        plots.surrogate({"posterior": idata["posterior"]})
 
 
 # -- axes in
 
 
 def test_somebodys_own_axes():
-    state, _ = quadratic_state(2)
+    state = quadratic_state(2)
     figure, own = plt.subplots(1, 2)
     axes = plots.surrogate(state, ax=own[1])
     assert axes.shape == (1, 1)
@@ -143,4 +138,5 @@ def test_somebodys_own_axes():
     assert own[1].get_title(loc="left").startswith("The learned log density")
     assert not figure.legends
     assert own[1].get_legend() is not None
-    assert Cloud("", np.zeros((1, 1)), "", "").log_densities is None
+    with pytest.raises(ValueError, match="one Axes for each panel, 2 x 2, got 1"):
+        plots.surrogate(quadratic_state(3), ax=own[1])

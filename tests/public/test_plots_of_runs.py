@@ -2,7 +2,6 @@
 
 import matplotlib.pyplot as plt
 import numpy as np
-import pymc as pm
 import pytest
 
 import pymc_kameleon as pk
@@ -17,10 +16,13 @@ from pymc_kameleon.samplers.gaussian_mixture.sampler import GaussianMixture
 from pymc_kameleon.samplers.kameleon.fast import FastKameleon
 from pymc_kameleon.samplers.kameleon.full import Kameleon
 from pymc_kameleon.samplers.kameleon.pca import PCAKameleon
+from pymc_kameleon.samplers.seam import Point
 from pymc_kameleon.samplers.shape_learners.cma import CMA
 from pymc_kameleon.samplers.shape_learners.gaussian_adaptation import GaussianAdaptation
 from pymc_kameleon.targets import Banana
 from tests.public.conftest import QUICK, gaussian
+from tests.public.test_plots import lines
+from tests.step_tester import sample
 
 BANANA = Banana(b=0.1, v=9.0, dim=2)
 
@@ -39,7 +41,7 @@ def test_an_ellipse_is_the_covariance_of_what_is_proposed(sampler, move):
     found = run(rng, sampler, BANANA.log_density, np.zeros(2), tune=1000, n=1)
     kernels = {kernel.name: kernel for kernel in kernels_of(sampler, found.state)}
     x = np.array([6.0, 2.7])  # far out on an arm
-    state = sampler.place(found.state, found_at(x))
+    state = sampler.place(found.state, Point(x, BANANA.log_density(x)))
     made = [sampler.propose(rng, x, state) for _ in range(6000)]
     steps = np.array([p.position - x for p in made if p.move == move])
     assert len(steps) > 800
@@ -54,17 +56,8 @@ def test_an_ellipse_is_the_covariance_of_what_is_proposed(sampler, move):
 def largest_z(steps, covariance):
     """L^-1 steps have the identity as second moment; the standard errors come from the steps themselves."""
     z = np.linalg.solve(np.linalg.cholesky(covariance), steps.T)
-    found = []
-    for a, b, expected in ((0, 0, 1.0), (1, 1, 1.0), (0, 1, 0.0)):
-        products = z[a] * z[b]
-        found.append(abs(products.mean() - expected) / (products.std() / np.sqrt(len(products))))
-    return max(found)
-
-
-def found_at(x):
-    from pymc_kameleon.samplers.seam import Point
-
-    return Point(x, BANANA.log_density(x))
+    products = np.array([z[0] ** 2 - 1.0, z[1] ** 2 - 1.0, z[0] * z[1]])
+    return np.abs(products.mean(axis=1) / products.std(axis=1)).max() * np.sqrt(z.shape[1])
 
 
 def test_an_outline_holds_its_probability():
@@ -78,10 +71,7 @@ def kameleon():
     """A KameleonStep and its draws, with those of tuning."""
     with BANANA.pymc_model():
         step = pk.KameleonStep(tune=600, compile_kwargs=QUICK)
-        idata = pm.sample(
-            100, tune=600, chains=2, cores=1, step=step, random_seed=1, progressbar=False,
-            compute_convergence_checks=False, discard_tuned_samples=False,
-        )  # fmt: skip
+        idata = sample(step, None, draws=100, tune=600, random_seed=1, discard_tuned_samples=False)
     return step, idata
 
 
@@ -114,18 +104,16 @@ def test_refusals_of_proposals(kameleon, sampled):
         plots.proposals(sampled[0])
     with pytest.raises(ValueError, match="has not sampled in this process"):
         plots.proposals(pk.KameleonStep(model=gaussian(), compile_kwargs=QUICK))
-    with pytest.raises(ValueError, match="Give draws to choose the points from"):
-        plots.proposals(step)
-    with pytest.raises(ValueError, match=r"at must be from 1 to the number of draws, 200, got 0"):
-        plots.proposals(step, idata=idata, at=0)
-    with pytest.raises(ValueError, match=r"finite points of shape \(m, 2\)"):
-        plots.proposals(step, at=[[0.0, 1.0, 2.0]])
-    with pytest.raises(ValueError, match=r"two coordinates, got \['x\[0\]'\]"):
-        plots.proposals(step, idata=idata, coordinates=[0])
-    with pytest.raises(ValueError, match=r"probability must be in \(0, 1\), got 1"):
-        plots.proposals(step, idata=idata, probability=1)
-    with pytest.raises(ValueError, match=r"finite draws of shape \(n, 2\), got shape \(3,\)"):
-        plots.proposals(step, idata=np.zeros(3))
+    for options, said in (
+        ({"idata": None}, "Give draws to choose the points from"),
+        ({"at": 0}, "at must be from 1 to the number of draws, 200, got 0"),
+        ({"at": [[0.0, 1.0, 2.0]]}, r"finite points of shape \(m, 2\)"),
+        ({"coordinates": [0]}, r"two coordinates, got \['x\[0\]'\]"),
+        ({"probability": 1}, r"probability must be in \(0, 1\), got 1"),
+        ({"idata": np.zeros(3)}, r"finite draws of shape \(n, 2\), got shape \(3,\)"),
+    ):
+        with pytest.raises(ValueError, match=said):
+            plots.proposals(step, **{"idata": idata} | options)
     assert plt.get_fignums() == []
 
 
@@ -144,7 +132,7 @@ def test_adaptation_draws_the_statistics_of_tuning_and_after(kameleon):
         assert scale.lines[chain].get_color() == COLOURS[chain]
     assert scale.get_yscale() == "log"
     assert [line.get_xdata()[0] for line in (scale.lines[2], acceptance.lines[2])] == [600, 600]
-    accept = np.concatenate([idata[g]["accept"].values[1] for g in ("warmup_sample_stats", "sample_stats")])
+    accept = np.concatenate([idata[name]["accept"].values[1] for name in ("warmup_sample_stats", "sample_stats")])
     by_hand = [accept[max(0, n - 99) : n + 1].mean() for n in range(700)]
     np.testing.assert_allclose(acceptance.lines[1].get_ydata(), by_hand, rtol=1e-10)
     np.testing.assert_allclose(running_mean(accept), by_hand, rtol=1e-10)
@@ -233,9 +221,7 @@ def test_a_pooled_runs_surrogate_is_fitted_to_its_evaluations(pooled):
         (axis,) = plots.surrogate(idata, levels=(1.0, 2.0)).ravel()
     n = idata["evaluations"].sizes["evaluation"]
     assert f"fitted anew to {n} evaluations" in axis.figure.get_supxlabel()
-    (contours,) = [c for c in axis.collections if hasattr(c, "levels") and not c.filled]
-    x = contours.get_paths()[0].vertices
-    exact = np.array([BANANA.log_density(row) for row in x])
+    exact = np.array([BANANA.log_density(row) for row in lines(axis)[1.0]])
     top = BANANA.log_density(np.array([0.0, -0.9]))  # x_1 = b (x_0^2 - v) there
     np.testing.assert_allclose(top - exact, 1.0, atol=0.1)
 

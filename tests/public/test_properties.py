@@ -15,10 +15,10 @@ from hypothesis.extra import numpy as hnp
 
 from pymc_kameleon.numerics import evaluations, history
 from pymc_kameleon.samplers.seam import acceptance_probability
-from pymc_kameleon.steps import CMAStep, GaussianAdaptationStep, KamiltonianStep, saved_state
-from pymc_kameleon.steps.base import KernelStep
+from pymc_kameleon.steps import CMAStep, GaussianAdaptationStep, saved_state
 from tests import step_tester as tester
-from tests.public.test_bad_input import POINT, Accepted, every_option, model
+from tests.public.conftest import Accepted
+from tests.public.test_bad_input import POINT, every, model
 from tests.public.test_bad_input import build as with_option
 from tests.step_tester import NO_BLAS, assert_same_draws, begin, drive
 
@@ -129,23 +129,14 @@ anything = st.one_of(
 )  # fmt: skip
 
 
-every = pytest.mark.parametrize(("step", "chosen", "name"), list(every_option()))
-
-
 @pytest.mark.slow
 @every
-def test_an_option_is_with_many_values(step, chosen, name, monkeypatch):
-    refused_or_taken(step, chosen, name, monkeypatch, 150)
+def test_an_option_is_with_many_values(step, chosen, name, accepting):
+    refused_or_taken(step, chosen, name, 150)
 
 
-def refused_or_taken(step, chosen, name, monkeypatch, n):
+def refused_or_taken(step, chosen, name, n):
     """Nothing else may come out of the constructor: no error of NumPy's, no silence that ends in the first draw."""
-
-    def accepted(*_):
-        raise Accepted
-
-    monkeypatch.setattr(KernelStep, "_compile", accepted)
-    monkeypatch.setattr(KamiltonianStep, "_compile", accepted)
 
     @examples(n)
     @given(value=anything)
@@ -158,11 +149,11 @@ def refused_or_taken(step, chosen, name, monkeypatch, n):
 
 
 @pytest.mark.slow
-def test_the_test_above_would_notice(monkeypatch):
+def test_the_test_above_would_notice(accepting, monkeypatch):
     """An option that nobody checks: arithmetic fails, without its name."""
     monkeypatch.setattr("pymc_kameleon.samplers.seam.check_types", lambda *_: None)
     with pytest.raises((AssertionError, ExceptionGroup)):
-        refused_or_taken(CMAStep, {}, "rate_factor", monkeypatch, 25)
+        refused_or_taken(CMAStep, {}, "rate_factor", 25)
 
 
 def test_scales_too_far_apart_are_refused():

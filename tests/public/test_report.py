@@ -39,15 +39,43 @@ def run(n=60, chains=16, shift=0.0, share=1.0, **attributes):
     return Run(posterior=posterior, sample_stats=stats)
 
 
+def put(found, **statistics):
+    """The run with these statistics: the same for all draws, one a chain, or one a draw."""
+    stats = found["sample_stats"]
+    for name, value in statistics.items():
+        column = np.reshape(value, (-1, 1)) if np.ndim(value) < 2 else value
+        stats[name] = stats["accept"].dims, np.broadcast_to(column, stats["accept"].shape)
+    return found
+
+
+def of_step(statistics, **options):
+    """What ``pm.sample`` returned, with these statistics."""
+    found = run(chains=4, tuning_steps=500, **options)
+    found["posterior"].attrs = {"tuning_steps": 500}
+    return put(Run(found, sample_stats=found["sample_stats"].drop_vars("share")), **statistics)
+
+
+IN_POOLS = [k // 8 for k in range(16)]
 USABLE = "Usable: standard error"
+LEARNED = {"residual_sd": [0.1, 0.3, 0.2, 0.1], "uncovered": [0.0, 0.02, 0.0, 0.04], "surrogate": 1}
 SAID = {
     "a good run": (
         {},
         [
-            USABLE, "1500 evaluations of the log density, 500 of them for tuning, in 100 rounds of 0.5 s",
+            f"{USABLE} 3.2% of a posterior sd, every mean within 10%.\nIntervals of 90% hold 85 to 95%.\n",
+            "1500 evaluations of the log density, 500 of them for tuning, in 100 rounds of 0.5 s",
             "of which 90% were accepted; of the random walk's 20%",
         ],
         ["Chain ", "To try next"],
+    ),
+    # 2.9 standard errors for three parameters, of 983 effective draws; with a quarter of these intervals are rough
+    "fewer draws": (
+        {"n": 20},
+        [
+            f"{USABLE} 5.8% of a posterior sd, every mean within 17%.\n"
+            "Intervals are rough: for those R-hat has to be below 1.01",
+        ],
+        [],
     ),
     "never judged": ({"uncovered": 1.0}, ["tuning ended too soon after its last fit"], ["far too low"]),
     "judged": ({"uncovered": 0.02}, ["2% of the chains' last tuning states"], []),
@@ -75,10 +103,11 @@ SAID = {
     ),
     "few draws": ({"n": 12, "chains": 6}, ["Not usable"], []),
     "failures": (
-        {"nonfinite": 150, "surrogate": "none"},
-        ["150 evaluations (10%) were not finite", "random-walk moves did all of the work"],
-        [],
+        {"nonfinite": 300, "surrogate": "none"},
+        ["300 evaluations (20%) were not finite", "random-walk moves did all of the work"],
+        ["ends at edges"],
     ),
+    "most has no density": ({"nonfinite": 1200}, ["1200 evaluations (80%) were not finite", "ends at edges"], []),
     "one mode": ({"modes": 1}, [], ["modes"]),
     "one black box": (
         {"factors": 1, "worst_factor": "solver"}, ["The surrogate (of the black box) was off"], ["boxes", "hardest"],
@@ -93,6 +122,28 @@ SAID = {
         ["No climb has ended that could tell of other modes: none begins under noise."],
         ["black boxes"],
     ),
+    "what steps learned": (  # of the chain whose surrogate is worst; and what no chain can tell
+        {"statistics": LEARNED},
+        [
+            "The worst chain's surrogate (quadratic) was off by 0.3 out of sample", "2% of its last tuning states",
+            "It made 92% of the moves, of which 90% were accepted; of the random walk's 20%.",
+            "a mode that none of them has come to is missing from all, and from R-hat.",
+        ],
+        ["No climb"],
+    ),
+    "black boxes of steps": (
+        {"statistics": LEARNED | {"factors": 3, "worst_factor": [0, 2, 0, 0]}},
+        [
+            "(of 3 black boxes, one by one, number 2 (from 0) the hardest) was off by 0.3",
+            "No climb has looked for other modes: none begins where black boxes are learned one by one",
+        ],
+        [],
+    ),
+    "a step that learned nothing": (
+        {"statistics": LEARNED | {"surrogate": [1, 0, 1, 1]}},
+        ["Tuning ended in a chain before a surrogate was learned"],
+        [],
+    ),
 }  # fmt: skip
 
 
@@ -100,20 +151,16 @@ SAID = {
 def test_what_is_said(case):
     """The first phrase, where it is a verdict, first of all."""
     options, phrases, absent = SAID[case]
-    text = pk.report(run(**options))
+    text = pk.report(of_step(**options) if "statistics" in options else run(**options))
     assert [phrase for phrase in phrases if phrase not in text] == []
     assert [phrase for phrase in absent if phrase in text] == []
     if phrases and phrases[0].startswith(("Usable", "Not usable")):
         assert text.startswith(phrases[0])
 
 
-def test_what_is_cut_off_is_told_to_go_on_and_of_ends_only_where_they_are_not_known():
+def test_what_is_cut_off_is_told_to_go_on():
+    """Of ends only where they are not known: see the prior that ends, below."""
     judged = convergence.Judgement(2000.0, 1.0, math.nan)
-    worst = doubts.Worst("sd", -1.1, "lower")
-    for known in (True, False):
-        text = " ".join(doubts.in_full(doubts.Found({}, None, [], [worst], known, "")))
-        assert "Cut off: sd (lower tail, Pareto k -1.10)" in text
-        assert ("report(idata, model) knows" in text) == (not known)
     found = report._advice(judged, doubts.Worst("sd", 2000.0), {"tuning_steps": 500}, 500, 0, "", 0.0, cut=True)
     assert list(found) == [
         "To try next: 2 times the draws and the tuning, pm.sample(1000, tune=1000), the rest as before."
@@ -139,20 +186,14 @@ def test_noise_is_named_and_no_parametrisation_is_advised_for_it():
 @pytest.mark.parametrize("sd", [1.3, 2.5])
 def test_the_measured_noise_is_told_and_less_is_advised_where_it_is_too_much(sd):
     """What is best is not to be made less, and what the surrogate cannot know is no fault of it."""
-    made = run(residual_sd=1.2 * sd)
-    shape = made["sample_stats"]["accept"].shape
-    made["sample_stats"]["noise_sd"] = (("chain", "draw"), np.full(shape, 1.0))
-    made["sample_stats"]["noise_sd"][3, :] = sd
-    made["sample_stats"]["noise_sd"][4, :] = math.nan  # too few pairs
-    made["sample_stats"]["work"] = (("chain", "draw"), np.full(shape, 40.0))
+    noise = [1.0] * 3 + [sd, math.nan] + [1.0] * 11  # NaN: too few pairs
+    made = put(run(residual_sd=1.2 * sd), noise_sd=noise, work=40.0)
     for text in (pk.report(made, noisy_model()), pk.report(made)):
         assert f"had a standard deviation of {sd} late in tuning, in the noisiest chain (1.2 to 1.5 is best)" in text
         assert "work is 40, 40" in text
         assert ("less noise" in text) == (sd > 2.0)
         assert "parametrisation" not in text
-    worse = run(residual_sd=5.0)
-    worse["sample_stats"]["noise_sd"] = made["sample_stats"]["noise_sd"]
-    assert "another parametrisation" in pk.report(worse)
+    assert "another parametrisation" in pk.report(put(run(residual_sd=5.0), noise_sd=noise))
 
 
 def test_two_steps_on_one_noisy_model_have_their_noise_told():
@@ -182,13 +223,8 @@ def test_a_step_that_keeps_no_estimate_is_not_usable_on_a_noisy_model():
     text = pk.report(made, noisy_model())
     assert text.startswith("Not usable: estimate is noisy, and these steps draw from another distribution.")
     assert "too wide" in text
-    made["sample_stats"]["beta"] = made["sample_stats"]["accept"]  # sequential Monte Carlo retains estimates
+    put(made, beta=1.0)  # sequential Monte Carlo retains estimates
     assert pk.report(made, noisy_model()).startswith(USABLE)
-
-
-def test_of_two_chains_the_others_is_the_other():
-    text = pk.report(run(chains=2, shift=20.0))
-    assert re.search(r"Chain 1 is elsewhere: theta\[0\] = (19|20)\S* against -?0\.\d+ in the others", text), text
 
 
 def test_nine_draws_are_not_judged():
@@ -196,52 +232,38 @@ def test_nine_draws_are_not_judged():
         pk.report(run(n=9, chains=6))
 
 
-def in_pools(shift, n=60):
-    """Two pools of eight, of which the second has another ``theta[0]``."""
-    found = run(n=n, pools=[k // 8 for k in range(16)])
-    found["posterior"]["theta"].values[8:, :, 0] += shift
-    return pk.report(found)
+AGREE = r"agree: the \w+ of \S+ differs most, .* in pool 0, .* in pool 1, by"
+DISAGREE = r"disagree: the mean of theta\[0\] is \S+ in pool 0, 0\.\d+ in pool 1, \d+ standard errors apart"
 
 
-def test_pools_that_agree():
-    text = in_pools(0.0)
-    assert text.startswith("Usable: ")
-    assert re.search(
-        r"The pools, which learned apart, agree: the \w+ of \S+ differs most, .* in pool 0, .* in pool 1, by", text
-    )
-    assert "share what they learned" not in text
-
-
-def test_pools_that_disagree_by_less_than_r_hat_tells():
+@pytest.mark.parametrize(
+    ("shift", "begins", "says"),
+    [(0.0, "Usable: ", AGREE), (0.4, "Not usable: the pools disagree.", DISAGREE)],
+)
+def test_pools_disagree_by_less_than_r_hat_tells(shift, begins, says):
     """A fourth of a posterior sd: R-hat is below 1.02, the pools are nine standard errors apart."""
-    text = in_pools(0.4)
-    assert text.startswith("Not usable: the pools disagree.")
-    assert re.search(
-        r"disagree: the mean of theta\[0\] is \S+ in pool 0, 0\.\d+ in pool 1, \d+ standard errors apart", text
-    )
-    without = run()
-    without["posterior"]["theta"].values[8:, :, 0] += 0.25
-    assert not pk.report(without).startswith("Not usable")
+    found = run(pools=IN_POOLS)
+    found["posterior"]["theta"].values[8:, :, 0] += shift
+    text = pk.report(found)
+    assert text.startswith(begins)
+    assert re.search(f"The pools, which learned apart, {says}", text)
+    assert "share what they learned" not in text
+    del found["posterior"].attrs["pools"]
+    assert pk.report(found).startswith(USABLE)
 
 
 def with_draws(draws, wall=math.inf, **attributes):
     """A run of one parameter; from beyond the wall no move has a chance."""
     found = run(n=draws.shape[1], chains=len(draws), **attributes)
-    attrs = found["posterior"].attrs
-    found["posterior"] = az.convert_to_dataset({"x": draws}).assign_attrs(attrs)
-    accept = found["sample_stats"]["accept"].values
-    accept[:, 1:][np.abs(draws[:, :-1]) > wall] = 0.0
-    return pk.report(found)
+    found["posterior"] = az.convert_to_dataset({"x": draws}).assign_attrs(found["posterior"].attrs)
+    return pk.report(put(found, accept=accepted(np.abs(draws) > wall)))
 
 
-def test_the_verdict_names_a_bound_and_speaks_of_intervals_by_a_stricter_rule():
-    """2.9 standard errors for three parameters, of 983 effective draws; with a quarter of these intervals are rough."""
-    first, second, *_ = pk.report(run()).split("\n")
-    assert first == "Usable: standard error 3.2% of a posterior sd, every mean within 10%."
-    assert second == "Intervals of 90% hold 85 to 95%."
-    first, second, *_ = pk.report(run(n=20)).split("\n")
-    assert first == "Usable: standard error 5.8% of a posterior sd, every mean within 17%."
-    assert second.startswith("Intervals are rough: for those R-hat has to be below 1.01")
+def accepted(hopeless):
+    """Acceptance probabilities where moves from these draws have no chance."""
+    accept = np.ones(hopeless.shape)
+    accept[:, 1:][hopeless[:, :-1]] = 0.0
+    return accept
 
 
 @pytest.mark.parametrize(("shift", "rough"), [(0.0, False), (0.35, True)])
@@ -313,9 +335,7 @@ def test_moves_that_fail_everywhere_are_no_wall():
     own, outer = np.full(draws.shape, True), draws >= np.quantile(draws, 0.9)
     for inner in (0.15, 0.07, 0.01):
         fails = rng.random(draws.shape) < np.where(outer, 0.1, inner)
-        accept = np.ones(draws.shape)
-        accept[:, 1:][fails[:, :-1]] = 0.0
-        assert doubts._moves_fail_beyond(draws, own, accept) == (inner == 0.01)
+        assert doubts._moves_fail_beyond(draws, own, accepted(fails)) == (inner == 0.01)
 
 
 @pytest.mark.parametrize("known", ["attributes", "model", "nothing"])
@@ -330,11 +350,9 @@ def test_a_prior_that_ends_is_no_wall_of_the_surrogate(known):
     ends = {"ends": [2.0, 7.0]} if known == "attributes" else {}
     found["posterior"] = az.convert_to_dataset({"s": s, "u": u}).assign_attrs(ends)
     lowest = (s < np.quantile(s, 0.1)) | (u < np.quantile(u, 0.1))
-    found["sample_stats"]["accept"].values[:, 1:] = np.where(lowest, 0.0, 1.0)[:, :-1]
-    text = pk.report(found, model if known == "model" else None)
+    text = pk.report(put(found, accept=accepted(lowest)), model if known == "model" else None)
     if known == "nothing":
         assert text.startswith("Not usable: the draws of u end as if cut off")
-        assert "u (lower tail, Pareto k -" in text
         assert "report(idata, model) knows" in text
         assert "s (lower tail" not in text
     else:
@@ -343,8 +361,9 @@ def test_a_prior_that_ends_is_no_wall_of_the_surrogate(known):
     u[u < 3.5] += 1.5
     found["posterior"]["u"].values[:] = u
     lowest |= u < np.quantile(u, 0.1)
-    found["sample_stats"]["accept"].values[:, 1:] = np.where(lowest, 0.0, 1.0)[:, :-1]
-    assert "u (lower tail" in pk.report(found, model)
+    text = pk.report(put(found, accept=accepted(lowest)), model)
+    assert "Cut off: u (lower tail, Pareto k -" in text
+    assert "report(idata, model) knows" not in text
 
 
 def test_a_wall_close_to_where_a_parameter_ends_is_not_worth_a_word():
@@ -369,13 +388,6 @@ def test_of_many_strange_chains_three_are_named_and_nothing_comforts():
     assert "nothing that it misses" not in text
 
 
-@pytest.mark.parametrize(("nonfinite", "edges"), [(1200, True), (300, False)])
-def test_where_most_has_no_density_edges_are_named(nonfinite, edges):
-    text = pk.report(run(nonfinite=nonfinite))
-    assert f"{nonfinite} evaluations ({nonfinite / 1500:.0%}) were not finite" in text
-    assert ("ends at edges" in text) == edges
-
-
 def test_elements_have_the_names_that_arviz_gives_them():
     posterior = az.convert_to_dataset(
         {"x": np.random.default_rng(5).standard_normal((4, 50, 2, 2))},
@@ -384,42 +396,26 @@ def test_elements_have_the_names_that_arviz_gives_them():
     assert list(convergence.elements(posterior)) == list(az.summary(posterior).index)
 
 
-def in_modes(**attributes):
-    found = run(modes=2, **attributes)
+def test_modes_and_how_often_chains_changed_are_said():
     labels = np.zeros((16, 60), int)
     labels[:4, ::2] = 1
-    found["sample_stats"]["mode"] = (("chain", "draw"), labels)
-    return found
-
-
-def test_modes_and_how_often_chains_changed_are_said():
-    text = pk.report(in_modes())
+    text = pk.report(put(run(modes=2), mode=labels))
     assert "2 modes are known" in text
     assert "changed between them 236 times. In them are 88%, 12% of the draws." in text
-    assert "of the draws" not in pk.report(in_modes(pools=[k // 8 for k in range(16)]))
-    still = in_modes()
-    still["sample_stats"]["mode"][:] = 0
-    assert "0 times" in pk.report(still)
-    assert "say nothing" in pk.report(still)
+    assert "of the draws" not in pk.report(put(run(modes=2, pools=IN_POOLS), mode=labels))
+    still = pk.report(put(run(modes=2), mode=0))
+    assert "0 times" in still
+    assert "say nothing" in still
 
 
-@pytest.mark.parametrize(("chains", "number"), [(16, 5), (4, 1)])
+@pytest.mark.parametrize(("chains", "number"), [(16, 5), (4, 1), (2, 1)])
 def test_a_chain_that_is_elsewhere_is_named(chains, number):
-    """Of four chains none has a mean that is three sds of all draws away."""
+    """Of four chains none has a mean that is three sds of all draws away; of two the others is the other."""
     text = pk.report(run(chains=chains, shift=30.0, groups=[0] * chains))
     assert text.startswith("Not usable: the chains disagree")
-    assert re.findall(r"Chain (\d+) is elsewhere: (\S+) = ", text) == [(str(number), "theta[0]")]
+    stands = re.findall(r"Chain (\d+) is elsewhere: (\S+) = (?:29|30)\S* against -?0\.\d+ in the others", text)
+    assert stands == [(str(number), "theta[0]")]
     assert "times the evaluations" in text
-
-
-def of_step(statistics, **options):
-    """What ``pm.sample`` returned, with these statistics, the same for all draws or one a chain."""
-    found = run(n=60, chains=4, tuning_steps=500, **options)
-    posterior, stats = found["posterior"], found["sample_stats"].drop_vars("share")
-    posterior.attrs = {"tuning_steps": posterior.attrs["tuning_steps"]}
-    for name, value in statistics.items():
-        stats[name] = (("chain", "draw"), np.broadcast_to(np.reshape(value, (-1, 1)), (4, 60)))
-    return Run(posterior=posterior, sample_stats=stats)
 
 
 def test_what_to_try_next_is_in_the_words_of_who_sampled():
@@ -428,7 +424,7 @@ def test_what_to_try_next_is_in_the_words_of_who_sampled():
     again = r"next: (\d+) times the evaluations, pk\.sample\(max_evaluations=(\d+), evaluations=idata\), which keeps"
     more, evaluations = map(int, re.search(again, pooled).groups())
     assert evaluations == 1500 * more
-    in_two = pk.report(run(shift=30.0, pools=[k // 8 for k in range(16)]))
+    in_two = pk.report(run(shift=30.0, pools=IN_POOLS))
     assert f"pk.sample(max_evaluations={evaluations}, pools=2), the rest as before" in in_two
 
 
@@ -470,22 +466,6 @@ def test_without_a_step_of_ours_none_is_named():
     assert re.search(r"times the draws and the tuning, pm\.sample\(\d+, tune=\d+\), the rest as before\.", text)
     assert "surrogate" not in text
     assert "learned alone" not in text
-
-
-def test_what_the_steps_learned_is_said_as_after_pk_sample():
-    """Of the chain whose surrogate is worst; and what no chain can tell."""
-    statistics = {"residual_sd": [0.1, 0.3, 0.2, 0.1], "uncovered": [0.0, 0.02, 0.0, 0.04], "surrogate": 1}
-    text = pk.report(of_step(statistics))
-    assert "The worst chain's surrogate (quadratic) was off by 0.3 out of sample" in text
-    assert "2% of its last tuning states" in text
-    assert re.search(r"It made \d+% of the moves, of which 90% were accepted; of the random walk's 20%\.", text)
-    assert text.endswith("a mode that none of them has come to is missing from all, and from R-hat.")
-    assert "No climb" not in text
-    boxes = pk.report(of_step(statistics | {"factors": 3, "worst_factor": [0, 2, 0, 0]}))
-    assert "(of 3 black boxes, one by one, number 2 (from 0) the hardest) was off by 0.3" in boxes
-    assert "No climb has looked for other modes: none begins where black boxes are learned one by one" in boxes
-    without = pk.report(of_step(statistics | {"surrogate": [1, 0, 1, 1]}))
-    assert "Tuning ended in a chain before a surrogate was learned" in without
 
 
 def test_screened_moves_are_a_surrogates():

@@ -1,7 +1,6 @@
 """``pk.sample`` on models with black boxes that are learned one by one: the same protocol, with what they returned."""
 
-import multiprocessing
-from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pymc as pm
@@ -10,9 +9,10 @@ from scipy.stats import norm
 
 import pymc_kameleon as pk
 from pymc_kameleon import checkpoint
-from pymc_kameleon.sampling import workers
+from pymc_kameleon.samplers.pooled.checks import audits
+from pymc_kameleon.sampling import arguments, workers
 from pymc_kameleon.steps.known_points import known_points
-from tests.public.test_sample import sample
+from tests.public.test_sample import evaluated_here, fork, sample
 from tests.support.hierarchies import schools
 
 GROUPS = 2
@@ -78,14 +78,9 @@ def test_every_evaluation_is_there_with_what_came_back(model, step, idata):
     assert float(logp(point)) == pytest.approx(float(idata["sample_stats"]["lp"].values[0, -1]))
 
 
-def fork():
-    return ProcessPoolExecutor(2, mp_context=multiprocessing.get_context("fork"))
-
-
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # fork in a process with threads
-@pytest.mark.parametrize("make", [fork, lambda: ThreadPoolExecutor(3)], ids=["processes", "threads"])
-def test_who_evaluates_does_not_matter(model, step, idata, make):
-    with make() as executor:
+def test_who_evaluates_does_not_matter(model, step, idata):
+    with fork() as executor:
         found = run(model, step, executor=executor)
     assert bits(found) == bits(idata)
 
@@ -95,27 +90,15 @@ def test_a_worker_gets_no_more_than_it_needs(model, step, monkeypatch):
     sent = []
     monkeypatch.setattr(workers.cloudpickle, "dumps", lambda what: sent.append(what) or b"")
     with ThreadPoolExecutor(1) as executor:
-        from pymc_kameleon.sampling import arguments
-
         arguments.evaluator(executor, model, step, 0, None)
     assert vars(sent[0]).keys() == {"function", "order", "outputs"}
 
 
 def cut(model, step, folder, rounds):
     """A run that dies after so many rounds."""
-    calls, original = [], workers.Here.__call__
-
-    def limited(self, points, first):
-        if len(calls) >= rounds:
-            raise OSError("the machine goes down")
-        calls.append(len(points))
-        return original(self, points, first)
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(workers.Here, "__call__", limited)
-        with pytest.raises(OSError, match="goes down"):
-            run(model, step, checkpoint=folder)
-    return sum(calls)
+    with evaluated_here(rounds) as evaluated, pytest.raises(OSError, match="goes down"):
+        run(model, step, checkpoint=folder)
+    return sum(evaluated)
 
 
 @pytest.mark.parametrize("rounds", [4, 20])  # while they climb, while they draw
@@ -133,19 +116,30 @@ def test_a_run_with_a_checkpoint_goes_on(model, step, idata, tmp_path, rounds):
 # --- warm starts ----------------------------------------------------------------------------------
 
 
+@pytest.fixture(scope="module")
+def whole(model):
+    return pk.KamiltonianStep(model=model, learn="all")
+
+
+@pytest.fixture(scope="module")
+def died(model, step, tmp_path_factory):
+    """What is known of a run that died early."""
+    folder = tmp_path_factory.mktemp("died")
+    cut(model, step, folder, 8)
+    return checkpoint.load(folder)
+
+
 def moves(found):
     return found["evaluations"]["_move"].values.astype(str)
 
 
-def test_what_was_returned_is_learned_from_at_once(model, step, idata, tmp_path):
+def test_what_was_returned_is_learned_from_at_once(model, step, idata, died):
     warm = run(model, step, evaluations=idata, random_seed=3)
     assert not (moves(warm) == "climb").any()
     assert np.char.startswith(moves(warm)[5:20], "surrogate").any()
     assert warm["posterior"].attrs["evaluations_tuning"] < idata["posterior"].attrs["evaluations_tuning"]
     assert warm["sample_stats"]["accept"].values.mean() > 0.8
-    cut(model, step, tmp_path, 8)
-    again = run(model, step, evaluations=checkpoint.load(tmp_path), random_seed=3)
-    assert not (moves(again) == "climb").any()
+    assert not (moves(run(model, step, evaluations=died, random_seed=3)) == "climb").any()
 
 
 def without_outputs(idata):
@@ -172,15 +166,9 @@ def test_of_other_black_boxes_it_is_refused(model, step, idata):
         run(model, step, evaluations=other.isel(output=[0]))
 
 
-def test_a_checkpoint_of_black_boxes_is_not_of_the_whole(model, step, tmp_path):
-    cut(model, step, tmp_path, 6)
-    whole = pk.KamiltonianStep(model=model, learn="all")
+def test_the_whole_is_learned_from_log_densities_but_of_a_checkpoint_of_black_boxes(model, whole, idata, died):
     with pytest.raises(ValueError, match="in coordinates of their own"):
-        known_points(checkpoint.load(tmp_path), model, whole.density)
-
-
-def test_the_whole_is_learned_from_log_densities_whatever_else_there_is(model, idata):
-    whole = pk.KamiltonianStep(model=model, learn="all")
+        known_points(died, model, whole.density)
     known = known_points(idata, model, whole.density)
     assert known.outputs.shape[1] == 0
     assert known.log_densities[-1] == pytest.approx(whole.density(known.positions[-1]))
@@ -240,8 +228,9 @@ def true_mean_of_mu():
     return float(np.sum(weight * (1.0 + 4.0 * along / variance)) / weight.sum())
 
 
-def test_control_variates(model, step):
+def test_control_variates(model, step, monkeypatch):
     """As of the log density learned whole; the surrogate is exact here, and what it says of mu is known."""
+    monkeypatch.setattr(audits, "DRAWS", 300)  # enough for an error of half of the draws'
     found = run(model, step, tune=30, draws=90, max_evaluations=None, control_variates=True)
     row = pk.expectations(found).loc["mu"]
     assert row["controlled"]
