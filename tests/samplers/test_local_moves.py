@@ -107,7 +107,7 @@ def slow(*case):
     ("case", "control", "n"),
     [
         ("none", Dropped, 12_000), slow("local", Previous, 12_000),
-        ("PCA, none", Dropped, 9_000), slow("PCA, trace", OneSided, 16_000), slow("PCA, trace", Previous, 9_000),
+        ("PCA, none", Dropped, 9_000), slow("PCA, trace", OneSided, 20_000), slow("PCA, trace", Previous, 9_000),
         ("fast, cos", Dropped, 20_000), slow("fast, sincos", Previous, 20_000),
     ],
 )  # fmt: skip

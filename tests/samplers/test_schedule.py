@@ -165,7 +165,8 @@ def test_steps_take_it_and_a_resumed_chain_goes_on(step, options, schedule):
     chosen = made(schedule=schedule)
     assert isinstance(chosen.sampler, Scheduled)
     assert chosen.options["schedule"] == ("root" if schedule == "root" else "decreasing")
-    assert "schedule" not in made().options
+    plain = made()
+    assert "schedule" not in plain.options
     begin(chosen, 1)
     points, _ = drive(chosen, chosen.model.initial_point(), 20, 150)
     state = pickle.loads(pickle.dumps(chosen.sampling_state))
@@ -175,7 +176,7 @@ def test_steps_take_it_and_a_resumed_chain_goes_on(step, options, schedule):
     again = drive(other, points[-1], 10)[0]
     np.testing.assert_equal(rest[-1], again[-1])
     with pytest.raises(ValueError, match="schedule"):
-        made().sampling_state = state
+        plain.sampling_state = state
 
 
 @pytest.mark.parametrize("step", [s for n, s in vars(pk).items() if n.endswith("Step")])

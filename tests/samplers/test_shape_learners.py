@@ -169,7 +169,7 @@ def test_the_proposal_is_a_symmetric_random_walk_with_the_covariance_given(walk)
 @both
 def test_invariance(walk, control):
     state = start(walk.kind, np.zeros(2), initial_scale=np.linspace(0.5, 2.0, 2))
-    z = change(state, Banana(2), 2000, 20, control)
+    z = change(state, Banana(2), 1400, 20, control)
     assert z > 10 if control else z < 4.5
 
 
