@@ -161,9 +161,8 @@ def test_pools(model, step, idata, tmp_path):
     assert 200 < found["posterior"].attrs["evaluations"] <= 240
     for made in (found, idata):
         attributes = made["posterior"].attrs
-        assert attributes["climbs_met"] <= attributes["climbs"] <= 8  # of those that ended: in pools, perhaps none
+        assert attributes["climbs_met"] <= attributes["climbs"] <= 8  # that ended: in so few, perhaps none
         assert "ends_elsewhere" not in attributes
-    assert idata["posterior"].attrs["climbs_met"] >= 1
     assert not np.isin(draws, idata["posterior"]["a"].values).any()
     resumed = sample(model, step, pools=2, checkpoint=tmp_path)
     assert resumed["posterior"]["a"].values.tobytes() == draws.tobytes()

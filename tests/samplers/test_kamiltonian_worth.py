@@ -154,7 +154,7 @@ def test_a_chain_that_has_hardly_moved_refers_to_the_best_points():
 def tuned():
     """A state of 600 tuning draws on a standard normal."""
     state, x = held(ValueKamiltonian, np.zeros(2)).start(np.zeros(2), 0.0), np.zeros(2)
-    return run_chain(np.random.default_rng(5), state, lambda x: -0.5 * float(x @ x), x, 600)[0].state
+    return run_chain(np.random.default_rng(5), state, lambda x: -0.5 * float(x @ x), x, 600).held.state
 
 
 def elsewhere(state, shift):

@@ -485,7 +485,7 @@ def test_a_mode_without_draws_is_told(one):
 
 def test_a_climb_that_stopped_on_a_slope_climbs_on():
     """It had ended, it seemed, where no draws have to be."""
-    target, rng = TwoModes.numba_log_density, np.random.default_rng(4)
+    target, rng = APART.numba_log_density, np.random.default_rng(4)
     x = np.full(3, 17.0)
     climb = arrival.init(x, target(x), budget=200)._replace(near=Near(1, 60, x, np.eye(3), np.ones(3)))
     found, rows = Looks([rng], [climb], 100), rows_of(rng.standard_normal((320, 3)), target)

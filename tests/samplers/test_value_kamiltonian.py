@@ -247,19 +247,20 @@ def test_inner_transitions_are_reversible_on_the_region_and_the_control_is_not()
 # --- tuning -------------------------------------------------------------------------------------
 
 
-def tuned_chain(seed, log_density, x, tune, visit=None, **options):
-    """Tuned as the step is: what is held, and where the chain stands."""
+def tuned_chain(seed, log_density, x, tune, **options):
+    """Tuned as the step is: its course, and a generator to go on with."""
     rng = np.random.default_rng(seed)
     state = held(ValueKamiltonian, x, tune=tune, **options).start(x, log_density(x))
-    state, draws = run_chain(rng, state, log_density, x, tune, visit=visit)
-    return rng, state, draws[-1]
+    return run_chain(rng, state, log_density, x, tune), rng
 
 
 def frozen_chain(seed, log_density, x, tune, draws, ratio=None, **options):
     """The draws after that, and the state of a whole chain. ``ratio``, after tuning, is for controls."""
-    rng, state, x = tuned_chain(seed, log_density, x, tune, **options)
-    state = state.freeze().start(x, log_density(x)).but(ratio and SimpleNamespace(log_ratio=ratio))
-    return run_chain(rng, state, log_density, x, draws, adapt=False)
+    tuning, rng = tuned_chain(seed, log_density, x, tune, **options)
+    x = tuning.draws[-1]
+    state = tuning.held.freeze().start(x, log_density(x)).but(ratio and SimpleNamespace(log_ratio=ratio))
+    course = run_chain(rng, state, log_density, x, draws, tuning=False)
+    return course.held, course.draws
 
 
 def banana(x):
@@ -270,8 +271,9 @@ def banana(x):
 @pytest.fixture(scope="module")
 def tuned():
     """A tuned state on the banana, the point where the chain was, and the log density there."""
-    _, state, x = tuned_chain(5, banana, np.array([8.0, -8.0]), 1200)
-    return state, x, banana(x)
+    course, _ = tuned_chain(5, banana, np.array([8.0, -8.0]), 1200)
+    x = course.draws[-1]
+    return course.held, x, banana(x)
 
 
 def test_tuning_finds_a_surrogate_that_is_right_about_the_banana(tuned):
@@ -297,8 +299,8 @@ def test_the_frozen_state_has_dropped_the_evaluated_points(tuned):
 
 def test_companions_never_move_the_chain_and_their_values_are_learned_from():
     seen = {"companion": 0, "swap": 0}
-
-    def visit(before, state, outcome):
+    course, _ = tuned_chain(9, banana, np.array([1.0, 0.0]), 700)
+    for state, outcome in zip(course.hands, course.outcomes, strict=True):
         move = outcome.proposal.move
         if move in seen:
             seen[move] += 1
@@ -311,8 +313,6 @@ def test_companions_never_move_the_chain_and_their_values_are_learned_from():
             values = [banana(c) for c in companions.positions]
             np.testing.assert_array_equal(companions.log_densities, values)
         assert state.current.log_density == outcome.log_density
-
-    tuned_chain(9, banana, np.array([1.0, 0.0]), 700, visit=visit)
     assert min(seen.values()) > 30
 
 

@@ -206,6 +206,14 @@ class Uneven:
         return Proposal(x * np.exp(0.5 * rng.standard_normal(len(x))), 0.0)
 
 
+def z_scores(ends, mean, cov):
+    """Of means, variances and cross moments of independent points (n, d), against exact ones."""
+    centred = ends - mean
+    functionals = [centred[:, i] for i in range(ends.shape[1])]
+    functionals += [centred[:, i] * centred[:, j] - cov[i, j] for i in range(ends.shape[1]) for j in range(i + 1)]
+    return np.array([f.mean() / (f.std(ddof=1) / np.sqrt(len(f))) for f in functionals])
+
+
 def two_sample_z(ends, starts, log_density=None):
     """z-scores of the change between exact starts and end points, which are paired: means, second moments, the 10 and
     90 % quantile indicators and, if given, the log density (clipped: its tail is heavy)."""

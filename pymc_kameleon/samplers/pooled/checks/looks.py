@@ -20,6 +20,7 @@ from pymc_kameleon.numerics.covariance import cholesky
 from pymc_kameleon.samplers.arrival import phase as arrival
 from pymc_kameleon.samplers.arrival import search
 from pymc_kameleon.samplers.arrival.quadratic import rise
+from pymc_kameleon.samplers.arrival.state import little
 from pymc_kameleon.samplers.pooled.drawing import Row
 
 NEIGHBOUR = 3  # which, of a draw, for the normalising constant
@@ -54,7 +55,7 @@ class Draws:
         self.reach = 1.5 * float(np.quantile(away[:, 1], 0.99))
         unit = 0.5 * d * math.log(math.pi) - scipy.special.gammaln(0.5 * d + 1.0) + np.log(np.diag(self.factor)).sum()
         self.unit = unit + scipy.special.digamma(len(self.x)) - scipy.special.digamma(NEIGHBOUR)
-        self.lowest = float(self.y.min())
+        self.lowest = float(self.y.min()) - little(d)
         constants = self._constant(self.y, away[:, NEIGHBOUR])
         self.log_constant, self.most = float(constants.mean()), float(np.quantile(constants, 0.99))
 
@@ -150,7 +151,7 @@ class Looks:
         return self._has_ended(k) and not self.draws.missing(end, climb.log_densities[climb.current])
 
     def _has_ended(self, k):
-        """One that stops on a slope, lower than any draw, has ended nowhere yet."""
+        """One that stops on a slope, lower than any draw by more than a climb leaves, has ended nowhere yet."""
         climb = self.climbs[k]
         return climb.done or (climb.near is not None and climb.log_densities[climb.current] >= self.draws.lowest)
 
