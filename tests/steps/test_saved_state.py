@@ -110,7 +110,7 @@ def test_a_chain_goes_on_here_in_another_step_and_from_a_file(job, moment, tmp_p
     if moment:
         pk.save_state(step, tmp_path / "state")
         found.append((twin, tmp_path / "state"))
-    rest = (40, 0 if moment == TUNE else 60)
+    rest = (20, 0 if moment == TUNE else 30)
     expected = drive(step, point, *rest)
     final, evaluations = step.sampling_state, step.evaluations
     for again, given in found:
