@@ -39,7 +39,8 @@ def boxes():
 
 
 MODELS = {
-    "shapes": (tester.shapes, {}),
+    "normal": (tester.gaussian, {}),  # where CASES goes through all its moves in TUNE draws
+    "shapes": (tester.shapes, {}),  # where 200 draws are an arrival in other coordinates
     "noise": (cache(lambda: noisy_model(tester.Estimate(0.3))), {}),
     "normals": (cache(lambda: noisy_model(lambda u, x: -0.5 * x**2 + 0.3 * u.mean(), (4,))), {"correlation": 0.9}),
     "work": (cache(lambda: noisy_model(work.Estimate(), work=20)), {}),
@@ -52,10 +53,10 @@ STEPS = {
     "fast_kameleon_screened": Case(pk.FastKameleonStep, {"local_start": 60}, ()),
     "kamiltonian_lite": Case(pk.KamiltonianStep, {"surrogate": pk.Lite(first_fit=80, n_history=60)}, ()),
 }
-OF_EVERY_STEP = [(name, model) for model in ("shapes", "noise", "work", "switch") for name in STEPS]
-JOBS = [*OF_EVERY_STEP, ("kameleon", "normals"), ("gaussian_mixture", "normals"), ("kamiltonian", "boxes"),
-        ("fast_kameleon_screened", "hierarchy")]  # fmt: skip
-FAST = [("kameleon", model) for model in ("shapes", "noise", "normals", "work", "switch")]
+OF_EVERY_STEP = [(name, model) for model in ("normal", "noise", "work", "switch") for name in STEPS]
+OTHERS = ["kameleon shapes", "kameleon normals", "gaussian_mixture normals", "kamiltonian boxes"]
+JOBS = [*OF_EVERY_STEP, *(tuple(job.split()) for job in [*OTHERS, "fast_kameleon_screened hierarchy"])]
+FAST = [("kameleon", model) for model in ("normal", "shapes", "noise", "normals", "work", "switch")]
 
 
 def built(job):
@@ -109,7 +110,7 @@ def test_a_chain_goes_on_here_in_another_step_and_from_a_file(job, moment, tmp_p
     if moment:
         pk.save_state(step, tmp_path / "state")
         found.append((twin, tmp_path / "state"))
-    rest = (40, 0 if moment == TUNE else 60)
+    rest = (20, 0 if moment == TUNE else 30)
     expected = drive(step, point, *rest)
     final, evaluations = step.sampling_state, step.evaluations
     for again, given in found:
