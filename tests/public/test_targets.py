@@ -236,7 +236,8 @@ def test_regions_are_of_highest_density(target):
 @each("target", [*(t for t in ALL if isinstance(t, targets.GaussianImage)), *SKEWED], ids=name)
 def test_the_map_to_the_normal_is_inverted(target):
     z = np.random.default_rng(2).standard_normal((50, target.dim))
-    np.testing.assert_allclose(target.to_normal(target.from_normal(z)), z, rtol=1e-7, atol=1e-7)
+    size = 1e-7 if target in SKEWED else 1e-8  # of those by inverting distribution functions
+    np.testing.assert_allclose(target.to_normal(target.from_normal(z)), z, rtol=size, atol=size)
 
 
 def test_other_units_change_nothing_but_the_units():

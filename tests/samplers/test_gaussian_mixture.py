@@ -214,7 +214,7 @@ def test_every_move_leaves_the_target_invariant(move, control):
     z = np.linalg.solve(factor, (points - mean).T).T
     state = fixed_state(mixture_fit.widen(mixture_fit.fit(rng, z, 6, 120)), move, mean, factor, nu=0.9)
     state = state._replace(walk=state.walk._replace(mean=mean, factor=factor, log_scale=math.log(0.3)))
-    z = change(state, Bent, 4000, 6, control)
+    z = change(state, Bent, 4000, 6, control, moved=0.3)
     assert z > 10 if control else z < 4.5
 
 

@@ -169,4 +169,4 @@ def test_online_is_the_batch_fit_to_the_whole_history_since_the_first():
 def test_frozen_they_leave_a_skewed_target_invariant(kind):
     past, rng = Skewed.draw(np.random.default_rng(1), 100), np.random.default_rng(2)
     now = online().held if kind == "online" else held(LiteKamiltonian, past[0], rng=rng, history=past, solver=kind)
-    assert change(now.freeze(), Skewed, 2500) < 4.5
+    assert change(now.freeze(), Skewed, 2500, moved=0.5) < 4.5

@@ -180,12 +180,12 @@ def run_transitions(rng, held, log_density, starts, steps):
     return ends
 
 
-def change(held, target, n, steps=4, control=None, seed=5):
+def change(held, target, n, steps=4, control=None, seed=5, moved=0.1):
     """Largest z-score of how exact draws of ``target`` have moved by ``held``, or by what a ``control`` makes of it."""
     rng = np.random.default_rng(seed)
     starts = target.draw(rng, n)
     ends = run_transitions(rng, held.but(control), target.log_density, starts, steps)
-    assert (starts != ends).any(axis=1).mean() > 0.1, "it hardly moves: the test would be empty"
+    assert (starts != ends).any(axis=1).mean() > moved, "it hardly moves: the test would be empty"
     return np.abs(two_sample_z(ends, starts, target.log_density)).max()
 
 
