@@ -203,6 +203,7 @@ def flatten(
     moves = rescaling.nothing(d) if moves is None else moves
     pairs, starts, partners, monomials, dense = products(f, d)
     whole = f.kind == FOURIER or not len(f.weights)
+    # What is read, by ``_row`` and its like, by its number in these lists: ``linear`` is 6, ``pairs`` 31.
     numbers = (
         np.array([f.constant, f.lengthscale, f.tail_scale, f.reach, f.slope, f.top]),
         f.centre, f.scale, f.origin, f.frame, f.whiten, f.linear, f.quadratic, square if metric is None else metric,
