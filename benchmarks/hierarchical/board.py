@@ -16,9 +16,10 @@ from benchmarks.textbook.posterior import Posterior
 
 CHAINS = 4
 FEWEST = 20  # draws of a chain, of which R-hat and effective draws mean something
-BUDGETS = (300, 1000, 3000, 10_000)
+BUDGETS = (300, 500, 1000, 1250, 3000, 10_000)
+TOGETHER, SHARED = 16, (500, 1250)  # chains of pk.sample, with the evaluations of four; looked at there
 LABELS = {
-    "boxes": "`KamiltonianStep()`", "whole": '`learn="all"`', "DEMetropolisZ": "`pm.DEMetropolisZ`",
+    "boxes": "`KamiltonianStep()`", "together": "`pk.sample`", "whole": '`learn="all"`', "DEMetropolisZ": "`pm.DEMetropolisZ`",
     "Slice": "`pm.Slice`", "smc": "`pm.sample_smc`", "NUTS": "`pm.NUTS` by differences",
 }  # fmt: skip
 RIVALS = {
@@ -30,7 +31,7 @@ RIVALS = {
 
 
 def measure(cell: Cell) -> dict:
-    return rival(cell) if cell.sampler in RIVALS else ours(cell)
+    return rival(cell) if cell.sampler in RIVALS else together(cell) if cell.sampler == "together" else ours(cell)
 
 
 def tuning(budget: int) -> int:
@@ -55,6 +56,19 @@ def ours(cell: Cell) -> dict:
         "evaluations": round(calls), "draws": cell.budget - tune, "built": built,
         "milliseconds": 1e3 * seconds / CHAINS / cell.budget,
         **measured(unconstrained(model, idata), calls, truth(cell.problem)),
+    }  # fmt: skip
+
+
+def together(cell: Cell) -> dict:
+    """``pk.sample``: sixteen chains that share what they learn, with the evaluations of four chains alone."""
+    total, begin = CHAINS * cell.budget, time.process_time()
+    with MODELS[cell.problem](Kit(black=True)) as model:
+        idata = pk.sample(max_evaluations=total, chains=TOGETHER, random_seed=1000 + cell.seed, progressbar=False)
+    spent = int(idata["evaluations"].sizes["evaluation"])
+    return {
+        "evaluations": round(spent / CHAINS), "draws": idata.posterior.sizes["draw"],
+        "milliseconds": 1e3 * (time.process_time() - begin) / spent,
+        **measured(unconstrained(model, idata), spent / TOGETHER, truth(cell.problem)),
     }  # fmt: skip
 
 

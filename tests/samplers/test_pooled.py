@@ -345,7 +345,9 @@ def tuning_with_one_far_away(where, known):
 
 @pytest.fixture(scope="module")
 def with_a_sentinel_far_away(banana):
-    return tuning_with_one_far_away(3, banana.evaluated)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("pymc_kameleon.samplers.pooled.tuning.FORLORN", np.inf)
+        return tuning_with_one_far_away(3, banana.evaluated)
 
 
 def behind(tuning, which):
@@ -356,6 +358,23 @@ def behind(tuning, which):
 def test_a_lost_member_is_fetched_and_a_sentinel_is_not(banana, with_a_sentinel_far_away):
     assert behind(tuning_with_one_far_away(2, banana.evaluated), 2) < 1.0
     assert behind(with_a_sentinel_far_away, 3) > 10.0
+
+
+def test_a_sentinel_that_is_forlorn_is_fetched(banana):
+    """It would be the whole run's R-hat, for a place that cannot have the mass."""
+    assert behind(tuning_with_one_far_away(3, banana.evaluated), 3) < 1.0
+
+
+@pytest.mark.parametrize(("depths", "goes"), [(0.8, ""), (1.6, "a lost member"), (2.4, "both")])
+def test_how_far_below_a_member_is_lost_and_a_sentinel_forlorn(banana, depths, goes):
+    tuning = tuning_with_one_far_away(2, banana.evaluated)
+    level = tuning.hub.learning.evaluated.log_densities.max() - depths * elite.depth(4)
+    found = []
+    for which in (2, 3):
+        member = tuning.members[which]
+        tuning.members[which] = member._replace(point=Point(member.point.position, level))
+        found.append(any(tuning._search(which) is not None for _ in range(20)))
+    assert found == [goes != "", goes == "both"]
 
 
 def test_frozen_members_have_the_shares_of_where_they_are(with_a_sentinel_far_away):

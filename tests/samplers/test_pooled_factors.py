@@ -119,8 +119,10 @@ def tuned_with_one_far_away(where):
     starts = [Point(x, value) for x, value in zip(v[:8], y[:8], strict=True)]
     far = np.array([0.0, 2.5, 25.0, -25.0])
     starts[where] = Point(far, toy(far))
-    tuning = Tuning(ByFactors(toy), rng, rng.spawn(8), starts, known, np.eye(4), limit=140, wait=True, base=60)
-    return finished(tuning, lambda x: Point(x, toy(x), None, toy.outputs))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("pymc_kameleon.samplers.pooled.tuning.FORLORN", np.inf)
+        tuning = Tuning(ByFactors(toy), rng, rng.spawn(8), starts, known, np.eye(4), limit=140, wait=True, base=60)
+        return finished(tuning, lambda x: Point(x, toy(x), None, toy.outputs))
 
 
 @pytest.mark.parametrize(("where", "fetched"), [(2, True), (3, False)])

@@ -39,12 +39,12 @@ def heights(dynamics: Dynamics | None, x: np.ndarray, log_densities: np.ndarray)
     return log_densities - 0.5 * moves.rates[k] * moves.exponents[k].sum() * away
 
 
-def is_lost(learner: Any, hub: Any, point: Point) -> bool:
-    """Whether a member at ``point`` is far below the highest log density evaluated."""
+def is_lost(learner: Any, hub: Any, point: Point, depths: float = 1.0) -> bool:
+    """Whether a member at ``point`` is far below the highest log density evaluated, by more than so many depths."""
     evaluated = hub.learning.evaluated
     values = learner.heights(hub, evaluated.positions, evaluated.log_densities)
     own = learner.heights(hub, point.position[None], np.array([point.log_density]))[0]
-    return bool(own < np.max(values, initial=-math.inf, where=np.isfinite(values)) - depth(len(point.position)))
+    return bool(own < np.max(values, initial=-math.inf, where=np.isfinite(values)) - depths * depth(len(point.position)))
 
 
 def elite(hub: State) -> tuple[np.ndarray, np.ndarray]:

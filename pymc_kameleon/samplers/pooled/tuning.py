@@ -10,8 +10,9 @@ that counts; after that the members are independent chains of one kernel that is
 share what they learned and no draws.
 
 A member far below the others is *lost* as long as it tunes: half of its proposals start from a state of the elite, and
-it goes where it is higher. Every fourth member is a *sentinel* and never does: if the surrogate's place were not the
-posterior's, it would stay behind, and R-hat would show it.
+it goes where it is higher. Every fourth member is a *sentinel* and does not: if the surrogate's place were not the
+posterior's, it would stay behind, and R-hat would show it; but for one that is so far below that its place, to have the
+mass, would have to be some fifty times as wide in every direction.
 """
 
 import math
@@ -27,6 +28,7 @@ from pymc_kameleon.samplers.seam import Point, Proposal
 
 VALIDATION = 3  # rounds of a surrogate that is refitted at the end, before it is frozen
 USABLE = 0.5  # share of accepted proposals without which more tuning is worth more than draws
+FORLORN = 2.0  # depths below the elite: no sentinel stays there
 JUDGED = 40  # residuals on which the surrogate is seen to be good
 
 
@@ -128,8 +130,10 @@ class Tuning:
 
     def _search(self, k):
         """Of a member that is lost, now and then: the end of a free chain from one of the elite."""
-        member, waits = self.members[k], k in self.sentinels or self.hub.fit is None
-        if waits or not pooled_elite.is_lost(self.learner, self.hub, member.point) or member.rng.random() >= 0.5:
+        member, depths = self.members[k], FORLORN if k in self.sentinels else 1.0
+        if self.hub.fit is None or not pooled_elite.is_lost(self.learner, self.hub, member.point, depths):
+            return None
+        if member.rng.random() >= 0.5:
             return None
         end = self.learner.search(member.rng, self.hub, self.members)
         return None if end is None else Proposal(end, -math.inf, "search")
