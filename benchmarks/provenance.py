@@ -55,7 +55,7 @@ class Result(NamedTuple):
 
 TIERS: dict[str, dict[str, int]] = {  # minutes
     "headline": {
-        "cold_start": 50, "discovery": 12, "few_evaluations": 47, "hierarchical": 60, "noisy_likelihood": 3,
+        "cold_start": 50, "discovery": 12, "few_evaluations": 47, "hierarchical": 80, "noisy_likelihood": 3,
         "textbook": 30, "verdicts": 17,
     },
     "papers": {

@@ -288,6 +288,8 @@ MUTATIONS = [
              "a sentinel stays however far below it is", "test_pooled.py -k sentinel"),
     Mutation("samplers/pooled/by_factors", "return self.sampler.fix(rng, _of_the_elite(self.view(hub, best)), CAUTION)", "return hub",
              "black boxes together: the hub is not frozen", "test_pooled_factors.py -k drawing"),
+    Mutation("samplers/pooled/tuning", "if few or self.evaluations < self.earliest:", "if few:", "black boxes seem to be known at once",
+             "test_pooled_factors.py -k tails"),
     Mutation("samplers/pooled/by_factors", "learning=hub.learning._replace(climb=member.own)", "learning=hub.learning",
              "members climb with one another's climb", "test_pooled_factors.py"),
     Mutation("samplers/pooled/learning", "Point(r.position, v, None, o)", "Point(r.position, v)",

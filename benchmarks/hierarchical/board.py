@@ -19,8 +19,9 @@ FEWEST = 20  # draws of a chain, of which R-hat and effective draws mean somethi
 BUDGETS = (300, 500, 1000, 1250, 3000, 10_000)
 TOGETHER, SHARED = 16, (500, 1250)  # chains of pk.sample, with the evaluations of four; looked at there
 LABELS = {
-    "boxes": "`KamiltonianStep()`", "together": "`pk.sample`", "whole": '`learn="all"`', "DEMetropolisZ": "`pm.DEMetropolisZ`",
-    "Slice": "`pm.Slice`", "smc": "`pm.sample_smc`", "NUTS": "`pm.NUTS` by differences",
+    "boxes": "`KamiltonianStep()`", "together": "`pk.sample`", "whole": '`learn="all"`',
+    "DEMetropolisZ": "`pm.DEMetropolisZ`", "Slice": "`pm.Slice`", "smc": "`pm.sample_smc`",
+    "NUTS": "`pm.NUTS` by differences",
 }  # fmt: skip
 RIVALS = {
     "DEMetropolisZ": lambda task: pymc_steps.step(task, "pm.DEMetropolisZ"),

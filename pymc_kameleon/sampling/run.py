@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("pymc.kameleon")
 
-DECIDED = ("tune", "longest", "stretch", "last", "begun_with")  # of a plan, when a run is begun
+DECIDED = ("tune", "longest", "stretch", "last", "earliest", "begun_with")  # of a plan, when a run is begun
 
 
 def sample(

@@ -47,11 +47,10 @@ def found_by(toy, x):
     return np.concatenate([[toy(x)], toy.outputs])
 
 
-def run(seed=1, most=300, known=None):
+def run(seed=1, most=300, known=None, **plan):
     toy, starts = compiled_toy(), np.random.default_rng(seed).uniform(-2.0, 2.0, (6, 4))
-    chains = Chains(
-        np.zeros(4), starts, np.random.SeedSequence(seed), plan_of(most), learner=ByFactors(toy), known=known
-    )
+    plan = plan_of(most)._replace(**plan)
+    chains = Chains(np.zeros(4), starts, np.random.SeedSequence(seed), plan, learner=ByFactors(toy), known=known)
     return finished(chains, partial(found_by, toy))
 
 
@@ -70,6 +69,13 @@ def test_few_evaluations_are_enough():
     assert np.abs(z).max() < 4.5
     moves = [s["move"] for row in chains.rows for s in row.statistics]
     assert np.mean([m.startswith("surrogate") for m in moves]) > 0.8
+
+
+def test_tuning_takes_its_time_to_see_tails():
+    """However good the surrogate is where the chains were."""
+    made = run(most=1000, draws=10), run(most=1000, draws=10, earliest=400)
+    good, patient = (chains.evaluated.size - len(chains.rows) * 6 for chains in made)
+    assert good < 400 <= patient
 
 
 def test_the_record_has_what_came_back():

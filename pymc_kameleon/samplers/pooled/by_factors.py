@@ -23,6 +23,7 @@ AROUND = 1  # points beside each target of a climb: those of the others are data
 class ByFactors:
     """Of a log density of which so much is ``known``."""
 
+    far_is_rare = True  # no family of functions says what a box does where nobody was
     modes = side_by_side = False  # compiled functions of PyTensor's are one thread's
 
     def __init__(self, known: Known):

@@ -36,12 +36,15 @@ class ByValues:
         Whether the chains of different modes can learn apart.
     side_by_side : bool
         Whether proposals may be computed in several threads.
+    far_is_rare : bool
+        Whether tuning has to take its time to see tails, however good the surrogate is where the chains were.
     options
         Of :class:`pymc_kameleon.samplers.kamiltonian.values.sampler.ValueKamiltonian`.
     """
 
     sampler: SurrogateSampler = SAMPLER
     modes = side_by_side = True
+    far_is_rare = False
 
     def __init__(self, **options):
         self.options = {"growth": 1.15, **options}  # an evaluation is worth more than a fit

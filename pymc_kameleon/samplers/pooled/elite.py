@@ -44,7 +44,9 @@ def is_lost(learner: Any, hub: Any, point: Point, depths: float = 1.0) -> bool:
     evaluated = hub.learning.evaluated
     values = learner.heights(hub, evaluated.positions, evaluated.log_densities)
     own = learner.heights(hub, point.position[None], np.array([point.log_density]))[0]
-    return bool(own < np.max(values, initial=-math.inf, where=np.isfinite(values)) - depths * depth(len(point.position)))
+    return bool(
+        own < np.max(values, initial=-math.inf, where=np.isfinite(values)) - depths * depth(len(point.position))
+    )
 
 
 def elite(hub: State) -> tuple[np.ndarray, np.ndarray]:

@@ -109,7 +109,8 @@ def learned_together(chains, starts, factor, before: Evaluations | None = None) 
         known, base = evaluations.merge([before, known]), before.size
     tuning = Tuning(
         chains.learner, chains.rng, chains.rngs, starts, known, factor, base=base, limit=base + plan.tune_until,
-        latest=base + plan.learn_until, most=base + plan.at_most, wait=plan.tune is not None,
+        latest=base + plan.learn_until, most=base + plan.at_most,
+        earliest=plan.earliest if chains.learner.far_is_rare else 0, wait=plan.tune is not None,
         apply=chains.apply,
     )  # fmt: skip
     return Learn(chains, [Part(tuning, list(range(len(starts))))])

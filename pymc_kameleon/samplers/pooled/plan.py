@@ -4,6 +4,7 @@ import math
 from typing import NamedTuple
 
 TUNE_SHARE = 0.5  # of the evaluations allowed, at most
+LEAST_TUNING = 0.25  # of all evaluations, where far from the middle is seldom seen: before, a good surrogate is luck
 LOOKING = 0.11  # of all evaluations, to see whether there are other modes; the few climbs that have to end take more
 
 
@@ -21,6 +22,7 @@ class Plan(NamedTuple):
     stretch: float = 1.0  # times ``longest``: where the surrogate is not usable by then
     # evaluations in all at which tuning has to have ended; by default ``max_evaluations``
     last: int | None = None
+    earliest: int = 0  # evaluations in all before which black boxes that seem to be known are not taken for it
     begun_with: int | None = None  # the ``max_evaluations`` of a run that was made longer since
 
     @property
@@ -56,7 +58,10 @@ def automatic(
     if most is not None:
         longest = min(longest, int(TUNE_SHARE * most))
     longest, stretch, last = max(longest, 2 * chains), 1.0, None
+    earliest = LEAST_TUNING * most if most is not None else LEAST_TUNING / (1.0 - LEAST_TUNING) * chains * (draws or 0)
     if most is not None:  # not at the expense of the draws, of which 25 are kept
         last = max(longest, most - chains * (25 if draws is None else draws))
         stretch = min(1.5, last / longest)
-    return Plan(draws, tune, longest, most, climb=climb, stretch=stretch, last=last, begun_with=most)
+    return Plan(
+        draws, tune, longest, most, climb=climb, stretch=stretch, last=last, earliest=int(earliest), begun_with=most
+    )  # fmt: skip

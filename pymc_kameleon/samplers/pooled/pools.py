@@ -33,7 +33,7 @@ def share_of(plan: Plan, part: int, whole: int) -> Plan:
     """The plan of a pool that has ``part`` of ``whole`` chains."""
     shared = {
         name: None if (n := getattr(plan, name)) is None else n * part // whole
-        for name in ("tune", "longest", "max_evaluations", "last", "begun_with")
+        for name in ("tune", "longest", "max_evaluations", "last", "earliest", "begun_with")
     }
     return plan._replace(**{**shared, "longest": max(shared["longest"], 2 * part)})
 

@@ -47,9 +47,10 @@ class Tuning:
         Everything so far, the starts included.
     factor : ndarray of shape (d, d)
         Lower Cholesky factor of what the covariance may be.
-    limit, latest, most : int
+    limit, latest, most, earliest : int
         Evaluations in all at which tuning ends, at which it ends where the surrogate is not usable by then, and at
-        which it has to have ended: one that is refitted at ``limit`` is judged for some rounds more.
+        which it has to have ended: one that is refitted at ``limit`` is judged for some rounds more; before
+        ``earliest`` none ends because it is good.
     wait : bool
         Tune until ``limit``; otherwise tuning ends as soon as the surrogate is good and gets no better.
     base : int
@@ -60,11 +61,11 @@ class Tuning:
 
     def __init__(
         self, learner, rng, rngs, starts: list[Point], evaluated: Evaluations, factor, *, limit, wait, latest=None,
-        most=math.inf, base=0, apply=map,
+        most=math.inf, earliest=0, base=0, apply=map,
     ):  # fmt: skip
         self.learner, self.rng, self.limit, self.wait = learner, rng, limit, wait
         self.latest, self.most = limit if latest is None else latest, most
-        self.base, self.apply = base, apply
+        self.base, self.earliest, self.apply = base, earliest, apply
         self.hub = learner.hub(starts, evaluated, factor, base + 0.5 * (limit - base), warm=base > 0)
         self.members = [
             pooled_members.begin(learner, self.hub, k, own, point)
@@ -221,7 +222,8 @@ class Tuning:
         """Whether the surrogate is good, and the last fit was hardly better than the one before."""
         learning = self.hub.learning
         judgement = learning.judgement
-        if judgement.residuals.size < JUDGED or judgement.judged < JUDGED:
+        few = judgement.residuals.size < JUDGED or judgement.judged < JUDGED
+        if few or self.evaluations < self.earliest:
             return False
         now, before = kamiltonian_learner.measure(learning, math.inf), judgement.earlier
         if not (now.residual_sd < 0.25 and now.uncovered < 0.01) or self._is_spreading():
