@@ -61,6 +61,19 @@ def test_nothing_adapts_after_tuning(run):
         assert len({s[name] for s in stats[30:]}) == 1, name
 
 
+def test_a_solver_that_fails_is_named_when_tuning_ends():
+    """Where it is learned by itself, as where the whole is."""
+    solver = BlackBox(lambda theta: np.full(2, np.nan if theta[0] > 1.0 else -theta[0]), pt.dvector)
+    with pm.Model() as model:
+        theta = pm.Normal("theta", 0.0, 1.0, shape=1)
+        pm.Normal("y", solver(theta), 0.5, observed=[-0.9, -1.1])
+    sampler = step(model)
+    _, stats = tester.run(sampler, 5, tune=60, seed=1)
+    assert sampler.by_factors
+    said = " ".join(warning.message for warning in tester.warnings_in(stats))
+    assert "evaluations while tuning are NaN or +inf, last y = nan at theta = [1." in said
+
+
 def test_a_chain_resumes_bit_for_bit():
     """In the climb; while tuning, and frozen: test_saved_state.py."""
     model, _ = schools()

@@ -61,7 +61,7 @@ class FactoredDensity(MovedDensity):
     """
 
     def __init__(self, cut: Cut, model, initial_point, compile_kwargs=None):
-        self._compile_kwargs = compile_kwargs
+        self.compile_kwargs = compile_kwargs
         self._lay_out([v for v, *_ in cut.coordinates.layout], initial_point)
         v, total, outputs = whole_graph(cut)
         if pytensor_internals.find_rng_nodes([total]):
@@ -100,7 +100,7 @@ class FactoredDensity(MovedDensity):
     def batched(self) -> Callable[[np.ndarray], np.ndarray]:
         """The same at many points (n, d) -> (n, 1 + n_o): log densities, and what the black boxes return."""
         v, total, outputs = whole_graph(self.parts_known.cut)
-        function, order = vectorized(v, [total, *outputs], self._compile_kwargs), self.parts_known.order
+        function, order = vectorized(v, [total, *outputs], self.compile_kwargs), self.parts_known.order
 
         def evaluate(x):
             values, *found = function(x)
