@@ -1,12 +1,11 @@
 """An epidemic a region, its solver takes 50 ms, on 16 processes: ``pk.sample`` beside ``pm.sample(cores=4)``.
 
-Eight regions, twenty unknowns: each has its reproduction number and its first cases, from shared hyperparameters; the
+Eight regions, 22 unknowns: each has its reproduction number and its first cases, from shared hyperparameters; the
 recovery rate is everybody's, weekly counts are negative binomial. An evaluation of the log density takes 0.4 s.
 
-    python -m benchmarks.hierarchical.regions        # six minutes for a seed, nearly all of them asleep
+    python -m benchmarks.regions        # half an hour, nearly all of it asleep
 """
 
-import sys
 import time
 from concurrent.futures import ProcessPoolExecutor
 
@@ -18,11 +17,13 @@ from scipy.integrate import odeint
 import pymc_kameleon as pk
 from benchmarks import report
 from benchmarks.basics import bulk_ess, rhat
+from benchmarks.cells import Benchmark, Cell
 from benchmarks.hierarchical.kit import Kit
 from benchmarks.hierarchical.truth import unconstrained
 
 REGIONS, PEOPLE, WEEKS = 8, 1e5, np.arange(0.0, 13.0)
 EVALUATIONS, CORES, WORKERS, NAP = 2000, 4, 16, 0.05
+SAMPLERS = ["pk.sample", "pm.sample(step=KamiltonianStep())", "pm.sample(step=pm.DEMetropolisZ())"]
 
 
 def solve(own, recovery):
@@ -55,23 +56,32 @@ def epidemics() -> pm.Model:
     return model
 
 
-def row(name: str, model, seed: int) -> list[str]:
-    begin, usual = time.monotonic(), {"random_seed": seed, "progressbar": False}
-    with model:
-        if name == "pk.sample":
+def measure(cell: Cell) -> dict:
+    usual = {"random_seed": cell.seed, "progressbar": False}
+    with epidemics() as model:
+        begin = time.monotonic()
+        if cell.sampler == "pk.sample":
             with ProcessPoolExecutor(WORKERS) as executor:
-                idata = pk.sample(max_evaluations=EVALUATIONS, executor=executor, **usual)
+                idata = pk.sample(max_evaluations=cell.budget, executor=executor, **usual)
         else:
-            half = EVALUATIONS // CORES // 2
-            step = pm.DEMetropolisZ() if "DEMetropolisZ" in name else pk.KamiltonianStep()
+            half = cell.budget // CORES // 2
+            step = pm.DEMetropolisZ() if "DEMetropolisZ" in cell.sampler else pk.KamiltonianStep()
             idata = pm.sample(half, tune=half, chains=CORES, cores=CORES, step=step, **usual)
-    seconds = time.monotonic() - begin
-    x = unconstrained(model, idata)
-    ess = float(bulk_ess(x).min())
-    return [f"`{name}`", seed, f"{seconds:.0f}", f"{ess:.0f}", f"{rhat(x):.3f}", f"{ess / seconds:.2f}"]
+        seconds, x = time.monotonic() - begin, unconstrained(model, idata)
+    said = pk.report(idata).split(":")[0]
+    return {"wall": seconds, "ess": float(bulk_ess(x).min()), "rhat": rhat(x), "said": said}
+
+
+def page(cells: dict[Cell, dict]) -> str:
+    rows = [
+        [f"`{c.sampler}`", c.seed, f"{m['wall']:.0f}", f"{m['ess']:.0f}", f"{m['rhat']:.3f}",
+         f"{m['ess'] / m['wall']:.2g}", m["said"]]
+        for c, m in sorted(cells.items(), key=lambda item: (SAMPLERS.index(item[0].sampler), item[0].seed))
+    ]  # fmt: skip
+    head = ["", "seed", "seconds", "effective draws", "R-hat", "a second", "`pk.report`"]
+    table = report.table(head, rows, left=1)
+    return report.page("regions", globals() | locals())
 
 
 if __name__ == "__main__":
-    names = ("pk.sample", "pm.sample(step=KamiltonianStep())", "pm.sample(step=pm.DEMetropolisZ())")
-    rows = [row(name, epidemics(), int(seed)) for seed in sys.argv[1:] or ["0"] for name in names]
-    print(report.table(["", "seed", "seconds", "effective draws", "R-hat", "a second"], rows, left=1))
+    Benchmark("regions", measure, page).command(__doc__, SAMPLERS, ["eight regions"], (EVALUATIONS,), 3)
