@@ -1,6 +1,8 @@
 """What results say that README, docs and notebooks quote: for each sentence of ``benchmarks.quoted`` its figures."""
 
+import math
 import re
+import statistics
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -180,6 +182,29 @@ def looking() -> list[str]:
 def per_1000(model: str, budget: int) -> str:
     """Effective draws per 1000 evaluations of KamiltonianStep: the median over seeds."""
     return row("hierarchical", model, str(budget), "`KamiltonianStep()`")[4]
+
+
+def company() -> list[str]:
+    """Effective draws of sixteen chains together, in those of four alone; the worst R-hat; by evaluations in all."""
+    found = []
+    for budget in ("500", "1250"):
+        rows = [r for r in table("hierarchical") if r[1:3] == [budget, "`pk.sample`"]]
+        ratio = [number(r[4]) / number(per_1000(r[0], int(budget))) for r in rows]
+        mean = math.exp(sum(map(math.log, ratio)) / len(ratio))
+        found += [digits(mean), f"{max(number(r[5]) for r in rows):.3f}"]
+    return [said(len(rows)), *found]
+
+
+def regions() -> list[str]:
+    """Seconds, and effective draws a second, of two ways to run eight regions' epidemics: medians over seeds."""
+    found = []
+    for sampler in ("`pk.sample`", "`pm.sample(step=KamiltonianStep())`"):
+        rows = [r for r in table("regions") if r[0] == sampler]
+        found += [
+            f"{statistics.median(number(r[2]) for r in rows):.0f}",
+            digits(statistics.median(number(r[5]) for r in rows)),
+        ]
+    return found
 
 
 def coordinates(step: str, model: str, evaluations: str) -> list[str]:

@@ -84,7 +84,8 @@ def sample(
     tune : int or "auto"
         Tuning draws of every chain, or until the surrogate is good and gets no better (default): at most 400
         evaluations a dimension and half of ``max_evaluations``, of all chains together; half as many again where the
-        surrogate is not usable by then and enough is left for draws.
+        surrogate is not usable by then and enough is left for draws. Where black boxes are learned one by one a quarter
+        of all evaluations at least, or 30 a dimension if those are fewer: tails are seldom seen.
     chains : int
         Default 16. A round evaluates one point for each of them: take as many as there are workers, or a multiple. With
         very few evaluations in all, 4 to 16 are best.

@@ -273,11 +273,11 @@ def test_tuning_goes_on_where_the_surrogate_is_not_usable(banana, monkeypatch):
 def test_how_long_it_tunes(given, longest, latest):
     plan = automatic(4, 16, **given)
     assert (plan.longest, plan.learn_until) == (longest, latest)
-    assert plan.earliest == given.get("most", 0) // 4
+    assert plan.earliest == min(given.get("most", 0) // 4, 120)
 
 
 def test_of_draws_that_are_asked_for_tuning_is_a_quarter_at_least():
-    plan = automatic(4, 16, draws=75)
+    plan = automatic(40, 16, draws=75)
     assert plan.earliest == 400 == (16 * 75 + plan.earliest) / 4
 
 

@@ -4,7 +4,9 @@ import math
 from typing import NamedTuple
 
 TUNE_SHARE = 0.5  # of the evaluations allowed, at most
-LEAST_TUNING = 0.25  # of all evaluations, where far from the middle is seldom seen: before, a good surrogate is luck
+# Of all evaluations, and evaluations a dimension: where what is far from the middle is seldom seen, before so many of
+# them a good surrogate is luck
+LEAST_TUNING, SEEN = 0.25, 30
 LOOKING = 0.11  # of all evaluations, to see whether there are other modes; the few climbs that have to end take more
 
 
@@ -63,5 +65,6 @@ def automatic(
         last = max(longest, most - chains * (25 if draws is None else draws))
         stretch = min(1.5, last / longest)
     return Plan(
-        draws, tune, longest, most, climb=climb, stretch=stretch, last=last, earliest=int(earliest), begun_with=most
+        draws, tune, longest, most, climb=climb, stretch=stretch, last=last, earliest=int(min(earliest, SEEN * d)),
+        begun_with=most,
     )  # fmt: skip
