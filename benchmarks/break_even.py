@@ -1,10 +1,6 @@
 """From how many milliseconds an evaluation on a step brings more effective draws a second than another sampler.
 
-Steps as they ship and PyMC's, in the class that ``pm.sample`` drives; NUTS by forward differences, d + 1 evaluations a
-gradient; emcee with differential evolution. 10,000 evaluations a chain, four chains (emcee: 40,000 by all), half of
-them tuning, from over-dispersed starts. Effective draws (ArviZ's bulk, of the worst coordinate) and processor time
-beside the log density, both per evaluation, tell the effective draws a second at any cost of an evaluation; where two
-are equal is the break-even. 0: from the cheapest model on. The log densities themselves take a microsecond or a few.
+Steps as they ship and PyMC's, in the class that ``pm.sample`` drives, NUTS by differences and emcee.
 
     python -m benchmarks.break_even           # ten minutes, on a machine that does nothing else
 """
@@ -104,7 +100,7 @@ def figure(cells: Cells) -> None:
 
 
 def page(cells: Cells) -> str:
-    parts = ["# From what cost of an evaluation on", report.introduction(__doc__), "![by cost](break_even.png)"]
+    parts = []
     for problem, title in PROBLEMS.items():
         found = measured(cells, problem)
         rivals = [sampler for sampler in PACKAGES if sampler in found]
@@ -116,7 +112,8 @@ def page(cells: Cells) -> str:
         head = ["", "effective draws per 1000 evaluations", "R-hat", "µs beside an evaluation", *rivals]
         parts += [f"## {title}", table(head, rows)]
     figure(cells)
-    return "\n\n".join([*parts, "R-hat is the worst of the seeds: from 1.05 on chains have not converged."])
+    tables = "\n\n".join(parts)
+    return report.page("break_even", locals())
 
 
 if __name__ == "__main__":

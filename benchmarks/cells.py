@@ -157,14 +157,9 @@ class Benchmark(NamedTuple):
         self.write(kept)
 
     def _todo(self, cells, given) -> list[Cell]:
-        stored = load(self.name)
-
-        def is_missing(cell):
-            if cell not in stored or given.again:
-                return True
-            return given.fresh and stored[cell]["code"] != self.code(cell.sampler)
-
-        todo = [cell for cell in cells if is_missing(cell)]
+        todo, stored = cells, load(self.name)
+        if not given.again:
+            todo = [c for c in cells if c not in stored or (given.fresh and stored[c]["code"] != self.code(c.sampler))]
         print(f"{len(todo)} of {len(cells)} cells to run", flush=True)
         return todo
 

@@ -75,22 +75,13 @@ def measured(chains, reference) -> dict:
     draws = np.array([c.draws[-n:] for c in chains])
     ess = basics.bulk_ess(draws).min() if n >= 4 else 1.0
     mean_error = np.abs(draws.mean((0, 1)) - reference.mean) / np.sqrt(reference.variance)
+    # by chain: the harmonic mean over chains is that of all together
+    by_error = [error_efficiency(c.draws[None], reference, c.evaluations).tolist() for c in chains]
     return {
         "ess": 1000.0 * max(ess, 1.0) / evaluations, "rhat": basics.rhat(draws) if n >= 4 else math.nan,
-        "mean_error": float(mean_error.max()), "by_error": [by_error(c, reference) for c in chains],
+        "mean_error": float(mean_error.max()), "by_error": by_error,
         "evaluations": evaluations, "draws": n, "seconds": sum(c.tuning_seconds + c.seconds for c in chains),
     }  # fmt: skip
-
-
-def by_error(chain, reference) -> list[float]:
-    """``error_efficiency`` of one chain, by coordinate: the harmonic mean over chains is that of all together."""
-    return error_efficiency(chain.draws[None], reference, chain.evaluations).tolist()
-
-
-def worst_by_error(cells: list[dict]) -> float:
-    """Squared-error efficiency of the worst coordinate, over the chains of several cells."""
-    squared = 1.0 / np.concatenate([c["by_error"] for c in cells])  # (chains, d)
-    return float((1.0 / squared.mean(axis=0)).min())
 
 
 class Board:
@@ -109,8 +100,11 @@ class Board:
         return geometric([c["ess"] for c in self.cells.get((sampler, target), {}).values()])
 
     def error(self, sampler, target):
-        cells = self.cells.get((sampler, target))
-        return worst_by_error(list(cells.values())) if cells else math.nan
+        """Squared-error efficiency of the worst coordinate, over the chains of all seeds."""
+        if (sampler, target) not in self.cells:
+            return math.nan
+        squared = 1.0 / np.concatenate([c["by_error"] for c in self.cells[sampler, target].values()])  # (chains, d)
+        return float((1.0 / squared.mean(axis=0)).min())
 
     def time(self, sampler, target):
         """Processor microseconds an evaluation, median over the seeds."""
@@ -118,7 +112,8 @@ class Board:
         return float(np.median([1e6 * c["seconds"] / c["evaluations"] for c in cells] or math.nan))
 
     def converged(self, sampler, target):
-        return all(map(agree, self.cells.get((sampler, target), {}).values()))
+        """Whether the chains agree with every seed, by R-hat."""
+        return all((c["rhat"] or math.inf) < CONVERGED for c in self.cells.get((sampler, target), {}).values())
 
     def best(self, score, target, converged=False):
         """Of PyMC's steps on this target, or of those that have converged; NaN if none has."""
@@ -134,11 +129,6 @@ class Board:
     def seeds(self, sampler):
         counts = {len(self.cells[k]) for k in self.cells if k[0] == sampler}
         return f"{min(counts)}" if len(counts) == 1 else f"{min(counts)}–{max(counts)}"
-
-
-def agree(cell):
-    """Whether the chains do, by R-hat."""
-    return cell["rhat"] is not None and cell["rhat"] < CONVERGED
 
 
 def both(ratios, counted=False):

@@ -1,20 +1,15 @@
 """``pk.expectations``: errors of means and sds with the surrogate as a control variate, and when that is refused.
 
-The twelve targets of ``cold_start`` from its over-dispersed starts, 16 chains that learn together, as
-``pk.sample(control_variates=True)``. Errors are root mean squares over coordinates, of means in posterior sds and of
-log sds. z is the error of a mean in its own standard error, root mean square over coordinates and runs: 1 is
-calibrated. "refused": the gate is closed, or the surrogate's own chains do not agree; the errors of what would have
-come out are shown beside, to judge the gate by.
+The twelve targets of ``cold_start``, 16 chains that learn together, as ``pk.sample(control_variates=True)``.
 
     python -m benchmarks.control_variates           # 20 seconds of processor time a run
 """
-
-import math
 
 import numpy as np
 import xarray as xr
 
 from benchmarks import few_evaluations, report
+from benchmarks.basics import geometric
 from benchmarks.cells import Benchmark, Cell
 from benchmarks.targets import TARGETS
 from pymc_kameleon.samplers.pooled import chains as pooled_chains
@@ -96,13 +91,9 @@ def page(cells: dict[Cell, dict]) -> str:
                 rows.append([target, f"{len(bad)} of {len(runs)}", *columns, kept])
         head = ["target", "refused", "means: controlled", "draws", "sds: controlled", "draws", "means of the refused"]
         parts += [f"## {total:,} evaluations in all", report.table(head, rows, left=7)] * bool(rows)
-    ratios = np.log([b / a for a, b in used])
-    summary = (
-        f"Not refused: {len(z['with'])} runs. Where it was used the error of the means is "
-        f"{math.exp(ratios.mean()):.2f} times that of the draws (geometric mean; worst "
-        f"{math.exp(ratios.max()):.2f}); z is {_rms(z['with']):.2f}, of the draws alone {_rms(z['draws']):.2f}."
-    )
-    return "\n\n".join(["# Control variates", report.introduction(__doc__), summary, *parts])
+    tables, controlled, ratios = "\n\n".join(parts), len(z["with"]), [b / a for a, b in used]
+    mean, worst, z = geometric(ratios), max(ratios), {label: _rms(found) for label, found in z.items()}
+    return report.page("control_variates", locals())
 
 
 if __name__ == "__main__":

@@ -125,15 +125,9 @@ def rows():
 
 
 def page(options):
-    table = report.table(
-        ["what", "right form", "as printed or coded"],
-        [[what, report.digits(right), report.digits(wrong)] for what, right, wrong in rows()],
-    )
-    return (
-        "# What misprints and old code would do\n\n"
-        f"Quadrature, 2,000 trajectories, {CHAINS} chains of {DRAWS:,} draws, 200,000 frequencies; seed {SEED}. What "
-        "each row is about stands in docs/corrections.md.\n\n" + table
-    )
+    lines = [[what, report.digits(right), report.digits(wrong)] for what, right, wrong in rows()]
+    table = report.table(["what", "right form", "as printed or coded"], lines)
+    return report.page("corrections", globals() | locals())
 
 
 if __name__ == "__main__":

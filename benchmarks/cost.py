@@ -1,10 +1,7 @@
 """What the work beside evaluations costs, by dimension and number of points.
 
-A full fit of ``KamiltonianStep``'s surrogate (whole library, no previous fit) to n points of a curved and of a logistic
-log density, three quarters of them draws and the others three times as far out, with its held-out error; a gradient of
-what was fitted; a draw of the frozen samplers on a correlated normal. Processor time of one core, nothing compiled.
-Where a fit would take more than its ``MAX_WORK`` multiply-adds it takes the latest points that do not; beyond 78
-dimensions none is made.
+A full fit of ``KamiltonianStep``'s surrogate, with its held-out error; a gradient of what was fitted; a draw of the
+frozen samplers. Processor time of one core, nothing compiled.
 
     python -m benchmarks.cost           # ten minutes, on a machine that does nothing else
 """
@@ -95,17 +92,16 @@ def exponent(by: dict[float, float]) -> str:
 
 def page(cells: Cells) -> str:
     figure, (left, right) = report.subplots(1, 2, figsize=(10.0, 4.2))
-    parts = ["# What the work beside evaluations costs", report.introduction(__doc__), "![by d and n](cost.png)"]
-    parts += [part for kind in FITS for part in of_fits(cells, kind, left)] + of_draws(cells, right)
+    tables = "\n\n".join([*(of_fits(cells, kind, left) for kind in FITS), of_draws(cells, right)])
     left.set(xlabel="points", ylabel="seconds of a full fit", xlim=(30, 7e4))  # room for the names
     right.set(xlabel="dimension", ylabel="µs a draw")
     for panel in (left, right):
         panel.legend(frameon=False, fontsize=7)
     report.save_figure(figure, "cost", 110)
-    return "\n\n".join(parts)
+    return report.page("cost", locals())
 
 
-def of_fits(cells: Cells, kind: str, panel) -> list[str]:
+def of_fits(cells: Cells, kind: str, panel) -> str:
     rows = []
     for d in DIMENSIONS:
         own = {c.budget: m for c, m in cells.items() if (c.sampler, c.problem) == (kind, f"{d} dimensions")}
@@ -117,10 +113,10 @@ def of_fits(cells: Cells, kind: str, panel) -> list[str]:
         uncut = {n: m["fit"] for n, m in made.items() if m["points"] > 0.5 * n}
         rows.append([d, *(shown.get(n, "–") for n in POINTS), exponent(uncut)])
     head = ["d", *(f"n = {n:,}" for n in POINTS), "exponent of n"]
-    return [f"## {kind.capitalize()}: seconds (held-out error, µs a gradient)", table(head, rows)]
+    return f"## {kind.capitalize()}: seconds (held-out error, µs a gradient)\n\n{table(head, rows)}"
 
 
-def of_draws(cells: Cells, panel) -> list[str]:
+def of_draws(cells: Cells, panel) -> str:
     rows = []
     for sampler in DRAWS:
         made = {int(c.problem.split()[0]): m["draw"] for c, m in cells.items() if c.sampler == sampler}
@@ -128,7 +124,7 @@ def of_draws(cells: Cells, panel) -> list[str]:
         panel.loglog(list(made), list(made.values()), "o-", label=name)
         rows.append([name, *(digits(made.get(d)) for d in DIMENSIONS), exponent(made)])
     head = ["", *(f"d = {d}" for d in DIMENSIONS), "exponent of d"]
-    return [f"## A draw: µs, after {HISTORY:,} of tuning", table(head, rows)]
+    return f"## A draw: µs, after {HISTORY:,} of tuning\n\n{table(head, rows)}"
 
 
 def is_wanted(cell: Cell) -> bool:

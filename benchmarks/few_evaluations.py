@@ -1,20 +1,7 @@
 """Effective draws from 500 to 5,000 log density evaluations in all: chains that learn together, beside others.
 
 The twelve targets of `cold_start`, from its over-dispersed starts; nothing is set by hand, and every evaluation counts:
-starts, tuning and draws. A budget is a *total*, for all chains together.
-
-- "together": `pk.sample`'s chains (`pymc_kameleon.samplers.pooled`), 4, 16 and 64 of them;
-- "alone": `KamiltonianStep`'s sampler in four independent chains, with its arrival, half of the budget tuning;
-- `pm.DEMetropolisZ`, four chains, half of the budget tuning;
-- emcee, 32 walkers (40 in 20 dimensions), differential evolution and snooker moves, half of the budget thrown away;
-- `pm.sample_smc`, which is given a uniform prior, ten true sds to both sides of the true mean: the largest population
-  whose run fits into the budget.
-
-Effective draws are ArviZ's bulk ones of the worst coordinate; of particles how many are distinct, which sees no mode
-that is missing. R-hat is the worst coordinate's, rank-normalised, of all chains (of an ensemble's walkers: they are no
-independent chains, and their R-hat says less). Errors are of the pooled mean in posterior sds and of the log sd, root
-mean squares over coordinates. With four to eight draws a chain, or chains that have not met, effective draws mean
-little: look at the errors.
+starts, tuning and draws. A budget is a *total*, for all chains together. The page says who is compared, by what.
 
     python -m benchmarks.few_evaluations                           # 35 minutes
     python -m benchmarks.few_evaluations --samplers "together, 16 chains" --budgets 2000
@@ -64,13 +51,9 @@ def pooled(cell: Cell, chains: int, log_density, audits: int = 0) -> Chains:
 def alone(cell: Cell, log_density) -> Draws:
     """Four chains, each with its share of the budget."""
     budget, rngs = cell.budget // ALONE, basics.generators([cell.seed, 1], ALONE)
-    found = [
-        core.run_chain(
-            ValueKamiltonian, log_density, x, rng, tune=budget // 2, draws=budget - budget // 2 - 1, arrives=True
-        )
-        for x, rng in zip(starts(cell.problem, cell.seed), rngs, strict=True)
-    ]
-    return Draws(np.array([chain.draws for chain in found]))
+    how = {"tune": budget // 2, "draws": budget - budget // 2 - 1, "arrives": True}
+    streams = zip(starts(cell.problem, cell.seed), rngs, strict=True)
+    return Draws(np.array([core.run_chain(ValueKamiltonian, log_density, x, rng, **how).draws for x, rng in streams]))
 
 
 def demetropolisz(cell: Cell, log_density) -> Draws:
@@ -101,8 +84,7 @@ def emcee(cell: Cell, log_density) -> Draws:
 def run(cell: Cell, log_density: basics.Counted) -> Draws:
     """One run of a sampler with the whole budget."""
     if cell.sampler in TOGETHER:
-        made = pooled(cell, TOGETHER[cell.sampler], log_density)
-        return Draws(posterior(made))
+        return Draws(posterior(pooled(cell, TOGETHER[cell.sampler], log_density)))
     if cell.sampler == "smc":
         return pymc_steps.smc(Task(Boxed(cell.problem), log_density, cell.budget, cell.seed, 0))
     return {"alone": alone, "demetropolisz": demetropolisz, "emcee": emcee}[cell.sampler](cell, log_density)
@@ -151,25 +133,21 @@ def _median(runs, name):
     return float(np.median(values)) if values else math.nan
 
 
-def goal_table(cells) -> list[str]:
-    """The goal's row, every seed by itself."""
+def goal_table(cells) -> tuple[str, list[float]]:
+    """The goal's row, every seed by itself, and of each target the share of seeds that reach it."""
     total, least, most = GOAL
-    found, rows, counts = _of(cells, HERO, total), [], []
+    found, rows, shares = _of(cells, HERO, total), [], []
     for target in (t for t in TARGETS if t in found):
         runs = list(found[target].values())
         good = [r["ess"] >= least and (r["rhat"] or math.inf) < most for r in runs]
-        counts.append(sum(good) / len(good))
+        shares.append(sum(good) / len(good))
         rows.append([
             target, ", ".join(f"{r['ess']:.0f}" for r in runs),
             ", ".join("-" if r["rhat"] is None else f"{r['rhat']:.3f}" for r in runs),
             *(f"{_median(runs, name):.2f}" for name in ("mean_error", "sd_error")), f"{sum(good)} of {len(good)}",
         ])  # fmt: skip
     head = ["target", "effective draws, seed by seed", "R-hat", "error of means, sds", "error of sds", "reached"]
-    return [
-        f"## {total:,} evaluations in all, 16 chains", report.table(head, rows, left=3),
-        f"At least {least:.0f} effective draws and R-hat below {most}: {counts.count(1.0)} of {len(found)} targets "
-        f"with every seed, {sum(c > 0.5 for c in counts)} with most.",
-    ]  # fmt: skip
+    return report.table(head, rows, left=3), shares
 
 
 def medians(cells, total, samplers, title) -> list[str]:
@@ -199,12 +177,13 @@ def _entry(by_seed):
 
 
 def page(cells) -> str:
-    parts = ["# Few evaluations", report.introduction(__doc__), *goal_table(cells)]
-    for total in TOTALS:
-        parts += medians(cells, total, [*TOGETHER, "alone"], "ours by chains")
-    for total in TOTALS:
-        parts += medians(cells, total, [HERO, *PACKAGES], "others")
-    return "\n\n".join([*parts, *few_evaluations_workers.tables()])
+    (total, least, most), (goal, shares), parts = GOAL, goal_table(cells), []
+    targets, every, often = len(shares), shares.count(1.0), sum(s > 0.5 for s in shares)
+    for title, samplers in (("ours by chains", [*TOGETHER, "alone"]), ("others", [HERO, *PACKAGES])):
+        for budget in TOTALS:
+            parts += medians(cells, budget, samplers, title)
+    tables, workers = "\n\n".join(parts), few_evaluations_workers.table()
+    return report.page("few_evaluations", globals() | locals())
 
 
 BENCHMARK = Benchmark("few_evaluations", measure, page, PACKAGES)

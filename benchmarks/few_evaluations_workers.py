@@ -58,7 +58,7 @@ def measure(cell: Cell) -> dict:
     }  # fmt: skip
 
 
-def tables() -> list[str]:
+def table() -> str:
     """Seconds by workers, and by the size of a batch."""
     cells, rows = load(NAME), []
     for nap, total, count in ROWS:
@@ -72,13 +72,7 @@ def tables() -> list[str]:
         ])  # fmt: skip
     head = ["an evaluation takes", "evaluations", "workers", "seconds", "times as fast", "seconds of computing",
             "rounds"]  # fmt: skip
-    return [
-        "## Wall time by workers",
-        f"`{TARGET}`, 16 chains; tuning and all computing of the driver included. The same bits with any number of "
-        'workers. An evaluation sleeps; "computing" is the driver\'s processor time, on a server of two cores: what of '
-        "it goes on while workers evaluate does not show in the wall time.",
-        report.table(head, rows, left=0),
-    ]
+    return report.table(head, rows, left=0)
 
 
 if __name__ == "__main__":

@@ -171,31 +171,17 @@ def held_out_table(result, y):
     return table(head, rows)
 
 
-def held_out_notes(result, y):
+def held_out_numbers(result, y):
+    """On how many rows one alone is right, Gaussian process and logistic regression; the former's Monte Carlo error."""
     own, other = ((p > 0.5) == (y > 0) for p in (result.probability, result.logistic))
     right = np.where(y > 0, result.probability, 1.0 - result.probability)
-    monte_carlo = np.sqrt(np.square(result.mcse / right).sum()) / len(y)
-    return (
-        f"The Gaussian process alone is right on {np.sum(own & ~other)} rows, logistic regression alone on "
-        f"{np.sum(other & ~own)}. Standard errors are over the {len(y)} rows, with the folds' fits taken as given; the "
-        f"Monte Carlo error of the Gaussian process's log loss is {monte_carlo:.4f}. Largest R-hat over the folds: "
-        f"{max(result.rhat):.3f} ({', '.join(f'{r:.3f}' for r in result.rhat)})."
-    )
+    return (np.sum(own & ~other), np.sum(other & ~own)), np.sqrt(np.square(result.mcse / right).sum()) / len(y)
 
 
 def long_lengthscales(draws):
     """Is dimension 2 long, is dimension 7, are both; each of shape (chains, n)."""
     first, second = (draws[..., k] > PRIOR_MEAN + PRIOR_SD for k in PAIR)
     return first, second, first & second
-
-
-def shape_of_the_pair(draws):
-    """The L in numbers: how often each of the two lengthscales, and both, are long."""
-    first, second, both = (v.mean() for v in long_lengthscales(draws))
-    return (
-        "Share of the draws in which a lengthscale is long, log l² more than one prior sd above the prior's mean "
-        f"(a priori 0.159; both, 0.025): dimension 2 {first:.3f}, dimension 7 {second:.3f}, both at once {both:.4f}."
-    )
 
 
 def page(options):
@@ -212,13 +198,11 @@ def page(options):
     result = held_out(data, options.fold_tune, options.fold_draws, 1000 * seed + 200)
     total = long_run.seconds + sum(run.seconds for run in runs.values()) + sum(result.seconds)
     minutes, evaluations = total / 60, long_run.evaluations.mean()
-    posterior, pair = posterior_table(data.feature_names, reference), shape_of_the_pair(long_run.draws)
-    both = share_between_chains(long_lengthscales(long_run.draws)[2])
-    steps, classifiers, notes = (
-        steps_table(runs, reference),
-        held_out_table(result, data.y),
-        held_out_notes(result, data.y),
-    )
+    posterior, long = posterior_table(data.feature_names, reference), long_lengthscales(long_run.draws)
+    shares, both = [event.mean() for event in long], share_between_chains(long[2])
+    steps, classifiers = steps_table(runs, reference), held_out_table(result, data.y)
+    alone, monte_carlo = held_out_numbers(result, data.y)
+    rhats, worst = ", ".join(f"{r:.3f}" for r in result.rhat), max(result.rhat)
     return report.page("glass", globals() | locals())
 
 

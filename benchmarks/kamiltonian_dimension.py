@@ -91,13 +91,9 @@ def counted(families):
     return ", ".join(f"{f} {n}" if n > 1 else f for f, n in counts.items())
 
 
-def largest() -> int:
-    """The largest dimension in which a surrogate is fitted at all."""
-    return max(d for d in range(1, 300) if value_regression.affordable(d))
-
-
 def page(found: dict[Cell, dict]) -> str:
-    cells, limit = {c[:2]: m for c, m in found.items()}, largest()
+    cells = {c[:2]: m for c, m in found.items()}
+    limit = max(d for d in range(1, 300) if value_regression.affordable(d))  # where a surrogate is fitted at all
     default = max(d for d in range(1, limit + 1) if first_fit(d) < 1000)
     size, first = quadratic_size(limit), first_fit(limit)
     tables = "\n\n".join(f"## {family}\n\n{dimension_table(cells, family)}" for family in FAMILIES)

@@ -1,19 +1,7 @@
 """Weights between modes: chains that learn together, before and after they know of modes.
 
-Three posteriors whose modes no chain's own moves connect, as PyMC models:
-
-- ``apart``: two normal modes in 8 dimensions, 20 sds apart, with weights .8 and .2, unlike covariances, correlated;
-- ``alias``: the radial velocities of a star with one planet, seen once a night, so that the orbit's frequency f and
-  1 / day - f fit about equally; frequency, two amplitudes, offset and the log of the noise. Starts at the two highest
-  peaks of the periodogram, as is usual. Truth by quadrature over frequency and noise, the amplitudes integrated out;
-- ``labels 2``, ``labels 3``: mixtures of two and three normal components without an order, two and six modes of equal
-  weight. Starts at quantiles of the data, their labels exchanged from one quarter of the chains to the next: of six
-  modes four have a start, and the other two are not found.
-
-A cell is one run of ``pk.sample(max_evaluations=..., chains=16)``, "before" with modes not looked for. Told is the
-weight of one mode among all draws beside the truth, its z-score (the standard error is that of independent chains'
-means; chains that never change have one, too, and it means nothing), how often chains changed modes, effective draws
-and R-hat of the worst parameter.
+Three posteriors whose modes no chain's own moves connect, as PyMC models. A cell is one run of
+``pk.sample(max_evaluations=..., chains=16)``, "before" with modes not looked for.
 
     python -m benchmarks.modes                      # an hour; pm.sample_smc as it is by default on ``apart``, too
 """
@@ -227,14 +215,13 @@ def page(cells: dict[Cell, dict]) -> str:
         rows.append([target, total, when, f"{runs[0]['truth']:.2f}", *columns])
     head = ["target", "evaluations", "", "truth", "weight", "z", "changes", "effective draws", "R-hat", "modes known",
             "report"]  # fmt: skip
-    parts = ["# Weights between modes", report.introduction(__doc__), report.table(head, rows)]
-    particles = [m for c, m in sorted(cells.items()) if c.sampler == "smc"]
-    each = "; ".join(", ".join(f"{w:.2f}" for w in m["weights"]) for m in particles)
-    if each:
-        parts.append(
-            f"``pm.sample_smc`` on ``apart``, by default (2,000 draws, its chains one by one; run after run): {each}."
-        )
-    return "\n\n".join(parts)
+    smc = [m["weights"] for c, m in sorted(cells.items()) if c.sampler == "smc"]
+    table, how = report.table(head, rows), "2,000 draws, its chains one by one"
+    text = report.page("modes", locals())
+    if smc:
+        each = "; ".join(", ".join(f"{w:.2f}" for w in weights) for weights in smc)
+        text += f"\n``pm.sample_smc`` on ``apart``, by default ({how}; run after run): {each}."
+    return text
 
 
 if __name__ == "__main__":

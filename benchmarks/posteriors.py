@@ -294,14 +294,10 @@ class LotkaVolterra(Target):
     dim = 8
 
     @cached_property
-    def _log_counts(self):
+    def _parameters(self):
         """Log hares and lynxes, shape (21, 2)."""
         data = load_lynx_hare()
-        return np.log(np.column_stack([data.hare, data.lynx]))
-
-    @property
-    def _parameters(self):
-        return (self._log_counts,)
+        return (np.log(np.column_stack([data.hare, data.lynx])),)
 
     @property
     def initial_point(self):

@@ -179,9 +179,9 @@ def looking() -> list[str]:
     return [f"{min(shares):.0f}", f"{max(shares):.0f}"]
 
 
-def per_1000(model: str, budget: int) -> str:
-    """Effective draws per 1000 evaluations of KamiltonianStep: the median over seeds."""
-    return row("hierarchical", model, str(budget), "`KamiltonianStep()`")[4]
+def per_1000(*which: tuple[str, int]) -> list[str]:
+    """Effective draws per 1000 evaluations of KamiltonianStep by model and budget: medians over seeds."""
+    return [row("hierarchical", model, str(budget), "`KamiltonianStep()`")[4] for model, budget in which]
 
 
 def company() -> list[str]:
@@ -243,21 +243,8 @@ def hamiltonian() -> list[str]:
     return [digits(number(row("paper_banana", "HMC, true gradient")[4]))]
 
 
-def short() -> list[str]:
-    """Effective draws per 1000 evaluations of hierarchies at 300 evaluations a chain."""
-    models = ("eight schools", "ODE, 8 cultures", "PK, 6 patients", "PK, 12 patients")
-    return [per_1000(model, 300) for model in models]
-
-
 def scales() -> list[str]:
     """A hierarchy and a funnel as one number: effective draws per 1000."""
     head = next(table("cold_start", "Effective draws per 1000 evaluations"))
     k = head.index("Kamiltonian")
     return [row("cold_start", name, under="Effective draws per 1000")[k] for name in ("eight schools", "funnel §")]
-
-
-def series() -> list[str]:
-    """Gaussian processes and the bare funnel behind black boxes, by budget."""
-    eight, sites, funnel = "GP, 8 series", "GP, 20 sites", "funnel, bare Potential"
-    which = [(eight, 3000), (eight, 1000), (sites, 3000), (sites, 1000), (funnel, 1000), (funnel, 3000), (funnel, 300)]
-    return [per_1000(*each) for each in which]

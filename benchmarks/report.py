@@ -39,11 +39,6 @@ def page(name: str, names: dict[str, Any]) -> str:
     return (RESULTS.parent / "pages" / f"{name}.txt").read_text("utf-8").format_map(names)
 
 
-def introduction(doc: str | None) -> str:
-    """What a benchmark's docstring says between its title and its commands, for its page."""
-    return (doc or "").split("\n\n    python")[0].split("\n", 2)[2]
-
-
 def subplots(*args, **options):
     """``plt.subplots``, on no display."""
     import matplotlib

@@ -77,12 +77,8 @@ def quantiles(name: str, at) -> np.ndarray:
 
 def truth(name: str) -> MarginalTruth:
     """Moments in closed form (or by quadrature), quantiles from exact draws; those are kept in a file."""
-
-    def make():
-        return {"quantiles": quantiles(name, (0.1, 0.25, 0.75, 0.9)).tolist()}
-
-    stored = cells.truth("cold_start", name, make)
-    target = TARGETS[name]
+    target, at = TARGETS[name], (0.1, 0.25, 0.75, 0.9)
+    stored = cells.truth("cold_start", name, lambda: {"quantiles": quantiles(name, at).tolist()})
     return MarginalTruth(target.mean, np.diag(target.cov), np.array(stored["quantiles"]))
 
 

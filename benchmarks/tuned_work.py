@@ -78,17 +78,13 @@ def page(cells: dict[Cell, dict]) -> str:
             runs = [m for c, m in sorted(cells.items()) if c[:2] == (step, plan)]
             if not runs:
                 continue
-
-            def side_by_side(shown, runs=runs):
-                return ", ".join(map(shown, runs))
-
             few, *_, many = sorted(c for r in runs for c in r["chosen"])
             rows.append([
                 step, plan.replace("tuned", "tuned from").replace("fixed ", "fixed, "),
                 f"{few}" if few == many else f"{few} to {many}",
-                side_by_side(lambda r: f"{r['noise_sd']:.2f}"), side_by_side(lambda r: f"{r['rhat']:.2f}"),
-                side_by_side(lambda r: f"{1000 * r['ess'] / r['calls']:.1f}"),
-                side_by_side(lambda r: f"{1e5 * r['ess'] / r['particles']:.1f}"),
+                ", ".join(f"{r['noise_sd']:.2f}" for r in runs), ", ".join(f"{r['rhat']:.2f}" for r in runs),
+                ", ".join(f"{1000 * r['ess'] / r['calls']:.1f}" for r in runs),
+                ", ".join(f"{1e5 * r['ess'] / r['particles']:.1f}" for r in runs),
             ])  # fmt: skip
     head = ["step", "particles", "chosen", "noise sd at the mean", "R-hat", "effective draws per 1000 evaluations",
             "per 100,000 particles"]  # fmt: skip

@@ -1,12 +1,6 @@
 """What ``pk.report`` says first, against known truths: over 200 runs of ``pk.sample``.
 
-Said: the first line says that the run is usable. True: no mode is without a third of its share, and every mean is
-within the bound that the line names. Good: the same within a fourth of a posterior sd, whatever was said. Kept: good,
-and said. Intervals: of how many it was said that 90 % intervals hold 85 to 95 %, and in how many every parameter's do.
-
-16 chains from starts 1.5 posterior sds wide, 1,000 to 3,000 evaluations in all, four seeds on which no threshold was
-chosen. Truths are those of 200,000 exact draws. Of t with 1.2 degrees of freedom, which has no sd, 1 / 1.35 of the
-quartiles' distance stands for it.
+16 chains from starts 1.5 posterior sds wide, 1,000 to 3,000 evaluations in all, four seeds.
 
     python -m benchmarks.verdicts           # an hour
 """
@@ -118,8 +112,8 @@ def page(cells: dict[Cell, dict]) -> str:
         kept = [r for r in good if r["said"]]
         rows.append((target, *map(len, (runs, said, true, good, kept, told, hold))))
     head = ["target", "runs", "said", "true", "good", "kept", "intervals said", "and true"]
-    text = report.introduction(__doc__)
-    return "\n\n".join(["# What the verdict says", text, report.table(head, rows)])
+    table = report.table(head, rows)
+    return report.page("verdicts", locals())
 
 
 if __name__ == "__main__":

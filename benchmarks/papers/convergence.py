@@ -135,10 +135,8 @@ def page(options) -> str:
     for i, (name, target) in enumerate(TARGETS.items()):
         found[name] = measure(target, SEED + i)
         print(table(*found[name][:3]), flush=True)
-    apart, tables = (
-        disagreement(),
-        "\n\n".join(f"## {name}, lengthscale {l:.1f}\n\n{table(*errors)}" for name, (*errors, l) in found.items()),
-    )
+    apart = disagreement()
+    tables = "\n\n".join(f"## {name}, lengthscale {l:.1f}\n\n{table(*rest)}" for name, (*rest, l) in found.items())
     return report.page("paper_convergence", globals() | locals())
 
 

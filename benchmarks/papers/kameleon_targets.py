@@ -4,9 +4,7 @@ B(0.03, 100), B(0.1, 100) and the flower F(10, 6, 6, 1) in 8 dimensions; isotrop
 with fixed and with learned scale (AM-FS, AM-LS) and KAMH-LS in the paper's settings and lengths: acceptance, effective
 draws, distance of the mean from the true one and deviation of the deciles' regions, these two by the number of draws.
 
-Two starts. *Exact*: from a draw of the target, with what the authors' scripts give to the samplers (the first
-coordinate's true variance to AM, a lengthscale of 5 or 10 to KAMH). *Cold*: from the origin, unit covariance, the
-median heuristic; beside them the package's present defaults.
+Two starts: exact, with what the authors' scripts give to the samplers, and cold, with the present defaults beside.
 
     python -m benchmarks.papers.kameleon_targets          # twenty minutes
 """

@@ -69,16 +69,14 @@ def draw_cost():
     y = np.array([7.0, 0.03 * (49.0 - 100.0)])
     xs, ys = np.meshgrid(np.linspace(-25, 25, 101), np.linspace(-10, 16, 81))
     grid = np.column_stack([xs.ravel(), ys.ravel()])
+    some = np.column_stack([axis[::8, ::8].ravel() for axis in (xs, ys)])
     figure, panels = report.subplots(1, 2, figsize=(12, 4.6), sharey=True)
     for panel in panels:
         b = weights(rng, len(points), nu)
         g = cost(grid, y, points, b, kernel, l).reshape(xs.shape)
         image = panel.contourf(xs, ys, g, 20, cmap="gray")
-        some = (slice(None, None, 8), slice(None, None, 8))
-        slopes = np.array(
-            [cost_gradient(x, y, points, b, kernel, l) for x in np.column_stack([xs[some].ravel(), ys[some].ravel()])]
-        )
-        panel.quiver(xs[some].ravel(), ys[some].ravel(), *(-slopes.T), color="C1", width=0.004)
+        slopes = np.array([cost_gradient(x, y, points, b, kernel, l) for x in some])
+        panel.quiver(*some.T, *(-slopes.T), color="C1", width=0.004)
         panel.plot(*points.T, "o", ms=3.5, color="C0", mec="white", mew=0.4, label="history z")
         panel.plot(*y, "*", ms=17, color="C3", mec="white", label="current point y")
         panel.set(xlim=(-25, 25), ylim=(-10, 16))

@@ -120,11 +120,8 @@ def page(options) -> str:
             cells = [f"{mean[k, i, j]:.2f} ± {error[k, i, j]:.2f}" for j in range(len(SIZES))]
             lines.append([f"KMC {kind}", dim, *cells])
     heads = [f"{name}: {what}" for name in ("HMC", "KAMH", *KINDS) for what in ("acceptance", "distance")]
-    fits, most, by_dimension = (
-        ", ".join(map(str, FITS.values())),
-        SIZES[-1],
-        report.table(["d", *heads], rivals, left=0),
-    )
+    fits, most = ", ".join(map(str, FITS.values())), SIZES[-1]
+    by_dimension = report.table(["d", *heads], rivals, left=0)
     by_both = report.table(["surrogate", "d", *(f"n = {n}" for n in SIZES)], lines)
     return report.page("paper_trajectories", globals() | locals())
 

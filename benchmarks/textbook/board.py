@@ -87,11 +87,8 @@ def tables(cells: dict[Cell, dict], dimensions: dict[str, int]) -> str:
 
 def page(cells: dict[Cell, dict]) -> str:
     named = {c.problem for c in cells}
-    dimensions = {m: len(reference(m).mean) for m in MODELS if m in named}
-    return (
-        "# Textbook models, from where pm.sample starts\n\n`python -m benchmarks.textbook`. Four chains a seed from "
-        f"the model's initial point + U(-1, 1) in unconstrained coordinates.\n\n{tables(cells, dimensions)}"
-    )
+    by_step = tables(cells, {m: len(reference(m).mean) for m in MODELS if m in named})
+    return report.page("textbook", locals())
 
 
 def _worst_rhat(runs):
