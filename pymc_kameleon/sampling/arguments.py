@@ -229,7 +229,12 @@ def starts_of(
     scale, draws = look_at_prior(model, step.vars, given[0])
     scale, draws = density.spread(scale), draws[np.isfinite(draws).all(axis=1)]
     if isinstance(initvals, (str, dict)) and initvals != "prior":
-        return initial, initial + jitter(scale) * rng.uniform(-1.0, 1.0, (chains, len(initial))), scale, draws
+        starts = initial + jitter(scale) * rng.uniform(-1.0, 1.0, (chains, len(initial)))
+        if initvals == "jitter" and isinstance(density, FactoredDensity):
+            # no look for other modes begins there: every second chain is one
+            for k, x in zip(range(1, chains, 2), rng.permutation(draws), strict=False):
+                starts[k] = density.enter(x)
+        return initial, starts, scale, draws
     if initvals == "prior":
         given = [_point(model, dict.fromkeys(model.free_RVs, "prior"), rng) for _ in range(chains)]
     return initial, np.array([density.enter(density.ravel(p)) for p in given]), scale, draws

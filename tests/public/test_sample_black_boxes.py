@@ -60,6 +60,15 @@ def test_it_learns_black_boxes_one_by_one_and_says_so(step, idata):
     assert "No climb has ended that could tell of other modes: none begins where black boxes are learned" in text
 
 
+def test_every_second_chain_begins_at_a_draw_of_the_prior(model, step):
+    """No look for other modes begins: around one point all of them would be in one of two mirrored modes."""
+    initial, starts, _, draws = arguments.starts_of(model, step, "jitter", 8, 1)
+    entered = [step.density.enter(x) for x in draws]
+    assert all(any(np.array_equal(x, y) for y in entered) for x in starts[1::2])
+    around = arguments.starts_of(model, step, {}, 8, 1)[1]  # where the user says
+    assert (np.abs(np.concatenate([around, starts[::2]]) - initial) <= 1.0).all()
+
+
 @pytest.mark.filterwarnings("ignore:Numba will use object mode:UserWarning")  # PyMC 6's default
 def test_every_evaluation_is_there_with_what_came_back(model, step, idata):
     """In the model's own coordinates, with its own log density."""
