@@ -189,7 +189,7 @@ def company() -> list[str]:
     found = []
     for budget in ("500", "1250"):
         rows = [r for r in table("hierarchical") if r[1:3] == [budget, "`pk.sample`"]]
-        ratio = [number(r[4]) / number(per_1000(r[0], int(budget))) for r in rows]
+        ratio = [number(r[4]) / number(per_1000((r[0], budget))[0]) for r in rows]
         mean = math.exp(sum(map(math.log, ratio)) / len(ratio))
         found += [digits(mean), f"{max(number(r[5]) for r in rows):.3f}"]
     return [said(len(rows)), *found]
