@@ -231,9 +231,11 @@ def starts_of(
     if isinstance(initvals, (str, dict)) and initvals != "prior":
         starts = initial + jitter(scale) * rng.uniform(-1.0, 1.0, (chains, len(initial)))
         if initvals == "jitter" and isinstance(density, FactoredDensity):
-            # no look for other modes begins there: every second chain is one
-            for k, x in zip(range(1, chains, 2), rng.permutation(draws), strict=False):
-                starts[k] = density.enter(x)
+            # No look for other modes begins there: every second chain is one. The even ones: none is a sentinel of
+            # samplers/pooled/tuning, which would stay where a vague prior has put it
+            far = (density.enter(x) for x in rng.permutation(draws))
+            for k, x in zip(range(0, chains, 2), filter(lambda x: np.isfinite(x).all(), far), strict=False):
+                starts[k] = x
         return initial, starts, scale, draws
     if initvals == "prior":
         given = [_point(model, dict.fromkeys(model.free_RVs, "prior"), rng) for _ in range(chains)]

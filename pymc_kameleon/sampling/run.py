@@ -119,7 +119,8 @@ def sample(
         Where the chains' climbs begin: around the model's initial point as in ``pm.sample`` (default), at draws from
         the prior, around one point given by the names of variables, or one point for every chain. What is left of the
         evaluations for looking at other modes looks from draws of the prior, whatever this is; where black boxes are
-        learned one by one nothing looks, and by default every second chain begins at a draw of the prior.
+        learned one by one nothing looks, and by default every second chain begins at a draw of the prior: a solver that
+        raises there ends the run (let it return NaN, or give ``initvals={}``, around the initial point).
     evaluations : InferenceData, DataTree, Dataset or (points, log densities), optional
         Points whose log density is known up to a constant: what an earlier ``pk.sample`` returned, or a table. Points
         are an array of shape (n, d) in the order of the value variables, or a dict of arrays by the names of the value

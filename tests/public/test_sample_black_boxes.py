@@ -4,6 +4,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pymc as pm
+import pytensor.tensor as pt
 import pytest
 from scipy.stats import norm
 
@@ -13,7 +14,7 @@ from pymc_kameleon.samplers.pooled.checks import audits
 from pymc_kameleon.sampling import arguments, workers
 from pymc_kameleon.steps.known_points import known_points
 from tests.public.test_sample import evaluated_here, fork, sample
-from tests.support.hierarchies import schools
+from tests.support.hierarchies import BlackBox, schools
 
 GROUPS = 2
 
@@ -64,9 +65,20 @@ def test_every_second_chain_begins_at_a_draw_of_the_prior(model, step):
     """No look for other modes begins: around one point all of them would be in one of two mirrored modes."""
     initial, starts, _, draws = arguments.starts_of(model, step, "jitter", 8, 1)
     entered = [step.density.enter(x) for x in draws]
-    assert all(any(np.array_equal(x, y) for y in entered) for x in starts[1::2])
+    assert all(any(np.array_equal(x, y) for y in entered) for x in starts[::2])
     around = arguments.starts_of(model, step, {}, 8, 1)[1]  # where the user says
-    assert (np.abs(np.concatenate([around, starts[::2]]) - initial) <= 1.0).all()
+    assert (np.abs(np.concatenate([around, starts[1::2]]) - initial) <= 1.0).all()
+
+
+def test_without_a_prior_to_draw_from_all_begin_around_one_point():
+    with pm.Model() as model:
+        x = pm.Flat("x", shape=2)
+        pm.Normal("y", BlackBox(lambda x: np.exp(x[:1] - x[1]), pt.dvector)(x), 0.5, observed=[1.0])
+    step = pk.KamiltonianStep(model=model)
+    assert step.by_factors
+    initial, starts, _, draws = arguments.starts_of(model, step, "jitter", 8, 1)
+    assert len(draws) == 0
+    assert (np.abs(starts - initial) <= 1.0).all()
 
 
 @pytest.mark.filterwarnings("ignore:Numba will use object mode:UserWarning")  # PyMC 6's default
