@@ -1,4 +1,4 @@
-"""What PyMC takes out of a step and puts back into one: everything mutable, for a step of the same kind and options."""
+"""What PyMC takes out of a step by .base and puts back: everything mutable; and the check that it is this step's."""
 
 from dataclasses import field
 from operator import attrgetter

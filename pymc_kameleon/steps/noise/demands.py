@@ -1,4 +1,4 @@
-"""What a noisy log density asks of a step: random streams of its own, and standard normals that it owns and renews."""
+"""What a noisy log density asks of a step: random streams, and normals that it owns and renews, whole or by blocks."""
 
 import math
 from collections.abc import Iterable
