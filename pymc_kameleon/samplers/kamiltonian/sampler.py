@@ -40,7 +40,8 @@ class Carry(NamedTuple):
 class SurrogateSampler(Sampler):
     """A mixture of a surrogate's kernel and a random walk.
 
-    Its state has ``mixture``, ``current`` and ``share`` at least.
+    Its state has ``mixture``, ``current``, ``share``, ``fit``, ``quality`` and ``learning`` (None once frozen) at least;
+    ``step_size`` and ``surrogate`` of the statistics are the subclass's to add.
     """
 
     statistics: ClassVar[dict] = {
