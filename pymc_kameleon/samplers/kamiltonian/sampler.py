@@ -40,7 +40,7 @@ class Carry(NamedTuple):
 class SurrogateSampler(Sampler):
     """A mixture of a surrogate's kernel and a random walk.
 
-    Its state has ``mixture``, ``current``, ``share``, ``fit``, ``quality`` and ``learning`` (None once frozen) at least;
+    Its state has ``mixture``, ``current``, ``share``, ``fit``, ``quality`` and ``learning`` (None once frozen);
     ``step_size`` and ``surrogate`` of the statistics are the subclass's to add.
     """
 
