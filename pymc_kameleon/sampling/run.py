@@ -135,7 +135,8 @@ def sample(
         ``draws`` or ``target_ess``, which makes a finished run longer; it was tuned as it was. One of its points is
         evaluated again, to see whether the model is the same.
     timeout : float, optional
-        Seconds for an evaluation by an ``executor``. It is submitted once more, then ``TimeoutError`` is raised.
+        Seconds for an evaluation by an ``executor``, a worker's first included, for which it compiles the model. What
+        is not there by then is submitted once more, then ``TimeoutError`` is raised.
     discard_tuned_samples : bool
         False keeps the tuning draws, in ``warmup_posterior``.
     progressbar : bool

@@ -169,7 +169,8 @@ class Elsewhere:
     executor : Executor, distributed.Client, or a callable that makes one
         With a callable, an executor whose worker died is made anew.
     timeout : float, optional
-        Seconds after which a part of a round is submitted a second time, and after which that is given up.
+        Seconds for each point of a part of a round: where none has come back for so long, what lacks is submitted a
+        second time, and then given up.
 
     Attributes
     ----------
@@ -239,6 +240,7 @@ class Elsewhere:
         ended: queue.SimpleQueue[Future] = queue.SimpleQueue()
         found: list[Any] = [None] * len(parts)
         waiting: dict[Future, int] = {}
+        patience = self.timeout and self.timeout * max(len(points[part]) for part in parts)
 
         def wait(future, k):
             waiting[future] = k
@@ -249,7 +251,7 @@ class Elsewhere:
         late = False
         while any(values is None for values in found):
             try:
-                future = ended.get(timeout=self.timeout)
+                future = ended.get(timeout=patience)
             except queue.Empty:
                 lacking = [k for k, values in enumerate(found) if values is None]
                 if late:

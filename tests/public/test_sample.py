@@ -246,6 +246,16 @@ def test_what_comes_after_all_is_taken():
         assert time.monotonic() - begin < 1.0
 
 
+def test_a_worker_has_that_long_for_each_of_its_points():
+    class Steady(Box):
+        def __call__(self, x):
+            time.sleep(0.15)
+            return super().__call__(x)
+
+    with ThreadPoolExecutor(1) as executor:
+        assert workers.Elsewhere(Steady(), None, executor, timeout=0.25)(POINTS[:4], 0) == VALUES[:4]
+
+
 def test_twice_is_a_timeout_and_not_a_zero():
     class Slow(Box):
         def __call__(self, x):
