@@ -208,7 +208,8 @@ def load(path: str | PathLike[str]) -> Evaluations:
     Returns
     -------
     Evaluations
-        Points (n, d), unconstrained, and their log densities (n,), in the order in which they were evaluated.
+        Points (n, d), unconstrained, and their log densities (n,), in the order in which they were evaluated. Of a run
+        that learned black boxes one by one the points are in its non-centred coordinates, for another such run.
 
     Raises
     ------

@@ -106,7 +106,8 @@ def sample(
         Stop when the least bulk effective sample size of all chains together is so large, and R-hat below 1.03 (the
         nested one where chains are in groups of four or more). Looked at after every tenth draw.
     max_evaluations : int, optional
-        Of the log density, in all: starts, tuning and draws. Never exceeded.
+        Of the log density, in all: starts, tuning and draws. Never exceeded. Not counted: one for each unknown where
+        one Op serves all groups, one when a checkpoint is gone on with, one for a batch, and what is submitted again.
     pools : int
         Into how many parts the chains are divided, of two chains or more, which learn apart and share nothing: what one
         pool does not know another may, and then they disagree, as chains that share a surrogate cannot.
@@ -121,8 +122,9 @@ def sample(
         evaluations for looking at other modes looks from draws of the prior, whatever this is; where black boxes are
         learned one by one nothing looks, and by default every second chain begins at a draw of the prior: a solver that
         raises there ends the run (let it return NaN, or give ``initvals={}``, around the initial point).
-    evaluations : InferenceData, DataTree, Dataset or (points, log densities), optional
-        Points whose log density is known up to a constant: what an earlier ``pk.sample`` returned, or a table. Points
+    evaluations : InferenceData, DataTree, Dataset, Evaluations or (points, log densities), optional
+        Points whose log density is known up to a constant: what an earlier ``pk.sample`` returned or
+        ``checkpoint.load`` reads, or a table. Refused with ``pools``; not compared under noise. Points
         are an array of shape (n, d) in the order of the value variables, or a dict of arrays by the names of the value
         variables (unconstrained) or of the model's variables; the log densities, (n,), are with respect to those. The
         chains begin at some of them, which are evaluated again: a difference that is not a constant is refused. Where

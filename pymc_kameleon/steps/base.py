@@ -92,7 +92,7 @@ class KernelStep(BlockedStep):
         :mod:`pymc_kameleon.samplers.arrival.phase`; at most 60 d + 300 + 2 d^2, and 0.4 ``tune`` where that is given. A
         chain that is at the model's initial point first jumps to an over-dispersed start of its own, so that R-hat can
         tell whether chains from different starts agree. Default True, False with ``preset="paper"``. Only the jump
-        where the log density is noisy or other steps move variables of the model.
+        where the log density is noisy, black boxes are learned one by one or other steps move variables of the model.
     learning_draws : int, optional
         Learn from so many tuning draws, at least 1, and be frozen from then on, however long tuning goes on: what the
         step keeps of them, some 8 d + 250 bytes a draw, is bounded, and given back then. A step that takes ``tune=``

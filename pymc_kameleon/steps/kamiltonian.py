@@ -54,9 +54,9 @@ class KamiltonianStep(KernelStep):
         difference is not a constant (not under noise); the chain goes on from one of them. Tuning of some 100 draws is
         then enough to judge the surrogate. Default: none.
     learn : {"auto", "all"}
-        "values" only. "auto" (default): where the model has black boxes that each depend on a few of the unknowns,
-        learn those, one by one, and take the rest from the model's graph; see docs/hierarchical.md. "all": the log
-        density as a whole, as where there is no such structure.
+        "values" only. "auto" (default): where the model has black boxes of up to 20 inputs, other than one log
+        likelihood of most of the unknowns, learn those, one by one, and take the rest from the model's graph; see
+        docs/hierarchical.md. "all": the log density as a whole, as where there is no such structure.
     preset : {None, "paper"}
         "paper", with "lite" and "finite": one lengthscale, no base density, the parameters' own units, leapfrog steps
         of U[0.01, 0.1] (1 to 10 of them and 1000 points with "lite"; 10 to 100, 2000 points, 2000 features and the

@@ -89,7 +89,7 @@ class KameleonStep(KernelStep):
     moves are this package's; ``preset="paper"`` is without them.
 
     Statistics of every draw: ``accept``, ``accepted``, ``scaling`` (nu), ``lp``, ``nonfinite``, ``move`` ("local",
-    "global", "autoregressive", "screened" or "coordinate"), ``n_history``, ``lengthscale``, ``gamma`` (zero before the
+    "global" and others: docs/statistics.md), ``n_history``, ``lengthscale``, ``gamma`` (zero before the
     first local move).
 
     Examples
@@ -200,7 +200,7 @@ class GaussianMixtureStep(KernelStep):
 
     Statistics of every draw: ``accept``, ``accepted``, ``scaling`` (of the global move), ``local_scale``,
     ``auxiliary_scale``, ``n_components``, ``lp``, ``nonfinite``, ``move`` ("global", "local", "auxiliary",
-    "independence" or "coordinate").
+    "independence" and others: docs/statistics.md).
 
     Examples
     --------

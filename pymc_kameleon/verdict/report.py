@@ -24,15 +24,16 @@ NO_CLIMB_OF_BOXES = (
 
 
 def report(idata: Any, model: Any = None) -> str:
-    """Say in plain sentences whether the draws of :func:`pymc_kameleon.sample` can be used, and why.
+    """Say in plain sentences whether the draws of ``pk.sample`` or ``pm.sample`` can be used, and why.
 
     Parameters
     ----------
     idata : InferenceData or DataTree
         What ``pk.sample`` or ``pm.sample`` returned.
     model : pymc.Model, optional
-        Whose draws these are: where its priors end, draws may, and by its unknowns it says how long to tune (without
-        it by all variables, deterministics included). ``pk.sample`` has stored what it takes.
+        Whose draws these are: where its priors end, draws may, which of its factors are estimates, and by its unknowns
+        it says how long to tune (without it by all variables, deterministics included). ``pk.sample`` has stored what
+        it takes.
 
     Returns
     -------
