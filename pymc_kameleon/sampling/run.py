@@ -107,7 +107,7 @@ def sample(
         nested one where chains are in groups of four or more). Looked at after every tenth draw.
     max_evaluations : int, optional
         Of the log density, in all: starts, tuning and draws. Never exceeded. Not counted: one for each unknown where
-        one Op serves all groups, one when a checkpoint is gone on with, one for a batch, and what is submitted again.
+        one Op serves all groups, one when a checkpoint is resumed, one for a batch, and what is submitted again.
     pools : int
         Into how many parts the chains are divided, of two chains or more, which learn apart and share nothing: what one
         pool does not know another may, and then they disagree, as chains that share a surrogate cannot.

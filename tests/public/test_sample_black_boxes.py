@@ -70,6 +70,19 @@ def test_every_second_chain_begins_at_a_draw_of_the_prior(model, step):
     assert (np.abs(np.concatenate([around, starts[1::2]]) - initial) <= 1.0).all()
 
 
+def test_no_chain_begins_at_a_draw_that_overflows(model, step, monkeypatch):
+    enter, calls = step.density.enter, []
+
+    def overflows(x):
+        calls.append(x)
+        return enter(x) if len(calls) % 2 else np.full(len(x), np.inf)  # the first is the initial point
+
+    monkeypatch.setattr(step.density, "enter", overflows)
+    starts = arguments.starts_of(model, step, "jitter", 8, 1)[1]
+    assert np.isfinite(starts).all()
+    assert len(calls) > 4
+
+
 def test_without_a_prior_to_draw_from_all_begin_around_one_point():
     with pm.Model() as model:
         x = pm.Flat("x", shape=2)
