@@ -84,7 +84,7 @@ class Driver:
             chosen = {"vars": ours} if ours else {}
             self.step: Any = self.entry.step(**chosen, **basics.nested(self.entry.step, self.entry.options))
             if wrong:
-                self.step.sampler = self.step.life.sampler = WithoutRatio(self.step.sampler)
+                self.step.sampler = WithoutRatio(self.step.sampler)
             if ours:
                 rest = [v for v in problem.model.free_RVs if v not in ours]
                 self.step = CompoundStep([self.step, pm.NUTS(rest)])

@@ -287,7 +287,8 @@ def _run(
             if run.nowhere:
                 raise told.nowhere(step.model, step.density, run.initial)
             judged = convergence.Judgement()
-            if len(run.rows) > rows and len(run.rows) % convergence.EVERY == 0:
+            looked_at = target_ess is not None or not progress.bar.disable  # a judgement takes as long as some rounds
+            if looked_at and len(run.rows) > rows and len(run.rows) % convergence.EVERY == 0:
                 judged = convergence.judge(posterior(run), run.groups)
                 if target_ess is not None and convergence.is_enough(judged, target_ess):
                     run.stopped = "target"

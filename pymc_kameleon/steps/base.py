@@ -195,11 +195,12 @@ class KernelStep(BlockedStep):
         if dim == 0:
             raise ValueError(advice.nothing_to_sample(type(self).__name__, self.shapes))
         # Options are wrong now or never, and a large model takes long to compile.
-        self.sampler = build(self.algorithm, self._options, self._screen, self._schedule)
+        sampler = build(self.algorithm, self._options, self._screen, self._schedule)
         say_compilation()
-        self.sampler.init(np.random.default_rng(0), np.zeros(dim))
+        sampler.init(np.random.default_rng(0), np.zeros(dim))
         owns_auxiliary = correlation is not None or refresh_blocks is not None
         self.density: LogDensity = self._compile(model, point, compile_kwargs, owns_auxiliary)
+        self.life = Life(self._sampler_of(self.density, sampler), self.density, rng)
         self._starts = Starts(model, self.vars, point, self.density)
         self._names = {n: f"{self.name}_{shown}" for n, shown in NUTS_HAS.items() if self.density.has_others}
         declared = self._declared() | ({"noise_sd": FLOAT} if self.density.noisy else {})
@@ -210,7 +211,6 @@ class KernelStep(BlockedStep):
         with suppress(TypeError):  # a generator that cannot spawn; a chain brings one that can
             seed_streams(self.density.noise_cells(), rng)
         self._idle = [None]  # empty while a draw is made
-        self.life = Life(self.sampler, self.density, rng)
         self.watch = self.watches(self)
         self.reset_tuning()
 
@@ -221,6 +221,10 @@ class KernelStep(BlockedStep):
             if moved is not None:
                 return moved
         return LogDensity(model, self.vars, point, compile_kwargs, owns_auxiliary)
+
+    def _sampler_of(self, density, sampler):
+        """The algorithm as ``density`` needs it."""
+        return sampler
 
     def check_model(self) -> None:
         """Refuse to sample if the model has other factors than when the step was built."""
@@ -271,6 +275,7 @@ class KernelStep(BlockedStep):
         return described({**self.algorithm.defaults(), **self._options, **common})
 
     rng = _passed_on("life.rng", "The chain's generator.")
+    sampler = _passed_on("life.sampler", "The algorithm, with its options.")
     tuning_draws = property(attrgetter("life.state.tuning_draws"), doc="So far in this chain.")
     algorithm_state = property(attrgetter("life.state.own"), doc="The algorithm's own state.")
     position = property(

@@ -187,7 +187,6 @@ class KamiltonianStep(KernelStep):
 
     def _compile(self, model, point, compile_kwargs, owns_auxiliary):
         """The log density; cut at its black boxes, where that pays and no option is for learning the whole."""
-        density = None
         if self.variant == "values" and self._learn == "auto":
             reason = self._why_whole(owns_auxiliary)
             if reason and self._expensive:
@@ -199,10 +198,14 @@ class KamiltonianStep(KernelStep):
                     model, self.vars, point, compile_kwargs, expensive=self._expensive,
                     noncentred=self._parametrization == "auto",
                 )  # fmt: skip
-        if density is None:
-            return super()._compile(model, point, compile_kwargs, owns_auxiliary)
-        self.sampler = FactoredKamiltonian(known=density.parts_known, tune=self.declared_tune)
-        return density
+                if density is not None:
+                    return density
+        return super()._compile(model, point, compile_kwargs, owns_auxiliary)
+
+    def _sampler_of(self, density, sampler):
+        if not self.by_factors:
+            return sampler
+        return FactoredKamiltonian(known=density.parts_known, tune=self.declared_tune)
 
     def _why_whole(self, owns_auxiliary):
         """Which option is for learning the log density as a whole; empty if none is."""
