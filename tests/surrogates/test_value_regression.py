@@ -334,6 +334,18 @@ def test_in_many_dimensions_the_monomials_that_matter_are_found_and_kept():
     assert not matter <= chosen_monomials(regression.share_columns(noise, True))
 
 
+def test_monomials_that_are_mostly_lower_ones_are_found_among_hundreds():
+    # a quarter of the points far out, as rejected proposals are: most of x_0^3 is x_0 there, most of x_0^4 is x_0^2
+    rng = np.random.default_rng(2)
+    x = rng.standard_normal((1000, 20)) * np.repeat([1.0, 3.0], [750, 250])[:, None]
+    x[:, 0] *= 10.0
+    x[:, 1] += 0.03 * (x[:, 0] ** 2 - 100.0)
+    y = -0.005 * x[:, 0] ** 2 - 0.5 * (x[:, 1] - 0.03 * (x[:, 0] ** 2 - 100.0)) ** 2 - 0.5 * np.square(x[:, 2:]).sum(axis=1)
+    fit = regression.fit(rng, x, y, x[:750], y[:750])
+    assert fit.family == "polynomial"
+    assert fit.error < 1e-3
+
+
 def test_held_out_points_have_no_say_in_which_monomials_are_tried():
     x, y = banana_in_twenty_dimensions(800)
     data = regression.prepare(np.random.default_rng(1), x, y, y, x, y, 0.3, 0.15)
