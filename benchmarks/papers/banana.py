@@ -11,14 +11,13 @@ import math
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import types
-from numba.extending import overload
 
 from benchmarks import report
 from benchmarks.basics import bulk_ess, estimate, generators
 from benchmarks.cells import Benchmark, Cell
 from benchmarks.core import run_chain
 from benchmarks.measures import DECILES
+from pymc_kameleon.numerics.compiled import njit
 from pymc_kameleon.samplers.adaptive_metropolis import AdaptiveMetropolis
 from pymc_kameleon.samplers.kameleon.full import Kameleon
 from pymc_kameleon.samplers.kamiltonian.scores.estimators import FiniteKamiltonian, LiteKamiltonian
@@ -44,29 +43,18 @@ class ExactBanana(NamedTuple):
     factor: np.ndarray
 
 
-def _value(z, surrogate):
-    b, v, centre, factor = surrogate
-    x = centre + factor @ z
-    bend = x[1] - b * (x[0] * x[0] - v)
-    return -0.5 * (x[0] * x[0] / v + bend * bend + np.sum(x[2:] ** 2))
-
-
-def _gradient(z, surrogate):
+@njit()
+def _exact(z, surrogate):
     b, v, centre, factor = surrogate
     x = centre + factor @ z
     bend = x[1] - b * (x[0] * x[0] - v)
     slope = -x
     slope[0] = -x[0] / v + 2.0 * b * x[0] * bend
     slope[1] = -bend
-    return factor.T @ slope
+    return -0.5 * (x[0] * x[0] / v + bend * bend + np.sum(x[2:] ** 2)), factor.T @ slope
 
 
-def _is_exact(surrogate):
-    return isinstance(surrogate, types.NamedTuple) and surrogate.instance_class is ExactBanana
-
-
-overload(score_matching.value)(lambda z, surrogate: _value if _is_exact(surrogate) else None)
-overload(score_matching.gradient)(lambda z, surrogate: _gradient if _is_exact(surrogate) else None)
+score_matching.implement(ExactBanana, _exact)
 
 
 class Given:

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -132,48 +133,29 @@ def proposals(
 
 def kernels_of(sampler: Any, state: Any) -> list[Kernel]:
     """A sampler's local proposal, if it has learned one, and its global one."""
-    if isinstance(sampler, LocalMoves):
-        local = [] if state.model is None else [_of_local(sampler, state)]
-    elif isinstance(sampler, GaussianMixture):
-        local = [] if state.surrogate is None else [_of_mixture(state)]
-    else:
-        log_scale = state.log_scale if isinstance(sampler, AdaptiveMetropolis) else state.log_size
-        return [_global(state.factor, log_scale)]
-    return [*local, _global(state.walk.factor, state.walk.log_scale)]
+    walk = getattr(state, "walk", state)
+    log_scale = walk.log_size if isinstance(sampler, (GaussianAdaptation, CMA)) else walk.log_scale
+    covariance = math.exp(2.0 * log_scale) * walk.factor @ walk.factor.T
+    everywhere = Kernel("global move", lambda x: covariance)
+    if getattr(state, "model", None) is None and getattr(state, "surrogate", None) is None:
+        return [everywhere]
+    return [Kernel("local move", partial(_local, sampler, state)), everywhere]
 
 
-def _global(factor: np.ndarray, log_scale: float) -> Kernel:
-    covariance = math.exp(2.0 * log_scale) * factor @ factor.T
-    return Kernel("global move", lambda x: covariance)
-
-
-def _of_local(sampler: LocalMoves, state: Any) -> Kernel:
-    def spread(z: np.ndarray) -> np.ndarray:
-        found = sampler.covariance(state.model, z)
-        if not isinstance(sampler, PCAKameleon):
-            return math.exp(2.0 * state.log_scale) * found
+def _local(sampler: Any, state: Any, x: np.ndarray) -> np.ndarray:
+    """F (gamma^2 I + S(y)) F', S what was learned, in the parameters' coordinates, x = centre + F y."""
+    y = solve_lower(state.factor, x - state.centre)
+    if isinstance(sampler, GaussianMixture):
+        gamma, lower = 0.5 * math.exp(state.walk.log_scale), local_moment(y, state.surrogate)
+        found = math.exp(2.0 * state.log_scale) * (lower + np.tril(lower, -1).T)
+    elif isinstance(sampler, PCAKameleon):
+        gamma, rows = sampler.local_gamma(state), sampler.covariance(state.model, y)
         weights = state.model.weights * np.exp(2.0 * state.model.log_scales)
-        return (found.T * weights) @ found  # rows g_j, each with a weight and a scale of its own
-
-    return _about(state, sampler.local_gamma(state), spread)
-
-
-def _of_mixture(state: Any) -> Kernel:
-    def spread(z: np.ndarray) -> np.ndarray:
-        lower = local_moment(z, state.surrogate)
-        return math.exp(2.0 * state.log_scale) * (lower + np.tril(lower, -1).T)
-
-    return _about(state, 0.5 * math.exp(state.walk.log_scale), spread)
-
-
-def _about(state: Any, gamma: float, spread: Callable[[np.ndarray], np.ndarray]) -> Kernel:
-    """F (gamma^2 I + spread(y)) F' in the parameters' coordinates, x = centre + F y."""
-
-    def covariance(x: np.ndarray) -> np.ndarray:
-        found = spread(solve_lower(state.factor, x - state.centre))
-        return state.factor @ (gamma**2 * np.eye(len(x)) + found) @ state.factor.T
-
-    return Kernel("local move", covariance)
+        found = (rows.T * weights) @ rows  # g_j, each with a weight and a scale of its own
+    else:
+        gamma = sampler.local_gamma(state)
+        found = math.exp(2.0 * state.log_scale) * sampler.covariance(state.model, y)
+    return state.factor @ (gamma**2 * np.eye(len(x)) + found) @ state.factor.T
 
 
 def _random_walk(step: Any) -> tuple[Any, Any]:

@@ -21,12 +21,12 @@ import pytest
 
 import pymc_kameleon as pk
 from pymc_kameleon import checkpoint
-from pymc_kameleon.samplers import chain
 from pymc_kameleon.samplers.adaptive_metropolis import AdaptiveMetropolis
 from pymc_kameleon.samplers.kameleon.fast import FastKameleon
 from pymc_kameleon.samplers.kamiltonian.values.sampler import ValueKamiltonian
 from tests.samplers.test_seam import SAMPLERS
 from tests.step_tester import BlackBox, begin, drive, sample
+from tests.support import runs
 
 PAGE = Path(__file__).parents[1].parent / "docs" / "faults.md"
 QUICK = {"mode": "FAST_COMPILE"}
@@ -57,7 +57,7 @@ def every_sampler(log_density, d, tune=400, n=200):
     """The sampler's name, and draws of it."""
     for name, sampler in SAMPLERS.items():
         with np.errstate(all="ignore"):
-            yield name, chain.run(np.random.default_rng(1), sampler, log_density, np.zeros(d), tune=tune, n=n).draws
+            yield name, runs.run(np.random.default_rng(1), sampler, log_density, np.zeros(d), tune=tune, n=n).draws
 
 
 def identical_points(folder):
@@ -73,7 +73,7 @@ def right_scales(log_density, d, folder):
 def many_dimensions(folder):
     d = 300
     for sampler in (AdaptiveMetropolis(), FastKameleon(n_features=20), ValueKamiltonian()):
-        draws = chain.run(np.random.default_rng(1), sampler, normal(np.ones(d)), np.zeros(d), tune=300, n=100).draws
+        draws = runs.run(np.random.default_rng(1), sampler, normal(np.ones(d)), np.zeros(d), tune=300, n=100).draws
         assert np.isfinite(draws).all()
         assert len(np.unique(draws[:, 0])) > 5
 
@@ -114,7 +114,7 @@ def lost_definiteness(folder):
     rng, x = np.random.default_rng(0), np.zeros(3)
     state = sampler.init(rng, x)
     flat = lambda x: -0.5 * float(x[:2] @ x[:2]) if x[2] == 0.0 else -math.inf  # noqa: E731
-    draws = chain.run(rng, sampler, flat, x, tune=600, n=50).draws
+    draws = runs.run(rng, sampler, flat, x, tune=600, n=50).draws
     assert np.isfinite(draws).all()
     assert (draws[:, 2] == 0.0).all()
     assert np.isfinite(sampler.freeze(state).factor).all()

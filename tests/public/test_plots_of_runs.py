@@ -11,7 +11,6 @@ from pymc_kameleon.plots.adaptation_curves import running_mean
 from pymc_kameleon.plots.panels import COLOURS
 from pymc_kameleon.plots.proposal_ellipses import kernels_of, outline
 from pymc_kameleon.samplers.adaptive_metropolis import AdaptiveMetropolis
-from pymc_kameleon.samplers.chain import run
 from pymc_kameleon.samplers.gaussian_mixture.sampler import GaussianMixture
 from pymc_kameleon.samplers.kameleon.fast import FastKameleon
 from pymc_kameleon.samplers.kameleon.full import Kameleon
@@ -23,6 +22,7 @@ from pymc_kameleon.targets import Banana
 from tests.public.conftest import QUICK, gaussian
 from tests.public.test_plots import lines
 from tests.step_tester import sample
+from tests.support.runs import run
 
 BANANA = Banana(b=0.1, v=9.0, dim=2)
 

@@ -21,6 +21,7 @@ from pymc_kameleon.samplers.pooled.plan import Plan
 from pymc_kameleon.samplers.pooled.pools import Pools
 from pymc_kameleon.samplers.seam import Known, Point
 from tests.samplers.test_seam import SAMPLERS
+from tests.support import runs
 from tests.support.hierarchies import Toy
 
 TUNE = 200
@@ -60,7 +61,7 @@ def chain_of(sampler, log_density, seed):
     rng = np.random.default_rng(seed)
     x = rng.standard_normal(2) * rng.choice([1.0, 5.0])
     if np.isfinite(log_density(x)):
-        run = chain.run(rng, sampler, log_density, x, tune=TUNE, n=10)
+        run = runs.run(rng, sampler, log_density, x, tune=TUNE, n=10)
         assert np.isfinite(run.draws).all()
 
 
@@ -84,7 +85,7 @@ def arrival_and_walk(log_density, seed):
     assert state.factor is None or (np.isfinite(state.factor).all() and (np.diag(state.factor) > 0).all())
     sampler, point = ValueKamiltonian(tune=TUNE), Point(state.position, state.log_density)
     own = sampler.place(sampler.init(rng, state.position, Known(100, **state.learned())), point)
-    for draw in chain.draws(rng, sampler, log_density, point, own, 100, tuning=True):
+    for draw in runs.draws(rng, sampler, log_density, point, own, 100, tuning=True):
         point, own = draw.point, draw.state
     assert np.isfinite(point.position).all()
     chain.freeze(sampler, point, own)
@@ -105,7 +106,7 @@ def one_by_one(log_density, seed):
     toy, rng = Boxes(log_density), np.random.default_rng(seed)
     x = rng.standard_normal(4)
     if np.isfinite(toy(x)):
-        run = chain.run(rng, FactoredKamiltonian(known=toy, tune=TUNE), toy, x, tune=TUNE, n=10)
+        run = runs.run(rng, FactoredKamiltonian(known=toy, tune=TUNE), toy, x, tune=TUNE, n=10)
         assert np.isfinite(run.draws).all()
 
 

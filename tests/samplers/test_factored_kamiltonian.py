@@ -10,7 +10,6 @@ import pytest
 
 from pymc_kameleon.numerics import evaluations
 from pymc_kameleon.numerics.step_size import varied
-from pymc_kameleon.samplers import chain
 from pymc_kameleon.samplers.kamiltonian import trust
 from pymc_kameleon.samplers.kamiltonian.factors import climb
 from pymc_kameleon.samplers.kamiltonian.factors import learning as learn
@@ -23,6 +22,7 @@ from pymc_kameleon.surrogates.factors.layout import Layout
 from pymc_kameleon.surrogates.factors.one_factor import CANDIDATES, size, within
 from pymc_kameleon.surrogates.factors.regression import Sample, fit
 from pymc_kameleon.surrogates.factors.splines import Spline, assemble, columns, nested
+from tests.support import runs
 from tests.support.chains import Held, run_transitions, two_sample_z
 from tests.support.hierarchies import CompiledToy, Toy, known_of_toy
 
@@ -384,7 +384,7 @@ def test_u_and_v_are_each_others_inverses(centring):
 def cold_chain(seed, tune, draws):
     toy, rng = compiled_toy(), np.random.default_rng(seed)
     sampler = FactoredKamiltonian(known=toy, tune=tune)
-    found = chain.run(rng, sampler, toy, rng.uniform(-2.0, 2.0, 4), tune=tune, n=draws)
+    found = runs.run(rng, sampler, toy, rng.uniform(-2.0, 2.0, 4), tune=tune, n=draws)
     return sampler, found.state, found.draws
 
 
@@ -471,7 +471,7 @@ def test_after_a_peak_every_fit_is_careful(monkeypatch):
 def ended(start, tune, seed):
     """The quality of a chain whose climb ends after one round, wherever it is."""
     toy, rng = compiled_toy(), np.random.default_rng(seed)
-    return chain.run(rng, FactoredKamiltonian(known=toy), toy, start, tune=tune, n=1).state.quality
+    return runs.run(rng, FactoredKamiltonian(known=toy), toy, start, tune=tune, n=1).state.quality
 
 
 @pytest.fixture

@@ -3,13 +3,13 @@
 import numpy as np
 import pytest
 
-from pymc_kameleon.samplers import chain
 from pymc_kameleon.samplers.kamiltonian.values.sampler import ValueKamiltonian
 from pymc_kameleon.surrogates import transitions as surrogate_dynamics
 from pymc_kameleon.surrogates.values import features as value_features
 from pymc_kameleon.surrogates.values import regression as value_regression
 from pymc_kameleon.surrogates.values.features import quadratic_size
 from tests.quadratics import CLOUDS, RATIOS, cloud, normal
+from tests.support import runs
 
 LEARNED = 1e-3  # nats: fresh residual sd
 
@@ -88,7 +88,7 @@ def test_it_stays_learned_as_a_chain_goes_on(ratio, seed):
     d, rng = 12, np.random.default_rng(seed)
     log_density, place, _ = normal(rng, d, ratio)
     start = place(rng.uniform(-2.0, 2.0, d))
-    found = chain.run(rng, ValueKamiltonian(tune=2000), log_density, start, tune=2000, n=1000)
+    found = runs.run(rng, ValueKamiltonian(tune=2000), log_density, start, tune=2000, n=1000)
     assert found.state.fit.family == "quadratic"
     assert found.state.quality.residual_sd < LEARNED
     centre = place(np.zeros((1, d)))

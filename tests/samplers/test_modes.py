@@ -9,7 +9,6 @@ import pytensor.tensor as pt
 import pytest
 
 import pymc_kameleon as pk
-from pymc_kameleon.samplers import chain
 from pymc_kameleon.samplers.kamiltonian.trust import Mixture
 from pymc_kameleon.samplers.modes import catalogue as geometry
 from pymc_kameleon.samplers.modes import detection, saddle
@@ -21,6 +20,7 @@ from pymc_kameleon.samplers.seam import Point
 from pymc_kameleon.surrogates.values import features
 from pymc_kameleon.targets import Banana
 from tests.samplers.test_value_kamiltonian import EVERY_ARM, bad_surrogate, draw_skewed, frozen_state, skewed
+from tests.support import runs
 from tests.support.chains import largest_change
 from tests.support.pooled import finished, plan_of
 
@@ -104,7 +104,7 @@ def ends_after(n, rounds=5, sampler=across.SAMPLER):
     for i, (x, rng) in enumerate(zip(starts(n), np.random.default_rng(4).spawn(n), strict=True)):
         point = Point(x, target(x))
         state = across.frozen(found, modes, point)
-        for draw in chain.draws(rng, sampler, target, point, state, rounds):
+        for draw in runs.draws(rng, sampler, target, point, state, rounds):
             moves.append((draw.proposal.move, draw.accepted))
             astray += draw.state.mode != geometry.mode_of(found, draw.point.position)
         ends[i] = draw.point.position

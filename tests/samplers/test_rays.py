@@ -5,10 +5,10 @@ import math
 import numpy as np
 import pytest
 
-from pymc_kameleon.samplers import chain
 from pymc_kameleon.samplers.kamiltonian.values import rays
 from pymc_kameleon.samplers.kamiltonian.values.sampler import ValueKamiltonian
 from pymc_kameleon.samplers.seam import acceptance_probability
+from tests.support import runs
 from tests.support.chains import two_sample_z
 
 CENTRE = np.array([0.3, -0.5, 1.0])  # not the target's
@@ -58,7 +58,7 @@ def test_only_heavy_tails_ask_for_them(d):
 @pytest.mark.parametrize(("df", "expected"), [(1.2, rays.SHARE), (50.0, 0.0)])
 def test_a_frozen_chain_makes_them_where_tails_are_heavy(df, expected):
     rng, sampler, log_density = np.random.default_rng(1), ValueKamiltonian(tune=800), t(df)
-    made = chain.run(rng, sampler, log_density, np.ones(2), tune=800, n=1)
+    made = runs.run(rng, sampler, log_density, np.ones(2), tune=800, n=1)
     assert made.state.mixture.rays == expected
     state = made.state._replace(share=0.0)  # the walk's turn
     moves = [sampler.propose(rng, made.draws[-1], state).move for _ in range(100)]

@@ -8,7 +8,7 @@ import pymc as pm
 import pytest
 
 import pymc_kameleon as pk
-from pymc_kameleon.samplers import chain, screened
+from pymc_kameleon.samplers import screened
 from pymc_kameleon.samplers.adaptive_metropolis import AdaptiveMetropolis
 from pymc_kameleon.samplers.gaussian_mixture.sampler import GaussianMixture
 from pymc_kameleon.samplers.kameleon.fast import FastKameleon
@@ -19,6 +19,7 @@ from pymc_kameleon.samplers.screened import MOVE, Screened
 from pymc_kameleon.samplers.seam import Point, Proposal, Sampler, acceptance_probability
 from pymc_kameleon.surrogates.values import features
 from tests.samplers.test_seam import TARGET, frozen, tuned
+from tests.support import runs
 from tests.support.chains import Held, largest_change, through
 
 INNER = {
@@ -131,7 +132,7 @@ def test_on_a_ring_of_integers_frequencies_are_those_of_the_matrix_which_leaves_
         ends = np.zeros(size)
         for _ in range(n):
             point = Point(np.array([float(i)]), log_p[i])
-            [draw] = chain.draws(rng, sampler, lambda x: log_p[int(x[0])], point, sampler.place(state, point), 1)
+            [draw] = runs.draws(rng, sampler, lambda x: log_p[int(x[0])], point, sampler.place(state, point), 1)
             ends[int(draw.point.position[0])] += 1
         error = np.sqrt(whole[i] * (1 - whole[i]) / n) + 1e-12
         assert np.abs((ends / n - whole[i]) / error).max() < 4.5

@@ -21,6 +21,7 @@ from pymc_kameleon.samplers.seam import Point
 from pymc_kameleon.samplers.shape_learners.cma import CMA
 from pymc_kameleon.samplers.shape_learners.gaussian_adaptation import GaussianAdaptation
 from tests.samplers.hit_and_run import HitAndRun
+from tests.support import runs
 from tests.support.targets import Banana
 
 TARGET = Banana(2)
@@ -58,7 +59,7 @@ def _tuned(sampler, draws):
     rng, x = np.random.default_rng(1), np.array([1.0, -0.5])
     point = Point(x, TARGET.log_density(x))
     state = sampler.place(sampler.init(rng, x), point)
-    for draw in chain.draws(rng, sampler, TARGET.log_density, point, state, draws, tuning=True):
+    for draw in runs.draws(rng, sampler, TARGET.log_density, point, state, draws, tuning=True):
         point, state = draw.point, draw.state
     return pickle.dumps((rng, point, state))
 
@@ -97,7 +98,7 @@ def test_propose_writes_nothing(sampler, draws, lock):
 def test_a_frozen_state_never_changes_but_for_what_it_retains_of_the_point(sampler):
     rng, point, state = frozen(sampler)
     here, first, moved = point, state, 0
-    for draw in chain.draws(rng, sampler, TARGET.log_density, point, state, 150):
+    for draw in runs.draws(rng, sampler, TARGET.log_density, point, state, 150):
         moved += draw.accepted
         here, state = draw.point, draw.state
     assert moved > 3
@@ -125,7 +126,7 @@ def test_what_a_proposal_brings_along_is_what_is_found_there(sampler):
     """Moving by a proposal retains what putting the chain there retains."""
     rng, point, state = frozen(sampler)
     compared = 0
-    for draw in chain.draws(rng, sampler, TARGET.log_density, point, state, 60):
+    for draw in runs.draws(rng, sampler, TARGET.log_density, point, state, 60):
         if draw.accepted:
             put = sampler.place(draw.before, draw.point)
             for a, b in zip(leaves(draw.state), leaves(put), strict=True):

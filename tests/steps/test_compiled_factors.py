@@ -10,12 +10,12 @@ from pytensor.compile.ops import wrap_py
 from pytensor.graph.basic import Apply
 from pytensor.graph.op import Op
 
-from pymc_kameleon.samplers import chain
 from pymc_kameleon.samplers.kamiltonian.factors.sampler import FactoredKamiltonian
 from pymc_kameleon.samplers.kamiltonian.factors.surface import ARMS, run, spot
 from pymc_kameleon.steps.factors.factored_density import FactoredDensity
 from pymc_kameleon.steps.factors.split import Cut
 from tests.step_tester import NO_BLAS
+from tests.support import runs
 
 pytestmark = [NO_BLAS, pytest.mark.slow]  # a minute of compiling
 
@@ -63,7 +63,7 @@ def learned():
     with pytensor.config.change_flags(mode="Mode"):
         source = density(model)
     sampler = FactoredKamiltonian(known=source.parts_known)
-    found = chain.run(np.random.default_rng(1), sampler, source, np.zeros(source.dim), tune=120, n=1)
+    found = runs.run(np.random.default_rng(1), sampler, source, np.zeros(source.dim), tune=120, n=1)
     assert found.state.surface is not None
     return model, source, found.state.surface
 

@@ -7,9 +7,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pymc_kameleon.samplers import chain
 from pymc_kameleon.samplers.kamiltonian.scores.estimators import FiniteKamiltonian, LiteKamiltonian
 from pymc_kameleon.samplers.seam import Known, Outcome, Point, Proposal
+from tests.support import runs
 
 
 class Wrong:
@@ -103,7 +103,7 @@ class Held:
     def draws(self, rng, log_density, x, n, *, value=None, tuning=False):
         """``n`` draws from ``x``, as (the hand before, outcome, the hand after)."""
         point = Point(x, log_density(x) if value is None else value)
-        for draw in chain.draws(rng, self.sampler, log_density, point, self.state, n, tuning=tuning):
+        for draw in runs.draws(rng, self.sampler, log_density, point, self.state, n, tuning=tuning):
             yield Held(self.sampler, draw.before), outcome_of(draw), Held(self.sampler, draw.state)
 
     def draw(self, rng, x, value, log_density, *, tuning=False):
@@ -175,7 +175,7 @@ def run_transitions(rng, held, log_density, starts, steps):
     for n, x in enumerate(starts):
         point = Point(x, log_density(x))
         state = held.sampler.place(held.state, point)
-        *_, draw = chain.draws(rng, held.sampler, log_density, point, state, steps)
+        *_, draw = runs.draws(rng, held.sampler, log_density, point, state, steps)
         ends[n] = draw.point.position
     return ends
 

@@ -2,11 +2,11 @@
 
 import numpy as np
 
-from pymc_kameleon.samplers import chain
 from pymc_kameleon.samplers.pooled.chains import Chains
 from pymc_kameleon.samplers.pooled.drawing import Drawing, Frozen
 from pymc_kameleon.samplers.pooled.plan import Plan
 from pymc_kameleon.samplers.seam import Point
+from tests.support import runs
 
 
 class TwoModes:
@@ -52,5 +52,5 @@ def members_and_chains(sampler, hub, log_density, starts, rounds=20):
     drawing = Drawing(sampler, began())
     for _ in range(rounds):
         drawing.tell([log_density(request.position) for request in drawing.ask()])
-    alone = [list(chain.draws(m.rng, sampler, log_density, m.point, m.state, rounds))[-1] for m in began()]
+    alone = [list(runs.draws(m.rng, sampler, log_density, m.point, m.state, rounds))[-1] for m in began()]
     return [[(*m.point.position, m.point.log_density, m.state.share) for m in of] for of in (drawing.members, alone)]

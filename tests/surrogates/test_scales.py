@@ -63,8 +63,8 @@ def test_columns_times_coefficients_are_the_blocks(diagonal):
     columns = scales.columns(s, inner, variables, rates)
     assert columns.shape[1] == scales.size(3, variables, diagonal)
     coefficients = rng.standard_normal(columns.shape[1])
-    blocks = scales.unpack(coefficients, variables, rates, 3, diagonal)
-    np.testing.assert_allclose(scales.coefficients(blocks, diagonal), coefficients, rtol=1e-12)
+    blocks = scales.unpack(coefficients, variables, rates, 3)
+    np.testing.assert_allclose(scales.coefficients(blocks, len(coefficients)), coefficients, rtol=1e-12)
     blocks = scales.in_z(blocks, np.array([own @ factor for own in others]))
     expected = [plain_blocks(blocks, z[i], s[i]) for i in range(20)]
     np.testing.assert_allclose(columns @ coefficients, expected, rtol=1e-10)

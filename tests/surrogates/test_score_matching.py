@@ -1,5 +1,7 @@
 """Score matching against brute-force loops, differences and the paper's own matrix formulas."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 
@@ -265,11 +267,11 @@ def test_online_refuses_no_regularization():
 GRID = np.array([0.3, 1.0, 3.0, 10.0]), np.array([1e-1, 1e-3, 1e-5])
 
 
-def validate(family, rng, points, folds, weights=None, base=None):
-    if family == "lite":
-        return lite.validate_lite(points, folds, *GRID, weights, base)
-    unit = rff.draw_features(rng, "gaussian", points.shape[1], 60)
-    return finite.validate_finite(points, folds, unit, *GRID, weights, base)
+def validate(family, rng, points, folds, weights, base):
+    scores = lite.lite_scores
+    if family == "finite":
+        scores = partial(finite.finite_scores, rff.draw_features(rng, "gaussian", points.shape[1], 60))
+    return sm.validate(scores, points, folds, *GRID, weights, base)
 
 
 @each_base
@@ -334,14 +336,16 @@ def test_search_finds_the_coordinates_that_matter(family):
     found = search.search_lengthscales(points, folds, unit, grid, weights, base)
     assert found[:2].max() < 0.5 * found[2:].min()
     flat = sm.gaussian_base(5)
-    isotropic = finite.validate_finite(points, folds, unit, sm.lengthscale_grid(points, 5), grid, weights, flat)
+    finite_scores = partial(finite.finite_scores, unit)
+    isotropic = sm.validate(finite_scores, points, folds, sm.lengthscale_grid(points, 5), grid, weights, flat)
     scores = []
     for lengthscale in (found, isotropic.lengthscale):
         if family == "lite":
-            best = lite.validate_lite(points[:200], sm.block_folds(200), [lengthscale], grid, None, flat)
+            few = points[:200], sm.block_folds(200), [lengthscale], grid, weights[:200]
+            best = sm.validate(lite.lite_scores, *few, flat)
             fit = lite.fit_lite(points, lengthscale, best.regularization, None, base)
         else:
-            best = finite.validate_finite(points, folds, unit, [lengthscale], grid, weights, base)
+            best = sm.validate(finite_scores, points, folds, [lengthscale], grid, weights, base)
             features = rff.at_lengthscale(unit, lengthscale)
             fit = finite.fit_finite(points, features, best.regularization, None, base)
         scores.append(sm.score_objective(fit, fresh))

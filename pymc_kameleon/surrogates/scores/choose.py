@@ -7,6 +7,8 @@ fit itself, whose tails are then too light to come back from.
 """
 
 import math
+from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -16,11 +18,18 @@ from pymc_kameleon.numerics import history, random_features
 from pymc_kameleon.numerics.compiled import njit
 from pymc_kameleon.numerics.step_size import robbins_monro
 from pymc_kameleon.surrogates.scores import objective as score_matching
-from pymc_kameleon.surrogates.scores.finite import FiniteSurrogate, fit_finite, validate_finite
+from pymc_kameleon.surrogates.scores.finite import FiniteSurrogate, finite_scores, fit_finite
 from pymc_kameleon.surrogates.scores.lengthscales import search_lengthscales
-from pymc_kameleon.surrogates.scores.lite import LiteSurrogate, fit_lite, validate_lite
+from pymc_kameleon.surrogates.scores.lite import LiteSurrogate, fit_lite, lite_scores
 from pymc_kameleon.surrogates.scores.low_rank import fit_low_rank
-from pymc_kameleon.surrogates.scores.objective import Validation, block_folds, gaussian_base, lengthscale_grid
+from pymc_kameleon.surrogates.scores.objective import (
+    Validation,
+    block_folds,
+    gaussian_base,
+    lengthscale_grid,
+    normalized_weights,
+    validate,
+)
 
 REGULARIZATIONS = 10.0 ** np.arange(-1.0, -9.0, -1.0)
 SEARCH_FEATURES = 200  # of finite, and of the search for lengthscales
@@ -96,10 +105,12 @@ def _validate(recipe, states, weights, base, unit, previous):
     else:
         start = None if previous is None else np.full(states.shape[1], previous)
         lengthscales = [search_lengthscales(few, folds, few_features, regularizations, few_weights, base, start=start)]
-    if recipe.surrogate == "finite":
-        return validate_finite(few, folds, few_features, lengthscales, regularizations, few_weights, base)
-    few, few_weights = history.thin(states, 300), history.thin(weights, 300)
-    return validate_lite(few, block_folds(len(few)), lengthscales, regularizations, few_weights, base)
+    family: Callable[..., np.ndarray] = partial(finite_scores, few_features)
+    if recipe.surrogate == "lite":
+        few = history.thin(states, 300)
+        family, folds = lite_scores, block_folds(len(few))
+        few_weights = normalized_weights(history.thin(weights, 300), len(few))
+    return validate(family, few, folds, lengthscales, regularizations, few_weights, base)
 
 
 def _first_features(rf, n):
@@ -131,26 +142,24 @@ def leapfrog(z, momentum, surrogate, step_size, n_steps, region=None):
     z, momentum = z.copy(), momentum.copy()
     if not distance(z, region) < RADIUS:
         return z, momentum, False
-    slope = score_matching.gradient(z, surrogate)
+    slope = score_matching.value_and_gradient(z, surrogate)[1]
     for _ in range(n_steps):
         momentum += 0.5 * step_size * slope
         z += step_size * momentum
         if not distance(z, region) < RADIUS:  # written so that a NaN fails it
             return z, momentum, False
-        slope = score_matching.gradient(z, surrogate)
+        slope = score_matching.value_and_gradient(z, surrogate)[1]
         momentum += 0.5 * step_size * slope
     return z, momentum, True
 
 
-def stable_step_size(
-    rng: np.random.Generator, fitted: Fit, n_leapfrog: tuple[int, int], target: float = 0.9, trials: int = 40
-) -> float:
+def stable_step_size(rng: np.random.Generator, fitted: Fit, n_leapfrog: tuple[int, int]) -> float:
     """A step size at which trajectories on the surrogate keep the *surrogate's* energy.
 
     Robbins-Monro on trial trajectories from the history, which cost no evaluation of the target. What acceptance is
     then lost to the target is the surrogate's error, which a smaller step reduces only by moving less far.
     """
-    log_step, total = math.log(0.5), 0.0
+    log_step, total, trials = math.log(0.5), 0.0, 40
     surrogate, dim = fitted.surrogate, fitted.states.shape[1]
     for trial in range(trials):
         z = fitted.states[rng.integers(len(fitted.states))]
@@ -162,7 +171,7 @@ def stable_step_size(
             gain = score_matching.value(end, surrogate) - score_matching.value(z, surrogate)
             gain += 0.5 * (momentum @ momentum - turned @ turned)
             accept_prob = math.exp(min(0.0, gain))
-        log_step = robbins_monro(log_step, accept_prob, target, 2.0 * (trial + 2.0) ** -0.6)
+        log_step = robbins_monro(log_step, accept_prob, 0.9, 2.0 * (trial + 2.0) ** -0.6)
         log_step = min(log_step, math.log(1.5))
         if trial >= trials // 2:
             total += log_step / (trials - trials // 2)

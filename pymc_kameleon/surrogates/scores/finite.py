@@ -28,10 +28,8 @@ from pymc_kameleon.numerics.random_features import RandomFeatures, at_lengthscal
 from pymc_kameleon.surrogates.scores import objective as score_matching
 from pymc_kameleon.surrogates.scores.objective import (
     GaussianBase,
-    Validation,
     by_one_triangle,
     solve_regularized,
-    validate,
 )
 
 
@@ -54,46 +52,33 @@ class FiniteSurrogate(NamedTuple):
 
 
 @njit(cache=True)
-def _finite_value(x, surrogate):
-    (frequencies, offsets, sincos), theta, (mean, precision) = surrogate
-    m, dim = frequencies.shape
-    total = 0.0
-    for i in range(m):
-        argument = offsets[i]
-        for l in range(dim):
-            argument += frequencies[i, l] * x[l]
-        if sincos:
-            total += theta[i] * math.sin(argument) + theta[m + i] * math.cos(argument)
-        else:
-            total += theta[i] * math.cos(argument)
-    total *= math.sqrt(2.0 / theta.size)
-    for l in range(dim):
-        total -= 0.5 * precision[l] * (x[l] - mean[l]) ** 2
-    return total
-
-
-@njit(cache=True)
-def _finite_gradient(x, surrogate):
+def _finite(x, surrogate):
     (frequencies, offsets, sincos), theta, (mean, precision) = surrogate
     m, dim = frequencies.shape
     scale = math.sqrt(2.0 / theta.size)
-    slope = np.zeros(dim)
+    total, slope = 0.0, np.zeros(dim)
     for i in range(m):
         argument = offsets[i]
         for l in range(dim):
             argument += frequencies[i, l] * x[l]
+        sine, cosine = math.sin(argument), math.cos(argument)
         if sincos:
-            weight = theta[i] * math.cos(argument) - theta[m + i] * math.sin(argument)
+            total += theta[i] * sine + theta[m + i] * cosine
+            weight = theta[i] * cosine - theta[m + i] * sine
         else:
-            weight = -theta[i] * math.sin(argument)
+            total += theta[i] * cosine
+            weight = -theta[i] * sine
         for l in range(dim):
             slope[l] += weight * frequencies[i, l]
+    total *= scale
     for l in range(dim):
-        slope[l] = scale * slope[l] - precision[l] * (x[l] - mean[l])
-    return slope
+        away = x[l] - mean[l]
+        total -= 0.5 * precision[l] * away**2
+        slope[l] = scale * slope[l] - precision[l] * away
+    return total, slope
 
 
-score_matching.implement(FiniteSurrogate, _finite_value, _finite_gradient)
+score_matching.implement(FiniteSurrogate, _finite)
 
 
 # --- the objective as sums over draws -------------------------------------------------------------
@@ -157,28 +142,21 @@ def fit_finite(
 # --- lengthscale and regularisation ---------------------------------------------------------------
 
 
-def validate_finite(
+def finite_scores(
+    unit_features: RandomFeatures,
     points: np.ndarray,
     folds: list[np.ndarray],
-    unit_features: RandomFeatures,
-    lengthscales: Sequence[float | np.ndarray],
+    lengthscale: float | np.ndarray,
     regularizations: Sequence[float],
     weights: np.ndarray,
     base: GaussianBase,
-) -> Validation:
-    """The best of a grid; ``unit_features``, drawn at lengthscale 1, are divided by each lengthscale.
+) -> np.ndarray:
+    """Held-out J of every fold and regularisation, shape (n_folds, n_regularizations).
 
-    With fresh frequencies for every grid point the comparison would be one of draws.
+    ``unit_features``, drawn at lengthscale 1, are divided by each lengthscale: with fresh frequencies for every one the
+    comparison would be one of draws.
     """
-
-    def scores(lengthscale):
-        return fold_scores(points, folds, at_lengthscale(unit_features, lengthscale), regularizations, weights, base)
-
-    return validate(points, folds, lengthscales, regularizations, weights, scores)
-
-
-def fold_scores(points, folds, features, regularizations, weights, base) -> np.ndarray:
-    """Held-out J of every fold and regularisation, shape (n_folds, n_regularizations)."""
+    features = at_lengthscale(unit_features, lengthscale)
     parts = [score_sums(points[fold], features, weights[fold], base) for fold in folds]
     scores = np.full((len(folds), len(regularizations)), np.inf)
     for i, test in enumerate(parts):

@@ -13,8 +13,8 @@ Differs from the paper, which validates one lengthscale (Strathmann et al., 2015
 
 import numpy as np
 
-from pymc_kameleon.numerics.random_features import RandomFeatures, at_lengthscale
-from pymc_kameleon.surrogates.scores.finite import fold_scores
+from pymc_kameleon.numerics.random_features import RandomFeatures
+from pymc_kameleon.surrogates.scores.finite import finite_scores
 from pymc_kameleon.surrogates.scores.objective import GaussianBase, lengthscale_grid
 
 
@@ -27,9 +27,8 @@ def search_lengthscales(
     base: GaussianBase,
     *,
     start: np.ndarray | None = None,
-    sweeps: int = 2,
 ) -> np.ndarray:
-    """Lengthscales of shape (d,) with a small held-out J, in at most ``sweeps`` passes over the coordinates.
+    """Lengthscales of shape (d,) with a small held-out J, in at most two passes over the coordinates.
 
     ``unit_features`` are drawn at lengthscale 1; of ``regularizations`` only the neighbours of the current one are
     tried beside each candidate. The search begins at ``start`` (d,), an earlier result, if that is better than every
@@ -39,7 +38,7 @@ def search_lengthscales(
     isotropic = lengthscale_grid(points, 5)
 
     def scores(lengthscale, grid):
-        return fold_scores(points, folds, at_lengthscale(unit_features, lengthscale), grid, weights, base).mean(axis=0)
+        return finite_scores(unit_features, points, folds, lengthscale, grid, weights, base).mean(axis=0)
 
     best, lengthscale, at = np.inf, np.full(dim, isotropic[2]), 0
     candidates = [np.full(dim, l) for l in isotropic]
@@ -48,7 +47,7 @@ def search_lengthscales(
         if trial.min() < best:
             best, lengthscale, at = trial.min(), candidate, int(trial.argmin())
     low, high = isotropic[2] / 64.0, isotropic[2] * 64.0
-    for _ in range(sweeps):
+    for _ in range(2):
         before = best
         for l in range(dim):
             for factor in (2.0, 0.5):

@@ -30,11 +30,9 @@ from pymc_kameleon.numerics.compiled import njit
 from pymc_kameleon.surrogates.scores import objective as score_matching
 from pymc_kameleon.surrogates.scores.objective import (
     GaussianBase,
-    Validation,
     by_one_triangle,
     normalized_weights,
     solve_regularized,
-    validate,
 )
 
 
@@ -60,38 +58,26 @@ class LiteSurrogate(NamedTuple):
 
 
 @njit(cache=True)
-def _lite_value(x, surrogate):
+def _lite(x, surrogate):
     centres, coefficients, lengthscale, (mean, precision) = surrogate
     inverse = 1.0 / lengthscale
-    total = 0.0
+    total, slope = 0.0, np.zeros(x.size)
     for l in range(x.size):
         total -= 0.5 * precision[l] * (x[l] - mean[l]) ** 2
     for i in range(coefficients.size):
         squared = 0.0
         for l in range(x.size):
             squared += ((centres[i, l] - x[l]) * inverse[l]) ** 2
-        total += coefficients[i] * math.exp(-0.5 * squared)
-    return total
-
-
-@njit(cache=True)
-def _lite_gradient(x, surrogate):
-    centres, coefficients, lengthscale, (mean, precision) = surrogate
-    inverse = 1.0 / lengthscale
-    slope = np.zeros(x.size)
-    for i in range(coefficients.size):
-        squared = 0.0
-        for l in range(x.size):
-            squared += ((centres[i, l] - x[l]) * inverse[l]) ** 2
         weight = coefficients[i] * math.exp(-0.5 * squared)
+        total += weight
         for l in range(x.size):
             slope[l] += weight * (centres[i, l] - x[l])
     for l in range(x.size):
         slope[l] = slope[l] * inverse[l] ** 2 - precision[l] * (x[l] - mean[l])
-    return slope
+    return total, slope
 
 
-score_matching.implement(LiteSurrogate, _lite_value, _lite_gradient)
+score_matching.implement(LiteSurrogate, _lite)
 
 
 # --- the estimate ---------------------------------------------------------------------------------
@@ -148,30 +134,25 @@ def _objective(points, lengthscale, weights, base):
 # --- lengthscale and regularisation ---------------------------------------------------------------
 
 
-def validate_lite(
+def lite_scores(
     points: np.ndarray,
     folds: list[np.ndarray],
-    lengthscales: Sequence[float | np.ndarray],
+    lengthscale: float | np.ndarray,
     regularizations: Sequence[float],
-    weights: np.ndarray | None,
+    weights: np.ndarray,
     base: GaussianBase,
-) -> Validation:
-    """The best of a grid."""
+) -> np.ndarray:
+    """Held-out J of every fold and regularisation, shape (n_folds, n_regularizations)."""
     n, dim = points.shape
-    weights = normalized_weights(weights, n)
-
-    def scores(lengthscale):
-        lengthscale = np.full(dim, lengthscale, dtype=float)
-        found = np.full((len(folds), len(regularizations)), np.inf)
-        for i, fold in enumerate(folds):
-            train = np.delete(np.arange(n), fold)
-            z, w = points[train], weights[train] / weights[train].sum()
-            slope, curvature = _objective(z, lengthscale, w, base)
-            for k, regularization in enumerate(regularizations):
-                a = solve_regularized(curvature.copy(), -slope, len(z) * regularization)
-                if a is not None:
-                    fit = LiteSurrogate(z, a, lengthscale, base)
-                    found[i, k] = score_matching.score_objective(fit, points[fold], weights[fold])
-        return found
-
-    return validate(points, folds, lengthscales, regularizations, weights, scores)
+    lengthscale = np.full(dim, lengthscale, dtype=float)
+    scores = np.full((len(folds), len(regularizations)), np.inf)
+    for i, fold in enumerate(folds):
+        train = np.delete(np.arange(n), fold)
+        z, w = points[train], weights[train] / weights[train].sum()
+        slope, curvature = _objective(z, lengthscale, w, base)
+        for k, regularization in enumerate(regularizations):
+            a = solve_regularized(curvature.copy(), -slope, len(z) * regularization)
+            if a is not None:
+                fit = LiteSurrogate(z, a, lengthscale, base)
+                scores[i, k] = score_matching.score_objective(fit, points[fold], weights[fold])
+    return scores

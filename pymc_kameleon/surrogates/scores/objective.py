@@ -58,38 +58,34 @@ def gaussian_base(dim: int, mean=0.0, scale=np.inf) -> GaussianBase:
 # --- a fitted surrogate, whatever its family ------------------------------------------------------
 
 
-def value(x, surrogate):
-    """f(x) at one point ``x`` of shape (d,); compiled, and callable from compiled code."""
-    return _value(x, surrogate)
-
-
-def gradient(x, surrogate):
-    """Gradient of f at one point ``x`` of shape (d,), shape (d,); compiled, see :func:`value`."""
-    return _gradient(x, surrogate)
+def value_and_gradient(x, surrogate):
+    """(f, its gradient (d,)) at one point ``x`` of shape (d,); compiled, and callable from compiled code."""
+    return _value_and_gradient(x, surrogate)
 
 
 @njit(cache=True)
-def _value(x, surrogate):
-    return value(x, surrogate)
+def _value_and_gradient(x, surrogate):
+    return value_and_gradient(x, surrogate)
 
 
-@njit(cache=True)
-def _gradient(x, surrogate):
-    return gradient(x, surrogate)
+def implement(family: type, own: Callable) -> None:
+    """Say what :func:`value_and_gradient` is of a ``family``: one leapfrog serves them all."""
+
+    @overload(value_and_gradient)
+    def chosen(x, surrogate):
+        if isinstance(surrogate, types.NamedTuple) and surrogate.instance_class is family:
+            return lambda x, surrogate: own(x, surrogate)
+        return None
 
 
-def implement(family: type, own_value: Callable, own_gradient: Callable) -> None:
-    """Say what :func:`value` and :func:`gradient` are of a ``family``: one leapfrog serves them all."""
+def value(x: np.ndarray, surrogate) -> float:
+    """f(x) at one point ``x`` of shape (d,)."""
+    return value_and_gradient(x, surrogate)[0]
 
-    def say(generic, own):
-        @overload(generic)
-        def chosen(x, surrogate):
-            if isinstance(surrogate, types.NamedTuple) and surrogate.instance_class is family:
-                return lambda x, surrogate: own(x, surrogate)
-            return None
 
-    say(value, own_value)
-    say(gradient, own_gradient)
+def gradient(x: np.ndarray, surrogate) -> np.ndarray:
+    """Gradient of f at one point ``x`` of shape (d,), shape (d,)."""
+    return value_and_gradient(x, surrogate)[1]
 
 
 def score_objective(surrogate, x: np.ndarray, weights: np.ndarray | None = None) -> float:
@@ -169,18 +165,19 @@ class Validation(NamedTuple):
 
 
 def validate(
+    family: Callable[..., np.ndarray],
     points: np.ndarray,
     folds: list[np.ndarray],
     lengthscales: Sequence[float | np.ndarray],
     regularizations: Sequence[float],
     weights: np.ndarray,
-    fold_scores: Callable[[float | np.ndarray], np.ndarray],
+    base: GaussianBase,
 ) -> Validation:
     """Held-out score objective over a grid, without regularisation in the score (appendix A.1).
 
-    ``fold_scores`` gives those of a lengthscale, for every fold and regularisation.
+    ``family`` takes all of these, of one lengthscale, and gives the scores of every fold and regularisation.
     """
-    scores = np.stack([fold_scores(lengthscale) for lengthscale in lengthscales], axis=1)
+    scores = np.stack([family(points, folds, l, regularizations, weights, base) for l in lengthscales], axis=1)
     gaussian = []
     for fold in folds:
         train = np.delete(np.arange(len(points)), fold)

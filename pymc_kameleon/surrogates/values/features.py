@@ -144,11 +144,9 @@ def pairwise_kernel(s: np.ndarray, centres: np.ndarray, lengthscale: float) -> n
     return kernel
 
 
-def sparse_frequencies(
-    rng: np.random.Generator, size: int, d: int, lengthscales=(0.5, 1.0, 2.0, 4.0)
-) -> tuple[np.ndarray, np.ndarray]:
+def sparse_frequencies(rng: np.random.Generator, size: int, d: int) -> tuple[np.ndarray, np.ndarray]:
     """Frequencies (size, d) with one or two non-zero entries of mixed lengthscales, and phases (size,)."""
-    frequencies = np.zeros((size, d))
+    frequencies, lengthscales = np.zeros((size, d)), (0.5, 1.0, 2.0, 4.0)
     for row in frequencies:
         chosen = rng.choice(d, size=min(d, int(rng.integers(1, 3))), replace=False)
         row[chosen] = rng.standard_normal(len(chosen)) / lengthscales[rng.integers(len(lengthscales))]

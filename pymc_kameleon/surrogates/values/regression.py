@@ -131,19 +131,21 @@ def fit(
     latest = most_points(positions.shape[1])
     positions, log_densities = positions[-latest:], log_densities[-latest:]
     depths = _without_noise(positions, log_densities, previous)
-    problem = (positions, log_densities, depths, chain, chain_log_densities, floor)
-    families, earlier = library, None
-    if previous is not None:
-        earlier = previous.surrogate
-        if not full:
-            families = tuple(f for f in library if f.name in ("quadratic", "polynomial", previous.family))
-    best = _search(rng, prepare(rng, *problem, relative), families, relative, earlier)
+    names = [family.name for family in library]
+    if previous is not None and not full:
+        names = ["quadratic", "polynomial", previous.family]
+
+    def search(names, relative):
+        data = prepare(rng, positions, log_densities, depths, chain, chain_log_densities, floor, relative)
+        families = [family for family in library if family.name in names]
+        return _search(rng, data, families, relative, None if previous is None else previous.surrogate)
+
+    best = search(names, relative)
     if full and best.top_error**2 > GOOD_ENOUGH:
         # a larger c lets go of the tails: it must be clearly better at the top
         for other in (0.05, 0.4):
-            winner = tuple(f for f in library if f.name == best.family)
             try:
-                rival = _search(rng, prepare(rng, *problem, other), winner, other, earlier)
+                rival = search([best.family], other)
             except np.linalg.LinAlgError:
                 continue
             if rival.top_error**2 < (0.85 if other > RELATIVE_ERROR else 1.02) * best.top_error**2:
@@ -349,7 +351,7 @@ def _evaluate(data: Data, shared: Shared, basis: Basis) -> Candidate | None:
     if basis.family.scales:  # what may hold exactly, without a ridge first
         ridges = (0.0, *RIDGES)
     test_weights = data.weights[test]
-    best, worsenings = None, 0
+    best, worsened = None, False
     for ridge in ridges:
         try:
             coefficients = solve(problem, ridge, REFINEMENTS if alone else 0)
@@ -360,16 +362,13 @@ def _evaluate(data: Data, shared: Shared, basis: Basis) -> Candidate | None:
         residual = data.y[test] - columns[test] @ coefficients
         square = np.square(residual) * test_weights
         error = np.minimum(square, np.quantile(square, 0.95)).sum() / test_weights.sum()
-        if best is None or error < best[0]:
-            best, worsenings = (error, ridge, residual), 0
+        if best is None or error < best.error:
+            best, worsened = Candidate(basis, ridge, error, residual, columns, gram + test_gram), False
+        elif worsened:  # twice in a row
+            break
         else:
-            worsenings += 1
-            if worsenings == 2:
-                break
-    if best is None:
-        return None
-    error, ridge, residual = best
-    return Candidate(basis, ridge, error, residual, columns, gram + test_gram)
+            worsened = True
+    return best
 
 
 def _join(gram, columns, extra, weights):
@@ -463,7 +462,5 @@ def unpack(basis: Basis, coefficients, scale, offset: float) -> Surrogate:
         )
     if basis.family.scales:
         variables, rates = template.blocks.variables, template.blocks.rates
-        diagonal = len(extra) == scales.size(d, variables.tolist(), True)
-        blocks = scales.in_z(scales.unpack(extra, variables, rates, d, diagonal), basis.maps)
-        surrogate = surrogate._replace(blocks=blocks)
+        surrogate = surrogate._replace(blocks=scales.in_z(scales.unpack(extra, variables, rates, d), basis.maps))
     return surrogate

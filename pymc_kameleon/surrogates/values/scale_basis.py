@@ -130,7 +130,7 @@ def _with_scales(data: Data, family: Family, blocks, diagonal: bool) -> Basis:
     maps = np.array([own @ data.whiten_factor for own in to_t]).reshape(len(to_t), d - 1, d)
     extra = scales.columns(data.s, inner, variables, rates)
     unit = column_size(extra, data.weights)
-    blank = scales.unpack(np.zeros(extra.shape[1]), variables, rates, d, diagonal)
+    blank = scales.unpack(np.zeros(extra.shape[1]), variables, rates, d)
     template = data.template._replace(blocks=scales.in_z(blank, maps))
     return Basis(family, template, features.quadratic_size(d), extra / unit, unit, None, maps)
 
@@ -138,15 +138,12 @@ def _with_scales(data: Data, family: Family, blocks, diagonal: bool) -> Basis:
 def made_concave(problem: Problem, basis: Basis, coefficients: np.ndarray) -> np.ndarray:
     """The coefficients with scales that are concave, and the quadratic fitted anew beside them."""
     free, d = problem.free, len(basis.template.centre)
-    own, rates = coefficients[free:] / basis.extra_scale, basis.template.blocks.rates
-    variables = basis.template.blocks.variables
-    diagonal = len(own) == scales.size(d, variables.tolist(), True)
-    blocks = scales.unpack(own, variables, rates, d, diagonal)
+    variables, rates = basis.template.blocks.variables, basis.template.blocks.rates
+    blocks = scales.unpack(coefficients[free:] / basis.extra_scale, variables, rates, d)
     columns, squares, found = problem.columns[:, :free], [], []
     # simplest first: the relative curvature of a block that may be none, and whether it is pinned
     for pinned, null in itertools.product((True, False), (1e-3, 1e-6, 1e-9)):
-        own = scales.coefficients(scales.concave(blocks, null, pinned), diagonal)
-        own *= basis.extra_scale
+        own = scales.coefficients(scales.concave(blocks, null, pinned), len(basis.extra_scale)) * basis.extra_scale
         rest = problem.y - problem.columns[:, free:] @ own
         beside = solve(Problem(columns, rest, problem.weights, free, problem.gram[:free, :free]), 0.0)
         squares.append(problem.weights @ np.square(rest - columns @ beside) / problem.weights.sum())

@@ -77,7 +77,12 @@ def size(d: int, variables, diagonal: bool) -> int:
     return len(variables) * inner + len(set(variables)) * len(KNOTS)
 
 
-def unpack(coefficients: np.ndarray, variables, rates, d: int, diagonal: bool) -> Blocks:
+def _entries(d: int, variables: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarray]:
+    """Rows and columns of Q that a block has, of ``n`` coefficients in d dimensions: its diagonal alone, or all."""
+    return np.diag_indices(d - 1) if n == size(d, variables.tolist(), True) else np.triu_indices(d - 1)
+
+
+def unpack(coefficients: np.ndarray, variables, rates, d: int) -> Blocks:
     """The blocks with these coefficients of :func:`columns`, b and Q in t: one coordinate fewer."""
     variables, k = np.array(variables, dtype=np.int64), len(variables)
     bends = np.zeros((k, len(KNOTS)))
@@ -85,9 +90,9 @@ def unpack(coefficients: np.ndarray, variables, rates, d: int, diagonal: bool) -
     last = len(coefficients) - len(first) * len(KNOTS)
     bends[np.sort(first)] = coefficients[last:].reshape(-1, len(KNOTS))
     blocks = coefficients[:last].reshape(k, last // k)
-    quadratic = np.zeros((k, d - 1, d - 1))
+    quadratic, where = np.zeros((k, d - 1, d - 1)), _entries(d, variables, len(coefficients))
     for q, row in zip(quadratic, blocks, strict=True):
-        q[np.diag_indices(d - 1) if diagonal else np.triu_indices(d - 1)] = row[d:]
+        q[where] = row[d:]
         q += q.T.copy()
     rates = np.array(rates, dtype=float)
     return Blocks(variables, rates, blocks[:, 0].copy(), blocks[:, 1:d].copy(), quadratic, bends)
@@ -121,10 +126,9 @@ def concave(blocks: Blocks, null: float, pinned: bool = False) -> Blocks:
     return blocks._replace(constants=constants, linear=linear, quadratic=quadratic)
 
 
-def coefficients(blocks: Blocks, diagonal: bool) -> np.ndarray:
-    """What :func:`unpack` makes the blocks of; of a diagonal form only the diagonal is taken."""
-    d = blocks.linear.shape[1]
-    where = np.diag_indices(d) if diagonal else np.triu_indices(d)
+def coefficients(blocks: Blocks, n: int) -> np.ndarray:
+    """The ``n`` coefficients that :func:`unpack` makes the blocks of; where these are few, of diagonals alone."""
+    where = _entries(blocks.linear.shape[1] + 1, blocks.variables, n)
     half = np.where(where[0] == where[1], 0.5, 1.0)
     squares = blocks.quadratic[:, where[0], where[1]] * half
     inner = np.concatenate([blocks.constants[:, None], blocks.linear, squares], axis=1)
