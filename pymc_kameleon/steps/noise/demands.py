@@ -1,11 +1,12 @@
 """What a noisy log density asks of a step: random streams, and normals that it owns and renews, whole or by blocks."""
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
+from pymc_kameleon.numerics.checks import share
 from pymc_kameleon.steps.noise.noisy_factors import of_host
 from pymc_kameleon.steps.pytensor_internals import draws_random_numbers, operations, other_steps
 
@@ -31,14 +32,14 @@ class Renewal(NamedTuple):
 
 def renewal(correlation: float | None, refresh_blocks: int | None) -> Renewal:
     """The options ``correlation`` and ``refresh_blocks``, checked."""
-    if correlation is not None and not 0 <= correlation < 1:
-        raise ValueError(f"correlation must lie in [0, 1), got {correlation!r}.")
+    if correlation is not None:
+        share(correlation=correlation)
     if refresh_blocks is not None and not (isinstance(refresh_blocks, (int, np.integer)) and refresh_blocks >= 1):
         raise ValueError(f"refresh_blocks must be a positive integer, got {refresh_blocks!r}.")
     return Renewal(float(correlation or 0.0), int(refresh_blocks or 1))
 
 
-def seed_streams(cells: list, rng: np.random.Generator) -> None:
+def seed_streams(cells: Sequence, rng: np.random.Generator) -> None:
     """Give the log density streams of its own, spawned by ``rng``, so that ``random_seed`` reproduces the noise too."""
     if cells:
         for cell, generator in zip(cells, rng.spawn(len(cells)), strict=True):
