@@ -242,11 +242,6 @@ class KernelStep(BlockedStep):
     # -- what is asked of a step --------------------------------------------------------------
 
     @property
-    def has_auxiliary(self) -> bool:
-        """Whether the step owns the standard normals of the model's estimators."""
-        return bool(self.density.auxiliary)
-
-    @property
     def learning_options(self) -> dict[str, Any]:
         """The options given, less the length of tuning: for who runs the algorithm without the step."""
         return {name: value for name, value in self._options.items() if name != "tune"}

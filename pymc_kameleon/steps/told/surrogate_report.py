@@ -123,7 +123,8 @@ class SurrogateWatch(Watch):
 
     def wanted_tuning(self) -> int | None:
         """None too where it is not the dimension that asks."""
-        return None if self.step.by_factors or self.step.has_known_points else super().wanted_tuning()
+        known = self.step.known_points is not None
+        return None if self.step.by_factors or known else super().wanted_tuning()
 
     def _judge_what_was_learned(self):
         """First what cannot be evaluated, and is not learned either."""

@@ -56,7 +56,8 @@ class Watch(SamplerWarnings):
             told = advice.solved_beside(solved, ", ".join(black_boxes(step.model)), discrete=discrete)
             self.add("black boxes beside", told, whole_run=True)
         if density.suspects:
-            self.add("hidden generator", advice.hidden_noise(density.suspects), whole_run=True)
+            told = advice.HIDDEN_NOISE.format(", ".join(density.suspects))
+            self.add("hidden generator", told, whole_run=True)
         if not density.noisy:
             self.compare(x, value)
         elif beside := variables_beside(step, density.others):
