@@ -462,7 +462,7 @@ MUTATIONS = [
              "test_report.py -k strange"),
     Mutation("steps/told/watch", "discrete=discrete)", "discrete=False)", "a discrete variable is taken for NUTS's",
              "test_sampler_warnings.py -k discrete"),
-    Mutation("steps/told/watch", "if not density.noisy and (solved := solved_beside(step)):", "if False and (solved := solved_beside(step)):",
+    Mutation("steps/told/watch", "if not density.noisy and (solved := sampled_beside(step, solves)):", "if False and (solved := sampled_beside(step, solves)):",
              "what other steps solve goes unsaid", "test_sampler_warnings.py test_steps.py"),
     Mutation("steps/factors/returned", "            if said:\n", "            if False:\n", "what a black box returned is not named", "test_exceptions.py -k returned"),
     Mutation("sampling/arguments", "if value.shape != shapes[name]:", "if False:", "initvals of another shape", "test_sample.py test_bad_input.py"),
