@@ -1,6 +1,7 @@
 """What PyMC takes out of a step by .base and puts back: everything mutable; and the check that it is this step's."""
 
 from dataclasses import field
+from operator import attrgetter
 from typing import Any
 
 from pymc.step_methods.compound import StepMethodState
@@ -30,6 +31,10 @@ class KernelStepState(StepMethodState):
     streak: int
     said: list
     pending: list
+
+    # as of the step
+    position = property(attrgetter("life_state.here.position"))
+    algorithm_state = property(attrgetter("life_state.own"))
 
 
 def check(step: Any, state: Any) -> None:

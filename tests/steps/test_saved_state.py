@@ -76,7 +76,7 @@ def assert_same_state(first, second):
     gets other memory, and what was in it before."""
     first, second = copy.deepcopy(first), copy.deepcopy(second)
     for state in (first, second):
-        for past in histories(state.life_state.own):
+        for past in histories(state.algorithm_state):
             past.buffer[past.size :] = 0.0
     assert equal_dataclass_values(first, second)
 
