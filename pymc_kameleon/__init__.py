@@ -8,7 +8,6 @@
 """
 
 from importlib import import_module as _import_module
-from importlib import metadata as _metadata
 
 from pymc_kameleon.pseudo_marginal import NoisyLogLikelihood
 from pymc_kameleon.samplers.kamiltonian.scores.estimators import FiniteKamiltonian as Finite
@@ -28,13 +27,11 @@ from pymc_kameleon.steps import (
 )
 from pymc_kameleon.steps.batched import BatchedBlackBox
 from pymc_kameleon.steps.saved_state import load_state, save_state
+from pymc_kameleon.steps.saved_state import package as _version
 from pymc_kameleon.verdict.control_variates import expectations
 from pymc_kameleon.verdict.report import report
 
-try:
-    __version__ = _metadata.version("pymc-kameleon")
-except _metadata.PackageNotFoundError:  # a source tree that was never installed
-    __version__ = "0+unknown"
+__version__ = _version()
 
 __all__ = [
     "AdaptiveMetropolisStep",

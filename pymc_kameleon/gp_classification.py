@@ -23,6 +23,7 @@ from pymc_kameleon.gp.data import Whitening, check_covariates, check_data, one_o
 from pymc_kameleon.gp.estimator import GPClassificationEstimator
 from pymc_kameleon.numerics.blas import one_thread
 from pymc_kameleon.pseudo_marginal import NoisyLogLikelihood
+from pymc_kameleon.verdict.convergence import of_each
 
 __all__ = ["GPClassificationEstimator", "Prediction", "gp_classification_model", "predict"]
 
@@ -180,11 +181,9 @@ def predict(
     with one_thread():
         for index in np.ndindex(draws.shape[:2]):
             draws[index] = estimator.predict(thetas[index], rng.standard_normal(estimator.aux_shape), X_new)
-    import arviz as az  # slow to import
-
-    mcse = az.mcse(az.convert_to_dataset({"p": draws}))["p"].values
     # of draws that are all the same ArviZ says NaN
-    return Prediction(draws.mean(axis=(0, 1)), np.where(np.ptp(draws, axis=(0, 1)) > 0, mcse, 0.0))
+    mcse = np.where(np.ptp(draws, axis=(0, 1)) > 0, of_each("mcse", draws), 0.0)
+    return Prediction(draws.mean(axis=(0, 1)), mcse)
 
 
 def _thin(thetas: np.ndarray, n_draws: int) -> np.ndarray:

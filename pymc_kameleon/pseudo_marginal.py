@@ -18,11 +18,12 @@ from typing import Any
 import pymc as pm
 from pymc.model.core import modelcontext
 from pymc.util import get_value_vars_from_user_vars
+from pytensor import tensor as pt
 from pytensor.graph.traversal import ancestors
 
 from pymc_kameleon.steps.noise.noisy_factors import factors_of, names
 from pymc_kameleon.steps.noise.noisy_likelihood import NoisyLogLikelihood
-from pymc_kameleon.steps.pytensor_internals import model_without
+from pymc_kameleon.steps.pytensor_internals import model_with
 
 __all__ = ["NoisyLogLikelihood", "step_beside_noise"]
 
@@ -71,4 +72,5 @@ def step_beside_noise(step: Any, vars: Any, *, model: pm.Model | None = None, **
                 f"The log density of {factor.name!r} is a noisy estimate that depends on {names(touched)}: a step of "
                 "pymc_kameleon has to own them, together with all others it depends on."
             )
-    return step(vars, model=model_without(model, [factor for factor, _ in noisy]), **options)
+    left_out = {factor.name: pt.constant(0.0) for factor, _ in noisy}
+    return step(vars, model=model_with(model, left_out, {}), **options)

@@ -15,7 +15,6 @@ from pytensor.compile.mode import Mode
 from pymc_kameleon.numerics import history
 from pymc_kameleon.steps import KernelStep
 from pymc_kameleon.steps.known_points import unconstrain
-from pymc_kameleon.steps.log_density import LogDensity
 from pymc_kameleon.steps.pooled_trace import group
 
 _log = logging.getLogger("pymc.kameleon")
@@ -39,8 +38,7 @@ def model_of(step: Any, model: pm.Model | None) -> pm.Model | None:
 def layout_of(step: Any, dim: int, model: pm.Model | None) -> Layout:
     """Places in the vector by name of the value variable, each in the variable's shape."""
     if isinstance(step, KernelStep):
-        places = LogDensity.update(step.density, {}, np.arange(dim))  # whatever its coordinates
-        return {n: p.astype(int) for n, p in places.items()}
+        return places_of(step.shapes)
     names = getattr(step, "var_names", None)  # of a sampling state
     if model is not None:
         point = model.initial_point()

@@ -97,10 +97,10 @@ def checked_step(step: Any, model: pm.Model) -> KamiltonianStep:
         raise ValueError("step is of another model. Build it in this one: KamiltonianStep(model=model).")
     step.check_model()
     if step.density.suspects:
-        _log.warning("pk.sample: %s", advice.hidden_noise(step.density.suspects))
-    if step.has_known_points:
+        _log.warning("pk.sample: %s", advice.HIDDEN_NOISE.format(", ".join(step.density.suspects)))
+    if step.known_points is not None:
         raise ValueError("Give evaluations= to pk.sample, not to its step: all chains learn from them.")
-    if step.has_auxiliary:
+    if step.density.auxiliary:
         raise ValueError(
             "pk.sample has fresh noise for every estimate: no correlation=, no refresh_blocks=. Leave them out, or "
             "take pm.sample(step=...), whose chains keep theirs."

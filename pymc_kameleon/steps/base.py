@@ -9,7 +9,7 @@ import logging
 import math
 import sys
 from contextlib import suppress
-from functools import cache
+from functools import cache, partial
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, ClassVar, Self, get_type_hints
 
@@ -242,11 +242,6 @@ class KernelStep(BlockedStep):
     # -- what is asked of a step --------------------------------------------------------------
 
     @property
-    def has_auxiliary(self) -> bool:
-        """Whether the step owns the standard normals of the model's estimators."""
-        return bool(self.density.auxiliary)
-
-    @property
     def learning_options(self) -> dict[str, Any]:
         """The options given, less the length of tuning: for who runs the algorithm without the step."""
         return {name: value for name, value in self._options.items() if name != "tune"}
@@ -334,7 +329,7 @@ class KernelStep(BlockedStep):
         self.life.reset()
         self.watch.reset()
         self.nonfinite, self.evaluations = 0, 0
-        self._window = progress.Window()
+        self._window = progress.Window(maxlen=progress.WINDOW)
         self._frozen_stats = None
 
     def stop_tuning(self) -> None:
@@ -487,4 +482,4 @@ class KernelStep(BlockedStep):
 
     @classmethod
     def _make_progressbar_update_functions(cls):
-        return (progress.update(cls._bar_shows),)
+        return (partial(progress.fields, cls._bar_shows),)

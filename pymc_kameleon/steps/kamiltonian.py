@@ -131,10 +131,10 @@ class KamiltonianStep(KernelStep):
         **common: Unpack[CommonOptions],
     ):  # fmt: skip
         structure.check(learn, expensive)
-        self._learn, self._expensive, self._known = learn, expensive, evaluations
+        self._learn, self._expensive, self.known_points = learn, expensive, evaluations
         super().__init__(vars, **self._taken_apart(**given({"surrogate": surrogate, "schedule": schedule}), **common))
-        if self._known is not None:
-            self._known = self._checked_points(self._known)
+        if evaluations is not None:
+            self.known_points = self._checked_points(evaluations)
 
     def _taken_apart(self, surrogate="values", tune=None, preset=None, **others):
         """The options, with a word and what differs from its defaults for a surrogate that is an object."""
@@ -215,11 +215,6 @@ class KamiltonianStep(KernelStep):
         return f"surrogate=pk.Values(...) with {given} is for the whole" if given else ""
 
     @property
-    def has_known_points(self) -> bool:
-        """Whether the chains begin with ``evaluations``."""
-        return self._known is not None
-
-    @property
     def by_factors(self) -> bool:
         """Whether black boxes are learned one by one."""
         return isinstance(self.density, FactoredDensity)
@@ -231,12 +226,12 @@ class KamiltonianStep(KernelStep):
         return {**super().options, **described(own)}
 
     def _set_out(self, x, value):
-        if self._known is None:
+        if self.known_points is None:
             return super()._set_out(x, value)
         if not self.tune:
             self.watch.add("evaluations", advice.UNUSED_EVALUATIONS, whole_run=True)
             return None
-        return check_known(self.rng, self._known, x, value, comparable=not self.density.noisy)
+        return check_known(self.rng, self.known_points, x, value, comparable=not self.density.noisy)
 
     def _declared(self):
         """Those of all surrogates, and of this step's."""

@@ -5,7 +5,7 @@ import logging
 import math
 import pickle
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from itertools import pairwise
 from typing import Any
@@ -20,8 +20,10 @@ from pytensor.tensor.random.type import RandomType
 from pymc_kameleon.steps import pytensor_internals
 from pymc_kameleon.steps.noise import noisy_factors
 from pymc_kameleon.steps.noise.hidden_generators import hidden_generators
+from pymc_kameleon.steps.pytensor_internals import Cell
 
 _log = logging.getLogger("pymc.kameleon")
+NOWHERE = (None, None, 0.0)
 
 
 def _held(cells: str, read: Callable, write: Callable, kind: type) -> Any:
@@ -42,17 +44,28 @@ class LogDensity:
     them anew. ``compile_kwargs`` are passed to ``pymc.pytensorf.compile`` as they are. Without a ``mode``, PyTensor's
     default is used, except that black-box Ops are run by the C virtual machine (Numba's object mode costs more), and
     that Numba is chosen where PyTensor would silently fall back to Python for want of a C++ compiler.
+
+    A subclass may have other coordinates u than the model's, which the point that PyMC sees has.
     """
 
     dim: int
-    noisy: bool  # the log density is an estimate
+    noisy = False  # the log density is an estimate
     suspects: list[str]  # black-box Ops that seem to draw random numbers that PyTensor cannot see
     # Noisy and deterministic factors are kept apart: another step may move variables that only the latter depend on.
-    split: bool
-    given_work: tuple[int, ...]  # what ``work`` was when the model was built
+    split = False
+    given_work: tuple[int, ...] = ()  # what ``work`` was when the model was built
     reparametrized = False  # its coordinates are not the model's, and are yet to be chosen
+    movable: np.ndarray | bool = False  # (d,): the coordinates that are not the model's ...
+    _placed: Callable[[np.ndarray], tuple[np.ndarray, float]]  # ... and, there, what they are: (x, log|dx/du|) at u
+    _last: tuple = NOWHERE
     # (n_o,): what black boxes returned at the last evaluation, where they are learned one by one
     outputs: np.ndarray | None = None
+    _others: Mapping[str, list[Cell]] = {}
+    _auxiliary: Sequence[Cell] = ()
+    _work: Sequence[Cell] = ()
+    _noise: Sequence[Cell] = ()
+    _evaluate: Any = None
+    _explain: Any = None
 
     def __init__(self, model, vars, initial_point, compile_kwargs=None, own_auxiliary=False):
         self.compile_kwargs = compile_kwargs
@@ -82,7 +95,6 @@ class LogDensity:
         self._noise = [cell for cell in own if isinstance(cell.variable.type, RandomType)]
         self._given = [cell for cell in own if cell not in self._noise and cell not in self._work]
         self.given_work = self.work
-        self._evaluate = self._explain = None
 
     def _cells_of(self, shared):
         """Where a shared variable's value is held: once in each function that takes it."""
@@ -139,21 +151,30 @@ class LogDensity:
         """A copy of ``x``, raveled from a point, in the coordinates of this log density: the model's own, here."""
         return x.copy()
 
-    def leave(self, x: np.ndarray) -> np.ndarray:
-        """The model's own coordinates of ``x``: itself, here."""
-        return x
+    def _at(self, u) -> tuple[np.ndarray, float]:
+        """(the model's own coordinates x, log|dx/du|) at ``u``, remembered: a draw asks more than once."""
+        if self.movable is False:
+            return u, 0.0
+        if self._last[0] is None or self._last[0].tobytes() != u.tobytes():
+            with np.errstate(all="ignore"):
+                self._last = (u.copy(), *self._placed(u))
+        return self._last[1:]
 
-    def spread(self, scale: np.ndarray) -> np.ndarray:
-        """The prior's scale ``scale`` of the model's coordinates in those of this log density."""
-        return scale
+    def leave(self, x: np.ndarray) -> np.ndarray:
+        """The model's own coordinates at ``x``, shape (d,)."""
+        return self._at(x)[0]
 
     def model_log_density(self, x: np.ndarray, value: float) -> float:
         """The model's log density at ``x``, where this one is ``value``."""
-        return value
+        return value - self._at(x)[1]
+
+    def spread(self, scale: np.ndarray) -> np.ndarray:
+        """The prior's scale ``scale`` of the model's coordinates in those of this one: 1 where they are non-centred."""
+        return np.where(self.movable, 1.0, scale)
 
     def update(self, point: dict[str, np.ndarray], x: np.ndarray) -> dict[str, np.ndarray]:
         """A copy of ``point``, keys in the same order, with the variables of this vector set from ``x``."""
-        new = point.copy()
+        new, x = point.copy(), self.leave(x)
         for name, first, last, shape, dtype in self._layout:
             value = x[first:last].reshape(shape)
             new[name] = value.copy() if value.dtype == dtype else value.astype(dtype)
@@ -161,8 +182,8 @@ class LogDensity:
 
     def is_at(self, x: np.ndarray, position: np.ndarray) -> bool:
         """Whether ``x``, raveled from a point, is ``position`` as ``update`` writes it into one."""
-        if self._rounds:  # a float32 variable holds less than ``position``
-            position = self.ravel(self.update({}, position))
+        # a float32 variable holds less than ``position``
+        position = self.ravel(self.update({}, position)) if self._rounds else self.leave(position)
         return x.tobytes() == position.tobytes()
 
     def follow(self, point: dict[str, np.ndarray]) -> bool:
@@ -201,7 +222,7 @@ class LogDensity:
 
     # -- noise --------------------------------------------------------------------------------
 
-    def noise_cells(self) -> list[pytensor_internals.Cell]:
+    def noise_cells(self) -> Sequence[Cell]:
         """The cells of this density's own random generators, in a fixed order."""
         return self._noise
 
@@ -215,11 +236,10 @@ class LogDensity:
 
     def offending_factors(self, model, point: dict[str, np.ndarray]) -> dict[str, float]:
         """Name and value of every factor of the model that is not finite at ``point``."""
-        factors = noisy_factors.all_factors(model)
+        factors, terms, _ = zip(*noisy_factors.factors_of(model), strict=True)
         if self._explain is None:
-            terms = [term.sum() for term in model.logp(factors, sum=False)]
             # With the linker that sampling uses, so that what is not finite there is not finite here.
-            self._explain = compile_log_density(model.value_vars, terms, self.compile_kwargs)
+            self._explain = compile_log_density(model.value_vars, list(terms), self.compile_kwargs)
             self._explain.trust_input = False
         values = self._explain(*[point[v.name] for v in model.value_vars])
         found = zip(factors, values if len(factors) > 1 else [values], strict=True)
@@ -227,7 +247,7 @@ class LogDensity:
 
     def __getstate__(self):
         # a raw Numba handle does not survive the trip
-        return {**self.__dict__, "_evaluate": None, "_explain": None}
+        return {**self.__dict__, "_evaluate": None, "_explain": None, "_last": NOWHERE}
 
 
 def compile_log_density(inputs, outputs, compile_kwargs: dict[str, Any] | None):

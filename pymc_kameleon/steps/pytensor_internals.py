@@ -26,6 +26,7 @@ from pymc.step_methods.compound import BlockedStep, CompoundStep
 from pytensor.compile import Function
 from pytensor.compile.mode import Mode, get_default_mode, get_mode, optdb
 from pytensor.graph import replace
+from pytensor.graph.basic import Variable
 from pytensor.graph.rewriting.basic import dfs_rewriter
 from pytensor.link.numba.linker import NumbaLinker
 from pytensor.tensor.random.op import RNGConsumerOp
@@ -38,7 +39,7 @@ except ImportError:  # slower
 
 __all__ = [
     "STEP_METHODS", "Cell", "NotScalar", "RNGConsumerOp", "callable_from_numba", "cells", "compile_strictly",
-    "compiling_step", "copy_generator", "draws_random_numbers", "find_rng_nodes", "has_default_mode", "model_without",
+    "compiling_step", "copy_generator", "draws_random_numbers", "find_rng_nodes", "has_default_mode", "model_with",
     "number", "operations", "other_steps", "raw_callable", "referred_to", "register_rewrite", "register_vectorized",
     "runs_in_python", "says_object_mode", "wrapped_function",
 ]  # fmt: skip
@@ -298,27 +299,36 @@ def _functions(value, depth=3) -> Iterator[Function]:
             yield from _functions(part, depth - 1)
 
 
-def model_without(model: Model, factors) -> Model:
-    """A view of ``model`` whose log density lacks some factors: for a step that compiles it. The model is untouched."""
-    view = object.__new__(_ModelWithout)
+def model_with(model: Model, terms: dict[str, Variable], values: dict[Variable, Variable]) -> Model:
+    """A view of ``model`` with another log density, for who compiles that. The model is untouched.
+
+    ``terms`` stand in the places of its factors of these names; in those of all others ``values`` stand in the places
+    of its value variables.
+    """
+    view = object.__new__(_ModelWith)
     view.__dict__.update(vars(model))
-    view._left_out = [factor.name for factor in factors]
+    # of a view, too, whose own stay
+    view._terms = getattr(model, "_terms", {}) | terms
+    view._values = getattr(model, "_values", {}) | values
     return view
 
 
-class _ModelWithout(Model):
+class _ModelWith(Model):
     """Has everything of the model, the same objects, and a ``logp`` of its own."""
 
-    _left_out: list[str]
+    _terms: dict[str, Variable]
+    _values: dict[Variable, Variable]
 
     def logp(self, vars=None, jacobian=True, sum=True):
-        """The log density less the factors left out, which are zeros where every term is wanted."""
+        """As of :class:`pymc.Model`."""
         vars = [*self.free_RVs, *self.observed_RVs, *self.potentials] if vars is None else vars
         vars = vars if isinstance(vars, (list, tuple)) else [vars]
-        wanted = [v for v in vars if self.values_to_rvs.get(v, v).name not in self._left_out]
-        found = dict(zip(wanted, super().logp(wanted, jacobian, sum=False), strict=True))
-        terms = [found.get(v, pt.constant(0.0)) for v in vars]
-        return pt.add(pt.constant(0.0), *[t.sum() for t in terms]) if sum else terms
+        found = {v: self._terms.get(self.values_to_rvs.get(v, v).name) for v in vars}
+        rest = [v for v, term in found.items() if term is None]
+        theirs = super().logp(rest, jacobian, sum=False) if rest else []
+        found |= zip(rest, replace.clone_replace(theirs, self._values, rebuild_strict=False), strict=True)
+        terms = [found[v] for v in vars]
+        return pt.sum([pt.sum(term) for term in terms]) if sum else terms
 
 
 # --- Python functions ------------------------------------------------------------------------

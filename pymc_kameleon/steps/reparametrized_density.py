@@ -7,66 +7,23 @@ graph with these priors' terms replaced: one evaluation a draw, as
 """
 
 import logging
-from typing import Any
 
 import numpy as np
 import pymc as pm
 import pytensor
 import pytensor.tensor as pt
-from pytensor.graph.replace import clone_replace
 from pytensor.graph.traversal import ancestors
 
 from pymc_kameleon.steps import pytensor_internals
 from pymc_kameleon.steps.coordinates import Coordinates
-from pymc_kameleon.steps.factors.black_boxes import Unsplittable, has_boxes
-from pymc_kameleon.steps.log_density import LogDensity
-from pymc_kameleon.steps.noise.noisy_factors import all_factors, names
+from pymc_kameleon.steps.factors.black_boxes import has_boxes
+from pymc_kameleon.steps.log_density import NOWHERE, LogDensity
+from pymc_kameleon.steps.noise.noisy_factors import names
 
 _log = logging.getLogger("pymc.kameleon")
 
 
-class MovedDensity(LogDensity):
-    """A log density of other coordinates u than the model's own, which the point that PyMC sees has."""
-
-    movable: np.ndarray  # bool, (d,): the coordinates that are not the model's
-    _last: tuple = (None, None, 0.0)
-
-    def _placed(self, u) -> tuple[np.ndarray, float]:
-        """(x, log|dx/du|) at ``u``."""
-        raise NotImplementedError
-
-    def _at(self, u):
-        """The same, remembered: a draw asks more than once."""
-        if self._last[0] is None or self._last[0].tobytes() != u.tobytes():
-            with np.errstate(all="ignore"):
-                self._last = (u.copy(), *self._placed(u))
-        return self._last[1:]
-
-    def leave(self, u: np.ndarray) -> np.ndarray:
-        """The model's own coordinates at ``u``, shape (d,)."""
-        return self._at(u)[0]
-
-    def is_at(self, x: np.ndarray, position: np.ndarray) -> bool:
-        """Whether ``x``, raveled from a point, is ``position`` as ``update`` writes it into one."""
-        return super().is_at(x, self.leave(position))
-
-    def update(self, point: dict[str, np.ndarray], x: np.ndarray) -> dict[str, np.ndarray]:
-        """A copy of ``point``, with the variables of this vector set from ``x`` = u."""
-        return super().update(point, self.leave(x))
-
-    def model_log_density(self, x: np.ndarray, value: float) -> float:
-        """The model's own log density where that of u is ``value``."""
-        return value - self._at(x)[1]
-
-    def spread(self, scale: np.ndarray) -> np.ndarray:
-        """The prior's scale ``scale`` of the model's coordinates in those of u: 1 where they are non-centred."""
-        return np.where(self.movable, 1.0, scale)
-
-    def __getstate__(self):
-        return {**super().__getstate__(), "_last": (None, None, 0.0)}
-
-
-class ReparametrizedDensity(MovedDensity):
+class ReparametrizedDensity(LogDensity):
     """log p of u, partially centred by lambda; ``coordinates`` have the priors that are moved."""
 
     reparametrized = True
@@ -75,7 +32,7 @@ class ReparametrizedDensity(MovedDensity):
         self.movable = coordinates.movable
         start = self.noncentred
         centring = pytensor.shared(start, name="centring")
-        moved, variables = _MovedModel(model, coordinates, centring), [v for v, *_ in coordinates.layout]
+        moved, variables = _moved(model, coordinates, centring), [v for v, *_ in coordinates.layout]
         super().__init__(moved, variables, initial_point, compile_kwargs, own_auxiliary)
         self._centring = self._cells_of(centring)
         self._share = start
@@ -91,7 +48,7 @@ class ReparametrizedDensity(MovedDensity):
 
     @centring.setter
     def centring(self, share: np.ndarray) -> None:
-        self._share, self._last = np.array(share, dtype=float), (None, None, 0.0)
+        self._share, self._last = np.array(share, dtype=float), NOWHERE
         for cell in self._centring:
             cell.value = self._share.copy()
 
@@ -132,30 +89,13 @@ class ReparametrizedDensity(MovedDensity):
         return np.where(self.movable, x, u), jacobian
 
 
-class _MovedModel:
-    """A model whose value variables stand for u: all that :class:`LogDensity` asks of one, with its ``logp`` moved."""
-
-    def __init__(self, model, coordinates, centring):
-        self._model = model
-        u = pt.concatenate([v.ravel() for v, *_ in coordinates.layout])
-        moved = coordinates.move(u, centring)
-        priors = [rv for rv in model.free_RVs if model.rvs_to_values[rv] in coordinates.priors]
-        # exactness hangs on these terms taking the priors' place, Jacobian and all
-        self._terms = dict(zip([rv.name for rv in priors], moved.terms, strict=True))
-        self._values = {v: moved.values[v] for v in coordinates.priors}
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._model, name)
-
-    def logp(self, factors=None, sum: bool = True):
-        """As of :class:`pymc.Model`, of u."""
-        factors = all_factors(self._model) if factors is None else factors
-        rest = [f for f in factors if f.name not in self._terms]
-        terms = clone_replace(self._model.logp(rest, sum=False) if rest else [], self._values, rebuild_strict=False)
-        found = dict(zip([f.name for f in rest], terms, strict=True))
-        found |= {f.name: self._terms[f.name] for f in factors if f.name in self._terms}
-        ordered = [found[f.name] for f in factors]
-        return pt.sum([pt.sum(term) for term in ordered]) if sum else ordered
+def _moved(model, coordinates, centring):
+    """The model with value variables that stand for u."""
+    moved = coordinates.move(pt.concatenate([v.ravel() for v, *_ in coordinates.layout]), centring)
+    priors = [rv.name for rv in model.free_RVs if model.rvs_to_values[rv] in coordinates.priors]
+    # exactness hangs on these terms taking the priors' place, Jacobian and all
+    terms = dict(zip(priors, moved.terms, strict=True))
+    return pytensor_internals.model_with(model, terms, {v: moved.values[v] for v in coordinates.priors})
 
 
 def reparametrized_density(
@@ -183,17 +123,10 @@ def reparametrized_density(
         levels[variable] = 1 + max((n for v, n in levels.items() if v in before), default=0)
         theirs = variable in others or not others.isdisjoint(before)
         # a random walk of scalars has as many levels as steps, and a graph that compiles for minutes
-        if theirs or levels[variable] > 3 or _has_boxes(given, model):
+        if theirs or levels[variable] > 3 or has_boxes(given, model.value_vars):
             del coordinates.priors[variable], levels[variable]
     if not 0 < len(coordinates.priors) <= 20:
         return None
     density = ReparametrizedDensity(coordinates, model, point, compile_kwargs, own_auxiliary)
     _log.info("Partially non-centred, as the data say: %s.", names(coordinates.priors))
     return density
-
-
-def _has_boxes(given, model):
-    try:
-        return has_boxes(given, model.value_vars)
-    except Unsplittable:
-        return True

@@ -80,11 +80,14 @@ def find_boxes(terms: dict[str, Variable], unknowns: Iterable[Variable], declare
 
 
 def has_boxes(variables: Sequence[Variable], unknowns: Iterable[Variable], declared: Sequence[str] = ()) -> bool:
-    """Whether a black box enters ``variables``."""
+    """Whether a black box enters ``variables``, one that cannot be learned by itself included."""
     before = list(ancestors(variables))
     known = {v.name for v in before} | {type(v.owner.op).__name__ for v in before if v.owner}
     terms = {str(i): v for i, v in enumerate(variables)}
-    return not known.isdisjoint(declared) or bool(find_boxes(terms, unknowns))
+    try:
+        return not known.isdisjoint(declared) or bool(find_boxes(terms, unknowns))
+    except Unsplittable:
+        return True
 
 
 def differentiable(node: Apply, arguments: Sequence[Variable]) -> bool:

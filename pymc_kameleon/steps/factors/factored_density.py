@@ -10,10 +10,9 @@ from pymc_kameleon.steps.batched import vectorized
 from pymc_kameleon.steps.factors import probe
 from pymc_kameleon.steps.factors.black_boxes import Unsplittable
 from pymc_kameleon.steps.factors.split import Cut, Split, counts, whole_graph
-from pymc_kameleon.steps.log_density import compile_log_density
+from pymc_kameleon.steps.log_density import LogDensity, compile_log_density
 from pymc_kameleon.steps.noise.hidden_generators import hidden_generators
 from pymc_kameleon.steps.prior_scale import look_at_prior
-from pymc_kameleon.steps.reparametrized_density import MovedDensity
 
 
 class Alone:
@@ -30,7 +29,7 @@ class Alone:
         return pytensor_internals.number(value)
 
 
-class FactoredDensity(MovedDensity):
+class FactoredDensity(LogDensity):
     """log p of the non-centred coordinates v, and what every black box has returned.
 
     It is compiled from the model's own graph, black boxes and all.
@@ -67,14 +66,9 @@ class FactoredDensity(MovedDensity):
         if pytensor_internals.find_rng_nodes([total]):
             raise Unsplittable("the log density is noisy")
         self.suspects = hidden_generators([total])
-        self.noisy = self.split = False
         self._function = compile_log_density([v], [total, *outputs], compile_kwargs)
         self._function.trust_input = True
-        self._others: dict = {}
-        self._auxiliary, self._noise, self._work = [], [], []
-        self.given_work = ()
         self._given = pytensor_internals.cells(self._function)
-        self._explain = None
         shapes = self._shapes(cut, initial_point)
         self.probes = 0
         factors = self._factors(cut, model, initial_point, counts(shapes))
@@ -112,7 +106,7 @@ class FactoredDensity(MovedDensity):
         """The non-centred coordinates of ``x``, raveled from a point."""
         # the priors' locations and scales depend on other coordinates, which lie before: one of them is right each time
         v = x.copy()
-        for _ in range(self.parts_known.depth):
+        for _ in range(self.parts_known.cut.coordinates.depth):
             _, _, _, location, log_scale = self.parts_known.places(v, self._zero)
             with np.errstate(all="ignore"):
                 v = (x - location) * np.exp(-log_scale)

@@ -174,8 +174,6 @@ class Split:
         Which inputs and outputs belong to which factor.
     movable : ndarray of bool, shape (d,)
         The coordinates that can be centred by a degree.
-    depth : int
-        Longest chain of coordinates whose priors depend on one another, at most.
     factors : list of str
         Names of the model's factors that the black boxes belong to.
     parts : list of Factor
@@ -197,13 +195,12 @@ class Split:
         self.order = np.concatenate([first[f.box] + f.outputs for f in factors]).astype(np.int64)
         self.movable = cut.coordinates.movable
         self.factors = [f.name for f in factors]
-        self.depth = cut.coordinates.depth
         given = self._like_what_is_given()
         inputs, outputs = cut.coordinates.places(lambda moved: [cut.graphs_of_inputs(moved, factors)])
         self._places, places = compile_for_numba(inputs, outputs, given[:2], compile_kwargs)
         inputs, outputs = self._graph_of_known()
         self._known, known = compile_for_numba(inputs, outputs, given, compile_kwargs)
-        self._compiled = None if None in (places, known) else (places, known)
+        self._compiled: Any = (places, known)
 
     def _like_what_is_given(self):
         """Zeros in the shapes of what ``known`` is given; the first two are what ``places`` is given."""
@@ -211,13 +208,12 @@ class Split:
         return [np.zeros(shape) for shape in (d, d, n_w, n_o, (n_o, self.layout.widest), n_w)]
 
     def __getstate__(self):
-        return {**self.__dict__, "_compiled": None}  # addresses are this process's own
+        return {**self.__dict__, "_compiled": ()}  # addresses are this process's own
 
     def __setstate__(self, state):
         self.__dict__.update(state)
         given = self._like_what_is_given()
-        found = callable_from_numba(self._places, given[:2]), callable_from_numba(self._known, given)
-        self._compiled = None if None in found else found
+        self._compiled = callable_from_numba(self._places, given[:2]), callable_from_numba(self._known, given)
 
     def places(self, u: np.ndarray, centring: np.ndarray) -> tuple[np.ndarray, ...]:
         """(w, x, v, mu, log sigma) at ``u``: inputs, the model's coordinates, the non-centred ones, the priors'."""
@@ -242,7 +238,7 @@ class Split:
 
     def compiled(self) -> tuple | None:
         """(places, known, what each is given beside: shared values), for compiled code; None where that cannot be."""
-        if self._compiled is None:
+        if None in self._compiled:
             return None
         (places, of_places), (known, of_known) = self._compiled
         return places, known, (of_places(), of_known())

@@ -12,10 +12,11 @@ from pymc_kameleon.steps.factors.black_boxes import Box, Unsplittable, find_boxe
 from pymc_kameleon.steps.factors.factored_density import FactoredDensity
 from pymc_kameleon.steps.factors.probe import WIDEST
 from pymc_kameleon.steps.factors.split import Cut
-from pymc_kameleon.steps.noise.noisy_factors import all_factors, names
+from pymc_kameleon.steps.noise.noisy_factors import factors_of, names
 from pymc_kameleon.surrogates.factors.layout import Layout
 
 _log = logging.getLogger("pymc.kameleon")
+LONGEST = 20_000  # outputs of all black boxes together
 
 
 def check(learn: str, expensive) -> None:
@@ -67,7 +68,9 @@ def factored_density(
 def _check_cut(cut: Cut) -> None:
     """Before anything is compiled: one number that depends on too much cannot be taken apart."""
     numbers = [all(v.type.ndim == 0 for v in box.outputs) for box in cut.boxes]
-    _check_widths([i.size for is_number, i in zip(numbers, cut.inputs, strict=True) if is_number])
+    widest = max((i.size for is_number, i in zip(numbers, cut.inputs, strict=True) if is_number), default=0)
+    if widest > WIDEST:
+        raise Unsplittable(f"one of them has {widest} inputs, more than {WIDEST}")
     if all(numbers):
         _check_number(cut, len(cut.boxes))
 
@@ -75,16 +78,9 @@ def _check_cut(cut: Cut) -> None:
 def _check_parts(cut: Cut, layout: Layout) -> None:
     """Whether the black boxes, or their parts, are worth learning one by one."""
     outputs = int(layout.outputs[-1])
-    if outputs > (longest := 20_000):
-        raise Unsplittable(f"they have {outputs} outputs, more than {longest}")
-    _check_widths([layout.widest])
+    if outputs > LONGEST:
+        raise Unsplittable(f"they have {outputs} outputs, more than {LONGEST}")
     _check_number(cut, layout.size)
-
-
-def _check_widths(sizes: list[int]) -> None:
-    for size in sizes:
-        if size > WIDEST:
-            raise Unsplittable(f"one of them has {size} inputs, more than {WIDEST}")
 
 
 def _check_number(cut: Cut, n_factors: int) -> None:
@@ -103,8 +99,7 @@ def say_whole(model, reason: str) -> None:
 
 def boxes_of(model) -> int:
     """How many black boxes there are in the log density of a model."""
-    factors = all_factors(model)
-    terms = dict(zip([f.name for f in factors], model.logp(factors, sum=False), strict=True))
+    terms = {factor.name: term for factor, term, _ in factors_of(model)}
     try:
         return len(distinct(find_boxes(terms, model.value_vars)))
     except Unsplittable:

@@ -1,13 +1,14 @@
 """What a noisy log density asks of a step: random streams, and normals that it owns and renews, whole or by blocks."""
 
 import math
-from collections.abc import Iterable
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from pymc_kameleon.numerics.checks import share
 from pymc_kameleon.steps.noise.noisy_factors import of_host
-from pymc_kameleon.steps.pytensor_internals import draws_random_numbers, operations, other_steps
+from pymc_kameleon.steps.pytensor_internals import operations, other_steps
 
 
 class Renewal(NamedTuple):
@@ -31,14 +32,14 @@ class Renewal(NamedTuple):
 
 def renewal(correlation: float | None, refresh_blocks: int | None) -> Renewal:
     """The options ``correlation`` and ``refresh_blocks``, checked."""
-    if correlation is not None and not 0 <= correlation < 1:
-        raise ValueError(f"correlation must lie in [0, 1), got {correlation!r}.")
+    if correlation is not None:
+        share(correlation=correlation)
     if refresh_blocks is not None and not (isinstance(refresh_blocks, (int, np.integer)) and refresh_blocks >= 1):
         raise ValueError(f"refresh_blocks must be a positive integer, got {refresh_blocks!r}.")
     return Renewal(float(correlation or 0.0), int(refresh_blocks or 1))
 
 
-def seed_streams(cells: list, rng: np.random.Generator) -> None:
+def seed_streams(cells: Sequence, rng: np.random.Generator) -> None:
     """Give the log density streams of its own, spawned by ``rng``, so that ``random_seed`` reproduces the noise too."""
     if cells:
         for cell, generator in zip(cells, rng.spawn(len(cells)), strict=True):
@@ -54,22 +55,11 @@ def differ(first: float, value: float) -> bool:
     return abs(first - value) > 0.01 + 1e-6 * abs(first)
 
 
-def variables_beside(step, others) -> list[str]:
-    """Those of the variables ``others`` whose steps evaluate the noisy log density anew at every draw."""
-    return sorted(_sampled(s for s in other_steps(step) if draws_random_numbers(s)) & set(others))
+def sampled_beside(step, which: Callable[[Any], bool] = lambda other: True) -> list[str]:
+    """The variables of the other steps of the same run, of ``which`` of them."""
+    return sorted({v.name for other in other_steps(step) if which(other) for v in other.vars})
 
 
-def variables_shared(step) -> list[str]:
-    """Those of a step's variables that other steps of the same run sample, too."""
-    return sorted(_sampled(other_steps(step)) & _sampled([step]))
-
-
-def solved_beside(step) -> list[str]:
-    """The variables of steps that are not of this package and evaluate the model's black boxes, too."""
-    theirs = (s for s in other_steps(step) if not getattr(s, "keeps_estimates", False))
-    return sorted(_sampled(s for s in theirs if not all(map(of_host, operations(s)))))
-
-
-def _sampled(steps: Iterable) -> set[str]:
-    """Names of their variables."""
-    return {v.name for s in steps for v in s.vars}
+def solves(step) -> bool:
+    """Whether a step is not of this package and evaluates the model's black boxes, too."""
+    return not (getattr(step, "keeps_estimates", False) or all(map(of_host, operations(step))))

@@ -72,10 +72,15 @@ def names(variables: Iterable) -> str:
     return ", ".join(sorted(str(v.name) for v in variables))
 
 
+def _estimators(outputs) -> list:
+    """The calls of a NoisyLogLikelihood in a graph, each once, in a fixed order."""
+    nodes = dict.fromkeys(v.owner for v in ancestors(outputs) if v.owner is not None)
+    return [node for node in nodes if isinstance(node.op, NoisyLogLikelihood)]
+
+
 def work_inputs(outputs) -> list:
     """The shared numbers that say how much work the estimators in ``outputs`` do, in a fixed order."""
-    nodes = dict.fromkeys(v.owner for v in ancestors(outputs) if v.owner is not None)
-    found = [n.inputs[1] for n in nodes if isinstance(n.op, NoisyLogLikelihood) and n.op.work is not None]
+    found = [node.inputs[1] for node in _estimators(outputs) if node.op.work is not None]
     return [v for v in dict.fromkeys(found) if isinstance(v, SharedVariable)]
 
 
@@ -87,15 +92,11 @@ def take_auxiliary(outputs) -> tuple[list, list]:
     """
     replacements: dict = {}
     auxiliary: list = []
-    for variable in ancestors(outputs):
-        node = variable.owner
-        if node is None or not isinstance(node.op, NoisyLogLikelihood):
-            continue
-        if node.op.auxiliary_shape is None or variable is not node.outputs[1]:
-            continue
-        u = pytensor.shared(np.zeros(node.op.auxiliary_shape), name=f"auxiliary_{len(auxiliary)}")
-        replacements[variable] = GivenAuxiliary(node.op.fn)(u, *node.inputs[1:])
-        auxiliary.append(u)
+    for node in _estimators(outputs):
+        if node.op.auxiliary_shape is not None:
+            u = pytensor.shared(np.zeros(node.op.auxiliary_shape), name=f"auxiliary_{len(auxiliary)}")
+            replacements[node.outputs[1]] = GivenAuxiliary(node.op.fn)(u, *node.inputs[1:])
+            auxiliary.append(u)
     if replacements:
         outputs = clone_replace(outputs, replacements)
     if not auxiliary or find_rng_nodes(outputs):

@@ -99,11 +99,6 @@ def missed(found: dict) -> str:
     )
 
 
-def hidden_noise(suspects: list[str]) -> str:
-    """Black boxes hold generators of their own."""
-    return HIDDEN_NOISE.format(", ".join(suspects))
-
-
 def nothing_to_sample(step: str, shapes: dict) -> str:
     """The variables have no element."""
     found = ", ".join(f"{name} has shape {shape}" for name, shape in shapes.items())

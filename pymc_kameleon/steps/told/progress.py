@@ -9,7 +9,6 @@ column, line below line. It has no ``ratio``, so that PyMC's share what is left.
 
 import math
 from collections import deque
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from rich.progress import ProgressColumn, TextColumn
@@ -37,26 +36,15 @@ class Row(dict[str, Any]):
     told: Told | None = None
 
 
-class Window:
-    """Mean of the last ``WINDOW`` values. For the eye alone: no draw depends on it, and no sampling state holds it."""
-
-    def __init__(self) -> None:
-        self._values: deque[float] = deque(maxlen=WINDOW)
-        self._total = 0.0
-
-    def add(self, value: float) -> None:
-        """One value more."""
-        if len(self._values) == WINDOW:
-            self._total -= self._values[0]
-        self._values.append(value)
-        self._total += value
+class Window(deque[float]):
+    """The last ``WINDOW`` acceptance probabilities. For the eye alone: no draw depends on it, nor is it ever stored."""
 
     def told(self, life: Any, draw: Any, evaluations: int) -> Told:
         """What the bar shows of a draw: acceptance over the last draws that proposed."""
         if draw.proposal.move not in NO_PROPOSALS:
-            self.add(draw.accept_prob)
+            self.append(draw.accept_prob)
         phase = DRAWING if not life.state.tune else CLIMBING if life.climbing else TUNING
-        return Told(phase, self._total / max(len(self._values), 1), evaluations)
+        return Told(phase, sum(self) / max(len(self), 1), evaluations)
 
 
 def columns(third: str, n_chains: int) -> tuple[list[ProgressColumn], dict[str, list[str]]]:
@@ -69,15 +57,11 @@ def _field(third: str) -> str:
     return f"kameleon_{third.lower().replace(' ', '_')}"
 
 
-def update(third: str) -> Callable[[dict[str, Any]], dict[str, str]]:
-    """A function of a draw's statistics: what :func:`columns` shows."""
-
-    def fields(row: dict[str, Any]) -> dict[str, str]:
-        told = getattr(row, "told", None) or Told("", row["accept"], 0)
-        last = _surrogate(row) if third == SURROGATE else f"{row['scaling']:.2g}"
-        return {_field(third): f"{_acceptance(told)}\n{told.evaluations}\n{last}"}
-
-    return fields
+def fields(third: str, row: dict[str, Any]) -> dict[str, str]:
+    """What :func:`columns` shows, of a draw's statistics."""
+    told = getattr(row, "told", None) or Told("", row["accept"], 0)
+    last = _surrogate(row) if third == SURROGATE else f"{row['scaling']:.2g}"
+    return {_field(third): f"{_acceptance(told)}\n{told.evaluations}\n{last}"}
 
 
 def _acceptance(told: Told) -> str:

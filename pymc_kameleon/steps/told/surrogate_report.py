@@ -35,18 +35,6 @@ class Report(NamedTuple):
         """Whether the surrogate was judged since it was fitted."""
         return self.uncovered < 1.0
 
-    @property
-    def does_not_cover(self) -> bool:
-        """Whether the chain stands too often where the surrogate is too low."""
-        explained = 0.5 * math.erfc(TOO_LOW / (math.sqrt(2.0) * self.noise_sd)) if self.noise_sd else 0.0
-        # what noise explains is estimated from a sticky chain: twice the share, half again the variance
-        return self.is_known and self.uncovered > WORTH_SAYING + 2.0 * explained
-
-    @property
-    def is_inaccurate(self) -> bool:
-        """Whether the surrogate is too wrong along the chain for long moves to be accepted."""
-        return beyond_noise(self.residual_sd, self.noise_sd) > INACCURATE**2
-
 
 def beyond_noise(residual_sd: float, noise_sd: float) -> float:
     """The residual's variance that noise leaves; estimated from a sticky chain, that of noise is half again as much."""
@@ -58,9 +46,11 @@ def describe(report: Report, wanted: int | None) -> str | None:
 
     ``wanted`` is how many tuning draws the dimension asks for, if there were fewer.
     """
-    if report.does_not_cover:
+    explained = 0.5 * math.erfc(TOO_LOW / (math.sqrt(2.0) * report.noise_sd)) if report.noise_sd else 0.0
+    # what noise explains is estimated from a sticky chain: twice the share, half again the variance
+    if report.is_known and report.uncovered > WORTH_SAYING + 2.0 * explained:
         wrong = "does not cover the posterior"
-    elif report.is_inaccurate:
+    elif beyond_noise(report.residual_sd, report.noise_sd) > INACCURATE**2:
         wrong = "is inaccurate"
     elif not report.is_known:
         wrong = "was not judged: tuning ended too soon after it was fitted"
@@ -133,7 +123,8 @@ class SurrogateWatch(Watch):
 
     def wanted_tuning(self) -> int | None:
         """None too where it is not the dimension that asks."""
-        return None if self.step.by_factors or self.step.has_known_points else super().wanted_tuning()
+        known = self.step.known_points is not None
+        return None if self.step.by_factors or known else super().wanted_tuning()
 
     def _judge_what_was_learned(self):
         """First what cannot be evaluated, and is not learned either."""

@@ -14,8 +14,9 @@ from pymc_kameleon.samplers import noise_probe
 from pymc_kameleon.samplers.life import Doubt, Told
 from pymc_kameleon.samplers.seam import NEVER
 from pymc_kameleon.steps.factors.returned import misreturned, raised_by_the_model
-from pymc_kameleon.steps.noise.demands import differ, solved_beside, variables_beside, variables_shared
+from pymc_kameleon.steps.noise.demands import differ, sampled_beside, solves
 from pymc_kameleon.steps.noise.noisy_factors import black_boxes, noisy_names
+from pymc_kameleon.steps.pytensor_internals import draws_random_numbers
 from pymc_kameleon.steps.told import advice
 from pymc_kameleon.steps.told.progress import NO_PROPOSALS
 from pymc_kameleon.steps.told.sampler_warnings import SamplerWarnings, WarningType
@@ -49,17 +50,19 @@ class Watch(SamplerWarnings):
         """What can be seen at a chain's first point ``x``, and would mislead."""
         step, density = self.step, self.step.density
         step.check_model()
-        if shared := variables_shared(step):
+        own = {v.name for v in step.vars}
+        if shared := [name for name in sampled_beside(step) if name in own]:
             self.add("shared variables", advice.SAMPLED_TWICE.format(variables=", ".join(shared)), whole_run=True)
-        if not density.noisy and (solved := solved_beside(step)):
+        if not density.noisy and (solved := sampled_beside(step, solves)):
             discrete = any(v.name in solved and v.dtype in discrete_types for v in step.model.value_vars)
             told = advice.solved_beside(solved, ", ".join(black_boxes(step.model)), discrete=discrete)
             self.add("black boxes beside", told, whole_run=True)
         if density.suspects:
-            self.add("hidden generator", advice.hidden_noise(density.suspects), whole_run=True)
+            told = advice.HIDDEN_NOISE.format(", ".join(density.suspects))
+            self.add("hidden generator", told, whole_run=True)
         if not density.noisy:
             self.compare(x, value)
-        elif beside := variables_beside(step, density.others):
+        elif beside := [n for n in sampled_beside(step, draws_random_numbers) if n in density.others]:
             told = advice.STEPS_BESIDE_NOISE.format(variables=", ".join(beside))
             self.add("other steps beside noise", told, whole_run=True)
         if not step.tune:
