@@ -86,7 +86,7 @@ class Checkpoint:
             self.seed, self.fixed = fresh if seed is None else seed, fixed
             stored = {**header, "format": FORMAT, "fixed": fixed, "seed": self.seed}
             _write(file, json.dumps(stored, indent=1))
-        self.rounds = self._read()
+        self.rounds = _rounds(self.path, self.dim, self.outputs)
         self.replayed = 0
 
     def check_budget(self, most: int | None, longest: int) -> None:
@@ -105,32 +105,6 @@ class Checkpoint:
                 f"the run in {self.path} has made {made} evaluations and was begun to make {max(begun, longest)}, more "
                 f"than max_evaluations={most}. It can be made longer and not shorter: give as many or more."
             )
-
-    def _read(self) -> list[np.ndarray]:
-        """Complete rounds, arrays of shape (points, 1 + d + 1 + outputs); the rest of the file is cut off."""
-        file = self.path / ROUNDS
-        file.touch()
-        width = self.dim + 2 + self.outputs
-        data = file.read_bytes()
-        rows = np.frombuffer(data[: len(data) // (8 * width) * 8 * width], "<f8").reshape(-1, width)
-        rounds, row = [], 0
-        while row < len(rows) and row + int(rows[row, 0]) <= len(rows):
-            size = int(rows[row, 0])
-            rounds.append(rows[row : row + size])
-            row += size
-        with file.open("r+b") as f:
-            f.truncate(8 * width * row)
-        return rounds
-
-    @property
-    def evaluations(self) -> Evaluations:
-        """What is on disk, in order."""
-        if not self.rounds:
-            return empty(self.dim, self.outputs)
-        rows = np.concatenate(self.rounds)
-        number = np.repeat(np.arange(len(self.rounds)), [len(r) for r in self.rounds])
-        x, y, outputs = np.split(rows[:, 1:], [self.dim, self.dim + 1], axis=1)
-        return table(x, y[:, 0], round=number, outputs=outputs)
 
     def _found(self, row: np.ndarray) -> Any:
         """What came back of a point."""
@@ -216,14 +190,33 @@ def load(path: str | PathLike[str]) -> Evaluations:
     FileNotFoundError
         If there is no run in the folder.
     """
-    kept = Checkpoint.__new__(Checkpoint)  # whatever made it: nothing is compared
-    kept.path = Path(path)
-    if not (kept.path / HEADER).exists():
+    file = Path(path) / HEADER
+    if not file.exists():
         raise FileNotFoundError(f"there is no run in {path}: no file {HEADER}.")
-    header = json.loads((kept.path / HEADER).read_text())
-    kept.dim, kept.outputs = int(header["dim"]), int(header.get("outputs", 0))
-    kept.rounds = kept._read()
-    return kept.evaluations
+    header = json.loads(file.read_text())  # whatever made it: nothing is compared
+    dim, outputs = int(header["dim"]), int(header.get("outputs", 0))
+    rounds = _rounds(file.parent, dim, outputs)
+    if not rounds:
+        return empty(dim, outputs)
+    number = np.repeat(np.arange(len(rounds)), [len(r) for r in rounds])
+    x, y, found = np.split(np.concatenate(rounds)[:, 1:], [dim, dim + 1], axis=1)
+    return table(x, y[:, 0], round=number, outputs=found)
+
+
+def _rounds(path: Path, dim: int, outputs: int) -> list[np.ndarray]:
+    """Complete rounds, arrays of shape (points, 1 + d + 1 + outputs); the rest of the file is cut off."""
+    file, width = path / ROUNDS, dim + 2 + outputs
+    file.touch()
+    data = file.read_bytes()
+    rows = np.frombuffer(data[: len(data) // (8 * width) * 8 * width], "<f8").reshape(-1, width)
+    rounds, row = [], 0
+    while row < len(rows) and row + int(rows[row, 0]) <= len(rows):
+        size = int(rows[row, 0])
+        rounds.append(rows[row : row + size])
+        row += size
+    with file.open("r+b") as f:
+        f.truncate(8 * width * row)
+    return rounds
 
 
 def _compare(path: Path, stored: dict[str, Any], header: dict[str, Any]) -> None:

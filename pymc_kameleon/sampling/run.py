@@ -24,6 +24,7 @@ from pymc.exceptions import SamplingError
 from pymc_kameleon.checkpoint import Checkpoint
 from pymc_kameleon.numerics.blas import one_thread
 from pymc_kameleon.numerics.checks import positive
+from pymc_kameleon.numerics.evaluations import Evaluations
 from pymc_kameleon.samplers.pooled.by_factors import ByFactors
 from pymc_kameleon.samplers.pooled.by_values import ByValues
 from pymc_kameleon.samplers.pooled.chains import Chains, posterior
@@ -209,15 +210,11 @@ def sample(
     seed, kept = arguments.seed_of(random_seed), None
     if checkpoint is not None:
         header = {"chains": chains, "tune": tune, "initvals": initvals, **arguments.made_with(step)}
-        if pools > 1:
-            header["pools"] = pools
-        if control_variates:
-            header["control_variates"] = True
-        if density.outputs is not None:
-            header["outputs"] = len(density.outputs)
-        if known is not None:
-            parts = (x.tobytes() for x in (known.positions, known.log_densities, known.outputs))
-            header["evaluations"] = hashlib.blake2b(b"".join(parts), digest_size=8).hexdigest()
+        optional = {
+            "pools": pools if pools > 1 else None, "control_variates": control_variates or None,
+            "outputs": None if density.outputs is None else len(density.outputs), "evaluations": _digest(known),
+        }  # fmt: skip
+        header |= {name: value for name, value in optional.items() if value is not None}
         # how long it tunes is decided once: whoever goes on with more evaluations has the same bits up to there
         fixed = {"random_seed": arguments.shown(random_seed), "max_evaluations": max_evaluations}
         fixed |= {name: getattr(plan, name) for name in DECIDED}
@@ -265,6 +262,13 @@ def sample(
     elif control_variates and run.free is not None:
         idata = add_control_variates(idata, model, density, run.free, run.log_ratios())
     return idata
+
+
+def _digest(known: Evaluations | None) -> str | None:
+    if known is None:
+        return None
+    parts = (x.tobytes() for x in (known.positions, known.log_densities, known.outputs))
+    return hashlib.blake2b(b"".join(parts), digest_size=8).hexdigest()
 
 
 def _run(

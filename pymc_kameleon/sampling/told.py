@@ -45,7 +45,7 @@ def attributes_of(run: Any, model: pm.Model, density: LogDensity, seconds: float
         "evaluations_tuning": run.warmup[-1].evaluations if run.warmup else 0,
         "rounds": run.rounds,
         "seconds": seconds,
-        "nonfinite": int(np.sum(~np.isfinite(evaluated.log_densities))),
+        "nonfinite": run.nonfinite,
         "failed": run.failed,  # NaN or +inf
         "climbs": sought.climbs,
         "climbs_met": sought.met,

@@ -30,11 +30,6 @@ class Catalogue(NamedTuple):
     inverses: np.ndarray  # (k, d, d): of the factors
     log_dets: np.ndarray  # (k,): of the factors
 
-    @property
-    def size(self) -> int:
-        """How many modes there are."""
-        return len(self.centres)
-
 
 def make(centres, covariances) -> Catalogue:
     """From centres (k, d) and covariances (k, d, d); ``LinAlgError`` for one that is not positive definite."""

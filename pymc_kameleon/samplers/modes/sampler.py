@@ -167,7 +167,7 @@ def _within(rng, state, here):
 def _jump(rng, state, here):
     """The point in another mode, or None."""
     mode, z, value = here
-    other, u = rng.integers(state.catalogue.size - 1), rng.random()
+    other, u = rng.integers(len(state.modes) - 1), rng.random()
     there = int(other + (other >= mode))
     x = surrogate_dynamics.to_x(state.modes[mode].dynamics, z)
     x, log_jacobian = geometry.carried(state.catalogue, x, mode, there)

@@ -11,7 +11,7 @@ import numpy as np
 from pymc_kameleon.numerics.evaluations import Evaluations
 from pymc_kameleon.samplers import known_points
 from pymc_kameleon.samplers.pooled import climbs as pooled_climbs
-from pymc_kameleon.samplers.pooled.drawing import Request, row
+from pymc_kameleon.samplers.pooled.drawing import Request, Row, stacked
 from pymc_kameleon.samplers.pooled.learning import Learn, learned_together
 from pymc_kameleon.samplers.seam import Point
 
@@ -127,7 +127,7 @@ class Climb:
         self.state = pooled_climbs.tell(self.rngs, self.state, self.points, values)
         climbs = [self.state.climbs[g] for g in self.group]
         standing = [Point(c.positions[c.current], c.log_densities[c.current]) for c in climbs]
-        self.chains.warmup.append(row(standing, [{}] * len(standing)))
+        self.chains.warmup.append(Row(*stacked(standing), [{}] * len(standing)))
 
     def next(self) -> Learn:
         """Learn, every chain from a point of the climb of its group."""

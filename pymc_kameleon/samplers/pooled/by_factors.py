@@ -4,6 +4,8 @@ Every chain climbs by itself from where it starts, on surrogates of its own neig
 to what all have evaluated: one round is a design for every black box.
 """
 
+from typing import Any, ClassVar
+
 import numpy as np
 
 from pymc_kameleon.numerics.history import History
@@ -13,16 +15,17 @@ from pymc_kameleon.samplers.kamiltonian.factors.sampler import FactoredKamiltoni
 from pymc_kameleon.samplers.kamiltonian.factors.state import Climb, State
 from pymc_kameleon.samplers.kamiltonian.factors.surface import ARMS, Known, enter, leave, run, spot
 from pymc_kameleon.samplers.pooled import elite as pooled_elite
-from pymc_kameleon.samplers.pooled import members as pooled_members
 from pymc_kameleon.samplers.pooled.by_values import CAUTION
+from pymc_kameleon.samplers.pooled.members import Learner, best
 from pymc_kameleon.samplers.seam import Known as KnownBefore
 
 AROUND = 1  # points beside each target of a climb: those of the others are data, too
 
 
-class ByFactors:
+class ByFactors(Learner):
     """Of a log density of which so much is ``known``."""
 
+    fetched: ClassVar[dict[str, Any]] = {"climb": None}
     far_is_rare = True  # no family of functions says what a box does where nobody was
     modes = side_by_side = False  # compiled functions of PyTensor's are one thread's
 
@@ -39,28 +42,12 @@ class ByFactors:
 
     def own(self, hub, number, point):
         """A climb; None where there is none, or when it is over."""
-        return hub.learning.climb and hub.learning.climb._replace(number=number)
-
-    def view(self, hub, member) -> State:
-        """The hub, with a member's climb."""
-        return hub._replace(current=member.current, learning=hub.learning._replace(climb=member.own))
-
-    def parted(self, state):
-        """Its climb."""
-        return state.learning.climb
-
-    def learn(self, rng, state, outcome) -> State:
-        """From what the black boxes returned."""
-        return self.sampler.learn(rng, state, outcome)
+        return {"climb": hub.learning.climb and hub.learning.climb._replace(number=number)}
 
     def record(self, hub, point, move) -> State:
         """That, and the log density."""
         learning = self.sampler.record(hub.learning, point.position, point.log_density, move, point.outputs)
         return hub._replace(learning=learning)
-
-    def heights(self, hub, x, log_densities):
-        """As they are: these coordinates have no funnel."""
-        return log_densities
 
     def fewest(self, hub):
         """As many as before a first surrogate."""
@@ -68,21 +55,21 @@ class ByFactors:
 
     def due(self, hub, members):
         """As of one chain; not while all of them climb."""
-        climbed = any(m.own is None for m in members)
+        climbed = any(m.own["climb"] is None for m in members)
         return hub, climbed and (hub.surface is None or self.sampler.refit_is_due(hub))
 
     def refit(self, rng, hub, members, final):
         """For the best of the members, about where those have been that are not on their way."""
-        best = max(members, key=lambda m: m.point.log_density)
-        state = _of_the_elite(self.view(hub, best))
-        found = factors.refit(rng, self.sampler.known, state, *best.point[:2], final=final)
+        highest = best(members)
+        state = _of_the_elite(self.view(hub, highest))
+        found = factors.refit(rng, self.sampler.known, state, *highest.point[:2], final=final)
         if found.surface is not hub.surface:
-            members = [pooled_members.move_to(self, found, m, m.point) for m in members]
+            members = [self.move_to(found, m, m.point) for m in members]
         return found, members
 
     def search(self, rng, hub, members):
         """From one of the others that are not lost."""
-        others = [m for m in members if not pooled_elite.is_lost(self, hub, m.point)]
+        others = [m for m in members if not self.is_lost(hub, m.point)]
         if not others:
             return None
         known, surface = self.sampler.known, hub.surface
@@ -90,27 +77,14 @@ class ByFactors:
         path = run(rng, known, surface, start, ARMS[2])
         return leave(known, path.end.u, surface.centring)[0] if path.moved else None
 
-    def fetched(self, member):
-        """It need not climb."""
-        return member._replace(own=None)
-
-    def has_spread(self, hub, since, members):
-        """What is far is as known as what is near."""
-        return False
-
     def arms(self, hub):
         """Of all members."""
         return hub.learning.accepted, hub.learning.trials
 
-    def is_stale(self, hub):
-        """As of one chain."""
-        return self.sampler.is_stale(hub)
-
     def freeze(self, hub, members) -> State:
         """As of one chain, at the best of the members."""
-        best = max(members, key=lambda m: m.point.log_density)
         rng = np.random.default_rng(hub.learning.schedule.seed)
-        return self.sampler.fix(rng, _of_the_elite(self.view(hub, best)), CAUTION)
+        return self.sampler.fix(rng, _of_the_elite(self.view(hub, best(members))), CAUTION)
 
     def surrogate(self, hub):
         """Of the frozen hub."""

@@ -7,12 +7,11 @@ import numpy as np
 from pymc_kameleon.numerics import history
 from pymc_kameleon.numerics.covariance import cholesky
 from pymc_kameleon.samplers import adaptive_metropolis
-from pymc_kameleon.samplers.kamiltonian.sampler import SurrogateSampler
 from pymc_kameleon.samplers.kamiltonian.values import freezing, refits, tuning, worth
 from pymc_kameleon.samplers.kamiltonian.values.sampler import SAMPLER, ValueKamiltonian
-from pymc_kameleon.samplers.kamiltonian.values.state import State, gathered
+from pymc_kameleon.samplers.kamiltonian.values.state import Noise, State, gathered
 from pymc_kameleon.samplers.pooled import elite as pooled_elite
-from pymc_kameleon.samplers.pooled import members as pooled_members
+from pymc_kameleon.samplers.pooled.members import Learner, best
 from pymc_kameleon.samplers.seam import NEVER, Known
 from pymc_kameleon.surrogates import transitions as surrogate_dynamics
 from pymc_kameleon.surrogates.transitions import ARMS
@@ -24,27 +23,14 @@ CAUTION = 0.25
 ARM = -2  # of the dear choice, by which probes and audits are made: the last but one is long enough
 
 
-class ByValues:
-    """How chains that learn together learn: what of the shared state is whose, what is fitted when, and how it froze.
+class ByValues(Learner):
+    """Of the log density as a whole; :class:`pymc_kameleon.samplers.pooled.by_factors.ByFactors` is another.
 
-    :class:`pymc_kameleon.samplers.pooled.by_factors.ByFactors` is another.
-
-    Attributes
-    ----------
-    sampler : SurrogateSampler
-    modes : bool
-        Whether the chains of different modes can learn apart.
-    side_by_side : bool
-        Whether proposals may be computed in several threads.
-    far_is_rare : bool
-        Whether tuning has to take its time to see tails, however good the surrogate is where the chains were.
-    options
-        Of :class:`pymc_kameleon.samplers.kamiltonian.values.sampler.ValueKamiltonian`.
+    ``options`` are those of :class:`pymc_kameleon.samplers.kamiltonian.values.sampler.ValueKamiltonian`.
     """
 
-    sampler: SurrogateSampler = SAMPLER
-    modes = side_by_side = True
-    far_is_rare = False
+    sampler = SAMPLER
+    learn = staticmethod(tuning.learn)
 
     def __init__(self, **options):
         self.options = {"growth": 1.15, **options}  # an evaluation is worth more than a fit
@@ -73,31 +59,16 @@ class ByValues:
         return hub._replace(walk=walk, learning=learning._replace(schedule=schedule))
 
     def own(self, hub, number, point):
-        """What is the ``number``-th member's of the state where it begins: companions, rejections in a row."""
-        return gathered(point.position, point.log_density, len(hub.options.temperatures)), 0
-
-    def view(self, hub, member) -> State:
-        """The state of the sampler at a member."""
-        companions, rejections = member.own
-        learning = hub.learning
-        noise = learning.noise._replace(rejections=rejections)
-        learning = learning._replace(companions=companions, noise=noise)
-        return hub._replace(current=member.current, learning=learning)
-
-    def parted(self, state):
-        """What is one member's of such a state."""
-        return state.learning.companions, state.learning.noise.rejections
-
-    def learn(self, rng, state, outcome) -> State:
-        """From one tuning draw all but a new surrogate."""
-        return tuning.learn(rng, state, outcome)
+        """Its companions, and its rejections in a row."""
+        companions = gathered(point.position, point.log_density, len(hub.options.temperatures))
+        return {"companions": companions, "noise": Noise()}
 
     def record(self, hub, point, move) -> State:
         """Keep what was found at a point that was no draw."""
-        return hub._replace(learning=tuning.record(hub.learning, point.position, point.log_density, move))
+        return self.sampler.observe(hub, point, move)
 
     def heights(self, hub, x, log_densities):
-        """Log densities (n,) at ``x`` (n, d) by which to compare states."""
+        """In coordinates in which a funnel is straight."""
         return pooled_elite.heights(hub.dynamics, x, log_densities)
 
     def fewest(self, hub):
@@ -110,17 +81,15 @@ class ByValues:
 
     def refit(self, rng, hub, members, final):
         """A new surrogate for all members; the old one where that fails."""
-        best = max(members, key=lambda m: m.point.log_density)
-        reference = pooled_elite.elite(hub)
-        found = refits.refit(rng, self.view(hub, best), best.point, reference, final)
+        highest, reference = best(members), pooled_elite.elite(hub)
+        found = refits.refit(rng, self.view(hub, highest), highest.point, reference, final)
         if found.dynamics is hub.dynamics:
             return found, members
         everyone, moved = hub.fit is None, []
         for m in members:
-            companions, rejections = m.own
-            companions = refits.recalled(companions, found.dynamics, m.point, everyone)
-            m = pooled_members.move_to(self, found, m, m.point)
-            moved.append(m._replace(own=(companions, rejections)))
+            companions = refits.recalled(m.own["companions"], found.dynamics, m.point, everyone)
+            m = self.move_to(found, m, m.point)
+            moved.append(m._replace(own={**m.own, "companions": companions}))
         return found._replace(walk=_walk_as_the_elite(found, reference[0])), moved
 
     def search(self, rng, hub, members):
@@ -129,12 +98,8 @@ class ByValues:
         path = surrogate_dynamics.run(rng, dynamics.archive[rng.integers(len(dynamics.archive))], dynamics, ARMS[2])
         return path.x if path.moved else None
 
-    def fetched(self, member):
-        """After it went there."""
-        return member
-
     def has_spread(self, hub, since, members):
-        """Whether the members are much farther out than at the last fit, ``since`` their states then."""
+        """By their states since then, against the archive."""
         past, dynamics = hub.walk.history, hub.dynamics
         recent = past.buffer[since : past.size]
         if dynamics is None or len(recent) < 2 * members:
@@ -148,7 +113,7 @@ class ByValues:
         return hub.learning.worth.accepted[1:], hub.learning.worth.trials[1:]
 
     def is_stale(self, hub):
-        """Whether the surrogate has to be made anew although there is nothing left to judge it by."""
+        """As of one chain, if there is a surrogate."""
         return hub.fit is not None and freezing.is_stale(hub)
 
     def freeze(self, hub, members) -> State:
@@ -161,15 +126,11 @@ class ByValues:
 
 
 class Frozen:
-    """A frozen surrogate f, and free chains on it, in coordinates z of its own."""
+    """A frozen surrogate f, and free chains on it, in coordinates z of its own; ``archive`` are past states, (n, d)."""
 
     def __init__(self, dynamics, mixture, arm):
         self.dynamics, self.mixture, self.arm = dynamics, mixture, arm
-
-    @property
-    def archive(self) -> np.ndarray:
-        """Past states, as z, (n, d)."""
-        return self.dynamics.archive
+        self.archive = dynamics and dynamics.archive
 
     def run(self, rng: np.random.Generator, z: np.ndarray, exponent: float = 1.0) -> tuple[np.ndarray, np.ndarray]:
         """(z, x) after many transitions from ``z``, reversible with respect to exp(exponent f)."""

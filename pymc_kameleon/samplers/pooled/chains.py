@@ -23,7 +23,6 @@ from pymc_kameleon.samplers.pooled.checks import audits, looks, probes
 from pymc_kameleon.samplers.pooled.checks.looks import Looks
 from pymc_kameleon.samplers.pooled.climbs import Climbs
 from pymc_kameleon.samplers.pooled.drawing import Request, Row
-from pymc_kameleon.samplers.pooled.learning import Suspicions
 from pymc_kameleon.samplers.pooled.plan import Plan
 
 
@@ -110,7 +109,7 @@ class Chains(Run):
         self.hub: Any = None
         self.members: list = []
         self.modes = 1  # that are known
-        self.suspicions = Suspicions()
+        self.refused = 0  # suspected modes that were none
         self.free: audits.Free | None = None  # draws of the surrogate, where audits are planned
         self.climbs: Climbs | None = None  # where they ended ...
         self.leaders: list[int] = []  # ... and which chains made them
@@ -154,14 +153,12 @@ class Chains(Run):
 
     def tell(self, values) -> None:
         """Take the log densities of what ``ask`` returned, in its order; or arrays, of each and what belongs to it."""
-        phase = self._phase
-        phase.tell(self.record(self._asked, values))
+        self._phase.tell(self.record(self._asked, values))
         made = self.rows or self.warmup
         if made and not made[-1].evaluations:
             made[-1] = made[-1]._replace(evaluations=self.evaluated.size)
-        while phase.done and phase.next is not None:
-            phase = phase.next()
-        self._phase = self.suspicions.look(self, phase) if self.plan.climb else phase
+        while self._phase.done and self._phase.next is not None:
+            self._phase = self._phase.next()
 
     def probed(self) -> probes.Found:
         """What the probes beside the draws have found: each is judged by the surrogate of the mode in which it is."""

@@ -120,8 +120,8 @@ def ends(state: Climbs) -> tuple[np.ndarray, np.ndarray]:
     top = best(state)
     kept = [c for c in state.climbs if _holds_its_own(c, top)]
     rows = [c.own + int(np.argmax(c.log_densities[c.own :])) for c in kept]
-    found = [(c.positions[k], c.log_densities[k]) for c, k in zip(kept, rows, strict=True)]
-    return np.array([x for x, _ in found]), np.array([y for _, y in found])
+    pairs = list(zip(kept, rows, strict=True))
+    return np.array([c.positions[k] for c, k in pairs]), np.array([c.log_densities[k] for c, k in pairs])
 
 
 def _holds_its_own(climb, top):

@@ -50,6 +50,15 @@ class Draw(NamedTuple):
     accepted: bool
 
 
+def decided(
+    rng: np.random.Generator, sampler: Sampler, here: Point, state: Any, proposal: Proposal, there: Point
+) -> tuple[Point, Any, Draw]:
+    """Where a member is after its test, its sampler's state, and what became of the proposal."""
+    point, state, probability, accepted = chain.decide(rng, sampler, here, state, proposal, there)
+    log_ratio = there.log_density - here.log_density + proposal.log_q_ratio
+    return point, state, Draw(proposal, log_ratio, probability, accepted)
+
+
 class Drawing:
     """Frozen members; ``ask`` and ``tell`` make one draw of each, or of some.
 
@@ -112,17 +121,14 @@ class Drawing:
             value = self._known[k]
             rng, here, state = self.members[k]
             there = Point(proposal.position, next(told) if value is None else value)
-            point, state, probability, accepted = chain.decide(rng, self.sampler, here, state, proposal, there)
-            log_ratio = there.log_density - here.log_density + proposal.log_q_ratio
-            draw = Draw(proposal, log_ratio, probability, accepted)
-            own = self.sampler.stats(state, proposal)
-            self._made[k].append((point, described(own, draw, point.log_density)))
+            point, state, draw = decided(rng, self.sampler, here, state, proposal, there)
+            self._made[k].append((point, described(self.sampler, state, draw, point.log_density)))
             self.members[k] = Frozen(rng, point, state)
-            self._next[k] = pooled_ahead.come_true(self._guesses.get(k), rng, point, state, accepted)
+            self._next[k] = pooled_ahead.come_true(self._guesses.get(k), rng, point, state, draw.accepted)
         self._guesses = {}
         if not self.lacking:
             points, statistics = zip(*(made.pop(0) for made in self._made), strict=True)
-            self.rows.append(row(points, list(statistics)))
+            self.rows.append(Row(*stacked(points), list(statistics)))
 
 
 def known(member: Any, proposal: Proposal) -> float | None:
@@ -132,19 +138,14 @@ def known(member: Any, proposal: Proposal) -> float | None:
     return member.point.log_density if proposal.position is member.point.position else None
 
 
-def row(points, statistics: list[dict[str, Any]]) -> Row:
-    """Where all chains stand, and the statistics of what brought them there."""
-    return Row(*stacked(points), statistics)
-
-
 def stacked(points) -> tuple[np.ndarray, np.ndarray]:
     """Positions (n, d) and log densities (n,) of ``points``."""
     return np.array([p.position for p in points]), np.array([p.log_density for p in points])
 
 
-def described(found: dict[str, Any], draw: Draw, log_density: float) -> dict[str, Any]:
-    """A sampler's statistics ``found`` of a draw, by the names that :class:`pymc_kameleon.KamiltonianStep` has."""
-    move = draw.proposal.move
+def described(sampler: Sampler, state: Any, draw: Draw, log_density: float) -> dict[str, Any]:
+    """A sampler's statistics of a draw, by the names that :class:`pymc_kameleon.KamiltonianStep` has."""
+    found, move = sampler.stats(state, draw.proposal), draw.proposal.move
     tested = move.startswith("surrogate") and draw.proposal.log_q_ratio > -math.inf
     return {
         **{name: value for name, value in found.items() if name != "diverging"},

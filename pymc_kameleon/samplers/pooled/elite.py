@@ -7,13 +7,9 @@ that hold them would be far too wide. So only states count that are as high as a
 few of those, the best of all evaluated points stand in.
 """
 
-import math
-from typing import Any
-
 import numpy as np
 
 from pymc_kameleon.samplers.kamiltonian.values.state import State
-from pymc_kameleon.samplers.seam import Point
 from pymc_kameleon.surrogates.transitions import Dynamics
 from pymc_kameleon.surrogates.values.features import quadratic_size
 
@@ -37,16 +33,6 @@ def heights(dynamics: Dynamics | None, x: np.ndarray, log_densities: np.ndarray)
     k, j = moves.straight, moves.variables[moves.straight]
     away = (x[:, j] - f.centre[j]) / f.scale[j] - moves.middles[k]
     return log_densities - 0.5 * moves.rates[k] * moves.exponents[k].sum() * away
-
-
-def is_lost(learner: Any, hub: Any, point: Point, depths: float = 1.0) -> bool:
-    """Whether a member at ``point`` is far below the highest log density evaluated, by more than so many depths."""
-    evaluated = hub.learning.evaluated
-    values = learner.heights(hub, evaluated.positions, evaluated.log_densities)
-    own = learner.heights(hub, point.position[None], np.array([point.log_density]))[0]
-    return bool(
-        own < np.max(values, initial=-math.inf, where=np.isfinite(values)) - depths * depth(len(point.position))
-    )
 
 
 def elite(hub: State) -> tuple[np.ndarray, np.ndarray]:

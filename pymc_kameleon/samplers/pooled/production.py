@@ -61,19 +61,17 @@ class Production:
         drawing, hubs = self.drawing, self.drawing.hubs
         if any(hub.mixture is None for hub in hubs):
             return []
-        found = []
-        for _ in range(probes.due(len(drawing.rows), len(drawing.members))):
-            turn, which = divmod(self.probed, len(hubs))
-            found.append(probes.propose(self.chains.rng, hubs[which], turn))
-            self.probed += 1
-        return [Request(p.position, -1, p.move) for p in found]
+        n, first = len(hubs), self.probed
+        self.probed += probes.due(len(drawing.rows), len(drawing.members))
+        made = (probes.propose(self.chains.rng, hubs[k % n], k // n) for k in range(first, self.probed))
+        return [Request(x, -1, "probe") for x in made]
 
     def _audits(self):
         if self.chains.free is None:
             return []
         drawing, all_of_them = self.drawing, self.chains.free.audits
-        n = audits.due(len(drawing.rows), len(drawing.members), len(all_of_them))
-        first, self.audited = self.audited, self.audited + n
+        first = self.audited
+        self.audited += audits.due(len(drawing.rows), len(drawing.members), len(all_of_them))
         return [Request(x, -1, "audit") for x in all_of_them[first : self.audited]]
 
     def tell(self, values):

@@ -18,12 +18,12 @@ mass, would have to be some fifty times as wide in every direction.
 import math
 from typing import Any
 
+import numpy as np
+
 from pymc_kameleon.numerics.evaluations import Evaluations
 from pymc_kameleon.samplers.kamiltonian import learner as kamiltonian_learner
 from pymc_kameleon.samplers.kamiltonian import trust
-from pymc_kameleon.samplers.pooled import elite as pooled_elite
-from pymc_kameleon.samplers.pooled import members as pooled_members
-from pymc_kameleon.samplers.pooled.drawing import Draw, Frozen, Request, Row, described, known, row
+from pymc_kameleon.samplers.pooled.drawing import Draw, Frozen, Request, Row, described, known, stacked
 from pymc_kameleon.samplers.seam import Point, Proposal
 
 VALIDATION = 3  # rounds of a surrogate that is refitted at the end, before it is frozen
@@ -57,19 +57,23 @@ class Tuning:
         How many of those evaluated were there before the run, and do not count as its tuning.
     apply
         Of :class:`~pymc_kameleon.samplers.pooled.chains.Chains`.
+    numbers : list of int, optional
+        Of the members among all chains.
+    cuts : tuple of (Cut, int)
+        What parts them from all others, and on which side they are.
     """
 
     def __init__(
         self, learner, rng, rngs, starts: list[Point], evaluated: Evaluations, factor, *, limit, wait, latest=None,
-        most=math.inf, earliest=0, base=0, apply=map,
+        most=math.inf, earliest=0, base=0, apply=map, numbers=None, cuts=(),
     ):  # fmt: skip
         self.learner, self.rng, self.limit, self.wait = learner, rng, limit, wait
         self.latest, self.most = limit if latest is None else latest, most
-        self.base, self.earliest, self.apply = base, earliest, apply
+        self.base, self.earliest, self.apply, self.cuts = base, earliest, apply, cuts
+        self.numbers = list(range(len(starts))) if numbers is None else numbers
         self.hub = learner.hub(starts, evaluated, factor, base + 0.5 * (limit - base), warm=base > 0)
         self.members = [
-            pooled_members.begin(learner, self.hub, k, own, point)
-            for k, (own, point) in enumerate(zip(rngs, starts, strict=True))
+            learner.begin(self.hub, k, own, point) for k, (own, point) in enumerate(zip(rngs, starts, strict=True))
         ]
         self.pending: list[tuple[int, Proposal]] = []
         self.last: list[Draw | None] = [None] * len(starts)
@@ -85,6 +89,11 @@ class Tuning:
     def evaluations(self) -> int:
         """Everything that the surrogate knows."""
         return self.hub.learning.evaluated.size
+
+    @property
+    def standing(self) -> tuple[np.ndarray, np.ndarray]:
+        """Where the members are, (n, d), and their log densities, (n,)."""
+        return stacked([m.point for m in self.members])
 
     # -- a round ------------------------------------------------------------------------------
 
@@ -104,7 +113,7 @@ class Tuning:
                 self._test(k, proposal, Point(proposal.position, value))
             waiting = [k for k, *_ in free]
         self.pending.sort(key=lambda pair: pair[0])
-        return [Request(p.position, k, p.move) for k, p in self.pending]
+        return [Request(p.position, self.numbers[k], p.move) for k, p in self.pending]
 
     def _propose(self, k):
         """Changes nothing but the member's generator: members may be asked side by side."""
@@ -126,13 +135,12 @@ class Tuning:
         self._end_if_over()
 
     def _test(self, k, proposal, there):
-        found = pooled_members.decide(self.learner, self.hub, self.members[k], proposal, there)
-        self.hub, self.members[k], self.last[k] = found
+        self.hub, self.members[k], self.last[k] = self.learner.decide(self.hub, self.members[k], proposal, there)
 
     def _search(self, k):
         """Of a member that is lost, now and then: the end of a free chain from one of the elite."""
         member, depths = self.members[k], FORLORN if k in self.sentinels else 1.0
-        if self.hub.fit is None or not pooled_elite.is_lost(self.learner, self.hub, member.point, depths):
+        if self.hub.fit is None or not self.learner.is_lost(self.hub, member.point, depths):
             return None
         if member.rng.random() >= 0.5:
             return None
@@ -144,19 +152,19 @@ class Tuning:
         self.hub, member = self.learner.record(self.hub, there, proposal.move), self.members[k]
         higher = there.log_density > member.point.log_density
         if higher:
-            member = pooled_members.move_to(self.learner, self.hub, member, there)
-            self.members[k] = self.learner.fetched(member)
+            member = self.learner.move_to(self.hub, member, there)
+            self.members[k] = member._replace(own={**member.own, **self.learner.fetched})
         self.last[k] = Draw(proposal, math.nan, float(higher), higher)
 
     def row(self, waits: bool = False) -> Row:
         """Where the members stand, and what brought them there in the last round unless all of them wait."""
         statistics = [
             {} if waits or draw is None else described(
-                self.learner.sampler.stats(self.learner.view(self.hub, m), draw.proposal), draw, m.point.log_density
+                self.learner.sampler, self.learner.view(self.hub, m), draw, m.point.log_density
             )
             for m, draw in zip(self.members, self.last, strict=True)
         ]  # fmt: skip
-        return row([m.point for m in self.members], statistics)
+        return Row(*self.standing, statistics)
 
     # -- fits ---------------------------------------------------------------------------------
 
@@ -242,4 +250,4 @@ class Tuning:
         if not self.validated and self.learner.is_stale(self.hub):
             self._refit()
         hub = self.learner.freeze(self.hub, self.members)
-        return hub, [pooled_members.frozen(self.learner, hub, m) for m in self.members]
+        return hub, [Frozen(m.rng, m.point, self.learner.sampler.place(hub, m.point)) for m in self.members]

@@ -14,7 +14,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from pymc_kameleon.samplers.kamiltonian import trust
-from pymc_kameleon.samplers.seam import Proposal
 
 SHARE = 0.05  # of the evaluations after tuning
 
@@ -45,10 +44,10 @@ def due(round_: int, members: int) -> int:
     return members if round_ % every == every // 2 - 1 else 0
 
 
-def propose(rng: np.random.Generator, surrogate: Any, number: int) -> Proposal:
+def propose(rng: np.random.Generator, surrogate: Any, number: int) -> np.ndarray:
     """The end of a free chain from an archived state, reversible with respect to the flattened exp(f)."""
     z = surrogate.archive[rng.integers(len(surrogate.archive))]
-    return Proposal(surrogate.run(rng, z, (0.5, 0.25)[number % 2])[1], -math.inf, "probe")
+    return surrogate.run(rng, z, (0.5, 0.25)[number % 2])[1]
 
 
 def judge(surrogate: Any, positions: np.ndarray, log_densities: np.ndarray, drawn: np.ndarray) -> Found:
