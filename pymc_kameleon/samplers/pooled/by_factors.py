@@ -75,7 +75,7 @@ class ByFactors:
         """For the best of the members, about where those have been that are not on their way."""
         best = max(members, key=lambda m: m.point.log_density)
         state = _of_the_elite(self.view(hub, best))
-        found = factors.refit(rng, self.sampler.known, state, *best.point[:2], final=final)
+        found = self.sampler.refit(rng, state, best.point, final=final)
         if found.surface is not hub.surface:
             members = [pooled_members.move_to(self, found, m, m.point) for m in members]
         return found, members

@@ -8,7 +8,7 @@ from pymc_kameleon.numerics import history
 from pymc_kameleon.numerics.covariance import cholesky
 from pymc_kameleon.samplers import adaptive_metropolis
 from pymc_kameleon.samplers.kamiltonian.sampler import SurrogateSampler
-from pymc_kameleon.samplers.kamiltonian.values import freezing, refits, tuning, worth
+from pymc_kameleon.samplers.kamiltonian.values import refits, tuning, worth
 from pymc_kameleon.samplers.kamiltonian.values.sampler import SAMPLER, ValueKamiltonian
 from pymc_kameleon.samplers.kamiltonian.values.state import State, gathered
 from pymc_kameleon.samplers.pooled import elite as pooled_elite
@@ -106,7 +106,7 @@ class ByValues:
 
     def due(self, hub, members):
         """Whether to fit a new surrogate now."""
-        return tuning.schedule(hub)
+        return tuning.due(hub)
 
     def refit(self, rng, hub, members, final):
         """A new surrogate for all members; the old one where that fails."""
@@ -149,11 +149,11 @@ class ByValues:
 
     def is_stale(self, hub):
         """Whether the surrogate has to be made anew although there is nothing left to judge it by."""
-        return hub.fit is not None and freezing.is_stale(hub)
+        return tuning.is_stale(hub)
 
     def freeze(self, hub, members) -> State:
         """The hub with everything fixed."""
-        return freezing.fix(hub, pooled_elite.elite(hub)[0], CAUTION)
+        return tuning.fix(hub, pooled_elite.elite(hub)[0], CAUTION)
 
     def surrogate(self, hub):
         """That of a frozen hub, for probes and audits."""
