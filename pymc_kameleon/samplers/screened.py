@@ -61,11 +61,6 @@ class Learning(NamedTuple):
     trials: float
     schedule: Schedule
 
-    @property
-    def size(self) -> int:
-        """Number of evaluations."""
-        return self.evaluated.size
-
 
 class End(NamedTuple):
     """What a screened move brings along."""
@@ -214,7 +209,7 @@ class Screened(SurrogateSampler):
 
     def due(self, state) -> tuple[State, bool]:
         """Whether to fit a new surrogate now."""
-        return state, state.learning.size >= state.learning.schedule.next_refit
+        return state, state.learning.evaluated.size >= state.learning.schedule.next_refit
 
     def refit(self, rng, state, here, final=False) -> State:
         """A new surrogate of all values, for a chain that is ``here``; the old one where that fails."""
@@ -252,7 +247,7 @@ class Screened(SurrogateSampler):
 
     def is_stale(self, state) -> bool:
         """Whether much was learned since the last fit."""
-        return state.fit is not None and state.learning.size > 1.1 * state.learning.schedule.last_refit
+        return state.fit is not None and state.learning.evaluated.size > 1.1 * state.learning.schedule.last_refit
 
     def position(self, state) -> np.ndarray:
         """Where the chain is: its last state."""

@@ -69,12 +69,6 @@ class Judgement(NamedTuple):
         surprise = wrong < -too_high or (plausible and abs(wrong) > 2.0)
         return self._replace(surprises=self.surprises + int(surprise))
 
-    @property
-    def median(self) -> float:
-        """Of all residuals; 0 where there are too few."""
-        size = self.residuals.size
-        return float(np.median(self.residuals.buffer[:size])) if size > ENOUGH else 0.0
-
 
 def unjudged(earlier: Quality = UNKNOWN) -> Judgement:
     """Of a new surrogate."""
@@ -88,12 +82,11 @@ def measure(learning: Any, held_out: float) -> Quality:
     what was known of the surrogate before.
     """
     judgement: Judgement = learning.judgement
-    size, residual_sd, uncovered = judgement.residuals.size, held_out, judgement.earlier.uncovered
-    if size >= ENOUGH:
-        residual_sd = trust.spread(judgement.residuals.buffer[:size])
-    if judgement.judged > ENOUGH:
-        uncovered = judgement.uncovered / judgement.judged
-    return Quality(residual_sd, uncovered, learning.schedule.refits, learning.size, judgement.median)
+    residuals = judgement.residuals.buffer[: judgement.residuals.size]
+    residual_sd = trust.spread(residuals) if len(residuals) >= ENOUGH else held_out
+    uncovered = judgement.uncovered / judgement.judged if judgement.judged > ENOUGH else judgement.earlier.uncovered
+    typical = float(np.median(residuals)) if len(residuals) > ENOUGH else 0.0
+    return Quality(residual_sd, uncovered, learning.schedule.refits, learning.evaluated.size, typical)
 
 
 class Schedule(NamedTuple):

@@ -38,7 +38,7 @@ def refit(
 ) -> State:  # fmt: skip
     """A new surrogate, its coordinates and its step size, for a chain ``here``; the old one where that fails."""
     learning, v = state.learning, here.position
-    n, schedule = learning.size, learning.schedule
+    n, schedule = learning.evaluated.size, learning.schedule
     final = final or schedule.is_last(state.tune)
     schedule = schedule._replace(last_refit=n, next_refit=int(1.25 * n) + 4, final=schedule.final or final)
     learning = learning._replace(schedule=schedule)
@@ -107,7 +107,7 @@ def fit_nearby(rng, known: Known, learning: Learning, v) -> Surface:
 
 
 def _fit(rng, known, learning, v, nearest=False):
-    n = learning.size
+    n = learning.evaluated.size
     evaluated = learning.evaluated
     sample = regression.Sample(learning.inputs.buffer[:n], evaluated.outputs, evaluated.log_densities)
     reference = None if nearest else _reference(known, learning)
@@ -129,7 +129,7 @@ def _reference(known: Known, learning: Learning) -> np.ndarray | None:
     if learning.free is not None:
         finite = np.isfinite(heights)
         high = finite & (heights >= np.quantile(heights[finite], 0.7))
-        return np.concatenate([learning.free, learning.inputs.buffer[: learning.size][high]])
+        return np.concatenate([learning.free, learning.inputs.buffer[: learning.evaluated.size][high]])
     return None
 
 

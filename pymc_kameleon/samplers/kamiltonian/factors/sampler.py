@@ -247,7 +247,7 @@ class FactoredKamiltonian(SurrogateSampler):
             position = climb.target.copy()
             carry = Carry(-1, position.copy(), 0.0, origin_log_density=state.current.log_density)
             return Proposal(position, 0.0, "climb", carry)
-        size = 0.7 * (0.03, 0.1, 0.3, 1.0)[(state.learning.size + climb.number) % 4]
+        size = 0.7 * (0.03, 0.1, 0.3, 1.0)[(state.learning.evaluated.size + climb.number) % 4]
         if climb.satellites:
             size = climbing.SATELLITES[(climb.number - climb.satellites) % 3] * min(climb.half_width, 0.5)
         return self._nearby(rng, x, size, "climb", -1)
@@ -265,11 +265,11 @@ class FactoredKamiltonian(SurrogateSampler):
         learning = learning._replace(climb=climb)
         state = state._replace(learning=learning)
         spent = state.tune is not None and learning.schedule.draws >= 0.6 * state.tune
-        spent = spent or learning.size >= climb.until
+        spent = spent or learning.evaluated.size >= climb.until
         calm = climb.calm >= climbing.CALM
         if calm or climb.rounds >= climbing.ROUNDS or spent:
             return state._replace(learning=learning._replace(climb=None, arrived=learning.arrived or calm))
-        if climb.satellites or learning.size < climbing.design_size(self.known.layout):
+        if climb.satellites or learning.evaluated.size < climbing.design_size(self.known.layout):
             return state
         try:
             surface = learn.fit_nearby(rng, self.known, learning, outcome.position)
@@ -324,7 +324,7 @@ class FactoredKamiltonian(SurrogateSampler):
 
     def refit_is_due(self, state: State) -> bool:
         """Whether there is enough that is new, or enough that was wrong."""
-        learning, schedule, n = state.learning, state.learning.schedule, state.learning.size
+        learning, schedule, n = state.learning, state.learning.schedule, state.learning.evaluated.size
         if schedule.is_last(state.tune) and not schedule.final:
             return True
         surprised = learning.judgement.surprises > 5 + 0.02 * n and n > 1.05 * schedule.last_refit
@@ -334,7 +334,7 @@ class FactoredKamiltonian(SurrogateSampler):
 
     def is_stale(self, state: State) -> bool:
         """Whether the surrogate has to be made anew although there is nothing left to judge it by."""
-        learning, n = state.learning, state.learning.size
+        learning, n = state.learning, state.learning.evaluated.size
         if state.surface is None:  # still climbing
             return n >= climbing.design_size(self.known.layout)
         if n < 1.15 * learning.schedule.last_refit:

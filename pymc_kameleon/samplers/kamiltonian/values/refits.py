@@ -39,7 +39,7 @@ def refit(
     of draws says of whether this is the last refit, which searches the whole library.
     """
     learning, options = state.learning, state.options
-    schedule, size = learning.schedule, learning.size
+    schedule, size = learning.schedule, learning.evaluated.size
     final = schedule.is_last(options.tune) if final is None else final
     chain, values = reference_states(state) if reference is None else reference
     schedule = schedule._replace(final=final, last_refit=size, next_refit=_next_refit(options, size))

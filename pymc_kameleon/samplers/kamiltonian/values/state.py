@@ -73,11 +73,6 @@ class Learning(NamedTuple):
     averaging: DualAveraging | None  # of the inner step size; None without a surrogate
     schedule: Schedule
 
-    @property
-    def size(self) -> int:
-        """Number of evaluations."""
-        return self.evaluated.size
-
 
 class State(NamedTuple):
     """The adaptive state."""

@@ -97,7 +97,7 @@ def due(state: State) -> tuple[State, bool]:
     """Whether to fit a new surrogate now; a good one's turn is put off."""
     if not _refit_is_due(state):
         return state, False
-    learning, size = state.learning, state.learning.size
+    learning, size = state.learning, state.learning.evaluated.size
     if size < _worth_a_refit(state) and not learning.schedule.is_last(state.options.tune):
         later = learning.schedule._replace(next_refit=int(state.options.growth * size) + 1)
         return state._replace(learning=learning._replace(schedule=later)), False
@@ -156,7 +156,7 @@ def _choose_arms_carefully(rng, state: State, chain) -> State:
         step_size=math.exp(learning.averaging.log_average),
     )
     worth = kamiltonian_worth.tried_anew(
-        rng, learning.worth, trial, learning.size, state.options.choice, patience=(3, 6)
+        rng, learning.worth, trial, learning.evaluated.size, state.options.choice, patience=(3, 6)
     )
     return state._replace(dynamics=dynamics, learning=learning._replace(worth=worth))
 
@@ -169,7 +169,7 @@ def fix(state: State, chain: np.ndarray, caution: float = 1.0) -> State:
     learning = state.learning
     state = state._replace(walk=WALK.freeze(state.walk), learning=None)
     if state.dynamics is None:
-        quality = UNKNOWN._replace(refits=learning.schedule.refits, evaluations=learning.size)
+        quality = UNKNOWN._replace(refits=learning.schedule.refits, evaluations=learning.evaluated.size)
         return state._replace(quality=quality)
     quality = measure(learning, state.fit.residual_sd)
     dynamics = state.dynamics._replace(step_size=math.exp(learning.averaging.log_average))
@@ -195,11 +195,11 @@ def is_stale(state: State) -> bool:
         return False
     learning, last = state.learning, state.learning.schedule.last_refit
     quality = measure(learning, state.fit.residual_sd)
-    if learning.size > last and _recent_share(state, quality) < 0.8:
+    if learning.evaluated.size > last and _recent_share(state, quality) < 0.8:
         return True
     if quality.residual_sd > 0.2 or quality.uncovered > 0.01:  # not good
-        return learning.size >= 1.03 * last
-    return learning.size >= 1.1 * last and refits.has_spread(state)
+        return learning.evaluated.size >= 1.03 * last
+    return learning.evaluated.size >= 1.1 * last and refits.has_spread(state)
 
 
 def _recent_share(state: State, quality: Quality) -> float:
