@@ -23,7 +23,7 @@ from pymc_kameleon.kernels import Gaussian, median_distance
 from pymc_kameleon.numerics.covariance import covariance, summarise
 from pymc_kameleon.numerics.random_features import draw_features, features
 from pymc_kameleon.samplers.kameleon.fast import _roots
-from pymc_kameleon.samplers.kameleon.feature_covariance import feature_covariance
+from pymc_kameleon.samplers.kameleon.feature_covariance import covariance_at
 from pymc_kameleon.samplers.kameleon.local_covariance import local_covariance
 from pymc_kameleon.targets import Banana
 
@@ -72,7 +72,8 @@ def disagreement() -> float:
     ours = from_features(past, y, unit, np.float64)
     roots = _roots(covariance(summarise(features(past, unit))), unit, 1.0)
     frequencies = np.ascontiguousarray(unit.frequencies.T)
-    package = [feature_covariance(x, frequencies, unit.offsets, roots, unit.sincos) for x in y]
+    nothing = np.zeros((2, frequencies.shape[1]))
+    package = [covariance_at(x, frequencies, unit.offsets, roots, nothing, False, 0.0, 0.0) for x in y]
     return float(np.abs(ours - package).max() / np.abs(package).max())
 
 

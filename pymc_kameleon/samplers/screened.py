@@ -33,13 +33,12 @@ from pymc_kameleon.numerics.checks import count
 from pymc_kameleon.numerics.evaluations import Evaluations
 from pymc_kameleon.numerics.history import History
 from pymc_kameleon.samplers.chain import transition
-from pymc_kameleon.samplers.kamiltonian import learner, trust
-from pymc_kameleon.samplers.kamiltonian.learner import Judgement, Schedule, unjudged
+from pymc_kameleon.samplers.kamiltonian import trust
+from pymc_kameleon.samplers.kamiltonian.learner import UNKNOWN, Judgement, Schedule, measure, since_arrival, unjudged
 from pymc_kameleon.samplers.kamiltonian.sampler import SurrogateSampler
 from pymc_kameleon.samplers.kamiltonian.values import refits, worth
-from pymc_kameleon.samplers.kamiltonian.values import state as values
-from pymc_kameleon.samplers.seam import NEVER, NOTHING, Outcome, Point, Proposal, Sampler
-from pymc_kameleon.surrogates import transitions as dynamics
+from pymc_kameleon.samplers.seam import NEVER, NOTHING, Point, Proposal, Sampler
+from pymc_kameleon.surrogates import transitions as surrogate_dynamics
 from pymc_kameleon.surrogates.transitions import Dynamics
 from pymc_kameleon.surrogates.values import regression
 from pymc_kameleon.surrogates.values.features import quadratic_size
@@ -62,11 +61,6 @@ class Learning(NamedTuple):
     trials: float
     schedule: Schedule
 
-    @property
-    def size(self) -> int:
-        """Number of evaluations."""
-        return self.evaluated.size
-
 
 class End(NamedTuple):
     """What a screened move brings along."""
@@ -79,9 +73,9 @@ class State(NamedTuple):
     """Everything that adapts."""
 
     inner: Any  # the sampler's own
-    fit: Fit | None  # None until there are enough evaluations; ``surface`` has f and D
-    surface: Dynamics | None
-    current: trust.Current | None  # the chain's point, in the surface's coordinates
+    fit: Fit | None  # None until there are enough evaluations; ``dynamics`` has f and D
+    dynamics: Dynamics | None
+    current: trust.Current | None  # the chain's point, in the coordinates of the dynamics
     # what f is trusted with there: t, see :mod:`pymc_kameleon.samplers.kamiltonian.trust`; while
     # tuning the share of the screened moves
     share: float
@@ -132,7 +126,7 @@ class Screened(SurrogateSampler):
         share, mixture = state.share, state.mixture
         if mixture is not None:
             share *= 1.0 - mixture.floor
-        if state.surface is None or not (share > 0.0 and rng.random() < share):
+        if state.dynamics is None or not (share > 0.0 and rng.random() < share):
             return self.inner.propose(rng, x, state.inner)
         return self._screened(rng, x, state)
 
@@ -140,14 +134,14 @@ class Screened(SurrogateSampler):
         """The end of k transitions on f from ``x``; x itself, not evaluated, if none of them moved."""
 
         def evaluate(proposal, _):
-            return Point(proposal.position, dynamics.value_inside(state.surface, proposal.position))
+            return Point(proposal.position, surrogate_dynamics.value_inside(state.dynamics, proposal.position))
 
         # once tuned only a point in D has a share
-        f = dynamics.value_inside(state.surface, x) if state.mixture is None else state.current.value
+        f = surrogate_dynamics.value_inside(state.dynamics, x) if state.mixture is None else state.current.value
         inner, here = state.inner, Point(x, f)
         start = here
         if start.log_density > -math.inf:
-            found = self.inner.several(rng, here, inner, state.surface, self.transitions)
+            found = self.inner.several(rng, here, inner, state.dynamics, self.transitions)
             for _ in range(0 if found else self.transitions):
                 here, inner, *_ = transition(rng, self.inner, here, inner, evaluate)
             here, inner = found or (here, inner)
@@ -156,14 +150,6 @@ class Screened(SurrogateSampler):
         # Exactness hangs here: P^k is reversible with respect to exp(f) on D (Christen & Fox, 2005, eq. 5).
         end = End(inner, self.locate(state, here))
         return Proposal(here.position, start.log_density - here.log_density, MOVE, end)
-
-    def locate(self, state, point) -> trust.Current:
-        """A point with f there."""
-        return values.locate(state.surface, point.position, point.log_density)
-
-    def trusted(self, state, current) -> float:
-        """The share of the screened moves at a point, which D holds or not."""
-        return values.share(state.mixture, state.surface, current)
 
     def end(self, state, proposal, there) -> trust.Current:
         """Located anew after the sampler's own moves: what those carry is the sampler's."""
@@ -186,7 +172,7 @@ class Screened(SurrogateSampler):
         else:
             inner = self.inner.place(state.inner, point, proposal)
         state = state._replace(inner=inner)
-        return state if state.surface is None else self._placed(state, self.end(state, proposal, point))
+        return state if state.dynamics is None else self._placed(state, self.end(state, proposal, point))
 
     def _placed(self, state, current):
         """While tuning ``share`` is that of the screened moves."""
@@ -196,103 +182,97 @@ class Screened(SurrogateSampler):
         share = 0.1
         if not trust.is_stuck(state.current, state.learning.judgement.typical):
             # half at most: the sampler's own moves learn its scales
-            share = min(max(WORTH * acceptance(state), share), 0.5)
+            share = min(max(WORTH * acceptance(state.learning, state.fit), share), 0.5)
         return state._replace(share=share)
 
-    def adapt(self, rng, state, outcome) -> State:
-        """Learn from one draw, whichever kernel made it."""
-        state = state._replace(inner=self.inner.adapt(rng, state.inner, outcome))
-        if state.learning is None:
+    def learn(self, rng, state, outcome) -> State:
+        """Learn from one draw, whichever kernel made it, all but a new surrogate."""
+        learning, proposal, current = state.learning, outcome.proposal, state.current
+        record, judgement = learning.evaluated, learning.judgement
+        evaluated = proposal.log_q_ratio > -math.inf
+        if evaluated:
+            record = evaluations.append(record, proposal.position, outcome.proposed_log_density, proposal.move)
+        if state.dynamics is not None:
+            residual = current.log_density - current.value
+            judgement = judgement.standing(residual)
+            if evaluated and proposal.move == MOVE:
+                judgement = judgement.moved(residual)
+                accepted = learning.accepted + outcome.accept_prob
+                learning = learning._replace(accepted=accepted, trials=learning.trials + 1.0)
+        learning = learning._replace(
+            evaluated=record, judgement=judgement,
+            states=history.append(learning.states, outcome.position),
+            heights=history.append(learning.heights, np.array([outcome.log_density])),
+        )  # fmt: skip
+        state = state._replace(inner=self.inner.adapt(rng, state.inner, outcome), learning=learning)
+        return state if state.dynamics is None else self._placed(state, current)
+
+    def due(self, state) -> tuple[State, bool]:
+        """Whether to fit a new surrogate now."""
+        return state, state.learning.evaluated.size >= state.learning.schedule.next_refit
+
+    def refit(self, rng, state, here, final=False) -> State:
+        """A new surrogate of all values, for a chain that is ``here``; the old one where that fails."""
+        learning, before = state.learning, state.fit
+        size, d = learning.evaluated.positions.shape
+        schedule = learning.schedule._replace(
+            next_refit=int(1.35 * size) + 1, last_refit=size, seed=int(rng.integers(2**63))
+        )
+        state = state._replace(learning=learning._replace(schedule=schedule))
+        n = learning.states.size
+        reference = since_arrival(learning.states.buffer[:n], learning.heights.buffer[:n, 0])
+        if history.count_distinct(reference[0]) <= 2 * d:
             return state
-        state = state._replace(learning=learn(state, outcome))
-        schedule, current = state.learning.schedule, state.current
-        if state.learning.size >= schedule.next_refit:
-            state = refit(rng, state, full=schedule.refits % 3 == 2)
-            current = values.locate(state.surface, outcome.position, outcome.log_density)
-        return state if state.surface is None else self._placed(state, current)
+        try:
+            full = final or schedule.refits % 3 == 2
+            fit, metric = refits.fitted(rng, learning.evaluated, reference, before, full)
+        except np.linalg.LinAlgError:  # too few distinct points, or too degenerate: wait for more
+            return state
+        learning = learning._replace(
+            judgement=unjudged(measure(learning, before.residual_sd) if before else UNKNOWN),
+            accepted=0.1 * learning.accepted,
+            trials=0.1 * learning.trials,
+            schedule=schedule._replace(refits=schedule.refits + 1),
+        )
+        dynamics = surrogate_dynamics.make_dynamics(fit.surrogate, metric, reference[0], 1.0, fit.error)
+        reach = 10.0 if fit.error < 1e-3 else surrogate_dynamics.REACH  # farther where f is all but exact
+        dynamics = surrogate_dynamics.bounded(dynamics, dynamics.archive, learning.evaluated.log_densities, reach)
+        dynamics = dynamics._replace(archive=dynamics.archive[:1].copy())
+        state = state._replace(fit=fit, dynamics=dynamics, learning=learning)
+        return self._placed(state, self.locate(state, here))
 
     def observe(self, state, point, move="refresh") -> State:
         """The sampler's own."""
         return state._replace(inner=self.inner.observe(state.inner, point, move))
 
-    def freeze(self, state) -> State:
-        """End of tuning: a last fit if much was learned since, and how far to trust it; what was seen is dropped."""
-        state = state._replace(inner=self.inner.freeze(state.inner))
-        return state if state.learning is None else fix(state)
+    def is_stale(self, state) -> bool:
+        """Whether much was learned since the last fit."""
+        return state.fit is not None and state.learning.evaluated.size > 1.1 * state.learning.schedule.last_refit
+
+    def position(self, state) -> np.ndarray:
+        """Where the chain is: its last state."""
+        past = state.learning.states
+        return past.buffer[past.size - 1].copy()
+
+    def fix(self, rng, state) -> State:
+        """Fix everything, and decide how far to trust f."""
+        learning, state = state.learning, state._replace(inner=self.inner.freeze(state.inner), learning=None)
+        if state.fit is None:
+            return state
+        quality = measure(learning, state.fit.residual_sd)
+        floor = trust.choose_floor(quality.uncovered, quality.residual_sd)
+        # A fifth at least. Where f is not trusted a chain makes no other moves than the sampler's own, and comes back
+        # as rarely as they are made where it is: with a twentieth of the draws its visits to the tails were few and
+        # long.
+        floor = min(max(floor, 1.0 - WORTH * acceptance(learning, state.fit), 0.2), 0.95)
+        return state._replace(mixture=trust.Mixture(floor, quality.typical, trust.slack(quality.residual_sd)))
 
     def stats(self, state, proposal=None) -> dict[str, Any]:
         """The sampler's own."""
         return self.inner.stats(state.inner, None if proposal is None or proposal.move == MOVE else proposal)
 
 
-def acceptance(state: State) -> float:
+def acceptance(learning: Learning, fit: Fit) -> float:
     """Of the screened moves: as seen, and as the fit's held-out residual promises."""
-    learning = state.learning
-    promised = worth.PRIOR_TRIALS * math.erfc(0.5 * state.fit.residual_sd)
+    promised = worth.PRIOR_TRIALS * math.erfc(0.5 * fit.residual_sd)
     return (learning.accepted + promised) / (learning.trials + worth.PRIOR_TRIALS)
-
-
-def learn(state: State, outcome: Outcome) -> Learning:
-    """What one tuning draw says, but for a new surrogate."""
-    learning, proposal, current = state.learning, outcome.proposal, state.current
-    record, judgement = learning.evaluated, learning.judgement
-    evaluated = proposal.log_q_ratio > -math.inf
-    if evaluated:
-        record = evaluations.append(record, proposal.position, outcome.proposed_log_density, proposal.move)
-    if state.surface is not None:
-        residual = current.log_density - current.value
-        judgement = judgement.standing(residual)
-        if evaluated and proposal.move == MOVE:
-            judgement = judgement.moved(residual)
-            learning = learning._replace(accepted=learning.accepted + outcome.accept_prob, trials=learning.trials + 1.0)
-    return learning._replace(
-        evaluated=record, judgement=judgement,
-        states=history.append(learning.states, outcome.position),
-        heights=history.append(learning.heights, np.array([outcome.log_density])),
-    )  # fmt: skip
-
-
-def refit(rng: np.random.Generator, state: State, full: bool) -> State:
-    """A new surrogate of all values; the old one where that fails."""
-    learning, before = state.learning, state.fit
-    size, d = learning.evaluated.positions.shape
-    schedule = learning.schedule._replace(
-        next_refit=int(1.35 * size) + 1, last_refit=size, seed=int(rng.integers(2**63))
-    )
-    state = state._replace(learning=learning._replace(schedule=schedule))
-    n = learning.states.size
-    reference = learner.since_arrival(learning.states.buffer[:n], learning.heights.buffer[:n, 0])
-    if history.count_distinct(reference[0]) <= 2 * d:
-        return state
-    try:
-        fit, metric = refits.fitted(rng, learning.evaluated, reference, before, full)
-    except np.linalg.LinAlgError:  # too few distinct points, or too degenerate: wait for more
-        return state
-    learning = learning._replace(
-        judgement=unjudged(before and learner.measure(learning, before.residual_sd)),
-        accepted=0.1 * learning.accepted,
-        trials=0.1 * learning.trials,
-        schedule=schedule._replace(refits=schedule.refits + 1),
-    )
-    surface = dynamics.make_dynamics(fit.surrogate, metric, reference[0], 1.0, fit.error)
-    reach = 10.0 if fit.error < 1e-3 else dynamics.REACH  # farther where f is all but exact
-    surface = dynamics.bounded(surface, surface.archive, learning.evaluated.log_densities, reach)
-    surface = surface._replace(archive=surface.archive[:1].copy())
-    return state._replace(fit=fit, surface=surface, learning=learning)
-
-
-def fix(state: State) -> State:
-    """Fix everything, and decide how far to trust f."""
-    learning = state.learning
-    if state.fit is not None and learning.size > 1.1 * learning.schedule.last_refit:  # stale
-        state = refit(np.random.default_rng(learning.schedule.seed), state, full=True)
-        learning = state.learning
-    if state.fit is None:
-        return state._replace(learning=None)
-    quality = learner.measure(learning, state.fit.residual_sd)
-    floor = trust.choose_floor(quality.uncovered, quality.residual_sd)
-    # A fifth at least. Where f is not trusted a chain makes no other moves than the sampler's own, and comes back as
-    # rarely as they are made where it is: with a twentieth of the draws its visits to the tails were few and long.
-    floor = min(max(floor, 1.0 - WORTH * acceptance(state), 0.2), 0.95)
-    mixture = trust.Mixture(floor, quality.typical, trust.slack(quality.residual_sd))
-    return state._replace(mixture=mixture, learning=None)

@@ -158,7 +158,7 @@ def test_mean_shift_is_the_oracles(d, embedding):
     far = 30.0 * np.ones(d)  # where the history is not: noise over noise, but bounded
     model = state.model
     waves = feature_covariance._waves(far, model.frequencies, model.unit.offsets)
-    shift = feature_covariance._shift(*waves, model.frequencies, model.density, model.unit.sincos, 60**-0.5)
+    shift = feature_covariance._shift(*waves, model.frequencies, model.density, 60**-0.5)
     slope = jacobian(far, scaled).T @ mean
     assert np.linalg.norm(shift) <= np.linalg.norm(slope) * 60**0.5 * (1 + 1e-10)
 

@@ -7,9 +7,9 @@ import pytest
 
 from pymc_kameleon.numerics import history
 from pymc_kameleon.samplers.kamiltonian.sampler import Carry
-from pymc_kameleon.samplers.kamiltonian.values import freezing, refits
+from pymc_kameleon.samplers.kamiltonian.values import refits, tuning
 from pymc_kameleon.samplers.kamiltonian.values import worth as kamiltonian_worth
-from pymc_kameleon.samplers.kamiltonian.values.sampler import ValueKamiltonian
+from pymc_kameleon.samplers.kamiltonian.values.sampler import SAMPLER, ValueKamiltonian
 from pymc_kameleon.samplers.seam import Outcome, Proposal
 from pymc_kameleon.surrogates import transitions as surrogate_dynamics
 from pymc_kameleon.surrogates.transitions import ARMS
@@ -176,15 +176,15 @@ def fitted_at(state, size):
 def test_a_chain_that_has_been_elsewhere_needs_a_refit(tuned):
     size = tuned.learning.evaluated.size
     sooner = fitted_at(tuned, int(size / 1.2))
-    assert not freezing.is_stale(sooner)  # twenty per cent more of the same
-    assert freezing.is_stale(elsewhere(sooner, np.array([5.0, 0.0])))
+    assert not tuning.is_stale(sooner)  # twenty per cent more of the same
+    assert tuning.is_stale(elsewhere(sooner, np.array([5.0, 0.0])))
 
 
 def test_the_frozen_archive_is_of_the_whole_chain(tuned):
     shift = np.array([40.0, 0.0])
     far = elsewhere(tuned, shift)
     far = fitted_at(far, far.learning.evaluated.size)
-    frozen = freezing.freeze(far).dynamics
+    frozen = SAMPLER.freeze(far).dynamics
     states = frozen.archive @ np.linalg.inv(frozen.inverse).T + frozen.surrogate.centre
     assert 0.2 < np.mean(states[:, 0] > 20.0) < 0.8
     assert (np.square(frozen.archive).sum(axis=1) < frozen.radius**2).all()

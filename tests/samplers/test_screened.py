@@ -39,7 +39,7 @@ def made(inner):
 
 def f(state, x):
     """The surrogate, by the other code that knows it; nothing outside D."""
-    surface = state.surface
+    surface = state.dynamics
     z = surface.inverse @ (x - surface.surrogate.centre)
     found = features.values(surface.surrogate, x[None])[0]
     return found if np.linalg.norm(z) < surface.radius and found < surface.ceiling else -math.inf
@@ -122,7 +122,7 @@ def test_on_a_ring_of_integers_frequencies_are_those_of_the_matrix_which_leaves_
     def locate(sampler, state, point):
         return trust.Current(*point[:2], table[int(point.position[0])])
 
-    monkeypatch.setattr(screened.dynamics, "value_inside", lambda _, x: table[int(x[0])])
+    monkeypatch.setattr(screened.surrogate_dynamics, "value_inside", lambda _, x: table[int(x[0])])
     monkeypatch.setattr(Screened, "locate", locate)
     sampler = Screened(inner=Neighbours(size), transitions=k)
     surface = SimpleNamespace(radius=math.inf, ceiling=math.inf, rescaling=SimpleNamespace(straight=-1))
@@ -157,11 +157,11 @@ def too_flat(state):
 
 
 def _with(state, change):
-    surface = state.surface
+    surface = state.dynamics
     surrogate = change(surface.surrogate)
-    made = screened.dynamics.make_dynamics(surrogate, surface.metric, surrogate.centre[None], 1.0)
+    made = screened.surrogate_dynamics.make_dynamics(surrogate, surface.metric, surrogate.centre[None], 1.0)
     return state._replace(
-        surface=made._replace(radius=surface.radius, ceiling=surface.ceiling),
+        dynamics=made._replace(radius=surface.radius, ceiling=surface.ceiling),
         mixture=trust.Mixture(0.3, state.mixture.typical, 0.5),
     )
 
@@ -224,7 +224,7 @@ def test_screened_moves_have_the_share_that_they_have_earned(accepted, floor):
     schedule = state.learning.schedule._replace(last_refit=10**6)
     learning = state.learning._replace(accepted=accepted, trials=200.0, judgement=judgement, schedule=schedule)
     fit = state.fit._replace(residual_sd=3.0 if accepted < 100 else 0.1)
-    fixed = screened.fix(state._replace(learning=learning, fit=fit))
+    fixed = SCREENED["walk"].freeze(state._replace(learning=learning, fit=fit))
     assert fixed.mixture.floor == pytest.approx(floor, abs=0.02)
     assert fixed.learning is None
 

@@ -105,10 +105,8 @@ def draw_given(u, pihat, h2, normals, uniform):
     while k < size - 1 and threshold > logs[k]:
         threshold -= logs[k]
         k += 1
-    along = multiply(axes[k], u - means[k])
-    for i in range(d):
-        gain = variances[k, i] / widened[k, i]
-        along[i] = gain * along[i] + math.sqrt(gain * h2) * normals[i]
+    gain = variances[k] / widened[k]
+    along = gain * multiply(axes[k], u - means[k]) + np.sqrt(gain * h2) * normals
     return _displaced(means[k], axes[k], along)
 
 
@@ -117,8 +115,7 @@ def _displaced(mean, axes, along):
     """The point that is ``along`` (d,) the ``axes`` away from ``mean``."""
     z = mean.copy()
     for i in range(z.size):
-        for j in range(z.size):
-            z[j] += along[i] * axes[i, j]
+        z += along[i] * axes[i]
     return z
 
 

@@ -18,15 +18,13 @@ was accepted, and the median lengthscale is of the chain's own draws.
 """
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import ClassVar, Literal, NamedTuple
 
 import numpy as np
 import scipy
 
-from pymc_kameleon.kernels import Kernel, KernelName, get_kernel, median_distance
 from pymc_kameleon.numerics import history
-from pymc_kameleon.numerics.checks import positive
 from pymc_kameleon.numerics.covariance import Moments, covariance, merge, summarise
 from pymc_kameleon.numerics.random_features import RandomFeatures, at_lengthscale, draw_features, features
 from pymc_kameleon.samplers import adaptive_metropolis
@@ -55,11 +53,8 @@ class FeatureModel(NamedTuple):
     moments: Moments  # count, mean and scatter of the features over the history
     seen: int  # states folded in so far, of a history that is kept whole
     frequencies: np.ndarray  # (d, m): at ``lengthscale``, one column a frequency
-    # (2, r, m): U^T, r the rank: the rows that multiply the sines' and the cosines' slopes ("sincos"), or one row
-    # ("cos")
-    roots: np.ndarray
-    # (2 or 1, m): weights of the sines and cosines in the kernel mean m(y) over the history
-    density: np.ndarray
+    roots: np.ndarray  # (2, r, m): U^T, r the rank: weights of the sines and of the cosines
+    density: np.ndarray  # (2, m): the same in the kernel mean m(y) over the history
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -78,8 +73,6 @@ class FastKameleon(LocalMoves):
         A sine and a cosine for every frequency (default), or a cosine with a random phase.
     orthogonal : bool
         Orthogonal random features, for radial kernels. Default False.
-    lengthscale : float, optional
-        Positive, in the kernel's coordinates. Default: ``lengthscale_factor`` times the median distance.
     lengthscale_factor : float
         Positive. Default 1, the median heuristic: the mean shift needs a kernel mean that stands out from the noise of
         the features.
@@ -114,23 +107,16 @@ class FastKameleon(LocalMoves):
     }  # fmt: skip
 
     n_features: int = 300
-    kernel: KernelName | Kernel = "gaussian"
     embedding: Literal["sincos", "cos"] = "sincos"
     orthogonal: bool = False
-    lengthscale: float | None = None
-    lengthscale_factor: float = 1.0
     normalization: Literal["trace", "none"] = "trace"
     sheared_share: float = 0.75  # type: ignore[misc]
     mean_shift: bool = True
     variance_share: float = 0.75
     whole_history: bool = False
 
-    chosen: Kernel = field(init=False, repr=False)
-
     def __post_init__(self):
         super().__post_init__()
-        object.__setattr__(self, "chosen", get_kernel(self.kernel))
-        positive(lengthscale=self.lengthscale, lengthscale_factor=self.lengthscale_factor)
         if not 0 < self.variance_share <= 1:
             raise ValueError(f"variance_share must lie in (0, 1], got {self.variance_share!r}.")
 
@@ -177,9 +163,8 @@ class FastKameleon(LocalMoves):
     def _features(self, model):
         """What S is computed from."""
         return (
-            model.frequencies, model.unit.offsets, model.roots, model.density, model.unit.sincos,
-            self.normalization == "trace", model.lengthscale if self.mean_shift else 0.0,
-            1.0 / math.sqrt(self.n_features),
+            model.frequencies, model.unit.offsets, model.roots, model.density, self.normalization == "trace",
+            model.lengthscale if self.mean_shift else 0.0, 1.0 / math.sqrt(self.n_features),
         )  # fmt: skip
 
     def several(self, rng, point, state, surface, n):
@@ -201,12 +186,8 @@ class FastKameleon(LocalMoves):
         """Bring the feature moments up to date and factor their covariance."""
         model = state.model
         chosen = states if self.whole_history else history.thin(states, MAX_STATES)
-        lengthscale, unit = self.lengthscale, None if model is None else model.unit
-        if lengthscale is None:
-            points = local_moves.whiten(state, history.thin(chosen, MAX_STATES)).T
-            lengthscale = self.lengthscale_factor * median_distance(points)
-        if unit is None:
-            unit = self._draw_features(rng, len(state.centre))
+        lengthscale = self.lengthscale_of(local_moves.whiten(state, history.thin(chosen, MAX_STATES)))
+        unit = self._draw_features(rng, len(state.centre)) if model is None else model.unit
         moments = None
         near = model and abs(math.log(lengthscale / model.lengthscale)) < math.log(1.1)
         if near and self.whole_history:
@@ -214,9 +195,7 @@ class FastKameleon(LocalMoves):
         moments = _fold(moments, at_lengthscale(unit, lengthscale), state, chosen)
         roots = _roots(covariance(moments), unit, self.variance_share)
         frequencies = np.ascontiguousarray(unit.frequencies.T / lengthscale)
-        m = len(unit.offsets)
-        density = math.sqrt(2.0 / unit.n_features) * moments.mean
-        density = np.ascontiguousarray(density.reshape(2, m) if unit.sincos else density[None])
+        density = _by_waves(math.sqrt(2.0 / unit.n_features) * moments.mean, unit)
         return FeatureModel(unit, lengthscale, moments, len(states), frequencies, roots, density)
 
 
@@ -230,7 +209,7 @@ def _fold(moments, random_features, state, states, block=1000) -> Moments:
 
 
 def _roots(cov: np.ndarray, unit: RandomFeatures, variance_share: float) -> np.ndarray:
-    """Rows of U^T, laid out for :func:`feature_covariance`; the smallest rank that carries ``variance_share``."""
+    """Rows of U^T, laid out for :func:`covariance_at`; the smallest rank that carries ``variance_share``."""
     trace, size = max(np.trace(cov), 1e-300), len(cov)
     # of the spectrum, its top: usually enough, and several times cheaper
     leading = min(size, max(100, size // 5))
@@ -245,8 +224,11 @@ def _roots(cov: np.ndarray, unit: RandomFeatures, variance_share: float) -> np.n
     # Directions that are zero to rounding cost time and carry nothing.
     rank = max(min(rank, int((eigenvalues > 1e-14 * eigenvalues[0]).sum())), 1)
     roots = (vectors[:, ::-1][:, :rank] * np.sqrt(eigenvalues[:rank])).T  # (r, D)
-    m = len(unit.offsets)
-    roots = roots * math.sqrt(2.0 / unit.n_features)
-    if unit.sincos:
-        return np.ascontiguousarray(np.stack([roots[:, :m], roots[:, m:]]))
-    return np.ascontiguousarray(roots[None])
+    return _by_waves(roots * math.sqrt(2.0 / unit.n_features), unit)
+
+
+def _by_waves(weights: np.ndarray, unit: RandomFeatures) -> np.ndarray:
+    """Weights of features (..., D) as those of the sines and of the cosines, (2, ..., m)."""
+    if not unit.sincos:  # cosines alone
+        weights = np.concatenate([np.zeros_like(weights), weights], axis=-1)
+    return np.ascontiguousarray(np.split(weights, 2, axis=-1))

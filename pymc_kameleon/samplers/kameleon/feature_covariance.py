@@ -8,29 +8,20 @@ from pymc_kameleon.numerics.compiled import njit
 
 
 @njit(cache=True)
-def covariance_at(y, frequencies, offsets, roots, density, sincos, scaled, lengthscale, noise):
-    """S at ``y`` (d,): J^T C J, of trace d where ``scaled``; with the mean shift's term where ``lengthscale`` > 0.
+def covariance_at(y, frequencies, offsets, roots, density, scaled, lengthscale, noise):
+    """S at ``y`` (d,): J^T U U^T J in O(m r d), of trace d where ``scaled``; with the mean shift's term where
+    ``lengthscale`` > 0.
 
-    ``frequencies`` (d, m), ``offsets`` (m,), ``roots`` (1 or 2, r, m), ``density`` (1 or 2, m).
+    ``frequencies`` (d, m), ``offsets`` (m,), ``roots`` (2, r, m), ``density`` (2, m): weights of sines and of cosines.
     """
     sine, cosine = _waves(y, frequencies, offsets)
-    s = _projected(sine, cosine, frequencies, roots, sincos)
+    s = _projected(sine, cosine, frequencies, roots)
     if scaled:
         s *= y.size / max(np.trace(s), 1e-300)
     if lengthscale > 0.0:
-        shift = _shift(sine, cosine, frequencies, density, sincos, noise)
+        shift = _shift(sine, cosine, frequencies, density, noise)
         s += lengthscale**4 * np.outer(shift, shift)
     return s
-
-
-@njit(cache=True)
-def feature_covariance(y, frequencies, offsets, roots, sincos):
-    """J^T U U^T J at ``y`` of shape (d,), shape (d, d), in O(m r d).
-
-    ``frequencies`` (d, m), ``offsets`` (m,), ``roots`` (1 or 2, r, m).
-    """
-    sine, cosine = _waves(y, frequencies, offsets)
-    return _projected(sine, cosine, frequencies, roots, sincos)
 
 
 @njit(cache=True)
@@ -47,17 +38,13 @@ def _waves(y, frequencies, offsets):
 
 
 @njit(cache=True)
-def _projected(sine, cosine, frequencies, roots, sincos):
+def _projected(sine, cosine, frequencies, roots):
     d, m = frequencies.shape
     rank = roots.shape[1]
     combined = np.empty((rank, m))
     for k in range(rank):
-        if sincos:
-            for a in range(m):
-                combined[k, a] = roots[0, k, a] * cosine[a] - roots[1, k, a] * sine[a]
-        else:
-            for a in range(m):
-                combined[k, a] = -roots[0, k, a] * sine[a]  # the slope of a cosine
+        for a in range(m):
+            combined[k, a] = roots[0, k, a] * cosine[a] - roots[1, k, a] * sine[a]
     projected = np.dot(combined, frequencies.T)  # U^T J
     result = np.dot(projected.T, projected)
     for i in range(d):
@@ -67,7 +54,7 @@ def _projected(sine, cosine, frequencies, roots, sincos):
 
 
 @njit(cache=True)
-def _shift(sine, cosine, frequencies, density, sincos, noise):
+def _shift(sine, cosine, frequencies, density, noise):
     """Grad m(y) / max(m(y), ``noise``), shape (d,), m(y) = phi(y) . (mean of phi over the history).
 
     ``density`` is that mean, laid out as ``roots``. Where the history is far away m is below what the features can
@@ -76,12 +63,8 @@ def _shift(sine, cosine, frequencies, density, sincos, noise):
     d, m = frequencies.shape
     value, slope = 0.0, np.empty(m)
     for a in range(m):
-        if sincos:
-            value += density[0, a] * sine[a] + density[1, a] * cosine[a]
-            slope[a] = density[0, a] * cosine[a] - density[1, a] * sine[a]
-        else:
-            value += density[0, a] * cosine[a]
-            slope[a] = -density[0, a] * sine[a]
+        value += density[0, a] * sine[a] + density[1, a] * cosine[a]
+        slope[a] = density[0, a] * cosine[a] - density[1, a] * sine[a]
     gradient = np.zeros(d)
     for a in range(m):  # outside: sums side by side, not one after the other
         for i in range(d):

@@ -12,14 +12,13 @@ local until ``local_start`` draws tell of the shape; nu is learned by steps of 2
 rate.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import ClassVar, Literal, NamedTuple
 
 import numpy as np
 
-from pymc_kameleon.kernels import Kernel, KernelName, get_kernel, median_distance
 from pymc_kameleon.numerics import history
-from pymc_kameleon.numerics.checks import count, positive
+from pymc_kameleon.numerics.checks import count
 from pymc_kameleon.samplers import adaptive_metropolis
 from pymc_kameleon.samplers.kameleon import local_moves
 from pymc_kameleon.samplers.kameleon.local_covariance import local_covariance
@@ -51,8 +50,6 @@ class Kameleon(LocalMoves):
     kernel : str or Kernel
         A name or an object of :mod:`pymc_kameleon.kernels`; ``normalization="local"`` takes nonnegative ones only.
         Default "gaussian".
-    lengthscale : float, optional
-        Positive, in the kernel's coordinates. Default: ``lengthscale_factor`` times the median distance.
     lengthscale_factor : float
         Positive. Default 0.5; the paper's median heuristic is 1.
     normalization : {"local", "none", "trace"}
@@ -74,19 +71,13 @@ class Kameleon(LocalMoves):
     }  # fmt: skip
 
     n_history: int = 1000
-    kernel: KernelName | Kernel = "gaussian"
-    lengthscale: float | None = None
     lengthscale_factor: float = 0.5
     normalization: Literal["local", "none", "trace"] = "local"
     subsample: Literal["even", "random"] = "even"
 
-    chosen: Kernel = field(init=False, repr=False)
-
     def __post_init__(self):
         super().__post_init__()
-        object.__setattr__(self, "chosen", get_kernel(self.kernel))
         count(2, n_history=self.n_history)
-        positive(lengthscale=self.lengthscale, lengthscale_factor=self.lengthscale_factor)
         name = getattr(self.chosen, "name", "")
         if self.normalization == "local" and name in ("linear", "sinc"):
             raise ValueError(
@@ -111,10 +102,7 @@ class Kameleon(LocalMoves):
             size = min(len(states), self.n_history)
             chosen = states[rng.choice(len(states), size, replace=False)]
         points = local_moves.whiten(state, chosen)
-        lengthscale = self.lengthscale
-        if lengthscale is None:
-            lengthscale = self.lengthscale_factor * median_distance(points.T)
-        return Subsample(points, lengthscale)
+        return Subsample(points, self.lengthscale_of(points))
 
     def stats(self, state, proposal=None) -> dict[str, float]:
         """``scaling`` (nu), ``n_history``, ``lengthscale``, ``gamma``; the last three are 0 before the first local

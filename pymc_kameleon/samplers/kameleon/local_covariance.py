@@ -69,38 +69,28 @@ def gaussian_local(y, points, lengthscale):
     """``normalization="local"`` for the Gaussian kernel. Exponents are shifted by the nearest point's: the ratio does
     not change, and nothing underflows however far ``y`` is from the history.
     """
-    d, n = points.shape
     delta, squares = differences(y, points)
+    n = squares.size
     nearest = squares.min()
     precision = 0.5 / (lengthscale * lengthscale)
     weights = np.empty(n)
     for a in range(n):  # cut off at exp(-36) = 2e-16 of the largest weight
         weights[a] = _exp_minus(min((squares[a] - nearest) * precision, 36.0))
-    weighted = np.empty((d, n))
-    for i in range(d):
-        for a in range(n):
-            weighted[i, a] = weights[a] * delta[i, a]
-    return _symmetric(np.dot(weighted, delta.T), np.dot(weights, np.ones(n)))
+    return _symmetric(np.dot(weights * delta, delta.T), np.dot(weights, np.ones(n)))
 
 
 @njit(cache=True)
 def gaussian_gradients(y, points, lengthscale):
     """``normalization="none"`` for the Gaussian kernel, whose gradients are k(y, z) (z - y) / l^2."""
-    d, n = points.shape
     gradients, squares = differences(y, points)
+    n = squares.size
     precision = 1.0 / (lengthscale * lengthscale)
     weights = np.empty(n)
     for a in range(n):
         weights[a] = 2.0 * precision * math.exp(-0.5 * precision * squares[a])
-    for i in range(d):
-        for a in range(n):
-            gradients[i, a] *= weights[a]
+    gradients *= weights
     mean = np.dot(gradients, np.ones(n)) / n
-    covariance = np.dot(gradients, gradients.T)
-    for i in range(d):
-        for j in range(d):
-            covariance[i, j] -= n * mean[i] * mean[j]
-    return _symmetric(covariance, 1.0)
+    return _symmetric(np.dot(gradients, gradients.T) - np.outer(n * mean, mean), 1.0)
 
 
 @njit(cache=True)

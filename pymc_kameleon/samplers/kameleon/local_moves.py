@@ -19,6 +19,7 @@ from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 
+from pymc_kameleon.kernels import Kernel, KernelName, get_kernel, median_distance
 from pymc_kameleon.numerics import history
 from pymc_kameleon.numerics.checks import at_least, positive, share
 from pymc_kameleon.numerics.compiled import njit
@@ -61,6 +62,8 @@ class LocalMoves(Sampler):
 
     Parameters
     ----------
+    lengthscale : float, optional
+        Positive, in the kernel's coordinates. Default: ``lengthscale_factor`` times the median distance.
     gamma : float or callable, optional
         Sd of the isotropic part, positive, in the kernel's coordinates; or a function of k, the number of times that
         the local covariance has been learned, such as ``lambda k: 1 / k`` (the paper, section 4.2, would have it fall
@@ -95,6 +98,9 @@ class LocalMoves(Sampler):
         Length of tuning, if known: give it what ``pm.sample`` gets. Local moves then begin after 0.3 of it.
     """
 
+    kernel: KernelName | Kernel = "gaussian"
+    lengthscale: float | None = None
+    lengthscale_factor: float = 1.0
     gamma: float | Callable[[int], float] | None = None
     coordinates: Literal["whitened", "scaled", "raw"] = "whitened"
     global_share: float = 0.5
@@ -106,12 +112,14 @@ class LocalMoves(Sampler):
     local_start: int | None = None
     tune: int | None = None
 
+    chosen: Kernel = field(init=False, repr=False)
     walk: AdaptiveMetropolis = field(init=False, repr=False)
     sheared_share: ClassVar[float] = 0.0
 
     def __post_init__(self):
         super().__post_init__()
-        positive(scale=self.scale)
+        object.__setattr__(self, "chosen", get_kernel(self.kernel))
+        positive(scale=self.scale, lengthscale=self.lengthscale, lengthscale_factor=self.lengthscale_factor)
         for k in (1, 2, 1000, 1_000_000):
             positive(gamma=self.gamma_after(k))
             self.rate_at(k)
@@ -166,12 +174,17 @@ class LocalMoves(Sampler):
         )
 
     def propose(self, rng, x, state) -> Proposal:
-        """A local move with the covariance at ``x``, or a global one."""
-        if self.global_turn(rng, state):
-            # chosen by nothing that changes after tuning
-            if state.shear is not None and rng.random() < self.sheared_share:
-                return shear.propose(rng, x, state.shear)
-            return self.walk.propose(rng, x, state.walk)
+        """A local move with the covariance at ``x``, or a global one; decided without looking at where the chain is."""
+        share = self.global_share
+        if state.model is not None and not (share > 0.0 and rng.random() < share):
+            return self.local_move(rng, x, state)
+        # chosen by nothing that changes after tuning
+        if state.shear is not None and rng.random() < self.sheared_share:
+            return shear.propose(rng, x, state.shear)
+        return self.walk.propose(rng, x, state.walk)
+
+    def local_move(self, rng, x, state) -> Proposal:
+        """A step with the covariance at ``x``."""
         gamma, nu = self.local_gamma(state), math.exp(state.log_scale)
         delta, forward = draw_step(state.covariance, gamma, nu, rng.standard_normal(len(x)))
         x_new, y_new = displace(x, state.centre, state.factor, delta)
@@ -180,11 +193,6 @@ class LocalMoves(Sampler):
         # as the forward density (Sejdinovic et al., 2014, proposition 2 and the algorithm's step 3).
         reverse = log_step_density(delta, there, gamma, nu)
         return Proposal(x_new, reverse - forward, "local", there)
-
-    def global_turn(self, rng: np.random.Generator, state: State) -> bool:
-        """Whether the next move is a global one; decided without looking at where the chain is."""
-        share = self.global_share
-        return state.model is None or (share > 0.0 and rng.random() < share)
 
     def place(self, state, point, proposal=None) -> State:
         """Cache the local covariance of the chain's new point; a local proposal brings it along."""
@@ -280,6 +288,10 @@ class LocalMoves(Sampler):
         """Sd of the isotropic part: given, or half of the global kernel's scale."""
         given = self.gamma_after(state.learned)
         return 0.5 * math.exp(state.walk.log_scale) if given is None else given
+
+    def lengthscale_of(self, points: np.ndarray) -> float:
+        """As given, or by the median distance of ``points`` (d, n) in the kernel's coordinates."""
+        return self.lengthscale_factor * median_distance(points.T) if self.lengthscale is None else self.lengthscale
 
     def gamma_after(self, learned: int) -> float | None:
         """Gamma as given, when the covariance has been learned ``learned`` times."""

@@ -87,10 +87,8 @@ class PCAKameleon(Kameleon):
                 f"n_directions must be an integer from 1 to n_history = {self.n_history}, got {self.n_directions!r}."
             )
 
-    def propose(self, rng, x, state) -> Proposal:
-        """A move along one principal direction at ``x``, or a global one."""
-        if self.global_turn(rng, state):
-            return self.walk.propose(rng, x, state.walk)
+    def local_move(self, rng, x, state) -> Proposal:
+        """A move along one principal direction at ``x``."""
         model, gamma = state.model, self.local_gamma(state)
         x_new, y_new, delta, drawn = _draw(
             x, state.centre, state.factor, state.covariance, model.weights, model.log_scales, gamma,
@@ -180,9 +178,7 @@ def gaussian_directions(y, points, lengthscale, coefficients, weights, trace):
     shift = exponents.min() if trace else 0.0
     for a in range(n):
         exponents[a] = 2.0 * precision * math.exp(0.5 * precision * (shift - exponents[a]))
-    for i in range(d):
-        for a in range(n):
-            gradients[i, a] *= exponents[a]
+    gradients *= exponents
     directions = np.dot(coefficients, gradients.T)
     if trace:
         size = 1e-300

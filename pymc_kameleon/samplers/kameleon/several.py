@@ -21,7 +21,7 @@ from pymc_kameleon.surrogates.transitions import value_at
 @njit(cache=True, nogil=True)
 def transitions(
     rng, n, x, value, covariance, numbers, integers, radius, ceiling,
-    centre, factor, gamma, nu, frequencies, offsets, roots, density, sincos, scaled, lengthscale, noise,
+    centre, factor, gamma, nu, frequencies, offsets, roots, density, scaled, lengthscale, noise,
     global_share, sheared_share, towards, mean, root, scale, step,
     straight, s_centre, s_scale, knots, sinks, coefficients, s_mean, s_root, s_length, s_step,
 ):  # fmt: skip
@@ -61,12 +61,12 @@ def transitions(
             if stale:
                 y = solve_lower(factor, x - centre)
                 covariance = covariance_at(
-                    y, frequencies, offsets, roots, density, sincos, scaled, lengthscale, noise
+                    y, frequencies, offsets, roots, density, scaled, lengthscale, noise
                 )  # fmt: skip
                 stale = False
             delta, forward = draw_step(covariance, gamma, nu, rng.standard_normal(x.size))
             new, y = displace(x, centre, factor, delta)
-            there = covariance_at(y, frequencies, offsets, roots, density, sincos, scaled, lengthscale, noise)
+            there = covariance_at(y, frequencies, offsets, roots, density, scaled, lengthscale, noise)
             # Exactness hangs here: the reverse density takes S at the new point, as in ``LocalMoves.propose``.
             log_ratio = log_step_density(delta, there, gamma, nu) - forward
         new_value = value_at(numbers, integers, new, radius, ceiling)
@@ -78,5 +78,5 @@ def transitions(
                 covariance = there
     if stale:
         y = solve_lower(factor, x - centre)
-        covariance = covariance_at(y, frequencies, offsets, roots, density, sincos, scaled, lengthscale, noise)
+        covariance = covariance_at(y, frequencies, offsets, roots, density, scaled, lengthscale, noise)
     return x, value, covariance, moved

@@ -29,6 +29,9 @@ class Quality(NamedTuple):
     arrived: bool = True
 
 
+UNKNOWN = Quality(math.inf, 1.0)
+
+
 class Judgement(NamedTuple):
     """What has been seen of the surrogate since the last refit."""
 
@@ -38,7 +41,7 @@ class Judgement(NamedTuple):
     uncovered: int = 0  # draws that stood where f is more than 2.5 too low, and draws judged
     judged: int = 0
     # measured before the last refit: what is known until the new surrogate has been judged
-    earlier: Quality | None = None
+    earlier: Quality = UNKNOWN
 
     def standing(self, residual: float) -> "Judgement":
         """After a draw at whose end log p - f is ``residual``: whether f covers that point."""
@@ -66,33 +69,24 @@ class Judgement(NamedTuple):
         surprise = wrong < -too_high or (plausible and abs(wrong) > 2.0)
         return self._replace(surprises=self.surprises + int(surprise))
 
-    @property
-    def median(self) -> float:
-        """Of all residuals; 0 where there are too few."""
-        size = self.residuals.size
-        return float(np.median(self.residuals.buffer[:size])) if size > ENOUGH else 0.0
 
-
-def unjudged(earlier: Quality | None = None) -> Judgement:
+def unjudged(earlier: Quality = UNKNOWN) -> Judgement:
     """Of a new surrogate."""
     return Judgement(history.empty(1), earlier=earlier)
 
 
-def measure(learning: Any, held_out: float, unknown: float = 1.0) -> Quality:
+def measure(learning: Any, held_out: float) -> Quality:
     """How good the surrogate has been since the last refit.
 
     Where there is too little to judge by, ``held_out`` is what its fit says of the residual sd, and the coverage is
-    what was known of the surrogate before. Without that either it is ``unknown``: nothing is taken for granted.
+    what was known of the surrogate before.
     """
     judgement: Judgement = learning.judgement
-    size, residual_sd, uncovered = judgement.residuals.size, held_out, unknown
-    if judgement.earlier is not None:
-        uncovered = judgement.earlier.uncovered
-    if size >= ENOUGH:
-        residual_sd = trust.spread(judgement.residuals.buffer[:size])
-    if judgement.judged > ENOUGH:
-        uncovered = judgement.uncovered / judgement.judged
-    return Quality(residual_sd, uncovered, learning.schedule.refits, learning.size, judgement.median)
+    residuals = judgement.residuals.buffer[: judgement.residuals.size]
+    residual_sd = trust.spread(residuals) if len(residuals) >= ENOUGH else held_out
+    uncovered = judgement.uncovered / judgement.judged if judgement.judged > ENOUGH else judgement.earlier.uncovered
+    typical = float(np.median(residuals)) if len(residuals) > ENOUGH else 0.0
+    return Quality(residual_sd, uncovered, learning.schedule.refits, learning.evaluated.size, typical)
 
 
 class Schedule(NamedTuple):

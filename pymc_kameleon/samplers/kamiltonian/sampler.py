@@ -2,10 +2,11 @@
 
 A learner is a subclass that says what f is at a point (:meth:`SurrogateSampler.locate`), in which region it is trusted
 (:meth:`SurrogateSampler.trusted`), how it proposes, and what its draws teach. The shares of the two kernels, what is
-retained, and the ratio stand here.
+retained, the ratio, and what follows on what while tuning stand here.
 """
 
 import math
+from collections.abc import Callable
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -13,6 +14,7 @@ import numpy as np
 from pymc_kameleon.samplers.kamiltonian import trust
 from pymc_kameleon.samplers.kamiltonian.trust import Current
 from pymc_kameleon.samplers.seam import Point, Proposal, Sampler
+from pymc_kameleon.surrogates import transitions
 
 
 class Carry(NamedTuple):
@@ -40,9 +42,17 @@ class Carry(NamedTuple):
 class SurrogateSampler(Sampler):
     """A mixture of a surrogate's kernel and a random walk.
 
-    Its state has ``mixture``, ``current``, ``share``, ``fit``, ``quality`` and ``learning`` (None once frozen);
-    ``step_size`` and ``surrogate`` of the statistics are the subclass's to add.
+    Its state has ``mixture``, ``current``, ``share``, ``fit``, ``quality`` and ``learning`` (None once frozen), and
+    ``dynamics`` where :meth:`locate` and :meth:`trusted` are those of a surrogate from values; ``step_size`` and
+    ``surrogate`` of the statistics are the subclass's to add.
     """
+
+    learn: Callable[..., Any]  # (rng, state, outcome): what one draw teaches, but for a new surrogate
+    due: Callable[..., tuple[Any, bool]]  # (state): a state, and whether to fit a new surrogate now
+    refit: Callable[..., Any]  # (rng, state, here, final=False), ``here`` the chain's point; the old one if that fails
+    is_stale: Callable[..., bool]  # (state): whether there is a last fit when tuning ends
+    position: Callable[..., np.ndarray]  # (state): where the chain is then
+    fix: Callable[..., Any]  # (rng, state): everything; how far the surrogate is trusted
 
     statistics: ClassVar[dict] = {
         **dict.fromkeys(("step_size", "surrogate_error", "residual_sd", "uncovered", "share"), float),
@@ -51,11 +61,16 @@ class SurrogateSampler(Sampler):
 
     def locate(self, state: Any, point: Point) -> Current:
         """What is retained at ``point``: f there."""
-        raise NotImplementedError
+        if state.dynamics is None:
+            return Current(np.zeros(0), point.log_density, 0.0)
+        z, value = transitions.located(state.dynamics, point.position)
+        return Current(z, point.log_density, value)
 
     def trusted(self, state: Any, current: Current) -> float:
         """The share of the surrogate's kernel at a point, which D holds or not."""
-        raise NotImplementedError
+        dynamics = state.dynamics
+        inside = current._replace(z=transitions.in_region(dynamics, current.z))
+        return trust.share(state.mixture, dynamics.radius, dynamics.ceiling, inside)
 
     def end(self, state: Any, proposal: Proposal, there: Point) -> Current:
         """The proposed point, where ``there`` was found."""
@@ -85,6 +100,25 @@ class SurrogateSampler(Sampler):
             return ratio
         share = self.trusted(state, self.end(state, proposal, there))
         return ratio + trust.log_ratio(state.mixture, by_surrogate, state.share, share)
+
+    def adapt(self, rng, state, outcome) -> Any:
+        """Learn from one tuning draw, and fit a new surrogate where one is due."""
+        if state.learning is None:
+            return state
+        state, due = self.due(self.learn(rng, state, outcome))
+        noise = outcome.noise if outcome.accepted else outcome.former_noise
+        here = Point(outcome.position, outcome.log_density, noise)
+        return self.refit(rng, state, here) if due else state
+
+    def freeze(self, state) -> Any:
+        """Fix everything, decide how far to trust the surrogate, and drop what was evaluated."""
+        if state.learning is None:
+            return state
+        rng = np.random.default_rng(state.learning.schedule.seed)
+        if self.is_stale(state):
+            here = Point(self.position(state), state.current.log_density)
+            state = self.refit(rng, state, here, final=True)
+        return self.fix(rng, state)
 
     def stats(self, state, proposal=None) -> dict[str, Any]:
         """Statistics of the state, and of the last proposal if it is given.

@@ -62,7 +62,7 @@ class ByFactors(Learner):
         """For the best of the members, about where those have been that are not on their way."""
         highest = best(members)
         state = _of_the_elite(self.view(hub, highest))
-        found = factors.refit(rng, self.sampler.known, state, *highest.point[:2], final=final)
+        found = self.sampler.refit(rng, state, highest.point, final=final)
         if found.surface is not hub.surface:
             members = [self.move_to(found, m, m.point) for m in members]
         return found, members

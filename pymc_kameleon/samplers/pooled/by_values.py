@@ -7,7 +7,7 @@ import numpy as np
 from pymc_kameleon.numerics import history
 from pymc_kameleon.numerics.covariance import cholesky
 from pymc_kameleon.samplers import adaptive_metropolis
-from pymc_kameleon.samplers.kamiltonian.values import freezing, refits, tuning, worth
+from pymc_kameleon.samplers.kamiltonian.values import refits, tuning, worth
 from pymc_kameleon.samplers.kamiltonian.values.sampler import SAMPLER, ValueKamiltonian
 from pymc_kameleon.samplers.kamiltonian.values.state import Noise, State, gathered
 from pymc_kameleon.samplers.pooled import elite as pooled_elite
@@ -77,7 +77,7 @@ class ByValues(Learner):
 
     def due(self, hub, members):
         """Whether to fit a new surrogate now."""
-        return tuning.schedule(hub)
+        return tuning.due(hub)
 
     def refit(self, rng, hub, members, final):
         """A new surrogate for all members; the old one where that fails."""
@@ -114,11 +114,11 @@ class ByValues(Learner):
 
     def is_stale(self, hub):
         """As of one chain, if there is a surrogate."""
-        return hub.fit is not None and freezing.is_stale(hub)
+        return tuning.is_stale(hub)
 
     def freeze(self, hub, members) -> State:
         """The hub with everything fixed."""
-        return freezing.fix(hub, pooled_elite.elite(hub)[0], CAUTION)
+        return tuning.fix(hub, pooled_elite.elite(hub)[0], CAUTION)
 
     def surrogate(self, hub):
         """That of a frozen hub, for probes and audits."""

@@ -7,7 +7,6 @@ from typing import ClassVar, Literal, NamedTuple
 import numpy as np
 
 from pymc_kameleon.numerics.checks import inside, positive
-from pymc_kameleon.numerics.compiled import njit
 from pymc_kameleon.numerics.covariance import log_determinant, multiply_lower
 from pymc_kameleon.numerics.step_size import OPTIMAL_SCALE
 from pymc_kameleon.samplers import coordinate_moves
@@ -92,7 +91,7 @@ class ShapeLearner(Sampler):
         if state.phase is not None:
             return coordinate_moves.turn(rng, x, state.phase)
         z = rng.standard_normal(len(x))
-        return Proposal(_random_walk(x, state.log_size, state.factor, z), 0.0, "", z)
+        return Proposal(x + math.exp(state.log_size) * multiply_lower(state.factor, z), 0.0, "", z)
 
     def adapt(self, rng, state, outcome) -> State:
         """Move size and shape after one transition. Uses no randomness."""
@@ -105,8 +104,12 @@ class ShapeLearner(Sampler):
         return state._replace(log_size=min(max(state.log_size, low), high))
 
     def multiplier(self, iteration: int) -> float:
-        """Of the rates at the ``iteration``-th adaptation."""
-        return rate_multiplier(iteration) if self.diminishing else 1.0
+        """Of the rates at the ``iteration``-th adaptation: min(1, (t / 200)^-0.6), constant for a start, then falling.
+
+        Exactness of a chain that never stops adapting hangs on this going to zero (Roberts & Rosenthal, 2007); any
+        exponent in (0.5, 1] would do.
+        """
+        return min(1.0, (iteration / 200.0) ** -0.6) if self.diminishing else 1.0
 
     def succeeded(self, outcome) -> float:
         """What counts as a success, in [0, 1]."""
@@ -144,18 +147,3 @@ def initial_shape(dim: int, initial_scale: np.ndarray | None, arrival_factor: np
         factor = np.diag(scale)
     log_scale = log_determinant(factor) / dim
     return factor * math.exp(-log_scale), log_scale
-
-
-@njit(cache=True)
-def _random_walk(x, log_size, factor, z):
-    return x + math.exp(log_size) * multiply_lower(factor, z)
-
-
-@njit(cache=True)
-def rate_multiplier(iteration):
-    """min(1, (t / 200)^-0.6): constant rates for a start, then diminishing adaptation.
-
-    Exactness of a chain that never stops adapting hangs on this going to zero (Roberts & Rosenthal, 2007); any exponent
-    in (0.5, 1] would do.
-    """
-    return min(1.0, (iteration / 200.0) ** -0.6)

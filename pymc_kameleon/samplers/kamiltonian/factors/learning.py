@@ -6,11 +6,12 @@ import numpy as np
 
 from pymc_kameleon.numerics import history
 from pymc_kameleon.samplers.centring import QUANTILE
-from pymc_kameleon.samplers.kamiltonian import learner
 from pymc_kameleon.samplers.kamiltonian.factors import climb as climbing
 from pymc_kameleon.samplers.kamiltonian.factors.state import Learning, State
 from pymc_kameleon.samplers.kamiltonian.factors.surface import ARMS, Arm, Known, Surface, enter, leave, run, spot
+from pymc_kameleon.samplers.kamiltonian.learner import measure, unjudged
 from pymc_kameleon.samplers.kamiltonian.trust import Current
+from pymc_kameleon.samplers.seam import Point
 from pymc_kameleon.surrogates.factors import regression
 from pymc_kameleon.surrogates.factors.splines import FEWEST
 from pymc_kameleon.surrogates.transitions import TARGET_ACCEPT
@@ -33,15 +34,11 @@ def value(known: Known, surface: Surface, u: np.ndarray) -> float:
 
 
 def refit(
-    rng: np.random.Generator, known: Known, state: State, v: np.ndarray, log_density: float,
-    *, final: bool = False,
+    rng: np.random.Generator, known: Known, state: State, here: Point, *, final: bool = False
 ) -> State:  # fmt: skip
-    """A new surrogate, its coordinates and its step size; the old one where that fails.
-
-    ``v`` and ``log_density`` are the chain's.
-    """
-    learning = state.learning
-    n, schedule = learning.size, learning.schedule
+    """A new surrogate, its coordinates and its step size, for a chain ``here``; the old one where that fails."""
+    learning, v = state.learning, here.position
+    n, schedule = learning.evaluated.size, learning.schedule
     final = final or schedule.is_last(state.tune)
     schedule = schedule._replace(last_refit=n, next_refit=int(1.25 * n) + 4, final=schedule.final or final)
     learning = learning._replace(schedule=schedule)
@@ -66,12 +63,12 @@ def refit(
             surface, path, correlation = free_run(rng, known, surface, v, length)
     learning = learning._replace(
         correlation=correlation if correlation is not None else learning.correlation, free=free,
-        judgement=learner.unjudged(state.fit and measure(learning, fit.residual_sd)),
+        judgement=unjudged(measure(learning, fit.residual_sd) if state.fit else learning.judgement.earlier),
         accepted=0.2 * learning.accepted, trials=0.2 * learning.trials, schedule=schedule.fitted(rng),
     )  # fmt: skip
     return state._replace(
         fit=fit, surface=surface, learning=learning,
-        current=locate(known, surface, v, log_density), arms=arm_shares(learning, 3.0),
+        current=locate(known, surface, v, here.log_density), arms=arm_shares(learning, 3.0),
     )  # fmt: skip
 
 
@@ -110,7 +107,7 @@ def fit_nearby(rng, known: Known, learning: Learning, v) -> Surface:
 
 
 def _fit(rng, known, learning, v, nearest=False):
-    n = learning.size
+    n = learning.evaluated.size
     evaluated = learning.evaluated
     sample = regression.Sample(learning.inputs.buffer[:n], evaluated.outputs, evaluated.log_densities)
     reference = None if nearest else _reference(known, learning)
@@ -132,7 +129,7 @@ def _reference(known: Known, learning: Learning) -> np.ndarray | None:
     if learning.free is not None:
         finite = np.isfinite(heights)
         high = finite & (heights >= np.quantile(heights[finite], 0.7))
-        return np.concatenate([learning.free, learning.inputs.buffer[: learning.size][high]])
+        return np.concatenate([learning.free, learning.inputs.buffer[: learning.evaluated.size][high]])
     return None
 
 
@@ -226,11 +223,6 @@ def choose_centring(known: Known, surface: Surface, path: np.ndarray) -> np.ndar
     centring = np.zeros(path.shape[1])
     centring[indices] = np.where(share < 0.1, 0.0, share)
     return centring
-
-
-def measure(learning: Learning, error: float) -> learner.Quality:
-    """How good the surrogate has been since the last refit; ``error`` is what its fit says of itself."""
-    return learner.measure(learning, error, unknown=0.0)
 
 
 def worst_factor(known: Known, state: State) -> str:

@@ -37,9 +37,9 @@ from pymc_kameleon.samplers.kamiltonian.factors import climb as climbing
 from pymc_kameleon.samplers.kamiltonian.factors import learning as learn
 from pymc_kameleon.samplers.kamiltonian.factors.state import Climb, Learning, State
 from pymc_kameleon.samplers.kamiltonian.factors.surface import ARMS, Arm, Known, leave, run, spot
-from pymc_kameleon.samplers.kamiltonian.learner import Quality, Schedule, unjudged
+from pymc_kameleon.samplers.kamiltonian.learner import UNKNOWN, Schedule, measure, unjudged
 from pymc_kameleon.samplers.kamiltonian.sampler import Carry, SurrogateSampler
-from pymc_kameleon.samplers.seam import Outcome, Proposal
+from pymc_kameleon.samplers.seam import Outcome, Point, Proposal
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -80,13 +80,13 @@ class FactoredKamiltonian(SurrogateSampler):
             chain_log_densities=history.empty(1), climb=None if known.warm and warm else Climb(),
             arrived=known.warm and warm,
             accepted=2.0 * np.linspace(0.9, 0.5, len(ARMS)), trials=np.full(len(ARMS), 2.0),
-            correlation=0.7, judgement=unjudged(), schedule=Schedule(0),
+            correlation=0.7, judgement=unjudged(UNKNOWN._replace(uncovered=0.0)), schedule=Schedule(0),
         )  # fmt: skip
         return State(
             tune=known.left(self.tune), current=trust.Current(x, -math.inf, 0.0), share=1.0, fit=None, surface=None,
             log_walk=math.log(OPTIMAL_SCALE / math.sqrt(d)), archive=np.zeros((0, d)),
             arms=np.full(len(ARMS), 1.0 / len(ARMS)), mixture=None,
-            quality=Quality(math.inf, 1.0, arrived=False), learning=learning,
+            quality=UNKNOWN._replace(arrived=False), learning=learning,
         )  # fmt: skip
 
     def locate(self, state, point) -> trust.Current:
@@ -129,16 +129,6 @@ class FactoredKamiltonian(SurrogateSampler):
             return math.inf if higher else -math.inf  # nothing is drawn yet
         return super().log_ratio(state, point, proposal, there)
 
-    def adapt(self, rng: np.random.Generator, state: State, outcome: Outcome) -> State:
-        """Learn from one tuning draw, and fit a new surrogate where one is due."""
-        if state.learning is None:
-            return state
-        climbed = state.learning.climb is not None
-        state = self.learn(rng, state, outcome)
-        if state.learning.climb is None and (climbed or self.refit_is_due(state)):
-            state = learn.refit(rng, self.known, state, outcome.position, outcome.log_density)
-        return state
-
     def learn(self, rng: np.random.Generator, state: State, outcome: Outcome) -> State:
         """Learn from one tuning draw all but a new surrogate."""
         learning, carry = state.learning, outcome.proposal.carry
@@ -154,16 +144,13 @@ class FactoredKamiltonian(SurrogateSampler):
             return self._climbed(rng, state, outcome)
         return self._judge(state, outcome) if carry.kernel >= 0 else state
 
-    def freeze(self, state: State) -> State:
-        """Fix everything, decide how far to trust the surrogate, and drop what was recorded."""
-        learning = state.learning
-        if learning is None:
-            return state
-        rng = np.random.default_rng(learning.schedule.seed)
-        if self.is_stale(state):
-            position, log_density = self._position(state), state.current.log_density
-            state = learn.refit(rng, self.known, state, position, log_density, final=True)
-        return self.fix(rng, state)
+    def due(self, state: State) -> tuple[State, bool]:
+        """Whether to fit a new surrogate now: the first as soon as the climb is over."""
+        return state, state.learning.climb is None and self.refit_is_due(state)
+
+    def refit(self, rng: np.random.Generator, state: State, here: Point, final: bool = False) -> State:
+        """See :func:`pymc_kameleon.samplers.kamiltonian.factors.learning.refit`."""
+        return learn.refit(rng, self.known, state, here, final=final)
 
     def fix(self, rng: np.random.Generator, state: State, caution: float = 1.0) -> State:
         """Fix everything as it is.
@@ -171,7 +158,7 @@ class FactoredKamiltonian(SurrogateSampler):
         ``caution`` is the largest share that the random walk gets because of what the surrogate does not cover.
         """
         learning = state.learning
-        quality = learn.measure(learning, state.fit.residual_sd if state.fit else math.inf)
+        quality = measure(learning, state.fit.residual_sd if state.fit else math.inf)
         quality = quality._replace(arrived=learning.arrived)
         if state.surface is None:
             return state._replace(learning=None, quality=quality)
@@ -181,15 +168,14 @@ class FactoredKamiltonian(SurrogateSampler):
         typical = float(np.median(residuals)) if len(residuals) else 0.0
         quality = quality._replace(typical=typical)
         if not learning.arrived:  # its climb ended for want of rounds, or of draws
-            position = self._position(state)
-            here = learn.has_arrived(rng, self.known, state.surface, position, values, typical)
-            quality = quality._replace(arrived=here)
-        state = state._replace(learning=None, quality=quality)
+            position = self.position(state)
+            arrived = learn.has_arrived(rng, self.known, state.surface, position, values, typical)
+            quality = quality._replace(arrived=arrived)
         floor = trust.choose_floor(quality.uncovered, quality.residual_sd)
         floor = min(floor, caution) if quality.arrived else 0.5
         mixture = trust.Mixture(floor, typical, trust.slack(quality.residual_sd))
-        state = state._replace(mixture=mixture, archive=states, arms=learn.arm_shares(learning, 6.0, 0.01))
-        return self.retain(state, state.current)
+        arms = learn.arm_shares(learning, 6.0, 0.01)
+        return state._replace(learning=None, quality=quality, mixture=mixture, archive=states, arms=arms)
 
     def stats(self, state: State, proposal: Proposal | None = None) -> dict[str, Any]:
         """Statistics of the state, and of the last proposal if it is given."""
@@ -261,7 +247,7 @@ class FactoredKamiltonian(SurrogateSampler):
             position = climb.target.copy()
             carry = Carry(-1, position.copy(), 0.0, origin_log_density=state.current.log_density)
             return Proposal(position, 0.0, "climb", carry)
-        size = 0.7 * (0.03, 0.1, 0.3, 1.0)[(state.learning.size + climb.number) % 4]
+        size = 0.7 * (0.03, 0.1, 0.3, 1.0)[(state.learning.evaluated.size + climb.number) % 4]
         if climb.satellites:
             size = climbing.SATELLITES[(climb.number - climb.satellites) % 3] * min(climb.half_width, 0.5)
         return self._nearby(rng, x, size, "climb", -1)
@@ -279,11 +265,11 @@ class FactoredKamiltonian(SurrogateSampler):
         learning = learning._replace(climb=climb)
         state = state._replace(learning=learning)
         spent = state.tune is not None and learning.schedule.draws >= 0.6 * state.tune
-        spent = spent or learning.size >= climb.until
+        spent = spent or learning.evaluated.size >= climb.until
         calm = climb.calm >= climbing.CALM
         if calm or climb.rounds >= climbing.ROUNDS or spent:
             return state._replace(learning=learning._replace(climb=None, arrived=learning.arrived or calm))
-        if climb.satellites or learning.size < climbing.design_size(self.known.layout):
+        if climb.satellites or learning.evaluated.size < climbing.design_size(self.known.layout):
             return state
         try:
             surface = learn.fit_nearby(rng, self.known, learning, outcome.position)
@@ -338,7 +324,7 @@ class FactoredKamiltonian(SurrogateSampler):
 
     def refit_is_due(self, state: State) -> bool:
         """Whether there is enough that is new, or enough that was wrong."""
-        learning, schedule, n = state.learning, state.learning.schedule, state.learning.size
+        learning, schedule, n = state.learning, state.learning.schedule, state.learning.evaluated.size
         if schedule.is_last(state.tune) and not schedule.final:
             return True
         surprised = learning.judgement.surprises > 5 + 0.02 * n and n > 1.05 * schedule.last_refit
@@ -348,16 +334,16 @@ class FactoredKamiltonian(SurrogateSampler):
 
     def is_stale(self, state: State) -> bool:
         """Whether the surrogate has to be made anew although there is nothing left to judge it by."""
-        learning, n = state.learning, state.learning.size
+        learning, n = state.learning, state.learning.evaluated.size
         if state.surface is None:  # still climbing
             return n >= climbing.design_size(self.known.layout)
         if n < 1.15 * learning.schedule.last_refit:
             return False
-        quality = learn.measure(learning, state.fit.residual_sd)
+        quality = measure(learning, state.fit.residual_sd)
         accepted = learning.accepted.sum() / learning.trials.sum()
         return quality.residual_sd > 0.3 or quality.uncovered > 0.02 or accepted < 0.5
 
-    def _position(self, state):
+    def position(self, state) -> np.ndarray:
         """Where the chain is, in v."""
         learning = state.learning
         if learning.chain.size:

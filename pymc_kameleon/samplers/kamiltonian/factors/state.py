@@ -51,11 +51,6 @@ class Learning(NamedTuple):
     # good
     careful: bool = False
 
-    @property
-    def size(self) -> int:
-        """Number of evaluations."""
-        return self.evaluated.size
-
 
 class State(NamedTuple):
     """The adaptive state."""

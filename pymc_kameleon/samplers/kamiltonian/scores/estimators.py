@@ -39,11 +39,7 @@ class LiteKamiltonian(ScoreKamiltonian):
     family: ClassVar[str] = "lite"
     default_history: ClassVar[int] = 500
 
-    solver: Literal["dense", "low-rank"] = "dense"
-
-    def __post_init__(self):
-        super().__post_init__()
-        object.__setattr__(self, "recipe", self.recipe._replace(solver=self.solver))
+    solver: Literal["dense", "low-rank"] = "dense"  # type: ignore[misc]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -183,6 +183,7 @@ class ScoreKamiltonian(SurrogateSampler):
     default_history: ClassVar[int] = 0
     n_features: ClassVar[int] = 300
     kernel: ClassVar[Any] = "gaussian"
+    solver: ClassVar[str] = "dense"
 
     history: np.ndarray | None = None
     n_history: int | None = None
@@ -210,7 +211,7 @@ class ScoreKamiltonian(SurrogateSampler):
         n_history = self.default_history if self.n_history is None else self.n_history
         recipe = Recipe(
             self.family, get_kernel(self.kernel), self.embedding, n_history, self.n_features,
-            self.lengthscale, self.regularization, self.isotropic, self.base_scale,
+            self.lengthscale, self.regularization, self.isotropic, self.base_scale, self.solver,
         )  # fmt: skip
         walk = AdaptiveMetropolis(initial_scale=self.initial_scale, tune=self.tune)
         object.__setattr__(self, "recipe", recipe)

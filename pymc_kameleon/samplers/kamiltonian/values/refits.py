@@ -11,9 +11,10 @@ import numpy as np
 from pymc_kameleon.numerics import history
 from pymc_kameleon.numerics.covariance import cholesky
 from pymc_kameleon.samplers import adaptive_metropolis, known_points
-from pymc_kameleon.samplers.kamiltonian.learner import Quality, measure, since_arrival, unjudged
+from pymc_kameleon.samplers.kamiltonian.learner import UNKNOWN, Quality, measure, since_arrival, unjudged
+from pymc_kameleon.samplers.kamiltonian.trust import Current
 from pymc_kameleon.samplers.kamiltonian.values import worth as kamiltonian_worth
-from pymc_kameleon.samplers.kamiltonian.values.state import Companions, State, locate
+from pymc_kameleon.samplers.kamiltonian.values.state import Companions, State
 from pymc_kameleon.samplers.seam import Point
 from pymc_kameleon.surrogates import transitions as surrogate_dynamics
 from pymc_kameleon.surrogates.values import features
@@ -38,7 +39,7 @@ def refit(
     of draws says of whether this is the last refit, which searches the whole library.
     """
     learning, options = state.learning, state.options
-    schedule, size = learning.schedule, learning.size
+    schedule, size = learning.schedule, learning.evaluated.size
     final = schedule.is_last(options.tune) if final is None else final
     chain, values = reference_states(state) if reference is None else reference
     schedule = schedule._replace(final=final, last_refit=size, next_refit=_next_refit(options, size))
@@ -59,7 +60,7 @@ def refit(
     worth = kamiltonian_worth.after_refit(
         rng, learning.worth, dynamics, fit.residual_sd, np.sqrt(np.diag(covariance)), size, options.choice
     )  # fmt: skip
-    judgement = unjudged(state.fit and measure(learning, state.fit.residual_sd))
+    judgement = unjudged(measure(learning, state.fit.residual_sd) if state.fit else UNKNOWN)
     companions = recalled(learning.companions, dynamics, here, everyone=state.fit is None)
     walk, few = state.walk, size < 6 * features.quadratic_size(len(covariance))
     if few and fit.family == "quadratic" and fit.error < 2.0:
@@ -67,8 +68,9 @@ def refit(
     elif options.before and state.fit is None:
         walk = _walk_along(walk, covariance)
         walk = walk._replace(base=walk.factor)
+    z, value = surrogate_dynamics.located(dynamics, here.position)
     return state._replace(
-        fit=fit, dynamics=dynamics, current=locate(dynamics, here.position, here.log_density), walk=walk,
+        fit=fit, dynamics=dynamics, current=Current(z, here.log_density, value), walk=walk,
         arms=kamiltonian_worth.shares(worth),
         learning=learning._replace(
             averaging=averaging, companions=companions, judgement=judgement, worth=worth,
@@ -124,7 +126,7 @@ def reference_states(state: State) -> tuple[np.ndarray, np.ndarray]:
     return learning.evaluated.positions[best], heights[best]
 
 
-def _bound_while_tuning(dynamics, values, earlier: Quality | None):
+def _bound_while_tuning(dynamics, values, earlier: Quality):
     """D until the chain is frozen: not far from where f has support, or a kernel's spurious mass out there
     takes the trials.
 
@@ -137,7 +139,7 @@ def _bound_while_tuning(dynamics, values, earlier: Quality | None):
     norms = surrogate_dynamics.reach(dynamics, dynamics.archive)
     radius = max(3.0 * float(np.quantile(norms, 0.95)), 2.0 * (math.sqrt(d) + 2.0))
     ceiling = math.inf
-    if earlier is not None and earlier.residual_sd < 1.0:
+    if earlier.residual_sd < 1.0:
         ceiling = float(values.max()) + 3.0 + 0.5 * math.sqrt(d)
     return surrogate_dynamics.below(dynamics._replace(radius=radius), ceiling)
 

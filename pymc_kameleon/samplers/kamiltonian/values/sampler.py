@@ -33,19 +33,11 @@ from pymc_kameleon.numerics import evaluations, history
 from pymc_kameleon.numerics.checks import positive, share
 from pymc_kameleon.samplers.adaptive_metropolis import AdaptiveMetropolis
 from pymc_kameleon.samplers.kamiltonian import trust
-from pymc_kameleon.samplers.kamiltonian.learner import Quality, Schedule, unjudged
+from pymc_kameleon.samplers.kamiltonian.learner import UNKNOWN, Schedule, unjudged
 from pymc_kameleon.samplers.kamiltonian.sampler import Carry, SurrogateSampler
-from pymc_kameleon.samplers.kamiltonian.values import freezing, rays, refits, tuning, worth
-from pymc_kameleon.samplers.kamiltonian.values import state as states
-from pymc_kameleon.samplers.kamiltonian.values.state import (
-    WALK,
-    Learning,
-    Noise,
-    Options,
-    State,
-    gathered,
-    locate,
-)  # fmt: skip
+from pymc_kameleon.samplers.kamiltonian.trust import Current
+from pymc_kameleon.samplers.kamiltonian.values import rays, refits, tuning, worth
+from pymc_kameleon.samplers.kamiltonian.values.state import WALK, Learning, Noise, Options, State, gathered
 from pymc_kameleon.samplers.seam import NEVER, NOTHING, Point, Proposal
 from pymc_kameleon.surrogates import transitions as surrogate_dynamics
 from pymc_kameleon.surrogates.transitions import ARMS
@@ -88,6 +80,8 @@ class ValueKamiltonian(SurrogateSampler):
     """
 
     renews_by_itself: ClassVar[bool] = True
+    learn, due = staticmethod(tuning.learn), staticmethod(tuning.due)
+    refit, is_stale, fix = staticmethod(refits.refit), staticmethod(tuning.is_stale), staticmethod(tuning.end)
 
     tune: int | None = None
     library: tuple[Family, ...] = LIBRARY
@@ -134,18 +128,11 @@ class ValueKamiltonian(SurrogateSampler):
             judgement=unjudged(), worth=worth.empty(d), averaging=None, schedule=Schedule(next_refit),
         )  # fmt: skip
         return State(
-            options=options, walk=walk, current=locate(None, x, -math.inf), share=1.0, fit=None, dynamics=None,
-            arms=np.array([0.4] + [0.6 / len(ARMS)] * len(ARMS)), mixture=None, quality=Quality(math.inf, 1.0),
+            options=options, walk=walk, current=Current(np.zeros(0), -math.inf, 0.0), share=1.0,
+            fit=None, dynamics=None,
+            arms=np.array([0.4] + [0.6 / len(ARMS)] * len(ARMS)), mixture=None, quality=UNKNOWN,
             learning=learning,
         )  # fmt: skip
-
-    def locate(self, state, point) -> trust.Current:
-        """See :func:`pymc_kameleon.samplers.kamiltonian.values.state.locate`."""
-        return locate(state.dynamics, point.position, point.log_density)
-
-    def trusted(self, state, current) -> float:
-        """See :func:`pymc_kameleon.samplers.kamiltonian.values.state.share`."""
-        return states.share(state.mixture, state.dynamics, current)
 
     def place(self, state, point, proposal=None) -> State:
         """Retain the chain's point and its log density, which is never evaluated again.
@@ -183,19 +170,10 @@ class ValueKamiltonian(SurrogateSampler):
         kernel = _choose_kernel(rng, state)
         return _walk(rng, x, state) if kernel == 0 else _free_chain(rng, x, state, kernel)
 
-    def adapt(self, rng, state, outcome) -> State:
-        """Learn from one tuning draw, and fit a new surrogate where one is due."""
-        if state.learning is None:
-            return state
-        state, due = tuning.schedule(tuning.learn(rng, state, outcome))
-        if not due:
-            return state
-        noise = outcome.noise if outcome.accepted else outcome.former_noise
-        return refits.refit(rng, state, Point(outcome.position, outcome.log_density, noise))
-
-    def freeze(self, state) -> State:
-        """See :func:`pymc_kameleon.samplers.kamiltonian.values.freezing.freeze`."""
-        return freezing.freeze(state)
+    def position(self, state) -> np.ndarray:
+        """Where the chain is: its last state."""
+        past = state.walk.history
+        return past.buffer[past.size - 1].copy()
 
     def observe(self, state, point, move="refresh") -> State:
         """Learn from an evaluation that was no proposal."""
@@ -274,7 +252,7 @@ def _walk(rng, x, state):
 
 
 def _carrying(proposal, x, state, **more):
-    point = locate(state.dynamics, proposal.position, math.nan)
+    point = SAMPLER.locate(state, Point(proposal.position, math.nan))
     return proposal._replace(carry=Carry(0, point.z, point.value, x, **more))
 
 

@@ -8,11 +8,9 @@ from pymc_kameleon.numerics.evaluations import Evaluations
 from pymc_kameleon.numerics.history import History
 from pymc_kameleon.samplers import adaptive_metropolis
 from pymc_kameleon.samplers.adaptive_metropolis import AdaptiveMetropolis
-from pymc_kameleon.samplers.kamiltonian import trust
 from pymc_kameleon.samplers.kamiltonian.learner import Judgement, Quality, Schedule
 from pymc_kameleon.samplers.kamiltonian.trust import Current, Mixture
 from pymc_kameleon.samplers.kamiltonian.values.worth import CHEAP, Choice, Worth
-from pymc_kameleon.surrogates import transitions as surrogate_dynamics
 from pymc_kameleon.surrogates.transitions import DualAveraging, Dynamics
 from pymc_kameleon.surrogates.values.library import Family
 from pymc_kameleon.surrogates.values.regression import Fit
@@ -75,11 +73,6 @@ class Learning(NamedTuple):
     averaging: DualAveraging | None  # of the inner step size; None without a surrogate
     schedule: Schedule
 
-    @property
-    def size(self) -> int:
-        """Number of evaluations."""
-        return self.evaluated.size
-
 
 class State(NamedTuple):
     """The adaptive state."""
@@ -95,18 +88,3 @@ class State(NamedTuple):
     # of the frozen surrogate; while tuning and without one: that nothing is known
     quality: Quality
     learning: Learning | None  # None once tuning has ended
-
-
-def share(mixture: Mixture, dynamics: Dynamics, current: Current) -> float:
-    """The share of the surrogate's kernel at a point, which D holds or not."""
-    if dynamics.rescaling.straight >= 0:
-        current = current._replace(z=surrogate_dynamics.in_region(dynamics, current.z))
-    return trust.share(mixture, dynamics.radius, dynamics.ceiling, current)
-
-
-def locate(dynamics: Dynamics | None, x: np.ndarray, log_density: float) -> Current:
-    """What is retained at ``x``."""
-    if dynamics is None:
-        return Current(np.zeros(0), log_density, 0.0)
-    z, value = surrogate_dynamics.located(dynamics, x)
-    return Current(z, log_density, value)

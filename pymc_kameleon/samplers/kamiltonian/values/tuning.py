@@ -1,8 +1,8 @@
-"""What is learned from each tuning draw, and when the surrogate is refitted.
+"""What is learned from each tuning draw, when the surrogate is refitted, and what is fixed when tuning ends.
 
 Refits come when the number of evaluations has grown by a factor, and earlier when the chain meets
 *surprises*: plausible points that the surrogate had wrong by more than 2. Nothing here looks at a clock,
-so that a run is reproducible.
+so that a run is reproducible. After the end nothing of the sampler changes but the chain's point.
 """
 
 import math
@@ -10,12 +10,14 @@ import math
 import numpy as np
 
 from pymc_kameleon.numerics import evaluations, history
-from pymc_kameleon.samplers.kamiltonian.learner import ENOUGH, measure
-from pymc_kameleon.samplers.kamiltonian.values import refits
+from pymc_kameleon.samplers.kamiltonian import trust
+from pymc_kameleon.samplers.kamiltonian.learner import ENOUGH, UNKNOWN, Quality, measure
+from pymc_kameleon.samplers.kamiltonian.values import rays, refits
 from pymc_kameleon.samplers.kamiltonian.values import worth as kamiltonian_worth
 from pymc_kameleon.samplers.kamiltonian.values.state import WALK, Companions, Learning, Noise, State
 from pymc_kameleon.samplers.seam import Outcome, acceptance_probability
 from pymc_kameleon.surrogates import transitions as surrogate_dynamics
+from pymc_kameleon.surrogates.values import features as value_features
 from pymc_kameleon.surrogates.values import regression as value_regression
 from pymc_kameleon.surrogates.values.features import quadratic_size
 
@@ -91,11 +93,11 @@ def _move_companion(rng, companions: Companions, state: State, outcome: Outcome)
     return companions
 
 
-def schedule(state: State) -> tuple[State, bool]:
+def due(state: State) -> tuple[State, bool]:
     """Whether to fit a new surrogate now; a good one's turn is put off."""
     if not _refit_is_due(state):
         return state, False
-    learning, size = state.learning, state.learning.size
+    learning, size = state.learning, state.learning.evaluated.size
     if size < _worth_a_refit(state) and not learning.schedule.is_last(state.options.tune):
         later = learning.schedule._replace(next_refit=int(state.options.growth * size) + 1)
         return state._replace(learning=learning._replace(schedule=later)), False
@@ -123,3 +125,97 @@ def _worth_a_refit(state: State) -> float:
         return 0.0
     growth = 3.0 if quality.residual_sd < 0.1 else 1.8 if quality.residual_sd < 0.25 else 0.0
     return growth * learning.schedule.last_refit
+
+
+# --- the end of tuning ----------------------------------------------------------------------------
+
+
+def end(rng: np.random.Generator, state: State) -> State:
+    """Fix everything, decide how far to trust the surrogate, and drop the evaluated points."""
+    chain = refits.reference_states(state)[0]
+    if state.fit is not None:
+        state = _choose_arms_carefully(rng, state, chain)
+    return fix(state, chain)
+
+
+def _choose_arms_carefully(rng, state: State, chain) -> State:
+    """Archive and arms as the whole chain suggests them: the last refit may have been long ago.
+
+    The arms run with the step size that the draws will have, in more and longer chains than a refit can wait for; no
+    farther out than the chain has been, or one that came upon mass of f that is not there would stay in it: a draw does
+    not, the next one starts where the chain is.
+    """
+    learning, dynamics = state.learning, state.dynamics
+    archive = chain[rng.integers(len(chain), size=min(refits.ARCHIVE, len(chain)))]
+    z = np.ascontiguousarray(_in_dynamics(dynamics, archive))
+    dynamics = dynamics._replace(archive=z)
+    bounded = _bound(dynamics, chain, learning)
+    trial = bounded._replace(
+        radius=bounded.radius / surrogate_dynamics.REACH,
+        ceiling=bounded.ceiling - 2.0 - 0.5 * math.sqrt(z.shape[1]),
+        step_size=math.exp(learning.averaging.log_average),
+    )
+    worth = kamiltonian_worth.tried_anew(
+        rng, learning.worth, trial, learning.evaluated.size, state.options.choice, patience=(3, 6)
+    )
+    return state._replace(dynamics=dynamics, learning=learning._replace(worth=worth))
+
+
+def fix(state: State, chain: np.ndarray, caution: float = 1.0) -> State:
+    """Fix everything as it is; ``chain`` (m, d) are the states that D has to hold.
+
+    ``caution`` is the largest share that the random walk gets because of what the surrogate does not cover.
+    """
+    learning = state.learning
+    state = state._replace(walk=WALK.freeze(state.walk), learning=None)
+    if state.dynamics is None:
+        quality = UNKNOWN._replace(refits=learning.schedule.refits, evaluations=learning.evaluated.size)
+        return state._replace(quality=quality)
+    quality = measure(learning, state.fit.residual_sd)
+    dynamics = state.dynamics._replace(step_size=math.exp(learning.averaging.log_average))
+    dynamics = _bound(dynamics, chain, learning)
+    arms = kamiltonian_worth.shares(learning.worth)
+    floor = trust.choose_floor(quality.uncovered, quality.residual_sd)
+    if learning.judgement.residuals.size < ENOUGH:  # no draw has judged the surrogate yet
+        floor = max(floor, 0.15)
+    floor = min(floor, caution)
+    if arms[0] > 0.5:
+        floor = max(floor, arms[0])  # the random walk may be the better kernel
+    floor = min(floor, 0.9)
+    arms = np.concatenate([[floor], arms[1:] * (1.0 - floor) / arms[1:].sum()])
+    distances = surrogate_dynamics.reach(dynamics, _in_dynamics(dynamics, chain))
+    slack = trust.slack(quality.residual_sd)
+    mixture = trust.Mixture(floor, quality.typical, slack, rays.share(distances))
+    return state._replace(dynamics=dynamics, mixture=mixture, arms=arms, quality=quality)
+
+
+def is_stale(state: State) -> bool:
+    """Whether the chain has learned much since the last refit and needs it, or stands where f is too low."""
+    if state.fit is None:
+        return False
+    learning, last = state.learning, state.learning.schedule.last_refit
+    quality = measure(learning, state.fit.residual_sd)
+    if learning.evaluated.size > last and _recent_share(state, quality) < 0.8:
+        return True
+    if quality.residual_sd > 0.2 or quality.uncovered > 0.01:  # not good
+        return learning.evaluated.size >= 1.03 * last
+    return learning.evaluated.size >= 1.1 * last and refits.has_spread(state)
+
+
+def _recent_share(state: State, quality: Quality) -> float:
+    """Mean share that the chain's last states would have: small where it has come to another place than it was."""
+    learning, past = state.learning, state.walk.history
+    last = slice(max(0, past.size - 100), past.size)
+    values = value_features.values(state.fit.surrogate, np.ascontiguousarray(past.buffer[last]))
+    residuals = learning.chain_log_densities.buffer[last, 0] - values
+    excess = residuals - quality.typical - trust.slack(quality.residual_sd)
+    return float(np.exp(-np.maximum(0.0, excess)).mean())
+
+
+def _bound(dynamics, chain, learning):
+    z = _in_dynamics(dynamics, chain)
+    return surrogate_dynamics.bounded(dynamics, z, learning.evaluated.log_densities)
+
+
+def _in_dynamics(dynamics, chain):
+    return (chain - dynamics.surrogate.centre) @ dynamics.inverse.T
