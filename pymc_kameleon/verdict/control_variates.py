@@ -189,4 +189,5 @@ def controlled(h: np.ndarray, weights: np.ndarray, free: np.ndarray, inside: np.
 def _mcse(x: np.ndarray) -> float:
     if np.ptp(x) <= 1e-14 * np.abs(x).max():
         return 0.0
-    return float(convergence.of_each("mcse", x[..., None], method="mean")[0])
+    # centred: ArviZ's variance, of squares less a square, is below zero where x hardly varies
+    return float(convergence.of_each("mcse", (x - x.mean())[..., None], method="mean")[0])
