@@ -32,6 +32,8 @@ import functools
 
 import pytensor
 import pytest
+from pytensor.compile.mode import Mode, predefined_modes
+from pytensor.graph.rewriting.db import RewriteDatabaseQuery
 from pytensor.link.c import op as c_op
 
 from pymc_kameleon.samplers.kamiltonian.values import worth
@@ -44,16 +46,24 @@ c_op.ExternalCOp.get_path = classmethod(functools.cache(c_op.ExternalCOp.get_pat
 # What PyTensor makes of a step and of a model, as a user has it; and thousands of gradients.
 DEFAULT_LINKER = {"test_bad_input", "test_log_density", "test_sample_black_boxes", "test_textbook"}
 
+# Half of what compiling for Python costs is rewriting the graph, and half of that these; draws are no slower without.
+# Where next to nothing is drawn, hardly any are worth it.
+LESS = predefined_modes["FAST_COMPILE"].excluding("ShapeOpt", "specialize", "BlasOpt")
+HARDLY = Mode(LESS.linker, RewriteDatabaseQuery(include=["merge", "useless", "py_only"]))
+HARDLY_CALLED = {"test_alike", "test_batched", "test_black_boxes", "test_coordinates", "test_probe", "test_targets"}
+
 
 @pytest.fixture(autouse=True, scope="module")
 def linker(request):
     """Python's in the fast suite, PyTensor's own in the slow one and for the modules above."""
     name = request.module.__name__.rsplit(".", 1)[-1]
-    if name in DEFAULT_LINKER or request.config.getoption("-m") != "not slow":
-        yield
-    else:
-        with pytensor.config.change_flags(mode="FAST_COMPILE"):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(predefined_modes, "FAST_COMPILE", HARDLY if name in HARDLY_CALLED else LESS)
+        if name in DEFAULT_LINKER or request.config.getoption("-m") != "not slow":
             yield
+        else:
+            with pytensor.config.change_flags(mode="FAST_COMPILE"):
+                yield
 
 
 # What chains that learn together do, and when; not how well they mix. Four fifths of their arithmetic is trying arms.

@@ -130,15 +130,11 @@ def test_numba_and_pickle_keep_the_log_density(target):
 
 @each("target", [*ALL, *SKEWED], ids=name)
 def test_pymc_model_has_the_log_density_and_its_gradient(target):
-    from pytensor.compile.mode import Mode
-
     model = target.pymc_model()
     assert [v.name for v in model.value_vars] == ["x"]
     start = model.initial_point()["x"]
     np.testing.assert_array_equal(start, target.initial_point)
-    # Python linker: an identity needs no compiler
-    mode = Mode(linker="py", optimizer="fast_compile")
-    logp, gradient = model.compile_logp(mode=mode), model.compile_dlogp(mode=mode)
+    logp, gradient = (make(mode="FAST_COMPILE") for make in (model.compile_logp, model.compile_dlogp))
     assert np.isfinite(gradient({"x": start})).all()
     units = np.array(target.units) if isinstance(target, Rescaled) else np.ones(target.dim)
     x = points(target, n=3)

@@ -24,6 +24,7 @@ from pymc_kameleon.surrogates.factors.regression import Sample, fit
 from pymc_kameleon.surrogates.factors.splines import Spline, assemble, columns, nested
 from tests.support import runs
 from tests.support.chains import Held, run_transitions, two_sample_z
+from tests.support.differences import slopes
 from tests.support.hierarchies import CompiledToy, Toy, known_of_toy
 
 # --- emulators ------------------------------------------------------------------------------------
@@ -51,13 +52,9 @@ def test_the_jacobian_and_the_wall_are_those_of_the_emulator(far, added, nearest
     point = far * w[0]
     outputs, jacobian, penalty, slope = emulate(found.emulator, point)
     assert (penalty > 0.0) == (far > 1.0)
-    n, by_w, by_wall = len(outputs), [], []
-    for h in 1e-6 * np.eye(6):
-        above, below = emulate(found.emulator, point + h), emulate(found.emulator, point - h)
-        by_w.append((above[0] - below[0]) / 2e-6)
-        by_wall.append((above[2] - below[2]) / 2e-6)
-    dense = np.zeros((n, 6))
-    np.add.at(dense, (np.arange(n)[:, None], layout.columns), jacobian)
+    by_w, by_wall = (slopes(lambda w, i=i: emulate(found.emulator, w)[i], point, 1e-6) for i in (0, 2))
+    dense = np.zeros((len(outputs), 6))
+    np.add.at(dense, (np.arange(len(outputs))[:, None], layout.columns), jacobian)
     np.testing.assert_allclose(dense.T, by_w, rtol=1e-5, atol=1e-6)
     np.testing.assert_allclose(slope, by_wall, rtol=1e-5, atol=1e-5)
     assert np.isfinite(outputs).all()
@@ -248,8 +245,11 @@ def largest_z(kind, chains, steps=3, centring=0.5, **wrong):
 
 @pytest.mark.parametrize(
     ("emulator", "centring"),
-    [*((name, 0.5) for name in EMULATORS), *(pytest.param("walls", c, marks=pytest.mark.slow) for c in (0.0, 1.0))],
-)
+    [
+        ("walls", 0.5), ("splines", 0.5),  # and tangents beyond them
+        *(pytest.param(*case, marks=pytest.mark.slow) for case in [("tangents", 0.5), ("walls", 0.0), ("walls", 1.0)]),
+    ],
+)  # fmt: skip
 def test_chains_are_exact_whatever_the_emulators(emulator, centring):
     assert largest_z(FactoredKamiltonian, 2400, centring=centring, emulator=emulator) < 4.5
 
@@ -374,8 +374,8 @@ def test_u_and_v_are_each_others_inverses(centring):
     u = enter(toy, v, share)
     there, jacobian = leave(toy, u, share)
     np.testing.assert_allclose(there, v, rtol=1e-12)
-    slopes = [(leave(toy, u + h, share)[0] - leave(toy, u - h, share)[0]) / 2e-6 for h in 1e-6 * np.eye(4)]
-    np.testing.assert_allclose(jacobian, np.linalg.slogdet(np.array(slopes))[1], atol=1e-7)
+    of_map = slopes(lambda u: leave(toy, u, share)[0], u, 1e-6)
+    np.testing.assert_allclose(jacobian, np.linalg.slogdet(of_map)[1], atol=1e-7)
 
 
 # --- learning -------------------------------------------------------------------------------------

@@ -60,7 +60,6 @@ def compared(model):
 @pytest.mark.parametrize(
     ("model", "together"),
     [
-        (doses, 3),
         (lambda: doses(lengths=(4, 3, 4, 3, 4)), 3),
         (lambda: doses(observed=lambda name, mu, sigma, **of: pm.StudentT(name, 4, mu=mu, sigma=sigma, **of)), 3),
         (lambda: doses(observed=lambda name, mu, sigma, **of: pm.MvNormal(name, mu, np.eye(4), **of)), 1),

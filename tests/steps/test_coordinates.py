@@ -1,5 +1,7 @@
 """The coordinates of a hierarchy: their density, and that nothing is lost where a scale is small."""
 
+from functools import partial
+
 import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
@@ -9,10 +11,12 @@ from pymc_kameleon.steps.factors.factored_density import FactoredDensity
 from pymc_kameleon.steps.factors.split import Cut
 from pymc_kameleon.surrogates.factors.emulator import Emulator, emulate
 from pymc_kameleon.surrogates.factors.splines import assemble
+from tests.support import differences
 from tests.support.hierarchies import BlackBox, Toy, curves, log_density_of_schools, schools
 
 CENTRINGS = (0.0, 0.5, 1.0)
 QUICK = {"mode": "FAST_COMPILE"}
+slopes = partial(differences.slopes, h=1e-6)
 
 
 def density(model, **options):
@@ -24,11 +28,6 @@ def density(model, **options):
 def no_slope(parts, outputs, w):
     """Known part at fixed outputs."""
     return outputs, np.zeros((len(outputs), parts.layout.widest)), np.zeros(len(w))
-
-
-def slopes(function, u):
-    """By differences, a row a coordinate."""
-    return np.array([(function(u + h) - function(u - h)) / 2e-6 for h in 1e-6 * np.eye(len(u))])
 
 
 def families():
