@@ -33,8 +33,9 @@ def stream(name):
     """What ``<name>.npz`` holds: draws (100, 2) and statistics (100,) after 200 draws of tuning."""
     model, (case, _, how) = banana(), name.partition("-")
     step = make(CASES[case], model, arrival=how == "arrival")
-    # an arrival amplifies the last bits, with some seeds to another chain; with this one not
-    seed = {"random_seed": 4} if how else {}
+    # an arrival amplifies the last bits, with most seeds to another chain; with this one to 1e-7, by the kernels that
+    # OpenBLAS has for four processors (OPENBLAS_CORETYPE=Zen, Haswell, Sandybridge, Prescott)
+    seed = {"random_seed": 13} if how else {}
     idata = sample(step, model, draws=100, tune=200, chains=1, **seed)
     found = idata["sample_stats"]
     stats = {stat: found[stat].values[0] for stat in STATISTICS if stat in found}

@@ -14,13 +14,13 @@ from pymc_kameleon.steps.noise.noisy_likelihood import GivenAuxiliary, NoisyLogL
 from pymc_kameleon.steps.pytensor_internals import find_rng_nodes, wrapped_function
 
 
-def find_noise(model, step_owns) -> list | None:
+def find_noise(model, factors, step_owns) -> list | None:
     """The two parts of a noisy log density, the deterministic factors' sum and the noisy ones'; None of any other.
 
-    Refuses a step that does not own every variable that a noisy factor, which draws random numbers, depends on. Another
-    step that moves one of these makes the kept estimate belong to another point, and a fresh one would bias the chain.
+    Refuses a step that does not own every variable that a noisy one of ``factors``, which draws random numbers, depends
+    on. Another step that moves one of these makes the kept estimate belong to another point, and a fresh one would bias
+    the chain.
     """
-    factors = factors_of(model)
     noisy = [(factor, term) for factor, term, is_noisy in factors if is_noisy]
     if not noisy:
         return None
