@@ -66,8 +66,8 @@ def largest_z(starts, ends, state):
     return largest_change(starts, ends, near)
 
 
-@pytest.mark.parametrize("wrong", [too_steep, too_narrow, with_hole])
-@each_family
+@pytest.mark.parametrize("wrong", [pytest.param(too_steep, marks=pytest.mark.slow), too_narrow, with_hole])
+@lite_or_slow
 def test_the_frozen_mixture_leaves_the_target_invariant(family, wrong):
     state = mixed(family, wrong)
     starts, ends = apply_kernel(state, noise=1.0)  # without noise the same lines run
