@@ -27,7 +27,7 @@ from pymc_kameleon.steps import (
 )
 from pymc_kameleon.steps.batched import BatchedBlackBox
 from pymc_kameleon.steps.saved_state import load_state, save_state
-from pymc_kameleon.steps.saved_state import package as _version
+from pymc_kameleon.steps.saved_state import package_version as _version
 from pymc_kameleon.verdict.control_variates import expectations
 from pymc_kameleon.verdict.report import report
 

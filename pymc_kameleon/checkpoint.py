@@ -25,7 +25,7 @@ from pymc_kameleon.numerics.evaluations import Evaluations, empty, table, taken_
 
 LogDensities = Callable[[list[np.ndarray], int], list[Any]]
 HEADER, ROUNDS = "run.json", "rounds.f8"
-FORMAT = 2
+FORMAT = 3
 ELSEWHERE = (
     "Or take another folder: pk.sample(evaluations=pymc_kameleon.checkpoint.load(path)) begins a new run with the "
     "evaluations of this one."

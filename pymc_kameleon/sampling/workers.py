@@ -9,10 +9,11 @@ back depends on the points and on the number of each evaluation, and on nothing 
 
 import hashlib
 import math
+import queue
 import threading
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Executor, Future, wait
+from concurrent.futures import BrokenExecutor, Executor, Future
 from typing import Any, NamedTuple
 
 import cloudpickle
@@ -236,26 +237,37 @@ class Elsewhere:
 
     def _gathered(self, futures, points, first, parts):
         """What every part's future brings; a part is submitted again at once by a worker that lacks the log density."""
+        ended: queue.SimpleQueue[Future] = queue.SimpleQueue()
         found: list[Any] = [None] * len(parts)
-        waiting: dict[Future, int] = {future: k for k, future in enumerate(futures)}
+        waiting: dict[Future, int] = {}
         patience = self.timeout and self.timeout * max(len(points[part]) for part in parts)
+
+        def wait(future, k):
+            waiting[future] = k
+            future.add_done_callback(lambda _: ended.put(future))
+
+        for k, future in enumerate(futures):
+            wait(future, k)
         late = False
         while any(values is None for values in found):
-            ended = wait(waiting, patience, FIRST_COMPLETED).done
-            if not ended:
+            try:
+                future = ended.get(timeout=patience)
+            except queue.Empty:
+                lacking = [k for k, values in enumerate(found) if values is None]
                 if late:
-                    raise self._timed_out([points[parts[k]] for k, values in enumerate(found) if values is None])
+                    raise self._timed_out([points[parts[k]] for k in lacking]) from None
                 late = True
                 for future, k in list(waiting.items()):
                     if future.cancel():
                         del waiting[future]  # else whichever ends first
-                    waiting[self._submit(points, first, parts[k], send=True)] = k
-            for future in ended:
-                k = waiting.pop(future)
-                if found[k] is None:
-                    found[k] = future.result()
-                    if found[k] is None:
-                        waiting[self._submit(points, first, parts[k], send=True)] = k
+                    wait(self._submit(points, first, parts[k], send=True), k)
+                continue
+            k = waiting.pop(future, None)
+            if k is None or found[k] is not None:
+                continue
+            found[k] = future.result()
+            if found[k] is None:
+                wait(self._submit(points, first, parts[k], send=True), k)
         return found
 
     def _submit(self, points, first, part, send) -> Future:

@@ -136,7 +136,7 @@ def _verify(step, path):
 
 def _packed(value: Any) -> bytes:
     table = _Writer()
-    header = {"package": package(), "root": table.reference(value), "records": table.records}
+    header = {"package": package_version(), "root": table.reference(value), "records": table.records}
     body = io.BytesIO()
     np.savez(body, json.dumps(header), *table.arrays)
     return MAGIC + _digest(body.getvalue()) + body.getvalue()
@@ -151,10 +151,10 @@ def _unpacked(data: bytes, path: str | os.PathLike) -> Any:
         raise ValueError(f"{path} is damaged: not all of it is what was written.")
     text, *arrays = np.load(io.BytesIO(body), allow_pickle=False).values()
     header = json.loads(text.item())
-    if header["package"] != package():
+    if header["package"] != package_version():
         raise ValueError(
-            f"{path} was written by pymc_kameleon {header['package']}, and this is {package()}: states are for the "
-            "version that made them."
+            f"{path} was written by pymc_kameleon {header['package']}, and this is {package_version()}: states are for "
+            "the version that made them."
         )
     return _Reader(header["records"], arrays).value(header["root"])
 
@@ -163,7 +163,7 @@ def _digest(body: bytes) -> bytes:
     return hashlib.blake2b(body, digest_size=16).digest()
 
 
-def package() -> str:
+def package_version() -> str:
     """The version of this one."""
     try:
         return version("pymc-kameleon")

@@ -308,3 +308,11 @@ def test_noisy_and_deterministic_parts():
     ours.follow({"a": np.array(0.3), "b": np.array(0.3)})
     expected = -np.log(2 * np.pi) - 0.5 * 0.3**2
     assert ours.deterministic_part(x) == pytest.approx(expected, rel=1e-12)
+
+
+def test_variables_with_dims_are_summed_as_pymc_sums_them():
+    dims = pytest.importorskip("pymc.dims")
+    with pm.Model(coords={"group": range(3)}) as model:
+        mu = dims.Normal("mu")
+        dims.Normal("theta", mu, 1.0, dims=("group",))
+    assert density(model)(np.arange(4.0)) == pymcs_own(model, {"mu": 0.0, "theta": np.array([1.0, 2.0, 3.0])})

@@ -67,7 +67,7 @@ def transitions(
             delta, forward = draw_step(covariance, gamma, nu, rng.standard_normal(x.size))
             new, y = displace(x, centre, factor, delta)
             there = covariance_at(y, frequencies, offsets, roots, density, scaled, lengthscale, noise)
-            # Exactness hangs here: the reverse density takes S at the new point, as in ``LocalMoves.propose``.
+            # Exactness hangs here: the reverse density takes S at the new point, as in ``LocalMoves.local_move``.
             log_ratio = log_step_density(delta, there, gamma, nu) - forward
         new_value = value_at(numbers, integers, new, radius, ceiling)
         log_ratio += new_value - value

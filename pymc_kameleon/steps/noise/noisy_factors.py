@@ -39,7 +39,7 @@ def find_noise(model, factors, step_owns) -> list | None:
 def factors_of(model) -> list[tuple[Any, Any, bool]]:
     """(factor, log density, whether that is noisy) for each of the model's."""
     factors = all_factors(model)
-    terms = [term.sum() for term in model.logp(factors, sum=False)]
+    terms = [pt.as_tensor(term, allow_xtensor_conversion=True).sum() for term in model.logp(factors, sum=False)]
     return [(f, term, bool(find_rng_nodes([term]))) for f, term in zip(factors, terms, strict=True)]
 
 
