@@ -249,7 +249,7 @@ def test_other_files_are_refused(kept, tmp_path):
 
 def test_another_version_is_refused(kept, monkeypatch):
     path, step = kept
-    monkeypatch.setattr(saved_state, "package", lambda: "9.9")
+    monkeypatch.setattr(saved_state, "package_version", lambda: "9.9")
     refused(step, path, "written by pymc_kameleon .*, and this is 9.9")
     state = step.sampling_state
     assert state.state_version == step.state_version > 0
