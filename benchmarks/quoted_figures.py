@@ -157,16 +157,6 @@ def workers() -> list[str]:
     return [slow, short, longer]
 
 
-def pools() -> list[Any]:
-    """Of one and of two pools: runs, how many were wrong, and of these refused."""
-    found: list[Any] = []
-    for kind in ("one pool", "two pools"):
-        runs = [r for r in table("pools") if r[1] == kind]
-        wrong = [r for r in runs if not all(0.1 <= number(share) <= 0.4 for share in r[2].split(", "))]
-        found += [said(len(runs)), said(len(wrong)), said(sum(r[4].startswith("Not") for r in wrong))]
-    return found
-
-
 def apart() -> list[str]:
     """The weight of one of two modes and the reports, seed by seed: 2,000 evaluations, without, 4,000."""
     found = [row("modes", "apart", *which) for which in (("2000", "after"), ("2000", "before"), ("4000", "after"))]

@@ -68,7 +68,7 @@ def linker(request):
 
 # What chains that learn together do, and when; not how well they mix. Four fifths of their arithmetic is trying arms.
 _free_chains = worth.free_chains
-SHORT_TRIALS = {"test_pooled", "test_pools", "test_sample", "test_ways_to_run", "test_checkpoint", "test_batched"}
+SHORT_TRIALS = {"test_pooled", "test_sample", "test_ways_to_run", "test_checkpoint", "test_batched"}
 
 
 @pytest.fixture(autouse=True, scope="module")

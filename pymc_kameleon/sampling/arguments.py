@@ -58,25 +58,8 @@ def check(**given: tuple[Any, Any]) -> None:
         raise TypeError(f"idata_kwargs has {', '.join(wrong)}; pm.to_inference_data has {', '.join(known)}.")
 
 
-def check_pools(pools: int, chains: int, known: Any) -> None:
-    """Refuse pools of fewer than two chains, and what pools cannot share."""
-    if not 1 <= pools <= max(1, chains // 2):
-        raise ValueError(
-            f"pools must be at least 1 and at most {max(1, chains // 2)} for {chains} chains, two of them in each; got "
-            f"{pools}."
-        )
-    if pools > 1 and known is not None:
-        raise ValueError(
-            f"pools={pools} learn apart, and evaluations= would be known to all of them. Give one of the two."
-        )
-
-
-def check_control_variates(density: LogDensity, pools: int) -> None:
-    """Refuse control variates where there is more than one surrogate, or noise."""
-    if pools > 1:
-        raise ValueError(
-            f"control_variates=True is for one surrogate, and pools={pools} have one each. Give one of the two."
-        )
+def check_control_variates(density: LogDensity) -> None:
+    """Refuse control variates under noise."""
     if density.noisy:
         raise ValueError(
             "control_variates=True compares the surrogate with log densities, and this model's are noisy estimates."

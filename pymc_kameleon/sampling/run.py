@@ -29,7 +29,6 @@ from pymc_kameleon.samplers.pooled.by_factors import ByFactors
 from pymc_kameleon.samplers.pooled.by_values import ByValues
 from pymc_kameleon.samplers.pooled.chains import Chains, posterior
 from pymc_kameleon.samplers.pooled.checks import audits
-from pymc_kameleon.samplers.pooled.pools import Pools
 from pymc_kameleon.sampling import arguments, told, workers
 from pymc_kameleon.steps import KamiltonianStep
 from pymc_kameleon.steps.factors.factored_density import FactoredDensity
@@ -59,7 +58,6 @@ def sample(
     random_seed: Any = None,
     target_ess: float | None = None,
     max_evaluations: int | None = None,
-    pools: int = 1,
     control_variates: bool = False,
     initvals: str | dict[str, Any] | Sequence[dict[str, Any]] = "jitter",
     evaluations: Any = None,
@@ -102,17 +100,13 @@ def sample(
         points of a round in one call, by PyTensor's vectorised graph; a :class:`pymc_kameleon.BatchedBlackBox` is
         called once for all of them. The same up to rounding.
     random_seed : int, sequence of int or numpy.random.Generator, optional
-        The draws depend on it, on the numbers of chains and pools and on the budgets, and on nothing else.
+        The draws depend on it, on the number of chains and on the budgets, and on nothing else.
     target_ess : float, optional
         Stop when the least bulk effective sample size of all chains together is so large, and R-hat below 1.03 (the
         nested one where chains are in groups of four or more). Looked at after every tenth draw.
     max_evaluations : int, optional
         Of the log density, in all: starts, tuning and draws. Never exceeded. Not counted: one for each unknown where
         one Op serves all groups, one when a checkpoint is resumed, one for a batch, and what is submitted again.
-    pools : int
-        Into how many parts the chains are divided, of two chains or more, which learn apart and share nothing: what one
-        pool does not know another may, and then they disagree, as chains that share a surrogate cannot.
-        ``pk.report`` compares them, with the statistic ``pool``. Each pays for a surrogate of its own. Default 1.
     control_variates : bool
         Evaluate up to 120 draws of the surrogate as well (for ten draws of the posterior three), and keep what
         :func:`pymc_kameleon.expectations` needs: the groups ``surrogate_posterior``, 8,000 draws of the surrogate, and
@@ -125,13 +119,12 @@ def sample(
         raises there ends the run (let it return NaN, or give ``initvals={}``, around the initial point).
     evaluations : InferenceData, DataTree, Dataset, Evaluations or (points, log densities), optional
         Points whose log density is known up to a constant: what an earlier ``pk.sample`` returned or
-        ``checkpoint.load`` reads, or a table. Refused with ``pools``; not compared under noise. Points
-        are an array of shape (n, d) in the order of the value variables, or a dict of arrays by the names of the value
-        variables (unconstrained) or of the model's variables; the log densities, (n,), are with respect to those. The
-        chains begin at some of them, which are evaluated again: a difference that is not a constant is refused. Where
-        black boxes are learned one by one, what an earlier run returned has what they returned; a table says where
-        chains begin, and no more. They shorten tuning and do not replace it: the surrogate is judged along the new
-        chains.
+        ``checkpoint.load`` reads, or a table. Not compared under noise. Points are an array of shape (n, d) in the
+        order of the value variables, or a dict of arrays by the names of the value variables (unconstrained) or of the
+        model's variables; the log densities, (n,), are with respect to those. The chains begin at some of them, which
+        are evaluated again: a difference that is not a constant is refused. Where black boxes are learned one by one,
+        what an earlier run returned has what they returned; a table says where chains begin, and no more. They shorten
+        tuning and do not replace it: the surrogate is judged along the new chains.
     checkpoint : path-like, optional
         A folder, in which every round is kept as soon as it is evaluated. The same call goes on with the run in it
         after a crash, with the same bits; at most one round is lost. So does a call with another ``max_evaluations``,
@@ -175,8 +168,7 @@ def sample(
     ``diverging``, ``surrogate_diverging``, ``n_steps``, ``surrogate``, ``surrogate_error``, ``residual_sd``,
     ``uncovered``, ``refits``, as of ``KamiltonianStep`` (``factors``, ``noncentred`` and ``worst_factor`` where it has
     them; ``surrogate`` is the family's word here, ``worst_factor`` the factor's name), ``evaluations``, of all chains
-    so far, ``pool``, and ``mode``,
-    the number of the mode in which a chain is, if several are known.
+    so far, and ``mode``, the number of the mode in which a chain is, if several are known.
 
     Without a climb where the log likelihood is noisy (``NoisyLogLikelihood``): values cannot be compared there.
 
@@ -190,7 +182,7 @@ def sample(
         raise arguments.unknown(next(iter(others)), ours)
     arguments.check(
         model=(model, pm.Model | None), step=(step, Any), draws=(draws, int | None), tune=(tune, int | str),
-        chains=(chains, int), pools=(pools, int), control_variates=(control_variates, bool),
+        chains=(chains, int), control_variates=(control_variates, bool),
         max_evaluations=(max_evaluations, int | None),
         target_ess=(target_ess, float | None),
         timeout=(timeout, float | None), checkpoint=(checkpoint, str | PathLike | None),
@@ -202,16 +194,15 @@ def sample(
     step = arguments.checked_step(step, model)
     density = step.density
     plan = arguments.plan_of(draws, tune, chains, max_evaluations, target_ess, density)
-    arguments.check_pools(pools, chains, evaluations)
     if control_variates:
-        arguments.check_control_variates(density, pools)
+        arguments.check_control_variates(density)
         plan = plan._replace(audits=audits.AUDITS)
     known = None if evaluations is None else known_points(evaluations, model, density)
     seed, kept = arguments.seed_of(random_seed), None
     if checkpoint is not None:
         header = {"chains": chains, "tune": tune, "initvals": initvals, **arguments.made_with(step)}
         optional = {
-            "pools": pools if pools > 1 else None, "control_variates": control_variates or None,
+            "control_variates": control_variates or None,
             "outputs": None if density.outputs is None else len(density.outputs), "evaluations": _digest(known),
         }  # fmt: skip
         header |= {name: value for name, value in optional.items() if value is not None}
@@ -234,11 +225,7 @@ def sample(
         if isinstance(density, FactoredDensity):
             learner = ByFactors(density.parts_known)
         options = {"scale": scale, "far": far, "known": known, "apply": threads.map, "learner": learner}
-        run: Any
-        if pools == 1:
-            run = Chains(initial, starts, np.random.SeedSequence(seed, spawn_key=(0,)), plan, **options)
-        else:
-            run = Pools(pools, initial, starts, seed, plan, **options)
+        run = Chains(initial, starts, np.random.SeedSequence(seed, spawn_key=(0,)), plan, **options)
         if isinstance(engine, workers.Elsewhere):
             engine.meanwhile = run.ahead
         with Progress(progressbar, run, max_evaluations, target_ess) as progress:
@@ -272,7 +259,7 @@ def _digest(known: Evaluations | None) -> str | None:
 
 
 def _run(
-    run: Any, evaluate: Callable[..., list[Any]], progress: Progress, target_ess: float | None, step: KamiltonianStep
+    run: Chains, evaluate: Callable[..., list[Any]], progress: Progress, target_ess: float | None, step: KamiltonianStep
 ) -> None:
     """Rounds, until they are done or interrupted; the user's threads of BLAS are for the evaluations."""
     try:

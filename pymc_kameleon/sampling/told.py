@@ -9,8 +9,7 @@ import pymc as pm
 from pymc.exceptions import SamplingError
 
 from pymc_kameleon.samplers.kamiltonian.factors.learning import worst_factor
-from pymc_kameleon.samplers.pooled.chains import posterior
-from pymc_kameleon.samplers.pooled.pools import Pools
+from pymc_kameleon.samplers.pooled.chains import Chains, posterior
 from pymc_kameleon.steps.factors.factored_density import FactoredDensity
 from pymc_kameleon.steps.log_density import LogDensity
 from pymc_kameleon.steps.noise.noisy_factors import noisy_names
@@ -35,7 +34,7 @@ def nowhere(model: pm.Model, density: LogDensity, x: np.ndarray) -> SamplingErro
     )
 
 
-def attributes_of(run: Any, model: pm.Model, density: LogDensity, seconds: float) -> dict[str, Any]:
+def attributes_of(run: Chains, model: pm.Model, density: LogDensity, seconds: float) -> dict[str, Any]:
     """What the run was."""
     hub, evaluated = run.hub, run.evaluated
     probed, sought = run.probed(), run.sought()
@@ -71,12 +70,10 @@ def attributes_of(run: Any, model: pm.Model, density: LogDensity, seconds: float
             found["missed_where"] = _named(probed.where, density)
     if sought.where is not None:
         found["ends_elsewhere"] = _named(sought.where, density)
-    if isinstance(run, Pools):
-        found["pools"] = list(run.pool)
     return found
 
 
-def _why_no_climb(run: Any, density: LogDensity) -> str:
+def _why_no_climb(run: Chains, density: LogDensity) -> str:
     if isinstance(density, FactoredDensity):
         return NO_CLIMB_OF_BOXES
     if not run.plan.climb:
@@ -86,7 +83,7 @@ def _why_no_climb(run: Any, density: LogDensity) -> str:
     return "the evaluations did not last to see where one ends"
 
 
-def _where_it_failed(run: Any, model: pm.Model, density: LogDensity) -> str:
+def _where_it_failed(run: Chains, model: pm.Model, density: LogDensity) -> str:
     x, value = run.failed_at
     point = density.update({}, x)
     try:
@@ -101,7 +98,7 @@ def _named(x: np.ndarray, density: LogDensity) -> str:
     return ", ".join(f"{name} = {np.round(value, 3).tolist()}" for name, value in density.update({}, x).items())
 
 
-def advise(run: Any, attributes: dict[str, Any], idata: Any) -> None:
+def advise(run: Chains, attributes: dict[str, Any], idata: Any) -> None:
     """Log what was done, and what there is to doubt."""
     judged = convergence.judge(posterior(run), run.groups)
     _log.info(

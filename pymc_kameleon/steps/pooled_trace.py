@@ -24,7 +24,7 @@ FLOATS = (
 DTYPES: dict[str, Any] = {
     **dict.fromkeys(FLOATS, np.float64),
     **dict.fromkeys(("diverging", "surrogate_diverging"), np.bool_),
-    **dict.fromkeys(("refits", "evaluations", "pool", "mode"), np.int64),
+    **dict.fromkeys(("refits", "evaluations", "mode"), np.int64),
     "move": np.dtype("U16"),
     "surrogate": np.dtype("U24"),
 }

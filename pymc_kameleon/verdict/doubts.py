@@ -1,7 +1,6 @@
 """Why draws that R-hat and effective draws are content with are not to be used all the same, in sentences.
 
-Pools that learned apart and disagree; climbs that ended, or probes that lie, where no draws are; heavy tails; draws
-that end where the surrogate is wrong.
+Climbs that ended, or probes that lie, where no draws are; heavy tails; draws that end where the surrogate is wrong.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -11,7 +10,6 @@ import numpy as np
 
 from pymc_kameleon.verdict import convergence
 
-APART = 4.0  # standard errors between the means of pools, from which on they disagree
 HOPELESS = 0.04  # of the surrogate's moves from the outermost draws: more than that is a wall of its own
 # of all draws, between the last of them and where a parameter ends: missing ones put its mean off by at most 2 % of the
 # distance to that end
@@ -28,20 +26,10 @@ class Worst(NamedTuple):
     tail: str = ""
 
 
-class Difference(NamedTuple):
-    """Where pools differ most: the parameter, the mean or the sd, its values, and the standard errors between them."""
-
-    name: str
-    what: str
-    values: tuple[float, ...]
-    errors: float
-
-
 class Found(NamedTuple):
     """What there is to doubt."""
 
     attributes: dict[str, Any]
-    pools: Difference | None
     heavy: list[Worst]
     cut: list[Worst]
     ends_are_known: bool  # where priors end
@@ -77,15 +65,13 @@ def find(
     heavy.sort(key=lambda tail: -tail.value)
     # a step of this package, or sequential Monte Carlo, which retains its particles' estimates too
     biased = "" if {"move", "beta"} & set(idata["sample_stats"]) else noisy
-    return Found(attributes, compare_pools(names, draws, attributes), heavy, cut, known_ends is not None, biased)
+    return Found(attributes, heavy, cut, known_ends is not None, biased)
 
 
 def in_short(found: Found) -> Iterator[str]:
     """For the verdict, the gravest first."""
     if found.biased:
         yield f"{found.biased} is noisy, and these steps draw from another distribution"
-    if found.pools is not None and found.pools.errors > APART:
-        yield "the pools disagree"
     if "ends_elsewhere" in found.attributes:
         yield f"a climb ended where no draws are, at {found.attributes['ends_elsewhere']}"
     if "missed_where" in found.attributes:
@@ -119,8 +105,6 @@ def in_full(found: Found) -> Iterator[str]:
                 else " Where a prior ends there, nothing is missing: report(idata, model) knows."
             )
         )
-    if found.pools is not None:
-        yield _of_pools(found.pools)
 
 
 def _listed(tails: list[Worst]) -> str:
@@ -166,42 +150,3 @@ def own_moves(idata: Any, begin: Iterable[str] = ("surrogate",)) -> tuple[np.nda
         return np.zeros((0, 0), bool), np.zeros((0, 0))
     moves, accept = found[0].astype(str), found[1]
     return np.any([np.char.startswith(moves, word) for word in (*begin, "jump")], axis=0), accept
-
-
-def compare_pools(names: list[str], draws: np.ndarray, attributes: dict[str, Any]) -> Difference | None:
-    """Means and sds of chains that learned apart; None where all learned together."""
-    if "pools" not in attributes:
-        return None
-    labels, each = np.ravel(attributes["pools"]), np.arange(len(names))
-    squares = ((draws - draws.mean(axis=(0, 1))) / draws.std(axis=(0, 1))) ** 2
-    found = []
-    for what, values, shown in (("mean", draws, np.mean), ("sd", squares, np.std)):
-        parts = [values[labels == k] for k in np.unique(labels)]
-        means, errors = (np.array([of(p) for p in parts]) for of in (lambda p: p.mean(axis=(0, 1)), _standard_error))
-        low, high = means.argmin(axis=0), means.argmax(axis=0)
-        size = np.hypot(errors[low, each], errors[high, each])
-        z = (means[high, each] - means[low, each]) / np.maximum(size, np.finfo(float).tiny)
-        worst = int(np.argmax(z))
-        theirs = tuple(float(shown(draws[labels == k, :, worst])) for k in np.unique(labels))
-        found.append(Difference(names[worst], what, theirs, float(z[worst])))
-    return max(found, key=lambda f: f.errors)
-
-
-def _standard_error(draws: np.ndarray) -> np.ndarray:
-    """Of the means over chains and draws, (elements,), with the effective draws that there are."""
-    ess = np.nan_to_num(convergence.of_each("ess", draws, method="mean"), nan=1.0)
-    return draws.std(axis=(0, 1)) / np.sqrt(np.maximum(ess, 1.0))
-
-
-def _of_pools(found: Difference) -> str:
-    each = ", ".join(f"{value:.3g} in pool {k}" for k, value in enumerate(found.values))
-    if found.errors <= APART:
-        return (
-            f"The pools, which learned apart, agree: the {found.what} of {found.name} differs most, {each}, by "
-            f"{found.errors:.1f} standard errors."
-        )
-    return (
-        f"The pools, which learned apart, disagree: the {found.what} of {found.name} is {each}, {found.errors:.0f} "
-        "standard errors apart. A part of the posterior is missing from one of them, or counts too little there: "
-        "another mode, a rare corner, a tail."
-    )

@@ -192,8 +192,7 @@ def _modes(idata: Any, attributes: dict[str, Any], judged: convergence.Judgement
     yield (
         f"{known} modes are {'known' if convergence.has_converged(judged) else 'suspected'}, each with a surrogate of "
         f"its own; chains changed between them {changes} times."
-        # otherwise each pool counts its own
-        + (f" In them are {shares} of the draws." if "pools" not in attributes else "")
+        + f" In them are {shares} of the draws."
         + (" So these shares are those of the starts, and say nothing." if not changes else "")
         + " What no start came near may be missing."
     )
@@ -273,10 +272,9 @@ def _wanted(attributes: dict[str, Any], elements: int, model: Any) -> int:
 def _longer(more: int, attributes: dict[str, Any], n: int, wanted: int) -> str:
     """The run ``more`` times as long, in the words of whoever made it."""
     if "evaluations" in attributes:  # pk.sample
-        total, keeps = more * int(attributes["evaluations"]), "evaluations=idata), which keeps these"
-        if "pools" in attributes:  # nothing may be known to all of them
-            keeps = f"pools={len(np.unique(attributes['pools']))})"
-        return f"{more} times the evaluations, pk.sample(max_evaluations={total}, {keeps}, the rest as before"
+        total = more * int(attributes["evaluations"])
+        call = f"pk.sample(max_evaluations={total}, evaluations=idata)"
+        return f"{more} times the evaluations, {call}, which keeps these, the rest as before"
     tune, what = int(attributes.get("tuning_steps", 0)), "the tuning"
     if not tune:
         return f"{more} times the draws and the tuning"
@@ -324,8 +322,8 @@ def _unseen(attributes: dict[str, Any]) -> Iterator[str]:
         if "factors" in attributes:
             yield f"No climb has looked for other modes: {NO_CLIMB_OF_BOXES}."
         yield "The chains learned alone: a mode that none of them has come to is missing from all, and from R-hat."
-    elif "evaluations" in attributes and "pools" not in attributes:
+    elif "evaluations" in attributes:
         yield (
             "The chains share what they learned: a region that none of them has seen is missing from all. Where that "
-            "matters, run again with pools=2, or with another seed and initvals='prior', and compare."
+            "matters, run again with another seed and initvals='prior', and compare."
         )

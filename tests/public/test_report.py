@@ -55,7 +55,6 @@ def of_step(statistics, **options):
     return put(Run(found, sample_stats=found["sample_stats"].drop_vars("share")), **statistics)
 
 
-IN_POOLS = [k // 8 for k in range(16)]
 USABLE = "Usable: standard error"
 LEARNED = {"residual_sd": [0.1, 0.3, 0.2, 0.1], "uncovered": [0.0, 0.02, 0.0, 0.04], "surrogate": 1}
 SAID = {
@@ -232,26 +231,6 @@ def test_nine_draws_are_not_judged():
         pk.report(run(n=9, chains=6))
 
 
-AGREE = r"agree: the \w+ of \S+ differs most, .* in pool 0, .* in pool 1, by"
-DISAGREE = r"disagree: the mean of theta\[0\] is \S+ in pool 0, 0\.\d+ in pool 1, \d+ standard errors apart"
-
-
-@pytest.mark.parametrize(
-    ("shift", "begins", "says"),
-    [(0.0, "Usable: ", AGREE), (0.4, "Not usable: the pools disagree.", DISAGREE)],
-)
-def test_pools_disagree_by_less_than_r_hat_tells(shift, begins, says):
-    """A fourth of a posterior sd: R-hat is below 1.02, the pools are nine standard errors apart."""
-    found = run(pools=IN_POOLS)
-    found["posterior"]["theta"].values[8:, :, 0] += shift
-    text = pk.report(found)
-    assert text.startswith(begins)
-    assert re.search(f"The pools, which learned apart, {says}", text)
-    assert "share what they learned" not in text
-    del found["posterior"].attrs["pools"]
-    assert pk.report(found).startswith(USABLE)
-
-
 def with_draws(draws, wall=math.inf, **attributes):
     """A run of one parameter; from beyond the wall no move has a chance."""
     found = run(n=draws.shape[1], chains=len(draws), **attributes)
@@ -402,7 +381,6 @@ def test_modes_and_how_often_chains_changed_are_said():
     text = pk.report(put(run(modes=2), mode=labels))
     assert "2 modes are known" in text
     assert "changed between them 236 times. In them are 88%, 12% of the draws." in text
-    assert "of the draws" not in pk.report(put(run(modes=2, pools=IN_POOLS), mode=labels))
     still = pk.report(put(run(modes=2), mode=0))
     assert "0 times" in still
     assert "say nothing" in still
@@ -424,8 +402,6 @@ def test_what_to_try_next_is_in_the_words_of_who_sampled():
     again = r"next: (\d+) times the evaluations, pk\.sample\(max_evaluations=(\d+), evaluations=idata\), which keeps"
     more, evaluations = map(int, re.search(again, pooled).groups())
     assert evaluations == 1500 * more
-    in_two = pk.report(run(shift=30.0, pools=IN_POOLS))
-    assert f"pk.sample(max_evaluations={evaluations}, pools=2), the rest as before" in in_two
 
 
 @pytest.mark.parametrize(

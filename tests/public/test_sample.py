@@ -150,32 +150,8 @@ def test_starts(model, step, start, least):
     assert np.abs(first).max() > least
 
 
-def test_pools(model, step, idata, tmp_path):
-    """Their bits depend on the seed and the numbers of chains and pools: workers and a crash change nothing."""
-    found = sample(model, step, pools=2, executor=fork, checkpoint=tmp_path)
-    draws = found["posterior"]["a"].values
-    assert (found["sample_stats"]["pool"].values == np.repeat([0, 1], 4)[:, None]).all()
-    assert (idata["sample_stats"]["pool"].values == 0).all()
-    assert np.ravel(found["posterior"].attrs["pools"]).tolist() == [0] * 4 + [1] * 4
-    assert "pools" not in idata["posterior"].attrs
-    assert 200 < found["posterior"].attrs["evaluations"] <= 240
-    for made in (found, idata):
-        attributes = made["posterior"].attrs
-        assert attributes["climbs_met"] <= attributes["climbs"] <= 8  # that ended: in so few, perhaps none
-        assert "ends_elsewhere" not in attributes
-    assert not np.isin(draws, idata["posterior"]["a"].values).any()
-    resumed = sample(model, step, pools=2, checkpoint=tmp_path)
-    assert resumed["posterior"]["a"].values.tobytes() == draws.tobytes()
-    with pytest.raises(ValueError, match="pools was 2, is not there"):
-        sample(model, step, checkpoint=tmp_path)
-    assert "The pools, which learned apart, agree: the" in pk.report(found)
-
-
 def test_contradictions_are_refused(model, step):
     """Beside those of tests.public.bad_input."""
-    known = (np.zeros((9, 4)), np.zeros(9))
-    with pytest.raises(ValueError, match="pools=2 learn apart, and evaluations="):
-        sample(model, step, pools=2, evaluations=known)
     with pytest.raises(ValueError, match="at least 488 for 8 chains and tune=60, got 240"):
         sample(model, step, tune=60)
     with pytest.raises(ValueError, match="surrogate='values'"):

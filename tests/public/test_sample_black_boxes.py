@@ -245,12 +245,6 @@ def test_vectorized_gives_what_each_returns():
         np.testing.assert_allclose(*(f["evaluations"][name].values[:8] for f in (together, alone)), rtol=1e-6)
 
 
-def test_pools(model, step):
-    found = run(model, step, pools=2, max_evaluations=160)
-    assert found["posterior"].attrs["factors"] == GROUPS
-    assert "_outputs" in found["evaluations"]
-
-
 def true_mean_of_mu():
     """Given tau all is normal; tau by a grid."""
     y, tau = np.arange(GROUPS), np.linspace(1e-3, 6.0, 3000)[:, None]

@@ -125,7 +125,7 @@ def test_pm_sample_retains_the_estimate_that_was_accepted(models, steps, noise):
 # --- noise in pk.sample -----------------------------------------------------------------------------
 
 
-def test_noise_with_workers_a_checkpoint_and_pools(models, steps, tmp_path):
+def test_noise_with_workers_and_a_checkpoint(models, steps, tmp_path):
     model, step, few = models["term"], steps["term"], {"max_evaluations": 60, "chains": 4}
     first = sample(model, step, checkpoint=tmp_path, **few)["posterior"]["mu"].values
     with ThreadPoolExecutor(2) as executor:
@@ -133,7 +133,6 @@ def test_noise_with_workers_a_checkpoint_and_pools(models, steps, tmp_path):
     assert there["posterior"]["mu"].values.tobytes() == first.tobytes()
     longer = sample(model, step, checkpoint=tmp_path, max_evaluations=80, chains=4)
     assert longer["posterior"]["mu"].values[:, : first.shape[1]].tobytes() == first.tobytes()
-    assert sample(model, step, pools=2, **few)["posterior"].attrs["pools"] == [0, 0, 1, 1]
 
 
 def test_under_noise_known_points_are_begun_at_and_estimated_anew(models, steps, sampled):

@@ -187,7 +187,8 @@ def test_down_from_exponentials(monkeypatch):
 
 def test_a_climb_goes_on_after_a_false_arrival(monkeypatch):
     monkeypatch.setattr(arrival, "RISING", math.inf)  # or false arrivals are few
-    climb = partial(evaluations, two_decays, 4, -3.0, 4.0, (3, 5, 7))
+    # from where it is 1.6 to 2.2 times as many, however it is rounded (four of OpenBLAS's kernels)
+    climb = partial(evaluations, two_decays, 4, -3.0, 4.0, (3, 10, 22))
     found, leave = climb(), arrival.leave
     monkeypatch.setattr(arrival, "leave", lambda state: leave(state)._replace(climbing=False))
     assert climb() > 1.2 * found

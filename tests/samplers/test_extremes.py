@@ -1,7 +1,7 @@
 """Log densities as real models give them where a chain has no business: nothing that learns ends in an error.
 
-A base composed with extremes, drawn by Hypothesis, through every sampler, arrivals and pools. Warnings are errors here:
-no number may overflow on the way either.
+A base composed with extremes, drawn by Hypothesis, through every sampler, arrivals and chains together. Warnings are
+errors here: no number may overflow on the way either.
 """
 
 from dataclasses import replace
@@ -18,7 +18,6 @@ from pymc_kameleon.samplers.kamiltonian.factors.sampler import FactoredKamiltoni
 from pymc_kameleon.samplers.kamiltonian.values.sampler import ValueKamiltonian
 from pymc_kameleon.samplers.pooled.chains import Chains
 from pymc_kameleon.samplers.pooled.plan import Plan
-from pymc_kameleon.samplers.pooled.pools import Pools
 from pymc_kameleon.samplers.seam import Known, Point
 from tests.samplers.test_seam import SAMPLERS
 from tests.support import runs
@@ -110,13 +109,10 @@ def one_by_one(log_density, seed):
         assert np.isfinite(run.draws).all()
 
 
-def together(kind, log_density, seed):
+def together(log_density, seed):
     starts = 2 * np.random.default_rng(seed).standard_normal((9, 2))
     plan = Plan(draws=5, tune=None, longest=90, max_evaluations=None, audits=10)
-    if kind is Pools:
-        chains = Pools(2, starts[0], starts[1:], seed, plan)
-    else:
-        chains = Chains(starts[0], starts[1:], np.random.SeedSequence(seed), plan)
+    chains = Chains(starts[0], starts[1:], np.random.SeedSequence(seed), plan)
     while not (chains.done or chains.nowhere):
         asked = [request.position for request in chains.ask()]
         assert np.isfinite(asked).all()
@@ -132,7 +128,7 @@ def shorter(sampler):
 
 RUNS = {
     **{name: partial(chain_of, shorter(sampler)) for name, sampler in SAMPLERS.items()}, "arrival": arrival_and_walk,
-    "factors": one_by_one, "pooled": partial(together, Chains), "pools": partial(together, Pools),
+    "factors": one_by_one, "pooled": together,
 }  # fmt: skip
 
 

@@ -160,7 +160,7 @@ SCENARIOS = {
     "lite": lambda: alone(banana(), 600, surrogate=pk.Lite(n_history=100)),
     "finite_online": lambda: alone(banana(), 600, surrogate=pk.Finite(n_features=50, online=True)),
     "pooled": lambda: together(banana()),
-    "pools": lambda: together(banana(), pools=2),
+    "pooled_factors": lambda: together(two_groups(True)),
     "control_variates": lambda: together(banana(), control_variates=True),
     "modes": in_modes,
     "pooled_noisy": lambda: together(noisy(estimate)),

@@ -199,10 +199,10 @@ class FastKameleon(LocalMoves):
         return FeatureModel(unit, lengthscale, moments, len(states), frequencies, roots, density)
 
 
-def _fold(moments, random_features, state, states, block=1000) -> Moments:
+def _fold(moments, random_features, state, states) -> Moments:
     """Welford by blocks: algebraically the recursion over single states (Chan, Golub & LeVeque, 1983)."""
-    for first in range(0, len(states), block):
-        points = np.ascontiguousarray(local_moves.whiten(state, states[first : first + block]).T)
+    for first in range(0, len(states), 1000):
+        points = np.ascontiguousarray(local_moves.whiten(state, states[first : first + 1000]).T)
         summary = summarise(features(points, random_features))
         moments = summary if moments is None else merge(moments, summary)
     return moments

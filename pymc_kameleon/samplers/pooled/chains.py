@@ -26,57 +26,7 @@ from pymc_kameleon.samplers.pooled.drawing import Request, Row
 from pymc_kameleon.samplers.pooled.plan import Plan
 
 
-class Run:
-    """What there is of a run, of chains that learn together or of pools of them.
-
-    Attributes
-    ----------
-    evaluated : Evaluations
-    rounds : int
-        In which something was evaluated.
-    warmup, rows : list of Row
-        Before the draws, and the draws.
-    stopped : str
-        Why there are fewer draws than planned.
-    nonfinite, failed : int
-        Evaluations that were not finite; of those, NaN or +inf: no density of zero, which -inf is ...
-    failed_at : tuple or None
-        ... and the last of them: point, value.
-    """
-
-    def __init__(self, initial, starts, plan: Plan):
-        self.initial, self.starts = np.array(initial, dtype=float), np.array(starts, dtype=float)
-        self.plan = plan
-        self.evaluated = evaluations.empty(len(self.initial))
-        self.rounds = self.nonfinite = self.failed = 0
-        self.failed_at: tuple | None = None
-        self.warmup: list[Row] = []
-        self.rows: list[Row] = []
-        self.stopped = ""
-
-    def record(self, requests: list[Request], found) -> list[float]:
-        """Take down what was found; a log density that is not finite is -inf."""
-        values, outputs = evaluations.taken_apart(found)
-        failed = [k for k, v in enumerate(values) if not v < math.inf]  # NaN fails, too
-        self.failed += len(failed)
-        if failed:
-            self.failed_at = requests[failed[-1]].position, float(values[failed[-1]])
-        values = [float(v) if math.isfinite(v) else -math.inf for v in values]
-        self.nonfinite += values.count(-math.inf)
-        if requests:
-            x, members, moves = zip(*requests, strict=True)
-            made = evaluations.table(np.array(x), values, members, self.rounds, moves, outputs)
-            self.evaluated = evaluations.merge([self.evaluated, made]) if self.evaluated.size else made
-            self.rounds += 1
-        return values
-
-    def left(self) -> float:
-        """Evaluations that may still be made."""
-        most = self.plan.max_evaluations
-        return math.inf if most is None else most - self.evaluated.size
-
-
-class Chains(Run):
+class Chains:
     """Chains that share a surrogate, or one for each of the modes that they are in.
 
     Parameters
@@ -98,10 +48,31 @@ class Chains(Run):
         ``map``, or one that computes the members' proposals side by side, in order, such as a thread pool's.
     learner : ByValues or ByFactors
         What is learned, and how. Default: the log density as a whole.
+
+    Attributes
+    ----------
+    evaluated : Evaluations
+    rounds : int
+        In which something was evaluated.
+    warmup, rows : list of Row
+        Before the draws, and the draws.
+    stopped : str
+        Why there are fewer draws than planned.
+    nonfinite, failed : int
+        Evaluations that were not finite; of those, NaN or +inf: no density of zero, which -inf is ...
+    failed_at : tuple or None
+        ... and the last of them: point, value.
     """
 
     def __init__(self, initial, starts, seed, plan: Plan, *, scale=1.0, known=None, far=(), apply=map, learner=None):
-        super().__init__(initial, starts, plan)
+        self.initial, self.starts = np.array(initial, dtype=float), np.array(starts, dtype=float)
+        self.plan = plan
+        self.evaluated = evaluations.empty(len(self.initial))
+        self.rounds = self.nonfinite = self.failed = 0
+        self.failed_at: tuple | None = None
+        self.warmup: list[Row] = []
+        self.rows: list[Row] = []
+        self.stopped = ""
         children = seed.spawn(len(starts) + 1)
         self.rng, *self.rngs = [np.random.default_rng(child) for child in children]
         self.learner = ByValues() if learner is None else learner
@@ -160,6 +131,27 @@ class Chains(Run):
         while self._phase.done and self._phase.next is not None:
             self._phase = self._phase.next()
 
+    def record(self, requests: list[Request], found) -> list[float]:
+        """Take down what was found; a log density that is not finite is -inf."""
+        values, outputs = evaluations.taken_apart(found)
+        failed = [k for k, v in enumerate(values) if not v < math.inf]  # NaN fails, too
+        self.failed += len(failed)
+        if failed:
+            self.failed_at = requests[failed[-1]].position, float(values[failed[-1]])
+        values = [float(v) if math.isfinite(v) else -math.inf for v in values]
+        self.nonfinite += values.count(-math.inf)
+        if requests:
+            x, members, moves = zip(*requests, strict=True)
+            made = evaluations.table(np.array(x), values, members, self.rounds, moves, outputs)
+            self.evaluated = evaluations.merge([self.evaluated, made]) if self.evaluated.size else made
+            self.rounds += 1
+        return values
+
+    def left(self) -> float:
+        """Evaluations that may still be made."""
+        most = self.plan.max_evaluations
+        return math.inf if most is None else most - self.evaluated.size
+
     def probed(self) -> probes.Found:
         """What the probes beside the draws have found: each is judged by the surrogate of the mode in which it is."""
         made, drawing = self.evaluated.move == "probe", self._phase.drawing
@@ -190,7 +182,7 @@ class Chains(Run):
         return {"draws": np.array(drawn).T, "audits": found[found > -math.inf]}
 
 
-def posterior(run: Run) -> np.ndarray:
+def posterior(run: Chains) -> np.ndarray:
     """The draws after tuning, shape (chains, draws, d)."""
     if not run.rows:
         return np.zeros((len(run.starts), 0, len(run.initial)))

@@ -174,11 +174,11 @@ def scores(worth: Worth) -> tuple[float, np.ndarray]:
     return float(moved / (2.0 - min(moved, 1.0))), arms
 
 
-def shares(worth: Worth, sharpness: float = 6.0) -> np.ndarray:
+def shares(worth: Worth) -> np.ndarray:
     """Probabilities of all kernels while tuning, (1 + arms,); the surrogate pays where the first is below 1/2."""
     walk, arms = scores(worth)
     best = max(arms.max(), 1e-12)
     share = float(np.clip(walk**2 / (walk**2 + best**2), 0.1, 0.9))
-    weights = 0.05 + (arms / best) ** sharpness
+    weights = 0.05 + (arms / best) ** 6.0
     weights[np.isinf(worth.times)] = 0.0
     return np.concatenate([[share], (1.0 - share) * weights / weights.sum()])
