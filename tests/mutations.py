@@ -483,6 +483,13 @@ MUTATIONS = [
              "return tuple(values)", "shared values with gaps between them", "test_pytensor_internals.py -k shared_now"),
     Mutation("samplers/kamiltonian/factors/surface", "varied(step_size, uniforms[k, 0])", "varied(step_size, uniforms[k, 0]) * (1.0 if u[0] > 0.0 else 0.4)",
              "a step depends on the point", "test_factored_kamiltonian.py -k reversible"),
+    # --- angles ---
+    Mutation("samplers/life", "if window is not None and not window.contains(self._proposal.position):", "if False:",
+             "an angle's chain leaves the period", "samplers/test_circles.py"),
+    Mutation("samplers/pooled/chains", "values = [v if is_in else -math.inf", "values = [v if True else -math.inf",
+             "chains together leave the period", "samplers/test_circles.py"),
+    Mutation("samplers/arrival/circles", "<= 0.5 * PERIOD", "<= 0.45 * PERIOD", "some angles have no point in the window",
+             "samplers/test_circles.py"),
 ]  # fmt: skip
 
 

@@ -23,7 +23,7 @@ import numpy as np
 
 from pymc_kameleon.numerics import history
 from pymc_kameleon.samplers import centring, chain, noise_probe, tuned_work
-from pymc_kameleon.samplers.arrival import search
+from pymc_kameleon.samplers.arrival import circles, search
 from pymc_kameleon.samplers.seam import Known, Outcome, Point, Proposal, Sampler, acceptance_probability
 
 SOME_NOISE = 1e-6  # sd that is told of noise that has not been measured yet
@@ -49,9 +49,12 @@ class Density:
         Whether it has coordinates to choose: it then has ``recast``, ``noncentred`` and what :mod:`.centring` asks.
     given_work : tuple of int
         What its estimators are given.
+    circles : ndarray of shape (k,)
+        Which coordinates are angles, with a log density that repeats itself every 2 pi.
     """
 
     noisy = has_others = split = reparametrized = False
+    circles = np.zeros(0, dtype=np.int64)
     given_work: tuple[int, ...] = ()
     work: tuple[int, ...] = ()
 
@@ -90,6 +93,8 @@ class State(NamedTuple):
         What is known of the noise.
     work : Work
         Of the estimators that are told how much.
+    window : Window or None
+        The period of the angles outside of which there is no density; None on the way to it.
     own : tuple or None
         The sampler's.
     """
@@ -103,6 +108,7 @@ class State(NamedTuple):
     centring: Any = None
     probe: noise_probe.NoiseProbe = noise_probe.NoiseProbe()
     work: tuned_work.Work = tuned_work.Work()
+    window: circles.Window | None = None
     own: Any = None
 
 
@@ -210,6 +216,7 @@ class Life:
             learned, choice = stage.learned(), self._state.centring
             if choice is not None:  # in the walk's coordinates
                 learned = centring.recast(self.density, choice.share, stage.position, **learned)
+            learned = self._enclose(stage, **learned)
             known = Known(self._state.tuning_draws, **learned)
             self._set(doubt=None)
             if not stage.arrived:  # said when tuning ends, unless the walk has arrived by itself
@@ -217,6 +224,17 @@ class Life:
                 self._set(doubt=Doubt(stage.evaluations, *at, history.empty(1)))
         self._set(own=self.sampler.init(self.rng, self.here.position, known))
         self._place()
+
+    def _enclose(self, stage, evaluated, **learned):
+        """One period of every angle, around where the chain is, is the target from here on."""
+        window = circles.around(self.density.circles, self.here.position)
+        if window is not None:
+            evaluated = window.evaluated(evaluated)
+            if self._state.stage is not None:
+                stage = stage._replace(starts=window.wrapped(stage.starts))
+                self._set(stage=stage)
+            self._set(window=window)
+        return {"evaluated": evaluated, **learned}
 
     # -- one draw -------------------------------------------------------------------------------------
 
@@ -228,6 +246,9 @@ class Life:
         kind = self._choose_kind() if self._state.tune or self._state.stage is not None else "move"
         self._kind = kind
         self._proposal = getattr(self, f"_ask_{kind}")()
+        window = self._state.window
+        if window is not None and not window.contains(self._proposal.position):
+            self._proposal = self._proposal._replace(log_density=-math.inf)
         return self._proposal
 
     def tell(self, there: Point) -> Told:

@@ -225,6 +225,7 @@ def sample(
         if isinstance(density, FactoredDensity):
             learner = ByFactors(density.parts_known)
         options = {"scale": scale, "far": far, "known": known, "apply": threads.map, "learner": learner}
+        options["angles"] = density.circles
         run = Chains(initial, starts, np.random.SeedSequence(seed, spawn_key=(0,)), plan, **options)
         if isinstance(engine, workers.Elsewhere):
             engine.meanwhile = run.ahead

@@ -28,7 +28,7 @@ from pymc_kameleon.steps.log_density import LogDensity
 from pymc_kameleon.steps.noise.demands import renewal, seed_streams
 from pymc_kameleon.steps.noise.noisy_factors import all_factors
 from pymc_kameleon.steps.options import CommonOptions, build, choose, continuous, described, full_point
-from pymc_kameleon.steps.prior_scale import Starts
+from pymc_kameleon.steps.prior_scale import Starts, angles
 from pymc_kameleon.steps.pytensor_internals import NotScalar
 from pymc_kameleon.steps.reparametrized_density import reparametrized_density
 from pymc_kameleon.steps.sampling_state import VERSION, KernelStepState, check
@@ -200,6 +200,7 @@ class KernelStep(BlockedStep):
         sampler.init(np.random.default_rng(0), np.zeros(dim))
         owns_auxiliary = correlation is not None or refresh_blocks is not None
         self.density: LogDensity = self._compile(model, point, compile_kwargs, owns_auxiliary)
+        self.density.circles = angles(model, self.vars, self.shapes)
         self.life = Life(self._sampler_of(self.density, sampler), self.density, rng)
         self._starts = Starts(model, self.vars, point, self.density)
         self._names = {n: f"{self.name}_{shown}" for n, shown in NUTS_HAS.items() if self.density.has_others}

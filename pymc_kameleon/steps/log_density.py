@@ -55,6 +55,7 @@ class LogDensity:
     # Noisy and deterministic factors are kept apart: another step may move variables that only the latter depend on.
     split = False
     given_work: tuple[int, ...] = ()  # what ``work`` was when the model was built
+    circles = np.zeros(0, dtype=np.int64)  # (k,): the coordinates that are angles; see samplers/arrival/circles
     reparametrized = False  # its coordinates are not the model's, and are yet to be chosen
     movable: np.ndarray | bool = False  # (d,): the coordinates that are not the model's ...
     _placed: Callable[[np.ndarray], tuple[np.ndarray, float]]  # ... and, there, what they are: (x, log|dx/du|) at u

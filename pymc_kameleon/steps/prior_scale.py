@@ -1,5 +1,6 @@
 """How large each coordinate may be, and where chains set out, from draws of the prior: no likelihood is evaluated."""
 
+import math
 from contextlib import suppress
 from functools import cache, cached_property
 from typing import Any, NamedTuple
@@ -10,7 +11,7 @@ import pytensor.tensor as pt
 from pymc.distributions.distribution import SymbolicRandomVariable
 from pymc.exceptions import NotConstantValueError
 from pymc.initial_point import make_initial_point_fn
-from pymc.logprob.transforms import IntervalTransform
+from pymc.logprob.transforms import CircularTransform, IntervalTransform
 from pymc.pytensorf import constant_fold
 from pytensor.graph.traversal import ancestors
 from pytensor.tensor.random.type import RandomType
@@ -141,11 +142,23 @@ def _drawn_by_black_boxes(model) -> list:
     return [rv for rv in model.free_RVs if any(is_box(v.owner) for v in ancestors(rv.owner.inputs) if v.owner)]
 
 
+def angles(model: pm.Model, variables: list, shapes: dict[str, tuple[int, ...]]) -> np.ndarray:
+    """Which coordinates of the raveled ``variables`` are angles to PyMC, on the whole line: (k,)."""
+    transforms = (model.rvs_to_transforms.get(model.values_to_rvs[v]) for v in variables)
+    kinds = [np.full(math.prod(shapes[v.name]), t) for v, t in zip(variables, transforms, strict=True)]
+    return np.flatnonzero([isinstance(t, CircularTransform) for t in np.concatenate(kinds)])
+
+
 def finite_ends(model: pm.Model) -> list[float]:
     """Where the model's variables have to end, as far as these are constants, in order; PyMC's ``Interval`` knows."""
     found: set[float] = set()
     transforms = ((rv, model.rvs_to_transforms.get(rv)) for rv in model.free_RVs)
-    bounded = ((rv, t) for rv, t in transforms if isinstance(t, IntervalTransform))
+    bounded = []
+    for rv, transform in transforms:
+        if isinstance(transform, CircularTransform):
+            found |= {-math.pi, math.pi}
+        elif isinstance(transform, IntervalTransform):
+            bounded.append((rv, transform))
     for end in (end for rv, transform in bounded for end in transform.args_fn(*rv.owner.inputs) if end is not None):
         with suppress(NotConstantValueError):
             found.update(float(e) for e in np.ravel(constant_fold([pt.as_tensor(end)])) if np.isfinite(e))

@@ -1,9 +1,12 @@
 """The prior is drawn from without asking a black box."""
 
+import math
+
 import numpy as np
 import pymc as pm
+from pymc.distributions.transforms import circular
 
-from pymc_kameleon.steps.prior_scale import finite_ends, look_at_prior
+from pymc_kameleon.steps.prior_scale import angles, finite_ends, look_at_prior
 from tests.step_tester import BlackBox
 
 
@@ -43,3 +46,15 @@ def test_where_priors_end_is_known_as_far_as_it_is_constant():
         pm.HalfNormal("scale")
         pm.Normal("free")
     assert finite_ends(model) == [-3.0, 0.0, 1.0, 1.5, 4.0, 30.0]
+
+
+def test_angles_are_known_by_their_transform():
+    with pm.Model() as model:
+        pm.Normal("before", shape=(2, 2))
+        pm.VonMises("direction", 0.0, 1.0, shape=3)
+        pm.HalfNormal("scale")
+        pm.Uniform("phase", -np.pi, np.pi, default_transform=None, transform=circular)
+    shapes = {v.name: rv.type.shape for rv, v in model.rvs_to_values.items()}
+    assert angles(model, model.value_vars, shapes).tolist() == [4, 5, 6, 8]
+    assert angles(model, model.value_vars[:1], shapes).tolist() == []
+    assert finite_ends(model) == [-math.pi, math.pi]

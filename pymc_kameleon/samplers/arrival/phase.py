@@ -69,6 +69,17 @@ def init(
     )  # fmt: skip
 
 
+def moved(state: State, by: np.ndarray) -> State:
+    """The arrival elsewhere, ``by`` (d,): where the log density is the same there."""
+    rows, near = state.evaluated.buffer.copy(), state.near
+    rows[:, :-1] += by
+    return state._replace(
+        evaluated=state.evaluated._replace(buffer=rows), origin=state.origin + by,
+        start=None if state.start is None else state.start + by,
+        near=None if near is None else near._replace(centre=near.centre + by),
+    )  # fmt: skip
+
+
 def stop(state: State) -> State:
     """End the arrival where it is, before it is done: tuning has ended."""
     return state if state.done else _give_up(state)

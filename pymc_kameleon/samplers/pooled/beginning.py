@@ -81,6 +81,9 @@ class Warm:
         n = len(chains.starts)
         chosen = [k if k in finite else finite[k % len(finite)] for k in range(n)]
         starts = [Point(self.known.positions[self.rows[k]], float(self.values[k])) for k in chosen]
+        starts = chains.enclose(starts)
+        if chains.window is not None:
+            self.known = chains.window.evaluated(self.known)
         spread = np.std(self.known.positions[self.rows], axis=0)
         factor = np.diag(np.where(spread > 0.0, spread, np.asarray(chains.scale)))
         # where outputs are learned from, log densities alone say where to begin and no more
@@ -139,7 +142,7 @@ class Climb:
             positions, values = groups[g]
             k = int(rng.integers(len(values)))
             starts.append(Point(positions[k], float(values[k])))
-        factor = pooled_climbs.factor(state)
+        factor, starts = pooled_climbs.factor(state), chains.enclose(starts)
         chains.groups = _side_by_side(np.array([p.position for p in starts]), factor)
         return learned_together(chains, starts, factor)
 

@@ -16,6 +16,8 @@ from typing import Any
 import numpy as np
 
 from pymc_kameleon.numerics import evaluations
+from pymc_kameleon.samplers.arrival import circles
+from pymc_kameleon.samplers.arrival import phase as arrival
 from pymc_kameleon.samplers.modes import catalogue as geometry
 from pymc_kameleon.samplers.pooled.beginning import Start, Warm
 from pymc_kameleon.samplers.pooled.by_values import ByValues
@@ -24,6 +26,7 @@ from pymc_kameleon.samplers.pooled.checks.looks import Looks
 from pymc_kameleon.samplers.pooled.climbs import Climbs
 from pymc_kameleon.samplers.pooled.drawing import Request, Row
 from pymc_kameleon.samplers.pooled.plan import Plan
+from pymc_kameleon.samplers.seam import Point
 
 
 class Chains:
@@ -48,6 +51,8 @@ class Chains:
         ``map``, or one that computes the members' proposals side by side, in order, such as a thread pool's.
     learner : ByValues or ByFactors
         What is learned, and how. Default: the log density as a whole.
+    angles : ndarray of shape (k,)
+        Coordinates along which the log density repeats itself every 2 pi.
 
     Attributes
     ----------
@@ -64,7 +69,9 @@ class Chains:
         ... and the last of them: point, value.
     """
 
-    def __init__(self, initial, starts, seed, plan: Plan, *, scale=1.0, known=None, far=(), apply=map, learner=None):
+    def __init__(
+        self, initial, starts, seed, plan: Plan, *, scale=1.0, known=None, far=(), apply=map, learner=None, angles=(),
+    ):  # fmt: skip
         self.initial, self.starts = np.array(initial, dtype=float), np.array(starts, dtype=float)
         self.plan = plan
         self.evaluated = evaluations.empty(len(self.initial))
@@ -77,6 +84,8 @@ class Chains:
         self.rng, *self.rngs = [np.random.default_rng(child) for child in children]
         self.learner = ByValues() if learner is None else learner
         self.scale, self.far, self.apply = scale, far, apply if self.learner.side_by_side else map
+        self.angles = np.array(angles, dtype=np.int64)
+        self.window: circles.Window | None = None  # their period, once it is chosen
         self.hub: Any = None
         self.members: list = []
         self.modes = 1  # that are known
@@ -140,12 +149,30 @@ class Chains:
             self.failed_at = requests[failed[-1]].position, float(values[failed[-1]])
         values = [float(v) if math.isfinite(v) else -math.inf for v in values]
         self.nonfinite += values.count(-math.inf)
+        if self.window is not None:  # exactness hangs on it: the target is one period
+            inside = [self.window.contains(request.position) for request in requests]
+            values = [v if is_in else -math.inf for v, is_in in zip(values, inside, strict=True)]
         if requests:
             x, members, moves = zip(*requests, strict=True)
             made = evaluations.table(np.array(x), values, members, self.rounds, moves, outputs)
             self.evaluated = evaluations.merge([self.evaluated, made]) if self.evaluated.size else made
             self.rounds += 1
         return values
+
+    def enclose(self, points: list[Point]) -> list[Point]:
+        """One period of every angle, around the highest of ``points``, is the target from here on; they are in it."""
+        best = max(points, key=lambda p: p.log_density).position
+        window = self.window = circles.around(self.angles, best)
+        if window is None:
+            return points
+        self.evaluated, self.starts = window.evaluated(self.evaluated), window.wrapped(self.starts)
+        self.far = window.wrapped(np.reshape(self.far, (-1, len(best))))
+        if self.climbs is not None:
+            ends = np.array([c.positions[c.current] for c in self.climbs.climbs])
+            shifts = window.wrapped(ends) - ends
+            climbs = tuple(arrival.moved(c, by) for c, by in zip(self.climbs.climbs, shifts, strict=True))
+            self.climbs = self.climbs._replace(climbs=climbs)
+        return [p._replace(position=window.wrapped(p.position)) for p in points]
 
     def left(self) -> float:
         """Evaluations that may still be made."""

@@ -155,13 +155,22 @@ class Looks:
         climb = self.climbs[k]
         return climb.done or (climb.near is not None and climb.log_densities[climb.current] >= self.draws.lowest)
 
+    def _is_there(self, k):
+        """Whether one that was cut short is as high as the draws where draws are missing: so much is known of it."""
+        climb, end = self.climbs[k], _end(self.climbs[k])
+        value = climb.log_densities[climb.current]
+        return climb.start is None and value >= self.draws.lowest and self.draws.missing(end, value)
+
     def found(self, rows: list[Row]) -> Found:
         """What is known when all ``rows`` are drawn."""
         if self.draws is None:
             return Found(0, 0, None)
         self.draws = Draws(rows)
         met = [k for k, c in enumerate(self.climbs) if c.start is None and self._is_met(k)]
-        off = [k for k, c in enumerate(self.climbs) if c.near is not None and self._has_ended(k) and k not in met]
+        ended = [
+            k for k, c in enumerate(self.climbs) if (c.near is not None and self._has_ended(k)) or self._is_there(k)
+        ]
+        off = [k for k in ended if k not in met]
         weights = {k: mass(self.climbs[k]) for k in off}
         least = self.draws.log_constant - 4.0  # 2 % of the mass
         heavy = [k for k in off if weights[k] > least]

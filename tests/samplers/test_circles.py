@@ -1,0 +1,141 @@
+"""Angles: one period of them is the target, around where a climb ended, and all of it is sampled."""
+
+import math
+
+import numpy as np
+import pytest
+
+from pymc_kameleon.numerics.evaluations import table
+from pymc_kameleon.samplers.adaptive_metropolis import AdaptiveMetropolis
+from pymc_kameleon.samplers.arrival import circles, search
+from pymc_kameleon.samplers.arrival import phase as arrival
+from pymc_kameleon.samplers.kamiltonian.values.sampler import ValueKamiltonian
+from pymc_kameleon.samplers.life import NOWHERE, Density, Life
+from pymc_kameleon.samplers.pooled.chains import Chains, posterior
+from pymc_kameleon.samplers.seam import Point
+from pymc_kameleon.verdict import convergence
+from tests.support.pooled import finished, plan_of
+
+WINDOW = circles.Window(np.array([0, 2]), np.array([3.0, -1.0]))
+CENTRE, STRENGTH = 2.9, 0.8  # a chain crosses from period to period
+
+
+def log_density(x):
+    """A von Mises angle, and a normal whose mean goes with it."""
+    return float(STRENGTH * math.cos(x[0] - CENTRE) - 0.5 * (x[1] - math.sin(x[0])) ** 2)
+
+
+def expected():
+    """Of cos and sin of the angle and of the normal, by quadrature."""
+    angle = np.linspace(0.0, 2.0 * math.pi, 4001)[:-1]
+    weights = np.exp(STRENGTH * np.cos(angle - CENTRE))
+    return [weights @ f / weights.sum() for f in (np.cos(angle), np.sin(angle), np.sin(angle))]
+
+
+def z_scores(draws):
+    """Of chains (chains, n, 2) against what is expected."""
+    angle, normal = np.moveaxis(draws, 2, 0)
+    found = np.stack([np.cos(angle), np.sin(angle), normal], axis=2)
+    error = found.std(axis=(0, 1)) / np.sqrt(convergence.of_each("ess", found, method="mean"))
+    return np.abs(found.mean(axis=(0, 1)) - expected()) / error
+
+
+def test_points_are_brought_into_the_window():
+    x = np.array([[3.0, 50.0, -1.0], [3.0 + 4 * math.pi, 50.0, -1.0 - 2 * math.pi], [-1.0, 0.0, 2.0]])
+    found = WINDOW.wrapped(x)
+    np.testing.assert_allclose(found, [[3.0, 50.0, -1.0], [3.0, 50.0, -1.0], [2 * math.pi - 1.0, 0.0, 2.0]])
+    assert found[0].tobytes() == x[0].tobytes()  # what is in it is not touched
+    assert all(WINDOW.contains(row) for row in found)
+    assert not WINDOW.contains(x[1])
+    known = WINDOW.evaluated(table(x, [1.0, 2.0, 3.0], move="arrival"))
+    assert known.positions.tobytes() == found.tobytes()
+    assert known.log_densities.tolist() == [1.0, 2.0, 3.0]
+    assert circles.around(np.zeros(0, int), x[0]) is None
+
+
+def chain(sampler, seed, *, has_angles=True, draws=3000):
+    """A life from a start of its own, and where its draws are."""
+    rng = np.random.default_rng(seed)
+    density, start = Density(2), np.array([rng.uniform(-9.0, 9.0), 3.0])
+    density.circles = np.array([0] if has_angles else [], dtype=int)
+    life, asked = Life(sampler, density, rng), []
+
+    def evaluate(proposal, here):
+        if proposal.log_density is not None:
+            return Point(proposal.position, proposal.log_density, here.noise)
+        asked.append(proposal.position)
+        return Point(proposal.position, log_density(proposal.position), here.noise)
+
+    looks = rng.uniform(-math.pi, math.pi, (2, 2))
+    first = Point(start, log_density(start), NOWHERE.noise)
+    life.put(first, lambda: search.init(start, first.log_density, budget=60, looks=looks))
+    while life.climbing:
+        life.draw(evaluate)
+    began = len(asked)
+    for _ in range(1000):
+        life.draw(evaluate)
+    life.freeze()
+    found = np.array([(life.draw(evaluate), life.here.position)[1] for _ in range(draws)])
+    return found, life.state.window, np.array(asked[began:])
+
+
+@pytest.mark.parametrize("sampler", [AdaptiveMetropolis(), ValueKamiltonian(tune=1000)])
+def test_a_chain_stays_in_one_period_and_samples_all_of_it(sampler):
+    draws = []
+    for seed in range(4):
+        found, window, asked = chain(sampler, seed)
+        # nothing is evaluated where nothing can be accepted
+        assert np.abs(asked[:, 0] - window.centre[0]).max() <= math.pi
+        assert np.ptp(found[:, 0]) > 0.9 * 2.0 * math.pi
+        draws.append(found)
+    assert z_scores(np.array(draws)).max() < 4.5
+    without, window, _ = chain(sampler, 0, has_angles=False)
+    assert window is None
+    assert np.ptp(without[:, 0]) > 2.5 * math.pi
+
+
+def test_what_was_learned_on_the_way_and_where_looks_begin_come_into_it():
+    density = Density(2)
+    density.circles = np.array([0])
+    life = Life(AdaptiveMetropolis(), density, np.random.default_rng(0))
+    x, far = np.array([20.0, 1.0]), np.array([[-30.0, 0.0], [50.0, 2.0]])
+    stage = search.init(x, log_density(x), looks=far)
+    life.put(Point(x, log_density(x), NOWHERE.noise), lambda: stage)
+    learned = life._enclose(stage, evaluated=table(far, [-1.0, -2.0]), factor=None)
+    for points in (learned["evaluated"].positions, life.state.stage.starts):
+        assert np.abs(points[:, 0] - 20.0).max() <= math.pi
+        np.testing.assert_allclose(np.cos(points[:, 0]), np.cos(far[:, 0]))
+
+
+def test_chains_together_are_in_one_period():
+    """They begin in five of them; the control is without angles."""
+    ends = {}
+    for angles in ((0,), ()):
+        starts = np.random.default_rng(2).uniform(-15.0, 15.0, (9, 2))
+        chains = Chains(starts[0], starts[1:], np.random.SeedSequence(1), plan_of(1200), angles=angles)
+        ends[angles] = finished(chains, lambda x: log_density(x)), posterior(chains)
+    chains, draws = ends[0,]
+    assert z_scores(draws).max() < 4.5
+    low, high = chains.window.centre[0] - math.pi, chains.window.centre[0] + math.pi
+    inside = chains.evaluated.positions[:, 0]
+    assert low <= draws[:, :, 0].min() < low + 0.5
+    assert high >= draws[:, :, 0].max() > high - 0.5
+    assert all(chains.window.contains(c.positions[c.current]) for c in chains.climbs.climbs)
+    # what lies outside has no density
+    assert np.isneginf(chains.evaluated.log_densities[(inside < low) | (inside > high)]).all()
+    known = np.isin(chains.evaluated.move, ("start", "arrival"))
+    assert known.sum() > 9
+    assert ((inside[known] >= low) & (inside[known] <= high)).all()
+    assert np.ptp(ends[()][1][:, :, 0]) > 4.0 * math.pi
+
+
+def test_an_arrival_elsewhere_goes_on_as_it_would_have():
+    state = arrival.init(np.array([2.0, 3.0]), log_density(np.array([2.0, 3.0])), start=np.array([1.0, 1.0]))
+    by = np.array([2.0 * math.pi, 0.0])
+    for draw in range(25):
+        moved = arrival.moved(state, by)
+        one, other = (arrival.propose(np.random.default_rng(draw), s) for s in (state, moved))
+        np.testing.assert_allclose(other, one + by, atol=1e-9)
+        np.testing.assert_allclose(moved.position, state.position + by)
+        state = arrival.tell(np.random.default_rng(draw), state, one, log_density(one))
+    assert state.near is not None
