@@ -486,8 +486,10 @@ MUTATIONS = [
     # --- angles ---
     Mutation("samplers/life", "if window is not None and not window.contains(self._proposal.position):", "if False:",
              "an angle's chain leaves the period", "samplers/test_circles.py"),
-    Mutation("samplers/pooled/chains", "values = [v if is_in else -math.inf", "values = [v if True else -math.inf",
+    Mutation("samplers/pooled/chains", "[r for r in self._asked if window.contains(r.position)]", "self._asked",
              "chains together leave the period", "samplers/test_circles.py"),
+    Mutation("samplers/life", "point = point._replace(position=self._state.window.wrapped(point.position))", "pass",
+             "another step puts an angle where no move leads back", "samplers/test_circles.py -k beside"),
     Mutation("samplers/arrival/circles", "<= 0.5 * PERIOD", "<= 0.45 * PERIOD", "some angles have no point in the window",
              "samplers/test_circles.py"),
 ]  # fmt: skip

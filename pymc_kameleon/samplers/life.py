@@ -24,6 +24,7 @@ import numpy as np
 from pymc_kameleon.numerics import history
 from pymc_kameleon.samplers import centring, chain, noise_probe, tuned_work
 from pymc_kameleon.samplers.arrival import circles, search
+from pymc_kameleon.samplers.arrival import phase as arrival
 from pymc_kameleon.samplers.seam import Known, Outcome, Point, Proposal, Sampler, acceptance_probability
 
 SOME_NOISE = 1e-6  # sd that is told of noise that has not been measured yet
@@ -193,6 +194,8 @@ class Life:
         begins = self.here.position is None
         if not np.array_equal(self.here.position, point.position):  # type: ignore[arg-type]
             self._set(probe=self._state.probe._replace(first=None))  # of another point
+        if self._state.window is not None:  # exactness hangs on it: from outside a chain could come in, and not go back
+            point = point._replace(position=self._state.window.wrapped(point.position))
         self._set(here=point)
         if self._state.stage is not None:  # moved on its way
             self._set(stage=None, own=None, doubt=None, elsewhere=())
@@ -216,7 +219,7 @@ class Life:
             learned, choice = stage.learned(), self._state.centring
             if choice is not None:  # in the walk's coordinates
                 learned = centring.recast(self.density, choice.share, stage.position, **learned)
-            learned = self._enclose(stage, **learned)
+            stage, learned["evaluated"] = self._enclose(stage, learned["evaluated"])
             known = Known(self._state.tuning_draws, **learned)
             self._set(doubt=None)
             if not stage.arrived:  # said when tuning ends, unless the walk has arrived by itself
@@ -224,17 +227,20 @@ class Life:
                 self._set(doubt=Doubt(stage.evaluations, *at, history.empty(1)))
         self._set(own=self.sampler.init(self.rng, self.here.position, known))
         self._place()
+        return stage
 
-    def _enclose(self, stage, evaluated, **learned):
-        """One period of every angle, around where the chain is, is the target from here on."""
-        window = circles.around(self.density.circles, self.here.position)
-        if window is not None:
-            evaluated = window.evaluated(evaluated)
+    def _enclose(self, stage, evaluated):
+        """One period of every angle, around where the chain is, is the target from here on: what is known, in it."""
+        window = circles.around(self.density.circles, self.here.position) if self.climbs else None
+        if window is None:
+            return stage, evaluated
+        self._set(window=window)
+        if not stage.warm:
+            climbs = tuple(arrival.moved(c, window.wrapped(c.position) - c.position) for c in stage.climbs)
+            stage = stage._replace(climbs=climbs, starts=window.wrapped(stage.starts))
             if self._state.stage is not None:
-                stage = stage._replace(starts=window.wrapped(stage.starts))
                 self._set(stage=stage)
-            self._set(window=window)
-        return {"evaluated": evaluated, **learned}
+        return stage, window.evaluated(evaluated)
 
     # -- one draw -------------------------------------------------------------------------------------
 
@@ -356,7 +362,7 @@ class Life:
             position, change = self.from_arrival(stage.position.copy())
             value = stage.log_density + change
             self._set(here=before._replace(position=position, log_density=value))
-            self._begin_walk(stage)
+            stage = self._begin_walk(stage)
             self._set(elsewhere=search.rivals(stage, stage.climbs))
         return self._moved(before, proposal)
 

@@ -363,7 +363,8 @@ class KernelStep(BlockedStep):
         if moved or before.position is None or not density.is_at(x, before.position):
             self._restart(point, x)
             before = life.here
-            if density.reparametrized:  # what comes back from u differs in the last digits
+            # what comes back from u differs in the last digits, and an angle may be in another period
+            if density.reparametrized or len(density.circles):
                 point = density.update(point, before.position)
         self._point = point
         told = life.tell(self._evaluate(life.ask(), before))

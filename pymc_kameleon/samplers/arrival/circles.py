@@ -3,7 +3,7 @@
 There it cannot be normalised, chains that begin apart come to copies of one mode, and what is learned from all of them
 fits none. From the end of a climb on, the target is one period around where that ended: every angle has one point in
 it, so that the angle's distribution is what it was. Where nothing climbs (under noise, where black boxes are learned
-one by one) it stays the whole line: of a period around a start the ends may part the mode.
+one by one) it stays the whole line: the ends of a period around a start may cut the mode in two.
 """
 
 import math
@@ -22,9 +22,9 @@ class Window(NamedTuple):
     where: np.ndarray  # (k,): which coordinates are angles
     centre: np.ndarray  # (k,)
 
-    def contains(self, x: np.ndarray) -> bool:
-        """Whether ``x`` (d,) is in it. Exactness hangs on it being one period, and fixed when tuning ends."""
-        return bool((np.abs(x[self.where] - self.centre) <= 0.5 * PERIOD).all())
+    def contains(self, x: np.ndarray) -> np.ndarray:
+        """Whether points (..., d) are in it. Exactness hangs on it being one period, and fixed when tuning ends."""
+        return (np.abs(x[..., self.where] - self.centre) <= 0.5 * PERIOD).all(axis=-1)
 
     def wrapped(self, x: np.ndarray) -> np.ndarray:
         """Points (..., d) with their angles in it; those that are in it are not touched."""
@@ -34,8 +34,10 @@ class Window(NamedTuple):
         return x
 
     def evaluated(self, known: Evaluations) -> Evaluations:
-        """A record of the same log densities at points that are in it."""
-        return Evaluations((self.wrapped(known.positions), *(c[: known.size] for c in known.columns[1:])), known.size)
+        """A record of the same log densities at points that are in it; what had none because it was outside is not."""
+        kept = self.contains(known.positions) | np.isfinite(known.log_densities)
+        positions, *others = (column[: known.size][kept] for column in known.columns)
+        return Evaluations((self.wrapped(positions), *others), int(kept.sum()))
 
 
 def around(where: np.ndarray, x: np.ndarray) -> Window | None:

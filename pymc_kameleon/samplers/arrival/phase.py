@@ -70,7 +70,7 @@ def init(
 
 
 def moved(state: State, by: np.ndarray) -> State:
-    """The arrival elsewhere, ``by`` (d,): where the log density is the same there."""
+    """The arrival moved ``by`` (d,), along which the log density repeats itself."""
     rows, near = state.evaluated.buffer.copy(), state.near
     rows[:, :-1] += by
     return state._replace(

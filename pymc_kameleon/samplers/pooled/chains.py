@@ -121,7 +121,12 @@ class Chains:
     def ask(self) -> list[Request]:
         """The points of the next round; none where every chain could make its draw without."""
         self._asked = self._phase.ask()
-        return self._asked
+        return self._inside()
+
+    def _inside(self):
+        """What is asked in the period of the angles: exactness hangs on there being no density elsewhere."""
+        window = self.window
+        return self._asked if window is None else [r for r in self._asked if window.contains(r.position)]
 
     def ahead(self, is_over: Callable[[], bool]) -> None:
         """Compute what comes next while what ``ask`` returned is evaluated elsewhere, until that ``is_over``.
@@ -133,7 +138,12 @@ class Chains:
 
     def tell(self, values) -> None:
         """Take the log densities of what ``ask`` returned, in its order; or arrays, of each and what belongs to it."""
-        self._phase.tell(self.record(self._asked, values))
+        inside = self._inside()
+        found = self.record(inside, values)
+        if len(inside) < len(self._asked):
+            told = dict(zip(map(id, inside), found, strict=True))
+            found = [told.get(id(request), -math.inf) for request in self._asked]
+        self._phase.tell(found)
         made = self.rows or self.warmup
         if made and not made[-1].evaluations:
             made[-1] = made[-1]._replace(evaluations=self.evaluated.size)
@@ -149,9 +159,6 @@ class Chains:
             self.failed_at = requests[failed[-1]].position, float(values[failed[-1]])
         values = [float(v) if math.isfinite(v) else -math.inf for v in values]
         self.nonfinite += values.count(-math.inf)
-        if self.window is not None:  # exactness hangs on it: the target is one period
-            inside = [self.window.contains(request.position) for request in requests]
-            values = [v if is_in else -math.inf for v, is_in in zip(values, inside, strict=True)]
         if requests:
             x, members, moves = zip(*requests, strict=True)
             made = evaluations.table(np.array(x), values, members, self.rounds, moves, outputs)
@@ -160,7 +167,12 @@ class Chains:
         return values
 
     def enclose(self, points: list[Point]) -> list[Point]:
-        """One period of every angle, around the highest of ``points``, is the target from here on; they are in it."""
+        """One period of every angle, around the highest of ``points``, is the target from here on.
+
+        Returns the points, brought into it. Not where values cannot be compared, nor where chains have yet to climb.
+        """
+        if not self.plan.climb or self.learner.sampler.climbs_by_itself:
+            return points
         best = max(points, key=lambda p: p.log_density).position
         window = self.window = circles.around(self.angles, best)
         if window is None:

@@ -156,10 +156,11 @@ class Looks:
         return climb.done or (climb.near is not None and climb.log_densities[climb.current] >= self.draws.lowest)
 
     def _is_there(self, k):
-        """Whether one that was cut short is as high as the draws where draws are missing: so much is known of it."""
+        """Whether one that was cut short is as high as the draws where draws are missing, and has been near a top."""
         climb, end = self.climbs[k], _end(self.climbs[k])
         value = climb.log_densities[climb.current]
-        return climb.start is None and value >= self.draws.lowest and self.draws.missing(end, value)
+        high = climb.start is None and value >= self.draws.lowest and self.draws.missing(end, value)
+        return high and mass(climb) > -math.inf
 
     def found(self, rows: list[Row]) -> Found:
         """What is known when all ``rows`` are drawn."""
