@@ -486,10 +486,14 @@ MUTATIONS = [
     # --- angles ---
     Mutation("samplers/life", "if window is not None and not window.contains(self._proposal.position):", "if False:",
              "an angle's chain leaves the period", "samplers/test_circles.py"),
-    Mutation("samplers/pooled/chains", "[r for r in self._asked if window.contains(r.position)]", "self._asked",
+    Mutation("samplers/pooled/chains", "window is None or bool(window.contains(request.position))", "True",
              "chains together leave the period", "samplers/test_circles.py"),
     Mutation("samplers/life", "point = point._replace(position=self._state.window.wrapped(point.position))", "pass",
              "another step puts an angle where no move leads back", "samplers/test_circles.py -k beside"),
+    Mutation("samplers/pooled/checks/looks", " or self._is_there(k)", "", "a look that was cut short is not told",
+             "samplers/test_pooled.py -k cut_short"),
+    Mutation("samplers/pooled/beginning", "begun = chains.enclose(begun)", "pass",
+             "known points leave an angle's chains on the whole line", "public/test_angles.py -k period"),
     Mutation("samplers/arrival/circles", "<= 0.5 * PERIOD", "<= 0.45 * PERIOD", "some angles have no point in the window",
              "samplers/test_circles.py"),
 ]  # fmt: skip

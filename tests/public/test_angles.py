@@ -34,30 +34,50 @@ def expected():
     return [(weights * f).sum() / weights.sum() for f in (np.cos(direction), np.sin(direction), strength)]
 
 
-@pytest.mark.parametrize(
-    ("sample", "least"),
-    [
-        (lambda: pk.sample(max_evaluations=1500, chains=8, random_seed=1, progressbar=False), 250),
-        (lambda: pm.sample(500, tune=800, chains=2, cores=1, step=pk.KamiltonianStep(), **QUIET), 250),
-    ],
-    ids=["pk.sample", "KamiltonianStep"],
-)
-def test_draws_are_right_and_as_many_as_of_any_other(model, sample, least):
-    with model:
-        posterior = sample()["posterior"]
+def z_scores(posterior):
+    """Of cos and sin of the direction and of the strength, and their least effective draws."""
     direction, strength = posterior["direction"].values, posterior["strength"].values
     found = np.stack([np.cos(direction), np.sin(direction), strength], axis=2)
     ess = convergence.of_each("ess", found, method="mean")
-    assert np.min(ess) > least
-    z = (found.mean(axis=(0, 1)) - expected()) / (found.std(axis=(0, 1)) / np.sqrt(ess))
-    assert np.abs(z).max() < 4.5
+    return np.abs(found.mean(axis=(0, 1)) - expected()) / (found.std(axis=(0, 1)) / np.sqrt(ess)), np.min(ess)
 
 
 QUIET = {"random_seed": 1, "progressbar": False, "compute_convergence_checks": False}
 
 
-def test_the_value_variable_stays_in_one_period(model):
+@pytest.fixture(scope="module")
+def run(model):
     with model:
-        idata = pk.sample(max_evaluations=600, chains=8, random_seed=2, progressbar=False)
-    evaluated = idata["evaluations"]
-    assert np.ptp(evaluated["direction_circular__"].values[np.isfinite(evaluated["_log_density"].values)]) <= 2 * np.pi
+        return pk.sample(max_evaluations=1500, chains=8, random_seed=1, progressbar=False)
+
+
+def by_step(step):
+    return pm.sample(500, tune=800, chains=2, cores=1, step=step, **QUIET)
+
+
+SAMPLED = {
+    "pk.sample": lambda earlier: earlier,
+    "KamiltonianStep": lambda earlier: by_step(pk.KamiltonianStep()),
+    "pk.sample, an earlier run": lambda earlier: pk.sample(
+        evaluations=earlier, max_evaluations=800, chains=8, random_seed=3, progressbar=False
+    ),
+    "KamiltonianStep, an earlier run": lambda earlier: by_step(pk.KamiltonianStep(evaluations=earlier)),
+}
+
+
+@pytest.mark.parametrize("how", SAMPLED)
+def test_draws_are_right_and_as_many_as_of_any_other(model, run, how):
+    with model:
+        found = SAMPLED[how](run)
+    z, ess = z_scores(found["posterior"])
+    assert z.max() < 4.5
+    assert ess > 250
+
+
+def test_the_value_variable_stays_in_one_period(model, run):
+    """Of an earlier run's, too, whose period is another."""
+    with model:
+        more = pk.sample(evaluations=run, max_evaluations=400, chains=8, random_seed=4, progressbar=False)
+    for found in (run, more):
+        assert np.ptp(found["evaluations"]["direction_circular__"].values) <= 2 * np.pi
+        assert np.isfinite(found["evaluations"]["_log_density"].values).all()

@@ -10,7 +10,7 @@ import pytest
 from pymc_kameleon.numerics import evaluations
 from pymc_kameleon.samplers.arrival import beside as arrival_beside
 from pymc_kameleon.samplers.arrival import phase as arrival
-from pymc_kameleon.samplers.arrival.state import Near
+from pymc_kameleon.samplers.arrival.state import Near, Record
 from pymc_kameleon.samplers.kamiltonian.values.sampler import SAMPLER, ValueKamiltonian
 from pymc_kameleon.samplers.pooled import ahead as pooled_ahead
 from pymc_kameleon.samplers.pooled import chains as pooled_chains
@@ -519,6 +519,22 @@ def test_a_climb_that_stopped_on_a_slope_climbs_on():
         found.tell([target(x) for x in points])
     assert np.abs(found.found(rows).where - 20.0).max() < 3.0
     assert Looks([rng], [climb], 0).found(rows).where is None
+
+
+def test_a_climb_that_was_cut_short_where_draws_are_missing_is_told():
+    """Where it is as high as they are, and has been near a top."""
+    target, rng = APART.numba_log_density, np.random.default_rng(4)
+    rows = rows_of(rng.standard_normal((320, 3)), target)
+
+    def told(at, record):
+        x = np.full(3, at)
+        past = Record(1, target(x), target(x), 0, 0, np.eye(3)) if record else None
+        found = Looks([rng], [arrival.init(x, target(x))._replace(record=past)], 0)
+        assert found.ask(rows, math.inf) == []  # nothing is left
+        return found.found(rows)
+
+    assert told(20.0, True).where.tolist() == [20.0] * 3
+    assert told(20.0, False) == told(16.0, True) == (0, 0, None)
 
 
 def test_where_draws_are_at_all_ends_nothing_is_told():

@@ -80,11 +80,11 @@ class Warm:
             raise ValueError("no log density is finite at the evaluations given.")
         n = len(chains.starts)
         chosen = [k if k in finite else finite[k % len(finite)] for k in range(n)]
-        starts = [Point(self.known.positions[self.rows[k]], float(self.values[k])) for k in chosen]
-        starts = chains.enclose(starts)
+        begun = [Point(self.known.positions[row], float(y)) for row, y in zip(self.rows, self.values, strict=True)]
+        begun = chains.enclose(begun)
+        starts, spread = [begun[k] for k in chosen], np.std([p.position for p in begun], axis=0)
         if chains.window is not None:
             self.known = chains.window.evaluated(self.known)
-        spread = np.std(self.known.positions[self.rows], axis=0)
         factor = np.diag(np.where(spread > 0.0, spread, np.asarray(chains.scale)))
         # where outputs are learned from, log densities alone say where to begin and no more
         learns = self.known.outputs.shape == (self.known.size, chains.evaluated.outputs.shape[1])

@@ -11,6 +11,7 @@ run is resumed.
 
 import math
 from collections.abc import Callable
+from itertools import compress
 from typing import Any
 
 import numpy as np
@@ -97,6 +98,7 @@ class Chains:
         self.groups = list(range(len(self.starts)))  # of every chain: who begins side by side
         self._phase: Any = Start(self) if known is None else Warm(self, known)
         self._asked: list[Request] = []
+        self._inside: list[bool] = []  # of all that the phase asks, what is evaluated
 
     @property
     def phase(self) -> str:
@@ -120,13 +122,11 @@ class Chains:
 
     def ask(self) -> list[Request]:
         """The points of the next round; none where every chain could make its draw without."""
-        self._asked = self._phase.ask()
-        return self._inside()
-
-    def _inside(self):
-        """What is asked in the period of the angles: exactness hangs on there being no density elsewhere."""
-        window = self.window
-        return self._asked if window is None else [r for r in self._asked if window.contains(r.position)]
+        asked, window = self._phase.ask(), self.window
+        # exactness hangs on there being no density outside of the angles' period
+        self._inside = [window is None or bool(window.contains(request.position)) for request in asked]
+        self._asked = list(compress(asked, self._inside))
+        return self._asked
 
     def ahead(self, is_over: Callable[[], bool]) -> None:
         """Compute what comes next while what ``ask`` returned is evaluated elsewhere, until that ``is_over``.
@@ -138,12 +138,8 @@ class Chains:
 
     def tell(self, values) -> None:
         """Take the log densities of what ``ask`` returned, in its order; or arrays, of each and what belongs to it."""
-        inside = self._inside()
-        found = self.record(inside, values)
-        if len(inside) < len(self._asked):
-            told = dict(zip(map(id, inside), found, strict=True))
-            found = [told.get(id(request), -math.inf) for request in self._asked]
-        self._phase.tell(found)
+        found = iter(self.record(self._asked, values))
+        self._phase.tell([next(found) if inside else -math.inf for inside in self._inside])
         made = self.rows or self.warmup
         if made and not made[-1].evaluations:
             made[-1] = made[-1]._replace(evaluations=self.evaluated.size)
