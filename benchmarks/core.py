@@ -14,8 +14,8 @@ from benchmarks.basics import Counted
 from pymc_kameleon.samplers.arrival import search
 from pymc_kameleon.samplers.arrival.state import default_budget
 from pymc_kameleon.samplers.chain import Evaluate, evaluation
-from pymc_kameleon.samplers.life import LOOKS, Density, Life
-from pymc_kameleon.samplers.seam import Point, Sampler
+from pymc_kameleon.samplers.life import LOOKS, Life
+from pymc_kameleon.samplers.seam import Density, Point, Sampler
 
 
 class Chain(NamedTuple):

@@ -490,6 +490,8 @@ MUTATIONS = [
              "chains together leave the period", "samplers/test_circles.py"),
     Mutation("samplers/life", "point = point._replace(position=self._state.window.wrapped(point.position))", "pass",
              "another step puts an angle where no move leads back", "samplers/test_circles.py -k beside"),
+    Mutation("verdict/report", "    moving |= {name: directions.unrolled(x) for name, x in across.items()}\n", "",
+             "an angle across pi is judged as a number", "test_report.py -k direction"),
     Mutation("samplers/pooled/checks/looks", " or self._is_there(k)", "", "a look that was cut short is not told",
              "samplers/test_pooled.py -k cut_short"),
     Mutation("samplers/pooled/beginning", "begun = chains.enclose(begun)", "pass",

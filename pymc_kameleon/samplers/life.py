@@ -33,36 +33,6 @@ LOOK_EVERY = 3  # tuning draws: one of so many is for a climb from elsewhere
 NOWHERE = Point(None, -math.inf, (0.0, []))  # type: ignore[arg-type]
 
 
-class Density:
-    """What a life asks of a log density, beside its value: one that is exact, in coordinates of its own, by itself.
-
-    Parameters
-    ----------
-    dim : int
-
-    Attributes
-    ----------
-    noisy, has_others : bool
-        Whether it is an estimate, and whether others move what else it depends on.
-    split : bool
-        Whether the noisy part of it is kept apart.
-    reparametrized : bool
-        Whether it has coordinates to choose: it then has ``recast``, ``noncentred`` and what :mod:`.centring` asks.
-    given_work : tuple of int
-        What its estimators are given.
-    circles : ndarray of shape (k,)
-        Which coordinates are angles, with a log density that repeats itself every 2 pi.
-    """
-
-    noisy = has_others = split = reparametrized = False
-    circles = np.zeros(0, dtype=np.int64)
-    given_work: tuple[int, ...] = ()
-    work: tuple[int, ...] = ()
-
-    def __init__(self, dim: int):
-        self.dim = dim
-
-
 class Doubt(NamedTuple):
     """An arrival that ran out of evaluations before it was sure to be there."""
 
@@ -139,7 +109,7 @@ class Life:
     ----------
     sampler : Sampler
     density : Density
-        Or what else has its attributes.
+        Of :mod:`.seam`, or what else has its attributes.
     rng : numpy.random.Generator
     """
 

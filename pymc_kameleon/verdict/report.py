@@ -13,7 +13,7 @@ from pymc_kameleon.steps.prior_scale import finite_ends
 from pymc_kameleon.steps.told import advice
 from pymc_kameleon.steps.told.surrogate_report import beyond_noise
 from pymc_kameleon.steps.told.watch import MODELLED
-from pymc_kameleon.verdict import control_variates, convergence, doubts, of_steps
+from pymc_kameleon.verdict import control_variates, convergence, directions, doubts, of_steps
 
 MOST = 10  # times as much, in one advice
 EDGES = 0.5  # of the evaluations, without a density
@@ -61,6 +61,8 @@ def report(idata: Any, model: Any = None) -> str:
     groups = attributes.get("groups")
     # a deterministic that is a constant says nothing
     moving = {name: x for name, x in convergence.elements(plain(posterior)).items() if np.ptp(x) > 0.0}
+    across = {name: x for name, x in moving.items() if directions.lies_across(x)}
+    moving |= {name: directions.unrolled(x) for name, x in across.items()}
     names, draws = list(moving), np.stack(list(moving.values()), axis=2)
     judged = convergence.judge(draws, None if groups is None else [int(g) for g in np.ravel(groups)])
     ess, rhat = _worst(names, draws)
@@ -72,6 +74,7 @@ def report(idata: Any, model: Any = None) -> str:
         *_failures(idata, attributes),
         _cost(attributes, ess, chains, n),
         _agreement(judged, rhat, ess),
+        directions.tell(across.items()),
         *doubts.in_full(doubted),
         *_noise(idata, noisy, noise_sd),
         *_surrogate(attributes, judged, noisy),

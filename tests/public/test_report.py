@@ -12,7 +12,7 @@ import pymc as pm
 import pytest
 
 import pymc_kameleon as pk
-from pymc_kameleon.verdict import convergence, doubts, report
+from pymc_kameleon.verdict import convergence, directions, doubts, report
 
 
 class Run(dict):
@@ -283,6 +283,26 @@ def test_heavy_tails_are_not_usable_for_means(pooled):
         heavy[name] = text.startswith(f"Not usable: the tails of {name} are heavy")
         assert heavy[name] == ("Report medians and intervals" in text)
     assert [name for name, is_heavy in heavy.items() if is_heavy] == ["t2", "t1.2"]
+
+
+@pytest.mark.parametrize("centre", [0.5, 3.0])
+def test_an_angle_that_lies_across_pi_is_judged_by_its_direction(centre):
+    """As a number its draws stand in two clusters, and its mean is of neither."""
+    turned = np.random.default_rng(6).normal(centre, 0.3, size=(16, 200))
+    draws = (turned + np.pi) % (2.0 * np.pi) - np.pi
+    text = with_draws(draws)
+    assert text.startswith("Usable")
+    assert ("judged as angles: x (direction 3.0" in text) == (centre == 3.0)
+    np.testing.assert_allclose(directions.unrolled(draws) - turned, 0.0, atol=1e-12)
+    apart = turned + (0.9 * np.arange(16) / 16)[:, None]  # chains that disagree do so across the end, too
+    assert with_draws((apart + np.pi) % (2.0 * np.pi) - np.pi).startswith("Not usable: the chains disagree")
+
+
+@pytest.mark.parametrize("sd", [1.0, 3.0])
+def test_a_number_around_zero_is_no_angle(sd):
+    draws = np.random.default_rng(7).normal(0.0, sd, size=(16, 200))
+    assert not directions.lies_across(draws)
+    assert "angle" not in with_draws(draws)
 
 
 def test_a_small_mode_far_away_is_no_heavy_tail():

@@ -10,9 +10,9 @@ from pymc_kameleon.samplers.adaptive_metropolis import AdaptiveMetropolis
 from pymc_kameleon.samplers.arrival import circles, search
 from pymc_kameleon.samplers.arrival import phase as arrival
 from pymc_kameleon.samplers.kamiltonian.values.sampler import ValueKamiltonian
-from pymc_kameleon.samplers.life import NOWHERE, Density, Life
+from pymc_kameleon.samplers.life import NOWHERE, Life
 from pymc_kameleon.samplers.pooled.chains import Chains, posterior
-from pymc_kameleon.samplers.seam import Point
+from pymc_kameleon.samplers.seam import Density, Point
 from pymc_kameleon.verdict import convergence
 from tests.support.pooled import finished, plan_of
 

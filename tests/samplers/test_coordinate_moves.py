@@ -7,8 +7,8 @@ import pytest
 
 from pymc_kameleon.samplers import coordinate_moves, noise_probe
 from pymc_kameleon.samplers.adaptive_metropolis import AdaptiveMetropolis
-from pymc_kameleon.samplers.life import NOWHERE, Density, Life
-from pymc_kameleon.samplers.seam import Outcome, Point, attainable
+from pymc_kameleon.samplers.life import NOWHERE, Life
+from pymc_kameleon.samplers.seam import Density, Outcome, Point, attainable
 from pymc_kameleon.samplers.shape_learners.cma import CMA
 from pymc_kameleon.samplers.shape_learners.gaussian_adaptation import GaussianAdaptation
 from tests.support.chains import held, run_chain

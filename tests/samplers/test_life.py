@@ -12,8 +12,8 @@ import pytest
 from pymc_kameleon.samplers import chain, noise_probe
 from pymc_kameleon.samplers.arrival import search
 from pymc_kameleon.samplers.kamiltonian.values.sampler import ValueKamiltonian
-from pymc_kameleon.samplers.life import LOOK_EVERY, NOWHERE, Density, Life
-from pymc_kameleon.samplers.seam import Point
+from pymc_kameleon.samplers.life import LOOK_EVERY, NOWHERE, Life
+from pymc_kameleon.samplers.seam import Density, Point
 from tests.samplers.test_seam import TARGET, bytes_of, every_sampler, leaves
 
 START = np.array([9.0, -6.0])
