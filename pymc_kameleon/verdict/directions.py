@@ -1,6 +1,6 @@
 """Angles whose draws lie at both ends of (-pi, pi]: judged around their direction, across the ends.
 
-As numbers such draws are two far clusters: their mean is of neither, and their tails are cut off where they are densest.
+As numbers such draws are two far clusters: their mean is of neither, and their tails end where they are densest.
 """
 
 import math
