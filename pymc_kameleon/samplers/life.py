@@ -186,10 +186,10 @@ class Life:
             self._set(stage=None)
         known = Known(spent=self._state.tuning_draws)
         if stage is not None and (self.climbs or stage.warm):
-            learned, choice = stage.learned(), self._state.centring
+            position, choice = stage.position, self._state.centring
+            stage, learned = self._enclose(stage)
             if choice is not None:  # in the walk's coordinates
-                learned = centring.recast(self.density, choice.share, stage.position, **learned)
-            stage, learned["evaluated"] = self._enclose(stage, learned["evaluated"])
+                learned = centring.recast(self.density, choice.share, position, **learned)
             known = Known(self._state.tuning_draws, **learned)
             self._set(doubt=None)
             if not stage.arrived:  # said when tuning ends, unless the walk has arrived by itself
@@ -199,18 +199,21 @@ class Life:
         self._place()
         return stage
 
-    def _enclose(self, stage, evaluated):
-        """One period of every angle, around where the chain is, is the target from here on: what is known, in it."""
+    def _enclose(self, stage):
+        """One period of every angle, around where the chain is, is the target from here on: what was learned, in it."""
         window = circles.around(self.density.circles, self.here.position) if self.climbs else None
         if window is None:
-            return stage, evaluated
+            return stage, stage.learned()
         self._set(window=window)
-        if not stage.warm:
-            climbs = tuple(arrival.moved(c, window.wrapped(c.position) - c.position) for c in stage.climbs)
-            stage = stage._replace(climbs=climbs, starts=window.wrapped(stage.starts))
-            if self._state.stage is not None:
-                self._set(stage=stage)
-        return stage, window.evaluated(evaluated)
+        if stage.warm:
+            stage = stage._replace(known=window.evaluated(stage.known))
+            return stage, stage.learned()
+        climbs = tuple(arrival.moved(c, window.wrapped(c.position) - c.position) for c in stage.climbs)
+        stage = stage._replace(climbs=climbs, starts=window.wrapped(stage.starts))
+        if self._state.stage is not None:
+            self._set(stage=stage)
+        learned = stage.learned()
+        return stage, learned | {"evaluated": window.evaluated(learned["evaluated"])}
 
     # -- one draw -------------------------------------------------------------------------------------
 

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from pymc_kameleon.numerics.evaluations import table
+from pymc_kameleon.samplers import known_points
 from pymc_kameleon.samplers.adaptive_metropolis import AdaptiveMetropolis
 from pymc_kameleon.samplers.arrival import circles, search
 from pymc_kameleon.samplers.arrival import phase as arrival
@@ -101,13 +102,16 @@ def test_what_was_learned_on_the_way_and_where_looks_begin_come_into_it():
     x, far = np.array([20.0, 1.0]), np.array([[-30.0, 0.0], [50.0, 2.0]])
     stage = search.init(x, log_density(x), looks=far)
     life.put(Point(x, log_density(x), NOWHERE.noise), lambda: stage)
-    known = np.vstack(
-        [far, [90.0, 0.0]]
-    )  # of which one had no density: perhaps because it was outside of another window
-    _, evaluated = life._enclose(stage, table(known, [-1.0, -2.0, -math.inf]))
-    for points in (evaluated.positions, life.state.stage.starts):
-        assert np.abs(points[:, 0] - 20.0).max() <= math.pi
-        np.testing.assert_allclose(np.cos(points[:, 0]), np.cos(far[:, 0]))
+    stage, learned = life._enclose(stage)
+    assert np.abs(life.state.stage.starts[:, 0] - 20.0).max() <= math.pi
+    np.testing.assert_allclose(np.cos(life.state.stage.starts[:, 0]), np.cos(far[:, 0]))
+    # of a table, in several periods: one point had no density, perhaps because it was outside of another window
+    turns = 2.0 * math.pi * np.array([0.0, -5.0, 4.0, 7.0, 11.0])
+    angles = 20.0 + np.array([0.1, -0.1, 0.1, -0.1, 0.0])
+    known = table(np.column_stack([angles + turns, np.zeros(5)]), [-1.0, -2.0, -2.0, -1.0, -math.inf])
+    _, learned = life._enclose(known_points.begin(life.rng, known, x, 0.0))
+    np.testing.assert_allclose(learned["evaluated"].positions[:, 0], angles[:4])
+    assert learned["factor"][0, 0] == pytest.approx(0.1)
 
 
 def test_beside_a_step_that_walks_from_period_to_period():
