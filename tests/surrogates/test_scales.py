@@ -14,7 +14,7 @@ from pymc_kameleon.surrogates.values.library import LIBRARY, parts
 from tests.support.chains import two_sample_z
 from tests.support.differences import slopes
 
-SCALES = next(family for family in LIBRARY if family.scales)
+SCALES, BESIDE = (family for family in LIBRARY if family.scales)
 WITHOUT = tuple(family for family in LIBRARY if not family.scales)
 
 
@@ -177,7 +177,38 @@ def test_nothing_else_is_taken_for_a_scale(log_density):
     x = 1.5 * rng.standard_normal((500, 4))
     y = np.array([log_density(row) for row in x])
     fit = regression.fit(rng, x, y, x[:250], y[:250])
-    assert fit.family != "scales"
+    assert not len(fit.surrogate.blocks.rates)
+
+
+def counts(rng, n):
+    """A Poisson count in each of four groups with an unknown spread; what no block and no polynomial is alone."""
+    x = rng.standard_normal((n, 6)) * np.array([0.5, 0.6, *[0.7] * 4]) + np.array([1.0, -0.5, *[1.0] * 4])
+    mean, log_sd, own = x[:, :1], x[:, 1], x[:, 2:]
+    prior = -0.5 * np.square((own - mean) / np.exp(log_sd)[:, None]).sum(axis=1) - 3.0 * log_sd
+    y = prior - np.exp(2.0 * log_sd) / 2.0 + (np.array([1, 2, 4, 6]) * own - np.exp(own)).sum(axis=1)
+    return x, y
+
+
+def test_scales_and_monomials_are_learned_beside_each_other():
+    rng = np.random.default_rng(11)
+    x, y = counts(rng, 800)
+    fresh, truth = counts(rng, 500)
+    top = truth > np.quantile(truth, 0.2)
+    off = {}
+    for name, library in {"both": LIBRARY, "either": tuple(f for f in LIBRARY if f is not BESIDE)}.items():
+        fit = regression.fit(rng, x, y, x[:400], y[:400], library=library)
+        off[name] = np.median(np.abs(features.values(fit.surrogate, fresh)[top] - truth[top]))
+        if name == "both":
+            assert fit.family == "scales+polynomial"
+            # at a refit that does not search all of the library, too, whichever of the two was before
+            for previous in (fit, regression.fit(rng, x, y, x[:400], y[:400], library=(*LIBRARY[:1], SCALES))):
+                again = regression.fit(rng, x, y, x[:400], y[:400], previous=previous, full=False)
+                assert again.family == "scales+polynomial"
+            # what is left out of them is left out of the concave fit as well
+            assert 0 < len(fit.surrogate.monomials) < len(regression.monomials.exponents(6, 4, 3)[0])
+            assert np.linalg.eigvalsh(fit.surrogate.blocks.quadratic).max() < 1e-9
+    assert off["both"] < 0.05
+    assert off["either"] > 3.0 * off["both"]
 
 
 def screened(rng, x, y):
@@ -197,6 +228,11 @@ def test_a_block_explains_half_of_what_is_left_or_is_none():
     assert screened(rng, x, -0.5 * np.square(x).sum(axis=1) + 0.3 * rng.standard_normal(300)) == []
 
 
+def candidates(data, columns):
+    found = scale_basis.find(data, columns)
+    return scale_basis.build(data, SCALES, data.template, features.quadratic_size(data.s.shape[1]), found)
+
+
 def test_the_fit_is_weighted_least_squares_made_concave():
     """Against NumPy's least squares, the concave part taken out and the quadratic fitted anew beside it."""
     rng = np.random.default_rng(4)
@@ -204,7 +240,7 @@ def test_the_fit_is_weighted_least_squares_made_concave():
     y = y + 0.05 * np.sin(3.0 * x[:, 0])  # so that it does not hold exactly
     data = regression.prepare(rng, x, y, y, x[:150], y[:150], 0.3, 0.15)
     shared = regression.share_columns(data, False)
-    basis = scale_basis.build(data, shared.columns, SCALES)[1]
+    basis = candidates(data, shared.columns)[1]
     free = features.quadratic_size(8)
     columns = np.concatenate([shared.columns[:, :free], basis.extra], axis=1)
     root = np.sqrt(data.weights)
@@ -213,7 +249,7 @@ def test_the_fit_is_weighted_least_squares_made_concave():
     problem = least_squares.Problem(columns, data.y, data.weights, free, gram)
     solved = least_squares.solve(problem, 0.0)
     np.testing.assert_allclose(columns @ solved, columns @ plain, rtol=1e-6, atol=1e-6)
-    made = scale_basis.made_concave(problem, basis, solved)
+    made = scale_basis.made_concave(problem, basis, solved, 0.0)
     left = data.y - columns[:, free:] @ made[free:]
     beside = np.linalg.lstsq(shared.columns[:, :free] * root[:, None], root * left, rcond=None)[0]
     np.testing.assert_allclose(
@@ -232,7 +268,7 @@ def test_screening_needs_points_for_what_it_looks_for():
     data = regression.prepare(rng, x, y, y, x[:30], y[:30], 0.3, 0.15)
     quadratic = features.quadratic_features(data.u)
     columns = quadratic.shape[1]
-    for basis in scale_basis.build(data, quadratic, SCALES):
+    for basis in candidates(data, quadratic):
         assert columns + basis.extra.shape[1] < parts(data)[0].stop
 
 

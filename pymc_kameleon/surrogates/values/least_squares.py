@@ -42,14 +42,14 @@ class Problem(NamedTuple):
     """Weighted least squares, with what its normal equations need."""
 
     columns: np.ndarray  # (n, p)
-    y: np.ndarray  # (n,)
+    y: np.ndarray  # (n,), or (n, k): of several at once, with a ridge or free columns alone
     weights: np.ndarray  # (n,)
     free: int  # columns at the beginning without a penalty
     gram: np.ndarray  # (p, p)
 
 
 def solve(problem: Problem, ridge: float, refinements: int = REFINEMENTS) -> np.ndarray:
-    """Coefficients (p,) with a penalty of ``ridge`` times the sum of the weights on all but the free columns."""
+    """Coefficients (p,) or (p, k); all but the free columns have a penalty, ``ridge`` times the sum of the weights."""
     columns, y, weights, free, gram = problem
     if ridge == 0.0 and len(gram) > free:
         # scales are exact or nothing, and their columns of very unequal sizes: a pivoted QR
@@ -61,9 +61,9 @@ def solve(problem: Problem, ridge: float, refinements: int = REFINEMENTS) -> np.
     penalty = np.full(len(gram), ridge * weights.sum())
     penalty[:free] = 0.0
     factor = with_ridge(gram, np.maximum(penalty, RIDGES[0] * weights.sum()))
-    coefficients = scipy.linalg.cho_solve(factor, (weights * y) @ columns, check_finite=False)
+    coefficients = scipy.linalg.cho_solve(factor, ((weights * y.T) @ columns).T, check_finite=False)
     for _ in range(refinements):
-        rest = (weights * (y - columns @ coefficients)) @ columns - penalty * coefficients
+        rest = ((weights * (y - columns @ coefficients).T) @ columns - penalty * coefficients.T).T
         coefficients += scipy.linalg.cho_solve(factor, rest, check_finite=False)
     return coefficients
 

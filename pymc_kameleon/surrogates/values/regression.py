@@ -112,7 +112,8 @@ def fit(
     previous : Fit, optional
         Its family is tried again, its residual sets s0, its c is kept.
     full : bool
-        Search the whole library, and c; otherwise the quadratic, the polynomial and the previous winner.
+        Search the whole library, and c; otherwise the quadratic, the polynomial and the previous winner, of scales
+        both families.
 
     Raises
     ------
@@ -134,6 +135,8 @@ def fit(
     names = [family.name for family in library]
     if previous is not None and not full:
         names = ["quadratic", "polynomial", previous.family]
+        if previous.surrogate.blocks.rates.size:  # with and without monomials, whichever it was
+            names += [family.name for family in library if family.scales]
 
     def search(names, relative):
         data = prepare(rng, positions, log_densities, depths, chain, chain_log_densities, floor, relative)
@@ -267,11 +270,15 @@ def _search(rng, data: Data, families, relative, earlier: Surrogate | None) -> F
 
 def _bases(rng, data, shared, families):
     """The columns of each family beside the quadratic, made when they are asked for."""
+    found = None
     for family in families:
-        if family.scales:  # with one, two, three of them
-            yield from scale_basis.build(data, shared.columns, family)
         # beside the quadratic itself, and where there are not too many monomials
-        elif family.name != "quadratic" and (len(shared.variables) or not family.monomials):
+        if family.name == "quadratic" or (family.monomials and not len(shared.variables)):
+            continue
+        if family.scales:
+            found = scale_basis.find(data, shared.columns) if found is None else found
+            yield from scale_basis.build(data, family, *_beside(data, shared, family), found)
+        else:
             yield build(rng, data, shared, family)
 
 
@@ -295,11 +302,8 @@ def share_columns(data: Data, richer: bool, earlier: Surrogate | None = None) ->
 def build(rng: np.random.Generator, data: Data, shared: Shared, family: Family) -> Basis:
     """Columns of ``family`` beside the shared ones, if it is not one of scales."""
     n, d = data.s.shape
-    base = features.quadratic_size(d)
-    template, columns, scales, projection = data.template, [np.zeros((n, 0))], [np.zeros(0)], None
-    if family.monomials:
-        base += len(shared.variables)
-        template = template._replace(variables=shared.variables, powers=shared.powers)
+    template, base = _beside(data, shared, family)
+    columns, scales, projection = [np.zeros((n, 0))], [np.zeros(0)], None
     size = int(min(300, 0.4 * n))  # centres at most: what a value costs
     if family.kind == FOURIER:
         frequencies, phases = features.sparse_frequencies(rng, size, d)
@@ -326,6 +330,15 @@ def build(rng: np.random.Generator, data: Data, shared: Shared, family: Family) 
     return Basis(family, template, base, np.concatenate(columns, axis=1), np.concatenate(scales), projection)
 
 
+def _beside(data: Data, shared: Shared, family: Family) -> tuple[Surrogate, int]:
+    """What of the shared columns a family has: in a surrogate, and how many."""
+    quadratic = features.quadratic_size(data.s.shape[1])
+    if not family.monomials:
+        return data.template, quadratic
+    template = data.template._replace(variables=shared.variables, powers=shared.powers)
+    return template, quadratic + len(shared.variables)
+
+
 def _nystroem(gram):
     """K^(-1/2) on the eigenvectors that carry more than 1e-11 of the largest eigenvalue."""
     eigenvalues, vectors = np.linalg.eigh(gram)
@@ -348,7 +361,7 @@ def _evaluate(data: Data, shared: Shared, basis: Basis) -> Candidate | None:
     problem = Problem(columns[train], data.y[train], data.weights[train], free, gram)
     alone = columns.shape[1] == free
     ridges: tuple[float, ...] = (0.0,) if alone else RIDGES
-    if basis.family.scales:  # what may hold exactly, without a ridge first
+    if basis.family.scales and base == free:  # what may hold exactly, without a ridge first
         ridges = (0.0, *RIDGES)
     test_weights = data.weights[test]
     best, worsened = None, False
@@ -356,7 +369,7 @@ def _evaluate(data: Data, shared: Shared, basis: Basis) -> Candidate | None:
         try:
             coefficients = solve(problem, ridge, REFINEMENTS if alone else 0)
             if basis.family.scales:
-                coefficients = scale_basis.made_concave(problem, basis, coefficients)
+                coefficients = scale_basis.made_concave(problem, basis, coefficients, ridge)
         except np.linalg.LinAlgError:
             continue
         residual = data.y[test] - columns[test] @ coefficients
@@ -382,13 +395,11 @@ def _finish(data, shared, best: Candidate, quadratic: Candidate, relative) -> Fi
     d = data.s.shape[1]
     free, scale = features.quadratic_size(d), shared.scale
     problem, plain = (Problem(c.columns, data.y, data.weights, free, c.gram) for c in (best, quadratic))
-    coefficients, plain = solve_stubbornly(problem, best.ridge), solve_stubbornly(plain, quadratic.ridge)
-    if best.basis.family.scales:
-        coefficients = scale_basis.made_concave(problem, best.basis, coefficients)
+    coefficients, plain = _solved(problem, best.basis, best.ridge), solve_stubbornly(plain, quadratic.ridge)
     basis, kept = _without_negligible(problem, best, coefficients)
     if not kept.all():
         problem = problem._replace(columns=best.columns[:, kept], gram=best.gram[np.ix_(kept, kept)])
-        coefficients = solve_stubbornly(problem, best.ridge)
+        coefficients = _solved(problem, basis, best.ridge)
     to_u = data.template.frame @ data.whiten_factor
     curvature = features.unpack_quadratic(plain / scale[:free], d)[2]
     surrogate = unpack(basis, coefficients, scale[: best.basis.base][kept[: best.basis.base]], data.offset)
@@ -417,6 +428,11 @@ def _finish(data, shared, best: Candidate, quadratic: Candidate, relative) -> Fi
         whiten_factor=data.whiten_factor,
         n_points=len(data.y),
     )
+
+
+def _solved(problem: Problem, basis: Basis, ridge: float) -> np.ndarray:
+    coefficients = solve_stubbornly(problem, ridge)
+    return scale_basis.made_concave(problem, basis, coefficients, ridge) if basis.family.scales else coefficients
 
 
 def _without_negligible(problem: Problem, best: Candidate, coefficients) -> tuple[Basis, np.ndarray]:
