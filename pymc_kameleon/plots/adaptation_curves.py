@@ -22,7 +22,7 @@ class Curve(NamedTuple):
 
 
 CURVES = (
-    Curve(("scaling", "step_size"), "scale of\nproposals", "log"),
+    Curve(("kamiltonian_step_size", "scaling", "step_size"), "scale of\nproposals", "log"),
     Curve(("accept",), f"acceptance,\nmean of {WINDOW}", averaged=True),
     Curve(("surrogate_error",), "held-out\nerror (nats)", "log"),
     Curve(("surrogate_moves",), f"surrogate's\nmoves of {WINDOW}", averaged=True),

@@ -57,7 +57,7 @@ class State(NamedTuple):
         What comes before and beside the walk: :mod:`.arrival.search`, or :mod:`.known_points`.
     doubt : Doubt or None
     elsewhere : tuple of arrival.search.Rival
-        Other modes, that the chain has not come near since they were found.
+        Other modes, that the chain has not come near since they were found, after tuning neither.
     centring : pymc_kameleon.samplers.centring.Choice or None
         Where the coordinates are not the model's own.
     probe : NoiseProbe
@@ -479,7 +479,7 @@ class Life:
     def freeze(self) -> None:
         """End of tuning: nothing adapts any more."""
         self.stop_climbing()
-        self._set(doubt=None, elsewhere=())
+        self._set(doubt=None)
         if self._state.tune and self._state.own is not None:
             self._set(own=chain.freeze(self.sampler, self.here, self._state.own))
         self._set(tune=False)

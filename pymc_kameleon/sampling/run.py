@@ -238,6 +238,7 @@ def sample(
         )
     seconds = time.perf_counter() - begin
     attributes = told.attributes_of(run, model, density, seconds)
+    attributes |= {} if checkpoint is None else {"checkpoint": str(checkpoint)}
     idata = to_idata(
         model, density, run.warmup, run.rows, run.evaluated, seconds=seconds,
         keep_warmup=not discard_tuned_samples, attributes=attributes, **(idata_kwargs or {}),

@@ -58,6 +58,8 @@ def attributes_of(run: Chains, model: pm.Model, density: LogDensity, seconds: fl
         "ends": finite_ends(model),
         "stopped": run.stopped or "done",
     }
+    if density.noisy:
+        found["noisy"] = noisy_names(model)
     if not sought.climbs:
         found["no_climb"] = _why_no_climb(run, density)
     if isinstance(density, FactoredDensity):

@@ -21,6 +21,7 @@ from pymc.util import get_random_generator
 
 from pymc_kameleon.numerics import compiled
 from pymc_kameleon.numerics.checks import count
+from pymc_kameleon.samplers.arrival import search
 from pymc_kameleon.samplers.life import Life
 from pymc_kameleon.samplers.option_types import check_types
 from pymc_kameleon.samplers.seam import Point
@@ -38,7 +39,7 @@ from pymc_kameleon.steps.told.sampler_warnings import SamplerWarning
 from pymc_kameleon.steps.told.watch import Watch
 
 FLOAT: tuple[Any, list] = (np.float64, [])
-MOVE: tuple[Any, list] = (np.dtype("U16"), [])
+MOVE: tuple[Any, list] = (np.dtype("U15"), [])
 SINGLE: tuple[Any, list] = (np.float32, [])
 COUNT: tuple[Any, list] = (np.int32, [])
 # What NUTS has, too, and what PyMC shows two of these as. Beside other steps ours have the step's name in front: PyMC
@@ -153,6 +154,7 @@ class KernelStep(BlockedStep):
     stats_dtypes_shapes: ClassVar[dict] = {
         **dict.fromkeys(("accept", "accepted", "scaling", "model_logp"), FLOAT),
         "nonfinite": COUNT,
+        "other_mode": (np.float32, []),
         "move": MOVE,
         "warning": (SamplerWarning, None),  # as NUTS has it
     }
@@ -361,10 +363,10 @@ class KernelStep(BlockedStep):
         moved, before = density.has_others and density.follow(point), life.here
         x = density.ravel(point)
         if moved or before.position is None or not density.is_at(x, before.position):
-            self._restart(point, x)
+            begins_elsewhere = self._restart(point, x)
             before = life.here
             # what comes back from u differs in the last digits, and an angle may be in another period
-            if density.reparametrized or len(density.circles):
+            if begins_elsewhere or density.reparametrized or len(density.circles):
                 point = density.update(point, before.position)
         self._point = point
         told = life.tell(self._evaluate(life.ask(), before))
@@ -377,7 +379,7 @@ class KernelStep(BlockedStep):
     # -- the log density ----------------------------------------------------------------------
 
     def _restart(self, point, x):
-        """The chain starts, or another step moved a variable: evaluate the log density at the current point."""
+        """The chain starts (True if elsewhere), or another step moved a variable: evaluate the log density there."""
         begins, density = self.position is None, self.density
         unmoved = not begins and density.is_at(x, self.position)
         if unmoved and density.reparametrized:  # where a scale is small, x does not say what u is
@@ -385,12 +387,17 @@ class KernelStep(BlockedStep):
         else:  # a copy: the driver's memory may be overwritten after the draw
             x = density.enter(x)
         there = self._evaluate_again(x, unmoved)
-        value = there.log_density
+        value, elsewhere = there.log_density, None
         if not math.isfinite(value) and (begins or value != -math.inf):
-            self.watch.refuse(point, value)
+            elsewhere = self._starts.elsewhere(self.rng, x, self._evaluate_again) if begins and self.arrives else None
+            if elsewhere is None:
+                self.watch.refuse(point, value)
+            self.watch.moved(point, value)
+            there = elsewhere
         if begins:
-            self.watch.begins(x, value)
-        self.life.put(there, stage=lambda: self._set_out(x, value))
+            self.watch.begins(there.position, there.log_density)
+        self.life.put(there, stage=lambda: self._set_out(there.position, there.log_density))
+        return elsewhere is not None
 
     def _set_out(self, x, value):
         """What comes before the walk, from a chain's first point; None where nothing does."""
@@ -459,7 +466,8 @@ class KernelStep(BlockedStep):
         row |= {
             "accept": told.accept_prob, "accepted": float(told.accepted),
             "model_logp": self.density.model_log_density(here.position, here.log_density),
-            "nonfinite": self.nonfinite, "move": told.proposal.move, "warning": self.watch.take(),
+            "nonfinite": self.nonfinite, "other_mode": search.largest(state.elsewhere), "move": told.proposal.move,
+            "warning": self.watch.take(),
         }  # fmt: skip
         if self.density.noisy:
             row["noise_sd"] = self.watch.noise_sd() or math.nan

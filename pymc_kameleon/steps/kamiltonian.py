@@ -80,12 +80,12 @@ class KamiltonianStep(KernelStep):
     draws with a random walk, and starts cold; most of the paper's figures were made with exact draws as history. Its
     U = f and exp(H(end) - H(start)) have the wrong sign: here U = -f and exp(H(start) - H(end)).
 
-    Statistics of every draw: ``accept``, ``accepted``, ``step_size`` (of the leapfrog), ``lp``, ``nonfinite``, ``move``
-    (which kernel made the draw), ``evaluations`` (of the log density, so far), ``n_steps`` (surrogate gradients; in the
-    step itself under NUTS' name, ``tree_size``), ``energy_error`` (of a tested trajectory, with the true log density),
-    ``diverging`` (that error is finite and above 1000, as for NUTS; never under noise), ``surrogate_diverging`` (a
-    trajectory left the region where the surrogate is used, or diverged on it: refused by design, at no cost),
-    ``refits``; with "values" ``surrogate`` (the family chosen, a number:
+    Statistics of every draw: ``accept``, ``accepted``, ``step_size`` (of the leapfrog), ``lp``, ``nonfinite``,
+    ``other_mode``, ``move`` (which kernel made the draw), ``evaluations`` (of the log density, so far), ``n_steps``
+    (surrogate gradients; in the step itself under NUTS' name, ``tree_size``), ``energy_error`` (of a tested trajectory,
+    with the true log density), ``diverging`` (that error is finite and above 1000, as for NUTS; never under noise),
+    ``surrogate_diverging`` (a trajectory left the region where the surrogate is used, or diverged on it: refused by
+    design, at no cost), ``refits``; with "values" ``surrogate`` (the family chosen, a number:
     :func:`pymc_kameleon.diagnostics.family`), ``surrogate_error`` (held out), ``residual_sd`` (out of sample),
     ``uncovered``, ``share``, and of black boxes learned one by one ``factors``, ``worst_factor``, ``noncentred``;
     otherwise ``surrogate_score``, ``gaussian_score``, ``random_walk_share`` (the least), ``share`` (of the rest, where

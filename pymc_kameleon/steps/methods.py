@@ -42,7 +42,7 @@ class AdaptiveMetropolisStep(KernelStep):
     ``preset="paper"`` is without it.
 
     Statistics of every draw: ``accept`` (acceptance probability), ``accepted`` (0 or 1), ``scaling``, ``lp``,
-    ``nonfinite`` (running count of proposals without a finite log density), ``move``.
+    ``nonfinite`` (running count of proposals without a finite log density), ``other_mode``, ``move``.
 
     Examples
     --------
@@ -88,9 +88,9 @@ class KameleonStep(KernelStep):
     burn-in); here all is frozen when tuning ends. The normalised covariance, the whitened coordinates and the other
     moves are this package's; ``preset="paper"`` is without them.
 
-    Statistics of every draw: ``accept``, ``accepted``, ``scaling`` (nu), ``lp``, ``nonfinite``, ``move`` ("local",
-    "global" and others: docs/statistics.md), ``n_history``, ``lengthscale``, ``gamma`` (zero before the
-    first local move).
+    Statistics of every draw: ``accept``, ``accepted``, ``scaling`` (nu), ``lp``, ``nonfinite``, ``other_mode``,
+    ``move`` ("local", "global" and others: docs/statistics.md), ``n_history``, ``lengthscale``, ``gamma`` (zero before
+    the first local move).
 
     Examples
     --------
@@ -199,8 +199,8 @@ class GaussianMixtureStep(KernelStep):
     There is no paper to differ from; all is frozen when tuning ends.
 
     Statistics of every draw: ``accept``, ``accepted``, ``scaling`` (of the global move), ``local_scale``,
-    ``auxiliary_scale``, ``n_components``, ``lp``, ``nonfinite``, ``move`` ("global", "local", "auxiliary",
-    "independence" and others: docs/statistics.md).
+    ``auxiliary_scale``, ``n_components``, ``lp``, ``nonfinite``, ``other_mode``, ``move`` ("global", "local",
+    "auxiliary", "independence" and others: docs/statistics.md).
 
     Examples
     --------
@@ -242,7 +242,8 @@ class GaussianAdaptationStep(KernelStep):
     and all is frozen when tuning ends. The search for the units is this package's; ``preset="paper"`` is without it,
     and frozen too.
 
-    Statistics of every draw: ``accept``, ``accepted``, ``scaling`` (the radius), ``lp``, ``nonfinite``, ``move``.
+    Statistics of every draw: ``accept``, ``accepted``, ``scaling`` (the radius), ``lp``, ``nonfinite``, ``other_mode``,
+    ``move``.
     """
 
     name = "gaussian_adaptation"
@@ -273,7 +274,8 @@ class CMAStep(KernelStep):
     distribution; here rates fall and all is frozen when tuning ends. The search for the units is this package's;
     ``preset="paper"`` is without it, and frozen too.
 
-    Statistics of every draw: ``accept``, ``accepted``, ``scaling`` (sigma), ``lp``, ``nonfinite``, ``move``.
+    Statistics of every draw: ``accept``, ``accepted``, ``scaling`` (sigma), ``lp``, ``nonfinite``, ``other_mode``,
+    ``move``.
     """
 
     name = "cma"

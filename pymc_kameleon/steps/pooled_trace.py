@@ -25,7 +25,7 @@ DTYPES: dict[str, Any] = {
     **dict.fromkeys(FLOATS, np.float64),
     **dict.fromkeys(("diverging", "surrogate_diverging"), np.bool_),
     **dict.fromkeys(("refits", "evaluations", "mode"), np.int64),
-    "move": np.dtype("U16"),
+    "move": np.dtype("U15"),
     "surrogate": np.dtype("U24"),
 }
 BY_FACTORS: dict[str, Any] = {"factors": np.int64, "noncentred": np.int64, "worst_factor": np.dtype("U32")}

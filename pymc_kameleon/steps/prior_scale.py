@@ -1,6 +1,7 @@
 """How large each coordinate may be, and where chains set out, from draws of the prior: no likelihood is evaluated."""
 
 import math
+from collections.abc import Callable
 from contextlib import suppress
 from functools import cache, cached_property
 from typing import Any, NamedTuple
@@ -19,9 +20,11 @@ from pytensor.tensor.random.type import RandomType
 from pymc_kameleon.samplers.arrival import search
 from pymc_kameleon.samplers.arrival.phase import default_budget
 from pymc_kameleon.samplers.life import LOOKS
+from pymc_kameleon.samplers.seam import Point
 from pymc_kameleon.steps.factors.black_boxes import differentiable
 
 DRAWS = 100
+BESIDE, ELSEWHERE = 10, 40  # tries where the initial point has no density: PyMC jitters ten times for NUTS
 
 
 class Prior(NamedTuple):
@@ -77,8 +80,7 @@ class Starts:
         A chain at the initial point first jumps to an over-dispersed start; one that ``climbs`` then does so, for a
         share of ``tune`` at most.
         """
-        density, initial = self.density, self.density.ravel(self.point)
-        at_initial = np.array_equal(density.enter(initial), x) if density.reparametrized else density.is_at(initial, x)
+        density, at_initial = self.density, self._is_initial(x)
         if not (at_initial or climbs):
             return None
         scale = density.spread(self.prior.scale)
@@ -92,12 +94,32 @@ class Starts:
             looks = self.looks(rng, scale)
         return search.init(x, value, scale=scale, budget=budget, start=start, looks=looks)
 
-    def looks(self, rng: np.random.Generator, scale: np.ndarray) -> np.ndarray:
+    def elsewhere(self, rng: np.random.Generator, x: np.ndarray, evaluate: Callable) -> Point | None:
+        """Where a chain begins that is at the initial point ``x``, if there is no density: beside it, or at a draw of
+        the prior. Constraints end there (of what begins equal and is to be in order), and functions are undefined.
+
+        None if ``evaluate`` finds none, and if somebody has put the chain there.
+        """
+        if not self._is_initial(x):
+            return None
+        scale = self.density.spread(self.prior.scale)
+        beside = x + jitter(scale) * rng.uniform(-1.0, 1.0, (BESIDE, len(x)))
+        for other in (*beside, *self.looks(rng, scale, ELSEWHERE)):
+            there = evaluate(other, False)
+            if math.isfinite(there.log_density):
+                return there
+        return None
+
+    def _is_initial(self, x):
+        density, initial = self.density, self.density.ravel(self.point)
+        return np.array_equal(density.enter(initial), x) if density.reparametrized else density.is_at(initial, x)
+
+    def looks(self, rng: np.random.Generator, scale: np.ndarray, n: int = LOOKS) -> np.ndarray:
         """Where the second look begins: draws of the prior; around the initial point where it cannot be drawn from.
 
         Single draws, not the best of many: in a model of dynamics those are the ones that fit a flat line best.
         """
-        draws = rng.choice(self.prior.draws, LOOKS, replace=False)
+        draws = rng.choice(self.prior.draws, n, replace=False)
         box = 2.0 * jitter(scale) * rng.uniform(-1.0, 1.0, draws.shape)
         looks = np.where(np.isfinite(draws), draws, self.density.ravel(self.point) + box)
         if not self.density.reparametrized:

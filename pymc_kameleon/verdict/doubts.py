@@ -37,15 +37,15 @@ class Found(NamedTuple):
 
 
 def find(
-    idata: Any, names: list[str], draws: np.ndarray, judged: convergence.Judgement,
+    idata: Any, attributes: dict[str, Any], names: list[str], draws: np.ndarray, judged: convergence.Judgement,
     known_ends: Sequence[float] | None = None,
     noisy: str = "",
 ) -> Found:  # fmt: skip
-    """Look at ``draws`` (chains, n, elements) for tails, and at what the run says of itself.
+    """Look at ``draws`` (chains, n, elements) for tails, and at what the run says of itself, its ``attributes``.
 
     ``known_ends`` are those of the parameters' supports, None if they are not known; ``noisy`` names what is estimated.
     """
-    attributes, heavy, cut = dict(idata["posterior"].attrs), [], []
+    heavy, cut = [], []
     # a lone chain elsewhere is no tail, nor is a small mode
     if convergence.has_converged(judged) and int(attributes.get("modes", 1)) == 1:
         own, accept = own_moves(idata)
@@ -74,6 +74,9 @@ def in_short(found: Found) -> Iterator[str]:
         yield f"{found.biased} is noisy, and these steps draw from another distribution"
     if "ends_elsewhere" in found.attributes:
         yield f"a climb ended where no draws are, at {found.attributes['ends_elsewhere']}"
+    if "other_mode" in found.attributes:
+        times = f"{found.attributes['other_mode']:.2g} times the mass of a chain's"
+        yield f"a climb ended in another mode, with about {times}, and that chain has not been there"
     if "missed_where" in found.attributes:
         yield "part of the posterior may be missing"
     if found.heavy:

@@ -14,21 +14,24 @@ STEPS = {
 
 
 def known(idata: Any) -> dict[str, Any]:
-    """``step``, its call without options, and of the worst chain's surrogate what ``pk.sample`` stores of its own.
+    """``step``, its call without options; of the worst chain's surrogate what ``pk.sample`` stores of its own; and
+    ``other_mode``, where there is one: the mass of a mode that a climb found and the chain did not come near.
 
     The step is "..." where several have these statistics. Nothing, if it is none of ours.
     """
     statistics = idata["sample_stats"]
     if "move" not in statistics:
         return {}
-    step = next((f"pk.{name}()" for own, name in STEPS.items() if own in statistics), "...")
+    step = {"step": next((f"pk.{name}()" for own, name in STEPS.items() if own in statistics), "...")}
+    if "other_mode" in statistics and statistics["other_mode"].values[:, -1].any():
+        step["other_mode"] = float(statistics["other_mode"].values[:, -1].max())
     if "residual_sd" not in statistics or statistics["residual_sd"].ndim != 2:  # of several steps
-        return {"step": step}
+        return step
     families = family(idata)[:, -1]
     error = np.where(families == "none", np.inf, statistics["residual_sd"].values[:, -1])
     worst = {"chain": int(np.argmax(error)), "draw": -1}
     of_it = {n: statistics[n][worst].item() for n in ("uncovered", "factors", "worst_factor") if n in statistics}
-    return {"step": step, "surrogate": families[worst["chain"]], "residual_sd": error.max(), **of_it}
+    return step | {"surrogate": families[worst["chain"]], "residual_sd": error.max()} | of_it
 
 
 def noise_sd(idata: Any) -> float:

@@ -67,8 +67,9 @@ def report(idata: Any, model: Any = None) -> str:
     judged = convergence.judge(draws, None if groups is None else [int(g) for g in np.ravel(groups)])
     ess, rhat = _worst(names, draws)
     ends = attributes.get("ends") if model is None else finite_ends(model)
-    noisy, noise_sd = noisy_names(model) if model is not None else "", of_steps.noise_sd(idata)
-    doubted = doubts.find(idata, names, draws, judged, None if ends is None else np.ravel(ends), noisy)
+    noisy = attributes.get("noisy", "") if model is None else noisy_names(model)
+    noise_sd = of_steps.noise_sd(idata)
+    doubted = doubts.find(idata, attributes, names, draws, judged, None if ends is None else np.ravel(ends), noisy)
     parts = [
         convergence.verdict(judged, len(names), doubts.in_short(doubted)),
         *_failures(idata, attributes),
@@ -276,8 +277,10 @@ def _longer(more: int, attributes: dict[str, Any], n: int, wanted: int) -> str:
     """The run ``more`` times as long, in the words of whoever made it."""
     if "evaluations" in attributes:  # pk.sample
         total = more * int(attributes["evaluations"])
+        if "checkpoint" in attributes:
+            return f"{more} times the evaluations, the same call with max_evaluations={total}: its checkpoint goes on"
         call = f"pk.sample(max_evaluations={total}, evaluations=idata)"
-        return f"{more} times the evaluations, {call}, which keeps these, the rest as before"
+        return f"{more} times the evaluations, {call}, which learns from these, the rest as before"
     tune, what = int(attributes.get("tuning_steps", 0)), "the tuning"
     if not tune:
         return f"{more} times the draws and the tuning"

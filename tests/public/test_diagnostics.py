@@ -40,7 +40,7 @@ def test_a_constant_chain_has_no_effective_draws():
 
 
 def test_the_family_of_a_surrogate_in_words():
-    numbers = {"sample_stats": {"surrogate": xr.DataArray(np.array([[0, 1, -1], [2, 13, 14]], dtype=np.int8))}}
+    numbers = {"sample_stats": {"surrogate": xr.DataArray(np.array([[0, 1, -1], [2, 14, 15]], dtype=np.int8))}}
     words = [["none", "quadratic", "own"], ["polynomial", "pairwise4", "factors"]]
     assert family(numbers).tolist() == words
     assert family({"sample_stats": {"surrogate": xr.DataArray(np.array(words))}}).tolist() == words  # of pk.sample

@@ -8,6 +8,7 @@ import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
 import pytest
+from pytensor.compile.ops import wrap_py
 from pytensor.graph.basic import Apply
 from pytensor.graph.op import Op
 
@@ -208,3 +209,24 @@ def test_a_log_density_of_minus_1e200_is_no_overflow():
     y[:3] = -1e200
     data = regression.prepare(rng, x, y, y, x[3:], y[3:], 0.1, 0.1)
     assert len(data.y) == 57
+
+
+# --- what a black box answers in ----------------------------------------------------------------------
+
+
+def test_outputs_may_have_any_unit():
+    """A solver's concentration in particles, or in moles: the same surrogate, and the same draws but for rounding."""
+    t, means = np.linspace(0.2, 4.0, 12), {}
+    observed = 5.0 * np.exp(-0.6 * t) + 0.15 * np.random.default_rng(0).standard_normal(12)
+    for unit in (1.0, 1e12):
+        with pm.Model():
+            a, k = pm.LogNormal("a", 1.0, 1.0), pm.LogNormal("k", 0.0, 1.0)
+            decay = wrap_py(itypes=[pt.dscalar] * 2, otypes=[pt.dvector])(lambda a, k, u=unit: u * a * np.exp(-k * t))
+            pm.Normal("y", decay(a, k) / unit, 0.15, observed=observed)
+            found = pm.sample(
+                100, tune=200, chains=1, cores=1, step=pk.KamiltonianStep(), random_seed=1, progressbar=False,
+                compute_convergence_checks=False,
+            )  # fmt: skip
+        assert found["sample_stats"]["surrogate_error"].values[0, -1] < 0.2
+        means[unit] = found["posterior"]["a"].values.mean()
+    assert means[1e12] == pytest.approx(means[1.0], rel=1e-3)

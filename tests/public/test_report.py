@@ -311,8 +311,7 @@ def test_a_small_mode_far_away_is_no_heavy_tail():
     assert "are heavy" in with_draws(draws)
     judged = convergence.judge(draws[..., None])
     of_two = Run(posterior=az.convert_to_dataset({"x": draws}), sample_stats=az.convert_to_dataset({"lp": draws}))
-    of_two["posterior"].attrs["modes"] = 2
-    assert not doubts.find(of_two, ["x"], draws[..., None], judged).heavy
+    assert not doubts.find(of_two, {"modes": 2}, ["x"], draws[..., None], judged).heavy
 
 
 def test_draws_that_end_where_the_surrogate_is_wrong_are_not_usable():
@@ -419,7 +418,7 @@ def test_a_chain_that_is_elsewhere_is_named(chains, number):
 def test_what_to_try_next_is_in_the_words_of_who_sampled():
     """pm.sample has draws and tuning, pk.sample evaluations: a new user asked which number to raise."""
     pooled = pk.report(run(shift=30.0))
-    again = r"next: (\d+) times the evaluations, pk\.sample\(max_evaluations=(\d+), evaluations=idata\), which keeps"
+    again = r"next: (\d+) times the evaluations, pk\.sample\(max_evaluations=(\d+), evaluations=idata\), which learns"
     more, evaluations = map(int, re.search(again, pooled).groups())
     assert evaluations == 1500 * more
 
@@ -462,6 +461,13 @@ def test_without_a_step_of_ours_none_is_named():
     assert re.search(r"times the draws and the tuning, pm\.sample\(\d+, tune=\d+\), the rest as before\.", text)
     assert "surrogate" not in text
     assert "learned alone" not in text
+
+
+@pytest.mark.parametrize("mass", [0.0, 0.7])
+def test_a_mode_that_a_chain_has_found_and_not_been_in_is_not_usable(mass):
+    text = pk.report(of_step({**LEARNED, "other_mode": [0.0, mass, 0.0, 0.0]}))
+    said = "Not usable: a climb ended in another mode, with about 0.7 times the mass of a chain's"
+    assert text.startswith(said) == (mass > 0.0)
 
 
 def test_screened_moves_are_a_surrogates():

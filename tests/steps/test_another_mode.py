@@ -33,7 +33,10 @@ def told(log_density, seed, start=8.0):
         step = begin(AdaptiveMetropolisStep(compile_kwargs={"mode": "FAST_COMPILE"}), seed)
     at = {**model.initial_point(), "x": np.full(2, start)}
     points, stats = drive(step, at, 5, tune=700)
-    return [w for w in warnings_in(stats) if w.extra["key"] == "another mode"], points
+    said = [w for w in warnings_in(stats) if w.extra["key"] == "another mode"]
+    # the statistic says the same, from the end of tuning on, as long as no draw comes near
+    assert float(stats[-1]["other_mode"]) == pytest.approx(np.exp(said[0].extra["log_mass"]) if said else 0.0)
+    return said, points
 
 
 def test_it_is_said_once_with_where_and_how_much():

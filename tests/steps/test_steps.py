@@ -126,6 +126,32 @@ def test_bad_start(case, value):
     assert "initvals" in text
 
 
+def ordered():
+    """Two unknowns that begin equal, and are to be in order."""
+    with pm.Model() as model:
+        x = pm.Normal("x", shape=2)
+        pm.Potential("order", pm.math.switch(x[0] < x[1], 0.0, -np.inf))
+    return model
+
+
+@pytest.mark.parametrize("case", ["adaptive_metropolis", "kamiltonian"])
+def test_a_chain_leaves_an_initial_point_without_density(case):
+    model = ordered()
+    idata = sample(make(tester.CASES[case], model), model, draws=30, tune=60)
+    x = idata["posterior"]["x"].values
+    assert (x[..., 0] < x[..., 1]).all()
+    assert np.ptp(x) > 0.5
+    with pytest.raises(SamplingError, match="order = -inf"):  # where somebody put it, it stays
+        sample(make(tester.CASES[case], model), model, initvals={"x": [1.0, 1.0]})
+
+
+def test_that_it_begins_elsewhere_is_said():
+    model = ordered()
+    point, [stats] = tester.begin(make(tester.CASES["adaptive_metropolis"], model)).step(model.initial_point())
+    assert point["x"][0] < point["x"][1]
+    assert "at the model's initial point there is no density (order = -inf)" in stats["warning"].message
+
+
 def test_value_spoiled_by_another_step_is_not_called_a_start():
     with pm.Model() as model:
         a = pm.Flat("a")

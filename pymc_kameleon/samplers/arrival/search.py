@@ -193,6 +193,11 @@ def rivals(state: State, climbs: tuple) -> tuple[Rival, ...]:
     return tuple(found)
 
 
+def largest(others: tuple[Rival, ...]) -> float:
+    """The mass of the largest of them, in that of the chain's mode; 0 if there is none."""
+    return math.exp(min(max(r.gain for r in others), 50.0)) if others else 0.0
+
+
 def contains(mode: arrival.State | Rival, x: np.ndarray) -> bool:
     """Whether ``x`` (d,) is in the typical set of ``mode``, as far as its normal approximation goes."""
     z = np.linalg.solve(mode.factor, x - mode.position)

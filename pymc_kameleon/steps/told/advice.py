@@ -119,6 +119,15 @@ def not_finite(step: str, value: float, factors: dict, point: dict, *, starts: b
     )
 
 
+def begins_elsewhere(value: float, factors: dict) -> str:
+    """There was no density at the initial point."""
+    found = ", ".join(f"{name} = {v}" for name, v in factors.items()) or f"the sum of all factors is {value}"
+    return (
+        f"at the model's initial point there is no density ({found}). Chains begin elsewhere instead, beside it or at "
+        "draws of the prior; pm.sample(initvals=...) says where."
+    )
+
+
 def not_a_number(step: str, error: Exception) -> str:
     """A factor's log density is an array where a number is asked for."""
     notes = " ".join(getattr(error, "__notes__", []))

@@ -174,6 +174,12 @@ class Watch(SamplerWarnings):
         factors = self.step.density.offending_factors(self.step.model, point)
         raise SamplingError(advice.not_finite(self.speaker, value, factors, point, starts=self.step.position is None))
 
+    def moved(self, point: dict[str, np.ndarray], value: float) -> None:
+        """A chain begins elsewhere, because there is no density at ``point``."""
+        factors = self.step.density.offending_factors(self.step.model, point)
+        told = advice.begins_elsewhere(value, factors)
+        self.add("start", told, level="info", whole_run=True)
+
     def add_point(self, error: Exception, x: np.ndarray) -> None:
         """Note in an exception of the model's at which point it was raised."""
         step = self.step

@@ -155,7 +155,8 @@ def output_precision(known: Known, v: np.ndarray, learning: Learning) -> np.ndar
         step = np.where(mine, 1e-3 * (1.0 + np.abs(outputs)), 0.0)
         change = before - slope(outputs + step)
         result[mine] = change[mine] / step[mine]
-    return np.where(np.isfinite(result) & (result > 1e-6), result, 1e-6)
+    least = 1e-6 / np.square(np.maximum(1.0, np.abs(outputs)))  # in the outputs' own units, where they are large
+    return np.where(np.isfinite(result) & (result > least), result, least)
 
 
 def free_run(rng, known: Known, surface: Surface, v, length: int):
