@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from scipy.linalg.blas import ddot
 
 from pymc_kameleon.numerics.checks import moderate
 from pymc_kameleon.samplers.seam import Outcome, Point, Proposal, Sampler, accept
@@ -62,7 +63,7 @@ def decide(
     log_q_ratio = sampler.log_ratio(state, point, proposal, there)
     x = there.position
     # where all is flat chains would go on until infinity; the first test alone settles all but the farthest points
-    if not (x.dot(x) < 1e200 or moderate(x).all()):
+    if not (ddot(x, x) < 1e200 or moderate(x).all()):  # NumPy's would warn where it overflows
         log_q_ratio = -math.inf
     probability, accepted = accept(rng, point.log_density, there.log_density, log_q_ratio)
     if accepted:

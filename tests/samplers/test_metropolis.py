@@ -8,9 +8,24 @@ from scipy.special import ndtr, ndtri
 
 from pymc_kameleon.numerics import history
 from pymc_kameleon.numerics.step_size import robbins_monro
-from pymc_kameleon.samplers.seam import accept, acceptance_probability, attainable
+from pymc_kameleon.samplers import chain
+from pymc_kameleon.samplers.adaptive_metropolis import AdaptiveMetropolis
+from pymc_kameleon.samplers.kamiltonian import trust
+from pymc_kameleon.samplers.seam import Point, Proposal, accept, acceptance_probability, attainable
 
 INF, NAN = math.inf, math.nan
+
+
+@pytest.mark.parametrize(("far", "moves"), [(1e99, True), (1e200, False)])
+def test_where_all_is_flat_a_chain_stops_before_its_squares_do(far, moves):
+    """Without a warning, which NumPy's product gives."""
+    rng, sampler = np.random.default_rng(0), AdaptiveMetropolis()
+    here, there = (Point(np.full(2, x), 0.0) for x in (0.0, far))
+    state = chain.freeze(sampler, here, sampler.init(rng, here.position))
+    point, *_, accepted = chain.decide(rng, sampler, here, state, Proposal(there.position, 0.0, "global"), there)
+    assert accepted == moves
+    assert point is (there if moves else here)
+    assert trust.share(trust.Mixture(0.1, 0.0, 1.0), 2.0, 1.0, trust.Current(there.position, 0.0, 0.0)) == 0.0
 
 
 @pytest.mark.parametrize(

@@ -81,7 +81,7 @@ class Current(NamedTuple):
 
 def share(mixture: Mixture, radius: float, ceiling: float, point: Current) -> float:
     """t, in [0, 1]."""
-    if not (point.value < ceiling and point.z @ point.z < radius * radius):
+    if not (point.value < ceiling and np.vdot(point.z, point.z) < radius * radius):  # without a warning
         return 0.0
     excess = point.log_density - point.value - mixture.typical - mixture.slack
     return math.exp(-max(0.0, excess))
