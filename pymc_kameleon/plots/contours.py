@@ -11,7 +11,7 @@ from pymc_kameleon.plots import black_boxes, panels
 from pymc_kameleon.plots.learned import NO_BOXES, NOT_HERE, sampled_here
 from pymc_kameleon.plots.names import is_idata, model_of
 from pymc_kameleon.plots.panels import POINTS
-from pymc_kameleon.plots.scene import Heights, Scene, below_top, heights_of, make_scene
+from pymc_kameleon.plots.scene import Heights, Scene, below_top, heights_of, make_scene, title_of
 
 LEVELS = (0.5, 1.0, 2.0, 4.0, 8.0)  # nats; 2 is where a Gaussian is two standard deviations out
 
@@ -81,7 +81,8 @@ def surrogate(
     nothing is drawn.
 
     A marginal is an average over points of a normal distribution fitted to the past states, so it is exact where the
-    other coordinates are normal given those shown, and rough where they are strongly curved.
+    other coordinates are normal given those shown, and rough where they are strongly curved. Where more than ten are
+    left, f is drawn at their means given those shown; farther out than the chain has been nothing is.
 
     Examples
     --------
@@ -181,5 +182,4 @@ def _draw_curve(
 
 def _describe(scene: Scene) -> tuple[str, str]:
     """The title, which says what is drawn, and the caption."""
-    title = "Marginals of the learned density: the other coordinates integrated out"
-    return "The learned log density f" if scene.whole else title, f"f: {scene.learned.about}."
+    return title_of(scene), f"f: {scene.learned.about}."

@@ -28,6 +28,7 @@ class Scene(NamedTuple):
     panels: dict[tuple[int, int], tuple[int, ...]]  # coordinates by row and column
     grids: dict[int, np.ndarray]  # values of those drawn
     clouds: list[Cloud]
+    reached: np.ndarray  # (n, d): past states of the chain, and draws
     whole: bool  # a panel shows all coordinates that there are; otherwise the others are integrated out
 
 
@@ -45,7 +46,7 @@ def make_scene(step: Any, idata: Any, coordinates: Any, model: Any) -> Scene:
     averaged = max(COARSE, min(FINE, int(math.sqrt(EVALUATIONS / (128 * len(shown))))))
     size = CURVE if len(chosen) == 1 else WHOLE if whole else averaged
     grids = {c: panels.grid(reached[:, c], size) for c in chosen}
-    return Scene(found, labels, chosen, shown, grids, clouds, whole)
+    return Scene(found, labels, chosen, shown, grids, clouds, reached, whole)
 
 
 def _find(step: Any, idata: Any, model: Any) -> tuple[Learned, Layout]:
@@ -67,9 +68,21 @@ def heights_of(scene: Scene) -> Heights:
     count = min(MOST_AVERAGED, max(32, EVALUATIONS // nodes_in_all))
     for place, shown in scene.panels.items():
         grids = [scene.grids[c] for c in shown]
-        values = surfaces.marginal(found.values, found.archive, shown, surfaces.nodes_of(shown, grids), count)
+        nodes = surfaces.nodes_of(shown, grids)
+        values = surfaces.marginal(found.values, found.archive, shown, nodes, count)
+        if not scene.whole:
+            values = np.where(surfaces.near(scene.reached[:, list(shown)], nodes), values, -np.inf)
         heights[place] = values.reshape([len(g) for g in grids[::-1]])
     return heights
+
+
+def title_of(scene: Scene) -> str:
+    """What is drawn, in words."""
+    if scene.whole:
+        return "The learned log density f"
+    if len(scene.labels) - min(len(scene.chosen), 2) > surfaces.MOST_INTEGRATED:
+        return "The learned density: the other coordinates at their means, given those shown"
+    return "Marginals of the learned density: the other coordinates integrated out"
 
 
 def below_top(heights: Heights) -> tuple[Heights, float]:

@@ -7,6 +7,8 @@ from scipy.special import logsumexp, ndtri
 
 Values = Callable[[np.ndarray], np.ndarray]
 WIDEN = 1.2  # of their normal distribution: its tails hold the conditional's
+MOST_INTEGRATED = 10  # coordinates: over more, some hundred points are no integral
+FARTHER = 1.1  # than the farthest state, in sds of the coordinates shown: beyond that nothing was learned
 
 
 def places(chosen: Sequence[int]) -> dict[tuple[int, int], tuple[int, ...]]:
@@ -36,7 +38,8 @@ def marginal(values: Values, states: np.ndarray, shown: Sequence[int], nodes: np
 
     m(a) = mean over k of exp f(a, b_k) / q(b_k),  b_k ~ q: what a normal distribution fitted to ``states`` (n, d) says
     of the others given those shown, somewhat wider; ``count`` of them. Of a normal f the ratios are all but constant.
-    The same random numbers serve all nodes, so that what is left of the error is smooth.
+    The same random numbers serve all nodes, so that what is left of the error is smooth. Where more than
+    ``MOST_INTEGRATED`` are left, f at their means given those shown, which is a marginal of a normal f, too.
     """
     shown = list(shown)
     rest = [i for i in range(states.shape[1]) if i not in shown]
@@ -47,7 +50,7 @@ def marginal(values: Values, states: np.ndarray, shown: Sequence[int], nodes: np
     left = covariance[np.ix_(rest, rest)] - slope @ covariance[np.ix_(shown, rest)]
     scales, axes = np.linalg.eigh(0.5 * (left + left.T))
     root = WIDEN * axes * np.sqrt(np.maximum(scales, 1e-12 * scales.max()))
-    normals = quasi_normal(len(rest), count)
+    normals = quasi_normal(len(rest), count) if len(rest) <= MOST_INTEGRATED else np.zeros((1, len(rest)))
     towards = mean[rest] + (nodes - mean[shown]) @ slope.T
     total = np.empty((len(normals), len(nodes)))
     x = np.empty((len(nodes), states.shape[1]))
@@ -56,6 +59,13 @@ def marginal(values: Values, states: np.ndarray, shown: Sequence[int], nodes: np
         x[:, rest] = towards + root @ e
         total[k] = values(x) + 0.5 * e @ e
     return logsumexp(total, axis=0)
+
+
+def near(states: np.ndarray, nodes: np.ndarray) -> np.ndarray:
+    """Which of ``nodes`` (m, k) are hardly farther from the mean of ``states`` (n, k) than the farthest of them."""
+    mean, inverse = states.mean(axis=0), np.linalg.pinv(np.atleast_2d(np.cov(states.T)))
+    out, reached = (np.einsum("ni,ij,nj->n", x - mean, inverse, x - mean) for x in (nodes, states))
+    return out <= FARTHER**2 * reached.max()
 
 
 def quasi_normal(dim: int, count: int) -> np.ndarray:

@@ -55,6 +55,21 @@ def test_a_marginal_is_the_integral(shown):
     assert np.abs(missed[likely]).max() > 0.5  # the control: a slice is something else
 
 
+def test_of_many_coordinates_the_others_are_at_their_means():
+    """Not an integral over 28 of them by a few dozen points, whose top is anywhere; of a normal it is the marginal."""
+    rng = np.random.default_rng(2)
+    root = rng.standard_normal((30, 30)) / 3.0 + np.eye(30)
+    covariance = root @ root.T
+    precision, states = np.linalg.inv(covariance), rng.standard_normal((3000, 30)) @ root.T
+    nodes = states[:40, [0, 3]]
+    found = surfaces.marginal(lambda x: -0.5 * np.einsum("ni,ij,nj->n", x, precision, x), states, (0, 3), nodes, 48)
+    own = np.linalg.inv(covariance[np.ix_([0, 3], [0, 3])])
+    exact = -0.5 * np.einsum("ni,ij,nj->n", nodes, own, nodes)
+    assert np.abs((found - exact) - (found - exact).mean()).max() < 0.1
+    assert surfaces.near(states[:, [0, 3]], nodes).all()
+    assert not surfaces.near(states[:, [0, 3]], 5.0 * np.abs(states[:, [0, 3]]).max(axis=0)[None]).any()
+
+
 def check_lines(axes, rtol):
     """The line one nat below the top, in each of three panels, is that of the normal density's marginal."""
     for row, column in ((0, 0), (1, 0), (1, 1)):
