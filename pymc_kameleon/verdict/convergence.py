@@ -93,8 +93,10 @@ def agreement(judged: Judgement) -> float:
 
 
 def named(judged: Judgement) -> str:
-    """That number and which of the two it is."""
-    return f"{'nested ' * (not math.isnan(judged.nested))}R-hat {agreement(judged):.3f}"
+    """That number and which of the two it is; with a digit more where three would be a bound."""
+    number = agreement(judged)
+    digits = 4 if round(number, 3) in (STRICTLY, CONVERGED) else 3
+    return f"{'nested ' * (not math.isnan(judged.nested))}R-hat {number:.{digits}f}"
 
 
 def has_converged(judged: Judgement) -> bool:

@@ -218,7 +218,7 @@ def _chains(idata: Any, names: list[str], draws: np.ndarray, *, learned: bool) -
         if share[chain] < 0.7:
             yield (
                 f"Chain {chain} spent much of its time at log densities above the surrogate's (mean share "
-                f"{share[chain]:.2f}), at {stands} in the others."
+                f"{share[chain]:.2f}){f', at {stands} in the others' if z[chain].max() > 1.0 else ''}."
             )
         else:
             yield f"Chain {chain} is elsewhere: {stands} in the others: another mode, or it has not come to them yet."
@@ -269,7 +269,8 @@ def _wanted(attributes: dict[str, Any], elements: int, model: Any) -> int:
     if "step" not in attributes or "factors" in attributes:
         return 0
     if model is not None:
-        return advice.TUNING * sum(map(np.size, model.initial_point().values()))
+        point = model.initial_point()
+        return advice.TUNING * sum(np.size(point[v.name]) for v in model.continuous_value_vars)
     return min(advice.TUNING * elements, MOST * int(attributes.get("tuning_steps", 0)))
 
 
