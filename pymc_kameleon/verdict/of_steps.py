@@ -22,7 +22,7 @@ def known(idata: Any) -> dict[str, Any]:
     statistics = idata["sample_stats"]
     if "move" not in statistics:
         return {}
-    step = {"step": next((f"pk.{name}()" for own, name in STEPS.items() if own in statistics), "...")}
+    step: dict[str, Any] = {"step": next((f"pk.{name}()" for own, name in STEPS.items() if own in statistics), "...")}
     if "other_mode" in statistics and statistics["other_mode"].values[:, -1].any():
         step["other_mode"] = float(statistics["other_mode"].values[:, -1].max())
     if "residual_sd" not in statistics or statistics["residual_sd"].ndim != 2:  # of several steps
