@@ -22,9 +22,7 @@ class Member(NamedTuple):
     """One chain."""
 
     rng: np.random.Generator
-    # where it is; its log density is retained and never evaluated again, on which exactness hangs where it is an
-    # estimate
-    point: Point
+    point: Point  # where it is; its log density, which may be an estimate, is retained and never evaluated again
     current: Current  # what the sampler's state retains there
     own: dict[str, Any]  # what else is this chain's: fields of that state's ``learning``
 

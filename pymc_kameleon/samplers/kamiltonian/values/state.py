@@ -15,7 +15,7 @@ from pymc_kameleon.surrogates.transitions import DualAveraging, Dynamics
 from pymc_kameleon.surrogates.values.library import Family
 from pymc_kameleon.surrogates.values.regression import Fit
 
-# Symmetric, on which exactness hangs: it has no autoregressive moves. Its state differs from chain to chain.
+# Symmetric: it has no autoregressive moves. Its state differs from chain to chain.
 WALK = AdaptiveMetropolis(learn_from_values=False)
 
 
