@@ -38,6 +38,16 @@ def boxes():
     return model
 
 
+@cache
+def angles():
+    """A direction across the ends of its period, and a hierarchy beside it."""
+    with pm.Model() as model:
+        direction = pm.VonMises("direction", 3.1, 2.0)
+        mu = pm.Normal("mu")
+        pm.Normal("y", pm.Normal("x", mu, 1.0, shape=2) + pm.math.cos(direction), 1.0, observed=[0.5, -0.5])
+    return model
+
+
 MODELS = {
     "normal": (tester.gaussian, {}),  # where CASES goes through all its moves in TUNE draws
     "shapes": (tester.shapes, {}),  # where 200 draws are an arrival in other coordinates
@@ -47,6 +57,7 @@ MODELS = {
     "switch": (tester.switch, {"vars": ["x"]}),  # the step of k is another
     "boxes": (boxes, {}),
     "hierarchy": (cache(lambda: schools()[0]), {}),
+    "angles": (angles, {}),  # whose period is chosen where the climb ends
 }
 STEPS = {
     **CASES,
@@ -54,9 +65,9 @@ STEPS = {
     "kamiltonian_lite": Case(pk.KamiltonianStep, {"surrogate": pk.Lite(first_fit=80, n_history=60)}, ()),
 }
 OF_EVERY_STEP = [(name, model) for model in ("normal", "noise", "work", "switch") for name in STEPS]
-OTHERS = ["kameleon shapes", "kameleon normals", "gaussian_mixture normals", "kamiltonian boxes"]
+OTHERS = ["kameleon angles", "kameleon shapes", "kameleon normals", "gaussian_mixture normals", "kamiltonian boxes"]
 JOBS = [*OF_EVERY_STEP, *(tuple(job.split()) for job in [*OTHERS, "fast_kameleon_screened hierarchy"])]
-FAST = [("kameleon", model) for model in ("normal", "shapes", "normals", "work", "switch")]
+FAST = [("kameleon", model) for model in ("normal", "shapes", "normals", "work", "switch", "angles")]
 
 
 def built(job):
