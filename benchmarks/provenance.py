@@ -41,7 +41,9 @@ PACKAGE = ROOT / "pymc_kameleon"
 FOLDER = Path(__file__).parent / "results"
 SEVERAL = "of several versions"
 # They speak of draws, and draw none; and the result that is of what they say.
-SPEAK = ("plots/", "steps/told/", "verdict/doubts.py", "verdict/of_steps.py", "verdict/report.py")
+SPEAK = (
+    "plots/", "steps/told/", "verdict/directions.py", "verdict/doubts.py", "verdict/of_steps.py", "verdict/report.py",
+)  # fmt: skip
 SAID = ("verdicts",)
 
 

@@ -144,7 +144,7 @@ def _draw_pairs(
             panels.draw_cloud(axis, cloud, across, up)
         axis.set(xlim=scene.grids[across][[0, -1]], ylim=scene.grids[up][[0, -1]])
         axis.locator_params(nbins=4)
-    what = "f" if scene.whole else "its marginal"
+    what = "f" if scene.whole else "what is drawn"
     bar = figure.colorbar(
         ScalarMappable(norm, colours), ax=axes, ticks=bounds, format="%g", aspect=30,
         label=f"nats below the top of {what}",

@@ -57,7 +57,7 @@ class State(NamedTuple):
         What comes before and beside the walk: :mod:`.arrival.search`, or :mod:`.known_points`.
     doubt : Doubt or None
     elsewhere : tuple of arrival.search.Rival
-        Other modes, that the chain has not come near since they were found, after tuning neither.
+        Other modes, that the chain has not come near since they were found, while tuning or after.
     centring : pymc_kameleon.samplers.centring.Choice or None
         Where the coordinates are not the model's own.
     probe : NoiseProbe

@@ -10,6 +10,8 @@ import numpy as np
 
 BESIDE = 0.2  # radians at either end: an angle that lies across them has draws there, and as many as this of all
 LEAST = 0.01
+ENDS = 0.01  # radians: how near to either end the outermost draw is, of a parameter that has its ends there
+SHOWN = 5
 
 
 def direction(x: np.ndarray) -> float:
@@ -19,7 +21,9 @@ def direction(x: np.ndarray) -> float:
 
 def lies_across(x: np.ndarray) -> bool:
     """Whether draws of a parameter are those of an angle that lies across the ends of (-pi, pi]: none beyond them."""
-    if np.abs(x).max() > math.pi:
+    if np.abs(x).max() > 1.000001 * math.pi or (x == np.round(x)).all():  # of a float32, too; and no counts
+        return False
+    if min(math.pi + x.min(), math.pi - x.max()) > ENDS:
         return False
     beside = (np.mean(x < BESIDE - math.pi), np.mean(x > math.pi - BESIDE))
     return min(beside) > 0.0 and sum(beside) >= LEAST
@@ -33,5 +37,6 @@ def unrolled(x: np.ndarray) -> np.ndarray:
 
 def tell(angles: Iterable[tuple[str, np.ndarray]]) -> str:
     """Which parameters are judged so, and where they point."""
-    found = ", ".join(f"{name} (direction {direction(x):.3g})" for name, x in angles)
+    each = [f"{name} (direction {direction(x):.3g})" for name, x in angles]
+    found = ", ".join(each[:SHOWN]) + (", ..." if len(each) > SHOWN else "")
     return f"Across -pi and pi, judged as angles: {found}. Their arithmetic means say nothing." if found else ""

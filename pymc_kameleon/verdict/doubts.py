@@ -75,8 +75,8 @@ def in_short(found: Found) -> Iterator[str]:
     if "ends_elsewhere" in found.attributes:
         yield f"a climb ended where no draws are, at {found.attributes['ends_elsewhere']}"
     if "other_mode" in found.attributes:
-        times = f"{found.attributes['other_mode']:.2g} times the mass of a chain's"
-        yield f"a climb ended in another mode, with about {times}, and that chain has not been there"
+        times, chain = f"{found.attributes['other_mode']:.2g} times the mass", found.attributes["other_mode_of"]
+        yield f"a climb ended in another mode, with about {times} of chain {chain}'s, which has not been there"
     if "missed_where" in found.attributes:
         yield "part of the posterior may be missing"
     if found.heavy:

@@ -24,7 +24,8 @@ def known(idata: Any) -> dict[str, Any]:
         return {}
     step: dict[str, Any] = {"step": next((f"pk.{name}()" for own, name in STEPS.items() if own in statistics), "...")}
     if "other_mode" in statistics and statistics["other_mode"].values[:, -1].any():
-        step["other_mode"] = float(statistics["other_mode"].values[:, -1].max())
+        masses = statistics["other_mode"].values[:, -1].reshape(statistics.sizes["chain"], -1).max(axis=1)
+        step |= {"other_mode": float(masses.max()), "other_mode_of": int(masses.argmax())}
     if "residual_sd" not in statistics or statistics["residual_sd"].ndim != 2:  # of several steps
         return step
     families = family(idata)[:, -1]

@@ -279,7 +279,8 @@ def _longer(more: int, attributes: dict[str, Any], n: int, wanted: int) -> str:
     if "evaluations" in attributes:  # pk.sample
         total = more * int(attributes["evaluations"])
         if "checkpoint" in attributes:
-            return f"{more} times the evaluations, the same call with max_evaluations={total}: its checkpoint goes on"
+            rest = "(and draws=, target_ess= as much greater, where given): its checkpoint goes on"
+            return f"{more} times the evaluations, the same call with max_evaluations={total} {rest}"
         call = f"pk.sample(max_evaluations={total}, evaluations=idata)"
         return f"{more} times the evaluations, {call}, which learns from these, the rest as before"
     tune, what = int(attributes.get("tuning_steps", 0)), "the tuning"
@@ -313,6 +314,8 @@ def _advice(
         measured = "" if noise_sd else ", if there is much: it was not measured"
         estimator = f" for the estimator of {noisy}" if noisy else ""
         helps.append(f"less noise{measured} (more work{estimator})")
+    if "other_mode" in attributes:
+        helps.append("pk.sample, which jumps between modes that its starts reach, or initvals= in both")
     if "missed_where" in attributes:
         helps.append("more evaluations for tuning, and another seed with initvals='prior' to compare")
     if n < 50 and ess.value >= convergence.FEW:

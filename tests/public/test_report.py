@@ -298,9 +298,15 @@ def test_an_angle_that_lies_across_pi_is_judged_by_its_direction(centre):
     assert with_draws((apart + np.pi) % (2.0 * np.pi) - np.pi).startswith("Not usable: the chains disagree")
 
 
-@pytest.mark.parametrize("sd", [1.0, 3.0])
-def test_a_number_around_zero_is_no_angle(sd):
-    draws = np.random.default_rng(7).normal(0.0, sd, size=(16, 200))
+NO_ANGLES = {
+    "normal": lambda rng: rng.normal(0.0, 1.0, (16, 200)), "wide": lambda rng: rng.normal(0.0, 3.0, (16, 200)),
+    "uniform": lambda rng: rng.uniform(-3.0, 3.0, (16, 200)), "whole": lambda rng: rng.integers(-3, 4, (16, 200)) * 1.0,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("made", NO_ANGLES.values(), ids=NO_ANGLES)
+def test_a_number_around_zero_is_no_angle(made):
+    draws = made(np.random.default_rng(7))
     assert not directions.lies_across(draws)
     assert "angle" not in with_draws(draws)
 
@@ -454,6 +460,16 @@ def test_what_to_try_next_names_the_step(statistics, step):
         assert longer == more * tune
 
 
+def test_what_to_try_next_goes_on_with_a_checkpoint():
+    text = pk.report(run(n=12, checkpoint="here"))
+    assert "the same call with max_evaluations=" in text
+    assert "evaluations=idata" not in text
+
+
+def test_noise_is_known_to_a_run_without_its_model():
+    assert "(more work for the estimator of like)" in pk.report(run(noisy="like", surrogate="none"))
+
+
 def test_without_a_step_of_ours_none_is_named():
     found = of_step({}, shift=30.0)
     found["sample_stats"] = found["sample_stats"].drop_vars("move")
@@ -466,7 +482,8 @@ def test_without_a_step_of_ours_none_is_named():
 @pytest.mark.parametrize("mass", [0.0, 0.7])
 def test_a_mode_that_a_chain_has_found_and_not_been_in_is_not_usable(mass):
     text = pk.report(of_step({**LEARNED, "other_mode": [0.0, mass, 0.0, 0.0]}))
-    said = "Not usable: a climb ended in another mode, with about 0.7 times the mass of a chain's"
+    assert ("pk.sample, which jumps between modes" in text) == (mass > 0.0)
+    said = "Not usable: a climb ended in another mode, with about 0.7 times the mass of chain 1's"
     assert text.startswith(said) == (mass > 0.0)
 
 

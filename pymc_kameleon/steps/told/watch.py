@@ -176,6 +176,8 @@ class Watch(SamplerWarnings):
 
     def moved(self, point: dict[str, np.ndarray], value: float) -> None:
         """A chain begins elsewhere, because there is no density at ``point``."""
+        if self.chain:  # to name the factors takes a compilation, and only the first chain speaks
+            return
         factors = self.step.density.offending_factors(self.step.model, point)
         told = advice.begins_elsewhere(value, factors)
         self.add("start", told, level="info", whole_run=True)

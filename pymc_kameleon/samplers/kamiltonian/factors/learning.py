@@ -149,13 +149,15 @@ def output_precision(known: Known, v: np.ndarray, learning: Learning) -> np.ndar
 
     # one output of every factor at a time: the factors' outputs hardly interact
     rank = np.arange(len(outputs)) - layout.outputs[layout.owner]
-    before = slope(outputs).copy()
+    before, size = slope(outputs).copy(), np.zeros(layout.size)
+    np.maximum.at(size, layout.owner, np.abs(outputs))
+    unit = np.where((size > 0.0) & (size < 1e-3), size, 1.0)[layout.owner]  # theirs, where they are small
     for j in range(int(rank.max()) + 1):
         mine = (rank == j) & ~layout.is_added
-        step = np.where(mine, 1e-3 * (1.0 + np.abs(outputs)), 0.0)
+        step = np.where(mine, 1e-3 * (unit + np.abs(outputs)), 0.0)
         change = before - slope(outputs + step)
         result[mine] = change[mine] / step[mine]
-    least = 1e-6 / np.square(np.maximum(1.0, np.abs(outputs)))  # in the outputs' own units, where they are large
+    least = 1e-6 / np.square(np.maximum(unit, np.abs(outputs)))
     return np.where(np.isfinite(result) & (result > least), result, least)
 
 
