@@ -520,7 +520,7 @@ MUTATIONS = [
              "a start that somebody chose is left", "test_steps.py -k without_density"),
     Mutation("steps/base", "search.largest(state.elsewhere)", "0.0", "another mode is in no statistic", "test_another_mode.py"),
     Mutation("verdict/doubts", 'if "other_mode" in found.attributes:', "if False:", "another mode is no doubt", "test_report.py -k not_been_in"),
-    Mutation("samplers/kamiltonian/factors/learning", " / np.square(np.maximum(1.0, np.abs(outputs)))", " + 0.0 * outputs",
+    Mutation("samplers/kamiltonian/factors/learning", "1e-6 / np.square(np.maximum(unit, np.abs(outputs)))", "1e-6 + 0.0 * outputs",
              "an output's precision has a least in units of one", "test_first_user.py -k unit"),
     Mutation("samplers/chain", "ddot(x, x) < 1e200", "x.dot(x) < 1e200", "NumPy warns where squares overflow", "samplers/test_metropolis.py"),
     Mutation("samplers/pooled/checks/looks", " or self._is_there(k)", "", "a look that was cut short is not told",

@@ -461,7 +461,7 @@ def test_what_to_try_next_names_the_step(statistics, step):
 
 
 def test_what_to_try_next_goes_on_with_a_checkpoint():
-    text = pk.report(run(n=12, checkpoint="here"))
+    text = pk.report(run(n=20, chains=4, checkpoint="here"))
     assert "the same call with max_evaluations=" in text
     assert "evaluations=idata" not in text
 
