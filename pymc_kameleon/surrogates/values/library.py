@@ -28,7 +28,7 @@ LIBRARY = (
     Family("quadratic"),
     Family("polynomial", True, price=1.02),
     Family("scales", price=1.5, scales=True),
-    Family("scales+polynomial", True, price=4.0, scales=True),
+    Family("scales+polynomial", True, price=2.0, scales=True),
     Family("polynomial+gaussian4", True, GAUSSIAN, 4.0, price=1.05),
     Family("pairwise1", False, PAIRWISE, 1.0, price=1.15),
     Family("tails4", False, tail_scale=4.0, price=1.02),
