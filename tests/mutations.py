@@ -512,6 +512,8 @@ MUTATIONS = [
              "adaptation that does not fade", "test_shape_learners.py"),
     Mutation("surrogates/values/regression", "        coefficients = _solved(problem, basis, best.ridge)", "        coefficients = solve_stubbornly(problem, best.ridge)",
              "scales beside monomials are not concave", "surrogates/test_scales.py -k beside"),
+    Mutation("surrogates/values/regression", "best.basis.family.scales and not len(surrogate.monomials)", "best.basis.family.scales",
+             "monomials beside scales go on upwards", "surrogates/test_scales.py -k beside"),
     Mutation("surrogates/values/regression", "            names += [family.name for family in library if family.scales]", "            pass",
              "scales get no monomials at a short refit", "surrogates/test_scales.py -k beside"),
     Mutation("steps/base", "if begins and self.arrives else None", "if False else None",

@@ -201,6 +201,7 @@ def test_scales_and_monomials_are_learned_beside_each_other(monkeypatch):
         off[name] = np.median(np.abs(features.values(fit.surrogate, fresh)[top] - truth[top]))
         if name == "both":
             assert fit.family == "scales+polynomial"
+            assert fit.surrogate.reach < math.inf  # a quartic goes on upwards somewhere, and a scale's blocks do not
             # at a refit that does not search all of the library, too, whichever of the two was before
             for previous in (fit, regression.fit(rng, x, y, x[:400], y[:400], library=(*LIBRARY[:1], SCALES))):
                 again = regression.fit(rng, x, y, x[:400], y[:400], previous=previous, full=False)

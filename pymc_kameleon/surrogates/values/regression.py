@@ -403,8 +403,9 @@ def _finish(data, shared, best: Candidate, quadratic: Candidate, relative) -> Fi
     to_u = data.template.frame @ data.whiten_factor
     curvature = features.unpack_quadratic(plain / scale[:free], d)[2]
     surrogate = unpack(basis, coefficients, scale[: best.basis.base][kept[: best.basis.base]], data.offset)
-    # a scale's blocks have the tails that a scale has, and what is fitted exactly has its own
-    if not (best.basis.family.scales or features.is_quadratic(surrogate) or best.error < EXACT):
+    # a scale's blocks have the tails that a scale has, but monomials beside them, and what is fitted exactly its own
+    own = best.basis.family.scales and not len(surrogate.monomials)
+    if not (own or features.is_quadratic(surrogate) or best.error < EXACT):
         reach, slope = data.straight
         surrogate = surrogate._replace(reach=reach, slope=slope, top=float(data.y.max()) + data.offset)
     y, weights = data.y[data.held_out], data.weights[data.held_out]

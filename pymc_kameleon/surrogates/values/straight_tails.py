@@ -9,8 +9,8 @@ and z whitened by the chain,
 
 and the second, too, where g promises more than any log density that it was fitted to. R is the distance beyond which
 ``BEYOND`` of the chain's states are, and k = ``SLOPE`` + (d - 1) / R: what a shell's volume grows by, and a little
-more, so that f has hardly more mass out there than the target has. Not where g is exact, or a quadratic, or has a scale
-in it (:mod:`pymc_kameleon.surrogates.values.regression`): these have tails of their own.
+more, so that f has hardly more mass out there than the target has. Not where g is exact, a quadratic, or scales alone
+(:mod:`pymc_kameleon.surrogates.values.regression`): these have tails of their own.
 
 f remains one fixed function, with its own gradient: nothing about exactness changes. Effective draws per 1000
 evaluations of four textbook models (garch, decay, psychometric, robust), geometric means of seeds 2, 3, 4 and 6: 46,
