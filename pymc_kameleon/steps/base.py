@@ -154,7 +154,7 @@ class KernelStep(BlockedStep):
     stats_dtypes_shapes: ClassVar[dict] = {
         **dict.fromkeys(("accept", "accepted", "scaling", "model_logp"), FLOAT),
         "nonfinite": COUNT,
-        "other_mode": (np.float32, []),
+        "other_mode": SINGLE,
         "move": MOVE,
         "warning": (SamplerWarning, None),  # as NUTS has it
     }

@@ -10,7 +10,7 @@ import numpy as np
 
 BESIDE = 0.2  # radians at either end: an angle that lies across them has draws there, and as many as this of all
 LEAST = 0.01
-ENDS = 0.01  # radians: how near to either end the outermost draw is, of a parameter that has its ends there
+NEAR_END = 0.01  # radians: how near to either end the outermost draw is, of a parameter that has its ends there
 SHOWN = 5
 
 
@@ -23,7 +23,7 @@ def lies_across(x: np.ndarray) -> bool:
     """Whether draws of a parameter are those of an angle that lies across the ends of (-pi, pi]: none beyond them."""
     if np.abs(x).max() > 1.000001 * math.pi or (x == np.round(x)).all():  # of a float32, too; and no counts
         return False
-    if min(math.pi + x.min(), math.pi - x.max()) > ENDS:
+    if min(math.pi + x.min(), math.pi - x.max()) > NEAR_END:
         return False
     beside = (np.mean(x < BESIDE - math.pi), np.mean(x > math.pi - BESIDE))
     return min(beside) > 0.0 and sum(beside) >= LEAST

@@ -22,17 +22,17 @@ def known(idata: Any) -> dict[str, Any]:
     statistics = idata["sample_stats"]
     if "move" not in statistics:
         return {}
-    step: dict[str, Any] = {"step": next((f"pk.{name}()" for own, name in STEPS.items() if own in statistics), "...")}
+    told: dict[str, Any] = {"step": next((f"pk.{name}()" for own, name in STEPS.items() if own in statistics), "...")}
     if "other_mode" in statistics and statistics["other_mode"].values[:, -1].any():
         masses = statistics["other_mode"].values[:, -1].reshape(statistics.sizes["chain"], -1).max(axis=1)
-        step |= {"other_mode": float(masses.max()), "other_mode_of": int(masses.argmax())}
+        told |= {"other_mode": float(masses.max()), "other_mode_of": int(masses.argmax())}
     if "residual_sd" not in statistics or statistics["residual_sd"].ndim != 2:  # of several steps
-        return step
+        return told
     families = family(idata)[:, -1]
     error = np.where(families == "none", np.inf, statistics["residual_sd"].values[:, -1])
     worst = {"chain": int(np.argmax(error)), "draw": -1}
     of_it = {n: statistics[n][worst].item() for n in ("uncovered", "factors", "worst_factor") if n in statistics}
-    return step | {"surrogate": families[worst["chain"]], "residual_sd": error.max()} | of_it
+    return told | {"surrogate": families[worst["chain"]], "residual_sd": error.max()} | of_it
 
 
 def noise_sd(idata: Any) -> float:

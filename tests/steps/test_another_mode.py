@@ -47,6 +47,20 @@ def test_it_is_said_once_with_where_and_how_much():
     assert "GaussianMixtureStep" in warning.message
 
 
+def test_after_tuning_the_statistic_goes_when_the_chain_comes_near():
+    with pm.Model() as model:
+        pm.Normal("x", shape=2)
+        step = begin(AdaptiveMetropolisStep(arrival=False, compile_kwargs={"mode": "FAST_COMPILE"}), 0)
+    points, _ = drive(step, model.initial_point(), 5, tune=50)
+    far, here = (arrival_search.Rival(step.position + by, np.eye(2), 0.0) for by in (100.0, 0.0))
+    for rivals, left in (((far,), 1.0), ((here,), 0.0), ((far, here), 1.0)):
+        step.life.state = step.life.state._replace(elsewhere=rivals)
+        _, [stats] = step.step(points[-1])
+        points.append(step.density.update(points[-1], step.position))
+        assert float(stats["other_mode"]) == left
+        assert len(step.life.state.elsewhere) == left
+
+
 @pytest.mark.parametrize(
     ("shape", "seed"),
     [
