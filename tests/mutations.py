@@ -252,6 +252,8 @@ MUTATIONS = [
              "test_arrival.py -k false_arrival"),
     Mutation("samplers/arrival/search", "better = mass(climb) > mass(best) + BETTER", "better = mass(climb) > mass(best) - BETTER",
              "chains leave for modes that are no higher", "test_arrival_search.py"),
+    Mutation("samplers/arrival/search", "contains(rival, x) or log_density > rival.top + BETTER + len(x)", "contains(rival, x)",
+             "a flat part counts as a mode of a chain in a spike", "steps/test_another_mode.py -k after_tuning"),
     # --- life cycle: what ends with tuning, what is kept, what is refused ---
     Mutation("samplers/life", "            self._begin_walk(self._state.stage.stop())\n        self._set(stage=None)\n",
              "            self._begin_walk(self._state.stage.stop())\n", "climbs go on after tuning",

@@ -458,10 +458,11 @@ class Life:
             height = np.array([here.log_density])
             self._set(doubt=doubt._replace(heights=history.append(doubt.heights, height)))
         if elsewhere:  # what the walk comes to by itself is nothing to tell
-            x = here.position
+            x, change = here.position, 0.0
             if state.centring is not None:
-                x, _ = self.density.recast(x, self.density.noncentred)
-            self._set(elsewhere=tuple(r for r in elsewhere if not search.contains(r, x)))
+                x, change = self.density.recast(x, self.density.noncentred)
+            value = here.log_density + change
+            self._set(elsewhere=tuple(r for r in elsewhere if not search.is_settled(r, x, value)))
         log_ratio = there.log_density - before.log_density + proposal.log_q_ratio
         return Told(proposal, probability, accepted, log_ratio)
 

@@ -52,8 +52,10 @@ def test_after_tuning_the_statistic_goes_when_the_chain_comes_near():
         pm.Normal("x", shape=2)
         step = begin(AdaptiveMetropolisStep(arrival=False, compile_kwargs={"mode": "FAST_COMPILE"}), 0)
     points, _ = drive(step, model.initial_point(), 5, tune=50)
-    far, here = (arrival_search.Rival(step.position + by, np.eye(2), 0.0) for by in (100.0, 0.0))
-    for rivals, left in (((far,), 1.0), ((here,), 0.0), ((far, here), 1.0)):
+    far, here = (arrival_search.Rival(step.position + by, np.eye(2), 0.0, 0.0) for by in (100.0, 0.0))
+    # a climb ended in a flat part, compared with another place there; the walk has found a spike
+    flat, not_so_flat = (far._replace(top=by) for by in (-30.0, -10.0))
+    for rivals, left in (((far,), 1.0), ((here,), 0.0), ((far, here), 1.0), ((flat,), 0.0), ((not_so_flat,), 1.0)):
         step.life.state = step.life.state._replace(elsewhere=rivals)
         _, [stats] = step.step(points[-1])
         points.append(step.density.update(points[-1], step.position))

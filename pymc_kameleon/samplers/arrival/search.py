@@ -32,7 +32,8 @@ class Rival(NamedTuple):
 
     position: np.ndarray  # (d,): a point of it
     factor: np.ndarray  # (d, d): Cholesky factor of the covariance there
-    gain: float  # log of its mass, in that of the chain's mode
+    gain: float  # log of its mass, in that of the mode in which the chain's climb has ended
+    top: float  # the highest log density that was found in it
 
 
 class State(NamedTuple):
@@ -189,13 +190,23 @@ def rivals(state: State, climbs: tuple) -> tuple[Rival, ...]:
     for climb in climbs:
         gain = mass(climb) - mass(best) if climb.arrived and climb is not best else -math.inf
         if gain > -4.0 and not contains(best, climb.position):
-            found.append(Rival(climb.position.copy(), climb.factor, gain))
+            found.append(
+                Rival(climb.position.copy(), climb.factor, gain, float(climb.log_densities[climb.own :].max()))
+            )
     return tuple(found)
 
 
 def largest(others: tuple[Rival, ...]) -> float:
     """The mass of the largest of them, in that of the chain's mode; 0 if there is none."""
     return math.exp(min(max(r.gain for r in others), 50.0)) if others else 0.0
+
+
+def is_settled(rival: Rival, x: np.ndarray, log_density: float) -> bool:
+    """Whether a chain that has come to ``x`` (d,) is in that mode, or so high above it that little lies there.
+
+    A climb that ended in a flat part is compared with others of it; a walk may find the spike that has all the mass.
+    """
+    return contains(rival, x) or log_density > rival.top + BETTER + len(x)
 
 
 def contains(mode: arrival.State | Rival, x: np.ndarray) -> bool:
