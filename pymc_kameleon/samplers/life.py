@@ -255,7 +255,7 @@ class Life:
         if self._waits_for_centring() and state.tuning_draws % self.density.dim == 0:
             seen = centring.seen(self.density, state.centring, state.here.position)
             self._set(centring=seen)
-        if state.stage is not None and state.tuning_draws % LOOK_EVERY == 0:
+        if state.stage is not None and (state.tuning_draws % LOOK_EVERY == 0 or self._walks_in_vain(state.stage)):
             return "look"
         if state.tune and self._is_probe():
             return "probe"
@@ -331,13 +331,22 @@ class Life:
         if found:
             self._show(stage.climbs[under_way])
         self._set(stage=None if stage.done else stage, elsewhere=elsewhere)
-        if stage.done and stage.chosen is not stage.climbs[0]:  # far more mass: begin there, anew
-            position, change = self.from_arrival(stage.position.copy())
-            value = stage.log_density + change
-            self._set(here=before._replace(position=position, log_density=value))
-            stage = self._begin_walk(stage)
-            self._set(elsewhere=search.rivals(stage, stage.climbs))
+        if stage.chosen is not stage.climbs[0] and (stage.done or self._walks_in_vain(stage)):
+            self._leave(stage)
         return self._moved(before, proposal)
+
+    def _leave(self, stage):
+        """There is far more mass where another climb has ended: begin there, anew."""
+        stage = stage.led()
+        position, change = self.from_arrival(stage.position.copy())
+        here = self.here._replace(position=position, log_density=stage.log_density + change)
+        self._set(here=here, stage=stage)
+        stage = self._begin_walk(stage)
+        self._set(elsewhere=search.rivals(stage, stage.climbs))
+
+    def _walks_in_vain(self, stage):
+        """Whether a climb from elsewhere has come so far above the chain that every draw is for it."""
+        return stage.is_far_above(self._as_arrival_sees_it()[1])
 
     def _show(self, climb):
         """What was evaluated near the top of another mode, to the sampler: a surrogate that knows of it can go there.
@@ -356,9 +365,13 @@ class Life:
     def from_arrival(self, v: np.ndarray) -> tuple[np.ndarray, float]:
         """The chain's coordinates of a point of the arrival's, non-centred, and what that adds to its log density."""
         choice = self._state.centring
-        if choice is None:
-            return v, 0.0
-        return self.density.recast(v, choice.share, self.density.noncentred)
+        return (v, 0.0) if choice is None else self.density.recast(v, choice.share, self.density.noncentred)
+
+    def _as_arrival_sees_it(self):
+        x, change = self.here.position, 0.0
+        if self._state.centring is not None:
+            x, change = self.density.recast(x, self.density.noncentred)
+        return x, self.here.log_density + change
 
     def _moved(self, before, proposal):
         moved = not np.array_equal(before.position, self.here.position)
@@ -458,11 +471,8 @@ class Life:
             height = np.array([here.log_density])
             self._set(doubt=doubt._replace(heights=history.append(doubt.heights, height)))
         if elsewhere:  # what the walk comes to by itself is nothing to tell
-            x, change = here.position, 0.0
-            if state.centring is not None:
-                x, change = self.density.recast(x, self.density.noncentred)
-            value = here.log_density + change
-            self._set(elsewhere=tuple(r for r in elsewhere if not search.is_settled(r, x, value)))
+            at = self._as_arrival_sees_it()
+            self._set(elsewhere=tuple(r for r in elsewhere if not search.is_settled(r, *at)))
         log_ratio = there.log_density - before.log_density + proposal.log_q_ratio
         return Told(proposal, probability, accepted, log_ratio)
 
@@ -473,8 +483,11 @@ class Life:
         stage = self._state.stage
         if stage is not None and stage.settled and self._is_to_be_centred():
             self._begin_walk(stage)  # as it is
+        stage = self._state.stage
         if self.climbing:
-            self._begin_walk(self._state.stage.stop())
+            self._begin_walk(stage.stop())
+        elif stage is not None and self._walks_in_vain(stage):
+            self._leave(stage.stop())
         self._set(stage=None)
 
     def freeze(self) -> None:

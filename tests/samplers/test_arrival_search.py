@@ -3,8 +3,11 @@
 import numpy as np
 import pytest
 
+from pymc_kameleon.samplers.adaptive_metropolis import AdaptiveMetropolis
 from pymc_kameleon.samplers.arrival import phase as arrival
 from pymc_kameleon.samplers.arrival import search as arrival_search
+from pymc_kameleon.samplers.life import NOWHERE, Life
+from pymc_kameleon.samplers.seam import Density, Point
 from tests.samplers.test_arrival import run
 
 HERE = np.array([0.5, -0.5])
@@ -38,6 +41,40 @@ def test_a_chain_leaves_only_for_a_mode_that_is_far_higher(difference, where):
     assert len(state.climbs) == 2
     assert np.abs(state.position - where).max() < 5.0
     np.testing.assert_allclose(state.factor @ state.factor.T, np.eye(2), atol=0.3)
+
+
+def walked(difference, tune):
+    """(at which of so many tuning draws a life with five looks is in the other mode, whether in the end, the life)."""
+    log_density, rng = two_modes(difference, 30.0), np.random.default_rng(0)
+    life = Life(AdaptiveMetropolis(), Density(2), rng)
+    looks = rng.normal(30.0, 20.0, (5, 2))
+    first = Point(HERE, log_density(HERE), NOWHERE.noise)
+    life.put(first, lambda: arrival_search.init(HERE, first.log_density, looks=looks))
+    there = []
+    for _ in range(tune):
+        life.draw(lambda proposal, _: Point(proposal.position, log_density(proposal.position), NOWHERE.noise))
+        there.append(np.abs(life.here.position - 30.0).max() < 10.0)
+    life.freeze()
+    return np.array(there), np.abs(life.here.position - 30.0).max() < 10.0, life
+
+
+def test_a_chain_does_not_walk_on_where_a_climb_has_come_far_above_it():
+    """With one of three tuning draws throughout that climb ends after 89."""
+    there, at_last, life = walked(200.0, 400)
+    assert there[-1]
+    assert at_last
+    assert np.argmax(there) < 60
+    assert life.state.elsewhere == ()
+    there, at_last, _ = walked(5.0, 400)
+    assert not there.any()
+    assert not at_last
+
+
+@pytest.mark.parametrize(("difference", "leaves"), [(200.0, True), (5.0, False)])
+def test_nor_when_tuning_ends_before_that_climb(difference, leaves):
+    there, at_last, _ = walked(difference, 35)
+    assert not there.any()
+    assert at_last == leaves
 
 
 def test_without_looks_it_is_the_arrival():
